@@ -16,6 +16,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import black76, chain, smile, surface
+from derivdata.analysis.smile import svi
 from derivdata.analysis.surface.fitting import at_the_money_of
 from tests.analysis.deribit import STAMPS_2026, chain_2025, chain_2026
 
@@ -27,8 +28,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "`essvi`, vega": {"method": "essvi"},
     "`essvi`, price": {"method": "essvi", "weights": "price"},
     "`essvi`, equal": {"method": "essvi", "weights": "equal"},
-    "`essvi_seq`, price": {"method": "essvi_seq", "weights": "price"},
-    "`ssvi_power`, price": {"method": "ssvi_power", "weights": "price"},
     "`slices` (each alone), vega": {"method": "slices"},
     "`slices` (each alone), price": {"method": "slices", "weights": "price"},
     "`slices` (each alone), equal": {"method": "slices", "weights": "equal"},
@@ -69,7 +68,7 @@ def violations(fitted: xr.Dataset) -> tuple[int, int, int]:
     """Slices with a butterfly, neighbours that cross, cuts halfway between neighbours with a butterfly."""
     fitted = fitted.transpose(..., "expiry")
     shape, size = fitted["a"].shape, fitted.sizes["expiry"]
-    raw = np.stack([fitted[name].to_numpy().reshape(-1, size) for name in smile.Raw._fields], axis=-1)
+    raw = np.stack([fitted[name].to_numpy().reshape(-1, size) for name in svi.Raw._fields], axis=-1)
     years = np.broadcast_to(fitted["year_fraction"].to_numpy(), shape).reshape(-1, size)
     butterflies = crossings = between = 0
     for slices, t in zip(raw, years, strict=True):

@@ -22,13 +22,13 @@ _ENVIRONMENT = (
         f"analysis/test_{name}"
         for name in "align black76 chain exposure joint_svi liquidations oi quality".split()
     ),
-    *(f"analysis/test_{name}" for name in "settlements smile_fit smile_p smile_re smile_sabr".split()),
+    *(f"analysis/test_{name}" for name in "settlements smile_evaluate smile_fit smile_recorded".split()),
     *(f"analysis/test_{name}" for name in "surface_fit surface_recorded variance".split()),
     *(f"analysis/test_funding_{name}" for name in "carry half_life published recorded zscore".split()),
     *("transport", "archive/test_import_times.py", "test_cli.py", "test_fetch.py", "test_real_data.py"),
     *("test_report_tables.py", "test_schema.py", "test_tables.py", "test_times.py", "test_units.py"),
 )
-_ONE_MACHINE = ("TestArrays", "TestKindsOfArray", "TestProperties", "chain_surface", "smile_parameters")
+_ONE_MACHINE = ("TestArrays", "TestKindsOfArray", "TestProperties", "chain_surface")
 
 _connect = socket.socket.connect
 

@@ -36,7 +36,6 @@ ROWS_OF: dict[str, str] = {
     "analysis.chain.executable": "executable",
     "analysis.chain.forwards": "analysis.chain.forwards",
     "analysis.chain.smiles": "chain-history",
-    "analysis.chain.vendor_greeks": "analysis.chain.vendor_greeks",
     "analysis.exposure.max_pain": "analysis.exposure.max_pain",
     "analysis.funding.best_pair": "best-pair",
     "analysis.funding.comovement": "comovement",

@@ -14,6 +14,7 @@ import xarray as xr
 
 import derivdata as dd
 from derivdata.analysis import backtest, chain, liquidations, smile, surface, variance, volatility
+from derivdata.analysis.smile import svi
 from derivdata.sources.archive import Archive
 
 __all__ = [
@@ -188,7 +189,7 @@ def fitted() -> xr.Dataset:
 
 
 @functools.cache
-def raw() -> smile.Raw:
+def raw() -> svi.Raw:
     return smile.raw_parameters(fitted())
 
 

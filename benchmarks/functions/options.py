@@ -23,6 +23,7 @@ from derivdata.analysis import (
     surface,
     variance,
 )
+from derivdata.analysis.smile import svi
 
 __all__ = ["QUESTIONS"]
 
@@ -92,19 +93,11 @@ QUESTIONS = {
     "analysis.chain.basis": Question(_CHAIN, lambda: chain.basis(inputs.forwards(), spot=100_000.0)),
     "analysis.chain.clean": Question(_CHAIN, lambda: chain.clean(_snapshot())),
     "analysis.chain.executable": Question(_CHAIN, lambda: chain.executable(_snapshot())),
-    "analysis.chain.forward_from_delta": Question(
-        _MANY, lambda: chain.forward_from_delta(*_options()[1:], 0.5, "call", 0.4)
-    ),
-    "analysis.chain.forward_from_parity": Question(
-        _MANY, lambda: chain.forward_from_parity(_options()[1], 12.0, 10.0)
-    ),
     "analysis.chain.forwards": Question(_CHAIN, lambda: chain.forwards(cleaned())),
     "analysis.chain.smiles": Question(_CHAIN, lambda: chain.smiles(cleaned())),
-    "analysis.chain.vendor_greeks": Question(_CHAIN, lambda: chain.vendor_greeks(_snapshot())),
     "analysis.exposure.gamma_exposure": Question(_CHAIN, lambda: exposure.gamma_exposure(_snapshot())),
     "analysis.exposure.max_pain": Question(_CHAIN, lambda: exposure.max_pain(_snapshot())),
     "analysis.exposure.open_interest": Question(_CHAIN, lambda: exposure.open_interest(_snapshot())),
-    "analysis.exposure.pain": Question(_CHAIN, lambda: exposure.pain(_snapshot())),
     "analysis.exposure.put_call_ratio": Question(_CHAIN, lambda: exposure.put_call_ratio(_snapshot())),
     "analysis.exposure.zero_gamma": Question(
         _CHAIN, lambda: exposure.zero_gamma(_snapshot(), dealer=exposure.NAIVE_DEALER)
@@ -133,11 +126,7 @@ QUESTIONS = {
         lambda: risk_neutral.quantile(whole(), [0.05, 0.25, 0.5, 0.75, 0.95]),
     ),
     "analysis.smile.butterfly_check": Question("eleven smiles", lambda: smile.butterfly_check(fitted())),
-    "analysis.smile.density_factor": Question(
-        _MANY, lambda: smile.density_factor(_options()[2], _options()[2], 0.1, 0.1)
-    ),
     "analysis.smile.durrleman": Question(_SMILES, lambda: smile.durrleman(fitted(), K)),
-    "analysis.smile.extrapolated": Question(_SMILES, lambda: smile.extrapolated(fitted(), K)),
     "analysis.smile.fit": Question(
         "the smiles of one chain",
         lambda: smile.fit(quotes()["log_moneyness"], quotes()["iv"], quotes()["year_fraction"]),
@@ -145,35 +134,17 @@ QUESTIONS = {
     "analysis.smile.from_raw": Question(
         "eleven smiles", lambda: smile.from_raw(raw(), quotes()["year_fraction"])
     ),
-    "analysis.smile.gj_repair": Question(
-        "eleven smiles", lambda: smile.gj_repair(raw(), quotes()["year_fraction"])
-    ),
     "analysis.smile.iv": Question(_SMILES, lambda: smile.iv(fitted(), K)),
-    "analysis.smile.jump_wings_to_raw": Question(
+    "analysis.smile.svi.jump_wings_to_raw": Question(
         "eleven smiles",
-        lambda: smile.jump_wings_to_raw(
-            smile.svi_raw_to_jump_wings(raw(), quotes()["year_fraction"]), quotes()["year_fraction"]
+        lambda: svi.jump_wings_to_raw(
+            svi.raw_to_jump_wings(raw(), quotes()["year_fraction"]), quotes()["year_fraction"]
         ),
     ),
     "analysis.smile.raw_parameters": Question("eleven smiles", lambda: smile.raw_parameters(fitted())),
-    "analysis.smile.raw_total_variance": Question(
-        _MANY,
-        lambda: smile.raw_total_variance(_options()[2], smile.Raw(0.01, 0.1, -0.2, 0.0, 0.2), derivative=1),
+    "analysis.smile.svi.raw_to_jump_wings": Question(
+        "eleven smiles", lambda: svi.raw_to_jump_wings(raw(), quotes()["year_fraction"])
     ),
-    "analysis.smile.sabr_iv": Question(
-        _MANY, lambda: smile.sabr_iv(_options()[2], smile.Sabr(0.5, 1.0, -0.2, 0.6), 0.5)
-    ),
-    "analysis.smile.ssvi_conditions": Question(
-        _MANY, lambda: smile.ssvi_conditions(_options()[2], -0.3, 1.0)
-    ),
-    "analysis.smile.ssvi_to_raw": Question(_MANY, lambda: smile.ssvi_to_raw(_options()[2], -0.3, 1.0)),
-    "analysis.smile.svi_natural_to_raw": Question(
-        "eleven smiles", lambda: smile.svi_natural_to_raw(smile.svi_raw_to_natural(raw()))
-    ),
-    "analysis.smile.svi_raw_to_jump_wings": Question(
-        "eleven smiles", lambda: smile.svi_raw_to_jump_wings(raw(), quotes()["year_fraction"])
-    ),
-    "analysis.smile.svi_raw_to_natural": Question("eleven smiles", lambda: smile.svi_raw_to_natural(raw())),
     "analysis.smile.total_variance": Question(_SMILES, lambda: smile.total_variance(fitted(), K)),
     "analysis.surface.calendar_check": Question("one surface", lambda: surface.calendar_check(whole())),
     "analysis.surface.constant_maturity": Question("one surface", lambda: surface.constant_maturity(whole())),
@@ -192,35 +163,18 @@ QUESTIONS = {
         "the smiles of one chain",
         lambda: surface.fit(quotes()["log_moneyness"], quotes()["iv"], quotes()["year_fraction"]),
     ),
-    "analysis.surface.heston_phi": Question(
-        "1,000 slices", lambda: surface.heston_phi(_options()[2][:1_000], 1.0)
-    ),
     "analysis.surface.history": Question(
         "one asset on one venue, four chains of a day",
         lambda: surface.history(_day().isel(time=slice(None, None, 6)), days=(7, 30, 90)),
     ),
     "analysis.surface.iv": Question(_PLACES, lambda: _places(surface.iv)),
     "analysis.surface.local_volatility": Question(_PLACES, lambda: _places(surface.local_volatility)),
-    "analysis.surface.pair_conditions": Question(
-        "two slices", lambda: surface.pair_conditions(_slopes().isel(expiry=0), _slopes().isel(expiry=1))
-    ),
-    "analysis.surface.power_phi": Question(_MANY, lambda: surface.power_phi(_options()[2], 1.0, 0.5)),
     "analysis.surface.term_structure": Question("one surface", lambda: surface.term_structure(whole())),
     "analysis.surface.total_variance": Question(_PLACES, lambda: _places(surface.total_variance)),
     "analysis.variance.cboe": Question(
         "200 strikes", lambda: variance.cboe(_priced() * 0.99, _priced() * 1.01, 0.25)
     ),
     "analysis.variance.model_free": Question("one surface", lambda: variance.model_free(whole())),
-    "analysis.variance.replication": Question(
-        "200 strikes",
-        lambda: variance.replication(
-            _priced().sel(side="call", drop=True),
-            _priced().sel(side="put", drop=True),
-            100.0,
-            0.25,
-            boundary=100.0,
-        ),
-    ),
     "analysis.variance.volatility_index": Question(
         "one surface", lambda: variance.volatility_index(inputs.free())
     ),

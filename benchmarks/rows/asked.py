@@ -91,7 +91,6 @@ _SLOW = {"analysis.backtest.sweep": 120, "analysis.funding.pick_record": 90}
 _OF_CHAINS: dict[str, Callable[[pd.DataFrame], Any]] = {
     "analysis.chain.clean": chain.clean,
     "analysis.chain.forwards": lambda x: chain.forwards(chain.clean(x)),
-    "analysis.chain.vendor_greeks": chain.vendor_greeks,
     "analysis.exposure.max_pain": exposure.max_pain,
     "analysis.surface.from_chain": lambda x: surface.from_chain(x[x["expiry"] < x["expiry"].min() + _WEEK]),
 }

@@ -13,6 +13,7 @@ from scipy.optimize import curve_fit, least_squares
 
 from benchmarks.row import OURS, Check, Made, Row, faster, stated
 from derivdata.analysis import smile
+from derivdata.analysis.smile import svi
 from tests.analysis.smile_reference import best_of_starts, raw_svi, rms, vol_residuals
 from tests.analysis.smiles import crypto_like
 
@@ -31,7 +32,7 @@ _CURVE = "scipy curve_fit, slice by slice, 1/50 of them"
 
 def _fits(noise: float, _: Path) -> Made:
     k, iv, t, true = crypto_like(_SLICES, 40, seed=11, noise=noise)
-    raw = smile.Raw(*(x[:, None] for x in true))
+    raw = svi.Raw(*(x[:, None] for x in true))
     some = [(k[i], iv[i], t[i]) for i in range(_SOME)]
 
     def ours() -> Any:
@@ -42,7 +43,7 @@ def _fits(noise: float, _: Path) -> Made:
             OURS: ours,
             _TRF: lambda: [trf(each) for each in some],
             _CURVE: lambda: [by_curve_fit(each) for each in some],
-            _ONCE: lambda: smile.raw_total_variance(k, raw),
+            _ONCE: lambda: svi.total_variance(k, raw),
         },
         parts=dict.fromkeys((_TRF, _CURVE), _SOME / _SLICES),
         checks=lambda: _checks(ours(), some, noisy=noise > 0),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata.analysis import smile
+from derivdata.analysis.smile import svi
 from tests.shared import known_path
 
 
@@ -18,11 +18,11 @@ def published(name: str, family: str) -> dict[str, float]:
     return dict(zip(rows["name"], rows["value"], strict=True))
 
 
-def raw_sets() -> dict[str, smile.Raw]:
+def raw_sets() -> dict[str, svi.Raw]:
     """Every raw set of ``svi_parameters.csv``."""
     table = pd.read_csv(known_path("svi_parameters"))
     names = table.loc[table["family"] == "raw", "set"].unique()
-    return {name: smile.Raw(**published(name, "raw")) for name in names}
+    return {name: svi.Raw(**published(name, "raw")) for name in names}
 
 
 def points(name: str) -> pd.DataFrame:
@@ -33,7 +33,7 @@ def points(name: str) -> pd.DataFrame:
 
 def crypto_like(
     slices: int, strikes: int, *, seed: int, noise: float = 0.0, fewest: int | None = None
-) -> tuple[Any, Any, Any, smile.Raw]:
+) -> tuple[Any, Any, Any, svi.Raw]:
     """Log-moneyness, volatility, years and true parameters of random smiles that have no butterfly.
 
     Two days to a year, 30 to 120 % at the money, quotes to 1.5 to 4 deviations on either side. `noise` is
@@ -51,8 +51,8 @@ def crypto_like(
     t, deviation, a, b, rho, m, sigma = (x[good][:slices] for x in (t, deviation, a, b, rho, m, sigma))
     low, high = -deviation * rng.uniform(1.5, 4, slices), deviation * rng.uniform(1.5, 4, slices)
     k = np.sort(low[:, None] + (high - low)[:, None] * rng.random((slices, strikes)), axis=1)
-    raw = smile.Raw(a, b, rho, m, sigma)
-    w = smile.raw_total_variance(k, smile.Raw(*(x[:, None] for x in raw)))
+    raw = svi.Raw(a, b, rho, m, sigma)
+    w = svi.total_variance(k, svi.Raw(*(x[:, None] for x in raw)))
     iv = np.sqrt(w / t[:, None]) * (1.0 + noise * rng.standard_normal(k.shape))
     if fewest is not None:
         count = rng.integers(fewest, strikes + 1, slices)

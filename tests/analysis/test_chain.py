@@ -13,6 +13,7 @@ import xarray as xr
 
 from derivdata.analysis import black76, chain, exposure
 from derivdata.analysis import surface as surfaces
+from derivdata.analysis.chain.estimates import forward_from_delta, forward_from_parity
 from derivdata.analysis.status import Status
 from derivdata.tables.surfaces import surface
 from tests.analysis.deribit import HALF_EMPTY, STAMPS_2026, chain_2025, chain_2026
@@ -235,32 +236,26 @@ class TestClean:
 
 
 class TestForwardOfOneOption:
-    def test_parity_of_linear_premiums(self):
-        got = chain.forward_from_parity(np.array([90.0, 100.0, 110.0]), np.array([12.0, 2.0, -8.0]), 0.0)
+    def test_parity(self):
+        """In USD, in coin, and with ``C - P = 0.98 (102 - K)``."""
+        got = forward_from_parity(
+            np.array([90.0, 100.0, 110.0]), np.array([12.0, 2.0, -8.0]), 1.0, inverse=False
+        )
         assert got.tolist() == [102.0] * 3
-
-    def test_parity_of_coin_premiums(self):
-        got = chain.forward_from_parity(60000.0, 0.04, 0.0, premium="inverse")
-        assert got == pytest.approx(expected("forward_parity_inverse"), abs=1e-9)
-
-    def test_parity_with_a_discount(self):
-        """C - P = 0.98 (102 - K)."""
-        assert chain.forward_from_parity(90.0, 11.76, 0.0, discount=0.98) == pytest.approx(102.0, abs=1e-12)
+        coin = forward_from_parity(60000.0, 0.04, 1.0, inverse=True)
+        assert coin == pytest.approx(expected("forward_parity_inverse"), abs=1e-9)
+        assert forward_from_parity(90.0, 11.76, 0.98, inverse=False) == pytest.approx(102.0, abs=1e-12)
 
     def test_delta(self):
-        got = chain.forward_from_delta(110.0, 0.1, 0.6, "call", 0.3418349277207635)
+        got = forward_from_delta(110.0, 0.1, 0.6, "call", 0.3418349277207635)
         assert got == pytest.approx(expected("forward_from_delta"), abs=1e-9)
-        put = chain.forward_from_delta(110.0, 0.1, 0.6, "put", 0.3418349277207635 - 1.0)
+        put = forward_from_delta(110.0, 0.1, 0.6, "put", 0.3418349277207635 - 1.0)
         assert put == pytest.approx(100.0, abs=1e-9)
 
     @pytest.mark.parametrize(("side", "delta"), [("call", -0.2), ("call", 1.0), ("put", 0.3), ("put", -1.0)])
     def test_impossible_delta_gives_nan(self, side: str, delta: float):
-        assert math.isnan(chain.forward_from_delta(110.0, 0.1, 0.6, side, delta))
-        assert math.isnan(chain.forward_from_delta(110.0, -0.1, 0.6, "call", 0.3))
-
-    def test_unknown_premium_raises(self):
-        with pytest.raises(ValueError, match="premium"):
-            chain.forward_from_parity(60000.0, 0.04, 0.0, premium="coin")
+        assert math.isnan(forward_from_delta(110.0, 0.1, 0.6, side, delta))
+        assert math.isnan(forward_from_delta(110.0, -0.1, 0.6, "call", 0.3))
 
 
 class TestForwards:
@@ -564,55 +559,6 @@ class TestArbitrage:
         assert found["strike"].tolist()[0] == 90.0
 
 
-class TestVendorGreeks:
-    def test_conventions_of_two_venues_are_told_apart(self):
-        frames = []
-        for name, convention, vega, theta in (("deribit", "forward", 0.01, 1 / 365), ("okx", "pa", 1.0, 1.0)):
-            frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 95.0, 100.0, 105.0, 110.0], exchange=name)
-            contract = [frame["underlying_price"], frame["strike"], chain.clean(frame)["year_fraction"]]
-            greeks = black76.greeks(*contract, 0.6, frame["side"], delta=convention)
-            frames.append(
-                frame.assign(
-                    delta=greeks["delta"],
-                    gamma=greeks["gamma"] * 7,
-                    vega=vega * greeks["vega"],
-                    theta=theta * greeks["theta"],
-                )
-            )
-        table = chain.vendor_greeks(pd.concat(frames)).set_index(["exchange", "greek"])
-        readings = table["reading"]
-        assert readings["deribit", "delta_forward"] == "forward delta"
-        assert readings["deribit", "delta_pa"] == "unknown"
-        assert readings["okx", "delta_pa"] == "premium-adjusted delta"
-        assert readings["okx", "delta_forward"] == "unknown"
-        assert readings["deribit", "vega"] == "per 1 %"
-        assert readings["okx", "vega"] == "per 1.00"
-        assert readings["deribit", "theta"] == "per day"
-        assert readings["okx", "theta"] == "per year"
-        assert readings["okx", "gamma"] == "unknown"
-        assert table.loc[("okx", "gamma"), "median_ratio"] == pytest.approx(7.0)
-        assert table.loc[("deribit", "vega"), "n"] == 20
-
-    def test_a_gamma_that_is_mostly_rounding_is_unknown_and_the_rest_of_it_is_read(self):
-        """At 100,000 gammas are some 2e-5, to 1e-5 only: a reading would be one of the rounding."""
-        tables = {}
-        for forward in (100.0, 100_000.0):
-            strikes = [forward * x for x in (0.9, 0.95, 1.0, 1.05, 1.1)]
-            frame = market({MONTH: forward}, strikes)
-            contract = [frame["underlying_price"], frame["strike"], chain.clean(frame)["year_fraction"]]
-            greeks = black76.greeks(*contract, 0.6, frame["side"], which=["gamma", "rho"])
-            frame = frame.assign(gamma=greeks["gamma"].round(5), rho=greeks["rho"] / 100)
-            tables[forward] = chain.vendor_greeks(frame).set_index("greek")
-        assert tables[100.0].loc["gamma", "reading"] == "per USD of forward"
-        assert tables[100_000.0].loc["gamma", "reading"] == "unknown"
-        assert tables[100_000.0].loc["gamma", "n"] == 10
-        assert tables[100_000.0].loc["rho", "reading"] == "per 1 %"
-
-    def test_a_venue_without_greeks_has_no_rows(self):
-        frame = options(*pairs([90.0, 100.0, 110.0]), delta=math.nan)
-        assert chain.vendor_greeks(frame).empty
-
-
 class TestRecordedChains:
     @pytest.mark.parametrize("stamp", STAMPS_2026)
     def test_marks_come_back_from_mark_volatilities(self, stamp: str):
@@ -673,10 +619,12 @@ class TestRecordedChains:
 
     def test_greeks_of_deribit(self):
         """Delta is N(d1), vega per volatility point (data/INDEX.md; the venue's schema)."""
-        table = chain.vendor_greeks(chain_2026("20260124T211821Z")).set_index(["symbol", "greek"])["reading"]
-        for symbol in ("BTC", "ETH"):
-            assert table[symbol, "delta_forward"] == "forward delta"
-            assert table[symbol, "vega"] == "per 1 %"
+        cleaned = chain.clean(chain_2026("20260124T211821Z"))
+        contract = (cleaned[name] for name in ("underlying_price", "strike", "year_fraction", "iv", "side"))
+        ours = black76.greeks(*contract, which=["delta", "vega"])
+        near = np.abs(ours["delta"] - 0.5 * np.sign(ours["delta"])) < 0.4
+        ratios = [np.median((cleaned[name] / ours[name])[near]) for name in ("delta", "vega")]
+        np.testing.assert_allclose(ratios, [1.0, 0.01], rtol=0.01)
 
     def test_arbitrage_of_marks_is_what_a_slow_search_finds(self):
         """Marks are rounded to 1e-4 of volatility: some butterflies are worth less than nothing."""

@@ -80,7 +80,7 @@ class TestToyChain:
 
     def test_pain_in_usd_and_in_coin(self, toy: pd.DataFrame):
         for settle in ("usd", "coin"):
-            curve = exposure.pain(toy, settle=settle)["pain"]
+            curve = exposure.max_pain(toy, settle=settle)["pain"]
             assert curve.dims == ("expiry", "strike")
             for strike in (90, 100, 110):
                 got = curve.sel(strike=strike).item()
@@ -119,7 +119,7 @@ class TestToyChain:
         assert exposure.open_interest(toy, by=["side"], contract_size=0.1)[
             "open_interest"
         ].to_numpy() == pytest.approx([9.0, 8.0])
-        assert exposure.pain(toy, contract_size=size)["pain"].max().item() == pytest.approx(50.0)
+        assert exposure.max_pain(toy, contract_size=size)["pain"].max().item() == pytest.approx(50.0)
         assert exposure.put_call_ratio(toy, contract_size=size)["put_call_ratio"].item() == pytest.approx(
             8 / 9
         )
@@ -208,13 +208,13 @@ class TestMissing:
     )
     def test_one_sided_expiries_have_no_pain_and_no_ratio(self, rows: list[dict[str, Any]]):
         frame = table(rows)
-        assert exposure.pain(frame)["pain"].isnull().all()
+        assert exposure.max_pain(frame)["pain"].isnull().all()
         assert math.isnan(exposure.max_pain(frame)["max_pain"].item())
         assert math.isnan(exposure.put_call_ratio(frame)["put_call_ratio"].item())
 
     def test_pain_is_only_at_listed_strikes(self):
         later = table(self.rows(), expiry=MONTH + pd.Timedelta(30, "D")).assign(strike=[95.0, 100.0, 120.0])
-        curve = exposure.pain(pd.concat([table(self.rows()), later]))["pain"]
+        curve = exposure.max_pain(pd.concat([table(self.rows()), later]))["pain"]
         assert curve["strike"].to_numpy().tolist() == [90.0, 95.0, 100.0, 110.0, 120.0]
         known = curve.notnull().to_numpy().tolist()
         assert known == [[True, False, True, True, False], [False, True, True, False, True]]
@@ -225,7 +225,7 @@ class TestMissing:
             (lambda o: exposure.open_interest(o, by=["symbol"]), "by"),
             (lambda o: exposure.put_call_ratio(o, by=["side"]), "side"),
             (lambda o: exposure.put_call_ratio(o, weight="vega"), "weight"),
-            (lambda o: exposure.pain(o, settle="btc"), "settle"),
+            (lambda o: exposure.max_pain(o, settle="btc"), "settle"),
             (lambda o: exposure.gamma_exposure(o, dealer={"call": 1.0}), "dealer"),
             (lambda o: exposure.gamma_exposure(o, contract_size={"okx": 1.0}), "contract_size"),
             (lambda o: exposure.gamma_exposure(o.assign(iv=55.0)), "percent"),
@@ -242,7 +242,7 @@ class TestRecorded:
         frame = frame[frame["symbol"] == "BTC"].assign(gamma=np.nan, theta=np.nan)
         frame["underlying_price"] = frame.groupby("expiry")["underlying_price"].transform("median")
         labelled = surface(frame)
-        for function in (exposure.gamma_exposure, exposure.max_pain, exposure.put_call_ratio, exposure.pain):
+        for function in (exposure.gamma_exposure, exposure.max_pain, exposure.put_call_ratio):
             from_table, from_surface = function(frame), function(labelled)
             for name in from_table:
                 np.testing.assert_allclose(from_surface[name], from_table[name], rtol=1e-12, err_msg=name)

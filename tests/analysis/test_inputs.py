@@ -99,7 +99,7 @@ def test_a_rate_of_the_expiries_needs_no_labels() -> None:
 
 def test_a_side_that_is_neither_is_refused() -> None:
     with pytest.raises(ValueError, match="side 'calls'"):
-        dd.analysis.chain.forward_from_delta(100.0, 0.5, 0.5, "calls", 0.5)
+        dd.analysis.black76.price(100.0, 100.0, 0.5, 0.5, "calls")
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_latency_beyond_the_panel_leaves_no_decisions() -> None:
 
 
 def test_parameters_and_times_of_two_lengths_are_refused_by_name() -> None:
-    raw = dd.analysis.smile.Raw(0.02, 0.13, -0.3, 0.0, 0.4)
+    raw = dd.analysis.smile.svi.Raw(0.02, 0.13, -0.3, 0.0, 0.4)
     with pytest.raises(ValueError, match="year_fraction, k_min, k_max and forward"):
         dd.analysis.smile.from_raw(raw, np.ones(2), forward=np.ones(3))
     surface = dd.analysis.surface.from_essvi([0.02, 0.06], -0.3, 0.1, [0.1, 0.3])
@@ -159,9 +159,9 @@ def test_parameters_and_times_of_two_lengths_are_refused_by_name() -> None:
 
 
 def test_jump_wings_of_one_slice_at_several_times_have_all_their_dims() -> None:
-    raw = dd.analysis.smile.Raw(0.02, 0.13, -0.3, 0.0, 0.4)
+    raw = dd.analysis.smile.svi.Raw(0.02, 0.13, -0.3, 0.0, 0.4)
     years = xr.DataArray([0.1, 0.5], dims="expiry")
-    wings = dd.analysis.smile.svi_raw_to_jump_wings(raw, years)
+    wings = dd.analysis.smile.svi.raw_to_jump_wings(raw, years)
     assert all(part.dims == ("expiry",) for part in wings)
-    one = dd.analysis.smile.svi_raw_to_jump_wings(raw, 0.5)
+    one = dd.analysis.smile.svi.raw_to_jump_wings(raw, 0.5)
     assert [part.values[1] for part in wings] == pytest.approx([float(part) for part in one])

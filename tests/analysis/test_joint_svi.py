@@ -8,7 +8,8 @@ import xarray as xr
 
 from benchmarks.fits import violations
 from derivdata.analysis import smile, surface
-from derivdata.analysis.smile import Raw
+from derivdata.analysis.smile import svi
+from derivdata.analysis.smile.svi import Raw
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.joint_svi import never_below
 from tests.analysis import mingone
@@ -61,7 +62,7 @@ def test_known_svi_slices_without_arbitrage_are_recovered():
     both = np.array([(0.01, 0.08, -0.3, 0.02, 0.08), (0.05, 0.12, -0.2, 0.05, 0.2)])
     raw = Raw(*(both[:, i, None] for i in range(5)))
     k = np.linspace(-0.8, 0.8, 33)
-    iv = np.sqrt(smile.raw_total_variance(k, raw) / years[:, None])
+    iv = np.sqrt(svi.total_variance(k, raw) / years[:, None])
     fitted = surface.fit(np.tile(k, (2, 1)), iv, years)
     assert violations(fitted) == (0, 0, 0)
     for name, value in raw._asdict().items():
@@ -102,7 +103,7 @@ def test_never_below_agrees_with_a_dense_grid(rng):
     second = Raw(*(part * rng.uniform(0.9, 1.4, count) for part in first))
     second = second._replace(rho=np.clip(second.rho, -0.99, 0.99))
     k = np.concatenate([-np.geomspace(1e4, 1e-4, 3000), [0.0], np.geomspace(1e-4, 1e4, 3000)])
-    gap = smile.raw_total_variance(k, Raw(*(p[:, None] for p in second))) - smile.raw_total_variance(
+    gap = svi.total_variance(k, Raw(*(p[:, None] for p in second))) - svi.total_variance(
         k, Raw(*(p[:, None] for p in first))
     )
     crossed = (gap < -1e-9 * (1 + np.abs(k))).any(axis=1)

@@ -9,6 +9,7 @@ import xarray as xr
 from scipy.linalg import solve_banded
 
 from derivdata.analysis import black76, smile, surface
+from derivdata.analysis.smile import svi
 from derivdata.analysis.status import Status
 from tests.analysis.test_risk_neutral import three
 
@@ -108,7 +109,7 @@ def test_where_it_is_not_positive_the_status_says_why():
     found = surface.local_volatility(crossed, 0.0, [0.05, 0.15])
     assert np.isnan(found["local_vol"]).to_numpy().tolist() == [False, True]
     assert found["status"].to_numpy().tolist() == [Status.SHORT_EXTRAPOLATION, Status.CALENDAR]
-    vogt = smile.Raw(*(xr.DataArray([x], dims="expiry") for x in (-0.0410, 0.1331, 0.3060, 0.3586, 0.4153)))
+    vogt = svi.Raw(*(xr.DataArray([x], dims="expiry") for x in (-0.0410, 0.1331, 0.3060, 0.3586, 0.4153)))
     made = smile.from_raw(vogt, xr.DataArray([1.0], dims="expiry"))
     arbitrage = surface.local_volatility(made, [0.0, 0.9], 1.0)
     assert np.isnan(arbitrage["local_vol"]).to_numpy().tolist() == [False, True]

@@ -9,6 +9,7 @@ import xarray as xr
 from scipy import integrate, stats
 
 from derivdata.analysis import black76, risk_neutral, smile, surface, variance
+from derivdata.analysis.smile import svi
 from derivdata.analysis.status import Status
 from derivdata.sources.sample.options.bates import Bates, log_mgf, out_of_the_money
 from tests.analysis.deribit import chain_2026
@@ -18,7 +19,7 @@ T = np.array([0.05, 0.2, 0.6])
 
 def three() -> xr.Dataset:
     """Three expiries of raw SVI without arbitrage, one with the wings of a crash."""
-    raw = smile.Raw(
+    raw = svi.Raw(
         a=xr.DataArray([0.002, 0.010, 0.03], dims="expiry"),
         b=xr.DataArray([0.05, 0.10, 0.20], dims="expiry"),
         rho=xr.DataArray([-0.4, -0.3, -0.3], dims="expiry"),
@@ -53,7 +54,7 @@ def test_density_and_distribution_are_quantlibs():
     strike = np.array([0.6, 0.8, 0.95, 1.0, 1.1, 1.4])
     found = risk_neutral.density(made, np.log(strike))
     for i, t in enumerate(T):
-        a, b, rho, m, sigma = (float(made[name][i]) for name in smile.Raw._fields)
+        a, b, rho, m, sigma = (float(made[name][i]) for name in svi.Raw._fields)
         section = ql.SviSmileSection(float(t), 1.0, [a, b, sigma, rho, m])
         theirs = [section.density(x, 1.0, 1e-4) for x in strike]
         ours = found["density"].isel(expiry=i).to_numpy() / strike
@@ -141,7 +142,7 @@ def test_distribution_of_a_bates_market_is_that_of_its_characteristic_function()
 
 def test_a_butterfly_shows_in_the_status_and_keeps_its_mass():
     """Vogt's slice (Gatheral and Jacquier 2014, example 3.1)."""
-    vogt = smile.Raw(*(xr.DataArray([x], dims="expiry") for x in (-0.0410, 0.1331, 0.3060, 0.3586, 0.4153)))
+    vogt = svi.Raw(*(xr.DataArray([x], dims="expiry") for x in (-0.0410, 0.1331, 0.3060, 0.3586, 0.4153)))
     made = smile.from_raw(vogt, xr.DataArray([1.0], dims="expiry"))
     found = risk_neutral.density(made, np.linspace(0.5, 1.5, 101))
     assert int(found["status"].item()) == Status.BUTTERFLY
@@ -150,7 +151,7 @@ def test_a_butterfly_shows_in_the_status_and_keeps_its_mass():
 
 
 def test_a_wing_over_lees_bound_is_no_martingale():
-    steep = smile.Raw(*(xr.DataArray([x], dims="expiry") for x in (0.04, 1.5, 0.5, 0.0, 0.1)))
+    steep = svi.Raw(*(xr.DataArray([x], dims="expiry") for x in (0.04, 1.5, 0.5, 0.0, 0.1)))
     made = smile.from_raw(steep, xr.DataArray([1.0], dims="expiry"))
     found = risk_neutral.moments(made)
     assert int(found["status"].item()) & Status.NOT_MARTINGALE

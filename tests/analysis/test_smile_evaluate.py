@@ -1,4 +1,4 @@
-"""Smiles evaluated and checked for butterflies, against 60-digit values and Gatheral and Jacquier's."""
+"""Smiles evaluated, checked for butterflies and converted, against 60-digit values and printed ones."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from derivdata.analysis import smile
-from derivdata.analysis.smile.butterfly import check_raw
-from derivdata.analysis.smile.butterfly_certificate import certified
-from derivdata.analysis.smile.parameters import Raw
+from derivdata.analysis.smile import svi
+from derivdata.analysis.smile.butterfly import certified, check_raw
+from derivdata.analysis.smile.essvi import ssvi_to_raw
+from derivdata.analysis.smile.svi import Raw
 from tests.analysis.smiles import points, published, raw_sets
 from tests.shared import known_path
 
@@ -84,21 +85,18 @@ def test_minimum_and_limits_of_g(name):
 
 
 def test_too_steep_a_wing_and_too_low_a_vertex_fail():
-    steep = smile.from_raw(smile.Raw(0.04, 1.2, 0.8, 0.0, 0.3), 1.0)
-    sunk = smile.from_raw(smile.Raw(-0.05, 0.1, 0.0, 0.0, 0.3), 1.0)
+    steep = smile.from_raw(svi.Raw(0.04, 1.2, 0.8, 0.0, 0.3), 1.0)
+    sunk = smile.from_raw(svi.Raw(-0.05, 0.1, 0.0, 0.0, 0.3), 1.0)
     assert not smile.butterfly_check(steep)["ok"]
     assert not smile.butterfly_check(sunk)["ok"]
     assert float(smile.butterfly_check(steep)["g_right"]) == pytest.approx(0.25 - (1.2 * 1.8) ** 2 / 16)
 
 
 def test_ssvi_conditions_and_limits():
+    """Gatheral and Jacquier's two conditions of an SSVI slice, theorem 4.2, beside the check of its curve."""
     table = pd.read_csv(known_path("ssvi_conditions"))
     theta, rho, phi = (table[name].to_numpy() for name in ("theta", "rho", "phi"))
-    found = smile.ssvi_conditions(theta, rho, phi)
-    np.testing.assert_allclose(found.slope, table["theta_phi_1prho"], rtol=1e-12)
-    np.testing.assert_allclose(found.curvature, table["theta_phi2_1prho"], rtol=1e-12)
-    np.testing.assert_array_equal(found.free, table["cond1_lt4"] & table["cond2_le4"])
-    raw = smile.ssvi_to_raw(*(xr.DataArray(x, dims="case") for x in (theta, rho, phi)))
+    raw = ssvi_to_raw(*(xr.DataArray(x, dims="case") for x in (theta, rho, theta * phi)))
     fit = smile.from_raw(raw, 1.0)
     np.testing.assert_allclose(smile.durrleman(fit, 0.0), table["g_at_0"], rtol=1e-12)
     check = smile.butterfly_check(fit)
@@ -114,28 +112,25 @@ def random_slices(count, seed):
     b, rho = np.exp(rng.uniform(-4, 0, count)), rng.uniform(-0.99, 0.99, count)
     m, sigma = rng.normal(0, 0.2, count), np.exp(rng.uniform(-6, 0.5, count))
     a = np.exp(rng.uniform(-6, 0, count)) - b * sigma * np.sqrt(1 - rho**2)
-    return smile.Raw(a, b, rho, m, sigma)
+    return svi.Raw(a, b, rho, m, sigma)
 
 
 def test_the_quick_proof_never_clears_a_slice_that_the_dense_check_condemns():
     """Two independent routes: Bernstein coefficients of a polynomial, and g sampled on the line."""
     raw = random_slices(1500, seed=4)
     proved = certified(raw)
-    ok = smile.butterfly_check(smile.from_raw(smile.Raw(*(xr.DataArray(x, dims="n") for x in raw)), 1.0))[
-        "ok"
-    ]
+    ok = smile.butterfly_check(smile.from_raw(svi.Raw(*(xr.DataArray(x, dims="n") for x in raw)), 1.0))["ok"]
     ok = ok.values
     assert not (proved & ~ok).any()
     assert 0.1 < ok.mean() < 0.9
     assert (proved & ok).sum() > 0.99 * ok.sum()
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10_000))
 def test_a_slice_that_passes_has_falling_convex_call_prices(seed):
     """The check's verdict against prices, which know nothing of g."""
     raw = random_slices(1, seed)
-    fit = smile.from_raw(smile.Raw(*(float(x[0]) for x in raw)), 1.0)
+    fit = smile.from_raw(svi.Raw(*(float(x[0]) for x in raw)), 1.0)
     strike = np.exp(np.linspace(-2.5, 2.5, 1001))
     s = np.sqrt(smile.total_variance(fit, np.log(strike)).values)
     d1 = -np.log(strike) / s + s / 2
@@ -149,7 +144,7 @@ def test_a_slice_that_passes_has_falling_convex_call_prices(seed):
 
 class TestRange:
     fit = staticmethod(
-        lambda: smile.from_raw(smile.Raw(0.02, 0.4, -0.6, 0.05, 0.2), 0.5, k_min=-0.3, k_max=0.4)
+        lambda: smile.from_raw(svi.Raw(0.02, 0.4, -0.6, 0.05, 0.2), 0.5, k_min=-0.3, k_max=0.4)
     )
 
     def test_nothing_is_extrapolated_unasked(self):
@@ -159,20 +154,18 @@ class TestRange:
     def test_extrapolation_on_request(self):
         k = np.array([-2.0, 2.0])
         got = smile.total_variance(self.fit(), k, extrapolate=True)
-        np.testing.assert_array_equal(got, smile.raw_total_variance(k, smile.Raw(0.02, 0.4, -0.6, 0.05, 0.2)))
-        assert smile.extrapolated(self.fit(), k).all()
+        np.testing.assert_array_equal(got, svi.total_variance(k, svi.Raw(0.02, 0.4, -0.6, 0.05, 0.2)))
 
     def test_a_slice_without_a_fit_is_nan_everywhere(self):
-        fit = smile.from_raw(smile.Raw(*[np.nan] * 5), 0.5, k_min=np.nan, k_max=np.nan)
+        fit = smile.from_raw(svi.Raw(*[np.nan] * 5), 0.5, k_min=np.nan, k_max=np.nan)
         assert np.isnan(smile.iv(fit, 0.0, extrapolate=True))
-        assert smile.extrapolated(fit, 0.0)
         found = smile.butterfly_check(fit)
         assert not found["ok"]
         assert np.isnan([float(found[name]) for name in ("min_g", "argmin_k", "g_left", "g_right")]).all()
 
 
 def surface_of_slices():
-    raw = smile.Raw(*(xr.DataArray(x, dims="expiry") for x in random_slices(4, seed=1)))
+    raw = svi.Raw(*(xr.DataArray(x, dims="expiry") for x in random_slices(4, seed=1)))
     t = xr.DataArray([0.1, 0.2, 0.5, 1.0], {"expiry": [10, 20, 50, 100]}, "expiry")
     return smile.from_raw(raw, t)
 
@@ -223,3 +216,94 @@ def test_a_wing_of_slope_two_is_refused_though_its_density_is_positive(slope, ok
     found = check_raw(raw, np.array([5.0]))
     assert found.min_g[0] > 0.0
     assert bool(found.ok[0]) is ok
+
+
+SETS = (
+    "vogt",
+    "vogt_guaranteed",
+    "vogt_optimal",
+    "raw_free",
+    "market_like",
+    "market_like_gj_repair",
+    "quantlib_svi",
+    "crypto30d",
+)
+
+raws = st.builds(
+    svi.Raw,
+    a=st.floats(0.001, 0.2),
+    b=st.floats(0.01, 0.8),
+    rho=st.floats(-0.95, 0.95),
+    m=st.floats(-0.5, 0.5),
+    sigma=st.floats(0.02, 1.0),
+)
+
+
+def test_the_list_of_sets_is_the_file():
+    assert set(raw_sets()) == set(SETS)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_jump_wings_lead_back_to_raw(name):
+    raw = raw_sets()[name]
+    wings = svi.raw_to_jump_wings(raw, 0.7)
+    np.testing.assert_allclose(svi.jump_wings_to_raw(wings, 0.7), raw, rtol=0, atol=1e-13)
+
+
+def test_vogt_in_jump_wing_parameters():
+    """Gatheral and Jacquier 2014, example 5.1, t = 1."""
+    wings = published("vogt", "jw")
+    expected = [wings[name] for name in ("v", "psi", "p", "c", "vtilde")]
+    np.testing.assert_allclose(svi.raw_to_jump_wings(raw_sets()["vogt"], 1.0), expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["vogt_guaranteed", "vogt_optimal"])
+def test_jump_wings_of_the_paper_give_its_raw_slices(name):
+    wings, changed = published("vogt", "jw"), published(name, "jw")
+    given_wings = svi.JumpWings(wings["v"], wings["psi"], wings["p"], changed["c"], changed["vtilde"])
+    np.testing.assert_allclose(svi.jump_wings_to_raw(given_wings, 1.0), raw_sets()[name], rtol=0, atol=1e-13)
+
+
+@given(raws, st.floats(0.01, 3.0))
+def test_jump_wings_mean_what_they_are_called(raw, t):
+    """Level, skew and wing slopes read off the curve itself."""
+    wings = svi.raw_to_jump_wings(raw, t)
+    w0 = float(svi.total_variance(0.0, raw))
+    slope = float(svi.total_variance(0.0, raw, derivative=1))
+    assert wings.v * t == pytest.approx(w0, rel=1e-12)
+    assert wings.psi == pytest.approx(slope / (2 * np.sqrt(w0)), rel=1e-9, abs=1e-12)
+    far = float(svi.total_variance(1e6, raw, derivative=1))
+    near = float(svi.total_variance(-1e6, raw, derivative=1))
+    assert wings.c * np.sqrt(w0) == pytest.approx(far, rel=1e-6, abs=1e-9)
+    assert wings.p * np.sqrt(w0) == pytest.approx(-near, rel=1e-6, abs=1e-9)
+    k = np.linspace(raw.m - 40 * raw.sigma, raw.m + 40 * raw.sigma, 200_001)
+    assert wings.v_min * t == pytest.approx(svi.total_variance(k, raw).min(), rel=1e-5)
+
+
+def test_symmetric_smile_has_its_vertex_at_the_money():
+    """beta = 0: the general inverse divides by it."""
+    raw = svi.Raw(0.02, 0.2, 0.3, 0.0, 0.4)
+    wings = svi.raw_to_jump_wings(raw, 0.5)
+    centred = wings._replace(psi=raw.b * raw.rho / (2 * np.sqrt(wings.v * 0.5)))
+    np.testing.assert_allclose(svi.jump_wings_to_raw(centred, 0.5), raw, atol=1e-12)
+
+
+def test_impossible_jump_wings_are_refused():
+    with pytest.raises(ValueError, match="-p <= 2 psi <= c"):
+        svi.jump_wings_to_raw(svi.JumpWings(0.04, 0.5, 0.3, 0.2, 0.03), 1.0)
+
+
+def test_labels_and_laziness_of_parameters_are_kept():
+    raw = svi.Raw(*(xr.DataArray(np.full(3, x), dims="expiry") for x in raw_sets()["raw_free"]))
+    lazy = svi.Raw(*(x.chunk({"expiry": 1}) for x in raw))
+    t = xr.DataArray([0.1, 0.2, 0.3], dims="expiry")
+    for whole, part in zip(svi.raw_to_jump_wings(raw, t), svi.raw_to_jump_wings(lazy, t), strict=True):
+        assert isinstance(part.data, da.Array)
+        xr.testing.assert_identical(whole, part.compute())
+
+
+def test_nan_parameters_stay_nan():
+    raw = svi.Raw(np.array([0.02, np.nan]), *(np.full(2, x) for x in (0.4, -0.6, 0.05, 0.2)))
+    wings = svi.raw_to_jump_wings(raw, 1.0)
+    assert [np.isnan(x[1]) for x in wings] == [True] * 5
+    assert np.isfinite([x[0] for x in svi.jump_wings_to_raw(wings, 1.0)]).all()

@@ -9,9 +9,8 @@ import xarray as xr
 
 from derivdata.analysis import smile, surface
 from derivdata.analysis.status import Status
+from derivdata.analysis.surface.labelling import in_chunks
 from tests.analysis import mingone
-
-FREE = ("essvi", "essvi_seq", "ssvi_power", "ssvi_heston")
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def assert_free(found):
     known = found["method"] > 0
     calendar, butterfly = surface.calendar_check(found), smile.butterfly_check(found)
     assert bool(known.any())
-    assert bool((calendar["ok"] & calendar["free"] & butterfly["ok"] | ~known).all())
+    assert bool((calendar["ok"] & butterfly["ok"] | ~known).all())
 
 
 def test_surfaces_of_mingones_map_come_back_whatever_their_size(rng):
@@ -62,10 +61,13 @@ def test_mingones_map_and_our_conditions_are_the_same_set(rng):
         draws = np.array([mingone.draw(rng, count) for _ in range(100)]).swapaxes(0, 1)
         natural = (xr.DataArray(part, dims=("time", "expiry")) for part in draws)
         made = surface.from_essvi(*natural, mingone.YEARS[:count])
-        conditions = smile.ssvi_conditions(made["theta"], made["rho"], made["psi"] / made["theta"])
-        later = surface.calendar_check(made)
-        assert bool(conditions.free.all())
-        assert bool((later["necessary"] & later["s1"] & later["ok"]).all())
+        theta, rho, psi = draws
+        assert (psi * (1 + np.abs(rho)) < 4).all()
+        assert (psi**2 / theta * (1 + np.abs(rho)) <= 4 * (1 + 1e-12)).all()
+        wings = psi * (1 + rho), psi * (1 - rho), theta / psi
+        assert all((np.diff(part, axis=1) >= -1e-12 * part[:, 1:]).all() for part in wings)
+        assert bool(surface.calendar_check(made)["ok"].all())
+        assert bool(smile.butterfly_check(made)["ok"].all())
 
 
 def test_a_noisy_surface_fits_no_worse_than_scipy_over_mingones_map(rng):
@@ -81,11 +83,10 @@ def test_a_noisy_surface_fits_no_worse_than_scipy_over_mingones_map(rng):
         assert_free(found)
 
 
-@pytest.mark.parametrize("method", FREE)
 @pytest.mark.parametrize(("most", "years"), [(1.0, 1.0), (4.0, 10.0), (0.02, 1e-4)])
-def test_no_quotes_can_make_an_arbitrageable_surface(rng, method, most, years):
+def test_no_quotes_can_make_an_arbitrageable_surface(rng, most, years):
     """Also where total variance is so large that the wings reach Lee's bound, or next to nothing."""
-    assert_free(surface.fit(*garbage(rng, 20, most, years), method=method, weights="equal"))
+    assert_free(surface.fit(*garbage(rng, 20, most, years), method="essvi", weights="equal"))
 
 
 def test_smiles_fitted_alone_are_flagged_where_they_cross():
@@ -97,47 +98,6 @@ def test_smiles_fitted_alone_are_flagged_where_they_cross():
     )
     assert (found["status"].to_numpy() & Status.CALENDAR).astype(bool).tolist() == [False, True]
     assert found.attrs["surface"] == "slices"
-
-
-def test_sequential_slices_go_through_the_quote_nearest_the_money(noisy):
-    """The exact relation θ = w* − ρψk* − ψ²k*²(1 − ρ²)/(4w*) of an SSVI slice through (k*, w*)."""
-    k, iv, years = noisy
-    found = surface.fit(k + 0.01, iv, years, method="essvi_seq", weights="equal")
-    at = np.abs(k + 0.01).argmin("strike")
-    k0, w0 = (k + 0.01).isel(strike=at), (iv**2 * years).isel(strike=at)
-    rho, psi = found["rho"], found["psi"]
-    through = w0 - rho * psi * k0 - (psi * k0) ** 2 * (1 - rho**2) / (4 * w0)
-    free = surface.calendar_check(found)["s1"]
-    assert bool(free.all())
-    np.testing.assert_allclose(found["theta"], through, rtol=1e-4)
-
-
-def test_a_sequential_surface_is_not_moved_by_later_expiries(noisy, rng):
-    k, iv, years = noisy
-    broken = iv.copy()
-    broken[3:] = rng.uniform(0.1, 2, broken[3:].shape)
-    kept = [
-        surface.fit(k, each, years, method="essvi_seq", weights="equal")["psi"][:3] for each in (iv, broken)
-    ]
-    np.testing.assert_allclose(kept[0], kept[1], rtol=1e-9)
-
-
-def test_ssvi_families_recover_their_parameters():
-    theta, rho = np.array([0.002, 0.01, 0.05, 0.2]), -0.3
-    years = np.array([0.02, 0.1, 0.4, 1.0])
-    k = np.linspace(-0.4, 0.4, 21)
-    for name, phi, truth in (
-        ("ssvi_power", surface.power_phi(theta, 1.1, 0.4), {"eta": 1.1, "gamma": 0.4}),
-        ("ssvi_heston", surface.heston_phi(theta, 0.9), {"lam": 0.9}),
-    ):
-        w = mingone.ssvi(k, theta[:, None], rho, (theta * phi)[:, None])
-        found = surface.fit(
-            np.tile(k, (4, 1)), np.sqrt(w / years[:, None]), years, method=name, weights="equal"
-        )
-        np.testing.assert_allclose(found["theta"], theta, rtol=1e-12)
-        np.testing.assert_allclose(found["rho"], rho, atol=1e-7)
-        for parameter, value in truth.items():
-            assert found[parameter].item() == pytest.approx(value, rel=1e-6)
 
 
 def test_missing_quotes_strike_order_and_expiry_order_change_nothing(noisy, rng):
@@ -207,7 +167,7 @@ def test_the_past_does_not_see_the_future(rng):
     k, iv, t = mingone.ragged([mingone.draw(rng, 4) for _ in range(6)])
     later = iv.copy()
     later[3:] = rng.uniform(0.1, 1.0, later[3:].shape)
-    for method in ("essvi", "ssvi_power", "slices"):
+    for method in ("essvi", "slices"):
         before, after = (
             surface.fit(k, each, t, method=method, weights="equal").isel(time=slice(3))
             for each in (iv, later)
@@ -215,7 +175,7 @@ def test_the_past_does_not_see_the_future(rng):
         np.testing.assert_allclose(before["a"], after["a"], rtol=1e-9)
 
 
-@pytest.mark.parametrize("method", [*FREE, "slices"])
+@pytest.mark.parametrize("method", ["essvi", "slices"])
 def test_lazy_quotes_give_a_lazy_surface_of_equal_value(rng, method):
     k, iv, t = mingone.ragged([mingone.draw(rng, count) for count in (3, 4, 5)])
     eager = surface.fit(k, iv, t, method=method, weights="equal")
@@ -230,15 +190,17 @@ def test_the_end_does_not_depend_on_where_the_search_began(noisy):
     k, iv, years = noisy
     iv = iv.assign_coords(expiry=list("abcde"))
     cold = surface.fit(k, iv, years, method="essvi", weights="equal")
-    warm = surface.fit(k, iv, years, start=cold.isel(expiry=slice(1, None)), method="essvi", weights="equal")
+    warm = surface.fit(
+        k, iv, years, initial=cold.isel(expiry=slice(1, None)), method="essvi", weights="equal"
+    )
     for name in ("theta", "rho", "psi"):
         np.testing.assert_allclose(warm[name], cold[name], rtol=1e-5)
-    again = surface.fit(k, iv, years, start=cold, method="essvi", weights="equal")
+    again = surface.fit(k, iv, years, initial=cold, method="essvi", weights="equal")
     xr.testing.assert_allclose(again["theta"], cold["theta"], rtol=1e-6)
     np.testing.assert_allclose(again["rmse_vol"], cold["rmse_vol"], rtol=1e-8)
 
 
-@pytest.mark.parametrize("method", [*FREE, "slices"])
+@pytest.mark.parametrize("method", ["essvi", "slices"])
 @pytest.mark.parametrize("level", [0.2, 0.6, 1.0])
 def test_a_flat_surface_is_fitted_and_the_search_ends(method, level):
     k = np.tile(np.linspace(-0.3, 0.3, 15), (4, 1))
@@ -248,7 +210,7 @@ def test_a_flat_surface_is_fitted_and_the_search_ends(method, level):
     np.testing.assert_allclose(smile.iv(found, 0.1), level, rtol=1e-7)
 
 
-@pytest.mark.parametrize("method", ["essvi", "essvi_seq", "svi"])
+@pytest.mark.parametrize("method", ["essvi", "svi"])
 @pytest.mark.parametrize("noise", [1e-6, 1e-4, 3e-3])
 def test_a_nearly_flat_surface_converges_or_is_said_to_be_flat(method, noise):
     """60 % and noise: the level is met to the noise; where the search finds no end the status says why."""
@@ -257,9 +219,8 @@ def test_a_nearly_flat_surface_converges_or_is_said_to_be_flat(method, noise):
     fit = surface.fit(k, iv, np.array([7, 30, 60, 90]) / 365, method=method)
     assert set(np.unique(fit["status"])) <= {0, int(Status.FLAT)}
     level = smile.iv(fit, 0.0)
-    # Some eight quotes of full weight make the level of a slice; the sequential fit goes through one of them.
-    limit = (3.5 if method == "essvi_seq" else 2.0) * noise
-    assert float(np.abs(level - 0.6).max()) < limit
+    # Some eight quotes of full weight make the level of a slice.
+    assert float(np.abs(level - 0.6).max()) < 2.0 * noise
     if method == "essvi" and noise == 1e-6:
         assert (fit["status"] == int(Status.FLAT)).any()
 
@@ -311,5 +272,32 @@ def test_misuse_is_refused(noisy):
         surface.fit(k, iv, years, weights="delta", method="essvi")
     with pytest.raises(ValueError, match="no theta"):
         surface.fit(
-            k, iv, years, start=surface.fit(k, iv, years, method="slices", weights="equal"), weights="equal"
+            k, iv, years, initial=surface.fit(k, iv, years, method="slices", weights="equal"), weights="equal"
         )
+
+
+@pytest.mark.parametrize(
+    ("most", "whole", "sizes"),
+    [
+        (6, (), [6]),
+        (3, (), [2, 2, 2]),
+        (1, (), [1, 1, 1, 1, 1, 1]),
+        (1, ("expiry",), [3, 3]),
+        (1, ("expiry", "symbol"), [6]),
+    ],
+)
+def test_no_call_gets_more_slices_than_it_may_have(
+    most: int, whole: tuple[str, ...], sizes: list[int]
+) -> None:
+    """Two symbols of three expiries; what must stay whole is not cut."""
+    method = (("symbol", "expiry"), np.arange(6.0).reshape(2, 3))
+    fit = xr.Dataset({"method": method}, {"symbol": ["BTC", "ETH"], "expiry": [1, 2, 3]})
+    seen: list[int] = []
+
+    def doubled(part: xr.Dataset) -> xr.Dataset:
+        seen.append(part["method"].size)
+        return part * 2
+
+    found = in_chunks(doubled, fit, most=most, whole=whole)
+    assert seen == sizes
+    xr.testing.assert_identical(found, fit * 2)

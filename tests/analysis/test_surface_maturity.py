@@ -8,6 +8,7 @@ import QuantLib as ql
 import xarray as xr
 
 from derivdata.analysis import black76, smile, surface
+from derivdata.analysis.smile import svi
 from derivdata.analysis.status import Status
 from tests.analysis import mingone
 from tests.shared import known, known_cases
@@ -29,8 +30,8 @@ def three():
 def crypto():
     """The slice `crypto30d` of the known answers, at 30 days."""
     raw = {r["name"]: float(r["value"]) for r in known("svi_parameters") if r["set"] == "crypto30d"}
-    parts = (xr.DataArray([raw[name]], dims="expiry") for name in smile.Raw._fields)
-    return smile.from_raw(smile.Raw(*parts), xr.DataArray([30 / 365], dims="expiry"))
+    parts = (xr.DataArray([raw[name]], dims="expiry") for name in svi.Raw._fields)
+    return smile.from_raw(svi.Raw(*parts), xr.DataArray([30 / 365], dims="expiry"))
 
 
 def term_structure_answers():

@@ -131,24 +131,16 @@ def test_model_free_variance_is_the_log_contracts(market: tuple[str, str]) -> No
 
 
 @each_market
-@pytest.mark.parametrize("method", ["svi", "ssvi", "sabr"])
-def test_slices_between_bid_and_ask_have_no_loss(market: tuple[str, str], method: str) -> None:
-    """Spreads so wide (±2 points about 50 %) that all three forms fit between them: no quote is outside."""
+def test_slices_between_bid_and_ask_have_no_loss(market: tuple[str, str]) -> None:
+    """Spreads so wide (±2 points about 50 %) that slices fit between them: no quote is outside."""
     quotes = chain.smiles(chain.clean(snapshot(market)))
     iv = xr.full_like(quotes["iv"], 0.5).where(quotes["iv"].notnull())
     bid, ask = iv - 0.02, iv + 0.02
     marks = iv + 0.01 * (-1.0) ** np.arange(iv.sizes["strike"])
     k, t = quotes["log_moneyness"], quotes["year_fraction"]
-    fit = smile.fit(k, marks, t, weights="equal", iv_bid=bid, iv_ask=ask, method=method)
+    fit = smile.fit(k, marks, t, weights="equal", iv_bid=bid, iv_ask=ask)
     model = smile.iv(fit, k)
     assert not ((model < bid - 1e-6) | (model > ask + 1e-6)).any()
-
-
-def test_interpolation_takes_no_bid_and_ask() -> None:
-    quotes = chain.smiles(chain.clean(snapshot(("BTC", "deribit"))))
-    k, iv, t = (quotes[name] for name in ("log_moneyness", "iv", "year_fraction"))
-    with pytest.raises(ValueError, match="pchip', which goes through the quotes"):
-        smile.fit(k, iv, t, iv_bid=iv, iv_ask=iv, method="pchip")
 
 
 K = np.linspace(-0.3, 0.3, 15)
@@ -164,13 +156,12 @@ def noisy(count: int) -> tuple[np.ndarray, ...]:
     return iv, iv - below, iv + above, np.full(count, 0.25)
 
 
-@pytest.mark.parametrize("method", ["svi", "ssvi", "sabr"])
-def test_bid_and_ask_never_make_a_fit_worse(method: str) -> None:
+def test_bid_and_ask_never_make_a_fit_worse() -> None:
     """By the loss that they define, of twenty smiles that no form fits; most get better."""
     iv, bid, ask, t = noisy(20)
     losses = []
     for sides in ({}, {"iv_bid": bid, "iv_ask": ask}):
-        model = smile.iv(smile.fit(K, iv, t, weights="equal", method=method, **sides), K).to_numpy()
+        model = smile.iv(smile.fit(K, iv, t, weights="equal", **sides), K).to_numpy()
         losses.append((np.maximum(bid - model, model - ask).clip(0.0) ** 2).sum(axis=1))
     plain, sided = losses
     assert (sided <= plain * (1 + 1e-12)).all()
@@ -185,10 +176,9 @@ def test_a_slice_without_bid_and_ask_does_not_depend_on_the_others() -> None:
     assert (sided["nfev"] > plain["nfev"]).to_numpy().tolist() == [True, False, True]
 
 
-@pytest.mark.parametrize("method", ["svi", "ssvi", "sabr"])
-def test_a_fit_inside_everywhere_is_the_last(method: str) -> None:
+def test_a_fit_inside_everywhere_is_the_last() -> None:
     iv, _, _, t = noisy(1)
-    plain = smile.fit(K, iv, t, method=method)
-    sided = smile.fit(K, iv, t, method=method, iv_bid=iv - 0.3, iv_ask=iv + 0.3)
+    plain = smile.fit(K, iv, t)
+    sided = smile.fit(K, iv, t, iv_bid=iv - 0.3, iv_ask=iv + 0.3)
     xr.testing.assert_identical(sided, plain)
     assert int(plain["nfev"].sum()) > 0

@@ -13,6 +13,7 @@ import xarray as xr
 from scipy import integrate
 
 from derivdata.analysis import black76, smile, surface, variance
+from derivdata.analysis.smile import svi
 from derivdata.analysis.status import Status
 from tests.analysis import mingone
 from tests.shared import known, known_path, shared_path
@@ -27,7 +28,7 @@ def slice_of(case, years=1.0, **ends):
     }
     if case == "flat_w0.04":
         raw = {"a": 0.04, "b": 0.0, "rho": 0.0, "m": 0.0, "sigma": 1.0}
-    return smile.from_raw(smile.Raw(**raw), years, **ends)
+    return smile.from_raw(svi.Raw(**raw), years, **ends)
 
 
 def listed(frame, columns):
@@ -182,51 +183,6 @@ def test_the_published_eth_index_of_2021():
             assert float(own) == pytest.approx(each["optionPrice"], rel=1e-13), name
 
 
-def test_the_portfolio_of_demeterfi_and_others():
-    legs = known("varswap_dkz1999_legs")
-    strikes = np.arange(50.0, 136.0, 5.0)
-    sides = {
-        side: xr.DataArray(
-            [
-                {float(r["strike"]): float(r["price"]) for r in legs if r["side"] == side}.get(k, np.nan)
-                for k in strikes
-            ],
-            {"strike": strikes},
-            ["strike"],
-        )
-        for side in ("call", "put")
-    }
-    years, rate = 0.246575, 0.05
-    found = variance.replication(
-        sides["call"], sides["put"], 100 * np.exp(rate * years), years, boundary=100.0, rate=rate
-    )
-    rows = {r["quantity"]: r for r in known("varswap_expected") if r["case"] == "dkz1999"}
-    got = {
-        "portfolio_cost_x1e4": float(found["cost"]) * 1e4,
-        "weight_put50_x1e4": float(found["put_weight"][0]) * 1e4,
-        "K_var": float(found["variance"]),
-        "vol_pct": 100 * float(found["variance"]) ** 0.5,
-    }
-    assert set(rows) == set(got)
-    for name, row in rows.items():
-        assert got[name] == pytest.approx(float(row["published"]), abs=float(row["tolerance"])), name
-        assert got[name] == pytest.approx(float(row["value"]), rel=1e-9), name
-    for row in legs:
-        weight = found[f"{row['side']}_weight"].sel(strike=float(row["strike"]))
-        assert float(weight) == pytest.approx(float(row["weight"]), rel=1e-9)
-
-
-def test_a_portfolio_leaves_out_what_has_no_price():
-    strikes = np.array([80.0, 90.0, 100.0, 110.0, 120.0])
-    call = xr.DataArray([np.nan, 99.0, 4.0, np.nan, 0.5], {"strike": strikes}, ["strike"])
-    put = xr.DataArray([0.5, 1.5, 4.0, 99.0, np.nan], {"strike": strikes}, ["strike"])
-    found = variance.replication(call, put, 100.0, 0.25, boundary=100.0)
-    assert found["call_weight"].to_numpy()[[0, 1, 3]].tolist() == [0, 0, 0]
-    first = 8 * ((120 - 100) / 100 - np.log(1.2)) / 20
-    assert float(found["call_weight"][2]) == pytest.approx(first, rel=1e-12)
-    assert np.isnan(variance.replication(call, put, 100.0, 0.25, boundary=105.0)["cost"])
-
-
 CASES = ("flat_w0.04", "vogt_guaranteed", "crypto30d", "raw_free")
 
 
@@ -282,7 +238,7 @@ def test_both_integrals_agree_with_slow_quadrature_on_short_and_long_slices():
 
 def test_an_arbitrageable_smile_has_no_transform():
     """A right wing so steep that d2 rises on it: the formula in volatilities does not hold."""
-    raw = smile.Raw(a=0.001, b=0.5, rho=0.99, m=0.3, sigma=0.01)
+    raw = svi.Raw(a=0.001, b=0.5, rho=0.99, m=0.3, sigma=0.01)
     found = variance.model_free(smile.from_raw(raw, 1.0))
     assert np.isnan(found["total_variance"])
     assert int(found["status"]) & Status.BUTTERFLY
@@ -351,7 +307,7 @@ def test_quotes_on_one_side_are_no_strip():
 
 def test_a_flat_smile_lies_within_its_bounds_wherever_quotes_end():
     ends = np.linspace(0.05, 1.0, 12)
-    made = smile.from_raw(smile.Raw(0.04, 0.0, 0.0, 0.0, 1.0), 1.0)
+    made = smile.from_raw(svi.Raw(0.04, 0.0, 0.0, 0.0, 1.0), 1.0)
     narrow = xr.DataArray(ends, dims="end")
     found = variance.model_free(made, k_range=(-narrow, narrow))
     assert bool((found["lower"] < 0.04).all())
@@ -386,7 +342,7 @@ def test_an_index_between_two_expiries_with_its_bounds():
 def test_thousands_of_smiles_are_worked_off_in_pieces_without_a_trace():
     scale = xr.DataArray(np.linspace(0.5, 2.0, 4500), dims="time")
     made = smile.from_raw(
-        smile.Raw(0.004 * scale, 0.06 * scale, -0.15, 0.01, 0.12), 30 / 365, k_min=-1.0, k_max=1.0
+        svi.Raw(0.004 * scale, 0.06 * scale, -0.15, 0.01, 0.12), 30 / 365, k_min=-1.0, k_max=1.0
     )
     everything = variance.model_free(made)
     alone = variance.model_free(made.isel(time=[0, 4499]))

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 import derivdata as dd
 from derivdata import plot
 from derivdata.analysis import smile, surface
+from derivdata.analysis.smile import svi
 from tests.plot import made
 
 matplotlib.use("Agg")
@@ -41,7 +42,7 @@ def test_lines_are_the_fit_and_dots_the_quotes() -> None:
 
 def test_g_goes_below_zero_where_vogts_slice_does() -> None:
     """Gatheral and Jacquier (2014), example 3.1: least g −0.0328636 at k = 0.87926."""
-    vogt = smile.from_raw(smile.Raw(-0.0410, 0.1331, 0.3060, 0.3586, 0.4153), 1.0, k_min=-1.5, k_max=1.5)
+    vogt = smile.from_raw(svi.Raw(-0.0410, 0.1331, 0.3060, 0.3586, 0.4153), 1.0, k_min=-1.5, k_max=1.5)
     ax = plot.smile(vogt)
     strip = ax.get_figure(root=True).axes[0].child_axes[1]
     [g] = [line for line in strip.lines if len(line.get_xdata()) > 3]
@@ -300,7 +301,7 @@ def test_a_forward_that_is_only_spot_is_no_arbitrage() -> None:
 
 
 def test_a_card_flags_vogts_butterfly() -> None:
-    vogt = smile.from_raw(smile.Raw(-0.0410, 0.1331, 0.3060, 0.3586, 0.4153), 1.0, k_min=-1.5, k_max=1.5)
+    vogt = smile.from_raw(svi.Raw(-0.0410, 0.1331, 0.3060, 0.3586, 0.4153), 1.0, k_min=-1.5, k_max=1.5)
     card = plot.card(vogt)
     assert card.facts["arbitrage"] == "butterfly"
     assert card.table["status"].tolist() == ["butterfly"]

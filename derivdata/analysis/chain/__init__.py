@@ -15,22 +15,17 @@ one table, and what differs becomes a dim of the result.
 from __future__ import annotations
 
 from derivdata.analysis.chain.cleaning import clean
-from derivdata.analysis.chain.estimates import forward_from_delta, forward_from_parity
 from derivdata.analysis.chain.executable_trades import executable
 from derivdata.analysis.chain.forward import basis, forwards
 from derivdata.analysis.chain.smile_quotes import arbitrage, smiles
-from derivdata.analysis.chain.vendor import vendor_greeks
 
 __all__ = [
     "arbitrage",
     "basis",
     "clean",
     "executable",
-    "forward_from_delta",
-    "forward_from_parity",
     "forwards",
     "smiles",
-    "vendor_greeks",
 ]
 
 

@@ -11,12 +11,10 @@ import xarray as xr
 from scipy import special
 
 from derivdata.analysis import black76
-from derivdata.analysis.black76 import Premium
 from derivdata.analysis.black76.labelled import sign
 from derivdata.analysis.chain.normalise import instants, keys_of
 from derivdata.analysis.chain.option_prices import quoted
-from derivdata.analysis.inputs import require_numbers, require_together, together
-from derivdata.support.arguments import Numbers, typed
+from derivdata.analysis.inputs import require_numbers
 
 __all__ = ["ESTIMATES", "Evidence", "forward_from_delta", "forward_from_parity"]
 
@@ -48,49 +46,21 @@ class Evidence(NamedTuple):
     discount: Any
 
 
-@typed
-def forward_from_parity(
-    strike: Numbers, call: Numbers, put: Numbers, *, premium: Premium = "linear", discount: Numbers = 1.0
-) -> Any:
-    """Return the forward [USD] that a call and a put of one strike imply.
+def forward_from_parity(strike: Any, gap: Any, discount: Any, *, inverse: bool) -> Any:
+    """Return the forward [USD] that call less put of one strike, `gap`, implies; NaN stays NaN.
 
-    Linear premium ``C - P = D (F - K)``, inverse (coin) premium ``c - p = D (1 - K/F)``; NaN stays NaN.
-    For floats, arrays, pandas and xarray objects alike.
-
-    Raises
-    ------
-    ValueError
-        An unknown premium.
-
-    Examples
-    --------
-    >>> dd.analysis.chain.forward_from_parity(strike=100.0, call=7.0, put=5.0)
-    102.0
+    Linear premium ``C - P = D (F - K)``, inverse (coin) premium ``c - p = D (1 - K/F)``.
     """
-    strike, call, put, discount = together(strike=strike, call=call, put=put, discount=discount)
-    if premium == "inverse":
-        return strike / (1.0 - (call - put) / discount)
-    return strike + (call - put) / discount
+    return strike / (1.0 - gap / discount) if inverse else strike + gap / discount
 
 
-@typed
-def forward_from_delta(
-    strike: Numbers, year_fraction: Numbers, iv: Numbers, side: Any, delta: Numbers
-) -> Any:
-    """Return the forward [USD] at which an option has the forward delta ``±N(±d1)``; for floats and ndarrays.
+def forward_from_delta(strike: Any, years: Any, iv: Any, side: Any, delta: Any) -> Any:
+    """Return the forward [USD] at which options have the forward delta ``±N(±d1)``.
 
     ``ln F = ln K + iv√T·N⁻¹(Δ) - iv²T/2``, for a put with ``N⁻¹(1 + Δ)``; NaN for a delta that no option
     of that side has.
-
-    Raises
-    ------
-    TypeError, ValueError
-        A side that is neither ``"call"`` nor ``"put"``; arrays that do not fit each other.
     """
-    signs = sign(side)
-    years, iv, delta = (np.asarray(part) for part in (year_fraction, iv, delta))
-    require_together(strike=strike, year_fraction=years, iv=iv, side=np.asarray(signs), delta=delta)
-    probability = np.where(signs < 0.0, 1.0, 0.0) + delta
+    probability = np.where(sign(side) < 0.0, 1.0, 0.0) + delta
     probability = np.where((probability > 0) & (probability < 1), probability, np.nan)
     with np.errstate(invalid="ignore"):
         s = iv * np.sqrt(years)
@@ -196,10 +166,7 @@ def _parity(evidence: Evidence) -> pd.DataFrame:
     near = pairs["gap"].abs().groupby([pairs["place"], pairs["inverse"]]).rank(method="first")
     used = pairs[near <= _PARITY_STRIKES]
     strike, gap, discount = used["strike"], used["gap"], evidence.discount
-    linear, inverse = (
-        forward_from_parity(strike, gap, 0.0, premium=premium, discount=discount)
-        for premium in ("linear", "inverse")
-    )
+    linear, inverse = (forward_from_parity(strike, gap, discount, inverse=coin) for coin in (False, True))
     forward = _agreed(linear.mask(used["inverse"], inverse), used["place"]).reindex(evidence.table.index)
     return pd.DataFrame({"forward": forward, "discount": discount})
 

@@ -9,7 +9,7 @@ many: symbols, venues and instants that differ become dims of the result. Open i
 from __future__ import annotations
 
 from derivdata.analysis.exposure.gamma import NAIVE_DEALER, gamma_exposure, zero_gamma
-from derivdata.analysis.exposure.settlement_payout import max_pain, pain
+from derivdata.analysis.exposure.settlement_payout import max_pain
 from derivdata.analysis.exposure.sums import open_interest, put_call_ratio
 
 __all__ = [
@@ -17,7 +17,6 @@ __all__ = [
     "gamma_exposure",
     "max_pain",
     "open_interest",
-    "pain",
     "put_call_ratio",
     "zero_gamma",
 ]

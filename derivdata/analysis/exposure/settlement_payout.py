@@ -12,53 +12,9 @@ import xarray as xr
 from derivdata.analysis.exposure.sums import open_interest
 from derivdata.support.arguments import typed
 
-__all__ = ["max_pain", "pain"]
+__all__ = ["max_pain"]
 
 _TIE = 1e-12
-
-
-@typed
-def pain(
-    chain: pd.DataFrame | xr.Dataset,
-    *,
-    settle: Literal["usd", "coin"] = "usd",
-    contract_size: float | Mapping[str, float] = 1.0,
-    as_of: Any = None,
-) -> xr.Dataset:
-    """Compute what the writers of each expiry pay if it settles at each of its strikes.
-
-    Parameters
-    ----------
-    chain, contract_size, as_of
-        As in `open_interest`.
-    settle
-        ``"usd"``: ``Σ OI_c (S - K)⁺ + Σ OI_p (K - S)⁺`` [USD]; ``"coin"``: that over S [coin].
-
-    Returns
-    -------
-    Dataset, dims ``(expiry, strike)``
-        ``pain`` [USD or coin] at the strikes that the expiry lists, elsewhere NaN, and all NaN where an
-        expiry has no open interest or only that of one side; ``missing(expiry)``.
-
-    Raises
-    ------
-    ValueError
-        An unknown `settle`; as in `open_interest`.
-    """
-    sums = open_interest(chain, contract_size=contract_size, as_of=as_of)
-    strike = sums["strike"].to_numpy()
-    apart = np.maximum(strike[:, None] - strike, 0.0)  # (settlement - strike)⁺
-    both = sums["open_interest"].reindex(side=["call", "put"])
-    coins = both.fillna(0.0)
-    paid = _contracted(coins.sel(side="call"), apart) + _contracted(coins.sel(side="put"), apart.T)
-    if settle == "coin":
-        paid = paid / sums["strike"]
-    listed = (sums["listed"] > 0).any("side")
-    total = both.sum("strike", min_count=1)
-    missing = sums["missing"].sum(["strike", "side"])
-    result = xr.Dataset({"pain": paid.where(listed & (total > 0).all("side")), "missing": missing})
-    result["pain"].attrs["units"] = "USD" if settle == "usd" else "coin"
-    return result
 
 
 @typed
@@ -69,23 +25,27 @@ def max_pain(
     contract_size: float | Mapping[str, float] = 1.0,
     as_of: Any = None,
 ) -> xr.Dataset:
-    """Find the listed strike of each expiry at which its writers pay least.
+    """Compute what the writers of each expiry pay at each of its strikes, and find where they pay least.
 
     Parameters
     ----------
-    chain, settle, contract_size, as_of
-        As in `pain`.
+    chain, contract_size, as_of
+        As in `open_interest`.
+    settle
+        ``"usd"``: ``Σ OI_c (S - K)⁺ + Σ OI_p (K - S)⁺`` [USD]; ``"coin"``: that over S [coin].
 
     Returns
     -------
     Dataset, dim ``expiry``
-        ``lower`` and ``upper``, the lowest and the highest strike [USD] with the least pain, which differ
-        only in a tie, and ``max_pain``, their middle; NaN where `pain` is. ``missing`` as there.
+        ``lower`` and ``upper``, the lowest and the highest listed strike [USD] with the least pain, which
+        differ only in a tie, and ``max_pain``, their middle; ``pain`` also over ``strike`` [USD or coin], at
+        the strikes that the expiry lists, elsewhere NaN. All NaN where an expiry has no open interest or
+        only that of one side; ``missing(expiry)``.
 
     Raises
     ------
     ValueError
-        As in `pain`.
+        An unknown `settle`; as in `open_interest`.
 
     Examples
     --------
@@ -93,16 +53,25 @@ def max_pain(
     >>> pain["max_pain"].dims
     ('expiry',)
     """
-    curve = pain(chain, settle=settle, contract_size=contract_size, as_of=as_of)
-    if not curve.sizes["strike"]:
+    sums = open_interest(chain, contract_size=contract_size, as_of=as_of)
+    if not sums.sizes["strike"]:
         raise ValueError("chain has no options that say what and when they are")
-    least = curve["pain"].min("strike")
-    strike = curve["strike"].where(curve["pain"] <= least * (1.0 + _TIE))
-    ends = {"lower": strike.min("strike"), "upper": strike.max("strike")}
-    result = xr.Dataset({"max_pain": (ends["lower"] + ends["upper"]) / 2.0, **ends})
+    strike = sums["strike"].to_numpy()
+    apart = np.maximum(strike[:, None] - strike, 0.0)  # (settlement - strike)⁺
+    both = sums["open_interest"].reindex(side=["call", "put"])
+    coins = both.fillna(0.0)
+    paid = _contracted(coins.sel(side="call"), apart) + _contracted(coins.sel(side="put"), apart.T)
+    if settle == "coin":
+        paid = paid / sums["strike"]
+    listed = (sums["listed"] > 0).any("side")
+    total = both.sum("strike", min_count=1)
+    pain = paid.where(listed & (total > 0).all("side"))
+    cheapest = pain["strike"].where(pain <= pain.min("strike") * (1.0 + _TIE))
+    ends = {"lower": cheapest.min("strike"), "upper": cheapest.max("strike")}
+    result = xr.Dataset({"max_pain": (ends["lower"] + ends["upper"]) / 2.0, **ends, "pain": pain})
     for name in result:
-        result[name].attrs["units"] = "USD"
-    return result.assign(missing=curve["missing"])
+        result[name].attrs = {"units": "coin" if name == "pain" and settle == "coin" else "USD"}
+    return result.assign(missing=sums["missing"].sum(["strike", "side"]))
 
 
 def _contracted(coins: xr.DataArray, payoff: Any) -> xr.DataArray:

@@ -8,8 +8,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.risk_neutral.quadrature import summary
-from derivdata.analysis.surface.chunks import in_chunks
-from derivdata.analysis.surface.labelling import bare, origin_attrs, where, with_units
+from derivdata.analysis.surface.labelling import bare, in_chunks, origin_attrs, where, with_units
 from derivdata.analysis.surface.maturity import Extrapolation, Interpolation, at_maturity, take
 from derivdata.analysis.surface.mixture import Mixture, mixture_at_expiries, mixture_of
 from derivdata.support.arguments import Numbers, typed

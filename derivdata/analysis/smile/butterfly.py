@@ -1,23 +1,32 @@
-"""Kernels that look for butterfly arbitrage in one slice per row."""
+"""Butterfly arbitrage of raw SVI slices: a search of the whole line, and a quick proof that there is none.
+
+The proof: with ``k = m + σ sinh ξ`` and ``t = e^ξ`` everything in Durrleman's condition is rational in t, and
+``g(k) ≥ 0`` means that a polynomial of degree 10 is not negative for any t > 0. The line is cut at powers of
+two, and on each piece the polynomial is written in Bernstein's basis: if no coefficient is negative, nor is
+the polynomial. A slice that is not proved free this way may still be free; ask `check_raw`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from math import comb
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from derivdata.analysis.smile.parameters import Floats, Raw
-from derivdata.analysis.smile.svi_curve import density_factor, raw_total_variance
+from derivdata.analysis.smile.svi import Raw, density_factor, total_variance
+from derivdata.support.arrays import Bools, Floats
 
-__all__ = ["TOLERANCE", "Butterfly", "check_raw", "lowest"]
+__all__ = ["TOLERANCE", "Butterfly", "certified", "check_raw", "check_slices"]
 
 TOLERANCE = 1e-10
-POINTS = 801
+_POINTS = 801
 _ROWS = 128
 _FAR = 100.0
 _ZOOMS, _ZOOM_POINTS = 7, 17
+
+_DEGREE = 10
+_CUTS = 2.0 ** np.arange(-12, 13)
+_ROUNDING = 1e-9  # least coefficient over the greatest; below it rounding may hide a negative one
 
 
 class Butterfly(NamedTuple):
@@ -27,7 +36,7 @@ class Butterfly(NamedTuple):
     argmin_k: Floats
     g_left: Floats
     g_right: Floats
-    ok: NDArray[np.bool_]
+    ok: Bools
 
 
 def check_raw(raw: Raw, reach: Floats) -> Butterfly:
@@ -55,29 +64,106 @@ def check_raw(raw: Raw, reach: Floats) -> Butterfly:
     return Butterfly(low, where, left, right, ok)
 
 
-def lowest(
-    g: Callable[[Floats], Floats], start: Floats, stop: Floats, points: int = POINTS
-) -> tuple[Floats, Floats]:
-    """Least value of `g` and its place, per row, between `start` and `stop` of shape ``(slices, 1)``."""
-    share = np.linspace(0.0, 1.0, points)
+def check_slices(raw: Raw, k_min: Floats, k_max: Floats) -> Butterfly:
+    """Check slices as far as they are quoted, five deviations at least; NaN and False without a fit."""
+    centre = np.sqrt(np.maximum(total_variance(0.0, raw), 0.0))
+    quoted = np.maximum(np.abs(k_min), np.abs(k_max)) + 1.0
+    return check_raw(raw, np.maximum(5.0 * centre, np.where(np.isfinite(quoted), quoted, 1.0)))
+
+
+def _lowest_raw(raw: Raw, reach: Floats) -> tuple[Floats, Floats]:
+    """Return the least g of each row and its place, zooming in on the lowest bracket."""
+    far = _FAR * reach
+    unit = np.maximum(raw.sigma, 1e-9 * far)
+    start, stop = np.arcsinh((-far - raw.m) / unit), np.arcsinh((far - raw.m) / unit)
+    share = np.linspace(0.0, 1.0, _POINTS)
     for _ in range(1 + _ZOOMS):
         x = start + (stop - start) * share
-        values = g(x)
+        k = raw.m + unit * np.sinh(x)
+        values = density_factor(k, *(total_variance(k, raw, derivative=d) for d in (0, 1, 2)))
         at = np.argmin(np.where(np.isnan(values), np.inf, values), axis=-1)[:, None]
         step = (stop - start) * share[1]
         place = np.take_along_axis(x, at, -1)
         start, stop = np.maximum(place - step, start), np.minimum(place + step, stop)
         share = np.linspace(0.0, 1.0, _ZOOM_POINTS)
-    return np.take_along_axis(values, at, -1)[:, 0], place[:, 0]
+    return np.take_along_axis(values, at, -1)[:, 0], (raw.m + unit * np.sinh(place))[:, 0]
 
 
-def _lowest_raw(raw: Raw, reach: Floats) -> tuple[Floats, Floats]:
-    far = _FAR * reach
-    unit = np.maximum(raw.sigma, 1e-9 * far)
+def certified(raw: Raw) -> Bools:
+    """Tell where slices, parameters of shape ``(slices,)``, are sure to have no butterfly."""
+    a, b, rho, m, sigma = raw
+    right, left = b * (1.0 + rho), b * (1.0 - rho)
+    usual = (a + b * sigma * np.sqrt(np.maximum(1.0 - rho * rho, 0.0)) > 0.0) & (sigma > 0.0)
+    usual &= (right < 2.0) & (left < 2.0)
+    proved = np.zeros(usual.shape, dtype=bool)
+    rows = np.flatnonzero(usual)
+    if rows.size:
+        polynomial = _polynomial(*(part[rows] for part in (a, right, left, m, sigma)))
+        proved[rows] = _positive(polynomial)
+    return proved
 
-    def g(x: Floats) -> Floats:
-        k = raw.m + unit * np.sinh(x)
-        return density_factor(k, *(raw_total_variance(k, raw, derivative=d) for d in (0, 1, 2)))
 
-    low, x = lowest(g, np.arcsinh((-far - raw.m) / unit), np.arcsinh((far - raw.m) / unit))
-    return low, (raw.m + unit * np.sinh(x[:, None]))[:, 0]
+def _polynomial(a: Floats, right: Floats, left: Floats, m: Floats, sigma: Floats) -> Floats:
+    """``64 t² (t² + 1)³ w² g`` as coefficients ``(11, slices)`` of ascending powers of t.
+
+    With ``k = m + σ (t − 1/t)/2`` the root is ``√((k−m)² + σ²) = σ (t + 1/t)/2``, and with the wing slopes
+    ``r = b(1 + ρ)``, ``l = b(1 − ρ)``::
+
+        w  = level/(2 t)          level  = lσ + 2a t + rσ t²
+        w' = slope/(t² + 1)       slope  = −l + r t²
+        k  = place/(2 t)          place  = −σ + 2m t + σ t²
+        w'' = 4 (r + l)/σ · t³/(t² + 1)³
+
+    so ``1 − k w'/(2w) = tangent/(2 level circle)`` with ``circle = t² + 1`` and ``tangent = 2 level circle −
+    place slope``, and ``(w'²/4)(1/w + 1/4)`` has the numerator ``slope² (level² + 8 t level)``. Put over one
+    denominator, that of w² g times powers of t and circle that are positive, g becomes this polynomial.
+    """
+    zero, one = np.zeros_like(a), np.ones_like(a)
+    level = np.stack([left * sigma, 2.0 * a, right * sigma])
+    slope = np.stack([-left, zero, right])
+    circle = np.stack([one, zero, one])
+    place = np.stack([-sigma, 2.0 * m, sigma])
+    tangent = 2.0 * _product(level, circle) - _product(place, slope)
+    square = _product(level, level)
+    wings = square + 8.0 * np.pad(level, ((1, 1), (0, 0)))
+    first = _product(circle, 4.0 * _product(tangent, tangent) - _product(_product(slope, slope), wings))
+    bend = 32.0 * (right + left) / sigma * square
+    first[3:8] += bend  # w'' term: 64 t² (t² + 1)³ w² · w''/2 = 32 (r + l)/σ · t³ level²
+    return first
+
+
+def _product(p: Floats, q: Floats) -> Floats:
+    """Multiply polynomials with coefficients in ascending powers along the first axis."""
+    out = np.zeros((len(p) + len(q) - 1, *p.shape[1:]))
+    for i, factor in enumerate(p):
+        out[i : i + len(q)] += factor * q
+    return out
+
+
+def _positive(polynomial: Floats) -> Bools:
+    """Tell whether no Bernstein coefficient is negative on any piece of the positive line.
+
+    On 0 ≤ s ≤ 1 a polynomial lies between its least and greatest Bernstein coefficient. The pieces are
+    [0, 2⁻¹²] (t = cut · s), [2ⁱ, 2ⁱ⁺¹] (t = cut · (1 + s)), and from 2¹² to infinity, where the reversed
+    coefficients are those of the polynomial in 1/t.
+    """
+    powers = np.arange(_DEGREE + 1)
+    to_unit, to_next = _basis(shifted=False), _basis(shifted=True)
+    pieces = [
+        to_unit @ (polynomial * _CUTS[0] ** powers[:, None]),
+        to_unit @ (polynomial[::-1] * (1.0 / _CUTS[-1]) ** powers[:, None]),
+        *(to_next @ (polynomial * cut ** powers[:, None]) for cut in _CUTS[:-1]),
+    ]
+    least, greatest = np.min(pieces, axis=1), np.max(pieces, axis=1)
+    return np.asarray((least >= _ROUNDING * greatest).all(axis=0))
+
+
+def _basis(*, shifted: bool) -> Floats:
+    """From powers of s, or of 1 + s, to Bernstein's basis of degree 10 on 0 ≤ s ≤ 1."""
+    n = _DEGREE
+    from_powers = np.array([[comb(i, j) / comb(n, j) for j in range(n + 1)] for i in range(n + 1)])
+    if not shifted:
+        return from_powers
+    return from_powers @ np.array(
+        [[comb(j, i) for j in range(n + 1)] for i in range(n + 1)], dtype=np.float64
+    )

@@ -1,23 +1,136 @@
-"""Fits evaluated: total variance, volatility, density factor, butterfly check."""
+"""The Dataset of a fit, and fits evaluated: total variance, volatility, density factor, butterfly check.
+
+A fit, over the slices' dims:
+
+==============================  =================================================================
+variable                        meaning
+==============================  =================================================================
+``a b rho m sigma``             raw SVI parameters; also of an SSVI slice, of a flat slice (``b = 0``) and of
+                                two quotes (a hinge: ``σ = 0``, ``|ρ| = 1``)
+``method``                      int8, a `Method`: which rung of the ladder gave this slice
+``status``                      int32 sum of `derivdata.analysis.status.Status` bits
+``rmse_vol``                    root mean square of fitted minus quoted volatility [per √year]; NaN where
+                                there are no more strikes than parameters
+``n``, ``nfev``                 quotes used; model evaluations spent
+``k_min``, ``k_max``            log-moneyness range of the quotes used
+``year_fraction``, ``forward``  coordinates: time to expiry [years]; forward, if it was given
+==============================  =================================================================
+
+A slice that could not be fitted has NaN parameters, ``method`` 0 and its reason in ``status``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from derivdata.analysis.inputs import require_variables
-from derivdata.analysis.smile.butterfly import Butterfly
-from derivdata.analysis.smile.curves import Curves, check_curves, curve_values
-from derivdata.analysis.smile.fit_dataset import NODES, RAW, SABR
-from derivdata.analysis.smile.parameters import Floats, Raw
-from derivdata.analysis.smile.sabr import Sabr
-from derivdata.analysis.smile.svi_curve import density_factor
+from derivdata.analysis.smile import svi
+from derivdata.analysis.smile.butterfly import Butterfly, check_slices
+from derivdata.analysis.smile.svi import Raw
+from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Floats
 
-__all__ = ["butterfly_check", "durrleman", "extrapolated", "iv", "total_variance"]
+__all__ = [
+    "Method",
+    "assemble",
+    "butterfly_check",
+    "durrleman",
+    "from_raw",
+    "iv",
+    "raw_parameters",
+    "total_variance",
+]
+
+RAW = Raw._fields
+_UNITS = {"rmse_vol": "1/sqrt(year)", "k_min": "log-moneyness", "k_max": "log-moneyness"}
+
+
+class Method(IntEnum):
+    """The rung of the ladder that gave a slice; more is better, 0 is none."""
+
+    NONE = 0
+    FLAT = 1
+    LINE = 2
+    SSVI = 3
+    SVI = 4
+
+
+def assemble(
+    variables: dict[str, xr.DataArray],
+    year_fraction: xr.DataArray,
+    *,
+    forward: xr.DataArray | None = None,
+    **attrs: str,
+) -> xr.Dataset:
+    """Return a fit from its variables, with coordinates, CF flags and units set."""
+    fit = xr.Dataset(variables, attrs=attrs).assign_coords(year_fraction=year_fraction)
+    if forward is not None:
+        fit = fit.assign_coords(forward=forward)
+    fit["status"].attrs = flag_attrs()
+    fit["method"].attrs = {
+        "flag_values": np.array([each.value for each in Method], dtype=np.int8),
+        "flag_meanings": " ".join(each.name.lower() for each in Method),
+    }
+    fit["year_fraction"].attrs = {"units": "years"}
+    for name, units in _UNITS.items():
+        fit[name].attrs = {"units": units}
+    return fit
+
+
+@typed
+def raw_parameters(fit: xr.Dataset) -> Raw:
+    """Return the raw SVI parameters of a fit, for the conversions; NaN where a slice has none."""
+    require_variables(fit, "fit", RAW)
+    return Raw(*(fit[name] for name in RAW))
+
+
+@typed
+def from_raw(
+    raw: Raw,
+    year_fraction: Numbers,
+    *,
+    k_min: Numbers = -np.inf,
+    k_max: Numbers = np.inf,
+    forward: Numbers | None = None,
+) -> xr.Dataset:
+    """Return a fit made of known raw SVI parameters: a published slice, a true surface.
+
+    Parameters
+    ----------
+    raw
+        Parameters, floats or DataArrays.
+    year_fraction
+        Time to expiry [years].
+    k_min, k_max
+        Range that counts as data; by default everything does, so nothing is extrapolation.
+    forward
+        Forward per slice, kept as a coordinate.
+    """
+    parts = [xr.DataArray(x) for x in (*raw, year_fraction, k_min, k_max)]
+    try:
+        *parameters, t, low, high = xr.broadcast(*parts)
+        if forward is not None:
+            xr.broadcast(xr.DataArray(forward), t)
+    except ValueError:
+        raise ValueError("raw, year_fraction, k_min, k_max and forward do not fit each other") from None
+    zero = xr.zeros_like(t, dtype=np.int8)
+    variables = dict(zip(RAW, parameters, strict=True)) | {
+        "method": zero + np.int8(Method.SVI),
+        "status": zero.astype(np.int32),
+        "rmse_vol": xr.full_like(t, np.nan, dtype=np.float64),
+        "n": zero.astype(np.int32),
+        "nfev": zero.astype(np.int32),
+        "k_min": low,
+        "k_max": high,
+    }
+    wrapped = None if forward is None else xr.DataArray(forward)
+    return assemble(variables, xr.DataArray(year_fraction), forward=wrapped)
 
 
 @typed
@@ -53,8 +166,10 @@ def total_variance(
     if derivative not in (0, 1, 2):
         raise ValueError(f"derivative is {derivative!r}; a smile has derivatives 0, 1 and 2")
     k = _labelled(log_moneyness)
-    w = _apply(fit, lambda curves, k: curve_values(curves, k, derivative=derivative), k, outputs=[np.float64])
-    inside: xr.DataArray = w if extrapolate else w.where(~extrapolated(fit, k))
+    require_variables(fit, "fit", (*RAW, "k_min", "k_max"))
+    w = _elementwise(lambda k, *raw: svi.total_variance(k, Raw(*raw), derivative=derivative), k, *_raw(fit))
+    w = w.transpose(*fit["a"].dims, ...)
+    inside: xr.DataArray = w if extrapolate else w.where((fit["k_min"] <= k) & (k <= fit["k_max"]))
     return inside.rename("total_variance").assign_attrs(units="1", derivative=derivative)
 
 
@@ -69,15 +184,6 @@ def iv(fit: xr.Dataset, log_moneyness: Numbers, *, extrapolate: bool = False) ->
 
 
 @typed
-def extrapolated(fit: xr.Dataset, log_moneyness: Numbers) -> xr.DataArray:
-    """Tell whether `log_moneyness` lies outside the quotes of each slice, as booleans; True without a fit."""
-    k = _labelled(log_moneyness)
-    require_variables(fit, "fit", ("k_min", "k_max"))
-    inside = (fit["k_min"] <= k) & (k <= fit["k_max"])
-    return (~inside).rename("extrapolated")
-
-
-@typed
 def durrleman(fit: xr.Dataset, log_moneyness: Numbers, *, extrapolate: bool = False) -> xr.DataArray:
     """Evaluate Durrleman's ``g(k)`` of every slice: butterfly arbitrage is where it is negative.
 
@@ -85,7 +191,9 @@ def durrleman(fit: xr.Dataset, log_moneyness: Numbers, *, extrapolate: bool = Fa
     """
     k = _labelled(log_moneyness)
     parts = [total_variance(fit, k, derivative=d, extrapolate=extrapolate) for d in (0, 1, 2)]
-    return _elementwise(lambda w, dw, d2w, k: density_factor(k, w, dw, d2w), *parts, k).rename("durrleman_g")
+    return _elementwise(lambda w, dw, d2w, k: svi.density_factor(k, w, dw, d2w), *parts, k).rename(
+        "durrleman_g"
+    )
 
 
 @typed
@@ -105,55 +213,26 @@ def butterfly_check(fit: xr.Dataset) -> xr.Dataset:
     Lee's bound on the slopes alone is not enough: Vogt's slice (Gatheral and Jacquier 2014, example 3.1)
     keeps it with room to spare, is convex, and has ``g = −0.033``.
     """
-    parts = _apply(fit, _check, outputs=[np.float64] * 4 + [np.bool_])
+    require_variables(fit, "fit", (*RAW, "k_min", "k_max"))
+
+    def check(k_min: Floats, k_max: Floats, *raw: Floats) -> tuple[Any, ...]:
+        k_min, k_max, *parts = np.broadcast_arrays(k_min, k_max, *raw)
+        flat = Raw(*(part.ravel() for part in parts))
+        return tuple(part.reshape(k_min.shape) for part in check_slices(flat, k_min.ravel(), k_max.ravel()))
+
+    parts = xr.apply_ufunc(
+        check,
+        *(fit["k_min"], fit["k_max"], *_raw(fit)),
+        output_core_dims=[[]] * 5,
+        dask="parallelized",
+        output_dtypes=[np.float64] * 4 + [np.bool_],
+    )
     return xr.Dataset(dict(zip(Butterfly._fields, parts, strict=True)))
 
 
-def _names(fit: xr.Dataset) -> list[str]:
-    """Return the variables that curves are made of, those with a dim of nodes last."""
-    names = [*RAW, "method", "k_min", "k_max", "year_fraction"]
-    return [*names, *(name for name in ("forward", *SABR, *NODES) if name in fit)]
-
-
-def _curves(names: list[str], arrays: tuple[Any, ...], *, by_delta: bool) -> Curves:
-    variables = dict(zip(names, arrays, strict=True))
-    sabr = Sabr(*(variables[name] for name in SABR)) if SABR[0] in variables else None
-    t = np.asarray(variables["year_fraction"])
-    raw, forward = Raw(*(variables[name] for name in RAW)), variables.get("forward", np.ones_like(t))
-    return Curves(
-        raw,
-        variables["method"],
-        variables["k_min"],
-        variables["k_max"],
-        t,
-        forward,
-        sabr,
-        variables.get("node_k"),
-        variables.get("node_w"),
-        by_delta,
-    )
-
-
-def _apply(fit: xr.Dataset, kernel: Callable[..., Any], *more: Any, outputs: list[Any]) -> Any:
-    """`kernel` of the curves of a fit and `more`, with as many results as there are dtypes in `outputs`."""
-    names, by_delta = _names(fit), fit.attrs.get("axis") == "delta"
-    require_variables(fit, "fit", names)
-    return xr.apply_ufunc(
-        lambda *arrays: kernel(
-            _curves(names, arrays[: len(names)], by_delta=by_delta), *arrays[len(names) :]
-        ),
-        *(fit[name] for name in names),
-        *more,
-        input_core_dims=[["node"] if name in NODES else [] for name in names] + [[]] * len(more),
-        output_core_dims=[[]] * len(outputs),
-        dask="parallelized",
-        output_dtypes=outputs,
-    )
-
-
-def _check(curves: Curves) -> tuple[Any, ...]:
-    shape = np.broadcast_shapes(*(np.shape(part) for part in (*curves.raw, curves.method, curves.t)))
-    return tuple(part.reshape(shape) for part in check_curves(curves.flat()))
+def _raw(fit: xr.Dataset) -> list[xr.DataArray]:
+    """Return the raw parameters with the fit's own coordinates, such as its time to expiry."""
+    return [fit[name] for name in RAW]
 
 
 def _volatility(t: Floats, w: Floats) -> Floats:

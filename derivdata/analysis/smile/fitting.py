@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from derivdata.analysis.inputs import require_decimal_volatility, require_same
-from derivdata.analysis.smile.curves import Curves, curve_values
-from derivdata.analysis.smile.fallback import FittedSlices, Options, fit_slices, rms_error
-from derivdata.analysis.smile.fit_dataset import NODES, RAW, SABR, Method, assemble
-from derivdata.analysis.smile.parameters import Floats, Raw
-from derivdata.analysis.smile.quotes import SmileQuotes, prepare
-from derivdata.analysis.smile.weighting import quote_weights
+from derivdata.analysis.smile.evaluate import RAW, assemble
+from derivdata.analysis.smile.quotes import prepare, quote_weights
+from derivdata.analysis.smile.slices import fit_between, fit_slices
+from derivdata.analysis.smile.svi import Raw
 from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Floats
 
 __all__ = ["fit"]
 
-METHODS = {each.name.lower(): each for each in (Method.SVI, Method.SSVI, Method.SABR, Method.PCHIP)}
 _ROWS = 8192
-_ROUNDS = 20
 _FACTS = {
     "method": np.int8,
-    "repaired": np.bool_,
     "status": np.int32,
     "rmse_vol": np.float64,
     "n": np.int32,
@@ -42,17 +36,17 @@ def fit(
     year_fraction: Numbers,
     *,
     dim: str = "strike",
-    method: Literal["svi", "ssvi", "sabr", "pchip"] = "svi",
     weights: Any = "vega",
     iv_bid: Numbers | None = None,
     iv_ask: Numbers | None = None,
-    arbitrage: Literal["flag", "penalty", "gj", "ssvi"] = "flag",
-    beta: float = 1.0,
-    axis: Literal["k", "delta"] = "k",
-    start: xr.Dataset | None = None,
+    initial: xr.Dataset | None = None,
     forward: Numbers | None = None,
 ) -> xr.Dataset:
-    """Fit smiles to the quotes of every slice at once.
+    """Fit raw SVI smiles to the quotes of every slice at once, each slice alone.
+
+    Slices may have butterflies, which are flagged: `derivdata.analysis.surface.fit` is free of them, also of
+    a single expiry. A slice needs 5 different strikes. With fewer it takes the next rung: an SSVI slice (3),
+    a line through two quotes, flat; its status says so and ``method`` names the rung.
 
     Parameters
     ----------
@@ -65,10 +59,6 @@ def fit(
     dim
         The dim of the quotes of one slice, the last one of bare arrays. Bare arrays of two dims get the
         dim ``slice``, of more ``slice_0``, ``slice_1``, ….
-    method
-        ``svi`` (raw, 5 different strikes), ``ssvi`` (butterfly-free slice, 3), ``sabr`` (Hagan, fixed
-        `beta`, 3) or ``pchip`` (interpolation, 2). A slice with too few strikes takes the next rung: svi,
-        ssvi, a line through two quotes, flat; its status says so and ``method`` names the rung.
     weights
         What multiplies squared residuals of volatility. ``"vega"``; ``"price"``: vega squared, which makes
         them residuals of price; ``"equal"``: 1, so that the many far strikes of a chain count like those
@@ -76,33 +66,24 @@ def fit(
         an array, for instance ``1 / (ask_iv - bid_iv) ** 2``; 0 and NaN drop a quote.
     iv_bid, iv_ask
         Volatilities of bid and ask like `iv`, NaN where there is none. With them only what lies outside
-        counts: a fit between all bids and asks has no loss. Not with ``pchip``, which goes through quotes.
-    arbitrage
-        What to do with a slice that has a butterfly. ``"flag"``: note it in the status. ``"penalty"``:
-        refit with a penalty on negative density. ``"gj"``: Gatheral and Jacquier's closed form, where its
-        conditions hold. ``"ssvi"``: take the best SSVI slice instead. What cannot be repaired stays as it
-        was, and flagged.
-    beta
-        SABR's elasticity.
-    axis
-        What pchip interpolates on: total variance in ``k``, or volatility in call ``delta``.
-    start
-        An earlier svi fit of such slices, without their time dim or with it; its slices are where the
-        search begins.
+        counts: a fit between all bids and asks has no loss.
+    initial
+        An earlier fit of such slices, without their time dim or with it; its slices are where the search
+        begins.
     forward
-        Forward of each slice, kept as a coordinate; SABR's alpha is in its units (else forward = 1).
+        Forward of each slice, kept as a coordinate.
 
     Returns
     -------
-    Dataset over the slices' dims, as `derivdata.analysis.smile.fit_dataset` has it
+    Dataset over the slices' dims, as `derivdata.analysis.smile.evaluate` describes it
         NaN and a reason in ``status`` where a slice cannot be fitted. Lazy if the input is; `dim` is then
         made one chunk.
 
     Raises
     ------
     ValueError
-        An unknown method, weighting, repair or axis; options that do not go together; a missing dim;
-        volatilities whose median is above 5, which must be in percent (lazy input is not checked).
+        An unknown weighting; a missing dim; volatilities whose median is above 5, which must be in percent
+        (lazy input is not checked).
     TypeError
         A bare array beside labelled ones whose dims are not plain from theirs.
 
@@ -116,53 +97,30 @@ def fit(
     the one of its fits with the least squared distance outside, so it is never worse than the fit to `iv`.
     This is a local search: it may end outside although some smile lies between all bids and asks.
     """
-    options = _options(method, arbitrage, beta, axis, start)
-    if method == "pchip" and (iv_bid is not None or iv_ask is not None):
-        raise ValueError("iv_bid and iv_ask do not go with method='pchip', which goes through the quotes")
     quotes = _labelled(log_moneyness, iv, year_fraction, weights, forward, dim)
     k, volatility, weight, t, f = (_one_chunk(part, dim) for part in quotes)
-    sides = [np.nan if side is None else side for side in (iv_bid, iv_ask)]
     dims = [str(name) for name in volatility.dims]
     bid, ask = (
-        _one_chunk(_wrap(side, dims, name), dim)
-        for side, name in zip(sides, ("iv_bid", "iv_ask"), strict=True)
+        _one_chunk(_wrap(np.nan if side is None else side, dims, name), dim)
+        for side, name in ((iv_bid, "iv_bid"), (iv_ask, "iv_ask"))
     )
     named = {"log_moneyness": k, "weights": weight, "year_fraction": t, "forward": f}
-    named |= {"iv_bid": bid, "iv_ask": ask}
-    require_same(named, volatility, "iv")
+    require_same(named | {"iv_bid": bid, "iv_ask": ask}, volatility, "iv")
     if volatility.chunks is None:
         require_decimal_volatility(volatility)
-    warm = _warm(start, k, volatility)
-    names = [*RAW, *(SABR if options.method == Method.SABR else ()), *_FACTS]
-    nodes = NODES if options.method == Method.PCHIP else ()
+    names = (*RAW, *_FACTS)
     parts = xr.apply_ufunc(
-        _kernel(options),
-        *(k, volatility, weight, *(xr.broadcast(side, volatility)[0] for side in (bid, ask)), t, f, *warm),
-        input_core_dims=[[dim]] * 5 + [[]] * 7,
-        output_core_dims=[[]] * len(names) + [["node"]] * len(nodes),
+        _kernel,
+        *(k, volatility, weight, *(xr.broadcast(side, volatility)[0] for side in (bid, ask))),
+        *(t, *_warm(initial, k, volatility)),
+        input_core_dims=[[dim]] * 5 + [[]] * 6,
+        output_core_dims=[[]] * len(names),
         dask="parallelized",
-        output_dtypes=[_FACTS.get(name, np.float64) for name in (*names, *nodes)],
-        dask_gufunc_kwargs={"output_sizes": {"node": volatility.sizes[dim]}} if nodes else {},
+        output_dtypes=[_FACTS.get(name, np.float64) for name in names],
     )
-    variables = dict(zip((*names, *nodes), parts, strict=True))
-    attrs = {
-        "fit": method,
-        "weights": weights if isinstance(weights, str) else "given",
-        "arbitrage": arbitrage,
-    }
-    if nodes:
-        attrs["axis"] = axis
-    return assemble(variables, t, forward=None if forward is None else f, **attrs)
-
-
-def _options(method: str, arbitrage: str, beta: float, axis: str, start: Any) -> Options:
-    if arbitrage in ("penalty", "gj") and method in ("sabr", "pchip"):
-        raise ValueError(f"arbitrage={arbitrage!r} repairs raw SVI, not {method}; take 'flag' or 'ssvi'")
-    if axis == "delta" and method != "pchip":
-        raise ValueError(f"axis='delta' is for method='pchip', not {method!r}")
-    if start is not None and method != "svi":
-        raise ValueError(f"start is for method='svi', not {method!r}")
-    return Options(METHODS[method], arbitrage, float(beta), axis == "delta")
+    variables = dict(zip(names, parts, strict=True))
+    weighting = weights if isinstance(weights, str) else "given"
+    return assemble(variables, t, forward=None if forward is None else f, fit="svi", weights=weighting)
 
 
 def _labelled(k: Any, iv: Any, t: Any, weights: Any, forward: Any, dim: str) -> tuple[xr.DataArray, ...]:
@@ -209,120 +167,42 @@ def _one_chunk(part: xr.DataArray, dim: str) -> xr.DataArray:
     return part.chunk({dim: -1}) if part.chunks is not None and dim in part.dims else part
 
 
-def _warm(start: xr.Dataset | None, *quotes: xr.DataArray) -> list[xr.DataArray]:
-    if start is None:
+def _warm(initial: xr.Dataset | None, *quotes: xr.DataArray) -> list[xr.DataArray]:
+    if initial is None:
         return [xr.DataArray(np.nan)] * len(RAW)
     indexes = {name: index for part in quotes for name, index in part.indexes.items()}
-    missing = [name for name in (*RAW, "method") if name not in start]
+    missing = [name for name in (*RAW, "method") if name not in initial]
     if missing:
-        raise ValueError(f"start has no {', '.join(missing)}: it is not an svi fit")
-    raw = start[list(RAW)].reset_coords(drop=True)
+        raise ValueError(f"initial has no {', '.join(missing)}: it is not an svi fit")
+    raw = initial[list(RAW)].reset_coords(drop=True)
     return list(
         raw.reindex({str(d): indexes[d] for d in raw.dims if d in indexes and d in raw.indexes}).values()
     )
 
 
-def _kernel(options: Options) -> Callable[..., tuple[Any, ...]]:
-    """Return the fit of arrays whose last axis, of the first five, are the quotes."""
-
-    def kernel(
-        k: Floats, iv: Floats, weight: Floats, bid: Floats, ask: Floats, *rest: Floats
-    ) -> tuple[Any, ...]:
-        table = (k, iv, weight, bid, ask)
-        lead = np.broadcast_shapes(*(part.shape[:-1] for part in table), *(np.shape(p) for p in rest))
-        count, strikes = int(np.prod(lead)), iv.shape[-1]
-        quotes = [np.broadcast_to(part, (*lead, strikes)).reshape(count, strikes) for part in table]
-        tall = [np.broadcast_to(part, lead).reshape(count) for part in rest]
-        parts = [
-            _fit_rows(*(part[at : at + _ROWS] for part in (*quotes, *tall)), options=options)
-            for at in range(0, max(count, 1), _ROWS)
-        ]
-        joined = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return tuple(part.reshape(lead + part.shape[1:]) for part in joined)
-
-    return kernel
+def _kernel(
+    k: Floats, iv: Floats, weight: Floats, bid: Floats, ask: Floats, *rest: Floats
+) -> tuple[Any, ...]:
+    """Fit arrays whose last axis, of the first five, are the quotes, some rows at a time."""
+    table = (k, iv, weight, bid, ask)
+    lead = np.broadcast_shapes(*(part.shape[:-1] for part in table), *(np.shape(p) for p in rest))
+    count, strikes = int(np.prod(lead)), iv.shape[-1]
+    quotes = [np.broadcast_to(part, (*lead, strikes)).reshape(count, strikes) for part in table]
+    tall = [np.broadcast_to(part, lead).reshape(count) for part in rest]
+    parts = [
+        _fit_rows(*(part[at : at + _ROWS] for part in (*quotes, *tall)))
+        for at in range(0, max(count, 1), _ROWS)
+    ]
+    return tuple(np.concatenate(part).reshape(lead) for part in zip(*parts, strict=True))
 
 
 def _fit_rows(
-    k: Floats,
-    iv: Floats,
-    weight: Floats,
-    bid: Floats,
-    ask: Floats,
-    t: Floats,
-    forward: Floats,
-    *start: Floats,
-    options: Options,
+    k: Floats, iv: Floats, weight: Floats, bid: Floats, ask: Floats, t: Floats, *initial: Floats
 ) -> tuple[Any, ...]:
     quotes = prepare(k, iv, t, weight)
-    fitted = fit_slices(quotes, forward, Raw(*start), options)
+    fitted = fit_slices(quotes, Raw(*initial))
     if np.isfinite(bid).any() or np.isfinite(ask).any():
-        _between(fitted, quotes, weight, bid, ask, forward, options)
-    curves = fitted.curves
+        fitted = fit_between(fitted, quotes, weight, bid, ask)
     n = quotes.used.sum(axis=1).astype(np.int32)
-    facts = (fitted.repaired, fitted.notes, fitted.rmse_vol, n, fitted.nfev, quotes.k_min, quotes.k_max)
-    nodes = () if curves.node_k is None else (curves.node_k, curves.node_w)
-    return *curves.raw, *(curves.sabr or ()), curves.method, *facts, *nodes
-
-
-def _between(
-    fitted: FittedSlices,
-    quotes: SmileQuotes,
-    weight: Floats,
-    bid: Floats,
-    ask: Floats,
-    forward: Floats,
-    options: Options,
-) -> None:
-    """Fit again, to the places between bid and ask that are nearest to the fit before; see `fit`.
-
-    Of one side only, the other is open; of neither, the quote stays.
-    """
-    # A crossed market has no place between its sides: the quote itself stays there.
-    crossed = bid > ask
-    low = np.where(np.isfinite(bid) & ~crossed, bid, np.where(np.isfinite(ask) & ~crossed, 0.0, quotes.iv))
-    high = np.where(
-        np.isfinite(ask) & ~crossed, ask, np.where(np.isfinite(bid) & ~crossed, np.inf, quotes.iv)
-    )
-    sided = (quotes.used & ((low != quotes.iv) | (high != quotes.iv))).any(axis=1)
-    target, least = _nearest(fitted.curves, quotes, weight, low, high)
-    begin = Raw(*(part.copy() for part in fitted.curves.raw))
-    rows = np.flatnonzero(sided & (least > 0.0))
-    for _ in range(_ROUNDS):
-        if not rows.size:
-            break
-        places = prepare(quotes.k[rows], target[rows], quotes.t[rows], weight[rows])
-        again = fit_slices(places, forward[rows], Raw(*(part[rows] for part in begin)), options)
-        fitted.nfev[rows] += again.nfev
-        # The next round starts from this fit, also where it is not the best one.
-        for part, value in zip(begin, again.curves.raw, strict=True):
-            part[rows] = value
-        target[rows], loss = _nearest(again.curves, quotes.rows(rows), weight[rows], low[rows], high[rows])
-        better = loss < least[rows]
-        least[rows[better]] = loss[better]
-        for part, value in zip(_results(fitted), _results(again), strict=True):
-            part[rows[better]] = value[better]
-        rows = rows[loss > 0.0]
-    fitted.rmse_vol[:] = rms_error(fitted.curves, quotes)
-
-
-def _nearest(
-    curves: Curves, quotes: SmileQuotes, weight: Floats, low: Floats, high: Floats
-) -> tuple[Floats, Floats]:
-    """Return the places from `low` to `high` nearest to the slices, NaN without a quote, and each one's loss.
-
-    Where a slice has no value the place is the quote, and the loss is infinite.
-    """
-    with np.errstate(invalid="ignore", divide="ignore"):
-        model = np.sqrt(curve_values(curves.standing(), quotes.k) / quotes.t[:, None])
-        valued = np.isfinite(model)
-        target = np.where(valued, np.clip(model, low, high), quotes.iv)
-        outside = np.where(valued, model - target, np.inf)
-        loss = np.where(quotes.used, weight * outside**2, 0.0).sum(axis=1)
-    return np.where(quotes.used, target, np.nan), loss
-
-
-def _results(fitted: FittedSlices) -> tuple[NDArray[Any], ...]:
-    """Return the arrays that one fit of a slice differs in from another, but for its ``nfev``."""
-    curves = fitted.curves
-    return *curves.raw, *(curves.sabr or ()), curves.method, fitted.repaired, fitted.notes
+    facts = (fitted.method, fitted.notes, fitted.rmse_vol, n, fitted.nfev, quotes.k_min, quotes.k_max)
+    return *fitted.raw, *facts

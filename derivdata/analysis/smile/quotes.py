@@ -1,15 +1,17 @@
-"""The quotes of many slices as arrays: which count, how much, and between which strikes."""
+"""The quotes of many slices as arrays: which count, with which weight, and between which strikes."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+import xarray as xr
 
-from derivdata.analysis.smile.parameters import Floats
+from derivdata.support.arrays import Bools, Floats, Indices
 
-__all__ = ["Scaling", "SmileQuotes", "prepare", "scaled_quotes"]
+__all__ = ["Scaling", "SmileQuotes", "SurfaceQuotes", "Weights", "prepare", "quote_weights", "scaled_quotes"]
+
+Weights = Literal["equal", "vega", "price", "variance"]
 
 
 class SmileQuotes(NamedTuple):
@@ -22,16 +24,30 @@ class SmileQuotes(NamedTuple):
     iv: Floats
     w: Floats
     weight: Floats
-    used: NDArray[np.bool_]
+    used: Bools
     t: Floats
-    distinct: NDArray[np.int64]
+    distinct: Indices
     k_min: Floats
     k_max: Floats
 
-    def rows(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> SmileQuotes:
+    def rows(self, index: Indices | Bools) -> SmileQuotes:
         """Return these slices only."""
         parts: list[Any] = [part[index] for part in self]
         return SmileQuotes(*parts)
+
+
+class SurfaceQuotes(NamedTuple):
+    """Quotes of many surfaces as total variances, each part ``(surfaces, expiries, strikes)``.
+
+    `low` and `high` are those of bid and ask, or the quote itself: between them a residual counts for a
+    tenth. A place without a quote has scale 0, by which residuals are multiplied, and harmless numbers.
+    """
+
+    k: Floats
+    w: Floats
+    scale: Floats
+    low: Floats
+    high: Floats
 
 
 class Scaling(NamedTuple):
@@ -78,9 +94,37 @@ def scaled_quotes(quotes: SmileQuotes) -> tuple[SmileQuotes, Scaling]:
     return quotes._replace(k=k, w=w, weight=weight), Scaling(centre, half, height)
 
 
-def _distinct(k: Floats, used: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _distinct(k: Floats, used: Bools) -> Indices:
     ordered = np.sort(np.where(used, k, np.inf), axis=1)
     with np.errstate(invalid="ignore"):
         steps = (np.diff(ordered, axis=1) > 0.0).sum(axis=1)
     full = used.all(axis=1) & used.any(axis=1)
     return np.asarray(steps + full, dtype=np.int64)
+
+
+def quote_weights(
+    weights: str, log_moneyness: xr.DataArray, iv: xr.DataArray, year_fraction: xr.DataArray
+) -> Any:
+    """Return the weight of squared residuals of volatility under a named weighting.
+
+    Vega over the forward and √T is ``φ(d1) = e^(−d1²/2)/√(2π)``; only ratios of weights count, so the
+    constant goes. A residual of price is one of volatility times vega, a residual of total variance
+    one of volatility times ``2 iv T``.
+
+    Raises
+    ------
+    ValueError
+        The weighting is not known.
+    """
+    if weights == "equal":
+        return 1.0
+    if weights == "variance":
+        return 4.0 * (iv * year_fraction) ** 2
+    if weights not in get_args(Weights):
+        raise ValueError(
+            f"weights={weights!r} is not one of {', '.join(get_args(Weights))}, or an array over the quotes"
+        )
+    deviation = (iv * year_fraction**0.5).where((iv > 0.0) & (year_fraction > 0.0))
+    d1 = deviation / 2.0 - log_moneyness / deviation
+    vega: Any = np.exp(-(d1**2) / 2.0)
+    return vega if weights == "vega" else vega**2

@@ -1,209 +1,168 @@
-"""Raw SVI fitted to all slices at once.
+"""Raw SVI: its parameters, its jump wings, and its formula.
 
-Lee's bound on the wings is the box ``0 ≤ r, l < 2``, so at a given vertex m and width σ the rest is an exact
-little quadratic programme (Zeliade 2009 has the idea of the inner linear problem, with another domain).
-Steps are taken in all five variables, with damping on m and ln σ only, and after each the level and the
-wing slopes are set to their best: variable projection. A solution with a wing slope of 0 or 2 is nothing
-special. Slices are scaled first.
+Gatheral and Jacquier, "Arbitrage-free SVI volatility surfaces", Quantitative Finance 14 (2014),
+equations 3.1 to 3.5. Parameters are floats, numpy arrays or DataArrays (lazy ones stay lazy); NaN stays NaN.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
+import xarray as xr
 
-from derivdata.analysis.least_squares import Index, Linearised, Minimum, gain, minimise, times
-from derivdata.analysis.smile.least_squares_dense import DenseProblem
-from derivdata.analysis.smile.parameters import Floats, Raw
-from derivdata.analysis.smile.positive_svi import floor_curve, floor_from_raw, floor_to_raw
-from derivdata.analysis.smile.quotes import Scaling, SmileQuotes, scaled_quotes
-from derivdata.analysis.smile.svi_moments import Scaled, best_linear, linear_loss, moments
+from derivdata.analysis.inputs import require_together
+from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Floats
 
-__all__ = ["BOX", "SviProblem", "fit_svi"]
-
-_LEE = 2.0 * (1.0 - 1e-9)
-_FLOOR = 1e-14
-_REACH = np.array([np.inf, np.inf, np.inf, 1.0, 1.5])[:, None]
-_SCAN_M = np.linspace(-0.9, 0.9, 8)
-_SCAN_SIGMA = np.array([0.03, 0.15, 0.8])
-_PROMISING = 1.6
-
-BOX = np.array([[-5.0, 5.0], [np.log(2e-3), np.log(10.0)]])
-"""Bounds of m and ln σ in scaled units: two ranges beyond the quotes; 0.001 to 5 ranges."""
+__all__ = ["JumpWings", "Raw", "jump_wings_to_raw", "raw_to_jump_wings"]
 
 
-class SviProblem(NamedTuple):
-    """Variables ``(a, r, l, m, ln σ)`` of raw SVI slices; a `derivdata.analysis.least_squares.Problem`."""
-
-    slices: Scaled
-
-    @property
-    def reach(self) -> Floats:
-        """Longest steps: a range of the quotes for m, a factor of 4.5 for σ."""
-        return _REACH
-
-    @property
-    def low(self) -> Floats:
-        """Least values; wing slopes are not negative."""
-        return np.array([-np.inf, 0.0, 0.0, *BOX[:, 0]])[:, None]
-
-    @property
-    def high(self) -> Floats:
-        """Greatest values; wing slopes obey Lee's bound."""
-        high = np.full((5, len(self.slices.cap)), np.inf)
-        high[1:3] = self.slices.cap
-        high[3:] = BOX[:, 1:]
-        return high
-
-    def rows(self, index: Index) -> Self:
-        """Return these slices only."""
-        return self._replace(slices=self.slices.rows(index))
-
-    def evaluate(self, x: Floats) -> Linearised:
-        """Evaluate at x, level and wing slopes first set to their best for its m and σ.
-
-        The residual is linear in (a, r, l), so they are projected out exactly (Golub and Pereyra's variable
-        projection); what is left of the gradient in them is 0 but for slopes held at a bound. Derivatives
-        by m and ln σ follow from those of ``w = a + b̄ R + t x``, with ``b̄ = (r + l)/2``, ``t = (r − l)/2``,
-        ``x = k − m``, ``R = √(x² + σ²)``: ``∂w/∂m = −b̄ x/R − t`` and ``∂w/∂ln σ = b̄ σ²/R``. The moments hold
-        products of ``x/R`` and ``1/R``, so rows 3 and 4 are scaled here, in place and symmetrically.
-        """
-        gram, residual, loss = moments(self.slices, x)
-        step = best_linear(gram[:3, :3], residual[:3], x[:3], self.slices.cap)
-        loss = np.maximum(loss - gain(gram[:3, :3], residual[:3], step), 0.0)
-        residual = residual - times(gram[:, :3], step)
-        x = np.concatenate([x[:3] + step, x[3:]])
-        tilt, bend = (x[1] - x[2]) / 2.0, (x[1] + x[2]) / 2.0
-        for part in (gram, gram.swapaxes(0, 1), residual):
-            part[3] *= -bend
-            part[3] -= tilt * part[0]
-            part[4] *= bend * np.exp(2.0 * x[4])
-        return Linearised(x, loss, _FLOOR**2 * self.slices.s0, gram, residual, _projected(gram))
+def __dir__() -> list[str]:
+    return __all__
 
 
-def _projected(gram: Floats) -> Floats:
-    """Return the diagonal of the outer variables once level and slopes are refitted; 0 for those.
+class Raw(NamedTuple):
+    """``w(k) = a + b (ρ (k − m) + √((k − m)² + σ²))``, total variance at log-moneyness k."""
 
-    Damping must act on what m and ln σ do to the residual *after* (a, r, l) have answered, or it would be far
-    too strong: a shift of m is nearly undone by a change of slopes. That is the Schur complement
-    ``c_jj − c_jLᵀ C_LL⁻¹ c_Lj`` of the Gram matrix, whose first step (centring on the level a) gives c, and
-    whose second inverts the 2 × 2 block of the slopes by Cramer's rule. Rounding may make the difference
-    negative, hence the floor; where the slopes' block is singular nothing is subtracted.
+    a: Any
+    b: Any
+    rho: Any
+    m: Any
+    sigma: Any
+
+
+class JumpWings(NamedTuple):
+    """ATM variance `v`, ATM skew `psi`, put and call wing slopes `p` and `c`, least variance `v_min`.
+
+    `v` and `v_min` are variances per year; `psi`, `p`, `c` are in units of ``1/√w(0)``.
     """
-    mean = gram[0, 1:] / gram[0, 0]
-    c = gram[1:, 1:] - mean[:, None] * gram[0, 1:]
-    det = c[0, 0] * c[1, 1] - c[0, 1] ** 2
-    used = (
-        c[1, 1] * c[0, 2:] ** 2 - 2.0 * c[0, 1] * c[0, 2:] * c[1, 2:] + c[0, 0] * c[1, 2:] ** 2
-    ) / np.where(det > 0.0, det, np.inf)
-    own = np.stack([c[2, 2], c[3, 3]])
-    linear = np.zeros((3, gram.shape[2]))
-    return np.concatenate([linear, np.maximum(own - used, 1e-12 * own) + 1e-300])
+
+    v: Any
+    psi: Any
+    p: Any
+    c: Any
+    v_min: Any
 
 
-def fit_svi(quotes: SmileQuotes, start: Raw) -> tuple[Raw, Minimum]:
-    """Return the best raw SVI slices inside Lee's bound with no negative variance.
+@typed
+def raw_to_jump_wings(raw: Raw, year_fraction: Numbers) -> JumpWings:
+    """Return the jump wings of raw parameters.
 
-    Where `start` is known its vertex and width are where the search begins. Elsewhere, and where that search
-    does not end, it begins at the best place of a coarse grid, and again at the best place of each other
-    width that promises something near what was found: noisy slices have several minima, clean ones do not.
+    Parameters
+    ----------
+    raw
+        Raw parameters.
+    year_fraction
+        Time to expiry [years].
+
+    Examples
+    --------
+    The slice of Vogt that obeys every simple bound and is arbitrageable all the same:
+
+    >>> vogt = dd.analysis.smile.svi.Raw(a=-0.0410, b=0.1331, rho=0.3060, m=0.3586, sigma=0.4153)
+    >>> wings = dd.analysis.smile.svi.raw_to_jump_wings(vogt, 1.0)
+    >>> [round(float(part), 6) for part in wings]
+    [0.017426, -0.175211, 0.699738, 1.316798, 0.011625]
     """
-    scaled, scaling = scaled_quotes(quotes)
-    weighted_k = scaled.weight * scaled.k
-    sums = scaled.weight.sum(axis=1), weighted_k.sum(axis=1), np.vecdot(weighted_k, scaled.k)
-    cap = _LEE * scaling.half / scaling.height
-    slices = Scaled(scaled.k, scaled.w, scaled.weight, weighted_k, *sums, cap)
-    best = _search(slices, _warm_place(start, scaling))
-    raw = Raw(*_raw_in_scale(best.x))
-    sunk = np.flatnonzero(raw.a + raw.b * raw.sigma * np.sqrt(np.maximum(1.0 - raw.rho**2, 0.0)) < 0.0)
-    if sunk.size:
-        lifted = _lift(slices.rows(sunk), Raw(*(part[sunk] for part in raw)))
-        for part, value in zip(raw, floor_to_raw(lifted.x), strict=True):
-            part[sunk] = value
-        best.loss[sunk], best.converged[sunk] = lifted.loss, lifted.converged
-        best.nfev[sunk] += lifted.nfev
-    a, b, rho, m, sigma = raw
-    height, half = scaling.height, scaling.half
-    return Raw(height * a, height / half * b, rho, scaling.centre + half * m, half * sigma), best
+    return JumpWings(*_converted(_jump_wings, "raw", raw, year_fraction))
 
 
-def _search(slices: Scaled, warm: Floats) -> Minimum:
-    count = len(slices.k)
-    best = Minimum(
-        np.zeros((5, count)), np.full(count, np.inf), np.zeros(count, dtype=bool), np.zeros(count, np.int64)
+@typed
+def jump_wings_to_raw(wings: JumpWings, year_fraction: Numbers) -> Raw:
+    """Return the raw parameters of jump wings.
+
+    Parameters
+    ----------
+    wings
+        Jump-wing parameters.
+    year_fraction
+        Time to expiry [years].
+
+    Raises
+    ------
+    ValueError
+        Somewhere ``-p <= 2 psi <= c`` does not hold: no smile has these parameters. On lazy input the
+        error comes when the result is computed.
+    """
+    return Raw(*_converted(_raw_of_jump_wings, "wings", wings, year_fraction))
+
+
+def total_variance(k: Any, raw: Raw, *, derivative: int = 0) -> Floats:
+    """Return the total variance ``w(k)``, or its first or second derivative, on arrays that broadcast.
+
+    ``sigma = 0`` is allowed: the vertex is then a kink, where the first derivative is that of the middle and
+    the second is 0. NaN in, NaN out.
+    """
+    x = np.subtract(k, raw.m)
+    radius = np.sqrt(x * x + np.square(raw.sigma))
+    if derivative == 0:
+        return np.asarray(raw.a + raw.b * (raw.rho * x + radius))
+    inverse = np.divide(1.0, radius, out=np.zeros_like(radius), where=radius != 0.0)
+    if derivative == 1:
+        return np.asarray(raw.b * (raw.rho + x * inverse))
+    return np.asarray(raw.b * np.square(raw.sigma * inverse) * inverse)
+
+
+def density_factor(k: Floats, w: Floats, dw: Floats, d2w: Floats) -> Floats:
+    """Durrleman's ``g``: the risk-neutral density over that of a lognormal with the same local variance.
+
+    ``g = (1 − k w'/(2w))² − (w'²/4)(1/w + 1/4) + w''/2``. A butterfly has negative value where ``g < 0``.
+    NaN where ``w <= 0``, which is no variance.
+    """
+    w, half = np.where(w > 0.0, w, np.nan), 0.5 * dw
+    return np.asarray(np.square(1.0 - k * half / w) - half * half * (1.0 / w + 0.25) + 0.5 * d2w)
+
+
+def _converted(kernel: Callable[..., tuple[Floats, ...]], of: str, fields: Any, year_fraction: Any) -> Any:
+    parts = {f"{of}[{place}]": part for place, part in enumerate(fields)}
+    require_together(**parts, year_fraction=year_fraction)
+    given = [part.to_numpy() if isinstance(part, pd.Series) else part for part in (*fields, year_fraction)]
+    labelled = any(isinstance(part, xr.DataArray) for part in given)
+
+    def whole(*blocks: Floats) -> tuple[Floats, ...]:
+        """Broadcast the results, so that one handed on as it came has the dims of all the others too."""
+        return tuple(np.broadcast_arrays(*kernel(*blocks)))
+
+    return xr.apply_ufunc(
+        whole if labelled else kernel,
+        *given,
+        output_core_dims=[[]] * 5,
+        dask="parallelized",
+        output_dtypes=[np.float64] * 5,
     )
-    _improve(best, slices, warm[None], np.asarray(np.isfinite(warm).all(axis=0))[None])
-    cold = np.asarray(~best.converged)
-    if cold.any():
-        places, losses = (
-            np.full((len(_SCAN_SIGMA), 2, count), np.nan),
-            np.full((len(_SCAN_SIGMA), count), np.inf),
-        )
-        places[..., cold], losses[:, cold] = _scan(slices.rows(cold))
-        _improve(best, slices, places[:1], cold[None])
-        promising = (losses[1:] < _PROMISING * best.loss) & (best.loss > _FLOOR * slices.s0)
-        _improve(best, slices, places[1:], promising)
-    return best
 
 
-def _improve(best: Minimum, slices: Scaled, places: Floats, chosen: NDArray[np.bool_]) -> None:
-    """Search from one or several `places` ``(places, 2, slices)`` where `chosen`; take what is better."""
-    # All places are one batch: a batch costs as many rounds as its slowest search, whatever its size.
-    place, index = np.nonzero(chosen)
-    if not index.size:
-        return
-    at = np.clip(places[place, :, index].T, BOX[:, :1], BOX[:, 1:])
-    minimum = minimise(SviProblem(slices.rows(index)), np.concatenate([np.zeros((3, index.size)), at]))
-    np.add.at(best.nfev, index, minimum.nfev)
-    for one in range(len(places)):
-        better = (place == one) & (minimum.loss < best.loss[index])
-        into = index[better]
-        best.x[:, into], best.loss[into] = minimum.x[:, better], minimum.loss[better]
-        best.converged[into] = minimum.converged[better]
-
-
-def _warm_place(start: Raw, scaling: Scaling) -> Floats:
-    """Return m and ln σ of a known slice in scaled units; NaN in both where either is unknown."""
+def _jump_wings(a: Floats, b: Floats, rho: Floats, m: Floats, sigma: Floats, t: Floats) -> tuple[Floats, ...]:
     with np.errstate(divide="ignore", invalid="ignore"):
-        place = np.stack([(start.m - scaling.centre) / scaling.half, np.log(start.sigma / scaling.half)])
-    return np.where(np.isfinite(place).all(axis=0), place, np.nan)
+        radius = np.hypot(m, sigma)
+        variance = a + b * (radius - rho * m)
+        scale = np.sqrt(variance)
+        psi = b / (2.0 * scale) * (rho - m / radius)
+        least = a + b * sigma * np.sqrt(1.0 - np.square(rho))
+        return variance / t, psi, b * (1.0 - rho) / scale, b * (1.0 + rho) / scale, least / t
 
 
-def _raw_in_scale(x: Floats) -> tuple[Floats, ...]:
-    """Return raw ``(a, b, ρ, m, σ)`` of scaled variables: ``b = (r + l)/2`` and ``ρ = (r − l)/(r + l)``."""
-    total = x[1] + x[2]
-    rho = np.divide(x[1] - x[2], total, out=np.zeros_like(total), where=total > 0.0)
-    return x[0].copy(), total / 2.0, rho, x[3].copy(), np.exp(x[4])
-
-
-def _lift(slices: Scaled, raw: Raw) -> Minimum:
-    """Return the best slices without negative variance, from those that dip below 0.
-
-    The parameters of `positive_svi` make the least variance a variable with the bound 0. Slopes enter as
-    square roots there, hence the bound ``√cap``.
-    """
-    count = len(slices.k)
-    bounds = np.zeros((2, 5, count))
-    bounds[1, 0], bounds[1, 1:3] = np.inf, np.sqrt(slices.cap)
-    bounds[:, 3:] = BOX.T[..., None]
-    start = np.clip(floor_from_raw(raw), bounds[0], bounds[1])
-    weight = slices.weight / slices.s0[:, None]
-    reach = np.array([np.inf, np.inf, np.inf, 1.0, 1.5])[:, None]
-    constants = np.empty((0, count))
-    return minimise(
-        DenseProblem(floor_curve, slices.k, slices.w, weight, constants, bounds[0], bounds[1], reach), start
-    )
-
-
-def _scan(slices: Scaled) -> tuple[Floats, Floats]:
-    """Return the best vertex of each width of a coarse grid, ``(widths, 2, slices)``, with losses."""
-    m, sigma = np.repeat(_SCAN_M, len(_SCAN_SIGMA)), np.tile(_SCAN_SIGMA, len(_SCAN_M))
-    losses = linear_loss(slices, m, sigma).reshape(len(_SCAN_M), len(_SCAN_SIGMA), -1)
-    best = losses.argmin(axis=0)
-    width = np.broadcast_to(np.log(_SCAN_SIGMA)[:, None], best.shape)
-    lowest = np.take_along_axis(losses, best[None], axis=0)[0]
-    order = np.argsort(lowest, axis=0)
-    places = np.stack([_SCAN_M[best], width], axis=1)
-    return np.take_along_axis(places, order[:, None], axis=0), np.take_along_axis(lowest, order, axis=0)
+def _raw_of_jump_wings(
+    v: Floats, psi: Floats, p: Floats, c: Floats, v_min: Floats, t: Floats
+) -> tuple[Floats, ...]:
+    impossible = (2.0 * np.asarray(psi) < -np.asarray(p)) | (2.0 * np.asarray(psi) > c)
+    if impossible.any():
+        raise ValueError(
+            f"{int(impossible.sum())} jump-wing set(s) break -p <= 2 psi <= c, so no smile has them; "
+            "check the order (v, psi, p, c, v_min) and that psi is a skew in units of 1/sqrt(w)"
+        )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = np.sqrt(np.multiply(v, t))
+        b = scale * np.add(c, p) / 2.0
+        rho = 1.0 - p * scale / b
+        # tilt = m/√(m² + σ²) and rise = (w(0) − min w)/b determine the vertex.
+        tilt, rise = rho - 2.0 * psi * scale / b, np.subtract(v, v_min) * t / b
+        flat = np.sqrt(1.0 - rho**2)
+        alpha = np.sign(tilt) * np.sqrt(1.0 / tilt**2 - 1.0)
+        m = rise / (-rho + np.sign(tilt) * np.sqrt(1.0 + alpha**2) - alpha * flat)
+        centred = tilt == 0.0
+        m, sigma = np.where(centred, 0.0, m), np.where(centred, rise / (1.0 - flat), alpha * m)
+        return v_min * t - b * sigma * flat, b, rho, m, sigma

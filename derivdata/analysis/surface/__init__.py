@@ -7,15 +7,14 @@ log-moneyness ``k = ln(K/F)``, a time to expiry is in years of 365 days.
 
 from __future__ import annotations
 
-from derivdata.analysis.surface.calendar_arbitrage import calendar_check, pair_conditions
+from derivdata.analysis.surface.calendar_arbitrage import calendar_check
 from derivdata.analysis.surface.chain_history import history
 from derivdata.analysis.surface.chain_surface import from_chain
 from derivdata.analysis.surface.dupire import local_volatility
-from derivdata.analysis.surface.essvi_parameters import from_essvi
 from derivdata.analysis.surface.fitting import fit
 from derivdata.analysis.surface.interpolation import iv, total_variance
+from derivdata.analysis.surface.labelling import from_essvi
 from derivdata.analysis.surface.points import constant_maturity, delta_moneyness
-from derivdata.analysis.surface.ssvi_families import heston_phi, power_phi
 from derivdata.analysis.surface.term_structures import forward_variance, term_structure
 
 __all__ = [
@@ -26,12 +25,9 @@ __all__ = [
     "forward_variance",
     "from_chain",
     "from_essvi",
-    "heston_phi",
     "history",
     "iv",
     "local_volatility",
-    "pair_conditions",
-    "power_phi",
     "term_structure",
     "total_variance",
 ]

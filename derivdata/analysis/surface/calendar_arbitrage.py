@@ -8,15 +8,12 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis import smile
-from derivdata.analysis.inputs import require_variables
-from derivdata.analysis.surface.chunks import in_chunks
-from derivdata.analysis.surface.essvi_parameters import NATURAL
-from derivdata.analysis.surface.labelling import require_surface, with_units
+from derivdata.analysis.surface.labelling import in_chunks, require_surface, with_units
 from derivdata.analysis.surface.maturity import slices_at, take
-from derivdata.analysis.surface.ssvi_problem import Floats
 from derivdata.support.arguments import typed
+from derivdata.support.arrays import Floats
 
-__all__ = ["TOLERANCE", "calendar_check", "pair_conditions", "previous"]
+__all__ = ["TOLERANCE", "calendar_check", "previous"]
 
 TOLERANCE = 1e-10
 """How far total variance may fall, in total variance, before it counts."""
@@ -42,8 +39,7 @@ def calendar_check(surface: xr.Dataset, *, k_limit: float = 100.0) -> xr.Dataset
     -------
     Dataset over the surface's dims
         ``min_gap``, the least ``w − w_before``, and ``argmin_k``; both NaN for the first expiry. ``ok``:
-        ``min_gap >= −1e-10``; True for the first expiry, False without a slice. For surfaces with θ, ρ, ψ
-        also `pair_conditions`: ``necessary``, ``s1``, ``s2`` and ``free``, booleans, True for the first.
+        ``min_gap >= −1e-10``; True for the first expiry, False without a slice.
     """
 
     def check(part: xr.Dataset) -> xr.Dataset:
@@ -64,45 +60,9 @@ def _checked(surface: xr.Dataset, k_limit: float) -> xr.Dataset:
     gap, where = _least_gap(earlier, later, k_limit)
     checked = xr.Dataset({"min_gap": gap.where(paired), "argmin_k": where.where(paired)})
     checked["ok"] = usable & (~paired | (gap >= -TOLERANCE))
-    if all(name in surface for name in NATURAL):
-        for name, holds in pair_conditions(earlier, later).items():
-            checked[name] = usable & (~paired | holds)
     units = {"min_gap": "1", "argmin_k": "log-moneyness"}
     checked = with_units(checked.rename(later="expiry").reset_coords(drop=True), units)
     return checked.transpose(*surface["method"].dims)
-
-
-@typed
-def pair_conditions(earlier: xr.Dataset, later: xr.Dataset) -> xr.Dataset:
-    """Return closed conditions under which the later of two SSVI slices lies nowhere below the earlier.
-
-    Parameters
-    ----------
-    earlier, later
-        Datasets with ``theta``, ``rho``, ``psi``.
-
-    Returns
-    -------
-    Dataset of booleans
-        ``necessary``: ``θ₂ >= θ₁`` and ``ψ₂ − ψ₁ >= |ρ₂ψ₂ − ρ₁ψ₁|``. ``s1``: ``ψ₂/θ₂ <= ψ₁/θ₁``. ``s2``:
-        ``(ρ₂ψ₂ − ρ₁ψ₁)² <= (θ₂ − θ₁)(ψ₂²/θ₂ − ψ₁²/θ₁)``. ``free``: `necessary` and `s1` or `s2`. False
-        where a parameter is NaN. Each holds up to rounding (1e-12 relative).
-
-    Notes
-    -----
-    Hendriks and Martini, proposition 3.1, as corrected by Pasquazzi (arXiv:2304.02106). A pair that is free
-    by `s2` alone may cross when (θ, ψ, ρψ) are interpolated linearly in between.
-    """
-    for name, part in (("earlier", earlier), ("later", later)):
-        require_variables(part, name, NATURAL)
-    (t1, r1, p1), (t2, r2, p2) = ([part[name] for name in NATURAL] for part in (earlier, later))
-    slack = 1e-12
-    turn = r2 * p2 - r1 * p1
-    spread = p2**2 / t2 - p1**2 / t1
-    necessary = (t2 - t1 >= -slack * t2) & (p2 - p1 - np.abs(turn) >= -slack * p2)
-    s1 = p2 * t1 <= p1 * t2 * (1.0 + slack)
-    s2 = turn**2 <= (t2 - t1) * spread
-    return xr.Dataset({"necessary": necessary, "s1": s1, "s2": s2, "free": necessary & (s1 | s2)})
 
 
 def _before(t: xr.DataArray, usable: xr.DataArray) -> xr.DataArray:

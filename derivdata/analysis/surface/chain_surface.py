@@ -168,8 +168,8 @@ def _with_dims(part: xr.Dataset, parts: list[xr.Dataset]) -> xr.Dataset:
 def _filled(surface: xr.Dataset) -> xr.Dataset:
     """Fill the labels that an outer join made: no fit, no bits but that nothing was there."""
     empty = surface["method"].isnull()
-    blank = {"status": np.int32(Status.BAD_INPUT), "method": np.int8(0), "repaired": False, "n": 0, "nfev": 0}
-    kinds = {"status": np.int32, "method": np.int8, "repaired": np.bool_, "n": np.int32, "nfev": np.int32}
+    blank = {"status": np.int32(Status.BAD_INPUT), "method": np.int8(0), "n": 0, "nfev": 0}
+    kinds = {"status": np.int32, "method": np.int8, "n": np.int32, "nfev": np.int32}
     for name, value in blank.items():
         attrs = surface[name].attrs
         surface[name] = surface[name].where(~empty, value).astype(kinds[name]).assign_attrs(attrs)

@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis import smile
-from derivdata.analysis.least_squares import Minimum
-from derivdata.analysis.smile import Method
-from derivdata.analysis.smile.fit_dataset import RAW, assemble
-from derivdata.analysis.smile.parameters import Raw
-from derivdata.analysis.smile.svi_curve import raw_total_variance
+from derivdata.analysis.smile import essvi
+from derivdata.analysis.smile.essvi import ssvi_to_raw
+from derivdata.analysis.smile.evaluate import RAW, Method, assemble
+from derivdata.analysis.smile.quotes import SurfaceQuotes
+from derivdata.analysis.smile.svi import Raw, total_variance
 from derivdata.analysis.status import Status, flag_attrs
-from derivdata.analysis.surface import essvi
 from derivdata.analysis.surface.calendar_arbitrage import calendar_check
-from derivdata.analysis.surface.essvi_parameters import NATURAL, natural_parameters, raw_parameters_of
 from derivdata.analysis.surface.joint_svi import fit_joint
-from derivdata.analysis.surface.labelling import labelled, where
-from derivdata.analysis.surface.quote_grid import QuoteGrid, arrange, batches, quotes_of
-from derivdata.analysis.surface.ssvi_families import FAMILIES, at_the_money, fit_family, isotonic
-from derivdata.analysis.surface.ssvi_problem import Floats, SurfaceQuotes
+from derivdata.analysis.surface.labelling import NATURAL, labelled, where
+from derivdata.analysis.surface.quote_grid import QuoteGrid, arrange, batches, ends_of, quotes_of
 from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Bools, Floats
 
 __all__ = ["SurfaceMethod", "at_the_money_of", "fit"]
 
-SurfaceMethod = Literal["svi", "essvi", "essvi_seq", "ssvi_power", "ssvi_heston", "slices"]
+SurfaceMethod = Literal["svi", "essvi", "slices"]
 
 _FACTS = ("rmse_vol", "n", "nfev", "k_min", "k_max", "status")
 _TYPES = (np.float64, np.int32, np.int32, np.float64, np.float64, np.int32)
 _SURFACES, _JOINT_SURFACES = 512, 64
 _FLAT = 4.0  # rms residuals by which a slice may leave its value at the money and still count as flat
-
-
-class _Found(NamedTuple):
-    """Slices ``(surfaces, expiries, 3)``, how the search ended, and the family's own parameters."""
-
-    slices: Floats
-    solution: Minimum
-    shared: tuple[Floats, ...]
 
 
 @typed
@@ -53,7 +42,7 @@ def fit(
     weights: Any = "vega",
     iv_bid: Numbers | None = None,
     iv_ask: Numbers | None = None,
-    start: xr.Dataset | None = None,
+    initial: xr.Dataset | None = None,
     forward: xr.DataArray | None = None,
     dim: str = "strike",
 ) -> xr.Dataset:
@@ -70,23 +59,21 @@ def fit(
     method
         ``"svi"``: SVI slices of five parameters, all expiries together, without butterfly or calendar
         arbitrage (proved for what is returned); ``"essvi"``: three parameters a slice, all expiries
-        together, free of both by construction, some twenty times faster; ``"essvi_seq"``: the same,
-        expiry after expiry, each through its quote nearest the money; ``"ssvi_power"``,
-        ``"ssvi_heston"``: one correlation and one φ(θ) for all expiries, also free of both;
+        together, free of both by construction, some twenty times faster;
         ``"slices"``: `derivdata.analysis.smile.fit` on each expiry alone, arbitrage only reported.
     weights
         What multiplies squared residuals of volatility. ``"vega"``; ``"price"``: vega squared, which makes
-        them residuals of price, so that the money decides and the wings follow: the choice for eSSVI and
-        SSVI; ``"equal"``: 1, so that the many far strikes of a chain count like those at the money;
+        them residuals of price, so that the money decides and the wings follow: the choice for eSSVI;
+        ``"equal"``: 1, so that the many far strikes of a chain count like those at the money;
         ``"variance"``: makes them residuals of total variance. Or an array, for instance
         ``1/(ask_iv − bid_iv)²``; 0 and NaN drop a quote.
     iv_bid, iv_ask
         Volatilities of bid and ask like `iv`, NaN where there is none. With them residuals are distances
         to the nearer of the two outside, and a tenth of the distance to `iv` between them (a hundredth of
         its square), which only keeps the minimum unique; ``"slices"`` is as `derivdata.analysis.smile.fit`.
-    start
+    initial
         An earlier result to start from, matched by expiry; the result does not depend on it beyond the
-        search's tolerance. Only for ``"essvi"`` and ``"essvi_seq"``, unused by others.
+        search's tolerance. Only for ``"essvi"``, unused by others.
     forward
         Forward of each expiry, kept as a coordinate.
     dim
@@ -95,19 +82,18 @@ def fit(
     Returns
     -------
     Dataset over the dims of `iv` without `dim`
-        What `derivdata.analysis.smile.fit_dataset` says of a fit, and ``theta``, ``rho``, ``psi`` of each
-        slice (eSSVI and SSVI only); ``eta`` and ``gamma``, or ``lam``, of an SSVI family;
-        ``atm_error_vol`` [per √year], volatility of the fit less that of the quotes at the money (linear
-        in variance between the two nearest quotes, NaN without one on either side). NaN with its
-        reason in ``status`` for an expiry that is past, has fewer than 3 strikes, or is padding; the other
-        expiries are fitted without it. ``FALLBACK_USED`` where the search of ``"svi"`` found nothing free
-        of arbitrage and eSSVI stands in. ``nfev`` is the whole surface's. Lazy if the quotes are.
+        What `derivdata.analysis.smile.evaluate` says of a fit, and ``theta``, ``rho``, ``psi`` of each
+        slice (eSSVI only); ``atm_error_vol`` [per √year], volatility of the fit less that of the quotes at
+        the money (linear in variance between the two nearest quotes, NaN without one on either side). NaN
+        with its reason in ``status`` for an expiry that is past, has fewer than 3 strikes, or is padding;
+        the other expiries are fitted without it. ``FALLBACK_USED`` where the search of ``"svi"`` found
+        nothing free of arbitrage and eSSVI stands in. ``nfev`` is the whole surface's. Lazy if `iv` is.
 
     Raises
     ------
     ValueError
-        Unknown method or weighting; a dimension is missing; the
-        volatilities look like percent (on lazy input when the result is computed).
+        Unknown method or weighting; a dimension is missing; the volatilities look like percent (on lazy
+        input when the result is computed).
 
     Notes
     -----
@@ -124,7 +110,7 @@ def fit(
         )
         surface = _alone(k, volatility, t, weight, sides, forward, dim)
     else:
-        surface = _together(*quotes, start=start, forward=forward, method=method, dim=dim)
+        surface = _together(*quotes, initial=initial, forward=forward, method=method, dim=dim)
     return surface.assign(atm_error_vol=_error_at_the_money(surface, k, volatility, dim))
 
 
@@ -136,30 +122,30 @@ def _together(
     bid: xr.DataArray,
     ask: xr.DataArray,
     *,
-    start: xr.Dataset | None,
+    initial: xr.Dataset | None,
     forward: xr.DataArray | None,
     method: SurfaceMethod,
     dim: str,
 ) -> xr.Dataset:
     """Fit all expiries of every surface in one search."""
     parameters = RAW if method == "svi" else NATURAL
-    names, shared = (*parameters, *_FACTS), _shared_names(method)
+    names = (*parameters, *_FACTS)
     outputs = xr.apply_ufunc(
         _fit,
-        *(k, iv, weight, bid, ask, t, *_guess(start, iv)),
-        kwargs={"method": method},
+        *(k, iv, weight, bid, ask, t, *_guess(initial, iv)),
+        kwargs={"joint": method == "svi"},
         input_core_dims=[["expiry", dim]] * 5 + [["expiry"]] * 4,
-        output_core_dims=[["expiry"]] * len(names) + [[]] * len(shared),
+        output_core_dims=[["expiry"]] * len(names),
         dask="parallelized",
-        output_dtypes=[*[np.float64] * len(parameters), *_TYPES, *[np.float64] * len(shared)],
+        output_dtypes=[*[np.float64] * len(parameters), *_TYPES],
     )
-    variables = dict(zip((*names, *shared), outputs, strict=True))
+    variables = dict(zip(names, outputs, strict=True))
     done = np.isfinite(variables[parameters[0]])
     fallback = (variables["status"] & np.int32(Status.FALLBACK_USED)) != 0
     rung = where(done, where(fallback | (method != "svi"), Method.SSVI, Method.SVI), Method.NONE)
-    variables |= {"method": rung.astype(np.int8), "repaired": xr.zeros_like(done, dtype=bool)}
+    variables["method"] = rung.astype(np.int8)
     if method != "svi":
-        variables |= raw_parameters_of(*(variables[name] for name in NATURAL))._asdict()
+        variables |= ssvi_to_raw(*(variables[name] for name in NATURAL))._asdict()
     return assemble(variables, t, forward=forward, surface=method)
 
 
@@ -187,8 +173,15 @@ def _at_the_money_of(k: Floats, values: Floats) -> Floats:
     if not values.shape[-1]:
         return np.full(values.shape[:-1], np.nan)
     here = np.isfinite(k) & np.isfinite(values)
-    quotes = SurfaceQuotes(np.where(here, k, 0.0), np.where(here, values, 0.0), here.astype(np.float64))
-    return at_the_money(quotes, np.full(k.shape[:-1], np.nan))
+    below, above = np.where(here & (k <= 0.0), k, -np.inf), np.where(here & (k > 0.0), k, np.inf)
+    left, right = below.argmax(axis=-1)[..., None], above.argmin(axis=-1)[..., None]
+    k0, k1, v0, v1 = (
+        np.take_along_axis(part, at, -1)[..., 0]
+        for part, at in ((below, left), (above, right), (values, left), (values, right))
+    )
+    both = np.isfinite(k0) & np.isfinite(k1)
+    share = np.divide(-k0, k1 - k0, out=np.zeros_like(v0), where=both)
+    return np.where(both, v0 + share * (v1 - v0), np.nan)
 
 
 def _alone(
@@ -209,18 +202,17 @@ def _alone(
     return surface.assign(status=status.astype(np.int32).assign_attrs(flag_attrs()))
 
 
-def _guess(start: xr.Dataset | None, iv: xr.DataArray) -> list[xr.DataArray]:
+def _guess(initial: xr.Dataset | None, iv: xr.DataArray) -> list[xr.DataArray]:
     """Return the natural parameters to start from, NaN where there are none."""
-    if start is None:
-        empty = xr.DataArray(np.full(iv.sizes["expiry"], np.nan), dims="expiry")
-        return [empty] * len(NATURAL)
-    if "expiry" in iv.coords and "expiry" in start.coords:
-        start = start.reindex(expiry=iv.coords["expiry"].to_numpy())
-    return [part.reset_coords(drop=True) for part in natural_parameters(start, "start")]
-
-
-def _shared_names(method: str) -> tuple[str, ...]:
-    return FAMILIES[method].names if method in FAMILIES else ()
+    if initial is None:
+        return [xr.DataArray(np.full(iv.sizes["expiry"], np.nan), dims="expiry")] * len(NATURAL)
+    if missing := [name for name in NATURAL if name not in initial]:
+        raise ValueError(
+            f"initial has no {', '.join(missing)}: it must come from method='essvi' or from_essvi"
+        )
+    if "expiry" in iv.coords and "expiry" in initial.coords:
+        initial = initial.reindex(expiry=iv.coords["expiry"].to_numpy())
+    return [initial[name].reset_coords(drop=True) for name in NATURAL]
 
 
 def _fit(
@@ -234,73 +226,71 @@ def _fit(
     rho: Floats,
     psi: Floats,
     *,
-    method: str,
+    joint: bool,
 ) -> tuple[Any, ...]:
-    """Return parameters, `_FACTS` and what is shared, of ``(…, expiries, strikes)`` and ``(…, expiries)``."""
+    """Return parameters and `_FACTS` of ``(…, expiries, strikes)`` and ``(…, expiries)``, some at a time."""
     quotes, slices = (k, iv, weight, bid, ask), (t, theta, rho, psi)
     shape = np.broadcast_shapes(*(part.shape for part in quotes), *((*part.shape, 1) for part in slices))
     lead = shape[:-2] or (1,)
     chains = [np.broadcast_to(part, (*lead, *shape[-2:])) for part in quotes]
     expiries = [np.broadcast_to(part, (*lead, shape[-2])) for part in slices]
     count = int(np.prod(lead))
-    size = _JOINT_SURFACES if method == "svi" else _SURFACES
+    size = _JOINT_SURFACES if joint else _SURFACES
     blocks = []
     for first in range(0, max(count, 1), size):
         at = np.unravel_index(np.arange(first, min(first + size, count)), lead)
         k, iv, weight, bid, ask = (part[at] for part in chains)
         t, *guess = (part[at] for part in expiries)
-        blocks.append(_block(arrange(k, iv, t, weight, bid, ask), essvi.SsviSlices(*guess), method))
+        blocks.append(_block(arrange(k, iv, t, weight, bid, ask), essvi.SsviSlices(*guess), joint))
     joined = (np.concatenate(part) for part in zip(*blocks, strict=True))
     return tuple(part.reshape(shape[:-2] + part.shape[1:]) for part in joined)
 
 
-def _block(ordered: QuoteGrid, guess: essvi.SsviSlices, method: str) -> list[Any]:
+def _block(ordered: QuoteGrid, guess: essvi.SsviSlices, joint: bool) -> list[Any]:
     """Return the kernel's results for surfaces on one axis, expiries as they came."""
     guessed = np.take_along_axis(essvi.slopes(guess), ordered.order[..., None], 1)
-    slices, nfev, status, shared = _solved(ordered, guessed, "essvi" if method == "svi" else method)
-    parameters: tuple[Floats, ...] = essvi.natural(slices)
-    if method == "svi":
+    parameters, nfev, status = _essvi(ordered, guessed)
+    if joint:
         parameters, nfev, status = _joint(ordered, parameters, nfev, status)
-    out: list[NDArray[Any]] = [*parameters, _rmse(parameters, ordered), ordered.n, nfev]
-    out += [*_range(ordered.k), status]
+    w = total_variance(ordered.k, _raw_of(parameters)) if joint else _ssvi_variance(parameters, ordered.k)
+    out: list[NDArray[Any]] = [*parameters, _rmse(w, ordered, len(parameters)), ordered.n, nfev]
+    out += [*ends_of(ordered.k), status]
     back = [np.empty_like(part) for part in out]
     for part, in_order in zip(back, out, strict=True):
         np.put_along_axis(part, ordered.order, in_order, 1)
-    return [*back, *shared]
+    return back
 
 
-def _solved(
-    ordered: QuoteGrid, guessed: Floats, method: str
-) -> tuple[Floats, NDArray[np.int32], NDArray[np.int32], list[Floats]]:
-    """Slices of an SSVI method in the grid's order, evaluations, status, what a whole surface shares."""
+def _raw_of(parameters: tuple[Floats, ...]) -> Raw:
+    return Raw(*(part[..., None] for part in parameters))
+
+
+def _essvi(
+    ordered: QuoteGrid, guessed: Floats
+) -> tuple[tuple[Floats, ...], NDArray[np.int32], NDArray[np.int32]]:
+    """Natural parameters of eSSVI slices in the grid's order, evaluations, status."""
     slices = np.full((*ordered.t.shape, 3), np.nan)
     nfev, status = np.zeros(ordered.t.shape, np.int32), ordered.status.copy()
-    shared = [np.full(len(slices), np.nan) for _ in _shared_names(method)]
     for rows, count, quotes in batches(ordered):
-        linear = essvi.linear_start(quotes)
         given = guessed[rows, :count]
-        begin = np.where(np.isfinite(given).all(axis=-1, keepdims=True), given, linear)
-        fitted = _search(method, quotes, begin)
+        known = np.isfinite(given).all(axis=-1, keepdims=True)
+        fitted, ended = essvi.fit_essvi(quotes, np.where(known, given, essvi.linear_start(quotes)))
         here = rows[:, None], np.arange(count)
-        slices[here] = fitted.slices
-        nfev[here] = fitted.solution.nfev[:, None]
-        reason = np.where(
-            _all_flat(fitted.slices, quotes), np.int32(Status.FLAT), np.int32(Status.NOT_CONVERGED)
-        )
-        status[here] |= np.where(fitted.solution.converged, 0, reason)[:, None]
-        for part, values in zip(shared, fitted.shared, strict=True):
-            part[rows] = values
-    return slices, nfev, status, shared
+        slices[here] = fitted
+        nfev[here] = ended.nfev[:, None]
+        reason = np.where(_all_flat(fitted, quotes), np.int32(Status.FLAT), np.int32(Status.NOT_CONVERGED))
+        status[here] |= np.where(ended.converged, 0, reason)[:, None]
+    return essvi.natural(slices), nfev, status
 
 
-def _all_flat(slices: Floats, quotes: SurfaceQuotes) -> NDArray[np.bool_]:
+def _all_flat(slices: Floats, quotes: SurfaceQuotes) -> Bools:
     """Tell which surfaces have no slice that leaves its value at the money by much more than its residuals.
 
     Both are counted with the quotes' weights. There the search ends in a valley without a floor: along it ρ
     and ψ change a lot and the volatilities by less than 0.01 points.
     """
-    theta, rho, psi = (part[..., None] for part in essvi.natural(slices))
-    w = _ssvi_variance((theta, rho, psi), quotes.k)
+    natural = essvi.natural(slices)
+    w, theta = _ssvi_variance(natural, quotes.k), natural.theta[..., None]
     squares = quotes.scale**2
     counted = squares.sum(axis=-1) / np.maximum(squares.max(axis=-1), 1e-300)  # in quotes of full weight
     rms = np.sqrt((squares * (w - quotes.w) ** 2).sum(axis=-1) / np.maximum(counted, 1.0))
@@ -312,8 +302,7 @@ def _joint(
     ordered: QuoteGrid, natural: tuple[Floats, ...], nfev: NDArray[np.int32], status: NDArray[np.int32]
 ) -> tuple[tuple[Floats, ...], NDArray[np.int32], NDArray[np.int32]]:
     """Raw parameters of the joint SVI fit, started from eSSVI; eSSVI itself where that found nothing free."""
-    wrapped = [xr.DataArray(part) for part in natural]
-    start = Raw(*(part.to_numpy() for part in raw_parameters_of(*wrapped)))
+    start = ssvi_to_raw(*natural)
     count = int(np.max(ordered.usable, initial=0))
     if not count:
         return start, nfev, status
@@ -330,41 +319,16 @@ def _joint(
     return start, nfev, status
 
 
-def _search(method: str, quotes: SurfaceQuotes, guess: Floats) -> _Found:
-    if method in FAMILIES:
-        family = FAMILIES[method]
-        theta = isotonic(at_the_money(quotes, guess[..., 0]))
-        slices, solution = fit_family(family, quotes, guess, theta)
-        return _Found(slices, solution, family.published(solution.x.T))
-    search = essvi.fit_sequential if method == "essvi_seq" else essvi.fit_global
-    return _Found(*search(quotes, guess), ())
-
-
-def _rmse(parameters: tuple[Floats, ...], ordered: QuoteGrid) -> Floats:
+def _rmse(w: Floats, ordered: QuoteGrid, parameters: int) -> Floats:
     """Return the root mean square error in volatility; NaN where there are no more quotes than parameters."""
-    each = tuple(part[..., None] for part in parameters)
-    w = (
-        raw_total_variance(ordered.k, Raw(*each))
-        if len(each) == len(RAW)
-        else _ssvi_variance(each, ordered.k)
-    )
     here = ordered.weight > 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.where(here, np.sqrt(w / ordered.t[..., None]) - ordered.iv, 0.0)
         mean = (error**2).sum(axis=-1) / here.sum(axis=-1)
-    return np.asarray(np.where((ordered.status == 0) & (ordered.n > len(each)), np.sqrt(mean), np.nan))
+    return np.asarray(np.where((ordered.status == 0) & (ordered.n > parameters), np.sqrt(mean), np.nan))
 
 
 def _ssvi_variance(natural: tuple[Floats, ...], k: Floats) -> Floats:
-    theta, rho, psi = natural
+    theta, rho, psi = (part[..., None] for part in natural)
     tilt, width = rho * psi * k, psi * k
     return np.asarray(0.5 * (theta + tilt + np.sqrt(width**2 + theta * (2.0 * tilt + theta))))
-
-
-def _range(k: Floats) -> tuple[Floats, Floats]:
-    """Return the least and greatest log-moneyness of every slice, NaN without quotes."""
-    ends = []
-    for outside, pick in ((np.inf, np.min), (-np.inf, np.max)):
-        end = pick(np.where(np.isnan(k), outside, k), axis=-1, initial=outside)
-        ends.append(np.where(np.isinf(end), np.nan, end))
-    return ends[0], ends[1]

@@ -13,8 +13,8 @@ from derivdata.analysis.black76.inversion import deviation
 from derivdata.analysis.black76.normalised import time_value
 from derivdata.analysis.surface.labelling import bare
 from derivdata.analysis.surface.maturity import Extrapolation, Interpolation, Maturity, at_maturity
-from derivdata.analysis.surface.ssvi_problem import Floats
 from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Floats
 
 __all__ = ["iv", "total_variance", "variance_at", "variance_of", "volatility"]
 

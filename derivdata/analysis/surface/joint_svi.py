@@ -14,7 +14,7 @@ after each search its multiplier becomes ``λ = max(0, λ + ρ (margin − c))``
 condition needs; penalties alone would have to be infinite, and the search would crawl.
 
 The grids guide the search; they prove nothing. What comes out is checked without them: slices by
-`derivdata.analysis.smile.butterfly_certificate` (a polynomial of degree 10) or by a search of the whole line,
+`derivdata.analysis.smile.butterfly` (a polynomial of degree 10) or by a search of the whole line,
 neighbours by the roots of a quartic (`never_below`). Surfaces that fail are searched on with more force and a
 wider margin. What fails after the last round is given up, and the caller keeps the eSSVI surface.
 
@@ -25,31 +25,22 @@ known, hence the inequalities. Corbetta et al. (arXiv:1804.04924) fit expiry aft
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from derivdata.analysis.least_squares import Floats, Index, Linearised, minimise
-from derivdata.analysis.smile.butterfly import check_raw
-from derivdata.analysis.smile.butterfly_certificate import certified
-from derivdata.analysis.smile.parameters import Raw
-from derivdata.analysis.smile.positive_svi import density_jet, floor_from_raw, floor_to_raw, jet
-from derivdata.analysis.smile.svi_curve import raw_total_variance
-from derivdata.analysis.surface.ssvi_problem import SurfaceQuotes
+from derivdata.analysis.least_squares import minimise
+from derivdata.analysis.smile.butterfly import certified, check_raw
+from derivdata.analysis.smile.positive_svi import JointProblem, floor_to_raw, holds, joint_problem, pressed
+from derivdata.analysis.smile.quotes import SurfaceQuotes
+from derivdata.analysis.smile.svi import Raw, total_variance
+from derivdata.support.arrays import Bools, Floats, Indices
 
 __all__ = ["JointFit", "fit_joint", "never_below"]
 
-Bools = NDArray[np.bool_]
-
-_BUTTERFLY = np.sinh(np.linspace(-1.0, 1.0, 61) * np.arcsinh(30.0))  # places, in deviations
-_CALENDAR = np.sinh(np.linspace(-1.0, 1.0, 77) * np.arcsinh(100.0))
-_MARGIN_G, _MARGIN_GAP, _MARGIN_WING = 1e-3, 1e-4, 1e-5  # of g; of volatility; of √slope
 _ROUNDS, _FIRST_STEPS, _STEPS, _TOLERANCE = 14, 25, 12, 1e-6
-_FORCE, _FORCE_GROWTH = 1e-2, 3.0
 _FIRMNESS = (1.0, 30.0)  # factors of force and margins; what the first leaves unproved begins again
-_STEEPEST = np.sqrt(2.0 * (1.0 - 1e-6))
-_SIZE = 5
 
 
 class JointFit(NamedTuple):
@@ -58,136 +49,6 @@ class JointFit(NamedTuple):
     raw: Raw
     free: Bools
     nfev: NDArray[np.int64]
-
-
-class _Constraints(NamedTuple):
-    """Values, each to be at least its margin: ``(surfaces, expiries or pairs, places)``.
-
-    `gap` is in units of volatility; `wings` are differences of √slope, left and right on the last axis.
-    """
-
-    g: Floats
-    gap: Floats
-    wings: Floats
-
-
-class _Slopes(NamedTuple):
-    """Derivatives in the five variables on the first axis: of g, and of gap by either slice."""
-
-    g: Floats
-    earlier: Floats
-    later: Floats
-
-
-class _JointProblem(NamedTuple):
-    """Quotes and conditions of surfaces with equally many places for expiries; `live` are those in use.
-
-    Variables of slice i are rows ``5 i`` to ``5 i + 4`` of x; see `derivdata.analysis.least_squares.Problem`.
-    """
-
-    quotes: SurfaceQuotes
-    live: Bools
-    places_g: Floats
-    places_gap: Floats
-    gap_unit: Floats
-    force: Floats
-    margin: Floats
-    multiplier: _Constraints
-    low: Floats
-    high: Floats
-    reach: Floats
-
-    def rows(self, index: Index) -> Self:
-        first = {
-            name: getattr(self, name)[index]
-            for name in ("live", "places_g", "places_gap", "gap_unit", "force", "margin")
-        }
-        last = {name: getattr(self, name)[:, index] for name in ("low", "high", "reach")}
-        multiplier = _Constraints(*(part[index] for part in self.multiplier))
-        return self._replace(quotes=self.quotes.rows(index), multiplier=multiplier, **first, **last)
-
-    @property
-    def pairs(self) -> Bools:
-        return self.live[:, 1:]
-
-    def slices(self, x: Floats) -> Floats:
-        """Variables as ``(5, surfaces, expiries)``."""
-        return x.reshape(-1, _SIZE, x.shape[1]).transpose(1, 2, 0)
-
-    def constraints(self, x: Floats) -> tuple[_Constraints, _Slopes]:
-        each = self.slices(x)
-        g, by_g = density_jet(each[..., None], self.places_g)
-        (early, _, _), (by_early, _, _) = jet(each[:, :, :-1, None], self.places_gap)
-        (late, _, _), (by_late, _, _) = jet(each[:, :, 1:, None], self.places_gap)
-        wings = np.moveaxis(each[1:3, :, 1:] - each[1:3, :, :-1], 0, -1)
-        values = _Constraints(g, (late - early) * self.gap_unit, wings)
-        return values, _Slopes(by_g, by_early * self.gap_unit, by_late * self.gap_unit)
-
-    def lacks(self, values: _Constraints) -> _Constraints:
-        """Measure how far each condition is from its margin, moved by its multiplier, 0 where it holds."""
-        force, margin = self.force[:, None, None], self.margin[:, None, None]
-        margins = (_MARGIN_G * margin, _MARGIN_GAP * margin, _MARGIN_WING * margin)
-        masks = (self.live, self.pairs, self.pairs)
-        return _Constraints(
-            *(
-                np.maximum(least - value + multiplier / force, 0.0) * mask[..., None]
-                for least, value, multiplier, mask in zip(
-                    margins, values, self.multiplier, masks, strict=True
-                )
-            )
-        )
-
-    def evaluate(self, x: Floats) -> Linearised:
-        values, slopes = self.constraints(x)
-        lacks = self.lacks(values)
-        own = self._own_products(x, lacks.g, slopes.g)
-        shared = self._pair_products(lacks, slopes)
-        count, expiries = self.live.shape
-        gram, grad = np.zeros((count, expiries, _SIZE, expiries, _SIZE)), np.zeros((count, expiries, _SIZE))
-        for i in range(expiries):
-            gram[:, i, :, i] += own[:, i, :_SIZE, :_SIZE]
-            grad[:, i] -= own[:, i, :_SIZE, -1]
-        for i in range(expiries - 1):
-            block = shared[:, i]
-            gram[:, i, :, i] += block[:, :_SIZE, :_SIZE]
-            gram[:, i + 1, :, i + 1] += block[:, _SIZE:-1, _SIZE:-1]
-            gram[:, i, :, i + 1] += block[:, :_SIZE, _SIZE:-1]
-            gram[:, i + 1, :, i] += block[:, _SIZE:-1, :_SIZE]
-            grad[:, i] -= block[:, :_SIZE, -1]
-            grad[:, i + 1] -= block[:, _SIZE:-1, -1]
-        loss = own[:, :, -1, -1].sum(axis=1) + shared[:, :, -1, -1].sum(axis=1)
-        matrix = np.ascontiguousarray(np.moveaxis(gram.reshape(count, len(x), len(x)), 0, -1))
-        diagonal = np.einsum("ppn->pn", matrix)
-        # Places without an expiry move nothing: a trace of damping keeps them where they are.
-        scale = np.maximum(diagonal, 1e-12 * diagonal.max(axis=0) + 1e-300)
-        return Linearised(x, loss, np.full(count, 1e-20), matrix, grad.reshape(count, -1).T, scale)
-
-    def _own_products(self, x: Floats, lack: Floats, slope: Floats) -> Floats:
-        """Products of the derivatives and the residual of each slice, ``(surfaces, expiries, 6, 6)``."""
-        quotes, root = self.quotes, np.sqrt(self.force)[:, None, None]
-        (w, _, _), (by_w, _, _) = jet(self.slices(x)[..., None], quotes.k)
-        error, factor = quotes.errors(w)
-        count = quotes.k.shape[-1]
-        rows = np.empty((*self.live.shape, _SIZE + 1, count + lack.shape[-1]))
-        rows[..., :_SIZE, :count] = np.moveaxis(by_w * factor, 0, 2)
-        rows[..., -1, :count] = error
-        rows[..., :_SIZE, count:] = np.moveaxis(slope * (root * (lack > 0.0)), 0, 2)
-        rows[..., -1, count:] = -root * lack
-        return np.asarray(rows @ rows.swapaxes(-1, -2))
-
-    def _pair_products(self, lacks: _Constraints, slopes: _Slopes) -> Floats:
-        """Return the same of each pair, the earlier slice first: ``(surfaces, pairs, 11, 11)``."""
-        root, count = np.sqrt(self.force)[:, None, None], lacks.gap.shape[-1]
-        rows = np.zeros((*self.pairs.shape, 2 * _SIZE + 1, count + 2))
-        active = root * (lacks.gap > 0.0)
-        rows[..., :_SIZE, :count] = -np.moveaxis(slopes.earlier * active, 0, 2)
-        rows[..., _SIZE:-1, :count] = np.moveaxis(slopes.later * active, 0, 2)
-        rows[..., -1, :count] = -root * lacks.gap
-        for side in (0, 1):  # variables 1 and 2 are the roots of the wings' slopes
-            active = root[..., 0] * (lacks.wings[..., side] > 0.0)
-            rows[..., 1 + side, count + side], rows[..., _SIZE + 1 + side, count + side] = -active, active
-        rows[..., -1, count:] = -root * lacks.wings
-        return np.asarray(rows @ rows.swapaxes(-1, -2))
 
 
 def fit_joint(quotes: SurfaceQuotes, t: Floats, live: Bools, start: Raw) -> JointFit:
@@ -215,7 +76,9 @@ def fit_joint(quotes: SurfaceQuotes, t: Floats, live: Bools, start: Raw) -> Join
         if not left.size:
             break
         begin = Raw(*(part[left] for part in filled))
-        problem, x = _problem(quotes.rows(left), np.where(live, t, 1.0)[left], live[left], begin)
+        problem, x = joint_problem(
+            SurfaceQuotes(*(part[left] for part in quotes)), np.where(live, t, 1.0)[left], live[left], begin
+        )
         _search(
             problem._replace(force=firmness * problem.force, margin=firmness * problem.margin),
             x,
@@ -225,21 +88,21 @@ def fit_joint(quotes: SurfaceQuotes, t: Floats, live: Bools, start: Raw) -> Join
     return result
 
 
-def _search(problem: _JointProblem, x: Floats, going: NDArray[np.intp], result: JointFit) -> None:
+def _search(problem: JointProblem, x: Floats, going: Indices, result: JointFit) -> None:
     """Search the surfaces `going`, and put those that are proved free into `result`."""
     for turn in range(_ROUNDS):
         x = np.clip(x, problem.low, problem.high)
         ended = minimise(problem, x, steps=_STEPS if turn else _FIRST_STEPS, tolerance=_TOLERANCE)
         x, result.nfev[going] = ended.x, result.nfev[going] + ended.nfev
         values, _ = problem.constraints(x)
-        flat = floor_to_raw(problem.slices(x).reshape(_SIZE, -1))
+        flat = floor_to_raw(problem.slices(x).reshape(5, -1))
         raw = Raw(*(part.reshape(problem.live.shape) for part in flat))
-        done = _holds(problem, values)
+        done = holds(problem, values)
         done[done] = _proved(Raw(*(part[done] for part in raw)), problem.live[done])
         for part, value in zip(result.raw, raw, strict=True):
             part[going[done]] = value[done]
         result.free[going[done]] = True
-        problem = _pressed(problem, values).rows(~done)
+        problem = pressed(problem, values).rows(~done)
         x, going = x[:, ~done], going[~done]
         if not going.size:
             break
@@ -265,9 +128,7 @@ def never_below(earlier: Raw, later: Raw) -> Bools:
     middle = (real_roots[..., 1:] + real_roots[..., :-1]) / 2.0
     width = 1.0 + ends[1] - ends[0]
     looks = np.concatenate([middle, (ends[0] - width)[..., None], (ends[1] + width)[..., None]], axis=-1)
-    difference = [
-        raw_total_variance(looks, Raw(*(part[..., None] for part in raw))) for raw in (later, earlier)
-    ]
+    difference = [total_variance(looks, Raw(*(part[..., None] for part in raw))) for raw in (later, earlier)]
     slack = 1e-13 * np.abs(difference[0])
     return np.asarray((difference[0] - difference[1] >= -slack).all(axis=-1))
 
@@ -299,53 +160,6 @@ def _roots(coefficients: Floats) -> NDArray[np.complex128]:
     return np.asarray(np.linalg.eigvals(companion), dtype=np.complex128)
 
 
-def _problem(quotes: SurfaceQuotes, t: Floats, live: Bools, start: Raw) -> tuple[_JointProblem, Floats]:
-    """Return the problem with units of each slice's own deviation, and where its search begins."""
-    count, expiries = live.shape
-    middle = np.where(live, raw_total_variance(0.0, start), 1.0)
-    width = np.sqrt(middle)
-    # Weights of mean 1: the force of a condition must not depend on the unit of the weights.
-    weight = 4.0 * quotes.w * t[..., None] * np.square(quotes.scale)
-    quoted = np.maximum((quotes.scale > 0.0).sum(axis=(1, 2)), 1)
-    mean = weight.sum(axis=(1, 2)) / quoted
-    scale = quotes.scale / np.sqrt(np.where(mean > 0.0, mean, 1.0))[:, None, None]
-    places_gap = width[:, 1:, None] * _CALENDAR
-    later = raw_total_variance(places_gap, Raw(*(part[:, 1:, None] for part in start)))
-    one = np.ones_like(width)
-    low = np.stack([1e-6 * middle, 0.0 * one, 0.0 * one, -20.0 * width, np.log(0.02 * width)])
-    high = np.stack([np.inf * one, _STEEPEST * one, _STEEPEST * one, 20.0 * width, np.log(100.0 * width)])
-    reach = np.stack([np.inf * one, 0.3 * one, 0.3 * one, width, 0.7 * one])
-
-    def stacked(part: Floats) -> Floats:
-        return part.transpose(2, 0, 1).reshape(_SIZE * expiries, count)
-
-    variables = floor_from_raw(Raw(*(part.reshape(-1) for part in start))).reshape(_SIZE, count, expiries)
-    problem = _JointProblem(
-        quotes._replace(scale=scale),
-        live,
-        width[..., None] * _BUTTERFLY,
-        places_gap,
-        0.5 / np.sqrt(later * t[:, 1:, None]),
-        np.full(count, _FORCE),
-        np.ones(count),
-        _Constraints(
-            np.zeros((count, expiries, _BUTTERFLY.size)),
-            np.zeros((count, expiries - 1, _CALENDAR.size)),
-            np.zeros((count, expiries - 1, 2)),
-        ),
-        *map(stacked, (low, high, reach)),
-    )
-    return problem, stacked(variables)
-
-
-def _holds(problem: _JointProblem, values: _Constraints) -> Bools:
-    """Tell whether every condition holds at its places, margins left aside."""
-    holds = np.ones(len(problem.live), dtype=bool)
-    for value, mask in zip(values, (problem.live, problem.pairs, problem.pairs), strict=True):
-        holds &= ((value >= 0.0) | ~mask[..., None]).all(axis=(1, 2))
-    return holds
-
-
 def _proved(raw: Raw, live: Bools) -> Bools:
     """Tell whether surfaces have no butterfly and no crossing anywhere."""
     flat = Raw(*(part[live] for part in raw))
@@ -353,20 +167,9 @@ def _proved(raw: Raw, live: Bools) -> Bools:
     doubtful = np.flatnonzero(~safe)
     if doubtful.size:
         rest = Raw(*(part[doubtful] for part in flat))
-        reach = 10.0 * np.sqrt(raw_total_variance(0.0, rest)) + np.abs(rest.m) + 1.0
+        reach = 10.0 * np.sqrt(total_variance(0.0, rest)) + np.abs(rest.m) + 1.0
         safe[doubtful] = check_raw(rest, reach).ok
     butterfly = np.ones(live.shape, dtype=bool)
     butterfly[live] = safe
     calendar = never_below(Raw(*(part[:, :-1] for part in raw)), Raw(*(part[:, 1:] for part in raw)))
     return np.asarray(butterfly.all(axis=1) & (calendar | ~live[:, 1:]).all(axis=1))
-
-
-def _pressed(problem: _JointProblem, values: _Constraints) -> _JointProblem:
-    """Return the problem with the multipliers that `values` call for, more force, and a wider margin."""
-    force = problem.force[:, None, None]
-    multiplier = _Constraints(*(force * lack for lack in problem.lacks(values)))
-    return problem._replace(
-        multiplier=multiplier,
-        force=problem.force * _FORCE_GROWTH,
-        margin=problem.margin * np.where(_holds(problem, values), 2.0, 1.0),
-    )

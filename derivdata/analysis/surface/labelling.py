@@ -1,8 +1,8 @@
-"""Arguments of the surface functions as labelled arrays."""
+"""Surfaces as labelled arrays: arguments, known parameters, units, and large sets of slices in pieces."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -10,15 +10,19 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.inputs import require_same, require_variables
-from derivdata.analysis.smile.weighting import quote_weights
+from derivdata.analysis.smile.essvi import ssvi_to_raw
+from derivdata.analysis.smile.evaluate import Method, assemble
+from derivdata.analysis.smile.quotes import quote_weights
 from derivdata.analysis.status import flag_attrs
+from derivdata.support.arguments import Numbers, typed
 
 __all__ = [
+    "NATURAL",
     "bare",
+    "from_essvi",
+    "in_chunks",
     "labelled",
-    "labelled_expiry",
     "origin_attrs",
-    "require_lengths",
     "require_surface",
     "where",
     "with_units",
@@ -27,6 +31,7 @@ __all__ = [
 where: Any = xr.where
 """`xarray.where`, which has no annotations."""
 
+NATURAL = ("theta", "rho", "psi")
 _FACTS = ("year_fraction", "method", "status", "k_min", "k_max")
 
 
@@ -65,31 +70,62 @@ def labelled(
     return parts[0], parts[1], parts[2], parts[3], parts[4], parts[5]
 
 
-def labelled_expiry(value: Any, name: str) -> xr.DataArray:
-    """Return a DataArray as it is; a bare number or 1-D array over ``expiry``.
+@typed
+def from_essvi(
+    theta: Numbers,
+    rho: Numbers,
+    psi: Numbers,
+    year_fraction: Numbers,
+    *,
+    k_min: Numbers = -np.inf,
+    k_max: Numbers = np.inf,
+    forward: Numbers | None = None,
+) -> xr.Dataset:
+    """Return a surface of known eSSVI parameters: a published one, a true one.
 
-    Raises
-    ------
-    TypeError
-        A bare array has more dimensions.
+    Parameters
+    ----------
+    theta, rho, psi
+        Total variance at the money, correlation, and ``ψ = θφ`` of each expiry, with dim ``expiry``; bare
+        1-D arrays get it. Nothing is checked: see `calendar_check` and
+        `derivdata.analysis.smile.butterfly_check`.
+    year_fraction
+        Time to expiry [years].
+    k_min, k_max
+        Range of log-moneyness that counts as data; by default everything does.
+    forward
+        Forward of each expiry, kept as a coordinate.
+
+    Returns
+    -------
+    Dataset, as `fit` gives it
     """
+    given = {"theta": theta, "rho": rho, "psi": psi, "year_fraction": year_fraction}
+    given |= {"k_min": k_min, "k_max": k_max} | ({} if forward is None else {"forward": forward})
+    named = {name: _over_expiry(value, name) for name, value in given.items()}
+    sizes = {name: part.sizes["expiry"] for name, part in named.items() if "expiry" in part.dims}
+    for (before, length), (name, own) in pairwise(sizes.items()):
+        if own != length:
+            raise ValueError(f"{name} has {own} expiries where {before} has {length}")
+    *natural, t, low, high = xr.broadcast(*list(named.values())[:6])
+    zero = xr.zeros_like(t, dtype=np.int32)
+    variables = dict(zip(NATURAL, natural, strict=True)) | {
+        **ssvi_to_raw(*natural)._asdict(),
+        "method": (zero + Method.SSVI).astype(np.int8),
+        "status": zero,
+        "rmse_vol": xr.full_like(t, np.nan, dtype=np.float64),
+        "n": zero,
+        "nfev": zero,
+        "k_min": low,
+        "k_max": high,
+    }
+    return assemble(variables, named["year_fraction"], forward=named.get("forward"), surface="essvi")
+
+
+def _over_expiry(value: Any, name: str) -> xr.DataArray:
     if not isinstance(value, xr.DataArray) and np.ndim(value) > 1:
         raise TypeError(f"{name} is a bare array of {np.ndim(value)} dimensions; wrap it in a DataArray")
     return _named(value, ("expiry",), name)
-
-
-def require_lengths(parts: Mapping[str, xr.DataArray]) -> None:
-    """Refuse arrays that are not equally long along ``expiry``; labels are left to xarray.
-
-    Raises
-    ------
-    ValueError
-        The message names the first that differs from the one before it.
-    """
-    bare = {name: part.sizes["expiry"] for name, part in parts.items() if "expiry" in part.dims}
-    for (before, length), (name, own) in pairwise(bare.items()):
-        if own != length:
-            raise ValueError(f"{name} has {own} expiries where {before} has {length}")
 
 
 def _named(value: Any, last: tuple[str, ...], name: str) -> xr.DataArray:
@@ -156,3 +192,31 @@ def require_surface(surface: xr.Dataset) -> None:
     require_variables(surface, "surface", _FACTS, dims=("expiry",))
     if not surface.sizes["expiry"]:
         raise ValueError("surface has no expiries")
+
+
+def in_chunks(
+    kernel: Callable[[xr.Dataset], xr.Dataset], fit: xr.Dataset, *, most: int, whole: tuple[str, ...] = ()
+) -> xr.Dataset:
+    """`kernel` of a fit, of at most `most` slices at a time if they are in memory.
+
+    Parameters
+    ----------
+    kernel
+        What treats the labels of every dim but `whole` apart from each other; all variables of its result
+        have those dims.
+    fit
+        Slices, with ``method``. Lazy ones are left to their chunks.
+    most
+        Slices that one call may hold.
+    whole
+        Dims that must not be cut.
+    """
+    slices = fit["method"]
+    sizes = {str(dim): size for dim, size in slices.sizes.items() if dim not in whole and size > 1}
+    if slices.chunks or slices.size <= most or not sizes:
+        return kernel(fit)
+    longest = max(sizes, key=sizes.__getitem__)
+    step = max(sizes[longest] * most // slices.size, 1)
+    cuts = (fit.isel({longest: slice(first, first + step)}) for first in range(0, sizes[longest], step))
+    parts = [in_chunks(kernel, cut, most=most, whole=whole) for cut in cuts]
+    return xr.concat(parts, longest, data_vars="all", coords="minimal", compat="override", join="override")

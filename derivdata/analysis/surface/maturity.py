@@ -9,10 +9,10 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from derivdata.analysis.smile.essvi import ssvi_to_raw
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.essvi_parameters import NATURAL, raw_parameters_of
-from derivdata.analysis.surface.labelling import bare, require_surface
-from derivdata.analysis.surface.ssvi_problem import Floats
+from derivdata.analysis.surface.labelling import NATURAL, bare, require_surface
+from derivdata.support.arrays import Floats
 
 __all__ = ["Extrapolation", "Interpolation", "Maturity", "at_maturity", "slices_at", "take"]
 
@@ -160,7 +160,7 @@ def _natural_slice(
         share_before * ends[0][name] + share_after * ends[1][name] for name in ("theta", "tilt", "psi")
     )
     rho = (tilt / psi).where(psi != 0.0, 0.0)
-    raw = raw_parameters_of(theta, rho, psi)._asdict()
+    raw = ssvi_to_raw(theta, rho, psi)._asdict()
     return before.assign(theta=theta, psi=psi, **raw)
 
 

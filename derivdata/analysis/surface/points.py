@@ -12,9 +12,8 @@ import xarray as xr
 from derivdata.analysis import black76
 from derivdata.analysis.black76.sensitivities import DeltaKind
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.chunks import in_chunks
 from derivdata.analysis.surface.interpolation import variance_of, volatility
-from derivdata.analysis.surface.labelling import bare, require_surface, where, with_units
+from derivdata.analysis.surface.labelling import bare, in_chunks, require_surface, where, with_units
 from derivdata.analysis.surface.maturity import Extrapolation, Interpolation, Maturity, at_maturity, take
 from derivdata.support.arguments import Numbers, typed
 from derivdata.units import HOURS_PER_YEAR

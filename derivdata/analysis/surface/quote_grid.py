@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from derivdata.analysis.inputs import require_decimal_volatility
+from derivdata.analysis.smile.quotes import SurfaceQuotes
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.ssvi_problem import Floats, Rows, SurfaceQuotes
+from derivdata.support.arrays import Floats, Indices
 
-__all__ = ["MINIMUM", "QuoteGrid", "arrange", "batches", "quotes_of"]
+__all__ = ["QuoteGrid", "arrange", "batches", "ends_of", "quotes_of"]
 
-MINIMUM = 3
-"""Distinct strikes that an expiry needs to have a slice of its own."""
-
+_MINIMUM = 3  # distinct strikes that an expiry needs to have a slice of its own
 _BATCH = 64
 
 
@@ -37,8 +36,8 @@ class QuoteGrid(NamedTuple):
     t: Floats
     n: NDArray[np.int32]
     status: NDArray[np.int32]
-    usable: NDArray[np.intp]
-    order: NDArray[np.intp]
+    usable: Indices
+    order: Indices
 
 
 def arrange(k: Floats, iv: Floats, t: Floats, weight: Floats, bid: Floats, ask: Floats) -> QuoteGrid:
@@ -57,7 +56,7 @@ def arrange(k: Floats, iv: Floats, t: Floats, weight: Floats, bid: Floats, ask: 
     with np.errstate(invalid="ignore"):
         distinct = (np.diff(np.sort(k, axis=-1), axis=-1) > 0.0).sum(axis=-1) + 1
     n = live.sum(axis=-1).astype(np.int32)
-    good = (n > 0) & (distinct >= MINIMUM)
+    good = (n > 0) & (distinct >= _MINIMUM)
     status = np.select(
         [np.isnan(t) | (t == np.inf), t <= 0.0, ~good],
         [np.int32(Status.BAD_INPUT), np.int32(Status.EXPIRED), np.int32(Status.TOO_FEW_STRIKES)],
@@ -72,7 +71,7 @@ def arrange(k: Floats, iv: Floats, t: Floats, weight: Floats, bid: Floats, ask: 
     return QuoteGrid(k, iv, weight, bid, ask, t, n, status, (status == 0).sum(axis=1), order)
 
 
-def batches(ordered: QuoteGrid) -> Iterator[tuple[Rows, int, SurfaceQuotes]]:
+def batches(ordered: QuoteGrid) -> Iterator[tuple[Indices, int, SurfaceQuotes]]:
     """Surfaces of equally many usable expiries, a few at a time: rows, that number, quotes."""
     for count in np.unique(ordered.usable[ordered.usable > 0]):
         alike = np.flatnonzero(ordered.usable == count)
@@ -81,7 +80,7 @@ def batches(ordered: QuoteGrid) -> Iterator[tuple[Rows, int, SurfaceQuotes]]:
             yield rows, int(count), quotes_of(ordered, rows, int(count))
 
 
-def quotes_of(ordered: QuoteGrid, rows: Rows, count: int) -> SurfaceQuotes:
+def quotes_of(ordered: QuoteGrid, rows: Indices, count: int) -> SurfaceQuotes:
     """Return quotes of the first `count` expiries of some surfaces; expiries that are not usable have none.
 
     Residuals are in volatility: ``(w_model − w)/(2 √(w T))``, times the root of the weight.
@@ -97,11 +96,11 @@ def quotes_of(ordered: QuoteGrid, rows: Rows, count: int) -> SurfaceQuotes:
     scale = np.where(here, np.sqrt(weight / np.where(here, 4.0 * w * t, 1.0)), 0.0)
     k = np.where(here, k, 0.0)
     bid, ask = (part[rows, :count, :strikes] for part in (ordered.bid, ordered.ask))
-    if not np.isfinite(bid).any() and not np.isfinite(ask).any():
-        return SurfaceQuotes(k, w, scale)
-    # Of one side only, the other is open; of neither, the quote itself is both.
-    low = np.where(here, np.where(np.isfinite(bid), bid * bid * t, np.where(np.isfinite(ask), 0.0, w)), w)
-    high = np.where(here, np.where(np.isfinite(ask), ask * ask * t, np.where(np.isfinite(bid), np.inf, w)), w)
+    # Of one side only, the other is open; of neither, or where they cross, the quote itself is both.
+    crossed = bid > ask
+    has_bid, has_ask = here & np.isfinite(bid) & ~crossed, here & np.isfinite(ask) & ~crossed
+    low = np.where(has_bid, bid * bid * t, np.where(has_ask, 0.0, w))
+    high = np.where(has_ask, ask * ask * t, np.where(has_bid, np.inf, w))
     return SurfaceQuotes(k, w, scale, low, high)
 
 
@@ -112,3 +111,12 @@ def _packed(live: NDArray[np.bool_], *quotes: Floats) -> list[Floats]:
     here = np.take_along_axis(live, front, -1)
     moved = (np.take_along_axis(part, front, -1) for part in quotes)
     return [np.where(here, part, 0.0 if i == 2 else np.nan) for i, part in enumerate(moved)]
+
+
+def ends_of(k: Floats) -> tuple[Floats, Floats]:
+    """Return the least and greatest log-moneyness of every slice, NaN without quotes."""
+    ends = []
+    for outside, pick in ((np.inf, np.min), (-np.inf, np.max)):
+        end = pick(np.where(np.isnan(k), outside, k), axis=-1, initial=outside)
+        ends.append(np.where(np.isinf(end), np.nan, end))
+    return ends[0], ends[1]

@@ -21,8 +21,8 @@ from derivdata.analysis.surface.points import (
     points_of,
     require_points,
 )
-from derivdata.analysis.surface.ssvi_problem import Floats
 from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Floats
 
 __all__ = ["forward_variance", "points_at_expiries", "term_structure"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from derivdata.analysis.variance.index import volatility_index
 from derivdata.analysis.variance.integration import model_free
-from derivdata.analysis.variance.listed_options import cboe, replication
+from derivdata.analysis.variance.listed_options import cboe
 
-__all__ = ["cboe", "model_free", "replication", "volatility_index"]
+__all__ = ["cboe", "model_free", "volatility_index"]
 
 
 def __dir__() -> list[str]:

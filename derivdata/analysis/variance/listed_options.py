@@ -1,4 +1,4 @@
-"""Variance from quotes with bids and asks: the rules of the Cboe, and the portfolio of Demeterfi et al."""
+"""Variance from quotes with bids and asks by the rules of the Cboe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from derivdata.analysis.surface.labelling import with_units
 from derivdata.analysis.variance.strip import Bools, Floats, boundary, contributions, total, walk
 from derivdata.support.arguments import Numbers, typed
 
-__all__ = ["cboe", "replication"]
+__all__ = ["cboe"]
 
 _OUT = ("forward", "strike_0", "total_variance", "variance", "status", "contribution", "used")
 _UNITS = {"total_variance": "1", "variance": "1/year"}
@@ -137,99 +137,3 @@ def _selected(listed: Bools, firm: Bools, strike: Floats, start: Floats) -> Bool
     calls = walk(listed[..., 0] & above, firm[..., 0])
     puts = walk((listed[..., 1] & below)[..., ::-1], firm[..., ::-1, 1])[..., ::-1]
     return calls | puts | (~above & ~below & np.isfinite(start)[..., None] & firm.all(axis=-1))
-
-
-@typed
-def replication(
-    call: xr.DataArray,
-    put: xr.DataArray,
-    forward: Numbers,
-    year_fraction: Numbers,
-    *,
-    boundary: Numbers,
-    rate: Numbers = 0.0,
-) -> xr.Dataset:
-    """Compute the variance that a portfolio of listed options replicates, with the options that it holds.
-
-    Parameters
-    ----------
-    call, put
-        Prices [currency of the strikes] with dim ``strike`` and any others; NaN is not in the portfolio.
-        Calls below `boundary` and puts above it are left out.
-    forward
-        Forward [currency of the strikes].
-    year_fraction
-        Time to expiry [years].
-    boundary
-        Strike where puts end and calls begin, in both.
-    rate
-        Continuous interest rate [1/year].
-
-    Returns
-    -------
-    Dataset over the other dims
-        ``cost``, today's price of the portfolio; ``variance`` [per year] and ``total_variance``; over
-        ``strike`` also ``call_weight`` and ``put_weight``, how many of each, 0 where none. NaN where
-        `boundary` itself has no price.
-
-    Notes
-    -----
-    Demeterfi, Derman, Kamal and Zou (1999), equation A5: chords of ``2/T [(S − S*)/S* − ln(S/S*)]`` between
-    neighbouring strikes, the last as long as the one before it. A chord lies above the curve, so this errs
-    on the high side between the strikes, and cuts the wings off.
-    """
-    for part, name in ((call, "call"), (put, "put")):
-        _require(part, name, "strike")
-    others = call.isel(strike=slice(0, 1)) + put.isel(strike=slice(0, 1))
-    terms = along(
-        others, "strike", forward=forward, year_fraction=year_fraction, boundary=boundary, rate=rate
-    )
-    ordered = [part.sortby("strike") for part in (call, put)]
-    whole = [part.chunk(strike=-1) if part.chunks else part for part in ordered]
-    outputs = xr.apply_ufunc(
-        _replicate,
-        *whole,
-        whole[0]["strike"].astype(np.float64),
-        *terms,
-        input_core_dims=[["strike"]] * 3 + [[]] * 4,
-        output_core_dims=[[]] * 3 + [["strike"]] * 2,
-        dask="parallelized",
-        output_dtypes=[np.float64] * 5,
-    )
-    names = ("cost", "variance", "total_variance", "call_weight", "put_weight")
-    return with_units(xr.Dataset(dict(zip(names, outputs, strict=True))), _UNITS)
-
-
-def _replicate(
-    call: Floats, put: Floats, strike: Floats, forward: Floats, t: Floats, start: Floats, rate: Floats
-) -> tuple[Floats, ...]:
-    call, put = np.broadcast_arrays(call, put)
-    start = np.broadcast_to(start, call.shape[:-1])[..., None]
-    calls = _weights(np.isfinite(call) & (strike >= start), strike, start)
-    puts = _weights((np.isfinite(put) & (strike <= start))[..., ::-1], strike[::-1], start)[..., ::-1]
-    calls, puts = (2.0 / np.asarray(t)[..., None] * part for part in (calls, puts))
-    legs = calls * np.where(calls > 0.0, call, 0.0) + puts * np.where(puts > 0.0, put, 0.0)
-    cost = np.where(
-        ((strike == start) & (calls > 0.0) & (puts > 0.0)).any(axis=-1), legs.sum(axis=-1), np.nan
-    )
-    ratio = forward / start[..., 0]
-    w = 2.0 * (np.log(ratio) - (ratio - 1.0)) + np.exp(rate * t) * cost * t
-    return cost, w / t, w, calls, puts
-
-
-def _weights(used: Bools, strike: Floats, start: Floats) -> Floats:
-    """Return change of the chords' slope at each used strike, walking away from the start along the axis."""
-    order = np.argsort(~used, axis=-1, kind="stable")
-    count = used.sum(axis=-1, keepdims=True)
-    place = np.arange(strike.size)
-    x = np.take_along_axis(np.broadcast_to(strike, used.shape), order, -1)
-    last, before = (np.take_along_axis(x, np.maximum(count - i, 0), -1) for i in (1, 2))
-    x = np.concatenate([x, x[..., -1:]], axis=-1)
-    x = np.where(np.append(place, strike.size) == count, 2.0 * last - before, x)
-    curve = (x - start) / start - np.log(x / start)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        slope = np.abs(np.diff(curve, axis=-1) / np.diff(x, axis=-1))
-    weight = np.where(place < count, np.diff(slope, axis=-1, prepend=0.0), 0.0)
-    out = np.empty_like(weight)
-    np.put_along_axis(out, order, weight, -1)
-    return out

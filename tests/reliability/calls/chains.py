@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from derivdata.analysis import exposure, smile
+from derivdata.analysis import exposure
+from derivdata.analysis.smile import svi
 from tests.reliability.calls.call import Calls
 from tests.reliability.calls.made import (
     AS_OF,
@@ -32,13 +33,6 @@ CALLS: Calls = {
     "analysis.chain.clean": lambda: {
         "chain": options(), "as_of": AS_OF, "min_time": "1h", "iv_max": 10.0, "iv_unit": "decimal",
         "mad": 5.0,
-    },
-    "analysis.chain.vendor_greeks": lambda: {"chain": options(), "as_of": AS_OF},
-    "analysis.chain.forward_from_parity": lambda: {
-        "strike": 100.0, "call": 7.0, "put": 5.0, "premium": "linear", "discount": 1.0,
-    },
-    "analysis.chain.forward_from_delta": lambda: {
-        "strike": 100.0, "year_fraction": 0.5, "iv": 0.5, "side": "call", "delta": 0.5,
     },
     "analysis.chain.forwards": lambda: {
         "chain": cleaned(), "given": None, "spot": 100.0, "methods": ("parity", "underlying"),
@@ -92,9 +86,6 @@ CALLS: Calls = {
     "analysis.exposure.max_pain": lambda: {
         "chain": options(), "settle": "usd", "contract_size": 1.0, "as_of": AS_OF,
     },
-    "analysis.exposure.pain": lambda: {
-        "chain": options(), "settle": "usd", "contract_size": 1.0, "as_of": AS_OF,
-    },
     "analysis.exposure.open_interest": lambda: {
         "chain": options(), "by": ("strike",), "contract_size": 1.0, "as_of": AS_OF,
     },
@@ -106,38 +97,27 @@ CALLS: Calls = {
     },
     "analysis.smile.fit": lambda: {
         "log_moneyness": quotes()["log_moneyness"], "iv": quotes()["iv"],
-        "year_fraction": quotes()["year_fraction"], "dim": "strike", "method": "svi", "weights": "equal",
+        "year_fraction": quotes()["year_fraction"], "dim": "strike", "weights": "equal",
         "iv_bid": None, "iv_ask": None,
-        "arbitrage": "flag", "beta": 1.0, "axis": "k", "start": None, "forward": None,
+        "initial": None, "forward": None,
     },
     "analysis.smile.iv": lambda: {"fit": fitted(), "log_moneyness": LOCAL, "extrapolate": False},
     "analysis.smile.total_variance": lambda: {
         "fit": fitted(), "log_moneyness": LOCAL, "derivative": 0, "extrapolate": False,
     },
     "analysis.smile.durrleman": lambda: {"fit": fitted(), "log_moneyness": LOCAL, "extrapolate": False},
-    "analysis.smile.extrapolated": lambda: {"fit": fitted(), "log_moneyness": LOCAL},
     "analysis.smile.butterfly_check": lambda: {"fit": fitted()},
     "analysis.smile.raw_parameters": lambda: {"fit": fitted()},
-    "analysis.smile.density_factor": lambda: {"k": 0.1, "w": 0.2, "dw": 0.1, "d2w": 0.1},
     "analysis.smile.from_raw": lambda: {
         "raw": VOGT, "year_fraction": 0.5, "k_min": -1.0, "k_max": 1.0, "forward": 100.0,
     },
-    "analysis.smile.gj_repair": lambda: {"raw": VOGT, "year_fraction": 0.5},
-    "analysis.smile.jump_wings_to_raw": lambda: {
-        "wings": smile.svi_raw_to_jump_wings(VOGT, 0.5), "year_fraction": 0.5,
+    "analysis.smile.svi.jump_wings_to_raw": lambda: {
+        "wings": svi.raw_to_jump_wings(VOGT, 0.5), "year_fraction": 0.5,
     },
-    "analysis.smile.raw_total_variance": lambda: {"k": LOCAL, "raw": VOGT, "derivative": 1},
-    "analysis.smile.sabr_iv": lambda: {
-        "log_moneyness": 0.1, "sabr": smile.Sabr(0.5, 1.0, -0.2, 0.6), "year_fraction": 0.5, "forward": 1.0,
-    },
-    "analysis.smile.ssvi_conditions": lambda: {"theta": 0.1, "rho": -0.3, "phi": 1.0},
-    "analysis.smile.ssvi_to_raw": lambda: {"theta": 0.1, "rho": -0.3, "phi": 1.0},
-    "analysis.smile.svi_natural_to_raw": lambda: {"natural": smile.svi_raw_to_natural(VOGT)},
-    "analysis.smile.svi_raw_to_jump_wings": lambda: {"raw": VOGT, "year_fraction": 0.5},
-    "analysis.smile.svi_raw_to_natural": lambda: {"raw": VOGT},
+    "analysis.smile.svi.raw_to_jump_wings": lambda: {"raw": VOGT, "year_fraction": 0.5},
     "analysis.surface.fit": lambda: {
         "log_moneyness": quotes()["log_moneyness"], "iv": quotes()["iv"],
-        "year_fraction": quotes()["year_fraction"], "method": "essvi", "weights": "equal", "start": None,
+        "year_fraction": quotes()["year_fraction"], "method": "essvi", "weights": "equal", "initial": None,
         "iv_bid": None, "iv_ask": None, "forward": None, "dim": "strike",
     },
     "analysis.surface.from_chain": lambda: {
@@ -169,8 +149,6 @@ CALLS: Calls = {
         "surface": slopes(), "log_moneyness": LOCAL, "year_fraction": 0.15, "interpolation": None,
         "extrapolate": None,
     },
-    "analysis.surface.heston_phi": lambda: {"theta": 0.1, "lam": 1.0},
-    "analysis.surface.power_phi": lambda: {"theta": 0.1, "eta": 1.0, "gamma": 0.5},
     "analysis.surface.iv": lambda: {
         "surface": whole(), "log_moneyness": LOCAL, "year_fraction": 0.15, "interpolation": None,
         "extrapolate": None, "wings": False,
@@ -178,9 +156,6 @@ CALLS: Calls = {
     "analysis.surface.total_variance": lambda: {
         "surface": whole(), "log_moneyness": LOCAL, "year_fraction": 0.15, "interpolation": None,
         "extrapolate": None, "wings": False,
-    },
-    "analysis.surface.pair_conditions": lambda: {
-        "earlier": slopes().isel(expiry=0), "later": slopes().isel(expiry=1),
     },
     "analysis.surface.term_structure": lambda: {
         "surface": whole(), "point": "atm", "delta": "forward", "atm": "forward", "rate": 0.0,
@@ -191,10 +166,6 @@ CALLS: Calls = {
     },
     "analysis.variance.model_free": lambda: {
         "source": whole(), "method": "fukasawa", "k_range": (-1.0, 1.0), "floor": 0.01, "dim": "strike",
-    },
-    "analysis.variance.replication": lambda: {
-        "call": priced().sel(side="call", drop=True), "put": priced().sel(side="put", drop=True),
-        "forward": 100.0, "year_fraction": 0.25, "boundary": 100.0, "rate": 0.0,
     },
     "analysis.variance.volatility_index": lambda: {"variance": free(), "days": 30.0},
 }  # fmt: skip

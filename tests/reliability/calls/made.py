@@ -12,6 +12,7 @@ import xarray as xr
 
 import derivdata as dd
 from derivdata.analysis import backtest, black76, chain, smile, surface, variance
+from derivdata.analysis.smile import svi
 
 AS_OF = pd.Timestamp("2026-06-30 12:00", tz="UTC")
 HOURS = pd.date_range("2026-06-28", periods=48, freq="h", unit="us")
@@ -288,7 +289,7 @@ def carry(hours: float = 24.0) -> xr.Dataset:
     )
 
 
-VOGT = smile.Raw(a=0.02, b=0.13, rho=-0.3, m=0.0, sigma=0.4)
+VOGT = svi.Raw(a=0.02, b=0.13, rho=-0.3, m=0.0, sigma=0.4)
 LOCAL = [-0.2, -0.1, 0.0, 0.1, 0.2]
 AT = {"forward": 100.0, "strike": 100.0, "year_fraction": 0.5, "side": "call"}
 PRICE = {**AT, "rate": 0.0, "premium": "linear"}

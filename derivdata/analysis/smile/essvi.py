@@ -15,27 +15,31 @@ the increments of ``−log(1 − R/c)`` and of ``−log(1 − L/c)``, and what �
 itself would do for the conditions, but it runs to infinity as a smile flattens; θ does not.) This is the set
 that Mingone's map (arXiv:2204.00312) covers; here its walls are bounds of single parameters, and nothing has
 to run off to infinity to reach them.
+
+Quotes of one slice enter the search only through the products of four rows (the derivatives by θ, R, L and
+the residual), so the Jacobian in the parameters is never formed quote by quote.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from derivdata.analysis.least_squares import Minimum
-from derivdata.analysis.surface.ssvi_problem import Floats, SurfaceQuotes, fit_model
+from derivdata.analysis.least_squares import Index, Linearised, Minimum, minimise
+from derivdata.analysis.smile.positive_svi import errors
+from derivdata.analysis.smile.quotes import SmileQuotes, SurfaceQuotes
+from derivdata.analysis.smile.svi import Raw
+from derivdata.support.arrays import Floats
 
-__all__ = ["SsviSlices", "fit_global", "fit_sequential", "linear_start", "natural", "slopes"]
+__all__ = ["SsviSlices", "fit_essvi", "fit_ssvi", "linear_start", "natural", "slopes", "ssvi_to_raw"]
 
-LEAST = 1e-12
-"""Smallest increment: keeps every inequality strict."""
-
+_LEAST = 1e-12  # smallest increment: keeps every inequality strict
 _FLATTEST = 1e-10  # least wing of the first expiry; a ratio of wings of nothing would bound the ratio of θ
-
 _STEEPEST = 2.0 * (1.0 - 1e-9)
 _ROOM = 1e-2  # least increment of a start, relative to the coordinate: a start on a bound could not leave it
-_ANCHOR = 1e3
+_STEPS, _TOLERANCE = 200, 1e-10
+_EXACT = 5e-9  # relative error of total variance that is none
 
 
 class SsviSlices(NamedTuple):
@@ -81,39 +85,73 @@ def linear_start(quotes: SurfaceQuotes) -> Floats:
     return np.stack([theta, (psi + tilt) / 2.0, (psi - tilt) / 2.0], axis=-1)
 
 
-def fit_global(quotes: SurfaceQuotes, guess: Floats) -> tuple[Floats, Minimum]:
-    """Fit all expiries of every surface at once: slices ``(surfaces, expiries, 3)``, how the search ended."""
-    return _fit(quotes, guess, np.zeros((len(guess), 3)), damping=1e-3)
+def ssvi_to_raw(theta: Any, rho: Any, psi: Any) -> Raw:
+    """Return raw SVI parameters of SSVI slices, arrays or DataArrays; a slice with ``ψ = 0`` is flat."""
+    bent = psi != 0.0
+    # Flat slices get b = 0 with a vertex of width 1; elsewhere 1/φ = θ/ψ.
+    width = theta / (psi + ~bent) * bent
+    root = (1.0 - rho**2) ** 0.5
+    a = theta * (1.0 - rho**2) / 2.0 * bent + theta * ~bent
+    return Raw(a, psi / 2.0, rho, -rho * width, root * width + ~bent)
 
 
-def fit_sequential(quotes: SurfaceQuotes, guess: Floats) -> tuple[Floats, Minimum]:
-    """Fit one expiry after the other, each through its quote nearest the money (Corbetta et al., 2019).
+def fit_essvi(quotes: SurfaceQuotes, guess: Floats) -> tuple[Floats, Minimum]:
+    """Fit all expiries of every surface at once: slices ``(surfaces, expiries, 3)``, how the search ended.
 
-    The earlier expiries stay as they are, so a bad late one cannot move them. The anchor is missed only
-    where the conditions forbid it.
+    `guess` has the shape of the slices, ``(theta, right, left)`` each, and may break the conditions.
     """
-    nearest = np.argmin(np.where(quotes.scale > 0.0, np.abs(quotes.k), np.inf), axis=-1)[..., None]
-    scale = quotes.scale.copy()
-    np.put_along_axis(scale, nearest, _ANCHOR * np.take_along_axis(scale, nearest, -1), -1)
-    anchored = quotes._replace(scale=scale)
-    base, parts, ends = np.zeros((len(guess), 3)), [], []
-    for i in range(guess.shape[1]):
-        slices, minimum = _fit(anchored.expiry(i), guess[:, i : i + 1], base, damping=1e-9)
-        base = np.column_stack([base[:, :2] + minimum.x[:2].T, _coordinates(slices)[:, 0, 2]])
-        parts.append(slices)
-        ends.append(minimum)
-    x, loss, converged, nfev = (list(part) for part in zip(*ends, strict=True))
-    joined = Minimum(np.vstack(x), np.sum(loss, axis=0), np.all(converged, axis=0), np.sum(nfev, axis=0))
-    return np.concatenate(parts, axis=1), joined
+    low = np.full((3, guess.shape[1]), _LEAST)
+    low[:2, 0] = _FLATTEST
+    start = _increments(guess).T
+    low = np.broadcast_to(low.reshape(-1, 1), start.shape)
+    problem = _Problem(quotes, low, np.full(start.shape, np.inf))
+    minimum = minimise(problem, start, steps=_STEPS, tolerance=_TOLERANCE)
+    return _model(minimum.x.T)[0], minimum
 
 
-def _fit(quotes: SurfaceQuotes, guess: Floats, base: Floats, *, damping: float) -> tuple[Floats, Minimum]:
-    """Fit the increments from `base`, the coordinates of the expiry before the first, 0 if there is none."""
-    least = np.full((3, guess.shape[1]), LEAST)
-    least[:2, 0] = np.where((base[:, :2] > 0.0).all(), LEAST, _FLATTEST)
-    bounds = least.ravel(), np.array(np.inf)
-    minimum = fit_model(_model, base, _increments(guess, base), bounds, quotes, damping=damping)
-    return _model(minimum.x.T, base)[0], minimum
+def fit_ssvi(quotes: SmileQuotes) -> tuple[Raw, Minimum]:
+    """Return the best SSVI slice of each smile alone, free of butterflies."""
+    scale = np.sqrt(quotes.weight / (4.0 * quotes.t[:, None]))
+    alone = SurfaceQuotes(*(part[:, None] for part in (quotes.k, quotes.w, scale, quotes.w, quotes.w)))
+    slices, minimum = fit_essvi(alone, linear_start(alone))
+    return ssvi_to_raw(*natural(slices[:, 0])), minimum
+
+
+class _Problem(NamedTuple):
+    """Surfaces in their increments; see `derivdata.analysis.least_squares.Problem`."""
+
+    quotes: SurfaceQuotes
+    low: Floats
+    high: Floats
+
+    @property
+    def reach(self) -> Floats:
+        return np.full((len(self.low), 1), np.inf)
+
+    def rows(self, index: Index) -> Self:
+        quotes = SurfaceQuotes(*(part[index] for part in self.quotes))
+        return self._replace(quotes=quotes, low=self.low[:, index], high=self.high[:, index])
+
+    def evaluate(self, x: Floats) -> Linearised:
+        """Evaluate at x, by the chain rule through the three numbers of each slice.
+
+        With the rows ``A = (∂w/∂θ, ∂w/∂R, ∂w/∂L, residual)`` of a slice, ``A Aᵀ`` (4 × 4) holds all that its
+        quotes have to say; ``Jᵀ (A Aᵀ)_33 J`` with the model's Jacobian J is the Gauss-Newton matrix.
+        """
+        slices, jacobian = _model(x.T)
+        rows = _residual_rows(slices, self.quotes)
+        normal = rows @ rows.swapaxes(-1, -2)
+        parameters, count = x.shape
+        flat = jacobian.reshape(count, -1, parameters)
+        curved = (normal[..., :3, :3] @ jacobian).reshape(flat.shape)
+        pulls = normal[..., :3, 3].reshape(count, 1, -1)
+        gram = np.moveaxis(flat.swapaxes(-1, -2) @ curved, 0, -1)
+        own = np.einsum("ppn->pn", gram)
+        # A variable that moves nothing yet (a wing of slope 0) is damped by a trace of the strongest one.
+        scale = np.maximum(own, 1e-12 * own.max(axis=0) + 1e-300)
+        size = np.einsum("set,set->s", *[self.quotes.scale * self.quotes.w] * 2)
+        nothing = _EXACT**2 * size
+        return Linearised(x, normal[..., 3, 3].sum(axis=1), nothing, gram, -(pulls @ flat)[:, 0].T, scale)
 
 
 def _coordinates(slices: Floats) -> Floats:
@@ -123,15 +161,14 @@ def _coordinates(slices: Floats) -> Floats:
     return np.concatenate([-np.log1p(-share), (theta / (right + left))[..., None]], axis=-1)
 
 
-def _increments(guess: Floats, base: Floats) -> Floats:
+def _increments(guess: Floats) -> Floats:
     """Return the parameters of a surface that keeps the conditions, near slices that may break them."""
     # The mean of the running maximum and of the reversed running minimum does not fall, and is the guess
     # itself where that does not fall. Increments of it are what the model takes; see `_theta` for the third.
     rough = _coordinates(guess)
     rising = np.maximum.accumulate(rough, axis=1)
     smooth = (rising + np.minimum.accumulate(rough[:, ::-1], axis=1)[:, ::-1]) / 2.0
-    before = base[:, :2].copy()
-    tau = base[:, 2].copy()
+    before, tau = np.zeros((len(guess), 2)), np.zeros(len(guess))
     out = np.empty_like(guess)
     for i in range(guess.shape[1]):
         wings = smooth[:, i, :2]
@@ -145,23 +182,26 @@ def _increments(guess: Floats, base: Floats) -> Floats:
     return out.swapaxes(1, 2).reshape(len(out), -1)
 
 
-def _model(x: Floats, base: Floats) -> tuple[Floats, Floats]:
-    """Slices and their Jacobian in the increments; see `derivdata.analysis.surface.ssvi_problem.Model`."""
+def _model(x: Floats) -> tuple[Floats, Floats]:
+    """Slices ``(surfaces, expiries, 3)`` of increments ``(surfaces, 3 × expiries)``, and their Jacobian.
+
+    The Jacobian in the increments is ``(surfaces, expiries, 3, increments)``.
+    """
     count, expiries = len(x), x.shape[1] // 3
     steps = x.reshape(count, 3, expiries)
-    wings = -_STEEPEST * np.expm1(-base[:, :2, None] - np.cumsum(steps[:, :2], axis=-1))
+    wings = -_STEEPEST * np.expm1(-np.cumsum(steps[:, :2], axis=-1))
     # A wing is c (1 − e^(−y)) with y the sum of its increments so far: ∂wing/∂increment = c e^(−y) = c − wing
     # for this expiry's increment and all earlier ones (the lower triangle).
     d_wings = np.zeros((count, 2, expiries, 3, expiries))
     for side in (0, 1):
         d_wings[:, side, :, side] = (_STEEPEST - wings[:, side, :, None]) * np.tri(expiries)
     d_wings = d_wings.reshape(count, 2, expiries, -1)
-    theta, d_theta = _theta(steps[:, 2], base[:, 2], wings, d_wings)
+    theta, d_theta = _theta(steps[:, 2], wings, d_wings)
     slices = np.stack([theta, wings[:, 0], wings[:, 1]], axis=-1)
     return slices, np.stack([d_theta, d_wings[:, 0], d_wings[:, 1]], axis=2)
 
 
-def _theta(steps: Floats, base: Floats, wings: Floats, d_wings: Floats) -> tuple[Floats, Floats]:
+def _theta(steps: Floats, wings: Floats, d_wings: Floats) -> tuple[Floats, Floats]:
     """Return θ of each expiry, and its Jacobian: ψ times the least τ that the conditions allow, plus a step.
 
     The least τ is the larger of the earlier expiry's τ (no calendar arbitrage) and ``max(R, L)/2`` (no
@@ -173,7 +213,7 @@ def _theta(steps: Floats, base: Floats, wings: Floats, d_wings: Floats) -> tuple
     bound = np.where(steeper, wings[:, 0], wings[:, 1]) / 2.0
     d_bound = np.where(steeper[..., None], d_wings[:, 0], d_wings[:, 1]) / 2.0
     theta, d_theta = np.empty_like(steps), np.empty_like(d_bound)
-    tau, d_tau = base, np.zeros_like(d_bound[:, 0])
+    tau, d_tau = np.zeros(len(steps)), np.zeros_like(d_bound[:, 0])
     for i in range(expiries):
         binds = bound[:, i] > tau
         least = np.where(binds, bound[:, i], tau)
@@ -184,3 +224,20 @@ def _theta(steps: Floats, base: Floats, wings: Floats, d_wings: Floats) -> tuple
         tau = theta[:, i] / psi[:, i]
         d_tau = (d_theta[:, i] - tau[:, None] * d_psi[:, i]) / psi[:, i, None]
     return theta, d_theta
+
+
+def _residual_rows(slices: Floats, quotes: SurfaceQuotes) -> Floats:
+    """Return derivatives by (θ, R, L) and, last, the residual: ``(surfaces, expiries, 4, strikes)``.
+
+    ``w = (θ + (R − L) k + D)/2`` with ``D² = θ² + 2 (R − L) k θ + (R + L)² k²``.
+    """
+    theta, right, left = (slices[..., i, None] for i in range(3))
+    tilt, width = (right - left) * quotes.k, (right + left) * quotes.k
+    root = np.sqrt(width * width + theta * (2.0 * tilt + theta))
+    half = np.divide(0.5, root, out=np.zeros_like(root), where=root > 0.0)
+    even, odd = half * width * quotes.k, half * theta * quotes.k + 0.5 * quotes.k
+    out = np.empty((*root.shape[:2], 4, root.shape[2]))
+    out[:, :, 3], factor = errors(quotes, 0.5 * (theta + tilt + root))
+    out[:, :, 0] = factor * (0.5 + half * (theta + tilt))
+    out[:, :, 1], out[:, :, 2] = factor * (even + odd), factor * (even - odd)
+    return out
