@@ -21,7 +21,7 @@ import derivdata as dd
 reveal_type(dd.connect("sample"))
 reveal_type(dd.funding.history)
 reveal_type(dd.analysis.surface.fit)
-reveal_type(dd.tables.FUNDING_HISTORY)
+reveal_type(dd.tables.TABLES["funding_history"])
 reveal_type(dd.plot.smile)
 dd.nope
 dd.funding.histroy("BTC", "30d")

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata import tables
 from derivdata.analysis import funding
 from derivdata.analysis.inputs import require_variables
 from derivdata.plot._decorator import figure_function
@@ -29,6 +28,7 @@ from derivdata.plot.style import (
     row_size,
     utc_axis,
 )
+from derivdata.tables.panels import panel
 from derivdata.tables.required import require_columns
 from derivdata.units import apr_from_bps
 
@@ -214,8 +214,8 @@ def cumulative_funding(
     ValueError
         The venue or the symbol is not in a table.
     """
-    panel = sampled if isinstance(sampled, xr.DataArray) else tables.panel(sampled, "rate_bps_8h")
-    rates, symbol = one_symbol(panel, symbol)
+    given = sampled if isinstance(sampled, xr.DataArray) else panel(sampled, "rate_bps_8h")
+    rates, symbol = one_symbol(given, symbol)
     rates = _venue(rates, venue)
     accrued = funding.cumulative(rates, gaps="skip")["funding_bps"]
     ax = axes(ax)
@@ -263,7 +263,7 @@ def _payments(settled: pd.DataFrame, symbol: str, exchange: str) -> xr.DataArray
     if rows.empty:
         raise ValueError(f"settled has no payments of {symbol} on {exchange}")
     rates, hours = (
-        tables.panel(rows, name).isel(symbol=0, exchange=0) for name in ("rate_bps_8h", "interval_hours")
+        panel(rows, name).isel(symbol=0, exchange=0) for name in ("rate_bps_8h", "interval_hours")
     )
     return funding.cumulative(rates, interval_hours=hours, gaps="skip")["funding_bps"]
 

@@ -324,7 +324,7 @@ def test_many_strikes_are_added_up_in_bins() -> None:
     """200 strikes from 100 to 299, a call of 1 coin each: bins of 5 around 100, 105 … 300."""
     [row] = made.chain().query("side == 'call'").head(1).to_dict("records")
     rows = [row | {"strike": 100.0 + i, "instrument_name": str(i), "open_interest": 1.0} for i in range(200)]
-    table = dd.tables.OPTIONS_SNAPSHOT.conform(pd.DataFrame(rows))
+    table = dd.tables.TABLES["options_snapshot"].conform(pd.DataFrame(rows))
     ax = plot.open_interest_by_strike(table)
     calls = [bar.get_height() for bar in ax.patches if bar.get_height() > 0]
     assert calls == [3.0] + [5.0] * 39 + [2.0], "100 to 102, 103 to 107 … 298 and 299"

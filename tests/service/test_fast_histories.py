@@ -52,7 +52,7 @@ def test_volatility_at_the_money_is_that_of_the_slow_reference() -> None:
 
 
 def test_no_chain_gives_no_volatility() -> None:
-    nothing = tables.OPTIONS_SNAPSHOT.empty()
+    nothing = tables.TABLES["options_snapshot"].empty()
     assert at_the_money(nothing).empty
     assert at_hours(nothing, pd.DatetimeIndex([DAYS[0]])).empty
 

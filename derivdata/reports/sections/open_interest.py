@@ -6,13 +6,14 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata import plot, tables
+from derivdata import plot
 from derivdata.analysis import oi as analysis
 from derivdata.plot.oi_shares import trend_of
 from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
 from derivdata.reports.formatting import count, listing, pct, usd
 from derivdata.reports.html_page import WIDE, Section
+from derivdata.tables.panels import panel
 
 __all__ = ["oi_section"]
 
@@ -67,7 +68,7 @@ def _everything(section: Section, summary: pd.DataFrame) -> None:
 
 
 def _symbol(section: Section, data: Data, table: pd.DataFrame, symbol: str) -> None:
-    oi = tables.panel(table, "oi_usd").isel(symbol=0)
+    oi = panel(table, "oi_usd").isel(symbol=0)
     share = analysis.market_share(oi)
     share = share.where(share.notnull().any("time"), drop=True)
     section.heading(symbol)

@@ -113,7 +113,7 @@ def surface_history(context: RequestContext) -> dict[str, Any]:
     hours = pd.date_range(window.start.ceil(length), window.end, freq=length, inclusive="left", unit="us")
     chains = [chain for hour in hours if len(chain := _chain_of_step(context, hour, length))]
     frame = _joined(
-        list({chain["time"].iloc[0]: chain for chain in chains}.values()), tables.OPTIONS_SNAPSHOT
+        list({chain["time"].iloc[0]: chain for chain in chains}.values()), tables.TABLES["options_snapshot"]
     )
     names = ["expiry", "strike", "side", "iv", "underlying_price", "open_interest"]
     stamps = pd.Series(json_rows.iso_tokens(pd.DatetimeIndex(frame["time"])), dtype=object).str.decode(
@@ -215,7 +215,7 @@ def _chain_of_step(context: RequestContext, start: pd.Timestamp, length: pd.Time
     if start + length <= view.store.start:
         return view.read("options_snapshot", start, start)
     last = min(start + length, view.now + _MOMENT) - _MOMENT
-    chain = tables.OPTIONS_SNAPSHOT.empty()
+    chain = tables.TABLES["options_snapshot"].empty()
     for at, within in ((start, buckets.HOLD), (last, last - start)):
         if chain.empty and at >= view.store.start:
             chain = view.latest(
@@ -239,7 +239,7 @@ def _overview(view: View, window: Window) -> pd.DataFrame:
         return _by_day(by_time, days)
 
     parts = kept_days(view, "overview", cut(window, DAY), read, divide, _bytes)
-    return _joined(parts, tables.OPTIONS_OVERVIEW_HISTORY)
+    return _joined(parts, tables.TABLES["options_overview_history"])
 
 
 def _atm_by_hour(context: RequestContext, window: Window) -> pd.DataFrame:
@@ -263,7 +263,7 @@ def _atm_by_hour(context: RequestContext, window: Window) -> pd.DataFrame:
         return _by_day(at_hours(frame, pd.DatetimeIndex(hours)), days)
 
     parts = kept_days(view, ("atm", symbol, exchange), cut(window, DAY), read, divide, _bytes)
-    return _joined(parts, tables.OPTIONS_SNAPSHOT)
+    return _joined(parts, tables.TABLES["options_snapshot"])
 
 
 def _by_day(frame: pd.DataFrame, days: list[Window]) -> Iterator[pd.DataFrame]:
