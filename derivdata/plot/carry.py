@@ -11,8 +11,7 @@ import xarray as xr
 
 from derivdata.analysis import funding
 from derivdata.analysis.inputs import require_variables
-from derivdata.plot._decorator import figure_function
-from derivdata.plot.frames import keep_frame
+from derivdata.plot.frames import Source, figure_function, keep_frame
 from derivdata.plot.style import (
     GREY,
     NO_DATA,
@@ -52,7 +51,7 @@ _NUMBERS = (
 
 @figure_function
 def funding_spreads(
-    carry: xr.Dataset | Sequence[xr.Dataset], *, source: Any = None, ax: Axes | None = None
+    carry: xr.Dataset | Sequence[xr.Dataset], *, source: Source | None = None, ax: Axes | None = None
 ) -> Axes:
     """Draw gross and net APR of each pair, coloured by its half-life: which spreads survive their costs.
 
@@ -123,7 +122,7 @@ def _net(ax: Axes, rows: pd.DataFrame, place: Any) -> None:
 
 @figure_function
 def net_carry(
-    carry: xr.Dataset | Sequence[xr.Dataset], *, source: Any = None, ax: Axes | None = None
+    carry: xr.Dataset | Sequence[xr.Dataset], *, source: Source | None = None, ax: Axes | None = None
 ) -> Axes:
     """Draw the expected carry of a pair by holding time, and when its costs are paid.
 
@@ -185,7 +184,7 @@ def cumulative_funding(
     venue: str,
     symbol: str | None = None,
     naive: bool = False,
-    source: Any = None,
+    source: Source | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw the funding that a long has paid: the integral of samples and the sum of settlements.

@@ -8,7 +8,7 @@ import xarray as xr
 
 from derivdata import plot
 from derivdata.analysis import oi as analysis
-from derivdata.plot.oi_shares import trend_of
+from derivdata.plot.open_interest import trend_of
 from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
 from derivdata.reports.formatting import count, listing, pct, usd
@@ -89,9 +89,9 @@ def _level(section: Section, data: Data, table: pd.DataFrame, symbol: str) -> No
     """Add the figure of price and open interest, in coins where the source has prices."""
     prices = data.prices(symbol)
     section.figure(
-        plot.oi_level,
+        plot.open_interest,
         table,
-        prices,
+        price=prices,
         symbol=symbol,
         title=f"{symbol} open interest and price",
         reading="Open interest in dollars rises with the price though nobody opens a position; in coins it "
@@ -111,8 +111,9 @@ def _figures(
         )
         return
     section.figure(
-        plot.oi_share,
+        plot.open_interest,
         table,
+        kind="share",
         symbol=symbol,
         title=f"{symbol} shares of open interest",
         reading="The height of a band is the venue's part of the open interest. The line below is the "
@@ -123,9 +124,10 @@ def _figures(
     days = float((share["time"][-1] - share["time"][0]) / np.timedelta64(1, "D"))
     if estimated:
         section.figure(
-            plot.share_trend,
+            plot.open_interest,
             trend.assign_coords(symbol=symbol),
-            days=days,
+            kind="trend",
+            window=pd.Timedelta(days, "D"),
             source=table,
             title=f"{symbol} trend of shares",
             reading="What each venue's trend adds up to over the window: right of zero it gains share, left "

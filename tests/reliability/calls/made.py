@@ -77,17 +77,6 @@ def backtested() -> xr.Dataset:
 
 
 @functools.cache
-def sized() -> xr.Dataset:
-    return backtest.capacity(backtested(), depth())
-
-
-@functools.cache
-def swept() -> pd.DataFrame:
-    rules = {f"from {level}": backtest.SpreadThreshold(level, 0.1) for level in (0.3, 0.5)}
-    return backtest.sweep(rates(), rules, backtest.Costs(1.0))
-
-
-@functools.cache
 def share() -> xr.DataArray:
     return dd.analysis.oi.market_share(amounts())
 
