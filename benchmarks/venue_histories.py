@@ -10,7 +10,7 @@ import pandas as pd
 from derivdata.sources import venues
 from derivdata.sources.collect import session as sessions
 from derivdata.sources.collect.contracts import contract_name, endpoints_for, list_contracts
-from derivdata.sources.collect.pages import pages
+from derivdata.sources.collect.history_rows import pages
 from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.record_types import Records

@@ -17,6 +17,7 @@ __all__ = [
     "liquidations",
     "oi",
     "position",
+    "quality",
     "risk_neutral",
     "smile",
     "surface",

@@ -9,18 +9,28 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from derivdata import __version__
-from derivdata.cli.archives import add_import, add_info
+from derivdata.cli.archives import add_import, add_info, add_serve
 from derivdata.cli.collecting import add_backfill, add_collect, add_status, add_venues
-from derivdata.cli.completion import add_completion
 from derivdata.cli.fetching import add_export, add_fetch
 from derivdata.cli.notebooks import add_notebook
+from derivdata.cli.options import say
 from derivdata.cli.reports import add_bundle, add_report
-from derivdata.cli.serving import add_serve
+from derivdata.support.extras import import_extra
 from derivdata.support.text import escape_controls
 
 __all__ = ["main"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+_FILES = ("source", "to", "key_file")
+"""Options that name a file or a folder without being declared as a path."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,7 +71,31 @@ def _parser() -> argparse.ArgumentParser:
     add_backfill(commands.add_parser("backfill", help="fetch histories of the venues, without a key"))
     add_status(commands.add_parser("status", help="what was collected of each venue"))
     add_venues(commands.add_parser("venues", help="what each venue can be asked, and whether it answers"))
-    add_completion(commands.add_parser("completion", help="the script that completes these commands"), parser)
+    _add_completion(
+        commands.add_parser("completion", help="the script that completes these commands"), parser
+    )
     for command in commands.choices.values():  # also after the command: SUPPRESS keeps what stood before it
         command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=debug)
     return parser
+
+
+def _add_completion(parser: argparse.ArgumentParser, program: argparse.ArgumentParser) -> None:
+    """Add the options of ``derivdata completion``."""
+    parser.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+    parser.set_defaults(run=lambda arguments: _completion(program, arguments.shell))
+
+
+def _completion(program: argparse.ArgumentParser, shell: str) -> None:
+    shtab = import_extra("shtab", "completion", "derivdata completion")
+    _complete_files(program, shtab.FILE)
+    say(shtab.complete(program, shell))
+
+
+def _complete_files(parser: argparse.ArgumentParser, files: Any) -> None:
+    """Mark the arguments of a parser and of its commands that take file names."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                _complete_files(command, files)
+        elif action.type is Path or action.dest in _FILES:
+            action.complete = files  # type: ignore[attr-defined]

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from derivdata.cli.terminal import say
+from derivdata.cli.options import say
 from derivdata.errors import DerivdataError
 
 __all__ = ["add_backfill", "add_collect", "add_status", "add_venues"]
@@ -37,7 +37,7 @@ def _collect(arguments: argparse.Namespace) -> None:
     import signal
 
     from derivdata.sources import archive, collect
-    from derivdata.sources.collect.progress import StatusLine
+    from derivdata.sources.collect.reporting import StatusLine
     from derivdata.support import times
 
     clock, status = collect.MachineClock(), StatusLine()
@@ -138,7 +138,7 @@ def add_status(parser: argparse.ArgumentParser) -> None:
 
 def _status(arguments: argparse.Namespace) -> None:
     from derivdata.sources import archive, collect
-    from derivdata.sources.collect.status import status
+    from derivdata.sources.collect.reporting import status
 
     opened = archive.open_archive(arguments.archive, create=False)
     say(status(opened, collect.MachineClock().utc()).to_string(index=False))
@@ -158,7 +158,7 @@ def add_venues(parser: argparse.ArgumentParser) -> None:
 
 def _venues(arguments: argparse.Namespace) -> None:
     from derivdata.sources import venues
-    from derivdata.sources.collect.checked import checked_on
+    from derivdata.sources.collect.files import checked_on
     from derivdata.sources.collect.histories import chosen_venues
     from derivdata.sources.venues.coverage import coverage_of
     from derivdata.sources.venues.registry import VENUES
@@ -176,8 +176,8 @@ def _venues(arguments: argparse.Namespace) -> None:
 
 def _check(names: Sequence[str]) -> None:
     from derivdata.sources import collect
-    from derivdata.sources.collect.checked import keep_checks
     from derivdata.sources.collect.checking import check_venues
+    from derivdata.sources.collect.files import keep_checks
     from derivdata.sources.collect.session import VenueSession
     from derivdata.sources.venues.registry import VENUES
 

@@ -11,8 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from derivdata.cli.options import Pairs, pair
-from derivdata.cli.terminal import notify, say
+from derivdata.cli.options import PairsAction, notify, pair, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +36,7 @@ def add_fetch(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set",
         type=pair,
-        action=Pairs,
+        action=PairsAction,
         default={},
         metavar="NAME=VALUE",
         help="any other argument of the function, such as resolution=4h or limit=100",
@@ -53,9 +52,8 @@ def add_fetch(parser: argparse.ArgumentParser) -> None:
 
 
 def _fetch(arguments: argparse.Namespace) -> None:
-    from derivdata import connect
+    from derivdata import connect, tables
     from derivdata.sources import archive
-    from derivdata.tables.panels import provenance
 
     fetcher = _fetcher(arguments.name)
     table = arguments.name.replace(".", "_")
@@ -70,7 +68,7 @@ def _fetch(arguments: argparse.Namespace) -> None:
         rows = archive.open_archive(arguments.to).append(table, frame) if to_archive else len(frame)
     for message in dict.fromkeys(str(warning.message) for warning in caught):
         notify(message)
-    if provenance(frame)["synthetic"]:
+    if tables.provenance(frame)["synthetic"]:
         notify("the data is synthetic")
     if to_archive:
         say(f"{len(frame)} rows of {table}, {rows} new in {arguments.to}")

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from derivdata.cli.terminal import say
+from derivdata.cli.options import say
 
-__all__ = ["Problem", "add_notebook", "check_notebook"]
+__all__ = ["NotebookProblem", "add_notebook", "check_notebook"]
 
 _KEYS = re.compile(
     r"""api_key\s*=\s*["'][^"'\s]+["']"""
@@ -43,7 +43,7 @@ _START_AT = {"history": 1, "settlements": 1, "atm_history": 2, "surface_history"
 """Place of `start` among the arguments of fetchers of a window."""
 
 
-class Problem(NamedTuple):
+class NotebookProblem(NamedTuple):
     """Something to fix: the cell, counted from 1 (0: the whole notebook), its kind, and what is wrong."""
 
     cell: int
@@ -73,7 +73,7 @@ def _notebook(arguments: argparse.Namespace) -> int:
     return 1 if total else 0
 
 
-def check_notebook(path: Path) -> list[Problem]:
+def check_notebook(path: Path) -> list[NotebookProblem]:
     """Return what to fix in a notebook: keys, local paths, the machine's clock, provenance, label, windows.
 
     Raises
@@ -90,11 +90,13 @@ def check_notebook(path: Path) -> list[Problem]:
     clocked = not re.search(r"\breplay\(|\bnow\s*=\s*[\"']", code)  # nothing fixes the source's clock
     problems = []
     for number, (kind, source, shown) in enumerate(sources, 1):
-        problems += [Problem(number, *finding) for finding in _of_text(source, shown, is_code=kind == "code")]
+        problems += [
+            NotebookProblem(number, *finding) for finding in _of_text(source, shown, is_code=kind == "code")
+        ]
         if kind == "code" and clocked:
-            problems += [Problem(number, "window", words) for words in _open_windows(source)]
-    problems += [Problem(number, *finding) for number, *finding in _of_outputs(cells)]
-    problems += [Problem(0, *finding) for finding in _of_whole(path, sources, code)]
+            problems += [NotebookProblem(number, "window", words) for words in _open_windows(source)]
+    problems += [NotebookProblem(number, *finding) for number, *finding in _of_outputs(cells)]
+    problems += [NotebookProblem(0, *finding) for finding in _of_whole(path, sources, code)]
     return sorted(problems)
 
 

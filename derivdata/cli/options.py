@@ -1,14 +1,17 @@
-"""Values of options: ``NAME=VALUE`` pairs and trading costs."""
+"""Values of options, and results on the terminal."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import sys
+from typing import Any, TextIO
 
-__all__ = ["Fees", "Pairs", "pair", "value_pair"]
+from derivdata.support.text import escape_controls
+
+__all__ = ["FeesAction", "PairsAction", "notify", "pair", "say", "value_pair"]
 
 
-class Fees(argparse.Action):
+class FeesAction(argparse.Action):
     """Parse costs by venue, such as ``4 binance=2.5``; the bare number applies to all other venues."""
 
     def __call__(
@@ -22,7 +25,7 @@ class Fees(argparse.Action):
         setattr(namespace, self.dest, {name or "others": fee for name, fee in pairs})
 
 
-class Pairs(argparse.Action):
+class PairsAction(argparse.Action):
     """Collect ``NAME=VALUE`` options into a dict; refuse a repeated name."""
 
     def __call__(
@@ -51,3 +54,18 @@ def value_pair(text: str) -> tuple[str, str, str]:
     if not (colon and equals and column and old and new):
         raise argparse.ArgumentTypeError(f"{text!r} is not COLUMN:WORD=WORD")
     return column, old, new
+
+
+def say(result: Any) -> None:
+    """Print a result; characters that the terminal's encoding lacks are printed as escapes."""
+    _print(escape_controls(str(result), keep="\n"), sys.stdout)
+
+
+def notify(message: str) -> None:
+    """Print a notice about a result on stderr, in one line."""
+    _print(f"derivdata: {escape_controls(message)}", sys.stderr)
+
+
+def _print(text: str, stream: TextIO) -> None:
+    encoding = stream.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream)

@@ -8,8 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from derivdata.cli.options import Fees
-from derivdata.cli.terminal import say
+from derivdata.cli.options import FeesAction, say
 
 __all__ = ["add_bundle", "add_report"]
 
@@ -42,7 +41,7 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fees",
         nargs="+",
-        action=Fees,
+        action=FeesAction,
         metavar="BPS",
         help="cost of one trade in bps: a number for all venues, VENUE=BPS for one (default: 5)",
     )

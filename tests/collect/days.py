@@ -10,7 +10,7 @@ import pandas as pd
 
 from derivdata.sources.archive import Archive
 from derivdata.sources.collect.collector import Collector
-from derivdata.sources.collect.minute import Minute
+from derivdata.sources.collect.reporting import Minute
 from tests.collect.clocks import EventClock
 from tests.collect.fakes import SYMBOLS, Fakes
 

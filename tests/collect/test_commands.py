@@ -12,10 +12,10 @@ import pytest
 from derivdata.cli import main
 from derivdata.sources.archive import open_archive
 from derivdata.sources.collect import Collector, backfill
-from derivdata.sources.collect.checked import checked_on, is_collected, keep_checks
 from derivdata.sources.collect.checking import check_venues
+from derivdata.sources.collect.files import checked_on, is_collected, keep_checks
+from derivdata.sources.collect.reporting import status
 from derivdata.sources.collect.session import VenueSession
-from derivdata.sources.collect.status import status
 from derivdata.sources.venues.coverage import coverage_of
 from derivdata.sources.venues.registry import VENUES
 from tests.collect import fakes as fakes_of_venues

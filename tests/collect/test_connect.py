@@ -18,7 +18,7 @@ import requests
 import derivdata as dd
 from derivdata.errors import ArchiveError, DataNotice, NotFound
 from derivdata.sources.archive import open_archive
-from derivdata.sources.collect import checked, read_through
+from derivdata.sources.collect import files, read_through
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.service import server
 from derivdata.sources.venues.registry import VENUES
@@ -289,17 +289,17 @@ def test_a_user_without_a_home_is_told_to_name_a_folder(monkeypatch: pytest.Monk
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ArchiveError, match=r'name a folder, dd\.connect\("venues", archive=\.\.\.\)'):
         read_through.open_venues()
-    assert checked.checked_on() == {}
+    assert files.checked_on() == {}
     with pytest.raises(ArchiveError, match="set DERIVDATA_DATA_DIR"):
-        checked.keep_checks({"okx /api/v5/public/funding-rate": "2026-06-30"}, [])
+        files.keep_checks({"okx /api/v5/public/funding-rate": "2026-06-30"}, [])
 
 
 def test_archive_and_checks_lie_in_the_folder_that_the_variable_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DERIVDATA_DATA_DIR", str(tmp_path))
-    checked.keep_checks({"okx /api/v5/public/funding-rate": "2026-06-30"}, [])
-    assert checked.checked_on() == {"okx /api/v5/public/funding-rate": "2026-06-30"}
+    files.keep_checks({"okx /api/v5/public/funding-rate": "2026-06-30"}, [])
+    assert files.checked_on() == {"okx /api/v5/public/funding-rate": "2026-06-30"}
     assert [path.name for path in tmp_path.iterdir()] == ["venues-checked.json"]
     assert read_through.open_venues().archive.path == tmp_path / "venues"
 

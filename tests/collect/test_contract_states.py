@@ -14,9 +14,9 @@ import derivdata as dd
 from derivdata.sources.archive import open_archive
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.read_through import ReadThrough
+from derivdata.sources.collect.reporting import status
 from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.collect.state import VenueState
-from derivdata.sources.collect.status import status
 from derivdata.sources.venues.coverage import coverage_of
 from derivdata.sources.venues.registry import VENUES
 from tests.collect.clocks import SimulatedClock

@@ -17,8 +17,7 @@ from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive.local_folder import LocalFolder
 from derivdata.sources.collect import clock as clocks
 from derivdata.sources.collect.collector import Collector
-from derivdata.sources.collect.minute import Minute
-from derivdata.sources.collect.progress import StatusLine
+from derivdata.sources.collect.reporting import Minute, StatusLine
 from tests.archive.rates import rates
 from tests.collect.clocks import EventClock
 from tests.collect.days import hold_minutes

@@ -15,8 +15,8 @@ from derivdata.sources import venues
 from derivdata.sources.archive import Archive, Request, open_archive
 from derivdata.sources.collect import backfill
 from derivdata.sources.collect.collector import Collector
-from derivdata.sources.collect.minute import Minute
-from derivdata.sources.collect.other_path import has_two_paths
+from derivdata.sources.collect.liquidations import has_two_paths
+from derivdata.sources.collect.reporting import Minute
 from derivdata.sources.venues.registry import VENUES
 from derivdata.support.times import Window
 from tests.collect import lists

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from derivdata.sources.collect.payment_spacing import PaymentSpacing
+from derivdata.sources.collect.contract_states import PaymentSpacing
 from derivdata.sources.venues.record_types import Instrument, State
 from derivdata.sources.venues.wire import us_of
 

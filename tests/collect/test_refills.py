@@ -21,8 +21,8 @@ from derivdata.sources.collect import refills
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.contracts import list_contracts
 from derivdata.sources.collect.histories import backfill
-from derivdata.sources.collect.minute import Minute
 from derivdata.sources.collect.read_through import ReadThrough
+from derivdata.sources.collect.reporting import Minute
 from derivdata.sources.collect.session import Shared, Stopped, VenueSession
 from derivdata.sources.venues.registry import VENUES
 from tests.collect.clocks import HANGS_SECONDS, EventClock, SimulatedClock
@@ -354,7 +354,7 @@ def test_a_venue_that_closes_to_one_session_is_left_alone_by_all(monkeypatch: py
     with pytest.raises(VenueError, match="HTTP 418"):
         first.ask(endpoint)
     before = clock.utc()
-    with pytest.raises(VenueError, match="left alone for another 299 s"):
+    with pytest.raises(VenueError, match="allows the next request in 299 s"):
         other.ask(endpoint)
     assert len(fakes.log) == 1
     clock.wait(300)
@@ -418,7 +418,7 @@ def test_only_a_refusal_that_names_a_region_is_one_of_the_address(
     assert (refused.value.reason, refused.value.status) == (reason, status)
     assert refused.value.retry_after == (600.0 if reason == "limit" else None)
     if reason == "limit":
-        with pytest.raises(VenueError, match="left alone"):
+        with pytest.raises(VenueError, match="not asked: its rate limit"):
             session.ask(endpoint)
         clock.wait(600)
     assert session.ask(endpoint)[0].states

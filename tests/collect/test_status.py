@@ -11,8 +11,8 @@ import pytest
 from derivdata import tables
 from derivdata.sources.archive import Request, open_archive
 from derivdata.sources.collect.collector import Collector
+from derivdata.sources.collect.reporting import status
 from derivdata.sources.collect.state import Poll
-from derivdata.sources.collect.status import status
 from tests.collect.clocks import SimulatedClock
 
 MINUTE = pd.Timedelta(1, "min")

@@ -12,7 +12,7 @@ import pytest
 from derivdata.sources.archive import Archive, open_archive
 from derivdata.sources.collect import backfill, contracts
 from derivdata.sources.collect.collector import Collector
-from derivdata.sources.collect.minute import Minute
+from derivdata.sources.collect.reporting import Minute
 from derivdata.sources.venues.hyperliquid import DEXES
 from tests.collect.clocks import EventClock
 from tests.collect.days import hold_minutes, hold_settlements

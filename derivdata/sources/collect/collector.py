@@ -12,11 +12,11 @@ from derivdata import tables
 from derivdata.errors import ArchiveError, DerivdataError
 from derivdata.sources.archive import Archive, Request
 from derivdata.sources.collect.clock import Clock, MachineClock
+from derivdata.sources.collect.files import QUARANTINE, Quarantine
 from derivdata.sources.collect.histories import chosen_venues
-from derivdata.sources.collect.minute import Minute
-from derivdata.sources.collect.other_path import has_two_paths, without_other_path
-from derivdata.sources.collect.quarantine import QUARANTINE, Quarantine
+from derivdata.sources.collect.liquidations import has_two_paths, without_other_path
 from derivdata.sources.collect.refills import Refills
+from derivdata.sources.collect.reporting import Minute
 from derivdata.sources.collect.session import Shared, Stopped, VenueSession
 from derivdata.sources.collect.sockets import LiquidationStream
 from derivdata.sources.collect.state import BOOKS, LISTS, Poll, VenueState

@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import pandas as pd
 
 from derivdata.errors import DerivdataError, VenueError
-from derivdata.sources.collect.checked import is_collected
-from derivdata.sources.collect.session import Stopped, VenueSession
+from derivdata.sources.collect.files import is_collected
+from derivdata.sources.collect.session import ContractList, Contracts, Stopped, VenueSession
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.tabulation import frames
 from derivdata.sources.venues.wire import us_of
 
-__all__ = ["Contracts", "Listing", "contract_name", "endpoints_for", "list_contracts"]
+__all__ = ["contract_name", "endpoints_for", "list_contracts"]
 
 _PAGES = 50
 _LISTED_FOR = pd.Timedelta(1, "h")
-
-
-class Contracts:
-    """Perpetuals of a venue that trade, the preferred one of each symbol."""
-
-    def __init__(self, items: list[Instrument]) -> None:
-        self.items = items
-        self.by_symbol: dict[str, Instrument] = {}
-        for item in sorted(items, key=lambda i: (i.rank, i.name)):
-            if item.perpetual and item.active:
-                self.by_symbol.setdefault(item.symbol, item)
-
-
-class Listing(NamedTuple):
-    """Contracts of a venue at an instant, also as frames, and their intervals."""
-
-    at: pd.Timestamp
-    contracts: Contracts
-    frames: dict[str, pd.DataFrame]
 
 
 def endpoints_for(venue: Venue, what: str, *, unconfirmed: bool) -> list[VenueEndpoint]:
@@ -93,7 +72,7 @@ def list_contracts(session: VenueSession) -> Contracts:
     return listing.contracts
 
 
-def _listing(session: VenueSession) -> Listing:
+def _listing(session: VenueSession) -> ContractList:
     """Ask for the lists of contracts and intervals."""
     at, records = session.clock.utc(), Records()
     for endpoint in session.venue.endpoints:
@@ -104,7 +83,7 @@ def _listing(session: VenueSession) -> Listing:
     records.instruments = list({item.name: item for item in records.instruments}.values())
     names = ["instruments", "intervals"]
     tables = frames(session.venue.exchange, records, names, at=us_of(session.clock.utc()))
-    return Listing(at, Contracts(records.instruments), tables)
+    return ContractList(at, Contracts(records.instruments), tables)
 
 
 def _all_pages(session: VenueSession, endpoint: VenueEndpoint) -> Records:

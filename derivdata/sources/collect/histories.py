@@ -11,19 +11,20 @@ import pandas as pd
 from derivdata import tables
 from derivdata.errors import ArchiveError, DerivdataError, VenueError
 from derivdata.sources.archive import Archive, Request
-from derivdata.sources.collect.checked import is_collected
 from derivdata.sources.collect.clock import Clock, MachineClock
-from derivdata.sources.collect.contracts import Contracts, list_contracts
+from derivdata.sources.collect.contracts import list_contracts
+from derivdata.sources.collect.files import is_collected
 from derivdata.sources.collect.history_rows import TABLES, history, refilling
 from derivdata.sources.collect.liquidations import (
     LIQUIDATIONS,
     answered_requests,
     covers_all,
+    has_two_paths,
     liquidations,
     walks_of,
+    without_other_path,
 )
-from derivdata.sources.collect.other_path import has_two_paths, without_other_path
-from derivdata.sources.collect.session import Shared, Stopped, VenueSession
+from derivdata.sources.collect.session import Contracts, Shared, Stopped, VenueSession
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument
 from derivdata.sources.venues.registry import VENUES

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 import pandas as pd
 
 from derivdata import tables
 from derivdata.errors import SchemaError
 from derivdata.sources.collect.contracts import contract_name, endpoints_for
-from derivdata.sources.collect.liquidations import LIQUIDATIONS
-from derivdata.sources.collect.pages import pages
 from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
+from derivdata.sources.venues.paging import walk
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.tabulation import frames
 from derivdata.sources.venues.wire import us_of
 from derivdata.support import times
 
-__all__ = ["TABLES", "history", "refilling"]
+__all__ = ["TABLES", "history", "pages", "refilling"]
 
 TABLES = {
     "funding_settlements": ("settlements",),
     "oi_history": ("oi_history",),
     "prices_history": ("prices", "oi_history", "settlements"),
     "funding_history": ("funding_series",),
-    LIQUIDATIONS: ("liquidations",),
+    "liquidations_fills": ("liquidations",),
 }
 """Tables that venues' histories can refill, and the kinds of request that do it.
 
@@ -32,6 +34,35 @@ Some venues tell prices beside open interest or payments, and nowhere else witho
 """
 
 _BEFORE = pd.Timedelta(9, "h")  # the row before the window tells the first row's interval
+_MOST_PAGES = 20_000
+
+
+def pages(
+    session: VenueSession,
+    endpoint: VenueEndpoint,
+    first: int,
+    last: int,
+    given: Mapping[str, str],
+    *,
+    context: Mapping[str, Any] | None = None,
+) -> Iterator[Records]:
+    """Yield every page of a window [µs]; `given` are the parameters that do not change.
+
+    Raises
+    ------
+    VenueError, NetworkError, SchemaError
+        A page did not come, or not as expected; or the walk does not end.
+    """
+    steps = walk(endpoint.paging, first, last)
+    params = next(steps)
+    for _ in range(_MOST_PAGES):
+        page, _, _ = session.ask(endpoint, {**params, **given}, context=context)
+        yield page
+        try:
+            params = steps.send(page)
+        except StopIteration:
+            return
+    raise SchemaError(f"{endpoint.exchange} {endpoint.place}: the walk does not end")
 
 
 def refilling(venue: Venue, table: str, *, unconfirmed: bool) -> list[VenueEndpoint]:

@@ -1,19 +1,26 @@
-"""Liquidations by request: from a venue's public list of them, or from the trades that they are among."""
+"""Liquidations by request: from a venue's public list of them, or from the trades that they are among.
+
+Some venues tell them by a stream too, and the two paths do not name the same event alike. A venue is
+collected by one path, but where it changes, in a gap that the other fills or after a restart, an event may
+come by both: with another id, its instant in seconds or by another clock, and other prices. Both agree in
+contract, side and coins, and in their instants to a second.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
+from math import isclose
 from typing import NamedTuple
 
 import pandas as pd
 
 from derivdata.errors import DerivdataError, SchemaError, VenueError
-from derivdata.sources.archive import Request
-from derivdata.sources.collect.contracts import Contracts, contract_name, endpoints_for
-from derivdata.sources.collect.pages import pages
-from derivdata.sources.collect.session import Stopped, VenueSession
-from derivdata.sources.venues.endpoint import VenueEndpoint
+from derivdata.sources.archive import Archive, Request
+from derivdata.sources.collect.contracts import contract_name, endpoints_for
+from derivdata.sources.collect.history_rows import pages
+from derivdata.sources.collect.session import Contracts, Stopped, VenueSession
+from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Liquidation, Records
 from derivdata.sources.venues.tabulation import frames
 from derivdata.sources.venues.wire import us_of
@@ -21,21 +28,25 @@ from derivdata.support.times import Window
 
 __all__ = [
     "LIQUIDATIONS",
-    "Found",
     "LiquidationPolls",
-    "Walk",
+    "ListWalk",
+    "WalkedRows",
     "answered_requests",
     "covers_all",
+    "has_two_paths",
     "liquidations",
     "walks_of",
+    "without_other_path",
 ]
 
 LIQUIDATIONS = "liquidations_fills"
 _OVERLAP = pd.Timedelta(2, "min")  # a venue may list a liquidation a little after it
 _LONGEST = pd.Timedelta(1, "h")  # of a poll; what is older is left to the refills
+_APART = pd.Timedelta(1, "s")
+_SAME_COINS = 1e-6
 
 
-class Walk(NamedTuple):
+class ListWalk(NamedTuple):
     """One list to walk: a request, the value of its parameter `symbol`, and the contract if it is of one."""
 
     endpoint: VenueEndpoint
@@ -43,7 +54,7 @@ class Walk(NamedTuple):
     item: Instrument | None
 
 
-class Found(NamedTuple):
+class WalkedRows(NamedTuple):
     """The liquidations of a window, and the instant from which on none is missing."""
 
     rows: pd.DataFrame
@@ -55,20 +66,20 @@ def covers_all(endpoint: VenueEndpoint) -> bool:
     return not endpoint.symbol or bool(endpoint.each)
 
 
-def walks_of(endpoints: Sequence[VenueEndpoint], contracts: Contracts, symbol: str | None) -> list[Walk]:
+def walks_of(endpoints: Sequence[VenueEndpoint], contracts: Contracts, symbol: str | None) -> list[ListWalk]:
     """Return the lists that hold the liquidations of a symbol, of all its contracts; of all (None)."""
     if symbol is None:
-        return [Walk(e, value, None) for e in endpoints if covers_all(e) for value in e.each or ("",)]
+        return [ListWalk(e, value, None) for e in endpoints if covers_all(e) for value in e.each or ("",)]
     walks = []
     for item in contracts.items:
         if item.symbol == symbol and item.perpetual and item.active:
             fitting = [e for e in endpoints if not covers_all(e) and e.covers(item)]
-            walks += [Walk(e, contract_name(e, item), item) for e in fitting[:1]]
+            walks += [ListWalk(e, contract_name(e, item), item) for e in fitting[:1]]
     return walks
 
 
-def liquidations(session: VenueSession, walks: Sequence[Walk], window: Window) -> Found:
-    """Walk some lists over a window; rows of shortly before it come along, and have the ids they had.
+def liquidations(session: VenueSession, walks: Sequence[ListWalk], window: Window) -> WalkedRows:
+    """ListWalk some lists over a window; rows of shortly before it come along, and have the ids they had.
 
     Raises
     ------
@@ -85,10 +96,10 @@ def liquidations(session: VenueSession, walks: Sequence[Walk], window: Window) -
     name = session.venue.exchange
     frame = frames(name, Records(liquidations=rows), [LIQUIDATIONS])[LIQUIDATIONS]
     since = pd.Timestamp(whole, unit="us", tz="UTC").as_unit("us")
-    return Found(frame, max(window.start, since))
+    return WalkedRows(frame, max(window.start, since))
 
 
-def _walked(session: VenueSession, one: Walk, first: int, last: int) -> tuple[list[Liquidation], int]:
+def _walked(session: VenueSession, one: ListWalk, first: int, last: int) -> tuple[list[Liquidation], int]:
     """Return the rows of all pages, and from when on [µs] they are whole.
 
     Equal rows of one instant are different fills. Pages by time overlap: of each row the most that one page
@@ -183,3 +194,58 @@ def answered_requests(
         lost = f"the venue's list begins at {whole_from:%Y-%m-%d %H:%M:%S}"
         answered.append(Request(exchange, symbol, window.start, whole_from, lost))
     return answered
+
+
+def has_two_paths(venue: Venue) -> bool:
+    """Return whether a venue tells its liquidations both by a stream and by request."""
+    return venue.stream is not None and any(
+        endpoint.what == "liquidations" and endpoint.method != "WS" for endpoint in venue.endpoints
+    )
+
+
+def without_other_path(
+    archive: Archive, exchange: str, rows: pd.DataFrame, own: Collection[str] = ()
+) -> pd.DataFrame:
+    """Return the fills of one venue but for those that the archive has by the venue's other path.
+
+    Parameters
+    ----------
+    archive
+        What is stored.
+    exchange
+        The venue of `rows`.
+    rows
+        Fills that came by one path.
+    own
+        Ids of what came by the same path before: such a row is another event, however alike.
+
+    Notes
+    -----
+    Each stored row stands for one of `rows` at most: equal fills of one instant are different events.
+    """
+    if rows.empty:
+        return rows
+    first, last = rows["time"].min() - _APART, rows["time"].max() + _APART
+    stored = archive.read(LIQUIDATIONS, first, last + pd.Timedelta(1, "us"), venues=[exchange])
+    ids = stored["order_id"].astype(str)
+    stored_ids = set(ids) & set(rows["order_id"].astype(str))
+    others: dict[tuple[str, str], list[tuple[pd.Timestamp, float]]] = defaultdict(list)
+    for row in stored[~ids.isin(stored_ids.union(own))].itertuples():
+        others[str(row.symbol), str(row.side)].append((row.time, row.quantity))
+    if not others:
+        return rows
+    is_new = []
+    for row in rows.itertuples():
+        twins = others[str(row.symbol), str(row.side)]
+        twin = None if row.order_id in stored_ids else next((t for t in twins if _is_twin(row, *t)), None)
+        if twin is not None:
+            twins.remove(twin)
+        is_new.append(twin is None)
+    return rows[is_new]
+
+
+def _is_twin(row: object, time: pd.Timestamp, quantity: float) -> bool:
+    """Return whether a stored row may be the same event: some venues count what is ordered, others fills."""
+    coins = (row.quantity, row.filled_quantity)  # type: ignore[attr-defined]
+    near = abs(row.time - time) <= _APART  # type: ignore[attr-defined]
+    return near and any(isclose(each, quantity, rel_tol=_SAME_COINS) for each in coins)

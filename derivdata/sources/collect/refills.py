@@ -14,7 +14,7 @@ from derivdata.sources.archive import Archive
 from derivdata.sources.collect.clock import Clock
 from derivdata.sources.collect.histories import Backfilled, backfill
 from derivdata.sources.collect.liquidations import LIQUIDATIONS
-from derivdata.sources.collect.minute import Minute
+from derivdata.sources.collect.reporting import Minute
 from derivdata.sources.collect.session import Shared, Stopped
 
 __all__ = ["Refills"]

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import math
 import re
 import threading
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from derivdata.client.transport.keyless import KeylessReply, KeylessSession
+from derivdata.client.transport.response import http_date, retry_after
 from derivdata.errors import DerivdataError, NetworkError, SchemaError, VenueError
 from derivdata.sources import venues
 from derivdata.sources.collect.clock import Clock
-from derivdata.sources.collect.quarantine import Quarantine
+from derivdata.sources.collect.files import Quarantine
 from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
-from derivdata.sources.venues.record_types import Records
+from derivdata.sources.venues.record_types import Instrument, Records
 
-if TYPE_CHECKING:
-    from derivdata.sources.collect.contracts import Listing
-
-__all__ = ["Shared", "Stopped", "VenueSession"]
+__all__ = ["ContractList", "Contracts", "Shared", "Stopped", "VenueSession"]
 
 _TRIES = 7
 _LONGEST_WAIT = 60.0
@@ -40,6 +36,25 @@ _REGION = re.compile(r"\b(countr(y|ies)|regions?|jurisdictions?|territor(y|ies)|
 
 class Stopped(DerivdataError):
     """Collecting was asked to end."""
+
+
+class Contracts:
+    """Perpetuals of a venue that trade, the preferred one of each symbol."""
+
+    def __init__(self, items: list[Instrument]) -> None:
+        self.items = items
+        self.by_symbol: dict[str, Instrument] = {}
+        for item in sorted(items, key=lambda i: (i.rank, i.name)):
+            if item.perpetual and item.active:
+                self.by_symbol.setdefault(item.symbol, item)
+
+
+class ContractList(NamedTuple):
+    """Contracts of a venue at an instant, also as frames, and their intervals."""
+
+    at: pd.Timestamp
+    contracts: Contracts
+    frames: dict[str, pd.DataFrame]
 
 
 class Shared:
@@ -62,7 +77,7 @@ class Shared:
 
     def __init__(self, quarantine: Quarantine | None = None) -> None:
         self.history_lock = threading.Lock()
-        self.listing: Listing | None = None
+        self.listing: ContractList | None = None
         self.listing_error = ""
         self.quarantine = quarantine
         self._free_at: dict[str, pd.Timestamp] = {}
@@ -77,13 +92,13 @@ class Shared:
         return float((start - now).total_seconds())
 
     def close_for(self, now: pd.Timestamp, seconds: float) -> None:
-        """Ask nothing for a while: the venue said so to one session, and means all."""
+        """Ask nothing for a while: a limit that one session was told of holds for all."""
         with self._lock:
             until = now + pd.Timedelta(seconds, "s")
             self._closed_until = until if self._closed_until is None else max(until, self._closed_until)
 
     def closed_for(self, now: pd.Timestamp) -> float:
-        """Return for how long the venue wants to be left alone [s]; 0 for not at all."""
+        """Return for how long the venue refuses requests [s]; 0 where it answers."""
         with self._lock:
             until = self._closed_until
         return 0.0 if until is None else max(float((until - now).total_seconds()), 0.0)
@@ -106,7 +121,7 @@ class VenueSession:
     Attributes
     ----------
     patience
-        For how much longer the session may wait to ask again, or for a venue that wants to be left alone [s].
+        For how much longer the session may wait to ask again, or for a rate limit to end [s].
     """
 
     def __init__(
@@ -229,7 +244,7 @@ class VenueSession:
             if closed > min(_LONGEST_WAIT, self.patience):
                 raise VenueError(
                     f"{self.venue.exchange} {endpoint.place}",
-                    f"not asked: the venue wants to be left alone for another {closed:.0f} s",
+                    f"not asked: its rate limit allows the next request in {closed:.0f} s",
                     reason="limit",
                     retry_after=closed,
                 )
@@ -243,7 +258,7 @@ class VenueSession:
         self._check_clock(where, reply, sent)
         if reply.status == 200:
             return
-        after = _seconds(reply.headers.get("Retry-After"))
+        after = retry_after(reply.headers.get("Retry-After"), reply.headers.get("Date"))
         text = reply.body[:300].decode(errors="replace")
         reason, wait = "refused", after
         if reply.status == 451 or (reply.status == 403 and _names_a_region(reply.body)):
@@ -263,21 +278,15 @@ class VenueSession:
 
     def _check_clock(self, where: str, reply: KeylessReply, sent: pd.Timestamp) -> None:
         """Compare the venue's clock with ours: rows of two clocks that differ would not join."""
-        stated = reply.headers.get("Date")
-        if not stated:
+        theirs = http_date(reply.headers.get("Date"))
+        if theirs is None:
             return
-        with contextlib.suppress(ValueError):
-            theirs = pd.Timestamp(parsedate_to_datetime(stated))
-            behind, ahead = (sent - theirs).total_seconds(), (theirs - self.clock.utc()).total_seconds()
-            apart = max(behind, ahead)
-            if apart > _SKEW_STOP:
-                raise VenueError(
-                    where,
-                    f"its clock and this machine's are {apart:.0f} s apart: set the clock",
-                    code="clock",
-                )
-            if apart > _SKEW_NOTICE and not self.notices:
-                self.notices.append(f"{where}: its clock and this machine's are {apart:.0f} s apart")
+        apart = max((sent - theirs).total_seconds(), (theirs - self.clock.utc()).total_seconds())
+        said = f"its clock and this machine's are {apart:.0f} s apart"
+        if apart > _SKEW_STOP:
+            raise VenueError(where, f"{said}: set the clock", code="clock")
+        if apart > _SKEW_NOTICE and not self.notices:
+            self.notices.append(f"{where}: {said}")
 
 
 def _names_a_region(body: bytes) -> bool:
@@ -289,10 +298,3 @@ def _typed(params: Mapping[str, str]) -> dict[str, Any]:
     """Return parameters as JSON: numbers and flags, which are not text there."""
     words: dict[str, Any] = {"true": True, "false": False}
     return {k: int(v) if v.isdecimal() else words.get(v, v) for k, v in params.items()}
-
-
-def _seconds(text: str | None) -> float | None:
-    try:
-        return None if text is None else max(float(text), 0.0)
-    except ValueError:
-        return None

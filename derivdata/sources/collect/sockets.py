@@ -17,7 +17,7 @@ from derivdata import tables
 from derivdata.errors import DerivdataError, SchemaError
 from derivdata.sources import venues
 from derivdata.sources.collect.clock import Clock
-from derivdata.sources.collect.quarantine import Quarantine
+from derivdata.sources.collect.files import Quarantine
 from derivdata.sources.venues.endpoint import Venue
 from derivdata.sources.venues.record_types import Instrument
 from derivdata.support.extras import import_extra

@@ -10,12 +10,11 @@ import pandas as pd
 
 from derivdata.errors import DerivdataError, SchemaError, VenueError
 from derivdata.sources.archive import Request
-from derivdata.sources.collect.checked import is_collected
-from derivdata.sources.collect.contract_states import ContractStates
-from derivdata.sources.collect.contracts import Contracts, contract_name, endpoints_for, list_contracts
+from derivdata.sources.collect.contract_states import ContractStates, PaymentSpacing
+from derivdata.sources.collect.contracts import contract_name, endpoints_for, list_contracts
+from derivdata.sources.collect.files import is_collected
 from derivdata.sources.collect.liquidations import LIQUIDATIONS, LiquidationPolls
-from derivdata.sources.collect.payment_spacing import PaymentSpacing
-from derivdata.sources.collect.session import Stopped, VenueSession
+from derivdata.sources.collect.session import Contracts, Stopped, VenueSession
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Records, State
 from derivdata.sources.venues.tabulation import frames

@@ -65,7 +65,7 @@ def status_page(view: View, ledger: pd.DataFrame | None) -> str:
     view
         The source as it is known now.
     ledger
-        What `derivdata.sources.collect.status.status` says of an archive that is collected into; else None.
+        What `collect.reporting.status` says of an archive that is collected into; else None.
     """
     store = view.store
     synthetic = ' <span class="late">Synthetic data.</span>' if store.synthetic else ""

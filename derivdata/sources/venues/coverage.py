@@ -147,7 +147,7 @@ def _limit(venue: Venue, endpoints: Sequence[VenueEndpoint]) -> str:
 
 
 def _of_one(endpoints: Sequence[VenueEndpoint]) -> str:
-    """Return how much of a state is had that takes a request for each contract; "" where it does not."""
+    """Return how complete a state is that takes a request for each contract; "" of other states."""
     largest = [endpoint.largest for endpoint in endpoints if endpoint.is_of_one]
     if not largest:
         return ""

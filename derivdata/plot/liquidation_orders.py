@@ -1,0 +1,216 @@
+"""Figure of liquidations: where, when, how much, and the coverage of the feed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from derivdata.analysis.liquidations import observed
+from derivdata.plot._decorator import figure_function
+from derivdata.plot.frames import keep_frame
+from derivdata.plot.style import (
+    GREY,
+    LONG,
+    NO_DATA,
+    PALETTE,
+    SHORT,
+    dress,
+    footer,
+    legend,
+    number,
+    panel_of,
+    strips,
+    utc_axis,
+)
+from derivdata.support import times
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["liquidations"]
+
+_SIDES = (("long", LONG), ("short", SHORT))
+_LARGEST = 160.0
+_SIZES = (1e4, 1e5, 1e6, 1e7)
+_STEPS = (1, 2, 4, 8, 12, 24)
+_BARS = 170
+_MINUTES = ((1.0, 1, "minute"), (3.0, 5, "5 minutes"))
+"""Below so many hours of window: the step in minutes and its name."""
+
+
+@figure_function
+def liquidations(
+    events: pd.DataFrame,
+    *,
+    coverage: pd.DataFrame | None = None,
+    price: Any = None,
+    start: Any = None,
+    end: Any = None,
+    top: int = 12,
+    source: Any = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw liquidations by venue and time under the price, their value per hour, and the feed's coverage.
+
+    Parameters
+    ----------
+    events
+        Table ``liquidations_events``.
+    coverage
+        Spans that were watched, columns ``start`` and ``end`` (UTC). None takes those that a frame of
+        ``dd.liquidations.poll`` brings along, and else says that nobody knows.
+    price
+        Prices [USD] with a dim ``time``, or the table ``prices_history``, whose venues' median is taken; of
+        one symbol. None draws no strip of the price.
+    start, end
+        The span that is drawn; the events' own without them.
+    top
+        How many venues have a row of their own, those with the most value; the others share one.
+    source, ax
+        As in every figure: see `derivdata.plot`.
+
+    Returns
+    -------
+    Axes
+        That of the raster, where the area of a dot grows as the square root of the order's value. Above it
+        stands the price; below it the value of longs (down) and shorts (up) per hour, or per so many hours
+        that 170 bars or fewer are left (a minute in windows under an hour, five under three hours), and the
+        coverage: blank where nobody watched. Feeds are throttled on some venues, so that levels do not
+        compare across venues.
+
+    Raises
+    ------
+    ValueError
+        There are no events and no span.
+    """
+    first, last = _span(events, start, end)
+    heights = (4.2, 1.8, 0.35) if price is None else (1.3, 3.6, 1.8, 0.35)
+    *upper, raster, sums, seen = strips(ax, *heights, size=(8.0, 6.0 if price is None else 7.2))
+    names = _raster(raster, events, top)
+    assets = ", ".join(sorted(set(events["symbol"].astype(str)))) or "no order"
+    value = float(events["value_usd"].sum())
+    longs = float(events.loc[events["side"] == "long", "value_usd"].sum()) / value if value else 0.0
+    words = f"{value / 1e6:,.1f} M USD liquidated, {100 * longs:.0f} % longs" if value else "no liquidation"
+    highest = upper[0] if upper else raster
+    dress(raster)
+    dress(highest, title=f"{assets if len(assets) < 40 else 'Many symbols'}: {words}")
+    raster.set_yticks(range(len(names)), names)
+    margin = max((last - first) * 0.01, pd.Timedelta(1, "min"))
+    raster.set(
+        ylim=(len(names) - 0.4, -0.6 - 0.12 * len(names)),
+        ylabel="venue",
+        xlim=(first - margin, last + margin),
+    )
+    if upper:
+        _price(highest, price, first, last)
+    _bars(sums, events, first, last)
+    dress(sums)
+    legend(sums, "above")
+    if coverage is None and "coverage" in events.attrs.get("provenance", {}):
+        coverage = observed(events)
+    _coverage(seen, coverage)
+    utc_axis(seen)
+    footer(seen, events, price, source=source)
+    return keep_frame(raster, events[["time", "symbol", "exchange", "side", "value_usd"]])
+
+
+def _price(ax: Axes, price: Any, first: pd.Timestamp, last: pd.Timestamp) -> None:
+    level = panel_of(price, "price_usd", name="price")
+    others = [dim for dim in level.dims if dim != "time"]
+    if "symbol" in others and level.sizes["symbol"] > 1:
+        raise ValueError("price holds several symbols: choose one")
+    line = level.median(others) if others else level
+    line = line.sel(time=slice(first, last))
+    ax.plot(line["time"], line, color=PALETTE[4], lw=1.3)
+    ax.set_ylabel("price\n[USD]")
+    ax.yaxis.set_major_formatter(lambda value, _: number(value))
+
+
+def _span(events: pd.DataFrame, start: Any, end: Any) -> tuple[pd.Timestamp, pd.Timestamp]:
+    if events.empty and (start is None or end is None):
+        raise ValueError("no events: give start and end of the span")
+    first = events["time"].min() if start is None else times.instant(start, "start")
+    last = events["time"].max() if end is None else times.instant(end, "end")
+    if last < first:
+        raise ValueError(f"start {first} is after end {last}")
+    return _naive(first), _naive(last)
+
+
+def _naive(when: Any) -> pd.Timestamp:
+    stamp = pd.Timestamp(when)
+    return stamp if stamp.tzinfo is None else stamp.tz_convert("UTC").tz_localize(None)
+
+
+def _raster(ax: Axes, events: pd.DataFrame, top: int) -> list[str]:
+    """Draw one row of dots per venue, the largest orders first so that small ones stay on top."""
+    total = events.groupby("exchange", observed=True)["value_usd"].sum().sort_values(ascending=False)
+    names = [str(name) for name in total.index[:top]]
+    if len(total) > top:
+        names.append(f"{len(total) - top} others")
+    row = {name: place for place, name in enumerate(names)}
+    largest = float(events["value_usd"].max()) if len(events) else 1.0
+    ordered = events.sort_values("value_usd", ascending=False)
+    place = ordered["exchange"].astype(str).map(row).fillna(len(names) - 1).to_numpy(dtype=np.float64)
+    for side, color in _SIDES:
+        mine = (ordered["side"] == side).to_numpy()
+        shift = -0.16 if side == "long" else 0.16
+        ax.scatter(
+            _times(ordered)[mine],
+            place[mine] + shift,
+            s=_LARGEST * np.sqrt(ordered["value_usd"][mine] / largest),
+            color=color,
+            alpha=0.55,
+            lw=0,
+            rasterized=True,
+        )
+    _size_legend(ax, largest)
+    return names
+
+
+def _size_legend(ax: Axes, largest: float) -> None:
+    shown = [value for value in _SIZES if value <= largest][-3:]
+    for value in shown:
+        label = f"{value / 1e6:g} M USD" if value >= 1e6 else f"{value / 1e3:g} k USD"
+        ax.scatter([], [], s=_LARGEST * np.sqrt(value / largest), color=GREY, alpha=0.6, lw=0, label=label)
+    if shown:
+        legend(ax, handletextpad=0.2, loc="upper right", ncols=3, columnspacing=1.0, borderpad=0.1)
+
+
+def _bars(ax: Axes, events: pd.DataFrame, first: pd.Timestamp, last: pd.Timestamp) -> None:
+    """Draw the value of shorts upwards and of longs downwards, per hour or a step that suits the window."""
+    hours = (last - first) / pd.Timedelta(1, "h")
+    step, per = next(((np.timedelta64(m, "m"), per) for most, m, per in _MINUTES if hours < most), (None, ""))
+    if step is None:
+        count = next((each for each in _STEPS if hours / each <= _BARS), 24)
+        step, per = np.timedelta64(count, "h"), "hour" if count == 1 else f"{count} hours"
+    place = pd.DatetimeIndex(_times(events)).floor(pd.Timedelta(step))
+    for (side, color), sign in zip(_SIDES, (-1.0, 1.0), strict=True):
+        mine = (events["side"] == side).to_numpy()
+        sums = events.loc[mine, "value_usd"].groupby(place[mine]).sum() / 1e6
+        label = f"{side}s: {sums.sum():,.1f} M USD"
+        ax.bar(sums.index, sign * sums, width=step, align="edge", color=color, label=label)
+    ax.axhline(0, color=GREY, lw=0.8)
+    ax.yaxis.set_major_formatter(lambda value, _: number(abs(value)))
+    ax.set_ylabel(f"per {per}\n[million USD]")
+
+
+def _coverage(ax: Axes, coverage: pd.DataFrame | None) -> None:
+    ax.set(ylim=(0, 1), yticks=[])
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.tick_params(labelsize=8.5)
+    ax.set_ylabel("watched", fontsize=8, rotation=0, ha="right", va="center")
+    if coverage is None:
+        ax.axhspan(0, 1, color=NO_DATA, alpha=0.4, lw=0)
+        ax.text(
+            0.5, 0.5, "not stated", transform=ax.transAxes, ha="center", va="center", fontsize=8, color=GREY
+        )
+        return
+    for span in coverage.itertuples():
+        ax.axvspan(_naive(span.start), _naive(span.end), color=PALETTE[2], alpha=0.7, lw=0)
+
+
+def _times(events: pd.DataFrame) -> np.ndarray[Any, Any]:
+    naive = events["time"].dt.tz_convert("UTC").dt.tz_localize(None)
+    return np.asarray(naive.to_numpy())

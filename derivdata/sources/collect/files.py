@@ -1,0 +1,123 @@
+"""Files that collecting keeps: the user's data folder, what checks confirmed, and bodies in quarantine."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pandas as pd
+from platformdirs import user_data_path
+
+from derivdata.errors import ArchiveError
+from derivdata.sources.venues.endpoint import VenueEndpoint
+from derivdata.support.files import TEMPORARY, private_folder, replace_file
+
+__all__ = ["QUARANTINE", "Quarantine", "checked_on", "data_folder", "is_collected", "keep_checks"]
+
+QUARANTINE = "quarantine"
+"""The folder's name within an archive."""
+_FILES = 100
+_LARGEST = 256 * 2**10  # bytes of a body; what is longer is cut, and the file says so
+_CHECKS = "venues-checked.json"
+
+
+def data_folder() -> Path:
+    """Return ``DERIVDATA_DATA_DIR``, or the library's folder for data of this user.
+
+    Raises
+    ------
+    ArchiveError
+        The user has no home folder, and the variable is not set.
+    """
+    given = os.environ.get("DERIVDATA_DATA_DIR")
+    try:
+        return (Path(given) if given else user_data_path("derivdata")).expanduser()
+    except RuntimeError:
+        raise ArchiveError(
+            "this user has no home folder to keep the venues' answers in: name a folder, "
+            'dd.connect("venues", archive=...), or set DERIVDATA_DATA_DIR'
+        ) from None
+
+
+def checked_on() -> dict[str, str]:
+    """Return the day on which each endpoint was last confirmed, by "exchange path"; none if never."""
+    try:
+        days: dict[str, str] = msgspec.json.decode(
+            (data_folder() / _CHECKS).read_bytes(), type=dict[str, str]
+        )
+    except (OSError, ArchiveError, msgspec.DecodeError):
+        return {}  # a damaged file confirms nothing, nor does a user without a home folder
+    return days
+
+
+def is_collected(endpoint: VenueEndpoint, *, unconfirmed: bool) -> bool:
+    """Return whether to ask an endpoint: one confirmed by the specification or here, or any if requested."""
+    return endpoint.confirmed or unconfirmed or f"{endpoint.exchange} {endpoint.path}" in checked_on()
+
+
+def keep_checks(confirmed: Mapping[str, str], contradicted: list[str]) -> None:
+    """Remember endpoints that were confirmed, and forget those that were contradicted."""
+    days = {**checked_on(), **confirmed}
+    for name in contradicted:
+        days.pop(name, None)
+    path = data_folder() / _CHECKS
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, msgspec.json.encode(days, order="sorted"))
+
+
+class Quarantine:
+    """A folder of bodies that could not be read, each with what was asked, when, and what is wrong with it.
+
+    The same trouble with the same request is kept once, the newest body of it; beyond 100 files the oldest
+    goes. Requests carry no key, so there is none to keep.
+
+    Parameters
+    ----------
+    folder
+        Where; made when there is something to keep.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def keep(self, exchange: str, request: str, body: bytes, error: str, at: pd.Timestamp) -> str:
+        """Keep a body and return where, or why not: a disk that refuses must not stop the collecting."""
+        place = request.partition("?")[0]
+        kind = hashlib.blake2b(f"{exchange} {place} {error}".encode(), digest_size=6).hexdigest()
+        description = {
+            "exchange": exchange,
+            "request": request,
+            "at": at.isoformat(),
+            "error": error,
+            "bytes": len(body),
+            "is_cut": len(body) > _LARGEST,
+            "body": body[:_LARGEST].decode(errors="backslashreplace"),
+        }
+        path = self.folder / f"{exchange}-{kind}.json"
+        try:
+            private_folder(self.folder)
+            replace_file(path, msgspec.json.format(msgspec.json.encode(description)))
+            self._thin_out(path)
+        except OSError as problem:
+            return f"not kept: {problem}"
+        return f"kept as {path.name}"
+
+    def _thin_out(self, newest: Path) -> None:
+        """Remove the oldest files beyond those that may be kept."""
+        files = [p for p in self.folder.glob("*.json") if p != newest and not p.name.startswith(TEMPORARY)]
+        if len(files) < _FILES:
+            return
+        for path in sorted(files, key=_changed)[: len(files) + 1 - _FILES]:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _changed(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:  # another collector has removed it
+        return 0.0

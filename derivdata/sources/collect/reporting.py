@@ -1,0 +1,149 @@
+"""What collecting tells: a line in a terminal, what one minute brought, and the status of an archive."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import threading
+from dataclasses import asdict, dataclass, field
+from typing import TextIO
+
+import pandas as pd
+
+from derivdata.sources.archive import Archive
+from derivdata.sources.venues.registry import VENUES
+from derivdata.support.text import escape_controls
+
+__all__ = ["Minute", "StatusLine", "status"]
+
+_HOUR = pd.Timedelta(1, "h")
+_WINDOW_SECONDS = 60.0  # of a poll, however seldom, in ledgers of before windows lasted until the next one
+
+
+class StatusLine:
+    """A line at the bottom of a terminal, or under a notebook's cell, that each text replaces.
+
+    Parameters
+    ----------
+    stream
+        Where to; None is standard error. Where that is neither a terminal nor a notebook nothing is written.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream
+        self._width = 0
+        self._lock = threading.Lock()
+
+    def show(self, text: str) -> None:
+        """Replace the line; may be called by any thread."""
+        stream = self._stream or sys.stderr
+        if not _is_seen(stream):
+            return
+        room = max(shutil.get_terminal_size().columns - 1, 20)
+        words = escape_controls(text)[:room]
+        words = words.encode(stream.encoding or "utf-8", "backslashreplace").decode(
+            stream.encoding or "utf-8"
+        )
+        with self._lock:
+            stream.write(f"\r{words.ljust(self._width)}")
+            stream.flush()
+            self._width = len(words)
+
+    def end(self, *, keep: bool = False) -> None:
+        """Leave the line: empty it, or `keep` what it says and go to the next."""
+        stream = self._stream or sys.stderr
+        with self._lock:
+            if self._width:
+                stream.write("\n" if keep else f"\r{' ' * self._width}\r")
+                stream.flush()
+                self._width = 0
+
+
+def _is_seen(stream: TextIO | None) -> bool:
+    """Whether somebody sees what is written at once: not a file, a pipe, or a journal."""
+    return stream is not None and (stream.isatty() or type(stream).__module__.startswith("ipykernel"))
+
+
+@dataclass
+class Minute:
+    """What was written at an instant, and what failed.
+
+    Attributes
+    ----------
+    rows
+        Rows written, by table.
+    failed
+        Why some tables of some venues were not answered, by ``"venue table"``.
+    gone
+        Venues that refuse this address, and why.
+    dropped
+        Rows that were older than is to be kept.
+    """
+
+    time: pd.Timestamp
+    rows: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    gone: dict[str, str] = field(default_factory=dict)
+    dropped: int = 0
+
+    def json(self) -> str:
+        """Return it as one line of JSON."""
+        return json.dumps({**asdict(self), "time": str(self.time)})
+
+    def line(self) -> str:
+        """Return it as one line of text."""
+        rows = ", ".join(f"{count:,} {table}" for table, count in sorted(self.rows.items()) if count)
+        parts = [f"{self.time:%Y-%m-%d %H:%M:%S}", rows or "no rows"]
+        if self.failed:
+            parts.append(f"failed: {', '.join(sorted(self.failed))}")
+        if self.gone:
+            parts.append(f"unavailable: {', '.join(sorted(self.gone))}")
+        if self.dropped:
+            parts.append(f"{self.dropped:,} old rows dropped")
+        return "; ".join(parts)
+
+
+def status(archive: Archive, now: pd.Timestamp) -> pd.DataFrame:
+    """Return per venue and table what was collected.
+
+    Columns are the last row, rows of the last hour, the minutes since the last answer, holes between answered
+    windows that are longer than from one poll to the next, windows that failed, and the last error.
+    """
+    rows = []
+    ledger = archive.requests()
+    for (exchange, table), requests in ledger.groupby(["exchange", "table"], sort=True):
+        answered, failed = requests[requests["answered"]], requests[~requests["answered"]]
+        recent = archive.read(table, now - _HOUR, now + _HOUR, venues=[exchange])
+        last = answered["end"].max() if len(answered) else pd.NaT
+        rows.append(
+            {
+                "exchange": exchange,
+                "table": table,
+                "last_row": recent["time"].max() if len(recent) else pd.NaT,
+                "rows_last_hour": len(recent),
+                "lag_minutes": None
+                if last is pd.NaT
+                else max(round((now - last).total_seconds() / 60, 1), 0.0),
+                "holes": _holes(answered, _between_polls(exchange, table)),
+                "failed": len(failed),
+                "last_error": failed["error"].iloc[-1] if len(failed) else "",
+            }
+        )
+    columns = "exchange table last_row rows_last_hour lag_minutes holes failed last_error".split()
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _between_polls(exchange: str, table: str) -> pd.Timedelta:
+    """Return what lies between the windows of two polls of the slowest endpoint of a table."""
+    endpoints = VENUES[exchange].endpoints if exchange in VENUES else ()
+    cadences = [one.every for one in endpoints if table in one.tables and one.every is not None]
+    return pd.Timedelta(max([0.0, *(every - _WINDOW_SECONDS for every in cadences)]), "s")
+
+
+def _holes(answered: pd.DataFrame, usual: pd.Timedelta) -> int:
+    """Count what lies between answered windows of one symbol, or of all, and is longer than usual."""
+    return sum(
+        int((one["start"].iloc[1:].to_numpy() - one["end"].iloc[:-1].to_numpy() > usual.to_numpy()).sum())
+        for _, one in answered.sort_values("start").groupby("symbol", dropna=False)
+    )

@@ -1,0 +1,75 @@
+"""Corrections of the rows that an answer was made of, from the reads to a header of the answer.
+
+A store that keeps a log of corrections states them in the provenance of what is read. An answer is made by
+one thread from many reads, some of them remembered from earlier answers, so each is noted where it happens.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import accumulate
+from urllib.parse import quote
+
+import pandas as pd
+
+__all__ = ["HEADER", "header_value", "note", "note_read", "noted"]
+
+HEADER = "X-Derivdata-Corrections"
+"""Header of an answer: percent-encoded corrections, one a line. Clients add them to the provenance."""
+
+_MOST = 20
+_MOST_BYTES = 2000
+"""Bytes of corrections as they are sent: proxies refuse answers whose headers are over 4 to 8 kB."""
+_MOST_BYTES_OF_ONE = 280
+_NEWLINE = "%0A"
+_SAFE = " ,;:=()/.-_|"
+
+_notes: ContextVar[list[str] | None] = ContextVar("corrections", default=None)
+
+
+@contextmanager
+def noted() -> Iterator[list[str]]:
+    """Collect what is noted in this block, also for a block around it."""
+    outer, own = _notes.get(), list[str]()
+    token = _notes.set(own)
+    try:
+        yield own
+    finally:
+        _notes.reset(token)
+        if outer is not None:
+            outer.extend(own)
+
+
+def note(corrections: list[str]) -> None:
+    """Note corrections of rows that the answer under way is made of."""
+    if (own := _notes.get()) is not None:
+        own.extend(corrections)
+
+
+def note_read(frame: pd.DataFrame) -> pd.DataFrame:
+    """Note what the provenance of a store's rows says, and return the rows."""
+    note(frame.attrs.get("provenance", {}).get("notices", []))
+    return frame
+
+
+def header_value(corrections: list[str]) -> str:
+    """Return the corrections as the value of the header: each once, and no more than a header can hold.
+
+    They are in the order of their numbers, whichever was noted first.
+    """
+    once = sorted(set(corrections), key=lambda text: (len(text.partition(":")[0]), text))
+    lines = [_encoded(text) for text in once]
+    ends = accumulate(len(line) + len(_NEWLINE) for line in lines[:_MOST])
+    fitting = bisect_right(list(ends), _MOST_BYTES)
+    more = [f"and {len(lines) - fitting} more corrections"] if fitting < len(lines) else []
+    return _NEWLINE.join([*lines[:fitting], *more])
+
+
+def _encoded(text: str) -> str:
+    """Percent-encode a text, cut after the last whole character that fits."""
+    ends = accumulate(len(quote(character, safe=_SAFE)) for character in text)
+    fitting = bisect_right(list(ends), _MOST_BYTES_OF_ONE)
+    return quote(text[:fitting], safe=_SAFE) + ("..." if fitting < len(text) else "")
