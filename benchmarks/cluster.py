@@ -55,7 +55,7 @@ def minutes(day: int, symbols: int, venues: int) -> pd.DataFrame:
             "kind": pd.Categorical.from_codes(one, ["sampled"]),
         }
     )
-    return dd.tables.FUNDING_HISTORY.conform(frame)
+    return dd.tables.TABLES["funding_history"].conform(frame)
 
 
 def built(folder: Path, *, symbols: int, days: int, venues: int) -> tuple[Archive, float]:

@@ -31,9 +31,9 @@ from derivdata.reports import report as report
 from derivdata.sources import venues as venues
 from derivdata.sources.archive import open_archive as open_archive
 from derivdata.sources.service import serve as serve
-from derivdata.tables import concat as concat
-from derivdata.tables import panel as panel
-from derivdata.tables import provenance as provenance
+from derivdata.tables.joining import concat as concat
+from derivdata.tables.panels import panel as panel
+from derivdata.tables.panels import provenance as provenance
 
 __version__: str
 __all__ = [

@@ -94,7 +94,7 @@ def snapshot() -> pd.DataFrame:
     ``GET /funding``, every tier; Free sees BTC and ETH. Refreshed every 60 seconds.
     """
     answer = transport.get(endpoints.FUNDING, {}, into=_Snapshot)
-    return tabulate(tables.FUNDING_SNAPSHOT, [answer], _snapshot_columns)
+    return tabulate(tables.TABLES["funding_snapshot"], [answer], _snapshot_columns)
 
 
 @typed
@@ -117,7 +117,7 @@ def metadata() -> pd.DataFrame:
     """
     answer = transport.get(endpoints.FUNDING_METADATA, {}, into=_Metadata)
     return tabulate(
-        tables.FUNDING_METADATA,
+        tables.TABLES["funding_metadata"],
         [answer],
         _metadata_columns,
     )
@@ -178,7 +178,7 @@ def history(
     spans = pieces(endpoints.FUNDING_HISTORICAL, times.window(start, end), resolution, slugs)
     each = [{"symbol": s, "exchanges": slugs, "resolution": resolution} for s in listed]
     answers = get_windows(endpoints.FUNDING_HISTORICAL, each, spans, _History)
-    return tabulate(tables.FUNDING_HISTORY, answers, _history_columns, listed=listed)
+    return tabulate(tables.TABLES["funding_history"], answers, _history_columns, listed=listed)
 
 
 @typed
@@ -215,7 +215,7 @@ def settlements(
     spans = pieces(endpoints.FUNDING_SETTLEMENT, times.window(start, end), "1h", slugs)
     each = [{"symbol": s, "exchanges": slugs} for s in listed]
     answers = get_windows(endpoints.FUNDING_SETTLEMENT, each, spans, _Settlements)
-    return tabulate(tables.FUNDING_SETTLEMENTS, answers, _settlement_columns, listed=listed)
+    return tabulate(tables.TABLES["funding_settlements"], answers, _settlement_columns, listed=listed)
 
 
 def _snapshot_columns(answer: Answer[_Snapshot]) -> dict[str, Any]:
@@ -243,7 +243,7 @@ def _snapshot_columns(answer: Answer[_Snapshot]) -> dict[str, Any]:
 
 def _metadata_columns(answer: Answer[_Metadata]) -> dict[str, Any]:
     venues = answer.body.exchanges.exchange_names
-    columns = tables.FUNDING_METADATA.rows(venues, timestamp=answer_time(answer))
+    columns = tables.TABLES["funding_metadata"].rows(venues, timestamp=answer_time(answer))
     return columns | {"interval": _decimals("interval", [venue.interval for venue in venues])}
 
 

@@ -68,11 +68,11 @@ class _Totals(Envelope):
     data: list[_Total]
 
 
-_HISTORY = Quantity(endpoints.OI_TIMESERIES, tables.OI_HISTORY, _Timeseries, "open_interest_usd")
+_HISTORY = Quantity(endpoints.OI_TIMESERIES, tables.TABLES["oi_history"], _Timeseries, "open_interest_usd")
 _TOTALS = Quantity(
-    endpoints.OI_EXCHANGE_TOTALS, tables.OI_EXCHANGE_TOTALS, _Totals, "total_open_interest_usd"
+    endpoints.OI_EXCHANGE_TOTALS, tables.TABLES["oi_exchange_totals"], _Totals, "total_open_interest_usd"
 )
-_TOP = Quantity(endpoints.OI_TOP_SYMBOLS, tables.OI_TOP_SYMBOLS, quantities.TopSymbols, "oi_usd")
+_TOP = Quantity(endpoints.OI_TOP_SYMBOLS, tables.TABLES["oi_top_symbols"], quantities.TopSymbols, "oi_usd")
 
 
 @typed
@@ -102,7 +102,9 @@ def exchanges() -> pd.DataFrame:
     """
     answer = transport.get(endpoints.OI_EXCHANGES_SUMMARY, {}, into=_Summary)
     return tabulate(
-        tables.OI_EXCHANGES, [answer], lambda a: tables.OI_EXCHANGES.rows(a.body.exchanges, time=a.as_of)
+        tables.TABLES["oi_exchanges"],
+        [answer],
+        lambda a: tables.TABLES["oi_exchanges"].rows(a.body.exchanges, time=a.as_of),
     )
 
 
@@ -126,7 +128,7 @@ def sparklines() -> pd.DataFrame:
     ``GET /oi/exchanges-summary``, Dev and above; the same answer as `exchanges`.
     """
     answer = transport.get(endpoints.OI_EXCHANGES_SUMMARY, {}, into=_Summary)
-    return tabulate(tables.OI_SPARKLINES, [answer], _sparkline_columns)
+    return tabulate(tables.TABLES["oi_sparklines"], [answer], _sparkline_columns)
 
 
 @typed

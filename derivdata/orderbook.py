@@ -96,7 +96,7 @@ def book(symbol: str, venue: str, *, limit: int | None = None) -> pd.DataFrame:
     """
     query = {"symbol": symbol_of(symbol), "exchange": venue_of(venue), "limit": limit}
     answer = transport.get(endpoints.ORDERBOOK_BOOK, query, into=_Book)
-    return tabulate(tables.ORDERBOOK_BOOK, [answer], _book_columns)
+    return tabulate(tables.TABLES["orderbook_book"], [answer], _book_columns)
 
 
 @typed
@@ -145,7 +145,7 @@ def depth_history(
     )
     each = [{"symbol": symbol_of(symbol), "exchange": venue_of(venue), "resolution": resolution}]
     answers = get_windows(endpoints.ORDERBOOK_DEPTH_HISTORY, each, spans, _Depths)
-    return tabulate(tables.ORDERBOOK_DEPTH_HISTORY, answers, _depth_columns)
+    return tabulate(tables.TABLES["orderbook_depth_history"], answers, _depth_columns)
 
 
 def _book_columns(answer: Answer[_Book]) -> dict[str, Any]:

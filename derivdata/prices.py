@@ -95,7 +95,7 @@ def history(
     spans = pieces(endpoints.PRICES_HISTORY, times.window(start, end), resolution, slugs)
     each = [{"symbol": s, "exchanges": slugs, "kind": kind, "resolution": resolution} for s in listed]
     answers = get_windows(endpoints.PRICES_HISTORY, each, spans, _History)
-    return tabulate(tables.PRICES_HISTORY, answers, _columns, listed=listed)
+    return tabulate(tables.TABLES["prices_history"], answers, _columns, listed=listed)
 
 
 def _columns(answer: Answer[_History]) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def market_hours(venues: str | Sequence[str] | None = None) -> pd.DataFrame:
     ``GET /rwa/market-hours``, Pro and above.
     """
     answer = transport.get(endpoints.RWA_MARKET_HOURS, {"exchange": venues}, into=_Hours)
-    return tabulate(tables.RWA_MARKET_HOURS, [answer], _columns)
+    return tabulate(tables.TABLES["rwa_market_hours"], [answer], _columns)
 
 
 def _columns(answer: Answer[_Hours]) -> dict[str, Any]:

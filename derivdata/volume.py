@@ -66,11 +66,13 @@ class _Ratios(Envelope):
     data: dict[str, list[_Ratio]]
 
 
-_HISTORY = Quantity(endpoints.VOLUME_TIMESERIES, tables.VOLUME_HISTORY, _Timeseries, "volume_usd")
+_HISTORY = Quantity(endpoints.VOLUME_TIMESERIES, tables.TABLES["volume_history"], _Timeseries, "volume_usd")
 _TOTALS = Quantity(
-    endpoints.VOLUME_EXCHANGE_TOTALS, tables.VOLUME_EXCHANGE_TOTALS, _Totals, "total_volume_usd"
+    endpoints.VOLUME_EXCHANGE_TOTALS, tables.TABLES["volume_exchange_totals"], _Totals, "total_volume_usd"
 )
-_TOP = Quantity(endpoints.VOLUME_TOP_SYMBOLS, tables.VOLUME_TOP_SYMBOLS, quantities.TopSymbols, "volume_usd")
+_TOP = Quantity(
+    endpoints.VOLUME_TOP_SYMBOLS, tables.TABLES["volume_top_symbols"], quantities.TopSymbols, "volume_usd"
+)
 
 
 @typed
@@ -223,13 +225,15 @@ def oi_ratio(
     spans = pieces(endpoints.VOLUME_OI_RATIO, times.window(start, end), resolution, slugs)
     each = [{"window_days": window_days, "exchanges": slugs, "resolution": resolution}]
     answers = get_windows(endpoints.VOLUME_OI_RATIO, each, spans, _Ratios)
-    return tabulate(tables.VOLUME_OI_RATIO, answers, _ratio_columns)
+    return tabulate(tables.TABLES["volume_oi_ratio"], answers, _ratio_columns)
 
 
 def _ratio_columns(answer: Answer[_Ratios]) -> dict[str, Any]:
     rows = [
         (venue, row) for venue, points in answer.body.data.items() for row in points if row.ratio is not None
     ]
-    columns = tables.VOLUME_OI_RATIO.rows([row for _, row in rows], resolution=answer.body.resolution)
+    columns = tables.TABLES["volume_oi_ratio"].rows(
+        [row for _, row in rows], resolution=answer.body.resolution
+    )
     stamps = instants(answer, [row.timestamp or row.t for _, row in rows])
     return columns | {"exchange": [venue for venue, _ in rows], "timestamp": stamps}

@@ -43,7 +43,7 @@ def window() -> pd.DatetimeIndex:
 def funding() -> pd.DataFrame:
     rows = [("BTC", venue, time, rate) for venue, rate in RATES.items() for time in hours()]
     rows += [("ETH", "binance", time, ETH_RATE[place >= HOURS - 24]) for place, time in enumerate(hours())]
-    return dd.tables.FUNDING_HISTORY.build(
+    return dd.tables.TABLES["funding_history"].build(
         {
             "symbol": [row[0] for row in rows],
             "exchange": [row[1] for row in rows],
@@ -60,7 +60,7 @@ def open_interest() -> pd.DataFrame:
     days = (hours() - window()[0]) / pd.Timedelta(1, "D")
     share = 0.6 + 0.02 * days.to_numpy()
     held = {"binance": 1e7 * share, "okx": 1e7 * (1.0 - share)}
-    return dd.tables.OI_HISTORY.build(
+    return dd.tables.TABLES["oi_history"].build(
         {
             "symbol": ["BTC"] * (2 * HOURS),
             "exchange": np.repeat(list(held), HOURS).tolist(),
@@ -83,7 +83,7 @@ def liquidations() -> pd.DataFrame:
         ("binance", "long", last - pd.Timedelta(7196, "s"), 500_000.0, 98.0),
     ]
     size = len(rows)
-    return dd.tables.LIQUIDATIONS_EVENTS.build(
+    return dd.tables.TABLES["liquidations_events"].build(
         {
             "exchange": [row[0] for row in rows],
             "oid": [f"order {i}" for i in range(size)],
@@ -107,4 +107,4 @@ def options() -> pd.DataFrame:
     shift = hours()[-1] - made.QUOTED
     chain = chain.assign(time=chain["time"] + shift, expiry=chain["expiry"] + shift)
     first = chain.iloc[:2].assign(time=window()[0], underlying_price=80.0)
-    return dd.tables.OPTIONS_SNAPSHOT.conform(pd.concat([first, chain], ignore_index=True))
+    return dd.tables.TABLES["options_snapshot"].conform(pd.concat([first, chain], ignore_index=True))

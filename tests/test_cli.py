@@ -273,7 +273,7 @@ def test_archives_on_object_storage_keep_their_address(
 
 def test_info_lists_the_tables_of_an_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two hourly rates on one venue; a folder that is no archive fails."""
-    frame = dd.tables.FUNDING_HISTORY.build(
+    frame = dd.tables.TABLES["funding_history"].build(
         {
             "symbol": ["BTC"] * 2,
             "exchange": ["okx"] * 2,

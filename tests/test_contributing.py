@@ -20,8 +20,8 @@ OI_LARGEST = Endpoint(
     params=(PATH_SYMBOL,), unit="usd",
 )
 """,
-    "derivdata/tables/oi.py": """
-OI_LARGEST = define(
+    "derivdata/tables/definitions.py": """
+define(
     "oi_largest",
     key="symbol exchange",
     rest="time oi_usd surprise",
@@ -46,9 +46,9 @@ def largest(symbol: str) -> pd.DataFrame:
     """Return the largest venue of one symbol now."""
     answer = transport.get(endpoints.OI_LARGEST, {"symbol": symbol}, into=_Largest)
     return tabulate(
-        tables.OI_LARGEST,
+        tables.TABLES["oi_largest"],
         [answer],
-        lambda a: tables.OI_LARGEST.rows(a.body.data, symbol=a.body.symbol, time=a.as_of),
+        lambda a: tables.TABLES["oi_largest"].rows(a.body.data, symbol=a.body.symbol, time=a.as_of),
     )
 ''',
     "derivdata/sources/service/answers/oi.py": """

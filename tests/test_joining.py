@@ -15,7 +15,7 @@ DAYS = [("2026-06-01", "2026-06-02"), ("2026-06-08", "2026-06-09")]
 
 
 def rates(venue: str, day: int, source: str, *, synthetic: bool) -> pd.DataFrame:
-    frame = tables.FUNDING_HISTORY.build(
+    frame = tables.TABLES["funding_history"].build(
         {
             "symbol": ["BTC"],
             "exchange": [venue],

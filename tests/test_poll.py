@@ -96,7 +96,7 @@ def test_every_order_comes_once_even_if_late(feed: Feed) -> None:
     assert set(range(-9, 101)) <= set(numbers), "those that reached the store late are there too"
     assert 25 in [int(n) for n in frames[4]["order_id"]], "stored 12 s after its own time"
     for frame in frames:
-        pd.testing.assert_frame_equal(dd.tables.LIQUIDATIONS_EVENTS.conform(frame), frame)
+        pd.testing.assert_frame_equal(dd.tables.TABLES["liquidations_events"].conform(frame), frame)
 
 
 def test_the_service_is_asked_with_since_and_never_with_min_usd(feed: Feed) -> None:

@@ -246,7 +246,7 @@ def test_a_window_too_short_for_carry_says_so(tmp_path: Path) -> None:
 
 
 def test_what_a_source_lacks_is_said_and_not_fatal(tmp_path: Path) -> None:
-    frame = dd.tables.FUNDING_HISTORY.build(
+    frame = dd.tables.TABLES["funding_history"].build(
         {
             "symbol": ["BTC"] * 4,
             "exchange": ["okx", "okx", "zo", "zo"],
@@ -256,7 +256,7 @@ def test_what_a_source_lacks_is_said_and_not_fatal(tmp_path: Path) -> None:
             "kind": ["sampled"] * 4,
         }
     )
-    held = dd.tables.OI_HISTORY.build(
+    held = dd.tables.TABLES["oi_history"].build(
         {
             "symbol": ["ETH"] * 2,
             "exchange": ["okx"] * 2,
@@ -291,7 +291,7 @@ def test_payments_stand_in_for_rates_that_were_not_sampled(tmp_path: Path) -> No
     days = pd.date_range("2024-03-01", periods=16 * 24, freq="h", tz="UTC")
     slow = days[days.hour % 8 == 0]
     rows = [("calm", t, 1.0, 8.0) for t in slow] + [("busy", t, 3.0, 1.0) for t in days]
-    frame = dd.tables.FUNDING_SETTLEMENTS.build(
+    frame = dd.tables.TABLES["funding_settlements"].build(
         {
             "symbol": ["BTC"] * len(rows),
             "exchange": [row[0] for row in rows],
@@ -323,7 +323,7 @@ def options_archive(folder: Path, chain: pd.DataFrame) -> str:
 def test_one_expiry_without_open_interest_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
     whole = made.chain()
     one = whole[whole["expiry"] == whole["expiry"].min()].assign(open_interest=float("nan"))
-    dd.connect(options_archive(tmp_path / "one", dd.tables.OPTIONS_SNAPSHOT.conform(one)))
+    dd.connect(options_archive(tmp_path / "one", dd.tables.TABLES["options_snapshot"].conform(one)))
     out = dd.report("BTC", out=tmp_path / "r.html", window="1d", sections=["options", "quality"])
     page = Page(out.read_text(encoding="utf-8"))
     row = page.table("expiry", "ATM [%]", "what to know").iloc[0]
@@ -435,7 +435,7 @@ def test_numbers_as_people_write_them(made: str, written_as: str) -> None:
 def rates_archive(folder: Path, symbol: str, venues: tuple[str, str] = ("okx", "zo")) -> str:
     """Two venues, two days of hourly rates of one symbol."""
     times = pd.date_range("2024-03-01", periods=48, freq="h", tz="UTC")
-    frame = dd.tables.FUNDING_HISTORY.build(
+    frame = dd.tables.TABLES["funding_history"].build(
         {
             "symbol": [symbol] * 96,
             "exchange": [venues[0]] * 48 + [venues[1]] * 48,

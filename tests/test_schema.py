@@ -24,7 +24,7 @@ TWO = {
     "resolution": ["1h", "1h"],
     "kind": ["sampled", "sampled"],
 }
-HISTORY = tables.FUNDING_HISTORY
+HISTORY = tables.TABLES["funding_history"]
 
 
 def test_build_renames_casts_orders_and_sorts() -> None:
@@ -96,7 +96,7 @@ def test_parts_join_into_one_table() -> None:
 
 
 def test_ranks_beyond_the_list_are_missing_and_not_a_number() -> None:
-    frame = tables.FUNDING_SNAPSHOT.build(
+    frame = tables.TABLES["funding_snapshot"].build(
         {
             "symbol": ["A", "B", "C", "D"],
             "exchange": ["okx"] * 4,
@@ -119,7 +119,7 @@ def test_counts_must_be_whole() -> None:
         "market_share": [1.0],
     }  # fmt: skip
     with pytest.raises(SchemaError, match=r"oi_exchanges\.symbol_count is not count: 1 of 1 are not whole"):
-        tables.OI_EXCHANGES.build(columns)
+        tables.TABLES["oi_exchanges"].build(columns)
 
 
 def _reference(rows: list[tuple[str, str, str, float]]) -> tuple[list[Any], int]:
@@ -223,7 +223,7 @@ def test_a_count_is_finite() -> None:
         "oi_rank": [float("inf")], "kind": ["sampled"],
     }  # fmt: skip
     with pytest.raises(SchemaError, match="oi_rank is not rank: 1 of 1 are not whole"):
-        tables.FUNDING_SNAPSHOT.build(columns)
+        tables.TABLES["funding_snapshot"].build(columns)
 
 
 def test_sides_are_those_of_the_table() -> None:
@@ -238,11 +238,11 @@ def test_sides_are_those_of_the_table() -> None:
 
 
 def test_tables_share_no_labels_that_can_be_changed() -> None:
-    frame = tables.FUNDING_HISTORY.empty()
+    frame = tables.TABLES["funding_history"].empty()
     frame.columns.name = "changed"
-    again = tables.FUNDING_HISTORY.empty()
+    again = tables.TABLES["funding_history"].empty()
     assert again.columns.name is None
-    pd.testing.assert_index_equal(again.columns, pd.Index([*tables.FUNDING_HISTORY.columns]))
+    pd.testing.assert_index_equal(again.columns, pd.Index([*tables.TABLES["funding_history"].columns]))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
+import derivdata as dd
 from derivdata import tables
 from derivdata.analysis.funding import slippage_bps
 from derivdata.errors import DataNotice
@@ -74,11 +75,11 @@ def _history(**change: object) -> pd.DataFrame:
         "resolution": ["1h"] * 3,
         "kind": ["sampled"] * 3,
     }
-    return tables.FUNDING_HISTORY.build(columns | change)
+    return tables.TABLES["funding_history"].build(columns | change)
 
 
 def test_panel_is_labelled_and_ragged_is_nan() -> None:
-    panel = tables.panel(_history())
+    panel = dd.panel(_history())
     assert panel.dims == ("symbol", "exchange", "time")
     assert panel.attrs == {"units": "bps/8h", "kind": "sampled", "resolution": "1h"}
     assert panel.dtype == np.float64
@@ -90,7 +91,7 @@ def test_panel_is_labelled_and_ragged_is_nan() -> None:
 
 
 def test_panel_of_no_rows_is_empty() -> None:
-    assert tables.panel(tables.FUNDING_HISTORY.empty()).shape == (0, 0, 0)
+    assert dd.panel(tables.TABLES["funding_history"].empty()).shape == (0, 0, 0)
 
 
 @given(
@@ -121,14 +122,14 @@ def test_panel_equals_pandas_own_reshaping(cells: list[tuple[str, str, int]], te
         frame[name] = (
             pd.Categorical(frame[name], unsorted) if text.startswith("unsorted") else frame[name].astype(text)
         )
-    panel = tables.panel(frame)
+    panel = dd.panel(frame)
     np.testing.assert_array_equal(panel.values, expected.values)
     for dim in panel.dims:
         assert (panel[dim].values == expected[dim].values).all()
 
 
 def test_panel_survives_netcdf(tmp_path: object) -> None:
-    panel = tables.panel(_history())
+    panel = dd.panel(_history())
     panel.to_netcdf(f"{tmp_path}/panel.nc")
     with xr.open_dataarray(f"{tmp_path}/panel.nc") as back:
         xr.testing.assert_identical(back.load(), panel)
@@ -138,28 +139,28 @@ def test_panel_survives_netcdf(tmp_path: object) -> None:
 def test_panel_refuses_what_it_cannot_label() -> None:
     frame = _history()
     with pytest.raises(ValueError, match="no column 'price'"):
-        tables.panel(frame, "price")
+        dd.panel(frame, "price")
     with pytest.raises(ValueError, match="not a number"):
-        tables.panel(frame, "resolution")
+        dd.panel(frame, "resolution")
     with pytest.raises(ValueError, match="mixes sampled and settled: keep the rows of one kind"):
-        tables.panel(_history(kind=["sampled", "settled", "sampled"]))
+        dd.panel(_history(kind=["sampled", "settled", "sampled"]))
     with pytest.raises(ValueError, match="rows repeat"):
-        tables.panel(pd.concat([frame, frame]))
+        dd.panel(pd.concat([frame, frame]))
     with pytest.raises(ValueError, match="mixes 1h and 8h: keep the rows of one resolution"):
-        tables.panel(_history(resolution=["1h", "8h", "8h"]))
+        dd.panel(_history(resolution=["1h", "8h", "8h"]))
     with pytest.raises(ValueError, match="exchange is missing in 1 rows"):
-        tables.panel(frame.assign(exchange=["okx", None, "zo"]))
+        dd.panel(frame.assign(exchange=["okx", None, "zo"]))
     with pytest.raises(ValueError, match="times without a zone"):
-        tables.panel(frame.assign(time=frame["time"].dt.tz_localize(None)))
+        dd.panel(frame.assign(time=frame["time"].dt.tz_localize(None)))
 
 
 def test_provenance_is_read_from_frames_and_panels() -> None:
     frame = _history()
     with pytest.raises(ValueError, match="no provenance"):
-        tables.provenance(frame)
+        dd.provenance(frame)
     frame.attrs["provenance"] = {"source": "test", "synthetic": True}
-    assert tables.provenance(frame) == {"source": "test", "synthetic": True}
-    assert tables.provenance(tables.panel(frame)) == {"source": "test", "synthetic": True}
+    assert dd.provenance(frame) == {"source": "test", "synthetic": True}
+    assert dd.provenance(dd.panel(frame)) == {"source": "test", "synthetic": True}
 
 
 def _chain(**change: object) -> pd.DataFrame:
@@ -175,7 +176,7 @@ def _chain(**change: object) -> pd.DataFrame:
         "open_interest": [10.0, 20.0, 30.0],
         "underlying_price": [101_000.0, 101_000.0, 102_000.0],
     }
-    return tables.OPTIONS_SNAPSHOT.build(columns | change)
+    return tables.TABLES["options_snapshot"].build(columns | change)
 
 
 def test_surface_places_every_instrument() -> None:
@@ -197,7 +198,7 @@ def _listed(seed: int) -> pd.DataFrame:
     figures = rng.normal(size=(len(places), 7))
     figures[rng.random(figures.shape) < 0.2] = np.nan
     columns = dict(zip(("iv", "delta", "gamma", "vega", "theta", "open_interest"), figures.T, strict=False))
-    return tables.OPTIONS_SNAPSHOT.build(
+    return tables.TABLES["options_snapshot"].build(
         {
             "symbol": ["BTC"] * len(places),
             "exchange": ["okx"] * len(places),
@@ -292,11 +293,11 @@ def test_surface_is_of_one_chain() -> None:
 
 
 def test_surfaces_of_no_rows_are_empty(tmp_path: object) -> None:
-    none = tables.surface(tables.OPTIONS_SNAPSHOT.empty())
+    none = tables.surface(tables.TABLES["options_snapshot"].empty())
     assert none.sizes == {"expiry": 0, "strike": 0, "side": 2}
     assert np.isnat(none["as_of"].values)
     assert none["underlying_price"].shape == (0,)
-    history = tables.surface_history(tables.OPTIONS_SURFACE_HISTORY.empty())
+    history = tables.surface_history(tables.TABLES["options_surface_history"].empty())
     assert history.sizes == {"time": 0, "expiry": 0, "strike": 0, "side": 2}
     full = tables.surface(_chain())
     for name, variable in none.variables.items():
@@ -325,7 +326,7 @@ def test_a_history_keeps_the_larger_open_interest_and_the_median_of_prices() -> 
     place = {"expiry": "2026-07-03T08:00", "strike": 1e5, "side": "call", "time": "2026-06-30T12:00"}
     assert history["iv"].sel(place).item() == 0.6
     assert history["underlying_price"].values.tolist() == [[102.0]], "of 101, 102 and 106"
-    assert tables.provenance(history) == {"source": "test"}
+    assert dd.provenance(history) == {"source": "test"}
 
 
 def test_depth_is_by_side_and_distance() -> None:
@@ -337,7 +338,7 @@ def test_depth_is_by_side_and_distance() -> None:
         "bid_depth_usd": [1.0, 2.0, 3.0, 4.0],
         "ask_depth_usd": [5.0, 6.0, None, 8.0],
     }
-    depth = tables.depth(tables.ORDERBOOK_DEPTH_HISTORY.build(columns))
+    depth = tables.depth(tables.TABLES["orderbook_depth_history"].build(columns))
     assert depth.dims == ("symbol", "exchange", "time", "side", "depth_bps")
     assert depth.attrs["units"] == "USD"
     place = {"symbol": "BTC", "exchange": "okx", "time": "2026-01-01T01:00", "depth_bps": 10.0}

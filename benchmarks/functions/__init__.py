@@ -91,15 +91,10 @@ ROWS_OF: dict[str, str] = {
 }
 """The row that times a function."""
 
-_SAME = "the same function as `{}`"
 _NOTHING = "does no work that grows with data"
 
 UNTIMED: dict[str, str] = {
-    "tables.concat": _SAME.format("concat"),
-    "tables.panel": _SAME.format("panel"),
-    "tables.provenance": _SAME.format("provenance"),
     "tables.surface": "what `options.surface` does with its rows",
-    "analysis.quality.quality": _SAME.format("quality"),
     "archive.delete": "what `archive.replace` does, with no new rows",
     "archive.undo": "timed with `archive.replace`",
     "asof": _NOTHING,

@@ -108,7 +108,7 @@ def share() -> xr.DataArray:
 def history() -> pd.DataFrame:
     """The rows of `rates` as a table."""
     frame = rates().to_series().reset_index().assign(resolution="1h", kind="sampled")
-    return dd.tables.FUNDING_HISTORY.conform(frame.assign(time=frame["time"].dt.tz_localize("UTC")))
+    return dd.tables.TABLES["funding_history"].conform(frame.assign(time=frame["time"].dt.tz_localize("UTC")))
 
 
 @functools.cache

@@ -16,7 +16,6 @@ from derivdata.sources import sample
 from derivdata.sources.service import answer_size, query
 from derivdata.sources.service.answers import ANSWERS
 from derivdata.sources.service.answers.context import RequestContext
-from derivdata.sources.service.base_symbols import BaseSymbols
 from derivdata.sources.service.view import View
 from derivdata.tables import endpoints
 from tests.service import slow_answers
@@ -42,7 +41,7 @@ def _ask(path: str, **texts: str) -> _Ask:
 
 
 def _sides(folder: Path, ask: _Ask, pandas: Callable[[], Any]) -> Made:
-    store = BaseSymbols(dd.open_archive(folder))
+    store = dd.open_archive(folder)
     warm = View(store, store.now)
     ask(warm)
     return Made({OURS: lambda: ask(View(store, store.now)), _PANDAS: pandas, _AGAIN: lambda: ask(warm)})
@@ -84,7 +83,7 @@ def _totals(folder: Path) -> Made:
 
 def _equal(folder: Path, pandas: Callable[[], Any]) -> Check:
     """Compare the answer with the script's sums."""
-    store = BaseSymbols(dd.open_archive(folder))
+    store = dd.open_archive(folder)
     view = View(store, store.now)
     body = ANSWERS["/oi/exchange-totals"](
         RequestContext(

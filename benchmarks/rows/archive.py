@@ -41,7 +41,7 @@ def funding_rows(rows: int, *, venues: int = 20, symbols: int = 60) -> pd.DataFr
         }
     )
     frame["time"] = frame["time"].dt.tz_localize("UTC")
-    return dd.tables.FUNDING_HISTORY.conform(frame)
+    return dd.tables.TABLES["funding_history"].conform(frame)
 
 
 _WRITE = "DataFrame.to_parquet (pyarrow, snappy), one file"

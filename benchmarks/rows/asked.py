@@ -145,7 +145,7 @@ def _chains(name: str, _: Path, times: int) -> Callable[[], Any]:
     """The same chain of so many assets."""
     dd.connect("sample")
     rows = pd.concat([_snapshot().assign(symbol=f"BTC{n:02d}") for n in range(times)], ignore_index=True)
-    chains = dd.tables.OPTIONS_SNAPSHOT.conform(rows)
+    chains = dd.tables.TABLES["options_snapshot"].conform(rows)
     return lambda: _OF_CHAINS[name](chains)
 
 
@@ -178,7 +178,7 @@ def _chains_as_rows(times: int) -> pd.DataFrame:
     """The options of one asset, hour after hour."""
     rows = _snapshot()
     later = [rows.assign(time=rows["time"] + pd.Timedelta(n, "h")) for n in range(times)]
-    return dd.tables.OPTIONS_SNAPSHOT.conform(pd.concat(later, ignore_index=True))
+    return dd.tables.TABLES["options_snapshot"].conform(pd.concat(later, ignore_index=True))
 
 
 def _settlements(times: int) -> Callable[[], Any]:

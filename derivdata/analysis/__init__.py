@@ -17,7 +17,6 @@ __all__ = [
     "liquidations",
     "oi",
     "position",
-    "quality",
     "risk_neutral",
     "smile",
     "surface",

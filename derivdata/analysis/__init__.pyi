@@ -10,7 +10,6 @@ from derivdata.analysis import funding as funding
 from derivdata.analysis import liquidations as liquidations
 from derivdata.analysis import oi as oi
 from derivdata.analysis import position as position
-from derivdata.analysis import quality as quality
 from derivdata.analysis import risk_neutral as risk_neutral
 from derivdata.analysis import smile as smile
 from derivdata.analysis import surface as surface
@@ -29,7 +28,6 @@ __all__ = [
     "liquidations",
     "oi",
     "position",
-    "quality",
     "risk_neutral",
     "smile",
     "surface",

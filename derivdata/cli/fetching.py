@@ -52,8 +52,9 @@ def add_fetch(parser: argparse.ArgumentParser) -> None:
 
 
 def _fetch(arguments: argparse.Namespace) -> None:
-    from derivdata import connect, tables
+    from derivdata import connect
     from derivdata.sources import archive
+    from derivdata.tables.panels import provenance
 
     fetcher = _fetcher(arguments.name)
     table = arguments.name.replace(".", "_")
@@ -68,7 +69,7 @@ def _fetch(arguments: argparse.Namespace) -> None:
         rows = archive.open_archive(arguments.to).append(table, frame) if to_archive else len(frame)
     for message in dict.fromkeys(str(warning.message) for warning in caught):
         notify(message)
-    if tables.provenance(frame)["synthetic"]:
+    if provenance(frame)["synthetic"]:
         notify("the data is synthetic")
     if to_archive:
         say(f"{len(frame)} rows of {table}, {rows} new in {arguments.to}")

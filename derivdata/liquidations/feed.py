@@ -86,7 +86,7 @@ def poll(
         new = _unseen(frame, seen, reached - _LATE)
         if min_usd is not None:
             new = new[new["value_usd"] >= min_usd]
-        new = tables.LIQUIDATIONS_EVENTS.conform(new)
+        new = tables.TABLES["liquidations_events"].conform(new)
         provenance = frame.attrs["provenance"]
         spans = within_asked(coverage([observed], [missed]), provenance)
         new.attrs["provenance"] = provenance | {"coverage": spans}

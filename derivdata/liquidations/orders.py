@@ -116,7 +116,7 @@ def events(
         warn_caller(f"{endpoints.LIQUIDATIONS_EVENTS.path}: {notice}")
         provenance["notices"] = [*provenance["notices"], notice]
     if min_usd is not None:
-        frame = tables.LIQUIDATIONS_EVENTS.conform(frame[frame["value_usd"] >= min_usd])
+        frame = tables.TABLES["liquidations_events"].conform(frame[frame["value_usd"] >= min_usd])
     frame.attrs["provenance"] = provenance
     return frame
 
@@ -124,7 +124,7 @@ def events(
 def ask(query: Mapping[str, Any]) -> tuple[pd.DataFrame, bool]:
     """Return the orders that answer a query, and whether they are as many as it allows."""
     answer = transport.get(endpoints.LIQUIDATIONS_EVENTS, query, into=_Events)
-    frame = tabulate(tables.LIQUIDATIONS_EVENTS, [answer], _columns)
+    frame = tabulate(tables.TABLES["liquidations_events"], [answer], _columns)
     if answer.body.coverage is not None:
         requested = {name: [list(span) for span in spans] for name, spans in answer.body.coverage.items()}
         try:
@@ -157,7 +157,7 @@ def _windows(spans: Sequence[Sequence[str]]) -> list[times.Window]:
 
 def _columns(answer: Answer[_Events]) -> dict[str, Any]:
     orders = transport.decode_items(answer, answer.body.events, _EVENTS, "$.events")
-    columns = tables.LIQUIDATIONS_EVENTS.batches(orders)
+    columns = tables.TABLES["liquidations_events"].batches(orders)
     if isinstance(columns["oid"], list):  # some of them are numbers
         columns["oid"] = list(map(str, columns["oid"]))
     return columns

@@ -90,7 +90,7 @@ def history(
     spans = pieces(endpoints.LIQUIDATIONS_HISTORY, times.window(start, end), resolution, None)
     each = [{"symbol": symbol_filter(symbols), "resolution": resolution}]
     answers = get_windows(endpoints.LIQUIDATIONS_HISTORY, each, spans, _History)
-    return tabulate(tables.LIQUIDATIONS_HISTORY, answers, _history_columns)
+    return tabulate(tables.TABLES["liquidations_history"], answers, _history_columns)
 
 
 @typed
@@ -130,9 +130,11 @@ def aggregates(window: times.Instant = "24h", *, group_by: str = "symbol") -> pd
     query = {"range": rolling(endpoints.LIQUIDATIONS_AGGREGATES, window), "group_by": group_by}
     answer = transport.get(endpoints.LIQUIDATIONS_AGGREGATES, query, into=_Aggregates)
     return tabulate(
-        tables.LIQUIDATIONS_AGGREGATES,
+        tables.TABLES["liquidations_aggregates"],
         [answer],
-        lambda a: tables.LIQUIDATIONS_AGGREGATES.rows(a.body.groups, group_by=a.body.group_by, time=a.as_of),
+        lambda a: tables.TABLES["liquidations_aggregates"].rows(
+            a.body.groups, group_by=a.body.group_by, time=a.as_of
+        ),
     )
 
 

@@ -121,9 +121,9 @@ def symbols(*, venues: str | Sequence[str] | None = None) -> pd.DataFrame:
     """
     answer = transport.get(endpoints.MARKETS_SYMBOLS, {"exchanges": venue_names(venues)}, into=_Symbols)
     return tabulate(
-        tables.MARKETS_SYMBOLS,
+        tables.TABLES["markets_symbols"],
         [answer],
-        lambda a: tables.MARKETS_SYMBOLS.rows(a.body.symbols, timestamp=answer_time(a)),
+        lambda a: tables.TABLES["markets_symbols"].rows(a.body.symbols, timestamp=answer_time(a)),
     )
 
 
@@ -161,7 +161,7 @@ def price_movers(
     """
     query = {"min_value": min_volume_usd, "limit": limit, "exchanges": venue_names(venues)}
     answer = transport.get(endpoints.MARKETS_PRICE_MOVERS, query, into=_Movers)
-    return tabulate(tables.MARKETS_PRICE_MOVERS, [answer], _mover_columns)
+    return tabulate(tables.TABLES["markets_price_movers"], [answer], _mover_columns)
 
 
 @typed
@@ -191,9 +191,9 @@ def funding_leaders(*, venues: str | Sequence[str] | None = None) -> pd.DataFram
         endpoints.MARKETS_FUNDING_LEADERS, {"exchanges": venue_names(venues)}, into=_Leaders
     )
     return tabulate(
-        tables.MARKETS_FUNDING_LEADERS,
+        tables.TABLES["markets_funding_leaders"],
         [answer],
-        lambda a: tables.MARKETS_FUNDING_LEADERS.rows(a.body.data, timestamp=answer_time(a)),
+        lambda a: tables.TABLES["markets_funding_leaders"].rows(a.body.data, timestamp=answer_time(a)),
     )
 
 
@@ -224,7 +224,7 @@ def price_buckets(*, venues: str | Sequence[str] | None = None) -> pd.DataFrame:
     answer = transport.get(
         endpoints.MARKETS_PRICE_BUCKETS, {"exchanges": venue_names(venues)}, into=_PriceBuckets
     )
-    return tabulate(tables.MARKETS_PRICE_BUCKETS, [answer], _bucket_columns)
+    return tabulate(tables.TABLES["markets_price_buckets"], [answer], _bucket_columns)
 
 
 @typed
@@ -254,15 +254,15 @@ def symbol_stats(symbol: str) -> pd.DataFrame:
     """
     answer = transport.get(endpoints.MARKETS_SYMBOL_STATS, {"symbol": symbol_of(symbol)}, into=_Stats)
     return tabulate(
-        tables.MARKETS_SYMBOL_STATS,
+        tables.TABLES["markets_symbol_stats"],
         [answer],
-        lambda a: tables.MARKETS_SYMBOL_STATS.rows([a.body], timestamp=answer_time(a)),
+        lambda a: tables.TABLES["markets_symbol_stats"].rows([a.body], timestamp=answer_time(a)),
     )
 
 
 def _bucket_columns(answer: Answer[_PriceBuckets]) -> dict[str, Any]:
     buckets = answer.body.buckets
-    columns = tables.MARKETS_PRICE_BUCKETS.rows(buckets, timestamp=answer_time(answer))
+    columns = tables.TABLES["markets_price_buckets"].rows(buckets, timestamp=answer_time(answer))
     return columns | {
         "rank": list(range(1, len(buckets) + 1)),
         "symbols": [",".join(bucket.symbols) for bucket in buckets],
@@ -271,5 +271,7 @@ def _bucket_columns(answer: Answer[_PriceBuckets]) -> dict[str, Any]:
 
 def _mover_columns(answer: Answer[_Movers]) -> dict[str, Any]:
     body = answer.body
-    columns = tables.MARKETS_PRICE_MOVERS.rows([*body.gainers, *body.losers], timestamp=answer_time(answer))
+    columns = tables.TABLES["markets_price_movers"].rows(
+        [*body.gainers, *body.losers], timestamp=answer_time(answer)
+    )
     return columns | {"direction": ["gainer"] * len(body.gainers) + ["loser"] * len(body.losers)}

@@ -88,9 +88,9 @@ def exchanges() -> pd.DataFrame:
     """
     answer = transport.get(endpoints.MARKETS_EXCHANGES, {}, into=_Exchanges)
     return tabulate(
-        tables.MARKETS_EXCHANGES,
+        tables.TABLES["markets_exchanges"],
         [answer],
-        lambda a: tables.MARKETS_EXCHANGES.rows(a.body.exchanges, timestamp=answer_time(a)),
+        lambda a: tables.TABLES["markets_exchanges"].rows(a.body.exchanges, timestamp=answer_time(a)),
     )
 
 
@@ -123,9 +123,9 @@ def exchange_symbols(venue: str) -> pd.DataFrame:
         endpoints.MARKETS_EXCHANGE_SYMBOLS, {"exchange": venue_of(venue)}, into=_ExchangeSymbols
     )
     return tabulate(
-        tables.MARKETS_EXCHANGE_SYMBOLS,
+        tables.TABLES["markets_exchange_symbols"],
         [answer],
-        lambda a: tables.MARKETS_EXCHANGE_SYMBOLS.rows(
+        lambda a: tables.TABLES["markets_exchange_symbols"].rows(
             a.body.symbols, exchange=a.body.exchange, timestamp=answer_time(a)
         ),
     )
@@ -160,9 +160,9 @@ def symbol_exchanges(symbol: str) -> pd.DataFrame:
         endpoints.MARKETS_SYMBOL_EXCHANGES, {"symbol": symbol_of(symbol)}, into=_SymbolExchanges
     )
     return tabulate(
-        tables.MARKETS_SYMBOL_EXCHANGES,
+        tables.TABLES["markets_symbol_exchanges"],
         [answer],
-        lambda a: tables.MARKETS_SYMBOL_EXCHANGES.rows(
+        lambda a: tables.TABLES["markets_symbol_exchanges"].rows(
             a.body.exchanges, symbol=a.body.symbol, timestamp=answer_time(a)
         ),
     )
@@ -204,11 +204,11 @@ def exchange_history(venue: str, start: times.Instant, end: times.Instant | None
         [times.window(start, end)],
         _ExchangeHistory,
     )
-    return tabulate(tables.MARKETS_EXCHANGE_HISTORY, answers, _exchange_columns)
+    return tabulate(tables.TABLES["markets_exchange_history"], answers, _exchange_columns)
 
 
 def _exchange_columns(answer: Answer[_ExchangeHistory]) -> dict[str, Any]:
     body = answer.body
-    return tables.MARKETS_EXCHANGE_HISTORY.rows(
+    return tables.TABLES["markets_exchange_history"].rows(
         body.data, exchange=body.exchange, resolution=body.resolution
     ) | {"timestamp": instants(answer, [step.timestamp for step in body.data])}

@@ -109,7 +109,7 @@ def snapshot(symbol: str | Sequence[str], venues: str | Sequence[str]) -> pd.Dat
     """
     pairs = [(s, e) for s in names(symbol, "symbol") for e in names(venues, "venues")]
     answers = transport.progress(pairs, total=len(pairs), label=endpoints.OPTIONS_SNAPSHOT.path)
-    return tabulate(tables.OPTIONS_SNAPSHOT, (_requested(*pair) for pair in answers), _columns)
+    return tabulate(tables.TABLES["options_snapshot"], (_requested(*pair) for pair in answers), _columns)
 
 
 @typed
@@ -142,14 +142,14 @@ def surface(symbol: str, venue: str) -> xr.Dataset:
     {'expiry': 11, 'strike': 97, 'side': 2}
     """
     answer = _requested(symbol, venue)
-    columns, notices, _ = columns_of(tables.OPTIONS_SNAPSHOT, answer, _columns)
+    columns, notices, _ = columns_of(tables.TABLES["options_snapshot"], answer, _columns)
     for notice in notices:
         transport.notify(answer.request, notice)
     provenance = transport.provenance([replace(answer, notices=(*answer.notices, *notices))])
     if not answer.body.instruments and not provenance["notices"]:
         transport.notify(answer.request, f"no options on {symbol} at {venue}")
     return surface_of(
-        tables.OPTIONS_SNAPSHOT.joined([columns]),
+        tables.TABLES["options_snapshot"].joined([columns]),
         symbol=answer.body.symbol,
         exchange=answer.body.exchange,
         as_of=_time_of(answer),
@@ -184,9 +184,9 @@ def metrics(symbol: str, venue: str) -> pd.DataFrame:
     warn_off_matrix(symbol, venue)
     answer = transport.get(endpoints.OPTIONS_METRICS, {"symbol": symbol, "exchange": venue}, into=_Metrics)
     return tabulate(
-        tables.OPTIONS_METRICS,
+        tables.TABLES["options_metrics"],
         [answer],
-        lambda a: tables.OPTIONS_METRICS.rows(
+        lambda a: tables.TABLES["options_metrics"].rows(
             a.body.data, symbol=a.body.symbol, exchange=a.body.exchange, time=a.as_of
         ),
     )
@@ -210,7 +210,7 @@ def _requested(symbol: str, exchange: str) -> Answer[_Chain]:
 
 def _columns(answer: Answer[_Chain]) -> dict[str, Any]:
     body = answer.body
-    return tables.OPTIONS_SNAPSHOT.rows(
+    return tables.TABLES["options_snapshot"].rows(
         body.instruments, symbol=body.symbol, exchange=body.exchange, time=_time_of(answer)
     )
 

@@ -106,7 +106,7 @@ def atm_history(
     query = {"symbol": symbol, "exchange": venue, "range": days_back(window)}
     warn_off_matrix(symbol, venue)
     answer = transport.get(endpoints.OPTIONS_ATM_HISTORY, query, into=_AtmHistory)
-    return tabulate(tables.OPTIONS_ATM_HISTORY, [answer], _atm_columns, within=window)
+    return tabulate(tables.TABLES["options_atm_history"], [answer], _atm_columns, within=window)
 
 
 @typed
@@ -144,7 +144,7 @@ def surface_history(
     query = {"symbol": symbol, "exchange": venue, "range": back}
     warn_off_matrix(symbol, venue)
     answer = transport.get(endpoints.OPTIONS_SURFACE_HISTORY, query, into=_SurfaceHistory)
-    frame = tabulate(tables.OPTIONS_SURFACE_HISTORY, [answer], _surface_columns, within=window)
+    frame = tabulate(tables.TABLES["options_surface_history"], [answer], _surface_columns, within=window)
     surface = tables.surface_history(frame)
     return surface if len(frame) else surface.assign_coords(symbol=symbol, exchange=venue)
 
@@ -177,25 +177,25 @@ def overview_history(start: times.Instant, end: times.Instant | None = None) -> 
     answer = transport.get(
         endpoints.OPTIONS_OVERVIEW_HISTORY, {"range": days_back(window)}, into=_OverviewHistory
     )
-    return tabulate(tables.OPTIONS_OVERVIEW_HISTORY, [answer], _overview_columns, within=window)
+    return tabulate(tables.TABLES["options_overview_history"], [answer], _overview_columns, within=window)
 
 
 def _atm_columns(answer: Answer[_AtmHistory]) -> dict[str, Any]:
     body = answer.body
-    columns = tables.OPTIONS_ATM_HISTORY.rows(body.data, symbol=body.symbol, exchange=body.exchange)
+    columns = tables.TABLES["options_atm_history"].rows(body.data, symbol=body.symbol, exchange=body.exchange)
     return columns | {"hour": instants(answer, [row.hour for row in body.data])}
 
 
 def _overview_columns(answer: Answer[_OverviewHistory]) -> dict[str, Any]:
     rows = answer.body.data
-    columns = tables.OPTIONS_OVERVIEW_HISTORY.rows(rows)
+    columns = tables.TABLES["options_overview_history"].rows(rows)
     return columns | {"timestamp": instants(answer, [row.timestamp for row in rows])}
 
 
 def _surface_columns(answer: Answer[_SurfaceHistory]) -> dict[str, Any]:
     body = answer.body
     snapshots = list(body.snapshots.values())
-    columns = tables.OPTIONS_SURFACE_HISTORY.rows(
+    columns = tables.TABLES["options_surface_history"].rows(
         [point for points in snapshots for point in points], symbol=body.symbol, exchange=body.exchange
     )
     stamps = instants(answer, list(body.snapshots)).repeat([len(points) for points in snapshots])

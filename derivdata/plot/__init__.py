@@ -9,60 +9,36 @@ main one of theirs. ``derivdata.plot.data(ax)`` gives what a figure draws as a f
 
 from __future__ import annotations
 
-from derivdata.plot.attributions import pnl_attribution
-from derivdata.plot.backtests import (
-    backtest_attribution,
-    backtest_capacity,
-    backtest_equity,
-    backtest_positions,
-    backtest_sweep,
-    backtest_trades,
-    backtest_turnover,
-)
-from derivdata.plot.cards import Card, card
+from derivdata.plot.backtests import backtest, pnl_attribution
+from derivdata.plot.cards import card
 from derivdata.plot.carry import cumulative_funding, funding_spreads, net_carry
-from derivdata.plot.densities import implied_density
 from derivdata.plot.frames import data
 from derivdata.plot.funding_rates import funding_heatmap, funding_history
-from derivdata.plot.levels_over_time import implied_and_realised, oi_level
-from derivdata.plot.liquidation_orders import liquidations
-from derivdata.plot.oi_shares import oi_share, share_trend
-from derivdata.plot.open_interest import gamma_exposure, open_interest_by_strike
-from derivdata.plot.order_books import orderbook_depth
-from derivdata.plot.smiles import smile
-from derivdata.plot.surfaces import surface
+from derivdata.plot.open_interest import open_interest
+from derivdata.plot.orders import liquidations, orderbook_depth
+from derivdata.plot.smiles import implied_density, smile
+from derivdata.plot.strikes import strikes
+from derivdata.plot.surfaces import surface, venue_difference
 from derivdata.plot.term_structures import term_structure
-from derivdata.plot.venue_differences import venue_difference
-from derivdata.plot.volatility_cones import volatility_cone
-from derivdata.plot.volatility_histories import volatility_history
+from derivdata.plot.volatilities import implied_and_realised, volatility_cone, volatility_history
 
 __all__ = [
-    "Card",
-    "backtest_attribution",
-    "backtest_capacity",
-    "backtest_equity",
-    "backtest_positions",
-    "backtest_sweep",
-    "backtest_trades",
-    "backtest_turnover",
+    "backtest",
     "card",
     "cumulative_funding",
     "data",
     "funding_heatmap",
     "funding_history",
     "funding_spreads",
-    "gamma_exposure",
     "implied_and_realised",
     "implied_density",
     "liquidations",
     "net_carry",
-    "oi_level",
-    "oi_share",
-    "open_interest_by_strike",
+    "open_interest",
     "orderbook_depth",
     "pnl_attribution",
-    "share_trend",
     "smile",
+    "strikes",
     "surface",
     "term_structure",
     "venue_difference",

@@ -1,8 +1,9 @@
-"""Figures of backtests: equity, positions, trades, what the result is made of, turnover, capacity, sweeps."""
+"""Figures of profit and loss: of the rules of backtests, and of a position between two surfaces."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -10,11 +11,12 @@ import xarray as xr
 
 from derivdata.analysis.backtest import trades
 from derivdata.analysis.inputs import require_variables
-from derivdata.plot._decorator import figure_function
-from derivdata.plot.frames import keep_frame
+from derivdata.plot.frames import Source, figure_function, keep_frame
 from derivdata.plot.style import (
     GREY,
+    LONG,
     PALETTE,
+    SHORT,
     axes,
     dress,
     footer,
@@ -30,15 +32,7 @@ from derivdata.tables.required import require_columns
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "backtest_attribution",
-    "backtest_capacity",
-    "backtest_equity",
-    "backtest_positions",
-    "backtest_sweep",
-    "backtest_trades",
-    "backtest_turnover",
-]
+__all__ = ["backtest", "pnl_attribution"]
 
 _GAIN, _LOSS = PALETTE[0], PALETTE[1]
 _PARTS = ("funding_usd", "price_usd", "fees_usd", "slippage_usd")
@@ -46,26 +40,53 @@ _MOST_ROWS = 40
 
 
 @figure_function
-def backtest_equity(result: xr.Dataset, *, source: Any = None, ax: Axes | None = None) -> Axes:
-    """Draw what a rule added to its capital over time, and its drawdown.
+def backtest(
+    result: xr.Dataset | pd.DataFrame,
+    kind: Literal["equity", "attribution", "positions", "trades", "turnover", "capacity", "sweep"] = "equity",
+    *,
+    source: Source | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw what a rule would have earned, of what that is made, or how much of it there could be.
 
     Parameters
     ----------
     result
-        What ``dd.analysis.backtest.carry`` returned.
+        What ``dd.analysis.backtest.carry`` returned; for ``"capacity"`` and ``"sweep"`` what the functions of
+        these names returned.
+    kind
+        ``"equity"``: what the rule added to its capital [USD], and below it the drawdown [% of the peak].
+        ``"attribution"``: funding and price P&L beside fees and slippage, cumulative [USD], costs downwards.
+        ``"positions"``: when each symbol was held, and whether that earned more than it cost; a row per
+        symbol, of more than 40 those that were held longest.
+        ``"trades"``: what each position earned after costs [bps] by the days it was held, coloured by why it
+        was closed.
+        ``"turnover"``: notional traded [USD] a day, week or month, whichever leaves 40 bars or fewer.
+        ``"capacity"``: net P&L [USD] by size of a leg, with the size that earns most; sizes at which the
+        books fill a part of the trades are marked, those at which they fill none are left out.
+        ``"sweep"``: the Sharpe ratio of each rule, the best at the top, of more than 40 the best 40, and what
+        the best is worth after so many trials.
     source, ax
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        That of the equity less the capital [USD]; below it stands the drawdown [% of the peak].
+        Of ``"equity"`` the upper ones.
 
     Raises
     ------
     ValueError
-        `result` is not that of a backtest.
+        `result` is not that of the `kind`, there was no position, no trade is filled at any size, or no rule
+        traded.
     """
+    maker = kind if kind in ("capacity", "sweep") else "carry"
+    if isinstance(result, pd.DataFrame) != (kind == "sweep"):
+        raise ValueError(f"result is not what backtest.{maker} returned, which kind={kind!r} draws")
+    return _DRAW[kind](result, source, ax)
+
+
+def _equity(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     _require(result)
     upper, lower = strips(ax, 3.0, 1.2)
     capital = float(result.attrs["capital_usd"])
@@ -86,28 +107,8 @@ def backtest_equity(result: xr.Dataset, *, source: Any = None, ax: Axes | None =
     return keep_frame(upper, {"time": times, "gain_usd": gain, "drawdown": result["drawdown"].to_numpy()})
 
 
-@figure_function
-def backtest_positions(result: xr.Dataset, *, source: Any = None, ax: Axes | None = None) -> Axes:
-    """Draw when each symbol was held, and whether the position earned more than it cost.
-
-    Parameters
-    ----------
-    result
-        What ``dd.analysis.backtest.carry`` returned.
-    source, ax
-        As in every figure: see `derivdata.plot`.
-
-    Returns
-    -------
-    Axes
-        A row per symbol and a bar per position; of more than 40 symbols those that were held longest.
-
-    Raises
-    ------
-    ValueError
-        `result` is not that of a backtest, or there was no position.
-    """
-    table = _positions(result)
+def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
+    table = _held(result)
     days = (table["exit"] - table["entry"]) / pd.Timedelta(1, "D")
     held = days.groupby(table["symbol"]).sum().sort_values(ascending=False)
     symbols = list(held.index[:_MOST_ROWS])
@@ -138,28 +139,8 @@ def backtest_positions(result: xr.Dataset, *, source: Any = None, ax: Axes | Non
     return keep_frame(ax, table)
 
 
-@figure_function
-def backtest_trades(result: xr.Dataset, *, source: Any = None, ax: Axes | None = None) -> Axes:
-    """Draw what each position earned after costs, by how long it was held.
-
-    Parameters
-    ----------
-    result
-        What ``dd.analysis.backtest.carry`` returned.
-    source, ax
-        As in every figure: see `derivdata.plot`.
-
-    Returns
-    -------
-    Axes
-        A dot per position, coloured by why it was closed.
-
-    Raises
-    ------
-    ValueError
-        `result` is not that of a backtest, or there was no position.
-    """
-    table = _positions(result)
+def _trades(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
+    table = _held(result)
     ax = axes(ax)
     days = (table["exit"] - table["entry"]) / pd.Timedelta(1, "D")
     net = 1e4 * table["net_usd"] / float(result.attrs["leg_usd"])
@@ -184,27 +165,7 @@ def backtest_trades(result: xr.Dataset, *, source: Any = None, ax: Axes | None =
     return keep_frame(ax, table.assign(days=days, net_bps=net))
 
 
-@figure_function
-def backtest_attribution(result: xr.Dataset, *, source: Any = None, ax: Axes | None = None) -> Axes:
-    """Draw what a result is made of: funding and price P&L beside fees and slippage.
-
-    Parameters
-    ----------
-    result
-        What ``dd.analysis.backtest.carry`` returned.
-    source, ax
-        As in every figure: see `derivdata.plot`.
-
-    Returns
-    -------
-    Axes
-        Cumulative [USD]; costs downwards.
-
-    Raises
-    ------
-    ValueError
-        `result` is not that of a backtest.
-    """
+def _attribution(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     _require(result)
     ax = axes(ax)
     times = result["time"].to_numpy()
@@ -233,27 +194,7 @@ def backtest_attribution(result: xr.Dataset, *, source: Any = None, ax: Axes | N
     return keep_frame(ax, {"time": times, **total, "net_usd": net})
 
 
-@figure_function
-def backtest_turnover(result: xr.Dataset, *, source: Any = None, ax: Axes | None = None) -> Axes:
-    """Draw how much a rule traded, and what its trades cost.
-
-    Parameters
-    ----------
-    result
-        What ``dd.analysis.backtest.carry`` returned.
-    source, ax
-        As in every figure: see `derivdata.plot`.
-
-    Returns
-    -------
-    Axes
-        Notional traded [USD] a day, week or month, whichever leaves 40 bars or fewer.
-
-    Raises
-    ------
-    ValueError
-        `result` is not that of a backtest.
-    """
+def _turnover(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     _require(result)
     ax = axes(ax)
     traded = result["traded_usd"].sum("symbol").to_series()
@@ -274,32 +215,11 @@ def backtest_turnover(result: xr.Dataset, *, source: Any = None, ax: Axes | None
     return keep_frame(ax, {"time": sums.index, "traded_usd": sums.to_numpy()})
 
 
-@figure_function
-def backtest_capacity(curve: xr.Dataset, *, source: Any = None, ax: Axes | None = None) -> Axes:
-    """Draw what the trades of a backtest would have earned at other sizes.
-
-    Parameters
-    ----------
-    curve
-        What ``dd.analysis.backtest.capacity`` returned.
-    source, ax
-        As in every figure: see `derivdata.plot`.
-
-    Returns
-    -------
-    Axes
-        Net P&L [USD] by size of a leg, on a logarithmic axis, with the size that earns most; sizes at which
-        the books fill a part of the trades are marked, those at which they fill none are left out.
-
-    Raises
-    ------
-    ValueError
-        `curve` is not that of `capacity`, or no trade is filled at any size.
-    """
-    require_variables(curve, "curve", ("net_usd", "filled", "capacity_usd"), dims=("size_usd",))
+def _capacity(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
+    require_variables(result, "result", ("net_usd", "filled", "capacity_usd"), dims=("size_usd",))
     ax = axes(ax)
-    sizes, filled = curve["size_usd"].to_numpy(), curve["filled"].to_numpy()
-    net = np.where(filled > 0.0, curve["net_usd"].to_numpy(), np.nan)
+    sizes, filled = result["size_usd"].to_numpy(), result["filled"].to_numpy()
+    net = np.where(filled > 0.0, result["net_usd"].to_numpy(), np.nan)
     if not np.isfinite(net).any():
         raise ValueError("there is no trade, or no size at which the books fill one")
     ax.plot(sizes, net, "o-", color=PALETTE[0], lw=1.6, ms=4, label="net of costs")
@@ -308,11 +228,11 @@ def backtest_capacity(curve: xr.Dataset, *, source: Any = None, ax: Axes | None 
         words = "books fill a part of the trades"
         ax.plot(sizes[partly], net[partly], "o", color=PALETTE[1], ms=6, label=words)
     ax.axhline(0, color=GREY, lw=1.0)
-    best = float(curve["capacity_usd"])
+    best = float(result["capacity_usd"])
     title = "At no size do the trades earn more than they cost"
     if np.isfinite(best):
         ax.axvline(best, color=PALETTE[2], lw=1.2, ls=":", label="earns most")
-        most = float(curve["net_usd"].max())
+        most = float(result["net_usd"].max())
         title = f"Legs of {number(best)} USD earn most: {number(most)} USD"
     dress(ax, title=title)
     ax.set_xscale("log")
@@ -320,33 +240,13 @@ def backtest_capacity(curve: xr.Dataset, *, source: Any = None, ax: Axes | None 
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(lambda value, _: number(value))
     legend(ax)
-    footer(ax, curve, source=source)
+    footer(ax, result, source=source)
     return keep_frame(ax, {"size_usd": sizes, "net_usd": net, "filled": filled})
 
 
-@figure_function
-def backtest_sweep(table: pd.DataFrame, *, source: Any = None, ax: Axes | None = None) -> Axes:
-    """Draw the Sharpe ratios of many rules, and what the best is worth after so many trials.
-
-    Parameters
-    ----------
-    table
-        What ``dd.analysis.backtest.sweep`` returned.
-    source, ax
-        As in every figure: see `derivdata.plot`.
-
-    Returns
-    -------
-    Axes
-        A row per rule, the best at the top, of more than 40 the best 40.
-
-    Raises
-    ------
-    ValueError
-        `table` is not that of `sweep`, or no rule traded.
-    """
-    require_columns(table, "table", ("sharpe", "deflated_sharpe"), others=("rule",))
-    rows = table[table["sharpe"].notna()].sort_values("sharpe", ascending=False, kind="stable")
+def _sweep(result: pd.DataFrame, source: Any, ax: Axes | None) -> Axes:
+    require_columns(result, "result", ("sharpe", "deflated_sharpe"), others=("rule",))
+    rows = result[result["sharpe"].notna()].sort_values("sharpe", ascending=False, kind="stable")
     if rows.empty:
         raise ValueError("no rule traded: there is nothing to compare")
     best, shown = rows.iloc[0], rows.iloc[:_MOST_ROWS]
@@ -360,7 +260,7 @@ def backtest_sweep(table: pd.DataFrame, *, source: Any = None, ax: Axes | None =
     chance = f"deflated for {len(rows)} trials: {best['deflated_sharpe']:.0%} likely above 0"
     dress(ax, title=f"Best Sharpe ratio {best['sharpe']:.2f}, {chance}", grid="x")
     ax.set_xlabel("Sharpe ratio of daily returns [annualised]")
-    footer(ax, table, source=source)
+    footer(ax, result, source=source)
     return keep_frame(ax, rows)
 
 
@@ -368,8 +268,84 @@ def _require(result: xr.Dataset) -> None:
     require_variables(result, "result", ("equity_usd", *_PARTS, "traded_usd"), dims=("time", "trade"))
 
 
-def _positions(result: xr.Dataset) -> pd.DataFrame:
+def _held(result: xr.Dataset) -> pd.DataFrame:
     table = trades(result)
     if table.empty:
         raise ValueError("the backtest never held a position")
     return table
+
+
+_DRAW: dict[str, Callable[[Any, Any, Axes | None], Axes]] = {
+    "equity": _equity,
+    "attribution": _attribution,
+    "positions": _positions,
+    "trades": _trades,
+    "turnover": _turnover,
+    "capacity": _capacity,
+    "sweep": _sweep,
+}
+
+
+@figure_function
+def pnl_attribution(
+    attribution: xr.Dataset,
+    *,
+    currency: Literal["usd", "coin"] = "usd",
+    source: Source | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw what each term gave or took, one bar after another, up to the P&L of the position.
+
+    Parameters
+    ----------
+    attribution
+        What ``dd.analysis.position.attribution`` gave, of one pair of surfaces.
+    currency
+        Which of its two.
+    source, ax
+        As in every figure: see `derivdata.plot`.
+
+    Returns
+    -------
+    Axes
+        A bar per term, from where the terms before it ended; then the residual, grey, and the P&L.
+
+    Raises
+    ------
+    ValueError
+        Several pairs of surfaces, or a P&L that is NaN.
+    """
+    require_variables(
+        attribution, "attribution", ("contribution", "residual", "pnl"), dims=("term", "currency")
+    )
+    part = attribution.sel(currency=currency)
+    if part["contribution"].ndim != 1:
+        raise ValueError(f"attribution has dims {part['contribution'].dims}: select one pair of surfaces")
+    names = [*map(str, part["term"].to_numpy()), "residual"]
+    steps = np.r_[part["contribution"].to_numpy(), float(part["residual"])]
+    if not np.isfinite(steps).all():
+        raise ValueError("attribution has a leg without a value at one of its ends: its P&L is NaN")
+    ax = axes(ax, size=row_size(len(names) + 1, 0.3))
+    place = np.arange(len(names) + 1)
+    starts = np.r_[0.0, np.cumsum(steps)[:-1], 0.0]
+    widths = np.r_[steps, float(part["pnl"])]
+    colours = [LONG if width >= 0.0 else SHORT for width in widths]
+    colours[-2] = GREY
+    ax.barh(place, widths, left=starts, color=colours, height=0.62)
+    ends = starts + widths
+    ax.vlines(ends[:-2], place[:-2] - 0.31, place[1:-1] + 0.31, color=GREY, lw=0.7)
+    span = float(np.ptp(np.r_[starts, ends])) or 1.0
+    written = "{:,.0f}".format if span >= 1000.0 else number
+    for at, (start, width) in enumerate(zip(starts, widths, strict=True)):
+        edge = max(start, start + width)
+        ax.text(edge + 0.012 * span, at, written(float(width)), va="center", fontsize=8)
+    ax.set_yticks(place, [*names, "P&L"])
+    ax.set_ylim(len(names) + 0.6, -0.6)
+    ax.set_xlim(min(0.0, *starts, *ends) - 0.04 * span, max(0.0, *starts, *ends) + 0.14 * span)
+    ax.axvline(0.0, color=GREY, lw=0.8)
+    most = int(np.argmax(np.abs(steps)))
+    total = f"{written(widths[-1])} {'USD' if currency == 'usd' else 'coins'}"
+    dress(ax, title=f"P&L {total}; the largest term is {names[most]} ({written(steps[most])})", grid="x")
+    ax.set_xlabel({"usd": "P&L [USD]", "coin": "P&L [coin]"}[currency])
+    footer(ax, attribution, source=source)
+    return keep_frame(ax, {"term": [*names, "P&L"], "start": starts, f"amount_{currency}": widths})

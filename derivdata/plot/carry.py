@@ -9,11 +9,9 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata import tables
 from derivdata.analysis import funding
 from derivdata.analysis.inputs import require_variables
-from derivdata.plot._decorator import figure_function
-from derivdata.plot.frames import keep_frame
+from derivdata.plot.frames import Source, figure_function, keep_frame
 from derivdata.plot.style import (
     GREY,
     NO_DATA,
@@ -29,6 +27,7 @@ from derivdata.plot.style import (
     row_size,
     utc_axis,
 )
+from derivdata.tables.panels import panel
 from derivdata.tables.required import require_columns
 from derivdata.units import apr_from_bps
 
@@ -52,7 +51,7 @@ _NUMBERS = (
 
 @figure_function
 def funding_spreads(
-    carry: xr.Dataset | Sequence[xr.Dataset], *, source: Any = None, ax: Axes | None = None
+    carry: xr.Dataset | Sequence[xr.Dataset], *, source: Source | None = None, ax: Axes | None = None
 ) -> Axes:
     """Draw gross and net APR of each pair, coloured by its half-life: which spreads survive their costs.
 
@@ -123,7 +122,7 @@ def _net(ax: Axes, rows: pd.DataFrame, place: Any) -> None:
 
 @figure_function
 def net_carry(
-    carry: xr.Dataset | Sequence[xr.Dataset], *, source: Any = None, ax: Axes | None = None
+    carry: xr.Dataset | Sequence[xr.Dataset], *, source: Source | None = None, ax: Axes | None = None
 ) -> Axes:
     """Draw the expected carry of a pair by holding time, and when its costs are paid.
 
@@ -185,7 +184,7 @@ def cumulative_funding(
     venue: str,
     symbol: str | None = None,
     naive: bool = False,
-    source: Any = None,
+    source: Source | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw the funding that a long has paid: the integral of samples and the sum of settlements.
@@ -214,8 +213,8 @@ def cumulative_funding(
     ValueError
         The venue or the symbol is not in a table.
     """
-    panel = sampled if isinstance(sampled, xr.DataArray) else tables.panel(sampled, "rate_bps_8h")
-    rates, symbol = one_symbol(panel, symbol)
+    given = sampled if isinstance(sampled, xr.DataArray) else panel(sampled, "rate_bps_8h")
+    rates, symbol = one_symbol(given, symbol)
     rates = _venue(rates, venue)
     accrued = funding.cumulative(rates, gaps="skip")["funding_bps"]
     ax = axes(ax)
@@ -263,7 +262,7 @@ def _payments(settled: pd.DataFrame, symbol: str, exchange: str) -> xr.DataArray
     if rows.empty:
         raise ValueError(f"settled has no payments of {symbol} on {exchange}")
     rates, hours = (
-        tables.panel(rows, name).isel(symbol=0, exchange=0) for name in ("rate_bps_8h", "interval_hours")
+        panel(rows, name).isel(symbol=0, exchange=0) for name in ("rate_bps_8h", "interval_hours")
     )
     return funding.cumulative(rates, interval_hours=hours, gaps="skip")["funding_bps"]
 

@@ -1,8 +1,8 @@
-"""Fits for the figures of options: as given, or made from a chain."""
+"""What the figures of options share: fits as given or made from a chain, expiries chosen, and their axis."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -10,11 +10,19 @@ import xarray as xr
 
 from derivdata.analysis import chain, smile, surface
 from derivdata.analysis.status import Status
+from derivdata.plot.frames import Chain, Expiries
+from derivdata.plot.style import cell_width
 from derivdata.support import times
+from derivdata.support.arrays import Array, Indices
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = [
     "at_the_money",
+    "chosen_expiries",
     "days",
+    "expiry_axis",
     "fit_of",
     "fitted",
     "is_fit",
@@ -25,7 +33,6 @@ __all__ = [
     "verdicts",
 ]
 
-Floats = np.ndarray[Any, Any]
 _DAYS = 365.0
 
 
@@ -34,25 +41,13 @@ def is_fit(data: Any) -> bool:
     return isinstance(data, xr.Dataset) and {"k_min", "k_max", "status"} <= set(data.data_vars)
 
 
-def fit_of(data: Any) -> xr.Dataset:
-    """Return a fit unchanged, or fit a surface to a table ``options_snapshot`` or a surface of quotes.
-
-    Raises
-    ------
-    TypeError
-        It is neither.
-    """
-    if isinstance(data, pd.DataFrame | xr.Dataset):
-        return data if isinstance(data, xr.Dataset) and is_fit(data) else surface.from_chain(data)
-    raise TypeError(f"give a fit, a surface or the table options_snapshot, not {type(data).__name__}")
+def fit_of(data: Chain) -> xr.Dataset:
+    """Return a fit unchanged, or fit a surface to a table ``options_snapshot`` or a surface of quotes."""
+    return data if isinstance(data, xr.Dataset) and is_fit(data) else surface.from_chain(data)
 
 
-def quotes_of(data: Any) -> xr.Dataset:
+def quotes_of(data: Chain) -> xr.Dataset:
     """Return quotes over log-moneyness unchanged, or the out-of-the-money quotes of a chain."""
-    if not isinstance(data, pd.DataFrame | xr.Dataset):
-        raise TypeError(
-            f"quotes must be a fit, a surface or the table options_snapshot, not {type(data).__name__}"
-        )
     if isinstance(data, xr.Dataset) and "log_moneyness" in data:
         return data
     return chain.smiles(chain.clean(data))
@@ -100,7 +95,7 @@ def fitted(fit: xr.Dataset) -> xr.Dataset:
     return usable
 
 
-def days(data: xr.Dataset) -> Floats:
+def days(data: xr.Dataset) -> Array:
     """Return days to expiry."""
     return np.asarray(_DAYS * data["year_fraction"])
 
@@ -124,6 +119,50 @@ def listed_expiry(listed: Any, requested: Any, argument: str = "expiry") -> pd.T
     if len(same) != 1:
         raise ValueError(f"no one expiry {naive}; there are {', '.join(map(str, expiries))}")
     return same[0]
+
+
+def chosen_expiries(listed: pd.DatetimeIndex, requested: Expiries | None, limit: int) -> Indices:
+    """Return the places of the expiries requested; of None up to `limit`, spread over those listed.
+
+    Raises
+    ------
+    ValueError
+        `limit` is no number of expiries, none is requested, or one is not listed.
+    """
+    if limit < 1:
+        raise ValueError(f"{limit=} is no number of expiries")
+    if requested is None:
+        return np.unique(np.linspace(0, len(listed) - 1, min(limit, len(listed))).round().astype(np.intp))
+    given: Any = requested
+    many = [given] if isinstance(given, str) or np.ndim(given) == 0 else list(given)
+    if not many:
+        raise ValueError("expiries must name at least one, or be None")
+    return np.array([listed.get_loc(listed_expiry(listed, one, "expiries")) for one in many], dtype=np.intp)
+
+
+def expiry_axis(ax: Axes, days: Any, expiries: Any) -> None:
+    """Make x a logarithmic axis of time to expiry, labelled at listed expiries by date and days.
+
+    Expiries too close to one another for their labels have a tick without one.
+    """
+    days, dates = np.asarray(days, dtype=np.float64), pd.DatetimeIndex(np.asarray(expiries))
+    ax.set_xscale("log")
+    low, high = days.min() / 1.15, days.max() * 1.15
+    ax.set_xlim(low, high)
+    # A label takes about 36 points of the axes, which are some three quarters of the figure wide.
+    apart = np.log(high / low) * 36.0 / (0.72 * cell_width(ax))
+    chosen: list[int] = []
+    for place in range(len(days) - 1, -1, -1):  # the last one and the long ones first: short ones crowd
+        if not chosen or np.log(days[chosen[-1]] / days[place]) >= apart:
+            chosen.append(place)
+    ax.set_xticks(days[chosen], [_expiry_label(dates[place], float(days[place])) for place in chosen])
+    ax.set_xticks(days, minor=True, labels=[])
+    ax.set_xlabel("expiry [UTC], time to expiry [days]")
+
+
+def _expiry_label(date: pd.Timestamp, days: float) -> str:
+    length = f"{24.0 * days:.0f} h" if days < 1.0 else f"{days:.1f} d" if days < 10.0 else f"{days:.0f} d"
+    return f"{date.day} {date:%b}\n{date:%Y}\n{length}"
 
 
 def verdicts(fit: xr.Dataset) -> list[str]:

@@ -1,21 +1,100 @@
-"""The data of a figure as a frame: one call for all figures."""
+"""What all figures share: kinds of data, checks of arguments, and the data that a figure draws as a frame."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from derivdata.support.arguments import typed
+from derivdata.support.times import Instant
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["data", "keep_frame", "long_table"]
+__all__ = [
+    "Chain",
+    "Expiries",
+    "Rates",
+    "Source",
+    "data",
+    "figure_function",
+    "keep_frame",
+    "long_table",
+    "only_for",
+]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Rates: TypeAlias = pd.DataFrame | xr.DataArray
+"""A table, or the panel of one of its columns."""
+
+Chain: TypeAlias = pd.DataFrame | xr.Dataset
+"""Options as a table or a surface, or a fit to them."""
+
+Expiries: TypeAlias = Instant | Sequence[Instant] | pd.DatetimeIndex
+"""One listed expiry or several: an instant, or the day."""
+
+Source: TypeAlias = pd.DataFrame | xr.DataArray | xr.Dataset
+"""Whatever may carry a provenance."""
 
 _FRAMES: WeakKeyDictionary[Axes, pd.DataFrame] = WeakKeyDictionary()
+
+
+def figure_function(function: Callable[P, T]) -> Callable[P, T]:
+    """Return the function of a figure with its arguments checked, `typed`, and ``ax`` an Axes or None.
+
+    Errors pass unchanged: those of the analysis name its own arguments, and a defect of the figure is not
+    reported as a fault of the data.
+
+    Raises
+    ------
+    TypeError
+        An argument is of another kind, or ``ax`` is no Axes.
+    """
+    checked = typed(function)
+
+    @functools.wraps(checked)
+    def draw(*args: P.args, **kwargs: P.kwargs) -> T:
+        from matplotlib import rc_context
+
+        _require_axes(kwargs.get("ax"))
+        # A symbol or a venue may hold "$", which matplotlib would read as mathematics.
+        with warnings.catch_warnings(), rc_context({"text.parse_math": False}):
+            warnings.filterwarnings("ignore", "Attempting to set identical low and high", UserWarning)
+            return checked(*args, **kwargs)
+
+    return draw
+
+
+def _require_axes(ax: Any) -> None:
+    if ax is None:
+        return
+    from matplotlib.axes import Axes
+
+    if not isinstance(ax, Axes):
+        raise TypeError(f"ax must be the Axes of a matplotlib figure or None, not {type(ax).__name__}")
+
+
+def only_for(kind: str, owners: tuple[str, ...], **options: Any) -> None:
+    """Refuse options that another `kind` of the figure has.
+
+    Raises
+    ------
+    ValueError
+        The message names the option and the kinds that have it.
+    """
+    given = [name for name, value in options.items() if value is not None]
+    if given and kind not in owners:
+        whose = " and ".join(map(repr, owners))
+        raise ValueError(f"{given[0]} is an option of kind={whose}; kind={kind!r} has none of that name")
 
 
 @typed

@@ -9,8 +9,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata import tables
-from derivdata.plot._decorator import figure_function
-from derivdata.plot.frames import keep_frame, long_table
+from derivdata.plot.frames import Rates, Source, figure_function, keep_frame, long_table
 from derivdata.plot.style import (
     DIVERGING,
     GREY,
@@ -40,12 +39,12 @@ _COLUMNS = 400
 
 @figure_function
 def funding_history(
-    data: Any,
+    data: Rates,
     *,
     symbol: str | None = None,
     venues: list[str] | None = None,
     highlight: int = 3,
-    source: Any = None,
+    source: Source | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw the funding rate of every venue over time; those that pay most and least are coloured.
@@ -78,7 +77,7 @@ def funding_history(
     ax = axes(ax)
     means = rates.mean("time").to_series().dropna().sort_values(ascending=False)
     chosen = _chosen(means, venues, highlight)
-    times = rates["time"].values
+    stamps = rates["time"].values
     for venue in means.index.difference(chosen):
         ax.plot(*_line(rates.sel(exchange=venue)), color=GREY, lw=0.5, alpha=0.35, rasterized=True)
     for place, venue in enumerate(chosen):
@@ -91,7 +90,7 @@ def funding_history(
     colors = {venue: look(place)["color"] for place, venue in enumerate(chosen)}
     outside = ((rates < low - margin) | (rates > high + margin)).any("time")
     clipped = sum(
-        mark_clipped(ax, times, rates.sel(exchange=venue), color=colors.get(venue, GREY))
+        mark_clipped(ax, stamps, rates.sel(exchange=venue), color=colors.get(venue, GREY))
         for venue in means.index
         if outside.sel(exchange=venue)
     )
@@ -126,14 +125,14 @@ def _line(rates: xr.DataArray) -> tuple[Any, Any]:
 
 @figure_function
 def funding_heatmap(
-    data: Any,
+    data: Rates,
     *,
     symbol: str | None = None,
-    step: str | None = None,
-    limit: float | None = None,
+    step: str | pd.Timedelta | None = None,
+    reach: float | None = None,
     centre: float = 0.0,
     by_kind: bool = False,
-    source: Any = None,
+    source: Source | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw the funding rate by venue and time as colours: who pays, who is paid, and when that changed.
@@ -147,7 +146,7 @@ def funding_heatmap(
     step
         Width of a column, over which rates are averaged; None takes the finest that is no finer than the
         rates and leaves at most 400 columns.
-    limit
+    reach
         Distance from `centre` [bps/8h] at which the colours end on both sides; None takes the 98th
         percentile.
     centre
@@ -169,8 +168,8 @@ def funding_heatmap(
         The symbol is not in the data.
     """
     rates, symbol = one_symbol(panel_of(data, "rate_bps_8h"), symbol)
-    if limit is not None and not 0 < limit < np.inf:
-        raise ValueError(f"{limit=} is not a rate at which colours could end")
+    if reach is not None and not 0 < reach < np.inf:
+        raise ValueError(f"{reach=} is not a rate at which colours could end")
     if not np.isfinite(centre):
         raise ValueError(f"{centre=} is not a rate at which colours could meet")
     cells = _columns(rates, step)
@@ -178,7 +177,7 @@ def funding_heatmap(
     rows = _rows(list(means.index), by_kind=by_kind)
     ax = axes(ax, size=row_size(len(rows), 0.16))
     shown = cells.reindex(columns=rows).to_numpy().T
-    limit = limit or max(float(np.nanpercentile(np.abs(shown - centre), 98)), 0.01)
+    reach = reach or max(float(np.nanpercentile(np.abs(shown - centre), 98)), 0.01)
     width = cells.index[1] - cells.index[0] if len(cells) > 1 else np.timedelta64(1, "h")
     edges = np.append(cells.index.to_numpy(), cells.index.to_numpy()[-1:] + width)
     ax.set_facecolor(NO_DATA)
@@ -187,8 +186,8 @@ def funding_heatmap(
         np.arange(len(rows) + 1),
         shown,
         cmap=DIVERGING,
-        vmin=centre - limit,
-        vmax=centre + limit,
+        vmin=centre - reach,
+        vmax=centre + reach,
         rasterized=True,
     )
     for place in map(int, np.flatnonzero(~np.isin(rows, means.index))):  # headings
@@ -203,7 +202,7 @@ def funding_heatmap(
     ax.tick_params(axis="y", labelsize=8 if len(rows) > 20 else 8.5, length=0)
     ax.set_ylabel("venue")
     lack = "\ngrey: no rate" if known.size < cells[list(means.index)].size else ""
-    beyond = _beyond(known, centre - limit, centre + limit)
+    beyond = _beyond(known, centre - reach, centre + reach)
     colorbar(ax, drawn, f"funding rate [bps per 8 h]{lack}", extend=beyond)
     utc_axis(ax)
     footer(ax, data, source=source)
@@ -243,7 +242,7 @@ def _chosen(means: pd.Series, venues: list[str] | None, highlight: int) -> list[
     return venues
 
 
-def _columns(rates: xr.DataArray, step: str | None) -> pd.DataFrame:
+def _columns(rates: xr.DataArray, step: str | pd.Timedelta | None) -> pd.DataFrame:
     """Return rates by time and venue, averaged over equal steps."""
     frame: pd.DataFrame = rates.transpose("time", "exchange").to_pandas()
     if step is None:
@@ -251,9 +250,10 @@ def _columns(rates: xr.DataArray, step: str | None) -> pd.DataFrame:
         usual = hours / max(len(frame) - 1, 1)
         fitting = [n for n, width in _STEPS.items() if hours <= _COLUMNS * width and width >= 0.99 * usual]
         step = fitting[0] if fitting else "1D"
-    elif not times.length(step, "step"):
+    width = times.length(step, "step")
+    if not width:
         raise ValueError(f"{step=} has no length")
-    return frame.resample(step).mean()
+    return frame.resample(width).mean()
 
 
 def _beyond(known: Any, low: float, high: float) -> str:

@@ -1,297 +1,297 @@
-"""Figures of open interest and gamma by strike."""
+"""Figure of open interest: how much, who holds it, and whose share grows."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis import exposure
-from derivdata.plot._decorator import figure_function
-from derivdata.plot.fits import listed_expiry
-from derivdata.plot.frames import keep_frame
-from derivdata.plot.style import GREY, LONG, PALETTE, SHORT, axes, dress, footer, legend, number
+from derivdata.analysis import oi as analysis
+from derivdata.plot.frames import Rates, Source, figure_function, keep_frame, long_table, only_for
+from derivdata.plot.style import (
+    GREY,
+    PALETTE,
+    axes,
+    dress,
+    footer,
+    legend,
+    number,
+    one_symbol,
+    panel_of,
+    percent,
+    row_size,
+    strips,
+    utc_axis,
+)
+from derivdata.support import times
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["gamma_exposure", "open_interest_by_strike"]
+__all__ = ["open_interest", "trend_of"]
 
-Floats = np.ndarray[Any, Any]
-_SHOWN = 0.995
-_BARS, _MOST_BINS = 45, 60
-_STACKED = 4
-"""Expiries with a colour of their own where all are added up."""
+_STEPS = {"1h": 1, "2h": 2, "4h": 4, "8h": 8, "1D": 24}
+_LEAST_POINTS = 24
+_BILLION = 1e9
 
 
 @figure_function
-def open_interest_by_strike(
-    chain: pd.DataFrame | xr.Dataset,
+def open_interest(
+    data: Rates | xr.Dataset,
+    kind: Literal["level", "share", "trend"] = "level",
     *,
-    expiry: Any = None,
-    contract_size: float = 1.0,
-    source: Any = None,
+    symbol: str | None = None,
+    price: Rates | None = None,
+    top: int | None = None,
+    window: str | pd.Timedelta | None = None,
+    source: Source | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw open calls and puts by strike, stacked by expiry, with the underlying's price and max pain.
+    """Draw how much open interest there is, who holds it, or whose share grows.
 
     Parameters
     ----------
-    chain
-        The table ``options_snapshot`` or a surface, of one symbol on one venue.
-    expiry
-        Which expiry; None stacks all of them, the four largest in colours of their own, and draws max pain
-        of the largest: it belongs to one expiry.
-    contract_size
-        Coins per contract.
+    data
+        Table ``oi_history`` or its panel of ``oi_usd`` [USD]; for ``"trend"`` also what
+        ``dd.analysis.oi.share_trend`` gave.
+    kind
+        ``"level"``: of all venues together, in USD and, with prices, in coins. ``"share"``: of each venue,
+        stacked, and below it their concentration. ``"trend"``: share that each venue gained or lost by its
+        trend, with an interval.
+    symbol
+        Which symbol, where there are several.
+    price
+        Of the level: prices [USD] with a dim ``time``, or the table ``prices_history``, whose venues' median
+        is taken. None draws USD alone.
+    top
+        Of shares: how many venues are named, 7 if None; the others are one band. Of trends: how many are
+        drawn, the steepest, 15 if None.
+    window
+        Of trends: length of time that the changes are of. None takes the window of a table or panel, and a
+        day for trends, which do not say from which window they are.
     source, ax
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        Calls upwards, puts downwards [coins], at the right in USD at the underlying's price; the strikes that
-        hold 99.5 % of the open interest, more than 45 of them added up in bins, whose width the axis states.
-        Options whose open interest is not known are counted in the title and not drawn.
+        The upper ones of a figure of several strips. Levels and shares are of the venues that are present in
+        95 % of the window (see ``dd.analysis.oi.market_share``); an instant at which one of them is missing
+        for long is a gap. Open interest in USD moves with the price though nobody trades; in coins it does
+        not. Concentration is the Herfindahl–Hirschman index. Trends stand in percentage points over the
+        window, the greatest gain at the top, with filled dots where the interval excludes zero and the status
+        does not say that the data cannot tell; the axis ends at four times the greatest change, and
+        arrowheads mark intervals that go on. Those of a table are of means over 1 to 24 hours.
 
     Raises
     ------
     ValueError
-        Several chains, an expiry that is not listed, or no open interest at all.
+        The symbol is not in the data, no venue is present for long enough or has a trend, or an option is of
+        another `kind`.
     """
-    if not 0 < contract_size < np.inf:
-        raise ValueError(f"{contract_size=} is no number of coins")
-    sums = _sums(chain, expiry, contract_size)
-    symbol = str(sums["symbol"].item()) if "symbol" in sums.coords else "coin"
-    price = _price(chain, expiry, sums)
-    ax = axes(ax)
-    table, binned = _bars(ax, sums, symbol)
-    _marks(ax, chain, sums, price, contract_size)
-    missing = int(sums["missing"].sum())
-    lack = f" ({missing} options without open interest)" if missing else ""
-    by_strike = sums["open_interest"].sum([dim for dim in sums["open_interest"].dims if dim != "strike"])
-    most = float(by_strike.idxmax("strike"))  # a listed strike: bars may be bins of several
-    coins = float(table["open_interest"].sum())
-    worth = f", {number(coins * price / 1e6)} M USD" if np.isfinite(price) else ""
-    which = f"{sums.sizes['expiry']} expiries" if "expiry" in sums.dims else f"{_date(sums['expiry'].values)}"
-    words = f"{number(coins)} {symbol} open{worth}, most at {number(most)} USD, {which}{lack}"
-    dress(ax, title=f"{symbol}: {words}" if symbol == "coin" else words)
-    ax.set(
-        xlabel=f"strike [USD{binned}], 99.5 % shown",
-        ylabel=f"puts (down), calls (up) [{symbol}]",
+    only_for(kind, ("level",), price=price)
+    only_for(kind, ("share", "trend"), top=top)
+    only_for(kind, ("trend",), window=window)
+    if kind == "trend":
+        lowest, main, table = _trends(data, symbol, 15 if top is None else top, window, ax)
+    elif isinstance(data, xr.Dataset):
+        raise ValueError(f"data holds trends; kind={kind!r} needs the table oi_history or its panel")
+    elif kind == "share":
+        lowest, main, table = _bands(data, symbol, 7 if top is None else top, ax)
+    else:
+        lowest, main, table = _levels(data, price, symbol, ax)
+    footer(lowest, data, price, source=source)
+    return keep_frame(main, table)
+
+
+def _bands(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> tuple[Axes, Axes, pd.DataFrame]:
+    """Draw the venues' shares, stacked, and their concentration below."""
+    share, symbol = _shares(data, symbol)
+    upper, lower = strips(ax, 4.0, 1.2)
+    frame: pd.DataFrame = share.transpose("time", "exchange").to_pandas()
+    order = frame.ffill().iloc[-1].sort_values(ascending=False).index
+    bands = frame[order[:top]].copy()
+    if len(order) > top:
+        bands["others"] = frame[order[top:]].sum(axis=1, min_count=1)
+    colors = [*PALETTE[: min(top, len(order))], GREY][: bands.shape[1]]
+    upper.stackplot(bands.index, bands.to_numpy().T, colors=colors, lw=0)
+    _label_bands(upper, bands.ffill().iloc[-1], colors)
+    lead = bands.columns[0]
+    title = f"{symbol}: {lead} holds {bands[lead].ffill().iloc[-1]:.0%} of the open interest".replace(
+        "%", " %"
     )
-    if np.isfinite(price):
-        _usd_axis(ax, price)
-    legend(ax, "above", title=f"expiry: calls and puts [{symbol}]" if "expiry" in sums.dims else "")
-    footer(ax, chain, source=source)
-    return keep_frame(ax, table)
+    dress(upper, title=title, grid="")
+    upper.set(ylabel="share of open interest [%]", ylim=(0, 1), xlim=(bands.index[0], bands.index[-1]))
+    percent(upper)
+    concentration = analysis.hhi(share)["hhi_10000"]
+    lower.plot(frame.index, concentration, color=PALETTE[0], lw=1.4)
+    dress(lower)
+    lower.set_ylabel("HHI\n[0 to 10,000]")
+    lower.yaxis.set_major_formatter(lambda value, _: number(value))
+    utc_axis(lower)
+    table = long_table(frame[list(order)], "time", "exchange", "share")
+    hhi = pd.Series(concentration.to_numpy(), index=frame.index)
+    return lower, upper, table.assign(hhi_10000=table["time"].map(hhi))
 
 
-def _usd_axis(ax: Axes, price: float) -> None:
-    """Write the same bars in dollars at the right."""
+def _label_bands(ax: Axes, last: pd.Series, colors: list[str]) -> None:
+    """Write each venue and its latest share beside its band, at least a line apart."""
+    middle = (last.cumsum() - last / 2.0).to_numpy()
+    least = 0.075
+    places = middle.copy()
+    for i in range(1, len(places)):
+        places[i] = max(places[i], places[i - 1] + least)
+    places -= max(places[-1] - (1.0 - least / 2), 0.0)
+    for i in range(len(places) - 2, -1, -1):  # what was moved down may now be too close to its neighbour
+        places[i] = min(places[i], places[i + 1] - least)
+    for name, share, place, color in zip(last.index, last, places, colors, strict=True):
+        words = f"{name} {share:.0%}".replace("%", " %")
+        ax.text(1.01, place, "■", transform=ax.transAxes, va="center", fontsize=8, color=color)
+        ax.text(1.05, place, words, transform=ax.transAxes, va="center", fontsize=8)
 
-    def to_usd(coins: Any) -> Any:
-        return coins * price / 1e6
 
-    def to_coins(millions: Any) -> Any:
-        return millions * 1e6 / price
+def _trends(
+    data: Rates | xr.Dataset, symbol: str | None, top: int, window: str | pd.Timedelta | None, ax: Axes | None
+) -> tuple[Axes, Axes, pd.DataFrame]:
+    """Draw the change of each share by its trend, a row per venue."""
+    days = None if window is None else times.length(window, "window") / pd.Timedelta(1, "D")
+    if days == 0.0:
+        raise ValueError(f"{window=} has no length")
+    trend, symbol, whole = _trend(data, symbol)
+    trend = trend if "status" in trend else trend.assign(status=xr.zeros_like(trend["slope"], dtype=np.int32))
+    columns = ["slope", "low", "high", "status"]
+    frame = trend[columns].to_dataframe()[columns].dropna()
+    if frame.empty:
+        raise ValueError("no venue has a trend: shares need three points or more")
+    steepest = frame.loc[frame["slope"].abs().sort_values(ascending=False).index[:top]]
+    steepest = steepest.sort_values("slope", ascending=False)
+    sure = ((steepest["low"] > 0) | (steepest["high"] < 0)) & (steepest["status"] == 0)
+    length = days or whole or 1.0
+    steepest = 100.0 * length * steepest[["slope", "low", "high"]]
+    ax = axes(ax, size=row_size(len(steepest), 0.26))
+    place = np.arange(len(steepest))
+    ax.hlines(place, steepest["low"], steepest["high"], color=PALETTE[0], lw=1.6, alpha=0.6)
+    for chosen, fill, words in ((sure, PALETTE[0], "trend"), (~sure, "none", "holds zero, or cannot tell")):
+        ax.plot(steepest["slope"][chosen], place[chosen], "o", color=PALETTE[0], mfc=fill, ms=6, label=words)
+    ax.axvline(0, color=GREY, lw=1.0)
+    ax.set_yticks(place, list(steepest.index))
+    ax.set_ylim(len(steepest) - 0.4, -0.6)
+    level = f"{trend.attrs['confidence']:.0%} interval" if "confidence" in trend.attrs else "interval"
+    shown = (
+        f"{len(steepest)} of {len(frame)} venues" if len(steepest) < len(frame) else f"{len(steepest)} venues"
+    )
+    moving = steepest.loc[sure, "slope"]
+    lead = "no share of open interest has a clear trend"
+    if len(moving):
+        most = moving.abs().idxmax()
+        did = "gained" if moving[most] > 0 else "lost"
+        lead = f"{most} {did} most, {abs(moving[most]):.2g} points; clear trends: {len(moving)}"
+    _mark_long_intervals(ax, steepest)
+    dress(ax, title=f"{symbol}: {lead}; {shown}", grid="x")
+    span = "a day" if length == 1.0 else f"in {length:.3g} days"
+    ax.set_xlabel(f"change of share by its trend [percentage points {span}], with {level}")
+    legend(ax, "top", ncols=2)
+    table = steepest.rename(columns={"slope": "change_pp", "low": "low_pp", "high": "high_pp"})
+    return ax, ax, table.rename_axis("exchange").reset_index().assign(days=length)
 
-    right = ax.secondary_yaxis("right", functions=(to_usd, to_coins))
-    right.set_ylabel("[million USD]")
-    right.tick_params(labelsize=8.5)
-    right.spines["right"].set_visible(False)
-    right.yaxis.set_major_formatter(lambda value, _: number(abs(value)))
+
+def _mark_long_intervals(ax: Axes, rows: pd.DataFrame) -> None:
+    """End the axis at four times the greatest change; arrowheads mark intervals that go on."""
+    limit = 4.0 * max(float(rows["slope"].abs().max()), 1e-6)
+    ends = rows[["low", "high"]].abs().to_numpy().max()
+    if ends <= limit:
+        return
+    ax.set_xlim(-limit, limit)
+    for beyond, edge, marker in ((rows["high"] > limit, limit, ">"), (rows["low"] < -limit, -limit, "<")):
+        place = np.flatnonzero(beyond)
+        ax.plot(np.full(place.size, 0.985 * edge), place, marker, ms=5, color=PALETTE[0], label="_clipped")
 
 
-@figure_function
-def gamma_exposure(
-    chain: pd.DataFrame | xr.Dataset,
-    *,
-    dealer: dict[str, float] | None = None,
-    contract_size: float = 1.0,
-    source: Any = None,
-    ax: Axes | None = None,
-) -> Axes:
-    """Draw the underlying that hedgers trade per 1 % move, by strike, over all expiries.
+def _levels(
+    data: Rates, price: Rates | None, symbol: str | None, ax: Axes | None
+) -> tuple[Axes, Axes, pd.DataFrame]:
+    """Draw the open interest of all venues in USD and, with prices, in coins."""
+    panel, symbol = one_symbol(panel_of(data, "oi_usd"), symbol)
+    share = analysis.market_share(panel)
+    present = share["exchange"].values[share.notnull().any("time").values]
+    if not len(present):
+        raise ValueError(f"no venue has open interest of {symbol} over most of the window")
+    total = panel.sel(exchange=present).sum("exchange", min_count=len(present))
+    lines = {"open interest\n[billion USD]": total / _BILLION}
+    if price is not None:
+        level = _level(price, symbol).reindex(time=panel["time"].values)
+        lines |= {f"open interest\n[{symbol}]": total / level, "price\n[USD]": level}
+    strip = strips(ax, *[2.0, 1.4, 1.4][: len(lines)], size=(8.0, 2.0 + 1.6 * len(lines)))
+    for place, (one, (label, line)) in enumerate(zip(strip, lines.items(), strict=True)):
+        one.plot(line["time"], line, color=PALETTE[place], lw=1.4)
+        dress(one)
+        one.set_ylabel(label)
+        one.yaxis.set_major_formatter(lambda value, _: number(value))
+    changes = [words for words in (_change(line) for line in lines.values()) if words]
+    names = ("in USD", "in coins", "price")
+    words = ", ".join(f"{name} {change}" for name, change in zip(names, changes, strict=False))
+    of = f"{len(present)} venue{'s' if len(present) != 1 else ''}"
+    dress(strip[0], title=f"{symbol}: open interest of {of}" + (f": {words}" if words else ""))
+    utc_axis(strip[-1])
+    columns = dict(zip(("oi_usd", "oi_coins", "price_usd"), lines.values(), strict=False))
+    table = pd.DataFrame({name: line.to_series() for name, line in columns.items()})
+    table["oi_usd"] *= _BILLION
+    return strip[-1], strip[0], table.rename_axis("time").reset_index()
+
+
+def _level(price: Rates, symbol: str) -> xr.DataArray:
+    """Return one price over time: the median of the venues."""
+    level, _ = one_symbol(panel_of(price, "price_usd", name="price"), symbol)
+    others = [dim for dim in level.dims if dim != "time"]
+    middle: xr.DataArray = level.median(others) if others else level
+    return middle
+
+
+def _change(line: xr.DataArray) -> str:
+    known = line.dropna("time")
+    if known.sizes["time"] < 2 or not float(known[0]) > 0:
+        return ""
+    return f"{float(known[-1] / known[0] - 1.0):+.1%}".replace("%", " %")
+
+
+def trend_of(share: xr.DataArray) -> xr.Dataset:
+    """Return the trend of each share, from daily means or, over few days, from means over shorter steps.
+
+    Hourly shares are so autocorrelated that the interval of their trend is either too narrow or unbounded;
+    means over longer steps are not.
 
     Parameters
     ----------
-    chain
-        The table ``options_snapshot`` or a surface, of one symbol on one venue.
-    dealer
-        Sign of the dealers' position by side, such as ``exposure.NAIVE_DEALER``; then the level at which
-        their gamma changes sign is marked. None counts every option with +1.
-    contract_size
-        Coins per contract.
-    source, ax
-        As in every figure: see `derivdata.plot`.
+    share
+        What ``dd.analysis.oi.market_share`` gave, dims ``exchange`` and ``time``.
 
     Returns
     -------
-    Axes
-        Bars [million USD per 1 %], more than 45 strikes added up in bins, whose width the axis states.
-
-    Raises
-    ------
-    ValueError
-        Several chains, or no option with gamma and open interest.
+    Dataset
+        What ``dd.analysis.oi.share_trend`` gives of the longest of 1, 2, 4, 8 and 24 hours that leaves 24
+        points or more.
     """
-    found = exposure.gamma_exposure(chain, dealer=dealer, by=("strike",), contract_size=contract_size)
-    gamma = found["gamma_exposure_usd"]
-    crowd = [str(dim) for dim in gamma.dims if dim != "strike"]
-    if crowd:
-        raise ValueError(f"the figure is of one chain; this has a dim {crowd[0]!r}: choose one")
-    values = np.nan_to_num(np.asarray(gamma)) / 1e6
-    if not np.abs(values).sum() > 0:
-        raise ValueError("chain: no option has gamma and open interest, or they cancel out")
-    symbol = str(found["symbol"].item()) if "symbol" in found.coords else "coin"
-    up, down = np.maximum(values, 0.0), np.maximum(-values, 0.0)
-    bins, binned = _bins(np.asarray(gamma["strike"]), up + down)
-    strike, place = np.unique(bins, return_inverse=True)
-    up, down = np.bincount(place, up), np.bincount(place, down)
-    ax = axes(ax)
-    width = 0.85 * float(np.percentile(np.diff(strike), 25)) if strike.size > 1 else 0.02 * float(strike[0])
-    ax.bar(strike, up - down, width=width, color=np.where(up >= down, PALETTE[0], PALETTE[1]).tolist())
-    ax.axhline(0, color=GREY, lw=0.8)
-    ax.set_xlim(_range(strike, up + down))
-    first = chain["expiry"].min() if isinstance(chain, pd.DataFrame) else chain["expiry"].values[0]
-    price = _price(chain, first, xr.Dataset({"expiry": pd.Timestamp(first).to_datetime64()}))
-    if np.isfinite(price):
-        ax.axvline(price, color=GREY, lw=1.2, ls="--", label=f"underlying: {number(price)} USD")
-    if dealer is not None:
-        turn = float(exposure.zero_gamma(chain, dealer=dealer, contract_size=contract_size)["price_usd"])
-        if np.isfinite(turn):
-            ax.axvline(turn, color=PALETTE[2], lw=1.2, ls=":", label=f"zero gamma: {number(turn)} USD")
-    whose = "all options counted +1" if dealer is None else "dealers' sign assumed"
-    dress(ax, title=f"{symbol}: gamma {number(float(values.sum()))} M USD per 1 % move, {whose}")
-    ax.set(xlabel=f"strike [USD{binned}], 99.5 % shown", ylabel="gamma [million USD per 1 %]")
-    ax.yaxis.set_major_formatter(lambda value, _: number(value))
-    ax.xaxis.set_major_formatter(lambda value, _: number(value))
-    ax.locator_params(axis="x", nbins=6)
-    legend(ax, "above")
-    footer(ax, chain, source=source)
-    return keep_frame(ax, {"strike": strike, "gamma_musd": up - down})
+    stamps = share["time"].values
+    hours = (stamps[-1] - stamps[0]) / np.timedelta64(1, "h")
+    fitting = [name for name, width in _STEPS.items() if hours / width >= _LEAST_POINTS]
+    return analysis.share_trend(share.resample(time=fitting[-1] if fitting else "1h").mean())
 
 
-def _sums(chain: Any, expiry: Any, contract_size: float) -> xr.Dataset:
-    """Return open interest by strike and side, of one expiry or of all."""
-    sums = exposure.open_interest(chain, contract_size=contract_size)
-    crowd = [str(dim) for dim in sums.dims if dim not in ("expiry", "strike", "side")]
-    if crowd:
-        raise ValueError(f"the figure is of one chain; this has a dim {crowd[0]!r}: choose one")
-    if not sums["open_interest"].fillna(0.0).sum() > 0:
-        raise ValueError("no option has open interest")
-    if expiry is None:
-        return sums
-    one = sums.sel(expiry=listed_expiry(sums["expiry"].values, expiry))
-    return one.isel(strike=np.flatnonzero(one["listed"].sum("side") > 0))
+def _shares(data: Rates, symbol: str | None) -> tuple[xr.DataArray, str]:
+    panel, symbol = one_symbol(panel_of(data, "oi_usd"), symbol)
+    share = analysis.market_share(panel)
+    traded = share.where(share.notnull().any("time"), drop=True)
+    if not traded.sizes["exchange"]:
+        raise ValueError(f"no venue has open interest of {symbol} over most of the window")
+    return traded, symbol
 
 
-def _bars(ax: Axes, sums: xr.Dataset, symbol: str) -> tuple[pd.DataFrame, str]:
-    """Draw the bars, one colour per expiry where there are several; return what they and the bins hold."""
-    coins = sums["open_interest"].reindex(side=["call", "put"])  # a chain may have one of them only
-    strike = np.asarray(sums["strike"])
-    if "expiry" not in coins.dims:
-        coins = coins.expand_dims("expiry")
-    values = np.nan_to_num(coins.transpose("expiry", "side", "strike").to_numpy())
-    expiries = np.atleast_1d(coins["expiry"].to_numpy())
-    bins, binned = _bins(strike, values.sum((0, 1)))
-    places = np.unique(bins)
-    # One width for all bars: nearly the distance between close strikes.
-    used = places[np.isin(places, bins[values.sum((0, 1)) > 0])]
-    width = 0.85 * float(np.percentile(np.diff(used), 25)) if used.size > 1 else 0.02 * float(used[0])
-    groups = _groups(values.sum((1, 2)))
-    bottoms = np.zeros((2, places.size))
-    rows = []
-    for group, members in enumerate(groups):
-        words = _date(expiries[members[0]]) if len(members) == 1 else f"{len(members)} others"
-        for side, (name, sign, color) in enumerate((("call", 1.0, LONG), ("put", -1.0, SHORT))):
-            cells = values[members, side].sum(0)
-            held = np.array([cells[bins == place].sum() for place in places])
-            label = f"{name}s: {number(float(cells.sum()))} {symbol}"
-            look: dict[str, Any] = {"color": color, "label": label}
-            if len(groups) > 1:
-                shade = 0.35 if len(members) > 1 else 1.0 - 0.16 * group
-                look = {
-                    "color": color,
-                    "alpha": shade,
-                    "label": f"{words}: {number(float(values[members].sum()))}",
-                }
-                look["label"] = look["label"] if side == 0 else "_puts"
-            ax.bar(places, sign * held, width=width, bottom=sign * bottoms[side], **look)
-            bottoms[side] += held
-            rows.append(
-                pd.DataFrame({"expiry": words, "side": name, "strike": places, "open_interest": held})
-            )
-    ax.set_xlim(_range(strike, values.sum((0, 1))))
-    ax.axhline(0, color=GREY, lw=0.8)
-    ax.yaxis.set_major_formatter(lambda value, _: number(abs(value)))
-    ax.xaxis.set_major_formatter(lambda value, _: number(value))
-    ax.locator_params(axis="x", nbins=6)
-    table = pd.concat(rows, ignore_index=True)
-    return table[table["open_interest"] > 0], binned
-
-
-def _groups(sizes: Floats) -> list[list[int]]:
-    """Return the places of the largest expiries one by one, in order of time, and those of all others."""
-    order = [int(place) for place in np.argsort(-sizes, kind="stable")]
-    if len(order) <= _STACKED + 1:
-        return [[place] for place in sorted(order)]
-    return [*([place] for place in sorted(order[:_STACKED])), sorted(order[_STACKED:])]
-
-
-def _date(expiry: Any) -> str:
-    return f"{pd.Timestamp(expiry):%Y-%m-%d}"
-
-
-def _bins(strike: Floats, total: Floats) -> tuple[Floats, str]:
-    """Return the middle of each strike's bin, and the bins' width in words.
-
-    Where there are too many strikes for bars to be seen, bins are 1, 2 or 5 times a power of ten wide and
-    centred at its multiples, so that strikes at regular distances fill them evenly.
-    """
-    if strike.size <= _BARS:
-        return strike, ""
-    low, high = _range(strike, total)
-    least = (high - low) / _MOST_BINS
-    power = 10.0 ** np.floor(np.log10(least))
-    width = next(power * step for step in (1.0, 2.0, 5.0, 10.0) if power * step >= least)
-    middle: Floats = np.floor(strike / width + 0.5) * width
-    return middle, f", bins of {number(width)}"
-
-
-def _range(strike: Floats, total: Floats) -> tuple[float, float]:
-    share = np.cumsum(total) / total.sum()
-    tail = (1.0 - _SHOWN) / 2
-    inside = strike[(share >= tail) & (share - total / total.sum() <= 1.0 - tail)]
-    low, high = float(inside.min()), float(inside.max())
-    margin = 0.04 * (high - low) + 0.01 * low
-    return low - margin, high + margin
-
-
-def _marks(ax: Axes, chain: Any, sums: xr.Dataset, price: float, contract_size: float) -> None:
-    if np.isfinite(price):
-        ax.axvline(price, color=GREY, lw=1.2, ls="--", zorder=0.5, label=f"underlying: {number(price)} USD")
-    expiry = sums["expiry"]
-    if "expiry" in sums.dims:
-        expiry = sums["open_interest"].sum(["strike", "side"]).idxmax("expiry")
-    pain = exposure.max_pain(chain, contract_size=contract_size)["max_pain"].sel(expiry=expiry)
-    if np.isfinite(pain):
-        words = f"max pain: {number(float(pain))} USD"
-        if "expiry" in sums.dims:
-            words = f"max pain {_date(expiry.values)}: {number(float(pain))}"
-        ax.axvline(float(pain), color=PALETTE[2], lw=1.2, ls=":", label=words)
-
-
-def _price(chain: Any, expiry: Any, sums: xr.Dataset) -> float:
-    """Return the median underlying price of the expiry, or of the first one.
-
-    The median ignores single options that state a wrong price. An expiry given as a date is that day's.
-    """
-    first = sums["expiry"].values if expiry is not None else sums["expiry"].values[0]
-    if isinstance(chain, pd.DataFrame):
-        same = chain["expiry"].dt.tz_localize(None).dt.normalize() == pd.Timestamp(first).normalize()
-        return float(chain.loc[same, "underlying_price"].median())
-    return float(chain["underlying_price"].sel(expiry=first, method="nearest"))
+def _trend(data: Rates | xr.Dataset, symbol: str | None) -> tuple[xr.Dataset, str, float | None]:
+    """Return trends [1/day], the symbol, and the length of the window [days] where it is known."""
+    if isinstance(data, xr.Dataset):
+        return *one_symbol(data, symbol), None
+    share, symbol = _shares(data, symbol)
+    stamps = share["time"].values
+    return trend_of(share), symbol, float((stamps[-1] - stamps[0]) / np.timedelta64(1, "D"))

@@ -1,4 +1,4 @@
-"""Figure of smiles: quotes, fits, and where a fit allows butterfly arbitrage."""
+"""Figures of single expiries: smiles with their fit and its arbitrage, and the densities that they imply."""
 
 from __future__ import annotations
 
@@ -8,13 +8,24 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from derivdata.analysis import risk_neutral
 from derivdata.analysis import smile as analysis
 from derivdata.analysis.status import Status
-from derivdata.plot._decorator import figure_function
-from derivdata.plot.fits import days, is_fit, listed_expiry, name_of, quotes_of, single
-from derivdata.plot.frames import keep_frame
+from derivdata.plot.fits import (
+    at_the_money,
+    chosen_expiries,
+    days,
+    fit_of,
+    fitted,
+    is_fit,
+    name_of,
+    quotes_of,
+    single,
+)
+from derivdata.plot.frames import Chain, Expiries, Source, figure_function, keep_frame
 from derivdata.plot.style import (
     GREY,
+    PALETTE,
     SEQUENTIAL,
     SHORT,
     axes,
@@ -22,6 +33,7 @@ from derivdata.plot.style import (
     footer,
     legend,
     mark_clipped,
+    number,
     percent,
     strips,
 )
@@ -29,19 +41,21 @@ from derivdata.plot.style import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["smile"]
+__all__ = ["implied_density", "smile"]
 
 _POINTS = 161
+_DENSITY_POINTS = 241
+_DENSITY_REACH = 3.5  # standard deviations
 
 
 @figure_function
 def smile(
-    quotes: Any,
+    quotes: Chain,
     fit: xr.Dataset | None = None,
     *,
-    expiries: Any = None,
-    most: int = 6,
-    source: Any = None,
+    expiries: Expiries | None = None,
+    limit: int = 6,
+    source: Source | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw implied volatility by log-moneyness: quotes as dots, the fit as a line, and its g(k) below.
@@ -54,8 +68,8 @@ def smile(
     fit
         A fit of ``dd.analysis.smile`` or ``dd.analysis.surface`` to them.
     expiries
-        Which expiries; None takes up to `most`, spread over those that there are.
-    most
+        Which expiries; None takes up to `limit`, spread over those that there are.
+    limit
         How many are drawn at most.
     source, ax
         As in every figure: see `derivdata.plot`.
@@ -75,17 +89,16 @@ def smile(
     """
     from matplotlib import colormaps
 
-    if is_fit(quotes):
-        quotes, fit = None, quotes
-    points = None if quotes is None else single(quotes_of(quotes), "a figure of smiles")
-    curve = None if fit is None else single(fit, "a figure of smiles")
+    alone = isinstance(quotes, xr.Dataset) and is_fit(quotes)
+    points = None if alone else single(quotes_of(quotes), "a figure of smiles")
+    given = quotes if alone else fit
+    curve = None if given is None else single(given, "a figure of smiles")
     shown = points if points is not None else curve
     assert shown is not None
     if curve is not None and not curve.indexes["expiry"].is_unique:
         raise ValueError("fit has an expiry twice")
-    if isinstance(expiries, xr.Dataset):
-        raise TypeError("expiries must be instants, not a Dataset")
-    chosen = _chosen(shown, expiries, most)
+    listed = pd.DatetimeIndex(shown["expiry"].to_numpy())
+    chosen = listed[chosen_expiries(listed, expiries, limit)]
     upper, lower = (axes(ax), None) if curve is None else strips(ax, 3.4, 1.2)
     shades = colormaps[SEQUENTIAL](0.25 + 0.62 * np.arange(len(chosen)) / max(len(chosen) - 1, 1))
     for color, expiry in zip(shades, chosen, strict=True):
@@ -137,15 +150,6 @@ def _finding(table: pd.DataFrame, chosen: pd.DatetimeIndex) -> str:
     return (
         f"{middle:.1f} % at the money on {expiry:%Y-%m-%d}, {side} {gap:.1f} points richer at |k| = {k:.2g}"
     )
-
-
-def _chosen(data: xr.Dataset, expiries: Any, most: int) -> pd.DatetimeIndex:
-    listed = pd.DatetimeIndex(data["expiry"].values)
-    if expiries is None:
-        places = np.unique(np.linspace(0, len(listed) - 1, min(most, len(listed))).round().astype(int))
-        return listed[places]
-    many = [expiries] if isinstance(expiries, str) or np.ndim(expiries) == 0 else list(expiries)
-    return pd.DatetimeIndex([listed_expiry(listed, one, "expiries") for one in many])
 
 
 def _at(data: xr.Dataset | None, expiry: pd.Timestamp) -> xr.Dataset | None:
@@ -200,3 +204,92 @@ def _dress_g(ax: Axes, table: pd.DataFrame) -> None:
     ends = table.loc[pd.concat([curves.idxmax(), curves.idxmin()])]
     mark_clipped(ax, ends["log_moneyness"], ends["g"])
     ax.set_ylabel("g(k) [1]")
+
+
+@figure_function
+def implied_density(
+    data: Chain,
+    *,
+    expiries: Expiries | None = None,
+    limit: int = 3,
+    source: Source | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw how likely options hold each price at expiry to be, under the risk-neutral measure.
+
+    Parameters
+    ----------
+    data
+        A fit of ``dd.analysis.surface`` with its forwards, or the table ``options_snapshot`` or a surface of
+        ``dd.options.surface``, to which a surface is fitted first.
+    expiries
+        As in `smile`.
+    limit
+        How many are drawn at most.
+    source, ax
+        As in every figure: see `derivdata.plot`.
+
+    Returns
+    -------
+    Axes
+        Probability per 1 % of the price; dashed beyond the quotes, where it depends on the fitted wings. It
+        prices options and is no forecast: the price of risk is in it.
+
+    Raises
+    ------
+    ValueError
+        Several surfaces, no expiry with a fit, an expiry that is not listed, or a fit without forwards.
+    """
+    fit = fitted(single(fit_of(data), "a density"))
+    if "forward" not in fit.variables:
+        raise ValueError("data has no forward: give a fit of surface.from_chain, or a chain")
+    listed = pd.DatetimeIndex(fit["expiry"].to_numpy())
+    if not listed.is_unique:
+        raise ValueError("data has an expiry twice")
+    places = chosen_expiries(listed, expiries, limit)
+    forwards = np.broadcast_to(fit["forward"].to_numpy(), len(listed))
+    ax = axes(ax)
+    tables = []
+    for number_of, place in enumerate(places):
+        table, inside = _density(fit.isel(expiry=[int(place)]), float(forwards[place]))
+        color, density = PALETTE[number_of % len(PALETTE)], 100 * table["density_per_pct"]
+        ax.plot(
+            table["price_usd"],
+            density.where(inside),
+            color=color,
+            lw=1.6,
+            label=f"{listed[place]:%Y-%m-%d}: {number(float(forwards[place]))}",
+        )
+        ax.axvline(float(forwards[place]), color=color, lw=0.9, ls=":")
+        ax.plot(table["price_usd"], density.where(~inside), color=color, lw=1.0, ls="--")
+        tables.append(table)
+    whole = pd.concat(tables, ignore_index=True)
+    shown = whole[whole["density_per_pct"] > 0.01 * whole["density_per_pct"].max()]["price_usd"]
+    ax.set_xlim(shown.min(), shown.max())
+    ax.set_ylim(min(0.0, 100 * float(whole["density_per_pct"].min())), None)
+    middle = tables[len(tables) // 2]
+    low, high = np.interp([0.05, 0.95], middle["distribution"], middle["price_usd"])
+    when = f"{middle['expiry'].iloc[0]:%Y-%m-%d}"
+    dress(ax, title=f"{name_of(fit)}: 90 % between {number(low)} and {number(high)} USD on {when}")
+    ax.set(xlabel="price at expiry [USD]", ylabel="probability per 1 % of the price [%]")
+    ax.xaxis.set_major_formatter(lambda value, _: number(value))
+    legend(ax, title="expiry: forward, dotted [USD]")
+    footer(ax, data, source=source)
+    return keep_frame(ax, whole)
+
+
+def _density(fit: xr.Dataset, forward: float) -> tuple[pd.DataFrame, pd.Series]:
+    """Return the density and distribution of one expiry by price, and which prices the quotes cover."""
+    deviation = float(at_the_money(fit).item() * np.sqrt(fit["year_fraction"].item()))
+    k = np.linspace(-_DENSITY_REACH, _DENSITY_REACH, _DENSITY_POINTS) * deviation
+    found = risk_neutral.density(fit, k).isel(expiry=0)
+    table = pd.DataFrame(
+        {
+            "expiry": pd.Timestamp(fit["expiry"].item()),
+            "price_usd": forward * np.exp(k),
+            "density_per_pct": 0.01 * found["density"].to_numpy(),
+            "distribution": found["distribution"].to_numpy(),
+        }
+    )
+    inside = (k >= float(fit["k_min"].item())) & (k <= float(fit["k_max"].item()))
+    return table, pd.Series(inside)

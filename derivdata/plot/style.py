@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata import tables
 from derivdata.client import transport
+from derivdata.tables.panels import panel, provenance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -309,7 +309,7 @@ def panel_of(data: Any, column: str, *, name: str = "data") -> Any:
     if isinstance(data, xr.DataArray):
         return data
     if isinstance(data, pd.DataFrame) or hasattr(data, "columns"):  # of polars or pyarrow, too
-        return tables.panel(data, column)
+        return panel(data, column)
     raise TypeError(f"{name} must be a table or a panel of {column}, not {type(data).__name__}")
 
 
@@ -335,4 +335,4 @@ def one_symbol(panel: Any, symbol: str | None) -> tuple[Any, str]:
 def _provenance(data: Any) -> dict[str, Any] | None:
     if data is None or "provenance" not in getattr(data, "attrs", {}):
         return None
-    return tables.provenance(data)
+    return provenance(data)

@@ -9,10 +9,17 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import surface, variance
-from derivdata.plot._decorator import figure_function
-from derivdata.plot.expiry_axes import expiry_axis
-from derivdata.plot.fits import at_the_money, days, fit_of, fitted, is_fit, name_of, single
-from derivdata.plot.frames import keep_frame
+from derivdata.plot.fits import (
+    at_the_money,
+    days,
+    expiry_axis,
+    fit_of,
+    fitted,
+    is_fit,
+    name_of,
+    single,
+)
+from derivdata.plot.frames import Chain, Source, figure_function, keep_frame
 from derivdata.plot.style import GREY, PALETTE, dress, footer, legend, mark_clipped, percent, strips
 from derivdata.tables.required import require_columns, require_instants
 
@@ -25,7 +32,9 @@ _INDEX_DAYS = 30.0
 
 
 @figure_function
-def term_structure(data: Any, *, before: Any = None, source: Any = None, ax: Axes | None = None) -> Axes:
+def term_structure(
+    data: Chain, *, before: Chain | None = None, source: Source | None = None, ax: Axes | None = None
+) -> Axes:
     """Draw volatility by expiry: at the forward now and before, between expiries, and model-free.
 
     Parameters
@@ -96,7 +105,7 @@ def _least_height(ax: Axes) -> None:
         ax.set_ylim((low + high) / 2 - 0.01, (low + high) / 2 + 0.01)
 
 
-def _before(before: Any, fit: xr.Dataset) -> pd.DataFrame:
+def _before(before: Chain, fit: xr.Dataset) -> pd.DataFrame:
     """Return earlier volatilities by expiry, at the days that are left now; what has expired is left out."""
     if isinstance(before, xr.Dataset) and is_fit(before):
         past = fitted(single(before, "before, a term structure,"))

@@ -12,12 +12,14 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata import funding, liquidations, markets, oi, options, prices, tables
+from derivdata import funding, liquidations, markets, oi, options, prices
 from derivdata.analysis import chain
 from derivdata.errors import BadRequest, DataNotice, NotFound, NotRecorded, TierError
 from derivdata.reports.drawing import Drawings
 from derivdata.reports.report_options import ReportOptions
 from derivdata.tables import endpoints
+from derivdata.tables.joining import concat
+from derivdata.tables.panels import provenance
 
 __all__ = ["EVENTS", "Data", "FetchedTable"]
 
@@ -232,7 +234,7 @@ class Data:
         except (*_LACKS, NotRecorded) as problem:
             self.missing[what] = f"No {what}: {problem}."
             return None
-        self.fetched.append(FetchedTable(what, tables.provenance(history)))
+        self.fetched.append(FetchedTable(what, provenance(history)))
         if history.sizes["time"] < 2:
             self.missing[what] = f"The source has no {what} for this window."
             return None
@@ -256,7 +258,7 @@ class Data:
                     frames.append(fetch(symbol, *wanted.window))
             if not frames:
                 raise
-            return tables.concat(frames)
+            return concat(frames)
 
     def _history(self, what: str, fetch: Callable[..., pd.DataFrame], symbols: Any) -> pd.DataFrame | None:
         wanted = self.report_options
@@ -283,7 +285,7 @@ class Data:
         except lacks as problem:
             self.missing[what] = f"No {what}: {problem}."
             return None
-        self.fetched.append(FetchedTable(what, tables.provenance(frame)))
+        self.fetched.append(FetchedTable(what, provenance(frame)))
         if frame.empty:
             self.missing[what] = f"The source has no {what} for this window."
             return None

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import pandas as pd
 import xarray as xr
 
-from derivdata import tables
 from derivdata.analysis import align
 from derivdata.reports.data import Data
+from derivdata.tables.panels import panel
 from derivdata.units import RATE_UNIT
 
 __all__ = ["Rates", "rates_of"]
@@ -39,7 +39,7 @@ def rates_of(data: Data) -> Rates | None:
 def _rates(data: Data) -> Rates | None:
     sampled = data.funding()
     if sampled is not None and sampled["time"].nunique() > 1:  # one instant says nothing of time
-        return Rates(tables.panel(sampled), sampled, settled=False)
+        return Rates(panel(sampled), sampled, settled=False)
     paid = data.settlements()
     return None if paid is None else Rates(_summed(paid), paid, settled=True)
 
@@ -48,6 +48,6 @@ def _summed(paid: pd.DataFrame) -> xr.DataArray:
     """Sum settlements over 8 hours; a stamp a few milliseconds late counts for its minute."""
     minute = paid.assign(time=paid["time"].dt.round("min"))
     rows = paid if minute.duplicated(_KEY).any() else minute
-    hours = tables.panel(rows, "interval_hours")
-    sums = align.settlement_sums(tables.panel(rows), hours).dropna("time", how="all")
+    hours = panel(rows, "interval_hours")
+    sums = align.settlement_sums(panel(rows), hours).dropna("time", how="all")
     return sums.rename("rate_bps_8h").assign_attrs(units=RATE_UNIT, kind="settled")

@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 from derivdata.analysis import align
-from derivdata.tables import provenance
+from derivdata.tables.panels import provenance
 
 
 def panel(stamps: list[str], values: list[float], **attrs: str) -> xr.DataArray:

@@ -89,7 +89,7 @@ def test_series_are_kept_apart_and_tables_are_taken_as_they_are() -> None:
     two = pd.concat([series([0, 1, 2]), series([0, 1, 2, 9]).assign(exchange="b")])
     report = quality(two).set_index("exchange")
     assert report["missing"].to_dict() == {"a": 0, "b": 6}
-    table = tables.FUNDING_HISTORY.conform(two.assign(resolution="1h", kind="sampled"))
+    table = tables.TABLES["funding_history"].conform(two.assign(resolution="1h", kind="sampled"))
     assert quality(table)["missing"].tolist() == [0, 6]
     assert quality(table.iloc[:0]).attrs["summary"] == "no rows"
 

@@ -11,7 +11,7 @@ from derivdata.analysis.funding import next_settlements
 
 def paid(*rows: tuple[str, str, str, float]) -> pd.DataFrame:
     """Payments of (symbol, venue, stamp, interval)."""
-    return dd.tables.FUNDING_SETTLEMENTS.build(
+    return dd.tables.TABLES["funding_settlements"].build(
         {
             "symbol": [row[0] for row in rows],
             "exchange": [row[1] for row in rows],

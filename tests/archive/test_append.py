@@ -40,7 +40,7 @@ def orders(ids: list[str], *, start: pd.Timestamp = START, value: float = 10.0) 
 def test_a_table_comes_back_as_it_was(tmp_path: Path) -> None:
     archive = open_archive(tmp_path / "mine")
     assert archive.append("funding_history", rates()) == 384
-    expected = tables.FUNDING_HISTORY.conform(rates())
+    expected = tables.TABLES["funding_history"].conform(rates())
     pd.testing.assert_frame_equal(archive.read("funding_history", *EVER), expected)
 
 
@@ -57,7 +57,7 @@ def test_months_are_told_apart_however_many_rows_are_looked_at_once(
     assert months == {"2026-01": {"2026-01"}, "2026-02": {"2026-02"}}
     assert [len(times) for times in found.values()] == [192, 192]
     pd.testing.assert_frame_equal(
-        archive.read("funding_history", *EVER), tables.FUNDING_HISTORY.conform(rates())
+        archive.read("funding_history", *EVER), tables.TABLES["funding_history"].conform(rates())
     )
 
 
@@ -100,7 +100,7 @@ def test_missing_values_and_missing_optional_columns_come_back_missing(tmp_path:
     assert back["order_price_usd"].isna().all()
     assert back["status"].isna().all()
     assert back["fill_count"].tolist() == [1, 1]
-    pd.testing.assert_frame_equal(back, tables.LIQUIDATIONS_EVENTS.conform(orders(["1", "2"])))
+    pd.testing.assert_frame_equal(back, tables.TABLES["liquidations_events"].conform(orders(["1", "2"])))
 
 
 def test_the_same_rows_again_change_nothing(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_only_new_keys_are_written(tmp_path: Path) -> None:
     assert archive.append("funding_history", rates(["BTC", "SOL"], hours=60)) == 2 * 10 + 2 * 60
     whole = pd.concat([rates(hours=50), rates(["BTC", "SOL"], hours=60)]).drop_duplicates()
     pd.testing.assert_frame_equal(
-        archive.read("funding_history", *EVER), tables.FUNDING_HISTORY.conform(whole)
+        archive.read("funding_history", *EVER), tables.TABLES["funding_history"].conform(whole)
     )
 
 
@@ -198,7 +198,7 @@ def test_a_month_with_many_rows_goes_by_days(tmp_path: Path, monkeypatch: pytest
     assert {p.parent.name for p in tmp_path.rglob("*.parquet")} == thin | days
     pd.testing.assert_frame_equal(
         archive.read("funding_history", *EVER),
-        tables.FUNDING_HISTORY.conform(rates(["BTC", "ETH", "SOL"], ["okx"])),
+        tables.TABLES["funding_history"].conform(rates(["BTC", "ETH", "SOL"], ["okx"])),
     )
 
 
@@ -209,7 +209,7 @@ def test_small_files_are_merged(tmp_path: Path) -> None:
         archive.append("funding_history", whole[whole["time"] == START + pd.Timedelta(hour, "h")])
     assert len(list(tmp_path.rglob("*.parquet"))) == 1
     pd.testing.assert_frame_equal(
-        archive.read("funding_history", *EVER), tables.FUNDING_HISTORY.conform(whole)
+        archive.read("funding_history", *EVER), tables.TABLES["funding_history"].conform(whole)
     )
 
 
@@ -225,7 +225,7 @@ def test_large_files_are_merged_eight_at_a_time(tmp_path: Path, monkeypatch: pyt
         counts.append(len(list(tmp_path.rglob("*.parquet"))))
     assert counts == [1, 2, 3, 4, 5, 6, 7, 1, 2, 3, 4, 5, 6, 7, 8, 2, 3, 4, 5, 6]
     pd.testing.assert_frame_equal(
-        archive.read("funding_history", *EVER), tables.FUNDING_HISTORY.conform(whole)
+        archive.read("funding_history", *EVER), tables.TABLES["funding_history"].conform(whole)
     )
     merged = max(tmp_path.rglob("*.parquet"), key=lambda p: pq.read_metadata(p).num_rows)
     assert pq.read_table(merged)["symbol"].to_pylist() == ["A"] * 16 + ["B"] * 16 + ["C"] * 16

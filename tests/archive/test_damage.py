@@ -136,7 +136,7 @@ def test_files_of_an_older_schema_are_read(archive: Archive, monkeypatch: pytest
             "gamma": 0.1,
         }
     )
-    now = tables.OPTIONS_SNAPSHOT
+    now = tables.TABLES["options_snapshot"]
     older = replace(now, columns={n: c for n, c in now.columns.items() if n != "gamma"})
     with monkeypatch.context() as patch:
         patch.setitem(tables.TABLES, "options_snapshot", older)

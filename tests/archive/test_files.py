@@ -37,8 +37,8 @@ def test_a_file_holds_what_a_plain_grouping_gives(
     groups = dict(iter(frame.groupby(frame["time"].dt.strftime(label))))
     assert files.keys() == groups.keys()
     for name, group in groups.items():
-        found = tables.FUNDING_HISTORY.conform(pq.ParquetFile(files[name]).read().to_pandas())
-        pd.testing.assert_frame_equal(found, tables.FUNDING_HISTORY.conform(group))
+        found = tables.TABLES["funding_history"].conform(pq.ParquetFile(files[name]).read().to_pandas())
+        pd.testing.assert_frame_equal(found, tables.TABLES["funding_history"].conform(group))
 
 
 @pytest.mark.parametrize("group_rows", [1, 7, 1_000_000])
@@ -55,7 +55,7 @@ def test_a_file_is_the_same_in_bites_of_any_size(
         assert all(size == group_rows for size in sizes[:-1])
         assert sizes[-1] <= group_rows
     pd.testing.assert_frame_equal(
-        archive.read("funding_history", *EVER), tables.FUNDING_HISTORY.conform(frame)
+        archive.read("funding_history", *EVER), tables.TABLES["funding_history"].conform(frame)
     )
 
 
@@ -84,5 +84,5 @@ def test_files_whose_keys_could_be_missing_go_on(tmp_path: Path, monkeypatch: py
     assert archive.append("funding_history", rates(hours=96)) == 4 * 46
     assert len(list(tmp_path.rglob("*.parquet"))) == 2
     pd.testing.assert_frame_equal(
-        archive.read("funding_history", *EVER), tables.FUNDING_HISTORY.conform(rates(hours=96))
+        archive.read("funding_history", *EVER), tables.TABLES["funding_history"].conform(rates(hours=96))
     )

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import derivdata as dd
 from derivdata import tables
 from derivdata.sources.archive import open_archive, parquet_reader, parquet_writer
 from tests.archive.rates import EVER, START, rates
@@ -24,7 +25,7 @@ def test_it_stays_lazy_and_gives_the_same_rows(tmp_path: Path, monkeypatch: pyte
         patch.setattr(parquet_reader, "load", None)
         frame = archive.lazy("funding_history", start=start, end=end, symbols=["BTC"])
         assert frame.npartitions == 2
-    found = tables.FUNDING_HISTORY.conform(frame.compute())
+    found = tables.TABLES["funding_history"].conform(frame.compute())
     pd.testing.assert_frame_equal(found, archive.read("funding_history", start, end, symbols=["BTC"]))
 
 
@@ -38,7 +39,7 @@ def test_partitions_agree_on_categories(tmp_path: Path) -> None:
 
 def test_nothing_there_is_an_empty_frame(tmp_path: Path) -> None:
     frame = open_archive(tmp_path).lazy("funding_history").compute()
-    assert list(frame.columns) == list(tables.FUNDING_HISTORY.columns)
+    assert list(frame.columns) == list(tables.TABLES["funding_history"].columns)
     assert frame.empty
 
 
@@ -67,7 +68,7 @@ def test_a_lazy_panel_is_that_of_the_rows(
         step="1h",
         chunks=chunks,
     )
-    expected = tables.panel(archive.read("funding_history", *EVER)).reindex(time=found["time"])
+    expected = dd.panel(archive.read("funding_history", *EVER)).reindex(time=found["time"])
     assert found.chunks is not None
     assert (found.attrs["units"], found.attrs["kind"]) == (expected.attrs["units"], expected.attrs["kind"])
     np.testing.assert_array_equal(found.compute().to_numpy(), expected.to_numpy())

@@ -64,7 +64,7 @@ def files() -> Any:
 
 
 def conformed(frame: pd.DataFrame) -> pd.DataFrame:
-    return tables.FUNDING_HISTORY.conform(frame)
+    return tables.TABLES["funding_history"].conform(frame)
 
 
 def objects_of(archive: Archive) -> set[str]:
@@ -143,7 +143,7 @@ def test_what_is_lazy_reads_objects_in_few_requests(bucket: str, monkeypatch: py
         FUNDING, "rate_bps_8h", start=START, end=START + pd.Timedelta("4D"), step="1h", chunks=48
     )
     rows = again.read(FUNDING, *EVER)
-    expected = tables.panel(rows)
+    expected = dd.panel(rows)
     pd.testing.assert_frame_equal(rows, conformed(rates()))
     assert found.chunks[2] == (48, 48)
     assert (found.to_numpy() == expected.to_numpy()).all()

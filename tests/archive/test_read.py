@@ -35,11 +35,11 @@ def test_symbols_and_venues_are_chosen(archive: Archive) -> None:
 @pytest.mark.parametrize("wanted", [{"symbols": ["XYZ"]}, {"symbols": []}, {"venues": ["nowhere"]}])
 def test_what_is_not_there_is_an_empty_table(archive: Archive, wanted: dict[str, list[str]]) -> None:
     rows = archive.read("funding_history", *EVER, **wanted)
-    pd.testing.assert_frame_equal(rows, tables.FUNDING_HISTORY.empty())
+    pd.testing.assert_frame_equal(rows, tables.TABLES["funding_history"].empty())
 
 
 def test_a_table_that_is_not_there_is_empty(archive: Archive) -> None:
-    pd.testing.assert_frame_equal(archive.read("oi_history", *EVER), tables.OI_HISTORY.empty())
+    pd.testing.assert_frame_equal(archive.read("oi_history", *EVER), tables.TABLES["oi_history"].empty())
     assert archive.symbols("oi_history") == ()
 
 
@@ -63,7 +63,7 @@ def test_every_filter_gives_what_a_plain_filter_gives(
                     & (frame["time"] < end)
                 ]
                 found = archive.read("funding_history", start, end, symbols=symbols, venues=venues)
-                pd.testing.assert_frame_equal(found, tables.FUNDING_HISTORY.conform(chosen))
+                pd.testing.assert_frame_equal(found, tables.TABLES["funding_history"].conform(chosen))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_batches_are_as_long_whatever_row_groups_a_file_has(
     files = archive._manifest().tables["funding_history"].files
     assert [file.rows for file in files] == [288]
     window = selections.TimeRange(files[0].first, files[0].last + 1)
-    place, table = archive._storage, tables.FUNDING_HISTORY
+    place, table = archive._storage, tables.TABLES["funding_history"]
     batches = list(row_groups.row_group_batches(place, table, files, window, {}))
     assert [group for batch in batches for group in batch.groups] == list(range(-(-288 // rows_per_group)))
     assert [len(parquet_reader.load(place, table, batch, window, {})) for batch in batches] == expected

@@ -232,7 +232,7 @@ def test_reads_of_any_window_and_series_are_the_rows_of_the_whole_files(
     start = _month(0) + pd.Timedelta(first, "h") + pd.Timedelta(micros, "us")
     read = {"start": start, "end": start + pd.Timedelta(hours, "h"), "symbols": symbols, "venues": venues}
     rows = archive.read("funding_history", **read)
-    expected = tables.FUNDING_HISTORY.conform(stored[_chosen(stored, read)])
+    expected = tables.TABLES["funding_history"].conform(stored[_chosen(stored, read)])
     pd.testing.assert_frame_equal(rows, expected, check_categorical=False)
 
 
@@ -261,7 +261,7 @@ def test_files_with_and_without_an_index_are_read_together(
         window = (_month(0) + pd.Timedelta("5h"), _month(5) + pd.Timedelta("30h"))
         rows = archive.read("funding_history", *window, **read)
         wanted = {"start": window[0], "end": window[1], "symbols": None, "venues": None, **read}
-        expected = tables.FUNDING_HISTORY.conform(stored[_chosen(stored, wanted)])
+        expected = tables.TABLES["funding_history"].conform(stored[_chosen(stored, wanted)])
         pd.testing.assert_frame_equal(rows, expected, check_categorical=False)
 
 
@@ -301,7 +301,7 @@ def test_chains_that_share_an_instant_are_runs_of_no_step(
         for hour in range(3)
         for strike in range(10, 20)
     ]
-    table = tables.OPTIONS_SNAPSHOT
+    table = tables.TABLES["options_snapshot"]
     archive = open_archive(tmp_path)
     archive.merge("options_snapshot", table.empty().reindex(range(30)).assign(**pd.DataFrame(rows)))
     (index,) = _indexes(archive, "options_snapshot")

@@ -56,7 +56,7 @@ def test_several_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     names = sorted(" ".join(groups).split())
     archive = open_archive(tmp_path / "x")
     assert list(archive.symbols("funding_history")) == names
-    expected = tables.FUNDING_HISTORY.conform(rates(names, ["okx"]))
+    expected = tables.TABLES["funding_history"].conform(rates(names, ["okx"]))
     pd.testing.assert_frame_equal(archive.read("funding_history", *EVER), expected)
 
 

@@ -176,7 +176,7 @@ def test_the_report_and_quality_are_made_of_what_venues_tell(market: Fakes, tmp_
         else:
             dd.report(["BTC"], window="1d", out=out, venues=FEW, sections=["funding", "options"])
         rates = dd.funding.settlements("BTC", *DAY)
-        found = dd.analysis.quality.quality(rates)
+        found = dd.quality(rates)
     text = out.read_text(encoding="utf-8")
     assert "hyperliquid" in text
     assert "BTC smiles on" in text

@@ -19,18 +19,15 @@ WATCHED = pd.DataFrame(
 HORIZONS = (24.0, 72.0, 168.0, 336.0, 720.0)
 
 
-def _expiry() -> str:
-    return "2026-02-04"
-
+BACKTESTS = ("equity", "positions", "trades", "attribution", "turnover")
 
 CASES: dict[str, Callable[..., Any]] = {
-    "backtest_equity": lambda **k: plot.backtest_equity(made.backtested(), **k),
-    "backtest_positions": lambda **k: plot.backtest_positions(made.backtested(), **k),
-    "backtest_trades": lambda **k: plot.backtest_trades(made.backtested(), **k),
-    "backtest_attribution": lambda **k: plot.backtest_attribution(made.backtested(), **k),
-    "backtest_turnover": lambda **k: plot.backtest_turnover(made.backtested(), **k),
-    "backtest_capacity": lambda **k: plot.backtest_capacity(made.capacity_curve(), **k),
-    "backtest_sweep": lambda **k: plot.backtest_sweep(made.swept(), **k),
+    **{
+        f"backtest_{kind}": lambda kind=kind, **k: plot.backtest(made.backtested(), kind, **k)
+        for kind in BACKTESTS
+    },
+    "backtest_capacity": lambda **k: plot.backtest(made.capacity_curve(), "capacity", **k),
+    "backtest_sweep": lambda **k: plot.backtest(made.swept(), "sweep", **k),
     "funding_history": lambda **k: plot.funding_history(made.funding(), highlight=1, **k),
     "funding_heatmap": lambda **k: plot.funding_heatmap(made.funding(), **k),
     "funding_spreads": lambda **k: plot.funding_spreads(
@@ -42,24 +39,24 @@ CASES: dict[str, Callable[..., Any]] = {
     "cumulative_funding": lambda **k: plot.cumulative_funding(
         made.constant(1.0, 10), made.payments(1.0, 10), venue="alpha", naive=True, **k
     ),
-    "oi_share": lambda **k: plot.oi_share(made.holdings(), **k),
-    "share_trend": lambda **k: plot.share_trend(made.holdings(), **k),
+    "open_interest_share": lambda **k: plot.open_interest(made.holdings(), "share", **k),
+    "open_interest_trend": lambda **k: plot.open_interest(made.holdings(), "trend", **k),
     "smile": lambda **k: plot.smile(made.chain(), made.fit(), **k),
-    "surface": lambda **k: plot.surface(made.chain(), **k),
+    "surface_heat": lambda **k: plot.surface(made.chain(), **k),
     "term_structure": lambda **k: plot.term_structure(made.chain(), **k),
     "venue_difference": lambda **k: plot.venue_difference(
         made.chains(), reference="alpha", days=(14, 60), **k
     ),
-    "open_interest_by_strike": lambda **k: plot.open_interest_by_strike(made.chain(), expiry=_expiry(), **k),
+    "strikes_open_interest": lambda **k: plot.strikes(made.chain(), expiry="2026-02-04", **k),
     "liquidations": lambda **k: plot.liquidations(made.liquidated(), coverage=WATCHED, **k),
-    "implied_density": lambda **k: plot.implied_density(made.chain(), expiries=_expiry(), **k),
+    "implied_density": lambda **k: plot.implied_density(made.chain(), expiries="2026-02-04", **k),
     "volatility_history": lambda **k: plot.volatility_history(made.index_history(), symbol="BTC", **k),
     "pnl_attribution": lambda **k: plot.pnl_attribution(made.attribution(), **k),
     "volatility_cone": lambda **k: plot.volatility_cone(made.cone(), implied={7.0: 0.52, 30.0: 0.48}, **k),
-    "oi_level": lambda **k: plot.oi_level(made.holdings(), made.price(), **k),
+    "open_interest_level": lambda **k: plot.open_interest(made.holdings(), price=made.price(), **k),
     "implied_and_realised": lambda **k: plot.implied_and_realised(
         made.volatility(0.5), made.volatility(0.4), symbol="BTC", source=made.holdings(), **k
     ),
-    "gamma_exposure": lambda **k: plot.gamma_exposure(made.chain(), **k),
+    "strikes_gamma": lambda **k: plot.strikes(made.chain(), "gamma", **k),
     "orderbook_depth": lambda **k: plot.orderbook_depth(made.book(), **k),
 }

@@ -27,7 +27,7 @@ from tests.plot.cases import CASES
 BASELINE = Path(__file__).parents[1] / "baseline" / "drawn_data.json"
 
 FIGURES: dict[str, Any] = CASES | {
-    "surface_in_space": lambda: plot.surface(made.fit(), kind="3d"),
+    "surface_3d": lambda: plot.surface(made.fit(), kind="3d"),
     "depth_over_time": lambda: plot.orderbook_depth(made.depths()),
     "quotes_without_a_fit": lambda: plot.smile(made.chain()),
 }

@@ -38,7 +38,7 @@ def funding() -> pd.DataFrame:
         parts.append(pd.DataFrame({"exchange": venue, "hour": hour[kept], "y": rate[kept]}))
     rows = pd.concat(parts, ignore_index=True)
     return stated(
-        dd.tables.FUNDING_HISTORY.build(
+        dd.tables.TABLES["funding_history"].build(
             {
                 "symbol": ["BTC"] * len(rows),
                 "exchange": rows["exchange"].tolist(),
@@ -55,7 +55,7 @@ def constant(rate: float, days: int) -> pd.DataFrame:
     """Hourly rates that never move, BTC on alpha."""
     hours = pd.date_range(START, periods=24 * days, freq="h")
     return stated(
-        dd.tables.FUNDING_HISTORY.build(
+        dd.tables.TABLES["funding_history"].build(
             {
                 "symbol": ["BTC"] * len(hours),
                 "exchange": ["alpha"] * len(hours),
@@ -72,7 +72,7 @@ def payments(rate: float, days: int) -> pd.DataFrame:
     """Settlements every 8 hours that never move, BTC on alpha."""
     times = pd.date_range(START + pd.Timedelta(8, "h"), periods=3 * days, freq="8h")
     return stated(
-        dd.tables.FUNDING_SETTLEMENTS.build(
+        dd.tables.TABLES["funding_settlements"].build(
             {
                 "symbol": ["BTC"] * len(times),
                 "exchange": ["alpha"] * len(times),
@@ -112,7 +112,7 @@ def holdings() -> pd.DataFrame:
     share = {"alpha": 0.2 + 0.01 * days, "beta": 0.6 - 0.01 * days, "gamma": np.full(40, 0.2)}
     rows = [(v, START + pd.Timedelta(int(d), "D"), 1e6 * s[d]) for v, s in share.items() for d in days]
     return stated(
-        dd.tables.OI_HISTORY.build(
+        dd.tables.TABLES["oi_history"].build(
             {
                 "symbol": ["BTC"] * len(rows),
                 "exchange": [row[0] for row in rows],
@@ -146,7 +146,7 @@ def liquidated() -> pd.DataFrame:
     )
     size = len(rows)
     return stated(
-        dd.tables.LIQUIDATIONS_EVENTS.build(
+        dd.tables.TABLES["liquidations_events"].build(
             {
                 "exchange": [row[0] for row in rows],
                 "oid": [f"order {i}" for i in range(size)],
@@ -170,7 +170,7 @@ def book() -> pd.DataFrame:
     prices = {"bid": [99.9, 99.8, 99.5], "ask": [100.1, 100.2, 100.5]}
     rows = [(side, i + 1, p) for side, listed in prices.items() for i, p in enumerate(listed)]
     return stated(
-        dd.tables.ORDERBOOK_BOOK.build(
+        dd.tables.TABLES["orderbook_book"].build(
             {
                 "symbol": ["BTC"] * 6,
                 "exchange": ["alpha"] * 6,
@@ -189,7 +189,7 @@ def depths() -> pd.DataFrame:
     times = pd.date_range(START, periods=48, freq="h")
     swing = 1e6 * (2 + np.sin(np.arange(48) / 6))
     return stated(
-        dd.tables.ORDERBOOK_DEPTH_HISTORY.build(
+        dd.tables.TABLES["orderbook_depth_history"].build(
             {
                 "symbol": ["BTC"] * 96,
                 "exchange": ["alpha"] * 96,
@@ -220,7 +220,7 @@ def chain(venue: str = "alpha", level: float = 0.5) -> pd.DataFrame:
             rows += [(days, side, strike, np.sqrt(w / t)) for side in ("call", "put")]
     size = len(rows)
     return stated(
-        dd.tables.OPTIONS_SNAPSHOT.build(
+        dd.tables.TABLES["options_snapshot"].build(
             {
                 "symbol": ["BTC"] * size,
                 "exchange": [venue] * size,

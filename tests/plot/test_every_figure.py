@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -30,8 +30,8 @@ TIMED = {
     "funding_history",
     "funding_heatmap",
     "cumulative_funding",
-    "oi_share",
-    "oi_level",
+    "open_interest_share",
+    "open_interest_level",
     "implied_and_realised",
     "volatility_history",
     "liquidations",
@@ -59,7 +59,35 @@ def footers(figure: Figure) -> list[Any]:
 
 
 def test_every_figure_has_a_case() -> None:
-    assert set(CASES) == set(plot.__all__) - {"Card", "card", "data"}
+    """Each kind of each function."""
+    figures = set()
+    for name in set(plot.__all__) - {"card", "data"}:
+        kinds = get_args(get_type_hints(getattr(plot, name), localns={"Axes": Axes}).get("kind"))
+        figures |= {f"{name}_{kind}" for kind in kinds} or {name}
+    assert figures == {*CASES, "surface_3d"}
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (
+            lambda: plot.strikes(made.chain(), "gamma", expiry="2026-02-04"),
+            "expiry is an option of kind='open_",
+        ),
+        (
+            lambda: plot.strikes(made.chain(), dealer={"call": 1.0}),
+            "dealer is an option of kind='gamma'; kind=",
+        ),
+        (lambda: plot.open_interest(made.holdings(), "share", price=made.price()), "option of kind='level'"),
+        (lambda: plot.open_interest(made.holdings(), top=3), "top is an option of kind='share' and 'trend'"),
+        (lambda: plot.open_interest(made.holdings(), window="7d"), "window is an option of kind='trend'"),
+        (lambda: plot.backtest(made.swept()), "not what backtest.carry returned, which kind='equity' draws"),
+        (lambda: plot.backtest(made.backtested(), "sweep"), "not what backtest.sweep returned"),
+    ],
+)
+def test_an_option_or_a_result_of_another_kind_is_refused(draw: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        draw()
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -82,7 +110,7 @@ def test_axes_have_units_and_say_utc(name: str) -> None:
 def test_data_is_of_the_axes_that_a_figure_returned() -> None:
     with pytest.raises(ValueError, match="ax is not what a figure of derivdata"):
         plot.data(Figure().subplots())
-    ax = plot.oi_level(made.holdings(), made.price())
+    ax = plot.open_interest(made.holdings(), price=made.price())
     changed = plot.data(ax)
     changed.loc[:, "oi_coins"] = 0.0
     table = plot.data(ax)

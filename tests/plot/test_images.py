@@ -27,7 +27,7 @@ def test_figure(name: str) -> Figure:
 
 
 @compared
-def test_surface_in_space() -> Figure:
+def test_surface_3d() -> Figure:
     return plot.surface(made.fit(), kind="3d").get_figure(root=True)
 
 

@@ -55,7 +55,7 @@ def test_g_goes_below_zero_where_vogts_slice_does() -> None:
 def test_expiries_are_chosen_by_day_or_spread() -> None:
     two = plot.smile(made.chain(), expiries=["2026-02-04", "2026-07-06"])
     assert [t.get_text() for t in two.get_legend().get_texts()] == ["2026-02-04", "2026-07-06"]
-    spread = plot.smile(made.chain(), most=3)
+    spread = plot.smile(made.chain(), limit=3)
     assert [t.get_text() for t in spread.get_legend().get_texts()] == [
         "2026-01-12",
         "2026-04-06",
@@ -114,7 +114,7 @@ def test_a_sheet_needs_space() -> None:
 def test_one_expiry_is_no_surface() -> None:
     with pytest.raises(ValueError, match="a surface needs two expiries"):
         plot.surface(made.fit().isel(expiry=[0]))
-    with pytest.raises(TypeError, match="give a fit, a surface or the table options_snapshot, not int"):
+    with pytest.raises(TypeError, match=r"data must be a pandas\.DataFrame or a xarray\.Dataset, not int"):
         plot.surface(3)
 
 
@@ -211,7 +211,7 @@ def test_a_difference_needs_the_reference_and_another() -> None:
 
 def test_bars_are_coins_by_strike() -> None:
     """13 calls of 10 and 13 puts of 5; each strike pays least where calls below outweigh puts above."""
-    ax = plot.open_interest_by_strike(made.chain(), expiry="2026-02-04", contract_size=0.1)
+    ax = plot.strikes(made.chain(), expiry="2026-02-04", contract_size=0.1)
     heights = [bar.get_height() for bar in ax.patches]
     assert heights == pytest.approx([1.0] * 13 + [-0.5] * 13)
     labels = [t.get_text() for t in ax.get_legend().get_texts()]
@@ -225,7 +225,7 @@ def test_the_underlying_of_an_expiry_is_the_median_of_its_options() -> None:
     table = made.chain()
     [first, *_] = table.index[table["expiry"] == sorted(table["expiry"].unique())[1]]
     table.loc[first, "underlying_price"] *= 2
-    ax = plot.open_interest_by_strike(table, expiry="2026-02-04")
+    ax = plot.strikes(table, expiry="2026-02-04")
     labels = [t.get_text() for t in ax.get_legend().get_texts()]
     assert "underlying: 100.3 USD" in labels
 
@@ -235,7 +235,7 @@ def test_expiries_are_stacked_with_the_pain_of_the_largest() -> None:
     table = made.chain()
     second = table["expiry"] == made.QUOTED + pd.Timedelta(30, "D")
     table.loc[second, "open_interest"] *= 1.2
-    ax = plot.open_interest_by_strike(dd.tables.surface(table))
+    ax = plot.strikes(dd.tables.surface(table))
     assert sum(bar.get_height() for bar in ax.patches) == pytest.approx(13 * 4.2 * (10.0 - 5.0))
     labels = [t.get_text() for t in ax.get_legend().get_texts()]
     assert labels[2:] == ["2026-01-12: 195", "2026-02-04: 234", "2026-04-06: 195", "2026-07-06: 195"]
@@ -251,7 +251,7 @@ def test_the_strike_with_most_open_interest_is_a_listed_one() -> None:
     one = one[one["expiry"] == sorted(one["expiry"].unique())[1]]
     wide = pd.concat([one.assign(strike=one["strike"] * factor) for factor in (1.0, 1.003, 1.006, 1.009)])
     wide.loc[wide["strike"] == wide["strike"].max(), "open_interest"] = 50.0
-    ax = plot.open_interest_by_strike(wide)
+    ax = plot.strikes(wide)
     assert len({bar.get_x() for bar in ax.patches}) < wide["strike"].nunique(), "they are binned"
     assert f"most at {wide['strike'].max():.4g} USD" in " ".join(ax.get_title(loc="left").split())
 
@@ -260,7 +260,7 @@ def test_the_strike_with_most_open_interest_is_a_listed_one() -> None:
 @pytest.mark.parametrize("size", [(8.0, 4.5), (4.5, 4.4)])
 def test_legends_of_strikes_stand_above_the_bars(expiry: str | None, size: tuple[float, float]) -> None:
     figure, frame = plt.subplots(figsize=size, layout="constrained")
-    ax = plot.open_interest_by_strike(made.chain(), expiry=expiry, ax=frame)
+    ax = plot.strikes(made.chain(), expiry=expiry, ax=frame)
     figure.draw_without_rendering()
     legend = ax.get_legend().get_window_extent()
     assert legend.y0 >= ax.get_window_extent().y1
@@ -271,13 +271,13 @@ def test_legends_of_strikes_stand_above_the_bars(expiry: str | None, size: tuple
 def test_missing_open_interest_is_counted_and_not_drawn() -> None:
     table = made.chain()
     table.loc[table["side"] == "put", "open_interest"] = np.nan
-    ax = plot.open_interest_by_strike(table, expiry="2026-02-04")
+    ax = plot.strikes(table, expiry="2026-02-04")
     assert "(13 options without open interest)" in " ".join(ax.get_title(loc="left").split())
     table["open_interest"] = np.nan
     with pytest.raises(ValueError, match="no option has open interest"):
-        plot.open_interest_by_strike(table)
+        plot.strikes(table)
     with pytest.raises(ValueError, match="the figure is of one chain; this has a dim 'exchange'"):
-        plot.open_interest_by_strike(made.chains())
+        plot.strikes(made.chains())
 
 
 def test_a_card_of_a_fit_says_its_parameters_error_and_arbitrage() -> None:
@@ -324,14 +324,14 @@ def test_many_strikes_are_added_up_in_bins() -> None:
     """200 strikes from 100 to 299, a call of 1 coin each: bins of 5 around 100, 105 … 300."""
     [row] = made.chain().query("side == 'call'").head(1).to_dict("records")
     rows = [row | {"strike": 100.0 + i, "instrument_name": str(i), "open_interest": 1.0} for i in range(200)]
-    table = dd.tables.OPTIONS_SNAPSHOT.conform(pd.DataFrame(rows))
-    ax = plot.open_interest_by_strike(table)
+    table = dd.tables.TABLES["options_snapshot"].conform(pd.DataFrame(rows))
+    ax = plot.strikes(table)
     calls = [bar.get_height() for bar in ax.patches if bar.get_height() > 0]
     assert calls == [3.0] + [5.0] * 39 + [2.0], "100 to 102, 103 to 107 … 298 and 299"
     middles = [bar.get_x() + bar.get_width() / 2 for bar in ax.patches if bar.get_height() > 0]
     assert middles == pytest.approx(np.arange(100.0, 301.0, 5.0))
     assert ax.get_xlabel() == "strike [USD, bins of 5], 99.5 % shown"
-    assert plot.gamma_exposure(made.chain()).get_xlabel() == "strike [USD, bins of 5], 99.5 % shown"
-    few = plot.open_interest_by_strike(made.chain(), expiry="2026-02-04")
+    assert plot.strikes(made.chain(), "gamma").get_xlabel() == "strike [USD, bins of 5], 99.5 % shown"
+    few = plot.strikes(made.chain(), expiry="2026-02-04")
     assert few.get_xlabel() == "strike [USD], 99.5 % shown"
     assert "calls: 200 BTC" in [t.get_text() for t in ax.get_legend().get_texts()]

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 
+import derivdata as dd
 from derivdata import plot
 from derivdata.analysis import exposure, oi
 from derivdata.plot.style import LONG, SHORT
@@ -20,7 +21,7 @@ matplotlib.use("Agg")
 
 def test_bands_are_the_shares_and_the_line_their_concentration() -> None:
     """At the end alpha holds 59 %, beta 21 %, gamma 20 %: 0.3481 + 0.0441 + 0.04 = 0.4322."""
-    ax = plot.oi_share(made.holdings(), top=2)
+    ax = plot.open_interest(made.holdings(), "share", top=2)
     assert [t.get_text() for t in ax.texts[1::2]] == ["alpha 59 %", "beta 21 %", "others 20 %"]
     places = [t.get_position()[1] for t in ax.texts[1::2]]
     assert places == pytest.approx([0.295, 0.695, 0.90]), "in the middle of each band"
@@ -32,14 +33,14 @@ def test_bands_are_the_shares_and_the_line_their_concentration() -> None:
 
 
 def test_trends_are_a_point_a_day_over_the_window() -> None:
-    ax = plot.share_trend(made.holdings())
+    ax = plot.open_interest(made.holdings(), "trend")
     assert [t.get_text() for t in ax.get_yticklabels()] == ["alpha", "gamma", "beta"]
     sure, unsure = (line for line in ax.lines if line.get_marker() == "o")
     assert sure.get_xdata() == pytest.approx([39.0, -39.0]), "39 days from the first to the last"
     assert "alpha gained most, 39 points" in " ".join(ax.get_title(loc="left").split())
     assert unsure.get_xdata() == pytest.approx([0.0], abs=1e-9)
-    share = oi.market_share(plot.oi_shares.panel_of(made.holdings(), "oi_usd").isel(symbol=0))
-    again = plot.share_trend(oi.share_trend(share), top=1)
+    share = oi.market_share(dd.panel(made.holdings(), "oi_usd").isel(symbol=0))
+    again = plot.open_interest(oi.share_trend(share), "trend", top=1)
     assert len(again.get_yticklabels()) == 1
     assert again.get_xlabel().startswith("change of share by its trend [percentage points a day]")
 
@@ -57,7 +58,7 @@ def test_a_long_interval_ends_in_an_arrowhead() -> None:
         },
         {"exchange": ["a", "b"], "symbol": "BTC"},
     )
-    ax = plot.share_trend(trend)
+    ax = plot.open_interest(trend, "trend")
     assert ax.get_xlim() == pytest.approx((-2.0, 2.0))
     heads = {line.get_marker(): list(line.get_ydata()) for line in ax.lines if line.get_marker() in "<>"}
     assert heads == {">": [1], "<": [1]}, "of the second row alone"
@@ -65,16 +66,16 @@ def test_a_long_interval_ends_in_an_arrowhead() -> None:
 
 def test_shares_are_the_same_in_coins_and_in_usd() -> None:
     """One price turns every venue's USD into coins: the figure of shares needs no second unit."""
-    held = plot.oi_shares.panel_of(made.holdings(), "oi_usd")
+    held = dd.panel(made.holdings(), "oi_usd")
     coins = held.copy(data=held.values / 100.0).rename("oi_coin").assign_attrs(units="coin")
     found, other = (oi.market_share(part) for part in (held, coins))
     np.testing.assert_allclose(found.values, other.values, rtol=1e-12)
 
 
 def test_a_trend_that_cannot_be_told_is_a_hollow_dot() -> None:
-    share = oi.market_share(plot.oi_shares.panel_of(made.holdings(), "oi_usd").isel(symbol=0))
+    share = oi.market_share(dd.panel(made.holdings(), "oi_usd").isel(symbol=0))
     trend = oi.share_trend(share).assign(status=("exchange", [oi.TrendStatus.CANNOT_TELL, 0, 0]))
-    ax = plot.share_trend(trend)
+    ax = plot.open_interest(trend, "trend")
     sure, unsure = (line for line in ax.lines if line.get_marker() == "o")
     assert (len(sure.get_xdata()), len(unsure.get_xdata())) == (1, 2)
 
@@ -82,7 +83,7 @@ def test_a_trend_that_cannot_be_told_is_a_hollow_dot() -> None:
 def test_a_trend_of_hours_is_taken_from_days() -> None:
     hours = made.holdings().assign(time=lambda t: made.START + (t["time"] - made.START) / 24)
     hours.attrs = made.holdings().attrs
-    ax = plot.share_trend(hours)
+    ax = plot.open_interest(hours, "trend")
     [sure, _] = (line for line in ax.lines if line.get_marker() == "o")
     assert sure.get_xdata() == pytest.approx([39.0, -39.0]), "40 hours are too few for steps of 2 hours"
 
@@ -92,7 +93,7 @@ def test_a_symbol_without_steady_venues_is_refused() -> None:
     sparse = table[table.groupby("exchange", observed=True).cumcount() % 7 == 0]
     parts = [part.iloc[i::3] for i, (_, part) in enumerate(sparse.groupby("exchange", observed=True))]
     with pytest.raises(ValueError, match="no venue has open interest of BTC over most of the window"):
-        plot.oi_share(pd.concat(parts))
+        plot.open_interest(pd.concat(parts), "share")
 
 
 def test_dots_lie_on_their_venues_and_bars_add_them_up_by_the_hour() -> None:
@@ -206,7 +207,7 @@ def test_what_is_no_book(data: pd.DataFrame, message: str) -> None:
 
 def test_open_interest_falls_in_coins_while_the_price_doubles() -> None:
     """The three venues always hold 1 M USD; at twice the price that is half as many coins."""
-    ax = plot.oi_level(made.holdings(), made.price())
+    ax = plot.open_interest(made.holdings(), price=made.price())
     words = " ".join(ax.get_title(loc="left").split())
     assert words == "BTC: open interest of 3 venues: in USD +0.0 %, in coins -50.0 %, price +100.0 %"
     usd, coins, price = (one.lines[0].get_ydata() for one in strips_of(ax))
@@ -224,13 +225,13 @@ def strips_of(ax: Any) -> list[Any]:
 def test_gamma_by_strike_is_that_of_the_analysis() -> None:
     """Bars add up to the analysis' sum; calls less puts are less."""
     whole = exposure.gamma_exposure(made.chain(), by=())["gamma_exposure_usd"].item() / 1e6
-    ax = plot.gamma_exposure(made.chain())
+    ax = plot.strikes(made.chain(), "gamma")
     assert sum(bar.get_height() for bar in ax.patches) == pytest.approx(whole)
-    signed = plot.gamma_exposure(made.chain(), dealer=exposure.NAIVE_DEALER)
+    signed = plot.strikes(made.chain(), "gamma", dealer=exposure.NAIVE_DEALER)
     below = [bar.get_height() for bar in signed.patches]
     assert sum(below) < whole
     with pytest.raises(ValueError, match="a dim 'exchange'"):
-        plot.gamma_exposure(made.chains())
+        plot.strikes(made.chains(), "gamma")
 
 
 def test_implied_against_realised_says_how_far_apart() -> None:

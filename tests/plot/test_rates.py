@@ -68,7 +68,7 @@ def test_the_heat_map_ranks_venues_and_leaves_holes_blank() -> None:
 
 
 def test_the_heat_map_averages_over_wider_columns() -> None:
-    ax = plot.funding_heatmap(made.funding(), step="1D", limit=3.0)
+    ax = plot.funding_heatmap(made.funding(), step="1D", reach=3.0)
     assert ax.get_title(loc="left") == "BTC funding: longs paid in 67 % of cells (venue × 1 d)"
     [mesh] = ax.collections
     cells = np.ma.filled(mesh.get_array(), np.nan)
@@ -82,7 +82,7 @@ def test_kinds_of_venues_stand_under_headings_and_colours_meet_where_asked() -> 
     names = {"alpha": "binance", "beta": "hyperliquid", "gamma": "okx"}
     renamed = table.assign(exchange=table["exchange"].astype(str).map(names).astype("category"))
     renamed.attrs = table.attrs
-    ax = plot.funding_heatmap(renamed, by_kind=True, centre=1.0, limit=2.0)
+    ax = plot.funding_heatmap(renamed, by_kind=True, centre=1.0, reach=2.0)
     rows = ["hyperliquid", "DEX", "okx", "binance", "CEX"]
     assert [t.get_text() for t in ax.get_yticklabels()] == rows, "from below"
     [mesh] = [c for c in ax.collections if c.get_array() is not None]
@@ -126,5 +126,5 @@ def test_payments_of_venues_that_pay_at_different_hours_are_all_lines() -> None:
 def test_one_venue_is_not_several() -> None:
     hours = pd.date_range("2026-06-01", periods=3, freq="1h")
     held = xr.DataArray([[1e9, 2e9, 3e9]], {"exchange": ["a"], "time": hours}, ("exchange", "time"))
-    ax = plot.oi_level(held.assign_attrs(units="USD"), symbol="BTC", source=held)
+    ax = plot.open_interest(held.assign_attrs(units="USD"), symbol="BTC", source=held)
     assert ax.get_title(loc="left").startswith("BTC: open interest of 1 venue: in USD +200")

@@ -89,7 +89,7 @@ FILLED = """
             (disk / "fillers").rmdir()
 
     def check():
-        expected = tables.FUNDING_HISTORY.conform(rates(names, ["okx"]))
+        expected = tables.TABLES["funding_history"].conform(rates(names, ["okx"]))
         for seen in (archive, open_archive(disk / "mine")):
             pd.testing.assert_frame_equal(seen.read("funding_history", *EVER), expected)
         there = {str(p.relative_to(disk / "mine")) for p in (disk / "mine").rglob("*") if p.is_file()}
@@ -157,8 +157,8 @@ def test_two_writers_at_once_lose_and_double_nothing(tmp_path: Path, measured: M
     rows = archive.read(FUNDING, *EVER)
     mine = rows[~rows["symbol"].isin(["SHARED", "DISPUTED"])]
     names = [f"{writer}{n}" for writer in "AB" for n in range(rounds)]
-    expected = tables.FUNDING_HISTORY.conform(rates(names, ["okx"]))
-    pd.testing.assert_frame_equal(tables.FUNDING_HISTORY.conform(mine), expected)
+    expected = tables.TABLES["funding_history"].conform(rates(names, ["okx"]))
+    pd.testing.assert_frame_equal(tables.TABLES["funding_history"].conform(mine), expected)
     hours = [float(hour) for hour in range(48 + 12 * (rounds - 1))]
     assert rows.loc[rows["symbol"] == "SHARED", "rate_bps_8h"].tolist() == hours
     assert (rows.loc[rows["symbol"] == "DISPUTED", "rate_bps_8h"] % 1000).tolist() == hours
@@ -268,7 +268,9 @@ def test_a_disk_that_takes_files_of_a_size_only_loses_nothing(tmp_path: Path) ->
     assert 0 < len(refused) < len(sizes)
     assert all("File too large" in told[str(size)] for size in refused), told
     expected = rates(["FIRST", *(f"S{size}" for size in sizes[len(refused) :])], ["okx"])
-    pd.testing.assert_frame_equal(archive.read(FUNDING, *EVER), tables.FUNDING_HISTORY.conform(expected))
+    pd.testing.assert_frame_equal(
+        archive.read(FUNDING, *EVER), tables.TABLES["funding_history"].conform(expected)
+    )
     assert archive.append(FUNDING, rates([f"S{size}" for size in refused], ["okx"])) == 96 * len(refused)
     assert files_of(archive) == set(named_files(archive.path))
 
@@ -292,6 +294,6 @@ def test_a_disk_that_fails_after_the_fact_is_told_as_that(
     ):
         archive.append(FUNDING, rates(["SOL"], ["okx"]))
     monkeypatch.undo()
-    expected = tables.FUNDING_HISTORY.conform(rates(["FIRST", "SOL"], ["okx"]))
+    expected = tables.TABLES["funding_history"].conform(rates(["FIRST", "SOL"], ["okx"]))
     pd.testing.assert_frame_equal(archive.read(FUNDING, *EVER), expected)
     assert archive.append(FUNDING, rates(["SOL"], ["okx"])) == 0

@@ -179,7 +179,7 @@ def test_a_foreign_file_is_let_be_or_one_clear_error(archive: Archive, case: Cas
     more = rates(["BTC", "ETH", "SOL"], ["okx"])
     if case.append is None:
         assert archive.append(FUNDING, more) == 96
-        pd.testing.assert_frame_equal(read(archive), tables.FUNDING_HISTORY.conform(more))
+        pd.testing.assert_frame_equal(read(archive), tables.TABLES["funding_history"].conform(more))
         ours = re.compile(r".*/[0-9a-f]{32}\.parquet|.*/archive\.json")
         foreign = {path: data for path, data in spoilt.items() if not ours.fullmatch(path)}
         assert foreign.items() <= contents(archive.path.parent).items()
@@ -208,7 +208,7 @@ def test_a_flipped_byte_is_noticed_before_files_are_merged(archive: Archive, tmp
         except ArchiveError as problem:
             told.append(str(problem))
         else:
-            pd.testing.assert_frame_equal(read(copy), tables.FUNDING_HISTORY.conform(whole))
+            pd.testing.assert_frame_equal(read(copy), tables.TABLES["funding_history"].conform(whole))
     assert len(told) > 10
     assert all(str(name) in each and "is damaged" in each for each in told)
 

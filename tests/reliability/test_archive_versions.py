@@ -25,7 +25,7 @@ def version(monkeypatch: pytest.MonkeyPatch, archive: Archive, table: Table, fra
         archive.append(table.name, frame)
 
 
-NOW = tables.OI_EXCHANGE_TOTALS
+NOW = tables.TABLES["oi_exchange_totals"]
 TIMES = pd.to_datetime(["2026-01-30T00:00:00Z", "2026-01-30T01:00:00Z"])
 
 

@@ -140,7 +140,7 @@ def test_a_killed_archive_writer_leaves_whole_appends(tmp_path: Path, measured: 
         there = list(archive.symbols("funding_history"))
         names = [f"S{n:03d}" for n in range(said + 1)]
         assert there in (names[:said], names)
-        expected = tables.FUNDING_HISTORY.conform(rates(there, ["okx"]))
+        expected = tables.TABLES["funding_history"].conform(rates(there, ["okx"]))
         pd.testing.assert_frame_equal(archive.read("funding_history", *EVER), expected)
         assert archive.append("funding_history", rates([*names, "LAST"], ["okx"])) == (
             (said + 2 - len(there)) * 96

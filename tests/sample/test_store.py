@@ -7,6 +7,7 @@ import pytest
 from derivdata.sources import sample
 from derivdata.sources.service.store import Store
 from derivdata.tables import TABLES, VENUES
+from derivdata.tables.contracts import contract
 
 HISTORIES = ("funding_history", "funding_settlements", "oi_history", "volume_history")
 BASE = (*HISTORIES, "liquidations_fills", "options_snapshot", "markets_symbol_exchanges")
@@ -167,3 +168,8 @@ def test_values_are_rounded_to_what_a_wire_can_carry(store):
             digits = 10 if name == "gamma" else 6
             np.testing.assert_array_equal(values, np.round(values, digits))
             assert not np.signbit(values[values == 0.0]).any()
+
+
+def test_symbols_are_base_symbols(store):
+    names = {name for table in store.tables() for name in store.symbols(table)}
+    assert {name for name in names if contract(name).symbol != name} == set()

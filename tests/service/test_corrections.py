@@ -13,7 +13,7 @@ import pytest
 import derivdata as dd
 from derivdata.sources import service
 from derivdata.sources.archive import Archive, open_archive
-from derivdata.sources.service import corrections
+from derivdata.sources.service import running_answer as corrections
 from tests.archive.rates import START, rates
 from tests.service.conftest import KEYS, Caller
 

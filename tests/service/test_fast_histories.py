@@ -12,8 +12,7 @@ from derivdata import open_archive, tables
 from derivdata.sources import sample
 from derivdata.sources.service import fills
 from derivdata.sources.service.answers.liquidations import _history
-from derivdata.sources.service.at_the_money import at_hours, at_the_money
-from derivdata.sources.service.base_symbols import BaseSymbols
+from derivdata.sources.service.answers.options import at_hours, at_the_money
 from derivdata.sources.service.view import View
 from derivdata.sources.service.window import Window
 from derivdata.support import times
@@ -52,7 +51,7 @@ def test_volatility_at_the_money_is_that_of_the_slow_reference() -> None:
 
 
 def test_no_chain_gives_no_volatility() -> None:
-    nothing = tables.OPTIONS_SNAPSHOT.empty()
+    nothing = tables.TABLES["options_snapshot"].empty()
     assert at_the_money(nothing).empty
     assert at_hours(nothing, pd.DatetimeIndex([DAYS[0]])).empty
 
@@ -69,7 +68,7 @@ def orders(source: str) -> View:
         "events": {"liquidations_events": whole},
         "both": {"liquidations_fills": parts.iloc[:5000], "liquidations_events": whole},
     }[source]
-    return View(BaseSymbols(MemoryStore(frames, now="2026-05-16")), DAYS[1])
+    return View(MemoryStore(frames, now="2026-05-16"), DAYS[1])
 
 
 @pytest.mark.parametrize("source", ["fills", "events", "both"])

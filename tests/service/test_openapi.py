@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from derivdata.sources.service.openapi import PAYLOADS
+from derivdata.sources.service.openapi_payloads import PAYLOADS
 from derivdata.tables import endpoints
 from tests.service.conftest import Caller
 from tests.service.test_access import ENDPOINTS, PARAMS

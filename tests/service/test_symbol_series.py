@@ -5,7 +5,6 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from derivdata.sources.service.base_symbols import BaseSymbols
 from derivdata.sources.service.buckets import length
 from derivdata.sources.service.kept_days import DAY, cut
 from derivdata.sources.service.symbol_series import symbols_of
@@ -37,7 +36,7 @@ def test_the_same_as_the_series_of_every_day(
 ) -> None:
     """Windows of a week, of days and of hours: at 4 h, at 1 h and raw."""
     source = STORES[store]
-    view = View(BaseSymbols(source), source.now)
+    view = View(source, source.now)
     window = resolve({"start": pd.Timestamp(start), "end": None}, now=view.now, tier="pro")
     expected = by_day(view, table, value, window, added=added)
     right = expected.frame.astype({"symbol": object})[["time", "symbol", value]]
@@ -52,7 +51,7 @@ def test_the_same_as_the_series_of_every_day(
 
 def test_a_second_request_reads_nothing_and_a_longer_one_its_new_day() -> None:
     store = Counting()
-    view = View(BaseSymbols(store), store.now)
+    view = View(store, store.now)
 
     def ask(start: str) -> float:
         window = resolve(

@@ -17,8 +17,7 @@ from derivdata.errors import ArchiveError
 from derivdata.sources import sample
 from derivdata.sources.archive import Archive, open_archive, parquet_writer
 from derivdata.sources.archive.step_sums import sums_of_frame
-from derivdata.sources.service.base_symbols import BaseSymbols
-from derivdata.sources.service.corrections import noted
+from derivdata.sources.service.running_answer import noted
 from derivdata.sources.service.venue_series import by_rows, by_sums
 from derivdata.sources.service.venue_totals import totals
 from derivdata.sources.service.view import View
@@ -121,7 +120,7 @@ def test_totals_are_those_of_the_rows(rows: pd.DataFrame, step: str, added: bool
     """Whatever way is taken: by sums, without the symbols that come or go, or by all rows."""
     table, value = ("volume_history", "volume_usd") if added else (OI, "oi_usd")
     store = MemoryStore({table: rows.rename(columns={"oi_usd": value})}, now="2026-06-02T20:00")
-    assert_same(View(BaseSymbols(store), store.now), "2026-05-31T22:00Z", step, table, value, added=added)
+    assert_same(View(store, store.now), "2026-05-31T22:00Z", step, table, value, added=added)
 
 
 def sums_and_unsure(rows: pd.DataFrame, step: str) -> tuple[dict[int, float], list[int]]:
@@ -226,7 +225,7 @@ def test_rows_are_read_around_a_listing_and_the_clock_alone(archive: Read) -> No
 
     The clock cuts the last hour short for all symbols alike: that needs no rows.
     """
-    view = View(BaseSymbols(archive), archive.now)
+    view = View(archive, archive.now)
     window = resolve({"start": START, "end": None}, now=view.now, tier="pro")
     frame = totals(view, OI, "oi_usd", window, "4h").frame
     assert len(frame) == 2 * 18
@@ -258,7 +257,7 @@ def test_rows_of_the_symbols_that_change_are_enough(
     frames += [hours(s, "okx", 22, draw.lognormal(15, 1, 26)) for s in came]
     archive = Read(open_archive(tmp_path)._storage)
     archive.append(OI, pd.concat(frames, ignore_index=True), accept=["unit"])
-    view = View(BaseSymbols(archive), archive.now)
+    view = View(archive, archive.now)
     window = resolve({"start": START, "end": None}, now=view.now, tier="pro")
     totals(view, OI, "oi_usd", window, "4h")
     assert archive.rows == rows
@@ -276,7 +275,7 @@ def test_a_missing_value_beside_a_listing_is_left_to_the_rows(
     archive = open_archive(tmp_path)
     archive.append(OI, pd.concat([*rows, *others]), accept=["unit"])
     assert list(tmp_path.rglob("*.sums"))
-    view = View(BaseSymbols(archive), archive.now)
+    view = View(archive, archive.now)
     window = resolve({"start": START, "end": None}, now=view.now, tier="pro")
     frame = totals(view, OI, "oi_usd", window, "4h").frame.set_index("time")
     assert frame.loc[START + 20 * HOUR, "value"] == 141.0
@@ -294,7 +293,7 @@ def test_a_file_with_unstated_steps_elsewhere(
     parts += [hours(f"S{n}", "okx", 24, [2.0] * 216) for n in range(8)]
     archive = open_archive(tmp_path)
     archive.append(table, pd.concat(parts).rename(columns={"oi_usd": value}), accept=["unit"])
-    view = View(BaseSymbols(archive), archive.now)
+    view = View(archive, archive.now)
     since = {"start": START + 5 * 24 * HOUR, "end": None if end is None else START + end}
     window = resolve(since, now=view.now, tier="pro")
     frame = totals(view, table, value, window, "4h", added=table != OI).frame
@@ -306,7 +305,7 @@ def test_volume_that_states_no_step_is_known_when_it_is_stamped(tmp_path: Path) 
     rows = pd.concat([hours(f"S{n}", "okx", 0, [1.0] * 24, "unstated") for n in range(8)])
     archive = open_archive(tmp_path)
     archive.append("volume_history", rows.rename(columns={"oi_usd": "volume_usd"}), accept=["unit"])
-    view = View(BaseSymbols(archive), archive.now)
+    view = View(archive, archive.now)
     whole = START, START + 48 * HOUR
     assert len(view.read("volume_history", *whole)) == 8 * 24
     assert view.step_sums("volume_history", "volume_usd", *whole)["symbols"].sum() == 8 * 24
@@ -323,13 +322,13 @@ def test_a_store_that_asks_for_single_symbols_is_read_whole() -> None:
             return super().read(*args, **kwargs)
 
     store = Asking({OI: listed()}, now="2026-06-04")
-    assert len(assert_same(View(BaseSymbols(store), store.now), "2026-06-01T00:00Z", "4h")) == 2 * 18
+    assert len(assert_same(View(store, store.now), "2026-06-01T00:00Z", "4h")) == 2 * 18
 
 
 def test_corrections_are_seen_and_noted(archive: Read) -> None:
     archive.delete(OI, {"symbol": "S3", "exchange": "binance"}, end=START + 5 * HOUR, reason="wrong unit")
     archive.replace(OI, hours("S4", "okx", 50, [7.0]), {"symbol": "S4"}, start=START + 50 * HOUR)
-    view = View(BaseSymbols(archive), archive.now)
+    view = View(archive, archive.now)
     before = assert_same(view, "2026-06-01T00:00Z", "4h")
     window = resolve({"start": START, "end": None}, now=view.now, tier="pro")
     for _ in range(2):  # made, then remembered
@@ -338,7 +337,7 @@ def test_corrections_are_seen_and_noted(archive: Read) -> None:
         assert any("wrong unit" in note for note in notes)
         assert any("replace" in note for note in notes)
     archive.undo(1)
-    after = assert_same(View(BaseSymbols(archive), archive.now), "2026-06-01T00:00Z", "4h")
+    after = assert_same(View(archive, archive.now), "2026-06-01T00:00Z", "4h")
     assert before["value"].tolist() != after["value"].tolist()
 
 
@@ -346,22 +345,7 @@ def test_damaged_sums_are_an_error_and_no_number(archive: Read, tmp_path: Path) 
     path = next(tmp_path.rglob("*.sums"))
     path.write_bytes(path.read_bytes()[:-1] + b"\0")
     with pytest.raises(ArchiveError, match="damaged"):
-        assert_same(View(BaseSymbols(archive), archive.now), "2026-06-01T00:00Z", "4h")
-
-
-def test_native_names_are_left_to_the_rows(tmp_path: Path) -> None:
-    """BTC-USDC is not shown beside BTC-USDT: the sums of both would be too much."""
-    rows = pd.concat([hours("BTC-USDT", "okx", 0, [1.0] * 24), hours("BTC-USDC", "okx", 0, [10.0] * 24)])
-
-    class Summed(MemoryStore):
-        def step_sums(self, table: str, start: Any, end: Any, *, venues: Any = None) -> pd.DataFrame:
-            return sums_of_frame(self.read(table, start, end, venues=venues), "oi_usd")
-
-    store = Summed({OI: rows}, now="2026-06-02")
-    assert store.step_sums(OI, START, START + HOUR)["value"].tolist() == [11.0]
-    view = View(BaseSymbols(store), store.now)
-    assert view.step_sums(OI, "oi_usd", START, START + HOUR)["value"].tolist() == [1.0]
-    assert assert_same(view, "2026-06-01T00:00Z", "4h")["value"].tolist() == [1.0] * 6
+        assert_same(View(archive, archive.now), "2026-06-01T00:00Z", "4h")
 
 
 def test_volume_counts_when_its_step_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,7 +355,7 @@ def test_volume_counts_when_its_step_is_over(tmp_path: Path, monkeypatch: pytest
     archive = open_archive(tmp_path)
     archive.append("volume_history", rows.rename(columns={"oi_usd": "volume_usd"}), accept=["unit"])
     now = START + pd.Timedelta(630, "min")
-    view = View(BaseSymbols(archive), now)
+    view = View(archive, now)
     window = resolve({"start": START, "end": None}, now=now, tier="pro")
     frame = totals(view, "volume_history", "volume_usd", window, "4h", added=True).frame
     assert frame[["value", "symbol_count"]].values.tolist() == [[12.0, 4.0]]

@@ -10,8 +10,7 @@ import pytest
 
 from derivdata.sources import sample, service
 from derivdata.sources.service import view as views
-from derivdata.sources.service.base_symbols import BaseSymbols
-from derivdata.sources.service.cancellation import Cancelled
+from derivdata.sources.service.running_answer import Cancelled
 from derivdata.sources.service.venue_totals import totals
 from derivdata.sources.service.view import View
 from derivdata.sources.service.window import resolve
@@ -89,7 +88,7 @@ def test_the_same_as_the_slow_reference(
     source = STORES[store]
     if store == "sample":
         venues = venues or ["okx", "deribit"]
-    view = View(BaseSymbols(source), source.now)
+    view = View(source, source.now)
     window = resolve(
         {"start": pd.Timestamp(start), "end": end and pd.Timestamp(end)}, now=view.now, tier="pro"
     )
@@ -126,7 +125,7 @@ class Counting(sample.Sample):
 def test_a_window_that_overlaps_reads_the_new_days_alone() -> None:
     """21 days at 4 h are read once (with what reaches into each block); one day more is one day."""
     store = Counting()
-    view = View(BaseSymbols(store), store.now)
+    view = View(store, store.now)
 
     def ask(start: str) -> int:
         window = resolve(
@@ -157,7 +156,7 @@ class CancelledOnce(View):
 def test_cancelled_work_keeps_the_days_that_it_had_made() -> None:
     """Blocks are of 1, 2, 4 and 8 days: the fourth is cancelled, and seven days are kept of 59."""
     store = Counting()
-    view = CancelledOnce(BaseSymbols(store), store.now)
+    view = CancelledOnce(store, store.now)
 
     def ask(end: str) -> float:
         window = resolve(
@@ -182,7 +181,7 @@ def test_a_series_in_blocks_is_the_series_in_one_piece(
 ) -> None:
     """From one day and from 300 rows a block, which is a day again, to all at once."""
     source = STORES[store]
-    view = View(BaseSymbols(source), source.now)
+    view = View(source, source.now)
     window = resolve({"start": pd.Timestamp("2026-06-26T05:00Z")}, now=view.now, tier="pro")
     found = []
     for days, rows in ((1, 300), (1, 10**9), (30, 10**9)):

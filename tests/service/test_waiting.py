@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pandas as pd
 
 from derivdata.sources import service
-from derivdata.sources.service import cancellation
+from derivdata.sources.service import running_answer
 from tests.service import market
 from tests.service.conftest import KEYS, PATIENCE, Caller
 from tests.service.memory_store import MemoryStore
@@ -41,8 +41,8 @@ class SlowStore(MemoryStore):
             self.count("reads")
             try:
                 while not self.may.wait(0.01):
-                    cancellation.check()
-            except cancellation.Cancelled:
+                    running_answer.check()
+            except running_answer.Cancelled:
                 self.count("cancelled")
                 raise
         return super().read(table, *args, **kwargs)

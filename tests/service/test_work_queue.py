@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from derivdata.sources.service import cancellation
+from derivdata.sources.service import running_answer
 from derivdata.sources.service.refusal import Refusal
 from derivdata.sources.service.response_cache import EncodedBody
 from derivdata.sources.service.work_queue import Job, WorkQueue
@@ -30,7 +30,7 @@ class Work:
                 self.begun.append(name)
                 self.change.notify_all()
             while name not in self.allowed and not self.over and not self.may.acquire(timeout=0.01):
-                cancellation.check()
+                running_answer.check()
             return EncodedBody(name.encode())
 
         return make

@@ -14,8 +14,8 @@ from derivdata.analysis.backtest.book import Account
 from derivdata.analysis.backtest.market import Market
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
-from derivdata.tables import provenance
 from derivdata.tables.joining import joined_provenance
+from derivdata.tables.panels import provenance
 from derivdata.units import APR_UNIT, HOUR_UNIT, HOURS_PER_YEAR, USD_UNIT
 
 __all__ = ["DAYS_PER_YEAR", "Reason", "daily_returns", "dataset", "provenance_of", "trades"]

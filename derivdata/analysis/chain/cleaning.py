@@ -16,7 +16,7 @@ from derivdata.analysis.chain.option_prices import quoted, require_price_units
 from derivdata.analysis.status import Status
 from derivdata.support import times
 from derivdata.support.arguments import typed
-from derivdata.tables import provenance
+from derivdata.tables.panels import provenance
 
 __all__ = ["clean"]
 

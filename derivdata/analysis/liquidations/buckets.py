@@ -14,7 +14,7 @@ from derivdata.analysis.liquidations.orders import check_orders
 from derivdata.support import times
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Array
-from derivdata.tables import provenance
+from derivdata.tables.panels import provenance
 from derivdata.tables.required import require_columns
 
 __all__ = ["bucket", "imbalance", "observed"]

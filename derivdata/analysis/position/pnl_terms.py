@@ -15,8 +15,8 @@ from derivdata.analysis.position.sensitivities import scaled_greeks
 from derivdata.analysis.status import flag_attrs
 from derivdata.analysis.surface.maturity import Interpolation
 from derivdata.support.arguments import typed
-from derivdata.tables import provenance
 from derivdata.tables.joining import joined_provenance
+from derivdata.tables.panels import provenance
 
 __all__ = ["attribution"]
 

@@ -15,6 +15,7 @@ from derivdata.reports.data import Data
 from derivdata.reports.formatting import pct, rate
 from derivdata.reports.funding_rates import rates_of
 from derivdata.reports.html_page import WIDE, Section
+from derivdata.tables.panels import panel
 
 __all__ = ["funding_section"]
 
@@ -195,7 +196,7 @@ def _weighted(data: Data, rates: xr.DataArray, symbol: str) -> tuple[Any, str]:
     """Return the mean over venues at each time, weighted by open interest where that is known."""
     open_interest = data.oi(symbol)
     if open_interest is not None:
-        oi = tables.panel(open_interest, "oi_usd").isel(symbol=0).reindex(time=rates["time"])
+        oi = panel(open_interest, "oi_usd").isel(symbol=0).reindex(time=rates["time"])
         mean = funding.oi_weighted(rates, oi)["rate_bps_8h"]
         if mean.notnull().any():
             return mean, "weighted by open interest"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
-from derivdata import plot, tables
+from derivdata import plot
 from derivdata.analysis import liquidations as analysis
 from derivdata.reports.data import Data
 from derivdata.reports.formatting import pct, usd
 from derivdata.reports.html_page import WIDE, Section
+from derivdata.tables.panels import provenance
 
 __all__ = ["is_full", "liquidations_section"]
 
@@ -80,7 +81,7 @@ def _large(section: Section, events: pd.DataFrame) -> pd.DataFrame:
 
 def is_full(events: pd.DataFrame) -> bool:
     """Return whether the answer hit its limit, so that orders may be missing."""
-    return bool(tables.provenance(events)["coverage"]["missed"])
+    return bool(provenance(events)["coverage"]["missed"])
 
 
 def _venues(events: pd.DataFrame) -> pd.DataFrame:

@@ -6,13 +6,14 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata import plot, tables
+from derivdata import plot
 from derivdata.analysis import oi as analysis
-from derivdata.plot.oi_shares import trend_of
+from derivdata.plot.open_interest import trend_of
 from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
 from derivdata.reports.formatting import count, listing, pct, usd
 from derivdata.reports.html_page import WIDE, Section
+from derivdata.tables.panels import panel
 
 __all__ = ["oi_section"]
 
@@ -67,7 +68,7 @@ def _everything(section: Section, summary: pd.DataFrame) -> None:
 
 
 def _symbol(section: Section, data: Data, table: pd.DataFrame, symbol: str) -> None:
-    oi = tables.panel(table, "oi_usd").isel(symbol=0)
+    oi = panel(table, "oi_usd").isel(symbol=0)
     share = analysis.market_share(oi)
     share = share.where(share.notnull().any("time"), drop=True)
     section.heading(symbol)
@@ -88,9 +89,9 @@ def _level(section: Section, data: Data, table: pd.DataFrame, symbol: str) -> No
     """Add the figure of price and open interest, in coins where the source has prices."""
     prices = data.prices(symbol)
     section.figure(
-        plot.oi_level,
+        plot.open_interest,
         table,
-        prices,
+        price=prices,
         symbol=symbol,
         title=f"{symbol} open interest and price",
         reading="Open interest in dollars rises with the price though nobody opens a position; in coins it "
@@ -110,8 +111,9 @@ def _figures(
         )
         return
     section.figure(
-        plot.oi_share,
+        plot.open_interest,
         table,
+        kind="share",
         symbol=symbol,
         title=f"{symbol} shares of open interest",
         reading="The height of a band is the venue's part of the open interest. The line below is the "
@@ -122,9 +124,10 @@ def _figures(
     days = float((share["time"][-1] - share["time"][0]) / np.timedelta64(1, "D"))
     if estimated:
         section.figure(
-            plot.share_trend,
+            plot.open_interest,
             trend.assign_coords(symbol=symbol),
-            days=days,
+            kind="trend",
+            window=pd.Timedelta(days, "D"),
             source=table,
             title=f"{symbol} trend of shares",
             reading="What each venue's trend adds up to over the window: right of zero it gains share, left "

@@ -251,7 +251,7 @@ def _open(section: Section, book: Book) -> None:
         section.add_missing_note(f"No open interest is known of options on {book.symbol} at {book.venue}.")
         return
     section.figure(
-        plot.open_interest_by_strike,
+        plot.strikes,
         book.chain,
         title=f"{book.symbol} open options by strike on {book.venue}",
         reading="Calls upwards, puts downwards, in contracts of one coin each, the largest expiries apart. "
@@ -260,8 +260,9 @@ def _open(section: Section, book: Book) -> None:
         size=(WIDE, 4.4),
     )
     section.figure(
-        plot.gamma_exposure,
+        plot.strikes,
         book.chain,
+        kind="gamma",
         title=f"{book.symbol} gamma by strike on {book.venue}",
         reading="What all who hedge these options trade per move of 1 %, whichever side they are on: near "
         "the tall bars their trades matter most. Who is long and who is short is not known, so that no sign "

@@ -22,7 +22,7 @@ from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.notices import warn_caller
-from derivdata.tables import provenance
+from derivdata.tables.panels import provenance
 from derivdata.tables.schema import Table
 
 __all__ = ["Archive", "open_archive"]

@@ -14,7 +14,7 @@ from derivdata.sources.archive.schemas import frame_of
 from derivdata.sources.archive.selections import TimeRange, Where
 from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
-from derivdata.tables import panel as tables_panel
+from derivdata.tables.panels import panel as tables_panel
 from derivdata.tables.schema import Kind, Table
 
 __all__ = ["lazy_frame", "lazy_panel"]

@@ -19,17 +19,15 @@ from starlette.routing import Route
 
 import derivdata
 from derivdata.errors import DerivdataError
-from derivdata.sources.service import answer_size, corrections, json_rows, legacy, query
+from derivdata.sources.service import answer_size, json_rows, query, running_answer
 from derivdata.sources.service.access import Caller, Keys, RateLimit
 from derivdata.sources.service.answers import ANSWERS, RequestContext
-from derivdata.sources.service.base_symbols import BaseSymbols
 from derivdata.sources.service.guard import Guard
 from derivdata.sources.service.openapi import PLAIN, document, page
 from derivdata.sources.service.refusal import DOCS, Refusal
-from derivdata.sources.service.response_cache import EncodedBody, ResponseCache
+from derivdata.sources.service.response_cache import EncodedBody, ResponseCache, StreamedResponse
 from derivdata.sources.service.status_page import status_page
 from derivdata.sources.service.store import LiveStore, Store
-from derivdata.sources.service.streaming import StreamedResponse
 from derivdata.sources.service.view import View
 from derivdata.sources.service.work_queue import WorkQueue
 from derivdata.tables import endpoints
@@ -80,7 +78,7 @@ def app(
         A tier is unknown, or a key is empty.
     """
     moment = clock() if clock is not None else store.now if now is None else now
-    view = View(BaseSymbols(store), moment)
+    view = View(store, moment)
     service = _Service(view, Keys(keys or {}, keyless=keyless), limits, clock, store)
     application = Starlette(
         routes=[
@@ -89,7 +87,7 @@ def app(
             Route("/docs", service.docs),
             *([Route("/status", service.status)] if page else []),
             *(Route(e.path, service.endpoint(e)) for e in endpoints.ENDPOINTS),
-            *(Route(path, service.moved(path)) for path in legacy.PATHS),
+            *(Route(path, service.moved(path)) for path in query.OLD_PATHS),
         ],
         middleware=[*middleware, Middleware(Guard, refuse=service.refusal, hosts=hosts)],
         exception_handlers={
@@ -152,7 +150,7 @@ class _Service:
         async def answer(request: Request) -> Response:
             headers, caller = self._admitted(request, endpoint)
             await self._refreshed(request, caller)
-            pairs, warned = legacy.modern(endpoint, request.query_params.multi_items(), self._view.now)
+            pairs, warned = query.modern(endpoint, request.query_params.multi_items(), self._view.now)
             texts = query.given(endpoint, pairs) | request.path_params
             return await self._answered(request, endpoint, caller, texts, headers | warned)
 
@@ -160,14 +158,14 @@ class _Service:
 
     def moved(self, path: str) -> Callable[[Request], Awaitable[Response]]:
         """Return the handler of a path that has moved."""
-        endpoint = legacy.PATHS[path]
+        endpoint = query.OLD_PATHS[path]
 
         async def answer(request: Request) -> Response:
             headers, caller = self._admitted(request, endpoint)
             await self._refreshed(request, caller)
             given = request.query_params.multi_items()
-            coin, pointer = legacy.moved(path, given, self._view.now)
-            pairs, warned = legacy.modern(endpoint, given, self._view.now)
+            coin, pointer = query.moved(path, given, self._view.now)
+            pairs, warned = query.modern(endpoint, given, self._view.now)
             texts = query.given(endpoint, pairs) | {"symbol": coin}
             return await self._answered(request, endpoint, caller, texts, warned | headers | pointer)
 
@@ -213,7 +211,7 @@ class _Service:
         if packed and answer.worth_compressing and not answer.is_compressed:
             await run_in_threadpool(answer.compressed)
         self._cache.put(key, answer)
-        stated = {corrections.HEADER: answer.corrections} if answer.corrections else {}
+        stated = {running_answer.HEADER: answer.corrections} if answer.corrections else {}
         return self._response(request, 200, answer, version | stated | dict(headers))
 
     async def _made(
@@ -235,9 +233,9 @@ class _Service:
     ) -> EncodedBody:
         params = query.parse(endpoint, texts, self._view.exchanges)
         context = RequestContext(self._view, tier, params)
-        with corrections.noted() as noted:
+        with running_answer.noted() as noted:
             body = answer_size.encoded(endpoint, context, ANSWERS[endpoint.path])
-        return EncodedBody(body, packed=packed, corrections=corrections.header_value(noted))
+        return EncodedBody(body, packed=packed, corrections=running_answer.header_value(noted))
 
     def _version(self) -> dict[str, str]:
         """Return the version of the past, as a header; none where the store cannot be read.

@@ -39,7 +39,7 @@ def events(
     orders = consolidate(parts)
     if len(whole_orders) and len(orders):
         both = pd.concat([whole_orders, orders], ignore_index=True).drop_duplicates(_ORDER, keep="first")
-        orders = tables.LIQUIDATIONS_EVENTS.conform(both)
+        orders = tables.TABLES["liquidations_events"].conform(both)
     elif orders.empty:
         orders = whole_orders
     return orders[(orders["time"] >= start) & (orders["time"] < end)]
@@ -88,7 +88,7 @@ def consolidate(fills: pd.DataFrame) -> pd.DataFrame:
     up; the mean price is weighted by filled size.
     """
     if fills.empty:
-        return tables.LIQUIDATIONS_EVENTS.empty()
+        return tables.TABLES["liquidations_events"].empty()
     paid = fills["fill_price_usd"] * fills["filled_quantity"]
     grouped = fills.assign(paid=paid).sort_values("time", kind="stable").groupby(_ORDER, observed=True)
     orders = grouped.agg(
@@ -104,4 +104,4 @@ def consolidate(fills: pd.DataFrame) -> pd.DataFrame:
         paid=("paid", "sum"),
     ).reset_index()
     orders["fill_price_usd"] = orders["paid"] / orders["filled_quantity"]
-    return tables.LIQUIDATIONS_EVENTS.conform(orders)
+    return tables.TABLES["liquidations_events"].conform(orders)

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pandas as pd
 
-from derivdata.sources.service import corrections
+from derivdata.sources.service import running_answer
 from derivdata.sources.service.view import View
 from derivdata.sources.service.window import Window
 
@@ -115,6 +115,6 @@ def _made(
 
 
 def _read(read: Callable[[Window], pd.DataFrame], days: list[Window]) -> tuple[pd.DataFrame, list[str]]:
-    with corrections.noted() as noted:
+    with running_answer.noted() as noted:
         frame = read(days[0]._replace(end=days[-1].end))
     return frame, noted

@@ -1,4 +1,4 @@
-"""Encoded answers, kept in memory up to a number of bytes."""
+"""Encoded answers: kept in memory up to a number of bytes, and sent piece by piece."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import sys
 from collections import OrderedDict
 from collections.abc import Hashable
 
-__all__ = ["EncodedBody", "ResponseCache"]
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+__all__ = ["EncodedBody", "ResponseCache", "StreamedResponse"]
 
 _SMALL = 1024
+_PIECE = 1 << 17
 _ENTRY = 1024
 """Bytes of an entry beside its body and its key: objects, the place in the dictionary."""
 
@@ -90,6 +94,19 @@ class ResponseCache:
         self._size += size
         while self._size > self._limit:
             self._size -= self._answers.popitem(last=False)[1][1]
+
+
+class StreamedResponse(Response):
+    """A response whose body is never copied whole: it is sent as fast as the client reads."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        await send(start)
+        for place in range(0, len(self.body), _PIECE):
+            piece = bytes(self.body[place : place + _PIECE])
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _bytes_of(key: Hashable) -> int:

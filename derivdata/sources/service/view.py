@@ -12,8 +12,7 @@ import pandas as pd
 from pandas.api.types import union_categoricals
 
 from derivdata import tables
-from derivdata.sources.service import buckets, corrections
-from derivdata.sources.service.cancellation import check
+from derivdata.sources.service import buckets, running_answer
 from derivdata.sources.service.refusal import not_found
 from derivdata.sources.service.store import Store, SummedStore
 from derivdata.sources.service.window import INSTANT, Window, adaptive, resolve
@@ -111,10 +110,10 @@ class View:
                 self._memo.popitem(last=False)
         with shared.lock:
             if shared.value is _NOT_MADE:
-                with corrections.noted() as shared.corrections:
+                with running_answer.noted() as shared.corrections:
                     shared.value = make()
             else:
-                corrections.note(shared.corrections)
+                running_answer.note(shared.corrections)
             return shared.value  # type: ignore[no-any-return]
 
     def recall(self, key: Hashable, *, identity: str | None = None) -> Any:
@@ -125,7 +124,7 @@ class View:
             if entry is None:
                 return None
             self._cache.move_to_end(full)
-        corrections.note(entry[2])
+        running_answer.note(entry[2])
         return entry[0]
 
     def remember(
@@ -176,13 +175,13 @@ class View:
 
         Volume is known when its step is over. With `columns`, these alone and rows in any order.
         """
-        check()
+        running_answer.check()
         end = min(end, self.horizon)
         if start >= end or not self.has(table):
             empty = tables.TABLES[table].empty()
             return empty if columns is None else empty[list(columns)]
         frame = self.store.read(table, start, end, symbols=symbols, venues=venues, columns=columns)
-        return self._known(table, corrections.note_read(frame), end)
+        return self._known(table, running_answer.note_read(frame), end)
 
     def step_sums(
         self,
@@ -197,12 +196,12 @@ class View:
 
         Columns are those of `derivdata.sources.archive.Archive.step_sums`, which saves reading the rows.
         """
-        check()
+        running_answer.check()
         end = min(end, self.horizon)
         if start < end and self.has(table) and isinstance(self.store, SummedStore):
             sums = self.store.step_sums(table, start, end, venues=venues)
             if sums is not None:
-                return self._known(table, corrections.note_read(sums), end)
+                return self._known(table, running_answer.note_read(sums), end)
         from derivdata.sources.archive.step_sums import sums_of_frame  # many services sum nothing
 
         names = ("symbol", "exchange", "resolution", "time", value)
@@ -242,7 +241,7 @@ class View:
         venues: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Return what the store's `latest` does; every read of an answer passes here or through `read`."""
-        return corrections.note_read(
+        return running_answer.note_read(
             self.store.latest(table, at, within=within, symbols=symbols, venues=venues)
         )
 

@@ -19,8 +19,6 @@ from tests.reliability.calls.made import (
     options,
     quotes,
     rates,
-    sized,
-    swept,
     venues,
     whole,
 )
@@ -33,7 +31,7 @@ CALLS: Calls = {
         "ax": None,
     },
     "plot.funding_heatmap": lambda: {
-        "data": rates(), "symbol": "BTC", "step": "8h", "limit": 2.0, "centre": 0.0, "by_kind": False,
+        "data": rates(), "symbol": "BTC", "step": "8h", "reach": 2.0, "centre": 0.0, "by_kind": False,
         "source": None, "ax": None,
     },
     "plot.funding_history": lambda: {
@@ -45,21 +43,21 @@ CALLS: Calls = {
         "events": events(), "coverage": None, "price": None, "start": None, "end": None, "venues": 3,
         "source": None, "ax": None,
     },
-    "plot.oi_share": lambda: {"data": amounts(), "symbol": "BTC", "venues": 2, "source": None, "ax": None},
-    "plot.share_trend": lambda: {
-        "data": amounts(), "symbol": "BTC", "venues": 2, "days": 7.0, "source": None,
-        "ax": None,
+    "plot.open_interest": lambda: {
+        "data": amounts(), "kind": "trend", "symbol": "BTC", "price": None, "top": 2, "window": "7d",
+        "source": None, "ax": None,
     },
-    "plot.open_interest_by_strike": lambda: {
-        "chain": options(), "expiry": None, "contract_size": 1.0, "source": None, "ax": None,
+    "plot.strikes": lambda: {
+        "chain": options(), "kind": "gamma", "expiry": None, "dealer": {"call": 1.0, "put": -0.5},
+        "contract_size": 1.0, "source": None, "ax": None,
     },
     "plot.smile": lambda: {
-        "quotes": quotes(), "fit": fitted(), "expiries": None, "most": 2, "source": None, "ax": None,
+        "quotes": quotes(), "fit": fitted(), "expiries": None, "limit": 2, "source": None, "ax": None,
     },
     "plot.surface": lambda: {"data": whole(), "kind": "heat", "reach": 2.0, "source": None, "ax": None},
     "plot.term_structure": lambda: {"data": whole(), "before": whole(), "source": None, "ax": None},
     "plot.implied_density": lambda: {
-        "data": whole(), "expiries": None, "most": 2, "source": None, "ax": None,
+        "data": whole(), "expiries": None, "limit": 2, "source": None, "ax": None,
     },
     "plot.volatility_history": lambda: {
         "history": index_history(), "symbol": "BTC", "source": None, "ax": None,
@@ -70,25 +68,12 @@ CALLS: Calls = {
         "attribution": attributed(), "currency": "usd", "source": None, "ax": None,
     },
     "plot.volatility_cone": lambda: {
-        "cone": cone(), "bar_days": 1.0, "implied": {7.0: 0.5}, "source": None, "ax": None,
+        "cone": cone(), "bar": "1d", "implied": {7.0: 0.5}, "source": None, "ax": None,
     },
-    "plot.backtest_attribution": lambda: {"result": backtested(), "source": None, "ax": None},
-    "plot.backtest_capacity": lambda: {"curve": sized(), "source": None, "ax": None},
-    "plot.backtest_equity": lambda: {"result": backtested(), "source": None, "ax": None},
-    "plot.backtest_positions": lambda: {"result": backtested(), "source": None, "ax": None},
-    "plot.backtest_sweep": lambda: {"table": swept(), "source": None, "ax": None},
-    "plot.backtest_trades": lambda: {"result": backtested(), "source": None, "ax": None},
-    "plot.backtest_turnover": lambda: {"result": backtested(), "source": None, "ax": None},
-    "plot.gamma_exposure": lambda: {
-        "chain": options(), "dealer": {"call": 1.0, "put": -0.5}, "contract_size": 1.0, "source": None,
-        "ax": None,
-    },
+    "plot.backtest": lambda: {"result": backtested(), "kind": "trades", "source": None, "ax": None},
     "plot.implied_and_realised": lambda: {
         "implied": one_volatility(), "realised": one_volatility(), "symbol": "BTC", "source": None,
         "ax": None,
-    },
-    "plot.oi_level": lambda: {
-        "data": amounts(), "price": amounts("price_usd"), "symbol": "BTC", "source": None, "ax": None,
     },
     "plot.orderbook_depth": lambda: {"data": book(), "source": None, "ax": None},
     "plot.venue_difference": lambda: {

@@ -77,17 +77,6 @@ def backtested() -> xr.Dataset:
 
 
 @functools.cache
-def sized() -> xr.Dataset:
-    return backtest.capacity(backtested(), depth())
-
-
-@functools.cache
-def swept() -> pd.DataFrame:
-    rules = {f"from {level}": backtest.SpreadThreshold(level, 0.1) for level in (0.3, 0.5)}
-    return backtest.sweep(rates(), rules, backtest.Costs(1.0))
-
-
-@functools.cache
 def share() -> xr.DataArray:
     return dd.analysis.oi.market_share(amounts())
 
@@ -105,7 +94,7 @@ def settlements() -> pd.DataFrame:
     times = pd.date_range("2026-06-28", periods=6, freq="8h", tz="UTC")
     rows = {"symbol": "BTC", "exchange": "okx", "time": times, "interval_hours": 8.0, "kind": "settled"}
     rates = {"rate_native": 1e-4, "rate_bps_8h": 1.0}
-    return dd.tables.FUNDING_SETTLEMENTS.conform(pd.DataFrame({**rows, **rates}))
+    return dd.tables.TABLES["funding_settlements"].conform(pd.DataFrame({**rows, **rates}))
 
 
 @functools.cache
@@ -133,7 +122,7 @@ def options() -> pd.DataFrame:
         + frame["side"].str[0].str.upper()
     )
     frame = frame.assign(instrument_name=names, delta=greeks["delta"], gamma=greeks["gamma"])
-    return dd.tables.OPTIONS_SNAPSHOT.conform(frame)
+    return dd.tables.TABLES["options_snapshot"].conform(frame)
 
 
 @functools.cache
@@ -144,7 +133,9 @@ def quoted_options() -> pd.DataFrame:
     years = (frame["expiry"] - AS_OF) / pd.Timedelta("365D")
     usd = black76.price(*at, years, frame["iv"], frame["side"])
     bid = np.where((frame["strike"] == 100.0) & (frame["side"] == "call"), usd * 1.3, usd * 0.99)
-    return dd.tables.OPTIONS_SNAPSHOT.conform(frame.assign(bid_usd=bid, ask_usd=np.maximum(usd * 1.01, bid)))
+    return dd.tables.TABLES["options_snapshot"].conform(
+        frame.assign(bid_usd=bid, ask_usd=np.maximum(usd * 1.01, bid))
+    )
 
 
 @functools.cache
@@ -229,7 +220,7 @@ def priced() -> xr.DataArray:
 @functools.cache
 def events() -> pd.DataFrame:
     times = pd.date_range("2026-06-30 11:00", periods=40, freq="20s", tz="UTC", unit="us")
-    return dd.tables.LIQUIDATIONS_EVENTS.conform(
+    return dd.tables.TABLES["liquidations_events"].conform(
         pd.DataFrame(
             {
                 "exchange": "binance",
@@ -252,7 +243,7 @@ def events() -> pd.DataFrame:
 @functools.cache
 def history() -> pd.DataFrame:
     frame = rates().to_series().reset_index().assign(resolution="1h", kind="sampled")
-    return dd.tables.FUNDING_HISTORY.conform(frame.assign(time=frame["time"].dt.tz_localize("UTC")))
+    return dd.tables.TABLES["funding_history"].conform(frame.assign(time=frame["time"].dt.tz_localize("UTC")))
 
 
 @functools.cache

@@ -5,7 +5,6 @@ from __future__ import annotations
 from derivdata.analysis import backtest, liquidations
 from tests.reliability.calls.call import Calls
 from tests.reliability.calls.made import (
-    DAY,
     FEES,
     HOURS,
     VENUES,
@@ -131,7 +130,6 @@ CALLS: Calls = {
     "analysis.oi.in_coins": lambda: {"oi": amounts(), "price": amounts("price_usd")},
     "analysis.oi.oi_to_volume": lambda: {"oi": amounts(), "volume_24h": amounts("volume_24h_usd")},
     "analysis.oi.share_trend": lambda: {"share": share(), "ci": "ar1", "confidence": 0.95},
-    "analysis.quality.quality": lambda: {"table": history(), "column": "rate_bps_8h", **DAY, "outlier": 12.0},
     "analysis.liquidations.branching_ratio": lambda: {"counts": counts(), "dim": "time"},
     "analysis.liquidations.bucket": lambda: {
         "events": events(), "freq": "5min", "by": ("symbol",), "start": "2026-06-30 11:00",

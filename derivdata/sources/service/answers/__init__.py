@@ -1,27 +1,23 @@
-"""The payloads of the API, made from base tables: a module for each family of endpoints, named after it."""
+"""The payloads of the API, made from base tables: a module for each family of endpoints."""
 
 from __future__ import annotations
 
-from importlib import import_module
-
+from derivdata.sources.service.answers import (
+    funding,
+    liquidations,
+    market_data,
+    markets,
+    oi_volume,
+    onchain,
+    options,
+)
 from derivdata.sources.service.answers.context import Answers, RequestContext
 
-__all__ = ["ANSWERS", "FAMILIES", "RequestContext"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-FAMILIES = (
-    "builders", "funding", "hip3", "hip4", "liquidations", "markets",
-    "oi", "options", "orderbook", "prices", "rwa", "volume",
-)  # fmt: skip
-"""Modules beside this one; each lists its own answers in ``ANSWERS``."""
+__all__ = ["ANSWERS", "RequestContext"]
 
 ANSWERS: Answers = {
     path: answer
-    for family in FAMILIES
-    for path, answer in import_module(f"{__name__}.{family}").ANSWERS.items()
+    for family in (funding, liquidations, market_data, markets, oi_volume, onchain, options)
+    for path, answer in family.ANSWERS.items()
 }
-"""Path of an endpoint to the function that answers it, collected from the families."""
+"""Path of an endpoint to the function that answers it."""

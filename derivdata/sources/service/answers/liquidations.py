@@ -144,7 +144,7 @@ def _since(
 ) -> pd.DataFrame:
     """Return the first `limit` events from `start` on, read in growing steps until there are enough."""
     start, step = max(start, view.store.start), _FIRST_STEP
-    parts, count = [tables.LIQUIDATIONS_EVENTS.empty()], 0
+    parts, count = [tables.TABLES["liquidations_events"].empty()], 0
     while start < view.horizon and count < limit:
         end = min(start + step, view.horizon)
         parts.append(fills.events(view, start, end, symbols=symbols, venues=venues))
@@ -159,7 +159,7 @@ def _columns(frame: pd.DataFrame) -> dict[str, Any]:
         "time exchange symbol side order_price_usd fill_price_usd quantity filled_quantity value_usd status "
         "order_id fill_count"
     )
-    names = tables.LIQUIDATIONS_EVENTS.wire
+    names = tables.TABLES["liquidations_events"].wire
     return {names.get(name, name): frame[name] for name in order.split()}
 
 

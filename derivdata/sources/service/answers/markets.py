@@ -10,9 +10,8 @@ import pandas as pd
 
 from derivdata.sources.service import buckets, json_rows, market
 from derivdata.sources.service.access import FREE_SYMBOLS
-from derivdata.sources.service.answers import measures
 from derivdata.sources.service.answers.context import Answers, RequestContext
-from derivdata.sources.service.answers.measures import OI, VOLUME, Measure
+from derivdata.sources.service.answers.oi_volume import OI, VOLUME, Measure, notices, totals_of
 from derivdata.sources.service.buckets import length
 from derivdata.sources.service.refusal import DOCS, Refusal, not_found
 from derivdata.sources.service.view import Series, View
@@ -145,9 +144,7 @@ def exchange_timeseries(context: RequestContext) -> dict[str, Any]:
         "data": json_rows.rows(joined),
         "unit": "usd",
         "resolution": used,
-        "notices": measures.notices(
-            window, joined, [notice for s in series.values() for notice in s.notices]
-        ),
+        "notices": notices(window, joined, [text for s in series.values() for text in s.notices]),
     }
 
 
@@ -223,12 +220,10 @@ def _at_one_resolution(
 ) -> tuple[dict[str, Series], str]:
     """Totals of a venue at one resolution, the coarsest that any of them needs; and that one."""
     requested, venue = context.params.get("resolution"), [context.params["exchange"]]
-    totals = {q.column: measures.totals_of(context, q, window, venue, requested) for q in chosen}
+    totals = {q.column: totals_of(context, q, window, venue, requested) for q in chosen}
     used = max((series.used for series in totals.values()), key=length)
     again = {
-        q.column: measures.totals_of(context, q, window, venue, used)
-        for q in chosen
-        if totals[q.column].used != used
+        q.column: totals_of(context, q, window, venue, used) for q in chosen if totals[q.column].used != used
     }
     return totals | again, used
 

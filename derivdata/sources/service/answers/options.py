@@ -6,21 +6,22 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from derivdata import tables
 from derivdata.sources.service import buckets, json_rows
 from derivdata.sources.service.answers.context import Answers, RequestContext
-from derivdata.sources.service.at_the_money import COLUMNS, at_hours, at_the_money
 from derivdata.sources.service.kept_days import DAY, cut, kept_days
 from derivdata.sources.service.refusal import bad_request
 from derivdata.sources.service.view import View
 from derivdata.sources.service.window import Window
 from derivdata.support import times
+from derivdata.support.arrays import Indices
 from derivdata.tables import endpoints
 from derivdata.tables.schema import Table
 
-__all__ = ["ANSWERS"]
+__all__ = ["ANSWERS", "at_hours", "at_the_money"]
 
 _GREEKS = ("delta", "gamma", "vega", "theta")
 _OURS = tuple("rho bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd volume".split())
@@ -42,6 +43,8 @@ _MOMENT = pd.Timedelta(1, "us")
 _CAP_DAYS = 90
 _STEPS = ((2, "1h"), (7, "4h"), (30, "12h"))
 _LONGEST = "1d"
+_ATM = ("time", "expiry", "strike", "iv", "underlying_price")
+"""What `at_the_money` and `at_hours` read of a chain, and return."""
 
 
 def snapshot(context: RequestContext) -> dict[str, Any]:
@@ -113,7 +116,7 @@ def surface_history(context: RequestContext) -> dict[str, Any]:
     hours = pd.date_range(window.start.ceil(length), window.end, freq=length, inclusive="left", unit="us")
     chains = [chain for hour in hours if len(chain := _chain_of_step(context, hour, length))]
     frame = _joined(
-        list({chain["time"].iloc[0]: chain for chain in chains}.values()), tables.OPTIONS_SNAPSHOT
+        list({chain["time"].iloc[0]: chain for chain in chains}.values()), tables.TABLES["options_snapshot"]
     )
     names = ["expiry", "strike", "side", "iv", "underlying_price", "open_interest"]
     stamps = pd.Series(json_rows.iso_tokens(pd.DatetimeIndex(frame["time"])), dtype=object).str.decode(
@@ -146,6 +149,60 @@ def overview_history(context: RequestContext) -> dict[str, Any]:
         "resolution": "1h",
         "notices": window.notices + _none(frame),
     }
+
+
+def at_the_money(chains: pd.DataFrame) -> pd.DataFrame:
+    """Return the strike nearest the underlying and the mean volatility there, by time and expiry.
+
+    The lower of two strikes that are equally near. Rows may come in any order, and of any number of chains:
+    each quantity is a minimum or sum over the cell (time, expiry) of a row, so that nothing is sorted.
+    """
+    strike, iv, underlying = (chains[name].to_numpy() for name in _ATM[2:])
+    quoted = (iv > 0) & (underlying > 0)
+    strike, iv, underlying = strike[quoted], iv[quoted], underlying[quoted]
+    (time, stamps), (expiry, expiries) = (
+        pd.factorize(chains[name].array.asi8[quoted], sort=True) for name in ("time", "expiry")
+    )
+    cell = time * len(expiries) + expiry
+    cells = len(stamps) * len(expiries)
+    distance = np.abs(strike - underlying)
+    least = np.full(cells, np.inf)
+    np.minimum.at(least, cell, distance)
+    nearest = np.flatnonzero(distance == least[cell])
+    lowest = np.full(cells, np.inf)
+    np.minimum.at(lowest, cell[nearest], strike[nearest])
+    there = np.flatnonzero(strike == lowest[cell])  # call and put, and whatever else has that strike
+    count = np.bincount(cell[there], minlength=cells)
+    seen = np.flatnonzero(count)
+    means = [
+        np.bincount(cell[there], values[there], minlength=cells)[seen] / count[seen]
+        for values in (iv, underlying)
+    ]
+    place, which = np.divmod(seen, max(len(expiries), 1))
+    instants = _instants(np.asarray(stamps)[place]), _instants(np.asarray(expiries)[which])
+    columns = (*instants, lowest[seen], means[0].round(6), means[1])
+    return pd.DataFrame(dict(zip(_ATM, columns, strict=True)), copy=False)
+
+
+def at_hours(chains: pd.DataFrame, hours: pd.DatetimeIndex) -> pd.DataFrame:
+    """Return the same for each hour: of the newest chain that still holds, stamped with the hour."""
+    stamps = np.unique(chains["time"].array.asi8)
+    full = hours.as_unit("us").asi8
+    newest = np.searchsorted(stamps, full, side="right") - 1
+    full, newest = full[newest >= 0], newest[newest >= 0]
+    fresh = full - stamps[newest] <= buckets.micros_of(buckets.HOLD)
+    full, stamp = full[fresh], stamps[newest[fresh]]
+    rows = at_the_money(chains)
+    first, last = (np.searchsorted(rows["time"].array.asi8, stamp, side=side) for side in ("left", "right"))
+    count = last - first
+    # Rows of all hours in turn: the j-th one, of hour i, is row j + last_i − (rows up to and with hour i).
+    place = np.arange(count.sum()) + np.repeat(last - np.cumsum(count), count)
+    hourly = rows.take(place).assign(time=_instants(np.repeat(full, count)))
+    return hourly[hourly["expiry"] > hourly["time"]].reset_index(drop=True)
+
+
+def _instants(micros: Indices) -> pd.DatetimeIndex:
+    return pd.DatetimeIndex(micros.view("M8[us]")).tz_localize("UTC")
 
 
 def _require_pair(view: View, symbol: str, exchange: str) -> pd.DataFrame:
@@ -215,7 +272,7 @@ def _chain_of_step(context: RequestContext, start: pd.Timestamp, length: pd.Time
     if start + length <= view.store.start:
         return view.read("options_snapshot", start, start)
     last = min(start + length, view.now + _MOMENT) - _MOMENT
-    chain = tables.OPTIONS_SNAPSHOT.empty()
+    chain = tables.TABLES["options_snapshot"].empty()
     for at, within in ((start, buckets.HOLD), (last, last - start)):
         if chain.empty and at >= view.store.start:
             chain = view.latest(
@@ -239,7 +296,7 @@ def _overview(view: View, window: Window) -> pd.DataFrame:
         return _by_day(by_time, days)
 
     parts = kept_days(view, "overview", cut(window, DAY), read, divide, _bytes)
-    return _joined(parts, tables.OPTIONS_OVERVIEW_HISTORY)
+    return _joined(parts, tables.TABLES["options_overview_history"])
 
 
 def _atm_by_hour(context: RequestContext, window: Window) -> pd.DataFrame:
@@ -254,7 +311,7 @@ def _atm_by_hour(context: RequestContext, window: Window) -> pd.DataFrame:
             span.end,
             symbols=[symbol],
             venues=[exchange],
-            columns=COLUMNS,
+            columns=_ATM,
         )
 
     def divide(frame: pd.DataFrame, days: list[Window]) -> Iterator[pd.DataFrame]:
@@ -263,7 +320,7 @@ def _atm_by_hour(context: RequestContext, window: Window) -> pd.DataFrame:
         return _by_day(at_hours(frame, pd.DatetimeIndex(hours)), days)
 
     parts = kept_days(view, ("atm", symbol, exchange), cut(window, DAY), read, divide, _bytes)
-    return _joined(parts, tables.OPTIONS_SNAPSHOT)
+    return _joined(parts, tables.TABLES["options_snapshot"])
 
 
 def _by_day(frame: pd.DataFrame, days: list[Window]) -> Iterator[pd.DataFrame]:

@@ -1,11 +1,13 @@
-"""Corrections of the rows that an answer was made of, from the reads to a header of the answer.
+"""The answer that a thread is making: corrections of its rows, and whether somebody still waits for it.
 
 A store that keeps a log of corrections states them in the provenance of what is read. An answer is made by
 one thread from many reads, some of them remembered from earlier answers, so each is noted where it happens.
+Where all clients are gone, the work ends: long loops call `check` between their steps.
 """
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +17,7 @@ from urllib.parse import quote
 
 import pandas as pd
 
-__all__ = ["HEADER", "header_value", "note", "note_read", "noted"]
+__all__ = ["HEADER", "Cancelled", "cancelled_by", "check", "header_value", "note", "note_read", "noted"]
 
 HEADER = "X-Derivdata-Corrections"
 """Header of an answer: percent-encoded corrections, one a line. Clients add them to the provenance."""
@@ -27,6 +29,7 @@ _MOST_BYTES_OF_ONE = 280
 _NEWLINE = "%0A"
 _SAFE = " ,;:=()/.-_|"
 
+_event: ContextVar[threading.Event | None] = ContextVar("derivdata_cancelled", default=None)
 _notes: ContextVar[list[str] | None] = ContextVar("corrections", default=None)
 
 
@@ -53,6 +56,28 @@ def note_read(frame: pd.DataFrame) -> pd.DataFrame:
     """Note what the provenance of a store's rows says, and return the rows."""
     note(frame.attrs.get("provenance", {}).get("notices", []))
     return frame
+
+
+class Cancelled(Exception):
+    """The work that this thread does is wanted by nobody."""
+
+
+def cancelled_by(event: threading.Event) -> None:
+    """Let `check` raise in this context once the event is set."""
+    _event.set(event)
+
+
+def check() -> None:
+    """Return unless the work of this context was cancelled.
+
+    Raises
+    ------
+    Cancelled
+        All clients that waited for it are gone.
+    """
+    event = _event.get()
+    if event is not None and event.is_set():
+        raise Cancelled
 
 
 def header_value(corrections: list[str]) -> str:

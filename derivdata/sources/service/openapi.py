@@ -1,17 +1,17 @@
-"""The OpenAPI document of the service."""
+"""The service described by itself: its OpenAPI document, and the endpoints as one page of HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from html import escape
 from typing import Any
 
-from derivdata.sources.service import legacy
-from derivdata.sources.service.openapi.payloads import PAYLOADS
-from derivdata.sources.service.openapi.schemas import TEXT, Schema
-from derivdata.sources.service.query import LARGEST
+from derivdata.sources.service.openapi_payloads import PAYLOADS
+from derivdata.sources.service.openapi_schemas import TEXT, Schema
+from derivdata.sources.service.query import LARGEST, OLD_PATHS, SUNSET
 from derivdata.tables import endpoints
 
-__all__ = ["PLAIN", "document"]
+__all__ = ["PLAIN", "document", "page"]
 
 PLAIN = ("/volume-oi-ratio",)
 """Paths whose 400 is plain text, as the hosted service has it."""
@@ -52,6 +52,17 @@ _KINDS: dict[endpoints.ParamKind, Schema] = {
     endpoints.ParamKind.MILLIS: {"type": "integer", "minimum": 0, "maximum": 9_999_999_999_999},
     endpoints.ParamKind.DAYS: {"type": "string", "pattern": "^[1-9][0-9]?d$"},
 }
+_STYLE = (
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}"
+    "h2{font:600 1rem ui-monospace,monospace;margin:2rem 0 .3rem}table{border-collapse:collapse;width:100%}"
+    "td,th{border-bottom:1px solid #ddd;padding:.25rem .5rem;text-align:left;vertical-align:top}"
+    "code{font-family:ui-monospace,monospace}.tier{color:#777;font-weight:400}"
+)
+_ABOUT = (
+    "Crypto derivatives data, read-only. Section numbers and tiers are those of the API document. Paths "
+    "under /local are not part of that document: this service alone answers them."
+)
+_OURS = " Not part of the API document: the hosted service does not answer it."
 
 
 def document(exchanges: Collection[str], *, label: str, version: str) -> dict[str, Any]:
@@ -72,7 +83,7 @@ def document(exchanges: Collection[str], *, label: str, version: str) -> dict[st
         "security": [{"key": []}],
         "paths": {
             **{e.path: {"get": _operation(e, sorted(exchanges))} for e in endpoints.ENDPOINTS},
-            **{path: {"get": _retired(path, sorted(exchanges))} for path in legacy.PATHS},
+            **{path: {"get": _retired(path, sorted(exchanges))} for path in OLD_PATHS},
         },
         "components": {
             "securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "X-Api-Key"}},
@@ -81,11 +92,23 @@ def document(exchanges: Collection[str], *, label: str, version: str) -> dict[st
     }
 
 
-_ABOUT = (
-    "Crypto derivatives data, read-only. Section numbers and tiers are those of the API document. Paths "
-    "under /local are not part of that document: this service alone answers them."
-)
-_OURS = " Not part of the API document: the hosted service does not answer it."
+def page(label: str) -> str:
+    """Return every endpoint with its tier and parameters as HTML.
+
+    Parameters
+    ----------
+    label
+        Name of the source.
+    """
+    title = f"derivdata: {escape(label)}"
+    parts = "".join(map(_section, endpoints.ENDPOINTS))
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f"<style>{_STYLE}</style></head><body><h1>{title}</h1>"
+        "<p>Every request carries a key in the header <code>X-Api-Key</code>. The same as "
+        '<a href="/openapi.json">OpenAPI</a>.</p>'
+        f"{parts}</body></html>"
+    )
 
 
 def _operation(endpoint: endpoints.Endpoint, exchanges: list[str]) -> dict[str, Any]:
@@ -104,11 +127,11 @@ def _operation(endpoint: endpoints.Endpoint, exchanges: list[str]) -> dict[str, 
 
 def _retired(path: str, exchanges: list[str]) -> dict[str, Any]:
     """Describe an old path: the operation of its successor, whose symbol is the parameter ``coin``."""
-    now = _operation(legacy.PATHS[path], exchanges)
+    now = _operation(OLD_PATHS[path], exchanges)
     coin = {"name": "coin", "in": "query", "required": True, "schema": _KINDS[endpoints.ParamKind.TEXT]}
     others = [p for p in now["parameters"] if p["in"] != "path"]
     return now | {
-        "summary": f"Retired on {legacy.SUNSET:%Y-%m-%d}: use {legacy.PATHS[path].path}",
+        "summary": f"Retired on {SUNSET:%Y-%m-%d}: use {OLD_PATHS[path].path}",
         "operationId": path.strip("/").replace("/", "_"),
         "deprecated": True,
         "parameters": [coin, *others],
@@ -143,3 +166,18 @@ def _refusal(path: str, status: str, text: str) -> dict[str, Any]:
 
 def _answer(text: str, schema: Schema) -> dict[str, Any]:
     return {"description": text, "content": {"application/json": {"schema": schema}}}
+
+
+def _section(endpoint: endpoints.Endpoint) -> str:
+    rows = "".join(map(_row, endpoint.params))
+    head = "<tr><th>parameter</th><th>kind</th><th>default</th><th>meaning</th></tr>"
+    table = f"<table>{head}{rows}</table>" if rows else "<p>No parameters.</p>"
+    tier = f'<span class="tier">{endpoint.tier.title()} and above</span>'
+    return f"<h2>GET {escape(endpoint.path)} {tier}</h2><p>{escape(endpoint.doc)}</p>{table}"
+
+
+def _row(p: endpoints.Param) -> str:
+    kind = ", ".join(p.choices) if p.choices else str(p.kind)
+    default = "required" if p.required else "" if p.default is None else str(p.default)
+    cells = (f"<code>{escape(p.name)}</code>", escape(kind), escape(default), escape(p.doc))
+    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from derivdata.sources.service.openapi.schemas import (
+from derivdata.sources.service.openapi_schemas import (
     COUNT,
     FLAG,
     ISO,

@@ -1,0 +1,253 @@
+"""Figures of volatility over time and beside its past: implied, realised, an index, skew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata.analysis.inputs import require_variables
+from derivdata.plot.frames import Source, figure_function, keep_frame
+from derivdata.plot.style import (
+    GREY,
+    PALETTE,
+    axes,
+    dress,
+    footer,
+    legend,
+    number,
+    percent,
+    strips,
+    utc_axis,
+)
+from derivdata.support import times
+from derivdata.support.arrays import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["implied_and_realised", "volatility_cone", "volatility_history"]
+
+
+@figure_function
+def implied_and_realised(
+    implied: xr.DataArray,
+    realised: xr.DataArray,
+    *,
+    symbol: str = "",
+    source: Source | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw implied and realised volatility over time, and what lies between them.
+
+    Parameters
+    ----------
+    implied, realised
+        Volatilities [1/√year] with a dim ``time`` alone; the realised one is labelled by its window's end.
+    symbol
+        Whose, for the title.
+    source, ax
+        As in every figure: see `derivdata.plot`.
+
+    Returns
+    -------
+    Axes
+        Both lines; shaded where implied lies above (options were expensive against the past) and below.
+
+    Raises
+    ------
+    ValueError
+        A line has another dim than ``time``, or no value.
+    """
+    for name, line in (("implied", implied), ("realised", realised)):
+        if line.dims != ("time",) or not line.notnull().any():
+            raise ValueError(f"{name} must have one dim, time, and a value")
+    ax = axes(ax)
+    above, below = xr.align(implied, realised, join="inner")
+    instants = above["time"].values
+    for sign, color in ((1.0, PALETTE[0]), (-1.0, PALETTE[1])):
+        where = (sign * (above - below)).values > 0
+        ax.fill_between(instants, above.values, below.values, where=where, color=color, alpha=0.18, lw=0)
+    for name, line, color in (("implied", implied, PALETTE[0]), ("realised", realised, PALETTE[1])):
+        last = float(line.dropna("time")[-1])
+        ax.plot(line["time"].values, line.values, color=color, lw=1.5, label=f"{name}: {100 * last:.1f} %")
+    apart = 100 * (above - below).mean().item() if instants.size else np.nan
+    words = f": implied {abs(apart):.1f} points {'above' if apart > 0 else 'below'} realised on average"
+    dress(ax, title=f"{symbol or 'Volatility'}{words if np.isfinite(apart) else ': implied and realised'}")
+    percent(ax)
+    ax.set_ylabel("volatility [% per √year]")
+    legend(ax)
+    utc_axis(ax)
+    footer(ax, implied, realised, source=source)
+    table = pd.DataFrame({"implied": implied.to_series(), "realised": realised.to_series()})
+    return keep_frame(ax, table.rename_axis("time").reset_index())
+
+
+@figure_function
+def volatility_cone(
+    cone: xr.Dataset,
+    *,
+    bar: str | pd.Timedelta = "1d",
+    implied: Mapping[float, float] | None = None,
+    source: Source | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw how volatility over each length of window was distributed, where it is, and what is implied.
+
+    Parameters
+    ----------
+    cone
+        What ``dd.analysis.volatility.cone`` gave, of one symbol and venue.
+    bar
+        Length of its bars.
+    implied
+        Implied volatility [1/√year] by days to expiry.
+    source, ax
+        As in every figure: see `derivdata.plot`.
+
+    Returns
+    -------
+    Axes
+        Shaded between the outermost quantiles and, darker, between the next ones where there are four or
+        more; a line for the middle one; dots for the latest window, diamonds for implied volatility.
+
+    Raises
+    ------
+    ValueError
+        Several symbols or venues.
+    """
+    require_variables(cone, "cone", ("volatility", "latest", "window"), dims=("window", "quantile"))
+    volatility = cone["volatility"].squeeze(drop=True)
+    if "window" not in volatility.dims:
+        volatility = volatility.expand_dims("window")
+    if set(volatility.dims) - {"window", "quantile"}:
+        raise ValueError(f"cone has dims {cone['volatility'].dims}: select one symbol and venue")
+    values = volatility.transpose("quantile", "window").to_numpy()
+    quantiles = cone["quantile"].to_numpy()
+    days = cone["window"].to_numpy() * (times.length(bar, "bar") / pd.Timedelta(1, "D"))
+    ax = axes(ax)
+    for inner in range(min(2, len(quantiles) // 2)):
+        low, high = quantiles[inner], quantiles[-1 - inner]
+        label = f"{100 * low:g} to {100 * high:g} % of windows"
+        ax.fill_between(
+            days,
+            values[inner],
+            values[-1 - inner],
+            color=PALETTE[5],
+            alpha=0.25 + 0.2 * inner,
+            lw=0,
+            label=label,
+        )
+    if len(quantiles) % 2:
+        ax.plot(days, values[len(quantiles) // 2], color=GREY, lw=1.6, label="median")
+    latest = np.atleast_1d(cone["latest"].squeeze(drop=True).to_numpy())
+    ax.plot(days, latest, "o", color=PALETTE[0], mec="white", ms=6, label="latest window")
+    if implied:
+        ax.plot(
+            list(implied), list(implied.values()), "D", color=PALETTE[1], mec="white", ms=7, label="implied"
+        )
+    middle = len(days) // 2
+    words = _rank(latest[middle], values[:, middle], quantiles)
+    dress(ax, title=f"{days[middle]:g}-day realised volatility {100 * latest[middle]:.1f} %, {words}")
+    ax.set_xlabel("window, time to expiry [days]")
+    ax.set_ylabel("volatility [% per √year]")
+    percent(ax)
+    legend(ax, "right")
+    footer(ax, cone, source=source)
+    table = pd.DataFrame(values.T, columns=[f"quantile_{100 * q:g}" for q in quantiles])
+    return keep_frame(ax, pd.concat([pd.DataFrame({"days": days}), table.assign(latest=latest)], axis=1))
+
+
+def _rank(value: float, levels: Array, quantiles: Array) -> str:
+    """Describe where a value lies among quantiles; below the lowest it lies below the rest."""
+    if value < levels[0]:
+        return f"below {100 * (1.0 - quantiles[0]):.0f} % of its past"
+    rank = np.interp(value, levels, quantiles)
+    return f"above {100 * rank:.0f} % of its past" if np.isfinite(rank) else "not known"
+
+
+@figure_function
+def volatility_history(
+    history: xr.Dataset, *, symbol: str = "", source: Source | None = None, ax: Axes | None = None
+) -> Axes:
+    """Draw a volatility index with volatility at the forward over time, and the 25-delta risk reversals.
+
+    Parameters
+    ----------
+    history
+        What ``dd.analysis.surface.history`` gave, of one symbol and venue, with the points ``atm`` and
+        ``rr25``.
+    symbol
+        Whose, for the title.
+    source, ax
+        As in every figure: see `derivdata.plot`.
+
+    Returns
+    -------
+    Axes
+        That of the index and of volatility at the forward; below it stands call less put volatility at 25
+        delta, in points, one line per time to expiry. An instant without a fit is a gap.
+
+    Raises
+    ------
+    ValueError
+        Several symbols or venues, or no instant with a value.
+    """
+    skew = next((str(name) for name in history.data_vars if str(name).startswith("rr25")), "rr25_forward")
+    require_variables(history, "history", ("index_pct", "atmf", skew), dims=("time", "tenor"))
+    seen = history[["index_pct", "atmf", skew]].squeeze(
+        [dim for dim in history.dims if dim not in ("time", "tenor") and history.sizes[dim] == 1], drop=True
+    )
+    if set(seen.dims) - {"time", "tenor"}:
+        raise ValueError(f"history has dims {tuple(map(str, seen.dims))}: choose one symbol and one venue")
+    table = _table(seen, skew)
+    if not table.drop(columns="time").notna().to_numpy().any():
+        raise ValueError("history has no instant with a value: its status says why")
+    upper, lower = strips(ax, 2.0, 1.3)
+    days = f"{history.attrs.get('index_days', 30.0):g}-day index"
+    upper.plot(table["time"], table["index"], color=PALETTE[0], lw=1.7, label=days)
+    for place, tenor in enumerate(seen["tenor"].to_numpy()):
+        look: dict[str, Any] = {"color": PALETTE[1 + place % 7], "lw": 1.2}
+        upper.plot(table["time"], table[f"atm_{tenor:g}d"], label=f"ATM, {tenor:g} days", **look)
+        lower.plot(table["time"], 100 * table[f"rr25_{tenor:g}d"], **look)
+    lower.axhline(0, color=GREY, lw=0.8)
+    dress(upper, title=f"{symbol + ': ' if symbol else ''}{_finding(table, days)}")
+    percent(upper)
+    upper.set_ylabel("volatility\n[% per √year]")
+    legend(upper, "above")
+    dress(lower)
+    lower.set_ylabel("risk reversal\n25Δ [points]")
+    lower.yaxis.set_major_formatter(lambda value, _: number(value))
+    utc_axis(lower)
+    footer(lower, history, source=source)
+    return keep_frame(upper, table)
+
+
+def _table(seen: xr.Dataset, skew: str) -> pd.DataFrame:
+    columns: dict[str, Any] = {
+        "time": seen["time"].to_numpy(),
+        "index": seen["index_pct"].to_numpy() / 100.0,
+    }
+    for name, variable in (("atm", "atmf"), ("rr25", skew)):
+        for tenor in seen["tenor"].to_numpy():
+            columns[f"{name}_{tenor:g}d"] = seen[variable].sel(tenor=tenor).to_numpy()
+    return pd.DataFrame(columns)
+
+
+def _finding(table: pd.DataFrame, days: str) -> str:
+    """Describe the last index, what changed over the window, and who pays for skew."""
+    known = table[["time", "index"]].dropna()
+    words = "no index: no two expiries lie around it"
+    if len(known):
+        now, first = 100 * known["index"].iloc[-1], 100 * known["index"].iloc[0]
+        span = (known["time"].iloc[-1] - known["time"].iloc[0]) / pd.Timedelta(1, "D")
+        words = f"{days} {now:.1f} %, {now - first:+.1f} points in {span:.3g} days"
+    skews = [name for name in table if str(name).startswith("rr25")]
+    last = table[skews[len(skews) // 2]].dropna()
+    if len(last) and np.isfinite(last.iloc[-1]):
+        side = "puts" if last.iloc[-1] < 0 else "calls"
+        words += f"; {side} {100 * abs(last.iloc[-1]):.1f} richer"
+    return words

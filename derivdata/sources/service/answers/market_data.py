@@ -1,0 +1,162 @@
+"""Order books, prices over time and trading hours: answers that show one table as it is.
+
+The document describes neither books nor depth; their shape is ours. Prices over time are the local service's
+alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from derivdata.sources.service import buckets, json_rows
+from derivdata.sources.service.answers.context import Answers, RequestContext
+from derivdata.sources.service.refusal import bad_request, not_found
+from derivdata.sources.service.request_coverage import never_requested
+from derivdata.sources.service.view import View
+
+__all__ = ["ANSWERS"]
+
+_DEPTHS = (10, 25, 50, 100)
+_PRICES = "prices_history"
+_DAY = pd.Timedelta(1, "D")
+_EXCHANGE_NAMES = ("exchange_id", "short_name", "mic")
+
+
+def book(context: RequestContext) -> dict[str, Any]:
+    """``GET /orderbook/book``: the newest book, at most an hour old, as pairs of price and size."""
+    view, params = context.view, context.params
+    _require(view, "orderbook_book", params["symbol"], params["exchange"])
+    levels = view.latest(
+        "orderbook_book",
+        view.now,
+        within=buckets.HOLD,
+        symbols=[params["symbol"]],
+        venues=[params["exchange"]],
+    )
+    if levels.empty:
+        raise not_found(f"no book of {params['symbol']} on {params['exchange']} now")
+    taken = levels["time"].max()
+    levels = levels[levels["time"] == taken].sort_values("level")
+    sides = {
+        side: levels[levels["side"] == side].head(params["limit"] or len(levels)) for side in ("bid", "ask")
+    }
+    return {
+        "symbol": params["symbol"],
+        "exchange": params["exchange"],
+        "timestamp": json_rows.stamp(taken),
+        **{f"{s}s": np.column_stack([f["price_usd"], f["size"]]).tolist() for s, f in sides.items()},
+    }
+
+
+def depth_history(context: RequestContext) -> dict[str, Any]:
+    """``GET /orderbook/depth-history``: value within 10, 25, 50 and 100 bps of the middle, by side."""
+    view, params = context.view, context.params
+    _require(view, "orderbook_depth_history", params["symbol"], params["exchange"])
+    window = context.window()
+    frame, used = view.around(
+        "orderbook_depth_history",
+        window,
+        params["resolution"],
+        symbols=[params["symbol"]],
+        venues=[params["exchange"]],
+    )
+    parts = {}
+    for depth in _DEPTHS:
+        one = frame[frame["depth_bps"] == depth]
+        for column in ("bid_depth_usd", "ask_depth_usd"):
+            values = view.combined(one, column, window, used).set_index("time")[column]
+            parts[column.replace("depth", f"depth_{depth}bps")] = values.round(2)
+    joined = pd.concat(parts, axis=1, sort=True).sort_index().rename_axis("timestamp").reset_index()
+    return {
+        "symbol": params["symbol"],
+        "exchange": params["exchange"],
+        "data": json_rows.rows(joined),
+        "unit": "usd",
+        "resolution": used,
+        "notices": window.notices + ([] if len(joined) else ["no data in this range"]),
+    }
+
+
+def _require(view: View, table: str, symbol: str, exchange: str) -> None:
+    view.need(table)
+    if symbol not in view.store.symbols(table):
+        raise not_found(f"unknown symbol {symbol!r}")
+
+
+def price_history(context: RequestContext) -> dict[str, Any]:
+    """``GET /local/prices/history``: one price of one symbol; unknown symbols have an empty series."""
+    view, params = context.view, context.params
+    view.need(_PRICES)
+    window = context.window()
+    frame, used, _ = view.series(
+        _PRICES,
+        "price_usd",
+        window,
+        params["resolution"],
+        symbols=[params["symbol"]],
+        venues=params["exchanges"],
+        kind=params["kind"],
+    )
+    stamps = json_rows.iso_tokens(pd.DatetimeIndex(frame["time"]))
+    points = json_rows.objects({"timestamp": stamps, "y": frame["price_usd"]})
+    nothing = [] if len(frame) else ["no data in this range"]
+    if nothing:
+        span = window.start, window.end
+        nothing += never_requested(view, _PRICES, params["symbol"], *span, venues=params["exchanges"])
+    return {
+        "symbol": params["symbol"],
+        "kind": params["kind"],
+        "unit": "usd",
+        "resolution": used,
+        "series": json_rows.split(points, frame["exchange"]),
+        "notices": window.notices + nothing,
+    }
+
+
+def market_hours(context: RequestContext) -> dict[str, Any]:
+    """``GET /rwa/market-hours``: sessions and holidays; the filter takes ids, short names and codes."""
+    view, wanted = context.view, context.params["exchange"]
+    view.need("rwa_market_hours")
+    calendar = view.latest("rwa_market_hours", view.now, within=_DAY)
+    calendar = calendar.sort_values(["exchange_id", "start", "end"])
+    chosen = pd.Series(wanted is None, index=calendar.index)
+    for name in wanted or ():
+        same = (calendar[list(_EXCHANGE_NAMES)].apply(lambda column: column.str.lower()) == name.lower()).any(
+            axis=1
+        )
+        if not same.any():
+            raise bad_request(f"exchange={name!r} is no id, short name or market identifier code")
+        chosen |= same
+    venues = [_exchange(rows) for _, rows in calendar[chosen].groupby("exchange_id", sort=True)]
+    return {"timestamp": json_rows.stamp(view.now), "exchanges": venues}
+
+
+def _exchange(rows: pd.DataFrame) -> dict[str, Any]:
+    first = rows.iloc[0]
+    holiday = rows["session"] == "holiday"
+    later = rows[(rows["start"] == first["next_session_start"]) & ~holiday]
+    return {
+        "id": first["exchange_id"],
+        **{name: first[name] for name in ("name", "short_name", "mic", "timezone")},
+        "is_tradable": bool(first["is_tradable_now"]),
+        "next_session": None if later.empty else _intervals(later)[0],
+        "sessions": _intervals(rows[~holiday]),
+        "holidays": _intervals(rows[holiday]),
+    }
+
+
+def _intervals(rows: pd.DataFrame) -> list[Any]:
+    return [
+        json_rows.Raw(item) for item in json_rows.objects(rows[["start", "end", "session", "is_tradable"]])
+    ]
+
+
+ANSWERS: Answers = {
+    "/orderbook/book": book,
+    "/orderbook/depth-history": depth_history,
+    "/local/prices/history": price_history,
+    "/rwa/market-hours": market_hours,
+}

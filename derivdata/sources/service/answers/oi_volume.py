@@ -1,0 +1,254 @@
+"""Open interest and volume: venues now and over time, symbols over time, and volume over open interest."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from derivdata.sources.service import json_rows, market
+from derivdata.sources.service.answers.context import Answers, RequestContext
+from derivdata.sources.service.refusal import DOCS, Refusal, bad_request, not_found
+from derivdata.sources.service.request_coverage import never_requested
+from derivdata.sources.service.symbol_series import symbols_of
+from derivdata.sources.service.venue_totals import totals
+from derivdata.sources.service.view import Series, View
+from derivdata.sources.service.window import Window
+from derivdata.support import times
+
+__all__ = ["ANSWERS", "OI", "VOLUME", "Measure", "notices", "totals_of"]
+
+_TOP = 50
+_DAY = pd.Timedelta(1, "D")
+_WEEK_DAYS = 7
+_DEV_DAYS = 7
+_MOST_DAYS = 365
+
+
+class Measure(NamedTuple):
+    """One figure.
+
+    Attributes
+    ----------
+    table, column
+        The table that has it.
+    one, total
+        Its name on the wire, of one symbol and of a venue.
+    added
+        Whether the steps of a bucket add up, as volume does; else they are averaged over time.
+    """
+
+    table: str
+    column: str
+    one: str
+    total: str
+    added: bool
+
+
+OI = Measure("oi_history", "oi_usd", "open_interest_usd", "total_open_interest_usd", added=False)
+VOLUME = Measure("volume_history", "volume_usd", "volume_usd", "total_volume_usd", added=True)
+
+
+def exchange_totals(context: RequestContext, measure: Measure) -> dict[str, Any]:
+    """``GET /oi/exchange-totals`` and ``GET /volume/exchange-totals``."""
+    context.view.need(measure.table)
+    window = context.window()
+    frame, used, left_out = totals_of(
+        context, measure, window, context.params["exchanges"], context.params.get("resolution")
+    )
+    columns = {
+        "timestamp": frame["time"],
+        "exchange": frame["exchange"],
+        measure.total: frame["value"].round(2),
+        "symbol_count": frame["symbol_count"],
+    }
+    remarks = notices(window, frame, left_out)
+    return {"data": json_rows.rows(columns), "unit": "usd", "resolution": used, "notices": remarks}
+
+
+def timeseries(context: RequestContext, measure: Measure) -> dict[str, Any]:
+    """``GET /oi/{symbol}/timeseries`` and ``GET /volume/{symbol}/timeseries``, by time and venue."""
+    view, params = context.view, context.params
+    view.need(measure.table)
+    if params["symbol"] not in view.store.symbols(measure.table):
+        raise not_found(f"unknown symbol {params['symbol']!r}")
+    window = context.window()
+    frame, used, left_out = view.series(
+        measure.table,
+        measure.column,
+        window,
+        params["resolution"],
+        symbols=[params["symbol"]],
+        venues=params["exchanges"],
+        added=measure.added,
+    )
+    names = {"time": "timestamp", "exchange": "exchange", measure.column: measure.one}
+    frame = frame.sort_values(["time", "exchange"])[list(names)].rename(columns=names)
+    remarks = notices(window, frame, left_out)
+    if frame.empty:
+        span = window.start, window.end
+        remarks += never_requested(view, measure.table, params["symbol"], *span, venues=params["exchanges"])
+    return {
+        "symbol": params["symbol"],
+        "unit": "usd",
+        "resolution": used,
+        "data": json_rows.rows(frame),
+        "notices": remarks,
+    }
+
+
+def top_symbols(context: RequestContext, measure: Measure) -> dict[str, Any]:
+    """``GET /oi|volume/exchange-top-symbols-timeseries``: wide rows, the largest over the window first."""
+    view, exchange = context.view, context.params["exchange"]
+    view.need(measure.table)
+    window = context.window()
+    points, used, left_out = symbols_of(
+        view, measure.table, measure.column, window, exchange, added=measure.added
+    )
+    symbol, names = pd.factorize(points.symbol, sort=True)
+    largest = np.argsort(-np.bincount(symbol, points.value, minlength=len(names)), kind="stable")
+    chosen = largest[: context.params["limit"] or _TOP]
+    column = np.full(len(names), -1)
+    column[chosen] = np.arange(len(chosen))
+    shown = np.flatnonzero(column[symbol] >= 0)
+    row, stamps = pd.factorize(points.time[shown], sort=True)
+    wide = np.full((len(stamps), len(chosen)), np.nan)
+    wide[row, column[symbol[shown]]] = points.value[shown]
+    tokens = json_rows.iso_tokens(pd.DatetimeIndex(np.asarray(stamps).view("M8[us]"), tz="UTC"))
+    return {
+        "exchange": exchange,
+        "symbols": names[chosen].tolist(),
+        "timeseries": json_rows.array(
+            json_rows.sparse_objects(tokens, pd.DataFrame(wide, columns=names[chosen]))
+        ),
+        "unit": "usd",
+        "resolution": used,
+        "notices": notices(window, wide, left_out),
+    }
+
+
+def totals_of(
+    context: RequestContext, measure: Measure, window: Window, venues: Any, resolution: str | None
+) -> Series:
+    """Return the totals of a measure by venue and step."""
+    return totals(
+        context.view,
+        measure.table,
+        measure.column,
+        window,
+        resolution,
+        venues=venues,
+        added=measure.added,
+    )
+
+
+def notices(window: Window, rows: Any, left_out: list[str]) -> list[str]:
+    """Return what the window, the rows left out and an empty answer have to say."""
+    return window.notices + left_out + ([] if len(rows) else ["no data in this range"])
+
+
+def exchanges_summary(context: RequestContext) -> dict[str, Any]:
+    """``GET /oi/exchanges-summary``: changes are percent; the line has a point a day and ends now."""
+    view = context.view
+    view.need("oi_history", "markets_symbol_exchanges")
+    summary = view.once("oi_summary", lambda: _summary(view))
+    total = float(summary["total_oi_usd"].sum())
+    rows = dict(summary.items()) | {"sparkline_7d": summary["sparkline_7d"].tolist()}
+    return {"exchanges": json_rows.rows(rows), "total": len(summary), "total_market_oi": round(total, 2)}
+
+
+def _summary(view: View) -> pd.DataFrame:
+    """One row per venue, largest first, with the columns of the answer."""
+    past = [market.oi_at(view, view.now - back * _DAY) for back in range(_WEEK_DAYS, -1, -1)]
+    days = [oi.groupby(level="exchange").sum(min_count=1) for oi in past]
+    now = market.oi_at(view, view.now).rename("oi_usd").reset_index()
+    now = now[now["oi_usd"] > 0].sort_values(["exchange", "oi_usd", "symbol"], ascending=[True, False, True])
+    venues = now.groupby("exchange", sort=True)
+    total = venues["oi_usd"].sum()
+    line = pd.concat(days[1:], axis=1, sort=True).reindex(total.index).round(2)
+    summary = pd.DataFrame(
+        {
+            "total_oi_usd": total.round(2),
+            "symbol_count": venues.size(),
+            "top_symbol": venues["symbol"].first(),
+            "change_24h": _change(total, days[-2]),
+            "change_7d": _change(total, days[0]),
+            "sparkline_7d": [json_rows.encode(row) for row in line.to_numpy().tolist()],
+            "market_share": total / total.sum(),
+        }
+    ).reset_index()
+    return summary.sort_values(["total_oi_usd", "exchange"], ascending=[False, True])
+
+
+def _change(now: pd.Series, before: pd.Series) -> Any:
+    before = before.reindex(now.index)
+    return ((now / before.where(before > 0, np.nan) - 1) * 100).round(6)
+
+
+def ratio(context: RequestContext) -> dict[str, Any]:
+    """``GET /volume-oi-ratio``: volume of the `window_days` before each step over its open interest.
+
+    A step whose window begins before the source's first instant is left out.
+    """
+    view, days = context.view, context.params["window_days"]
+    view.need(OI.table)
+    view.need(VOLUME.table)
+    if days > _MOST_DAYS:
+        raise bad_request(f"window_days={days} is not a number of days from 1 to {_MOST_DAYS}")
+    if context.tier == "dev" and days > _DEV_DAYS:
+        error = f"Dev covers windows of at most {_DEV_DAYS} days, not {days}"
+        raise Refusal(403, error, required_tier="pro", docs=DOCS)
+    window = context.window()
+    oi, used, _ = totals_of(
+        context, OI, window, context.params["exchanges"], context.params.get("resolution")
+    )
+    longer = window._replace(start=window.start - (days + 1) * _DAY)
+    volume, step, left_out = totals(
+        view, VOLUME.table, VOLUME.column, longer, "1h", venues=context.params["exchanges"], added=True
+    )
+    volume["end"] = volume["time"] + (times.resolution(step) or pd.Timedelta(0))
+    ratios = _ratios(oi[oi["time"] >= view.store.start + days * _DAY], volume, days * _DAY)
+    return {
+        "data": json_rows.split(json_rows.objects(ratios.drop(columns="exchange")), ratios["exchange"]),
+        "window_days": days,
+        "notices": notices(window, ratios, left_out),
+        "unit": "ratio",
+        "resolution": used,
+    }
+
+
+def _ratios(oi: pd.DataFrame, volume: pd.DataFrame, length: pd.Timedelta) -> pd.DataFrame:
+    """Columns of the answer, by venue and time."""
+    ratios = oi.rename(columns={"time": "timestamp", "value": "open_interest"})
+    ratios = ratios.sort_values(["exchange", "timestamp"], ignore_index=True)
+    volumes = dict(iter(volume.groupby("exchange")))  # comparing names venue by venue takes the most time
+    traded = [
+        _trailing(rows["timestamp"], volumes.get(exchange, volume.iloc[:0]), length)
+        for exchange, rows in ratios.groupby("exchange", sort=True)
+    ]
+    ratios["volume"] = np.concatenate([*traded, np.array([])])
+    open_interest = ratios["open_interest"].astype("float64")
+    ratios["ratio"] = (ratios["volume"] / open_interest.where(open_interest > 0)).round(6)
+    ratios = ratios.round({"volume": 2, "open_interest": 2})
+    return ratios[["exchange", "timestamp", "ratio", "volume", "open_interest"]]
+
+
+def _trailing(at: pd.Series, volume: pd.DataFrame, length: pd.Timedelta) -> Any:
+    """Volume of the steps that ended in ``(at − length, at]``, from the running sum."""
+    running = np.concatenate([[0.0], volume["value"].astype("float64").cumsum()])
+    late, early = (np.searchsorted(volume["end"], t, side="right") for t in (at, at - length))
+    return running[late] - running[early]
+
+
+ANSWERS: Answers = {
+    "/oi/exchanges-summary": exchanges_summary,
+    "/oi/exchange-totals": partial(exchange_totals, measure=OI),
+    "/oi/{symbol}/timeseries": partial(timeseries, measure=OI),
+    "/oi/exchange-top-symbols-timeseries": partial(top_symbols, measure=OI),
+    "/volume/exchange-totals": partial(exchange_totals, measure=VOLUME),
+    "/volume/{symbol}/timeseries": partial(timeseries, measure=VOLUME),
+    "/volume/exchange-top-symbols-timeseries": partial(top_symbols, measure=VOLUME),
+    "/volume-oi-ratio": ratio,
+}

@@ -1,0 +1,377 @@
+"""HIP-3 dexes, HIP-4 outcome markets and builders: sums over single traders.
+
+An answer is data: the base table that it reads, and the parts of its body. All are made of the same rows,
+filtered by whichever of dex, symbol, venue and outcome the request names, so that totals, groups and series
+agree. Only candles and the open interest of outcomes, which have windows of their own, are functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from derivdata.sources.service import json_rows
+from derivdata.sources.service.answers.context import Answers, RequestContext
+from derivdata.sources.service.refusal import not_found
+from derivdata.sources.service.view import View
+from derivdata.sources.service.window import INSTANT, Window
+from derivdata.support import times
+
+__all__ = ["ANSWERS"]
+
+_QUARTER = pd.Timedelta(15, "min")
+"""Step of the base tables; a step is known when it is over."""
+
+_DAY, _WEEK, _MONTH = (pd.Timedelta(days, "D") for days in (1, 7, 30))
+_TRADERS_SHOWN, _CANDLES_SHOWN = 100, 500
+_HIP3, _CANDLES = "hip3_traders", "hip3_hourly_candles"
+_HIP4, _HIP4_OI = "hip4_traders", "hip4_oi"
+
+# Figures of each kind of row: column of the base table → name on the wire. Rows are ranked by the first.
+_LIQUIDATIONS = {"liquidation_value_usd": "liquidation_value_usd", "liquidation_count": "liquidation_count"}
+_DEX = {"volume_usd": "volume", "fees_usd": "total_fees", "trade_count": "trade_count", **_LIQUIDATIONS}
+_SYMBOL = {
+    "volume_usd": "volume_usd",
+    "trade_count": "trades",
+    "deployer_fees_usd": "builder_fees_usd",
+    **_LIQUIDATIONS,
+}
+_OVER_TIME = {"volume_usd": "volume_usd", "trade_count": "trades", "fees_usd": "fees_usd", **_LIQUIDATIONS}
+_TRADER = {"volume_usd": "volume", "fees_usd": "fees_paid", "trade_count": "trade_count"}
+_HIP3_TRADER = _TRADER | {"deployer_fees_usd": "deployer_fees_paid"}
+_HIP4_TRADER = _TRADER | {"fill_count": "fill_count"}
+_OUTCOME = {
+    "volume_usd": "volume",
+    "fill_count": "fill_count",
+    "trade_count": "trade_count",
+    "fees_usd": "total_fees",
+}
+_BUILDER = {"volume_usd": "volume_usd", "fees_usd": "fees_usd", "trade_count": "trades"}
+_BUILDERS = {
+    "volume_usd": "total_volume_usd",
+    "fees_usd": "total_builder_fees_usd",
+    "trade_count": "total_trades",
+}
+_HELD = {"oi_usd": "oi_usd", "open_interest": "oi_contracts"}
+
+
+class _Selected(NamedTuple):
+    """Rows of the base table that a request is about, with the request and its window."""
+
+    context: RequestContext
+    window: Window
+    frame: pd.DataFrame
+
+
+_Part: TypeAlias = Callable[[_Selected], Mapping[str, Any]]
+"""Makes one or several fields of a body."""
+
+
+class _Count(NamedTuple):
+    """A count of distinct values of some columns, under its name on the wire."""
+
+    name: str
+    columns: tuple[str, ...] = ("address",)
+
+
+def _summed(
+    frame: pd.DataFrame, by: list[str], figures: Mapping[str, str], count: _Count | None = None
+) -> pd.DataFrame:
+    """Add columns up by group, under their names on the wire; the columns of the group stay in front."""
+    grouped = frame.groupby(by, observed=True, sort=True)[list(figures)].sum()
+    rows = grouped.rename(columns=dict(figures)).round(4).reset_index()
+    if count is None:
+        return rows
+    distinct = frame.drop_duplicates([*by, *count.columns]).groupby(by, observed=True, sort=True).size()
+    return rows.assign(**{count.name: distinct.to_numpy().astype("int64")})
+
+
+def _totals(name: str, figures: Mapping[str, str], count: _Count | None = None) -> _Part:
+    """Add up all rows: a field of its own, or fields of the body where `name` is empty."""
+
+    def part(selected: _Selected) -> Mapping[str, Any]:
+        frame = selected.frame
+        sums = {wire: round(frame[column].sum().item(), 4) for column, wire in figures.items()}
+        if count is not None:
+            sums[count.name] = len(frame.drop_duplicates([*count.columns]))
+        return {name: sums} if name else sums
+
+    return part
+
+
+def _ranked(
+    name: str,
+    by: str,
+    figures: Mapping[str, str],
+    count: _Count | None = None,
+    *,
+    shown: int | None = None,
+    total: str = "",
+    numbered: bool = False,
+) -> _Part:
+    """Rank groups by the first figure, ties by name; `total` counts them before any limit."""
+
+    def part(selected: _Selected) -> Mapping[str, Any]:
+        rows = _summed(selected.frame, by.split(), figures, count)
+        first = [next(iter(figures.values())), rows.columns[0]]
+        ordered = rows.sort_values(first, ascending=[False, True]).rename(columns=_RENAMED.get(by, {}))
+        if numbered:
+            ordered["rank"] = np.arange(1, len(ordered) + 1)
+        limit = selected.context.params.get("limit") or shown
+        top = ordered if limit is None else ordered.head(limit)
+        return {name: json_rows.rows(top)} | ({total: len(rows)} if total else {})
+
+    return part
+
+
+_RENAMED = {"dex": {"dex": "dex_name"}}
+
+
+def _stamped(selected: _Selected) -> pd.DataFrame:
+    """Floor times to the hour for windows up to a week, else to the day."""
+    hourly = selected.window.requested <= _WEEK and selected.context.params.get("range") != "all"
+    return selected.frame.assign(timestamp=selected.frame["time"].dt.floor("1h" if hourly else "1D"))
+
+
+def _series(name: str, figures: Mapping[str, str]) -> _Part:
+    """Add up by the hour or the day."""
+    return lambda selected: {name: json_rows.rows(_summed(_stamped(selected), ["timestamp"], figures))}
+
+
+def _daily(name: str, figures: Mapping[str, str], count: _Count) -> _Part:
+    """Add up by the day."""
+
+    def part(selected: _Selected) -> Mapping[str, Any]:
+        frame = selected.frame.assign(date=selected.frame["time"].dt.floor("1D"))
+        return {name: json_rows.rows(_summed(frame, ["date"], figures, count))}
+
+    return part
+
+
+def _breakdown(selected: _Selected) -> Mapping[str, Any]:
+    """Spread volume over time into wide rows: of a dex's symbols, or of every dex."""
+    column = "dex" if selected.context.params["dex"] is None else "symbol"
+    added = _summed(_stamped(selected), ["timestamp", column], {"volume_usd": "volume"})
+    wide = added.pivot(index="timestamp", columns=column, values="volume")
+    wide = wide[sorted(wide.columns)]
+    stamps = json_rows.iso_tokens(pd.DatetimeIndex(wide.index))
+    data = json_rows.array(json_rows.sparse_objects(stamps, wide))
+    return {"symbols": [*map(str, wide.columns)], "data": data}
+
+
+def _held(name: str, key: str, names: str = "") -> _Part:
+    """Take open interest at the end of every day and now: in all under `name`, and by values of a column."""
+
+    def part(selected: _Selected) -> Mapping[str, Any]:
+        days = selected.frame.assign(day=selected.frame["time"].dt.floor("1D"))
+        last = days.sort_values("time", kind="stable").drop_duplicates(["dex", "symbol", "day"], keep="last")
+        rows = _summed(last, [key, "day"], _HELD).sort_values([key, "day"])
+        by_key = json_rows.split(json_rows.objects(rows.drop(columns=key)), rows[key].astype(object))
+        fields = {name: json_rows.rows(_summed(last, ["day"], _HELD)), f"by_{key}": by_key}
+        return fields | ({names: list(by_key)} if names else {})
+
+    return part
+
+
+_USERS, _TRADERS = _Count("unique_users"), _Count("unique_traders")
+_PARTS: dict[str, tuple[str, tuple[_Part, ...]]] = {
+    "/hip3-analytics/dashboard": (
+        _HIP3,
+        (
+            _totals("summary", _DEX, _USERS),
+            _ranked("by_dex", "dex", _DEX, _USERS),
+            _series("timeseries", _OVER_TIME),
+        ),
+    ),
+    "/hip3-analytics/dex-detail": (
+        _HIP3,
+        (
+            _totals("summary", _DEX, _USERS),
+            _ranked("by_symbol", "symbol dex", _SYMBOL, _USERS),
+            _series("timeseries", _OVER_TIME),
+        ),
+    ),
+    "/hip3-analytics/by-dex": (_HIP3, (_ranked("data", "dex", _DEX, _USERS),)),
+    "/hip3-analytics/by-symbol": (_HIP3, (_ranked("data", "symbol dex", _SYMBOL, _USERS),)),
+    "/hip3-analytics/timeseries/symbol": (_HIP3, (_series("data", _OVER_TIME),)),
+    "/hip3-analytics/timeseries/dex-breakdown": (_HIP3, (_breakdown,)),
+    "/hip3-analytics/leaderboard": (
+        _HIP3,
+        (
+            _ranked(
+                "data",
+                "address",
+                _HIP3_TRADER,
+                _Count("symbols_traded", ("dex", "symbol")),
+                shown=_TRADERS_SHOWN,
+                total="total_traders",
+            ),
+        ),
+    ),
+    "/hip3-analytics/oi-trends/total": (_CANDLES, (_held("data", "dex"),)),
+    "/hip3-analytics/oi-trends/dex": (_CANDLES, (_held("aggregate", "symbol", "symbols"),)),
+    "/hip4-analytics/dashboard": (
+        _HIP4,
+        (
+            _totals("summary", _OUTCOME, _TRADERS),
+            _ranked("by_outcome", "outcome_id", _OUTCOME, _TRADERS),
+            _daily("timeseries", _OUTCOME, _TRADERS),
+        ),
+    ),
+    "/hip4-analytics/outcome/{outcome_id}": (
+        _HIP4,
+        (
+            _totals("summary", _OUTCOME, _TRADERS),
+            _ranked("by_venue", "venue", _OUTCOME, _TRADERS),
+            _daily("timeseries", _OUTCOME, _TRADERS),
+        ),
+    ),
+    "/hip4-analytics/leaderboard": (
+        _HIP4,
+        (
+            _ranked(
+                "data",
+                "address",
+                _HIP4_TRADER,
+                _Count("outcomes_traded", ("outcome_id",)),
+                shown=_TRADERS_SHOWN,
+                total="total_traders",
+            ),
+        ),
+    ),
+    "/builder-analytics/dashboard": (
+        "builders_history",
+        (
+            _totals("", _BUILDERS),
+            _ranked("by_builder", "builder", _BUILDER, numbered=True),
+            _series("timeseries", _BUILDER),
+        ),
+    ),
+}
+"""Path of an endpoint to the base table of its answer and the parts of it."""
+
+_ECHOED = {
+    "/hip3-analytics/dex-detail": {"dex_name": "dex"},
+    "/hip3-analytics/timeseries/symbol": {"symbol": "symbol"},
+    "/hip3-analytics/oi-trends/dex": {"dex_name": "dex"},
+    "/hip4-analytics/outcome/{outcome_id}": {"outcome_id": "outcome_id"},
+}
+"""Field that repeats a parameter, and the parameter."""
+
+
+def _answer(context: RequestContext, path: str) -> dict[str, Any]:
+    """Make the answer that `_PARTS` describes."""
+    table, parts = _PARTS[path]
+    window = context.window()
+    selected = _Selected(context, window, _filtered(context, _past(context.view, table, window)))
+    body = {field: context.params[name] for field, name in _ECHOED.get(path, {}).items()}
+    for part in parts:
+        body |= part(selected)
+    name = context.params.get("range") or "7d"
+    return {"success": True, "period": name, "range": name, **body, "notices": window.notices}
+
+
+def _past(view: View, table: str, window: Window) -> pd.DataFrame:
+    """Read the rows of a base table whose quarter of an hour lies in the window and is over."""
+    view.need(table)
+    return view.read(table, window.start, min(window.end, view.now - _QUARTER + INSTANT))
+
+
+def _filtered(context: RequestContext, frame: pd.DataFrame) -> pd.DataFrame:
+    """Keep the rows of the dex, symbol, venue or outcome that is named.
+
+    Raises
+    ------
+    Refusal
+        The store has no such dex, symbol or outcome, at any time (404).
+    """
+    view, params = context.view, context.params
+    if params.get("dex") is not None:
+        dexes = {dex for dex, _ in _listed(view, _CANDLES, "dex", "symbol")}
+        _require(params["dex"] in dexes, f"unknown dex {params['dex']!r}")
+        frame = frame[frame["dex"] == params["dex"]]
+    if (symbol := params.get("symbol")) is not None:
+        dex, _, name = symbol.rpartition(":")
+        names = {name for _, name in _listed(view, _CANDLES, "dex", "symbol")}
+        _require(name in names, f"unknown symbol {symbol!r}")
+        frame = frame[(frame["symbol"] == name) & ((frame["dex"] == dex) | (dex == ""))]
+    if (venue := params.get("venue")) is not None:
+        frame = frame[frame["venue"] == venue]
+    if (outcome := params.get("outcome_id")) is not None:
+        _require((outcome,) in _listed(view, _HIP4, "outcome_id"), f"unknown outcome {outcome!r}")
+        frame = frame[frame["outcome_id"] == outcome]
+    return frame
+
+
+def _listed(view: View, table: str, *columns: str) -> frozenset[tuple[str, ...]]:
+    """Return every combination of some columns of a table in the store."""
+    view.need(table)
+
+    def found() -> frozenset[tuple[str, ...]]:
+        rows = view.read(table, view.store.start, view.horizon)[list(columns)].drop_duplicates()
+        return frozenset(rows.astype(str).itertuples(index=False, name=None))
+
+    return view.once(f"names in {table}", found)
+
+
+def _require(exists: bool, otherwise: str) -> None:
+    if not exists:
+        raise not_found(otherwise)
+
+
+def candles(context: RequestContext) -> dict[str, Any]:
+    """``GET /hip3-analytics/candles``: the newest of the window, 500 unless `limit` says otherwise."""
+    view, params = context.view, context.params
+    dex, _, symbol = params["coin"].rpartition(":")
+    known = (dex, symbol) in _listed(view, _CANDLES, "dex", "symbol")
+    _require(known, f"unknown coin {params['coin']!r}; coins are written like xyz:TSLA")
+    step, limit = times.RESOLUTIONS[params["interval"]], params["limit"] or _CANDLES_SHOWN
+    window = context.window()
+    if params["range"] is None and params["start"] is None:
+        first = (window.end - step * limit).floor(step)
+        window = context.window({**params, "start": first})
+    whole = window._replace(start=window.start.ceil(step), end=window.end.ceil(step))
+    prices, traded = (
+        frame[(frame["dex"] == dex) & (frame["symbol"] == symbol)]
+        for frame in (_past(view, table, whole) for table in (_CANDLES, _HIP3))
+    )
+    bars = prices.groupby(prices["time"].dt.floor(step)).agg(
+        open=("open_usd", "first"),
+        high=("high_usd", "max"),
+        low=("low_usd", "min"),
+        close=("close_usd", "last"),
+    )
+    volume = traded.groupby(traded["time"].dt.floor(step))["volume_usd"].sum().round(2)
+    bars["volume"] = volume.reindex(bars.index, fill_value=0.0)
+    rows = bars.rename_axis("timestamp").reset_index().tail(limit)
+    return {
+        "success": True,
+        "period": params["range"],
+        "range": params["range"],
+        "coin": params["coin"],
+        "interval": params["interval"],
+        "data": json_rows.rows(rows),
+        "notices": window.notices,
+    }
+
+
+def oi_eod(context: RequestContext) -> dict[str, Any]:
+    """``GET /hip4-analytics/oi-eod``: open interest at the end of each day since `start`, or of 30 days."""
+    view = context.view
+    view.need(_HIP4_OI)
+    start = view.now - _MONTH if context.params["start"] is None else context.params["start"]
+    window = context.window({"start": start})
+    # A row at midnight is the end of the day before.
+    ends = _filtered(context, view.read(_HIP4_OI, window.start + _DAY, window.end))
+    rows = _summed(ends.assign(day=ends["time"] - _DAY), ["day"], _HELD)
+    return {"success": True, "data": json_rows.rows(rows), "notices": window.notices}
+
+
+ANSWERS: Answers = {path: partial(_answer, path=path) for path in _PARTS} | {
+    "/hip3-analytics/candles": candles,
+    "/hip4-analytics/oi-eod": oi_eod,
+}

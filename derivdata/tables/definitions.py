@@ -1,0 +1,374 @@
+"""Every table, as data: its key, columns, names on the wire that differ, and one line of meaning."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from derivdata.tables.columns import COLUMNS
+from derivdata.tables.schema import OpenTable, Table
+
+__all__ = ["OPEN_TABLES", "TABLES"]
+
+TABLES: dict[str, Table] = {}
+"""Every table of fixed columns by its name: what a fetcher returns, or an archive holds."""
+
+OPEN_TABLES: dict[str, OpenTable] = {}
+"""Every table whose fields no document fixes, by its name."""
+
+
+def define(
+    name: str,
+    *,
+    key: str,
+    rest: str,
+    doc: str,
+    wire: dict[str, str] | None = None,
+    optional: str = "",
+    order: str = "",
+    changed: dict[str, dict[str, Any]] | None = None,
+) -> None:
+    """Add a table of the library's columns; `key`, `rest`, `optional` and `order` are spaced names.
+
+    `changed` says by column what is another than in `COLUMNS`.
+    """
+    columns = {n: COLUMNS[n] for n in [*key.split(), *rest.split()]}
+    TABLES[name] = Table(
+        name=name,
+        key=tuple(key.split()),
+        columns=columns | {n: replace(columns[n], **how) for n, how in (changed or {}).items()},
+        doc=doc,
+        wire=wire or {},
+        optional=frozenset(optional.split()),
+        order=tuple(order.split()),
+    )
+
+
+def define_open(name: str, doc: str) -> None:
+    """Add a table whose fields no document fixes."""
+    OPEN_TABLES[name] = OpenTable(name, doc)
+
+
+define_open("builders_dashboard", "Builders at a glance: totals, one row per builder, one per day.")
+define(
+    "builders_history",
+    key="builder symbol time",
+    rest="volume_usd trade_count fees_usd",
+    doc="Orders that one builder routed in the quarter of an hour that starts at `time`.",
+)
+define(
+    "funding_snapshot",
+    key="symbol exchange",
+    rest="time rate_bps_8h rate_native interval_hours oi_rank kind",
+    wire={"time": "timestamp"},
+    optional="rate_native interval_hours oi_rank",
+    doc="Funding rate of every venue and symbol now, one row per pair that has one.",
+)
+define(
+    "funding_metadata",
+    key="exchange",
+    rest="time display_name interval_hours",
+    wire={"time": "timestamp", "exchange": "name", "display_name": "display", "interval_hours": "interval"},
+    optional="interval_hours",
+    doc="Venues of the funding snapshot with their usual interval.",
+)
+define(
+    "funding_history",
+    key="symbol exchange time",
+    rest="rate_bps_8h resolution kind",
+    wire={"time": "timestamp", "rate_bps_8h": "y"},
+    doc="Funding rate of every venue over time, sampled, one row per venue and step.",
+)
+define(
+    "funding_settlements",
+    key="symbol exchange time",
+    rest="rate_bps_8h interval_hours kind",
+    wire={"time": "timestamp", "rate_bps_8h": "y"},
+    doc="Funding payments, one row per settlement; the payment is rate_bps_8h × interval_hours / 8 bps.",
+)
+define_open("hip3_by_dex", "Activity by dex.")
+define_open("hip3_by_symbol", "Activity by symbol.")
+define_open("hip3_candles", "Open, high, low, close and volume of one coin.")
+define_open("hip3_dashboard", "HIP-3 at a glance.")
+define_open("hip3_dex_detail", "One dex of HIP-3: totals, one row per symbol, one per day.")
+define_open("hip3_leaderboard", "Largest traders.")
+define_open("hip3_oi_trends_dex", "Open interest of one dex by day, in total and by symbol.")
+define_open("hip3_oi_trends_total", "Open interest by day, in total and by dex.")
+define_open("hip3_timeseries_dex_breakdown", "Volume over time, one column per symbol or dex.")
+define_open("hip3_timeseries_symbol", "Activity of a symbol over time.")
+define(
+    "hip3_traders",
+    key="dex symbol address time",
+    rest="volume_usd trade_count fees_usd deployer_fees_usd liquidation_value_usd liquidation_count",
+    doc="Trading of one address on one HIP-3 market in the quarter of an hour that starts at `time`.",
+)
+define(
+    "hip3_hourly_candles",
+    key="dex symbol time",
+    rest="open_usd high_usd low_usd close_usd open_interest oi_usd",
+    doc="Price of one HIP-3 market over a quarter of an hour, and open interest at its end.",
+)
+define_open("hip4_dashboard", "HIP-4 at a glance: totals, one row per outcome, one per day.")
+define_open("hip4_leaderboard", "Largest traders.")
+define_open("hip4_oi_eod", "Open interest at the end of each day.")
+define_open("hip4_outcome", "One outcome of HIP-4: totals, one row per day.")
+define(
+    "hip4_traders",
+    key="venue outcome_id address time",
+    rest="volume_usd trade_count fill_count fees_usd",
+    doc="Trading of one address on one HIP-4 outcome in the quarter of an hour that starts at `time`.",
+)
+define(
+    "hip4_oi",
+    key="venue outcome_id time",
+    rest="open_interest oi_usd",
+    doc="Open interest of one HIP-4 outcome at the end of the day before `time`.",
+)
+define(
+    "liquidations_events",
+    key="exchange order_id",
+    rest="time symbol side order_price_usd fill_price_usd quantity filled_quantity value_usd status "
+    "fill_count",
+    wire={
+        "time": "timestamp",
+        "order_id": "oid",
+        "order_price_usd": "price",
+        "fill_price_usd": "avg_price",
+        "value_usd": "usd_value",
+    },
+    order="time exchange order_id",
+    doc="Liquidation orders, one row per order with its fills consolidated.",
+)
+define(
+    "liquidations_fills",
+    key="exchange order_id fill_id",
+    rest="time symbol side order_price_usd fill_price_usd quantity filled_quantity value_usd status",
+    order="time exchange order_id fill_id",
+    doc="Single fills of liquidation orders, as a venue reports them; the service consolidates them.",
+)
+define(
+    "liquidations_history",
+    key="exchange time",
+    rest="long_usd short_usd resolution",
+    wire={"time": "date"},
+    optional="resolution",
+    doc="Liquidated value by venue and side over time.",
+)
+define(
+    "liquidations_aggregates",
+    key="group_by name",
+    rest="time long_count short_count total_count long_usd short_usd total_usd",
+    doc="Liquidations of the last hours by symbol, venue or both.",
+)
+define(
+    "markets_symbols",
+    key="symbol",
+    rest="time rank price_usd price_24h_change_pct volume_24h_usd volume_24h_change_pct oi_usd "
+    "oi_24h_change_pct top_funding_bps_8h top_funding_exchange liquidation_24h_usd "
+    "asset_class asset_group asset_subgroup",
+    wire={"time": "timestamp", "top_funding_bps_8h": "top_funding_bps"},
+    optional="asset_class asset_group asset_subgroup",
+    order="rank",
+    doc="Leaderboard of symbols by open interest.",
+)
+define(
+    "markets_price_movers",
+    key="direction symbol",
+    rest="time rank price_usd price_24h_change_pct",
+    wire={"time": "timestamp"},
+    order="direction rank",
+    doc="Largest gainers and losers of the last 24 hours, each list ranked from 1.",
+)
+define(
+    "markets_funding_leaders",
+    key="symbol exchange",
+    rest="time rank funding_current_bps_8h oi_rank",
+    wire={"time": "timestamp", "funding_current_bps_8h": "funding_current_bps"},
+    order="rank",
+    doc="Highest funding rates among all pairs of symbol and venue, up to ten.",
+)
+define(
+    "markets_symbol_exchanges",
+    key="symbol exchange time",
+    rest="price_usd price_24h_change_pct volume_24h_usd oi_usd funding_current_bps_8h "
+    "funding_avg_7d_bps_8h liquidation_24h_usd",
+    wire={
+        "time": "timestamp",
+        "funding_current_bps_8h": "funding_current_bps",
+        "funding_avg_7d_bps_8h": "funding_avg_7d_bps",
+    },
+    optional="price_24h_change_pct volume_24h_usd oi_usd funding_current_bps_8h funding_avg_7d_bps_8h "
+    "liquidation_24h_usd",
+    doc="State of one symbol on each venue at an instant.",
+)
+define(
+    "markets_exchange_history",
+    key="exchange time",
+    rest="volume_usd oi_usd resolution",
+    wire={"time": "timestamp"},
+    optional="resolution",
+    doc="Volume and open interest of one venue over time.",
+)
+define(
+    "markets_price_buckets",
+    key="rank",
+    rest="time label lower_pct upper_pct symbol_count symbols",
+    wire={"time": "timestamp", "lower_pct": "min", "upper_pct": "max", "symbol_count": "count"},
+    doc="How many symbols rose or fell by how much in 24 hours, one row per bucket from the top.",
+)
+define(
+    "markets_exchanges",
+    key="exchange",
+    rest="time volume_24h_usd oi_usd symbol_count liquidation_24h_usd",
+    wire={"time": "timestamp"},
+    optional="volume_24h_usd oi_usd symbol_count liquidation_24h_usd",
+    doc="State of every venue.",
+)
+TABLES["markets_exchange_symbols"] = replace(
+    TABLES["markets_symbol_exchanges"],
+    name="markets_exchange_symbols",
+    doc="State of every symbol on one venue at an instant.",
+)
+TABLES["markets_symbol_stats"] = replace(
+    TABLES["markets_symbols"],
+    name="markets_symbol_stats",
+    doc="State of one symbol: its row of the leaderboard.",
+)
+define(
+    "oi_exchanges",
+    key="exchange",
+    rest="time total_oi_usd symbol_count top_symbol change_24h change_7d market_share",
+    doc="Open interest of every venue now.",
+)
+define(
+    "oi_sparklines",
+    key="exchange days_ago",
+    rest="time oi_usd",
+    doc="Open interest of every venue over the last week, seven points, as the summary shows it.",
+)
+define(
+    "oi_history",
+    key="symbol exchange time",
+    rest="oi_usd resolution",
+    wire={"time": "timestamp", "oi_usd": "open_interest_usd"},
+    doc="Open interest of every venue over time.",
+)
+define(
+    "oi_exchange_totals",
+    key="exchange time",
+    rest="total_oi_usd symbol_count resolution",
+    wire={"time": "timestamp", "total_oi_usd": "total_open_interest_usd"},
+    optional="symbol_count",
+    doc="Open interest of every venue over all symbols, over time.",
+)
+define(
+    "oi_top_symbols",
+    key="symbol exchange time",
+    rest="oi_usd resolution",
+    wire={"time": "timestamp"},
+    optional="resolution",
+    doc="Open interest of a venue's largest symbols over time.",
+)
+define(
+    "options_snapshot",
+    key="symbol exchange time instrument_name",
+    rest="expiry strike side iv delta gamma vega theta rho open_interest underlying_price "
+    "bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd volume",
+    optional="delta gamma vega theta rho "
+    "bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd volume",
+    changed={"side": {"allowed": ("call", "put")}},
+    order="symbol exchange time expiry strike side",
+    doc="Every active option of one symbol on one venue at an instant.",
+)
+define(
+    "options_surface_history",
+    key="symbol exchange time expiry strike side",
+    rest="iv open_interest underlying_price",
+    changed={"side": {"allowed": ("call", "put")}},
+    doc="Options surface of every hour.",
+)
+define(
+    "options_atm_history",
+    key="symbol exchange time expiry",
+    rest="strike iv underlying_price",
+    wire={"time": "hour"},
+    doc="At-the-money volatility of every hour and expiry.",
+)
+define(
+    "options_metrics",
+    key="symbol exchange expiry",
+    rest="time underlying_price atm_strike atm_iv atm_iv_24h_ago atm_iv_change_24h",
+    doc="At-the-money volatility per expiry, now and a day ago.",
+)
+define(
+    "options_overview_history",
+    key="symbol exchange time",
+    rest="notional_oi_usd notional_volume_24h_usd",
+    wire={"time": "timestamp"},
+    doc="Options open interest and volume by venue and symbol, every hour.",
+)
+define(
+    "orderbook_book",
+    key="symbol exchange time side level",
+    rest="price_usd size",
+    changed={"side": {"allowed": ("bid", "ask")}},
+    wire={"time": "timestamp"},
+    doc="Order book of one symbol on one venue; side is 'bid' or 'ask'.",
+)
+define(
+    "orderbook_depth_history",
+    key="symbol exchange time depth_bps",
+    rest="bid_depth_usd ask_depth_usd resolution",
+    wire={"time": "timestamp"},
+    optional="resolution",
+    doc="Value bid and offered near the mid price over time, one row per distance.",
+)
+define(  # the local service serves it, and the hosted service does not
+    "prices_history",
+    key="symbol exchange time kind",
+    rest="price_usd resolution",
+    wire={"time": "timestamp", "price_usd": "y"},
+    changed={
+        "time": {"doc": "Instant of the price; where there are buckets, a bucket's end."},
+        "kind": {"doc": "'mark', 'index' or 'last'.", "allowed": ("mark", "index", "last")},
+        "price_usd": {"positive": True},
+    },
+    doc="Mark, index and last price of every venue over time.",
+)
+define(
+    "rwa_market_hours",
+    key="exchange_id start session",
+    rest="time end is_tradable name short_name mic timezone is_tradable_now next_session_start",
+    optional="name short_name mic timezone is_tradable_now next_session_start",
+    doc="Sessions and holidays of the exchanges behind real-world assets, one row per interval.",
+)
+define(
+    "volume_history",
+    key="symbol exchange time",
+    rest="volume_usd resolution",
+    wire={"time": "timestamp"},
+    doc="Volume of every venue over time, per step.",
+)
+define(
+    "volume_exchange_totals",
+    key="exchange time",
+    rest="total_volume_usd symbol_count resolution",
+    wire={"time": "timestamp"},
+    optional="symbol_count",
+    doc="Volume of every venue over all symbols, over time.",
+)
+define(
+    "volume_oi_ratio",
+    key="exchange time",
+    rest="volume_oi_ratio volume_usd oi_usd resolution",
+    wire={"time": "timestamp", "volume_oi_ratio": "ratio", "volume_usd": "volume", "oi_usd": "open_interest"},
+    doc="Volume over open interest of every venue, over time.",
+)
+define(
+    "volume_top_symbols",
+    key="symbol exchange time",
+    rest="volume_usd resolution",
+    wire={"time": "timestamp"},
+    optional="resolution",
+    doc="Volume of a venue's largest symbols over time.",
+)
