@@ -11,7 +11,7 @@ import sys
 import pandas as pd
 
 from derivdata.analysis import backtest
-from tests.recorded_funding import recorded_funding
+from tests.support.recorded_funding import recorded_funding
 
 __all__ = ["COSTS", "PERIODS", "RULES", "VENUES", "main", "sweeps"]
 

@@ -24,7 +24,7 @@ from derivdata.analysis.funding.carry_forecast import (
 )
 from derivdata.analysis.funding.pooled_regression import pair_places, walk_forward
 from derivdata.support.arrays import Array, Floats
-from tests.recorded_funding import PERIODS, recorded_funding
+from tests.support.recorded_funding import PERIODS, recorded_funding
 
 __all__ = [
     "COSTS",

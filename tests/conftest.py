@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# The same examples in every run, however long each takes; --hypothesis-profile=default draws others.
-settings.register_profile("same", derandomize=True, deadline=None)
-settings.load_profile("same")
+# The same examples in every run, however long each takes: few, or many with --hypothesis-profile=long.
+settings.register_profile("short", derandomize=True, deadline=None, max_examples=20)
+settings.register_profile("long", derandomize=True, deadline=None, max_examples=200)
+settings.load_profile("short")
 
 # Run again in other environments: numerics, transport, command line, locale and time. Files that
 # draw many examples of one formula, or compare kinds of arrays, say nothing new there.
@@ -41,12 +42,14 @@ def _loopback_only(self: socket.socket, address: object) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests whose results an environment could change."""
+    """Mark the tests whose results an environment could change, and those that draw examples."""
     here = Path(__file__).parent
     for item in items:
         path = item.path.relative_to(here).as_posix() if item.path.is_relative_to(here) else ""
         if path.startswith(_ENVIRONMENT) and not any(name in item.nodeid for name in _ONE_MACHINE):
             item.add_marker("environment")
+        if getattr(getattr(item, "function", None), "is_hypothesis_test", False):
+            item.add_marker("drawn")
 
 
 @pytest.fixture(scope="session", autouse=True)

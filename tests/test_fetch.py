@@ -27,7 +27,7 @@ from derivdata import (
     volume,
 )
 from derivdata.errors import DataNotice, NotFound, SchemaError
-from tests.cassettes import FOLDER, KEY, ORIGINS, origin, playing
+from tests.support.cassettes import FOLDER, KEY, ORIGINS, origin, playing
 
 FAMILIES = {
     "builders": builders,

@@ -14,7 +14,7 @@ from derivdata.client import transport
 from derivdata.errors import DataNotice, SchemaError
 from derivdata.sources import service
 from derivdata.support import times
-from tests.cassettes import playing
+from tests.support.cassettes import playing
 from tests.test_fetch import ANSWERED, DAY, NOON, fetched
 
 WEEK = pd.Timedelta("7D")

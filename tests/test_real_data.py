@@ -12,7 +12,7 @@ import pytest
 
 import derivdata as dd
 from derivdata.cli import main
-from tests.real_archive import real_archive
+from tests.support.real_archive import real_archive
 
 
 @pytest.fixture(scope="module")

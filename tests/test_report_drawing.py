@@ -17,8 +17,8 @@ import pytest
 
 from derivdata.reports import drawing
 from derivdata.reports.drawing import Drawing, Drawings
-from tests import drawn_by_worker as draw
 from tests.reliability.promises import SOAK
+from tests.support import drawn_by_worker as draw
 
 HANGS_SECONDS = 60.0
 """Only a worker that hangs takes so long."""

@@ -21,8 +21,8 @@ import derivdata as dd
 from derivdata.analysis import oi, smile, surface, variance
 from derivdata.cli import main
 from derivdata.reports.sections import carry, open_interest
-from tests import known_archive
 from tests.plot import made
+from tests.support import known_archive
 from tests.test_report import Page
 
 EXPIRIES = ["2026-01-23 23:00", "2026-02-15 23:00", "2026-04-17 23:00", "2026-07-17 23:00"]

@@ -16,7 +16,7 @@ import derivdata as dd
 from derivdata import tables
 from derivdata.analysis.funding import slippage_bps
 from derivdata.errors import DataNotice
-from tests.shared import shared_path
+from tests.support.shared import shared_path
 
 SUFFIXES = {
     "_bps_8h": "bps/8h",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tests.shared import shared_path
+from tests.support.shared import shared_path
 
 STAMPS_2026 = (
     "20260105T041127Z",

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.analysis.quality import quality
-from tests.shared import shared_path
+from tests.support.shared import shared_path
 
 SERIES = (("BTC", "binance"), ("BTC", "bybit"), ("BTC", "gate"), ("ETH", "kucoin"), ("ETH", "mexc"))
 _MOSCOW = {"binance", "bybit", "htx", "mexc", "kucoin"}

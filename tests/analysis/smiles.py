@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.analysis.smile import svi
-from tests.shared import known_path
+from tests.support.shared import known_path
 
 
 def published(name: str, family: str) -> dict[str, float]:

@@ -11,13 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import derivdata as dd
 from benchmarks import carry_backtest
 from derivdata.analysis import backtest
 from tests.analysis import backtest_oracle as oracle
+from tests.support.examples import examples
 
 SOAK = os.environ.get("DERIVDATA_SOAK") == "1"
 VENUES = ["alpha", "beta", "gamma", "omega"]
@@ -231,7 +232,7 @@ RULES: dict[str, Any] = {
 }
 
 
-@settings(max_examples=15, deadline=None)
+@examples(4, 40)
 @given(
     seed=st.integers(0, 50),
     cut=st.integers(1, 38),

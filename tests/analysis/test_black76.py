@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import QuantLib as ql
 import xarray as xr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 from vollib.black import black as vollib_black
@@ -20,7 +20,8 @@ from vollib.black.implied_volatility import implied_volatility_of_undiscounted_o
 
 from derivdata.analysis import black76
 from derivdata.analysis.status import Status
-from tests.shared import known
+from tests.support.examples import examples
+from tests.support.shared import known
 
 EPS = 2.2e-16
 
@@ -348,7 +349,7 @@ options = st.tuples(
 
 
 class TestProperties:
-    @settings(max_examples=150, deadline=None)
+    @examples(25, 300)
     @given(options)
     def test_parity(self, option: tuple[float, ...]):
         forward, ratio, years, iv = option
@@ -356,7 +357,7 @@ class TestProperties:
         call, put = (black76.price(forward, strike, years, iv, side) for side in ("call", "put"))
         assert call - put == pytest.approx(forward - strike, abs=1e-14 * max(call, put) + 1e-15 * forward)
 
-    @settings(max_examples=150, deadline=None)
+    @examples(25, 300)
     @given(options, st.integers(-60, 60), st.sampled_from(["call", "put"]))
     def test_scale(self, option: tuple[float, ...], power: int, side: str):
         """Twice the currency, twice the price: a power of two changes no digit."""
@@ -366,7 +367,7 @@ class TestProperties:
         scaled = black76.price(scale * forward, scale * forward * ratio, years, iv, side)
         assert scaled == pytest.approx(scale * price, rel=1e-15)
 
-    @settings(max_examples=150, deadline=None)
+    @examples(25, 300)
     @given(options, st.sampled_from(["linear", "inverse"]))
     def test_round_trip(self, option: tuple[float, ...], premium: str):
         forward, ratio, years, iv = option
@@ -383,7 +384,7 @@ class TestProperties:
         condition = kappa(value, forward, strike, years, iv)
         assert got.iv == pytest.approx(iv, rel=64 * EPS * (1 + condition))
 
-    @settings(max_examples=100, deadline=None)
+    @examples(15, 200)
     @given(options, st.floats(-0.1, 0.2))
     def test_calls_and_puts_imply_the_same(self, option: tuple[float, ...], rate: float):
         forward, ratio, years, iv = option

@@ -17,7 +17,7 @@ from derivdata.analysis.chain.estimates import forward_from_delta, forward_from_
 from derivdata.analysis.status import Status
 from derivdata.tables.surfaces import surface
 from tests.analysis.deribit import HALF_EMPTY, STAMPS_2026, chain_2025, chain_2026
-from tests.shared import known
+from tests.support.shared import known
 
 NOW = pd.Timestamp("2026-01-02T00:00", tz="UTC").as_unit("us")
 MONTH = pd.Timestamp("2026-01-30T08:00", tz="UTC").as_unit("us")

@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from derivdata.analysis import black76, exposure
 from derivdata.tables.surfaces import surface
 from tests.analysis.deribit import chain_2026
-from tests.shared import known
+from tests.support.shared import known
 
 NOW = pd.Timestamp("2026-01-02T08:00", tz="UTC").as_unit("us")
 MONTH = NOW + pd.Timedelta(365 / 10, "D")

@@ -7,12 +7,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import xarray as xr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
 from derivdata.analysis import funding
+from tests.support.examples import examples
 
 INF = float("inf")
 
@@ -45,7 +46,7 @@ def test_a_spread_that_turns_negative_pays_first_or_never():
     assert just < 24.0 * np.log2(6.0)
 
 
-@settings(max_examples=40)
+@examples(10, 200)
 @given(st.floats(-20, 20), st.floats(0.1, 100), st.floats(-20, 20), st.floats(1.0, 500.0))
 def test_break_even_earns_the_cost_or_nothing_would(spread, cost, mean, half_life):
     found = funding.breakeven_hours(spread, cost, mean_bps_8h=mean, half_life_hours=half_life)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import xarray as xr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from derivdata.analysis import funding
 from derivdata.analysis.funding import ledger
 from tests.analysis.funding_made import market, noisy, series, times
+from tests.support.examples import examples
 
 NAN = np.nan
 
@@ -95,7 +96,7 @@ def test_a_series_without_values_is_nan_and_says_nothing():
         assert all(figure.isnull().all() for figure in accrued.values())
 
 
-@settings(max_examples=40)
+@examples(10, 200)
 @given(st.lists(st.floats(-50, 50), min_size=2, max_size=30), st.integers(1, 28))
 def test_accrual_adds_up_over_consecutive_parts(rates, cut):
     cut = min(cut, len(rates) - 1)

@@ -17,7 +17,7 @@ from derivdata.analysis import funding
 from derivdata.analysis.funding import FundingStatus
 from derivdata.reports.sections import carry_forecast
 from tests.analysis.funding_made import market, noisy
-from tests.recorded_funding import recorded_funding
+from tests.support.recorded_funding import recorded_funding
 
 WEEK = 168.0
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "funding.md"

@@ -12,7 +12,7 @@ import xarray as xr
 from derivdata import units
 from derivdata.analysis import funding
 from tests.analysis.funding_made import dollars, market, series
-from tests.shared import known
+from tests.support.shared import known
 
 HOURLY = [0.0000125] * 8
 MIXED_NATIVE = np.array([0.0001, 0.00005, -0.00002, 0.00004])

@@ -13,7 +13,7 @@ import xarray as xr
 from derivdata import units
 from derivdata.analysis import funding
 from tests.analysis.funding_made import latest
-from tests.shared import shared_path
+from tests.support.shared import shared_path
 
 MOSCOW = {"binance", "bybit", "htx", "mexc", "kucoin"}  # stamps of these files are UTC+3, of the others UTC
 VENUES = ("binance", "bybit", "dydx", "gate", "htx", "kucoin", "mexc")

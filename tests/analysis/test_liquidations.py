@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 from derivdata.analysis import liquidations
-from tests.shared import known_path, shared_path
+from tests.support.shared import known_path, shared_path
 
 SOAK = os.environ.get("DERIVDATA_SOAK") == "1"
 DAY = 1440  # minutes

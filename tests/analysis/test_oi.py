@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.signal import lfilter
@@ -16,7 +16,8 @@ from scipy.signal import lfilter
 from derivdata import tables
 from derivdata.analysis import oi
 from tests.analysis.pages import coverage_on_page
-from tests.shared import known_path, shared_path
+from tests.support.examples import examples
+from tests.support.shared import known_path, shared_path
 
 SOAK = os.environ.get("DERIVDATA_SOAK") == "1"
 HOURS = pd.date_range("2026-01-01", periods=48, freq="h").as_unit("us")
@@ -156,7 +157,7 @@ def test_migration_takes_the_price_out_first() -> None:
     assert quantity == pytest.approx(expected("price_quantity_midpoint:quantity")[0], abs=1e-12)
 
 
-@settings(max_examples=30)
+@examples(8, 100)
 @given(hnp.arrays(float, (3, 2), elements=st.floats(1.0, 1e6)), st.floats(0.1, 10), st.floats(0.1, 10))
 def test_migration_adds_up_exactly(values: np.ndarray, p0: float, p1: float) -> None:
     price = xr.DataArray([p0, p1], dims="time", coords={"time": HOURS[:2]})

@@ -9,7 +9,7 @@ import pytest
 from derivdata import tables
 from derivdata.analysis.quality import peers, quality
 from tests.analysis import injected_faults
-from tests.shared import shared_path
+from tests.support.shared import shared_path
 
 
 def series(hours: list[float], values: list[float] | None = None, **columns: object) -> pd.DataFrame:

@@ -11,7 +11,7 @@ import xarray as xr
 
 from derivdata.analysis import align, funding
 from derivdata.analysis.settlements import GRACE, merge_late_stamps, scheduled
-from tests.shared import shared_path
+from tests.support.shared import shared_path
 
 FREE = dict.fromkeys(funding.LEGS, 0.0)
 LATE = pd.Timedelta("12ms")

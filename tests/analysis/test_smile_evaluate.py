@@ -17,7 +17,8 @@ from derivdata.analysis.smile.butterfly import certified, check_raw
 from derivdata.analysis.smile.essvi import ssvi_to_raw
 from derivdata.analysis.smile.svi import Raw
 from tests.analysis.smiles import points, published, raw_sets
-from tests.shared import known_path
+from tests.support.examples import examples
+from tests.support.shared import known_path
 
 WITH_POINTS = ("vogt", "vogt_guaranteed", "vogt_optimal", "raw_free", "market_like", "crypto30d")
 WITH_G = ("vogt", "vogt_guaranteed", "vogt_optimal", "raw_free", "market_like", "market_like_gj_repair")
@@ -126,6 +127,7 @@ def test_the_quick_proof_never_clears_a_slice_that_the_dense_check_condemns():
     assert (proved & ok).sum() > 0.99 * ok.sum()
 
 
+@examples(8, 100)
 @given(st.integers(0, 10_000))
 def test_a_slice_that_passes_has_falling_convex_call_prices(seed):
     """The check's verdict against prices, which know nothing of g."""

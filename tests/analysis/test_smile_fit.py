@@ -6,14 +6,14 @@ import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from derivdata.analysis import smile
 from derivdata.analysis.smile import svi
 from derivdata.analysis.status import Status
 from tests.analysis.smiles import crypto_like, raw_sets
-from tests.reliability.promises import count
+from tests.support.examples import examples
 
 NAN = np.nan
 
@@ -315,11 +315,8 @@ class TestWarmStart:
 quotes = st.integers(0, 2**32 - 1).map(lambda seed: crypto_like(3, 14, seed=seed, noise=0.005, fewest=6)[:3])
 
 
-few = settings(max_examples=count(8, 100))
-
-
 class TestProperties:
-    @few
+    @examples(4, 40)
     @given(quotes, st.randoms())
     def test_order_of_strikes_does_not_matter(self, given_quotes, random):
         k, iv, t = given_quotes
@@ -329,7 +326,7 @@ class TestProperties:
         np.testing.assert_allclose(smile.iv(shuffled, 0.0), smile.iv(fit, 0.0), rtol=1e-6)
         np.testing.assert_array_equal(shuffled["method"], fit["method"])
 
-    @few
+    @examples(4, 40)
     @given(quotes)
     def test_masking_a_quote_is_dropping_it(self, given_quotes):
         k, iv, t = given_quotes
@@ -340,7 +337,7 @@ class TestProperties:
             np.testing.assert_allclose(smile.iv(alone, 0.0), smile.iv(fit, 0.0)[i], rtol=1e-6)
             assert int(alone["n"]) == int(fit["n"][i])
 
-    @few
+    @examples(4, 40)
     @given(quotes, st.floats(0.1, 10))
     def test_only_total_variance_counts(self, given_quotes, factor):
         """The same total variances over another time to expiry are the same slice."""
@@ -351,7 +348,7 @@ class TestProperties:
             smile.total_variance(other, 0.0), smile.total_variance(fit, 0.0), rtol=1e-6
         )
 
-    @few
+    @examples(4, 40)
     @given(quotes)
     def test_a_mirrored_smile_is_the_mirror_image(self, given_quotes):
         k, iv, t = given_quotes

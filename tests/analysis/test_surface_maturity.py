@@ -11,7 +11,7 @@ from derivdata.analysis import black76, smile, surface
 from derivdata.analysis.smile import svi
 from derivdata.analysis.status import Status
 from tests.analysis import mingone
-from tests.shared import known, known_cases
+from tests.support.shared import known, known_cases
 
 
 def flat(vols, years):

@@ -16,7 +16,7 @@ from derivdata.analysis import black76, smile, surface, variance
 from derivdata.analysis.smile import svi
 from derivdata.analysis.status import Status
 from tests.analysis import mingone
-from tests.shared import known, known_path, shared_path
+from tests.support.shared import known, known_path, shared_path
 
 
 def slice_of(case, years=1.0, **ends):

@@ -9,8 +9,8 @@ import pytest
 
 from derivdata.sources.archive import Archive, import_files, open_archive
 from tests.archive.rates import EVER
-from tests.real_archive import real_archive
-from tests.shared import shared_path
+from tests.support.real_archive import real_archive
+from tests.support.shared import shared_path
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import derivdata as dd
-from tests import known_archive
 from tests.browser import checks
+from tests.support import known_archive
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ import derivdata as dd
 from derivdata.sources import service
 from derivdata.sources.archive.ledger import Request
 from derivdata.sources.service import status_page
-from tests import known_archive
 from tests.browser import checks
+from tests.support import known_archive
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import pytest
 from derivdata.client.transport import SESSION
 from derivdata.client.transport.connection import Connection
 from derivdata.client.transport.settings import Limits, Timing
-from tests import faults
 from tests.reliability.promises import PAGE, PROMISES, SOAK, machine, written
+from tests.support import faults
 from tests.transport.conftest import KEY, Open, fake, joiners, opened
 
 __all__ = ["fake", "joiners", "opened"]  # fixtures of the transport tests

@@ -14,8 +14,8 @@ from derivdata.client import transport
 from derivdata.client.transport.settings import Limits, Timing
 from derivdata.tables import endpoints
 from derivdata.tables.endpoints import Request
-from tests.faults import PASSING
 from tests.reliability.conftest import Measured, Use
+from tests.support.faults import PASSING
 from tests.transport.conftest import KEY, FakeTime, checked
 from tests.transport.test_faults import LASTING, RECOVERED
 

@@ -20,8 +20,8 @@ from derivdata.client.transport import SESSION
 from derivdata.client.transport.cache import AnswerFiles
 from derivdata.client.transport.connection import Connection
 from derivdata.client.transport.network import Responses
-from tests.cassettes import SETTINGS
 from tests.reliability.conftest import Measured
+from tests.support.cassettes import SETTINGS
 from tests.transport.conftest import KEY, Open
 from tests.transport.server import Asked, Reply, serving
 from tests.transport.test_faults import CUT, RESET

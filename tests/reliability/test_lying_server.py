@@ -28,9 +28,9 @@ from derivdata.client.rules import RULES
 from derivdata.client.transport import SESSION
 from derivdata.errors import DataNotice, SchemaError
 from derivdata.tables import endpoints
-from tests import faults
 from tests.reliability.conftest import Measured
 from tests.reliability.promises import SOAK
+from tests.support import faults
 from tests.test_fetch import FAMILIES
 from tests.transport.conftest import KEY, Open
 from tests.transport.server import Asked, Reply, serving

@@ -61,8 +61,8 @@ ALLOWED = PIPES | {
     ): "archives on S3 travel without their secret",
     ("tests/docs/test_pages.py", "compile"): "runs the code of our own pages",
     ("tests/docs/test_pages.py", "exec"): "runs the code of our own pages",
-    ("tests/real_archive.py", "compile"): "runs the code of one of our own pages",
-    ("tests/real_archive.py", "exec"): "runs the code of one of our own pages",
+    ("tests/support/real_archive.py", "compile"): "runs the code of one of our own pages",
+    ("tests/support/real_archive.py", "exec"): "runs the code of one of our own pages",
 }
 """What files of the project need of this, and why."""
 

@@ -12,9 +12,9 @@ import pytest
 
 import derivdata as dd
 from derivdata import errors
-from tests.faults import PASSING, drawn
 from tests.reliability.conftest import Measured, Use
 from tests.reliability.promises import count
+from tests.support.faults import PASSING, drawn
 from tests.transport.conftest import KEY
 
 THREADS = 16

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from derivdata.sources import venues
-from tests.shared import shared_path
+from tests.support.shared import shared_path
 
 AT = pd.Timestamp("2026-10-01T12:00:00Z")
 

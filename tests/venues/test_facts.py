@@ -10,7 +10,7 @@ import pytest
 
 import derivdata as dd
 from derivdata.tables.venue_facts import FACTS, fact_value
-from tests.shared import shared_path
+from tests.support.shared import shared_path
 
 
 def value(exchange: str, symbol: str, fact: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import xarray as xr
 
-from tests.shared import shared_path
+from tests.support.shared import shared_path
 
 __all__ = ["PERIODS", "recorded_funding"]
 

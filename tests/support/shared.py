@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-_RECORDED = Path(__file__).resolve().parents[2] / "shared"
-_PUBLISHED = Path(__file__).resolve().parent / "data" / "known_answers"
+_RECORDED = Path(__file__).resolve().parents[3] / "shared"
+_PUBLISHED = Path(__file__).resolve().parents[1] / "data" / "known_answers"
 
 
 def shared_path(relative: str) -> Path:

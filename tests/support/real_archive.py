@@ -16,11 +16,11 @@ from filelock import FileLock
 
 import derivdata as dd
 from derivdata import cli
-from tests.shared import shared_path
+from tests.support.shared import shared_path
 
 __all__ = ["imports", "real_archive"]
 
-_PAGE = Path(__file__).resolve().parents[1] / "docs" / "real-data.md"
+_PAGE = Path(__file__).resolve().parents[2] / "docs" / "real-data.md"
 _SETS = (
     "funding_2020_2023",
     "open_interest_hyperliquid",

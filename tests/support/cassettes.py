@@ -11,7 +11,7 @@ import vcr
 
 from derivdata.client.transport import SESSION
 
-FOLDER = Path(__file__).resolve().parents[1] / "cassettes"
+FOLDER = Path(__file__).resolve().parents[2] / "cassettes"
 ORIGINS = ("recorded", "documented", "synthetic")
 HOST = "https://api.derivdata.example"
 KEY = "cassette-key"
