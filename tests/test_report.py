@@ -16,7 +16,7 @@ import derivdata as dd
 from derivdata import funding
 from derivdata.cli import main
 from derivdata.errors import DataNotice
-from derivdata.reports import formatting
+from derivdata.reports import html_page as formatting
 from derivdata.sources import service
 from tests.plot import made
 

@@ -6,15 +6,19 @@ from collections.abc import Callable
 
 from derivdata.reports.data import Data
 from derivdata.reports.html_page import Section
+from derivdata.reports.sections.about import (
+    Earlier,
+    changes_section,
+    clock_of,
+    provenance_section,
+    summary_section,
+)
 from derivdata.reports.sections.carry import carry_section
-from derivdata.reports.sections.changes import Earlier, changes_section, clock_of
 from derivdata.reports.sections.funding import funding_section
 from derivdata.reports.sections.liquidations import liquidations_section
 from derivdata.reports.sections.open_interest import oi_section
 from derivdata.reports.sections.options import options_section
-from derivdata.reports.sections.provenance import provenance_section
 from derivdata.reports.sections.quality import quality_section
-from derivdata.reports.sections.summary import summary_section
 
 __all__ = ["BY_NAME", "Earlier", "changes_section", "clock_of", "provenance_section", "summary_section"]
 

@@ -13,9 +13,8 @@ from derivdata.analysis import funding
 from derivdata.analysis.funding import FundingStatus
 from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
-from derivdata.reports.formatting import count, lasting, pct, rate
 from derivdata.reports.funding_rates import Rates, rates_of
-from derivdata.reports.html_page import WIDE, Section
+from derivdata.reports.html_page import WIDE, Section, count, lasting, pct, rate
 from derivdata.reports.report_options import FEE_BPS, OTHERS, ReportOptions
 from derivdata.reports.sections.carry_forecast import add_forecast
 

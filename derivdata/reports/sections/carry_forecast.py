@@ -9,9 +9,8 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import funding
-from derivdata.reports.formatting import count
 from derivdata.reports.funding_rates import Rates
-from derivdata.reports.html_page import Section
+from derivdata.reports.html_page import Section, count
 from derivdata.reports.report_options import ReportOptions
 
 __all__ = ["add_forecast"]

@@ -12,9 +12,8 @@ from derivdata import plot, tables, units
 from derivdata.analysis import funding
 from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
-from derivdata.reports.formatting import pct, rate
 from derivdata.reports.funding_rates import rates_of
-from derivdata.reports.html_page import WIDE, Section
+from derivdata.reports.html_page import WIDE, Section, pct, rate
 from derivdata.tables.panels import panel
 
 __all__ = ["funding_section"]

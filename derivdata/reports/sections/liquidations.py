@@ -7,8 +7,7 @@ import pandas as pd
 from derivdata import plot
 from derivdata.analysis import liquidations as analysis
 from derivdata.reports.data import Data
-from derivdata.reports.formatting import pct, usd
-from derivdata.reports.html_page import WIDE, Section
+from derivdata.reports.html_page import WIDE, Section, pct, usd
 from derivdata.tables.panels import provenance
 
 __all__ = ["is_full", "liquidations_section"]

@@ -11,8 +11,7 @@ from derivdata.analysis import oi as analysis
 from derivdata.plot.open_interest import trend_of
 from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
-from derivdata.reports.formatting import count, listing, pct, usd
-from derivdata.reports.html_page import WIDE, Section
+from derivdata.reports.html_page import WIDE, Section, count, listing, pct, usd
 from derivdata.tables.panels import panel
 
 __all__ = ["oi_section"]

@@ -12,11 +12,9 @@ from derivdata import plot
 from derivdata.analysis import surface
 from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
-from derivdata.reports.formatting import listing, pct
-from derivdata.reports.html_page import WIDE, Section
+from derivdata.reports.html_page import WIDE, Section, listing, pct
 from derivdata.reports.sections import option_tables as of
-from derivdata.reports.sections.realised_volatility import add_realised_volatility
-from derivdata.reports.sections.volatility_history import add_volatility_history
+from derivdata.reports.sections.volatility import add_realised_volatility, add_volatility_history
 
 __all__ = ["options_section"]
 
@@ -24,7 +22,7 @@ _DENSITIES = (7.0, 30.0, 90.0)
 """Days to expiry near which densities are drawn."""
 
 
-class Book(NamedTuple):
+class SymbolOptions(NamedTuple):
     """Options on one symbol: usable chains by venue, the fit to all, and the venue that is shown."""
 
     symbol: str
@@ -70,7 +68,7 @@ def options_section(data: Data) -> Section:
     return section
 
 
-def _book(section: Section, data: Data, symbol: str) -> Book | None:
+def _book(section: Section, data: Data, symbol: str) -> SymbolOptions | None:
     chains = {v: c for v in data.option_venues(symbol) if (c := data.options(symbol, v)) is not None}
     if chains:
         fits = surface.from_chain(pd.concat(list(chains.values()), ignore_index=True))
@@ -78,7 +76,7 @@ def _book(section: Section, data: Data, symbol: str) -> Book | None:
         fits = _each_at_its_time(fits, chains)
         alive = [v for v in chains if np.isfinite(fits["a"].sel(exchange=v)).any()]
         if alive:
-            return Book(symbol, alive[0], chains, fits)
+            return SymbolOptions(symbol, alive[0], chains, fits)
     section.add_missing_note(_why(data, symbol))
     return None
 
@@ -102,7 +100,7 @@ def _why(data: Data, symbol: str) -> str:
     return f"No options on {symbol}: {' '.join(problems) or where + '.'}"
 
 
-def _smiles(section: Section, data: Data, book: Book) -> None:
+def _smiles(section: Section, data: Data, book: SymbolOptions) -> None:
     shown = [e.tz_localize(None) for e in pd.DatetimeIndex(book.chain["expiry"].unique()).sort_values()]
     section.figure(
         plot.smile,
@@ -118,7 +116,7 @@ def _smiles(section: Section, data: Data, book: Book) -> None:
     )
 
 
-def _surface(section: Section, book: Book) -> None:
+def _surface(section: Section, book: SymbolOptions) -> None:
     if int(np.isfinite(book.fit["a"]).sum()) < 2:
         section.add_missing_note("One expiry makes no surface.")
         return
@@ -133,7 +131,7 @@ def _surface(section: Section, book: Book) -> None:
     )
 
 
-def _term(section: Section, data: Data, book: Book) -> None:
+def _term(section: Section, data: Data, book: SymbolOptions) -> None:
     section.figure(
         plot.term_structure,
         book.fit,
@@ -147,7 +145,7 @@ def _term(section: Section, data: Data, book: Book) -> None:
     )
 
 
-def _day_before(data: Data, book: Book) -> pd.DataFrame | None:
+def _day_before(data: Data, book: SymbolOptions) -> pd.DataFrame | None:
     """Return at-the-money volatility of the venue a day before the chain, within three hours."""
     rows = data.atm(book.symbol)
     if rows is None or not (rows["exchange"] == book.venue).all():
@@ -158,7 +156,7 @@ def _day_before(data: Data, book: Book) -> pd.DataFrame | None:
     return None if at_one["iv"].isna().all() else at_one
 
 
-def _density(section: Section, book: Book) -> None:
+def _density(section: Section, book: SymbolOptions) -> None:
     days = 365.0 * book.fit["year_fraction"].to_numpy()
     usable = np.flatnonzero(np.isfinite(book.fit["a"].to_numpy()))
     if not usable.size:
@@ -177,13 +175,13 @@ def _density(section: Section, book: Book) -> None:
     )
 
 
-def _tables(section: Section, book: Book) -> None:
+def _tables(section: Section, book: SymbolOptions) -> None:
     section.table(of.tenors(book.fit), formats=of.FORMATS)
     section.table(of.expiries(book.chain, book.fit), formats=of.FORMATS, fold=f"{book.symbol}: every expiry")
     section.table(of.terms(book.fit), formats=of.FORMATS, fold=f"{book.symbol}: term structure in numbers")
 
 
-def _change(section: Section, data: Data, book: Book) -> None:
+def _change(section: Section, data: Data, book: SymbolOptions) -> None:
     metrics = data.metrics(book.symbol, book.venue)
     if metrics is None:
         return
@@ -199,7 +197,7 @@ def _change(section: Section, data: Data, book: Book) -> None:
     )
 
 
-def _venues(section: Section, data: Data, book: Book) -> None:
+def _venues(section: Section, data: Data, book: SymbolOptions) -> None:
     by_venue = of.venues(book.chains, book.fits)
     _level(section, by_venue[by_venue["venue"] == book.venue].iloc[0], book)
     _change(section, data, book)
@@ -226,7 +224,7 @@ def _venues(section: Section, data: Data, book: Book) -> None:
         section.finding("wide", f"{book.symbol} options: {words}.")
 
 
-def _level(section: Section, row: pd.Series, book: Book) -> None:
+def _level(section: Section, row: pd.Series, book: SymbolOptions) -> None:
     index, middle, skew = (float(row[name]) for name in ("30-day index [%]", "30-day ATM [%]", "RR 25Δ"))
     if np.isfinite(index):
         as_of = book.chain["time"].max()
@@ -246,7 +244,7 @@ def _level(section: Section, row: pd.Series, book: Book) -> None:
         )
 
 
-def _open(section: Section, book: Book) -> None:
+def _open(section: Section, book: SymbolOptions) -> None:
     if not book.chain["open_interest"].fillna(0).sum() > 0:
         section.add_missing_note(f"No open interest is known of options on {book.symbol} at {book.venue}.")
         return

@@ -10,8 +10,7 @@ import xarray as xr
 from derivdata.analysis import chain as chains
 from derivdata.analysis import quality
 from derivdata.reports.data import Data
-from derivdata.reports.formatting import count
-from derivdata.reports.html_page import Section
+from derivdata.reports.html_page import Section, count
 from derivdata.reports.sections.liquidations import is_full
 
 __all__ = ["quality_section"]

@@ -40,7 +40,7 @@ CALLS: Calls = {
     "plot.funding_spreads": lambda: {"carry": carry(), "source": None, "ax": None},
     "plot.net_carry": lambda: {"carry": [carry(), carry(48.0)], "source": None, "ax": None},
     "plot.liquidations": lambda: {
-        "events": events(), "coverage": None, "price": None, "start": None, "end": None, "venues": 3,
+        "events": events(), "coverage": None, "price": None, "start": None, "end": None, "top": 3,
         "source": None, "ax": None,
     },
     "plot.open_interest": lambda: {

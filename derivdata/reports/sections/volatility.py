@@ -1,4 +1,4 @@
-"""Realised against implied volatility over the window."""
+"""Volatility over the window: the index and skew, and implied against realised volatility."""
 
 from __future__ import annotations
 
@@ -7,16 +7,57 @@ import pandas as pd
 import xarray as xr
 
 from derivdata import plot
-from derivdata.analysis import volatility
+from derivdata.analysis import surface, volatility
 from derivdata.reports.data import Data
-from derivdata.reports.html_page import Section
+from derivdata.reports.html_page import WIDE, Section
 
-__all__ = ["add_realised_volatility", "implied_at", "median_price"]
+__all__ = ["add_realised_volatility", "add_volatility_history", "implied_at", "median_price"]
 
-_TENOR_DAYS = 30.0
+_TENORS = (7.0, 30.0, 90.0)
+_LEAST = pd.Timedelta(3, "D")
+"""Shorter windows have no history of the index."""
+_IMPLIED_DAYS = 30.0
 _REALISED_DAYS = 7
 _LEAST_RETURNS = 24
 _DAYS_PER_YEAR = 365.0
+
+
+def add_volatility_history(section: Section, data: Data, symbol: str, venue: str) -> None:
+    """Add the figure of the index and of skew over time, and sentences on their change."""
+    window = data.report_options.window
+    if section.drawings is None or window.end - window.start < _LEAST:
+        return
+    chains = data.surfaces(symbol, venue)
+    if chains is None:
+        section.add_missing_note(
+            f"Without option surfaces over time of {symbol} there is no history of the index and of skew."
+        )
+        return
+    history = surface.history(chains, days=_TENORS, method="essvi", weights="price")
+    if not history["index_pct"].notnull().any():
+        section.add_missing_note(f"No expiries of {symbol} lie around 30 days over the window.")
+        return
+    last = pd.Timestamp(history["time"].values[-1])
+    section.figure(
+        plot.volatility_history,
+        history,
+        symbol=symbol,
+        source=chains,
+        title=f"{symbol} volatility index and skew over time on {venue}",
+        reading="The index prices all strikes 30 days ahead; volatility at the money (ATM) is that at the "
+        "forward. Below, 25-delta calls less puts: below zero, protection against a fall costs more. "
+        f"eSSVI fits of {history.sizes['time']} instants, the last of {last:%Y-%m-%d %H:%M} UTC.",
+        size=(WIDE, 4.6),
+    )
+    index = history["index_pct"].dropna("time")
+    days = (index["time"].values[-1] - index["time"].values[0]) / np.timedelta64(1, "D")
+    if days >= 1:
+        change = float(index[-1] - index[0])
+        section.finding(
+            "changed",
+            f"{symbol} 30-day volatility index on {venue}: {change:+.1f} points over {days:.3g} days, "
+            f"between {float(index.min()):.1f} and {float(index.max()):.1f} %.",
+        )
 
 
 def add_realised_volatility(section: Section, data: Data, symbol: str) -> None:
@@ -37,11 +78,11 @@ def add_realised_volatility(section: Section, data: Data, symbol: str) -> None:
     days = returns * step / pd.Timedelta(1, "D")
     regular = price.reindex(time=pd.date_range(price["time"].values[0], price["time"].values[-1], freq=step))
     realised = volatility.bipower(regular, returns)["volatility"]
-    implied = implied_at(frame, _TENOR_DAYS)
+    implied = implied_at(frame, _IMPLIED_DAYS)
     realised = realised.sel(time=slice(data.report_options.window.start.tz_localize(None), None))
     if not (implied.notnull().any() and realised.notnull().any()):
         section.add_missing_note(
-            f"No expiries of {symbol} lie around {_TENOR_DAYS:.0f} days over the window."
+            f"No expiries of {symbol} lie around {_IMPLIED_DAYS:.0f} days over the window."
         )
         return
     section.figure(
@@ -51,7 +92,7 @@ def add_realised_volatility(section: Section, data: Data, symbol: str) -> None:
         symbol=symbol,
         source=frame,
         title=f"{symbol} implied and realised volatility",
-        reading=f"One line is what options of {_TENOR_DAYS:.0f} days cost, the other how much the price "
+        reading=f"One line is what options of {_IMPLIED_DAYS:.0f} days cost, the other how much the price "
         f"moved over the {days:.3g} days before. Where implied lies above, sellers were paid more than the "
         "market moved; what it moves next is not known.",
     )
