@@ -7,8 +7,7 @@ Three ways to state one funding rate:
 - ``apr``, ``apy``: decimal fraction per 365 days, simple or compounded at every native payment
 
 What a position pays or earns over some hours is in bps of its notional (`bps_from_bps_8h`): the only one of
-these figures that may be added over time. The labels `RATE_UNIT`, `NATIVE_UNIT`, `HOUR_UNIT`, `USD_UNIT` are
-the ``units`` of columns and panels.
+these figures that may be added over time.
 
 Every function works on floats, numpy arrays, pandas and xarray objects alike; NaN stays NaN. A DataArray
 comes back with its own attributes, the name and the ``units`` of what it now is; one that says another unit
@@ -24,26 +23,14 @@ import numpy as np
 from derivdata.support.arguments import Numbers, typed
 
 __all__ = [
-    "APR_UNIT",
-    "APY_UNIT",
-    "BPS",
-    "BPS_UNIT",
-    "HOURS_PER_YEAR",
-    "HOUR_UNIT",
-    "NATIVE_UNIT",
-    "RATE_UNIT",
-    "REFERENCE_HOURS",
-    "USD_UNIT",
     "apr_from_bps",
     "apr_from_bps_8h",
     "apy_from_bps_8h",
-    "apy_from_native",
     "bps_8h_from_apr",
     "bps_8h_from_apy",
     "bps_8h_from_bps",
     "bps_8h_from_native",
     "bps_from_bps_8h",
-    "native_from_apy",
     "native_from_bps_8h",
 ]
 
@@ -92,7 +79,7 @@ def _labelled(result: Any, name: str, unit: str, source: Any, argument: str, nee
 
 @typed
 def bps_8h_from_native(rate: Numbers, interval_hours: Numbers) -> Any:
-    """Basis points per 8 hours from a decimal rate per native interval.
+    """Return basis points per 8 hours of a decimal rate per native interval.
 
     ``rate × 10,000 × 8 / interval_hours``: 0.0000125 an hour is 1 bps/8h.
 
@@ -107,7 +94,7 @@ def bps_8h_from_native(rate: Numbers, interval_hours: Numbers) -> Any:
 
 @typed
 def native_from_bps_8h(rate_bps_8h: Numbers, interval_hours: Numbers) -> Any:
-    """Decimal rate per native interval from basis points per 8 hours."""
+    """Return the decimal rate per native interval of basis points per 8 hours."""
     result = rate_bps_8h / BPS * interval_hours / REFERENCE_HOURS
     return _labelled(result, "rate_native", NATIVE_UNIT, rate_bps_8h, "rate_bps_8h", RATE_UNIT)
 
@@ -127,46 +114,36 @@ def apr_from_bps_8h(rate_bps_8h: Numbers) -> Any:
 
 @typed
 def bps_8h_from_apr(apr: Numbers) -> Any:
-    """Basis points per 8 hours from a simple annual rate (decimal)."""
+    """Return basis points per 8 hours of a simple annual rate (decimal)."""
     result = apr * BPS / (HOURS_PER_YEAR / REFERENCE_HOURS)
     return _labelled(result, "rate_bps_8h", RATE_UNIT, apr, "apr", APR_UNIT)
 
 
 @typed
-def apy_from_native(rate: Numbers, interval_hours: Numbers) -> Any:
-    """Annual rate (decimal) compounded at every native payment: 0.0001 per 8 h is 0.11571.
+def apy_from_bps_8h(rate_bps_8h: Numbers, interval_hours: Numbers) -> Any:
+    """Return the annual rate (decimal) of basis points per 8 hours, compounded every `interval_hours`.
 
     Examples
     --------
-    >>> round(float(dd.units.apy_from_native(0.0001, interval_hours=8)), 5)
+    >>> round(float(dd.units.apy_from_bps_8h(1.0, interval_hours=8)), 5)
     0.11571
     """
-    result = np.expm1(HOURS_PER_YEAR / interval_hours * np.log1p(rate))
-    return _labelled(result, "apy", APY_UNIT, rate, "rate", NATIVE_UNIT)
-
-
-@typed
-def native_from_apy(apy: Numbers, interval_hours: Numbers) -> Any:
-    """Decimal rate per native interval whose compounding gives `apy` (decimal)."""
-    result = np.expm1(np.log1p(apy) * interval_hours / HOURS_PER_YEAR)
-    return _labelled(result, "rate_native", NATIVE_UNIT, apy, "apy", APY_UNIT)
-
-
-@typed
-def apy_from_bps_8h(rate_bps_8h: Numbers, interval_hours: Numbers) -> Any:
-    """Annual rate (decimal) of basis points per 8 hours, compounded every `interval_hours`."""
-    return apy_from_native(native_from_bps_8h(rate_bps_8h, interval_hours), interval_hours)
+    payment = rate_bps_8h / BPS * interval_hours / REFERENCE_HOURS
+    result = np.expm1(HOURS_PER_YEAR / interval_hours * np.log1p(payment))
+    return _labelled(result, "apy", APY_UNIT, rate_bps_8h, "rate_bps_8h", RATE_UNIT)
 
 
 @typed
 def bps_8h_from_apy(apy: Numbers, interval_hours: Numbers) -> Any:
-    """Basis points per 8 hours whose compounding every `interval_hours` gives `apy` (decimal)."""
-    return bps_8h_from_native(native_from_apy(apy, interval_hours), interval_hours)
+    """Return basis points per 8 hours whose compounding every `interval_hours` gives `apy` (decimal)."""
+    payment = np.expm1(np.log1p(apy) * interval_hours / HOURS_PER_YEAR)
+    result = payment * BPS * REFERENCE_HOURS / interval_hours
+    return _labelled(result, "rate_bps_8h", RATE_UNIT, apy, "apy", APY_UNIT)
 
 
 @typed
 def bps_from_bps_8h(rate_bps_8h: Numbers, hours: Numbers) -> Any:
-    """Basis points of notional that a rate accrues over `hours`: 1 bps/8h over 30 days is 90 bps.
+    """Return the basis points of notional that a rate accrues over `hours`: 1 bps/8h over 30 days is 90 bps.
 
     Examples
     --------
@@ -179,7 +156,7 @@ def bps_from_bps_8h(rate_bps_8h: Numbers, hours: Numbers) -> Any:
 
 @typed
 def bps_8h_from_bps(amount_bps: Numbers, hours: Numbers) -> Any:
-    """Mean rate [bps/8h] of an amount [bps of notional] that accrued over `hours`."""
+    """Return the mean rate [bps/8h] of an amount [bps of notional] that accrued over `hours`."""
     result = amount_bps * (REFERENCE_HOURS / hours)
     return _labelled(result, "rate_bps_8h", RATE_UNIT, amount_bps, "amount_bps", BPS_UNIT)
 

@@ -87,11 +87,6 @@ LABELS = [
     (lambda: units.bps_8h_from_bps(_panel("bps", "amount_bps"), 24.0), "rate_bps_8h", "bps/8h"),
     (lambda: units.bps_8h_from_apr(_panel("1/year", "apr")), "rate_bps_8h", "bps/8h"),
     (lambda: units.bps_8h_from_apy(_panel("1/year compounded", "apy"), 8.0), "rate_bps_8h", "bps/8h"),
-    (
-        lambda: units.native_from_apy(_panel("1/year compounded", "apy"), 8.0),
-        "rate_native",
-        "fraction per interval",
-    ),
 ]
 
 

@@ -23,13 +23,11 @@ _UNITS = {
     "apr_from_bps": lambda: units.apr_from_bps(rates().to_numpy(), 8.0),
     "apr_from_bps_8h": lambda: units.apr_from_bps_8h(rates()),
     "apy_from_bps_8h": lambda: units.apy_from_bps_8h(rates(), 8.0),
-    "apy_from_native": lambda: units.apy_from_native(rates().to_numpy() * 1e-4, 8.0),
     "bps_8h_from_apr": lambda: units.bps_8h_from_apr(rates().to_numpy() * 0.01),
     "bps_8h_from_apy": lambda: units.bps_8h_from_apy(rates().to_numpy() * 0.01, 8.0),
     "bps_8h_from_bps": lambda: units.bps_8h_from_bps(rates().to_numpy(), 8.0),
     "bps_8h_from_native": lambda: units.bps_8h_from_native(rates().to_numpy() * 1e-4, 8.0),
     "bps_from_bps_8h": lambda: units.bps_from_bps_8h(rates(), 8.0),
-    "native_from_apy": lambda: units.native_from_apy(rates().to_numpy() * 0.01, 8.0),
     "native_from_bps_8h": lambda: units.native_from_bps_8h(rates(), 8.0),
 }
 

@@ -57,8 +57,8 @@ def _reverting(cost: float, mean: float) -> float:
 
 FIGURES: dict[tuple[str, str], Callable[[], Any]] = {
     ("simple_apr", "f=0.0001 per 8h"): lambda: units.apr_from_bps_8h(units.bps_8h_from_native(0.0001, 8)),
-    ("compound_apy", "f=0.0001 per 8h"): lambda: units.apy_from_native(0.0001, 8),
-    ("compound_apy", "f=0.0000125 per 1h"): lambda: units.apy_from_native(0.0000125, 1),
+    ("compound_apy", "f=0.0001 per 8h"): lambda: units.apy_from_bps_8h(1.0, 8),
+    ("compound_apy", "f=0.0000125 per 1h"): lambda: units.apy_from_bps_8h(1.0, 1),
     ("to_8h_bps", "raw=0.0000125 interval=1h"): lambda: units.bps_8h_from_native(0.0000125, 1),
     ("to_8h_bps", "raw=0.0001 interval=8h"): lambda: units.bps_8h_from_native(0.0001, 8),
     ("to_8h_bps", "raw=-0.00023 interval=4h"): lambda: units.bps_8h_from_native(-0.00023, 4),
