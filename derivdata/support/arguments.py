@@ -176,9 +176,9 @@ def _to_pandas(value: Any) -> Any:
     """Convert a table of polars, pyarrow or another library; anything else passes unchanged."""
     if not _is_arrow(value) or type(value).__module__.partition(".")[0] in ("pandas", "xarray"):
         return value
-    import narwhals as nw
+    import pyarrow as pa
 
-    return nw.from_native(value, eager_only=True).to_pandas()
+    return pa.table(value).to_pandas()
 
 
 def _literal(choices: tuple[Any, ...]) -> _Rule:
