@@ -58,8 +58,8 @@ def test_a_file_in_place_of_a_folder(tmp_path: Path) -> None:
 
 
 def test_an_archive_of_a_newer_format(archive: Archive) -> None:
-    rewrite(archive, version=3, tables="of another shape")
-    with pytest.raises(ArchiveError, match="format 3, this version reads up to 2: update derivdata"):
+    rewrite(archive, version=4, tables="of another shape")
+    with pytest.raises(ArchiveError, match="format 4, this version reads up to 3: update derivdata"):
         open_archive(archive.path)
 
 
@@ -69,7 +69,7 @@ def test_an_archive_of_a_newer_format(archive: Archive) -> None:
         ("{", "archive.json is damaged"),
         ("", "archive.json is damaged"),
         ('{"format": "another", "version": 1}', "is not that of a derivdata archive"),
-        ('{"format": "derivdata-archive", "version": 1, "tables": {"oi_history": 5}}', "is damaged"),
+        ('{"format": "derivdata-archive", "version": 2, "tables": {"oi_history": 5}}', "is damaged"),
     ],
 )
 def test_a_damaged_manifest(archive: Archive, text: str, why: str) -> None:

@@ -1,4 +1,4 @@
-"""The newest rows, read from what lies beside large files, against reading everything."""
+"""The newest rows of each series and the newest chains, against reading everything."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from derivdata.errors import ArchiveError
-from derivdata.sources.archive import Archive, open_archive, parquet_reader, parquet_writer
+from derivdata.sources.archive import Archive, open_archive, parquet_writer
 from derivdata.sources.archive.schemas import archive_table
 from tests.archive.rates import START, rates
 
@@ -22,7 +21,6 @@ CHAIN = "options_snapshot"
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_writer, "GROUP_ROWS", 8)
     monkeypatch.setattr("derivdata.sources.archive.append._SMALL_ROWS", 8)
-    monkeypatch.setattr(parquet_writer, "_NEWEST_FROM_ROWS", 10)
 
 
 def chains(days: int) -> pd.DataFrame:
@@ -66,41 +64,12 @@ def test_the_newest_rows_at_any_instant(tmp_path: Path, table: str) -> None:
     frame = frame.sample(frac=1.0, random_state=3)
     for start in range(0, len(frame), 150):
         archive.append(table, frame[start : start + 150], accept=["unit"])
-    assert list(tmp_path.rglob("*.newest"))
     for hours in (-1.0, 0.0, 0.5, 26.0, 48.0, 47.9, 95.3, 99.0, 130.0, 400.0):
         for within in (pd.Timedelta(1, "h"), pd.Timedelta(3, "D")):
             for chosen in ({}, {"symbols": ["BTC"]}, {"venues": ["okx"]}):
                 at = START + pd.Timedelta(hours, "h")
                 expected = oracle(archive, table, at, within, **chosen)
                 pd.testing.assert_frame_equal(archive.latest(table, at, within=within, **chosen), expected)
-
-
-@pytest.mark.usefixtures("small_files")
-def test_what_is_read_grows_with_the_series_and_not_with_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Six series over one day, four and sixteen, in as many appends: six rows of each file are read."""
-    archive, loaded, real = open_archive(tmp_path), [], parquet_reader.load
-
-    def counted(*arguments: Any, **options: Any) -> Any:
-        rows = real(*arguments, **options)
-        loaded.append(len(rows))
-        return rows
-
-    counts = []
-    for days in (1, 4, 16):
-        archive.append(
-            FUNDING,
-            rates(["BTC", "ETH", "SOL"], hours=24 * days, start=pd.Timestamp("2026-03-01", tz="UTC")),
-            accept=["unit"],
-        )
-        with monkeypatch.context() as patch:
-            patch.setattr(parquet_reader, "load", counted)
-            found = archive.latest(FUNDING, archive.now, within=pd.Timedelta(30, "D"))
-        assert found["rate_bps_8h"].tolist() == [24.0 * days - 1] * 6
-        counts.append(sum(loaded))
-        loaded.clear()
-    assert counts == [6, 12, 18]
 
 
 @pytest.mark.usefixtures("small_files")
@@ -112,15 +81,5 @@ def test_a_correction_is_seen_in_the_newest_rows(tmp_path: Path) -> None:
         "exchange", observed=True
     )
     assert newest["rate_bps_8h"].max().to_dict() == {"binance": 95.0, "okx": 89.0}
-    names = {path for file in archive._manifest().files() for path in file.paths}
+    names = {file.path for file in archive._manifest().files()}
     assert {str(p.relative_to(tmp_path)) for p in tmp_path.glob("*/*/*")} == names
-
-
-@pytest.mark.usefixtures("small_files")
-def test_a_damaged_file_of_newest_rows_is_named(tmp_path: Path) -> None:
-    archive = open_archive(tmp_path)
-    archive.append(FUNDING, rates(hours=24))
-    path = next(tmp_path.rglob("*.newest"))
-    path.write_bytes(path.read_bytes()[:-20] + b"\0" * 20)
-    with pytest.raises(ArchiveError, match=r"\.newest: the file is damaged"):
-        archive.latest(FUNDING, archive.now, within=pd.Timedelta(9, "D"))

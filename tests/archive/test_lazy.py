@@ -11,7 +11,7 @@ import pytest
 
 import derivdata as dd
 from derivdata import tables
-from derivdata.sources.archive import open_archive, parquet_reader, parquet_writer
+from derivdata.sources.archive import open_archive, parquet_writer, scanning
 from tests.archive.rates import EVER, START, rates
 
 pytest.importorskip("dask.dataframe")
@@ -22,7 +22,7 @@ def test_it_stays_lazy_and_gives_the_same_rows(tmp_path: Path, monkeypatch: pyte
     archive.append("funding_history", rates())
     start, end = START + pd.Timedelta("40h"), START + pd.Timedelta("60h")
     with monkeypatch.context() as patch:
-        patch.setattr(parquet_reader, "load", None)
+        patch.setattr(scanning, "read", None)
         frame = archive.lazy("funding_history", start=start, end=end, symbols=["BTC"])
         assert frame.npartitions == 2
     found = tables.TABLES["funding_history"].conform(frame.compute())

@@ -15,7 +15,7 @@ from derivdata.sources.archive import Request, open_archive
 from derivdata.support.times import Window
 from tests.archive.rates import EVER, START, rates
 
-_OLD = Path(__file__).parents[1] / "data" / "archive_0_1_0"
+_OLD = Path(__file__).parents[1] / "data" / "archive_format_2"
 
 
 def hour(number: float) -> pd.Timestamp:
@@ -120,20 +120,45 @@ def test_an_archive_keeps_its_id_and_counts_its_versions(tmp_path: Path) -> None
     assert other.id != first
 
 
-def test_an_archive_of_0_1_0_opens_unchanged_and_goes_on(tmp_path: Path) -> None:
-    """Written by derivdata 0.1.0; the hour's number is its rate (tests/archive/rates.py)."""
+def test_an_archive_of_format_2_opens_unchanged_and_goes_on(tmp_path: Path) -> None:
+    """Written before DuckDB read archives; the hour's number is its rate (tests/archive/rates.py)."""
     before = {p.relative_to(_OLD): p.read_bytes() for p in _OLD.rglob("*") if p.is_file()}
     archive = open_archive(_OLD, create=False)
     rows = archive.read("funding_history", *EVER)
     assert len(rows) == 384 + 48
-    assert rows["rate_bps_8h"].tolist()[:3] == [0.0, 1.0, 2.0]
-    settled = archive.read("funding_settlements", *EVER).set_index("exchange")["rate_bps_8h"]
-    assert settled.to_dict() == {"dydx": -0.5, "okx": 1.25}
-    assert archive.identity == "eeac1e13714db7f3476ba8a045169583"
+    ether = rows[(rows["symbol"] == "ETH") & (rows["exchange"] == "okx")]
+    assert ether["rate_bps_8h"].tolist()[:3] == [0.5, 1.0, 2.0]
+    assert (
+        archive.latest("oi_history", archive.now, within=pd.Timedelta("90D"))["oi_usd"].tolist() == [47.0] * 3
+    )
+    assert (archive.version, len(archive.corrections()), len(archive.requests())) == ("2.4", 1, 1)
     assert {p.relative_to(_OLD): p.read_bytes() for p in _OLD.rglob("*") if p.is_file()} == before
+    assert sum(path.suffix == ".newest" for path in before) == 3
     copy = open_archive(shutil.copytree(_OLD, tmp_path / "copy"))
-    assert (copy.id, copy.version, len(copy.requests())) == (archive.id, "0.0", 0)
     assert copy.append("funding_history", rates(["XRP"], ["okx"])) == 96
-    assert (copy.id, copy.version) == (archive.id, "1.1")
-    assert json.loads((copy.path / "archive.json").read_text())["version"] == 2
+    assert (copy.id, copy.version) == (archive.id, "3.5")
+    assert json.loads((copy.path / "archive.json").read_text())["version"] == 3
+    assert not list(copy.path.rglob("*.newest"))
     assert len(copy.read("funding_history", *EVER)) == 384 + 48 + 96
+    copy.undo(1)
+    assert (
+        copy.read("funding_history", *EVER, symbols=["ETH"], venues=["okx"])["rate_bps_8h"].iloc[0] == 0.0
+    )
+
+
+def test_a_flipped_byte_of_a_file_of_format_2_is_noticed(tmp_path: Path) -> None:
+    copy = open_archive(shutil.copytree(_OLD, tmp_path / "copy"))
+    path = max(copy.path.glob("funding_history/2026-02/*.parquet"))
+    good = path.read_bytes()
+    for at in (4, 700, len(good) // 2, len(good) - 3):
+        path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+        with pytest.raises(ArchiveError, match=f"{path.name}: the file is damaged"):
+            copy.read("funding_history", *EVER)
+
+
+def test_an_archive_of_format_1_is_refused(tmp_path: Path) -> None:
+    copy = shutil.copytree(_OLD, tmp_path / "copy")
+    said = json.loads((copy / "archive.json").read_text())
+    (copy / "archive.json").write_text(json.dumps(said | {"version": 1}))
+    with pytest.raises(ArchiveError, match="has format 1, which was never released: import its files"):
+        open_archive(copy)

@@ -23,10 +23,8 @@ from derivdata.sources.archive import (
     Archive,
     Request,
     commits,
-    footers,
     object_store,
     open_archive,
-    parquet_writer,
 )
 from derivdata.sources.archive.object_store import ObjectStore
 from tests.archive.rates import EVER, START, rates
@@ -74,7 +72,7 @@ def objects_of(archive: Archive) -> set[str]:
 
 def named(archive: Archive) -> set[str]:
     manifest = archive._manifest(fresh=True)
-    paths = {path for file in manifest.files() for path in file.paths} | {"archive.json"}
+    paths = {file.path for file in manifest.files()} | {"archive.json"}
     return paths | ({manifest.ledger} - {""})
 
 
@@ -110,25 +108,6 @@ def test_rows_corrections_and_ledger_are_as_in_a_folder(bucket: str, tmp_path: P
         _ = places[1].path
 
 
-def test_sums_lie_beside_objects(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three hours of three symbols, of which one is deleted from 01:00 on: 1 + 1 + 1, then 1 + 1."""
-    monkeypatch.setattr("derivdata.sources.archive.parquet_writer._SUMS_FROM_ROWS", 4)
-    archive = open_archive(f"s3://{bucket}/sums")
-    times = pd.date_range(START, periods=3, freq="h").as_unit("us")
-    parts = [
-        pd.DataFrame({"symbol": s, "exchange": "okx", "time": times, "oi_usd": 1.0, "resolution": "1h"})
-        for s in ("ADA", "BTC", "ETH", "SOL")
-    ]
-    archive.append("oi_history", pd.concat(parts, ignore_index=True), accept=["unit"])
-    assert archive.step_sums("oi_history", *EVER)["value"].tolist() == [4.0, 4.0, 4.0]
-    assert sum(path.endswith(".sums") for path in objects_of(archive)) == 1
-    archive.delete("oi_history", {"symbol": "ETH"}, start=times[1])
-    assert archive.step_sums("oi_history", *EVER)["value"].tolist() == [4.0, 3.0, 3.0]
-    archive.undo(1)
-    assert archive.step_sums("oi_history", *EVER)["value"].tolist() == [4.0, 4.0, 4.0]
-    assert objects_of(archive) == named(archive)
-
-
 def test_what_is_lazy_reads_objects_in_few_requests(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An archive travels to workers without credentials; a panel of it is that of its rows."""
     archive = pickle.loads(pickle.dumps(open_archive(f"s3://{bucket}/derivs")))
@@ -152,21 +131,18 @@ def test_what_is_lazy_reads_objects_in_few_requests(bucket: str, monkeypatch: py
 
 
 def test_one_series_takes_two_requests_a_file(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end of a file, once, and the page in which the series lies."""
-    monkeypatch.setattr(parquet_writer, "GROUP_ROWS", 48)
+    """The end of a file, once, and the blocks in which the series lies: here the same one."""
     archive = open_archive(f"s3://{bucket}/derivs")
-    frame = rates(["A", "B", "C"], hours=48, start=START)
-    archive.append(FUNDING, frame)
+    archive.append(FUNDING, rates(["A", "B", "C"], hours=48, start=START))
     reads, real = [], ObjectStore.read_range
     monkeypatch.setattr(
         ObjectStore, "read_range", lambda self, *where: reads.append(where) or real(self, *where)
     )
-    footers._footer.cache_clear()  # the append has looked at the file's end
     again = open_archive(archive.location)
-    for requests in (2, 1):
+    for _ in range(2):
         rows = again.read(FUNDING, *EVER, symbols=["B"], venues=["okx"])
         assert rows["rate_bps_8h"].tolist() == [float(i) for i in range(48)]
-        assert len(reads) == requests
+        assert len(reads) == 1
         reads.clear()
 
 
@@ -179,14 +155,6 @@ _WRITER = """
         assert archive.append("funding_history", rates([name], ["okx"], hours=24)) == 24
     print(archive.append("funding_history", rates(["SAME"], ["okx"], hours=24)))
 """
-
-
-def test_an_object_is_read_as_a_file_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ObjectStore, "read_range", lambda self, path, first, end: b"abcdef"[first:end])
-    with ObjectStore("s3://bucket/derivs").source("x", 6) as file:
-        assert [file.read(2), file.read(0), file.read(1), file.read(), file.read(1)] == [
-            b"ab", b"", b"c", b"def", b"",
-        ]  # fmt: skip
 
 
 def test_two_processes_that_write_at_once_lose_no_row(bucket: str) -> None:

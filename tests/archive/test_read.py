@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from derivdata import tables
-from derivdata.sources.archive import Archive, open_archive, parquet_reader, row_groups, selections
+from derivdata.sources.archive import Archive, open_archive, scanning
 from tests.archive.rates import EVER, START, rates
 
 
@@ -64,26 +65,6 @@ def test_every_filter_gives_what_a_plain_filter_gives(
                 ]
                 found = archive.read("funding_history", start, end, symbols=symbols, venues=venues)
                 pd.testing.assert_frame_equal(found, tables.TABLES["funding_history"].conform(chosen))
-
-
-@pytest.mark.parametrize(
-    ("rows_per_group", "expected"), [(30, [90, 90, 90, 18]), (70, [70, 70, 70, 78]), (300, [288])]
-)
-def test_batches_are_as_long_whatever_row_groups_a_file_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_per_group: int, expected: list[int]
-) -> None:
-    """Archives of older versions have larger row groups; one that is larger than a batch is a batch."""
-    monkeypatch.setattr("derivdata.sources.archive.parquet_writer.GROUP_ROWS", rows_per_group)
-    monkeypatch.setattr(row_groups, "BATCH_ROWS", 100)
-    archive = open_archive(tmp_path)
-    archive.append("funding_history", rates(["A", "B", "C"], ["okx"], start=START + pd.Timedelta("2D")))
-    files = archive._manifest().tables["funding_history"].files
-    assert [file.rows for file in files] == [288]
-    window = selections.TimeRange(files[0].first, files[0].last + 1)
-    place, table = archive._storage, tables.TABLES["funding_history"]
-    batches = list(row_groups.row_group_batches(place, table, files, window, {}))
-    assert [group for batch in batches for group in batch.groups] == list(range(-(-288 // rows_per_group)))
-    assert [len(parquet_reader.load(place, table, batch, window, {})) for batch in batches] == expected
 
 
 def test_the_newest_row_per_key(archive: Archive) -> None:
@@ -173,18 +154,16 @@ def test_a_reader_sees_what_another_appends(archive: Archive) -> None:
 
 def test_a_reader_survives_a_merge_under_its_hands(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files that it was about to read are merged away by another writer."""
-    from derivdata.sources.archive import parquet_reader
+    real, calls = scanning.read, []
 
-    real, calls = parquet_reader.scan, []
-
-    def late(*arguments: object) -> object:
+    def late(*arguments: Any, **options: Any) -> Any:
         calls.append(1)
         if len(calls) == 1:
-            monkeypatch.setattr(parquet_reader, "scan", real)
+            monkeypatch.setattr(scanning, "read", real)
             open_archive(archive.path).append("funding_history", rates(["SOL"]))
-            monkeypatch.setattr(parquet_reader, "scan", late)
-        return real(*arguments)  # type: ignore[arg-type]
+            monkeypatch.setattr(scanning, "read", late)
+        return real(*arguments, **options)
 
-    monkeypatch.setattr(parquet_reader, "scan", late)
+    monkeypatch.setattr(scanning, "read", late)
     assert len(archive.read("funding_history", *EVER)) == 384 + 192
     assert len(calls) == 2

@@ -59,7 +59,7 @@ def test_whole_months_that_are_too_old_go_with_their_ledger(tmp_path: Path) -> N
     assert archive.version != before, "clients must not take their cached answers for these"
     manifest = manifests.load(LocalFolder(tmp_path / "market"))
     assert manifest is not None
-    named = {path for file in manifest.files() for path in file.paths}
+    named = {file.path for file in manifest.files()}
     assert {str(p.relative_to(tmp_path / "market")) for p in (tmp_path / "market").glob("*/*/*")} == named
     assert archive.drop_before("2026-01-15") == (0, 0)
 
@@ -147,7 +147,7 @@ def test_a_full_disk_ends_collecting_with_one_line_and_nothing_lost(
     assert hold_minutes(archive, ["okx"], START, clock.utc()) == 3 * len(steps)
     manifest = manifests.load(LocalFolder(tmp_path / "market"))
     assert manifest is not None
-    named = {path for file in manifest.files() for path in file.paths}
+    named = {file.path for file in manifest.files()}
     assert {str(p.relative_to(tmp_path / "market")) for p in (tmp_path / "market").glob("*/*/*")} == named
 
 

@@ -119,10 +119,10 @@ def test_a_column_of_a_newer_version_outlasts_the_appends_of_this_one(
 
 def test_a_newer_format_is_refused_and_not_touched(archive: Archive) -> None:
     path = archive.path / "archive.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 3}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 4}))
     before = contents(archive.path)
     for attempt in (lambda: read(archive), lambda: archive.append(FUNDING, rates(["SOL"]))):
-        with pytest.raises(ArchiveError, match="has format 3, this version reads up to 2: update derivdata"):
+        with pytest.raises(ArchiveError, match="has format 4, this version reads up to 3: update derivdata"):
             attempt()
     assert contents(archive.path) == before
 

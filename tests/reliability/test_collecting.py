@@ -179,7 +179,7 @@ def test_a_collector_that_is_killed_loses_nothing_acknowledged(
     hold_settlements(archive, fakes, venues, FIRST.floor("h") - pd.Timedelta(1, "D"), whole)
     hold_open_interest(archive, fakes, venues, FIRST.floor("h") - HOUR, whole)
     hold_minutes(archive, venues, FIRST, whole)
-    named = {path for file in archive._manifest().files() for path in file.paths}
+    named = {file.path for file in archive._manifest().files()}
     assert {str(path.relative_to(folder)) for path in folder.glob("*/*/*")} == named, "nothing is left over"
     measured(
         "killed: collector",

@@ -213,10 +213,8 @@ def assert_same(
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
-    monkeypatch.setattr(parquet_writer, "_SUMS_FROM_ROWS", 50)
     archive = Read(open_archive(tmp_path)._storage)
     archive.append(OI, listed(), accept=["unit"])
-    assert list(tmp_path.rglob("*.sums"))
     return archive
 
 
@@ -250,7 +248,6 @@ def test_rows_of_the_symbols_that_change_are_enough(
     came: list[str], went: list[str], rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At 22:00 some symbols come and others go; their bucket begins at 20:00, the hour before reaches in."""
-    monkeypatch.setattr(parquet_writer, "_SUMS_FROM_ROWS", 50)
     draw = np.random.default_rng(8)
     whole = [f"S{i}" for i in range(8)]
     frames = [hours(s, "okx", 0, draw.lognormal(15, 1, 22 if s in went else 48)) for s in whole]
@@ -268,13 +265,11 @@ def test_a_missing_value_beside_a_listing_is_left_to_the_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From 20:00 to 24:00 are A with 1, B with 10 (it holds over its gap), six with 5, NEW with 100: 141."""
-    monkeypatch.setattr(parquet_writer, "_SUMS_FROM_ROWS", 50)
     b = np.where(np.arange(48) == 21, np.nan, 10.0)
     others = [hours(f"S{number}", "okx", 0, [5.0] * 48) for number in range(6)]
     rows = [hours("A", "okx", 0, [1.0] * 48), hours("B", "okx", 0, b), hours("NEW", "okx", 20, [100.0] * 28)]
     archive = open_archive(tmp_path)
     archive.append(OI, pd.concat([*rows, *others]), accept=["unit"])
-    assert list(tmp_path.rglob("*.sums"))
     view = View(archive, archive.now)
     window = resolve({"start": START, "end": None}, now=view.now, tier="pro")
     frame = totals(view, OI, "oi_usd", window, "4h").frame.set_index("time")
@@ -288,7 +283,6 @@ def test_a_file_with_unstated_steps_elsewhere(
     table: str, value: str, end: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A day of rows that state no step, then hours: the window has hours alone, of eight symbols with 2."""
-    monkeypatch.setattr(parquet_writer, "_SUMS_FROM_ROWS", 50)
     parts = [hours(f"S{n}", "okx", 0, [2.0] * 24, "unstated") for n in range(8)]
     parts += [hours(f"S{n}", "okx", 24, [2.0] * 216) for n in range(8)]
     archive = open_archive(tmp_path)
@@ -341,16 +335,8 @@ def test_corrections_are_seen_and_noted(archive: Read) -> None:
     assert before["value"].tolist() != after["value"].tolist()
 
 
-def test_damaged_sums_are_an_error_and_no_number(archive: Read, tmp_path: Path) -> None:
-    path = next(tmp_path.rglob("*.sums"))
-    path.write_bytes(path.read_bytes()[:-1] + b"\0")
-    with pytest.raises(ArchiveError, match="damaged"):
-        assert_same(View(archive, archive.now), "2026-06-01T00:00Z", "4h")
-
-
 def test_volume_counts_when_its_step_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At 10:30 the hour of 10:00 is not over: of three symbols at 8 to 10 o'clock six rows count."""
-    monkeypatch.setattr(parquet_writer, "_SUMS_FROM_ROWS", 3)
     rows = pd.concat([hours(name, "okx", 8, [1.0, 2.0, 4.0]) for name in "ABCD"])
     archive = open_archive(tmp_path)
     archive.append("volume_history", rows.rename(columns={"oi_usd": "volume_usd"}), accept=["unit"])

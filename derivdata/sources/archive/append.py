@@ -13,13 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from derivdata.sources.archive import manifest as manifests
-from derivdata.sources.archive import parquet_reader, parquet_writer
+from derivdata.sources.archive import parquet_writer, scanning
 from derivdata.sources.archive.commits import Change, commit, epoch_after
-from derivdata.sources.archive.footers import PRUNED
 from derivdata.sources.archive.ledger import Request, enter_requests
 from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
 from derivdata.sources.archive.schemas import frame_of, to_arrow
-from derivdata.sources.archive.selections import EVER, TimeRange
+from derivdata.sources.archive.selections import EVER, EVER_ALL, Selection, TimeRange
 from derivdata.sources.archive.storage import Storage
 from derivdata.tables.schema import Kind, Table
 
@@ -163,12 +162,12 @@ def _existing(storage: Storage, table: Table, files: list[DataFile], rows: pa.Ta
     """Read the stored rows that could share a key with one of `rows`."""
     first, last = (v.cast(pa.int64()).as_py() for v in pc.min_max(rows["time"]).values())
     window = TimeRange(first, last + 1) if "time" in table.key else EVER
-    near = [file for file in files if window.touches(file.first, file.last)]
+    near = scanning.plan(files, Selection({}, window))
     if not near:
         return []
-    named = [name for name in PRUNED if name in table.key]
+    named = [name for name in table.key if name in ("symbol", "exchange", "order_id")]
     where = {name: frozenset(pc.unique(rows[name]).to_pylist()) for name in named}
-    return parquet_reader.scan(storage, table, near, window, where)
+    return scanning.read(storage, table, near, Selection(where, window))
 
 
 def _unseen(table: Table, rows: pa.Table, existing: list[pa.Table]) -> tuple[pa.Table, int]:
@@ -204,13 +203,13 @@ def merge_files(
     A file with columns that the table does not have (a newer version wrote it) stays as it is: merged, it
     would lose them. The paths of new files, also of those that are merged away again, go into `written`.
     """
-    written |= {path for file in added for path in file.paths}
+    written |= {file.path for file in added}
     files = [*files, *added]
     for partition in sorted({file.partition for file in added}):
         here = [
             file
             for file in files
-            if file.partition == partition and parquet_reader.all_columns_known(storage, table, file)
+            if file.partition == partition and scanning.all_columns_known(storage, table, file)
         ]
         merging = set(here)
         others = [file for file in files if file not in merging]
@@ -222,7 +221,7 @@ def merge_files(
                 rows = _sorted(storage, table, group)
                 whole = parquet_writer.write(storage, partition, table, rows, level=level + (not small))
                 here = [*(file for file in here if file not in group), whole]
-                written.update(whole.paths)
+                written.add(whole.path)
             level += 1
         files = [*others, *here]
     return files
@@ -230,6 +229,5 @@ def merge_files(
 
 def _sorted(storage: Storage, table: Table, group: list[DataFile]) -> Iterator[pa.Table]:
     """Iterate over the rows of several files in order, some symbols at a time to bound memory."""
-    for chosen in parquet_reader.value_ranges(storage, table, group, _BATCH_ROWS):
-        rows = frame_of(table, parquet_reader.scan(storage, table, group, EVER, chosen))
-        yield to_arrow(table, rows)
+    for chosen in scanning.slices(storage, table, group, EVER_ALL, _BATCH_ROWS):
+        yield to_arrow(table, frame_of(table, scanning.read(storage, table, group, chosen)))

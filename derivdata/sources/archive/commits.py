@@ -77,9 +77,10 @@ def _attempt(storage: Storage, change: Callable[[Manifest], Change[T]], cut_off:
             _sweep(storage)
         after, result, written = _changed(storage, change, manifest, version)
         if after is not manifest:
+            after = msgspec.structs.replace(after, commits=manifest.commits + 1, beside=[])
             old, new = _paths(manifest), _paths(after)
             storage.settle(new - old)
-            tried = after = msgspec.structs.replace(after, commits=manifest.commits + 1)
+            tried = after
             manifests.save(storage, after, version)
             for path in ((old | written) - new) | ({manifest.ledger} - {"", after.ledger}):
                 storage.remove(path)
@@ -115,7 +116,7 @@ def epoch_after(manifest: Manifest, first: int) -> int:
 
 
 def _paths(manifest: Manifest) -> set[str]:
-    return {path for file in manifest.files() for path in file.paths}
+    return {*(file.path for file in manifest.files()), *manifest.beside}
 
 
 def _sweep(storage: Storage) -> None:

@@ -7,7 +7,7 @@ swaps the two and is a correction itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -16,19 +16,20 @@ import pandas as pd
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import manifest as manifests
-from derivdata.sources.archive import parquet_reader, parquet_writer
+from derivdata.sources.archive import parquet_writer, scanning
 from derivdata.sources.archive.append import merge_files, write_new_rows
 from derivdata.sources.archive.commits import Change, commit
 from derivdata.sources.archive.correction_log import find_undoable, selection_of
 from derivdata.sources.archive.manifest import Correction, DataFile, Manifest, TableEntry
-from derivdata.sources.archive.row_groups import RowGroups, row_group_batches
 from derivdata.sources.archive.schemas import frame_of, to_arrow
-from derivdata.sources.archive.selections import EVER, Selection
+from derivdata.sources.archive.selections import EVER_ALL, Selection
 from derivdata.sources.archive.storage import Storage
 from derivdata.tables.schema import Kind, Table
 
 __all__ = ["Corrected", "replace_rows", "undo"]
 
+
+_BATCH_ROWS = 1_000_000
 
 Mask: TypeAlias = Callable[[pd.DataFrame], np.ndarray[Any, Any]]
 
@@ -125,7 +126,7 @@ def _apply(
     entry = manifest.tables.get(table.name, TableEntry())
     files, removed = _remove_rows(storage, table, entry.files, chosen, mask)
     # What is left of a file may be merged into another one below, and is named by no manifest then.
-    written = {path for file in files if file not in entry.files for path in file.paths}
+    written = {file.path for file in files if file not in entry.files}
     added: list[DataFile] = []
     if frame is not None and len(frame):
         # The log keeps naming these files when they are merged into others below. Rows whose key was there
@@ -149,7 +150,7 @@ def _apply(
     )
     text = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
     tables = dict(manifest.tables)
-    tables[table.name] = TableEntry(files, parquet_reader.distinct_values(storage, table, files, text))
+    tables[table.name] = TableEntry(files, scanning.distinct_values(storage, table, files, text))
     if not files:
         del tables[table.name]
     after = msgspec.structs.replace(
@@ -171,13 +172,12 @@ def _remove_rows(
     """Return the files without some rows, and new files that contain the removed rows."""
     after, removed = [], []
     for file in files:
-        near = list(row_group_batches(storage, table, [file], chosen.window, chosen.where))
-        selected = [frame[mask(frame)] for frame in _frames(storage, table, near)]
+        selected = [frame[mask(frame)] for frame in _frames(storage, table, file, chosen)]
         count = sum(map(len, selected))
         if not count:
             after.append(file)
             continue
-        if not parquet_reader.all_columns_known(storage, table, file):
+        if not scanning.all_columns_known(storage, table, file):
             raise ArchiveError(
                 f"{storage.place(file.path)}: a newer version of derivdata wrote columns that this one does "
                 "not know, and a correction would lose them: correct it with that version"
@@ -191,17 +191,17 @@ def _remove_rows(
             )
         )
         if count < file.rows:
-            every = row_group_batches(storage, table, [file], EVER, {})
-            remaining = (frame[~mask(frame)] for frame in _frames(storage, table, every))
+            remaining = (frame[~mask(frame)] for frame in _frames(storage, table, file, EVER_ALL))
             rows = (to_arrow(table, frame) for frame in remaining if len(frame))
             after.append(parquet_writer.write(storage, file.partition, table, rows, level=file.level))
     return after, removed
 
 
-def _frames(storage: Storage, table: Table, batches: Iterable[RowGroups]) -> Iterator[pd.DataFrame]:
-    for batch in batches:
-        yield frame_of(table, [parquet_reader.load(storage, table, batch, EVER, {})])
+def _frames(storage: Storage, table: Table, file: DataFile, chosen: Selection) -> Iterator[pd.DataFrame]:
+    """Iterate over the rows of a file that a selection chooses, some symbols at a time."""
+    for part in scanning.slices(storage, table, scanning.plan([file], chosen), chosen, _BATCH_ROWS):
+        yield frame_of(table, scanning.read(storage, table, [file], part))
 
 
 def _rows_of(storage: Storage, table: Table, files: list[DataFile]) -> pd.DataFrame:
-    return frame_of(table, parquet_reader.scan(storage, table, files, EVER, {}))
+    return frame_of(table, scanning.read(storage, table, files))

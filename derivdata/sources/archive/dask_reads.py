@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from derivdata.sources.archive import parquet_reader, row_groups
+from derivdata.sources.archive import scanning
 from derivdata.sources.archive.manifest import DataFile, TableEntry
-from derivdata.sources.archive.schemas import frame_of
-from derivdata.sources.archive.selections import TimeRange, Where
+from derivdata.sources.archive.schemas import frame_of, sorting
+from derivdata.sources.archive.selections import Selection, TimeRange
 from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
 from derivdata.tables.panels import panel as tables_panel
@@ -20,10 +21,11 @@ from derivdata.tables.schema import Kind, Table
 __all__ = ["lazy_frame", "lazy_panel"]
 
 _CHUNK_CELLS = 4_000_000
+_PART_ROWS = 1_000_000
 _DIMS = ("symbol", "exchange", "time")
 
 
-def lazy_frame(storage: Storage, table: Table, entry: TableEntry, window: TimeRange, where: Where) -> Any:
+def lazy_frame(storage: Storage, table: Table, entry: TableEntry, chosen: Selection) -> Any:
     """Return the rows within a window as a dask frame; text columns have the categories of the whole archive.
 
     Raises
@@ -36,15 +38,28 @@ def lazy_frame(storage: Storage, table: Table, entry: TableEntry, window: TimeRa
     except ImportError as problem:
         raise ImportError("lazy() needs dask: pip install 'derivdata[dask]'") from problem
     empty = _labelled(table.empty(), entry)
-    batches = list(row_groups.row_group_batches(storage, table, entry.files, window, where))
-    if not batches:
+    parts = list(_parts(table, entry, chosen))
+    if not parts:
         return frames.from_pandas(empty, npartitions=1)
 
-    def load(batch: row_groups.RowGroups) -> pd.DataFrame:
-        rows = parquet_reader.load(storage, table, batch, window, where)
-        return _labelled(frame_of(table, [rows]), entry)
+    def load(part: tuple[DataFile, Selection]) -> pd.DataFrame:
+        file, rows = part
+        return _labelled(frame_of(table, scanning.read(storage, table, [file], rows)), entry)
 
-    return frames.from_map(load, batches, meta=empty)
+    return frames.from_map(load, parts, meta=empty)
+
+
+def _parts(table: Table, entry: TableEntry, chosen: Selection) -> Iterator[tuple[DataFile, Selection]]:
+    """Divide a selection by file, and large files by their symbols, in parts of about a million rows."""
+    lead = sorting(table)[0]
+    words = sorted(chosen.where.get(lead) or entry.values.get(lead, []))
+    for file in scanning.plan(entry.files, chosen):
+        count = min(-(-file.rows // _PART_ROWS), len(words))
+        if count < 2:
+            yield file, chosen
+            continue
+        for part in np.array_split(np.array(words, dtype=object), count):
+            yield file, chosen.narrowed(lead, part.tolist())
 
 
 def lazy_panel(
@@ -52,8 +67,7 @@ def lazy_panel(
     table: Table,
     column: str,
     entry: TableEntry,
-    window: TimeRange,
-    where: Where,
+    chosen: Selection,
     *,
     step: str | pd.Timedelta,
     chunk: int | None,
@@ -84,6 +98,7 @@ def lazy_panel(
     micros = int(times.length(step, "step") / pd.Timedelta(1, "us"))
     if micros <= 0:
         raise ValueError(f"step={step!r} is no length of time")
+    where, window = chosen
     labels = [sorted(where.get(name) or entry.values.get(name, [])) for name in _DIMS[:2]]
     stamps = np.arange(window.start, window.end, micros)
     size = chunk or max(1, _CHUNK_CELLS // max(1, len(labels[0]) * len(labels[1])))
@@ -91,9 +106,10 @@ def lazy_panel(
     for at in range(0, stamps.size, size):
         block = stamps[at : at + size]
         part = TimeRange(int(block[0]), int(block[-1]) + micros)
-        files = [file for file in entry.files if part.touches(file.first, file.last)]
+        rows = Selection(where, part)
+        files = scanning.plan(entry.files, rows)
         shape = (len(labels[0]), len(labels[1]), block.size)
-        values = delayed(_panel_block, pure=True)(storage, table, column, files, part, where, labels, micros)
+        values = delayed(_panel_block, pure=True)(storage, table, column, files, rows, labels, micros)
         blocks.append(arrays.from_delayed(values, shape, dtype=np.float64))
     empty = np.full((len(labels[0]), len(labels[1]), 0), np.nan)
     values = arrays.concatenate(blocks, axis=2) if blocks else arrays.from_array(empty)
@@ -118,21 +134,16 @@ def _panel_block(
     table: Table,
     column: str,
     files: list[DataFile],
-    window: TimeRange,
-    where: Where,
+    chosen: Selection,
     labels: list[list[str]],
     step: int,
 ) -> np.ndarray[Any, Any]:
-    # `labels`, `step` and `window` give the block its shape; `place` is the row's position on the time axis.
+    # `labels`, `step` and the window give the block its shape; `place` is a row's place on the time axis.
+    window = chosen.window
     result = np.full((len(labels[0]), len(labels[1]), -(-(window.end - window.start) // step)), np.nan)
     indexes = [pd.Index(words) for words in labels]
-    for batch in row_groups.row_group_batches(storage, table, files, window, where):
-        rows = parquet_reader.load(
-            storage, table, batch, window, where, [*_DIMS, column]
-        ).unify_dictionaries()
-        rows = rows.combine_chunks()
-        if not len(rows):
-            continue
+    for found in scanning.read(storage, table, files, chosen, [*_DIMS, column]):
+        rows = found.combine_chunks()
         stamps = np.asarray(rows["time"].cast("int64"))
         place, remainder = np.divmod(stamps - window.start, step)
         if remainder.any():

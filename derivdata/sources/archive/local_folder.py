@@ -7,12 +7,11 @@ import uuid
 from collections.abc import Collection, Hashable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from derivdata.sources.archive.locking import writing
-from derivdata.sources.archive.storage import DATA_FILE, LEDGER_FILE, MANIFEST, end_of
+from derivdata.sources.archive.storage import DATA_FILE, LEDGER_FILE, MANIFEST
 from derivdata.sources.archive.systems import sync
 
 __all__ = ["LocalFolder"]
@@ -76,20 +75,11 @@ class LocalFolder:
         (self.folder / path).write_bytes(data)
         sync(self.folder / path)
 
-    def source(self, path: str, size: int) -> Any:
-        """Return the path: pyarrow reads files itself."""
-        return self.folder / path
-
     def read_range(self, path: str, start: int, end: int) -> bytes:
         """Return some bytes of a file, or as many as there are."""
         with open(f"{self.folder}/{path}", "rb") as file:
             file.seek(start)
             return file.read(end - start)
-
-    def tail(self, path: str, size: int, before: int = 0) -> bytes:
-        """Return the last 64 KiB, or more if footer and `before` do not fit."""
-        size = size or os.stat(f"{self.folder}/{path}").st_size
-        return end_of(partial(self.read_range, path), size, before)
 
     def state(self, path: str) -> Hashable:
         """Return inode, time and size."""

@@ -20,6 +20,7 @@ from derivdata.sources.archive.storage import LEDGER_FILE, Storage
 from derivdata.sources.archive.storage import MANIFEST as NAME
 
 __all__ = [
+    "BLOCK_BYTES",
     "NAME",
     "Correction",
     "DataFile",
@@ -32,17 +33,20 @@ __all__ = [
     "save",
 ]
 
+BLOCK_BYTES = 1 << 18
+"""Files are checked in pieces of as many bytes: small beside a read of a file, large beside a checksum."""
+
 _FORMAT = "derivdata-archive"
-_VERSION = 2
+_VERSION, _OLDEST = 3, 2
 _PLACE = re.compile(r"\w+/-?\d{4,}-\d\d(-\d\d)?/[0-9a-f]{32}\.parquet")
 
 
 class DataFile(msgspec.Struct, frozen=True):
     """One immutable Parquet file: its rows, first and last instant [µs], and how often it was merged.
 
-    `path` is relative to the archive, `digest` is of the whole file, `tail` of the footer at its end.
-    `newest` is the tail of the file beside it that holds the last rows of each series, if there is one, and
-    `sums` the digest of the one that holds sums over symbols.
+    `path` is relative to the archive, `digest` is of the whole file. `blocks` are the checksums (CRC-32,
+    eight digits each) of its pieces of `BLOCK_BYTES`, and `schema` is the digest of its columns; format 2 had
+    neither: of its files only the whole tells that they are sound.
     """
 
     path: str = msgspec.field(name="file")
@@ -51,26 +55,9 @@ class DataFile(msgspec.Struct, frozen=True):
     first: int
     last: int
     digest: str
-    tail: str
+    blocks: str = ""
+    schema: str = ""
     level: int = 0
-    newest: str = ""
-    sums: str = ""
-
-    @property
-    def newest_path(self) -> str:
-        """The file beside it with the last rows of each series; other readers take every ``.parquet``."""
-        return self.path.removesuffix("parquet") + "newest"
-
-    @property
-    def sums_path(self) -> str:
-        """The file beside it with the sums over the symbols of each venue and step."""
-        return self.path.removesuffix("parquet") + "sums"
-
-    @property
-    def paths(self) -> list[str]:
-        """Its path, and those of the files beside it."""
-        beside = {self.newest_path: self.newest, self.sums_path: self.sums}
-        return [self.path, *(path for path, digest in beside.items() if digest)]
 
     @property
     def partition(self) -> str:
@@ -109,7 +96,8 @@ class Manifest(msgspec.Struct):
 
     `id` is made once and stays. `commits` counts replacements of the manifest. `epoch` rises with those that
     changed the past: rows were corrected, or came for a time more than an hour before the archive's newest.
-    `ledger` names the file of requests. Format 1 had none of these, nor corrections.
+    `ledger` names the file of requests. `beside` are files that format 2 kept beside those of rows: nothing
+    reads them, and the next commit removes them.
     """
 
     identity: str = ""
@@ -120,6 +108,7 @@ class Manifest(msgspec.Struct):
     commits: int = 0
     corrections: list[Correction] = []
     ledger: str = ""
+    beside: list[str] = []
     format: str = _FORMAT
     version: int = _VERSION
 
@@ -135,6 +124,27 @@ class Manifest(msgspec.Struct):
 class _Head(msgspec.Struct):
     format: str
     version: int
+
+
+class _OldFile(msgspec.Struct):
+    """What format 2 said of a file besides."""
+
+    file: str
+    newest: str = ""
+    sums: str = ""
+
+
+class _OldEntry(msgspec.Struct):
+    parts: list[_OldFile] = []
+
+
+class _OldManifest(msgspec.Struct):
+    tables: dict[str, _OldEntry] = {}
+
+    def beside(self) -> list[str]:
+        files = [file for entry in self.tables.values() for file in entry.parts]
+        stems = [(file.file.removesuffix("parquet"), file) for file in files]
+        return [stem + name for stem, file in stems for name in ("newest", "sums") if getattr(file, name)]
 
 
 def new() -> Manifest:
@@ -184,6 +194,11 @@ def chained(identity: str, digests: Iterable[str]) -> str:
 def _decoded(storage: Storage, text: bytes) -> Manifest:
     try:
         head = msgspec.json.decode(text, type=_Head)
+        if head.format == _FORMAT and head.version < _OLDEST:
+            raise ArchiveError(
+                f"{storage}: the archive has format {head.version}, which was never released: import its "
+                "files into a new archive"
+            )
         if head.format == _FORMAT and head.version > _VERSION:
             raise ArchiveError(
                 f"{storage}: the archive has format {head.version}, this version reads up to {_VERSION}: "
@@ -191,9 +206,9 @@ def _decoded(storage: Storage, text: bytes) -> Manifest:
             )
         if head.format == _FORMAT:
             manifest = _inside(storage, msgspec.json.decode(text, type=Manifest))
-            if not manifest.id:  # format 1: derive an id that the next write stores
-                manifest.id = chained(manifest.identity, ["id"]) if manifest.identity else new().id
-            manifest.version = _VERSION
+            if head.version < _VERSION:
+                manifest.beside = msgspec.json.decode(text, type=_OldManifest).beside()
+                manifest.version = _VERSION
             return manifest
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise ArchiveError(f"{storage}: {NAME} is damaged ({problem}): restore it from a copy") from None

@@ -15,13 +15,11 @@ import time
 import uuid
 from collections.abc import Collection, Hashable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.object_file import ObjectFile
-from derivdata.sources.archive.storage import MANIFEST, ManifestChanged, end_of
+from derivdata.sources.archive.storage import MANIFEST, ManifestChanged
 from derivdata.support.extras import import_extra
 from derivdata.support.forking import renew_in_child
 
@@ -155,14 +153,6 @@ class ObjectStore:
         """Put an object."""
         self._published.append(path)
         self._put(path, data)
-
-    def source(self, path: str, size: int) -> Any:
-        """Return a file object whose reads are requests of a range."""
-        return ObjectFile(partial(self.read_range, path), size or self._head(path)["ContentLength"])
-
-    def tail(self, path: str, size: int, before: int = 0) -> bytes:
-        """Return the last 64 KiB, or more if footer and `before` do not fit."""
-        return end_of(partial(self.read_range, path), size or self._head(path)["ContentLength"], before)
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
         """Return some bytes of an object."""

@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from derivdata.client.transport import SESSION
-from derivdata.sources.archive import parquet_reader
+from derivdata.sources.archive import scanning
 from derivdata.sources.archive.contents import ArchiveContents
 from derivdata.sources.archive.correction_log import correction_notices
 from derivdata.sources.archive.dask_reads import lazy_frame, lazy_panel
-from derivdata.sources.archive.schemas import archive_table, columns_of, frame_of
+from derivdata.sources.archive.manifest import DataFile
+from derivdata.sources.archive.schemas import archive_table, columns_of, frame_of, latest_by
 from derivdata.sources.archive.selections import Selection, TimeRange, micros, read_filter, time_range
-from derivdata.sources.archive.step_sums import SUMMED, scan_sums
+from derivdata.sources.archive.step_sums import SUMMED, sums_of_frame
+from derivdata.sources.query import Query
 from derivdata.support import times
 from derivdata.tables.schema import Table
 
@@ -55,63 +58,21 @@ class ArchiveReader(ArchiveContents):
         ArchiveError
             A file is damaged, missing, or that of another table.
         """
-        keyed = archive_table(table)
-        where = read_filter(keyed, symbols, venues)
-        if columns is not None and not set(columns) <= set(keyed.columns):
-            raise ValueError(f"columns={list(columns)}: table {table} has {', '.join(keyed.columns)}")
-        window = TimeRange(micros(start), micros(end))
-        parts = self._with_files(
-            keyed, lambda files: parquet_reader.scan(self._storage, keyed, files, window, where, columns)
-        )
-        frame = frame_of(keyed, parts) if columns is None else columns_of(keyed, parts, columns)
-        frame.attrs["provenance"] = self._provenance(keyed, Selection(where, window))
+        first, last = (times.instant(each, name) for each, name in ((start, "start"), (end, "end")))
+        return self.rows(Query(table, first, last, symbols, venues, columns))
+
+    def rows(self, query: Query) -> pd.DataFrame:
+        """Return the rows of a query; see `read`."""
+        table, chosen = self._chosen(query)
+        if query.columns is not None and not set(query.columns) <= set(table.columns):
+            raise ValueError(
+                f"columns={list(query.columns)}: table {table.name} has {', '.join(table.columns)}"
+            )
+        names = query.columns
+        parts = self._with_files(table, lambda files: self._scanned(table, files, chosen, names))
+        frame = frame_of(table, parts) if names is None else columns_of(table, parts, names)
+        frame.attrs["provenance"] = self._provenance(table, chosen)
         return frame
-
-    def step_sums(
-        self,
-        table: str,
-        start: pd.Timestamp,
-        end: pd.Timestamp,
-        *,
-        venues: Sequence[str] | None = None,
-    ) -> pd.DataFrame:
-        """Return sums over the symbols of each venue, by resolution and instant with ``start <= time < end``.
-
-        They are read from what lies beside large files; rows of small ones, and of those that earlier
-        versions wrote, are added up.
-
-        Parameters
-        ----------
-        table
-            ``"oi_history"`` or ``"volume_history"``.
-        start, end
-            Half-open window; an instant without a zone is UTC.
-        venues
-            Venues to keep; None keeps all.
-
-        Returns
-        -------
-        DataFrame
-            Columns exchange, resolution, time; ``value`` [USD], the sum, NaN where a row has none;
-            ``symbols``, how many rows; ``symbol_hash``, equal where the symbols are the same.
-
-        Raises
-        ------
-        ValueError
-            The table is another one.
-        ArchiveError
-            A file is damaged, missing, or that of another table.
-        """
-        keyed = archive_table(table)
-        if table not in SUMMED:
-            raise ValueError(f"table={table!r}: sums are kept of {' and '.join(SUMMED)}")
-        where = read_filter(keyed, None, venues)
-        window = TimeRange(micros(start), micros(end))
-        sums = self._with_files(
-            keyed, lambda files: scan_sums(self._storage, keyed, files, window, where.get("exchange"))
-        )
-        sums.attrs["provenance"] = self._provenance(keyed, Selection(where, window))
-        return sums
 
     def latest(
         self,
@@ -127,16 +88,92 @@ class ArchiveReader(ArchiveContents):
         For ``options_snapshot`` these are the newest whole chains of each symbol and venue: the rows of its
         last instant.
         """
-        keyed = archive_table(table)
-        where = read_filter(keyed, symbols, venues)
         last = times.instant(at, "at")
-        window = TimeRange(micros(last - within), micros(last) + 1)
-        newest = self._with_files(
-            keyed, lambda files: parquet_reader.scan_latest(self._storage, keyed, files, window, where)
-        )
-        frame = keyed.conform(newest)
-        frame.attrs["provenance"] = self._provenance(keyed, Selection(where, window))
+        return self.newest(Query(table, last - within, last + pd.Timedelta(1, "us"), symbols, venues))
+
+    def newest(self, query: Query) -> pd.DataFrame:
+        """Return the newest row of each series among the rows of a query, or its newest chain of options."""
+        table, chosen = self._chosen(query)
+        parts = self._with_files(table, lambda files: self._scanned(table, files, chosen, newest=True))
+        rows = frame_of(table, parts)
+        # Files of several versions of the table are queried apart, and each has its newest.
+        last = rows.groupby(latest_by(table), observed=True)["time"].transform("max")
+        frame = rows[rows["time"] == last].reset_index(drop=True)
+        frame.attrs["provenance"] = self._provenance(table, chosen)
         return frame
+
+    def sums(self, query: Query, value: str) -> pd.DataFrame:
+        """Add up a column over the symbols of each venue, by resolution and instant.
+
+        The sums are exact to 2⁻²⁰ of the unit and the same, bit by bit, whatever the number of threads.
+
+        Parameters
+        ----------
+        query
+            Rows to add up; its `columns` are of no meaning.
+        value
+            Column of numbers of a table that has symbol, exchange, resolution and time.
+
+        Returns
+        -------
+        DataFrame
+            Sorted by exchange, resolution and time, one row each: ``value``, the sum over rows that have one,
+            NaN where none has; ``symbols``, how many have; ``symbol_hash``, equal where the same symbols
+            have, for rows of one result.
+
+        Raises
+        ------
+        ValueError
+            There is no such table, or it lacks one of these columns.
+        ArchiveError
+            A file is damaged, missing, or that of another table; or a value is beyond 8e12.
+        """
+        table, chosen = self._chosen(query)
+        if not {"symbol", "exchange", "resolution", "time", value} <= set(table.columns):
+            raise ValueError(f"value={value!r}: table {table.name} has no sums of it over symbols")
+        found = self._with_files(
+            table, lambda files: scanning.sums(self._storage, table, files, chosen, value)
+        )
+        frame = found.to_pandas()
+        frame.attrs["provenance"] = self._provenance(table, chosen)
+        return frame
+
+    def symbol_hashes(self, symbols: Sequence[str]) -> dict[str, int]:
+        """Return the hash of each symbol; `sums` has the exclusive or of those that have a value."""
+        return scanning.symbol_hashes(symbols)
+
+    def step_sums(
+        self,
+        table: str,
+        start: pd.Timestamp,
+        end: pd.Timestamp,
+        *,
+        venues: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """Return sums over the symbols of each venue, whose hashes tell which symbols come or go."""
+        value = SUMMED[table]
+        columns = ["symbol", "exchange", "resolution", "time", value]
+        rows = self.read(table, start, end, venues=venues, columns=columns)
+        found = sums_of_frame(rows, value)
+        found.attrs = dict(rows.attrs)
+        return found
+
+    def _chosen(self, query: Query) -> tuple[Table, Selection]:
+        table = archive_table(query.table)
+        window = TimeRange(micros(query.start), micros(query.end))
+        return table, Selection(read_filter(table, query.symbols, query.venues), window)
+
+    def _scanned(
+        self,
+        table: Table,
+        files: list[DataFile],
+        chosen: Selection,
+        names: Sequence[str] | None = None,
+        *,
+        newest: bool = False,
+    ) -> list[pa.Table]:
+        near = scanning.plan(files, chosen)
+        return scanning.read(self._storage, table, near, chosen, names, newest=newest)
 
     def lazy(
         self,
@@ -152,8 +189,8 @@ class ArchiveReader(ArchiveContents):
         Rows are in no order over the partitions. Needs the extra ``derivdata[dask]``.
         """
         keyed = archive_table(table)
-        where = read_filter(keyed, symbols, venues)
-        return lazy_frame(self._storage, keyed, self._entry(keyed), time_range(start, end), where)
+        chosen = Selection(read_filter(keyed, symbols, venues), time_range(start, end))
+        return lazy_frame(self._storage, keyed, self._entry(keyed), chosen)
 
     def panel(
         self,
@@ -207,8 +244,8 @@ class ArchiveReader(ArchiveContents):
             raise ValueError(f"kind={kind!r}: a panel of {table} takes {' or '.join(map(repr, kinds))}")
         if kind is not None:
             where["kind"] = frozenset([kind])
-        entry, window = self._entry(keyed), time_range(start, end)
-        return lazy_panel(self._storage, keyed, column, entry, window, where, step=step, chunk=chunks)
+        chosen = Selection(where, time_range(start, end))
+        return lazy_panel(self._storage, keyed, column, self._entry(keyed), chosen, step=step, chunk=chunks)
 
     def _provenance(self, table: Table, read: Selection) -> dict[str, Any]:
         """Return the provenance of rows: the archive, its version, corrections of these rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -20,8 +21,8 @@ __all__ = [
     "columns_of",
     "frame_of",
     "latest_by",
-    "number_kinds",
     "refuse_lacking",
+    "schema_digest",
     "schema_of",
     "sorting",
     "to_arrow",
@@ -69,10 +70,9 @@ def schema_of(table: Table) -> pa.Schema:
     return pa.schema(fields, metadata={LABEL: table.name.encode()})
 
 
-def number_kinds(table: Table, names: Sequence[str]) -> dict[str, str | None]:
-    """Return some columns, with the numpy type of those of numbers."""
-    kinds = {pa.float64(): "<f8", pa.int64(): "<i8"}
-    return {name: kinds.get(_TYPES[table.columns[name].kind]) for name in names}
+def schema_digest(table: Table) -> str:
+    """Return what differs between versions of a table whose files differ in columns or types."""
+    return hashlib.blake2b(str(schema_of(table)).encode(), digest_size=4).hexdigest()
 
 
 def refuse_lacking(place: str, table: Table, names: frozenset[str]) -> None:
@@ -89,20 +89,23 @@ def refuse_lacking(place: str, table: Table, names: frozenset[str]) -> None:
 
 
 def as_now(rows: pa.Table, table: Table, place: str) -> pa.Table:
-    """Cast the rows of an older file to the present types of their columns.
+    """Return rows, as a query gives them, with the types of the table's columns; text becomes dictionaries.
 
     Raises
     ------
     ArchiveError
-        A column cannot be cast without loss.
+        A column, of a file of another version, cannot be cast without loss.
     """
-    kinds = pa.schema([(name, _TYPES[table.columns[name].kind]) for name in rows.column_names])
-    if rows.schema.types == kinds.types:
-        return rows
     try:
-        return rows.cast(kinds)
+        return pa.table({name: _typed(rows[name], table.columns[name].kind) for name in rows.column_names})
     except pa.ArrowException as problem:
         raise _of_another_version(place, str(problem)) from None
+
+
+def _typed(column: pa.ChunkedArray, kind: Kind) -> pa.ChunkedArray:
+    if kind is Kind.TEXT:
+        return column.dictionary_encode()
+    return column if column.type == _TYPES[kind] else column.cast(_TYPES[kind])
 
 
 def sorting(table: Table) -> list[str]:

@@ -13,6 +13,7 @@ from derivdata.tables.schema import Kind, Table
 
 __all__ = [
     "EVER",
+    "EVER_ALL",
     "Selection",
     "TimeRange",
     "Where",
@@ -80,12 +81,21 @@ class Selection(NamedTuple):
             chosen &= frame[name].isin(list(values)).to_numpy()
         return np.asarray(chosen)
 
+    def narrowed(self, column: str, values: Collection[str]) -> Selection:
+        """Return the rows of it that have one of some values in a column."""
+        kept = frozenset(values) & frozenset(self.where.get(column, values))
+        return Selection({**self.where, column: kept}, self.window)
+
     def overlaps(self, other: Selection) -> bool:
         """Return whether a row could be in both selections."""
         shared = set(self.where) & set(other.where)
         return self.window.touches(other.window.start, other.window.end - 1) and all(
             set(self.where[name]) & set(other.where[name]) for name in shared
         )
+
+
+EVER_ALL = Selection({}, EVER)
+"""Every row."""
 
 
 def correction_selection(

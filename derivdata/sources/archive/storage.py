@@ -9,7 +9,7 @@ one that the writer has read. In a folder a lock and an atomic rename see to tha
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Collection, Hashable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,7 +20,6 @@ __all__ = [
     "MANIFEST",
     "ManifestChanged",
     "Storage",
-    "end_of",
 ]
 
 MANIFEST = "archive.json"
@@ -29,9 +28,7 @@ LEDGER_FILE = re.compile(r"ledger-[0-9a-f]{32}\.json")
 """What the file is called that holds the ledger of requests."""
 
 DATA_FILE = re.compile(r"\.[0-9a-f]{32}\.new|[0-9a-f]{32}\.(parquet|newest|sums)")
-"""Names of the archive's own files: drafts, rows, newest rows, and sums."""
-
-_TAIL_BYTES = 65_536
+"""Names of the archive's own files: drafts, rows, and what format 2 kept beside them."""
 
 
 class ManifestChanged(Exception):
@@ -45,7 +42,7 @@ class Storage(Protocol):
     """
 
     def __hash__(self) -> int:
-        """Return a hash of the address: footers are kept by storage and file."""
+        """Return a hash of the address: what was checked is kept by storage and file."""
         ...
 
     @property
@@ -55,7 +52,7 @@ class Storage(Protocol):
 
     @property
     def remote(self) -> bool:
-        """Return whether every read is a request: reads are then made in few, large pieces."""
+        """Return whether every read is a request: what was read is then kept while a query needs it."""
         ...
 
     @property
@@ -100,16 +97,8 @@ class Storage(Protocol):
         """Write a small file; it is stored for good when this returns."""
         ...
 
-    def source(self, path: str, size: int) -> Any:
-        """Return what pyarrow reads a file from: its path, or a file object; `size` 0 is unknown."""
-        ...
-
     def read_range(self, path: str, start: int, end: int) -> bytes:
         """Return some bytes of a file."""
-        ...
-
-    def tail(self, path: str, size: int, before: int = 0) -> bytes:
-        """Return the end of a Parquet file, at least its footer and `before` bytes; `size` 0 is unknown."""
         ...
 
     def state(self, path: str) -> Hashable:
@@ -143,15 +132,3 @@ class Storage(Protocol):
     def sweep(self, named: Collection[str]) -> None:
         """Remove the files that the manifest does not name and that no other writer can be writing."""
         ...
-
-
-def end_of(read_range: Callable[[int, int], bytes], size: int, before: int) -> bytes:
-    """Return the end of a Parquet file: the last 64 KiB, or more if the footer and `before` do not fit.
-
-    The last eight bytes are the length of what the footer says, and four letters.
-    """
-    end = read_range(max(0, size - _TAIL_BYTES), size)
-    length = int.from_bytes(end[-8:-4], "little") + 8 + before
-    if length <= len(end) or len(end) == size:
-        return end
-    return read_range(max(0, size - length - _TAIL_BYTES), size)

@@ -1,0 +1,327 @@
+"""DuckDB over files of archives: it reads what it is told to through one door, and nothing else.
+
+The door is a file system in Python. It serves the files of the queries under way and no others, checks every
+block of them against the checksums in the manifest before DuckDB sees it, and is the same for a folder and
+for a store of objects. DuckDB's own file systems are switched off, so that no statement can read, write,
+attach or install anything beside it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import errno
+import hashlib
+import os
+import threading
+import zlib
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import duckdb
+import pyarrow as pa
+from fsspec import AbstractFileSystem  # type: ignore[import-untyped]
+
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive.manifest import BLOCK_BYTES, DataFile
+from derivdata.sources.archive.storage import Storage
+
+__all__ = ["Engine", "checked_bytes", "damaged", "engine", "quoted"]
+
+_SCHEME = "derivdata"
+_MEMORY = "4GB"
+_KEPT_BLOCKS = 64
+_WRITTEN = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def quoted(text: str) -> str:
+    """Return text as a literal of SQL, which has no other escape than a doubled quote."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def checked_bytes(
+    storage: Storage, file: DataFile, start: int, end: int, kept: dict[int, bytes] | None = None
+) -> bytes:
+    """Return some bytes of a file, after the blocks that they lie in were checked.
+
+    `kept` are blocks that were checked before, by number: those are not read again.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read, or it is not the one that was written.
+    """
+    if not file.blocks:  # an earlier version wrote it: only the digest of the whole file tells
+        _check_whole(storage, file, storage.state(file.path))
+        return storage.read_range(file.path, start, end)
+    first, last = start // BLOCK_BYTES, -(-end // BLOCK_BYTES)
+    at, until = first * BLOCK_BYTES, min(last * BLOCK_BYTES, file.size)
+    if kept is not None and all(number in kept for number in range(first, last)):
+        data = b"".join(kept[number] for number in range(first, last))
+        return data[start - at : end - at]
+    data = storage.read_range(file.path, at, until)
+    if len(data) != until - at:
+        raise OSError("it was cut off")
+    view = memoryview(data)
+    for number in range(first, last):
+        block = view[(number - first) * BLOCK_BYTES : (number + 1 - first) * BLOCK_BYTES]
+        if f"{zlib.crc32(block):08x}" != file.blocks[8 * number : 8 * number + 8]:
+            raise OSError("the checksum of a block does not match")
+        if kept is not None and len(kept) < _KEPT_BLOCKS:
+            kept[number] = bytes(block)
+    return bytes(view[start - at : end - at])
+
+
+@lru_cache(maxsize=4096)
+def _check_whole(storage: Storage, file: DataFile, _state: Any) -> None:
+    """Compare a file with its digest, once for each state of it."""
+    digest = hashlib.blake2b(digest_size=16)
+    size = 0
+    while part := storage.read_range(file.path, size, size + (1 << 24)):
+        digest.update(part)
+        size += len(part)
+    if digest.hexdigest() != file.digest:
+        raise OSError("it is not the one that was written")
+
+
+class _Served(NamedTuple):
+    """A file that is served; `kept` are its blocks, where to read them once more would be a request."""
+
+    storage: Storage
+    file: DataFile
+    kept: dict[int, bytes] | None
+
+
+class _OpenFile:
+    """One file as DuckDB reads it: several of its threads share a handle, so each has its own place."""
+
+    def __init__(self, served: _Served, failures: dict[str, OSError]) -> None:
+        self._storage, self._file, self._kept = served
+        self._failures = failures
+        self._place = threading.local()
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Move this thread's place, and return it."""
+        self._place.at = offset + {0: 0, 1: getattr(self._place, "at", 0), 2: self._file.size}[whence]
+        return int(self._place.at)
+
+    def tell(self) -> int:
+        """Return this thread's place."""
+        return int(getattr(self._place, "at", 0))
+
+    def read(self, size: int = -1) -> bytes:
+        """Return checked bytes from this thread's place on; a negative size is all that remains."""
+        start = self.tell()
+        end = self._file.size if size < 0 else min(start + size, self._file.size)
+        try:
+            data = checked_bytes(self._storage, self._file, start, end, self._kept) if end > start else b""
+        except OSError as problem:
+            self._failures[self._file.path] = problem
+            raise
+        self._place.at = start + len(data)
+        return data
+
+    def flush(self) -> None:
+        """Do nothing: it is read only."""
+
+    def close(self) -> None:
+        """Do nothing: every read opens and closes the file itself."""
+
+
+class _Door(AbstractFileSystem):  # type: ignore[misc]
+    """The file system that DuckDB is given; a path is the scheme, a number of a storage and a place."""
+
+    protocol = _SCHEME
+    cachable = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._served: dict[str, _Served] = {}
+        self._users: dict[str, int] = {}
+        self.failures: dict[str, OSError] = {}
+
+    @contextmanager
+    def serving(self, storage: Storage, files: Collection[DataFile]) -> Iterator[list[str]]:
+        """Serve some files; yield their paths."""
+        root = f"{_SCHEME}://{hashlib.blake2b(str(storage).encode(), digest_size=8).hexdigest()}/"
+        paths = {root + file.path: file for file in files}
+        with self._lock:
+            for path, file in paths.items():
+                if path not in self._served:
+                    self._served[path] = _Served(storage, file, {} if storage.remote else None)
+                self._users[path] = self._users.get(path, 0) + 1
+                self.failures.pop(file.path, None)
+        try:
+            yield list(paths)
+        finally:
+            with self._lock:
+                for path in paths:
+                    self._users[path] -= 1
+                    if not self._users[path]:
+                        del self._users[path], self._served[path]
+
+    def _file(self, path: str) -> _Served:
+        try:
+            return self._served[path]
+        except KeyError:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None
+
+    def open(self, path: str, mode: str = "rb", **_: Any) -> _OpenFile:
+        if mode != "rb":
+            raise PermissionError(errno.EROFS, "an archive is written by its own methods alone", path)
+        return _OpenFile(self._file(path), self.failures)
+
+    def glob(self, path: str, **_: Any) -> list[str]:
+        return [path] if path in self._served else []
+
+    def exists(self, path: str, **_: Any) -> bool:
+        return path in self._served
+
+    isfile = exists
+
+    def size(self, path: str) -> int:
+        return self._file(path).file.size
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        return {"name": path, "size": self.size(path), "type": "file"}
+
+    def modified(self, path: str) -> datetime:
+        """Return the same for all: files are never changed, and their names are of their digests."""
+        return _WRITTEN
+
+
+class Engine:
+    """A database of DuckDB in memory, that has nothing but views of files of archives."""
+
+    def __init__(self, threads: int, memory: str = _MEMORY) -> None:
+        self.door = _Door()
+        self._connection = duckdb.connect(config={"threads": threads, "async_threads": 1})
+        self._connection.register_filesystem(self.door)
+        # The order counts: paths cannot be allowed once access is off, and nothing can be set once it is
+        # locked. Footers are kept, as files never change; blocks are not, so that memory stays flat.
+        for statement in (
+            "SET TimeZone = 'UTC'",
+            "SET parquet_metadata_cache = true",
+            "SET enable_external_file_cache = false",
+            f"SET memory_limit = {quoted(memory)}",
+            "SET temp_directory = ''",
+            "SET python_enable_replacements = false",
+            "SET autoinstall_known_extensions = false",
+            "SET autoload_known_extensions = false",
+            f"SET allowed_directories = ['{_SCHEME}://']",
+            "SET enable_external_access = false",
+            "SET disabled_filesystems = 'LocalFileSystem'",
+            "SET lock_configuration = true",
+        ):
+            self._connection.execute(statement)
+
+    def close(self) -> None:
+        """End its threads; nothing can be asked any more."""
+        self._connection.close()
+
+    def leak(self) -> None:
+        """Keep it for ever: in a forked child it cannot be closed, as its threads are the parent's."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+
+    def select_plain(self, sql: str) -> pa.Table:
+        """Return what a query over no file gives."""
+        cursor = self._connection.cursor()
+        try:
+            return cursor.sql(sql).to_arrow_table()
+        finally:
+            cursor.close()
+
+    def select(self, sql: str, storage: Storage, files: Sequence[DataFile]) -> pa.Table:
+        """Return what a query gives over some files: ``{files}`` in it stands for their list.
+
+        Raises
+        ------
+        ArchiveError
+            A file is damaged or cannot be read.
+        FileNotFoundError
+            A file is absent.
+        """
+        cursor = self._connection.cursor()
+        with self.door.serving(storage, files) as paths:
+            try:
+                listed = ", ".join(map(quoted, paths))
+                return cursor.sql(sql.replace("{files}", f"[{listed}]", 1)).to_arrow_table()
+            except duckdb.Error as problem:
+                raise self._told(storage, files, problem) from None
+            finally:
+                cursor.close()
+
+    def _told(self, storage: Storage, files: Sequence[DataFile], problem: Exception) -> Exception:
+        """Return what the door met with one of the files, or else what DuckDB says."""
+        for file in files:
+            if (failure := self.door.failures.get(file.path)) is not None:
+                return damaged(storage, file, failure)
+        return ArchiveError(f"{storage}: DuckDB cannot read: {str(problem).splitlines()[0]}")
+
+
+def damaged(storage: Storage, file: DataFile, problem: Exception) -> Exception:
+    """Return the error that says what a read of a file met."""
+    place = storage.place(file.path)
+    if isinstance(problem, FileNotFoundError):
+        return FileNotFoundError(errno.ENOENT, "a file of the archive is missing", place)
+    if isinstance(problem, ConnectionError | PermissionError | TimeoutError):
+        return ArchiveError(f"{place}: cannot be read: {problem.strerror or problem}")
+    why = " ".join(str(problem).split())
+    return ArchiveError(f"{place}: the file is damaged ({why}): restore it from a copy")
+
+
+class _Process:
+    """The engine of this process, which is made when it is first asked and ended before a fork."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._engine: Engine | None = None
+        self._users = 0
+        self._held = False
+        atexit.register(self.close)  # while there is an interpreter to close it in
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(
+                before=self._before, after_in_parent=self._in_parent, after_in_child=self._in_child
+            )
+
+    @contextmanager
+    def __call__(self) -> Iterator[Engine]:
+        with self._lock:
+            if self._engine is None:
+                self._engine = Engine(min(4, os.cpu_count() or 1))
+            self._users += 1
+            one = self._engine
+        try:
+            yield one
+        finally:
+            with self._lock:
+                self._users -= 1
+
+    def close(self) -> None:
+        """End the engine; the next who asks makes another."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+    def _before(self) -> None:
+        # A child has none of the threads that DuckDB waits for: an engine at rest is ended, in both.
+        self._held = self._lock.acquire(timeout=5.0)
+        if self._held and self._engine is not None and not self._users:
+            self.close()
+
+    def _in_parent(self) -> None:
+        if self._held:
+            self._lock.release()
+
+    def _in_child(self) -> None:
+        if self._engine is not None:  # a query was under way in another thread
+            self._engine.leak()
+        self._lock, self._engine, self._users = threading.Lock(), None, 0
+
+
+engine = _Process()
+"""Gives this process's engine to a ``with`` statement."""

@@ -1,0 +1,237 @@
+"""Reads of an archive: one function that plans files, and one query that reads them.
+
+Everything that reads rows goes through `plan` and `read`: windows, the newest rows, tasks of dask, appends
+that look for rows that are there, merges and corrections. `sums` adds up in the same files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive.engine import checked_bytes, damaged, engine, quoted
+from derivdata.sources.archive.manifest import DataFile
+from derivdata.sources.archive.schemas import (
+    INSTANT,
+    as_now,
+    latest_by,
+    refuse_lacking,
+    schema_digest,
+    schema_of,
+    sorting,
+)
+from derivdata.sources.archive.selections import EVER_ALL, Selection, stamp
+from derivdata.sources.archive.storage import Storage
+from derivdata.tables.schema import Kind, Table
+
+__all__ = ["all_columns_known", "distinct_values", "plan", "read", "slices", "sums", "symbol_hashes"]
+
+_SCALE = 1 << 20
+"""Sums are of whole numbers of 2⁻²⁰ USD: these are exact, so that no order of adding changes a bit."""
+
+
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+_SUMS = pa.schema(
+    [
+        ("exchange", _TEXT),
+        ("resolution", _TEXT),
+        ("time", INSTANT),
+        ("value", pa.float64()),
+        ("symbols", pa.int64()),
+        ("symbol_hash", pa.uint64()),
+    ]
+)
+
+
+def plan(files: Sequence[DataFile], selection: Selection) -> list[DataFile]:
+    """Return the files of a table that can hold rows of a selection, by what the manifest says of them."""
+    return [file for file in files if selection.window.touches(file.first, file.last)]
+
+
+def read(
+    storage: Storage,
+    table: Table,
+    files: Sequence[DataFile],
+    selection: Selection = EVER_ALL,
+    columns: Sequence[str] | None = None,
+    *,
+    newest: bool = False,
+) -> list[pa.Table]:
+    """Read rows of planned files, each file's in its order; a missing value stays missing.
+
+    Parameters
+    ----------
+    storage, table, files
+        Files of a table, as `plan` chose them.
+    selection
+        Rows to keep.
+    columns
+        Columns to read, those that a file has of them; None reads all.
+    newest
+        Whether to keep only the rows of the last instant of each series, or of each chain of options.
+
+    Returns
+    -------
+    list of Table
+        Rows of files of the same columns together; text as dictionaries.
+
+    Raises
+    ------
+    ArchiveError
+        A file is damaged, of another table, or of a version whose values do not fit.
+    FileNotFoundError
+        A file is absent.
+    """
+    parts = []
+    for names, group in _by_columns(storage, table, files):
+        chosen = [name for name in table.columns if name in names and (columns is None or name in columns)]
+        rows = f"SELECT {_listed(chosen)} FROM read_parquet({{files}}) {_where(group, selection)}"
+        if newest:
+            # The rows themselves are read a second time, of the few that the newest instants choose.
+            keys = _listed([*latest_by(table), "time"])
+            last = f"SELECT {_listed(latest_by(table))}, max(time) AS time FROM rows GROUP BY ALL"
+            rows = f"WITH rows AS ({rows}) SELECT rows.* FROM rows JOIN ({last}) USING ({keys})"
+        with engine() as one:
+            found = one.select(rows, storage, group)
+        if len(found):
+            parts.append(as_now(found, table, storage.place(group[0].path)))
+    return parts
+
+
+def sums(
+    storage: Storage, table: Table, files: Sequence[DataFile], selection: Selection, value: str
+) -> pa.Table:
+    """Add up a column over the symbols of each venue, resolution and instant; see `Archive.sums`."""
+    group = plan(files, selection)
+    if not group:
+        return _SUMS.empty_table()
+    _by_columns(storage, table, group)
+    # One pass over all files, also those of earlier versions: the columns of a sum are in all of them.
+    one_row = (
+        f"sum(CAST(round({value} * {_SCALE}) AS BIGINT))::DOUBLE / {_SCALE} AS value, "
+        f"count({value}) AS symbols, "
+        f"coalesce(bit_xor(hash(symbol)) FILTER ({value} IS NOT NULL), 0) AS symbol_hash"
+    )
+    sql = (
+        f"SELECT exchange, resolution, time, {one_row} FROM read_parquet({{files}}) "
+        f"{_where(group, selection)} GROUP BY ALL ORDER BY ALL"
+    )
+    with engine() as one:
+        found = one.select(sql, storage, group)
+    texts = {name: found[name].dictionary_encode() for name in ("exchange", "resolution")}
+    return pa.table({name: texts.get(name, found[name]) for name in _SUMS.names}).cast(_SUMS)
+
+
+def symbol_hashes(symbols: Sequence[str]) -> dict[str, int]:
+    """Return the hash of each symbol that `sums` combines by exclusive or."""
+    if not symbols:
+        return {}
+    listed = ", ".join(map(quoted, symbols))
+    with engine() as one:
+        hashes = one.select_plain(f"SELECT hash(name) AS hash FROM (SELECT unnest([{listed}]) AS name)")
+    return dict(zip(symbols, hashes["hash"].to_pylist(), strict=True))
+
+
+def slices(
+    storage: Storage, table: Table, files: Sequence[DataFile], selection: Selection, rows: int
+) -> Iterator[Selection]:
+    """Divide a selection by values of the leading column, in order, into parts of about so many rows each."""
+    lead = sorting(table)[0]
+    counts: dict[str, int] = {}
+    for _, group in _by_columns(storage, table, files):
+        sql = (
+            f"SELECT {lead}, count(*) FROM read_parquet({{files}}) {_where(group, selection)} GROUP BY {lead}"
+        )
+        with engine() as one:
+            names, sizes = (column.to_pylist() for column in one.select(sql, storage, group).columns)
+        for name, size in zip(names, sizes, strict=True):
+            counts[name] = counts.get(name, 0) + size
+    if table.columns[lead].kind is not Kind.TEXT:
+        yield selection  # of instants each would be a part of its own
+        return
+    chosen: list[str] = []
+    for name in sorted(counts):
+        chosen.append(name)
+        if sum(counts[each] for each in chosen) >= rows:
+            yield selection.narrowed(lead, chosen)
+            chosen = []
+    if chosen:
+        yield selection.narrowed(lead, chosen)
+
+
+def distinct_values(
+    storage: Storage, table: Table, files: Sequence[DataFile], names: Sequence[str]
+) -> dict[str, list[str]]:
+    """Return the values of some text columns, sorted."""
+    values: dict[str, set[str]] = {name: set() for name in names}
+    for stored, group in _by_columns(storage, table, files):
+        for name in stored & set(names):
+            sql = f"SELECT DISTINCT {name} FROM read_parquet({{files}}) WHERE {name} IS NOT NULL"
+            with engine() as one:
+                values[name].update(one.select(sql, storage, group)[name].to_pylist())
+    return {name: sorted(distinct) for name, distinct in values.items()}
+
+
+def all_columns_known(storage: Storage, table: Table, file: DataFile) -> bool:
+    """Return whether the table has every column of a file; one of a newer version may have more.
+
+    Raises
+    ------
+    ArchiveError
+        The file is damaged, or holds another table.
+    """
+    ((names, _),) = _by_columns(storage, table, [file])
+    return names <= set(table.columns)
+
+
+def _by_columns(
+    storage: Storage, table: Table, files: Sequence[DataFile]
+) -> list[tuple[frozenset[str], list[DataFile]]]:
+    """Divide files by the columns that they have: those of other versions are read by themselves."""
+    now = schema_digest(table)
+    groups: dict[tuple[tuple[str, str], ...], tuple[frozenset[str], list[DataFile]]] = {}
+    for file in files:
+        if not file.path.startswith(f"{table.name}/"):
+            stored = file.path.partition("/")[0]
+            raise ArchiveError(f"{storage.place(file.path)}: the file holds {stored}, not {table.name}")
+        schema = schema_of(table) if file.schema == now else _schema_now(storage, file)
+        refuse_lacking(storage.place(file.path), table, frozenset(schema.names))
+        kinds = tuple((field.name, str(field.type)) for field in schema)
+        groups.setdefault(kinds, (frozenset(schema.names), []))[1].append(file)
+    return list(groups.values())
+
+
+def _schema_now(storage: Storage, file: DataFile) -> pa.Schema:
+    try:
+        return _stored_schema(storage, file, storage.state(file.path))
+    except (OSError, pa.ArrowException) as problem:
+        raise damaged(storage, file, problem) from None
+
+
+@lru_cache(maxsize=4096)
+def _stored_schema(storage: Storage, file: DataFile, _state: Hashable) -> pa.Schema:
+    schema: pa.Schema = pq.read_schema(pa.BufferReader(checked_bytes(storage, file, 0, file.size)))
+    return schema
+
+
+def _where(files: Sequence[DataFile], selection: Selection) -> str:
+    """Return the condition for rows, without what all rows of the files fulfil."""
+    window, terms = selection.window, []
+    if window.start > min(file.first for file in files):
+        terms.append(f"time >= TIMESTAMPTZ {quoted(stamp(window.start).isoformat())}")
+    if window.end <= max(file.last for file in files):
+        terms.append(f"time < TIMESTAMPTZ {quoted(stamp(window.end).isoformat())}")
+    for name, values in selection.where.items():
+        listed = sorted(values)
+        if len(listed) > 1:  # the range lets DuckDB leave out row groups by their statistics
+            terms.append(f"{name} BETWEEN {quoted(listed[0])} AND {quoted(listed[-1])}")
+        terms.append(f"{name} IN ({', '.join(map(quoted, listed))})" if listed else "false")
+    return f"WHERE {' AND '.join(terms)}" if terms else ""
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)

@@ -1,0 +1,40 @@
+"""What is asked of a source of tables: one value that archive, sample and service hand to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+__all__ = ["Query"]
+
+
+@dataclass(frozen=True)
+class Query:
+    """Rows of a table: a half-open window, and values to keep.
+
+    Attributes
+    ----------
+    table
+        Name of the table, such as ``"oi_history"``.
+    start, end
+        ``start <= time < end``; instants with a zone.
+    symbols, venues
+        Values to keep; None keeps all.
+    columns
+        Columns to return, rows then in any order; None returns the whole table, sorted by its key.
+    """
+
+    table: str
+    start: pd.Timestamp
+    end: pd.Timestamp
+    symbols: Sequence[str] | None = None
+    venues: Sequence[str] | None = None
+    columns: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("symbols", "venues", "columns"):  # tuples, so that a query can be a key of a cache
+            values = getattr(self, name)
+            if values is not None:
+                object.__setattr__(self, name, (values,) if isinstance(values, str) else tuple(values))

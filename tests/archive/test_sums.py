@@ -1,0 +1,110 @@
+"""Sums over symbols: values by hand, missing values, corrections, and the same bits with any threads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from derivdata.sources.archive import Archive, engine, open_archive
+from derivdata.sources.query import Query
+from tests.archive.rates import EVER
+
+OI = "oi_history"
+START = pd.Timestamp("2026-01-30", tz="UTC").as_unit("us")
+
+
+def hours(symbol: str, exchange: str, first: int, values: list[float]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "symbol": symbol,
+            "exchange": exchange,
+            "time": START + pd.to_timedelta(np.arange(first, first + len(values)), "h"),
+            "oi_usd": values,
+            "resolution": "1h",
+        }
+    )
+
+
+def many(symbols: int = 6, count: int = 72) -> pd.DataFrame:
+    """Hours of some symbols on two venues, over the end of a month."""
+    draw = np.random.default_rng(4)
+    pairs = [(f"S{i:03d}", venue) for i in range(symbols) for venue in ("binance", "okx")]
+    return pd.concat(
+        [hours(*pair, 0, draw.lognormal(15, 1, count).tolist()) for pair in pairs], ignore_index=True
+    )
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    """At 02:00 SOL replaces ETH on binance: as many symbols, and others; at 03:00 its value is missing."""
+    rows = [
+        hours("BTC", "binance", 0, [1.0, 2.0, 4.0, 8.0]),
+        hours("ETH", "binance", 0, [10.0, 20.0]),
+        hours("SOL", "binance", 2, [100.25, np.nan]),
+        hours("BTC", "okx", 0, [0.5, 0.5, 0.5, np.nan]),
+        hours("ETH", "okx", 0, [5.0, 5.0, 5.0, np.nan]),
+    ]
+    filled = open_archive(tmp_path)
+    filled.append(OI, pd.concat(rows, ignore_index=True), accept=["unit"])
+    return filled
+
+
+def test_values_by_hand(archive: Archive) -> None:
+    sums = archive.sums(Query(OI, *EVER), "oi_usd")
+    binance, okx = (sums[sums["exchange"] == name] for name in ("binance", "okx"))
+    assert binance["time"].tolist() == [START + pd.Timedelta(hour, "h") for hour in range(4)]
+    assert binance["value"].tolist() == [11.0, 22.0, 104.25, 8.0]
+    assert binance["symbols"].tolist() == [2, 2, 2, 1]
+    hashes = binance["symbol_hash"].tolist()
+    names = archive.symbol_hashes(["BTC", "ETH", "SOL"])
+    assert hashes[0] == names["BTC"] ^ names["ETH"]
+    assert hashes[2:] == [names["BTC"] ^ names["SOL"], names["BTC"]]
+    assert hashes[0] == hashes[1] == okx["symbol_hash"].iloc[0]
+    assert len(set(hashes)) == 3
+    np.testing.assert_array_equal(okx["value"], [5.5, 5.5, 5.5, np.nan])
+    assert okx["symbols"].tolist() == [2, 2, 2, 0]
+    assert set(sums["resolution"]) == {"1h"}
+
+
+def test_a_window_venues_and_symbols_are_chosen(archive: Archive) -> None:
+    hour = pd.Timedelta(1, "h")
+    sums = archive.sums(Query(OI, START + hour, START + 2 * hour, ["ETH"], ["okx"]), "oi_usd")
+    assert sums[["value", "symbols"]].values.tolist() == [[5.0, 1.0]]
+    assert archive.sums(Query(OI, START - hour, START), "oi_usd").empty
+    assert archive.sums(Query("volume_history", *EVER), "volume_usd").empty
+
+
+def test_a_correction_is_in_the_sums_and_their_notices(archive: Archive) -> None:
+    archive.delete(OI, {"symbol": "ETH"}, end=START + pd.Timedelta(1, "h"))
+    sums = archive.sums(Query(OI, *EVER, venues=["binance"]), "oi_usd")
+    assert sums["value"].tolist() == [1.0, 22.0, 104.25, 8.0]
+    assert "2 rows deleted" in sums.attrs["provenance"]["notices"][0]
+
+
+def test_tables_without_such_sums_are_refused(archive: Archive) -> None:
+    with pytest.raises(ValueError, match="value='oi_usd': table funding_history has no sums of it"):
+        archive.sums(Query("funding_history", *EVER), "oi_usd")
+
+
+def test_sums_are_the_same_bits_with_any_number_of_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums of floats depend on their order, and threads on chance: 40 symbols in many row groups."""
+    monkeypatch.setattr("derivdata.sources.archive.parquet_writer.GROUP_ROWS", 2048)
+    archive, rows = open_archive(tmp_path), many(symbols=40)
+    archive.append(OI, rows, accept=["unit"])
+    exact = rows.groupby(["exchange", "time"])["oi_usd"].sum().to_numpy()
+    first = None
+    for threads in (1, 2, 8):
+        one = engine.Engine(threads)
+        with monkeypatch.context() as patch:
+            patch.setattr(engine.engine, "_engine", one)
+            for _ in range(8):
+                found = archive.sums(Query(OI, *EVER), "oi_usd")
+                first = found if first is None else first
+                pd.testing.assert_frame_equal(found, first, rtol=0, atol=0)
+        one.close()
+    np.testing.assert_allclose(first["value"], exact, rtol=1e-12)
