@@ -141,9 +141,7 @@ def test_an_archive_of_format_2_opens_unchanged_and_goes_on(tmp_path: Path) -> N
     assert not list(copy.path.rglob("*.newest"))
     assert len(copy.read("funding_history", *EVER)) == 384 + 48 + 96
     copy.undo(1)
-    assert (
-        copy.read("funding_history", *EVER, symbols=["ETH"], venues=["okx"])["rate_bps_8h"].iloc[0] == 0.0
-    )
+    assert copy.read("funding_history", *EVER, symbols=["ETH"], venues=["okx"])["rate_bps_8h"].iloc[0] == 0.0
 
 
 def test_a_flipped_byte_of_a_file_of_format_2_is_noticed(tmp_path: Path) -> None:

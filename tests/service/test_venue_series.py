@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from derivdata import tables
-from derivdata.errors import ArchiveError
 from derivdata.sources import sample
-from derivdata.sources.archive import Archive, open_archive, parquet_writer
+from derivdata.sources.archive import Archive, open_archive
 from derivdata.sources.archive.step_sums import sums_of_frame
 from derivdata.sources.service.running_answer import noted
 from derivdata.sources.service.venue_series import by_rows, by_sums
