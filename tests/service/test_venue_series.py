@@ -180,11 +180,11 @@ def test_rows_of_two_resolutions_at_one_instant_are_left_to_the_rows() -> None:
 class Read(Archive):
     """An archive that notes how many rows were read of it."""
 
-    rows = 0
+    counted = 0
 
     def read(self, *args: Any, **kwargs: Any) -> pd.DataFrame:
         frame = super().read(*args, **kwargs)
-        self.rows += len(frame)
+        self.counted += len(frame)
         return frame
 
 
@@ -228,7 +228,7 @@ def test_rows_are_read_around_a_listing_and_the_clock_alone(archive: Read) -> No
     assert len(frame) == 2 * 18
     okx = frame[frame["exchange"] == "okx"]["symbol_count"].tolist()
     assert okx == [8] * 8 + [9] * 10
-    assert archive.rows == 3, "of NEW at 09:00, 10:00 and 11:00"
+    assert archive.counted == 3, "of NEW at 09:00, 10:00 and 11:00"
     assert_same(view, "2026-06-01T05:00Z", "4h")
     assert_same(view, "2026-06-01T05:00Z", "1h", venues=["okx"])
     assert_same(view, "2026-06-01T05:00Z", "1d")
@@ -256,7 +256,7 @@ def test_rows_of_the_symbols_that_change_are_enough(
     view = View(archive, archive.now)
     window = resolve({"start": START, "end": None}, now=view.now, tier="pro")
     totals(view, OI, "oi_usd", window, "4h")
-    assert archive.rows == rows
+    assert archive.counted == rows
     assert_same(view, "2026-06-01T00:00Z", "4h")
 
 

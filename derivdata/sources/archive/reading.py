@@ -153,7 +153,8 @@ class ArchiveReader(ArchiveContents):
         """Return sums over the symbols of each venue, whose hashes tell which symbols come or go."""
         value = SUMMED[table]
         columns = ["symbol", "exchange", "resolution", "time", value]
-        rows = self.read(table, start, end, venues=venues, columns=columns)
+        first, last = (times.instant(each, name) for each, name in ((start, "start"), (end, "end")))
+        rows = self.rows(Query(table, first, last, None, venues, columns))
         found = sums_of_frame(rows, value)
         found.attrs = dict(rows.attrs)
         return found
