@@ -15,18 +15,13 @@ import derivdata as dd
 from derivdata.cli import _parser, main
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "derivdata", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-
-
-def test_wrong_usage_is_2() -> None:
-    assert run().returncode == 2
-    assert run("report", "sample", "--nonsense").returncode == 2
-    wrong = run("serve", "sample", "--key", "dev")
-    assert wrong.returncode == 2
-    assert "expected NAME=VALUE, not 'dev'" in wrong.stderr
-    assert run("--help").returncode == 0
+def test_wrong_usage_is_2(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([], ["report", "sample", "--nonsense"], ["serve", "sample", "--key", "dev"]):
+        with pytest.raises(SystemExit, match=r"^2$"):
+            main(arguments)
+    assert "expected NAME=VALUE, not 'dev'" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main(["--help"])
 
 
 @pytest.mark.parametrize(
@@ -95,7 +90,9 @@ def test_an_interrupted_job_is_130(
 
 
 def test_version_is_the_packages() -> None:
-    shown = run("--version")
+    """In a process of its own, as a shell starts it."""
+    command = [sys.executable, "-m", "derivdata", "--version"]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert (shown.returncode, shown.stdout) == (0, f"derivdata {dd.__version__}\n")
 
 
@@ -103,10 +100,9 @@ def test_version_is_the_packages() -> None:
     "arguments", [["--debug", "bundle", "verify", "none"], ["bundle", "verify", "none", "--debug"]]
 )
 def test_debug_shows_where_a_job_failed(arguments: list[str]) -> None:
-    failed = run(*arguments)
-    assert failed.returncode == 1
-    assert failed.stderr.startswith("Traceback (most recent call last):")
-    assert "in _bundle" in failed.stderr
+    with pytest.raises(dd.errors.BundleError) as failed:
+        main(arguments)
+    assert "_bundle" in [frame.name for frame in failed.traceback]
 
 
 @pytest.mark.parametrize("path", ["no\nsuch\rfile", "\x1b[31mred", "an\udcffother", "na\u2028me"])

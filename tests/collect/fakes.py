@@ -288,22 +288,6 @@ def _number(params: dict[str, Any], name: str, default: float) -> float:
 
 
 def _binance(fakes: Fakes, place: str, params: dict[str, Any], exchange: str = "binance") -> Any:
-    if place.endswith("exchangeInfo"):
-        coin = place.startswith("/dapi")
-        return {
-            "symbols": []
-            if coin
-            else [
-                {
-                    "symbol": f"{s}USDT",
-                    "contractType": "PERPETUAL",
-                    "status": "TRADING",
-                    "baseAsset": s,
-                    "quoteAsset": "USDT",
-                }
-                for s in SYMBOLS
-            ]
-        }
     now = int(fakes.now().timestamp() * 1000)
     if place.endswith("fundingInfo"):
         hours = interval("binance", now // 1000)  # what is adjusted is listed, other contracts are not
@@ -311,31 +295,6 @@ def _binance(fakes: Fakes, place: str, params: dict[str, Any], exchange: str = "
         return [{"symbol": f"{s}USDT", "fundingIntervalHours": hours} for s in named]
     if place.startswith(("/dapi", "/eapi")):
         return []
-    if place.endswith("premiumIndex"):
-        return [
-            {
-                "symbol": f"{s}USDT",
-                "markPrice": str(mark),
-                "indexPrice": str(mark - 5),
-                "lastFundingRate": "0.0001",
-                "nextFundingTime": fakes.truth.next_payment(exchange, now / 1000) * 1000,
-                "time": now,
-                "interestRate": "0.0001",
-            }
-            for s, (_, _, mark) in fakes.states()
-        ]
-    if place.endswith("ticker/24hr"):
-        return [
-            {
-                "symbol": f"{s}USDT",
-                "lastPrice": str(mark + 1),
-                "priceChangePercent": "1.5",
-                "volume": "2",
-                "quoteVolume": "100000",
-                "closeTime": 1,
-            }
-            for s, (_, _, mark) in fakes.states()
-        ]
     if place.endswith("/openInterest"):
         held = {f"{s}USDT": coins for s, (_, coins, _) in fakes.states()}
         if params["symbol"] not in held:
@@ -586,23 +545,6 @@ def _hyperliquid(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
 
 
 def _gateio(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    if place.endswith("/contracts"):
-        return [
-            {
-                "name": f"{s}_USDT",
-                "type": "direct",
-                "in_delisting": False,
-                "funding_rate": "0.0001",
-                "funding_interval": 28800,
-                "mark_price": "50000",
-                "index_price": "50000",
-                "last_price": "50000",
-                "position_size": 1000,
-                "quanto_multiplier": "0.0001",
-                "status": "trading",
-            }
-            for s in (SYMBOLS if "usdt" in place else ())
-        ]
     symbol = params["contract"][:3]
     start, end = _number(params, "from", 0), _number(params, "to", 9e12)
     if place.endswith("/funding_rate"):
@@ -661,21 +603,7 @@ def _bitget(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
 
 
 def _deribit(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    if place.endswith("get_instruments"):
-        result: Any = [
-            {
-                "instrument_name": f"{s}-PERPETUAL",
-                "kind": "future",
-                "base_currency": s,
-                "quote_currency": "USD",
-                "settlement_period": "perpetual",
-                "is_active": True,
-                "contract_size": 10.0,
-                "instrument_type": "reversed",
-            }
-            for s in SYMBOLS
-        ]
-    elif place.endswith("get_funding_rate_history"):
+    if place.endswith("get_funding_rate_history"):
         rows = [(s * 1000, r) for s, _, r in fakes.payments("deribit", params["instrument_name"][:3])]
         found = _page(
             rows,
@@ -700,24 +628,6 @@ def _deribit(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
 
 
 def _lighter(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    if place.endswith("/orderBookDetails"):
-        return {
-            "code": 200,
-            "order_book_details": [
-                {
-                    "symbol": s,
-                    "market_id": i,
-                    "market_type": "perp",
-                    "status": "active",
-                    "last_trade_price": 50000.0,
-                    "daily_base_token_volume": 1.0,
-                    "daily_quote_token_volume": 50000.0,
-                    "daily_price_change": 1.0,
-                    "open_interest": 10.0,
-                }
-                for i, s in enumerate(SYMBOLS)
-            ],
-        }
     rows = [(s, r) for s, _, r in fakes.payments("lighter", SYMBOLS[int(params["market_id"])])]
     found = _page(
         rows,
@@ -760,18 +670,7 @@ def _paradex(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
             ],
             "next": "older",
         }
-    return {
-        "results": [
-            {
-                "symbol": f"{s}-USD-PERP",
-                "base_currency": s,
-                "quote_currency": "USD",
-                "asset_kind": "PERP",
-                "funding_period_hours": 8,
-            }
-            for s in SYMBOLS
-        ]
-    }
+    raise KeyError(place)
 
 
 def _aster(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
@@ -779,21 +678,6 @@ def _aster(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
 
 
 def _kraken(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    if place.endswith("/instruments"):
-        return {
-            "result": "success",
-            "instruments": [
-                {
-                    "symbol": f"PF_{'XBT' if s == 'BTC' else s}USD",
-                    "type": "flexible_futures",
-                    "tradeable": True,
-                    "base": s,
-                    "quote": "USD",
-                    "contractSize": 1,
-                }
-                for s in SYMBOLS
-            ],
-        }
     symbol = {"XBT": "BTC"}.get(params["symbol"][3:6], params["symbol"][3:6])
     return {
         "result": "success",
@@ -810,21 +694,6 @@ def _kraken(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
 
 
 def _dydx(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    if place.endswith("/perpetualMarkets"):
-        return {
-            "markets": {
-                f"{s}-USD": {
-                    "ticker": f"{s}-USD",
-                    "status": "ACTIVE",
-                    "oraclePrice": "50000",
-                    "priceChange24H": "1",
-                    "volume24H": "1",
-                    "nextFundingRate": "0.00001",
-                    "openInterest": "5",
-                }
-                for s in SYMBOLS
-            }
-        }
     ticker = place.rpartition("/")[2]
     rows = [(_ms(s), r) for s, _, r in fakes.payments("dydx", ticker[:3])]
     end = (
@@ -849,84 +718,34 @@ def _dydx(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
 
 
 def _kucoin(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    if place.endswith("/contracts/active"):
-        data: Any = [
-            {
-                "symbol": f"{'XBT' if s == 'BTC' else s}USDTM",
-                "type": "FFWCSX",
-                "status": "Open",
-                "baseCurrency": "XBT" if s == "BTC" else s,
-                "quoteCurrency": "USDT",
-                "multiplier": 0.001,
-                "isInverse": False,
-                "fundingFeeRate": 0.0001,
-                "openInterest": "10",
-                "turnoverOf24h": 1.0,
-                "markPrice": 50000.0,
-                "indexPrice": 50000.0,
-                "lastTradePrice": 50000.0,
-                "fundingRateGranularity": 28800000,
-                "priceChgPct": 0.01,
-            }
-            for s in SYMBOLS
-        ]
-    else:
-        if "from" not in params or "to" not in params:
-            return {"code": "400100", "msg": "from and to are required"}
-        symbol = {"XBT": "BTC"}.get(params["symbol"][:3], params["symbol"][:3])
-        rows = [(s * 1000, r) for s, _, r in fakes.payments("kucoin", symbol)]
-        data = [
-            {"symbol": params["symbol"], "fundingRate": round(r, 8), "timepoint": t}
-            for t, r in _page(rows, _number(params, "from", 0), _number(params, "to", 0), 100, newest=True)
-        ]
+    if "from" not in params or "to" not in params:
+        return {"code": "400100", "msg": "from and to are required"}
+    symbol = {"XBT": "BTC"}.get(params["symbol"][:3], params["symbol"][:3])
+    rows = [(s * 1000, r) for s, _, r in fakes.payments("kucoin", symbol)]
+    data = [
+        {"symbol": params["symbol"], "fundingRate": round(r, 8), "timepoint": t}
+        for t, r in _page(rows, _number(params, "from", 0), _number(params, "to", 0), 100, newest=True)
+    ]
     return {"code": "200000", "data": data}
 
 
 def _mexc(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    if place.endswith("/detail"):
-        data: Any = [
-            {
-                "symbol": f"{s}_USDT",
-                "baseCoin": s,
-                "quoteCoin": "USDT",
-                "settleCoin": "USDT",
-                "contractSize": 0.0001,
-                "state": 0,
-            }
-            for s in SYMBOLS
-        ]
-    else:
-        rows = [(s * 1000, r) for s, _, r in fakes.payments("mexc", params["symbol"][:3])][::-1]
-        size, number = min(int(params.get("page_size", 20)), 1000), int(params.get("page_num", 1))
-        page = rows[(number - 1) * size : number * size]
-        data = {
-            "currentPage": number,
-            "totalPage": -(-len(rows) // size),
-            "resultList": [
-                {"symbol": params["symbol"], "fundingRate": round(r, 8), "settleTime": t, "collectCycle": 8}
-                for t, r in page
-            ],
-        }
+    rows = [(s * 1000, r) for s, _, r in fakes.payments("mexc", params["symbol"][:3])][::-1]
+    size, number = min(int(params.get("page_size", 20)), 1000), int(params.get("page_num", 1))
+    page = rows[(number - 1) * size : number * size]
+    data = {
+        "currentPage": number,
+        "totalPage": -(-len(rows) // size),
+        "resultList": [
+            {"symbol": params["symbol"], "fundingRate": round(r, 8), "settleTime": t, "collectCycle": 8}
+            for t, r in page
+        ],
+    }
     return {"success": True, "code": 0, "data": data}
 
 
 def _huobi(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     now = int(fakes.now().timestamp() * 1000)
-    if place.endswith("swap_contract_info"):
-        return {
-            "status": "ok",
-            "ts": now,
-            "data": [
-                {
-                    "symbol": s,
-                    "contract_code": f"{s}-USDT",
-                    "contract_size": 0.001,
-                    "contract_status": 1,
-                    "business_type": "swap",
-                }
-                for s in SYMBOLS
-            ],
-        }
     if place.endswith("swap_his_open_interest"):
         hours = [row for row in fakes.truth.oi(params["contract_code"][:3]) if row[0] % HOUR == 0]
         past = [row for row in hours if row[0] * 1000 <= now][-min(int(params.get("size", 48)), 200) :]
@@ -963,22 +782,6 @@ def _huobi(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
 
 
 def _derive(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    if place.endswith("get_all_instruments"):
-        return {
-            "id": "1",
-            "result": {
-                "instruments": [
-                    {
-                        "instrument_name": f"{s}-PERP",
-                        "instrument_type": "perp",
-                        "base_currency": s,
-                        "quote_currency": "USDC",
-                        "is_active": True,
-                    }
-                    for s in SYMBOLS
-                ]
-            },
-        }
     symbol = params["instrument_name"][:3]
     rows = [(s * 1000, r) for s, _, r in fakes.payments("derive", symbol)]
     found = _page(rows, params["start_timestamp"], params["end_timestamp"], 720, newest=False)

@@ -6,7 +6,9 @@ Written from the specification and from recorded bodies. `Truth` has the coins o
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from tests.collect.fakes import Fakes
 
 __all__ = ["BITGET_OTHERS", "RUNNING_BPS", "bitget_suffix", "bitget_symbols", "state_body", "with_delisted"]
+
+_SHAPES: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+"""By venue and path, the body and the row of each contract that stands in it as ``=rows``."""
 
 RUNNING_BPS = {
     "binance": 1.0,
@@ -42,44 +47,56 @@ Row = dict[str, Any]
 def state_body(fakes: Fakes, exchange: str, place: str, params: Row) -> Any:
     """Return the body of a bulk answer; None where it is none of these."""
     now = int(fakes.now().timestamp() * 1000)
-    make = _BODIES.get((exchange, place))
-    return None if make is None else make(fakes.states(), now, params)
+    made = _BODIES.get((exchange, place))
+    if made is not None:
+        return made(fakes.states(), now, params)
+    shape = _SHAPES.get(f"{exchange} {place}")
+    if shape is None:
+        return None
+    shapes = shape["row"] if isinstance(shape["row"], list) else [shape["row"]]
+    figures = [_figures(exchange, number, state, now) for number, state in enumerate(fakes.states())]
+    rows = [_filled(row, one) for one in figures for row in shapes]
+    return _filled(shape["body"], {**figures[0], "rows": rows})
 
 
-def _gateio_contracts(states: Any, now: int, params: Row) -> Any:
-    return [
-        {
-            "name": f"{s}_USDT",
-            "type": "direct",
-            "in_delisting": False,
-            "funding_rate": "0.0001",
-            "funding_interval": HOUR * interval("gateio", now // 1000),
-            "mark_price": str(mark),
-            "index_price": str(mark),
-            "last_price": str(mark),
-            "position_size": round(coins * 10000),
-            "quanto_multiplier": "0.0001",
-            "status": "trading",
-        }
-        for s, (_, coins, mark) in states
-    ]
+def _figures(exchange: str, number: int, state: tuple[str, tuple[int, float, float]], now: int) -> Row:
+    """Return what a template may name of one contract: what it is called, counted in each venue's unit."""
+    symbol, (_, coins, mark) = state
+    hours = interval(exchange, now // 1000)
+    return {
+        "i": number,
+        "s": symbol,
+        "xbt": "XBT" if symbol == "BTC" else symbol,
+        "now": now,
+        "iso": _iso(now),
+        "interval": hours,
+        "interval_s": HOUR * hours,
+        "interval_ms": HOUR * 1000 * hours,
+        "due": Truth(0).next_payment(exchange, now / 1000) * 1000,
+        "coins": coins,
+        "coins_e3": round(coins * 1000),  # contracts of 0.001
+        "coins_e4": round(coins * 10000),
+        "both": 2 * coins,  # sides
+        "both_e3": 2 * coins * 1000,
+        "both_e4": 2 * round(coins * 10000),
+        "both_usd": 2 * coins * mark,
+        "mark": mark,
+        "index": mark - 5,
+        "half": mark / 2,
+        "below": mark - 1,
+        "above": mark + 1,
+        "of_777": 777.0 / mark,  # coins of the volume in USD
+        "e5_of_mark": 0.00001 * mark,
+    }
 
 
-def _gateio_tickers(states: Any, now: int, params: Row) -> Any:
-    return [
-        {
-            "contract": f"{s}_USDT",
-            "last": str(mark),
-            "mark_price": str(mark),
-            "index_price": str(mark),
-            "total_size": str(2 * round(coins * 10000)),
-            "volume_24h_quote": "777",
-            "change_percentage": "1.5",
-            "funding_rate": "0.0001",
-            "quanto_multiplier": "0.0001",
-        }
-        for s, (_, coins, mark) in states
-    ]
+def _filled(shape: Any, figures: Row) -> Any:
+    """Fill in a template: ``"{name}"`` is the figure as text, ``"=name"`` the figure itself."""
+    if isinstance(shape, dict):
+        return {key: _filled(value, figures) for key, value in shape.items()}
+    if isinstance(shape, str):
+        return figures[shape[1:]] if shape[:1] == "=" else shape.format(**figures)
+    return shape
 
 
 _BITGET_SUFFIXES = {"USDT-FUTURES": "USDT", "COIN-FUTURES": "USD", "USDC-FUTURES": "PERP"}
@@ -143,77 +160,6 @@ def _deribit(states: Any, now: int, params: Row) -> Any:
     return {"jsonrpc": "2.0", "result": rows, "usIn": now * 1000, "usOut": now * 1000 + 9}
 
 
-def _lighter_rates(states: Any, now: int, params: Row) -> Any:
-    rows = [
-        {"market_id": i, "exchange": exchange, "symbol": s, "rate": rate}
-        for i, (s, _) in enumerate(states)
-        for exchange, rate in (("binance", 0.5), ("lighter", 0.000096))
-    ]
-    return {"code": 200, "funding_rates": rows}
-
-
-def _lighter_details(states: Any, now: int, params: Row) -> Any:
-    rows = [
-        {
-            "symbol": s,
-            "market_id": i,
-            "market_type": "perp",
-            "status": "active",
-            "last_trade_price": mark,
-            "daily_base_token_volume": 777.0 / mark,
-            "daily_quote_token_volume": 777.0,
-            "daily_price_change": 1.5,
-            "open_interest": coins,
-        }
-        for i, (s, (_, coins, mark)) in enumerate(states)
-    ]
-    return {"code": 200, "order_book_details": rows}
-
-
-def _paradex(states: Any, now: int, params: Row) -> Any:
-    rows = [
-        {
-            "symbol": f"{s}-USD-PERP",
-            "mark_price": str(mark),
-            "last_traded_price": str(mark),
-            "bid": str(mark - 1),
-            "ask": str(mark + 1),
-            "volume_24h": "777",
-            "total_volume": "7777",
-            "created_at": now,
-            "underlying_price": str(mark),
-            "open_interest": str(coins),
-            "funding_rate": "0.00008",
-            "price_change_rate_24h": "0.015",
-        }
-        for s, (_, coins, mark) in states
-    ]
-    return {"results": rows}
-
-
-def _kraken(states: Any, now: int, params: Row) -> Any:
-    rows = [
-        {
-            "symbol": f"PF_{'XBT' if s == 'BTC' else s}USD",
-            "tag": "perpetual",
-            "pair": f"{'XBT' if s == 'BTC' else s}:USD",
-            "markPrice": mark,
-            "indexPrice": mark,
-            "last": mark,
-            "lastTime": "2025-10-22T11:02:25.599Z",
-            "vol24h": 777.0 / mark,
-            "volumeQuote": 777.0,
-            "openInterest": coins,
-            "fundingRate": 0.00001 * mark,
-            "fundingRatePrediction": 0.00002 * mark,
-            "suspended": False,
-            "change24h": 1.5,
-        }
-        for s, (_, coins, mark) in states
-    ]
-    return {"result": "success", "serverTime": _iso(now), "tickers": rows}
-
-
 def _dydx(states: Any, now: int, params: Row) -> Any:
     rows = {
         f"{s}-USD": {
@@ -228,122 +174,6 @@ def _dydx(states: Any, now: int, params: Row) -> Any:
         for s, (_, coins, mark) in states
     }
     return {"markets": rows}
-
-
-def _kucoin(states: Any, now: int, params: Row) -> Any:
-    rows = [
-        {
-            "symbol": f"{'XBT' if s == 'BTC' else s}USDTM",
-            "type": "FFWCSX",
-            "status": "Open",
-            "baseCurrency": "XBT" if s == "BTC" else s,
-            "quoteCurrency": "USDT",
-            "multiplier": 0.001,
-            "isInverse": False,
-            "fundingFeeRate": 0.0001,
-            "openInterest": str(round(coins * 1000)),
-            "turnoverOf24h": 777.0,
-            "markPrice": mark,
-            "indexPrice": mark,
-            "lastTradePrice": mark,
-            "fundingRateGranularity": HOUR * 1000 * interval("kucoin", now // 1000),
-            "priceChgPct": 0.01,
-        }
-        for s, (_, coins, mark) in states
-    ]
-    return {"code": "200000", "data": rows}
-
-
-def _mexc_tickers(states: Any, now: int, params: Row) -> Any:
-    rows = [
-        {
-            "symbol": f"{s}_USDT",
-            "lastPrice": mark,
-            "holdVol": round(coins * 10000),
-            "amount24": 777.0,
-            "volume24": 1,
-            "riseFallRate": 0.015,
-            "indexPrice": mark,
-            "fairPrice": mark,
-            "fundingRate": 0.0003,
-            "timestamp": now,
-        }
-        for s, (_, coins, mark) in states
-    ]
-    return {"success": True, "code": 0, "data": rows}
-
-
-def _mexc_rates(states: Any, now: int, params: Row) -> Any:
-    rows = [
-        {
-            "symbol": f"{s}_USDT",
-            "fundingRate": 3.0e-4,
-            "maxFundingRate": 0.001,
-            "minFundingRate": -0.001,
-            "collectCycle": interval("mexc", now // 1000),
-            "nextSettleTime": Truth(0).next_payment("mexc", now / 1000) * 1000,
-            "timestamp": now,
-        }
-        for s, _ in states
-    ]
-    return {"success": True, "code": 0, "data": rows}
-
-
-def _huobi_rates(states: Any, now: int, params: Row) -> Any:
-    rows = [
-        {
-            "estimated_rate": None,
-            "funding_rate": "0.000100000000000000",
-            "contract_code": f"{s}-USDT",
-            "symbol": s,
-            "fee_asset": "USDT",
-            "funding_time": str(Truth(0).next_payment("huobi", now / 1000) * 1000),
-            "next_funding_time": None,
-        }
-        for s, _ in states
-    ]
-    return {"status": "ok", "data": rows, "ts": now}
-
-
-def _huobi_oi(states: Any, now: int, params: Row) -> Any:
-    rows = [
-        {
-            "volume": 2 * coins * 1000,  # HTX counts both sides
-            "amount": 2 * coins,
-            "symbol": s,
-            "value": 2 * coins * mark,
-            "contract_code": f"{s}-USDT",
-            "trade_amount": 0,
-            "trade_volume": 0,
-            "trade_turnover": 0,
-            "business_type": "swap",
-            "pair": f"{s}-USDT",
-            "contract_type": "swap",
-        }
-        for s, (_, coins, mark) in states
-    ]
-    return {"status": "ok", "data": rows, "ts": now}
-
-
-def _huobi_tickers(states: Any, now: int, params: Row) -> Any:
-    rows = [
-        {
-            "contract_code": f"{s}-USDT",
-            "open": str(mark / 2),
-            "close": str(mark),
-            "vol": "1",
-            "amount": "1",
-            "trade_turnover": "1554",
-            "business_type": "swap",
-            "ts": now,
-        }
-        for s, (_, _, mark) in states
-    ]
-    return {"status": "ok", "ticks": rows, "ts": now}
-
-
-def _huobi_none(states: Any, now: int, params: Row) -> Any:
-    return {"status": "ok", "data": [], "ts": now}
 
 
 def _okx_options(states: Any, now: int, params: Row) -> Any:
@@ -406,32 +236,11 @@ def _iso(ms: int) -> str:
 
 
 _BODIES: dict[tuple[str, str], Callable[[Any, int, Row], Any]] = {
-    ("gateio", "/futures/usdt/contracts"): _gateio_contracts,
-    ("gateio", "/futures/usdt/tickers"): _gateio_tickers,
-    ("gateio", "/futures/btc/contracts"): lambda *_: [],
-    ("gateio", "/futures/btc/tickers"): lambda *_: [],
     ("bitget", "/api/v2/mix/market/tickers"): _bitget,
     ("okx", "/api/v5/market/tickers"): _okx_options,
     ("deribit", "/public/get_book_summary_by_currency"): _deribit,
-    ("lighter", "/funding-rates"): _lighter_rates,
-    ("lighter", "/orderBookDetails"): _lighter_details,
-    ("paradex", "/markets/summary"): _paradex,
-    ("aster", "/fapi/v1/fundingInfo"): lambda states, now, _: [
-        {"symbol": f"{s}USDT", "interestRate": "0.0001", "time": now, "fundingIntervalHours": 8}
-        for s, _ in states
-    ],
-    ("kraken", "/derivatives/api/v3/tickers"): _kraken,
     ("dydx", "/perpetualMarkets"): _dydx,
-    ("kucoin", "/api/v1/contracts/active"): _kucoin,
-    ("mexc", "/api/v1/contract/ticker"): _mexc_tickers,
-    ("mexc", "/api/v1/contract/funding_rate"): _mexc_rates,
-    ("huobi", "/linear-swap-api/v1/swap_batch_funding_rate"): _huobi_rates,
-    ("huobi", "/swap-api/v1/swap_batch_funding_rate"): _huobi_none,
-    ("huobi", "/linear-swap-api/v1/swap_open_interest"): _huobi_oi,
-    ("huobi", "/swap-api/v1/swap_open_interest"): _huobi_none,
-    ("huobi", "/linear-swap-ex/market/detail/batch_merged"): _huobi_tickers,
     ("derive", "/v3/public/get_tickers"): _derive,
-    ("hyperliquid", "/info predictedFundings"): lambda *_: [],
 }
 
 _OLD = {

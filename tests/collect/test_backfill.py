@@ -3,41 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from derivdata.sources.archive import Archive, open_archive
+from derivdata.sources.archive import Archive
 from derivdata.sources.collect import backfill
 from derivdata.sources.venues.hyperliquid import DEXES
 from derivdata.sources.venues.registry import VENUES
 from tests.collect.fakes import HOURLY, SYMBOLS, Fakes, SimulatedClock
 from tests.collect.limits import used
 
+NOW = "2026-02-01T00:30:00"
 START, END = "2026-01-01", "2026-02-01"
 LAST = int(pd.Timestamp(END, tz="UTC").timestamp()) + 1800
 SETTLING = [name for name in VENUES if name not in ("paradex", *DEXES)]  # no fake plays the dexes
 UNCONFIRMED = ("kraken",)
-
-
-@pytest.fixture
-def clock() -> SimulatedClock:
-    return SimulatedClock("2026-02-01T00:30:00")
-
-
-@pytest.fixture
-def fakes(clock: SimulatedClock) -> Iterator[Fakes]:
-    with Fakes(LAST, clock.utc) as running:
-        yield running
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    return open_archive(tmp_path / "market")
 
 
 def _fill(archive: Archive, fakes: Fakes, clock: SimulatedClock, *venues: str, **options: Any) -> Any:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from derivdata.sources.archive import Archive, open_archive
+from derivdata.sources.archive import Archive
 from derivdata.sources.collect.collector import Collector
 from tests.collect.direct import connect_directly
 from tests.collect.fakes import Fakes, SimulatedClock
@@ -17,22 +15,6 @@ from tests.collect.fakes import Fakes, SimulatedClock
 NOW = "2026-01-20T10:30:30"
 LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
 FOUR = ("binance", "bybit", "okx", "hyperliquid")
-
-
-@pytest.fixture
-def clock() -> SimulatedClock:
-    return SimulatedClock(NOW)
-
-
-@pytest.fixture
-def fakes(clock: SimulatedClock) -> Iterator[Fakes]:
-    with Fakes(LAST, clock.utc) as running:
-        yield running
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    return open_archive(tmp_path / "market")
 
 
 def _collector(

@@ -29,11 +29,6 @@ LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
 
 
 @pytest.fixture
-def clock() -> SimulatedClock:
-    return SimulatedClock("2026-01-20T10:30:30")
-
-
-@pytest.fixture
 def fakes(clock: SimulatedClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fakes]:
     monkeypatch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path / "cache"))
     with Fakes(LAST, clock.utc) as running:

@@ -3,41 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from derivdata.sources.archive import Archive, open_archive
+from derivdata.sources.archive import Archive
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.histories import backfill
 from tests.collect import lists
-from tests.collect.direct import connect_directly
 from tests.collect.fakes import Fakes, SimulatedClock
 
 NOW = "2026-01-20T10:30:30"
 LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
 TABLE = "liquidations_fills"
 OF_ALL = ("gateio", "deribit", "bitget")
-
-
-@pytest.fixture
-def clock() -> SimulatedClock:
-    return SimulatedClock(NOW)
-
-
-@pytest.fixture
-def fakes(clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch) -> Fakes:
-    """Without sockets: a long list on a busy machine must not meet the time that a request may take."""
-    running = Fakes(LAST, clock.utc)
-    connect_directly(running, clock, monkeypatch)
-    return running
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    return open_archive(tmp_path / "market")
 
 
 def _truth(symbol: str, start: pd.Timestamp, end: pd.Timestamp, *, of_seconds: bool) -> Counter[Any]:

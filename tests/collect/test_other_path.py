@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -12,7 +11,7 @@ import pytest
 
 from derivdata import tables
 from derivdata.sources import venues
-from derivdata.sources.archive import Archive, Request, open_archive
+from derivdata.sources.archive import Archive, Request
 from derivdata.sources.collect import backfill
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.liquidations import has_two_paths
@@ -54,11 +53,6 @@ def _pushed(events: list[tuple[str, lists.Event]], late_ms: int = 0) -> pd.DataF
     frame = {"channel": "futures.public_liquidates", "event": "update", "result": rows}
     context = {"instruments": SIZES}
     return venues.read("gateio", "futures.public_liquidates", json.dumps(frame), context=context)[TABLE]
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    return open_archive(tmp_path / "market")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,29 +10,20 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata.sources.archive import Archive, open_archive
+from derivdata.sources.archive import Archive
 from derivdata.sources.collect import backfill
 from derivdata.sources.collect.read_through import ReadThrough
 from tests.collect.fakes import Fakes, SimulatedClock
 
+NOW = "2026-02-01T00:30:00"
 START, END = "2026-01-28", "2026-02-01"
 FIRST, LAST = (pd.Timestamp(text, tz="UTC") for text in (START, END))
-
-
-@pytest.fixture
-def clock() -> SimulatedClock:
-    return SimulatedClock("2026-02-01T00:30:00")
 
 
 @pytest.fixture
 def fakes(clock: SimulatedClock) -> Iterator[Fakes]:
     with Fakes(int(LAST.timestamp()) + 1800, clock.utc) as running:
         yield running
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    return open_archive(tmp_path / "market")
 
 
 def fill(

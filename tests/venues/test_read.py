@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,376 +42,32 @@ SWAP = {
     "instId": "BTC-USD-SWAP", "instType": "SWAP", "ctVal": "100", "ctMult": "1", "ctValCcy": "USD",
     "ctType": "inverse", "settleCcy": "BTC", "uly": "BTC-USD", "state": "live",
 }  # fmt: skip
-TRADE = {
-    "trade_id": "1",
-    "instrument_name": "BTC-PERPETUAL",
-    "timestamp": MS,
-    "direction": "buy",
-    "price": 50000.0,
-    "amount": 1000.0,
-}
-CONTRACT = {
-    "name": "BTC_USD", "type": "inverse", "in_delisting": False, "funding_rate": "0.0001",
-    "funding_interval": 14400, "mark_price": "50000", "index_price": "50000", "last_price": "50000",
-    "position_size": 1000000, "quanto_multiplier": "0", "status": "trading",
-}  # fmt: skip
 
 
 def _bybit(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {"retCode": 0, "result": {"category": "inverse", "list": rows}, "time": MS}
 
 
-# venue, request, body, context, table, column, the values by hand
-CASES: list[tuple[str, str, Any, dict[str, Any], str, str, list[float | str]]] = [
-    # 0.01 % in 4 hours is 2 bps in 8
-    (
-        "binance",
-        "/fapi/v1/premiumIndex",
-        [{**PREMIUM, "nextFundingTime": MS + 4 * HOUR}],
-        {"interval_hours": 4},
-        "funding_history",
-        "rate_bps_8h",
-        [2.0],
-    ),
-    # of an inverse contract the open interest and the volume are USD; one side is half of both
-    ("bybit", "/v5/market/tickers?category=inverse", _bybit([BYBIT]), {}, "oi_history", "oi_usd", [1e6]),
-    (
-        "bybit",
-        "/v5/market/tickers?category=inverse",
-        _bybit([BYBIT]),
-        {},
-        "markets_symbol_exchanges",
-        "volume_24h_usd",
-        [7e6],
-    ),
-    (
-        "bybit",
-        "/v5/market/tickers?category=inverse",
-        _bybit([BYBIT]),
-        {},
-        "funding_history",
-        "rate_bps_8h",
-        [4.0],
-    ),
-    # Buy is a long that was liquidated
-    (
-        "bybit",
-        "allLiquidation.BTCUSDT",
-        {
-            "topic": "allLiquidation.BTCUSDT",
-            "data": [{"T": MS, "s": "BTCUSDT", "S": "Buy", "v": "2", "p": "50000"}],
-        },
-        {},
-        "liquidations_fills",
-        "side",
-        ["long"],
-    ),
-    # 30 contracts of 100 USD; in net mode an order to buy closes a short
-    (
-        "okx",
-        "liquidation-orders",
-        {"data": [DETAIL]},
-        {"contract_size": 100},
-        "liquidations_fills",
-        "value_usd",
-        [3000.0],
-    ),
-    (
-        "okx",
-        "liquidation-orders",
-        {"data": [DETAIL]},
-        {"contract_size": 100},
-        "liquidations_fills",
-        "filled_quantity",
-        [0.06],
-    ),
-    ("okx", "liquidation-orders", {"data": [DETAIL]}, {}, "liquidations_fills", "side", ["short"]),
-    ("okx", "liquidation-orders", {"data": [DETAIL]}, {}, "liquidations_fills", "value_usd", [np.nan]),
-    # taker and maker were both liquidated: a taker that bought was short, the maker long
-    (
-        "deribit",
-        "/public/get_last_trades_by_currency_and_time",
-        {"result": {"trades": [{**TRADE, "liquidation": "MT"}], "has_more": False}},
-        {},
-        "liquidations_fills",
-        "side",
-        ["long", "short"],
-    ),
-    (
-        "deribit",
-        "/public/get_last_trades_by_currency_and_time",
-        {"result": {"trades": [{**TRADE, "liquidation": "M"}], "has_more": False}},
-        {},
-        "liquidations_fills",
-        "filled_quantity",
-        [0.02],
-    ),
-    (
-        "deribit",
-        "/public/get_book_summary_by_currency?currency=BTC&kind=option",
-        {
-            "result": [
-                {
-                    "instrument_name": "XRP_USDC-27SEP24-0d6-C",
-                    "creation_timestamp": MS,
-                    "open_interest": 5.0,
-                    "underlying_price": 0.61,
-                    "bid_price": None,
-                    "ask_price": None,
-                    "mark_price": 0.01,
-                    "volume": 0.0,
-                    "mark_iv": 80.0,
-                }
-            ]
-        },
-        {},
-        "options_snapshot",
-        "iv",
-        [0.8],
-    ),
-    (
-        "deribit",
-        "/public/get_book_summary_by_currency?currency=BTC&kind=option",
-        {
-            "result": [
-                {
-                    "instrument_name": "XRP_USDC-27SEP24-0d6-C",
-                    "creation_timestamp": MS,
-                    "open_interest": 5.0,
-                    "underlying_price": 0.61,
-                    "bid_price": None,
-                    "ask_price": None,
-                    "mark_price": 0.01,
-                    "volume": 0.0,
-                    "mark_iv": 80.0,
-                }
-            ]
-        },
-        {},
-        "options_snapshot",
-        "strike",
-        [0.6],
-    ),
-    # an hourly decimal of 0.0000125 is 1 bps in 8 hours
-    (
-        "hyperliquid",
-        "/info fundingHistory",
-        [{"coin": "BTC", "fundingRate": "0.0000125", "time": MS + i * HOUR + 31} for i in range(3)],
-        {},
-        "funding_settlements",
-        "rate_bps_8h",
-        [1.0, 1.0, 1.0],
-    ),
-    ("gateio", "/futures/btc/contracts", [CONTRACT], {}, "oi_history", "oi_usd", [1e6]),
-    ("gateio", "/futures/btc/contracts", [CONTRACT], {}, "funding_history", "rate_bps_8h", [2.0]),
-    (
-        "gateio",
-        "/futures/usdt/contract_stats?contract=BTC_USDT&interval=5m",
-        [{"time": MS // 1000, "open_interest": 40, "open_interest_usd": 200.0, "mark_price": 50000.0}],
-        {"contract_size": 0.0001},
-        "oi_history",
-        "oi_usd",
-        [100.0],
-    ),
-    (
-        "bitget",
-        "/api/v3/market/liquidations?category=USDT-FUTURES",
-        {
-            "code": "00000",
-            "data": {
-                "list": [
-                    {"symbol": "BTCUSDT", "side": "buy", "price": "50000", "amount": "0.5", "ts": str(MS)}
-                ]
-            },
-        },
-        {},
-        "liquidations_fills",
-        "value_usd",
-        [25000.0],
-    ),
-    # the same base rate stands as a fraction in 8 hours and as percent in one
-    (
-        "lighter",
-        "/funding-rates",
-        {
-            "code": 200,
-            "funding_rates": [{"market_id": 1, "exchange": "lighter", "symbol": "BTC", "rate": 0.000096}],
-        },
-        {},
-        "funding_history",
-        "rate_bps_8h",
-        [0.96],
-    ),
-    (
-        "lighter",
-        "/fundings?market_id=BTC",
-        {
-            "code": 200,
-            "fundings": [{"timestamp": MS // 1000, "value": "0.6", "rate": "0.0012", "direction": "short"}],
-        },
-        {},
-        "funding_settlements",
-        "rate_bps_8h",
-        [-0.96],
-    ),
-    # money per contract: an inverse one is a product
-    (
-        "kraken",
-        "/derivatives/api/v3/tickers",
-        {"result": "success", "tickers": [KRAKEN], "serverTime": AT},
-        {},
-        "funding_history",
-        "rate_bps_8h",
-        [8.0],
-    ),
-    (
-        "kraken",
-        "/derivatives/api/v3/tickers",
-        {
-            "result": "success",
-            "tickers": [{**KRAKEN, "symbol": "PF_XBTUSD", "fundingRate": 0.5}],
-            "serverTime": AT,
-        },
-        {},
-        "funding_history",
-        "rate_bps_8h",
-        [0.8],
-    ),
-    (
-        "paradex",
-        "/funding/data?market=BTC-USD-PERP",
-        {
-            "results": [
-                {
-                    "market": "BTC-USD-PERP",
-                    "funding_rate": "0.0003",
-                    "funding_rate_8h": "0.0001",
-                    "funding_period_hours": 24,
-                    "created_at": MS,
-                }
-            ]
-        },
-        {},
-        "funding_history",
-        "rate_bps_8h",
-        [1.0],
-    ),
-    (
-        "dydx",
-        "/historicalFunding/BTC-USD",
-        {
-            "historicalFunding": [
-                {"ticker": "BTC-USD", "rate": "0.00001", "effectiveAt": "2026-03-02T08:00:00.586Z"}
-            ]
-        },
-        {},
-        "funding_settlements",
-        "rate_bps_8h",
-        [0.8],
-    ),
-    (
-        "aster",
-        "/fapi/v1/fundingRate",
-        [{"symbol": "BTCUSDT", "fundingTime": MS + 13, "fundingRate": "0.0001"}],
-        {},
-        "funding_settlements",
-        "rate_bps_8h",
-        [1.0],
-    ),
-    (
-        "kucoin",
-        "/api/v1/contract/funding-rates?symbol=XBTUSDTM",
-        {"code": "200000", "data": {"symbol": "XBTUSDTM", "list": [{"fundingRate": "0.0001", "ts": MS}]}},
-        {},
-        "funding_settlements",
-        "symbol",
-        ["BTC"],
-    ),
-    (
-        "mexc",
-        "/api/v1/contract/funding_rate",
-        {
-            "success": True,
-            "code": 0,
-            "data": [{"symbol": "BTC_USDT", "fundingRate": 6.3e-5, "collectCycle": 1, "timestamp": MS}],
-        },
-        {},
-        "funding_history",
-        "rate_bps_8h",
-        [5.04],
-    ),
-    # HTX counts both sides; its inverse list names no business type: 2,000 contracts of 100 USD are 100,000
-    (
-        "huobi",
-        "/swap-api/v1/swap_open_interest",
-        {
-            "status": "ok",
-            "ts": MS,
-            "data": [{"symbol": "BTC", "contract_code": "BTC-USD", "volume": 2000, "amount": 4}],
-        },
-        {},
-        "oi_history",
-        "oi_usd",
-        [100_000.0],
-    ),
-    # v5 counts contracts in both fields; the stream's amount is coins
-    (
-        "huobi",
-        "/v5/market/liquidation_orders",
-        {
-            "code": 200,
-            "data": [
-                {
-                    "id": "1",
-                    "contract_code": "BTC-USDT",
-                    "liquidation_time": str(MS),
-                    "side": "sell",
-                    "position_side": "long",
-                    "volume": "3",
-                    "amount": "3",
-                    "bankrupt_price": "50000",
-                    "trade_turnover": "150",
-                }
-            ],
-        },
-        {"contract_size": 0.001},
-        "liquidations_fills",
-        "filled_quantity",
-        [0.003],
-    ),
-    (
-        "derive",
-        "/v3/public/get_funding_rate_history",
-        {
-            "result": {
-                "funding_rate_history": [{"timestamp": MS, "funding_rate": "0.00001", "currency": "BTC"}]
-            }
-        },
-        {},
-        "funding_settlements",
-        "interval_hours",
-        [1.0],
-    ),
-]
+CASES: list[dict[str, Any]] = json.loads(
+    Path(__file__).with_name("typed_cases.json").read_text(encoding="utf-8")
+)
+"""Bodies, and by ``table.column`` the values that were worked out of them by hand; null is missing."""
 
 
-@pytest.mark.parametrize(("exchange", "request_", "body", "context", "table", "column", "values"), CASES)
-def test_a_body_is_read_in_its_own_unit(
-    exchange: str,
-    request_: str,
-    body: Any,
-    context: dict[str, Any],
-    table: str,
-    column: str,
-    values: list[Any],
-) -> None:
-    frame = dd.venues.read(exchange, request_, json.dumps(body), at=AT, context=context)[table]
-    found = frame[column].tolist()
-    if isinstance(values[0], str):
-        assert sorted(found) == values
-    else:
-        np.testing.assert_allclose(found, values, rtol=1e-12)
-    assert set(frame["exchange"]) == {exchange}
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['venue']} {case['request']}")
+def test_a_body_is_read_in_its_own_unit(case: dict[str, Any]) -> None:
+    frames = dd.venues.read(
+        case["venue"], case["request"], json.dumps(case["body"]), at=AT, context=case.get("context", {})
+    )
+    for place, values in case["expected"].items():
+        table, _, column = place.partition(".")
+        found = frames[table][column].tolist()
+        if isinstance(values[0], str):
+            assert sorted(found) == values, place
+        else:
+            wanted = [np.nan if value is None else value for value in values]
+            np.testing.assert_allclose(found, wanted, rtol=1e-12, err_msg=place)
+        assert set(frames[table]["exchange"]) == {case["venue"]}
 
 
 def test_prices_of_options_are_in_coin_where_they_are_settled_in_coin() -> None:

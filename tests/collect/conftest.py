@@ -1,0 +1,33 @@
+"""Fake venues that are asked without sockets, their clock, and an archive; a module says `NOW` and `LAST`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from derivdata.sources.archive import Archive, open_archive
+from tests.collect.direct import connect_directly
+from tests.collect.fakes import Fakes, SimulatedClock
+
+
+@pytest.fixture
+def clock(request: pytest.FixtureRequest) -> SimulatedClock:
+    """A clock that stands at the module's `NOW` and moves by what is waited for."""
+    return SimulatedClock(getattr(request.module, "NOW", "2026-01-20T10:30:30"))
+
+
+@pytest.fixture
+def fakes(request: pytest.FixtureRequest, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch) -> Fakes:
+    """Venues whose history ends a day after the clock's, or at the module's `LAST`."""
+    last = getattr(request.module, "LAST", int(pd.Timestamp("2026-01-21", tz="UTC").timestamp()))
+    running = Fakes(last, clock.utc)
+    connect_directly(running, clock, monkeypatch)
+    return running
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    """An archive without rows."""
+    return open_archive(tmp_path / "market")
