@@ -5,14 +5,9 @@
 >>> dd.funding.history("BTC", "30d")  # doctest: +SKIP
 """
 
-from __future__ import annotations
+from importlib import import_module as _import_module
 
-import importlib
-
-# typing.TYPE_CHECKING without typing, which takes longer to load than all else here.
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from derivdata.support import local as _local
 
 __version__ = "0.1.0"
 
@@ -34,7 +29,7 @@ _MODULES = {
     **{family: family for family in _FAMILIES},
     "analysis": "analysis",
     "archive": "sources.archive",
-    "bundle": "client.bundle",
+    "bundle": "bundle",
     "collect": "sources.collect",
     "errors": "errors",
     "plot": "plot",
@@ -45,7 +40,7 @@ _MODULES = {
 }
 _NAMES = {
     "asof": "client.transport",
-    "bundle_diff": "client.bundle",
+    "bundle_diff": "bundle",
     "cache_clear": "client.transport",
     "cache_info": "client.transport",
     "concat": "tables.joining",
@@ -57,8 +52,8 @@ _NAMES = {
     "provenance": "tables.panels",
     "quality": "analysis.quality",
     "raw": "client.transport",
-    "record": "client.bundle",
-    "replay": "client.bundle",
+    "record": "bundle",
+    "replay": "bundle",
     "report": "reports",
     "serve": "sources.service",
 }
@@ -66,11 +61,12 @@ _NAMES = {
 __all__ = sorted([*_MODULES, *_NAMES])
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
+    value: object
     if name in _MODULES:
-        value = importlib.import_module(f"derivdata.{_MODULES[name]}")
+        value = _import_module(f"derivdata.{_MODULES[name]}")
     elif name in _NAMES:
-        value = getattr(importlib.import_module(f"derivdata.{_NAMES[name]}"), name)
+        value = getattr(_import_module(f"derivdata.{_NAMES[name]}"), name)
     else:
         from derivdata.support.text import did_you_mean
 
@@ -81,3 +77,11 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
+
+
+def _start_local(source: str, **options: object) -> object:
+    service = _import_module("derivdata.sources.service")
+    return service.start(source, **options)
+
+
+_local.set_local(_start_local)

@@ -1,6 +1,7 @@
 # What `derivdata.__getattr__` resolves lazily, for type checkers and completion; never executed.
 from derivdata import analysis as analysis
 from derivdata import builders as builders
+from derivdata import bundle as bundle
 from derivdata import errors as errors
 from derivdata import funding as funding
 from derivdata import hip3 as hip3
@@ -17,9 +18,9 @@ from derivdata import tables as tables
 from derivdata import units as units
 from derivdata import volume as volume
 from derivdata.analysis.quality import quality as quality
-from derivdata.client.bundle import bundle_diff as bundle_diff
-from derivdata.client.bundle import record as record
-from derivdata.client.bundle import replay as replay
+from derivdata.bundle import bundle_diff as bundle_diff
+from derivdata.bundle import record as record
+from derivdata.bundle import replay as replay
 from derivdata.client.plan import plan as plan
 from derivdata.client.transport import asof as asof
 from derivdata.client.transport import cache_clear as cache_clear
@@ -28,6 +29,9 @@ from derivdata.client.transport import connect as connect
 from derivdata.client.transport import disconnect as disconnect
 from derivdata.client.transport import raw as raw
 from derivdata.reports import report as report
+from derivdata.sources import archive as archive
+from derivdata.sources import collect as collect
+from derivdata.sources import sample as sample
 from derivdata.sources import venues as venues
 from derivdata.sources.archive import open_archive as open_archive
 from derivdata.sources.service import serve as serve
@@ -38,11 +42,14 @@ from derivdata.tables.panels import provenance as provenance
 __version__: str
 __all__ = [
     "analysis",
+    "archive",
     "asof",
     "builders",
+    "bundle",
     "bundle_diff",
     "cache_clear",
     "cache_info",
+    "collect",
     "concat",
     "connect",
     "disconnect",
@@ -67,6 +74,7 @@ __all__ = [
     "replay",
     "report",
     "rwa",
+    "sample",
     "serve",
     "tables",
     "units",

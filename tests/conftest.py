@@ -78,5 +78,4 @@ def _fresh(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
     if pyplot := sys.modules.get("matplotlib.pyplot"):
         pyplot.close("all")
     if transport := sys.modules.get("derivdata.client.transport"):
-        transport.SESSION.synthetic_read = False
         transport.disconnect()

@@ -18,8 +18,8 @@ import matplotlib as mpl
 import pytest
 
 import derivdata as dd
+from derivdata import bundle
 from derivdata.cli.notebooks import check_notebook
-from derivdata.client import bundle
 
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))

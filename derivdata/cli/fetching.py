@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import inspect
 import warnings
 from collections.abc import Callable
@@ -82,18 +81,15 @@ def _fetch(arguments: argparse.Namespace) -> None:
 
 def _fetcher(name: str) -> Callable[..., pd.DataFrame]:
     """Return a function that fetches a table."""
-    from derivdata import tables
+    from derivdata.fetchers import FETCHERS
 
-    family, _, function = name.partition(".")
-    table_names = tables.TABLES.keys() | tables.OPEN_TABLES.keys()
-    families = sorted({table.partition("_")[0] for table in table_names})
-    if family in families:
-        module = importlib.import_module(f"derivdata.{family}")
-        names = [n for n in module.__all__ if f"{family}_{n}" in table_names]
-        if function in names:
-            fetcher: Callable[..., pd.DataFrame] = getattr(module, function)
-            return fetcher
+    if name.count(".") == 1 and name.replace(".", "_") in FETCHERS:
+        return FETCHERS[name.replace(".", "_")]
+    family = name.partition(".")[0]
+    names = [table.removeprefix(f"{family}_") for table in FETCHERS if table.startswith(f"{family}_")]
+    if names:
         raise ValueError(f"{name!r} is no table: {family} has {', '.join(names)}")
+    families = dict.fromkeys(table.partition("_")[0] for table in FETCHERS)
     raise ValueError(f"{name!r} is no table: write FAMILY.FUNCTION, of {', '.join(families)}")
 
 
@@ -157,7 +153,7 @@ def add_export(parser: argparse.ArgumentParser) -> None:
 
 
 def _export(arguments: argparse.Namespace) -> None:
-    from derivdata.client import bundle
+    from derivdata import bundle
 
     exported = bundle.tables_of(arguments.bundle)
     arguments.to.mkdir(parents=True, exist_ok=True)

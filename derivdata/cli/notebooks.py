@@ -178,8 +178,7 @@ def _synthetic(path: Path, code: str) -> bool:
     """Return whether the notebook reads the sample, or a recording of synthetic data."""
     if re.search(r"""connect\(\s*["']sample""", code):
         return True
-    from derivdata import errors
-    from derivdata.client import bundle
+    from derivdata import bundle, errors
 
     for name in re.findall(r"""replay\(\s*["']([^"']+)["']""", code):
         try:

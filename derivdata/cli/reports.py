@@ -90,7 +90,7 @@ def add_bundle(parser: argparse.ArgumentParser) -> None:
 
 
 def _bundle(arguments: argparse.Namespace) -> None:
-    from derivdata.client import bundle
+    from derivdata import bundle
 
     if arguments.action == "info":
         say(bundle.info(arguments.file))

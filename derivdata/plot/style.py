@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.client import transport
 from derivdata.tables.panels import panel, provenance
 
 if TYPE_CHECKING:
@@ -284,8 +283,7 @@ def _in_lines(words: str, most: int = 46) -> str:
 def stated(provenances: Sequence[dict[str, Any]]) -> tuple[str, str]:
     """Return the text of the footer, and the address that an attribution names."""
     if not provenances:
-        # `pandas.concat` and many analyses drop the provenance: what was read so far is all that is left.
-        return "source not stated" + "; synthetic data was read before" * transport.SESSION.synthetic_read, ""
+        return "source not stated", ""  # `pandas.concat` and many analyses drop the provenance
     sources = dict.fromkeys(s["source"] for s in provenances)
     last = max((s["as_of"] for s in provenances if s["as_of"]), default=None)
     words = [f"source: {', '.join(sources)}"]

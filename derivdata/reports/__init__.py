@@ -33,10 +33,6 @@ from derivdata.support.files import replace_file
 __all__ = ["report"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 _COMPARED = ("funding", "oi", "options", "liquidations")
 """Sections whose numbers are compared with those of an earlier report."""
 

@@ -25,7 +25,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from derivdata.client import transport
 from derivdata.reports.svg import draw_svg
 
 __all__ = ["Drawing", "Drawings", "processors", "serve"]
@@ -135,7 +134,7 @@ class Drawings:
             while (drawing := self._waiting.get()) is not None:
                 self._busy = True
                 task = (drawing.draw, drawing.title, drawing.name, drawing.size)
-                pickle.dump((task, transport.SESSION.synthetic_read), tasks, pickle.HIGHEST_PROTOCOL)
+                pickle.dump(task, tasks, pickle.HIGHEST_PROTOCOL)
                 tasks.flush()
                 drawing.svg = pickle.load(answers)
                 self._busy = False
@@ -167,8 +166,7 @@ def serve() -> None:
         answers.write(_READY)
         while True:
             answers.flush()
-            task, transport.SESSION.synthetic_read = pickle.load(tasks)
-            pickle.dump(_drawn(*task), answers)
+            pickle.dump(_drawn(*pickle.load(tasks)), answers)
     except (EOFError, OSError):
         os._exit(0)  # the report is done or gone; nothing here is to be cleaned up
 

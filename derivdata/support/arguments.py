@@ -22,10 +22,6 @@ from derivdata.support.text import did_you_mean
 __all__ = ["Numbers", "typed"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

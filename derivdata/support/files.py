@@ -9,10 +9,6 @@ from pathlib import Path
 __all__ = ["TEMPORARY", "file_system_time", "private_folder", "replace_file"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 TEMPORARY = ".tmp-"
 """How the names of files that are being written begin."""
 

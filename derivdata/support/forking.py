@@ -16,10 +16,6 @@ from typing import Protocol
 __all__ = ["Forkable", "renew_in_child"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 _PATIENCE_SECONDS = 5.0
 _objects: list[weakref.ref[Forkable]] = []  # weak: what is registered here must not live longer for it
 _acquired: list[threading.Lock] = []
@@ -29,17 +25,17 @@ class Forkable(Protocol):
     """An object that holds a lock while it changes, and can start over in a child."""
 
     @property
-    def fork_lock(self) -> threading.Lock:
+    def _fork_lock(self) -> threading.Lock:
         """The lock under which the object changes."""
         ...
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Replace lock, sockets and files by new ones; called in the child only."""
         ...
 
 
 def renew_in_child(one: Forkable) -> None:
-    """Hold the object's lock across every fork, and have a child call its `after_fork`."""
+    """Hold the object's lock across every fork, and have a child call its `_after_fork`."""
     _objects.append(weakref.ref(one, _objects.remove))
 
 
@@ -52,7 +48,7 @@ def _before() -> None:
     # A forking thread takes many locks. Every other thread that takes two of them takes them in the same
     # order, newest object first, so that no two threads wait for each other.
     for one in _alive():
-        lock = one.fork_lock
+        lock = one._fork_lock
         if lock.acquire(timeout=_PATIENCE_SECONDS):  # never for good: the forking thread may hold it itself
             _acquired.append(lock)
 
@@ -66,7 +62,7 @@ def _in_child() -> None:
     # The copied locks are locked, some by threads that the child does not have: objects get new ones.
     _acquired.clear()
     for one in _alive():
-        one.after_fork()
+        one._after_fork()
 
 
 if hasattr(os, "register_at_fork"):

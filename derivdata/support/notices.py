@@ -11,10 +11,6 @@ from derivdata.errors import DataNotice
 __all__ = ["warn_caller"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 
 

@@ -45,10 +45,6 @@ SECONDS_PER_YEAR = 31_536_000.0
 """365 days."""
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 Instant: TypeAlias = str | dt.datetime | pd.Timestamp | np.datetime64
 
 Resolution: TypeAlias = Literal["raw", "1m", "3m", "5m", "15m", "30m", "1h", "2h", "4h", "8h", "12h", "1d"]

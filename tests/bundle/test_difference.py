@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata import errors
-from derivdata.client import bundle, transport
+from derivdata import bundle, errors
+from derivdata.client import transport
 from tests.bundle.conftest import Service
 from tests.transport.server import NOON
 

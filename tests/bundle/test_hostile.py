@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import derivdata as dd
-from derivdata import errors
-from derivdata.client import bundle, transport
+from derivdata import bundle, errors
+from derivdata.client import transport
 from tests.bundle.conftest import Service
 
 ROOT = Path(__file__).resolve().parents[2]

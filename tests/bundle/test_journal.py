@@ -11,8 +11,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from derivdata import errors
-from derivdata.client import bundle, transport
+from derivdata import bundle, errors
+from derivdata.client import transport
 from derivdata.client.bundle.journal import MAGIC
 from derivdata.client.transport import SESSION, Response
 from derivdata.tables.endpoints import Request

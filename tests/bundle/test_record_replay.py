@@ -21,8 +21,8 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata import errors
-from derivdata.client import bundle, transport
+from derivdata import bundle, errors
+from derivdata.client import transport
 from derivdata.support import times
 from tests.bundle.conftest import KEY, Service, text_of
 from tests.transport.server import NOON

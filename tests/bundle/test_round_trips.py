@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 import derivdata as dd
-from derivdata.client import bundle
+from derivdata import bundle
 from derivdata.tables import TABLES
 
 TABLE_NAMES = ["funding_history", "funding_snapshot", "oi_history", "liquidations_events", "options_snapshot"]

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata.client import bundle
+from derivdata import bundle
 
 DAY = ("2026-06-01", "2026-06-01T12:00")
 CALLS: list[tuple[str, Callable[[], pd.DataFrame]]] = [

@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 
 import derivdata as dd
 from derivdata import plot
-from derivdata.client import transport
 from derivdata.plot.style import dress, stated
 from tests.plot import made
 from tests.plot.cases import CASES
@@ -150,26 +149,27 @@ def test_a_footer_without_provenance_says_so() -> None:
 
 
 @pytest.mark.parametrize("read", ["fetched", "archived"])
-def test_synthetic_data_is_labelled_though_pandas_dropped_its_provenance(read: str, tmp_path: Path) -> None:
-    """`pd.concat` keeps attributes only if they are equal, and those of two requests differ."""
+def test_synthetic_data_is_labelled_by_its_tables_alone(read: str, tmp_path: Path) -> None:
+    """`dd.concat` keeps where rows came from; `pd.concat` keeps attributes only if they are equal."""
     dd.connect("sample")
     tables = [dd.options.snapshot("BTC", venue) for venue in ("deribit", "okx")]
     if read == "archived":
         archive = dd.open_archive(tmp_path)
         for table in tables:
             archive.append("options_snapshot", table)
-        transport.SESSION.synthetic_read = False
-        now = archive.now
-        day = pd.Timedelta(1, "D")
+        now, day = archive.now, pd.Timedelta(1, "D")
         tables = [
             archive.latest("options_snapshot", now, within=day, venues=[venue]).assign(time=now)
             for venue in ("deribit", "okx")
         ]
         assert all(table.attrs["provenance"]["synthetic"] for table in tables)
+    joined = dd.concat(tables)
+    [footer] = footers(plot.smile(joined[joined["exchange"] == "okx"]).get_figure(root=True))
+    assert "synthetic data" in footer.get_text()
     both = pd.concat([table.assign(number=i) for i, table in enumerate(tables)])
     both.attrs = {}
     [footer] = footers(plot.smile(both[both["exchange"] == "okx"]).get_figure(root=True))
-    assert footer.get_text() == "source not stated; synthetic data was read before"
+    assert footer.get_text() == "source not stated"
 
 
 def test_a_footer_gives_the_attribution_as_text_and_link() -> None:

@@ -19,8 +19,8 @@ from typing import Any
 import joblib
 
 import derivdata as dd
-from derivdata import errors
-from derivdata.client import bundle, transport
+from derivdata import bundle, errors
+from derivdata.client import transport
 from derivdata.client.transport.keyless import KeylessSession
 from derivdata.sources.archive import Archive, open_archive
 from derivdata.sources.collect import read_through

@@ -63,7 +63,7 @@ def _sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
         patch.chdir(tmp_path_factory.mktemp("here"))
         connection = dd.connect("sample", cache="off")
         patch.setattr(SESSION, "connection", None)
-        SESSION.responder = functools.lru_cache(maxsize=1000)(connection.serve)
+        SESSION.responder = functools.lru_cache(maxsize=1000)(connection._serve)
         signal.signal(signal.SIGALRM, _late)
         yield connection
         SESSION.responder = None

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import derivdata as dd
-from derivdata import errors
-from derivdata.client import bundle, transport
+from derivdata import bundle, errors
+from derivdata.client import transport
 from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, Request
 from tests.bundle.conftest import Service, path, service
 from tests.bundle.test_hostile import members, with_body, zipped
@@ -50,8 +50,8 @@ def test_a_damaged_record_is_fetched_again(opened: Open, tmp_path: Path, measure
     body = {"text": "x" * 500, "numbers": list(range(300))}
     with serving(lambda _: Reply.json(body)) as server:
         connection = opened(server.url)
-        first = connection.serve(HISTORY, FUNDING_HISTORICAL)
-        connection.serve(Request("/other", ()), FUNDING)
+        first = connection._serve(HISTORY, FUNDING_HISTORICAL)
+        connection._serve(Request("/other", ()), FUNDING)
         records = list(tmp_path.rglob("*.answer"))
         [record] = [p for p in records if b"/funding/historical" in p.read_bytes()]
         [other] = [p for p in records if p != record]
@@ -61,7 +61,7 @@ def test_a_damaged_record_is_fetched_again(opened: Open, tmp_path: Path, measure
             for _ in range(times):
                 record.write_bytes(damaged(how, good, chance, other.read_bytes()))
                 before = len(server.asked)
-                assert connection.serve(HISTORY, FUNDING_HISTORICAL) == first
+                assert connection._serve(HISTORY, FUNDING_HISTORICAL) == first
                 assert len(server.asked) == before + 1
     measured(
         "damaged cache record", f"{len(RECORDS) * times:,} records: 0 wrong, 0 raised, all fetched again"

@@ -64,7 +64,7 @@ def right(faulty: str) -> bytes:
 
 def served(use: Use, plan: str, fake: FakeTime, **settings: object) -> transport.Response:
     connection = use(quote(plan, safe="=;"), **{"timing": fake.timing, **settings})
-    return checked(connection.serve(Request("/oi/exchanges-summary", ()), endpoints.OI_EXCHANGES_SUMMARY))
+    return checked(connection._serve(Request("/oi/exchanges-summary", ()), endpoints.OI_EXCHANGES_SUMMARY))
 
 
 @pytest.mark.parametrize(("plan", "kind", "tries", "says"), LASTS, ids=[case[0] for case in LASTS])

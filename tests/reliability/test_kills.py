@@ -10,8 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from derivdata import tables
-from derivdata.client import bundle
+from derivdata import bundle, tables
 from derivdata.client.transport.cache import AnswerFiles
 from derivdata.client.transport.network import Responses
 from derivdata.sources.archive import open_archive
@@ -68,7 +67,7 @@ CACHE = """
 BUNDLE = """
     import hashlib
     import pandas as pd
-    from derivdata.client import bundle
+    from derivdata import bundle
     from derivdata.client import transport
     from derivdata.client.transport import Response
 

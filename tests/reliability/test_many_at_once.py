@@ -15,7 +15,8 @@ import pytest
 from requests_cache.models.request import CachedRequest
 from requests_cache.models.response import CachedResponse
 
-from derivdata.client import bundle, transport
+from derivdata import bundle
+from derivdata.client import transport
 from derivdata.client.transport.cache import AnswerFiles
 from derivdata.client.transport.connection import Connection
 from derivdata.client.transport.network import Responses
@@ -95,7 +96,7 @@ def test_many_writers_lose_nothing_and_none_waits_long(tmp_path: Path, measured:
 def bodies(connection: Connection, request: Request) -> list[bytes]:
     """What 16 threads get that ask for one thing."""
     found: list[bytes] = []
-    in_threads(16, lambda _: found.append(connection.serve(request, FUNDING).body))
+    in_threads(16, lambda _: found.append(connection._serve(request, FUNDING).body))
     return found
 
 
@@ -148,7 +149,7 @@ STOPPED = """
     elif what == "bundle":
         import hashlib
         import pandas as pd
-        from derivdata.client import bundle
+        from derivdata import bundle
         from derivdata.client import transport
         from derivdata.client.transport import Response
 

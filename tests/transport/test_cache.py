@@ -73,10 +73,10 @@ def test_only_a_closed_window_without_notices_is_kept_for_good(
 ) -> None:
     with serving(counting(notices=notices)) as server:
         connection = opened(server.url)
-        first = connection.serve(HISTORY, FUNDING_HISTORICAL, until)
-        assert connection.serve(HISTORY, FUNDING_HISTORICAL, until) == first, "fresh in any case"
+        first = connection._serve(HISTORY, FUNDING_HISTORICAL, until)
+        assert connection._serve(HISTORY, FUNDING_HISTORICAL, until) == first, "fresh in any case"
         expire(tmp_path)
-        again = connection.serve(HISTORY, FUNDING_HISTORICAL, until)
+        again = connection._serve(HISTORY, FUNDING_HISTORICAL, until)
     assert (again == first) is closed
     assert len(server.asked) == (1 if closed else 2)
 
@@ -84,20 +84,20 @@ def test_only_a_closed_window_without_notices_is_kept_for_good(
 def test_an_array_has_no_notices_and_its_closed_window_is_kept(opened: Open, tmp_path: Path) -> None:
     with serving(lambda _: Reply.json([1, 2])) as server:
         connection = opened(server.url)
-        connection.serve(HISTORY, FUNDING_HISTORICAL, NOON - HOUR)
+        connection._serve(HISTORY, FUNDING_HISTORICAL, NOON - HOUR)
         expire(tmp_path)
-        connection.serve(HISTORY, FUNDING_HISTORICAL, NOON - HOUR)
+        connection._serve(HISTORY, FUNDING_HISTORICAL, NOON - HOUR)
         assert len(server.asked) == 1
 
 
 def test_an_answer_is_fresh_as_long_as_the_endpoint_says(opened: Open) -> None:
     with serving(counting()) as server:
         connection = opened(server.url)
-        connection.serve(HISTORY, BRIEF)
-        connection.serve(HISTORY, BRIEF)
+        connection._serve(HISTORY, BRIEF)
+        connection._serve(HISTORY, BRIEF)
         assert len(server.asked) == 1
         time.sleep(1.05)
-        connection.serve(HISTORY, BRIEF)
+        connection._serve(HISTORY, BRIEF)
         assert len(server.asked) == 2
 
 
@@ -106,17 +106,17 @@ def test_an_answer_that_is_kept_needs_neither_a_thread_nor_the_session(
 ) -> None:
     with serving(counting()) as server:
         connection = opened(server.url)
-        first = connection.serve(HISTORY, FUNDING)
+        first = connection._serve(HISTORY, FUNDING)
 
         def refuse(*_: Any, **__: Any) -> None:
             raise AssertionError("asked for")
 
         monkeypatch.setattr("derivdata.client.transport.connection.started", refuse)
-        again = connection.serve(HISTORY, FUNDING)
+        again = connection._serve(HISTORY, FUNDING)
         assert again == first
         assert again.sha256 == hashlib.sha256(again.body).hexdigest() == first.sha256
         with pytest.raises(AssertionError, match="asked for"):
-            opened(server.url, cache="refresh").serve(HISTORY, FUNDING)
+            opened(server.url, cache="refresh")._serve(HISTORY, FUNDING)
 
 
 def test_an_answer_that_is_kept_loads_nothing_of_the_network(
@@ -141,8 +141,8 @@ def test_the_servers_own_cache_headers_play_no_part(opened: Open) -> None:
     headers = {"Cache-Control": "no-store", "Vary": "X-Api-Key, Accept", "ETag": '"1"', "Set-Cookie": "a=b"}
     with serving(lambda _: Reply.json({}, headers=headers)) as server:
         connection = opened(server.url)
-        first = connection.serve(HISTORY, FUNDING)
-        second = connection.serve(HISTORY, FUNDING)
+        first = connection._serve(HISTORY, FUNDING)
+        second = connection._serve(HISTORY, FUNDING)
         assert len(server.asked) == 1
     assert first == second
     assert set(first.headers) == {"Content-Type", "Date"}
@@ -150,21 +150,21 @@ def test_the_servers_own_cache_headers_play_no_part(opened: Open) -> None:
 
 def test_the_key_and_the_source_tell_entries_apart_and_the_port_does_not(opened: Open) -> None:
     with serving(counting()) as server, serving(counting(other=True)) as other:
-        opened(server.url, key="k-free-tier").serve(HISTORY, FUNDING)
-        opened(server.url, key="k-pro-tier").serve(HISTORY, FUNDING)
+        opened(server.url, key="k-free-tier")._serve(HISTORY, FUNDING)
+        opened(server.url, key="k-pro-tier")._serve(HISTORY, FUNDING)
         assert len(server.asked) == 2
-        opened(other.url, key="k-pro-tier").serve(HISTORY, FUNDING)
+        opened(other.url, key="k-pro-tier")._serve(HISTORY, FUNDING)
         assert len(other.asked) == 1
-        opened(server.url, key=None, scope="local sample 1").serve(HISTORY, FUNDING)
-        opened(other.url, key=None, scope="local sample 1").serve(HISTORY, FUNDING)
+        opened(server.url, key=None, scope="local sample 1")._serve(HISTORY, FUNDING)
+        opened(other.url, key=None, scope="local sample 1")._serve(HISTORY, FUNDING)
         assert (len(server.asked), len(other.asked)) == (3, 1)
 
 
 def test_refresh_asks_anew_and_keeps_the_answer(opened: Open) -> None:
     with serving(counting()) as server:
-        opened(server.url).serve(HISTORY, FUNDING)
-        fresh = opened(server.url, cache="refresh").serve(HISTORY, FUNDING)
-        kept = opened(server.url).serve(HISTORY, FUNDING)
+        opened(server.url)._serve(HISTORY, FUNDING)
+        fresh = opened(server.url, cache="refresh")._serve(HISTORY, FUNDING)
+        kept = opened(server.url)._serve(HISTORY, FUNDING)
         assert len(server.asked) == 2
     assert fresh.body == kept.body == b'{"n": 1}'
 
@@ -172,8 +172,8 @@ def test_refresh_asks_anew_and_keeps_the_answer(opened: Open) -> None:
 def test_off_neither_reads_nor_keeps(opened: Open, tmp_path: Path) -> None:
     with serving(counting()) as server:
         connection = opened(server.url, cache="off")
-        connection.serve(HISTORY, FUNDING)
-        connection.serve(HISTORY, FUNDING)
+        connection._serve(HISTORY, FUNDING)
+        connection._serve(HISTORY, FUNDING)
         assert len(server.asked) == 2
     assert files(tmp_path) == []
 
@@ -182,7 +182,7 @@ def test_offline_answers_from_the_cache_whatever_the_age_and_opens_no_socket(
     opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(counting()) as server:
-        first = opened(server.url).serve(HISTORY, FUNDING)
+        first = opened(server.url)._serve(HISTORY, FUNDING)
         expire(tmp_path)
 
     def refuse(*_: Any, **__: Any) -> None:
@@ -191,10 +191,10 @@ def test_offline_answers_from_the_cache_whatever_the_age_and_opens_no_socket(
     monkeypatch.setattr("socket.socket.connect", refuse)
     monkeypatch.setattr("socket.getaddrinfo", refuse)
     offline = opened(server.url, offline=True)
-    assert offline.serve(HISTORY, FUNDING) == first
+    assert offline._serve(HISTORY, FUNDING) == first
     assert offline.clock() == NOON.floor("min")
     with pytest.raises(errors.NotCached, match="/funding/historical\\?symbol=ETH: not in the cache"):
-        offline.serve(Request("/funding/historical", (("symbol", "ETH"),)), FUNDING)
+        offline._serve(Request("/funding/historical", (("symbol", "ETH"),)), FUNDING)
     with pytest.raises(errors.NotCached, match="take the time from"):
         opened("https://nowhere.example", offline=True).clock()
 
@@ -205,8 +205,8 @@ def test_a_cached_answer_is_the_answer(opened: Open) -> None:
     headers = {"Deprecation": "true", "X-Derivdata-Source": "tape", "X-Derivdata-Synthetic": "1"}
     with serving(lambda _: Reply(body, headers=headers)) as server:
         connection = opened(server.url)
-        first = connection.serve(HISTORY, FUNDING)
-        second = connection.serve(HISTORY, FUNDING)
+        first = connection._serve(HISTORY, FUNDING)
+        second = connection._serve(HISTORY, FUNDING)
         assert len(server.asked) == 1
     assert first == second
     assert second.body == body
@@ -232,7 +232,7 @@ def test_an_answer_read_by_itself_is_the_one_that_the_session_would_read(
     damage: str, opened: Open, tmp_path: Path
 ) -> None:
     with serving(counting(text="é" * 500)) as server:
-        opened(server.url).serve(HISTORY, BRIEF)
+        opened(server.url)._serve(HISTORY, BRIEF)
     (path,) = files(tmp_path)
     whole = path.read_bytes()
     first, second = whole.index(b"\n"), whole.index(b"\n", whole.index(b"\n") + 1)
@@ -278,11 +278,11 @@ def test_a_full_disk_costs_one_warning_and_no_answer(
         with monkeypatch.context() as patch:
             patch.setattr(Path, "replace", full)
             with pytest.warns(errors.CacheNotice, match="No space left"):
-                connection.serve(HISTORY, FUNDING)
-            assert connection.serve(HISTORY, FUNDING).body == b'{"n": 1}'
+                connection._serve(HISTORY, FUNDING)
+            assert connection._serve(HISTORY, FUNDING).body == b'{"n": 1}'
         assert [p for p in tmp_path.rglob("*") if p.name.startswith(".tmp-")] == []
-        connection.serve(HISTORY, FUNDING)
-        assert connection.serve(HISTORY, FUNDING).body == b'{"n": 2}'
+        connection._serve(HISTORY, FUNDING)
+        assert connection._serve(HISTORY, FUNDING).body == b'{"n": 2}'
 
 
 def test_a_cache_folder_that_is_a_file_costs_one_warning_and_no_answer(opened: Open, tmp_path: Path) -> None:
@@ -290,13 +290,13 @@ def test_a_cache_folder_that_is_a_file_costs_one_warning_and_no_answer(opened: O
     with serving(counting()) as server:
         connection = opened(server.url)
         with pytest.warns(errors.CacheNotice, match="not kept"):
-            assert checked(connection.serve(HISTORY, FUNDING_HISTORICAL)).body == b'{"n": 0}'
-        assert connection.serve(HISTORY, FUNDING_HISTORICAL).body == b'{"n": 1}'
+            assert checked(connection._serve(HISTORY, FUNDING_HISTORICAL)).body == b'{"n": 0}'
+        assert connection._serve(HISTORY, FUNDING_HISTORICAL).body == b'{"n": 1}'
 
 
 def test_folder_and_files_are_the_users_own(opened: Open, tmp_path: Path) -> None:
     with serving(counting()) as server:
-        opened(server.url).serve(HISTORY, FUNDING_HISTORICAL)
+        opened(server.url)._serve(HISTORY, FUNDING_HISTORICAL)
     made = [tmp_path / "cache", *(tmp_path / "cache").rglob("*")]
     assert {oct(p.stat().st_mode & 0o777) for p in made if p.is_dir()} == {"0o700"}
     assert {oct(p.stat().st_mode & 0o777) for p in made if p.is_file()} == {"0o600"}
@@ -356,7 +356,7 @@ def test_the_oldest_go_when_the_limit_is_reached_and_strays_are_swept(opened: Op
     with serving(counting(pad="x" * 100)) as server:
         connection = opened(server.url)
         for n in range(10):
-            connection.serve(Request(f"/x/{n}", ()), FUNDING)
+            connection._serve(Request(f"/x/{n}", ()), FUNDING)
     root = tmp_path / "cache" / "answers"
     by_age = files(root)
     for age, path in enumerate(reversed(by_age)):
@@ -380,7 +380,7 @@ def test_the_journal_alone_says_which_go_first(opened: Open, tmp_path: Path, jun
     with serving(counting(pad="x" * 100)) as server:
         connection = opened(server.url)
         for n in range(4):
-            connection.serve(Request(f"/x/{n}", ()), FUNDING)
+            connection._serve(Request(f"/x/{n}", ()), FUNDING)
     [journal] = tmp_path.rglob("journal")
     lines = [line.split() for line in journal.read_text().splitlines()]
     sizes = {path.stem: path.stat().st_size for path in files(tmp_path)}
@@ -401,7 +401,7 @@ def test_a_session_that_writes_much_evicts_on_its_way(
     with serving(lambda _: Reply.json({"noise": chance.randbytes(2000).hex()})) as server:
         connection = opened(server.url)
         for n in range(40):
-            connection.serve(Request(f"/x/{n}", ()), FUNDING)
+            connection._serve(Request(f"/x/{n}", ()), FUNDING)
     kept = sum(p.stat().st_size for p in files(tmp_path))
     assert 15_000 < kept < 45_000
 
@@ -410,7 +410,7 @@ def test_storage_is_a_mapping(opened: Open, tmp_path: Path) -> None:
     """What requests-cache's own conveniences need of it."""
     with serving(counting()) as server:
         connection = opened(server.url)
-        connection.serve(HISTORY, FUNDING)
+        connection._serve(HISTORY, FUNDING)
     answers = connection._opened()._session.cache
     assert len(answers.responses) == 1
     [key] = answers.responses
@@ -424,5 +424,5 @@ def test_storage_is_a_mapping(opened: Open, tmp_path: Path) -> None:
 def test_no_warning_is_heard_in_ordinary_work(opened: Open) -> None:
     with serving(counting()) as server, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        opened(server.url).serve(HISTORY, FUNDING_HISTORICAL)
+        opened(server.url)._serve(HISTORY, FUNDING_HISTORICAL)
     assert caught == []

@@ -212,11 +212,11 @@ def test_an_answer_sets_the_clock_and_a_cached_one_does_not(opened: Open, fake: 
 
     with serving(ticking(pd.Timedelta("60s"))) as server:
         connection = opened(server.url)
-        connection.serve(Request("/funding", ()), FUNDING)
+        connection._serve(Request("/funding", ()), FUNDING)
         assert connection.clock() == NOON.floor("min")
         assert [a.method for a in server.asked] == ["GET"]
         fake.now += 16
-        connection.serve(Request("/funding", ()), FUNDING)
+        connection._serve(Request("/funding", ()), FUNDING)
         assert connection.clock() == NOON.floor("min") + pd.Timedelta("1min")
         assert [a.method for a in server.asked] == ["GET", "HEAD"]
 

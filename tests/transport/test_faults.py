@@ -125,7 +125,7 @@ def test_a_refusal_without_a_tier_claims_none_of_the_key(
     endpoint: Endpoint, params: dict[str, str], says: str, opened: Open
 ) -> None:
     with serving(lambda _: error(403, error="old")) as server:
-        served = opened(server.url).serve(endpoint.request(params), endpoint)
+        served = opened(server.url)._serve(endpoint.request(params), endpoint)
     with pytest.raises(errors.TierError, match=says) as raised:
         checked(served)
     assert "needs" not in str(raised.value), "the key may be of that very tier"
@@ -146,7 +146,7 @@ def test_a_passing_fault_is_tried_again(
     replies: list[Reply], slept: list[float], opened: Open, fake: FakeTime
 ) -> None:
     with serving(answers(replies)) as server:
-        served = checked(opened(server.url).serve(ASKED, FUNDING))
+        served = checked(opened(server.url)._serve(ASKED, FUNDING))
     assert served.body == GOOD.body
     assert served.as_of == NOON
     assert len(server.asked) == len(replies)
@@ -162,10 +162,10 @@ def test_a_lasting_fault_is_one_typed_error(
     with serving(answers(replies)) as server:
         connection = opened(server.url, limits=Limits(body_bytes=200_000))
         with pytest.raises(kind, match=says) as raised:
-            checked(connection.serve(ASKED, FUNDING))
+            checked(connection._serve(ASKED, FUNDING))
         assert len(server.asked) == tries
         with pytest.raises(kind):
-            checked(connection.serve(ASKED, FUNDING))
+            checked(connection._serve(ASKED, FUNDING))
         assert len(server.asked) == 2 * tries, "an error is never kept"
     assert str(raised.value).startswith("/funding")
 
@@ -174,14 +174,14 @@ def test_pauses_double_up_to_the_cap_and_end_with_the_budget(opened: Open, fake:
     with serving(answers([error(500)])) as server:
         connection = opened(server.url, limits=Limits(tries=50))
         with pytest.raises(errors.ServerError):
-            checked(connection.serve(ASKED, FUNDING))
+            checked(connection._serve(ASKED, FUNDING))
     assert fake.slept[:8] == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
     assert 100 < sum(fake.slept) <= 120
 
 
 def test_retry_after_beyond_the_budget_is_not_waited_for(opened: Open, fake: FakeTime) -> None:
     with serving(answers([asking(503, "30")])) as server, pytest.raises(errors.ServerError):
-        checked(opened(server.url).serve(ASKED, FUNDING))
+        checked(opened(server.url)._serve(ASKED, FUNDING))
     assert sum(fake.slept) <= 120
     assert len(server.asked) == 4
 
@@ -190,7 +190,7 @@ def test_rate_limit_carries_the_seconds_that_the_body_names(opened: Open) -> Non
     reply = Reply.json({"error": "slow", "message": "2 a second", "retry_after": 77}, status=429)
     match = "slow; 2 a second"
     with serving(answers([reply])) as server, pytest.raises(errors.RateLimited, match=match) as raised:
-        checked(opened(server.url).serve(ASKED, FUNDING))
+        checked(opened(server.url)._serve(ASKED, FUNDING))
     assert raised.value.retry_after == 77.0
     assert raised.value.status == 429
     assert raised.value.retryable
@@ -200,7 +200,7 @@ def test_a_refused_connection_is_a_network_error(opened: Open) -> None:
     with serving(answers([GOOD])) as server:
         url = server.url
     with pytest.raises(errors.NetworkError, match="refused"):
-        opened(url).serve(ASKED, FUNDING)
+        opened(url)._serve(ASKED, FUNDING)
 
 
 def _repeat(handler: BaseHTTPRequestHandler, piece: bytes) -> None:
@@ -220,7 +220,7 @@ def test_a_slow_body_ends_at_the_deadline(opened: Open) -> None:
     with serving(answers([Reply(raw=drip)])) as server:
         connection = opened(server.url, timing=Timing(), limits=Limits(answer=0.1, tries=1))
         with pytest.raises(errors.NetworkError, match="not complete"):
-            connection.serve(ASKED, FUNDING)
+            connection._serve(ASKED, FUNDING)
 
 
 def test_a_compressed_body_that_comes_to_nothing_ends_at_the_deadline(opened: Open) -> None:
@@ -234,7 +234,7 @@ def test_a_compressed_body_that_comes_to_nothing_ends_at_the_deadline(opened: Op
     with serving(answers([Reply(raw=drip)])) as server:
         connection = opened(server.url, timing=Timing(), limits=Limits(answer=0.1, tries=1))
         with pytest.raises(errors.NetworkError, match="not complete"):
-            connection.serve(ASKED, FUNDING)
+            connection._serve(ASKED, FUNDING)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2**16 - 2, 2**16 - 1, 2**16, 2**17, 2**17 + 1, 300_001])
@@ -245,14 +245,14 @@ def test_compressed_bodies_of_any_size_come_out_whole(size: int, opened: Open) -
     half = len(body) // 2
     for packed in (gzip.compress(body), gzip.compress(body[:half]) + gzip.compress(body[half:])):
         with serving(answers([Reply(packed, headers={"Content-Encoding": "gzip"})])) as server:
-            assert opened(server.url).serve(ASKED, FUNDING).body == body
+            assert opened(server.url)._serve(ASKED, FUNDING).body == body
 
 
 def test_a_silent_server_ends_at_the_read_limit(opened: Open) -> None:
     with serving(answers([Reply(raw=lambda _: time.sleep(0.3))])) as server:
         connection = opened(server.url, timing=Timing(), limits=Limits(read=0.05, tries=1))
         with pytest.raises(errors.NetworkError, match="silent"):
-            connection.serve(ASKED, FUNDING)
+            connection._serve(ASKED, FUNDING)
 
 
 def test_headers_that_never_end_exhaust_the_callers_patience(opened: Open) -> None:
@@ -267,7 +267,7 @@ def test_headers_that_never_end_exhaust_the_callers_patience(opened: Open) -> No
     with serving(answers([Reply(raw=drip)])) as server:
         connection = opened(server.url, timing=Timing(), limits=Limits(patience=0.2))
         with pytest.raises(errors.NetworkError, match="no answer within"):
-            connection.serve(ASKED, FUNDING)
+            connection._serve(ASKED, FUNDING)
         over.set()
 
 
@@ -275,5 +275,5 @@ def test_what_is_under_way_is_not_tried_again_after_the_end(opened: Open, fake: 
     with serving(answers([error(503)])) as server:
         connection = opened(server.url, timing=replace(fake.timing, sleep=lambda _: connection.close()))
         with pytest.raises(errors.ServerError):
-            checked(connection.serve(ASKED, FUNDING))
+            checked(connection._serve(ASKED, FUNDING))
         assert len(server.asked) == 2

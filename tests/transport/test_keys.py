@@ -87,7 +87,7 @@ def test_a_key_is_not_sent_in_clear(url: str) -> None:
     "url", ["http://localhost:1", "http://127.0.0.1:1", "http://[::1]:1", "https://a.example"]
 )
 def test_a_key_is_sent_on_this_machine_and_by_https(url: str) -> None:
-    assert transport.connect(url, api_key=KEY).holds_key(KEY.encode())
+    assert transport.connect(url, api_key=KEY)._holds_key(KEY.encode())
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_https_with_a_certificate_that_is_trusted(monkeypatch: pytest.MonkeyPatch, opened: Open) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(TLS))
     with serving(plain, tls=TLS) as server:
-        checked(opened(server.url).serve(ASKED, FUNDING))
+        checked(opened(server.url)._serve(ASKED, FUNDING))
         assert sent_key(server.asked[0]) == KEY
 
 
@@ -130,7 +130,7 @@ def test_https_with_a_certificate_that_is_trusted(monkeypatch: pytest.MonkeyPatc
 def test_https_with_an_unknown_certificate_is_refused_before_anything_is_sent(opened: Open) -> None:
     with serving(plain, tls=TLS) as server:
         with pytest.raises(errors.NetworkError, match="certificate") as raised:
-            opened(server.url).serve(ASKED, FUNDING)
+            opened(server.url)._serve(ASKED, FUNDING)
         assert server.asked == []
     assert not raised.value.retryable
 
@@ -140,7 +140,7 @@ def test_another_server_gets_no_key_on_a_redirect(opened: Open) -> None:
     with serving(plain) as other:
         away = Reply(b"", status=302, headers={"Location": f"{other.url}/funding"})
         with serving(lambda _: away) as server, pytest.raises(errors.NetworkError, match="plain http"):
-            opened(server.url).serve(ASKED, FUNDING)
+            opened(server.url)._serve(ASKED, FUNDING)
         assert sent_key(server.asked[0]) == KEY
         assert other.asked == []
 
@@ -173,7 +173,7 @@ def test_which_redirects_carry_the_key(
         return canned(request, None if len(seen) > 1 else location)
 
     monkeypatch.setattr(HTTPAdapter, "send", send)
-    checked(opened(base).serve(ASKED, FUNDING))
+    checked(opened(base)._serve(ASKED, FUNDING))
     assert [key == KEY for _, key in seen] == [True, keyed], seen
 
 
@@ -191,7 +191,7 @@ def canned(request: requests.PreparedRequest, location: str | None) -> requests.
 def test_redirects_end(opened: Open) -> None:
     with serving(lambda _: Reply(b"", status=302, headers={"Location": "/funding"})) as server:
         with pytest.raises(errors.NetworkError, match="too many redirects"):
-            opened(server.url).serve(ASKED, FUNDING)
+            opened(server.url)._serve(ASKED, FUNDING)
         assert len(server.asked) <= 7
 
 
@@ -199,7 +199,7 @@ def test_a_proxy_is_not_used_by_plain_http(monkeypatch: pytest.MonkeyPatch, open
     with serving(plain) as proxy, serving(plain) as server:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         monkeypatch.setenv("http_proxy", proxy.url)
-        checked(opened(server.url).serve(ASKED, FUNDING))
+        checked(opened(server.url)._serve(ASKED, FUNDING))
         assert proxy.asked == []
         assert len(server.asked) == 1
 
@@ -210,7 +210,7 @@ def test_no_other_credentials_are_looked_for(monkeypatch: pytest.MonkeyPatch, op
     netrc.chmod(0o600)
     monkeypatch.setenv("NETRC", str(netrc))
     with serving(plain) as server:
-        opened(server.url).serve(ASKED, FUNDING)
+        opened(server.url)._serve(ASKED, FUNDING)
         assert "Authorization" not in server.asked[0].headers
 
 
@@ -281,7 +281,7 @@ def test_no_file_holds_the_key(opened: Open, tmp_path: Path) -> None:
         return Reply.json({"notices": []})
 
     with serving(moved) as server:
-        checked(opened(server.url).serve(ASKED, FUNDING))
+        checked(opened(server.url)._serve(ASKED, FUNDING))
     files = [p for p in tmp_path.rglob("*") if p.is_file()]
     assert files
     for path in files:
@@ -293,7 +293,7 @@ def test_no_file_holds_the_key(opened: Open, tmp_path: Path) -> None:
 def test_nothing_is_logged_with_the_key(opened: Open, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(1)
     with serving(plain) as server:
-        checked(opened(server.url).serve(ASKED, FUNDING))
+        checked(opened(server.url)._serve(ASKED, FUNDING))
     assert caplog.records
     assert KEY not in caplog.text
 

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata.client import bundle
+from derivdata import bundle
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "cache_0_1_0"
 CLOSED = ("2026-06-01T00:00:00Z", "2026-06-02T00:00:00Z")

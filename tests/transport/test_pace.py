@@ -28,8 +28,8 @@ def test_history_is_asked_at_most_1_8_times_a_second_and_the_rest_at_once(
     with serving(lambda _: Reply.json({})) as server:
         connection = opened(server.url)
         for n in range(4):
-            connection.serve(history(n), FUNDING_HISTORICAL)
-            connection.serve(Request("/funding", (("n", str(n)),)), FUNDING)
+            connection._serve(history(n), FUNDING_HISTORICAL)
+            connection._serve(Request("/funding", (("n", str(n)),)), FUNDING)
     assert fake.slept == pytest.approx([SPACING] * 3)
 
 
@@ -53,7 +53,7 @@ def test_a_turn_that_was_slept_through_is_taken_anew(fake: FakeTime, tmp_path: P
 def test_every_try_takes_a_turn(opened: Open, fake: FakeTime) -> None:
     replies = iter([Reply.json({}, status=500), Reply.json({}, status=500)])
     with serving(lambda _: next(replies, Reply.json({}))) as server:
-        opened(server.url).serve(history(0), FUNDING_HISTORICAL)
+        opened(server.url)._serve(history(0), FUNDING_HISTORICAL)
     pauses, turns = [0.25, 0.5], [SPACING - 0.25, SPACING - 0.5]
     assert fake.slept == pytest.approx([pauses[0], turns[0], pauses[1], turns[1]])
 
@@ -62,7 +62,7 @@ def test_hits_never_wait(opened: Open, fake: FakeTime) -> None:
     with serving(lambda _: Reply.json({})) as server:
         connection = opened(server.url)
         for _ in range(200):
-            connection.serve(history(0), FUNDING_HISTORICAL)
+            connection._serve(history(0), FUNDING_HISTORICAL)
     assert fake.slept == []
 
 
@@ -70,17 +70,17 @@ def test_a_source_in_this_process_is_not_paced(opened: Open, fake: FakeTime, tmp
     with serving(lambda _: Reply.json({})) as server:
         connection = opened(server.url, paced=False)
         for n in range(5):
-            connection.serve(history(n), FUNDING_HISTORICAL)
+            connection._serve(history(n), FUNDING_HISTORICAL)
     assert fake.slept == []
     assert not (tmp_path / "cache" / "turns").exists()
 
 
 def test_two_connections_share_their_turns_and_two_keys_do_not(opened: Open, fake: FakeTime) -> None:
     with serving(lambda _: Reply.json({})) as server:
-        opened(server.url).serve(history(0), FUNDING_HISTORICAL)
-        opened(server.url).serve(history(1), FUNDING_HISTORICAL)
+        opened(server.url)._serve(history(0), FUNDING_HISTORICAL)
+        opened(server.url)._serve(history(1), FUNDING_HISTORICAL)
         assert fake.slept == pytest.approx([SPACING])
-        opened(server.url, key="another-key").serve(history(2), FUNDING_HISTORICAL)
+        opened(server.url, key="another-key")._serve(history(2), FUNDING_HISTORICAL)
     assert len(fake.slept) == 1
 
 

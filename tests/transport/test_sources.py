@@ -49,7 +49,7 @@ class Source:
 
 def rows(connection: transport.Connection) -> int:
     """Rows of a window that closed long ago."""
-    body = connection.serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR).body
+    body = connection._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR).body
     return int(json.loads(body)["rows"])
 
 
@@ -151,7 +151,7 @@ def dated(folder: Path, opened: Open, dates: list[pd.Timestamp]) -> str:
     with serving(lambda _: Reply.json({}, date=next(given))) as server:
         connection = opened(server.url)
         for n, _ in enumerate(dates):
-            connection.serve(Request(f"/x/{n}", ()), FUNDING)
+            connection._serve(Request(f"/x/{n}", ()), FUNDING)
         return server.url
 
 

@@ -43,13 +43,13 @@ def test_an_error_reaches_all_who_wait_for_it_and_is_not_kept(opened: Open, join
 
     def ask(_: int) -> None:
         with pytest.raises(errors.SchemaError) as error:
-            connection.serve(Request("/x", ()), FUNDING)
+            connection._serve(Request("/x", ()), FUNDING)
         raised.append(str(error.value))
 
     with serving(slow) as server:
         connection = opened(server.url)
         in_threads(4, ask)
-        assert connection.serve(Request("/x", ()), FUNDING).body == b"{}"
+        assert connection._serve(Request("/x", ()), FUNDING).body == b"{}"
         assert len(server.asked) == 2
     assert len(raised) == 4
 
@@ -83,7 +83,7 @@ MANY = """
 
     def work(order):
         for n in order:
-            served = connection.serve(Request(f"/x/{n}", ()), FUNDING)
+            served = connection._serve(Request(f"/x/{n}", ()), FUNDING)
             if f'"path": "/x/{n}"'.encode() not in served.body or len(served.body) < 2000:
                 wrong.append(served)
 
@@ -112,7 +112,7 @@ def test_processes_and_threads_share_one_folder(opened: Open, tmp_path: Path) ->
         assert before <= 3 * 40, "each process asks at most once"
         connection = opened(server.url, key=None, scope="shared")
         for n in range(40):
-            assert connection.serve(Request(f"/x/{n}", ()), FUNDING).body == echo_of(f"/x/{n}")
+            assert connection._serve(Request(f"/x/{n}", ()), FUNDING).body == echo_of(f"/x/{n}")
         assert len(server.asked) == before
 
 

@@ -40,7 +40,7 @@ class Recording:
     def __init__(self, path: Path, about: dict[str, Any]) -> None:
         self.path = path
         self._writer = Writer(path, about)
-        self.fork_lock = threading.Lock()
+        self._fork_lock = threading.Lock()
         self._asof: pd.Timestamp | None = None
         self._open = True
         self._clock_before = SESSION.clock
@@ -65,9 +65,9 @@ class Recording:
             SESSION.closers.remove(self.close)
         self._restore()
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """End the recording in a forked child, whose answers would be written over the parent's."""
-        self.fork_lock = threading.Lock()
+        self._fork_lock = threading.Lock()
         if self._open:
             self._leave()
             self._writer.abandon()
@@ -93,7 +93,7 @@ class Recording:
                 f"{self.path}: the answer to {response.request.path} holds the API key and is not recorded; "
                 "end the recording with dd.disconnect() to go on without it"
             )
-        with self.fork_lock:
+        with self._fork_lock:
             self._clock()
             self._writer.add(entry_of(response), response.body)
 

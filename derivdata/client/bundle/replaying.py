@@ -56,7 +56,7 @@ class Replay:
         for entry in bundle.entries:
             self._answers.setdefault(request_of(entry), []).append(entry)
         self._served: dict[Request, int] = {}
-        self.fork_lock = threading.Lock()
+        self._fork_lock = threading.Lock()
         self._open = True
         self._restore = SESSION.install(responder=self._respond, clock=self._clock)
         SESSION.closers.append(self.close)
@@ -72,9 +72,9 @@ class Replay:
         self._restore()
         self._bundle.close()
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Open the file again in a forked child: parent and child would move one place in it to and fro."""
-        self.fork_lock = threading.Lock()
+        self._fork_lock = threading.Lock()
         if self._open:
             self._bundle.reopen()
 
@@ -88,7 +88,7 @@ class Replay:
         answers = self._answers.get(request)
         if answers is None:
             raise NotRecorded(str(request), f"not in {self.path}; {_nearest(request, list(self._answers))}")
-        with self.fork_lock:
+        with self._fork_lock:
             turn = self._served.get(request, 0)
             self._served[request] = turn + 1
         entry = answers[min(turn, len(answers) - 1)]

@@ -14,10 +14,6 @@ from derivdata.client.rules.definition import Rule
 __all__ = ["RULES", "Rule"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 RULES: tuple[Rule, ...] = tuple(
     value
     for module in (impossible, contradictions, unlikely)

@@ -51,7 +51,3 @@ __all__ = [
     "provenance",
     "raw",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import Any
 
 import pandas as pd
 
@@ -17,6 +16,7 @@ from derivdata.client.transport.session import SESSION
 from derivdata.client.transport.settings import IN_PROCESS, Settings
 from derivdata.errors import NotConnected
 from derivdata.support import times
+from derivdata.support.local import start_local
 
 __all__ = ["connect", "disconnect"]
 
@@ -131,10 +131,6 @@ def _hosted(
     return Connection(place, secret, settings, attribution_url=attribution_url)
 
 
-class _Service(Protocol):
-    def start(self, source: str, *, now: pd.Timestamp | None, **options: Any) -> Local: ...
-
-
 def _local(
     source: str,
     now: pd.Timestamp | None,
@@ -144,9 +140,7 @@ def _local(
     offline: bool,
     options: Mapping[str, Any],
 ) -> Connection:
-    # By name: the service is built on this package, so that an import would be a circle.
-    service = cast(_Service, importlib.import_module("derivdata.sources.service"))
-    local = service.start(source, now=now, **options)
+    local: Local = start_local(source, now=now, **options)
     settings = Settings(
         scope=f"local {local.identity}",
         folder=cache_folder(),

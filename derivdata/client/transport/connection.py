@@ -61,8 +61,6 @@ class Connection:
         What people know it by: the host, the archive's name, ``sample``.
     synthetic
         Whether its data is synthetic.
-    fork_lock
-        Held while the network is opened, and while the process forks.
     """
 
     def __init__(
@@ -90,10 +88,10 @@ class Connection:
         self._last_marks: tuple[float, _Marks] | None = None
         self._warned_of_trouble = False
         self._inherited = False
-        self.fork_lock = threading.Lock()
+        self._fork_lock = threading.Lock()
         renew_in_child(self)
 
-    def serve(
+    def _serve(
         self, request: Request, endpoint: Endpoint | None = None, until: pd.Timestamp | None = None
     ) -> Response:
         """Return the answer to a request, of any HTTP status, from the cache or the network.
@@ -112,7 +110,7 @@ class Connection:
         """
         return self._begin(request, endpoint, until)()
 
-    def serve_each(
+    def _serve_each(
         self, requests: Sequence[tuple[Request, pd.Timestamp | None]], endpoint: Endpoint
     ) -> Iterator[Response]:
         """Return the answers to requests at one endpoint, each with the end of its window, in their order.
@@ -197,11 +195,11 @@ class Connection:
                 raise NetworkError("/", "the server's answer carries no Date header, which is the clock here")
         return self._last_date[1].floor("min")
 
-    def forget(self, request: Request) -> None:
+    def _forget(self, request: Request) -> None:
         """Remove a cached answer, so that it is requested again."""
         self._files.forget(self._key("GET", f"{self._site.base}{_path_and_query(request)}"))
 
-    def holds_key(self, data: bytes) -> bool:
+    def _holds_key(self, data: bytes) -> bool:
         """Return whether the key's bytes are in `data`."""
         return self._secret is not None and self._secret.within(data)
 
@@ -212,9 +210,9 @@ class Connection:
         if self._local is not None and not self._inherited:
             self._local.close()
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Open sockets of its own in a forked child, where the parent's would bring the parent's answers."""
-        self.fork_lock = threading.Lock()
+        self._fork_lock = threading.Lock()
         self._network = None
         self._last_date = self._last_marks = None
         self._pace = Pace(self._settings.folder / "turns", self._scope, self._settings.timing)
@@ -266,7 +264,7 @@ class Connection:
         if scope != self._scope:
             self._scope = scope
             self._files = AnswerFiles(self._settings.folder / "answers", _digest(scope)[:32])
-            with self.fork_lock:
+            with self._fork_lock:
                 network, self._network = self._network, None
             if network is not None:
                 network.close()
@@ -279,7 +277,7 @@ class Connection:
 
     def _opened(self) -> Network:
         """Return the network, imported and opened when it is first needed."""
-        with self.fork_lock:
+        with self._fork_lock:
             if self._network is None:
                 from derivdata.client.transport.network import Network
 

@@ -43,13 +43,13 @@ class KeylessSession:
 
     Attributes
     ----------
-    fork_lock
+    _fork_lock
         Held while the process forks, and by nothing else.
     """
 
     def __init__(self) -> None:
         self._session = _new_session()
-        self.fork_lock = threading.Lock()
+        self._fork_lock = threading.Lock()
         renew_in_child(self)
 
     def send(
@@ -88,9 +88,9 @@ class KeylessSession:
         """Close the connections."""
         self._session.close()
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Open sockets of its own in a forked child, where the parent's would bring the parent's answers."""
-        self.fork_lock = threading.Lock()
+        self._fork_lock = threading.Lock()
         self._session = _new_session()
 
     def __enter__(self) -> KeylessSession:

@@ -110,8 +110,6 @@ class Session:
         Tells the time: the connection's, a recording's or a replay's.
     closers
         What `disconnect` calls before it closes the connection, the newest first.
-    synthetic_read
-        Whether any table of this process was synthetic, for figures of data whose provenance was dropped.
     """
 
     def __init__(self) -> None:
@@ -120,7 +118,6 @@ class Session:
         self.observer: Observer | None = None
         self.clock: Clock = self._connection_clock
         self.closers: list[Callable[[], None]] = []
-        self.synthetic_read = False
 
     def current(self) -> Connection:
         """Return the connection; made from ``DERIVDATA_BASE_URL`` where that is set and nothing is connected.
@@ -147,7 +144,7 @@ class Session:
         responder = self.responder
         if responder is not None:
             return self._checked(responder(request))
-        return self._checked(self.current().serve(request, endpoint, until))
+        return self._checked(self.current()._serve(request, endpoint, until))
 
     def serve_each(
         self, requests: Sequence[tuple[Request, pd.Timestamp | None]], endpoint: Endpoint
@@ -156,7 +153,7 @@ class Session:
         responder = self.responder
         if responder is not None:
             return (self._checked(responder(request)) for request, _ in requests)
-        return map(self._checked, self.current().serve_each(requests, endpoint))
+        return map(self._checked, self.current()._serve_each(requests, endpoint))
 
     def _checked(self, response: Response) -> Response:
         if self.observer is not None:
@@ -168,7 +165,7 @@ class Session:
     def forget(self, request: Request) -> None:
         """Remove an answer from the cache, so that it is requested again."""
         if self.responder is None:
-            self.current().forget(request)
+            self.current()._forget(request)
 
     def install(
         self,
@@ -190,7 +187,7 @@ class Session:
 
     def holds_key(self, data: bytes) -> bool:
         """Return whether the key of the connection is in `data`."""
-        return self.connection is not None and self.connection.holds_key(data)
+        return self.connection is not None and self.connection._holds_key(data)
 
     def replace_connection(self, connection: Connection | None) -> None:
         """Take a connection as the current one, and close the one before."""
@@ -358,7 +355,6 @@ def decode_items(
 def provenance(answers: Sequence[Answer[Any]]) -> dict[str, Any]:
     """Return the metadata of some answers, ready for JSON and independent of the time of the call."""
     last = max((a.as_of for a in answers), default=None)
-    SESSION.synthetic_read |= any(a.synthetic for a in answers)
     return _Provenance(
         {
             "source": ", ".join(dict.fromkeys(a.source for a in answers)),

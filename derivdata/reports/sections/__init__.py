@@ -23,10 +23,6 @@ from derivdata.reports.sections.quality import quality_section
 __all__ = ["BY_NAME", "Earlier", "changes_section", "clock_of", "provenance_section", "summary_section"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 BY_NAME: dict[str, Callable[[Data], Section]] = {
     "funding": funding_section,
     "carry": carry_section,

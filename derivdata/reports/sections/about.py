@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from derivdata.client import bundle
+from derivdata import bundle
 from derivdata.errors import BundleError
 from derivdata.reports.data import FetchedTable
 from derivdata.reports.html_page import Metric, Number, Section, count, listing, pct, usd

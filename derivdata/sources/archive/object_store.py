@@ -48,16 +48,16 @@ class ObjectStore:
         self._prefix = f"{key}/" if key else ""
         self._look: tuple[float, Hashable] | None = None
         self._puts = 0  # of manifests: a look that one of them may have overtaken is not kept
-        self.after_fork()
+        self._after_fork()
         _ = self._files  # names the extra at once where it is missing
         renew_in_child(self)
 
     @property
-    def fork_lock(self) -> threading.Lock:
+    def _fork_lock(self) -> threading.Lock:
         """Held for moments only, while a look at the manifest is kept: a fork does not wait for uploads."""
         return self._look_lock
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Make the locks, and forget uploads: in a child they are those of a writer in the parent."""
         self._look_lock = threading.Lock()
         self._lock = threading.Lock()

@@ -8,7 +8,6 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from derivdata.client.transport import SESSION
 from derivdata.sources.archive import scanning
 from derivdata.sources.archive.contents import ArchiveContents
 from derivdata.sources.archive.correction_log import correction_notices
@@ -250,7 +249,6 @@ class ArchiveReader(ArchiveContents):
 
     def _provenance(self, table: Table, read: Selection) -> dict[str, Any]:
         """Return the provenance of rows: the archive, its version, corrections of these rows."""
-        SESSION.synthetic_read |= self.synthetic
         return {
             "source": self.label,
             "synthetic": self.synthetic,

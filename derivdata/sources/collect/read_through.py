@@ -52,7 +52,7 @@ class ReadThrough:
 
     Attributes
     ----------
-    fork_lock
+    _fork_lock
         Held while notices are added or taken, and while the process forks.
     """
 
@@ -85,7 +85,7 @@ class ReadThrough:
         self._told: set[str] = set()
         self._partial: set[str] = set()
         self._notices: list[str] = []
-        self._poll_lock, self.fork_lock = threading.Lock(), threading.Lock()
+        self._poll_lock, self._fork_lock = threading.Lock(), threading.Lock()
         self._inherited = False
         renew_in_child(self)
 
@@ -142,13 +142,13 @@ class ReadThrough:
 
     def take_notices(self) -> list[str]:
         """Return what the user must know, once: venues that could not be had, and why."""
-        with self.fork_lock:
+        with self._fork_lock:
             notices, self._notices = self._notices, []
         return notices
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Stop asking in a forked child: its parent continues with the same sockets and archive."""
-        self._poll_lock, self.fork_lock = threading.Lock(), threading.Lock()
+        self._poll_lock, self._fork_lock = threading.Lock(), threading.Lock()
         self._notices = []  # the parent reports them
         self._inherited = True
 
@@ -309,6 +309,6 @@ class ReadThrough:
 
     def _tell(self, texts: Sequence[str]) -> None:
         """Keep each notice once."""
-        with self.fork_lock:
+        with self._fork_lock:
             self._notices += [text for text in texts if text not in self._told]
             self._told.update(texts)

@@ -303,7 +303,7 @@ class _Server:
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [listener]}, name="derivdata-service", daemon=True
         )
-        self.fork_lock = threading.Lock()
+        self._fork_lock = threading.Lock()
         renew_in_child(self)
 
     def start(self) -> None:
@@ -320,14 +320,14 @@ class _Server:
         self._thread.join(_PATIENCE)
         self._listener.close()
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Close the sockets in a forked child, where no thread serves them.
 
         As long as the child had them open, a client of a service that the parent has stopped would be
         accepted by nobody and wait. The numbers stay taken, by the null device: objects of asyncio that
         still know them would close whatever came to stand there.
         """
-        self.fork_lock = threading.Lock()
+        self._fork_lock = threading.Lock()
         sockets: list[Any] = [self._listener]
         for protocol in self._server.server_state.connections:
             transport = getattr(protocol, "transport", None)

@@ -37,10 +37,6 @@ __all__ = [
 ]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 @lru_cache(maxsize=1024)
 def endpoint_of(path: str) -> Endpoint | None:
     """Return the endpoint that a concrete path belongs to, or None; an exact path wins over a template."""

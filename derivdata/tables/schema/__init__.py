@@ -7,7 +7,3 @@ from derivdata.tables.schema.open_table import OpenTable
 from derivdata.tables.schema.table import Table
 
 __all__ = ["Column", "Kind", "OpenTable", "Table", "coded", "floats", "ranks", "repeated"]
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from derivdata import tables
+from derivdata.bundle.tables import table_of
 from derivdata.client.bundle.layout import Entry, request_of
 from derivdata.client.bundle.reading import Bundle
-from derivdata.client.bundle.refetch import table_of
 from derivdata.support.arguments import typed
 from derivdata.tables.endpoints import ParamKind, Request, endpoint_of
 from derivdata.tables.schema import Table

@@ -1,0 +1,34 @@
+"""Record and replay: the answers behind a notebook or a report as one portable file.
+
+A bundle is a zip of JSON. It holds each answer's raw body, status, headers that matter, request, server's
+date and hash, and what computed with them; never a key, a host's credentials or anything pickled. The file is
+`derivdata.client.bundle`'s; the tables that its answers make are made here, by the fetchers.
+"""
+
+from __future__ import annotations
+
+from derivdata.bundle.difference import BundleDiff, bundle_diff
+from derivdata.bundle.tables import BundleTables, tables_of
+from derivdata.client.bundle.contents import Contents, info, verify
+from derivdata.client.bundle.layout import Manifest
+from derivdata.client.bundle.recording import Recording, record
+from derivdata.client.bundle.replaying import Replay, replay
+
+__all__ = [
+    "BundleDiff",
+    "BundleTables",
+    "Contents",
+    "Manifest",
+    "Recording",
+    "Replay",
+    "bundle_diff",
+    "info",
+    "record",
+    "replay",
+    "tables_of",
+    "verify",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

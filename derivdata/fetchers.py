@@ -1,0 +1,46 @@
+"""Every fetcher by the name of the table that it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from derivdata import (
+    builders,
+    funding,
+    hip3,
+    hip4,
+    liquidations,
+    markets,
+    oi,
+    options,
+    orderbook,
+    prices,
+    rwa,
+    volume,
+)
+from derivdata.tables import OPEN_TABLES, TABLES
+
+__all__ = ["FETCHERS"]
+
+_FAMILIES = {
+    "builders": builders,
+    "funding": funding,
+    "hip3": hip3,
+    "hip4": hip4,
+    "liquidations": liquidations,
+    "markets": markets,
+    "oi": oi,
+    "options": options,
+    "orderbook": orderbook,
+    "prices": prices,
+    "rwa": rwa,
+    "volume": volume,
+}
+
+FETCHERS: dict[str, Callable[..., Any]] = {
+    f"{family}_{name}": getattr(module, name)
+    for family, module in _FAMILIES.items()
+    for name in module.__all__
+    if f"{family}_{name}" in TABLES.keys() | OPEN_TABLES.keys()
+}
