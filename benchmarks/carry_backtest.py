@@ -23,25 +23,23 @@ PERIODS = {
 }
 RULES = {
     f"from {level:g} bps on the mean of {days} days, hold {least} days": backtest.HoldingTime(
-        backtest.SpreadThreshold(level, mean_hours=24.0 * days), least_hours=24.0 * least
+        backtest.SpreadThreshold(level, window=f"{days}d"), least=f"{least}d"
     )
     for level in (0.5, 1.0, 2.0)
     for days in (3, 7)
     for least in (3, 14)
 }
-COSTS = backtest.Costs(fees_bps=2.0, slippage_bps=0.5)
+COSTS = backtest.Costs(fee_bps=2.0, slippage_bps=0.5)
 
 
 def sweeps() -> dict[str, pd.DataFrame]:
     """Return what all rules earned by period; ``attrs["best"]`` of the first names the rule to judge."""
-    panel, hours = recorded_funding()
-    panel, hours = panel.sel(exchange=VENUES).dropna("time", how="all"), hours.sel(exchange=VENUES)
+    panel = recorded_funding().sel(exchange=VENUES).dropna("time", how="all")
     return {
         period: backtest.sweep(
             panel.sel(time=years),
             RULES,
             COSTS,
-            interval_hours=hours,
             capital=100_000.0,
             leg_usd=100_000.0,
             leverage=5.0,

@@ -28,7 +28,7 @@ from tests.support.recorded_funding import PERIODS, recorded_funding
 
 __all__ = [
     "COSTS",
-    "HOLD_HOURS",
+    "HOLD",
     "RULES",
     "STORED",
     "advantage",
@@ -39,7 +39,7 @@ __all__ = [
     "scores",
 ]
 
-HOLD_HOURS = 168.0
+HOLD = "7d"
 STORED = Path(__file__).resolve().parents[1] / "notebooks" / "did_the_picks_pay.csv"
 RULES: tuple[Literal["forecast", "last", "mean_7d"], ...] = ("forecast", "last", "mean_7d")
 COSTS = (0.0, 8.0, 20.0)
@@ -62,9 +62,9 @@ class _Rows(NamedTuple):
     """(row, period): spreads [bps a period] up to the decision."""
 
 
-def forecasts(panel: xr.DataArray, hours: xr.DataArray) -> pd.DataFrame:
+def forecasts(panel: xr.DataArray) -> pd.DataFrame:
     """Return a row per symbol, pair and weekly decision with every method's forecast and interval [bps]."""
-    history = summed_history(panel, HOLD_HOURS, hours, 8.0)
+    history = summed_history(panel, HOLD, "8h")
     parts = [_rows(history, number) for number in range(panel.sizes["symbol"])]
     rows = _Rows(*(np.concatenate(part) for part in zip(*parts, strict=True)))
     frame = pd.DataFrame({"time": rows.time, "outcome": rows.figures[:, 3]})
@@ -105,14 +105,10 @@ def scores(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def picks(panel: xr.DataArray, hours: xr.DataArray, cost_bps: float) -> dict[str, xr.Dataset]:
+def picks(panel: xr.DataArray, pair_cost_bps: float) -> dict[str, xr.Dataset]:
     """Return the record of picks by rule at a cost."""
-    return {
-        rule: funding.pick_record(
-            panel, hold_hours=HOLD_HOURS, cost_bps=cost_bps, rule=rule, interval_hours=hours
-        )
-        for rule in RULES
-    }
+    fee = pair_cost_bps / 4.0  # of each of the four trades
+    return {rule: funding.pick_record(panel, hold=HOLD, fee_bps=fee, rule=rule) for rule in RULES}
 
 
 def pick_table(records: dict[str, xr.Dataset]) -> pd.DataFrame:
@@ -134,11 +130,11 @@ def pick_table(records: dict[str, xr.Dataset]) -> pd.DataFrame:
 
 def main(options: Sequence[str] = ()) -> int:
     """Print the tables, or with ``--record`` write the picks beside the notebook that shows them."""
-    panel, hours = recorded_funding()
+    panel = recorded_funding()
     if "--record" in options:
-        pick_table(picks(panel, hours, 0.0)).to_csv(STORED, index=False)
+        pick_table(picks(panel, 0.0)).to_csv(STORED, index=False)
         return 0
-    table = scores(forecasts(panel, hours))
+    table = scores(forecasts(panel))
     print("| period | rows | method | RMSE, bps | Winkler score, bps | covered | median width, bps |")
     print("|---|---|---|---|---|---|---|")
     for row in table.itertuples():
@@ -150,7 +146,7 @@ def main(options: Sequence[str] = ()) -> int:
         "\n| cost, bps | picked by | period | picks | predicted | earned | predicted less earned | covered |"
     )
     print("|---|---|---|---|---|---|---|---|")
-    records = {cost: picks(panel, hours, cost) for cost in COSTS}
+    records = {cost: picks(panel, cost) for cost in COSTS}
     for cost, rules in records.items():
         for rule, record in rules.items():
             for period, (start, end) in [*PERIODS.items(), ("pooled", ("1970", "2100"))]:
@@ -218,7 +214,7 @@ def _normal(mean: Floats, deviation: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def _autoregression(past: Floats, hold: int) -> tuple[Floats, Floats]:
-    """Expectation as `net_carry` makes it, and the noise that the autoregression adds to it."""
+    """Expectation of an autoregression with the bias-corrected slope, and the noise that it adds."""
     both = np.isfinite(past[:, :-1]) & np.isfinite(past[:, 1:])
     x, y, n = np.where(both, past[:, :-1], 0.0), np.where(both, past[:, 1:], 0.0), both.sum(axis=1)
     x, y = (np.where(both, part - (part.sum(axis=1) / n)[:, None], 0.0) for part in (x, y))

@@ -84,8 +84,8 @@ def of_symbol(archive: Archive, symbol: str, days: int) -> dict[str, Any]:
     last, steps = [], []
     for venue in range(rates.sizes["exchange"]):
         one = rates.isel(exchange=slice(venue, venue + 1))
-        last.append(float(funding.zscore(one, _WINDOW)[0, 0, -1]))
-        found = funding.half_life(one, interval_hours=1 / 60, level=None)
+        last.append(float(funding.zscore(one, rows=_WINDOW)[0, 0, -1]))
+        found = funding.half_life(one, period="1m", method="ols", level=None)
         steps.append(found["half_life_hours"].item())
     spread = np.concatenate(spreads, axis=-1)
     return {

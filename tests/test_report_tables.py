@@ -21,6 +21,7 @@ import derivdata as dd
 from derivdata.analysis import oi, smile, surface, variance
 from derivdata.cli import main
 from derivdata.reports.sections import carry, open_interest
+from derivdata.reports.sections.carry_forecast import add_forecast, forecasts_of
 from tests.plot import made
 from tests.support import known_archive
 from tests.test_report import Page
@@ -34,7 +35,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DERIVDATA_CACHE_DIR", str(folder / "cache"))
         dd.connect(known_archive.write(folder / "archive"))
-        out = dd.report(["BTC", "ETH"], out=folder / "r.html", window="15d", fees=2.0)
+        out = dd.report(["BTC", "ETH"], out=folder / "r.html", window="15d", fee_bps=2.0)
         dd.disconnect()
     return out.read_text(encoding="utf-8")
 
@@ -101,23 +102,23 @@ def test_funding(tables: list[list[list[str]]]) -> None:
 
 
 def test_pairs(tables: list[list[list[str]]]) -> None:
-    """The six widest of ten pairs. 8 bps/8h are 87.6 % a year; four trades of 2 bps, each week, cost 4.17 %.
+    """The six widest of ten pairs; a window of 15 days has no forecast. Four trades of 2 bps cost 8.
 
-    Rates that never move have no half-life and no uncertainty. Costs of 8 bps are paid after one interval of
-    8 hours at 8 bps, after two at 4.
+    Rates that never move have no half-life. Costs of 8 bps are paid after one interval of 8 hours at 8 bps,
+    after two at 4.
     """
     columns = (
         "symbol", "long", "short", "mean spread [bps/8h]", "hours in favour [%]", "gross APR [%]",
-        "costs [bps]", "net APR [%]", "90 % interval of the expectation", "half-life [h]", "its interval",
+        "costs [bps]", "net APR [%]", "90 % of outcomes", "half-life [h]", "its interval",
         "break-even",
     )  # fmt: skip
     assert find(tables, *columns) == [
-        ["BTC", "aster", "zo", "8.000", "100", "87.6", "8.0", "83.4", "83.4 to 83.4", "", "", "8 h"],
-        ["BTC", "binance", "zo", "7.000", "100", "76.7", "8.0", "72.5", "72.5 to 72.5", "", "", "9.1 h"],
-        ["BTC", "bybit", "zo", "6.000", "100", "65.7", "8.0", "61.5", "61.5 to 61.5", "", "", "11 h"],
-        ["BTC", "aster", "okx", "4.000", "100", "43.8", "8.0", "39.6", "39.6 to 39.6", "", "", "16 h"],
-        ["BTC", "okx", "zo", "4.000", "100", "43.8", "8.0", "39.6", "39.6 to 39.6", "", "", "16 h"],
-        ["BTC", "binance", "okx", "3.000", "100", "32.9", "8.0", "28.7", "28.7 to 28.7", "", "", "21 h"],
+        ["BTC", "aster", "zo", "8.000", "100", "", "8.0", "", "", "", "", "8 h"],
+        ["BTC", "binance", "zo", "7.000", "100", "", "8.0", "", "", "", "", "9.1 h"],
+        ["BTC", "bybit", "zo", "6.000", "100", "", "8.0", "", "", "", "", "11 h"],
+        ["BTC", "aster", "okx", "4.000", "100", "", "8.0", "", "", "", "", "16 h"],
+        ["BTC", "okx", "zo", "4.000", "100", "", "8.0", "", "", "", "", "16 h"],
+        ["BTC", "binance", "okx", "3.000", "100", "", "8.0", "", "", "", "", "21 h"],
     ]
 
 
@@ -295,13 +296,11 @@ def test_summary(text: str) -> None:
     assert [(tile[0], tile[2]) for tile in tiles] == [
         (f"{weighted[0]:+.2f} bps/8h", "mean of the last 24 h"),
         ("+4.00 bps/8h", "mean of the last 24 h"),
-        ("6 of 6", "held 7 days"),
         ("10 M USD", "at 2026-01-16 23:00 UTC"),
         ("55.2 %", "at 2026-01-16 23:00 UTC"),
         ("3.75 M USD", "last 7 days"),
     ]
-    assert "Picked in this same window (in sample): expect less" in tiles[2][1]
-    assert tiles[5][1] == "of BTC and ETH liquidated, 87 % of it longs"
+    assert tiles[4][1] == "of BTC and ETH liquidated, 87 % of it longs"
     assert summary.count('<span class="synthetic">synthetic</span>') == len(tiles)
     items = [unescape(item) for item in re.findall("<li>(.*?)</li>", summary)]
     for sentence in (
@@ -346,47 +345,18 @@ def test_what_changed_since_an_earlier_report(tmp_path: Path, monkeypatch: pytes
     ]
 
 
-def test_carry_by_holding_time_and_the_interval_of_a_venue_that_states_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A day to a month; 8 hours are the usual interval where no payment says it."""
-    from derivdata.analysis import funding
-
-    horizons, intervals = [], []
-    carry, life = funding.net_carry, funding.half_life
-    monkeypatch.setattr(funding, "net_carry", lambda *a, **k: (horizons.append(a[3]), carry(*a, **k))[1])
-    monkeypatch.setattr(
-        funding, "half_life", lambda *a, **k: (intervals.append(k["interval_hours"]), life(*a, **k))[1]
-    )
-    dd.connect(known_archive.write(tmp_path / "archive"))
-    dd.report("BTC", out=tmp_path / "r.html", window="15d", sections=["carry"])
-    assert horizons == [168.0] * 6 + [24.0, 48.0, 96.0, 168.0, 336.0, 504.0, 720.0]
-    assert intervals == [8.0] * 6
-
-
-@pytest.mark.parametrize(
-    ("paid", "hours"),
-    [
-        (None, 8.0),
-        ([("BTC", "bybit", 4.0), ("ETH", "okx", 1.0)], 8.0),
-        ([("BTC", "okx", 4.0), ("BTC", "okx", 4.0), ("BTC", "okx", 8.0)], 4.0),
-    ],
-)
-def test_a_venue_without_payments_is_taken_to_pay_every_eight_hours(
-    paid: list[tuple[str, str, float]] | None, hours: float
-) -> None:
-    columns = ["symbol", "exchange", "interval_hours"]
-    data: Any = SimpleNamespace(settlements=lambda: paid and pd.DataFrame(paid, columns=columns))
-    assert carry._interval(data, "BTC", "okx") == hours
-
-
 def _spread_rates(values: np.ndarray) -> Any:
     """Rates of two venues every eight hours whose spread is given [bps/8h]."""
     times = pd.date_range("2026-01-01", periods=values.size, freq="8h").as_unit("us")
     labels = {"symbol": ["BTC"], "exchange": ["a", "b"], "time": times}
     panel = xr.DataArray(np.stack([0.0 * values, values])[None], labels, tuple(labels))
-    panel.attrs = {"units": "bps/8h", "kind": "settled"}
-    return SimpleNamespace(panel=panel, settled=True, interval_hours=8.0, table=None)
+    panel = panel.assign_coords(interval_hours=8.0).assign_attrs(units="bps/8h", kind="settled")
+    return SimpleNamespace(panel=panel, settled=True, table=None)
+
+
+def _pair_of(rates: Any) -> carry.Pair:
+    fees = {"a": 2.0, "b": 2.0}
+    return carry._pair(rates, fees, forecasts_of(rates, fees), "BTC", "a", "b", 5.0, 1.0)
 
 
 def test_the_half_life_of_a_pair_is_that_of_what_stays_or_cannot_be_told() -> None:
@@ -398,17 +368,14 @@ def test_the_half_life_of_a_pair_is_that_of_what_stays_or_cannot_be_told() -> No
 
     rng = np.random.default_rng(3)
     slow = lfilter([1.0], [1.0, -(0.5 ** (1 / 9))], rng.standard_normal(1_500))[300:]
-    data: Any = SimpleNamespace(
-        settlements=lambda: None, report_options=SimpleNamespace(fee=lambda venue: 2.0)
-    )
     rates = _spread_rates(5.0 + slow + 1.5 * rng.standard_normal(slow.size))
-    row = carry._row(carry._pair(data, rates, "BTC", "a", "b", 5.0, 1.0))
+    row = carry._row(_pair_of(rates))
     low, high = (float(part) for part in str(row["its interval"]).split(" to "))
     assert low < 72.0 < high < 200.0
     assert row["half-life [h]"] == pytest.approx(72.0, rel=0.5)
     apart = funding.spread(rates.panel.sel(symbol="BTC"), "a", "b")
-    assert float(funding.half_life(apart, level=None)["half_life_hours"]) < 36.0
-    noise = carry._pair(data, _spread_rates(rng.standard_normal(60)), "BTC", "a", "b", 5.0, 1.0)
+    assert float(funding.half_life(apart, method="ols", level=None)["half_life_hours"]) < 36.0
+    noise = _pair_of(_spread_rates(rng.standard_normal(60)))
     told = carry._row(noise)
     assert told["its interval"] == "cannot tell"
     assert np.isnan(float(str(told["half-life [h]"])))
@@ -419,7 +386,6 @@ def test_the_half_life_of_a_pair_is_that_of_what_stays_or_cannot_be_told() -> No
 def test_the_forecast_table_and_whether_anything_clears_its_costs(fee: float, clears: bool) -> None:
     """The cells are those of the forecast; four trades of 2 bps cost 8 bps, of 40 bps 160."""
     from derivdata.analysis import funding
-    from derivdata.reports.sections.carry_forecast import add_forecast
 
     rng = np.random.default_rng(5)
     rates = _spread_rates(3.0 + rng.standard_normal(180))
@@ -431,10 +397,11 @@ def test_the_forecast_table_and_whether_anything_clears_its_costs(fee: float, cl
         number=lambda value, label, **window: told["number"].append(value),
         table=lambda frame, **how: told["table"].append(frame),
     )
-    add_forecast(section, rates, SimpleNamespace(fee=lambda venue: fee))  # type: ignore[arg-type]
+    options: Any = SimpleNamespace(fee=lambda venue: fee)
+    add_forecast(section, rates, options, forecasts_of(rates, {"a": fee, "b": fee}))
     [frame], [sentence], [number] = told["table"], told["finding"], told["number"]
     panel = rates.panel.sel(symbol="BTC", drop=True)
-    own = funding.forecast_carry(panel, hold_hours=168.0, cost_bps=4 * fee, interval_hours=8.0)
+    own = funding.forecast_carry(panel, hold="7d", fee_bps=fee)
     best = own.isel(pair=int(own["net_bps"].argmax("pair")))
     net, low, high = (float(best[f"net_{end}bps"]) for end in ("", "low_", "high_"))
     first = frame.iloc[0]
@@ -466,14 +433,13 @@ def test_a_trend_that_cannot_be_told_is_not_named() -> None:
     assert open_interest._trends(trend.isel(exchange=[1]), 30.0).startswith("; no venue's share has")
 
 
-def test_expected_carry_is_drawn_from_a_day_to_a_month(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forecast_carry_is_drawn_from_a_day_to_a_month() -> None:
+    """Of 333 days; holding times without a forecast are left out."""
     drawn: list[Any] = []
     section: Any = SimpleNamespace(
         heading=lambda text: None, figure=lambda plot, curve, **words: drawn.append(curve)
     )
-    monkeypatch.setattr(carry, "_carry", lambda *names_and_hours: names_and_hours[-1])
-    names = xr.Dataset({"symbol": "BTC", "long": "okx", "short": "bybit"})
-    pair: Any = SimpleNamespace(carry=names)
-    rates: Any = SimpleNamespace(settled=True, table=None)
-    carry._holding(section, SimpleNamespace(), rates, pair)  # type: ignore[arg-type]
-    assert [hours / 24 for hours in drawn[0]] == [1, 2, 4, 7, 14, 21, 30]
+    for days, shown in ((333, [1, 2, 4, 7, 14, 21, 30]), (60, [1, 2, 4, 7, 14])):
+        rates = _spread_rates(5.0 + np.random.default_rng(3).standard_normal(3 * days))
+        carry._holding(section, SimpleNamespace(), rates, {"a": 2.0, "b": 2.0}, _pair_of(rates))  # type: ignore[arg-type]
+        assert [float(each["hold_hours"]) / 24 for each in drawn.pop()] == shown

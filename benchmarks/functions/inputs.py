@@ -32,7 +32,6 @@ __all__ = [
     "free",
     "history",
     "legs",
-    "native",
     "one_symbol",
     "panel",
     "picks",
@@ -76,14 +75,8 @@ def rates(symbols: int = 30, days: int = 30) -> xr.DataArray:
 @functools.cache
 def settled(symbols: int = 30) -> xr.DataArray:
     """Payments of 90 days, every eight hours."""
-    found = panel(symbols, 270, 8).rename("rate_bps_8h")
+    found = panel(symbols, 270, 8).rename("rate_bps_8h").assign_coords(interval_hours=8.0)
     return found.assign_attrs(units="bps/8h", kind="settled")
-
-
-@functools.cache
-def native() -> xr.DataArray:
-    found = (settled() / 1e4).drop_attrs().rename("rate_native")
-    return found.assign_attrs(units="fraction per interval")
 
 
 @functools.cache
@@ -119,7 +112,7 @@ def one_symbol() -> pd.DataFrame:
 @functools.cache
 def picks() -> xr.Dataset:
     found = settled(1)
-    return dd.analysis.funding.pick_record(found, hold_hours=72.0, cost_bps=8.0, interval_hours=8.0)
+    return dd.analysis.funding.pick_record(found, hold="3d", fee_bps=2.0)
 
 
 @functools.cache

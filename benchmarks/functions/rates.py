@@ -15,7 +15,6 @@ __all__ = ["QUESTIONS"]
 _PAID = "43 venues × 30 symbols × 90 days of payments, every 8 h"
 _EVENTS = "six hours of liquidations of all venues"
 _BARS = "days of a year, 30 assets on one venue"
-_FREE = dict.fromkeys(funding.LEGS, 1.0)
 _PAIR = "venue00", "venue07"
 
 
@@ -31,20 +30,8 @@ QUESTIONS = {
             inputs.one_symbol(), inputs.one_symbol().rename(columns={"rate_bps_8h": "other"}), tolerance="2h"
         ),
     ),
-    "analysis.align.settlement_sums": Question(
-        f"{_PAID}, to days", lambda: align.settlement_sums(settled(), 8.0, hours=24)
-    ),
     "analysis.basis.against_index": Question(SIZE, lambda: basis.against_index(prices(), prices())),
     "analysis.basis.against_venue": Question(SIZE, lambda: basis.against_venue(prices(), "venue00")),
-    "analysis.funding.breakeven_hours": Question(
-        "one instant of 43 venues × 30 symbols",
-        lambda: funding.breakeven_hours(
-            abs(rates()).isel(time=-1), 8.0, mean_bps_8h=0.5, half_life_hours=24.0
-        ),
-    ),
-    "analysis.funding.check_8h_normalisation": Question(
-        _PAID, lambda: funding.check_8h_normalisation(settled(), inputs.native(), 8.0)
-    ),
     "analysis.funding.cumulative": Question(SIZE, lambda: funding.cumulative(rates())),
     "analysis.funding.deribit_rate": Question(SIZE, lambda: funding.deribit_rate(rates().to_numpy() * 1e-4)),
     "analysis.funding.dispersion": Question(SIZE, lambda: funding.dispersion(rates())),
@@ -60,9 +47,7 @@ QUESTIONS = {
     "analysis.funding.payment": Question(SIZE, lambda: funding.payment(rates().to_numpy() * 1e-4, 1e5, 1.0)),
     "analysis.funding.realised_carry": Question(
         _PAID,
-        lambda: funding.realised_carry(
-            settled(), *_PAIR, "2026-02-01", "2026-03-01", interval_hours=8.0, fees_bps=_FREE
-        ),
+        lambda: funding.realised_carry(settled(), *_PAIR, "2026-02-01", "2026-03-01", fee_bps=1.0),
     ),
     "analysis.funding.slippage_bps": Question(
         "books of 43 venues", lambda: funding.slippage_bps(inputs.capped(), 1e5)
@@ -116,29 +101,26 @@ QUESTIONS = {
     "analysis.funding.comovement": Question(SIZE, lambda: funding.comovement(rates())),
     "analysis.funding.forecast_carry": Question(
         "hours of one symbol on 43 venues, 60 days",
-        lambda: funding.forecast_carry(rates(1, 60), hold_hours=168.0, cost_bps=8.0),
+        lambda: funding.forecast_carry(rates(1, 60), hold="7d", fee_bps=2.0),
     ),
     "analysis.funding.half_life": Question(
-        _PAID, lambda: funding.half_life(settled(), interval_hours=8.0, level=None)
+        _PAID, lambda: funding.half_life(settled(), method="ols", level=None)
     ),
-    "analysis.funding.hit_rate": Question(
-        "hours of one symbol on 43 venues, 30 days", lambda: funding.hit_rate(rates(1), 24.0)
+    "analysis.funding.breakeven": Question(
+        "payments of one symbol on 43 venues, 90 days",
+        lambda: funding.breakeven(settled(1), *_PAIR, fee_bps=1.0),
     ),
-    "analysis.funding.net_carry": Question(
-        _PAID,
-        lambda: funding.net_carry(settled(), *_PAIR, 240.0, cost_bps=_FREE, interval_hours=8.0),
-    ),
-    "analysis.funding.pair_spreads": Question(
-        "hours of one symbol on 43 venues, 30 days", lambda: funding.pair_spreads(rates(1))
+    "analysis.funding.period_sums": Question(
+        f"{_PAID}, to days", lambda: funding.period_sums(settled(), "1d")
     ),
     "analysis.funding.pick_record": Question(
         "payments of one symbol on 43 venues, 90 days",
-        lambda: funding.pick_record(settled(1), hold_hours=72.0, cost_bps=8.0, interval_hours=8.0),
+        lambda: funding.pick_record(settled(1), hold="3d", fee_bps=2.0),
     ),
     "analysis.funding.pick_summary": Question(
         "picks of one symbol, 90 days", lambda: funding.pick_summary(inputs.picks())
     ),
-    "analysis.funding.zscore": Question(SIZE, lambda: funding.zscore(rates(), 168)),
+    "analysis.funding.zscore": Question(SIZE, lambda: funding.zscore(rates(), "7d")),
     "analysis.oi.hhi": Question(SIZE, lambda: oi.hhi(share())),
     "analysis.oi.market_share": Question(SIZE, lambda: oi.market_share(usd())),
     "analysis.liquidations.clusters": Question(_EVENTS, lambda: liquidations.clusters(events(), gap="10s")),

@@ -34,7 +34,6 @@ _SORT = "limit: the chain sorted by pandas"
 _CURVES = "limit: total variance at 41 places of every expiry"
 _SORTED = "limit: its rows sorted or copied"
 _HISTORY = "analysis.surface.history"
-_FREE = dict.fromkeys(funding.LEGS, 1.0)
 _WEEK = pd.Timedelta(7, "D")
 _PAIR = "venue00", "venue07"
 
@@ -43,30 +42,29 @@ _OF_PANELS: dict[str, tuple[Callable[[], xr.DataArray], int, Callable[[xr.DataAr
     "analysis.funding.forecast_carry": (
         partial(inputs.rates, 1, 60),
         1,
-        lambda x: funding.forecast_carry(x, hold_hours=168.0, cost_bps=8.0),
+        lambda x: funding.forecast_carry(x, hold="7d", fee_bps=2.0),
     ),
     "analysis.funding.half_life": (
         inputs.settled,
         2,
-        lambda x: funding.half_life(x, interval_hours=8.0, level=None),
+        lambda x: funding.half_life(x, method="ols", level=None),
     ),
     "analysis.funding.infer_interval": (inputs.settled, 2, funding.infer_interval),
-    "analysis.funding.net_carry": (
-        inputs.settled,
-        2,
-        lambda x: funding.net_carry(x, *_PAIR, 240.0, cost_bps=_FREE, interval_hours=8.0),
+    "analysis.funding.breakeven": (
+        partial(inputs.settled, 1),
+        1,
+        lambda x: funding.breakeven(x, *_PAIR, fee_bps=1.0),
     ),
+    "analysis.funding.period_sums": (inputs.settled, 2, lambda x: funding.period_sums(x, "1d")),
     "analysis.funding.pick_record": (
         partial(inputs.settled, 1),
         1,
-        lambda x: funding.pick_record(x, hold_hours=72.0, cost_bps=8.0, interval_hours=8.0),
+        lambda x: funding.pick_record(x, hold="3d", fee_bps=2.0),
     ),
     "analysis.funding.realised_carry": (
         inputs.settled,
         2,
-        lambda x: funding.realised_carry(
-            x, *_PAIR, "2026-02-01", "2026-03-01", interval_hours=8.0, fees_bps=_FREE
-        ),
+        lambda x: funding.realised_carry(x, *_PAIR, "2026-02-01", "2026-03-01", fee_bps=1.0),
     ),
     "analysis.oi.share_trend": (
         lambda: inputs.share().isel(symbol=[0], time=slice(None, None, 4)),

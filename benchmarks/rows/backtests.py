@@ -38,6 +38,7 @@ def market(symbols: int, hours: int) -> tuple[xr.DataArray, xr.DataArray]:
     }
     rates = xr.DataArray(drawn[repeated], labels, tuple(labels), name="rate_bps_8h")
     prices = xr.DataArray(marks[repeated], labels, tuple(labels), name="price_usd")
+    rates = rates.assign_coords(interval_hours=1.0)
     rates.attrs, prices.attrs = {"units": "bps/8h", "kind": "settled"}, {"units": "USD"}
     return rates, prices
 
@@ -45,7 +46,7 @@ def market(symbols: int, hours: int) -> tuple[xr.DataArray, xr.DataArray]:
 def _carry(_: Path) -> Made:
     rates, prices = market(200, 8760)
     rule = backtest.HoldingTime(
-        backtest.SpreadThreshold(2.0, 0.5, switch_bps_8h=2.0, mean_hours=24.0), least_hours=24.0
+        backtest.SpreadThreshold(2.0, 0.5, switch_bps_8h=2.0, window="24h"), least="24h"
     )
 
     def ours() -> xr.Dataset:
@@ -53,10 +54,9 @@ def _carry(_: Path) -> Made:
             rates,
             rule,
             backtest.Costs(2.0, slippage_bps=0.5),
-            interval_hours=1.0,
             prices=prices,
             capital=1e8,
-            transfer_hours=24.0,
+            transfer_every="24h",
         )
 
     def seconds() -> list[Check]:

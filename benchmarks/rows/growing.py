@@ -76,14 +76,14 @@ def _shares(_: Path, times: int) -> _Run:
 
 def _zscore(_: Path, times: int) -> _Run:
     rates = panel(12 * times, 10_000, missing=0.0)
-    return lambda: dd.analysis.funding.zscore(rates, 168, lag=0)
+    return lambda: dd.analysis.funding.zscore(rates, rows=168, lag_rows=0)
 
 
 def _robust(_: Path, times: int) -> _Run:
     # All sizes are below a million values, from which on two threads share the work: these take a tenth more
     # processor time together, which is no growth of the work.
     rates = panel(times, 1_000, missing=0.0)
-    return lambda: dd.analysis.funding.zscore(rates, 168, robust=True)
+    return lambda: dd.analysis.funding.zscore(rates, rows=168, robust=True)
 
 
 def _implied(_: Path, times: int) -> _Run:

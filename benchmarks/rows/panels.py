@@ -175,7 +175,7 @@ def _robust(_: Path) -> Made:
     rates = panel(10, 1_000, missing=0.0)
 
     def ours() -> xr.DataArray:
-        return dd.analysis.funding.zscore(rates, 168, robust=True)
+        return dd.analysis.funding.zscore(rates, rows=168, robust=True)
 
     def theirs() -> np.ndarray[Any, Any]:
         return np.concatenate([robust_by_numpy(rates.values[[n]], 168) for n in range(10)])
@@ -196,7 +196,7 @@ def robust_by_numpy(rates: Any, window: int) -> Any:
 
 
 def _ours(rates: xr.DataArray) -> xr.DataArray:
-    return dd.analysis.funding.zscore(rates, 168, lag=0)
+    return dd.analysis.funding.zscore(rates, rows=168, lag_rows=0)
 
 
 def _zscore_errors(rates: xr.DataArray) -> list[Check]:

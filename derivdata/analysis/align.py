@@ -12,18 +12,15 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.inputs import along, require_columns, require_names, require_numbers, require_times
-from derivdata.analysis.last_value import last_valid
-from derivdata.analysis.panels import hours as elapsed_hours
-from derivdata.analysis.panels import hours_at
-from derivdata.analysis.settlements import at_common_stamps, merge_late_stamps, refuse_overlap
-from derivdata.support.arguments import Numbers, typed
+from derivdata.analysis.inputs import require_columns, require_names, require_times
+from derivdata.analysis.panels import Panel, hours, interval_of, last_valid, require
+from derivdata.analysis.settlements import at_common_stamps
+from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array
 from derivdata.support.times import length
 from derivdata.tables.joining import joined_provenance
-from derivdata.units import BPS_UNIT, HOUR_UNIT, bps_from_bps_8h
 
-__all__ = ["align", "asof_join", "settlement_sums"]
+__all__ = ["align", "asof_join"]
 
 
 def __dir__() -> list[str]:
@@ -36,12 +33,11 @@ _MOST = 10_000_000
 
 @typed
 def align(
-    panel: xr.DataArray,
+    panel: Panel,
     grid: str | pd.DatetimeIndex,
     *,
     tolerance: str | pd.Timedelta | None = None,
     delay: str | pd.Timedelta = "0h",
-    interval_hours: float | None = None,
 ) -> xr.Dataset:
     """Take the newest value that was available at each instant of a grid.
 
@@ -52,12 +48,10 @@ def align(
     grid
         Instants (naive UTC), or a step such as ``"8h"``: instants anchored at 00:00 UTC within the span.
     tolerance
-        Oldest age that still counts, inclusive. Without it: the native interval for settled rates, twice
-        the usual step for all else.
+        Oldest age that still counts, inclusive. Without it: the longest interval of settled rates, twice the
+        usual step for all else.
     delay
         How long after its stamp a value becomes available: the bucket's length for buckets.
-    interval_hours
-        Native interval [h] of settled rates, for their default tolerance.
 
     Returns
     -------
@@ -68,7 +62,8 @@ def align(
     Raises
     ------
     ValueError
-        No ``time`` dim, times that do not ascend, or settled rates without a tolerance or an interval.
+        No ``time`` dim, times that do not ascend, or settled rates that do not say their interval and have
+        no tolerance.
 
     Examples
     --------
@@ -78,12 +73,16 @@ def align(
     >>> aligned["value"].values, aligned["staleness"].values
     (array([1., 1.]), array([0., 4.]))
     """
-    _require_series(panel)
+    panel = require(panel, "time")
+    if panel.sizes["time"]:
+        hours(panel)
+    require_times(panel, "panel")
+    age = _tolerance(panel, tolerance)
     panel = at_common_stamps(panel)
     wait = length(delay, "delay")
     stamps = panel["time"].values.astype("datetime64[us]").astype(np.int64) + wait // pd.Timedelta(1, "us")
     instants = _grid(panel, grid, wait)
-    oldest = _tolerance(panel, tolerance, interval_hours, stamps)
+    oldest = int(2 * np.median(np.diff(stamps))) if age is None and stamps.size > 1 else age or 0
     value, staleness = xr.apply_ufunc(
         _newest,
         panel,
@@ -156,70 +155,6 @@ def asof_join(
     return joined
 
 
-@typed
-def settlement_sums(
-    panel: xr.DataArray, interval_hours: Numbers, *, hours: int = 8, min_cover: float = 1.0
-) -> xr.DataArray:
-    """Add up payments over ``(t − hours, t]``, on a grid anchored at 00:00 UTC.
-
-    Parameters
-    ----------
-    panel
-        Settled rates [bps/8h] with a ``time`` dim. A settlement stamped up to a minute past a whole hour
-        stands at that hour.
-    interval_hours
-        Hours that each payment covers: a number, or an array that broadcasts against `panel`.
-    hours
-        Length of a span; 24 must be a multiple of it.
-    min_cover
-        Least part of a span that its payments must cover, above 0 and up to 1.
-
-    Returns
-    -------
-    DataArray
-        Basis points of notional paid in the span, labelled by its end, and the coordinate
-        ``covered_hours`` over the same dims. NaN where the payments cover less than `min_cover` of the span
-        (a hole is not a payment of zero), or more than all of it.
-
-    Raises
-    ------
-    ValueError
-        Rates that are not settled, no ``time`` dim, times that do not ascend, or payments for more hours than
-        have passed.
-    """
-    if not 0.0 < min_cover <= 1.0:
-        raise ValueError(f"{min_cover=} is a share of a span: above 0 and up to 1")
-    if panel.attrs.get("kind") != "settled" or panel.attrs.get("units") != "bps/8h":
-        raise ValueError(
-            f"payments are added up from settled rates in bps/8h; this panel says kind="
-            f"{panel.attrs.get('kind')!r}, units={panel.attrs.get('units')!r}"
-        )
-    _require_series(panel)
-    (interval_hours,) = along(panel, interval_hours=interval_hours)
-    interval = (xr.zeros_like(panel) + interval_hours).transpose(*panel.dims)
-    panel, interval = merge_late_stamps(panel, interval)
-    times = panel["time"].to_numpy()
-    labels, codes = np.unique(pd.DatetimeIndex(times).ceil(f"{hours}h").to_numpy(), return_inverse=True)
-    sums, covered = xr.apply_ufunc(
-        _span_sums,
-        panel,
-        interval,
-        input_core_dims=[["time"], ["time"]],
-        output_core_dims=[["span"], ["span"]],
-        kwargs={"times": times, "codes": codes, "hours": hours, "least": min_cover},
-        dask="parallelized",
-        output_dtypes=[np.float64] * 2,
-        dask_gufunc_kwargs={"allow_rechunk": True, "output_sizes": {"span": len(labels)}},
-        keep_attrs=False,
-    )
-    sums, covered = (
-        part.rename(span="time").assign_coords(time=labels).transpose(*panel.dims) for part in (sums, covered)
-    )
-    result: xr.DataArray = sums.assign_coords(covered_hours=covered.variable).rename("payment_bps")
-    result["covered_hours"].attrs = {"units": HOUR_UNIT}
-    return result.assign_attrs(units=BPS_UNIT, kind="settled", span_hours=hours)
-
-
 def _newest_rows(left: pd.DataFrame, right: pd.DataFrame, by: tuple[str, ...], oldest: pd.Timedelta) -> Array:
     """Return the place in `right` of the newest row that each row of `left` may see; -1 for none."""
     # pandas compares numbers much faster than text, and moves only two columns instead of all.
@@ -250,15 +185,6 @@ def _shared_codes(left: pd.Series, right: pd.Series) -> tuple[Array, Array]:
     return numbers[0][sides[0].codes], numbers[1][sides[1].codes]
 
 
-def _require_series(panel: xr.DataArray) -> None:
-    if "time" not in panel.dims:
-        raise ValueError(f"the panel has no time dim; it has {', '.join(map(str, panel.dims))}")
-    require_numbers(panel, "panel")
-    require_times(panel, "panel")
-    if panel.sizes["time"]:
-        elapsed_hours(panel)
-
-
 def _grid(panel: xr.DataArray, grid: str | pd.DatetimeIndex, wait: pd.Timedelta) -> pd.DatetimeIndex:
     if not isinstance(grid, str):
         instants = pd.DatetimeIndex(grid)
@@ -274,16 +200,13 @@ def _grid(panel: xr.DataArray, grid: str | pd.DatetimeIndex, wait: pd.Timedelta)
     return pd.date_range(first, last, freq=step)
 
 
-def _tolerance(
-    panel: xr.DataArray, tolerance: str | pd.Timedelta | None, interval_hours: float | None, stamps: Array
-) -> int:
+def _tolerance(panel: xr.DataArray, tolerance: str | pd.Timedelta | None) -> int | None:
+    """Return the oldest age that counts [µs]; None for twice the usual step."""
     if tolerance is not None:
         return int(length(tolerance, "tolerance") // pd.Timedelta(1, "us"))
-    if panel.attrs.get("kind") == "settled":
-        if interval_hours is None:
-            raise ValueError("settled rates are good for their interval: give interval_hours or tolerance")
-        return int(interval_hours * _HOUR_US)
-    return int(2 * np.median(np.diff(stamps))) if stamps.size > 1 else 0
+    if panel.attrs.get("kind") != "settled":
+        return None
+    return int(float(interval_of(panel).max()) * _HOUR_US)
 
 
 def _newest(values: Array, *, stamps: Array, grid: Array, oldest: int) -> tuple[Array, Array]:
@@ -297,18 +220,3 @@ def _newest(values: Array, *, stamps: Array, grid: Array, oldest: int) -> tuple[
         return np.full(newest.shape, np.nan), np.full(newest.shape, np.nan)
     taken = np.take_along_axis(values, np.maximum(newest, 0), axis=-1)
     return np.where(fresh, taken, np.nan), np.where(fresh, age / _HOUR_US, np.nan)
-
-
-def _span_sums(
-    rates: Array, interval: Array, *, times: Array, codes: Array, hours: int, least: float
-) -> tuple[Array, Array]:
-    there = ~np.isnan(rates) & (interval > 0.0)
-    paid = bps_from_bps_8h(np.where(there, rates, 0.0), np.where(there, interval, 0.0))
-    covered = np.where(there, interval, 0.0)
-    if not codes.size:
-        return np.full(rates.shape, np.nan), np.zeros(rates.shape)
-    refuse_overlap(covered, hours_at(times, times[0]), times[0])
-    starts = np.flatnonzero(np.append(True, np.diff(codes) > 0))
-    total, span = (np.add.reduceat(x, starts, axis=-1) for x in (paid, covered))
-    enough = (span >= least * hours - 1e-9) & (span <= hours + 1e-9)
-    return np.where(enough, total, np.nan), span

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import xarray as xr
 
-from derivdata.analysis.panels import require, require_venues
+from derivdata.analysis.panels import Panel, require, require_venues
 from derivdata.support.arguments import typed
 from derivdata.units import BPS
 
@@ -20,14 +20,14 @@ def __dir__() -> list[str]:
 
 
 @typed
-def against_index(price: xr.DataArray, index: xr.DataArray) -> xr.DataArray:
+def against_index(price: Panel, index: Panel) -> xr.DataArray:
     """Compute the basis of perpetuals against the index of their own venue.
 
     Parameters
     ----------
     price
-        Mark or last prices [USD], dims ``symbol``, ``exchange`` and ``time``: a panel of
-        ``dd.prices.history``.
+        Mark or last prices [USD], dims ``symbol``, ``exchange`` and ``time``: what ``dd.prices.history``
+        returns, or its panel.
     index
         Index prices [USD] with the same dims.
 
@@ -44,19 +44,19 @@ def against_index(price: xr.DataArray, index: xr.DataArray) -> xr.DataArray:
 
     Examples
     --------
-    >>> mark = dd.panel(dd.prices.history("BTC", "1d", venues=["okx"]), "price_usd")
-    >>> index = dd.panel(dd.prices.history("BTC", "1d", venues=["okx"], kind="index"), "price_usd")
+    >>> mark = dd.prices.history("BTC", "1d", venues=["okx"])
+    >>> index = dd.prices.history("BTC", "1d", venues=["okx"], kind="index")
     >>> dd.analysis.basis.against_index(mark, index).sizes["time"]
     24
     """
-    require(price, "symbol", "exchange", "time", units="USD", name="price")
-    require(index, "symbol", "exchange", "time", units="USD", name="index")
+    price = require(price, "symbol", "exchange", "time", units="USD", name="price")
+    index = require(index, "symbol", "exchange", "time", units="USD", name="index")
     price, index = xr.align(price, index, join="inner")
     return _basis(price, index).transpose(*price.dims)
 
 
 @typed
-def against_venue(price: xr.DataArray, venue: str) -> xr.DataArray:
+def against_venue(price: Panel, venue: str) -> xr.DataArray:
     """Compute the basis of every venue against one of them.
 
     Parameters
@@ -64,7 +64,7 @@ def against_venue(price: xr.DataArray, venue: str) -> xr.DataArray:
     price
         Prices [USD] of one kind, dims ``exchange`` and ``time``, others allowed.
     venue
-        The venue to measure against.
+        The one to measure against.
 
     Returns
     -------
@@ -77,8 +77,8 @@ def against_venue(price: xr.DataArray, venue: str) -> xr.DataArray:
     ValueError, TypeError
         Dims are missing, the unit is another one, or `venue` is not in the panel.
     """
-    require(price, "exchange", "time", units="USD", name="price")
-    require_venues(price, exchange=venue)
+    price = require(price, "exchange", "time", units="USD", name="price")
+    require_venues(price, venue=venue)
     reference = price.sel(exchange=venue).drop_vars("exchange")
     return _basis(price, reference).transpose(*price.dims).assign_attrs(reference=venue)
 

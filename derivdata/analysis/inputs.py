@@ -24,12 +24,9 @@ __all__ = [
     "require_times",
     "require_together",
     "require_variables",
+    "seed_of",
     "together",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 _MOST_DRAWS = 100_000
@@ -63,8 +60,8 @@ def require_times(data: xr.DataArray | xr.Dataset, argument: str) -> None:
     raise TypeError(f"{argument} needs a time coordinate in naive UTC datetime64, not {dtype}{hint}")
 
 
-def require_draws(resamples: int, seed: int, *, least: int = 1) -> None:
-    """Refuse a number of simulated series, or a start of their random numbers, that cannot be.
+def require_draws(resamples: int, *, least: int = 1) -> None:
+    """Refuse a number of simulated series that cannot be.
 
     Raises
     ------
@@ -75,8 +72,19 @@ def require_draws(resamples: int, seed: int, *, least: int = 1) -> None:
         raise ValueError(
             f"{resamples=}: {least} at least and {_MOST_DRAWS:,} at most, for the ends of an interval"
         )
-    if seed < 0:
-        raise ValueError(f"{seed=}: random numbers start at 0 or above")
+
+
+def seed_of(rng: int | np.random.Generator | None) -> int:
+    """Return the seed that an ``rng`` argument stands for (SPEC 7): itself, or a number drawn from it.
+
+    Raises
+    ------
+    ValueError
+        A seed below 0.
+    """
+    if isinstance(rng, int) and rng < 0:
+        raise ValueError(f"{rng=}: random numbers start at 0 or above")
+    return rng if isinstance(rng, int) else int(np.random.default_rng(rng).integers(2**63))
 
 
 def require_names(frame: pd.DataFrame, names: Sequence[str], argument: str, of: str) -> None:

@@ -3,7 +3,9 @@
 A panel is an `xarray.DataArray` with some of the dims ``(symbol, exchange, time)`` in any order, times in
 naive UTC, and its unit in ``attrs["units"]`` or in its name (``rate_bps_8h``, ``oi_usd``). A funding panel
 also says its ``kind``: ``"sampled"`` (a rate that holds until the next sample) or ``"settled"`` (payments).
-`derivdata.panel` makes all of it from a table.
+`derivdata.panel` makes all of it from a table; where a function takes a panel it takes such a table too, and
+`require` turns it into the panel of its value column. Settlements carry the hours that each of them pays for
+in the coordinate ``interval_hours``.
 
 Misuse raises here, before anything is computed. A dask-backed panel stays lazy: only its labels are read.
 """
@@ -11,29 +13,37 @@ Misuse raises here, before anything is computed. A dask-backed panel stays lazy:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis.inputs import require_numbers, require_times
-from derivdata.support.arrays import Floats
+from derivdata.support.arrays import Bools, Floats, Indices
+from derivdata.support.times import length
+from derivdata.tables import panels as tables
 from derivdata.units import BPS_UNIT, HOUR_UNIT, NATIVE_UNIT, RATE_UNIT, USD_UNIT
 
 __all__ = [
     "KINDS",
     "QUANTITY_UNITS",
+    "Panel",
     "beside",
     "by_chunk",
     "hours",
     "hours_at",
+    "hours_of",
+    "interval_of",
     "kind_of",
     "labels_of",
+    "last_valid",
     "like",
     "positive",
     "refuse_negative",
     "require",
+    "require_level",
     "require_quantity",
     "require_rate",
     "require_share",
@@ -45,10 +55,8 @@ __all__ = [
 ]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
+Panel: TypeAlias = xr.DataArray | pd.DataFrame
+"""A panel, or a table that `derivdata.panel` makes one of."""
 KINDS = ("sampled", "settled")
 QUANTITY_UNITS = (USD_UNIT, "coin", "coins")
 """Units of open interest and volume; amounts in different ones are never added."""
@@ -79,62 +87,63 @@ def unit_of(panel: xr.DataArray, argument: str = "panel") -> str | None:
     return named if stated is None else str(stated)
 
 
-def require(panel: Any, *dims: str, units: str | None = None, name: str = "panel") -> None:
-    """Refuse what is not a DataArray of numbers with these dims and this unit.
+def require(panel: Any, *dims: str, units: str | None = None, name: str = "panel") -> xr.DataArray:
+    """Return a panel of numbers with these dims and this unit: the panel given, or that of a table.
 
     Raises
     ------
     TypeError, ValueError
-        `panel` is no DataArray or holds no numbers; a dim is absent; the unit is another one or cannot be
-        read.
+        `panel` is neither, or holds no numbers; a dim is absent; the unit is another one or cannot be read.
     """
-    if not isinstance(panel, xr.DataArray):
-        raise TypeError(
-            f"{name} must be an xarray.DataArray (dd.panel makes one), not {type(panel).__name__}"
-        )
-    absent = [dim for dim in dims if dim not in panel.dims]
+    found = tables.panel(panel) if isinstance(panel, pd.DataFrame) else panel
+    if not isinstance(found, xr.DataArray):
+        raise TypeError(f"{name} must be a table or the panel of one, not {type(panel).__name__}")
+    absent = [dim for dim in dims if dim not in found.dims]
     if absent:
-        raise ValueError(f"{name} has no dim {absent[0]!r}; its dims are {tuple(panel.dims)}")
-    require_numbers(panel, name)
+        raise ValueError(f"{name} has no dim {absent[0]!r}; its dims are {tuple(found.dims)}")
+    require_numbers(found, name)
     if units is None:
-        return
-    unit = unit_of(panel, name)
+        return found
+    unit = unit_of(found, name)
     if unit is None:
         raise ValueError(
             f"the unit of {name} is not stated: set {name}.attrs['units'] = {units!r} if it is so"
         )
     if unit != units:
         raise ValueError(f"{name} is in {unit!r} where {units!r} is needed: convert it with dd.units")
+    return found
 
 
-def require_quantity(data: Any, *dims: str, name: str = "oi") -> None:
-    """Refuse what is not a DataArray of amounts in USD or in coins with these dims.
+def require_quantity(data: Any, *dims: str, name: str = "oi") -> xr.DataArray:
+    """Return a panel of amounts in USD or in coins with these dims.
 
     Raises
     ------
     TypeError, ValueError
         As `require`; the unit is not stated, or that of a rate, a share or a time.
     """
-    require(data, *dims, name=name)
-    unit = unit_of(data, name)
+    amounts: xr.DataArray = require(data, *dims, name=name)
+    unit = unit_of(amounts, name)
     if unit is None:
         raise ValueError(f"{name} must say its unit: {name}.attrs['units'] = 'USD', or 'coin'")
     if unit not in QUANTITY_UNITS:
         raise ValueError(f"{name} is in {unit!r}: open interest is in 'USD' or in 'coin'")
+    return amounts
 
 
-def require_share(data: Any, *dims: str, name: str = "share") -> None:
-    """Refuse what is not a DataArray of fractions with these dims; a unit need not be stated.
+def require_share(data: Any, *dims: str, name: str = "share") -> xr.DataArray:
+    """Return a panel of fractions with these dims; a unit need not be stated.
 
     Raises
     ------
     TypeError, ValueError
         As `require`; another unit is stated.
     """
-    require(data, *dims, name=name)
-    unit = unit_of(data, name)
+    share = require(data, *dims, name=name)
+    unit = unit_of(share, name)
     if unit not in (None, "fraction", "1"):
         raise ValueError(f"{name} is in {unit!r}: shares are fractions, see market_share")
+    return share
 
 
 def refuse_negative(data: xr.DataArray, name: str = "oi") -> None:
@@ -149,18 +158,31 @@ def refuse_negative(data: xr.DataArray, name: str = "oi") -> None:
         raise ValueError(f"{name} is negative somewhere: an amount is 0 or more, see dd.quality")
 
 
-def require_rate(panel: Any, *dims: str, name: str = "panel") -> None:
-    """Refuse what is not a funding panel in bps per 8 hours.
+def require_rate(panel: Any, *dims: str, name: str = "panel") -> xr.DataArray:
+    """Return a funding panel in bps per 8 hours with these dims.
 
     Raises
     ------
     TypeError, ValueError
         As `require`; or the panel says a ``kind`` that does not exist.
     """
-    require(panel, *dims, units=RATE_UNIT, name=name)
-    kind = panel.attrs.get("kind")
+    rates = require(panel, *dims, units=RATE_UNIT, name=name)
+    kind = rates.attrs.get("kind")
     if kind is not None and kind not in KINDS:
         raise ValueError(f"{name}.attrs['kind'] is {kind!r}; a rate is 'sampled' or 'settled'")
+    return rates
+
+
+def require_level(level: float, name: str = "level") -> None:
+    """Refuse a probability of an interval that is not between 0 and 1.
+
+    Raises
+    ------
+    ValueError
+        It is not.
+    """
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"{name}={level} is a probability: 0.9")
 
 
 def kind_of(panel: xr.DataArray, *, name: str = "panel") -> str:
@@ -227,19 +249,56 @@ def hours_at(times: Any, origin: np.datetime64) -> Floats:
     return np.asarray(since / np.timedelta64(3_600_000_000, "us"), dtype=np.float64)
 
 
-def usual_step(since: Floats, step_hours: float | None = None) -> float:
-    """Return the usual hours between rows: `step_hours` if given, else the median gap.
+def hours_of(value: str | pd.Timedelta, name: str, *, least: float | None = None) -> float:
+    """Return the hours of a length of time such as ``"7d"``: above 0, or from `least` on.
 
     Raises
     ------
     ValueError
-        There is one row only and no `step_hours`.
+        It is no length of time, or shorter.
     """
-    if step_hours is not None:
-        return positive(step_hours, "step_hours")
+    found = float(length(value, name) / pd.Timedelta(1, "h"))
+    if found <= 0.0 if least is None else found < least:
+        raise ValueError(f"{name}={value!r} is too short")
+    return found
+
+
+def usual_step(since: Floats) -> float:
+    """Return the usual hours between rows, the median gap.
+
+    Raises
+    ------
+    ValueError
+        There is one row only.
+    """
     if since.size < 2:
-        raise ValueError("the panel's one row does not say how long it holds: give step_hours")
+        raise ValueError("the panel's one row does not say how long it holds: give step")
     return float(np.median(np.diff(since)))
+
+
+def interval_of(panel: xr.DataArray) -> xr.DataArray:
+    """Return the hours that each settlement of a panel pays for, over the panel's dims.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The panel has no coordinate ``interval_hours``, or one in another unit, or one that is no number
+        above 0.
+    """
+    if "interval_hours" not in panel.coords:
+        raise ValueError(
+            "settlements pay for their interval, and this panel does not say it: dd.panel(settlements) does, "
+            "or panel.assign_coords(interval_hours=8.0); infer_interval finds it from the stamps"
+        )
+    stated = panel["interval_hours"].reset_coords(drop=True)
+    if not stated.dims and stated.chunks is None:
+        return beside(panel, stated.item(), units=None, name="interval_hours")
+    return beside(
+        panel,
+        stated.assign_attrs(units=stated.attrs.get("units", HOUR_UNIT)),
+        units=HOUR_UNIT,
+        name="interval_hours",
+    )
 
 
 def positive(value: Any, name: str) -> float:
@@ -316,3 +375,12 @@ def by_chunk(work: Callable[[xr.DataArray], xr.Dataset], panel: xr.DataArray) ->
 def row_by_row(block: NDArray[Any]) -> NDArray[Any]:
     """Return the block with its first axis outermost in memory: copied where that axis is the innermost."""
     return np.ascontiguousarray(block) if block.strides[0] < block.strides[-1] else block
+
+
+def last_valid(valid: Bools) -> Indices:
+    """Return the index of the last valid row at or before each row of the last axis, −1 where there is none.
+
+    The caller decides how old that row may be: only rows before it are ever looked at.
+    """
+    rows = np.where(valid, np.arange(valid.shape[-1]), -1)
+    return np.maximum.accumulate(rows, axis=-1)

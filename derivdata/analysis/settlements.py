@@ -14,15 +14,10 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata.analysis.last_value import last_valid
-from derivdata.analysis.panels import hours, whole
+from derivdata.analysis.panels import hours, last_valid, whole
 from derivdata.support.arrays import Floats
 
 __all__ = ["GRACE", "at_common_stamps", "merge_late_stamps", "refuse_overlap", "scheduled"]
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 GRACE = np.timedelta64(60, "s")
@@ -86,11 +81,14 @@ def merge_late_stamps(panel: xr.DataArray, *companions: xr.DataArray) -> tuple[x
 def at_common_stamps(panel: xr.DataArray) -> xr.DataArray:
     """Put a panel's settlements on the instants for which their stamps stand; other panels stay as they are.
 
+    Their intervals are left behind: a result of several venues has no interval of its own.
+
     Raises
     ------
     ValueError
         As `merge_late_stamps`.
     """
+    panel = panel.drop_vars("interval_hours", errors="ignore")
     if panel.attrs.get("kind") != "settled" or "time" not in panel.dims or "time" not in panel.coords:
         return panel
     return merge_late_stamps(panel)[0]

@@ -15,10 +15,6 @@ import numpy as np
 __all__ = ["Status", "flag_attrs"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 class Status(IntFlag):
     """Reasons; a status of 0 is a plain success."""
 

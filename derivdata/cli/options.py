@@ -21,7 +21,7 @@ class FeesAction(argparse.Action):
         try:
             pairs = [(name, float(fee)) for name, _, fee in (word.rpartition("=") for word in values)]
         except ValueError:
-            parser.error(f"--fees takes numbers or VENUE=BPS, not {' '.join(values)!r}")
+            parser.error(f"--fee-bps takes numbers or VENUE=BPS, not {' '.join(values)!r}")
         setattr(namespace, self.dest, {name or "others": fee for name, fee in pairs})
 
 

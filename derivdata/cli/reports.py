@@ -12,7 +12,8 @@ from derivdata.cli.options import FeesAction, say
 
 __all__ = ["add_bundle", "add_report"]
 
-_REPORT = ("symbols", "window", "venues", "fees", "expiries", "sections")
+
+_REPORT = ("symbols", "window", "venues", "fee_bps", "expiries", "sections")
 """Options of the command that are the report's own, kept with a recording."""
 
 
@@ -39,7 +40,7 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
     """Add the options that narrow the report."""
     parser.add_argument("--venues", nargs="+", metavar="VENUE", help="only these venues (default: all)")
     parser.add_argument(
-        "--fees",
+        "--fee-bps",
         nargs="+",
         action=FeesAction,
         metavar="BPS",

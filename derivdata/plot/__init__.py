@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from derivdata.plot.backtests import backtest, pnl_attribution
 from derivdata.plot.cards import card
-from derivdata.plot.carry import cumulative_funding, funding_spreads, net_carry
+from derivdata.plot.carry import carry_by_hold, cumulative_funding, funding_spreads
 from derivdata.plot.frames import data
 from derivdata.plot.funding_rates import funding_heatmap, funding_history
 from derivdata.plot.open_interest import open_interest
@@ -25,6 +25,7 @@ from derivdata.plot.volatilities import implied_and_realised, volatility_cone, v
 __all__ = [
     "backtest",
     "card",
+    "carry_by_hold",
     "cumulative_funding",
     "data",
     "funding_heatmap",
@@ -33,7 +34,6 @@ __all__ = [
     "implied_and_realised",
     "implied_density",
     "liquidations",
-    "net_carry",
     "open_interest",
     "orderbook_depth",
     "pnl_attribution",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,6 @@ from derivdata.analysis.inputs import require_variables
 from derivdata.plot.frames import Source, figure_function, keep_frame
 from derivdata.plot.style import (
     GREY,
-    NO_DATA,
     PALETTE,
     SEQUENTIAL,
     axes,
@@ -34,146 +33,118 @@ from derivdata.units import apr_from_bps
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["cumulative_funding", "funding_spreads", "net_carry"]
+__all__ = ["carry_by_hold", "cumulative_funding", "funding_spreads"]
 
-_NUMBERS = (
-    "horizon_hours",
-    "gross_bps",
-    "net_bps",
-    "net_low_bps",
-    "net_high_bps",
-    "gross_apr",
-    "net_apr",
-    "half_life_hours",
-    "breakeven_hours",
-)
+_NUMBERS = ("hold_hours", "gross_bps", "net_bps", "net_low_bps", "net_high_bps", "probability_net_positive")
 
 
 @figure_function
 def funding_spreads(
-    carry: xr.Dataset | Sequence[xr.Dataset], *, source: Source | None = None, ax: Axes | None = None
+    forecast: xr.Dataset | Sequence[xr.Dataset], *, source: Source | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Draw gross and net APR of each pair, coloured by its half-life: which spreads survive their costs.
+    """Draw gross and net APR of each pair, coloured by its chance: which spreads survive their costs.
 
     Parameters
     ----------
-    carry
-        What ``dd.analysis.funding.net_carry`` gave, for one pair or for several.
+    forecast
+        What ``dd.analysis.funding.forecast_carry`` gave, or several of them: a row for each of their pairs.
     source, ax
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        One row per pair, the highest net expectation at the top: a ring for the gross expectation, a dot for
-        the net one with its interval, both as simple APR of one leg's notional over the holding time. A
-        half-life that is unknown or infinite is grey. Pairs whose carry is unknown (NaN) are left out.
+        One row per pair, the highest net mean at the top: a ring for the mean before costs, a dot for the
+        one after them with the interval of outcomes, all as simple APR of one leg's notional over the
+        holding time. The colour is the probability that the outcome exceeds the costs. Pairs without a
+        forecast (NaN) are left out. It is funding only: the price of the legs is not in it.
 
     Raises
     ------
     ValueError
         No pair has a figure.
     """
-    rows = _pairs(carry).sort_values("net_apr", ascending=False, kind="stable", ignore_index=True)
+    rows = _pairs(forecast).sort_values("net_apr", ascending=False, kind="stable", ignore_index=True)
     ax = axes(ax, size=row_size(len(rows), 0.36))
     place = np.arange(len(rows))
     ax.hlines(place, rows["net_apr"], rows["gross_apr"], color=GREY, lw=0.8, alpha=0.5)
     ax.hlines(place, rows["low_apr"], rows["high_apr"], color=GREY, lw=2.2)
     ax.plot(rows["gross_apr"], place, "o", mfc="none", mec=PALETTE[0], ms=6, label="gross")
-    ax.scatter(rows["net_apr"], place, s=42, color=NO_DATA, edgecolor=GREY, lw=0.5, zorder=3)
-    _net(ax, rows, place)
+    chance = 100.0 * rows["probability_net_positive"]
+    dots = ax.scatter(
+        rows["net_apr"], place, s=42, c=chance, cmap=SEQUENTIAL, vmin=0.0, vmax=100.0, ec=GREY, lw=0.6,
+        zorder=4, label="net of costs",
+    )  # fmt: skip
+    colorbar(ax, dots, "chance to exceed the costs [%]")
     ax.axvline(0, color=GREY, lw=1.0)
     ax.set_yticks(place, rows["name"].str.replace(", ", ",\n"))
     ax.set_ylim(len(rows) - 0.4, -0.6)
-    horizons = rows["horizon_hours"].unique()
-    subject = f"pairs held {horizons[0] / 24:.3g} days" if len(horizons) == 1 else "pairs"
-    clear = int((rows["low_apr"] > 0).sum())
-    dress(ax, title=f"{clear} of {len(rows)} {subject} clear their costs", grid="x")
+    holds = rows["hold_hours"].unique()
+    subject = f"pairs held {holds[0] / 24:.3g} days" if len(holds) == 1 else "pairs"
+    clear = int((rows["net_bps"] > 0).sum())
+    dress(ax, title=f"{clear} of {len(rows)} {subject} are forecast to clear their costs", grid="x")
     percent(ax, "x")
-    ax.set_xlabel("simple APR of one leg's notional [% per year]; bar: interval of the expectation")
+    ax.set_xlabel(
+        f"simple APR of one leg's notional [% per year], funding only; bar: {_share(forecast)} of outcomes"
+    )
     legend(ax, "top", ncols=2)
-    footer(ax, *_each(carry), source=source)
+    footer(ax, *_each(forecast), source=source)
     return keep_frame(ax, rows.drop(columns="name"))
 
 
-def _net(ax: Axes, rows: pd.DataFrame, place: Any) -> None:
-    """Colour the dots of the net figures by half-life; unknown half-lives stay grey."""
-    from matplotlib.colors import LogNorm
-
-    lasting = rows["half_life_hours"].to_numpy(dtype=np.float64)
-    lasting = np.where(np.isfinite(lasting) & (lasting > 0), lasting, np.nan)
-    ends = _ends(lasting)
-    look: dict[str, Any] = {
-        "s": 42,
-        "cmap": SEQUENTIAL,
-        "norm": LogNorm(*ends),
-        "zorder": 4,
-        "ec": GREY,
-        "lw": 0.6,
-    }
-    dots = ax.scatter(rows["net_apr"], place, c=lasting, label="net of costs", **look)
-    lack = "\ngrey: none found" if np.isnan(lasting).any() else ""
-    round_numbers = [d * 10.0**p for p in range(-2, 6) for d in (1, 1.5, 2, 3, 5, 7)]
-    ticks = [hours for hours in round_numbers if ends[0] <= hours <= ends[1]]
-    scale = colorbar(ax, dots, f"half-life of the spread [h]{lack}", ticks=ticks)
-    scale.minorticks_off()
-    scale.yaxis.set_major_formatter("{x:g}")
-
-
 @figure_function
-def net_carry(
-    carry: xr.Dataset | Sequence[xr.Dataset], *, source: Source | None = None, ax: Axes | None = None
+def carry_by_hold(
+    forecasts: Sequence[xr.Dataset], *, source: Source | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Draw the expected carry of a pair by holding time, and when its costs are paid.
+    """Draw what a pair is forecast to earn by holding time, and when its costs are paid.
 
     Parameters
     ----------
-    carry
-        Results of ``dd.analysis.funding.net_carry`` for one pair at several horizons: a sequence, or one
-        Dataset with dim ``horizon_hours``.
+    forecasts
+        Results of ``dd.analysis.funding.forecast_carry`` for one pair, each at another ``hold``.
     source, ax
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        The expectation of net carry with its interval, that of gross carry above it, and the break-even
-        where there is one. Outcomes scatter more than the interval of their expectation says: see
-        `derivdata.analysis.funding.forecast_carry`.
+        The mean after costs with the interval of outcomes, that before them above it, and where the former
+        first rises above zero. It is funding only: the price of the legs is not in it.
 
     Raises
     ------
     ValueError
-        The results are of several pairs, or all of one horizon.
+        The results are of several pairs, or all of one holding time.
     """
-    rows = _pairs(carry).sort_values("horizon_hours")
-    if rows["name"].nunique() != 1 or rows["horizon_hours"].nunique() < 2:
-        raise ValueError("give one pair at two horizons or more: net_carry(..., horizon_hours=h) for each h")
+    rows = _pairs(forecasts).sort_values("hold_hours", ignore_index=True)
+    if rows["name"].nunique() != 1 or rows["hold_hours"].nunique() < 2:
+        raise ValueError("give one pair at two holding times or more: forecast_carry(..., hold=h) for each")
     ax = axes(ax)
-    days = rows["horizon_hours"].to_numpy() / 24.0
+    days, net = rows["hold_hours"].to_numpy() / 24.0, rows["net_bps"].to_numpy()
     ax.fill_between(days, rows["net_low_bps"], rows["net_high_bps"], color=PALETTE[0], alpha=0.2, lw=0)
-    ax.plot(days, rows["net_bps"], color=PALETTE[0], lw=1.8, label=_net_label(carry, rows))
+    ax.plot(days, net, color=PALETTE[0], lw=1.8, label=f"net of costs, {_share(forecasts)} of outcomes")
     ax.plot(days, rows["gross_bps"], color=PALETTE[1], lw=1.2, ls="--", label="gross")
     ax.axhline(0, color=GREY, lw=1.0)
-    even = float(rows["breakeven_hours"].iloc[-1]) / 24.0
-    paid = f"paid after {even:.3g} days" if np.isfinite(even) else "never paid"
-    if np.isfinite(even) and even <= days.max():
-        ax.axvline(even, color=PALETTE[2], lw=1.2, ls=":", label=f"costs are paid after {even:.3g} days")
-    cost = float(rows["gross_bps"].iloc[-1] - rows["net_bps"].iloc[-1])
+    cost, paid = float(rows["gross_bps"].iloc[-1] - net[-1]), "not paid within them"
+    above = np.flatnonzero(net >= 0.0)
+    if above.size:
+        first = int(above[0])
+        before = slice(max(first - 1, 0), first + 1)
+        even = float(np.interp(0.0, net[before], days[before]))
+        paid = f"paid after {even:.3g} days"
+        ax.axvline(even, color=PALETTE[2], lw=1.2, ls=":", label=f"costs are {paid}")
     dress(ax, title=f"{rows['name'].iloc[0]}: costs of {cost:.3g} bps are {paid}")
-    ax.set(xlabel="holding time [days]", ylabel="carry [bps of one leg's notional]")
+    ax.set(xlabel="holding time [days]", ylabel="carry, funding only [bps of one leg's notional]")
     ax.set_xlim(0, days.max())
     legend(ax)
-    footer(ax, *_each(carry), source=source)
+    footer(ax, *_each(forecasts), source=source)
     return keep_frame(ax, rows.drop(columns="name"))
 
 
-def _net_label(carry: xr.Dataset | Sequence[xr.Dataset], rows: pd.DataFrame) -> str:
-    levels = {one.attrs.get("level") for one in _each(carry)}
+def _share(forecasts: xr.Dataset | Sequence[xr.Dataset]) -> str:
+    levels = {one.attrs.get("level") for one in _each(forecasts)}
     level = levels.pop() if len(levels) == 1 else None
-    interval = f"{level:.0%} interval".replace("%", " %") if level is not None else "its interval"
-    size = f"\n({int(rows['periods'].max())} periods)" if "periods" in rows else ""
-    return f"net expectation, {interval}{size}"
+    return f"{level:.0%}".replace("%", " %") if level is not None else "interval"
 
 
 @figure_function
@@ -261,10 +232,8 @@ def _payments(settled: pd.DataFrame, symbol: str, exchange: str) -> xr.DataArray
     rows = settled[(settled["symbol"] == symbol) & (settled["exchange"] == exchange)]
     if rows.empty:
         raise ValueError(f"settled has no payments of {symbol} on {exchange}")
-    rates, hours = (
-        panel(rows, name).isel(symbol=0, exchange=0) for name in ("rate_bps_8h", "interval_hours")
-    )
-    return funding.cumulative(rates, interval_hours=hours, gaps="skip")["funding_bps"]
+    paid = panel(rows, "rate_bps_8h").isel(symbol=0, exchange=0)
+    return funding.cumulative(paid, gaps="skip")["funding_bps"]
 
 
 def _last(line: xr.DataArray) -> float:
@@ -272,43 +241,32 @@ def _last(line: xr.DataArray) -> float:
     return float(finite.isel(time=-1)) if finite.size else float("nan")
 
 
-def _each(carry: xr.Dataset | Sequence[xr.Dataset]) -> list[xr.Dataset]:
-    """Return the results one by one, checked to be those of `net_carry`."""
-    each = [carry] if isinstance(carry, xr.Dataset) else list(carry)
+def _each(forecast: xr.Dataset | Sequence[xr.Dataset]) -> list[xr.Dataset]:
+    """Return the results one by one, checked to be those of `forecast_carry`."""
+    each = [forecast] if isinstance(forecast, xr.Dataset) else list(forecast)
     for one in each:
-        require_variables(one, "carry", _NUMBERS)
+        require_variables(one, "forecast", _NUMBERS)
         lost = [name for name in ("long", "short") if name not in one.coords]
         if lost:
-            raise ValueError(f"carry has no coordinate {lost[0]!r}: give what net_carry returned")
+            raise ValueError(f"forecast has no coordinate {lost[0]!r}: give what forecast_carry returned")
     return each
 
 
-def _pairs(carry: xr.Dataset | Sequence[xr.Dataset]) -> pd.DataFrame:
-    """Return one row per pair and horizon that has a net figure."""
+def _pairs(forecast: xr.Dataset | Sequence[xr.Dataset]) -> pd.DataFrame:
+    """Return one row per pair and holding time that has a net figure."""
     # Numbers one by one: a frame of xarray's takes a hundred times as long for one row.
     frames = [
         one.drop_attrs().to_dataframe().reset_index()
         if one.dims
         else pd.DataFrame({name: [variable.values[()]] for name, variable in one.variables.items()})
-        for one in _each(carry)
+        for one in _each(forecast)
     ]
     rows = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["net_bps"])
     rows = rows[rows["net_bps"].notna()].reset_index(drop=True)
     if rows.empty:
-        raise ValueError(
-            "no pair has a net carry; its status says why (1: too few periods, about eleven days of 8 hours)"
-        )
-    for end in ("low", "high"):
-        rows[f"{end}_apr"] = apr_from_bps(rows[f"net_{end}_bps"], rows["horizon_hours"])
+        raise ValueError("no pair has a forecast; its status says why (1: too few past decisions)")
+    for name, of in {"net": "net", "gross": "gross", "low": "net_low", "high": "net_high"}.items():
+        rows[f"{name}_apr"] = apr_from_bps(rows[f"{of}_bps"], rows["hold_hours"])
     legs = "long " + rows["long"].astype(str) + ", short " + rows["short"].astype(str)
     rows["name"] = (rows["symbol"].astype(str) + ": " if "symbol" in rows else "") + legs
     return rows
-
-
-def _ends(values: Any) -> tuple[float, float]:
-    finite = values[np.isfinite(values)]
-    if not finite.size:
-        return 1.0, 100.0
-    low, high = float(finite.min()), float(finite.max())
-    wider = max(4.0 * low / high, 1.0) ** 0.5
-    return low / wider, high * wider

@@ -49,7 +49,7 @@ def report(
     out: str | Path = "report.html",
     window: str = "30d",
     venues: str | Sequence[str] | None = None,
-    fees: Fees | None = None,
+    fee_bps: Fees | None = None,
     expiries: Sequence[times.Instant] | None = None,
     sections: Sequence[str] | None = None,
     bundle: str | Path | None = None,
@@ -67,7 +67,7 @@ def report(
         Lookback of the histories from `derivdata.asof`, such as ``"30d"``.
     venues
         Venues to report on; None is all.
-    fees
+    fee_bps
         Cost of one trade [bps of its notional]: one number, or one by venue with that of all the rest under
         ``"others"``. None assumes 5, and the report says so.
     expiries
@@ -103,7 +103,7 @@ def report(
             f"there is no folder {str(path.parent)!r} to write {path.name} into: make it first"
         )
     wanted = parse_options(
-        symbols, window=window, venues=venues, fees=fees, expiries=expiries, sections=sections
+        symbols, window=window, venues=venues, fee_bps=fee_bps, expiries=expiries, sections=sections
     )
     earlier = None if since is None else _earlier(since, wanted)
     with Drawings(several=len(wanted.symbols) * len(wanted.sections) >= _SEVERAL) as drawings:

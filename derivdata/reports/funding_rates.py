@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis import align
+from derivdata.analysis import funding
 from derivdata.reports.data import Data
 from derivdata.tables.panels import panel
 from derivdata.units import RATE_UNIT
@@ -23,11 +23,6 @@ class Rates(NamedTuple):
     panel: xr.DataArray
     table: pd.DataFrame
     settled: bool
-
-    @property
-    def interval_hours(self) -> float | None:
-        """Hours that each value pays for: 8 for sums of settlements; None for samples."""
-        return 8.0 if self.settled else None
 
 
 def rates_of(data: Data) -> Rates | None:
@@ -48,6 +43,6 @@ def _summed(paid: pd.DataFrame) -> xr.DataArray:
     """Sum settlements over 8 hours; a stamp a few milliseconds late counts for its minute."""
     minute = paid.assign(time=paid["time"].dt.round("min"))
     rows = paid if minute.duplicated(_KEY).any() else minute
-    hours = panel(rows, "interval_hours")
-    sums = align.settlement_sums(panel(rows), hours).dropna("time", how="all")
-    return sums.rename("rate_bps_8h").assign_attrs(units=RATE_UNIT, kind="settled")
+    sums = funding.period_sums(rows)["funding_bps"].dropna("time", how="all")
+    rates: xr.DataArray = sums.rename("rate_bps_8h").assign_coords(interval_hours=8.0)
+    return rates.assign_attrs(units=RATE_UNIT, kind="settled")

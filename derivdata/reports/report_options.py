@@ -29,7 +29,7 @@ class ReportOptions:
 
     Attributes
     ----------
-    fees
+    fee_bps
         Cost of one trade [bps] by venue, that of all ``others`` included.
     given
         Whether the caller gave the costs.
@@ -40,14 +40,14 @@ class ReportOptions:
     symbols: tuple[str, ...]
     window: times.Window
     venues: tuple[str, ...] | None
-    fees: Mapping[str, float]
+    fee_bps: Mapping[str, float]
     given: bool
     expiries: tuple[pd.Timestamp, ...]
     sections: tuple[str, ...]
 
     def fee(self, venue: str) -> float:
         """Return the cost of one trade on a venue [bps]."""
-        return self.fees.get(venue, self.fees[OTHERS])
+        return self.fee_bps.get(venue, self.fee_bps[OTHERS])
 
     @property
     def resolution(self) -> times.Resolution:
@@ -61,7 +61,7 @@ def parse_options(
     *,
     window: str,
     venues: str | Sequence[str] | None,
-    fees: Fees | None,
+    fee_bps: Fees | None,
     expiries: Sequence[times.Instant] | None,
     sections: Sequence[str] | None,
 ) -> ReportOptions:
@@ -86,17 +86,21 @@ def parse_options(
         symbols=names,
         window=times.window(window),
         venues=None if chosen_venues is None else tuple(chosen_venues),
-        fees=_fees(fees),
-        given=fees is not None,
+        fee_bps=_fees(fee_bps),
+        given=fee_bps is not None,
         expiries=tuple(times.instant(e, "expiries").normalize() for e in expiries or ()),
         sections=tuple(s for s in SECTIONS if s in chosen),
     )
 
 
-def _fees(fees: Fees | None) -> Mapping[str, float]:
-    by_venue = dict(fees) if isinstance(fees, Mapping) else {OTHERS: FEE_BPS if fees is None else float(fees)}
+def _fees(fee_bps: Fees | None) -> Mapping[str, float]:
+    by_venue = (
+        dict(fee_bps)
+        if isinstance(fee_bps, Mapping)
+        else {OTHERS: FEE_BPS if fee_bps is None else float(fee_bps)}
+    )
     by_venue.setdefault(OTHERS, FEE_BPS)
     for venue, fee in by_venue.items():
         if not 0.0 <= fee <= 1000.0:
-            raise ValueError(f"fees: {fee!r} for {venue} is not a cost of one trade in bps")
+            raise ValueError(f"fee_bps: {fee!r} for {venue} is not a cost of one trade in bps")
     return by_venue

@@ -16,58 +16,84 @@ from derivdata.tables.required import require_columns
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["depth", "panel", "provenance"]
+__all__ = ["depth", "panel", "provenance", "value_column"]
 
 _DIMS = ("symbol", "exchange", "time")
+_VALUES = ("rate_bps_8h", "oi_usd", "volume_usd", "value_usd", "iv", "price_usd")
 
 
 @typed
-def panel(table: pd.DataFrame, column: str = "rate_bps_8h") -> xr.DataArray:
+def panel(table: pd.DataFrame, column: str | None = None) -> xr.DataArray:
     """Return one column of a table as a panel.
 
     Parameters
     ----------
     table
-        A table keyed by ``symbol``, ``exchange`` and ``time`` (funding or open interest history,
-        settlements).
+        A table keyed by ``symbol``, ``exchange`` and ``time``: a history of funding, open interest, volume or
+        prices, or settlements.
     column
-        A numeric column of it.
+        A numeric column of it; by default what the table is about: ``rate_bps_8h``, ``oi_usd``,
+        ``volume_usd``, ``price_usd``, or its only column of numbers.
 
     Returns
     -------
     DataArray, dims ``(symbol, exchange, time)``
         Labels sorted, time naive UTC in microseconds; NaN where the table has no row. ``attrs`` hold
-        ``units``, ``kind`` of a funding rate, ``resolution`` where the table says it, and ``provenance``.
+        ``units``, ``kind`` of a funding rate, ``resolution`` where the table says it, and ``provenance``. The
+        rates of settlements have the coordinate ``interval_hours`` [h] over the same dims: what each of them
+        pays for.
 
     Raises
     ------
     ValueError
         A key column or `column` is absent, a key is missing in a row, times have no zone, `column` is no
-        number, rows repeat a key, or funding kinds or resolutions are mixed.
+        number or not given where a table has several, rows repeat a key, or funding kinds or resolutions are
+        mixed.
 
     Examples
     --------
-    >>> oi = dd.panel(dd.oi.history("BTC", "1d", venues=["binance", "okx"]), "oi_usd")
+    >>> oi = dd.panel(dd.oi.history("BTC", "1d", venues=["binance", "okx"]))
     >>> oi.dims, oi.shape, oi.attrs["units"]
     (('symbol', 'exchange', 'time'), (1, 2, 24), 'USD')
     """
     import xarray as xr
 
+    column = value_column(table) if column is None else column
     _check(table, column)
     cells, labels = _cells(table)
-    values = np.full([len(along_dim) for along_dim in labels], np.nan)
-    filled = np.zeros(values.size, dtype=bool)
+    shape = [len(along_dim) for along_dim in labels]
+    filled = np.zeros(shape, dtype=bool).reshape(-1)
     filled[cells] = True
     if np.count_nonzero(filled) != len(table):
         raise ValueError("rows repeat a (symbol, exchange, time): run dd.quality(table) to see which")
-    values.reshape(-1)[cells] = table[column].to_numpy(dtype=np.float64, na_value=np.nan)
-    return xr.DataArray(
-        values,
-        dims=_DIMS,
-        coords=dict(zip(_DIMS, labels, strict=True)),
-        name=column,
-        attrs=_attrs(table, column),
-    )
+    attrs = _attrs(table, column)
+    coords: dict[str, Any] = dict(zip(_DIMS, labels, strict=True))
+    if attrs.get("kind") == "settled" and "interval_hours" in table.columns:
+        coords["interval_hours"] = (_DIMS, _placed(table["interval_hours"], cells, shape), {"units": "h"})
+    return xr.DataArray(_placed(table[column], cells, shape), coords, _DIMS, column, attrs)
+
+
+def value_column(table: pd.DataFrame) -> str:
+    """Return the column that a table is about: the first of the usual ones, or its only column of numbers.
+
+    Raises
+    ------
+    ValueError
+        There is none, or several.
+    """
+    usual = [name for name in _VALUES if name in table.columns]
+    numbers = [str(n) for n in table.columns if pd.api.types.is_float_dtype(table[n].dtype)]
+    if not usual and len(numbers) != 1:
+        raise ValueError(
+            f"which column is the value? give column=; numbers are {', '.join(numbers) or 'none'}"
+        )
+    return (usual or numbers)[0]
+
+
+def _placed(values: pd.Series, cells: Indices, shape: list[int]) -> Array:
+    placed = np.full(shape, np.nan)
+    placed.reshape(-1)[cells] = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    return placed
 
 
 @typed
@@ -84,7 +110,7 @@ def depth(table: pd.DataFrame) -> xr.DataArray:
     DataArray, dims ``(symbol, exchange, time, side, depth_bps)``
         Value [USD] bid and offered within each distance [bps] of the mid price, cumulative; ``side`` is
         ``bid`` or ``ask``. NaN where the table has no row. As `derivdata.analysis.funding.slippage_bps` and
-        ``net_carry`` take it, at one instant.
+        ``breakeven`` take it, at one instant.
 
     Raises
     ------

@@ -50,9 +50,9 @@ def test_tolerance_is_inclusive_and_delay_postpones() -> None:
 
 def test_settled_rates_are_good_for_their_interval() -> None:
     settled = SAMPLED.assign_attrs(kind="settled")
-    with pytest.raises(ValueError, match="interval_hours or tolerance"):
+    with pytest.raises(ValueError, match="this panel does not say it"):
         align.align(settled, "1h")
-    value = align.align(settled, "1h", interval_hours=1)["value"].values[0]
+    value = align.align(settled.assign_coords(interval_hours=1.0), "1h")["value"].values[0]
     np.testing.assert_array_equal(value, [1.0, 2.0, 3.0, np.nan, np.nan, np.nan])
 
 
@@ -84,7 +84,7 @@ def test_nothing_aligns_to_nothing() -> None:
     assert np.isnan(align.align(empty, pd.DatetimeIndex(["2026-01-01"]), tolerance="1h")["value"]).all()
     with pytest.raises(ValueError, match="ascend without repeats"):
         align.align(SAMPLED.isel(time=[1, 0]), "1h")
-    with pytest.raises(ValueError, match="no time dim"):
+    with pytest.raises(ValueError, match="no dim 'time'"):
         align.align(SAMPLED.rename(time="t"), "1h")
 
 
@@ -167,55 +167,12 @@ def test_asof_join_takes_the_newest_available_row_per_venue() -> None:
         align.asof_join(left.assign(time=left["time"].dt.tz_localize(None)), right, tolerance="1h")
 
 
-def settled(hours: int, periods: int, rate: float) -> xr.DataArray:
-    times = pd.date_range("2026-01-01", periods=periods + 1, freq=f"{hours}h")[1:].as_unit("us")
-    return xr.DataArray(
-        np.full((1, periods), rate),
-        dims=("exchange", "time"),
-        coords={"exchange": ["a"], "time": times},
-        attrs={"units": "bps/8h", "kind": "settled"},
-    )
-
-
-@pytest.mark.parametrize("hours", [1, 2, 4, 8])
-def test_payments_of_a_constant_rate_add_to_it_at_every_interval(hours: int) -> None:
-    sums = align.settlement_sums(settled(hours, 72 // hours, 1.5), hours)
-    np.testing.assert_allclose(sums, 1.5)
-    assert sums["time"].dt.hour.values[:3].tolist() == [8, 16, 0]
-    assert sums.attrs["units"] == "bps"
-
-
-def test_a_span_with_a_hole_is_unknown() -> None:
-    rates = settled(1, 24, 2.0)
-    rates[0, 10] = np.nan
-    np.testing.assert_allclose(align.settlement_sums(rates, 1)[0], [2.0, np.nan, 2.0])
-    shorter = rates.isel(time=slice(1, None))
-    assert np.isnan(align.settlement_sums(shorter, 1)[0, 0])
-
-
-def test_an_interval_that_changes_still_covers_the_span() -> None:
-    eight, hourly = settled(8, 1, 3.0), settled(1, 16, 3.0).isel(time=slice(8, None))
-    rates = xr.concat([eight, hourly], dim="time")
-    interval = xr.DataArray([8.0] + [1.0] * 8, dims="time", coords={"time": rates["time"]})
-    np.testing.assert_allclose(align.settlement_sums(rates, interval)[0], [3.0, 3.0])
-
-
-def test_sampled_rates_are_not_added_up() -> None:
-    with pytest.raises(ValueError, match="kind='sampled'"):
-        align.settlement_sums(SAMPLED, 1)
-
-
 def test_attributes_do_not_depend_on_what_xarray_keeps() -> None:
-    settled = SAMPLED.assign_attrs(kind="settled")
-    for function in (
-        lambda: align.align(SAMPLED, "1h"),
-        lambda: align.settlement_sums(settled, 1.0, hours=1),
-    ):
-        found = []
-        for keep in (True, False):
-            with xr.set_options(keep_attrs=keep):
-                found.append(function())
-        xr.testing.assert_identical(*found)
+    found = []
+    for keep in (True, False):
+        with xr.set_options(keep_attrs=keep):
+            found.append(align.align(SAMPLED, "1h"))
+    xr.testing.assert_identical(*found)
 
 
 def test_a_joined_table_has_the_provenance_of_both() -> None:

@@ -36,7 +36,8 @@ def panel(values: Any, *, kind: str = "settled", hours: float = 8.0, unit: str =
             "symbol": SYMBOLS[: values.shape[0]],
             "exchange": VENUES[: values.shape[1]],
             "time": rows.as_unit("us").to_numpy(),
-        },
+        }
+        | ({"interval_hours": 8.0} if unit != "USD" and kind == "settled" else {}),
         name=name,
         attrs={"units": unit} | ({} if unit == "USD" else {"kind": kind}),
     )
@@ -64,7 +65,7 @@ def test_a_pair_worked_out_on_paper() -> None:
     """
     rates = panel([[[1.0, 1.0, 1.0, 1.0, 1.0], [5.0, 5.0, 3.0, 1.0, 1.0]]])
     rule = backtest.SpreadThreshold(enter_bps_8h=3.0, leave_bps_8h=1.0)
-    result = backtest.carry(rates, rule, backtest.Costs(fees_bps=2.0), interval_hours=8.0)
+    result = backtest.carry(rates, rule, backtest.Costs(fee_bps=2.0))
     [trade] = backtest.trades(result).to_dict("records")
     assert (trade["symbol"], trade["long"], trade["short"]) == ("BTC", "alpha", "beta")
     assert trade["entry"] == pd.Timestamp("2026-01-01", tz="UTC")
@@ -85,7 +86,7 @@ def test_payments_come_at_each_venues_own_stamps() -> None:
     hours = xr.zeros_like(rates).assign_attrs(units="h").rename("interval_hours")
     hours[:, 0], hours[:, 1] = 1.0, 8.0
     rule = backtest.SpreadThreshold(enter_bps_8h=1.0, leave_bps_8h=-9.0)
-    result = backtest.carry(rates, rule, backtest.Costs(fees_bps=0.0), interval_hours=hours)
+    result = backtest.carry(rates.assign_coords(interval_hours=hours), rule, backtest.Costs(fee_bps=0.0))
     earned = result["funding_usd"].sel(symbol="BTC").values
     np.testing.assert_allclose(earned, [0, *[-5.0] * 7, 75.0, -5.0])  # 10 USD a bps; at row 8: 80 - 5
 
@@ -95,15 +96,15 @@ def test_a_rally_liquidates_the_short_leg_and_transfers_avert_it() -> None:
     prices = np.repeat(np.array([[[100.0, 110.0, 117.0, 119.0, 119.0, 119.0]]]), 2, axis=1)
     rates = panel([[[0.0] * 6, [4.0] * 6]])
     rule = backtest.SpreadThreshold(1.0)
-    options: dict[str, Any] = {"interval_hours": 8.0, "prices": panel(prices, unit="USD"), "leverage": 5.0}
-    costs = backtest.Costs(fees_bps=1.0, liquidation_bps=50.0)
+    options: dict[str, Any] = {"prices": panel(prices, unit="USD"), "leverage": 5.0}
+    costs = backtest.Costs(fee_bps=1.0, liquidation_bps=50.0)
     lost = backtest.carry(rates, rule, costs, **options)
     first = backtest.trades(lost).iloc[0]
     assert first["reason"] == "liquidation"
     assert first["exit"] == pd.Timestamp("2026-01-02", tz="UTC")  # 119: 20,000 - 19,000 + 120 < 1,190
     assert first["price_usd"] == pytest.approx(0.0, abs=1e-9)  # the legs cancel: nothing but fees is lost
     assert first["fees_usd"] == pytest.approx(20.0 + 2 * 11.9 + 119_000 * 50 / 1e4)
-    moved = backtest.carry(rates, rule, costs, transfer_hours=8.0, **options)
+    moved = backtest.carry(rates, rule, costs, transfer_every="8h", **options)
     assert moved["liquidations"].item() == 0
 
 
@@ -114,8 +115,7 @@ def test_the_price_mismatch_of_the_legs_is_price_pnl() -> None:
     result = backtest.carry(
         rates,
         backtest.SpreadThreshold(1.0),
-        backtest.Costs(fees_bps=0.0),
-        interval_hours=8.0,
+        backtest.Costs(fee_bps=0.0),
         prices=panel(prices, unit="USD"),
     )
     np.testing.assert_allclose(result["price_usd"].values, [[0.0, 1000.0, 0.0]])
@@ -126,10 +126,8 @@ def test_price_pnl_stands_beside_the_funding_of_a_pair_that_is_held() -> None:
     """Held from row 1 to row 3: two payments of 4 bps, and the long venue rises by 1."""
     prices = np.array([[[100.0, 100.0, 100.0, 101.0, 101.0], [100.0, 100.0, 100.0, 100.0, 100.0]]])
     rates = panel([[[0.0] * 5, [4.0] * 5]])
-    rule = backtest.HoldPair("BTC", "alpha", "beta", entry="2026-01-01 08:00", exit="2026-01-02")
-    result = backtest.carry(
-        rates, rule, backtest.Costs(fees_bps=0.0), interval_hours=8.0, prices=panel(prices, unit="USD")
-    )
+    rule = backtest.HoldPair("BTC", "alpha", "beta", start="2026-01-01 08:00", end="2026-01-02")
+    result = backtest.carry(rates, rule, backtest.Costs(fee_bps=0.0), prices=panel(prices, unit="USD"))
     [trade] = backtest.trades(result).to_dict("records")
     assert trade["entry"] == pd.Timestamp("2026-01-01 08:00", tz="UTC")
     assert trade["exit"] == pd.Timestamp("2026-01-02", tz="UTC")
@@ -139,8 +137,8 @@ def test_price_pnl_stands_beside_the_funding_of_a_pair_that_is_held() -> None:
 
 def test_missing_payments_are_counted_and_not_earned() -> None:
     rates = panel([[[1.0] * 6, [5.0, 5.0, np.nan, np.nan, 5.0, 5.0]]])
-    hold = backtest.HoldingTime(backtest.SpreadThreshold(3.0), least_hours=48.0)
-    result = backtest.carry(rates, hold, backtest.Costs(fees_bps=0.0), interval_hours=8.0)
+    hold = backtest.HoldingTime(backtest.SpreadThreshold(3.0), least="48h")
+    result = backtest.carry(rates, hold, backtest.Costs(fee_bps=0.0))
     assert result["missing_hours"].item() == 16.0
     assert result["funding_usd"].sum().item() == pytest.approx(3 * 50.0 - 5 * 10.0)
 
@@ -148,8 +146,8 @@ def test_missing_payments_are_counted_and_not_earned() -> None:
 def test_capital_bounds_how_many_pairs_are_held_the_widest_first() -> None:
     levels = np.array([[0.0, 2.0], [0.0, 6.0], [0.0, 4.0]])
     rates = panel(np.repeat(levels[..., None], 4, axis=-1))
-    options: dict[str, Any] = {"interval_hours": 8.0, "leg_usd": 300.0, "leverage": 2.0, "capital": 700.0}
-    result = backtest.carry(rates, backtest.SpreadThreshold(1.0), backtest.Costs(fees_bps=0.0), **options)
+    options: dict[str, Any] = {"leg_usd": 300.0, "leverage": 2.0, "capital": 700.0}
+    result = backtest.carry(rates, backtest.SpreadThreshold(1.0), backtest.Costs(fee_bps=0.0), **options)
     assert backtest.trades(result)["symbol"].tolist() == ["ETH", "SOL"]
     assert result["refused_entries"].values.tolist() == [1, 1, 1, 0]
 
@@ -183,13 +181,12 @@ def test_the_loop_of_a_reader_agrees_to_the_cent(kind: str, seed: int) -> None:
         panel(rates, kind=kind, hours=hours),
         backtest.SpreadThreshold(2.0, 0.5, 1.5 if seed > 1 else math.inf),
         backtest.Costs(dict(zip(VENUES, fees, strict=True)), slippage_bps=0.5, liquidation_bps=30.0),
-        interval_hours=8.0 if numbers.settled else None,
         prices=panel(prices, hours=hours, unit="USD"),
         capital=numbers.capital,
         leg_usd=numbers.leg,
         leverage=numbers.leverage,
         maintenance=numbers.maintenance,
-        transfer_hours=None if math.isinf(numbers.transfer) else numbers.transfer,
+        transfer_every=None if math.isinf(numbers.transfer) else pd.Timedelta(numbers.transfer, "h"),
     )
     np.testing.assert_allclose(result["equity_usd"].values, path, atol=0.005, rtol=0)
     table = backtest.trades(result)
@@ -207,8 +204,7 @@ def test_the_drawn_markets_reach_every_branch_of_the_loop() -> None:
         result = backtest.carry(
             panel(rates),
             backtest.SpreadThreshold(2.0, 0.5),
-            backtest.Costs(fees_bps=1.0),
-            interval_hours=8.0,
+            backtest.Costs(fee_bps=1.0),
             prices=panel(prices, unit="USD"),
             capital=100_000.0,
             leg_usd=50_000.0,
@@ -224,10 +220,10 @@ def test_the_drawn_markets_reach_every_branch_of_the_loop() -> None:
 
 RULES: dict[str, Any] = {
     "threshold": backtest.SpreadThreshold(1.5, 0.5, 1.0),
-    "mean": backtest.SpreadThreshold(1.0, 0.0, 2.0, mean_hours=32.0),
-    "rotation": backtest.Rotation(24.0, top=2, mean_hours=16.0),
+    "mean": backtest.SpreadThreshold(1.0, 0.0, 2.0, window="32h"),
+    "rotation": backtest.Rotation("24h", top=2, window="16h"),
     "bounded": backtest.VenueLimit(
-        backtest.HoldingTime(backtest.SpreadThreshold(1.0), least_hours=16.0, most_hours=80.0), 200_000.0
+        backtest.HoldingTime(backtest.SpreadThreshold(1.0), least="16h", most="80h"), 200_000.0
     ),
 }
 
@@ -250,10 +246,9 @@ def test_the_future_changes_nothing_before_it(seed: int, cut: int, rule: str, ki
         backtest.carry(
             panel(r, kind=kind),
             RULES[rule],
-            backtest.Costs(fees_bps=1.0),
-            interval_hours=8.0 if kind == "settled" else None,
+            backtest.Costs(fee_bps=1.0),
             prices=panel(p, unit="USD"),
-            transfer_hours=24.0,
+            transfer_every="24h",
         ).isel(time=slice(0, cut + 1))
         for r, p in ((rates, prices), (other_rates, other_prices))
     ]
@@ -272,16 +267,14 @@ def test_a_rule_of_ones_own_sees_the_past_only_and_cannot_change_it() -> None:
             known.values[...] = 0.0
         return {"ETH": ("gamma", "beta")} if past.now < np.datetime64("2026-01-05") else {}
 
-    result = backtest.carry(panel(rates), rule, backtest.Costs(fees_bps=1.0), interval_hours=8.0)
+    result = backtest.carry(panel(rates), rule, backtest.Costs(fee_bps=1.0))
     assert all(now == last for now, last in seen)
     [trade] = backtest.trades(result).to_dict("records")
     assert (trade["symbol"], trade["long"], trade["short"]) == ("ETH", "gamma", "beta")
     assert trade["exit"] == pd.Timestamp("2026-01-05", tz="UTC")
 
 
-@pytest.mark.parametrize(
-    "rule", [backtest.SpreadThreshold(1.0), backtest.SpreadThreshold(0.3, mean_hours=6.0)]
-)
+@pytest.mark.parametrize("rule", [backtest.SpreadThreshold(1.0), backtest.SpreadThreshold(0.3, window="6h")])
 def test_prices_between_hourly_samples_do_not_end_their_buckets(rule: Any) -> None:
     """Flat marks every 10 minutes, from before the first rate to after the last, change nothing at all."""
     rates = panel(np.random.default_rng(7).normal(0.0, 2.0, (1, 2, 96)), kind="sampled", hours=1.0)
@@ -292,10 +285,10 @@ def test_prices_between_hourly_samples_do_not_end_their_buckets(rule: Any) -> No
     def watched(past: backtest.Past) -> Any:
         known = past.panel().dropna("time", how="all")["time"].values
         ages.extend((past.now - known[-1:]) / np.timedelta64(1, "h"))
-        means.append(np.isfinite(past.mean(6.0)).all())
+        means.append(np.isfinite(past.mean("6h")).all())
         return rule(past)
 
-    costs = backtest.Costs(fees_bps=0.1)
+    costs = backtest.Costs(fee_bps=0.1)
     priced = backtest.carry(rates, watched, costs, prices=marks)
     assert priced.sizes["time"] == 95 * 6 + 1
     assert min(ages) == pytest.approx(1.0), "the newest sample that is known began an hour ago"
@@ -309,10 +302,10 @@ def test_prices_between_hourly_samples_do_not_end_their_buckets(rule: Any) -> No
 
 def test_latency_hides_the_newest_rates() -> None:
     rates = panel([[[0.0] * 6, [0.0, 0.0, 9.0, 9.0, 9.0, 9.0]]])
-    options: dict[str, Any] = {"interval_hours": 8.0}
-    rule, costs = backtest.SpreadThreshold(5.0), backtest.Costs(fees_bps=1.0)
+    options: dict[str, Any] = {}
+    rule, costs = backtest.SpreadThreshold(5.0), backtest.Costs(fee_bps=1.0)
     at_once = backtest.carry(rates, rule, costs, **options)
-    later = backtest.carry(rates, rule, costs, latency_hours=8.0, **options)
+    later = backtest.carry(rates, rule, costs, delay="8h", **options)
     entries = [backtest.trades(result)["entry"].iloc[0] for result in (at_once, later)]
     assert entries[1] - entries[0] == pd.Timedelta(8, "h")
 
@@ -322,7 +315,7 @@ def test_latency_hides_the_newest_rates() -> None:
 
 def held_by(rule: Any, rates: xr.DataArray, **options: Any) -> list[tuple[str, str] | None]:
     """The pair of the first symbol after each row."""
-    result = backtest.carry(rates, rule, backtest.Costs(fees_bps=0.0), interval_hours=8.0, **options)
+    result = backtest.carry(rates, rule, backtest.Costs(fee_bps=0.0), **options)
     legs = zip(result["long_venue"].values[0], result["short_venue"].values[0], strict=True)
     return [None if long < 0 else (VENUES[long], VENUES[short]) for long, short in legs]
 
@@ -339,28 +332,28 @@ def test_thresholds_and_switching() -> None:
 
 
 def test_a_mean_over_16_hours_enters_later() -> None:
-    rule = backtest.SpreadThreshold(2.0, 1.0, mean_hours=16.0)
+    rule = backtest.SpreadThreshold(2.0, 1.0, window="16h")
     assert held_by(rule, panel(RISING))[:4] == [None, None, AB, AB]  # (1 + 2) / 2 < 2 <= (2 + 3) / 2
 
 
 def test_rotation_chooses_again_at_its_hours_only() -> None:
     """Rows are 8 hours apart from midnight: choices fall on rows 0, 3 and 6."""
-    assert held_by(backtest.Rotation(24.0), panel(RISING)) == [AB, AB, AB, AC, AC, AC, AC, None]
+    assert held_by(backtest.Rotation("24h"), panel(RISING)) == [AB, AB, AB, AC, AC, AC, AC, None]
 
 
 def test_holding_time_keeps_and_ends_positions() -> None:
     short = backtest.SpreadThreshold(2.0, 2.5)
     assert held_by(short, panel(RISING))[1:3] == [AB, AB]
-    kept = backtest.HoldingTime(backtest.SpreadThreshold(2.0, 1.5), least_hours=48.0)
+    kept = backtest.HoldingTime(backtest.SpreadThreshold(2.0, 1.5), least="48h")
     assert held_by(kept, panel(RISING)) == [None, AB, AB, AB, AB, AB, AB, None]
-    ended = backtest.HoldingTime(backtest.SpreadThreshold(2.0, 0.5), most_hours=16.0)
+    ended = backtest.HoldingTime(backtest.SpreadThreshold(2.0, 0.5), most="16h")
     assert held_by(ended, panel(RISING)) == [None, AB, AB, None, AC, AC, None, None]
 
 
 def test_a_venue_limit_keeps_the_highest_scores() -> None:
     rates = panel(np.repeat(np.array([[0.0, 2.0], [0.0, 6.0], [0.0, 4.0]])[..., None], 3, axis=-1))
     limited = backtest.VenueLimit(backtest.SpreadThreshold(1.0), {"beta": 200_000.0})
-    result = backtest.carry(rates, limited, backtest.Costs(fees_bps=0.0), interval_hours=8.0)
+    result = backtest.carry(rates, limited, backtest.Costs(fee_bps=0.0))
     assert backtest.trades(result)["symbol"].tolist() == ["ETH", "SOL"]
 
 
@@ -395,7 +388,7 @@ def test_forecasts_of_pairs_and_of_venues_are_read_as_of_their_time() -> None:
         AC,
         None,
     ]
-    stale = backtest.ForecastThreshold(venues, 3.0, 2.0, max_age_hours=8.0)
+    stale = backtest.ForecastThreshold(venues, 3.0, 2.0, max_age="8h")
     assert held_by(stale, rates) == [None, AB, AB, None, AC, AC, None, None]
 
 
@@ -424,8 +417,7 @@ def test_slippage_comes_from_the_depth_of_the_books() -> None:
     result = backtest.carry(
         rates,
         backtest.SpreadThreshold(1.0),
-        backtest.Costs(fees_bps=0.0),
-        interval_hours=8.0,
+        backtest.Costs(fee_bps=0.0),
         depth=books(100_000.0, 200_000.0),
     )
     np.testing.assert_allclose(result["slippage_usd"].values, [[7.5, 0.0, 7.5]])
@@ -436,8 +428,7 @@ def test_books_that_do_not_fill_an_order_keep_a_pair_out() -> None:
     result = backtest.carry(
         rates,
         backtest.SpreadThreshold(1.0),
-        backtest.Costs(fees_bps=0.0),
-        interval_hours=8.0,
+        backtest.Costs(fee_bps=0.0),
         depth=books(100_000.0, 9_000.0),
     )
     assert result.sizes["trade"] == 0
@@ -451,9 +442,7 @@ def test_capacity_is_the_size_that_earns_most() -> None:
     fills (100 × 0.5 + 300 × 2.5) / 400 = 2 bps away on average, four times, which is all that is earned.
     """
     rates = panel([[[0.0] * 3, [4.0] * 3]])
-    result = backtest.carry(
-        rates, backtest.SpreadThreshold(1.0), backtest.Costs(fees_bps=0.0), interval_hours=8.0
-    )
+    result = backtest.carry(rates, backtest.SpreadThreshold(1.0), backtest.Costs(fee_bps=0.0))
     curve = backtest.capacity(result, books(100_000.0, 100_000.0), [100_000.0, 200_000.0, 400_000.0, 2e6])
     np.testing.assert_allclose(curve["net_usd"].values, [60.0, 80.0, 0.0, 0.0], atol=1e-9)
     assert curve["capacity_usd"].item() == 200_000.0
@@ -479,7 +468,7 @@ def test_the_sharpe_ratio_is_that_of_whole_days() -> None:
     stamps += ["04T00", "04T06", "04T12", "04T18", "05T00", "05T06", "05T12"]
     rates = panel([[[0.0] * 13, [4.0] * 6 + [8.0] * 7]], kind="sampled", hours=6.0)
     rates = rates.assign_coords(time=np.array([f"2026-01-{stamp}" for stamp in stamps], "datetime64[us]"))
-    rule, costs = backtest.HoldPair("BTC", "alpha", "beta"), backtest.Costs(fees_bps=7.0)
+    rule, costs = backtest.HoldPair("BTC", "alpha", "beta"), backtest.Costs(fee_bps=7.0)
     result = backtest.carry(rates, rule, costs, capital=100_000.0)
     # 30 USD by 6 hours at 4 bps/8h, 60 at 8, 60 over the hole (a sample holds for 12 hours at most): rows of
     # the 2nd earn 4 × 30; of the 3rd, nothing; of the 4th, 60 + 3 × 60. Neither fee is paid on a whole day.
@@ -518,8 +507,8 @@ def test_the_example_of_bailey_and_lopez_de_prado(
 def test_a_sweep_reports_each_rule_and_deflates_the_best() -> None:
     rates, prices = drawn(4)
     rules = {f"{enter:g}": backtest.SpreadThreshold(enter) for enter in (1.0, 2.0, 4.0, 99.0)}
-    costs = backtest.Costs(fees_bps=1.0)
-    options: dict[str, Any] = {"interval_hours": 8.0, "prices": panel(prices, unit="USD")}
+    costs = backtest.Costs(fee_bps=1.0)
+    options: dict[str, Any] = {"prices": panel(prices, unit="USD")}
     table = backtest.sweep(panel(rates), rules, costs, **options)
     assert table["rule"].tolist() == list(rules)
     alone = backtest.carry(panel(rates), rules["2"], costs, **options)
@@ -554,28 +543,31 @@ def test_the_documented_years_out_of_sample() -> None:
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"interval_hours": None}, "give interval_hours"),
+        ({"panel": panel(drawn(1)[0]).drop_vars("interval_hours")}, "this panel does not say it"),
         ({"leverage": 0.0}, "leverage"),
         ({"maintenance": 0.5}, "maintenance"),
-        ({"latency_hours": -1.0}, "future"),
-        ({"interval_hours": 16.0}, "pay for more hours than have passed"),
+        ({"delay": "-1h"}, "not a length of time"),
+        (
+            {"panel": panel(drawn(1)[0]).assign_coords(interval_hours=16.0)},
+            "pay for more hours than have passed",
+        ),
         ({"rule": lambda past: {"BTC": ("alpha", "nowhere")}}, "no pair of this panel"),
         ({"rule": lambda past: {"DOGE": ("alpha", "beta")}}, "no pair of this panel"),
     ],
 )
 def test_misuse_is_refused_by_name(change: dict[str, Any], match: str) -> None:
-    arguments = {"rule": backtest.SpreadThreshold(1.0), "interval_hours": 8.0} | change
-    rule = arguments.pop("rule")
+    arguments = {"panel": panel(drawn(1)[0]), "rule": backtest.SpreadThreshold(1.0)} | change
+    rates, rule = arguments.pop("panel"), arguments.pop("rule")
     with pytest.raises(ValueError, match=match):
-        backtest.carry(panel(drawn(1)[0]), rule, backtest.Costs(fees_bps=1.0), **arguments)
+        backtest.carry(rates, rule, backtest.Costs(fee_bps=1.0), **arguments)
 
 
 def test_a_panel_of_one_symbol_and_a_lazy_one_give_the_same() -> None:
     rates, _ = drawn(2)
     whole = panel(rates[:1])
-    rule, costs = backtest.SpreadThreshold(1.0), backtest.Costs(fees_bps=1.0)
+    rule, costs = backtest.SpreadThreshold(1.0), backtest.Costs(fee_bps=1.0)
     results = [
-        backtest.carry(part, rule, costs, interval_hours=8.0)
+        backtest.carry(part, rule, costs)
         for part in (whole, whole.isel(symbol=0), whole.chunk({"time": 7}), whole.transpose("time", ...))
     ]
     for other in results[1:]:
@@ -585,7 +577,7 @@ def test_a_panel_of_one_symbol_and_a_lazy_one_give_the_same() -> None:
 def test_provenance_stays_with_the_result() -> None:
     dd.connect("sample")
     rates = dd.panel(dd.funding.history("BTC", "3d", venues=["binance", "okx"]))
-    result = backtest.carry(rates, backtest.SpreadThreshold(0.1), backtest.Costs(fees_bps=1.0))
+    result = backtest.carry(rates, backtest.SpreadThreshold(0.1), backtest.Costs(fee_bps=1.0))
     assert dd.provenance(result)["synthetic"] is True
     assert result.attrs["kind"] == "sampled"
 
@@ -598,14 +590,14 @@ def test_synthetic_prices_and_depth_are_told_beside_recorded_rates() -> None:
     rates = panel([[[0.0] * 6, [4.0] * 6]])
     marks = said(panel(np.full((1, 2, 6), 100.0), unit="USD"), "sample")
     depth = said(books(1e6, 1e6), "sample")
-    rule, costs = backtest.SpreadThreshold(1.0), backtest.Costs(fees_bps=1.0)
+    rule, costs = backtest.SpreadThreshold(1.0), backtest.Costs(fee_bps=1.0)
 
     def told(result: Any) -> tuple[str, bool]:
         about = dd.provenance(result)
         return about["source"], about["synthetic"]
 
     def carried(panel: xr.DataArray, **options: Any) -> xr.Dataset:
-        return backtest.carry(panel, rule, costs, interval_hours=8.0, **options)
+        return backtest.carry(panel, rule, costs, **options)
 
     own = said(rates, "archive")
     assert told(carried(own)) == ("archive", False)
@@ -614,6 +606,6 @@ def test_synthetic_prices_and_depth_are_told_beside_recorded_rates() -> None:
     assert told(carried(rates, prices=marks)) == ("not stated, sample", True)
     assert told(backtest.trades(carried(own, prices=marks))) == ("archive, sample", True)
     assert told(backtest.capacity(carried(own), depth)) == ("archive, sample", True)
-    table = backtest.sweep(own, {"one": rule}, costs, interval_hours=8.0, prices=marks)
+    table = backtest.sweep(own, {"one": rule}, costs, prices=marks)
     assert told(table) == ("archive, sample", True)
     assert "provenance" not in carried(rates, prices=panel(np.full((1, 2, 6), 100.0), unit="USD")).attrs

@@ -28,7 +28,6 @@ def test_vectorbt_gives_the_same_equity_without_funding(seed: int) -> None:
         panel(rates),
         backtest.SpreadThreshold(2.0, 0.5, 1.5),
         backtest.Costs(fees),
-        interval_hours=8.0,
         prices=panel(prices, unit="USD"),
         leverage=1.0,
         maintenance=0.0,

@@ -13,6 +13,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 
 from derivdata.analysis import funding
+from derivdata.analysis.funding.breakeven import hours_to_earn
 from tests.support.examples import examples
 
 INF = float("inf")
@@ -32,7 +33,7 @@ def _integral(spread, mean, half_life, hours):
     [(5.0, 1.0, 24.0, 20.0, 200.0), (-5.0, 1.0, 24.0, 20.0, 1e3), (3.0, 4.0, 100.0, 2.0, 100.0)],
 )
 def test_the_carry_until_break_even_is_the_cost(spread, mean, half_life, cost, upper):
-    found = funding.breakeven_hours(spread, cost, mean_bps_8h=mean, half_life_hours=half_life)
+    found = hours_to_earn(spread, cost, mean, half_life)
     expected = brentq(lambda h: _integral(spread, mean, half_life, h) - cost, 1e-6, upper, xtol=1e-10)
     assert found == pytest.approx(expected, rel=1e-9)
 
@@ -40,8 +41,8 @@ def test_the_carry_until_break_even_is_the_cost(spread, mean, half_life, cost, u
 def test_a_spread_that_turns_negative_pays_first_or_never():
     """5 → −1 with a half-life of a day peaks at 9.16 bps, where 6 × 2^(−t/24) = 1: after 62.04 h."""
     at_peak = _integral(5.0, -1.0, 24.0, 24.0 * np.log2(6.0))
-    assert funding.breakeven_hours(5.0, at_peak + 0.01, mean_bps_8h=-1.0, half_life_hours=24.0) == INF
-    just = funding.breakeven_hours(5.0, at_peak - 1e-9, mean_bps_8h=-1.0, half_life_hours=24.0)
+    assert hours_to_earn(5.0, at_peak + 0.01, -1.0, 24.0) == INF
+    just = hours_to_earn(5.0, at_peak - 1e-9, -1.0, 24.0)
     assert just == pytest.approx(62.04, abs=0.05)
     assert just < 24.0 * np.log2(6.0)
 
@@ -49,7 +50,7 @@ def test_a_spread_that_turns_negative_pays_first_or_never():
 @examples(10, 200)
 @given(st.floats(-20, 20), st.floats(0.1, 100), st.floats(-20, 20), st.floats(1.0, 500.0))
 def test_break_even_earns_the_cost_or_nothing_would(spread, cost, mean, half_life):
-    found = funding.breakeven_hours(spread, cost, mean_bps_8h=mean, half_life_hours=half_life)
+    found = hours_to_earn(spread, cost, mean, half_life)
     if np.isfinite(found) and found < 1e5:
         assert _integral(spread, mean, half_life, found) == pytest.approx(cost, rel=1e-6)
         before = _integral(spread, mean, half_life, 0.9 * found)
@@ -65,28 +66,19 @@ def test_break_even_earns_the_cost_or_nothing_would(spread, cost, mean, half_lif
     [(5.0, 20.0, 32.0), (-5.0, 20.0, INF), (0.0, 20.0, INF), (0.0, 0.0, 0.0), (5.0, -1.0, 0.0)],
 )
 def test_a_spread_that_stays(spread, cost, expected):
-    assert funding.breakeven_hours(spread, cost) == expected
+    assert hours_to_earn(spread, cost, spread, INF) == expected
 
 
 def test_limits_of_the_half_life():
     """At once: only the mean pays, 20 bps at 1 bps/8h. Never: only the spread, at 5."""
-    assert funding.breakeven_hours(5.0, 20.0, mean_bps_8h=1.0, half_life_hours=0.0) == pytest.approx(160.0)
-    assert funding.breakeven_hours(5.0, 20.0, mean_bps_8h=1.0, half_life_hours=INF) == pytest.approx(32.0)
-    assert funding.breakeven_hours(1.0, 20.0, mean_bps_8h=1.0, half_life_hours=24.0) == pytest.approx(160.0)
+    assert hours_to_earn(5.0, 20.0, 1.0, 0.0) == pytest.approx(160.0)
+    assert hours_to_earn(5.0, 20.0, 1.0, INF) == pytest.approx(32.0)
+    assert hours_to_earn(1.0, 20.0, 1.0, 24.0) == pytest.approx(160.0)
 
 
-def test_arrays_of_break_evens_keep_nan_and_labels():
-    spread = xr.DataArray([5.0, np.nan, -1.0], dims="symbol", coords={"symbol": ["A", "B", "C"]})
-    found = funding.breakeven_hours(spread, 20.0)
+def test_arrays_of_break_evens_keep_nan():
+    found = hours_to_earn(np.array([5.0, np.nan, -1.0]), 20.0, np.array([5.0, 5.0, -1.0]), INF)
     np.testing.assert_array_equal(found, [32.0, np.nan, INF])
-    assert found.attrs["units"] == "h"
-    assert isinstance(funding.breakeven_hours(np.array([5.0, 10.0]), 20.0), np.ndarray)
-    assert np.isnan(funding.breakeven_hours(np.nan, 0.0))
-
-
-def test_a_mean_without_a_half_life_is_refused():
-    with pytest.raises(ValueError, match="go together"):
-        funding.breakeven_hours(5.0, 20.0, mean_bps_8h=1.0)
 
 
 def _depth(values):
@@ -140,5 +132,5 @@ def test_books_must_be_in_dollars_with_ascending_distances():
 def test_a_vanishing_negative_mean_is_as_good_as_none():
     """1 bps/8h that stays for long pays 1 bps after 8.04 h, whatever lies beyond."""
     for mean in (-5e-324, -1e-12):
-        found = funding.breakeven_hours(1.0, 1.0, mean_bps_8h=mean, half_life_hours=500.0)
+        found = hours_to_earn(1.0, 1.0, mean, 500.0)
         assert found == pytest.approx(8.0447, abs=1e-4)

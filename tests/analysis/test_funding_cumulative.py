@@ -26,9 +26,7 @@ def test_constant_samples_of_thirty_days_are_ninety_bps_at_every_resolution(step
 
 @pytest.mark.parametrize("interval", [1.0, 2.0, 4.0, 8.0])
 def test_constant_settlements_of_thirty_days_are_ninety_bps_at_every_interval(interval):
-    accrued = funding.cumulative(
-        series(np.ones(round(720 / interval)), step=interval), interval_hours=interval
-    )
+    accrued = funding.cumulative(series(np.ones(round(720 / interval)), step=interval))
     assert float(accrued["funding_bps"][-1]) == pytest.approx(90.0, rel=1e-12)
 
 
@@ -40,14 +38,14 @@ def test_ninety_bps_through_changes_of_interval(changes, read):
     hours = panel.copy(data=interval).assign_attrs(units="h")
     if read == "inferred":
         hours = funding.infer_interval(panel)["interval_hours"]
-    accrued = funding.cumulative(panel, interval_hours=hours)
+    accrued = funding.cumulative(panel.assign_coords(interval_hours=hours))
     assert float(accrued["funding_bps"][-1]) == pytest.approx(90.0, rel=1e-12)
 
 
 def test_irregular_samples_hold_until_the_next():
     """2 bps/8h for 4 h, then −1 for 12 h, then 8 for the last row's hour: 1 − 1.5 + 1."""
     panel = series([2.0, -1.0, 8.0], hours=[0.0, 4.0, 16.0], kind="sampled")
-    accrued = funding.cumulative(panel, max_gap_hours=12.0, step_hours=1.0)
+    accrued = funding.cumulative(panel, max_gap="12h", step="1h")
     np.testing.assert_allclose(accrued["funding_bps"], [1.0, -0.5, 0.5], rtol=1e-15)
 
 
@@ -63,21 +61,21 @@ def test_a_missing_sample_is_carried_for_two_steps_and_no_further():
 
 def test_a_missing_settlement_is_a_hole():
     panel = series([1.0, 1.0, 1.0], hours=[8.0, 16.0, 32.0])
-    accrued = funding.cumulative(panel, interval_hours=8.0)
+    accrued = funding.cumulative(panel)
     np.testing.assert_array_equal(accrued["funding_bps"], [1.0, 2.0, NAN])
-    skipping = funding.cumulative(panel, interval_hours=8.0, gaps="skip")
+    skipping = funding.cumulative(panel, gaps="skip")
     np.testing.assert_array_equal(skipping["funding_bps"], [1.0, 2.0, 3.0])
     np.testing.assert_array_equal(skipping["missing_hours"], [0.0, 0.0, 8.0])
 
 
 def test_stamps_that_are_late_by_seconds_are_no_holes():
     hours = np.array([8.0, 16.0, 24.0, 32.0]) + np.array([0.0, 0.01, 0.002, 0.03])
-    accrued = funding.cumulative(series(np.ones(4), hours=hours), interval_hours=8.0)
+    accrued = funding.cumulative(series(np.ones(4), hours=hours))
     np.testing.assert_array_equal(accrued["funding_bps"], [1.0, 2.0, 3.0, 4.0])
 
 
 def test_nothing_accrues_before_the_first_value():
-    accrued = funding.cumulative(series([NAN, NAN, 3.0, 1.0], step=8.0), interval_hours=8.0)
+    accrued = funding.cumulative(series([NAN, NAN, 3.0, 1.0], step=8.0))
     np.testing.assert_array_equal(accrued["funding_bps"], [NAN, NAN, 3.0, 4.0])
     accrued = funding.cumulative(series([NAN, 3.0, 1.0], step=8.0, kind="sampled"))
     np.testing.assert_array_equal(accrued["funding_bps"], [NAN, 3.0, 4.0])
@@ -86,7 +84,7 @@ def test_nothing_accrues_before_the_first_value():
 def test_a_settlement_of_unknown_interval_is_missing():
     panel = series([1.0, 1.0, 1.0], step=8.0)
     interval = panel.copy(data=[8.0, NAN, 8.0]).assign_attrs(units="h")
-    accrued = funding.cumulative(panel, interval_hours=interval)
+    accrued = funding.cumulative(panel.assign_coords(interval_hours=interval))
     np.testing.assert_array_equal(accrued["funding_bps"], [1.0, NAN, NAN])
 
 
@@ -100,7 +98,7 @@ def test_a_series_without_values_is_nan_and_says_nothing():
 @given(st.lists(st.floats(-50, 50), min_size=2, max_size=30), st.integers(1, 28))
 def test_accrual_adds_up_over_consecutive_parts(rates, cut):
     cut = min(cut, len(rates) - 1)
-    for kind, options in (("sampled", {"step_hours": 8.0}), ("settled", {"interval_hours": 8.0})):
+    for kind, options in (("sampled", {"step": "8h"}), ("settled", {})):
         panel = series(rates, kind=kind)
         parts = [panel.isel(time=slice(cut)), panel.isel(time=slice(cut, None))]
         ends = [float(funding.cumulative(part, **options)["funding_bps"][-1]) for part in parts]
@@ -111,14 +109,14 @@ def test_accrual_adds_up_over_consecutive_parts(rates, cut):
 def test_payments_compound_to_more_than_their_sum():
     """Two payments of 1 % each: 1.01² − 1 = 201 bps, not 200."""
     panel = series([100.0, 100.0])
-    accrued = funding.cumulative(panel, interval_hours=8.0, compound=True)
+    accrued = funding.cumulative(panel, compound=True)
     assert float(accrued["funding_bps"][-1]) == pytest.approx(201.0, rel=1e-13)
 
 
 def test_masking_rows_is_dropping_them():
     panel = noisy(symbols=1, venues=1, gaps=0.3, kind="sampled").squeeze(drop=True)
     kept = panel.dropna("time")
-    options = {"gaps": "skip", "max_gap_hours": 12.0, "step_hours": 8.0}
+    options = {"gaps": "skip", "max_gap": "12h", "step": "8h"}
     masked, dropped = (funding.cumulative(part, **options) for part in (panel, kept))
     last = {"time": -1}
     for name in ("funding_bps", "covered_hours", "missing_hours"):
@@ -137,7 +135,7 @@ def test_venues_of_unequal_interval_share_a_panel():
     panel = xr.concat([hourly, eight], xr.DataArray(["dex", "cex"], dims="exchange", name="exchange"))
     interval = xr.DataArray([1.0, 8.0], dims="exchange", coords={"exchange": ["dex", "cex"]})
     interval.attrs["units"] = "h"
-    accrued = funding.cumulative(panel, interval_hours=interval)["funding_bps"]
+    accrued = funding.cumulative(panel.assign_coords(interval_hours=interval))["funding_bps"]
     np.testing.assert_allclose(accrued.isel(time=-1), [3.0, 3.0])
     assert accrued.sel(exchange="cex").isel(time=slice(7, 15)).values.tolist() == [1.0] * 8
 
@@ -145,15 +143,14 @@ def test_venues_of_unequal_interval_share_a_panel():
 @pytest.mark.parametrize(
     ("panel", "options", "message"),
     [
-        (series([1.0]), {}, "give interval_hours"),
-        (series([1.0]), {"interval_hours": 8.0, "max_gap_hours": 2.0}, "for sampled rates"),
-        (series([1.0, 1.0], kind="sampled"), {"interval_hours": 8.0}, "for settlements"),
+        (series([1.0]).drop_vars("interval_hours"), {}, r"assign_coords\(interval_hours=8.0\)"),
+        (series([1.0]), {"max_gap": "2h"}, "for sampled rates"),
         (series([1.0, 1.0], kind="sampled"), {"compound": True}, "only payments compound"),
         (series([1.0, 1.0], kind="sampled"), {"gaps": "zero"}, "not one of nan, skip"),
-        (series([1.0], kind="sampled"), {}, "step_hours"),
+        (series([1.0], kind="sampled"), {}, "give step"),
         (series([1.0, 1.0]).drop_attrs().assign_attrs(units="bps/8h"), {}, "kind"),
         (series([1.0, 1.0]).drop_attrs(), {}, "not stated"),
-        (series([1.0, 1.0]), {"interval_hours": -1.0}, "positive"),
+        (series([1.0, 1.0]).assign_coords(interval_hours=-1.0), {}, "positive"),
     ],
 )
 def test_the_wrong_question_is_refused(panel, options, message):
@@ -162,7 +159,7 @@ def test_the_wrong_question_is_refused(panel, options, message):
 
 
 def test_the_result_says_what_it_is():
-    accrued = funding.cumulative(market(np.ones((1, 2, 3))).transpose("time", ...), interval_hours=8.0)
+    accrued = funding.cumulative(market(np.ones((1, 2, 3))).transpose("time", ...))
     assert accrued["funding_bps"].dims == ("time", "symbol", "exchange")
     assert accrued["funding_bps"].attrs == {"units": "bps", "kind": "settled"}
     assert accrued["covered_hours"].attrs["units"] == "h"
@@ -174,3 +171,30 @@ def test_a_payment_is_missing_where_two_are_further_apart_than_one_and_a_half_in
     since = np.array([0.0, 8.0, 8.0 + gap])
     kept = ledger.of_settled(np.ones(3), np.full(3, 8.0), since)
     assert kept.missing.tolist() == [0.0, 0.0, missing]
+
+
+@pytest.mark.parametrize("hours", [1.0, 2.0, 4.0, 8.0])
+def test_payments_of_a_constant_rate_add_to_it_at_every_interval(hours):
+    sums = funding.period_sums(series(np.full(round(72 / hours), 1.5), step=hours))
+    np.testing.assert_allclose(sums["funding_bps"], 1.5)
+    assert sums["time"].dt.hour.values[:3].tolist() == [8, 16, 0]
+    assert sums["funding_bps"].attrs == {"units": "bps", "kind": "settled"}
+
+
+def test_a_span_with_a_hole_is_unknown():
+    rates = series(np.full(24, 2.0), step=1.0)
+    rates[10] = NAN
+    np.testing.assert_allclose(funding.period_sums(rates)["funding_bps"], [2.0, NAN, 2.0])
+    assert np.isnan(funding.period_sums(rates[1:])["funding_bps"][0])
+
+
+def test_an_interval_that_changes_still_covers_the_span():
+    rates = series(np.full(9, 3.0), hours=[8, *range(9, 17)])
+    rates = rates.assign_coords(interval_hours=("time", [8.0] + [1.0] * 8))
+    np.testing.assert_allclose(funding.period_sums(rates)["funding_bps"], [3.0, 3.0])
+
+
+def test_sampled_rates_are_integrated_over_the_periods():
+    """2 bps/8h for four hours of eight and 4 for the others: 1 + 2 bps."""
+    rates = series([2.0] * 4 + [4.0] * 4, step=1.0, kind="sampled")
+    assert funding.period_sums(rates)["funding_bps"].values.tolist() == [3.0]

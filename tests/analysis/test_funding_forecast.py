@@ -19,7 +19,7 @@ from derivdata.reports.sections import carry_forecast
 from tests.analysis.funding_made import market, noisy
 from tests.support.recorded_funding import recorded_funding
 
-WEEK = 168.0
+WEEK = "7d"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "funding.md"
 
 
@@ -46,7 +46,7 @@ def test_a_spread_that_never_moves_is_expected_to_stay() -> None:
     """
     panel = market(np.broadcast_to(np.array([1.0, 3.0])[None, :, None], (1, 2, 200)))
     found = _pair(
-        funding.forecast_carry(panel, hold_hours=WEEK, cost_bps=8.0, interval_hours=8.0).isel(symbol=0),
+        funding.forecast_carry(panel, hold=WEEK, fee_bps=2.0).isel(symbol=0),
         "v00",
         "v01",
     )
@@ -57,9 +57,7 @@ def test_a_spread_that_never_moves_is_expected_to_stay() -> None:
 
 
 def test_each_direction_is_the_other_one_seen_from_behind() -> None:
-    found = funding.forecast_carry(
-        _decaying(4, 300, 1), hold_hours=WEEK, cost_bps=0.0, interval_hours=8.0
-    ).isel(symbol=0)
+    found = funding.forecast_carry(_decaying(4, 300, 1), hold=WEEK, fee_bps=0.0).isel(symbol=0)
     assert found.sizes["pair"] == 12
     for long, short in (("v00", "v01"), ("v02", "v03")):
         there, back = _pair(found, long, short), _pair(found, short, long)
@@ -72,9 +70,9 @@ def test_each_direction_is_the_other_one_seen_from_behind() -> None:
 
 def test_costs_are_taken_from_the_outcome() -> None:
     panel = _decaying(3, 300, 2)
-    keywords = {"hold_hours": WEEK, "interval_hours": 8.0}
-    free = funding.forecast_carry(panel, cost_bps=0.0, **keywords)
-    paid = funding.forecast_carry(panel, cost_bps={"v00": 1.0, "v01": 2.0, "v02": 4.0}, **keywords)
+    keywords = {"hold": WEEK}
+    free = funding.forecast_carry(panel, fee_bps=0.0, **keywords)
+    paid = funding.forecast_carry(panel, fee_bps={"v00": 1.0, "v01": 2.0, "v02": 4.0}, **keywords)
     assert _pair(paid, "v01", "v02")["cost_bps"] == 2 * (2.0 + 4.0)
     for name in ("net_bps", "net_median_bps", "net_low_bps", "net_high_bps"):
         xr.testing.assert_allclose(free[name] - paid["cost_bps"], paid[name])
@@ -84,7 +82,7 @@ def test_costs_are_taken_from_the_outcome() -> None:
 
 def test_pairs_are_chosen_and_do_not_change_each_other() -> None:
     panel = _decaying(4, 200, 3)
-    keywords = {"hold_hours": 72.0, "cost_bps": 1.0, "interval_hours": 8.0}
+    keywords = {"hold": "3d", "fee_bps": 0.25}
     every = funding.forecast_carry(panel, **keywords)
     some = funding.forecast_carry(panel, [("v03", "v01"), ("v00", "v02")], **keywords)
     assert some["long"].values.tolist() == ["v03", "v00"]
@@ -99,7 +97,7 @@ def test_outcomes_of_made_panels_lie_inside_as_often_as_it_says(half_life: float
     for seed in range(16):
         whole = _decaying(6, 321, seed, half_life=half_life)
         past = whole.isel(time=slice(None, 300))
-        found = funding.forecast_carry(past, hold_hours=WEEK, cost_bps=0.0, interval_hours=8.0).isel(symbol=0)
+        found = funding.forecast_carry(past, hold=WEEK, fee_bps=0.0).isel(symbol=0)
         sums = whole.isel(symbol=0, time=slice(300, 321)).sum("time")
         outcome = sums.sel(exchange=found["short"]) - sums.sel(exchange=found["long"])
         inside += ((found["net_low_bps"] <= outcome) & (outcome <= found["net_high_bps"])).values.tolist()
@@ -116,7 +114,7 @@ def test_a_leg_that_is_gone_and_one_that_is_new_have_no_forecast() -> None:
     panel = _decaying(4, 200, 5)
     panel[0, 1, -4:] = np.nan  # over a day
     panel[0, 2, :-29] = np.nan
-    found = funding.forecast_carry(panel, hold_hours=72.0, cost_bps=0.0, interval_hours=8.0).isel(symbol=0)
+    found = funding.forecast_carry(panel, hold="3d", fee_bps=0.0).isel(symbol=0)
     for leg, reason in (("v01", FundingStatus.GAP), ("v02", FundingStatus.TOO_FEW)):
         pair = _pair(found, "v00", leg)
         assert int(pair["status"]) == reason
@@ -126,7 +124,7 @@ def test_a_leg_that_is_gone_and_one_that_is_new_have_no_forecast() -> None:
 
 
 def test_too_short_a_past_says_so() -> None:
-    found = funding.forecast_carry(_decaying(3, 45, 6), hold_hours=WEEK, cost_bps=0.0, interval_hours=8.0)
+    found = funding.forecast_carry(_decaying(3, 45, 6), hold=WEEK, fee_bps=0.0)
     assert (found["status"] == FundingStatus.TOO_FEW).all()
     assert found["net_bps"].isnull().all()
     # decisions at the periods 30 to 43 have 30 periods before them; of 45, those up to 24 are over
@@ -135,7 +133,7 @@ def test_too_short_a_past_says_so() -> None:
 
 def test_what_comes_later_changes_no_forecast_and_no_pick() -> None:
     panel = noisy(symbols=2, venues=4, rows=400, gaps=0.02, seed=8)
-    keywords = {"hold_hours": 72.0, "cost_bps": 2.0, "interval_hours": 8.0}
+    keywords = {"hold": "3d", "fee_bps": 0.5}
     record = funding.pick_record(panel, **keywords)
     at = record["time"].values[30]
     changed = panel.where(panel["time"] <= at, 1e3 * np.random.default_rng(0).standard_normal(panel.shape))
@@ -158,8 +156,7 @@ def test_what_comes_later_changes_no_forecast_and_no_pick() -> None:
 def test_the_record_says_what_its_picks_were_paid() -> None:
     """As `realised_carry` adds it up, where nothing is missing; the last pick is still held."""
     panel = _decaying(5, 200, 9)
-    record = funding.pick_record(panel, hold_hours=72.0, cost_bps=4.0, interval_hours=8.0).isel(symbol=0)
-    fees = dict.fromkeys(funding.LEGS, 1.0)
+    record = funding.pick_record(panel, hold="3d", fee_bps=1.0).isel(symbol=0)
     known = record["realised_net_bps"].dropna("time")
     assert known.size > 10
     for at in known["time"].values:
@@ -170,8 +167,7 @@ def test_the_record_says_what_its_picks_were_paid() -> None:
             pick["short"].item(),
             pd.Timestamp(at),
             pd.Timestamp(at) + pd.Timedelta(hours=72),
-            interval_hours=8.0,
-            fees_bps=fees,
+            fee_bps=1.0,
         )
         assert float(pick["realised_net_bps"]) == pytest.approx(float(paid["net_bps"]), abs=1e-9)
     assert int(record["status"][-1]) == FundingStatus.OPEN
@@ -181,7 +177,7 @@ def test_the_record_says_what_its_picks_were_paid() -> None:
 
 def test_other_rules_pick_by_the_past_they_name() -> None:
     panel = _decaying(5, 200, 10)
-    record = funding.pick_record(panel, hold_hours=72.0, cost_bps=0.0, interval_hours=8.0, rule="mean_7d")
+    record = funding.pick_record(panel, hold="3d", fee_bps=0.0, rule="mean_7d")
     pick = record.isel(symbol=0, time=-1)
     week = (
         panel.isel(symbol=0)
@@ -192,7 +188,7 @@ def test_other_rules_pick_by_the_past_they_name() -> None:
     assert pick["short"].item() == week["exchange"].values[int(week.argmax("exchange"))]
     assert pick["long"].item() == week["exchange"].values[int(week.argmin("exchange"))]
     assert float(pick["predicted_net_bps"]) == pytest.approx(9 * float(week.max() - week.min()))
-    last = funding.pick_record(panel, hold_hours=72.0, cost_bps=0.0, interval_hours=8.0, rule="last")
+    last = funding.pick_record(panel, hold="3d", fee_bps=0.0, rule="last")
     rates = panel.isel(symbol=0).sel(time=pick["time"].values)
     assert (
         last.isel(symbol=0, time=-1)["short"].item()
@@ -251,7 +247,7 @@ def test_the_report_calls_no_few_picks_agreeing(decisions: int, told: bool) -> N
     values = {"predicted_net": 1.0, "predicted_low": -1.0, "predicted_high": 3.0}
     record = xr.Dataset({f"{name}_bps": ("time", np.full(decisions, at)) for name, at in values.items()})
     record["realised_net_bps"] = ("time", 1.0 + rng.standard_normal(decisions))
-    words = carry_forecast._said(funding.pick_summary(record), 24.0)
+    words = carry_forecast._said(funding.pick_summary(record), 1)
     assert ("agree" in words, "confidence" in words) == (told, told)
     assert f"{decisions} picks" in words
     assert "nan" not in words
@@ -259,12 +255,12 @@ def test_the_report_calls_no_few_picks_agreeing(decisions: int, told: bool) -> N
 
 def test_units_kind_and_origin_are_there() -> None:
     panel = _decaying(3, 200, 11).assign_attrs(provenance='{"synthetic": true}')
-    found = funding.forecast_carry(panel, hold_hours=72.0, cost_bps=0.0, interval_hours=8.0)
+    found = funding.forecast_carry(panel, hold="3d", fee_bps=0.0)
     assert found["net_low_bps"].attrs["units"] == "bps"
     assert "outcome" in found["net_low_bps"].attrs["long_name"]
     assert found.attrs["kind"] == "settled"
     assert dd.provenance(found)["synthetic"] is True
-    record = funding.pick_record(panel, hold_hours=72.0, cost_bps=0.0, interval_hours=8.0)
+    record = funding.pick_record(panel, hold="3d", fee_bps=0.0)
     assert dd.provenance(record)["synthetic"] is True
     assert funding.pick_summary(record).attrs["kind"] == "settled"
 
@@ -272,17 +268,17 @@ def test_units_kind_and_origin_are_there() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"hold_hours": 12.0}, "no whole number of periods"),
-        ({"period_hours": 48.0, "hold_hours": 96.0}, "a day at most"),
-        ({"cost_bps": {"v00": 1.0}}, "no cost of a trade on v01, v02"),
-        ({"cost_bps": np.inf}, "finite"),
+        ({"hold": "12h"}, "no whole number of periods"),
+        ({"period": "48h", "hold": "96h"}, "a day at most"),
+        ({"fee_bps": {"v00": 1.0}}, "no fee of a trade on v01, v02"),
+        ({"fee_bps": np.inf}, "finite"),
         ({"level": 90.0}, "probability"),
         ({"pairs": [("v00", "v09")]}, "'v09' is not a venue"),
         ({"pairs": [("v00", "v00")]}, "against itself"),
     ],
 )
 def test_misuse_is_refused(options: dict[str, object], message: str) -> None:
-    keywords = {"hold_hours": 72.0, "cost_bps": 0.0, "interval_hours": 8.0} | options
+    keywords = {"hold": "3d", "fee_bps": 0.0} | options
     with pytest.raises(ValueError, match=message):
         funding.forecast_carry(_decaying(3, 60, 1), **keywords)
 
@@ -294,11 +290,11 @@ def test_one_venue_is_no_pair() -> None:
         (panel.isel(exchange=[0, 0]), "more than once"),
     ):
         with pytest.raises(ValueError, match=message):
-            funding.forecast_carry(wrong, hold_hours=72.0, cost_bps=0.0, interval_hours=8.0)
+            funding.forecast_carry(wrong, hold="3d", fee_bps=0.0)
 
 
 @pytest.fixture(scope="module")
-def recorded() -> tuple[xr.DataArray, xr.DataArray]:
+def recorded() -> xr.DataArray:
     return recorded_funding()
 
 
@@ -318,7 +314,7 @@ def _number(text: str) -> float:
 
 def test_recorded_forecasts_beat_the_others_in_every_period(recorded) -> None:
     """Over 9,770 pair-weeks that all four methods have, as the page prints them."""
-    table = measured.scores(measured.forecasts(*recorded))
+    table = measured.scores(measured.forecasts(recorded))
     ours = table[table["method"] == "forecast_carry"].set_index("period")
     for method, theirs in table[table["method"] != "forecast_carry"].groupby("method"):
         theirs = theirs.set_index("period")
@@ -338,7 +334,7 @@ def test_recorded_forecasts_beat_the_others_in_every_period(recorded) -> None:
 @pytest.fixture(scope="module")
 def free(recorded) -> dict[str, xr.Dataset]:
     """Records of picks without cost; one that is the same for all pairs changes no pick."""
-    return measured.picks(*recorded, 0.0)
+    return measured.picks(recorded, 0.0)
 
 
 @pytest.mark.parametrize("cost", [8.0, 20.0])

@@ -8,10 +8,14 @@ import xarray as xr
 from scipy.signal import lfilter
 
 from derivdata.analysis import funding
-from derivdata.analysis.funding import FundingStatus, grid_bootstrap, persistence
+from derivdata.analysis.funding import FundingStatus, ar1, persistence
 from tests.analysis.funding_made import market, series, times
 
 NAN = np.nan
+
+
+def _ols(panel, **options):
+    return funding.half_life(panel, **{"method": "ols"} | options)
 
 
 def _decaying(half_life, rows, seed, *, count=1):
@@ -25,7 +29,7 @@ def _decaying(half_life, rows, seed, *, count=1):
 
 @pytest.mark.parametrize("half_life", [1.0, 3.0, 10.0])
 def test_a_long_series_gives_its_half_life_back(half_life):
-    found = funding.half_life(series(_decaying(half_life, 20_000, 1)[0]), level=None)
+    found = _ols(series(_decaying(half_life, 20_000, 1)[0]), level=None)
     assert float(found["half_life_hours"]) == pytest.approx(8.0 * half_life, rel=0.1)
     assert float(found["half_life_corrected_hours"]) == pytest.approx(8.0 * half_life, rel=0.1)
     assert int(found["status"]) == 0
@@ -35,16 +39,14 @@ def test_a_long_series_gives_its_half_life_back(half_life):
 def test_the_interval_covers_about_as_often_as_it_says(half_life, rows):
     """Nominal 90 %; of 150 series a right interval misses 15, and 26 or 4 in one of two hundred trials."""
     panel = market(_decaying(half_life, rows, 11, count=150)[:, None, :])
-    found = funding.half_life(panel, resamples=199).squeeze()
+    found = _ols(panel, resamples=199).squeeze()
     truth = 8.0 * half_life
     inside = (found["half_life_low_hours"] <= truth) & (truth <= found["half_life_high_hours"])
     assert 4 <= int((~inside).sum()) <= 26
 
 
 def test_the_interval_lies_around_the_estimate_and_narrows_with_data():
-    short, long = (
-        funding.half_life(series(_decaying(3.0, rows, 5)[0]), resamples=199) for rows in (120, 2_000)
-    )
+    short, long = (_ols(series(_decaying(3.0, rows, 5)[0]), resamples=199) for rows in (120, 2_000))
     for found in (short, long):
         assert found["half_life_low_hours"] < found["half_life_hours"] < found["half_life_high_hours"]
     widths = [float(found["half_life_high_hours"] - found["half_life_low_hours"]) for found in (short, long)]
@@ -54,7 +56,7 @@ def test_the_interval_lies_around_the_estimate_and_narrows_with_data():
 
 def test_the_correction_lengthens_the_half_life():
     """(nφ + 1)/(n − 3) with 89 pairs."""
-    found = funding.half_life(series(_decaying(5.0, 90, 3)[0]), level=None)
+    found = _ols(series(_decaying(5.0, 90, 3)[0]), level=None)
     assert float(found["phi_corrected"]) == pytest.approx((89 * float(found["phi"]) + 1) / 86)
     assert found["half_life_corrected_hours"] > found["half_life_hours"]
 
@@ -62,7 +64,7 @@ def test_the_correction_lengthens_the_half_life():
 def test_gaps_are_not_bridged():
     """Alternating rates with every other row missing: neighbours that are known do not exist."""
     values = np.where(np.arange(200) % 2 == 0, 1.0, NAN)
-    found = funding.half_life(series(values), interval_hours=8.0)
+    found = _ols(series(values), period="8h")
     assert int(found["pairs"]) == 0
     assert int(found["status"]) == FundingStatus.TOO_FEW
     assert np.isnan(found["half_life_hours"])
@@ -71,7 +73,7 @@ def test_gaps_are_not_bridged():
 def test_two_stretches_with_a_hole_give_the_pairs_within_them():
     values = _decaying(4.0, 300, 8)[0]
     values[100:140] = NAN
-    found = funding.half_life(series(values), level=None)
+    found = _ols(series(values), level=None)
     x, y = values[:-1], values[1:]
     both = np.isfinite(x) & np.isfinite(y)
     slope = np.polyfit(x[both], y[both], 1)[0]
@@ -79,20 +81,8 @@ def test_two_stretches_with_a_hole_give_the_pairs_within_them():
     assert float(found["phi"]) == pytest.approx(slope, rel=1e-10)
 
 
-def test_likelihood_uses_what_lies_across_gaps():
-    """Every other value of an autoregression with φ = 0.9 is one with φ = 0.81 per two steps."""
-    values = _decaying(np.log(2) / -np.log(0.9), 4_000, 21)[0]
-    values[2_000::2] = NAN
-    panel = series(values)
-    by_likelihood = funding.half_life(panel, interval_hours=8.0, method="ml", level=None)
-    assert float(by_likelihood["phi"]) == pytest.approx(0.9, abs=0.015)
-    complete = funding.half_life(series(values[:2_000]), method="ml", level=None)
-    least_squares = funding.half_life(series(values[:2_000]), level=None)
-    assert float(complete["phi"]) == pytest.approx(float(least_squares["phi"]), abs=2e-3)
-
-
 def test_fewer_than_thirty_pairs_say_nothing():
-    found = funding.half_life(series(_decaying(3.0, 30, 2)[0]))
+    found = _ols(series(_decaying(3.0, 30, 2)[0]))
     assert int(found["pairs"]) == 29
     assert np.isnan(found["phi"])
     assert int(found["status"]) == FundingStatus.TOO_FEW
@@ -101,7 +91,7 @@ def test_fewer_than_thirty_pairs_say_nothing():
 def test_a_series_that_flips_is_anti_persistent():
     rng = np.random.default_rng(4)
     values = np.where(np.arange(100) % 2 == 0, 1.0, -1.0) + 0.1 * rng.standard_normal(100)
-    found = funding.half_life(series(values), resamples=99)
+    found = _ols(series(values), resamples=99)
     assert float(found["phi"]) < -0.9
     assert np.isnan(found["half_life_hours"])
     assert float(found["half_life_high_hours"]) == pytest.approx(0.0, abs=1.5)
@@ -109,14 +99,14 @@ def test_a_series_that_flips_is_anti_persistent():
 
 
 def test_a_trend_has_no_half_life_but_an_infinite_one():
-    found = funding.half_life(series(np.exp(0.01 * np.arange(100.0))), level=None)
+    found = _ols(series(np.exp(0.01 * np.arange(100.0))), level=None)
     assert float(found["phi"]) > 1.0
     assert float(found["half_life_hours"]) == np.inf
     assert int(found["status"]) == FundingStatus.UNIT_ROOT
 
 
 def test_a_rate_that_does_not_move_is_said_to_be_constant():
-    found = funding.half_life(series(np.ones(100)))
+    found = _ols(series(np.ones(100)))
     assert np.isnan(found["half_life_hours"])
     assert int(found["status"]) == FundingStatus.CONSTANT
     assert int(found["pairs"]) == 99
@@ -124,7 +114,7 @@ def test_a_rate_that_does_not_move_is_said_to_be_constant():
 
 def test_a_random_walk_keeps_infinity_in_its_interval():
     walk = np.random.default_rng(0).standard_normal(120).cumsum()
-    found = funding.half_life(series(walk), resamples=199)
+    found = _ols(series(walk), resamples=199)
     assert float(found["half_life_high_hours"]) == np.inf
 
 
@@ -134,15 +124,10 @@ def test_a_running_average_is_persistent_by_construction_and_is_not_asked():
     premium = rng.standard_normal((400, 8))
     running = np.cumsum(premium, axis=1) / np.arange(1.0, 9.0)
     panel = series(running.ravel(), hours=np.arange(1, 3_201), kind="sampled")
-    within = funding.half_life(panel, interval_hours=1.0, level=None)
-    at_settlement = funding.half_life(panel, interval_hours=8.0, level=None)
+    within = _ols(panel, period="1h", level=None)
+    at_settlement = _ols(panel, level=None)
     assert float(within["phi"]) > 0.5
     assert abs(float(at_settlement["phi"])) < 0.15
-
-
-def test_samples_need_the_interval():
-    with pytest.raises(ValueError, match="give interval_hours"):
-        funding.half_life(series(np.zeros(100), kind="sampled"))
 
 
 def test_samples_are_taken_at_settlements_even_when_stamps_are_not_on_the_hour():
@@ -150,86 +135,53 @@ def test_samples_are_taken_at_settlements_even_when_stamps_are_not_on_the_hour()
     hours = np.arange(200) * 8.0
     on_time = series(values[:199], hours=hours[:199], kind="sampled")
     early = series(np.repeat(values, 2), hours=np.sort(np.append(hours - 0.01, hours - 3.0)), kind="sampled")
-    found, expected = (funding.half_life(panel, interval_hours=8.0, level=None) for panel in (early, on_time))
+    found, expected = (_ols(panel, level=None) for panel in (early, on_time))
     assert float(found["phi"]) == pytest.approx(float(expected["phi"]), rel=1e-12)
-
-
-@pytest.mark.parametrize("half_life", [1.0, 3.0, 12.0])
-def test_means_over_steps_are_corrected(half_life):
-    """Fine steps averaged fifty by fifty: uncorrected, three steps would be taken for 4.6."""
-    fine = _decaying(50.0 * half_life, 50 * 6_000, 17)[0]
-    panel = series(fine.reshape(6_000, 50).mean(axis=1))
-    corrected = funding.half_life(panel, sampling="mean", level=None)
-    plain = funding.half_life(panel, level=None)
-    assert float(corrected["half_life_hours"]) == pytest.approx(8.0 * half_life, rel=0.12)
-    assert plain["half_life_hours"] > corrected["half_life_hours"]
-    assert bool(int(corrected["status"]) & FundingStatus.COARSE) == (corrected["half_life_hours"] < 24.0)
-
-
-def test_the_bias_of_means_is_that_of_the_formula():
-    """κ = ln 2 / 3: (1 − e^−κ)² / (2 (κ − 1 + e^−κ)) = 0.85980171, a half-life of 4.589 steps, not 3."""
-    fine = _decaying(300.0, 100 * 20_000, 2)[0]
-    panel = series(fine.reshape(20_000, 100).mean(axis=1))
-    assert float(funding.half_life(panel, level=None)["phi"]) == pytest.approx(0.85980171, abs=0.01)
-
-
-def test_finer_rows_are_averaged_into_steps_for_means():
-    fine = _decaying(24.0, 8 * 500, 3)[0]
-    hourly = series(fine, step=1.0, kind="sampled")
-    by_hand = series(fine.reshape(500, 8).mean(axis=1), hours=np.arange(500) * 8.0, kind="sampled")
-    found, expected = (
-        funding.half_life(panel, interval_hours=8.0, sampling="mean", level=None)
-        for panel in (hourly, by_hand)
-    )
-    assert float(found["phi"]) == pytest.approx(float(expected["phi"]), rel=1e-9)
 
 
 def test_each_venue_has_its_own_step():
     hourly = _decaying(6.0, 320, 1)[0]
     eight = np.where(np.arange(1, 321) % 8 == 0, np.repeat(_decaying(2.0, 40, 2)[0], 8), NAN)
     panel = market(np.stack([hourly, eight])[None], step=1.0)
-    found = funding.half_life(panel, level=None).squeeze()
+    found = _ols(panel, level=None).squeeze()
     assert found["step_hours"].values.tolist() == [1.0, 8.0]
     assert found["pairs"].values.tolist() == [319.0, 39.0]
 
 
 def test_a_spread_has_a_half_life_too():
     panel = market(_decaying(3.0, 200, 4, count=2)[None])
-    found = funding.half_life(funding.spread(panel, "v00", "v01"), level=None)
+    found = _ols(funding.spread(panel, "v00", "v01"), level=None)
     assert found["half_life_hours"].dims == ("symbol",)
     assert np.isfinite(found["half_life_hours"]).all()
 
 
 def test_results_do_not_depend_on_neighbours():
     values = _decaying(3.0, 60, 7, count=3)[:, None, :]
-    together = funding.half_life(market(values), resamples=99)
-    alone = funding.half_life(market(values).isel(symbol=[2]), resamples=99)
+    together = _ols(market(values), resamples=99)
+    alone = _ols(market(values).isel(symbol=[2]), resamples=99)
     xr.testing.assert_identical(together.isel(symbol=[2]), alone)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sampling": "bucket"}, "not one of point, mean"),
-        ({"method": "yule-walker"}, "not one of ols, ml, components"),
-        ({"level": 90}, "probability"),
+        ({"method": "yule-walker"}, "not one of components, ols"),
+        ({"level": 90.0}, "probability"),
         ({"resamples": 10}, "99 at least"),
-        (
-            {"interval_hours": xr.DataArray(np.ones(40), dims="time", attrs={"units": "h"})},
-            "'time' that the panel lacks",
-        ),
+        ({"rng": -1}, "0 or above"),
+        ({"period": "0h"}, "too short"),
     ],
 )
 def test_options_that_do_not_exist(options, message):
     with pytest.raises(ValueError, match=message):
-        funding.half_life(series(np.zeros(40)), **options)
+        _ols(series(np.zeros(40)), **options)
 
 
 def test_settlements_off_their_grid_are_left_out():
     values = _decaying(3.0, 80, 6)[0]
     hours = np.arange(80) * 8.0
     extra = series(np.append(values, 99.0), hours=np.append(hours, 27.0)).sortby("time")
-    found = funding.half_life(extra, level=None)
+    found = _ols(extra, level=None)
     assert float(found["phi"]) == pytest.approx(np.polyfit(values[:-1], values[1:], 1)[0], rel=1e-10)
     assert int(found["off_grid"]) == 1
     assert extra["time"].values[4] == times(27.0)
@@ -240,23 +192,24 @@ def test_one_tick_on_a_level_is_no_persistence(tick):
     """199 pairs of a level with one tick: phi = Σxy/Σx² about the means = −(1/199)/(198/199) = −1/198."""
     values = np.ones(200)
     values[100] += tick
-    found = funding.half_life(series(values), level=None)
+    found = _ols(series(values), level=None)
     assert float(found["phi"]) == pytest.approx(-1 / 198, rel=1e-6)
     assert int(found["status"]) == FundingStatus.ANTI_PERSISTENT
 
 
 @pytest.mark.parametrize(
-    ("phi", "steps", "means", "status"),
-    [
-        (0.0, 0.0, False, FundingStatus.ANTI_PERSISTENT),
-        (0.9, 6.6, True, FundingStatus(0)),
-        (0.7, 1.9, True, FundingStatus.COARSE),
-        (0.7, 1.9, False, FundingStatus(0)),
-        (1.0, np.inf, False, FundingStatus.UNIT_ROOT),
-    ],
+    ("phi", "status"),
+    [(0.0, FundingStatus.ANTI_PERSISTENT), (0.9, FundingStatus(0)), (1.0, FundingStatus.UNIT_ROOT)],
 )
-def test_a_slope_of_exactly_one_never_reverts(phi, steps, means, status):
-    assert persistence._status(phi, steps, means) == status
+def test_a_slope_of_exactly_one_never_reverts(phi, status):
+    assert persistence._status(phi) == status
+
+
+def test_a_generator_gives_the_random_numbers():
+    panel = series(_decaying(3.0, 60, 7)[0])
+    one, same, other = (_ols(panel, resamples=99, rng=np.random.default_rng(seed)) for seed in (1, 1, 2))
+    xr.testing.assert_identical(one, same)
+    assert not one.equals(other)
 
 
 @pytest.mark.parametrize(
@@ -270,4 +223,4 @@ def test_a_slope_of_exactly_one_never_reverts(phi, steps, means, status):
     ],
 )
 def test_an_interval_ends_where_the_curve_last_crosses_zero(values, place):
-    assert grid_bootstrap._last_zero(np.array([0.0, 0.5, 1.0]), np.array(values)) == place
+    assert ar1._last_zero(np.array([0.0, 0.5, 1.0]), np.array(values)) == place

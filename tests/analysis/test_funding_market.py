@@ -98,19 +98,19 @@ def test_venues_are_added_up_without_what_is_missing():
         [_interest([[4, NAN], [3, 3]]), _interest([[NAN, NAN], [2, 2]])],
         xr.DataArray(["x", "y"], dims="exchange", name="exchange"),
     )
-    member = funding.universe(venues, 1, lag=0)
+    member = funding.universe(venues, 1, lag_rows=0)
     assert member.values.T.tolist() == [[False, True], [False, True]]
 
 
 def test_equal_and_missing_and_empty_open_interest():
     member = funding.universe(
-        _interest([[3, NAN, 0], [3, NAN, 0], [3, NAN, 2]]).isel(symbol=[2, 0, 1]), 2, lag=0
+        _interest([[3, NAN, 0], [3, NAN, 0], [3, NAN, 2]]).isel(symbol=[2, 0, 1]), 2, lag_rows=0
     )
     at = member.sel(symbol=["S0", "S1", "S2"]).values.T.tolist()
     assert at == [[True, True, False], [False, False, False], [False, False, True]]
 
 
-@pytest.mark.parametrize("options", [{"top": 0}, {"top": 1, "lag": -1}])
+@pytest.mark.parametrize("options", [{"top": 0}, {"top": 1, "lag_rows": -1}])
 def test_a_universe_that_looks_ahead_is_refused(options):
     with pytest.raises(ValueError, match="no look ahead"):
         funding.universe(_interest([[1.0, 2.0]]), **options)
@@ -125,7 +125,7 @@ def _moving(seed=0, rows=400, **options):
 
 def test_correlations_are_those_of_the_sums():
     panel = _moving()
-    found = funding.comovement(panel, interval_hours=8.0, max_lag=1).squeeze()
+    found = funding.comovement(panel, max_lag=1).squeeze()
     rows = panel.squeeze().values
     np.testing.assert_allclose(found["correlation"].sel(lag=0), np.corrcoef(rows), rtol=1e-10, atol=1e-12)
     ahead = np.corrcoef(rows[0, :-1], rows[1, 1:])[0, 1]
@@ -144,7 +144,7 @@ def test_correlations_are_those_of_the_sums():
 def test_ranks_are_those_of_the_shared_periods():
     panel = _moving().round(1)
     panel = panel.where(np.random.default_rng(3).random(panel.shape) > 0.2)
-    found = funding.comovement(panel, interval_hours=8.0, method="spearman").squeeze()
+    found = funding.comovement(panel, method="spearman").squeeze()
     a, b = panel.squeeze().values[:2]
     both = np.isfinite(a) & np.isfinite(b)
     assert float(found["correlation"].sel(first="v00", second="v01")) == pytest.approx(
@@ -156,7 +156,7 @@ def test_ranks_are_those_of_the_shared_periods():
 def test_ranks_of_venues_with_the_same_and_other_gaps():
     values = np.random.default_rng(5).standard_normal((6, 90)).round(1)
     values[1:3, :20] = values[3, 50:55] = values[4, 80] = NAN
-    found = funding.comovement(market(values[None]), interval_hours=8.0, method="spearman").squeeze()
+    found = funding.comovement(market(values[None]), method="spearman").squeeze()
     for i, j in np.ndindex(6, 6):
         both = np.isfinite(values[i]) & np.isfinite(values[j])
         assert int(found["periods"][i, j]) == both.sum()
@@ -166,14 +166,14 @@ def test_ranks_of_venues_with_the_same_and_other_gaps():
 
 def test_a_market_of_many_venues_and_periods():
     values = np.random.default_rng(6).standard_normal((43, 1_000)) + 3.0
-    found = funding.comovement(market(values[None]), interval_hours=8.0).squeeze()
+    found = funding.comovement(market(values[None])).squeeze()
     np.testing.assert_allclose(found["correlation"], np.corrcoef(values), rtol=1e-9, atol=1e-12)
 
 
 def test_pairs_with_gaps_use_what_they_share():
     panel = _moving()
     panel = panel.where(np.random.default_rng(4).random(panel.shape) > 0.3)
-    found = funding.comovement(panel, interval_hours=8.0).squeeze()
+    found = funding.comovement(panel).squeeze()
     a, b = panel.squeeze().values[:2]
     both = np.isfinite(a) & np.isfinite(b)
     assert float(found["correlation"].sel(first="v00", second="v01")) == pytest.approx(
@@ -195,7 +195,7 @@ def test_hourly_and_eight_hourly_venues_are_compared_over_the_same_periods():
     interval = xr.DataArray(
         [1.0, 8.0], dims="exchange", coords={"exchange": ["dex", "cex"]}, attrs={"units": "h"}
     )
-    found = funding.comovement(panel, interval_hours=interval)
+    found = funding.comovement(panel.assign_coords(interval_hours=interval))
     assert float(found["correlation"].sel(first="dex", second="cex").squeeze()) == pytest.approx(
         np.corrcoef(sums, eight[7::8])[0, 1], rel=1e-9
     )
@@ -231,14 +231,14 @@ def test_ages_tell_which_rates_were_carried_before():
 def test_a_venue_that_does_not_move_correlates_with_nothing():
     panel = _moving()
     panel[{"exchange": 2}] = 1.0
-    found = funding.comovement(panel, interval_hours=8.0).squeeze()
+    found = funding.comovement(panel).squeeze()
     assert np.isnan(found["correlation"].sel(first="v02")).all()
     eigenvalues = np.linalg.eigvalsh(np.corrcoef(panel.squeeze().values[:2]))
     assert float(found["top_share"]) == pytest.approx(eigenvalues[-1] / 2, rel=1e-10)
 
 
 def test_too_few_common_periods_are_no_correlation():
-    found = funding.comovement(_moving(rows=29), interval_hours=8.0).squeeze()
+    found = funding.comovement(_moving(rows=29)).squeeze()
     assert np.isnan(found["correlation"]).all()
     assert np.isnan(found["top_share"])
 
@@ -253,4 +253,4 @@ def test_too_few_common_periods_are_no_correlation():
 )
 def test_comovement_options_that_do_not_exist(options, message):
     with pytest.raises(ValueError, match=message):
-        funding.comovement(_moving(), interval_hours=8.0, **options)
+        funding.comovement(_moving(), **options)

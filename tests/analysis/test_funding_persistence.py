@@ -44,7 +44,7 @@ def _covered(
 ) -> tuple[int, int, int]:
     """How many intervals contain the truth, how many cannot tell, and how many have an upper end."""
     panel = market(_made(process, steps, half_life, count, seed)[:, None, :])
-    found = funding.half_life(panel, method="components", resamples=resamples).squeeze()
+    found = funding.half_life(panel, resamples=resamples).squeeze()
     truth = 8.0 * half_life
     inside = (found["half_life_low_hours"] <= truth) & (truth <= found["half_life_high_hours"])
     blank = (found["status"].astype(int) & FundingStatus.CANNOT_TELL) > 0
@@ -75,10 +75,10 @@ def test_the_interval_covers_85_to_95_of_a_hundred(process: str, half_life: floa
 def test_noise_hides_neither_the_half_life_nor_its_share() -> None:
     """Half-life 9 steps, φ = 0.926: the persistent variance is 1 / (1 − φ²) = 7.00, the noise 1.5² = 2.25."""
     panel = series(_made("noise", 4_000, 9.0, 1, 3)[0])
-    found = funding.half_life(panel, method="components", resamples=99)
+    found = funding.half_life(panel, resamples=99)
     assert float(found["half_life_hours"]) == pytest.approx(72.0, rel=0.25)
     assert float(found["persistent_share"]) == pytest.approx(7.0 / 9.25, abs=0.06)
-    plain = funding.half_life(panel, level=None)
+    plain = funding.half_life(panel, method="ols", level=None)
     assert float(plain["half_life_hours"]) < 0.5 * 72.0  # noise passes for a fast return to the mean
     assert float(plain["persistent_share"]) == 1.0
 
@@ -86,15 +86,13 @@ def test_noise_hides_neither_the_half_life_nor_its_share() -> None:
 def test_pure_noise_tells_nothing() -> None:
     """Each of ten series may leave out infinity or a single step by chance, half of them hardly."""
     panel = market(np.random.default_rng(2).standard_normal((10, 1, 270)))
-    status = funding.half_life(panel, method="components", resamples=99)["status"].values
+    status = funding.half_life(panel, resamples=99)["status"].values
     assert ((status & FundingStatus.CANNOT_TELL) > 0).sum() >= 5
 
 
 def test_whether_it_can_tell_does_not_depend_on_asking_for_the_interval() -> None:
     panel = market(np.random.default_rng(2).standard_normal((10, 1, 270)))
-    told, short = (
-        funding.half_life(panel, method="components", resamples=99, level=level) for level in (0.9, None)
-    )
+    told, short = (funding.half_life(panel, resamples=99, level=level) for level in (0.9, None))
     xr.testing.assert_identical(short["status"], told["status"])
     assert short["half_life_low_hours"].isnull().all()
     assert short["half_life_high_hours"].isnull().all()
@@ -105,7 +103,7 @@ def test_gaps_and_the_order_of_series_do_not_matter() -> None:
     values = _made("noise", 300, 5.0, 2, 4)
     values[:, 100:130] = np.nan
     panel = market(values[:, None, :])
-    both = funding.half_life(panel, method="components", resamples=99)
-    alone = funding.half_life(panel.isel(symbol=[1]), method="components", resamples=99)
+    both = funding.half_life(panel, resamples=99)
+    alone = funding.half_life(panel.isel(symbol=[1]), resamples=99)
     xr.testing.assert_identical(both.isel(symbol=[1]), alone)
     assert (both["half_life_low_hours"] < both["half_life_high_hours"]).all()

@@ -16,82 +16,60 @@ from tests.analysis.funding_made import dollars, noisy
 SETTLED = noisy(symbols=2, venues=4, rows=80, gaps=0.1)
 SAMPLED = noisy(symbols=2, venues=4, rows=80, gaps=0.1, kind="sampled")
 PAIRS = [("v00", "v02"), ("v03", "v01")]
-FREE = dict.fromkeys(funding.LEGS, 1.0)
-
-
-def _intervals(panel: xr.DataArray) -> xr.DataArray:
-    return xr.full_like(panel, 8.0).assign_attrs(units="h")
-
-
-def _raw(panel: xr.DataArray) -> xr.DataArray:
-    return (panel / 1e4).drop_attrs().assign_attrs(units="fraction per interval")
 
 
 def _oi(panel: xr.DataArray) -> xr.DataArray:
     """Open interest made of the panel itself, so that its garbage and its chunks are the panel's."""
-    return np.exp(panel.clip(-5.0, 5.0)).drop_attrs().assign_attrs(units="USD").rename("oi_usd")
+    bare = panel.drop_vars("interval_hours", errors="ignore")
+    return np.exp(bare.clip(-5.0, 5.0)).drop_attrs().assign_attrs(units="USD").rename("oi_usd")
 
 
 Case = Callable[[xr.DataArray], Any]
 
 OVER_TIME: dict[str, tuple[xr.DataArray, Case]] = {
     "spread": (SETTLED, lambda x: funding.spread(x, "v00", "v02")),
-    "pair_spreads": (SETTLED, funding.pair_spreads),
+    "spread, all pairs": (SETTLED, funding.spread),
     "best_pair": (SETTLED, funding.best_pair),
     "best_pair, filtered": (SETTLED, lambda x: funding.best_pair(x, oi_usd=_oi(x), min_oi_usd=0.5)),
     "dispersion": (SETTLED, funding.dispersion),
-    "cumulative, settled": (SETTLED, lambda x: funding.cumulative(x, interval_hours=8.0)),
+    "cumulative, settled": (SETTLED, funding.cumulative),
     "cumulative, compound": (
         SETTLED,
-        lambda x: funding.cumulative(x, interval_hours=_intervals(x), compound=True, gaps="skip"),
+        lambda x: funding.cumulative(x, compound=True, gaps="skip"),
     ),
     "cumulative, sampled": (SAMPLED, funding.cumulative),
     "cumulative, skip": (SAMPLED, lambda x: funding.cumulative(x, gaps="skip")),
     "infer_interval": (SETTLED, lambda x: funding.infer_interval(x, backdate=False)),
-    "zscore": (SETTLED, lambda x: funding.zscore(x, 12)),
-    "zscore, robust": (SETTLED, lambda x: funding.zscore(x, 12, robust=True)),
+    "zscore": (SETTLED, lambda x: funding.zscore(x, "4d")),
+    "zscore, robust": (SETTLED, lambda x: funding.zscore(x, rows=12, robust=True)),
     "oi_weighted": (SETTLED, lambda x: funding.oi_weighted(x, _oi(x))),
     "universe": (SETTLED, lambda x: funding.universe(_oi(x), 1)),
 }
 WHOLE: dict[str, tuple[xr.DataArray, Case]] = {
     "infer_interval, dated back": (SETTLED, funding.infer_interval),
-    "check_8h_normalisation": (SETTLED, lambda x: funding.check_8h_normalisation(x, _raw(x), 8.0)),
     "half_life": (SETTLED, lambda x: funding.half_life(x, resamples=99)),
-    "half_life, sampled": (SAMPLED, lambda x: funding.half_life(x, interval_hours=8.0, level=None)),
-    "half_life, means": (
-        SAMPLED,
-        lambda x: funding.half_life(x, interval_hours=8.0, sampling="mean", resamples=99),
-    ),
-    "half_life, components": (
-        SETTLED,
-        lambda x: funding.half_life(x, method="components", resamples=99),
-    ),
-    "half_life, ml": (SETTLED, lambda x: funding.half_life(x, method="ml", level=None)),
-    "hit_rate": (SETTLED, lambda x: funding.hit_rate(x, 24.0, interval_hours=8.0)),
-    "hit_rate, sampled": (SAMPLED, lambda x: funding.hit_rate(x, 24.0, tradable=["v00", "v02", "v03"])),
-    "net_carry": (
-        SETTLED,
-        lambda x: funding.net_carry(x, "v00", "v02", 240.0, cost_bps=FREE, interval_hours=8.0, resamples=50),
-    ),
+    "half_life, sampled": (SAMPLED, lambda x: funding.half_life(x, method="ols", level=None)),
+    "half_life, ols": (SETTLED, lambda x: funding.half_life(x, method="ols", resamples=99)),
+    "period_sums": (SETTLED, lambda x: funding.period_sums(x, "24h", min_cover=0.5)),
+    "period_sums, sampled": (SAMPLED, funding.period_sums),
+    "breakeven": (SETTLED, lambda x: funding.breakeven(x, "v00", "v02", fee_bps=1.0)),
     "realised_carry": (
         SETTLED,
-        lambda x: funding.realised_carry(
-            x, "v00", "v02", "2026-01-05", "2026-01-09", interval_hours=_intervals(x), fees_bps=FREE
-        ),
+        lambda x: funding.realised_carry(x, "v00", "v02", "2026-01-05", "2026-01-09", fee_bps=1.0),
     ),
     "forecast_carry": (
         SETTLED,
-        lambda x: funding.forecast_carry(x, PAIRS, hold_hours=16.0, cost_bps=2.0, interval_hours=8.0),
+        lambda x: funding.forecast_carry(x, PAIRS, hold="16h", fee_bps=0.5),
     ),
     "forecast_carry, sampled": (
         SAMPLED,
-        lambda x: funding.forecast_carry(x, PAIRS, hold_hours=16.0, cost_bps=2.0),
+        lambda x: funding.forecast_carry(x, PAIRS, hold="16h", fee_bps=0.5),
     ),
     "pick_record": (
         SETTLED,
-        lambda x: funding.pick_record(x, hold_hours=16.0, cost_bps=2.0, interval_hours=8.0),
+        lambda x: funding.pick_record(x, hold="16h", fee_bps=0.5),
     ),
-    "comovement": (SETTLED, lambda x: funding.comovement(x, interval_hours=8.0, max_lag=1)),
+    "comovement": (SETTLED, lambda x: funding.comovement(x, max_lag=1)),
     "comovement, sampled": (SAMPLED, lambda x: funding.comovement(x, method="spearman", min_periods=10)),
     "slippage_bps": (
         SETTLED,
@@ -107,7 +85,7 @@ WHOLE: dict[str, tuple[xr.DataArray, Case]] = {
     ),
 }
 CASES = OVER_TIME | WHOLE
-ELEMENTWISE = {"LEGS", "FundingStatus", "breakeven_hours", "deribit_rate", "hyperliquid_rate", "payment"}
+ELEMENTWISE = {"FundingStatus", "deribit_rate", "hyperliquid_rate", "payment"}
 ELEMENTWISE |= {"pick_summary"}  # of a record, not of a panel
 ELEMENTWISE |= {"next_settlements"}  # of a table of payments, not of a panel
 
@@ -204,7 +182,7 @@ def test_a_single_series_is_enough(name):
     xr.testing.assert_allclose(alone, case(panel).isel(symbol=1, exchange=2, drop=True), rtol=1e-12)
 
 
-ACROSS_VENUES = ["best_pair", "dispersion", "oi_weighted", "hit_rate", "universe"]
+ACROSS_VENUES = ["best_pair", "dispersion", "oi_weighted", "universe"]
 
 
 @pytest.mark.parametrize("name", ACROSS_VENUES)
@@ -220,12 +198,13 @@ def test_a_panel_of_nothing_gives_nothing_and_no_warning(name):
     found = case(xr.full_like(panel, np.nan))
     for figure_name, figure in found.items() if isinstance(found, xr.Dataset) else [(name, found)]:
         if figure.dtype.kind == "f" and figure_name not in (
-            "fees_bps",
             "long_coverage",
             "short_coverage",
             "cost_bps",
             "slippage_bps",
             "step_hours",
+            "coverage",
+            "filled_hours",
             "off_grid",
             "pairs",
         ):
@@ -244,7 +223,7 @@ def test_an_unlabelled_rate_is_refused(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["best_pair", "dispersion", "pair_spreads", "zscore", "zscore, robust", "oi_weighted"]
+    "name", ["best_pair", "dispersion", "spread, all pairs", "zscore", "zscore, robust", "oi_weighted"]
 )
 @pytest.mark.parametrize("dim", ["symbol", "exchange", "time"])
 def test_an_empty_panel_gives_an_empty_or_unknown_figure(name, dim):
@@ -255,7 +234,7 @@ def test_an_empty_panel_gives_an_empty_or_unknown_figure(name, dim):
 
 
 @pytest.mark.parametrize(
-    "name", ["cumulative, settled", "cumulative, sampled", "half_life", "hit_rate", "universe"]
+    "name", ["cumulative, settled", "cumulative, sampled", "half_life", "breakeven", "universe"]
 )
 def test_a_panel_without_rows_is_refused_where_time_is_integrated(name):
     panel, case = CASES[name]

@@ -60,10 +60,10 @@ def test_the_december_hole_of_gate_and_the_missing_day_of_htx():
 
 def test_a_hole_is_not_zero_funding():
     gate = _venue("gate").sel(time=slice("2020-11-01", "2021-01-02"))
-    accrued = funding.cumulative(gate, interval_hours=8.0)["funding_bps"]
+    accrued = funding.cumulative(gate)["funding_bps"]
     assert np.isfinite(accrued.sel(time="2020-11-30T16:00"))
     assert accrued.sel(time=slice("2021-01-01", None)).isnull().all()
-    skipping = funding.cumulative(gate, interval_hours=8.0, gaps="skip")
+    skipping = funding.cumulative(gate, gaps="skip")
     assert float(skipping["missing_hours"][-1]) == 744.0
 
 
@@ -76,8 +76,7 @@ def test_a_held_pair_on_the_first_of_january_2021():
         "binance",
         "2020-12-31T23:59:59Z",
         "2021-01-01T16:01:00Z",
-        interval_hours=8.0,
-        fees_bps=dict.fromkeys(funding.LEGS, 0.5),
+        fee_bps=0.5,
     )
     assert float(held["long_bps"]) == pytest.approx(-5.4729, abs=1e-10)
     assert float(held["short_bps"]) == pytest.approx(8.3546, abs=1e-10)
@@ -87,10 +86,7 @@ def test_a_held_pair_on_the_first_of_january_2021():
 def test_a_venue_that_was_not_there_yet_paid_nothing_that_is_known():
     """bybit's file begins with the settlement of 2021-01-01 00:00, which pays from 16:00 on."""
     panel = _settled("binance", "bybit", start="2020-12-30", end="2021-01-03")
-    fees = dict.fromkeys(funding.LEGS, 0.5)
-    held = funding.realised_carry(
-        panel, "bybit", "binance", "2020-12-31T12:00", "2021-01-02", interval_hours=8.0, fees_bps=fees
-    )
+    held = funding.realised_carry(panel, "bybit", "binance", "2020-12-31T12:00", "2021-01-02", fee_bps=0.5)
     assert np.isnan(float(held["long_bps"]))
     assert int(held["status"]) == funding.FundingStatus.GAP
 
@@ -98,20 +94,20 @@ def test_a_venue_that_was_not_there_yet_paid_nothing_that_is_known():
 def test_who_moves_with_binance_and_who_a_period_later():
     """mexc pays binance's rates at the same settlements; bybit of 2021 paid the rate of the period before."""
     panel = _settled("binance", "mexc", start="2023-01-01", end="2023-12-31")
-    pair = funding.comovement(panel, interval_hours=8.0, max_lag=1)["correlation"]
+    pair = funding.comovement(panel, max_lag=1)["correlation"]
     assert float(pair.sel(first="binance", second="mexc", lag=0)) > 0.98
     panel = _settled("binance", "bybit", start="2021-01-01", end="2021-12-31")
-    pair = funding.comovement(panel, interval_hours=8.0, max_lag=1)["correlation"]
+    pair = funding.comovement(panel, max_lag=1)["correlation"]
     later = pair.sel(first="binance", second="bybit")
     assert float(later.sel(lag=1)) > float(later.sel(lag=0)) + 0.1
 
 
 def test_hourly_and_eight_hourly_venues_on_common_days():
     panel = _settled("binance", "dydx", "kucoin", start="2023-01-01", end="2023-03-31T23:59")
-    interval = _interval(panel)
-    found = funding.comovement(panel, interval_hours=interval, period_hours=24.0)
+    panel = panel.assign_coords(interval_hours=_interval(panel))
+    found = funding.comovement(panel, period="24h")
     assert found["periods"].sel(first="binance", second="dydx", lag=0) >= 88
-    accrued = latest(funding.cumulative(panel, interval_hours=interval)["funding_bps"])
+    accrued = latest(funding.cumulative(panel)["funding_bps"])
     by_hand = _venue("dydx").sel(time=slice("2023-01-01", "2023-03-31T23:59")).sum() / 8.0
     assert float(accrued.sel(exchange="dydx")) == pytest.approx(float(by_hand), rel=1e-12)
     assert float(by_hand) < 0.2 * float(accrued.sel(exchange="dydx")) * 8.0  # the sum of rates is no payment
@@ -164,7 +160,7 @@ def test_coin_margined_spreads_accrue_to_their_sum():
     linear, inverse = _london("binance", "BTCUSDT"), _london("binance", "BTCUSDCM")
     panel = xr.concat([linear, inverse], xr.DataArray(["linear", "coin"], dims="exchange", name="exchange"))
     earned = funding.spread(panel, "coin", "linear")
-    accrued = funding.cumulative(earned, interval_hours=8.0)["funding_bps"]
+    accrued = funding.cumulative(earned.assign_coords(interval_hours=8.0))["funding_bps"]
     assert float(accrued[-1]) == pytest.approx(float(linear.sum() - inverse.sum()), rel=1e-9)
     assert float(earned[0]) == pytest.approx(1.0 + 0.1609, abs=1e-12)  # 0.0001 and −1.609e-05
 
@@ -230,6 +226,6 @@ def test_irregular_snapshots_are_holes_at_twice_their_usual_ten_minutes(snapshot
 
 def test_an_outlier_scores_high_and_is_not_in_its_own_window(snapshots):
     """hotstuff's 100.16 on 2026-08-11 16:34:49, after a day of values around 1."""
-    score = funding.zscore(snapshots, 40, robust=True).sel(symbol="BTC", exchange="hotstuff")
+    score = funding.zscore(snapshots, rows=40, robust=True).sel(symbol="BTC", exchange="hotstuff")
     assert str(score["time"][int(score.argmax("time"))].values).startswith("2026-08-11T16:34:49")
     assert float(score.max()) > 20.0

@@ -24,11 +24,11 @@ def test_true_half_lives_lie_in_their_intervals():
     venues = sorted({*truth["exchange"], *truth["other_exchange"]})
     table = _table("funding_history", symbols, "2026-03-01", "2026-06-01", venues=venues)
     panel = dd.panel(table[table["time"].dt.minute == 0])
-    spreads = funding.pair_spreads(panel)
+    spreads = funding.spread(panel)
     inside = []
     for row in truth.itertuples():
         one = spreads.sel(symbol=row.symbol, short=row.exchange, long=row.other_exchange)
-        found = funding.half_life(one, interval_hours=4.0, resamples=99)
+        found = funding.half_life(one, period="4h", method="ols", resamples=99)
         inside.append(
             float(found["half_life_low_hours"]) <= row.half_life_hours <= float(found["half_life_high_hours"])
         )
@@ -57,8 +57,7 @@ def test_true_changes_of_interval_are_dated_to_their_first_settlement(settlement
 
 
 def test_what_was_paid_is_the_sum_of_rate_times_interval(settlements):
-    panel, hours = dd.panel(settlements), dd.panel(settlements, "interval_hours")
-    accrued = latest(funding.cumulative(panel, interval_hours=hours)["funding_bps"])
+    accrued = latest(funding.cumulative(settlements)["funding_bps"])
     paid = settlements["rate_bps_8h"] * settlements["interval_hours"] / 8.0
     by_hand = paid.groupby(settlements["exchange"], observed=True).sum()
     complete = accrued.squeeze("symbol").dropna("exchange")
@@ -72,7 +71,7 @@ def test_hourly_samples_foretell_what_an_hourly_venue_pays():
     chosen = {"venues": ["hyperliquid"]}
     sampled = dd.panel(_table("funding_history", ["BTC"], "2026-05-01", "2026-06-01", **chosen))
     table = _table("funding_settlements", ["BTC"], "2026-05-01T00:01", "2026-06-01T00:01", **chosen)
-    paid = funding.cumulative(dd.panel(table), interval_hours=dd.panel(table, "interval_hours"), gaps="skip")
-    held = funding.cumulative(sampled, gaps="skip", max_gap_hours=2.0)
+    paid = funding.cumulative(table, gaps="skip")
+    held = funding.cumulative(sampled, gaps="skip", max_gap="2h")
     paid_bps, held_bps = (float(part["funding_bps"].isel(time=-1).squeeze()) for part in (paid, held))
     assert held_bps == pytest.approx(paid_bps, rel=0.05)

@@ -37,7 +37,7 @@ def test_an_unknown_venue_is_named():
 
 def test_pair_spreads_hold_every_pair_and_add_up():
     panel = noisy(gaps=0.2)
-    pairs = funding.pair_spreads(panel)
+    pairs = funding.spread(panel)
     assert pairs.dims == ("symbol", "long", "short", "time")
     for long, short in (("v00", "v01"), ("v03", "v02")):
         one = pairs.sel(long=long, short=short, drop=True)
@@ -150,7 +150,7 @@ def test_a_venue_needs_open_interest_to_count():
 def test_a_stale_rate_does_not_count():
     panel = market([[[5.0], [1.0], [-5.0]]])
     age = panel.copy(data=np.array([[[0.0], [0.5], [9.0]]])).assign_attrs(units="h")
-    best = funding.best_pair(panel, age_hours=age, max_age_hours=1.0)
+    best = funding.best_pair(panel, age_hours=age, max_age="1h")
     assert (str(best["long"].squeeze().values), str(best["short"].squeeze().values)) == ("v01", "v00")
 
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import xarray as xr
 from numpy.lib.stride_tricks import sliding_window_view
 
 from derivdata.analysis import funding
@@ -17,12 +18,12 @@ from tests.analysis.funding_made import market, series
 NAN = np.nan
 
 
-def _exact(values, window, *, lag=1, least=None):
+def _exact(values, window, *, lag_rows=1, least=None):
     """The definition in rational arithmetic: no rounding but the square root and the last division."""
     least = max(2, window // 2) if least is None else least
     scores = np.full(len(values), NAN)
     for t, value in enumerate(values):
-        end = t - lag
+        end = t - lag_rows
         past = [Fraction(v) for v in values[max(0, end - window + 1) : max(0, end + 1)] if not math.isnan(v)]
         if len(past) < least or math.isnan(value):
             continue
@@ -51,20 +52,20 @@ def _rough(rng, rows):
 @pytest.mark.parametrize("window", [2, 3, 5, 8, 24, 37])
 def test_scores_are_those_of_exact_arithmetic_on_rough_data(window):
     values = _rough(np.random.default_rng(window), 240)
-    scores = funding.zscore(series(values), window)
+    scores = funding.zscore(series(values), rows=window)
     np.testing.assert_allclose(scores, _exact(values, window), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize(("lag", "least"), [(0, None), (1, 2), (3, None), (50, 7)])
 def test_lags_and_shares_of_the_window(lag, least):
     values = _rough(np.random.default_rng(5), 120)
-    scores = funding.zscore(series(values), 12, lag=lag, min_periods=least)
-    np.testing.assert_allclose(scores, _exact(values, 12, lag=lag, least=least), rtol=1e-9, atol=1e-9)
+    scores = funding.zscore(series(values), rows=12, lag_rows=lag, min_rows=least)
+    np.testing.assert_allclose(scores, _exact(values, 12, lag_rows=lag, least=least), rtol=1e-9, atol=1e-9)
 
 
 def test_a_window_longer_than_one_block_of_memory():
     values = np.random.default_rng(1).normal(size=30_000)
-    scores = funding.zscore(series(values, step=1.0), 500)
+    scores = funding.zscore(series(values, step=1.0), rows=500)
     for t in (499, 500, 10_239, 10_240, 10_739, 29_999):
         past = values[t - 500 : t] if t >= 500 else values[:t]
         assert float(scores[t]) == pytest.approx((values[t] - past.mean()) / past.std(ddof=1), rel=1e-10)
@@ -75,7 +76,7 @@ def test_a_small_movement_after_a_huge_one_is_not_drowned():
     rng = np.random.default_rng(2)
     values = 1.0 + 1e-4 * rng.normal(size=200)
     values[10] = -2048.0
-    scores = funding.zscore(series(values), 20)
+    scores = funding.zscore(series(values), rows=20)
     np.testing.assert_allclose(scores[40:], _exact(values, 20)[40:], rtol=1e-9)
     assert np.isfinite(scores[40:]).all()
 
@@ -83,20 +84,22 @@ def test_a_small_movement_after_a_huge_one_is_not_drowned():
 def test_a_rate_that_does_not_move_has_no_score_even_after_an_outlier():
     values = np.ones(100)
     values[5] = -2048.0
-    scores = funding.zscore(series(values), 10)
+    scores = funding.zscore(series(values), rows=10)
     assert np.isnan(scores[16:]).all()
 
 
 def test_the_value_itself_is_not_in_its_window():
     """Window −1, 0, 1: mean 0, deviation 1, so that 5 scores 5; with itself included it would soften."""
     values = [-1.0, 0.0, 1.0, 5.0]
-    assert float(funding.zscore(series(values), 3)[-1]) == pytest.approx(5.0)
-    assert float(funding.zscore(series(values), 3, lag=0)[-1]) == pytest.approx(3.0 / math.sqrt(7.0))
+    assert float(funding.zscore(series(values), rows=3)[-1]) == pytest.approx(5.0)
+    assert float(funding.zscore(series(values), rows=3, lag_rows=0)[-1]) == pytest.approx(
+        3.0 / math.sqrt(7.0)
+    )
 
 
 def test_the_robust_score_by_hand():
     """Window 1 2 3 4 100: median 3, absolute deviations 2 1 0 1 97, so 1.4826 × 1."""
-    scores = funding.zscore(series([1.0, 2.0, 3.0, 4.0, 100.0, 6.0]), 5, robust=True, min_periods=5)
+    scores = funding.zscore(series([1.0, 2.0, 3.0, 4.0, 100.0, 6.0]), rows=5, robust=True, min_rows=5)
     assert float(scores[-1]) == pytest.approx(3.0 / 1.482602218505602)
     assert np.isnan(scores[:-1]).all()
 
@@ -105,7 +108,7 @@ def test_robust_scores_hold_the_windows_of_a_few_rows_at_once():
     """All of them together would be 0.4 GB."""
     panel = market(np.random.default_rng(3).normal(0.0, 1.0, (1, 600, 512)))
     tracemalloc.start()
-    scores = funding.zscore(panel, 168, robust=True)
+    scores = funding.zscore(panel, rows=168, robust=True)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 64 * 2**20
@@ -119,7 +122,7 @@ def test_robust_scores_leave_missing_values_out():
     rng = np.random.default_rng(4)
     values = rng.normal(size=700)
     values[rng.random(700) < 0.3] = NAN
-    scores = funding.zscore(series(values), 25, robust=True)
+    scores = funding.zscore(series(values), rows=25, robust=True)
     for t in range(700):
         past = values[max(0, t - 25) : t]
         past = past[np.isfinite(past)]
@@ -170,7 +173,7 @@ def test_windows_that_stay_sorted_give_the_figures_of_windows_that_are_sorted(
 
 
 def test_half_a_window_is_needed():
-    scores = funding.zscore(series([1.0, 2.0, 4.0, NAN, 3.0, NAN, NAN, NAN, 1.0]), 6)
+    scores = funding.zscore(series([1.0, 2.0, 4.0, NAN, 3.0, NAN, NAN, NAN, 1.0]), rows=6)
     assert np.isnan(scores.values).tolist() == [True, True, True, True, False, True, True, True, True]
 
 
@@ -178,9 +181,9 @@ def test_many_values_are_scored_as_few_are_by_several_threads_too():
     values = np.random.default_rng(8).normal(size=(7, 150_000))
     values[:, ::9] = np.nan
     panel = market(values[None])
-    whole = funding.zscore(panel, 48)
+    whole = funding.zscore(panel, rows=48)
     for venue in range(7):
-        alone = funding.zscore(panel.isel(exchange=[venue]), 48)
+        alone = funding.zscore(panel.isel(exchange=[venue]), rows=48)
         np.testing.assert_array_equal(whole.isel(exchange=[venue]), alone)
     assert int(whole.notnull().sum()) > 900_000
 
@@ -188,20 +191,18 @@ def test_many_values_are_scored_as_few_are_by_several_threads_too():
 def test_every_series_of_a_panel_is_scored_by_itself_in_any_order_of_dims():
     rng = np.random.default_rng(9)
     panel = market(rng.normal(size=(2, 3, 60)))
-    scores = funding.zscore(panel.transpose("time", "exchange", "symbol"), 10)
+    scores = funding.zscore(panel.transpose("time", "exchange", "symbol"), rows=10)
     assert scores.dims == ("time", "exchange", "symbol")
     assert scores.attrs == {"units": "1"}
     for symbol in range(2):
         for venue in range(3):
-            alone = funding.zscore(panel.isel(symbol=symbol, exchange=venue), 10)
+            alone = funding.zscore(panel.isel(symbol=symbol, exchange=venue), rows=10)
             np.testing.assert_array_equal(scores.isel(symbol=symbol, exchange=venue), alone)
 
 
-@pytest.mark.parametrize(
-    "options", [{"window": 1}, {"window": 5, "lag": -1}, {"window": 5, "min_periods": 6}]
-)
+@pytest.mark.parametrize("options", [{"rows": 1}, {"rows": 5, "lag_rows": -1}, {"rows": 5, "min_rows": 6}])
 def test_windows_that_make_no_sense(options):
-    with pytest.raises(ValueError, match="need 2 <= min_periods <= window and lag >= 0"):
+    with pytest.raises(ValueError, match="need 2 <= min_rows <= rows and lag_rows >= 0"):
         funding.zscore(series(np.ones(9)), **options)
 
 
@@ -209,4 +210,12 @@ def test_times_that_do_not_ascend_are_refused():
     panel = series(np.arange(20.0))
     for wrong in (panel[::-1], panel.isel(time=[0, 1, 1, *range(2, 19)])):
         with pytest.raises(ValueError, match="must ascend without repeats"):
-            funding.zscore(wrong, 5)
+            funding.zscore(wrong, rows=5)
+
+
+def test_a_window_of_time_is_so_many_steps():
+    panel = series(np.random.default_rng(1).standard_normal(60))
+    xr.testing.assert_identical(funding.zscore(panel, "4d"), funding.zscore(panel, rows=12))
+    for wrong, message in (("10h", "no whole number"), (None, "length of time, or its rows")):
+        with pytest.raises(ValueError, match=message):
+            funding.zscore(panel, wrong)

@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 import derivdata as dd
-from derivdata.analysis.inputs import along, require_draws, require_together, together
+from derivdata.analysis.inputs import along, require_draws, require_together, seed_of, together
 
 GRID = xr.DataArray(np.zeros((2, 3)), {"venue": ["a", "b"]}, ("venue", "time"))
 
@@ -72,18 +72,15 @@ def test_a_dataset_is_no_array() -> None:
 
 
 def test_draws_and_seeds_that_cannot_be_are_refused() -> None:
-    require_draws(1, 0)
+    require_draws(1)
     with pytest.raises(ValueError, match="resamples=98"):
-        require_draws(98, 0, least=99)
+        require_draws(98, least=99)
     with pytest.raises(ValueError, match="resamples=1000000"):
-        require_draws(1_000_000, 0)
-    with pytest.raises(ValueError, match="seed=-1"):
-        require_draws(9, -1)
-
-
-def test_prices_of_a_series_take_its_values() -> None:
-    hours = dd.analysis.funding.breakeven_hours(pd.Series([2.0, 4.0], index=["a", "b"]), 20.0)
-    assert hours.tolist() == [80.0, 40.0]
+        require_draws(1_000_000)
+    with pytest.raises(ValueError, match="rng=-1"):
+        seed_of(-1)
+    assert seed_of(7) == 7
+    assert seed_of(np.random.default_rng(1)) == seed_of(np.random.default_rng(1)) != seed_of(None)
 
 
 def test_a_rate_of_the_expiries_needs_no_labels() -> None:
@@ -128,12 +125,10 @@ def rates(kind: str, hours: int = 40) -> xr.DataArray:
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda f: f.hit_rate(rates("sampled"), 1e-6), "horizon_hours"),
-        (lambda f: f.hit_rate(rates("sampled"), 8.0, latency_hours=np.nan), "latency_hours"),
-        (lambda f: f.comovement(rates("sampled"), period_hours=1e-6), "period_hours"),
+        (lambda f: f.comovement(rates("sampled"), period="0.01ms"), "periods of .* make"),
         (lambda f: f.comovement(rates("sampled"), max_lag=10**30), "max_lag"),
-        (lambda f: f.half_life(rates("settled"), interval_hours=1e-9), "interval_hours"),
-        (lambda f: f.half_life(rates("settled"), interval_hours=[1.0, 8.0]), "interval_hours"),
+        (lambda f: f.half_life(rates("settled"), period="1us"), "steps of .* make"),
+        (lambda f: f.half_life(rates("settled"), period=8.0), "period must be"),
         (lambda f: f.spread(rates("settled") > 0.0, "a", "b"), "panel"),
         (lambda f: f.spread(xr.concat([rates("settled")] * 2, "exchange"), "a", "b"), "more than once"),
     ],
@@ -141,12 +136,6 @@ def rates(kind: str, hours: int = 40) -> xr.DataArray:
 def test_a_figure_that_no_panel_has_is_refused_by_name(call: object, name: str) -> None:
     with pytest.raises((ValueError, TypeError), match=name):
         call(dd.analysis.funding)  # type: ignore[operator]
-
-
-def test_a_latency_beyond_the_panel_leaves_no_decisions() -> None:
-    found = dd.analysis.funding.hit_rate(rates("sampled"), 8.0, latency_hours=1e30)
-    assert found["decisions"].item() == 0
-    assert np.isnan(found["hit_rate"].item())
 
 
 def test_parameters_and_times_of_two_lengths_are_refused_by_name() -> None:

@@ -71,7 +71,7 @@ def test_shares_add_up_over_a_balanced_set() -> None:
 def test_a_hole_is_bridged_for_so_long_and_then_everything_is_unknown() -> None:
     values = np.array([[60.0] * 48, [30.0] * 48])
     values[1, 10:16] = np.nan
-    share = oi.market_share(panel(values, "ab"), cover=0.5, tolerance_hours=4)
+    share = oi.market_share(panel(values, "ab"), min_cover=0.5, tolerance="4h")
     known = share.notnull().all("exchange").values
     assert known[:14].all()
     assert not known[14:16].any(), "five and six hours after the last figure"
@@ -119,7 +119,7 @@ def test_lazy_shares_stay_lazy_and_agree() -> None:
         attrs={"units": "USD"},
     )
     lazy = full.chunk({"symbol": 1, "time": 16})
-    share, lazy_share = oi.market_share(full, cover=0.8), oi.market_share(lazy, cover=0.8)
+    share, lazy_share = oi.market_share(full, min_cover=0.8), oi.market_share(lazy, min_cover=0.8)
     assert lazy_share.chunks is not None
     xr.testing.assert_equal(share, lazy_share.compute())
     lazy_hhi = oi.hhi(lazy_share)
@@ -183,7 +183,7 @@ def test_theil_sen_is_sens_example() -> None:
         pd.Timestamp("2026-01-01") + pd.to_timedelta(points["x"].to_numpy(), unit="D")
     ).as_unit("us")
     series = xr.DataArray(points["y"].to_numpy(float), dims="time", coords={"time": days})
-    found = oi.share_trend(series, ci="iid", confidence=0.93)
+    found = oi.share_trend(series, ci="iid", level=0.93)
     assert found["slope"].item() == known.loc["slope", "value"]
     assert found["low"].item() == pytest.approx(known.loc["ci_low_93", "value"], abs=1e-10)
     assert found["high"].item() == pytest.approx(known.loc["ci_high_93", "value"], abs=1e-10)
@@ -341,7 +341,7 @@ def test_kinds_come_from_the_dated_table() -> None:
     [
         (lambda: oi.market_share(panel([[1.0]], "a").drop_attrs()), "must say its unit"),
         (lambda: oi.market_share(panel([[1.0]], "a").rename(time="t")), "no dim 'time'"),
-        (lambda: oi.market_share(panel([[1.0]], "a"), venues=["zz"]), "'zz' is not in the panel"),
+        (lambda: oi.market_share(panel([[1.0]], "a"), venues=["zz"]), "'zz' is not a venue of this panel"),
         (lambda: oi.migration(panel([[1.0, 2.0]], "a"), HOURS[0], HOURS[40]), "is not an instant"),
         (
             lambda: oi.migration(panel([[1.0, 2.0]], "a"), HOURS[0], HOURS[1], method="x"),
@@ -403,10 +403,10 @@ def test_a_venue_that_is_there_for_the_cover_exactly_belongs_to_the_set() -> Non
     """b has 19 of 20 figures, 95 %: in the set at a cover of 0.95, out of it at 0.96."""
     values = np.full((2, 20), 50.0)
     values[1, 0] = np.nan
-    share = oi.market_share(panel(values, "ab"), cover=0.95)
+    share = oi.market_share(panel(values, "ab"), min_cover=0.95)
     assert share[0, 1:].values.tolist() == [0.5] * 19
     assert np.isnan(share[0, 0]), "at the first instant b has no figure"
-    alone = oi.market_share(panel(values, "ab"), cover=0.96)
+    alone = oi.market_share(panel(values, "ab"), min_cover=0.96)
     assert alone.attrs["dropped"] == ["b"]
     assert alone[0].values.tolist() == [1.0] * 20
 
@@ -440,7 +440,10 @@ def test_shares_of_rates_are_refused() -> None:
 def test_times_that_do_not_ascend_are_refused() -> None:
     held = panel([[1.0, np.nan, 3.0, 4.0], [1, 1, 1, 1]], "ab")
     for wrong in (held[:, ::-1], held.isel(time=[0, 1, 1, 2])):
-        for refused in (lambda x: oi.market_share(x, cover=0.5), lambda x: oi.share_trend(x.drop_attrs())):
+        for refused in (
+            lambda x: oi.market_share(x, min_cover=0.5),
+            lambda x: oi.share_trend(x.drop_attrs()),
+        ):
             with pytest.raises(ValueError, match="must ascend without repeats"):
                 refused(wrong)
 

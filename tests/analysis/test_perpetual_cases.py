@@ -8,18 +8,17 @@ import pytest
 import xarray as xr
 
 import derivdata as dd
-from derivdata.analysis import align, funding, liquidations, oi
-from derivdata.analysis.funding import FundingStatus
+from derivdata.analysis import funding, liquidations, oi
 from derivdata.tables import contract
 
 TIMES = pd.date_range("2026-01-01", periods=200, freq="8h")
 LATE = TIMES + pd.Timedelta("1ms")
-NO_FEES = dict.fromkeys(funding.LEGS, 0.0)
 
 
-def paid(values, times=TIMES) -> xr.DataArray:
+def paid(values, times=TIMES, interval_hours=8.0) -> xr.DataArray:
+    coords = {"time": times, "interval_hours": interval_hours}
     return xr.DataArray(
-        np.asarray(values, float), {"time": times}, ("time",), attrs={"units": "bps/8h", "kind": "settled"}
+        np.asarray(values, float), coords, ("time",), attrs={"units": "bps/8h", "kind": "settled"}
     )
 
 
@@ -38,7 +37,7 @@ def pulse(**at: float) -> np.ndarray:
 @pytest.mark.parametrize("times", [TIMES, LATE], ids=["exact", "a millisecond late"])
 def test_a_late_stamp_belongs_to_the_payment_it_is_late_for(times):
     """100 bps are paid at 2 January 00:00, the fourth stamp."""
-    sums = align.settlement_sums(paid(pulse(p3=100.0), times), 8.0).to_series()
+    sums = funding.period_sums(paid(pulse(p3=100.0), times))["funding_bps"].to_series()
     assert sums[pd.Timestamp("2026-01-02")] == 100.0
     assert sums.drop(pd.Timestamp("2026-01-02")).fillna(0.0).eq(0.0).all()
 
@@ -47,9 +46,7 @@ def test_a_late_stamp_belongs_to_the_payment_it_is_late_for(times):
 def test_who_enters_at_a_payment_does_not_earn_it(times):
     """Entry on 2 January 00:00: the 100 of that stamp are missed, the 30 eight hours later are paid."""
     rates = pair(pulse(p3=100.0, p4=30.0), np.zeros(200), times)
-    found = funding.realised_carry(
-        rates, "a", "b", "2026-01-02", "2026-01-04", interval_hours=8, fees_bps=NO_FEES
-    )
+    found = funding.realised_carry(rates, "a", "b", "2026-01-02", "2026-01-04", fee_bps=0.0)
     assert float(found.long_bps) == -30.0
     assert float(found.gross_bps) == -30.0
 
@@ -57,7 +54,7 @@ def test_who_enters_at_a_payment_does_not_earn_it(times):
 def test_the_best_pair_of_late_payments_is_that_of_exact_ones():
     """Settlements at 8 hours and 7 ms late meet on one grid when they are aligned as payments."""
     exact, late = paid(np.full(200, 1.0)), paid(np.full(200, 4.0), TIMES + pd.Timedelta("7ms"))
-    sums = [align.settlement_sums(each, 8.0) for each in (exact, late)]
+    sums = [funding.period_sums(each)["funding_bps"] for each in (exact, late)]
     both = xr.concat(sums, pd.Index(["a", "b"], name="exchange"), join="inner")
     assert both.sizes["time"] >= 199
     assert (both.sel(exchange="b") - both.sel(exchange="a")).dropna("time").to_numpy() == pytest.approx(3.0)
@@ -83,23 +80,15 @@ def test_the_persistence_of_a_level_with_one_tick(tick):
     """Of 199 pairs one starts and another ends at the tick: the slope is -(1/199)/(198/199) = -1/198."""
     values = np.ones(200)
     values[100] += tick
-    found = funding.half_life(paid(values), level=None)
+    found = funding.half_life(paid(values), method="ols", level=None)
     assert float(found.phi) == pytest.approx(-1 / 198, rel=1e-4)
     assert np.isnan(found.half_life_hours)
-
-
-def test_alternating_payments_have_no_half_life_and_the_forecast_says_so():
-    """+5, -3, +5, ...: the slope on the payment before is -1, outside (0, 1)."""
-    rates = pair(np.zeros(200), np.tile([5.0, -3.0], 100))
-    found = funding.net_carry(rates, "a", "b", 8, cost_bps=NO_FEES, interval_hours=8)
-    assert int(found.status) == FundingStatus.ANTI_PERSISTENT
-    assert float(found.gross_bps) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: funding.zscore(paid(range(200))[::-1], 20), "must ascend without repeats"),
+        (lambda: funding.zscore(paid(range(200))[::-1], rows=20), "must ascend without repeats"),
         (
             lambda: oi.market_share(
                 xr.DataArray(
@@ -113,14 +102,13 @@ def test_alternating_payments_have_no_half_life_and_the_forecast_says_so():
         ),
         (
             lambda: funding.cumulative(
-                paid(np.ones(201), TIMES.append(TIMES[50:51] + pd.Timedelta("30s")).sort_values()),
-                interval_hours=8,
+                paid(np.ones(201), TIMES.append(TIMES[50:51] + pd.Timedelta("30s")).sort_values())
             ),
             "two settlements within a minute of 2026-01-17T16:00:00",
         ),
         (
             lambda: funding.cumulative(
-                paid(np.ones(160), pd.date_range("2026-01-01", periods=160, freq="h")), interval_hours=8
+                paid(np.ones(160), pd.date_range("2026-01-01", periods=160, freq="h"))
             ),
             "pays for 8 h and comes 1 h after",
         ),
@@ -165,8 +153,8 @@ def test_what_cannot_be_computed_is_refused_by_name(call, message):
 
 def test_hourly_payments_pay_for_their_hour():
     """160 hours at 1 bps/8h are 20 bps."""
-    hourly = paid(np.ones(160), pd.date_range("2026-01-01", periods=160, freq="h"))
-    last = funding.cumulative(hourly, interval_hours=1).isel(time=-1)
+    hourly = paid(np.ones(160), pd.date_range("2026-01-01", periods=160, freq="h"), 1.0)
+    last = funding.cumulative(hourly).isel(time=-1)
     assert float(last.funding_bps) == pytest.approx(20.0, abs=1e-12)
     assert float(last.covered_hours) == 160.0
 
@@ -191,4 +179,4 @@ def test_contracts_are_cut_where_the_symbol_ends(name, symbol):
 def test_times_with_a_zone_are_refused_with_what_to_do():
     zoned = paid(np.ones(200), TIMES.tz_localize("UTC"))
     with pytest.raises(TypeError, match=r"naive UTC.*assign_coords\(time=.*tz_localize\(None\)\)"):
-        funding.cumulative(zoned, interval_hours=8)
+        funding.cumulative(zoned)

@@ -13,15 +13,15 @@ from derivdata.analysis import align, funding
 from derivdata.analysis.settlements import GRACE, merge_late_stamps, scheduled
 from tests.support.shared import shared_path
 
-FREE = dict.fromkeys(funding.LEGS, 0.0)
 LATE = pd.Timedelta("12ms")
 STAMPS = pd.date_range("2026-01-01", periods=12, freq="8h").as_unit("us")
 
 
-def settled(values: list[float], stamps: pd.DatetimeIndex = STAMPS) -> xr.DataArray:
-    return xr.DataArray(
-        values, {"time": stamps[: len(values)]}, ("time",), attrs={"units": "bps/8h", "kind": "settled"}
-    )
+def settled(
+    values: list[float], stamps: pd.DatetimeIndex = STAMPS, interval_hours: float = 8.0
+) -> xr.DataArray:
+    coords = {"time": stamps[: len(values)], "interval_hours": interval_hours}
+    return xr.DataArray(values, coords, ("time",), attrs={"units": "bps/8h", "kind": "settled"})
 
 
 def venues(stamps: pd.DatetimeIndex = STAMPS, **rates: list[float]) -> xr.DataArray:
@@ -46,30 +46,22 @@ def test_a_stamp_stands_for_its_hour_up_to_a_minute_late():
 def test_a_late_payment_belongs_to_the_span_that_it_ends():
     """100 bps stamped 12 ms after 00:00 are those of the 8 hours up to 00:00."""
     panel = settled([1.0, 1.0, 1.0, 100.0, 1.0], STAMPS + LATE)
-    sums = align.settlement_sums(panel, 8.0)
-    assert sums.sel(time="2026-01-02T00:00").item() == 100.0
-    np.testing.assert_array_equal(sums, [1.0, 1.0, 1.0, 100.0, 1.0])
-    np.testing.assert_array_equal(sums["covered_hours"], [8.0] * 5)
+    sums = funding.period_sums(panel)
+    assert sums["funding_bps"].sel(time="2026-01-02T00:00").item() == 100.0
+    np.testing.assert_array_equal(sums["funding_bps"], [1.0, 1.0, 1.0, 100.0, 1.0])
+    np.testing.assert_array_equal(sums["coverage"], [1.0] * 5)
 
 
 def test_a_span_without_all_its_payments_says_how_much_it_has():
     """Seven of eight hours paid 1 bps/8h each: 7/8 bps, covering 7 of 8 hours."""
     stamps = pd.date_range("2026-01-01T01:00", periods=16, freq="h").as_unit("us")
-    panel = settled([1.0] * 16, stamps).drop_isel(time=2)
-    strict = align.settlement_sums(panel, 1.0)
-    np.testing.assert_array_equal(strict, [np.nan, 1.0])
-    np.testing.assert_array_equal(strict["covered_hours"], [7.0, 8.0])
-    np.testing.assert_allclose(align.settlement_sums(panel, 1.0, min_cover=0.8), [0.875, 1.0])
+    panel = settled([1.0] * 16, stamps, 1.0).drop_isel(time=2)
+    strict = funding.period_sums(panel)
+    np.testing.assert_array_equal(strict["funding_bps"], [np.nan, 1.0])
+    np.testing.assert_array_equal(strict["coverage"], [7 / 8, 1.0])
+    np.testing.assert_allclose(funding.period_sums(panel, min_cover=0.8)["funding_bps"], [0.875, 1.0])
     with pytest.raises(ValueError, match="min_cover"):
-        align.settlement_sums(panel, 1.0, min_cover=0.0)
-
-
-def test_a_span_with_more_payments_than_hours_has_no_sum():
-    """Payments for 8 h at 03:00 and 4.5 h later: 16 h of payments in the span to 08:00, below the refusal."""
-    stamps = pd.DatetimeIndex(["2026-01-01T03:00", "2026-01-01T07:30"]).as_unit("us")
-    sums = align.settlement_sums(settled([1.0, 1.0], stamps), 8.0)
-    assert np.isnan(sums).all()
-    assert sums["covered_hours"].item() == 16.0
+        funding.period_sums(panel, min_cover=0.0)
 
 
 def test_a_payment_just_after_the_entry_is_the_one_before_it():
@@ -80,7 +72,7 @@ def test_a_payment_just_after_the_entry_is_the_one_before_it():
         ("2026-01-01T16:00", "2026-01-02", -100.0),
         ("2026-01-01T16:00", "2026-01-01T23:59:59", 0.0),
     ):
-        held = funding.realised_carry(panel, "a", "b", entry, exit_, interval_hours=8.0, fees_bps=FREE)
+        held = funding.realised_carry(panel, "a", "b", entry, exit_, fee_bps=0.0)
         assert held["long_bps"].item() == paid, (entry, exit_)
         assert held["status"].item() == 0
 
@@ -104,12 +96,12 @@ def test_spreads_and_dispersion_meet_at_the_hour():
         combine_attrs="override",
     )
     np.testing.assert_array_equal(funding.spread(panel, "a", "b"), [3.0, 2.0])
-    assert funding.pair_spreads(panel).sel(long="a", short="b").values.tolist() == [3.0, 2.0]
+    assert funding.spread(panel).sel(long="a", short="b").values.tolist() == [3.0, 2.0]
     np.testing.assert_array_equal(funding.dispersion(panel)["range_bps_8h"], [3.0, 2.0])
 
 
 def test_alignment_takes_a_late_settlement_at_its_hour():
-    found = align.align(settled([1.0, 2.0, 3.0], STAMPS + LATE), "8h", interval_hours=8.0)
+    found = align.align(settled([1.0, 2.0, 3.0], STAMPS + LATE), "8h")
     np.testing.assert_array_equal(found["value"], [1.0, 2.0, 3.0])
     np.testing.assert_array_equal(found["staleness"], [0.0, 0.0, 0.0])
 
@@ -123,40 +115,25 @@ def test_the_last_instants_of_a_delayed_series_are_on_the_grid():
     np.testing.assert_array_equal(found["value"], [np.nan, 1.0, 2.0])
 
 
-def test_decisions_do_not_earn_a_late_payment_of_before():
-    """The pair is chosen at 08:00 with rates stamped 12 ms after it, and earns those of 16:00."""
-    panel = venues(STAMPS + LATE, a=[0.0, 0.0, 1.0], b=[10.0, 2.0, 3.0])
-    hit = funding.hit_rate(panel, 8.0, interval_hours=8.0)
-    # chosen 00:00 (10): earns 2 at 08:00; chosen 08:00 (2): earns 3 − 1 at 16:00
-    assert hit["mean_carry_bps"].item() == 2.0
-    assert hit["decisions"].item() == 2
-
-
 def test_one_missing_hour_does_not_void_a_week():
     """168 hourly payments of 0.125 bps less one: 20.875 bps, 167/168 of the hours due."""
     stamps = pd.date_range("2026-01-01", periods=169, freq="h").as_unit("us")
-    panel = venues(stamps, a=[0.0] * 169, b=[1.0] * 169)
+    panel = venues(stamps, a=[0.0] * 169, b=[1.0] * 169).assign_coords(interval_hours=1.0)
     panel = panel.where(~((panel["exchange"] == "b") & (panel["time"] == stamps[50])))
-    held = funding.realised_carry(panel, "a", "b", stamps[0], stamps[-1], interval_hours=1.0, fees_bps=FREE)
+    held = funding.realised_carry(panel, "a", "b", stamps[0], stamps[-1], fee_bps=0.0)
     assert held["net_bps"].item() == pytest.approx(20.875, rel=1e-12)
     assert held["short_coverage"].item() == pytest.approx(167 / 168, rel=1e-12)
     assert held["long_coverage"].item() == 1.0
     assert held["status"].item() == funding.FundingStatus.GAP
-    strict = funding.realised_carry(
-        panel, "a", "b", stamps[0], stamps[-1], interval_hours=1.0, fees_bps=FREE, min_cover=1.0
-    )
+    strict = funding.realised_carry(panel, "a", "b", stamps[0], stamps[-1], fee_bps=0.0, min_cover=1.0)
     assert np.isnan(strict["net_bps"].item())
-    hit = funding.hit_rate(panel, 168.0, interval_hours=1.0)
-    assert (hit["decisions"].item(), hit["partial"].item(), hit["dropped"].item()) == (1, 1, 0)
 
 
 def test_a_missing_end_is_counted_by_the_payments_due():
     """Payments at 08:00 and 16:00; until 24:00 one of three is missing, until 23:55 none is due yet."""
     panel = venues(STAMPS[1:], a=[1.0, 1.0], b=[0.0, 0.0])
     whole, overdue = (
-        funding.realised_carry(
-            panel, "b", "a", STAMPS[0], end, interval_hours=8.0, fees_bps=FREE, min_cover=0.5
-        )
+        funding.realised_carry(panel, "b", "a", STAMPS[0], end, fee_bps=0.0, min_cover=0.5)
         for end in ("2026-01-01T23:55", "2026-01-02T00:00")
     )
     assert (whole["status"].item(), whole["short_coverage"].item()) == (0, 1.0)
@@ -168,9 +145,9 @@ def test_a_missing_end_is_counted_by_the_payments_due():
 def test_a_payment_that_is_there_twice_is_refused():
     twice = settled([1.0] * 4, STAMPS[:3].append(STAMPS[2:3] + pd.Timedelta("30s")))
     with pytest.raises(ValueError, match=r"two settlements within a minute of 2026-01-01T16:00:00.*twice"):
-        funding.cumulative(twice, interval_hours=8.0)
+        funding.cumulative(twice)
     with pytest.raises(ValueError, match="two settlements within a minute"):
-        align.settlement_sums(twice, 8.0)
+        funding.period_sums(twice)
     with pytest.raises(ValueError, match="two settlements within a minute"):
         funding.best_pair(twice.expand_dims(exchange=["a"]))
 
@@ -178,12 +155,13 @@ def test_a_payment_that_is_there_twice_is_refused():
 @pytest.mark.parametrize("hourly", [1, 4])
 def test_intervals_longer_than_the_time_between_payments_are_refused(hourly):
     stamps = pd.date_range("2026-01-01", periods=40, freq=f"{hourly}h").as_unit("us")
-    panel = settled([1.0] * 40, stamps)
-    assert funding.cumulative(panel, interval_hours=float(hourly))["funding_bps"][-1] == 40 * hourly / 8
+    panel = settled([1.0] * 40, stamps, hourly)
+    assert funding.cumulative(panel)["funding_bps"][-1] == 40 * hourly / 8
+    wrong = panel.assign_coords(interval_hours=8.0)
     for refused in (
-        lambda: funding.cumulative(panel, interval_hours=8.0),
-        lambda: align.settlement_sums(panel, 8.0),
-        lambda: funding.hit_rate(panel.expand_dims(exchange=["a"]), 24.0, interval_hours=8.0),
+        lambda: funding.cumulative(wrong),
+        lambda: funding.period_sums(wrong),
+        lambda: funding.comovement(wrong.expand_dims(exchange=["a"])),
     ):
         with pytest.raises(ValueError, match=f"pays for 8 h and comes {hourly} h after"):
             refused()
@@ -193,15 +171,15 @@ def test_a_late_payment_and_the_next_one_are_not_taken_for_too_many():
     """8 hours each: 3 h late and punctual again, over and over; 11 and 5 hours apart."""
     hours = np.cumsum([8, 11, 5, 8, 11, 5, 11, 5])
     panel = settled([1.0] * 8, pd.DatetimeIndex(np.datetime64("2026-01-01") + hours * np.timedelta64(1, "h")))
-    assert funding.cumulative(panel, interval_hours=8.0)["funding_bps"][-1] == 8.0
+    assert funding.cumulative(panel)["funding_bps"][-1] == 8.0
 
 
 def test_payments_a_little_too_often_are_refused_in_time():
     """Said to pay 8 hours and 7 apart: the surplus is 4 hours, half an interval, at the fifth."""
     stamps = pd.date_range("2026-01-01", periods=9, freq="7h").as_unit("us")
-    assert funding.cumulative(settled([1.0] * 4, stamps[:4]), interval_hours=8.0)["funding_bps"][-1] == 4.0
+    assert funding.cumulative(settled([1.0] * 4, stamps[:4]))["funding_bps"][-1] == 4.0
     with pytest.raises(ValueError, match="2026-01-02T04:00:00 pays for 8 h and comes 7 h"):
-        funding.cumulative(settled([1.0] * 9, stamps), interval_hours=8.0)
+        funding.cumulative(settled([1.0] * 9, stamps))
 
 
 def test_intervals_come_with_their_payments():
@@ -226,15 +204,15 @@ def test_late_stamps_in_chunks_are_merged_lazily():
     lazy = funding.best_pair(panel.chunk(time=2))
     assert lazy["spread_bps_8h"].chunks is not None
     xr.testing.assert_identical(lazy.compute(), funding.best_pair(panel))
-    sums = align.settlement_sums(panel.chunk(time=2), 8.0)
-    assert sums.chunks is not None
-    xr.testing.assert_identical(sums.compute(), align.settlement_sums(panel, 8.0))
+    sums = funding.period_sums(panel.chunk(time=2))
+    assert sums["funding_bps"].chunks is not None
+    xr.testing.assert_identical(sums.compute(), funding.period_sums(panel))
 
 
 def test_times_with_a_zone_say_what_to_do():
     zoned = settled([1.0] * 12).assign_coords(time=STAMPS.tz_localize("UTC"))
     with pytest.raises(TypeError, match=r"naive UTC.*tz_convert\('UTC'\)\.tz_localize\(None\)"):
-        funding.cumulative(zoned, interval_hours=8.0)
+        funding.cumulative(zoned)
 
 
 def test_recorded_stamps_give_the_sums_of_rounded_ones():
@@ -246,8 +224,8 @@ def test_recorded_stamps_give_the_sums_of_rounded_ones():
     assert (stamps != stamps.floor("1min")).any(), "the recording has late stamps"
     rates = settled((frame["Funding Rate"].to_numpy() * 1e4).tolist(), stamps)
     rounded = rates.assign_coords(time=stamps.round("1min"))
-    xr.testing.assert_identical(align.settlement_sums(rates, 8.0), align.settlement_sums(rounded, 8.0))
-    assert align.settlement_sums(rates, 8.0).notnull().all()
+    xr.testing.assert_identical(funding.period_sums(rates), funding.period_sums(rounded))
+    assert funding.period_sums(rates)["funding_bps"].notnull().all()
 
 
 def test_venues_named_by_a_pandas_index():
@@ -256,12 +234,12 @@ def test_venues_named_by_a_pandas_index():
     panel = xr.concat([settled([1.0, 2.0]), settled([3.0, 5.0])], index)
     best = funding.best_pair(panel)
     assert (best["long"].values.tolist(), best["short"].values.tolist()) == (["b", "b"], ["a", "a"])
-    assert funding.hit_rate(panel, 8.0, interval_hours=8.0)["mean_carry_bps"].item() == 3.0
+    assert funding.spread(panel).sel(long="b", short="a").values.tolist() == [2.0, 3.0]
 
 
 @pytest.mark.parametrize(("gap", "missing"), [(11.9, 0.0), (12.1, 4.1), (13.0, 5.0)])
 def test_a_payment_is_missing_from_one_and_a_half_intervals_on(gap, missing):
     """Halfway to the second of two 8-hour intervals: before, the payment is late; after, one is missing."""
     stamps = STAMPS[0] + pd.to_timedelta([0.0, gap], "h")
-    found = funding.cumulative(settled([1.0, 1.0], stamps), interval_hours=8.0, gaps="skip")
+    found = funding.cumulative(settled([1.0, 1.0], stamps), gaps="skip")
     assert found["missing_hours"][-1].item() == pytest.approx(missing, abs=1e-9)

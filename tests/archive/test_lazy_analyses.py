@@ -38,7 +38,6 @@ Panels = dict[str, xr.DataArray]
 
 OTHERS: dict[str, Callable[[Panels], Any]] = {
     "align.align": lambda x: align.align(x["funding_history"], "16h"),
-    "align.settlement_sums": lambda x: align.settlement_sums(x["funding_settlements"], 8.0, hours=24),
     "basis.against_index": lambda x: basis.against_index(x["prices_history"], 0.99 * x["prices_history"]),
     "basis.against_venue": lambda x: basis.against_venue(x["prices_history"], "v01"),
     "oi.by_kind": lambda x: oi.by_kind(x["oi_history"]),
@@ -103,12 +102,19 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     return archive
 
 
+def _paying(panel: xr.DataArray) -> xr.DataArray:
+    """Settlements with the hours that each pays for: of a lazy panel they are the caller's to give."""
+    return panel.assign_coords(interval_hours=8.0) if panel.attrs.get("kind") == "settled" else panel
+
+
 @pytest.fixture(scope="module")
 def lazy(archive: Archive) -> Panels:
     window = {"start": START, "end": END, "step": "8h", "chunks": CHUNK}
     kinds = {"prices_history": {"kind": "index"}}
     return {
-        table: archive.panel(table, column, **window, **kinds.get(table, {})).rename(NAMES.get(table, column))
+        table: _paying(
+            archive.panel(table, column, **window, **kinds.get(table, {})).rename(NAMES.get(table, column))
+        )
         for table, column in TABLES.items()
     }
 
@@ -121,7 +127,7 @@ def eager(archive: Archive) -> Panels:
         rows = archive.read(table, START.tz_localize("UTC"), END.tz_localize("UTC"))
         if table == "prices_history":
             rows = rows[rows["kind"] == "index"]
-        found[table] = dd.panel(rows, column).reindex(time=GRID).rename(NAMES.get(table, column))
+        found[table] = _paying(dd.panel(rows, column).reindex(time=GRID).rename(NAMES.get(table, column)))
     return found
 
 

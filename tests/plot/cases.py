@@ -16,7 +16,7 @@ WATCHED = pd.DataFrame(
         "end": [made.START + pd.Timedelta(5, "h"), made.START + pd.Timedelta(12, "h")],
     }
 )
-HORIZONS = (24.0, 72.0, 168.0, 336.0, 720.0)
+HOLDS = ("1d", "2d", "4d", "7d", "14d")
 
 
 BACKTESTS = ("equity", "positions", "trades", "attribution", "turnover")
@@ -31,10 +31,10 @@ CASES: dict[str, Callable[..., Any]] = {
     "funding_history": lambda **k: plot.funding_history(made.funding(), highlight=1, **k),
     "funding_heatmap": lambda **k: plot.funding_heatmap(made.funding(), **k),
     "funding_spreads": lambda **k: plot.funding_spreads(
-        [made.carry("low", "high", 168.0), made.carry("low", "middle", 168.0)], source=made.funding(), **k
+        [made.carry("low", "high", "7d"), made.carry("low", "middle", "7d")], source=made.funding(), **k
     ),
-    "net_carry": lambda **k: plot.net_carry(
-        [made.carry("low", "middle", hold) for hold in HORIZONS], source=made.funding(), **k
+    "carry_by_hold": lambda **k: plot.carry_by_hold(
+        [made.carry("low", "middle", hold) for hold in HOLDS], source=made.funding(), **k
     ),
     "cumulative_funding": lambda **k: plot.cumulative_funding(
         made.constant(1.0, 10), made.payments(1.0, 10), venue="alpha", naive=True, **k

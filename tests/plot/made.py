@@ -11,7 +11,7 @@ import xarray as xr
 
 import derivdata as dd
 from derivdata.analysis import backtest, position, surface
-from derivdata.analysis.funding import LEGS, net_carry
+from derivdata.analysis.funding import forecast_carry
 
 START = pd.Timestamp("2026-01-05", tz="UTC")
 SAID = {
@@ -86,9 +86,9 @@ def payments(rate: float, days: int) -> pd.DataFrame:
 
 
 def noisy() -> xr.DataArray:
-    """Thirty days of rates on three venues that wander, for estimates of carry."""
+    """Ninety days of rates on three venues that wander, for forecasts of carry."""
     rng = np.random.default_rng(7)
-    steps = np.zeros((3, 24 * 30))
+    steps = np.zeros((3, 24 * 90))
     for t in range(1, steps.shape[1]):
         steps[:, t] = 0.95 * steps[:, t - 1] + rng.normal(0, 0.2, 3)
     times = pd.date_range(START.tz_localize(None), periods=steps.shape[1], freq="h").as_unit("us")
@@ -101,9 +101,9 @@ def noisy() -> xr.DataArray:
     )
 
 
-def carry(long: str, short: str, hold: float, cost: float = 2.0) -> xr.Dataset:
-    """What a pair of the wandering venues is expected to earn, each trade at `cost` bps."""
-    return net_carry(noisy(), long, short, hold, cost_bps=dict.fromkeys(LEGS, cost), resamples=99)
+def carry(long: str, short: str, hold: str, fee: float = 2.0) -> xr.Dataset:
+    """What a pair of the wandering venues is forecast to earn, each trade at `fee` bps."""
+    return forecast_carry(noisy(), [(long, short)], hold=hold, fee_bps=fee).isel(pair=0)
 
 
 def holdings() -> pd.DataFrame:
@@ -316,7 +316,9 @@ def _wandering() -> tuple[xr.DataArray, xr.DataArray]:
     told = {"provenance": json.dumps(SAID)}
     rates = xr.DataArray(steps, labels, tuple(labels), "rate_bps_8h")
     prices = xr.DataArray(marks, labels, tuple(labels), "price_usd", {"units": "USD"} | told)
-    return rates.assign_attrs(units="bps/8h", kind="settled", **told), prices
+    return rates.assign_coords(interval_hours=8.0).assign_attrs(
+        units="bps/8h", kind="settled", **told
+    ), prices
 
 
 @functools.cache
@@ -325,7 +327,7 @@ def backtested() -> xr.Dataset:
     rates, prices = _wandering()
     costs = backtest.Costs(6.0, slippage_bps=0.5, liquidation_bps=20.0)
     rule = backtest.SpreadThreshold(1.0, 0.3, 2.0)
-    return backtest.carry(rates, rule, costs, interval_hours=8.0, prices=prices, leverage=5.0)
+    return backtest.carry(rates, rule, costs, prices=prices, leverage=5.0)
 
 
 def capacity_curve() -> xr.Dataset:
@@ -336,9 +338,7 @@ def capacity_curve() -> xr.Dataset:
         attrs={"units": "USD", "provenance": json.dumps(SAID)},
     ).expand_dims(symbol=["BTC", "ETH"], exchange=["alpha", "beta", "gamma"], side=["bid", "ask"])
     rates, prices = _wandering()
-    result = backtest.carry(
-        rates, backtest.SpreadThreshold(1.5, 0.3), backtest.Costs(0.5), interval_hours=8.0, prices=prices
-    )
+    result = backtest.carry(rates, backtest.SpreadThreshold(1.5, 0.3), backtest.Costs(0.5), prices=prices)
     return backtest.capacity(result, depth)
 
 
@@ -348,4 +348,4 @@ def swept() -> pd.DataFrame:
     rates, prices = _wandering()
     levels = (0.5, 1.0, 1.5, 2.0, 2.5, 9.0)
     rules = {f"from {level:g} bps/8h": backtest.SpreadThreshold(level, 0.3) for level in levels}
-    return backtest.sweep(rates, rules, backtest.Costs(6.0), interval_hours=8.0, prices=prices)
+    return backtest.sweep(rates, rules, backtest.Costs(6.0), prices=prices)

@@ -14,25 +14,27 @@ matplotlib.use("Agg")
 
 
 def test_rings_dots_and_bars_are_the_gross_the_net_and_its_interval() -> None:
-    pairs = [made.carry("low", "high", 168.0), made.carry("low", "middle", 168.0)]
+    pairs = [made.carry("low", "high", "7d"), made.carry("low", "middle", "7d")]
     ax = plot.funding_spreads(pairs)
     assert [t.get_text() for t in ax.get_yticklabels()] == [
         "long low,\nshort high",
         "long low,\nshort middle",
     ]
-    [rings] = [line for line in ax.lines if line.get_label() == "gross"]
-    assert rings.get_xdata() == pytest.approx([float(p["gross_apr"]) for p in pairs])
-    [dots] = [c for c in ax.collections if c.get_label() == "net of costs"]
-    assert np.asarray(dots.get_offsets())[:, 0] == pytest.approx([float(p["net_apr"]) for p in pairs])
-    assert np.asarray(dots.get_array()) == pytest.approx([float(p["half_life_hours"]) for p in pairs])
-    bars = [s for c in ax.collections for s in getattr(c, "get_segments", list)()]
     year = 1e-4 * 8760 / 168
+    [rings] = [line for line in ax.lines if line.get_label() == "gross"]
+    assert rings.get_xdata() == pytest.approx([year * float(p["gross_bps"]) for p in pairs])
+    [dots] = [c for c in ax.collections if c.get_label() == "net of costs"]
+    assert np.asarray(dots.get_offsets())[:, 0] == pytest.approx([year * float(p["net_bps"]) for p in pairs])
+    assert np.asarray(dots.get_array()) == pytest.approx(
+        [100 * float(p["probability_net_positive"]) for p in pairs]
+    )
+    bars = [s for c in ax.collections for s in getattr(c, "get_segments", list)()]
     first = next(s for s in bars if s[0, 0] == pytest.approx(year * float(pairs[0]["net_low_bps"])))
     assert first[1, 0] == pytest.approx(year * float(pairs[0]["net_high_bps"]))
 
 
 def test_a_dataset_of_several_pairs_is_drawn_as_the_pairs_are() -> None:
-    pairs = [made.carry("low", "high", 168.0), made.carry("low", "middle", 168.0)]
+    pairs = [made.carry("low", "high", "7d"), made.carry("low", "middle", "7d")]
     ax = plot.funding_spreads(xr.concat(pairs, "pair"))
     assert [t.get_text() for t in ax.get_yticklabels()] == [
         "long low,\nshort high",
@@ -40,37 +42,35 @@ def test_a_dataset_of_several_pairs_is_drawn_as_the_pairs_are() -> None:
     ]
 
 
-def test_an_unknown_half_life_is_grey_and_an_unknown_carry_is_left_out() -> None:
-    known, lasting = (made.carry("low", v, 168.0) for v in ("high", "middle"))
-    lasting["half_life_hours"] = np.inf
-    unknown = made.carry("middle", "high", 168.0)
+def test_a_pair_without_a_forecast_is_left_out() -> None:
+    known, unknown = made.carry("low", "high", "7d"), made.carry("middle", "high", "7d")
     unknown["net_bps"] = np.nan
-    ax = plot.funding_spreads([known, lasting, unknown])
-    assert len(ax.get_yticklabels()) == 2
-    [dots] = [c for c in ax.collections if c.get_label() == "net of costs"]
-    assert np.ma.getmaskarray(dots.get_array()).tolist() == [False, True]
-    assert "grey: none found" in ax.child_axes[0].get_ylabel()
-    with pytest.raises(ValueError, match="no pair has a net carry"):
+    ax = plot.funding_spreads([known, unknown])
+    assert len(ax.get_yticklabels()) == 1
+    assert "90 % of outcomes" in ax.get_xlabel()
+    with pytest.raises(ValueError, match="no pair has a forecast"):
         plot.funding_spreads(unknown)
 
 
-def test_net_carry_marks_where_costs_are_paid() -> None:
-    curve = [made.carry("low", "middle", hold) for hold in (24.0, 168.0, 720.0)]
-    ax = plot.net_carry(curve)
-    [net] = [line for line in ax.lines if "90 % interval" in str(line.get_label())]
-    assert net.get_xdata() == pytest.approx([1.0, 7.0, 30.0])
-    assert net.get_ydata() == pytest.approx([float(c["net_bps"]) for c in curve])
-    assert net.get_label() == "net expectation, 90 % interval\n(89 periods)", "30 days of 8 hours less one"
+def test_carry_by_hold_marks_where_costs_are_paid() -> None:
+    """The line through the means of two holding times crosses zero where the mark stands."""
+    curve = [made.carry("low", "middle", hold) for hold in ("1d", "7d", "14d")]
+    ax = plot.carry_by_hold(curve)
+    [net] = [line for line in ax.lines if "90 % of outcomes" in str(line.get_label())]
+    means = [float(each["net_bps"]) for each in curve]
+    assert net.get_xdata() == pytest.approx([1.0, 7.0, 14.0])
+    assert net.get_ydata() == pytest.approx(means)
+    assert means[0] < 0.0 < means[1]
     [even] = [line for line in ax.lines if line.get_label().startswith("costs are paid after")]
-    assert even.get_xdata()[0] == pytest.approx(float(curve[0]["breakeven_hours"]) / 24)
+    assert even.get_xdata()[0] == pytest.approx(1.0 + 6.0 * -means[0] / (means[1] - means[0]))
     assert "costs of 8 bps" in " ".join(ax.get_title(loc="left").split())
 
 
-def test_net_carry_wants_one_pair_at_several_horizons() -> None:
-    one, other = made.carry("low", "middle", 168.0), made.carry("low", "high", 24.0)
-    for wrong in (one, [one, other]):
-        with pytest.raises(ValueError, match="give one pair at two horizons or more"):
-            plot.net_carry(wrong)
+def test_carry_by_hold_wants_one_pair_at_several_holding_times() -> None:
+    one, other = made.carry("low", "middle", "7d"), made.carry("low", "high", "1d")
+    for wrong in ([one], [one, other]):
+        with pytest.raises(ValueError, match="give one pair at two holding times or more"):
+            plot.carry_by_hold(wrong)
 
 
 def test_ninety_points_of_funding_and_eight_times_as_many_that_are_none() -> None:

@@ -19,8 +19,8 @@ _MOSCOW = {"binance", "bybit", "htx", "mexc", "kucoin"}  # stamps of these files
 _HOURLY = {"dydx"}
 
 
-def recorded_funding() -> tuple[xr.DataArray, xr.DataArray]:
-    """Return settlements (symbol, exchange, time) [bps/8h] and the hours that each venue's pay for.
+def recorded_funding() -> xr.DataArray:
+    """Return settlements (symbol, exchange, time) [bps/8h] with the hours that each venue's pay for.
 
     Of the second set ``binance_coin`` and its like are coin-margined perpetuals; binance and bybit go on
     where the first set ends (over 2023 the two agree to the last digit). Skips where the data is absent.
@@ -30,14 +30,18 @@ def recorded_funding() -> tuple[xr.DataArray, xr.DataArray]:
     symbols, venues = (sorted(set(frame.columns.get_level_values(level))) for level in (0, 1))
     # htx settled once more than its schedule that day, and for which hours is not known.
     frame.loc["2021-10-28T03:00", [(symbol, "htx") for symbol in symbols]] = float("nan")
-    panel = xr.DataArray(
+    hours = [1.0 if venue in _HOURLY else 8.0 for venue in venues]
+    return xr.DataArray(
         [[frame[symbol, venue].to_numpy() for venue in venues] for symbol in symbols],
         dims=("symbol", "exchange", "time"),
-        coords={"symbol": symbols, "exchange": venues, "time": frame.index.to_numpy()},
+        coords={
+            "symbol": symbols,
+            "exchange": venues,
+            "time": frame.index.to_numpy(),
+            "interval_hours": ("exchange", hours),
+        },
         attrs={"units": "bps/8h", "kind": "settled"},
     )
-    hours = [1.0 if venue in _HOURLY else 8.0 for venue in venues]
-    return panel, xr.DataArray(hours, dims="exchange", coords={"exchange": venues}, attrs={"units": "h"})
 
 
 def _first() -> dict[tuple[str, str], pd.Series]:

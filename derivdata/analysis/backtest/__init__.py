@@ -8,9 +8,9 @@ provider calls informational is informational too.
 
 from __future__ import annotations
 
-from derivdata.analysis.backtest.capacities import capacity
 from derivdata.analysis.backtest.costs import Costs
-from derivdata.analysis.backtest.deflated_sharpe import deflated_sharpe_ratio
+from derivdata.analysis.backtest.depths import capacity
+from derivdata.analysis.backtest.engine import carry
 from derivdata.analysis.backtest.past import Past, Target
 from derivdata.analysis.backtest.results import Reason, trades
 from derivdata.analysis.backtest.rules import (
@@ -21,8 +21,7 @@ from derivdata.analysis.backtest.rules import (
     SpreadThreshold,
     VenueLimit,
 )
-from derivdata.analysis.backtest.simulation import carry
-from derivdata.analysis.backtest.sweeps import sweep
+from derivdata.analysis.backtest.sweeps import deflated_sharpe_ratio, sweep
 
 __all__ = [
     "Costs",

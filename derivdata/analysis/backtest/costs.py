@@ -22,16 +22,17 @@ class Costs:
 
     Attributes
     ----------
-    fees_bps
-        One number for all venues; or a mapping of venues to a number, or to ``{"buy": …, "sell": …}``. None
-        takes the taker fees of ``dd.venues.facts()``, and is refused where a symbol and venue has none there.
+    fee_bps
+        Fee of one trade: one number for all venues; or a mapping of venues to a number, or to
+        ``{"buy": …, "sell": …}``. None takes the taker fees of ``dd.venues.facts()``, and is refused where a
+        symbol and venue has none there.
     slippage_bps
         Distance from the mark at which an order fills, where no depth is given.
     liquidation_bps
         Fee of a liquidation on top of the fee of the trade, for the leg that is liquidated.
     """
 
-    fees_bps: float | Mapping[str, Any] | None = None
+    fee_bps: float | Mapping[str, Any] | None = None
     slippage_bps: float = 0.0
     liquidation_bps: float = 0.0
 
@@ -44,21 +45,21 @@ class Costs:
             A venue has no fee, or one that is no number.
         """
         fees = np.empty((2, len(symbols), len(venues)))
-        if self.fees_bps is None:
+        if self.fee_bps is None:
             fees[:] = _published(symbols, venues)
             return fees
-        if not isinstance(self.fees_bps, Mapping):
-            fees[:] = _number(self.fees_bps, "fees_bps")
+        if not isinstance(self.fee_bps, Mapping):
+            fees[:] = _number(self.fee_bps, "fee_bps")
             return fees
         for place, venue in enumerate(venues):
-            if venue not in self.fees_bps:
-                given = ", ".join(map(str, self.fees_bps)) or "none"
-                raise ValueError(f"fees_bps has no fee of {venue!r}; it has {given}")
-            fee = self.fees_bps[venue]
+            if venue not in self.fee_bps:
+                given = ", ".join(map(str, self.fee_bps)) or "none"
+                raise ValueError(f"fee_bps has no fee of {venue!r}; it has {given}")
+            fee = self.fee_bps[venue]
             if isinstance(fee, Mapping) and set(fee) != set(_SIDES):
-                raise ValueError(f"fees_bps[{venue!r}] names {sorted(fee)}; the sides are buy and sell")
+                raise ValueError(f"fee_bps[{venue!r}] names {sorted(fee)}; the sides are buy and sell")
             sides = [fee[side] for side in _SIDES] if isinstance(fee, Mapping) else [fee, fee]
-            fees[..., place] = [[_number(side, f"fees_bps[{venue!r}]")] for side in sides]
+            fees[..., place] = [[_number(side, f"fee_bps[{venue!r}]")] for side in sides]
         return fees
 
 
@@ -68,7 +69,7 @@ def _published(symbols: Sequence[str], venues: Sequence[str]) -> list[list[float
     if lacking:
         raise ValueError(
             f"no taker fee with a source is known of {', '.join(sorted(lacking))} for every symbol "
-            "(dd.venues.facts() lists those that are): give fees_bps"
+            "(dd.venues.facts() lists those that are): give fee_bps"
         )
     return [[fee for fee in row if fee is not None] for row in fees]
 

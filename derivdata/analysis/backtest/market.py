@@ -9,11 +9,11 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata.analysis.panels import beside, hours, kind_of, labels_of, require, require_rate
+from derivdata.analysis.panels import Panel, hours, interval_of, kind_of, labels_of, require, require_rate
 from derivdata.analysis.panels import usual_step as usual_step_of
 from derivdata.analysis.settlements import merge_late_stamps
 from derivdata.support.arrays import Floats
-from derivdata.units import HOUR_UNIT, USD_UNIT
+from derivdata.units import USD_UNIT
 
 __all__ = ["Market", "RowBlocks", "market_of"]
 
@@ -71,7 +71,7 @@ class Market:
     """
 
     symbols: tuple[str, ...]
-    exchanges: tuple[str, ...]
+    venues: tuple[str, ...]
     times: NDArray[Any]
     since: Floats
     known_at: Floats
@@ -82,7 +82,7 @@ class Market:
     prices: RowBlocks | None
 
 
-def market_of(panel: xr.DataArray, interval_hours: Any, prices: xr.DataArray | None) -> Market:
+def market_of(panel: Panel, prices: Panel | None) -> Market:
     """Check the panels and put them on one grid: every stamp of a rate, and every price between them.
 
     Raises
@@ -90,21 +90,16 @@ def market_of(panel: xr.DataArray, interval_hours: Any, prices: xr.DataArray | N
     TypeError, ValueError
         As `derivdata.analysis.backtest.carry`.
     """
-    panel = _with_symbol(panel)
-    require_rate(panel, "exchange", "time")
+    panel = _with_symbol(require_rate(panel, "exchange", "time"))
     for dim in ("symbol", "exchange"):
         if len(set(labels_of(panel, dim))) != panel.sizes[dim]:
             raise ValueError(f"panel has a {dim} more than once")
-    settled = kind_of(panel) == "settled"
+    settled, interval = kind_of(panel) == "settled", None
     since = hours(panel)
-    if settled and interval_hours is None:
-        raise ValueError("settlements pay for their interval: give interval_hours (see infer_interval)")
-    if not settled and interval_hours is not None:
-        raise ValueError("interval_hours is for settlements; this panel is sampled and accrues over time")
-    interval = None
     if settled:
-        interval = beside(panel, interval_hours, units=HOUR_UNIT, name="interval_hours")
-        panel, interval = merge_late_stamps(panel, interval)
+        interval = interval_of(panel)
+        panel, interval = merge_late_stamps(panel.drop_vars("interval_hours"), interval)
+    panel = panel.drop_vars("interval_hours", errors="ignore")
     limit = np.inf if settled else 2.0 * usual_step_of(since)
     own, ends = panel["time"].to_numpy(), np.append(since[1:], np.inf)
     panel, interval, marks = _on_one_grid(panel, interval, prices)
@@ -125,7 +120,6 @@ def market_of(panel: xr.DataArray, interval_hours: Any, prices: xr.DataArray | N
 
 
 def _with_symbol(panel: xr.DataArray) -> xr.DataArray:
-    require(panel)
     if "symbol" in panel.dims:
         return panel
     name = str(panel["symbol"].item()) if "symbol" in panel.coords else ""
@@ -133,7 +127,7 @@ def _with_symbol(panel: xr.DataArray) -> xr.DataArray:
 
 
 def _on_one_grid(
-    panel: xr.DataArray, interval: xr.DataArray | None, prices: xr.DataArray | None
+    panel: xr.DataArray, interval: xr.DataArray | None, prices: Panel | None
 ) -> tuple[xr.DataArray, xr.DataArray | None, xr.DataArray | None]:
     """Order dims and venues by the alphabet, and add the instants of prices as rows without rates."""
     order = ("symbol", "exchange", "time")
@@ -141,13 +135,12 @@ def _on_one_grid(
     labels = {"symbol": labels_of(panel, "symbol"), "exchange": np.array(venues)}
     rows = panel["time"].to_numpy()
     if prices is not None:
-        prices = _with_symbol(prices)
-        require(prices, "exchange", "time", units=USD_UNIT, name="prices")
+        prices = _with_symbol(require(prices, "exchange", "time", units=USD_UNIT, name="prices"))
         hours(prices, name="prices")
         stamps = prices["time"].to_numpy()
         between = stamps[(stamps > rows[0]) & (stamps < rows[-1])]
         rows = np.union1d(rows, between.astype(rows.dtype))
-    arrays = [panel, interval, prices]
+    arrays: list[Any] = [panel, interval, prices]
     for place, part in enumerate(arrays):
         if part is not None:
             part = part.transpose(*order)
@@ -157,6 +150,4 @@ def _on_one_grid(
                 for dim, names in labels.items()
             )
             arrays[place] = part if same and alike else part.reindex({**labels, "time": rows})
-    first, second, third = arrays
-    assert first is not None
-    return first, second, third
+    return arrays[0], arrays[1], arrays[2]

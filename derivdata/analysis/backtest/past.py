@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis.backtest.market import Market
 from derivdata.analysis.funding.ledger import LATE
+from derivdata.analysis.panels import hours_of
 from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.units import RATE_UNIT
 
@@ -27,7 +29,7 @@ class Target(NamedTuple):
     Attributes
     ----------
     long, short
-        Places of the venues in `Past.exchanges`, −1 for no position.
+        Places of the venues in `Past.venues`, −1 for no position.
     score
         The higher, the earlier a pair gets what capital is left.
     """
@@ -41,7 +43,7 @@ class Knowledge:
     """Rates that are known at the present row: of no settlement or bucket that ends later."""
 
     def __init__(self, market: Market, latency: float) -> None:
-        shape = (len(market.symbols), len(market.exchanges))
+        shape = (len(market.symbols), len(market.venues))
         self.market, self.latency = market, latency
         self.known = 0
         """How many rows are known."""
@@ -78,9 +80,9 @@ class Knowledge:
         if wrong.any():
             symbol, venue = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
             raise ValueError(
-                f"settlements of {self.market.symbols[symbol]} on {self.market.exchanges[venue]} pay for "
+                f"settlements of {self.market.symbols[symbol]} on {self.market.venues[venue]} pay for "
                 f"more hours than have passed by {self.market.times[self.known]}: one is there twice (see "
-                "dd.quality), or interval_hours is too long (see infer_interval)"
+                "dd.quality), or its interval_hours are too long (see infer_interval)"
             )
 
     def fresh(self, now: float) -> Floats:
@@ -136,7 +138,7 @@ class Past:
     ----------
     now, previous
         The instant of this row, and of the row before it [datetime64, UTC].
-    symbols, exchanges
+    symbols, venues
         Labels of the arrays' two axes.
     long, short
         Places of the venues held for each symbol, −1 where there is no position.
@@ -160,7 +162,7 @@ class Past:
         self._knowledge, self._row = knowledge, row
         market = knowledge.market
         self.now, self.previous = market.times[row], market.times[max(row - 1, 0)]
-        self.symbols, self.exchanges = market.symbols, market.exchanges
+        self.symbols, self.venues = market.symbols, market.venues
         self.long, self.short = legs.copy()
         self.held_hours, self.tradable, self.leg_usd = held_hours.copy(), tradable.copy(), leg_usd
 
@@ -173,20 +175,20 @@ class Past:
         """Return the last known rate of each symbol and venue [bps/8h], NaN where it is too old."""
         return self._knowledge.fresh(float(self._knowledge.market.since[self._row]))
 
-    def mean(self, hours: float) -> Floats:
-        """Return the mean known rate of each symbol and venue over the last `hours` [bps/8h].
+    def mean(self, window: str | pd.Timedelta) -> Floats:
+        """Return the mean known rate of each symbol and venue over the last `window` [bps/8h], ``"3d"``.
 
         Settlements count by the hours that they pay for. NaN where less than three quarters of the window
         are paid for: the window must be no shorter than the settlement interval.
         """
-        return self._knowledge.mean(float(hours)).copy()
+        return self._knowledge.mean(hours_of(window, "window")).copy()
 
     def panel(self) -> xr.DataArray:
         """Return every rate that is known [bps/8h], dims ``(symbol, exchange, time)``."""
         market, known = self._knowledge.market, self._knowledge.known
         values = market.rates.array[..., :known].view()
         values.flags.writeable = False
-        labels = {"symbol": list(market.symbols), "exchange": list(market.exchanges)}
+        labels = {"symbol": list(market.symbols), "exchange": list(market.venues)}
         kind = "settled" if market.settled else "sampled"
         return xr.DataArray(
             values,
@@ -199,7 +201,7 @@ class Past:
     def positions(self) -> dict[str, tuple[str, str]]:
         """Return the pair held for each symbol that has one, (long, short)."""
         return {
-            self.symbols[place]: (self.exchanges[self.long[place]], self.exchanges[self.short[place]])
+            self.symbols[place]: (self.venues[self.long[place]], self.venues[self.short[place]])
             for place in np.flatnonzero(self.long >= 0)
         }
 
@@ -221,11 +223,11 @@ def target_of(answer: Any, past: Past) -> Target:
     legs = np.full((2, len(past.symbols)), -1, dtype=np.intp)
     score = np.zeros(len(past.symbols))
     for rank, (symbol, pair) in enumerate(answer.items()):
-        unknown = [name for name in pair if name not in past.exchanges]
+        unknown = [name for name in pair if name not in past.venues]
         if symbol not in past.symbols or unknown or len(pair) != 2 or pair[0] == pair[1]:
             raise ValueError(f"the rule wants {symbol!r}: {pair!r}, which is no pair of this panel's venues")
         place = past.symbols.index(symbol)
-        legs[:, place] = [past.exchanges.index(name) for name in pair]
+        legs[:, place] = [past.venues.index(name) for name in pair]
         score[place] = -rank
     return Target(legs[0], legs[1], score)
 
@@ -233,7 +235,7 @@ def target_of(answer: Any, past: Past) -> Target:
 def _checked(target: Target, past: Past) -> Target:
     long, short = (np.asarray(part, dtype=np.intp) for part in target[:2])
     score = np.asarray(target.score, dtype=np.float64)
-    size, venues = (len(past.symbols),), len(past.exchanges)
+    size, venues = (len(past.symbols),), len(past.venues)
     if long.shape != size or short.shape != size or score.shape != size:
         raise ValueError(f"a rule's Target needs one long, short and score for each of {size[0]} symbols")
     held = long >= 0

@@ -83,7 +83,7 @@ def dataset(market: Market, journal: Any, account: Account, rule: Any, attrs: di
         "short_venue": (("symbol", "time"), journal.legs[:, 1].T, codes),
         "refused_entries": ("time", journal.refused, {"units": "count"}),
     }
-    labels = {"symbol": list(market.symbols), "exchange": list(market.exchanges), "time": market.times}
+    labels = {"symbol": list(market.symbols), "exchange": list(market.venues), "time": market.times}
     result = xr.Dataset(variables, labels, attrs).assign(_trade_variables(market, journal.closed))
     result.attrs |= {
         "kind": "settled" if market.settled else "sampled",
@@ -109,7 +109,7 @@ def _trade_variables(market: Market, closed: list[dict[str, Any]]) -> dict[str, 
         name: parts[name].astype(np.intp) for name in ("symbol", "long", "short", "entry_row", "exit_row")
     }
     text = {"trade_symbol": (market.symbols, "symbol")} | {
-        f"trade_{leg}": (market.exchanges, leg) for leg in ("long", "short")
+        f"trade_{leg}": (market.venues, leg) for leg in ("long", "short")
     }
     variables: dict[str, Any] = {
         name: ("trade", np.asarray(labels, dtype=str)[place[part]]) for name, (labels, part) in text.items()
@@ -156,8 +156,11 @@ def daily_returns(result: xr.Dataset) -> Floats:
     if times.size < 2:
         return np.empty(0)
     step = np.median(np.diff(times))
-    first, stop = ((times[0] - step).astype("datetime64[D]") + 1, (times[-1] + step).astype("datetime64[D]"))
-    before = np.searchsorted(times, np.arange(first, stop + 1), side="left")  # rows before each midnight
+    day = np.timedelta64(1, "D")
+    first, stop = (times[0] - step).astype("datetime64[D]") + day, (times[-1] + step).astype("datetime64[D]")
+    before = np.searchsorted(
+        times, np.arange(first, stop + day, day), side="left"
+    )  # rows before each midnight
     levels = np.append(capital, result["equity_usd"].to_numpy())[before]
     return np.asarray(np.diff(levels) / capital)
 

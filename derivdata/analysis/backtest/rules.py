@@ -12,17 +12,18 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.backtest.past import Past, Target, target_of
 from derivdata.analysis.inputs import require_times
-from derivdata.analysis.panels import labels_of, require
+from derivdata.analysis.panels import hours_at, hours_of, labels_of, require
 from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.support.times import Instant, instant
 
 __all__ = ["ForecastThreshold", "HoldPair", "HoldingTime", "Rotation", "SpreadThreshold", "VenueLimit"]
 
-_HOUR = np.timedelta64(3_600_000_000, "us")
+_HOUR_US = 3_600_000_000
 _EPOCH = np.datetime64(0, "us")
 
 
@@ -38,18 +39,18 @@ class SpreadThreshold:
         Spread below which it is left; also where it is unknown.
     switch_bps_8h
         A held pair is exchanged for the widest one where that is wider by this much; infinite: never.
-    mean_hours
-        Spreads of the mean rate over so many hours; None takes the last rates.
+    window
+        Spreads of the mean rate over so long, such as ``"3d"``; None takes the last rates.
     """
 
     enter_bps_8h: float
     leave_bps_8h: float = 0.0
     switch_bps_8h: float = np.inf
-    mean_hours: float | None = None
+    window: str | pd.Timedelta | None = None
 
     def __call__(self, past: Past) -> Target:
         """Return the pairs to hold."""
-        signal = past.rate() if self.mean_hours is None else past.mean(self.mean_hours)
+        signal = past.rate() if self.window is None else past.mean(self.window)
         best = _widest(signal, past)
         held = _spread_of(signal, past.long, past.short)
         return _thresholded(past, best, held, self.enter_bps_8h, self.leave_bps_8h, self.switch_bps_8h)
@@ -68,7 +69,7 @@ class ForecastThreshold:
         forecast that was fitted to later data sees the future, and no backtest can notice.
     enter, leave, switch
         In the forecast's unit, as in `SpreadThreshold`.
-    max_age_hours
+    max_age
         The oldest forecast that counts.
     """
 
@@ -76,7 +77,7 @@ class ForecastThreshold:
     enter: float
     leave: float = 0.0
     switch: float = np.inf
-    max_age_hours: float = 24.0
+    max_age: str | pd.Timedelta = "24h"
 
     def __post_init__(self) -> None:
         require(self.forecast, "symbol", "time", name="forecast")
@@ -85,7 +86,7 @@ class ForecastThreshold:
             raise ValueError(f"forecast needs a dim pair or exchange; its dims are {self.forecast.dims}")
         if "pair" in self.forecast.dims and not {"long", "short"} <= set(self.forecast.coords):
             raise ValueError("forecast: the coordinates long and short say which venues each pair is of")
-        if (np.diff(self._parts.times) <= np.timedelta64(0)).any():
+        if (np.diff(self._parts.times) <= np.timedelta64(0, "us")).any():
             raise ValueError("the times of forecast must ascend without repeats")
 
     def __call__(self, past: Past) -> Target:
@@ -94,7 +95,7 @@ class ForecastThreshold:
         if "exchange" in self.forecast.dims:
             best, held = _widest(values, past), _spread_of(values, past.long, past.short)
             return _thresholded(past, best, held, self.enter, self.leave, self.switch)
-        place = {name: at for at, name in enumerate(past.exchanges)}
+        place = {name: at for at, name in enumerate(past.venues)}
         long, short = (
             np.array([place.get(name, -1) for name in names], dtype=np.intp) for names in self._parts.venues
         )
@@ -116,26 +117,28 @@ class ForecastThreshold:
         places = {name: at for at, name in enumerate(labels_of(data, "symbol"))}
         venues = [labels_of(data, "exchange")] if over == "exchange" else []
         venues = venues or [np.array([str(v) for v in data[leg].to_numpy()]) for leg in ("long", "short")]
-        return _Forecast(data["time"].to_numpy(), places, venues, data.to_numpy())
+        oldest = np.timedelta64(round(hours_of(self.max_age, "max_age", least=0.0) * _HOUR_US), "us")
+        return _Forecast(data["time"].to_numpy(), oldest, places, venues, data.to_numpy())
 
     def _values(self, past: Past) -> Floats:
         """Return the newest forecasts that are known, over the symbols and pairs (or venues) of the past."""
         parts = self._parts
         row = int(np.searchsorted(parts.times, past.now, side="right")) - 1
-        over = len(past.exchanges) if len(parts.venues) == 1 else parts.values.shape[-1]
-        if row < 0 or (past.now - parts.times[row]) / _HOUR > self.max_age_hours:
+        over = len(past.venues) if len(parts.venues) == 1 else parts.values.shape[-1]
+        if row < 0 or past.now - parts.times[row] > parts.max_age:
             return np.full((len(past.symbols), over), np.nan)
         rows = np.array([parts.symbols.get(name, -1) for name in past.symbols])
         values = np.where(rows[:, None] >= 0, parts.values[row][rows], np.nan)
         if len(parts.venues) == 2:
             return values
         place = {name: at for at, name in enumerate(parts.venues[0])}
-        columns = np.array([place.get(name, -1) for name in past.exchanges])
+        columns = np.array([place.get(name, -1) for name in past.venues])
         return np.where(columns >= 0, values[:, columns], np.nan)
 
 
 class _Forecast(NamedTuple):
     times: Any
+    max_age: np.timedelta64
     symbols: dict[str, int]
     venues: list[Any]
     values: Floats
@@ -143,33 +146,33 @@ class _Forecast(NamedTuple):
 
 @dataclass(frozen=True)
 class Rotation:
-    """Hold the widest pairs, chosen again every so many hours.
+    """Hold the widest pairs, chosen again after every span of time.
 
     Attributes
     ----------
-    every_hours
-        Hours between choices, counted from 00:00 UTC (1970-01-01).
+    every
+        Time between choices, such as ``"8h"``, counted from 00:00 UTC (1970-01-01).
     top
         How many symbols are held, those with the widest pairs; None holds all.
     least_bps_8h
         Spread [bps/8h] that a pair needs.
-    mean_hours
+    window
         As in `SpreadThreshold`.
     """
 
-    every_hours: float
+    every: str | pd.Timedelta
     top: int | None = None
     least_bps_8h: float = 0.0
-    mean_hours: float | None = None
+    window: str | pd.Timedelta | None = None
 
     def __call__(self, past: Past) -> Target:
         """Return the pairs to hold."""
         turn, turn_before = (
-            np.floor((instant - _EPOCH) / (self.every_hours * _HOUR)) for instant in (past.now, past.previous)
+            np.floor(hours_at(at, _EPOCH) / hours_of(self.every, "every")) for at in (past.now, past.previous)
         )
         if turn == turn_before and not past.first:
             return Target(past.long, past.short, np.zeros(past.long.size))
-        signal = past.rate() if self.mean_hours is None else past.mean(self.mean_hours)
+        signal = past.rate() if self.window is None else past.mean(self.window)
         best = _widest(signal, past)
         chosen = (best.long >= 0) & (best.score >= self.least_bps_8h)
         if self.top is not None:
@@ -180,32 +183,32 @@ class Rotation:
 
 @dataclass(frozen=True)
 class HoldPair:
-    """Hold one pair of a symbol from an entry to an exit, whatever it pays: its price P&L beside its funding.
+    """Hold one pair of a symbol from a start to an end, whatever it pays: its price P&L beside its funding.
 
     Attributes
     ----------
     symbol, long, short
         The pair.
-    entry, exit
-        Instants; the pair is held from the first row at or after the entry on, and left at the first row at
-        or after the exit. None is the start or the end of the data.
+    start, end
+        Instants; the pair is held from the first row at or after the start on, and left at the first row at
+        or after the end. None is that of the data.
     """
 
     symbol: str
     long: str
     short: str
-    entry: Instant | None = None
-    exit: Instant | None = None
+    start: Instant | None = None
+    end: Instant | None = None
 
     def __call__(self, past: Past) -> dict[str, tuple[str, str]]:
         """Return the pairs to hold."""
-        entry, leave = self._span
-        return {self.symbol: (self.long, self.short)} if entry <= past.now < leave else {}
+        first, last = self._span
+        return {self.symbol: (self.long, self.short)} if first <= past.now < last else {}
 
     @cached_property
     def _span(self) -> tuple[Any, Any]:
         ends = (np.datetime64(-(2**62), "us"), np.datetime64(2**62, "us"))
-        given = ((self.entry, "entry"), (self.exit, "exit"))
+        given = ((self.start, "start"), (self.end, "end"))
         return tuple(  # type: ignore[return-value]
             end if value is None else instant(value, name).tz_localize(None).to_datetime64()
             for (value, name), end in zip(given, ends, strict=True)
@@ -220,24 +223,25 @@ class HoldingTime:
     ----------
     rule
         The other rule.
-    least_hours
-        A position is kept at least so long, whatever the rule wants.
-    most_hours
-        A position is left after so long, and may be entered again at the next row.
+    least
+        A position is kept at least so long, such as ``"3d"``, whatever the rule wants.
+    most
+        A position is left after so long, and may be entered again at the next row; None: never.
     """
 
     rule: Callable[[Past], Any]
-    least_hours: float = 0.0
-    most_hours: float = np.inf
+    least: str | pd.Timedelta = "0h"
+    most: str | pd.Timedelta | None = None
 
     def __call__(self, past: Past) -> Target:
         """Return the pairs to hold."""
         wanted = target_of(self.rule(past), past)
         held = past.long >= 0
-        keep = held & (past.held_hours < self.least_hours)
+        keep = held & (past.held_hours < hours_of(self.least, "least", least=0.0))
         long, short = np.where(keep, past.long, wanted.long), np.where(keep, past.short, wanted.short)
         same = held & (long == past.long) & (short == past.short)
-        over = same & (past.held_hours >= self.most_hours)
+        most = np.inf if self.most is None else hours_of(self.most, "most")
+        over = same & (past.held_hours >= most)
         return _where(~over, Target(long, short, wanted.score))
 
 
@@ -261,9 +265,7 @@ class VenueLimit:
         """Return the pairs to hold."""
         wanted = target_of(self.rule(past), past)
         limit = self.limit_usd
-        room = np.array(
-            [limit.get(v, np.inf) if isinstance(limit, Mapping) else limit for v in past.exchanges]
-        )
+        room = np.array([limit.get(v, np.inf) if isinstance(limit, Mapping) else limit for v in past.venues])
         stays = (wanted.long >= 0) & (wanted.long == past.long) & (wanted.short == past.short)
         for legs in (wanted.long[stays], wanted.short[stays]):
             np.subtract.at(room, legs, past.leg_usd)

@@ -8,43 +8,37 @@ are, and looks at no row later than the one its result stands at unless it says 
 
 from __future__ import annotations
 
-from derivdata.analysis.funding.accrual import cumulative
+from derivdata.analysis.funding.accrual import cumulative, period_sums
 from derivdata.analysis.funding.best_pairs import best_pair
+from derivdata.analysis.funding.breakeven import breakeven
 from derivdata.analysis.funding.carry_forecast import forecast_carry
 from derivdata.analysis.funding.correlation import comovement
-from derivdata.analysis.funding.costs import LEGS, breakeven_hours, slippage_bps
-from derivdata.analysis.funding.expected_carry import net_carry
 from derivdata.analysis.funding.formulas import deribit_rate, hyperliquid_rate, payment
-from derivdata.analysis.funding.intervals import check_8h_normalisation, infer_interval
+from derivdata.analysis.funding.intervals import infer_interval, next_settlements
 from derivdata.analysis.funding.oi_weights import oi_weighted, universe
-from derivdata.analysis.funding.outcomes import hit_rate, realised_carry
+from derivdata.analysis.funding.pairs import realised_carry, slippage_bps
 from derivdata.analysis.funding.persistence import half_life
 from derivdata.analysis.funding.picks import pick_record, pick_summary
-from derivdata.analysis.funding.settlement_calendar import next_settlements
-from derivdata.analysis.funding.spreads import dispersion, pair_spreads, spread
+from derivdata.analysis.funding.spreads import dispersion, spread
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.funding.zscores import zscore
 
 __all__ = [
-    "LEGS",
     "FundingStatus",
     "best_pair",
-    "breakeven_hours",
-    "check_8h_normalisation",
+    "breakeven",
     "comovement",
     "cumulative",
     "deribit_rate",
     "dispersion",
     "forecast_carry",
     "half_life",
-    "hit_rate",
     "hyperliquid_rate",
     "infer_interval",
-    "net_carry",
     "next_settlements",
     "oi_weighted",
-    "pair_spreads",
     "payment",
+    "period_sums",
     "pick_record",
     "pick_summary",
     "realised_carry",

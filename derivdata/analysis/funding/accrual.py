@@ -1,29 +1,39 @@
-"""Funding that a position accrues, row by row."""
+"""Funding that a position accrues, row by row and over spans of time.
+
+Spans are the common ground of venues that settle at different intervals.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
 import xarray as xr
+from numpy.typing import NDArray
 
-from derivdata.analysis.funding.ledger import Ledger, of_sampled, of_settled
+from derivdata.analysis.funding.ledger import Ledger, earned_between, of_sampled, of_settled
 from derivdata.analysis.panels import (
-    beside,
+    Panel,
     hours,
+    hours_at,
+    hours_of,
+    interval_of,
     kind_of,
     like,
-    positive,
     require_rate,
     usual_step,
     whole,
 )
 from derivdata.analysis.settlements import merge_late_stamps, refuse_overlap
-from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.units import BPS, BPS_UNIT, HOUR_UNIT
 
-__all__ = ["PreparedPanel", "cumulative", "prepare"]
+__all__ = ["PreparedPanel", "cumulative", "earned", "period_sums", "prepare", "require_cover", "sums_of"]
+
+_MICROSECONDS = 3_600_000_000
+_MOST = 10_000_000
 
 
 class PreparedPanel(NamedTuple):
@@ -50,11 +60,7 @@ class PreparedPanel(NamedTuple):
 
 
 def prepare(
-    panel: xr.DataArray,
-    *,
-    interval_hours: Any = None,
-    max_gap_hours: float | None = None,
-    step_hours: float | None = None,
+    panel: Panel, *, max_gap: str | pd.Timedelta | None = None, step: str | pd.Timedelta | None = None
 ) -> PreparedPanel:
     """Check a funding panel and what belongs to its kind; see `cumulative` for the arguments.
 
@@ -63,33 +69,29 @@ def prepare(
     TypeError, ValueError
         As `cumulative`.
     """
-    require_rate(panel, "time")
+    panel = require_rate(panel, "time")
     since = hours(panel)
     if kind_of(panel) == "settled":
-        if interval_hours is None:
-            raise ValueError("settlements pay for their interval: give interval_hours (see infer_interval)")
-        if max_gap_hours is not None or step_hours is not None:
-            raise ValueError("max_gap_hours and step_hours are for sampled rates; this panel is settled")
-        interval = beside(panel, interval_hours, units=HOUR_UNIT, name="interval_hours")
-        rates, interval = merge_late_stamps(panel, interval)
+        if max_gap is not None or step is not None:
+            raise ValueError("max_gap and step are for sampled rates; this panel is settled")
+        interval = interval_of(panel)
+        rates, interval = merge_late_stamps(panel.drop_vars("interval_hours"), interval)
         arrays = (whole(rates, "time"), whole(interval, "time"))
         return PreparedPanel(arrays, hours(rates), rates["time"].to_numpy()[0], True, np.nan, np.nan)
-    if interval_hours is not None:
-        raise ValueError("interval_hours is for settlements; this panel is sampled and accrues over time")
-    step = usual_step(since, step_hours)
-    limit = 2.0 * step if max_gap_hours is None else positive(max_gap_hours, "max_gap_hours")
-    return PreparedPanel((whole(panel, "time"),), since, panel["time"].to_numpy()[0], False, step, limit)
+    panel = panel.drop_vars("interval_hours", errors="ignore")
+    held = usual_step(since) if step is None else hours_of(step, "step")
+    limit = 2.0 * held if max_gap is None else hours_of(max_gap, "max_gap")
+    return PreparedPanel((whole(panel, "time"),), since, panel["time"].to_numpy()[0], False, held, limit)
 
 
 @typed
 def cumulative(
-    panel: xr.DataArray,
+    panel: Panel,
     *,
-    interval_hours: Numbers | None = None,
     compound: bool = False,
     gaps: Literal["nan", "skip"] = "nan",
-    max_gap_hours: float | None = None,
-    step_hours: float | None = None,
+    max_gap: str | pd.Timedelta | None = None,
+    step: str | pd.Timedelta | None = None,
 ) -> xr.Dataset:
     """Accrue funding since the start of each series: the integral of samples, the sum of settlements.
 
@@ -97,18 +99,16 @@ def cumulative(
     ----------
     panel
         Funding rates [bps/8h] whose ``kind`` is stated, dim ``time``, in memory or lazy (time is put into
-        one chunk).
-    interval_hours
-        Settlements only, and needed there: hours that each one pays for, a number or a DataArray over dims
-        of the panel, which may change in time. A settlement adds ``rate × interval_hours / 8``.
+        one chunk). A settlement adds ``rate × interval_hours / 8``, where ``interval_hours`` is the panel's
+        coordinate, which may change in time.
     compound
         Settlements only: every payment is added to the position.
     gaps
         ``"nan"``: unknown from the first hole on. ``"skip"``: holes are left out, and `missing_hours` says
         how much that is.
-    max_gap_hours
+    max_gap
         Samples only: how long a rate holds at most where samples are missing; by default two steps.
-    step_hours
+    step
         Samples only: how long the last row holds; by default the median step.
 
     Returns
@@ -138,9 +138,8 @@ def cumulative(
     >>> dd.analysis.funding.cumulative(rates)["funding_bps"].values[-1].item()
     90.0
     """
-    prepared = prepare(
-        panel, interval_hours=interval_hours, max_gap_hours=max_gap_hours, step_hours=step_hours
-    )
+    prepared = prepare(panel, max_gap=max_gap, step=step)
+    kind = "settled" if prepared.settled else "sampled"
     if compound and not prepared.settled:
         raise ValueError("only payments compound: this panel is sampled")
     figures = xr.apply_ufunc(
@@ -156,8 +155,8 @@ def cumulative(
     result = xr.Dataset()
     names = {"funding_bps": BPS_UNIT, "covered_hours": HOUR_UNIT, "missing_hours": HOUR_UNIT}
     for (name, unit), figure in zip(names.items(), figures, strict=True):
-        result[name] = like(figure, panel)
-        result[name].attrs = {"units": unit, "kind": panel.attrs["kind"]}
+        result[name] = like(figure, prepared.arrays[0])
+        result[name].attrs = {"units": unit, "kind": kind}
     return result
 
 
@@ -174,3 +173,121 @@ def _cumulative(
     unknown = ~ledger.begun | (missing > 0.0) if strict else ~ledger.begun
     hidden = np.where(unknown, np.nan, total)
     return hidden, np.where(ledger.begun, covered, np.nan), np.where(ledger.begun, missing, np.nan)
+
+
+def earned(prepared: PreparedPanel, starts: Floats, ends: Floats, *, min_cover: float = 1.0) -> xr.Dataset:
+    """Return bps that each series earns over the spans ``(start, end]``, hours since the panel's `origin`.
+
+    Returns
+    -------
+    Dataset, the panel's dims with ``span`` in place of ``time``
+        ``amount`` [bps of notional, as a long pays it] of what is there, NaN where that covers less than
+        `min_cover` of the span; ``filled``, the hours [h] in it whose rate was carried over missing samples;
+        ``coverage``, the part of the hours paid for.
+    """
+    amount, filled, coverage = xr.apply_ufunc(
+        _earned,
+        *prepared.arrays,
+        input_core_dims=[["time"]] * len(prepared.arrays),
+        output_core_dims=[["span"]] * 3,
+        kwargs={"prepared": prepared._replace(arrays=()), "starts": starts, "ends": ends},
+        dask="parallelized",
+        keep_attrs=False,
+        output_dtypes=[np.float64] * 3,
+        dask_gufunc_kwargs={"output_sizes": {"span": ends.size}},
+    )
+    variables = {"amount": amount.where(coverage >= min_cover), "filled": filled, "coverage": coverage}
+    result = xr.Dataset(variables).drop_attrs()
+    result["amount"].attrs, result["filled"].attrs = {"units": BPS_UNIT}, {"units": HOUR_UNIT}
+    return result
+
+
+@typed
+def period_sums(panel: Panel, period: str | pd.Timedelta = "8h", *, min_cover: float = 1.0) -> xr.Dataset:
+    """Add up what a position accrues over periods that all venues share.
+
+    Parameters
+    ----------
+    panel
+        As in `cumulative`. Payments are those in ``(start, end]``; one stamped up to a minute past a whole
+        hour stands at that hour.
+    period
+        Length of the periods, counted from 00:00 UTC (1970-01-01).
+    min_cover
+        Least part of a period that must be paid for, above 0 and up to 1.
+
+    Returns
+    -------
+    Dataset, the panel's dims with ``time`` the ends of whole periods
+        ``funding_bps`` [bps of notional, longs pay when positive] of what is there, NaN where that covers
+        less than `min_cover` of the period or a settlement pays for more than it; ``filled_hours`` [h], those
+        in it whose rate was carried over missing samples; ``coverage``, the part of its hours paid for.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `cumulative`; the panel is shorter than a period.
+    """
+    require_cover(min_cover)
+    prepared = prepare(panel)
+    sums = sums_of(prepared, hours_of(period, "period"), min_cover=min_cover)
+    kind = "settled" if prepared.settled else "sampled"
+    sums["amount"].attrs["kind"] = kind
+    return sums.rename(amount="funding_bps", filled="filled_hours")
+
+
+def require_cover(min_cover: float) -> None:
+    """Refuse a least coverage that is no share of a span.
+
+    Raises
+    ------
+    ValueError
+        It is not.
+    """
+    if not 0.0 < min_cover <= 1.0:
+        raise ValueError(f"{min_cover=} is a share of the hours due: above 0 and up to 1")
+
+
+def sums_of(prepared: PreparedPanel, period_hours: float, *, min_cover: float = 1.0) -> xr.Dataset:
+    """`earned` over each whole period, counted from 00:00 UTC (1970-01-01).
+
+    Returns
+    -------
+    Dataset, the panel's dims with ``time`` the ends of periods
+        As `earned`; NaN also where a settlement pays for more than the period.
+    """
+    ends = _period_ends(prepared, period_hours)
+    closes = hours_at(ends, prepared.origin)
+    if prepared.settled:
+        rates, interval = prepared.arrays
+        prepared = prepared._replace(arrays=(rates, interval.where(interval <= 1.05 * period_hours)))
+    sums = earned(prepared, closes - period_hours, closes, min_cover=min_cover)
+    sums = sums.rename(span="time").assign_coords(time=ends)
+    return sums.map(lambda figure: like(figure, prepared.arrays[0]), keep_attrs=True)
+
+
+def _period_ends(prepared: PreparedPanel, period_hours: float) -> NDArray[np.datetime64]:
+    """Return the ends of the whole periods that the panel's rows cover.
+
+    Raises
+    ------
+    ValueError
+        The panel is shorter than one period, or has more of them than can be told apart.
+    """
+    start = float(hours_at(prepared.origin, np.datetime64(0, "us")))
+    stop = start + float(prepared.since[-1]) + (0.0 if prepared.settled else prepared.step)
+    if prepared.settled:  # its first row pays for hours before it
+        start -= period_hours
+    lowest, highest = np.ceil(start / period_hours) + 1, np.floor(stop / period_hours)
+    if highest < lowest:
+        raise ValueError(f"the panel is shorter than one period of {period_hours:g} h")
+    if not highest - lowest < _MOST:
+        raise ValueError(f"periods of {period_hours:g} h make more than {_MOST:,} periods of this panel")
+    ends: Any = np.rint(np.arange(lowest, highest + 1) * (period_hours * _MICROSECONDS))
+    return np.asarray(ends.astype(np.int64).astype("datetime64[us]"))
+
+
+def _earned(
+    *arrays: Floats, prepared: PreparedPanel, starts: Floats, ends: Floats
+) -> tuple[Floats, Floats, Floats]:
+    return earned_between(prepared.ledger(*arrays), prepared.since, starts, ends, settled=prepared.settled)

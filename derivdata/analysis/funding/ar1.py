@@ -1,7 +1,12 @@
-"""First-order autoregression of one series on a regular grid, and what it says about decay.
+"""First-order autoregression of one series on a regular grid, and the interval of its slope.
 
 NaN marks steps without a value; a pair of neighbours counts only where both are known. Rates per step are
 turned into half-lives by ``−ln 2 / ln φ``: 0 for φ ≤ 0, inf for φ ≥ 1.
+
+Near a unit root the usual interval around φ covers far too little. Here every φ of a grid is tested (the grid
+bootstrap, Hansen 1999): series with that φ are simulated from the resampled residuals, and it stays in the
+interval if the t-statistic of the data is not extreme among theirs. Gaps of the data are gaps of the
+simulations.
 """
 
 from __future__ import annotations
@@ -9,19 +14,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
-from derivdata.support.arrays import Floats
+from derivdata.support.arrays import Bools, Floats
 
-__all__ = [
-    "Fit",
-    "corrected",
-    "decay",
-    "fit_likelihood",
-    "fit_squares",
-    "half_life_steps",
-    "mean_slope",
-]
+__all__ = ["Fit", "corrected", "fit_squares", "half_life_steps", "phi_interval"]
+
+_POINTS = 24
+_TOP = 1.0 - 1e-6  # stands for a unit root, with a start that is still drawn from somewhere
 
 
 class Fit(NamedTuple):
@@ -34,8 +33,6 @@ class Fit(NamedTuple):
     """Of the noise: residual sum of squares over their number."""
     stderr: float
     """Of phi."""
-    loglik: float
-    """Gaussian: of the pairs given their first values (squares), or of all values (likelihood)."""
 
 
 def fit_squares(series: Floats) -> Fit:
@@ -47,35 +44,11 @@ def fit_squares(series: Floats) -> Fit:
     around, beyond = (x - x.mean(), y - y.mean()) if n else (x, y)
     spread = float(around @ around)
     if n < 3 or spread <= 1e-24 * float(x @ x):
-        return Fit(n, *[np.nan] * 5)
+        return Fit(n, *[np.nan] * 4)
     phi = float(around @ beyond) / spread
     intercept = float(y.mean() - phi * x.mean())
     squares = float(np.square(beyond - phi * around).sum())
-    variance = squares / n
-    loglik = -0.5 * n * (np.log(2.0 * np.pi * variance) + 1.0) if variance > 0.0 else np.inf
-    return Fit(n, phi, intercept, variance, float(np.sqrt(squares / (n - 2) / spread)), float(loglik))
-
-
-def fit_likelihood(series: Floats) -> Fit:
-    """Exact Gaussian maximum likelihood of a stationary series; values across a gap count for what they say.
-
-    NaN figures below three values or without variation.
-    """
-    at = np.flatnonzero(np.isfinite(series))
-    values, steps = series[at], np.diff(at)
-    pairs = int((steps == 1).sum())
-    if values.size < 3 or np.ptp(values) <= 1e-12 * np.abs(values).max():
-        return Fit(pairs, *[np.nan] * 5)
-    limit = 1.0 - 1e-9
-    best = minimize_scalar(
-        lambda phi: -_profile(phi, values, steps)[0],
-        bounds=(-limit, limit),
-        method="bounded",
-        options={"xatol": 1e-10},
-    )
-    loglik, mean, variance = _profile(best.x, values, steps)
-    stderr = np.sqrt((1.0 - best.x**2) / values.size)
-    return Fit(pairs, float(best.x), float(mean * (1.0 - best.x)), variance, float(stderr), loglik)
+    return Fit(n, phi, intercept, squares / n, float(np.sqrt(squares / (n - 2) / spread)))
 
 
 def corrected(phi: Any, pairs: Any) -> Any:
@@ -90,38 +63,73 @@ def half_life_steps(phi: Any) -> Floats:
         return np.asarray(np.log(2.0) / np.abs(np.log(np.clip(phi, 0.0, 1.0))), dtype=np.float64)
 
 
-def mean_slope(phi: Any) -> Floats:
-    """Return the correlation of neighbouring step means of a process that decays by φ (0 to 1) per step.
+def phi_interval(series: Floats, fit: Fit, *, level: float, resamples: int, seed: int) -> tuple[float, float]:
+    """Return the ends of φ's interval per step: 0 where it reaches 0 or less, 1 where it reaches a unit root.
 
-    ``(1 − φ)² / (2(κ − 1 + φ))``, κ = −ln φ: averaging makes a process look more persistent than it is.
+    Parameters
+    ----------
+    series
+        Values on a regular grid, NaN where there is none.
+    fit
+        `fit_squares` of it.
+    level
+        Nominal coverage, 0.9.
+
+    Notes
+    -----
+    B. E. Hansen (1999), "The grid bootstrap and the autoregressive model", Review of Economics and
+    Statistics 81(4), 594-607.
     """
-    kappa = np.maximum(-np.log(np.asarray(phi, dtype=np.float64)), 1e-8)
-    fall = -np.expm1(-kappa)
-    return np.asarray(fall**2 / (2.0 * (kappa - fall)), dtype=np.float64)
+    reach = 5.0 * fit.stderr
+    phis = np.linspace(
+        min(max(fit.phi - reach, 1e-3), 0.9),
+        min(max(fit.phi + reach + 10.0 / fit.pairs, 0.05), _TOP),
+        _POINTS,
+    )
+    both = np.isfinite(series[:-1]) & np.isfinite(series[1:])
+    residual = series[1:][both] - fit.intercept - fit.phi * series[:-1][both]
+    residual = residual - residual.mean()
+    noise, rng = residual / residual.std(), np.random.default_rng(seed)
+    t_values = _t_values(_simulated(phis, both, noise, resamples, rng), phis)
+    tail = 50.0 * (1.0 - level)
+    low, high = np.percentile(t_values, [tail, 100.0 - tail], axis=1)
+    observed = (fit.phi - phis) / fit.stderr
+    above, below = observed - low, high - observed
+    bottom = 0.0 if below[0] >= 0.0 else 1.0 - _last_zero(1.0 - phis[::-1], below[::-1])
+    top = _last_zero(phis, above)
+    return bottom, 1.0 if observed[-1] >= low[-1] and phis[-1] >= _TOP else top
 
 
-def decay(slope: Any) -> Floats:
-    """φ of the process whose step means have this correlation: the inverse of `mean_slope`.
+def _simulated(phis: Floats, both: Bools, noise: Floats, resamples: int, rng: Any) -> Floats:
+    """Return n, Σx, Σy, Σx², Σxy and Σy² of the pairs of each simulated series, over (φ, series)."""
+    phi = phis[:, None]
+    value = rng.standard_normal(resamples) / np.sqrt(1.0 - phi**2)
+    sums = np.zeros((6, *value.shape))
+    for counts in both:
+        before = value
+        value = phi * value + noise[rng.integers(0, noise.size, resamples)]
+        if counts:
+            parts = (1.0, before, value, before * before, before * value, value * value)
+            for total, part in zip(sums, parts, strict=True):
+                total += part
+    return sums
 
-    Unchanged at or below 0 and at or above 1, where there is none.
-    """
-    slope = np.asarray(slope, dtype=np.float64)
-    low, high = np.full(slope.shape, np.log(1e-8)), np.full(slope.shape, np.log(1e4))
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        above = mean_slope(np.exp(-np.exp(np.minimum(middle, 6.5)))) > slope
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
-    phi = np.exp(-np.exp(0.5 * (low + high)))
-    return np.where((slope > 0.0) & (slope < 1.0), phi, slope)
+
+def _t_values(sums: Floats, slopes: Floats) -> Floats:
+    n, x, y, xx, xy, yy = sums
+    spread, joint = xx - x * x / n, xy - x * y / n
+    slope = joint / spread
+    residual = np.maximum(yy - y * y / n - slope * joint, 1e-300)
+    return np.asarray((slope - slopes[:, None]) / np.sqrt(residual / (n - 2.0) / spread))
 
 
-def _profile(phi: float, values: Floats, steps: Any) -> tuple[float, float, float]:
-    """Return the log-likelihood at φ with the best mean and variance, and these two."""
-    carried = phi**steps
-    scale = np.append(1.0 / (1.0 - phi**2), (1.0 - carried**2) / (1.0 - phi**2))
-    level = np.append(1.0, 1.0 - carried)
-    target = np.append(values[0], values[1:] - carried * values[:-1])
-    mean = float((level * target / scale).sum() / (level**2 / scale).sum())
-    variance = float((np.square(target - level * mean) / scale).mean())
-    loglik = -0.5 * (values.size * (np.log(2.0 * np.pi * variance) + 1.0) + np.log(scale).sum())
-    return float(loglik), mean, variance
+def _last_zero(grid: Floats, values: Floats) -> float:
+    """Find where values, falling on the whole, last cross zero; the ends of the grid if they never do."""
+    positive = np.flatnonzero(values >= 0.0)
+    if not positive.size:
+        return float(grid[0])
+    last = int(positive[-1])
+    if last == grid.size - 1:
+        return float(grid[-1])
+    share = values[last] / (values[last] - values[last + 1])
+    return float(grid[last] + share * (grid[last + 1] - grid[last]))

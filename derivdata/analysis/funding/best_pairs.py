@@ -7,12 +7,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis.panels import (
+    Panel,
     beside,
     by_chunk,
+    hours_of,
     labels_of,
     like,
     require,
@@ -26,7 +29,7 @@ from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.units import HOUR_UNIT, RATE_UNIT, USD_UNIT
 
-__all__ = ["Extremes", "best_pair", "extremes", "tradable_mask"]
+__all__ = ["Extremes", "best_pair", "extremes"]
 
 _BLOCK = 16_384  # elements of one block: the running figures stay in the second-level cache
 
@@ -42,12 +45,12 @@ class Extremes(NamedTuple):
 
 @typed
 def best_pair(
-    panel: xr.DataArray,
+    panel: Panel,
     *,
-    oi_usd: xr.DataArray | None = None,
+    oi_usd: Panel | None = None,
     min_oi_usd: float | None = None,
     age_hours: xr.DataArray | None = None,
-    max_age_hours: float | None = None,
+    max_age: str | pd.Timedelta | None = None,
     tradable: xr.DataArray | Sequence[str] | None = None,
 ) -> xr.Dataset:
     """Find the pair with the largest spread: long where the rate is lowest, short where it is highest.
@@ -59,10 +62,10 @@ def best_pair(
     oi_usd, min_oi_usd
         Open interest [USD] over the panel's labels as it was known at each time, and the least of it that a
         venue needs; unknown open interest is not enough.
-    age_hours, max_age_hours
-        Age of each rate, as `derivdata.analysis.align` returns it, and the oldest that counts.
+    age_hours, max_age
+        Age of each rate [h], as `derivdata.analysis.align` returns it, and the oldest that counts.
     tradable
-        Venues, or a boolean DataArray over dims of the panel: where a position can be had.
+        Venues, or a boolean DataArray over dims of the panel: where a position can be opened.
 
     Returns
     -------
@@ -81,7 +84,7 @@ def best_pair(
     Notes
     -----
     The pair at each time is chosen with that time's rates. What a pair earns after it was chosen is
-    `realised_carry` or `hit_rate`, never the sum of these spreads: they belong to ever changing pairs.
+    `realised_carry` or `pick_record`, never the sum of these spreads: they belong to ever changing pairs.
 
     Examples
     --------
@@ -92,11 +95,19 @@ def best_pair(
     >>> best["long"].item(), best["short"].item(), best["spread_bps_8h"].item()
     ('b', 'c', 2.5)
     """
-    require_rate(panel, "exchange")
-    panel = _limited(panel, oi_usd, min_oi_usd, "oi_usd", USD_UNIT)
-    panel = _limited(panel, age_hours, max_age_hours, "age_hours", HOUR_UNIT)
+    panel = require_rate(panel, "exchange")
+    if (oi_usd is None) != (min_oi_usd is None):
+        raise ValueError("oi_usd and min_oi_usd go together: give both or neither")
+    if (age_hours is None) != (max_age is None):
+        raise ValueError("age_hours and max_age go together: give both or neither")
+    if oi_usd is not None and min_oi_usd is not None:
+        held = require(oi_usd, units=USD_UNIT, name="oi_usd")
+        panel = panel.where(beside(panel, held, units=USD_UNIT, name="oi_usd") >= min_oi_usd)
+    if age_hours is not None and max_age is not None:
+        age = beside(panel, age_hours, units=HOUR_UNIT, name="age_hours")
+        panel = panel.where(age <= hours_of(max_age, "max_age", least=0.0))
     if tradable is not None:
-        panel = panel.where(tradable_mask(panel, tradable))
+        panel = panel.where(_mask(panel, tradable))
     return by_chunk(_best_pairs, whole(at_common_stamps(panel), "exchange"))
 
 
@@ -117,8 +128,8 @@ def _best_pairs(panel: xr.DataArray) -> xr.Dataset:
     return xr.Dataset({"long": long, "short": short, "spread_bps_8h": spread, "venues": venues})
 
 
-def tradable_mask(panel: xr.DataArray, tradable: xr.DataArray | Sequence[str] | None) -> xr.DataArray:
-    """Tell where a position can be had, over the panel's dims; None is everywhere.
+def _mask(panel: xr.DataArray, tradable: xr.DataArray | Sequence[str]) -> xr.DataArray:
+    """Return whether a position can be opened, over the panel's dims.
 
     Raises
     ------
@@ -129,11 +140,8 @@ def tradable_mask(panel: xr.DataArray, tradable: xr.DataArray | Sequence[str] | 
         if tradable.dtype != bool:
             raise TypeError(f"tradable must be boolean, not {tradable.dtype}")
         return beside(panel, tradable, units=None, name="tradable")
-    venues = panel["exchange"]
-    if tradable is None:
-        return xr.ones_like(venues, dtype=bool).broadcast_like(panel).transpose(*panel.dims)
     require_venues(panel, tradable=tradable)
-    return venues.isin(list(tradable)).broadcast_like(panel).transpose(*panel.dims)
+    return panel["exchange"].isin(list(tradable)).broadcast_like(panel).transpose(*panel.dims)
 
 
 def extremes(rates: Floats, order: Sequence[int] | NDArray[Any]) -> Extremes:
@@ -207,14 +215,3 @@ def _best(rates: Floats, names: NDArray[Any]) -> tuple[Any, ...]:
     pair = extremes(rates, np.argsort(names, kind="stable"))
     labels = np.append(names, "")
     return pair.spread, labels[pair.lowest], labels[pair.highest], pair.venues
-
-
-def _limited(panel: xr.DataArray, by: Any, limit: float | None, name: str, units: str) -> xr.DataArray:
-    if by is None and limit is None:
-        return panel
-    bound = f"min_{name}" if units == USD_UNIT else f"max_{name}"
-    if by is None or limit is None:
-        raise ValueError(f"{name} and {bound} go together: give both or neither")
-    require(by, units=units, name=name)
-    beside_panel = beside(panel, by, units=units, name=name)
-    return panel.where(beside_panel >= limit if units == USD_UNIT else beside_panel <= limit)

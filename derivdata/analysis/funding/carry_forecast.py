@@ -6,15 +6,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.funding.accrual import PreparedPanel, prepare
-from derivdata.analysis.funding.periods import period_sums
+from derivdata.analysis.funding.accrual import prepare, sums_of
+from derivdata.analysis.funding.pairs import pair_costs
 from derivdata.analysis.funding.pooled_regression import Plan, Walk, pair_places, walk_forward
 from derivdata.analysis.funding.status import FundingStatus
-from derivdata.analysis.panels import hours_at, labels_of, like, positive, require_rate, require_venues, whole
+from derivdata.analysis.panels import (
+    Panel,
+    hours_at,
+    hours_of,
+    labels_of,
+    like,
+    require_level,
+    require_rate,
+    require_venues,
+    whole,
+)
 from derivdata.analysis.status import flag_attrs
-from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats, Indices
 from derivdata.units import BPS_UNIT
 
@@ -24,9 +35,7 @@ __all__ = [
     "forecast_carry",
     "origin_attrs",
     "outcome_figures",
-    "pair_costs",
     "pair_distribution",
-    "require_probability",
     "summed_history",
 ]
 
@@ -49,13 +58,12 @@ class History(NamedTuple):
 
 @typed
 def forecast_carry(
-    panel: xr.DataArray,
+    panel: Panel,
     pairs: Sequence[tuple[str, str]] | None = None,
     *,
-    hold_hours: float,
-    cost_bps: float | Mapping[str, float],
-    interval_hours: Numbers | None = None,
-    period_hours: float = 8.0,
+    hold: str | pd.Timedelta,
+    fee_bps: float | Mapping[str, float],
+    period: str | pd.Timedelta = "8h",
     level: float = 0.9,
 ) -> xr.Dataset:
     """Forecast what each pair of venues earns from the panel's end on: the distribution of the outcome.
@@ -66,15 +74,13 @@ def forecast_carry(
         History of funding rates [bps/8h] whose ``kind`` is stated, dims ``exchange`` and ``time``, in memory
         or lazy (both are put into one chunk). All of its venues take part in the regression.
     pairs
-        ``(long, short)`` venues of the pairs to tell of; all ordered pairs by default.
-    hold_hours
-        How long a pair is held: a whole number of periods.
-    cost_bps
-        A number: cost of a pair, all four trades [bps of one leg's notional]. A mapping: cost of one trade on
-        each venue, so that a pair costs twice the sum of its two.
-    interval_hours
-        Settlements only, and needed there: hours that each pays for.
-    period_hours
+        ``(long, short)`` venues of the pairs to forecast; all ordered pairs by default.
+    hold
+        How long a pair is held, such as ``"7d"``: a whole number of periods.
+    fee_bps
+        Fee of one trade [bps of the notional traded], one number or a mapping by venue. A pair makes four
+        trades and costs twice the sum of its venues' fees.
+    period
         Length of the periods over which history is summed; at least every venue's interval, at most 24.
     level
         Share of outcomes that the interval is to contain.
@@ -93,7 +99,7 @@ def forecast_carry(
     Raises
     ------
     TypeError, ValueError
-        As `cumulative`; fewer than two venues, or one that is not in the panel; costs lack a venue; the
+        As `cumulative`; fewer than two venues, or one that is not in the panel; a venue has no fee; the
         holding time is no whole number of periods.
 
     Notes
@@ -108,15 +114,16 @@ def forecast_carry(
     Examples
     --------
     >>> history = dd.panel(dd.funding.history("BTC", "60d"))
-    >>> found = dd.analysis.funding.forecast_carry(history, hold_hours=168, cost_bps=8.0).isel(symbol=0)
+    >>> found = dd.analysis.funding.forecast_carry(history, hold="7d", fee_bps=2.0).isel(symbol=0)
     >>> found.sizes["pair"] == history.sizes["exchange"] * (history.sizes["exchange"] - 1)
     True
     """
-    require_probability(level)
-    history = summed_history(panel, hold_hours, interval_hours, period_hours)
+    require_level(level)
+    panel = require_rate(panel, "exchange", "time")
+    history = summed_history(panel, hold, period)
     names = labels_of(history.amounts, "exchange")
     long, short = _places(panel, names, pairs)
-    cost = pair_costs(cost_bps, names)[long, short]
+    cost = pair_costs(fee_bps, names.tolist())[long, short]
     figures = xr.apply_ufunc(
         _forecast,
         history.amounts,
@@ -140,7 +147,9 @@ def forecast_carry(
     result["status"] = status.assign_attrs(flag_attrs(FundingStatus))
     labels = {"long": ("pair", names[long]), "short": ("pair", names[short])}
     result = result.assign_coords(labels)
-    result = result.assign_coords(time=history.amounts["time"].to_numpy()[-1], hold_hours=float(hold_hours))
+    result = result.assign_coords(
+        time=history.amounts["time"].to_numpy()[-1], hold_hours=hours_of(hold, "hold")
+    )
     return result.assign_attrs(origin_attrs(panel), level=level)
 
 
@@ -163,26 +172,12 @@ _LONG_NAMES = {
 }
 
 
-def require_probability(level: float) -> None:
-    """Refuse a level that is not between 0 and 1.
-
-    Raises
-    ------
-    ValueError
-        It is not.
-    """
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"{level=} is a probability: 0.9")
-
-
 def origin_attrs(panel: xr.DataArray) -> dict[str, Any]:
     """Return the kind of a panel, and where it comes from if it says so."""
     return {name: panel.attrs[name] for name in ("kind", "provenance") if name in panel.attrs}
 
 
-def summed_history(
-    panel: xr.DataArray, hold_hours: float, interval_hours: Any, period_hours: float
-) -> History:
+def summed_history(panel: xr.DataArray, hold: str | pd.Timedelta, period: str | pd.Timedelta) -> History:
     """Sum a panel over periods and lay out the regression.
 
     Raises
@@ -190,46 +185,23 @@ def summed_history(
     TypeError, ValueError
         As `forecast_carry`.
     """
-    require_rate(panel, "exchange", "time")
     names = labels_of(panel, "exchange")
     if names.size < 2:
         raise ValueError("panel needs two venues at least: a pair is long on one and short on another")
     if np.unique(names).size < names.size:
         raise ValueError("panel has a venue more than once")
-    period, hold = positive(period_hours, "period_hours"), positive(hold_hours, "hold_hours")
-    if period > 24.0:
-        raise ValueError(f"{period_hours=:g}: a day at most, since the forecast looks at the last day")
-    count = round(hold / period)
-    if abs(count * period - hold) > 1e-6 or not count:
-        raise ValueError(f"{hold_hours=:g} is no whole number of periods of {period:g} h")
-    prepared: PreparedPanel = prepare(panel, interval_hours=interval_hours)
-    amounts = whole(period_sums(prepared, period)["amount"], "exchange", "time")
-    first = round(float(hours_at(amounts["time"].values[:1], np.datetime64(0, "us"))[0]) / period)
-    spans = (1, *(max(round(span / period), 1) for span in _SPANS_HOURS))
+    length, held = hours_of(period, "period"), hours_of(hold, "hold")
+    if length > 24.0:
+        raise ValueError(f"{period=}: a day at most, since the forecast looks at the last day")
+    count = round(held / length)
+    if abs(count * length - held) > 1e-6 or not count:
+        raise ValueError(f"{hold=} is no whole number of periods of {length:g} h")
+    amounts = whole(sums_of(prepare(panel), length)["amount"], "exchange", "time")
+    first = round(float(hours_at(amounts["time"].values[:1], np.datetime64(0, "us"))[0]) / length)
+    spans = (1, *(max(round(span / length), 1) for span in _SPANS_HOURS))
     stride = max(1, count // 7)
-    plan = Plan(count, spans, stride, -first % stride, _MEMORY_HOURS / period, _LEAST)
+    plan = Plan(count, spans, stride, -first % stride, _MEMORY_HOURS / length, _LEAST)
     return History(amounts, first, plan)
-
-
-def pair_costs(cost_bps: float | Mapping[str, float], names: Any) -> Floats:
-    """Cost of a pair [bps], (long, short): a number for all, or twice the sum of two venues' trades.
-
-    Raises
-    ------
-    ValueError
-        A venue has no cost, or one that is not finite.
-    """
-    if isinstance(cost_bps, Mapping):
-        absent = [str(name) for name in names if name not in cost_bps]
-        if absent:
-            raise ValueError(f"cost_bps names no cost of a trade on {', '.join(absent)}")
-        each = np.array([float(cost_bps[str(name)]) for name in names])
-        costs = 2.0 * (each[:, None] + each[None, :])
-    else:
-        costs = np.full((len(names), len(names)), float(cost_bps))
-    if not np.isfinite(costs).all():
-        raise ValueError("cost_bps must be finite")
-    return np.asarray(costs, dtype=np.float64)
 
 
 def pair_distribution(walk: Walk, at: int) -> tuple[Floats, Floats, Floats, Floats, int]:

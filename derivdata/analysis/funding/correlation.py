@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata.analysis.funding.accrual import PreparedPanel, prepare
-from derivdata.analysis.funding.periods import period_sums
+from derivdata.analysis.funding.accrual import PreparedPanel, prepare, sums_of
 from derivdata.analysis.funding.status import FundingStatus
-from derivdata.analysis.panels import beside, labels_of, positive, require_rate, whole
+from derivdata.analysis.panels import Panel, beside, hours_of, labels_of, require_rate, whole
 from derivdata.analysis.status import flag_attrs
-from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.units import HOUR_UNIT
 
@@ -25,10 +25,9 @@ _ONE_THREAD = 200_000  # multiplications: OpenBLAS uses more than one thread abo
 
 @typed
 def comovement(
-    panel: xr.DataArray,
+    panel: Panel,
     *,
-    interval_hours: Numbers | None = None,
-    period_hours: float = 8.0,
+    period: str | pd.Timedelta = "8h",
     method: Literal["pearson", "spearman"] = "pearson",
     max_lag: int = 0,
     min_periods: int = 30,
@@ -42,9 +41,7 @@ def comovement(
     panel
         Funding rates [bps/8h] whose ``kind`` is stated, dims ``exchange`` and ``time``, in memory or lazy
         (both are put into one chunk).
-    interval_hours
-        Settlements only, and needed there: hours that each pays for.
-    period_hours
+    period
         Length of the periods, counted from 00:00 UTC; at least every venue's interval.
     method
         ``"pearson"`` or ``"spearman"`` (ranks, ties averaged).
@@ -71,14 +68,14 @@ def comovement(
     TypeError, ValueError
         As `cumulative`; an option makes no sense.
     """
-    require_rate(panel, "exchange", "time")
+    panel = require_rate(panel, "exchange", "time")
     if not 0 <= max_lag <= _MOST_LAGS or min_periods < 3 or not 0.0 <= max_filled <= 1.0:
         raise ValueError(
             f"{max_lag=}, {min_periods=}, {max_filled=}: need 0 to {_MOST_LAGS:,}, >= 3 and a share"
         )
-    prepared = _aged(panel, prepare(panel, interval_hours=interval_hours), age_hours)
-    sums = period_sums(prepared, positive(period_hours, "period_hours"))
-    filled = sums["filled"].where(sums["amount"].notnull()).mean("time") / period_hours
+    hours = hours_of(period, "period")
+    sums = sums_of(_aged(panel, prepare(panel), age_hours), hours)
+    filled = sums["filled"].where(sums["amount"].notnull()).mean("time") / hours
     amounts = sums["amount"].where(filled <= max_filled).transpose(..., "exchange", "time")
     names, lags = labels_of(panel, "exchange"), np.arange(-max_lag, max_lag + 1)
     figures = xr.apply_ufunc(

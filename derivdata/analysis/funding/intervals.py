@@ -1,29 +1,37 @@
-"""Settlement intervals: read from the settlements themselves, and checked against the rates."""
+"""Settlement intervals: what they were, read from the settlements, and when each venue pays next."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis.funding.ledger import LATE
-from derivdata.analysis.panels import beside, hours, kind_of, like, require, require_rate, whole
-from derivdata.support.arguments import Numbers, typed
+from derivdata.analysis.panels import Panel, hours, hours_of, kind_of, like, require_rate, whole
+from derivdata.analysis.settlements import scheduled
+from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats
-from derivdata.units import BPS, HOUR_UNIT, NATIVE_UNIT, RATE_UNIT, REFERENCE_HOURS, bps_8h_from_native
+from derivdata.support.times import Instant, instant
+from derivdata.tables.required import require_columns
+from derivdata.tables.venue_facts import fact_value
+from derivdata.units import HOUR_UNIT
 
-__all__ = ["check_8h_normalisation", "infer_interval"]
+__all__ = ["infer_interval", "next_settlements"]
 
 _TOLERANCE = 0.05  # of an interval: stamps are late by milliseconds to minutes
+_ROUNDING = 1e-6  # of an interval
+_GRACE = 1 / 60  # hours after the due instant until which a payment may not be in the table yet
 
 
 @typed
 def infer_interval(
-    panel: xr.DataArray,
+    panel: Panel,
     *,
-    candidates: Sequence[float] = (1, 2, 4, 8),
+    candidates: Sequence[str | pd.Timedelta] = ("1h", "2h", "4h", "8h"),
     confirm: int = 3,
     backdate: bool = True,
 ) -> xr.Dataset:
@@ -34,7 +42,7 @@ def infer_interval(
     panel
         Settled funding rates [bps/8h], dim ``time``, in memory or lazy (time is put into one chunk).
     candidates
-        Intervals [h] that exist. A gap within 5 % of one is taken for it.
+        Intervals that exist. A gap within 5 % of one is taken for it.
     confirm
         Equal gaps in a row that it takes to believe an interval; a single gap of twice the interval is a
         missing settlement, not a change, and one that is less than half an interval too long is a late one.
@@ -59,12 +67,12 @@ def infer_interval(
     Where the service reports intervals, take those. Venues move symbols between intervals: today's is not
     that of history.
     """
-    require_rate(panel, "time")
+    panel = require_rate(panel, "time").drop_vars("interval_hours", errors="ignore")
     if kind_of(panel) != "settled":
         raise ValueError("samples are taken at any time and say nothing of the interval: give settlements")
-    ascending = np.sort(np.asarray(candidates, dtype=np.float64))
-    if confirm < 1 or not ascending.size or not (ascending > 0).all():
-        raise ValueError(f"{candidates=}, {confirm=}: need positive intervals and confirm >= 1")
+    ascending = np.sort([hours_of(candidate, "candidates") for candidate in candidates])
+    if confirm < 1 or not ascending.size:
+        raise ValueError(f"{candidates=}, {confirm=}: need an interval and confirm >= 1")
     interval, changed, missing = xr.apply_ufunc(
         _infer,
         whole(panel, "time"),
@@ -78,57 +86,6 @@ def infer_interval(
     result = xr.Dataset({"interval_hours": interval, "changed": changed, "missing": missing})
     result["interval_hours"].attrs = {"units": HOUR_UNIT}
     return xr.Dataset({name: like(figure, panel) for name, figure in result.items()})
-
-
-@typed
-def check_8h_normalisation(
-    panel: xr.DataArray, raw: xr.DataArray, interval_hours: Numbers, *, tolerance_bps: float = 1e-6
-) -> xr.Dataset:
-    """Check that rates in bps per 8 hours are the venue's own rates times 10,000 × 8 / interval.
-
-    Parameters
-    ----------
-    panel
-        Funding rates [bps/8h].
-    raw
-        The same rates as the venue states them [fraction per interval], over the panel's labels.
-    interval_hours
-        A number [h], or a DataArray over dims of the panel.
-    tolerance_bps
-        Largest difference that rounding explains.
-
-    Returns
-    -------
-    Dataset, the panel's dims without ``time``
-        ``max_residual_bps_8h``; ``ok``, false also where nothing could be compared; ``compared``, how many
-        values; ``implied_hours``, the median interval that would explain the rates (8 where the raw rate is
-        itself per 8 hours). NaN in either rate or in the interval is left out.
-
-    Raises
-    ------
-    TypeError, ValueError
-        A unit is another one or not stated; labels differ; no times.
-    """
-    require_rate(panel)
-    if not panel.sizes.get("time", 1):
-        raise ValueError("panel has no times: nothing can be compared")
-    require(raw, units=NATIVE_UNIT, name="raw")
-    native = beside(panel, raw, units=NATIVE_UNIT, name="raw")
-    interval = beside(panel, interval_hours, units=HOUR_UNIT, name="interval_hours")
-    residual = abs(panel - bps_8h_from_native(native, interval))
-    over = [dim for dim in ("time",) if dim in panel.dims]
-    largest, compared = residual.max(over), residual.notnull().sum(over)
-    implied = BPS * REFERENCE_HOURS * whole(native, *over) / whole(panel, *over).where(panel != 0.0)
-    variables = {
-        "max_residual_bps_8h": largest,
-        "ok": (compared > 0) & (largest <= tolerance_bps),
-        "compared": compared,
-        "implied_hours": implied.median(over),
-    }
-    result = xr.Dataset(variables).drop_attrs()
-    result["max_residual_bps_8h"].attrs = {"units": RATE_UNIT}
-    result["implied_hours"].attrs = {"units": HOUR_UNIT}
-    return result
 
 
 def _infer(
@@ -179,3 +136,115 @@ def _multiples(gaps: Floats, interval: Floats) -> NDArray[np.int64]:
     catches_up = (whole == 0.0) & np.append(False, late[:-1])
     catches_up[1:] &= np.abs(ratio[1:] + ratio[:-1] - 2.0) <= _TOLERANCE
     return np.where(late | catches_up, 1.0, whole).astype(np.int64)
+
+
+@typed
+def next_settlements(
+    settlements: pd.DataFrame,
+    at: Instant,
+    *,
+    symbols: Sequence[str] | None = None,
+    venues: Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """Return when each venue pays funding of each symbol next, and what that rests on.
+
+    Parameters
+    ----------
+    settlements
+        Table ``funding_settlements``. Payments after `at` are not looked at.
+    at
+        The instant in question: a payment at it has been made.
+    symbols, venues
+        Also pairs of these without payments in the table; by default those of the table only.
+
+    Returns
+    -------
+    DataFrame
+        One row per symbol and venue, the next payment first: ``symbol``, ``exchange``, ``time`` (UTC),
+        ``hours_until``, ``interval_hours``, ``last_time``, ``missed`` and ``basis``:
+
+        - ``payments``: counted on from the last payment by its interval;
+        - ``overdue``: so too, but ``missed`` payments that were due by `at`, the first of them more than a
+          minute before, are not in the table: it may be incomplete, the interval another one or the contract
+          delisted;
+        - ``facts``: no payment is in the table; the interval is that of ``dd.venues.facts()``, counted from
+          00:00 UTC, which is assumed;
+        - ``unknown``: neither; ``time`` is missing.
+
+        That the interval stays as it was is assumed in every row: venues shorten it under stress.
+
+    Raises
+    ------
+    ValueError
+        A column is absent, or `at` is no instant.
+
+    Examples
+    --------
+    >>> paid = dd.funding.settlements("BTC", "2d", venues=["binance", "hyperliquid"])
+    >>> due = dd.analysis.funding.next_settlements(paid, dd.asof())
+    >>> due[["exchange", "hours_until", "basis"]].to_numpy().tolist()
+    [['hyperliquid', 1.0, 'payments'], ['binance', 4.0, 'payments']]
+    """
+    require_columns(settlements, "settlements", ("interval_hours",), others=("symbol", "exchange", "time"))
+    now = instant(at, "at")
+    due = pd.DatetimeIndex(scheduled(settlements["time"].dt.tz_localize(None).to_numpy())).tz_localize("UTC")
+    rows = settlements.assign(time=due.as_unit("us"), row=np.arange(len(settlements)))
+    rows = rows[rows["time"] <= now].sort_values("time", kind="stable")
+    last = rows.drop_duplicates(["symbol", "exchange"], keep="last")
+    by_pair = {
+        (str(row.symbol), str(row.exchange)): _after(row.time, float(row.interval_hours), now)
+        for row in last.itertuples()
+    }
+    listed = [
+        list(names) if names is not None else sorted({pair[place] for pair in by_pair})
+        for place, names in enumerate((symbols, venues))
+    ]
+    if symbols is not None or venues is not None:
+        for symbol in listed[0]:
+            for exchange in listed[1]:
+                by_pair.setdefault((symbol, exchange), _assumed(symbol, exchange, now))
+    table = pd.DataFrame(
+        [{"symbol": symbol, "exchange": exchange, **row} for (symbol, exchange), row in by_pair.items()],
+        columns=[
+            "symbol", "exchange", "time", "hours_until", "interval_hours", "last_time", "missed", "basis",
+        ],
+    )  # fmt: skip
+    for name in ("time", "last_time"):
+        table[name] = pd.to_datetime(table[name], utc=True).dt.as_unit("us")
+    table["missed"] = table["missed"].astype("Int64")
+    table = table.sort_values(["time", "symbol", "exchange"], ignore_index=True)
+    table.attrs = dict(settlements.attrs)
+    return table
+
+
+def _after(last: Any, interval: float, now: Any) -> dict[str, Any]:
+    """Return the first payment after `now` that the last one and its interval lead to."""
+    if not interval > 0.0:
+        return _row(None, np.nan, last, None, "unknown", now)
+    passed = (now - last) / pd.Timedelta(1, "h")
+    steps = np.floor(passed / interval + _ROUNDING)
+    basis = "overdue" if passed > interval + _GRACE else "payments"
+    missed = int(steps) if basis == "overdue" else 0
+    return _row(last + pd.Timedelta((steps + 1) * interval, "h"), interval, last, missed, basis, now)
+
+
+def _assumed(symbol: str, exchange: str, now: Any) -> dict[str, Any]:
+    interval = fact_value(exchange, "interval_hours", symbol, f"{now:%Y-%m-%d}")
+    if interval is None:
+        return _row(None, np.nan, None, None, "unknown", now)
+    midnight = now.normalize()
+    passed = (now - midnight) / pd.Timedelta(1, "h")
+    steps = np.floor(passed / interval + _ROUNDING) + 1
+    return _row(midnight + pd.Timedelta(steps * interval, "h"), interval, None, None, "facts", now)
+
+
+def _row(time: Any, interval: float, last: Any, missed: int | None, basis: str, now: Any) -> dict[str, Any]:
+    until = np.nan if time is None else (time - now) / pd.Timedelta(1, "h")
+    return {
+        "time": time,
+        "hours_until": until,
+        "interval_hours": interval,
+        "last_time": last,
+        "missed": missed,
+        "basis": basis,
+    }

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from derivdata.analysis.last_value import last_valid
+from derivdata.analysis.panels import last_valid
 from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.units import bps_from_bps_8h
 

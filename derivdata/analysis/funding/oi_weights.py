@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis.panels import hours, labels_of, like, refuse_negative, require, require_rate, whole
+from derivdata.analysis.panels import (
+    Panel,
+    hours,
+    labels_of,
+    like,
+    refuse_negative,
+    require,
+    require_rate,
+    whole,
+)
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.units import RATE_UNIT, USD_UNIT
@@ -14,7 +23,7 @@ __all__ = ["oi_weighted", "universe"]
 
 
 @typed
-def oi_weighted(panel: xr.DataArray, oi_usd: xr.DataArray, *, min_cover: float = 0.5) -> xr.Dataset:
+def oi_weighted(panel: Panel, oi_usd: Panel, *, min_cover: float = 0.5) -> xr.Dataset:
     """Average the funding rates of a symbol over its venues, weighted by open interest.
 
     Parameters
@@ -40,8 +49,8 @@ def oi_weighted(panel: xr.DataArray, oi_usd: xr.DataArray, *, min_cover: float =
     TypeError, ValueError
         A unit is another one or not stated; times or symbols differ; `min_cover` is no share.
     """
-    require_rate(panel, "exchange")
-    require(oi_usd, "exchange", units=USD_UNIT, name="oi_usd")
+    panel = require_rate(panel, "exchange").drop_vars("interval_hours", errors="ignore")
+    oi_usd = require(oi_usd, "exchange", units=USD_UNIT, name="oi_usd")
     refuse_negative(oi_usd, "oi_usd")
     if not 0.0 <= min_cover <= 1.0:
         raise ValueError(f"{min_cover=} is a share of open interest, from 0 to 1")
@@ -69,7 +78,7 @@ def oi_weighted(panel: xr.DataArray, oi_usd: xr.DataArray, *, min_cover: float =
 
 
 @typed
-def universe(oi_usd: xr.DataArray, top: int, *, lag: int = 1) -> xr.DataArray:
+def universe(oi_usd: Panel, top: int, *, lag_rows: int = 1) -> xr.DataArray:
     """Choose the symbols with the largest open interest, as it was known at each time.
 
     Parameters
@@ -79,33 +88,33 @@ def universe(oi_usd: xr.DataArray, top: int, *, lag: int = 1) -> xr.DataArray:
         what is missing), in memory or lazy (symbols and time are put into one chunk).
     top
         How many symbols.
-    lag
+    lag_rows
         Rows by which open interest is known later than its stamp. 0 uses the row itself.
 
     Returns
     -------
     DataArray of bool, the dims of `oi_usd` without ``exchange``
         Membership. A symbol without open interest at that time is no member. Of equal ones the first in
-        the alphabet wins. In the first `lag` rows there are none.
+        the alphabet wins. In the first `lag_rows` rows there are none.
 
     Raises
     ------
     TypeError, ValueError
-        `oi_usd` is not in USD or lacks a dim; `top` or `lag` make no sense.
+        `oi_usd` is not in USD or lacks a dim; `top` or `lag_rows` make no sense.
 
     Notes
     -----
     Choosing by today's list puts only survivors into the past. Give every symbol that was ever listed.
     """
-    require(oi_usd, "symbol", "time", units=USD_UNIT, name="oi_usd")
+    oi_usd = require(oi_usd, "symbol", "time", units=USD_UNIT, name="oi_usd")
     hours(oi_usd, name="oi_usd")
     refuse_negative(oi_usd, "oi_usd")
-    if top < 1 or lag < 0:
-        raise ValueError(f"{top=}, {lag=}: need at least one symbol and no look ahead")
+    if top < 1 or lag_rows < 0:
+        raise ValueError(f"{top=}, {lag_rows=}: need at least one symbol and no look ahead")
     total = oi_usd.sum("exchange", min_count=1) if "exchange" in oi_usd.dims else oi_usd
     member = xr.apply_ufunc(
         _members,
-        whole(total.shift(time=lag), "symbol"),
+        whole(total.shift(time=lag_rows), "symbol"),
         input_core_dims=[["symbol"]],
         output_core_dims=[["symbol"]],
         kwargs={"top": top, "order": np.argsort(labels_of(oi_usd, "symbol"), kind="stable")},

@@ -6,23 +6,23 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.funding.carry_forecast import (
     DECISIONS,
     origin_attrs,
     outcome_figures,
-    pair_costs,
     pair_distribution,
-    require_probability,
     summed_history,
 )
+from derivdata.analysis.funding.pairs import pair_costs
 from derivdata.analysis.funding.pooled_regression import Plan, Walk, trailing_mean, walk_forward
 from derivdata.analysis.funding.status import FundingStatus
-from derivdata.analysis.inputs import require_draws, require_variables
-from derivdata.analysis.panels import labels_of, like
+from derivdata.analysis.inputs import require_draws, require_variables, seed_of
+from derivdata.analysis.panels import Panel, hours_of, labels_of, like, require_level, require_rate
 from derivdata.analysis.status import flag_attrs
-from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats, Indices
 from derivdata.units import BPS_UNIT
 
@@ -40,20 +40,19 @@ _FIGURES = {
 
 @typed
 def pick_record(
-    panel: xr.DataArray,
+    panel: Panel,
     *,
-    hold_hours: float,
-    cost_bps: float | Mapping[str, float],
+    hold: str | pd.Timedelta,
+    fee_bps: float | Mapping[str, float],
     rule: Literal["forecast", "last", "mean_7d"] = "forecast",
-    interval_hours: Numbers | None = None,
-    period_hours: float = 8.0,
+    period: str | pd.Timedelta = "8h",
     level: float = 0.9,
 ) -> xr.Dataset:
     """Return the record of past picks: the best pair at each decision, its forecast and its outcome.
 
     Parameters
     ----------
-    panel, hold_hours, cost_bps, interval_hours, period_hours, level
+    panel, hold, fee_bps, period, level
         As in `forecast_carry`. Decisions are a holding time apart, at whole multiples of it since 1970-01-01
         00:00 UTC (with seven days: Thursdays), so that no hour is counted twice and a longer panel adds
         decisions without moving those before.
@@ -81,8 +80,9 @@ def pick_record(
     -----
     Each pick is made of what was known at its decision: values after it change neither pick nor forecast.
     """
-    require_probability(level)
-    history = summed_history(panel, hold_hours, interval_hours, period_hours)
+    require_level(level)
+    panel = require_rate(panel, "exchange", "time")
+    history = summed_history(panel, hold, period)
     names, plan = labels_of(history.amounts, "exchange"), history.plan
     decisions = np.arange(-history.first % plan.hold, history.amounts.sizes["time"], plan.hold)
     figures = xr.apply_ufunc(
@@ -92,7 +92,7 @@ def pick_record(
         output_core_dims=[["decision"]] * (len(_FIGURES) + 3),
         kwargs={
             "plan": plan,
-            "cost": pair_costs(cost_bps, names),
+            "cost": pair_costs(fee_bps, names.tolist()),
             "decisions": decisions,
             "rule": rule,
             "level": level,
@@ -111,7 +111,7 @@ def pick_record(
     for name, words in _FIGURES.items():
         result[name].attrs = {"units": BPS_UNIT, "long_name": words}
     result["status"] = status.assign_attrs(flag_attrs(FundingStatus))
-    about = {"rule": rule, "level": level, "hold_hours": float(hold_hours)}
+    about = {"rule": rule, "level": level, "hold_hours": hours_of(hold, "hold")}
     return result.assign_attrs(origin_attrs(panel) | about)
 
 
@@ -119,10 +119,10 @@ def pick_record(
 def pick_summary(
     record: xr.Dataset,
     *,
-    least_predicted_bps: float | None = None,
-    confidence: float = 0.95,
+    least_predicted_bps: float | None = 0.0,
+    level: float = 0.95,
     resamples: int = 1999,
-    seed: int = 0,
+    rng: int | np.random.Generator | None = 0,
 ) -> xr.Dataset:
     """Compare what past picks were forecast to earn with what they earned.
 
@@ -131,8 +131,9 @@ def pick_summary(
     record
         What `pick_record` gave; all its symbols together.
     least_predicted_bps
-        Counts only picks that were forecast to earn more than this after cost; None counts all.
-    confidence, resamples, seed
+        Counts only picks that were forecast to earn more than this after cost; None counts all, also those
+        that nobody would have traded.
+    level, resamples, rng
         Of the block bootstrap: runs of n^(1/3) decisions, all symbols of a decision together.
 
     Returns
@@ -153,8 +154,8 @@ def pick_summary(
     """
     names = ["predicted_net_bps", "predicted_low_bps", "predicted_high_bps", "realised_net_bps"]
     require_variables(record, "record", names, dims=["time"])
-    require_probability(confidence)
-    require_draws(resamples, seed)
+    require_level(level)
+    require_draws(resamples)
     predicted, low, high, realised = (
         record[name].transpose("time", ...).to_numpy().reshape(record.sizes["time"], -1) for name in names
     )
@@ -168,7 +169,7 @@ def pick_summary(
     summary = xr.Dataset({"picks": int(number.sum()), "decisions": int(number.size)})
     with np.errstate(invalid="ignore"):
         means = sums.sum(axis=-1) / number.sum()
-    ends = _bootstrap(sums, number, confidence, resamples, seed)
+    ends = _bootstrap(sums, number, level, resamples, seed_of(rng))
     for at, name in enumerate(("predicted_net", "realised_net", "difference", "coverage", "share_positive")):
         unit = "_bps" if at < 3 else ""
         summary[name + unit] = float(means[at])
@@ -181,7 +182,7 @@ def pick_summary(
     return summary.assign_attrs({name: record.attrs[name] for name in attributes if name in record.attrs})
 
 
-def _bootstrap(sums: Floats, number: Any, confidence: float, resamples: int, seed: int) -> Floats:
+def _bootstrap(sums: Floats, number: Any, level: float, resamples: int, seed: int) -> Floats:
     """Return the ends (2, figure) of the means' intervals; NaN of too few decisions."""
     size = number.size
     if size < _LEAST_DECISIONS:
@@ -190,7 +191,7 @@ def _bootstrap(sums: Floats, number: Any, confidence: float, resamples: int, see
     begins = np.random.default_rng(seed).integers(0, size, (resamples, -(-size // block), 1))
     drawn = ((begins + np.arange(block)) % size).reshape(resamples, -1)[:, :size]
     means = sums[:, drawn].sum(axis=-1) / number[drawn].sum(axis=-1)
-    tail = 50.0 * (1.0 - confidence)
+    tail = 50.0 * (1.0 - level)
     return np.asarray(np.percentile(means, [tail, 100.0 - tail], axis=-1))
 
 

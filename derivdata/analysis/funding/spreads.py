@@ -1,4 +1,4 @@
-"""Differences between venues: one pair, every pair, and how far all of them lie apart."""
+"""Differences between venues: of one pair or every pair, and how far all of them lie apart."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis.panels import like, require_rate, require_venues, whole
+from derivdata.analysis.panels import Panel, like, require_rate, require_venues, whole
 from derivdata.analysis.settlements import at_common_stamps
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.units import RATE_UNIT
 
-__all__ = ["dispersion", "pair_spreads", "spread"]
+__all__ = ["dispersion", "spread"]
 
 
 @typed
-def spread(panel: xr.DataArray, long: str, short: str) -> xr.DataArray:
+def spread(panel: Panel, long: str | None = None, short: str | None = None) -> xr.DataArray:
     """Return the rate that a position earns, long on one venue and short on another.
 
     Parameters
@@ -25,68 +25,47 @@ def spread(panel: xr.DataArray, long: str, short: str) -> xr.DataArray:
     panel
         Funding rates [bps/8h] with dim ``exchange``, in memory or lazy.
     long, short
-        Venues.
+        Venues; without both, every ordered pair, as many times larger as there are venues.
 
     Returns
     -------
-    DataArray, the panel's dims without ``exchange``
+    DataArray, the panel's dims without ``exchange``, of all pairs with ``(long, short)`` in its place
         ``rate(short) − rate(long)`` [bps/8h of one leg's notional], positive where the position is paid.
-        NaN where either venue is.
+        NaN where either venue is; antisymmetric in the pair.
 
     Raises
     ------
     TypeError, ValueError
-        `panel` is no funding panel in bps/8h, or a venue is not in it.
+        `panel` is no funding panel in bps/8h, a venue is not in it, or only one is given.
 
     Notes
     -----
     Two settled rates of unequal interval stand at the same instant for unequal spans, and where only one
-    venue settles there is no difference: `realised_carry` and `net_carry` take such pairs. Settlements
+    venue settles there is no difference: `realised_carry` and `forecast_carry` take such pairs. Settlements
     stamped up to a minute past a whole hour stand at that hour.
 
     Examples
     --------
-    >>> rates = dd.panel(dd.funding.history("BTC", "1d", venues=["binance", "hyperliquid"]))
+    >>> rates = dd.funding.history("BTC", "1d", venues=["binance", "hyperliquid"])
     >>> dd.analysis.funding.spread(rates, "binance", "hyperliquid").dims
     ('symbol', 'time')
     """
-    require_rate(panel, "exchange")
-    require_venues(panel, long=long, short=short)
+    panel = require_rate(panel, "exchange")
+    if (long is None) != (short is None):
+        raise ValueError("long and short go together: give both venues, or neither for every pair")
     panel = at_common_stamps(panel)
+    if long is None or short is None:
+        earned = panel.rename(exchange="short") - panel.rename(exchange="long")
+        at = panel.dims.index("exchange")
+        order = [*panel.dims[:at], "long", "short", *panel.dims[at + 1 :]]
+        return _labelled(earned.transpose(*order), panel, "spread_bps_8h")
+    require_venues(panel, long=long, short=short)
     earned = panel.sel(exchange=short, drop=True) - panel.sel(exchange=long, drop=True)
     return _labelled(earned.assign_coords(long=long, short=short), panel, "spread_bps_8h")
 
 
 @typed
-def pair_spreads(panel: xr.DataArray) -> xr.DataArray:
-    """Spread of every ordered pair of venues.
-
-    Parameters
-    ----------
-    panel
-        Funding rates [bps/8h] with dim ``exchange``, in memory or lazy. The result is as many times
-        larger as there are venues.
-
-    Returns
-    -------
-    DataArray, the panel's dims with ``(long, short)`` in place of ``exchange``
-        ``rate(short) − rate(long)`` [bps/8h], NaN where either venue is; antisymmetric in the pair.
-
-    Raises
-    ------
-    TypeError, ValueError
-        `panel` is no funding panel in bps/8h.
-    """
-    require_rate(panel, "exchange")
-    panel = at_common_stamps(panel)
-    earned = panel.rename(exchange="short") - panel.rename(exchange="long")
-    at = panel.dims.index("exchange")
-    order = [*panel.dims[:at], "long", "short", *panel.dims[at + 1 :]]
-    return _labelled(earned.transpose(*order), panel, "spread_bps_8h")
-
-
-@typed
-def dispersion(panel: xr.DataArray) -> xr.Dataset:
+def dispersion(panel: Panel) -> xr.Dataset:
     """Measure how far the venues' rates lie apart at each symbol and time.
 
     Parameters
@@ -106,8 +85,7 @@ def dispersion(panel: xr.DataArray) -> xr.Dataset:
     TypeError, ValueError
         `panel` is no funding panel in bps/8h.
     """
-    require_rate(panel, "exchange")
-    panel = at_common_stamps(panel)
+    panel = at_common_stamps(require_rate(panel, "exchange"))
     figures = xr.apply_ufunc(
         _dispersion,
         whole(panel, "exchange"),

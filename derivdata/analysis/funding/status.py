@@ -22,15 +22,13 @@ class FundingStatus(IntFlag):
     """The autoregression is at or above one: nothing reverts, the half-life is infinite."""
     CONSTANT = 1 << 5
     """The series does not move."""
-    COARSE = 1 << 6
-    """Means over steps longer than a third of the half-life: the figure leans on the model's form."""
-    FILLED = 1 << 7
+    FILLED = 1 << 6
     """Too many points were carried forward."""
-    UNREACHABLE = 1 << 8
+    UNREACHABLE = 1 << 7
     """No holding time earns the cost back."""
-    TOO_THIN = 1 << 9
+    TOO_THIN = 1 << 8
     """The book is not deep enough for the size."""
-    OPEN = 1 << 10
+    OPEN = 1 << 9
     """The holding time is not over: the outcome is not known yet."""
-    CANNOT_TELL = 1 << 11
+    CANNOT_TELL = 1 << 10
     """The interval holds everything from a single step to infinity: the data does not say."""

@@ -7,11 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.funding.ranked_windows import median_and_deviation
 from derivdata.analysis.funding.rolling import Room, mean_and_deviation
-from derivdata.analysis.panels import hours, like, require, whole
+from derivdata.analysis.panels import Panel, hours, hours_of, like, require, usual_step, whole
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 
@@ -28,7 +29,13 @@ _ALONE = 1_000_000  # elements for which workers do not pay
 
 @typed
 def zscore(
-    panel: xr.DataArray, window: int, *, lag: int = 1, robust: bool = False, min_periods: int | None = None
+    panel: Panel,
+    window: str | pd.Timedelta | None = None,
+    *,
+    rows: int | None = None,
+    lag_rows: int = 1,
+    robust: bool = False,
+    min_rows: int | None = None,
 ) -> xr.DataArray:
     """Measure each value from the mean of a window before it, in standard deviations.
 
@@ -36,15 +43,15 @@ def zscore(
     ----------
     panel
         Values with dim ``time`` at regular steps, in memory or lazy (time is put into one chunk).
-    window
-        Rows of the window, at least 2.
-    lag
+    window, rows
+        Length of the window, such as ``"7d"``, whole steps of the panel; or its rows, at least 2.
+    lag_rows
         Rows between a value and the end of its window. 1 (default): the window ends on the row before, so
         that the value does not soften its own score. 0 includes the value.
     robust
         Median and 1.4826 × median absolute deviation in place of mean and standard deviation (n − 1).
-    min_periods
-        Values that a window needs, by default half of `window`, at least 2.
+    min_rows
+        Values that a window needs, by default half of its rows, at least 2.
 
     Returns
     -------
@@ -55,16 +62,25 @@ def zscore(
     Raises
     ------
     TypeError, ValueError
-        `panel` has no ``time``, or times that do not ascend without repeats; `window`, `lag` or `min_periods`
-        make no sense.
+        `panel` has no ``time``, or times that do not ascend without repeats; the window, `lag_rows` or
+        `min_rows` make no sense.
     """
-    require(panel, "time")
-    if "time" in panel.coords and panel.sizes["time"]:
-        hours(panel)
-    least = max(2, window // 2) if min_periods is None else min_periods
-    if not 2 <= window <= _MOST or lag < 0 or not 2 <= least <= window:
+    panel = require(panel, "time")
+    since = hours(panel) if "time" in panel.coords and panel.sizes["time"] else None
+    if (window is None) == (rows is None):
+        raise ValueError("give the window as a length of time, or its rows=")
+    if window is not None:
+        steps = (
+            hours_of(window, "window") / usual_step(since) if since is not None else 2.0
+        )  # nothing to score
+        if not abs(steps - np.rint(steps)) < 1e-6:
+            raise ValueError(f"{window=} is no whole number of the panel's steps: give rows=")
+        rows = int(np.rint(steps))
+    assert rows is not None
+    least = max(2, rows // 2) if min_rows is None else min_rows
+    if not 2 <= rows <= _MOST or lag_rows < 0 or not 2 <= least <= rows:
         raise ValueError(
-            f"{window=}, {lag=}, min_periods={least}: need 2 <= min_periods <= window and lag >= 0, "
+            f"{rows=}, {lag_rows=}, min_rows={least}: need 2 <= min_rows <= rows and lag_rows >= 0, "
             f"and no more than {_MOST:,} rows"
         )
     score = xr.apply_ufunc(
@@ -72,7 +88,7 @@ def zscore(
         whole(panel, "time"),
         input_core_dims=[["time"]],
         output_core_dims=[["time"]],
-        kwargs={"window": window, "lag": lag, "least": least, "robust": robust},
+        kwargs={"windows": _Windows(rows, lag_rows, least, robust)},
         dask="parallelized",
         keep_attrs=False,
         output_dtypes=[np.float64],
@@ -91,11 +107,11 @@ class _Windows(NamedTuple):
     robust: bool
 
 
-def _zscore(values: Floats, *, window: int, lag: int, least: int, robust: bool) -> Floats:
+def _zscore(values: Floats, *, windows: _Windows) -> Floats:
     if not values.size:
         return np.empty(values.shape)
     rows = np.ascontiguousarray(values.reshape(-1, values.shape[-1]), dtype=np.float64)
-    score, windows = np.empty(rows.shape), _Windows(window, lag, least, robust)
+    score = np.empty(rows.shape)
     share = len(rows) if rows.size < _ALONE else -(-len(rows) // _WORKERS)
     shares = [slice(start, start + share) for start in range(0, len(rows), share)]
     if len(shares) == 1:

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata.analysis.liquidations.buckets import imbalance
-from derivdata.analysis.liquidations.orders import check_orders
+from derivdata.analysis.liquidations.buckets import check_orders, imbalance
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array, Indices

@@ -6,8 +6,7 @@ a balanced set of venues, so that a venue that appears or fails does not look li
 
 from __future__ import annotations
 
-from derivdata.analysis.oi.coins import in_coins
-from derivdata.analysis.oi.decomposition import migration
+from derivdata.analysis.oi.decomposition import in_coins, migration
 from derivdata.analysis.oi.shares import by_kind, hhi, market_share, oi_to_volume
 from derivdata.analysis.oi.trend import TrendStatus, share_trend
 

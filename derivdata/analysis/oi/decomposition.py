@@ -1,4 +1,4 @@
-"""Decomposition of a change of open interest: price, and contracts of each venue."""
+"""Open interest in coins, and a change of it taken apart: price, growth, and share of each venue."""
 
 from __future__ import annotations
 
@@ -7,15 +7,47 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis.panels import refuse_negative, require, require_quantity, unit_of
+from derivdata.analysis.panels import Panel, refuse_negative, require, require_quantity, unit_of
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.units import USD_UNIT
 
+__all__ = ["in_coins", "migration"]
+
+
+@typed
+def in_coins(oi: Panel, price: Panel) -> xr.DataArray:
+    """Convert open interest in USD to coins.
+
+    Parameters
+    ----------
+    oi
+        Open interest [USD] with dims ``symbol``, ``exchange`` and ``time``.
+    price
+        Mark prices [USD] with the same dims: a panel of ``dd.prices.history`` at the same resolution.
+
+    Returns
+    -------
+    DataArray
+        ``oi_coin`` [coin] in the dims and at the labels of `oi`. NaN where the venue has no price at the same
+        instant: another venue's, or an older one, would look like a change of positions. A symbol that
+        stands for 1000 coins, such as ``1000PEPE``, is priced per 1000 and counted in thousands.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Dims are missing, or a unit is not USD.
+    """
+    oi = require(oi, "symbol", "exchange", "time", units="USD", name="oi")
+    price = require(price, "symbol", "exchange", "time", units="USD", name="price")
+    oi, price = xr.align(oi, price, join="left")
+    coins = oi / price.where(price > 0.0)
+    return coins.transpose(*oi.dims).rename("oi_coin").assign_attrs(units="coin")
+
 
 @typed
 def migration(
-    oi: xr.DataArray,
+    oi: Panel,
     start: Any,
     end: Any,
     *,
@@ -63,7 +95,7 @@ def migration(
     a           55.0   25.0
     b           45.0  -25.0
     """
-    require_quantity(oi, "exchange", "time")
+    oi = require_quantity(oi, "exchange", "time")
     refuse_negative(oi)
     first, last = (_at(oi, when, name, "oi") for when, name in ((start, "start"), (end, "end")))
     there = first.notnull() & last.notnull()

@@ -6,17 +6,21 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.inputs import require_times
-from derivdata.analysis.last_value import last_valid
 from derivdata.analysis.panels import (
+    Panel,
     by_chunk,
     hours,
+    hours_of,
+    last_valid,
     refuse_negative,
     require,
     require_quantity,
     require_share,
+    require_venues,
     row_by_row,
     unit_of,
     whole,
@@ -32,10 +36,10 @@ _FIGURES = ("hhi", "hhi_10000", "effective_n", "normalised", "n")
 
 @typed
 def market_share(
-    oi: xr.DataArray,
+    oi: Panel,
     *,
-    cover: float = 0.95,
-    tolerance_hours: float = 4.0,
+    min_cover: float = 0.95,
+    tolerance: str | pd.Timedelta = "4h",
     venues: list[str] | None = None,
 ) -> xr.DataArray:
     """Compute each venue's part of the open interest, over a balanced set of venues.
@@ -44,10 +48,10 @@ def market_share(
     ----------
     oi
         Open interest with dims ``exchange`` and ``time`` [USD or coins], in memory or dask-backed.
-    cover
+    min_cover
         Part of the window that a venue must be present in to belong to the set, per symbol.
-    tolerance_hours
-        How long [h] a venue's last figure stands in for a missing one.
+    tolerance
+        How long a venue's last figure stands in for a missing one.
     venues
         The set itself. A set found from the window looks ahead (it knows who stays): give one that was
         known beforehand wherever the shares decide something in the past.
@@ -67,18 +71,19 @@ def market_share(
 
     Examples
     --------
-    >>> held = dd.panel(dd.oi.history("BTC", "2d", venues=["binance", "okx", "bybit"]), "oi_usd")
+    >>> held = dd.oi.history("BTC", "2d", venues=["binance", "okx", "bybit"])
     >>> share = dd.analysis.oi.market_share(held)
     >>> share.sum("exchange").round(12).values.min().item()
     1.0
     """
-    require_quantity(oi, "exchange", "time")
+    oi = require_quantity(oi, "exchange", "time")
     require_times(oi, "oi")
     if oi.sizes["time"]:
         hours(oi, name="oi")
-    if not 0.0 <= tolerance_hours < np.inf:
-        raise ValueError(f"{tolerance_hours=} is not a length of time in hours")
-    chosen = _membership(oi, venues)
+    chosen = None
+    if venues is not None:
+        require_venues(oi, venues=venues)
+        chosen = np.isin(oi["exchange"].values.tolist(), venues)
     stamps = oi["time"].values.astype("datetime64[us]").astype(np.int64)
     share, gone = xr.apply_ufunc(
         _balanced,
@@ -87,8 +92,8 @@ def market_share(
         output_core_dims=[["exchange", "time"], ["exchange"]],
         kwargs={
             "stamps": stamps,
-            "cover": cover,
-            "oldest": int(tolerance_hours * _HOUR_US),
+            "cover": min_cover,
+            "oldest": round(hours_of(tolerance, "tolerance", least=0.0) * _HOUR_US),
             "chosen": chosen,
         },
         dask="parallelized",
@@ -131,7 +136,7 @@ def hhi(share: xr.DataArray, *, dim: str = "exchange") -> xr.Dataset:
     >>> round(concentration["hhi"].item(), 4), round(concentration["effective_n"].item(), 2)
     (0.38, 2.63)
     """
-    require_share(share, dim)
+    share = require_share(share, dim)
     return by_chunk(partial(_hhi, dim=dim), whole(share, dim))
 
 
@@ -149,13 +154,12 @@ def _hhi(share: xr.DataArray, dim: str) -> xr.Dataset:
 
 
 @typed
-def oi_to_volume(oi: xr.DataArray, volume_24h: xr.DataArray) -> xr.DataArray:
+def oi_to_volume(oi: Panel, volume_24h: Panel) -> xr.DataArray:
     """Divide open interest by 24-hour volume, both in USD: the days of trading that it stands for.
 
     NaN where the volume is missing or not positive. Refuses units that differ.
     """
-    for name, given in (("oi", oi), ("volume_24h", volume_24h)):
-        require(given, name=name)
+    oi, volume_24h = require(oi, name="oi"), require(volume_24h, name="volume_24h")
     units = {str(a.attrs.get("units")) for a in (oi, volume_24h)}
     if units != {"USD"}:
         raise ValueError(
@@ -170,29 +174,19 @@ def oi_to_volume(oi: xr.DataArray, volume_24h: xr.DataArray) -> xr.DataArray:
 
 
 @typed
-def by_kind(oi: xr.DataArray) -> xr.DataArray:
+def by_kind(oi: Panel) -> xr.DataArray:
     """Sum open interest by kind of venue: ``cex``, ``dex``, ``other``, ``unknown``.
 
     The kinds are the library's own dated table; a venue that it does not hold is ``unknown``. NaN where no
     venue of the kind has a figure.
     """
-    require_quantity(oi, "exchange")
+    oi = require_quantity(oi, "exchange")
     refuse_negative(oi)
     if not oi.sizes["exchange"]:
         raise ValueError("oi has no venues along exchange")
     kinds = [VENUES[v].kind if v in VENUES else "unknown" for v in oi["exchange"].values.tolist()]
     grouped = oi.assign_coords(kind=("exchange", kinds)).groupby("kind").sum(min_count=1)
     return grouped.assign_attrs(oi.attrs, venues_as_of=VENUES_AS_OF)
-
-
-def _membership(oi: xr.DataArray, venues: list[str] | None) -> Array | None:
-    if venues is None:
-        return None
-    listed = oi["exchange"].values.tolist()
-    absent = [v for v in venues if v not in listed]
-    if absent:
-        raise ValueError(f"venues: {absent[0]!r} is not in the panel oi")
-    return np.isin(listed, venues)
 
 
 def _balanced(

@@ -20,7 +20,7 @@ import xarray as xr
 from scipy.special import ndtri
 
 from derivdata.analysis.inputs import require_times
-from derivdata.analysis.panels import hours, require_share
+from derivdata.analysis.panels import hours, require_level, require_share
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array
@@ -48,9 +48,7 @@ class TrendStatus(IntFlag):
 
 
 @typed
-def share_trend(
-    share: xr.DataArray, *, ci: Literal["ar1", "iid"] = "ar1", confidence: float = 0.95
-) -> xr.Dataset:
+def share_trend(share: xr.DataArray, *, ci: Literal["ar1", "iid"] = "ar1", level: float = 0.95) -> xr.Dataset:
     """Estimate the slope of shares per day (Theil–Sen), with an interval that allows for autocorrelation.
 
     Parameters
@@ -61,7 +59,7 @@ def share_trend(
         ``"ar1"`` inflates the variance of Kendall's S by (1 + φ)/(1 − φ), with φ of the detrended
         residuals, and by more where a cycle of the day or noise hides φ; ``"iid"`` does not, and is far too
         narrow for shares that persist.
-    confidence
+    level
         Nominal coverage of the interval.
 
     Returns
@@ -83,8 +81,7 @@ def share_trend(
     covers under persistence, cycles and noise is measured in docs/open-interest.md.
     """
     require_share(share, "time")
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"{confidence=} is a probability: 0.95")
+    require_level(level)
     if "time" in share.coords:
         require_times(share, "share")
         if share.sizes["time"]:
@@ -99,7 +96,7 @@ def share_trend(
             "x": days - days[:1],
             "slots": _slots(days),
             "inflate": ci == "ar1",
-            "z": float(ndtri(0.5 + confidence / 2)),
+            "z": float(ndtri(0.5 + level / 2)),
         },
         vectorize=True,
         dask="parallelized",
@@ -112,7 +109,7 @@ def share_trend(
     for name in names:
         result[name].attrs["units"] = "1/day" if name in ("slope", "low", "high") else "1"
     result["status"].attrs = flag_attrs(TrendStatus)
-    return result.assign_attrs(ci=ci, confidence=confidence)
+    return result.assign_attrs(ci=ci, level=level)
 
 
 def _slots(days: Array) -> int:

@@ -9,17 +9,21 @@ import numpy as np
 import pandas as pd
 
 from derivdata.analysis.quality.peers import compare, median_of_others
-from derivdata.analysis.quality.points import Points, collect_points
-from derivdata.analysis.quality.requested import answered_windows, count_not_requested
+from derivdata.analysis.quality.points import (
+    Points,
+    answered_windows,
+    collect_points,
+    count_not_requested,
+)
 from derivdata.analysis.quality.series import Batch, completeness, row_quantile, steps_in_force, value_figures
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array, Floats, Indices
+from derivdata.tables.panels import value_column
 from derivdata.tables.required import require_columns
 
 __all__ = ["quality"]
 
-_VALUES = ("rate_bps_8h", "oi_usd", "volume_usd", "value_usd", "iv", "price_usd")
 _NO_BUCKETS = ("raw", "unstated")
 _LEAST_VENUES = 3
 _NEVER = np.iinfo(np.int64).min  # NaT
@@ -111,7 +115,7 @@ def quality(
     0    bybit       168      168        0
     1      okx       168      168        0
     """
-    column = column or _value_column(table)
+    column = column or value_column(table)
     _check(table, column)
     window = _requested_window(table, start, end)
     keys = [name for name in ("symbol", "exchange") if name in table.columns]
@@ -134,16 +138,6 @@ def quality(
         report[name] = _as_column(name, figures[name], table)
     report.attrs["summary"] = _summary(report)
     return report
-
-
-def _value_column(table: pd.DataFrame) -> str:
-    candidates = [name for name in _VALUES if name in table.columns]
-    numbers = [n for n in table.columns if pd.api.types.is_float_dtype(table[n].dtype)]
-    if not candidates and len(numbers) != 1:
-        raise ValueError(
-            f"which column is the value? give column=; numbers are {', '.join(numbers) or 'none'}"
-        )
-    return (candidates or numbers)[0]
 
 
 def _check(table: pd.DataFrame, column: str) -> None:

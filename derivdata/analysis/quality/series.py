@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from derivdata.analysis.last_value import last_valid
+from derivdata.analysis.panels import last_valid
 from derivdata.support.arrays import Array, Bools, Floats
 
 __all__ = [

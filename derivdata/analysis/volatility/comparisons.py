@@ -9,8 +9,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.inputs import require_times
-from derivdata.analysis.last_value import last_valid
-from derivdata.analysis.panels import require
+from derivdata.analysis.panels import last_valid, require
 from derivdata.analysis.volatility.estimators import UNIT, realised
 from derivdata.analysis.volatility.price_bars import HOUR_US
 from derivdata.support.arguments import typed

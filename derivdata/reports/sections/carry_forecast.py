@@ -13,20 +13,29 @@ from derivdata.reports.funding_rates import Rates
 from derivdata.reports.html_page import Section, count
 from derivdata.reports.report_options import ReportOptions
 
-__all__ = ["add_forecast"]
+__all__ = ["add_forecast", "fees_of", "forecasts_of"]
 
 _SHOWN = 6
-_HOLD_HOURS = 7 * 24.0
-_RECORD_HOURS = (7 * 24.0, 3 * 24.0, 24.0)
+_DAYS = 7
+_RECORD_DAYS = (7, 3, 1)
 _LEAST_PICKS = 5
 _FORMATS = {"forecast net [bps]": "+.1f", "costs [bps]": ".1f", "chance above costs [%]": ".0f"}
 
 
-def add_forecast(section: Section, rates: Rates, options: ReportOptions) -> None:
+def forecasts_of(rates: Rates, fee_bps: Mapping[str, float], hold: str = f"{_DAYS}d") -> xr.Dataset:
+    """Return the forecast of every pair of every symbol."""
+    return funding.forecast_carry(rates.panel, hold=hold, fee_bps=fee_bps)
+
+
+def fees_of(rates: Rates, options: ReportOptions) -> dict[str, float]:
+    """Return the fee of one trade on every venue [bps]."""
+    return {str(venue): options.fee(str(venue)) for venue in rates.panel["exchange"].values}
+
+
+def add_forecast(section: Section, rates: Rates, options: ReportOptions, forecasts: xr.Dataset) -> None:
     """Add the pairs with the largest forecast after costs, and the record of past picks."""
-    section.heading(f"What pairs are forecast to earn in {_HOLD_HOURS / 24:g} days")
-    fees = {str(venue): options.fee(str(venue)) for venue in rates.panel["exchange"].values}
-    ranked = _ranked(rates, fees)
+    section.heading(f"What pairs are forecast to earn in {_DAYS} days")
+    ranked = _ranked(forecasts)
     if ranked.empty:
         section.add_missing_note(
             "No forecast: it needs ten past decisions with a known outcome, which takes a window of 26 days."
@@ -35,7 +44,8 @@ def add_forecast(section: Section, rates: Rates, options: ReportOptions) -> None
     section.text(
         "Ranked by the mean outcome after costs, in bps of one leg's notional. The forecast is a regression "
         "over all pairs on what each paid in the last 8 hours, day, three days, week and on the whole; its "
-        "interval comes from the errors of its own past forecasts, and is to contain nine in ten outcomes."
+        "interval comes from the errors of its own past forecasts, and is to contain nine in ten outcomes. "
+        "It is funding only: what the prices of the two legs do against each other is not in it."
     )
     shown = ranked.groupby("symbol", sort=False, observed=True).head(_SHOWN)
     section.table(shown.drop(columns="net"), formats=_FORMATS)
@@ -45,12 +55,12 @@ def add_forecast(section: Section, rates: Rates, options: ReportOptions) -> None
     section.number(
         f"{clear} of {len(ranked)}",
         "positions are forecast to earn more than they cost",
-        window=f"held {_HOLD_HOURS / 24:g} days",
+        window=f"held {_DAYS} days",
     )
     if clear:
         section.finding(
             "forecast",
-            f"Largest forecast: {named}, {best['net']:+.1f} bps after costs in {_HOLD_HOURS / 24:g} days "
+            f"Largest forecast: {named}, {best['net']:+.1f} bps after costs in {_DAYS} days "
             f"(90 % of outcomes: {best['90 % of outcomes']}).",
         )
     else:
@@ -58,19 +68,14 @@ def add_forecast(section: Section, rates: Rates, options: ReportOptions) -> None
             "forecast",
             f"Nothing clears its costs: the largest forecast is {best['net']:+.1f} bps after them ({named}).",
         )
-    section.text(_record(rates, fees))
+    section.text(_record(rates, fees_of(rates, options)))
 
 
-def _ranked(rates: Rates, fees: Mapping[str, float]) -> pd.DataFrame:
+def _ranked(forecasts: xr.Dataset) -> pd.DataFrame:
     """Return every position that has a forecast, the largest of each symbol first."""
     found = []
-    for symbol in rates.panel["symbol"].values:
-        forecast = funding.forecast_carry(
-            rates.panel.sel(symbol=symbol, drop=True),
-            hold_hours=_HOLD_HOURS,
-            cost_bps=fees,
-            interval_hours=rates.interval_hours,
-        )
+    for symbol in forecasts["symbol"].values:
+        forecast = forecasts.sel(symbol=symbol, drop=True)
         rows = forecast.to_dataframe().dropna(subset="net_bps").sort_values("net_bps", ascending=False)
         ends = zip(rows["net_low_bps"], rows["net_high_bps"], strict=True)
         found.append(
@@ -92,19 +97,17 @@ def _ranked(rates: Rates, fees: Mapping[str, float]) -> pd.DataFrame:
 
 def _record(rates: Rates, fees: Mapping[str, float]) -> str:
     """Say what the picks of the window were forecast to earn and earned, over the longest holding time."""
-    for hold in _RECORD_HOURS:
-        record = funding.pick_record(
-            rates.panel, hold_hours=hold, cost_bps=fees, interval_hours=rates.interval_hours
-        )
+    for days in _RECORD_DAYS:
+        record = funding.pick_record(rates.panel, hold=f"{days}d", fee_bps=fees)
         summary = funding.pick_summary(record)
         if int(summary["picks"]) >= _LEAST_PICKS:
-            return _said(summary, hold)
-    return "The window is too short for a record of past picks."
+            return _said(summary, days)
+    return "The window has too few past picks that were forecast to clear their costs for a record of them."
 
 
-def _said(summary: xr.Dataset, hold: float) -> str:
+def _said(summary: xr.Dataset, days: int) -> str:
     figures = {str(name): float(figure) for name, figure in summary.items()}
-    time = "day" if hold == 24.0 else f"{hold / 24:g} days"
+    time = "day" if days == 1 else f"{days} days"
     low, high = (figures[f"difference_{end}_bps"] for end in ("low", "high"))
     agree = "which agrees" if low <= 0.0 <= high else "which does not agree"
     compared = (
@@ -114,9 +117,9 @@ def _said(summary: xr.Dataset, hold: float) -> str:
     )
     inside = np.rint(figures["coverage"] * figures["picks"])
     return (
-        f"Past picks: the position with the largest forecast after costs, decided every {time} of the window "
-        f"on what was known then and held as long. {count(int(figures['picks']), 'pick')}: forecast "
-        f"{figures['predicted_net_bps']:+.1f} bps each after costs, earned "
-        f"{figures['realised_net_bps']:+.1f}{compared}; "
+        "Past picks: the position with the largest forecast after costs, where that was above zero, decided "
+        f"every {time} of the window on what was known then and held as long. "
+        f"{count(int(figures['picks']), 'pick')}: forecast {figures['predicted_net_bps']:+.1f} bps each "
+        f"after costs, earned {figures['realised_net_bps']:+.1f}{compared}; "
         f"{inside:.0f} of the outcomes lay within the forecast's 90 % interval."
     )

@@ -42,7 +42,7 @@ MAIN = set(
     units.bps_8h_from_apr units.bps_8h_from_apy units.bps_8h_from_bps units.bps_8h_from_native
     units.bps_from_bps_8h units.native_from_bps_8h
     analysis.black76.greeks analysis.black76.implied_vol analysis.black76.price
-    analysis.funding.breakeven_hours analysis.funding.cumulative analysis.funding.net_carry
+    analysis.funding.breakeven analysis.funding.cumulative
     analysis.funding.spread analysis.funding.zscore
     analysis.oi.market_share analysis.oi.migration
     analysis.smile.fit analysis.surface.iv

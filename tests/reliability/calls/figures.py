@@ -37,8 +37,8 @@ CALLS: Calls = {
     "plot.funding_history": lambda: {
         "data": rates(), "symbol": "BTC", "venues": ["okx"], "highlight": 1, "source": None, "ax": None,
     },
-    "plot.funding_spreads": lambda: {"carry": carry(), "source": None, "ax": None},
-    "plot.net_carry": lambda: {"carry": [carry(), carry(48.0)], "source": None, "ax": None},
+    "plot.funding_spreads": lambda: {"forecast": carry(), "source": None, "ax": None},
+    "plot.carry_by_hold": lambda: {"forecasts": [carry(), carry("16h")], "source": None, "ax": None},
     "plot.liquidations": lambda: {
         "events": events(), "coverage": None, "price": None, "start": None, "end": None, "top": 3,
         "source": None, "ax": None,

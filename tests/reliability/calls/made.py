@@ -18,7 +18,6 @@ AS_OF = pd.Timestamp("2026-06-30 12:00", tz="UTC")
 HOURS = pd.date_range("2026-06-28", periods=48, freq="h", unit="us")
 RATE = {"units": "bps/8h", "kind": "sampled"}
 DAY = {"start": "2026-06-29", "end": "2026-06-30"}
-FEES = {"long_entry": 1.0, "long_exit": 1.0, "short_entry": 1.0, "short_exit": 1.0}
 VENUES = ["binance", "bybit", "okx"]
 
 
@@ -38,17 +37,13 @@ def rates() -> xr.DataArray:
 def settled() -> xr.DataArray:
     values = np.random.default_rng(1).normal(size=(3, 48))
     times = pd.date_range("2026-06-14", periods=48, freq="8h", unit="us")
-    return panel("rate_bps_8h", values, {**RATE, "kind": "settled"}, times)
+    found = panel("rate_bps_8h", values, {**RATE, "kind": "settled"}, times)
+    return found.assign_coords(interval_hours=8.0)
 
 
 @functools.cache
 def picks() -> xr.Dataset:
-    return dd.analysis.funding.pick_record(settled(), hold_hours=24.0, cost_bps=1.0, interval_hours=8.0)
-
-
-@functools.cache
-def native() -> xr.DataArray:
-    return (settled() / 1e4).rename("rate_native").assign_attrs(units="fraction per interval")
+    return dd.analysis.funding.pick_record(settled(), hold="1d", fee_bps=0.25)
 
 
 @functools.cache
@@ -274,10 +269,9 @@ def counts() -> xr.DataArray:
 
 
 @functools.cache
-def carry(hours: float = 24.0) -> xr.Dataset:
-    return dd.analysis.funding.net_carry(
-        settled(), "binance", "okx", hours, cost_bps=FEES, interval_hours=8.0, resamples=99
-    )
+def carry(hold: str = "8h") -> xr.Dataset:
+    forecast = dd.analysis.funding.forecast_carry(settled(), [("binance", "okx")], hold=hold, fee_bps=1.0)
+    return forecast.isel(pair=0)
 
 
 VOGT = svi.Raw(a=0.02, b=0.13, rho=-0.3, m=0.0, sigma=0.4)

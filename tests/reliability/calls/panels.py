@@ -5,7 +5,6 @@ from __future__ import annotations
 from derivdata.analysis import backtest, liquidations
 from tests.reliability.calls.call import Calls
 from tests.reliability.calls.made import (
-    FEES,
     HOURS,
     VENUES,
     amounts,
@@ -15,7 +14,6 @@ from tests.reliability.calls.made import (
     depth,
     events,
     history,
-    native,
     picks,
     rates,
     settled,
@@ -28,82 +26,67 @@ __all__ = ["CALLS"]
 
 CALLS: Calls = {
     "analysis.align.align": lambda: {
-        "panel": rates(), "grid": "4h", "tolerance": "4h", "delay": "0h", "interval_hours": None,
+        "panel": rates(), "grid": "4h", "tolerance": "4h", "delay": "0h",
     },
     "analysis.align.asof_join": lambda: {
         "left": history(), "right": history().rename(columns={"rate_bps_8h": "other"}), "tolerance": "2h",
         "by": ("symbol", "exchange"), "delay": "0h",
     },
-    "analysis.align.settlement_sums": lambda: {"panel": settled(), "interval_hours": 8.0, "hours": 8},
     "analysis.basis.against_index": lambda: {
         "price": amounts("price_usd"), "index": amounts("price_usd"),
     },
     "analysis.basis.against_venue": lambda: {"price": amounts("price_usd"), "venue": "okx"},
     "analysis.funding.best_pair": lambda: {
-        "panel": rates(), "oi_usd": amounts(), "min_oi_usd": 1.0, "age_hours": None, "max_age_hours": None,
+        "panel": rates(), "oi_usd": amounts(), "min_oi_usd": 1.0, "age_hours": None, "max_age": None,
         "tradable": VENUES,
     },
-    "analysis.funding.breakeven_hours": lambda: {
-        "spread_bps_8h": 2.0, "cost_bps": 20.0, "mean_bps_8h": 1.0, "half_life_hours": 10.0,
-    },
-    "analysis.funding.check_8h_normalisation": lambda: {
-        "panel": settled(), "raw": native(), "interval_hours": 8.0, "tolerance_bps": 1e-6,
+    "analysis.funding.breakeven": lambda: {
+        "panel": settled(), "long": "binance", "short": "okx", "fee_bps": 1.0, "period": "8h",
+        "depth_usd": depth(), "size_usd": 1000.0,
     },
     "analysis.funding.comovement": lambda: {
-        "panel": rates(), "interval_hours": None, "period_hours": 8.0, "method": "pearson", "max_lag": 1,
+        "panel": rates(), "period": "8h", "method": "pearson", "max_lag": 1,
         "min_periods": 3, "age_hours": None, "max_filled": 0.2,
     },
     "analysis.funding.cumulative": lambda: {
-        "panel": rates(), "interval_hours": None, "compound": False, "gaps": "nan", "max_gap_hours": 2.0,
-        "step_hours": 1.0,
+        "panel": rates(), "compound": False, "gaps": "nan", "max_gap": "2h", "step": "1h",
     },
     "analysis.funding.deribit_rate": lambda: {"premium": 0.001, "damper": 0.00025},
     "analysis.funding.dispersion": lambda: {"panel": rates()},
     "analysis.funding.forecast_carry": lambda: {
-        "panel": settled(), "pairs": [("binance", "okx")], "hold_hours": 24.0, "cost_bps": 1.0,
-        "interval_hours": 8.0, "period_hours": 8.0, "level": 0.9,
+        "panel": settled(), "pairs": [("binance", "okx")], "hold": "1d", "fee_bps": 0.25,
+        "period": "8h", "level": 0.9,
     },
     "analysis.funding.half_life": lambda: {
-        "panel": settled(), "interval_hours": 8.0, "sampling": "point", "method": "ols", "level": 0.9,
-        "resamples": 99, "seed": 0,
-    },
-    "analysis.funding.hit_rate": lambda: {
-        "panel": rates(), "horizon_hours": 8.0, "interval_hours": None, "cost_bps": 1.0, "latency_hours": 1.0,
-        "tradable": None,
+        "panel": settled(), "period": "8h", "method": "ols", "level": 0.9, "resamples": 99, "rng": 0,
     },
     "analysis.funding.hyperliquid_rate": lambda: {"premium": 0.001, "interest": 0.0001, "clamp": 0.0005},
     "analysis.funding.infer_interval": lambda: {
-        "panel": settled(), "candidates": (1, 2, 4, 8), "confirm": 3, "backdate": True,
-    },
-    "analysis.funding.net_carry": lambda: {
-        "panel": settled(), "long": "binance", "short": "okx", "horizon_hours": 24.0, "cost_bps": FEES,
-        "interval_hours": 8.0, "period_hours": 8.0, "depth_usd": depth(), "size_usd": 1000.0,
-        "leverage": (1.0, 1.0), "level": 0.9, "resamples": 99, "seed": 0,
+        "panel": settled(), "candidates": ("1h", "8h"), "confirm": 3, "backdate": True,
     },
     "analysis.funding.oi_weighted": lambda: {"panel": rates(), "oi_usd": amounts(), "min_cover": 0.5},
-    "analysis.funding.pair_spreads": lambda: {"panel": rates()},
     "analysis.funding.payment": lambda: {"rate_per_8h": 0.0001, "notional": 1e4, "hours": 8.0},
+    "analysis.funding.period_sums": lambda: {"panel": settled(), "period": "8h", "min_cover": 0.9},
     "analysis.funding.pick_record": lambda: {
-        "panel": settled(), "hold_hours": 24.0, "cost_bps": 1.0, "rule": "forecast", "interval_hours": 8.0,
-        "period_hours": 8.0, "level": 0.9,
+        "panel": settled(), "hold": "1d", "fee_bps": 0.25, "rule": "forecast", "period": "8h", "level": 0.9,
     },
     "analysis.funding.pick_summary": lambda: {
-        "record": picks(), "least_predicted_bps": 0.0, "confidence": 0.95, "resamples": 99, "seed": 0,
+        "record": picks(), "least_predicted_bps": 0.0, "level": 0.95, "resamples": 99, "rng": 0,
     },
     "analysis.funding.realised_carry": lambda: {
-        "panel": settled(), "long": "binance", "short": "okx", "entry": "2026-06-15", "exit": "2026-06-20",
-        "interval_hours": 8.0, "fees_bps": FEES,
+        "panel": settled(), "long": "binance", "short": "okx", "start": "2026-06-15", "end": "2026-06-20",
+        "fee_bps": 1.0, "min_cover": 0.9,
     },
     "analysis.funding.slippage_bps": lambda: {"depth_usd": depth(), "size_usd": 1000.0, "dim": "depth_bps"},
     "analysis.funding.spread": lambda: {"panel": rates(), "long": "binance", "short": "okx"},
-    "analysis.funding.universe": lambda: {"oi_usd": amounts(), "top": 1, "lag": 1},
+    "analysis.funding.universe": lambda: {"oi_usd": amounts(), "top": 1, "lag_rows": 1},
     "analysis.funding.zscore": lambda: {
-        "panel": rates(), "window": 8, "lag": 1, "robust": False, "min_periods": 4,
+        "panel": rates(), "window": "8h", "rows": None, "lag_rows": 1, "robust": False, "min_rows": 4,
     },
     "analysis.backtest.carry": lambda: {
         "panel": rates(), "rule": backtest.SpreadThreshold(0.5, 0.1), "costs": backtest.Costs(1.0),
-        "interval_hours": None, "prices": amounts("price_usd"), "depth": depth(), "capital": 1e6,
-        "leg_usd": 1e4, "leverage": 3.0, "maintenance": 0.01, "transfer_hours": 8.0, "latency_hours": 0.0,
+        "prices": amounts("price_usd"), "depth": depth(), "capital": 1e6,
+        "leg_usd": 1e4, "leverage": 3.0, "maintenance": 0.01, "transfer_every": "8h", "delay": "0h",
     },
     "analysis.backtest.capacity": lambda: {
         "result": backtested(), "depth": depth(), "sizes_usd": [1e4, 1e5],
@@ -122,14 +105,14 @@ CALLS: Calls = {
     "analysis.oi.by_kind": lambda: {"oi": amounts()},
     "analysis.oi.hhi": lambda: {"share": share(), "dim": "exchange"},
     "analysis.oi.market_share": lambda: {
-        "oi": amounts(), "cover": 0.95, "tolerance_hours": 4.0, "venues": VENUES,
+        "oi": amounts(), "min_cover": 0.95, "tolerance": "4h", "venues": VENUES,
     },
     "analysis.oi.migration": lambda: {
         "oi": amounts(), "start": HOURS[0], "end": HOURS[40], "method": "midpoint", "price": None,
     },
     "analysis.oi.in_coins": lambda: {"oi": amounts(), "price": amounts("price_usd")},
     "analysis.oi.oi_to_volume": lambda: {"oi": amounts(), "volume_24h": amounts("volume_24h_usd")},
-    "analysis.oi.share_trend": lambda: {"share": share(), "ci": "ar1", "confidence": 0.95},
+    "analysis.oi.share_trend": lambda: {"share": share(), "ci": "ar1", "level": 0.95},
     "analysis.liquidations.branching_ratio": lambda: {"counts": counts(), "dim": "time"},
     "analysis.liquidations.bucket": lambda: {
         "events": events(), "freq": "5min", "by": ("symbol",), "start": "2026-06-30 11:00",

@@ -1,20 +1,25 @@
-"""How much a rule can carry: its net P&L by size, at the depth of the books it traded in."""
+"""Depth of the books: what a leg's orders slip at every row, and how much a rule can carry."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
+from derivdata.analysis.backtest.market import Market
 from derivdata.analysis.backtest.results import provenance_of, trades
-from derivdata.analysis.funding.costs import slippage_bps
+from derivdata.analysis.funding.pairs import slippage_bps
 from derivdata.analysis.inputs import require_labels, require_times
-from derivdata.analysis.panels import require
+from derivdata.analysis.panels import last_valid, require
 from derivdata.support.arguments import Numbers, typed
-from derivdata.support.arrays import Floats
+from derivdata.support.arrays import Bools, Floats
 from derivdata.units import BPS, USD_UNIT
 
-__all__ = ["capacity"]
+__all__ = ["Slippage", "capacity"]
 
+_BOOK_SIDES = ["ask", "bid"]  # what a buy takes, what a sell takes
 _FILLS = (
     ("long", "entry", "ask", "entry_usd"),
     ("short", "entry", "bid", "entry_usd"),
@@ -105,3 +110,51 @@ def _books(depth: xr.DataArray, symbols: object, venues: object, instants: objec
     row = np.searchsorted(books["time"].to_numpy(), stamps, side="right") - 1
     at = xr.DataArray(np.maximum(row, 0), dims="trade")
     return books.isel(time=at).where(xr.DataArray(row >= 0, dims="trade")).drop_vars("time")
+
+
+class Slippage:
+    """Slippage [bps] over (side of the trade, symbol, venue), at the newest depth that is known.
+
+    Attributes
+    ----------
+    costs
+        Over (instant of depth, side, symbol, venue), NaN before a book was deep enough for the first time;
+        later a book that is not carries the last figure, so that a position can be closed.
+    fills
+        Where the depth of that instant fills an order of both sides.
+    """
+
+    costs: Floats
+    fills: Bools
+
+    def __init__(self, market: Market, depth: xr.DataArray | None, leg_usd: float, flat: float) -> None:
+        shape = (len(market.symbols), len(market.venues))
+        self._times: NDArray[Any] | None = None
+        if depth is None:
+            self.costs, self.fills = np.full((1, 2, *shape), flat), np.ones((1, *shape), dtype=np.bool_)
+            return
+        if "symbol" not in depth.dims:
+            depth = depth.drop_vars("symbol", errors="ignore").expand_dims(symbol=list(market.symbols[:1]))
+        slippage = slippage_bps(depth, leg_usd)
+        require_labels(slippage, "depth", "side", _BOOK_SIDES)
+        if "time" in slippage.dims:
+            require_times(slippage, "depth")
+            slippage = slippage.sortby("time")
+            self._times = slippage["time"].to_numpy()
+        else:
+            slippage = slippage.expand_dims("time")
+        labels = {"symbol": list(market.symbols), "exchange": list(market.venues), "side": _BOOK_SIDES}
+        values = slippage.reindex(labels).transpose("time", "side", "symbol", "exchange").to_numpy()
+        self.fills = np.isfinite(values).all(axis=1)
+        rows = np.moveaxis(last_valid(np.moveaxis(np.isfinite(values), 0, -1)), -1, 0)
+        filled = np.take_along_axis(values, np.maximum(rows, 0), axis=0)
+        self.costs = np.where(rows >= 0, filled, np.nan)
+
+    def at(self, instant: Any) -> tuple[Floats, Bools]:
+        """Return the slippage at an instant, and where an order can be filled."""
+        if self._times is None:
+            return self.costs[0], self.fills[0]
+        row = int(np.searchsorted(self._times, instant, side="right")) - 1
+        if row < 0:
+            return np.full(self.costs.shape[1:], np.nan), np.zeros(self.fills.shape[1:], dtype=np.bool_)
+        return self.costs[row], self.fills[row]

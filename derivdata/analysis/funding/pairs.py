@@ -1,0 +1,177 @@
+"""What a pair of positions costs, and what it was paid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from derivdata.analysis.funding.accrual import earned, prepare, require_cover
+from derivdata.analysis.funding.status import FundingStatus
+from derivdata.analysis.inputs import along, require_numbers
+from derivdata.analysis.panels import Panel, hours_at, kind_of, require, require_rate, require_venues
+from derivdata.analysis.status import flag_attrs
+from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Floats
+from derivdata.support.times import Instant, instant
+from derivdata.units import BPS_UNIT, USD_UNIT
+
+__all__ = ["pair_costs", "realised_carry", "slippage_bps"]
+
+
+def pair_costs(fee_bps: float | Mapping[str, float], venues: Sequence[str]) -> Floats:
+    """Return the cost of the four trades of every pair [bps of one leg's notional], (long, short).
+
+    Each leg is opened and closed, so that a pair pays twice what one trade costs on either venue.
+
+    Raises
+    ------
+    ValueError
+        A venue has no fee, or one that is not finite.
+    """
+    if isinstance(fee_bps, Mapping):
+        absent = [name for name in venues if name not in fee_bps]
+        if absent:
+            raise ValueError(f"fee_bps names no fee of a trade on {', '.join(absent)}")
+        each = np.array([float(fee_bps[name]) for name in venues])
+    else:
+        each = np.full(len(venues), float(fee_bps))
+    if not np.isfinite(each).all():
+        raise ValueError("fee_bps must be finite")
+    return np.asarray(2.0 * (each[:, None] + each[None, :]), dtype=np.float64)
+
+
+@typed
+def realised_carry(
+    panel: Panel,
+    long: str,
+    short: str,
+    start: Instant,
+    end: Instant,
+    *,
+    fee_bps: float | Mapping[str, float],
+    min_cover: float = 0.9,
+) -> xr.Dataset:
+    """Add up what a pair held from start to end was paid: the settlements in ``(start, end]``.
+
+    Parameters
+    ----------
+    panel
+        Settled funding rates [bps/8h], dims ``exchange`` and ``time``, in memory or lazy.
+    long, short
+        Venues of the two legs, of equal notional.
+    start, end
+        Instants. A settlement at the start itself is not earned, one at the end is. A settlement stamped
+        up to a minute past a whole hour stands at that hour.
+    fee_bps
+        Fee of one trade [bps of the notional traded], one number or a mapping by venue. A pair makes four.
+    min_cover
+        Least part of the hours due that a leg's settlements must pay for, above 0 and up to 1.
+
+    Returns
+    -------
+    Dataset, the panel's dims without ``exchange`` and ``time``
+        ``net_bps`` = ``gross_bps`` − ``cost_bps``; ``gross_bps`` = ``long_bps`` + ``short_bps``, what each
+        leg received; ``long_settlements``, ``short_settlements``; ``long_coverage``, ``short_coverage``, the
+        part of the hours due that is paid for; ``status``. Where a settlement is missing or the panel ends
+        before the end the status is ``gap`` and the sums are of what is there; NaN below `min_cover`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The panel is not settled funding in bps/8h; a venue is not in it or has no fee; start is not before
+        end; settlements pay for more hours than have passed.
+    """
+    panel = require_rate(panel, "exchange", "time")
+    if kind_of(panel) != "settled":
+        raise ValueError("sampled rates were not paid: give settlements (dd.funding.settlements)")
+    opened, closed = (instant(stamp, name) for stamp, name in ((start, "start"), (end, "end")))
+    if opened >= closed:
+        raise ValueError(f"start {opened} is not before end {closed}")
+    require_venues(panel, long=long, short=short)
+    require_cover(min_cover)
+    cost = float(pair_costs(fee_bps, [long, short])[0, 1])
+    prepared = prepare(panel)
+    stamps = [stamp.tz_localize(None).to_datetime64() for stamp in (opened, closed)]
+    span = hours_at(np.array(stamps), prepared.origin)
+    carry = earned(prepared, span[:1], span[1:], min_cover=min_cover).isel(span=0)
+    rates = prepared.arrays[0]
+    inside = rates.where((rates["time"] > stamps[0]) & (rates["time"] <= stamps[1])).count("time")
+    amount, venues = carry["amount"], {"long": long, "short": short}
+    received = {
+        "long_bps": -amount.sel(exchange=long, drop=True),
+        "short_bps": amount.sel(exchange=short, drop=True),
+    }
+    gross = received["long_bps"] + received["short_bps"]
+    figures = {"net_bps": gross - cost, "gross_bps": gross, **received, "cost_bps": xr.DataArray(cost)}
+    result = xr.Dataset({name: figure.drop_attrs() for name, figure in figures.items()})
+    for name in result:
+        result[name].attrs = {"units": BPS_UNIT}
+    for leg, venue in venues.items():
+        result[f"{leg}_settlements"] = inside.drop_attrs().sel(exchange=venue, drop=True)
+        result[f"{leg}_coverage"] = carry["coverage"].sel(exchange=venue, drop=True)
+    gap = (result["long_coverage"] < 1.0) | (result["short_coverage"] < 1.0)
+    result["status"] = (gap * np.int32(FundingStatus.GAP)).astype(np.int32)
+    result["status"].attrs = flag_attrs(FundingStatus)
+    return result.assign_coords(venues)
+
+
+@typed
+def slippage_bps(depth_usd: xr.DataArray, size_usd: Numbers, *, dim: str = "depth_bps") -> xr.DataArray:
+    """Estimate the mean distance from mid at which an order fills, from the depth of the book.
+
+    Parameters
+    ----------
+    depth_usd
+        Depth [USD] within each distance of mid, cumulative; `dim` has the distances [bps] as coordinate.
+        In memory or lazy (`dim` is put into one chunk).
+    size_usd
+        Size of the order [USD], a number or an array over other dims.
+
+    Returns
+    -------
+    DataArray without `dim`
+        [bps of the order's notional]. The depth is taken to be spread evenly between the distances. NaN
+        where the size is not filled within the last distance, or a depth is missing or falls.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `depth_usd` is not in USD or lacks `dim`; the distances do not ascend from above 0.
+    """
+    require(depth_usd, dim, units=USD_UNIT, name="depth_usd")
+    require_numbers(depth_usd[dim], f"{dim} of depth_usd")
+    (size_usd,) = along(depth_usd, dim, new=True, size_usd=size_usd)
+    distance = depth_usd[dim].to_numpy().astype(np.float64)
+    if not distance.size:
+        raise ValueError(f"depth_usd has no distances along {dim!r}")
+    if (np.diff(distance, prepend=0.0) <= 0.0).any():
+        raise ValueError(f"the distances along {dim!r} must ascend from above 0: {distance}")
+    cost = xr.apply_ufunc(
+        _slippage,
+        depth_usd.chunk({dim: -1}) if depth_usd.chunks else depth_usd,
+        size_usd,
+        input_core_dims=[[dim], []],
+        kwargs={"distance": distance},
+        dask="parallelized",
+        keep_attrs=False,
+        output_dtypes=[np.float64],
+    )
+    return xr.DataArray(cost).rename("slippage_bps").assign_attrs(units=BPS_UNIT)
+
+
+def _slippage(depth: Floats, size: Any, *, distance: Floats) -> Floats:
+    size = np.asarray(size, dtype=np.float64)[..., None]
+    outer = np.minimum(depth, size)
+    inner = np.concatenate([np.zeros_like(outer[..., :1]), np.minimum(depth[..., :-1], size)], axis=-1)
+    previous = np.concatenate([np.zeros_like(depth[..., :1]), depth[..., :-1]], axis=-1)
+    width = np.diff(distance, prepend=0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(depth > previous, (outer - previous) / (depth - previous), 0.0)
+    filled = np.maximum(outer - inner, 0.0)
+    near = distance - width
+    cost = (filled * (near + 0.5 * width * np.clip(share, 0.0, 1.0))).sum(axis=-1) / size[..., 0]
+    rises = (np.diff(depth, axis=-1, prepend=0.0) >= 0.0).all(axis=-1)
+    return np.where(rises & (size[..., 0] > 0.0) & (depth[..., -1] >= size[..., 0]), cost, np.nan)
