@@ -54,13 +54,7 @@ def quotes_of(data: Chain) -> xr.Dataset:
 
 
 def single(data: xr.Dataset, what: str) -> xr.Dataset:
-    """Return the slices of one surface or smile that have a time to expiry, in that order.
-
-    Raises
-    ------
-    ValueError
-        There are several symbols, venues, instants, or slices by something else than expiry.
-    """
+    """Return the slices of one surface or smile that have a time to expiry, in that order; refuse several."""
     if "year_fraction" not in data.variables:
         raise ValueError(f"{what} needs a fit or a surface: the data has no 'year_fraction'")
     for dim in [str(d) for d in data["year_fraction"].dims if d != "expiry"]:
@@ -81,13 +75,7 @@ def single(data: xr.Dataset, what: str) -> xr.Dataset:
 
 
 def fitted(fit: xr.Dataset) -> xr.Dataset:
-    """Return the slices that have a smile.
-
-    Raises
-    ------
-    ValueError
-        None has.
-    """
+    """Return the slices that have a smile; refuse a fit without any."""
     alive = np.isfinite(smile.total_variance(fit, 0.0, extrapolate=True))
     usable = fit.isel(expiry=np.flatnonzero(alive))
     if not usable.sizes["expiry"]:
@@ -106,13 +94,7 @@ def at_the_money(fit: xr.Dataset) -> xr.DataArray:
 
 
 def listed_expiry(listed: Any, requested: Any, argument: str = "expiry") -> pd.Timestamp:
-    """Find the listed expiry of an instant or a day.
-
-    Raises
-    ------
-    ValueError
-        It is not listed, or several expire on that day.
-    """
+    """Find the one listed expiry of an instant or a day, or refuse."""
     expiries = pd.DatetimeIndex(np.atleast_1d(listed))
     naive = times.instant(requested, argument).tz_convert("UTC").tz_localize(None)
     same = expiries[expiries == naive] if naive in expiries else expiries[expiries.normalize() == naive]
@@ -122,13 +104,7 @@ def listed_expiry(listed: Any, requested: Any, argument: str = "expiry") -> pd.T
 
 
 def chosen_expiries(listed: pd.DatetimeIndex, requested: Expiries | None, limit: int) -> Indices:
-    """Return the places of the expiries requested; of None up to `limit`, spread over those listed.
-
-    Raises
-    ------
-    ValueError
-        `limit` is no number of expiries, none is requested, or one is not listed.
-    """
+    """Return the places of the expiries requested; of None up to `limit`, spread over those listed."""
     if limit < 1:
         raise ValueError(f"{limit=} is no number of expiries")
     if requested is None:

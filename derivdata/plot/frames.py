@@ -64,8 +64,12 @@ def figure_function(function: Callable[P, T]) -> Callable[P, T]:
     @functools.wraps(checked)
     def draw(*args: P.args, **kwargs: P.kwargs) -> T:
         from matplotlib import rc_context
+        from matplotlib.axes import Axes
 
-        _require_axes(kwargs.get("ax"))
+        ax = kwargs.get("ax")
+        if not isinstance(ax, Axes | None):
+            kind = type(ax).__name__
+            raise TypeError(f"ax must be the Axes of a matplotlib figure or None, not {kind}")
         # A symbol or a venue may hold "$", which matplotlib would read as mathematics.
         with warnings.catch_warnings(), rc_context({"text.parse_math": False}):
             warnings.filterwarnings("ignore", "Attempting to set identical low and high", UserWarning)
@@ -74,23 +78,8 @@ def figure_function(function: Callable[P, T]) -> Callable[P, T]:
     return draw
 
 
-def _require_axes(ax: Any) -> None:
-    if ax is None:
-        return
-    from matplotlib.axes import Axes
-
-    if not isinstance(ax, Axes):
-        raise TypeError(f"ax must be the Axes of a matplotlib figure or None, not {type(ax).__name__}")
-
-
 def only_for(kind: str, owners: tuple[str, ...], **options: Any) -> None:
-    """Refuse options that another `kind` of the figure has.
-
-    Raises
-    ------
-    ValueError
-        The message names the option and the kinds that have it.
-    """
+    """Refuse options that another `kind` of the figure has, by name."""
     given = [name for name, value in options.items() if value is not None]
     if given and kind not in owners:
         whose = " and ".join(map(repr, owners))

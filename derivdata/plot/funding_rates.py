@@ -202,7 +202,8 @@ def funding_heatmap(
     ax.tick_params(axis="y", labelsize=8 if len(rows) > 20 else 8.5, length=0)
     ax.set_ylabel("venue")
     lack = "\ngrey: no rate" if known.size < cells[list(means.index)].size else ""
-    beyond = _beyond(known, centre - reach, centre + reach)
+    ends = ("neither", "min", "max", "both")
+    beyond = ends[bool(known.min() < centre - reach) + 2 * bool(known.max() > centre + reach)]
     colorbar(ax, drawn, f"funding rate [bps per 8 h]{lack}", extend=beyond)
     utc_axis(ax)
     footer(ax, data, source=source)
@@ -254,10 +255,3 @@ def _columns(rates: xr.DataArray, step: str | pd.Timedelta | None) -> pd.DataFra
     if not width:
         raise ValueError(f"{step=} has no length")
     return frame.resample(width).mean()
-
-
-def _beyond(known: Any, low: float, high: float) -> str:
-    below, above = bool(known.min() < low), bool(known.max() > high)
-    return {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}[
-        below, above
-    ]

@@ -243,7 +243,7 @@ def _levels(
 
 def _level(price: Rates, symbol: str) -> xr.DataArray:
     """Return one price over time: the median of the venues."""
-    level, _ = one_symbol(panel_of(price, "price_usd", name="price"), symbol)
+    level, _ = one_symbol(panel_of(price, "price_usd"), symbol)
     others = [dim for dim in level.dims if dim != "time"]
     middle: xr.DataArray = level.median(others) if others else level
     return middle

@@ -121,7 +121,7 @@ def liquidations(
 
 
 def _price(ax: Axes, price: Rates, first: pd.Timestamp, last: pd.Timestamp) -> None:
-    level = panel_of(price, "price_usd", name="price")
+    level = panel_of(price, "price_usd")
     others = [dim for dim in level.dims if dim != "time"]
     if "symbol" in others and level.sizes["symbol"] > 1:
         raise ValueError("price holds several symbols: choose one")

@@ -246,7 +246,7 @@ def footer(ax: Axes, *data: Any, source: Any = None) -> Text:
         What to name where an analysis dropped the provenance.
     """
     ax.set_xlabel(textwrap.fill(ax.get_xlabel(), max(int(0.78 * cell_width(ax) / 5.4), 20)))
-    provenances = [provenance for provenance in map(_provenance, (*data, source)) if provenance is not None]
+    provenances = [provenance(one) for one in (*data, source) if "provenance" in getattr(one, "attrs", {})]
     text, url = stated(provenances)
     if cell_width(ax) < _NARROW:
         text = "\n".join(map(_in_lines, text.split("\n")))
@@ -296,29 +296,13 @@ def stated(provenances: Sequence[dict[str, Any]]) -> tuple[str, str]:
     return "\n".join([" · ".join(words), *([credit] if credit else [])]), url
 
 
-def panel_of(data: Any, column: str, *, name: str = "data") -> Any:
-    """Return a panel unchanged, or make one from a table.
-
-    Raises
-    ------
-    TypeError
-        It is neither.
-    """
-    if isinstance(data, xr.DataArray):
-        return data
-    if isinstance(data, pd.DataFrame) or hasattr(data, "columns"):  # of polars or pyarrow, too
-        return panel(data, column)
-    raise TypeError(f"{name} must be a table or a panel of {column}, not {type(data).__name__}")
+def panel_of(data: pd.DataFrame | xr.DataArray, column: str) -> xr.DataArray:
+    """Return a panel unchanged, or make one from a table."""
+    return data if isinstance(data, xr.DataArray) else panel(data, column)
 
 
 def one_symbol(panel: Any, symbol: str | None) -> tuple[Any, str]:
-    """Select one symbol of a panel; it needs no name where it is the only one.
-
-    Raises
-    ------
-    ValueError
-        The symbol is not in the panel, or is not named and there are several.
-    """
+    """Select one symbol of a panel, which needs no name where it is the only one."""
     if "symbol" not in panel.dims:
         symbols = [str(panel["symbol"].item())] if "symbol" in panel.coords else [symbol or ""]
     else:
@@ -328,9 +312,3 @@ def one_symbol(panel: Any, symbol: str | None) -> tuple[Any, str]:
     if symbol not in symbols:
         raise ValueError(f"symbol={symbol!r}: name one of {', '.join(symbols)}")
     return (panel.sel(symbol=symbol) if "symbol" in panel.dims else panel), symbol
-
-
-def _provenance(data: Any) -> dict[str, Any] | None:
-    if data is None or "provenance" not in getattr(data, "attrs", {}):
-        return None
-    return provenance(data)

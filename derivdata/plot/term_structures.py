@@ -77,7 +77,9 @@ def term_structure(
     known = np.flatnonzero(np.isfinite(middle))
     dates = pd.DatetimeIndex(fit["expiry"].to_numpy())
     ends = [f"{100 * middle[place]:.1f} % on {dates[place]:%Y-%m-%d}" for place in known[[0, -1]]]
-    _least_height(upper)
+    bottom, top = upper.get_ylim()
+    if top - bottom < 0.02:  # two points of volatility at least: no line is steep by rounding alone
+        upper.set_ylim((bottom + top) / 2 - 0.01, (bottom + top) / 2 + 0.01)
     dress(upper, title=f"{name_of(fit)}: ATM volatility {' and '.join(dict.fromkeys(ends))}")
     percent(upper)
     upper.set_ylabel("volatility\n[% per √year]")
@@ -96,13 +98,6 @@ def term_structure(
     low, high = (np.sqrt(np.asarray(free[end]) / tenors * 365.0) for end in ("lower", "upper"))
     free_vol = np.asarray(free["vol"])
     return keep_frame(upper, table.assign(model_free=free_vol, model_free_low=low, model_free_high=high))
-
-
-def _least_height(ax: Axes) -> None:
-    """Make the axes two points of volatility high at least: no line is steep by rounding alone."""
-    low, high = ax.get_ylim()
-    if high - low < 0.02:
-        ax.set_ylim((low + high) / 2 - 0.01, (low + high) / 2 + 0.01)
 
 
 def _before(before: Chain, fit: xr.Dataset) -> pd.DataFrame:

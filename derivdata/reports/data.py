@@ -75,13 +75,7 @@ class Data:
         return any(table.provenance.get("synthetic") for table in self.fetched)
 
     def require_symbols(self) -> None:
-        """Refuse a symbol of which nothing came and that the source does not list.
-
-        Raises
-        ------
-        ValueError
-            The message names the symbol.
-        """
+        """Refuse a symbol of which nothing came and that the source does not list, by name."""
         absent = [s for s in self.report_options.symbols if s not in self._symbols]
         if not absent:
             return
@@ -122,7 +116,11 @@ class Data:
 
     def oi(self, symbol: str) -> pd.DataFrame | None:
         """Return table ``oi_history`` of one symbol."""
-        return self._history(f"open interest of {symbol}", oi.history, symbol)
+        wanted = self.report_options
+        fetch = partial(
+            oi.history, symbol, *wanted.window, venues=wanted.venues, resolution=wanted.resolution
+        )
+        return self._fetch_once(f"open interest of {symbol}", fetch)
 
     def oi_exchanges(self) -> pd.DataFrame | None:
         """Return table ``oi_exchanges``."""
@@ -259,11 +257,6 @@ class Data:
             if not frames:
                 raise
             return concat(frames)
-
-    def _history(self, what: str, fetch: Callable[..., pd.DataFrame], symbols: Any) -> pd.DataFrame | None:
-        wanted = self.report_options
-        fetch = partial(fetch, symbols, *wanted.window, venues=wanted.venues, resolution=wanted.resolution)
-        return self._fetch_once(what, fetch)
 
     def _fetch_once(
         self, what: str, fetch: Callable[[], pd.DataFrame], *, optional: bool = False

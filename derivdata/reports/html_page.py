@@ -227,7 +227,8 @@ def _slug(words: str) -> str:
 
 
 def _table(frame: pd.DataFrame, formats: dict[str, str], kind: str) -> str:
-    kinds = {name: _kind(frame[name], str(name)) for name in frame.columns}
+    kinds = {n: "" if pd.api.types.is_numeric_dtype(frame[n].dtype) else " class=text" for n in frame.columns}
+    kinds |= {"sha256": ' class="text hash"'}
     head = "".join(f"<th{kinds[n]}>{escape(str(n))}</th>" for n in frame.columns)
     rows = (
         "".join(
@@ -240,12 +241,6 @@ def _table(frame: pd.DataFrame, formats: dict[str, str], kind: str) -> str:
     return (
         f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
     )
-
-
-def _kind(column: pd.Series, name: str) -> str:
-    if name == "sha256":
-        return ' class="text hash"'
-    return "" if pd.api.types.is_numeric_dtype(column.dtype) else " class=text"
 
 
 def _cell(value: Any, spec: str) -> str:

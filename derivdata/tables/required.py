@@ -16,13 +16,7 @@ _LARGEST_MEDIAN_IV = 5.0  # no market trades at a median of 500 %, but 5 may be 
 def require_columns(
     frame: pd.DataFrame, argument: str, numbers: Sequence[str] = (), *, others: Sequence[str] = ()
 ) -> None:
-    """Refuse a frame that lacks a column, has one twice, or holds something else where numbers belong.
-
-    Raises
-    ------
-    ValueError
-        The message names the argument and the column.
-    """
+    """Refuse a frame that lacks a column, has one twice, or holds something else where numbers belong."""
     for name in (*others, *numbers):
         if name not in frame.columns:
             raise ValueError(f"{argument} has no column {name!r}")
@@ -34,13 +28,7 @@ def require_columns(
 
 
 def require_instants(frame: pd.DataFrame, argument: str, names: Sequence[str]) -> None:
-    """Refuse a frame that holds something else than instants in one of its columns.
-
-    Raises
-    ------
-    ValueError
-        The message names the argument and the column.
-    """
+    """Refuse a frame that holds something else than instants in one of its columns."""
     for name in names:
         if frame[name].dtype.kind != "M":
             raise ValueError(f"{argument} has no instants in the column {name!r} but {frame[name].dtype}")
@@ -49,13 +37,7 @@ def require_instants(frame: pd.DataFrame, argument: str, names: Sequence[str]) -
 
 
 def require_decimal_volatility(iv: Any, remedy: str = "divide it by 100") -> None:
-    """Refuse implied volatilities that look like percent: their median, of the finite ones, is above 5.
-
-    Raises
-    ------
-    ValueError
-        The message ends with the `remedy`.
-    """
+    """Refuse implied volatilities that look like percent: their median, of the finite ones, is above 5."""
     values = np.asarray(iv, dtype=np.float64)
     finite = values[np.isfinite(values)]
     if finite.size and (median := float(np.median(finite))) > _LARGEST_MEDIAN_IV:

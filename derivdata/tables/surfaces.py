@@ -208,7 +208,10 @@ def _dataset(
     import xarray as xr
 
     dims = tuple(grid.labels)
-    cells = {name: grid.scattered(_floats(columns[name]), np.nan) for name in (*names, "underlying_price")}
+    cells = {
+        name: grid.scattered(np.asarray(columns[name], dtype=np.float64), np.nan)
+        for name in (*names, "underlying_price")
+    }
     data = {name: _variable(dims, cells[name], name) for name in names}
     data["underlying_price"] = _variable(dims[:-2], _medians(cells["underlying_price"]), "underlying_price")
     return xr.Dataset(
@@ -271,10 +274,6 @@ def _only(columns: Mapping[str, Any], name: str, none: Any) -> Any:
     if len(distinct) > 1:
         raise ValueError(f"a surface is of one {name}; the chain holds {len(distinct)}")
     return distinct[0]
-
-
-def _floats(values: Any) -> Array:
-    return np.asarray(values, dtype=np.float64)
 
 
 def _provenance(rows: pd.DataFrame) -> Mapping[str, Any] | None:

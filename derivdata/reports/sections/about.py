@@ -62,13 +62,7 @@ class Earlier:
 
 
 def clock_of(path: str | Path) -> pd.Timestamp:
-    """Return the recorded clock of a bundle.
-
-    Raises
-    ------
-    BundleError
-        It is not a bundle, or the recording never asked for the time.
-    """
+    """Return the recorded clock of a bundle; refuse one whose recording never asked for the time."""
     asof = bundle.info(path).manifest.asof
     if asof is None:
         raise BundleError(f"{path}: holds no time: it is no recording of a report")

@@ -274,10 +274,6 @@ def ranks(values: Any) -> Any:
     )
 
 
-def _flag(values: Any) -> Any:
-    return pd.array(values, dtype="boolean")
-
-
 def _time(values: Any) -> Any:
     if isinstance(values, pd.Series):
         values = pd.Index(values, copy=True)
@@ -304,6 +300,6 @@ _CASTS = {
     Kind.NUMBER: _number,
     Kind.COUNT: _count,
     Kind.RANK: ranks,
-    Kind.FLAG: _flag,
+    Kind.FLAG: lambda values: pd.array(values, dtype="boolean"),
     Kind.TIME: _time,
 }
