@@ -20,6 +20,7 @@ from derivdata.errors import ArchiveError, DataNotice, NotFound
 from derivdata.sources.archive import open_archive
 from derivdata.sources.collect import files, read_through
 from derivdata.sources.collect.collector import Collector
+from derivdata.sources.query import Query
 from derivdata.sources.service import server
 from derivdata.sources.venues.registry import VENUES
 from tests.collect.clocks import HANGS_SECONDS
@@ -72,7 +73,7 @@ def test_a_slow_venue_holds_up_no_read_of_another(fakes: Fakes) -> None:
     window = [pd.Timestamp(day, tz="UTC") for day in ("2026-01-12", "2026-01-15")]
 
     def read(*venues: str) -> None:
-        store.read("funding_settlements", *window, symbols=["BTC"], venues=venues)
+        store.rows(Query("funding_settlements", *window, ["BTC"], venues))
 
     both = threading.Thread(target=read, args=("bybit", "okx"), daemon=True)
     alone = threading.Thread(target=read, args=("bybit",), daemon=True)

@@ -13,6 +13,7 @@ import derivdata as dd
 from derivdata.sources.archive import Archive
 from derivdata.sources.collect import backfill
 from derivdata.sources.collect.read_through import ReadThrough
+from derivdata.sources.query import Query
 from tests.collect.fakes import Fakes, SimulatedClock
 
 NOW = "2026-02-01T00:30:00"
@@ -121,7 +122,7 @@ def test_connect_venues_answers_prices(archive: Archive, fakes: Fakes, clock: Si
     store = ReadThrough(archive, venues=["gateio"], clock=clock, addresses=fakes.addresses)
     try:
         assert "prices_history" in store.tables()
-        rows = store.read("prices_history", FIRST, LAST, symbols=["BTC"])
+        rows = store.rows(Query("prices_history", FIRST, LAST, ["BTC"]))
     finally:
         store.close()
     assert len(rows) == 4 * 288

@@ -24,6 +24,7 @@ from derivdata.sources.collect.histories import backfill
 from derivdata.sources.collect.read_through import ReadThrough
 from derivdata.sources.collect.reporting import Minute
 from derivdata.sources.collect.session import Shared, Stopped, VenueSession
+from derivdata.sources.query import Query
 from derivdata.sources.venues.registry import VENUES
 from tests.collect.clocks import HANGS_SECONDS, EventClock, SimulatedClock
 from tests.collect.direct import connect_directly
@@ -438,7 +439,7 @@ def test_a_poll_and_a_fill_at_the_same_time_keep_the_venue_s_budget(
     filled: list[pd.DataFrame] = []
 
     def fill() -> None:
-        filled.append(store.read("funding_settlements", first, end, symbols=["BTC", "ETH"]))
+        filled.append(store.rows(Query("funding_settlements", first, end, ["BTC", "ETH"])))
 
     beside = threading.Thread(target=fill, name="derivdata-refill", daemon=True)
     beside.start()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from derivdata import tables
+from derivdata.sources.query import Query
 
 
 class MemoryStore:
@@ -40,37 +44,47 @@ class MemoryStore:
         frame = self.frames[table]
         return tuple(sorted(frame[column].unique())) if column in frame else ()
 
-    def read(
-        self,
-        table: str,
-        start: pd.Timestamp,
-        end: pd.Timestamp,
-        *,
-        symbols: Sequence[str] | None = None,
-        venues: Sequence[str] | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> pd.DataFrame:
-        frame = self.frames[table]
-        keep = (frame["time"] >= start) & (frame["time"] < end)
-        if symbols is not None:
-            keep &= frame["symbol"].isin(symbols)
-        if venues is not None:
-            keep &= frame["exchange"].isin(venues)
-        rows = tables.TABLES[table].conform(frame[keep])
+    def rows(self, query: Query) -> pd.DataFrame:
+        table, frame = tables.TABLES[query.table], self.frames[query.table]
+        keep = (frame["time"] >= query.start) & (frame["time"] < query.end)
+        if query.symbols is not None:
+            keep &= frame["symbol"].isin(query.symbols)
+        if query.venues is not None:
+            keep &= frame["exchange"].isin(query.venues)
+        rows = table.conform(frame[keep])
         # Rows come in any order with `columns`: backwards here, so that nobody relies on another.
-        return rows if columns is None else rows.iloc[::-1].reset_index(drop=True)[list(columns)]
+        return rows if query.columns is None else rows.iloc[::-1].reset_index(drop=True)[[*query.columns]]
 
-    def latest(
-        self,
-        table: str,
-        at: pd.Timestamp,
-        *,
-        within: pd.Timedelta,
-        symbols: Sequence[str] | None = None,
-        venues: Sequence[str] | None = None,
-    ) -> pd.DataFrame:
-        moment = pd.Timedelta(1, "us")
-        frame = self.read(table, at - within, at + moment, symbols=symbols, venues=venues)
-        key = [name for name in tables.TABLES[table].key if name not in ("time", "instrument_name")]
+    def newest(self, query: Query) -> pd.DataFrame:
+        frame = self.rows(query)
+        key = [name for name in tables.TABLES[query.table].key if name not in ("time", "instrument_name")]
         newest = frame.groupby(key, observed=True)["time"].transform("max")
-        return tables.TABLES[table].conform(frame[frame["time"] == newest])
+        return tables.TABLES[query.table].conform(frame[frame["time"] == newest])
+
+    def sums(self, query: Query, value: str) -> pd.DataFrame:
+        return sums_of(self.rows(query), value)
+
+    def symbol_hashes(self, symbols: Sequence[str]) -> dict[str, int]:
+        return {symbol: hashed(symbol) for symbol in symbols}
+
+
+def hashed(symbol: str) -> int:
+    return int.from_bytes(hashlib.blake2b(symbol.encode(), digest_size=8).digest(), "little")
+
+
+def sums_of(rows: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Sums over the symbols of each venue, resolution and instant, row by row."""
+    cells: dict[tuple[str, str, pd.Timestamp], list[Any]] = {}
+    names = (rows[name] for name in ("symbol", "exchange", "resolution", "time", value))
+    for symbol, exchange, resolution, time, one in zip(*names, strict=True):
+        cell = cells.setdefault((str(exchange), str(resolution), time), [0.0, 0, 0])
+        if one == one:
+            cell[:] = cell[0] + one, cell[1] + 1, cell[2] ^ hashed(symbol)
+    keys, found = [*zip(*sorted(cells), strict=True)] or [()] * 3, [cells[key] for key in sorted(cells)]
+    columns = dict(zip(("exchange", "resolution"), keys[:2], strict=True))
+    return pd.DataFrame(columns, dtype=object).assign(
+        time=pd.DatetimeIndex(keys[2], dtype="datetime64[us, UTC]"),
+        value=np.array([total if count else np.nan for total, count, _ in found], float),
+        symbols=np.array([count for _, count, _ in found], np.int64),
+        symbol_hash=np.array([number for *_, number in found], np.uint64),
+    )

@@ -8,8 +8,8 @@ import pandas as pd
 
 from derivdata.sources.service import buckets
 from derivdata.sources.service.buckets import length
-from derivdata.sources.service.kept_days import cut
-from derivdata.sources.service.view import Series, View
+from derivdata.sources.service.venue_totals import cut
+from derivdata.sources.service.view import Column, Series, View
 from derivdata.sources.service.window import Window, adaptive
 from derivdata.support import times
 
@@ -18,21 +18,19 @@ _COLUMNS = ["exchange", "time", "value", "symbol_count"]
 
 def totals(
     view: View,
-    table: str,
-    value: str,
+    column: Column,
     window: Window,
     resolution: str | None,
     *,
     venues: Sequence[str] | None = None,
-    added: bool = False,
 ) -> Series:
     def made(day: Window, used: str | None = None) -> Series:
-        found = _series(view, table, value, day, resolution, venues, added, used)
-        grouped = found.frame.astype({"exchange": str}).groupby(["time", "exchange"])[value]
+        found = _series(view, column, day, resolution, venues, used)
+        grouped = found.frame.astype({"exchange": str}).groupby(["time", "exchange"])[column.value]
         summed = pd.DataFrame({"value": grouped.sum(), "symbol_count": grouped.size()}).reset_index()
         return found._replace(frame=summed[_COLUMNS])
 
-    days = cut(window, pd.Timedelta(1, "D"))
+    days = cut(window)
     parts = [made(day) for day in days]
     steps = {part.used for part in parts if len(part.frame) or part.notices}
     finest = min(steps, key=length, default=resolution or adaptive(window.requested))
@@ -44,22 +42,20 @@ def totals(
 
 def _series(
     view: View,
-    table: str,
-    value: str,
+    column: Column,
     day: Window,
     resolution: str | None,
     venues: Sequence[str] | None,
-    added: bool,
     used: str | None,
 ) -> Series:
     """What `View.series` returns of a day, but for its rounding."""
-    frame, step = view.around(table, day, resolution, venues=venues)
+    frame, step = view.around(column, day, resolution, venues=venues)
     step = used or step
-    long = buckets.longer(frame[buckets.ends(frame) > day.start], step) if added else []
+    long = buckets.longer(frame[buckets.ends(frame) > day.start], step) if column.added else []
     notices = [f"rows by {name} are left out: they are longer than buckets of {step}" for name in long]
     frame = frame[~frame["resolution"].isin(long)] if long else frame
     width = times.resolution(step)
     if width is not None and (frame["resolution"] != step).any():
-        frame = (buckets.sums if added else buckets.means)(frame, value, width, view.horizon)
-    inside = (frame["time"] >= day.start) & (frame["time"] < day.end) & frame[value].notna()
+        frame = (buckets.sums if column.added else buckets.means)(frame, column.value, width, view.horizon)
+    inside = (frame["time"] >= day.start) & (frame["time"] < day.end) & frame[column.value].notna()
     return Series(frame[inside], step, notices)

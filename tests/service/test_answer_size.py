@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
 
 import pandas as pd
 import pytest
 
 from derivdata.client.transport.settings import Limits
 from derivdata.sources import sample, service
+from derivdata.sources.query import Query
 from derivdata.sources.service import answer_size
 from tests.service.conftest import KEYS, Caller
 
@@ -23,9 +23,13 @@ class Counting(sample.Sample):
 
     days = 0.0
 
-    def read(self, table: str, start: pd.Timestamp, end: pd.Timestamp, **kwargs: Any) -> pd.DataFrame:
-        self.days += (end - start) / pd.Timedelta(1, "D")
-        return super().read(table, start, end, **kwargs)
+    def rows(self, query: Query) -> pd.DataFrame:
+        self.days += (query.end - query.start) / pd.Timedelta(1, "D")
+        return super().rows(query)
+
+    def sums(self, query: Query, value: str) -> pd.DataFrame:
+        self.days += (query.end - query.start) / pd.Timedelta(1, "D")
+        return super().sums(query, value)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 
 from derivdata import open_archive, tables
 from derivdata.sources import sample
+from derivdata.sources.query import Query
 from derivdata.sources.service import fills
 from derivdata.sources.service.answers.liquidations import _history
 from derivdata.sources.service.answers.options import at_hours, at_the_money
@@ -105,18 +106,18 @@ def test_some_columns_are_those_of_the_whole_table(
     table: str, columns: list[str], stored: bool, tmp_path: Path
 ) -> None:
     """Dtypes too, and where there are no rows."""
-    few = {"symbols": ["BTC"], "venues": ["deribit", "okx"]}
+    few = ["BTC"], ["deribit", "okx"]
     last = DAYS[0] + pd.Timedelta(3, "h")
     store = SAMPLE
     if stored:
         store = open_archive(tmp_path / "a")
         store.merge(table, SAMPLE.read(table, DAYS[0], last + pd.Timedelta(1, "h")))
-    whole = store.read(table, DAYS[0], last, **few)
-    found = store.read(table, DAYS[0], last, **few, columns=columns)
+    whole = store.rows(Query(table, DAYS[0], last, *few))
+    found = store.rows(Query(table, DAYS[0], last, *few, columns))
     assert len(found) >= 3
     pd.testing.assert_frame_equal(in_order(found), in_order(whole[columns]))
-    empty = store.read(table, DAYS[0], DAYS[0], **few, columns=columns)
-    pd.testing.assert_frame_equal(empty, store.read(table, DAYS[0], DAYS[0], **few)[columns])
+    empty = store.rows(Query(table, DAYS[0], DAYS[0], *few, columns))
+    pd.testing.assert_frame_equal(empty, store.rows(Query(table, DAYS[0], DAYS[0], *few))[columns])
 
 
 def test_an_archive_refuses_columns_that_it_does_not_have(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
 from urllib.parse import urlsplit
 
 import pandas as pd
@@ -14,6 +13,7 @@ import pytest
 import requests
 
 from derivdata.sources import service
+from derivdata.sources.query import Query
 from tests.service import market
 from tests.service.conftest import KEYS, PATIENCE
 from tests.service.memory_store import MemoryStore
@@ -136,9 +136,9 @@ def test_half_a_request_is_closed(local: service.Local, sent: bytes) -> None:
 class Slow(MemoryStore):
     """Takes three times as long to read as a request may take to arrive."""
 
-    def latest(self, *args: Any, **kwargs: Any) -> pd.DataFrame:
+    def newest(self, query: Query) -> pd.DataFrame:
         threading.Event().wait(0.6)
-        return super().latest(*args, **kwargs)
+        return super().newest(query)
 
 
 def test_a_long_answer_is_not_cut_off() -> None:

@@ -11,6 +11,7 @@ import requests
 
 from derivdata.errors import ArchiveError
 from derivdata.sources import service
+from derivdata.sources.query import Query
 from tests.service import market
 from tests.service.conftest import KEYS, PATIENCE, Caller
 from tests.service.memory_store import MemoryStore
@@ -87,7 +88,7 @@ class Broken(MemoryStore):
 
     problem: Exception
 
-    def latest(self, *_: object, **__: object) -> pd.DataFrame:
+    def newest(self, query: Query) -> pd.DataFrame:
         raise self.problem
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,20 @@ from hypothesis import strategies as st
 from derivdata import tables
 from derivdata.sources import sample
 from derivdata.sources.archive import Archive, open_archive
-from derivdata.sources.archive.step_sums import sums_of_frame
+from derivdata.sources.query import Query
 from derivdata.sources.service.running_answer import noted
 from derivdata.sources.service.venue_series import by_rows, by_sums
 from derivdata.sources.service.venue_totals import totals
-from derivdata.sources.service.view import View
+from derivdata.sources.service.view import Column, View
 from derivdata.sources.service.window import resolve
 from tests.service import slow_totals
-from tests.service.memory_store import MemoryStore
+from tests.service.memory_store import MemoryStore, sums_of
+from tests.service.test_venue_totals import difference
 
 SOAK = os.environ.get("DERIVDATA_SOAK") == "1"
 START = pd.Timestamp("2026-06-01", tz="UTC").as_unit("us")
 OI = "oi_history"
+OI_USD, VOLUME = Column(OI, "oi_usd"), Column("volume_history", "volume_usd", added=True)
 HOUR = pd.Timedelta(1, "h")
 VALUES = st.sampled_from([1.0, 2.5, 1e6, 12345.67, 0.0])
 
@@ -92,7 +95,7 @@ def test_sums_give_what_rows_give_or_say_that_they_cannot(
     width = None if step is None else pd.Timedelta(step)
     seen = rows[rows["time"] < horizon]
     expected = by_rows(seen, "oi_usd", width, horizon, added=added)
-    sure, unsure = by_sums(sums_of_frame(seen, "oi_usd"), width, horizon, added=added)
+    sure, unsure = by_sums(sums_of(seen, "oi_usd"), width, horizon, added=added)
     truth = {
         (t, v): (x, n)
         for t, v, x, n in zip(
@@ -117,16 +120,16 @@ def test_sums_give_what_rows_give_or_say_that_they_cannot(
 @given(histories(), st.sampled_from(["5m", "1h", "4h", "1d"]), st.booleans())
 def test_totals_are_those_of_the_rows(rows: pd.DataFrame, step: str, added: bool) -> None:
     """Whatever way is taken: by sums, without the symbols that come or go, or by all rows."""
-    table, value = ("volume_history", "volume_usd") if added else (OI, "oi_usd")
-    store = MemoryStore({table: rows.rename(columns={"oi_usd": value})}, now="2026-06-02T20:00")
-    assert_same(View(store, store.now), "2026-05-31T22:00Z", step, table, value, added=added)
+    column = VOLUME if added else OI_USD
+    store = MemoryStore({column.table: rows.rename(columns={"oi_usd": column.value})}, now="2026-06-02T20:00")
+    assert_same(View(store, store.now), "2026-05-31T22:00Z", step, column)
 
 
 def sums_and_unsure(rows: pd.DataFrame, step: str) -> tuple[dict[int, float], list[int]]:
     """By the bucket's hour: the totals that sums tell, and where they do not."""
     horizon = START + pd.Timedelta(9, "D")
     frame = tables.TABLES[OI].conform(rows)
-    sure, unsure = by_sums(sums_of_frame(frame, "oi_usd"), pd.Timedelta(step), horizon, added=False)
+    sure, unsure = by_sums(sums_of(frame, "oi_usd"), pd.Timedelta(step), horizon, added=False)
     hour = [(time - START.value // 1000) // 3_600_000_000 for time in (*sure.time, *unsure.time)]
     return dict(zip(hour, sure.value.tolist(), strict=False)), hour[len(sure.time) :]
 
@@ -180,11 +183,11 @@ def test_rows_of_two_resolutions_at_one_instant_are_left_to_the_rows() -> None:
 class Read(Archive):
     """An archive that notes how many rows were read of it."""
 
-    counted = 0
+    read_rows = 0
 
-    def read(self, *args: Any, **kwargs: Any) -> pd.DataFrame:
-        frame = super().read(*args, **kwargs)
-        self.counted += len(frame)
+    def rows(self, query: Query) -> pd.DataFrame:
+        frame = super().rows(query)
+        self.read_rows += len(frame)
         return frame
 
 
@@ -198,20 +201,17 @@ def listed() -> pd.DataFrame:
 
 
 def assert_same(
-    view: View, start: str, resolution: str | None, table: str = OI, value: str = "oi_usd", **options: Any
+    view: View, start: str, resolution: str | None, column: Column = OI_USD, **options: Any
 ) -> pd.DataFrame:
     window = resolve({"start": pd.Timestamp(start), "end": None}, now=view.now, tier="pro")
-    found = totals(view, table, value, window, resolution, **options)
-    expected = slow_totals.totals(view, table, value, window, resolution, **options)
-    assert (found.used, found.notices) == (expected.used, expected.notices)
-    kinds = {"exchange": object, "value": float, "symbol_count": int}
-    left, right = (frame.astype(kinds).reset_index(drop=True) for frame in (found.frame, expected.frame))
-    pd.testing.assert_frame_equal(left, right, rtol=1e-9)
-    return left
+    found = totals(view, column, window, resolution, **options)
+    expected = slow_totals.totals(view, column, window, resolution, **options)
+    assert difference(found, expected) == ""
+    return found.frame
 
 
 @pytest.fixture
-def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
+def archive(tmp_path: Path) -> Read:
     archive = Read(open_archive(tmp_path)._storage)
     archive.append(OI, listed(), accept=["unit"])
     return archive
@@ -224,11 +224,11 @@ def test_rows_are_read_around_a_listing_and_the_clock_alone(archive: Read) -> No
     """
     view = View(archive, archive.now)
     window = resolve({"start": START, "end": None}, now=view.now, tier="pro")
-    frame = totals(view, OI, "oi_usd", window, "4h").frame
+    frame = totals(view, OI_USD, window, "4h").frame
     assert len(frame) == 2 * 18
     okx = frame[frame["exchange"] == "okx"]["symbol_count"].tolist()
     assert okx == [8] * 8 + [9] * 10
-    assert archive.counted == 3, "of NEW at 09:00, 10:00 and 11:00"
+    assert archive.read_rows == 3, "of NEW at 09:00, 10:00 and 11:00"
     assert_same(view, "2026-06-01T05:00Z", "4h")
     assert_same(view, "2026-06-01T05:00Z", "1h", venues=["okx"])
     assert_same(view, "2026-06-01T05:00Z", "1d")
@@ -240,11 +240,11 @@ def test_rows_are_read_around_a_listing_and_the_clock_alone(archive: Read) -> No
         (["N1"], ["S1"], 2 + 3),
         (["N1", "N2"], [], 2 * 2),
         ([], ["S1", "S2"], 2 * 3),
-        (["N1", "N2", "N3"], [], 8 * 8 + 3 * 2),  # three at once are not found: all rows, from 16:00
+        (["N1", "N2", "N3"], [], 5 * 8 + 3 * 2),  # three at once are not found: all rows, from 19:00
     ],
 )
 def test_rows_of_the_symbols_that_change_are_enough(
-    came: list[str], went: list[str], rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    came: list[str], went: list[str], rows: int, tmp_path: Path
 ) -> None:
     """At 22:00 some symbols come and others go; their bucket begins at 20:00, the hour before reaches in."""
     draw = np.random.default_rng(8)
@@ -255,14 +255,12 @@ def test_rows_of_the_symbols_that_change_are_enough(
     archive.append(OI, pd.concat(frames, ignore_index=True), accept=["unit"])
     view = View(archive, archive.now)
     window = resolve({"start": START, "end": None}, now=view.now, tier="pro")
-    totals(view, OI, "oi_usd", window, "4h")
-    assert archive.counted == rows
+    totals(view, OI_USD, window, "4h")
+    assert archive.read_rows == rows
     assert_same(view, "2026-06-01T00:00Z", "4h")
 
 
-def test_a_missing_value_beside_a_listing_is_left_to_the_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_value_beside_a_listing_is_left_to_the_rows(tmp_path: Path) -> None:
     """From 20:00 to 24:00 are A with 1, B with 10 (it holds over its gap), six with 5, NEW with 100: 141."""
     b = np.where(np.arange(48) == 21, np.nan, 10.0)
     others = [hours(f"S{number}", "okx", 0, [5.0] * 48) for number in range(6)]
@@ -271,26 +269,24 @@ def test_a_missing_value_beside_a_listing_is_left_to_the_rows(
     archive.append(OI, pd.concat([*rows, *others]), accept=["unit"])
     view = View(archive, archive.now)
     window = resolve({"start": START, "end": None}, now=view.now, tier="pro")
-    frame = totals(view, OI, "oi_usd", window, "4h").frame.set_index("time")
+    frame = totals(view, OI_USD, window, "4h").frame.set_index("time")
     assert frame.loc[START + 20 * HOUR, "value"] == 141.0
     assert frame.loc[START + 20 * HOUR, "symbol_count"] == 9
 
 
-@pytest.mark.parametrize(("table", "value"), [(OI, "oi_usd"), ("volume_history", "volume_usd")])
+@pytest.mark.parametrize("column", [OI_USD, VOLUME])
 @pytest.mark.parametrize("end", [None, 8 * 24 * HOUR])
-def test_a_file_with_unstated_steps_elsewhere(
-    table: str, value: str, end: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_with_unstated_steps_elsewhere(column: Column, end: Any, tmp_path: Path) -> None:
     """A day of rows that state no step, then hours: the window has hours alone, of eight symbols with 2."""
     parts = [hours(f"S{n}", "okx", 0, [2.0] * 24, "unstated") for n in range(8)]
     parts += [hours(f"S{n}", "okx", 24, [2.0] * 216) for n in range(8)]
     archive = open_archive(tmp_path)
-    archive.append(table, pd.concat(parts).rename(columns={"oi_usd": value}), accept=["unit"])
+    archive.append(column.table, pd.concat(parts).rename(columns={"oi_usd": column.value}), accept=["unit"])
     view = View(archive, archive.now)
     since = {"start": START + 5 * 24 * HOUR, "end": None if end is None else START + end}
     window = resolve(since, now=view.now, tier="pro")
-    frame = totals(view, table, value, window, "4h", added=table != OI).frame
-    assert frame["value"].iloc[0] == (16.0 if table == OI else 64.0)
+    frame = totals(view, column, window, "4h").frame
+    assert frame["value"].iloc[0] == (64.0 if column.added else 16.0)
     assert set(frame["symbol_count"]) == {8}
 
 
@@ -300,19 +296,20 @@ def test_volume_that_states_no_step_is_known_when_it_is_stamped(tmp_path: Path) 
     archive.append("volume_history", rows.rename(columns={"oi_usd": "volume_usd"}), accept=["unit"])
     view = View(archive, archive.now)
     whole = START, START + 48 * HOUR
-    assert len(view.read("volume_history", *whole)) == 8 * 24
-    assert view.step_sums("volume_history", "volume_usd", *whole)["symbols"].sum() == 8 * 24
+    assert len(view.rows(Query("volume_history", *whole))) == 8 * 24
+    assert view.sums(Query("volume_history", *whole), "volume_usd")["symbols"].sum() == 8 * 24
 
 
 def test_a_store_that_asks_for_single_symbols_is_read_whole() -> None:
     """A read of NEW alone would ask a venue for its past, which is no part of the totals."""
 
     class Asking(MemoryStore):
-        asks_by_symbol = True
+        def rows(self, query: Query) -> pd.DataFrame:
+            assert query.symbols is None
+            return super().rows(query)
 
-        def read(self, *args: Any, symbols: Any = None, **kwargs: Any) -> pd.DataFrame:
-            assert symbols is None
-            return super().read(*args, **kwargs)
+        def symbol_hashes(self, symbols: Sequence[str]) -> dict[str, int]:
+            return {}
 
     store = Asking({OI: listed()}, now="2026-06-04")
     assert len(assert_same(View(store, store.now), "2026-06-01T00:00Z", "4h")) == 2 * 18
@@ -326,7 +323,7 @@ def test_corrections_are_seen_and_noted(archive: Read) -> None:
     window = resolve({"start": START, "end": None}, now=view.now, tier="pro")
     for _ in range(2):  # made, then remembered
         with noted() as notes:
-            totals(view, OI, "oi_usd", window, "4h")
+            totals(view, OI_USD, window, "4h")
         assert any("wrong unit" in note for note in notes)
         assert any("replace" in note for note in notes)
     archive.undo(1)
@@ -334,7 +331,7 @@ def test_corrections_are_seen_and_noted(archive: Read) -> None:
     assert before["value"].tolist() != after["value"].tolist()
 
 
-def test_volume_counts_when_its_step_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_volume_counts_when_its_step_is_over(tmp_path: Path) -> None:
     """At 10:30 the hour of 10:00 is not over: of three symbols at 8 to 10 o'clock six rows count."""
     rows = pd.concat([hours(name, "okx", 8, [1.0, 2.0, 4.0]) for name in "ABCD"])
     archive = open_archive(tmp_path)
@@ -342,27 +339,32 @@ def test_volume_counts_when_its_step_is_over(tmp_path: Path, monkeypatch: pytest
     now = START + pd.Timedelta(630, "min")
     view = View(archive, now)
     window = resolve({"start": START, "end": None}, now=now, tier="pro")
-    frame = totals(view, "volume_history", "volume_usd", window, "4h", added=True).frame
+    frame = totals(view, VOLUME, window, "4h").frame
     assert frame[["value", "symbol_count"]].values.tolist() == [[12.0, 4.0]]
 
 
-@pytest.mark.parametrize(("table", "value"), [(OI, "oi_usd"), ("volume_history", "volume_usd")])
-def test_the_sample_sums_what_it_returns_as_rows(table: str, value: str) -> None:
-    """Over a month in which pairs come and go; hashes differ, and are equal where the others are."""
+@pytest.mark.parametrize("column", [OI_USD, VOLUME])
+def test_the_sample_sums_what_it_returns_as_rows(column: Column) -> None:
+    """Over three weeks in which pairs come and go; hashes differ, and are equal where the others are."""
     store, end = sample.open(), START + pd.Timedelta(1, "D")
-    span = START - pd.Timedelta(20, "D"), end
-    found = store.step_sums(table, *span, venues=["okx", "hyperliquid"])
-    rows = store.read(table, *span, venues=["okx", "hyperliquid"])
-    expected = sums_of_frame(rows, value)
-    assert found is not None
-    kinds = {"exchange": str, "resolution": str}
-    left, right = (frame.astype(kinds) for frame in (found, expected))
-    plain = ["exchange", "resolution", "time", "value", "symbols"]
-    pd.testing.assert_frame_equal(left[plain], right[plain], rtol=1e-12)
+    query = Query(column.table, START - pd.Timedelta(20, "D"), end, venues=["okx", "hyperliquid"])
+    keys = ["exchange", "resolution", "time"]
+    left, right = (
+        frame.astype({"exchange": str, "resolution": str}).sort_values(keys, ignore_index=True)
+        for frame in (store.sums(query, column.value), sums_of(store.rows(query), column.value))
+    )
+    plain = [*keys, "value", "symbols"]
+    pd.testing.assert_frame_equal(left[plain], right[plain], check_dtype=False, rtol=1e-12)
     changes = [
         frame.groupby("exchange")["symbol_hash"].transform(lambda hashes: hashes.diff().ne(0))
         for frame in (left, right)
     ]
     assert changes[0].tolist() == changes[1].tolist()
     assert sum(changes[0]) > 2, "more than the first row of each venue"
-    assert store.step_sums(table, store.start - pd.Timedelta(2, "D"), store.start) is None
+    names = store.symbols(column.table)
+    first = store.rows(Query(column.table, end, end + HOUR, venues=["okx"]))["symbol"]
+    hashes = store.symbol_hashes(names)
+    whole = store.sums(Query(column.table, end, end + HOUR, venues=["okx"]), column.value)
+    own = np.array([hashes[name] for name in first], np.uint64)
+    assert np.bitwise_xor.reduce(own) == whole["symbol_hash"].item()
+    assert store.sums(Query(column.table, store.start - 2 * HOUR, store.start - HOUR), column.value).empty

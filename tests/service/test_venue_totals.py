@@ -1,21 +1,21 @@
-"""Sums over the symbols of each venue: against the slow reference, and days made once."""
+"""Sums over the symbols of each venue: against the slow reference, and made once."""
 
 from __future__ import annotations
 
-from contextlib import closing
+from itertools import product
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from derivdata.sources import sample, service
-from derivdata.sources.service import view as views
+from derivdata.sources import sample
+from derivdata.sources.query import Query
 from derivdata.sources.service.running_answer import Cancelled
 from derivdata.sources.service.venue_totals import totals
-from derivdata.sources.service.view import View
+from derivdata.sources.service.view import Column, Series, View
 from derivdata.sources.service.window import resolve
 from tests.service import market, slow_totals
-from tests.service.conftest import KEYS, Caller
 from tests.service.memory_store import MemoryStore
 from tests.service.test_mixed_steps import frames
 
@@ -61,51 +61,42 @@ STORES: dict[str, Any] = {
     "mixed": MemoryStore(frames(), now=market.NOW),
     "irregular": irregular(),
 }
-COLUMNS = [("oi_history", "oi_usd", False), ("volume_history", "volume_usd", True)]
+COLUMNS = [Column("oi_history", "oi_usd"), Column("volume_history", "volume_usd", added=True)]
+WINDOWS: list[tuple[str, str | None, list[str] | None]] = [
+    ("2026-06-26T05:00Z", "2026-06-29T17:30Z", None),
+    ("2026-06-28T00:00Z", None, ["okx", "binance"]),
+    ("2026-06-29T03:00Z", "2026-06-29T05:00Z", None),
+]
+
+
+def difference(found: Series, expected: Series) -> str:
+    """What differs between two series, but for the last digits of floats."""
+    if (found.used, found.notices) != (expected.used, expected.notices):
+        return f"{found.used, found.notices} instead of {expected.used, expected.notices}"
+    kinds = {"exchange": object, "value": float, "symbol_count": int}
+    left, right = (part.frame.astype(kinds).reset_index(drop=True) for part in (found, expected))
+    try:
+        pd.testing.assert_frame_equal(left, right, check_dtype=False, rtol=1e-9)
+    except AssertionError as problem:
+        return str(problem) if len(left) or len(right) else ""
+    return ""
 
 
 @pytest.mark.parametrize("store", list(STORES))
-@pytest.mark.parametrize(("table", "value", "added"), COLUMNS)
-@pytest.mark.parametrize("resolution", [None, "raw", "15m", "1h", "4h", "1d"])
-@pytest.mark.parametrize(
-    ("start", "end", "venues"),
-    [
-        ("2026-06-26T05:00Z", "2026-06-29T17:30Z", None),
-        ("2026-06-28T00:00Z", None, ["okx", "binance"]),
-        ("2026-06-29T03:00Z", "2026-06-29T05:00Z", None),
-    ],
-)
-def test_the_same_as_the_slow_reference(
-    store: str,
-    table: str,
-    value: str,
-    added: bool,
-    resolution: str | None,
-    start: str,
-    end: str | None,
-    venues: Any,
-) -> None:
-    source = STORES[store]
-    if store == "sample":
-        venues = venues or ["okx", "deribit"]
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.value)
+def test_the_same_as_the_slow_reference(store: str, column: Column) -> None:
+    """At six resolutions, of three windows, with and without a choice of venues."""
+    source, failures = STORES[store], []
     view = View(source, source.now)
-    window = resolve(
-        {"start": pd.Timestamp(start), "end": end and pd.Timestamp(end)}, now=view.now, tier="pro"
-    )
-    options = {"venues": venues, "added": added}
-    expected = slow_totals.totals(view, table, value, window, resolution, **options)
-    for _ in range(2):  # made, then remembered
-        found = totals(view, table, value, window, resolution, **options)
-        assert (found.used, found.notices) == (expected.used, expected.notices)
-        left, right = (
-            part.frame.astype({"exchange": object, "value": float, "symbol_count": int}).reset_index(
-                drop=True
-            )
-            for part in (found, expected)
-        )
-        if len(right):
-            pd.testing.assert_frame_equal(left, right, check_dtype=False, rtol=1e-9)
-        assert len(left) == len(right)
+    for resolution, (start, end, venues) in product((None, "raw", "15m", "1h", "4h", "1d"), WINDOWS):
+        chosen = (venues or ["okx", "deribit"]) if store == "sample" else venues
+        params = {"start": pd.Timestamp(start), "end": end and pd.Timestamp(end)}
+        window = resolve(params, now=view.now, tier="pro")
+        expected = slow_totals.totals(view, column, window, resolution, venues=chosen)
+        found = totals(view, column, window, resolution, venues=chosen)
+        if problem := difference(found, expected):
+            failures.append(f"{resolution} {start} {end}: {problem}")
+    assert failures == []
 
 
 class Counting(sample.Sample):
@@ -113,81 +104,83 @@ class Counting(sample.Sample):
 
     days = 0.0
 
-    def read(self, table: str, start: pd.Timestamp, end: pd.Timestamp, **kwargs: Any) -> pd.DataFrame:
-        self.days += (end - start) / pd.Timedelta(1, "D")
-        return super().read(table, start, end, **kwargs)
+    def rows(self, query: Query) -> pd.DataFrame:
+        self.days += (query.end - query.start) / pd.Timedelta(1, "D")
+        return super().rows(query)
 
-    def step_sums(self, table: str, start: pd.Timestamp, end: pd.Timestamp, **kwargs: Any) -> Any:
-        self.days += (end - start) / pd.Timedelta(1, "D")
-        return super().step_sums(table, start, end, **kwargs)
-
-
-def test_a_window_that_overlaps_reads_the_new_days_alone() -> None:
-    """21 days at 4 h are read once (with what reaches into each block); one day more is one day."""
-    store = Counting()
-    view = View(store, store.now)
-
-    def ask(start: str) -> int:
-        window = resolve(
-            {"start": pd.Timestamp(start), "end": pd.Timestamp("2026-06-22T00:00Z")}, now=view.now, tier="pro"
-        )
-        before = store.days
-        totals(view, "oi_history", "oi_usd", window, "4h", venues=["okx"])
-        return round(store.days - before, 2)
-
-    assert 21 < ask("2026-06-01T00:00Z") < 24
-    assert ask("2026-06-01T00:00Z") == 0
-    assert 1 < ask("2026-05-31T00:00Z") < 1.3
-    assert ask("2026-06-10T00:00Z") == 0
+    def sums(self, query: Query, value: str) -> pd.DataFrame:
+        self.days += (query.end - query.start) / pd.Timedelta(1, "D")
+        return super().sums(query, value)
 
 
-class CancelledOnce(View):
-    """A view whose fourth read of sums finds its work cancelled."""
+class CancelledOnce(Counting):
+    """The sample, whose first sums are not wanted any more."""
 
-    reads = 0
-
-    def step_sums(self, *args: Any, **kwargs: Any) -> pd.DataFrame:
-        self.reads += 1
-        if self.reads == 4:
+    def sums(self, query: Query, value: str) -> pd.DataFrame:
+        if not self.days:
+            self.days = 0.1
             raise Cancelled
-        return super().step_sums(*args, **kwargs)
+        return super().sums(query, value)
 
 
-def test_cancelled_work_keeps_the_days_that_it_had_made() -> None:
-    """Blocks are of 1, 2, 4 and 8 days: the fourth is cancelled, and seven days are kept of 59."""
-    store = Counting()
-    view = CancelledOnce(store, store.now)
+def test_the_same_totals_are_made_once_unless_their_work_was_cancelled() -> None:
+    """Ten days at 4 h are read with what reaches into them."""
+    store = CancelledOnce()
+    view = View(store, store.now)
+    window = resolve({"start": pd.Timestamp("2026-06-20T12:00Z")}, now=view.now, tier="pro")
 
-    def ask(end: str) -> float:
-        window = resolve(
-            {"start": pd.Timestamp("2026-04-01T00:00Z"), "end": pd.Timestamp(end)}, now=view.now, tier="pro"
-        )
-        before = store.days
-        totals(view, "oi_history", "oi_usd", window, "4h", venues=["okx"])
-        return store.days - before
+    def ask() -> Series:
+        return totals(view, COLUMNS[0], window, "4h", venues=["hotstuff"])
 
     with pytest.raises(Cancelled):
-        ask("2026-05-30T00:00Z")
-    assert store.days > 7
-    assert ask("2026-04-08T00:00Z") == 0
-    assert 52 < ask("2026-05-30T00:00Z") < 54
+        ask()
+    first = ask()
+    assert 10 < store.days < 11.5
+    before = store.days
+    pd.testing.assert_frame_equal(ask().frame, first.frame)
+    assert store.days == before
+
+
+def test_forgotten_results_are_made_again() -> None:
+    """Of results of 40 MB three are kept; the one that was asked for longest ago goes first."""
+    store = Counting()
+    view, made = View(store, store.now), []
+
+    def ask(name: str) -> int:
+        def make() -> pd.DataFrame:
+            made.append(name)
+            return pd.DataFrame({"x": np.zeros(5_000_000)})
+
+        return len(view.once(name, make))
+
+    for name in "abcabcdab":
+        assert ask(name) == 5_000_000
+    assert "".join(made) == "abcda" + "b"
+
+
+class OneDay(View):
+    first_days, block_rows = 1, 300
+
+
+class OneDayThenAll(View):
+    first_days, block_rows = 1, 10**9
+
+
+class AllAtOnce(View):
+    first_days, block_rows = 30, 10**9
 
 
 @pytest.mark.parametrize("store", list(STORES))
-@pytest.mark.parametrize(("table", "value", "added"), COLUMNS)
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.value)
 @pytest.mark.parametrize("resolution", ["raw", "15m", "1h", "4h"])
-def test_a_series_in_blocks_is_the_series_in_one_piece(
-    store: str, table: str, value: str, added: bool, resolution: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_series_in_blocks_is_the_series_in_one_piece(store: str, column: Column, resolution: str) -> None:
     """From one day and from 300 rows a block, which is a day again, to all at once."""
     source = STORES[store]
-    view = View(source, source.now)
-    window = resolve({"start": pd.Timestamp("2026-06-26T05:00Z")}, now=view.now, tier="pro")
     found = []
-    for days, rows in ((1, 300), (1, 10**9), (30, 10**9)):
-        monkeypatch.setattr(views, "_FIRST_DAYS", days)
-        monkeypatch.setattr(views, "_BLOCK_ROWS", rows)
-        found.append(view.series(table, value, window, resolution, symbols=["BTC", "ETH"], added=added))
+    for kind in (OneDay, OneDayThenAll, AllAtOnce):
+        view = kind(source, source.now)
+        window = resolve({"start": pd.Timestamp("2026-06-26T05:00Z")}, now=view.now, tier="pro")
+        found.append(view.series(column, window, resolution, symbols=["BTC", "ETH"]))
     for other in found[:2]:
         assert (other.used, other.notices) == (found[2].used, found[2].notices)
         left, right = (
@@ -195,22 +188,3 @@ def test_a_series_in_blocks_is_the_series_in_one_piece(
             for part in (other, found[2])
         )
         pd.testing.assert_frame_equal(left, right)
-
-
-def test_volatility_at_the_money_of_a_day_is_made_once() -> None:
-    """Two days are read for the first request; a third day is all that a longer one reads."""
-    store = Counting()
-    with closing(service.start(store, keys=KEYS, now="2026-06-28")) as local:
-        ask = Caller(local)
-        ask.body("/options/atm-history", symbol="BTC", exchange="deribit", range="2d")
-        before = store.days
-        assert before > 2
-        body = ask.body("/options/atm-history", symbol="BTC", exchange="deribit", range="3d")
-        assert store.days - before < 1.2
-        assert {row["hour"][:10] for row in body["data"]} == {
-            "2026-06-25",
-            "2026-06-26",
-            "2026-06-27",
-            "2026-06-28",
-        }
-        ask.session.close()

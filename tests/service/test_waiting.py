@@ -7,12 +7,12 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from typing import Any
 from urllib.parse import urlsplit
 
 import pandas as pd
 
 from derivdata.sources import service
+from derivdata.sources.query import Query
 from derivdata.sources.service import running_answer
 from tests.service import market
 from tests.service.conftest import KEYS, PATIENCE, Caller
@@ -36,16 +36,19 @@ class SlowStore(MemoryStore):
         self.change, self.may = threading.Condition(), threading.Event()
         self.reads = self.cancelled = 0
 
-    def read(self, table: str, *args: Any, **kwargs: Any) -> pd.DataFrame:
-        if table == "volume_history":
-            self.count("reads")
-            try:
-                while not self.may.wait(0.01):
-                    running_answer.check()
-            except running_answer.Cancelled:
-                self.count("cancelled")
-                raise
-        return super().read(table, *args, **kwargs)
+    def rows(self, query: Query) -> pd.DataFrame:
+        if query.table == "volume_history":
+            self.wait()
+        return super().rows(query)
+
+    def wait(self) -> None:
+        self.count("reads")
+        try:
+            while not self.may.wait(0.01):
+                running_answer.check()
+        except running_answer.Cancelled:
+            self.count("cancelled")
+            raise
 
     def count(self, name: str) -> None:
         with self.change:

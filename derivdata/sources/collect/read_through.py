@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 
 import pandas as pd
@@ -18,6 +19,7 @@ from derivdata.sources.collect.history_rows import TABLES as HISTORIES
 from derivdata.sources.collect.liquidations import LIQUIDATIONS
 from derivdata.sources.collect.reporting import StatusLine
 from derivdata.sources.collect.state import BOOKS, CHAINS, STATE
+from derivdata.sources.query import Query
 from derivdata.support.forking import renew_in_child
 
 __all__ = ["ReadThrough", "open_venues"]
@@ -79,7 +81,6 @@ class ReadThrough:
             addresses=addresses,
             progress=self._status.show,
         )
-        self.asks_by_symbol = True
         self._polled: pd.Timestamp | None = None
         self._books: dict[tuple[str, str], pd.Timestamp] = {}
         self._told: set[str] = set()
@@ -175,61 +176,43 @@ class ReadThrough:
             listed |= set(self._collector.venues)
         return tuple(sorted(listed))
 
-    def read(
-        self,
-        table: str,
-        start: pd.Timestamp,
-        end: pd.Timestamp,
-        *,
-        symbols: Sequence[str] | None = None,
-        venues: Sequence[str] | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> pd.DataFrame:
-        """Return rows of a window, after what the ledger lacks of it was asked.
+    def rows(self, query: Query) -> pd.DataFrame:
+        """Return the rows of a query, after what the ledger lacks of it was asked.
 
         Open interest of all symbols is that of polls alone, which cover a venue whole: of the past only the
         symbols that somebody asked for were fetched, and a total of these would not be the venue's.
         Liquidations of the past are asked of venues that are named: some stand among all trades.
         """
+        table = query.table
         self._tell_of_lacking(table)
-        named = venues is not None if table == LIQUIDATIONS else symbols is not None
+        named = query.venues is not None if table == LIQUIDATIONS else query.symbols is not None
         if table in _FILLED and named and not self._inherited:
-            self._fill(table, start, end, symbols or (), venues)
-        polled = table == "oi_history" and symbols is None
-        some = None if columns is None else [*dict.fromkeys([*columns, *(["resolution"] if polled else [])])]
-        rows = self.archive.read(table, start, end, symbols=symbols, venues=venues, columns=some)
-        if polled:
-            rows = rows[rows["resolution"] == "raw"].reset_index(drop=True)
-        return rows if columns is None else rows[list(columns)]
+            self._fill(query)
+        if table != "oi_history" or query.symbols is not None:
+            return self.archive.rows(query)
+        columns = query.columns and tuple(dict.fromkeys((*query.columns, "resolution")))
+        rows = self.archive.rows(replace(query, columns=columns))
+        polled = rows[rows["resolution"] == "raw"].reset_index(drop=True)
+        return polled if query.columns is None else polled[list(query.columns)]
 
-    def step_sums(
-        self,
-        table: str,
-        start: pd.Timestamp,
-        end: pd.Timestamp,
-        *,
-        venues: Sequence[str] | None = None,
-    ) -> pd.DataFrame:
-        """Return the sums of what `read` returns of all symbols: of open interest those of polls."""
-        self._tell_of_lacking(table)
-        sums = self.archive.step_sums(table, start, end, venues=venues)
-        return sums[sums["resolution"] == "raw"] if table == "oi_history" else sums
+    def sums(self, query: Query, value: str) -> pd.DataFrame:
+        """Add up what `rows` returns of all symbols: of open interest what was polled."""
+        self._tell_of_lacking(query.table)
+        sums = self.archive.sums(query, value)
+        return sums[sums["resolution"] == "raw"] if query.table == "oi_history" else sums
 
-    def latest(
-        self,
-        table: str,
-        at: pd.Timestamp,
-        *,
-        within: pd.Timedelta,
-        symbols: Sequence[str] | None = None,
-        venues: Sequence[str] | None = None,
-    ) -> pd.DataFrame:
+    def symbol_hashes(self, symbols: Sequence[str]) -> dict[str, int]:
+        """Return none: a read of single symbols would ask venues for more than the sums have."""
+        return {}
+
+    def newest(self, query: Query) -> pd.DataFrame:
         """Return the newest rows, of the state that `refresh` asked for last; a book is asked for first."""
+        table, symbols, venues = query.table, query.symbols, query.venues
         self._tell_of_lacking(table)
         if table == BOOKS[0] and symbols and venues and not self._inherited:
             self._ask_books(symbols, venues)
-            at = max(at, self.clock.utc().ceil("s"))
-        return self.archive.latest(table, at, within=within, symbols=symbols, venues=venues)
+            query = replace(query, end=max(query.end, self.clock.utc().ceil("s") + pd.Timedelta(1, "us")))
+        return self.archive.newest(query)
 
     def close(self) -> None:
         """Close every connection."""
@@ -247,30 +230,23 @@ class ReadThrough:
                     self._books[symbol, exchange] = now
                     self._tell_failures()
 
-    def _fill(
-        self,
-        table: str,
-        start: pd.Timestamp,
-        end: pd.Timestamp,
-        symbols: Sequence[str],
-        venues: Sequence[str] | None,
-    ) -> None:
+    def _fill(self, query: Query) -> None:
         asked = [
             name
             for name in self._collector.venues
-            if name not in self._collector.gone and (venues is None or name in venues)
+            if name not in self._collector.gone and (query.venues is None or name in query.venues)
         ]
-        last = min(end, (self.clock.utc() - _SETTLED_AFTER).floor("5min"))
-        first = max(start, _FIRST)
-        if table not in HISTORIES or not asked or first >= last:
+        last = min(query.end, (self.clock.utc() - _SETTLED_AFTER).floor("5min"))
+        first = max(query.start, _FIRST)
+        if query.table not in HISTORIES or not asked or first >= last:
             return
         done = backfill(
             self.archive,
-            symbols,
+            query.symbols or (),
             first,
             last,
             venues=asked,
-            names=[table],
+            names=[query.table],
             clock=self.clock,
             addresses=self._addresses,
             shared=self._collector.shared,

@@ -5,17 +5,22 @@ A matrix has a row per pair and a column per step; where its first values are Na
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from derivdata.sources.sample import funding, market, oi_volume
 from derivdata.sources.sample.grid import DAY_US, STEP_US, STEPS, Ints, instants
 from derivdata.sources.sample.noise import Floats
 from derivdata.sources.sample.universe import Pairs, exchange_names, symbols, text
 
-__all__ = ["HISTORIES", "latest", "read", "step_sums"]
+__all__ = ["HISTORIES", "latest", "read", "sums"]
+
+
+_BLOCK_US = 16 * DAY_US
 
 
 class Matrix(NamedTuple):
@@ -81,34 +86,37 @@ def latest(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
     return _gathered(table, parts) if parts else {}
 
 
-def step_sums(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
-    """Return sums over the symbols of each venue and step in ``[first, last)`` [µs]; none without rows."""
+def sums(table: str, value: str, first: int, last: int, chosen: Pairs) -> pd.DataFrame:
+    """Return sums over the symbols of each venue and step in ``[first, last)`` [µs]."""
+    # Matrices of all pairs over many days would need gigabytes.
+    edges = [first, *range((first // _BLOCK_US + 1) * _BLOCK_US, last, _BLOCK_US), last]
+    parts = [_sums(table, value, *block, chosen) for block in itertools.pairwise(edges)]
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    constant = text(np.zeros(len(columns["time"]), np.int8), (HISTORIES[table].constants["resolution"],))
+    named = {"exchange": text(columns.pop("exchange"), exchange_names()), "resolution": constant}
+    return pd.DataFrame(named | {"time": instants(columns.pop("time"))} | columns, copy=False)
+
+
+def _sums(table: str, value: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
     begin, stop = _days_that_hold(first, last)
     chosen = chosen.trading(begin, stop)
-    if not len(chosen):
-        return {}
-    by_venue = np.argsort(chosen.exchange, kind="stable")
-    chosen = chosen.take(by_venue)
+    if first >= last or not len(chosen):
+        none = dict.fromkeys(("exchange", "time", "symbols"), np.zeros(0, np.int64))
+        return none | {"value": np.zeros(0), "symbol_hash": np.zeros(0, np.uint64)}
+    chosen = chosen.take(np.argsort(chosen.exchange, kind="stable"))
     opens = np.flatnonzero(np.append(True, np.diff(chosen.exchange) != 0))
     matrix = HISTORIES[table].days(chosen, begin, stop - begin).within(first, last)
-    values = next(iter(matrix.values.values()))
+    values = matrix.values[value]
     present = ~np.isnan(values)
-    added = {
-        "value": np.where(present, values, 0.0),
-        "symbols": present.astype(np.int64),
-        "symbol_hash": np.where(present, chosen.streams[:, None], np.uint64(0)),
+    streams = symbols().streams[chosen.symbol][:, None]
+    cells = {
+        "value": np.add.reduceat(np.where(present, values, 0.0), opens, axis=0),
+        "symbols": np.add.reduceat(present.astype(np.int64), opens, axis=0),
+        "symbol_hash": np.bitwise_xor.reduceat(np.where(present, streams, np.uint64(0)), opens, axis=0),
     }
-    sums = {name: np.add.reduceat(cells, opens, axis=0) for name, cells in added.items()}
-    row, step = np.nonzero(sums["symbols"])
-    constants = {
-        name: text(np.zeros(len(row), np.int8), (w,)) for name, w in HISTORIES[table].constants.items()
-    }
-    return {
-        "exchange": text(chosen.exchange[opens][row], exchange_names()),
-        **constants,
-        "time": instants(matrix.time[step]),
-        **{name: cells[row, step] for name, cells in sums.items()},
-    }
+    row, step = np.nonzero(cells["symbols"])
+    keys = {"exchange": chosen.exchange[opens][row], "time": matrix.time[step]}
+    return keys | {name: part[row, step] for name, part in cells.items()}
 
 
 def _days_that_hold(first: int, last: int) -> tuple[int, int]:

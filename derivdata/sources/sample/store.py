@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from derivdata.sources.query import Query
 from derivdata.sources.sample import books, histories, liquidations, market, onchain, trading_hours
 from derivdata.sources.sample.grid import NOW, START, micros
 from derivdata.sources.sample.noise import SEED
@@ -95,40 +96,9 @@ class Sample:
         *,
         symbols: Sequence[str] | None = None,
         venues: Sequence[str] | None = None,
-        columns: Sequence[str] | None = None,
     ) -> pd.DataFrame:
-        """Return the rows of a table with ``start <= time < end``, as its table; empty where it has none.
-
-        With `columns`, these alone, and not sorted.
-        """
-        _check(table)
-        first, last = max(micros(start), micros(START)), micros(end)
-        if first >= last:
-            arrays = {}
-        elif table in _PROJECTED:
-            arrays = _EVENTS[table](first, last, symbols, venues, columns)
-        elif table in _EVENTS:
-            arrays = _EVENTS[table](first, last, symbols, venues)
-        else:
-            arrays = histories.read(table, first, last, select(symbols, venues))
-        if columns is None or not arrays or not len(arrays["time"]):
-            frame = _built(table, arrays)
-            return frame if columns is None else frame[list(columns)]
-        return TABLES[table].some(columns, arrays)
-
-    def step_sums(
-        self,
-        table: str,
-        start: pd.Timestamp,
-        end: pd.Timestamp,
-        *,
-        venues: Sequence[str] | None = None,
-    ) -> pd.DataFrame | None:
-        """Return sums over the symbols of each venue, as an archive does; None where there is no row."""
-        _check(table)
-        first, last = max(micros(start), micros(START)), micros(end)
-        made = histories.step_sums(table, first, last, select(None, venues)) if first < last else {}
-        return pd.DataFrame(made, copy=False) if made else None
+        """Return the rows of a table with ``start <= time < end``; empty where it has none."""
+        return self.rows(Query(table, start, end, symbols, venues))
 
     def latest(
         self,
@@ -139,20 +109,61 @@ class Sample:
         symbols: Sequence[str] | None = None,
         venues: Sequence[str] | None = None,
     ) -> pd.DataFrame:
-        """Return the newest row at or before `at`, no older than `within`, per key without its time.
+        """Return what `newest` does up to and including `at`, no older than `within`."""
+        return self.newest(Query(table, at - within, at + pd.Timedelta(1, "us"), symbols, venues))
+
+    def rows(self, query: Query) -> pd.DataFrame:
+        """Return the rows of a query, as its table; empty where it has none.
+
+        With `columns`, these alone, and not sorted.
+        """
+        _check(query.table)
+        first, last = max(micros(query.start), micros(START)), micros(query.end)
+        table, columns = query.table, query.columns
+        if first >= last:
+            arrays = {}
+        elif table in _PROJECTED:
+            arrays = _EVENTS[table](first, last, query.symbols, query.venues, columns)
+        elif table in _EVENTS:
+            arrays = _EVENTS[table](first, last, query.symbols, query.venues)
+        else:
+            arrays = histories.read(table, first, last, select(query.symbols, query.venues))
+        if columns is None or not arrays or not len(arrays["time"]):
+            frame = _built(table, arrays)
+            return frame if columns is None else frame[list(columns)]
+        return TABLES[table].some(columns, arrays)
+
+    def newest(self, query: Query) -> pd.DataFrame:
+        """Return the newest row of a query per key without its time.
 
         For ``options_snapshot`` it is the newest whole chain of each symbol and venue; a fill is a key of its
-        own, so of ``liquidations_fills`` it is every row of the span.
+        own, so of ``liquidations_fills`` it is every row of the query.
         """
+        table = query.table
         _check(table)
-        first, last = max(micros(at - within), micros(START)), micros(at)
+        first, last = max(micros(query.start), micros(START)), micros(query.end) - 1
         if first > last:
             return TABLES[table].empty()
         if table in _NEWEST:
-            return _built(table, _NEWEST[table](first, last, symbols, venues))
+            return _built(table, _NEWEST[table](first, last, query.symbols, query.venues))
         if table in _EVENTS:
-            return _newest(table, _built(table, _EVENTS[table](first, last + 1, symbols, venues)))
-        return _built(table, histories.latest(table, first, last, select(symbols, venues)))
+            return _newest(table, _built(table, _EVENTS[table](first, last + 1, query.symbols, query.venues)))
+        return _built(table, histories.latest(table, first, last, select(query.symbols, query.venues)))
+
+    def sums(self, query: Query, value: str) -> pd.DataFrame:
+        """Add up a column over the symbols of each venue and instant, as an archive does.
+
+        The rows are not made for it: the matrices that they come from are added up.
+        """
+        _check(query.table)
+        first, last = max(micros(query.start), micros(START)), max(micros(query.end), micros(START))
+        return histories.sums(query.table, value, first, last, select(query.symbols, query.venues))
+
+    def symbol_hashes(self, symbols: Sequence[str]) -> dict[str, int]:
+        """Return the hashes of symbols as `sums` has them."""
+        every = every_symbol()
+        known = dict(zip(every.name, every.streams.tolist(), strict=True))
+        return {name: known[name] for name in symbols}
 
 
 def _built(name: str, columns: dict[str, Any]) -> pd.DataFrame:

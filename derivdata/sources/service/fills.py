@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata import tables
+from derivdata.sources.query import Query
 from derivdata.sources.service.view import View
 
 __all__ = ["LEAD", "TABLES", "consolidate", "events", "order_values"]
@@ -33,8 +34,7 @@ def events(
     one of two windows that meet. One that the store holds both whole and as fills is taken whole.
     """
     whole_orders, parts = (
-        view.read(table, start - LEAD, end + LEAD, symbols=symbols, venues=venues)
-        for table in reversed(TABLES)
+        view.rows(Query(table, start - LEAD, end + LEAD, symbols, venues)) for table in reversed(TABLES)
     )
     orders = consolidate(parts)
     if len(whole_orders) and len(orders):
@@ -51,7 +51,7 @@ def order_values(
     """Return time, venue, side and value of the orders that `events` returns, in any order of rows."""
     columns = ["exchange", "order_id", "time", "side", "value_usd"]
     whole_orders, parts = (
-        view.read(table, start - LEAD, end + LEAD, symbols=symbols, columns=columns)
+        view.rows(Query(table, start - LEAD, end + LEAD, symbols, columns=columns))
         for table in reversed(TABLES)
     )
     if len(whole_orders) and len(parts):  # some orders are in both, and count once

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from derivdata.sources.query import Query
 from derivdata.sources.service import buckets, fills
 from derivdata.sources.service.view import View
 
@@ -148,7 +149,7 @@ def _volumes(view: View, market: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     if not view.has("volume_history"):
         return _keyed(market, "volume_24h_usd"), _keyed(market.iloc[:0], "volume_24h_usd")
     middle = view.now - _DAY
-    rows = view.read("volume_history", middle - 2 * _DAY, view.horizon)
+    rows = view.rows(Query("volume_history", middle - 2 * _DAY, view.horizon))
     ended = buckets.ends(rows)
     before = (ended > middle - _DAY) & (ended <= middle)
     return _summed(rows[ended > middle], "volume_usd"), _summed(rows[before], "volume_usd")

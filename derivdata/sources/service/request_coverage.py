@@ -132,14 +132,8 @@ def _listed(names: list[str]) -> str:
 
 def _ledger(view: View) -> pd.DataFrame:
     """Return the store's ledger, read again only when the store has changed; empty where it has none."""
-    if not isinstance(view.store, LedgerStore):
-        return pd.DataFrame()
-    key, identity = ("ledger", view.store.version), view.store.identity
-    ledger = view.recall(key, identity=identity)
-    if ledger is None:
-        ledger = view.store.requests()
-        view.remember(key, ledger, 100 * len(ledger) + 1024, identity=identity)
-    return ledger
+    store = view.store
+    return view.once("ledger", store.requests) if isinstance(store, LedgerStore) else pd.DataFrame()
 
 
 def _of_each(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import pandas as pd
 
-__all__ = ["LedgerStore", "LiveStore", "Store", "SummedStore"]
+from derivdata.sources.query import Query
+
+__all__ = ["LedgerStore", "LiveStore", "Store"]
 
 
 class Store(Protocol):
@@ -63,35 +65,30 @@ class Store(Protocol):
         """Venues of a base table, sorted."""
         ...
 
-    def read(
-        self,
-        table: str,
-        start: pd.Timestamp,
-        end: pd.Timestamp,
-        *,
-        symbols: Sequence[str] | None = None,
-        venues: Sequence[str] | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> pd.DataFrame:
-        """Rows of a base table with ``start <= time < end``, as its table; empty where it has none.
+    def rows(self, query: Query) -> pd.DataFrame:
+        """Rows of a base table, as its table; empty where it has none.
 
-        With `columns`, these alone and rows in any order: for sums, which need no more.
+        With the query's columns these alone, and rows in any order: for sums, which need no more.
         """
         ...
 
-    def latest(
-        self,
-        table: str,
-        at: pd.Timestamp,
-        *,
-        within: pd.Timedelta,
-        symbols: Sequence[str] | None = None,
-        venues: Sequence[str] | None = None,
-    ) -> pd.DataFrame:
-        """Newest row at or before `at`, no older than `within`, per key without its time.
+    def newest(self, query: Query) -> pd.DataFrame:
+        """Newest row within the query's window per key without its time.
 
         For ``options_snapshot`` it is the newest whole chain of each (symbol, exchange).
         """
+        ...
+
+    def sums(self, query: Query, value: str) -> pd.DataFrame:
+        """Add up a column over the symbols of each venue, by resolution and instant.
+
+        Columns are exchange, resolution, time; ``value``, the sum of what is not missing; ``symbols``, of how
+        many that is; ``symbol_hash``, the exclusive or of their hashes: see `symbol_hashes`.
+        """
+        ...
+
+    def symbol_hashes(self, symbols: Sequence[str]) -> Mapping[str, int]:
+        """Hashes of symbols as `sums` has them; none where single symbols must not be read."""
         ...
 
 
@@ -105,29 +102,10 @@ class LedgerStore(Protocol):
 
 
 @runtime_checkable
-class SummedStore(Protocol):
-    """Additional method of a store that keeps sums over the symbols of each venue."""
-
-    def step_sums(
-        self,
-        table: str,
-        start: pd.Timestamp,
-        end: pd.Timestamp,
-        *,
-        venues: Sequence[str] | None = None,
-    ) -> pd.DataFrame | None:
-        """Return what `derivdata.sources.archive.Archive.step_sums` does, of the rows that `read` returns.
-
-        None: only the rows can tell.
-        """
-        ...
-
-
-@runtime_checkable
 class LiveStore(Protocol):
     """Additional methods of a store that polls others; its `now` advances with each `refresh`.
 
-    Everything of `Store` but `read` and `latest` waits for no `refresh` that is under way.
+    Everything of `Store` but `rows` and `newest` waits for no `refresh` that is under way.
     """
 
     def is_stale(self) -> bool:

@@ -1,13 +1,26 @@
-"""A venue as one series: what its symbols add up to over time, from sums over them at single instants.
+"""A venue as one series: what its symbols add up to, from sums over them at single instants.
 
-A bucket's total is the sum of its symbols' means over time. While the symbols of a venue stay the same, each
-value holds as long as the others of its instant, so the means have the same weights and their sum is the mean
-of the sums. Where a symbol comes or goes within reach of a bucket, or a value is missing, only the rows tell.
+What is asked for. The total of a bucket is the sum over the symbols of each one's mean over time (of volume:
+of what its rows add up to), and the number of symbols that have one. A symbol that is listed in the middle
+of a bucket counts with the mean over the time that it was there; one whose value is missing is not there,
+which is not the same as having the value 0.
+
+Why sums are enough, mostly. A store adds up its rows at each instant, some hundred times fewer numbers than
+rows. While the same symbols stand at all instants that reach into a bucket, each value holds until the next
+instant, for all symbols alike. Their means then have the same weights, and the sum of the means is the mean
+of the sums. That the symbols are the same is told by a hash, the exclusive or over the hashes of their
+names; that no row holds longer than others by the resolutions that rows state.
+
+Where they are not. A bucket is *unsure* if the hash changes among the instants that may reach into it, or if
+rows of several resolutions stand at one instant. The change of the hash between two instants is the hash of
+the symbol that came or went (or the exclusive or of two): so these are known by name, their rows alone are
+read and taken out of the sums, and what they have is added to the totals of the others. Where a change is of
+more symbols than two at once, all rows of the venue around the bucket are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,9 +28,11 @@ import pandas as pd
 
 from derivdata.sources.service import buckets
 
-__all__ = ["Totals", "added_up", "by_rows", "by_sums", "joined"]
+__all__ = ["Totals", "added_up", "by_rows", "by_sums", "changed_symbols", "joined", "without"]
 
 _Array = np.ndarray[Any, Any]
+_MOST_CHANGES = 64
+"""Changes whose symbols are looked for, of one venue within a block; more are hardly listings."""
 
 
 class Totals(NamedTuple):
@@ -47,9 +62,7 @@ def joined(parts: Sequence[Totals]) -> Totals:
 def added_up(first: Totals, second: Totals) -> Totals:
     """Return the sums of both over all their times and venues, sorted."""
     both = joined([first, second])
-    opens = np.ones(len(both.time), dtype=bool)
-    opens[1:] = (both.time[1:] != both.time[:-1]) | (both.exchange[1:] != both.exchange[:-1])
-    begin = np.flatnonzero(opens)
+    begin = np.flatnonzero(_fresh(both.time, both.exchange))
     if not begin.size:
         return both
     value, symbols = (np.add.reduceat(column, begin) for column in (both.value, both.symbols))
@@ -84,7 +97,7 @@ def by_sums(
 
     Of the latter time and venue count.
     """
-    series = _instants(sums)
+    series = _instants(sums[sums["symbols"] > 0])
     time, venue, symbols = series["time"].array.asi8, series["exchange"].cat, series["symbols"].to_numpy()
     names = np.asarray(venue.categories, dtype=object)
     if width is None:
@@ -92,7 +105,7 @@ def by_sums(
         unsure = np.isnan(whole.value)
         return joined([whole.take(~unsure)]), joined([whole.take(unsure)])
     micros = buckets.micros_of(width)
-    reach = 1 if added or sums.empty else int(np.max(buckets.holds(sums["resolution"])))
+    reach = 1 if added or series.empty else int(np.max(buckets.holds(series["resolution"])))
     cells = _Cells(series, micros, reach, horizon)
     combined = (buckets.sums if added else buckets.means)(series, "value", width, horizon)
     codes, start = combined["exchange"].cat.codes.to_numpy(), combined["time"].array.asi8
@@ -104,12 +117,75 @@ def by_sums(
     return joined([whole.take(~cells.unsure[cell])]), joined([missing])
 
 
+def changed_symbols(sums: pd.DataFrame, hashes: Mapping[int, str]) -> set[str] | None:
+    """Return the symbols that one venue does not have at every instant; None where that cannot be told.
+
+    `hashes` has the symbol of each hash.
+    """
+    stamps = sums["symbol_hash"].to_numpy()[np.argsort(sums["time"].array.asi8, kind="stable")]
+    changes = np.unique(stamps[1:] ^ stamps[:-1])
+    changed: set[str] = set()
+    if len(changes) > _MOST_CHANGES:
+        return None
+    for change in changes[changes != 0].tolist():
+        if change in hashes:
+            changed.add(hashes[change])
+            continue
+        pair = next(
+            ((name, hashes[change ^ one]) for one, name in hashes.items() if change ^ one in hashes), None
+        )
+        if pair is None:
+            return None
+        changed.update(pair)
+    return changed
+
+
+def without(
+    sums: pd.DataFrame, rows: pd.DataFrame, value: str, hashes: Mapping[int, str]
+) -> pd.DataFrame | None:
+    """Take rows of some symbols out of the sums over all; None where they are not a part of these."""
+    rows = rows[rows[value].notna()]
+    own = {name: number for number, name in hashes.items()}
+    part = pd.DataFrame(
+        {
+            "exchange": rows["exchange"].astype(str),
+            "resolution": rows["resolution"].astype(str),
+            "time": rows["time"],
+            "value": -rows[value],
+            "symbols": -1,
+            "symbol_hash": rows["symbol"].astype(str).map(own).astype(np.uint64),
+        }
+    )
+    texts = {"exchange": str, "resolution": str}
+    both = pd.concat([sums.astype(texts), part.astype(texts)], ignore_index=True)
+    keys = [both[name].to_numpy() for name in ("exchange", "resolution")]
+    codes = [pd.factorize(key)[0] for key in keys]
+    order = np.lexsort((both["time"].array.asi8, *codes))
+    both = both.take(order)
+    begin = np.flatnonzero(_fresh(both["time"].array.asi8, *(code[order] for code in codes)))
+    if not begin.size:
+        return both
+    rest = both.iloc[begin].assign(
+        value=np.add.reduceat(both["value"].to_numpy(), begin),
+        symbols=np.add.reduceat(both["symbols"].to_numpy(), begin),
+        symbol_hash=np.bitwise_xor.reduceat(both["symbol_hash"].to_numpy(), begin),
+    )
+    return None if len(rest) > len(sums) or (rest["symbols"] < 0).any() else rest
+
+
+def _fresh(*columns: _Array) -> _Array:
+    """Return where any of some sorted columns changes; the first place counts."""
+    fresh = np.ones(len(columns[0]), dtype=bool)
+    fresh[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return fresh
+
+
 class _Cells:
     """Buckets of venues: the number of symbols in each, and whether only rows can tell its total.
 
-    That is where the symbols of two instants differ of which both may reach into the bucket, or where a value
-    is missing. A value reaches as far as the longest of the frame holds: one that ends earlier for some
-    symbols than for others is then never missed.
+    That is where the symbols of two instants differ of which both may reach into the bucket. A value reaches
+    as far as the longest of the frame holds: one that ends earlier for some symbols than for others is then
+    never missed.
     """
 
     def __init__(self, series: pd.DataFrame, micros: int, reach: int, horizon: pd.Timestamp) -> None:
@@ -145,9 +221,9 @@ def _instants(sums: pd.DataFrame) -> pd.DataFrame:
     series = sums.take(order).reset_index(drop=True)
     series = series.assign(symbol=pd.Categorical.from_codes(np.zeros(len(series), np.int8), [""]))
     series["exchange"] = venue.take(order)
-    same = (time[order][1:] == time[order][:-1]) & (venue.codes[order][1:] == venue.codes[order][:-1])
-    if same.any():
-        several = np.append(same, False) | np.append(False, same)
+    fresh = _fresh(time[order], venue.codes[order])
+    if not fresh.all():
+        several = ~fresh | ~np.append(fresh[1:], True)
         series.loc[several, "value"] = np.nan
-        series = series[np.append(True, ~same)].reset_index(drop=True)
+        series = series[fresh].reset_index(drop=True)
     return series

@@ -1,167 +1,256 @@
-"""Sums over the symbols of each venue over time, made day by day."""
+"""Sums over the symbols of each venue over time, from one aggregate of the store.
+
+All days of an answer are at one resolution, the finest of those that single days would be at, and each day
+is as if it had been asked for alone: windows that meet give what one long window gives.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from derivdata.sources.query import Query
 from derivdata.sources.service import buckets
-from derivdata.sources.service.day_steps import DayAtStep, Step, at_one_step, step_of
-from derivdata.sources.service.kept_days import DAY, cut, kept_days
-from derivdata.sources.service.listings import changed_symbols, without
-from derivdata.sources.service.venue_series import Totals, added_up, by_rows, by_sums, joined
-from derivdata.sources.service.view import Series, View, read_around, stated
+from derivdata.sources.service.venue_series import (
+    Totals,
+    added_up,
+    by_rows,
+    by_sums,
+    changed_symbols,
+    joined,
+    without,
+)
+from derivdata.sources.service.view import Column, Series, View, read_around, stated
 from derivdata.sources.service.window import INSTANT, Window, adaptive
 from derivdata.support import times
 
-__all__ = ["totals"]
+__all__ = ["cut", "totals"]
 
+_NOTHING = Totals(np.zeros(0, np.int64), np.zeros(0, object), np.zeros(0), np.zeros(0, np.int64))
 _COLUMNS = ["exchange", "time", "value", "symbol_count"]
+_DAY = pd.Timedelta(1, "D")
+_BLOCK_DAYS = 32
 _BLOCK_ROWS = 1_000_000
 """Rows that are read at once, about, where sums do not tell."""
 
 
-class _Question(NamedTuple):
-    """Sums to make; `step` is the requested one, or that chosen by the length of the window."""
-
-    table: str
-    value: str
-    step: str
-    exchanges: tuple[str, ...] | None
-    added: bool
-
-
 def totals(
     view: View,
-    table: str,
-    value: str,
+    column: Column,
     window: Window,
     resolution: str | None,
     *,
     venues: Sequence[str] | None = None,
-    added: bool = False,
 ) -> Series:
     """Add up and count the symbols of every venue and step.
-
-    All days are at one resolution: the finest of those that single days would be at.
 
     Returns
     -------
     Series
-        Its frame has exchange (text), time, value, symbol_count; sorted by time and venue.
+        Its frame has exchange (text), time, value, symbol_count; sorted by time and venue. It is shared
+        between requests: take a copy before changing it.
     """
     named = None if venues is None else tuple(sorted(venues))
-    question = _Question(table, value, resolution or adaptive(window.requested), named, added)
-    days = cut(window, DAY)
-    parts, used, notices = at_one_step(question.step, lambda used: _made(view, question, days, used))
-    return Series(_frame(parts), used, notices)
+    question = _Question(view, column, resolution or adaptive(window.requested), named)
+    key = ("totals", column, window.start, window.end, question.step, named)
+    return view.once(key, lambda: question.answer(window))
 
 
-def _frame(days: list[Totals]) -> pd.DataFrame:
-    if not days:
-        return pd.DataFrame(columns=_COLUMNS)
-    time, exchange, value, symbols = (np.concatenate(columns) for columns in zip(*days, strict=True))
-    stamps = pd.DatetimeIndex(time.view("M8[us]")).tz_localize("UTC")
-    return pd.DataFrame(dict(zip(_COLUMNS, (exchange, stamps, value, symbols), strict=True)))
+def cut(window: Window) -> list[Window]:
+    """Cut a window at midnights; each part keeps the length that was requested of the whole."""
+    first = window.start.floor("1D")
+    starts = [first + n * _DAY for n in range(max(-((first - window.end) // _DAY), 0))]
+    return [window._replace(start=max(s, window.start), end=min(s + _DAY, window.end)) for s in starts]
 
 
-def _made(view: View, question: _Question, days: list[Window], used: str | None) -> list[DayAtStep[Totals]]:
-    """Return the sums of every day, at the step that the day itself would have or at `used`."""
+class _Day(NamedTuple):
+    """A day, from when to when rows reach into it, their place among the sums, and their resolutions."""
 
-    def read(window: Window) -> pd.DataFrame:
-        def sums(start: pd.Timestamp, end: pd.Timestamp) -> pd.DataFrame:
-            return view.step_sums(question.table, question.value, start, end, venues=question.exchanges)
+    window: Window
+    start: pd.Timestamp
+    end: pd.Timestamp
+    first: int
+    last: int
+    names: tuple[str, ...]
 
-        return read_around(sums, window, times.resolution(question.step))
-
-    return kept_days(
-        view,
-        (question, used),
-        days,
-        read,
-        lambda sums, block: _summed(view, question, sums, block, used),
-        lambda day: sum(column.nbytes for column in day.content) + 1024,
-        apart=lambda sums: len(buckets.steps(sums)) > 1,  # days may differ in what their step would be
-    )
+    def finest(self, requested: str) -> str:
+        """Return the resolution that the day alone would be at."""
+        return max(requested, min(self.names, key=buckets.length, default=requested), key=buckets.length)
 
 
-def _summed(
-    view: View, question: _Question, sums: pd.DataFrame, days: list[Window], used: str | None
-) -> Iterator[DayAtStep[Totals]]:
-    """Add up the sums around one day, or around days whose rows are all of one step."""
-    chosen = step_of(sums, question.step, used, days[0].start, added=question.added)
-    sums = sums[~sums["resolution"].isin(chosen.left_out)] if chosen.left_out else sums
-    # Rows that are all of the step are taken as they are.
-    width = None if buckets.steps(sums) == [chosen.used] else times.resolution(chosen.used)
-    sure, unsure = by_sums(sums, width, view.horizon, added=question.added)
-    together = max(int(_BLOCK_ROWS * len(days) / max(sums["symbols"].sum(), 1)), 1)
-    parts = [sure]
-    for first in range(0, len(days), together):
-        some = days[first : first + together]
-        cells = unsure.between(some[0].start, some[-1].end)
-        if len(cells.time):
-            parts.append(_Unsure(view, question, cells, chosen, width).totals(sums))
-    whole = joined(parts)
-    for day in days:
-        part = whole.between(day.start, day.end)
-        yield DayAtStep(part, len(part.time), chosen)
+@dataclass(frozen=True)
+class _Question:
+    """Sums to make; `step` is the requested one, or that chosen by the length of the window."""
+
+    view: View
+    column: Column
+    step: str
+    venues: tuple[str, ...] | None
+
+    def answer(self, window: Window) -> Series:
+        """Return the totals at the finest resolution of the days that have any."""
+
+        def read(start: pd.Timestamp, end: pd.Timestamp) -> pd.DataFrame:
+            query = Query(self.column.table, start, end, venues=self.venues)
+            return self.view.sums(query, self.column.value)
+
+        sums = read_around(read, window, times.resolution(self.step)).sort_values("time", kind="stable")
+        days = list(self._days(sums, window))
+        made = {step: self._made(sums, days, step) for step in {day.finest(self.step) for day in days}}
+        # A day without rows has no say in the resolution, unless all of its rows were left out as too long.
+        steps = {
+            step
+            for day in days
+            for step in [day.finest(self.step)]
+            if len(made[step].between(day.window.start, day.window.end).time)
+            or self._left_out(sums, day, step)
+        }
+        used = min(steps, key=buckets.length, default=self.step)
+        whole = made[used] if used in made else self._made(sums, days, used)
+        names = dict.fromkeys(name for day in days for name in self._left_out(sums, day, used))
+        notices = [f"rows by {name} are left out: they are longer than buckets of {used}" for name in names]
+        stamps = pd.DatetimeIndex(whole.time.view("M8[us]")).tz_localize("UTC")
+        columns = (whole.exchange, stamps, whole.value, whole.symbols)
+        return Series(pd.DataFrame(dict(zip(_COLUMNS, columns, strict=True))), used, notices)
+
+    def _days(self, sums: pd.DataFrame, window: Window) -> Iterator[_Day]:
+        """Find what `View.around` would read of each day alone."""
+        time, step = sums["time"].array.asi8, times.resolution(self.step)
+        named = pd.Categorical(sums["resolution"])
+        for day in cut(window):
+            start, end, leads = day.start, day.end, [pd.Timedelta(0)]
+            if step is not None:
+                start, end, leads = start.floor(step), end.ceil(step), [max(buckets.HOLD, step), _DAY]
+            last = int(np.searchsorted(time, buckets.micros(end)))
+            for lead in leads:
+                first = int(np.searchsorted(time, buckets.micros(start - lead)))
+                names = [str(named.categories[n]) for n in np.unique(named.codes[first:last])]
+                if all((times.resolution(name) or buckets.HOLD) <= lead for name in names):
+                    break
+            yield _Day(day, start - lead, end, first, last, tuple(names))
+
+    def _left_out(self, sums: pd.DataFrame, day: _Day, used: str) -> tuple[str, ...]:
+        """List resolutions of rows of volume that are longer than a bucket, and so have no place in it."""
+        if not self.column.added or not any(
+            buckets.length(name) > buckets.length(used) for name in day.names
+        ):
+            return ()
+        rows = sums.iloc[day.first : day.last]
+        return tuple(buckets.longer(rows[buckets.ends(rows) > day.window.start], used))
+
+    def _made(self, sums: pd.DataFrame, days: list[_Day], used: str) -> Totals:
+        """Return the totals of all days at one resolution."""
+
+        def kind(day: _Day) -> tuple[tuple[str, ...], bool, pd.Timestamp | None]:
+            left_out = self._left_out(sums, day, used)
+            plain = set(day.names) - set(left_out) <= {used}
+            # Of raw rows a day reads none before it: what still holds from yesterday is not in it.
+            alone = times.resolution(self.step) is None and not plain
+            return left_out, plain, day.start if alone else None
+
+        parts = [_NOTHING]
+        for (left_out, plain, _), some in groupby(days, key=kind):
+            run = list(some)
+            part = sums.iloc[run[0].first : run[-1].last]
+            part = part[~part["resolution"].isin(left_out)] if left_out else part
+            # Rows that are all of the step are taken as they are.
+            width = None if plain else times.resolution(used)
+            sure, unsure = by_sums(part, width, self.view.horizon, added=self.column.added)
+            start, end = run[0].window.start, run[-1].window.end
+            cells = unsure.between(start, end)
+            others = _Unsure(self, part, run[0].start, run[-1].end, width, left_out).totals(cells)
+            parts += [joined([sure, *others]).between(start, end)]
+        return joined(parts)
 
 
+@dataclass(frozen=True)
 class _Unsure:
-    """Buckets of venues whose totals sums do not tell."""
+    """Buckets of venues whose totals sums do not tell; `sums` are those around them."""
 
-    def __init__(
-        self, view: View, question: _Question, cells: Totals, step: Step, width: pd.Timedelta | None
-    ) -> None:
-        self._view, self._question, self._cells, self._step, self._width = view, question, cells, step, width
-        self._venues = sorted(set(cells.exchange))
-        first, last = (pd.Timestamp(int(t), unit="us", tz="UTC") for t in (cells.time[0], cells.time[-1]))
-        self._first, self._end = first, last + (width or INSTANT)
+    question: _Question
+    sums: pd.DataFrame
+    start: pd.Timestamp
+    end: pd.Timestamp
+    width: pd.Timedelta | None
+    left_out: tuple[str, ...]
 
-    def totals(self, sums: pd.DataFrame) -> Totals:
-        """Make them from the rows of the symbols that come or go, or else from all rows."""
-        result = None
-        if self._width is not None and not self._view.asks_by_symbol:
-            result = self._from_changes(sums, self._width)
-        return self._from_rows() if result is None else result
+    def totals(self, cells: Totals) -> Iterator[Totals]:
+        """Make them from the rows of the symbols that come or go, or else from all rows of their venues."""
+        store, table = self.question.view.store, self.question.column.table
+        hashes = {number: name for name, number in store.symbol_hashes(store.symbols(table)).items()}
+        for some in _blocks(cells, _BLOCK_DAYS):
+            near = self._near(some)
+            changed = {
+                str(venue): None if self.width is None else changed_symbols(own, hashes)
+                for venue, own in near.groupby(near["exchange"].astype(str))
+            }
+            symbols = sorted(set().union(*(names for names in changed.values() if names is not None)))
+            known = np.array([bool(changed[venue]) for venue in some.exchange])
+            made = self._from_changes(some.take(known), symbols, hashes) if known.any() else None
+            if made is not None:
+                yield made
+                some = some.take(~known)
+            days = _BLOCK_ROWS * _BLOCK_DAYS / max(near["symbols"].sum(), 1)
+            for part in _blocks(some, max(int(days), 1)):
+                rows = self._rows(part)
+                yield self._wanted(part, self._by_rows(rows))
 
-    def _from_changes(self, sums: pd.DataFrame, width: pd.Timedelta) -> Totals | None:
-        """Take the symbols that come or go out of the sums, and add up their rows beside; None: unknown."""
-        question, view = self._question, self._view
-        start = self._first if question.added else self._first - _longest(sums)
-        near = (sums["time"] >= start) & (sums["time"] < self._end) & sums["exchange"].isin(self._venues)
-        symbols = changed_symbols(sums[near], view.store.symbols(question.table))
-        if not symbols:
-            return None
-        rows = stated(view.read(question.table, start, self._end, symbols=symbols, venues=self._venues))
-        rows = rows[~rows["resolution"].isin(self._step.left_out)]
-        rest = without(sums[near], rows, question.value)
+    def _from_changes(self, cells: Totals, symbols: list[str], hashes: dict[int, str]) -> Totals | None:
+        """Take some symbols out of the sums, and add their rows up beside; None where more changed."""
+        rows = self._rows(cells, symbols)
+        rest = without(self._near(cells), rows, self.question.column.value, hashes)
         if rest is None:
             return None
-        sure, unsure = by_sums(rest, width, view.horizon, added=question.added)
-        if len(self._wanted(unsure).time):  # a value is missing, or more symbols changed than were found
+        sure, unsure = by_sums(rest, self.width, self.question.view.horizon, added=self.question.column.added)
+        if len(self._wanted(cells, unsure).time):
             return None
-        others = by_rows(rows, question.value, width, view.horizon, added=question.added)
-        return added_up(self._wanted(sure), self._wanted(others))
+        return added_up(self._wanted(cells, sure), self._wanted(cells, self._by_rows(rows)))
 
-    def _from_rows(self) -> Totals:
-        """Make them from all rows of the venues."""
-        question, span = self._question, Window(self._first, self._end, self._end - self._first, [])
-        rows, _ = self._view.around(question.table, span, self._step.used, venues=self._venues)
-        rows = rows[~rows["resolution"].isin(self._step.left_out)]
-        result = by_rows(rows, question.value, self._width, self._view.horizon, added=question.added)
-        return self._wanted(result)
+    def _span(self, cells: Totals) -> tuple[pd.Timestamp, pd.Timestamp]:
+        """Return from when to when rows reach into some buckets."""
+        first, last = (pd.Timestamp(int(t), unit="us", tz="UTC") for t in (cells.time[0], cells.time[-1]))
+        held = pd.Timedelta(0)
+        if not self.question.column.added and self.width is not None:
+            held = pd.Timedelta(int(np.max(buckets.holds(self.sums["resolution"]))), "us")
+        return max(first - held, self.start), min(last + (self.width or INSTANT), self.end)
 
-    def _wanted(self, found: Totals) -> Totals:
-        cells, others = (
-            part.time * len(self._venues) + np.searchsorted(self._venues, part.exchange.astype(str))
-            for part in (self._cells, found)
+    def _near(self, cells: Totals) -> pd.DataFrame:
+        start, end = self._span(cells)
+        inside = (self.sums["time"] >= start) & (self.sums["time"] < end)
+        return self.sums[inside & self.sums["exchange"].isin(set(cells.exchange))]
+
+    def _rows(self, cells: Totals, symbols: list[str] | None = None) -> pd.DataFrame:
+        """Read the rows of the cells' venues, of some symbols or all, sorted by symbol, venue and time."""
+        column, (start, end) = self.question.column, self._span(cells)
+        names = ("symbol", "exchange", "resolution", "time", column.value)
+        venues = sorted(set(cells.exchange))
+        rows = stated(self.question.view.rows(Query(column.table, start, end, symbols, venues, names)))
+        rows = rows[~rows["resolution"].isin(self.left_out)]
+        keys = [pd.Categorical(rows[name]).codes for name in ("exchange", "symbol")]
+        return rows.take(np.lexsort((rows["time"].array.asi8, *keys)))
+
+    def _by_rows(self, rows: pd.DataFrame) -> Totals:
+        column, horizon = self.question.column, self.question.view.horizon
+        return by_rows(rows, column.value, self.width, horizon, added=column.added)
+
+    @staticmethod
+    def _wanted(cells: Totals, found: Totals) -> Totals:
+        venues = sorted(set(cells.exchange) | set(found.exchange))
+        wanted, others = (
+            part.time * len(venues) + np.searchsorted(venues, part.exchange.astype(str))
+            for part in (cells, found)
         )
-        return found.take(np.isin(others, cells))
+        return found.take(np.isin(others, wanted))
 
 
-def _longest(sums: pd.DataFrame) -> pd.Timedelta:
-    return max(times.resolution(name) or buckets.HOLD for name in buckets.steps(sums))
+def _blocks(cells: Totals, days: int) -> Iterator[Totals]:
+    """Cut cells, sorted by time, into parts of at most so many days."""
+    day = cells.time // buckets.micros_of(_DAY)
+    block = (day - day[:1].sum()) // days
+    for number in np.unique(block):
+        yield cells.take(block == number)

@@ -1,10 +1,23 @@
-"""A store as it stands at the service's clock."""
+"""A store as it stands at the service's clock: what every answer reads through.
+
+Three rules hold for all that is read here. Nothing later than the clock is seen; volume is known when its
+step is over. Each read adds the corrections of its rows to those of the answer under way (`running_answer`).
+And what several answers are made of, such as the state of all pairs or the totals of venues, is made once
+for each state of the store, however many ask at the same time (`View.once`): one cache, bounded by bytes,
+that forgets what was asked for longest ago. Encoded answers are kept one level up, in the `ResponseCache`,
+by their request.
+
+A history is read in blocks of days that hold about half a million rows, so that memory does not grow with the
+window. A block also reads what reaches into it: the rows before, whose values may still hold, and the whole
+buckets that it touches.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -12,29 +25,49 @@ import pandas as pd
 from pandas.api.types import union_categoricals
 
 from derivdata import tables
+from derivdata.sources.query import Query
 from derivdata.sources.service import buckets, running_answer
 from derivdata.sources.service.refusal import not_found
-from derivdata.sources.service.store import Store, SummedStore
+from derivdata.sources.service.store import Store
 from derivdata.sources.service.window import INSTANT, Window, adaptive, resolve
 from derivdata.support import times
 from derivdata.tables import endpoints
 
-__all__ = ["Series", "View", "read_around", "stated"]
+__all__ = ["Column", "Series", "View", "read_around", "stated"]
 
 T = TypeVar("T")
 
 _KNOWN = frozenset(tables.VENUES).union(*endpoints.OPTIONS_MATRIX.values())
 _LONGEST = pd.Timedelta(1, "D")
-_REMEMBERED = 1024
 _CACHED_BYTES = 128 << 20
+_SMALL = 4096
+"""Bytes that are counted for a result, beside those of its frames."""
+
 _KEYS = ("symbol", "exchange", "time")
-_FIRST_DAYS = 8
-_BLOCK_ROWS = 500_000
-"""Rows of one block of a series, read or made: some 150 MiB with what is made from them."""
 _DECIMALS = {"rate_bps_8h": 6}
 
-
 _NOT_MADE = object()
+
+
+class Column(NamedTuple):
+    """What a history is of.
+
+    Attributes
+    ----------
+    table, value
+        A base table, and the column that is shown.
+    added
+        Whether the rows of a bucket add up, as volume does; else they are averaged over time. Rows that are
+        longer than a bucket have no place in a sum and are left out.
+    kind
+        The kind of price, for a table that has several: its rows alone, sampled instead of averaged, see
+        `buckets.samples`.
+    """
+
+    table: str
+    value: str
+    added: bool = False
+    kind: str | None = None
 
 
 class Series(NamedTuple):
@@ -52,6 +85,7 @@ class _SharedResult:
         self.lock = threading.Lock()
         self.value: Any = _NOT_MADE
         self.corrections: list[str] = []
+        self.size = 0
 
 
 class View:
@@ -63,28 +97,28 @@ class View:
         Source of the base tables.
     now
         The instant; rows stamped with it are visible.
+
+    Attributes
+    ----------
+    first_days, block_rows
+        Days of the first block of a history, and rows of the next ones, read or made: some 150 MiB with what
+        is made from them.
     """
+
+    first_days, block_rows = 8, 500_000
 
     def __init__(self, store: Store, now: pd.Timestamp) -> None:
         self.store, self.now = store, now
         self.horizon = now + INSTANT
-        self._memo: OrderedDict[tuple[str, str], _SharedResult] = OrderedDict()
+        self._memo: OrderedDict[tuple[Hashable, str], _SharedResult] = OrderedDict()
+        self._memo_bytes = 0
         self._lock = threading.Lock()
-        self._cache: OrderedDict[Hashable, tuple[Any, int, list[str]]] = OrderedDict()
-        self._cached_bytes = 0
 
     @property
     def exchanges(self) -> frozenset[str]:
         """Slugs of every venue that is known: the library's and the store's."""
-        return self.once("exchanges", lambda: _KNOWN.union(*self._all_exchanges()))
-
-    def _all_exchanges(self) -> list[tuple[str, ...]]:
-        return [self.store.exchanges(table) for table in sorted(self.store.tables())]
-
-    @property
-    def asks_by_symbol(self) -> bool:
-        """Return whether a read of single symbols asks venues, and so may have other rows than one of all."""
-        return getattr(self.store, "asks_by_symbol", False)
+        names = sorted(self.store.tables())
+        return self.once("exchanges", lambda: _KNOWN.union(*map(self.store.exchanges, names)))
 
     def has(self, *names: str) -> bool:
         """Return whether the store has any of the tables."""
@@ -97,56 +131,33 @@ class View:
                 f"{self.store.label} holds no {' nor '.join(names)}, which this answer is made of"
             )
 
-    def once(self, name: str, make: Callable[[], T]) -> T:
+    def once(self, name: Hashable, make: Callable[[], T]) -> T:
         """Return what `make` returns, made once for each state of the store while it is among the last used.
 
-        Concurrent calls with one name share the work; other names do not wait.
+        Concurrent calls with one name share the work; other names do not wait. `name` says all that the
+        result depends on but the clock and the state of the store.
         """
-        key = (name, self.store.identity)
+        key = (name, self.store.identity)  # before the reads: what comes in between must not pass for read
         with self._lock:
             shared = self._memo.setdefault(key, _SharedResult())
             self._memo.move_to_end(key)
-            if len(self._memo) > _REMEMBERED:
-                self._memo.popitem(last=False)
         with shared.lock:
             if shared.value is _NOT_MADE:
                 with running_answer.noted() as shared.corrections:
                     shared.value = make()
+                self._count(key, shared)
             else:
                 running_answer.note(shared.corrections)
             return shared.value  # type: ignore[no-any-return]
 
-    def recall(self, key: Hashable, *, identity: str | None = None) -> Any:
-        """Return what was remembered under a key, or None; `identity` is the store's state, None is now."""
-        full = (key, self.store.identity if identity is None else identity)
+    def _count(self, key: tuple[Hashable, str], made: _SharedResult) -> None:
+        """Count the bytes of a result, and forget those that were asked for longest ago."""
+        made.size = _SMALL + _bytes_of(made.value)
         with self._lock:
-            entry = self._cache.get(full)
-            if entry is None:
-                return None
-            self._cache.move_to_end(full)
-        running_answer.note(entry[2])
-        return entry[0]
-
-    def remember(
-        self,
-        key: Hashable,
-        value: Any,
-        size: int,
-        noted: Sequence[str] = (),
-        *,
-        identity: str | None = None,
-    ) -> None:
-        """Keep a value of so many bytes, and forget those that were not recalled for longest.
-
-        `noted` are the corrections of the rows that it was made of, for every answer that recalls it.
-        `identity` is the state of the store before they were read: another may have come since. None is now.
-        """
-        full = (key, self.store.identity if identity is None else identity)
-        with self._lock:
-            self._cached_bytes += size - self._cache.pop(full, (None, 0, []))[1]
-            self._cache[full] = (value, size, list(noted))
-            while self._cached_bytes > _CACHED_BYTES:
-                self._cached_bytes -= self._cache.popitem(last=False)[1][1]
+            if self._memo.get(key) is made:
+                self._memo_bytes += made.size
+            while self._memo_bytes > _CACHED_BYTES:
+                self._memo_bytes -= self._memo.popitem(last=False)[1].size
 
     def window(self, params: Mapping[str, Any], tier: str) -> Window:
         """Return the window that is requested, as far as the tier sees it and the store can hold rows of it.
@@ -161,55 +172,23 @@ class View:
         window = resolve(params, now=self.now, tier=tier)
         return window._replace(start=max(window.start, self.store.start.floor("1D") - _LONGEST))
 
-    def read(
-        self,
-        table: str,
-        start: pd.Timestamp,
-        end: pd.Timestamp,
-        *,
-        symbols: Sequence[str] | None = None,
-        venues: Sequence[str] | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> pd.DataFrame:
-        """Read the rows of a table with ``start <= time < end`` that are known at the clock.
-
-        Volume is known when its step is over. With `columns`, these alone and rows in any order.
-        """
+    def rows(self, query: Query) -> pd.DataFrame:
+        """Return the rows of a query that are known at the clock."""
+        query = replace(query, end=min(query.end, self.horizon))
         running_answer.check()
-        end = min(end, self.horizon)
-        if start >= end or not self.has(table):
-            empty = tables.TABLES[table].empty()
-            return empty if columns is None else empty[list(columns)]
-        frame = self.store.read(table, start, end, symbols=symbols, venues=venues, columns=columns)
-        return self._known(table, running_answer.note_read(frame), end)
+        if query.start >= query.end or not self.has(query.table):
+            empty = tables.TABLES[query.table].empty()
+            return empty if query.columns is None else empty[list(query.columns)]
+        return self._known(query, running_answer.note_read(self.store.rows(query)))
 
-    def step_sums(
-        self,
-        table: str,
-        value: str,
-        start: pd.Timestamp,
-        end: pd.Timestamp,
-        *,
-        venues: Sequence[str] | None = None,
-    ) -> pd.DataFrame:
-        """Sum a column of the rows that `read` returns over the symbols of each venue, step and instant.
-
-        Columns are those of `derivdata.sources.archive.Archive.step_sums`, which saves reading the rows.
-        """
+    def sums(self, query: Query, value: str) -> pd.DataFrame:
+        """Return sums over the symbols of each venue, of the rows that `rows` returns: see `Store.sums`."""
+        query = replace(query, end=min(query.end, self.horizon))
         running_answer.check()
-        end = min(end, self.horizon)
-        if start < end and self.has(table) and isinstance(self.store, SummedStore):
-            sums = self.store.step_sums(table, start, end, venues=venues)
-            if sums is not None:
-                return self._known(table, running_answer.note_read(sums), end)
-        from derivdata.sources.archive.step_sums import sums_of_frame  # many services sum nothing
+        return self._known(query, running_answer.note_read(self.store.sums(query, value)))
 
-        names = ("symbol", "exchange", "resolution", "time", value)
-        return sums_of_frame(self.read(table, start, end, venues=venues, columns=names), value)
-
-    def _known(self, table: str, frame: pd.DataFrame, end: pd.Timestamp) -> pd.DataFrame:
-        """Return those of the rows before `end` that are known at the clock."""
-        if table != "volume_history" or end + _LONGEST <= self.now:
+    def _known(self, query: Query, frame: pd.DataFrame) -> pd.DataFrame:
+        if query.table != "volume_history" or query.end + _LONGEST <= self.now:
             return frame
         return frame[buckets.ends(stated(frame)) <= self.now]
 
@@ -240,82 +219,77 @@ class View:
         symbols: Sequence[str] | None = None,
         venues: Sequence[str] | None = None,
     ) -> pd.DataFrame:
-        """Return what the store's `latest` does; every read of an answer passes here or through `read`."""
-        return running_answer.note_read(
-            self.store.latest(table, at, within=within, symbols=symbols, venues=venues)
-        )
+        """Return the newest row at or before `at`, no older than `within`, of each series: `Store.newest`."""
+        query = Query(table, at - within, at + INSTANT, symbols, venues)
+        return running_answer.note_read(self.store.newest(query))
 
     def series(
         self,
-        table: str,
-        value: str,
+        column: Column,
         window: Window,
         resolution: str | None,
         *,
         symbols: Sequence[str] | None = None,
         venues: Sequence[str] | None = None,
-        added: bool = False,
         used: str | None = None,
-        kind: str | None = None,
     ) -> Series:
         """Return a column over a window at a resolution.
 
         Where all rows state resolutions of their own that are coarser than the one asked, the finest of them
-        is used; `used` is one to use whatever they state. `added` sums a bucket's rows instead of averaging
-        them over time; rows that are longer than a bucket have no place in it and are left out. `kind` takes
-        the rows of one kind of price, and samples them instead: see `buckets.samples`.
+        is used; `used` is one to use whatever they state.
         """
-        parts: list[tuple[Window, Series]] = []
-        start, days = window.start, _FIRST_DAYS
-        while start < window.end or not parts:
-            end = min(start.floor("1D") + days * _LONGEST, window.end)
-            part = window._replace(start=start, end=end)
-            series, rows = self._part(table, value, part, resolution, symbols, venues, added, used, kind)
-            parts.append((part, series))
-            per_day = max(rows, len(series.frame), 1) / max((end - start) / _LONGEST, 1.0)
-            start, days = end, min(max(int(_BLOCK_ROWS / per_day), 1), 3650)
+        requested = resolution or adaptive(window.requested)
+        chosen = Query(column.table, window.start, window.end, symbols, venues)
+
+        def made(part: Window) -> tuple[tuple[Window, Series], int]:
+            series, rows = self._part(column, chosen, part, requested, used)
+            return (part, series), max(rows, len(series.frame))
+
+        parts = self.blocks(window, made)
         steps = {series.used for _, series in parts if len(series.frame) or series.notices}
         finest = min(steps, key=buckets.length, default=parts[0][1].used)
         whole = [
-            series
-            if series.used == finest
-            else self._part(table, value, part, resolution, symbols, venues, added, finest, kind)[0]
+            series if series.used == finest else self._part(column, chosen, part, requested, finest)[0]
             for part, series in parts
         ]
         notices = list(dict.fromkeys(notice for series in whole for notice in series.notices))
         return Series(_joined([series.frame for series in whole]), finest, notices)
 
+    def blocks(self, window: Window, make: Callable[[Window], tuple[T, int]]) -> list[T]:
+        """Return what is made of the parts of a window, cut at midnights so that each fits into memory.
+
+        `make` returns a result and the rows that it took; the parts grow or shrink with these.
+        """
+        results: list[T] = []
+        start, days = window.start, self.first_days
+        while start < window.end or not results:
+            end = min(start.floor("1D") + days * _LONGEST, window.end)
+            result, rows = make(window._replace(start=start, end=end))
+            results.append(result)
+            per_day = max(rows, 1) / max((end - start) / _LONGEST, 1.0)
+            start, days = end, min(max(int(self.block_rows / per_day), 1), 3650)
+        return results
+
     def _part(
-        self,
-        table: str,
-        value: str,
-        window: Window,
-        resolution: str | None,
-        symbols: Sequence[str] | None,
-        venues: Sequence[str] | None,
-        added: bool,
-        used: str | None,
-        kind: str | None,
+        self, column: Column, chosen: Query, window: Window, requested: str, used: str | None
     ) -> tuple[Series, int]:
         """Return a column over a window that fits into memory, and how many rows were read for it."""
-        frame, step = self.around(table, window, resolution, symbols=symbols, venues=venues, kind=kind)
+        frame, step = self.around(column, window, requested, symbols=chosen.symbols, venues=chosen.venues)
         rows, step = len(frame), used or step
-        long = buckets.longer(frame[buckets.ends(frame) > window.start], step) if added else []
+        long = buckets.longer(frame[buckets.ends(frame) > window.start], step) if column.added else []
         notices = [f"rows by {name} are left out: they are longer than buckets of {step}" for name in long]
         frame = frame[~frame["resolution"].isin(long)] if long else frame
-        frame = self.combined(frame, value, window, step, added=added, sampled=kind is not None)
-        frame = frame[[*_KEYS, value]]
+        frame = self.combined(frame, column, window, step)[[*_KEYS, column.value]]
         return Series(frame, step, notices), rows
 
     def around(
         self,
-        table: str,
+        column: Column,
         window: Window,
         resolution: str | None,
         *,
         symbols: Sequence[str] | None = None,
         venues: Sequence[str] | None = None,
-        kind: str | None = None,
     ) -> tuple[pd.DataFrame, str]:
         """Read a window, the whole buckets that it touches, and what reaches into the first.
 
@@ -323,35 +297,33 @@ class View:
         """
 
         def read(start: pd.Timestamp, end: pd.Timestamp) -> pd.DataFrame:
-            frame = self.read(table, start, end, symbols=symbols, venues=venues)
-            return frame if kind is None else frame[frame["kind"] == kind]
+            frame = self.rows(Query(column.table, start, end, symbols, venues))
+            return frame if column.kind is None else frame[frame["kind"] == column.kind]
 
         used = resolution or adaptive(window.requested)
         frame = read_around(read, window, times.resolution(used))
-        stated = buckets.steps(frame)
-        return frame, max(used, min(stated, key=buckets.length, default=used), key=buckets.length)
+        steps = buckets.steps(frame)
+        return frame, max(used, min(steps, key=buckets.length, default=used), key=buckets.length)
 
-    def combined(
-        self,
-        frame: pd.DataFrame,
-        value: str,
-        window: Window,
-        used: str,
-        *,
-        added: bool = False,
-        sampled: bool = False,
-    ) -> pd.DataFrame:
+    def combined(self, frame: pd.DataFrame, column: Column, window: Window, used: str) -> pd.DataFrame:
         """Return a column of what `around` read, in the window and at the resolution, without gaps."""
-        step = times.resolution(used)
+        step, value = times.resolution(used), column.value
         if step is not None and (frame["resolution"] != used).any():
-            if sampled:
+            if column.kind is not None:
                 frame = buckets.samples(frame, value, step, self.horizon)
                 return frame[(frame["time"] >= window.start) & (frame["time"] < window.end)]
-            combine = buckets.sums if added else buckets.means
+            combine = buckets.sums if column.added else buckets.means
             frame = combine(frame, value, step, self.horizon)
             frame[value] = frame[value].round(_DECIMALS.get(value, 2))
         inside = (frame["time"] >= window.start) & (frame["time"] < window.end) & frame[value].notna()
         return frame[inside]
+
+
+def _bytes_of(value: Any) -> int:
+    """Return the bytes of the frames in a result."""
+    if isinstance(value, pd.DataFrame | pd.Series):
+        return int(np.sum(value.memory_usage()))
+    return sum(map(_bytes_of, value)) if isinstance(value, tuple | list) else 0
 
 
 def read_around(

@@ -7,10 +7,12 @@ from typing import Any
 import pandas as pd
 
 from derivdata import tables, units
+from derivdata.sources.query import Query
 from derivdata.sources.service import json_rows, market
 from derivdata.sources.service.access import FREE_SYMBOLS
 from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.request_coverage import never_requested
+from derivdata.sources.service.view import Column
 from derivdata.sources.service.window import Window
 
 __all__ = ["ANSWERS"]
@@ -70,8 +72,7 @@ def historical(context: RequestContext) -> dict[str, Any]:
     view.need("funding_history")
     window = context.window()
     frame, used, _ = view.series(
-        "funding_history",
-        "rate_bps_8h",
+        Column("funding_history", "rate_bps_8h"),
         window,
         params["resolution"],
         symbols=[params["symbol"]],
@@ -93,13 +94,8 @@ def settlement(context: RequestContext) -> dict[str, Any]:
     view, params = context.view, context.params
     view.need("funding_settlements")
     window = context.window()
-    frame = view.read(
-        "funding_settlements",
-        window.start,
-        window.end,
-        symbols=[params["symbol"]],
-        venues=params["exchanges"],
-    )
+    chosen = [params["symbol"]], params["exchanges"]
+    frame = view.rows(Query("funding_settlements", window.start, window.end, *chosen))
     frame = frame[frame["rate_bps_8h"].notna() & frame["interval_hours"].notna()]
     stamps = json_rows.iso_tokens(pd.DatetimeIndex(frame["time"]))
     minutes = _whole(frame["interval_hours"] * _MINUTES)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,6 @@ import pandas as pd
 from derivdata import tables
 from derivdata.sources.service import buckets, fills, json_rows
 from derivdata.sources.service.answers.context import Answers, RequestContext
-from derivdata.sources.service.kept_days import DAY, cut, kept_days
 from derivdata.sources.service.request_coverage import notices_of, on_wire, requested_spans
 from derivdata.sources.service.view import View
 from derivdata.sources.service.window import DEV_DAYS, INSTANT, Window
@@ -167,19 +164,11 @@ def _history(view: View, window: Window, step: str, symbols: Sequence[str] | Non
     """Value by bucket, venue and side; buckets whose start lies in the window."""
     length = times.RESOLUTIONS[step]
 
-    def divide(orders: pd.DataFrame, days: list[Window]) -> Iterator[pd.DataFrame]:
-        sums = _summed(orders, length)
-        starts = pd.DatetimeIndex([*(day.start for day in days), days[-1].end]).ceil(length)
-        edges = sums["time"].searchsorted(starts)
-        return (sums.iloc[first:last] for first, last in pairwise(edges.tolist()))
+    def made(part: Window) -> tuple[pd.DataFrame, int]:
+        orders = fills.order_values(view, part.start.ceil(length), part.end.ceil(length), symbols=symbols)
+        return _summed(orders, length), len(orders)
 
-    def read(span: Window) -> pd.DataFrame:
-        return fills.order_values(view, span.start.ceil(length), span.end.ceil(length), symbols=symbols)
-
-    known = window._replace(end=min(window.end, view.horizon))
-    name = ("liquidated", step, None if symbols is None else tuple(symbols))
-    size = partial(pd.DataFrame.memory_usage, index=False)
-    parts = kept_days(view, name, cut(known, DAY), read, divide, lambda part: int(size(part).sum()) + 1024)
+    parts = view.blocks(window._replace(end=min(window.end, view.horizon)), made)
     filled = [part for part in parts if len(part)]
     empty = pd.DataFrame(columns=["time", "exchange", *_SIDES])
     return pd.concat(filled, ignore_index=True) if filled else empty

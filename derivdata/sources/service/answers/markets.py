@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from derivdata.sources.query import Query
 from derivdata.sources.service import buckets, json_rows, market
 from derivdata.sources.service.access import FREE_SYMBOLS
 from derivdata.sources.service.answers.context import Answers, RequestContext
-from derivdata.sources.service.answers.oi_volume import OI, VOLUME, Measure, notices, totals_of
+from derivdata.sources.service.answers.oi_volume import OI, VOLUME, Measure, notices
 from derivdata.sources.service.buckets import length
 from derivdata.sources.service.refusal import DOCS, Refusal, not_found
+from derivdata.sources.service.venue_totals import totals
 from derivdata.sources.service.view import Series, View
 from derivdata.sources.service.window import Window
 
@@ -128,11 +130,11 @@ def exchange_symbols(context: RequestContext) -> dict[str, Any]:
 def exchange_timeseries(context: RequestContext) -> dict[str, Any]:
     """``GET /markets/exchanges/{exchange}/timeseries``: volume and open interest of one venue."""
     view, exchange = context.view, context.params["exchange"]
-    view.need(OI.table, VOLUME.table)
+    view.need(OI.column.table, VOLUME.column.table)
     if exchange not in view.exchanges:
         raise not_found(f"unknown exchange {exchange!r}")
     window = context.window()
-    series, used = _at_one_resolution(context, [q for q in (VOLUME, OI) if view.has(q.table)], window)
+    series, used = _at_one_resolution(context, [q for q in (VOLUME, OI) if view.has(q.column.table)], window)
     parts = {
         name: s.frame.set_index("time")["value"].astype("float64").round(2) for name, s in series.items()
     }
@@ -204,7 +206,7 @@ def _mean_rates(view: View, symbol: str) -> dict[str, float]:
         frame = view.current("markets_symbol_exchanges", symbols=[symbol])
         return dict(zip(frame["exchange"].astype(str), frame["funding_avg_7d_bps_8h"], strict=True))
     start = view.now - _WEEK
-    frame = view.read("funding_history", start - buckets.HOLD, view.horizon, symbols=[symbol])
+    frame = view.rows(Query("funding_history", start - buckets.HOLD, view.horizon, [symbol]))
     return buckets.overall(frame, "rate_bps_8h", start, view.horizon)
 
 
@@ -219,13 +221,15 @@ def _at_one_resolution(
     context: RequestContext, chosen: Sequence[Measure], window: Window
 ) -> tuple[dict[str, Series], str]:
     """Totals of a venue at one resolution, the coarsest that any of them needs; and that one."""
-    requested, venue = context.params.get("resolution"), [context.params["exchange"]]
-    totals = {q.column: totals_of(context, q, window, venue, requested) for q in chosen}
-    used = max((series.used for series in totals.values()), key=length)
-    again = {
-        q.column: totals_of(context, q, window, venue, used) for q in chosen if totals[q.column].used != used
-    }
-    return totals | again, used
+    venue = [context.params["exchange"]]
+
+    def of(measure: Measure, resolution: str | None) -> Series:
+        return totals(context.view, measure.column, window, resolution, venues=venue)
+
+    first = {q.column.value: of(q, context.params.get("resolution")) for q in chosen}
+    used = max((series.used for series in first.values()), key=length)
+    again = {q.column.value: of(q, used) for q in chosen if first[q.column.value].used != used}
+    return first | again, used
 
 
 ANSWERS: Answers = {

@@ -12,13 +12,12 @@ from derivdata.sources.service import json_rows, market
 from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.refusal import DOCS, Refusal, bad_request, not_found
 from derivdata.sources.service.request_coverage import never_requested
-from derivdata.sources.service.symbol_series import symbols_of
 from derivdata.sources.service.venue_totals import totals
-from derivdata.sources.service.view import Series, View
+from derivdata.sources.service.view import Column, View
 from derivdata.sources.service.window import Window
 from derivdata.support import times
 
-__all__ = ["ANSWERS", "OI", "VOLUME", "Measure", "notices", "totals_of"]
+__all__ = ["ANSWERS", "OI", "VOLUME", "Measure", "notices"]
 
 _TOP = 50
 _DAY = pd.Timedelta(1, "D")
@@ -28,36 +27,23 @@ _MOST_DAYS = 365
 
 
 class Measure(NamedTuple):
-    """One figure.
+    """One figure: where it is, and its names on the wire, of one symbol and of a venue."""
 
-    Attributes
-    ----------
-    table, column
-        The table that has it.
-    one, total
-        Its name on the wire, of one symbol and of a venue.
-    added
-        Whether the steps of a bucket add up, as volume does; else they are averaged over time.
-    """
-
-    table: str
-    column: str
+    column: Column
     one: str
     total: str
-    added: bool
 
 
-OI = Measure("oi_history", "oi_usd", "open_interest_usd", "total_open_interest_usd", added=False)
-VOLUME = Measure("volume_history", "volume_usd", "volume_usd", "total_volume_usd", added=True)
+OI = Measure(Column("oi_history", "oi_usd"), "open_interest_usd", "total_open_interest_usd")
+VOLUME = Measure(Column("volume_history", "volume_usd", added=True), "volume_usd", "total_volume_usd")
 
 
 def exchange_totals(context: RequestContext, measure: Measure) -> dict[str, Any]:
     """``GET /oi/exchange-totals`` and ``GET /volume/exchange-totals``."""
-    context.view.need(measure.table)
+    context.view.need(measure.column.table)
     window = context.window()
-    frame, used, left_out = totals_of(
-        context, measure, window, context.params["exchanges"], context.params.get("resolution")
-    )
+    chosen, resolution = context.params["exchanges"], context.params.get("resolution")
+    frame, used, left_out = totals(context.view, measure.column, window, resolution, venues=chosen)
     columns = {
         "timestamp": frame["time"],
         "exchange": frame["exchange"],
@@ -71,25 +57,25 @@ def exchange_totals(context: RequestContext, measure: Measure) -> dict[str, Any]
 def timeseries(context: RequestContext, measure: Measure) -> dict[str, Any]:
     """``GET /oi/{symbol}/timeseries`` and ``GET /volume/{symbol}/timeseries``, by time and venue."""
     view, params = context.view, context.params
-    view.need(measure.table)
-    if params["symbol"] not in view.store.symbols(measure.table):
+    view.need(measure.column.table)
+    if params["symbol"] not in view.store.symbols(measure.column.table):
         raise not_found(f"unknown symbol {params['symbol']!r}")
     window = context.window()
     frame, used, left_out = view.series(
-        measure.table,
         measure.column,
         window,
         params["resolution"],
         symbols=[params["symbol"]],
         venues=params["exchanges"],
-        added=measure.added,
     )
-    names = {"time": "timestamp", "exchange": "exchange", measure.column: measure.one}
+    names = {"time": "timestamp", "exchange": "exchange", measure.column.value: measure.one}
     frame = frame.sort_values(["time", "exchange"])[list(names)].rename(columns=names)
     remarks = notices(window, frame, left_out)
     if frame.empty:
         span = window.start, window.end
-        remarks += never_requested(view, measure.table, params["symbol"], *span, venues=params["exchanges"])
+        remarks += never_requested(
+            view, measure.column.table, params["symbol"], *span, venues=params["exchanges"]
+        )
     return {
         "symbol": params["symbol"],
         "unit": "usd",
@@ -102,20 +88,19 @@ def timeseries(context: RequestContext, measure: Measure) -> dict[str, Any]:
 def top_symbols(context: RequestContext, measure: Measure) -> dict[str, Any]:
     """``GET /oi|volume/exchange-top-symbols-timeseries``: wide rows, the largest over the window first."""
     view, exchange = context.view, context.params["exchange"]
-    view.need(measure.table)
+    view.need(measure.column.table)
     window = context.window()
-    points, used, left_out = symbols_of(
-        view, measure.table, measure.column, window, exchange, added=measure.added
-    )
-    symbol, names = pd.factorize(points.symbol, sort=True)
-    largest = np.argsort(-np.bincount(symbol, points.value, minlength=len(names)), kind="stable")
+    frame, used, left_out = view.series(measure.column, window, None, venues=[exchange])
+    values = frame[measure.column.value].to_numpy()
+    symbol, names = pd.factorize(frame["symbol"].astype(object), sort=True)
+    largest = np.argsort(-np.bincount(symbol, values, minlength=len(names)), kind="stable")
     chosen = largest[: context.params["limit"] or _TOP]
     column = np.full(len(names), -1)
     column[chosen] = np.arange(len(chosen))
     shown = np.flatnonzero(column[symbol] >= 0)
-    row, stamps = pd.factorize(points.time[shown], sort=True)
+    row, stamps = pd.factorize(frame["time"].array.asi8[shown], sort=True)
     wide = np.full((len(stamps), len(chosen)), np.nan)
-    wide[row, column[symbol[shown]]] = points.value[shown]
+    wide[row, column[symbol[shown]]] = values[shown]
     tokens = json_rows.iso_tokens(pd.DatetimeIndex(np.asarray(stamps).view("M8[us]"), tz="UTC"))
     return {
         "exchange": exchange,
@@ -127,21 +112,6 @@ def top_symbols(context: RequestContext, measure: Measure) -> dict[str, Any]:
         "resolution": used,
         "notices": notices(window, wide, left_out),
     }
-
-
-def totals_of(
-    context: RequestContext, measure: Measure, window: Window, venues: Any, resolution: str | None
-) -> Series:
-    """Return the totals of a measure by venue and step."""
-    return totals(
-        context.view,
-        measure.table,
-        measure.column,
-        window,
-        resolution,
-        venues=venues,
-        added=measure.added,
-    )
 
 
 def notices(window: Window, rows: Any, left_out: list[str]) -> list[str]:
@@ -193,22 +163,19 @@ def ratio(context: RequestContext) -> dict[str, Any]:
     A step whose window begins before the source's first instant is left out.
     """
     view, days = context.view, context.params["window_days"]
-    view.need(OI.table)
-    view.need(VOLUME.table)
+    view.need(OI.column.table)
+    view.need(VOLUME.column.table)
     if days > _MOST_DAYS:
         raise bad_request(f"window_days={days} is not a number of days from 1 to {_MOST_DAYS}")
     if context.tier == "dev" and days > _DEV_DAYS:
         error = f"Dev covers windows of at most {_DEV_DAYS} days, not {days}"
         raise Refusal(403, error, required_tier="pro", docs=DOCS)
     window = context.window()
-    oi, used, _ = totals_of(
-        context, OI, window, context.params["exchanges"], context.params.get("resolution")
-    )
+    chosen = context.params["exchanges"]
+    oi, used, _ = totals(view, OI.column, window, context.params.get("resolution"), venues=chosen)
     longer = window._replace(start=window.start - (days + 1) * _DAY)
-    volume, step, left_out = totals(
-        view, VOLUME.table, VOLUME.column, longer, "1h", venues=context.params["exchanges"], added=True
-    )
-    volume["end"] = volume["time"] + (times.resolution(step) or pd.Timedelta(0))
+    volume, step, left_out = totals(view, VOLUME.column, longer, "1h", venues=chosen)
+    volume = volume.assign(end=volume["time"] + (times.resolution(step) or pd.Timedelta(0)))
     ratios = _ratios(oi[oi["time"] >= view.store.start + days * _DAY], volume, days * _DAY)
     return {
         "data": json_rows.split(json_rows.objects(ratios.drop(columns="exchange")), ratios["exchange"]),

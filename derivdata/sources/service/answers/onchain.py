@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import pandas as pd
 
+from derivdata.sources.query import Query
 from derivdata.sources.service import json_rows
 from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.refusal import not_found
@@ -278,7 +279,7 @@ def _answer(context: RequestContext, path: str) -> dict[str, Any]:
 def _past(view: View, table: str, window: Window) -> pd.DataFrame:
     """Read the rows of a base table whose quarter of an hour lies in the window and is over."""
     view.need(table)
-    return view.read(table, window.start, min(window.end, view.now - _QUARTER + INSTANT))
+    return view.rows(Query(table, window.start, min(window.end, view.now - _QUARTER + INSTANT)))
 
 
 def _filtered(context: RequestContext, frame: pd.DataFrame) -> pd.DataFrame:
@@ -312,7 +313,7 @@ def _listed(view: View, table: str, *columns: str) -> frozenset[tuple[str, ...]]
     view.need(table)
 
     def found() -> frozenset[tuple[str, ...]]:
-        rows = view.read(table, view.store.start, view.horizon)[list(columns)].drop_duplicates()
+        rows = view.rows(Query(table, view.store.start, view.horizon, columns=columns)).drop_duplicates()
         return frozenset(rows.astype(str).itertuples(index=False, name=None))
 
     return view.once(f"names in {table}", found)
@@ -366,7 +367,7 @@ def oi_eod(context: RequestContext) -> dict[str, Any]:
     start = view.now - _MONTH if context.params["start"] is None else context.params["start"]
     window = context.window({"start": start})
     # A row at midnight is the end of the day before.
-    ends = _filtered(context, view.read(_HIP4_OI, window.start + _DAY, window.end))
+    ends = _filtered(context, view.rows(Query(_HIP4_OI, window.start + _DAY, window.end)))
     rows = _summed(ends.assign(day=ends["time"] - _DAY), ["day"], _HELD)
     return {"success": True, "data": json_rows.rows(rows), "notices": window.notices}
 

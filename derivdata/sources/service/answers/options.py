@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from derivdata import tables
+from derivdata.sources.query import Query
 from derivdata.sources.service import buckets, json_rows
 from derivdata.sources.service.answers.context import Answers, RequestContext
-from derivdata.sources.service.kept_days import DAY, cut, kept_days
 from derivdata.sources.service.refusal import bad_request
 from derivdata.sources.service.view import View
 from derivdata.sources.service.window import Window
@@ -261,7 +259,7 @@ def _none(frame: pd.DataFrame) -> list[str]:
 def _chain(view: View, symbol: str, exchange: str, at: pd.Timestamp) -> pd.DataFrame:
     """Return the newest chain at an instant, at most an hour old, stamped with that instant."""
     if at < view.store.start:
-        return view.read("options_snapshot", at, at)
+        return view.rows(Query("options_snapshot", at, at))
     chain = view.latest("options_snapshot", at, within=buckets.HOLD, symbols=[symbol], venues=[exchange])
     return chain[chain["expiry"] > at].assign(time=at)
 
@@ -270,7 +268,7 @@ def _chain_of_step(context: RequestContext, start: pd.Timestamp, length: pd.Time
     """Return the chain of a step: the newest at its start, at most an hour old, else the last within it."""
     view, params = context.view, context.params
     if start + length <= view.store.start:
-        return view.read("options_snapshot", start, start)
+        return view.rows(Query("options_snapshot", start, start))
     last = min(start + length, view.now + _MOMENT) - _MOMENT
     chain = tables.TABLES["options_snapshot"].empty()
     for at, within in ((start, buckets.HOLD), (last, last - start)):
@@ -287,16 +285,8 @@ def _chain_of_step(context: RequestContext, start: pd.Timestamp, length: pd.Time
 
 def _overview(view: View, window: Window) -> pd.DataFrame:
     """Return the overview of a window, by time, venue and symbol."""
-
-    def read(span: Window) -> pd.DataFrame:
-        return view.read("options_overview_history", span.start, span.end)
-
-    def divide(frame: pd.DataFrame, days: list[Window]) -> Iterator[pd.DataFrame]:
-        by_time = frame.sort_values(["time", "exchange", "symbol"], ignore_index=True)
-        return _by_day(by_time, days)
-
-    parts = kept_days(view, "overview", cut(window, DAY), read, divide, _bytes)
-    return _joined(parts, tables.TABLES["options_overview_history"])
+    frame = view.rows(Query("options_overview_history", window.start, window.end))
+    return frame.sort_values(["time", "exchange", "symbol"], ignore_index=True)
 
 
 def _atm_by_hour(context: RequestContext, window: Window) -> pd.DataFrame:
@@ -304,33 +294,13 @@ def _atm_by_hour(context: RequestContext, window: Window) -> pd.DataFrame:
     view, symbol, exchange = context.view, context.params["symbol"], context.params["exchange"]
     _require_pair(view, symbol, exchange)
 
-    def read(span: Window) -> pd.DataFrame:
-        return view.read(
-            "options_snapshot",
-            span.start - buckets.HOLD,
-            span.end,
-            symbols=[symbol],
-            venues=[exchange],
-            columns=_ATM,
-        )
+    def made(part: Window) -> tuple[pd.DataFrame, int]:
+        start = part.start - buckets.HOLD
+        chains = view.rows(Query("options_snapshot", start, part.end, [symbol], [exchange], _ATM))
+        hours = pd.date_range(part.start.ceil("1h"), part.end, freq="1h", inclusive="left", unit="us")
+        return at_hours(chains, pd.DatetimeIndex(hours)), len(chains)
 
-    def divide(frame: pd.DataFrame, days: list[Window]) -> Iterator[pd.DataFrame]:
-        first, last = days[0].start.ceil("1h"), days[-1].end
-        hours = pd.date_range(first, last, freq="1h", inclusive="left", unit="us")
-        return _by_day(at_hours(frame, pd.DatetimeIndex(hours)), days)
-
-    parts = kept_days(view, ("atm", symbol, exchange), cut(window, DAY), read, divide, _bytes)
-    return _joined(parts, tables.TABLES["options_snapshot"])
-
-
-def _by_day(frame: pd.DataFrame, days: list[Window]) -> Iterator[pd.DataFrame]:
-    """Yield the rows of each day of a frame that is sorted by time."""
-    edges = frame["time"].searchsorted(pd.DatetimeIndex([*(day.start for day in days), days[-1].end]))
-    return (frame.iloc[first:last] for first, last in pairwise(edges.tolist()))
-
-
-def _bytes(frame: pd.DataFrame) -> int:
-    return int(frame.memory_usage().sum()) + 1024
+    return _joined(view.blocks(window, made), tables.TABLES["options_snapshot"])
 
 
 ANSWERS: Answers = {
