@@ -61,7 +61,7 @@ class Minute:
         DirectSession.fakes, DirectSession.wait = self._told, clock.wait
         first = self._collector(open_archive(folder / "first"), clock)
         first.once()
-        self._listings = {name: shared.listing for name, shared in first.shared.items()}
+        self._listings = {name: (shared.listing, shared.lists) for name, shared in first.shared.items()}
 
     @property
     def bodies(self) -> list[bytes]:
@@ -74,7 +74,7 @@ class Minute:
         clock = fakes.SimulatedClock(_START)
         made = self._collector(open_archive(self._folder / str(self._number)), clock)
         for name, shared in made.shared.items():
-            shared.listing = self._listings[name]
+            shared.listing, shared.lists = self._listings[name]
         return made
 
     def close(self) -> None:

@@ -343,18 +343,18 @@ def _bybit(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     linear = params["category"] == "linear"
     result: dict[str, Any] = {"category": params["category"]}
     if place.endswith("instruments-info"):
-        names = SYMBOLS if linear else ()
+        kind, quote = ("Linear", "USDT") if linear else ("Inverse", "USD")
         one = 1 if params.get("cursor") else 0  # two pages, by a cursor
         result["list"] = [
             {
-                "symbol": f"{s}USDT",
-                "contractType": "LinearPerpetual",
+                "symbol": f"{s}{quote}",
+                "contractType": f"{kind}Perpetual",
                 "status": "Trading",
                 "baseCoin": s,
-                "quoteCoin": "USDT",
+                "quoteCoin": quote,
                 "fundingInterval": 480,
             }
-            for s in names[one : one + 1]
+            for s in (SYMBOLS[one : one + 1] if linear else SYMBOLS)
         ]
         result["nextPageCursor"] = "next" if linear and not one else ""
     elif place.endswith("funding/history"):
@@ -389,21 +389,21 @@ def _bybit(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     elif place.endswith("/tickers"):
         result["list"] = [
             {
-                "symbol": f"{s}USDT",
-                "fundingRate": "0.0002",
+                "symbol": f"{s}{'USDT' if linear else 'USD'}",
+                "fundingRate": "0.0002" if linear else "0.0009",
                 "nextFundingTime": "1",
                 "fundingIntervalHour": "4",
                 "markPrice": str(mark),
                 "indexPrice": str(mark),
                 "lastPrice": str(mark),
-                "openInterest": str(2 * coins),
-                "singleOpenInterest": str(coins),
-                "singleOpenInterestValue": str(coins * mark),
+                "openInterest": str(2 * coins if linear else 2e6),  # an inverse market counts USD
+                "singleOpenInterest": str(coins if linear else 1e6),
+                "singleOpenInterestValue": str(coins * mark if linear else 1e6 / mark),
                 "turnover24h": "5",
                 "volume24h": "1",
                 "price24hPcnt": "0.02",
             }
-            for s, (_, coins, mark) in (fakes.states() if linear else [])
+            for s, (_, coins, mark) in (fakes.states() if params["category"] != "option" else [])
         ]
     else:
         raise KeyError(place)

@@ -73,6 +73,7 @@ def _figures(exchange: str, number: int, state: tuple[str, tuple[int, float, flo
         "interval_s": HOUR * hours,
         "interval_ms": HOUR * 1000 * hours,
         "due": Truth(0).next_payment(exchange, now / 1000) * 1000,
+        "contract_usd": 100 if symbol == "BTC" else 10,
         "coins": coins,
         "coins_e3": round(coins * 1000),  # contracts of 0.001
         "coins_e4": round(coins * 10000),

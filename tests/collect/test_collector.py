@@ -153,7 +153,7 @@ def test_a_list_that_fails_leaves_the_older_one_in_use_and_is_asked_for_again(
     clock.wait(3600)
     fakes.faults["okx"] = ["page"]
     collector.once()
-    assert set(collector.failed) == {"okx list of contracts"}
+    assert set(collector.failed) == {"okx /api/v5/public/instruments?instType=SWAP"}
     clock.wait(60)
     collector.once()
     assert collector.failed == {}
@@ -165,7 +165,8 @@ def test_a_list_that_fails_leaves_the_older_one_in_use_and_is_asked_for_again(
 def test_a_request_of_five_minutes_that_fails_is_left_for_five_minutes_and_waits_briefly(
     archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    collector = _collector(archive, fakes, clock, "binance", names=["funding_history"])
+    names = ["funding_history", "prices_history"]
+    collector = _collector(archive, fakes, clock, "binance", names=names)
     answer = fakes._body
 
     def busy(exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:

@@ -20,7 +20,6 @@ from derivdata.sources.venues.coverage import coverage_of
 from derivdata.sources.venues.registry import VENUES
 from tests.collect import fakes as fakes_of_venues
 from tests.collect.direct import connect_directly
-from tests.collect.fakes import VENUES as VENUES_OF_FAKES
 from tests.collect.fakes import Fakes, SimulatedClock
 
 LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
@@ -117,15 +116,15 @@ def test_check_tells_what_a_body_confirms_and_what_contradicts() -> None:
 def test_check_holds_the_rates_of_binance_against_hyperliquids_predictions(
     factor: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sound = VENUES_OF_FAKES["binance"]
+    sound = fakes_of_venues.state_body
 
-    def answered(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-        body = sound(fakes, place, params)
-        if place.endswith("/fapi/v1/premiumIndex"):
+    def answered(fakes: Fakes, exchange: str, place: str, params: dict[str, Any]) -> Any:
+        body = sound(fakes, exchange, place, params)
+        if (exchange, place) == ("binance", "/fapi/v1/premiumIndex"):
             return [{**row, "lastFundingRate": str(factor * 0.0001)} for row in body]
         return body
 
-    monkeypatch.setitem(VENUES_OF_FAKES, "binance", answered)
+    monkeypatch.setattr(fakes_of_venues, "state_body", answered)
     clock = SimulatedClock("2026-01-20T10:30:30")
     with Fakes(LAST, clock.utc) as fakes:
         fakes.faults["okx"] = [(451, {}, {})] * 99

@@ -35,6 +35,8 @@ class Many(Fakes):
 
     def _body(self, exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
         now = int(self.now().timestamp() * 1000)
+        if place.startswith("/dapi/"):  # no coin-margined contracts
+            return 200, {"symbols": []} if place.endswith("exchangeInfo") else []
         names = {f"{symbol}USDT": coins for symbol, coins in COINS.items()}
         if place == "/fapi/v1/exchangeInfo":
             same = {"contractType": "PERPETUAL", "status": "TRADING", "quoteAsset": "USDT"}

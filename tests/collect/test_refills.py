@@ -422,6 +422,11 @@ def test_only_a_refusal_that_names_a_region_is_one_of_the_address(
         with pytest.raises(VenueError, match="not asked: its rate limit"):
             session.ask(endpoint)
         clock.wait(600)
+    if reason == "region":
+        with pytest.raises(VenueError, match="refuses this address"):
+            session.ask(endpoint)
+        assert len(fakes.log) == 1, "not asked again"
+        return
     assert session.ask(endpoint)[0].states
     assert len(fakes.log) == 2, "in ten minutes nothing was asked"
 

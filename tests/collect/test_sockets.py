@@ -104,6 +104,24 @@ def test_bybit_is_subscribed_by_contract_and_read(streams: Any) -> None:
     assert all(window.start < window.end for window in windows)
 
 
+def test_an_unreadable_frame_costs_its_instant_and_not_the_connection(streams: Any) -> None:
+    later = {**PUSH, "data": [{**PUSH["data"][0], "T": PUSH["data"][0]["T"] + 1}]}
+    unreadable = {**PUSH, "data": [{**PUSH["data"][0], "p": 5}]}
+    stream, server = streams("bybit", [[PUSH, unreadable, later]], 1)
+    frames, windows, errors = [], [], []
+    deadline = time.monotonic() + 60
+    while sum(map(len, frames)) < 2 and time.monotonic() < deadline:
+        rows, covered, error = stream.drain()
+        frames.append(rows)
+        windows += covered
+        errors += [error] * bool(error)
+        time.sleep(0.05)
+    assert pd.concat(frames)["order_id"].nunique() == 2, "what came after it is read"
+    assert len(server.received) == 1, "subscribed to once"
+    assert "Expected `str`, got `int`" in errors[0]
+    assert all(late.start >= early.end for early, late in pairwise(windows))
+
+
 def test_after_a_drop_it_listens_again_and_a_frame_sent_twice_is_one_order(streams: Any) -> None:
     stream, _ = streams("binance", [[FORCED], [FORCED, FORCED]], 0)
     rows, _ = _rows(stream, 2)

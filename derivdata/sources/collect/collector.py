@@ -19,7 +19,7 @@ from derivdata.sources.collect.refills import Refills
 from derivdata.sources.collect.reporting import Minute
 from derivdata.sources.collect.session import Shared, Stopped, VenueSession
 from derivdata.sources.collect.sockets import LiquidationStream
-from derivdata.sources.collect.state import BOOKS, LISTS, Poll, VenueState
+from derivdata.sources.collect.state import BOOKS, Poll, VenueState
 from derivdata.sources.venues.registry import VENUES
 
 __all__ = ["Collector"]
@@ -129,6 +129,7 @@ class Collector:
                 depth=depth if any(map(self._keeps, BOOKS)) else (),
                 first=self.symbols,
                 seconds=share_seconds,
+                names=names,
             )
             for name, shared in self.shared.items()
         }
@@ -321,9 +322,7 @@ class Collector:
             if self._progress is not None:
                 self._progress(f"{len(polls)} of {len(self._states)} venues: {answer.exchange}")
         minute = self._write(polls)
-        minute.failed |= {
-            f"{poll.exchange} {LISTS}": poll.failed[LISTS] for poll in polls if LISTS in poll.failed
-        }
+        minute.failed |= {f"{p.exchange} {part}": why for p in polls for part, why in p.parts.items()}
         self.failed = minute.failed
         return minute
 
@@ -356,6 +355,11 @@ class Collector:
                     error = "" if table in poll.frames else poll.failed[table][:500]
                     start, length = poll.at.floor("min"), self._states[poll.exchange].cadence(table)
                     requests.append(Request(poll.exchange, None, start, start + length, error))
+                    requests += [  # under the name of the request: what it would have told is not there
+                        Request(poll.exchange, part, start, start + length, poll.parts[part][:500])
+                        for lacking, part in poll.missing
+                        if lacking == table
+                    ]
             keyed = tables.TABLES[table]
             rows = keyed.conform(pd.concat(parts, ignore_index=True)) if parts else keyed.empty()
             minute.rows[table] = self.archive.merge(table, rows, requests=requests).written

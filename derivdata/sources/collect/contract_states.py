@@ -85,8 +85,6 @@ class ContractStates:
         ------
         Stopped
             The clock was stopped.
-        VenueError
-            The venue refuses this address.
         """
         share = Share([], [], "")
         bad, started = 0, self._session.clock.utc()
@@ -103,11 +101,9 @@ class ContractStates:
             except Stopped:
                 raise
             except DerivdataError as problem:
-                if isinstance(problem, VenueError) and problem.reason == "region":
-                    raise
                 error, share = str(problem), share._replace(error=str(problem))
-                if isinstance(problem, VenueError) and problem.status == 404:
-                    self.endpoints.remove(endpoint)  # there is no such request: not again in this run
+                if isinstance(problem, VenueError) and (problem.status == 404 or problem.reason == "region"):
+                    self.endpoints.remove(endpoint)  # there is no such request here: not again in this run
                 bad += _MOST_BAD if _is_about_venue(problem) else 1
             start = now.floor("min")
             window = start, start + pd.Timedelta(endpoint.every or 0, "s")

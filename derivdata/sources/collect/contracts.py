@@ -43,47 +43,57 @@ def contract_name(endpoint: VenueEndpoint, item: Instrument) -> str:
 
 
 def list_contracts(session: VenueSession) -> Contracts:
-    """Return the contracts of this hour's list; it and the intervals become the session's context.
+    """Return the contracts of this hour's lists; they and the intervals become the session's context.
 
     Lists are asked for again in each hour, since an interval can change with each payment. A list that fails
-    leaves the older one in use, and is asked for again the next time.
+    leaves the older one in use and those of the venue's other markets as they come, and is asked for again
+    the next time.
 
     Raises
     ------
     VenueError, NetworkError, SchemaError
-        There is no list yet, and none came; or the venue refuses this address.
+        There is no list yet, and none came; or the venue's first list refuses this address.
     Stopped
         The clock was stopped.
     """
-    shared = session.shared
-    listing = shared.listing
-    now = session.clock.utc()
-    if listing is None or now.floor(_LISTED_FOR) > listing.at.floor(_LISTED_FOR):
+    shared, now = session.shared, session.clock.utc()
+    listing = [endpoint for endpoint in session.venue.endpoints if endpoint.lists]
+    intervals = [e for e in session.venue.endpoints if e.what == "intervals" and e.exchange != "hyperliquid"]
+    due = [e for e in (*listing, *intervals) if _is_older(shared.lists.get(e), now)]
+    problems: list[DerivdataError] = []
+    for endpoint in due:
         try:
-            listing, shared.listing_error = _listing(session), ""
+            shared.lists[endpoint] = now, _all_pages(session, endpoint)
+            shared.list_errors.pop(endpoint.label, None)
         except Stopped:
             raise
         except DerivdataError as problem:
-            if listing is None or (isinstance(problem, VenueError) and problem.reason == "region"):
+            if endpoint is listing[0] and isinstance(problem, VenueError) and problem.reason == "region":
                 raise
-            shared.listing_error = str(problem)
-        shared.listing = listing
-    session.context.update(listing.frames)
-    return listing.contracts
+            shared.list_errors[endpoint.label] = str(problem)
+            problems.append(problem)
+    if not any(endpoint in shared.lists for endpoint in listing):
+        raise problems[0]
+    if shared.listing is None or len(problems) < len(due):
+        unknown = tuple(e.margin for e in intervals if e not in shared.lists)
+        shared.listing = _merged(session, unknown)
+    session.context.update(shared.listing.frames)
+    return shared.listing.contracts
 
 
-def _listing(session: VenueSession) -> ContractList:
-    """Ask for the lists of contracts and intervals."""
-    at, records = session.clock.utc(), Records()
-    for endpoint in session.venue.endpoints:
-        if endpoint.lists:
-            records.add(_all_pages(session, endpoint))
-        elif endpoint.what == "intervals" and endpoint.exchange != "hyperliquid":
-            records.add(session.ask(endpoint)[0])
+def _is_older(listed: tuple[pd.Timestamp, Records] | None, now: pd.Timestamp) -> bool:
+    return listed is None or now.floor(_LISTED_FOR) > listed[0].floor(_LISTED_FOR)
+
+
+def _merged(session: VenueSession, unknown: tuple[str, ...]) -> ContractList:
+    """Return the contracts and intervals of all lists; `unknown` are margins whose intervals never came."""
+    records = Records()
+    for _, listed in session.shared.lists.values():
+        records.add(Records(listed.instruments, listed.intervals, listed.states))
     records.instruments = list({item.name: item for item in records.instruments}.values())
-    names = ["instruments", "intervals"]
-    tables = frames(session.venue.exchange, records, names, at=us_of(session.clock.utc()))
-    return ContractList(at, Contracts(records.instruments), tables)
+    at, names = us_of(session.clock.utc()), ["instruments", "intervals"]
+    tables = frames(session.venue.exchange, records, names, at=at)
+    return ContractList(Contracts(records.instruments), {**tables, "margins_without_intervals": unknown})
 
 
 def _all_pages(session: VenueSession, endpoint: VenueEndpoint) -> Records:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from derivdata import tables
-from derivdata.errors import ArchiveError, DerivdataError, VenueError
+from derivdata.errors import ArchiveError, DerivdataError
 from derivdata.sources.archive import Archive, Request
 from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.contracts import list_contracts
@@ -318,8 +318,6 @@ class _Job:
         if isinstance(problem, Stopped | ArchiveError):
             raise problem
         self._enter(table, symbol, gap, None, str(problem))
-        if isinstance(problem, VenueError) and problem.reason == "region":
-            raise problem
 
     def _enter(
         self, table: str, symbol: str | None, gap: times.Window, frame: pd.DataFrame | None, error: str

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from derivdata.errors import DerivdataError, SchemaError, VenueError
+from derivdata.errors import DerivdataError, SchemaError
 from derivdata.sources.archive import Archive, Request
 from derivdata.sources.collect.contracts import contract_name, endpoints_for
 from derivdata.sources.collect.history_rows import pages
@@ -155,8 +155,6 @@ class LiquidationPolls:
         ------
         Stopped
             The clock was stopped.
-        VenueError
-            The venue refuses this address.
         """
         rows: list[pd.DataFrame] = []
         requests: list[Request] = []
@@ -172,8 +170,6 @@ class LiquidationPolls:
             except Stopped:
                 raise
             except DerivdataError as problem:
-                if isinstance(problem, VenueError) and problem.reason == "region":
-                    raise
                 error = str(problem)
                 requests.append(Request(exchange, scope, start, now, error[:500]))
                 continue

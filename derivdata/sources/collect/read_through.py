@@ -260,11 +260,12 @@ class ReadThrough:
         gone = self._collector.gone
         parts: dict[tuple[str, str], list[str]] = {}
         for part, why in self._collector.failed.items():
-            exchange, _, table = part.partition(" ")
+            exchange, _, what = part.partition(" ")
             if exchange not in gone:
-                parts.setdefault((exchange, why), []).append(table)
+                words = f"no answer to {what}" if what.startswith("/") else f"no {what}"
+                parts.setdefault((exchange, why), []).append(words)
         self._tell([f"{name} is left out: {why}" for name, why in gone.items()])
-        self._tell([f"{name}: no {', '.join(names)}: {why}" for (name, why), names in parts.items()])
+        self._tell([f"{name}: {', '.join(words)}: {why}" for (name, why), words in parts.items()])
 
     def _tell_of_lacking(self, table: str) -> None:
         """Add a notice, once, for each venue whose open interest is not polled, or not yet of all."""

@@ -50,11 +50,10 @@ class Contracts:
 
 
 class ContractList(NamedTuple):
-    """Contracts of a venue at an instant, also as frames, and their intervals."""
+    """Contracts of a venue and their intervals; `frames` are the context of its other answers."""
 
-    at: pd.Timestamp
     contracts: Contracts
-    frames: dict[str, pd.DataFrame]
+    frames: dict[str, Any]
 
 
 class Shared:
@@ -67,8 +66,10 @@ class Shared:
     ----------
     listing
         The contracts and intervals that the venue listed last; None before.
-    listing_error
-        Why they could not be listed again; "" where they were.
+    lists, list_errors
+        What each list said last and when, and why it could not be asked for again, by its request.
+    refused
+        Hosts and requests that refuse this address, and why: they are not asked again.
     quarantine
         Where bodies go that are not as expected; None keeps none.
     history_lock
@@ -78,7 +79,9 @@ class Shared:
     def __init__(self, quarantine: Quarantine | None = None) -> None:
         self.history_lock = threading.Lock()
         self.listing: ContractList | None = None
-        self.listing_error = ""
+        self.lists: dict[VenueEndpoint, tuple[pd.Timestamp, Records]] = {}
+        self.list_errors: dict[str, str] = {}
+        self.refused: dict[str, str] = {}
         self.quarantine = quarantine
         self._free_at: dict[str, pd.Timestamp] = {}
         self._closed_until: pd.Timestamp | None = None
@@ -131,8 +134,8 @@ class VenueSession:
         self.shared = shared or Shared()
         self.requests = 0
         self.patience = math.inf
-        self.context: dict[str, pd.DataFrame] = {}
-        self._read_context: tuple[dict[str, pd.DataFrame], Context] | None = None
+        self.context: dict[str, Any] = {}
+        self._read_context: tuple[dict[str, Any], Context] | None = None
         self._address = address
         self._http = KeylessSession()
         self.notices: list[str] = []
@@ -156,7 +159,11 @@ class VenueSession:
             The clock was stopped.
         """
         given = {**endpoint.fixed, **endpoint.params, **(params or {})}
-        delay = 1.0
+        part, delay = endpoint.host or endpoint.path, 1.0
+        if part in self.shared.refused:
+            raise VenueError(
+                f"{self.venue.exchange} {endpoint.place}", self.shared.refused[part], reason="region"
+            )
         for tried in range(1, _TRIES + 1):
             self._pace(endpoint)
             try:
@@ -166,6 +173,8 @@ class VenueSession:
                 wait = problem.retry_after if problem.retry_after is not None else delay
                 if isinstance(problem, VenueError) and problem.reason == "limit":
                     self.shared.close_for(self.clock.utc(), wait)
+                if isinstance(problem, VenueError) and problem.reason == "region":
+                    self.shared.refused[part] = f"refuses this address: {problem}"
                 if not passing or tried == _TRIES or wait > min(_LONGEST_WAIT, self.patience):
                     raise
             self.patience -= wait

@@ -200,8 +200,12 @@ class LiquidationStream:
                 body = message.encode() if isinstance(message, str) else message
                 body = gzip.decompress(body) if body[:2] == _GZIP else body
                 now = self._clock.utc()
-                self._read(socket, body, context, now)
-                self._hear(place, now)  # not of a frame that could not be read: what it told of is lost
+                try:
+                    self._read(socket, body, context, now)
+                except SchemaError as problem:
+                    self._tell(problem)
+                    self._skip(now)
+                self._hear(place, now)
         except self._trouble as problem:
             self._tell(problem)
         finally:
@@ -228,6 +232,12 @@ class LiquidationStream:
                     socket.send(reply)
                     return
                 venues.read(self.venue.exchange, "any", body)  # a refused subscription
+
+    def _skip(self, at: pd.Timestamp) -> None:
+        """End the window before a frame that could not be read, and begin the next after it."""
+        with self._lock:
+            self._close_window()
+            self._since = at
 
     def _hear(self, place: int, at: pd.Timestamp) -> None:
         """Note a sign of life of one connection; that of a ping is when it was sent."""

@@ -20,13 +20,11 @@ from derivdata.sources.venues.record_types import Instrument, Records, State
 from derivdata.sources.venues.tabulation import frames
 from derivdata.sources.venues.wire import us_of
 
-__all__ = ["BOOKS", "CHAINS", "LISTS", "OPEN_INTEREST", "STATE", "Poll", "VenueState"]
+__all__ = ["BOOKS", "CHAINS", "OPEN_INTEREST", "STATE", "Poll", "VenueState"]
 
 STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
 CHAINS = ("options_snapshot",)
 OPEN_INTEREST = "oi_history"
-LISTS = "list of contracts"
-"""Name under which a poll reports a list that failed; the older list is used."""
 BOOKS = ("orderbook_book", "orderbook_depth_history")
 _LEVELS = 100
 """Levels of a side that are kept of a book; the depth is that of the whole book that the venue sent."""
@@ -43,6 +41,10 @@ class Poll:
     at: pd.Timestamp
     frames: dict[str, pd.DataFrame] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, str] = field(default_factory=dict)
+    """Why requests were not answered whose tables others filled, and lists of which older ones are used."""
+    missing: list[tuple[str, str]] = field(default_factory=list)
+    """Of `parts`, the tables that lack something, each with the request."""
     requests: dict[str, list[Request]] = field(default_factory=dict)
     """What was asked for a table where it is not all contracts for the minute of the poll."""
     gone: bool = False
@@ -66,6 +68,8 @@ class VenueState:
         Symbols to ask for first where open interest takes a request for each contract.
     seconds
         How long one poll may ask for open interest by contract; None: for all that is due.
+    names
+        Tables to ask for; None asks for all.
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class VenueState:
         depth: Sequence[str] = (),
         first: Sequence[str] = (),
         seconds: float | None = None,
+        names: Sequence[str] | None = None,
     ) -> None:
         self.session, self.depth = session, depth
         self._liquidations = (
@@ -84,8 +89,8 @@ class VenueState:
         )
         self._books = endpoints_for(session.venue, "book", unconfirmed=unconfirmed)
         self.contracts: Contracts | None = None
-        self._asked: dict[str, pd.Timestamp] = {}
-        self._kept: dict[str, Records] = {}
+        self._asked: dict[VenueEndpoint, pd.Timestamp] = {}
+        self._kept: dict[VenueEndpoint, Records] = {}
         self._spacing = PaymentSpacing()
         self._arrived: dict[str, int] = {}  # of each contract of this poll, when its last answer came [µs]
         polled = [
@@ -95,6 +100,7 @@ class VenueState:
             and endpoint.what not in ("liquidations", "book")
             and is_collected(endpoint, unconfirmed=unconfirmed)
         ]
+        polled = polled if names is None else _needed(polled, set(names))
         self.endpoints = [endpoint for endpoint in polled if not endpoint.is_of_one]
         of_one = [endpoint for endpoint in polled if endpoint.is_of_one]
         self.by_contract = ContractStates(session, of_one, symbols=first, seconds=seconds)
@@ -130,33 +136,39 @@ class VenueState:
             raise
         except DerivdataError as problem:
             return self._lost(poll, problem)
-        if self.session.shared.listing_error:
-            poll.failed[LISTS] = self.session.shared.listing_error
-        try:
-            self._tabulate(poll, self._ask_due(poll))
-            self._add_liquidations(poll)
-            for symbol in self.depth:
-                self.add_book(poll, symbol)
-        except VenueError as problem:  # only a refusal of this address comes so far
-            return self._lost(poll, problem)
+        poll.parts |= self.session.shared.list_errors
+        self._tabulate(poll, self._ask_due(poll))
+        self._add_liquidations(poll)
+        for symbol in self.depth:
+            self.add_book(poll, symbol)
         return poll
 
     def _ask_due(self, poll: Poll) -> list[VenueEndpoint]:
-        """Ask for the bulk answers that are due, and return their endpoints."""
+        """Ask for the bulk answers that are due, and return the endpoints that answered.
+
+        A table has failed where no request for it was answered; else the request alone is named.
+        """
         self._arrived = {}
+        lost: dict[VenueEndpoint, str] = {}
         due = [endpoint for endpoint in self.endpoints if self._is_due(endpoint, poll.at)]
         for endpoint in due:
-            self._asked[_key(endpoint)] = poll.at
+            self._asked[endpoint] = poll.at
             try:
-                self._kept[_key(endpoint)] = self._answers(endpoint)
+                self._kept[endpoint] = self._answers(endpoint)
             except Stopped:
                 raise
             except DerivdataError as problem:
-                if isinstance(problem, VenueError) and problem.reason == "region":
-                    raise
-                self._kept.pop(_key(endpoint), None)
-                poll.failed.update(dict.fromkeys(endpoint.tables or CHAINS, str(problem)))
-        return due
+                self._kept.pop(endpoint, None)
+                lost[endpoint] = str(problem)
+        answered = [endpoint for endpoint in due if endpoint not in lost]
+        filled = {table for endpoint in answered for table in endpoint.tables}
+        for endpoint, why in lost.items():
+            told = set(endpoint.tables or CHAINS)
+            poll.failed |= dict.fromkeys(sorted(told - filled), why)
+            if told & filled:
+                poll.parts[endpoint.label] = why
+                poll.missing += [(table, endpoint.label) for table in sorted(told & filled)]
+        return answered
 
     def _add_liquidations(self, poll: Poll) -> None:
         if self._liquidations is None or self.contracts is None:
@@ -176,8 +188,6 @@ class VenueState:
         ------
         Stopped
             The clock was stopped.
-        VenueError
-            The venue refuses this address.
         """
         if self.contracts is None:
             self.contracts = list_contracts(self.session)
@@ -192,8 +202,6 @@ class VenueState:
         except Stopped:
             raise
         except DerivdataError as problem:
-            if isinstance(problem, VenueError) and problem.reason == "region":
-                raise
             error = str(problem)
             poll.failed.update(dict.fromkeys(BOOKS, error))
         shortened = Records(
@@ -212,7 +220,7 @@ class VenueState:
             poll.requests.setdefault(table, []).append(request)
 
     def _is_due(self, endpoint: VenueEndpoint, now: pd.Timestamp) -> bool:
-        last_request = self._asked.get(_key(endpoint))
+        last_request = self._asked.get(endpoint)
         return last_request is None or now - last_request >= pd.Timedelta((endpoint.every or 0) * 0.95, "s")
 
     def _answers(self, endpoint: VenueEndpoint) -> Records:
@@ -230,22 +238,22 @@ class VenueState:
         if not endpoint.expiry:
             return [{endpoint.symbol: value} if value else {} for value in endpoint.each or ("",)]
         others = [e for e in self.endpoints if e is not endpoint]
-        options = [option for e in others for option in self._kept.get(_key(e), Records()).options]
+        options = [option for e in others for option in self._kept.get(e, Records()).options]
         listed = sorted({(option.symbol, option.expiry) for option in options})
         return [
             {endpoint.symbol: symbol, endpoint.expiry: f"{pd.Timestamp(expiry, unit='us'):%y%m%d}"}
             for symbol, expiry in listed
         ]
 
-    def _tabulate(self, poll: Poll, due: list[VenueEndpoint]) -> None:
+    def _tabulate(self, poll: Poll, answered: list[VenueEndpoint]) -> None:
         at, chain, state = us_of(self.session.clock.utc()), Records(), Records()
         for endpoint in self.endpoints:
-            stored = self._kept.get(_key(endpoint), Records())
+            stored = self._kept.get(endpoint, Records())
             if endpoint.what == "chain":
-                chain.add(stored if endpoint in due else Records())
+                chain.add(stored if endpoint in answered else Records())
             else:
-                state.add(stored if endpoint in due else _lasting(stored))
-        fresh = {table for endpoint in due for table in endpoint.tables} - set(poll.failed)
+                state.add(stored if endpoint in answered else _lasting(stored))
+        fresh = {table for endpoint in answered for table in endpoint.tables}
         names = [table for table in STATE if table in fresh]
         state = self._trading(state.merged())
         state.states = self._spacing.fill(state.states, poll.at)
@@ -298,11 +306,16 @@ class VenueState:
         return state
 
     def _trading(self, state: Records) -> Records:
-        """Leave out contracts that no longer trade: bulk answers may go on telling of their last day."""
+        """Leave out contracts that no longer trade, and all but the one that stands for its symbol.
+
+        Bulk answers may go on telling of a contract's last day. Where the answer about one market failed, a
+        contract of another must not stand in for a minute: it has its own rate.
+        """
         listed = self.contracts.items if self.contracts is not None else []
         gone = {item.name for item in listed if not item.active}
-        state.states = [row for row in state.states if row.instrument.name not in gone]
-        state.prices = [row for row in state.prices if row.instrument.name not in gone]
+        told = [row.instrument for row in state.states if row.instrument.name not in gone]
+        names = {item.name for item in Contracts([*listed, *told]).by_symbol.values()}
+        state.states = [row for row in state.states if row.instrument.name in names]
         return state
 
     def lost(self, problem: Exception) -> Poll:
@@ -311,7 +324,7 @@ class VenueState:
         return self._lost(self.begin(), error)
 
     def _lost(self, poll: Poll, problem: DerivdataError) -> Poll:
-        poll.failed = dict.fromkeys(sorted(self.tables), str(problem))
+        poll.failed, poll.parts = dict.fromkeys(sorted(self.tables), str(problem)), {}
         poll.gone = isinstance(problem, VenueError) and problem.reason == "region"
         return poll
 
@@ -332,5 +345,17 @@ def _lasting(records: Records) -> Records:
     return Records(states=states)
 
 
-def _key(endpoint: VenueEndpoint) -> str:
-    return f"{endpoint.host}{endpoint.path} {endpoint.quote}"
+def _needed(endpoints: Sequence[VenueEndpoint], names: set[str]) -> list[VenueEndpoint]:
+    """Return the requests that some tables need.
+
+    The market's table has a figure of every answer about the state, and open interest by contract takes a
+    mark and the volume of another answer.
+    """
+    if "markets_symbol_exchanges" in names:
+        names = {*names, *STATE}
+    of_one = [e for e in endpoints if e.is_of_one and names & {*e.tables}]
+    wider = names | ({"prices_history"} if of_one else set())
+    bulk = [
+        e for e in endpoints if not e.is_of_one and wider & {*(CHAINS if e.what == "chain" else e.tables)}
+    ]
+    return [*bulk, *of_one]

@@ -81,7 +81,7 @@ def premium_index(reading: Reading) -> Records:
             continue
         time, next_payment = reading.ms(row.time), reading.ms(row.nextFundingTime)
         # fundingInfo lists only what was adjusted
-        default = _DEFAULT_HOURS if reading.context.knows_intervals else None
+        default = _DEFAULT_HOURS if reading.context.lists_intervals(item) else None
         hours = reading.current_interval(item, time, next_payment, default)
         rate = reading.number(row.lastFundingRate)
         mark, index = reading.required(row.markPrice), reading.number(row.indexPrice)

@@ -97,6 +97,7 @@ class Context:
         Frames ``instruments``, ``intervals``, ``prices_history`` or ``markets_symbol_exchanges``; for a body
         about one contract also the values ``interval_hours``, ``contract_size`` (coins, USD of an inverse
         contract), ``mark_price`` [USD] and ``instrument`` (the venue's name of the contract).
+        ``margins_without_intervals`` are those of whose contracts the intervals are not known.
         Other names are ignored, so that the result of `read` can be given unchanged.
     exchange
         Only rows of this venue count.
@@ -112,13 +113,19 @@ class Context:
         listed = (_instrument(row) for row in frames["instruments"].to_dict("records"))
         self.instruments = {item.name: item for item in listed}
         self.intervals = _hours(frames["intervals"])
-        self.knows_intervals = "intervals" in given
+        self._lists_intervals = "intervals" in given
+        self._unlisted = given.get("margins_without_intervals", ())
         marks = frames["prices_history"]
         marks = marks[marks["kind"] == "mark"] if "kind" in marks else marks
         self._marks: dict[str, list[tuple[int, float]]] = {}
         for frame in (frames["markets_symbol_exchanges"], marks):
             for symbol, time, price in _marks(frame):
                 self._marks.setdefault(symbol, []).append((time, price))
+
+    def lists_intervals(self, item: Instrument) -> bool:
+        """Return whether a list said which contracts such as this one differ from the venue's default."""
+        margin = "inverse" if item.inverse else "linear"
+        return self._lists_intervals and not {margin, "any"} & {*self._unlisted}
 
     def mark(self, symbol: str, time: int | None) -> float | None:
         """Return the mark price nearest to an instant [µs], None where none is of the same minute."""

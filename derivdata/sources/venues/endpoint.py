@@ -132,6 +132,11 @@ class VenueEndpoint:
     note: str = ""
 
     @property
+    def label(self) -> str:
+        """How messages and ledgers name it among the venue's requests."""
+        return f"{self.path} {self.quote}".strip()
+
+    @property
     def is_of_one(self) -> bool:
         """Whether a poll of the state takes a request for each contract."""
         return self.every is not None and bool(self.symbol) and not (self.each or self.expiry)

@@ -1,0 +1,141 @@
+"""A venue is many parts: a market, a host or a request that fails takes nothing else away, and is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from derivdata.sources.archive import Archive
+from derivdata.sources.collect.collector import Collector
+from derivdata.sources.collect.read_through import ReadThrough
+from tests.collect.fakes import PAGE, Fakes, SimulatedClock
+
+DAY = pd.Timestamp("2026-01-20", tz="UTC")
+TABLES = ("funding_history", "oi_history", "markets_symbol_exchanges")
+DOWN = (503, {}, {"code": -1001, "msg": "maintenance"})
+
+
+def _collector(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock, venue: str, **options: Any
+) -> Collector:
+    options = {"symbols": (), **options}
+    return Collector(archive, venues=[venue], clock=clock, addresses=fakes.addresses, **options)
+
+
+def _symbols(archive: Archive, table: str) -> set[str]:
+    return set(archive.read(table, DAY, DAY + pd.Timedelta(1, "D"))["symbol"])
+
+
+@pytest.mark.parametrize(
+    ("venue", "part", "answer", "named"),
+    [
+        ("binance", "/dapi/", DOWN, "/dapi/v1/premiumIndex"),
+        ("huobi", "/swap-api/", DOWN, "/swap-api/v1/swap_open_interest"),
+        ("gateio", "/futures/btc/", (200, {}, PAGE.decode()), "/futures/btc/contracts"),
+    ],
+)
+def test_a_market_that_fails_is_named_and_the_other_is_whole(
+    venue: str, part: str, answer: Any, named: str, archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    fakes.refusals[f"{venue}{part}"] = answer
+    collector = _collector(archive, fakes, clock, venue, share_seconds=None)
+    collector.once()
+    tables = [table for table in TABLES if (venue, table) != ("huobi", "funding_history")]
+    for table in tables:  # no answer of huobi names an interval before a payment
+        assert _symbols(archive, table) == {"BTC", "ETH"}, table
+    assert f"{venue} {named}" in collector.failed
+    assert not {f"{venue} {table}" for table in tables} & set(collector.failed)
+    asked = archive.requests()
+    lost = asked[asked["symbol"] == named]
+    assert len(lost)
+    assert not lost["answered"].any()
+    whole = asked[asked["symbol"].isna() & asked["table"].isin(tables)]
+    assert set(whole["table"]) >= set(tables) - {"oi_history"}
+    assert whole["answered"].all()
+
+
+def test_a_contract_of_another_market_does_not_stand_in_for_one_that_failed(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    """The coin-margined contract of the fakes pays 9 bps, the one of USDT 1."""
+    collector = _collector(archive, fakes, clock, "binance", names=["funding_history"])
+    collector.once()
+    fakes.refusals["binance/fapi/v1/premiumIndex"] = DOWN
+    clock.wait(60)
+    collector.once()
+    rows = archive.read("funding_history", DAY, DAY + pd.Timedelta(1, "D"))
+    assert rows["rate_bps_8h"].round(9).tolist() == [1.0, 1.0]
+    assert "maintenance" in collector.failed["binance /fapi/v1/premiumIndex"]
+
+
+def test_a_host_that_refuses_this_address_is_left_and_the_venue_stays(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    fakes.refusals["binance/eapi/"] = (451, {}, {"code": 0, "msg": "restricted location"})
+    collector = _collector(archive, fakes, clock, "binance", share_seconds=None)
+    for _ in range(2):
+        collector.once()
+        clock.wait(300)
+    assert collector.gone == {}
+    assert _symbols(archive, "funding_history") == _symbols(archive, "oi_history") == {"BTC", "ETH"}
+    assert "restricted location" in collector.failed["binance options_snapshot"]
+    assert sum(place.startswith("/eapi") for _, place, *_ in fakes.log) == 1, "not asked again"
+
+
+def test_the_lists_that_come_give_their_contracts_and_the_other_is_asked_for_again(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    inverse = "bybit/v5/market/instruments-info"
+    body = fakes._body
+
+    def refusing(exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
+        if params.get("category") == "inverse":
+            return 200, {"retCode": 10016, "retMsg": "busy", "result": {}, "time": 1}
+        return body(exchange, place, params)
+
+    fakes._body = refusing  # type: ignore[method-assign]
+    collector = _collector(archive, fakes, clock, "bybit")
+    collector.once()
+    assert _symbols(archive, "funding_history") == {"BTC", "ETH"}
+    listing = "bybit /v5/market/instruments-info?category=inverse"
+    assert "10016" in collector.failed[listing] or "busy" in collector.failed[listing], inverse
+    fakes._body = body  # type: ignore[method-assign]
+    clock.wait(60)
+    collector.once()
+    assert collector.failed == {}
+
+
+def test_intervals_that_never_came_are_no_default(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    """Where fundingInfo is missing, an adjusted contract must not pass for one of 8 hours."""
+    fakes.refusals["binance/fapi/v1/fundingInfo"] = DOWN
+    collector = _collector(archive, fakes, clock, "binance", names=["funding_history"])
+    collector.once()
+    assert _symbols(archive, "funding_history") == set()
+    assert "binance /fapi/v1/fundingInfo" in collector.failed
+
+
+def test_only_what_the_tables_need_is_asked(archive: Archive, fakes: Fakes, clock: SimulatedClock) -> None:
+    _collector(archive, fakes, clock, "binance", names=["funding_history"]).once()
+    asked = {place.rpartition("/")[2] for _, place, *_ in fakes.log}
+    assert asked == {"exchangeInfo", "fundingInfo", "premiumIndex"}
+    fakes.log.clear()
+    _collector(archive, fakes, clock, "binance", names=["options_snapshot"]).once()
+    assert {place for _, place, *_ in fakes.log if "/eapi/" not in place} <= {
+        "/fapi/v1/exchangeInfo", "/dapi/v1/exchangeInfo", "/fapi/v1/fundingInfo", "/dapi/v1/fundingInfo",
+    }  # fmt: skip
+
+
+def test_a_user_is_told_which_request_got_no_answer(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    fakes.refusals["binance/dapi/v1/premiumIndex"] = DOWN
+    store = ReadThrough(archive, venues=["binance"], clock=clock, addresses=fakes.addresses)
+    store.refresh()
+    said = [text for text in store.take_notices() if "dapi" in text]
+    store.close()
+    assert len(said) == 1
+    assert said[0].startswith("binance: no answer to /dapi/v1/premiumIndex: ")
