@@ -12,7 +12,7 @@ import pytest
 from derivdata import tables
 from derivdata.errors import ArchiveError, DataNotice, SchemaError
 from derivdata.sources.archive import append as appending
-from derivdata.sources.archive import open_archive
+from derivdata.sources.archive import merging, open_archive
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.tables.schema import Kind
 from tests.archive.rates import EVER, START, rates
@@ -194,8 +194,8 @@ def test_a_month_with_many_rows_goes_by_days(tmp_path: Path, monkeypatch: pytest
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["BTC"], ["okx"]))
     archive.append("funding_history", rates(["ETH", "SOL"], ["okx"]))
-    thin, days = {"2026-01", "2026-02"}, {"2026-01-30", "2026-01-31", "2026-02-01", "2026-02-02"}
-    assert {p.parent.name for p in tmp_path.rglob("*.parquet")} == thin | days
+    folders = {"2026-01", "2026-02", "2026-02-01", "2026-02-02"}
+    assert {p.parent.name for p in tmp_path.rglob("*.parquet")} == folders, "January is over"
     pd.testing.assert_frame_equal(
         archive.read("funding_history", *EVER),
         tables.TABLES["funding_history"].conform(rates(["BTC", "ETH", "SOL"], ["okx"])),
@@ -215,8 +215,8 @@ def test_small_files_are_merged(tmp_path: Path) -> None:
 
 def test_large_files_are_merged_eight_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("derivdata.sources.archive.parquet_writer.GROUP_ROWS", 4)
-    monkeypatch.setattr(appending, "_SMALL_ROWS", 4)
-    monkeypatch.setattr(appending, "_BATCH_ROWS", 10)
+    monkeypatch.setattr(merging, "_SMALL_ROWS", 4)
+    monkeypatch.setattr(merging, "_SLICE_ROWS", 10)
     archive = open_archive(tmp_path)
     whole = rates(["A", "B", "C"], hours=20)
     counts = []

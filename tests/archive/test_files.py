@@ -26,15 +26,17 @@ def stepped(step: str) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("step", ["10D", "11h", "1h", "1min"])
-@pytest.mark.parametrize(("month_rows", "label"), [(4_000_000, "%Y-%m"), (0, "%Y-%m-%d")])
+@pytest.mark.parametrize("month_rows", [4_000_000, 0])
 def test_a_file_holds_what_a_plain_grouping_gives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, month_rows: int, label: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, month_rows: int
 ) -> None:
     monkeypatch.setattr(appending, "_MONTH_ROWS", month_rows)
     frame = stepped(step)
     assert open_archive(tmp_path).append("funding_history", frame, accept=["future"]) == 2 * ROWS
     files = {path.parent.name: path for path in tmp_path.rglob("*.parquet")}
-    groups = dict(iter(frame.groupby(frame["time"].dt.strftime(label))))
+    month, day = (frame["time"].dt.strftime(label) for label in ("%Y-%m", "%Y-%m-%d"))
+    by_day = (month == month.max()) & (len(frame[month == month.max()]) > month_rows)
+    groups = dict(iter(frame.groupby(day.where(by_day, month))))
     assert files.keys() == groups.keys()
     for name, group in groups.items():
         found = tables.TABLES["funding_history"].conform(pq.ParquetFile(files[name]).read().to_pandas())

@@ -143,8 +143,8 @@ def test_a_stopped_writer_blocks_only_for_the_time_given(tmp_path: Path) -> None
     code = """
         import sys, time
         from pathlib import Path
-        from derivdata.sources.archive.locking import writing
-        with writing(Path(sys.argv[1]), 5.0):
+        from derivdata.sources.archive.local_folder import LocalFolder
+        with LocalFolder(Path(sys.argv[1])).writing(5.0):
             print("held", flush=True)
             time.sleep(60)
     """
@@ -168,7 +168,7 @@ _FORKED = """
     import os, sys
     from pathlib import Path
     from derivdata.sources.archive import open_archive
-    from derivdata.sources.archive.locking import writing
+    from derivdata.sources.archive.local_folder import LocalFolder
     from derivdata.errors import ArchiveError
     from tests.archive.rates import rates
 
@@ -180,7 +180,7 @@ _FORKED = """
 
     leave = os.pipe()
     try:
-        with writing(Path(sys.argv[1]), 1.0):
+        with LocalFolder(Path(sys.argv[1])).writing(1.0):
             child = os.fork()
             if child == 0 and sys.argv[2] == "leaves":
                 raise SystemExit

@@ -159,7 +159,11 @@ CASES = {
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file below a folder but the lock."""
-    return {str(p): p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name != ".lock"}
+    return {
+        str(p): p.read_bytes()
+        for p in folder.rglob("*")
+        if p.is_file() and p.name not in {".lock", ".merging", ".writing"}
+    }
 
 
 def read(archive: Archive) -> pd.DataFrame:
@@ -237,7 +241,7 @@ def test_clearing_up_spares_another_archive_behind_a_link(archive: Archive) -> N
         path.rename(theirs / path.parent.name / path.name)
     shutil.rmtree(mine)
     mine.symlink_to(theirs)
-    (archive.path / ".lock").write_text("1")
+    (archive.path / ".writing").write_text("1")
     before = read(second)
     assert archive.append(FUNDING, rates(["XRP"], ["okx"])) == 96
     pd.testing.assert_frame_equal(read(second), before)

@@ -12,24 +12,26 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from derivdata.errors import ArchiveError
 from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive import parquet_writer, scanning
 from derivdata.sources.archive.commits import Change, commit, epoch_after
 from derivdata.sources.archive.ledger import Request, enter_requests
 from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
+from derivdata.sources.archive.merging import close_months, closed_months, merge_files
 from derivdata.sources.archive.schemas import frame_of, to_arrow
-from derivdata.sources.archive.selections import EVER, EVER_ALL, Selection, TimeRange
+from derivdata.sources.archive.selections import EVER, Selection, TimeRange, micros, month_of
 from derivdata.sources.archive.storage import Storage
+from derivdata.support.notices import warn_caller
 from derivdata.tables.schema import Kind, Table
 
-__all__ = ["Appended", "add_rows", "merge_files", "write_new_rows"]
+__all__ = ["Appended", "add_rows", "write_new_rows"]
 
-_MONTH_ROWS = 4_000_000
-_MERGE_COUNT = 8
+_MONTH_ROWS = 262_144
+"""Rows of an open month that lie together; of more, each day is a file."""
 _BATCH_ROWS = 1_000_000
 _WRITERS = 4
 _LONG_RUN = 64
-_SMALL_ROWS = 32_768
 
 Array = np.ndarray[Any, Any]
 
@@ -58,6 +60,7 @@ def add_rows(
     ArchiveError
         The lock was not released in time, or the disk refused; the archive is then as it was.
     """
+    over: list[str] = []
 
     def change(manifest: Manifest) -> Change[Appended]:
         entry = manifest.tables.get(table.name, TableEntry())
@@ -69,6 +72,7 @@ def add_rows(
         after = msgspec.structs.replace(manifest, ledger=ledger)
         if added:
             files = merge_files(storage, table, entry.files, added, written)
+            over[:] = closed_months(files, entry.files)
             text = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
             values = {n: sorted({*entry.values.get(n, []), *frame[n].cat.categories}) for n in text}
             after = msgspec.structs.replace(
@@ -80,20 +84,27 @@ def add_rows(
             )
         return Change(after, counts, written)
 
-    return commit(storage, timeout, change)
+    counts = commit(storage, timeout, change)
+    try:
+        close_months(storage, table, over, timeout=timeout)
+    except ArchiveError as problem:  # the rows are there: only their files are more than they need be
+        warn_caller(f"{table.name}: {', '.join(over)} stay in several files, until a later append: {problem}")
+    return counts
 
 
 def write_new_rows(
     storage: Storage, table: Table, files: list[DataFile], frame: pd.DataFrame
 ) -> tuple[list[DataFile], Appended]:
     """Write the rows of a frame whose keys are in no file, as new files by month or day."""
+    stamps = [micros(frame["time"].max())] if len(frame) else []
+    open_month = max([month_of(stamp) for stamp in [*stamps, *(file.last for file in files)]], default="")
     waiting: list[Future[DataFile]] = []
     differing = 0
     with ThreadPoolExecutor(_WRITERS) as pool:
         for month, rows in _by_calendar(to_arrow(table, frame), "M"):
             fresh, unequal = _unseen(table, rows, _existing(storage, table, files, rows))
             differing += unequal
-            for partition, chunk in _partitions(table, month, fresh, files):
+            for partition, chunk in _partitions(table, month, fresh, files, month == open_month):
                 if len(waiting) >= _WRITERS:  # at most so many months wait in memory, in thousands of slices
                     waiting[-_WRITERS].result()
                 waiting.append(pool.submit(parquet_writer.write, storage, partition, table, [chunk]))
@@ -147,12 +158,11 @@ def _picked(rows: pa.RecordBatch, starts: Array, ends: Array) -> pa.Table:
 
 
 def _partitions(
-    table: Table, month: str, fresh: pa.Table, files: list[DataFile]
+    table: Table, month: str, fresh: pa.Table, files: list[DataFile], is_open: bool
 ) -> Iterator[tuple[str, pa.Table]]:
-    """Divide the rows of a month by folder: one for the month while it is small, then one per day."""
-    prefix = f"{table.name}/{month}"
-    size = fresh.num_rows + sum(file.rows for file in files if file.partition.startswith(prefix))
-    chunks = [(month, fresh)] if size <= _MONTH_ROWS else _by_calendar(fresh, "D")
+    """Divide the rows of a month by folder: one for the month, but one per day while it is open and large."""
+    size = fresh.num_rows + sum(file.rows for file in files if file.month == month)
+    chunks = _by_calendar(fresh, "D") if is_open and size > _MONTH_ROWS else [(month, fresh)]
     for name, chunk in chunks:
         if chunk.num_rows:
             yield f"{table.name}/{name}", chunk
@@ -189,45 +199,3 @@ def _stacked(upper: pd.Series, lower: pd.Series) -> pd.Series:
     if isinstance(upper.dtype, pd.CategoricalDtype):
         return pd.Series(pd.api.types.union_categoricals([upper.array, lower.array]))
     return pd.concat([upper, lower], ignore_index=True)
-
-
-def merge_files(
-    storage: Storage, table: Table, files: list[DataFile], added: list[DataFile], written: set[str]
-) -> list[DataFile]:
-    """Return old and new files, with those of the new files' partitions merged.
-
-    Files of a partition that are small together are merged at once, others when there are
-    eight of a level; the result is of the next level. So a row is rewritten about once per level: as often as
-    the logarithm to base 8 of the number of appends.
-
-    A file with columns that the table does not have (a newer version wrote it) stays as it is: merged, it
-    would lose them. The paths of new files, also of those that are merged away again, go into `written`.
-    """
-    written |= {file.path for file in added}
-    files = [*files, *added]
-    for partition in sorted({file.partition for file in added}):
-        here = [
-            file
-            for file in files
-            if file.partition == partition and scanning.all_columns_known(storage, table, file)
-        ]
-        merging = set(here)
-        others = [file for file in files if file not in merging]
-        level = 0
-        while any(file.level >= level for file in here):
-            group = [file for file in here if file.level == level]
-            small = sum(file.rows for file in group) <= _SMALL_ROWS
-            if len(group) >= (2 if small else _MERGE_COUNT):
-                rows = _sorted(storage, table, group)
-                whole = parquet_writer.write(storage, partition, table, rows, level=level + (not small))
-                here = [*(file for file in here if file not in group), whole]
-                written.add(whole.path)
-            level += 1
-        files = [*others, *here]
-    return files
-
-
-def _sorted(storage: Storage, table: Table, group: list[DataFile]) -> Iterator[pa.Table]:
-    """Iterate over the rows of several files in order, some symbols at a time to bound memory."""
-    for chosen in scanning.slices(storage, table, group, EVER_ALL, _BATCH_ROWS):
-        yield to_arrow(table, frame_of(table, scanning.read(storage, table, group, chosen)))

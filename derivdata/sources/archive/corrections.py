@@ -17,10 +17,11 @@ import pandas as pd
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive import parquet_writer, scanning
-from derivdata.sources.archive.append import merge_files, write_new_rows
+from derivdata.sources.archive.append import write_new_rows
 from derivdata.sources.archive.commits import Change, commit
 from derivdata.sources.archive.correction_log import find_undoable, selection_of
 from derivdata.sources.archive.manifest import Correction, DataFile, Manifest, TableEntry
+from derivdata.sources.archive.merging import merge_files
 from derivdata.sources.archive.schemas import frame_of, to_arrow
 from derivdata.sources.archive.selections import EVER_ALL, Selection
 from derivdata.sources.archive.storage import Storage

@@ -255,6 +255,49 @@ class Engine:
             finally:
                 cursor.close()
 
+    def statement(self, sql: str, views: Mapping[str, tuple[str, Sequence[DataFile]]], storage: Storage) -> pa.Table:
+        """Run one statement of a user, over views of files.
+
+        Parameters
+        ----------
+        sql
+            One SELECT, or what DuckDB takes for one: WITH, VALUES, DESCRIBE, SUMMARIZE, SHOW.
+        views
+            By name of a view, its definition, in which ``{files}`` stands for its files.
+        storage
+            Where the files are.
+
+        Raises
+        ------
+        ValueError
+            It is no such statement, or DuckDB refuses it.
+        ArchiveError
+            A file is damaged or cannot be read.
+        FileNotFoundError
+            A file is absent.
+        """
+        cursor = self._connection.cursor()
+        files = [file for _, some in views.values() for file in some]
+        with self.door.serving(storage, files) as paths:
+            try:
+                at = 0
+                for name, (definition, some) in views.items():
+                    listed = ", ".join(map(quoted, paths[at : at + len(some)]))
+                    at += len(some)
+                    whole = definition.replace("{files}", f"[{listed}]", 1)
+                    cursor.execute(f'CREATE TEMP VIEW "{name}" AS {whole}')
+                statements = cursor.extract_statements(sql)
+                if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+                    raise ValueError("sql: one SELECT is run at a time; an archive is written by append and replace")
+                return cursor.sql(sql).to_arrow_table()
+            except duckdb.Error as problem:
+                told = self._told(storage, files, problem)
+                if isinstance(told, ArchiveError) and "DuckDB cannot read" in str(told):
+                    raise ValueError(f"sql: {problem}") from None
+                raise told from None
+            finally:
+                cursor.close()
+
     def _told(self, storage: Storage, files: Sequence[DataFile], problem: Exception) -> Exception:
         """Return what the door met with one of the files, or else what DuckDB says."""
         for file in files:

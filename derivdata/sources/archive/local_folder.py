@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Collection, Hashable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Collection, Hashable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from derivdata.sources.archive.locking import writing
+from filelock import FileLock, Timeout
+
+from derivdata.errors import ArchiveError
 from derivdata.sources.archive.storage import DATA_FILE, LEDGER_FILE, MANIFEST
-from derivdata.sources.archive.systems import sync
 
 __all__ = ["LocalFolder"]
+
+_LOCK, _SIGN, _MERGE_LOCK = ".lock", ".writing", ".merging"
+_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -113,15 +117,76 @@ class LocalFolder:
         with suppress(OSError):
             (self.folder / path).unlink()
 
-    def writing(self, timeout: float) -> AbstractContextManager[bool]:
-        """Hold the writer's lock; see `derivdata.sources.archive.locking.writing`."""
-        return writing(self.folder, timeout)
+    @contextmanager
+    def writing(self, timeout: float) -> Iterator[bool]:
+        """Hold the writer's lock; yield whether the writer before was cut off and may have left files.
+
+        While one writes, a file beside the lock holds its process id: one that is found there belongs to a
+        writer that was killed.
+
+        Raises
+        ------
+        ArchiveError
+            Another writer held it for `timeout` seconds, or the folder cannot be written.
+        """
+        sign = self.folder / _SIGN
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.folder / _LOCK, timeout=timeout, poll_interval=_POLL_SECONDS, mode=0o644)
+            lock.acquire()
+        except Timeout:
+            holder = sign.read_text() if sign.is_file() else "unknown"
+            raise ArchiveError(
+                f"{self.folder}: process {holder} has held the writer's lock for over {timeout:g} s; "
+                "nothing was written: wait for it or end it, then append again"
+            ) from None
+        except OSError as problem:
+            raise ArchiveError(f"{self.folder}: cannot be written: {problem.strerror}") from None
+        holds = os.getpid()
+        try:
+            yield self._signed(sign)
+            if os.getpid() == holds:
+                sign.unlink(missing_ok=True)
+        finally:
+            if os.getpid() == holds:  # a child that was forked meanwhile must not release its parent's
+                lock.release()
+
+    def _signed(self, sign: Path) -> bool:
+        """Write this process's id; return whether another's was left there."""
+        try:
+            cut_off = sign.is_symlink() or sign.exists()
+            sign.unlink(missing_ok=True)  # a new file: what is written must not go through a link
+            with sign.open("x") as file:
+                file.write(str(os.getpid()))
+        except OSError as problem:
+            raise ArchiveError(f"{self.folder}: cannot be written: {problem.strerror}") from None
+        return cut_off
+
+    @contextmanager
+    def merging(self) -> Iterator[bool]:
+        """Keep others from merging months, and from sweeping files that no manifest names yet."""
+        lock = FileLock(self.folder / _MERGE_LOCK, timeout=0, mode=0o644)
+        try:
+            lock.acquire()
+        except (OSError, RuntimeError):  # another has it: a Timeout is an OSError
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.release()
 
     def sweep(self, named: Collection[str]) -> None:
         """Remove the files of an interrupted writer, which the manifest does not name.
 
-        Files behind a linked folder may belong to another archive: they stay.
+        Files behind a linked folder may belong to another archive: they stay. So do all while months are
+        being merged, until the next writer that was cut off: a month's file is named when it is whole.
         """
+        with self.merging() as alone:
+            if alone:
+                self._sweep(named)
+
+    def _sweep(self, named: Collection[str]) -> None:
         kept = {self.folder / path for path in named}
         for path in self.folder.glob("*/*/*"):
             linked = path.parent.is_symlink() or path.parent.parent.is_symlink()
@@ -130,3 +195,14 @@ class LocalFolder:
         for path in self.folder.glob("ledger-*.json"):
             if path not in kept and LEDGER_FILE.fullmatch(path.name):
                 self.remove(path.name)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's or a folder's content is on disk; Windows cannot sync a folder."""
+    if os.name == "nt" and path.is_dir():
+        return
+    handle = os.open(path, (os.O_RDWR if os.name == "nt" else os.O_RDONLY) | getattr(os, "O_BINARY", 0))
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

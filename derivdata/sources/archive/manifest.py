@@ -64,6 +64,17 @@ class DataFile(msgspec.Struct, frozen=True):
         """Folder of the file: table and month or day."""
         return self.path.rpartition("/")[0]
 
+    @property
+    def by_day(self) -> bool:
+        """Whether the folder is that of a day."""
+        return self.partition.rpartition("/")[2].lstrip("-").count("-") == 2
+
+    @property
+    def month(self) -> str:
+        """The month of the folder, ``"2026-01"``."""
+        name = self.partition.rpartition("/")[2]
+        return name[:-3] if self.by_day else name
+
 
 class TableEntry(msgspec.Struct):
     """One table of the archive: its files, and the values of each text column."""

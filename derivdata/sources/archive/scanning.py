@@ -60,6 +60,7 @@ def read(
     columns: Sequence[str] | None = None,
     *,
     newest: bool = False,
+    order: Sequence[str] = (),
 ) -> list[pa.Table]:
     """Read rows of planned files, each file's in its order; a missing value stays missing.
 
@@ -73,6 +74,8 @@ def read(
         Columns to read, those that a file has of them; None reads all.
     newest
         Whether to keep only the rows of the last instant of each series, or of each chain of options.
+    order
+        Columns to sort the rows by; without, they come file after file.
 
     Returns
     -------
@@ -95,6 +98,8 @@ def read(
             keys = _listed([*latest_by(table), "time"])
             last = f"SELECT {_listed(latest_by(table))}, max(time) AS time FROM rows GROUP BY ALL"
             rows = f"WITH rows AS ({rows}) SELECT rows.* FROM rows JOIN ({last}) USING ({keys})"
+        if order:
+            rows += f" ORDER BY {_listed(order)}"
         with engine() as one:
             found = one.select(rows, storage, group)
         if len(found):

@@ -129,6 +129,10 @@ class Storage(Protocol):
         """Write, while others wait if the storage has locks; yield whether a writer before was cut off."""
         ...
 
+    def merging(self) -> AbstractContextManager[bool]:
+        """Merge months, while others do not sweep; yield whether nobody else does, where that can be told."""
+        ...
+
     def sweep(self, named: Collection[str]) -> None:
         """Remove the files that the manifest does not name and that no other writer can be writing."""
         ...

@@ -1,0 +1,137 @@
+"""Merge files: small ones as they come, and all those of a month into one when the month is over.
+
+A month is open until the table has a row of a later one. Rows of an open month lie in files by day, once
+there are many; those of a closed month in one file sorted by symbol, venue and time, in which a series is a
+few neighbouring pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import pyarrow as pa
+
+from derivdata.sources.archive import manifest as manifests
+from derivdata.sources.archive import parquet_writer, scanning
+from derivdata.sources.archive.commits import Change, commit
+from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
+from derivdata.sources.archive.schemas import frame_of, schema_digest, sorting, to_arrow
+from derivdata.sources.archive.selections import EVER_ALL, month_of
+from derivdata.sources.archive.storage import Storage
+from derivdata.tables.schema import Table
+
+__all__ = ["close_months", "closed_months", "merge_files"]
+
+_MERGE_COUNT = 8
+_SMALL_ROWS = 32_768
+_SLICE_ROWS = 1_000_000
+_CLOSED_LEVEL = 63
+_LATE_SHARE = 8
+"""Rows that come late stay in files of their own until they are this part of their month, one eighth."""
+
+
+def merge_files(
+    storage: Storage, table: Table, files: list[DataFile], added: list[DataFile], written: set[str]
+) -> list[DataFile]:
+    """Return old and new files, with those of the new files' partitions merged.
+
+    Files of a partition that are small together are merged at once, others when there are
+    eight of a level; the result is of the next level. So a row is rewritten about once per level: as often as
+    the logarithm to base 8 of the number of appends.
+
+    A file with columns that the table does not have (a newer version wrote it) stays as it is: merged, it
+    would lose them. The paths of new files, also of those that are merged away again, go into `written`.
+    """
+    written |= {file.path for file in added}
+    files = [*files, *added]
+    for partition in sorted({file.partition for file in added}):
+        here = [file for file in files if file.partition == partition]
+        if len(here) > 1:
+            here = [file for file in here if scanning.all_columns_known(storage, table, file)]
+        merging = set(here)
+        others = [file for file in files if file not in merging]
+        level = 0
+        while any(level <= file.level < _CLOSED_LEVEL for file in here):
+            group = [file for file in here if file.level == level]
+            small = sum(file.rows for file in group) <= _SMALL_ROWS
+            if len(group) >= (2 if small else _MERGE_COUNT):
+                rows = _sorted(storage, table, group)
+                whole = parquet_writer.write(storage, partition, table, rows, level=level + (not small))
+                here = [*(file for file in here if file not in group), whole]
+                written.add(whole.path)
+            level += 1
+        files = [*others, *here]
+    return files
+
+
+def closed_months(files: Sequence[DataFile], before: Sequence[DataFile]) -> list[str]:
+    """Return the months that are over and should become one file, after an append to the files `before`."""
+    newest = max((month_of(file.last) for file in files), default="")
+    just_over = max((month_of(file.last) for file in before), default="") < newest
+    months: dict[str, list[DataFile]] = {}
+    for file in files:
+        months.setdefault(file.month, []).append(file)
+    return sorted(
+        month
+        for month, group in months.items()
+        if month < newest and len(group) > 1 and (just_over or _worth_merging(group))
+    )
+
+
+def _worth_merging(group: Sequence[DataFile]) -> bool:
+    largest = max(file.rows for file in group)
+    by_day = any(file.by_day for file in group)  # a writer was killed before it merged them
+    return by_day or _LATE_SHARE * (sum(file.rows for file in group) - largest) >= largest
+
+
+def close_months(storage: Storage, table: Table, months: Sequence[str], *, timeout: float) -> None:
+    """Merge the files of each of some months into one.
+
+    The rows are written before the lock is taken, as that may take minutes: other writers go on, and if one
+    of them changes a file of the month meanwhile, its files stay as they are until the next append.
+
+    Raises
+    ------
+    ArchiveError
+        A file is damaged, the lock was not released in time, or the disk refused; all rows are as they were.
+    """
+    for month in months:
+        with storage.merging() as alone:
+            if alone:
+                _close(storage, table, month, timeout)
+
+
+def _close(storage: Storage, table: Table, month: str, timeout: float) -> None:
+    entry = (manifests.load(storage) or Manifest()).tables.get(table.name, TableEntry())
+    group = [file for file in entry.files if file.month == month]
+    group = [file for file in group if scanning.all_columns_known(storage, table, file)]
+    if len(group) < 2:
+        return
+    rows = _sorted(storage, table, group)
+    whole = parquet_writer.write(storage, f"{table.name}/{month}", table, rows, level=_CLOSED_LEVEL)
+
+    def change(manifest: Manifest) -> Change[bool]:
+        entry = manifest.tables.get(table.name, TableEntry())
+        if not set(group) <= set(entry.files):
+            return Change(manifest, False, set())
+        files = [*(file for file in entry.files if file not in group), whole]
+        tables = {**manifest.tables, table.name: TableEntry(files, entry.values)}
+        return Change(msgspec.structs.replace(manifest, tables=tables), True, set())
+
+    merged = False
+    try:
+        merged = commit(storage, timeout, change)
+    finally:
+        # Whether a commit that failed was done may be unknown: only the manifest can tell.
+        if not merged and whole not in (manifests.load(storage) or Manifest()).files():
+            storage.remove(whole.path)
+
+
+def _sorted(storage: Storage, table: Table, group: list[DataFile]) -> Iterator[pa.Table]:
+    """Iterate over the rows of several files in order, some symbols at a time to bound memory."""
+    now = all(file.schema == schema_digest(table) for file in group)
+    for chosen in scanning.slices(storage, table, group, EVER_ALL, _SLICE_ROWS):
+        parts = scanning.read(storage, table, group, chosen, order=sorting(table) if now else ())
+        # Files of one version are one query, which sorts; those of several become one table first.
+        yield from parts if now else [to_arrow(table, frame_of(table, parts))]

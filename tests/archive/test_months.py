@@ -1,0 +1,166 @@
+"""Months that are over become one file each: its order, what may interrupt it, and rows that come late."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from derivdata import tables
+from derivdata.errors import ArchiveError, DataNotice
+from derivdata.sources.archive import Archive, manifest, merging, open_archive
+from derivdata.sources.archive import append as appending
+from tests.archive.rates import EVER, rates
+from tests.archive.test_writers import failing_at, named_files
+
+FUNDING = "funding_history"
+JANUARY = pd.Timestamp("2026-01-29", tz="UTC")
+MARCH = pd.Timestamp("2026-03-01", tz="UTC")
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
+    """Three days of January in a file each."""
+    monkeypatch.setattr(appending, "_MONTH_ROWS", 10)
+    filled = open_archive(tmp_path)
+    filled.append(FUNDING, rates(["ETH", "BTC"], hours=72, start=JANUARY))
+    assert folders(filled) == ["2026-01-29", "2026-01-30", "2026-01-31"]
+    return filled
+
+
+def folders(archive: Archive) -> list[str]:
+    """Folder of each file of the table, and no other file is there."""
+    there = {str(path.relative_to(archive.path)) for path in archive.path.glob("*/*/*")}
+    assert there == {file.path for file in archive._manifest().files()}
+    return sorted(name.split("/")[1] for name in named_files(archive.path))
+
+
+def close(archive: Archive) -> int:
+    return archive.append(FUNDING, rates(["BTC"], ["okx"], hours=2, start=MARCH))
+
+
+def test_a_month_that_is_over_is_one_file_by_symbol_venue_and_time(archive: Archive) -> None:
+    before = archive.read(FUNDING, *EVER)
+    assert close(archive) == 2
+    assert folders(archive) == ["2026-01", "2026-03"]
+    (path,) = archive.path.glob("*/2026-01/*.parquet")
+    stored = pq.ParquetFile(path).read(columns=["symbol", "exchange", "time"]).to_pylist()
+    assert stored == sorted(stored, key=lambda row: (row["symbol"], row["exchange"], row["time"]))
+    pd.testing.assert_frame_equal(archive.read(FUNDING, EVER[0], MARCH), before)
+    assert close(archive) == 0, "what is there is known"
+    assert archive.append(FUNDING, rates(["ETH", "BTC"], hours=72, start=JANUARY)) == 0
+
+
+def test_several_months_at_once_are_files_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(appending, "_MONTH_ROWS", 10)
+    monkeypatch.setattr(merging, "parquet_writer", None)
+    archive = open_archive(tmp_path)
+    archive.append(FUNDING, rates(["BTC"], ["okx"], hours=24 * 33, start=JANUARY), accept=["unit"])
+    assert folders(archive) == ["2026-01", "2026-02", "2026-03-01", "2026-03-02"]
+
+
+def test_rows_that_come_late_wait_until_they_are_an_eighth(archive: Archive) -> None:
+    close(archive)
+    archive.append(FUNDING, rates(["SOL"], ["okx"], hours=30, start=JANUARY))
+    assert folders(archive) == ["2026-01", "2026-01", "2026-03"]
+    archive.append(FUNDING, rates(["XRP"], ["okx"], hours=30, start=JANUARY))
+    assert folders(archive) == ["2026-01", "2026-03"]
+    assert len(archive.read(FUNDING, EVER[0], MARCH)) == 288 + 60
+
+
+def test_corrections_undo_and_retention_go_on_in_a_closed_month(archive: Archive) -> None:
+    whole = archive.read(FUNDING, *EVER)
+    archive.delete(FUNDING, {"symbol": "ETH"}, start=JANUARY + pd.Timedelta("70h"))
+    close(archive)
+    assert len(archive.read(FUNDING, EVER[0], MARCH)) == 288 - 4
+    archive.undo(1)
+    pd.testing.assert_frame_equal(archive.read(FUNDING, EVER[0], MARCH), whole)
+    assert archive.drop_before("2026-02-15").rows == 288
+    assert folders(archive) == ["2026-03"]
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "at"),
+    [(merging.parquet_writer, "write", 2), (manifest, "save", 2), (merging.scanning, "slices", 1)],
+)
+def test_a_merge_that_is_cut_off_loses_nothing_and_is_done_by_the_next_append(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, at: int
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, failing_at(at, getattr(module, name), KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            close(archive)
+    assert folders(archive) == ["2026-01-29", "2026-01-30", "2026-01-31", "2026-03"]
+    assert len(archive.read(FUNDING, *EVER)) == 290
+    assert archive.append(FUNDING, rates(["BTC"], ["okx"], hours=3, start=MARCH)) == 1
+    assert folders(archive)[0] == "2026-01"
+    assert len(archive.read(FUNDING, EVER[0], MARCH)) == 288
+
+
+def test_a_merge_that_fails_is_told_and_the_rows_are_there(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise ArchiveError("no space left")
+
+    monkeypatch.setattr(merging, "_close", full)
+    with pytest.warns(DataNotice, match="2026-01 stay in several files, until a later append: no space left"):
+        assert close(archive) == 2
+    assert len(archive.read(FUNDING, *EVER)) == 290
+
+
+def test_another_who_changes_the_month_meanwhile_is_not_overwritten(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other replaces rows after the merge has read them and before it commits."""
+    real, other = merging.commit, open_archive(archive.path)
+
+    def late(*arguments: Any) -> Any:
+        monkeypatch.setattr(merging, "commit", real)
+        corrected = rates(["ETH"], ["okx"], hours=1, start=JANUARY, plus=7.0)
+        other.replace(
+            FUNDING, corrected, {"symbol": "ETH", "exchange": "okx"}, end=JANUARY + pd.Timedelta("1h")
+        )
+        return real(*arguments)
+
+    monkeypatch.setattr(merging, "commit", late)
+    close(archive)
+    assert folders(archive)[-1] == "2026-03"
+    rows = archive.read(FUNDING, EVER[0], MARCH, symbols=["ETH"], venues=["okx"])
+    assert rows["rate_bps_8h"].tolist()[:2] == [7.0, 1.0]
+    assert len(archive.read(FUNDING, *EVER)) == 290
+
+
+def test_a_sweep_spares_a_month_that_is_being_merged(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer was killed before; the next clears up while the month's file has no name in the manifest."""
+    real, other = merging.commit, open_archive(archive.path)
+
+    def late(*arguments: Any) -> Any:
+        monkeypatch.setattr(merging, "commit", real)
+        (archive.path / ".writing").write_text("1")
+        assert other.append(FUNDING, rates(["DOGE"], ["okx"], hours=1, start=MARCH)) == 1
+        return real(*arguments)
+
+    monkeypatch.setattr(merging, "commit", late)
+    close(archive)
+    assert folders(archive)[0] == "2026-01"
+    assert len(archive.read(FUNDING, EVER[0], MARCH)) == 288
+
+
+def test_files_of_format_2_become_files_of_months(archive: Archive) -> None:
+    """What has neither checksums nor a digest of columns is checked as a whole, and merged like others."""
+    path = archive.path / "archive.json"
+    said = json.loads(path.read_text())
+    for part in said["tables"][FUNDING]["parts"]:
+        del part["blocks"], part["schema"]
+    path.write_text(json.dumps(said | {"version": 2}))
+    close(archive)
+    assert folders(archive) == ["2026-01", "2026-03"]
+    expected = tables.TABLES[FUNDING].conform(rates(["ETH", "BTC"], hours=72, start=JANUARY))
+    pd.testing.assert_frame_equal(archive.read(FUNDING, EVER[0], MARCH), expected)
