@@ -176,13 +176,18 @@ class ArchiveContents:
 
     def _with_files(self, table: Table, read: Callable[[list[DataFile]], T]) -> T:
         """Read the files of one state of a table; again if a writer has merged them into others."""
+        return self._with_manifest(lambda state: read(state.tables.get(table.name, TableEntry()).files))
+
+    def _with_manifest(self, read: Callable[[Manifest], T]) -> T:
+        """Read files of one state of the archive; again if a writer has merged them into others."""
+        state = self._manifest()
         for _ in range(_TRIES):
-            files = self._entry(table).files
             try:
-                return read(files)
+                return read(state)
             except FileNotFoundError as problem:
                 absent = problem.filename
-                if self._entry(table, fresh=True).files == files:
+                before, state = state, self._manifest(fresh=True)
+                if state.tables == before.tables:
                     break
         raise ArchiveError(
             f"{self._storage}: a file of the archive is missing: {absent}: restore it from a copy"

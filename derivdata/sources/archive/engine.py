@@ -15,7 +15,7 @@ import hashlib
 import os
 import threading
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -251,11 +251,14 @@ class Engine:
                 listed = ", ".join(map(quoted, paths))
                 return cursor.sql(sql.replace("{files}", f"[{listed}]", 1)).to_arrow_table()
             except duckdb.Error as problem:
-                raise self._told(storage, files, problem) from None
+                told = f"{storage}: DuckDB cannot read: {str(problem).splitlines()[0]}"
+                raise self._failure(storage, files) or ArchiveError(told) from None
             finally:
                 cursor.close()
 
-    def statement(self, sql: str, views: Mapping[str, tuple[str, Sequence[DataFile]]], storage: Storage) -> pa.Table:
+    def statement(
+        self, sql: str, views: Mapping[str, tuple[str, Sequence[DataFile]]], storage: Storage
+    ) -> pa.Table:
         """Run one statement of a user, over views of files.
 
         Parameters
@@ -288,22 +291,17 @@ class Engine:
                     cursor.execute(f'CREATE TEMP VIEW "{name}" AS {whole}')
                 statements = cursor.extract_statements(sql)
                 if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-                    raise ValueError("sql: one SELECT is run at a time; an archive is written by append and replace")
+                    raise ValueError("query: one SELECT at a time; append and replace write an archive")
                 return cursor.sql(sql).to_arrow_table()
             except duckdb.Error as problem:
-                told = self._told(storage, files, problem)
-                if isinstance(told, ArchiveError) and "DuckDB cannot read" in str(told):
-                    raise ValueError(f"sql: {problem}") from None
-                raise told from None
+                raise self._failure(storage, files) or ValueError(f"query: {problem}") from None
             finally:
                 cursor.close()
 
-    def _told(self, storage: Storage, files: Sequence[DataFile], problem: Exception) -> Exception:
-        """Return what the door met with one of the files, or else what DuckDB says."""
-        for file in files:
-            if (failure := self.door.failures.get(file.path)) is not None:
-                return damaged(storage, file, failure)
-        return ArchiveError(f"{storage}: DuckDB cannot read: {str(problem).splitlines()[0]}")
+    def _failure(self, storage: Storage, files: Sequence[DataFile]) -> Exception | None:
+        """Return what the door met with one of the files."""
+        failures = ((file, self.door.failures.get(file.path)) for file in files)
+        return next((damaged(storage, file, problem) for file, problem in failures if problem), None)
 
 
 def damaged(storage: Storage, file: DataFile, problem: Exception) -> Exception:

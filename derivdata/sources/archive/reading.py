@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import pandas as pd
@@ -12,15 +13,32 @@ from derivdata.sources.archive import scanning
 from derivdata.sources.archive.contents import ArchiveContents
 from derivdata.sources.archive.correction_log import correction_notices
 from derivdata.sources.archive.dask_reads import lazy_frame, lazy_panel
-from derivdata.sources.archive.manifest import DataFile
-from derivdata.sources.archive.schemas import archive_table, columns_of, frame_of, latest_by
-from derivdata.sources.archive.selections import Selection, TimeRange, micros, read_filter, time_range
+from derivdata.sources.archive.engine import Engine
+from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
+from derivdata.sources.archive.schemas import (
+    archive_table,
+    archive_tables,
+    columns_of,
+    frame_of,
+    latest_by,
+    plain_frame,
+)
+from derivdata.sources.archive.selections import (
+    EVER_ALL,
+    Selection,
+    TimeRange,
+    micros,
+    read_filter,
+    time_range,
+)
 from derivdata.sources.archive.step_sums import SUMMED, sums_of_frame
 from derivdata.sources.query import Query
 from derivdata.support import times
 from derivdata.tables.schema import Table
 
 __all__ = ["ArchiveReader"]
+
+_SQL_MEMORY = "2GB"
 
 
 class ArchiveReader(ArchiveContents):
@@ -174,6 +192,58 @@ class ArchiveReader(ArchiveContents):
     ) -> list[pa.Table]:
         near = scanning.plan(files, chosen)
         return scanning.read(self._storage, table, near, chosen, names, newest=newest)
+
+    def sql(self, query: str) -> pd.DataFrame:
+        """Run one SELECT of DuckDB over the tables of the archive.
+
+        Each table is a view of exactly the rows that `read` gives, under its name and with its columns;
+        instants are UTC, and what is missing is NULL. The statement reads these views and nothing else: no
+        file, variable, extension or address, and it changes nothing. It runs in one thread, so that a sum of
+        the same rows is the same to the last bit, and in at most 2 GB of memory.
+
+        Parameters
+        ----------
+        query
+            One statement that begins with SELECT, FROM, WITH, VALUES, DESCRIBE, SUMMARIZE or SHOW.
+
+        Returns
+        -------
+        DataFrame
+            Columns as the statement names them: text is str, whole numbers are Int64, missing where NULL.
+            Rows are in the order that ``ORDER BY`` gives them.
+
+        Raises
+        ------
+        ValueError
+            It is another statement, or DuckDB refuses it: the message is DuckDB's.
+        ArchiveError
+            A file is damaged or missing.
+
+        Examples
+        --------
+        >>> archive.sql("SELECT exchange, avg(rate_bps_8h) FROM funding_history GROUP BY ALL ORDER BY ALL")
+
+        References
+        ----------
+        DuckDB, "SQL Introduction", https://duckdb.org/docs/stable/sql/introduction.
+        """
+        named = {name for name in self.tables() & set(archive_tables()) if name in query.lower()}
+
+        def run(state: Manifest) -> pa.Table:
+            views = {}
+            for name in sorted(named or self.tables() & set(archive_tables())):
+                files = state.tables.get(name, TableEntry()).files
+                if files:
+                    views[name] = scanning.view(self._storage, archive_table(name), files), files
+            # A database of its own, so that nothing of one query is left for the next.
+            with closing(Engine(threads=1, memory=_SQL_MEMORY)) as one:
+                return one.statement(query, views, self._storage)
+
+        frame = plain_frame(self._with_manifest(run))
+        every = [self._provenance(archive_table(name), EVER_ALL) for name in sorted(named)]
+        notices = [notice for each in every for notice in each["notices"]]
+        frame.attrs["provenance"] = {**every[0], "notices": notices} if every else {}
+        return frame
 
     def lazy(
         self,

@@ -23,12 +23,13 @@ from derivdata.sources.archive.schemas import (
     schema_digest,
     schema_of,
     sorting,
+    sql_columns,
 )
 from derivdata.sources.archive.selections import EVER_ALL, Selection, stamp
 from derivdata.sources.archive.storage import Storage
 from derivdata.tables.schema import Kind, Table
 
-__all__ = ["all_columns_known", "distinct_values", "plan", "read", "slices", "sums", "symbol_hashes"]
+__all__ = ["all_columns_known", "distinct_values", "plan", "read", "slices", "sums", "symbol_hashes", "view"]
 
 _SCALE = 1 << 20
 """Sums are of whole numbers of 2⁻²⁰ USD: these are exact, so that no order of adding changes a bit."""
@@ -139,6 +140,14 @@ def symbol_hashes(symbols: Sequence[str]) -> dict[str, int]:
     with engine() as one:
         hashes = one.select_plain(f"SELECT hash(name) AS hash FROM (SELECT unnest([{listed}]) AS name)")
     return dict(zip(symbols, hashes["hash"].to_pylist(), strict=True))
+
+
+def view(storage: Storage, table: Table, files: Sequence[DataFile]) -> str:
+    """Return the definition of a view of a table's files; `Engine.statement` puts them for ``{files}``."""
+    groups = _by_columns(storage, table, files)
+    names: frozenset[str] = frozenset().union(*(stored for stored, _ in groups))
+    options = ", union_by_name = true" if len(groups) > 1 else ""
+    return f"SELECT {sql_columns(table, names)} FROM read_parquet({{files}}{options})"
 
 
 def slices(

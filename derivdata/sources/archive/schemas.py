@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -17,14 +17,17 @@ __all__ = [
     "INSTANT",
     "LABEL",
     "archive_table",
+    "archive_tables",
     "as_now",
     "columns_of",
     "frame_of",
     "latest_by",
+    "plain_frame",
     "refuse_lacking",
     "schema_digest",
     "schema_of",
     "sorting",
+    "sql_columns",
     "to_arrow",
 ]
 
@@ -44,6 +47,17 @@ _TYPES = {
 }
 
 
+_SQL_TYPES = {
+    Kind.TEXT: "VARCHAR",
+    Kind.LABEL: "VARCHAR",
+    Kind.NUMBER: "DOUBLE",
+    Kind.COUNT: "BIGINT",
+    Kind.RANK: "BIGINT",
+    Kind.FLAG: "BOOLEAN",
+    Kind.TIME: "TIMESTAMPTZ",
+}
+
+
 def archive_table(name: str) -> Table:
     """Return a table keyed for many instants: `time` joins the key, except where an order id is in it.
 
@@ -54,8 +68,7 @@ def archive_table(name: str) -> Table:
     """
     table = tables.TABLES.get(name)
     if table is None or "time" not in table.columns:
-        names = ", ".join(sorted(n for n, t in tables.TABLES.items() if "time" in t.columns))
-        raise ValueError(f"table={name!r} cannot be archived; the tables are {names}")
+        raise ValueError(f"table={name!r} cannot be archived; the tables are {', '.join(archive_tables())}")
     if "order_id" in table.key or "time" in table.key:
         return table
     return replace(table, key=(*table.key, "time"))
@@ -68,6 +81,26 @@ def schema_of(table: Table) -> pa.Schema:
         for name, column in table.columns.items()
     ]
     return pa.schema(fields, metadata={LABEL: table.name.encode()})
+
+
+def archive_tables() -> list[str]:
+    """Return the names of the tables that can be archived: those whose rows have a time."""
+    return sorted(name for name, table in tables.TABLES.items() if "time" in table.columns)
+
+
+def sql_columns(table: Table, stored: Collection[str]) -> str:
+    """Return the table's columns as SQL selects them from files that have some of them."""
+    given = {name: f'"{name}"' if name in stored else "NULL" for name in table.columns}
+    kinds = {name: _SQL_TYPES[column.kind] for name, column in table.columns.items()}
+    return ", ".join(f'CAST({given[name]} AS {kinds[name]}) AS "{name}"' for name in table.columns)
+
+
+def plain_frame(rows: pa.Table) -> pd.DataFrame:
+    """Return the result of a user's query as a frame; instants are UTC."""
+    zoned = [(n, f.type) for n, f in zip(rows.column_names, rows.schema, strict=True)]
+    fields = [(n, INSTANT if pa.types.is_timestamp(kind) and kind.tz else kind) for n, kind in zoned]
+    frame: pd.DataFrame = rows.cast(pa.schema(fields)).to_pandas(types_mapper=_NULLABLE.get)
+    return frame
 
 
 def schema_digest(table: Table) -> str:

@@ -1,0 +1,166 @@
+"""SQL over an archive: the rows that count and nothing else, read only, and the same every time."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive import Archive, open_archive
+from tests.archive.rates import EVER, START, rates
+
+FUNDING = "funding_history"
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    """Two months, a correction whose old rows are kept in a file of their own, and a missing rate."""
+    archive = open_archive(tmp_path / "derivs")
+    frame = rates(hours=72)
+    frame.loc[5, "rate_bps_8h"] = np.nan
+    archive.append(FUNDING, frame)
+    archive.append(FUNDING, rates(["SOL"], start=START + pd.Timedelta("40D")))
+    archive.replace(FUNDING, rates(["ETH"], hours=72, plus=0.5), {"symbol": "ETH"}, reason="units")
+    return archive
+
+
+def test_rows_are_those_that_read_gives(archive: Archive) -> None:
+    found = archive.sql("SELECT * FROM funding_history ORDER BY symbol, exchange, time")
+    rows = archive.read(FUNDING, *EVER)
+    assert list(found) == list(rows)
+    texts = {"symbol": str, "exchange": str, "resolution": str, "kind": str}
+    pd.testing.assert_frame_equal(found, rows.astype(texts), check_dtype=False)
+    assert str(found["time"].dtype) == "datetime64[us, UTC]"
+    assert "units" in found.attrs["provenance"]["notices"][0]
+
+
+def test_values_by_hand(archive: Archive) -> None:
+    """Hours 0 to 71 of BTC at binance without hour 5: 2556 − 5."""
+    found = archive.sql(
+        "SELECT exchange, sum(rate_bps_8h) AS total, count(rate_bps_8h) AS present, count(*) AS rows "
+        "FROM funding_history WHERE symbol = 'BTC' GROUP BY exchange ORDER BY exchange"
+    )
+    assert found.to_numpy().tolist() == [["binance", 2551.0, 71, 72], ["okx", 2556.0, 72, 72]]
+    missing = archive.sql("SELECT time FROM funding_history WHERE rate_bps_8h IS NULL")
+    assert missing["time"].tolist() == [START + pd.Timedelta("5h")]
+    joined = archive.sql(
+        "WITH a AS (FROM funding_history WHERE exchange = 'okx'), "
+        "b AS (FROM funding_history WHERE exchange = 'binance') SELECT max(a.rate_bps_8h - b.rate_bps_8h) AS d FROM a JOIN b USING (symbol, time)"
+    )
+    assert joined["d"].tolist() == [0.0]
+
+
+def test_tables_are_shown_and_columns_described(archive: Archive) -> None:
+    assert archive.sql("SHOW TABLES")["name"].tolist() == [FUNDING]
+    described = archive.sql("DESCRIBE funding_history").set_index("column_name")["column_type"].to_dict()
+    assert described["rate_bps_8h"] == "DOUBLE"
+    assert described["time"] == "TIMESTAMP WITH TIME ZONE"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM read_text('{secret}')",
+        "SELECT * FROM read_blob('{secret}')",
+        "SELECT * FROM read_csv('{secret}')",
+        "SELECT * FROM sniff_csv('{secret}')",
+        "SELECT * FROM '{secret}'",
+        "SELECT * FROM glob('{folder}/*')",
+        "SELECT * FROM read_parquet('{parquet}')",
+        "SELECT * FROM parquet_metadata('{parquet}')",
+        "SELECT * FROM read_parquet('https://example.com/a.parquet')",
+        "SELECT * FROM read_parquet('s3://bucket/a.parquet')",
+        "COPY (SELECT 1) TO '{folder}/written.csv'",
+        "COPY (SELECT 1) TO 'derivdata://written.parquet'",
+        "EXPORT DATABASE '{folder}/written'",
+        "ATTACH '{folder}/written.db'",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SET threads = 8",
+        "SET lock_configuration = false",
+        "SET disabled_filesystems = ''",
+        "SET allowed_directories = ['/']",
+        "RESET lock_configuration",
+        "PRAGMA enable_profiling",
+        "CREATE TABLE mine AS SELECT 1",
+        "DROP VIEW funding_history",
+        "INSERT INTO funding_history SELECT * FROM funding_history",
+        "DELETE FROM funding_history",
+        "SELECT 1; SELECT 2",
+        "SELECT getenv('HOME')",
+        "SELECT * FROM archive",
+        "SELECT * FROM secret_frame",
+        "SELECT * FROM oi_history",
+        "SELEKT 1",
+        "",
+    ],
+)
+def test_nothing_else_is_read_and_nothing_is_written(archive: Archive, tmp_path: Path, query: str) -> None:
+    secret_frame = pd.DataFrame({"secret": [1]})
+    secret = tmp_path / "secret.txt"
+    secret.write_text("password")
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")}
+    places = {"secret": secret, "folder": tmp_path, "parquet": next(archive.path.rglob("*.parquet"))}
+    with pytest.raises(ValueError, match=r"^query: "):
+        archive.sql(query.format(**places))
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")} == before
+    assert len(secret_frame) == 1
+
+
+def test_only_the_files_that_count_are_behind_the_door(archive: Archive) -> None:
+    """The rows that a correction took out lie in a file of their own, and cannot be asked for."""
+    removed = archive._manifest().corrections[0].removed[0]
+    with pytest.raises(ValueError, match="query: "):
+        archive.sql(f"SELECT * FROM read_parquet('derivdata://0000000000000000/{removed.path}')")
+
+
+def test_a_damaged_file_is_an_error_and_no_number(archive: Archive) -> None:
+    path = max(archive.path.glob("*/2026-03/*.parquet"))
+    good = path.read_bytes()
+    for at in (60, len(good) // 2, len(good) - 40):
+        path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+        with pytest.raises(ArchiveError, match=f"{path.name}: the file is damaged"):
+            archive.sql("SELECT sum(rate_bps_8h) FROM funding_history")
+    path.unlink()
+    with pytest.raises(ArchiveError, match="a file of the archive is missing"):
+        archive.sql("SELECT count(*) FROM funding_history")
+
+
+def test_more_memory_than_allowed_is_refused(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("derivdata.sources.archive.reading._SQL_MEMORY", "10MB")
+    with pytest.raises(ValueError, match="query: Out of Memory Error"):
+        archive.sql("SELECT count(DISTINCT range) FROM range(5000000)")
+
+
+def test_threads_and_the_same_bits(archive: Archive) -> None:
+    query = "SELECT exchange, sum(sqrt(rate_bps_8h)) AS s FROM funding_history GROUP BY exchange ORDER BY 1"
+    expected, found = archive.sql(query), []
+    threads = [threading.Thread(target=lambda: found.append(archive.sql(query))) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(found) == 4
+    for each in found:
+        pd.testing.assert_frame_equal(each, expected, rtol=0, atol=0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_reads_and_leaves_and_the_parent_goes_on(archive: Archive) -> None:
+    assert len(archive.read(FUNDING, *EVER)) == 480
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            if len(archive.read(FUNDING, *EVER)) == 480 and len(archive.sql("FROM funding_history")) == 480:
+                code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(archive.read(FUNDING, *EVER)) == 480
