@@ -50,7 +50,8 @@ def test_values_by_hand(archive: Archive) -> None:
     assert missing["time"].tolist() == [START + pd.Timedelta("5h")]
     joined = archive.sql(
         "WITH a AS (FROM funding_history WHERE exchange = 'okx'), "
-        "b AS (FROM funding_history WHERE exchange = 'binance') SELECT max(a.rate_bps_8h - b.rate_bps_8h) AS d FROM a JOIN b USING (symbol, time)"
+        "b AS (FROM funding_history WHERE exchange = 'binance') "
+        "SELECT max(a.rate_bps_8h - b.rate_bps_8h) AS d FROM a JOIN b USING (symbol, time)"
     )
     assert joined["d"].tolist() == [0.0]
 
