@@ -328,7 +328,7 @@ def test_what_changed_since_an_earlier_report(tmp_path: Path, monkeypatch: pytes
     common += ["--sections", "funding", "oi", "liquidations"]
     recorded = str(tmp_path / "then.ddz")
     assert main([*common, "--now", "2026-01-15T12:01:00Z", "--bundle", recorded]) == 0
-    assert main([*common, "--since", recorded]) == 0
+    assert main([*common, "--previous", recorded]) == 0
     page = out.read_text(encoding="utf-8")
     assert "Compared with the data of 2026-01-15 12:01 UTC." in page
     then, now = (share + 4.0 * (1.0 - share) for share in (0.6 + 0.02 * (13 + 0.5 / 24), 0.8892))

@@ -30,8 +30,8 @@ def add_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--window", help="lookback of the histories (default: 30d)")
     _add_choices(parser)
     parser.add_argument("--bundle", type=Path, metavar="FILE", help="record every answer into a bundle")
-    since = "compare with the bundle of an earlier report: what changed"
-    parser.add_argument("--since", type=Path, metavar="BUNDLE", help=since)
+    changed = "compare with the bundle of an earlier report: what changed"
+    parser.add_argument("--previous", type=Path, metavar="BUNDLE", help=changed)
     parser.add_argument("--now", metavar="ISO", help="freeze the clock of an archive or the sample")
     parser.set_defaults(run=_report)
 
@@ -66,7 +66,8 @@ def _report(arguments: argparse.Namespace) -> None:
         chosen = _source(arguments, given, stack)
         replayed = arguments.source if str(arguments.source or "").endswith(".ddz") else None
         bundle = arguments.bundle or replayed
-        say(report(chosen.pop("symbols"), out=arguments.out, bundle=bundle, since=arguments.since, **chosen))
+        out, previous = arguments.out, arguments.previous
+        say(report(chosen.pop("symbols"), out=out, bundle=bundle, previous=previous, **chosen))
 
 
 def _source(arguments: argparse.Namespace, given: dict[str, Any], stack: ExitStack) -> dict[str, Any]:

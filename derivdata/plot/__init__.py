@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from derivdata.plot.backtests import backtest, pnl_attribution
 from derivdata.plot.cards import card
-from derivdata.plot.carry import carry_by_hold, cumulative_funding, funding_spreads
+from derivdata.plot.carry import carry, cumulative_funding
 from derivdata.plot.frames import data
 from derivdata.plot.funding_rates import funding_heatmap, funding_history
 from derivdata.plot.open_interest import open_interest
@@ -25,12 +25,11 @@ from derivdata.plot.volatilities import implied_and_realised, volatility_cone, v
 __all__ = [
     "backtest",
     "card",
-    "carry_by_hold",
+    "carry",
     "cumulative_funding",
     "data",
     "funding_heatmap",
     "funding_history",
-    "funding_spreads",
     "implied_and_realised",
     "implied_density",
     "liquidations",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ import xarray as xr
 
 from derivdata.analysis import funding
 from derivdata.analysis.inputs import require_variables
-from derivdata.plot.frames import Source, figure_function, keep_frame
+from derivdata.plot.frames import Rates, Source, figure_function, keep_frame
 from derivdata.plot.style import (
     GREY,
     PALETTE,
@@ -22,6 +22,7 @@ from derivdata.plot.style import (
     footer,
     legend,
     one_symbol,
+    panel_of,
     percent,
     row_size,
     utc_axis,
@@ -33,38 +34,59 @@ from derivdata.units import apr_from_bps
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["carry_by_hold", "cumulative_funding", "funding_spreads"]
+__all__ = ["carry", "cumulative_funding"]
 
 _NUMBERS = ("hold_hours", "gross_bps", "net_bps", "net_low_bps", "net_high_bps", "probability_net_positive")
 
 
 @figure_function
-def funding_spreads(
-    forecast: xr.Dataset | Sequence[xr.Dataset], *, source: Source | None = None, ax: Axes | None = None
+def carry(
+    forecast: xr.Dataset | Sequence[xr.Dataset],
+    kind: Literal["pairs", "hold"] = "pairs",
+    *,
+    source: Source | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
-    """Draw gross and net APR of each pair, coloured by its chance: which spreads survive their costs.
+    """Draw what pairs are forecast to earn before and after their costs, or one pair by holding time.
 
     Parameters
     ----------
     forecast
-        What ``dd.analysis.funding.forecast_carry`` gave, or several of them: a row for each of their pairs.
+        What ``dd.analysis.funding.forecast_carry`` gave, or several of them.
+    kind
+        ``"pairs"``: one row per pair, the highest net mean at the top; a ring for the mean before costs, a
+        dot for the one after them with the interval of outcomes, all as simple APR of one leg's notional over
+        the holding time. The colour is the probability that the outcome exceeds the costs.
+        ``"hold"``: one pair at several holding times; the mean after costs with the interval of outcomes,
+        that before them, and where the former first rises above zero.
     source, ax
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        One row per pair, the highest net mean at the top: a ring for the mean before costs, a dot for the
-        one after them with the interval of outcomes, all as simple APR of one leg's notional over the
-        holding time. The colour is the probability that the outcome exceeds the costs. Pairs without a
-        forecast (NaN) are left out. It is funding only: the price of the legs is not in it.
+        It is funding only: the price of the legs is not in it. Pairs without a forecast (NaN) are left out.
 
     Raises
     ------
     ValueError
-        No pair has a figure.
+        No pair has a forecast; or, by holding time, there are several pairs or only one time.
     """
-    rows = _pairs(forecast).sort_values("net_apr", ascending=False, kind="stable", ignore_index=True)
+    rows = _forecasts(forecast)
+    levels = {one.attrs.get("level") for one in _each(forecast)}
+    level = levels.pop() if len(levels) == 1 else None
+    share = f"{level:.0%}".replace("%", " %") if level is not None else "interval"
+    if kind == "hold":
+        rows = rows.sort_values("hold_hours", ignore_index=True)
+        ax = _by_hold(rows, share, ax)
+    else:
+        rows = rows.sort_values("net_apr", ascending=False, kind="stable", ignore_index=True)
+        ax = _by_pair(rows, share, ax)
+    footer(ax, *_each(forecast), source=source)
+    return keep_frame(ax, rows.drop(columns="name"))
+
+
+def _by_pair(rows: pd.DataFrame, share: str, ax: Axes | None) -> Axes:
     ax = axes(ax, size=row_size(len(rows), 0.36))
     place = np.arange(len(rows))
     ax.hlines(place, rows["net_apr"], rows["gross_apr"], color=GREY, lw=0.8, alpha=0.5)
@@ -84,45 +106,18 @@ def funding_spreads(
     clear = int((rows["net_bps"] > 0).sum())
     dress(ax, title=f"{clear} of {len(rows)} {subject} are forecast to clear their costs", grid="x")
     percent(ax, "x")
-    ax.set_xlabel(
-        f"simple APR of one leg's notional [% per year], funding only; bar: {_share(forecast)} of outcomes"
-    )
+    ax.set_xlabel(f"simple APR of one leg's notional [% per year], funding only; bar: {share} of outcomes")
     legend(ax, "top", ncols=2)
-    footer(ax, *_each(forecast), source=source)
-    return keep_frame(ax, rows.drop(columns="name"))
+    return ax
 
 
-@figure_function
-def carry_by_hold(
-    forecasts: Sequence[xr.Dataset], *, source: Source | None = None, ax: Axes | None = None
-) -> Axes:
-    """Draw what a pair is forecast to earn by holding time, and when its costs are paid.
-
-    Parameters
-    ----------
-    forecasts
-        Results of ``dd.analysis.funding.forecast_carry`` for one pair, each at another ``hold``.
-    source, ax
-        As in every figure: see `derivdata.plot`.
-
-    Returns
-    -------
-    Axes
-        The mean after costs with the interval of outcomes, that before them above it, and where the former
-        first rises above zero. It is funding only: the price of the legs is not in it.
-
-    Raises
-    ------
-    ValueError
-        The results are of several pairs, or all of one holding time.
-    """
-    rows = _pairs(forecasts).sort_values("hold_hours", ignore_index=True)
+def _by_hold(rows: pd.DataFrame, share: str, ax: Axes | None) -> Axes:
     if rows["name"].nunique() != 1 or rows["hold_hours"].nunique() < 2:
         raise ValueError("give one pair at two holding times or more: forecast_carry(..., hold=h) for each")
     ax = axes(ax)
     days, net = rows["hold_hours"].to_numpy() / 24.0, rows["net_bps"].to_numpy()
     ax.fill_between(days, rows["net_low_bps"], rows["net_high_bps"], color=PALETTE[0], alpha=0.2, lw=0)
-    ax.plot(days, net, color=PALETTE[0], lw=1.8, label=f"net of costs, {_share(forecasts)} of outcomes")
+    ax.plot(days, net, color=PALETTE[0], lw=1.8, label=f"net of costs, {share} of outcomes")
     ax.plot(days, rows["gross_bps"], color=PALETTE[1], lw=1.2, ls="--", label="gross")
     ax.axhline(0, color=GREY, lw=1.0)
     cost, paid = float(rows["gross_bps"].iloc[-1] - net[-1]), "not paid within them"
@@ -137,19 +132,12 @@ def carry_by_hold(
     ax.set(xlabel="holding time [days]", ylabel="carry, funding only [bps of one leg's notional]")
     ax.set_xlim(0, days.max())
     legend(ax)
-    footer(ax, *_each(forecasts), source=source)
-    return keep_frame(ax, rows.drop(columns="name"))
-
-
-def _share(forecasts: xr.Dataset | Sequence[xr.Dataset]) -> str:
-    levels = {one.attrs.get("level") for one in _each(forecasts)}
-    level = levels.pop() if len(levels) == 1 else None
-    return f"{level:.0%}".replace("%", " %") if level is not None else "interval"
+    return ax
 
 
 @figure_function
 def cumulative_funding(
-    sampled: pd.DataFrame | xr.DataArray,
+    sampled: Rates,
     settled: pd.DataFrame | None = None,
     *,
     venue: str,
@@ -184,8 +172,7 @@ def cumulative_funding(
     ValueError
         The venue or the symbol is not in a table.
     """
-    given = sampled if isinstance(sampled, xr.DataArray) else panel(sampled, "rate_bps_8h")
-    rates, symbol = one_symbol(given, symbol)
+    rates, symbol = one_symbol(panel_of(sampled, "rate_bps_8h"), symbol)
     rates = _venue(rates, venue)
     accrued = funding.cumulative(rates, gaps="skip")["funding_bps"]
     ax = axes(ax)
@@ -217,13 +204,13 @@ def cumulative_funding(
     return keep_frame(ax, pd.DataFrame(lines).rename_axis("time").reset_index())
 
 
-def _venue(panel: xr.DataArray, exchange: str) -> xr.DataArray:
-    if "exchange" not in panel.dims:
-        raise ValueError(f"sampled has no dim 'exchange'; its dims are {tuple(map(str, panel.dims))}")
-    venues = [str(name) for name in panel["exchange"].values]
-    if exchange not in venues:
-        raise ValueError(f"exchange={exchange!r}: the data has {', '.join(venues)}")
-    return panel.sel(exchange=exchange)
+def _venue(rates: xr.DataArray, venue: str) -> xr.DataArray:
+    if "exchange" not in rates.dims:
+        raise ValueError(f"sampled has no dim 'exchange'; its dims are {tuple(map(str, rates.dims))}")
+    venues = [str(name) for name in rates["exchange"].values]
+    if venue not in venues:
+        raise ValueError(f"{venue=}: the data has {', '.join(venues)}")
+    return rates.sel(exchange=venue)
 
 
 def _payments(settled: pd.DataFrame, symbol: str, exchange: str) -> xr.DataArray:
@@ -252,7 +239,7 @@ def _each(forecast: xr.Dataset | Sequence[xr.Dataset]) -> list[xr.Dataset]:
     return each
 
 
-def _pairs(forecast: xr.Dataset | Sequence[xr.Dataset]) -> pd.DataFrame:
+def _forecasts(forecast: xr.Dataset | Sequence[xr.Dataset]) -> pd.DataFrame:
     """Return one row per pair and holding time that has a net figure."""
     # Numbers one by one: a frame of xarray's takes a hundred times as long for one row.
     frames = [

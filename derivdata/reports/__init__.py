@@ -53,7 +53,7 @@ def report(
     expiries: Sequence[times.Instant] | None = None,
     sections: Sequence[str] | None = None,
     bundle: str | Path | None = None,
-    since: str | Path | None = None,
+    previous: str | Path | None = None,
 ) -> Path:
     """Write a report on the connected source.
 
@@ -77,7 +77,7 @@ def report(
         and provenance are always there.
     bundle
         Name of the bundle that the answers are recorded in or replayed from, for the last line.
-    since
+    previous
         Bundle of an earlier report (``derivdata report ... --bundle``) to compare with: a section states how
         funding, open interest, prices, volatility and liquidations have changed since.
 
@@ -105,7 +105,7 @@ def report(
     wanted = parse_options(
         symbols, window=window, venues=venues, fee_bps=fee_bps, expiries=expiries, sections=sections
     )
-    earlier = None if since is None else _earlier(since, wanted)
+    earlier = None if previous is None else _earlier(previous, wanted)
     with Drawings(several=len(wanted.symbols) * len(wanted.sections) >= _SEVERAL) as drawings:
         data = Data(wanted, drawings)
         chosen = [BY_NAME[name](data) for name in wanted.sections]
@@ -130,13 +130,13 @@ def report(
     return path
 
 
-def _earlier(since: str | Path, wanted: ReportOptions) -> Earlier:
+def _earlier(previous: str | Path, wanted: ReportOptions) -> Earlier:
     """Return the numbers of the report that a bundle recorded, of the symbols of this one."""
     length = wanted.window.end - wanted.window.start
-    asof = clock_of(since)
+    asof = clock_of(previous)
     unobserved = SESSION.install(observer=None)  # what is replayed here is no answer to this report
     try:
-        with Replay(Bundle(since)) as replayed:
+        with Replay(Bundle(previous)) as replayed:
             recorded = replayed.about.get("report", {})
             then = dataclasses.replace(
                 wanted,

@@ -14,14 +14,16 @@ import xarray as xr
 
 from derivdata import funding, liquidations, markets, oi, options, prices
 from derivdata.analysis import chain
+from derivdata.analysis.funding import period_sums
 from derivdata.errors import BadRequest, DataNotice, NotFound, NotRecorded, TierError
 from derivdata.reports.drawing import Drawings
 from derivdata.reports.report_options import ReportOptions
 from derivdata.tables import endpoints
 from derivdata.tables.joining import concat
-from derivdata.tables.panels import provenance
+from derivdata.tables.panels import panel, provenance
+from derivdata.units import RATE_UNIT
 
-__all__ = ["EVENTS", "Data", "FetchedTable"]
+__all__ = ["EVENTS", "Data", "FetchedTable", "Rates"]
 
 EVENTS = 20_000
 """Most liquidation orders that are requested."""
@@ -44,6 +46,14 @@ class FetchedTable(NamedTuple):
 
     what: str
     provenance: dict[str, Any]
+
+
+class Rates(NamedTuple):
+    """Rates as a panel [bps/8h], the table that they come from, and whether they are settlements."""
+
+    panel: xr.DataArray
+    table: pd.DataFrame
+    settled: bool
 
 
 class Data:
@@ -97,6 +107,18 @@ class Data:
         wanted = self.report_options
         fetch = partial(funding.history, venues=wanted.venues, resolution=wanted.resolution)
         return self._fetch_once("funding rates", lambda: self._of_known_symbols(fetch))
+
+    def rates(self) -> Rates | None:
+        """Return sampled rates of two instants or more, else settlements summed over 8 hours, else None."""
+        found: Rates | None = self.computed("rates", self._rates)
+        return found
+
+    def _rates(self) -> Rates | None:
+        sampled = self.funding()
+        if sampled is not None and sampled["time"].nunique() > 1:  # one instant says nothing of time
+            return Rates(panel(sampled), sampled, settled=False)
+        paid = self.settlements()
+        return None if paid is None else Rates(_summed(paid), paid, settled=True)
 
     def settlements(self) -> pd.DataFrame | None:
         """Return table ``funding_settlements`` of all symbols."""
@@ -285,3 +307,12 @@ class Data:
         if "symbol" in frame.columns and what != "list of symbols":
             self._symbols |= set(map(str, frame["symbol"].unique())) & set(self.report_options.symbols)
         return frame
+
+
+def _summed(paid: pd.DataFrame) -> xr.DataArray:
+    """Sum settlements over 8 hours; a stamp a few milliseconds late counts for its minute."""
+    minute = paid.assign(time=paid["time"].dt.round("min"))
+    rows = paid if minute.duplicated(["symbol", "exchange", "time"]).any() else minute
+    sums = period_sums(rows)["funding_bps"].dropna("time", how="all")
+    rates: xr.DataArray = sums.rename("rate_bps_8h").assign_coords(interval_hours=8.0)
+    return rates.assign_attrs(units=RATE_UNIT, kind="settled")

@@ -30,11 +30,11 @@ CASES: dict[str, Callable[..., Any]] = {
     "backtest_sweep": lambda **k: plot.backtest(made.swept(), "sweep", **k),
     "funding_history": lambda **k: plot.funding_history(made.funding(), highlight=1, **k),
     "funding_heatmap": lambda **k: plot.funding_heatmap(made.funding(), **k),
-    "funding_spreads": lambda **k: plot.funding_spreads(
+    "carry_pairs": lambda **k: plot.carry(
         [made.carry("low", "high", "7d"), made.carry("low", "middle", "7d")], source=made.funding(), **k
     ),
-    "carry_by_hold": lambda **k: plot.carry_by_hold(
-        [made.carry("low", "middle", hold) for hold in HOLDS], source=made.funding(), **k
+    "carry_hold": lambda **k: plot.carry(
+        [made.carry("low", "middle", hold) for hold in HOLDS], "hold", source=made.funding(), **k
     ),
     "cumulative_funding": lambda **k: plot.cumulative_funding(
         made.constant(1.0, 10), made.payments(1.0, 10), venue="alpha", naive=True, **k

@@ -15,7 +15,7 @@ matplotlib.use("Agg")
 
 def test_rings_dots_and_bars_are_the_gross_the_net_and_its_interval() -> None:
     pairs = [made.carry("low", "high", "7d"), made.carry("low", "middle", "7d")]
-    ax = plot.funding_spreads(pairs)
+    ax = plot.carry(pairs)
     assert [t.get_text() for t in ax.get_yticklabels()] == [
         "long low,\nshort high",
         "long low,\nshort middle",
@@ -35,7 +35,7 @@ def test_rings_dots_and_bars_are_the_gross_the_net_and_its_interval() -> None:
 
 def test_a_dataset_of_several_pairs_is_drawn_as_the_pairs_are() -> None:
     pairs = [made.carry("low", "high", "7d"), made.carry("low", "middle", "7d")]
-    ax = plot.funding_spreads(xr.concat(pairs, "pair"))
+    ax = plot.carry(xr.concat(pairs, "pair"))
     assert [t.get_text() for t in ax.get_yticklabels()] == [
         "long low,\nshort high",
         "long low,\nshort middle",
@@ -45,17 +45,17 @@ def test_a_dataset_of_several_pairs_is_drawn_as_the_pairs_are() -> None:
 def test_a_pair_without_a_forecast_is_left_out() -> None:
     known, unknown = made.carry("low", "high", "7d"), made.carry("middle", "high", "7d")
     unknown["net_bps"] = np.nan
-    ax = plot.funding_spreads([known, unknown])
+    ax = plot.carry([known, unknown])
     assert len(ax.get_yticklabels()) == 1
     assert "90 % of outcomes" in ax.get_xlabel()
     with pytest.raises(ValueError, match="no pair has a forecast"):
-        plot.funding_spreads(unknown)
+        plot.carry(unknown)
 
 
 def test_carry_by_hold_marks_where_costs_are_paid() -> None:
     """The line through the means of two holding times crosses zero where the mark stands."""
     curve = [made.carry("low", "middle", hold) for hold in ("1d", "7d", "14d")]
-    ax = plot.carry_by_hold(curve)
+    ax = plot.carry(curve, "hold")
     [net] = [line for line in ax.lines if "90 % of outcomes" in str(line.get_label())]
     means = [float(each["net_bps"]) for each in curve]
     assert net.get_xdata() == pytest.approx([1.0, 7.0, 14.0])
@@ -70,7 +70,7 @@ def test_carry_by_hold_wants_one_pair_at_several_holding_times() -> None:
     one, other = made.carry("low", "middle", "7d"), made.carry("low", "high", "1d")
     for wrong in ([one], [one, other]):
         with pytest.raises(ValueError, match="give one pair at two holding times or more"):
-            plot.carry_by_hold(wrong)
+            plot.carry(wrong, "hold")
 
 
 def test_ninety_points_of_funding_and_eight_times_as_many_that_are_none() -> None:
@@ -88,7 +88,7 @@ def test_cumulative_funding_without_payments_or_venue() -> None:
     ax = plot.cumulative_funding(made.constant(-1.0, 3), venue="alpha")
     labels = [t.get_text() for t in ax.get_legend().get_texts()]
     assert labels == ["integral of the samples: -9.0 bps"]
-    with pytest.raises(ValueError, match="exchange='beta': the data has alpha"):
+    with pytest.raises(ValueError, match="venue='beta': the data has alpha"):
         plot.cumulative_funding(made.constant(1.0, 3), venue="beta")
     with pytest.raises(ValueError, match="settled has no payments of BTC on gamma"):
         plot.cumulative_funding(made.funding(), made.payments(1.0, 3), venue="gamma")

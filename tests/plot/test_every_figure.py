@@ -144,7 +144,7 @@ def test_a_figure_stays_in_the_axes_given(name: str) -> None:
 
 def test_a_footer_without_provenance_says_so() -> None:
     pair = made.carry("low", "high", "7d")
-    [footer] = footers(plot.funding_spreads(pair).get_figure(root=True))
+    [footer] = footers(plot.carry(pair).get_figure(root=True))
     assert footer.get_text() == "source not stated"
 
 

@@ -13,8 +13,7 @@ from derivdata import plot, units
 from derivdata.analysis import funding
 from derivdata.analysis.funding import FundingStatus
 from derivdata.plot.style import row_size
-from derivdata.reports.data import Data
-from derivdata.reports.funding_rates import Rates, rates_of
+from derivdata.reports.data import Data, Rates
 from derivdata.reports.html_page import WIDE, Section, count, lasting, pct, rate
 from derivdata.reports.report_options import FEE_BPS, OTHERS, ReportOptions
 from derivdata.reports.sections.carry_forecast import add_forecast, fees_of, forecasts_of
@@ -53,7 +52,7 @@ def carry_section(data: Data) -> Section:
     section = Section("Carry", drawings=data.drawings)
     section.text(_WARNING, "warn")
     section.text(_costs(data.report_options))
-    rates = rates_of(data)
+    rates = data.rates()
     if rates is None:
         section.add_missing_note(data.missing["funding rates"])
         return section
@@ -140,7 +139,7 @@ def _until_known(panel: xr.DataArray, long: str, short: str) -> xr.DataArray:
 
 def _spreads(section: Section, rates: Rates, forecast: list[Pair]) -> None:
     section.figure(
-        plot.funding_spreads,
+        plot.carry,
         [pair.forecast for pair in forecast],
         source=rates.table,
         title="Carry of the widest spreads, gross and net",
@@ -227,8 +226,9 @@ def _holding(section: Section, data: Data, rates: Rates, fees: Mapping[str, floa
     curve = [each.isel(pair=0) for each in curve if np.isfinite(each["net_bps"]).all()]
     if len(curve) > 1:
         section.figure(
-            plot.carry_by_hold,
+            plot.carry,
             curve,
+            kind="hold",
             source=rates.table,
             title=f"{pair.symbol} forecast carry by holding time",
             reading="The line is what the widest pair is forecast to have earned after costs when it is "

@@ -9,7 +9,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import funding
-from derivdata.reports.funding_rates import Rates
+from derivdata.reports.data import Rates
 from derivdata.reports.html_page import Section, count
 from derivdata.reports.report_options import ReportOptions
 

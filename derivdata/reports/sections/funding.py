@@ -12,7 +12,6 @@ from derivdata import plot, tables, units
 from derivdata.analysis import funding
 from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
-from derivdata.reports.funding_rates import rates_of
 from derivdata.reports.html_page import WIDE, Section, pct, rate
 from derivdata.tables.panels import panel
 
@@ -42,7 +41,7 @@ _FORMATS = (
 def funding_section(data: Data) -> Section:
     """Build the section on funding per venue over the window; without a history, the rates now."""
     section = Section("Funding", drawings=data.drawings)
-    history = rates_of(data)
+    history = data.rates()
     if history is None:
         section.add_missing_note(data.missing["funding rates"])
         _rates_now(section, data)

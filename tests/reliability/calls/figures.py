@@ -37,8 +37,9 @@ CALLS: Calls = {
     "plot.funding_history": lambda: {
         "data": rates(), "symbol": "BTC", "venues": ["okx"], "highlight": 1, "source": None, "ax": None,
     },
-    "plot.funding_spreads": lambda: {"forecast": carry(), "source": None, "ax": None},
-    "plot.carry_by_hold": lambda: {"forecasts": [carry(), carry("16h")], "source": None, "ax": None},
+    "plot.carry": lambda: {
+        "forecast": [carry(), carry("16h")], "kind": "hold", "source": None, "ax": None,
+    },
     "plot.liquidations": lambda: {
         "events": events(), "coverage": None, "price": None, "start": None, "end": None, "top": 3,
         "source": None, "ax": None,
