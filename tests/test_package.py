@@ -17,6 +17,9 @@ HEAVY = (
     "pandas numpy xarray matplotlib scipy requests requests_cache pyarrow starlette uvicorn dask msgspec"
 ).split()
 
+MOST_NAMES = 254
+"""More is a decision: a new function says which one it replaces."""
+
 
 def test_import_loads_nothing_heavy_and_opens_nothing() -> None:
     code = (
@@ -100,3 +103,20 @@ def test_completion_shows_public_names_only() -> None:
     for family in dd._FAMILIES:
         functions = getattr(dd, family)
         assert all(callable(getattr(functions, name)) for name in dir(functions)), family
+
+
+def _public(module: types.ModuleType, path: str) -> dict[int, str]:
+    """The functions, classes and constants of a module and of those below it, each by one name."""
+    found: dict[int, str] = {}
+    for name in module.__all__:
+        value = getattr(module, name)
+        own = isinstance(value, types.ModuleType) and value.__name__.startswith("derivdata")
+        inside = _public(value, f"{path}.{name}") if own else {id(value): f"{path}.{name}"}
+        found = inside | found
+    return found
+
+
+def test_there_are_not_more_public_names_than_a_user_can_look_over() -> None:
+    names = _public(dd, "dd").values()
+    assert {"dd.funding.history", "dd.analysis.smile.fit", "dd.plot.smile"} <= {*names}
+    assert len(names) <= MOST_NAMES, sorted(names)

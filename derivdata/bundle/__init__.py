@@ -7,27 +7,13 @@ date and hash, and what computed with them; never a key, a host's credentials or
 
 from __future__ import annotations
 
-from derivdata.bundle.difference import BundleDiff, bundle_diff
-from derivdata.bundle.tables import BundleTables, tables_of
-from derivdata.client.bundle.contents import Contents, info, verify
-from derivdata.client.bundle.layout import Manifest
-from derivdata.client.bundle.recording import Recording, record
-from derivdata.client.bundle.replaying import Replay, replay
+from derivdata.bundle.difference import bundle_diff
+from derivdata.bundle.tables import tables_of
+from derivdata.client.bundle.contents import info, verify
+from derivdata.client.bundle.recording import record
+from derivdata.client.bundle.replaying import replay
 
-__all__ = [
-    "BundleDiff",
-    "BundleTables",
-    "Contents",
-    "Manifest",
-    "Recording",
-    "Replay",
-    "bundle_diff",
-    "info",
-    "record",
-    "replay",
-    "tables_of",
-    "verify",
-]
+__all__ = ["bundle_diff", "info", "record", "replay", "tables_of", "verify"]
 
 
 def __dir__() -> list[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -29,11 +29,15 @@ __all__ = [
     "Point",
     "Settlement",
     "answer_time",
+    "decode_items",
     "instants",
     "micros",
     "series",
 ]
 
+T = TypeVar("T")
+
+_BATCH = 512
 HOUR_US, DAY_US = 3_600_000_000, 86_400_000_000
 _UNSTATED_STEP_US = HOUR_US
 """How far outside of its window a row may lie where no resolution says how long a bucket is."""
@@ -104,6 +108,44 @@ def answer_time(answer: Answer[Any]) -> pd.Timestamp:
     return instants(answer, [answer.body.timestamp])[0]
 
 
+def decode_raw(answer: Answer[Any], raw: msgspec.Raw, decoder: msgspec.json.Decoder[T], place: str) -> T:
+    """Return a part of an answer that its struct left as `msgspec.Raw`, decoded when it is needed.
+
+    Parameters
+    ----------
+    place
+        Where it stands in the answer, as messages name it: ``"$.series.binance"``.
+
+    Raises
+    ------
+    SchemaError
+        The part is not what `decoder` says; the message names path and field.
+    """
+    try:
+        return decoder.decode(raw)
+    except msgspec.MsgspecError as error:
+        message = str(error) if "`$" in str(error) else f"{error} - at `$`"
+        raise transport.unreadable(answer.request, message.replace("`$", f"`{place}")) from None
+
+
+def decode_items(
+    answer: Answer[Any], items: Sequence[msgspec.Raw], decoder: msgspec.json.Decoder[list[T]], place: str
+) -> Iterator[list[T]]:
+    """Yield items of a list that a struct left as `msgspec.Raw`, decoded some at a time.
+
+    So many stay in the processor's cache until they are read, where a whole long list does not.
+
+    Raises
+    ------
+    SchemaError
+        An item is not what `decoder` says; the message names path and field, and the item within a slice.
+    """
+    for start in range(0, len(items), _BATCH):
+        some = items[start : start + _BATCH]
+        listed = msgspec.Raw(b"[%b]" % b",".join(some))
+        yield decode_raw(answer, listed, decoder, f"{place}[{start}:{start + len(some)}]")
+
+
 class Point(msgspec.Struct, gc=False, kw_only=True):
     """A rate at an instant; null is no rate."""
 
@@ -141,10 +183,10 @@ def series(answer: Answer[Any], point: type[Point], numbers: Mapping[str, str]) 
     parts: list[dict[str, Array]] = []
     texts: list[str] | None = None
     for venue, raw in answer.body.series.items():
-        points = transport.decode_raw(answer, raw, _decoder(point), f"$.series.{venue}")
+        points = decode_raw(answer, raw, _decoder(point), f"$.series.{venue}")
         before, texts = texts, [one.timestamp for one in points]
         if not all(texts):
-            older = transport.decode_raw(answer, raw, _decoder(_OlderPoint), f"$.series.{venue}")
+            older = decode_raw(answer, raw, _decoder(_OlderPoint), f"$.series.{venue}")
             texts = [one.t for one in older]
         if texts != before:
             stamps = micros(answer, texts)

@@ -25,7 +25,6 @@ from derivdata.client.transport import Answer, progress
 from derivdata.errors import DerivdataError, NotFound, SchemaError, TierError
 from derivdata.support import times
 from derivdata.tables import endpoints
-from derivdata.tables.contracts import names
 from derivdata.tables.endpoints import Endpoint, Request
 from derivdata.tables.schema import Table
 
@@ -71,7 +70,7 @@ def pieces(
     if resolution is None:
         return [window]
     listed = venues.split(",") if isinstance(venues, str) else venues
-    count = _VENUES if listed is None or "all" in listed else len(names(listed, "venues"))
+    count = _VENUES if listed is None or "all" in listed else max(len(set(listed)), 1)
     step = times.resolution(resolution) or _RAW_STEP
     step_bytes = _ROW_BYTES.get(endpoint.path, _POINT_BYTES) * count
     return cut(window, step * (_BYTES_PER_ANSWER // step_bytes))

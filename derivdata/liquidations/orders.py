@@ -10,7 +10,7 @@ import pandas as pd
 
 from derivdata import tables
 from derivdata.client import transport
-from derivdata.client.reading import Envelope
+from derivdata.client.reading import Envelope, decode_items
 from derivdata.client.retrieval import tabulate
 from derivdata.client.transport import Answer
 from derivdata.errors import SchemaError
@@ -156,7 +156,7 @@ def _windows(spans: Sequence[Sequence[str]]) -> list[times.Window]:
 
 
 def _columns(answer: Answer[_Events]) -> dict[str, Any]:
-    orders = transport.decode_items(answer, answer.body.events, _EVENTS, "$.events")
+    orders = decode_items(answer, answer.body.events, _EVENTS, "$.events")
     columns = tables.TABLES["liquidations_events"].batches(orders)
     if isinstance(columns["oid"], list):  # some of them are numbers
         columns["oid"] = list(map(str, columns["oid"]))

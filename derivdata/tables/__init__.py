@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from derivdata.tables.columns import COLUMNS
-from derivdata.tables.contracts import QUOTES, VENUES, VENUES_AS_OF, Contract, Venue, contract, venue_slug
+from derivdata.tables.contracts import VENUES, contract, venue_slug
 from derivdata.tables.definitions import OPEN_TABLES, TABLES
 from derivdata.tables.panels import depth
 from derivdata.tables.surfaces import surface, surface_history
@@ -11,12 +11,8 @@ from derivdata.tables.surfaces import surface, surface_history
 __all__ = [
     "COLUMNS",
     "OPEN_TABLES",
-    "QUOTES",
     "TABLES",
     "VENUES",
-    "VENUES_AS_OF",
-    "Contract",
-    "Venue",
     "contract",
     "depth",
     "surface",

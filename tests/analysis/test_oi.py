@@ -333,7 +333,7 @@ def test_kinds_come_from_the_dated_table() -> None:
     assert kinds.sel(kind="cex").item() == 3.0
     assert kinds.sel(kind="dex").item() == 4.0
     assert kinds.sel(kind="unknown").item() == 8.0
-    assert kinds.attrs["venues_as_of"] == tables.VENUES_AS_OF
+    assert kinds.attrs["venues_as_of"] == tables.contracts.VENUES_AS_OF
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from derivdata.sources.archive import Imported, import_files, open_archive
+from derivdata.sources.archive import import_files, open_archive
+from derivdata.sources.archive.importing import Imported
 from tests.archive.rates import EVER
 
 

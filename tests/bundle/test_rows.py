@@ -11,6 +11,7 @@ import pytest
 
 import derivdata as dd
 from derivdata import bundle
+from derivdata.bundle.difference import BundleDiff
 
 DAY = ("2026-06-01", "2026-06-01T12:00")
 CALLS: list[tuple[str, Callable[[], pd.DataFrame]]] = [
@@ -36,7 +37,7 @@ CALLS: list[tuple[str, Callable[[], pd.DataFrame]]] = [
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[bundle.BundleDiff, dict[int, pd.DataFrame]]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[BundleDiff, dict[int, pd.DataFrame]]:
     """All calls recorded and set against a recording of nothing; and what they gave."""
     folder: Path = tmp_path_factory.mktemp("rows")
     frames: dict[int, pd.DataFrame] = {}
@@ -51,7 +52,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[bundle.BundleDif
 
 
 def test_every_answer_makes_its_table_again(
-    recorded: tuple[bundle.BundleDiff, dict[int, pd.DataFrame]],
+    recorded: tuple[BundleDiff, dict[int, pd.DataFrame]],
 ) -> None:
     difference, frames = recorded
     assert len(difference.answers) == len(CALLS)
@@ -61,9 +62,7 @@ def test_every_answer_makes_its_table_again(
 
 
 @pytest.mark.parametrize("name", ["funding_snapshot", "oi_exchanges", "options_snapshot", "markets_symbols"])
-def test_the_rows_are_the_tables(
-    name: str, recorded: tuple[bundle.BundleDiff, dict[int, pd.DataFrame]]
-) -> None:
+def test_the_rows_are_the_tables(name: str, recorded: tuple[BundleDiff, dict[int, pd.DataFrame]]) -> None:
     difference, frames = recorded
     [frame] = [frames[n] for n, call in enumerate(CALLS) if call[0] == name]
     rows: Any = difference.rows[name]

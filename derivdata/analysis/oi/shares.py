@@ -27,7 +27,7 @@ from derivdata.analysis.panels import (
 )
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array
-from derivdata.tables import VENUES, VENUES_AS_OF
+from derivdata.tables.contracts import VENUES, VENUES_AS_OF
 
 _HOUR_US = 3_600_000_000
 _BLOCK = 16_384

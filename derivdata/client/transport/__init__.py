@@ -18,11 +18,10 @@ from derivdata.client.transport.session import (
     Observer,
     Responder,
     Session,
-    decode_items,
-    decode_raw,
     get,
     get_each,
     provenance,
+    unreadable,
 )
 from derivdata.client.transport.untyped import raw
 from derivdata.support.times import asof
@@ -41,8 +40,6 @@ __all__ = [
     "cache_clear",
     "cache_info",
     "connect",
-    "decode_items",
-    "decode_raw",
     "disconnect",
     "get",
     "get_each",
@@ -50,4 +47,5 @@ __all__ = [
     "progress",
     "provenance",
     "raw",
+    "unreadable",
 ]

@@ -27,11 +27,10 @@ __all__ = [
     "Responder",
     "Session",
     "decode_body",
-    "decode_items",
-    "decode_raw",
     "get",
     "get_each",
     "provenance",
+    "unreadable",
 ]
 
 T = TypeVar("T")
@@ -40,7 +39,6 @@ Observer: TypeAlias = Callable[[Response], None]
 Responder: TypeAlias = Callable[[Request], Response]
 Clock: TypeAlias = Callable[[], pd.Timestamp]
 
-_BATCH = 512
 _NOTICES = 20
 
 
@@ -311,45 +309,7 @@ def decode_body(response: Response, into: Any) -> Any:
     try:
         return msgspec.json.decode(response.body, type=into)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _unreadable(response.request, str(error)) from None
-
-
-def decode_raw(answer: Answer[Any], raw: msgspec.Raw, decoder: msgspec.json.Decoder[T], place: str) -> T:
-    """Return a part of an answer that its struct left as `msgspec.Raw`, decoded when it is needed.
-
-    Parameters
-    ----------
-    place
-        Where it stands in the answer, as messages name it: ``"$.series.binance"``.
-
-    Raises
-    ------
-    SchemaError
-        The part is not what `decoder` says; the message names path and field.
-    """
-    try:
-        return decoder.decode(raw)
-    except msgspec.MsgspecError as error:
-        message = str(error) if "`$" in str(error) else f"{error} - at `$`"
-        raise _unreadable(answer.request, message.replace("`$", f"`{place}")) from None
-
-
-def decode_items(
-    answer: Answer[Any], items: Sequence[msgspec.Raw], decoder: msgspec.json.Decoder[list[T]], place: str
-) -> Iterator[list[T]]:
-    """Yield items of a list that a struct left as `msgspec.Raw`, decoded some at a time.
-
-    So many stay in the processor's cache until they are read, where a whole long list does not.
-
-    Raises
-    ------
-    SchemaError
-        An item is not what `decoder` says; the message names path and field, and the item within a slice.
-    """
-    for start in range(0, len(items), _BATCH):
-        some = items[start : start + _BATCH]
-        listed = msgspec.Raw(b"[%b]" % b",".join(some))
-        yield decode_raw(answer, listed, decoder, f"{place}[{start}:{start + len(some)}]")
+        raise unreadable(response.request, str(error)) from None
 
 
 def provenance(answers: Sequence[Answer[Any]]) -> dict[str, Any]:
@@ -375,7 +335,7 @@ def provenance(answers: Sequence[Answer[Any]]) -> dict[str, Any]:
     )
 
 
-def _unreadable(request: Request, message: str) -> SchemaError:
+def unreadable(request: Request, message: str) -> SchemaError:
     """Return the error of an answer that cannot be read, which is not kept."""
     SESSION.forget(request)
     message = plain_text(message, 2 * NOTICE_LENGTH)

@@ -9,10 +9,10 @@ leaves the state before.
 from __future__ import annotations
 
 from derivdata.sources.archive.archive import Archive, open_archive
-from derivdata.sources.archive.importing import Imported, import_files
+from derivdata.sources.archive.importing import import_files
 from derivdata.sources.archive.ledger import Request
 
-__all__ = ["Archive", "Imported", "Request", "import_files", "open_archive"]
+__all__ = ["Archive", "Request", "import_files", "open_archive"]
 
 
 def __dir__() -> list[str]:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from derivdata.sources.collect.clock import MachineClock
 from derivdata.sources.collect.collector import Collector
-from derivdata.sources.collect.histories import Backfilled, backfill
+from derivdata.sources.collect.histories import backfill
 
-__all__ = ["Backfilled", "Collector", "MachineClock", "backfill"]
+__all__ = ["Collector", "MachineClock", "backfill"]
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
-from derivdata.tables import QUOTES
+from derivdata.tables.contracts import QUOTES
 
 __all__ = [
     "Instrument",

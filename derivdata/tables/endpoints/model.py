@@ -206,6 +206,11 @@ def _integer(name: str, value: Any) -> str:
     return str(int(value))
 
 
+def _instant(name: str, value: Any) -> str:
+    ready = isinstance(value, pd.Timestamp) and value.tz is not None and value.unit == "us"
+    return times.iso(value if ready else times.instant(value, name))
+
+
 def _millis(name: str, value: Any) -> str:
     return str((times.instant(value, name) - pd.Timestamp(0, tz="UTC")) // pd.Timedelta(1, "ms"))
 
@@ -222,7 +227,7 @@ _WRITERS = {
     ParamKind.LIST: _list,
     ParamKind.INTEGER: _integer,
     ParamKind.NUMBER: _number,
-    ParamKind.INSTANT: times.iso_of,
+    ParamKind.INSTANT: _instant,
     ParamKind.MILLIS: _millis,
     ParamKind.DAYS: _days,
 }

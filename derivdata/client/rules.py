@@ -1,21 +1,138 @@
-"""Rules about contradictions: the answer against the request, against the document, and against itself."""
+"""The rules that an answer must keep: impossible figures, contradictions, and what is unlikely.
+
+``docs/checked-answers.md`` is their table. A rule looks at an `Evidence`: the request, what the answer says
+of itself, and the columns of its table. It yields a sentence for each breach, which names both sides. A
+breach of a rule whose `outcome` is ``"error"`` is a `SchemaError`; any other is a `DataNotice`, and the table
+comes, without the rows that the rule removed.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from derivdata.client.instrument_names import read_names
 from derivdata.client.reading import DAY_US, HOUR_US, Evidence
-from derivdata.client.rules.definition import rule
-from derivdata.client.rules.instrument_names import read_names
 from derivdata.support import times
-from derivdata.tables import endpoints
+from derivdata.support.arrays import Array
+from derivdata.tables import COLUMNS, endpoints
 from derivdata.tables.contracts import contract
 
-__all__ = ["UNITS", "payment_spacings"]
+__all__ = ["RULES", "Rule"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule.
+
+    Attributes
+    ----------
+    compares
+        What is compared with what, for the docs.
+    outcome
+        ``"error"``: a breach is a `SchemaError`. ``"notice"``: the table comes with a `DataNotice`.
+    check
+        Yields a sentence for each breach, which names both sides.
+    columns
+        The columns that the rule looks at: a table without any of them cannot break it. Empty where it looks
+        at other things. A table without fixed columns is always checked.
+    """
+
+    name: str
+    compares: str
+    outcome: Literal["error", "notice"]
+    check: Callable[[Evidence], Iterator[str]]
+    columns: frozenset[str] = frozenset()
+
+
+def rule(
+    name: str, compares: str, outcome: Literal["error", "notice"], *, columns: str = ""
+) -> Callable[[Callable[[Evidence], Iterator[str]]], Rule]:
+    """Return a decorator that makes a `Rule` of its check; `columns` are spaced names."""
+    return lambda check: Rule(name, compares, outcome, check, frozenset(columns.split()))
+
+
+_LONGEST_INTERVAL_HOURS = 168.0
+SHARES_TOLERANCE = 0.02
+"""How far rounded market shares may be beyond 1, alone or added up."""
+
+_COUNTED = re.compile(r"(.*_)?(volume|oi|contracts|count|trades|open|high|low|close|users|traders)(_usd)?")
+"""Names of fields that count something, in payloads that no document describes."""
+
+
+@rule(
+    "impossible figure",
+    "open interest, volume, size, price, strike, volatility or count below zero; a price over time of 0",
+    "error",
+    columns=" ".join(name for name, column in COLUMNS.items() if column.least is not None),
+)
+def below_least(e: Evidence) -> Iterator[str]:
+    """Compare each figure with the smallest that is possible."""
+    for name in e.columns:
+        column = None if e.table is None else e.table.columns.get(name, COLUMNS.get(name))
+        least = _open_least(name, e.columns) if column is None else column.least
+        numbers = None if least is None else e.numbers(name)
+        if numbers is None:
+            continue
+        if (numbers < least).any():
+            yield f"{name} is {np.nanmin(numbers):g}; it cannot be below {least:g}"
+        elif column is not None and column.positive and (numbers == 0.0).any():
+            yield f"{name} is 0; it must be above 0"
+
+
+def _open_least(name: str, columns: Mapping[str, Any]) -> float | None:
+    """Return the smallest number of a field that no document fixes, by its name."""
+    numeric = getattr(columns[name], "dtype", None) == np.float64
+    return 0.0 if numeric and _COUNTED.fullmatch(name) else None
+
+
+@rule(
+    "impossible interval",
+    "an interval that is not above 0 or is above a week",
+    "error",
+    columns="interval_hours",
+)
+def intervals(e: Evidence) -> Iterator[str]:
+    """Refuse an interval between payments that no venue has."""
+    hours = e.numbers("interval_hours")
+    if hours is None or not hours.size:
+        return
+    wrong = hours[(hours <= 0) | (hours > _LONGEST_INTERVAL_HOURS)]
+    if wrong.size:
+        yield f"an interval is {wrong[0]:g} hours; it must be above 0 and at most {_LONGEST_INTERVAL_HOURS:g}"
+
+
+@rule("shares in percent", "market shares above 1", "error", columns="market_share")
+def percent_shares(e: Evidence) -> Iterator[str]:
+    """Refuse market shares in percent."""
+    shares = e.numbers("market_share")
+    if shares is not None and (shares > 1 + SHARES_TOLERANCE).any():
+        yield f"a market share is {np.nanmax(shares):g}; the document's are fractions from 0 to 1"
+
+
+@rule("unsorted book", "prices of a side, from the best", "error", columns="level")
+def book_order(e: Evidence) -> Iterator[str]:
+    """Refuse a side of a book whose levels are not in the order of their prices."""
+    for side, sign in (("bid", -1.0), ("ask", 1.0)):
+        prices = book_prices(e, side)
+        if prices is not None and (np.diff(sign * prices) < 0).any():
+            yield f"the {side}s are not sorted from the best price"
+
+
+def book_prices(e: Evidence, side: str) -> Array | None:
+    """Return the prices of a book's side as the answer lists them; None where it is no book."""
+    if "level" not in e.columns:
+        return None
+    prices = np.asarray(e.columns["price_usd"], dtype=np.float64)
+    return np.asarray(prices[np.asarray(e.columns["side"] == side)])
+
 
 _ECHOES = {
     "symbol": ("symbol",),
@@ -310,3 +427,153 @@ def outside_window(e: Evidence) -> Iterator[str]:
         bounds = (start, end, stamps.min(), stamps.max())
         shown = [times.iso(pd.Timestamp(int(micros), unit="us", tz="UTC")) for micros in bounds]
         yield f"asked for {shown[0]} to {shown[1]}, rows are of {shown[2]} to {shown[3]}"
+
+
+_LATE_US = 600_000_000
+_HIGH_RATE_BPS = 400.0
+_SPACING_DOUBTFUL = 1.9
+"""How many times an interval may differ from the time between payments before it is worth a word."""
+
+_DATE_LETTERS = len("2026-07-03")
+
+
+@rule("date as expiry", "an expiry without a time of day; it is 08:00 UTC", "notice", columns="expiry")
+def dated_expiry(e: Evidence) -> Iterator[str]:
+    """Move expiries that are dates to the hour at which options expire."""
+    texts = e.raw.get("expiry")
+    if texts is None or "expiry" not in e.columns:
+        return
+    if isinstance(texts, pa.ChunkedArray):
+        dates = np.asarray(pc.equal(pc.utf8_length(texts), _DATE_LETTERS).fill_null(False))
+    else:
+        dates = np.array([isinstance(text, str) and len(text) == _DATE_LETTERS for text in list(texts)])
+    if dates.any():
+        eight = np.where(dates, 8 * HOUR_US, 0).astype("timedelta64[us]")
+        e.columns["expiry"] = e.columns["expiry"] + eight
+        yield f"{int(dates.sum())} expiries are dates without a time of day; taken as 08:00 UTC"
+
+
+@rule(
+    "unlikely spacing",
+    "intervals of payments, with the time between them: twice apart or more",
+    "notice",
+    columns="interval_hours",
+)
+def unlikely_spacing(e: Evidence) -> Iterator[str]:
+    """Tell of intervals that the time between payments does not bear out."""
+    for ratio, words in payment_spacings(e):
+        if not 1 / _SPACING_DOUBTFUL < ratio < _SPACING_DOUBTFUL:
+            yield words
+
+
+@rule(
+    "edge of the window", "rows up to a bucket before the window, or at its end; they are dropped", "notice"
+)
+def edge(e: Evidence) -> Iterator[str]:
+    """Remove rows outside of the window, which is half-open."""
+    stamps = getattr(e.columns.get("time"), "asi8", None)
+    if stamps is None or e.window_us is None:
+        return
+    inside = (stamps >= e.window_us[0]) & (stamps < e.window_us[1])
+    if not inside.all():
+        count = int((~inside).sum())
+        e.keep(inside)
+        yield f"{count} rows at the edges of the window were dropped: it is half-open"
+
+
+@rule("coarser resolution", "the resolution that was used, with the request's", "notice")
+def coarser(e: Evidence) -> Iterator[str]:
+    """Tell of a coarser resolution than requested."""
+    if e.coarseness > 0:
+        yield f"asked for resolution {e.requested['resolution']!r}, the answer has {e.stated['resolution']!r}"
+
+
+@rule("unknown unit", "a word for the unit that the library does not know", "notice")
+def unknown_unit(e: Evidence) -> Iterator[str]:
+    """Tell of a unit that is none of the known ones."""
+    unit, expected = e.stated.get("unit"), e.endpoint.unit if e.endpoint else ""
+    if expected and isinstance(unit, str) and unit.lower() != expected and unit.lower() not in UNITS:
+        yield f"the answer names the unit {unit!r}, which is not known; taken as {expected!r}"
+
+
+@rule("more than the limit", "levels, entries and symbols, with the limit; the rest is cut", "notice")
+def limit(e: Evidence) -> Iterator[str]:
+    """Cut what is beyond the requested limit."""
+    if "limit" not in e.requested or e.table is None:
+        return
+    most = int(e.requested["limit"])
+    for column, words in (("level", "levels"), ("rank", "entries")):
+        places = e.numbers(column)
+        if places is not None and places.size and np.nanmax(places) > most:
+            yield f"asked for {most} {words}, the answer holds {np.nanmax(places):g}; the others were cut"
+            e.keep(~(places > most))
+    symbols = e.stated.get("symbols")
+    if isinstance(symbols, list) and len(symbols) > most:
+        yield f"asked for {most} symbols, the answer holds {len(symbols)}; the others were cut"
+        e.keep(np.asarray(pd.Series(e.columns["symbol"]).isin(symbols[:most])))
+    if "order_id" in e.columns and e.size > most:
+        yield f"asked for {most} orders at most, the answer holds {e.size}; all were kept"
+
+
+@rule("crossed book", "the best bid, with the best ask", "notice", columns="level")
+def crossed(e: Evidence) -> Iterator[str]:
+    """Tell of a book whose sides overlap."""
+    bids, asks = book_prices(e, "bid"), book_prices(e, "ask")
+    if bids is not None and asks is not None and bids.size and asks.size and bids[0] >= asks[0]:
+        yield f"the book is crossed: the best bid is {bids[0]:g}, the best ask {asks[0]:g}"
+
+
+@rule("old snapshot", "the answer's own time, with its Date: more than 10 minutes apart", "notice")
+def stale(e: Evidence) -> Iterator[str]:
+    """Tell of a snapshot that is not of now."""
+    stated = e.stated.get("timestamp")
+    if not isinstance(stated, str) or e.answer.as_of is pd.NaT:
+        return
+    date = int(e.answer.as_of.as_unit("us").asm8.view(np.int64))
+    late = date - int(times.micros([stated])[0])
+    if abs(late) > _LATE_US:
+        apart = f"{abs(late) / HOUR_US:.1f} hours {'before' if late > 0 else 'after'} its Date"
+        yield f"the answer's own time is {stated}, {apart}"
+
+
+@rule("high rate", "a funding rate beyond 4 % per interval", "notice", columns="rate_bps_8h")
+def high_rates(e: Evidence) -> Iterator[str]:
+    """Tell of rates that are rarely paid."""
+    rates, hours = e.numbers("rate_bps_8h"), e.numbers("interval_hours")
+    if rates is None or not rates.size:
+        return
+    paid = np.abs(rates) * (1.0 if hours is None else np.where(np.isnan(hours), 8.0, hours) / 8)
+    count = int((paid > _HIGH_RATE_BPS).sum())
+    if count:
+        worst = int(np.nanargmax(paid))
+        where = f"{e.columns['symbol'][worst]} on {e.columns['exchange'][worst]}"
+        rate = f"{rates[worst]:g} bps per 8 hours, {where}"
+        yield f"{count} rates are beyond 4 % per interval, the largest is {rate}"
+
+
+@rule("shares that do not add up", "the sum of the market shares, with 1", "notice", columns="market_share")
+def shares(e: Evidence) -> Iterator[str]:
+    """Tell of market shares that do not add up."""
+    fractions = e.numbers("market_share")
+    if fractions is None or not fractions.size or np.isnan(fractions).any():
+        return
+    if abs(fractions.sum() - 1) > SHARES_TOLERANCE:
+        yield f"market shares add up to {fractions.sum():.3f}, not to 1"
+
+
+@rule("expired option", "an option's expiry, with the answer's time", "notice", columns="instrument_name")
+def expired(e: Evidence) -> Iterator[str]:
+    """Tell of instruments that had expired when the answer was made."""
+    expiries, stamps = e.micros("expiry"), e.micros("time")
+    if expiries is None or stamps is None or "instrument_name" not in e.columns:
+        return
+    count = int((expiries < stamps - DAY_US).sum())
+    if count:
+        yield f"{count} instruments expired more than a day before the answer"
+
+
+RULES: tuple[Rule, ...] = tuple(value for value in globals().values() if isinstance(value, Rule))
+"""Every rule about one answer, in the order in which they are applied: that in which they stand here.
+
+Impossible figures come first: a negative interval is not worth a comparison with the time between payments.
+"""
