@@ -12,9 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 ADDED = {
-    "derivdata/tables/endpoints/oi.py": """
-from derivdata.tables.endpoints.params import PATH_SYMBOL
-
+    "derivdata/tables/endpoints/definitions.py": """
 OI_LARGEST = Endpoint(
     "/oi/{symbol}/largest", "free", "oi_largest", "The largest venue of one symbol now.",
     params=(PATH_SYMBOL,), unit="usd",
@@ -51,7 +49,7 @@ def largest(symbol: str) -> pd.DataFrame:
         lambda a: tables.TABLES["oi_largest"].rows(a.body.data, symbol=a.body.symbol, time=a.as_of),
     )
 ''',
-    "derivdata/sources/service/answers/oi.py": """
+    "derivdata/sources/service/answers/oi_volume.py": """
 def largest(context: RequestContext) -> dict[str, Any]:
     now = market.oi_at(context.view, context.view.now)[context.params["symbol"]]
     rows = pd.DataFrame({"exchange": [now.idxmax()], "open_interest_usd": [float(now.max())]})
@@ -60,7 +58,7 @@ def largest(context: RequestContext) -> dict[str, Any]:
 
 ANSWERS["/oi/{symbol}/largest"] = largest
 """,
-    "derivdata/sources/service/openapi/payloads.py": """
+    "derivdata/sources/service/openapi_payloads.py": """
 PAYLOADS["/oi/{symbol}/largest"] = record(
     symbol=TEXT, unit=TEXT, data=array(row("oi_largest", drop="symbol time surprise"))
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
+import zipfile
+import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,6 @@ from derivdata.client.bundle.layout import (
     described,
     request_of,
 )
-from derivdata.client.bundle.zip_writer import Member, Zip, pack
 from derivdata.errors import BundleError
 from derivdata.tables.endpoints import Request
 
@@ -50,7 +51,7 @@ class Writer:
         self.asof: str | None = None
         self._answers: dict[Request, list[Entry]] = {}
         self._repeats: dict[Request, int] = {}
-        self._members: dict[str, Member] = {}
+        self._bodies: dict[str, tuple[int, int]] = {}  # name to the place of the packed body in the journal
         self._versions = versions()
         self._file: int | None = None
         self._end = 0
@@ -107,18 +108,18 @@ class Writer:
             return
         new = [*before[-1:] * self._repeats.get(request, 0), entry]
         frames = [frame("answer", msgspec.json.encode(one))[0] for one in new]
-        name, member = body_name(entry.sha256), None
-        if name not in self._members:
-            packed = pack(body)
-            content, start = frame("body", packed.data, entry.sha256)
-            member = Member(name, self._end + start, len(packed.data), packed.crc, packed.size, 0)
+        name, new_bodies = body_name(entry.sha256), {}
+        if name not in self._bodies:
+            packer = zlib.compressobj(6, zlib.DEFLATED, -15)  # negative: no zlib header around the data
+            packed = packer.compress(body) + packer.flush()
+            content, start = frame("body", packed, entry.sha256)
+            new_bodies[name] = self._end + start, len(packed)
             frames.insert(0, content)
         size = self._end + sum(map(len, frames))
-        if len(self._members) + (member is not None) > MEMBERS or size > TOTAL_BYTES - _ROOM:
+        if len(self._bodies) + len(new_bodies) > MEMBERS or size > TOTAL_BYTES - _ROOM:
             raise BundleError(f"{self.path}: the recording is full: begin another one")
         self._append(frames)
-        if member is not None:
-            self._members[name] = member
+        self._bodies |= new_bodies
         self._answers[request] = [*before, *new]
         self._repeats[request] = 0
 
@@ -135,16 +136,15 @@ class Writer:
         beside = self._beside()
         try:
             self._check_place()
-            with beside.open("wb") as out, self.path.open("rb") as journal:
-                target = Zip(out)
+            with zipfile.ZipFile(beside, "w") as target, self.path.open("rb") as journal:
                 listed = [entry for request in sorted(self._answers) for entry in self._answers[request]]
                 text = msgspec.json.format(msgspec.json.encode(listed), indent=1)
                 manifest = described(self._manifest(), listed, hashlib.sha256(text).hexdigest())
-                target.add(MANIFEST, pack(msgspec.json.format(msgspec.json.encode(manifest), indent=1)))
-                target.add(ANSWERS, pack(text))
-                for name in sorted(self._members):
-                    target.copy(self._members[name], journal)
-                target.finish()
+                _add(target, MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+                _add(target, ANSWERS, text)
+                for name, (start, size) in sorted(self._bodies.items()):
+                    journal.seek(start)
+                    _add(target, name, zlib.decompress(journal.read(size), -15))
             self.abandon()  # before: Windows replaces no file that is open
             beside.replace(self.path)
         except OSError as error:
@@ -207,3 +207,10 @@ class Writer:
             platform=system(),
             versions=self._versions,
         )
+
+
+def _add(target: zipfile.ZipFile, name: str, data: bytes) -> None:
+    """Write a member whose bytes depend on its name and data only: dated 1980, mode 0644, made by Unix."""
+    member = zipfile.ZipInfo(name)
+    member.compress_type, member.create_system, member.external_attr = zipfile.ZIP_DEFLATED, 3, 0o100644 << 16
+    target.writestr(member, data, compresslevel=6)

@@ -1,0 +1,423 @@
+"""Every endpoint of the API document, and the library's own, as data; shared parameters come first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from derivdata.support.times import RESOLUTIONS
+from derivdata.tables.endpoints.model import Endpoint, Param, ParamKind
+
+SYMBOL = Param("symbol", ParamKind.TEXT, "Base symbol.", required=True)
+PATH_SYMBOL = Param("symbol", ParamKind.TEXT, "Base symbol.", required=True, in_path=True)
+EXCHANGES = Param("exchanges", ParamKind.LIST, "Venues' slugs, or 'all'.")
+START = Param("start", ParamKind.INSTANT, "Start of the range; 7 days before its end unless given.")
+END = Param("end", ParamKind.INSTANT, "End of the range; now unless given.")
+RESOLUTION = Param(
+    "resolution",
+    ParamKind.TEXT,
+    "Sampling step; left out, the service chooses by the length of the range.",
+    choices=("raw", *RESOLUTIONS),
+)
+RANGE = Param(
+    "range",
+    ParamKind.TEXT,
+    "Rolling window that ends now.",
+    choices=("1d", "7d", "30d", "90d"),
+    documented=False,
+)
+WEEK_TO_QUARTER = Param(
+    "range",
+    ParamKind.TEXT,
+    "Rolling window that ends now.",
+    default="7d",
+    choices=("7d", "30d", "90d"),
+    documented=False,
+)
+
+AGGREGATE_SECONDS = 600.0
+EXCHANGE = Param("exchange", ParamKind.TEXT, "Venue's slug.", required=True)
+PATH_EXCHANGE = Param("exchange", ParamKind.TEXT, "Venue's slug.", required=True, in_path=True)
+LIMIT = Param("limit", ParamKind.INTEGER, "Most entries in one answer.")
+DAYS = Param(
+    "range", ParamKind.DAYS, "Rolling window that ends now, 1d to 90d; longer from Pro.", default="30d"
+)
+WINDOW = (START, END, RANGE)
+NOT_BOTH = (("range", "start"), ("range", "end"))
+"""A rolling window and an absolute one are not asked for together."""
+
+FUNDING = Endpoint("/funding", "free", "funding_snapshot", "Funding rate of every venue and symbol now.")
+FUNDING_METADATA = Endpoint(
+    "/funding/metadata", "dev", "funding_metadata", "Symbols and venues.", fresh_seconds=AGGREGATE_SECONDS
+)
+FUNDING_HISTORICAL = Endpoint(
+    "/funding/historical",
+    "dev",
+    "funding_history",
+    "Funding rate of one symbol over time; not for P&L or backtesting.",
+    params=(SYMBOL, START, END, EXCHANGES, RESOLUTION),
+    per_second=2.0,
+    unit="bps_8h",
+    states_resolution=True,
+)
+FUNDING_SETTLEMENT = Endpoint(
+    "/funding/settlement",
+    "dev",
+    "funding_settlements",
+    "Funding payments of one symbol over time.",
+    params=(SYMBOL, START, END, EXCHANGES),
+    unit="bps_8h",
+)
+
+LIQUIDATIONS_EVENTS = Endpoint(
+    "/liquidations/events",
+    "dev",
+    "liquidations_events",
+    "Recent liquidation orders, or those since an instant.",
+    params=(
+        Param("since", ParamKind.MILLIS, "Only events after this instant, from the event store."),
+        Param("limit", ParamKind.INTEGER, "Most events in one answer."),
+        Param("min_usd", ParamKind.NUMBER, "Smallest value in USD; without effect beside since."),
+        Param("exchange", ParamKind.LIST, "Venues' slugs."),
+        Param("symbol", ParamKind.LIST, "Base symbols."),
+        Param("exclude_symbol", ParamKind.LIST, "Base symbols to leave out."),
+    ),
+    fresh_seconds=5.0,
+    exclusive=(("symbol", "exclude_symbol"),),
+)
+LIQUIDATIONS_HISTORY = Endpoint(
+    "/liquidations/history",
+    "dev",
+    "liquidations_history",
+    "Liquidated value by venue and side over time.",
+    params=(*WINDOW, Param("symbol", ParamKind.LIST, "Base symbols."), RESOLUTION),
+    exclusive=NOT_BOTH,
+    unit="usd",
+)
+LIQUIDATIONS_AGGREGATES = Endpoint(
+    "/liquidations/aggregates",
+    "dev",
+    "liquidations_aggregates",
+    "Liquidations of the last hours by symbol, venue or both.",
+    params=(
+        Param(
+            "range",
+            ParamKind.TEXT,
+            "Rolling window that ends now.",
+            default="24h",
+            choices=("1h", "4h", "12h", "24h"),
+        ),
+        Param(
+            "group_by",
+            ParamKind.TEXT,
+            "What is added up.",
+            default="symbol",
+            choices=("symbol", "exchange", "symbol_exchange"),
+            documented=False,
+        ),
+    ),
+)
+
+MARKETS_SYMBOLS = Endpoint(
+    "/markets/symbols",
+    "dev",
+    "markets_symbols",
+    "Leaderboard of symbols by open interest.",
+    params=(EXCHANGES,),
+)
+MARKETS_PRICE_MOVERS = Endpoint(
+    "/markets/price-movers",
+    "dev",
+    "markets_price_movers",
+    "Largest gainers and losers of 24 hours.",
+    params=(
+        Param("min_value", ParamKind.NUMBER, "Smallest 24-hour volume in USD.", default=10_000_000.0),
+        Param("limit", ParamKind.INTEGER, "Entries per list."),
+        EXCHANGES,
+    ),
+)
+MARKETS_FUNDING_LEADERS = Endpoint(
+    "/markets/funding-leaders",
+    "dev",
+    "markets_funding_leaders",
+    "The ten highest funding rates.",
+    params=(EXCHANGES,),
+)
+MARKETS_EXCHANGE_TIMESERIES = Endpoint(
+    "/markets/exchanges/{exchange}/timeseries",
+    "dev",
+    "markets_exchange_history",
+    "Volume and open interest of one venue over time.",
+    params=(PATH_EXCHANGE, *WINDOW),
+    exclusive=NOT_BOTH,
+    unit="usd",
+)
+MARKETS_PRICE_BUCKETS = Endpoint(
+    "/markets/price-buckets",
+    "dev",
+    "markets_price_buckets",
+    "How many symbols rose or fell by how much in 24 hours.",
+    params=(EXCHANGES,),
+)
+MARKETS_EXCHANGES = Endpoint(
+    "/markets/exchanges/all",
+    "dev",
+    "markets_exchanges",
+    "State of every venue.",
+    fresh_seconds=AGGREGATE_SECONDS,
+)
+MARKETS_EXCHANGE_SYMBOLS = Endpoint(
+    "/markets/exchanges/{exchange}/symbols",
+    "dev",
+    "markets_exchange_symbols",
+    "State of every symbol on one venue.",
+    params=(PATH_EXCHANGE,),
+)
+MARKETS_SYMBOL_EXCHANGES = Endpoint(
+    "/markets/{symbol}/exchanges",
+    "dev",
+    "markets_symbol_exchanges",
+    "State of one symbol on every venue.",
+    params=(PATH_SYMBOL,),
+)
+MARKETS_SYMBOL_STATS = Endpoint(
+    "/markets/{symbol}/stats",
+    "free",
+    "markets_symbol_stats",
+    "State of one symbol; Free sees BTC and ETH.",
+    params=(PATH_SYMBOL,),
+)
+
+
+def _series(family: str, quantity: str) -> tuple[Endpoint, Endpoint, Endpoint]:
+    """Return the endpoints that open interest and volume share: symbols, venues' totals, largest symbols."""
+    shared: dict[str, Any] = {"exclusive": NOT_BOTH, "unit": "usd"}
+    return (
+        Endpoint(
+            f"/{family}/{{symbol}}/timeseries",
+            "dev",
+            f"{family}_history",
+            f"{quantity} of one symbol on every venue over time.",
+            params=(PATH_SYMBOL, *WINDOW, EXCHANGES, RESOLUTION),
+            states_resolution=True,
+            **shared,
+        ),
+        Endpoint(
+            f"/{family}/exchange-totals",
+            "dev",
+            f"{family}_exchange_totals",
+            f"{quantity} of every venue over all symbols, over time.",
+            params=(*WINDOW, EXCHANGES, RESOLUTION),
+            states_resolution=True,
+            **shared,
+        ),
+        Endpoint(
+            f"/{family}/exchange-top-symbols-timeseries",
+            "dev",
+            f"{family}_top_symbols",
+            f"{quantity} of a venue's largest symbols over time.",
+            params=(EXCHANGE, START, END, WEEK_TO_QUARTER, LIMIT),
+            **shared,
+        ),
+    )
+
+
+OI_EXCHANGES_SUMMARY = Endpoint(
+    "/oi/exchanges-summary",
+    "dev",
+    "oi_exchanges",
+    "Open interest of every venue.",
+    fresh_seconds=AGGREGATE_SECONDS,
+)
+OI_TIMESERIES, OI_EXCHANGE_TOTALS, OI_TOP_SYMBOLS = _series("oi", "Open interest")
+VOLUME_OI_RATIO = Endpoint(
+    "/volume-oi-ratio",
+    "dev",
+    "volume_oi_ratio",
+    "Volume over open interest of every venue, over time.",
+    params=(
+        *WINDOW,
+        Param(
+            "window_days", ParamKind.INTEGER, "Days that volume is added up over; Dev at most 7.", default=1
+        ),
+        EXCHANGES,
+        RESOLUTION,
+    ),
+    exclusive=NOT_BOTH,
+    unit="ratio",
+    states_resolution=True,
+)
+VOLUME_TIMESERIES, VOLUME_EXCHANGE_TOTALS, VOLUME_TOP_SYMBOLS = _series("volume", "Volume")
+
+_OPTIONS_EXCHANGES = ("deribit", "binance", "bybit", "okx", "derive")
+_OPTIONS_SYMBOL = Param("symbol", ParamKind.TEXT, "Base symbol.", default="BTC")
+
+OPTIONS_SNAPSHOT = Endpoint(
+    "/options/snapshot",
+    "free",
+    "options_snapshot",
+    "Every active option of one symbol on one venue.",
+    params=(
+        Param("symbol", ParamKind.TEXT, "Base symbol.", default="BTC"),
+        Param("exchange", ParamKind.TEXT, "Venue; venues are added over time.", required=True),
+    ),
+)
+OPTIONS_SURFACE_HISTORY = Endpoint(
+    "/options/surface-history",
+    "dev",
+    "options_surface_history",
+    "Options surface of every hour.",
+    params=(_OPTIONS_SYMBOL, EXCHANGE, DAYS),
+)
+OPTIONS_ATM_HISTORY = Endpoint(
+    "/options/atm-history",
+    "dev",
+    "options_atm_history",
+    "At-the-money volatility of every hour and expiry.",
+    params=(_OPTIONS_SYMBOL, EXCHANGE, DAYS),
+)
+OPTIONS_METRICS = Endpoint(
+    "/options/metrics",
+    "dev",
+    "options_metrics",
+    "At-the-money volatility per expiry, now and a day ago.",
+    params=(_OPTIONS_SYMBOL, EXCHANGE),
+)
+OPTIONS_OVERVIEW_HISTORY = Endpoint(
+    "/options/overview-history",
+    "dev",
+    "options_overview_history",
+    "Hourly notional open interest and rolling 24-hour volume by venue and symbol.",
+    params=(DAYS,),
+    unit="usd",
+)
+OPTIONS_MATRIX: dict[str, tuple[str, ...]] = {
+    "BTC": _OPTIONS_EXCHANGES,
+    "ETH": _OPTIONS_EXCHANGES,
+    "HYPE": ("deribit", "derive"),
+    "SOL": ("deribit", "binance", "bybit", "derive"),
+    "XRP": ("deribit", "binance", "bybit", "derive"),
+    "DOGE": ("binance", "bybit"),
+    "BNB": ("binance",),
+    "ZEC": ("derive",),
+}
+"""Venues with options by symbol, as the document lists them: data that warns and never blocks."""
+
+ORDERBOOK_BOOK = Endpoint(
+    "/orderbook/book",
+    "dev",
+    "orderbook_book",
+    "Order book of one symbol on one venue.",
+    params=(SYMBOL, EXCHANGE, LIMIT),
+    fresh_seconds=5.0,
+)
+ORDERBOOK_DEPTH_HISTORY = Endpoint(
+    "/orderbook/depth-history",
+    "dev",
+    "orderbook_depth_history",
+    "Depth within 10, 25, 50 and 100 bps of the mid price over time.",
+    params=(SYMBOL, EXCHANGE, *WINDOW, RESOLUTION),
+    exclusive=NOT_BOTH,
+    unit="usd",
+)
+
+_KIND = Param("kind", ParamKind.TEXT, "Which price.", default="mark", choices=("mark", "index", "last"))
+
+PRICES_HISTORY = Endpoint(
+    "/local/prices/history",
+    "dev",
+    "prices_history",
+    "Mark, index or last price of one symbol over time.",
+    params=(SYMBOL, START, END, EXCHANGES, _KIND, RESOLUTION),
+    unit="usd",
+    states_resolution=True,
+)
+
+RWA_MARKET_HOURS = Endpoint(
+    "/rwa/market-hours",
+    "pro",
+    "rwa_market_hours",
+    "Trading sessions and holidays of the exchanges behind real-world assets.",
+    params=(Param("exchange", ParamKind.LIST, "Exchanges' ids, short names or market identifier codes."),),
+    fresh_seconds=AGGREGATE_SECONDS,
+)
+
+_RANGE_OR_ALL = replace(
+    RANGE, doc="Rolling window that ends now; all gives days.", choices=(*RANGE.choices, "all")
+)
+_DEX = Param("dex", ParamKind.TEXT, "Dex of HIP-3: xyz.")
+_ONE_DEX = replace(_DEX, required=True)
+_DEX_SYMBOL = Param("symbol", ParamKind.TEXT, "Symbol, or dex:SYMBOL.")
+_COIN = Param("coin", ParamKind.TEXT, "dex:SYMBOL.", required=True)
+_INTERVAL = Param(
+    "interval",
+    ParamKind.TEXT,
+    "Length of a candle.",
+    default="1h",
+    choices=("15m", "1h", "4h", "1d"),
+    documented=False,
+)
+_OUTCOME = Param("outcome_id", ParamKind.TEXT, "Outcome's id.", required=True, in_path=True)
+_OUT_OR_SKEW = Param("venue", ParamKind.TEXT, "Left out, both together.", choices=("out", "skew"))
+
+
+def _onchain(path: str, table: str, doc: str, *params: Param) -> Endpoint:
+    exclusive = NOT_BOTH if {RANGE, START} <= {*params} else ()
+    return Endpoint(
+        path, "dev", table, doc, params=params, fresh_seconds=AGGREGATE_SECONDS, exclusive=exclusive
+    )
+
+
+HIP3_DASHBOARD = _onchain("/hip3-analytics/dashboard", "hip3_dashboard", "HIP-3 at a glance.", RANGE)
+HIP3_DEX_DETAIL = _onchain(
+    "/hip3-analytics/dex-detail", "hip3_dex_detail", "One dex of HIP-3.", _ONE_DEX, RANGE
+)
+HIP3_BY_DEX = _onchain("/hip3-analytics/by-dex", "hip3_by_dex", "Activity by dex.", RANGE)
+HIP3_BY_SYMBOL = _onchain(
+    "/hip3-analytics/by-symbol", "hip3_by_symbol", "Activity by symbol.", _DEX, LIMIT, RANGE
+)
+HIP3_TIMESERIES_SYMBOL = _onchain(
+    "/hip3-analytics/timeseries/symbol",
+    "hip3_timeseries_symbol",
+    "Activity of a symbol over time.",
+    *(_DEX_SYMBOL, _DEX, _RANGE_OR_ALL),
+)
+HIP3_TIMESERIES_DEX_BREAKDOWN = _onchain(
+    "/hip3-analytics/timeseries/dex-breakdown",
+    "hip3_timeseries_dex_breakdown",
+    "Volume over time, by symbol or dex.",
+    *(_DEX, RANGE),
+)
+HIP3_LEADERBOARD = _onchain(
+    "/hip3-analytics/leaderboard", "hip3_leaderboard", "Largest traders.", _DEX, LIMIT, RANGE
+)
+HIP3_OI_TRENDS_TOTAL = _onchain(
+    "/hip3-analytics/oi-trends/total", "hip3_oi_trends_total", "Open interest by day.", RANGE
+)
+HIP3_OI_TRENDS_DEX = _onchain(
+    "/hip3-analytics/oi-trends/dex", "hip3_oi_trends_dex", "Open interest of one dex by day.", _ONE_DEX, RANGE
+)
+HIP3_CANDLES = _onchain(
+    "/hip3-analytics/candles",
+    "hip3_candles",
+    "Open, high, low, close and volume of one coin.",
+    *(_COIN, _INTERVAL, LIMIT, START, END, RANGE),
+)
+HIP4_DASHBOARD = _onchain(
+    "/hip4-analytics/dashboard", "hip4_dashboard", "HIP-4 at a glance.", RANGE, _OUT_OR_SKEW
+)
+HIP4_OUTCOME = _onchain(
+    "/hip4-analytics/outcome/{outcome_id}",
+    "hip4_outcome",
+    "One outcome of HIP-4.",
+    *(_OUTCOME, RANGE, _OUT_OR_SKEW),
+)
+HIP4_OI_EOD = _onchain(
+    "/hip4-analytics/oi-eod", "hip4_oi_eod", "Open interest at the end of each day.", START, _OUT_OR_SKEW
+)
+HIP4_LEADERBOARD = _onchain(
+    "/hip4-analytics/leaderboard", "hip4_leaderboard", "Largest traders.", LIMIT, RANGE, _OUT_OR_SKEW
+)
+BUILDERS_DASHBOARD = _onchain(
+    "/builder-analytics/dashboard", "builders_dashboard", "Builders at a glance.", RANGE
+)
