@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pandas as pd
@@ -50,13 +51,22 @@ def store() -> MemoryStore:
     return MemoryStore(frames | {"options_snapshot": pd.concat(chains)}, now=market.NOW)
 
 
+@contextmanager
+def serving(source: Any, **options: Any) -> Iterator[Caller]:
+    """Serve a store, or frames by table, to one caller."""
+    store = MemoryStore(source, now=market.NOW) if isinstance(source, dict) else source
+    with closing(service.start(store, keys=KEYS, **options)) as local:
+        caller = Caller(local)
+        try:
+            yield caller
+        finally:
+            caller.session.close()
+
+
 @pytest.fixture(scope="package")
 def ask(store: MemoryStore) -> Iterator[Caller]:
-    local = service.start(store, keys=KEYS)
-    caller = Caller(local)
-    yield caller
-    caller.session.close()
-    local.close()
+    with serving(store) as caller:
+        yield caller
 
 
 def utc(text: str) -> pd.Timestamp:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import closing
 
 import pandas as pd
 import pytest
 
 from derivdata.client.transport.settings import Limits
-from derivdata.sources import sample, service
+from derivdata.sources import sample
 from derivdata.sources.query import Query
 from derivdata.sources.service import answer_size
-from tests.service.conftest import KEYS, Caller
+from tests.service.conftest import Caller, serving
 
 END = "2026-06-30T00:00Z"
 
@@ -37,10 +36,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Caller, Counting]]:
     """A service of the sample whose largest answer has 1 MiB."""
     monkeypatch.setattr(answer_size, "LARGEST", 1 << 20)
     store = Counting()
-    with closing(service.start(store, keys=KEYS)) as local:
-        caller = Caller(local)
+    with serving(store) as caller:
         yield caller, store
-        caller.session.close()
 
 
 CASES = [

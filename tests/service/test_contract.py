@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.reliability.promises import SOAK
 from tests.service.conftest import PATIENCE, Caller
 
-SECONDS = 12
+SECONDS = 60 if SOAK else 5
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -11,11 +10,10 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata.sources import service
 from derivdata.sources.archive import Archive, open_archive
 from derivdata.sources.service import running_answer as corrections
 from tests.archive.rates import START, rates
-from tests.service.conftest import KEYS, Caller
+from tests.service.conftest import serving
 
 FUNDING = "funding_history"
 WINDOW = ("2026-01-30", "2026-02-02")
@@ -79,15 +77,13 @@ DAYS = {"1 to 3 January": ("2026-01-01", "2026-01-04"), "1 January": ("2026-01-0
 def headers(path: Path, *asked: str) -> dict[str, str | None]:
     """Headers of the totals of all venues over some windows of `DAYS`, asked one after the other."""
     found = {}
-    with closing(service.start(open_archive(path), keys=KEYS, now="2026-01-05")) as local:
-        ask = Caller(local)
+    with serving(open_archive(path), now="2026-01-05") as ask:
         for name in asked:
             start, end = DAYS[name]
             answer = ask("/oi/exchange-totals", start=start, end=end, resolution="1h")
             assert answer.status_code == 200, answer.text
             assert answer.json()["data"]
             found[name] = answer.headers.get(corrections.HEADER)
-        ask.session.close()
     return found
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from derivdata.sources import service
-from tests.service.conftest import KEYS, Caller
+from tests.service.conftest import Caller, serving
 from tests.service.memory_store import MemoryStore
 
 SUNSET = "Tue, 21 Jul 2026 00:00:00 GMT"
@@ -23,11 +22,8 @@ OLD = [
 @pytest.fixture(scope="module")
 def later(store: MemoryStore) -> Iterator[Caller]:
     """The same market on the day after which the old names are gone."""
-    local = service.start(store, keys=KEYS, now="2026-07-21")
-    caller = Caller(local)
-    yield caller
-    caller.session.close()
-    local.close()
+    with serving(store, now="2026-07-21") as caller:
+        yield caller
 
 
 @pytest.mark.parametrize(("path", "old", "new"), OLD)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
-from derivdata.sources import service
-from tests.service.conftest import KEYS, Caller
+from tests.service.conftest import Caller, serving
 from tests.service.memory_store import MemoryStore
 
 
@@ -76,8 +73,7 @@ def test_aggregates_of_nothing(ask: Caller) -> None:
 
 def test_dev_sees_thirty_days_of_events_whatever_since_says(store: MemoryStore) -> None:
     """At midnight of 29 July the order of 28 June, 11:00, is older than 30 days; those of 30 June are not."""
-    with closing(service.start(store, keys=KEYS, now="2026-07-29")) as local:
-        ask = Caller(local)
+    with serving(store, now="2026-07-29") as ask:
         for since, seen in (("0", ["a1", "a1", "b7"]), ("1782820800000", [])):
             body = ask.body("/liquidations/events", tier="dev", since=since)
             assert [event["oid"] for event in body["events"]] == seen
@@ -88,4 +84,3 @@ def test_dev_sees_thirty_days_of_events_whatever_since_says(store: MemoryStore) 
         )
         everything = ask.body("/liquidations/events", tier="pro", since="0")
         assert [event["oid"] for event in everything["events"]] == ["old", "a1", "a1", "b7"]
-        ask.session.close()

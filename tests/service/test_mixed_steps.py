@@ -11,9 +11,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from derivdata.sources import service
 from tests.service import market
-from tests.service.conftest import KEYS, Caller
+from tests.service.conftest import Caller, serving
 from tests.service.market import at
 from tests.service.memory_store import MemoryStore
 
@@ -36,11 +35,8 @@ def frames() -> dict[str, pd.DataFrame]:
 
 @pytest.fixture(scope="module")
 def mixed() -> Iterator[Caller]:
-    local = service.start(MemoryStore(frames(), now=market.NOW, label="mixed"), keys=KEYS)
-    caller = Caller(local)
-    yield caller
-    caller.session.close()
-    local.close()
+    with serving(MemoryStore(frames(), now=market.NOW, label="mixed")) as caller:
+        yield caller
 
 
 def values(body: Any, name: str) -> list[float]:
@@ -87,18 +83,11 @@ def test_a_venue_over_time_is_at_the_step_that_both_figures_can_have() -> None:
     """Volume by the day beside open interest by the hour: both by the day."""
     hours = market.every("1h", "2026-06-28 00:00", "2026-06-29 23:00")
     days = market.every("1D", "2026-06-28", "2026-06-29")
-    store = MemoryStore(
-        {
-            "volume_history": market.series("BTC", "binance", days, volume_usd=24.0, resolution="1d"),
-            "oi_history": market.series("BTC", "binance", hours, oi_usd=7.0, resolution="1h"),
-        },
-        now=market.NOW,
-        label="steps",
-    )
-    local = service.start(store, keys=KEYS)
-    caller = Caller(local)
-    body = caller.body("/markets/exchanges/binance/timeseries", start="2026-06-28", end="2026-06-30")
+    frames = {
+        "volume_history": market.series("BTC", "binance", days, volume_usd=24.0, resolution="1d"),
+        "oi_history": market.series("BTC", "binance", hours, oi_usd=7.0, resolution="1h"),
+    }
+    with serving(frames) as caller:
+        body = caller.body("/markets/exchanges/binance/timeseries", start="2026-06-28", end="2026-06-30")
     assert body["resolution"] == "1d"
     assert [(row["volume_usd"], row["oi_usd"]) for row in body["data"]] == [(24.0, 7.0)] * 2
-    caller.session.close()
-    local.close()

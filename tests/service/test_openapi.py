@@ -54,11 +54,13 @@ def _in_object(value: dict[str, Any], schema: dict[str, Any], where: str) -> lis
     return found
 
 
-@pytest.mark.parametrize("path", ENDPOINTS)
-def test_answers_are_as_described(ask: Caller, path: str) -> None:
-    described = ask("/openapi.json", tier=None).json()["paths"][path]["get"]
-    schema = described["responses"]["200"]["content"]["application/json"]["schema"]
-    assert problems(ask.body(ENDPOINTS[path], **PARAMS.get(path, {})), schema) == []
+def test_answers_are_as_described(ask: Caller) -> None:
+    paths, failures = ask("/openapi.json", tier=None).json()["paths"], {}
+    for path, url in ENDPOINTS.items():
+        answer = paths[path]["get"]["responses"]["200"]["content"]["application/json"]
+        if found := problems(ask.body(url, **PARAMS.get(path, {})), answer["schema"]):
+            failures[path] = found[:5]
+    assert failures == {}
 
 
 def test_a_wrong_answer_would_be_noticed() -> None:

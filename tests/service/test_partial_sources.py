@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import pandas as pd
 
-from derivdata.sources import service
-from tests.service import market
-from tests.service.conftest import KEYS, Caller
+from tests.service import conftest, market
+from tests.service.conftest import Caller
 from tests.service.market import at
 from tests.service.memory_store import MemoryStore
 
 
-@contextmanager
-def serving(now: str = market.NOW, **frames: pd.DataFrame) -> Iterator[Caller]:
-    local = service.start(MemoryStore(frames, now=now), keys=KEYS)
-    caller = Caller(local)
-    try:
-        yield caller
-    finally:
-        caller.session.close()
-        local.close()
+def serving(now: str = market.NOW, **frames: pd.DataFrame) -> AbstractContextManager[Caller]:
+    return conftest.serving(MemoryStore(frames, now=now))
 
 
 def test_settlements_stand_in_for_a_missing_history() -> None:

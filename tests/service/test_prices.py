@@ -9,10 +9,9 @@ import pytest
 
 import derivdata as dd
 from derivdata.errors import NotFound
-from derivdata.sources import service
 from tests.service import market
 from tests.service.conftest import Caller
-from tests.service.memory_store import MemoryStore
+from tests.service.conftest import serving as served
 from tests.transport.server import Asked, Reply, serving
 
 PATH = "/local/prices/history"
@@ -80,22 +79,14 @@ def test_prices_of_tiny_coins_keep_their_digits() -> None:
     """Means are rounded to cents; a price of 8e-6 would become nothing."""
     time = [market.at("2026-06-30 10:10"), market.at("2026-06-30 10:50")]
     rows = market.series("PEPE", "okx", time, price_usd=[7.5e-6, 8.25e-6], kind="mark", resolution="raw")
-    local = service.start(MemoryStore({"prices_history": rows}, now=market.NOW), keys={"key-pro": "pro"})
-    try:
-        body = Caller(local).body(PATH, symbol="PEPE", start="2026-06-30T10:00Z", resolution="1h")
-    finally:
-        local.close()
+    with served({"prices_history": rows}) as ask:
+        body = ask.body(PATH, symbol="PEPE", start="2026-06-30T10:00Z", resolution="1h")
     assert body["series"] == {"okx": [{"timestamp": "2026-06-30T11:00:00Z", "y": 8.25e-6}]}
 
 
 def test_a_source_without_prices_says_which_table_it_lacks() -> None:
-    local = service.start(
-        MemoryStore({"oi_history": market.open_interest()}, now=market.NOW), keys={"key-pro": "pro"}
-    )
-    try:
-        assert "holds no prices_history" in Caller(local).error(PATH, 404, symbol="BTC")["error"]
-    finally:
-        local.close()
+    with served({"oi_history": market.open_interest()}) as ask:
+        assert "holds no prices_history" in ask.error(PATH, 404, symbol="BTC")["error"]
 
 
 def test_openapi_says_that_it_is_ours(ask: Caller) -> None:

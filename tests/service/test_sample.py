@@ -8,19 +8,15 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from derivdata.sources import service
-from tests.service.conftest import KEYS, Caller
+from tests.service.conftest import Caller, serving
 
 CENTS = 0.02
 
 
 @pytest.fixture(scope="module")
 def live() -> Iterator[Caller]:
-    local = service.start("sample", keys=KEYS)
-    caller = Caller(local)
-    yield caller
-    caller.session.close()
-    local.close()
+    with serving("sample") as caller:
+        yield caller
 
 
 @pytest.fixture(scope="module")
@@ -208,9 +204,7 @@ def test_leaders_are_the_highest_rates_of_the_snapshot(live: Caller) -> None:
 
 
 def test_an_earlier_clock_sees_the_same_past_and_nothing_later(live: Caller) -> None:
-    local = service.start("sample", keys=KEYS, now="2026-03-01T12:00Z")
-    then = Caller(local)
-    try:
+    with serving("sample", now="2026-03-01T12:00Z") as then:
         window = {"symbol": "BTC", "start": "2026-02-28T12:00Z", "end": "2026-03-01T12:00Z"}
         assert then("/").headers["Date"] == "Sun, 01 Mar 2026 12:00:00 GMT"
         for resolution in ("raw", "1h"):
@@ -225,9 +219,6 @@ def test_an_earlier_clock_sees_the_same_past_and_nothing_later(live: Caller) -> 
             max(e["timestamp"] for e in then.body("/liquidations/events", **asked)["events"])
             < "2026-03-01T12:00:01"
         )
-    finally:
-        then.session.close()
-        local.close()
 
 
 def test_stocks_have_hours(live: Caller) -> None:

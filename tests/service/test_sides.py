@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 import pytest
 
-from derivdata.sources import service
-from tests.service.conftest import KEYS, Caller
+from tests.service.conftest import Caller, serving
 from tests.service.memory_store import MemoryStore
 from tests.service.test_straddling import fill
 
@@ -23,13 +22,8 @@ def sided() -> Iterator[Caller]:
     ]
     frame = pd.DataFrame(orders)
     frame.loc[frame["order_id"] == "c", "side"] = None
-    local = service.start(
-        MemoryStore({"liquidations_fills": frame}, now="2026-06-30 12:00", label="sided"), keys=KEYS
-    )
-    caller = Caller(local)
-    yield caller
-    caller.session.close()
-    local.close()
+    with serving(MemoryStore({"liquidations_fills": frame}, now="2026-06-30 12:00", label="sided")) as caller:
+        yield caller
 
 
 def test_no_side_counts_in_the_total_alone(sided: Caller) -> None:

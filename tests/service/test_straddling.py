@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 import pytest
 
-from derivdata.sources import service
-from tests.service.conftest import KEYS, Caller
+from tests.service.conftest import Caller, serving
 from tests.service.market import at
 from tests.service.memory_store import MemoryStore
 
@@ -44,13 +43,10 @@ FILLS = pd.DataFrame(
 
 @pytest.fixture(scope="module")
 def straddled() -> Iterator[Caller]:
-    local = service.start(
-        MemoryStore({"liquidations_fills": FILLS}, now="2026-06-30 12:00", label="straddled"), keys=KEYS
-    )
-    caller = Caller(local)
-    yield caller
-    caller.session.close()
-    local.close()
+    with serving(
+        MemoryStore({"liquidations_fills": FILLS}, now="2026-06-30 12:00", label="straddled")
+    ) as caller:
+        yield caller
 
 
 def test_an_order_counts_once_and_whole_on_the_day_of_its_last_fill(straddled: Caller) -> None:
@@ -83,9 +79,6 @@ def test_a_whole_order_beside_its_fills_is_taken_whole_whatever_their_times() ->
     """The store has the order whole at its first fill: it lies in that day and not again in the next."""
     whole = pd.DataFrame([fill("both", "2026-06-29 23:59:59", 110.0)]).drop(columns="fill_id")
     frames = {"liquidations_fills": FILLS, "liquidations_events": whole.assign(fill_count=2)}
-    local = service.start(MemoryStore(frames, now="2026-06-30 12:00", label="both forms"), keys=KEYS)
-    caller = Caller(local)
-    rows = caller.body("/liquidations/history", start="2026-06-29T00:00Z", resolution="1d")["data"]
+    with serving(frames) as caller:
+        rows = caller.body("/liquidations/history", start="2026-06-29T00:00Z", resolution="1d")["data"]
     assert [row["exchanges"]["binance"]["long_usd"] for row in rows] == [111.0, 1.0]
-    caller.session.close()
-    local.close()

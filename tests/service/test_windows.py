@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import Any
 
 import pytest
 
-from derivdata.sources import service
 from tests.service import market
-from tests.service.conftest import KEYS, Caller
+from tests.service.conftest import Caller, serving
 from tests.service.memory_store import MemoryStore
 
 HISTORY = "/funding/historical"
@@ -135,8 +133,7 @@ def test_volume_of_an_hour_that_is_not_over_is_nowhere() -> None:
     store = MemoryStore(frames, now=market.NOW)
     day = {"start": "2026-06-30T00:00Z", "resolution": "1h"}
     for now, over in (("2026-06-30 11:59:59", 11), ("2026-06-30 12:00", 12)):
-        with closing(service.start(store, keys=KEYS, now=now)) as local:
-            ask = Caller(local)
+        with serving(store, now=now) as ask:
             rows = ask.body("/volume/BTC/timeseries", **day)["data"]
             assert [row["timestamp"][11:13] for row in rows] == [f"{hour:02d}" for hour in range(over)]
             assert len(ask.body("/volume/exchange-totals", **day)["data"]) == over
@@ -145,4 +142,3 @@ def test_volume_of_an_hour_that_is_not_over_is_nowhere() -> None:
             assert sum(row["BTC"] for row in wide["timeseries"]) == over
             one = ask.body("/markets/exchanges/binance/timeseries", range="1d")["data"]
             assert sum(row["volume_usd"] or 0 for row in one) == over
-            ask.session.close()

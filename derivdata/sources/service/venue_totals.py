@@ -34,7 +34,7 @@ __all__ = ["cut", "totals"]
 _NOTHING = Totals(np.zeros(0, np.int64), np.zeros(0, object), np.zeros(0), np.zeros(0, np.int64))
 _COLUMNS = ["exchange", "time", "value", "symbol_count"]
 _DAY = pd.Timedelta(1, "D")
-_BLOCK_DAYS = 32
+_BLOCK_DAYS = 8
 _BLOCK_ROWS = 1_000_000
 """Rows that are read at once, about, where sums do not tell."""
 
@@ -100,6 +100,9 @@ class _Question:
             return self.view.sums(query, self.column.value)
 
         sums = read_around(read, window, times.resolution(self.step)).sort_values("time", kind="stable")
+        texts = {name: pd.Categorical(sums[name]) for name in ("exchange", "resolution")}
+        sums = sums.assign(**texts)
+        sums.attrs = {}  # pandas would copy them with every selection
         days = list(self._days(sums, window))
         made = {step: self._made(sums, days, step) for step in {day.finest(self.step) for day in days}}
         # A day without rows has no say in the resolution, unless all of its rows were left out as too long.
@@ -163,7 +166,10 @@ class _Question:
             sure, unsure = by_sums(part, width, self.view.horizon, added=self.column.added)
             start, end = run[0].window.start, run[-1].window.end
             cells = unsure.between(start, end)
-            others = _Unsure(self, part, run[0].start, run[-1].end, width, left_out).totals(cells)
+            held = pd.Timedelta(0)
+            if len(cells.time) and not self.column.added and width is not None:
+                held = pd.Timedelta(int(np.max(buckets.holds(part["resolution"]))), "us")
+            others = _Unsure(self, part, run[0].start, run[-1].end, width, held, left_out).totals(cells)
             parts += [joined([sure, *others]).between(start, end)]
         return joined(parts)
 
@@ -177,17 +183,19 @@ class _Unsure:
     start: pd.Timestamp
     end: pd.Timestamp
     width: pd.Timedelta | None
+    held: pd.Timedelta
     left_out: tuple[str, ...]
 
     def totals(self, cells: Totals) -> Iterator[Totals]:
         """Make them from the rows of the symbols that come or go, or else from all rows of their venues."""
         store, table = self.question.view.store, self.question.column.table
-        hashes = {number: name for name, number in store.symbol_hashes(store.symbols(table)).items()}
+        numbers = store.symbol_hashes(store.symbols(table)) if len(cells.time) else {}
+        hashes = {number: name for name, number in numbers.items()}
         for some in _blocks(cells, _BLOCK_DAYS):
             near = self._near(some)
             changed = {
                 str(venue): None if self.width is None else changed_symbols(own, hashes)
-                for venue, own in near.groupby(near["exchange"].astype(str))
+                for venue, own in near.groupby("exchange", observed=True)
             }
             symbols = sorted(set().union(*(names for names in changed.values() if names is not None)))
             known = np.array([bool(changed[venue]) for venue in some.exchange])
@@ -214,10 +222,7 @@ class _Unsure:
     def _span(self, cells: Totals) -> tuple[pd.Timestamp, pd.Timestamp]:
         """Return from when to when rows reach into some buckets."""
         first, last = (pd.Timestamp(int(t), unit="us", tz="UTC") for t in (cells.time[0], cells.time[-1]))
-        held = pd.Timedelta(0)
-        if not self.question.column.added and self.width is not None:
-            held = pd.Timedelta(int(np.max(buckets.holds(self.sums["resolution"]))), "us")
-        return max(first - held, self.start), min(last + (self.width or INSTANT), self.end)
+        return max(first - self.held, self.start), min(last + (self.width or INSTANT), self.end)
 
     def _near(self, cells: Totals) -> pd.DataFrame:
         start, end = self._span(cells)
