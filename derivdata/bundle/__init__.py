@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from derivdata.bundle.difference import bundle_diff
 from derivdata.bundle.tables import tables_of
-from derivdata.client.bundle.contents import info, verify
+from derivdata.client.bundle.reading import info, verify
 from derivdata.client.bundle.recording import record
 from derivdata.client.bundle.replaying import replay
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from derivdata.client.retrieval import pieces
-from derivdata.client.transport.pace import spacing_seconds
+from derivdata.client.transport.settings import spacing_seconds
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables import endpoints

@@ -23,8 +23,8 @@ from derivdata.tables.schema import Table, coded, floats, repeated
 __all__ = [
     "DAY_US",
     "HOUR_US",
+    "CheckedAnswer",
     "Envelope",
-    "Evidence",
     "Figure",
     "Point",
     "Settlement",
@@ -212,7 +212,7 @@ def _decoder(point: type[Any]) -> msgspec.json.Decoder[list[Any]]:
 
 
 @dataclass
-class Evidence:
+class CheckedAnswer:
     """An answer beside the request that it answers.
 
     Attributes

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.client import transport
-from derivdata.client.reading import Evidence
+from derivdata.client.reading import CheckedAnswer
 from derivdata.client.rules import RULES
 from derivdata.client.transport import Answer, progress
 from derivdata.errors import DerivdataError, NotFound, SchemaError, TierError
@@ -211,7 +211,7 @@ def columns_of(
     """
     try:
         raw = columns(answer)
-        evidence = Evidence(answer, table, table.typed(raw), raw)
+        evidence = CheckedAnswer(answer, table, table.typed(raw), raw)
         notices = check(evidence)
     except SchemaError:
         forget(answer.request)
@@ -223,7 +223,7 @@ def columns_of(
     return evidence.columns, notices, evidence.facts
 
 
-def check(evidence: Evidence) -> list[str]:
+def check(evidence: CheckedAnswer) -> list[str]:
     """Check an answer against every rule, and return what is unlikely about it.
 
     Raises

@@ -1,7 +1,7 @@
 """The rules that an answer must keep: impossible figures, contradictions, and what is unlikely.
 
-``docs/checked-answers.md`` is their table. A rule looks at an `Evidence`: the request, what the answer says
-of itself, and the columns of its table. It yields a sentence for each breach, which names both sides. A
+``docs/checked-answers.md`` is their table. A rule looks at a `CheckedAnswer`: the request, what the answer
+says of itself, and the columns of its table. It yields a sentence for each breach, which names both sides. A
 breach of a rule whose `outcome` is ``"error"`` is a `SchemaError`; any other is a `DataNotice`, and the table
 comes, without the rows that the rule removed.
 """
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from derivdata.client.instrument_names import read_names
-from derivdata.client.reading import DAY_US, HOUR_US, Evidence
+from derivdata.client.reading import DAY_US, HOUR_US, CheckedAnswer
 from derivdata.support import times
 from derivdata.support.arrays import Array
 from derivdata.tables import COLUMNS, endpoints
@@ -48,13 +48,13 @@ class Rule:
     name: str
     compares: str
     outcome: Literal["error", "notice"]
-    check: Callable[[Evidence], Iterator[str]]
+    check: Callable[[CheckedAnswer], Iterator[str]]
     columns: frozenset[str] = frozenset()
 
 
 def rule(
     name: str, compares: str, outcome: Literal["error", "notice"], *, columns: str = ""
-) -> Callable[[Callable[[Evidence], Iterator[str]]], Rule]:
+) -> Callable[[Callable[[CheckedAnswer], Iterator[str]]], Rule]:
     """Return a decorator that makes a `Rule` of its check; `columns` are spaced names."""
     return lambda check: Rule(name, compares, outcome, check, frozenset(columns.split()))
 
@@ -73,7 +73,7 @@ _COUNTED = re.compile(r"(.*_)?(volume|oi|contracts|count|trades|open|high|low|cl
     "error",
     columns=" ".join(name for name, column in COLUMNS.items() if column.least is not None),
 )
-def below_least(e: Evidence) -> Iterator[str]:
+def below_least(e: CheckedAnswer) -> Iterator[str]:
     """Compare each figure with the smallest that is possible."""
     for name in e.columns:
         column = None if e.table is None else e.table.columns.get(name, COLUMNS.get(name))
@@ -99,7 +99,7 @@ def _open_least(name: str, columns: Mapping[str, Any]) -> float | None:
     "error",
     columns="interval_hours",
 )
-def intervals(e: Evidence) -> Iterator[str]:
+def intervals(e: CheckedAnswer) -> Iterator[str]:
     """Refuse an interval between payments that no venue has."""
     hours = e.numbers("interval_hours")
     if hours is None or not hours.size:
@@ -110,7 +110,7 @@ def intervals(e: Evidence) -> Iterator[str]:
 
 
 @rule("shares in percent", "market shares above 1", "error", columns="market_share")
-def percent_shares(e: Evidence) -> Iterator[str]:
+def percent_shares(e: CheckedAnswer) -> Iterator[str]:
     """Refuse market shares in percent."""
     shares = e.numbers("market_share")
     if shares is not None and (shares > 1 + SHARES_TOLERANCE).any():
@@ -118,7 +118,7 @@ def percent_shares(e: Evidence) -> Iterator[str]:
 
 
 @rule("unsorted book", "prices of a side, from the best", "error", columns="level")
-def book_order(e: Evidence) -> Iterator[str]:
+def book_order(e: CheckedAnswer) -> Iterator[str]:
     """Refuse a side of a book whose levels are not in the order of their prices."""
     for side, sign in (("bid", -1.0), ("ask", 1.0)):
         prices = book_prices(e, side)
@@ -126,7 +126,7 @@ def book_order(e: Evidence) -> Iterator[str]:
             yield f"the {side}s are not sorted from the best price"
 
 
-def book_prices(e: Evidence, side: str) -> Array | None:
+def book_prices(e: CheckedAnswer, side: str) -> Array | None:
     """Return the prices of a book's side as the answer lists them; None where it is no book."""
     if "level" not in e.columns:
         return None
@@ -167,7 +167,7 @@ _SPACING_MISFIT = 20.0
     "answer repeats, with the request's, letter by letter",
     "error",
 )
-def subject(e: Evidence) -> Iterator[str]:
+def subject(e: CheckedAnswer) -> Iterator[str]:
     """Compare every parameter that the answer repeats."""
     lists = {p.name for p in e.endpoint.params if p.kind is endpoints.ParamKind.LIST} if e.endpoint else set()
     for name, fields in _ECHOES.items():
@@ -184,7 +184,7 @@ def subject(e: Evidence) -> Iterator[str]:
     "the rolling window that the answer names, with the request's; a shorter one needs a notice about it",
     "error",
 )
-def rolling_range(e: Evidence) -> Iterator[str]:
+def rolling_range(e: CheckedAnswer) -> Iterator[str]:
     """Compare the range; a shorter one may stand where a notice of the answer explains it."""
     requested = e.requested.get("range")
     used = e.stated.get("range") or e.stated.get("period")
@@ -210,7 +210,7 @@ def _length(text: str) -> pd.Timedelta | None:
 @rule(
     "venues not asked for", "venues of the rows, with those that were asked for", "error", columns="exchange"
 )
-def venues(e: Evidence) -> Iterator[str]:
+def venues(e: CheckedAnswer) -> Iterator[str]:
     """Compare the venues of the rows with the request's."""
     requested = e.requested_names.get("exchanges", e.requested_names.get("exchange"))
     others = sorted(set(e.words.get("exchange", ())) - requested) if requested is not None else []
@@ -224,7 +224,7 @@ def venues(e: Evidence) -> Iterator[str]:
     "error",
     columns="symbol",
 )
-def symbols(e: Evidence) -> Iterator[str]:
+def symbols(e: CheckedAnswer) -> Iterator[str]:
     """Compare the symbols of the rows with the request's."""
     if e.table is None:
         return
@@ -242,7 +242,7 @@ def symbols(e: Evidence) -> Iterator[str]:
 
 
 @rule("dexes not asked for", "dex, venue and coin of the rows, with those asked for", "error")
-def dexes(e: Evidence) -> Iterator[str]:
+def dexes(e: CheckedAnswer) -> Iterator[str]:
     """Compare the subjects of rows of payloads that no document describes with the request's."""
     if e.table is not None:
         return
@@ -258,7 +258,7 @@ def dexes(e: Evidence) -> Iterator[str]:
     "error",
     columns="exchange_id",
 )
-def exchanges_behind_assets(e: Evidence) -> Iterator[str]:
+def exchanges_behind_assets(e: CheckedAnswer) -> Iterator[str]:
     """Compare the exchanges of assets, which answers name in three ways, with the request's."""
     requested = e.requested_names.get("exchange") if "exchange_id" in e.columns else None
     if requested is None:
@@ -276,7 +276,7 @@ def exchanges_behind_assets(e: Evidence) -> Iterator[str]:
 
 
 @rule("one venue twice", "names of venues that differ in case or blanks only", "error", columns="exchange")
-def spelling(e: Evidence) -> Iterator[str]:
+def spelling(e: CheckedAnswer) -> Iterator[str]:
     """Refuse two spellings of one venue, whose rows would count twice in totals."""
     spellings: dict[str, str] = {}
     for venue in e.words.get("exchange", ()):
@@ -286,7 +286,7 @@ def spelling(e: Evidence) -> Iterator[str]:
 
 
 @rule("another unit", "a known word for the unit, with the document's", "error")
-def other_unit(e: Evidence) -> Iterator[str]:
+def other_unit(e: CheckedAnswer) -> Iterator[str]:
     """Compare the unit with the document's."""
     unit, expected = e.stated.get("unit"), e.endpoint.unit if e.endpoint else ""
     if expected and isinstance(unit, str) and unit.lower() != expected and unit.lower() in UNITS:
@@ -294,14 +294,14 @@ def other_unit(e: Evidence) -> Iterator[str]:
 
 
 @rule("no resolution", "an answer without the resolution that the document promises", "error")
-def no_resolution(e: Evidence) -> Iterator[str]:
+def no_resolution(e: CheckedAnswer) -> Iterator[str]:
     """Refuse an answer that does not name its resolution."""
     if e.endpoint and e.endpoint.states_resolution and e.stated.get("resolution") in (None, "unstated", ""):
         yield "the document promises the resolution that was used, the answer names none"
 
 
 @rule("finer resolution", "the resolution that was used, with the request's", "error")
-def finer(e: Evidence) -> Iterator[str]:
+def finer(e: CheckedAnswer) -> Iterator[str]:
     """Refuse a finer resolution: its rows are about other instants."""
     if e.coarseness < 0:
         yield f"asked for resolution {e.requested['resolution']!r}, the answer has {e.stated['resolution']!r}"
@@ -313,7 +313,7 @@ def finer(e: Evidence) -> Iterator[str]:
     "error",
     columns="instrument_name",
 )
-def option_names(e: Evidence) -> Iterator[str]:
+def option_names(e: CheckedAnswer) -> Iterator[str]:
     """Compare the first option whose name and columns differ."""
     if "instrument_name" not in e.columns:
         return
@@ -346,14 +346,14 @@ def option_names(e: Evidence) -> Iterator[str]:
     "error",
     columns="interval_hours",
 )
-def interval_spacing(e: Evidence) -> Iterator[str]:
+def interval_spacing(e: CheckedAnswer) -> Iterator[str]:
     """Refuse intervals in another unit, such as minutes taken for hours."""
     for ratio, words in payment_spacings(e):
         if not 1 / _SPACING_MISFIT < ratio < _SPACING_MISFIT:
             yield words
 
 
-def payment_spacings(e: Evidence) -> Iterator[tuple[float, str]]:
+def payment_spacings(e: CheckedAnswer) -> Iterator[tuple[float, str]]:
     """Yield the time between payments over the stated interval of each venue, and both in words."""
     hours, stamps = e.numbers("interval_hours"), e.micros("time")
     if hours is None or stamps is None or "settled" not in e.words.get("kind", ()) or stamps.size < 3:
@@ -377,7 +377,7 @@ def payment_spacings(e: Evidence) -> Iterator[tuple[float, str]]:
     "error",
     columns="rate_native",
 )
-def native_rates(e: Evidence) -> Iterator[str]:
+def native_rates(e: CheckedAnswer) -> Iterator[str]:
     """Check the venues' own rates against both readings of the document, and convert them to one.
 
     Rule 4 of the document can be read as "the raw rate is bps / 10,000", which is per 8 hours, or as the
@@ -414,7 +414,7 @@ def native_rates(e: Evidence) -> Iterator[str]:
     "times of the rows, with the window: all outside, or any by more than one bucket",
     "error",
 )
-def outside_window(e: Evidence) -> Iterator[str]:
+def outside_window(e: CheckedAnswer) -> Iterator[str]:
     """Compare the times of the rows with the window."""
     stamps = e.micros("time")
     if stamps is None or not stamps.size or e.window_us is None:
@@ -438,7 +438,7 @@ _DATE_LETTERS = len("2026-07-03")
 
 
 @rule("date as expiry", "an expiry without a time of day; it is 08:00 UTC", "notice", columns="expiry")
-def dated_expiry(e: Evidence) -> Iterator[str]:
+def dated_expiry(e: CheckedAnswer) -> Iterator[str]:
     """Move expiries that are dates to the hour at which options expire."""
     texts = e.raw.get("expiry")
     if texts is None or "expiry" not in e.columns:
@@ -459,7 +459,7 @@ def dated_expiry(e: Evidence) -> Iterator[str]:
     "notice",
     columns="interval_hours",
 )
-def unlikely_spacing(e: Evidence) -> Iterator[str]:
+def unlikely_spacing(e: CheckedAnswer) -> Iterator[str]:
     """Tell of intervals that the time between payments does not bear out."""
     for ratio, words in payment_spacings(e):
         if not 1 / _SPACING_DOUBTFUL < ratio < _SPACING_DOUBTFUL:
@@ -469,7 +469,7 @@ def unlikely_spacing(e: Evidence) -> Iterator[str]:
 @rule(
     "edge of the window", "rows up to a bucket before the window, or at its end; they are dropped", "notice"
 )
-def edge(e: Evidence) -> Iterator[str]:
+def edge(e: CheckedAnswer) -> Iterator[str]:
     """Remove rows outside of the window, which is half-open."""
     stamps = getattr(e.columns.get("time"), "asi8", None)
     if stamps is None or e.window_us is None:
@@ -482,14 +482,14 @@ def edge(e: Evidence) -> Iterator[str]:
 
 
 @rule("coarser resolution", "the resolution that was used, with the request's", "notice")
-def coarser(e: Evidence) -> Iterator[str]:
+def coarser(e: CheckedAnswer) -> Iterator[str]:
     """Tell of a coarser resolution than requested."""
     if e.coarseness > 0:
         yield f"asked for resolution {e.requested['resolution']!r}, the answer has {e.stated['resolution']!r}"
 
 
 @rule("unknown unit", "a word for the unit that the library does not know", "notice")
-def unknown_unit(e: Evidence) -> Iterator[str]:
+def unknown_unit(e: CheckedAnswer) -> Iterator[str]:
     """Tell of a unit that is none of the known ones."""
     unit, expected = e.stated.get("unit"), e.endpoint.unit if e.endpoint else ""
     if expected and isinstance(unit, str) and unit.lower() != expected and unit.lower() not in UNITS:
@@ -497,7 +497,7 @@ def unknown_unit(e: Evidence) -> Iterator[str]:
 
 
 @rule("more than the limit", "levels, entries and symbols, with the limit; the rest is cut", "notice")
-def limit(e: Evidence) -> Iterator[str]:
+def limit(e: CheckedAnswer) -> Iterator[str]:
     """Cut what is beyond the requested limit."""
     if "limit" not in e.requested or e.table is None:
         return
@@ -516,7 +516,7 @@ def limit(e: Evidence) -> Iterator[str]:
 
 
 @rule("crossed book", "the best bid, with the best ask", "notice", columns="level")
-def crossed(e: Evidence) -> Iterator[str]:
+def crossed(e: CheckedAnswer) -> Iterator[str]:
     """Tell of a book whose sides overlap."""
     bids, asks = book_prices(e, "bid"), book_prices(e, "ask")
     if bids is not None and asks is not None and bids.size and asks.size and bids[0] >= asks[0]:
@@ -524,7 +524,7 @@ def crossed(e: Evidence) -> Iterator[str]:
 
 
 @rule("old snapshot", "the answer's own time, with its Date: more than 10 minutes apart", "notice")
-def stale(e: Evidence) -> Iterator[str]:
+def stale(e: CheckedAnswer) -> Iterator[str]:
     """Tell of a snapshot that is not of now."""
     stated = e.stated.get("timestamp")
     if not isinstance(stated, str) or e.answer.as_of is pd.NaT:
@@ -537,7 +537,7 @@ def stale(e: Evidence) -> Iterator[str]:
 
 
 @rule("high rate", "a funding rate beyond 4 % per interval", "notice", columns="rate_bps_8h")
-def high_rates(e: Evidence) -> Iterator[str]:
+def high_rates(e: CheckedAnswer) -> Iterator[str]:
     """Tell of rates that are rarely paid."""
     rates, hours = e.numbers("rate_bps_8h"), e.numbers("interval_hours")
     if rates is None or not rates.size:
@@ -552,7 +552,7 @@ def high_rates(e: Evidence) -> Iterator[str]:
 
 
 @rule("shares that do not add up", "the sum of the market shares, with 1", "notice", columns="market_share")
-def shares(e: Evidence) -> Iterator[str]:
+def shares(e: CheckedAnswer) -> Iterator[str]:
     """Tell of market shares that do not add up."""
     fractions = e.numbers("market_share")
     if fractions is None or not fractions.size or np.isnan(fractions).any():
@@ -562,7 +562,7 @@ def shares(e: Evidence) -> Iterator[str]:
 
 
 @rule("expired option", "an option's expiry, with the answer's time", "notice", columns="instrument_name")
-def expired(e: Evidence) -> Iterator[str]:
+def expired(e: CheckedAnswer) -> Iterator[str]:
     """Tell of instruments that had expired when the answer was made."""
     expiries, stamps = e.micros("expiry"), e.micros("time")
     if expiries is None or stamps is None or "instrument_name" not in e.columns:

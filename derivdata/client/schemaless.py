@@ -11,7 +11,7 @@ import pandas as pd
 
 from derivdata import tables
 from derivdata.client import transport
-from derivdata.client.reading import Evidence
+from derivdata.client.reading import CheckedAnswer
 from derivdata.client.retrieval import check, forget, get_windows
 from derivdata.client.rolling import rolling
 from derivdata.client.transport import Answer
@@ -91,7 +91,7 @@ def _checked(
     for name in ("timestamp", "t"):
         if name in built and built[name].dtype.kind == "M" and built[name].notna().all():
             columns["time"] = columns[name]
-    evidence = Evidence(answer, None, {"place": np.arange(len(rows)), **columns}, {})
+    evidence = CheckedAnswer(answer, None, {"place": np.arange(len(rows)), **columns}, {})
     notices = check(evidence)
     return [rows[place] for place in evidence.columns["place"]], notices
 

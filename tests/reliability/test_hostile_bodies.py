@@ -81,7 +81,7 @@ CLIENT = """
     from derivdata import errors
     from derivdata.client import transport
     from derivdata.tables.endpoints import FUNDING
-    from derivdata.client.transport.settings import Limits, Settings, Timing
+    from derivdata.client.transport.settings import Limits, ConnectionSettings, Timing
     from derivdata.client.transport.connection import Connection
     from derivdata.client.transport.origin import site
 
@@ -90,7 +90,8 @@ CLIENT = """
 
     def connect(name):
         limits = Limits(answer=0.5, tries=2) if name == "drip" else Limits()
-        settings = Settings(name, Path(sys.argv[2]), limits=limits, timing=Timing(sleep=lambda _: None))
+        timing = Timing(sleep=lambda _: None)
+        settings = ConnectionSettings(name, Path(sys.argv[2]), limits=limits, timing=timing)
         place = site(f"{sys.argv[1]}/{name.replace(' ', '_')}")
         transport.SESSION.connection = Connection(place, None, settings)
 

@@ -20,8 +20,7 @@ from derivdata.client import transport
 from derivdata.client.transport.cache import AnswerFiles
 from derivdata.client.transport.connection import Connection
 from derivdata.client.transport.network import Responses
-from derivdata.client.transport.pace import Pace
-from derivdata.client.transport.settings import Timing
+from derivdata.client.transport.settings import Pace, Timing
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import open_archive
 from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, Request
@@ -141,7 +140,7 @@ STOPPED = """
         Responses(AnswerFiles(folder, "s"))["k"] = answer
     elif what == "turn":
         from derivdata.tables.endpoints import FUNDING_HISTORICAL
-        from derivdata.client.transport.pace import Pace
+        from derivdata.client.transport.settings import Pace
         from derivdata.client.transport.settings import Timing
 
         Pace._next = stop

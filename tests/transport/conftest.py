@@ -13,10 +13,9 @@ import pytest
 
 from derivdata.client.transport import Response
 from derivdata.client.transport.connection import Connection
-from derivdata.client.transport.error_mapping import error_of
-from derivdata.client.transport.keys import Secret
-from derivdata.client.transport.origin import site
-from derivdata.client.transport.settings import Limits, Settings, Timing
+from derivdata.client.transport.origin import Secret, site
+from derivdata.client.transport.response import error_of
+from derivdata.client.transport.settings import ConnectionSettings, Limits, Timing
 
 KEY = "k-5d0c5a2f-not-a-real-one"
 HANGS_SECONDS = 300
@@ -97,7 +96,7 @@ def opened(tmp_path: Path, fake: FakeTime) -> Iterator[Open]:
     def make(url: str, *, key: str | None = KEY, **rest: Any) -> Connection:
         rest.setdefault("timing", fake.timing)
         rest.setdefault("limits", Limits())
-        settings = Settings(scope=rest.pop("scope", url), folder=tmp_path / "cache", **rest)
+        settings = ConnectionSettings(scope=rest.pop("scope", url), folder=tmp_path / "cache", **rest)
         made.append(Connection(site(url), None if key is None else Secret(key), settings))
         return made[-1]
 

@@ -17,8 +17,7 @@ from requests.adapters import HTTPAdapter
 
 from derivdata import errors
 from derivdata.client import transport
-from derivdata.client.transport.keys import Secret
-from derivdata.client.transport.origin import site
+from derivdata.client.transport.origin import Secret, site
 from derivdata.tables.endpoints import FUNDING, Request
 from tests.transport.conftest import KEY, Open, checked
 from tests.transport.server import Asked, Reply, serving

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from derivdata.client.transport.pace import Pace
-from derivdata.client.transport.settings import Timing
+from derivdata.client.transport.settings import Pace, Timing
 from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, Request
 from tests.transport.conftest import HANGS_SECONDS, FakeTime, Open
 from tests.transport.server import Reply, serving

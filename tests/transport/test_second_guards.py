@@ -12,7 +12,7 @@ import urllib3
 
 from derivdata.client.transport.adapter import Adapter
 from derivdata.client.transport.body import BodyTooLarge, read_body
-from derivdata.client.transport.keys import Secret
+from derivdata.client.transport.origin import Secret
 from derivdata.client.transport.settings import Limits, Timing
 from tests.transport.conftest import KEY
 

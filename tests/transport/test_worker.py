@@ -71,12 +71,12 @@ MANY = """
     import random, sys, threading
     from pathlib import Path
     from derivdata.tables.endpoints import FUNDING, Request
-    from derivdata.client.transport.settings import Settings
+    from derivdata.client.transport.settings import ConnectionSettings
     from derivdata.client.transport.connection import Connection
     from derivdata.client.transport.origin import site
 
     url, folder, seed = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-    connection = Connection(site(url), None, Settings(scope="shared", folder=folder))
+    connection = Connection(site(url), None, ConnectionSettings(scope="shared", folder=folder))
     chance = random.Random(seed)
     orders = [chance.sample(range(40), 40) for _ in range(4)]
     wrong = []

@@ -9,7 +9,7 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from derivdata.client.bundle.layout import Manifest
+from derivdata.client.bundle.layout import BundleManifest
 
 __all__ = ["blas", "differences", "python", "system", "versions"]
 
@@ -69,7 +69,7 @@ def system() -> str:
     return f"{platform.system()} {platform.machine()}"
 
 
-def differences(manifest: Manifest) -> tuple[str, ...]:
+def differences(manifest: BundleManifest) -> tuple[str, ...]:
     """Return what differs between here and there, as ``"numpy 2.4.1 then, 2.5.0 now"``; empty for nothing."""
     then = {"platform": manifest.platform, "python": manifest.python, **manifest.versions}
     now = {"platform": system(), "python": python(), **versions()}

@@ -24,14 +24,14 @@ from derivdata.client.bundle.layout import (
     BODY_BYTES,
     LIST_BYTES,
     TOTAL_BYTES,
+    BundleManifest,
     Entry,
-    Manifest,
     body_name,
     request_of,
 )
 from derivdata.errors import BundleError
 
-__all__ = ["MAGIC", "Journal", "frame", "is_journal"]
+__all__ = ["MAGIC", "RecordingJournal", "frame", "is_journal"]
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ def is_journal(path: Path) -> bool:
         return False
 
 
-class Journal:
+class RecordingJournal:
     """The journal at a path, read as the bundle that it would have become.
 
     Raises
@@ -66,7 +66,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.manifest: Manifest | None = None
+        self.manifest: BundleManifest | None = None
         self.entries: list[Entry] = []
         self._bodies: dict[str, tuple[int, int]] = {}
         try:
@@ -131,7 +131,7 @@ class Journal:
         if hashlib.sha256(content).hexdigest() != sha256:
             raise BundleError(f"{self.path}: the {kind.decode()} at byte {place} is damaged")
         if kind == b"manifest":
-            self.manifest = self._decoded(content, Manifest, place)
+            self.manifest = self._decoded(content, BundleManifest, place)
         else:
             self.entries.append(self._decoded(content, Entry, place))
 

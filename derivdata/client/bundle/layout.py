@@ -32,8 +32,8 @@ __all__ = [
     "MANIFEST",
     "MEMBERS",
     "TOTAL_BYTES",
+    "BundleManifest",
     "Entry",
-    "Manifest",
     "body_name",
     "described",
     "entry_of",
@@ -53,7 +53,7 @@ TOTAL_BYTES = 4 * 2**30 - 1
 MEMBERS = 65_000
 
 
-class Manifest(msgspec.Struct, kw_only=True):
+class BundleManifest(msgspec.Struct, kw_only=True):
     """The manifest: source, clock and versions that made a bundle.
 
     Attributes
@@ -113,7 +113,7 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True):
     attribution: str
 
 
-def described(manifest: Manifest, entries: Sequence[Entry], answers_sha256: str) -> Manifest:
+def described(manifest: BundleManifest, entries: Sequence[Entry], answers_sha256: str) -> BundleManifest:
     """Return the manifest with what it says of the answers."""
     return msgspec.structs.replace(
         manifest,

@@ -1,4 +1,4 @@
-"""A bundle read with distrust: every size bounded, every hash compared, nothing unpacked to disk."""
+"""A bundle read with distrust: sizes bounded, hashes compared, nothing unpacked to disk; its contents."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import hashlib
 import zipfile
 import zlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import pandas as pd
 
-from derivdata.client.bundle.journal import Journal, is_journal
+from derivdata.client.bundle.environment import differences
+from derivdata.client.bundle.journal import RecordingJournal, is_journal
 from derivdata.client.bundle.layout import (
     ANSWERS,
     BODY,
@@ -21,8 +24,8 @@ from derivdata.client.bundle.layout import (
     MANIFEST,
     MEMBERS,
     TOTAL_BYTES,
+    BundleManifest,
     Entry,
-    Manifest,
     body_name,
     described,
     request_of,
@@ -30,7 +33,7 @@ from derivdata.client.bundle.layout import (
 from derivdata.errors import BundleError
 from derivdata.support import times
 
-__all__ = ["Bundle"]
+__all__ = ["Bundle", "Contents", "info", "verify"]
 
 T = TypeVar("T")
 
@@ -72,7 +75,7 @@ class Bundle:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._journal = Journal(self.path) if is_journal(self.path) else None
+        self._journal = RecordingJournal(self.path) if is_journal(self.path) else None
         if self._journal is not None:
             self._open_journal(self._journal)
             return
@@ -105,7 +108,7 @@ class Bundle:
             raise BundleError(f"{self.path}: {what} is damaged: its hash or size is another")
         return body
 
-    def _open_journal(self, journal: Journal) -> None:
+    def _open_journal(self, journal: RecordingJournal) -> None:
         """Take a recording that is under way, or was killed, for the bundle of what had come."""
         if journal.manifest is None:
             raise BundleError(f"{self.path}: not a bundle, or cut off: it says nothing of itself")
@@ -126,12 +129,12 @@ class Bundle:
         if self._journal is None:
             self._zip.close()
 
-    def _manifest(self) -> Manifest:
-        manifest = self._decoded(self._read(MANIFEST, LIST_BYTES), MANIFEST, Manifest)
+    def _manifest(self) -> BundleManifest:
+        manifest = self._decoded(self._read(MANIFEST, LIST_BYTES), MANIFEST, BundleManifest)
         self._check_manifest(manifest)
         return manifest
 
-    def _check_manifest(self, manifest: Manifest) -> None:
+    def _check_manifest(self, manifest: BundleManifest) -> None:
         if manifest.format != FORMAT or manifest.version != 1:
             raise BundleError(
                 f"{self.path}: {MANIFEST} says format {manifest.format!r}, version {manifest.version}: this "
@@ -213,3 +216,98 @@ def _is_instant(text: str) -> bool:
 
 def _words(error: BaseException) -> str:
     return str(error) or type(error).__name__
+
+
+_UNITS = ("B", "kB", "MB", "GB")
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Summary of a whole bundle.
+
+    Attributes
+    ----------
+    path, bytes
+        The file and its size.
+    manifest
+        Source, clock, versions.
+    requests
+        One row per answer: ``path``, ``query``, ``status``, ``date`` and ``received`` (UTC), ``bytes``,
+        ``sha256``, ``source``.
+    """
+
+    path: Path
+    bytes: int
+    manifest: BundleManifest
+    requests: pd.DataFrame
+
+    def __str__(self) -> str:
+        m = self.manifest
+        lines = [
+            f"{self.path}: {m.answers} answers, {_size(self.bytes)}",
+            f"source: {m.source or 'none'}{' (synthetic)' if m.synthetic else ''}",
+            f"clock: {m.asof or 'none'}",
+            f"made by: derivdata {m.versions.get('derivdata', 'unknown')}, Python {m.python}, {m.platform}",
+        ]
+        if m.attribution:
+            lines.append(f"attribution: {m.attribution}")
+        different = differences(m)
+        lines.append("differs here: " + ("; ".join(different) if different else "nothing"))
+        for row in self.requests.itertuples():
+            query = f"?{row.query}" if row.query else ""
+            lines.append(f"  {row.status} {_size(row.bytes):>9} {_date(row.date)} {row.path}{query}")
+        return "\n".join(lines)
+
+
+def info(path: str | Path) -> Contents:
+    """Return what a bundle holds, after every hash was checked.
+
+    Raises
+    ------
+    BundleError
+        It is not a bundle, damaged, or built to do harm.
+    """
+    bundle = Bundle(path)
+    try:
+        return Contents(bundle.path, bundle.path.stat().st_size, bundle.manifest, _requests(bundle.entries))
+    finally:
+        bundle.close()
+
+
+def verify(path: str | Path) -> int:
+    """Check every hash of a bundle; return how many answers it holds.
+
+    Raises
+    ------
+    BundleError
+        It is not a bundle, damaged, or built to do harm; the message names the entry.
+    """
+    return int(info(path).manifest.answers)
+
+
+def _requests(entries: list[Entry]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "path": [e.path for e in entries],
+            "query": [str(request_of(e)).partition("?")[2] for e in entries],
+            "status": [e.status for e in entries],
+            "date": times.parse([e.date for e in entries]),
+            "received": times.parse([e.received for e in entries]),
+            "bytes": [e.bytes for e in entries],
+            "sha256": [e.sha256 for e in entries],
+            "source": [e.source for e in entries],
+        }
+    )
+
+
+def _date(date: pd.Timestamp) -> str:
+    return "no date".ljust(20) if date is pd.NaT else times.iso(date)
+
+
+def _size(size: int) -> str:
+    value = float(size)
+    for unit in _UNITS:
+        if value < 1000 or unit == _UNITS[-1]:
+            break
+        value /= 1000
+    return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"

@@ -21,8 +21,8 @@ from derivdata.client.bundle.layout import (
     MANIFEST,
     MEMBERS,
     TOTAL_BYTES,
+    BundleManifest,
     Entry,
-    Manifest,
     body_name,
     described,
     request_of,
@@ -192,8 +192,8 @@ class Writer:
     def _unwritable(self, error: OSError) -> BundleError:
         return BundleError(f"{self.path}: cannot be written: {error.strerror or error}")
 
-    def _manifest(self) -> Manifest:
-        return Manifest(
+    def _manifest(self) -> BundleManifest:
+        return BundleManifest(
             format=FORMAT,
             version=1,
             asof=self.asof,

@@ -10,7 +10,7 @@ from derivdata.client.transport.cache_admin import CacheInfo, cache_clear, cache
 from derivdata.client.transport.connecting import connect, disconnect
 from derivdata.client.transport.connection import Connection
 from derivdata.client.transport.display import notify, progress
-from derivdata.client.transport.origin import Local
+from derivdata.client.transport.origin import LocalSource
 from derivdata.client.transport.response import Response
 from derivdata.client.transport.session import (
     SESSION,
@@ -31,7 +31,7 @@ __all__ = [
     "Answer",
     "CacheInfo",
     "Connection",
-    "Local",
+    "LocalSource",
     "Observer",
     "Responder",
     "Response",

@@ -13,10 +13,14 @@ from requests.adapters import HTTPAdapter
 from requests.structures import CaseInsensitiveDict
 
 from derivdata.client.transport.body import BodyTooLarge, NotJson, TooSlow, check_json, read_body
-from derivdata.client.transport.error_mapping import network_error, permanent
-from derivdata.client.transport.keys import Secret
-from derivdata.client.transport.origin import origin_of
-from derivdata.client.transport.response import DIGEST_HEADER, http_date, retry_after
+from derivdata.client.transport.origin import Secret, origin_of
+from derivdata.client.transport.response import (
+    DIGEST_HEADER,
+    http_date,
+    network_error,
+    permanent,
+    retry_after,
+)
 from derivdata.client.transport.settings import Limits, Timing
 from derivdata.errors import FetchError, NetworkError, SchemaError
 

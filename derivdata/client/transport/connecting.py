@@ -10,10 +10,9 @@ import pandas as pd
 
 from derivdata.client.transport.cache_admin import cache_folder
 from derivdata.client.transport.connection import Connection
-from derivdata.client.transport.keys import Secret, find
-from derivdata.client.transport.origin import Local, is_url, site
+from derivdata.client.transport.origin import LocalSource, Secret, find, is_url, site
 from derivdata.client.transport.session import SESSION
-from derivdata.client.transport.settings import IN_PROCESS, Settings
+from derivdata.client.transport.settings import IN_PROCESS, ConnectionSettings
 from derivdata.errors import NotConnected
 from derivdata.support import times
 from derivdata.support.local import start_local
@@ -127,7 +126,7 @@ def _hosted(
     secret = find(given)
     if secret is not None and not place.private:
         raise ValueError(f"the key is not sent to {place.host} over plain http: use https://")
-    settings = Settings(scope=place.base, folder=cache_folder(), cache=cache, offline=offline)
+    settings = ConnectionSettings(scope=place.base, folder=cache_folder(), cache=cache, offline=offline)
     return Connection(place, secret, settings, attribution_url=attribution_url)
 
 
@@ -140,8 +139,8 @@ def _local(
     offline: bool,
     options: Mapping[str, Any],
 ) -> Connection:
-    local: Local = start_local(source, now=now, **options)
-    settings = Settings(
+    local: LocalSource = start_local(source, now=now, **options)
+    settings = ConnectionSettings(
         scope=f"local {local.identity}",
         folder=cache_folder(),
         cache=cache,

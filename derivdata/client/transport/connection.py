@@ -14,11 +14,9 @@ from urllib.parse import unquote, urlencode
 import pandas as pd
 
 from derivdata.client.transport.cache import AnswerFiles, Record
-from derivdata.client.transport.keys import Secret
-from derivdata.client.transport.origin import Local, Site
-from derivdata.client.transport.pace import Pace
+from derivdata.client.transport.origin import LocalSource, Secret, Site
 from derivdata.client.transport.response import DIGEST_HEADER, Response, http_date, plain_text
-from derivdata.client.transport.settings import Settings
+from derivdata.client.transport.settings import ConnectionSettings, Pace
 from derivdata.client.transport.worker import TookTooLong, started
 from derivdata.errors import CacheNotice, FetchError, NetworkError, NotCached
 from derivdata.support.forking import renew_in_child
@@ -67,9 +65,9 @@ class Connection:
         self,
         site: Site,
         secret: Secret | None,
-        settings: Settings,
+        settings: ConnectionSettings,
         *,
-        local: Local | None = None,
+        local: LocalSource | None = None,
         attribution_url: str | None = None,
     ) -> None:
         self.source = site.host if local is None else local.label

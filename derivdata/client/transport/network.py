@@ -22,11 +22,9 @@ from requests_cache.models.response import CachedResponse
 
 from derivdata.client.transport.adapter import Adapter
 from derivdata.client.transport.cache import AnswerFiles, Record
-from derivdata.client.transport.error_mapping import network_error
-from derivdata.client.transport.keys import Secret
-from derivdata.client.transport.origin import Site
-from derivdata.client.transport.response import http_date, notices_in
-from derivdata.client.transport.settings import Settings
+from derivdata.client.transport.origin import Secret, Site
+from derivdata.client.transport.response import http_date, network_error, notices_in
+from derivdata.client.transport.settings import ConnectionSettings
 from derivdata.client.transport.worker import SharedRequests
 from derivdata.tables.endpoints import Endpoint
 
@@ -103,7 +101,7 @@ class Network:
         self,
         site: Site,
         secret: Secret | None,
-        settings: Settings,
+        settings: ConnectionSettings,
         files: AnswerFiles,
         *,
         key: Callable[[str, str], str],
@@ -163,7 +161,7 @@ def _ours(path: str, ask: Callable[[], requests.Response]) -> requests.Response:
 
 
 def _session(
-    settings: Settings, cache: BaseCache, key: Callable[[str, str], str]
+    settings: ConnectionSettings, cache: BaseCache, key: Callable[[str, str], str]
 ) -> requests_cache.CachedSession:
     session = requests_cache.CachedSession(
         backend=cache,
@@ -186,7 +184,9 @@ def _session(
     return session
 
 
-def _adapter(site: Site, secret: Secret | None, settings: Settings, turn: Callable[[str], None]) -> Adapter:
+def _adapter(
+    site: Site, secret: Secret | None, settings: ConnectionSettings, turn: Callable[[str], None]
+) -> Adapter:
     return Adapter(
         origin=site.origin,
         secret=secret,

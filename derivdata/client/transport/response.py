@@ -1,4 +1,4 @@
-"""An HTTP response as the rest of the library sees it, and what its headers and notices say."""
+"""A response, what its headers and notices say, and the error of one that is no answer."""
 
 from __future__ import annotations
 
@@ -11,10 +11,31 @@ from typing import Any
 import msgspec
 import pandas as pd
 
+from derivdata.errors import (
+    AuthError,
+    BadRequest,
+    FetchError,
+    NetworkError,
+    NotFound,
+    RateLimited,
+    SchemaError,
+    ServerError,
+    TierError,
+)
 from derivdata.support.text import escape_controls
-from derivdata.tables.endpoints import Request
+from derivdata.tables.endpoints import LOCAL, Request, endpoint_of
 
-__all__ = ["DIGEST_HEADER", "Response", "http_date", "notices_in", "plain_text", "retry_after"]
+__all__ = [
+    "DIGEST_HEADER",
+    "Response",
+    "error_of",
+    "http_date",
+    "network_error",
+    "notices_in",
+    "permanent",
+    "plain_text",
+    "retry_after",
+]
 
 DIGEST_HEADER = "X-Body-Sha256"
 """Header under which the hash of a whole body is passed on and cached, so that it is computed once."""
@@ -99,3 +120,120 @@ def notices_in(body: bytes) -> Any:
         return None
     decoded = msgspec.json.decode(body, type=_Noticed | list[msgspec.Raw] | str)
     return decoded.notices if isinstance(decoded, _Noticed) else None
+
+
+_LONGEST_MESSAGE = 500
+_WINDOW = ("start", "range")
+_SOURCE = "X-Derivdata-Source"
+"""Header of every answer of the local service, and of no other."""
+
+_NOT_HOSTED = (
+    "the hosted service does not have this: the sample, an archive and the venues do, after "
+    "dd.connect('sample'), dd.connect('path/to/archive') or dd.connect('venues')"
+)
+
+
+class _Body(msgspec.Struct):
+    error: Any = None
+    message: Any = None
+    required_tier: Any = None
+    docs: Any = None
+    retry_after: Any = None
+
+
+def error_of(response: Response) -> FetchError | SchemaError:
+    """Return the error of a response whose status is not 200, with the service's own words."""
+    if 200 <= response.status < 400:
+        return SchemaError(f"{response.request}: HTTP {response.status} instead of an answer")
+    body = _read(response.body)
+    path, status = response.request.path, response.status
+    message = _message(response, body)
+    if status == 401:
+        fix = "pass api_key= to dd.connect, set DERIVDATA_API_KEY, or write ~/.config/derivdata/key"
+        return AuthError(path, f"{message} (HTTP 401); {fix}", status=status)
+    if status in (400, 403, 404) and path.startswith(LOCAL) and _SOURCE not in response.headers:
+        return NotFound(path, f"{_NOT_HOSTED} (HTTP {status})", status=status)
+    if status == 403:
+        return TierError(path, f"{_tier(response, body)}{message} (HTTP 403)", status=status)
+    if status == 404:
+        return NotFound(path, f"{message} (HTTP 404)", status=status)
+    if status == 429:
+        return _rate_limited(response, body, message)
+    if status >= 500:
+        return ServerError(path, f"{message} (HTTP {status}); try again later", status=status)
+    return BadRequest(path, f"{message} (HTTP {status})", status=status)
+
+
+def _rate_limited(response: Response, body: _Body, words: str) -> RateLimited:
+    seconds = retry_after(response.headers.get("Retry-After"), response.headers.get("Date"))
+    if seconds is None and isinstance(body.retry_after, int | float) and body.retry_after >= 0:
+        seconds = float(body.retry_after)
+    when = "later" if seconds is None else f"in {seconds:g} s"
+    message = f"{words} (HTTP 429); try again {when}: what came so far is in the cache"
+    return RateLimited(response.request.path, message, status=429, retry_after=seconds)
+
+
+def _tier(response: Response, body: _Body) -> str:
+    """Return the tier that the service names, else what the API document says of the endpoint."""
+    if isinstance(body.required_tier, str):
+        return f"this needs the {plain_text(body.required_tier, 40).capitalize()} tier or a higher one: "
+    endpoint = endpoint_of(response.request.path)
+    if endpoint is None:
+        return ""
+    given = f"the API document opens this endpoint to the {endpoint.tier.capitalize()} tier and higher ones"
+    dated = any(p.name in _WINDOW for p in endpoint.params)
+    return f"{given}, Dev to its last 30 days: " if endpoint.tier == "dev" and dated else f"{given}: "
+
+
+def _read(body: bytes) -> _Body:
+    try:
+        return msgspec.json.decode(body, type=_Body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _Body()
+
+
+def _message(response: Response, body: _Body) -> str:
+    """Return the service's message: from its JSON, else its text, else the bare status."""
+    message = "; ".join(dict.fromkeys(s for s in (body.error, body.message) if isinstance(s, str) and s))
+    if not message and response.headers.get("Content-Type", "").startswith("text/plain"):
+        message = response.body.decode("utf-8", "replace")
+    message = plain_text(message, _LONGEST_MESSAGE)
+    return message or f"the service answered HTTP {response.status} with an empty body"
+
+
+def permanent(error: FetchError) -> FetchError:
+    """Mark the error as not retryable."""
+    error.retryable = False
+    return error
+
+
+def network_error(path: str, error: Exception) -> FetchError:
+    """Return what requests or urllib3 raised as an error of ours; nothing of the request but its path."""
+    # Here and not above: an answer from the cache needs the errors of a status, and neither of these.
+    import requests
+    import urllib3
+
+    if isinstance(error, requests.exceptions.SSLError):
+        return permanent(NetworkError(path, f"the server's certificate was refused: {_innermost(error)}"))
+    if isinstance(error, requests.exceptions.ConnectTimeout):
+        return NetworkError(path, "no connection in time")
+    if isinstance(error, requests.exceptions.Timeout | urllib3.exceptions.TimeoutError):
+        return NetworkError(path, "the server fell silent")
+    if isinstance(error, requests.ConnectionError | urllib3.exceptions.HTTPError):
+        return NetworkError(path, f"the connection failed or broke off: {_innermost(error)}")
+    if isinstance(error, requests.TooManyRedirects):
+        return permanent(NetworkError(path, "too many redirects"))
+    if isinstance(error, requests.exceptions.InvalidSchema):
+        return permanent(
+            NetworkError(path, "the server sends to an address by plain http, which is not followed")
+        )
+    return permanent(NetworkError(path, f"the request could not be sent: {type(error).__name__}"))
+
+
+def _innermost(error: BaseException) -> str:
+    """Return what the system message, without the layers around it."""
+    reason = getattr(error, "reason", None)
+    cause = next((a for a in (reason, *error.args) if isinstance(a, BaseException)), None)
+    if cause is not None:
+        return _innermost(cause)
+    return plain_text(str(error).rpartition(">: ")[2], _LONGEST_MESSAGE)

@@ -14,8 +14,7 @@ import pandas as pd
 
 from derivdata.client.transport.connection import Connection
 from derivdata.client.transport.display import NOTICE_LENGTH, notify, progress, warn_deprecated
-from derivdata.client.transport.error_mapping import error_of
-from derivdata.client.transport.response import Response, notices_in, plain_text
+from derivdata.client.transport.response import Response, error_of, notices_in, plain_text
 from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.tables.endpoints import Endpoint, Request

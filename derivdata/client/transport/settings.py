@@ -1,17 +1,23 @@
-"""Settings of a connection: its cache, the bounds of a request, and the clock for durations."""
+"""What a connection is asked for: settings, limits, and the pace at each endpoint, shared by processes."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import random
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from derivdata.support.files import private_folder
 from derivdata.support.times import machine_now
+from derivdata.tables.endpoints import Endpoint
 
-__all__ = ["IN_PROCESS", "Limits", "Settings", "Timing"]
+__all__ = ["IN_PROCESS", "ConnectionSettings", "Limits", "Pace", "Timing", "spacing_seconds"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Settings:
+class ConnectionSettings:
     """Settings of a connection.
 
     Attributes
@@ -85,3 +91,118 @@ class Settings:
     paced: bool = True
     limits: Limits = field(default_factory=Limits)
     timing: Timing = field(default_factory=Timing)
+
+
+try:
+    import fcntl
+except ImportError:  # Windows: turns are then shared within the process only
+    fcntl = None  # type: ignore[assignment]
+
+
+_SHARE = 0.9
+"""Part of the allowed rate that is used: at all of it, a sliding window refuses a fifth of the calls."""
+_LOCK_SECONDS = 0.5
+_HORIZON_SECONDS = 60.0
+_LATE_SECONDS = 0.03
+_TURNS = 5
+"""Retries for a slot that was missed while the process was descheduled."""
+
+
+def spacing_seconds(endpoint: Endpoint) -> float:
+    """Seconds that are kept between two requests to an endpoint; 0 where it has no limit."""
+    return 0.0 if endpoint.per_second is None else 1.0 / (_SHARE * endpoint.per_second)
+
+
+class Pace:
+    """Waits for this key's next turn at an endpoint.
+
+    Parameters
+    ----------
+    folder
+        Where the slot files are; where it cannot be written, turns are shared within the process only.
+    scope
+        Text that names the service and the key.
+    """
+
+    def __init__(self, folder: Path, scope: str, timing: Timing) -> None:
+        self._folder = folder
+        self._scope = scope
+        self._timing = timing
+        self._own: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def wait(self, endpoint: Endpoint | None) -> None:
+        """Sleep until this request may be sent."""
+        if endpoint is None or endpoint.per_second is None:
+            return
+        spacing = spacing_seconds(endpoint)
+        name = hashlib.sha256(f"{self._scope}\n{endpoint.path}".encode()).hexdigest()[:32]
+        for _ in range(_TURNS):
+            delay = self._shared_delay(name, spacing)
+            if delay is None:
+                delay = self._own_delay(name, spacing)
+            if not self._overslept(delay):
+                return
+
+    def _overslept(self, delay: float) -> bool:
+        """Sleep until the turn; whether it was slept through, so that the one after it comes too soon."""
+        if delay <= 0:
+            return False
+        due = self._timing.monotonic() + delay
+        self._timing.sleep(delay)
+        return self._timing.monotonic() > due + _LATE_SECONDS
+
+    def _shared_delay(self, name: str, spacing: float) -> float | None:
+        try:
+            private_folder(self._folder)
+            # Never through a link: in a folder that others may write it could name any file of this user.
+            file = os.open(self._folder / name, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        except OSError:
+            return None
+        try:
+            if not self._locked(file):
+                return None
+            now, slot = self._next(_number(os.read(file, 64)), spacing)
+            text = repr(slot).encode()
+            os.ftruncate(file, 0)
+            os.lseek(file, 0, os.SEEK_SET)
+            os.write(file, text)
+            # By name, since closing is not enough: a child that was forked meanwhile has the file open too.
+            fcntl.flock(file, fcntl.LOCK_UN)
+        except OSError:
+            return None
+        finally:
+            os.close(file)
+        return slot - now
+
+    def _own_delay(self, name: str, spacing: float) -> float:
+        with self._lock:
+            now, slot = self._next(self._own.get(name), spacing)
+            self._own[name] = slot
+        return slot - now
+
+    def _next(self, last: float | None, spacing: float) -> tuple[float, float]:
+        """Now, and the next free slot; the clock is the machine's monotonic one, which processes share."""
+        now = self._timing.monotonic()
+        if last is None or last > now + _HORIZON_SECONDS:
+            return now, now
+        return now, max(now, last + spacing)
+
+    def _locked(self, file: int) -> bool:
+        if fcntl is None:
+            return False
+        until = self._timing.monotonic() + _LOCK_SECONDS
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            if self._timing.monotonic() > until:
+                return False
+            self._timing.sleep(0.005)
+
+
+def _number(text: bytes) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
