@@ -361,8 +361,6 @@ def test_the_oldest_go_when_the_limit_is_reached_and_strays_are_swept(opened: Op
     by_age = files(root)
     for age, path in enumerate(reversed(by_age)):
         os.utime(path, (1e9, 1e9 - age))
-    for journal in root.rglob("journal"):
-        journal.unlink()
     stray, young = root / ".tmp-old", root / ".tmp-young"
     for path in (stray, young):
         path.write_text("")
@@ -372,24 +370,6 @@ def test_the_oldest_go_when_the_limit_is_reached_and_strays_are_swept(opened: Op
     assert files(root) == by_age[6:]
     assert young.exists()
     assert not stray.exists()
-
-
-@pytest.mark.parametrize("junk", [b"", b"\xff\xfe 1 1 1\n", b"x -1 1 1\n", b"x 1 1\n", b"x 1 1 1 1\n"])
-def test_the_journal_alone_says_which_go_first(opened: Open, tmp_path: Path, junk: bytes) -> None:
-    """Sizes and ages of a hundred thousand files take too long to ask for one by one."""
-    with serving(counting(pad="x" * 100)) as server:
-        connection = opened(server.url)
-        for n in range(4):
-            connection._serve(Request(f"/x/{n}", ()), FUNDING)
-    [journal] = tmp_path.rglob("journal")
-    lines = [line.split() for line in journal.read_text().splitlines()]
-    sizes = {path.stem: path.stat().st_size for path in files(tmp_path)}
-    assert {key: int(size) for key, _, size, _ in lines} == sizes
-    ages = {key: n for n, key in enumerate(sorted(sizes))}
-    text = "".join(f"{key} {date} {size} {ages[key]}\n" for key, date, size, _ in lines)
-    journal.write_bytes(junk + text.encode())
-    cache.evict(tmp_path / "cache" / "answers", sum(sorted(sizes.values())[:2]))
-    assert [path.stem for path in files(tmp_path)] == sorted(sizes)[2:]
 
 
 def test_a_session_that_writes_much_evicts_on_its_way(

@@ -161,10 +161,6 @@ def offline(url: str, opened: Open, fake: FakeTime) -> pd.Timestamp:
 
 def test_the_offline_clock_ignores_dates_of_the_future(opened: Open, fake: FakeTime, tmp_path: Path) -> None:
     url = dated(tmp_path, opened, [NOON, pd.Timestamp("2099-01-01T00:00Z"), NOON - HOUR])
-    [notes] = tmp_path.rglob("journal")
-    key = next(path.stem for path in tmp_path.rglob("*.answer"))
-    with notes.open("a") as journal:
-        journal.write(f"{key} {4 * 10**15} 1 1\n")  # of an answer that was replaced since: the record counts
     assert offline(url, opened, fake) == NOON.floor("min")
     assert (
         opened(url, offline=True, timing=machine(pd.Timestamp("2099-01-02T00:00Z"), fake)).clock().year
@@ -172,47 +168,27 @@ def test_the_offline_clock_ignores_dates_of_the_future(opened: Open, fake: FakeT
     )
 
 
-@pytest.mark.parametrize("journal", ["kept", "removed", "torn", "blank", "linked"])
-def test_the_offline_clock_reads_sealed_records_only(
-    journal: str, opened: Open, fake: FakeTime, tmp_path: Path
-) -> None:
-    """Whatever became of the journal: it says where to look, and the record what is true."""
+def test_the_offline_clock_reads_sealed_records_only(opened: Open, fake: FakeTime, tmp_path: Path) -> None:
+    """A head says where to look, and the sealed record what is true."""
     newest = NOON + 2 * HOUR
     url = dated(tmp_path, opened, [NOON, newest, NOON + HOUR])
-    [notes] = tmp_path.rglob("journal")
-    lines = notes.read_text().splitlines()
-    assert len(lines) == 3
-    by_date = sorted(lines, key=lambda line: int(line.split()[1]))
-    if journal in ("removed", "linked"):
-        notes.unlink()
-    if journal == "linked":
-        (tmp_path / "precious").write_text("precious")
-        notes.symlink_to(tmp_path / "precious")
-    if journal == "blank":
-        notes.write_text("\n")
-    if journal == "torn":
-        notes.write_text("\n".join(lines)[:-30])
     assert offline(url, opened, fake) == newest.floor("min")
-    path = notes.parent / f"{by_date[-1].split()[0]}.answer"
-    data = path.read_bytes()
-    path.write_bytes(data.replace(b"14:00:30", b"15:00:30"))
+    [path] = [p for p in tmp_path.rglob("*.answer") if b"14:00:30" in p.read_bytes()]
+    path.write_bytes(path.read_bytes().replace(b"14:00:30", b"15:00:30"))
     assert offline(url, opened, fake) == (NOON + HOUR).floor("min"), "the seal is broken"
     path.unlink()
     assert offline(url, opened, fake) == (NOON + HOUR).floor("min")
-    if journal == "linked":
-        assert (tmp_path / "precious").read_text() == "precious"
 
 
-def test_a_journal_that_grew_long_is_begun_again(
-    opened: Open, fake: FakeTime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_offline_clock_follows_answers_that_another_process_keeps(
+    opened: Open, fake: FakeTime, tmp_path: Path
 ) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(cache, "_JOURNAL_BYTES", 100)
-        url = dated(tmp_path, opened, [NOON, NOON + HOUR])
-    assert list(tmp_path.rglob("journal")) == [], "either line took it over its limit"
-    assert offline(url, opened, fake) == (NOON + HOUR).floor("min")
-    [notes] = tmp_path.rglob("journal")
-    assert len(notes.read_text().splitlines()) == 2
+    url = dated(tmp_path, opened, [NOON, NOON + HOUR])
+    connection = opened(url, offline=True, timing=machine(NOON + 24 * HOUR, fake))
+    assert connection.clock() == (NOON + HOUR).floor("min")
+    [path] = [p for p in tmp_path.rglob("*.answer") if b"13:00:30" in p.read_bytes()]
+    path.unlink()
+    assert connection.clock() == NOON.floor("min")
 
 
 WITHOUT_HOME = """
