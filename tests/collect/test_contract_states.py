@@ -17,6 +17,7 @@ from derivdata.sources.collect.read_through import ReadThrough
 from derivdata.sources.collect.reporting import status
 from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.collect.state import VenueState
+from derivdata.sources.query import Query
 from derivdata.sources.venues.coverage import coverage_of
 from derivdata.sources.venues.registry import VENUES
 from tests.collect.clocks import SimulatedClock
@@ -256,13 +257,13 @@ def test_connect_says_how_much_of_the_open_interest_is_there_until_all_is(
         open_archive(tmp_path / "market"), venues=["binance"], clock=clock, addresses=fakes.addresses
     )
     store.refresh()
-    store.latest("oi_history", clock.utc(), within=MINUTE * 60)
+    store.newest(Query("oi_history", clock.utc() - 60 * MINUTE, clock.utc()))
     (said,) = [text for text in store.take_notices() if "open interest" in text]
     assert said.startswith("binance: open interest of 5 of 23 contracts yet, the largest first")
     for _ in range(4):
         clock.wait(61)
         store.refresh()
-    rows = store.latest("oi_history", clock.utc(), within=MINUTE * 60)
+    rows = store.newest(Query("oi_history", clock.utc() - 60 * MINUTE, clock.utc()))
     assert set(rows["symbol"]) == set(COINS)
     assert not [text for text in store.take_notices() if "open interest" in text]
     store.close()

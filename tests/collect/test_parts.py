@@ -139,3 +139,57 @@ def test_a_user_is_told_which_request_got_no_answer(
     store.close()
     assert len(said) == 1
     assert said[0].startswith("binance: no answer to /dapi/v1/premiumIndex: ")
+
+
+def test_a_field_that_is_gone_leaves_its_column_empty_and_is_named_once_a_day(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    collector = _collector(archive, fakes, clock, "mexc")
+    collector.once()
+    body = fakes._body
+
+    def without(exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
+        status, answer = body(exchange, place, params)
+        if place.endswith("/ticker"):
+            for row in answer["data"]:
+                del row["riseFallRate"]
+        return status, answer
+
+    fakes._body = without  # type: ignore[method-assign]
+    said = []
+    for _ in range(3):
+        clock.wait(60)
+        collector.once()
+        said += [why for why in collector.failed.values() if "no longer tells" in why]
+    assert said == ["no longer tells change_pct: these columns stay empty"]
+    rows = archive.read(
+        "markets_symbol_exchanges", clock.utc() - pd.Timedelta(1, "min"), DAY.ceil("D") + pd.Timedelta(1, "D")
+    )
+    assert rows["price_24h_change_pct"].isna().all()
+    assert rows["volume_24h_usd"].notna().all()
+
+
+def test_open_interest_that_jumps_by_a_unit_is_left_out_and_the_rest_is_written(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    names = [f"C{number}" for number in range(6)]
+    coins = {"factor": 1}
+
+    def answered(exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
+        universe = {"universe": [{"name": name, "szDecimals": 3} for name in names]}
+        figures = {"funding": "0.0000125", "openInterest": str(3 * coins["factor"]), "markPx": "100",
+                   "oraclePx": "100", "midPx": "100", "prevDayPx": "100", "dayNtlVlm": "9"}  # fmt: skip
+        return 200, universe if params["type"] == "meta" else [universe, [figures] * len(names)]
+
+    fakes._body = answered  # type: ignore[method-assign]
+    collector = _collector(archive, fakes, clock, "hyperliquid")
+    for factor in (1, 1000, 1):
+        coins["factor"] = factor
+        collector.once()
+        if factor == 1000:
+            assert "is 1e+03 times that of the last poll" in collector.failed["hyperliquid oi_history"]
+        clock.wait(60)
+    held = archive.read("oi_history", DAY, DAY + pd.Timedelta(1, "D"))
+    assert held["oi_usd"].tolist() == [300.0] * 12, "two of three minutes"
+    rates = archive.read("funding_history", DAY, DAY + pd.Timedelta(1, "D"))
+    assert len(rates) == 18

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
@@ -16,6 +17,10 @@ from derivdata.sources.venues.record_types import Instrument, Quotes, Records
 from tests.venues import recorded
 
 FILES = [row["file"] for row in recorded.listed() if row["what"] != "error"]
+MAY_DIFFER = {
+    "kraken/tick": r"(null|nothing) at .*'indexPrice'",  # then the mark counts, and the rate is near
+    "kucoin/funding_rates_bulk": r"number at .*'nextFundingRate'",  # clients have seen text and numbers
+}
 _FEW = 40  # places of one body that are damaged
 
 
@@ -119,6 +124,8 @@ def test_a_damaged_body_gives_no_wrong_row(file: str) -> None:
     assert sound is not None
     wrong = {}
     for name, changed in _damaged(body):
+        if any(file.startswith(of) and re.search(place, name) for of, place in MAY_DIFFER.items()):
+            continue
         found = _read(file, json.dumps(changed).encode())
         if found is not None and (rows := _wrong_rows(sound, found)):
             wrong[name] = rows[:2]

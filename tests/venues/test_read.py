@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata.errors import SchemaError, VenueError
+from derivdata.errors import DataNotice, SchemaError, VenueError
 from derivdata.sources.venues.context import multiplier
 from derivdata.sources.venues.tabulation import payment_hours
 
@@ -237,6 +237,26 @@ def test_a_batch_in_the_wrong_unit_is_refused_by_its_median() -> None:
     ]  # percent where a fraction should be: 96 bps in 8 hours for the median contract
     with pytest.raises(SchemaError, match="median funding rate of 30 contracts is 96 bps"):
         dd.venues.read("lighter", "/funding-rates", json.dumps({"code": 200, "funding_rates": rows}), at=AT)
+
+
+def test_marks_in_another_unit_are_refused_by_the_median_contract() -> None:
+    rows = [
+        {"symbol": f"C{i}_USDT", "timestamp": MS, "fundingRate": 1e-4, "indexPrice": 2.0, "lastPrice": 2.0}
+        for i in range(6)
+    ]
+    body = {"success": True, "data": [{**row, "fairPrice": 2000.0, "holdVol": 1.0} for row in rows]}
+    with pytest.raises(SchemaError, match="the mark is 1000 times the index or last price"):
+        dd.venues.read("mexc", "/api/v1/contract/ticker", json.dumps(body), context={"interval_hours": 8})
+
+
+def test_a_row_that_contradicts_itself_is_left_out_and_most_of_them_are_the_venue() -> None:
+    sound, odd = {**BYBIT, "symbol": "ETHUSD"}, {**BYBIT, "singleOpenInterest": "2000000"}
+    request = "/v5/market/tickers?category=inverse"
+    with pytest.warns(DataNotice, match="a row is left out: .*half of openInterest"):
+        rows = dd.venues.read("bybit", request, json.dumps(_bybit([sound, odd])))
+    assert rows["oi_history"]["symbol"].tolist() == ["ETH"]
+    with pytest.raises(SchemaError, match="half of openInterest"):
+        dd.venues.read("bybit", request, json.dumps(_bybit([sound, odd, {**odd, "symbol": "XRPUSD"}])))
 
 
 def test_sides_of_open_interest_that_do_not_agree_are_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 import msgspec
 import pandas as pd
@@ -31,6 +32,9 @@ _LEVELS = 100
 _PATIENCE_SECONDS = 20.0
 """How long one poll waits in all to ask again: the next minute asks again, and histories wait longer."""
 _MINUTE = pd.Timedelta(1, "min")
+_FIGURES = ("rate", "mark", "index_price", "last", "oi_usd", "volume_usd", "change_pct")
+_SEVERAL, _JUMP = 5, 3.0
+"""Contracts from which the median counts, and the factor between two polls that no market makes."""
 
 
 @dataclass
@@ -92,6 +96,9 @@ class VenueState:
         self._asked: dict[VenueEndpoint, pd.Timestamp] = {}
         self._kept: dict[VenueEndpoint, Records] = {}
         self._spacing = PaymentSpacing()
+        self._told: dict[VenueEndpoint, set[str]] = {}
+        self._gone_on: dict[VenueEndpoint, pd.Timestamp] = {}
+        self._held: dict[str, float] = {}  # open interest of the last poll, by contract
         self._arrived: dict[str, int] = {}  # of each contract of this poll, when its last answer came [µs]
         polled = [
             endpoint
@@ -161,6 +168,10 @@ class VenueState:
                 self._kept.pop(endpoint, None)
                 lost[endpoint] = str(problem)
         answered = [endpoint for endpoint in due if endpoint not in lost]
+        odd = {endpoint: self._kept[endpoint].left_out for endpoint in answered}
+        poll.parts |= {e.label: f"{len(why)} rows left out: {why[0]}" for e, why in odd.items() if why}
+        for endpoint in answered:
+            self._tell_gone_fields(poll, endpoint)
         filled = {table for endpoint in answered for table in endpoint.tables}
         for endpoint, why in lost.items():
             told = set(endpoint.tables or CHAINS)
@@ -169,6 +180,17 @@ class VenueState:
                 poll.parts[endpoint.label] = why
                 poll.missing += [(table, endpoint.label) for table in sorted(told & filled)]
         return answered
+
+    def _tell_gone_fields(self, poll: Poll, endpoint: VenueEndpoint) -> None:
+        """Name, once a day, what an answer told of some contract before and tells of none now."""
+        states = self._kept[endpoint].states
+        told = {name for name in _FIGURES if any(getattr(state, name) is not None for state in states)}
+        gone = sorted(self._told.setdefault(endpoint, set()) - told)
+        self._told[endpoint] |= told
+        today = poll.at.floor("D")
+        if gone and self._gone_on.get(endpoint) != today:
+            self._gone_on[endpoint] = today
+            poll.parts[endpoint.label] = f"no longer tells {', '.join(gone)}: these columns stay empty"
 
     def _add_liquidations(self, poll: Poll) -> None:
         if self._liquidations is None or self.contracts is None:
@@ -261,12 +283,27 @@ class VenueState:
             self._add_open_interest(poll, state)
             state.add(Records(states=self.by_contract.known(poll.at)))
             state = state.merged()
-        self._add_frames(poll, self._stamped(state), names, at)
+        self._hold_to_last_poll(poll, state)
+        self._add_frames(poll, self._stamped(state), [name for name in names if name not in poll.failed], at)
         if "options_snapshot" in fresh:
             chain = chain.merged()
             chain.options = [o for o in chain.options if o.iv is not None or o.open_interest is not None]
             arrived = max((self._arrived[o.name] for o in chain.options), default=at)  # one instant
             self._add_frames(poll, chain, CHAINS, arrived)
+
+    def _hold_to_last_poll(self, poll: Poll, state: Records) -> None:
+        """Leave out open interest whose median contract jumped since the last poll: another unit, or side."""
+        now = {row.instrument.name: row.oi_usd for row in state.states if row.oi_usd}
+        ratios = [usd / self._held[name] for name, usd in now.items() if name in self._held]
+        jump = median(ratios) if len(ratios) >= _SEVERAL else 1.0
+        if 1 / _JUMP < jump < _JUMP:
+            self._held |= now
+            return
+        poll.failed[OPEN_INTEREST] = (
+            f"{poll.exchange}: open interest is {jump:.3g} times that of the last poll, of the median of "
+            f"{len(ratios)} contracts: not the unit that the venue is known to use"
+        )
+        state.states = [row._replace(oi_usd=None, oi_coins=None) for row in state.states]
 
     def _add_open_interest(self, poll: Poll, state: Records) -> None:
         """Ask for the open interest of some contracts, and add it at its own instants."""

@@ -25,6 +25,7 @@ from derivdata.sources.venues.tabulation import frames
 from derivdata.sources.venues.wire import us_of
 from derivdata.support import times
 from derivdata.support.arguments import typed
+from derivdata.support.notices import warn_caller
 from derivdata.tables import venue_facts
 
 __all__ = ["endpoints", "facts", "read"]
@@ -151,7 +152,7 @@ def read(
     -------
     dict of DataFrame
         Every table that the endpoint can fill, also an empty one; with ``instruments`` and ``intervals``
-        where the body tells them.
+        where the body tells them. A row that contradicts itself is left out, with a `DataNotice`.
 
     Raises
     ------
@@ -172,7 +173,9 @@ def read(
     endpoint, reading = _opened(venue, request, body, at=at, context=context)
     if endpoint is None:
         return {}
-    rows = endpoint.read(reading)
+    rows = reading.finish(endpoint.read(reading))
+    for why in rows.left_out:
+        warn_caller(f"a row is left out: {why}")
     same = [e for e in VENUES[venue].endpoints if (e.path, e.read) == (endpoint.path, endpoint.read)]
     names = list(dict.fromkeys(table for e in same for table in e.tables))
     names += ["instruments"] * bool(rows.instruments or endpoint.what == "instruments")
@@ -192,7 +195,7 @@ def records(
 ) -> Records:
     """Read a body as records, before one contract a symbol is chosen; the context may be a ready one."""
     endpoint, reading = _opened(venue, request, body, at=at, context=context)
-    return Records() if endpoint is None else endpoint.read(reading)
+    return Records() if endpoint is None else reading.finish(endpoint.read(reading))
 
 
 def _opened(

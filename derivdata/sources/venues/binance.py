@@ -64,11 +64,11 @@ def named(name: str) -> Instrument:
 
 class _Premium(Wire):
     symbol: str
-    markPrice: str
-    indexPrice: str
-    lastFundingRate: str
     nextFundingTime: int
     time: int
+    markPrice: str | None = None
+    indexPrice: str | None = None
+    lastFundingRate: str | None = None
 
 
 def premium_index(reading: Reading) -> Records:
@@ -76,18 +76,19 @@ def premium_index(reading: Reading) -> Records:
     body: list[_Premium] | _Premium = reading.decode(list[_Premium] | _Premium)
     records = Records()
     for row in body if isinstance(body, list) else [body]:
-        item = reading.instrument(row.symbol, named)
-        if row.nextFundingTime == 0 or not item.perpetual:
-            continue
-        time, next_payment = reading.ms(row.time), reading.ms(row.nextFundingTime)
-        # fundingInfo lists only what was adjusted
-        default = _DEFAULT_HOURS if reading.context.lists_intervals(item) else None
-        hours = reading.current_interval(item, time, next_payment, default)
-        rate = reading.number(row.lastFundingRate)
-        mark, index = reading.required(row.markPrice), reading.number(row.indexPrice)
-        records.states.append(
-            State(item, time, rate, hours, hours, mark=mark, index_price=index, next_payment=next_payment)
-        )
+        with reading.row():
+            item = reading.instrument(row.symbol, named)
+            if row.nextFundingTime == 0 or not item.perpetual:
+                continue
+            time, next_payment = reading.ms(row.time), reading.ms(row.nextFundingTime)
+            # fundingInfo lists only what was adjusted
+            default = _DEFAULT_HOURS if reading.context.lists_intervals(item) else None
+            hours = reading.current_interval(item, time, next_payment, default)
+            rate = reading.number(row.lastFundingRate)
+            mark, index = reading.number(row.markPrice), reading.number(row.indexPrice)
+            records.states.append(
+                State(item, time, rate, hours, hours, mark=mark, index_price=index, next_payment=next_payment)
+            )
     return records
 
 
@@ -162,9 +163,9 @@ def open_interest_history(reading: Reading) -> Records:
 
 class _Ticker(Wire):
     symbol: str
-    lastPrice: str
-    priceChangePercent: str
-    volume: str
+    lastPrice: str | None = None
+    priceChangePercent: str | None = None
+    volume: str | None = None
     quoteVolume: str | None = None
 
 
@@ -174,9 +175,7 @@ def tickers(reading: Reading) -> Records:
     for row in reading.decode(list[_Ticker]):
         item, last = reading.instrument(row.symbol, named), reading.number(row.lastPrice)
         inverse = coin_margined(row.symbol)
-        volume = (
-            item.usd(reading.required(row.volume), None) if inverse else reading.required(row.quoteVolume)
-        )
+        volume = item.usd(reading.number(row.volume), None) if inverse else reading.number(row.quoteVolume)
         change = reading.number(row.priceChangePercent)
         records.states.append(State(item, None, last=last, volume_usd=volume, change_pct=change))
     return records
@@ -213,20 +212,21 @@ def exchange_info(reading: Reading) -> Records:
     """Read the list of contracts."""
     items = []
     for row in reading.decode(_ExchangeInfo).symbols:
-        inverse = coin_margined(row.symbol)
-        if inverse and row.contractSize is None:
-            reading.fail(f"{row.symbol} has no contractSize")
-        items.append(
-            Instrument(
-                row.symbol,
-                row.baseAsset,
-                row.quoteAsset,
-                row.contractSize if inverse else 1.0,
-                inverse,
-                row.contractType in _RESTING,
-                (row.contractStatus if inverse else row.status) == "TRADING",
+        with reading.row():
+            inverse = coin_margined(row.symbol)
+            if inverse and row.contractSize is None:
+                reading.fail(f"{row.symbol} has no contractSize")
+            items.append(
+                Instrument(
+                    row.symbol,
+                    row.baseAsset,
+                    row.quoteAsset,
+                    row.contractSize if inverse else 1.0,
+                    inverse,
+                    row.contractType in _RESTING,
+                    (row.contractStatus if inverse else row.status) == "TRADING",
+                )
             )
-        )
     return Records(instruments=items)
 
 
@@ -256,27 +256,28 @@ def force_orders(reading: Reading) -> Records:
     """Read forced orders: one that sells closes a long; `z` is what was filled in all, `l` the last fill."""
     records = Records()
     for frame in reading.frames(_Frame):
-        order = frame.data.o if frame.data is not msgspec.UNSET else frame.o
-        if order is None:
-            reading.fail("the frame has no order")
-        item = reading.instrument(order.s, named)
-        if order.st is not None and (order.st == 2) != item.inverse:
-            reading.fail(f"{order.s} belongs to the other market (st {order.st})")
-        side = reading.word(order.S, {"SELL": "long", "BUY": "short"})
-        fill, price = reading.required(order.ap), reading.required(order.p)
-        ordered, filled = reading.required(order.q), reading.required(order.z)
-        records.liquidations.append(
-            Liquidation.of(
-                item,
-                reading.ms(order.T),
-                side,
-                filled,
-                order_price=price,
-                fill_price=fill,
-                ordered=ordered,
-                native=(order.p, order.ap, order.q, order.z),
+        with reading.row():
+            order = frame.data.o if frame.data is not msgspec.UNSET else frame.o
+            if order is None:
+                reading.fail("the frame has no order")
+            item = reading.instrument(order.s, named)
+            if order.st is not None and (order.st == 2) != item.inverse:
+                reading.fail(f"{order.s} belongs to the other market (st {order.st})")
+            side = reading.word(order.S, {"SELL": "long", "BUY": "short"})
+            fill, price = reading.required(order.ap), reading.required(order.p)
+            ordered, filled = reading.required(order.q), reading.required(order.z)
+            records.liquidations.append(
+                Liquidation.of(
+                    item,
+                    reading.ms(order.T),
+                    side,
+                    filled,
+                    order_price=price,
+                    fill_price=fill,
+                    ordered=ordered,
+                    native=(order.p, order.ap, order.q, order.z),
+                )
             )
-        )
     return records
 
 

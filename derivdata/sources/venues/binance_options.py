@@ -11,12 +11,12 @@ __all__ = ["option_marks", "option_oi", "option_tickers"]
 
 class _Mark(Wire):
     symbol: str
-    markPrice: str
-    markIV: str
-    delta: str
-    gamma: str
-    vega: str
-    theta: str
+    markPrice: str | None = None
+    markIV: str | None = None
+    delta: str | None = None
+    gamma: str | None = None
+    vega: str | None = None
+    theta: str | None = None
 
 
 def option_marks(reading: Reading) -> Records:
@@ -40,10 +40,10 @@ def option_marks(reading: Reading) -> Records:
 
 class _OptionTicker(Wire):
     symbol: str
-    exercisePrice: str
-    bidPrice: str
-    askPrice: str
-    volume: str
+    exercisePrice: str | None = None
+    bidPrice: str | None = None
+    askPrice: str | None = None
+    volume: str | None = None
 
 
 def option_tickers(reading: Reading) -> Records:

@@ -32,13 +32,13 @@ def _named(name: str) -> Instrument:
 class _Ticker2(Wire):
     symbol: str
     ts: str
-    lastPr: str
-    indexPrice: str
-    fundingRate: str
-    holdingAmount: str
-    quoteVolume: str
-    change24h: str
-    deliveryTime: str | None
+    lastPr: str | None = None
+    indexPrice: str | None = None
+    fundingRate: str | None = None
+    holdingAmount: str | None = None
+    quoteVolume: str | None = None
+    change24h: str | None = None
+    deliveryTime: str | None = None
     markPrice: str | None = None
 
 
@@ -60,14 +60,14 @@ def tickers_v2(reading: Reading) -> Records:
 class _Ticker3(Wire):
     symbol: str
     ts: str
-    lastPrice: str
-    indexPrice: str
-    markPrice: str
-    fundingRate: str
-    openInterest: str
-    turnover24h: str
-    price24hPcnt: str
-    deliveryTime: str | None
+    lastPrice: str | None = None
+    indexPrice: str | None = None
+    markPrice: str | None = None
+    fundingRate: str | None = None
+    openInterest: str | None = None
+    turnover24h: str | None = None
+    price24hPcnt: str | None = None
+    deliveryTime: str | None = None
 
 
 def tickers_v3(reading: Reading) -> Records:
@@ -89,18 +89,18 @@ def _state(
     reading: Reading,
     name: str,
     ts: str,
-    rate: str,
-    coins: str,
+    rate: str | None,
+    coins: str | None,
     mark: str | None,
-    index: str,
-    last: str,
-    turnover: str,
-    change: str,
+    index: str | None,
+    last: str | None,
+    turnover: str | None,
+    change: str | None,
 ) -> list[State]:
     item = reading.instrument(name, _named)
     if not item.perpetual or not item.active:
         return []
-    price, amount, hours = reading.number(mark), reading.required(coins), reading.interval(item)
+    price, amount, hours = reading.number(mark), reading.number(coins), reading.interval(item)
     return [
         State(
             item,
@@ -111,7 +111,7 @@ def _state(
             mark=price,
             index_price=reading.number(index),
             last=reading.number(last),
-            oi_usd=None if price is None else amount * price,
+            oi_usd=item.usd(amount, price),
             oi_coins=amount,
             volume_usd=reading.number(turnover),
             change_pct=reading.percent(change),
@@ -123,7 +123,8 @@ class _Current(Wire):
     symbol: str
     fundingRate: str
     fundingRateInterval: str
-    nextUpdate: str | None
+    nextUpdate: str | None = None
+    maxFundingRate: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class _CurrentBody(Wire):
@@ -139,7 +140,8 @@ def current_rates(reading: Reading) -> Records:
     for row in body.data:
         item, rate = reading.instrument(row.symbol, _named), reading.number(row.fundingRate)
         hours = reading.number(row.fundingRateInterval)
-        if row.nextUpdate and item.perpetual:
+        is_test = row.maxFundingRate is None  # a test symbol has no limits
+        if item.perpetual and not is_test and item.active:
             states.append(State(item, reading.ms(body.requestTime), rate, hours, hours))
     return Records(states=states)
 

@@ -61,19 +61,20 @@ def _named(name: str) -> Instrument:
 
 class _Ticker(Wire):
     symbol: str
-    fundingRate: str
-    nextFundingTime: str
-    markPrice: str
-    indexPrice: str
-    lastPrice: str
-    openInterest: str
-    turnover24h: str
-    volume24h: str
-    price24hPcnt: str
+    fundingRate: str | None = None
+    nextFundingTime: str | None = None
+    markPrice: str | None = None
+    indexPrice: str | None = None
+    lastPrice: str | None = None
+    openInterest: str | None = None
+    turnover24h: str | None = None
+    volume24h: str | None = None
+    price24hPcnt: str | None = None
     fundingIntervalHour: str | None = None
     openInterestValue: str | None = None
     singleOpenInterest: str | None = None
     singleOpenInterestValue: str | None = None
+    curPreListingPhase: str = ""
 
 
 class _TickersBody(Wire):
@@ -84,10 +85,11 @@ class _TickersBody(Wire):
 
 def tickers(reading: Reading) -> Records:
     """Read rate, open interest, prices and volume of all contracts of a category."""
-    body = reading.decode(_TickersBody)
-    return Records(
-        states=[s for row in body.result.rows for s in _state(reading, row, reading.ms(body.time))]
-    )
+    body, records = reading.decode(_TickersBody), Records()
+    for row in body.result.rows:
+        with reading.row():
+            records.states += _state(reading, row, reading.ms(body.time))
+    return records
 
 
 class _Delta(Wire):
@@ -113,20 +115,18 @@ def ticker_frames(reading: Reading) -> Records:
 
 def _state(reading: Reading, row: _Ticker, time: int) -> list[State]:
     item = reading.instrument(row.symbol, _named)
-    if row.fundingRate == "" or row.nextFundingTime in ("", "0") or not item.perpetual:
+    dated = row.fundingRate in ("", None) or row.nextFundingTime in ("", "0", None) or not item.perpetual
+    if dated or row.curPreListingPhase:
         return []
     hours = reading.number(row.fundingIntervalHour) or reading.interval(item)
-    mark = reading.required(row.markPrice)
-    both, one = reading.required(row.openInterest), reading.number(row.singleOpenInterest)
-    reading.require_close(both / 2, one, 1e-3, "half of openInterest and singleOpenInterest")
-    amount = one if one is not None else both / 2
-    turnover, volume = reading.required(row.turnover24h), reading.required(row.volume24h)
+    mark, volume = reading.number(row.markPrice), row.volume24h if item.inverse else row.turnover24h
+    amount = _one_side(reading, row.openInterest, row.singleOpenInterest)
     value = amount if item.inverse else reading.number(row.singleOpenInterestValue)
-    if value is None:
+    if value is None and not item.inverse:
         doubled = reading.number(row.openInterestValue)
-        value = amount * mark if doubled is None else doubled / 2
+        value = item.usd(amount, mark) if doubled is None else doubled / 2
     if not item.inverse:
-        reading.require_close(value, amount * mark, 0.2, "open interest in USD and in coins")
+        reading.require_close(value, item.usd(amount, mark), 0.2, "open interest in USD and in coins")
     return [
         State(
             item,
@@ -138,11 +138,22 @@ def _state(reading: Reading, row: _Ticker, time: int) -> list[State]:
             index_price=reading.number(row.indexPrice),
             last=reading.number(row.lastPrice),
             oi_usd=value,
-            oi_coins=amount / mark if item.inverse else amount,
-            volume_usd=volume if item.inverse else turnover,
+            oi_coins=item.coins(amount, mark),
+            volume_usd=reading.number(volume),
             change_pct=reading.percent(row.price24hPcnt),
         )
     ]
+
+
+def _one_side(reading: Reading, both: str | None, one: str | None) -> float | None:
+    """Return what `singleOpenInterest` says, else half of both sides; they differ by a rounding at most."""
+    whole, single = reading.number(both), reading.number(one)
+    if whole is None:
+        return single
+    step = 10.0 ** -len((one or both or "").partition(".")[2])  # the venue rounds to the steps that it shows
+    if single is not None and abs(whole / 2 - single) > max(step, 1e-3 * single):
+        reading.fail(f"half of openInterest and singleOpenInterest: {whole / 2!r} and {single!r}")
+    return whole / 2 if single is None else single
 
 
 class _Paid(Wire):
@@ -180,9 +191,9 @@ def open_interest(reading: Reading) -> Records:
     resolution = reading.resolution("intervalTime")
     records = Records(cursor=result.nextPageCursor or None)
     for row in result.rows:
-        both, one = reading.required(row.openInterest), reading.number(row.singleOpenInterest)
-        reading.require_close(both / 2, one, 1e-3, "half of openInterest and singleOpenInterest")
-        amount, time = one if one is not None else both / 2, reading.ms(row.timestamp)
+        amount, time = _one_side(reading, row.openInterest, row.singleOpenInterest), reading.ms(row.timestamp)
+        if amount is None:
+            reading.fail("a row of open interest has no figure of it")
         usd = item.usd(amount, reading.context.mark(item.symbol, time))
         records.add_past(OiPoint(item, time, usd, resolution, None if item.inverse else amount))
     return records

@@ -11,18 +11,18 @@ __all__ = ["option_instruments", "option_tickers"]
 
 class _OptionTicker(Wire):
     symbol: str
-    markIv: str
-    delta: str
-    gamma: str
-    vega: str
-    theta: str
-    openInterest: str
-    underlyingPrice: str
-    bid1Price: str
-    ask1Price: str
-    markPrice: str
-    indexPrice: str
-    volume24h: str
+    markIv: str | None = None
+    delta: str | None = None
+    gamma: str | None = None
+    vega: str | None = None
+    theta: str | None = None
+    openInterest: str | None = None
+    underlyingPrice: str | None = None
+    bid1Price: str | None = None
+    ask1Price: str | None = None
+    markPrice: str | None = None
+    indexPrice: str | None = None
+    volume24h: str | None = None
 
 
 class _OptionsBody(Result[Page[_OptionTicker]]):

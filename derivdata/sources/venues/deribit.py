@@ -6,6 +6,7 @@ what was paid in an hour; ``interest_8h`` overlaps eightfold. Volatilities are i
 
 from __future__ import annotations
 
+import statistics
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -47,8 +48,8 @@ def _item(reading: Reading, name: str) -> Instrument:
 class _Summary(Wire):
     instrument_name: str
     creation_timestamp: int
-    open_interest: float | None
-    mark_price: float | None
+    open_interest: float | None = None
+    mark_price: float | None = None
     volume_usd: float | None = None
     funding_8h: float | None = None
     current_funding: float | None = None
@@ -86,12 +87,12 @@ def future_summaries(reading: Reading) -> Records:
 class _OptionSummary(Wire):
     instrument_name: str
     creation_timestamp: int
-    open_interest: float | None
-    underlying_price: float | None
-    bid_price: float | None
-    ask_price: float | None
-    mark_price: float | None
-    volume: float | None
+    open_interest: float | None = None
+    underlying_price: float | None = None
+    bid_price: float | None = None
+    ask_price: float | None = None
+    mark_price: float | None = None
+    volume: float | None = None
     estimated_delivery_price: float | None = None
     mark_iv: float | None = None
 
@@ -111,22 +112,20 @@ def option_summaries(reading: Reading) -> Records:
         option = reading.option(
             row.instrument_name,
             reading.ms(row.creation_timestamp),
-            iv=_decimal(reading, row.mark_iv),
+            iv=row.mark_iv / 100 if row.mark_iv else None,
             open_interest=row.open_interest,
             underlying=row.underlying_price or None,
             quotes=quotes,
         )
         records.options.append(option)
+    _check_percent(reading, [option.iv for option in records.options if option.iv])
     return records
 
 
-def _decimal(reading: Reading, percent: float | None) -> float | None:
-    """Return a volatility in percent as a decimal; below 3 % it is not in percent."""
-    if not percent:
-        return None
-    if not 3 <= percent <= 1000:
-        reading.fail(f"a volatility of {percent} is not in percent")
-    return percent / 100
+def _check_percent(reading: Reading, volatilities: list[float]) -> None:
+    """Refuse a chain whose median is below 3 % or above 1,000 %: it was not told in percent."""
+    if volatilities and not 0.03 <= statistics.median(volatilities) <= 10:
+        reading.fail(f"a volatility of {statistics.median(volatilities):g} times 100 is not in percent")
 
 
 class _Frame(Wire, Generic[T]):
@@ -203,10 +202,12 @@ def _state(reading: Reading, row: _Ticker) -> State:
 
 
 def _option(reading: Reading, row: _OptionTicker) -> Option:
+    iv = row.mark_iv / 100 if row.mark_iv else None
+    _check_percent(reading, [] if iv is None else [iv])
     return reading.option(
         row.instrument_name,
         reading.ms(row.timestamp),
-        iv=_decimal(reading, row.mark_iv),
+        iv=iv,
         **msgspec.structs.asdict(row.greeks),
         open_interest=row.open_interest,
         underlying=row.underlying_price or None,
@@ -280,6 +281,7 @@ class _Listed(Wire):
     contract_size: float = 1.0
     instrument_type: str = ""
     settlement_period: str = ""
+    underlying_type: str = ""
 
 
 def instruments(reading: Reading) -> Records:
@@ -292,7 +294,7 @@ def instruments(reading: Reading) -> Records:
             row.contract_size,
             row.instrument_type == "reversed" and row.kind == "future",
             row.kind == "future" and row.settlement_period == "perpetual",
-            row.is_active,
+            row.is_active and row.underlying_type != "preipo",
         )
         for row in reading.decode(Result[list[_Listed]]).result
         if row.kind in ("future", "option")

@@ -24,19 +24,19 @@ def _named(name: str) -> Instrument:
 
 
 class _Stats(Wire):
-    c: str
-    oi: str
-    v: str
-    p: str
+    c: str | None = None
+    oi: str | None = None
+    v: str | None = None
+    p: str | None = None
 
 
 class _Pricing(Wire):
-    i: str
-    d: str
-    g: str
-    v: str
-    t: str
-    f: str
+    i: str | None = None
+    d: str | None = None
+    g: str | None = None
+    v: str | None = None
+    t: str | None = None
+    f: str | None = None
 
 
 class _Slim(Wire):
@@ -57,7 +57,7 @@ def _add(reading: Reading, records: Records, name: str, row: _Slim) -> None:
     if (row.option_pricing is None) != item.perpetual:
         reading.fail(f"the row is not one of {name}")
     if row.option_pricing is None:
-        mark, coins = reading.required(row.M), reading.required(row.stats.oi)
+        mark, coins = reading.number(row.M), reading.number(row.stats.oi)
         records.states.append(
             State(
                 item,
@@ -67,7 +67,7 @@ def _add(reading: Reading, records: Records, name: str, row: _Slim) -> None:
                 1.0,
                 mark=mark,
                 index_price=reading.number(row.I),
-                oi_usd=coins * mark,
+                oi_usd=item.usd(coins, mark),
                 oi_coins=coins,
                 volume_usd=reading.number(row.stats.v),
                 change_pct=reading.percent(row.stats.p),

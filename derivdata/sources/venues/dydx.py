@@ -46,11 +46,11 @@ def _named(name: str) -> Instrument:
 class _Market(Wire):
     ticker: str
     status: str
-    oraclePrice: str | None
-    priceChange24H: str
-    volume24H: str
-    nextFundingRate: str
-    openInterest: str
+    oraclePrice: str | None = None
+    priceChange24H: str | None = None
+    volume24H: str | None = None
+    nextFundingRate: str | None = None
+    openInterest: str | None = None
 
 
 class _Markets(Wire):
@@ -69,7 +69,7 @@ def markets(reading: Reading) -> Records:
         price = reading.number(row.oraclePrice)
         if row.status != "ACTIVE":
             continue
-        coins, moved = reading.required(row.openInterest), reading.number(row.priceChange24H)
+        coins, moved = reading.number(row.openInterest), reading.number(row.priceChange24H)
         before = None if moved is None or price is None else price - moved
         records.states.append(
             State(
@@ -80,7 +80,7 @@ def markets(reading: Reading) -> Records:
                 1.0,
                 index_price=price,
                 price=price,
-                oi_usd=None if price is None else coins * price,
+                oi_usd=item.usd(coins, price),
                 oi_coins=coins,
                 volume_usd=reading.number(row.volume24H),
                 change_pct=moved / before * 100 if before and moved is not None else None,

@@ -62,14 +62,15 @@ def _named(name: str) -> Instrument:
 class _Contract(Wire):
     name: str
     type: str
-    in_delisting: bool
     funding_rate: str
     funding_interval: int
-    mark_price: str
-    index_price: str
-    last_price: str
-    position_size: _SIZE
     quanto_multiplier: str
+    in_delisting: bool = False
+    is_pre_market: bool = False
+    mark_price: str | None = None
+    index_price: str | None = None
+    last_price: str | None = None
+    position_size: _SIZE | None = None
     status: str = "trading"
 
 
@@ -78,42 +79,43 @@ def contracts(reading: Reading) -> Records:
     body: list[_Contract] | _Contract = reading.decode(list[_Contract] | _Contract)
     records = Records()
     for row in body if isinstance(body, list) else [body]:
-        inverse = reading.word(row.type, {"inverse": True, "direct": False})
-        size = 1.0 if inverse else reading.required(row.quanto_multiplier)
-        active = not row.in_delisting and row.status == "trading"
-        item = _named(row.name)._replace(size=size, inverse=inverse, active=active)
-        records.instruments.append(item)
-        if not active or not item.perpetual:
-            continue
-        if size <= 0:
-            reading.fail(f"{row.name} has contracts of {size} coins")
-        mark, hours = reading.required(row.mark_price), row.funding_interval / 3600
-        contracts = reading.required(row.position_size)
-        records.states.append(
-            State(
-                item,
-                None,
-                reading.required(row.funding_rate),
-                hours,
-                hours,
-                mark=mark,
-                index_price=reading.number(row.index_price),
-                last=reading.number(row.last_price),
-                oi_usd=item.usd(contracts, mark),
-                oi_coins=item.coins(contracts, mark),
+        with reading.row():
+            inverse = reading.word(row.type, {"inverse": True, "direct": False})
+            size = 1.0 if inverse else reading.required(row.quanto_multiplier)
+            active = not (row.in_delisting or row.is_pre_market) and row.status == "trading"
+            item = _named(row.name)._replace(size=size, inverse=inverse, active=active)
+            records.instruments.append(item)
+            if not active or not item.perpetual:
+                continue
+            if size <= 0:
+                reading.fail(f"{row.name} has contracts of {size} coins")
+            mark, hours = reading.number(row.mark_price), row.funding_interval / 3600
+            contracts = reading.number(row.position_size)
+            records.states.append(
+                State(
+                    item,
+                    None,
+                    reading.required(row.funding_rate),
+                    hours,
+                    hours,
+                    mark=mark,
+                    index_price=reading.number(row.index_price),
+                    last=reading.number(row.last_price),
+                    oi_usd=item.usd(contracts, mark),
+                    oi_coins=item.coins(contracts, mark),
+                )
             )
-        )
     return records
 
 
 class _Ticker(Wire):
     contract: str
-    last: str
-    total_size: str
-    volume_24h_quote: str
-    change_percentage: str
-    mark_price: str
-    index_price: str
+    last: str | None = None
+    total_size: str | None = None
+    volume_24h_quote: str | None = None
+    change_percentage: str | None = None
+    mark_price: str | None = None
+    index_price: str | None = None
     quanto_multiplier: str | None = None
 
 
@@ -124,7 +126,8 @@ def tickers(reading: Reading) -> Records:
         item = reading.instrument(row.contract, _named)
         if item.size is None and row.quanto_multiplier is not None:
             item = item._replace(size=reading.number(row.quanto_multiplier) or None)
-        mark, one_side = reading.required(row.mark_price), reading.required(row.total_size) / 2
+        mark, both = reading.number(row.mark_price), reading.number(row.total_size)
+        one_side = None if both is None else both / 2
         records.states.append(
             State(
                 item,
@@ -134,7 +137,7 @@ def tickers(reading: Reading) -> Records:
                 last=reading.number(row.last),
                 oi_usd=item.usd(one_side, mark),
                 oi_coins=item.coins(one_side, mark),
-                volume_usd=reading.required(row.volume_24h_quote),
+                volume_usd=reading.number(row.volume_24h_quote),
                 change_pct=reading.number(row.change_percentage),
             )
         )
@@ -206,8 +209,11 @@ class _Pushed(Wire):
 
 def liquidations(reading: Reading) -> Records:
     """Read liquidations of all contracts; several rows of one second and price are separate fills."""
-    rows = [_fill(reading, row) for row in reading.decode(list[_Liquidated])]
-    return Records(liquidations=rows, times=[row.time for row in rows])
+    records = Records()
+    for row in reading.decode(list[_Liquidated]):
+        with reading.row():
+            records.add_past(_fill(reading, row))
+    return records
 
 
 def liquidation_frames(reading: Reading) -> Records:

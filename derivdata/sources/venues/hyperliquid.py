@@ -41,18 +41,18 @@ class _Universe(Wire):
 
 class _Context(Wire):
     funding: str
-    openInterest: str
-    markPx: str
-    oraclePx: str
-    prevDayPx: str
-    dayNtlVlm: str
-    midPx: str | None
+    openInterest: str | None = None
+    markPx: str | None = None
+    oraclePx: str | None = None
+    prevDayPx: str | None = None
+    dayNtlVlm: str | None = None
+    midPx: str | None = None
     dayBaseVlm: str | None = None
 
 
 def _state(reading: Reading, item: Instrument, row: _Context) -> State:
-    mark, before = reading.required(row.markPx), reading.required(row.prevDayPx)
-    coins, volume = reading.required(row.openInterest), reading.required(row.dayNtlVlm)
+    mark, before = reading.number(row.markPx), reading.number(row.prevDayPx)
+    coins, volume = reading.number(row.openInterest), reading.number(row.dayNtlVlm)
     return State(
         item,
         None,
@@ -61,10 +61,10 @@ def _state(reading: Reading, item: Instrument, row: _Context) -> State:
         1.0,
         mark=mark,
         index_price=reading.number(row.oraclePx),
-        oi_usd=coins * mark,
+        oi_usd=item.usd(coins, mark),
         oi_coins=coins,
         volume_usd=volume,
-        change_pct=(mark / before - 1) * 100 if before else None,
+        change_pct=(mark / before - 1) * 100 if mark and before else None,
     )
 
 
@@ -75,7 +75,7 @@ def _check_means(reading: Reading, rows: list[_Context]) -> None:
     """
     logs = []
     for row in rows:
-        mark, volume = reading.required(row.markPx), reading.required(row.dayNtlVlm)
+        mark, volume = reading.number(row.markPx) or 0.0, reading.number(row.dayNtlVlm) or 0.0
         traded = reading.number(row.dayBaseVlm) or 0.0
         if traded > 0.0 and mark > 0.0 and volume > 1e4:
             logs.append(math.log(volume / traded / mark))

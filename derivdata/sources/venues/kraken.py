@@ -53,13 +53,13 @@ class _Ticker(Wire):
 class _Tickers(Wire):
     result: str
     tickers: list[_Ticker]
-    serverTime: str
+    serverTime: str | None = None
 
 
 def tickers(reading: Reading) -> Records:
     """Read rates, open interest, prices and volume of all contracts."""
     body = reading.decode(_Tickers)
-    time = reading.iso(body.serverTime)
+    time = None if body.serverTime is None else reading.iso(body.serverTime)
     states = [_state(reading, row, time) for row in body.tickers]
     return Records(states=[state for state in states if state is not None])
 
@@ -75,8 +75,9 @@ def _state(reading: Reading, row: _Ticker, time: int | None) -> State | None:
     if not item.perpetual or row.suspended:
         return None
     rate = None
-    if row.fundingRate is not None and row.indexPrice:  # a thin contract's mark may be 7 % off
-        rate = row.fundingRate * row.indexPrice if item.inverse else row.fundingRate / row.indexPrice
+    price = row.indexPrice or row.markPrice  # a thin contract's mark may be 7 % off
+    if row.fundingRate is not None and price:
+        rate = row.fundingRate * price if item.inverse else row.fundingRate / price
     return State(
         item,
         time,
@@ -180,6 +181,7 @@ class _Listed(Wire):
     base: str = ""
     quote: str = "USD"
     contractSize: float = 1.0
+    category: str = ""
 
 
 class _ListedBody(Wire):
@@ -191,13 +193,18 @@ def instruments(reading: Reading) -> Records:
     """Read the list of contracts; FI_ and FF_ are dated."""
     items = []
     for row in reading.decode(_ListedBody).instruments:
-        if row.type not in _TYPES:
-            continue
-        item = _named(row.symbol)
-        if item.inverse != _TYPES[row.type]:
-            reading.fail(f"{row.symbol}: the body states type {row.type}")
-        symbol = _ALIASES.get(row.base, row.base) or item.symbol
-        items.append(item._replace(symbol=symbol, size=row.contractSize, active=row.tradeable))
+        with reading.row():
+            if row.type not in _TYPES:
+                continue
+            item = _named(row.symbol)
+            if item.inverse != _TYPES[row.type]:
+                reading.fail(f"{row.symbol}: the body states type {row.type}")
+            symbol = _ALIASES.get(row.base, row.base) or item.symbol
+            items.append(
+                item._replace(
+                    symbol=symbol, size=row.contractSize, active=row.tradeable and row.category != "Pre-IPO"
+                )
+            )
     return Records(instruments=items)
 
 

@@ -43,14 +43,16 @@ class _Contract(Wire):
     quoteCurrency: str
     multiplier: float
     isInverse: bool
-    fundingFeeRate: float | None
-    openInterest: str | None
-    turnoverOf24h: float | None
-    markPrice: float | None
-    indexPrice: float | None
-    lastTradePrice: float | None
+    fundingFeeRate: float | None = None
+    openInterest: str | None = None
+    turnoverOf24h: float | None = None
+    markPrice: float | None = None
+    indexPrice: float | None = None
+    lastTradePrice: float | None = None
     fundingRateSymbol: str | None = None
-    fundingRateGranularity: int | None = None
+    fundingRateGranularity: int | None = None  # announced for the future
+    currentFundingRateGranularity: int | None = None
+    marketStage: str = ""
     priceChgPct: float | None = None
 
 
@@ -58,46 +60,47 @@ def contracts(reading: Reading) -> Records:
     """Read contracts, rates, intervals, open interest, prices and volume of all contracts."""
     records = Records()
     for row in reading.decode(Data[list[_Contract]]).data:
-        if row.isInverse != (row.multiplier < 0):
-            reading.fail(f"{row.symbol}: isInverse {row.isInverse} with a multiplier of {row.multiplier}")
-        base = "BTC" if row.baseCurrency == "XBT" else row.baseCurrency
-        item = Instrument(
-            row.symbol,
-            base,
-            row.quoteCurrency,
-            abs(row.multiplier),
-            row.isInverse,
-            row.type == "FFWCSX",
-            row.status == "Open",
-        )
-        records.instruments.append(item)
-        if not item.perpetual or not item.active:
-            continue
-        hours = _hours(reading, row) or reading.interval(item)
-        amount, mark = reading.number(row.openInterest), row.markPrice
-        change = row.priceChgPct
-        records.states.append(
-            State(
-                item,
-                None,
-                row.fundingFeeRate,
-                hours,
-                hours,
-                mark=mark,
-                index_price=row.indexPrice,
-                last=row.lastTradePrice,
-                oi_usd=item.usd(amount, mark),
-                oi_coins=item.coins(amount, mark),
-                volume_usd=row.turnoverOf24h,
-                change_pct=None if change is None else change * 100,
+        with reading.row():
+            if row.isInverse != (row.multiplier < 0):
+                reading.fail(f"{row.symbol}: isInverse {row.isInverse} with a multiplier of {row.multiplier}")
+            base = "BTC" if row.baseCurrency == "XBT" else row.baseCurrency
+            item = Instrument(
+                row.symbol,
+                base,
+                row.quoteCurrency,
+                abs(row.multiplier),
+                row.isInverse,
+                row.type == "FFWCSX",
+                row.status == "Open" and row.marketStage != "PRE_MARKET",
             )
-        )
+            records.instruments.append(item)
+            if not item.perpetual or not item.active:
+                continue
+            hours = _hours(reading, row) or reading.interval(item)
+            amount, mark = reading.number(row.openInterest), row.markPrice
+            records.states.append(
+                State(
+                    item,
+                    None,
+                    row.fundingFeeRate,
+                    hours,
+                    hours,
+                    mark=mark,
+                    index_price=row.indexPrice,
+                    last=row.lastTradePrice,
+                    oi_usd=item.usd(amount, mark),
+                    oi_coins=item.coins(amount, mark),
+                    volume_usd=row.turnoverOf24h,
+                    change_pct=reading.percent(row.priceChgPct),
+                )
+            )
     return records
 
 
 def _hours(reading: Reading, row: _Contract) -> float | None:
-    if row.fundingRateGranularity:
-        return row.fundingRateGranularity / _HOUR_MS
+    granularity = row.currentFundingRateGranularity or row.fundingRateGranularity
+    if granularity:
+        return granularity / _HOUR_MS
     match = _RATE_SYMBOL.fullmatch(row.fundingRateSymbol or "")
     return float(match["hours"]) if match else None
 
@@ -106,7 +109,7 @@ class _Current(Wire):
     symbol: str
     granularity: int | None = None
     value: float | None = None
-    nextFundingRate: str | None = None
+    nextFundingRate: str | float | None = None
     currentGranularity: int | None = None
 
 

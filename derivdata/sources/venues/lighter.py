@@ -7,6 +7,7 @@ and USD in the stream.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from functools import partial
 
@@ -88,13 +89,13 @@ def funding_rates(reading: Reading) -> Records:
 class _Detail(Wire):
     symbol: str
     market_id: int
-    market_type: str
-    status: str
-    last_trade_price: float
-    daily_base_token_volume: float
-    daily_quote_token_volume: float
-    daily_price_change: float
-    open_interest: float
+    market_type: str | None = None
+    status: str | None = None
+    last_trade_price: float | None = None
+    daily_base_token_volume: float | None = None
+    daily_quote_token_volume: float | None = None
+    daily_price_change: float | None = None
+    open_interest: float | None = None
 
 
 class _Details(Wire):
@@ -104,34 +105,31 @@ class _Details(Wire):
 
 def details(reading: Reading) -> Records:
     """Read contracts, open interest in coins at the last price, and volume."""
-    records = Records()
+    records, means = Records(), list[float]()  # of the day over the last price
     for row in reading.decode(_Details).order_book_details:
         item = _listed(row.market_id, row.symbol)._replace(
-            perpetual=row.market_type == "perp", active=row.status == "active"
+            perpetual=row.market_type in ("perp", None), active=row.status in ("active", None)
         )
         records.instruments.append(item)
         if not item.perpetual or not item.active:
             continue
-        last, volume = row.last_trade_price, row.daily_quote_token_volume
-        traded = row.daily_base_token_volume
-        reading.require_close(
-            volume / traded if traded else None,
-            last,
-            0.9,
-            f"mean and last price of {row.symbol}",
-        )
+        last, volume, traded = row.last_trade_price, row.daily_quote_token_volume, row.daily_base_token_volume
+        if last and volume and traded:
+            means.append(volume / traded / last)
         records.states.append(
             State(
                 item,
                 None,
                 last=last,
                 price=last,
-                oi_usd=row.open_interest * last,
+                oi_usd=item.usd(row.open_interest, last),
                 oi_coins=row.open_interest,
                 volume_usd=volume,
                 change_pct=row.daily_price_change,
             )
         )
+    if means:  # a single coin may well lose nine tenths in a day
+        reading.require_close(statistics.median(means), 1.0, 0.9, "mean over last price, median coin")
     return records
 
 
@@ -164,13 +162,13 @@ def fundings(reading: Reading) -> Records:
 class _Stats(Wire):
     symbol: str
     market_id: int
-    index_price: str
-    mark_price: str
-    last_trade_price: str
-    open_interest: str
     current_funding_rate: str
-    daily_quote_token_volume: float
-    daily_price_change: float
+    index_price: str | None = None
+    mark_price: str | None = None
+    last_trade_price: str | None = None
+    open_interest: str | None = None
+    daily_quote_token_volume: float | None = None
+    daily_price_change: float | None = None
 
 
 class _StatsFrame(Wire):
@@ -191,10 +189,10 @@ def market_stats(reading: Reading) -> Records:
                 reading.required(row.current_funding_rate) / _PERCENT,
                 1.0,
                 1.0,
-                mark=reading.required(row.mark_price),
+                mark=reading.number(row.mark_price),
                 index_price=reading.number(row.index_price),
                 last=reading.number(row.last_trade_price),
-                oi_usd=reading.required(row.open_interest),
+                oi_usd=reading.number(row.open_interest),
                 volume_usd=row.daily_quote_token_volume,
                 change_pct=row.daily_price_change,
             )

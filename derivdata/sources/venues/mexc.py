@@ -33,13 +33,13 @@ def _named(name: str) -> Instrument:
 class _Ticker(Wire):
     symbol: str
     timestamp: int
-    lastPrice: float
-    fairPrice: float
-    indexPrice: float
-    holdVol: float
-    amount24: float
-    riseFallRate: float
-    fundingRate: float
+    lastPrice: float | None = None
+    fairPrice: float | None = None
+    indexPrice: float | None = None
+    holdVol: float | None = None
+    amount24: float | None = None
+    riseFallRate: float | None = None
+    fundingRate: float | None = None
 
 
 def tickers(reading: Reading) -> Records:
@@ -48,7 +48,7 @@ def tickers(reading: Reading) -> Records:
     states = []
     for row in data if isinstance(data, list) else [data]:
         item = reading.instrument(row.symbol, _named)
-        if row.lastPrice == 0 and row.holdVol == 0:
+        if row.lastPrice == row.holdVol == 0:
             continue  # not trading
         hours = reading.interval(item)
         states.append(
@@ -116,6 +116,7 @@ class _Listed(Wire):
     settleCoin: str
     contractSize: float
     state: int
+    conceptPlate: tuple[str, ...] = ()
 
 
 def details(reading: Reading) -> Records:
@@ -127,7 +128,7 @@ def details(reading: Reading) -> Records:
             row.quoteCoin,
             row.contractSize,
             row.settleCoin == row.baseCoin,
-            active=row.state == 0,
+            active=row.state == 0 and not any("premarket" in plate.lower() for plate in row.conceptPlate),
         )
         for row in reading.decode(Data[list[_Listed]]).data
     ]

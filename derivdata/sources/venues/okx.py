@@ -52,16 +52,17 @@ def funding_rates(reading: Reading) -> Records:
     """Read running rates; the interval is the time between the next two payments."""
     records = Records()
     for row in reading.decode(Data[list[_Funding]]).data:
-        item = reading.instrument(row.instId, _named)
-        if row.instType != "SWAP" or row.fundingRate == "":
-            continue
-        hours: float | None = None
-        if row.nextFundingTime and row.fundingTime:
-            hours = (reading.ms(row.nextFundingTime) - reading.ms(row.fundingTime)) / _HOUR_US
-            if not 0 < hours <= 24:
-                reading.fail(f"{row.instId}: {hours:g} hours between two payments")
-        rate = reading.required(row.fundingRate)
-        records.states.append(State(item, reading.ms(row.ts), rate, hours, hours))
+        with reading.row():
+            item = reading.instrument(row.instId, _named)
+            if row.instType != "SWAP" or row.fundingRate == "":
+                continue
+            hours: float | None = None
+            if row.nextFundingTime and row.fundingTime:
+                hours = (reading.ms(row.nextFundingTime) - reading.ms(row.fundingTime)) / _HOUR_US
+                if not 0 < hours <= 24:
+                    reading.fail(f"{row.instId}: {hours:g} hours between two payments")
+            rate = reading.required(row.fundingRate)
+            records.states.append(State(item, reading.ms(row.ts), rate, hours, hours))
     return records
 
 
@@ -113,10 +114,10 @@ def mark_prices(reading: Reading) -> Records:
 
 class _Ticker(Wire):
     instId: str
-    last: str
-    open24h: str
-    volCcy24h: str
     ts: str
+    last: str | None = None
+    open24h: str | None = None
+    volCcy24h: str | None = None
 
 
 def tickers(reading: Reading) -> Records:
@@ -162,31 +163,33 @@ class _Listed(Wire):
     settleCcy: str
     uly: str
     state: str
+    ruleType: str = "normal"
 
 
 def instruments(reading: Reading) -> Records:
     """Read the list of swaps or options; the base is ``ctValCcy`` of a linear contract, else of ``uly``."""
     items = []
     for row in reading.decode(Data[list[_Listed]]).data:
-        base, _, quote = row.uly.partition("-")
-        inverse = (
-            row.instType != "OPTION"
-            and reading.word(row.ctType, {"inverse": "inverse", "linear": "linear"}) == "inverse"
-        )
-        if inverse != (row.ctValCcy == "USD"):
-            reading.fail(f"{row.instId}: {row.ctType} with contracts in {row.ctValCcy}")
-        size = reading.required(row.ctVal) * reading.required(row.ctMult)
-        items.append(
-            Instrument(
-                row.instId,
-                base if inverse else row.ctValCcy,
-                quote,
-                size,
-                inverse,
-                row.instType == "SWAP",
-                row.state == "live",
+        with reading.row():
+            base, _, quote = row.uly.partition("-")
+            inverse = (
+                row.instType != "OPTION"
+                and reading.word(row.ctType, {"inverse": "inverse", "linear": "linear"}) == "inverse"
             )
-        )
+            if inverse != (row.ctValCcy == "USD"):
+                reading.fail(f"{row.instId}: {row.ctType} with contracts in {row.ctValCcy}")
+            size = reading.required(row.ctVal) * reading.required(row.ctMult)
+            items.append(
+                Instrument(
+                    row.instId,
+                    base if inverse else row.ctValCcy,
+                    quote,
+                    size,
+                    inverse,
+                    row.instType == "SWAP",
+                    row.state == "live" and row.ruleType != "pre_market",
+                )
+            )
     return Records(instruments=items)
 
 
@@ -210,13 +213,18 @@ def liquidations(reading: Reading) -> Records:
         for group in frame.data:
             item = reading.instrument(group.instId, _named)
             for row in group.details:
-                order = reading.word(row.side, {"sell": "long", "buy": "short"})
-                position = reading.word(row.posSide, {"long": "long", "short": "short", "net": "", "": ""})
-                if position not in ("", order):
-                    reading.fail(f"a {row.posSide} position closed by an order to {row.side}")
-                time, price = reading.ms(row.ts), reading.required(row.bkPx)
-                amount, native = reading.required(row.sz), (row.bkPx, row.sz)
-                records.add_past(Liquidation.of(item, time, order, amount, order_price=price, native=native))
+                with reading.row():
+                    order = reading.word(row.side, {"sell": "long", "buy": "short"})
+                    position = reading.word(
+                        row.posSide, {"long": "long", "short": "short", "net": "", "": ""}
+                    )
+                    if position not in ("", order):
+                        reading.fail(f"a {row.posSide} position closed by an order to {row.side}")
+                    time, price = reading.ms(row.ts), reading.required(row.bkPx)
+                    amount, native = reading.required(row.sz), (row.bkPx, row.sz)
+                    records.add_past(
+                        Liquidation.of(item, time, order, amount, order_price=price, native=native)
+                    )
     return records
 
 

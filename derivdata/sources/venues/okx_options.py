@@ -29,13 +29,13 @@ class Mark(Wire):
 
 class _Summary(Wire):
     instId: str
-    markVol: str
-    deltaBS: str
-    gammaBS: str
-    vegaBS: str
-    thetaBS: str
-    fwdPx: str
     ts: str
+    markVol: str | None = None
+    deltaBS: str | None = None
+    gammaBS: str | None = None
+    vegaBS: str | None = None
+    thetaBS: str | None = None
+    fwdPx: str | None = None
 
 
 def option_summary(reading: Reading) -> Records:
@@ -68,10 +68,10 @@ def option_oi(reading: Reading) -> Records:
 
 class _OptionTicker(Wire):
     instId: str
-    bidPx: str
-    askPx: str
-    vol24h: str
     ts: str
+    bidPx: str | None = None
+    askPx: str | None = None
+    vol24h: str | None = None
 
 
 def option_tickers(reading: Reading) -> Records:

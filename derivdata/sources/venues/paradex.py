@@ -34,14 +34,14 @@ def _named(name: str) -> Instrument:
 
 class _Summary(Wire):
     symbol: str
-    mark_price: str
-    last_traded_price: str
-    underlying_price: str
-    open_interest: str
-    volume_24h: str
-    funding_rate: str
-    price_change_rate_24h: str
     created_at: int
+    mark_price: str | None = None
+    last_traded_price: str | None = None
+    underlying_price: str | None = None
+    open_interest: str | None = None
+    volume_24h: str | None = None
+    funding_rate: str | None = None
+    price_change_rate_24h: str | None = None
 
 
 class _Summaries(Wire):
@@ -56,7 +56,7 @@ def summaries(reading: Reading) -> Records:
         if not item.perpetual:
             continue
         period = reading.interval(item)
-        mark, coins = reading.required(row.mark_price), reading.required(row.open_interest)
+        mark, coins = reading.number(row.mark_price), reading.number(row.open_interest)
         states.append(
             State(
                 item,
@@ -67,7 +67,7 @@ def summaries(reading: Reading) -> Records:
                 mark=mark,
                 index_price=reading.number(row.underlying_price),
                 last=reading.number(row.last_traded_price),
-                oi_usd=coins * mark,
+                oi_usd=item.usd(coins, mark),
                 oi_coins=coins,
                 volume_usd=reading.number(row.volume_24h),
                 change_pct=reading.percent(row.price_change_rate_24h),

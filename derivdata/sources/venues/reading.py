@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, NoReturn, Protocol, TypeVar, overload
 
 from derivdata.errors import SchemaError, VenueError
@@ -117,6 +118,7 @@ class Reading:
         self.at, self.context = at, context
         self.parts = dict(parts or {})
         self._instruments: dict[str, Instrument] = {}
+        self._rows, self._odd = 0, list[SchemaError]()
         self.where = f"{exchange} {place}"
 
     @overload
@@ -159,6 +161,28 @@ class Reading:
     def require_close(self, first: float | None, second: float | None, tolerance: float, what: str) -> None:
         """Refuse two figures of one quantity that differ; see `wire.require_close`."""
         wire.require_close(first, second, tolerance, what, self.where)
+
+    @contextmanager
+    def row(self) -> Iterator[None]:
+        """Leave out the row that is read within where it fails its own checks; `finish` has the last word."""
+        self._rows += 1
+        try:
+            yield
+        except SchemaError as problem:
+            self._odd.append(problem)
+
+    def finish(self, records: Records) -> Records:
+        """Return what was read, with the reasons why some rows are left out.
+
+        Raises
+        ------
+        SchemaError
+            More than half of the rows failed: it is not the rows that are odd, but the answer.
+        """
+        if 2 * len(self._odd) > self._rows:
+            raise self._odd[0]
+        records.left_out += map(str, self._odd)
+        return records
 
     def fail(self, why: str) -> NoReturn:
         """Raise a `SchemaError` that names the body."""

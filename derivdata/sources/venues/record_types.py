@@ -234,6 +234,8 @@ class Records:
     options: list[Option] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
     """Raw stamps of all rows of a page, also of those that are no rows of ours: where to go on from."""
+    left_out: list[str] = field(default_factory=list)
+    """Why rows are left out that fail their own checks: a figure that contradicts another one, say."""
     cursor: str | None = None
     """What the venue wants back to give the next page."""
 

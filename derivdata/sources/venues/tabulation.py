@@ -34,6 +34,8 @@ _GOOD_HOURS = np.array([1, 2, 4, 8])
 _MANY = 20  # contracts from which the median of a batch tells a unit
 _MEDIAN_BPS = 50.0
 _IMPOSSIBLE = 1.0
+_LONGEST_HOURS = 24.0
+_SEVERAL, _NEAR = 5, 2.0  # contracts from which the median mark counts, and its factor to the index
 _DEPTHS = (10.0, 25.0, 50.0, 100.0)  # bps from the mid price
 
 
@@ -69,9 +71,9 @@ def frames(
         "intervals": lambda: intervals(records),
         "funding_history": lambda: _funding(exchange, records.states, at),
         "funding_settlements": lambda: _settlements(records.payments, default_hours),
-        "oi_history": lambda: _oi(records, at),
+        "oi_history": lambda: _oi(exchange, records, at),
         "markets_symbol_exchanges": lambda: _market(exchange, records.states, at),
-        "prices_history": lambda: _prices(records, at),
+        "prices_history": lambda: _prices(exchange, records, at),
         "liquidations_fills": lambda: _liquidations(exchange, records.liquidations),
         "orderbook_book": lambda: _books(records, at),
         "orderbook_depth_history": lambda: _depths(records, at),
@@ -126,7 +128,7 @@ def settled_time(times: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _funding(exchange: str, states: list[State], at: int | None) -> dict[str, Any]:
     """Return sampled rates; a rate whose period no answer has named yet is left out."""
-    rows = preferred(s for s in states if s.rate is not None and s.period_h is not None)
+    rows = preferred(filter(_has_rate, states))
     rates = np.array([row.rate for row in rows], dtype=np.float64)
     period = np.array([row.period_h for row in rows], dtype=np.float64)
     bps = units.bps_8h_from_native(rates, period)
@@ -138,6 +140,22 @@ def _funding(exchange: str, states: list[State], at: int | None) -> dict[str, An
         "resolution": repeated("raw", len(rows)),
         "kind": repeated("sampled", len(rows)),
     }
+
+
+def _has_rate(state: State) -> bool:
+    """Whether a rate is of a known period; none is longer than a day, so that such a one is another unit."""
+    return state.rate is not None and state.period_h is not None and 0 < state.period_h <= _LONGEST_HOURS
+
+
+def _check_marks(exchange: str, states: list[State]) -> None:
+    """Refuse prices whose median mark is not near the index or the last trade: it is in another unit."""
+    pairs = ((s.mark, s.index_price or s.last) for s in states)
+    ratios = [mark / beside for mark, beside in pairs if mark and beside]
+    if len(ratios) >= _SEVERAL and not 1 / _NEAR < np.median(ratios) < _NEAR:
+        raise SchemaError(
+            f"{exchange}: the mark is {np.median(ratios):.4g} times the index or last price, of the median "
+            f"of {len(ratios)} contracts: not the unit that the venue is known to use"
+        )
 
 
 def _check_rates(exchange: str, rates: Any, bps: Any, contracts: int) -> None:
@@ -188,7 +206,8 @@ def _settlements(payments: list[Payment], default: float) -> dict[str, Any]:
     }
 
 
-def _oi(records: Records, at: int | None) -> dict[str, Any]:
+def _oi(exchange: str, records: Records, at: int | None) -> dict[str, Any]:
+    _check_marks(exchange, records.states)
     now = preferred(s for s in records.states if s.oi_usd is not None)
     past: list[OiPoint] = preferred(p for p in records.oi if p.oi_usd is not None)
     rows: list[State | OiPoint] = [*now, *past]
@@ -201,13 +220,14 @@ def _oi(records: Records, at: int | None) -> dict[str, Any]:
 
 
 def _market(exchange: str, states: list[State], at: int | None) -> dict[str, Any]:
+    _check_marks(exchange, states)
     rows = preferred(s for s in states if _price(s) is not None or s.volume_usd is not None)
-    with_rates = [row for row in rows if row.rate is not None and row.period_h is not None]
+    with_rates = [row for row in rows if _has_rate(row)]
     native, hours = np.array([row.rate for row in with_rates]), np.array([row.period_h for row in with_rates])
     bps = units.bps_8h_from_native(native, hours) if with_rates else native
     _check_rates(exchange, native, bps, len(with_rates))
     checked = iter(bps.tolist())
-    rates = [None if row.rate is None or row.period_h is None else next(checked) for row in rows]
+    rates = [next(checked) if _has_rate(row) else None for row in rows]
     return {
         "symbol": [row.instrument.symbol for row in rows],
         "time": stamps([row.time for row in rows], at),
@@ -220,10 +240,11 @@ def _market(exchange: str, states: list[State], at: int | None) -> dict[str, Any
 
 
 def _price(state: State) -> float | None:
-    return state.mark if state.mark is not None else state.price
+    return state.mark or state.price or None  # venues write 0 where they have none
 
 
-def _prices(records: Records, at: int | None) -> dict[str, Any]:
+def _prices(exchange: str, records: Records, at: int | None) -> dict[str, Any]:
+    _check_marks(exchange, records.states)
     now = [
         Price(row.instrument, row.time or 0, kind, value, "raw")
         for row in preferred(records.states)
