@@ -95,7 +95,10 @@ def require(panel: Any, *dims: str, units: str | None = None, name: str = "panel
     TypeError, ValueError
         `panel` is neither, or holds no numbers; a dim is absent; the unit is another one or cannot be read.
     """
-    found = tables.panel(panel) if isinstance(panel, pd.DataFrame) else panel
+    try:
+        found = tables.panel(panel) if isinstance(panel, pd.DataFrame) else panel
+    except ValueError as fault:
+        raise ValueError(f"{name}: {fault}") from None
     if not isinstance(found, xr.DataArray):
         raise TypeError(f"{name} must be a table or the panel of one, not {type(panel).__name__}")
     absent = [dim for dim in dims if dim not in found.dims]

@@ -24,6 +24,7 @@ class Position:
     margin: list[float]
     moved: float
     earned: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    marked: float = 0.0
 
 
 @dataclass
@@ -41,6 +42,7 @@ class Rules:
     transfer: float
     liquidation: float
     limit: float = math.inf
+    oldest_mark: float = 24.0
 
 
 def backtest(  # noqa: C901 - one loop from top to bottom is the point
@@ -56,18 +58,11 @@ def backtest(  # noqa: C901 - one loop from top to bottom is the point
     held: dict[int, Position] = {}
     entered: dict[int, int] = {}
 
-    def price(symbol: int, venue: int, row: int) -> float:
-        """The last mark at or before a row."""
-        for at in range(row, -1, -1):
-            if not math.isnan(prices[symbol][venue][at]):
-                return prices[symbol][venue][at]
-        return math.nan
-
     def close(symbol: int, row: int, reason: str, lost: tuple[bool, bool] = (False, False)) -> float:
         position = held.pop(symbol)
         cost = 0.0
         for leg in (LONG, SHORT):
-            notional = position.coins * price(symbol, position.venues[leg], row)
+            notional = position.coins * position.mark[leg]
             bps = rules.fee[position.venues[leg]] + rules.slip + (rules.liquidation if lost[leg] else 0.0)
             cost += notional * bps / 10_000
         closed.append((symbol, *position.venues, entered[symbol], row, reason))
@@ -76,12 +71,16 @@ def backtest(  # noqa: C901 - one loop from top to bottom is the point
     for row in range(rows):
         now = row * rules.hours
         for symbol, position in held.items():
+            there = [prices[symbol][venue][row] for venue in position.venues]
+            if not any(math.isnan(mark) for mark in there):
+                position.marked = now
+            else:  # what moves against a leg without a mark is no gain
+                there = position.mark
             for leg in (LONG, SHORT):
-                venue = position.venues[leg]
-                mark = price(symbol, venue, row)
+                venue, mark = position.venues[leg], there[leg]
                 gain = position.coins * (mark - position.mark[leg])
                 equity += gain if leg == LONG else -gain
-                position.mark[leg] = mark
+                position.mark = [mark if each == leg else position.mark[each] for each in (LONG, SHORT)]
                 if rules.settled:
                     rate, paid_hours = rates[symbol][venue][row], interval
                 else:  # the last sample before this row, for the time since the row before
@@ -94,6 +93,8 @@ def backtest(  # noqa: C901 - one loop from top to bottom is the point
                     payment = -payment if leg == LONG else payment
                     equity += payment
                     position.earned[leg] += payment
+        for symbol in [each for each in held if now - held[each].marked > rules.oldest_mark]:
+            equity -= close(symbol, row, "no_mark")
         for symbol in list(held):
             position, left, lost = held[symbol], [], []
             for leg, sign in ((LONG, 1), (SHORT, -1)):
@@ -123,12 +124,13 @@ def backtest(  # noqa: C901 - one loop from top to bottom is the point
         margin = 2 * rules.leg / rules.leverage
         room = math.floor((equity - margin * len(held)) / margin + 1e-9)
         for _, symbol, venues in sorted(entries, key=lambda entry: (-entry[0], entry[1]))[: max(room, 0)]:
-            marks = [price(symbol, venue, row) for venue in venues]
+            marks = [prices[symbol][venue][row] for venue in venues]
             coins = rules.leg / ((marks[0] + marks[1]) / 2)
             for leg in (LONG, SHORT):
                 equity -= coins * marks[leg] * (rules.fee[venues[leg]] + rules.slip) / 10_000
             half = margin / 2
             held[symbol] = Position(venues, now, coins, list(marks), list(marks), [half, half], now)
+            held[symbol].marked = now
             entered[symbol] = row
         path.append(equity)
     return path, closed

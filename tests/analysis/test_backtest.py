@@ -152,6 +152,49 @@ def test_capital_bounds_how_many_pairs_are_held_the_widest_first() -> None:
     assert result["refused_entries"].values.tolist() == [1, 1, 1, 0]
 
 
+@pytest.mark.parametrize("cut", [None, 120])
+def test_marks_that_end_make_no_profit(cut: int | None) -> None:
+    """One price on both venues, up by a third in 30 days: nothing is earned by price, though marks of one end.
+
+    Then the pair is closed a day later, at the last marks that both had.
+    """
+    hours = 24 * 30 + 1
+    price = 100.0 * np.exp(np.linspace(0.0, 0.3, hours))
+    ended = price.copy()
+    if cut is not None:
+        ended[cut:] = np.nan
+    rates = panel([[np.zeros(hours), np.ones(hours)]], hours=1.0).assign_coords(interval_hours=1.0)
+    result = backtest.carry(
+        rates,
+        backtest.HoldPair("BTC", "alpha", "beta"),
+        backtest.Costs(fee_bps=0.0),
+        prices=panel([[price, ended]], hours=1.0, unit="USD"),
+        transfer_every="24h",
+    )
+    assert float(abs(result["price_usd"]).sum()) == pytest.approx(0.0, abs=1e-6)
+    table = backtest.trades(result)
+    assert table["reason"].tolist() == (["end"] if cut is None else ["no_mark"])
+    held = (table["exit"] - table["entry"]).dt.total_seconds().iloc[0] / 3600
+    if cut is not None:
+        assert held == 119 + 25, "the last common mark is that of hour 119; after more than 24 hours"
+        assert table["unmarked_hours"].tolist() == [24.0], "the first hour without one is not overdue"
+    assert result["unmarked_hours"].item() == table["unmarked_hours"].sum()
+
+
+def test_a_hole_in_the_marks_is_caught_up_at_the_next_common_one() -> None:
+    """beta at 110 from row 2 on, where alpha has no mark: a pair short beta loses 10 % at row 3, not at 2."""
+    prices = panel([[[100.0, 100.0, np.nan, 100.0, 100.0], [100.0, 100.0, 110.0, 110.0, 110.0]]], unit="USD")
+    result = backtest.carry(
+        panel([[[0.0] * 5, [1.0] * 5]]),
+        backtest.HoldPair("BTC", "alpha", "beta"),
+        backtest.Costs(fee_bps=0.0),
+        prices=prices,
+        leverage=1.0,
+    )
+    np.testing.assert_allclose(result["price_usd"].isel(symbol=0), [0.0, 0.0, 0.0, -10_000.0, 0.0], atol=1e-9)
+    assert result["unmarked_hours"].item() == 8.0
+
+
 # -- the loop of the oracle ------------------------------------------------------------------------
 
 

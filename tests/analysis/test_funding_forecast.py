@@ -15,6 +15,8 @@ import derivdata as dd
 from benchmarks import carry_forecast as measured
 from derivdata.analysis import funding
 from derivdata.analysis.funding import FundingStatus
+from derivdata.analysis.funding.carry_forecast import summed_history
+from derivdata.analysis.funding.pooled_regression import walk_forward
 from derivdata.reports.sections import carry_forecast
 from tests.analysis.funding_made import market, noisy
 from tests.support.recorded_funding import recorded_funding
@@ -129,6 +131,50 @@ def test_too_short_a_past_says_so() -> None:
     assert found["net_bps"].isnull().all()
     # decisions at the periods 30 to 43 have 30 periods before them; of 45, those up to 24 are over
     assert (found["decisions"] == 0).all()
+
+
+@pytest.mark.parametrize("venues", [2, 3, 7, 40])
+@pytest.mark.parametrize("days", [20, 30, 60, 120, 400])
+def test_no_interval_is_wider_than_the_past_bears_out(venues: int, days: int) -> None:
+    """An autoregression under noise as large as itself: sizes that rest on few errors must not explode."""
+    for seed in range(3):
+        rng = np.random.default_rng(100 * venues + seed)
+        values = _decaying(venues, 3 * days, seed, half_life=9.0).values + rng.standard_normal(
+            (venues, 3 * days)
+        )
+        panel = market(values)
+        walk = walk_forward(values[0], summed_history(panel, WEEK, "8h").plan, np.array([3 * days - 1]))
+        assert ((walk.sizes.slopes >= 0.0) & (walk.sizes.slopes <= 1.0)).all()
+        found = funding.forecast_carry(panel, hold=WEEK, fee_bps=0.0).isel(symbol=0)
+        width = (found["net_high_bps"] - found["net_low_bps"]).values
+        past = walk.outcomes[:, None] - walk.outcomes[None]
+        assert np.isnan(width).all() or np.nanmax(width) <= 20.0 * np.nanstd(past), seed
+        if days == 20:
+            assert (found["status"] == FundingStatus.TOO_FEW).all()
+
+
+def test_decisions_count_by_the_time_that_they_span() -> None:
+    """Of n periods those from the 30th on decide, until a hold of 21 before the end: (n − 29 − 21) / 21."""
+    for days, status in ((60, FundingStatus.FEW_DECISIONS), (120, FundingStatus(0))):
+        found = funding.forecast_carry(_decaying(4, 3 * days, 2), hold=WEEK, fee_bps=0.0)
+        assert found["decisions"].values == pytest.approx((3 * days - 29 - 21) / 21)
+        assert (found["status"] == status).all()
+        assert np.isfinite(found["net_bps"]).all()
+
+
+def test_two_weeks_into_a_new_regime_most_outcomes_lie_inside() -> None:
+    """Four times as wild for 42 periods after 300 calm days: of 20 markets' pairs at least 80 %."""
+    inside = []
+    for seed in range(20):
+        values = _decaying(6, 942 + 21, seed, half_life=9.0).values[0]
+        values[:, 900:] *= 4.0
+        past, outcome = values[None, :, :942], values[:, 942:].sum(axis=1)
+        found = funding.forecast_carry(market(past), hold=WEEK, fee_bps=0.0).isel(symbol=0)
+        place = {name: k for k, name in enumerate(market(past)["exchange"].values)}
+        long, short = ([place[v] for v in found[leg].values] for leg in ("long", "short"))
+        earned = outcome[short] - outcome[long]
+        inside += list((found["net_low_bps"].values <= earned) & (earned <= found["net_high_bps"].values))
+    assert np.mean(inside) >= 0.8
 
 
 def test_what_comes_later_changes_no_forecast_and_no_pick() -> None:

@@ -31,6 +31,10 @@ class Account(NamedTuple):
     fees: Floats
     """[bps] over (buy, sell), symbols and venues."""
     liquidation: float
+    mark_step: float
+    """Usual hours between marks: a later one leaves the time between unmarked."""
+    max_mark_age: float
+    """Hours since the last instant at which both legs had a mark, after which a pair is closed."""
 
     @property
     def pair_margin(self) -> float:
@@ -57,7 +61,7 @@ class Book:
         self.entry, self.mark, self.margin, self.leg_funding, self.paid_at, self.missing = (
             np.zeros((2, symbols)) for _ in by_leg
         )
-        self.transferred = np.zeros(symbols)
+        self.transferred, self.marked_at, self.unmarked = (np.zeros(symbols) for _ in range(3))
         self.entry_row = np.zeros(symbols, dtype=np.intp)
         self.entry_usd = np.zeros(symbols)
         self.funding, self.price, self.fees, self.slippage = (np.zeros(symbols) for _ in range(4))
@@ -68,14 +72,27 @@ class Book:
         """Places of the symbols that have a position."""
         return np.flatnonzero(self.legs[0] >= 0)
 
-    def mark_to(self, marks: Floats) -> Floats:
-        """Take in the marks of a row; return what the held pairs gained by price [USD]."""
+    def mark_to(self, marks: Floats, now: float, passed: float) -> Floats:
+        """Take in the marks of a row, NaN where there is none; return the gains [USD] of the held pairs.
+
+        A pair moves only where both of its legs have a mark: against one that stands still the market's move
+        would look like a gain.
+        """
         held = self.held
-        now = marks[held, self.legs[:, held]]
-        gained = self.coins[held] * (_DIRECTION * (now - self.mark[:, held])).sum(axis=0)
-        self.mark[:, held] = now
+        fresh = marks[held, self.legs[:, held]]
+        both = np.isfinite(fresh).all(axis=0)
+        new = np.where(both, fresh, self.mark[:, held])
+        gained = self.coins[held] * (_DIRECTION * (new - self.mark[:, held])).sum(axis=0)
+        self.mark[:, held] = new
         self.price[held] += gained
+        age = now - self.marked_at[held]
+        self.unmarked[held] += np.clip(np.minimum(age - self.account.mark_step, passed), 0.0, None)
+        self.marked_at[held] = np.where(both, now, self.marked_at[held])
         return np.asarray(gained)
+
+    def unmarked_pairs(self, now: float) -> Indices:
+        """Return the symbols whose pair has had no common mark for too long."""
+        return np.flatnonzero((self.legs[0] >= 0) & (now - self.marked_at > self.account.max_mark_age))
 
     def settle(self, rates: Floats, interval: Floats, now: float) -> Floats:
         """Take in a row's settlements; return what the held pairs received [USD]."""
@@ -132,7 +149,8 @@ class Book:
         self.entry[:, at] = self.mark[:, at] = mark
         self.margin[:, at] = self.account.pair_margin / 2.0
         self.leg_funding[:, at] = self.missing[:, at] = 0.0
-        self.paid_at[:, at] = self.transferred[at] = now
+        self.paid_at[:, at] = self.transferred[at] = self.marked_at[at] = now
+        self.unmarked[at] = 0.0
         for part in (self.funding, self.price, self.fees, self.slippage):
             part[at] = 0.0
         traded = self._trade(at, _ENTRY, fills, None)
@@ -170,6 +188,7 @@ class Book:
                 "fees_usd": self.fees[at],
                 "slippage_usd": self.slippage[at],
                 "missing_hours": self.missing[:, at].sum(axis=0),
+                "unmarked_hours": self.unmarked[at].copy(),
                 "reason": np.full(at.size, reason),
             }
         )

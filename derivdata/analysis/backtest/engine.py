@@ -29,6 +29,7 @@ def carry(
     costs: Costs,
     *,
     prices: Panel | None = None,
+    max_mark_age: str | pd.Timedelta = "24h",
     depth: xr.DataArray | None = None,
     capital: float = 1_000_000.0,
     leg_usd: float = 100_000.0,
@@ -52,8 +53,11 @@ def carry(
         Fees by venue and side; slippage where no `depth` is given.
     prices
         Marks [USD] over ``symbol``, ``exchange`` and ``time``. Their instants become rows. A pair is entered
-        only where both venues have a mark at that row; later a missing one stands at the last. None leaves
-        price P&L and liquidation out.
+        only where both venues have a mark at that row, and later moves by price only at rows where both
+        have one. None leaves price P&L and liquidation out.
+    max_mark_age
+        Time since the last such row after which a pair is closed, at those marks and with reason
+        ``no_mark``.
     depth
         Depth of the books [USD], what ``dd.tables.depth`` returns: slippage is that of an order of `leg_usd`
         at the newest depth. With dim ``time``, or without one for all times.
@@ -81,9 +85,9 @@ def carry(
         ``slippage_usd``, ``traded_usd``, and the venues held after it, ``long_venue`` and ``short_venue``
         (places in ``exchange``, −1 for none). Over ``trade``: see `trades`. Single figures: ``net_usd``,
         ``apr`` (simple), ``sharpe`` (annualised, of the returns of whole UTC days), ``max_drawdown``,
-        ``turnover`` (notional a year over capital), ``liquidations``, ``missing_hours``. Equity is `capital`
-        plus all funding and price less all fees and slippage. The positions of the last row are closed there.
-        The provenance is that of `panel`, `prices` and `depth`.
+        ``turnover`` (notional a year over capital), ``liquidations``, ``missing_hours``,
+        ``unmarked_hours``. Equity is `capital` plus all funding and price less all fees and slippage. The
+        positions of the last row are closed there. The provenance is that of `panel`, `prices` and `depth`.
 
     Raises
     ------
@@ -125,6 +129,8 @@ def carry(
         transfer,
         fees,
         costs.liquidation_bps,
+        market.mark_step,
+        hours_of(max_mark_age, "max_mark_age"),
     )
     slippage = Slippage(market, depth, leg_usd, costs.slippage_bps)
     journal = simulate(market, rule, account, slippage, hours_of(delay, "delay", least=0.0))
@@ -166,19 +172,18 @@ def simulate(
     funding, price, fees, slipped, traded = (np.zeros((rows, symbols)) for _ in range(5))
     refused = np.zeros(rows, dtype=np.intp)
     journal = Journal(funding, price, fees, slipped, traded, legs, refused, book.closed)
-    marks = np.full(knowledge.last.shape, np.nan if market.prices is not None else 1.0)
+    marks = np.ones(knowledge.last.shape)
     accrual = np.full(marks.shape, np.nan), np.full(marks.shape, -np.inf)
     equity = account.capital
     for row in range(rows):
         costs, tradable = slippage.at(market.times[row])
         if market.prices is not None:
-            prices = market.prices.row(row)
-            priced = np.isfinite(prices) & (prices > 0.0)
-            np.copyto(marks, prices, where=priced)
-            tradable = tradable & priced
+            marks = np.where(market.prices.row(row) > 0.0, market.prices.row(row), np.nan)
+            tradable = tradable & np.isfinite(marks)
         now = _Now(row, market.since[row], Fills(marks, costs), tradable, knowledge.interval)
         _earn(book, market, now, accrual, journal)
         if market.prices is not None:
+            _close(book, now, book.unmarked_pairs(now.hours), Reason.NO_MARK, journal)
             _liquidate(book, now, journal)
             book.transfer(now.hours)
         knowledge.advance(now.hours)
@@ -201,7 +206,8 @@ def _earn(book: Book, market: Market, now: _Now, accrual: tuple[Floats, Floats],
     """Mark the positions and pay them what is due; an order filled at this row earns from the next one on."""
     held, row = book.held, now.row
     if held.size:
-        journal.price[row, held] = book.mark_to(now.fills.mark)
+        passed = now.hours - market.since[row - 1] if row else 0.0
+        journal.price[row, held] = book.mark_to(now.fills.mark, now.hours, passed)
     rates = market.rates.row(row)
     if market.interval is not None:
         if held.size:

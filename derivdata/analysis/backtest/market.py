@@ -66,6 +66,8 @@ class Market:
         [bps/8h], and of settlements the hours that they pay for.
     prices
         Marks [USD], or None.
+    mark_step
+        Usual hours between prices; infinite without them.
     limit
         Hours that a sampled rate holds at most.
     """
@@ -76,13 +78,14 @@ class Market:
     since: Floats
     known_at: Floats
     settled: bool
+    mark_step: float
     limit: float
     rates: RowBlocks
     interval: RowBlocks | None
     prices: RowBlocks | None
 
 
-def market_of(panel: Panel, prices: Panel | None) -> Market:
+def market_of(panel: Panel, prices: xr.DataArray | None) -> Market:
     """Check the panels and put them on one grid: every stamp of a rate, and every price between them.
 
     Raises
@@ -101,6 +104,8 @@ def market_of(panel: Panel, prices: Panel | None) -> Market:
         panel, interval = merge_late_stamps(panel.drop_vars("interval_hours"), interval)
     panel = panel.drop_vars("interval_hours", errors="ignore")
     limit = np.inf if settled else 2.0 * usual_step_of(since)
+    stamps = np.empty(0) if prices is None else hours(prices, name="prices")
+    mark_step = usual_step_of(stamps) if stamps.size > 1 else np.inf
     own, ends = panel["time"].to_numpy(), np.append(since[1:], np.inf)
     panel, interval, marks = _on_one_grid(panel, interval, prices)
     since = hours(panel)
@@ -114,6 +119,7 @@ def market_of(panel: Panel, prices: Panel | None) -> Market:
         since,
         known_at,
         settled,
+        mark_step,
         limit,
         *(None if part is None else RowBlocks(part.to_numpy()) for part in (panel, interval, marks)),  # type: ignore[arg-type]
     )

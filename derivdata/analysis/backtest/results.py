@@ -37,12 +37,13 @@ _BY_TRADE = {
     "slippage_usd": USD_UNIT,
     "net_usd": USD_UNIT,
     "missing_hours": HOUR_UNIT,
+    "unmarked_hours": HOUR_UNIT,
 }
 
 
 _OF_TRADES = (
     "symbol", "long", "short", "entry", "exit", "entry_usd", "exit_usd", "funding_usd", "price_usd",
-    "fees_usd", "slippage_usd", "net_usd", "missing_hours", "reason",
+    "fees_usd", "slippage_usd", "net_usd", "missing_hours", "unmarked_hours", "reason",
 )  # fmt: skip
 """Columns of the table of trades, variables of a result after ``trade_``."""
 
@@ -56,6 +57,8 @@ class Reason(IntEnum):
     """A leg fell below its maintenance margin; both were closed."""
     END = 2
     """The data ended."""
+    NO_MARK = 3
+    """The legs had no common mark for too long, as of a delisted contract: closed at the last."""
 
 
 def provenance_of(*data: xr.DataArray | xr.Dataset | None) -> dict[str, str]:
@@ -144,6 +147,7 @@ def _totals(result: xr.Dataset, market: Market) -> dict[str, Any]:
         ),
         "liquidations": ((), lost, {"units": "count"}),
         "missing_hours": ((), float(result["trade_missing_hours"].sum()), {"units": HOUR_UNIT}),
+        "unmarked_hours": ((), float(result["trade_unmarked_hours"].sum()), {"units": HOUR_UNIT}),
     }
 
 
@@ -180,7 +184,8 @@ def trades(result: xr.Dataset) -> pd.DataFrame:
         ``symbol``, ``long``, ``short``, ``entry`` and ``exit`` (UTC), ``entry_usd`` and ``exit_usd``
         (notional of both legs), ``funding_usd``, ``price_usd``, ``fees_usd``, ``slippage_usd`` and
         ``net_usd``, the first two less the next two, ``missing_hours`` (of both legs, whose payments are
-        unknown and not in ``funding_usd``) and ``reason``.
+        unknown and not in ``funding_usd``), ``unmarked_hours`` (in which a mark was overdue, so that
+        ``price_usd`` stood still) and ``reason``.
 
     Raises
     ------

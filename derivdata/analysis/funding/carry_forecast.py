@@ -41,9 +41,13 @@ __all__ = [
 
 _SPANS_HOURS = (24.0, 72.0, 168.0, 1440.0)
 _MEMORY_HOURS = 365.0 * 24.0
+OWN_HOURS = 14.0 * 24.0
+"""Half-life of the weight of a pair's own errors in the size of its next one."""
 _LEAST = 30  # periods of history
 DECISIONS = 10
 """Past decisions with a known outcome that a distribution needs."""
+_WORTH = 8.0
+"""Independent decisions from which a forecast has no status: with fewer it is hardly better than none."""
 
 
 class History(NamedTuple):
@@ -90,11 +94,12 @@ def forecast_carry(
     Dataset, the panel's dims without ``exchange`` and ``time``, with ``pair``
         ``net_bps`` (mean), ``net_median_bps``, ``net_low_bps`` and ``net_high_bps`` (between which the
         outcome lies with probability `level`), ``probability_net_positive``, ``gross_bps`` (mean before
-        cost), ``cost_bps``, ``decisions`` (past ones whose errors make the distribution), ``status``;
-        coordinates ``long`` and ``short`` along ``pair``, ``hold_hours``, and ``time``, the end of the last
-        whole period, from which the pair is held. NaN with status ``gap`` where a leg is not known within
-        the last day or in more than a third of the last day, three days or week, with ``too_few`` below 30
-        periods of history or 10 past decisions.
+        cost), ``cost_bps``, ``decisions`` (what the past ones are worth: the time that their outcomes span
+        over the hold), ``status``; coordinates ``long`` and ``short`` along ``pair``, ``hold_hours``, and
+        ``time``, the end of the last whole period, from which the pair is held. NaN with status ``gap`` where
+        a leg is not known within the last day or in more than a third of the last day, three days or week,
+        with ``too_few`` below 30
+        periods of history or 10 past decisions. ``few_decisions``: they are worth fewer than eight.
 
     Raises
     ------
@@ -132,7 +137,7 @@ def forecast_carry(
         kwargs={"plan": history.plan, "long": long, "short": short, "cost": cost, "level": level},
         dask="parallelized",
         keep_attrs=False,
-        output_dtypes=[np.float64] * 6 + [np.int32] * 2,
+        output_dtypes=[np.float64] * 7 + [np.int32],
         dask_gufunc_kwargs={"output_sizes": {"pair": long.size}},
     )
     *amounts, decisions, status = (like(figure, panel) for figure in figures)
@@ -200,7 +205,8 @@ def summed_history(panel: xr.DataArray, hold: str | pd.Timedelta, period: str | 
     first = round(float(hours_at(amounts["time"].values[:1], np.datetime64(0, "us"))[0]) / length)
     spans = (1, *(max(round(span / length), 1) for span in _SPANS_HOURS))
     stride = max(1, count // 7)
-    plan = Plan(count, spans, stride, -first % stride, _MEMORY_HOURS / length, _LEAST)
+    memory, recent = _MEMORY_HOURS / length, OWN_HOURS / length
+    plan = Plan(count, spans, stride, -first % stride, memory, _LEAST, recent)
     return History(amounts, first, plan)
 
 
@@ -248,7 +254,7 @@ def _forecast(
         walk = walk_forward(amounts[series], plan, np.array([last]))
         known = np.isfinite(amounts[series]).sum(axis=-1)
         results[(slice(None), *series)] = _of_pairs(walk, last, known, long, short, cost, level)
-    return *results[:-2], results[-2].astype(np.int32), results[-1].astype(np.int32)
+    return *results[:-1], results[-1].astype(np.int32)
 
 
 def _of_pairs(
@@ -256,13 +262,14 @@ def _of_pairs(
 ) -> Floats:
     expected, scale, errors, weight, decisions = pair_distribution(walk, at)
     mean, size = expected[long, short], scale[long, short]
-    few = decisions < DECISIONS
+    few, worth = decisions < DECISIONS, float(walk.worth[at])
     low, middle, high, above = outcome_figures(mean, size, errors, weight, cost, level, few=few)
     mean = np.where(few, np.nan, mean)
     short_history = np.minimum(known[long], known[short]) < walk.plan.least
-    status = np.where(few | short_history, FundingStatus.TOO_FEW, 0)
+    unsure = FundingStatus.FEW_DECISIONS if worth < _WORTH else 0
+    status = np.where(few | short_history, FundingStatus.TOO_FEW, unsure)
     status = status | np.where(np.isnan(expected[long, short]) & ~short_history, FundingStatus.GAP, 0)
-    figures = (mean - cost, middle, low, high, mean, above, np.full(mean.shape, decisions), status)
+    figures = (mean - cost, middle, low, high, mean, above, np.full(mean.shape, worth), status)
     return np.stack([np.asarray(figure, dtype=np.float64) for figure in figures])
 
 

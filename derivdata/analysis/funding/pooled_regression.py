@@ -18,7 +18,14 @@ __all__ = ["Plan", "Walk", "future_sums", "pair_places", "trailing_mean", "walk_
 
 _PENALTY = 0.1  # of the mean diagonal of the normal equations
 _PRIOR = 0.5  # share of the trailing means that is expected to be earned before any outcome is known
+_SCEPTICAL = 2.0  # decisions that speak for no carry at all: a slope of few outcomes is mostly luck
 _SIZE_PENALTY = 0.02
+_SIZE_PRIOR = 0.25  # slope on each of the four causes: together 1, so that sizes grow with the rates
+_ENOUGH_ERRORS = 30  # from which the slopes of sizes are fitted, and an error's own size is trusted
+_OWN_SHARE = 0.5  # of a pair's own past errors: no size is smaller
+_OWN_WEIGHT = 10.0  # decisions that the pooled size counts for beside the pair's own recent errors
+
+_LARGEST = 10.0  # sizes: an error further out would move quantiles of all pairs by itself
 _FLOOR = 0.05  # of the market's restlessness: keeps the logarithm of a pinned spread finite
 _TINY = 1e-9  # bps
 _MOST_ERRORS = 200_000
@@ -39,6 +46,8 @@ class Plan(NamedTuple):
     """Half-life of the weight of a past decision."""
     least: int
     """Known periods that the longest mean needs."""
+    recent: float
+    """Half-life of the weight of a pair's own errors in its size."""
 
 
 class Walk(NamedTuple):
@@ -48,20 +57,31 @@ class Walk(NamedTuple):
     """(venue, period) bps that a long on the venue is expected to pay over the holding time."""
     outcomes: Floats
     """(venue, period) bps that it paid, NaN where that is not known."""
+    worth: Floats
+    """(period) decisions whose outcome is known there, by what they are worth: overlapping ones add up to the
+    time that their outcomes span over the holding time."""
     columns: Indices
     """Periods of the next two."""
     scale: Floats
     """(pair, column) bps: size of the error to be expected."""
-    errors: Floats
-    """(pair, column) outcome less expectation, in units of the scale and counted in the direction that was
-    expected to earn; NaN where the outcome is not known and at columns that are not kept."""
+    missed: Floats
+    """(pair, column) bps: outcome less expectation, counted in the direction that was expected to earn; NaN
+    where the outcome is not known and at columns that are not kept."""
+    sizes: _Sizes
     plan: Plan
 
     def past_errors(self, at: int) -> tuple[Floats, Floats, int]:
-        """Return the errors known at a period in order, the weight up to each, and how many decisions."""
+        """Return the errors known at a period in order, the weight up to each, and how many decisions.
+
+        Errors are in units of the size that was to be expected of them. Where that rested on too few errors,
+        it is what the regression says now: a size made of one lucky error would make a quantile of it.
+        """
         known = np.flatnonzero(self.columns <= at - self.plan.hold)
-        known = known[-max(1, _MOST_ERRORS // max(1, self.errors.shape[0])) :]
-        errors = self.errors[:, known]
+        known = known[-max(1, _MOST_ERRORS // max(1, self.missed.shape[0])) :]
+        now = int(np.searchsorted(self.columns, at))
+        trusted = self.sizes.number[known] >= _ENOUGH_ERRORS
+        scale = np.where(trusted, self.scale[:, known], self.sizes.made(now, known))
+        errors = np.clip(self.missed[:, known] / scale, -_LARGEST, _LARGEST)
         there = np.isfinite(errors)
         age = np.broadcast_to(at - self.columns[known], errors.shape)[there]
         order = np.argsort(errors[there], kind="stable")
@@ -100,15 +120,16 @@ def walk_forward(amounts: Floats, plan: Plan, wanted: Indices) -> Walk:
     weight = _weights(features)
     coefficients = _coefficients(features, outcomes, weight, plan)
     expected = np.einsum("tk,ket->et", coefficients, features)
-    expected *= _shrinkage(expected, outcomes, weight, plan)
+    worth = _worth(features, outcomes, plan)
+    expected *= _shrinkage(expected, outcomes, weight, plan) * worth / (worth + _SCEPTICAL)
     long, short = pair_places(amounts.shape[0])
     kept = np.arange(plan.phase, amounts.shape[1], plan.stride)
     columns = np.union1d(kept, wanted).astype(np.intp)
     predicted, realised = (part[short][:, columns] - part[long][:, columns] for part in (expected, outcomes))
     missed = np.where(np.isin(columns, kept), realised - predicted, np.nan)
-    scale = _scales(amounts[short] - amounts[long], predicted, missed, columns, plan)
-    errors = missed * np.where(predicted < 0.0, -1.0, 1.0) / scale
-    return Walk(expected, outcomes, columns, scale, errors, plan)
+    scale, sizes = _scales(amounts[short] - amounts[long], predicted, missed, columns, plan)
+    missed = missed * np.where(predicted < 0.0, -1.0, 1.0)
+    return Walk(expected, outcomes, worth, columns, scale, missed, sizes, plan)
 
 
 def trailing_mean(values: Floats, span: int, least: float) -> Floats:
@@ -197,6 +218,13 @@ def _penalised(normal: Floats, target: Floats, prior: Floats, share: float) -> F
     return np.asarray(np.linalg.solve(normal + penalty * np.eye(size), drawn)[..., 0])
 
 
+def _worth(features: Floats, outcomes: Floats, plan: Plan) -> Floats:
+    """Return at each period the independent decisions that the outcomes known there are worth."""
+    decided = (np.isfinite(features[0]) & np.isfinite(outcomes)).sum(axis=0) > 1
+    known = np.pad(np.cumsum(decided), (plan.hold, 0))[: decided.size]
+    return np.asarray(known / plan.hold, dtype=np.float64)
+
+
 def _shrinkage(expected: Floats, outcomes: Floats, weight: Floats, plan: Plan) -> Floats:
     """Return the slope of known outcomes on what was expected of them, over all pairs, from 0 to 1."""
     known = np.isfinite(expected) & np.isfinite(outcomes)
@@ -205,12 +233,37 @@ def _shrinkage(expected: Floats, outcomes: Floats, weight: Floats, plan: Plan) -
     return np.clip(np.where(own > 0.0, joint / np.where(own > 0.0, own, 1.0), 1.0), 0.0, 1.0)
 
 
-def _scales(spread: Floats, predicted: Floats, missed: Floats, columns: Indices, plan: Plan) -> Floats:
+class _Sizes(NamedTuple):
+    """Sizes of errors as a log-linear function of causes, fitted at each column to the errors known there."""
+
+    logs: Floats
+    """(cause, pair, column)."""
+    level: Floats
+    slopes: Floats
+    """(column, cause)."""
+    number: Floats
+    """Weight of the errors that each column's fit rests on."""
+    low: Floats
+    high: Floats
+    """(column, cause): between which the causes of these errors lie."""
+
+    def made(self, column: int, of: Indices) -> Floats:
+        """Return the sizes (pair, of) that one column's fit gives the causes at some columns."""
+        bounds = (part[column][:, None, None] for part in (self.low, self.high))
+        inside = np.clip(self.logs[:, :, of], *bounds)
+        return np.asarray(np.exp(self.level[column] + np.einsum("k,kpc->pc", self.slopes[column], inside)))
+
+
+def _scales(
+    spread: Floats, predicted: Floats, missed: Floats, columns: Indices, plan: Plan
+) -> tuple[Floats, _Sizes]:
     """Size of the error to be expected: a log-linear regression of past ones on how restless a pair is.
 
     Logarithms, since the sizes of errors range over three decades and the largest must not decide. The causes
     are the pair's mean distance from its weekly mean over a week and over the longest span, what is expected
-    of it, and the mean of the first over all pairs.
+    of it, and the mean of the first over all pairs. A size is inside what its errors bear out: slopes lie
+    between 0 and 1 and are fitted from thirty errors on, causes count as far as they were seen, and the
+    pair's own recent errors come first. So few errors cannot make an interval of any width.
     """
     week, lasting = plan.spans[-2:]
     away = np.abs(spread - trailing_mean(spread, week, 1.0))
@@ -221,9 +274,9 @@ def _scales(spread: Floats, predicted: Floats, missed: Floats, columns: Indices,
     market = np.where(there, recent, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
     floor = _FLOOR * market + _TINY
     causes = np.stack([recent, usual, np.abs(predicted), np.broadcast_to(market, recent.shape)])
-    logs, sizes = np.log(causes + floor), np.log(np.abs(missed) + floor)
-    known = np.isfinite(sizes) & np.isfinite(logs).all(axis=0)
-    logs_known = np.where(known, np.concatenate([logs, sizes[None]]), 0.0)
+    logs, missing = np.log(causes + floor), np.log(np.abs(missed) + floor)
+    known = np.isfinite(missing) & np.isfinite(logs).all(axis=0)
+    logs_known = np.where(known, np.concatenate([logs, missing[None]]), 0.0)
     parts = np.concatenate([known[None].astype(np.float64), logs_known])
     sums = _remembered(np.moveaxis(np.einsum("kpc,lpc->klc", parts, parts), -1, 0), columns, plan)
     number = sums[:, 0, 0]
@@ -231,6 +284,43 @@ def _scales(spread: Floats, predicted: Floats, missed: Floats, columns: Indices,
     # About their own means, so that the penalty on the slopes leaves the level alone.
     mean = sums[:, :1, 1:] / weight
     centred = sums[:, 1:, 1:] - weight * np.swapaxes(mean, 1, 2) * mean
-    slopes = _penalised(centred[:, :-1, :-1], centred[:, :-1, -1:], np.full(4, 0.25), _SIZE_PENALTY)
+    fitted = _penalised(centred[:, :-1, :-1], centred[:, :-1, -1:], np.full(4, _SIZE_PRIOR), _SIZE_PENALTY)
+    slopes = np.where((number >= _ENOUGH_ERRORS)[:, None], np.clip(fitted, 0.0, 1.0), _SIZE_PRIOR)
     level = np.where(number > 0.0, mean[:, 0, -1] - (slopes * mean[:, 0, :-1]).sum(axis=1), 0.0)
-    return np.asarray(np.exp(level + np.einsum("ck,kpc->pc", slopes, logs)))
+    low, high = _seen(np.where(known, logs, np.nan), columns, plan)
+    sizes = _Sizes(logs, level, slopes, number, low, high)
+    inside = np.clip(logs, np.moveaxis(low, -1, 0)[:, None], np.moveaxis(high, -1, 0)[:, None])
+    pooled = np.exp(level + np.einsum("ck,kpc->pc", slopes, inside))
+    return _own_first(pooled, missed, columns, plan), sizes
+
+
+def _seen(logs: Floats, columns: Indices, plan: Plan) -> tuple[Floats, Floats]:
+    """Return the least and largest of each cause (column, cause) among the errors known at each column."""
+    latest = np.searchsorted(columns, columns - plan.hold, side="right")  # errors before this place are known
+    ends = []
+    for sign in (1.0, -1.0):
+        least = np.nanmin(np.append(sign * logs, np.full((len(logs), 1, logs.shape[2]), np.inf), 1), axis=1)
+        running = np.minimum.accumulate(least, axis=1)
+        ends.append(sign * np.append(np.full((len(logs), 1), -np.inf), running, axis=1)[:, latest].T)
+    return np.where(np.isfinite(ends[0]), ends[0], -np.inf), np.where(np.isfinite(ends[1]), ends[1], np.inf)
+
+
+def _own_first(pooled: Floats, missed: Floats, columns: Indices, plan: Plan) -> Floats:
+    """Sizes of the pooled regression, moved to what each pair's own recent errors were in units of them.
+
+    ``√((m + Σ w r²) / (m + Σ w))``: r is an error in units of its pooled size, over the usual one of all
+    pairs; weights w halve in two weeks, and m decisions are the pool's. So a new regime counts within weeks.
+    Never below half of the usual (geometric mean) error of the pair itself.
+    """
+    known = np.isfinite(missed) & np.isfinite(pooled)
+    squares = np.where(known, missed / np.where(known, pooled, 1.0), 0.0) ** 2
+    ratios = np.stack([known.astype(np.float64), np.minimum(squares, _LARGEST**2)], axis=-1)
+    short = _remembered(np.moveaxis(ratios, 1, 0), columns, plan._replace(memory=plan.recent))
+    lasting = _remembered(np.moveaxis(ratios, 1, 0), columns, plan).sum(axis=1, keepdims=True)
+    usual = np.maximum(lasting[..., 1] / np.maximum(lasting[..., 0], 1.0), _TINY)
+    factor = (_OWN_WEIGHT + short[..., 1] / usual) / (_OWN_WEIGHT + short[..., 0])
+    moved = pooled * np.sqrt(np.where(lasting[..., 0] > 0.0, factor, 1.0)).T
+    sizes = np.where(known, np.log(np.abs(np.where(known, missed, 1.0)) + _TINY), 0.0)
+    own = _remembered(np.moveaxis(np.stack([ratios[..., 0], sizes], axis=-1), 1, 0), columns, plan)
+    least = np.where(own[..., 0] > 0.0, np.exp(own[..., 1] / np.maximum(own[..., 0], _TINY)), 0.0)
+    return np.asarray(np.maximum(moved, _OWN_SHARE * least.T))

@@ -32,3 +32,5 @@ class FundingStatus(IntFlag):
     """The holding time is not over: the outcome is not known yet."""
     CANNOT_TELL = 1 << 10
     """The interval holds everything from a single step to infinity: the data does not say."""
+    FEW_DECISIONS = 1 << 11
+    """The past decisions are worth fewer than eight independent ones: take the figure as a first guess."""
