@@ -154,7 +154,7 @@ def test_capital_bounds_how_many_pairs_are_held_the_widest_first() -> None:
 
 @pytest.mark.parametrize("cut", [None, 120])
 def test_marks_that_end_make_no_profit(cut: int | None) -> None:
-    """One price on both venues, up by a third in 30 days: nothing is earned by price, though marks of one end.
+    """One price on both venues, up by a third: nothing is earned by price, though the marks of one end.
 
     Then the pair is closed a day later, at the last marks that both had.
     """
