@@ -13,31 +13,31 @@ LOCK := $(UV) pip compile --quiet --system-certs --universal --python-version 3.
 	--only-binary :all: --custom-compile-command "make lock" --constraint requirements/constraints.in $(LOCK_OPTIONS)
 # Every extra but serve: the local service is tested, shown and timed as it is without.
 EXTRAS := $(addprefix --extra ,completion dask excel netcdf s3 stream zarr)
+# Compiled modules are kept, whatever the environment says: without them every process compiles pandas again.
+export PYTHONDONTWRITEBYTECODE :=
 SYMBOLS ?= BTC ETH
 SOURCE ?= sample
 OUT ?= report.html
-PYTEST := -m pytest -q -n 2 --dist worksteal
+PYTEST := -m pytest -q -n 2 --dist loadfile
 
 # A newer Python than the locks' oldest takes the newest numpy and scipy that are allowed.
 NEWER ?= $(firstword $(shell for p in python3.14 python3.13 python3.12 \
 	$(wildcard $(HOME)/.pyenv/versions/3.1[432]*/bin/python3); \
 	do $$p -c "import ensurepip" 2>/dev/null && echo $$p; done))
 
-.PHONY: report test checks suite test-newest test-machines test-long test-more coverage mutants soak bench docs dist lock audit sbom clean
+.PHONY: report test checks test-newest test-machines test-long test-more coverage mutants soak bench docs dist lock audit sbom clean
 
 report: $(VENV)/.base
 	$(BIN)/derivdata report $(SOURCE) --symbols $(SYMBOLS) --out $(OUT)
 
-test: checks suite
+test: checks
+	$(BIN)/python $(PYTEST) -m "not slow"
 
 checks: $(VENV)/.dev
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/lint-imports
 	$(BIN)/mypy
-
-suite: $(VENV)/.dev
-	$(BIN)/python $(PYTEST)
 
 # What the short forms of `make test` leave out: more drawn examples of each property, and the tests marked `slow`.
 test-long: $(VENV)/.dev
@@ -50,7 +50,7 @@ else
 test-newest:
 	$(MAKE) --no-print-directory $(VENV)/newest/.dev VENV=$(VENV)/newest PYTHON=$(NEWER)
 	$(VENV)/newest/bin/mypy --cache-dir .mypy_cache/newest
-	$(VENV)/newest/bin/python $(PYTEST)
+	$(VENV)/newest/bin/python $(PYTEST) -m "not slow"
 endif
 
 # What takes too long for the gate: which lines no test runs; other users, Pythons, locales and processors;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 import tomllib
 from collections.abc import Callable
@@ -24,7 +25,13 @@ from derivdata.support.extras import import_extra
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
-TREES = [ast.parse(path.read_text(encoding="utf-8")) for path in sorted(Path(dd.__path__[0]).rglob("*.py"))]
+
+
+@functools.cache
+def trees() -> list[ast.Module]:
+    """Every module of the package, parsed."""
+    files = sorted(Path(dd.__path__[0]).rglob("*.py"))
+    return [ast.parse(path.read_text(encoding="utf-8")) for path in files]
 
 
 def names(texts: list[str]) -> set[str]:
@@ -38,11 +45,31 @@ def distributions(modules: set[str]) -> set[str]:
     return {canonicalize_name(found[top][0]) if top in found else top for top in tops}
 
 
+def imported(tree: ast.AST) -> set[str]:
+    """Modules that a file imports by a statement, other than for type checkers alone."""
+    found: set[str] = set()
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module)
+        found |= imported(node)
+    return found
+
+
 def extras_imported() -> dict[str, str]:
     """Module to extra, of every call of `import_extra`."""
-    calls = [node for tree in TREES for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    calls = [node for tree in trees() for node in ast.walk(tree) if isinstance(node, ast.Call)]
     own = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "import_extra"]
     return dict([ast.literal_eval(argument) for argument in call.args[:2]] for call in own)
+
+
+def test_the_package_imports_each_base_dependency_and_nothing_else() -> None:
+    base = names(PROJECT["dependencies"])
+    assert distributions(set().union(*map(imported, trees()))) == base
+    assert len(base) <= 17
 
 
 def test_each_base_dependency_has_its_reason_beside_it() -> None:
