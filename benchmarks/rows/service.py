@@ -67,7 +67,7 @@ def _growing(folder: Path) -> Made:
     return Made(sides, close=local.close)
 
 
-def _service(folder: Path) -> tuple[service.Local, Callable[[str], bytes]]:
+def _service(folder: Path) -> tuple[service.RunningService, Callable[[str], bytes]]:
     dd.open_archive(folder).append("funding_history", funding_rows(43 * 2 * 2400, venues=43, symbols=2))
     local = service.start(str(folder))
     return local, _client(local.url, local.api_key)

@@ -7,10 +7,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Bools", "Floats", "Indices"]
+__all__ = ["Array", "Bools", "Floats", "Indices", "Ints"]
 
 Array: TypeAlias = NDArray[Any]
 """An array of any type."""
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 Indices: TypeAlias = NDArray[np.intp]
+Ints: TypeAlias = NDArray[np.int64]

@@ -23,7 +23,7 @@ KEYS = {"key-free": "free", "key-dev": "dev", "key-pro": "pro", "key-team": "tea
 class Caller:
     """Asks one running service; `tier` chooses the key."""
 
-    def __init__(self, local: service.Local) -> None:
+    def __init__(self, local: service.RunningService) -> None:
         self.local, self.session = local, requests.Session()
 
     def __call__(self, path: str, *, tier: str | None = "pro", method: str = "GET", **params: Any) -> Any:

@@ -9,8 +9,8 @@ import pandas as pd
 from derivdata.sources.service import buckets
 from derivdata.sources.service.buckets import length
 from derivdata.sources.service.venue_totals import cut
-from derivdata.sources.service.view import Column, Series, View
-from derivdata.sources.service.window import Window, adaptive
+from derivdata.sources.service.view import Quantity, Series, View
+from derivdata.sources.service.window import AnswerWindow, adaptive
 from derivdata.support import times
 
 _COLUMNS = ["exchange", "time", "value", "symbol_count"]
@@ -18,13 +18,13 @@ _COLUMNS = ["exchange", "time", "value", "symbol_count"]
 
 def totals(
     view: View,
-    column: Column,
-    window: Window,
+    column: Quantity,
+    window: AnswerWindow,
     resolution: str | None,
     *,
     venues: Sequence[str] | None = None,
 ) -> Series:
-    def made(day: Window, used: str | None = None) -> Series:
+    def made(day: AnswerWindow, used: str | None = None) -> Series:
         found = _series(view, column, day, resolution, venues, used)
         grouped = found.frame.astype({"exchange": str}).groupby(["time", "exchange"])[column.value]
         summed = pd.DataFrame({"value": grouped.sum(), "symbol_count": grouped.size()}).reset_index()
@@ -42,8 +42,8 @@ def totals(
 
 def _series(
     view: View,
-    column: Column,
-    day: Window,
+    column: Quantity,
+    day: AnswerWindow,
     resolution: str | None,
     venues: Sequence[str] | None,
     used: str | None,

@@ -15,7 +15,7 @@ from derivdata.sources.service import fills
 from derivdata.sources.service.answers.liquidations import _history
 from derivdata.sources.service.answers.options import at_hours, at_the_money
 from derivdata.sources.service.view import View
-from derivdata.sources.service.window import Window
+from derivdata.sources.service.window import AnswerWindow
 from derivdata.support import times
 from tests.service import slow_answers
 from tests.service.memory_store import MemoryStore
@@ -76,7 +76,7 @@ def orders(source: str) -> View:
 @pytest.mark.parametrize("step", ["1h", "1d", "1m"])
 def test_liquidated_value_is_that_of_the_slow_reference(source: str, step: str) -> None:
     view = orders(source)
-    window = Window(DAYS[0] + pd.Timedelta(95, "min"), DAYS[1], pd.Timedelta(2, "D"), [])
+    window = AnswerWindow(DAYS[0] + pd.Timedelta(95, "min"), DAYS[1], pd.Timedelta(2, "D"), [])
     length = times.RESOLUTIONS[step]
     span = window.start.ceil(length), window.end.ceil(length)
     expected = slow_answers.liquidated(fills.events(view, *span), length)

@@ -22,13 +22,13 @@ KEY = {"X-Api-Key": "key-pro"}
 
 
 @pytest.fixture(scope="module")
-def local() -> Iterator[service.Local]:
+def local() -> Iterator[service.RunningService]:
     store = MemoryStore({"oi_history": market.open_interest()}, now=market.NOW)
     with closing(service.start(store, keys=KEYS, allow_hosts=["desk.example"], request_seconds=0.2)) as found:
         yield found
 
 
-def get(local: service.Local, **headers: str) -> requests.Response:
+def get(local: service.RunningService, **headers: str) -> requests.Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return requests.get(f"{local.url}/oi/exchanges-summary", headers=KEY | named, timeout=PATIENCE)
 
@@ -45,7 +45,7 @@ def get(local: service.Local, **headers: str) -> requests.Response:
         "Desk.Example.:80",
     ],
 )
-def test_addresses_and_allowed_names_are_answered(local: service.Local, host: str) -> None:
+def test_addresses_and_allowed_names_are_answered(local: service.RunningService, host: str) -> None:
     assert get(local, Host=host).status_code == 200
 
 
@@ -53,7 +53,7 @@ def test_addresses_and_allowed_names_are_answered(local: service.Local, host: st
     "host",
     ["rebind.evil.example", "127.0.0.1.evil.example", "desk.example.evil", "x", "", "[::1", "desk_example"],
 )
-def test_other_names_are_refused_with_what_to_do(local: service.Local, host: str) -> None:
+def test_other_names_are_refused_with_what_to_do(local: service.RunningService, host: str) -> None:
     answer = get(local, Host=host)
     assert answer.status_code in (400, 421)
     if answer.status_code == 421:
@@ -64,7 +64,7 @@ def test_other_names_are_refused_with_what_to_do(local: service.Local, host: str
 
 
 @pytest.mark.parametrize("path", ["/", "/docs", "/openapi.json", "/nowhere"])
-def test_other_names_get_no_page_either(local: service.Local, path: str) -> None:
+def test_other_names_get_no_page_either(local: service.RunningService, path: str) -> None:
     answer = requests.get(local.url + path, headers={"Host": "rebind.evil.example"}, timeout=PATIENCE)
     assert answer.status_code == 421
 
@@ -72,18 +72,18 @@ def test_other_names_get_no_page_either(local: service.Local, path: str) -> None
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "null", "http://127.0.0.1:1", "http://localhost", "https://"]
 )
-def test_pages_of_other_sites_are_refused(local: service.Local, origin: str) -> None:
+def test_pages_of_other_sites_are_refused(local: service.RunningService, origin: str) -> None:
     answer = get(local, Origin=origin)
     assert answer.status_code == 403
     assert "Access-Control-Allow-Origin" not in answer.headers
 
 
-def test_its_own_pages_and_those_of_allowed_names_are_answered(local: service.Local) -> None:
+def test_its_own_pages_and_those_of_allowed_names_are_answered(local: service.RunningService) -> None:
     assert get(local, Origin=local.url).status_code == 200
     assert get(local, Origin="https://desk.example").status_code == 200
 
 
-def talk(local: service.Local, sent: bytes, *, then: bytes = b"", times: int = 0) -> bytes:
+def talk(local: service.RunningService, sent: bytes, *, then: bytes = b"", times: int = 0) -> bytes:
     """What comes back until the service closes the connection."""
     url = urlsplit(local.url)
     came = b""
@@ -105,7 +105,7 @@ def head(*lines: str, method: str = "GET") -> bytes:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_body_without_end_is_refused(local: service.Local, method: str) -> None:
+def test_a_body_without_end_is_refused(local: service.RunningService, method: str) -> None:
     """A GiB in chunks is sent: the service refuses after 64 KiB and closes."""
     chunk = b"10000\r\n" + b"x" * (1 << 16) + b"\r\n"
     sent = head("Transfer-Encoding: chunked", method=method)
@@ -113,13 +113,13 @@ def test_a_body_without_end_is_refused(local: service.Local, method: str) -> Non
     assert came.startswith(b"HTTP/1.1 413 ") or came == b""  # or reset before the answer could be read
 
 
-def test_a_body_that_is_announced_as_too_long_is_refused_unread(local: service.Local) -> None:
+def test_a_body_that_is_announced_as_too_long_is_refused_unread(local: service.RunningService) -> None:
     came = talk(local, head("Content-Length: 65537"))
     assert came.startswith(b"HTTP/1.1 413 ")
     assert b"connection: close" in came.lower()
 
 
-def test_a_small_body_is_let_be(local: service.Local) -> None:
+def test_a_small_body_is_let_be(local: service.RunningService) -> None:
     came = talk(local, head("Content-Length: 3", "Connection: close") + b"abc")
     assert came.startswith(b"HTTP/1.1 200 ")
 
@@ -127,7 +127,7 @@ def test_a_small_body_is_let_be(local: service.Local) -> None:
 @pytest.mark.parametrize(
     "sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: local", head("Connection: keep-alive") + b"GET /"]
 )
-def test_half_a_request_is_closed(local: service.Local, sent: bytes) -> None:
+def test_half_a_request_is_closed(local: service.RunningService, sent: bytes) -> None:
     """`talk` returns once the service closes, here after a fifth of a second."""
     came = talk(local, sent)
     assert came.startswith(b"HTTP/1.1 200 ") == sent.startswith(b"GET /oi")

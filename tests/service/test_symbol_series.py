@@ -7,15 +7,15 @@ import pytest
 
 from derivdata.sources.service.buckets import length
 from derivdata.sources.service.venue_totals import cut
-from derivdata.sources.service.view import Column, Series, View
-from derivdata.sources.service.window import Window, adaptive, resolve
+from derivdata.sources.service.view import Quantity, Series, View
+from derivdata.sources.service.window import AnswerWindow, adaptive, resolve
 from tests.service.test_venue_totals import COLUMNS, STORES
 
 
-def by_day(view: View, column: Column, window: Window) -> Series:
+def by_day(view: View, column: Quantity, window: AnswerWindow) -> Series:
     """The series of every day, at the finest of their resolutions."""
 
-    def made(day: Window, used: str | None = None) -> Series:
+    def made(day: AnswerWindow, used: str | None = None) -> Series:
         return view.series(column, day, None, venues=["okx"], used=used)
 
     days = cut(window)
@@ -30,7 +30,7 @@ def by_day(view: View, column: Column, window: Window) -> Series:
 @pytest.mark.parametrize("store", list(STORES))
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.value)
 @pytest.mark.parametrize("start", ["2026-06-22T05:00Z", "2026-06-28T17:30Z", "2026-06-30T00:00Z"])
-def test_the_same_as_the_series_of_every_day(store: str, column: Column, start: str) -> None:
+def test_the_same_as_the_series_of_every_day(store: str, column: Quantity, start: str) -> None:
     """Windows of a week, of days and of hours: at 4 h, at 1 h and raw.
 
     A row of a whole day is known to a later part of it where another row is of a day: so windows of the store

@@ -14,7 +14,7 @@ import numpy as np
 
 from derivdata.sources.sample import noise, paths
 from derivdata.sources.sample.grid import DAY_US, HOUR_US, START_DAY, STEPS, Ints
-from derivdata.sources.sample.noise import Flags, Floats
+from derivdata.sources.sample.noise import Bools, Floats
 from derivdata.sources.sample.universe import Pairs, exchange_names, pairs, symbols, venue_values
 from derivdata.sources.sample.venue_models import MODELS
 
@@ -140,13 +140,13 @@ def _spikes(streams: noise.Keys, chance: float, scale: Floats, first: int, days:
     return np.asarray((jump[..., None] * fade)[:, 1:] + (jump[..., None] * tail)[:, :-1])
 
 
-def _trading(chosen: Pairs, first: int, days: int) -> Flags:
+def _trading(chosen: Pairs, first: int, days: int) -> Bools:
     """Return whether each pair trades on each day, shape ``(pairs, days)``."""
     day = first + np.arange(days)
     return np.asarray((day >= np.maximum(chosen.since, START_DAY)[:, None]) & (day < chosen.until[:, None]))
 
 
-def _recorded(chosen: Pairs, first: int, days: int) -> Flags:
+def _recorded(chosen: Pairs, first: int, days: int) -> Bools:
     """Return whether each sample was recorded: the pair trades, and there is no hole in it or its venue."""
     trading = _trading(chosen, first, days)
     streams = noise.keys("outage", exchange_names())[chosen.exchange]
@@ -156,7 +156,7 @@ def _recorded(chosen: Pairs, first: int, days: int) -> Flags:
     return np.asarray((trading[..., None] & ~missing).reshape(len(chosen), days * STEPS))
 
 
-def _holes(streams: noise.Keys, chance: Floats, longest: int, first: int, days: int) -> Flags:
+def _holes(streams: noise.Keys, chance: Floats, longest: int, first: int, days: int) -> Bools:
     """Draw at most one run of missing samples a day, of up to `longest` steps."""
     day = first + np.arange(days)
     u = noise.uniform((streams ^ _HOLES)[:, None, None], day[:, None] * 8 + np.arange(3))

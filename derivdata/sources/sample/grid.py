@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+
+from derivdata.support.arrays import Ints
 
 __all__ = [
     "ANCHOR_DAY",
@@ -24,7 +25,6 @@ __all__ = [
     "years",
 ]
 
-Ints = NDArray[np.int64]
 
 START = pd.Timestamp("2025-09-01", tz="UTC").as_unit("us")
 NOW = pd.Timestamp("2026-06-30 12:00", tz="UTC").as_unit("us")

@@ -35,7 +35,7 @@ class Matrix(NamedTuple):
         return Matrix(self.time[inside], {name: v[:, inside] for name, v in self.values.items()})
 
 
-class History(NamedTuple):
+class HistoryRecipe(NamedTuple):
     """Recipe of a table.
 
     Attributes
@@ -182,10 +182,10 @@ def _whole(days: Callable[[Pairs, int, int], Matrix]) -> Callable[[Pairs, int, i
     return lambda chosen, day, last: days(chosen, day, 1)
 
 
-HISTORIES: dict[str, History] = {
-    "funding_history": History(_funding, _whole(_funding), {"resolution": "raw", "kind": "sampled"}),
-    "funding_settlements": History(_settlements, _whole(_settlements), {"kind": "settled"}),
-    "oi_history": History(_oi, _whole(_oi), {"resolution": "1h"}),
-    "volume_history": History(_volume, _whole(_volume), {"resolution": "1h"}),
-    "markets_symbol_exchanges": History(_market, _market_newest, {}),
+HISTORIES: dict[str, HistoryRecipe] = {
+    "funding_history": HistoryRecipe(_funding, _whole(_funding), {"resolution": "raw", "kind": "sampled"}),
+    "funding_settlements": HistoryRecipe(_settlements, _whole(_settlements), {"kind": "settled"}),
+    "oi_history": HistoryRecipe(_oi, _whole(_oi), {"resolution": "1h"}),
+    "volume_history": HistoryRecipe(_volume, _whole(_volume), {"resolution": "1h"}),
+    "markets_symbol_exchanges": HistoryRecipe(_market, _market_newest, {}),
 }

@@ -15,7 +15,7 @@ import numpy as np
 
 from derivdata.sources.sample import noise, paths
 from derivdata.sources.sample.grid import DAY_US, START_DAY, STEP_US, STEPS, Ints, instants
-from derivdata.sources.sample.noise import Flags, Floats, Keys
+from derivdata.sources.sample.noise import Bools, Floats, Keys
 from derivdata.sources.sample.universe import exchange_names, pairs, select, symbols, text
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
     "SHOCK_SECONDS",
     "SHOCK_SIZE",
     "TAIL",
-    "Fills",
+    "FillArrays",
     "Orders",
     "fill_rows",
     "fills",
@@ -73,12 +73,12 @@ class Orders(NamedTuple):
     cluster: Keys
     time: Ints
     pair: Ints
-    long: Flags
+    long: Bools
     price: Floats
     quantity: Floats
 
 
-class Fills(NamedTuple):
+class FillArrays(NamedTuple):
     """Fills as parallel arrays; `order` is the row of the order, `place` counts from 0 within it."""
 
     order: Ints
@@ -127,7 +127,7 @@ def smallest_usd() -> Floats:
     return np.asarray(600.0 * np.sqrt(starts_per_day()))
 
 
-def fills(orders: Orders) -> Fills:
+def fills(orders: Orders) -> FillArrays:
     """Return the fills of some orders: one to six each, 40 ms apart, at prices that slip as they go."""
     key = orders.number ^ _FILL
     count = 1 + (noise.uniform(key, 0)[:, None] > 1.0 - 0.45 ** np.arange(1, 6)).sum(axis=1)
@@ -140,7 +140,7 @@ def fills(orders: Orders) -> Fills:
     quantity = np.where(last, np.round(orders.quantity[order] - filled[order], 6), quantity)
     against = np.where(orders.long[order], -1.0, 1.0)
     price = np.round(orders.price[order] * (1.0 + against * 2e-4 * (place + 0.5)), 6)
-    return Fills(order, place, orders.time[order] + 40_000 * place, price, quantity)
+    return FillArrays(order, place, orders.time[order] + 40_000 * place, price, quantity)
 
 
 def fill_rows(first: int, last: int, names: _Names, venues: _Names, columns: _Names = None) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SEED", "Flags", "Floats", "Keys", "bits", "key", "keys", "normal", "uniform"]
+from derivdata.support.arrays import Bools, Floats
+
+__all__ = ["SEED", "Bools", "Floats", "Keys", "bits", "key", "keys", "normal", "uniform"]
 
 SEED = 20250901
 
-Flags = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 Keys = NDArray[np.uint64]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from derivdata.sources.sample import noise
 from derivdata.sources.sample.grid import START_DAY, Ints, day
-from derivdata.sources.sample.noise import Flags, Floats, Keys
+from derivdata.sources.sample.noise import Bools, Floats, Keys
 from derivdata.sources.sample.venue_models import MODELS
 from derivdata.tables import VENUES
 
@@ -121,7 +121,7 @@ class Symbols:
     base_half_life: Floats
     base_tail: Floats
     trend: Floats
-    squeezed: Flags
+    squeezed: Bools
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from derivdata.sources.service.application import app
-from derivdata.sources.service.server import Local, open_store, serve, start
+from derivdata.sources.service.server import RunningService, open_store, serve, start
 from derivdata.sources.service.store import Store
 
-__all__ = ["Local", "Store", "app", "open_store", "serve", "start"]
+__all__ = ["RunningService", "Store", "app", "open_store", "serve", "start"]
 
 
 def __dir__() -> list[str]:

@@ -15,7 +15,7 @@ import pandas as pd
 from derivdata.sources.service import json_rows
 from derivdata.sources.service.answers.context import RequestContext
 from derivdata.sources.service.refusal import Refusal, bad_request
-from derivdata.sources.service.window import Window, adaptive
+from derivdata.sources.service.window import AnswerWindow, adaptive
 from derivdata.support import times
 from derivdata.tables import endpoints
 
@@ -60,7 +60,7 @@ def encoded(endpoint: endpoints.Endpoint, context: RequestContext, answer: Answe
     return body
 
 
-def _may_be_large(endpoint: endpoints.Endpoint, context: RequestContext, window: Window) -> bool:
+def _may_be_large(endpoint: endpoints.Endpoint, context: RequestContext, window: AnswerWindow) -> bool:
     """Return whether a row per venue and step of the window could be too much, or the step is unknown."""
     if not any(p.name == "resolution" for p in endpoint.params):
         return _days(window) > 7 * _SHORT_DAYS
@@ -71,7 +71,7 @@ def _may_be_large(endpoint: endpoints.Endpoint, context: RequestContext, window:
     return len(context.view.exchanges) * _ROW * steps > LARGEST
 
 
-def _probes(window: Window) -> list[Window]:
+def _probes(window: AnswerWindow) -> list[AnswerWindow]:
     """Single days of the window: the first, the middle and the last one."""
     first, last = window.start, window.end - _DAY
     starts = dict.fromkeys(stamp.floor("1D") for stamp in (first + _DAY, first + (last - first) / 2, last))
@@ -79,11 +79,11 @@ def _probes(window: Window) -> list[Window]:
     return [day for day in days if day.start < day.end]
 
 
-def _days(window: Window) -> float:
+def _days(window: AnswerWindow) -> float:
     return float((window.end - window.start) / _DAY)
 
 
-def _refusal(window: Window | None, per_day: float) -> Refusal:
+def _refusal(window: AnswerWindow | None, per_day: float) -> Refusal:
     limit = f"the {LARGEST >> 20} MiB of one answer"
     if window is None:
         return bad_request(f"the answer would have more than {limit}: ask for fewer rows")

@@ -8,12 +8,13 @@ nothing is known is left out.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from derivdata.support import times
+from derivdata.support.arrays import Ints
 
 __all__ = [
     "HOLD",
@@ -33,11 +34,10 @@ __all__ = [
 
 HOLD = pd.Timedelta(1, "h")
 
-_Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 _MICROSECOND = pd.Timedelta(1, "us")
 
 
-def holds(resolution: pd.Series) -> _Ints:
+def holds(resolution: pd.Series) -> Ints:
     """Return how long each row's value holds at most [µs], from the resolution that the row states."""
     named = pd.Categorical(resolution).remove_unused_categories()
     lengths = [micros_of(times.resolution(str(name)) or HOLD) for name in named.categories]
@@ -154,14 +154,14 @@ def micros(stamp: pd.Timestamp) -> int:
     return int(stamp.asm8.astype("datetime64[us]").astype(np.int64))
 
 
-def _series(frame: pd.DataFrame) -> tuple[_Ints, _Ints]:
+def _series(frame: pd.DataFrame) -> tuple[Ints, Ints]:
     """Return the number of each row's (symbol, exchange) series, and the first row of each."""
     codes = [pd.factorize(frame[name])[0] for name in ("symbol", "exchange")]
     fresh = np.r_[True, (np.diff(codes[0]) != 0) | (np.diff(codes[1]) != 0)]
     return np.cumsum(fresh) - 1, np.flatnonzero(fresh)
 
 
-def _validity(frame: pd.DataFrame, series: _Ints, horizon: pd.Timestamp) -> tuple[_Ints, _Ints]:
+def _validity(frame: pd.DataFrame, series: Ints, horizon: pd.Timestamp) -> tuple[Ints, Ints]:
     """From when until when each row's value holds."""
     since = frame["time"].array.asi8
     until = np.full(since.size, np.iinfo(np.int64).max)
@@ -171,7 +171,7 @@ def _validity(frame: pd.DataFrame, series: _Ints, horizon: pd.Timestamp) -> tupl
     return since, np.minimum(until, micros(horizon))
 
 
-def pieces(since: _Ints, until: _Ints, step: int) -> tuple[_Ints, _Ints, _Ints]:
+def pieces(since: Ints, until: Ints, step: int) -> tuple[Ints, Ints, Ints]:
     """Cut spans at the buckets' edges: return row, bucket number and length [µs] of every piece."""
     first = since // step
     count = (until - 1) // step - first + 1
@@ -181,7 +181,7 @@ def pieces(since: _Ints, until: _Ints, step: int) -> tuple[_Ints, _Ints, _Ints]:
     return row, bucket, weight
 
 
-def _labelled(frame: pd.DataFrame, rows: _Ints, starts: _Ints, value: str, values: Any) -> pd.DataFrame:
+def _labelled(frame: pd.DataFrame, rows: Ints, starts: Ints, value: str, values: Any) -> pd.DataFrame:
     time = pd.DatetimeIndex(starts.view("M8[us]")).tz_localize("UTC")
     keys = {name: frame[name].array.take(rows) for name in ("symbol", "exchange")}
     return pd.DataFrame({**keys, "time": time, value: values}, copy=False)

@@ -29,14 +29,14 @@ from derivdata.support.forking import renew_in_child
 from derivdata.support.text import did_you_mean
 from derivdata.tables import endpoints
 
-__all__ = ["Local", "clock_of", "open_store", "serve", "start"]
+__all__ = ["RunningService", "clock_of", "open_store", "serve", "start"]
 
 VENUES = "venues"
 _PATIENCE = 30.0
 _OPEN = "  no key is asked for: every request counts as Team"
 
 
-class Local:
+class RunningService:
     """A service that runs in this process; made by `start`."""
 
     def __init__(
@@ -136,7 +136,7 @@ def start(
     middleware: Sequence[Middleware] = (),
     archive: str | None = None,
     venues: Sequence[str] | None = None,
-) -> Local:
+) -> RunningService:
     """Run the service in a thread of this process; it answers when this returns.
 
     Parameters
@@ -190,7 +190,7 @@ def start(
     server = _Server(connections.config(served, request_seconds=request_seconds), listener)
     server.start()
     best = max(keys, key=lambda key: endpoints.TIERS.index(keys[key]))
-    return Local(_url(listener), best, store, clock, server)
+    return RunningService(_url(listener), best, store, clock, server)
 
 
 def clock_of(store: Store, now: times.Instant | None, *, live: bool) -> Callable[[], pd.Timestamp]:
@@ -249,7 +249,10 @@ def serve(
         raise ValueError("workers: one process asks the venues; serve the archive that it fills with several")
     if page and workers > 1:
         raise ValueError("the status page needs one worker")
-    from derivdata.sources.service.workers import Settings, run_workers  # before it says where it answers
+    from derivdata.sources.service.workers import (
+        WorkerSettings,
+        run_workers,
+    )  # before it says where it answers
 
     store = open_store(source)
     clock = clock_of(store, now, live=live)
@@ -271,7 +274,7 @@ def serve(
             uvicorn.Server(connections.config(served)).run(sockets=[listener])
         else:
             fixed = None if live and now is None else clock()
-            run_workers(workers, Settings(source, fixed, by_key, keyless, hosts), listener)
+            run_workers(workers, WorkerSettings(source, fixed, by_key, keyless, hosts), listener)
 
 
 @contextlib.contextmanager

@@ -21,16 +21,16 @@ more symbols than two at once, all rows of the venue around the bucket are read.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from derivdata.sources.service import buckets
+from derivdata.support.arrays import Array
 
 __all__ = ["Totals", "added_up", "by_rows", "by_sums", "changed_symbols", "joined", "without"]
 
-_Array = np.ndarray[Any, Any]
 _MOST_CHANGES = 64
 """Changes whose symbols are looked for, of one venue within a block; more are hardly listings."""
 
@@ -38,12 +38,12 @@ _MOST_CHANGES = 64
 class Totals(NamedTuple):
     """Sums over symbols and their number, by time [µs] and venue."""
 
-    time: _Array
-    exchange: _Array
-    value: _Array
-    symbols: _Array
+    time: Array
+    exchange: Array
+    value: Array
+    symbols: Array
 
-    def take(self, chosen: _Array) -> Totals:
+    def take(self, chosen: Array) -> Totals:
         """Return some of them, by number or mask."""
         return Totals(*(column[chosen] for column in self))
 
@@ -173,7 +173,7 @@ def without(
     return None if len(rest) > len(sums) or (rest["symbols"] < 0).any() else rest
 
 
-def _fresh(*columns: _Array) -> _Array:
+def _fresh(*columns: Array) -> Array:
     """Return where any of some sorted columns changes; the first place counts."""
     fresh = np.ones(len(columns[0]), dtype=bool)
     fresh[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
@@ -205,7 +205,7 @@ class _Cells:
         differing = (hashes != last[cell]) | np.isnan(series["value"].to_numpy())[row]
         self.unsure = np.bincount(cell, differing, minlength=size) > 0
 
-    def number(self, codes: _Array, bucket: _Array) -> _Array:
+    def number(self, codes: Array, bucket: Array) -> Array:
         """Return the number of the cell of a venue and bucket."""
         return np.asarray(codes.astype(np.intp) * self.count + (bucket - self.first))
 

@@ -25,8 +25,8 @@ from derivdata.sources.service.venue_series import (
     joined,
     without,
 )
-from derivdata.sources.service.view import Column, Series, View, read_around, stated
-from derivdata.sources.service.window import INSTANT, Window, adaptive
+from derivdata.sources.service.view import Quantity, Series, View, read_around, stated
+from derivdata.sources.service.window import INSTANT, AnswerWindow, adaptive
 from derivdata.support import times
 
 __all__ = ["cut", "totals"]
@@ -41,8 +41,8 @@ _BLOCK_ROWS = 1_000_000
 
 def totals(
     view: View,
-    column: Column,
-    window: Window,
+    column: Quantity,
+    window: AnswerWindow,
     resolution: str | None,
     *,
     venues: Sequence[str] | None = None,
@@ -61,7 +61,7 @@ def totals(
     return view.once(key, lambda: question.answer(window))
 
 
-def cut(window: Window) -> list[Window]:
+def cut(window: AnswerWindow) -> list[AnswerWindow]:
     """Cut a window at midnights; each part keeps the length that was requested of the whole."""
     first = window.start.floor("1D")
     starts = [first + n * _DAY for n in range(max(-((first - window.end) // _DAY), 0))]
@@ -71,7 +71,7 @@ def cut(window: Window) -> list[Window]:
 class _Day(NamedTuple):
     """A day, from when to when rows reach into it, their place among the sums, and their resolutions."""
 
-    window: Window
+    window: AnswerWindow
     start: pd.Timestamp
     end: pd.Timestamp
     first: int
@@ -88,11 +88,11 @@ class _Question:
     """Sums to make; `step` is the requested one, or that chosen by the length of the window."""
 
     view: View
-    column: Column
+    column: Quantity
     step: str
     venues: tuple[str, ...] | None
 
-    def answer(self, window: Window) -> Series:
+    def answer(self, window: AnswerWindow) -> Series:
         """Return the totals at the finest resolution of the days that have any."""
 
         def read(start: pd.Timestamp, end: pd.Timestamp) -> pd.DataFrame:
@@ -121,7 +121,7 @@ class _Question:
         columns = (whole.exchange, stamps, whole.value, whole.symbols)
         return Series(pd.DataFrame(dict(zip(_COLUMNS, columns, strict=True))), used, notices)
 
-    def _days(self, sums: pd.DataFrame, window: Window) -> Iterator[_Day]:
+    def _days(self, sums: pd.DataFrame, window: AnswerWindow) -> Iterator[_Day]:
         """Find what `View.around` would read of each day alone."""
         time, step = sums["time"].array.asi8, times.resolution(self.step)
         named = pd.Categorical(sums["resolution"])

@@ -29,11 +29,11 @@ from derivdata.sources.query import Query
 from derivdata.sources.service import buckets, running_answer
 from derivdata.sources.service.refusal import not_found
 from derivdata.sources.service.store import Store
-from derivdata.sources.service.window import INSTANT, Window, adaptive, resolve
+from derivdata.sources.service.window import INSTANT, AnswerWindow, adaptive, resolve
 from derivdata.support import times
 from derivdata.tables import endpoints
 
-__all__ = ["Column", "Series", "View", "read_around", "stated"]
+__all__ = ["Quantity", "Series", "View", "read_around", "stated"]
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ _DECIMALS = {"rate_bps_8h": 6}
 _NOT_MADE = object()
 
 
-class Column(NamedTuple):
+class Quantity(NamedTuple):
     """What a history is of.
 
     Attributes
@@ -159,7 +159,7 @@ class View:
             while self._memo_bytes > _CACHED_BYTES:
                 self._memo_bytes -= self._memo.popitem(last=False)[1].size
 
-    def window(self, params: Mapping[str, Any], tier: str) -> Window:
+    def window(self, params: Mapping[str, Any], tier: str) -> AnswerWindow:
         """Return the window that is requested, as far as the tier sees it and the store can hold rows of it.
 
         Raises
@@ -225,8 +225,8 @@ class View:
 
     def series(
         self,
-        column: Column,
-        window: Window,
+        column: Quantity,
+        window: AnswerWindow,
         resolution: str | None,
         *,
         symbols: Sequence[str] | None = None,
@@ -241,7 +241,7 @@ class View:
         requested = resolution or adaptive(window.requested)
         chosen = Query(column.table, window.start, window.end, symbols, venues)
 
-        def made(part: Window) -> tuple[tuple[Window, Series], int]:
+        def made(part: AnswerWindow) -> tuple[tuple[AnswerWindow, Series], int]:
             series, rows = self._part(column, chosen, part, requested, used)
             return (part, series), max(rows, len(series.frame))
 
@@ -255,7 +255,7 @@ class View:
         notices = list(dict.fromkeys(notice for series in whole for notice in series.notices))
         return Series(_joined([series.frame for series in whole]), finest, notices)
 
-    def blocks(self, window: Window, make: Callable[[Window], tuple[T, int]]) -> list[T]:
+    def blocks(self, window: AnswerWindow, make: Callable[[AnswerWindow], tuple[T, int]]) -> list[T]:
         """Return what is made of the parts of a window, cut at midnights so that each fits into memory.
 
         `make` returns a result and the rows that it took; the parts grow or shrink with these.
@@ -271,7 +271,7 @@ class View:
         return results
 
     def _part(
-        self, column: Column, chosen: Query, window: Window, requested: str, used: str | None
+        self, column: Quantity, chosen: Query, window: AnswerWindow, requested: str, used: str | None
     ) -> tuple[Series, int]:
         """Return a column over a window that fits into memory, and how many rows were read for it."""
         frame, step = self.around(column, window, requested, symbols=chosen.symbols, venues=chosen.venues)
@@ -284,8 +284,8 @@ class View:
 
     def around(
         self,
-        column: Column,
-        window: Window,
+        column: Quantity,
+        window: AnswerWindow,
         resolution: str | None,
         *,
         symbols: Sequence[str] | None = None,
@@ -305,7 +305,9 @@ class View:
         steps = buckets.steps(frame)
         return frame, max(used, min(steps, key=buckets.length, default=used), key=buckets.length)
 
-    def combined(self, frame: pd.DataFrame, column: Column, window: Window, used: str) -> pd.DataFrame:
+    def combined(
+        self, frame: pd.DataFrame, column: Quantity, window: AnswerWindow, used: str
+    ) -> pd.DataFrame:
         """Return a column of what `around` read, in the window and at the resolution, without gaps."""
         step, value = times.resolution(used), column.value
         if step is not None and (frame["resolution"] != used).any():
@@ -327,7 +329,9 @@ def _bytes_of(value: Any) -> int:
 
 
 def read_around(
-    read: Callable[[pd.Timestamp, pd.Timestamp], pd.DataFrame], window: Window, step: pd.Timedelta | None
+    read: Callable[[pd.Timestamp, pd.Timestamp], pd.DataFrame],
+    window: AnswerWindow,
+    step: pd.Timedelta | None,
 ) -> pd.DataFrame:
     """Read a window, the whole buckets that it touches, and what reaches into the first.
 

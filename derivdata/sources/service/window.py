@@ -10,7 +10,7 @@ import pandas as pd
 from derivdata.sources.service.refusal import DOCS, Refusal, bad_request
 from derivdata.support import times
 
-__all__ = ["DEV_DAYS", "INSTANT", "Window", "adaptive", "resolve"]
+__all__ = ["DEV_DAYS", "INSTANT", "AnswerWindow", "adaptive", "resolve"]
 
 DEV_DAYS = 30
 INSTANT = pd.Timedelta(1, "us")
@@ -21,7 +21,7 @@ _DAY = pd.Timedelta(1, "D")
 _DEV = pd.Timedelta(DEV_DAYS, "D")
 
 
-class Window(NamedTuple):
+class AnswerWindow(NamedTuple):
     """A half-open window, how long the asked one was, and what was changed about it."""
 
     start: pd.Timestamp
@@ -30,7 +30,7 @@ class Window(NamedTuple):
     notices: list[str]
 
 
-def resolve(params: Mapping[str, Any], *, now: pd.Timestamp, tier: str) -> Window:
+def resolve(params: Mapping[str, Any], *, now: pd.Timestamp, tier: str) -> AnswerWindow:
     """Return the window of `range`, or of `start` and `end`; the last 7 days where none is given.
 
     An end that is left out, or lies in the future, reaches up to and including the clock's instant.
@@ -52,7 +52,7 @@ def resolve(params: Mapping[str, Any], *, now: pd.Timestamp, tier: str) -> Windo
     if tier == "dev":
         first, last, notices = _clamped(first, last, now)
     reach = last if end is not None and end <= now else now + INSTANT
-    return Window(first, reach, requested, notices)
+    return AnswerWindow(first, reach, requested, notices)
 
 
 def adaptive(length: pd.Timedelta) -> str:

@@ -29,14 +29,14 @@ from derivdata.sources.service import connections
 from derivdata.sources.service.application import app
 from derivdata.sources.service.server import clock_of, open_store
 
-__all__ = ["Settings", "run_workers"]
+__all__ = ["WorkerSettings", "run_workers"]
 
 _SHORT_SECONDS = 5.0
 _MOST_FAILURES = 3
 _PATIENCE = 10.0
 
 
-class Settings(NamedTuple):
+class WorkerSettings(NamedTuple):
     """What every worker serves: the source, its clock (None: the machine's), key to tier, and the rest."""
 
     source: str
@@ -46,7 +46,7 @@ class Settings(NamedTuple):
     hosts: Sequence[str]
 
 
-def run_workers(count: int, settings: Settings, listener: socket.socket) -> None:
+def run_workers(count: int, settings: WorkerSettings, listener: socket.socket) -> None:
     """Run workers until the process gets SIGINT or SIGTERM.
 
     Raises
@@ -72,7 +72,7 @@ class _Worker(NamedTuple):
 
 
 def _keep_running(
-    count: int, settings: Settings, listener: socket.socket, workers: list[_Worker], stop: Connection
+    count: int, settings: WorkerSettings, listener: socket.socket, workers: list[_Worker], stop: Connection
 ) -> None:
     """Start workers, and another for each that ends, until `stop` is readable."""
     failures = 0
@@ -90,7 +90,7 @@ def _keep_running(
             workers.remove(worker)
 
 
-def _started(settings: Settings, listener: socket.socket) -> _Worker:
+def _started(settings: WorkerSettings, listener: socket.socket) -> _Worker:
     # Not a fork: the parent may have threads, of pyarrow for one, whose locks a forked child would inherit.
     process = multiprocessing.get_context("spawn").Process(
         target=_work, args=(settings, listener), daemon=True
@@ -139,7 +139,7 @@ def _interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _work(settings: Settings, listener: socket.socket) -> None:
+def _work(settings: WorkerSettings, listener: socket.socket) -> None:
     """Serve in this process until it is told to end, or its parent is gone."""
     store = open_store(settings.source)
     clock = clock_of(store, settings.now, live=settings.now is None)

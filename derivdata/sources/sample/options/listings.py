@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from derivdata.sources.sample import noise, paths
 from derivdata.sources.sample.grid import ANCHOR_DAY, DAY_US, HOUR_US, Ints, instants
-from derivdata.sources.sample.noise import Flags, Floats, Keys
+from derivdata.sources.sample.noise import Bools, Floats, Keys
 from derivdata.sources.sample.universe import symbols
 
 __all__ = ["EXPIRY_US", "Expiry", "Listing", "expiries", "instrument_names", "listing", "nice", "session"]
@@ -52,7 +52,7 @@ class Listing(NamedTuple):
     listed: Ints
     place: Ints
     strike: Floats
-    call: Flags
+    call: Bools
     streams: Keys
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from derivdata.sources.service.view import View
-from derivdata.sources.service.window import Window
+from derivdata.sources.service.window import AnswerWindow
 
 __all__ = ["Answers", "RequestContext"]
 
@@ -31,14 +31,14 @@ class RequestContext:
     view: View
     tier: str
     params: Mapping[str, Any]
-    part: Window | None = None
+    part: AnswerWindow | None = None
 
-    def window(self, params: Mapping[str, Any] | None = None) -> Window:
+    def window(self, params: Mapping[str, Any] | None = None) -> AnswerWindow:
         """Return the window that is requested, as `View.window` reads it from the parameters (or others)."""
         window = self.view.window(self.params if params is None else params, self.tier)
         return window if self.part is None else self.part
 
-    def narrowed(self, part: Window) -> RequestContext:
+    def narrowed(self, part: AnswerWindow) -> RequestContext:
         """Return the same request for a part of its window, at the resolution of the whole."""
         return replace(self, part=part)
 

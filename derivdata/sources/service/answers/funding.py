@@ -12,8 +12,8 @@ from derivdata.sources.service import json_rows, market
 from derivdata.sources.service.access import FREE_SYMBOLS
 from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.request_coverage import never_requested
-from derivdata.sources.service.view import Column
-from derivdata.sources.service.window import Window
+from derivdata.sources.service.view import Quantity
+from derivdata.sources.service.window import AnswerWindow
 
 __all__ = ["ANSWERS"]
 
@@ -72,7 +72,7 @@ def historical(context: RequestContext) -> dict[str, Any]:
     view.need("funding_history")
     window = context.window()
     frame, used, _ = view.series(
-        Column("funding_history", "rate_bps_8h"),
+        Quantity("funding_history", "rate_bps_8h"),
         window,
         params["resolution"],
         symbols=[params["symbol"]],
@@ -109,7 +109,7 @@ def settlement(context: RequestContext) -> dict[str, Any]:
     }
 
 
-def _no_data(context: RequestContext, window: Window, table: str, frame: pd.DataFrame) -> list[str]:
+def _no_data(context: RequestContext, window: AnswerWindow, table: str, frame: pd.DataFrame) -> list[str]:
     if len(frame):
         return []
     view, params = context.view, context.params

@@ -13,7 +13,7 @@ from derivdata.sources.service import buckets, fills, json_rows
 from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.request_coverage import notices_of, on_wire, requested_spans
 from derivdata.sources.service.view import View
-from derivdata.sources.service.window import DEV_DAYS, INSTANT, Window
+from derivdata.sources.service.window import DEV_DAYS, INSTANT, AnswerWindow
 from derivdata.support import times
 
 __all__ = ["ANSWERS", "DEFAULT_LIMIT"]
@@ -160,11 +160,11 @@ def _columns(frame: pd.DataFrame) -> dict[str, Any]:
     return {names.get(name, name): frame[name] for name in order.split()}
 
 
-def _history(view: View, window: Window, step: str, symbols: Sequence[str] | None) -> pd.DataFrame:
+def _history(view: View, window: AnswerWindow, step: str, symbols: Sequence[str] | None) -> pd.DataFrame:
     """Value by bucket, venue and side; buckets whose start lies in the window."""
     length = times.RESOLUTIONS[step]
 
-    def made(part: Window) -> tuple[pd.DataFrame, int]:
+    def made(part: AnswerWindow) -> tuple[pd.DataFrame, int]:
         orders = fills.order_values(view, part.start.ceil(length), part.end.ceil(length), symbols=symbols)
         return _summed(orders, length), len(orders)
 

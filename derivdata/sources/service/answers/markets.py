@@ -17,7 +17,7 @@ from derivdata.sources.service.buckets import length
 from derivdata.sources.service.refusal import DOCS, Refusal, not_found
 from derivdata.sources.service.venue_totals import totals
 from derivdata.sources.service.view import Series, View
-from derivdata.sources.service.window import Window
+from derivdata.sources.service.window import AnswerWindow
 
 __all__ = ["ANSWERS", "bucket_of"]
 
@@ -218,7 +218,7 @@ def _bare(value: Any) -> Any:
 
 
 def _at_one_resolution(
-    context: RequestContext, chosen: Sequence[Measure], window: Window
+    context: RequestContext, chosen: Sequence[Measure], window: AnswerWindow
 ) -> tuple[dict[str, Series], str]:
     """Totals of a venue at one resolution, the coarsest that any of them needs; and that one."""
     venue = [context.params["exchange"]]

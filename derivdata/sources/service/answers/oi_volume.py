@@ -13,8 +13,8 @@ from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.refusal import DOCS, Refusal, bad_request, not_found
 from derivdata.sources.service.request_coverage import never_requested
 from derivdata.sources.service.venue_totals import totals
-from derivdata.sources.service.view import Column, View
-from derivdata.sources.service.window import Window
+from derivdata.sources.service.view import Quantity, View
+from derivdata.sources.service.window import AnswerWindow
 from derivdata.support import times
 
 __all__ = ["ANSWERS", "OI", "VOLUME", "Measure", "notices"]
@@ -29,13 +29,13 @@ _MOST_DAYS = 365
 class Measure(NamedTuple):
     """One figure: where it is, and its names on the wire, of one symbol and of a venue."""
 
-    column: Column
+    column: Quantity
     one: str
     total: str
 
 
-OI = Measure(Column("oi_history", "oi_usd"), "open_interest_usd", "total_open_interest_usd")
-VOLUME = Measure(Column("volume_history", "volume_usd", added=True), "volume_usd", "total_volume_usd")
+OI = Measure(Quantity("oi_history", "oi_usd"), "open_interest_usd", "total_open_interest_usd")
+VOLUME = Measure(Quantity("volume_history", "volume_usd", added=True), "volume_usd", "total_volume_usd")
 
 
 def exchange_totals(context: RequestContext, measure: Measure) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def top_symbols(context: RequestContext, measure: Measure) -> dict[str, Any]:
     }
 
 
-def notices(window: Window, rows: Any, left_out: list[str]) -> list[str]:
+def notices(window: AnswerWindow, rows: Any, left_out: list[str]) -> list[str]:
     """Return what the window, the rows left out and an empty answer have to say."""
     return window.notices + left_out + ([] if len(rows) else ["no data in this range"])
 

@@ -19,7 +19,7 @@ from derivdata.sources.service import json_rows
 from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.refusal import not_found
 from derivdata.sources.service.view import View
-from derivdata.sources.service.window import INSTANT, Window
+from derivdata.sources.service.window import INSTANT, AnswerWindow
 from derivdata.support import times
 
 __all__ = ["ANSWERS"]
@@ -64,7 +64,7 @@ class _Selected(NamedTuple):
     """Rows of the base table that a request is about, with the request and its window."""
 
     context: RequestContext
-    window: Window
+    window: AnswerWindow
     frame: pd.DataFrame
 
 
@@ -276,7 +276,7 @@ def _answer(context: RequestContext, path: str) -> dict[str, Any]:
     return {"success": True, "period": name, "range": name, **body, "notices": window.notices}
 
 
-def _past(view: View, table: str, window: Window) -> pd.DataFrame:
+def _past(view: View, table: str, window: AnswerWindow) -> pd.DataFrame:
     """Read the rows of a base table whose quarter of an hour lies in the window and is over."""
     view.need(table)
     return view.rows(Query(table, window.start, min(window.end, view.now - _QUARTER + INSTANT)))

@@ -13,7 +13,7 @@ from derivdata.sources.service import buckets, json_rows
 from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.refusal import bad_request
 from derivdata.sources.service.view import View
-from derivdata.sources.service.window import Window
+from derivdata.sources.service.window import AnswerWindow
 from derivdata.support import times
 from derivdata.support.arrays import Indices
 from derivdata.tables import endpoints
@@ -229,7 +229,7 @@ def _days(context: RequestContext) -> int:
     return int(context.params["range"][:-1])
 
 
-def _window(context: RequestContext) -> Window:
+def _window(context: RequestContext) -> AnswerWindow:
     if _days(context) > _CAP_DAYS and context.tier not in ("pro", "team"):
         raise bad_request(f"range={context.params['range']!r} is longer than {_CAP_DAYS}d, which needs Pro")
     return context.window()
@@ -283,18 +283,18 @@ def _chain_of_step(context: RequestContext, start: pd.Timestamp, length: pd.Time
     return chain[chain["expiry"] > chain["time"]]
 
 
-def _overview(view: View, window: Window) -> pd.DataFrame:
+def _overview(view: View, window: AnswerWindow) -> pd.DataFrame:
     """Return the overview of a window, by time, venue and symbol."""
     frame = view.rows(Query("options_overview_history", window.start, window.end))
     return frame.sort_values(["time", "exchange", "symbol"], ignore_index=True)
 
 
-def _atm_by_hour(context: RequestContext, window: Window) -> pd.DataFrame:
+def _atm_by_hour(context: RequestContext, window: AnswerWindow) -> pd.DataFrame:
     """Return the volatility at the money of the window's full hours."""
     view, symbol, exchange = context.view, context.params["symbol"], context.params["exchange"]
     _require_pair(view, symbol, exchange)
 
-    def made(part: Window) -> tuple[pd.DataFrame, int]:
+    def made(part: AnswerWindow) -> tuple[pd.DataFrame, int]:
         start = part.start - buckets.HOLD
         chains = view.rows(Query("options_snapshot", start, part.end, [symbol], [exchange], _ATM))
         hours = pd.date_range(part.start.ceil("1h"), part.end, freq="1h", inclusive="left", unit="us")
