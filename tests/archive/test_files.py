@@ -61,12 +61,12 @@ def test_a_file_is_the_same_in_bites_of_any_size(
     )
 
 
-def test_ranges_are_kept_of_time_and_of_text(tmp_path: Path) -> None:
+def test_ranges_are_kept_of_what_reads_choose_by(tmp_path: Path) -> None:
     open_archive(tmp_path).append("funding_history", rates())
     for path in tmp_path.rglob("*.parquet"):
         group = pq.read_metadata(path).row_group(0)
         ranged = {group.column(i).path_in_schema for i in range(6) if group.column(i).statistics is not None}
-        assert ranged == {"symbol", "exchange", "time", "resolution", "kind"}
+        assert ranged == {"symbol", "exchange", "time"}
         optional = {field.name for field in pq.read_schema(path) if field.nullable}
         assert optional == {"rate_bps_8h", "resolution", "kind"}
 

@@ -20,7 +20,7 @@ from derivdata.sources.archive.ledger import Request, enter_requests
 from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
 from derivdata.sources.archive.merging import close_months, closed_months, merge_files
 from derivdata.sources.archive.schemas import frame_of, to_arrow
-from derivdata.sources.archive.selections import EVER, Selection, TimeRange, micros, month_of
+from derivdata.sources.archive.selections import EVER, Selection, TimeRange
 from derivdata.sources.archive.storage import Storage
 from derivdata.support.notices import warn_caller
 from derivdata.tables.schema import Kind, Table
@@ -96,8 +96,8 @@ def write_new_rows(
     storage: Storage, table: Table, files: list[DataFile], frame: pd.DataFrame
 ) -> tuple[list[DataFile], Appended]:
     """Write the rows of a frame whose keys are in no file, as new files by month or day."""
-    stamps = [micros(frame["time"].max())] if len(frame) else []
-    open_month = max([month_of(stamp) for stamp in [*stamps, *(file.last for file in files)]], default="")
+    newest = [f"{frame['time'].max():%Y-%m}"] if len(frame) else []
+    open_month = max([*newest, *(file.month for file in files)], default="")
     waiting: list[Future[DataFile]] = []
     differing = 0
     with ThreadPoolExecutor(_WRITERS) as pool:

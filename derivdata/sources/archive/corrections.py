@@ -178,7 +178,7 @@ def _remove_rows(
         if not count:
             after.append(file)
             continue
-        if not scanning.all_columns_known(storage, table, file):
+        if not scanning.known_files(storage, table, [file]):
             raise ArchiveError(
                 f"{storage.place(file.path)}: a newer version of derivdata wrote columns that this one does "
                 "not know, and a correction would lose them: correct it with that version"

@@ -88,7 +88,7 @@ def _check_whole(storage: Storage, file: DataFile, _state: Any) -> None:
 
 
 class _Served(NamedTuple):
-    """A file that is served; `kept` are its blocks, where to read them once more would be a request."""
+    """A file that is served; `kept` are checked blocks, of small files and where a read is a request."""
 
     storage: Storage
     file: DataFile
@@ -147,12 +147,13 @@ class _Door(AbstractFileSystem):  # type: ignore[misc]
     @contextmanager
     def serving(self, storage: Storage, files: Collection[DataFile]) -> Iterator[list[str]]:
         """Serve some files; yield their paths."""
-        root = f"{_SCHEME}://{hashlib.blake2b(str(storage).encode(), digest_size=8).hexdigest()}/"
+        root = f"{_SCHEME}://{hash(storage) & 0xFFFFFFFFFFFFFFFF:016x}/"  # the same while the process lives
         paths = {root + file.path: file for file in files}
         with self._lock:
             for path, file in paths.items():
                 if path not in self._served:
-                    self._served[path] = _Served(storage, file, {} if storage.remote else None)
+                    keep = storage.remote or file.size <= BLOCK_BYTES
+                    self._served[path] = _Served(storage, file, {} if keep else None)
                 self._users[path] = self._users.get(path, 0) + 1
                 self.failures.pop(file.path, None)
         try:

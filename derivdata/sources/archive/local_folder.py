@@ -135,7 +135,7 @@ class LocalFolder:
             lock = FileLock(self.folder / _LOCK, timeout=timeout, poll_interval=_POLL_SECONDS, mode=0o644)
             lock.acquire()
         except Timeout:
-            holder = sign.read_text() if sign.is_file() else "unknown"
+            holder = (sign.read_text() if sign.is_file() else "") or "unknown"
             raise ArchiveError(
                 f"{self.folder}: process {holder} has held the writer's lock for over {timeout:g} s; "
                 "nothing was written: wait for it or end it, then append again"

@@ -16,8 +16,8 @@ from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive import parquet_writer, scanning
 from derivdata.sources.archive.commits import Change, commit
 from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
-from derivdata.sources.archive.schemas import frame_of, schema_digest, sorting, to_arrow
-from derivdata.sources.archive.selections import EVER_ALL, month_of
+from derivdata.sources.archive.schemas import frame_of, sorting, to_arrow
+from derivdata.sources.archive.selections import EVER_ALL
 from derivdata.sources.archive.storage import Storage
 from derivdata.tables.schema import Table
 
@@ -48,7 +48,7 @@ def merge_files(
     for partition in sorted({file.partition for file in added}):
         here = [file for file in files if file.partition == partition]
         if len(here) > 1:
-            here = [file for file in here if scanning.all_columns_known(storage, table, file)]
+            here = scanning.known_files(storage, table, here)
         merging = set(here)
         others = [file for file in files if file not in merging]
         level = 0
@@ -67,8 +67,8 @@ def merge_files(
 
 def closed_months(files: Sequence[DataFile], before: Sequence[DataFile]) -> list[str]:
     """Return the months that are over and should become one file, after an append to the files `before`."""
-    newest = max((month_of(file.last) for file in files), default="")
-    just_over = max((month_of(file.last) for file in before), default="") < newest
+    newest = max((file.month for file in files), default="")
+    just_over = max((file.month for file in before), default="") < newest
     months: dict[str, list[DataFile]] = {}
     for file in files:
         months.setdefault(file.month, []).append(file)
@@ -105,7 +105,7 @@ def close_months(storage: Storage, table: Table, months: Sequence[str], *, timeo
 def _close(storage: Storage, table: Table, month: str, timeout: float) -> None:
     entry = (manifests.load(storage) or Manifest()).tables.get(table.name, TableEntry())
     group = [file for file in entry.files if file.month == month]
-    group = [file for file in group if scanning.all_columns_known(storage, table, file)]
+    group = scanning.known_files(storage, table, group)
     if len(group) < 2:
         return
     rows = _sorted(storage, table, group)
@@ -130,8 +130,9 @@ def _close(storage: Storage, table: Table, month: str, timeout: float) -> None:
 
 def _sorted(storage: Storage, table: Table, group: list[DataFile]) -> Iterator[pa.Table]:
     """Iterate over the rows of several files in order, some symbols at a time to bound memory."""
-    now = all(file.schema == schema_digest(table) for file in group)
+    order, columns = sorting(table), list(table.columns)
     for chosen in scanning.slices(storage, table, group, EVER_ALL, _SLICE_ROWS):
-        parts = scanning.read(storage, table, group, chosen, order=sorting(table) if now else ())
+        parts = scanning.read(storage, table, group, chosen, order=order)
         # Files of one version are one query, which sorts; those of several become one table first.
-        yield from parts if now else [to_arrow(table, frame_of(table, parts))]
+        plain = len(parts) == 1 and parts[0].column_names == columns
+        yield parts[0] if plain else to_arrow(table, frame_of(table, parts))

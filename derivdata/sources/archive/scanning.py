@@ -19,9 +19,9 @@ from derivdata.sources.archive.schemas import (
     INSTANT,
     as_now,
     latest_by,
+    of_another_version,
     refuse_lacking,
     schema_digest,
-    schema_of,
     sorting,
     sql_columns,
 )
@@ -29,7 +29,7 @@ from derivdata.sources.archive.selections import EVER_ALL, Selection, stamp
 from derivdata.sources.archive.storage import Storage
 from derivdata.tables.schema import Kind, Table
 
-__all__ = ["all_columns_known", "distinct_values", "plan", "read", "slices", "sums", "symbol_hashes", "view"]
+__all__ = ["distinct_values", "known_files", "plan", "read", "slices", "sums", "symbol_hashes", "view"]
 
 _SCALE = 1 << 20
 """Sums are of whole numbers of 2⁻²⁰ USD: these are exact, so that no order of adding changes a bit."""
@@ -104,7 +104,10 @@ def read(
         with engine() as one:
             found = one.select(rows, storage, group)
         if len(found):
-            parts.append(as_now(found, table, storage.place(group[0].path)))
+            try:
+                parts.append(as_now(found, table))
+            except pa.ArrowException as problem:
+                raise of_another_version(storage.place(group[0].path), str(problem)) from None
     return parts
 
 
@@ -154,7 +157,13 @@ def slices(
     storage: Storage, table: Table, files: Sequence[DataFile], selection: Selection, rows: int
 ) -> Iterator[Selection]:
     """Divide a selection by values of the leading column, in order, into parts of about so many rows each."""
+    if sum(file.rows for file in files) <= rows:
+        yield selection
+        return
     lead = sorting(table)[0]
+    if table.columns[lead].kind is not Kind.TEXT:
+        yield selection  # of instants each would be a part of its own
+        return
     counts: dict[str, int] = {}
     for _, group in _by_columns(storage, table, files):
         sql = (
@@ -164,9 +173,6 @@ def slices(
             names, sizes = (column.to_pylist() for column in one.select(sql, storage, group).columns)
         for name, size in zip(names, sizes, strict=True):
             counts[name] = counts.get(name, 0) + size
-    if table.columns[lead].kind is not Kind.TEXT:
-        yield selection  # of instants each would be a part of its own
-        return
     chosen: list[str] = []
     for name in sorted(counts):
         chosen.append(name)
@@ -190,32 +196,34 @@ def distinct_values(
     return {name: sorted(distinct) for name, distinct in values.items()}
 
 
-def all_columns_known(storage: Storage, table: Table, file: DataFile) -> bool:
-    """Return whether the table has every column of a file; one of a newer version may have more.
+def known_files(storage: Storage, table: Table, files: Sequence[DataFile]) -> list[DataFile]:
+    """Return the files of which the table has every column; those of a newer version may have more.
 
     Raises
     ------
     ArchiveError
-        The file is damaged, or holds another table.
+        A file is damaged, or holds another table.
     """
-    ((names, _),) = _by_columns(storage, table, [file])
-    return names <= set(table.columns)
+    groups = _by_columns(storage, table, files)
+    return [file for names, group in groups if names <= set(table.columns) for file in group]
 
 
 def _by_columns(
     storage: Storage, table: Table, files: Sequence[DataFile]
 ) -> list[tuple[frozenset[str], list[DataFile]]]:
     """Divide files by the columns that they have: those of other versions are read by themselves."""
-    now = schema_digest(table)
-    groups: dict[tuple[tuple[str, str], ...], tuple[frozenset[str], list[DataFile]]] = {}
+    now, names = schema_digest(table), frozenset(table.columns)
+    groups: dict[str, tuple[frozenset[str], list[DataFile]]] = {}
     for file in files:
         if not file.path.startswith(f"{table.name}/"):
             stored = file.path.partition("/")[0]
             raise ArchiveError(f"{storage.place(file.path)}: the file holds {stored}, not {table.name}")
-        schema = schema_of(table) if file.schema == now else _schema_now(storage, file)
+        if file.schema == now:
+            groups.setdefault(now, (names, []))[1].append(file)
+            continue
+        schema = _schema_now(storage, file)
         refuse_lacking(storage.place(file.path), table, frozenset(schema.names))
-        kinds = tuple((field.name, str(field.type)) for field in schema)
-        groups.setdefault(kinds, (frozenset(schema.names), []))[1].append(file)
+        groups.setdefault(str(schema), (frozenset(schema.names), []))[1].append(file)
     return list(groups.values())
 
 

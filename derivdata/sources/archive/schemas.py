@@ -22,6 +22,7 @@ __all__ = [
     "columns_of",
     "frame_of",
     "latest_by",
+    "of_another_version",
     "plain_frame",
     "refuse_lacking",
     "schema_digest",
@@ -118,21 +119,18 @@ def refuse_lacking(place: str, table: Table, names: frozenset[str]) -> None:
     """
     lacking = sorted(set(table.columns) - names - set(table.optional))
     if lacking:
-        raise _of_another_version(place, f"it has no column {', '.join(lacking)}")
+        raise of_another_version(place, f"it has no column {', '.join(lacking)}")
 
 
-def as_now(rows: pa.Table, table: Table, place: str) -> pa.Table:
+def as_now(rows: pa.Table, table: Table) -> pa.Table:
     """Return rows, as a query gives them, with the types of the table's columns; text becomes dictionaries.
 
     Raises
     ------
-    ArchiveError
+    ArrowException
         A column, of a file of another version, cannot be cast without loss.
     """
-    try:
-        return pa.table({name: _typed(rows[name], table.columns[name].kind) for name in rows.column_names})
-    except pa.ArrowException as problem:
-        raise _of_another_version(place, str(problem)) from None
+    return pa.table({name: _typed(rows[name], table.columns[name].kind) for name in rows.column_names})
 
 
 def _typed(column: pa.ChunkedArray, kind: Kind) -> pa.ChunkedArray:
@@ -177,7 +175,8 @@ def latest_by(table: Table) -> list[str]:
     return [name for name in table.key if name not in ("time", "instrument_name")]
 
 
-def _of_another_version(place: str, why: str) -> ArchiveError:
+def of_another_version(place: str, why: str) -> ArchiveError:
+    """Return the error that a file is not of this version of its table."""
     return ArchiveError(
         f"{place}: the file was written by another version of derivdata: {why}: read it with that version, "
         "or import its rows into a new archive"

@@ -19,7 +19,6 @@ __all__ = [
     "Where",
     "correction_selection",
     "micros",
-    "month_of",
     "read_filter",
     "stamp",
     "time_range",
@@ -128,11 +127,6 @@ def time_range(start: times.Instant | None, end: times.Instant | None) -> TimeRa
 def micros(value: times.Instant) -> int:
     """Return an instant as microseconds since 1970."""
     return int(times.instant(value).asm8.astype("int64"))
-
-
-def month_of(value: int) -> str:
-    """Return the month of some microseconds since 1970, ``"2026-01"``."""
-    return str(np.datetime64(value, "us").astype("datetime64[M]"))
 
 
 def stamp(value: int) -> pd.Timestamp:
