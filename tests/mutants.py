@@ -33,14 +33,14 @@ import coverage
 ROOT = Path(__file__).resolve().parents[1]
 CORE = (
     "analysis",
-    "archive",
-    "fetch",
-    "schema",
+    "client/rules.py",
+    "client/transport",
+    "sources/archive",
+    "sources/service/view.py",
+    "support/times.py",
     "tables",
-    "transport",
-    "service/view.py",
-    "times.py",
     "units.py",
+    *"funding.py liquidations markets oi.py options orderbook.py prices.py rwa.py volume.py".split(),
 )
 DATA = ROOT / ".mutants.coverage"  # not .coverage.*: a run with --cov collects and removes those
 TIMES = ROOT / ".mutants.xml"
@@ -214,6 +214,8 @@ def main() -> int:
     data.read()
     contexts = {path: data_of(data, path) for path in data.measured_files()}
     times = seconds()
+    if absent := [core for core in CORE if not (ROOT / "derivdata" / core).exists()]:
+        raise SystemExit(f"derivdata/ has no {', '.join(absent)}: name the core modules as they are now")
     files = sorted(f for core in CORE for f in python_files(ROOT / "derivdata" / core))
     pool = list(
         dict.fromkeys(m for file in files for m in mutants(file) if contexts.get(str(file), {}).get(m.line))
