@@ -37,22 +37,21 @@ _OPEN = "  no key is asked for: every request counts as Team"
 
 
 class RunningService:
-    """A service that runs in this process; made by `start`."""
+    """A service that runs in this process; made by `start`.
+
+    Attributes
+    ----------
+    url
+        The address that it answers at.
+    api_key
+        A key that it takes, of the highest tier that it has.
+    """
 
     def __init__(
         self, url: str, api_key: str, store: Store, clock: Callable[[], pd.Timestamp], server: _Server
     ) -> None:
-        self._url, self._api_key, self._store, self._clock, self._server = url, api_key, store, clock, server
-
-    @property
-    def url(self) -> str:
-        """Return the address that it answers at."""
-        return self._url
-
-    @property
-    def api_key(self) -> str:
-        """A key that it takes, of the highest tier that it has."""
-        return self._api_key
+        self.url, self.api_key = url, api_key
+        self._store, self._clock, self._server = store, clock, server
 
     @property
     def identity(self) -> str:
@@ -146,19 +145,15 @@ def start(
     now
         The service's clock, which stands still; the store's own unless given, which for the venues is the
         machine's and moves.
-    limits
-        Whether the documented request rates hold.
     keys
         Key to tier; by default one key of tier Team is generated.
-    keyless
-        Whether a request without a known key counts as Team.
     port
         0 takes a free one.
     allow_hosts
         Names under which it is reached besides ``localhost`` and `host`; numeric IP addresses always are.
     request_seconds
         How long a request may take to arrive.
-    page, middleware
+    limits, keyless, page, middleware
         See `app`.
     archive, venues
         See `open_store`.

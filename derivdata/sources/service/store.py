@@ -18,12 +18,10 @@ class Store(Protocol):
     @property
     def label(self) -> str:
         """Return the name shown to people: ``sample``, or the name of the archive's folder."""
-        ...
 
     @property
     def id(self) -> str:
         """Return text that identifies the source permanently, however it grows."""
-        ...
 
     @property
     def version(self) -> str:
@@ -31,53 +29,43 @@ class Store(Protocol):
 
         The part before the first dot changes only with rows of the past, not when the end grows.
         """
-        ...
 
     @property
     def identity(self) -> str:
         """Return text that changes whenever the data could: part of the cache key."""
-        ...
 
     @property
     def synthetic(self) -> bool:
         """Return whether the data is synthetic."""
-        ...
 
     @property
     def start(self) -> pd.Timestamp:
         """Return the first instant of the data."""
-        ...
 
     @property
     def now(self) -> pd.Timestamp:
         """Return the clock's default."""
-        ...
 
     def tables(self) -> frozenset[str]:
         """Names of the base tables that it holds."""
-        ...
 
     def symbols(self, table: str) -> tuple[str, ...]:
         """Symbols of a base table, sorted."""
-        ...
 
     def exchanges(self, table: str) -> tuple[str, ...]:
         """Venues of a base table, sorted."""
-        ...
 
     def rows(self, query: Query) -> pd.DataFrame:
         """Rows of a base table, as its table; empty where it has none.
 
         With the query's columns these alone, and rows in any order: for sums, which need no more.
         """
-        ...
 
     def newest(self, query: Query) -> pd.DataFrame:
         """Newest row within the query's window per key without its time.
 
         For ``options_snapshot`` it is the newest whole chain of each (symbol, exchange).
         """
-        ...
 
     def sums(self, query: Query, value: str) -> pd.DataFrame:
         """Add up a column over the symbols of each venue, by resolution and instant.
@@ -85,11 +73,9 @@ class Store(Protocol):
         Columns are exchange, resolution, time; ``value``, the sum of what is not missing; ``symbols``, of how
         many that is; ``symbol_hash``, the exclusive or of their hashes: see `symbol_hashes`.
         """
-        ...
 
     def symbol_hashes(self, symbols: Sequence[str]) -> Mapping[str, int]:
         """Hashes of symbols as `sums` has them; none where single symbols must not be read."""
-        ...
 
 
 @runtime_checkable
@@ -98,7 +84,6 @@ class LedgerStore(Protocol):
 
     def requests(self) -> pd.DataFrame:
         """Return which windows were asked of which venue: table, exchange, symbol, start, end, answered."""
-        ...
 
 
 @runtime_checkable
@@ -110,12 +95,9 @@ class LiveStore(Protocol):
 
     def is_stale(self) -> bool:
         """Return whether `refresh` would ask."""
-        ...
 
     def refresh(self) -> None:
         """Ask for the state now, unless the last answer is young; may take long."""
-        ...
 
     def take_notices(self) -> list[str]:
         """Return the notices since the last call."""
-        ...

@@ -54,7 +54,13 @@ def metadata(context: RequestContext) -> dict[str, Any]:
     view = context.view
     view.need(*_TABLES)
     rates = market.funding_now(view)
-    usual = market.intervals(view).groupby("exchange", observed=True)["interval_hours"].agg(_most_common)
+    usual = (
+        market.intervals(view)
+        .groupby("exchange", observed=True)["interval_hours"]
+        .agg(
+            lambda hours: float(hours.mode().iloc[0])  # the smallest of several that are as frequent
+        )
+    )
     venues = _venues(sorted(rates["exchange"].astype(str).unique()))
     for venue in venues["exchange_names"]:
         if venue["name"] in usual.index:
@@ -145,11 +151,6 @@ def _whole(values: pd.Series) -> list[bytes]:
 
 def _number(value: float) -> float | int:
     return int(value) if value.is_integer() else value
-
-
-def _most_common(values: pd.Series) -> float:
-    """Return the most frequent value, the smallest of several."""
-    return float(values.mode().iloc[0])
 
 
 ANSWERS: Answers = {

@@ -178,23 +178,15 @@ def _held(name: str, key: str, names: str = "") -> _Part:
     return part
 
 
+_leaders = partial(_ranked, "data", "address", shown=_TRADERS_SHOWN, total="total_traders")
 _USERS, _TRADERS = _Count("unique_users"), _Count("unique_traders")
+_HIP3_ALL = _totals("summary", _DEX, _USERS), _series("timeseries", _OVER_TIME)
+_HIP4_ALL = _totals("summary", _OUTCOME, _TRADERS), _daily("timeseries", _OUTCOME, _TRADERS)
 _PARTS: dict[str, tuple[str, tuple[_Part, ...]]] = {
-    "/hip3-analytics/dashboard": (
-        _HIP3,
-        (
-            _totals("summary", _DEX, _USERS),
-            _ranked("by_dex", "dex", _DEX, _USERS),
-            _series("timeseries", _OVER_TIME),
-        ),
-    ),
+    "/hip3-analytics/dashboard": (_HIP3, (*_HIP3_ALL, _ranked("by_dex", "dex", _DEX, _USERS))),
     "/hip3-analytics/dex-detail": (
         _HIP3,
-        (
-            _totals("summary", _DEX, _USERS),
-            _ranked("by_symbol", "symbol dex", _SYMBOL, _USERS),
-            _series("timeseries", _OVER_TIME),
-        ),
+        (*_HIP3_ALL, _ranked("by_symbol", "symbol dex", _SYMBOL, _USERS)),
     ),
     "/hip3-analytics/by-dex": (_HIP3, (_ranked("data", "dex", _DEX, _USERS),)),
     "/hip3-analytics/by-symbol": (_HIP3, (_ranked("data", "symbol dex", _SYMBOL, _USERS),)),
@@ -202,47 +194,21 @@ _PARTS: dict[str, tuple[str, tuple[_Part, ...]]] = {
     "/hip3-analytics/timeseries/dex-breakdown": (_HIP3, (_breakdown,)),
     "/hip3-analytics/leaderboard": (
         _HIP3,
-        (
-            _ranked(
-                "data",
-                "address",
-                _HIP3_TRADER,
-                _Count("symbols_traded", ("dex", "symbol")),
-                shown=_TRADERS_SHOWN,
-                total="total_traders",
-            ),
-        ),
+        (_leaders(_HIP3_TRADER, _Count("symbols_traded", ("dex", "symbol"))),),
     ),
     "/hip3-analytics/oi-trends/total": (_CANDLES, (_held("data", "dex"),)),
     "/hip3-analytics/oi-trends/dex": (_CANDLES, (_held("aggregate", "symbol", "symbols"),)),
     "/hip4-analytics/dashboard": (
         _HIP4,
-        (
-            _totals("summary", _OUTCOME, _TRADERS),
-            _ranked("by_outcome", "outcome_id", _OUTCOME, _TRADERS),
-            _daily("timeseries", _OUTCOME, _TRADERS),
-        ),
+        (*_HIP4_ALL, _ranked("by_outcome", "outcome_id", _OUTCOME, _TRADERS)),
     ),
     "/hip4-analytics/outcome/{outcome_id}": (
         _HIP4,
-        (
-            _totals("summary", _OUTCOME, _TRADERS),
-            _ranked("by_venue", "venue", _OUTCOME, _TRADERS),
-            _daily("timeseries", _OUTCOME, _TRADERS),
-        ),
+        (*_HIP4_ALL, _ranked("by_venue", "venue", _OUTCOME, _TRADERS)),
     ),
     "/hip4-analytics/leaderboard": (
         _HIP4,
-        (
-            _ranked(
-                "data",
-                "address",
-                _HIP4_TRADER,
-                _Count("outcomes_traded", ("outcome_id",)),
-                shown=_TRADERS_SHOWN,
-                total="total_traders",
-            ),
-        ),
+        (_leaders(_HIP4_TRADER, _Count("outcomes_traded", ("outcome_id",))),),
     ),
     "/builder-analytics/dashboard": (
         "builders_history",

@@ -134,7 +134,8 @@ def overview_history(context: RequestContext) -> dict[str, Any]:
     view = context.view
     view.need("options_overview_history")
     window = _window(context)
-    frame = _overview(view, window)
+    frame = view.rows(Query("options_overview_history", window.start, window.end))
+    frame = frame.sort_values(["time", "exchange", "symbol"], ignore_index=True)
     columns = {
         "timestamp": frame["time"],
         **frame[["exchange", "symbol", "notional_oi_usd", "notional_volume_24h_usd"]],
@@ -281,12 +282,6 @@ def _chain_of_step(context: RequestContext, start: pd.Timestamp, length: pd.Time
                 venues=[params["exchange"]],
             )
     return chain[chain["expiry"] > chain["time"]]
-
-
-def _overview(view: View, window: AnswerWindow) -> pd.DataFrame:
-    """Return the overview of a window, by time, venue and symbol."""
-    frame = view.rows(Query("options_overview_history", window.start, window.end))
-    return frame.sort_values(["time", "exchange", "symbol"], ignore_index=True)
 
 
 def _atm_by_hour(context: RequestContext, window: AnswerWindow) -> pd.DataFrame:
