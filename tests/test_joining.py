@@ -8,23 +8,16 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata import plot, tables
+from derivdata import plot
 from derivdata.errors import SchemaError
+from tests.support.rows import rows
 
 DAYS = [("2026-06-01", "2026-06-02"), ("2026-06-08", "2026-06-09")]
 
 
 def rates(venue: str, day: int, source: str, *, synthetic: bool) -> pd.DataFrame:
-    frame = tables.TABLES["funding_history"].build(
-        {
-            "symbol": ["BTC"],
-            "exchange": [venue],
-            "timestamp": [f"2026-06-{day:02d}T00:00:00Z"],
-            "y": [1.5],
-            "resolution": ["1h"],
-            "kind": ["sampled"],
-        }
-    )
+    stamp, kind = f"2026-06-{day:02d}T00:00:00Z", {"resolution": "1h", "kind": "sampled"}
+    frame = rows("funding_history", symbol="BTC", exchange=[venue], timestamp=stamp, y=1.5, **kind)
     frame.attrs["provenance"] = {
         "source": source,
         "synthetic": synthetic,

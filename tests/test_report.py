@@ -9,6 +9,7 @@ from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -19,6 +20,7 @@ from derivdata.errors import DataNotice
 from derivdata.reports import html_page as formatting
 from derivdata.sources import service
 from tests.plot import made
+from tests.support.rows import rows
 
 VOID = {"meta", "path", "use", "br", "img", "image", "stop"}
 OPTIONS = ["--symbols", "BTC", "--window", "14d", "--fee-bps", "2", "kalshi=1"]
@@ -246,25 +248,12 @@ def test_a_window_too_short_for_carry_says_so(tmp_path: Path) -> None:
 
 
 def test_what_a_source_lacks_is_said_and_not_fatal(tmp_path: Path) -> None:
-    frame = dd.tables.TABLES["funding_history"].build(
-        {
-            "symbol": ["BTC"] * 4,
-            "exchange": ["okx", "okx", "zo", "zo"],
-            "timestamp": ["2024-03-01T00:00:00Z", "2024-03-01T08:00:00Z"] * 2,
-            "y": [1.0, 2.0, 3.0, 5.0],
-            "resolution": ["raw"] * 4,
-            "kind": ["sampled"] * 4,
-        }
-    )
-    held = dd.tables.TABLES["oi_history"].build(
-        {
-            "symbol": ["ETH"] * 2,
-            "exchange": ["okx"] * 2,
-            "timestamp": ["2024-03-01T00:00:00Z", "2024-03-01T08:00:00Z"],
-            "open_interest_usd": [1e6, 2e6],
-            "resolution": ["raw"] * 2,
-        }
-    )
+    times = ["2024-03-01T00:00:00Z", "2024-03-01T08:00:00Z"]
+    venues, kind = ["okx", "okx", "zo", "zo"], {"resolution": "raw", "kind": "sampled"}
+    rates = {"exchange": venues, "timestamp": times * 2, "y": [1.0, 2.0, 3.0, 5.0], **kind}
+    frame = rows("funding_history", symbol="BTC", **rates)
+    oi = {"timestamp": times, "open_interest_usd": [1e6, 2e6], "resolution": "raw"}
+    held = rows("oi_history", symbol="ETH", exchange="okx", **oi)
     archive = dd.open_archive(tmp_path / "mine")
     archive.append("funding_history", frame)
     archive.append("oi_history", held)
@@ -290,17 +279,11 @@ def test_payments_stand_in_for_rates_that_were_not_sampled(tmp_path: Path) -> No
     """A venue pays 1 bps every 8 hours, another 3/8 every hour: 3 bps over 8 hours, a millisecond late."""
     days = pd.date_range("2024-03-01", periods=16 * 24, freq="h", tz="UTC")
     slow = days[days.hour % 8 == 0]
-    rows = [("calm", t, 1.0, 8.0) for t in slow] + [("busy", t, 3.0, 1.0) for t in days]
-    frame = dd.tables.TABLES["funding_settlements"].build(
-        {
-            "symbol": ["BTC"] * len(rows),
-            "exchange": [row[0] for row in rows],
-            "timestamp": pd.DatetimeIndex([row[1] + pd.Timedelta(1, "ms") for row in rows]),
-            "y": [row[2] for row in rows],
-            "interval_hours": [row[3] for row in rows],
-            "kind": ["settled"] * len(rows),
-        }
-    )
+    paid = [("calm", t, 1.0, 8.0) for t in slow] + [("busy", t, 3.0, 1.0) for t in days]
+    venues, stamps, rates, hours = zip(*paid, strict=True)
+    late = pd.DatetimeIndex(stamps) + pd.Timedelta(1, "ms")
+    columns = {"exchange": venues, "timestamp": late, "y": rates, "interval_hours": hours}
+    frame = rows("funding_settlements", symbol="BTC", kind="settled", **columns)
     dd.open_archive(tmp_path / "paid").append("funding_settlements", frame)
     dd.connect(str(tmp_path / "paid"))
     out = dd.report("BTC", out=tmp_path / "r.html", window="15d", sections=["funding", "carry"])
@@ -435,16 +418,8 @@ def test_numbers_as_people_write_them(made: str, written_as: str) -> None:
 def rates_archive(folder: Path, symbol: str, venues: tuple[str, str] = ("okx", "zo")) -> str:
     """Two venues, two days of hourly rates of one symbol."""
     times = pd.date_range("2024-03-01", periods=48, freq="h", tz="UTC")
-    frame = dd.tables.TABLES["funding_history"].build(
-        {
-            "symbol": [symbol] * 96,
-            "exchange": [venues[0]] * 48 + [venues[1]] * 48,
-            "timestamp": times.append(times),
-            "y": [1.0] * 48 + [3.0] * 48,
-            "resolution": ["1h"] * 96,
-            "kind": ["sampled"] * 96,
-        }
-    )
+    columns = {"exchange": np.repeat(venues, 48), "y": np.repeat([1.0, 3.0], 48), "kind": "sampled"}
+    frame = rows("funding_history", symbol=symbol, timestamp=times.append(times), resolution="1h", **columns)
     dd.open_archive(folder).append("funding_history", frame)
     return str(folder)
 

@@ -28,12 +28,14 @@ SUFFIXES = {
 }
 
 
-@pytest.mark.parametrize("name", tables.COLUMNS)
-def test_suffix_and_unit_agree(name: str) -> None:
-    column = tables.COLUMNS[name]
-    assert column.doc.endswith(".")
-    for suffix, unit in SUFFIXES.items():
-        assert not name.endswith(suffix) or column.unit == unit
+def test_suffix_and_unit_agree() -> None:
+    assert [name for name, column in tables.COLUMNS.items() if not column.doc.endswith(".")] == []
+    assert [
+        (name, column.unit)
+        for name, column in tables.COLUMNS.items()
+        for suffix, unit in SUFFIXES.items()
+        if name.endswith(suffix) and column.unit != unit
+    ] == []
 
 
 def test_every_funding_table_says_its_kind() -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import json
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-import derivdata as dd
 from derivdata.analysis import backtest, position, surface
 from derivdata.analysis.funding import forecast_carry
+from tests.support.rows import rows
 
 START = pd.Timestamp("2026-01-05", tz="UTC")
 SAID = {
@@ -36,53 +37,27 @@ def funding() -> pd.DataFrame:
         rate = level + 0.5 * np.sin(2 * np.pi * hour / 24)
         kept = (hour < 100) | (hour >= 112) if venue == "beta" else hour >= 0
         parts.append(pd.DataFrame({"exchange": venue, "hour": hour[kept], "y": rate[kept]}))
-    rows = pd.concat(parts, ignore_index=True)
-    return stated(
-        dd.tables.TABLES["funding_history"].build(
-            {
-                "symbol": ["BTC"] * len(rows),
-                "exchange": rows["exchange"].tolist(),
-                "timestamp": START + pd.to_timedelta(rows["hour"], unit="h"),
-                "y": rows["y"].to_numpy(),
-                "resolution": ["1h"] * len(rows),
-                "kind": ["sampled"] * len(rows),
-            }
-        )
-    )
+    drawn = pd.concat(parts, ignore_index=True)
+    stamps = START + pd.to_timedelta(drawn["hour"], unit="h")
+    return _sampled(drawn["exchange"].tolist(), stamps, drawn["y"].to_numpy())
+
+
+def _sampled(exchange: Any, timestamp: Any, y: Any) -> pd.DataFrame:
+    """Hourly rates of BTC."""
+    kind = {"symbol": "BTC", "resolution": "1h", "kind": "sampled"}
+    return stated(rows("funding_history", exchange=exchange, timestamp=timestamp, y=y, **kind))
 
 
 def constant(rate: float, days: int) -> pd.DataFrame:
     """Hourly rates that never move, BTC on alpha."""
-    hours = pd.date_range(START, periods=24 * days, freq="h")
-    return stated(
-        dd.tables.TABLES["funding_history"].build(
-            {
-                "symbol": ["BTC"] * len(hours),
-                "exchange": ["alpha"] * len(hours),
-                "timestamp": hours,
-                "y": np.full(len(hours), rate),
-                "resolution": ["1h"] * len(hours),
-                "kind": ["sampled"] * len(hours),
-            }
-        )
-    )
+    return _sampled("alpha", pd.date_range(START, periods=24 * days, freq="h"), rate)
 
 
 def payments(rate: float, days: int) -> pd.DataFrame:
     """Settlements every 8 hours that never move, BTC on alpha."""
     times = pd.date_range(START + pd.Timedelta(8, "h"), periods=3 * days, freq="8h")
-    return stated(
-        dd.tables.TABLES["funding_settlements"].build(
-            {
-                "symbol": ["BTC"] * len(times),
-                "exchange": ["alpha"] * len(times),
-                "timestamp": times,
-                "y": np.full(len(times), rate),
-                "interval_hours": np.full(len(times), 8.0),
-                "kind": ["settled"] * len(times),
-            }
-        )
-    )
+    paid = {"y": rate, "interval_hours": 8.0, "kind": "settled"}
+    return stated(rows("funding_settlements", symbol="BTC", exchange="alpha", timestamp=times, **paid))
 
 
 def noisy() -> xr.DataArray:
@@ -110,18 +85,10 @@ def holdings() -> pd.DataFrame:
     """Daily open interest of three venues: alpha gains a point of share a day from beta, gamma holds 20 %."""
     days = np.arange(40)
     share = {"alpha": 0.2 + 0.01 * days, "beta": 0.6 - 0.01 * days, "gamma": np.full(40, 0.2)}
-    rows = [(v, START + pd.Timedelta(int(d), "D"), 1e6 * s[d]) for v, s in share.items() for d in days]
-    return stated(
-        dd.tables.TABLES["oi_history"].build(
-            {
-                "symbol": ["BTC"] * len(rows),
-                "exchange": [row[0] for row in rows],
-                "timestamp": pd.DatetimeIndex([row[1] for row in rows]),
-                "open_interest_usd": np.array([row[2] for row in rows]),
-                "resolution": ["1d"] * len(rows),
-            }
-        )
-    )
+    held = [(v, START + pd.Timedelta(int(d), "D"), 1e6 * s[d]) for v, s in share.items() for d in days]
+    venues, times, values = zip(*held, strict=True)
+    columns = {"exchange": venues, "timestamp": times, "open_interest_usd": values}
+    return stated(rows("oi_history", symbol="BTC", resolution="1d", **columns))
 
 
 def price() -> xr.DataArray:
@@ -139,49 +106,31 @@ def volatility(level: float) -> xr.DataArray:
 
 def liquidated() -> pd.DataFrame:
     """Twelve orders on two venues over half a day: 3 M USD of longs, 1.5 M USD of shorts."""
-    rows = (
+    orders = (
         [("alpha", "long", 250_000.0)] * 8
         + [("beta", "long", 500_000.0)] * 2
         + [("beta", "short", 750_000.0)] * 2
     )
-    size = len(rows)
+    venues, sides, values = zip(*orders, strict=True)
     return stated(
-        dd.tables.TABLES["liquidations_events"].build(
-            {
-                "exchange": [row[0] for row in rows],
-                "oid": [f"order {i}" for i in range(size)],
-                "timestamp": pd.DatetimeIndex([START + pd.Timedelta(i, "h") for i in range(size)]),
-                "symbol": ["BTC"] * size,
-                "side": [row[1] for row in rows],
-                "price": np.full(size, 100.0),
-                "avg_price": np.full(size, 100.0),
-                "quantity": np.ones(size),
-                "filled_quantity": np.ones(size),
-                "usd_value": np.array([row[2] for row in rows]),
-                "status": ["filled"] * size,
-                "fill_count": [1] * size,
-            }
+        rows(
+            "liquidations_events",
+            oid=[f"order {i}" for i in range(12)],
+            timestamp=pd.date_range(START, periods=12, freq="h"),
+            symbol="BTC", exchange=venues, side=sides, usd_value=values, price=100.0, avg_price=100.0,
+            quantity=1.0, filled_quantity=1.0, status="filled", fill_count=1,
         )
-    )
+    )  # fmt: skip
 
 
 def book() -> pd.DataFrame:
     """Three levels a side around a mid of 100: 1 M USD at the best price, then 2 and 3 M."""
     prices = {"bid": [99.9, 99.8, 99.5], "ask": [100.1, 100.2, 100.5]}
-    rows = [(side, i + 1, p) for side, listed in prices.items() for i, p in enumerate(listed)]
-    return stated(
-        dd.tables.TABLES["orderbook_book"].build(
-            {
-                "symbol": ["BTC"] * 6,
-                "exchange": ["alpha"] * 6,
-                "timestamp": pd.DatetimeIndex([START] * 6),
-                "side": [row[0] for row in rows],
-                "level": [row[1] for row in rows],
-                "price_usd": [row[2] for row in rows],
-                "size": [row[1] * 1e6 / row[2] for row in rows],
-            }
-        )
-    )
+    offers = [(side, i + 1, p) for side, listed in prices.items() for i, p in enumerate(listed)]
+    sides, levels, quoted = zip(*offers, strict=True)
+    sizes = [level * 1e6 / price for _, level, price in offers]
+    columns = {"side": sides, "level": levels, "price_usd": quoted, "size": sizes}
+    return stated(rows("orderbook_book", symbol="BTC", exchange="alpha", timestamp=START, **columns))
 
 
 def depths() -> pd.DataFrame:
@@ -189,15 +138,14 @@ def depths() -> pd.DataFrame:
     times = pd.date_range(START, periods=48, freq="h")
     swing = 1e6 * (2 + np.sin(np.arange(48) / 6))
     return stated(
-        dd.tables.TABLES["orderbook_depth_history"].build(
-            {
-                "symbol": ["BTC"] * 96,
-                "exchange": ["alpha"] * 96,
-                "timestamp": times.repeat(2),
-                "depth_bps": [10.0, 50.0] * 48,
-                "bid_depth_usd": (swing[:, None] * [1.0, 3.0]).ravel(),
-                "ask_depth_usd": (swing[:, None] * [2.0, 6.0]).ravel(),
-            }
+        rows(
+            "orderbook_depth_history",
+            symbol="BTC",
+            exchange="alpha",
+            timestamp=times.repeat(2),
+            depth_bps=[10.0, 50.0] * 48,
+            bid_depth_usd=(swing[:, None] * [1.0, 3.0]).ravel(),
+            ask_depth_usd=(swing[:, None] * [2.0, 6.0]).ravel(),
         )
     )
 
@@ -209,7 +157,7 @@ RHO, PSI = -0.3, (0.06, 0.12, 0.2, 0.27)
 
 def chain(venue: str = "alpha", level: float = 0.5) -> pd.DataFrame:
     """Options on those slices, strikes within 1.8 deviations, forward 100 + days / 100, OI of 10 and 5."""
-    rows = []
+    listed = []
     for days, psi in zip(DAYS, PSI, strict=True):
         t = days / 365.0
         theta = level**2 * t
@@ -217,24 +165,16 @@ def chain(venue: str = "alpha", level: float = 0.5) -> pd.DataFrame:
         for k in np.linspace(-1.8, 1.8, 13) * np.sqrt(theta):
             w = theta / 2 * (1 + RHO * phi * k + np.sqrt((phi * k + RHO) ** 2 + 1 - RHO**2))
             strike = (100 + days / 100) * np.exp(k)
-            rows += [(days, side, strike, np.sqrt(w / t)) for side in ("call", "put")]
-    size = len(rows)
-    return stated(
-        dd.tables.TABLES["options_snapshot"].build(
-            {
-                "symbol": ["BTC"] * size,
-                "exchange": [venue] * size,
-                "time": pd.DatetimeIndex([QUOTED] * size),
-                "instrument_name": [f"{d}-{s:.6f}-{side}" for d, side, s, _ in rows],
-                "expiry": pd.DatetimeIndex([QUOTED + pd.Timedelta(d, "D") for d, *_ in rows]),
-                "strike": [s for _, _, s, _ in rows],
-                "side": [side for _, side, *_ in rows],
-                "iv": [iv for *_, iv in rows],
-                "open_interest": [10.0 if side == "call" else 5.0 for _, side, *_ in rows],
-                "underlying_price": [100.0 + d / 100 for d, *_ in rows],
-            }
-        )
-    )
+            listed += [(days, side, strike, np.sqrt(w / t)) for side in ("call", "put")]
+    lives, sides, strikes, vols = zip(*listed, strict=True)
+    columns = {
+        "instrument_name": [f"{d}-{s:.6f}-{side}" for d, side, s, _ in listed],
+        "expiry": [QUOTED + pd.Timedelta(days, "D") for days in lives],
+        "open_interest": [10.0 if side == "call" else 5.0 for side in sides],
+        "underlying_price": [100.0 + days / 100 for days in lives],
+    }
+    quotes = {"strike": strikes, "side": sides, "iv": vols}
+    return stated(rows("options_snapshot", symbol="BTC", exchange=venue, time=QUOTED, **quotes, **columns))
 
 
 def chains() -> pd.DataFrame:
