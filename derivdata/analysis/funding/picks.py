@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -156,9 +157,9 @@ def pick_summary(
     require_variables(record, "record", names, dims=["time"])
     require_level(level)
     require_draws(resamples)
-    predicted, low, high, realised = (
-        record[name].transpose("time", ...).to_numpy().reshape(record.sizes["time"], -1) for name in names
-    )
+    tables = [record[name].transpose("time", ...).to_numpy() for name in names]
+    # No "-1" for the number of columns: a record without decisions has none to divide by.
+    predicted, low, high, realised = (one.reshape(len(one), math.prod(one.shape[1:])) for one in tables)
     counted = np.isfinite(predicted) & np.isfinite(realised)
     if least_predicted_bps is not None:
         counted &= predicted > least_predicted_bps
