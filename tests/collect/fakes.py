@@ -373,7 +373,9 @@ def _bybit(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
             for t, r in found
         ]
     elif place.endswith("mark-price-kline"):
-        bars = [(s * 1000, m) for s, m in fakes.truth.bars(params["symbol"][:3])]
+        each = params["interval"] == "5"
+        told = [(s, m) for s, _, m in fakes.truth.oi(params["symbol"][:3]) if each or s % HOUR == 0]
+        bars = [(s * 1000, m) for s, m in told]
         start, end = _number(params, "start", 0), _number(params, "end", 9e15)
         found2 = _page(bars, start, end, min(int(params.get("limit", 200)), 1000), newest=True)
         result["symbol"] = params["symbol"]

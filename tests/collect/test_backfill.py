@@ -63,10 +63,11 @@ def test_a_month_of_settlements_equals_the_truth_row_for_row(
     assert len(archive.requests()) == len(SYMBOLS)
 
 
-@pytest.mark.parametrize("exchange", ["binance", "okx", "gateio"])
+@pytest.mark.parametrize("exchange", ["binance", "bybit", "okx", "gateio"])
 def test_open_interest_of_the_past_equals_the_truth(
     exchange: str, archive: Archive, fakes: Fakes, clock: SimulatedClock
 ) -> None:
+    """Bybit tells coins: its marks of the same five minutes value them."""
     start = "2026-01-29"
     done = _fill(archive, fakes, clock, exchange, names=["oi_history"], start=start)
     assert done.failed == []

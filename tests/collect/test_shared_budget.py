@@ -13,6 +13,7 @@ from derivdata.sources.archive import open_archive
 from derivdata.sources.collect import read_through
 from derivdata.sources.collect.contracts import endpoints_for
 from derivdata.sources.collect.session import Shared, VenueSession
+from derivdata.sources.query import Query
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.registry import VENUES
 from tests.collect.clocks import HANGS_SECONDS, EventClock
@@ -80,6 +81,6 @@ def test_a_read_of_the_past_fills_with_the_sessions_budgets_of_the_polls(
     archive = open_archive(tmp_path / "market")
     store = read_through.ReadThrough(archive, venues=[*ASKED], clock=clock, addresses=fakes.addresses)
     store.refresh()
-    store.read("funding_settlements", AT - pd.Timedelta(2, "D"), AT, symbols=["BTC"])
+    store.rows(Query("funding_settlements", AT - pd.Timedelta(2, "D"), AT, symbols=["BTC"]))
     store.close()
     assert {name: len(budgets) for name, budgets in made.items()} == dict.fromkeys(ASKED, 1)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
+import pandas as pd
 import pytest
 
+from derivdata.sources.collect.session import shared_by_host
 from derivdata.sources.venues.coverage import coverage_of
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.registry import VENUES
@@ -134,11 +136,12 @@ def test_what_is_planned_fits_into_each_minute(name: str) -> None:
         assert _planned(venue, pool, busiest=False) <= budget * MINUTE, pool
 
 
-def test_the_dexes_of_hyperliquid_share_its_limit() -> None:
-    host = VENUES["hyperliquid"].host
-    limit = LIMITS["hyperliquid"]
-    assert limit is not None
-    assert sum(venue.budget for venue in VENUES.values() if venue.host == host) <= limit.quarter * 1.0001
+def test_the_dexes_of_hyperliquid_take_turns_with_it_and_a_venue_alone_has_all_of_the_limit() -> None:
+    host, now = VENUES["hyperliquid"].host, pd.Timestamp("2026-01-20", tz="UTC")
+    shared = shared_by_host(venue for venue in VENUES.values() if venue.host == host)
+    waits = [one.turn(now, 20 / VENUES[name].budget) for name, one in shared.items()]
+    assert waits == [0.0, 4.0, 8.0, 12.0, 16.0], "a request of weight 20 takes 4 seconds of 5 a second"
+    assert shared_by_host([VENUES["bybit"]])["bybit"].turn(now, 1.0) == 0.0
 
 
 def test_requests_have_the_weight_that_the_venue_counts() -> None:

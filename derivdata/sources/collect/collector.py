@@ -17,7 +17,7 @@ from derivdata.sources.collect.histories import chosen_venues
 from derivdata.sources.collect.liquidations import has_two_paths, without_other_path
 from derivdata.sources.collect.refills import Refills
 from derivdata.sources.collect.reporting import Minute
-from derivdata.sources.collect.session import Shared, Stopped, VenueSession
+from derivdata.sources.collect.session import Stopped, VenueSession, shared_by_host
 from derivdata.sources.collect.sockets import LiquidationStream
 from derivdata.sources.collect.state import BOOKS, Poll, VenueState
 from derivdata.sources.venues.registry import VENUES
@@ -120,7 +120,7 @@ class Collector:
         chosen = chosen_venues(venues, unconfirmed=unconfirmed)
         self._listened = _listened_to(chosen, streams) if self._keeps(_LIQUIDATIONS) else []
         quarantine = Quarantine(archive.path / QUARANTINE)
-        self.shared = {name: Shared(quarantine) for name in chosen}
+        self.shared = shared_by_host((VENUES[name] for name in chosen), quarantine)
         self._states = {
             name: VenueState(
                 VenueSession(VENUES[name], self.clock, address=self._addresses.get(name), shared=shared),

@@ -24,7 +24,7 @@ from derivdata.sources.collect.liquidations import (
     walks_of,
     without_other_path,
 )
-from derivdata.sources.collect.session import Contracts, Shared, Stopped, VenueSession
+from derivdata.sources.collect.session import Contracts, Shared, Stopped, VenueSession, shared_by_host
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument
 from derivdata.sources.venues.registry import VENUES
@@ -140,7 +140,8 @@ def backfill(
         raise ValueError(f"tables: {unknown[0]!r} is not one of {', '.join(TABLES)}")
     last = clock.utc() if end is None else times.instant(end, "end")
     window = times.window(start, last)
-    done = Backfilled()
+    done, chosen = Backfilled(), chosen_venues(venues, unconfirmed=unconfirmed)
+    each = {**shared_by_host(VENUES[name] for name in chosen), **(shared or {})}
     wanted = list(dict.fromkeys(symbols))
     jobs = [
         _Job(
@@ -151,12 +152,12 @@ def backfill(
             names,
             clock,
             (addresses or {}).get(name),
-            (shared or {}).get(name),
+            each[name],
             unconfirmed,
             done,
             progress,
         )
-        for name in chosen_venues(venues, unconfirmed=unconfirmed)
+        for name in chosen
     ]
     # Daemons, as are all threads that ask venues: what a venue takes its time for must not hold up an exit.
     threads = [
@@ -188,7 +189,7 @@ class _Job:
     names: Sequence[str]
     clock: Clock
     address: str | None
-    shared: Shared | None
+    shared: Shared
     unconfirmed: bool
     done: Backfilled
     progress: Callable[[str], None] | None

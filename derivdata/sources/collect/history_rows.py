@@ -89,7 +89,15 @@ def history(
     last = us_of(window.end)
     records = Records()
     given = {endpoint.symbol: contract_name(endpoint, item)} if endpoint.symbol else {}
-    for page in pages(session, endpoint, first, last, given, context={"instrument": item.name}):
+    context: dict[str, Any] = {"instrument": item.name}
+    if endpoint.marks is not None and not item.inverse:
+        prices = Records()
+        for page in pages(session, endpoint.marks, first, last, given, context=context):
+            prices.add(page)
+        names = ["prices_history"]
+        prices.prices = list({row.time: row for row in prices.prices}.values())  # pages overlap by a row
+        context |= frames(endpoint.exchange, prices, names)
+    for page in pages(session, endpoint, first, last, given, context=context):
         records.add(page)
     return _of_window(endpoint, records, item, table, window)
 

@@ -6,7 +6,7 @@ import copy
 import math
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -21,7 +21,7 @@ from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Records
 
-__all__ = ["ContractList", "Contracts", "Shared", "Stopped", "VenueSession"]
+__all__ = ["ContractList", "Contracts", "Shared", "Stopped", "Turns", "VenueSession", "shared_by_host"]
 
 _TRIES = 7
 _LONGEST_WAIT = 60.0
@@ -56,6 +56,27 @@ class ContractList(NamedTuple):
     frames: dict[str, Any]
 
 
+class Turns:
+    """Turns at the limits of one host, which venues at the same address share."""
+
+    def __init__(self) -> None:
+        self._free_at: dict[str, pd.Timestamp] = {}
+        self._lock = threading.Lock()
+
+    def take(self, now: pd.Timestamp, seconds: float, pool: str = "") -> float:
+        """Take the next turn of a limit, of so many seconds, and return how long to wait for it [s]."""
+        with self._lock:
+            start = max(now, self._free_at.get(pool, now))
+            self._free_at[pool] = start + pd.Timedelta(seconds, "s")
+        return float((start - now).total_seconds())
+
+
+def shared_by_host(venues: Iterable[Venue], quarantine: Quarantine | None = None) -> dict[str, Shared]:
+    """Return what the sessions with each venue share; venues of one host take turns together."""
+    turns: dict[str, Turns] = {}
+    return {v.exchange: Shared(quarantine, turns.setdefault(v.host, Turns())) for v in venues}
+
+
 class Shared:
     """State shared by all sessions with one venue: its budget, and its last list of contracts.
 
@@ -72,27 +93,22 @@ class Shared:
         Hosts and requests that refuse this address, and why: they are not asked again.
     quarantine
         Where bodies go that are not as expected; None keeps none.
+    turn
+        `Turns.take` of the venue's host.
     history_lock
         Locked by the thread that asks for a history: one at a time, so that no window is asked twice.
     """
 
-    def __init__(self, quarantine: Quarantine | None = None) -> None:
+    def __init__(self, quarantine: Quarantine | None = None, turns: Turns | None = None) -> None:
         self.history_lock = threading.Lock()
+        self.turn = (turns or Turns()).take
         self.listing: ContractList | None = None
         self.lists: dict[VenueEndpoint, tuple[pd.Timestamp, Records]] = {}
         self.list_errors: dict[str, str] = {}
         self.refused: dict[str, str] = {}
         self.quarantine = quarantine
-        self._free_at: dict[str, pd.Timestamp] = {}
         self._closed_until: pd.Timestamp | None = None
         self._lock = threading.Lock()
-
-    def turn(self, now: pd.Timestamp, seconds: float, pool: str = "") -> float:
-        """Take the next turn of a limit, of so many seconds, and return how long to wait for it [s]."""
-        with self._lock:
-            start = max(now, self._free_at.get(pool, now))
-            self._free_at[pool] = start + pd.Timedelta(seconds, "s")
-        return float((start - now).total_seconds())
 
     def close_for(self, now: pd.Timestamp, seconds: float) -> None:
         """Ask nothing for a while: a limit that one session was told of holds for all."""

@@ -78,7 +78,7 @@ def premium_index(reading: Reading) -> Records:
     for row in body if isinstance(body, list) else [body]:
         with reading.row():
             item = reading.instrument(row.symbol, named)
-            if row.nextFundingTime == 0 or not item.perpetual:
+            if row.nextFundingTime == 0 or not item.perpetual or _is_shadow(reading, item.quote):
                 continue
             time, next_payment = reading.ms(row.time), reading.ms(row.nextFundingTime)
             # fundingInfo lists only what was adjusted
@@ -90,6 +90,11 @@ def premium_index(reading: Reading) -> Records:
                 State(item, time, rate, hours, hours, mark=mark, index_price=index, next_payment=next_payment)
             )
     return records
+
+
+def _is_shadow(reading: Reading, quote: str) -> bool:
+    """Whether a contract is one of Aster's in USD, which have no market of their own: rate and interest 0."""
+    return reading.exchange == "aster" and quote == "USD"
 
 
 class _Info(Wire):
@@ -224,7 +229,8 @@ def exchange_info(reading: Reading) -> Records:
                     row.contractSize if inverse else 1.0,
                     inverse,
                     row.contractType in _RESTING,
-                    (row.contractStatus if inverse else row.status) == "TRADING",
+                    (row.contractStatus if inverse else row.status) == "TRADING"
+                    and not _is_shadow(reading, row.quoteAsset),
                 )
             )
     return Records(instruments=items)

@@ -293,6 +293,10 @@ _BASES = ("BTC", "ETH", "SOL", "XRP", "DOGE")
 def _of_category(category: Literal["linear", "inverse"]) -> tuple[VenueEndpoint, ...]:
     always = {"category": category}
     of = partial(_endpoint, margin=category)
+    klines = partial(
+        of, "prices", "GET", "/v5/market/mark-price-kline", ("prices_history",), mark_klines,
+        symbol="symbol", paging=Paging(descending=True, limit=1000, start="start", end="end"),
+    )  # fmt: skip
     return (
         of(
             "instruments", "GET", f"/v5/market/instruments-info?category={category}", (), instruments,
@@ -306,17 +310,13 @@ def _of_category(category: Literal["linear", "inverse"]) -> tuple[VenueEndpoint,
         of(
             "oi_history", "GET", "/v5/market/open-interest", ("oi_history",), open_interest,
             params={**always, "intervalTime": "5min"}, symbol="symbol",
-            paging=Paging(descending=True, limit=200),
+            paging=Paging(descending=True, limit=200), marks=klines(params={**always, "interval": "5"}),
         ),
         of(
             "book", "GET", "/v5/market/orderbook", BOOK_TABLES, order_book, params={**always, "limit": "500"},
             symbol="symbol",
         ),
-        of(
-            "prices", "GET", "/v5/market/mark-price-kline", ("prices_history",), mark_klines,
-            params={**always, "interval": "60"}, symbol="symbol",
-            paging=Paging(descending=True, limit=1000, start="start", end="end"), confirmed=False,
-        ),
+        klines(params={**always, "interval": "60"}, confirmed=False),
     )  # fmt: skip
 
 

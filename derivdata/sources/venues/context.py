@@ -117,10 +117,10 @@ class Context:
         self._unlisted = given.get("margins_without_intervals", ())
         marks = frames["prices_history"]
         marks = marks[marks["kind"] == "mark"] if "kind" in marks else marks
-        self._marks: dict[str, list[tuple[int, float]]] = {}
+        self._marks: dict[tuple[str, int], list[tuple[int, float]]] = {}  # by symbol and minute
         for frame in (frames["markets_symbol_exchanges"], marks):
             for symbol, time, price in _marks(frame):
-                self._marks.setdefault(symbol, []).append((time, price))
+                self._marks.setdefault((symbol, time // _SAME_US), []).append((time, price))
 
     def lists_intervals(self, item: Instrument) -> bool:
         """Return whether a list said which contracts such as this one differ from the venue's default."""
@@ -129,10 +129,11 @@ class Context:
 
     def mark(self, symbol: str, time: int | None) -> float | None:
         """Return the mark price nearest to an instant [µs], None where none is of the same minute."""
-        marks = self._marks.get(symbol)
-        if not marks or time is None:
+        if time is None:
             return None
-        stamp, price = min(marks, key=lambda row: abs(row[0] - time))
+        minute = time // _SAME_US
+        near = [row for at in (minute - 1, minute, minute + 1) for row in self._marks.get((symbol, at), ())]
+        stamp, price = min(near, key=lambda row: abs(row[0] - time), default=(0, None))
         return price if abs(stamp - time) <= _SAME_US else None
 
 

@@ -105,6 +105,8 @@ class VenueEndpoint:
         most volume of 24 hours; 0 is all.
     expiry
         Parameter that names an expiry as YYMMDD: one request for each expiry of the chain.
+    marks
+        Of a history in coins, the request for the marks of the same instants, which value it.
     confirmed
         False for what the specification lists as unconfirmed: read, but not collected until checked.
     """
@@ -128,6 +130,7 @@ class VenueEndpoint:
     each: tuple[str, ...] = ()
     largest: int = 0
     expiry: str = ""
+    marks: VenueEndpoint | None = field(default=None, compare=False)
     confirmed: bool = True
     note: str = ""
 

@@ -216,7 +216,7 @@ VENUE = Venue(
     "https://api.hyperliquid.xyz",
     ENDPOINTS,
     refuse,
-    budget=2.5,  # the dexes have the rest of what one address may ask
+    budget=5.0,  # of 1,200 a minute, for the dexes too, which take turns with it at one address
     socket="wss://api.hyperliquid.xyz/ws",
     ping=('{"method":"ping"}', 50.0),
     hourly=True,
@@ -247,7 +247,7 @@ def _dex(slug: str, dex: str) -> Venue:
             symbol="coin", weight=2,
         ),
     )  # fmt: skip
-    return Venue(slug, VENUE.host, endpoints, refuse, budget=0.625, hourly=True)
+    return Venue(slug, VENUE.host, endpoints, refuse, budget=VENUE.budget, hourly=True)
 
 
 DEX_VENUES = tuple(_dex(slug, dex) for slug, dex in DEXES.items())
