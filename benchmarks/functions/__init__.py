@@ -73,7 +73,7 @@ ROWS_OF: dict[str, str] = {
     "archive.append": "archive-append",
     "archive.merge": "archive-merge",
     "archive.read": "archive-read",
-    "archive.step_sums": "totals",
+    "archive.sums": "totals",
     "archive.replace": "archive-replace",
     "cache_clear": "eviction",
     "funding.history": "history-2000",

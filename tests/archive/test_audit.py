@@ -241,3 +241,19 @@ def test_answers_to_questions_that_nobody_asks(tmp_path: Path) -> None:
         import_files(SETTLED, tmp_path / "x.csv", tmp_path / "to", accept=["everything"])
     with pytest.raises(ValueError, match="map_values: 'rate_bps_8h' holds no words to replace"):
         import_files(SETTLED, tmp_path / "x.csv", tmp_path / "to", map_values={"rate_bps_8h": {"a": "b"}})
+
+
+def test_a_second_contract_of_a_stored_series_is_refused_by_both_names(tmp_path: Path) -> None:
+    """One series of two contracts would jump where one follows the other; spellings of one go on."""
+    archive = open_archive(tmp_path)
+    hours = rates(["BTCUSDC"], ["binance"], hours=48)
+    archive.append("funding_history", hours[:24])
+    with pytest.raises(
+        ArchiveError, match=r"BTCUSDT would continue the series of BTCUSDC \(binance BTC\): they are two"
+    ):
+        archive.append("funding_history", hours[24:].assign(symbol="BTCUSDT"))
+    assert archive.append("funding_history", hours[24:].assign(symbol="BTC/USDC:USDC")) == 24
+    assert archive.append("funding_history", rates(["BTC-USDT"], ["okx"], hours=24)) == 24
+    assert archive.append("funding_history", rates(["BTC"], ["binance"], hours=50)) == 2
+    with pytest.raises(ArchiveError, match="BTC-USDT would continue the series of BTC/USDC:USDC"):
+        open_archive(tmp_path).append("funding_history", rates(["BTC-USDT"], ["binance"], hours=60))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive import parquet_writer, scanning
+from derivdata.sources.archive.audit import refuse_other_contracts
 from derivdata.sources.archive.commits import Change, commit, epoch_after
 from derivdata.sources.archive.ledger import Request, enter_requests
 from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
@@ -52,18 +53,23 @@ def add_rows(
     synthetic: bool,
     timeout: float,
     requests: Sequence[Request] = (),
+    contracts: Mapping[str, str] | None = None,
 ) -> Appended:
     """Add the rows of a conformed frame whose keys are not stored, and enter requests into the ledger.
 
     Raises
     ------
     ArchiveError
-        The lock was not released in time, or the disk refused; the archive is then as it was.
+        The lock was not released in time, the disk refused, or rows of another contract are stored; the
+        archive is then as it was.
     """
     over: list[str] = []
 
     def change(manifest: Manifest) -> Change[Appended]:
         entry = manifest.tables.get(table.name, TableEntry())
+        stated = contracts or {}
+        if stated:
+            refuse_other_contracts(table, entry.contracts, stated)
         added, counts = write_new_rows(storage, table, entry.files, frame)
         ledger = enter_requests(storage, manifest.ledger, table.name, requests)
         if not added and ledger == manifest.ledger:
@@ -79,7 +85,10 @@ def add_rows(
                 after,
                 identity=manifests.chained(manifest.identity, [table.name, *(f.digest for f in added)]),
                 synthetic=manifest.synthetic or synthetic,
-                tables={**manifest.tables, table.name: TableEntry(files, values)},
+                tables={
+                    **manifest.tables,
+                    table.name: TableEntry(files, values, {**entry.contracts, **stated}),
+                },
                 epoch=epoch_after(manifest, min(file.first for file in added)),
             )
         return Change(after, counts, written)

@@ -127,8 +127,9 @@ class Archive(ArchiveReader):
         SchemaError
             The frame is not that table.
         ArchiveError
-            The rows fail a check, another writer kept the lock for too long, or the disk refused. Nothing is
-            appended then.
+            The rows fail a check, are of another contract than the stored ones of their series
+            (``BTCUSDC`` after ``BTCUSDT``), another writer kept the lock for too long, or the disk refused.
+            Nothing is appended then.
 
         Warns
         -----
@@ -136,10 +137,12 @@ class Archive(ArchiveReader):
             Some rows are stored already with other values, and the stored ones stay; or some are of a
             contract whose symbol also has a contract in a quote currency of higher priority.
         """
-        frame, other_quotes = normalise(archive_table(table), frame)
-        counts = self.merge(table, frame, requests=requests, accept=accept)
-        if other_quotes:
-            warn_caller(f"{table}: {other_quotes} rows of a quote currency of lower priority were left out")
+        named = normalise(archive_table(table), frame)
+        counts = self.merge(table, named.frame, requests=requests, accept=accept, contracts=named.contracts)
+        if named.other_quotes:
+            warn_caller(
+                f"{table}: {named.other_quotes} rows of a quote currency of lower priority were left out"
+            )
         if counts.differing:
             warn_caller(
                 f"{table}: {counts.differing} rows are stored already with other values; "
@@ -155,11 +158,13 @@ class Archive(ArchiveReader):
         requests: Sequence[Request] = (),
         unit: str | None = None,
         accept: Collection[str] = AUDITS,
+        contracts: Mapping[str, str] | None = None,
     ) -> Appended:
         """Append rows that have the library's names; return counts of rows written, present and differing.
 
         For callers that know what the rows are: by default no question is asked (`accept` lists those to
-        skip). `unit` is the unit that the rates were converted from, if it was stated.
+        skip). `unit` is the unit that the rates were converted from, if it was stated; `contracts` are the
+        venues' names of contracts, as `derivdata.sources.archive.audit.Normalised` has them.
         """
         keyed = archive_table(table)
         rows = self._conformed(keyed, frame)
@@ -178,6 +183,7 @@ class Archive(ArchiveReader):
             synthetic=synthetic,
             timeout=self._lock_timeout,
             requests=requests,
+            contracts=contracts,
         )
 
     def replace(

@@ -8,7 +8,8 @@ that is not the spacing of rows, open interest in coins, and times in the future
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,15 @@ from derivdata.support import times
 from derivdata.tables import contract, venue_slug
 from derivdata.tables.schema import Table
 
-__all__ = ["AUDITS", "Normalised", "StoredRows", "audit", "future_limit", "normalise"]
+__all__ = [
+    "AUDITS",
+    "Normalised",
+    "StoredRows",
+    "audit",
+    "future_limit",
+    "normalise",
+    "refuse_other_contracts",
+]
 
 AUDITS = ("unit", "interval", "venues", "future")
 """Names of the questions, for `accept`."""
@@ -53,10 +62,14 @@ class StoredRows(NamedTuple):
 
 
 class Normalised(NamedTuple):
-    """Rows with the library's names, and the number left out as of a quote currency of lower priority."""
+    """Rows with the library's names, and the number left out as of a quote currency of lower priority.
+
+    `contracts` are the venue's names of those that state a quote currency, by venue and symbol.
+    """
 
     frame: pd.DataFrame
     other_quotes: int
+    contracts: Mapping[str, str] = MappingProxyType({})
 
 
 def normalise(table: Table, frame: pd.DataFrame) -> Normalised:
@@ -80,8 +93,31 @@ def normalise(table: Table, frame: pd.DataFrame) -> Normalised:
         # The rank is that of the name before it was cut: BTC-USDT before BTC-USDC.
         rank = _renamed(frame["symbol"].reset_index(drop=True), lambda word: contract(word).rank)
         names = [result[name].astype(object) for name in ("exchange", "symbol")]
-        result = result[(rank == rank.groupby(names).transform("min")).to_numpy()]
+        kept = (rank == rank.groupby(names).transform("min")).to_numpy()
+        words = frame["symbol"].astype(object).to_numpy()[kept]
+        result = result[kept]
+        series = zip(result["exchange"].astype(str), result["symbol"].astype(str), words, strict=True)
+        quoted = {f"{venue} {symbol}": word for venue, symbol, word in dict.fromkeys(series)}
+        contracts = {name: word for name, word in quoted.items() if contract(word).quote}
+        return Normalised(result, len(frame) - len(result), contracts)
     return Normalised(result, len(frame) - len(result))
+
+
+def refuse_other_contracts(table: Table, stored: Mapping[str, str], new: Mapping[str, str]) -> None:
+    """Refuse rows of a contract where those of another one of the same symbol and venue are stored.
+
+    Raises
+    ------
+    ArchiveError
+        A contract has another quote currency than that of the stored rows: one series would mix both.
+    """
+    for series, word in new.items():
+        before = stored.get(series, word)
+        if contract(before).quote != contract(word).quote:
+            raise ArchiveError(
+                f"{table.name}: {word} would continue the series of {before} ({series}): they are two "
+                "contracts; keep one, or put the other into an archive of its own"
+            )
 
 
 def _changes(table: Table) -> dict[str, Callable[[str], Any]]:

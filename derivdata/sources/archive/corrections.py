@@ -151,7 +151,8 @@ def _apply(
     )
     text = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
     tables = dict(manifest.tables)
-    tables[table.name] = TableEntry(files, scanning.distinct_values(storage, table, files, text))
+    values = scanning.distinct_values(storage, table, files, text)
+    tables[table.name] = msgspec.structs.replace(entry, files=files, values=values)
     if not files:
         del tables[table.name]
     after = msgspec.structs.replace(

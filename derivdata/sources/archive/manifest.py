@@ -77,10 +77,15 @@ class DataFile(msgspec.Struct, frozen=True):
 
 
 class TableEntry(msgspec.Struct):
-    """One table of the archive: its files, and the values of each text column."""
+    """One table of the archive: its files, and the values of each text column.
+
+    `contracts` are the venues' names of the contracts whose rows are stored, by venue and symbol, where an
+    append stated them.
+    """
 
     files: list[DataFile] = msgspec.field(default_factory=list, name="parts")
     values: dict[str, list[str]] = {}
+    contracts: dict[str, str] = {}
 
 
 class Correction(msgspec.Struct, frozen=True):

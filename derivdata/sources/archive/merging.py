@@ -116,7 +116,7 @@ def _close(storage: Storage, table: Table, month: str, timeout: float) -> None:
         if not set(group) <= set(entry.files):
             return Change(manifest, False, set())
         files = [*(file for file in entry.files if file not in group), whole]
-        tables = {**manifest.tables, table.name: TableEntry(files, entry.values)}
+        tables = {**manifest.tables, table.name: msgspec.structs.replace(entry, files=files)}
         return Change(msgspec.structs.replace(manifest, tables=tables), True, set())
 
     merged = False

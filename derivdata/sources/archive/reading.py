@@ -31,7 +31,6 @@ from derivdata.sources.archive.selections import (
     read_filter,
     time_range,
 )
-from derivdata.sources.archive.step_sums import SUMMED, sums_of_frame
 from derivdata.sources.query import Query
 from derivdata.support import times
 from derivdata.tables.schema import Table
@@ -158,23 +157,6 @@ class ArchiveReader(ArchiveContents):
     def symbol_hashes(self, symbols: Sequence[str]) -> dict[str, int]:
         """Return the hash of each symbol; `sums` has the exclusive or of those that have a value."""
         return scanning.symbol_hashes(symbols)
-
-    def step_sums(
-        self,
-        table: str,
-        start: pd.Timestamp,
-        end: pd.Timestamp,
-        *,
-        venues: Sequence[str] | None = None,
-    ) -> pd.DataFrame:
-        """Return sums over the symbols of each venue, whose hashes tell which symbols come or go."""
-        value = SUMMED[table]
-        columns = ["symbol", "exchange", "resolution", "time", value]
-        first, last = (times.instant(each, name) for each, name in ((start, "start"), (end, "end")))
-        rows = self.rows(Query(table, first, last, None, venues, columns))
-        found = sums_of_frame(rows, value)
-        found.attrs = dict(rows.attrs)
-        return found
 
     def _chosen(self, query: Query) -> tuple[Table, Selection]:
         table = archive_table(query.table)

@@ -11,7 +11,7 @@ import pandas as pd
 from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive.commits import Change, commit
 from derivdata.sources.archive.ledger import forget_requests
-from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
+from derivdata.sources.archive.manifest import DataFile, Manifest
 from derivdata.sources.archive.storage import Storage
 from derivdata.tables.schema import Table
 
@@ -47,7 +47,9 @@ def drop_old_partitions(
             if old:
                 dropped += [(name, file) for file in old]
                 left = [file for file in entry.files if file not in old]
-                kept[name] = TableEntry(left, entry.values)  # to look for what is left would read all rows
+                kept[name] = msgspec.structs.replace(
+                    entry, files=left
+                )  # to look for what is left would read all rows
         ledger = forget_requests(storage, manifest.ledger, cuts, _month(before))
         if not dropped and ledger == manifest.ledger:
             return Change(manifest, Dropped(0, 0), set())
