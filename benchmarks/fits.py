@@ -38,7 +38,7 @@ _PLACES = np.linspace(-10.0, 10.0, 20_001)
 def recorded() -> list[xr.Dataset]:
     """Quotes of all recorded chains: BTC and ETH of January 2026, BTC of December 2025."""
     january = chain.clean(pd.concat([chain_2026(stamp) for stamp in STAMPS_2026], ignore_index=True))
-    december = chain.clean(chain_2025(), as_of="2025-12-05T01:10", iv_unit="percent")
+    december = chain.clean(chain_2025(), at="2025-12-05T01:10", iv_unit="percent")
     return [chain.smiles(january), chain.smiles(december)]
 
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import derivdata as dd
 
-__all__ = ["Trace", "cached_history", "trace"]
+__all__ = ["Trace", "cached_history", "surface_from_chain", "trace"]
 
 PACKAGE = str(Path(dd.__file__).parent)
 
@@ -99,6 +99,17 @@ def cached_history() -> Trace:
                 del os.environ["DERIVDATA_CACHE_DIR"]
             else:
                 os.environ["DERIVDATA_CACHE_DIR"] = before
+
+
+def surface_from_chain() -> Trace:
+    """Trace ``dd.analysis.surface.from_chain`` of the sample's chain of BTC on Deribit."""
+    dd.connect("sample")
+    try:
+        chain = dd.options.snapshot("BTC", "deribit")
+        dd.analysis.surface.from_chain(chain)
+        return trace(lambda: dd.analysis.surface.from_chain(chain))
+    finally:
+        dd.disconnect()
 
 
 def main() -> None:

@@ -192,11 +192,11 @@ def test_tenors(tables: list[list[list[str]]]) -> None:
         wings = [f"{value:+.2f}" for delta in (0.25, 0.10) for value in skew(days, psi, delta)]
         same([row], [[str(days), "50.00", *wings]])
     between = surface.constant_maturity(
-        fitted(), days=(14.0, 60.0, 90.0, 180.0), points=("atm", "rr25", "bf25", "rr10", "bf10")
+        fitted(), tenors=("14d", "60d", "90d", "180d"), points=("atm", "rr25", "bf25", "rr10", "bf10")
     )
     for place, row in enumerate([rows[1], *rows[3:]]):
         one = between.isel(tenor=place)
-        names = ("rr25_forward", "bf25_forward", "rr10_forward", "bf10_forward")
+        names = ("rr25", "bf25", "rr10", "bf10")
         wings = [f"{100 * float(one[name]):+.2f}" for name in names]
         same([row], [[f"{float(one['tenor']):.0f}", "50.00", *wings]])
 
@@ -221,7 +221,7 @@ def test_venues_and_positions(tables: list[list[list[str]]]) -> None:
         "venue", "options", "used", "expiries", "30-day ATM [%]", "RR 25Δ", "30-day index [%]",
         "error [points]",
     )  # fmt: skip
-    index = float(variance.volatility_index(variance.model_free(fitted(), method="smile"))["index_pct"])
+    index = 100 * float(variance.volatility_index(variance.model_free(fitted(), method="smile"))["index"])
     reversal = f"{skew(30, made.PSI[1], 0.25)[0]:+.2f}"
     same(
         find(tables, *columns),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks.trace_call import cached_history
+from benchmarks.trace_call import cached_history, surface_from_chain
 
 FILES, CHANGES = 14, 35
+SURFACE_CHANGES = 450
 
 
 def test_a_cached_history_runs_through_few_files() -> None:
@@ -13,3 +14,10 @@ def test_a_cached_history_runs_through_few_files() -> None:
     assert "client/transport/network.py" not in result.calls, "the answer was not in the cache"
     assert len(result.calls) <= FILES, sorted(result.calls)
     assert result.changes <= CHANGES
+
+
+def test_a_surface_from_a_chain_changes_file_seldom() -> None:
+    """Half of the changes are those between the search and the problem that it evaluates."""
+    result = surface_from_chain()
+    assert {"analysis/surface/chain_surface.py", "analysis/chain/cleaning.py"} <= set(result.calls)
+    assert result.changes <= SURFACE_CHANGES

@@ -137,7 +137,7 @@ def capped() -> xr.DataArray:
 def bars() -> xr.Dataset:
     """Days of a year of hourly prices of thirty assets on one venue."""
     price = (100.0 * np.exp(0.01 * panel(30, 8760, 1, 4).isel(exchange=[0]))).rename("price_usd")
-    return volatility.bars(price.assign_attrs(units="USD"), step_hours=24.0)
+    return volatility.bars(price.assign_attrs(units="USD"), step="1d")
 
 
 @functools.cache

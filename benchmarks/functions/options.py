@@ -113,7 +113,7 @@ QUESTIONS = {
             whole(),
             spot_change=np.linspace(-0.2, 0.2, 9),
             vol_change=np.linspace(-0.1, 0.1, 5),
-            days=[0.0, 1.0, 3.0],
+            elapsed=["0d", "1d", "3d"],
         ),
     ),
     "analysis.position.vega_buckets": Question(_LEGS, lambda: position.vega_buckets(legs(), whole())),
@@ -165,7 +165,7 @@ QUESTIONS = {
     ),
     "analysis.surface.history": Question(
         "one asset on one venue, four chains of a day",
-        lambda: surface.history(_day().isel(time=slice(None, None, 6)), days=(7, 30, 90)),
+        lambda: surface.history(_day().isel(time=slice(None, None, 6)), tenors=("7d", "30d", "90d")),
     ),
     "analysis.surface.iv": Question(_PLACES, lambda: _places(surface.iv)),
     "analysis.surface.local_volatility": Question(_PLACES, lambda: _places(surface.local_volatility)),

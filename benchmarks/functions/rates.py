@@ -85,18 +85,16 @@ QUESTIONS = {
     "analysis.backtest.trades": Question(
         f"a backtest of {SIZE}", lambda: backtest.trades(inputs.backtested())
     ),
-    "analysis.volatility.bars": Question(
-        f"{SIZE}, to days", lambda: volatility.bars(prices(), step_hours=24.0)
-    ),
-    "analysis.volatility.bipower": Question(SIZE, lambda: volatility.bipower(prices(), 24)),
-    "analysis.volatility.cone": Question(_BARS, lambda: volatility.cone(bars(), [7, 14, 30, 90])),
+    "analysis.volatility.bars": Question(f"{SIZE}, to days", lambda: volatility.bars(prices(), step="1d")),
+    "analysis.volatility.bipower": Question(SIZE, lambda: volatility.bipower(prices(), "1d")),
+    "analysis.volatility.cone": Question(_BARS, lambda: volatility.cone(bars(), ["7d", "14d", "30d", "90d"])),
     "analysis.volatility.implied_minus_realised": Question(
         _BARS,
         lambda: volatility.implied_minus_realised(
-            volatility.realised(bars(), 30) * 1.1, volatility.realised(bars(), 30), horizon_hours=720.0
+            volatility.realised(bars(), "30d") * 1.1, volatility.realised(bars(), "30d"), window="30d"
         ),
     ),
-    "analysis.volatility.realised": Question(_BARS, lambda: volatility.realised(bars(), 30)),
+    "analysis.volatility.realised": Question(_BARS, lambda: volatility.realised(bars(), "30d")),
     "analysis.funding.best_pair": Question(SIZE, lambda: funding.best_pair(rates())),
     "analysis.funding.comovement": Question(SIZE, lambda: funding.comovement(rates())),
     "analysis.funding.forecast_carry": Question(

@@ -71,8 +71,8 @@ _OF_PANELS: dict[str, tuple[Callable[[], xr.DataArray], int, Callable[[xr.DataAr
         1,
         oi.share_trend,
     ),
-    "analysis.volatility.bars": (inputs.prices, 2, lambda x: volatility.bars(x, step_hours=24.0)),
-    "analysis.volatility.bipower": (inputs.prices, 2, lambda x: volatility.bipower(x, 24)),
+    "analysis.volatility.bars": (inputs.prices, 2, lambda x: volatility.bars(x, step="1d")),
+    "analysis.volatility.bipower": (inputs.prices, 2, lambda x: volatility.bipower(x, "1d")),
     "analysis.backtest.sweep": (
         partial(inputs.rates, 1),
         1,
@@ -152,7 +152,7 @@ def _history(_: Path, times: int) -> Callable[[], Any]:
     dd.connect("sample")
     rows = _chains_as_rows(times)
     chains = rows[rows["expiry"] < rows["time"].min() + pd.Timedelta(60, "D")]
-    return lambda: surface.history(chains, days=(7, 30))
+    return lambda: surface.history(chains, tenors=("7d", "30d"))
 
 
 def _surfaces(name: str, _: Path, times: int) -> Callable[[], Any]:

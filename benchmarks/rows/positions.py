@@ -84,7 +84,7 @@ def _legs() -> pd.DataFrame:
 
 def _scenarios(_: Path) -> Made:
     fitted, legs = made_surfaces(1).isel(board=0), _legs()
-    moves = {"spot_change": _SPOTS, "vol_change": _VOLS, "days": _DAYS}
+    moves = {"spot_change": _SPOTS, "vol_change": _VOLS, "elapsed": [f"{day:g}d" for day in _DAYS]}
     some = legs.iloc[:: _LEGS // _SOME]
 
     def loop(book: pd.DataFrame) -> list[float]:

@@ -24,14 +24,11 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from derivdata.support.arrays import Floats
+
 Index = NDArray[np.int64] | NDArray[np.bool_]
 
-__all__ = ["Floats", "Index", "Linearised", "Minimum", "Problem", "diagonal", "gain", "minimise", "times"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__all__ = ["Index", "Linearised", "Minimum", "Problem", "diagonal", "gain", "minimise", "times"]
 
 
 _TOLERANCE = 1e-9  # predicted decrease, relative to the loss, that is not worth an evaluation

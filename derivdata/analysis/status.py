@@ -70,6 +70,8 @@ class Status(IntFlag):
     """The data does not determine the parameter: it may be anything within its range."""
     DISCOUNT_SUSPECT = 1 << 25
     """The fitted discount implies a rate of over 10 % a year, and is off 1 by over half a percent."""
+    PRICES_MIXED = 1 << 26
+    """Between two expiries: total variance linear in time would hold a butterfly, so prices are mixed."""
 
 
 def flag_attrs(reasons: type[IntFlag] = Status) -> dict[str, Any]:

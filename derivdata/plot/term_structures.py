@@ -66,7 +66,7 @@ def term_structure(
     free = variance.model_free(fit, method="smile")
     upper, lower = strips(ax, 2.0, 1.3, size=(8.0, 5.5), gap=0.13)  # a legend stands between
     tenors = days(fit)
-    middle, vol = np.asarray(term["atmf"]), np.asarray(term["forward_vol"])
+    middle, vol = np.asarray(term["atm"]), np.asarray(term["forward_vol"])
     starts = np.r_[tenors[0] / 1.3, tenors[:-1]]
     upper.hlines(vol, starts, tenors, color=GREY, lw=1.6, label="forward, from expiry to expiry")
     earlier = None if before is None else _before(before, fit)
@@ -137,7 +137,7 @@ def _free(ax: Axes, free: xr.Dataset, tenors: Any) -> None:
     mark_clipped(ax, tenors, high, color=PALETTE[1])
     mark_clipped(ax, tenors, low, color=PALETTE[1])
     if free.sizes["expiry"] >= 2:
-        level = float(variance.volatility_index(free, days=_INDEX_DAYS)["index_pct"]) / 100
+        level = float(variance.volatility_index(free, horizon=f"{_INDEX_DAYS:g}d")["index"])
         if np.isfinite(level):
             label = f"30-day index: {100 * level:.2f} %"
             ax.plot(_INDEX_DAYS, level, "D", ms=7, mfc="none", mec=PALETTE[2], mew=1.6, label=label)

@@ -23,13 +23,14 @@ from derivdata.plot.style import (
     strips,
     utc_axis,
 )
-from derivdata.support import times
 from derivdata.support.arrays import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["implied_and_realised", "volatility_cone", "volatility_history"]
+
+_SHOWN = ("index", "atm", "rr25")
 
 
 @figure_function
@@ -90,7 +91,6 @@ def implied_and_realised(
 def volatility_cone(
     cone: xr.Dataset,
     *,
-    bar: str | pd.Timedelta = "1d",
     implied: Mapping[float, float] | None = None,
     source: Source | None = None,
     ax: Axes | None = None,
@@ -101,8 +101,6 @@ def volatility_cone(
     ----------
     cone
         What ``dd.analysis.volatility.cone`` gave, of one symbol and venue.
-    bar
-        Length of its bars.
     implied
         Implied volatility [1/√year] by days to expiry.
     source, ax
@@ -127,7 +125,7 @@ def volatility_cone(
         raise ValueError(f"cone has dims {cone['volatility'].dims}: select one symbol and venue")
     values = volatility.transpose("quantile", "window").to_numpy()
     quantiles = cone["quantile"].to_numpy()
-    days = cone["window"].to_numpy() * (times.length(bar, "bar") / pd.Timedelta(1, "D"))
+    days = cone["window"].to_numpy()
     ax = axes(ax)
     for inner in range(min(2, len(quantiles) // 2)):
         low, high = quantiles[inner], quantiles[-1 - inner]
@@ -196,14 +194,13 @@ def volatility_history(
     ValueError
         Several symbols or venues, or no instant with a value.
     """
-    skew = next((str(name) for name in history.data_vars if str(name).startswith("rr25")), "rr25_forward")
-    require_variables(history, "history", ("index_pct", "atmf", skew), dims=("time", "tenor"))
-    seen = history[["index_pct", "atmf", skew]].squeeze(
+    require_variables(history, "history", _SHOWN, dims=("time", "tenor"))
+    seen = history[list(_SHOWN)].squeeze(
         [dim for dim in history.dims if dim not in ("time", "tenor") and history.sizes[dim] == 1], drop=True
     )
     if set(seen.dims) - {"time", "tenor"}:
         raise ValueError(f"history has dims {tuple(map(str, seen.dims))}: choose one symbol and one venue")
-    table = _table(seen, skew)
+    table = _table(seen)
     if not table.drop(columns="time").notna().to_numpy().any():
         raise ValueError("history has no instant with a value: its status says why")
     upper, lower = strips(ax, 2.0, 1.3)
@@ -226,14 +223,14 @@ def volatility_history(
     return keep_frame(upper, table)
 
 
-def _table(seen: xr.Dataset, skew: str) -> pd.DataFrame:
+def _table(seen: xr.Dataset) -> pd.DataFrame:
     columns: dict[str, Any] = {
         "time": seen["time"].to_numpy(),
-        "index": seen["index_pct"].to_numpy() / 100.0,
+        "index": seen["index"].to_numpy(),
     }
-    for name, variable in (("atm", "atmf"), ("rr25", skew)):
+    for name in _SHOWN[1:]:
         for tenor in seen["tenor"].to_numpy():
-            columns[f"{name}_{tenor:g}d"] = seen[variable].sel(tenor=tenor).to_numpy()
+            columns[f"{name}_{tenor:g}d"] = seen[name].sel(tenor=tenor).to_numpy()
     return pd.DataFrame(columns)
 
 

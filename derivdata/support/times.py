@@ -160,7 +160,8 @@ def length(value: str | pd.Timedelta, name: str = "length") -> pd.Timedelta:
         `value` is no length of time or is negative; `name` is the argument that the message names.
     """
     try:
-        result = (lookback(value) or pd.Timedelta(value)) if isinstance(value, str) else value
+        found = lookback(value) if isinstance(value, str) else value
+        result = pd.Timedelta(value) if found is None else found
     except (ValueError, OverflowError):
         result = pd.NaT
     if not result >= pd.Timedelta(0):

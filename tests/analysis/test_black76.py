@@ -104,12 +104,12 @@ class TestReferences:
     @staticmethod
     def published(quantity: str, inputs: list[float], side: str, rate: float) -> Any:
         if quantity == "price":
-            return black76.price(*inputs, side, rate=rate)
+            return black76.price(*inputs, side, interest_rate=rate)
         if quantity == "elasticity":
-            delta = black76.greeks(*inputs, side, rate=rate, which=["delta"], delta="spot")["delta"]
-            return delta * inputs[0] / black76.price(*inputs, side, rate=rate)
+            delta = black76.greeks(*inputs, side, interest_rate=rate, which=["delta"], delta="spot")["delta"]
+            return delta * inputs[0] / black76.price(*inputs, side, interest_rate=rate)
         name = quantity.removesuffix("_spot")
-        value = black76.greeks(*inputs, side, rate=rate, which=[name], delta="spot")[name]
+        value = black76.greeks(*inputs, side, interest_rate=rate, which=[name], delta="spot")[name]
         # Haug's gamma is to a spot of 55 that carries at the rate: (F/S)² times that to the forward
         return value * (inputs[0] / 55.0) ** 2 if quantity == "gamma_spot" else value
 
@@ -161,7 +161,7 @@ class TestOtherLibraries:
     def test_greeks_as_vollib(self):
         """vollib: vega per 1 %, theta per day (365 to the year), rate discounted."""
         for f, k, t, v, s in zip(*market(60, seed=2), strict=True):
-            got = black76.greeks(f, k, t, v, s, rate=0.03, delta="spot")
+            got = black76.greeks(f, k, t, v, s, interest_rate=0.03, delta="spot")
             args = (s[0], f, k, t, 0.03, v)
             assert got["delta"] == pytest.approx(vollib_greeks.delta(*args), rel=1e-9, abs=1e-12)
             assert got["gamma"] == pytest.approx(vollib_greeks.gamma(*args), rel=1e-9)
@@ -184,14 +184,14 @@ class TestOtherLibraries:
         forward, strike, years, iv, rate = 61000.0, 64000.0, 0.3, 0.55, 0.04
         payoff = ql.PlainVanillaPayoff(ql.Option.Call if kind == "call" else ql.Option.Put, strike)
         peer = ql.BlackCalculator(payoff, forward, iv * math.sqrt(years), math.exp(-rate * years))
-        got = black76.greeks(forward, strike, years, iv, kind, rate=rate, delta="spot")
-        assert black76.price(forward, strike, years, iv, kind, rate=rate) == pytest.approx(
+        got = black76.greeks(forward, strike, years, iv, kind, interest_rate=rate, delta="spot")
+        assert black76.price(forward, strike, years, iv, kind, interest_rate=rate) == pytest.approx(
             peer.value(), rel=1e-12
         )
         assert got["delta"] == pytest.approx(peer.deltaForward(), rel=1e-12)
         assert got["gamma"] == pytest.approx(peer.gammaForward(), rel=1e-12)
         assert got["vega"] == pytest.approx(peer.vega(years), rel=1e-12)
-        rho = black76.greeks(forward, strike, years, iv, kind, rate=rate, which=["rho"])["rho"]
+        rho = black76.greeks(forward, strike, years, iv, kind, interest_rate=rate, which=["rho"])["rho"]
         assert rho == pytest.approx(peer.rho(years), rel=1e-12)
 
     def test_sides_as_pandas_holds_them(self):
@@ -213,10 +213,12 @@ class TestDerivatives:
     @pytest.mark.parametrize("rate", [0.0, 0.07])
     def test_greeks_are_derivatives_of_the_price(self, premium: str, side: str, rate: float):
         point = np.array([100.0, 108.0, 0.4, 0.7])
-        got = black76.greeks(*point, side, premium=premium, rate=rate)
+        got = black76.greeks(*point, side, premium=premium, interest_rate=rate)
 
         def value(forward: float, years: float, iv: float) -> float:
-            return float(black76.price(forward, point[1], years, iv, side, premium=premium, rate=rate))
+            return float(
+                black76.price(forward, point[1], years, iv, side, premium=premium, interest_rate=rate)
+            )
 
         f, t, v = point[0], point[2], point[3]
         e = 1e-3
@@ -225,7 +227,8 @@ class TestDerivatives:
         theta = (value(f, t - e, v) - value(f, t + e, v)) / (2 * e)
         volga = (value(f, t, v + e) - 2 * value(f, t, v) + value(f, t, v - e)) / e**2
         vega_up, vega_down = (
-            black76.greeks(x, *point[1:], side, premium=premium, rate=rate)["vega"] for x in (f + e, f - e)
+            black76.greeks(x, *point[1:], side, premium=premium, interest_rate=rate)["vega"]
+            for x in (f + e, f - e)
         )
         assert got["gamma"] == pytest.approx(gamma, rel=2e-5)
         assert got["vega"] == pytest.approx(vega, rel=2e-6)
@@ -240,18 +243,22 @@ class TestDerivatives:
         """Rho moves the forward with the rate, from a spot that stays."""
         f, strike, t, v = 100.0, 108.0, 0.4, 0.7
         how = {"premium": premium, "side": side}
-        got = black76.greeks(f, strike, t, v, rate=rate, which=["rho", "charm", "speed"], **how)
+        got = black76.greeks(f, strike, t, v, interest_rate=rate, which=["rho", "charm", "speed"], **how)
         spot, e = f * math.exp(-rate * t), 1e-4
 
         def at_rate(r: float) -> float:
-            return float(black76.price(spot * math.exp(r * t), strike, t, v, rate=r, **how))
+            return float(black76.price(spot * math.exp(r * t), strike, t, v, interest_rate=r, **how))
 
         def slope(years: float) -> float:
-            up, down = (black76.price(f + h, strike, years, v, rate=rate, **how) for h in (1e-2, -1e-2))
+            up, down = (
+                black76.price(f + h, strike, years, v, interest_rate=rate, **how) for h in (1e-2, -1e-2)
+            )
             return float(up - down) / 2e-2
 
         def gamma(forward: float) -> float:
-            return float(black76.greeks(forward, strike, t, v, rate=rate, which=["gamma"], **how)["gamma"])
+            return float(
+                black76.greeks(forward, strike, t, v, interest_rate=rate, which=["gamma"], **how)["gamma"]
+            )
 
         assert got["rho"] == pytest.approx((at_rate(rate + e) - at_rate(rate - e)) / (2 * e), rel=1e-6)
         assert got["charm"] == pytest.approx((slope(t - e) - slope(t + e)) / (2 * e), rel=1e-5)
@@ -266,9 +273,9 @@ class TestDerivatives:
 
     def test_spot_delta_is_discounted_and_the_others_are_not(self):
         inputs = (100.0, 105.0, 0.5, 0.36, "call")
-        plain = black76.greeks(*inputs, rate=0.1)["delta"]
+        plain = black76.greeks(*inputs, interest_rate=0.1)["delta"]
         assert plain == black76.greeks(*inputs)["delta"]
-        discounted = black76.greeks(*inputs, rate=0.1, delta="spot")["delta"]
+        discounted = black76.greeks(*inputs, interest_rate=0.1, delta="spot")["delta"]
         assert discounted == pytest.approx(plain * math.exp(-0.05), rel=1e-15)
 
 
@@ -391,8 +398,8 @@ class TestProperties:
         strike = forward * ratio
         call, put = (
             black76.implied_vol(
-                black76.price(forward, strike, years, iv, side, rate=rate),
-                forward, strike, years, side, rate=rate,
+                black76.price(forward, strike, years, iv, side, interest_rate=rate),
+                forward, strike, years, side, interest_rate=rate,
             )
             for side in ("call", "put")
         )  # fmt: skip
@@ -528,10 +535,10 @@ class TestKindsOfArray:
     def test_inputs_are_left_alone(self):
         inputs = [each.copy() for each in market(100, seed=10)]
         before = [each.copy() for each in inputs]
-        price = black76.price(*inputs, rate=np.full(100, 0.1), premium="inverse")
+        price = black76.price(*inputs, interest_rate=np.full(100, 0.1), premium="inverse")
         kept = price.copy()
-        black76.implied_vol(price, *inputs[:3], inputs[4], rate=0.1, premium="inverse")
-        black76.greeks(*inputs, rate=0.1, premium="inverse")
+        black76.implied_vol(price, *inputs[:3], inputs[4], interest_rate=0.1, premium="inverse")
+        black76.greeks(*inputs, interest_rate=0.1, premium="inverse")
         for got, expected in zip([*inputs, price], [*before, kept], strict=True):
             np.testing.assert_array_equal(got, expected)
 

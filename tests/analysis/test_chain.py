@@ -206,7 +206,7 @@ class TestClean:
             chain.clean(frame)
 
     def test_a_chain_without_time_takes_it_as_argument(self):
-        cleaned = chain.clean(options({}).drop(columns="time"), as_of="2026-01-02")
+        cleaned = chain.clean(options({}).drop(columns="time"), at="2026-01-02")
         assert cleaned["year_fraction"].item() == pytest.approx(28 / 365 + 8 / 8760, abs=1e-15)
 
     def test_a_surface_gives_the_rows_that_it_was_made_of(self):
@@ -570,8 +570,8 @@ class TestRecordedChains:
     def test_marks_of_2025_in_percent_with_dates_as_expiries(self):
         frame = chain_2025()
         with pytest.raises(ValueError, match="percent"):
-            chain.clean(frame, as_of="2025-12-05T01:10")
-        cleaned = chain.clean(frame, as_of="2025-12-05T01:10", iv_unit="percent")
+            chain.clean(frame, at="2025-12-05T01:10")
+        cleaned = chain.clean(frame, at="2025-12-05T01:10", iv_unit="percent")
         assert np.all(cleaned["status"] & np.int32(Status.EXPIRY_TIME_ASSUMED))
         names = ("underlying_price", "strike", "year_fraction", "iv", "side")
         price = black76.price(*(cleaned[name] for name in names), premium="inverse")

@@ -50,8 +50,8 @@ def test_what_clean_was_told_is_respected():
     cleaned = chain.clean(table, min_time="0s", iv_max=20.0)
     fitted = surface.from_chain(cleaned, method="slices")
     np.testing.assert_allclose(smile.iv(fitted, 0.0), [12.0, 0.6, 0.6], rtol=1e-6)
-    with pytest.raises(ValueError, match="as_of is for a chain that was not cleaned"):
-        surface.from_chain(cleaned, as_of="2026-03-01")
+    with pytest.raises(ValueError, match="at is for a chain that was not cleaned"):
+        surface.from_chain(cleaned, at="2026-03-01")
 
 
 def test_every_listed_expiry_is_there_with_its_reason():

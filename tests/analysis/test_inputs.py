@@ -89,8 +89,10 @@ def test_a_rate_of_the_expiries_needs_no_labels() -> None:
     side = xr.DataArray(["call", "put"], {"side": ["call", "put"]}, "side")
     years = xr.DataArray([0.1, 0.5], dims="expiry")
     quotes = dd.analysis.black76.price(100.0, strikes, years, 0.5, side)
-    labelled = dd.analysis.variance.cboe(quotes, quotes, years, rate=xr.DataArray([0.0, 0.1], dims="expiry"))
-    bare = dd.analysis.variance.cboe(quotes, quotes, np.array([0.1, 0.5]), rate=np.array([0.0, 0.1]))
+    labelled = dd.analysis.variance.cboe(
+        quotes, quotes, years, interest_rate=xr.DataArray([0.0, 0.1], dims="expiry")
+    )
+    bare = dd.analysis.variance.cboe(quotes, quotes, np.array([0.1, 0.5]), interest_rate=np.array([0.0, 0.1]))
     xr.testing.assert_identical(bare, labelled)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import xarray as xr
 
 from benchmarks.fits import violations
 from derivdata.analysis import smile, surface
@@ -131,13 +130,3 @@ def test_the_error_at_the_money_is_fit_less_quote():
     assert float(fitted["atm_error_vol"][0]) == pytest.approx(expected, abs=1e-12)
     one_side = surface.fit(k + 0.5, np.full((1, 4), 0.5), np.array([0.25]), method="essvi")
     assert np.isnan(one_side["atm_error_vol"][0])
-
-
-def test_interpolation_between_expiries_mixes_prices_by_default(rng):
-    fitted = surface.fit(*noisy(rng, 1, 3, 0.01)).isel(time=0)
-    t = float(fitted["year_fraction"][:2].mean())
-    for name, same in (("gj_price", True), ("linear_w", False)):
-        w = surface.total_variance(fitted, np.array([-0.1, 0.1]), t, interpolation=name)
-        default = surface.total_variance(fitted, np.array([-0.1, 0.1]), t)
-        assert bool(np.allclose(w, default, rtol=1e-12)) is same
-    assert isinstance(default, xr.DataArray)

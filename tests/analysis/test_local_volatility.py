@@ -13,8 +13,6 @@ from derivdata.analysis.smile import svi
 from derivdata.analysis.status import Status
 from tests.analysis.test_risk_neutral import three
 
-METHODS = ("essvi", "linear_w", "gj_price")
-
 
 def natural() -> xr.Dataset:
     return surface.from_essvi(
@@ -22,11 +20,10 @@ def natural() -> xr.Dataset:
     )
 
 
-@pytest.mark.parametrize("interpolation", ["essvi", "linear_w"])
-def test_without_smiles_it_is_the_forward_volatility(interpolation):
+def test_without_smiles_it_is_the_forward_volatility():
     """By hand: (0.05 − 0.02)/(0.2 − 0.1) = 0.3; before the first expiry 0.02/0.1 = 0.2."""
     flat = surface.from_essvi([0.02, 0.05], [0.0, 0.0], [0.0, 0.0], [0.1, 0.2])
-    found = surface.local_volatility(flat, 0.0, [0.05, 0.1, 0.15, 0.2], interpolation=interpolation)
+    found = surface.local_volatility(flat, 0.0, [0.05, 0.1, 0.15, 0.2])
     np.testing.assert_allclose(found["local_variance"], [0.2, 0.2, 0.3, 0.3], rtol=1e-6)
     np.testing.assert_allclose(found["local_vol"] ** 2, found["local_variance"], rtol=1e-14)
     assert found["local_vol"].attrs["units"] == "1/sqrt(year)"
@@ -34,20 +31,19 @@ def test_without_smiles_it_is_the_forward_volatility(interpolation):
     assert np.isnan(surface.local_volatility(flat, 0.1, 0.3)["local_vol"])
 
 
-@pytest.mark.parametrize("interpolation", METHODS)
-def test_it_is_dupires_ratio_of_differences_of_prices(interpolation):
+def test_it_is_dupires_ratio_of_differences_of_prices():
     """Central differences of the prices that the surface itself gives, 1e-3 in strike and time."""
     made, t, step = natural(), 0.3, 1e-3
     strike = np.array([0.75, 0.9, 1.0, 1.15, 1.5])
     times = xr.DataArray(t + step * np.array([-1.0, 0.0, 1.0]), dims="later")
     x = xr.DataArray(strike + step * np.arange(-1, 2)[:, None], dims=("shift", "x"))
-    vol = surface.iv(made, np.log(x), times, interpolation=interpolation)
+    vol = surface.iv(made, np.log(x), times)
     calls = black76.price(1.0, x, times, vol, "call")
     in_time = (calls.isel(later=2, shift=1) - calls.isel(later=0, shift=1)) / (2 * step)
     now = calls.isel(later=1)
     curvature = (now.isel(shift=0) - 2 * now.isel(shift=1) + now.isel(shift=2)) / step**2
     expected = np.sqrt(2 * in_time / (strike**2 * curvature))
-    found = surface.local_volatility(made, np.log(strike), t, interpolation=interpolation)
+    found = surface.local_volatility(made, np.log(strike), t)
     np.testing.assert_allclose(found["local_vol"].to_numpy(), expected.to_numpy(), rtol=2e-4)
     assert (found["status"] == 0).all()
 
@@ -60,7 +56,7 @@ def test_it_is_quantlibs():
     count = ql.Actual365Fixed()
     days = np.arange(2, 200)
     strikes = np.exp(np.linspace(-0.8, 0.8, 321))
-    vol = surface.iv(made, np.log(strikes), days / 365.0, interpolation="linear_w").to_numpy()
+    vol = surface.iv(made, np.log(strikes), days / 365.0).to_numpy()
     matrix = ql.Matrix(strikes.size, days.size)
     for i in range(strikes.size):
         for j in range(days.size):
@@ -73,12 +69,11 @@ def test_it_is_quantlibs():
     local = ql.LocalVolSurface(ql.BlackVolTermStructureHandle(black), zero, zero, 1.0)
     for k in (-0.25, -0.05, 0.0, 0.1, 0.3):
         theirs = local.localVol(100 / 365.0, float(np.exp(k)))
-        ours = float(surface.local_volatility(made, k, 100 / 365.0, interpolation="linear_w")["local_vol"])
+        ours = float(surface.local_volatility(made, k, 100 / 365.0)["local_vol"])
         assert ours == pytest.approx(theirs, rel=2e-3)
 
 
-@pytest.mark.parametrize("interpolation", ["essvi", "gj_price"])
-def test_a_diffusion_with_it_has_the_prices_of_the_surface(interpolation):
+def test_a_diffusion_with_it_has_the_prices_of_the_surface():
     """Dupire's forward equation ``∂c/∂T = ½ σ² (∂²c/∂k² − ∂c/∂k)``, implicit in time."""
     made, end, steps = natural(), 0.4, 400
     k = np.linspace(-2.5, 2.5, 501)
@@ -86,7 +81,7 @@ def test_a_diffusion_with_it_has_the_prices_of_the_surface(interpolation):
     call = np.maximum(1.0 - np.exp(k), 0.0)
     inner = slice(1, -1)
     middle = (np.arange(steps) + 0.5) * dt
-    local = surface.local_volatility(made, k, middle, interpolation=interpolation)["local_vol"].to_numpy()
+    local = surface.local_volatility(made, k, middle)["local_vol"].to_numpy()
     for vol in local:
         # Far out nothing is worth anything, and the variance there does not matter.
         known = np.isfinite(vol)
@@ -100,7 +95,7 @@ def test_a_diffusion_with_it_has_the_prices_of_the_surface(interpolation):
         call = solve_banded((1, 1), bands, call)
     at = np.searchsorted(k, [-0.4, -0.2, 0.0, 0.2, 0.4])
     iv = black76.implied_vol(call[at], 1.0, np.exp(k[at]), end, "call").iv
-    expected = surface.iv(made, k[at], end, interpolation=interpolation).to_numpy()
+    expected = surface.iv(made, k[at], end).to_numpy()
     np.testing.assert_allclose(iv, expected, atol=2e-3)
 
 
@@ -116,21 +111,18 @@ def test_where_it_is_not_positive_the_status_says_why():
     assert int(arbitrage["status"][1]) & Status.BUTTERFLY
 
 
-@pytest.mark.parametrize("interpolation", METHODS)
-def test_every_kind_of_array_gives_the_same(interpolation):
+def test_every_kind_of_array_gives_the_same():
     one = natural()
     two = xr.concat([one, one.assign(theta=one["theta"] * 1.1)], "time")
     two = two.assign_coords(year_fraction=one["year_fraction"])
     k, t = [-0.2, 0.0, 0.3], [0.1, 0.3]
-    plain = surface.local_volatility(two, k, t, interpolation=interpolation)
-    lazy = surface.local_volatility(two.chunk(time=1), np.array(k), np.array(t), interpolation=interpolation)
+    plain = surface.local_volatility(two, k, t)
+    lazy = surface.local_volatility(two.chunk(time=1), np.array(k), np.array(t))
     assert lazy["local_vol"].chunks
     xr.testing.assert_allclose(lazy.compute(), plain, rtol=1e-12)
     labelled = xr.DataArray(k, dims="log_moneyness", coords={"log_moneyness": k})
-    xr.testing.assert_allclose(
-        surface.local_volatility(two, labelled.chunk(), t, interpolation=interpolation).compute(), plain
-    )
-    single = surface.local_volatility(one, 0.3, 0.3, interpolation=interpolation)["local_vol"]
+    xr.testing.assert_allclose(surface.local_volatility(two, labelled.chunk(), t).compute(), plain)
+    single = surface.local_volatility(one, 0.3, 0.3)["local_vol"]
     assert float(single) == pytest.approx(float(plain["local_vol"][0, 1, 2]), rel=1e-12)
     # A history whose slices mix: the smiles of SVI keep it too.
     assert surface.local_volatility(three(), 0.0, 0.3)["status"].item() == 0

@@ -101,9 +101,9 @@ def test_a_leg_between_expiries_belongs_to_both():
     between = pd.DataFrame(
         {"expiry": ["2026-01-26T08:00Z"], "strike": [100_500.0], "side": ["call"], "quantity": [1.0]}
     )
-    found = position.vega_buckets(between, made(), interpolation="linear_w").sel(currency="usd")
+    found = position.vega_buckets(between, made()).sel(currency="usd")
     by_expiry = found["vega"].sum("call_delta").to_numpy()
-    f = position.greeks(between, made(), interpolation="linear_w").sel(currency="usd").isel(leg=0)
+    f = position.greeks(between, made()).sel(currency="usd").isel(leg=0)
     # The forward's logarithm is linear in time: half-way from day 10 to day 40.
     assert float(f["forward"]) == pytest.approx(np.sqrt(FORWARDS[0] * FORWARDS[1]), rel=1e-12)
     k = np.log(100_500.0 / float(f["forward"]))
@@ -135,7 +135,7 @@ def test_sticky_strike_keeps_the_volatility_and_sticky_delta_moves_it():
 
 def test_with_time_sticky_delta_keeps_the_delta():
     one = legs((1, 110_000, "call", 1.0))
-    found = position.scenarios(one, made(), spot_change=0.05, days=20, sticky="delta")
+    found = position.scenarios(one, made(), spot_change=0.05, elapsed="20d", sticky="delta")
     f, t = 101_000 * 1.05, 20 / 365
     value = float(found["value"].squeeze()[0])
     iv = black76.implied_vol(value, f, 110_000.0, t, "call").iv
@@ -145,7 +145,9 @@ def test_with_time_sticky_delta_keeps_the_delta():
 
 
 def test_expired_legs_are_their_payoff_and_impossible_volatility_is_nan():
-    found = position.scenarios(BOOK, made(), spot_change=[-0.1, 0.1], vol_change=[-0.6, 0.0], days=[0, 10])
+    found = position.scenarios(
+        BOOK, made(), spot_change=[-0.1, 0.1], vol_change=[-0.6, 0.0], elapsed=["0d", "10d"]
+    )
     later = found.sel(days=10)
     # 2 puts of 95,000 at 90,000 and at 110,000.
     payoff = later["value_by_leg"].sel(currency="usd").isel(leg=0, vol_change=1)
@@ -310,7 +312,9 @@ def test_histories_and_lazy_surfaces_give_the_same():
     calls = {
         "greeks": lambda part: position.greeks(BOOK, part),
         "vega_buckets": lambda part: position.vega_buckets(BOOK, part),
-        "scenarios": lambda part: position.scenarios(BOOK, part, spot_change=[-0.1, 0.1], days=[0, 3]),
+        "scenarios": lambda part: position.scenarios(
+            BOOK, part, spot_change=[-0.1, 0.1], elapsed=["0d", "3d"]
+        ),
     }
     for name, call in calls.items():
         plain = call(history)

@@ -63,16 +63,15 @@ def test_density_and_distribution_are_quantlibs():
         np.testing.assert_allclose(found["distribution"].isel(expiry=i), digital, atol=2e-6)
 
 
-@pytest.mark.parametrize("interpolation", ["linear_w", "gj_price"])
-def test_between_expiries_the_density_is_the_curvature_of_calls(interpolation):
+def test_between_expiries_the_density_is_the_curvature_of_calls():
     """C''(K) of the prices that the surface itself gives, by central differences of 1e-3."""
     made, t, step = three(), 0.11, 1e-3
     strike = np.array([0.7, 0.9, 1.0, 1.2])
     k = xr.DataArray(np.log(strike + step * np.arange(-1, 2)[:, None]), dims=("shift", "x"))
-    vol = surface.iv(made, k, t, interpolation=interpolation)
+    vol = surface.iv(made, k, t)
     calls = black76.price(1.0, np.exp(k), t, vol, "call")
     second = (calls.isel(shift=0) - 2 * calls.isel(shift=1) + calls.isel(shift=2)) / step**2
-    found = risk_neutral.density(made, np.log(strike), t, interpolation=interpolation)
+    found = risk_neutral.density(made, np.log(strike), t)
     np.testing.assert_allclose(found["density"].to_numpy() / strike, second.to_numpy(), rtol=1e-4)
     slope = 1.0 + (calls.isel(shift=2) - calls.isel(shift=0)) / (2 * step)
     np.testing.assert_allclose(found["distribution"].to_numpy(), slope.to_numpy(), atol=1e-5)

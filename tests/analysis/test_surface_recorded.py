@@ -27,7 +27,7 @@ def january():
 
 @pytest.fixture(scope="module")
 def december():
-    return chain.clean(chain_2025(), as_of="2025-12-05T01:10", iv_unit="percent")
+    return chain.clean(chain_2025(), at="2025-12-05T01:10", iv_unit="percent")
 
 
 @pytest.fixture(scope="module", params=["january", "december"])
@@ -115,12 +115,12 @@ def test_an_index_of_the_chains_lies_within_its_bounds_and_near_its_strip(januar
     fit = surface.from_chain(january)
     whole = variance.volatility_index(variance.model_free(fit))
     strip = variance.volatility_index(variance.model_free(quotes, method="strip"))
-    assert bool((whole["lower_pct"] <= whole["index_pct"]).all())
-    assert bool((whole["index_pct"] <= whole["upper_pct"]).all())
-    assert bool((strip["index_pct"] <= strip["upper_pct"]).all())
-    np.testing.assert_allclose(whole["index_pct"], strip["index_pct"], rtol=0.03)
-    atm = surface.constant_maturity(fit, days=[30], points=["atm"])["atmf"].isel(tenor=0)
-    assert bool((whole["index_pct"] > 100 * atm).all())
+    assert bool((whole["lower"] <= whole["index"]).all())
+    assert bool((whole["index"] <= whole["upper"]).all())
+    assert bool((strip["index"] <= strip["upper"]).all())
+    np.testing.assert_allclose(whole["index"], strip["index"], rtol=0.03)
+    atm = surface.constant_maturity(fit, tenors=["30d"], points=["atm"])["atm"].isel(tenor=0)
+    assert bool((whole["index"] > atm).all())
 
 
 def test_a_surface_dataset_gives_what_its_table_gives():
@@ -185,3 +185,45 @@ def test_fits_to_bid_and_ask_lie_outside_less(january):
     # Each slice keeps the best of its fits, the one to the marks included.
     marks, market = (loss_outside(fit, quotes) for fit in pairs[0])
     assert bool((market <= marks * (1 + 1e-12)).all())
+
+
+def left_out(fitted: xr.Dataset) -> pd.DataFrame:
+    """Points of each interior expiry, read off its neighbours, less those of its own smile [points]."""
+    points = ("atm", "rr25", "bf25", "rr10", "bf10")
+    rows = []
+    live = fitted.isel(expiry=np.flatnonzero(fitted["method"] > 0)).sortby("year_fraction")
+    for place in range(1, live.sizes["expiry"] - 1):
+        years = float(live["year_fraction"][place])
+        rest = live.isel(expiry=[i for i in range(live.sizes["expiry"]) if i != place])
+        own, found = (
+            surface.constant_maturity(part, tenors=[pd.Timedelta(365 * years, "D")], points=points)
+            for part in (live, rest)
+        )
+        errors = {name: 100 * float((found[name] - own[name])[0]) for name in points}
+        rows.append(errors | {"days": 365 * years, "status": int(found["status"][0])})
+    return pd.DataFrame(rows)
+
+
+def test_an_expiry_left_out_is_met_from_its_neighbours(january, december):
+    """The curvature of every interior expiry; with mixed prices its errors were 1.0 and 3.3 points.
+
+    Within two days of expiry weekends and events decide, which are not in the calendar's time.
+    """
+    parts = []
+    for options in (january, december):
+        fitted = surface.from_chain(options)
+        lead = [dim for dim in fitted["a"].dims if dim != "expiry"]
+        every = fitted.stack(surface=lead) if lead else fitted.expand_dims("surface")
+        years = every["year_fraction"].broadcast_like(every["a"]).transpose("surface", "expiry").to_numpy()
+        for place, t in enumerate(years):
+            one = every.isel(surface=place).reset_coords(drop=True)
+            parts.append(left_out(one.assign_coords(year_fraction=("expiry", t))))
+    table = pd.concat(parts, ignore_index=True)
+    assert len(table) > 150
+    assert not (table["status"] & int(Status.PRICES_MIXED)).any()
+    size = table.abs()
+    assert size["bf25"].median() <= 0.1
+    assert size["bf25"].quantile(0.9) <= 0.3
+    assert size["bf10"].median() <= 0.21
+    assert size["bf10"].quantile(0.9) <= 0.9
+    assert size.loc[table["days"] > 2, "bf10"].median() <= 0.2

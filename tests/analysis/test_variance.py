@@ -48,13 +48,13 @@ def vix_2009():
         for kind in ("bid", "ask")
     )
     years = xr.DataArray([t["days"].iloc[0] / 365 for t in terms], dims="expiry")
-    return variance.cboe(bid, ask, years, rate=0.0038), years
+    return variance.cboe(bid, ask, years, interest_rate=0.0038), years
 
 
 def test_the_2009_white_paper(vix_2009):
     found, years = vix_2009
     index = variance.volatility_index(found)
-    got = {"VIX": float(index["index_pct"])}
+    got = {"VIX": 100 * float(index["index"])}
     for i, name in enumerate(("1", "2")):
         got |= {
             f"T{name}": float(years[i]),
@@ -142,9 +142,13 @@ def test_the_published_eth_index_of_2021():
     milliseconds = (cube["expiry"] - np.datetime64(at)) / np.timedelta64(1, "ms")
     years = milliseconds / between["N365"]
     found = variance.cboe(
-        cube["bestBidPrice"], cube["bestAskPrice"], years, rate=context["risklessRate"], price=cube["price"]
+        cube["bestBidPrice"],
+        cube["bestAskPrice"],
+        years,
+        interest_rate=context["risklessRate"],
+        price=cube["price"],
     )
-    index = variance.volatility_index(found, days=14)
+    index = variance.volatility_index(found, horizon="14d")
     got = {
         "NT1": milliseconds[0],
         "NT2": milliseconds[1],
@@ -169,9 +173,9 @@ def test_the_published_eth_index_of_2021():
     assert set(between) == {*got, "finalNearBook", "finalNextBook"}
     for name, value in got.items():
         assert float(value) == pytest.approx(between[name], rel=1e-12), name
-    assert float(index["index_pct"]) == pytest.approx(result["dVol"], rel=1e-12)
-    assert float(index["index_pct"]) == pytest.approx(result["value"], rel=1e-12)
-    assert 1e4 / float(index["index_pct"]) == pytest.approx(result["invdVol"], rel=1e-12)
+    assert 100 * float(index["index"]) == pytest.approx(result["dVol"], rel=1e-12)
+    assert 100 * float(index["index"]) == pytest.approx(result["value"], rel=1e-12)
+    assert 1e2 / float(index["index"]) == pytest.approx(result["invdVol"], rel=1e-12)
     for i, book in enumerate(("finalNearBook", "finalNextBook")):
         strikes = sorted(each["strikePrice"] for _, each in between[book])
         used = found["used"].isel(expiry=i).to_numpy()
@@ -323,20 +327,20 @@ def test_an_index_between_two_expiries_with_its_bounds():
     model = xr.Dataset({"total_variance": w, "lower": 0.81 * w, "upper": 1.21 * w}, {"year_fraction": years})
     found = variance.volatility_index(model)
     index = 100 * np.sqrt(0.03 * 365 / 30)
-    assert float(found["index_pct"]) == pytest.approx(index, rel=1e-12)
-    assert float(found["lower_pct"]) == pytest.approx(0.9 * index, rel=1e-12)
-    assert float(found["upper_pct"]) == pytest.approx(1.1 * index, rel=1e-12)
+    assert 100 * float(found["index"]) == pytest.approx(index, rel=1e-12)
+    assert 100 * float(found["lower"]) == pytest.approx(0.9 * index, rel=1e-12)
+    assert 100 * float(found["upper"]) == pytest.approx(1.1 * index, rel=1e-12)
     assert (float(found["near_days"]), float(found["next_days"])) == pytest.approx((20, 50))
     assert float(found["near_share"]) == pytest.approx(2 / 3)
     holed = variance.volatility_index(model.assign(total_variance=w.where(w != 0.02)))
     assert (float(holed["near_days"]), float(holed["next_days"])) == pytest.approx((5, 50))
-    exact = variance.volatility_index(model, days=50)
-    assert float(exact["index_pct"]) == pytest.approx(100 * np.sqrt(0.05 * 365 / 50))
+    exact = variance.volatility_index(model, horizon="50d")
+    assert 100 * float(exact["index"]) == pytest.approx(100 * np.sqrt(0.05 * 365 / 50))
     for days in (3, 90):
-        beyond = variance.volatility_index(model, days=days)
-        assert np.isnan(beyond["index_pct"])
+        beyond = variance.volatility_index(model, horizon=f"{days}d")
+        assert np.isnan(beyond["index"])
         assert int(beyond["status"]) == Status.EXTRAPOLATED
-    assert "lower_pct" not in variance.volatility_index(model[["total_variance"]])
+    assert "lower" not in variance.volatility_index(model[["total_variance"]])
 
 
 def test_thousands_of_smiles_are_worked_off_in_pieces_without_a_trace():
@@ -361,8 +365,8 @@ def test_misuse_is_refused():
         variance.model_free(made, floor=0)
     with pytest.raises(ValueError, match="dim expiry"):
         variance.volatility_index(variance.model_free(made))
-    with pytest.raises(ValueError, match="days=0"):
-        variance.volatility_index(variance.model_free(made), days=0)
+    with pytest.raises(ValueError, match="horizon='0d'"):
+        variance.volatility_index(variance.model_free(made), horizon="0d")
 
 
 def test_lazy_in_lazy_out_and_equal():
@@ -378,5 +382,5 @@ def test_lazy_in_lazy_out_and_equal():
         xr.testing.assert_allclose(late.compute(), now, rtol=1e-12)
         if method != "strip":
             later = variance.volatility_index(late)
-            assert later["index_pct"].chunks
+            assert later["index"].chunks
             xr.testing.assert_allclose(later.compute(), variance.volatility_index(now), rtol=1e-12)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 
@@ -65,7 +66,7 @@ def slow(rows: np.ndarray, method: str) -> float:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_window_is_the_textbook_sum(method: str) -> None:
     made = volatility.bars(walk(12, 24, 0.6))
-    found = volatility.realised(made, 5, method=method).values  # type: ignore[arg-type]
+    found = volatility.realised(made, "5d", method=method).values  # type: ignore[arg-type]
     rows = np.stack([made[name].values for name in NAMES], axis=-1)
     for end in range(5, 12):
         assert found[end] == pytest.approx(slow(rows[end - 5 : end + 1], method), rel=1e-12)
@@ -75,7 +76,7 @@ def test_every_window_is_the_textbook_sum(method: str) -> None:
 def test_parkinson_by_hand() -> None:
     """High over low is e^0.02 each day: 0.02² / (4 ln 2) a day, times 365, is 0.2295² a year."""
     rows = [(100.0, 100.0 * math.exp(0.01), 100.0 * math.exp(-0.01), 100.0)] * 3
-    found = volatility.realised(dataset(rows), 3, method="parkinson")
+    found = volatility.realised(dataset(rows), "3d", method="parkinson")
     assert float(found[-1]) == pytest.approx(math.sqrt(0.0004 / 2.772588722 * 365), rel=1e-9)
     assert float(found[-1]) == pytest.approx(0.2295, abs=5e-5)
     assert found.attrs["units"] == "1/√year"
@@ -85,7 +86,7 @@ def test_close_to_close_by_hand() -> None:
     """Returns +1 %, −1 %, +1 %, −1 %: mean 0, variance 4 × 0.0001 / 3 a day."""
     closes = [100.0, 100.0 * math.exp(0.01), 100.0, 100.0 * math.exp(0.01), 100.0]
     rows = [(c, c, c, c) for c in closes]
-    found = volatility.realised(dataset(rows), 4, method="close_to_close")
+    found = volatility.realised(dataset(rows), "4d", method="close_to_close")
     assert float(found[-1]) == pytest.approx(math.sqrt(4e-4 / 3 * 365), rel=1e-9)
 
 
@@ -93,7 +94,7 @@ def test_close_to_close_by_hand() -> None:
 def test_a_known_volatility_is_recovered(method: str) -> None:
     """2,000 days of 288 steps at 50 %: ranges of samples are smaller by 0.58/√288 a side, some 4 %."""
     made = volatility.bars(walk(2000, 288, 0.5))
-    found = float(volatility.realised(made, 1999, method=method)[-2])  # type: ignore[arg-type]
+    found = float(volatility.realised(made, "1999d", method=method)[-2])  # type: ignore[arg-type]
     assert found == pytest.approx(0.5, rel=0.03 if method == "close_to_close" else 0.07)
     if method == "parkinson":
         assert found < 0.5
@@ -106,7 +107,7 @@ def test_a_drift_does_not_fool_rogers_satchell() -> None:
     """
     made = volatility.bars(walk(1000, 288, 0.5, drift=20.0))
     one, other = (
-        float(volatility.realised(made, 999, method=method)[-2])
+        float(volatility.realised(made, "999d", method=method)[-2])
         for method in ("parkinson", "rogers_satchell")
     )
     assert one > 0.65
@@ -116,7 +117,10 @@ def test_a_drift_does_not_fool_rogers_satchell() -> None:
 def test_a_step_of_another_length_is_annualised_by_it() -> None:
     daily = dataset([(1.0, 1.1, 0.9, 1.0)] * 3)
     hourly = dataset([(1.0, 1.1, 0.9, 1.0)] * 3, hours=1.0)
-    one, other = (float(volatility.realised(d, 2, method="parkinson")[-1]) for d in (daily, hourly))
+    one, other = (
+        float(volatility.realised(d, window, method="parkinson")[-1])
+        for d, window in ((daily, "2d"), (hourly, "2h"))
+    )
     assert other == pytest.approx(one * math.sqrt(24), rel=1e-12)
 
 
@@ -126,7 +130,7 @@ def test_jumps_are_not_continuous() -> None:
     jumped = price.copy(
         data=np.where(np.arange(price.size) >= 700, price.values * math.exp(0.05), price.values)
     )
-    calm, shaken = (volatility.bipower(p, 1440).isel(time=-1) for p in (price, jumped))
+    calm, shaken = (volatility.bipower(p, "5d").isel(time=-1) for p in (price, jumped))
     assert float(calm["jump_share"]) < 0.05
     assert float(shaken["jump_share"]) == pytest.approx(0.0025 / (0.0025 + 0.00576), abs=0.05)
     assert float(shaken["continuous"]) == pytest.approx(float(calm["continuous"]), rel=0.03)
@@ -136,7 +140,7 @@ def test_bipower_by_hand() -> None:
     """Returns 1 %, −2 %, 1 %: products 2e-4 and 2e-4; π/2 × 2e-4 a return."""
     logs = np.array([0.0, 0.01, -0.01, 0.0])
     price = walk(3, 1, 0.1).copy(data=100.0 * np.exp(logs))
-    found = volatility.bipower(price, 3).isel(time=-1)
+    found = volatility.bipower(price, "3d").isel(time=-1)
     assert float(found["volatility"]) == pytest.approx(math.sqrt(6e-4 / 3 * 365), rel=1e-9)
     assert float(found["continuous"]) == pytest.approx(math.sqrt(math.pi / 2 * 2e-4 * 365), rel=1e-9)
     assert float(found["jump_share"]) == 0.0  # π/2 × 2e-4 is above 2e-4: no part, not a negative one
@@ -151,7 +155,7 @@ def test_bars_by_hand() -> None:
     price = xr.DataArray(
         [10.0, 12.0, 15.0, 11.0, 9.0], dims="time", coords={"time": time}, attrs={"units": "USD"}
     )
-    made = volatility.bars(price, step_hours=2.0)
+    made = volatility.bars(price, step="2h")
     assert [str(t)[11:16] for t in made["time"].values] == ["10:00", "12:00", "14:00", "16:00"]
     rows = np.stack([made[name].values for name in NAMES], axis=-1)
     assert rows[0].tolist() == [10.0, 12.0, 10.0, 12.0]
@@ -159,7 +163,7 @@ def test_bars_by_hand() -> None:
     assert np.isnan(rows[2]).all()
     assert rows[3].tolist() == [9.0, 9.0, 9.0, 9.0]
     assert made["count"].values.tolist() == [2, 2, 0, 1]
-    assert np.isnan(volatility.realised(made, 2)[-1])  # a bar is missing
+    assert np.isnan(volatility.realised(made, "4h")[-1])  # a bar is missing
 
 
 def test_bars_that_prices_do_not_span_are_unknown_by_hand() -> None:
@@ -176,7 +180,7 @@ def test_bars_that_prices_do_not_span_are_unknown_by_hand() -> None:
         np.where(steps == 2, 5.0, np.nan),
     ]
     price = xr.DataArray(rows, {"time": time}, ("exchange", "time"), attrs={"units": "USD"})
-    made = volatility.bars(price, step_hours=2.0)
+    made = volatility.bars(price, step="2h")
     assert [str(t)[11:16] for t in made["time"].values] == ["10:00", "12:00", "14:00", "16:00"]
     assert made["count"].values.tolist() == [[2, 4, 4, 2], [0, 4, 4, 4], [0, 1, 0, 0]]
     values = np.stack([made[name].values for name in NAMES], axis=-1)
@@ -191,29 +195,29 @@ def test_bars_that_prices_do_not_span_are_unknown_by_hand() -> None:
 def test_an_unfinished_day_has_no_volatility() -> None:
     """Of a walk at 60 % the last day has begun: its small range would lower the figure of its window."""
     price = walk(40, 288, 0.6)
-    whole, begun = (volatility.realised(volatility.bars(p), 20) for p in (price[: 40 * 288], price[:-200]))
+    whole, begun = (volatility.realised(volatility.bars(p), "20d") for p in (price[: 40 * 288], price[:-200]))
     assert np.isnan(begun[-1])
     assert float(begun[-2]) == float(whole[-2])
 
 
 def test_nothing_after_an_instant_changes_it() -> None:
     made = volatility.bars(walk(30, 24, 0.5))
-    early = volatility.realised(made.isel(time=slice(0, 20)), 5)
-    np.testing.assert_array_equal(volatility.realised(made, 5)[:20], early)
+    early = volatility.realised(made.isel(time=slice(0, 20)), "5d")
+    np.testing.assert_array_equal(volatility.realised(made, "5d")[:20], early)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_lazy_panels_stay_lazy_and_agree(method: str) -> None:
     made = volatility.bars(walk(20, 24, 0.5)).expand_dims(symbol=["BTC"])
-    lazy = volatility.realised(made.chunk(time=7), 5, method=method)  # type: ignore[arg-type]
+    lazy = volatility.realised(made.chunk(time=7), "5d", method=method)  # type: ignore[arg-type]
     assert lazy.chunks is not None
-    np.testing.assert_allclose(lazy.compute(), volatility.realised(made, 5, method=method))  # type: ignore[arg-type]
+    np.testing.assert_allclose(lazy.compute(), volatility.realised(made, "5d", method=method))  # type: ignore[arg-type]
 
 
 def test_a_cone_is_the_quantiles_of_its_windows() -> None:
     made = volatility.bars(walk(60, 24, 0.5))
-    cone = volatility.cone(made, [5, 20], quantiles=[0.0, 0.5, 1.0], method="parkinson")
-    five = volatility.realised(made, 5, method="parkinson").values
+    cone = volatility.cone(made, ["5d", "20d"], quantiles=[0.0, 0.5, 1.0], method="parkinson")
+    five = volatility.realised(made, "5d", method="parkinson").values
     five = five[~np.isnan(five)]
     found = cone["volatility"].sel(window=5)
     assert found.values == pytest.approx([five.min(), np.median(five), five.max()])
@@ -227,23 +231,25 @@ def test_implied_is_held_against_the_window_that_follows() -> None:
     time = np.datetime64("2026-01-01", "us") + np.arange(4) * np.timedelta64(1, "D")
     implied = xr.DataArray([0.5, 0.6, 0.7, 0.8], dims="time", coords={"time": time})
     ended = xr.DataArray([0.4, 0.3, 0.2, 0.1], dims="time", coords={"time": time})
-    ahead = volatility.implied_minus_realised(implied, ended, horizon_hours=24.0)
+    ahead = volatility.implied_minus_realised(implied, ended, window="1d")
     np.testing.assert_allclose(ahead["volatility"], [0.2, 0.4, 0.6, np.nan])
     np.testing.assert_allclose(ahead["variance"], [0.25 - 0.09, 0.36 - 0.04, 0.49 - 0.01, np.nan])
-    behind = volatility.implied_minus_realised(implied, ended, horizon_hours=24.0, ahead=False)
+    behind = volatility.implied_minus_realised(implied, ended, window="1d", ahead=False)
     np.testing.assert_allclose(behind["volatility"], [0.1, 0.3, 0.5, 0.7])
 
 
 def test_what_is_refused() -> None:
     made = volatility.bars(walk(5, 24, 0.5))
-    with pytest.raises(ValueError, match="window=1: a variance needs two"):
-        volatility.realised(made, 1)
+    with pytest.raises(ValueError, match="is 1 steps of 24 h: a variance takes a whole number, two"):
+        volatility.realised(made, "1d")
+    with pytest.raises(ValueError, match=r"is 2\.5 steps of 24 h"):
+        volatility.realised(made, "60h")
     with pytest.raises(ValueError, match="regular steps"):
-        volatility.realised(made.isel(time=[0, 1, 3]), 2)
-    with pytest.raises(ValueError, match=r"step_hours=0\.0 is not a length"):
-        volatility.bars(walk(5, 24, 0.5), step_hours=0.0)
+        volatility.realised(made.isel(time=[0, 1, 3]), "2d")
+    with pytest.raises(ValueError, match="step='0h' is not a length"):
+        volatility.bars(walk(5, 24, 0.5), step="0h")
     with pytest.raises(ValueError, match="are not parts from 0 to 1"):
-        volatility.cone(made, [2], quantiles=[5.0])
+        volatility.cone(made, ["2d"], quantiles=[5.0])
 
 
 def test_the_sample_has_the_volatility_that_it_publishes() -> None:
@@ -252,6 +258,7 @@ def test_the_sample_has_the_volatility_that_it_publishes() -> None:
 
     dd.connect("sample")
     price = dd.panel(dd.prices.history("BTC", "60d", venues=["okx"], resolution="5m"), "price_usd")
-    found = volatility.bipower(price, price.sizes["time"] - 1)["volatility"].isel(time=-1).item()
+    window = pd.Timedelta(5 * (price.sizes["time"] - 1), "min")
+    found = volatility.bipower(price, window)["volatility"].isel(time=-1).item()
     truth = sample.truth("prices", symbols=["BTC"])["volatility"].item()
     assert found == pytest.approx(truth, rel=0.05)

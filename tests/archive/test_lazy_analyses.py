@@ -47,18 +47,18 @@ OTHERS: dict[str, Callable[[Panels], Any]] = {
     "oi.migration": lambda x: oi.migration(x["oi_history"], START, START + pd.Timedelta("80h")),
     "oi.oi_to_volume": lambda x: oi.oi_to_volume(x["oi_history"], x["volume_history"]),
     "oi.share_trend": lambda x: oi.share_trend(oi.market_share(x["oi_history"], venues=["v00", "v01"])),
-    "volatility.bars": lambda x: volatility.bars(x["prices_history"], step_hours=24.0),
-    "volatility.bipower": lambda x: volatility.bipower(x["prices_history"], 6),
+    "volatility.bars": lambda x: volatility.bars(x["prices_history"], step="1d"),
+    "volatility.bipower": lambda x: volatility.bipower(x["prices_history"], "6h"),
     "volatility.cone": lambda x: volatility.cone(
-        volatility.bars(x["prices_history"], step_hours=24.0), [3, 6]
+        volatility.bars(x["prices_history"], step="1d"), ["3d", "6d"]
     ),
     "volatility.implied_minus_realised": lambda x: volatility.implied_minus_realised(
-        volatility.realised(volatility.bars(x["prices_history"], step_hours=24.0), 5) * 1.1,
-        volatility.realised(volatility.bars(x["prices_history"], step_hours=24.0), 5),
-        horizon_hours=72.0,
+        volatility.realised(volatility.bars(x["prices_history"], step="1d"), "5d") * 1.1,
+        volatility.realised(volatility.bars(x["prices_history"], step="1d"), "5d"),
+        window="3d",
     ),
     "volatility.realised": lambda x: volatility.realised(
-        volatility.bars(x["prices_history"], step_hours=24.0), 5
+        volatility.bars(x["prices_history"], step="1d"), "5d"
     ),
 }
 CLOSE = {"oi.migration"}

@@ -233,9 +233,9 @@ def index_history() -> xr.Dataset:
     level = np.stack([index / 100 - 0.01] * 2, axis=1)
     return xr.Dataset(
         {
-            "index_pct": ("time", index),
-            "atmf": (("time", "tenor"), level),
-            "rr25_forward": (("time", "tenor"), np.full((10, 2), -0.03)),
+            "index": ("time", index / 100),
+            "atm": (("time", "tenor"), level),
+            "rr25": (("time", "tenor"), np.full((10, 2), -0.03)),
         },
         {"time": times, "tenor": tenors},
         attrs={"index_days": 30.0, "provenance": json.dumps(SAID)},

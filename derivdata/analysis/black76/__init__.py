@@ -7,7 +7,7 @@ among the inputs gives labelled results in its dims' order, dask stays lazy. Con
 - `side` is ``"call"`` or ``"put"``.
 - `premium` says what a price is: ``"linear"`` in the currency of the strike, ``"inverse"`` in coin, the
   linear value over the forward (the payoff of coin-settled options, ``(S - K)⁺/S``).
-- `rate` is the continuous discount rate of the premium, 0 unless given: ``D = e^(-rate·T)``.
+- `interest_rate` is the continuous discount rate of the premium, 0 unless given: ``D = e^(-rate·T)``.
 
 Where no number is possible the result is NaN, never 0; `implied_vol` says why.
 
@@ -26,9 +26,9 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis.black76 import kernels, sensitivities
+from derivdata.analysis.black76 import kernels
+from derivdata.analysis.black76.kernels import DeltaKind, Greek
 from derivdata.analysis.black76.labelled import apply, sign
-from derivdata.analysis.black76.sensitivities import DeltaKind, Greek
 from derivdata.analysis.inputs import require_together
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import Numbers, typed
@@ -63,7 +63,7 @@ def price(
     iv: Numbers,
     side: Any,
     *,
-    rate: Numbers = 0.0,
+    interest_rate: Numbers = 0.0,
     premium: Premium = "linear",
 ) -> Any:
     """Return the value of each option, to 1e-12 of itself however small.
@@ -78,7 +78,7 @@ def price(
         Volatility [1/√year].
     side
         ``"call"`` or ``"put"``.
-    rate
+    interest_rate
         Continuous discount rate [1/year].
     premium
         ``"linear"`` (in the strike's currency) or ``"inverse"`` (in coin).
@@ -101,7 +101,12 @@ def price(
     """
     kernel = partial(kernels.price, inverse=premium == "inverse")
     arrays = _fitting(
-        forward=forward, strike=strike, year_fraction=year_fraction, iv=iv, side=sign(side), rate=rate
+        forward=forward,
+        strike=strike,
+        year_fraction=year_fraction,
+        iv=iv,
+        side=sign(side),
+        interest_rate=interest_rate,
     )
     (value,) = apply(lambda *block: (kernel(*block),), arrays, [np.float64])
     return _named(value, "price", units=_UNITS[premium], premium=premium)
@@ -117,26 +122,26 @@ def greeks(
     *,
     which: Sequence[Greek] = ("delta", "gamma", "vega", "theta", "vanna", "volga"),
     delta: DeltaKind = "forward",
-    rate: Numbers = 0.0,
+    interest_rate: Numbers = 0.0,
     premium: Premium = "linear",
 ) -> Any:
     """Compute sensitivities of `price`, each in its natural unit: nothing is per 1 % or per day.
 
     Parameters
     ----------
-    forward, strike, year_fraction, iv, side, rate, premium
+    forward, strike, year_fraction, iv, side, interest_rate, premium
         As in `price`.
     which
         Of ``delta``; ``gamma`` (per squared unit of forward); ``vega`` (per 1.00 of volatility);
         ``theta`` (per year, forward fixed); ``vanna`` (of value to forward and volatility); ``volga``
-        (per squared volatility); ``rho`` (to `rate`, per 1.00, spot fixed: the forward moves with it);
+        (per squared volatility); ``rho`` (to the rate, per 1.00, spot fixed: the forward moves with it);
         ``charm`` (of value to forward, and per year that passes, forward fixed); ``speed`` (third
         derivative to the forward); ``d1``, ``d2``. All but delta, d1 and d2 are derivatives of the
         discounted premium, in USD or coin as it is.
     delta
         ``"forward"``: ``±N(±d1)``, in forwards, undiscounted. ``"pa"``: premium-adjusted,
         ``±(K/F) N(±d2)``, the forward delta less the premium in coin (Deribit's net transaction delta).
-        ``"spot"``: the forward delta discounted, ``D·(±N(±d1))``; the same where `rate` is 0.
+        ``"spot"``: the forward delta discounted, ``D·(±N(±d1))``; the same where `interest_rate` is 0.
 
     Returns
     -------
@@ -154,11 +159,16 @@ def greeks(
         raise ValueError(f"which is empty: it takes of {', '.join(get_args(Greek))}")
 
     def kernel(*block: Any) -> tuple[Any, ...]:
-        at = sensitivities.terms(*block, inverse=premium == "inverse")
-        return tuple(sensitivities.greek(name, delta, at) for name in which)
+        at = kernels.terms(*block, inverse=premium == "inverse")
+        return tuple(kernels.greek(name, delta, at) for name in which)
 
     arrays = _fitting(
-        forward=forward, strike=strike, year_fraction=year_fraction, iv=iv, side=sign(side), rate=rate
+        forward=forward,
+        strike=strike,
+        year_fraction=year_fraction,
+        iv=iv,
+        side=sign(side),
+        interest_rate=interest_rate,
     )
     values = dict(zip(which, apply(kernel, arrays, [np.float64] * len(which)), strict=True))
     if not any(isinstance(each, xr.DataArray) for each in values.values()):
@@ -174,7 +184,7 @@ def implied_vol(
     year_fraction: Numbers,
     side: Any,
     *,
-    rate: Numbers = 0.0,
+    interest_rate: Numbers = 0.0,
     premium: Premium = "linear",
 ) -> ImpliedVol:
     """Return the volatility at which `price` (the function) gives `price` (the argument).
@@ -186,7 +196,7 @@ def implied_vol(
     ----------
     price
         Premium [USD or coin, as `premium` says].
-    forward, strike, year_fraction, side, rate, premium
+    forward, strike, year_fraction, side, interest_rate, premium
         As in the function `price`.
 
     Returns
@@ -208,7 +218,12 @@ def implied_vol(
     """
     kernel = partial(kernels.implied_volatility, inverse=premium == "inverse")
     arrays = _fitting(
-        price=price, forward=forward, strike=strike, year_fraction=year_fraction, side=sign(side), rate=rate
+        price=price,
+        forward=forward,
+        strike=strike,
+        year_fraction=year_fraction,
+        side=sign(side),
+        interest_rate=interest_rate,
     )
     iv, status = apply(kernel, arrays, [np.float64, np.int32])
     return ImpliedVol(_named(iv, "iv", units="1/sqrt(year)"), _named(status, "status", **flag_attrs()))

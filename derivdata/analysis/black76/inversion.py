@@ -8,13 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from derivdata.analysis.black76.normalised import (
-    Floats,
-    polynomial,
-    shortfall_over_vega,
-    value_over_vega,
-    vega,
-)
+from derivdata.analysis.black76.normalised import polynomial, shortfall_over_vega, value_over_vega, vega
+from derivdata.support.arrays import Floats
 
 __all__ = ["Deviation", "deviation"]
 

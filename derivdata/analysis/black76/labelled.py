@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.black76.normalised import Floats
+from derivdata.support.arrays import Floats
 
 __all__ = ["apply", "sign"]
 

@@ -12,15 +12,15 @@ finite, ``x ≥ 0``, ``s > 0``; relative error of `time_value` against 60 digits
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-__all__ = ["Floats", "polynomial", "shortfall_over_vega", "time_value", "value_over_vega", "vega"]
+from derivdata.support.arrays import Floats
 
-Floats: TypeAlias = npt.NDArray[np.float64]
+__all__ = ["polynomial", "shortfall_over_vega", "time_value", "value_over_vega", "vega"]
+
 
 _SQRT_TAU = np.sqrt(2.0 * np.pi)
 _SERIES_BELOW = 0.21  # t

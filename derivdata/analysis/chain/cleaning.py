@@ -29,7 +29,7 @@ _GONE = ("expired", "strike", "duplicate")  # what has no open interest, or one 
 def clean(
     chain: pd.DataFrame | xr.Dataset,
     *,
-    as_of: Any = None,
+    at: Any = None,
     min_time: str | pd.Timedelta | None = None,
     iv_max: float | None = None,
     iv_unit: Literal["decimal", "percent"] | Mapping[str, str] = "decimal",
@@ -45,7 +45,7 @@ def clean(
         Prices are welcome as ``bid_coin``, ``ask_coin``, ``mark_coin`` of options paid in coin, and the
         same in ``_usd`` of those paid in USD or a dollar token; one table may hold both, each row in its own
         columns. Without ``underlying_price`` forwards come from parity, delta or what is given.
-    as_of
+    at
         Instant of the quotes, where the chain has no ``time``.
     min_time
         Options nearer to expiry are kept for exposure with status ``NEAR_EXPIRY``, and not fitted; 1 hour by
@@ -94,7 +94,7 @@ def clean(
     if is_cleaned(chain) and min_time is iv_max is mad is None and iv_unit == "decimal":
         again: pd.DataFrame = chain.copy()
         return again
-    options = option_rows(chain, as_of=as_of, iv_unit=_units_by_venue(iv_unit), dates=dates)
+    options = option_rows(chain, at=at, iv_unit=_units_by_venue(iv_unit), dates=dates)
     require_price_units(options)
     dropped, left_out = {}, []
     for reason, test in _tests(10.0 if iv_max is None else iv_max, mad).items():
@@ -163,16 +163,24 @@ def _width(options: pd.DataFrame) -> Any:
     return width.where(prices.ask >= prices.bid)  # a crossed quote is no tight one
 
 
-def _open_interest(options: pd.DataFrame) -> dict[str, list[Any]]:
+class _LeftOut(dict[str, list[Any]]):
+    """Columns of options that went. pandas copies attributes with every step, and need not copy these."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _LeftOut:
+        return self
+
+
+def _open_interest(options: pd.DataFrame) -> _LeftOut:
     """Write places and open interest of options as plain lists, which attributes of a frame can hold."""
     held_options = options[options["open_interest"] > 0]
     names = [name for name in (*_place(options), "open_interest") if name in held_options]
-    return {
+    columns = {
         name: [part.isoformat() for part in held_options[name]]
         if isinstance(held_options[name].dtype, pd.DatetimeTZDtype)
         else held_options[name].tolist()
         for name in names
     }
+    return _LeftOut(columns)
 
 
 def _marked(options: pd.DataFrame, repeated: Any) -> pd.DataFrame:

@@ -40,7 +40,7 @@ def executable(
     fee_rate: float | None = None,
     fee_cap: float | None = None,
     future_fee_rate: float | None = None,
-    as_of: Any = None,
+    at: Any = None,
 ) -> pd.DataFrame:
     """Find static arbitrage between executable quotes: buys at the ask, sells at the bid.
 
@@ -59,7 +59,7 @@ def executable(
         knows none; the column ``fees_of`` says whose.
     future_fee_rate
         Fee of a future [fraction of its value]; None as above (Deribit: 0.05 %).
-    as_of
+    at
         Instant of the quotes, where the chain has no ``time``.
 
     Returns
@@ -93,7 +93,7 @@ def executable(
     given = (fee_rate, fee_cap, future_fee_rate)
     if not all(fee is None or fee >= 0.0 for fee in given):
         raise ValueError("fee_rate, fee_cap and future_fee_rate must not be negative")
-    rows = option_rows(options, as_of=as_of)
+    rows = option_rows(options, at=at)
     require_price_units(rows)
     by_chain: dict[tuple[Any, ...], list[QuotedExpiry]] = {}
     for each in quoted_expiries(rows):
@@ -102,6 +102,7 @@ def executable(
     table = pd.DataFrame(trades, columns=[*keys_of(rows), *_COLUMNS])
     for name in ("expiry", "far_expiry"):
         table[name] = pd.to_datetime(table[name], utc=True).dt.as_unit("us")
+    table = table.astype(dict.fromkeys(("gross_usd", "fees_usd", "net_usd", "size_coin"), np.float64))
     return table.sort_values("net_usd", ascending=False, kind="stable", ignore_index=True)
 
 

@@ -33,7 +33,7 @@ def forwards(
     spot: Numbers | None = None,
     methods: Sequence[ForwardMethod] = METHODS,
     discount: float | str = 1.0,
-    as_of: Any = None,
+    at: Any = None,
 ) -> xr.Dataset:
     """Return the forward of each expiry, by the first of `methods` that the chain allows.
 
@@ -63,7 +63,7 @@ def forwards(
     discount
         Discount factor of the premiums, for parity; ``"fit"`` takes it from the line of call less put on
         strike, over at least five strikes, and refuses one outside (0.5, 1.05).
-    as_of
+    at
         Instant of the quotes, where the chain has no ``time``.
 
     Returns
@@ -81,7 +81,7 @@ def forwards(
         An unknown method, labels that the chain does not have, no time, volatilities in percent, prices in
         the other unit than their name says.
     """
-    options = option_rows(chain, as_of=as_of)
+    options = option_rows(chain, at=at)
     require_price_units(options)
     table = slice_forwards(options, given=given, spot=spot, methods=methods, discount=discount)
     names = ["forward", "forward_source", "discount", "underlying_price", "forward_status", "year_fraction"]

@@ -26,7 +26,7 @@ _EXPIRY_HOUR = pd.Timedelta(8, "h")  # Deribit, Binance, Bybit, OKX and Derive a
 def option_rows(
     chain: pd.DataFrame | xr.Dataset,
     *,
-    as_of: Any = None,
+    at: Any = None,
     iv_unit: str | Mapping[str, str] = "decimal",
     dates: bool | None = None,
 ) -> pd.DataFrame:
@@ -40,6 +40,7 @@ def option_rows(
         A column or dim is missing, no instant is known, or `iv` is in another unit than `iv_unit`.
     """
     frame = _from_surface(chain) if isinstance(chain, xr.Dataset) else chain.copy(deep=False)
+    frame.attrs = {}  # which pandas would copy, however large, with every step from here on
     missing = [name for name in _REQUIRED if name not in frame]
     if missing:
         raise ValueError(f"the chain has no {', '.join(missing)}: it must be the table options_snapshot")
@@ -51,7 +52,7 @@ def option_rows(
         frame[name] = frame[name].to_numpy(dtype=np.float64, na_value=np.nan) if name in frame else np.nan
     frame["iv"] = _decimal(frame, iv_unit)
     if "year_fraction" not in frame:
-        frame = _timed(frame, as_of, dates)
+        frame = _timed(frame, at, dates)
     if "status" not in frame:
         frame["status"] = np.int32(0)
     return frame.reset_index(drop=True)
@@ -108,11 +109,11 @@ def _dated(frame: pd.DataFrame, expiry: pd.Series) -> pd.Series:
     return midnight & midnight.all()
 
 
-def _timed(frame: pd.DataFrame, as_of: Any, dates: bool | None) -> pd.DataFrame:
-    if as_of is not None:
-        frame["time"] = times.instant(as_of, "as_of")
+def _timed(frame: pd.DataFrame, at: Any, dates: bool | None) -> pd.DataFrame:
+    if at is not None:
+        frame["time"] = times.instant(at, "at")
     if "time" not in frame:
-        raise ValueError("the chain says no time: pass as_of, the instant of the quotes")
+        raise ValueError("the chain says no time: pass at=, the instant of the quotes")
     frame["time"], expiry = (
         instants(frame[name], f"the column {name!r} of chain") for name in ("time", "expiry")
     )

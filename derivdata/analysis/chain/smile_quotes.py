@@ -83,6 +83,8 @@ def smiles(
     require_columns(options, "options", _NUMBERS, others=("expiry", "side"))
     if options["status"].dtype.kind not in "iu":
         raise ValueError(f"options has no flags in the column 'status' but {options['status'].dtype}")
+    attrs, options = options.attrs, options.copy(deep=False)
+    options.attrs = {}
     table = slice_forwards(options, given=given, spot=spot, methods=methods, discount=discount)
     quotes, dropped = _fittable(options, table)
     place = ["expiry", "strike"] if side == "otm" else ["expiry", "strike", "side"]
@@ -91,9 +93,9 @@ def smiles(
     values = [name for name in ("iv", "log_moneyness", "iv_bid", "iv_ask", "open_interest") if name in quotes]
     variables = dict.fromkeys((*values, "status"), place) | {name: ["expiry"] for name in _PER_SLICE}
     labelled = by_label(quotes, place, variables, _UNITS).set_coords(["forward", "year_fraction"])
-    provenance = options.attrs.get("provenance")
-    attrs = {} if provenance is None else {"provenance": json.dumps(provenance, sort_keys=True)}
-    return labelled.assign_attrs(attrs, dropped=json.dumps(options.attrs.get("dropped", {}) | dropped))
+    provenance = attrs.get("provenance")
+    origin = {} if provenance is None else {"provenance": json.dumps(provenance, sort_keys=True)}
+    return labelled.assign_attrs(origin, dropped=json.dumps(attrs.get("dropped", {}) | dropped))
 
 
 def _fittable(options: pd.DataFrame, table: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
@@ -114,7 +116,7 @@ def _fittable(options: pd.DataFrame, table: pd.DataFrame) -> tuple[pd.DataFrame,
         quotes[name] = np.nan
         for premium, rows in prices.by_premium():
             own = [part[rows] for part in (price, *contract)]
-            quotes.loc[rows, name] = black76.implied_vol(*own, rate=rate[rows], premium=premium).iv
+            quotes.loc[rows, name] = black76.implied_vol(*own, interest_rate=rate[rows], premium=premium).iv
     return quotes, dropped
 
 

@@ -16,10 +16,6 @@ from derivdata.support.arrays import Floats
 __all__ = ["QuotedExpiry", "Trade", "butterflies", "calendars", "quoted_expiries", "verticals"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 class QuotedExpiry(NamedTuple):
     """Quotes of one expiry by strike: rows bid and ask, NaN where there is none; prices in `unit` USD."""
 
@@ -52,7 +48,7 @@ class Trade(NamedTuple):
 
 
 def quoted_expiries(rows: pd.DataFrame) -> Iterator[QuotedExpiry]:
-    """Yield the quotes of each expiry of each chain, those paid in coin and in USD apart.
+    """Yield the quotes of each expiry of each chain in order of time, those in coin and in USD apart.
 
     Raises
     ------
@@ -72,7 +68,9 @@ def quoted_expiries(rows: pd.DataFrame) -> Iterator[QuotedExpiry]:
         frame[size] = frame[size].astype(np.float64) if size in frame else np.nan
     frame = frame[(frame["year_fraction"] > 0.0) & frame[["bid", "ask"]].notna().any(axis=1)]
     labels = keys_of(rows)
-    for at, group in frame.groupby("place", sort=False):
+    # In order of time, and of one place's rows the cheapest first: the order of rows decides nothing.
+    frame = frame.sort_values(["place", "strike", "side", "ask", "bid"], ascending=[True] * 4 + [False])
+    for at, group in frame.groupby("place", sort=True):
         forward = float(table["forward"].loc[at])
         for inverse, part in group.groupby("inverse"):
             values = ["bid", "ask", "bid_size", "ask_size"]

@@ -9,8 +9,7 @@ many: symbols, venues and instants that differ become dims of the result. Open i
 from __future__ import annotations
 
 from derivdata.analysis.exposure.gamma import NAIVE_DEALER, gamma_exposure, zero_gamma
-from derivdata.analysis.exposure.settlement_payout import max_pain
-from derivdata.analysis.exposure.sums import open_interest, put_call_ratio
+from derivdata.analysis.exposure.sums import max_pain, open_interest, put_call_ratio
 
 __all__ = [
     "NAIVE_DEALER",

@@ -32,13 +32,13 @@ def gamma_exposure(
     dealer: Mapping[str, float] | None = None,
     by: Sequence[Place] = ("expiry", "strike"),
     contract_size: float | Mapping[str, float] = 1.0,
-    as_of: Any = None,
+    at: Any = None,
 ) -> xr.Dataset:
     """Compute the underlying traded per 1 % move, ``sign · Γ · OI · F² · 0.01``, by expiry and strike.
 
     Parameters
     ----------
-    chain, by, contract_size, as_of
+    chain, by, contract_size, at
         As in `open_interest`.
     dealer
         Sign of the dealers' position by side, such as `NAIVE_DEALER`. None counts every option with +1:
@@ -56,7 +56,7 @@ def gamma_exposure(
     ValueError
         As in `open_interest`; `dealer` lacks a side.
     """
-    options = sized(chain, contract_size, as_of)
+    options = sized(chain, contract_size, at)
     exposure = _signs(options, dealer) * _gamma_usd(options, 1.0)
     name = "gamma_exposure_usd"
     result = summed(options, name, exposure, by, "USD per 1 %")
@@ -70,13 +70,13 @@ def zero_gamma(
     *,
     dealer: Mapping[str, float],
     contract_size: float | Mapping[str, float] = 1.0,
-    as_of: Any = None,
+    at: Any = None,
 ) -> xr.Dataset:
     """Find the level of the underlying, nearest to where it is, at which the dealers' gamma changes sign.
 
     Parameters
     ----------
-    chain, contract_size, as_of
+    chain, contract_size, at
         As in `open_interest`.
     dealer
         As in `gamma_exposure`; without a sign there is no such level.
@@ -92,7 +92,7 @@ def zero_gamma(
     Each option keeps its volatility (sticky strike), all forwards move in proportion. Roots are looked for
     every 0.25 % and refined to 1e-12.
     """
-    options = sized(chain, contract_size, as_of)
+    options = sized(chain, contract_size, at)
     signs = _signs(options, dealer)
     names = keys_of(options)
     rows = []

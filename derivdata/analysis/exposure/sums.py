@@ -1,4 +1,4 @@
-"""Open interest and what is weighed by it, summed over options."""
+"""Open interest and what is weighed by it, summed over options, and the price of least payout (max pain)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from derivdata.analysis.chain.normalise import is_cleaned, keys_of, option_rows
 from derivdata.support.arguments import typed
 from derivdata.support.times import year_fraction
 
-__all__ = ["open_interest", "put_call_ratio", "sized", "summed"]
+__all__ = ["max_pain", "open_interest", "put_call_ratio", "sized", "summed"]
+
 
 Place = Literal["expiry", "strike", "side"]
 
@@ -26,7 +27,7 @@ def open_interest(
     *,
     by: Sequence[Place] = ("expiry", "strike", "side"),
     contract_size: float | Mapping[str, float] = 1.0,
-    as_of: Any = None,
+    at: Any = None,
 ) -> xr.Dataset:
     """Sum open interest by any of expiry, strike and side.
 
@@ -38,7 +39,7 @@ def open_interest(
         Dims that stay.
     contract_size
         Coins per contract, one number or one by exchange.
-    as_of
+    at
         Instant of the quotes, where the chain has no ``time``.
 
     Returns
@@ -52,7 +53,7 @@ def open_interest(
     ValueError
         A column or dim is missing, `by` names another, an exchange has no contract size.
     """
-    options = sized(chain, contract_size, as_of)
+    options = sized(chain, contract_size, at)
     return summed(options, "open_interest", options["oi_coin"], by, "coin")
 
 
@@ -63,13 +64,13 @@ def put_call_ratio(
     weight: Literal["oi", "notional", "premium"] = "oi",
     by: Sequence[Place] = (),
     contract_size: float | Mapping[str, float] = 1.0,
-    as_of: Any = None,
+    at: Any = None,
 ) -> xr.Dataset:
     """Divide the open interest of puts by that of calls.
 
     Parameters
     ----------
-    chain, contract_size, as_of
+    chain, contract_size, at
         As in `open_interest`.
     weight
         ``"oi"`` counts coins, ``"notional"`` coins times strike, ``"premium"`` coins times the option's
@@ -89,7 +90,7 @@ def put_call_ratio(
     """
     if "side" in by:
         raise ValueError("by='side' leaves no ratio: the sides are what is compared")
-    options = sized(chain, contract_size, as_of)
+    options = sized(chain, contract_size, at)
     value = options["oi_coin"]
     if weight == "notional":
         value = value * options["strike"]
@@ -103,10 +104,10 @@ def put_call_ratio(
 
 
 def sized(
-    chain: pd.DataFrame | xr.Dataset, contract_size: float | Mapping[str, float], as_of: Any
+    chain: pd.DataFrame | xr.Dataset, contract_size: float | Mapping[str, float], at: Any
 ) -> pd.DataFrame:
     """Return a row per option with ``oi_coin``, those included that `chain.clean` left out of a fit."""
-    options = option_rows(chain, as_of=as_of)
+    options = option_rows(chain, at=at)
     if is_cleaned(chain) and chain.attrs.get("left_out", {}).get("open_interest"):
         options = _with_left_out(options, chain.attrs["left_out"])
     size: Any = contract_size
@@ -138,3 +139,70 @@ def summed(options: pd.DataFrame, name: str, value: Any, by: Sequence[Place], un
     table = groups[["missing", "listed"]].sum().assign(**{name: groups[name].sum(min_count=1)}).reset_index()
     variables = dict.fromkeys((name, "missing", "listed"), by)
     return by_label(table, by, variables, {name: units})
+
+
+_TIE = 1e-12
+
+
+@typed
+def max_pain(
+    chain: pd.DataFrame | xr.Dataset,
+    *,
+    settle: Literal["usd", "coin"] = "usd",
+    contract_size: float | Mapping[str, float] = 1.0,
+    at: Any = None,
+) -> xr.Dataset:
+    """Compute what the writers of each expiry pay at each of its strikes, and find where they pay least.
+
+    Parameters
+    ----------
+    chain, contract_size, at
+        As in `open_interest`.
+    settle
+        ``"usd"``: ``Σ OI_c (S - K)⁺ + Σ OI_p (K - S)⁺`` [USD]; ``"coin"``: that over S [coin].
+
+    Returns
+    -------
+    Dataset, dim ``expiry``
+        ``lower`` and ``upper``, the lowest and the highest listed strike [USD] with the least pain, which
+        differ only in a tie, and ``max_pain``, their middle; ``pain`` also over ``strike`` [USD or coin], at
+        the strikes that the expiry lists, elsewhere NaN. All NaN where an expiry has no open interest or
+        only that of one side; ``missing(expiry)``.
+
+    Raises
+    ------
+    ValueError
+        An unknown `settle`; as in `open_interest`.
+
+    Examples
+    --------
+    >>> pain = dd.analysis.exposure.max_pain(dd.options.snapshot("BTC", "deribit"))
+    >>> pain["max_pain"].dims
+    ('expiry',)
+    """
+    sums = open_interest(chain, contract_size=contract_size, at=at)
+    if not sums.sizes["strike"]:
+        raise ValueError("chain has no options that say what and when they are")
+    strike = sums["strike"].to_numpy()
+    apart = np.maximum(strike[:, None] - strike, 0.0)  # (settlement - strike)⁺
+    both = sums["open_interest"].reindex(side=["call", "put"])
+    coins = both.fillna(0.0)
+    paid = _contracted(coins.sel(side="call"), apart) + _contracted(coins.sel(side="put"), apart.T)
+    if settle == "coin":
+        paid = paid / sums["strike"]
+    listed = (sums["listed"] > 0).any("side")
+    total = both.sum("strike", min_count=1)
+    pain = paid.where(listed & (total > 0).all("side"))
+    cheapest = pain["strike"].where(pain <= pain.min("strike") * (1.0 + _TIE))
+    ends = {"lower": cheapest.min("strike"), "upper": cheapest.max("strike")}
+    result = xr.Dataset({"max_pain": (ends["lower"] + ends["upper"]) / 2.0, **ends, "pain": pain})
+    for name in result:
+        result[name].attrs = {"units": "coin" if name == "pain" and settle == "coin" else "USD"}
+    return result.assign(missing=sums["missing"].sum(["strike", "side"]))
+
+
+def _contracted(coins: xr.DataArray, payoff: Any) -> xr.DataArray:
+    """Sum over the strikes of `coins` times the payoff, at every strike as settlement."""
+    settled = xr.DataArray(payoff, dims=("settlement", "strike"))
+    paid: xr.DataArray = xr.dot(coins, settled, dim="strike").rename(settlement="strike")
+    return paid.assign_coords(strike=coins["strike"])

@@ -15,7 +15,7 @@ from derivdata.analysis.inputs import require_columns, require_variables
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.interpolation import variance_at, volatility
 from derivdata.analysis.surface.labelling import require_surface, where
-from derivdata.analysis.surface.maturity import Interpolation, Maturity, at_maturity
+from derivdata.analysis.surface.maturity import Maturity, at_maturity
 from derivdata.support.arrays import Floats
 from derivdata.units import HOURS_PER_YEAR
 
@@ -60,9 +60,7 @@ class Legs(NamedTuple):
         return status
 
 
-def on_surface(
-    legs: pd.DataFrame, surface: xr.Dataset, argument: str = "surface", *, interpolation: Interpolation | None
-) -> Legs:
+def on_surface(legs: pd.DataFrame, surface: xr.Dataset, argument: str = "surface") -> Legs:
     """Place the legs on a surface.
 
     Raises
@@ -96,7 +94,7 @@ def on_surface(
     }
     arrays = {name: xr.DataArray(part, dims="leg") for name, part in parts.items()}
     forward = _forward_at(surface["forward"].reset_coords(drop=True), t, surface["method"] > 0, years)
-    cut = at_maturity(bare.drop_vars("expiry"), years, interpolation=interpolation, extrapolate="flat_vol")
+    cut = at_maturity(bare.drop_vars("expiry"), years, extrapolate="flat_vol")
     return Legs(**arrays, year_fraction=years, forward=forward, cut=cut)
 
 
@@ -146,6 +144,6 @@ def value_of(legs: Legs, forward: Any, years: Any, iv: Any, rate: float, premium
     """Return the value of each leg times its quantity; at expiry that of the payoff."""
     left = where(years > 0.0, years, 0.0)
     vol = where(years > 0.0, iv, 0.0)
-    each = black76.price(forward, legs.strike, left, vol, legs.side, rate=rate, premium=premium)
+    each = black76.price(forward, legs.strike, left, vol, legs.side, interest_rate=rate, premium=premium)
     valued: xr.DataArray = each.drop_attrs() * legs.quantity
     return valued

@@ -13,7 +13,6 @@ from derivdata.analysis import black76
 from derivdata.analysis.position.legs import DAYS_PER_YEAR, Legs, in_both_currencies, on_surface, value_of
 from derivdata.analysis.position.sensitivities import scaled_greeks
 from derivdata.analysis.status import flag_attrs
-from derivdata.analysis.surface.maturity import Interpolation
 from derivdata.support.arguments import typed
 from derivdata.tables.joining import joined_provenance
 from derivdata.tables.panels import provenance
@@ -32,8 +31,7 @@ def attribution(
     after: xr.Dataset,
     *,
     spot: tuple[float, float] | None = None,
-    rate: float = 0.0,
-    interpolation: Interpolation | None = None,
+    interest_rate: float = 0.0,
 ) -> xr.Dataset:
     """Attribute the P&L of a position between two surfaces to the moves of time, forwards and volatility.
 
@@ -46,7 +44,7 @@ def attribution(
     spot
         Spot at both instants [USD]. With it the moves of the forwards are divided: what spot made is
         ``delta``, what is left (rates, basis) is ``rho``. Without it all of it is ``delta``, ``rho`` is 0.
-    rate, interpolation
+    interest_rate
         As in `derivdata.analysis.position.greeks`.
 
     Returns
@@ -69,10 +67,7 @@ def attribution(
     passing of time changed in these two; at the new time ½ gamma dF², speed dF³/6, ½ volga dσ², vanna dF dσ.
     What is left is of third order and higher: mixed in dF and dσ, and dσ³.
     """
-    one, two = (
-        on_surface(legs, part, name, interpolation=interpolation)
-        for part, name in ((before, "before"), (after, "after"))
-    )
+    one, two = (on_surface(legs, part, name) for part, name in ((before, "before"), (after, "after")))
     years, left = one.year_fraction, two.year_fraction
     passed = years - left
     if not passed.chunks and not bool((passed > 0.0).all()):
@@ -85,9 +80,9 @@ def attribution(
     moves = (d_forward, by_spot, d_vol)
 
     def contributions(premium: Any) -> xr.Dataset:
-        terms = _terms(one, later, iv, moves, rate, premium)
-        start = value_of(one, one.forward, years, iv, rate, premium)
-        end = value_of(two, two.forward, left, two.iv(k_after), rate, premium).where(left > 0.0)
+        terms = _terms(one, later, iv, moves, interest_rate, premium)
+        start = value_of(one, one.forward, years, iv, interest_rate, premium)
+        end = value_of(two, two.forward, left, two.iv(k_after), interest_rate, premium).where(left > 0.0)
         pnl = end - start
         return xr.Dataset(
             {"contribution": terms, "residual": pnl - terms.sum("term", skipna=False), "pnl": pnl}
@@ -123,7 +118,13 @@ def _terms(
     now = scaled_greeks(legs, iv, ["delta", "vega"], rate, premium)
     then = scaled_greeks(later, iv, ["delta", "gamma", "speed", "vega", "vanna", "volga"], rate, premium)
     aged = black76.price(
-        legs.forward, legs.strike, later.year_fraction, iv, legs.side, rate=rate, premium=premium
+        legs.forward,
+        legs.strike,
+        later.year_fraction,
+        iv,
+        legs.side,
+        interest_rate=rate,
+        premium=premium,
     )
     start = value_of(legs, legs.forward, legs.year_fraction, iv, rate, premium)
     parts = {

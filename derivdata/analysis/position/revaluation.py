@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -18,8 +19,8 @@ from derivdata.analysis.position.legs import (
 from derivdata.analysis.position.sensitivities import with_labels
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.labelling import where
-from derivdata.analysis.surface.maturity import Interpolation
 from derivdata.support.arguments import Numbers, typed
+from derivdata.support.times import length
 
 __all__ = ["scenarios"]
 
@@ -33,23 +34,22 @@ def scenarios(
     *,
     spot_change: Numbers = 0.0,
     vol_change: Numbers = 0.0,
-    days: Numbers = 0.0,
+    elapsed: str | pd.Timedelta | Sequence[str | pd.Timedelta] = "0d",
     sticky: Literal["strike", "delta"] = "strike",
-    rate: float = 0.0,
-    interpolation: Interpolation | None = None,
+    interest_rate: float = 0.0,
 ) -> xr.Dataset:
     """Revalue a position over a grid of moves of spot, volatility and time.
 
     Parameters
     ----------
-    legs, surface, rate, interpolation
+    legs, surface, interest_rate
         As in `derivdata.analysis.position.greeks`.
     spot_change
         Moves of the underlying [fraction]: −0.1 is down 10 %; all forwards move in proportion.
     vol_change
         Added to every volatility [1/√year]: 0.05 is up five points.
-    days
-        Time that passes [days]; forwards stay, expiries come nearer.
+    elapsed
+        Time that passes, ``"1d"`` or several such; forwards stay, expiries come nearer.
     sticky
         How the smile of each expiry goes along: ``"strike"``, an option keeps its volatility; ``"delta"``,
         an option gets that of the strike which has its new forward delta now.
@@ -67,15 +67,15 @@ def scenarios(
     Raises
     ------
     ValueError
-        A fall of spot by all or more, negative days; as in `derivdata.analysis.position.greeks`.
+        A fall of spot by all or more, an `elapsed` that is no length of time; as in
+        `derivdata.analysis.position.greeks`.
     """
-    axes = {"spot_change": spot_change, "vol_change": vol_change, "days": days}
-    move, shift, passed = (_axis(value, name) for name, value in axes.items())
+    move, shift = _axis(spot_change, "spot_change"), _axis(vol_change, "vol_change")
+    many = [elapsed] if isinstance(elapsed, str | pd.Timedelta) else list(elapsed)
+    passed = _axis([length(each, "elapsed") / pd.Timedelta(1, "D") for each in many], "days")
     if not bool((move > -1.0).all()):
         raise ValueError("spot_change must be above -1: a fall of 10 % is -0.1")
-    if not bool((passed >= 0.0).all()):
-        raise ValueError("days must not be negative")
-    placed = on_surface(legs, surface, interpolation=interpolation)
+    placed = on_surface(legs, surface)
     forward = placed.forward * (1.0 + move)
     years = placed.year_fraction - passed / DAYS_PER_YEAR
     years = years.where(abs(years) > 1e-12, 0.0)
@@ -90,10 +90,12 @@ def scenarios(
     good = (moved > 0.0) | (years <= 0.0)
     alive = placed.year_fraction > 0.0
     now = in_both_currencies(
-        lambda premium: value_of(placed, placed.forward, placed.year_fraction, placed.iv(k), rate, premium)
+        lambda premium: value_of(
+            placed, placed.forward, placed.year_fraction, placed.iv(k), interest_rate, premium
+        )
     ).where(alive)
     then = in_both_currencies(
-        lambda premium: value_of(placed, forward, years, moved.where(good), rate, premium)
+        lambda premium: value_of(placed, forward, years, moved.where(good), interest_rate, premium)
     ).where(alive)
     pnl = then - now
     result = xr.Dataset(

@@ -10,11 +10,10 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import black76, smile
-from derivdata.analysis.black76.sensitivities import Greek
+from derivdata.analysis.black76.kernels import Greek
 from derivdata.analysis.position.legs import Legs, in_both_currencies, on_surface, value_of
 from derivdata.analysis.status import flag_attrs
 from derivdata.analysis.surface.labelling import origin_attrs, where
-from derivdata.analysis.surface.maturity import Interpolation
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 
@@ -42,8 +41,7 @@ def greeks(
     which: Sequence[Greek] = (
         "delta", "gamma", "vega", "theta", "vanna", "volga", "rho", "charm", "speed",
     ),
-    rate: float = 0.0,
-    interpolation: Interpolation | None = None,
+    interest_rate: float = 0.0,
 ) -> xr.Dataset:  # fmt: skip
     """Compute value and greeks of each leg, in USD and in coin, at the volatility of a surface.
 
@@ -56,10 +54,8 @@ def greeks(
         `derivdata.analysis.surface.from_chain` gives it; leading dims (a history) stay.
     which
         Greeks, as in `derivdata.analysis.black76.greeks`.
-    rate
+    interest_rate
         Continuous discount rate of the premium [1/year].
-    interpolation
-        As in `derivdata.analysis.surface.total_variance`.
 
     Returns
     -------
@@ -86,13 +82,13 @@ def greeks(
     strange = [name for name in which if name not in _UNITS]
     if strange or not len(which):
         raise ValueError(f"which has {strange or 'nothing'}: it takes greeks that add up over legs")
-    placed = on_surface(legs, surface, interpolation=interpolation)
+    placed = on_surface(legs, surface)
     k = placed.moneyness
     iv = placed.iv(k)
 
     def one(premium: str) -> xr.Dataset:
-        value = value_of(placed, placed.forward, placed.year_fraction, iv, rate, premium)
-        each = scaled_greeks(placed, iv, which, rate, premium)
+        value = value_of(placed, placed.forward, placed.year_fraction, iv, interest_rate, premium)
+        each = scaled_greeks(placed, iv, which, interest_rate, premium)
         return each.assign(value=value.where(placed.year_fraction > 0.0))
 
     result = in_both_currencies(one)
@@ -113,7 +109,7 @@ def scaled_greeks(
     """Return greeks times quantity; ``delta`` is the derivative of the value, whatever the currency."""
     greeks = black76.greeks(
         placed.forward, placed.strike, placed.year_fraction, iv, placed.side,
-        which=which, delta="spot" if premium == "linear" else "pa", rate=rate, premium=premium,
+        which=which, delta="spot" if premium == "linear" else "pa", interest_rate=rate, premium=premium,
     )  # fmt: skip
     if "delta" in greeks and premium == "inverse":
         # δ_pa = F ∂(B/F)/∂F; the discount is the premium's.
@@ -128,14 +124,13 @@ def vega_buckets(
     surface: xr.Dataset,
     *,
     deltas: Sequence[float] = (0.1, 0.25, 0.5, 0.75, 0.9),
-    rate: float = 0.0,
-    interpolation: Interpolation | None = None,
+    interest_rate: float = 0.0,
 ) -> xr.Dataset:
     """Divide the vega of a position among the surface's expiries and among deltas.
 
     Parameters
     ----------
-    legs, surface, rate, interpolation
+    legs, surface, interest_rate
         As in `greeks`.
     deltas
         Forward deltas of calls, rising, that the buckets stand for; 0.75 is where the put of delta −0.25 is.
@@ -157,12 +152,14 @@ def vega_buckets(
     nodes = np.asarray(deltas, dtype=np.float64)
     if nodes.size < 2 or not (np.diff(nodes) > 0).all() or not (nodes[0] > 0.0 and nodes[-1] < 1.0):
         raise ValueError(f"deltas={list(deltas)} must rise from above 0 to below 1, two at least")
-    placed = on_surface(legs, surface, interpolation=interpolation)
+    placed = on_surface(legs, surface)
     k = placed.moneyness
     iv = placed.iv(k)
     t = placed.year_fraction
     call = black76.greeks(placed.forward, placed.strike, t, iv, "call", which=["delta"])["delta"]
-    vega = in_both_currencies(lambda premium: scaled_greeks(placed, iv, ["vega"], rate, premium)["vega"])
+    vega = in_both_currencies(
+        lambda premium: scaled_greeks(placed, iv, ["vega"], interest_rate, premium)["vega"]
+    )
     hats = xr.apply_ufunc(
         _hats, call, kwargs={"nodes": nodes}, output_core_dims=[["call_delta"]], dask="parallelized",
         output_dtypes=[np.float64], dask_gufunc_kwargs={"output_sizes": {"call_delta": nodes.size}},

@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis.risk_neutral.quadrature import summary
+from derivdata.analysis.status import Status
 from derivdata.analysis.surface.labelling import bare, in_chunks, origin_attrs, where, with_units
-from derivdata.analysis.surface.maturity import Extrapolation, Interpolation, at_maturity, take
+from derivdata.analysis.surface.maturity import Extrapolation, at_maturity, take
 from derivdata.analysis.surface.mixture import Mixture, mixture_at_expiries, mixture_of
 from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Floats
 
-__all__ = ["density", "moments", "quantile"]
+__all__ = ["NODE", "density", "moments", "quantile", "summary"]
+
 
 _SLICES = 1024
 _SCAN, _REACH = 801, 40.0
@@ -28,7 +30,6 @@ def density(
     log_moneyness: Numbers,
     year_fraction: Numbers | None = None,
     *,
-    interpolation: Interpolation | None = None,
     extrapolate: Extrapolation | None = None,
 ) -> xr.Dataset:
     """Compute the risk-neutral density and distribution of ``ln(S/F)`` at expiry.
@@ -43,7 +44,7 @@ def density(
     year_fraction
         Times to expiry [years] as in `derivdata.analysis.surface.total_variance`; None: the surface's own
         expiries.
-    interpolation, extrapolate
+    extrapolate
         As in `derivdata.analysis.surface.total_variance`.
 
     Returns
@@ -69,8 +70,8 @@ def density(
     (0.497, 1.0)
     """
     k = bare(log_moneyness, "log_moneyness")
-    mixture = _mixture(surface, year_fraction, interpolation, extrapolate)
-    sums = _summary(surface, year_fraction, interpolation, extrapolate)
+    mixture = _mixture(surface, year_fraction, extrapolate)
+    sums = _summary(surface, year_fraction, extrapolate)
     result = sums[["mass", "martingale", "status"]].assign(
         density=mixture.density(k), distribution=mixture.distribution(k)
     )
@@ -83,14 +84,13 @@ def quantile(
     probability: Numbers,
     year_fraction: Numbers | None = None,
     *,
-    interpolation: Interpolation | None = None,
     extrapolate: Extrapolation | None = None,
 ) -> xr.Dataset:
     """Find the log-moneyness below which the price ends with given probabilities.
 
     Parameters
     ----------
-    surface, year_fraction, interpolation, extrapolate
+    surface, year_fraction, extrapolate
         As in `density`.
     probability
         Between 0 and 1: a number, a 1-D array (dim ``probability``) or a DataArray.
@@ -110,9 +110,9 @@ def quantile(
     wanted = bare(probability, "probability")
     if not wanted.chunks and not bool(((wanted > 0.0) & (wanted < 1.0)).all()):
         raise ValueError("probability must be above 0 and below 1")
-    mixture = _mixture(surface, year_fraction, interpolation, extrapolate)
+    mixture = _mixture(surface, year_fraction, extrapolate)
     k = _inverse(mixture, wanted)
-    sums = _summary(surface, year_fraction, interpolation, extrapolate)
+    sums = _summary(surface, year_fraction, extrapolate)
     result = sums[["mass", "martingale", "status"]].assign(log_moneyness=k)
     if year_fraction is None and "forward" in surface.coords:
         result["price_usd"] = surface["forward"].reset_coords(drop=True) * np.exp(k)
@@ -124,14 +124,13 @@ def moments(
     surface: xr.Dataset,
     year_fraction: Numbers | None = None,
     *,
-    interpolation: Interpolation | None = None,
     extrapolate: Extrapolation | None = None,
 ) -> xr.Dataset:
     """Compute mean, deviation, skewness and excess kurtosis of ``ln(S/F)`` at expiry.
 
     Parameters
     ----------
-    surface, year_fraction, interpolation, extrapolate
+    surface, year_fraction, extrapolate
         As in `density`.
 
     Returns
@@ -151,7 +150,7 @@ def moments(
     ``−2 mean`` is the variance of `derivdata.analysis.variance.model_free`. Moments of short expiries rest
     on the wings that the fit extrapolates: a skewness of a smile quoted over two deviations is the form's.
     """
-    sums = _summary(surface, year_fraction, interpolation, extrapolate)
+    sums = _summary(surface, year_fraction, extrapolate)
     usable = (abs(sums["mass"] - 1.0) <= _USELESS) & (abs(sums["martingale"] - 1.0) <= _USELESS)
     m1, m2, m3, m4 = (sums[f"power_{n}"].where(usable) for n in (1, 2, 3, 4))
     variance = m2 - m1**2
@@ -166,20 +165,20 @@ def moments(
     return _labelled(result, surface, year_fraction)
 
 
-def _mixture(surface: xr.Dataset, t: Any, interpolation: Any, extrapolate: Any) -> Mixture:
+def _mixture(surface: xr.Dataset, t: Any, extrapolate: Any) -> Mixture:
     if t is None:
-        if interpolation is not None or extrapolate is not None:
-            raise ValueError("interpolation and extrapolate need year_fraction: expiries are not between")
+        if extrapolate is not None:
+            raise ValueError("extrapolate needs year_fraction: expiries are not beyond the last")
         return mixture_at_expiries(surface)
-    cut = at_maturity(surface, t, interpolation=interpolation, extrapolate=extrapolate)
+    cut = at_maturity(surface, t, extrapolate=extrapolate)
     return mixture_of(cut)
 
 
-def _summary(surface: xr.Dataset, t: Any, interpolation: Any, extrapolate: Any) -> xr.Dataset:
+def _summary(surface: xr.Dataset, t: Any, extrapolate: Any) -> xr.Dataset:
     """Sum up every density, of a bounded number of slices at a time."""
 
     def sums(part: xr.Dataset) -> xr.Dataset:
-        return summary(_mixture(part, t, interpolation, extrapolate))
+        return summary(_mixture(part, t, extrapolate))
 
     if isinstance(t, xr.DataArray) and set(t.dims) & set(surface.dims):
         return sums(surface)
@@ -219,3 +218,68 @@ def _labelled(result: xr.Dataset, surface: xr.Dataset, t: Any) -> xr.Dataset:
     if t is not None:
         return result
     return result.assign_coords({name: surface.coords[name] for name in surface.coords})
+
+
+NODE = "quadrature_node"
+_EDGE = "quadrature_edge"
+# Panels in z with k = √w(0) sinh z: even at the money, growing geometrically in the wings. A wing with a
+# slope near Lee's bound of 2 dies out only beyond a million deviations.
+_FAR, _PANELS = 16.0, 160
+# More around the vertex, where raw SVI bends over a width that may be far below √w(0).
+_BEND, _BEND_PANELS = 5.0, 32
+_POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(5)
+_TOLERANCE = 1e-6
+_NEGATIVE = -1e-10
+
+
+def summary(mixture: Mixture) -> xr.Dataset:
+    """Sum a density up: ``mass``, ``martingale``, means of ``k`` to ``k⁴`` about 0, and its ``status``."""
+    k, weight = _nodes(mixture)
+    density, weighted = mixture.density(k), mixture.density(k, weighted=True)
+    sums = {"mass": density, "martingale": weighted} | {f"power_{n}": density * k**n for n in (1, 2, 3, 4)}
+    there = mixture.parts[0].share.notnull()
+    result = xr.Dataset(
+        {name: (each * weight).sum(NODE, skipna=True).where(there) for name, each in sums.items()}
+    )
+    off = (abs(result["mass"] - 1.0) > _TOLERANCE) | (abs(result["martingale"] - 1.0) > _TOLERANCE)
+    negative = (density * mixture.parts[0].total_variance(xr.zeros_like(k.isel({NODE: 0})), 0) ** 0.5).min(
+        NODE
+    ) < _NEGATIVE
+    status = mixture.status | where(off & there, np.int32(Status.NOT_MARTINGALE), np.int32(0))
+    status = status | where(negative, np.int32(Status.BUTTERFLY), np.int32(0))
+    return result.assign(status=status.astype(np.int32))
+
+
+def _nodes(mixture: Mixture) -> tuple[xr.DataArray, xr.DataArray]:
+    zero = xr.zeros_like(mixture.k_min)
+    scale = mixture.parts[-1].total_variance(zero, 0) ** 0.5
+    scale = scale.fillna(mixture.parts[0].total_variance(zero, 0) ** 0.5)
+    bends = [each for part in mixture.parts for each in (part.vertex, part.bend)]
+    k, weight = xr.apply_ufunc(
+        _panels,
+        scale,
+        *bends,
+        output_core_dims=[[NODE]] * 2,
+        dask="parallelized",
+        output_dtypes=[np.float64] * 2,
+        dask_gufunc_kwargs={
+            "output_sizes": {NODE: _POINTS.size * (_PANELS + len(mixture.parts) * (_BEND_PANELS + 1))}
+        },
+    )
+    return k, weight
+
+
+def _panels(scale: Floats, *bends: Floats) -> tuple[Floats, Floats]:
+    """Gauss-Legendre nodes and weights on panels between all edges, those of the bends included."""
+    scale, *parts = (np.asarray(each)[..., None] for each in np.broadcast_arrays(scale, *bends))
+    with np.errstate(over="ignore", invalid="ignore"):
+        edges = [scale * np.sinh(np.linspace(-_FAR, _FAR, _PANELS + 1))]
+        for vertex, bend in zip(parts[::2], parts[1::2], strict=True):
+            usable = np.isfinite(vertex) & (bend > 0.0)
+            unit = np.where(usable, np.minimum(bend, scale), scale)
+            middle = np.where(usable, vertex, 0.0)
+            edges.append(middle + unit * np.sinh(np.linspace(-_BEND, _BEND, _BEND_PANELS + 1)))
+        every = np.sort(np.concatenate(edges, axis=-1), axis=-1)
+    start, half = every[..., :-1, None], np.diff(every)[..., None] / 2.0
+    k, weight = start + half * (1.0 + _POINTS), half * _WEIGHTS
+    return k.reshape(*k.shape[:-2], -1), weight.reshape(*weight.shape[:-2], -1)

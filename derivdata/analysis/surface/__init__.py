@@ -8,8 +8,7 @@ log-moneyness ``k = ln(K/F)``, a time to expiry is in years of 365 days.
 from __future__ import annotations
 
 from derivdata.analysis.surface.calendar_arbitrage import calendar_check
-from derivdata.analysis.surface.chain_history import history
-from derivdata.analysis.surface.chain_surface import from_chain
+from derivdata.analysis.surface.chain_surface import from_chain, history
 from derivdata.analysis.surface.dupire import local_volatility
 from derivdata.analysis.surface.fitting import fit
 from derivdata.analysis.surface.interpolation import iv, total_variance

@@ -1,7 +1,8 @@
-"""From a chain of options to its surface in one call."""
+"""From chains of options to their surfaces, and from a history to the series that a desk watches."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -11,12 +12,14 @@ import xarray as xr
 from derivdata.analysis import chain as chains
 from derivdata.analysis import smile
 from derivdata.analysis.chain.normalise import option_rows
-from derivdata.analysis.status import Status
+from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.fitting import SurfaceMethod, at_the_money_of, fit
 from derivdata.analysis.surface.labelling import where
+from derivdata.analysis.surface.points import DeltaKind, constant_maturity
 from derivdata.support.arguments import Numbers, typed
 
-__all__ = ["from_chain"]
+__all__ = ["from_chain", "history"]
+
 
 _KEYS = ("symbol", "exchange", "time")
 _INSTANTS = 32  # of one pass: strikes of different days have little in common, and the grid holds them all
@@ -29,7 +32,7 @@ def from_chain(
     method: SurfaceMethod = "svi",
     weights: Any = "vega",
     loss: Literal["quote", "bid_ask"] = "quote",
-    as_of: Any = None,
+    at: Any = None,
     given: Any = None,
     spot: Numbers | None = None,
 ) -> xr.Dataset:
@@ -49,7 +52,7 @@ def from_chain(
     loss
         ``"quote"``: the distance to the quoted volatility; ``"bid_ask"``: that outside bid and ask, as with
         ``iv_bid`` and ``iv_ask`` of `fit`, which needs a chain with bid and ask prices.
-    as_of, given, spot
+    at, given, spot
         Instant of the quotes, forwards and spot, as in `derivdata.analysis.chain`.
 
     Returns
@@ -67,7 +70,7 @@ def from_chain(
     ------
     ValueError
         What `derivdata.analysis.chain` and `fit` raise; ``"spread"`` or ``"bid_ask"`` without prices;
-        `as_of` of a cleaned chain, which has its instant.
+        `at` of a cleaned chain, which has its instant.
 
     Examples
     --------
@@ -76,9 +79,9 @@ def from_chain(
     (11, True)
     """
     cleaned = isinstance(chain, pd.DataFrame) and {"year_fraction", "status"}.issubset(chain.columns)
-    if cleaned and as_of is not None:
-        raise ValueError("as_of is for a chain that was not cleaned; clean(chain, as_of=...) has used it")
-    options = chain if isinstance(chain, pd.DataFrame) and cleaned else chains.clean(chain, as_of=as_of)
+    if cleaned and at is not None:
+        raise ValueError("at is for a chain that was not cleaned; clean(chain, at=...) has used it")
+    options = chain if isinstance(chain, pd.DataFrame) and cleaned else chains.clean(chain, at=at)
     parts = [
         _fitted(part, method=method, weights=weights, loss=loss, given=given, spot=spot)
         for part in _passes(options)
@@ -89,12 +92,12 @@ def from_chain(
         alike = [_with_dims(part, parts) for part in parts]
         surface = xr.concat(alike, "time", data_vars="all", join="outer", combine_attrs="override")
         surface = _filled(surface.sortby("time"))
-    return _with_lost_expiries(surface, options if cleaned else _listed(chain, options, as_of))
+    return _with_lost_expiries(surface, options if cleaned else _listed(chain, options, at))
 
 
-def _listed(chain: pd.DataFrame | xr.Dataset, options: pd.DataFrame, as_of: Any) -> pd.DataFrame:
+def _listed(chain: pd.DataFrame | xr.Dataset, options: pd.DataFrame, at: Any) -> pd.DataFrame:
     """Return every row of the chain with its time to expiry, flagged as the options that are left."""
-    rows = option_rows(chain, as_of=as_of)
+    rows = option_rows(chain, at=at)
     place = [name for name in (*_KEYS, "expiry") if name in rows]
     near = options[(options["status"] & np.int32(Status.NEAR_EXPIRY)) != 0]
     flagged = pd.MultiIndex.from_frame(rows[place]).isin(pd.MultiIndex.from_frame(near[place]))
@@ -211,3 +214,57 @@ def _plain_labels(column: pd.Series) -> Any:
     if isinstance(column.dtype, pd.DatetimeTZDtype):
         return column.dt.tz_convert("UTC").dt.tz_localize(None)
     return column.astype(str)
+
+
+@typed
+def history(
+    chains: pd.DataFrame | xr.Dataset,
+    *,
+    tenors: Sequence[str | pd.Timedelta] = ("7d", "30d", "90d"),
+    points: Sequence[str] = ("atm", "rr25", "bf25"),
+    horizon: str | pd.Timedelta = "30d",
+    delta: DeltaKind = "forward",
+    method: SurfaceMethod = "svi",
+    weights: Any = "vega",
+) -> xr.Dataset:
+    """Compute a volatility index and points at constant maturity of every instant of a history.
+
+    Parameters
+    ----------
+    chains
+        What ``dd.options.surface_history`` returned, or a table ``options_snapshot`` of many instants.
+    tenors, points, delta
+        As in `constant_maturity`.
+    horizon
+        Time that the index looks ahead.
+    method, weights
+        As in `from_chain`; ``method="essvi", weights="price"`` is some twenty times faster.
+
+    Returns
+    -------
+    Dataset over the dims of the chains without expiry, strike and side
+        What `constant_maturity` gives, over ``tenor`` [days]: ``atm``, ``rr25`` … [1/√year]; ``index``
+        [1/√year] as `derivdata.analysis.variance.volatility_index` computes it from the
+        fitted smiles, with ``index_status``.
+
+    Raises
+    ------
+    ValueError
+        What `from_chain`, `constant_maturity` and `derivdata.analysis.variance.volatility_index` raise.
+
+    Examples
+    --------
+    >>> chains = dd.options.surface_history("BTC", "deribit", "6h")
+    >>> seen = dd.analysis.surface.history(chains, tenors=["30d"], method="essvi", weights="price")
+    >>> seen["atm"].dims, sorted(map(str, seen.data_vars))[:3]
+    (('time', 'tenor'), ['atm', 'bf25', 'index'])
+    """
+    # Variance is above surfaces: it integrates them.
+    from derivdata.analysis import variance
+
+    surface = from_chain(chains, method=method, weights=weights)
+    fixed = constant_maturity(surface, tenors=tenors, points=points, delta=delta)
+    index = variance.volatility_index(variance.model_free(surface), horizon=horizon)
+    fixed["index"] = index["index"]
+    fixed["index_status"] = index["status"].astype(np.int32).assign_attrs(flag_attrs())
+    return fixed.assign_attrs(fixed.attrs | surface.attrs | {"index_days": index.attrs["days"]})

@@ -9,7 +9,7 @@ from derivdata.analysis import smile
 from derivdata.analysis.black76.normalised import time_value
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.labelling import bare, origin_attrs, where, with_units
-from derivdata.analysis.surface.maturity import Extrapolation, Interpolation, Maturity, at_maturity
+from derivdata.analysis.surface.maturity import Extrapolation, Maturity, at_maturity
 from derivdata.analysis.surface.mixture import mixture_of
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
@@ -27,14 +27,13 @@ def local_volatility(
     log_moneyness: Numbers,
     year_fraction: Numbers,
     *,
-    interpolation: Interpolation | None = None,
     extrapolate: Extrapolation | None = None,
 ) -> xr.Dataset:
     """Compute the local volatility at which a diffusion has the prices of a surface.
 
     Parameters
     ----------
-    surface, log_moneyness, year_fraction, interpolation, extrapolate
+    surface, log_moneyness, year_fraction, extrapolate
         As in `total_variance`; k outside the quotes counts on the fitted wings.
 
     Returns
@@ -65,11 +64,11 @@ def local_volatility(
     0.547723
     """
     t = bare(year_fraction, "maturity", "year_fraction")
-    cut = at_maturity(surface, t * _JUST_BEFORE, interpolation=interpolation, extrapolate=extrapolate)
+    cut = at_maturity(surface, t * _JUST_BEFORE, extrapolate=extrapolate)
     k = bare(log_moneyness, "log_moneyness")
     mixture = mixture_of(cut)
     weighted = mixture.density(k, weighted=True)
-    twice_slope = _slope_in_time(surface, cut, k, extrapolate)
+    twice_slope = _slope_in_time(cut, k)
     variance = twice_slope / weighted
     positive = (twice_slope > 0.0) & (weighted > 0.0)
     vanished = (abs(twice_slope) < 1e-290) | (abs(weighted) < 1e-290)
@@ -92,31 +91,25 @@ def local_volatility(
     return with_units(result, {"local_variance": "1/year", "local_vol": "1/sqrt(year)"})
 
 
-def _slope_in_time(
-    surface: xr.Dataset, cut: Maturity, k: xr.DataArray, extrapolate: Extrapolation | None
-) -> xr.DataArray:
+def _slope_in_time(cut: Maturity, k: xr.DataArray) -> xr.DataArray:
     """Return ``2 ∂c/∂T`` at fixed k.
 
     Of one smile ``∂c/∂w = φ(d₁)/(2√w)``; of mixed prices ``c = α c₁ + (1 − α) c₂`` it is ``α' (c₁ − c₂)``.
     """
-    if cut.interpolation == "essvi":
-        ends = at_maturity(surface, cut.year_fraction, interpolation="linear_w", extrapolate=extrapolate)
-        slope = _essvi_slope(cut, ends, k, _slopes_of_shares(ends))
-        return _vega(k, _total_variance(cut.before, k)) * slope
     slopes = _slopes_of_shares(cut)
     first, second = (_total_variance(part, k) for part in (cut.before, cut.after))
     linear = cut.share_before * first + (cut.share_after * second).where(cut.share_after > 0.0, 0.0)
     change = slopes[0] * first + (slopes[1] * second).where(slopes[1] != 0.0, 0.0)
     alone = _vega(k, linear) * change
-    if cut.interpolation == "linear_w":
+    if not cut.mixes:
         return alone
     levels = [_total_variance(part, xr.zeros_like(cut.share_before)) for part in (cut.before, cut.after)]
-    between = (cut.share_after > 0.0) & (cut.share_before > 0.0) & (levels[1] > levels[0])
+    mixed_here = cut.price_share.notnull()
     middle = cut.share_before * levels[0] + cut.share_after * levels[1]
     rate = -(slopes[0] * levels[0] + slopes[1] * levels[1]) / (2.0 * np.sqrt(middle))
-    rate = (rate / (np.sqrt(levels[1]) - np.sqrt(levels[0]))).where(between)
+    rate = (rate / (np.sqrt(levels[1]) - np.sqrt(levels[0]))).where(mixed_here)
     mixed = 2.0 * rate * _difference(k, first, second)
-    result: xr.DataArray = mixed.where(between, alone)
+    result: xr.DataArray = mixed.where(mixed_here, alone)
     return result
 
 
@@ -126,28 +119,6 @@ def _slopes_of_shares(cut: Maturity) -> tuple[xr.DataArray, xr.DataArray]:
     t0, t1 = (part["year_fraction"].reset_coords(drop=True) for part in (cut.before, cut.after))
     alone = cut.share_before / cut.year_fraction
     return where(both, -1.0 / (t1 - t0), alone), where(both, 1.0 / (t1 - t0), 0.0 * alone)
-
-
-def _essvi_slope(
-    cut: Maturity, ends: Maturity, k: xr.DataArray, slopes: tuple[xr.DataArray, xr.DataArray]
-) -> xr.DataArray:
-    """Return ``∂w/∂T`` of a slice whose θ, ψ and χ = ρψ are linear in T between the slices of `ends`.
-
-    ``w = ½(θ + χk + R)`` with ``R = √(ψ²k² + 2χθk + θ²)``.
-    """
-
-    def natural(part: xr.Dataset) -> list[xr.DataArray]:
-        return [part["theta"], part["psi"], part["rho"] * part["psi"]]
-
-    theta, psi, chi = natural(cut.before)
-    d_theta, d_psi, d_chi = (
-        slopes[0] * before + slopes[1] * after
-        for before, after in zip(natural(ends.before), natural(ends.after), strict=True)
-    )
-    root = np.sqrt((psi * k) ** 2 + 2.0 * chi * theta * k + theta**2)
-    d_square = psi * d_psi * k**2 + (d_chi * theta + chi * d_theta) * k + theta * d_theta
-    slope: xr.DataArray = (d_theta + d_chi * k + d_square / root) / 2.0
-    return slope
 
 
 def _difference(k: xr.DataArray, first: xr.DataArray, second: xr.DataArray) -> xr.DataArray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,11 @@ from derivdata.analysis import smile
 from derivdata.analysis.black76.inversion import deviation
 from derivdata.analysis.black76.normalised import time_value
 from derivdata.analysis.surface.labelling import bare
-from derivdata.analysis.surface.maturity import Extrapolation, Interpolation, Maturity, at_maturity
+from derivdata.analysis.surface.maturity import Extrapolation, Maturity, at_maturity
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 
-__all__ = ["iv", "total_variance", "variance_at", "variance_of", "volatility"]
+__all__ = ["iv", "total_variance", "variance_at", "volatility"]
 
 
 @typed
@@ -25,7 +24,6 @@ def total_variance(
     log_moneyness: Numbers,
     year_fraction: Numbers,
     *,
-    interpolation: Interpolation | None = None,
     extrapolate: Extrapolation | None = None,
     wings: bool = False,
 ) -> xr.DataArray:
@@ -43,12 +41,6 @@ def total_variance(
     year_fraction
         Time to expiry [years]: a number, a 1-D array (dim ``maturity``) or a DataArray without dim
         ``expiry``.
-    interpolation
-        ``"essvi"``: (θ, ψ, ρψ) linear in T, which keeps both butterfly and calendar freedom; the default
-        where the surface has them. ``"linear_w"``: w linear in T at fixed k, free of calendar arbitrage
-        where the expiries are, butterfly not promised; the default elsewhere. ``"gj_price"``: prices mixed
-        as in lemma 5.1 of Gatheral and Jacquier (2014), free of both where the expiries are; the default
-        of surfaces fitted with ``method="svi"``.
     extrapolate
         Beyond the last expiry: None gives NaN, ``"flat_vol"`` holds its volatility at each k. Before the
         first expiry its volatility is always held.
@@ -64,16 +56,21 @@ def total_variance(
     Raises
     ------
     ValueError
-        Unknown interpolation or extrapolation; ``"essvi"`` of a surface without θ, ρ, ψ; `year_fraction`
-        has dim ``expiry``.
+        Unknown extrapolation; `year_fraction` has dim ``expiry``.
     TypeError
         A bare array has more than one dimension.
+
+    Notes
+    -----
+    Between two expiries w is linear in T at equal k: calendar-free where the expiries are, and a flat
+    surface stays flat. That no butterfly lies between is checked of each pair; where one would, prices are
+    mixed as in lemma 5.1 of Gatheral and Jacquier (2014), and results with a ``status`` say ``PRICES_MIXED``.
     """
     k = bare(log_moneyness, "log_moneyness")
-    cut = at_maturity(surface, year_fraction, interpolation=interpolation, extrapolate=extrapolate)
+    cut = at_maturity(surface, year_fraction, extrapolate=extrapolate)
     w = variance_at(cut, k)
     w = w if wings else w.where((cut.k_min <= k) & (k <= cut.k_max))
-    w.attrs = {"units": "1", "interpolation": cut.interpolation}
+    w.attrs = {"units": "1"}
     return w.rename("total_variance")
 
 
@@ -83,7 +80,6 @@ def iv(
     log_moneyness: Numbers,
     year_fraction: Numbers,
     *,
-    interpolation: Interpolation | None = None,
     extrapolate: Extrapolation | None = None,
     wings: bool = False,
 ) -> xr.DataArray:
@@ -92,9 +88,7 @@ def iv(
     Parameters, shapes and NaN are those of `total_variance`.
     """
     t = bare(year_fraction, "maturity", "year_fraction")
-    w = total_variance(
-        surface, log_moneyness, t, interpolation=interpolation, extrapolate=extrapolate, wings=wings
-    )
+    w = total_variance(surface, log_moneyness, t, extrapolate=extrapolate, wings=wings)
     return volatility(w, t).rename("iv").assign_attrs(w.attrs | {"units": "1/sqrt(year)"})
 
 
@@ -105,43 +99,18 @@ def volatility(w: xr.DataArray, t: xr.DataArray) -> xr.DataArray:
 
 def variance_at(cut: Maturity, k: Any) -> xr.DataArray:
     """Return the total variance of a cut at any log-moneyness, in the wings too."""
-    return variance_of(cut)(k)
-
-
-def variance_of(cut: Maturity) -> Callable[[Any], xr.DataArray]:
-    """Return `variance_at` of one cut, for a search that evaluates it many times."""
-    share = _price_share(cut) if cut.interpolation == "gj_price" else None
-
-    def at(k: Any) -> xr.DataArray:
-        first = smile.total_variance(cut.before, k, extrapolate=True)
-        if cut.interpolation == "essvi":
-            return first
-        second = smile.total_variance(cut.after, k, extrapolate=True)
-        linear = cut.share_before * first + cut.share_after * second
-        if share is None:
-            return linear
-        mixed: xr.DataArray = xr.apply_ufunc(
-            _mix,
-            bare(k, "log_moneyness"),
-            first,
-            second,
-            share,
-            dask="parallelized",
-            output_dtypes=[np.float64],
-        )
-        return mixed.transpose(*first.dims).fillna(linear)
-
-    return at
-
-
-def _price_share(cut: Maturity) -> xr.DataArray:
-    """Return the share of the earlier expiry in mixed prices; NaN where there is nothing to mix."""
-    ends = [smile.total_variance(part, 0.0, extrapolate=True) for part in (cut.before, cut.after)]
-    middle = cut.share_before * ends[0] + cut.share_after * ends[1]
-    between = (cut.share_after > 0.0) & (cut.share_before > 0.0) & (ends[1] > ends[0])
-    roots = [np.sqrt(part.where(between)) for part in (*ends, middle)]
-    share: xr.DataArray = (roots[1] - roots[2]) / (roots[1] - roots[0])
-    return share
+    first, second = (smile.total_variance(part, k, extrapolate=True) for part in (cut.before, cut.after))
+    # Beyond the last expiry, and before the first, the second slice has no share.
+    linear: xr.DataArray = cut.share_before * first + cut.share_after * second
+    if not cut.mixes:
+        return linear
+    mixed: xr.DataArray = xr.apply_ufunc(
+        _mix,
+        *(bare(k, "log_moneyness"), first, second, cut.price_share),
+        dask="parallelized",
+        output_dtypes=[np.float64],
+    )
+    return mixed.transpose(*first.dims).fillna(linear)
 
 
 def _mix(k: Floats, first: Floats, second: Floats, share: Floats) -> Floats:

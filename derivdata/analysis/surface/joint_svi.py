@@ -98,7 +98,8 @@ def _search(problem: JointProblem, x: Floats, going: Indices, result: JointFit) 
         flat = floor_to_raw(problem.slices(x).reshape(5, -1))
         raw = Raw(*(part.reshape(problem.live.shape) for part in flat))
         done = holds(problem, values)
-        done[done] = _proved(Raw(*(part[done] for part in raw)), problem.live[done])
+        if done.any():
+            done[done] = _proved(Raw(*(part[done] for part in raw)), problem.live[done])
         for part, value in zip(result.raw, raw, strict=True):
             part[going[done]] = value[done]
         result.free[going[done]] = True

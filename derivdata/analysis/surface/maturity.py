@@ -1,4 +1,12 @@
-"""A surface cut at any time to expiry: the slices around it, their shares, and total variance on them."""
+"""A surface cut at any time to expiry: the slices around it, their shares, and whether prices are mixed.
+
+Total variance is linear in time at equal log-moneyness between two listed expiries, where that is free of
+butterflies at every time between them. Each pair is certified: Durrleman's g times w² is a polynomial of
+degree 4 in the share of the later expiry, and on each quarter of the way it is positive where no coefficient
+in Bernstein's basis is negative, at some 660 log-moneyness out to 100 deviations. Of a pair that fails prices
+are mixed (Gatheral and Jacquier 2014, lemma 5.1), which is free where the two slices are and not to be quoted
+from: the mixture of a narrow and a wide distribution has fat tails that neither has.
+"""
 
 from __future__ import annotations
 
@@ -9,77 +17,82 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata.analysis.smile.essvi import ssvi_to_raw
+from derivdata.analysis.smile.svi import Raw, total_variance
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.labelling import NATURAL, bare, require_surface
-from derivdata.support.arrays import Floats
+from derivdata.analysis.surface.labelling import bare, require_surface
+from derivdata.support.arrays import Bools, Floats, Indices
 
-__all__ = ["Extrapolation", "Interpolation", "Maturity", "at_maturity", "slices_at", "take"]
+__all__ = ["Extrapolation", "Maturity", "at_maturity", "free_between", "slices_at", "take"]
 
-Interpolation = Literal["essvi", "linear_w", "gj_price"]
 Extrapolation = Literal["flat_vol"]
+
+_PLACES = np.sinh(np.linspace(-1.0, 1.0, 401) * np.arcsinh(100.0))  # in deviations of the later slice
+_BENDS = np.sinh(np.linspace(-5.0, 5.0, 129))  # about each vertex, in units of its width
+_SHARES = np.linspace(0.0, 1.0, 17)  # of the later slice: four quarters of five values each
+# From values at 0, ¼, ½, ¾, 1 of an interval to the coefficients of a quartic in Bernstein's basis.
+_BERNSTEIN = (
+    np.array([[3, 0, 0, 0, 0], [-13 / 4, 12, -9, 4, -3 / 4], [13 / 6, -32 / 3, 20, -32 / 3, 13 / 6],
+              [-3 / 4, 4, -9, 12, -13 / 4], [0, 0, 0, 0, 3]]) / 3.0
+)  # fmt: skip
+_ROUNDING = 1e-12
+_PAIRS = 64
 
 
 class Maturity(NamedTuple):
-    """A surface cut at given times to expiry: the slices before and after, their shares, and what was done.
+    """A surface cut at given times to expiry: the slices before and after, and their shares.
 
-    With ``interpolation == "essvi"`` there is one slice, `before`, and the shares are already in it.
+    `price_share` is the share of the earlier slice in mixed prices, NaN where total variance is linear.
     """
 
     before: xr.Dataset
     after: xr.Dataset
     share_before: xr.DataArray
     share_after: xr.DataArray
+    price_share: xr.DataArray
     year_fraction: xr.DataArray
     k_min: xr.DataArray
     k_max: xr.DataArray
     status: xr.DataArray
-    interpolation: Interpolation
+
+    @property
+    def mixes(self) -> bool:
+        """Tell whether prices may be mixed somewhere; lazy cuts are not looked at."""
+        return self.price_share.chunks is not None or bool(self.price_share.notnull().any())
 
 
 def at_maturity(
-    surface: xr.Dataset,
-    year_fraction: Any,
-    *,
-    interpolation: Interpolation | None = None,
-    extrapolate: Extrapolation | None = None,
+    surface: xr.Dataset, year_fraction: Any, *, extrapolate: Extrapolation | None = None
 ) -> Maturity:
     """Cut a surface at given times; parameters as in `derivdata.analysis.surface.total_variance`."""
     require_surface(surface)
     t = bare(year_fraction, "maturity", "year_fraction")
-    chosen = _interpolation(surface, interpolation)
     if "expiry" in t.dims:
         raise ValueError(
             "year_fraction has dim expiry, which is the surface's own: rename it, or evaluate the surface "
             "at its expiries with derivdata.analysis.smile"
         )
-    place = _bracket(surface, t, flat_beyond=extrapolate is not None)
-    before, after = (slices_at(surface, place[name]) for name in ("at_before", "at_after"))
-    shares = place["share_before"], place["share_after"]
-    k_min, k_max = (_mixed(before[name], after[name], *shares) for name in ("k_min", "k_max"))
-    if chosen == "essvi":
-        before = _natural_slice(before, after, *shares)
-    return Maturity(before, after, *shares, t, k_min, k_max, place["status"], chosen)
-
-
-def _bracket(surface: xr.Dataset, t: xr.DataArray, *, flat_beyond: bool) -> xr.Dataset:
-    """Tell which expiries lie around each time, and the share of each in total variance."""
-    names = ("at_before", "at_after", "share_before", "share_after", "status")
+    names = ("at_before", "at_after", "share_before", "share_after", "price_share", "status")
     outputs = xr.apply_ufunc(
         _around,
         surface["year_fraction"],
         surface["method"] > 0,
+        *(surface[name] for name in Raw._fields),
         t,
-        kwargs={"flat_beyond": flat_beyond},
-        input_core_dims=[["expiry"], ["expiry"], []],
+        kwargs={"flat_beyond": extrapolate is not None},
+        input_core_dims=[["expiry"]] * 7 + [[]],
         output_core_dims=[[]] * len(names),
         dask="parallelized",
-        output_dtypes=[np.int64, np.int64, np.float64, np.float64, np.int32],
+        output_dtypes=[np.int64, np.int64, np.float64, np.float64, np.float64, np.int32],
     )
-    return xr.Dataset({name: part.reset_coords(drop=True) for name, part in zip(names, outputs, strict=True)})
+    at_before, at_after, *rest = (part.reset_coords(drop=True) for part in outputs)
+    before, after = slices_at(surface, at_before), slices_at(surface, at_after)
+    k_min, k_max = (_mixed(before[name], after[name], *rest[:2]) for name in ("k_min", "k_max"))
+    return Maturity(before, after, rest[0], rest[1], rest[2], t, k_min, k_max, rest[3])
 
 
-def _around(expiries: Floats, usable: Any, t: Floats, *, flat_beyond: bool) -> tuple[Any, ...]:
+def _around(expiries: Floats, usable: Bools, *parts: Floats, flat_beyond: bool) -> tuple[NDArray[Any], ...]:
+    """Tell which expiries lie around each time, and the share of each in total variance or in prices."""
+    *raw, t = parts
     t = np.asarray(t)[..., None]
     earlier = np.where(usable & (expiries <= t), expiries, -np.inf)
     later = np.where(usable & (expiries >= t), expiries, np.inf)
@@ -96,9 +109,64 @@ def _around(expiries: Floats, usable: Any, t: Floats, *, flat_beyond: bool) -> t
     refused = none | (t <= 0.0) | np.isnan(t) | (late & (not flat_beyond))
     share_after = np.where(early | late | refused, 0.0, share)
     share_before = np.where(refused, np.nan, scale - share_after)
+    price_share = _price_share(Raw(*raw), before, after, share_before, share_after)
     status = _said((early, Status.SHORT_EXTRAPOLATION), (late, Status.EXTRAPOLATED))
     status |= _said((none | np.isnan(t), Status.BAD_INPUT), (t <= 0.0, Status.EXPIRED))
-    return tuple(part[..., 0] for part in (before, after, share_before, share_after, status))
+    status |= _said((np.isfinite(price_share), Status.PRICES_MIXED))
+    cut = (before, after, share_before, share_after, price_share, status)
+    return tuple(part[..., 0] for part in cut)
+
+
+def _price_share(
+    raw: Raw, before: Indices, after: Indices, share_before: Floats, share_after: Floats
+) -> Floats:
+    """Return the earlier slice's share in prices at k = 0 where a pair is not certified, elsewhere NaN.
+
+    Each pair of slices is looked at once, however many times lie between them.
+    """
+    between = (share_after > 0.0) & (share_before > 0.0)
+    price_share = np.full(between.shape, np.nan)
+    if not between.any():
+        return price_share
+    full = [np.broadcast_to(part, (*between.shape[:-1], np.shape(part)[-1])) for part in raw]
+    ends = [Raw(*(np.take_along_axis(part, at, -1)[between] for part in full)) for at in (before, after)]
+    pairs, place = np.unique(np.column_stack([*ends[0], *ends[1]]), axis=0, return_inverse=True)
+    linear = np.empty(len(pairs), dtype=bool)
+    for i in range(0, len(pairs), _PAIRS):
+        some = pairs[i : i + _PAIRS].T
+        whole, alone = free_between(Raw(*some[:5]), Raw(*some[5:]))
+        # Mixing the prices of a slice that has a butterfly itself would not take it away.
+        linear[i : i + _PAIRS] = whole | ~alone
+    w0, w1 = (total_variance(0.0, end) for end in ends)
+    middle = share_before[between] * w0 + share_after[between] * w1
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = (np.sqrt(w1) - np.sqrt(middle)) / (np.sqrt(w1) - np.sqrt(w0))
+    # Where total variance at the money does not rise there is no share that meets it.
+    price_share[between] = np.where(linear[place.ravel()] | ~(w1 > w0), np.nan, share)
+    return price_share
+
+
+def free_between(earlier: Raw, later: Raw) -> tuple[Bools, Bools]:
+    """Tell of pairs of slices whether no butterfly lies at any time from one to the other, and at neither.
+
+    The first is a certificate: where it is False there may still be none.
+    """
+    width = np.sqrt(np.maximum(total_variance(0.0, later), 1e-8))[:, None]
+    places = [width * _PLACES, *(end.m[:, None] + end.sigma[:, None] * _BENDS for end in (earlier, later))]
+    k = np.concatenate(places, axis=-1)
+    jets = [
+        [total_variance(k, Raw(*(part[:, None] for part in end)), derivative=d) for d in (0, 1, 2)]
+        for end in (earlier, later)
+    ]
+    values = []
+    for share in _SHARES:
+        w, dw, d2w = ((1.0 - share) * first + share * second for first, second in zip(*jets, strict=True))
+        # w² g: the square of w − k w'/2, less w'²/4 (w + w²/4), and w² w''/2.
+        values.append((w - k * dw / 2.0) ** 2 - dw**2 / 4.0 * (w + w**2 / 4.0) + w**2 * d2w / 2.0)
+    slack = -_ROUNDING * np.maximum(jets[0][0], jets[1][0]) ** 2
+    ends = ((values[0] >= slack) & (values[-1] >= slack)).all(axis=-1)
+    quarters = (np.tensordot(_BERNSTEIN, values[i : i + 5], axes=1).min(axis=0) for i in range(0, 16, 4))
+    return np.asarray((np.min(list(quarters), axis=0) >= slack).all(axis=-1)), np.asarray(ends)
 
 
 def _said(*flags: tuple[Any, Status]) -> NDArray[np.int32]:
@@ -150,28 +218,3 @@ def _mix(first: Floats, second: Floats, share_before: Floats, share_after: Float
         between = (1.0 - share_after) * first + share_after * second
     mixed = np.where(share_after == 0.0, first, between)
     return np.where(np.isnan(share_before), np.nan, mixed)
-
-
-def _natural_slice(
-    before: xr.Dataset, after: xr.Dataset, share_before: xr.DataArray, share_after: xr.DataArray
-) -> xr.Dataset:
-    ends = [part.assign(tilt=part["rho"] * part["psi"]) for part in (before, after)]
-    theta, tilt, psi = (
-        share_before * ends[0][name] + share_after * ends[1][name] for name in ("theta", "tilt", "psi")
-    )
-    rho = (tilt / psi).where(psi != 0.0, 0.0)
-    raw = ssvi_to_raw(theta, rho, psi)._asdict()
-    return before.assign(theta=theta, psi=psi, **raw)
-
-
-def _interpolation(surface: xr.Dataset, requested: Interpolation | None) -> Interpolation:
-    natural = all(name in surface for name in NATURAL)
-    if requested is None:
-        if surface.attrs.get("surface") == "svi":
-            return "gj_price"
-        return "essvi" if natural else "linear_w"
-    if requested == "essvi" and not natural:
-        raise ValueError(
-            "interpolation='essvi' needs theta, rho and psi, which this surface has not; use linear_w"
-        )
-    return requested

@@ -1,8 +1,9 @@
 """A surface cut at any time, as a mixture of smiles: what densities and local variance are made of.
 
-Prices that are mixed at equal moneyness (lemma 5.1 of Gatheral and Jacquier 2014) are those of a mixture of
-distributions: with ``c(x) = C/F`` at ``x = K/F`` the density of ``S/F`` is ``c''(x)``, which is linear in c.
-So a cut by ``"gj_price"`` has two smiles with shares that sum to 1, every other cut one.
+A cut is one smile, whose total variance is linear in time, but where prices are mixed: mixed at equal
+moneyness (lemma 5.1 of Gatheral and Jacquier 2014) they are those of a mixture of distributions. With
+``c(x) = C/F`` at ``x = K/F`` the density of ``S/F`` is ``c''(x)``, which is linear in c. Such a cut has two
+smiles with shares that sum to 1.
 """
 
 from __future__ import annotations
@@ -80,18 +81,11 @@ def mixture_of(cut: Maturity) -> Mixture:
     """Return the smiles of a cut."""
     status = (cut.status | cut.before["status"] | cut.after["status"]).astype(np.int32)
     one = xr.ones_like(cut.share_before).where(cut.share_before.notnull())
-    ends = [smile.total_variance(part, 0.0, extrapolate=True) for part in (cut.before, cut.after)]
-    between = (cut.share_after > 0.0) & (cut.share_before > 0.0) & (ends[1] > ends[0])
-    if cut.interpolation == "essvi":
-        parts: tuple[Part, ...] = (_part(one, cut.before),)
-    elif cut.interpolation == "linear_w":
-        parts = (_blended(one, cut, xr.zeros_like(between)),)
-    else:
-        middle = cut.share_before * ends[0] + cut.share_after * ends[1]
-        roots = [np.sqrt(part.where(between)) for part in (*ends, middle)]
-        share = ((roots[1] - roots[2]) / (roots[1] - roots[0])).where(between, 1.0).where(one.notnull())
+    mixed = cut.price_share.notnull()
+    parts: tuple[Part, ...] = (_blended(cut.price_share.where(mixed, one), cut, mixed),)
+    if cut.mixes:
         # Where nothing is mixed the first part is the blend of both, and the second has no share.
-        parts = (_blended(share, cut, between), _part((1.0 - share), cut.after))
+        parts = (*parts, _part((1.0 - cut.price_share).where(mixed, 0.0 * one), cut.after))
     return Mixture(parts, cut.k_min, cut.k_max, status, cut.year_fraction)
 
 

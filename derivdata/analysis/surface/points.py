@@ -7,15 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import black76
-from derivdata.analysis.black76.sensitivities import DeltaKind
+from derivdata.analysis.black76.kernels import DeltaKind
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.interpolation import variance_of, volatility
+from derivdata.analysis.surface.interpolation import variance_at, volatility
 from derivdata.analysis.surface.labelling import bare, in_chunks, require_surface, where, with_units
-from derivdata.analysis.surface.maturity import Extrapolation, Interpolation, Maturity, at_maturity, take
+from derivdata.analysis.surface.maturity import Extrapolation, Maturity, at_maturity, take
 from derivdata.support.arguments import Numbers, typed
+from derivdata.support.times import length
 from derivdata.units import HOURS_PER_YEAR
 
 __all__ = ["AtTheMoney", "DeltaKind", "constant_maturity", "delta_moneyness", "points_of", "require_points"]
@@ -31,19 +33,18 @@ _NAME = re.compile(r"(rr|bf|call|put)(\d{1,2})")
 
 class _Convention(NamedTuple):
     delta: DeltaKind
-    rate: float
+    interest_rate: float
 
 
 @typed
 def constant_maturity(
     surface: xr.Dataset,
     *,
-    days: Sequence[float] = (7, 14, 30, 60, 90, 180),
+    tenors: Sequence[str | pd.Timedelta] = ("7d", "14d", "30d", "60d", "90d", "180d"),
     points: Sequence[str] = ("atm", "rr25", "bf25", "rr10", "bf10"),
     delta: DeltaKind = "forward",
     atm: AtTheMoney = "forward",
-    rate: float = 0.0,
-    interpolation: Interpolation | None = None,
+    interest_rate: float = 0.0,
     extrapolate: Extrapolation | None = None,
 ) -> xr.Dataset:
     """Compute volatility, skew and curvature at fixed times to expiry.
@@ -52,49 +53,50 @@ def constant_maturity(
     ----------
     surface
         As in `total_variance`.
-    days
-        Times to expiry [days of 24 h]; a year has 365.
+    tenors
+        Times to expiry, ``"30d"`` or a Timedelta each; a year has 365 days.
     points
         ``"atm"``; ``"call25"``, ``"put25"``, the volatility at that delta; ``"rr25"``, call minus put;
         ``"bf25"``, their mean minus ``atm`` (of the smile, not the market's strangle); any whole delta
         from 1 to 99.
     delta
         ``"forward"``: ``±N(±d1)``, what Deribit shows; ``"pa"``: premium-adjusted, ``±(K/F) N(±d2)``, calls
-        on the branch of high strikes; ``"spot"``: ``e^(−rate·T)`` times the forward delta.
+        on the branch of high strikes; ``"spot"``: ``e^(−interest_rate·T)`` times the forward delta.
     atm
         ``"forward"``: strike at the forward; ``"dns"``: where the straddle has no delta, ``d1 = 0``, or
         ``d2 = 0`` with ``delta="pa"``.
-    rate
+    interest_rate
         Continuous discount rate of the spot delta [1/year].
-    interpolation, extrapolate
+    extrapolate
         As in `total_variance`.
 
     Returns
     -------
     Dataset over the surface's dims without ``expiry``, and ``tenor`` [days]
-        One variable per point, named with its delta: ``rr25_forward``, ``bf10_pa``, ``call25_spot``;
-        ``atmf``, or ``dns_forward`` and ``dns_pa``. All in volatility [per √year]. ``status`` holds what
-        the slices around a tenor say, and ``SHORT_EXTRAPOLATION`` before the first expiry,
-        ``EXTRAPOLATED`` after the last or where a strike lies outside the quotes, ``DELTA_UNREACHABLE``
-        where some point is NaN for that reason.
+        One variable per point, under the name by which it was asked for [per √year]; the attributes ``delta``
+        and ``atm`` hold the conventions. ``status`` holds what the slices around a tenor say, and
+        ``SHORT_EXTRAPOLATION`` before the first expiry, ``EXTRAPOLATED`` after the last or where a strike
+        lies outside the quotes, ``PRICES_MIXED`` as in `total_variance`, ``DELTA_UNREACHABLE`` where some
+        point is NaN for that reason.
 
     Raises
     ------
     ValueError
-        Unknown point, delta, atm, interpolation or extrapolation.
+        Unknown point, tenor, delta, atm or extrapolation.
 
     Examples
     --------
     >>> surface = dd.analysis.surface.from_chain(dd.options.snapshot("BTC", "deribit"))
-    >>> fixed = dd.analysis.surface.constant_maturity(surface, days=(7, 30), points=("atm", "rr25"))
-    >>> fixed["atmf"].round(3).values
+    >>> fixed = dd.analysis.surface.constant_maturity(surface, tenors=("7d", "30d"), points=("atm", "rr25"))
+    >>> fixed["atm"].round(3).values
     array([0.464, 0.467])
     """
+    days = [length(each, "tenors") / pd.Timedelta(1, "D") for each in tenors]
     tenor = xr.DataArray(np.asarray(days, dtype=np.float64), dims="tenor")
 
     def at_tenors(part: xr.Dataset) -> xr.Dataset:
-        cut = at_maturity(part, tenor / _YEAR, interpolation=interpolation, extrapolate=extrapolate)
-        return points_of(cut, points, delta=delta, atm=atm, rate=rate)
+        cut = at_maturity(part, tenor / _YEAR, extrapolate=extrapolate)
+        return points_of(cut, points, delta=delta, atm=atm, interest_rate=interest_rate)
 
     require_surface(surface)
     result = in_chunks(at_tenors, surface, most=_SLICES, whole=("expiry",))
@@ -108,19 +110,18 @@ def delta_moneyness(
     year_fraction: Numbers,
     *,
     delta: DeltaKind = "forward",
-    rate: float = 0.0,
-    interpolation: Interpolation | None = None,
+    interest_rate: float = 0.0,
     extrapolate: Extrapolation | None = None,
 ) -> xr.DataArray:
     """Find the log-moneyness at which an option has a delta.
 
     Parameters
     ----------
-    surface, year_fraction, interpolation, extrapolate
+    surface, year_fraction, extrapolate
         As in `total_variance`.
     target
         Delta: positive of a call, negative of a put; a number, a 1-D array (dim ``target``) or a DataArray.
-    delta, rate
+    delta, interest_rate
         Convention, as in `constant_maturity`.
 
     Returns
@@ -134,51 +135,46 @@ def delta_moneyness(
     ValueError
         Unknown convention; what `total_variance` raises.
     """
-    cut = at_maturity(surface, year_fraction, interpolation=interpolation, extrapolate=extrapolate)
-    k = _at_delta(cut, bare(target, "target"), _Convention(delta, rate)).rename("log_moneyness")
+    cut = at_maturity(surface, year_fraction, extrapolate=extrapolate)
+    k = _at_delta(cut, bare(target, "target"), _Convention(delta, interest_rate)).rename("log_moneyness")
     k.attrs = {"units": "log-moneyness"}
     return k
 
 
 def points_of(
-    cut: Maturity, points: Sequence[str], *, delta: DeltaKind, atm: AtTheMoney, rate: float
+    cut: Maturity, points: Sequence[str], *, delta: DeltaKind, atm: AtTheMoney, interest_rate: float
 ) -> xr.Dataset:
     """Return the points of a cut; parameters and result as in `constant_maturity`."""
     parsed = {point: _parsed(point) for point in points}
-    centre_name, centre = _centre(cut, atm, delta)
     deltas = sorted({size for _, size in parsed.values()} - {0})
     target = xr.DataArray([sign * size / 100 for size in deltas for sign in (1, -1)], dims="target")
-    names = [f"{side}{size}" for size in deltas for side in ("call", "put")]
-    places = {centre_name: centre}
-    if names:
-        strikes = _at_delta(cut, target, _Convention(delta, rate))
+    places = {"atm": _centre(cut, atm, delta)}
+    if deltas:
+        strikes = _at_delta(cut, target, _Convention(delta, interest_rate))
+        names = [f"{side}{size}" for size in deltas for side in ("call", "put")]
         places |= {name: strikes.isel(target=i) for i, name in enumerate(names)}
-    w_at = variance_of(cut)
-    vols = {name: volatility(w_at(k), cut.year_fraction) for name, k in places.items()}
-    out = {
-        centre_name if kind == "atm" else f"{point}_{delta}": _value(kind, size, vols, centre_name)
-        for point, (kind, size) in parsed.items()
-    }
+    vols = {name: volatility(variance_at(cut, k), cut.year_fraction) for name, k in places.items()}
+    out = {point: _value(kind, size, vols) for point, (kind, size) in parsed.items()}
     out["status"] = _status(cut, places)
     result = xr.Dataset({name: part.reset_coords(drop=True) for name, part in out.items()})
-    return with_units(result, dict.fromkeys(set(out) - {"status"}, "1/sqrt(year)"))
+    result = with_units(result, dict.fromkeys(set(out) - {"status"}, "1/sqrt(year)"))
+    return result.assign_attrs(delta=delta, atm=atm)
 
 
-def _value(kind: str, size: int, vols: dict[str, xr.DataArray], centre: str) -> xr.DataArray:
+def _value(kind: str, size: int, vols: dict[str, xr.DataArray]) -> xr.DataArray:
     if kind == "atm":
-        return vols[centre]
+        return vols["atm"]
     call, put = vols[f"call{size}"], vols[f"put{size}"]
-    forms = {"call": call, "put": put, "rr": call - put, "bf": (call + put) / 2.0 - vols[centre]}
+    forms = {"call": call, "put": put, "rr": call - put, "bf": (call + put) / 2.0 - vols["atm"]}
     return forms[kind]
 
 
-def _centre(cut: Maturity, atm: str, delta: str) -> tuple[str, xr.DataArray]:
-    """Name and log-moneyness of the point at the money."""
+def _centre(cut: Maturity, atm: str, delta: str) -> xr.DataArray:
+    """Log-moneyness of the point at the money."""
     if atm == "forward":
-        return "atmf", xr.zeros_like(cut.share_before)
+        return xr.zeros_like(cut.share_before)
     side = -1.0 if delta == "pa" else 1.0
-    centred = _falling_root(cut, lambda k, w: side * w / 2.0 - k)
-    return ("dns_pa" if delta == "pa" else "dns_forward"), centred
+    return _falling_root(cut, lambda k, w: side * w / 2.0 - k)
 
 
 def _at_delta(cut: Maturity, target: xr.DataArray, convention: _Convention) -> xr.DataArray:
@@ -188,7 +184,7 @@ def _at_delta(cut: Maturity, target: xr.DataArray, convention: _Convention) -> x
         vol = volatility(w, cut.year_fraction)
         greeks = black76.greeks(
             1.0, np.exp(k), cut.year_fraction, vol, side,
-            which=("delta",), delta=convention.delta, rate=convention.rate,
+            which=("delta",), delta=convention.delta, interest_rate=convention.interest_rate,
         )  # fmt: skip
         over: xr.DataArray = greeks["delta"] - target
         return over
@@ -201,11 +197,10 @@ def _falling_root(
 ) -> xr.DataArray:
     """Find where a function of (k, w(k)) falls through zero, nearest the money; NaN where it does not."""
     end = np.arcsinh(_REACH)
-    w_at = variance_of(cut)
-    grid = w_at(0.0) ** 0.5 * xr.DataArray(np.sinh(np.linspace(-end, end, _SCAN)), dims="scan")
+    grid = variance_at(cut, 0.0) ** 0.5 * xr.DataArray(np.sinh(np.linspace(-end, end, _SCAN)), dims="scan")
 
     def f(k: xr.DataArray) -> xr.DataArray:
-        return excess(k, w_at(k))
+        return excess(k, variance_at(cut, k))
 
     values = f(grid)
     falls = (values >= 0.0) & (values.shift(scan=-1) < 0.0)

@@ -13,7 +13,7 @@ from derivdata.analysis.status import Status
 from derivdata.analysis.surface.calendar_arbitrage import previous
 from derivdata.analysis.surface.interpolation import variance_at
 from derivdata.analysis.surface.labelling import bare, require_surface, where, with_units
-from derivdata.analysis.surface.maturity import Extrapolation, Interpolation, at_maturity
+from derivdata.analysis.surface.maturity import Extrapolation, at_maturity
 from derivdata.analysis.surface.points import (
     AtTheMoney,
     DeltaKind,
@@ -30,20 +30,19 @@ __all__ = ["forward_variance", "points_at_expiries", "term_structure"]
 @typed
 def forward_variance(
     surface: xr.Dataset,
-    start: Numbers,
-    end: Numbers,
+    near: Numbers,
+    far: Numbers,
     *,
     log_moneyness: Numbers = 0.0,
-    interpolation: Interpolation | None = None,
     extrapolate: Extrapolation | None = None,
 ) -> xr.Dataset:
     """Compute the variance per year that a surface holds between two times to expiry.
 
     Parameters
     ----------
-    surface, interpolation, extrapolate
+    surface, extrapolate
         As in `total_variance`.
-    start, end
+    near, far
         Times to expiry [years]: numbers, 1-D arrays of one length (dim ``maturity``) or DataArrays.
     log_moneyness
         Where, at both times.
@@ -51,23 +50,22 @@ def forward_variance(
     Returns
     -------
     Dataset over the surface's dims without ``expiry``, then those of the times and of k
-        ``variance`` [per year], ``(w(end) − w(start))/(end − start)``; ``vol``, its root [per √year];
+        ``variance`` [per year], ``(w(far) − w(near))/(far − near)``; ``vol``, its root [per √year];
         ``status``. Negative variance is NaN with ``CALENDAR``, never 0.
 
     Raises
     ------
     ValueError
-        `start` is not before `end`; what `total_variance` raises.
+        `near` is not before `far`; what `total_variance` raises.
     """
-    times = [_plain(each, name) for each, name in ((start, "start"), (end, "end"))]
+    times = [_plain(each, name) for each, name in ((near, "near"), (far, "far"))]
     if len({each.sizes["maturity"] for each in times if "maturity" in each.dims}) > 1:
-        raise ValueError("start and end are not equally long")
+        raise ValueError("near and far are not equally long")
     if not bool((times[0] < times[1]).all()):
-        raise ValueError("start is not before end: both are times to expiry in years")
-    cuts = [at_maturity(surface, t, interpolation=interpolation, extrapolate=extrapolate) for t in times]
+        raise ValueError("near is not before far: both are times to expiry in years")
+    cuts = [at_maturity(surface, t, extrapolate=extrapolate) for t in times]
     k = bare(log_moneyness, "log_moneyness")
-    near, far = (variance_at(cut, k) for cut in cuts)
-    result = _between(near, far, *times)
+    result = _between(*(variance_at(cut, k) for cut in cuts), *times)
     status = (cuts[0].status | cuts[1].status | result["status"]).astype(np.int32)
     return with_units(result.assign(status=status), {"variance": "1/year", "vol": "1/sqrt(year)"})
 
@@ -79,8 +77,7 @@ def term_structure(
     point: str = "atm",
     delta: DeltaKind = "forward",
     atm: AtTheMoney = "forward",
-    rate: float = 0.0,
-    interpolation: Interpolation | None = None,
+    interest_rate: float = 0.0,
 ) -> xr.Dataset:
     """Follow one point of the smile along the surface's own expiries, with the slope of the curve.
 
@@ -88,10 +85,8 @@ def term_structure(
     ----------
     surface
         As in `total_variance`.
-    point, delta, atm, rate
+    point, delta, atm, interest_rate
         A point of `constant_maturity` and its conventions.
-    interpolation
-        As in `total_variance`, for the two slopes.
 
     Returns
     -------
@@ -106,7 +101,7 @@ def term_structure(
     require_points([point], "point")
     usable = surface["method"] > 0
     t = surface["year_fraction"].drop_vars("expiry", errors="ignore").reset_coords(drop=True)
-    at_points = points_at_expiries(surface, [point], delta=delta, atm=atm, rate=rate)
+    at_points = points_at_expiries(surface, [point], delta=delta, atm=atm, interest_rate=interest_rate)
     name = str(next(iter(at_points.data_vars)))
     w = smile.total_variance(surface, 0.0, extrapolate=True).reset_coords(drop=True)
     forward = _since(t, w.drop_vars("expiry", errors="ignore"))
@@ -114,12 +109,11 @@ def term_structure(
     status = where(usable, at_points["status"], surface["status"]) | forward["status"]
     fixed = constant_maturity(
         surface,
-        days=(7, 30, 90),
+        tenors=("7d", "30d", "90d"),
         points=[point],
         delta=delta,
         atm=atm,
-        rate=rate,
-        interpolation=interpolation,
+        interest_rate=interest_rate,
     )[name]
     week, month, quarter = (fixed.isel(tenor=i, drop=True) for i in range(3))
     out = out.assign(status=status.astype(np.int32), slope_90d_30d=quarter - month, ratio_7d_30d=week / month)
@@ -134,12 +128,12 @@ def points_at_expiries(
     *,
     delta: DeltaKind = "forward",
     atm: AtTheMoney = "forward",
-    rate: float = 0.0,
+    interest_rate: float = 0.0,
 ) -> xr.Dataset:
     """Return points of the smile, as `constant_maturity` names them, at the surface's own expiries."""
     t = surface["year_fraction"].drop_vars("expiry", errors="ignore").reset_coords(drop=True)
     cut = at_maturity(surface, t.rename(expiry="later"))
-    return points_of(cut, points, delta=delta, atm=atm, rate=rate).rename(later="expiry")
+    return points_of(cut, points, delta=delta, atm=atm, interest_rate=interest_rate).rename(later="expiry")
 
 
 def _between(near: xr.DataArray, far: xr.DataArray, start: Any, end: Any) -> xr.Dataset:

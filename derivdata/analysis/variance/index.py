@@ -5,29 +5,31 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.labelling import with_units
-from derivdata.analysis.variance.strip import Floats
 from derivdata.support.arguments import typed
+from derivdata.support.arrays import Floats
+from derivdata.support.times import length
 from derivdata.units import HOURS_PER_YEAR
 
 __all__ = ["volatility_index"]
 
 _YEAR = HOURS_PER_YEAR / 24.0
-_OUT = ("index_pct", "lower_pct", "upper_pct", "near_days", "next_days", "near_share", "status")
+_OUT = ("index", "lower", "upper", "near_days", "next_days", "near_share", "status")
 _UNITS = (
-    dict.fromkeys(("index_pct", "lower_pct", "upper_pct"), "percent/sqrt(year)")
+    dict.fromkeys(("index", "lower", "upper"), "1/sqrt(year)")
     | dict.fromkeys(("near_days", "next_days"), "days")
     | {"near_share": "1"}
 )
 
 
 @typed
-def volatility_index(variance: xr.Dataset, *, days: float = 30.0) -> xr.Dataset:
+def volatility_index(variance: xr.Dataset, *, horizon: str | pd.Timedelta = "30d") -> xr.Dataset:
     """Compute a volatility index from the two expiries around a fixed number of days.
 
     Parameters
@@ -35,22 +37,22 @@ def volatility_index(variance: xr.Dataset, *, days: float = 30.0) -> xr.Dataset:
     variance
         Result of `model_free` or `cboe` with dim ``expiry`` and ``year_fraction`` [years]; of its variables
         ``total_variance`` is needed, ``lower`` and ``upper`` are used.
-    days
-        Time that the index looks ahead [days of 24 h].
+    horizon
+        Time that the index looks ahead, ``"30d"`` or a Timedelta.
 
     Returns
     -------
     Dataset over the other dims
-        ``index_pct`` [percent per √year], ``100 √(w/T)`` of the total variance interpolated linearly in
-        time; ``lower_pct`` and ``upper_pct``, the same of the bounds, where there are any; ``near_days``
+        ``index`` [per √year], ``√(w/T)`` of the total variance interpolated linearly in time; ``lower``
+        and ``upper``, the same of the bounds, where there are any; ``near_days``
         and ``next_days``, the expiries used, and ``near_share``, the weight of the first. ``status``: all
         that the two expiries say; ``EXTRAPOLATED`` and NaN where no two expiries with a variance lie
-        around `days`.
+        around `horizon`.
 
     Raises
     ------
     ValueError
-        `days` is not positive; the Dataset has no expiries or no total variance.
+        `horizon` is not a length of time above 0; the Dataset has no expiries or no total variance.
 
     Notes
     -----
@@ -61,11 +63,12 @@ def volatility_index(variance: xr.Dataset, *, days: float = 30.0) -> xr.Dataset:
     --------
     >>> surface = dd.analysis.surface.from_chain(dd.options.snapshot("BTC", "deribit"))
     >>> index = dd.analysis.variance.volatility_index(dd.analysis.variance.model_free(surface))
-    >>> round(index["index_pct"].item(), 1)
-    47.8
+    >>> round(index["index"].item(), 3)
+    0.478
     """
-    if not days > 0.0:
-        raise ValueError(f"days={days!r} is not a time ahead")
+    days = length(horizon, "horizon") / pd.Timedelta(1, "D")
+    if days == 0.0:
+        raise ValueError(f"horizon={horizon!r} is not a time ahead")
     missing = [name for name in ("total_variance", "year_fraction") if name not in variance]
     if missing or "expiry" not in variance["total_variance"].dims:
         raise ValueError(
@@ -88,7 +91,7 @@ def volatility_index(variance: xr.Dataset, *, days: float = 30.0) -> xr.Dataset:
         output_dtypes=[np.float64] * 6 + [np.int32],
     )
     index = xr.Dataset(dict(zip(_OUT, outputs, strict=True)), attrs=variance.attrs | {"days": days})
-    index = index.drop_vars([f"{name}_pct" for name in ("lower", "upper") if name not in bounds])
+    index = index.drop_vars([name for name in ("lower", "upper") if name not in bounds])
     return with_units(index, _UNITS)
 
 
@@ -111,7 +114,7 @@ def _index(
     with np.errstate(invalid="ignore", divide="ignore"):
         share = np.where(t1 > t0, (t1 - horizon) / (t1 - t0), np.where(around, 1.0, np.nan))
         mixed = [share * _at(each, near) + (1.0 - share) * _at(each, next_) for each in (w, lower, upper)]
-        volatilities = [100.0 * np.sqrt(each / horizon) for each in mixed]
+        volatilities = [np.sqrt(each / horizon) for each in mixed]
     flags = np.where(around, _at(status, near) | _at(status, next_), np.int32(Status.EXTRAPOLATED))
     return *volatilities, t0 * _YEAR, t1 * _YEAR, share, flags
 

@@ -10,8 +10,7 @@ import xarray as xr
 from derivdata.analysis import smile
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.labelling import in_chunks, with_units
-from derivdata.analysis.variance.integrals import NODES, integrals, nodes, tails
-from derivdata.analysis.variance.quoted_smiles import strip
+from derivdata.analysis.variance.integrals import NODES, integrals, nodes, strip, tails
 from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["VarianceMethod", "model_free"]

@@ -10,8 +10,9 @@ import xarray as xr
 from derivdata.analysis.inputs import along, require_numbers
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.labelling import with_units
-from derivdata.analysis.variance.strip import Bools, Floats, boundary, contributions, total, walk
+from derivdata.analysis.variance.strip import boundary, contributions, total, walk
 from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Bools, Floats
 
 __all__ = ["cboe"]
 
@@ -25,7 +26,7 @@ def cboe(
     ask: xr.DataArray,
     year_fraction: Numbers,
     *,
-    rate: Numbers = 0.0,
+    interest_rate: Numbers = 0.0,
     price: xr.DataArray | None = None,
 ) -> xr.Dataset:
     """Compute the variance of each expiry by the rules of the Cboe's volatility index.
@@ -38,7 +39,7 @@ def cboe(
         has no bid.
     year_fraction
         Time to expiry [years].
-    rate
+    interest_rate
         Continuous interest rate [1/year].
     price
         What an option with a bid counts with; by default the mean of bid and ask.
@@ -66,13 +67,15 @@ def cboe(
     quotes = [_sorted(part, name) for part, name in ((bid, "bid"), (ask, "ask"))]
     quotes.append((quotes[0] + quotes[1]) / 2.0 if price is None else _sorted(price, "price"))
     core = ["strike", "side"]
-    year_fraction, rate = along(quotes[2], *core, year_fraction=year_fraction, rate=rate)
+    year_fraction, interest_rate = along(
+        quotes[2], *core, year_fraction=year_fraction, interest_rate=interest_rate
+    )
     outputs = xr.apply_ufunc(
         _cboe,
         *quotes,
         quotes[0]["strike"].astype(np.float64),
         year_fraction,
-        rate,
+        interest_rate,
         input_core_dims=[core, core, core, ["strike"], [], []],
         output_core_dims=[[]] * 5 + [["strike"]] * 2,
         dask="parallelized",
@@ -101,12 +104,12 @@ def _require(quotes: xr.DataArray, name: str, *dims: str) -> None:
 
 
 def _cboe(
-    bid: Floats, ask: Floats, price: Floats, strike: Floats, t: Floats, rate: Floats
+    bid: Floats, ask: Floats, price: Floats, strike: Floats, t: Floats, interest_rate: Floats
 ) -> tuple[Any, ...]:
     bid, ask, price = np.broadcast_arrays(bid, ask, price)
     listed = np.isfinite(bid) | np.isfinite(ask)
     firm = (bid > 0.0) & (ask > 0.0) & np.isfinite(price)
-    growth = np.broadcast_to(np.exp(rate * t), listed.shape[:-2])
+    growth = np.broadcast_to(np.exp(interest_rate * t), listed.shape[:-2])
     forward, paired = _forward(price, np.all(firm, axis=-1), strike, growth)
     start = boundary(strike, np.any(listed, axis=-1), forward)
     used = _selected(listed, firm, strike, start)

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bools", "Floats", "boundary", "contributions", "spacing", "total", "walk"]
+from derivdata.support.arrays import Bools, Floats
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+__all__ = ["boundary", "contributions", "spacing", "total", "walk"]
 
 
 def spacing(strike: Floats, used: Bools) -> Floats:

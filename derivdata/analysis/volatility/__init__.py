@@ -1,8 +1,9 @@
 """Realised volatility from prices: estimators, cones, and implied minus realised.
 
-Volatilities are decimal per √year of 365 days, as implied ones are: 0.55 is 55 %. A window counts bars and
-ends with the bar at its label; a bar stands at its start and is known when it has ended, one step later.
-Markets that never close have no overnight gap; the estimators that allow for one then find it to be small.
+Volatilities are decimal per √year of 365 days, as implied ones are: 0.55 is 55 %. A window is a whole number
+of bars and ends with the bar at its label; a bar stands at its start and is known when it has ended, one step
+later. Markets that never close have no overnight gap; the estimators that allow for one then find it to be
+small.
 
 References
 ----------

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.inputs import require_times
 from derivdata.analysis.panels import last_valid, require
 from derivdata.analysis.volatility.estimators import UNIT, realised
-from derivdata.analysis.volatility.price_bars import HOUR_US
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
+from derivdata.support.times import length
 
 __all__ = ["cone", "implied_minus_realised"]
 
@@ -21,7 +22,7 @@ __all__ = ["cone", "implied_minus_realised"]
 @typed
 def cone(
     data: xr.Dataset,
-    windows: Sequence[int],
+    windows: Sequence[str | pd.Timedelta],
     *,
     method: Literal[
         "close_to_close", "parkinson", "garman_klass", "rogers_satchell", "yang_zhang"
@@ -35,16 +36,16 @@ def cone(
     data, method
         As in `realised`.
     windows
-        Numbers of bars.
+        Lengths of windows, as in `realised`.
     quantiles
         Parts of the windows that lie below, 0 to 1.
 
     Returns
     -------
     Dataset
-        ``volatility`` over ``window`` and ``quantile``, ``latest`` and ``count`` (windows) over ``window``,
-        beside the dims of `data` but ``time``. Windows overlap, so `count` of them hold far less news than as
-        many separate ones; long windows of a short history have a cone that is too narrow.
+        ``volatility`` over ``window`` [days] and ``quantile``, ``latest`` and ``count`` (windows) over
+        ``window``, beside the dims of `data` but ``time``. Windows overlap, so `count` of them hold far less
+        news than as many separate ones; long windows of a short history have a cone that is too narrow.
 
     Raises
     ------
@@ -55,13 +56,16 @@ def cone(
         raise ValueError(f"windows={list(windows)} must name at least one, and each once")
     if not len(quantiles) or not all(0.0 <= q <= 1.0 for q in quantiles):
         raise ValueError(f"quantiles={list(quantiles)} are not parts from 0 to 1")
+    days = [length(window, "windows") / pd.Timedelta(1, "D") for window in windows]
     parts = [
         realised(data, window, method=method).chunk(time=-1)
         if data.chunks
         else realised(data, window, method=method)
         for window in windows
     ]
-    every = xr.concat(parts, xr.Variable("window", list(windows)), coords="minimal", compat="override")
+    every = xr.concat(
+        parts, xr.Variable("window", days, {"units": "days"}), coords="minimal", compat="override"
+    )
     measured = every.notnull()
     last = xr.apply_ufunc(
         _newest, every, input_core_dims=[["time"]], dask="parallelized", output_dtypes=[np.float64]
@@ -80,20 +84,20 @@ def cone(
 
 @typed
 def implied_minus_realised(
-    implied: xr.DataArray, realised: xr.DataArray, *, horizon_hours: float, ahead: bool = True
+    implied: xr.DataArray, realised: xr.DataArray, *, window: str | pd.Timedelta, ahead: bool = True
 ) -> xr.Dataset:
     """Compare implied volatility with what was realised.
 
     Parameters
     ----------
     implied
-        Implied volatility of options that live about `horizon_hours` [1/√year], with a dim ``time``.
+        Implied volatility of options that live about `window` [1/√year], with a dim ``time``.
     realised
         Volatility over windows of that length, labelled by the instant at which each window ends [1/√year],
         with a dim ``time``. What the function `realised` returns is labelled by the start of its last bar:
         add a bar's length to its ``time`` first.
-    horizon_hours
-        Length of those windows [h].
+    window
+        Length of those windows, ``"30d"`` or a Timedelta.
     ahead
         Whether an implied volatility is compared with the window that begins with it, which is what its
         seller earned, and is known only at the end; else with the window that ends with it, which is known
@@ -108,15 +112,15 @@ def implied_minus_realised(
     Raises
     ------
     ValueError, TypeError
-        No dim ``time``, or a horizon that is not above 0.
+        No dim ``time``, or a window that is no length of time above 0.
     """
     for data, name in ((implied, "implied"), (realised, "realised")):
         require(data, "time", name=name)
         require_times(data, name)
-    if not 0.0 < horizon_hours < np.inf:
-        raise ValueError(f"{horizon_hours=} is not a length of time in hours")
+    shift = length(window, "window").to_timedelta64().astype("timedelta64[us]")
+    if not shift.astype(np.int64):
+        raise ValueError(f"{window=} is not a length of time above 0")
     if ahead:
-        shift = np.timedelta64(round(horizon_hours * HOUR_US), "us")
         realised = realised.assign_coords(time=realised["time"] - shift)
     implied, realised = xr.align(implied, realised, join="left", exclude=_others(implied, realised))
     difference = xr.Dataset({"volatility": implied - realised, "variance": implied**2 - realised**2})

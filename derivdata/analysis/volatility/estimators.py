@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.inputs import require_times, require_variables
@@ -12,6 +13,7 @@ from derivdata.analysis.panels import require
 from derivdata.analysis.volatility.price_bars import BAR, HOUR_US
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
+from derivdata.support.times import length
 from derivdata.units import HOURS_PER_YEAR
 
 __all__ = ["UNIT", "bipower", "realised"]
@@ -23,7 +25,7 @@ _LN2 = float(np.log(2.0))
 @typed
 def realised(
     data: xr.Dataset,
-    window: int,
+    window: str | pd.Timedelta,
     *,
     method: Literal[
         "close_to_close", "parkinson", "garman_klass", "rogers_satchell", "yang_zhang"
@@ -37,7 +39,7 @@ def realised(
         ``open_usd``, ``high_usd``, ``low_usd``, ``close_usd`` with a dim ``time`` in regular steps: what
         `bars` returns.
     window
-        Number of bars, at least 2.
+        Length of a window, ``"30d"`` or a Timedelta: a whole number of bars, at least 2.
     method
         ``"close_to_close"``: standard deviation of the returns between closes, mean removed, over n − 1.
         ``"parkinson"``: Σ ln²(H/L) / (4 n ln 2). ``"garman_klass"``:
@@ -57,31 +59,31 @@ def realised(
     Raises
     ------
     ValueError, TypeError
-        A variable is missing, times are not in regular steps, or the window is below 2.
+        A variable is missing, times are not in regular steps, or the window is not a whole number of
+        them, two at least.
 
     Examples
     --------
     >>> prices = dd.panel(dd.prices.history("BTC", "30d", venues=["okx"], kind="mark"), "price_usd")
     >>> days = dd.analysis.volatility.bars(prices)
-    >>> monthly = dd.analysis.volatility.realised(days, window=20)
+    >>> monthly = dd.analysis.volatility.realised(days, window="20d")
     >>> monthly.dropna("time", how="all").isel(time=-1).round(2).item()
     0.34
     """
     require_variables(data, "data", BAR)
-    per_year = HOURS_PER_YEAR / _step_hours(data)
-    if window < 2:
-        raise ValueError(f"{window=}: a variance needs two bars at least")
+    step = _step_hours(data)
+    n, per_year = _steps_of(window, step), HOURS_PER_YEAR / step
     volatility = xr.apply_ufunc(
         _realised,
         *(data[name] for name in BAR),
         input_core_dims=[["time"]] * 4,
         output_core_dims=[["time"]],
-        kwargs={"n": window, "method": method, "per_year": per_year},
+        kwargs={"n": n, "method": method, "per_year": per_year},
         dask="parallelized",
         output_dtypes=[np.float64],
         dask_gufunc_kwargs={"allow_rechunk": True},
     )
-    return _named(volatility.transpose(*data["close_usd"].dims), method, window)
+    return _named(volatility.transpose(*data["close_usd"].dims), method, n)
 
 
 def _realised(
@@ -107,7 +109,7 @@ def _realised(
 
 
 @typed
-def bipower(price: xr.DataArray, window: int) -> xr.Dataset:
+def bipower(price: xr.DataArray, window: str | pd.Timedelta) -> xr.Dataset:
     """Split realised volatility into what moves continuously and what jumps.
 
     Parameters
@@ -115,7 +117,7 @@ def bipower(price: xr.DataArray, window: int) -> xr.Dataset:
     price
         Prices [USD] with a dim ``time`` in regular steps.
     window
-        Number of returns n, at least 2.
+        Length of a window, ``"1d"`` or a Timedelta: a whole number n of steps of `price`, at least 2.
 
     Returns
     -------
@@ -127,18 +129,18 @@ def bipower(price: xr.DataArray, window: int) -> xr.Dataset:
     Raises
     ------
     ValueError, TypeError
-        No dim ``time``, another unit, times not in regular steps, or a window below 2.
+        No dim ``time``, another unit, times not in regular steps, or a window that is no
+        whole number of them, two at least.
     """
     require(price, "time", units="USD", name="price")
-    per_year = HOURS_PER_YEAR / _step_hours(price)
-    if window < 2:
-        raise ValueError(f"{window=}: bipower variation needs two returns at least")
+    step = _step_hours(price)
+    n, per_year = _steps_of(window, step), HOURS_PER_YEAR / step
     total, smooth = xr.apply_ufunc(
         _bipower,
         price,
         input_core_dims=[["time"]],
         output_core_dims=[["time"], ["time"]],
-        kwargs={"n": window, "per_year": per_year},
+        kwargs={"n": n, "per_year": per_year},
         dask="parallelized",
         output_dtypes=[np.float64, np.float64],
         dask_gufunc_kwargs={"allow_rechunk": True},
@@ -147,8 +149,8 @@ def bipower(price: xr.DataArray, window: int) -> xr.Dataset:
     share = (1.0 - smooth / total.where(total > 0.0)).clip(min=0.0)
     return xr.Dataset(
         {
-            "volatility": _named(np.sqrt(total), "squared returns", window),
-            "continuous": _named(np.sqrt(smooth), "bipower", window),
+            "volatility": _named(np.sqrt(total), "squared returns", n),
+            "continuous": _named(np.sqrt(smooth), "bipower", n),
             "jump_share": share.assign_attrs(units="fraction"),
         }
     )
@@ -178,8 +180,17 @@ def _step_hours(data: xr.DataArray | xr.Dataset) -> float:
     return float(steps[0]) / HOUR_US
 
 
-def _named(volatility: xr.DataArray, method: str, window: int) -> xr.DataArray:
-    return volatility.rename("volatility").assign_attrs(units=UNIT, method=method, window=window)
+def _steps_of(window: str | pd.Timedelta, step_hours: float) -> int:
+    steps: float = length(window, "window") / pd.Timedelta(1, "h") / step_hours
+    if steps < 2.0 or abs(steps - round(steps)) > 1e-9 * steps:
+        raise ValueError(
+            f"{window=} is {steps:g} steps of {step_hours:g} h: a variance takes a whole number, two at least"
+        )
+    return round(steps)
+
+
+def _named(volatility: xr.DataArray, method: str, steps: int) -> xr.DataArray:
+    return volatility.rename("volatility").assign_attrs(units=UNIT, method=method, steps=steps)
 
 
 def _mean(values: Floats, n: int) -> Floats:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.inputs import require_times
 from derivdata.analysis.panels import require
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
+from derivdata.support.times import length
 
 __all__ = ["BAR", "HOUR_US", "bars"]
 
@@ -19,15 +21,15 @@ HOUR_US = 3_600_000_000
 
 
 @typed
-def bars(price: xr.DataArray, *, step_hours: float = 24.0) -> xr.Dataset:
+def bars(price: xr.DataArray, *, step: str | pd.Timedelta = "1d") -> xr.Dataset:
     """Make bars from prices that are sampled more finely.
 
     Parameters
     ----------
     price
         Prices [USD] with a dim ``time``, in memory: a panel of ``dd.prices.history``.
-    step_hours
-        Length of a bar [h]; bars begin at multiples of it since 1970-01-01 00:00 UTC.
+    step
+        Length of a bar, ``"1d"`` or a Timedelta; bars begin at multiples of it since 1970-01-01 00:00 UTC.
 
     Returns
     -------
@@ -48,11 +50,11 @@ def bars(price: xr.DataArray, *, step_hours: float = 24.0) -> xr.Dataset:
     """
     require(price, "time", units="USD", name="price")
     require_times(price, "price")
-    if not 0.0 < step_hours < np.inf:
-        raise ValueError(f"{step_hours=} is not a length of time in hours")
-    step = round(step_hours * HOUR_US)
+    size = length(step, "step") // pd.Timedelta(1, "us")
+    if not size:
+        raise ValueError(f"{step=} is not a length of time above 0")
     stamps = price["time"].values.astype("datetime64[us]").astype(np.int64)
-    number = stamps // step
+    number = stamps // size
     if (np.diff(stamps) <= 0).any():
         raise ValueError("price: times must ascend without repeats")
     first = np.arange(number[0], number[-1] + 1) if number.size else np.zeros(0, dtype=np.int64)
@@ -60,11 +62,11 @@ def bars(price: xr.DataArray, *, step_hours: float = 24.0) -> xr.Dataset:
     values = np.where(values > 0.0, values, np.nan)
     columns = _bars(values, np.searchsorted(number, first), np.searchsorted(number, first, side="right"))
     start, end = _spanned(values, stamps)
-    whole = (first * step >= start[..., None]) & ((first + 1) * step <= end[..., None])
+    whole = (first * size >= start[..., None]) & ((first + 1) * size <= end[..., None])
     columns |= {name: np.where(whole, columns[name], np.nan) for name in BAR}
     dims = (*(dim for dim in price.dims if dim != "time"), "time")
     coords = {name: c for name, c in price.coords.items() if "time" not in c.dims}
-    coords |= {"time": (first * step).astype("datetime64[us]")}
+    coords |= {"time": (first * size).astype("datetime64[us]")}
     result = xr.Dataset({name: (dims, column) for name, column in columns.items()}, coords=coords)
     for name in BAR:
         result[name].attrs["units"] = "USD"

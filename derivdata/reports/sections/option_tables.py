@@ -13,7 +13,7 @@ from derivdata.plot.fits import verdicts
 __all__ = ["FORMATS", "expiries", "gaps", "of_venue", "positions", "tenors", "terms", "venues"]
 
 _DAYS = 365.0
-_TENORS = (7.0, 14.0, 30.0, 60.0, 90.0, 180.0)
+_TENORS = ("7d", "14d", "30d", "60d", "90d", "180d")
 _POINTS = ("atm", "rr25", "bf25", "rr10", "bf10")
 
 FORMATS = (
@@ -59,9 +59,9 @@ def expiries(table: pd.DataFrame, fit: xr.Dataset) -> pd.DataFrame:
             "forward [USD]": fit["forward"].values,
             "options": listed.reindex(pd.DatetimeIndex(fit["expiry"].values).tz_localize("UTC")).to_numpy(),
             "quotes": fit["n"].values,
-            "ATM [%]": 100 * points["atmf"].values,
-            "RR 25Δ": 100 * points["rr25_forward"].values,
-            "BF 25Δ": 100 * points["bf25_forward"].values,
+            "ATM [%]": 100 * points["atm"].values,
+            "RR 25Δ": 100 * points["rr25"].values,
+            "BF 25Δ": 100 * points["bf25"].values,
             "error [points]": 100 * fit["rmse_vol"].values,
             "fit − quote ATM": (100 * fit["atm_error_vol"].values).round(2) + 0.0,  # no −0.00
             "least g(k)": smile.butterfly_check(fit)["min_g"].values,
@@ -72,9 +72,9 @@ def expiries(table: pd.DataFrame, fit: xr.Dataset) -> pd.DataFrame:
 
 def tenors(fit: xr.Dataset) -> pd.DataFrame:
     """Return volatility and skew at fixed times to expiry."""
-    points = surface.constant_maturity(fit, days=_TENORS, points=_POINTS)
-    names = {"atmf": "ATM [%]"} | {
-        f"{kind.lower()}{d}_forward": f"{kind} {d}Δ" for d in (25, 10) for kind in ("RR", "BF")
+    points = surface.constant_maturity(fit, tenors=_TENORS, points=_POINTS)
+    names = {"atm": "ATM [%]"} | {
+        f"{kind.lower()}{d}": f"{kind} {d}Δ" for d in (25, 10) for kind in ("RR", "BF")
     }
     columns = {label: 100 * points[name].values for name, label in names.items()}
     return pd.DataFrame({"tenor [days]": points["tenor"].values} | columns).dropna(subset="ATM [%]")
@@ -89,7 +89,7 @@ def terms(fit: xr.Dataset) -> pd.DataFrame:
         {
             "expiry": pd.DatetimeIndex(fit["expiry"].values),
             "days": _DAYS * t.values,
-            "ATM [%]": 100 * line["atmf"].values,
+            "ATM [%]": 100 * line["atm"].values,
             "model-free [%]": 100 * free["vol"].values,
             "from [%]": 100 * np.sqrt((free["lower"] / t).values),
             "to [%]": 100 * np.sqrt((free["upper"] / t).values),
@@ -102,7 +102,7 @@ def venues(tables: dict[str, pd.DataFrame], fits: xr.Dataset) -> pd.DataFrame:
     """Return one row per venue: options listed and used, and its volatility at 30 days."""
     order = list(tables)
     fits = fits.sel(exchange=order)
-    month = surface.constant_maturity(fits, days=(30.0,), points=("atm", "rr25")).isel(tenor=0)
+    month = surface.constant_maturity(fits, tenors=("30d",), points=("atm", "rr25")).isel(tenor=0)
     free = variance.model_free(fits, method="smile")
     return pd.DataFrame(
         {
@@ -110,9 +110,9 @@ def venues(tables: dict[str, pd.DataFrame], fits: xr.Dataset) -> pd.DataFrame:
             "options": [len(tables[venue]) for venue in order],
             "used": fits["n"].sum("expiry").values,
             "expiries": fits["a"].notnull().sum("expiry").values,
-            "30-day ATM [%]": 100 * month["atmf"].values,
-            "RR 25Δ": 100 * month["rr25_forward"].values,
-            "30-day index [%]": variance.volatility_index(free)["index_pct"].values,
+            "30-day ATM [%]": 100 * month["atm"].values,
+            "RR 25Δ": 100 * month["rr25"].values,
+            "30-day index [%]": 100 * variance.volatility_index(free)["index"].values,
             "error [points]": 100 * fits["rmse_vol"].median("expiry").values,
         }
     )

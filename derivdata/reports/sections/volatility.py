@@ -13,7 +13,7 @@ from derivdata.reports.html_page import WIDE, Section
 
 __all__ = ["add_realised_volatility", "add_volatility_history", "implied_at", "median_price"]
 
-_TENORS = (7.0, 30.0, 90.0)
+_TENORS = ("7d", "30d", "90d")
 _LEAST = pd.Timedelta(3, "D")
 """Shorter windows have no history of the index."""
 _IMPLIED_DAYS = 30.0
@@ -33,8 +33,8 @@ def add_volatility_history(section: Section, data: Data, symbol: str, venue: str
             f"Without option surfaces over time of {symbol} there is no history of the index and of skew."
         )
         return
-    history = surface.history(chains, days=_TENORS, method="essvi", weights="price")
-    if not history["index_pct"].notnull().any():
+    history = surface.history(chains, tenors=_TENORS, method="essvi", weights="price")
+    if not history["index"].notnull().any():
         section.add_missing_note(f"No expiries of {symbol} lie around 30 days over the window.")
         return
     last = pd.Timestamp(history["time"].values[-1])
@@ -49,7 +49,7 @@ def add_volatility_history(section: Section, data: Data, symbol: str, venue: str
         f"eSSVI fits of {history.sizes['time']} instants, the last of {last:%Y-%m-%d %H:%M} UTC.",
         size=(WIDE, 4.6),
     )
-    index = history["index_pct"].dropna("time")
+    index = 100.0 * history["index"].dropna("time")
     days = (index["time"].values[-1] - index["time"].values[0]) / np.timedelta64(1, "D")
     if days >= 1:
         change = float(index[-1] - index[0])
@@ -77,7 +77,7 @@ def add_realised_volatility(section: Section, data: Data, symbol: str) -> None:
         return
     days = returns * step / pd.Timedelta(1, "D")
     regular = price.reindex(time=pd.date_range(price["time"].values[0], price["time"].values[-1], freq=step))
-    realised = volatility.bipower(regular, returns)["volatility"]
+    realised = volatility.bipower(regular, returns * step)["volatility"]
     implied = implied_at(frame, _IMPLIED_DAYS)
     realised = realised.sel(time=slice(data.report_options.window.start.tz_localize(None), None))
     if not (implied.notnull().any() and realised.notnull().any()):

@@ -31,12 +31,12 @@ CALLS: Calls = {
     "analysis.black76.greeks": lambda: {**PRICE, "iv": 0.5, "which": ("delta", "vega"), "delta": "forward"},
     "analysis.black76.implied_vol": lambda: {**PRICE, "price": 10.0},
     "analysis.chain.clean": lambda: {
-        "chain": options(), "as_of": AS_OF, "min_time": "1h", "iv_max": 10.0, "iv_unit": "decimal",
+        "chain": options(), "at": AS_OF, "min_time": "1h", "iv_max": 10.0, "iv_unit": "decimal",
         "mad": 5.0,
     },
     "analysis.chain.forwards": lambda: {
         "chain": cleaned(), "given": None, "spot": 100.0, "methods": ("parity", "underlying"),
-        "discount": 1.0, "as_of": AS_OF,
+        "discount": 1.0, "at": AS_OF,
     },
     "analysis.chain.basis": lambda: {"forward": forwards(), "spot": 100.0},
     "analysis.chain.smiles": lambda: {
@@ -46,7 +46,7 @@ CALLS: Calls = {
     "analysis.chain.arbitrage": lambda: {"quotes": quotes()},
     "analysis.chain.executable": lambda: {
         "options": quoted_options(), "futures": None, "fee_rate": 0.0003, "fee_cap": 0.125,
-        "future_fee_rate": 0.0005, "as_of": AS_OF,
+        "future_fee_rate": 0.0005, "at": AS_OF,
     },
     "analysis.business_time.years": lambda: {
         "start": "2026-06-29", "end": "2026-07-06", "weekend_weight": 0.5,
@@ -55,45 +55,45 @@ CALLS: Calls = {
         "surface": whole(), "events": (), "weekend_weight": 0.5, "measure": "atm",
     },
     "analysis.position.greeks": lambda: {
-        "legs": legs(), "surface": slopes(), "which": ("delta", "vega"), "rate": 0.0, "interpolation": None,
+        "legs": legs(), "surface": slopes(), "which": ("delta", "vega"), "interest_rate": 0.0,
     },
     "analysis.position.vega_buckets": lambda: {
-        "legs": legs(), "surface": slopes(), "deltas": (0.25, 0.5, 0.75), "rate": 0.0, "interpolation": None,
+        "legs": legs(), "surface": slopes(), "deltas": (0.25, 0.5, 0.75), "interest_rate": 0.0,
     },
     "analysis.position.scenarios": lambda: {
-        "legs": legs(), "surface": slopes(), "spot_change": [-0.1, 0.1], "vol_change": 0.05, "days": 1.0,
-        "sticky": "strike", "rate": 0.0, "interpolation": None,
+        "legs": legs(), "surface": slopes(), "spot_change": [-0.1, 0.1], "vol_change": 0.05, "elapsed": "1d",
+        "sticky": "strike", "interest_rate": 0.0,
     },
     "analysis.position.attribution": lambda: {
-        "legs": legs(), "before": slopes(), "after": later_surface(), "spot": (100.0, 101.0), "rate": 0.0,
-        "interpolation": None,
+        "legs": legs(), "before": slopes(), "after": later_surface(), "spot": (100.0, 101.0),
+        "interest_rate": 0.0,
     },
     "analysis.risk_neutral.density": lambda: {
-        "surface": slopes(), "log_moneyness": LOCAL, "year_fraction": 0.15, "interpolation": None,
+        "surface": slopes(), "log_moneyness": LOCAL, "year_fraction": 0.15,
         "extrapolate": None,
     },
     "analysis.risk_neutral.quantile": lambda: {
-        "surface": slopes(), "probability": 0.5, "year_fraction": 0.15, "interpolation": None,
+        "surface": slopes(), "probability": 0.5, "year_fraction": 0.15,
         "extrapolate": None,
     },
     "analysis.risk_neutral.moments": lambda: {
-        "surface": slopes(), "year_fraction": 0.15, "interpolation": None, "extrapolate": None,
+        "surface": slopes(), "year_fraction": 0.15, "extrapolate": None,
     },
     "analysis.exposure.gamma_exposure": lambda: {
         "chain": options(), "dealer": exposure.NAIVE_DEALER, "by": ("strike",), "contract_size": 1.0,
-        "as_of": AS_OF,
+        "at": AS_OF,
     },
     "analysis.exposure.max_pain": lambda: {
-        "chain": options(), "settle": "usd", "contract_size": 1.0, "as_of": AS_OF,
+        "chain": options(), "settle": "usd", "contract_size": 1.0, "at": AS_OF,
     },
     "analysis.exposure.open_interest": lambda: {
-        "chain": options(), "by": ("strike",), "contract_size": 1.0, "as_of": AS_OF,
+        "chain": options(), "by": ("strike",), "contract_size": 1.0, "at": AS_OF,
     },
     "analysis.exposure.put_call_ratio": lambda: {
-        "chain": options(), "weight": "oi", "by": ("expiry",), "contract_size": 1.0, "as_of": AS_OF,
+        "chain": options(), "weight": "oi", "by": ("expiry",), "contract_size": 1.0, "at": AS_OF,
     },
     "analysis.exposure.zero_gamma": lambda: {
-        "chain": options(), "dealer": exposure.NAIVE_DEALER, "contract_size": 1.0, "as_of": AS_OF,
+        "chain": options(), "dealer": exposure.NAIVE_DEALER, "contract_size": 1.0, "at": AS_OF,
     },
     "analysis.smile.fit": lambda: {
         "log_moneyness": quotes()["log_moneyness"], "iv": quotes()["iv"],
@@ -121,7 +121,7 @@ CALLS: Calls = {
         "iv_bid": None, "iv_ask": None, "forward": None, "dim": "strike",
     },
     "analysis.surface.from_chain": lambda: {
-        "chain": options(), "method": "essvi", "weights": "equal", "loss": "quote", "as_of": AS_OF,
+        "chain": options(), "method": "essvi", "weights": "equal", "loss": "quote", "at": AS_OF,
         "given": None, "spot": None,
     },
     "analysis.surface.from_essvi": lambda: {
@@ -130,42 +130,44 @@ CALLS: Calls = {
     },
     "analysis.surface.calendar_check": lambda: {"surface": whole(), "k_limit": 5.0},
     "analysis.surface.constant_maturity": lambda: {
-        "surface": whole(), "days": (40, 60), "points": ("atm", "rr25"), "delta": "forward", "atm": "forward",
-        "rate": 0.0, "interpolation": None, "extrapolate": None,
+        "surface": whole(), "tenors": ("40d", "60d"), "points": ("atm", "rr25"), "delta": "forward",
+        "atm": "forward",
+        "interest_rate": 0.0, "extrapolate": None,
     },
     "analysis.surface.delta_moneyness": lambda: {
-        "surface": whole(), "target": 0.25, "year_fraction": 0.15, "delta": "forward", "rate": 0.0,
-        "interpolation": None, "extrapolate": None,
+        "surface": whole(), "target": 0.25, "year_fraction": 0.15, "delta": "forward", "interest_rate": 0.0,
+        "extrapolate": None,
     },
     "analysis.surface.forward_variance": lambda: {
-        "surface": whole(), "start": 0.1, "end": 0.2, "log_moneyness": 0.0, "interpolation": None,
+        "surface": whole(), "near": 0.1, "far": 0.2, "log_moneyness": 0.0,
         "extrapolate": None,
     },
     "analysis.surface.history": lambda: {
-        "chains": options(), "days": (40, 60), "points": ("atm",), "index_days": 40.0, "delta": "forward",
+        "chains": options(), "tenors": ("40d", "60d"), "points": ("atm",), "horizon": "40d",
+        "delta": "forward",
         "method": "essvi", "weights": "price",
     },
     "analysis.surface.local_volatility": lambda: {
-        "surface": slopes(), "log_moneyness": LOCAL, "year_fraction": 0.15, "interpolation": None,
+        "surface": slopes(), "log_moneyness": LOCAL, "year_fraction": 0.15,
         "extrapolate": None,
     },
     "analysis.surface.iv": lambda: {
-        "surface": whole(), "log_moneyness": LOCAL, "year_fraction": 0.15, "interpolation": None,
+        "surface": whole(), "log_moneyness": LOCAL, "year_fraction": 0.15,
         "extrapolate": None, "wings": False,
     },
     "analysis.surface.total_variance": lambda: {
-        "surface": whole(), "log_moneyness": LOCAL, "year_fraction": 0.15, "interpolation": None,
+        "surface": whole(), "log_moneyness": LOCAL, "year_fraction": 0.15,
         "extrapolate": None, "wings": False,
     },
     "analysis.surface.term_structure": lambda: {
-        "surface": whole(), "point": "atm", "delta": "forward", "atm": "forward", "rate": 0.0,
-        "interpolation": None,
+        "surface": whole(), "point": "atm", "delta": "forward", "atm": "forward", "interest_rate": 0.0,
     },
     "analysis.variance.cboe": lambda: {
-        "bid": priced() * 0.99, "ask": priced() * 1.01, "year_fraction": 0.25, "rate": 0.0, "price": None,
+        "bid": priced() * 0.99, "ask": priced() * 1.01, "year_fraction": 0.25, "interest_rate": 0.0,
+        "price": None,
     },
     "analysis.variance.model_free": lambda: {
         "source": whole(), "method": "fukasawa", "k_range": (-1.0, 1.0), "floor": 0.01, "dim": "strike",
     },
-    "analysis.variance.volatility_index": lambda: {"variance": free(), "days": 30.0},
+    "analysis.variance.volatility_index": lambda: {"variance": free(), "horizon": "30d"},
 }  # fmt: skip

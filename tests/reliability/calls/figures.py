@@ -69,7 +69,7 @@ CALLS: Calls = {
         "attribution": attributed(), "currency": "usd", "source": None, "ax": None,
     },
     "plot.volatility_cone": lambda: {
-        "cone": cone(), "bar": "1d", "implied": {7.0: 0.5}, "source": None, "ax": None,
+        "cone": cone(), "implied": {7.0: 0.5}, "source": None, "ax": None,
     },
     "plot.backtest": lambda: {"result": backtested(), "kind": "trades", "source": None, "ax": None},
     "plot.implied_and_realised": lambda: {

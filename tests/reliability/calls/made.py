@@ -53,7 +53,7 @@ def amounts(name: str = "oi_usd") -> xr.DataArray:
 
 @functools.cache
 def bars() -> xr.Dataset:
-    return dd.analysis.volatility.bars(amounts("price_usd"), step_hours=4.0)
+    return dd.analysis.volatility.bars(amounts("price_usd"), step="4h")
 
 
 @functools.cache

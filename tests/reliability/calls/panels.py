@@ -124,13 +124,13 @@ CALLS: Calls = {
     },
     "analysis.liquidations.clusters": lambda: {"events": events(), "gap": "60s", "by": ("symbol",)},
     "analysis.liquidations.imbalance": lambda: {"long_usd": 3.0, "short_usd": 1.0},
-    "analysis.volatility.bars": lambda: {"price": amounts("price_usd"), "step_hours": 4.0},
-    "analysis.volatility.bipower": lambda: {"price": amounts("price_usd"), "window": 6},
+    "analysis.volatility.bars": lambda: {"price": amounts("price_usd"), "step": "4h"},
+    "analysis.volatility.bipower": lambda: {"price": amounts("price_usd"), "window": "6h"},
     "analysis.volatility.cone": lambda: {
-        "data": bars(), "windows": [2, 4], "method": "parkinson", "quantiles": [0.1, 0.9],
+        "data": bars(), "windows": ["8h", "16h"], "method": "parkinson", "quantiles": [0.1, 0.9],
     },
     "analysis.volatility.implied_minus_realised": lambda: {
-        "implied": volatilities(), "realised": volatilities(), "horizon_hours": 8.0, "ahead": True,
+        "implied": volatilities(), "realised": volatilities(), "window": "8h", "ahead": True,
     },
-    "analysis.volatility.realised": lambda: {"data": bars(), "window": 3, "method": "yang_zhang"},
+    "analysis.volatility.realised": lambda: {"data": bars(), "window": "12h", "method": "yang_zhang"},
 }  # fmt: skip
