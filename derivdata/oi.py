@@ -144,14 +144,8 @@ def history(
 
     Parameters
     ----------
-    symbols
-        Assets without quote; one request each, more for long windows.
-    start, end
-        Half-open window.
-    venues
-        Venues; None is all.
-    resolution
-        Step, ``"1m"`` to ``"1d"`` or ``"raw"``.
+    symbols, start, end, venues, resolution
+        As in `derivdata.funding.history`.
 
     Returns
     -------
@@ -160,12 +154,8 @@ def history(
 
     Raises
     ------
-    ValueError, TypeError
-        `start` is not before `end`; a name, instant or resolution is not one.
-    NotFound
-        A symbol is not known.
-    FetchError, SchemaError
-        No answer, or one that is not this table; never a part of one.
+    ValueError, TypeError, NotFound, TierError, FetchError, SchemaError
+        As in `derivdata.funding.history`.
 
     Notes
     -----
@@ -176,7 +166,7 @@ def history(
     >>> dd.oi.history(["BTC", "ETH"], "7d", venues=["binance"]).shape
     (336, 5)
     """
-    return quantities.history(_HISTORY, symbols, start, end, venues, resolution)
+    return quantities.over_time(_HISTORY, symbols, start, end, venues, resolution)
 
 
 @typed
@@ -208,7 +198,7 @@ def exchange_totals(
     -----
     ``GET /oi/exchange-totals``, Dev and above.
     """
-    return quantities.exchange_totals(_TOTALS, start, end, venues, resolution)
+    return quantities.over_time(_TOTALS, None, start, end, venues, resolution)
 
 
 @typed

@@ -50,19 +50,11 @@ def history(
 
     Parameters
     ----------
-    symbols
-        Assets without quote, ``"BTC"`` or ``["BTC", "ETH"]``; one request each, more for long windows. Names
-        of perpetuals such as ``"BTCUSDT"`` or ``"BTC-PERP"`` are read as their asset.
-    start, end
-        Half-open window ``[start, end)``; a naive instant is UTC; ``"30d"`` looks back from `end`; no
-        `end` is `derivdata.asof`.
-    venues
-        Venues; None is all.
+    symbols, start, end, venues, resolution
+        As in `derivdata.funding.history`.
     kind
         ``"mark"``, the price that margins and liquidations go by; ``"index"``, the venue's own index of spot
         prices; ``"last"``, the last trade.
-    resolution
-        Sampling step, ``"1m"`` to ``"1d"`` or ``"raw"``. None leaves the choice to the service.
 
     Returns
     -------

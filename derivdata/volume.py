@@ -88,14 +88,8 @@ def history(
 
     Parameters
     ----------
-    symbols
-        Assets without quote; one request each, more for long windows.
-    start, end
-        Half-open window.
-    venues
-        Venues; None is all.
-    resolution
-        Step, ``"1m"`` to ``"1d"`` or ``"raw"``; None leaves the choice to the server.
+    symbols, start, end, venues, resolution
+        As in `derivdata.funding.history`.
 
     Returns
     -------
@@ -104,12 +98,8 @@ def history(
 
     Raises
     ------
-    ValueError, TypeError
-        `start` is not before `end`; a name, instant or resolution is not one.
-    NotFound
-        A symbol is not known.
-    FetchError, SchemaError
-        No answer, or one that is not this table; never a part of one.
+    ValueError, TypeError, NotFound, TierError, FetchError, SchemaError
+        As in `derivdata.funding.history`.
 
     Notes
     -----
@@ -120,7 +110,7 @@ def history(
     >>> bool((dd.volume.history("BTC", "1d", venues=["binance", "okx"])["volume_usd"] > 0).all())
     True
     """
-    return quantities.history(_HISTORY, symbols, start, end, venues, resolution)
+    return quantities.over_time(_HISTORY, symbols, start, end, venues, resolution)
 
 
 @typed
@@ -152,7 +142,7 @@ def exchange_totals(
     -----
     ``GET /volume/exchange-totals``, Dev and above.
     """
-    return quantities.exchange_totals(_TOTALS, start, end, venues, resolution)
+    return quantities.over_time(_TOTALS, None, start, end, venues, resolution)
 
 
 @typed

@@ -15,7 +15,7 @@ from derivdata.tables.contracts import symbol_names, venue_names, venue_of
 from derivdata.tables.endpoints import Endpoint
 from derivdata.tables.schema import Table
 
-__all__ = ["Quantity", "exchange_totals", "history", "top_symbols"]
+__all__ = ["Quantity", "over_time", "top_symbols"]
 
 
 class Quantity(NamedTuple):
@@ -40,33 +40,19 @@ class TopSymbols(Envelope):
     timeseries: list[dict[str, float | str | None]]
 
 
-def history(
+def over_time(
     quantity: Quantity,
-    symbols: str | Sequence[str],
+    symbols: str | Sequence[str] | None,
     start: times.Instant,
     end: times.Instant | None,
     venues: str | Sequence[str] | None,
     resolution: times.Resolution | None,
 ) -> pd.DataFrame:
-    """Return a quantity of symbols on every venue over a window."""
+    """Return a quantity on every venue over a window: of symbols, or of each venue in all for None."""
     slugs = venue_names(venues)
     spans = pieces(quantity.endpoint, times.window(start, end), resolution, slugs)
-    each = [{"symbol": s, "exchanges": slugs, "resolution": resolution} for s in symbol_names(symbols)]
-    answers = get_windows(quantity.endpoint, each, spans, quantity.into)
-    return tabulate(quantity.table, answers, lambda answer: _columns(quantity, answer))
-
-
-def exchange_totals(
-    quantity: Quantity,
-    start: times.Instant,
-    end: times.Instant | None,
-    venues: str | Sequence[str] | None,
-    resolution: times.Resolution | None,
-) -> pd.DataFrame:
-    """Return a quantity of every venue over all its symbols, over a window."""
-    slugs = venue_names(venues)
-    spans = pieces(quantity.endpoint, times.window(start, end), resolution, slugs)
-    each = [{"exchanges": slugs, "resolution": resolution}]
+    query = {"exchanges": slugs, "resolution": resolution}
+    each = [query] if symbols is None else [{"symbol": s, **query} for s in symbol_names(symbols)]
     answers = get_windows(quantity.endpoint, each, spans, quantity.into)
     return tabulate(quantity.table, answers, lambda answer: _columns(quantity, answer))
 
