@@ -176,3 +176,8 @@ def test_microseconds_are_those_of_each_text_alone(texts: list[str | None]) -> N
     assert found.tolist() == expected
     assert found.flags.writeable
     assert times.parse(texts).asi8.tolist() == expected
+
+
+def test_microseconds_of_instants_and_lengths() -> None:
+    assert times.us(pd.Timestamp("1970-01-02T01:00+01:00").as_unit("ns")) == 86_400_000_000
+    assert times.us(pd.Timedelta("1h") + pd.Timedelta(7, "us")) == 3_600_000_007

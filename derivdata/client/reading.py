@@ -281,7 +281,7 @@ class CheckedAnswer:
         named = [
             times.RESOLUTIONS[step] for step in steps if isinstance(step, str) and step in times.RESOLUTIONS
         ]
-        self.step_us = int(named[0] // pd.Timedelta(1, "us")) if named else _UNSTATED_STEP_US
+        self.step_us = times.us(named[0]) if named else _UNSTATED_STEP_US
         by_name = {"raw": pd.Timedelta(0), **times.RESOLUTIONS}
         wanted, used = by_name.get(self.requested.get("resolution", "")), by_name.get(str(steps[0]))
         self.coarseness = 0 if wanted is None or used is None else (used > wanted) - (used < wanted)
@@ -295,13 +295,13 @@ class CheckedAnswer:
             return int(start.view(np.int64)), int(end.view(np.int64))
         if self.answer.as_of is pd.NaT:
             return None
-        now = int(self.answer.as_of.as_unit("us").asm8.view(np.int64))
+        now = times.us(self.answer.as_of)
         if "since" in requested:
             return int(requested["since"]) * 1000, now + DAY_US
         if "range" not in requested or self.table is None:
             return None
         back = times.lookback(requested["range"])
-        return None if back is None else (now - int(back // pd.Timedelta(1, "us")) - self.step_us, now + 1)
+        return None if back is None else (now - times.us(back) - self.step_us, now + 1)
 
     @property
     def size(self) -> int:

@@ -15,7 +15,6 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 import msgspec
-import numpy as np
 import pandas as pd
 
 from derivdata.client import transport
@@ -217,7 +216,7 @@ def columns_of(
         forget(answer.request)
         raise
     if within is not None:
-        start, end = (bound.as_unit("us").asm8.view(np.int64) for bound in within)
+        start, end = map(times.us, within)
         stamps = evidence.columns["time"].asi8
         evidence.keep((stamps >= start) & (stamps < end))
     return evidence.columns, notices, evidence.facts

@@ -529,7 +529,7 @@ def stale(e: CheckedAnswer) -> Iterator[str]:
     stated = e.stated.get("timestamp")
     if not isinstance(stated, str) or e.answer.as_of is pd.NaT:
         return
-    date = int(e.answer.as_of.as_unit("us").asm8.view(np.int64))
+    date = times.us(e.answer.as_of)
     late = date - int(times.micros([stated])[0])
     if abs(late) > _LATE_US:
         apart = f"{abs(late) / HOUR_US:.1f} hours {'before' if late > 0 else 'after'} its Date"

@@ -37,6 +37,7 @@ __all__ = [
     "resolution",
     "set_clock",
     "since",
+    "us",
     "window",
     "year_fraction",
 ]
@@ -240,6 +241,11 @@ def parse(texts: Any) -> pd.DatetimeIndex:
         Some text is not an instant; None and empty text are missing (NaT).
     """
     return pd.DatetimeIndex(micros(texts), dtype=_DTYPE)
+
+
+def us(value: pd.Timestamp | pd.Timedelta) -> int:
+    """Return an instant in microseconds since 1970, or a length in microseconds."""
+    return int(value.as_unit("us").asm8.view(np.int64))
 
 
 def micros(texts: Any) -> Array:

@@ -7,7 +7,7 @@ import pytest
 
 from derivdata.sources.collect.contract_states import PaymentSpacing
 from derivdata.sources.venues.record_types import Instrument, State
-from derivdata.sources.venues.wire import us_of
+from derivdata.support import times
 
 BTC = Instrument("BTC-USDT", "BTC", "USDT", 0.001)
 EIGHT = pd.Timestamp("2026-01-20T08:00", tz="UTC")
@@ -19,8 +19,8 @@ def _hours(polls: list[tuple[pd.Timedelta, int]], ahead: pd.Timedelta) -> list[f
     spacing, hours = PaymentSpacing(), []
     for since, due in polls:
         time = EIGHT + since
-        next_payment = us_of(EIGHT.normalize() + pd.Timedelta(due, "h"))
-        state = State(BTC, us_of(time), 0.0001, next_payment=next_payment)
+        next_payment = times.us(EIGHT.normalize() + pd.Timedelta(due, "h"))
+        state = State(BTC, times.us(time), 0.0001, next_payment=next_payment)
         hours += [filled.period_h for filled in spacing.fill([state], time + ahead)]
     return hours
 

@@ -166,11 +166,7 @@ def _requested_window(
     first = min(starts, default=None) if start is None else times.instant(start, "start")
     last = max(ends, default=None) if end is None else times.instant(end, "end")
     given = last if end is not None else None if as_of is None else times.instant(as_of, "as_of")
-    return _RequestedWindow(*(None if stamp is None else _us(stamp) for stamp in (first, last, given)))
-
-
-def _us(stamp: pd.Timestamp) -> int:
-    return int(np.datetime64(stamp.tz_convert("UTC").tz_localize(None), "us").astype(np.int64))
+    return _RequestedWindow(*(None if stamp is None else times.us(stamp) for stamp in (first, last, given)))
 
 
 def _examine(

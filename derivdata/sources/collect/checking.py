@@ -16,7 +16,7 @@ from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.paging import walk
 from derivdata.sources.venues.record_types import Instrument, Records, State
-from derivdata.sources.venues.wire import us_of
+from derivdata.support import times
 
 __all__ = ["check_venues"]
 
@@ -95,7 +95,7 @@ def _answer(session: VenueSession, endpoint: VenueEndpoint, item: Instrument | N
         params[endpoint.symbol] = endpoint.each[0] if endpoint.each else named
     now = session.clock.utc()
     if endpoint.paging is not None:
-        params |= next(walk(endpoint.paging, us_of(now - _DAY), us_of(now)))
+        params |= next(walk(endpoint.paging, times.us(now - _DAY), times.us(now)))
     if endpoint.expiry:
         params |= {endpoint.symbol: symbol, endpoint.expiry: f"{_last_friday(now):%y%m%d}"}
     try:

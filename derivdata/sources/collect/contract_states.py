@@ -17,7 +17,7 @@ from derivdata.sources.collect.contracts import contract_name
 from derivdata.sources.collect.session import Contracts, Stopped, VenueSession
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, OiPoint, State
-from derivdata.sources.venues.wire import us_of
+from derivdata.support import times
 
 __all__ = ["ContractStates", "PaymentSpacing", "Share"]
 
@@ -175,7 +175,7 @@ class ContractStates:
             )
         now = self._session.clock.utc()
         self._held[item.name] = now, State(item, None, oi_coins=state.oi_coins, oi_usd=usd)
-        time = us_of(now) if state.time is None else state.time
+        time = times.us(now) if state.time is None else state.time
         return OiPoint(item, time, usd, "raw", state.oi_coins)
 
 
@@ -210,7 +210,7 @@ class PaymentSpacing:
         filled = []
         for state in states:
             if state.rate is not None and state.period_h is None and state.next_payment is not None:
-                now = us_of(at) if state.time is None else state.time
+                now = times.us(at) if state.time is None else state.time
                 seen = self._seen.get(state.instrument.name)
                 hours = None if seen is None else seen.hours
                 if seen is not None and state.next_payment != seen.next_payment:

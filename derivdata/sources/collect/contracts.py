@@ -10,7 +10,7 @@ from derivdata.sources.collect.session import ContractList, Contracts, Stopped, 
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.tabulation import frames
-from derivdata.sources.venues.wire import us_of
+from derivdata.support import times
 
 __all__ = ["contract_name", "endpoints_for", "list_contracts"]
 
@@ -91,7 +91,7 @@ def _merged(session: VenueSession, unknown: tuple[str, ...]) -> ContractList:
     for _, listed in session.shared.lists.values():
         records.add(Records(listed.instruments, listed.intervals, listed.states))
     records.instruments = list({item.name: item for item in records.instruments}.values())
-    at, names = us_of(session.clock.utc()), ["instruments", "intervals"]
+    at, names = times.us(session.clock.utc()), ["instruments", "intervals"]
     tables = frames(session.venue.exchange, records, names, at=at)
     return ContractList(Contracts(records.instruments), {**tables, "margins_without_intervals": unknown})
 

@@ -16,7 +16,6 @@ from derivdata.sources.venues.paging import walk
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.tabulation import frames
-from derivdata.sources.venues.wire import us_of
 from derivdata.support import times
 
 __all__ = ["TABLES", "history", "pages", "refilling"]
@@ -85,8 +84,8 @@ def history(
     VenueError, NetworkError, SchemaError
         A page did not come, or not as expected.
     """
-    first = us_of(window.start - (_BEFORE if table == "funding_settlements" else pd.Timedelta(0)))
-    last = us_of(window.end)
+    first = times.us(window.start - (_BEFORE if table == "funding_settlements" else pd.Timedelta(0)))
+    last = times.us(window.end)
     records = Records()
     given = {endpoint.symbol: contract_name(endpoint, item)} if endpoint.symbol else {}
     context: dict[str, Any] = {"instrument": item.name}

@@ -23,7 +23,7 @@ from derivdata.sources.collect.session import Contracts, Stopped, VenueSession
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Liquidation, Records
 from derivdata.sources.venues.tabulation import frames
-from derivdata.sources.venues.wire import us_of
+from derivdata.support import times
 from derivdata.support.times import Window
 
 __all__ = [
@@ -86,7 +86,7 @@ def liquidations(session: VenueSession, walks: Sequence[ListWalk], window: Windo
     VenueError, NetworkError, SchemaError
         A page did not come, or not as expected.
     """
-    first, last = us_of(window.start - _OVERLAP), us_of(window.end)
+    first, last = times.us(window.start - _OVERLAP), times.us(window.end)
     rows: list[Liquidation] = []
     whole = first
     for one in walks:

@@ -19,7 +19,7 @@ from derivdata.sources.collect.session import Contracts, Stopped, VenueSession
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Records, State
 from derivdata.sources.venues.tabulation import frames
-from derivdata.sources.venues.wire import us_of
+from derivdata.support import times
 
 __all__ = ["BOOKS", "CHAINS", "OPEN_INTEREST", "STATE", "Poll", "VenueState"]
 
@@ -229,7 +229,7 @@ class VenueState:
         shortened = Records(
             books=[b._replace(bids=b.bids[:_LEVELS], asks=b.asks[:_LEVELS]) for b in answer.books]
         )
-        at = us_of(self.session.clock.utc())
+        at = times.us(self.session.clock.utc())
         for table, records in zip(BOOKS, (shortened, answer), strict=True):
             why = error
             try:
@@ -249,7 +249,7 @@ class VenueState:
         records = Records()
         for params in self._asked_for(endpoint):
             answer, _, _ = self.session.ask(endpoint, params)
-            arrived = us_of(self.session.clock.utc())
+            arrived = times.us(self.session.clock.utc())
             self._arrived |= {row.instrument.name: arrived for row in answer.states}
             self._arrived |= {option.name: arrived for option in answer.options}
             records.add(answer)
@@ -268,7 +268,7 @@ class VenueState:
         ]
 
     def _tabulate(self, poll: Poll, answered: list[VenueEndpoint]) -> None:
-        at, chain, state = us_of(self.session.clock.utc()), Records(), Records()
+        at, chain, state = times.us(self.session.clock.utc()), Records(), Records()
         for endpoint in self.endpoints:
             stored = self._kept.get(endpoint, Records())
             if endpoint.what == "chain":
@@ -314,7 +314,7 @@ class VenueState:
         if requests:
             poll.requests[OPEN_INTEREST] = requests
         if points:
-            self._add_frames(poll, Records(oi=points), [OPEN_INTEREST], us_of(poll.at))
+            self._add_frames(poll, Records(oi=points), [OPEN_INTEREST], times.us(poll.at))
         if error:
             poll.failed[OPEN_INTEREST] = error
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from derivdata.support import times
 from derivdata.support.arrays import Ints
 
 __all__ = [
@@ -21,7 +22,6 @@ __all__ = [
     "Ints",
     "day",
     "instants",
-    "micros",
     "years",
 ]
 
@@ -33,19 +33,12 @@ HOUR_US = 3_600_000_000
 DAY_US = 86_400_000_000
 STEPS = DAY_US // STEP_US
 
-_EPOCH = pd.Timestamp("1970-01-01", tz="UTC").as_unit("us")
-
-
-def micros(stamp: pd.Timestamp) -> int:
-    """Return microseconds since 1970."""
-    return int((stamp - _EPOCH) // pd.Timedelta(1, "us"))
-
 
 def day(stamp: pd.Timestamp | str) -> int:
     """Return days since 1970 of a date or of the day that an instant lies in."""
     if isinstance(stamp, str):
         stamp = pd.Timestamp(stamp, tz="UTC")
-    return micros(stamp) // DAY_US
+    return times.us(stamp) // DAY_US
 
 
 def instants(microseconds: Any) -> pd.DatetimeIndex:

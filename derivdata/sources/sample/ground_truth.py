@@ -10,7 +10,7 @@ import pandas as pd
 
 from derivdata.sources.sample import liquidations as process
 from derivdata.sources.sample import oi_volume, paths, realisations
-from derivdata.sources.sample.grid import DAY_US, NOW, instants, micros
+from derivdata.sources.sample.grid import DAY_US, NOW, instants
 from derivdata.sources.sample.universe import FOREVER, Pairs, exchange_names, select, symbols, venue_values
 from derivdata.sources.sample.venue_models import MODELS
 from derivdata.support import times
@@ -90,7 +90,7 @@ def truth(
         NOW - pd.Timedelta(1, "h") if start is None else start,
         NOW + pd.Timedelta(1, "us") if end is None else end,
     )
-    first, last = micros(window.start), micros(window.end)
+    first, last = times.us(window.start), times.us(window.end)
     return _TIMED[topic](first, last, symbols, venues)
 
 

@@ -9,12 +9,13 @@ import pandas as pd
 
 from derivdata.sources.query import Query
 from derivdata.sources.sample import books, histories, liquidations, market, onchain, trading_hours
-from derivdata.sources.sample.grid import NOW, START, micros
+from derivdata.sources.sample.grid import NOW, START
 from derivdata.sources.sample.noise import SEED
 from derivdata.sources.sample.options import chains
 from derivdata.sources.sample.options.notional import overview
 from derivdata.sources.sample.universe import exchange_names, select
 from derivdata.sources.sample.universe import symbols as every_symbol
+from derivdata.support import times
 from derivdata.tables import TABLES
 
 __all__ = ["Sample"]
@@ -118,7 +119,7 @@ class Sample:
         With `columns`, these alone, and not sorted.
         """
         _check(query.table)
-        first, last = max(micros(query.start), micros(START)), micros(query.end)
+        first, last = max(times.us(query.start), times.us(START)), times.us(query.end)
         table, columns = query.table, query.columns
         if first >= last:
             arrays = {}
@@ -141,7 +142,7 @@ class Sample:
         """
         table = query.table
         _check(table)
-        first, last = max(micros(query.start), micros(START)), micros(query.end) - 1
+        first, last = max(times.us(query.start), times.us(START)), times.us(query.end) - 1
         if first > last:
             return TABLES[table].empty()
         if table in _NEWEST:
@@ -156,7 +157,7 @@ class Sample:
         The rows are not made for it: the matrices that they come from are added up.
         """
         _check(query.table)
-        first, last = max(micros(query.start), micros(START)), max(micros(query.end), micros(START))
+        first, last = max(times.us(query.start), times.us(START)), max(times.us(query.end), times.us(START))
         return histories.sums(query.table, value, first, last, select(query.symbols, query.venues))
 
     def symbol_hashes(self, symbols: Sequence[str]) -> dict[str, int]:

@@ -22,7 +22,6 @@ from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Records
 from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.tabulation import frames
-from derivdata.sources.venues.wire import us_of
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.notices import warn_caller
@@ -217,7 +216,7 @@ def _opened(
         params,
         # A lone surrogate is no UTF-8 either way: the reader of JSON refuses it by its place.
         body.encode(errors="surrogatepass") if isinstance(body, str) else bytes(body),
-        at=None if at is None else us_of(times.instant(at, "at")),
+        at=None if at is None else times.us(times.instant(at, "at")),
         context=context if isinstance(context, Context) else Context(context, venue),
         parts=parts,
     )

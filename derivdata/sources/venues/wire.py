@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.errors import SchemaError
+from derivdata.support import times
 
 __all__ = [
     "NUMBER",
@@ -32,7 +33,6 @@ __all__ = [
     "required",
     "seconds_us",
     "stamps",
-    "us_of",
 ]
 
 T = TypeVar("T")
@@ -172,11 +172,6 @@ def iso_us(value: str, where: str) -> int:
     return _plausible((stamp - _EPOCH) // _MICROSECOND, value, where)
 
 
-def us_of(stamp: pd.Timestamp) -> int:
-    """Return the microseconds of an instant."""
-    return int(stamp.as_unit("us").asm8.astype("int64"))
-
-
 def stamps(times: Sequence[int | None], at: int | None) -> pd.DatetimeIndex:
     """Return the instants [µs] of rows as a column; of those that have none, that of arrival.
 
@@ -205,7 +200,7 @@ def expiry_of(text: str, where: str) -> int:
         stamp = pd.Timestamp(2000 + year, month, day, 8, tz="UTC")
     except ValueError:
         fail(where, f"{text!r} is no date of expiry")
-    return us_of(stamp)
+    return times.us(stamp)
 
 
 def require_close(first: float | None, second: float | None, tolerance: float, what: str, where: str) -> None:
