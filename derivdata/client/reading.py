@@ -39,6 +39,7 @@ T = TypeVar("T")
 
 _BATCH = 512
 HOUR_US, DAY_US = 3_600_000_000, 86_400_000_000
+_STEPS_US = {name: times.us(step) for name, step in times.RESOLUTIONS.items()}
 _UNSTATED_STEP_US = HOUR_US
 """How far outside of its window a row may lie where no resolution says how long a bucket is."""
 
@@ -278,10 +279,8 @@ class CheckedAnswer:
             self.requested.get("resolution"),
             self.requested.get("interval"),
         )
-        named = [
-            times.RESOLUTIONS[step] for step in steps if isinstance(step, str) and step in times.RESOLUTIONS
-        ]
-        self.step_us = times.us(named[0]) if named else _UNSTATED_STEP_US
+        named = [_STEPS_US[step] for step in steps if isinstance(step, str) and step in _STEPS_US]
+        self.step_us = named[0] if named else _UNSTATED_STEP_US
         by_name = {"raw": pd.Timedelta(0), **times.RESOLUTIONS}
         wanted, used = by_name.get(self.requested.get("resolution", "")), by_name.get(str(steps[0]))
         self.coarseness = 0 if wanted is None or used is None else (used > wanted) - (used < wanted)
