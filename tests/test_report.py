@@ -23,7 +23,7 @@ from tests.plot import made
 from tests.support.rows import rows
 
 VOID = {"meta", "path", "use", "br", "img", "image", "stop"}
-OPTIONS = ["--symbols", "BTC", "--window", "14d", "--fee-bps", "2", "kalshi=1"]
+OPTIONS = ["--symbols", "BTC", "--window", "30d", "--fee-bps", "2", "kalshi=1"]
 TITLES = (
     "Summary",
     "Funding",
@@ -124,7 +124,7 @@ def test_every_section_is_there_and_linked(written: str, page: Page) -> None:
         assert f"<h2>{title}</h2>" in written
     assert [link[1:] for link in page.links] == [re.sub(r"\W+", "-", t.lower()) for t in TITLES]
     assert "Synthetic data, generated for demonstration" in said(page)
-    assert "2026-06-16 12:00 to 2026-06-30 12:00 UTC" in said(page)
+    assert "2026-05-31 12:00 to 2026-06-30 12:00 UTC" in said(page)
 
 
 def test_the_summary_says_what_is_wide_what_is_left_and_what_changed(written: str) -> None:
@@ -135,7 +135,16 @@ def test_the_summary_says_what_is_wide_what_is_left_and_what_changed(written: st
         "What changed",
     ):
         assert f"<h3>{heading}</h3>" in summary
-    assert len(re.findall('class="tile"', summary)) == 5
+    labels = re.findall(r'<div class="tile"><b>.*?</b><span>(.*?)</span>', summary)
+    about = (
+        "funding",
+        "are forecast to earn",
+        "widest pairs",
+        "open interest",
+        "volatility index",
+        "liquidated",
+    )
+    assert [words in label for words, label in zip(about, labels, strict=True)] == [True] * 6
     assert "BTC funding, weighted by open interest: " in summary
 
 
@@ -150,7 +159,7 @@ def test_the_warning_stands_before_the_first_figure_of_carry(written: str) -> No
 def test_the_widest_spread_is_the_difference_of_the_venues_means(page: Page) -> None:
     pairs = page.table("long", "short", "mean spread [bps/8h]", "net APR [%]")
     dd.connect("sample")
-    rates = dd.panel(dd.funding.history("BTC", "14d")).isel(symbol=0)
+    rates = dd.panel(dd.funding.history("BTC", "30d")).isel(symbol=0)
     frame = rates.to_pandas().T
     widest = {
         (long, short): (frame[short] - frame[long]).mean()
@@ -177,7 +186,7 @@ def test_every_answer_stands_with_its_hash(page: Page) -> None:
     requests = page.table("what", "request", "answered [UTC]", "sha256")
     assert requests["sha256"].str.fullmatch("[0-9a-f]{16}").all()
     dd.connect("sample")
-    frame = dd.funding.history("BTC", "14d")
+    frame = dd.funding.history("BTC", "30d")
     answer = dd.provenance(frame)["requests"][0]
     row = requests[requests["request"].str.startswith("/funding/historical?")].iloc[0]
     assert row["sha256"] == answer["sha256"][:16]
@@ -203,7 +212,7 @@ def test_a_folder_that_does_not_exist_is_refused_before_anything_is_fetched(tmp_
 
 def test_quality_counts_what_the_tables_have(page: Page) -> None:
     dd.connect("sample")
-    frame = dd.funding.history("BTC", "14d")
+    frame = dd.funding.history("BTC", "30d")
     row = page.table("table", "series", "complete [%]", "present").iloc[0]
     assert row["table"] == "funding rates"
     assert row["present"] == f"{len(frame):,}"
