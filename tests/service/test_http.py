@@ -13,7 +13,7 @@ from derivdata.errors import ArchiveError
 from derivdata.sources import service
 from derivdata.sources.query import Query
 from tests.service import market
-from tests.service.conftest import KEYS, PATIENCE, Caller
+from tests.service.conftest import PATIENCE, Caller, serving
 from tests.service.memory_store import MemoryStore
 
 
@@ -99,28 +99,20 @@ class Broken(MemoryStore):
 def test_failures_are_json_without_details(problem: Exception, status: int) -> None:
     store = Broken({"funding_history": market.funding()}, now=market.NOW)
     store.problem = problem
-    local = service.start(store, keys=KEYS)
-    try:
-        body = Caller(local).error("/funding", status)
-    finally:
-        local.close()
+    with serving(store) as ask:
+        body = ask.error("/funding", status)
     assert set(body) == {"error"}
     assert type(problem).__name__ in body["error"]
     assert "secret" not in body["error"]
 
 
 def test_what_a_source_lacks_is_said() -> None:
-    store = MemoryStore({"oi_history": market.open_interest()}, now=market.NOW)
-    local = service.start(store, keys=KEYS)
-    ask = Caller(local)
-    try:
+    with serving({"oi_history": market.open_interest()}) as ask:
         for path in ["/funding", "/funding/metadata", "/markets/price-movers", "/liquidations/events"]:
             assert "memory holds no" in ask.error(path, 404)["error"]
         for path in ["/funding/historical", "/funding/settlement"]:
             assert "memory holds no" in ask.error(path, 404, symbol="BTC")["error"]
         board = ask.body("/markets/symbols")["symbols"]
-    finally:
-        local.close()
     assert [row["symbol"] for row in board] == ["BTC", "SOL", "ETH"]
     assert board[0]["price_usd"] is None
 
@@ -132,17 +124,13 @@ def test_answers_are_the_same_the_second_time(ask: Caller) -> None:
 
 def test_an_answer_is_not_kept_beyond_a_change_of_the_store() -> None:
     store = MemoryStore({"oi_history": market.open_interest()}, now=market.NOW)
-    local = service.start(store, keys=KEYS)
-    ask = Caller(local)
-    try:
-        before, identity = ask.body("/oi/exchanges-summary"), local.identity
+    with serving(store) as ask:
+        before, identity = ask.body("/oi/exchanges-summary"), ask.local.identity
         store.frames["oi_history"] = store.frames["oi_history"].assign(oi_usd=1.0)
         assert ask.body("/oi/exchanges-summary") == before
         store.identity = "another"
         assert ask.body("/oi/exchanges-summary")["total_market_oi"] == 4.0
-        assert local.identity != identity
-    finally:
-        local.close()
+        assert ask.local.identity != identity
 
 
 def test_the_service_stops_and_says_what_it_is_without_its_key() -> None:
@@ -172,8 +160,5 @@ def test_every_change_counts_where_the_clock_has_run_ahead_of_the_data(lag: str,
     """A window may be closed by the clock while its rows are still to come: they change no epoch."""
     store = MemoryStore({"oi_history": market.open_interest()}, now=market.NOW)
     store.version = "3.7"
-    local = service.start(store, keys=KEYS, now=store.now + pd.Timedelta(lag))
-    try:
-        assert Caller(local)("/oi/exchanges-summary").headers["X-Derivdata-Data-Version"] == version
-    finally:
-        local.close()
+    with serving(store, now=store.now + pd.Timedelta(lag)) as ask:
+        assert ask("/oi/exchanges-summary").headers["X-Derivdata-Data-Version"] == version

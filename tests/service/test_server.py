@@ -21,7 +21,8 @@ from derivdata import tables
 from derivdata.errors import ArchiveError
 from derivdata.sources import archive, service
 from tests.service import market
-from tests.service.conftest import KEYS, PATIENCE, Caller
+from tests.service.conftest import KEYS, PATIENCE
+from tests.service.conftest import serving as served
 
 COMMAND = [sys.executable, "-W", "error", "-m", "derivdata", "serve"]
 
@@ -114,9 +115,8 @@ def test_a_port_that_is_taken_is_one_line_and_exit_code_1(folder: Path) -> None:
 
 
 def test_an_archive_answers_its_own_span_whatever_its_years(folder: Path) -> None:
-    local = service.start(str(folder), keys=KEYS)
-    ask = Caller(local)
-    try:
+    with served(str(folder)) as ask:
+        local = ask.local
         assert (local.label, local.synthetic) == ("desk", False)
         assert ask("/").headers["Date"] == "Tue, 30 Jun 2026 12:01:00 GMT"
         body = ask.body("/funding/historical", symbol="BTC", exchanges="binance", start="2020-01-01")
@@ -129,8 +129,6 @@ def test_an_archive_answers_its_own_span_whatever_its_years(folder: Path) -> Non
         archive.open_archive(folder).append("volume_history", market.volume())
         assert local.identity != before
         assert ask.body("/markets/symbols")["symbols"][0]["volume_24h_usd"] == 48e6
-    finally:
-        local.close()
 
 
 def test_where_there_is_no_archive_nothing_starts(tmp_path: Path) -> None:
