@@ -19,8 +19,12 @@ def function(name: str) -> Callable[..., Any]:
 
 
 def public() -> set[str]:
-    """Dotted names of all public functions, those of public modules inside public modules too."""
-    return set(_walk(dd, ""))
+    """Dotted names of all public functions, those of public modules inside public modules too.
+
+    One that has two names is there once, under the shorter of them.
+    """
+    names = sorted(_walk(dd, ""), key=lambda name: (name.count("."), name), reverse=True)
+    return set({function(name): name for name in names}.values())
 
 
 def _walk(module: ModuleType, place: str) -> Iterator[str]:
