@@ -58,7 +58,7 @@ def bars() -> xr.Dataset:
 
 @functools.cache
 def volatilities() -> xr.DataArray:
-    return dd.analysis.volatility.realised(bars(), 3)
+    return dd.analysis.volatility.realised(bars(), "12h")
 
 
 @functools.cache
@@ -163,7 +163,7 @@ def attributed() -> xr.Dataset:
 @functools.cache
 def cone() -> xr.Dataset:
     part = bars().isel(symbol=0, exchange=0, drop=True)
-    return dd.analysis.volatility.cone(part, [2, 3], quantiles=(0.1, 0.5, 0.9))
+    return dd.analysis.volatility.cone(part, ["8h", "12h"], quantiles=(0.1, 0.5, 0.9))
 
 
 @functools.cache
@@ -277,5 +277,5 @@ def carry(hold: str = "8h") -> xr.Dataset:
 VOGT = svi.Raw(a=0.02, b=0.13, rho=-0.3, m=0.0, sigma=0.4)
 LOCAL = [-0.2, -0.1, 0.0, 0.1, 0.2]
 AT = {"forward": 100.0, "strike": 100.0, "year_fraction": 0.5, "side": "call"}
-PRICE = {**AT, "rate": 0.0, "premium": "linear"}
+PRICE = {**AT, "interest_rate": 0.0, "premium": "linear"}
 HISTORY = {**DAY, "venues": ["binance", "okx"], "resolution": "1h"}
