@@ -23,7 +23,7 @@ _OTHERS = {
     "errors": "Errors and notices",
     "plot": "Figures",
     "sample": "The sample",
-    "service": "The local service",
+    "sources.service": "The local service",
 }
 
 
