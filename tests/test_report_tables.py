@@ -388,7 +388,7 @@ def test_the_forecast_table_and_whether_anything_clears_its_costs(fee: float, cl
     from derivdata.analysis import funding
 
     rng = np.random.default_rng(5)
-    rates = _spread_rates(3.0 + rng.standard_normal(180))
+    rates = _spread_rates(3.0 + rng.standard_normal(1_080))
     told: dict[str, Any] = {"text": [], "finding": [], "number": [], "table": []}
     section: Any = SimpleNamespace(
         heading=lambda words: None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import xarray as xr
 
-from derivdata.analysis.panels import Panel, require, require_venues
+from derivdata.analysis.panels import Panel, refuse_other_coins, require, require_venues
 from derivdata.support.arguments import typed
 from derivdata.units import BPS
 
@@ -40,7 +40,8 @@ def against_index(price: Panel, index: Panel) -> xr.DataArray:
     Raises
     ------
     ValueError, TypeError
-        Dims are missing or the unit is another one.
+        Dims are missing or the unit is another one; the two lie over 5 % apart throughout, as those of
+        another coin under the same ticker do (of a lazy panel nothing is read).
 
     Examples
     --------
@@ -52,6 +53,7 @@ def against_index(price: Panel, index: Panel) -> xr.DataArray:
     price = require(price, "symbol", "exchange", "time", units="USD", name="price")
     index = require(index, "symbol", "exchange", "time", units="USD", name="index")
     price, index = xr.align(price, index, join="inner")
+    _refuse_apart(price, index)
     return _basis(price, index).transpose(*price.dims)
 
 
@@ -75,10 +77,13 @@ def against_venue(price: Panel, venue: str) -> xr.DataArray:
     Raises
     ------
     ValueError, TypeError
-        Dims are missing, the unit is another one, or `venue` is not in the panel.
+        Dims are missing, the unit is another one, or `venue` is not in the panel; a venue lies over 5 %
+        from the others throughout, as another coin under the same ticker does (of a lazy panel nothing is
+        read).
     """
     price = require(price, "exchange", "time", units="USD", name="price")
     require_venues(price, venue=venue)
+    refuse_other_coins(price, "price")
     reference = price.sel(exchange=venue).drop_vars("exchange")
     return _basis(price, reference).transpose(*price.dims).assign_attrs(reference=venue)
 
@@ -87,3 +92,15 @@ def _basis(price: xr.DataArray, reference: xr.DataArray) -> xr.DataArray:
     # No price is zero or below: such a value is a venue's "none", and its ratio would be infinite.
     price, reference = price.where(price > 0.0), reference.where(reference > 0.0)
     return (BPS * (price / reference - 1.0)).rename("basis_bps").assign_attrs(units="bps")
+
+
+def _refuse_apart(price: xr.DataArray, index: xr.DataArray) -> None:
+    """Refuse prices and indices of which a venue's are not those of one coin."""
+    if price.chunks is not None or index.chunks is not None:
+        return
+    for venue in price["exchange"].values:
+        sides = {"price": price.sel(exchange=venue, drop=True), "index": index.sel(exchange=venue, drop=True)}
+        refuse_other_coins(
+            xr.concat(list(sides.values()), xr.DataArray(list(sides), dims="exchange", name="exchange")),
+            f"price and index of {venue}",
+        )

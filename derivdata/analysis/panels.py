@@ -40,8 +40,10 @@ __all__ = [
     "labels_of",
     "last_valid",
     "like",
+    "other_coins",
     "positive",
     "refuse_negative",
+    "refuse_other_coins",
     "require",
     "require_level",
     "require_quantity",
@@ -387,3 +389,40 @@ def last_valid(valid: Bools) -> Indices:
     """
     rows = np.where(valid, np.arange(valid.shape[-1]), -1)
     return np.maximum.accumulate(rows, axis=-1)
+
+
+PRICES_AGREE = 0.05
+"""Share by which a price may lie from the other venues' of the same symbol; a basis is far smaller."""
+
+
+def other_coins(price: xr.DataArray) -> xr.DataArray:
+    """Return the factor of each price series to the median of its symbol's venues, NaN where they agree.
+
+    Of two venues that differ, both have one: which is the other coin no price says. It is the median over the
+    instants that at least two venues share.
+    """
+    price = price.where(price > 0.0)
+    shared = price.where(price.notnull().sum("exchange") > 1)
+    ratio = shared / shared.median("exchange")
+    factor = ratio.median("time") if "time" in ratio.dims else ratio
+    return factor.where(abs(factor - 1.0) > PRICES_AGREE)
+
+
+def refuse_other_coins(price: xr.DataArray, name: str) -> None:
+    """Refuse prices of which a venue's are those of another coin; of a lazy panel nothing is read.
+
+    Raises
+    ------
+    ValueError
+        Naming the symbols and venues, and the factor to the others.
+    """
+    if price.chunks is not None or not price.size:
+        return
+    off = other_coins(price).rename("factor").to_series().dropna()
+    if len(off):
+        names = ["/".join(key) if isinstance(key, tuple) else str(key) for key in off.index]
+        listed = ", ".join(f"{label} (× {factor:.4g})" for label, factor in zip(names, off, strict=True))
+        raise ValueError(
+            f"{name} are not of one coin: {listed} against the other venues of the symbol. Another coin or "
+            "contract bears the same ticker: leave it out, or give its price in units of the others"
+        )

@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 import derivdata as dd
-from derivdata.analysis import basis, oi
+from derivdata.analysis import backtest, basis, funding, oi
 from derivdata.sources import sample
 
 
@@ -103,3 +103,43 @@ def test_the_samples_coins_do_not_move_with_the_price() -> None:
     moves = np.log(frame.dropna()).diff().dropna().corr()
     assert len(frame.dropna()) > 700
     assert moves.loc["usd", "price"] > moves.loc["coins", "price"] + 0.1
+
+
+def _venue_prices(**factors: float) -> xr.DataArray:
+    """Hours of one coin whose venues differ by basis points, and by the factors given."""
+    rng = np.random.default_rng(1)
+    path = 100.0 * np.exp(np.cumsum(0.002 * rng.standard_normal(200)))
+    values = [path * factor * (1.0 + 1e-4 * rng.standard_normal(200)) for factor in factors.values()]
+    times = pd.date_range("2026-01-01", periods=200, freq="h")
+    labels = {"symbol": ["X"], "exchange": list(factors), "time": times}
+    return xr.DataArray(np.array(values)[None], labels, tuple(labels), "price_usd", {"units": "USD"})
+
+
+def test_another_coin_under_the_same_ticker_is_refused_by_name() -> None:
+    """At 0.0091 of the others' price the basis would be −9,909 bps."""
+    wrong = _venue_prices(a=1.0, b=1.0, odd=0.0091)
+    one_of = r"not of one coin: X/odd \(× 0\.0091\)"
+    with pytest.raises(ValueError, match=one_of):
+        basis.against_venue(wrong, "a")
+    with pytest.raises(ValueError, match=r"price and index of odd are not of one coin"):
+        basis.against_index(wrong, _venue_prices(a=1.0, b=1.0, odd=1.0))
+    rates = (wrong * 0.0 + 1.0).rename("rate_bps_8h").assign_attrs(units="bps/8h", kind="sampled")
+    with pytest.raises(ValueError, match=one_of):
+        backtest.carry(rates, backtest.SpreadThreshold(1.0), backtest.Costs(1.0), prices=wrong)
+    with pytest.raises(ValueError, match=r"X/a \(× .*X/odd \(× "):
+        basis.against_venue(wrong.sel(exchange=["a", "odd"]), "a")  # of two, no price says which
+    apart = basis.against_venue(_venue_prices(a=1.0, b=1.0, near=1.04), "a")
+    assert float(apart.sel(exchange="near").mean()) == pytest.approx(400.0, abs=1.0)
+
+
+def test_the_best_pair_leaves_another_coin_out_and_quality_names_it() -> None:
+    wrong = _venue_prices(a=1.0, b=1.0, c=1.0, odd=0.0091)
+    level = xr.DataArray([0.0, 1.0, 2.0, 9.0], dims="exchange")
+    rates = (wrong * 0.0 + level).rename("rate_bps_8h").assign_attrs(units="bps/8h", kind="sampled")
+    assert (funding.best_pair(rates)["short"] == "odd").all()
+    assert (funding.best_pair(rates, prices=wrong)["short"] == "c").all()
+    rows = wrong.to_series().reset_index().assign(time=lambda x: x["time"].dt.tz_localize("UTC"))
+    report = dd.quality(rows).set_index("exchange")
+    assert report.loc["odd", "peer_scale"] == pytest.approx(0.0091, rel=0.01)
+    assert (report.loc[["a", "b", "c"], "peer_scale"] == 1.0).all()
+    assert "1 series out of scale" in report.attrs["summary"]

@@ -9,7 +9,16 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata.analysis.panels import Panel, hours, interval_of, kind_of, labels_of, require, require_rate
+from derivdata.analysis.panels import (
+    Panel,
+    hours,
+    interval_of,
+    kind_of,
+    labels_of,
+    refuse_other_coins,
+    require,
+    require_rate,
+)
 from derivdata.analysis.panels import usual_step as usual_step_of
 from derivdata.analysis.settlements import merge_late_stamps
 from derivdata.support.arrays import Floats
@@ -142,6 +151,7 @@ def _on_one_grid(
     rows = panel["time"].to_numpy()
     if prices is not None:
         prices = _with_symbol(require(prices, "exchange", "time", units=USD_UNIT, name="prices"))
+        refuse_other_coins(prices, "prices")
         hours(prices, name="prices")
         stamps = prices["time"].to_numpy()
         between = stamps[(stamps > rows[0]) & (stamps < rows[-1])]

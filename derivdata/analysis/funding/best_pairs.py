@@ -12,6 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis.panels import (
+    PRICES_AGREE,
     Panel,
     beside,
     by_chunk,
@@ -52,6 +53,7 @@ def best_pair(
     age_hours: xr.DataArray | None = None,
     max_age: str | pd.Timedelta | None = None,
     tradable: xr.DataArray | Sequence[str] | None = None,
+    prices: Panel | None = None,
 ) -> xr.Dataset:
     """Find the pair with the largest spread: long where the rate is lowest, short where it is highest.
 
@@ -66,6 +68,9 @@ def best_pair(
         Age of each rate [h], as `derivdata.analysis.align` returns it, and the oldest that counts.
     tradable
         Venues, or a boolean DataArray over dims of the panel: where a position can be opened.
+    prices
+        Mark prices [USD] over the panel's labels. A venue whose price lies over 5 % from the median of its
+        symbol's is left out at that time: another coin under the same ticker. Of two venues, both are.
 
     Returns
     -------
@@ -108,6 +113,12 @@ def best_pair(
         panel = panel.where(age <= hours_of(max_age, "max_age", least=0.0))
     if tradable is not None:
         panel = panel.where(_mask(panel, tradable))
+    if prices is not None:
+        marks = beside(
+            panel, require(prices, "exchange", units=USD_UNIT, name="prices"), units=USD_UNIT, name="prices"
+        )
+        middle = whole(marks, "exchange").median("exchange")
+        panel = panel.where(~(abs(marks / middle - 1.0) > PRICES_AGREE))
     return by_chunk(_best_pairs, whole(at_common_stamps(panel), "exchange"))
 
 

@@ -20,6 +20,7 @@ _LEAST = 20
 _PEERS = 2
 _CHANGE = np.log(4.0)
 _SIZE = np.log(5.0)
+_PRICE = np.log(1.05)
 _SPLITS = 16
 _SPIKE = 12.0  # usual moves by which a single point leaves both of its neighbours
 _SIGNS = 0.3  # of steps that agree in sign less those that do not: below minus this, the sign is another
@@ -37,17 +38,22 @@ class Comparison(NamedTuple):
     peer_sign: Floats
 
 
-def compare(values: Floats, peers: Floats) -> Comparison:
-    """Compare series (series, steps) with the `median_of_others` of each, NaN where there is no value."""
+def compare(values: Floats, peers: Floats, *, prices: bool = False) -> Comparison:
+    """Compare series (series, steps) with the `median_of_others` of each, NaN where there is no value.
+
+    Prices of one coin lie within 5 % of each other; rates and amounts may differ by factors.
+    """
+    changes, sizes = (_PRICE, _PRICE) if prices else (_CHANGE, _SIZE)
     both_known = np.isfinite(values) & np.isfinite(peers)
     values, peers = np.where(both_known, values, np.nan), np.where(both_known, peers, np.nan)
     enough = both_known.sum(axis=1) >= 2 * _LEAST
     # Sizes as logarithms, with a floor so that a rate that passes through zero is no change of size.
-    floor = 0.02 * row_quantile(np.abs(peers), 0.5)[:, None] + 1e-300
+    share = 0.0 if prices else 0.02
+    floor = share * row_quantile(np.abs(peers), 0.5)[:, None] + 1e-300
     ratio = np.log(np.abs(values) + floor) - np.log(np.abs(peers) + floor)
     agreement = np.where(both_known, np.sign(values) * np.sign(peers), np.nan)
     change, at = _change(ratio)
-    changed = enough & (np.abs(change) >= _CHANGE)
+    changed = enough & (np.abs(change) >= changes)
     size = row_quantile(ratio, 0.5)
     mean = np.nansum(agreement, axis=1) / np.maximum(both_known.sum(axis=1), 1)
     return Comparison(
@@ -55,7 +61,7 @@ def compare(values: Floats, peers: Floats) -> Comparison:
         np.where(enough, np.where(changed, np.exp(change), 1.0), np.nan),
         np.where(changed, at, -1),
         enough & _changes_sign(agreement),
-        np.where(enough, np.where(np.abs(size) >= _SIZE, np.exp(size), 1.0), np.nan),
+        np.where(enough, np.where(np.abs(size) >= sizes, np.exp(size), 1.0), np.nan),
         np.where(enough, np.where(mean < -_SIGNS, -1.0, 1.0), np.nan),
     )
 

@@ -94,8 +94,9 @@ def quality(
         Against the median of at least two other venues of the symbol, over the steps that they share (NaN
         without): ``spikes``, single points far from both neighbours and peers; ``scale_change``, the factor
         by which the series grows against its peers at one instant, 1 for none, at ``scale_change_at``;
-        ``sign_change``: from an instant on it has the other sign; and, of rates only, ``peer_scale``, the
-        factor to its peers' size where that is 5 and more or 1/5 and less, else 1, and ``peer_sign``, −1
+        ``sign_change``: from an instant on it has the other sign; of rates and prices, ``peer_scale``, the
+        factor to its peers' size where that is 5 and more or 1/5 and less (of prices 5 % and more: another
+        coin under the same ticker), else 1; and, of rates only, ``peer_sign``, −1
         where it has the other sign than its peers throughout, else 1.
 
         ``attrs["summary"]`` says it in a line.
@@ -133,7 +134,7 @@ def quality(
     _examine(figures, points, window, outlier, answered)
     if not len(table) or "resolution" not in table or str(table["resolution"].iloc[-1]) in _NO_BUCKETS:
         figures["open_last_bucket"] = np.zeros(len(first))
-    _compare(figures, points, report, rates=column.startswith("rate"))
+    _compare(figures, points, report, column)
     for name in _COLUMNS:
         report[name] = _as_column(name, figures[name], table)
     report.attrs["summary"] = _summary(report)
@@ -219,8 +220,10 @@ def _off_schedule(batch: Batch, steps: Floats) -> Array:
     return np.asarray((batch.there & (own >= 7_200e6) & (late > _LATE)).sum(axis=1))
 
 
-def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, *, rates: bool) -> None:
+def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, column: str) -> None:
     """Compare the venues of each symbol over the step that most of them share."""
+    prices = column.startswith("price")
+    told = ("peer_scale", "peer_sign") if column.startswith("rate") else ("peer_scale",) if prices else ()
     for name in ("spikes", "scale_change", "peer_scale", "peer_sign"):
         figures[name][:] = np.nan
     figures["scale_change_at"] = np.full(len(report), _NEVER)
@@ -240,7 +243,9 @@ def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, *, r
         rows = np.concatenate([part[0] for part in markets])
         begin = np.repeat([part[1] for part in markets], [len(part[0]) for part in markets])
         values = np.concatenate([part[2] for part in markets])
-        comparison = compare(values, np.concatenate([median_of_others(part[2]) for part in markets]))
+        comparison = compare(
+            values, np.concatenate([median_of_others(part[2]) for part in markets]), prices=prices
+        )
         figures["spikes"][rows] = np.where(np.isnan(comparison.scale_change), np.nan, comparison.spikes)
         figures["scale_change"][rows], figures["sign_change"][rows] = (
             comparison.scale_change,
@@ -248,11 +253,8 @@ def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, *, r
         )
         at = (begin + comparison.at) * np.nan_to_num(bucket[rows]).astype(np.int64)
         figures["scale_change_at"][rows] = np.where(comparison.at >= 0, at, _NEVER)
-        if rates:
-            figures["peer_scale"][rows], figures["peer_sign"][rows] = (
-                comparison.peer_scale,
-                comparison.peer_sign,
-            )
+        for name in told:
+            figures[name][rows] = getattr(comparison, name)
 
 
 def _as_column(name: str, figure: Array, table: pd.DataFrame) -> Any:

@@ -48,7 +48,10 @@ def picks() -> xr.Dataset:
 
 @functools.cache
 def amounts(name: str = "oi_usd") -> xr.DataArray:
-    return panel(name, [np.arange(1.0, 49.0), np.arange(49.0, 1.0, -1.0), np.full(48, 9.0)], {"units": "USD"})
+    values = [np.arange(1.0, 49.0), np.arange(49.0, 1.0, -1.0), np.full(48, 9.0)]
+    if name == "price_usd":  # of one coin, so that venues lie close together
+        values = [factor * np.arange(101.0, 149.0) for factor in (1.0, 1.001, 0.999)]
+    return panel(name, values, {"units": "USD"})
 
 
 @functools.cache

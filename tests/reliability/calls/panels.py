@@ -38,7 +38,7 @@ CALLS: Calls = {
     "analysis.basis.against_venue": lambda: {"price": amounts("price_usd"), "venue": "okx"},
     "analysis.funding.best_pair": lambda: {
         "panel": rates(), "oi_usd": amounts(), "min_oi_usd": 1.0, "age_hours": None, "max_age": None,
-        "tradable": VENUES,
+        "tradable": VENUES, "prices": None,
     },
     "analysis.funding.breakeven": lambda: {
         "panel": settled(), "long": "binance", "short": "okx", "fee_bps": 1.0, "period": "8h",
@@ -87,6 +87,7 @@ CALLS: Calls = {
         "panel": rates(), "rule": backtest.SpreadThreshold(0.5, 0.1), "costs": backtest.Costs(1.0),
         "prices": amounts("price_usd"), "depth": depth(), "capital": 1e6,
         "leg_usd": 1e4, "leverage": 3.0, "maintenance": 0.01, "transfer_every": "8h", "delay": "0h",
+        "max_mark_age": "24h",
     },
     "analysis.backtest.capacity": lambda: {
         "result": backtested(), "depth": depth(), "sizes_usd": [1e4, 1e5],
