@@ -219,10 +219,12 @@ def require_venues(panel: xr.DataArray, **venues: str | Sequence[str]) -> None:
     for argument, given in venues.items():
         for venue in [given] if isinstance(given, str) else given:
             if venue not in listed:
-                has = ", ".join(map(str, listed))
-                raise ValueError(f"{argument}: {str(venue)!r} is not a venue of this panel; it has {has}")
+                has = ", ".join(map(str, listed)) or "no label"
+                raise ValueError(
+                    f"{argument}: {str(venue)!r} is not a venue of this panel; its exchange has {has}"
+                )
             if listed.count(venue) > 1:
-                raise ValueError(f"{argument}: panel has the venue {str(venue)!r} more than once")
+                raise ValueError(f"{argument}: the panel's exchange has {str(venue)!r} more than once")
 
 
 def labels_of(panel: xr.DataArray, dim: str) -> NDArray[np.str_]:

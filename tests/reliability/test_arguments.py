@@ -44,7 +44,12 @@ _ANY = "any value"
 _CONNECTING = ("connect", "record", "replay")
 """What changes who answers."""
 
-_WIRE = {"window": ("range",), "min_volume_usd": ("min_value",), "venues": ("exchange", "exchanges")}
+_WIRE = {
+    "window": ("range",),
+    "min_volume_usd": ("min_value",),
+    "venue": ("exchange",),
+    "venues": ("exchange", "exchanges"),
+}
 """What the API calls an argument, where what is refused is what would be sent; it has no plurals either."""
 
 

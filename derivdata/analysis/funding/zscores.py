@@ -70,17 +70,17 @@ def zscore(
     if (window is None) == (rows is None):
         raise ValueError("give the window as a length of time, or its rows=")
     if window is not None:
-        steps = (
-            hours_of(window, "window") / usual_step(since) if since is not None else 2.0
-        )  # nothing to score
+        nothing = float(max(2, min_rows or 2))  # of a panel without steps, any window of enough rows will do
+        steps = nothing if since is None else hours_of(window, "window") / usual_step(since)
         if not abs(steps - np.rint(steps)) < 1e-6:
             raise ValueError(f"{window=} is no whole number of the panel's steps: give rows=")
         rows = int(np.rint(steps))
     assert rows is not None
     least = max(2, rows // 2) if min_rows is None else min_rows
     if not 2 <= rows <= _MOST or lag_rows < 0 or not 2 <= least <= rows:
+        given = "" if window is None else f"{window=} has "
         raise ValueError(
-            f"{rows=}, {lag_rows=}, min_rows={least}: need 2 <= min_rows <= rows and lag_rows >= 0, "
+            f"{given}{rows=}, {lag_rows=}, min_rows={least}: need 2 <= min_rows <= rows and lag_rows >= 0, "
             f"and no more than {_MOST:,} rows"
         )
     score = xr.apply_ufunc(
