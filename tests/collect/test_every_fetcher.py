@@ -219,8 +219,8 @@ def test_open_interest_of_the_past_is_the_truth(market: Fakes) -> None:
     hours = rows["time"] == rows["time"].dt.floor("h")
     rows = rows[hours | (rows["exchange"] != "huobi")]  # it tells of full hours, which stand until the next
     assert rows.groupby("exchange", observed=True).size().to_dict() == {
-        "binance": 288, "okx": 288, "gateio": 288, "huobi": 24,
-    }, "bybit's is in coins, without a price"  # fmt: skip
+        "binance": 288, "bybit": 288, "okx": 288, "gateio": 288, "huobi": 24,
+    }, "bybit's is in coins, at its marks of the same instants"  # fmt: skip
     seconds = rows["time"].map(lambda at: int(at.timestamp()))
     truth = [coins * mark for _, coins, mark in (market.truth.oi_at("BTC", at) for at in seconds)]
     assert rows["oi_usd"].tolist() == pytest.approx(truth)

@@ -104,6 +104,22 @@ def test_bybit_is_subscribed_by_contract_and_read(streams: Any) -> None:
     assert all(window.start < window.end for window in windows)
 
 
+def test_a_window_begins_when_every_subscription_was_acknowledged() -> None:
+    items = [Instrument("BTCUSDT", "BTC", "USDT", 1.0)]
+    stream = LiquidationStream(VENUES["bybit"], lambda: (items, {}), MachineClock())
+    first = pd.Timestamp("2026-01-20T10:00", tz="UTC")
+    stream._unacknowledged, stream._heard = [1, 2], [first, first]
+    for seconds, place in ((1, 1), (2, 0), (3, 1)):
+        at = first + pd.Timedelta(seconds, "s")
+        stream._acknowledge(place, at)
+        stream._hear(0, at)
+        stream._hear(1, at)
+    last = first + pd.Timedelta(9, "s")
+    stream._hear(0, last)
+    stream._hear(1, last)
+    assert stream.drain()[1] == [(first + pd.Timedelta(3, "s"), last)]
+
+
 def test_an_unreadable_frame_costs_its_instant_and_not_the_connection(streams: Any) -> None:
     later = {**PUSH, "data": [{**PUSH["data"][0], "T": PUSH["data"][0]["T"] + 1}]}
     unreadable = {**PUSH, "data": [{**PUSH["data"][0], "p": 5}]}

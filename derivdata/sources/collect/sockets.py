@@ -42,7 +42,8 @@ _TROUBLE = (OSError, EOFError, zlib.error, DerivdataError)
 class LiquidationStream:
     """The liquidations of one venue, from its channel.
 
-    A window counts up to the last sign of life of all its connections: a frame, or a ping that was answered.
+    A window counts from when all subscriptions were acknowledged up to the last sign of life of all
+    connections: a frame, or a ping that was answered.
 
     Parameters
     ----------
@@ -86,6 +87,7 @@ class LiquidationStream:
         self._covered: list[Window] = []
         self._since: pd.Timestamp | None = None
         self._heard: list[pd.Timestamp] = []  # the last sign of life of each connection
+        self._unacknowledged: list[int] = []  # subscriptions of each connection
         self._error = ""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"derivdata-{venue.exchange}-ws", daemon=True)
@@ -149,7 +151,9 @@ class LiquidationStream:
                     socket.send(message)
             now = self._clock.utc()
             with self._lock:
-                self._since, self._heard = now, [now] * len(sockets)
+                self._unacknowledged = [len(messages) for _, messages in needed]
+                self._since = None if any(self._unacknowledged) else now
+                self._heard = [now] * len(sockets)
             self._listen_together(sockets, context, {item.name for item in items})
             return self._clock.utc() - now
 
@@ -199,22 +203,32 @@ class LiquidationStream:
                     continue
                 body = message.encode() if isinstance(message, str) else message
                 body = gzip.decompress(body) if body[:2] == _GZIP else body
-                now = self._clock.utc()
-                try:
-                    self._read(socket, body, context, now)
-                except SchemaError as problem:
-                    self._tell(problem)
-                    self._skip(now)
-                self._hear(place, now)
+                self._take(place, socket, body, context)
         except self._trouble as problem:
             self._tell(problem)
         finally:
             ended.set()
 
+    def _take(
+        self, place: int, socket: ClientConnection, body: bytes, context: dict[str, pd.DataFrame]
+    ) -> None:
+        """Read one frame; one that cannot be read costs its instant, and not the connection."""
+        now = self._clock.utc()
+        try:
+            if self._read(socket, body, context, now):
+                self._acknowledge(place, now)
+        except SchemaError as problem:
+            self._tell(problem)
+            self._skip(now)
+        self._hear(place, now)
+
     def _read(
         self, socket: ClientConnection, body: bytes, context: dict[str, pd.DataFrame], now: pd.Timestamp
-    ) -> None:
-        """Keep the rows of a frame, or answer what the venue wants an answer to."""
+    ) -> bool:
+        """Keep the rows of a frame, or answer what the venue wants an answer to.
+
+        Return whether the frame shows that a subscription holds: it has data, or is neither ping nor pong.
+        """
         if self._stream.marker in body:
             try:
                 tables = venues.read(self.venue.exchange, self._stream.channel, body, at=now, context=context)
@@ -225,19 +239,30 @@ class LiquidationStream:
                 raise SchemaError(f"{problem} ({note})" if note else str(problem)) from None
             with self._lock:
                 self._frames.append(tables[_TABLE])
-        elif body != b"pong":
+            return True
+        if body != b"pong":
             with contextlib.suppress(ValueError, msgspec.DecodeError):  # text that is no JSON says nothing
                 reply = self._stream.answer(body)
                 if reply is not None:
                     socket.send(reply)
-                    return
+                    return False
                 venues.read(self.venue.exchange, "any", body)  # a refused subscription
+                return True
+        return False
+
+    def _acknowledge(self, place: int, at: pd.Timestamp) -> None:
+        """Begin the window when every subscription was acknowledged; nothing was told of before."""
+        with self._lock:
+            self._unacknowledged[place] = max(self._unacknowledged[place] - 1, 0)
+            if self._since is None and not any(self._unacknowledged):
+                self._since = at
 
     def _skip(self, at: pd.Timestamp) -> None:
         """End the window before a frame that could not be read, and begin the next after it."""
         with self._lock:
-            self._close_window()
-            self._since = at
+            if self._since is not None:
+                self._close_window()
+                self._since = at
 
     def _hear(self, place: int, at: pd.Timestamp) -> None:
         """Note a sign of life of one connection; that of a ping is when it was sent."""
