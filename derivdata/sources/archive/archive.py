@@ -9,9 +9,9 @@ import pandas as pd
 
 from derivdata.errors import ArchiveError, SchemaError
 from derivdata.sources.archive import manifest as manifests
-from derivdata.sources.archive.addresses import open_storage
 from derivdata.sources.archive.append import Appended, add_rows
 from derivdata.sources.archive.audit import AUDITS, StoredRows, audit, normalise
+from derivdata.sources.archive.contents import open_storage
 from derivdata.sources.archive.corrections import Corrected, replace_rows, undo
 from derivdata.sources.archive.ledger import Request
 from derivdata.sources.archive.reading import ArchiveReader

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import re
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
@@ -11,8 +14,9 @@ import pandas as pd
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import manifest as manifests
-from derivdata.sources.archive.correction_log import corrections_frame
+from derivdata.sources.archive.corrections import corrections_frame
 from derivdata.sources.archive.ledger import requests_frame, unanswered_windows
+from derivdata.sources.archive.local_folder import LocalFolder
 from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.sources.archive.selections import stamp
@@ -20,9 +24,10 @@ from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
 from derivdata.tables.schema import Table
 
-__all__ = ["ArchiveContents"]
+__all__ = ["ArchiveContents", "open_storage"]
 
 _TRIES = 5
+_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 _INFO = ("rows", "first", "last", "symbols", "exchanges", "files", "megabytes")
 T = TypeVar("T")
 
@@ -204,3 +209,33 @@ def _summary(entry: TableEntry) -> list[Any]:
         len(entry.files),
         round(sum(file.size for file in entry.files) / 1e6, 3),
     ]
+
+
+def open_storage(path: str | os.PathLike[str]) -> Storage:
+    """Return the storage at a path or address.
+
+    Raises
+    ------
+    ValueError
+        It cannot name a folder.
+    ArchiveError
+        The address is of a kind that archives cannot be on.
+    ImportError
+        An extra is not installed.
+    """
+    text = os.fspath(path)
+    address = _ADDRESS.match(text)
+    if address is None:
+        try:
+            return LocalFolder(Path(path).expanduser().resolve())
+        except (ValueError, RuntimeError) as fault:
+            raise ValueError(f"path={text!r} cannot name a folder: {fault}") from None
+    if address[1].lower() != "s3":
+        raise ArchiveError(
+            f"{text}: archives on {address[1]} cannot be opened, only folders and s3://bucket/path: "
+            "copy it to one of these first"
+        )
+    # Only when it is used: most installations lack s3fs.
+    objects: Any = importlib.import_module("derivdata.sources.archive.object_store")
+    storage: Storage = objects.ObjectStore(text)
+    return storage

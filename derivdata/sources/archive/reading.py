@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from derivdata.sources.archive import scanning
 from derivdata.sources.archive.contents import ArchiveContents
-from derivdata.sources.archive.correction_log import correction_notices
+from derivdata.sources.archive.corrections import correction_notices
 from derivdata.sources.archive.dask_reads import lazy_frame, lazy_panel
 from derivdata.sources.archive.engine import Engine
 from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry

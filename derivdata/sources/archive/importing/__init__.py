@@ -15,10 +15,9 @@ from tqdm.auto import tqdm
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.archive import open_archive
 from derivdata.sources.archive.importing.conversion import Rows, quotes, rows
-from derivdata.sources.archive.importing.order_ids import with_ids
 from derivdata.sources.archive.importing.plan import ImportPlan, make_plan
 from derivdata.sources.archive.importing.readers import chunks
-from derivdata.sources.archive.importing.report import ImportReport
+from derivdata.sources.archive.importing.report import ImportReport, with_ids
 
 __all__ = ["Imported", "import_files"]
 
