@@ -30,7 +30,7 @@ ORDER = (
 FIGURES = (
     ("how-do-the-venues-of-one-symbol-compare", "cookbook-1", "Funding by venue and time"),
     ("what-would-a-rule-have-earned", "cookbook-2", "Gain and drawdown of a rule"),
-    ("what-is-a-pair-expected-to-earn-and-when-are-its-costs-paid", "cookbook-3", "When costs are paid"),
+    ("what-is-a-pair-forecast-to-earn-and-when-are-its-costs-paid", "cookbook-3", "When costs are paid"),
     ("who-holds-it-and-who-gains", "cookbook-4", "Shares of open interest"),
     ("whose-share-rises-or-falls", "cookbook-5", "Trends of shares"),
     ("which-part-of-a-rise-is-the-price", "cookbook-6", "Open interest in USD and in coins"),

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from derivdata.analysis.funding.accrual import cumulative, period_sums
 from derivdata.analysis.funding.best_pairs import best_pair
-from derivdata.analysis.funding.breakeven import breakeven
 from derivdata.analysis.funding.carry_forecast import forecast_carry
 from derivdata.analysis.funding.correlation import comovement
 from derivdata.analysis.funding.formulas import deribit_rate, hyperliquid_rate, payment
 from derivdata.analysis.funding.intervals import infer_interval, next_settlements
 from derivdata.analysis.funding.oi_weights import oi_weighted, universe
 from derivdata.analysis.funding.pairs import realised_carry, slippage_bps
+from derivdata.analysis.funding.payback import breakeven
 from derivdata.analysis.funding.persistence import half_life
 from derivdata.analysis.funding.picks import pick_record, pick_summary
 from derivdata.analysis.funding.spreads import dispersion, spread
