@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from derivdata.plot.backtests import backtest, pnl_attribution
 from derivdata.plot.cards import card
-from derivdata.plot.carry import carry, cumulative_funding
+from derivdata.plot.carry_bars import carry, cumulative_funding
 from derivdata.plot.frames import data
 from derivdata.plot.funding_rates import funding_heatmap, funding_history
 from derivdata.plot.open_interest import open_interest

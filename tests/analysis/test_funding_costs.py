@@ -13,7 +13,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 
 from derivdata.analysis import funding
-from derivdata.analysis.funding.breakeven import hours_to_earn
+from derivdata.analysis.funding.payback import hours_to_earn
 from tests.support.examples import examples
 
 INF = float("inf")

@@ -11,7 +11,7 @@ import xarray as xr
 
 from derivdata import units
 from derivdata.analysis import funding
-from derivdata.analysis.funding.breakeven import hours_to_earn
+from derivdata.analysis.funding.payback import hours_to_earn
 from tests.analysis.funding_made import dollars, market, series
 from tests.support.shared import known
 
