@@ -7,8 +7,6 @@ from pathlib import Path
 
 from derivdata.cli.options import PairsAction, pair, say, value_pair
 
-__all__ = ["add_import", "add_info", "add_serve"]
-
 
 def add_import(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``derivdata import``."""

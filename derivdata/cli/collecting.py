@@ -9,8 +9,6 @@ from pathlib import Path
 from derivdata.cli.options import say
 from derivdata.errors import DerivdataError
 
-__all__ = ["add_backfill", "add_collect", "add_status", "add_venues"]
-
 
 def add_collect(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``derivdata collect``."""

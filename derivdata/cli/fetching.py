@@ -15,8 +15,6 @@ from derivdata.cli.options import PairsAction, notify, pair, say
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["add_export", "add_fetch"]
-
 _FORMATS = (".parquet", ".csv")
 _START, _END = ("start", "since", "window"), ("end",)
 """Arguments of fetchers that ``--since`` and ``--until`` give."""

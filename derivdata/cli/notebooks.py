@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 from derivdata.cli.options import say
 
-__all__ = ["NotebookProblem", "add_notebook", "check_notebook"]
-
 _KEYS = re.compile(
     r"""api_key\s*=\s*["'][^"'\s]+["']"""
     r"""|DERIVDATA_API_KEY["']?\]?\s*=\s*["'][^"'\s]+["']"""

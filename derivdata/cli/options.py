@@ -8,8 +8,6 @@ from typing import Any, TextIO
 
 from derivdata.support.text import escape_controls
 
-__all__ = ["FeesAction", "PairsAction", "notify", "pair", "say", "value_pair"]
-
 
 class FeesAction(argparse.Action):
     """Parse costs by venue, such as ``4 binance=2.5``; the bare number applies to all other venues."""

@@ -10,9 +10,6 @@ from typing import Any
 
 from derivdata.cli.options import FeesAction, say
 
-__all__ = ["add_bundle", "add_report"]
-
-
 _REPORT = ("symbols", "window", "venues", "fee_bps", "expiries", "sections")
 """Options of the command that are the report's own, kept with a recording."""
 

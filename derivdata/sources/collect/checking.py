@@ -18,8 +18,6 @@ from derivdata.sources.venues.paging import walk
 from derivdata.sources.venues.record_types import Instrument, Records, State
 from derivdata.support import times
 
-__all__ = ["check_venues"]
-
 _DAY = pd.Timedelta(24, "h")
 _PREDICTED = {"BinPerp": "binance", "BybitPerp": "bybit", "HlPerp": "hyperliquid"}
 _RATE_FACTOR = 3.0

@@ -14,8 +14,6 @@ import pandas as pd
 
 from derivdata.support import times
 
-__all__ = ["Clock", "MachineClock"]
-
 _LOOK_SECONDS = 0.2  # how soon waiting for another thread notices that collecting was stopped
 
 T = TypeVar("T")

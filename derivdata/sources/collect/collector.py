@@ -22,8 +22,6 @@ from derivdata.sources.collect.sockets import LiquidationStream
 from derivdata.sources.collect.state import BOOKS, Poll, VenueState
 from derivdata.sources.venues.registry import VENUES
 
-__all__ = ["Collector"]
-
 _STEP = pd.Timedelta(1, "min")
 _WEEK = pd.Timedelta(7, "D")
 _AFTER = pd.Timedelta(5, "s")  # of each minute

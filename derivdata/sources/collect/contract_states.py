@@ -19,8 +19,6 @@ from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, OiPoint, State
 from derivdata.support import times
 
-__all__ = ["ContractStates", "PaymentSpacing", "Share"]
-
 _MINUTE = pd.Timedelta(1, "min")
 _MOST_BAD = 5  # answers in a row: then it is not about the contract
 _HOUR_US = 3_600_000_000

@@ -12,8 +12,6 @@ from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
 
-__all__ = ["contract_name", "endpoints_for", "list_contracts"]
-
 _PAGES = 50
 _LISTED_FOR = pd.Timedelta(1, "h")
 

@@ -16,8 +16,6 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.support.files import TEMPORARY, private_folder, replace_file
 
-__all__ = ["QUARANTINE", "Quarantine", "checked_on", "data_folder", "is_collected", "keep_checks"]
-
 QUARANTINE = "quarantine"
 """The folder's name within an archive."""
 _FILES = 100

@@ -30,8 +30,6 @@ from derivdata.sources.venues.record_types import Instrument
 from derivdata.sources.venues.registry import VENUES
 from derivdata.support import times
 
-__all__ = ["Backfilled", "backfill", "chosen_venues"]
-
 _RARE = {
     "funding_history": "publishes no history of sampled rates: funding_history begins with the first poll",
     "prices_history": "has no confirmed request for past prices: prices_history begins with the first poll",

@@ -18,8 +18,6 @@ from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
 
-__all__ = ["TABLES", "history", "pages", "refilling"]
-
 TABLES = {
     "funding_settlements": ("settlements",),
     "oi_history": ("oi_history",),

@@ -26,19 +26,6 @@ from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
 from derivdata.support.times import Window
 
-__all__ = [
-    "LIQUIDATIONS",
-    "LiquidationPolls",
-    "ListWalk",
-    "WalkedRows",
-    "answered_requests",
-    "covers_all",
-    "has_two_paths",
-    "liquidations",
-    "walks_of",
-    "without_other_path",
-]
-
 LIQUIDATIONS = "liquidations_fills"
 _OVERLAP = pd.Timedelta(2, "min")  # a venue may list a liquidation a little after it
 _LONGEST = pd.Timedelta(1, "h")  # of a poll; what is older is left to the refills

@@ -22,8 +22,6 @@ from derivdata.sources.collect.state import BOOKS, CHAINS, STATE
 from derivdata.sources.query import Query
 from derivdata.support.forking import renew_in_child
 
-__all__ = ["ReadThrough", "open_venues"]
-
 _FRESH = pd.Timedelta(60, "s")
 _SETTLED_AFTER = pd.Timedelta(2, "min")  # venues list a payment a little after its hour
 _SHARE_SECONDS = 10.0

@@ -17,8 +17,6 @@ from derivdata.sources.collect.liquidations import LIQUIDATIONS
 from derivdata.sources.collect.reporting import Minute
 from derivdata.sources.collect.session import Shared, Stopped
 
-__all__ = ["Refills"]
-
 _REFILL_AT = pd.Timedelta(2, "min")  # of an hour: payments are listed a little after it
 _REFILLED = ("funding_settlements", "oi_history")
 _DAY = pd.Timedelta(1, "D")

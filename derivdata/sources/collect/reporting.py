@@ -15,8 +15,6 @@ from derivdata.sources.archive import Archive
 from derivdata.sources.venues.registry import VENUES
 from derivdata.support.text import escape_controls
 
-__all__ = ["Minute", "StatusLine", "status"]
-
 _HOUR = pd.Timedelta(1, "h")
 _WINDOW_SECONDS = 60.0  # of a poll, however seldom, in ledgers of before windows lasted until the next one
 

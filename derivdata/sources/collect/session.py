@@ -21,8 +21,6 @@ from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Records
 
-__all__ = ["ContractList", "Contracts", "Shared", "Stopped", "Turns", "VenueSession", "shared_by_host"]
-
 _TRIES = 7
 _LONGEST_WAIT = 60.0
 _BAN_SECONDS = 120.0

@@ -26,8 +26,6 @@ from derivdata.support.times import Window
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
 
-__all__ = ["LiquidationStream"]
-
 _TABLE = "liquidations_fills"
 _OPEN_SECONDS = 10.0
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0

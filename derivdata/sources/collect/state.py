@@ -21,8 +21,6 @@ from derivdata.sources.venues.record_types import Instrument, Records, State
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
 
-__all__ = ["BOOKS", "CHAINS", "OPEN_INTEREST", "STATE", "Poll", "VenueState"]
-
 STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
 CHAINS = ("options_snapshot",)
 OPEN_INTEREST = "oi_history"

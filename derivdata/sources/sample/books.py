@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 
 from derivdata.sources.sample import noise, oi_volume, paths
-from derivdata.sources.sample.grid import DAY_US, STEP_US, STEPS, Ints, instants
-from derivdata.sources.sample.noise import Floats
+from derivdata.sources.sample.grid import DAY_US, STEP_US, STEPS, instants
 from derivdata.sources.sample.universe import Pairs, exchange_names, select, symbols, text
-
-__all__ = ["DEPTHS", "LEVELS", "depths", "half_spread", "newest"]
+from derivdata.support.arrays import Floats, Ints
 
 DEPTHS = (10, 25, 50, 100)
 """Distances from the mid price over which depth is added up [bps]."""

@@ -13,12 +13,10 @@ from functools import lru_cache
 import numpy as np
 
 from derivdata.sources.sample import noise, paths
-from derivdata.sources.sample.grid import DAY_US, HOUR_US, START_DAY, STEPS, Ints
-from derivdata.sources.sample.noise import Bools, Floats
+from derivdata.sources.sample.grid import DAY_US, HOUR_US, START_DAY, STEPS
 from derivdata.sources.sample.universe import Pairs, exchange_names, pairs, symbols, venue_values
 from derivdata.sources.sample.venue_models import MODELS
-
-__all__ = ["formed", "premium", "recorded", "settled", "totals"]
+from derivdata.support.arrays import Bools, Floats, Ints
 
 _MARKET = 1000
 _SPIKES, _HOLES = noise.key("spikes"), noise.key("holes")

@@ -8,23 +8,6 @@ import numpy as np
 import pandas as pd
 
 from derivdata.support import times
-from derivdata.support.arrays import Ints
-
-__all__ = [
-    "ANCHOR_DAY",
-    "DAY_US",
-    "HOUR_US",
-    "NOW",
-    "START",
-    "START_DAY",
-    "STEPS",
-    "STEP_US",
-    "Ints",
-    "day",
-    "instants",
-    "years",
-]
-
 
 START = pd.Timestamp("2025-09-01", tz="UTC").as_unit("us")
 NOW = pd.Timestamp("2026-06-30 12:00", tz="UTC").as_unit("us")

@@ -15,8 +15,6 @@ from derivdata.sources.sample.universe import FOREVER, Pairs, exchange_names, se
 from derivdata.sources.sample.venue_models import MODELS
 from derivdata.support import times
 
-__all__ = ["TOPICS", "truth"]
-
 
 def truth(
     topic: str,

@@ -13,12 +13,9 @@ import numpy as np
 import pandas as pd
 
 from derivdata.sources.sample import funding, market, oi_volume
-from derivdata.sources.sample.grid import DAY_US, STEP_US, STEPS, Ints, instants
-from derivdata.sources.sample.noise import Floats
+from derivdata.sources.sample.grid import DAY_US, STEP_US, STEPS, instants
 from derivdata.sources.sample.universe import Pairs, exchange_names, symbols, text
-
-__all__ = ["HISTORIES", "latest", "read", "sums"]
-
+from derivdata.support.arrays import Floats, Ints
 
 _BLOCK_US = 16 * DAY_US
 

@@ -14,26 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from derivdata.sources.sample import noise, paths
-from derivdata.sources.sample.grid import DAY_US, START_DAY, STEP_US, STEPS, Ints, instants
-from derivdata.sources.sample.noise import Bools, Floats, Keys
+from derivdata.sources.sample.grid import DAY_US, START_DAY, STEP_US, STEPS, instants
+from derivdata.sources.sample.noise import Keys
 from derivdata.sources.sample.universe import exchange_names, pairs, select, symbols, text
-
-__all__ = [
-    "BRANCHING",
-    "DELAY_SECONDS",
-    "LARGEST_USD",
-    "SHOCKS",
-    "SHOCK_SECONDS",
-    "SHOCK_SIZE",
-    "TAIL",
-    "FillArrays",
-    "Orders",
-    "fill_rows",
-    "fills",
-    "orders",
-    "smallest_usd",
-    "starts_per_day",
-]
+from derivdata.support.arrays import Bools, Floats, Ints
 
 BRANCHING = 0.55
 DELAY_SECONDS = 12.0

@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 
 from derivdata.sources.sample import books, funding, liquidations, noise, oi_volume, paths
-from derivdata.sources.sample.grid import DAY_US, START_DAY, STEP_US, STEPS, Ints, instants
-from derivdata.sources.sample.noise import Floats
+from derivdata.sources.sample.grid import DAY_US, START_DAY, STEP_US, STEPS, instants
 from derivdata.sources.sample.universe import Pairs, exchange_names, pairs, select, symbols, text
-
-__all__ = ["newest_quotes", "quotes", "state"]
+from derivdata.support.arrays import Floats, Ints
 
 _HOUR = STEPS // 24
 _KINDS = ("index", "last", "mark")

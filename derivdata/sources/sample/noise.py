@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from derivdata.support.arrays import Bools, Floats
-
-__all__ = ["SEED", "Bools", "Floats", "Keys", "bits", "key", "keys", "normal", "uniform"]
+from derivdata.support.arrays import Floats
 
 SEED = 20250901
 

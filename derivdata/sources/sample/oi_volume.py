@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from derivdata.sources.sample import noise, paths
-from derivdata.sources.sample.grid import DAY_US, HOUR_US, START_DAY, STEPS, Ints, years
-from derivdata.sources.sample.noise import Floats
+from derivdata.sources.sample.grid import DAY_US, HOUR_US, START_DAY, STEPS, years
 from derivdata.sources.sample.universe import Pairs, pairs, symbols, venue_values
-
-__all__ = ["OI_DEVIATION", "OI_HALF_LIFE_HOURS", "VOLUME_DEVIATION", "hours", "oi", "volume"]
+from derivdata.support.arrays import Floats, Ints
 
 OI_HALF_LIFE_HOURS = 72.0
 OI_DEVIATION = 0.05

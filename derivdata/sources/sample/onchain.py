@@ -14,20 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from derivdata.sources.sample import noise, paths
-from derivdata.sources.sample.grid import DAY_US, START_DAY, STEPS, Ints, instants
-from derivdata.sources.sample.noise import Floats
+from derivdata.sources.sample.grid import DAY_US, START_DAY, STEPS, instants
 from derivdata.sources.sample.universe import symbols, text
-
-__all__ = [
-    "BUILDERS",
-    "DEXES",
-    "OUTCOMES",
-    "builders_history",
-    "hip3_candles",
-    "hip3_traders",
-    "hip4_oi",
-    "hip4_traders",
-]
+from derivdata.support.arrays import Floats, Ints
 
 DEXES = {
     "flx": tuple("COIN CRCL TSLA XAG XAU".split()),

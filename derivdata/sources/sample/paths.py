@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 
 from derivdata.sources.sample import noise
-from derivdata.sources.sample.grid import ANCHOR_DAY, STEPS, Ints
-from derivdata.sources.sample.noise import Floats, Keys
+from derivdata.sources.sample.grid import ANCHOR_DAY, STEPS
+from derivdata.sources.sample.noise import Keys
 from derivdata.sources.sample.universe import Pairs, symbols
-
-__all__ = ["PRICE_HALF_LIFE_HOURS", "midnights", "ou", "premium", "price", "smooth"]
+from derivdata.support.arrays import Floats, Ints
 
 PRICE_HALF_LIFE_HOURS = 24.0 * 120.0
 

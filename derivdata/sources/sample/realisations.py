@@ -9,14 +9,13 @@ import numpy as np
 import pandas as pd
 
 from derivdata.sources.sample import funding, liquidations
-from derivdata.sources.sample.grid import DAY_US, HOUR_US, START_DAY, STEP_US, Ints, instants
+from derivdata.sources.sample.grid import DAY_US, HOUR_US, START_DAY, STEP_US, instants
 from derivdata.sources.sample.options import bates
 from derivdata.sources.sample.options.chains import markets
 from derivdata.sources.sample.options.forward_curves import forwards
 from derivdata.sources.sample.options.listings import EXPIRY_US, listing, session
 from derivdata.sources.sample.universe import exchange_names, pairs, select, symbols
-
-__all__ = ["clusters", "premium", "surface", "volatilities"]
+from derivdata.support.arrays import Ints
 
 Names = Sequence[str] | None
 

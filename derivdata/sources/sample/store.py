@@ -18,8 +18,6 @@ from derivdata.sources.sample.universe import symbols as every_symbol
 from derivdata.support import times
 from derivdata.tables import TABLES
 
-__all__ = ["Sample"]
-
 _VERSION = 4
 """Counts every change of what the sample answers."""
 

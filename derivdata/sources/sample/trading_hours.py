@@ -8,8 +8,6 @@ import pandas as pd
 
 from derivdata.sources.sample.grid import instants
 
-__all__ = ["newest"]
-
 _US_HOLIDAYS = (
     "2025-09-01 2025-11-27 2025-12-25 2026-01-01 2026-01-19 2026-02-16 2026-04-03 2026-05-25 2026-06-19 "
     "2026-07-03 2026-09-07 2026-11-26 2026-12-25"

@@ -11,22 +11,11 @@ import numpy as np
 import pandas as pd
 
 from derivdata.sources.sample import noise
-from derivdata.sources.sample.grid import START_DAY, Ints, day
-from derivdata.sources.sample.noise import Bools, Floats, Keys
+from derivdata.sources.sample.grid import START_DAY, day
+from derivdata.sources.sample.noise import Keys
 from derivdata.sources.sample.venue_models import MODELS
+from derivdata.support.arrays import Bools, Floats, Ints
 from derivdata.tables import VENUES
-
-__all__ = [
-    "FOREVER",
-    "Pairs",
-    "Symbols",
-    "exchange_names",
-    "pairs",
-    "select",
-    "symbols",
-    "text",
-    "venue_values",
-]
 
 FOREVER = 10**6
 _TRAITS = noise.key("traits")

@@ -13,8 +13,6 @@ from typing import NamedTuple
 from derivdata.sources.service.refusal import DOCS, Refusal
 from derivdata.tables import endpoints
 
-__all__ = ["FREE_SYMBOLS", "Caller", "Keys", "RateLimit"]
-
 FREE_SYMBOLS = ("BTC", "ETH")
 """What the tier Free sees where it sees single symbols."""
 

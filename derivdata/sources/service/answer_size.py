@@ -19,8 +19,6 @@ from derivdata.sources.service.window import AnswerWindow, adaptive
 from derivdata.support import times
 from derivdata.tables import endpoints
 
-__all__ = ["LARGEST", "encoded"]
-
 LARGEST = 48 << 20
 """Most bytes of one answer: what the library's own client takes."""
 

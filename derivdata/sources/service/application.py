@@ -32,8 +32,6 @@ from derivdata.sources.service.view import View
 from derivdata.sources.service.work_queue import WorkQueue
 from derivdata.tables import endpoints
 
-__all__ = ["app"]
-
 _SAFE = " !#$&'()*+,/:;=?@[]~"
 
 

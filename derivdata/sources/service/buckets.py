@@ -16,22 +16,6 @@ import pandas as pd
 from derivdata.support import times
 from derivdata.support.arrays import Ints
 
-__all__ = [
-    "HOLD",
-    "ends",
-    "holds",
-    "length",
-    "longer",
-    "means",
-    "micros",
-    "micros_of",
-    "overall",
-    "pieces",
-    "samples",
-    "steps",
-    "sums",
-]
-
 HOLD = pd.Timedelta(1, "h")
 
 _MICROSECOND = pd.Timedelta(1, "us")

@@ -13,8 +13,6 @@ from typing import Any, Literal
 import uvicorn
 from starlette.types import ASGIApp
 
-__all__ = ["REQUEST_SECONDS", "config"]
-
 REQUEST_SECONDS = 30.0
 """How long a request may take to arrive, from its first byte (or the connection) to its last header."""
 

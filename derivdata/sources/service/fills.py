@@ -11,8 +11,6 @@ from derivdata import tables
 from derivdata.sources.query import Query
 from derivdata.sources.service.view import View
 
-__all__ = ["LEAD", "TABLES", "consolidate", "events", "order_values"]
-
 TABLES = ("liquidations_fills", "liquidations_events")
 LEAD = pd.Timedelta(1, "h")
 """Longest time over which the fills of one order are looked for."""

@@ -18,8 +18,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from derivdata.sources.service.refusal import Refusal
 
-__all__ = ["Guard"]
-
 _BODY_BYTES = 1 << 16
 
 

@@ -17,19 +17,6 @@ from msgspec import Raw
 
 from derivdata.support import times
 
-__all__ = [
-    "Raw",
-    "array",
-    "encode",
-    "iso_tokens",
-    "objects",
-    "rows",
-    "sparse_objects",
-    "split",
-    "stamp",
-    "tokens",
-]
-
 _ENCODER = msgspec.json.Encoder()
 _SECOND = 1_000_000
 

@@ -11,8 +11,6 @@ from derivdata.sources.query import Query
 from derivdata.sources.service import buckets, fills
 from derivdata.sources.service.view import View
 
-__all__ = ["COLUMNS", "board", "funding_now", "intervals", "oi_at", "oi_ranks", "pairs", "within"]
-
 COLUMNS = (
     "price_usd",
     "price_24h_change_pct",

@@ -11,8 +11,6 @@ from derivdata.sources.service.openapi_schemas import TEXT, Schema
 from derivdata.sources.service.query import LARGEST, OLD_PATHS, SUNSET
 from derivdata.tables import endpoints
 
-__all__ = ["PLAIN", "document", "page"]
-
 PLAIN = ("/volume-oi-ratio",)
 """Paths whose 400 is plain text, as the hosted service has it."""
 

@@ -21,8 +21,6 @@ from derivdata.sources.service.openapi_schemas import (
     row,
 )
 
-__all__ = ["PAYLOADS"]
-
 _VENUES = record(
     exchange_names=array(record(name=TEXT, display=TEXT)),
     exchanges=array(TEXT),

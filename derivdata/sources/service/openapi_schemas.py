@@ -7,25 +7,6 @@ from typing import Any, TypeAlias
 from derivdata import tables
 from derivdata.tables.schema import Column, Kind
 
-__all__ = [
-    "COUNT",
-    "FLAG",
-    "ISO",
-    "NOTICES",
-    "NUMBER",
-    "RESOLUTION",
-    "STAMP",
-    "TEXT",
-    "Schema",
-    "array",
-    "either",
-    "mapping",
-    "maybe",
-    "open_object",
-    "record",
-    "row",
-]
-
 Schema: TypeAlias = dict[str, Any]
 
 TEXT: Schema = {"type": "string"}

@@ -18,8 +18,6 @@ from derivdata.sources.service.refusal import DOCS, Refusal, bad_request
 from derivdata.support import times
 from derivdata.tables import endpoints
 
-__all__ = ["LARGEST", "OLD_PATHS", "SUNSET", "given", "modern", "moved", "parse"]
-
 _ISO = re.compile(
     r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?)?", re.ASCII | re.IGNORECASE
 )

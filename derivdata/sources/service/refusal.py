@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["DOCS", "Refusal", "bad_request", "not_found"]
-
 DOCS = "/docs"
 
 

@@ -14,8 +14,6 @@ from derivdata.sources.service.store import LedgerStore
 from derivdata.sources.service.view import View
 from derivdata.support import times
 
-__all__ = ["RequestCoverage", "never_requested", "notices_of", "on_wire", "requested_spans"]
-
 
 class RequestCoverage(NamedTuple):
     """By venue, when it was asked for all that a question wants, and otherwise for which symbols."""

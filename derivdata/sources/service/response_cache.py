@@ -10,8 +10,6 @@ from collections.abc import Hashable
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-__all__ = ["EncodedBody", "ResponseCache", "StreamedResponse"]
-
 _SMALL = 1024
 _PIECE = 1 << 17
 _ENTRY = 1024

@@ -17,8 +17,6 @@ from urllib.parse import quote
 
 import pandas as pd
 
-__all__ = ["HEADER", "Cancelled", "cancelled_by", "check", "header_value", "note", "note_read", "noted"]
-
 HEADER = "X-Derivdata-Corrections"
 """Header of an answer: percent-encoded corrections, one a line. Clients add them to the provenance."""
 

@@ -29,8 +29,6 @@ from derivdata.support.forking import renew_in_child
 from derivdata.support.text import did_you_mean
 from derivdata.tables import endpoints
 
-__all__ = ["RunningService", "clock_of", "open_store", "serve", "start"]
-
 VENUES = "venues"
 _PATIENCE = 30.0
 _OPEN = "  no key is asked for: every request counts as Team"

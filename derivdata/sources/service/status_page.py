@@ -14,8 +14,6 @@ from derivdata.support.text import escape_controls
 if TYPE_CHECKING:
     from derivdata.sources.service.view import View
 
-__all__ = ["status_page"]
-
 REFRESH_SECONDS = 30
 _SHOWN = 12
 _DAY, _HOUR = pd.Timedelta(1, "D"), pd.Timedelta(1, "h")

@@ -9,8 +9,6 @@ import pandas as pd
 
 from derivdata.sources.query import Query
 
-__all__ = ["LedgerStore", "LiveStore", "Store"]
-
 
 class Store(Protocol):
     """A source of base tables: an archive or the sample."""

@@ -29,8 +29,6 @@ import pandas as pd
 from derivdata.sources.service import buckets
 from derivdata.support.arrays import Array
 
-__all__ = ["Totals", "added_up", "by_rows", "by_sums", "changed_symbols", "joined", "without"]
-
 _MOST_CHANGES = 64
 """Changes whose symbols are looked for, of one venue within a block; more are hardly listings."""
 

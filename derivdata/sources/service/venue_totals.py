@@ -29,8 +29,6 @@ from derivdata.sources.service.view import Quantity, Series, View, read_around, 
 from derivdata.sources.service.window import INSTANT, AnswerWindow, adaptive
 from derivdata.support import times
 
-__all__ = ["cut", "totals"]
-
 _NOTHING = Totals(np.zeros(0, np.int64), np.zeros(0, object), np.zeros(0), np.zeros(0, np.int64))
 _COLUMNS = ["exchange", "time", "value", "symbol_count"]
 _DAY = pd.Timedelta(1, "D")

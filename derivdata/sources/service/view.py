@@ -33,8 +33,6 @@ from derivdata.sources.service.window import INSTANT, AnswerWindow, adaptive, re
 from derivdata.support import times
 from derivdata.tables import endpoints
 
-__all__ = ["Quantity", "Series", "View", "read_around", "stated"]
-
 T = TypeVar("T")
 
 _KNOWN = frozenset(tables.VENUES).union(*endpoints.OPTIONS_MATRIX.values())

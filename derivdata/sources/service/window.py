@@ -10,8 +10,6 @@ import pandas as pd
 from derivdata.sources.service.refusal import DOCS, Refusal, bad_request
 from derivdata.support import times
 
-__all__ = ["DEV_DAYS", "INSTANT", "AnswerWindow", "adaptive", "resolve"]
-
 DEV_DAYS = 30
 INSTANT = pd.Timedelta(1, "us")
 """Length of an instant: what is stamped with the clock's own time belongs to the past."""

@@ -14,8 +14,6 @@ from derivdata.sources.service.refusal import Refusal
 from derivdata.sources.service.response_cache import EncodedBody
 from derivdata.sources.service.running_answer import Cancelled, cancelled_by
 
-__all__ = ["Job", "WorkQueue"]
-
 _AT_ONCE = 4
 _MOST_WAITING = 256
 

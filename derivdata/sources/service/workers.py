@@ -29,8 +29,6 @@ from derivdata.sources.service import connections
 from derivdata.sources.service.application import app
 from derivdata.sources.service.server import clock_of, open_store
 
-__all__ = ["WorkerSettings", "run_workers"]
-
 _SHORT_SECONDS = 5.0
 _MOST_FAILURES = 3
 _PATIENCE = 10.0

@@ -6,8 +6,6 @@ from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Quotes, Records
 from derivdata.sources.venues.wire import Wire
 
-__all__ = ["option_marks", "option_oi", "option_tickers"]
-
 
 class _Mark(Wire):
     symbol: str

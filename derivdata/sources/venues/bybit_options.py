@@ -6,8 +6,6 @@ from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Quotes, Records
 from derivdata.sources.venues.wire import Page, Result, Wire
 
-__all__ = ["option_instruments", "option_tickers"]
-
 
 class _OptionTicker(Wire):
     symbol: str

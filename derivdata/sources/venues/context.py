@@ -12,8 +12,6 @@ from derivdata import tables
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.tables.schema import Column, Kind, Table
 
-__all__ = ["INSTRUMENTS", "INTERVALS", "Context", "instruments", "intervals", "multiplier"]
-
 _MULTIPLIER = re.compile(r"^(?:(?P<before>10{3,7})|1(?P<million>M))(?=[A-Z])|(?<=[A-Z])(?P<after>10{3,7})$")
 _SAME_US = 60_000_000  # one minute
 _FRAMES = ("instruments", "intervals", "prices_history", "markets_symbol_exchanges")

@@ -14,8 +14,6 @@ from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.hyperliquid import DEX_VENUES
 from derivdata.sources.venues.registry import VENUES
 
-__all__ = ["coverage_of"]
-
 _OTHERS = ""
 _HOURLY = "fraction of an hour"
 _UNITS: dict[str, Mapping[str, str]] = {

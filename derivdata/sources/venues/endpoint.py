@@ -12,8 +12,6 @@ from urllib.parse import parse_qsl
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
 
-__all__ = ["BOOK_TABLES", "STATE_TABLES", "Paging", "Socket", "Stream", "Venue", "VenueEndpoint"]
-
 STATE_TABLES = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
 """Tables that a bulk answer with rate, open interest, prices and 24 hours fills."""
 BOOK_TABLES = ("orderbook_book", "orderbook_depth_history")

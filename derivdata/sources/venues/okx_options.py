@@ -6,8 +6,6 @@ from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Quotes, Records
 from derivdata.sources.venues.wire import Data, Wire
 
-__all__ = ["Mark", "OpenInterest", "option_marks", "option_oi", "option_summary", "option_tickers"]
-
 
 class OpenInterest(Wire):
     """Open interest of an instrument, option or not: in contracts, in coins and, of some, in USD."""

@@ -14,8 +14,6 @@ import pandas as pd
 from derivdata.sources.venues.endpoint import Paging
 from derivdata.sources.venues.record_types import Records
 
-__all__ = ["walk"]
-
 _UNITS_US = {"ms": 1_000, "s": 1_000_000, "iso": 1_000}
 
 

@@ -13,8 +13,6 @@ from derivdata.sources.venues.record_types import Instrument, Option, OrderBook,
 from derivdata.support import times
 from derivdata.tables import contract
 
-__all__ = ["CodedBody", "Fault", "Reading", "Refused", "RefusedBody", "named", "refusal"]
-
 T = TypeVar("T")
 _MINUTE_US = 60_000_000
 _HOUR_US = 3_600_000_000

@@ -11,20 +11,6 @@ from typing import Any, NamedTuple
 
 from derivdata.tables.contracts import QUOTES
 
-__all__ = [
-    "Instrument",
-    "Interval",
-    "Liquidation",
-    "OiPoint",
-    "Option",
-    "OrderBook",
-    "Payment",
-    "Price",
-    "Quotes",
-    "Records",
-    "State",
-]
-
 
 class Instrument(NamedTuple):
     """One contract of a venue.

@@ -22,8 +22,6 @@ from derivdata.sources.venues import (
 )
 from derivdata.sources.venues.endpoint import Venue
 
-__all__ = ["VENUES"]
-
 VENUES: dict[str, Venue] = {
     venue.exchange: venue
     for venue in (

@@ -26,8 +26,6 @@ from derivdata.sources.venues.record_types import (
 from derivdata.sources.venues.wire import stamps
 from derivdata.tables.schema import coded, repeated
 
-__all__ = ["HOUR_US", "frames", "payment_hours"]
-
 HOUR_US = 3_600_000_000
 MINUTE_US = 60_000_000
 _GOOD_HOURS = np.array([1, 2, 4, 8])

@@ -16,25 +16,6 @@ import pandas as pd
 from derivdata.errors import SchemaError
 from derivdata.support import times
 
-__all__ = [
-    "NUMBER",
-    "Data",
-    "Page",
-    "Result",
-    "Wire",
-    "decode",
-    "expiry_of",
-    "fail",
-    "frames_of",
-    "iso_us",
-    "ms_us",
-    "number",
-    "require_close",
-    "required",
-    "seconds_us",
-    "stamps",
-]
-
 T = TypeVar("T")
 
 NUMBER = str | float | None

@@ -52,23 +52,9 @@ from numpy.typing import NDArray
 
 from derivdata.analysis.black76.inversion import deviation
 from derivdata.analysis.black76.normalised import time_value
-from derivdata.sources.sample.grid import Ints
-from derivdata.sources.sample.noise import Floats
 from derivdata.sources.sample.options.forward_curves import bounded_paths, venue_offsets
 from derivdata.sources.sample.universe import symbols
-
-__all__ = [
-    "LEAST_PRICE",
-    "PUBLISHED",
-    "Bates",
-    "diffusive_variance",
-    "expected_variance",
-    "log_mgf",
-    "out_of_the_money",
-    "parameters",
-    "total_variance",
-    "typical_variance",
-]
+from derivdata.support.arrays import Floats, Ints
 
 Complex = NDArray[np.complex128]
 

@@ -17,8 +17,7 @@ from scipy.special import ndtr
 
 from derivdata.analysis.black76 import normalised as black
 from derivdata.sources.sample import noise
-from derivdata.sources.sample.grid import DAY_US, HOUR_US, Ints, instants
-from derivdata.sources.sample.noise import Floats
+from derivdata.sources.sample.grid import DAY_US, HOUR_US, instants
 from derivdata.sources.sample.options import bates
 from derivdata.sources.sample.options.forward_curves import Forwards, forwards
 from derivdata.sources.sample.options.listings import (
@@ -30,9 +29,8 @@ from derivdata.sources.sample.options.listings import (
     session,
 )
 from derivdata.sources.sample.universe import symbols, text
+from derivdata.support.arrays import Floats, Ints
 from derivdata.tables.endpoints import OPTIONS_MATRIX
-
-__all__ = ["EXCHANGES", "GREEKS", "SYMBOLS", "chains", "markets", "newest_chains", "open_interest"]
 
 SYMBOLS = tuple(sorted(OPTIONS_MATRIX))
 EXCHANGES = tuple(sorted({venue for venues in OPTIONS_MATRIX.values() for venue in venues}))

@@ -8,13 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from derivdata.sources.sample import noise, paths
-from derivdata.sources.sample.grid import ANCHOR_DAY, DAY_US, STEP_US, STEPS, Ints
-from derivdata.sources.sample.noise import Floats, Keys
+from derivdata.sources.sample.grid import ANCHOR_DAY, DAY_US, STEP_US, STEPS
+from derivdata.sources.sample.noise import Keys
 from derivdata.sources.sample.options.listings import EXPIRY_US
 from derivdata.sources.sample.universe import symbols
+from derivdata.support.arrays import Floats, Ints
 from derivdata.support.times import SECONDS_PER_YEAR
-
-__all__ = ["Forwards", "bounded_paths", "forwards", "venue_offsets"]
 
 _HALF_LIFE_HOURS = 24.0 * 12.0
 _MONTH = 32

@@ -13,11 +13,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from derivdata.sources.sample import noise, paths
-from derivdata.sources.sample.grid import ANCHOR_DAY, DAY_US, HOUR_US, Ints, instants
-from derivdata.sources.sample.noise import Bools, Floats, Keys
+from derivdata.sources.sample.grid import ANCHOR_DAY, DAY_US, HOUR_US, instants
+from derivdata.sources.sample.noise import Keys
 from derivdata.sources.sample.universe import symbols
-
-__all__ = ["EXPIRY_US", "Expiry", "Listing", "expiries", "instrument_names", "listing", "nice", "session"]
+from derivdata.support.arrays import Bools, Floats, Ints
 
 EXPIRY_US = 8 * HOUR_US
 _ROUND = 64

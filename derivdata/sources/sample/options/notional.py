@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 
 from derivdata.sources.sample import noise
-from derivdata.sources.sample.grid import HOUR_US, Ints, instants
-from derivdata.sources.sample.noise import Floats
+from derivdata.sources.sample.grid import HOUR_US, instants
 from derivdata.sources.sample.options.chains import EXCHANGES, SYMBOLS, markets, open_interest
 from derivdata.sources.sample.options.forward_curves import forwards
 from derivdata.sources.sample.options.listings import listing, session
 from derivdata.sources.sample.universe import text
-
-__all__ = ["overview"]
+from derivdata.support.arrays import Floats, Ints
 
 TURNOVER = 0.02
 """Volume of a typical hour as a part of open interest."""

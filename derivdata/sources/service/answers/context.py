@@ -9,8 +9,6 @@ from typing import Any, TypeAlias
 from derivdata.sources.service.view import View
 from derivdata.sources.service.window import AnswerWindow
 
-__all__ = ["Answers", "RequestContext"]
-
 
 @dataclass(frozen=True)
 class RequestContext:

@@ -15,8 +15,6 @@ from derivdata.sources.service.request_coverage import never_requested
 from derivdata.sources.service.view import Quantity
 from derivdata.sources.service.window import AnswerWindow
 
-__all__ = ["ANSWERS"]
-
 _UNRANKED = "500+"
 _RANKED = 500
 _TABLES = ("funding_history", "funding_settlements")

@@ -16,8 +16,6 @@ from derivdata.sources.service.view import View
 from derivdata.sources.service.window import DEV_DAYS, INSTANT, AnswerWindow
 from derivdata.support import times
 
-__all__ = ["ANSWERS", "DEFAULT_LIMIT"]
-
 DEFAULT_LIMIT = 1000
 _DAY = pd.Timedelta(1, "D")
 _FIRST_STEP = pd.Timedelta(6, "h")

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec import Raw
 
 from derivdata.sources.service import buckets, json_rows
 from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.refusal import bad_request, not_found
 from derivdata.sources.service.request_coverage import never_requested
 from derivdata.sources.service.view import Quantity, View
-
-__all__ = ["ANSWERS"]
 
 _DEPTHS = (10, 25, 50, 100)
 _PRICES = "prices_history"
@@ -148,9 +147,7 @@ def _exchange(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def _intervals(rows: pd.DataFrame) -> list[Any]:
-    return [
-        json_rows.Raw(item) for item in json_rows.objects(rows[["start", "end", "session", "is_tradable"]])
-    ]
+    return [Raw(item) for item in json_rows.objects(rows[["start", "end", "session", "is_tradable"]])]
 
 
 ANSWERS: Answers = {

@@ -19,8 +19,6 @@ from derivdata.sources.service.venue_totals import totals
 from derivdata.sources.service.view import Series, View
 from derivdata.sources.service.window import AnswerWindow
 
-__all__ = ["ANSWERS", "bucket_of"]
-
 _DEV_SYMBOLS = 200
 _LEADERS = 10
 _MOVERS = 10

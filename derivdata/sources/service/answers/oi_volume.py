@@ -17,8 +17,6 @@ from derivdata.sources.service.view import Quantity, View
 from derivdata.sources.service.window import AnswerWindow
 from derivdata.support import times
 
-__all__ = ["ANSWERS", "OI", "VOLUME", "Measure", "notices"]
-
 _TOP = 50
 _DAY = pd.Timedelta(1, "D")
 _WEEK_DAYS = 7

@@ -22,8 +22,6 @@ from derivdata.sources.service.view import View
 from derivdata.sources.service.window import INSTANT, AnswerWindow
 from derivdata.support import times
 
-__all__ = ["ANSWERS"]
-
 _QUARTER = pd.Timedelta(15, "min")
 """Step of the base tables; a step is known when it is over."""
 

@@ -19,8 +19,6 @@ from derivdata.support.arrays import Indices
 from derivdata.tables import endpoints
 from derivdata.tables.schema import Table
 
-__all__ = ["ANSWERS", "at_hours", "at_the_money"]
-
 _GREEKS = ("delta", "gamma", "vega", "theta")
 _OURS = tuple("rho bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd volume".split())
 """Columns of ours, which the hosted service does not have."""
