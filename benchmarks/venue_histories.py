@@ -13,10 +13,11 @@ from derivdata.sources.collect.contracts import contract_name, endpoints_for, li
 from derivdata.sources.collect.history_rows import pages
 from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.context import Context
+from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Records
 from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.tabulation import frames
-from derivdata.sources.venues.wire import us_of
+from derivdata.support.times import us
 from tests.collect import fakes
 from tests.collect.direct import DirectSession
 
@@ -60,7 +61,7 @@ def histories() -> list[History]:
         sessions.KeylessSession = was  # type: ignore[misc]
 
 
-def _endpoints(exchange: str) -> list[venues.Endpoint]:
+def _endpoints(exchange: str) -> list[VenueEndpoint]:
     return endpoints_for(VENUES[exchange], "settlements", unconfirmed=True)
 
 
@@ -78,8 +79,8 @@ def _history(exchange: str, clock: fakes.SimulatedClock, told: fakes.Fakes) -> H
         return answer
 
     session.ask = noted  # type: ignore[method-assign]
-    first = us_of(_END - pd.Timedelta(_DAYS, "D"))
-    for _ in pages(session, endpoint, first, us_of(_END), given, context={"instrument": item.name}):
+    first = us(_END - pd.Timedelta(_DAYS, "D"))
+    for _ in pages(session, endpoint, first, us(_END), given, context={"instrument": item.name}):
         if len(asked) == _PAGES:
             break
     names = [f"C{number:02}" for number in range(_CONTRACTS)]

@@ -78,7 +78,7 @@ def test_snapshots_of_39_venues_come_back_as_history() -> None:
     assert week["exchange"].nunique() == 39
     assert set(week["resolution"]) == {"1h"}
     panel = dd.panel(week)
-    spread = dd.analysis.funding.pair_spreads(panel)
+    spread = dd.analysis.funding.spread(panel)
     assert float(spread.max()) == pytest.approx(
         float((panel.max("exchange") - panel.min("exchange")).max()), rel=1e-12
     )

@@ -75,6 +75,7 @@ ROWS_OF: dict[str, str] = {
     "archive.read": "archive-read",
     "archive.sums": "totals",
     "archive.replace": "archive-replace",
+    "archive.sql": "archive-sql",
     "cache_clear": "eviction",
     "funding.history": "history-2000",
     "funding.settlements": "funding.settlements",
@@ -96,9 +97,11 @@ _NOTHING = "does no work that grows with data"
 
 UNTIMED: dict[str, str] = {
     "tables.surface": "what `options.surface` does with its rows",
+    "archive.import_files": "what `archive.merge` does with the rows of files, which pandas reads",
     "archive.delete": "what `archive.replace` does, with no new rows",
     "archive.undo": "timed with `archive.replace`",
     "asof": _NOTHING,
+    "collect.backfill": "keeps the pace of venues; reading their answers is timed by row `venue-settlements`",
     "disconnect": _NOTHING,
     "connect": "opens what a row of the services and the first table time",
     "serve": "serves until it is stopped; rows of the service time its answers",

@@ -11,7 +11,8 @@ import derivdata as dd
 from benchmarks.functions import inputs
 from benchmarks.functions.inputs import SIZE, archive, history, rates, table
 from benchmarks.functions.question import Question
-from derivdata import units
+from derivdata import bundle, units
+from derivdata.sources.query import Query
 
 __all__ = ["QUESTIONS"]
 
@@ -53,9 +54,14 @@ def _bundle() -> Path:
     return path
 
 
-def _recorded() -> None:
-    with dd.record(inputs.folder() / "one.ddz"):
+def _recorded() -> Path:
+    path = inputs.folder() / "one.ddz"
+    with dd.record(path):
         dd.raw("/oi/exchanges-summary")
+    return path
+
+
+_small_bundle = functools.cache(_recorded)
 
 
 QUESTIONS = {f"units.{name}": Question(SIZE, ask) for name, ask in _UNITS.items()} | {
@@ -72,11 +78,16 @@ QUESTIONS = {f"units.{name}": Question(SIZE, ask) for name, ask in _UNITS.items(
     "bundle_diff": Question(
         "two recordings, each of a month of one symbol", lambda: dd.bundle_diff(_bundle(), _bundle())
     ),
+    "bundle.info": Question("a recording of a month of one symbol", lambda: bundle.info(_bundle())),
+    "bundle.tables_of": Question("a recording of one answer", lambda: bundle.tables_of(_small_bundle())),
+    "bundle.verify": Question("a recording of a month of one symbol", lambda: bundle.verify(_bundle())),
     "cache_clear": Question("older than a year; there is none", lambda: dd.cache_clear(older_than="365d")),
     "cache_info": Question("a few answers", dd.cache_info),
     "record": Question("one answer", _recorded),
     "replay": Question("a recording of a month of one symbol", lambda: dd.replay(_bundle()).close()),
     "open_archive": Question(f"an archive of {SIZE}", lambda: dd.open_archive(inputs.folder() / "derivs")),
+    "sample.open": Question("no tables yet", dd.sample.open),
+    "sample.truth": Question("funding of all pairs", lambda: dd.sample.truth("funding")),
     "venues.endpoints": Question("all", dd.venues.endpoints),
     "venues.facts": Question("all venues", dd.venues.facts),
     "venues.read": Question(
@@ -102,6 +113,10 @@ QUESTIONS = {f"units.{name}": Question(SIZE, ask) for name, ask in _UNITS.items(
         _ROWS, lambda: archive().latest("funding_history", _END, within=pd.Timedelta(1, "D"))
     ),
     "archive.lazy": Question(_ROWS, lambda: archive().lazy("funding_history")),
+    "archive.newest": Question(
+        f"the last day of {_ROWS}",
+        lambda: archive().newest(Query("funding_history", _END - pd.Timedelta(1, "D"), _END)),
+    ),
     "archive.panel": Question(
         f"one symbol of {_ROWS}, planned and computed",
         lambda: (
@@ -111,6 +126,21 @@ QUESTIONS = {f"units.{name}": Question(SIZE, ask) for name, ask in _UNITS.items(
         ),
     ),
     "archive.requests": Question("no requests", lambda: archive().requests()),
+    "archive.rows": Question(
+        f"a column of one symbol in {_ROWS}",
+        lambda: archive().rows(
+            Query("funding_history", _START, _END, symbols="SYM001", columns=["rate_bps_8h"])
+        ),
+    ),
+    "archive.sql": Question(
+        f"the mean by venue of one symbol in {_ROWS}",
+        lambda: archive().sql(
+            "SELECT exchange, avg(rate_bps_8h) FROM funding_history WHERE symbol = 'SYM001' GROUP BY ALL"
+        ),
+    ),
+    "archive.symbol_hashes": Question(
+        "200 symbols", lambda: archive().symbol_hashes([f"S{i}" for i in range(200)])
+    ),
     "archive.symbols": Question(_ROWS, lambda: archive().symbols("funding_history")),
     "archive.tables": Question("one table", lambda: archive().tables()),
     "archive.unanswered": Question(

@@ -169,6 +169,26 @@ def _month(folder: Path) -> Made:
 _REWRITE = "pandas: read_parquet of the same rows in one file, and to_parquet"
 
 
+def _sql(folder: Path) -> Made:
+    """A statement that opens a database of its own, beside one whose database is open already."""
+    archive = _filled(folder, 720)
+    files = sorted(map(str, (folder / "archive-720" / "funding_history").rglob("*.parquet")))
+    asked = (
+        "SELECT exchange, avg(rate_bps_8h) AS mean FROM {} WHERE symbol = 'SYM0001' GROUP BY ALL ORDER BY ALL"
+    )
+    plain = duckdb.connect()
+    plain.execute("SET threads = 1")
+
+    def ours() -> pd.DataFrame:
+        return archive.sql(asked.format("funding_history"))
+
+    def theirs() -> pd.DataFrame:
+        return plain.sql(asked.format(f"read_parquet({files})")).to_arrow_table().to_pandas()
+
+    assert ours()["mean"].tolist() == theirs()["mean"].tolist()
+    return Made({OURS: ours, _ENGINE: theirs}, facts=lambda: ["means equal, one by one"])
+
+
 def _filled(folder: Path, hours: int) -> Archive:
     archive = dd.open_archive(folder / f"archive-{hours}")
     archive.append("funding_history", funding_rows(43 * 30 * hours, venues=43, symbols=30))
@@ -247,6 +267,13 @@ ROWS = [
         make=_month,
         goals={_REWRITE: stated()},
         rounds=3,
+    ),
+    Row(
+        "archive-sql",
+        what="archive: a statement, the mean of one symbol by venue",
+        given="43 of the 1,290 series of a month, 0.9 million rows in 30 files by day",
+        make=_sql,
+        goals={_ENGINE: stated()},
     ),
     Row(
         "archive-replace",

@@ -22,6 +22,7 @@ import derivdata as dd
 from benchmarks.row import GROWTH, OURS, Made, Row, stated, within
 from benchmarks.rows.archive import funding_rows
 from derivdata.sources import service
+from derivdata.support import times
 
 __all__ = ["ROWS"]
 
@@ -75,8 +76,8 @@ def _service(folder: Path) -> tuple[service.RunningService, Callable[[str], byte
 
 def _path(days: int, seconds: int) -> str:
     """Some days of one symbol; the seconds make it one that nobody asked for."""
-    start = dd.times.iso(_END - pd.Timedelta(days, "D") - pd.Timedelta(seconds, "s"))
-    return f"/funding/historical?symbol=SYM0000&start={start}&end={dd.times.iso(_END)}&resolution=1h"
+    start = times.iso(_END - pd.Timedelta(days, "D") - pd.Timedelta(seconds, "s"))
+    return f"/funding/historical?symbol=SYM0000&start={start}&end={times.iso(_END)}&resolution=1h"
 
 
 def _client(url: str, key: str) -> Callable[[str], bytes]:

@@ -224,11 +224,11 @@ class Held:
         return self.function(*args, **options)
 
 
-def _get(local: server.Local, path: str) -> requests.Response:
+def _get(local: server.RunningService, path: str) -> requests.Response:
     return requests.get(local.url + path, headers={"X-Api-Key": local.api_key}, timeout=HANGS_SECONDS)
 
 
-def _told_now(local: server.Local) -> pd.Timestamp:
+def _told_now(local: server.RunningService) -> pd.Timestamp:
     return pd.Timestamp(_get(local, "/").json()["now"], tz="UTC")
 
 

@@ -212,6 +212,13 @@ def butterfly_check(fit: xr.Dataset) -> xr.Dataset:
     -----
     Lee's bound on the slopes alone is not enough: Vogt's slice (Gatheral and Jacquier 2014, example 3.1)
     keeps it with room to spare, is convex, and has ``g = −0.033``.
+
+    Examples
+    --------
+    >>> vogt = dd.analysis.smile.svi.Raw(a=-0.0410, b=0.1331, rho=0.3060, m=0.3586, sigma=0.4153)
+    >>> checked = dd.analysis.smile.butterfly_check(dd.analysis.smile.from_raw(vogt, 1.0))
+    >>> round(float(checked["min_g"]), 3), bool(checked["ok"])
+    (-0.033, False)
     """
     require_variables(fit, "fit", (*RAW, "k_min", "k_max"))
 
