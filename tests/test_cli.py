@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +44,8 @@ def test_a_name_given_twice_is_wrong_usage(
     [
         (["serve", "/no/such/archive"], "/no/such/archive"),
         (["serve", "sample", "--now", "soon"], "--now='soon'"),
+        (["serve", "sample", "--workers", "0"], "workers=0: at least one process must answer"),
+        (["serve", "venues", "--workers", "2"], "one process asks the venues"),
         (["serve", "sample", "--key", "gold=k"], "gold"),
         (["report", "/no/such/archive"], "/no/such/archive"),
         (["report", "sample", "--window", "10y"], "10y"),
@@ -134,17 +135,6 @@ def test_a_result_is_told_though_the_terminal_has_not_its_letters(tmp_path: Path
     assert told.stdout.endswith(f"{printed}: 1 answers, every hash right\n")
 
 
-def test_a_port_in_use_is_one_clear_line(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        assert main(["serve", "sample", "--port", str(port)]) == 1
-    said = capsys.readouterr().err
-    assert str(port) in said
-    assert len(said.strip().splitlines()) == 1
-
-
 def test_import_brings_a_file_in_and_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "rates.csv"
     source.write_text("when,rate\n2024-01-01 03:00:00,0.0001\n2024-01-01 11:00:00,0.0002\nsoon,1\n")
@@ -220,34 +210,6 @@ def test_keys_of_a_file_are_the_services_keys(tmp_path: Path, monkeypatch: pytes
     keys = ["--key-file", str(tmp_path / "keys"), "--key", "pro=four"]
     assert main(["serve", "sample", *keys]) == 0
     assert given["keys"] == {"pro": "four", "dev": "one", "team": "two: three"}
-
-
-def test_serve_says_where_and_answers_over_http() -> None:
-    command = [
-        sys.executable,
-        "-u",
-        "-m",
-        "derivdata",
-        "serve",
-        "sample",
-        "--port",
-        "0",
-        "--key",
-        "dev=my-dev-key",
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            address = next(
-                word for line in process.stdout for word in line.split() if word.startswith("http://")
-            )
-            dd.connect(address.rstrip("/.,"), api_key="my-dev-key")
-            assert len(dd.funding.metadata()) == 43
-            dd.connect(address.rstrip("/.,"), api_key="another")
-            with pytest.raises(dd.errors.AuthError):
-                dd.funding.metadata()
-        finally:
-            process.terminate()
 
 
 def test_archives_on_object_storage_keep_their_address(

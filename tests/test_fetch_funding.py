@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pandas as pd
@@ -14,34 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import derivdata as dd
-from derivdata.client.transport import SESSION, Response
 from derivdata.errors import DataNotice, SchemaError
 from derivdata.tables.endpoints import Request
+from tests.test_fetch_validation import always
+from tests.test_fetch_validation import answering as answered
 
 START, END = pd.Timestamp("2026-01-01T01:00", tz="UTC"), pd.Timestamp("2026-01-01T07:00", tz="UTC")
 
 
-@contextmanager
-def answering(body: Any) -> Iterator[None]:
+def answering(body: Any) -> AbstractContextManager[list[Request]]:
     """Every request is answered with `body`."""
-
-    def answer(request: Request) -> Response:
-        return Response(
-            request=request,
-            status=200,
-            headers={},
-            body=json.dumps(body).encode(),
-            as_of=END,
-            source="test",
-            synthetic=False,
-            sha256="0" * 64,
-        )
-
-    restore = SESSION.install(responder=answer)
-    try:
-        yield
-    finally:
-        restore()
+    return answered(always(body), END)
 
 
 def one_by_one(series: dict[str, list[dict[str, Any]]]) -> list[tuple[str, pd.Timestamp, float]]:

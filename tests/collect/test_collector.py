@@ -70,17 +70,6 @@ def test_a_venue_that_fails_is_in_the_ledger_and_delays_no_other(
     assert "bybit" not in {name for name, *_ in fakes.log[before:]}  # not asked again in this run
 
 
-def test_a_damaged_body_fails_its_tables_only(archive: Archive, fakes: Fakes, clock: SimulatedClock) -> None:
-    collector = _collector(archive, fakes, clock, "okx")
-    listing, funding = None, {"code": "0", "msg": "", "data": [{"instId": 3}]}
-    fakes.faults["okx"] = [listing, funding]
-    collector.once()
-    assert "funding_history" not in archive.tables()
-    assert {"oi_history", "markets_symbol_exchanges"} <= archive.tables()
-    errors = archive.requests().set_index("table")["error"]
-    assert "Expected `str`, got `int` - at `$.data[0].instId`" in errors["funding_history"]
-
-
 def test_rates_in_another_unit_fail_their_venue_s_rates_and_nothing_else(
     archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

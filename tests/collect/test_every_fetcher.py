@@ -20,8 +20,6 @@ from tests.collect.books import ASKS, BIDS, BOOKS
 from tests.collect.direct import connect_directly
 from tests.collect.fakes import SYMBOLS, Fakes, SimulatedClock
 from tests.collect.fakes import VENUES as FAKED
-from tests.collect.lists import liquidated
-from tests.collect.state_bodies import RUNNING_BPS
 from tests.reliability.promises import SOAK
 from tests.test_fetch import FAMILIES
 
@@ -191,29 +189,6 @@ def _told(name: str, *args: Any, **options: Any) -> pd.DataFrame:
     return found
 
 
-def test_running_rates_of_all_venues_are_the_truth(market: Fakes) -> None:
-    rows = _told("funding.snapshot")
-    rows = rows[~rows["exchange"].isin(["derive", "huobi"])]  # no confirmed poll; an interval never named
-    found = rows.set_index(["exchange", "symbol"])["rate_bps_8h"].round(9).to_dict()
-    polled = [venue for venue in RUNNING_BPS if venue != "derive"]
-    assert found == {(venue, symbol): RUNNING_BPS[venue] for venue in polled for symbol in SYMBOLS}
-
-
-def test_payments_of_all_venues_are_the_truth(market: Fakes) -> None:
-    rows = _told("funding.settlements", "BTC", *DAY)
-    first, end = (pd.Timestamp(at, tz="UTC").timestamp() for at in DAY)
-    truth = {
-        (venue, pd.Timestamp(second, unit="s", tz="UTC")): rate * 1e4 * 8 / hours
-        for venue in VENUES
-        if venue not in ("paradex", "kraken")  # pays continuously; its stamps are unconfirmed
-        for second, hours, rate in market.truth.payments(venue, "BTC")
-        if first <= second < end
-    }
-    found = rows.set_index(["exchange", "time"])["rate_bps_8h"].to_dict()
-    assert found.keys() == truth.keys()
-    assert found == pytest.approx(truth)
-
-
 def test_open_interest_of_the_past_is_the_truth(market: Fakes) -> None:
     rows = _told("oi.history", "BTC", *DAY, resolution="raw")
     hours = rows["time"] == rows["time"].dt.floor("h")
@@ -249,16 +224,3 @@ def test_chains_are_the_truth(exchange: str, market: Fakes) -> None:
     wanted = [truth[key] for key in found.index]
     assert found["iv"].tolist() == pytest.approx([o.iv for o in wanted], rel=1e-3)
     assert found["open_interest"].tolist() == [o.open_interest for o in wanted]
-
-
-def test_liquidations_of_the_past_are_the_truth(market: Fakes) -> None:
-    start, end = "2026-01-20T08:00", "2026-01-20T09:00"
-    first, last = (pd.Timestamp(at, tz="UTC").timestamp() for at in (start, end))
-    truth = [event for event in liquidated("BTC", first, last) if event.ms < last * 1000]
-    for exchange in ("gateio", "deribit", "dydx", "kraken", "paradex", "huobi"):
-        rows = _told("liquidations.events", since=start, symbols="BTC", venues=[exchange], limit=5000)
-        rows = rows[rows["time"] < pd.Timestamp(end, tz="UTC")]
-        assert len(rows) == len(truth) > 5, exchange
-        assert rows["value_usd"].sum() == pytest.approx(sum(event.value for event in truth)), exchange
-        longs = sum(event.is_long for event in truth)
-        assert (rows["side"] == "long").sum() == longs, exchange

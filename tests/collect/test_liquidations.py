@@ -147,7 +147,10 @@ def test_a_body_that_is_not_as_expected_is_kept_and_stops_its_table_only(
     fakes.faults["okx"] = [None, broken]
     collector.once()
     assert list(collector.failed) == ["okx funding_history"]
-    assert "at `$.data[0].instId` (kept as okx-" in collector.failed["okx funding_history"]
+    wrong = "Expected `str`, got `int` - at `$.data[0].instId`"
+    assert f"{wrong} (kept as okx-" in collector.failed["okx funding_history"]
+    assert wrong in archive.requests().set_index("table")["error"]["funding_history"]
+    assert "funding_history" not in archive.tables()
     (path,) = (archive.path / "quarantine").iterdir()
     said = pd.read_json(path, typ="series")
     assert said["request"] == "/api/v5/public/funding-rate?instId=ANY"

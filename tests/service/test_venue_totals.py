@@ -17,6 +17,7 @@ from derivdata.sources.service.view import Quantity, Series, View
 from derivdata.sources.service.window import resolve
 from tests.service import market, slow_totals
 from tests.service.memory_store import MemoryStore
+from tests.service.test_answer_size import Counting
 from tests.service.test_mixed_steps import frames
 
 SAMPLE = sample.open()
@@ -97,20 +98,6 @@ def test_the_same_as_the_slow_reference(store: str, column: Quantity) -> None:
         if problem := difference(found, expected):
             failures.append(f"{resolution} {start} {end}: {problem}")
     assert failures == []
-
-
-class Counting(sample.Sample):
-    """The sample, which notes how many days are read of it."""
-
-    days = 0.0
-
-    def rows(self, query: Query) -> pd.DataFrame:
-        self.days += (query.end - query.start) / pd.Timedelta(1, "D")
-        return super().rows(query)
-
-    def sums(self, query: Query, value: str) -> pd.DataFrame:
-        self.days += (query.end - query.start) / pd.Timedelta(1, "D")
-        return super().sums(query, value)
 
 
 class CancelledOnce(Counting):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -46,17 +48,25 @@ class Work:
         return list(self.begun)
 
 
-def play(case: Callable[[Work], Awaitable[None]]) -> None:
-    """Run a case; where it fails, what still runs ends, so that nothing waits for it."""
+@pytest.fixture
+def work() -> Work:
+    return Work()
 
-    async def run() -> None:
-        work = Work()
+
+def played(case: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """A case as a test; where it fails, what still runs ends, so that nothing waits for it."""
+
+    async def run(work: Work, **given: str) -> None:
         try:
-            await case(work)
+            await case(work, **given)
         finally:
             work.over = True
 
-    asyncio.run(run())
+    @functools.wraps(case)
+    def test(**given: Any) -> None:
+        asyncio.run(run(**given))
+
+    return test
 
 
 async def ended(work: Work, jobs: dict[str, Job], *names: str) -> None:
@@ -71,193 +81,170 @@ def joined(queue: WorkQueue, work: Work, *names: str) -> list[Job]:
     return [queue.join(name, name[0], work(name)) for name in names]
 
 
-def test_callers_take_turns() -> None:
+@played
+async def test_callers_take_turns(work: Work) -> None:
     """One slot: after a1 each waiting caller has one job made before any has a second."""
-
-    async def run(work: Work) -> None:
-        queue = WorkQueue(at_once=1)
-        jobs = joined(queue, work, "a1", "a2", "a3", "b1", "c1", "b2")
-        for _ in jobs:
-            work.may.release()
-        await asyncio.wait([job.result for job in jobs])
-        assert work.begun == ["a1", "b1", "c1", "a2", "b2", "a3"]
-
-    play(run)
+    queue = WorkQueue(at_once=1)
+    jobs = joined(queue, work, "a1", "a2", "a3", "b1", "c1", "b2")
+    for _ in jobs:
+        work.may.release()
+    await asyncio.wait([job.result for job in jobs])
+    assert work.begun == ["a1", "b1", "c1", "a2", "b2", "a3"]
 
 
-def test_one_caller_leaves_one_slot_free() -> None:
-    async def run(work: Work) -> None:
-        queue = WorkQueue(at_once=4)
-        jobs = joined(queue, work, "a1", "a2", "a3", "a4", "a5")
-        assert sorted(await work.began(3)) == ["a1", "a2", "a3"]
-        jobs += joined(queue, work, "b1", "b2")
-        assert (await work.began(4))[3] == "b1"
-        for _ in jobs:
-            work.may.release()
-        await asyncio.wait([job.result for job in jobs])
-        assert sorted(work.begun) == ["a1", "a2", "a3", "a4", "a5", "b1", "b2"]
-
-    play(run)
+@played
+async def test_one_caller_leaves_one_slot_free(work: Work) -> None:
+    queue = WorkQueue(at_once=4)
+    jobs = joined(queue, work, "a1", "a2", "a3", "a4", "a5")
+    assert sorted(await work.began(3)) == ["a1", "a2", "a3"]
+    jobs += joined(queue, work, "b1", "b2")
+    assert (await work.began(4))[3] == "b1"
+    for _ in jobs:
+        work.may.release()
+    await asyncio.wait([job.result for job in jobs])
+    assert sorted(work.begun) == ["a1", "a2", "a3", "a4", "a5", "b1", "b2"]
 
 
 @pytest.mark.parametrize("first", ["b1", "b2", "c1", "d1"])
-def test_beside_three_busy_callers_another_starts_when_the_first_job_ends(first: str) -> None:
+@played
+async def test_beside_three_busy_callers_another_starts_when_the_first_job_ends(
+    work: Work, first: str
+) -> None:
     """Callers b, c and d hold all slots and have more to do; whichever of their jobs ends, e comes next."""
-
-    async def run(work: Work) -> None:
-        queue = WorkQueue(at_once=4)
-        names = ["b1", "b2", "c1", "d1", "b3", "c2", "d2", "b4", "c3", "d3"]
-        jobs = dict(zip(names, joined(queue, work, *names), strict=True))
-        assert sorted(await work.began(4)) == ["b1", "b2", "c1", "d1"]
-        jobs["e1"] = queue.join("e1", "e", work("e1"))
-        await ended(work, jobs, first)
-        assert (await work.began(5))[4] == "e1"
-        work.may.release(20)
-        await asyncio.wait([job.result for job in jobs.values()])
-
-    play(run)
+    queue = WorkQueue(at_once=4)
+    names = ["b1", "b2", "c1", "d1", "b3", "c2", "d2", "b4", "c3", "d3"]
+    jobs = dict(zip(names, joined(queue, work, *names), strict=True))
+    assert sorted(await work.began(4)) == ["b1", "b2", "c1", "d1"]
+    jobs["e1"] = queue.join("e1", "e", work("e1"))
+    await ended(work, jobs, first)
+    assert (await work.began(5))[4] == "e1"
+    work.may.release(20)
+    await asyncio.wait([job.result for job in jobs.values()])
 
 
-def test_six_callers_share_four_slots_in_turn() -> None:
-    async def run(work: Work) -> None:
-        queue = WorkQueue(at_once=4)
-        names = [f"{caller}{n}" for caller in "abcdef" for n in (1, 2, 3, 4)]
-        jobs = dict(zip(names, joined(queue, work, *names), strict=True))
-        # a was alone when it came and has three slots; the fourth is b's.
-        assert sorted(await work.began(4)) == ["a1", "a2", "a3", "b1"]
-        for place, (over, then) in enumerate(
-            [
-                ("a1", "c1"),
-                ("a2", "d1"),
-                ("a3", "e1"),
-                ("b1", "f1"),
-                ("c1", "a4"),
-                ("d1", "b2"),
-                ("e1", "c2"),
-            ],
-            5,
-        ):
-            await ended(work, jobs, over)
-            assert (await work.began(place))[place - 1] == then
-        work.may.release(40)
-        await asyncio.wait([job.result for job in jobs.values()])
-        assert sorted(work.begun) == sorted(names)
-
-    play(run)
+@played
+async def test_six_callers_share_four_slots_in_turn(work: Work) -> None:
+    queue = WorkQueue(at_once=4)
+    names = [f"{caller}{n}" for caller in "abcdef" for n in (1, 2, 3, 4)]
+    jobs = dict(zip(names, joined(queue, work, *names), strict=True))
+    # a was alone when it came and has three slots; the fourth is b's.
+    assert sorted(await work.began(4)) == ["a1", "a2", "a3", "b1"]
+    for place, (over, then) in enumerate(
+        [
+            ("a1", "c1"),
+            ("a2", "d1"),
+            ("a3", "e1"),
+            ("b1", "f1"),
+            ("c1", "a4"),
+            ("d1", "b2"),
+            ("e1", "c2"),
+        ],
+        5,
+    ):
+        await ended(work, jobs, over)
+        assert (await work.began(place))[place - 1] == then
+    work.may.release(40)
+    await asyncio.wait([job.result for job in jobs.values()])
+    assert sorted(work.begun) == sorted(names)
 
 
-def test_a_caller_that_asks_again_and_again_passes_nobody() -> None:
-    async def run(work: Work) -> None:
-        queue = WorkQueue(at_once=1)
-        jobs = dict(zip(["a1", "b1", "c1"], joined(queue, work, "a1", "b1", "c1"), strict=True))
-        await work.began(1)
-        await ended(work, jobs, "a1")
-        jobs["a2"] = queue.join("a2", "a", work("a2"))
-        await ended(work, jobs, "b1")
-        jobs["b2"] = queue.join("b2", "b", work("b2"))
-        work.may.release(3)
-        await asyncio.wait([job.result for job in jobs.values()])
-        assert work.begun == ["a1", "b1", "c1", "a2", "b2"]
-
-    play(run)
+@played
+async def test_a_caller_that_asks_again_and_again_passes_nobody(work: Work) -> None:
+    queue = WorkQueue(at_once=1)
+    jobs = dict(zip(["a1", "b1", "c1"], joined(queue, work, "a1", "b1", "c1"), strict=True))
+    await work.began(1)
+    await ended(work, jobs, "a1")
+    jobs["a2"] = queue.join("a2", "a", work("a2"))
+    await ended(work, jobs, "b1")
+    jobs["b2"] = queue.join("b2", "b", work("b2"))
+    work.may.release(3)
+    await asyncio.wait([job.result for job in jobs.values()])
+    assert work.begun == ["a1", "b1", "c1", "a2", "b2"]
 
 
-def test_a_queued_request_of_another_caller_starts_in_whichever_turn_is_first() -> None:
+@played
+async def test_a_queued_request_of_another_caller_starts_in_whichever_turn_is_first(work: Work) -> None:
     """The fifth request of a waits behind its first four; b asks for the same, and has a slot."""
-
-    async def run(work: Work) -> None:
-        queue = WorkQueue(at_once=4)
-        jobs = joined(queue, work, "a1", "a2", "a3", "a4", "a5")
-        await work.began(3)
-        assert queue.join("a5", "b", work("a5")) is jobs[4]
-        assert (await work.began(4))[3] == "a5"
-        queue.leave(jobs[4], "b")
-        assert not jobs[4].cancelled.is_set()
-        work.may.release(5)
-        await asyncio.wait([job.result for job in jobs])
-        assert sorted(work.begun) == ["a1", "a2", "a3", "a4", "a5"]
-
-    play(run)
+    queue = WorkQueue(at_once=4)
+    jobs = joined(queue, work, "a1", "a2", "a3", "a4", "a5")
+    await work.began(3)
+    assert queue.join("a5", "b", work("a5")) is jobs[4]
+    assert (await work.began(4))[3] == "a5"
+    queue.leave(jobs[4], "b")
+    assert not jobs[4].cancelled.is_set()
+    work.may.release(5)
+    await asyncio.wait([job.result for job in jobs])
+    assert sorted(work.begun) == ["a1", "a2", "a3", "a4", "a5"]
 
 
 @pytest.mark.parametrize("leaves", ["a", "b"])
-def test_a_shared_job_stays_in_the_queue_of_the_caller_that_waits_on(leaves: str) -> None:
-    async def run(work: Work) -> None:
-        queue = WorkQueue(at_once=1)
-        first, shared = joined(queue, work, "a1", "a2")
-        assert queue.join("a2", "b", work("a2")) is shared
-        assert queue.join("a2", "b", work("a2")) is shared
-        queue.leave(shared, leaves)
-        if leaves == "b":
-            queue.leave(shared, "b")
-        assert not shared.cancelled.is_set()
-        work.may.release(2)
-        await asyncio.wait([first.result, shared.result])
-        assert shared.result.result().body == b"a2"
-        assert work.begun == ["a1", "a2"]
-
-    play(run)
+@played
+async def test_a_shared_job_stays_in_the_queue_of_the_caller_that_waits_on(work: Work, leaves: str) -> None:
+    queue = WorkQueue(at_once=1)
+    first, shared = joined(queue, work, "a1", "a2")
+    assert queue.join("a2", "b", work("a2")) is shared
+    assert queue.join("a2", "b", work("a2")) is shared
+    queue.leave(shared, leaves)
+    if leaves == "b":
+        queue.leave(shared, "b")
+    assert not shared.cancelled.is_set()
+    work.may.release(2)
+    await asyncio.wait([first.result, shared.result])
+    assert shared.result.result().body == b"a2"
+    assert work.begun == ["a1", "a2"]
 
 
-def test_a_job_ends_when_its_last_client_leaves() -> None:
-    async def run(work: Work) -> None:
-        queue = WorkQueue()
-        (job,) = joined(queue, work, "a1")
-        assert queue.join("a1", "b", work("a1")) is job
-        await work.began(1)
-        queue.leave(job, "b")
-        assert not job.cancelled.is_set()
-        queue.leave(job, "a")
-        await asyncio.wait([job.result])
-        assert job.result.cancelled()
-        (again,) = joined(queue, work, "a1")
-        assert again is not job
-        work.may.release()
-        assert (await again.result).body == b"a1"
-
-    play(run)
+@played
+async def test_a_job_ends_when_its_last_client_leaves(work: Work) -> None:
+    queue = WorkQueue()
+    (job,) = joined(queue, work, "a1")
+    assert queue.join("a1", "b", work("a1")) is job
+    await work.began(1)
+    queue.leave(job, "b")
+    assert not job.cancelled.is_set()
+    queue.leave(job, "a")
+    await asyncio.wait([job.result])
+    assert job.result.cancelled()
+    (again,) = joined(queue, work, "a1")
+    assert again is not job
+    work.may.release()
+    assert (await again.result).body == b"a1"
 
 
-def test_a_job_that_nobody_waits_for_never_begins() -> None:
-    async def run(work: Work) -> None:
-        queue = WorkQueue(at_once=1)
-        first, second, third = joined(queue, work, "a1", "a2", "a3")
-        await work.began(1)
-        queue.leave(second, "a")
-        work.may.release(2)
-        await asyncio.wait([first.result, third.result])
-        assert work.begun == ["a1", "a3"]
-
-    play(run)
+@played
+async def test_a_job_that_nobody_waits_for_never_begins(work: Work) -> None:
+    queue = WorkQueue(at_once=1)
+    first, second, third = joined(queue, work, "a1", "a2", "a3")
+    await work.began(1)
+    queue.leave(second, "a")
+    work.may.release(2)
+    await asyncio.wait([first.result, third.result])
+    assert work.begun == ["a1", "a3"]
 
 
-def test_an_error_goes_to_every_client_and_frees_the_slot() -> None:
-    async def run(work: Work) -> None:
-        queue = WorkQueue(at_once=1)
+@played
+async def test_an_error_goes_to_every_client_and_frees_the_slot(work: Work) -> None:
+    queue = WorkQueue(at_once=1)
 
-        def fail() -> EncodedBody:
-            raise OSError("disk")
+    def fail() -> EncodedBody:
+        raise OSError("disk")
 
-        job = queue.join("bad", "a", fail)
-        assert queue.join("bad", "a", fail) is job
-        with pytest.raises(OSError, match="disk"):
-            await job.result
-        good = queue.join("good", "a", lambda: EncodedBody(b"x"))
-        assert (await good.result).body == b"x"
-
-    play(run)
+    job = queue.join("bad", "a", fail)
+    assert queue.join("bad", "a", fail) is job
+    with pytest.raises(OSError, match="disk"):
+        await job.result
+    good = queue.join("good", "a", lambda: EncodedBody(b"x"))
+    assert (await good.result).body == b"x"
 
 
-def test_only_so_many_of_one_caller_may_wait() -> None:
-    async def run(work: Work) -> None:
-        queue = WorkQueue(at_once=1, most_waiting=2)
-        jobs = joined(queue, work, "a1", "a2", "a3")
-        with pytest.raises(Refusal, match="too many requests at once"):
-            joined(queue, work, "a4")
-        jobs += [*joined(queue, work, "a3", "b1"), queue.join("a2", "b", work("a2"))]
-        with pytest.raises(Refusal, match="too many requests at once"):
-            queue.join("a3", "b", work("a3"))
-        work.may.release(4)
-        await asyncio.wait([job.result for job in jobs])
-
-    play(run)
+@played
+async def test_only_so_many_of_one_caller_may_wait(work: Work) -> None:
+    queue = WorkQueue(at_once=1, most_waiting=2)
+    jobs = joined(queue, work, "a1", "a2", "a3")
+    with pytest.raises(Refusal, match="too many requests at once"):
+        joined(queue, work, "a4")
+    jobs += [*joined(queue, work, "a3", "b1"), queue.join("a2", "b", work("a2"))]
+    with pytest.raises(Refusal, match="too many requests at once"):
+        queue.join("a3", "b", work("a3"))
+    work.may.release(4)
+    await asyncio.wait([job.result for job in jobs])

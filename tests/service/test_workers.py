@@ -114,19 +114,3 @@ def test_ctrl_c_while_workers_start_ends_all_without_a_traceback(tmp_path: Path)
         _, said = process.communicate(timeout=HANGS_SECONDS)
         assert (process.returncode, said) == (0, "")
     until(lambda: not any(psutil.pid_exists(pid) for pid in started))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["sample", "--workers", "0"], "workers=0: at least one process must answer"),
-        (["venues", "--workers", "2"], "one process asks the venues"),
-    ],
-)
-def test_workers_that_cannot_be(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
-    from derivdata.cli import main
-
-    assert main(["serve", *arguments, "--port", "0"]) != 0
-    assert message in capsys.readouterr().err

@@ -16,7 +16,7 @@ import pytest
 from derivdata import errors
 from derivdata.client import transport
 from derivdata.client.transport import SESSION, Answer, Response
-from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, OI_TIMESERIES, Request
+from derivdata.tables.endpoints import FUNDING, OI_TIMESERIES, Request
 from tests.transport.server import NOON, Asked, Reply, serving
 
 
@@ -150,16 +150,6 @@ def test_provenance_goes_with_a_frame_and_everything_made_of_it(tmp_path: Path) 
         assert json.loads(json.dumps(made.attrs["provenance"])) == dict(said)
     frame.to_parquet(tmp_path / "frame.parquet")
     assert pd.read_parquet(tmp_path / "frame.parquet").attrs == {"provenance": dict(said)}
-
-
-def test_arguments_that_make_no_request_are_refused_before_anything_is_sent() -> None:
-    with serving(lambda _: Reply.json({})) as server:
-        transport.connect(server.url)
-        with pytest.raises(ValueError, match="no parameter 'days'"):
-            transport.get(FUNDING, {"days": 3}, into=Body)
-        with pytest.raises(ValueError, match="needs symbol"):
-            transport.get(FUNDING_HISTORICAL, {}, into=Body)
-        assert server.asked == []
 
 
 def one_symbol(asked: Asked) -> Reply:
