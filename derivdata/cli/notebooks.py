@@ -74,10 +74,7 @@ def _notebook(arguments: argparse.Namespace) -> int:
 def check_notebook(path: Path) -> list[NotebookProblem]:
     """Return what to fix in a notebook: keys, local paths, the machine's clock, provenance, label, windows.
 
-    Raises
-    ------
-    ValueError
-        The file is no notebook of format 4.
+    Raises `ValueError`: the file is no notebook of format 4.
     """
     try:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]

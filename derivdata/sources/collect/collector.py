@@ -36,10 +36,7 @@ _OWN = pd.Timedelta(1, "h")
 def _listened_to(venues: Sequence[str], streams: Sequence[str]) -> list[str]:
     """Return the venues whose liquidations come by their stream.
 
-    Raises
-    ------
-    ValueError
-        One of `streams` has none.
+    Raises `ValueError`: one of `streams` has none.
     """
     for name in streams:
         if name not in VENUES or VENUES[name].stream is None:

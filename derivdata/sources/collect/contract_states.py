@@ -38,18 +38,8 @@ class ContractStates:
 
     The contracts that were not asked for longest come first; of those never asked the chosen symbols, then
     those with the most volume. A poll each minute takes as many as make all within the endpoint's cadence, so
-    that requests are spread evenly over it.
-
-    Parameters
-    ----------
-    session
-        The venue's.
-    endpoints
-        Those that are polled and tell of one contract (`VenueEndpoint.is_of_one`).
-    symbols
-        Those to ask for first.
-    seconds
-        How long one poll may take; None takes all contracts that are due, however long that is.
+    that requests are spread evenly over it, but no longer than `seconds`. Endpoints are those that tell of
+    one contract (`VenueEndpoint.is_of_one`).
     """
 
     def __init__(
@@ -67,22 +57,10 @@ class ContractStates:
         self._held: dict[str, tuple[pd.Timestamp, State]] = {}
 
     def poll(self, contracts: Contracts, states: Mapping[str, State], now: pd.Timestamp) -> Share:
-        """Ask for a share of the contracts.
+        """Ask for a share of the contracts; `Stopped` where the clock was stopped.
 
-        Parameters
-        ----------
-        contracts
-            Those that the venue lists.
-        states
-            The state of each contract by the other answers of this minute: its mark values the coins, and its
-            volume says which contracts are the largest.
-        now
-            The instant of the poll.
-
-        Raises
-        ------
-        Stopped
-            The clock was stopped.
+        Of `states`, by the other answers of this minute, the mark values the coins, and the volume says which
+        contracts are the largest.
         """
         share = Share([], [], "")
         bad, started = 0, self._session.clock.utc()

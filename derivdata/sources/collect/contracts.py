@@ -47,12 +47,8 @@ def list_contracts(session: VenueSession) -> Contracts:
     leaves the older one in use and those of the venue's other markets as they come, and is asked for again
     the next time.
 
-    Raises
-    ------
-    VenueError, NetworkError, SchemaError
-        There is no list yet, and none came; or the venue's first list refuses this address.
-    Stopped
-        The clock was stopped.
+    Raises `VenueError`, `NetworkError` or `SchemaError`: there is no list yet, and none came; or the venue's
+    first list refuses this address. `Stopped`: the clock was stopped.
     """
     shared, now = session.shared, session.clock.utc()
     listing = [endpoint for endpoint in session.venue.endpoints if endpoint.lists]

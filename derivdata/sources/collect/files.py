@@ -26,10 +26,7 @@ _CHECKS = "venues-checked.json"
 def data_folder() -> Path:
     """Return ``DERIVDATA_DATA_DIR``, or the library's folder for data of this user.
 
-    Raises
-    ------
-    ArchiveError
-        The user has no home folder, and the variable is not set.
+    Raises `ArchiveError`: the user has no home folder, and the variable is not set.
     """
     given = os.environ.get("DERIVDATA_DATA_DIR")
     try:
@@ -71,12 +68,7 @@ class Quarantine:
     """A folder of bodies that could not be read, each with what was asked, when, and what is wrong with it.
 
     The same trouble with the same request is kept once, the newest body of it; beyond 100 files the oldest
-    goes. Requests carry no key, so there is none to keep.
-
-    Parameters
-    ----------
-    folder
-        Where; made when there is something to keep.
+    goes. Requests carry no key, so there is none to keep. The folder is made when there is something to keep.
     """
 
     def __init__(self, folder: Path) -> None:

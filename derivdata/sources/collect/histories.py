@@ -68,10 +68,7 @@ def chosen_venues(names: Sequence[str] | None, *, unconfirmed: bool = False) -> 
 
     Those that want to be named are left out otherwise.
 
-    Raises
-    ------
-    ValueError
-        There is no such venue.
+    Raises `ValueError`: there is no such venue.
     """
     if names is None:
         return [

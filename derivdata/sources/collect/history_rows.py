@@ -45,10 +45,8 @@ def pages(
 ) -> Iterator[Records]:
     """Yield every page of a window [µs]; `given` are the parameters that do not change.
 
-    Raises
-    ------
-    VenueError, NetworkError, SchemaError
-        A page did not come, or not as expected; or the walk does not end.
+    Raises `VenueError`, `NetworkError` or `SchemaError`: a page did not come, or not as expected; or the
+    walk does not end.
     """
     steps = walk(endpoint.paging, first, last)
     params = next(steps)
@@ -77,10 +75,7 @@ def history(
 ) -> pd.DataFrame:
     """Walk one history of one contract and return the rows of the window, all or an error.
 
-    Raises
-    ------
-    VenueError, NetworkError, SchemaError
-        A page did not come, or not as expected.
+    Raises `VenueError`, `NetworkError` or `SchemaError`: a page did not come, or not as expected.
     """
     first = times.us(window.start - (_BEFORE if table == "funding_settlements" else pd.Timedelta(0)))
     last = times.us(window.end)

@@ -68,10 +68,7 @@ def walks_of(endpoints: Sequence[VenueEndpoint], contracts: Contracts, symbol: s
 def liquidations(session: VenueSession, walks: Sequence[ListWalk], window: Window) -> WalkedRows:
     """ListWalk some lists over a window; rows of shortly before it come along, and have the ids they had.
 
-    Raises
-    ------
-    VenueError, NetworkError, SchemaError
-        A page did not come, or not as expected.
+    Raises `VenueError`, `NetworkError` or `SchemaError`: a page did not come, or not as expected.
     """
     first, last = times.us(window.start - _OVERLAP), times.us(window.end)
     rows: list[Liquidation] = []
@@ -116,15 +113,8 @@ class LiquidationPolls:
     """The liquidations of one venue, asked for again and again.
 
     A poll goes on from where the last one that was answered ended, so a failure of some minutes loses none.
-
-    Parameters
-    ----------
-    session
-        The venue's.
-    symbols
-        Whose contracts are asked for one by one, where a venue has no list of all.
-    unconfirmed
-        Whether to ask what the specification could not confirm, too.
+    Where a venue has no list of all, `symbols` are asked for one by one; with `unconfirmed` what the
+    specification could not confirm is asked, too.
     """
 
     def __init__(self, session: VenueSession, symbols: Sequence[str], *, unconfirmed: bool) -> None:
@@ -138,10 +128,7 @@ class LiquidationPolls:
     def poll(self, contracts: Contracts, now: pd.Timestamp) -> tuple[list[pd.DataFrame], list[Request], str]:
         """Return the rows since the last poll, what was asked for them, and the last error.
 
-        Raises
-        ------
-        Stopped
-            The clock was stopped.
+        Raises `Stopped`: the clock was stopped.
         """
         rows: list[pd.DataFrame] = []
         requests: list[Request] = []
@@ -191,20 +178,8 @@ def without_other_path(
 ) -> pd.DataFrame:
     """Return the fills of one venue but for those that the archive has by the venue's other path.
 
-    Parameters
-    ----------
-    archive
-        What is stored.
-    exchange
-        The venue of `rows`.
-    rows
-        Fills that came by one path.
-    own
-        Ids of what came by the same path before: such a row is another event, however alike.
-
-    Notes
-    -----
-    Each stored row stands for one of `rows` at most: equal fills of one instant are different events.
+    `own` are ids of what came by the same path before: such a row is another event, however alike. Each
+    stored row stands for one of `rows` at most: equal fills of one instant are different events.
     """
     if rows.empty:
         return rows

@@ -35,10 +35,8 @@ def open_venues(
 ) -> ReadThrough:
     """Return a source over an archive, the one in the user's data folder unless another is named.
 
-    Raises
-    ------
-    ArchiveError, ValueError
-        The archive cannot be read, or none is named and the user has no home folder; there is no such venue.
+    Raises `ArchiveError` or `ValueError`: the archive cannot be read, or none is named and the user has no
+    home folder; there is no such venue.
     """
     return ReadThrough(open_archive(data_folder() / "venues" if archive is None else archive), venues=venues)
 
@@ -48,12 +46,8 @@ class ReadThrough:
 
     The state of all venues is asked by `refresh` when the last answer is older than 60 s; histories are
     asked by window, as the archive's ledger of requests lacks them, of the symbols of each request. A forked
-    child asks nothing and writes nothing: it reads what the archive holds.
-
-    Attributes
-    ----------
-    _fork_lock
-        Held while notices are added or taken, and while the process forks.
+    child asks nothing and writes nothing: it reads what the archive holds. The fork lock is held while
+    notices are added or taken, and while the process forks.
     """
 
     synthetic = False
@@ -125,10 +119,7 @@ class ReadThrough:
     def refresh(self) -> None:
         """Ask all venues for their state if the newest is older than a minute.
 
-        Raises
-        ------
-        ArchiveError
-            The archive cannot be written.
+        Raises `ArchiveError`: the archive cannot be written.
         """
         if not self.is_stale():
             return

@@ -108,10 +108,7 @@ class Refills:
     def count(self, minute: Minute) -> None:
         """Add to a minute what was refilled since the last one.
 
-        Raises
-        ------
-        ArchiveError
-            A refill could not write.
+        Raises `ArchiveError`: a refill could not write.
         """
         while not self._done.empty():
             done = self._done.get()

@@ -22,10 +22,7 @@ _WINDOW_SECONDS = 60.0  # of a poll, however seldom, in ledgers of before window
 class StatusLine:
     """A line at the bottom of a terminal, or under a notebook's cell, that each text replaces.
 
-    Parameters
-    ----------
-    stream
-        Where to; None is standard error. Where that is neither a terminal nor a notebook nothing is written.
+    On a stream that is neither a terminal nor a notebook nothing is written.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:

@@ -122,23 +122,10 @@ class Shared:
 
 
 class VenueSession:
-    """One venue's connection.
+    """One venue's connection; `shared` is what it has in common with others of the same venue.
 
-    Parameters
-    ----------
-    venue
-        The venue.
-    clock
-        What time it is, and how to wait.
-    address
-        Where the venue answers instead of its own addresses: for a mirror, or a test.
-    shared
-        What this session has in common with others of the same venue; None: nothing.
-
-    Attributes
-    ----------
-    patience
-        For how much longer the session may wait to ask again, or for a rate limit to end [s].
+    An `address` is where the venue answers instead of its own, a mirror or a test; `patience` is for how much
+    longer [s] the session may wait to ask again, or for a rate limit to end.
     """
 
     def __init__(
@@ -163,14 +150,9 @@ class VenueSession:
     ) -> tuple[Records, str, bytes]:
         """Ask an endpoint once; return what its body says, the request as text, and the body.
 
-        Raises
-        ------
-        VenueError, NetworkError
-            The venue refuses, or did not answer after every try; `VenueError.reason` says which.
-        SchemaError
-            The body is not as expected.
-        Stopped
-            The clock was stopped.
+        Raises `VenueError` or `NetworkError`: the venue refuses, or did not answer after every try;
+        `VenueError.reason` says which. `SchemaError`: the body is not as expected. `Stopped`: the clock was
+        stopped.
         """
         given = {**endpoint.fixed, **endpoint.params, **(params or {})}
         part, delay = endpoint.host or endpoint.path, 1.0

@@ -204,10 +204,7 @@ class VenueState:
     def add_book(self, poll: Poll, symbol: str) -> None:
         """Ask for the order book of a symbol, and add it and its depth to a poll.
 
-        Raises
-        ------
-        Stopped
-            The clock was stopped.
+        Raises `Stopped`: the clock was stopped.
         """
         if self.contracts is None:
             self.contracts = list_contracts(self.session)

@@ -50,11 +50,8 @@ def recorded(chosen: Pairs, first: int, days: int) -> Floats:
 def settled(chosen: Pairs, first: int, days: int) -> tuple[Ints, Floats, Floats]:
     """Return the payments of the intervals that lie in whole days.
 
-    Returns
-    -------
-    tuple
-        Instants [µs] of the ``days × 24`` hours' ends; rate [bps/8h] of the payment at each, NaN where
-        there is none; interval [h] of each, both ``(pairs, days × 24)``.
+    They are instants [µs] of the ``days × 24`` hours' ends; rate [bps/8h] of the payment at each, NaN where
+    there is none; interval [h] of each, both ``(pairs, days × 24)``.
     """
     hourly = formed(chosen, first, days).reshape(len(chosen), days, 24, STEPS // 24).mean(axis=-1)
     interval = chosen.interval_on(first + np.arange(days))

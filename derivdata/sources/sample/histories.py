@@ -33,16 +33,10 @@ class Matrix(NamedTuple):
 
 
 class HistoryRecipe(NamedTuple):
-    """Recipe of a table.
+    """Recipe of a table: the matrix of some pairs on some days, ``days(pairs, first, count)``.
 
-    Attributes
-    ----------
-    days
-        Matrix of some pairs on some days: ``days(pairs, first, count)``.
-    newest
-        The same for one day, where steps after an instant may be left out: ``newest(pairs, day, last)``.
-    constants
-        Columns that are the same in every row.
+    ``newest(pairs, day, last)`` is the same for one day, where steps after an instant may be left out;
+    `constants` are columns that are the same in every row.
     """
 
     days: Callable[[Pairs, int, int], Matrix]

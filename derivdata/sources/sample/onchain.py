@@ -174,18 +174,9 @@ def _candles(path: Floats, days: int) -> dict[str, Floats]:
 
 
 class _Trades(NamedTuple):
-    """Trading of one actor on one market within a quarter of an hour, sorted by its start.
+    """Trading of one actor on one market, both positions, within a quarter of an hour, sorted by its start.
 
-    Attributes
-    ----------
-    actor, market
-        Positions.
-    time
-        Start of the quarter [µs].
-    volume
-        Value traded [USD].
-    number
-        Trades.
+    `time` is that start [µs], `volume` the value traded [USD], and `number` counts trades.
     """
 
     actor: Ints
@@ -213,14 +204,8 @@ def _trades(
 ) -> _Trades:
     """Return trades whose quarter begins in ``[first, last)`` [µs].
 
-    Parameters
-    ----------
-    names, markets
-        Actors and markets; each pair is a stream of noise of its own.
-    scale
-        Typical value of a trade on each market [USD].
-    chance
-        Of trading on a day: for everyone, and on top for the busiest.
+    Each pair of `names` and `markets` is a stream of noise of its own. `scale` is the typical value of a
+    trade on each market [USD], `chance` that of trading on a day: for everyone, and on top for the busiest.
     """
     streams = _streams(names, markets)
     days = np.arange(max(first // DAY_US, START_DAY), -(-last // DAY_US))

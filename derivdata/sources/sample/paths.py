@@ -53,20 +53,9 @@ def _walk(streams: bytes, decay: bytes, count: int) -> Floats:
 def ou(
     streams: Keys, half_life_hours: Any, first: int, days: int, steps: int, ends: Floats | None = None
 ) -> Floats:
-    """Return unit-variance OU paths on `steps` equal steps a day, shape ``(streams, days, steps)``.
+    """Return unit-variance OU paths on `steps` equal steps a day from midnight, ``(streams, days, steps)``.
 
-    Parameters
-    ----------
-    streams
-        One stream of noise per path.
-    half_life_hours
-        Half-life [h] of each path, or of all.
-    first, days
-        First day and number of days.
-    steps
-        Steps in a day; the first is midnight.
-    ends
-        What `midnights` returns for one day more, where it is known.
+    The half-life [h] is that of each path, or of all; `ends` is what `midnights` returns for one day more.
     """
     if ends is None:
         ends = midnights(streams, half_life_hours, first, days + 1)
@@ -90,13 +79,7 @@ def ou(
 
 
 def smooth(streams: Keys, half_life_hours: Any, day_fraction: Floats) -> Floats:
-    """Return midnight values joined by cubic smoothsteps, shape ``(streams, instants)``.
-
-    Parameters
-    ----------
-    day_fraction
-        Instants as days since 1970, with fractions.
-    """
+    """Return midnight values joined by cubic smoothsteps, shape ``(streams, instants)``; these in days."""
     whole = np.floor(day_fraction).astype(np.int64)
     first = int(np.min(whole))
     ends = midnights(streams, half_life_hours, first, int(np.max(whole)) - first + 2).T

@@ -25,14 +25,9 @@ class Caller(NamedTuple):
 
 
 class Keys:
-    """The keys that the service takes, kept as digests, and the tier of each.
+    """The keys that the service takes, kept as digests, and the tier of each, from `tiers` by key.
 
-    Parameters
-    ----------
-    tiers
-        Key to tier.
-    keyless
-        Whether a request without a known key counts as Team.
+    With `keyless` a request without a known key counts as Team.
     """
 
     def __init__(self, tiers: Mapping[str, str], *, keyless: bool = False) -> None:
@@ -45,19 +40,9 @@ class Keys:
         self._keyless = keyless
 
     def caller(self, sent: str | None, address: str = "") -> Caller:
-        """Return who sent a key; every known key is compared, in constant time.
+        """Return who sent a key, all known ones compared in constant time; without one, it is the `address`.
 
-        Parameters
-        ----------
-        sent
-            The key, or None.
-        address
-            The client's address, by which requests without a known key are counted.
-
-        Raises
-        ------
-        Refusal
-            No key was sent, or one that is not known (401).
+        Raises `Refusal`: no key was sent, or one that is not known (401).
         """
         digest = _digest(sent or "")
         matches = [tier for stored, tier in self._tiers if hmac.compare_digest(stored, digest)]
@@ -79,14 +64,7 @@ class Keys:
 class RateLimit:
     """A strict sliding window: at most `limit` requests of one caller in any span of `seconds`.
 
-    Parameters
-    ----------
-    limit, seconds
-        How many in how long.
-    clock
-        Seconds that only go forward.
-    most_callers
-        How many callers are remembered; the one that was silent for longest is forgotten first.
+    `most_callers` are remembered; the one that was silent for longest is forgotten first.
     """
 
     def __init__(
@@ -106,10 +84,7 @@ class RateLimit:
     def admit(self, caller: Hashable) -> dict[str, str]:
         """Count a request and return the headers that say what is left.
 
-        Raises
-        ------
-        Refusal
-            The window is full (429); a refused request does not count.
+        Raises `Refusal`: the window is full (429); a refused request does not count.
         """
         now = self._clock()
         recent = self._admitted.setdefault(caller, deque())

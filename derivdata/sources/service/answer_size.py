@@ -38,10 +38,8 @@ Answer = Callable[[RequestContext], Mapping[str, Any]]
 def encoded(endpoint: endpoints.Endpoint, context: RequestContext, answer: Answer) -> bytes:
     """Return the JSON of an answer.
 
-    Raises
-    ------
-    Refusal
-        It would have more than `LARGEST` bytes (400); the refusal names the longest window that has not.
+    Raises `Refusal`: it would have more than `LARGEST` bytes (400); the refusal names the longest window
+    that has not.
     """
     names = {p.name for p in endpoint.params}
     has_window = "start" in names or ("range" in names and "group_by" not in names)

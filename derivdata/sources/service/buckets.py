@@ -61,17 +61,8 @@ def longer(frame: pd.DataFrame, resolution: str) -> list[str]:
 def means(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Timestamp) -> pd.DataFrame:
     """Average a column over time in every bucket that a sample reaches.
 
-    Parameters
-    ----------
-    frame
-        Rows with symbol, exchange, time, resolution and `value`, sorted by symbol, exchange, time.
-    horizon
-        Instant up to which the samples are known to hold.
-
-    Returns
-    -------
-    DataFrame
-        symbol, exchange, time (the bucket's start) and `value`, sorted the same way.
+    `frame` has symbol, exchange, time, resolution and `value`, sorted by the first three; the samples are
+    known to hold up to `horizon`. The result is sorted the same way, its times are the buckets' starts.
     """
     frame = frame[frame[value].notna() & (frame["time"] < horizon)]
     if frame.empty:

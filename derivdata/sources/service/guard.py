@@ -24,16 +24,8 @@ _BODY_BYTES = 1 << 16
 class Guard:
     """An ASGI application around another that sees only requests that may be answered.
 
-    Parameters
-    ----------
-    app
-        The application inside.
-    refuse
-        Makes the answer to a request that is refused.
-    hosts
-        Names besides ``localhost`` by which the service may be called.
-    body_seconds
-        How long a body may take to arrive.
+    `refuse` makes the answer to a request that is refused; `hosts` are names besides ``localhost`` by which
+    the service may be called, and a body may take `body_seconds` to arrive.
     """
 
     def __init__(

@@ -34,10 +34,7 @@ def stamp(instant: pd.Timestamp) -> str:
 def rows(columns: Mapping[str, Any] | pd.DataFrame) -> Raw:
     """Write columns of equal length as a JSON array of objects.
 
-    Parameters
-    ----------
-    columns
-        Name to Series, index, array, or list of tokens that are ready; or a frame.
+    A column is a Series, index, array, or list of tokens that are ready.
     """
     return array(objects(columns))
 

@@ -64,17 +64,7 @@ _OURS = " Not part of the API document: the hosted service does not answer it."
 
 
 def document(exchanges: Collection[str], *, label: str, version: str) -> dict[str, Any]:
-    """Return OpenAPI 3.1 of every endpoint.
-
-    Parameters
-    ----------
-    exchanges
-        Slugs that the service knows.
-    label
-        Name of the source.
-    version
-        Of the library.
-    """
+    """Return OpenAPI 3.1 of every endpoint; `exchanges` are the slugs that the service knows."""
     return {
         "openapi": "3.1.0",
         "info": {"title": f"derivdata: {label}", "version": version, "description": _ABOUT},
@@ -91,13 +81,7 @@ def document(exchanges: Collection[str], *, label: str, version: str) -> dict[st
 
 
 def page(label: str) -> str:
-    """Return every endpoint with its tier and parameters as HTML.
-
-    Parameters
-    ----------
-    label
-        Name of the source.
-    """
+    """Return every endpoint with its tier and parameters as HTML."""
     title = f"derivdata: {escape(label)}"
     parts = "".join(map(_section, endpoints.ENDPOINTS))
     return (

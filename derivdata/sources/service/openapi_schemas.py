@@ -63,14 +63,8 @@ def open_object(**fields: Schema) -> Schema:
 def row(table: str, *, drop: str = "", time: bool = False, **more: Schema) -> Schema:
     """Describe a row of a table under its names on the wire.
 
-    Parameters
-    ----------
-    drop
-        Columns that stand elsewhere in the payload, besides time, kind and resolution.
-    time
-        Whether the row has its own time.
-    more
-        Further fields.
+    `drop` are columns that stand elsewhere in the payload, besides time, kind and resolution; `time` says
+    whether the row has its own, and `more` are further fields.
     """
     definition = tables.TABLES[table]
     away = {*drop.split(), *_ENVELOPE} - ({"time"} if time else set())

@@ -45,10 +45,7 @@ OLD_PATHS = {"/oi/coin": endpoints.OI_TIMESERIES, "/volume/coin": endpoints.VOLU
 def given(endpoint: endpoints.Endpoint, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Pick the parameters of `endpoint` among the pairs of a query; others are ignored.
 
-    Raises
-    ------
-    Refusal
-        One stands there twice, or is empty (400).
+    Raises `Refusal`: one stands there twice, or is empty (400).
     """
     names = {p.name for p in endpoint.params if not p.in_path}
     chosen = [(name, value) for name, value in pairs if name in names]
@@ -64,19 +61,10 @@ def given(endpoint: endpoints.Endpoint, pairs: Iterable[tuple[str, str]]) -> dic
 def parse(
     endpoint: endpoints.Endpoint, texts: Mapping[str, str], exchanges: frozenset[str]
 ) -> dict[str, Any]:
-    """Read every parameter; what is not given is its default, or None.
+    """Read every parameter of a query or path; what is not given is its default, or None.
 
-    Parameters
-    ----------
-    texts
-        Query and path parameters as text.
-    exchanges
-        Slugs that are known: another one in a list of venues is refused.
-
-    Raises
-    ------
-    Refusal
-        A value cannot be read, is not among the choices, or one that is required is missing (400).
+    Raises `Refusal`: a value cannot be read, is not among the choices (of venues, `exchanges`), or is missing
+    though it is required (400).
     """
     for one, other in endpoint.exclusive:
         if one in texts and other in texts:
@@ -97,10 +85,7 @@ def modern(
 ) -> tuple[list[tuple[str, str]], dict[str, str]]:
     """Put the pairs of a query under today's names, and warn in headers of those that were renamed.
 
-    Raises
-    ------
-    Refusal
-        Old names are no longer taken, or one is given together with its new name (400).
+    Raises `Refusal`: old names are no longer taken, or one is given together with its new name (400).
     """
     present = {p.name for p in endpoint.params}
     given = list(pairs)
@@ -124,10 +109,7 @@ def modern(
 def moved(path: str, pairs: Iterable[tuple[str, str]], now: pd.Timestamp) -> tuple[str, dict[str, str]]:
     """Return the symbol that is requested under an old path, and headers that point to the new one.
 
-    Raises
-    ------
-    Refusal
-        The path is gone (410); there is no one symbol that can be read (400).
+    Raises `Refusal`: the path is gone (410); there is no one symbol that can be read (400).
     """
     coins = [value for name, value in pairs if name == "coin"]
     canonical = _canonical(path, coins[0]) if len(coins) == 1 else None

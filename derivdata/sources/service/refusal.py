@@ -8,17 +8,7 @@ DOCS = "/docs"
 
 
 class Refusal(Exception):
-    """A request that gets an error answer.
-
-    Attributes
-    ----------
-    status
-        HTTP status.
-    body
-        JSON object of the answer; ``error`` is always there.
-    headers
-        Further headers.
-    """
+    """A request that gets an error answer: HTTP status, JSON object with ``error``, and further headers."""
 
     def __init__(
         self, status: int, error: str, *, headers: Mapping[str, str] | None = None, **fields: object

@@ -19,14 +19,8 @@ _ENTRY = 1024
 class EncodedBody:
     """One answer as bytes, compressed at most once.
 
-    Parameters
-    ----------
-    body
-        The answer.
-    packed
-        Whether to compress it now, in the thread that made it, if it is worth it.
-    corrections
-        Value of the header that states corrections of what it was made of; empty where there are none.
+    With `packed` it is compressed now, in the thread that made it, if it is worth it. `corrections` is the
+    value of the header that states corrections of what it was made of; empty where there are none.
     """
 
     def __init__(self, body: bytes, *, packed: bool = False, corrections: str = "") -> None:

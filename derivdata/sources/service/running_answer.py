@@ -68,10 +68,7 @@ def cancelled_by(event: threading.Event) -> None:
 def check() -> None:
     """Return unless the work of this context was cancelled.
 
-    Raises
-    ------
-    Cancelled
-        All clients that waited for it are gone.
+    Raises `Cancelled`: all clients that waited for it are gone.
     """
     event = _event.get()
     if event is not None and event.is_set():

@@ -58,12 +58,7 @@ _SECTIONS = {
 def status_page(view: View, ledger: pd.DataFrame | None) -> str:
     """Return the page as HTML; it loads nothing, runs no script, and is loaded again after 30 seconds.
 
-    Parameters
-    ----------
-    view
-        The source as it is known now.
-    ledger
-        What `collect.reporting.status` says of an archive that is collected into; else None.
+    `ledger` is what `collect.reporting.status` says of an archive that is collected into; else None.
     """
     store = view.store
     synthetic = ' <span class="late">Synthetic data.</span>' if store.synthetic else ""

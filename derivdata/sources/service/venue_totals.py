@@ -47,11 +47,8 @@ def totals(
 ) -> Series:
     """Add up and count the symbols of every venue and step.
 
-    Returns
-    -------
-    Series
-        Its frame has exchange (text), time, value, symbol_count; sorted by time and venue. It is shared
-        between requests: take a copy before changing it.
+    The frame has exchange (text), time, value, symbol_count; sorted by time and venue. It is shared between
+    requests: take a copy before changing it.
     """
     named = None if venues is None else tuple(sorted(venues))
     question = _Question(view, column, resolution or adaptive(window.requested), named)

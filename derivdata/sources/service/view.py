@@ -87,20 +87,10 @@ class _SharedResult:
 
 
 class View:
-    """A store as of an instant: no later row is visible.
+    """A store as of an instant `now`, up to and including it: no later row is visible.
 
-    Parameters
-    ----------
-    store
-        Source of the base tables.
-    now
-        The instant; rows stamped with it are visible.
-
-    Attributes
-    ----------
-    first_days, block_rows
-        Days of the first block of a history, and rows of the next ones, read or made: some 150 MiB with what
-        is made from them.
+    `first_days` and `block_rows` are the days of the first block of a history, and the rows of the next ones,
+    read or made: some 150 MiB with what is made from them.
     """
 
     first_days, block_rows = 8, 500_000
@@ -160,10 +150,7 @@ class View:
     def window(self, params: Mapping[str, Any], tier: str) -> AnswerWindow:
         """Return the window that is requested, as far as the tier sees it and the store can hold rows of it.
 
-        Raises
-        ------
-        Refusal
-            See `derivdata.sources.service.window.resolve`.
+        Raises `Refusal`: see `derivdata.sources.service.window.resolve`.
         """
         if params.get("range") == "all":
             params = {**params, "range": None, "start": self.store.start}

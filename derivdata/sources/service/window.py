@@ -33,10 +33,8 @@ def resolve(params: Mapping[str, Any], *, now: pd.Timestamp, tier: str) -> Answe
 
     An end that is left out, or lies in the future, reaches up to and including the clock's instant.
 
-    Raises
-    ------
-    Refusal
-        The start is not before the end (400); a Dev window lies wholly outside its 30 days (403).
+    Raises `Refusal`: the start is not before the end (400); a Dev window lies wholly outside its 30 days
+    (403).
     """
     length = times.lookback(params["range"]) if params.get("range") else _WEEK
     end = params.get("end")

@@ -21,14 +21,8 @@ _MOST_WAITING = 256
 class Job:
     """One answer that is being made, or waits for its turn.
 
-    Attributes
-    ----------
-    result
-        The answer, once it is made.
-    clients
-        How many clients of each caller wait for it.
-    charged
-        The caller in whose turn it was started.
+    It has the `result` once that is made, how many `clients` of each caller wait for it, and in whose turn it
+    was started (`charged`).
     """
 
     def __init__(self, request: Hashable, make: Callable[[], EncodedBody]) -> None:
@@ -75,10 +69,7 @@ class WorkQueue:
         A job that another caller has queued also takes its place in the queue of this one: it starts in
         whichever turn comes first.
 
-        Raises
-        ------
-        Refusal
-            Too many jobs of this caller wait (429).
+        Raises `Refusal`: too many jobs of this caller wait (429).
         """
         job = self._jobs.get(request) or Job(request, make)
         queue = self._waiting.get(caller, OrderedDict())

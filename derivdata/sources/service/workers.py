@@ -47,10 +47,7 @@ class WorkerSettings(NamedTuple):
 def run_workers(count: int, settings: WorkerSettings, listener: socket.socket) -> None:
     """Run workers until the process gets SIGINT or SIGTERM.
 
-    Raises
-    ------
-    OSError
-        Workers ended as soon as they were started.
+    Raises `OSError`: workers ended as soon as they were started.
     """
     workers: list[_Worker] = []
     with _stop_requests() as stop:

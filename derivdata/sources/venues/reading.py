@@ -60,12 +60,8 @@ class CodedBody(wire.Wire):
 def refusal(kind: type[_MayFail], reason_of: Callable[[Any], str | None]) -> Callable[[Reading], None]:
     """Return what raises a `VenueError` for a body that is an error, with HTTP 200 or not.
 
-    Parameters
-    ----------
-    kind
-        The shape of an error, in which every field is optional, so that each object of the venue fits.
-    reason_of
-        Returns `VenueError.reason` by code; where it is None the error is a refusal.
+    In `kind`, the shape of an error, every field is optional, so that each object of the venue fits;
+    `reason_of` returns `VenueError.reason` by code, or None for a refusal.
     """
 
     def refuse(reading: Reading) -> None:
@@ -172,10 +168,8 @@ class Reading:
     def finish(self, records: Records) -> Records:
         """Return what was read, with the reasons why some rows are left out.
 
-        Raises
-        ------
-        SchemaError
-            More than half of the rows failed: it is not the rows that are odd, but the answer.
+        Raises `SchemaError`: more than half of the rows failed: it is not the rows that are odd, but the
+        answer.
         """
         if 2 * len(self._odd) > self._rows:
             raise self._odd[0]
@@ -189,10 +183,7 @@ class Reading:
     def asked(self, *names: str) -> str:
         """Return the first of these parts or parameters that the request has, else the context's instrument.
 
-        Raises
-        ------
-        SchemaError
-            None is given: the body does not say which contract it is about.
+        Raises `SchemaError`: none is given: the body does not say which contract it is about.
         """
         for name in names:
             value = self.parts.get(name) or self.params.get(name)
@@ -322,11 +313,8 @@ class Reading:
     ) -> OrderBook:
         """Return a book from rows of price and size, the best first.
 
-        Raises
-        ------
-        SchemaError
-            Some levels are text and others numbers; or the best bid is above the best ask: the sides are
-            not what they are taken for.
+        Raises `SchemaError`: some levels are text and others numbers; or the best bid is above the best ask:
+        the sides are not what they are taken for.
         """
         bids, asks = list(bids), list(asks)
         kinds = {(isinstance(row[0], str), isinstance(row[1], str)) for row in (*bids, *asks)}

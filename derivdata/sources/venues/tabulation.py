@@ -55,14 +55,7 @@ def frames(
 ) -> dict[str, pd.DataFrame]:
     """Return the tables that records fill, empty ones too.
 
-    Parameters
-    ----------
-    names
-        The tables to make.
-    at
-        Microseconds of arrival: the time of rows whose body has none.
-    default_hours
-        Interval of a settlement that stands alone.
+    `at` [µs] is the time of rows whose body has none, `default_hours` the interval of a lone settlement.
     """
     makers: dict[str, Callable[[], dict[str, Any]]] = {
         "instruments": lambda: instruments(records.instruments),

@@ -63,10 +63,7 @@ def decode(body: bytes, kind: Any, where: str) -> Any: ...
 def decode(body: bytes, kind: Any, where: str) -> Any:
     """Decode a body; `where` names it in the error.
 
-    Raises
-    ------
-    SchemaError
-        It is not JSON, or not of that shape: the message says at which place of the body.
+    Raises `SchemaError`: it is not JSON, or not of that shape: the message says at which place of the body.
     """
     try:
         return _decoder(kind).decode(body)
@@ -92,10 +89,7 @@ def fail(where: str, why: str) -> NoReturn:
 def number(value: NUMBER, where: str) -> float | None:
     """Return a number from text or a number; None and empty text are missing.
 
-    Raises
-    ------
-    SchemaError
-        It is no finite number.
+    Raises `SchemaError`: it is no finite number.
     """
     if value is None or value == "":
         return None
@@ -156,10 +150,7 @@ def iso_us(value: str, where: str) -> int:
 def stamps(times: Sequence[int | None], at: int | None) -> pd.DatetimeIndex:
     """Return the instants [µs] of rows as a column; of those that have none, that of arrival.
 
-    Raises
-    ------
-    SchemaError
-        There is none either.
+    Raises `SchemaError`: there is none either.
     """
     filled = [at if time is None else time for time in times]
     if any(time is None for time in filled):

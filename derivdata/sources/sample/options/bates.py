@@ -139,16 +139,8 @@ def log_mgf(model: Bates, z: Any, years: Any) -> Any:
 def out_of_the_money(model: Bates, years: Floats, k: Floats, place: Ints) -> Floats:
     """Return prices of options out of the money, in units of the forward: calls above it, puts below.
 
-    Parameters
-    ----------
-    model
-        Parameters of shape ``(expiries, instants)`` or that broadcast to it.
-    years
-        Times to expiry, ``(expiries, instants)``.
-    k
-        ``ln(K/F)`` of the options, ``(options, instants)``.
-    place
-        Row of `years` that each option belongs to.
+    `years` to expiry are ``(expiries, instants)``, and the model's parameters broadcast to that. `k`, which
+    is ``ln(K/F)``, is ``(options, instants)``, and `place` the row of `years` that each option belongs to.
     """
     model = model._replace(
         variance=np.broadcast_to(model.variance, years.shape),

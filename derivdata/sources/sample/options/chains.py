@@ -227,12 +227,7 @@ def _quotes(
 ) -> dict[str, Floats]:
     """Return bid, ask and mark, by their columns; no bid where it would be less than a tick.
 
-    Parameters
-    ----------
-    mark, vega, intrinsic
-        Model price, its change with volatility, and intrinsic value [coin or USD, as the venue is paid].
-    width
-        Factor on the spread of each option, about 1.
+    `mark`, `vega` and `intrinsic` are in coin or USD, as the venue is paid; `width` is a factor on spreads.
     """
     half = width * (_HALF_SPREAD_VOL[exchange] * vega + _HALF_SPREAD_INTRINSIC * intrinsic)
     low, high = mark - half, mark + half

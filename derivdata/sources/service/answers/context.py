@@ -12,18 +12,9 @@ from derivdata.sources.service.window import AnswerWindow
 
 @dataclass(frozen=True)
 class RequestContext:
-    """One admitted request.
+    """One admitted request: the source at the clock, the key's tier, and the typed value of every parameter.
 
-    Attributes
-    ----------
-    view
-        The source at the clock.
-    tier
-        The key's.
-    params
-        Typed value of every parameter.
-    part
-        The part of the window to answer for, where it is not the whole one.
+    `part` is the part of the window to answer for, where it is not the whole one.
     """
 
     view: View

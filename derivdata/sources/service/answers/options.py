@@ -205,10 +205,8 @@ def _instants(micros: Indices) -> pd.DatetimeIndex:
 def _require_pair(view: View, symbol: str, exchange: str) -> pd.DataFrame:
     """Return the newest chain of a pair, which may be empty.
 
-    Raises
-    ------
-    Refusal
-        The pair is neither documented nor in the store (400), or there are no options at all (404).
+    Raises `Refusal`: the pair is neither documented nor in the store (400), or there are no options at all
+    (404).
     """
     view.need("options_snapshot")
     chain = view.latest(
