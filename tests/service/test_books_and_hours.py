@@ -7,17 +7,6 @@ from tests.service.conftest import Caller
 PAIR = {"symbol": "BTC", "exchange": "binance"}
 
 
-def test_the_newest_book_alone(ask: Caller) -> None:
-    """The older book had a third bid; it is not part of the newer one."""
-    assert ask.body("/orderbook/book", **PAIR) == {
-        **PAIR,
-        "timestamp": "2026-06-30 11:58:00",
-        "bids": [[99.0, 1.0], [98.0, 2.0]],
-        "asks": [[101.0, 3.0], [102.0, 4.0]],
-    }
-    assert ask.body("/orderbook/book", limit=1, **PAIR)["asks"] == [[101.0, 3.0]]
-
-
 def test_books_that_are_not_there(ask: Caller) -> None:
     assert (
         ask.error("/orderbook/book", 404, symbol="NOPE", exchange="binance")["error"]

@@ -6,64 +6,11 @@ from tests.service.conftest import Caller, serving
 from tests.service.memory_store import MemoryStore
 
 
-def test_by_day_and_venue(ask: Caller) -> None:
-    body = ask.body("/liquidations/history", start="2026-06-28")
-    assert body == {
-        "data": [
-            {
-                "date": "2026-06-28T00:00:00Z",
-                "exchanges": {"binance": {"long_usd": 58000.0, "short_usd": 0.0}},
-            },
-            {
-                "date": "2026-06-30T00:00:00Z",
-                "exchanges": {
-                    "binance": {"long_usd": 177100.0, "short_usd": 0.0},
-                    "hyperliquid": {"long_usd": 0.0, "short_usd": 4550.0},
-                },
-            },
-        ],
-        "unit": "usd",
-        "resolution": "1d",
-        "notices": [],
-    }
-
-
 def test_by_the_hour_under_a_day_and_for_some_symbols(ask: Caller) -> None:
     body = ask.body("/liquidations/history", start="2026-06-30T00:00Z", symbol="ETH,SOL")
     assert body["resolution"] == "1h"
     assert [row["date"][11:13] for row in body["data"]] == ["10", "11"]
     assert body["data"][0]["exchanges"] == {"hyperliquid": {"long_usd": 0.0, "short_usd": 3040.0}}
-
-
-def test_nothing_in_the_range(ask: Caller) -> None:
-    body = ask.body("/liquidations/history", start="2026-06-29T00:00Z", end="2026-06-30T00:00Z")
-    assert (body["data"], body["notices"]) == ([], ["no liquidations in this range"])
-
-
-def test_aggregates_by_symbol(ask: Caller) -> None:
-    body = ask.body("/liquidations/aggregates")
-    assert (body["period"], body["range"], body["group_by"]) == ("24h", "24h", "symbol")
-    assert body["totals"] == {
-        "long_count": 1,
-        "short_count": 2,
-        "long_usd": 177100.0,
-        "short_usd": 4550.0,
-        "total_count": 3,
-        "total_usd": 181650.0,
-    }
-    assert [(g["name"], g["total_usd"]) for g in body["groups"]] == [
-        ("BTC", 177100.0),
-        ("ETH", 3040.0),
-        ("SOL", 1510.0),
-    ]
-    assert body["largest"] == {"name": "BTC", "total_usd": 177100.0}
-
-
-def test_aggregates_by_venue_and_by_both(ask: Caller) -> None:
-    by_venue = ask.body("/liquidations/aggregates", group_by="exchange", range="4h")
-    assert [(g["name"], g["short_count"]) for g in by_venue["groups"]] == [("binance", 0), ("hyperliquid", 2)]
-    both = ask.body("/liquidations/aggregates", group_by="symbol_exchange", range="1h")
-    assert [g["name"] for g in both["groups"]] == ["SOL:hyperliquid"]
 
 
 def test_aggregates_of_nothing(ask: Caller) -> None:

@@ -9,42 +9,6 @@ from tests.service.conftest import Caller
 PAIR = {"symbol": "BTC", "exchange": "deribit"}
 
 
-def test_metrics_now_and_a_day_ago(ask: Caller) -> None:
-    """Nearest 60,100 is 60,000 at (0.55 + 0.56) / 2; nearest 59,100 is 60,000 at (0.50 + 0.52) / 2."""
-    body = ask.body("/options/metrics", **PAIR)
-    assert body == {
-        **PAIR,
-        "count": 1,
-        "data": [
-            {
-                "expiry": "2026-07-31T08:00:00Z",
-                "underlying_price": 60100.0,
-                "atm_strike": 60000.0,
-                "atm_iv": 0.555,
-                "atm_iv_24h_ago": 0.51,
-                "atm_iv_change_24h": 0.045,
-            }
-        ],
-        "cached": False,
-    }
-
-
-def test_at_the_money_by_the_hour(ask: Caller) -> None:
-    """Each chain still holds at the full hour that follows it, and at no other."""
-    body = ask.body("/options/atm-history", range="2d", **PAIR)
-    assert (body["days"], body["range"], body["count"], body["notices"]) == (2, "2d", 2, [])
-    assert body["data"] == [
-        {
-            "hour": f"2026-06-{day}T12:00:00Z",
-            "expiry": "2026-07-31T08:00:00Z",
-            "underlying_price": underlying,
-            "strike": 60000.0,
-            "iv": iv,
-        }
-        for day, underlying, iv in ((29, 59100.0, 0.51), (30, 60100.0, 0.555))
-    ]
-
-
 @pytest.mark.parametrize("days", [2, 7, 90])
 def test_surfaces_at_hours(ask: Caller, days: int) -> None:
     """Two chains, of 11:58 and 11:55: each stands at its own instant, whatever the grid, and once."""
@@ -64,19 +28,6 @@ def test_surfaces_at_hours(ask: Caller, days: int) -> None:
         "underlying_price": 60100.0,
         "open_interest": 12.5,
     }
-
-
-def test_overview(ask: Caller) -> None:
-    body = ask.body("/options/overview-history", range="1d")
-    assert (body["count"], body["range"], body["days"], body["unit"]) == (3, "1d", 1, "usd")
-    assert body["data"][0] == {
-        "timestamp": "2026-06-30T11:00:00Z",
-        "exchange": "deribit",
-        "symbol": "BTC",
-        "notional_oi_usd": 1000.0,
-        "notional_volume_24h_usd": 50.0,
-    }
-    assert [row["exchange"] for row in body["data"]] == ["deribit", "bybit", "deribit"]
 
 
 @pytest.mark.parametrize("path", ["atm-history", "surface-history", "overview-history"])
