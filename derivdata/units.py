@@ -6,33 +6,19 @@ Three ways to state one funding rate:
 - ``native``: decimal fraction of notional per the venue's own interval of `interval_hours`
 - ``apr``, ``apy``: decimal fraction per 365 days, simple or compounded at every native payment
 
-What a position pays or earns over some hours is in bps of its notional (`bps_from_bps_8h`): the only one of
-these figures that may be added over time.
-
-Every function works on floats, numpy arrays, pandas and xarray objects alike; NaN stays NaN. A DataArray
-comes back with its own attributes, the name and the ``units`` of what it now is; one that says another unit
-than the function converts from is refused, so that nothing is converted twice.
+What a position pays or earns over some hours is ``bps`` of its notional: the only one of these figures that
+may be added over time. `convert` goes from any of them to any other.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from derivdata.support.arguments import Numbers, typed
 
-__all__ = [
-    "apr_from_bps",
-    "apr_from_bps_8h",
-    "apy_from_bps_8h",
-    "bps_8h_from_apr",
-    "bps_8h_from_apy",
-    "bps_8h_from_bps",
-    "bps_8h_from_native",
-    "bps_from_bps_8h",
-    "native_from_bps_8h",
-]
+__all__ = ["convert"]
 
 
 def __dir__() -> list[str]:
@@ -51,8 +37,94 @@ USD_UNIT = "USD"
 APR_UNIT = "1/year"
 APY_UNIT = "1/year compounded"
 
+Unit: TypeAlias = Literal["bps_8h", "native", "bps", "apr", "apy"]
 
-def _labelled(result: Any, name: str, unit: str, source: Any, argument: str, needed: str) -> Any:
+# What each unit names its result, and the label it bears.
+_LABELS = {
+    "bps_8h": ("rate_bps_8h", RATE_UNIT),
+    "native": ("rate_native", NATIVE_UNIT),
+    "bps": ("amount_bps", BPS_UNIT),
+    "apr": ("apr", APR_UNIT),
+    "apy": ("apy", APY_UNIT),
+}
+_OF_A_LENGTH = ("native", "bps", "apy")
+
+
+@typed
+def convert(values: Numbers, old: Unit, new: Unit, *, hours: Numbers | None = None) -> Any:
+    """Return funding in another unit: a rate as an annual rate, a payment as a rate, a rate as an amount.
+
+    Parameters
+    ----------
+    values
+        Numbers, arrays, pandas or xarray objects.
+    old, new
+        ``"bps_8h"`` [bps of notional per 8 hours], ``"native"`` [fraction of notional per payment],
+        ``"bps"`` [bps of notional, accrued over `hours`], ``"apr"`` [fraction per 365 days, simple] or
+        ``"apy"`` [the same, compounded at every payment].
+    hours
+        The length that ``"native"``, ``"bps"`` and ``"apy"`` rest on: the hours between payments, or those
+        over which the amount accrues. Numbers that fit `values`.
+
+    Returns
+    -------
+    what `values` is
+        NaN stays NaN. A DataArray keeps its attributes and gets the name and the ``units`` of what it now is.
+
+    Raises
+    ------
+    ValueError
+        `hours` is missing where a unit rests on it, or given where none does; `values` says another unit
+        than `old`, so that nothing is converted twice.
+
+    Examples
+    --------
+    >>> dd.units.convert(0.0000125, "native", "bps_8h", hours=1)
+    1.0
+    >>> round(dd.units.convert(1.0, "bps_8h", "apr"), 6)
+    0.1095
+    >>> dd.units.convert(1.0, "bps_8h", "bps", hours=30 * 24)
+    90.0
+    """
+    resting = [unit for unit in (old, new) if unit in _OF_A_LENGTH]
+    if resting and hours is None:
+        raise ValueError(
+            f"hours is missing: {resting[0]!r} rests on a length of time, as the hours between payments"
+        )
+    if hours is not None and not resting:
+        raise ValueError(f"hours says nothing between {old!r} and {new!r}: leave it out")
+    name, unit = _LABELS[new]
+    return _labelled(_from_rate(_rate(values, old, hours), new, hours), name, unit, values, _LABELS[old][1])
+
+
+def _rate(values: Any, old: str, hours: Any) -> Any:
+    """Return basis points per 8 hours."""
+    if old == "native":
+        return values * BPS * REFERENCE_HOURS / hours
+    if old == "bps":
+        return values * (REFERENCE_HOURS / hours)
+    if old == "apr":
+        return values * BPS / (HOURS_PER_YEAR / REFERENCE_HOURS)
+    if old == "apy":
+        # log1p and expm1: a payment is so small that 1 + payment would lose most of its digits.
+        return np.expm1(np.log1p(values) * hours / HOURS_PER_YEAR) * BPS * REFERENCE_HOURS / hours
+    return values
+
+
+def _from_rate(rate: Any, new: str, hours: Any) -> Any:
+    """Return what `_rate` undoes."""
+    if new == "native":
+        return rate / BPS * hours / REFERENCE_HOURS
+    if new == "bps":
+        return rate * (hours / REFERENCE_HOURS)
+    if new == "apr":
+        return rate / BPS * (HOURS_PER_YEAR / REFERENCE_HOURS)
+    if new == "apy":
+        return np.expm1(HOURS_PER_YEAR / hours * np.log1p(rate / BPS * hours / REFERENCE_HOURS))
+    return rate
+
+
+def _labelled(result: Any, name: str, unit: str, source: Any, needed: str) -> Any:
     """Label what was computed from `source`; numbers and arrays without labels stay as they are.
 
     xarray keeps attributes through arithmetic since its version 2025.11, and did not before: without this an
@@ -61,12 +133,12 @@ def _labelled(result: Any, name: str, unit: str, source: Any, argument: str, nee
     Raises
     ------
     ValueError
-        `source` says another unit than `needed`; the message names the argument.
+        `source` says another unit than `needed`.
     """
     attrs = dict(source.attrs) if hasattr(source, "assign_attrs") else {}
     if attrs.get("units", needed) != needed:
         raise ValueError(
-            f"{argument} is in {attrs['units']!r} and this converts from {needed!r}: is it converted already?"
+            f"values are in {attrs['units']!r} and this converts from {needed!r}: are they converted already?"
         )
     if hasattr(result, "data_vars"):
         return result
@@ -75,94 +147,3 @@ def _labelled(result: Any, name: str, unit: str, source: Any, argument: str, nee
         result.attrs = attrs | {"units": unit}
         return result
     return result.rename(name) if hasattr(result, "index") and hasattr(result, "array") else result
-
-
-@typed
-def bps_8h_from_native(rate: Numbers, interval_hours: Numbers) -> Any:
-    """Return basis points per 8 hours of a decimal rate per native interval.
-
-    ``rate × 10,000 × 8 / interval_hours``: 0.0000125 an hour is 1 bps/8h.
-
-    Examples
-    --------
-    >>> dd.units.bps_8h_from_native(0.0000125, interval_hours=1)
-    1.0
-    """
-    result = rate * BPS * REFERENCE_HOURS / interval_hours
-    return _labelled(result, "rate_bps_8h", RATE_UNIT, rate, "rate", NATIVE_UNIT)
-
-
-@typed
-def native_from_bps_8h(rate_bps_8h: Numbers, interval_hours: Numbers) -> Any:
-    """Return the decimal rate per native interval of basis points per 8 hours."""
-    result = rate_bps_8h / BPS * interval_hours / REFERENCE_HOURS
-    return _labelled(result, "rate_native", NATIVE_UNIT, rate_bps_8h, "rate_bps_8h", RATE_UNIT)
-
-
-@typed
-def apr_from_bps_8h(rate_bps_8h: Numbers) -> Any:
-    """Return the simple annual rate (decimal, 365 days): 1 bps/8h is 0.1095.
-
-    Examples
-    --------
-    >>> round(dd.units.apr_from_bps_8h(1.0), 6)
-    0.1095
-    """
-    result = rate_bps_8h / BPS * (HOURS_PER_YEAR / REFERENCE_HOURS)
-    return _labelled(result, "apr", APR_UNIT, rate_bps_8h, "rate_bps_8h", RATE_UNIT)
-
-
-@typed
-def bps_8h_from_apr(apr: Numbers) -> Any:
-    """Return basis points per 8 hours of a simple annual rate (decimal)."""
-    result = apr * BPS / (HOURS_PER_YEAR / REFERENCE_HOURS)
-    return _labelled(result, "rate_bps_8h", RATE_UNIT, apr, "apr", APR_UNIT)
-
-
-@typed
-def apy_from_bps_8h(rate_bps_8h: Numbers, interval_hours: Numbers) -> Any:
-    """Return the annual rate (decimal) of basis points per 8 hours, compounded every `interval_hours`.
-
-    Examples
-    --------
-    >>> round(float(dd.units.apy_from_bps_8h(1.0, interval_hours=8)), 5)
-    0.11571
-    """
-    payment = rate_bps_8h / BPS * interval_hours / REFERENCE_HOURS
-    result = np.expm1(HOURS_PER_YEAR / interval_hours * np.log1p(payment))
-    return _labelled(result, "apy", APY_UNIT, rate_bps_8h, "rate_bps_8h", RATE_UNIT)
-
-
-@typed
-def bps_8h_from_apy(apy: Numbers, interval_hours: Numbers) -> Any:
-    """Return basis points per 8 hours whose compounding every `interval_hours` gives `apy` (decimal)."""
-    payment = np.expm1(np.log1p(apy) * interval_hours / HOURS_PER_YEAR)
-    result = payment * BPS * REFERENCE_HOURS / interval_hours
-    return _labelled(result, "rate_bps_8h", RATE_UNIT, apy, "apy", APY_UNIT)
-
-
-@typed
-def bps_from_bps_8h(rate_bps_8h: Numbers, hours: Numbers) -> Any:
-    """Return the basis points of notional that a rate accrues over `hours`: 1 bps/8h over 30 days is 90 bps.
-
-    Examples
-    --------
-    >>> dd.units.bps_from_bps_8h(1.0, hours=30 * 24)
-    90.0
-    """
-    result = rate_bps_8h * (hours / REFERENCE_HOURS)
-    return _labelled(result, "amount_bps", BPS_UNIT, rate_bps_8h, "rate_bps_8h", RATE_UNIT)
-
-
-@typed
-def bps_8h_from_bps(amount_bps: Numbers, hours: Numbers) -> Any:
-    """Return the mean rate [bps/8h] of an amount [bps of notional] that accrued over `hours`."""
-    result = amount_bps * (REFERENCE_HOURS / hours)
-    return _labelled(result, "rate_bps_8h", RATE_UNIT, amount_bps, "amount_bps", BPS_UNIT)
-
-
-@typed
-def apr_from_bps(amount_bps: Numbers, hours: Numbers) -> Any:
-    """Return the simple annual rate (decimal) of an amount [bps of notional] that accrued over `hours`."""
-    result = amount_bps / BPS * (HOURS_PER_YEAR / hours)
-    return _labelled(result, "apr", APR_UNIT, amount_bps, "amount_bps", BPS_UNIT)

@@ -174,7 +174,7 @@ def test_funding_snapshot_reads_the_wire() -> None:
     assert btc["time"] == NOON
     assert frame.loc[("ETH", "hyperliquid"), "rate_bps_8h"] == -0.5
     assert set(frame["kind"]) == {"sampled"}
-    native = dd.units.bps_8h_from_native(frame["rate_native"], frame["interval_hours"])
+    native = dd.units.convert(frame["rate_native"], "native", "bps_8h", hours=frame["interval_hours"])
     np.testing.assert_allclose(native, frame["rate_bps_8h"])
 
 

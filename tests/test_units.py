@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,44 +17,43 @@ HOURS = st.sampled_from([0.5, 1.0, 2.0, 4.0, 8.0, 24.0])
 
 
 def test_one_basis_point_every_eight_hours_in_every_unit():
-    assert units.bps_8h_from_native(0.0001, 8.0) == 1.0
-    assert units.bps_8h_from_native(0.0000125, 1.0) == 1.0
-    assert units.apr_from_bps_8h(1.0) == 0.1095  # 1e-4 × 3 × 365
-    assert units.apy_from_bps_8h(1.0, 8.0) == pytest.approx(1.0001**1095 - 1.0, rel=1e-12)
-    assert units.apy_from_bps_8h(1.0, 1.0) == pytest.approx(1.0000125**8760 - 1.0, rel=1e-10)
-    assert units.bps_from_bps_8h(1.0, 720.0) == 90.0
-    assert units.apr_from_bps(90.0, 720.0) == pytest.approx(0.1095, rel=1e-15)
+    assert units.convert(0.0001, "native", "bps_8h", hours=8.0) == 1.0
+    assert units.convert(0.0000125, "native", "bps_8h", hours=1.0) == 1.0
+    assert units.convert(1.0, "bps_8h", "apr") == 0.1095  # 1e-4 × 3 × 365
+    assert units.convert(1.0, "bps_8h", "apy", hours=8.0) == pytest.approx(1.0001**1095 - 1.0, rel=1e-12)
+    assert units.convert(1.0, "bps_8h", "apy", hours=1.0) == pytest.approx(1.0000125**8760 - 1.0, rel=1e-10)
+    assert units.convert(1.0, "bps_8h", "bps", hours=720.0) == 90.0
+    assert units.convert(90.0, "bps", "apr", hours=720.0) == pytest.approx(0.1095, rel=1e-15)
 
 
 @given(RATES, HOURS)
 def test_each_conversion_undoes_its_inverse(rate, interval):
-    native = units.native_from_bps_8h(rate, interval)
-    assert units.bps_8h_from_native(native, interval) == pytest.approx(rate, rel=1e-13, abs=1e-13)
-    assert units.bps_8h_from_apr(units.apr_from_bps_8h(rate)) == pytest.approx(rate, rel=1e-13)
-    apy = units.apy_from_bps_8h(rate / 500.0, interval)
-    assert units.bps_8h_from_apy(apy, interval) == pytest.approx(rate / 500.0, rel=1e-9, abs=1e-12)
-    amount = units.bps_from_bps_8h(rate, interval)
-    assert units.bps_8h_from_bps(amount, interval) == pytest.approx(rate, rel=1e-13)
+    native = units.convert(rate, "bps_8h", "native", hours=interval)
+    assert units.convert(native, "native", "bps_8h", hours=interval) == pytest.approx(
+        rate, rel=1e-13, abs=1e-13
+    )
+    assert units.convert(units.convert(rate, "bps_8h", "apr"), "apr", "bps_8h") == pytest.approx(
+        rate, rel=1e-13
+    )
+    apy = units.convert(rate / 500.0, "bps_8h", "apy", hours=interval)
+    assert units.convert(apy, "apy", "bps_8h", hours=interval) == pytest.approx(
+        rate / 500.0, rel=1e-9, abs=1e-12
+    )
+    amount = units.convert(rate, "bps_8h", "bps", hours=interval)
+    assert units.convert(amount, "bps", "bps_8h", hours=interval) == pytest.approx(rate, rel=1e-13)
 
 
 def test_a_compounded_rate_is_above_the_simple_one():
-    assert units.apy_from_bps_8h(1.0, 8.0) - units.apr_from_bps_8h(1.0) == pytest.approx(0.00621396, abs=1e-8)
+    assert units.convert(1.0, "bps_8h", "apy", hours=8.0) - units.convert(
+        1.0, "bps_8h", "apr"
+    ) == pytest.approx(0.00621396, abs=1e-8)
 
 
 @pytest.mark.parametrize("make", [np.array, pd.Series, xr.DataArray], ids=["numpy", "pandas", "xarray"])
 def test_arrays_come_back_as_they_are_and_nan_stays(make):
-    result = units.bps_8h_from_native(make([0.0001, np.nan]), 4.0)
+    result = units.convert(make([0.0001, np.nan]), "native", "bps_8h", hours=4.0)
     assert type(result) is type(make([0.0]))
     np.testing.assert_allclose(np.asarray(result), [2.0, np.nan])
-
-
-def test_every_conversion_names_both_units():
-    """A name such as ``apr`` alone could be taken for the simple or the compounded rate."""
-    conversions = [name for name in units.__all__ if inspect.isfunction(getattr(units, name))]
-    assert conversions
-    for name in conversions:
-        into, _, source = name.partition("_from_")
-        assert {into, source} <= {"bps_8h", "native", "apr", "apy", "bps"}, name
 
 
 def test_the_labels_are_those_of_the_tables():
@@ -74,19 +71,35 @@ def _panel(unit: str, name: str) -> xr.DataArray:
 
 NATIVE = "fraction per interval"
 LABELS = [
-    (lambda: units.apr_from_bps_8h(_panel("bps/8h", "rate_bps_8h")), "apr", "1/year"),
-    (lambda: units.apy_from_bps_8h(_panel("bps/8h", "rate_bps_8h"), 8.0), "apy", "1/year compounded"),
-    (lambda: units.native_from_bps_8h(_panel("bps/8h", "x"), 8.0), "rate_native", NATIVE),
+    (lambda: units.convert(_panel("bps/8h", "rate_bps_8h"), "bps_8h", "apr"), "apr", "1/year"),
     (
-        lambda: units.bps_8h_from_native(_panel(NATIVE, "rate_native"), 8.0),
+        lambda: units.convert(_panel("bps/8h", "rate_bps_8h"), "bps_8h", "apy", hours=8.0),
+        "apy",
+        "1/year compounded",
+    ),
+    (lambda: units.convert(_panel("bps/8h", "x"), "bps_8h", "native", hours=8.0), "rate_native", NATIVE),
+    (
+        lambda: units.convert(_panel(NATIVE, "rate_native"), "native", "bps_8h", hours=8.0),
         "rate_bps_8h",
         "bps/8h",
     ),
-    (lambda: units.bps_from_bps_8h(_panel("bps/8h", "rate_bps_8h"), 24.0), "amount_bps", "bps"),
-    (lambda: units.apr_from_bps(_panel("bps", "amount_bps"), 24.0), "apr", "1/year"),
-    (lambda: units.bps_8h_from_bps(_panel("bps", "amount_bps"), 24.0), "rate_bps_8h", "bps/8h"),
-    (lambda: units.bps_8h_from_apr(_panel("1/year", "apr")), "rate_bps_8h", "bps/8h"),
-    (lambda: units.bps_8h_from_apy(_panel("1/year compounded", "apy"), 8.0), "rate_bps_8h", "bps/8h"),
+    (
+        lambda: units.convert(_panel("bps/8h", "rate_bps_8h"), "bps_8h", "bps", hours=24.0),
+        "amount_bps",
+        "bps",
+    ),
+    (lambda: units.convert(_panel("bps", "amount_bps"), "bps", "apr", hours=24.0), "apr", "1/year"),
+    (
+        lambda: units.convert(_panel("bps", "amount_bps"), "bps", "bps_8h", hours=24.0),
+        "rate_bps_8h",
+        "bps/8h",
+    ),
+    (lambda: units.convert(_panel("1/year", "apr"), "apr", "bps_8h"), "rate_bps_8h", "bps/8h"),
+    (
+        lambda: units.convert(_panel("1/year compounded", "apy"), "apy", "bps_8h", hours=8.0),
+        "rate_bps_8h",
+        "bps/8h",
+    ),
 ]
 
 
@@ -102,13 +115,23 @@ def test_a_labelled_array_says_what_it_has_become(convert, name, unit, keep):
 @pytest.mark.parametrize("keep", [True, False], ids=["keep_attrs", "drop_attrs"])
 def test_what_is_converted_already_is_refused(keep):
     with xr.set_options(keep_attrs=keep):
-        apr = units.apr_from_bps_8h(_panel("bps/8h", "rate_bps_8h"))
-        with pytest.raises(ValueError, match=r"rate_bps_8h is in '1/year'.*converts from 'bps/8h'"):
-            units.apr_from_bps_8h(apr)
-        with pytest.raises(ValueError, match="apr is in 'bps/8h'"):
-            units.bps_8h_from_apr(_panel("bps/8h", "rate_bps_8h"))
+        apr = units.convert(_panel("bps/8h", "rate_bps_8h"), "bps_8h", "apr")
+        with pytest.raises(ValueError, match=r"values are in '1/year'.*converts from 'bps/8h'"):
+            units.convert(apr, "bps_8h", "apr")
+        with pytest.raises(ValueError, match="values are in 'bps/8h'"):
+            units.convert(_panel("bps/8h", "rate_bps_8h"), "apr", "bps_8h")
+
+
+def test_a_length_is_asked_for_where_a_unit_rests_on_it_and_nowhere_else():
+    for old, new in [("native", "bps_8h"), ("bps_8h", "bps"), ("bps_8h", "apy"), ("bps", "apr")]:
+        with pytest.raises(ValueError, match=r"hours is missing: '(native|bps|apy)' rests on a length"):
+            units.convert(1.0, old, new)
+    with pytest.raises(ValueError, match="hours says nothing between 'bps_8h' and 'apr'"):
+        units.convert(1.0, "bps_8h", "apr", hours=8.0)
+    assert units.convert(0.0001, "native", "bps", hours=8.0) == 1.0
+    assert units.convert(0.0001, "native", "apy", hours=8.0) == pytest.approx(1.0001**1095 - 1.0, rel=1e-12)
 
 
 def test_a_series_is_renamed_and_a_frame_left_as_it_is():
-    assert units.apr_from_bps_8h(pd.Series([1.0], name="rate_bps_8h")).name == "apr"
-    assert units.apr_from_bps_8h(pd.DataFrame({"a": [1.0]})).columns.tolist() == ["a"]
+    assert units.convert(pd.Series([1.0], name="rate_bps_8h"), "bps_8h", "apr").name == "apr"
+    assert units.convert(pd.DataFrame({"a": [1.0]}), "bps_8h", "apr").columns.tolist() == ["a"]

@@ -20,18 +20,6 @@ _ROWS = f"the rows of {SIZE}"
 _START, _END = pd.Timestamp("2026-01-01", tz="UTC"), pd.Timestamp("2026-01-31", tz="UTC")
 _BODY = '[{"symbol": "BTCUSDT", "fundingTime": 1698768000000, "fundingRate": "0.0001"}]'
 
-_UNITS = {
-    "apr_from_bps": lambda: units.apr_from_bps(rates().to_numpy(), 8.0),
-    "apr_from_bps_8h": lambda: units.apr_from_bps_8h(rates()),
-    "apy_from_bps_8h": lambda: units.apy_from_bps_8h(rates(), 8.0),
-    "bps_8h_from_apr": lambda: units.bps_8h_from_apr(rates().to_numpy() * 0.01),
-    "bps_8h_from_apy": lambda: units.bps_8h_from_apy(rates().to_numpy() * 0.01, 8.0),
-    "bps_8h_from_bps": lambda: units.bps_8h_from_bps(rates().to_numpy(), 8.0),
-    "bps_8h_from_native": lambda: units.bps_8h_from_native(rates().to_numpy() * 1e-4, 8.0),
-    "bps_from_bps_8h": lambda: units.bps_from_bps_8h(rates(), 8.0),
-    "native_from_bps_8h": lambda: units.native_from_bps_8h(rates(), 8.0),
-}
-
 
 def _corrected() -> object:
     """Replace an hour of one symbol and take it back, so that the next time finds the same."""
@@ -64,7 +52,8 @@ def _recorded() -> Path:
 _small_bundle = functools.cache(_recorded)
 
 
-QUESTIONS = {f"units.{name}": Question(SIZE, ask) for name, ask in _UNITS.items()} | {
+QUESTIONS = {
+    "units.convert": Question(SIZE, lambda: units.convert(rates(), "bps_8h", "apy", hours=8.0)),
     "concat": Question(
         "two symbols, hours of 30 days on all venues",
         lambda: dd.concat([table("funding.history", "BTC", "30d"), table("funding.history", "ETH", "30d")]),

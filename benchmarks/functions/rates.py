@@ -33,18 +33,13 @@ QUESTIONS = {
     "analysis.basis.against_index": Question(SIZE, lambda: basis.against_index(prices(), prices())),
     "analysis.basis.against_venue": Question(SIZE, lambda: basis.against_venue(prices(), "venue00")),
     "analysis.funding.cumulative": Question(SIZE, lambda: funding.cumulative(rates())),
-    "analysis.funding.deribit_rate": Question(SIZE, lambda: funding.deribit_rate(rates().to_numpy() * 1e-4)),
     "analysis.funding.dispersion": Question(SIZE, lambda: funding.dispersion(rates())),
-    "analysis.funding.hyperliquid_rate": Question(
-        SIZE, lambda: funding.hyperliquid_rate(rates().to_numpy() * 1e-4)
-    ),
     "analysis.funding.infer_interval": Question(_PAID, lambda: funding.infer_interval(settled())),
     "analysis.funding.next_settlements": Question(
         "payments of one symbol on all venues, 30 days",
         lambda: funding.next_settlements(inputs.table("funding.settlements", "BTC", "30d"), dd.asof()),
     ),
     "analysis.funding.oi_weighted": Question(SIZE, lambda: funding.oi_weighted(rates(), usd())),
-    "analysis.funding.payment": Question(SIZE, lambda: funding.payment(rates().to_numpy() * 1e-4, 1e5, 1.0)),
     "analysis.funding.realised_carry": Question(
         _PAID,
         lambda: funding.realised_carry(settled(), *_PAIR, "2026-02-01", "2026-03-01", fee_bps=1.0),

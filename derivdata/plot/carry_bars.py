@@ -29,7 +29,7 @@ from derivdata.plot.style import (
 )
 from derivdata.tables.panels import panel
 from derivdata.tables.required import require_columns
-from derivdata.units import apr_from_bps
+from derivdata.units import convert
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -253,7 +253,7 @@ def _forecasts(forecast: xr.Dataset | Sequence[xr.Dataset]) -> pd.DataFrame:
     if rows.empty:
         raise ValueError("no pair has a forecast; its status says why (1: too few past decisions)")
     for name, of in {"net": "net", "gross": "gross", "low": "net_low", "high": "net_high"}.items():
-        rows[f"{name}_apr"] = apr_from_bps(rows[f"{of}_bps"], rows["hold_hours"])
+        rows[f"{name}_apr"] = convert(rows[f"{of}_bps"], "bps", "apr", hours=rows["hold_hours"])
     legs = "long " + rows["long"].astype(str) + ", short " + rows["short"].astype(str)
     rows["name"] = (rows["symbol"].astype(str) + ": " if "symbol" in rows else "") + legs
     return rows

@@ -14,9 +14,9 @@ from scipy.signal import lfilter
 import derivdata as dd
 from benchmarks import carry_forecast as measured
 from derivdata.analysis import funding
-from derivdata.analysis.funding import FundingStatus
 from derivdata.analysis.funding.carry_forecast import summed_history
 from derivdata.analysis.funding.pooled_regression import walk_forward
+from derivdata.analysis.funding.status import FundingStatus
 from derivdata.reports.sections import carry_forecast
 from tests.analysis.funding_made import market, noisy
 from tests.support.recorded_funding import recorded_funding

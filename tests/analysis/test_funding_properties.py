@@ -85,8 +85,7 @@ WHOLE: dict[str, tuple[xr.DataArray, Case]] = {
     ),
 }
 CASES = OVER_TIME | WHOLE
-ELEMENTWISE = {"FundingStatus", "deribit_rate", "hyperliquid_rate", "payment"}
-ELEMENTWISE |= {"pick_summary"}  # of a record, not of a panel
+ELEMENTWISE = {"pick_summary"}  # of a record, not of a panel
 ELEMENTWISE |= {"next_settlements"}  # of a table of payments, not of a panel
 
 

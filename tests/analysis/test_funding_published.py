@@ -21,12 +21,14 @@ MIXED_HOURS = np.array([8.0, 4.0, 4.0, 4.0])
 
 
 def _hourly(*, compound: bool) -> float:
-    panel = series(units.bps_8h_from_native(np.array(HOURLY), 1.0), step=1.0)
+    panel = series(units.convert(np.array(HOURLY), "native", "bps_8h", hours=1.0), step=1.0)
     return float(funding.cumulative(panel, compound=compound)["funding_bps"][-1]) / 1e4
 
 
 def _mixed() -> float:
-    panel = series(units.bps_8h_from_native(MIXED_NATIVE, MIXED_HOURS), hours=[8.0, 12.0, 16.0, 20.0])
+    panel = series(
+        units.convert(MIXED_NATIVE, "native", "bps_8h", hours=MIXED_HOURS), hours=[8.0, 12.0, 16.0, 20.0]
+    )
     return float(
         funding.cumulative(panel.assign_coords(interval_hours=("time", MIXED_HOURS)))["funding_bps"][-1]
     )
@@ -42,7 +44,7 @@ def _on_capital() -> float:
     """Constant 5 bps/8h: a fifth of one leg's notional is the capital of either."""
     rows = np.stack([np.full(60, -2.0), np.full(60, 3.0)])[None]
     paid = funding.realised_carry(market(rows), "v00", "v01", "2026-01-01", "2026-01-11", fee_bps=0.0)
-    return float(units.apr_from_bps(paid["net_bps"].squeeze(), 240.0)) / (1 / 5 + 1 / 5)
+    return float(units.convert(paid["net_bps"].squeeze(), "bps", "apr", hours=240.0)) / (1 / 5 + 1 / 5)
 
 
 def _pair_carry() -> float:
@@ -54,24 +56,25 @@ def _reverting(cost: float, mean: float) -> float:
     return float(hours_to_earn(5.0, cost, mean, 24.0))
 
 
+VENUES_OWN = {"hl_funding_8h", "deribit_funding_8h"}
+"""Rows that a venue computes from its premium; the package takes the venue's rate."""
+
 FIGURES: dict[tuple[str, str], Callable[[], Any]] = {
-    ("simple_apr", "f=0.0001 per 8h"): lambda: units.apr_from_bps_8h(units.bps_8h_from_native(0.0001, 8)),
-    ("compound_apy", "f=0.0001 per 8h"): lambda: units.apy_from_bps_8h(1.0, 8),
-    ("compound_apy", "f=0.0000125 per 1h"): lambda: units.apy_from_bps_8h(1.0, 1),
-    ("to_8h_bps", "raw=0.0000125 interval=1h"): lambda: units.bps_8h_from_native(0.0000125, 1),
-    ("to_8h_bps", "raw=0.0001 interval=8h"): lambda: units.bps_8h_from_native(0.0001, 8),
-    ("to_8h_bps", "raw=-0.00023 interval=4h"): lambda: units.bps_8h_from_native(-0.00023, 4),
-    ("from_8h_bps", "8h_bps=-4.6 to 4h decimal"): lambda: units.native_from_bps_8h(-4.6, 4),
-    ("apr_simple_from_8h_bps", "8h_bps=1"): lambda: units.apr_from_bps_8h(1.0),
-    ("hl_funding_8h", "interest=0.0001 premium=0.01 clamp=0.0005"): lambda: funding.hyperliquid_rate(0.01),
-    ("hl_payment_1h", "rate_8h=0.0095 position=10 coin oracle=10000"): lambda: funding.payment(
-        0.0095, 10 * 10_000, 1.0
+    ("simple_apr", "f=0.0001 per 8h"): lambda: units.convert(
+        units.convert(0.0001, "native", "bps_8h", hours=8), "bps_8h", "apr"
     ),
-    ("deribit_funding_8h", "premium=0.0010 damper=0.00025"): lambda: funding.deribit_rate(0.0010),
-    ("deribit_funding_8h", "premium=-0.0030 damper=0.00025"): lambda: funding.deribit_rate(-0.0030),
-    ("deribit_funding_8h", "premium=0.0002 damper=0.00025"): lambda: funding.deribit_rate(0.0002),
-    ("deribit_payment", "rate_8h=0.00075 position=10000 USD held 1 minute"): lambda: funding.payment(
-        0.00075, 10_000, 1 / 60
+    ("compound_apy", "f=0.0001 per 8h"): lambda: units.convert(1.0, "bps_8h", "apy", hours=8),
+    ("compound_apy", "f=0.0000125 per 1h"): lambda: units.convert(1.0, "bps_8h", "apy", hours=1),
+    ("to_8h_bps", "raw=0.0000125 interval=1h"): lambda: units.convert(0.0000125, "native", "bps_8h", hours=1),
+    ("to_8h_bps", "raw=0.0001 interval=8h"): lambda: units.convert(0.0001, "native", "bps_8h", hours=8),
+    ("to_8h_bps", "raw=-0.00023 interval=4h"): lambda: units.convert(-0.00023, "native", "bps_8h", hours=4),
+    ("from_8h_bps", "8h_bps=-4.6 to 4h decimal"): lambda: units.convert(-4.6, "bps_8h", "native", hours=4),
+    ("apr_simple_from_8h_bps", "8h_bps=1"): lambda: units.convert(1.0, "bps_8h", "apr"),
+    ("hl_payment_1h", "rate_8h=0.0095 position=10 coin oracle=10000"): lambda: (
+        10 * 10_000 * units.convert(95.0, "bps_8h", "bps", hours=1.0) / 1e4
+    ),
+    ("deribit_payment", "rate_8h=0.00075 position=10000 USD held 1 minute"): lambda: (
+        10_000 * units.convert(7.5, "bps_8h", "bps", hours=1 / 60) / 1e4
     ),
     ("cumulative_simple", "8 hourly payments of 0.0000125"): lambda: _hourly(compound=False),
     ("cumulative_compound", "8 hourly payments of 0.0000125"): lambda: _hourly(compound=True),
@@ -80,7 +83,7 @@ FIGURES: dict[tuple[str, str], Callable[[], Any]] = {
         "+1.0 bps@8h, then three 4h settlements of raw 0.00005,-0.00002,0.00004 -> bps",
     ): _mixed,
     ("cumulative_from_8h_panel_WRONG", "same data summed as 8h-normalised bps"): lambda: float(
-        units.bps_8h_from_native(MIXED_NATIVE, MIXED_HOURS).sum()
+        units.convert(MIXED_NATIVE, "native", "bps_8h", hours=MIXED_HOURS).sum()
     ),
     ("pair_carry_8h_bps", "long A f=-2.0, short B f=+3.0"): _pair_carry,
     (
@@ -104,7 +107,8 @@ FIGURES: dict[tuple[str, str], Callable[[], Any]] = {
 
 
 def test_every_row_of_the_file_has_its_figure():
-    assert {(row["quantity"], row["inputs"]) for row in known("funding_expected")} == set(FIGURES)
+    rows = {(row["quantity"], row["inputs"]) for row in known("funding_expected")}
+    assert {row for row in rows if row[0] not in VENUES_OWN} == set(FIGURES)
 
 
 @pytest.mark.parametrize("key", FIGURES, ids=[f"{quantity}: {inputs}" for quantity, inputs in FIGURES])

@@ -12,6 +12,7 @@ import xarray as xr
 
 from derivdata import units
 from derivdata.analysis import funding
+from derivdata.analysis.funding.status import FundingStatus
 from tests.analysis.funding_made import latest
 from tests.support.shared import shared_path
 
@@ -26,7 +27,9 @@ def _venue(venue: str, *, zone: bool = True) -> xr.DataArray:
     times = pd.to_datetime(frame["Date"], format="ISO8601").astype("datetime64[us]")
     if zone and venue in MOSCOW:
         times = times - pd.Timedelta(hours=3)
-    rates = units.bps_8h_from_native(frame["Funding Rate"].to_numpy(), 1.0 if venue == "dydx" else 8.0)
+    rates = units.convert(
+        frame["Funding Rate"].to_numpy(), "native", "bps_8h", hours=1.0 if venue == "dydx" else 8.0
+    )
     return xr.DataArray(
         rates, dims="time", coords={"time": times.to_numpy()}, attrs={"units": "bps/8h", "kind": "settled"}
     )
@@ -88,7 +91,7 @@ def test_a_venue_that_was_not_there_yet_paid_nothing_that_is_known():
     panel = _settled("binance", "bybit", start="2020-12-30", end="2021-01-03")
     held = funding.realised_carry(panel, "bybit", "binance", "2020-12-31T12:00", "2021-01-02", fee_bps=0.5)
     assert np.isnan(float(held["long_bps"]))
-    assert int(held["status"]) == funding.FundingStatus.GAP
+    assert int(held["status"]) == FundingStatus.GAP
 
 
 def test_who_moves_with_binance_and_who_a_period_later():
@@ -128,7 +131,7 @@ def _london(exchange: str, pair: str) -> xr.DataArray:
     local = pd.to_datetime(chosen["time"]).dt.tz_localize("Europe/London", ambiguous=summer)
     times = local.dt.tz_convert("UTC")
     return xr.DataArray(
-        units.bps_8h_from_native(chosen["funding rate"].to_numpy(), 8.0),
+        units.convert(chosen["funding rate"].to_numpy(), "native", "bps_8h", hours=8.0),
         dims="time",
         coords={"time": times.dt.tz_localize(None).astype("datetime64[us]").to_numpy()},
         attrs={"units": "bps/8h", "kind": "settled"},

@@ -10,6 +10,7 @@ import pytest
 import xarray as xr
 
 from derivdata.analysis import align, funding
+from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.settlements import GRACE, merge_late_stamps, scheduled
 from tests.support.shared import shared_path
 
@@ -124,7 +125,7 @@ def test_one_missing_hour_does_not_void_a_week():
     assert held["net_bps"].item() == pytest.approx(20.875, rel=1e-12)
     assert held["short_coverage"].item() == pytest.approx(167 / 168, rel=1e-12)
     assert held["long_coverage"].item() == 1.0
-    assert held["status"].item() == funding.FundingStatus.GAP
+    assert held["status"].item() == FundingStatus.GAP
     strict = funding.realised_carry(panel, "a", "b", stamps[0], stamps[-1], fee_bps=0.0, min_cover=1.0)
     assert np.isnan(strict["net_bps"].item())
 
@@ -137,7 +138,7 @@ def test_a_missing_end_is_counted_by_the_payments_due():
         for end in ("2026-01-01T23:55", "2026-01-02T00:00")
     )
     assert (whole["status"].item(), whole["short_coverage"].item()) == (0, 1.0)
-    assert overdue["status"].item() == funding.FundingStatus.GAP
+    assert overdue["status"].item() == FundingStatus.GAP
     assert overdue["short_coverage"].item() == pytest.approx(2 / 3)
     assert overdue["short_bps"].item() == 2.0
 

@@ -12,7 +12,6 @@ from derivdata.analysis.funding.accrual import cumulative, period_sums
 from derivdata.analysis.funding.best_pairs import best_pair
 from derivdata.analysis.funding.carry_forecast import forecast_carry
 from derivdata.analysis.funding.correlation import comovement
-from derivdata.analysis.funding.formulas import deribit_rate, hyperliquid_rate, payment
 from derivdata.analysis.funding.intervals import infer_interval, next_settlements
 from derivdata.analysis.funding.oi_weights import oi_weighted, universe
 from derivdata.analysis.funding.pairs import realised_carry, slippage_bps
@@ -20,24 +19,19 @@ from derivdata.analysis.funding.payback import breakeven
 from derivdata.analysis.funding.persistence import half_life
 from derivdata.analysis.funding.picks import pick_record, pick_summary
 from derivdata.analysis.funding.spreads import dispersion, spread
-from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.funding.zscores import zscore
 
 __all__ = [
-    "FundingStatus",
     "best_pair",
     "breakeven",
     "comovement",
     "cumulative",
-    "deribit_rate",
     "dispersion",
     "forecast_carry",
     "half_life",
-    "hyperliquid_rate",
     "infer_interval",
     "next_settlements",
     "oi_weighted",
-    "payment",
     "period_sums",
     "pick_record",
     "pick_summary",

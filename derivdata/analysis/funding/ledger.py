@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from derivdata.analysis.panels import last_valid
 from derivdata.support.arrays import Bools, Floats, Indices
-from derivdata.units import bps_from_bps_8h
+from derivdata.units import convert
 
 __all__ = ["LATE", "Ledger", "earned_between", "of_sampled", "of_settled"]
 
@@ -63,7 +63,7 @@ def of_sampled(rates: Floats, since: Floats, *, step: float, limit: float) -> Le
     covered_rates = np.where(covered > 0.0, np.take_along_axis(rates, at, axis=-1), 0.0)
     missing = np.where(begun, ends - since - covered, 0.0)
     filled = np.where(last == np.arange(since.size), 0.0, covered)
-    return Ledger(bps_from_bps_8h(covered_rates, covered), covered, missing, filled, begun)
+    return Ledger(convert(covered_rates, "bps_8h", "bps", hours=covered), covered, missing, filled, begun)
 
 
 def of_settled(rates: Floats, interval: Floats, since: Floats) -> Ledger:
@@ -80,7 +80,7 @@ def of_settled(rates: Floats, interval: Floats, since: Floats) -> Ledger:
     late = has_interval & (gap > LATE * covered)
     begun = last_valid(has_interval) >= 0
     missing = np.where(late, gap - covered, np.where(there & ~has_interval, gap, 0.0))
-    amount = bps_from_bps_8h(np.where(has_interval, rates, 0.0), covered)
+    amount = convert(np.where(has_interval, rates, 0.0), "bps_8h", "bps", hours=covered)
     begun_before = _shifted(begun.astype(np.intp)) > 0
     return Ledger(amount, covered, np.where(begun_before, missing, 0.0), np.zeros_like(covered), begun)
 

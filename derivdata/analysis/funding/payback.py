@@ -18,7 +18,7 @@ from derivdata.analysis.panels import Panel, hours_of, positive, require, requir
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
-from derivdata.units import BPS_UNIT, HOUR_UNIT, RATE_UNIT, REFERENCE_HOURS, bps_8h_from_bps
+from derivdata.units import BPS_UNIT, HOUR_UNIT, RATE_UNIT, REFERENCE_HOURS, convert
 
 __all__ = ["breakeven", "hours_to_earn"]
 
@@ -83,7 +83,7 @@ def breakeven(
     sums = period_sums(panel.sel(exchange=[long, short]), period)["funding_bps"]
     earned = sums.isel(exchange=1, drop=True) - sums.isel(exchange=0, drop=True)
     hours = hours_of(period, "period")
-    spread = bps_8h_from_bps(earned, hours).assign_attrs(units=RATE_UNIT, kind="settled")
+    spread = convert(earned, "bps", "bps_8h", hours=hours).assign_attrs(units=RATE_UNIT, kind="settled")
     life = half_life(spread, period=period, resamples=199)
     last = spread.isel(time=-1, drop=True)
     pinned = (life["status"].astype(np.int32) & np.int32(FundingStatus.CONSTANT)) > 0  # stays where it is

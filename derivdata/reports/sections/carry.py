@@ -11,7 +11,7 @@ import xarray as xr
 
 from derivdata import plot, units
 from derivdata.analysis import funding
-from derivdata.analysis.funding import FundingStatus
+from derivdata.analysis.funding.status import FundingStatus
 from derivdata.plot.style import row_size
 from derivdata.reports.data import Data, Rates
 from derivdata.reports.html_page import WIDE, Section, count, lasting, pct, rate
@@ -168,7 +168,7 @@ def _unknown(section: Section, pairs: list[Pair]) -> None:
 def _row(pair: Pair) -> dict[str, object]:
     of = {str(name): float(value) for name, value in pair.forecast.data_vars.items()}
     gross, *net = (
-        100.0 * units.apr_from_bps(of[f"{name}_bps"], 24.0 * _DAYS)
+        100.0 * units.convert(of[f"{name}_bps"], "bps", "apr", hours=24.0 * _DAYS)
         for name in ("gross", "net", "net_low", "net_high")
     )
     blind = int(pair.even["status"]) & FundingStatus.CANNOT_TELL
@@ -275,7 +275,7 @@ def _findings(section: Section, pairs: list[Pair], forecast: list[Pair]) -> None
 
 def _earning(pair: Pair) -> str:
     net, low, high = (
-        pct(units.apr_from_bps(float(pair.forecast[f"net_{end}bps"]), 24.0 * _DAYS))
+        pct(units.convert(float(pair.forecast[f"net_{end}bps"]), "bps", "apr", hours=24.0 * _DAYS))
         for end in ("", "low_", "high_")
     )
     row = _row(pair)

@@ -76,7 +76,7 @@ def _rates_now(section: Section, data: Data) -> None:
         section.table(_now(rows), formats=_FORMATS)
         top, bottom = rows.iloc[0], rows.iloc[-1]
         middle = float(rows["rate_bps_8h"].median())
-        apr = pct(units.apr_from_bps_8h(middle), signed=True)
+        apr = pct(units.convert(middle, "bps_8h", "apr"), signed=True)
         section.number(
             rate(middle), f"{symbol} funding, median of {len(rows)} venues ({apr} a year)", window="now"
         )
@@ -94,7 +94,7 @@ def _now(rows: pd.DataFrame) -> pd.DataFrame:
             "venue": venues,
             "kind": [_kind(venue) for venue in venues],
             "rate [bps/8h]": rows["rate_bps_8h"],
-            "as APR [%]": 100 * units.apr_from_bps_8h(rows["rate_bps_8h"]),
+            "as APR [%]": 100 * units.convert(rows["rate_bps_8h"], "bps_8h", "apr"),
             "interval [h]": rows["interval_hours"],
         }
     )
@@ -152,7 +152,7 @@ def _venues(rates: xr.DataArray, end: pd.Timestamp, now: pd.DataFrame | None, sy
             "kind": [_kind(venue) for venue in venues],
             "now [bps/8h]": latest.reindex(venues).to_numpy(),
             "mean [bps/8h]": means,
-            "mean as APR [%]": 100 * units.apr_from_bps_8h(means),
+            "mean as APR [%]": 100 * units.convert(means, "bps_8h", "apr"),
             "last 24 h": late.mean("time").values if late.sizes["time"] else np.nan,
             "lowest": rates.min("time").values,
             "highest": rates.max("time").values,
@@ -179,7 +179,7 @@ def _findings(section: Section, data: Data, rates: xr.DataArray, by_venue: pd.Da
     late = float(weighted.sel(time=slice((window.end - _DAY).tz_localize(None), None)).mean())
     whole = float(weighted.mean())
     if np.isfinite(late):
-        apr = pct(units.apr_from_bps_8h(late), signed=True)
+        apr = pct(units.convert(late, "bps_8h", "apr"), signed=True)
         section.number(rate(late), f"{symbol} funding, {what} ({apr} a year)", window="mean of the last 24 h")
         section.metric(f"{symbol} funding, {what}, last 24 h", late, "bps/8h")
         section.headline(symbol, f"funding {rate(late)} over the last day ({apr} a year, {what})")

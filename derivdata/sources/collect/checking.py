@@ -136,7 +136,7 @@ def _row(answer: _Answer, trouble: str) -> dict[str, object]:
 def _bps(state: State) -> float | None:
     if state.rate is None or state.period_h is None:
         return None
-    return float(units.bps_8h_from_native(state.rate, state.period_h))
+    return float(units.convert(state.rate, "native", "bps_8h", hours=state.period_h))
 
 
 _QUANTITIES: tuple[tuple[str, Callable[[State], float | None], float], ...] = (
@@ -226,6 +226,6 @@ def _predictions(body: bytes) -> dict[str, dict[str, float]]:
         for name, row in venues:
             if row is not None and name in _PREDICTED:
                 hours = row.get("fundingIntervalHours", 1 if name == "HlPerp" else 8)
-                bps = float(units.bps_8h_from_native(float(row["fundingRate"]), float(hours)))
+                bps = float(units.convert(float(row["fundingRate"]), "native", "bps_8h", hours=float(hours)))
                 predictions.setdefault(_PREDICTED[name], {})[coin] = bps
     return predictions

@@ -122,7 +122,7 @@ def _funding(exchange: str, states: list[State], at: int | None) -> dict[str, An
     rows = preferred(filter(_has_rate, states))
     rates = np.array([row.rate for row in rows], dtype=np.float64)
     period = np.array([row.period_h for row in rows], dtype=np.float64)
-    bps = units.bps_8h_from_native(rates, period)
+    bps = units.convert(rates, "native", "bps_8h", hours=period)
     _check_rates(exchange, rates, bps, len(rows))
     return {
         "symbol": [row.instrument.symbol for row in rows],
@@ -182,7 +182,7 @@ def _settlements(payments: list[Payment], default: float) -> dict[str, Any]:
         rates = np.array([row.rate for row in rows])[order]
         period = np.array([row.period_h for row in rows], dtype=np.float64)[order]
         hours = payment_hours(times, default)
-        bps = units.bps_8h_from_native(rates, np.where(np.isnan(period), hours, period))
+        bps = units.convert(rates, "native", "bps_8h", hours=np.where(np.isnan(period), hours, period))
         _check_rates(symbol, rates, bps, 1)
         columns["time"].append(settled_time(times))
         columns["rate_bps_8h"].append(bps)
@@ -215,7 +215,7 @@ def _market(exchange: str, states: list[State], at: int | None) -> dict[str, Any
     rows = preferred(s for s in states if _price(s) is not None or s.volume_usd is not None)
     with_rates = [row for row in rows if _has_rate(row)]
     native, hours = np.array([row.rate for row in with_rates]), np.array([row.period_h for row in with_rates])
-    bps = units.bps_8h_from_native(native, hours) if with_rates else native
+    bps = units.convert(native, "native", "bps_8h", hours=hours) if with_rates else native
     _check_rates(exchange, native, bps, len(with_rates))
     checked = iter(bps.tolist())
     rates = [next(checked) if _has_rate(row) else None for row in rows]

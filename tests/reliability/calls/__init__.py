@@ -45,9 +45,7 @@ MAIN = set(
     orderbook.book orderbook.depth_history prices.history
     markets.symbol_stats
     hip3.candles hip4.outcome
-    units.apr_from_bps units.apr_from_bps_8h units.apy_from_bps_8h
-    units.bps_8h_from_apr units.bps_8h_from_apy units.bps_8h_from_bps units.bps_8h_from_native
-    units.bps_from_bps_8h units.native_from_bps_8h
+    units.convert
     analysis.black76.greeks analysis.black76.implied_vol analysis.black76.price
     analysis.funding.breakeven analysis.funding.cumulative
     analysis.funding.spread analysis.funding.zscore

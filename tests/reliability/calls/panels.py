@@ -51,7 +51,6 @@ CALLS: Calls = {
     "analysis.funding.cumulative": lambda: {
         "panel": rates(), "compound": False, "gaps": "nan", "max_gap": "2h", "step": "1h",
     },
-    "analysis.funding.deribit_rate": lambda: {"premium": 0.001, "damper": 0.00025},
     "analysis.funding.dispersion": lambda: {"panel": rates()},
     "analysis.funding.forecast_carry": lambda: {
         "panel": settled(), "pairs": [("binance", "okx")], "hold": "1d", "fee_bps": 0.25,
@@ -60,12 +59,10 @@ CALLS: Calls = {
     "analysis.funding.half_life": lambda: {
         "panel": settled(), "period": "8h", "method": "ols", "level": 0.9, "resamples": 99, "rng": 0,
     },
-    "analysis.funding.hyperliquid_rate": lambda: {"premium": 0.001, "interest": 0.0001, "clamp": 0.0005},
     "analysis.funding.infer_interval": lambda: {
         "panel": settled(), "candidates": ("1h", "8h"), "confirm": 3, "backdate": True,
     },
     "analysis.funding.oi_weighted": lambda: {"panel": rates(), "oi_usd": amounts(), "min_cover": 0.5},
-    "analysis.funding.payment": lambda: {"rate_per_8h": 0.0001, "notional": 1e4, "hours": 8.0},
     "analysis.funding.period_sums": lambda: {"panel": settled(), "period": "8h", "min_cover": 0.9},
     "analysis.funding.pick_record": lambda: {
         "panel": settled(), "hold": "1d", "fee_bps": 0.25, "rule": "forecast", "period": "8h", "level": 0.9,

@@ -211,4 +211,4 @@ def _convert_rate(columns: dict[str, Any], plan: ImportPlan, rejections: Rejecti
     rejections.reject(np.isnan(hours), "interval_hours is missing")
     scale = {"native": 1.0, "percent": 100.0, "bps": units.BPS}[plan.unit]
     with np.errstate(divide="ignore", invalid="ignore"):
-        columns["rate_bps_8h"] = units.bps_8h_from_native(rate / scale, hours)
+        columns["rate_bps_8h"] = units.convert(rate / scale, "native", "bps_8h", hours=hours)

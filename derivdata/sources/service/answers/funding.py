@@ -138,7 +138,7 @@ def _by_venue(frame: pd.DataFrame, values: list[bytes]) -> dict[str, Any]:
 
 def _raw(frame: pd.DataFrame) -> list[bytes]:
     """Decimal rate per native interval as JSON text, never in exponent form."""
-    native = units.native_from_bps_8h(frame["rate_bps_8h"], frame["interval_hours"])
+    native = units.convert(frame["rate_bps_8h"], "bps_8h", "native", hours=frame["interval_hours"])
     return [b'"%b"' % (f"{v:.15f}".rstrip("0") + "0" * (v == round(v))).encode() for v in native.tolist()]
 
 
