@@ -8,10 +8,11 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+
+from filelock import FileLock
 
 from derivdata.support.files import private_folder
 from derivdata.support.times import machine_now
@@ -93,15 +94,9 @@ class ConnectionSettings:
     timing: Timing = field(default_factory=Timing)
 
 
-try:
-    import fcntl
-except ImportError:  # Windows: turns are then shared within the process only
-    fcntl = None  # type: ignore[assignment]
-
-
 _SHARE = 0.9
 """Part of the allowed rate that is used: at all of it, a sliding window refuses a fifth of the calls."""
-_LOCK_SECONDS = 0.5
+_LOCK_SECONDS, _POLL_SECONDS = 0.5, 0.005
 _HORIZON_SECONDS = 60.0
 _LATE_SECONDS = 0.03
 _TURNS = 5
@@ -153,24 +148,31 @@ class Pace:
         return self._timing.monotonic() > due + _LATE_SECONDS
 
     def _shared_delay(self, name: str, spacing: float) -> float | None:
+        """Take the next slot in the file that processes share; None where it cannot be had in time."""
         try:
             private_folder(self._folder)
-            # Never through a link: in a folder that others may write it could name any file of this user.
-            file = os.open(self._folder / name, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
-        except OSError:
+            with FileLock(
+                self._folder / f"{name}.lock",
+                timeout=_LOCK_SECONDS,
+                poll_interval=_POLL_SECONDS,
+                mode=0o600,
+                fallback_to_soft=False,  # a lock that outlives a killed process would delay every request
+            ):
+                return self._taken(self._folder / name, spacing)
+        except (
+            OSError,
+            RuntimeError,
+        ):  # no folder, no locks in it, or another holds it: Timeout is an OSError
             return None
+
+    def _taken(self, path: Path, spacing: float) -> float:
+        # Never through a link: in a folder that others may write it could name any file of this user.
+        file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         try:
-            if not self._locked(file):
-                return None
             now, slot = self._next(_number(os.read(file, 64)), spacing)
-            text = repr(slot).encode()
             os.ftruncate(file, 0)
             os.lseek(file, 0, os.SEEK_SET)
-            os.write(file, text)
-            # By name, since closing is not enough: a child that was forked meanwhile has the file open too.
-            fcntl.flock(file, fcntl.LOCK_UN)
-        except OSError:
-            return None
+            os.write(file, repr(slot).encode())
         finally:
             os.close(file)
         return slot - now
@@ -187,18 +189,6 @@ class Pace:
         if last is None or last > now + _HORIZON_SECONDS:
             return now, now
         return now, max(now, last + spacing)
-
-    def _locked(self, file: int) -> bool:
-        if fcntl is None:
-            return False
-        until = self._timing.monotonic() + _LOCK_SECONDS
-        while True:
-            with suppress(BlockingIOError):
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return True
-            if self._timing.monotonic() > until:
-                return False
-            self._timing.sleep(0.005)
 
 
 def _number(text: bytes) -> float | None:
