@@ -268,6 +268,27 @@ def test_of_several_quotes_one_is_taken(tmp_path: Path) -> None:
     assert found == [["BTC", "gateio", 7.0], ["BTC", "okx", 1.0]]
 
 
+@pytest.mark.parametrize("constant", [False, True])
+def test_a_second_contract_of_a_stored_series_is_refused_by_both_names(
+    tmp_path: Path, constant: bool
+) -> None:
+    """Of one file of each contract the series would be of both; other spellings of the first one go on."""
+
+    def day(name: str, number: int) -> Any:
+        if constant:
+            said = {"map": {"time": "Date", "rate_bps_8h": "Rate"}, "set": {**_SET, "symbol": name}}
+            return settlements(tmp_path, f"Date,Rate\n2020-01-{number:02},0.0001\n", **said)
+        return settlements(tmp_path, f"Symbol,Date,Rate\n{name},2020-01-{number:02},0.0001\n")
+
+    assert day("BTCUSDT", 1).written == 1
+    with pytest.raises(
+        ArchiveError, match=r"BTCUSDC would continue the series of BTCUSDT \(binance BTC\): they are two"
+    ):
+        day("BTCUSDC", 2)
+    assert held(tmp_path)["time"].dt.day.tolist() == [1]
+    assert (day("BTC/USDT:USDT", 2).written, day("BTC", 3).written, day("ETHUSDC", 2).written) == (1, 1, 1)
+
+
 _LIQUIDATIONS = "\n".join(
     [
         "timestamp,venue,coin,side,size_usd,price",

@@ -87,6 +87,27 @@ def test_a_lazy_panel_is_that_of_the_rows(
     ]
 
 
+@pytest.mark.parametrize("chunks", [None, 1, 3])
+def test_settlements_have_the_hours_that_each_pays_for(tmp_path: Path, chunks: int | None) -> None:
+    """A venue that changed from 8 h to 4 h, and an hour without a settlement: the hours are NaN there."""
+    archive = open_archive(tmp_path)
+    times = [START + pd.Timedelta(hours, "h") for hours in (0, 8, 12, 16)]
+    rows = pd.DataFrame(
+        {"symbol": "BTC", "exchange": "okx", "time": times, "rate_bps_8h": [1.0, 2.0, 3.0, 4.0]}
+    )
+    rows = rows.assign(interval_hours=[8.0, 8.0, 4.0, 4.0], rate_native=0.0, kind="settled")
+    archive.merge("funding_settlements", rows)
+    window = {"start": START, "end": START + pd.Timedelta(20, "h"), "step": "4h", "chunks": chunks}
+    found = archive.panel("funding_settlements", "rate_bps_8h", **window)
+    assert found["interval_hours"].chunks is not None
+    assert found["interval_hours"].attrs == {"units": "h"}
+    hours = found["interval_hours"].to_numpy()
+    np.testing.assert_array_equal(hours, [[[8.0, np.nan, 8.0, 4.0, 4.0]]])
+    np.testing.assert_array_equal(found.to_numpy(), [[[1.0, np.nan, 2.0, 3.0, 4.0]]])
+    expected = dd.panel(archive.read("funding_settlements", *EVER)).reindex(time=found["time"])
+    np.testing.assert_array_equal(hours, expected["interval_hours"].to_numpy())
+
+
 def test_a_row_beside_the_grid_is_told(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["BTC"], ["okx"], hours=3, start=START + pd.Timedelta(90, "s")))

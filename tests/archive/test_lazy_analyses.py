@@ -48,7 +48,7 @@ OTHERS: dict[str, Callable[[Panels], Any]] = {
     "oi.oi_to_volume": lambda x: oi.oi_to_volume(x["oi_history"], x["volume_history"]),
     "oi.share_trend": lambda x: oi.share_trend(oi.market_share(x["oi_history"], venues=["v00", "v01"])),
     "volatility.bars": lambda x: volatility.bars(x["prices_history"], step="1d"),
-    "volatility.bipower": lambda x: volatility.bipower(x["prices_history"], "6h"),
+    "volatility.bipower": lambda x: volatility.bipower(x["prices_history"], "2d"),
     "volatility.cone": lambda x: volatility.cone(
         volatility.bars(x["prices_history"], step="1d"), ["3d", "6d"]
     ),
@@ -102,19 +102,12 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     return archive
 
 
-def _paying(panel: xr.DataArray) -> xr.DataArray:
-    """Settlements with the hours that each pays for: of a lazy panel they are the caller's to give."""
-    return panel.assign_coords(interval_hours=8.0) if panel.attrs.get("kind") == "settled" else panel
-
-
 @pytest.fixture(scope="module")
 def lazy(archive: Archive) -> Panels:
     window = {"start": START, "end": END, "step": "8h", "chunks": CHUNK}
     kinds = {"prices_history": {"kind": "index"}}
     return {
-        table: _paying(
-            archive.panel(table, column, **window, **kinds.get(table, {})).rename(NAMES.get(table, column))
-        )
+        table: archive.panel(table, column, **window, **kinds.get(table, {})).rename(NAMES.get(table, column))
         for table, column in TABLES.items()
     }
 
@@ -127,7 +120,7 @@ def eager(archive: Archive) -> Panels:
         rows = archive.read(table, START.tz_localize("UTC"), END.tz_localize("UTC"))
         if table == "prices_history":
             rows = rows[rows["kind"] == "index"]
-        found[table] = _paying(dd.panel(rows, column).reindex(time=GRID).rename(NAMES.get(table, column)))
+        found[table] = dd.panel(rows, column).reindex(time=GRID).rename(NAMES.get(table, column))
     return found
 
 

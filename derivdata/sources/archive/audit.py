@@ -8,7 +8,7 @@ that is not the spacing of rows, open interest in coins, and times in the future
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ __all__ = [
     "audit",
     "future_limit",
     "normalise",
+    "quoted_contracts",
     "refuse_other_contracts",
 ]
 
@@ -96,11 +97,15 @@ def normalise(table: Table, frame: pd.DataFrame) -> Normalised:
         kept = (rank == rank.groupby(names).transform("min")).to_numpy()
         words = frame["symbol"].astype(object).to_numpy()[kept]
         result = result[kept]
-        series = zip(result["exchange"].astype(str), result["symbol"].astype(str), words, strict=True)
-        quoted = {f"{venue} {symbol}": word for venue, symbol, word in dict.fromkeys(series)}
-        contracts = {name: word for name, word in quoted.items() if contract(word).quote}
+        contracts = quoted_contracts(result["exchange"].astype(str), result["symbol"].astype(str), words)
         return Normalised(result, len(frame) - len(result), contracts)
     return Normalised(result, len(frame) - len(result))
+
+
+def quoted_contracts(venues: Iterable[str], symbols: Iterable[str], words: Iterable[str]) -> dict[str, str]:
+    """Return the venues' names of contracts that state a quote currency, by venue and base symbol of rows."""
+    series = dict.fromkeys(zip(venues, symbols, words, strict=True))
+    return {f"{venue} {symbol}": word for venue, symbol, word in series if contract(word).quote}
 
 
 def refuse_other_contracts(table: Table, stored: Mapping[str, str], new: Mapping[str, str]) -> None:

@@ -72,7 +72,7 @@ def lazy_panel(
     step: str | pd.Timedelta,
     chunk: int | None,
 ) -> Any:
-    """Return one column as a lazy panel on a grid, `chunk` instants at a time.
+    """Return one column as a lazy panel on a grid, `chunk` instants at a time; see `ArchiveReader.panel`.
 
     Every chunk gets from the manifest the files that overlap its window, and reads four columns of them.
 
@@ -98,6 +98,10 @@ def lazy_panel(
     micros = int(times.length(step, "step") / pd.Timedelta(1, "us"))
     if micros <= 0:
         raise ValueError(f"step={step!r} is no length of time")
+    attrs = _panel_attrs(table, column, entry)
+    # What a settlement pays for is read with it, from the same rows, as `derivdata.panel` has it.
+    settled = attrs.get("kind") == "settled" and "interval_hours" in table.columns
+    columns = [column, "interval_hours"] if settled else [column]
     where, window = chosen
     labels = [sorted(where.get(name) or entry.values.get(name, [])) for name in _DIMS[:2]]
     stamps = np.arange(window.start, window.end, micros)
@@ -108,14 +112,15 @@ def lazy_panel(
         part = TimeRange(int(block[0]), int(block[-1]) + micros)
         rows = Selection(where, part)
         files = scanning.plan(entry.files, rows)
-        shape = (len(labels[0]), len(labels[1]), block.size)
-        values = delayed(_panel_block, pure=True)(storage, table, column, files, rows, labels, micros)
+        shape = (len(columns), len(labels[0]), len(labels[1]), block.size)
+        values = delayed(_panel_block, pure=True)(storage, table, columns, files, rows, labels, micros)
         blocks.append(arrays.from_delayed(values, shape, dtype=np.float64))
-    empty = np.full((len(labels[0]), len(labels[1]), 0), np.nan)
-    values = arrays.concatenate(blocks, axis=2) if blocks else arrays.from_array(empty)
+    empty = np.full((len(columns), len(labels[0]), len(labels[1]), 0), np.nan)
+    values = arrays.concatenate(blocks, axis=3) if blocks else arrays.from_array(empty)
     coords = {**dict(zip(_DIMS, labels, strict=False)), "time": stamps.view("datetime64[us]")}
-    attrs = _panel_attrs(table, column, entry)
-    return xr.DataArray(values, dims=_DIMS, coords=coords, name=column, attrs=attrs)
+    for place, name in enumerate(columns[1:], 1):
+        coords[name] = (_DIMS, values[place], {"units": table.columns[name].unit})
+    return xr.DataArray(values[0], dims=_DIMS, coords=coords, name=column, attrs=attrs)
 
 
 def _panel_attrs(table: Table, column: str, entry: TableEntry) -> dict[Any, Any]:
@@ -132,7 +137,7 @@ def _panel_attrs(table: Table, column: str, entry: TableEntry) -> dict[Any, Any]
 def _panel_block(
     storage: Storage,
     table: Table,
-    column: str,
+    columns: list[str],
     files: list[DataFile],
     chosen: Selection,
     labels: list[list[str]],
@@ -140,9 +145,10 @@ def _panel_block(
 ) -> np.ndarray[Any, Any]:
     # `labels`, `step` and the window give the block its shape; `place` is a row's place on the time axis.
     window = chosen.window
-    result = np.full((len(labels[0]), len(labels[1]), -(-(window.end - window.start) // step)), np.nan)
+    steps = -(-(window.end - window.start) // step)
+    result = np.full((len(columns), len(labels[0]), len(labels[1]), steps), np.nan)
     indexes = [pd.Index(words) for words in labels]
-    for found in scanning.read(storage, table, files, chosen, [*_DIMS, column]):
+    for found in scanning.read(storage, table, files, chosen, [*_DIMS, *columns]):
         rows = found.combine_chunks()
         stamps = np.asarray(rows["time"].cast("int64"))
         place, remainder = np.divmod(stamps - window.start, step)
@@ -155,7 +161,8 @@ def _panel_block(
         for index, name in zip(indexes, _DIMS[:2], strict=True):
             words = rows[name].chunk(0)
             codes.append(index.get_indexer(words.dictionary.to_pylist())[np.asarray(words.indices)])
-        result[codes[0], codes[1], place] = rows[column].to_numpy(zero_copy_only=False)
+        for values, name in zip(result, columns, strict=True):
+            values[codes[0], codes[1], place] = rows[name].to_numpy(zero_copy_only=False)
     return result
 
 

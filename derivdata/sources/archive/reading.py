@@ -278,8 +278,9 @@ class ArchiveReader(ArchiveContents):
         Returns
         -------
         DataArray, dims ``(symbol, exchange, time)``
-            As `derivdata.panel` of the rows, reindexed to the grid: NaN where there is no row. Each chunk
-            reads only the files of its window, and of these only the four columns that it needs.
+            As `derivdata.panel` of the rows, reindexed to the grid: NaN where there is no row. Rates of
+            settlements have the coordinate ``interval_hours`` [h], as lazy as they are. Each chunk reads only
+            the files of its window, and of these only the columns that it needs.
 
         Raises
         ------

@@ -19,15 +19,15 @@ from derivdata.tables import contract, venue_slug
 from derivdata.tables.required import require_decimal_volatility
 from derivdata.tables.schema import Kind
 
-__all__ = ["RANK", "Rows", "quotes", "rows"]
+__all__ = ["CONTRACT", "RANK", "Rows", "quotes", "rows"]
 
-RANK = "quote_rank"
+RANK, CONTRACT = "quote_rank", "contract_name"
 _WORDS = (Kind.TEXT, Kind.LABEL)
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
 class Rows(NamedTuple):
-    """Rows that fit, with the rank of each contract's quote; how many do not, and the first reason."""
+    """Rows that fit, with each contract's name and its quote's rank; how many do not, the first reason."""
 
     frame: pd.DataFrame
     rejected: int
@@ -52,7 +52,7 @@ def rows(chunk: Chunk, plan: ImportPlan) -> Rows:
     for name in plan.table.columns:
         if name in columns and plan.required(name):
             rejections.reject(pd.isna(columns[name]), f"{name} is missing")
-    names = [name for name in (*plan.table.columns, "price_usd", RANK) if name in columns]
+    names = [name for name in (*plan.table.columns, "price_usd", RANK, CONTRACT) if name in columns]
     frame = pd.DataFrame({name: columns[name] for name in names})[~rejections.bad]
     if not rejections.bad.any():
         return Rows(frame, 0, None)
@@ -81,6 +81,7 @@ def _words(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, 
     if "exchange" in columns:
         columns["exchange"] = _mapped(columns["exchange"], venue_slug)
     if "symbol" in columns:
+        columns[CONTRACT] = columns["symbol"]
         contracts = _mapped(columns["symbol"], contract)
         columns["symbol"] = np.array([c and c.symbol for c in contracts], dtype=object)
         columns[RANK] = np.array([0 if c is None else c.rank for c in contracts])

@@ -13,7 +13,8 @@ import pandas as pd
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.archive import Archive
-from derivdata.sources.archive.importing.conversion import RANK, Rows
+from derivdata.sources.archive.audit import quoted_contracts
+from derivdata.sources.archive.importing.conversion import CONTRACT, RANK, Rows
 from derivdata.sources.archive.importing.plan import ImportPlan
 from derivdata.support import times
 
@@ -32,6 +33,7 @@ class ImportReport:
         self._archive = archive
         self._best = best
         self._waiting: list[pd.DataFrame] = []
+        self._contracts: dict[str, str] = {}
 
     def take(self, path: Path, chunk: Rows) -> None:
         """Count the rows of a chunk, and keep those to write."""
@@ -59,6 +61,7 @@ class ImportReport:
             self._complete(rows),
             unit=self._plan.unit,
             accept=self._plan.accept,
+            contracts=self._contracts,
         )
         self.written += counts.written
         self.present += counts.present + int((again & equal).sum())
@@ -72,7 +75,9 @@ class ImportReport:
             best = frame[RANK].to_numpy() == [self._best[pair] for pair in pairs]
             self.other_quotes += int((~best).sum())
             frame = frame[best]
-        return frame.drop(columns=RANK)
+        if set(self._plan.table.key) == {"symbol", "exchange", "time"}:
+            self._contracts |= quoted_contracts(frame["exchange"], frame["symbol"], frame[CONTRACT])
+        return frame.drop(columns=[RANK, CONTRACT])
 
     def _complete(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Add the table's columns that no row gives, as missing."""
