@@ -10,8 +10,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-__all__ = ["ASKS", "BIDS", "BOOKS", "book"]
-
 BIDS = ((100.0, 1.0), (99.0, 2.0))
 ASKS = ((101.0, 3.0), (103.0, 4.0))
 """(price, coins), the best first."""

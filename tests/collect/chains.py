@@ -11,8 +11,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-__all__ = ["CHAINS", "INDEX", "Option", "chain", "options"]
-
 INDEX = 50_000.0
 STRIKES = range(30_000, 82_500, 5_000)
 WEEKS = (0, 3, 7, 14)

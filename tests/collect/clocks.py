@@ -8,8 +8,6 @@ from typing import TypeVar
 
 import pandas as pd
 
-__all__ = ["EventClock", "SimulatedClock"]
-
 T = TypeVar("T")
 
 HANGS_SECONDS = 60.0

@@ -14,14 +14,6 @@ from derivdata.sources.collect.reporting import Minute
 from tests.collect.clocks import EventClock
 from tests.collect.fakes import SYMBOLS, Fakes
 
-__all__ = [
-    "TABLES",
-    "collect_until",
-    "hold_minutes",
-    "hold_open_interest",
-    "hold_settlements",
-]
-
 TABLES = ("funding_history", "oi_history", "funding_settlements")
 OI_HISTORIES = {"binance": 420, "okx": 60, "gateio": 60}
 """Seconds after which open interest is there at the latest, of venues that tell it of the past, too."""

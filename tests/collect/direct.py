@@ -12,8 +12,6 @@ from derivdata.errors import NetworkError
 from derivdata.sources.collect.clock import Clock
 from tests.collect.fakes import Dropped, Fakes
 
-__all__ = ["DirectSession", "connect_directly"]
-
 
 class DirectSession:
     """Stands for `KeylessSession`."""

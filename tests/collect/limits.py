@@ -13,8 +13,6 @@ import pandas as pd
 from derivdata.sources.venues.hyperliquid import DEXES
 from derivdata.sources.venues.registry import VENUES
 
-__all__ = ["Limit", "Spent", "used"]
-
 Params = dict[str, Any]
 
 

@@ -18,11 +18,10 @@ from tests.collect.truth import HOUR, Truth, interval
 if TYPE_CHECKING:
     from tests.collect.fakes import Fakes
 
-__all__ = ["BITGET_OTHERS", "RUNNING_BPS", "bitget_suffix", "bitget_symbols", "state_body", "with_delisted"]
-
 _SHAPES: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 """By venue and path, the body and the row of each contract that stands in it as ``=rows``."""
 
+OKX_STRIKES = (40000, 50000, 60000)
 RUNNING_BPS = {
     "binance": 1.0,
     "bybit": 4.0,
@@ -50,13 +49,18 @@ def state_body(fakes: Fakes, exchange: str, place: str, params: Row) -> Any:
     made = _BODIES.get((exchange, place))
     if made is not None:
         return made(fakes.states(), now, params)
-    shape = _SHAPES.get(f"{exchange} {place}")
-    if shape is None:
+    if f"{exchange} {place}" not in _SHAPES:
         return None
-    shapes = shape["row"] if isinstance(shape["row"], list) else [shape["row"]]
     figures = [_figures(exchange, number, state, now) for number, state in enumerate(fakes.states())]
-    rows = [_filled(row, one) for one in figures for row in shapes]
-    return _filled(shape["body"], {**figures[0], "rows": rows})
+    return _bulk(f"{exchange} {place}", figures, now)
+
+
+def _bulk(name: str, figures: list[Row], now: int) -> Any:
+    """A body with a row, or several, of each contract."""
+    shape, at = _SHAPES[name], {"now": now, "iso": _iso(now), "now_us": now * 1000, "out_us": now * 1000 + 9}
+    shapes = shape["row"] if isinstance(shape["row"], list) else [shape["row"]]
+    rows = [_filled(row, at | one) for one in figures for row in shapes]
+    return _filled(shape["body"], {**at, "rows": rows})
 
 
 def _figures(exchange: str, number: int, state: tuple[str, tuple[int, float, float]], now: int) -> Row:
@@ -67,14 +71,13 @@ def _figures(exchange: str, number: int, state: tuple[str, tuple[int, float, flo
         "i": number,
         "s": symbol,
         "xbt": "XBT" if symbol == "BTC" else symbol,
-        "now": now,
-        "iso": _iso(now),
         "interval": hours,
         "interval_s": HOUR * hours,
         "interval_ms": HOUR * 1000 * hours,
         "due": Truth(0).next_payment(exchange, now / 1000) * 1000,
         "contract_usd": 100 if symbol == "BTC" else 10,
         "coins": coins,
+        "usd": coins * mark,
         "coins_e3": round(coins * 1000),  # contracts of 0.001
         "coins_e4": round(coins * 10000),
         "both": 2 * coins,  # sides
@@ -117,119 +120,30 @@ def bitget_symbols(params: Row, symbols: Sequence[str]) -> Sequence[str]:
 
 def _bitget(states: Any, now: int, params: Row) -> Any:
     told = dict(states)
-    rows = [
-        {
-            "symbol": f"{s}{bitget_suffix(params)}",
-            "lastPr": str(mark),
-            "ts": str(now),
-            "change24h": "0.01",
-            "quoteVolume": "777",
-            "usdtVolume": "777",
-            "indexPrice": str(mark),
-            "markPrice": str(mark),
-            "fundingRate": "0.0002",
-            "holdingAmount": str(coins),
-            "deliveryTime": None,
-            "deliveryStatus": "delivery_normal",
-        }
-        for s in bitget_symbols(params, [*told])
-        for _, coins, mark in [told.get(s, states[0][1])]
-    ]
-    return {"code": "00000", "msg": "success", "requestTime": now, "data": rows}
+    pairs = [(s, told.get(s, states[0][1])) for s in bitget_symbols(params, [*told])]
+    figures = [_figures("bitget", number, pair, now) for number, pair in enumerate(pairs)]
+    return _bulk("bitget tickers", [{**one, "suffix": bitget_suffix(params)} for one in figures], now)
 
 
 def _deribit(states: Any, now: int, params: Row) -> Any:
-    rows = [
-        {
-            "instrument_name": f"{s}-PERPETUAL",
-            "base_currency": s,
-            "quote_currency": "USD",
-            "creation_timestamp": now,
-            "funding_8h": 0.00015,
-            "current_funding": 0.00002,
-            "open_interest": coins * mark,
-            "mark_price": mark,
-            "last": mark,
-            "volume_usd": 777.0,
-            "volume": 0.01,
-            "price_change": 1.5,
-            "estimated_delivery_price": mark,
-        }
-        for s, (_, coins, mark) in states
-        if params.get("currency") == s and params.get("kind") == "future"
-    ]
-    return {"jsonrpc": "2.0", "result": rows, "usIn": now * 1000, "usOut": now * 1000 + 9}
+    asked = [pair for pair in states if params.get("currency") == pair[0] and params.get("kind") == "future"]
+    return _bulk("deribit summary", [_figures("deribit", 0, pair, now) for pair in asked], now)
 
 
 def _dydx(states: Any, now: int, params: Row) -> Any:
-    rows = {
-        f"{s}-USD": {
-            "ticker": f"{s}-USD",
-            "status": "ACTIVE",
-            "oraclePrice": str(mark),
-            "priceChange24H": "100",
-            "volume24H": "777",
-            "nextFundingRate": "0.00001",
-            "openInterest": str(coins),
-        }
-        for s, (_, coins, mark) in states
-    }
-    return {"markets": rows}
+    body = _bulk("dydx markets", [_figures("dydx", 0, pair, now) for pair in states], now)
+    return {"markets": {row["ticker"]: row for row in body}}
 
 
 def _okx_options(states: Any, now: int, params: Row) -> Any:
     if params.get("instType") != "OPTION":
         return None
-    base = params["instFamily"][:3]
-    rows = [
-        {
-            "instType": "OPTION",
-            "instId": f"{base}-USD-260327-{strike}-C",
-            "last": "0.01",
-            "askPx": "0.02",
-            "askSz": "1",
-            "bidPx": "0.01",
-            "bidSz": "1",
-            "open24h": "0.01",
-            "high24h": "0.02",
-            "low24h": "0.01",
-            "volCcy24h": "3",
-            "vol24h": "300",
-            "ts": str(now),
-        }
-        for strike in (40000, 50000, 60000)
-    ]
-    return {"code": "0", "msg": "", "data": rows}
+    return _bulk("okx options", [{"base": params["instFamily"][:3], "strike": k} for k in OKX_STRIKES], now)
 
 
 def _derive(states: Any, now: int, params: Row) -> Any:
-    rows = {
-        f"{s}-PERP": {
-            "t": now,
-            "A": "1",
-            "a": str(mark + 1),
-            "B": "1",
-            "b": str(mark - 1),
-            "f": "0.0000125",
-            "option_pricing": None,
-            "I": str(mark),
-            "M": str(mark),
-            "stats": {
-                "c": "1",
-                "v": "777",
-                "pr": "1",
-                "n": 1,
-                "oi": str(coins),
-                "h": "1",
-                "l": "1",
-                "p": "0.015",
-            },
-            "minp": "1",
-            "maxp": "99999999",
-        }
-        for s, (_, coins, mark) in states
-    }
-    return {"id": "1", "result": rows}
+    rows = _bulk("derive tickers", [_figures("derive", 0, pair, now) for pair in states], now)
+    return {"id": "1", "result": {f"{s}-PERP": row for (s, _), row in zip(states, rows, strict=True)}}
 
 
 def _iso(ms: int) -> str:
@@ -244,65 +158,7 @@ _BODIES: dict[tuple[str, str], Callable[[Any, int, Row], Any]] = {
     ("derive", "/v3/public/get_tickers"): _derive,
 }
 
-_OLD = {
-    ("binance", "/fapi/v1/exchangeInfo"): {"symbol": "OLDUSDT", "baseAsset": "OLD", "status": "SETTLING"},
-    ("binance", "/fapi/v1/premiumIndex"): {"symbol": "OLDUSDT"},
-    ("binance", "/fapi/v1/ticker/24hr"): {"symbol": "OLDUSDT"},
-    ("bybit", "/v5/market/instruments-info"): {"symbol": "OLDUSDT", "baseCoin": "OLD", "status": "Closed"},
-    ("bybit", "/v5/market/tickers"): {"symbol": "OLDUSDT"},
-    ("okx", "/api/v5/public/instruments"): {
-        "instId": "OLD-USDT-SWAP",
-        "ctValCcy": "OLD",
-        "uly": "OLD-USDT",
-        "state": "suspend",
-    },
-    ("okx", "/api/v5/public/funding-rate"): {"instId": "OLD-USDT-SWAP"},
-    ("okx", "/api/v5/public/open-interest"): {"instId": "OLD-USDT-SWAP"},
-    ("okx", "/api/v5/public/mark-price"): {"instId": "OLD-USDT-SWAP"},
-    ("okx", "/api/v5/market/tickers"): {"instId": "OLD-USDT-SWAP"},
-    ("gateio", "/futures/usdt/contracts"): {"name": "OLD_USDT", "in_delisting": True, "status": "delisting"},
-    ("bitget", "/api/v2/mix/market/contracts"): {
-        "symbol": "OLDUSDT",
-        "baseCoin": "OLD",
-        "symbolStatus": "off",
-    },
-    ("bitget", "/api/v2/mix/market/tickers"): {"symbol": "OLDUSDT"},
-    ("bitget", "/api/v2/mix/market/current-fund-rate"): {"symbol": "OLDUSDT"},
-    ("deribit", "/public/get_instruments"): {
-        "instrument_name": "OLD-PERPETUAL",
-        "base_currency": "OLD",
-        "is_active": False,
-    },
-    ("lighter", "/orderBookDetails"): {"symbol": "OLD", "market_id": 9, "status": "inactive"},
-    ("kraken", "/derivatives/api/v3/instruments"): {
-        "symbol": "PF_OLDUSD",
-        "base": "OLD",
-        "tradeable": False,
-    },
-    ("kraken", "/derivatives/api/v3/tickers"): {
-        "symbol": "PF_OLDUSD",
-        "pair": "OLD:USD",
-        "suspended": True,
-    },
-    ("mexc", "/api/v1/contract/detail"): {"symbol": "OLD_USDT", "baseCoin": "OLD", "state": 3},
-    ("mexc", "/api/v1/contract/ticker"): {"symbol": "OLD_USDT", "lastPrice": 0, "holdVol": 0},
-    ("mexc", "/api/v1/contract/funding_rate"): {"symbol": "OLD_USDT"},
-    ("huobi", "/linear-swap-api/v1/swap_contract_info"): {
-        "symbol": "OLD",
-        "contract_code": "OLD-USDT",
-        "contract_status": 3,
-    },
-    ("huobi", "/linear-swap-api/v1/swap_batch_funding_rate"): {
-        "symbol": "OLD",
-        "contract_code": "OLD-USDT",
-        "funding_time": "1613976000000",
-    },
-    ("derive", "/v3/public/get_all_instruments"): {
-        "instrument_name": "OLD-PERP",
-        "base_currency": "OLD",
-        "is_active": False,
-    },
-}
+_OLD: dict[str, Row] = _SHAPES.pop("delisted")
 """By venue and path: what sets the row of OLD, which was delisted, apart from one that trades."""
 
 
@@ -330,7 +186,7 @@ def with_delisted(exchange: str, place: str, params: Row, body: Any, *, gone: bo
         last = body["data"][-1]
         status = "Closed" if gone else "Open"
         body["data"].append({**last, "symbol": "OLDUSDTM", "baseCurrency": "OLD", "status": status})
-    marks = _OLD.get(("binance" if exchange == "aster" else exchange, place))
+    marks = _OLD.get(f"{'binance' if exchange == 'aster' else exchange} {place}")
     rows = _rows(body) if marks else None
     elsewhere = (
         params.get("instType") == "OPTION" or params.get("productType", "USDT-FUTURES") != "USDT-FUTURES"

@@ -6,8 +6,6 @@ from datetime import UTC, datetime
 
 from derivdata.sources.venues.hyperliquid import DEXES
 
-__all__ = ["HOUR", "HOURLY", "T0", "Truth", "interval"]
-
 HOUR = 3600
 T0 = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
 HOURLY = ("deribit", "hyperliquid", "lighter", "dydx", "derive", "kraken", *DEXES)

@@ -18,10 +18,6 @@ def test_free_sees_bitcoin_and_ether_only(ask: Caller) -> None:
     assert set(body["oi_rankings"]) <= {"BTC", "ETH"}
 
 
-def _payment(time: str, y: float, minutes: int) -> dict[str, Any]:
-    return {"t": time, "timestamp": time, "y": y, "intervalMinutes": minutes}
-
-
 def test_history_has_its_envelope(ask: Caller) -> None:
     body = ask.body(
         "/funding/historical", symbol="ETH", start="2026-06-30T11:00Z", exchanges="binance,hyperliquid"

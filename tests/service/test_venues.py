@@ -72,10 +72,6 @@ def test_totals_add_up_symbols(ask: Caller) -> None:
     assert only["data"] == body["data"][1:]
 
 
-def _total(exchange: str, value: float, name: str) -> dict[str, object]:
-    return {"timestamp": "2026-06-30T12:00:00Z", "exchange": exchange, name: value, "symbol_count": 2}
-
-
 def test_volume_adds_up_over_a_bucket(ask: Caller) -> None:
     """Eight hours of 2.5 million on binance; the four of 12:00 have not begun."""
     body = ask.body(

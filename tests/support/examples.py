@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-__all__ = ["examples"]
-
 
 def examples(short: int, long: int) -> settings:
     """Draw `short` examples; `long` in the profile of that name. The same ones in every run, in both."""

@@ -49,8 +49,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from derivdata.sources import sample, service
 
-__all__ = ["PASSING", "FaultProtocol", "Faults", "drawn", "serve"]
-
 PASSING = (
     "500", "html=502", "503", "504", "429=0.01", "429=soon", "reset", "reset=20", "cut=20", "open=20",
     "chunk=20", "garbled", "silent=1.5", "drip=0.1",

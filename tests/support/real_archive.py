@@ -18,8 +18,6 @@ import derivdata as dd
 from derivdata import cli
 from tests.support.shared import shared_path
 
-__all__ = ["imports", "real_archive"]
-
 _PAGE = Path(__file__).resolve().parents[2] / "docs" / "real-data.md"
 _SETS = (
     "funding_2020_2023",

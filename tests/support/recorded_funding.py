@@ -7,8 +7,6 @@ import xarray as xr
 
 from tests.support.shared import shared_path
 
-__all__ = ["PERIODS", "recorded_funding"]
-
 PERIODS = {
     "2020–2021": ("2020-01-01", "2022-01-01"),
     "2022": ("2022-01-01", "2023-01-01"),

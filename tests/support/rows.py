@@ -8,8 +8,6 @@ import pandas as pd
 
 from derivdata.tables import TABLES
 
-__all__ = ["rows"]
-
 
 def rows(table: str, **columns: Any) -> pd.DataFrame:
     """Build a table of columns by their names on the wire, as lists or as one value for all rows."""
