@@ -6,10 +6,14 @@ Gatheral and Jacquier's SSVI with the power law 0.5, whose parameters allow neit
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NamedTuple
+
+from tests.collect.state_bodies import filled
 
 INDEX = 50_000.0
 STRIKES = range(30_000, 82_500, 5_000)
@@ -20,6 +24,9 @@ DAY = 86_400
 YEAR = 365 * DAY
 
 Row = dict[str, Any]
+
+_SHAPES: dict[str, Row] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+"""By venue, and path where it has several, the row of each option, as `filled` takes it."""
 
 
 class Option(NamedTuple):
@@ -105,130 +112,66 @@ def _ticks(price: float, tick: float, rounding: Callable[[float], int]) -> float
     return round(ticks * tick, 10) or None
 
 
+def _filled_in(name: str, base: str, ms: int, chosen: list[Option]) -> list[Row]:
+    """A row of each option, after the venue's template."""
+    rows = []
+    for o in chosen:
+        date = f"{base}-{o.date:%-d%b%y}".upper()
+        figures = o._asdict() | {
+            "now": ms,
+            "base": base,
+            "date": date,
+            "dated": f"{date}-{o.strike}-{o.side}",
+            "numbered": f"{base}-{o.date:%y%m%d}-{o.strike}-{o.side}",
+            "held": o.open_interest,
+            "held_usd": o.open_interest * INDEX,
+            "index": INDEX,
+            "percent": 100 * o.iv,
+            "iv_below": o.iv - HALF_SPREAD,
+            "iv_above": o.iv + HALF_SPREAD,
+            "mark_coin": o.price / o.forward,
+            "bid_coin": _ticks(o.bid / o.forward, 0.0001, math.floor),
+            "ask_coin": _ticks(o.ask / o.forward, 0.0001, math.ceil),
+            "bid_usd": _ticks(o.bid, 5.0, math.floor) or 0,
+            "ask_usd": _ticks(o.ask, 5.0, math.ceil),
+        }
+        rows.append(filled(_SHAPES[name], figures))
+    return rows
+
+
+def _listed(base: str, ms: int) -> list[Option]:
+    return options(ms // 1000) if base in ("BTC", "ETH") else []
+
+
 def _deribit(params: Row, ms: int) -> Any:
-    base = params["currency"]
     if params.get("kind") != "option":
         return None
-    rows = [
-        {
-            "instrument_name": f"{base}-{o.date:%-d%b%y}-{o.strike}-{o.side}".upper(),
-            "base_currency": base,
-            "quote_currency": base,
-            "creation_timestamp": ms,
-            "underlying_index": f"{base}-{o.date:%-d%b%y}".upper(),
-            "underlying_price": o.forward,
-            "estimated_delivery_price": INDEX,
-            "interest_rate": 0.0,
-            "open_interest": o.open_interest,
-            "mark_price": o.price / o.forward,
-            "mark_iv": 100 * o.iv,
-            "bid_price": _ticks(o.bid / o.forward, 0.0001, math.floor),
-            "ask_price": _ticks(o.ask / o.forward, 0.0001, math.ceil),
-            "mid_price": None,
-            "last": None,
-            "low": None,
-            "high": None,
-            "price_change": None,
-            "volume": 3.0,
-            "volume_usd": 9.0,
-        }
-        for o in (options(ms // 1000) if base in ("BTC", "ETH") else [])
-    ]
+    rows = _filled_in("deribit", params["currency"], ms, _listed(params["currency"], ms))
     return {"jsonrpc": "2.0", "result": rows, "usIn": ms * 1000, "usOut": ms * 1000 + 9}
 
 
 def _bybit(params: Row, ms: int) -> Any:
     if params.get("category") != "option":
         return None
-    base = params["baseCoin"]
-    rows = [
-        {
-            "symbol": f"{base}-{o.date:%-d%b%y}-{o.strike}-{o.side}".upper(),
-            "bid1Price": str(_ticks(o.bid, 5.0, math.floor) or 0),
-            "bid1Size": "1",
-            "bid1Iv": str(o.iv - HALF_SPREAD),
-            "ask1Price": str(_ticks(o.ask, 5.0, math.ceil)),
-            "ask1Size": "1",
-            "ask1Iv": str(o.iv + HALF_SPREAD),
-            "lastPrice": "0",
-            "highPrice24h": "0",
-            "lowPrice24h": "0",
-            "markPrice": str(o.price),
-            "indexPrice": str(INDEX),
-            "markIv": str(o.iv),
-            "underlyingPrice": str(o.forward),
-            "openInterest": str(o.open_interest),
-            "turnover24h": "9",
-            "volume24h": "3",
-            "totalVolume": "3",
-            "totalTurnover": "9",
-            "delta": str(o.delta),
-            "gamma": str(o.gamma),
-            "vega": str(o.vega),
-            "theta": str(o.theta),
-            "predictedDeliveryPrice": "0",
-            "change24h": "0",
-        }
-        for o in (options(ms // 1000) if base in ("BTC", "ETH") else [])
-    ]
+    rows = _filled_in("bybit", params["baseCoin"], ms, _listed(params["baseCoin"], ms))
     return {"retCode": 0, "retMsg": "OK", "result": {"category": "option", "list": rows}, "time": ms}
 
 
-def _binance_marks(_: Row, ms: int) -> Any:
-    return [
-        {
-            "symbol": f"{base}-{o.date:%y%m%d}-{o.strike}-{o.side}",
-            "markPrice": str(o.price),
-            "bidIV": str(o.iv - HALF_SPREAD),
-            "askIV": "-1.0",  # no quote
-            "markIV": str(o.iv),
-            "delta": str(o.delta),
-            "theta": str(o.theta),
-            "gamma": str(o.gamma),
-            "vega": str(o.vega),
-            "highPriceLimit": "9",
-            "lowPriceLimit": "1",
-        }
-        for base in ("BTC", "ETH")
-        for o in options(ms // 1000)
-    ]
-
-
-def _binance_tickers(_: Row, ms: int) -> Any:
-    return [
-        {
-            "symbol": f"{base}-{o.date:%y%m%d}-{o.strike}-{o.side}",
-            "lastPrice": "0",
-            "volume": "3",
-            "amount": "9",
-            "bidPrice": str(_ticks(o.bid, 5.0, math.floor) or 0),
-            "askPrice": "0",
-            "strikePrice": str(o.strike),
-            "exercisePrice": str(INDEX),
-        }
-        for base in ("BTC", "ETH")
-        for o in options(ms // 1000)
+def _binance(name: str) -> Callable[[Row, int], Any]:
+    return lambda _, ms: [
+        row for base in ("BTC", "ETH") for row in _filled_in(name, base, ms, options(ms // 1000))
     ]
 
 
 def _binance_interest(params: Row, ms: int) -> Any:
-    base = params["underlyingAsset"]
-    return [
-        {
-            "symbol": f"{base}-{o.date:%y%m%d}-{o.strike}-{o.side}",
-            "sumOpenInterest": str(o.open_interest),
-            "sumOpenInterestUsd": str(o.open_interest * INDEX),
-            "timestamp": str(ms),
-        }
-        for o in options(ms // 1000)
-        if f"{o.date:%y%m%d}" == params["expiration"]
-    ]
+    chosen = [o for o in options(ms // 1000) if f"{o.date:%y%m%d}" == params["expiration"]]
+    return _filled_in("binance openInterest", params["underlyingAsset"], ms, chosen)
 
 
 CHAINS: dict[tuple[str, str], Callable[[Row, int], Any]] = {
     ("deribit", "/public/get_book_summary_by_currency"): _deribit,
     ("bybit", "/v5/market/tickers"): _bybit,
-    ("binance", "/eapi/v1/mark"): _binance_marks,
-    ("binance", "/eapi/v1/ticker"): _binance_tickers,
+    ("binance", "/eapi/v1/mark"): _binance("binance mark"),
+    ("binance", "/eapi/v1/ticker"): _binance("binance ticker"),
     ("binance", "/eapi/v1/openInterest"): _binance_interest,
 }

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from derivdata.sources.archive import Archive, open_archive
-from tests.collect.direct import connect_directly
+from tests.collect.direct import faked
 from tests.collect.fakes import Fakes, SimulatedClock
 
 
@@ -22,9 +22,7 @@ def clock(request: pytest.FixtureRequest) -> SimulatedClock:
 def fakes(request: pytest.FixtureRequest, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch) -> Fakes:
     """Venues whose history ends a day after the clock's, or at the module's `LAST`."""
     last = getattr(request.module, "LAST", int(pd.Timestamp("2026-01-21", tz="UTC").timestamp()))
-    running = Fakes(last, clock.utc)
-    connect_directly(running, clock, monkeypatch)
-    return running
+    return faked(last, clock, monkeypatch)
 
 
 @pytest.fixture

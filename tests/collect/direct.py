@@ -44,3 +44,10 @@ def connect_directly(fakes: Fakes, clock: Clock, patch: pytest.MonkeyPatch) -> N
     patch.setattr("os.fsync", lambda handle: None)
     DirectSession.fakes, DirectSession.wait = fakes, clock.wait
     patch.setattr("derivdata.sources.collect.session.KeylessSession", DirectSession)
+
+
+def faked(last: int, clock: Clock, patch: pytest.MonkeyPatch) -> Fakes:
+    """Fake venues without sockets, whose history ends at a second."""
+    fakes = Fakes(last, clock.utc)
+    connect_directly(fakes, clock, patch)
+    return fakes

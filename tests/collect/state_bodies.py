@@ -59,8 +59,8 @@ def _bulk(name: str, figures: list[Row], now: int) -> Any:
     """A body with a row, or several, of each contract."""
     shape, at = _SHAPES[name], {"now": now, "iso": _iso(now), "now_us": now * 1000, "out_us": now * 1000 + 9}
     shapes = shape["row"] if isinstance(shape["row"], list) else [shape["row"]]
-    rows = [_filled(row, at | one) for one in figures for row in shapes]
-    return _filled(shape["body"], {**at, "rows": rows})
+    rows = [filled(row, at | one) for one in figures for row in shapes]
+    return filled(shape["body"], {**at, "rows": rows})
 
 
 def _figures(exchange: str, number: int, state: tuple[str, tuple[int, float, float]], now: int) -> Row:
@@ -94,10 +94,10 @@ def _figures(exchange: str, number: int, state: tuple[str, tuple[int, float, flo
     }
 
 
-def _filled(shape: Any, figures: Row) -> Any:
+def filled(shape: Any, figures: Row) -> Any:
     """Fill in a template: ``"{name}"`` is the figure as text, ``"=name"`` the figure itself."""
     if isinstance(shape, dict):
-        return {key: _filled(value, figures) for key, value in shape.items()}
+        return {key: filled(value, figures) for key, value in shape.items()}
     if isinstance(shape, str):
         return figures[shape[1:]] if shape[:1] == "=" else shape.format(**figures)
     return shape

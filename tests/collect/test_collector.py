@@ -9,7 +9,7 @@ import pytest
 
 from derivdata.sources.archive import Archive
 from derivdata.sources.collect.collector import Collector
-from tests.collect.direct import connect_directly
+from tests.collect.direct import faked
 from tests.collect.fakes import Fakes, SimulatedClock
 
 NOW = "2026-01-20T10:30:30"
@@ -123,8 +123,7 @@ def test_an_adapter_s_own_mistake_loses_its_venue_s_poll_and_is_named(
 def test_rows_without_a_stamp_bear_the_instant_at_which_their_answer_arrived(
     archive: Archive, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fakes = Fakes(LAST, clock.utc)
-    connect_directly(fakes, clock, monkeypatch)
+    fakes = faked(LAST, clock, monkeypatch)
     fakes.delays["hyperliquid/info"] = 7.0
     began = clock.utc()
     _collector(archive, fakes, clock, "hyperliquid").once()

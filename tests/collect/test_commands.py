@@ -19,7 +19,7 @@ from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.coverage import coverage_of
 from derivdata.sources.venues.registry import VENUES
 from tests.collect import fakes as fakes_of_venues
-from tests.collect.direct import connect_directly
+from tests.collect.direct import faked
 from tests.collect.fakes import Fakes, SimulatedClock
 
 LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
@@ -198,8 +198,7 @@ def test_collecting_once_names_what_failed_and_fails_where_nothing_came(
 ) -> None:
     """A dead venue is not asked for histories as well, which would take minutes of waiting."""
     clock = SimulatedClock("2026-01-20T10:30:30")
-    fakes = Fakes(LAST, clock.utc)
-    connect_directly(fakes, clock, monkeypatch)
+    fakes = faked(LAST, clock, monkeypatch)
     fakes.refusals = {name: (503, {}, {"msg": "maintenance"}) for name in lost}
     monkeypatch.setattr("derivdata.sources.collect.MachineClock", lambda: clock)
     monkeypatch.setattr("derivdata.sources.collect.Collector", partial(Collector, addresses=fakes.addresses))
@@ -218,8 +217,7 @@ def test_a_backfill_without_an_answer_says_why_and_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = SimulatedClock("2026-01-20T10:30:30")
-    fakes = Fakes(LAST, clock.utc)
-    connect_directly(fakes, clock, monkeypatch)
+    fakes = faked(LAST, clock, monkeypatch)
     clock.stop_on = lambda signals: None  # type: ignore[attr-defined]
     monkeypatch.setattr("derivdata.sources.collect.MachineClock", lambda: clock)
     monkeypatch.setattr("derivdata.sources.collect.backfill", partial(backfill, addresses=fakes.addresses))

@@ -21,8 +21,8 @@ import pytest
 import derivdata as dd
 from derivdata.sources.archive import open_archive
 from derivdata.sources.collect import read_through
-from tests.collect.direct import connect_directly
-from tests.collect.fakes import SYMBOLS, Fakes, SimulatedClock
+from tests.collect.direct import faked
+from tests.collect.fakes import SYMBOLS, SimulatedClock
 from tests.reliability.promises import SOAK
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
@@ -59,9 +59,8 @@ def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.chdir(FOLDER)
     mpl.use("Agg")
     clock = SimulatedClock(f"{NOW:%Y-%m-%dT%H:%M:%S}")
-    fakes = Fakes(int(NOW.timestamp()) + 86_400, clock.utc)
+    fakes = faked(int(NOW.timestamp()) + 86_400, clock, monkeypatch)
     fakes.chains = True
-    connect_directly(fakes, clock, monkeypatch)
     store = read_through.ReadThrough(
         open_archive(tmp_path / "market"), venues=VENUES, clock=clock, addresses=fakes.addresses
     )

@@ -21,7 +21,7 @@ from derivdata.sources.collect.reporting import Minute, StatusLine
 from tests.archive.rates import rates
 from tests.collect.clocks import EventClock
 from tests.collect.days import hold_minutes
-from tests.collect.direct import connect_directly
+from tests.collect.direct import faked
 from tests.collect.fakes import Fakes
 
 START = pd.Timestamp("2026-01-20T10:30:30", tz="UTC")
@@ -77,8 +77,7 @@ def test_a_collector_keeps_as_long_as_it_was_told_and_refills_no_further(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = EventClock(START)
-    fakes = Fakes(LAST, clock.utc)
-    connect_directly(fakes, clock, monkeypatch)
+    fakes = faked(LAST, clock, monkeypatch)
     archive = open_archive(tmp_path / "market")
     archive.append(FUNDING, _rates_at("2025-12-20"))
     archive.merge(
@@ -111,8 +110,7 @@ def test_a_full_disk_ends_collecting_with_one_line_and_nothing_lost(
     """The disk fills up at several steps of an append: the lock, rows, the ledger, the manifest."""
     archive = open_archive(tmp_path / "market")
     clock = EventClock(START)
-    fakes = Fakes(LAST, clock.utc)
-    connect_directly(fakes, clock, monkeypatch)
+    fakes = faked(LAST, clock, monkeypatch)
     written = monkeypatch.context
     steps = [
         "derivdata.sources.archive.manifest.save",
@@ -155,8 +153,7 @@ def test_the_command_says_a_full_disk_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = EventClock(START)
-    fakes = Fakes(LAST, clock.utc)
-    connect_directly(fakes, clock, monkeypatch)
+    fakes = faked(LAST, clock, monkeypatch)
 
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

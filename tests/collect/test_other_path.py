@@ -20,7 +20,7 @@ from derivdata.sources.venues.registry import VENUES
 from derivdata.support.times import Window
 from tests.collect import lists
 from tests.collect.clocks import SimulatedClock
-from tests.collect.direct import connect_directly
+from tests.collect.direct import faked
 from tests.collect.fakes import Fakes
 
 TABLE = "liquidations_fills"
@@ -59,8 +59,7 @@ def _pushed(events: list[tuple[str, lists.Event]], late_ms: int = 0) -> pd.DataF
 def market(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[Fakes, SimulatedClock]]:
     def make(now: str) -> tuple[Fakes, SimulatedClock]:
         clock = SimulatedClock(now)
-        fakes = Fakes(LAST, clock.utc)
-        connect_directly(fakes, clock, monkeypatch)
+        fakes = faked(LAST, clock, monkeypatch)
         return fakes, clock
 
     return make

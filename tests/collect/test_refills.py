@@ -27,7 +27,7 @@ from derivdata.sources.collect.session import Shared, Stopped, VenueSession
 from derivdata.sources.query import Query
 from derivdata.sources.venues.registry import VENUES
 from tests.collect.clocks import HANGS_SECONDS, EventClock, SimulatedClock
-from tests.collect.direct import connect_directly
+from tests.collect.direct import faked
 from tests.collect.fakes import Fakes
 from tests.reliability.promises import SOAK
 
@@ -62,9 +62,8 @@ def _collected(
 
 def test_a_slow_refill_holds_up_no_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = EventClock(BEFORE_THE_HOUR)
-    fakes = Fakes(LAST, clock.utc)
+    fakes = faked(LAST, clock, monkeypatch)
     fakes.delays["bybit/v5/market/funding/history"] = 300.0
-    connect_directly(fakes, clock, monkeypatch)
     found = _collected(tmp_path / "market", fakes, clock, 13, "bybit", "okx", symbols=["BTC", "ETH"])
     began = [minute.time.floor("min") for minute in found]
     assert [late - early for early, late in pairwise(began)] == [pd.Timedelta(60, "s")] * (len(found) - 1)
@@ -80,8 +79,7 @@ def test_a_venue_that_never_answers_a_history_delays_that_of_no_other(
 ) -> None:
     """Bybit blocks for an hour: okx is refilled, and with the next hour again, bybit not a second time."""
     clock = SimulatedClock("2026-01-20T11:02:00")
-    fakes = Fakes(LAST, clock.utc)
-    connect_directly(fakes, clock, monkeypatch)
+    fakes = faked(LAST, clock, monkeypatch)
     held = fakes.held["bybit/v5/market/funding/history"] = threading.Event()
     archive = open_archive(tmp_path / "market")
     collector = Collector(
@@ -123,8 +121,7 @@ def test_a_refill_that_is_done_is_counted_and_the_next_begins_with_the_next_hour
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = EventClock(BEFORE_THE_HOUR)
-    fakes = Fakes(LAST, clock.utc)
-    connect_directly(fakes, clock, monkeypatch)
+    fakes = faked(LAST, clock, monkeypatch)
     found = _collected(tmp_path / "market", fakes, clock, 6, "hyperliquid", symbols=["BTC"])
     written = [
         (f"{m.time:%H:%M}", m.rows["funding_settlements"]) for m in found if "funding_settlements" in m.rows
@@ -137,8 +134,7 @@ def test_a_refill_that_is_done_is_counted_and_the_next_begins_with_the_next_hour
 
 def test_what_goes_wrong_in_a_refill_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = EventClock(BEFORE_THE_HOUR)
-    fakes = Fakes(LAST, clock.utc)
-    connect_directly(fakes, clock, monkeypatch)
+    fakes = faked(LAST, clock, monkeypatch)
 
     def refused(*_: object, **__: object) -> None:
         raise ArchiveError("market: nothing was appended: No space left on device")
@@ -153,8 +149,7 @@ def test_an_unexpected_error_of_a_refill_is_told_and_the_minutes_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = EventClock(BEFORE_THE_HOUR)
-    fakes = Fakes(LAST, clock.utc)
-    connect_directly(fakes, clock, monkeypatch)
+    fakes = faked(LAST, clock, monkeypatch)
 
     def broken(*_: object, **__: object) -> None:
         raise KeyError("fundingTime")
@@ -198,8 +193,7 @@ def test_a_history_that_is_refused_is_told_with_the_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = EventClock(BEFORE_THE_HOUR)
-    fakes = Fakes(LAST, clock.utc)
-    connect_directly(fakes, clock, monkeypatch)
+    fakes = faked(LAST, clock, monkeypatch)
     truth = fakes.truth.payments
     monkeypatch.setattr(fakes.truth, "payments", lambda *a: [(s, h, float("nan")) for s, h, _ in truth(*a)])
     found = _collected(tmp_path / "market", fakes, clock, 6, "bybit", symbols=["BTC"])
@@ -212,8 +206,7 @@ def test_a_history_that_is_refused_is_told_with_the_minute(
 def test_the_end_does_not_wait_for_a_dead_venue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The refill's thread hangs in a request that is never answered: it is a daemon and is left."""
     clock = SimulatedClock("2026-01-20T11:01:30")
-    fakes = Fakes(LAST, clock.utc)
-    connect_directly(fakes, clock, monkeypatch)
+    fakes = faked(LAST, clock, monkeypatch)
     monkeypatch.setattr(refills, "_END_SECONDS", 0.05)
     never = fakes.held["bybit/v5/market/funding"] = threading.Event()
     asked = threading.Event()
@@ -316,8 +309,7 @@ def test_a_stop_is_noticed_where_there_is_nothing_to_wait_for(
 ) -> None:
     """A venue that answers more slowly than it may be asked is never waited for between two requests."""
     clock = SimulatedClock("2026-01-20T11:00:00")
-    fakes = Fakes(LAST, clock.utc)
-    connect_directly(fakes, clock, monkeypatch)
+    fakes = faked(LAST, clock, monkeypatch)
     fakes.delays["bybit"] = 30.0
     session = VenueSession(VENUES["bybit"], clock, address=fakes.addresses["bybit"])
     list_contracts(session)
@@ -346,8 +338,7 @@ def test_turns_of_many_threads_are_apart(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_venue_that_closes_to_one_session_is_left_alone_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimulatedClock("2026-01-20T11:00:00")
-    fakes = Fakes(LAST, clock.utc)
-    connect_directly(fakes, clock, monkeypatch)
+    fakes = faked(LAST, clock, monkeypatch)
     shared, address = Shared(), fakes.addresses["binance"]
     first, other = (VenueSession(VENUES["binance"], clock, address=address, shared=shared) for _ in range(2))
     endpoint = next(e for e in VENUES["binance"].endpoints if e.path == "/fapi/v1/premiumIndex")
@@ -368,8 +359,7 @@ def test_those_who_waited_for_a_closed_venue_go_on_one_after_the_other(
 ) -> None:
     """A poll and two histories meet a 429 together: afterwards they do not ask together."""
     clock = EventClock(pd.Timestamp("2026-01-20T11:00:00", tz="UTC"))
-    fakes = Fakes(LAST, clock.utc)
-    connect_directly(fakes, clock, monkeypatch)
+    fakes = faked(LAST, clock, monkeypatch)
     shared, venue = Shared(), VENUES["okx"]
     endpoint = next(e for e in venue.endpoints if e.what == "oi")
     shared.close_for(clock.utc(), 30.0)
@@ -409,8 +399,7 @@ def test_only_a_refusal_that_names_a_region_is_one_of_the_address(
     venue: str, status: int, text: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = SimulatedClock("2026-01-20T11:00:00")
-    fakes = Fakes(LAST, clock.utc)
-    connect_directly(fakes, clock, monkeypatch)
+    fakes = faked(LAST, clock, monkeypatch)
     session = VenueSession(VENUES[venue], clock, address=fakes.addresses[venue])
     endpoint = next(e for e in VENUES[venue].endpoints if e.what == "funding" and e.confirmed)
     fakes.faults[venue] = [(status, {}, text)]
@@ -435,8 +424,7 @@ def test_a_poll_and_a_fill_at_the_same_time_keep_the_venue_s_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = EventClock(pd.Timestamp("2026-01-20T10:30:30", tz="UTC"))
-    fakes = Fakes(LAST, clock.utc)
-    connect_directly(fakes, clock, monkeypatch)
+    fakes = faked(LAST, clock, monkeypatch)
     store = ReadThrough(
         open_archive(tmp_path / "market"), venues=["bybit"], clock=clock, addresses=fakes.addresses
     )
@@ -464,8 +452,7 @@ def test_a_worker_that_cannot_start_is_not_taken_for_running(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = SimulatedClock("2026-01-20T11:02:30")
-    fakes = Fakes(LAST, clock.utc)
-    connect_directly(fakes, clock, monkeypatch)
+    fakes = faked(LAST, clock, monkeypatch)
     archive = open_archive(tmp_path / "market")
     collector = Collector(
         archive, venues=["bybit"], symbols=["BTC"], names=TABLES, clock=clock, addresses=fakes.addresses

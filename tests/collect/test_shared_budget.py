@@ -17,8 +17,8 @@ from derivdata.sources.query import Query
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.registry import VENUES
 from tests.collect.clocks import HANGS_SECONDS, EventClock
-from tests.collect.direct import connect_directly
-from tests.collect.fakes import Fakes, SimulatedClock
+from tests.collect.direct import faked
+from tests.collect.fakes import SimulatedClock
 from tests.collect.limits import used
 
 AT = pd.Timestamp("2026-01-20T10:30:30", tz="UTC")
@@ -39,8 +39,7 @@ def test_a_poll_and_a_history_at_once_stay_within_a_quarter_of_the_limit(
 ) -> None:
     """Sessions that share nothing would together spend up to twice as much: the count can tell."""
     clock = EventClock(AT)
-    fakes = Fakes(int(AT.timestamp()) + 3600, clock.utc)
-    connect_directly(fakes, clock, monkeypatch)
+    fakes = faked(int(AT.timestamp()) + 3600, clock, monkeypatch)
     venue, shared = VENUES[exchange], Shared()
     polls, fills = (
         VenueSession(
@@ -68,8 +67,7 @@ def test_a_read_of_the_past_fills_with_the_sessions_budgets_of_the_polls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = SimulatedClock(f"{AT:%Y-%m-%dT%H:%M:%S}")
-    fakes = Fakes(int(AT.timestamp()) + 3600, clock.utc)
-    connect_directly(fakes, clock, monkeypatch)
+    fakes = faked(int(AT.timestamp()) + 3600, clock, monkeypatch)
     made: dict[str, set[int]] = {}
     begin = VenueSession.__init__
 

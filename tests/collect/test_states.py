@@ -11,8 +11,8 @@ from derivdata.sources.archive import open_archive
 from derivdata.sources.collect import backfill
 from derivdata.sources.collect.collector import Collector
 from tests.collect import state_bodies
-from tests.collect.direct import connect_directly
-from tests.collect.fakes import SYMBOLS, VENUES, Fakes, SimulatedClock
+from tests.collect.direct import faked
+from tests.collect.fakes import SYMBOLS, VENUES, SimulatedClock
 from tests.collect.state_bodies import RUNNING_BPS
 
 DAY = pd.Timestamp("2026-01-20", tz="UTC")
@@ -22,9 +22,8 @@ def test_a_poll_of_sixteen_venues_is_the_truth_and_leaves_out_what_was_delisted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = SimulatedClock("2026-01-20T10:30:30")
-    fakes = Fakes(int(DAY.timestamp()) + 86_400, clock.utc)
+    fakes = faked(int(DAY.timestamp()) + 86_400, clock, monkeypatch)
     fakes.delisted = True
-    connect_directly(fakes, clock, monkeypatch)
     archive = open_archive(tmp_path / "market")
     tables = ["funding_history", "oi_history", "markets_symbol_exchanges"]
     collector = Collector(
@@ -52,8 +51,7 @@ def test_a_coin_that_bitget_lists_coin_margined_is_polled_and_its_payments_are_a
 ) -> None:
     monkeypatch.setattr(state_bodies, "BITGET_OTHERS", ("BTC", "XYZ"))
     clock = SimulatedClock("2026-01-20T10:30:30")
-    fakes = Fakes(int(DAY.timestamp()) + 86_400, clock.utc)
-    connect_directly(fakes, clock, monkeypatch)
+    fakes = faked(int(DAY.timestamp()) + 86_400, clock, monkeypatch)
     archive = open_archive(tmp_path / "market")
     where = {"clock": clock, "addresses": fakes.addresses}
     collector = Collector(archive, venues=["bitget"], symbols=(), names=["funding_history"], **where)

@@ -12,7 +12,7 @@ import pytest
 from derivdata.sources.archive import open_archive
 from tests.collect.clocks import EventClock
 from tests.collect.days import collect_until, hold_minutes, hold_open_interest, hold_settlements
-from tests.collect.direct import connect_directly
+from tests.collect.direct import connect_directly, faked
 from tests.collect.fakes import Fakes
 from tests.collect.limits import used
 from tests.reliability.conftest import Measured
@@ -171,8 +171,7 @@ def test_a_collector_that_is_killed_loses_nothing_acknowledged(
             assert inside.any(), (table, exchange, symbol, start)
     assert keys
     clock = EventClock(pd.Timestamp(found["start"]))
-    fakes = Fakes(int(end.timestamp()) + 86_400, clock.utc)
-    connect_directly(fakes, clock, monkeypatch)
+    fakes = faked(int(end.timestamp()) + 86_400, clock, monkeypatch)
     last = max(clock.utc().ceil("h"), FIRST.ceil("h")) + pd.Timedelta(10, "min")
     collect_until(archive, fakes, clock, last, venues)
     whole = last.floor("h")

@@ -16,7 +16,7 @@ from derivdata.sources.collect.reporting import Minute
 from derivdata.sources.venues.hyperliquid import DEXES
 from tests.collect.clocks import EventClock
 from tests.collect.days import hold_minutes, hold_settlements
-from tests.collect.direct import connect_directly
+from tests.collect.direct import connect_directly, faked
 from tests.collect.fakes import SYMBOLS, Fakes, SimulatedClock
 from tests.collect.truth import T0
 from tests.reliability.promises import SOAK
@@ -38,8 +38,7 @@ def archive(tmp_path: Path) -> Archive:
 def fakes(monkeypatch: pytest.MonkeyPatch) -> tuple[Fakes, SimulatedClock]:
     """Venues at the end of January, asked without sockets."""
     clock = SimulatedClock("2026-02-01T00:30:00")
-    made = Fakes(LAST, clock.utc)
-    connect_directly(made, clock, monkeypatch)
+    made = faked(LAST, clock, monkeypatch)
     return made, clock
 
 
