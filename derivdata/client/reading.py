@@ -44,6 +44,7 @@ _UNSTATED_STEP_US = HOUR_US
 """How far outside of its window a row may lie where no resolution says how long a bucket is."""
 
 _NAME_LISTS = ("exchange", "exchanges", "symbol", "exclude_symbol")
+_SINGLE_NAMES = ("dex", "venue", "coin")
 _SUBJECTS = frozenset({"symbol", "exchange", "dex", "dex_name", "venue", "coin", "kind"})
 
 Figure: TypeAlias = float | msgspec.UnsetType | None
@@ -229,7 +230,8 @@ class CheckedAnswer:
     requested
         Every parameter of the request by name, those in its path too.
     requested_names
-        Those of `requested` that list symbols or venues, split; without those that asked for all.
+        Those of `requested` that name symbols, venues, dexes or coins, lists split; without those that asked
+        for all.
     stated
         The fields of the answer, those beside its rows too.
     words
@@ -265,7 +267,8 @@ class CheckedAnswer:
         if self.endpoint is not None and "{" in self.endpoint.path:
             self.requested |= self.endpoint.values(request.path)
         lists = {n: frozenset(self.requested[n].split(",")) for n in _NAME_LISTS if n in self.requested}
-        self.requested_names = {name: listed for name, listed in lists.items() if "all" not in listed}
+        single = {n: frozenset({self.requested[n]}) for n in _SINGLE_NAMES if n in self.requested}
+        self.requested_names = single | {n: listed for n, listed in lists.items() if "all" not in listed}
         self.stated = body if isinstance(body, Mapping) else msgspec.structs.asdict(body)
         self.words = {}
         for name, values in self.columns.items():

@@ -19,7 +19,7 @@ import pandas as pd
 
 from derivdata.client import transport
 from derivdata.client.reading import CheckedAnswer
-from derivdata.client.rules import RULES
+from derivdata.client.rules import check
 from derivdata.client.transport import Answer, progress
 from derivdata.errors import DerivdataError, NotFound, SchemaError, TierError
 from derivdata.support import times
@@ -27,7 +27,7 @@ from derivdata.tables import endpoints
 from derivdata.tables.endpoints import Endpoint, Request
 from derivdata.tables.schema import Table
 
-__all__ = ["check", "columns_of", "cut", "forget", "get_windows", "pieces", "tabulate"]
+__all__ = ["columns_of", "cut", "forget", "get_windows", "pieces", "tabulate"]
 
 T = TypeVar("T")
 
@@ -220,28 +220,6 @@ def columns_of(
         stamps = evidence.columns["time"].asi8
         evidence.keep((stamps >= start) & (stamps < end))
     return evidence.columns, notices, evidence.facts
-
-
-def check(evidence: CheckedAnswer) -> list[str]:
-    """Check an answer against every rule, and return what is unlikely about it.
-
-    Raises
-    ------
-    SchemaError
-        The answer breaks a rule whose outcome is an error; the message shows both sides.
-    """
-    notices: list[str] = []
-    request = evidence.answer.request
-    for rule in RULES:
-        if evidence.table is not None and rule.columns and rule.columns.isdisjoint(evidence.columns):
-            continue
-        for breach in rule.check(evidence):
-            if rule.outcome == "error":
-                raise SchemaError(
-                    f"{request.path}: {breach}; see the answer with dd.raw({request.path!r}, ...)"
-                )
-            notices.append(breach)
-    return notices
 
 
 def forget(*requests: Request) -> None:

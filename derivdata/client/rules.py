@@ -1,17 +1,17 @@
-"""The rules that an answer must keep: impossible figures, contradictions, and what is unlikely.
+"""The relations that an answer must keep with its request and within itself: one table, and its checker.
 
-``docs/checked-answers.md`` is their table. A rule looks at a `CheckedAnswer`: the request, what the answer
-says of itself, and the columns of its table. It yields a sentence for each breach, which names both sides. A
-breach of a rule whose `outcome` is ``"error"`` is a `SchemaError`; any other is a `DataNotice`, and the table
-comes, without the rows that the rule removed.
+``docs/checked-answers.md`` says what each of the `RULES` compares. A rule looks at a `CheckedAnswer`: the
+request, what the answer says of itself, and the columns of its table. It yields a sentence for each breach,
+which names both sides; a rule about rows that do no harm removes them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -20,12 +20,13 @@ import pyarrow.compute as pc
 
 from derivdata.client.instrument_names import read_names
 from derivdata.client.reading import DAY_US, HOUR_US, CheckedAnswer
+from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.support.arrays import Array
 from derivdata.tables import COLUMNS, endpoints
 from derivdata.tables.contracts import contract
 
-__all__ = ["RULES", "Rule"]
+__all__ = ["RULES", "Rule", "check"]
 
 
 @dataclass(frozen=True)
@@ -34,110 +35,98 @@ class Rule:
 
     Attributes
     ----------
-    compares
-        What is compared with what, for the docs.
     outcome
         ``"error"``: a breach is a `SchemaError`. ``"notice"``: the table comes with a `DataNotice`.
-    check
+    breaches
         Yields a sentence for each breach, which names both sides.
-    columns
-        The columns that the rule looks at: a table without any of them cannot break it. Empty where it looks
-        at other things. A table without fixed columns is always checked.
+    column
+        A typed table without this column cannot break the rule; empty where it looks at other things.
     """
 
     name: str
-    compares: str
     outcome: Literal["error", "notice"]
-    check: Callable[[CheckedAnswer], Iterator[str]]
-    columns: frozenset[str] = frozenset()
+    breaches: Callable[[CheckedAnswer], Iterator[str]]
+    column: str = ""
 
 
-def rule(
-    name: str, compares: str, outcome: Literal["error", "notice"], *, columns: str = ""
-) -> Callable[[Callable[[CheckedAnswer], Iterator[str]]], Rule]:
-    """Return a decorator that makes a `Rule` of its check; `columns` are spaced names."""
-    return lambda check: Rule(name, compares, outcome, check, frozenset(columns.split()))
+def check(answer: CheckedAnswer) -> list[str]:
+    """Check an answer against every rule, and return what is unlikely about it.
+
+    Raises
+    ------
+    SchemaError
+        The answer breaks a rule whose outcome is an error; the message shows both sides.
+    """
+    notices: list[str] = []
+    path = answer.answer.request.path
+    for rule in RULES:
+        if answer.table is not None and rule.column and rule.column not in answer.columns:
+            continue
+        for breach in rule.breaches(answer):
+            if rule.outcome == "error":
+                raise SchemaError(f"{path}: {breach}; see the answer with dd.raw({path!r}, ...)")
+            notices.append(breach)
+    return notices
 
 
-_LONGEST_INTERVAL_HOURS = 168.0
-SHARES_TOLERANCE = 0.02
+_SHARES_TOLERANCE = 0.02
 """How far rounded market shares may be beyond 1, alone or added up."""
+
+_MOST = {
+    "interval_hours": (168.0, "a week"),
+    "market_share": (1 + _SHARES_TOLERANCE, "shares are fractions from 0 to 1"),
+}
+"""The largest figure that is possible, and what it is."""
 
 _COUNTED = re.compile(r"(.*_)?(volume|oi|contracts|count|trades|open|high|low|close|users|traders)(_usd)?")
 """Names of fields that count something, in payloads that no document describes."""
 
 
-@rule(
-    "impossible figure",
-    "open interest, volume, size, price, strike, volatility or count below zero; a price over time of 0",
-    "error",
-    columns=" ".join(name for name, column in COLUMNS.items() if column.least is not None),
-)
-def below_least(e: CheckedAnswer) -> Iterator[str]:
-    """Compare each figure with the smallest that is possible."""
-    for name in e.columns:
+def _impossible(e: CheckedAnswer) -> Iterator[str]:
+    for name, values in e.columns.items():
         column = None if e.table is None else e.table.columns.get(name, COLUMNS.get(name))
-        least = _open_least(name, e.columns) if column is None else column.least
-        numbers = None if least is None else e.numbers(name)
+        positive = name == "interval_hours" or (column is not None and column.positive)
+        least = None if column is None else column.least
+        if positive or (
+            column is None and _COUNTED.fullmatch(name) and getattr(values, "dtype", None) == np.float64
+        ):
+            least = least or 0.0
+        most, is_most = _MOST.get(name, (np.inf, ""))
+        numbers = None if least is None and not is_most else e.numbers(name)
         if numbers is None:
             continue
-        if (numbers < least).any():
+        if least is not None and (numbers < least).any():
             yield f"{name} is {np.nanmin(numbers):g}; it cannot be below {least:g}"
-        elif column is not None and column.positive and (numbers == 0.0).any():
+        elif positive and (numbers == 0.0).any():
             yield f"{name} is 0; it must be above 0"
+        elif (numbers > most).any():
+            yield f"{name} is {np.nanmax(numbers):g}; it cannot be above {most:g}: {is_most}"
 
 
-def _open_least(name: str, columns: Mapping[str, Any]) -> float | None:
-    """Return the smallest number of a field that no document fixes, by its name."""
-    numeric = getattr(columns[name], "dtype", None) == np.float64
-    return 0.0 if numeric and _COUNTED.fullmatch(name) else None
-
-
-@rule(
-    "impossible interval",
-    "an interval that is not above 0 or is above a week",
-    "error",
-    columns="interval_hours",
-)
-def intervals(e: CheckedAnswer) -> Iterator[str]:
-    """Refuse an interval between payments that no venue has."""
-    hours = e.numbers("interval_hours")
-    if hours is None or not hours.size:
-        return
-    wrong = hours[(hours <= 0) | (hours > _LONGEST_INTERVAL_HOURS)]
-    if wrong.size:
-        yield f"an interval is {wrong[0]:g} hours; it must be above 0 and at most {_LONGEST_INTERVAL_HOURS:g}"
-
-
-@rule("shares in percent", "market shares above 1", "error", columns="market_share")
-def percent_shares(e: CheckedAnswer) -> Iterator[str]:
-    """Refuse market shares in percent."""
-    shares = e.numbers("market_share")
-    if shares is not None and (shares > 1 + SHARES_TOLERANCE).any():
-        yield f"a market share is {np.nanmax(shares):g}; the document's are fractions from 0 to 1"
-
-
-@rule("unsorted book", "prices of a side, from the best", "error", columns="level")
-def book_order(e: CheckedAnswer) -> Iterator[str]:
-    """Refuse a side of a book whose levels are not in the order of their prices."""
-    for side, sign in (("bid", -1.0), ("ask", 1.0)):
-        prices = book_prices(e, side)
-        if prices is not None and (np.diff(sign * prices) < 0).any():
-            yield f"the {side}s are not sorted from the best price"
-
-
-def book_prices(e: CheckedAnswer, side: str) -> Array | None:
-    """Return the prices of a book's side as the answer lists them; None where it is no book."""
+def _book_prices(e: CheckedAnswer, side: str) -> Array:
+    """Return the prices of a book's side as the answer lists them; none where it is no book."""
     if "level" not in e.columns:
-        return None
+        return np.empty(0)
     prices = np.asarray(e.columns["price_usd"], dtype=np.float64)
     return np.asarray(prices[np.asarray(e.columns["side"] == side)])
 
 
-_ECHOES = {
+def _unsorted(e: CheckedAnswer) -> Iterator[str]:
+    for side, sign in (("bid", -1.0), ("ask", 1.0)):
+        if (np.diff(sign * _book_prices(e, side)) < 0).any():
+            yield f"the {side}s are not sorted from the best price"
+
+
+def _crossed(e: CheckedAnswer) -> Iterator[str]:
+    bids, asks = _book_prices(e, "bid"), _book_prices(e, "ask")
+    if bids.size and asks.size and bids[0] >= asks[0]:
+        yield f"the book is crossed: the best bid is {bids[0]:g}, the best ask {asks[0]:g}"
+
+
+_NAMED = {
     "symbol": ("symbol",),
     "exchange": ("exchange",),
-    "exchanges": ("exchanges_filter",),
+    "exchanges": ("exchanges_filter", "exchange"),
     "dex": ("dex", "dex_name"),
     "coin": ("coin",),
     "outcome_id": ("outcome_id",),
@@ -147,45 +136,57 @@ _ECHOES = {
     "kind": ("kind",),
     "window_days": ("window_days",),
 }
-"""Fields in which an answer repeats a parameter."""
-
-UNITS = frozenset(
-    "usd bps_8h bps bps_1h percent pct % fraction decimal ratio coin coins base contracts native".split()
-)
-"""Words for units that are understood, so that one of them in place of another is a contradiction."""
-
-_CLAMP = re.compile(r"clamp|limit|cap|cut|rais|reduc|short|trunc|restrict|cover|floor|adjust", re.IGNORECASE)
-"""Words of notices about a shortened range; the document does not give their text."""
-
-_SPACING_MISFIT = 20.0
-"""How many times an interval may differ from the time between payments; minutes taken for hours are 60."""
+"""Fields in which an answer repeats a parameter, beside its rows and, where it names a subject, in them."""
 
 
-@rule(
-    "another subject",
-    "symbol, venue, dex, coin, outcome, filter, grouping, kind of price and window length that the "
-    "answer repeats, with the request's, letter by letter",
-    "error",
-)
-def subject(e: CheckedAnswer) -> Iterator[str]:
-    """Compare every parameter that the answer repeats."""
+def _other_subject(e: CheckedAnswer) -> Iterator[str]:
     lists = {p.name for p in e.endpoint.params if p.kind is endpoints.ParamKind.LIST} if e.endpoint else set()
-    for name, fields in _ECHOES.items():
-        for echo in (e.stated.get(f) for f in fields if name in e.requested):
-            requested = e.requested[name]
+    for name in (one for one in _NAMED if one in e.requested):
+        requested = e.requested[name]
+        for echo in map(e.stated.get, _NAMED[name]):
             if isinstance(echo, list | tuple) and set(map(str, echo)) != set(requested.split(",")):
                 yield f"asked for {name} {requested!r}, the answer is about {','.join(map(str, echo))!r}"
             elif isinstance(echo, str | int) and name not in lists and str(echo) != requested:
                 yield f"asked for {name} {requested!r}, the answer is about {echo!r}"
+        rows = {word for field in _NAMED[name] for word in e.words.get(field, ())}
+        if others := sorted(rows - e.requested_names.get(name, rows)):
+            yield f"asked for {name} {requested!r}, rows are of {', '.join(others[:5])}"
+    if excluded := sorted(
+        e.requested_names.get("exclude_symbol", frozenset()) & {*e.words.get("symbol", ())}
+    ):
+        yield f"asked to leave out {e.requested['exclude_symbol']}, rows are of {', '.join(excluded)}"
 
 
-@rule(
-    "another range",
-    "the rolling window that the answer names, with the request's; a shorter one needs a notice about it",
-    "error",
-)
-def rolling_range(e: CheckedAnswer) -> Iterator[str]:
-    """Compare the range; a shorter one may stand where a notice of the answer explains it."""
+def _other_exchange(e: CheckedAnswer) -> Iterator[str]:
+    """Compare the exchanges behind assets, which answers name in three ways."""
+    requested = {name.casefold() for name in e.requested_names.get("exchange", ())}
+    if not requested or "exchange_id" not in e.columns:
+        return
+    columns = [e.columns[name] for name in ("exchange_id", "short_name", "mic")]
+    others = {
+        str(names[0])
+        for names in zip(*columns, strict=True)
+        if not any(isinstance(name, str) and name.casefold() in requested for name in names)
+    }
+    if others:
+        listed = ", ".join(sorted(others)[:5])
+        yield f"asked for exchange {e.requested['exchange']}, rows are of {listed}"
+
+
+def _spelled_twice(e: CheckedAnswer) -> Iterator[str]:
+    """Refuse two spellings of one venue, whose rows would count twice in totals."""
+    spellings: dict[str, str] = {}
+    for venue in e.words.get("exchange", ()):
+        other = spellings.setdefault(venue.strip().casefold(), venue)
+        if other != venue:
+            yield f"one venue stands twice, as {other!r} and as {venue!r}"
+
+
+_CLAMP = re.compile(r"clamp|limit|cap|cut|rais|reduc|short|trunc|restrict|cover|floor|adjust", re.IGNORECASE)
+"""Words of notices about a shortened range; the document does not give their text."""
+
+
+def _other_range(e: CheckedAnswer) -> Iterator[str]:
     requested = e.requested.get("range")
     used = e.stated.get("range") or e.stated.get("period")
     if used is None and isinstance(e.stated.get("days"), int):
@@ -207,113 +208,34 @@ def _length(text: str) -> pd.Timedelta | None:
         return None
 
 
-@rule(
-    "venues not asked for", "venues of the rows, with those that were asked for", "error", columns="exchange"
+_UNITS = frozenset(
+    "usd bps_8h bps bps_1h percent pct % fraction decimal ratio coin coins base contracts native".split()
 )
-def venues(e: CheckedAnswer) -> Iterator[str]:
-    """Compare the venues of the rows with the request's."""
-    requested = e.requested_names.get("exchanges", e.requested_names.get("exchange"))
-    others = sorted(set(e.words.get("exchange", ())) - requested) if requested is not None else []
-    if others:
-        yield f"asked for venues {', '.join(sorted(requested or ()))}, rows are of {', '.join(others[:5])}"
+"""Words for units that are understood, so that one of them in place of another is a contradiction."""
 
 
-@rule(
-    "symbols not asked for",
-    "symbols of the rows, with those that were asked for or left out",
-    "error",
-    columns="symbol",
-)
-def symbols(e: CheckedAnswer) -> Iterator[str]:
-    """Compare the symbols of the rows with the request's."""
-    if e.table is None:
-        return
-    requested, excluded = (
-        e.requested_names.get("symbol"),
-        e.requested_names.get("exclude_symbol", frozenset()),
-    )
-    rows = set(e.words.get("symbol", ()))
-    others = sorted(rows - requested) if requested is not None else []
-    if others:
-        yield f"asked for symbols {', '.join(sorted(requested or ()))}, rows are of {', '.join(others[:5])}"
-    if rows & excluded:
-        both = ", ".join(sorted(rows & excluded))
-        yield f"asked to leave out {', '.join(sorted(excluded))}, rows are of {both}"
-
-
-@rule("dexes not asked for", "dex, venue and coin of the rows, with those asked for", "error")
-def dexes(e: CheckedAnswer) -> Iterator[str]:
-    """Compare the subjects of rows of payloads that no document describes with the request's."""
-    if e.table is not None:
-        return
-    for name, columns in {"dex": ("dex", "dex_name"), "venue": ("venue",), "coin": ("coin",)}.items():
-        for words in (set(e.words.get(column, ())) for column in columns if name in e.requested):
-            if words - {e.requested[name]}:
-                yield f"asked for {name} {e.requested[name]!r}, rows are of {', '.join(sorted(words))}"
-
-
-@rule(
-    "exchanges not asked for",
-    "id, short name and code of the exchanges behind assets, with those asked for",
-    "error",
-    columns="exchange_id",
-)
-def exchanges_behind_assets(e: CheckedAnswer) -> Iterator[str]:
-    """Compare the exchanges of assets, which answers name in three ways, with the request's."""
-    requested = e.requested_names.get("exchange") if "exchange_id" in e.columns else None
-    if requested is None:
-        return
-    folded = {name.casefold() for name in requested}
-    columns = [e.columns[name] for name in ("exchange_id", "short_name", "mic")]
-    others = {
-        str(names[0])
-        for names in zip(*columns, strict=True)
-        if not any(isinstance(name, str) and name.casefold() in folded for name in names)
-    }
-    if others:
-        listed = ", ".join(sorted(others)[:5])
-        yield f"asked for exchange {', '.join(sorted(requested))}, rows are of {listed}"
-
-
-@rule("one venue twice", "names of venues that differ in case or blanks only", "error", columns="exchange")
-def spelling(e: CheckedAnswer) -> Iterator[str]:
-    """Refuse two spellings of one venue, whose rows would count twice in totals."""
-    spellings: dict[str, str] = {}
-    for venue in e.words.get("exchange", ()):
-        other = spellings.setdefault(venue.strip().casefold(), venue)
-        if other != venue:
-            yield f"one venue stands twice, as {other!r} and as {venue!r}"
-
-
-@rule("another unit", "a known word for the unit, with the document's", "error")
-def other_unit(e: CheckedAnswer) -> Iterator[str]:
-    """Compare the unit with the document's."""
+def _other_unit(e: CheckedAnswer, *, known: bool) -> Iterator[str]:
     unit, expected = e.stated.get("unit"), e.endpoint.unit if e.endpoint else ""
-    if expected and isinstance(unit, str) and unit.lower() != expected and unit.lower() in UNITS:
-        yield f"figures are in {expected!r} by the document, the answer says {unit!r}"
+    if not expected or not isinstance(unit, str) or unit.lower() == expected:
+        return
+    if (unit.lower() in _UNITS) is known:
+        taken = "" if known else f", which is not known: taken as {expected!r}"
+        yield f"figures are in {expected!r} by the document, the answer says {unit!r}{taken}"
 
 
-@rule("no resolution", "an answer without the resolution that the document promises", "error")
-def no_resolution(e: CheckedAnswer) -> Iterator[str]:
-    """Refuse an answer that does not name its resolution."""
+def _other_resolution(e: CheckedAnswer) -> Iterator[str]:
     if e.endpoint and e.endpoint.states_resolution and e.stated.get("resolution") in (None, "unstated", ""):
         yield "the document promises the resolution that was used, the answer names none"
-
-
-@rule("finer resolution", "the resolution that was used, with the request's", "error")
-def finer(e: CheckedAnswer) -> Iterator[str]:
-    """Refuse a finer resolution: its rows are about other instants."""
-    if e.coarseness < 0:
+    elif e.coarseness < 0:
         yield f"asked for resolution {e.requested['resolution']!r}, the answer has {e.stated['resolution']!r}"
 
 
-@rule(
-    "name against option",
-    "an option's name, with its symbol, strike, side and expiry",
-    "error",
-    columns="instrument_name",
-)
-def option_names(e: CheckedAnswer) -> Iterator[str]:
+def _coarser(e: CheckedAnswer) -> Iterator[str]:
+    if e.coarseness > 0:
+        yield f"asked for resolution {e.requested['resolution']!r}, the answer has {e.stated['resolution']!r}"
+
+
+def _option_names(e: CheckedAnswer) -> Iterator[str]:
     """Compare the first option whose name and columns differ."""
     if "instrument_name" not in e.columns:
         return
@@ -340,44 +262,27 @@ def option_names(e: CheckedAnswer) -> Iterator[str]:
         )[next(n for n, differs in enumerate(differing) if differs[first])]
 
 
-@rule(
-    "interval against spacing",
-    "intervals of payments, with the time between them: 20 times apart",
-    "error",
-    columns="interval_hours",
-)
-def interval_spacing(e: CheckedAnswer) -> Iterator[str]:
-    """Refuse intervals in another unit, such as minutes taken for hours."""
-    for ratio, words in payment_spacings(e):
-        if not 1 / _SPACING_MISFIT < ratio < _SPACING_MISFIT:
-            yield words
+def _spacing(e: CheckedAnswer, *, apart: float) -> Iterator[str]:
+    """Compare each venue's interval with the time between its payments: their ratio may be below a number.
 
-
-def payment_spacings(e: CheckedAnswer) -> Iterator[tuple[float, str]]:
-    """Yield the time between payments over the stated interval of each venue, and both in words."""
+    Minutes taken for hours are 60 times apart.
+    """
     hours, stamps = e.numbers("interval_hours"), e.micros("time")
     if hours is None or stamps is None or "settled" not in e.words.get("kind", ()) or stamps.size < 3:
         return
     frame = pd.DataFrame({"venue": e.columns["exchange"], "at": stamps, "hours": hours})
     frame = frame.sort_values(["venue", "at"])
-    apart = frame.groupby("venue", observed=True)["at"].diff() / HOUR_US
-    both = pd.DataFrame({"venue": frame["venue"], "apart": apart, "hours": frame["hours"]}).dropna()
-    for venue, row in both.groupby("venue", observed=True)[["apart", "hours"]].median().iterrows():
-        words = (
-            f"payments of {venue} are {row['apart']:g} hours apart, the answer says that each is for "
-            f"{row['hours']:g} hours"
-        )
-        yield row["apart"] / row["hours"], words
+    frame["apart"] = frame.groupby("venue", observed=True)["at"].diff() / HOUR_US
+    medians = frame.dropna().groupby("venue", observed=True)[["apart", "hours"]].median()
+    for venue, row in medians.iterrows():
+        if not 1 / apart < row["apart"] / row["hours"] < apart:
+            yield (
+                f"payments of {venue} are {row['apart']:g} hours apart, the answer says that each is for "
+                f"{row['hours']:g} hours"
+            )
 
 
-@rule(
-    "raw rate against rate",
-    "a venue's own rate, with the rate per 8 hours, by both readings of the document; provenance says "
-    "which one fitted",
-    "error",
-    columns="rate_native",
-)
-def native_rates(e: CheckedAnswer) -> Iterator[str]:
+def _raw_rates(e: CheckedAnswer) -> Iterator[str]:
     """Check the venues' own rates against both readings of the document, and convert them to one.
 
     Rule 4 of the document can be read as "the raw rate is bps / 10,000", which is per 8 hours, or as the
@@ -409,13 +314,7 @@ def native_rates(e: CheckedAnswer) -> Iterator[str]:
         e.columns["rate_native"] = np.where(checked & wire_is_8h, native * hours / 8, native)
 
 
-@rule(
-    "another window",
-    "times of the rows, with the window: all outside, or any by more than one bucket",
-    "error",
-)
-def outside_window(e: CheckedAnswer) -> Iterator[str]:
-    """Compare the times of the rows with the window."""
+def _other_window(e: CheckedAnswer) -> Iterator[str]:
     stamps = e.micros("time")
     if stamps is None or not stamps.size or e.window_us is None:
         return
@@ -429,16 +328,20 @@ def outside_window(e: CheckedAnswer) -> Iterator[str]:
         yield f"asked for {shown[0]} to {shown[1]}, rows are of {shown[2]} to {shown[3]}"
 
 
-_LATE_US = 600_000_000
-_HIGH_RATE_BPS = 400.0
-_SPACING_DOUBTFUL = 1.9
-"""How many times an interval may differ from the time between payments before it is worth a word."""
+def _edge(e: CheckedAnswer) -> Iterator[str]:
+    stamps = e.micros("time")
+    if stamps is None or e.window_us is None:
+        return
+    inside = (stamps >= e.window_us[0]) & (stamps < e.window_us[1])
+    if not inside.all():
+        e.keep(inside)
+        yield f"{int((~inside).sum())} rows at the edges of the window were dropped: it is half-open"
+
 
 _DATE_LETTERS = len("2026-07-03")
 
 
-@rule("date as expiry", "an expiry without a time of day; it is 08:00 UTC", "notice", columns="expiry")
-def dated_expiry(e: CheckedAnswer) -> Iterator[str]:
+def _dated_expiry(e: CheckedAnswer) -> Iterator[str]:
     """Move expiries that are dates to the hour at which options expire."""
     texts = e.raw.get("expiry")
     if texts is None or "expiry" not in e.columns:
@@ -453,52 +356,7 @@ def dated_expiry(e: CheckedAnswer) -> Iterator[str]:
         yield f"{int(dates.sum())} expiries are dates without a time of day; taken as 08:00 UTC"
 
 
-@rule(
-    "unlikely spacing",
-    "intervals of payments, with the time between them: twice apart or more",
-    "notice",
-    columns="interval_hours",
-)
-def unlikely_spacing(e: CheckedAnswer) -> Iterator[str]:
-    """Tell of intervals that the time between payments does not bear out."""
-    for ratio, words in payment_spacings(e):
-        if not 1 / _SPACING_DOUBTFUL < ratio < _SPACING_DOUBTFUL:
-            yield words
-
-
-@rule(
-    "edge of the window", "rows up to a bucket before the window, or at its end; they are dropped", "notice"
-)
-def edge(e: CheckedAnswer) -> Iterator[str]:
-    """Remove rows outside of the window, which is half-open."""
-    stamps = getattr(e.columns.get("time"), "asi8", None)
-    if stamps is None or e.window_us is None:
-        return
-    inside = (stamps >= e.window_us[0]) & (stamps < e.window_us[1])
-    if not inside.all():
-        count = int((~inside).sum())
-        e.keep(inside)
-        yield f"{count} rows at the edges of the window were dropped: it is half-open"
-
-
-@rule("coarser resolution", "the resolution that was used, with the request's", "notice")
-def coarser(e: CheckedAnswer) -> Iterator[str]:
-    """Tell of a coarser resolution than requested."""
-    if e.coarseness > 0:
-        yield f"asked for resolution {e.requested['resolution']!r}, the answer has {e.stated['resolution']!r}"
-
-
-@rule("unknown unit", "a word for the unit that the library does not know", "notice")
-def unknown_unit(e: CheckedAnswer) -> Iterator[str]:
-    """Tell of a unit that is none of the known ones."""
-    unit, expected = e.stated.get("unit"), e.endpoint.unit if e.endpoint else ""
-    if expected and isinstance(unit, str) and unit.lower() != expected and unit.lower() not in UNITS:
-        yield f"the answer names the unit {unit!r}, which is not known; taken as {expected!r}"
-
-
-@rule("more than the limit", "levels, entries and symbols, with the limit; the rest is cut", "notice")
-def limit(e: CheckedAnswer) -> Iterator[str]:
-    """Cut what is beyond the requested limit."""
+def _beyond_limit(e: CheckedAnswer) -> Iterator[str]:
     if "limit" not in e.requested or e.table is None:
         return
     most = int(e.requested["limit"])
@@ -515,30 +373,23 @@ def limit(e: CheckedAnswer) -> Iterator[str]:
         yield f"asked for {most} orders at most, the answer holds {e.size}; all were kept"
 
 
-@rule("crossed book", "the best bid, with the best ask", "notice", columns="level")
-def crossed(e: CheckedAnswer) -> Iterator[str]:
-    """Tell of a book whose sides overlap."""
-    bids, asks = book_prices(e, "bid"), book_prices(e, "ask")
-    if bids is not None and asks is not None and bids.size and asks.size and bids[0] >= asks[0]:
-        yield f"the book is crossed: the best bid is {bids[0]:g}, the best ask {asks[0]:g}"
+_LATE_US = 600_000_000
 
 
-@rule("old snapshot", "the answer's own time, with its Date: more than 10 minutes apart", "notice")
-def stale(e: CheckedAnswer) -> Iterator[str]:
-    """Tell of a snapshot that is not of now."""
+def _old(e: CheckedAnswer) -> Iterator[str]:
     stated = e.stated.get("timestamp")
     if not isinstance(stated, str) or e.answer.as_of is pd.NaT:
         return
-    date = times.us(e.answer.as_of)
-    late = date - int(times.micros([stated])[0])
+    late = times.us(e.answer.as_of) - int(times.micros([stated])[0])
     if abs(late) > _LATE_US:
         apart = f"{abs(late) / HOUR_US:.1f} hours {'before' if late > 0 else 'after'} its Date"
         yield f"the answer's own time is {stated}, {apart}"
 
 
-@rule("high rate", "a funding rate beyond 4 % per interval", "notice", columns="rate_bps_8h")
-def high_rates(e: CheckedAnswer) -> Iterator[str]:
-    """Tell of rates that are rarely paid."""
+_HIGH_RATE_BPS = 400.0
+
+
+def _high_rates(e: CheckedAnswer) -> Iterator[str]:
     rates, hours = e.numbers("rate_bps_8h"), e.numbers("interval_hours")
     if rates is None or not rates.size:
         return
@@ -551,19 +402,15 @@ def high_rates(e: CheckedAnswer) -> Iterator[str]:
         yield f"{count} rates are beyond 4 % per interval, the largest is {rate}"
 
 
-@rule("shares that do not add up", "the sum of the market shares, with 1", "notice", columns="market_share")
-def shares(e: CheckedAnswer) -> Iterator[str]:
-    """Tell of market shares that do not add up."""
+def _sum_of_shares(e: CheckedAnswer) -> Iterator[str]:
     fractions = e.numbers("market_share")
     if fractions is None or not fractions.size or np.isnan(fractions).any():
         return
-    if abs(fractions.sum() - 1) > SHARES_TOLERANCE:
+    if abs(fractions.sum() - 1) > _SHARES_TOLERANCE:
         yield f"market shares add up to {fractions.sum():.3f}, not to 1"
 
 
-@rule("expired option", "an option's expiry, with the answer's time", "notice", columns="instrument_name")
-def expired(e: CheckedAnswer) -> Iterator[str]:
-    """Tell of instruments that had expired when the answer was made."""
+def _expired(e: CheckedAnswer) -> Iterator[str]:
     expiries, stamps = e.micros("expiry"), e.micros("time")
     if expiries is None or stamps is None or "instrument_name" not in e.columns:
         return
@@ -572,8 +419,32 @@ def expired(e: CheckedAnswer) -> Iterator[str]:
         yield f"{count} instruments expired more than a day before the answer"
 
 
-RULES: tuple[Rule, ...] = tuple(value for value in globals().values() if isinstance(value, Rule))
-"""Every rule about one answer, in the order in which they are applied: that in which they stand here.
+RULES = (
+    Rule("impossible figure", "error", _impossible),
+    Rule("unsorted book", "error", _unsorted, "level"),
+    Rule("another subject", "error", _other_subject),
+    Rule("another exchange", "error", _other_exchange, "exchange_id"),
+    Rule("another range", "error", _other_range),
+    Rule("one venue twice", "error", _spelled_twice, "exchange"),
+    Rule("another unit", "error", partial(_other_unit, known=True)),
+    Rule("another resolution", "error", _other_resolution),
+    Rule("name against option", "error", _option_names, "instrument_name"),
+    Rule("interval against spacing", "error", partial(_spacing, apart=20.0), "interval_hours"),
+    Rule("raw rate against rate", "error", _raw_rates, "rate_native"),
+    Rule("another window", "error", _other_window),
+    Rule("date as expiry", "notice", _dated_expiry, "expiry"),
+    Rule("unlikely spacing", "notice", partial(_spacing, apart=1.9), "interval_hours"),
+    Rule("edge of the window", "notice", _edge),
+    Rule("coarser resolution", "notice", _coarser),
+    Rule("unknown unit", "notice", partial(_other_unit, known=False)),
+    Rule("more than the limit", "notice", _beyond_limit),
+    Rule("crossed book", "notice", _crossed, "level"),
+    Rule("old snapshot", "notice", _old),
+    Rule("high rate", "notice", _high_rates, "rate_bps_8h"),
+    Rule("shares that do not add up", "notice", _sum_of_shares, "market_share"),
+    Rule("expired option", "notice", _expired, "instrument_name"),
+)
+"""Every rule about one answer, in the order in which they are applied.
 
 Impossible figures come first: a negative interval is not worth a comparison with the time between payments.
 """

@@ -12,8 +12,9 @@ import pandas as pd
 from derivdata import tables
 from derivdata.client import transport
 from derivdata.client.reading import CheckedAnswer
-from derivdata.client.retrieval import check, forget, get_windows
+from derivdata.client.retrieval import forget, get_windows
 from derivdata.client.rolling import rolling
+from derivdata.client.rules import check
 from derivdata.client.transport import Answer
 from derivdata.errors import SchemaError
 from derivdata.support import times
