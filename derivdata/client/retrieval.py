@@ -24,10 +24,10 @@ from derivdata.client.transport import Answer, progress
 from derivdata.errors import DerivdataError, NotFound, SchemaError, TierError
 from derivdata.support import times
 from derivdata.tables import endpoints
-from derivdata.tables.endpoints import Endpoint, Request
+from derivdata.tables.endpoints import Endpoint
 from derivdata.tables.schema import Table
 
-__all__ = ["columns_of", "cut", "forget", "get_windows", "pieces", "tabulate"]
+__all__ = ["columns_of", "cut", "get_windows", "pieces", "tabulate"]
 
 T = TypeVar("T")
 
@@ -186,7 +186,8 @@ def tabulate(
     try:
         frame = table.frame(table.joined(parts))
     except SchemaError:
-        forget(*(answer.request for answer in seen))
+        for answer in seen:
+            transport.SESSION.forget(answer.request)
         raise
     provenance = transport.provenance(seen)
     provenance.update(facts)
@@ -213,19 +214,13 @@ def columns_of(
         evidence = CheckedAnswer(answer, table, table.typed(raw), raw)
         notices = check(evidence)
     except SchemaError:
-        forget(answer.request)
+        transport.SESSION.forget(answer.request)
         raise
     if within is not None:
         start, end = map(times.us, within)
         stamps = evidence.columns["time"].asi8
         evidence.keep((stamps >= start) & (stamps < end))
     return evidence.columns, notices, evidence.facts
-
-
-def forget(*requests: Request) -> None:
-    """Remove the answers to requests from the cache: they are no table, and another one may be right."""
-    for request in requests:
-        transport.SESSION.forget(request)
 
 
 def _notify_empty(seen: list[Answer[Any]], parts: Sequence[Mapping[str, Any]]) -> None:

@@ -329,7 +329,7 @@ def _other_window(e: CheckedAnswer) -> Iterator[str]:
 
 
 def _edge(e: CheckedAnswer) -> Iterator[str]:
-    stamps = e.micros("time")
+    stamps = getattr(e.columns.get("time"), "asi8", None)
     if stamps is None or e.window_us is None:
         return
     inside = (stamps >= e.window_us[0]) & (stamps < e.window_us[1])

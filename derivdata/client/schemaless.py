@@ -12,7 +12,7 @@ import pandas as pd
 from derivdata import tables
 from derivdata.client import transport
 from derivdata.client.reading import CheckedAnswer
-from derivdata.client.retrieval import forget, get_windows
+from derivdata.client.retrieval import get_windows
 from derivdata.client.rolling import rolling
 from derivdata.client.rules import check
 from derivdata.client.transport import Answer
@@ -67,7 +67,7 @@ def _table(endpoint: Endpoint, answers: Sequence[Answer[dict[str, Any]]]) -> pd.
             answer_rows = [row for name, value in parts if _has_rows(value) for row in _part(name, value)]
             checked_rows, notices = _checked(answer, table, answer_rows)
         except SchemaError:
-            forget(answer.request)
+            transport.SESSION.forget(answer.request)
             raise
         for notice in notices:
             transport.notify(answer.request, notice)

@@ -233,7 +233,7 @@ def _mapping(key: _Rule | None, item: _Rule | None) -> _Rule:
     words = "a mapping" + "".join(
         f" {joint} {rule.words}" for joint, rule in (("from", key), ("to", item)) if rule is not None
     )
-    rules = [rule.fits if rule is not None else _is_anything for rule in (key, item)]
+    rules = [rule.fits if rule is not None else lambda _: True for rule in (key, item)]
 
     def fits(value: Any) -> bool:
         return isinstance(value, Mapping) and all(rules[0](k) and rules[1](v) for k, v in value.items())
@@ -241,17 +241,9 @@ def _mapping(key: _Rule | None, item: _Rule | None) -> _Rule:
     return _Rule(words, fits)
 
 
-def _is_anything(_: Any) -> bool:
-    return True
-
-
 def _is_listed(value: Any) -> bool:
     whole = isinstance(value, str | bytes | bytearray | Mapping)
     return isinstance(value, Collection) and not whole and getattr(value, "ndim", 1) == 1
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def _is_number(value: Any) -> bool:
@@ -310,7 +302,9 @@ def _kind(value: Any) -> str:
 _SIMPLE: dict[Any, _Rule] = {
     Numbers: _Rule("a number or an array of numbers", _is_numeric, _numeric),
     str: _Rule("text", lambda value: isinstance(value, str)),
-    int: _Rule("a whole number", _is_whole),
+    int: _Rule(
+        "a whole number", lambda value: isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    ),
     float: _Rule("a number", _is_number),
     bool: _Rule("True or False", lambda value: isinstance(value, bool | np.bool_)),
     type(None): _Rule("None", lambda value: value is None),

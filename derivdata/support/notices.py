@@ -16,12 +16,7 @@ _PACKAGE = str(Path(__file__).resolve().parent.parent)
 
 def warn_caller(message: str, category: type[Warning] = DataNotice) -> None:
     """Warn, with the first line outside the library as the place."""
-    warnings.warn(message, category, stacklevel=_outside())
-
-
-def _outside() -> int:
-    """Return the stack level of the first caller outside the library, as seen from who calls this."""
-    frame, level = sys._getframe(1), 1
+    frame, level = sys._getframe(), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1
-    return level
+    warnings.warn(message, category, stacklevel=level)

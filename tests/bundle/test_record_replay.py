@@ -334,7 +334,7 @@ def test_replay_says_whether_it_repeats_to_the_bit(
         assert same.differences == ()
         assert "same versions, platform and BLAS kernel: results repeat to the bit" in repr(same)
     monkeypatch.setattr(
-        "derivdata.client.bundle.environment.version", lambda name: "99.0" if name == "numpy" else "1"
+        "derivdata.client.bundle.layout.version", lambda name: "99.0" if name == "numpy" else "1"
     )
     with bundle.replay(path) as other:
         assert any(d.startswith("numpy ") and d.endswith(" then, 99.0 now") for d in other.differences)
@@ -441,18 +441,18 @@ def test_the_kernel_of_linear_algebra_is_recorded_and_compared(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a.ddz"
-    monkeypatch.setattr("derivdata.client.bundle.environment.blas", lambda: "OpenBLAS Haswell")
+    monkeypatch.setattr("derivdata.client.bundle.layout.blas", lambda: "OpenBLAS Haswell")
     with bundle.record(path):
         transport.raw("/funding/metadata")
     assert bundle.info(path).manifest.versions["BLAS kernel"] == "OpenBLAS Haswell"
-    monkeypatch.setattr("derivdata.client.bundle.environment.blas", lambda: "OpenBLAS Nehalem")
+    monkeypatch.setattr("derivdata.client.bundle.layout.blas", lambda: "OpenBLAS Nehalem")
     with bundle.replay(path) as replayed:
         assert replayed.differences == ("BLAS kernel OpenBLAS Haswell then, OpenBLAS Nehalem now",)
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names a processor's kernels")
 def test_the_kernel_is_asked_of_the_library_that_is_loaded() -> None:
-    code = "from derivdata.client.bundle.environment import blas; print(blas())"
+    code = "from derivdata.client.bundle.layout import blas; print(blas())"
     for kernel in ("Nehalem", "Haswell"):
         environment = {**os.environ, "OPENBLAS_CORETYPE": kernel}
         run = subprocess.run(

@@ -1,4 +1,4 @@
-"""Layout of a bundle: a manifest, a list of answers, and every body once, named by its hash.
+"""Layout of a bundle: a manifest, a list of answers, and every body once, named by its hash; and its maker.
 
 ::
 
@@ -11,8 +11,14 @@ While it is recorded the file is a `journal`, which is read the same.
 
 from __future__ import annotations
 
+import ctypes
+import importlib.util
+import platform
 import re
 from collections.abc import Sequence
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -34,12 +40,16 @@ __all__ = [
     "TOTAL_BYTES",
     "BundleManifest",
     "Entry",
+    "blas",
     "body_name",
     "described",
+    "differences",
     "entry_of",
     "request_of",
     "response_of",
     "spoken",
+    "system",
+    "versions",
 ]
 
 FORMAT = "derivdata-bundle"
@@ -178,3 +188,67 @@ def spoken(entry: Entry) -> bytes:
 def _age(response: Response) -> pd.Timedelta:
     text = response.headers.get("Age", "0")
     return pd.Timedelta(int(text) if text.isdecimal() and len(text) < 9 else 0, "s")
+
+
+_NUMERIC = ("derivdata", "matplotlib", "msgspec", "numpy", "pandas", "pyarrow", "requests", "scipy", "xarray")
+
+
+def versions() -> dict[str, str]:
+    """Return versions of the library and of what its numbers depend on, with the kernel of linear algebra."""
+    by_name: dict[str, str] = {}
+    for name in _NUMERIC:
+        try:
+            by_name[name] = version(name)
+        except PackageNotFoundError:
+            by_name[name] = "absent"
+    by_name["BLAS kernel"] = blas()
+    return by_name
+
+
+@lru_cache(maxsize=1)
+def blas() -> str:
+    """Return the kernel that does the linear algebra here: it alone decides the last bits of a fit.
+
+    OpenBLAS picks one for the processor when it is loaded, so that the same versions on the same platform
+    may differ: ``"OpenBLAS Haswell"``. Of another library the name is not known.
+    """
+    for package in ("numpy", "scipy"):
+        spec = importlib.util.find_spec(package)
+        for root in spec.submodule_search_locations or () if spec is not None else ():
+            for folder in (Path(root).parent / f"{package}.libs", Path(root) / ".dylibs"):
+                for library in sorted(folder.glob("*openblas*")):
+                    if name := _core_name(library):
+                        return f"OpenBLAS {name}"
+    return "unknown"
+
+
+def _core_name(library: Path) -> str | None:
+    try:
+        loaded = ctypes.CDLL(str(library))
+    except OSError:
+        return None
+    for prefix in ("scipy_", ""):
+        for suffix in ("64_", ""):
+            function = getattr(loaded, f"{prefix}openblas_get_corename{suffix}", None)
+            if function is not None:
+                function.restype = ctypes.c_char_p
+                return str(function().decode("ascii", "replace"))
+    return None
+
+
+def system() -> str:
+    """Operating system and processor."""
+    return f"{platform.system()} {platform.machine()}"
+
+
+def differences(manifest: BundleManifest) -> tuple[str, ...]:
+    """Return what differs between here and there, as ``"numpy 2.4.1 then, 2.5.0 now"``; empty for nothing."""
+    then = {"platform": manifest.platform, "python": manifest.python, **manifest.versions}
+    now = {"platform": system(), "python": platform.python_version(), **versions()}
+    then.setdefault("BLAS kernel", "unknown")  # not written down by version 0.1
+    names = sorted({*then, *now})
+    return tuple(
+        f"{name} {then.get(name, 'absent')} then, {now.get(name, 'absent')} now"
+        for name in names
+        if then.get(name) != now.get(name)
+    )

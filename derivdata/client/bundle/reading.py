@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import msgspec
 import pandas as pd
 
-from derivdata.client.bundle.environment import differences
 from derivdata.client.bundle.journal import RecordingJournal, is_journal
 from derivdata.client.bundle.layout import (
     ANSWERS,
@@ -28,6 +27,7 @@ from derivdata.client.bundle.layout import (
     Entry,
     body_name,
     described,
+    differences,
     request_of,
 )
 from derivdata.errors import BundleError
@@ -85,7 +85,8 @@ class Bundle:
             raise BundleError(f"{path}: not a bundle, or cut off: {_words(error)}") from None
         try:
             self._members = _surveyed(self.path, self._zip.infolist())
-            self.manifest = self._manifest()
+            self.manifest = self._decoded(self._read(MANIFEST, LIST_BYTES), MANIFEST, BundleManifest)
+            self._check_manifest(self.manifest)
             self.entries = self._entries()
             self._verify()
         except BaseException:
@@ -128,11 +129,6 @@ class Bundle:
         """Close the file."""
         if self._journal is None:
             self._zip.close()
-
-    def _manifest(self) -> BundleManifest:
-        manifest = self._decoded(self._read(MANIFEST, LIST_BYTES), MANIFEST, BundleManifest)
-        self._check_manifest(manifest)
-        return manifest
 
     def _check_manifest(self, manifest: BundleManifest) -> None:
         if manifest.format != FORMAT or manifest.version != 1:
@@ -255,7 +251,8 @@ class Contents:
         lines.append("differs here: " + ("; ".join(different) if different else "nothing"))
         for row in self.requests.itertuples():
             query = f"?{row.query}" if row.query else ""
-            lines.append(f"  {row.status} {_size(row.bytes):>9} {_date(row.date)} {row.path}{query}")
+            date = "no date" if row.date is pd.NaT else times.iso(row.date)
+            lines.append(f"  {row.status} {_size(row.bytes):>9} {date:20} {row.path}{query}")
         return "\n".join(lines)
 
 
@@ -298,10 +295,6 @@ def _requests(entries: list[Entry]) -> pd.DataFrame:
             "source": [e.source for e in entries],
         }
     )
-
-
-def _date(date: pd.Timestamp) -> str:
-    return "no date".ljust(20) if date is pd.NaT else times.iso(date)
 
 
 def _size(size: int) -> str:

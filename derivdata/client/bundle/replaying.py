@@ -6,13 +6,11 @@ import difflib
 import threading
 from html import escape
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import pandas as pd
 
-from derivdata.client.bundle.environment import differences
-from derivdata.client.bundle.layout import Entry, request_of, response_of
+from derivdata.client.bundle.layout import Entry, differences, request_of, response_of
 from derivdata.client.bundle.reading import Bundle
 from derivdata.client.transport import SESSION, Response
 from derivdata.errors import NotRecorded
@@ -97,9 +95,7 @@ class Replay:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _facts(self) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
+import platform
 import zipfile
 import zlib
 from contextlib import suppress
@@ -13,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from derivdata.client.bundle.environment import python, system, versions
 from derivdata.client.bundle.journal import MAGIC, frame
 from derivdata.client.bundle.layout import (
     ANSWERS,
@@ -26,6 +26,8 @@ from derivdata.client.bundle.layout import (
     body_name,
     described,
     request_of,
+    system,
+    versions,
 )
 from derivdata.errors import BundleError
 from derivdata.tables.endpoints import Request
@@ -203,7 +205,7 @@ class Writer:
             about=self._about,
             answers=0,
             answers_sha256="",
-            python=python(),
+            python=platform.python_version(),
             platform=system(),
             versions=self._versions,
         )

@@ -138,7 +138,9 @@ class Adapter(HTTPAdapter):
         except TooSlow:
             return NetworkError(path, f"the answer was not complete after {seconds:.0f} s")
         except NotJson as error:
-            return _not_json(path, error)
+            if error.cut:
+                return NetworkError(path, f"the answer broke off: {error}")
+            return SchemaError(f"{path}: the answer cannot be read: {error}")
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             return network_error(path, error)
 
@@ -201,9 +203,3 @@ def _clean(request: requests.PreparedRequest, response: requests.Response, body:
         request_url=request.path_url,
     )
     return response
-
-
-def _not_json(path: str, error: NotJson) -> NetworkError | SchemaError:
-    if error.cut:
-        return NetworkError(path, f"the answer broke off: {error}")
-    return SchemaError(f"{path}: the answer cannot be read: {error}")

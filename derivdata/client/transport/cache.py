@@ -83,8 +83,10 @@ def read(data: bytes, key: str) -> Record | None:
     # A file that was copied or renamed is whole and still no answer to this key.
     if head is None or head.key != key or head.body_bytes > _BODY_BYTES:
         return None
-    body = _unpacked(packed, head.body_bytes)
-    return None if body is None else Record(head, body)
+    try:
+        return Record(head, bytes(_CODEC.decompress(packed, head.body_bytes, asbytes=True)))
+    except OSError:
+        return None
 
 
 def load_head(data: bytes) -> Head | None:
@@ -97,13 +99,6 @@ def _head(line: bytes) -> Head | None:
     try:
         return msgspec.json.decode(line, type=Head)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-
-
-def _unpacked(packed: bytes, size: int) -> bytes | None:
-    try:
-        return bytes(_CODEC.decompress(packed, size, asbytes=True))
-    except OSError:
         return None
 
 

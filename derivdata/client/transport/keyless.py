@@ -5,11 +5,11 @@ Who asks decides how often and how long to wait; see `derivdata.sources.collect`
 
 from __future__ import annotations
 
+import http.cookiejar
 import threading
 import time
 from collections.abc import Mapping
 from importlib.metadata import version
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import requests
@@ -19,7 +19,7 @@ from derivdata.client.transport.body import BodyTooLarge, TooSlow, read_body
 from derivdata.errors import NetworkError
 from derivdata.support.forking import renew_in_child
 
-__all__ = ["KeylessReply", "KeylessSession"]
+__all__ = ["KeylessReply", "KeylessSession", "keep_anonymous"]
 
 _SECONDS = 10.0
 """Longest silence."""
@@ -96,9 +96,7 @@ class KeylessSession:
     def __enter__(self) -> KeylessSession:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -106,16 +104,11 @@ def _new_session() -> requests.Session:
     session = requests.Session()
     session.headers["User-Agent"] = f"derivdata/{version('derivdata')}"
     session.headers["Accept-Encoding"] = "gzip"  # the encoding that `read_body` can tell a cut body by
-    session.cookies.set_policy(_NoCookies())
-    session.auth = _no_auth  # not even from ~/.netrc
+    keep_anonymous(session)
     return session
 
 
-def _no_auth(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    return request
-
-
-class _NoCookies(requests.cookies.cookielib.DefaultCookiePolicy):  # type: ignore[name-defined,misc]
-    def set_ok(self, cookie: Any, request: Any) -> bool:
-        """Refuse every cookie."""
-        return False
+def keep_anonymous(session: requests.Session) -> None:
+    """Let a session take no cookie, and no name and password from ~/.netrc."""
+    session.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
+    session.auth = lambda request: request

@@ -5,7 +5,6 @@ It is imported when the cache alone does not answer: it takes a third of the tim
 
 from __future__ import annotations
 
-import http.cookiejar
 import math
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
@@ -22,6 +21,7 @@ from requests_cache.models.response import CachedResponse
 
 from derivdata.client.transport.adapter import Adapter
 from derivdata.client.transport.cache import AnswerFiles, Record
+from derivdata.client.transport.keyless import keep_anonymous
 from derivdata.client.transport.origin import Secret, Site
 from derivdata.client.transport.response import http_date, network_error, notices_in
 from derivdata.client.transport.settings import ConnectionSettings
@@ -176,10 +176,15 @@ def _session(
     )
     session.settings.disabled = settings.cache == "off" and not settings.offline
     session.headers.clear()
-    session.headers.update(_headers())
-    session.auth = _no_netrc
+    session.headers.update(
+        {
+            "Accept": "application/json",
+            "Accept-Encoding": "gzip",
+            "User-Agent": f"derivdata/{version('derivdata')}",
+        }
+    )
+    keep_anonymous(session)
     session.max_redirects = _MAX_REDIRECTS
-    session.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
     session.adapters.clear()
     return session
 
@@ -194,19 +199,6 @@ def _adapter(
         limits=settings.limits,
         timing=settings.timing,
     )
-
-
-def _headers() -> dict[str, str]:
-    return {
-        "Accept": "application/json",
-        "Accept-Encoding": "gzip",
-        "User-Agent": f"derivdata/{version('derivdata')}",
-    }
-
-
-def _no_netrc(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """No credentials but the key; without this, requests would look into ~/.netrc."""
-    return request
 
 
 def _keeper(

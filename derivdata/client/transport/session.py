@@ -113,7 +113,7 @@ class Session:
         self.connection: Connection | None = None
         self.responder: Responder | None = None
         self.observer: Observer | None = None
-        self.clock: Clock = self._connection_clock
+        self.clock: Clock = lambda: self.current().clock()
         self.closers: list[Callable[[], None]] = []
 
     def current(self) -> Connection:
@@ -192,9 +192,6 @@ class Session:
         if before is not None:
             before.close()
 
-    def _connection_clock(self) -> pd.Timestamp:
-        return self.current().clock()
-
 
 SESSION = Session()
 times.set_clock(lambda: SESSION.clock())
@@ -252,6 +249,7 @@ def _answer(response: Response, into: type[T], quiet: bool) -> Answer[T]:
             notify(request, notice)
     if "Deprecation" in response.headers or "Sunset" in response.headers:
         warn_deprecated(response)
+    corrected = unquote(response.headers.get("X-Derivdata-Corrections", "")).split("\n")
     return Answer(
         body=body,
         as_of=response.as_of,
@@ -261,13 +259,8 @@ def _answer(response: Response, into: type[T], quiet: bool) -> Answer[T]:
         source=response.source,
         synthetic=response.synthetic,
         attribution=response.attribution,
-        corrections=_corrections_in(response.headers),
+        corrections=tuple(plain_text(text, NOTICE_LENGTH) for text in corrected[: _NOTICES + 1] if text),
     )
-
-
-def _corrections_in(headers: Mapping[str, str]) -> tuple[str, ...]:
-    texts = unquote(headers.get("X-Derivdata-Corrections", "")).split("\n")
-    return tuple(plain_text(text, NOTICE_LENGTH) for text in texts[: _NOTICES + 1] if text)
 
 
 def get_each(
