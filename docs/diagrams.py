@@ -188,14 +188,14 @@ def archive_layout() -> str:
     rows = [
         ("archive.json", "the manifest: every live file with its digest,", "ledger of requests, corrections"),
         ("funding_history/", "one folder for each table", ""),
-        ("2026-06/", "one for each month; beyond 4 million rows,", "one for each day: 2026-06-30/"),
-        ("….parquet", "one file for each append, never edited;", "small files are merged"),
+        ("2026-06/", "one for each month; an open one with many", "rows has one for each day: 2026-06-30/"),
+        ("….parquet", "one file for each append, never edited;", "one file for a month that is over"),
         (
             "row groups",
             "sorted by symbol, venue, time; each states",
             "its ranges, so that reads skip the others",
         ),
-        ("footer", "where each symbol and venue lies in the file,", "at which instants"),
+        ("blocks", "256 KiB each, checked against the manifest", "before they are read"),
     ]
     y = 8.0
     for place, (name, first, second) in enumerate(rows):
