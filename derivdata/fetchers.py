@@ -19,7 +19,8 @@ from derivdata import (
     rwa,
     volume,
 )
-from derivdata.tables import OPEN_TABLES, TABLES
+from derivdata.tables import TABLES
+from derivdata.tables.definitions import OPEN_TABLES
 
 __all__ = ["FETCHERS"]
 

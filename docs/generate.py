@@ -7,6 +7,7 @@ from pathlib import Path
 
 import derivdata
 from derivdata import tables
+from derivdata.tables.definitions import OPEN_TABLES
 from derivdata.tables.endpoints import ENDPOINTS, Endpoint, Param
 from derivdata.tables.schema import OpenTable, Table
 
@@ -64,7 +65,7 @@ def tables_page() -> str:
     parts = [_MADE, _TABLES_HEAD]
     for family, title in FAMILIES.items():
         fixed = [t for t in tables.TABLES.values() if _family(t.name) == family]
-        opened = [_open_table(t) for t in tables.OPEN_TABLES.values() if _family(t.name) == family]
+        opened = [_open_table(t) for t in OPEN_TABLES.values() if _family(t.name) == family]
         fetched = [_table(t) for t in fixed if not _is_base(t)]
         parts += [f"## {title}\n", *fetched, *opened, *(_table(t) for t in fixed if _is_base(t))]
     return "\n".join(parts)
@@ -149,7 +150,7 @@ def _is_base(table: Table) -> bool:
     """Whether no function returns it: it has none of its name, or that one returns an open table."""
     family, _, name = table.name.partition("_")
     fetchers = getattr(derivdata, family).__all__ if family in derivdata.__all__ else ()
-    return table.name in tables.OPEN_TABLES or name not in fetchers
+    return table.name in OPEN_TABLES or name not in fetchers
 
 
 def _function(table: str) -> str:

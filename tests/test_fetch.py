@@ -27,6 +27,7 @@ from derivdata import (
     volume,
 )
 from derivdata.errors import DataNotice, NotFound, SchemaError
+from derivdata.tables.definitions import OPEN_TABLES
 from tests.support.cassettes import FOLDER, KEY, ORIGINS, origin, playing
 
 FAMILIES = {
@@ -152,7 +153,7 @@ def test_open_fetcher_keeps_every_field(
     assert len(frame) == rows
     assert frame.columns[0] == "part"
     assert _fields(body) <= set(frame.columns) | set(frame["part"]) | set(frame.get("key", []))
-    assert f"{family}_{name}" in dd.tables.OPEN_TABLES
+    assert f"{family}_{name}" in OPEN_TABLES
     assert len(dd.provenance(frame)["requests"]) == 1
 
 

@@ -14,6 +14,7 @@ from derivdata.client import transport
 from derivdata.errors import DataNotice, SchemaError
 from derivdata.sources import service
 from derivdata.support import times
+from derivdata.tables.definitions import OPEN_TABLES
 from tests.support.cassettes import playing
 from tests.test_fetch import ANSWERED, DAY, NOON, fetched
 
@@ -158,14 +159,14 @@ def test_open_table_rule() -> None:
         {"part": "a", "flag": True, "id": "12345678901234567890", "mixed": 1, "time": "soon", "n": None},
         {"part": "a", "flag": None, "id": "2", "mixed": "x", "time": None, "n": "1e3"},
     ]
-    frame = dd.tables.OPEN_TABLES["hip3_by_dex"].build(rows)
+    frame = OPEN_TABLES["hip3_by_dex"].build(rows)
     assert frame["flag"].tolist() == [True, pd.NA]
     assert frame["id"].tolist() == ["12345678901234567890", "2"], "an id that a float would change stays text"
     assert frame["mixed"].tolist() == ["1", "x"]
     assert frame["time"].iloc[0] == "soon"
     assert frame["n"].iloc[1] == 1000.0
     with pytest.raises(SchemaError, match="no object"):
-        dd.tables.OPEN_TABLES["hip3_by_dex"].build([3])  # type: ignore[list-item]
+        OPEN_TABLES["hip3_by_dex"].build([3])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize(
@@ -187,12 +188,12 @@ def test_open_table_rule() -> None:
 )
 def test_numerals_that_a_float_would_change_stay_as_they_arrive(arrived: list[Any], kept: list[Any]) -> None:
     rows = [{"part": "a", "number": value} for value in arrived]
-    assert dd.tables.OPEN_TABLES["hip3_by_dex"].build(rows)["number"].tolist() == kept
+    assert OPEN_TABLES["hip3_by_dex"].build(rows)["number"].tolist() == kept
 
 
 def test_an_id_stays_an_id() -> None:
     rows = [{"part": "a", "outcome_id": 7, "oid": "12"}, {"part": "a", "outcome_id": 108, "oid": None}]
-    frame = dd.tables.OPEN_TABLES["hip4_dashboard"].build(rows)
+    frame = OPEN_TABLES["hip4_dashboard"].build(rows)
     assert frame["outcome_id"].tolist() == ["7", "108"]
     assert frame["oid"].iloc[0] == "12"
     assert frame["oid"].isna().tolist() == [False, True]

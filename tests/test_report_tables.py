@@ -18,7 +18,8 @@ from scipy.signal import lfilter
 from scipy.stats import norm
 
 import derivdata as dd
-from derivdata.analysis import oi, smile, surface, variance
+from derivdata.analysis import smile, surface, variance
+from derivdata.analysis.oi.trend import TrendStatus
 from derivdata.cli import main
 from derivdata.reports.sections import carry, open_interest
 from derivdata.reports.sections.carry_forecast import add_forecast, forecasts_of
@@ -428,7 +429,7 @@ def test_a_trend_that_cannot_be_told_is_not_named() -> None:
             for name, value in (("slope", 0.01), ("low", 0.005), ("high", 0.02))
         },
         {"exchange": ["okx", "bybit"]},
-    ).assign(status=("exchange", [0, int(oi.TrendStatus.CANNOT_TELL)]))
+    ).assign(status=("exchange", [0, int(TrendStatus.CANNOT_TELL)]))
     assert open_interest._trends(trend, 30.0) == "; gaining: okx (+30.0 points)"
     assert open_interest._trends(trend.isel(exchange=[1]), 30.0).startswith("; no venue's share has")
 

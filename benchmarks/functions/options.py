@@ -126,7 +126,6 @@ QUESTIONS = {
         lambda: risk_neutral.quantile(whole(), [0.05, 0.25, 0.5, 0.75, 0.95]),
     ),
     "analysis.smile.butterfly_check": Question("eleven smiles", lambda: smile.butterfly_check(fitted())),
-    "analysis.smile.durrleman": Question(_SMILES, lambda: smile.durrleman(fitted(), K)),
     "analysis.smile.fit": Question(
         "the smiles of one chain",
         lambda: smile.fit(quotes()["log_moneyness"], quotes()["iv"], quotes()["year_fraction"]),
@@ -141,7 +140,6 @@ QUESTIONS = {
             svi.raw_to_jump_wings(raw(), quotes()["year_fraction"]), quotes()["year_fraction"]
         ),
     ),
-    "analysis.smile.raw_parameters": Question("eleven smiles", lambda: smile.raw_parameters(fitted())),
     "analysis.smile.svi.raw_to_jump_wings": Question(
         "eleven smiles", lambda: svi.raw_to_jump_wings(raw(), quotes()["year_fraction"])
     ),

@@ -68,7 +68,6 @@ QUESTIONS = {
         "two recordings, each of a month of one symbol", lambda: dd.bundle_diff(_bundle(), _bundle())
     ),
     "bundle.info": Question("a recording of a month of one symbol", lambda: bundle.info(_bundle())),
-    "bundle.tables_of": Question("a recording of one answer", lambda: bundle.tables_of(_small_bundle())),
     "bundle.verify": Question("a recording of a month of one symbol", lambda: bundle.verify(_bundle())),
     "cache_clear": Question("older than a year; there is none", lambda: dd.cache_clear(older_than="365d")),
     "cache_info": Question("a few answers", dd.cache_info),

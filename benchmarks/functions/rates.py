@@ -30,8 +30,7 @@ QUESTIONS = {
             inputs.one_symbol(), inputs.one_symbol().rename(columns={"rate_bps_8h": "other"}), tolerance="2h"
         ),
     ),
-    "analysis.basis.against_index": Question(SIZE, lambda: basis.against_index(prices(), prices())),
-    "analysis.basis.against_venue": Question(SIZE, lambda: basis.against_venue(prices(), "venue00")),
+    "analysis.basis.against": Question(SIZE, lambda: basis.against(prices(), prices())),
     "analysis.funding.cumulative": Question(SIZE, lambda: funding.cumulative(rates())),
     "analysis.funding.dispersion": Question(SIZE, lambda: funding.dispersion(rates())),
     "analysis.funding.infer_interval": Question(_PAID, lambda: funding.infer_interval(settled())),
@@ -72,10 +71,6 @@ QUESTIONS = {
     "analysis.liquidations.observed": Question(_EVENTS, lambda: liquidations.observed(events())),
     "analysis.backtest.capacity": Question(
         f"a backtest of {SIZE}", lambda: backtest.capacity(inputs.backtested(), inputs.capped())
-    ),
-    "analysis.backtest.deflated_sharpe_ratio": Question(
-        "one strategy",
-        lambda: backtest.deflated_sharpe_ratio(0.1, trials=10, variance=0.01, observations=250),
     ),
     "analysis.backtest.trades": Question(
         f"a backtest of {SIZE}", lambda: backtest.trades(inputs.backtested())

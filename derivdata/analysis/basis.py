@@ -12,7 +12,7 @@ from derivdata.analysis.panels import Panel, refuse_other_coins, require, requir
 from derivdata.support.arguments import typed
 from derivdata.units import BPS
 
-__all__ = ["against_index", "against_venue"]
+__all__ = ["against"]
 
 
 def __dir__() -> list[str]:
@@ -20,72 +20,49 @@ def __dir__() -> list[str]:
 
 
 @typed
-def against_index(price: Panel, index: Panel) -> xr.DataArray:
-    """Compute the basis of perpetuals against the index of their own venue.
+def against(price: Panel, reference: Panel | str) -> xr.DataArray:
+    """Compute the basis of perpetuals against their venues' indices, or against one of the venues.
 
     Parameters
     ----------
     price
-        Mark or last prices [USD], dims ``symbol``, ``exchange`` and ``time``: what ``dd.prices.history``
-        returns, or its panel.
-    index
-        Index prices [USD] with the same dims.
+        Mark or last prices [USD] of one kind, dims ``exchange`` and ``time``, others allowed: what
+        ``dd.prices.history`` returns, or its panel.
+    reference
+        Index prices [USD], dims ``symbol``, ``exchange`` and ``time`` as `price` then needs them; or the
+        venue to measure against.
 
     Returns
     -------
     DataArray
-        ``basis_bps`` [bps], positive where the perpetual is above the index: dims of `price`, the symbols,
-        venues and instants that both have. NaN where either has no price.
+        ``basis_bps`` [bps], positive where a perpetual is above its reference: dims of `price`; against
+        indices, the symbols, venues and instants that both have. The venue measured against is at 0. NaN
+        where either has no price.
 
     Raises
     ------
     ValueError, TypeError
-        Dims are missing or the unit is another one; the two lie over 5 % apart throughout, as those of
-        another coin under the same ticker do (of a lazy panel nothing is read).
+        Dims are missing, the unit is another one, or the venue is not in the panel; two lie over 5 % apart
+        throughout, as those of another coin under the same ticker do (of a lazy panel nothing is read).
 
     Examples
     --------
     >>> mark = dd.prices.history("BTC", "1d", venues=["okx"])
     >>> index = dd.prices.history("BTC", "1d", venues=["okx"], kind="index")
-    >>> dd.analysis.basis.against_index(mark, index).sizes["time"]
+    >>> dd.analysis.basis.against(mark, index).sizes["time"]
     24
     """
+    if isinstance(reference, str):
+        price = require(price, "exchange", "time", units="USD", name="price")
+        require_venues(price, reference=reference)
+        refuse_other_coins(price, "price")
+        other = price.sel(exchange=reference).drop_vars("exchange")
+        return _basis(price, other).transpose(*price.dims).assign_attrs(reference=reference)
     price = require(price, "symbol", "exchange", "time", units="USD", name="price")
-    index = require(index, "symbol", "exchange", "time", units="USD", name="index")
+    index = require(reference, "symbol", "exchange", "time", units="USD", name="reference")
     price, index = xr.align(price, index, join="inner")
     _refuse_apart(price, index)
     return _basis(price, index).transpose(*price.dims)
-
-
-@typed
-def against_venue(price: Panel, venue: str) -> xr.DataArray:
-    """Compute the basis of every venue against one of them.
-
-    Parameters
-    ----------
-    price
-        Prices [USD] of one kind, dims ``exchange`` and ``time``, others allowed.
-    venue
-        The one to measure against.
-
-    Returns
-    -------
-    DataArray
-        ``basis_bps`` [bps] in the dims of `price`, positive where a venue is above `venue`, which itself
-        is at 0. NaN where either has no price.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Dims are missing, the unit is another one, or `venue` is not in the panel; a venue lies over 5 %
-        from the others throughout, as another coin under the same ticker does (of a lazy panel nothing is
-        read).
-    """
-    price = require(price, "exchange", "time", units="USD", name="price")
-    require_venues(price, venue=venue)
-    refuse_other_coins(price, "price")
-    reference = price.sel(exchange=venue).drop_vars("exchange")
-    return _basis(price, reference).transpose(*price.dims).assign_attrs(reference=venue)
 
 
 def _basis(price: xr.DataArray, reference: xr.DataArray) -> xr.DataArray:

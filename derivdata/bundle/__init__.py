@@ -8,12 +8,11 @@ date and hash, and what computed with them; never a key, a host's credentials or
 from __future__ import annotations
 
 from derivdata.bundle.difference import bundle_diff
-from derivdata.bundle.tables import tables_of
 from derivdata.client.bundle.reading import info, verify
 from derivdata.client.bundle.recording import record
 from derivdata.client.bundle.replaying import replay
 
-__all__ = ["bundle_diff", "info", "record", "replay", "tables_of", "verify"]
+__all__ = ["bundle_diff", "info", "record", "replay", "verify"]
 
 
 def __dir__() -> list[str]:

@@ -151,9 +151,9 @@ def add_export(parser: argparse.ArgumentParser) -> None:
 
 
 def _export(arguments: argparse.Namespace) -> None:
-    from derivdata import bundle
+    from derivdata.bundle.tables import tables_of
 
-    exported = bundle.tables_of(arguments.bundle)
+    exported = tables_of(arguments.bundle)
     arguments.to.mkdir(parents=True, exist_ok=True)
     for name, frame in exported.tables.items():
         _write(frame, arguments.to / f"{name}.{arguments.format}")

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata import tables
 from derivdata.client import transport
 from derivdata.client.reading import CheckedAnswer
 from derivdata.client.retrieval import get_windows
@@ -18,6 +17,7 @@ from derivdata.client.rules import check
 from derivdata.client.transport import Answer
 from derivdata.errors import SchemaError
 from derivdata.support import times
+from derivdata.tables.definitions import OPEN_TABLES
 from derivdata.tables.endpoints import Endpoint
 from derivdata.tables.schema import OpenTable
 
@@ -54,7 +54,7 @@ def fetch_windows(
 
 def _table(endpoint: Endpoint, answers: Sequence[Answer[dict[str, Any]]]) -> pd.DataFrame:
     """Return the rows of all answers; what stands at the top of several alike is one row."""
-    table = tables.OPEN_TABLES[endpoint.table]
+    table = OPEN_TABLES[endpoint.table]
     tops: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
     seen: list[Answer[Any]] = []

@@ -14,7 +14,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.inputs import require_variables
-from derivdata.analysis.smile import Method
+from derivdata.analysis.smile.evaluate import Method
 from derivdata.plot.fits import at_the_money, days, is_fit, name_of, single, verdicts
 from derivdata.plot.frames import figure_function
 from derivdata.plot.smiles import smile

@@ -10,6 +10,7 @@ import xarray as xr
 
 from derivdata.analysis import risk_neutral
 from derivdata.analysis import smile as analysis
+from derivdata.analysis.smile.evaluate import durrleman
 from derivdata.analysis.status import Status
 from derivdata.plot.fits import (
     at_the_money,
@@ -130,7 +131,7 @@ def _table(points: xr.Dataset | None, curve: xr.Dataset | None, chosen: pd.Datet
             rows.append(pd.DataFrame({"expiry": expiry, "kind": "quote", "log_moneyness": k} | part))
         if fit is not None and np.isfinite(fit["k_min"]) and np.isfinite(fit["k_max"]):
             k = np.linspace(float(fit["k_min"]), float(fit["k_max"]), _POINTS)
-            part = {"iv": np.asarray(analysis.iv(fit, k)), "g": np.asarray(analysis.durrleman(fit, k))}
+            part = {"iv": np.asarray(analysis.iv(fit, k)), "g": np.asarray(durrleman(fit, k))}
             rows.append(pd.DataFrame({"expiry": expiry, "kind": "fit", "log_moneyness": k} | part))
     table = pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=["expiry", "kind", "iv"])
     return table[table["iv"].notna()]
@@ -172,7 +173,7 @@ def _one(upper: Axes, lower: Axes | None, points: Any, curve: Any, color: Any) -
     if not np.isfinite(k).all():
         return
     upper.plot(k, analysis.iv(curve, k), color=color, lw=1.4, label=label)
-    g = np.asarray(analysis.durrleman(curve, k))
+    g = np.asarray(durrleman(curve, k))
     lower.plot(k, g, color=color, lw=1.2)
     lower.fill_between(k, g, 0.0, where=g < 0, color=SHORT, alpha=0.6, lw=0)
 

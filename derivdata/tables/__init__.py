@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from derivdata.tables.columns import COLUMNS
 from derivdata.tables.contracts import VENUES, contract, venue_slug
-from derivdata.tables.definitions import OPEN_TABLES, TABLES
+from derivdata.tables.definitions import TABLES
 from derivdata.tables.panels import depth
 from derivdata.tables.surfaces import surface, surface_history
 
 __all__ = [
     "COLUMNS",
-    "OPEN_TABLES",
     "TABLES",
     "VENUES",
     "contract",

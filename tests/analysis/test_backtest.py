@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import derivdata as dd
 from benchmarks import carry_backtest
 from derivdata.analysis import backtest
+from derivdata.analysis.backtest.sweeps import deflated_sharpe_ratio
 from tests.analysis import backtest_oracle as oracle
 from tests.support.examples import examples
 
@@ -536,7 +537,7 @@ def test_the_example_of_bailey_and_lopez_de_prado(
     trials: int, skewness: float, kurtosis: float, chance: float
 ) -> None:
     """The Deflated Sharpe Ratio (2014), its example: 2.5 a year, 1,250 days, variance 1/2 a year."""
-    found = backtest.deflated_sharpe_ratio(
+    found = deflated_sharpe_ratio(
         2.5 / math.sqrt(250),
         trials=trials,
         variance=0.5 / 250,

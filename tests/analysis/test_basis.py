@@ -26,7 +26,7 @@ def test_basis_by_hand() -> None:
     """100.1 over 100 is 10 bps, 99.9 is −10; only instants and venues that both have."""
     price = panel([[100.1, 99.9, 50.0], [101.0, 102.0, 103.0]], ["okx", "zo"], [0, 1, 2])
     index = panel([[100.0, 100.0, np.nan, 1.0]], ["okx"], [0, 1, 2, 3])
-    found = basis.against_index(price, index)
+    found = basis.against(price, index)
     assert found.name == "basis_bps"
     assert found.attrs["units"] == "bps"
     assert found["exchange"].values.tolist() == ["okx"]
@@ -35,26 +35,26 @@ def test_basis_by_hand() -> None:
 
 def test_a_venue_against_another() -> None:
     price = panel([[100.0, 0.0], [101.0, 99.0]], ["okx", "zo"], [0, 1])
-    found = basis.against_venue(price, "okx")
+    found = basis.against(price, "okx")
     np.testing.assert_allclose(found.values[0], [[0.0, np.nan], [100.0, np.nan]], atol=1e-9)
     assert found.dims == price.dims
     with pytest.raises(ValueError, match="nobody"):
-        basis.against_venue(price, "nobody")
+        basis.against(price, "nobody")
 
 
 def test_rates_are_no_prices() -> None:
     price = panel([[1.0]], ["okx"], [0])
     with pytest.raises(ValueError, match="bps"):
-        basis.against_index(price.rename("rate_bps_8h").assign_attrs(units="bps/8h"), price)
+        basis.against(price.rename("rate_bps_8h").assign_attrs(units="bps/8h"), price)
 
 
 def test_basis_stays_lazy() -> None:
     price = panel([[100.1, 99.9], [101.0, 102.0]], ["okx", "zo"], [0, 1])
     index = panel([[100.0, 100.0], [100.0, 100.0]], ["okx", "zo"], [0, 1])
-    lazy = basis.against_index(price.chunk(time=1), index.chunk(time=1))
+    lazy = basis.against(price.chunk(time=1), index.chunk(time=1))
     assert lazy.chunks is not None
-    np.testing.assert_allclose(lazy.compute(), basis.against_index(price, index))
-    assert basis.against_venue(price.chunk(time=1), "zo").chunks is not None
+    np.testing.assert_allclose(lazy.compute(), basis.against(price, index))
+    assert basis.against(price.chunk(time=1), "zo").chunks is not None
 
 
 def test_the_samples_basis_is_the_premium_that_it_publishes() -> None:
@@ -67,7 +67,7 @@ def test_the_samples_basis_is_the_premium_that_it_publishes() -> None:
         )
         for kind in ("mark", "index")
     )
-    found = basis.against_index(mark, index).sel(symbol="BTC")
+    found = basis.against(mark, index).sel(symbol="BTC")
     truth = sample.truth("premium", symbols=["BTC"], venues=["okx", "vest"], start=window[0], end=window[1])
     wide = truth.pivot(index="exchange", columns="time", values="premium_bps")
     assert found.sizes["time"] == 72
@@ -120,15 +120,15 @@ def test_another_coin_under_the_same_ticker_is_refused_by_name() -> None:
     wrong = _venue_prices(a=1.0, b=1.0, odd=0.0091)
     one_of = r"not of one coin: X/odd \(× 0\.0091\)"
     with pytest.raises(ValueError, match=one_of):
-        basis.against_venue(wrong, "a")
+        basis.against(wrong, "a")
     with pytest.raises(ValueError, match=r"price and index of odd are not of one coin"):
-        basis.against_index(wrong, _venue_prices(a=1.0, b=1.0, odd=1.0))
+        basis.against(wrong, _venue_prices(a=1.0, b=1.0, odd=1.0))
     rates = (wrong * 0.0 + 1.0).rename("rate_bps_8h").assign_attrs(units="bps/8h", kind="sampled")
     with pytest.raises(ValueError, match=one_of):
         backtest.carry(rates, backtest.SpreadThreshold(1.0), backtest.Costs(1.0), prices=wrong)
     with pytest.raises(ValueError, match=r"X/a \(× .*X/odd \(× "):
-        basis.against_venue(wrong.sel(exchange=["a", "odd"]), "a")  # of two, no price says which
-    apart = basis.against_venue(_venue_prices(a=1.0, b=1.0, near=1.04), "a")
+        basis.against(wrong.sel(exchange=["a", "odd"]), "a")  # of two, no price says which
+    apart = basis.against(_venue_prices(a=1.0, b=1.0, near=1.04), "a")
     assert float(apart.sel(exchange="near").mean()) == pytest.approx(400.0, abs=1.0)
 
 

@@ -8,6 +8,7 @@ import pytest
 from benchmarks.fits import violations
 from derivdata.analysis import smile, surface
 from derivdata.analysis.smile import svi
+from derivdata.analysis.smile.evaluate import Method
 from derivdata.analysis.smile.svi import Raw
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.joint_svi import never_below
@@ -34,7 +35,7 @@ def test_noisy_surfaces_come_out_free_and_without_a_fallback(rng, noise):
     fitted = surface.fit(*noisy(rng, 8, 6, noise))
     assert violations(fitted) == (0, 0, 0)
     assert not has(fitted, Status.FALLBACK_USED).any()
-    assert (fitted["method"] == smile.Method.SVI).all()
+    assert (fitted["method"] == Method.SVI).all()
 
 
 @pytest.mark.parametrize("most", [0.2, 1.0, 4.0])
@@ -44,7 +45,7 @@ def test_garbage_comes_out_free_or_as_essvi_that_says_so(rng, most):
     assert violations(fitted)[:2] == (0, 0)
     fallback = has(fitted, Status.FALLBACK_USED)
     essvi = surface.fit(k, iv, t, method="essvi")
-    assert ((fitted["method"] == smile.Method.SSVI).to_numpy() == fallback).all()
+    assert ((fitted["method"] == Method.SSVI).to_numpy() == fallback).all()
     for name in Raw._fields:
         np.testing.assert_allclose(fitted[name].to_numpy()[fallback], essvi[name].to_numpy()[fallback])
 

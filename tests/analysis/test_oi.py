@@ -15,6 +15,7 @@ from scipy.signal import lfilter
 
 from derivdata import tables
 from derivdata.analysis import oi
+from derivdata.analysis.oi.trend import TrendStatus
 from tests.analysis.pages import coverage_on_page
 from tests.support.examples import examples
 from tests.support.shared import known_path, shared_path
@@ -226,7 +227,7 @@ def _trend_counts(process: str, n: int, seeds: int) -> tuple[float, float, float
     """Shares of the intervals that hold the true 0, that cannot tell, and that miss without a status."""
     found = oi.share_trend(_shares(process, n, seeds))
     misses = (found["low"] > 0) | (found["high"] < 0)
-    blank = (found["status"] & oi.TrendStatus.CANNOT_TELL) > 0
+    blank = (found["status"] & TrendStatus.CANNOT_TELL) > 0
     return tuple(float(part.mean()) for part in (~misses, blank, misses & ~blank))  # type: ignore[return-value]
 
 
@@ -469,10 +470,10 @@ def test_the_status_of_a_trend_by_hand() -> None:
     found = oi.share_trend(line)
     assert (found["status"].item(), found["n_effective"].item()) == (0, 40.0)
     few = oi.share_trend(line[:2])
-    assert few["status"].item() == oi.TrendStatus.TOO_FEW
+    assert few["status"].item() == TrendStatus.TOO_FEW
     assert np.isnan(few["n_effective"].item())
     slow = oi.share_trend(np.cos(line / 12.0))
-    assert slow["status"].item() == oi.TrendStatus.CANNOT_TELL
+    assert slow["status"].item() == TrendStatus.CANNOT_TELL
     assert slow["n_effective"].item() < 8.0
     assert slow["status"].attrs["flag_meanings"] == "too_few cannot_tell"
 

@@ -15,6 +15,7 @@ from derivdata.analysis import smile
 from derivdata.analysis.smile import svi
 from derivdata.analysis.smile.butterfly import certified, check_raw
 from derivdata.analysis.smile.essvi import ssvi_to_raw
+from derivdata.analysis.smile.evaluate import durrleman
 from derivdata.analysis.smile.svi import Raw
 from tests.analysis.smiles import points, published, raw_sets
 from tests.support.examples import examples
@@ -35,7 +36,7 @@ def test_curve_derivatives_and_density_have_all_their_digits(name):
     for derivative, column in enumerate(("w", "dw", "d2w")):
         got = smile.total_variance(fit, k, derivative=derivative)
         np.testing.assert_allclose(got, table[column], rtol=0, atol=1e-13)
-    np.testing.assert_allclose(smile.durrleman(fit, k), table["g"], rtol=0, atol=1e-13)
+    np.testing.assert_allclose(durrleman(fit, k), table["g"], rtol=0, atol=1e-13)
 
 
 def test_total_variance_at_the_vertex_of_quantlibs_slice():
@@ -70,7 +71,7 @@ def test_vogt_is_convex_and_far_inside_lees_bound():
 def test_vogts_density_is_negative_just_between_the_published_roots():
     figures, fit = published("vogt", "g"), fit_of("vogt")
     low, high = figures["root_lo"], figures["root_hi"]
-    signs = np.sign(smile.durrleman(fit, np.array([low - 1e-9, low + 1e-9, high - 1e-9, high + 1e-9])))
+    signs = np.sign(durrleman(fit, np.array([low - 1e-9, low + 1e-9, high - 1e-9, high + 1e-9])))
     assert signs.values.tolist() == [1, -1, -1, 1]
 
 
@@ -99,7 +100,7 @@ def test_ssvi_conditions_and_limits():
     theta, rho, phi = (table[name].to_numpy() for name in ("theta", "rho", "phi"))
     raw = ssvi_to_raw(*(xr.DataArray(x, dims="case") for x in (theta, rho, theta * phi)))
     fit = smile.from_raw(raw, 1.0)
-    np.testing.assert_allclose(smile.durrleman(fit, 0.0), table["g_at_0"], rtol=1e-12)
+    np.testing.assert_allclose(durrleman(fit, 0.0), table["g_at_0"], rtol=1e-12)
     check = smile.butterfly_check(fit)
     np.testing.assert_allclose(check["g_left"], table["g_minus_inf"], atol=1e-13)
     np.testing.assert_allclose(check["g_right"], table["g_plus_inf"], atol=1e-13)
@@ -186,7 +187,7 @@ def test_lazy_fits_stay_lazy_and_equal():
     for call in (
         lambda f: smile.iv(f, k),
         lambda f: smile.total_variance(f, k, derivative=2),
-        lambda f: smile.durrleman(f, k),
+        lambda f: durrleman(f, k),
         lambda f: smile.butterfly_check(f)["min_g"],
     ):
         assert isinstance(call(lazy).data, da.Array)

@@ -38,8 +38,8 @@ Panels = dict[str, xr.DataArray]
 
 OTHERS: dict[str, Callable[[Panels], Any]] = {
     "align.align": lambda x: align.align(x["funding_history"], "16h"),
-    "basis.against_index": lambda x: basis.against_index(x["prices_history"], 0.99 * x["prices_history"]),
-    "basis.against_venue": lambda x: basis.against_venue(x["prices_history"], "v01"),
+    "basis.against": lambda x: basis.against(x["prices_history"], 0.99 * x["prices_history"]),
+    "basis.against, a venue": lambda x: basis.against(x["prices_history"], "v01"),
     "oi.by_kind": lambda x: oi.by_kind(x["oi_history"]),
     "oi.hhi": lambda x: oi.hhi(oi.market_share(x["oi_history"], venues=["v00", "v01"])),
     "oi.in_coins": lambda x: oi.in_coins(x["oi_history"], x["prices_history"]),

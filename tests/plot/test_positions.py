@@ -13,6 +13,7 @@ import xarray as xr
 import derivdata as dd
 from derivdata import plot
 from derivdata.analysis import exposure, oi
+from derivdata.analysis.oi.trend import TrendStatus
 from derivdata.plot.style import LONG, SHORT
 from tests.plot import made
 
@@ -74,7 +75,7 @@ def test_shares_are_the_same_in_coins_and_in_usd() -> None:
 
 def test_a_trend_that_cannot_be_told_is_a_hollow_dot() -> None:
     share = oi.market_share(dd.panel(made.holdings(), "oi_usd").isel(symbol=0))
-    trend = oi.share_trend(share).assign(status=("exchange", [oi.TrendStatus.CANNOT_TELL, 0, 0]))
+    trend = oi.share_trend(share).assign(status=("exchange", [TrendStatus.CANNOT_TELL, 0, 0]))
     ax = plot.open_interest(trend, "trend")
     sure, unsure = (line for line in ax.lines if line.get_marker() == "o")
     assert (len(sure.get_xdata()), len(unsure.get_xdata())) == (1, 2)

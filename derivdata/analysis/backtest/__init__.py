@@ -12,7 +12,7 @@ from derivdata.analysis.backtest.costs import Costs
 from derivdata.analysis.backtest.depths import capacity
 from derivdata.analysis.backtest.engine import carry
 from derivdata.analysis.backtest.past import Past, Target
-from derivdata.analysis.backtest.results import Reason, trades
+from derivdata.analysis.backtest.results import trades
 from derivdata.analysis.backtest.rules import (
     ForecastThreshold,
     HoldingTime,
@@ -21,7 +21,7 @@ from derivdata.analysis.backtest.rules import (
     SpreadThreshold,
     VenueLimit,
 )
-from derivdata.analysis.backtest.sweeps import deflated_sharpe_ratio, sweep
+from derivdata.analysis.backtest.sweeps import sweep
 
 __all__ = [
     "Costs",
@@ -29,14 +29,12 @@ __all__ = [
     "HoldPair",
     "HoldingTime",
     "Past",
-    "Reason",
     "Rotation",
     "SpreadThreshold",
     "Target",
     "VenueLimit",
     "capacity",
     "carry",
-    "deflated_sharpe_ratio",
     "sweep",
     "trades",
 ]

@@ -145,7 +145,8 @@ def deflated_sharpe_ratio(
     Their example: 2.5 a year over five years of 250 days, the best of 100 trials.
 
     >>> year = 250
-    >>> chance = dd.analysis.backtest.deflated_sharpe_ratio(
+    >>> from derivdata.analysis.backtest.sweeps import deflated_sharpe_ratio
+    >>> chance = deflated_sharpe_ratio(
     ...     2.5 / year**0.5, trials=100, variance=0.5 / year, observations=1250, skewness=-3.0, kurtosis=10.0
     ... )
     >>> round(chance, 4)

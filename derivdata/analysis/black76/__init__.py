@@ -33,7 +33,7 @@ from derivdata.analysis.inputs import require_together
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import Numbers, typed
 
-__all__ = ["ImpliedVol", "greeks", "implied_vol", "price"]
+__all__ = ["greeks", "implied_vol", "price"]
 
 
 def __dir__() -> list[str]:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from derivdata.analysis.oi.decomposition import in_coins, migration
 from derivdata.analysis.oi.shares import by_kind, hhi, market_share, oi_to_volume
-from derivdata.analysis.oi.trend import TrendStatus, share_trend
+from derivdata.analysis.oi.trend import share_trend
 
 __all__ = [
-    "TrendStatus",
     "by_kind",
     "hhi",
     "in_coins",

@@ -7,24 +7,18 @@ from __future__ import annotations
 
 from derivdata.analysis.smile import svi
 from derivdata.analysis.smile.evaluate import (
-    Method,
     butterfly_check,
-    durrleman,
     from_raw,
     iv,
-    raw_parameters,
     total_variance,
 )
 from derivdata.analysis.smile.fitting import fit
 
 __all__ = [
-    "Method",
     "butterfly_check",
-    "durrleman",
     "fit",
     "from_raw",
     "iv",
-    "raw_parameters",
     "svi",
     "total_variance",
 ]

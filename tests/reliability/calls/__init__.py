@@ -26,7 +26,6 @@ LEFT_OUT = {
     "report": "a quarter of a minute each",
     "archive.import_files": "reads files: tests/archive/test_import.py",
     "bundle.info": "reads a file: tests/bundle/test_hostile.py",
-    "bundle.tables_of": "reads a file: tests/bundle/test_hostile.py",
     "bundle.verify": "reads a file: tests/bundle/test_hostile.py",
     "collect.backfill": "asks venues: tests/collect/test_backfill.py",
     "sample.open": "opens the sample, as connect does",

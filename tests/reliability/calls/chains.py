@@ -105,9 +105,7 @@ CALLS: Calls = {
     "analysis.smile.total_variance": lambda: {
         "fit": fitted(), "log_moneyness": LOCAL, "derivative": 0, "extrapolate": False,
     },
-    "analysis.smile.durrleman": lambda: {"fit": fitted(), "log_moneyness": LOCAL, "extrapolate": False},
     "analysis.smile.butterfly_check": lambda: {"fit": fitted()},
-    "analysis.smile.raw_parameters": lambda: {"fit": fitted()},
     "analysis.smile.from_raw": lambda: {
         "raw": VOGT, "year_fraction": 0.5, "k_min": -1.0, "k_max": 1.0, "forward": 100.0,
     },

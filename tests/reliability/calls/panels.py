@@ -32,10 +32,9 @@ CALLS: Calls = {
         "left": history(), "right": history().rename(columns={"rate_bps_8h": "other"}), "tolerance": "2h",
         "by": ("symbol", "exchange"), "delay": "0h",
     },
-    "analysis.basis.against_index": lambda: {
-        "price": amounts("price_usd"), "index": amounts("price_usd"),
+    "analysis.basis.against": lambda: {
+        "price": amounts("price_usd"), "reference": amounts("price_usd"),
     },
-    "analysis.basis.against_venue": lambda: {"price": amounts("price_usd"), "venue": "okx"},
     "analysis.funding.best_pair": lambda: {
         "panel": rates(), "oi_usd": amounts(), "min_oi_usd": 1.0, "age_hours": None, "max_age": None,
         "tradable": VENUES, "prices": None,
@@ -88,9 +87,6 @@ CALLS: Calls = {
     },
     "analysis.backtest.capacity": lambda: {
         "result": backtested(), "depth": depth(), "sizes_usd": [1e4, 1e5],
-    },
-    "analysis.backtest.deflated_sharpe_ratio": lambda: {
-        "sharpe": 0.1, "trials": 10, "variance": 0.01, "observations": 250, "skewness": -0.5, "kurtosis": 4.0,
     },
     "analysis.backtest.sweep": lambda: {
         "panel": rates(), "rules": {"wide": backtest.SpreadThreshold(0.5, 0.1)}, "costs": backtest.Costs(1.0),
