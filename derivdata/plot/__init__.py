@@ -14,10 +14,10 @@ from derivdata.plot.cards import card
 from derivdata.plot.carry_bars import carry, cumulative_funding
 from derivdata.plot.frames import data
 from derivdata.plot.funding_rates import funding_heatmap, funding_history
-from derivdata.plot.open_interest import open_interest
+from derivdata.plot.oi_shares import open_interest
 from derivdata.plot.orders import liquidations, orderbook_depth
 from derivdata.plot.smiles import implied_density, smile
-from derivdata.plot.strikes import strikes
+from derivdata.plot.strike_bars import strikes
 from derivdata.plot.surfaces import surface, venue_difference
 from derivdata.plot.term_structures import term_structure
 from derivdata.plot.volatilities import implied_and_realised, volatility_cone, volatility_history

@@ -8,7 +8,7 @@ import xarray as xr
 
 from derivdata import plot
 from derivdata.analysis import oi as analysis
-from derivdata.plot.open_interest import trend_of
+from derivdata.plot.oi_shares import trend_of
 from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
 from derivdata.reports.html_page import WIDE, Section, count, listing, pct, usd
