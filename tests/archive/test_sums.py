@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from derivdata.errors import ArchiveError
 from derivdata.sources.archive import Archive, engine, open_archive
 from derivdata.sources.query import Query
 from tests.archive.rates import EVER
+from tests.reliability.promises import count
 
 OI = "oi_history"
 START = pd.Timestamp("2026-01-30", tz="UTC").as_unit("us")
@@ -77,6 +80,18 @@ def test_a_window_venues_and_symbols_are_chosen(archive: Archive) -> None:
     assert archive.sums(Query("volume_history", *EVER), "volume_usd").empty
 
 
+def test_large_values_are_added_exactly(archive: Archive) -> None:
+    """2^43 units are 2^63 steps of 2^-20, one more than 64 bits hold; a value that 128 bits cannot hold."""
+    large, others = [2.0**43, 2.0**60, 2.0**31], [2.0**-9, 256.0, 2.0**-20]
+    rows = pd.concat([hours("BTC", "bybit", 0, large), hours("ETH", "bybit", 0, others)], ignore_index=True)
+    archive.append(OI, rows, accept=["unit"])
+    sums = archive.sums(Query(OI, *EVER, venues=["bybit"]), "oi_usd")
+    assert sums["value"].tolist() == [2.0**43 + 2.0**-9, 2.0**60 + 256.0, 2.0**31 + 2.0**-20]
+    archive.append(OI, hours("BTC", "gateio", 0, [1e33]), accept=["unit", "venues"])
+    with pytest.raises(ArchiveError, match="Conversion Error: Type DOUBLE with value"):
+        archive.sums(Query(OI, *EVER), "oi_usd")
+
+
 def test_a_correction_is_in_the_sums_and_their_notices(archive: Archive) -> None:
     archive.delete(OI, {"symbol": "ETH"}, end=START + pd.Timedelta(1, "h"))
     sums = archive.sums(Query(OI, *EVER, venues=["binance"]), "oi_usd")
@@ -89,7 +104,7 @@ def test_tables_without_such_sums_are_refused(archive: Archive) -> None:
         archive.sums(Query("funding_history", *EVER), "oi_usd")
 
 
-def test_sums_are_the_same_bits_with_any_number_of_threads(
+def test_every_request_gives_the_same_bits_with_any_number_of_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sums of floats depend on their order, and threads on chance: 40 symbols in many row groups."""
@@ -97,14 +112,21 @@ def test_sums_are_the_same_bits_with_any_number_of_threads(
     archive, rows = open_archive(tmp_path), many(symbols=40)
     archive.append(OI, rows, accept=["unit"])
     exact = rows.groupby(["exchange", "time"])["oi_usd"].sum().to_numpy()
-    first = None
+    asked: dict[str, Callable[[], pd.DataFrame]] = {
+        "sums": lambda: archive.sums(Query(OI, *EVER), "oi_usd"),
+        "rows": lambda: archive.rows(Query(OI, *EVER)),
+        "columns": lambda: archive.rows(Query(OI, *EVER, columns=["time", "symbol", "oi_usd"])),
+        "newest": lambda: archive.newest(Query(OI, *EVER)),
+        "sql": lambda: archive.sql(
+            f"SELECT exchange, sum(oi_usd) AS usd FROM {OI} GROUP BY ALL ORDER BY ALL"
+        ),
+    }
+    first = {name: ask() for name, ask in asked.items()}
     for threads in (1, 2, 8):
         one = engine.Engine(threads)
         with monkeypatch.context() as patch:
             patch.setattr(engine.engine, "_engine", one)
-            for _ in range(8):
-                found = archive.sums(Query(OI, *EVER), "oi_usd")
-                first = found if first is None else first
-                pd.testing.assert_frame_equal(found, first, rtol=0, atol=0)
+            for name, ask in list(asked.items()) * count(2, 100):
+                pd.testing.assert_frame_equal(ask(), first[name], check_exact=True, obj=name)
         one.close()
-    np.testing.assert_allclose(first["value"], exact, rtol=1e-12)
+    np.testing.assert_allclose(first["sums"]["value"], exact, rtol=1e-12)

@@ -142,7 +142,7 @@ class ArchiveReader(ArchiveContents):
         ValueError
             There is no such table, or it lacks one of these columns.
         ArchiveError
-            A file is damaged, missing, or that of another table; or a value is beyond 8e12.
+            A file is damaged, missing, or that of another table; or a value is beyond 1.6e32.
         """
         table, chosen = self._chosen(query)
         if not {"symbol", "exchange", "resolution", "time", value} <= set(table.columns):
