@@ -10,6 +10,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ from derivdata.sources.archive import (
     object_store,
     open_archive,
 )
+from derivdata.sources.archive import merging as archive_merging
 from derivdata.sources.archive.object_store import ObjectStore
+from derivdata.sources.archive.schemas import archive_table
 from tests.archive.rates import EVER, START, rates
 from tests.archive.stores import environment, s3_server
 from tests.transport.conftest import HANGS_SECONDS
@@ -360,6 +363,50 @@ def test_threads_that_share_an_archive_write_in_turn(bucket: str) -> None:
 
 
 @pytest.mark.parametrize("landed", [False, True])
+class Kept(list[str]):
+    """Uploads that are not forgotten."""
+
+    def clear(self) -> None:
+        pass
+
+
+def test_a_thread_whose_append_fails_spares_the_month_that_another_merges(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The append fails when the month's file is uploaded and not yet named: every row is there after it."""
+    archive = open_archive(f"s3://{bucket}/derivs")
+    monkeypatch.setattr(archive_merging, "_SMALL_ROWS", 0)
+    for symbol in ("BTC", "ETH"):
+        archive.append(FUNDING, rates([symbol], ["okx"], hours=24))
+    # The failing attempt began before the upload: it had forgotten the uploads before its own by then.
+    monkeypatch.setattr(archive._storage, "_published", Kept())
+    publish, main = ObjectStore.publish, threading.get_ident()
+
+    def refuse(_: Any) -> Any:
+        raise ArchiveError("refused")
+
+    def fail() -> None:
+        with pytest.raises(ArchiveError, match="refused"):
+            commits.commit(archive._storage, 1.0, refuse)
+
+    uploads = []
+
+    def beside(self: ObjectStore, draft: Path, path: str) -> None:
+        publish(self, draft, path)
+        assert threading.get_ident() == main
+        uploads.append(path)
+        with ThreadPoolExecutor(1) as other:
+            other.submit(fail).result()
+
+    monkeypatch.setattr(ObjectStore, "publish", beside)
+    table = archive_table(FUNDING)
+    months = sorted({file.month for file in archive._entry(table).files})
+    archive_merging.close_months(archive._storage, table, months, timeout=HANGS_SECONDS)
+    assert uploads
+    assert {file.path for file in archive._entry(table, fresh=True).files} >= set(uploads)
+    assert len(archive.read(FUNDING, *EVER)) == 48
+
+
 def test_a_put_of_unknown_outcome_beside_another_writer_s_is_told_as_that(
     bucket: str, monkeypatch: pytest.MonkeyPatch, landed: bool
 ) -> None:

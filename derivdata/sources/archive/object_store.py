@@ -62,6 +62,7 @@ class ObjectStore:
         self._look_lock = threading.Lock()
         self._lock = threading.Lock()
         self._published: list[str] = []  # by the attempt under way, which holds the lock
+        self._merging: set[int] = set()  # threads that upload months beside it
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ObjectStore, (str(self),)
@@ -177,7 +178,8 @@ class ObjectStore:
 
     def publish(self, draft: Path, path: str) -> None:
         """Upload a draft, and remove it here."""
-        self._published.append(path)
+        if threading.get_ident() not in self._merging:
+            self._published.append(path)
         try:
             with _as_os_errors():
                 self._files.put_file(str(draft), f"{self._root}/{path}")
@@ -208,8 +210,16 @@ class ObjectStore:
 
     @contextmanager
     def merging(self) -> Iterator[bool]:
-        """Let all merge: of two who do one is refused at the put, and nobody sweeps what others upload."""
-        yield True
+        """Let all merge: of two who do one is refused at the put, and nobody sweeps what others upload.
+
+        A month's file is not one of the attempt that another thread makes meanwhile, whose failure would
+        remove it before the manifest names it.
+        """
+        self._merging.add(threading.get_ident())
+        try:
+            yield True
+        finally:
+            self._merging.discard(threading.get_ident())
 
     def sweep(self, named: Collection[str]) -> None:
         """Remove what this attempt uploaded and the manifest does not name.
