@@ -10,7 +10,7 @@ import xarray as xr
 from scipy.signal import lfilter
 
 from derivdata.analysis import funding
-from derivdata.analysis.funding import FundingStatus
+from derivdata.analysis.funding.status import FundingStatus
 from tests.analysis.funding_made import market, series
 from tests.analysis.pages import coverage_on_page
 
