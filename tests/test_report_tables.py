@@ -25,6 +25,7 @@ from derivdata.reports.sections import carry, open_interest
 from derivdata.reports.sections.carry_forecast import add_forecast, forecasts_of
 from tests.plot import made
 from tests.support import known_archive
+from tests.support.rows import rows
 from tests.test_report import Page
 
 EXPIRIES = ["2026-01-23 23:00", "2026-02-15 23:00", "2026-04-17 23:00", "2026-07-17 23:00"]
@@ -444,3 +445,43 @@ def test_forecast_carry_is_drawn_from_a_day_to_a_month() -> None:
         rates = _spread_rates(5.0 + np.random.default_rng(3).standard_normal(3 * days))
         carry._holding(section, SimpleNamespace(), rates, {"a": 2.0, "b": 2.0}, _pair_of(rates))  # type: ignore[arg-type]
         assert [float(each["hold_hours"]) / 24 for each in drawn.pop()] == shown
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"venues": "okx", "window": "15d"}, "there is no spread"),
+        ({"window": "6h"}, "span less than 16 hours"),
+    ],
+)
+def test_carry_of_one_venue_or_of_hours_says_why_there_is_none(
+    tmp_path: Path, given: dict[str, str], words: str
+) -> None:
+    dd.connect(known_archive.write(tmp_path / "archive"))
+    out = dd.report("BTC", out=tmp_path / "r.html", sections=["carry"], **given)
+    dd.disconnect()
+    assert words in out.read_text(encoding="utf-8")
+
+
+def test_a_venue_whose_price_is_another_coins_is_named() -> None:
+    """Of 100, 100 and 0.91 USD the last is named, with its factor; 100, 101 and 102 agree."""
+    from derivdata.reports.sections import quality
+
+    said: list[str] = []
+    section: Any = SimpleNamespace(
+        text=lambda words, kind="": said.append(words), finding=lambda kind, words: said.append(words)
+    )
+    times = pd.date_range("2026-01-01", periods=3, freq="h", tz="UTC")
+    for last in (0.91, 102.0):
+        levels = {"binance": 100.0, "bybit": 101.0 if last > 1.0 else 100.0, "okx": last}
+        table = rows(
+            "prices_history", symbol="BTC", exchange=np.repeat(list(levels), 3),
+            timestamp=times.append([times, times]), y=np.repeat(list(levels.values()), 3), kind="mark",
+            resolution="1h",
+        )  # fmt: skip
+        options = SimpleNamespace(symbols=("BTC",))
+        data: Any = SimpleNamespace(report_options=options, prices=lambda symbol, table=table: table)
+        quality._prices(section, data)
+    assert "okx (× 0.0091)" in said[0]
+    assert "okx (× 0.0091)" in said[1]
+    assert said[2:] == ["Marks of BTC on 3 venues agree within 5 %."]

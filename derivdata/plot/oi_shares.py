@@ -178,7 +178,9 @@ def _trends(
     ax.axvline(0, color=GREY, lw=1.0)
     ax.set_yticks(place, list(steepest.index))
     ax.set_ylim(len(steepest) - 0.4, -0.6)
-    level = f"{trend.attrs['confidence']:.0%} interval" if "confidence" in trend.attrs else "interval"
+    level = (
+        f"{trend.attrs['level']:.0%} interval".replace("%", " %") if "level" in trend.attrs else "interval"
+    )
     shown = (
         f"{len(steepest)} of {len(frame)} venues" if len(steepest) < len(frame) else f"{len(steepest)} venues"
     )

@@ -43,19 +43,21 @@ def test_a_spread_that_never_moves_is_expected_to_stay() -> None:
 
     All five means are equal, so that the normal equations are n x² times a matrix of ones, whose penalty is a
     tenth of n x². Along (1, …, 1) that is 5 b = 5 for the data and 0.1 b = 0.1 · ½ for the penalty, where b
-    is the sum of the coefficients over the holding time: b = (5 + 0.05) / 5.1. The outcomes came above it,
-    and nothing is shrunk further.
+    is the sum of the coefficients over the holding time: b = (5 + 0.05) / 5.1. The outcomes came above it, so
+    that the slope shrinks nothing. The 150 known outcomes of 21 periods are worth n = 150 / 21 decisions,
+    which shrinks by n / (n + 2) and is below eight.
     """
+    gross = 42.0 * 5.05 / 5.1 * (150 / 21) / (150 / 21 + 2.0)
     panel = market(np.broadcast_to(np.array([1.0, 3.0])[None, :, None], (1, 2, 200)))
     found = _pair(
         funding.forecast_carry(panel, hold=WEEK, fee_bps=2.0).isel(symbol=0),
         "v00",
         "v01",
     )
-    assert float(found["gross_bps"]) == pytest.approx(42.0 * 5.05 / 5.1, rel=1e-9)
-    assert float(found["net_bps"]) == pytest.approx(42.0 * 5.05 / 5.1 - 8.0, rel=1e-9)
+    assert float(found["gross_bps"]) == pytest.approx(gross, rel=1e-9)
+    assert float(found["net_bps"]) == pytest.approx(gross - 8.0, rel=1e-9)
     assert float(found["probability_net_positive"]) == 1.0
-    assert int(found["status"]) == 0
+    assert int(found["status"]) == FundingStatus.FEW_DECISIONS
 
 
 def test_each_direction_is_the_other_one_seen_from_behind() -> None:
@@ -251,7 +253,8 @@ def test_a_summary_by_hand() -> None:
             "realised_net_bps": ("time", [4.0, -3.0, -2.0, np.nan, np.nan]),
         }
     )
-    found = funding.pick_summary(record)
+    assert int(funding.pick_summary(record)["picks"]) == 2, "the pick forecast to lose is nobody's"
+    found = funding.pick_summary(record, least_predicted_bps=None)
     assert int(found["picks"]) == 3
     assert float(found["predicted_net_bps"]) == pytest.approx(1.0)
     assert float(found["realised_net_bps"]) == pytest.approx(-1.0 / 3.0)

@@ -206,6 +206,7 @@ def test_a_panel_of_nothing_gives_nothing_and_no_warning(name):
             "filled_hours",
             "off_grid",
             "pairs",
+            "decisions",
         ):
             assert figure.isnull().all(), figure_name
 

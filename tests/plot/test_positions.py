@@ -43,7 +43,8 @@ def test_trends_are_a_point_a_day_over_the_window() -> None:
     share = oi.market_share(dd.panel(made.holdings(), "oi_usd").isel(symbol=0))
     again = plot.open_interest(oi.share_trend(share), "trend", top=1)
     assert len(again.get_yticklabels()) == 1
-    assert again.get_xlabel().startswith("change of share by its trend [percentage points a day]")
+    label = " ".join(again.get_xlabel().split())
+    assert label == "change of share by its trend [percentage points a day], with 95 % interval"
 
 
 def test_a_long_interval_ends_in_an_arrowhead() -> None:

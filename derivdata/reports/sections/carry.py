@@ -22,6 +22,8 @@ __all__ = ["carry_section"]
 
 _PAIRS = 6
 _DAYS = 7
+_LEAST_SPAN = np.timedelta64(16, "h")
+"""Holds a whole period of 8 hours wherever it begins."""
 _HOLDS = ("1d", "2d", "4d", "7d", "14d", "21d", "30d")
 _WARNING = (
     "The API's own warning: the data is informational and not intended for P&L, backtesting or production "
@@ -56,14 +58,22 @@ def carry_section(data: Data) -> Section:
     if rates is None:
         section.add_missing_note(data.missing["funding rates"])
         return section
-    fees = fees_of(rates, data.report_options)
-    forecasts = forecasts_of(rates, fees)
-    pairs = [_pair(rates, fees, forecasts, *row) for row in _widest(rates.panel).itertuples(index=False)]
-    if not pairs:
+    widest = _widest(rates.panel)
+    if widest.empty:
         section.add_missing_note(
             "No two venues have rates over the same half of the window: there is no spread."
         )
         return section
+    times = rates.panel["time"].values
+    if times[-1] - times[0] < _LEAST_SPAN:
+        section.add_missing_note(
+            "The rates span less than 16 hours: no whole period of 8 hours, in which carry is counted, is "
+            "sure to lie within them."
+        )
+        return section
+    fees = fees_of(rates, data.report_options)
+    forecasts = forecasts_of(rates, fees)
+    pairs = [_pair(rates, fees, forecasts, *row) for row in widest.itertuples(index=False)]
     add_forecast(section, rates, data.report_options, forecasts)
     section.heading("What the widest pairs of this window are forecast to earn")
     forecast = [pair for pair in pairs if np.isfinite(float(pair.forecast["net_bps"]))]
@@ -87,8 +97,9 @@ def _costs(options: ReportOptions) -> str:
         f"A spread is the short venue's rate less the long venue's. A pair trades four times: in and out on "
         f"both venues. Cost of one trade: {costs} ({whose}); slippage is not in it. Figures are per year of "
         f"one leg's notional for a pair held {_DAYS} days, and of funding only: the prices of the legs are "
-        "not in them. The break-even lets what stays of the spread revert to its mean. Half-lives are those "
-        "of the part of a spread that stays, beside noise that is gone "
+        "not in them. The break-even lets what stays of the spread revert to its mean of the window, which "
+        "the forecast trusts the less, the shorter the window is. Half-lives are those of the part of a "
+        "spread that stays, beside noise that is gone "
         "after a step; “cannot tell” stands where the window allows everything from one step to for ever."
     )
 
@@ -144,8 +155,8 @@ def _spreads(section: Section, rates: Rates, forecast: list[Pair]) -> None:
         source=rates.table,
         title="Carry of the widest spreads, gross and net",
         reading="The ring is the forecast before costs, the dot after them, and the bar holds nine in ten "
-        "outcomes. Darker dots are likelier to earn more than they cost. Funding only: the legs' prices move "
-        "too.",
+        "outcomes. The brighter a dot, the likelier it earns more than it costs. Funding only: the legs' "
+        "prices move too.",
         size=row_size(len(forecast), 0.36, wide=WIDE),
     )
 

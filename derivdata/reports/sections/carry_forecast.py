@@ -9,6 +9,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import funding
+from derivdata.analysis.funding.status import FundingStatus
 from derivdata.reports.data import Rates
 from derivdata.reports.html_page import Section, count
 from derivdata.reports.report_options import ReportOptions
@@ -47,6 +48,13 @@ def add_forecast(section: Section, rates: Rates, options: ReportOptions, forecas
         "interval comes from the errors of its own past forecasts, and is to contain nine in ten outcomes. "
         "It is funding only: what the prices of the two legs do against each other is not in it."
     )
+    worth = forecasts["decisions"].where(forecasts["net_bps"].notnull())
+    if bool((forecasts["status"] & FundingStatus.FEW_DECISIONS).any()):
+        section.add_missing_note(
+            f"The window is short for a forecast of {_DAYS} days: its past decisions are worth "
+            f"{float(worth.min()):.2g} independent ones, and with fewer than eight it is hardly better than "
+            "to expect nothing. A window of 90 days has enough."
+        )
     shown = ranked.groupby("symbol", sort=False, observed=True).head(_SHOWN)
     section.table(shown.drop(columns="net"), formats=_FORMATS)
     best = ranked.loc[ranked["net"].idxmax()]

@@ -9,9 +9,11 @@ import xarray as xr
 
 from derivdata.analysis import chain as chains
 from derivdata.analysis import quality
+from derivdata.analysis.panels import other_coins
 from derivdata.reports.data import Data
-from derivdata.reports.html_page import Section, count
+from derivdata.reports.html_page import Section, count, listing
 from derivdata.reports.sections.liquidations import is_full
+from derivdata.tables.panels import panel
 
 __all__ = ["quality_section"]
 
@@ -58,9 +60,29 @@ def quality_section(data: Data) -> Section:
         worst = _worst(examined)
         if len(worst):
             section.table(worst, formats=_formats(), fold=f"Series with the most missing: {len(worst)}")
+    _prices(section, data)
     _options(section, data)
     _liquidations(section, data)
     return section
+
+
+def _prices(section: Section, data: Data) -> None:
+    """Name the venues whose marks lie over 5 % from the others': another coin under the same ticker."""
+    for symbol in data.report_options.symbols:
+        table = data.prices(symbol)
+        marks = None if table is None else panel(table, "price_usd").isel(symbol=0)
+        if marks is None or marks.sizes["exchange"] < 2:
+            continue
+        off = other_coins(marks).to_series().dropna()
+        if off.empty:
+            section.text(f"Marks of {symbol} on {marks.sizes['exchange']} venues agree within 5 %.")
+            continue
+        named = listing([f"{venue} (× {factor:.4g})" for venue, factor in off.items()])
+        words = f"{symbol} prices differ by more than 5 % from the median of venues: {named}"
+        section.text(
+            f"{words}. Another coin or contract bears the same ticker: rely on no spread with it.", "warn"
+        )
+        section.finding("wide", f"{words}; another coin or contract under the same ticker.")
 
 
 def _overview(examined: dict[str, pd.DataFrame]) -> pd.DataFrame:
