@@ -8,7 +8,8 @@ import xarray as xr
 from scipy.signal import lfilter
 
 from derivdata.analysis import funding
-from derivdata.analysis.funding.status import FundingStatus, ar1, persistence
+from derivdata.analysis.funding import ar1, persistence
+from derivdata.analysis.funding.status import FundingStatus
 from tests.analysis.funding_made import market, series, times
 
 NAN = np.nan
