@@ -24,7 +24,14 @@ import pandas as pd
 from derivdata.sources.venues.hyperliquid import DEXES
 from tests.collect import books, chains, lists
 from tests.collect.clocks import SimulatedClock
-from tests.collect.state_bodies import bitget_suffix, bitget_symbols, state_body, with_delisted
+from tests.collect.state_bodies import (
+    OKX_STRIKES,
+    bitget_suffix,
+    bitget_symbols,
+    filled_row,
+    state_body,
+    with_delisted,
+)
 from tests.collect.truth import HOUR, HOURLY, T0, Truth, interval
 
 __all__ = [
@@ -345,17 +352,8 @@ def _bybit(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     if place.endswith("instruments-info"):
         kind, quote = ("Linear", "USDT") if linear else ("Inverse", "USD")
         one = 1 if params.get("cursor") else 0  # two pages, by a cursor
-        result["list"] = [
-            {
-                "symbol": f"{s}{quote}",
-                "contractType": f"{kind}Perpetual",
-                "status": "Trading",
-                "baseCoin": s,
-                "quoteCoin": quote,
-                "fundingInterval": 480,
-            }
-            for s in (SYMBOLS[one : one + 1] if linear else SYMBOLS)
-        ]
+        named = SYMBOLS[one : one + 1] if linear else SYMBOLS
+        result["list"] = [filled_row("bybit instrument", s=s, kind=kind, quote=quote) for s in named]
         result["nextPageCursor"] = "next" if linear and not one else ""
     elif place.endswith("funding/history"):
         if "startTime" in params and "endTime" not in params:
@@ -390,21 +388,16 @@ def _bybit(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
         ]
     elif place.endswith("/tickers"):
         result["list"] = [
-            {
-                "symbol": f"{s}{'USDT' if linear else 'USD'}",
-                "fundingRate": "0.0002" if linear else "0.0009",
-                "nextFundingTime": "1",
-                "fundingIntervalHour": "4",
-                "markPrice": str(mark),
-                "indexPrice": str(mark),
-                "lastPrice": str(mark),
-                "openInterest": str(2 * coins if linear else 2e6),  # an inverse market counts USD
-                "singleOpenInterest": str(coins if linear else 1e6),
-                "singleOpenInterestValue": str(coins * mark if linear else 1e6 / mark),
-                "turnover24h": "5",
-                "volume24h": "1",
-                "price24hPcnt": "0.02",
-            }
+            filled_row(
+                "bybit ticker",
+                s=s,
+                quote="USDT" if linear else "USD",
+                rate="0.0002" if linear else "0.0009",
+                mark=mark,
+                both=2 * coins if linear else 2e6,  # an inverse market counts USD
+                one=coins if linear else 1e6,
+                value=coins * mark if linear else 1e6 / mark,
+            )
             for s, (_, coins, mark) in (fakes.states() if params["category"] != "option" else [])
         ]
     else:
@@ -415,20 +408,7 @@ def _bybit(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
 def _okx(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     now = int(fakes.now().timestamp() * 1000)
     if place.endswith("/instruments"):
-        data: list[Any] = [
-            {
-                "instId": f"{s}-USDT-SWAP",
-                "instType": "SWAP",
-                "ctVal": "0.01",
-                "ctMult": "1",
-                "ctValCcy": s,
-                "ctType": "linear",
-                "settleCcy": "USDT",
-                "uly": f"{s}-USDT",
-                "state": "live",
-            }
-            for s in SYMBOLS
-        ]
+        data: list[Any] = [filled_row("okx instrument", s=s) for s in SYMBOLS]
     elif place.endswith("funding-rate-history"):
         rows = [(s * 1000, r) for s, _, r in fakes.payments("okx", params["instId"][:3])]
         oldest = fakes.now().timestamp() * 1000 - 90 * 86_400_000
@@ -456,56 +436,30 @@ def _okx(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
         found3 = _page(newest, _number(params, "begin", 0), _number(params, "end", 9e15), 100, newest=True)
         data = [[str(t), str(c * 100), str(c), str(v)] for t, c, v in found3]
     elif place.endswith("/opt-summary"):
-        forward = 50000.0
         base = params["instFamily"][:3]
         data = [
-            {
-                "instId": f"{base}-USD-260327-{strike}-C",
-                "instType": "OPTION",
-                "markVol": "0.6",
-                "deltaBS": "0.5",
-                "gammaBS": "0.1",
-                "vegaBS": "1",
-                "thetaBS": "-1",
-                "fwdPx": str(forward),
-                "ts": str(now - i),
-            }
-            for i, strike in enumerate((40000, 50000, 60000))
+            filled_row("okx option summary", base=base, strike=strike, at=now - i)
+            for i, strike in enumerate(OKX_STRIKES)
         ]
     elif place.endswith("/open-interest") and params["instType"] == "OPTION":
         base = params["instFamily"][:3]
-        data = [
-            {
-                "instId": f"{base}-USD-260327-{strike}-C",
-                "oi": "7",
-                "oiCcy": "0.07",
-                "oiUsd": "1",
-                "ts": str(now),
-            }
-            for strike in (40000, 50000, 60000)
-        ]
+        data = [filled_row("okx option interest", base=base, strike=strike, at=now) for strike in OKX_STRIKES]
     else:
-        data = []
-        for s, (_, coins, mark) in fakes.states():
-            name = {"instId": f"{s}-USDT-SWAP", "instType": "SWAP", "ts": str(now)}
-            data.append(
-                {
-                    "funding-rate": {
-                        **name,
-                        "fundingRate": "0.0003",
-                        "fundingTime": str(now),
-                        "nextFundingTime": str(now + HOUR * 1000 * interval("okx", now // 1000)),
-                    },
-                    "open-interest": {
-                        **name,
-                        "oi": str(coins * 100),
-                        "oiCcy": str(coins),
-                        "oiUsd": str(coins * mark),
-                    },
-                    "mark-price": {**name, "markPx": str(mark)},
-                    "tickers": {**name, "last": str(mark), "open24h": str(mark / 2), "volCcy24h": "3"},
-                }[place.rpartition("/")[2]]
+        due = now + HOUR * 1000 * interval("okx", now // 1000)
+        data = [
+            filled_row(
+                f"okx {place.rpartition('/')[2]}",
+                s=s,
+                now=now,
+                due=due,
+                coins=coins,
+                contracts=coins * 100,
+                usd=coins * mark,
+                mark=mark,
+                half=mark / 2,
             )
+            for s, (_, coins, mark) in fakes.states()
+        ]
     return {"code": "0", "msg": "", "data": data}
 
 
@@ -520,18 +474,7 @@ def _hyperliquid(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
         return [
             {"universe": [{"name": f"{named}{s}", "szDecimals": 3} for s in SYMBOLS]},
             [
-                {
-                    "funding": "0.0000125",
-                    "openInterest": str(coins),
-                    "markPx": str(mark),
-                    "oraclePx": str(mark),
-                    "midPx": str(mark),
-                    "prevDayPx": str(mark),
-                    "dayNtlVlm": "9",
-                    "dayBaseVlm": "1",
-                    "premium": None,
-                    "impactPxs": None,
-                }
+                filled_row("hyperliquid context", coins=coins, mark=mark)
                 for _, (_, coins, mark) in fakes.states()
             ],
         ]

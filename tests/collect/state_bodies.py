@@ -103,6 +103,11 @@ def filled(shape: Any, figures: Row) -> Any:
     return shape
 
 
+def filled_row(name: str, **figures: Any) -> Row:
+    """One row after a template."""
+    return dict(filled(_SHAPES[name]["row"], figures))
+
+
 _BITGET_SUFFIXES = {"USDT-FUTURES": "USDT", "COIN-FUTURES": "USD", "USDC-FUTURES": "PERP"}
 BITGET_OTHERS = ("BTC",)
 """Bases of bitget's coin- and USDC-margined contracts."""
