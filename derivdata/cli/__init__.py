@@ -25,10 +25,6 @@ from derivdata.support.text import escape_controls
 __all__ = ["main"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 _FILES = ("source", "to", "key_file")
 """Options that name a file or a folder without being declared as a path."""
 

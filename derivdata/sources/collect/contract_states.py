@@ -80,7 +80,9 @@ class ContractStates:
                 error, share = str(problem), share._replace(error=str(problem))
                 if isinstance(problem, VenueError) and (problem.status == 404 or problem.reason == "region"):
                     self.endpoints.remove(endpoint)  # there is no such request here: not again in this run
-                bad += _MOST_BAD if _is_about_venue(problem) else 1
+                refused = isinstance(problem, VenueError) and problem.reason == "refused"
+                # Out of reach, busy or limiting, the venue would answer about the next contract no better.
+                bad += _MOST_BAD if isinstance(problem, VenueError | NetworkError) and not refused else 1
             start = now.floor("min")
             window = start, start + pd.Timedelta(endpoint.every or 0, "s")
             share.requests.append(Request(self._session.venue.exchange, item.symbol, *window, error[:500]))
@@ -153,13 +155,6 @@ class ContractStates:
         self._held[item.name] = now, State(item, None, oi_coins=state.oi_coins, oi_usd=usd)
         time = times.us(now) if state.time is None else state.time
         return OiPoint(item, time, usd, "raw", state.oi_coins)
-
-
-def _is_about_venue(problem: DerivdataError) -> bool:
-    """Return whether the next contract would fare no better: the venue is out of reach, busy or limits."""
-    if isinstance(problem, VenueError):
-        return problem.reason != "refused"
-    return isinstance(problem, NetworkError)
 
 
 class _Seen(NamedTuple):

@@ -53,7 +53,12 @@ def list_contracts(session: VenueSession) -> Contracts:
     shared, now = session.shared, session.clock.utc()
     listing = [endpoint for endpoint in session.venue.endpoints if endpoint.lists]
     intervals = [e for e in session.venue.endpoints if e.what == "intervals" and e.exchange != "hyperliquid"]
-    due = [e for e in (*listing, *intervals) if _is_older(shared.lists.get(e), now)]
+    hour = now.floor(_LISTED_FOR)
+    due = [
+        e
+        for e in (*listing, *intervals)
+        if (listed := shared.lists.get(e)) is None or hour > listed[0].floor(_LISTED_FOR)
+    ]
     problems: list[DerivdataError] = []
     for endpoint in due:
         try:
@@ -73,10 +78,6 @@ def list_contracts(session: VenueSession) -> Contracts:
         shared.listing = _merged(session, unknown)
     session.context.update(shared.listing.frames)
     return shared.listing.contracts
-
-
-def _is_older(listed: tuple[pd.Timestamp, Records] | None, now: pd.Timestamp) -> bool:
-    return listed is None or now.floor(_LISTED_FOR) > listed[0].floor(_LISTED_FOR)
 
 
 def _merged(session: VenueSession, unknown: tuple[str, ...]) -> ContractList:

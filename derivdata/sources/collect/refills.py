@@ -30,24 +30,8 @@ class Refills:
     """Workers that ask for the histories of the chosen symbols, one of each venue.
 
     A venue that is slow or has to be asked again holds up neither a minute nor another venue's histories.
-
-    Parameters
-    ----------
-    archive
-        Where rows go.
-    shared
-        By venue, what its sessions share.
-    symbols
-        Whose histories are refilled.
-    names
-        Tables to keep; None keeps all.
-    since
-        How far back histories are to be whole; where the archive's ledger begins before, they reach back to
-        there.
-    keep
-        What is older is not asked for; None asks for all.
-    clock, addresses, unconfirmed
-        As in `derivdata.sources.collect.backfill`.
+    These are to be whole for `since`; where the archive's ledger begins before, they reach back to there.
+    What is older than `keep` is not asked for. For the others see `derivdata.sources.collect.backfill`.
     """
 
     def __init__(

@@ -33,7 +33,8 @@ class StatusLine:
     def show(self, text: str) -> None:
         """Replace the line; may be called by any thread."""
         stream = self._stream or sys.stderr
-        if not _is_seen(stream):
+        # What goes to a file, a pipe or a journal is not seen at once.
+        if stream is None or not (stream.isatty() or type(stream).__module__.startswith("ipykernel")):
             return
         room = max(shutil.get_terminal_size().columns - 1, 20)
         words = escape_controls(text)[:room]
@@ -55,32 +56,16 @@ class StatusLine:
                 self._width = 0
 
 
-def _is_seen(stream: TextIO | None) -> bool:
-    """Whether somebody sees what is written at once: not a file, a pipe, or a journal."""
-    return stream is not None and (stream.isatty() or type(stream).__module__.startswith("ipykernel"))
-
-
 @dataclass
 class Minute:
-    """What was written at an instant, and what failed.
-
-    Attributes
-    ----------
-    rows
-        Rows written, by table.
-    failed
-        Why some tables of some venues were not answered, by ``"venue table"``.
-    gone
-        Venues that refuse this address, and why.
-    dropped
-        Rows that were older than is to be kept.
-    """
+    """What was written at an instant, and what failed."""
 
     time: pd.Timestamp
-    rows: dict[str, int] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)  # rows written, by table
+    # Why some tables of some venues were not answered, by ``"venue table"``
     failed: dict[str, str] = field(default_factory=dict)
-    gone: dict[str, str] = field(default_factory=dict)
-    dropped: int = 0
+    gone: dict[str, str] = field(default_factory=dict)  # venues that refuse this address, and why
+    dropped: int = 0  # rows that were older than is to be kept
 
     def json(self) -> str:
         """Return it as one line of JSON."""

@@ -80,31 +80,18 @@ class Shared:
 
     Polls and histories may ask a venue at the same time, and a history is asked in a session of its own: the
     venue counts them together.
-
-    Attributes
-    ----------
-    listing
-        The contracts and intervals that the venue listed last; None before.
-    lists, list_errors
-        What each list said last and when, and why it could not be asked for again, by its request.
-    refused
-        Hosts and requests that refuse this address, and why: they are not asked again.
-    quarantine
-        Where bodies go that are not as expected; None keeps none.
-    turn
-        `Turns.take` of the venue's host.
-    history_lock
-        Locked by the thread that asks for a history: one at a time, so that no window is asked twice.
     """
 
     def __init__(self, quarantine: Quarantine | None = None, turns: Turns | None = None) -> None:
+        # Held by the thread that asks for a history: one at a time, so that no window is asked twice.
         self.history_lock = threading.Lock()
-        self.turn = (turns or Turns()).take
-        self.listing: ContractList | None = None
+        self.turn = (turns or Turns()).take  # of the venue's host
+        self.listing: ContractList | None = None  # contracts and intervals as they were listed last
+        # What each list said last and when, and why it could not be asked for again, by its request.
         self.lists: dict[VenueEndpoint, tuple[pd.Timestamp, Records]] = {}
         self.list_errors: dict[str, str] = {}
-        self.refused: dict[str, str] = {}
-        self.quarantine = quarantine
+        self.refused: dict[str, str] = {}  # hosts and requests that refuse this address, and why
+        self.quarantine = quarantine  # for bodies that are not as expected; None keeps none
         self._closed_until: pd.Timestamp | None = None
         self._lock = threading.Lock()
 

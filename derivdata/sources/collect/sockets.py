@@ -38,29 +38,14 @@ _TROUBLE = (OSError, EOFError, zlib.error, DerivdataError)
 
 
 class LiquidationStream:
-    """The liquidations of one venue, from its channel.
+    """The liquidations of one venue that has `Venue.stream`, from that channel.
 
     A window counts from when all subscriptions were acknowledged up to the last sign of life of all
-    connections: a frame, or a ping that was answered.
+    connections: a frame, or a ping that was answered. `contracts` returns those to subscribe to, and the
+    context of their sizes; where their names change, the venue is connected to again. Frames that are not as
+    expected go to `quarantine`.
 
-    Parameters
-    ----------
-    venue
-        A venue with `Venue.stream`.
-    contracts
-        Called for the contracts to subscribe to, and the context of their sizes. Where their names change,
-        the venue is connected to again.
-    clock
-        What time it is.
-    address
-        Where the venue's socket is instead of its own address.
-    quarantine
-        Where frames go that are not as expected.
-
-    Raises
-    ------
-    ImportError
-        The package websockets is not installed.
+    Raises `ImportError`: the package websockets is not installed.
     """
 
     def __init__(
@@ -217,7 +202,10 @@ class LiquidationStream:
                 self._acknowledge(place, now)
         except SchemaError as problem:
             self._tell(problem)
-            self._skip(now)
+            with self._lock:  # the window ends before the frame, and the next begins after it
+                if self._since is not None:
+                    self._close_window()
+                    self._since = now
         self._hear(place, now)
 
     def _read(
@@ -253,13 +241,6 @@ class LiquidationStream:
         with self._lock:
             self._unacknowledged[place] = max(self._unacknowledged[place] - 1, 0)
             if self._since is None and not any(self._unacknowledged):
-                self._since = at
-
-    def _skip(self, at: pd.Timestamp) -> None:
-        """End the window before a frame that could not be read, and begin the next after it."""
-        with self._lock:
-            if self._since is not None:
-                self._close_window()
                 self._since = at
 
     def _hear(self, place: int, at: pd.Timestamp) -> None:

@@ -56,22 +56,10 @@ class Poll:
 class VenueState:
     """A venue that is polled again and again: it knows which of its requests are due.
 
-    Parameters
-    ----------
-    session
-        The venue's.
-    unconfirmed
-        Whether to ask what the specification could not confirm, too.
-    symbols
-        Whose liquidations are asked for where they are listed by contract; None asks for no liquidations.
-    depth
-        Symbols whose order books are asked for.
-    first
-        Symbols to ask for first where open interest takes a request for each contract.
-    seconds
-        How long one poll may ask for open interest by contract; None: for all that is due.
-    names
-        Tables to ask for; None asks for all.
+    Liquidations are asked for of `symbols` where they are listed by contract (None: of none), order books of
+    those in `depth`. Where open interest takes a request for each contract, those in `first` are asked for
+    first, and a poll asks for `seconds` at most (None: for all that is due). `names` are the tables to ask
+    for (None: all); with `unconfirmed` what the specification could not confirm is asked for, too.
     """
 
     def __init__(

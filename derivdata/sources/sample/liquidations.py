@@ -92,7 +92,8 @@ def starts_per_day() -> Floats:
 @lru_cache(maxsize=64)
 def orders(day: int) -> Orders:
     """Return every order whose cluster began on a day; a few of them are of the next."""
-    tree = _grown(_joined([_begun(day), *(_shocked(s) for s in _shocks_of(day))]))
+    shocks = [int(np.datetime64(s, "us").astype(np.int64)) for s in SHOCKS]
+    tree = _grown(_joined([_begun(day), *(_shocked(s) for s in shocks if s // DAY_US == day)]))
     pair = _pair(tree)
     keep = np.flatnonzero(pair >= 0)
     keep = keep[np.lexsort((tree.number[keep], tree.time[keep]))]
@@ -160,12 +161,6 @@ def _begun(day: int) -> _Tree:
     number = number[symbol, place]
     time = step[place] * STEP_US + _milliseconds(noise.uniform(number, 4) * (STEP_US / 1e6))
     return _Tree(number, number, symbol, time)
-
-
-def _shocks_of(day: int) -> list[int]:
-    """Return instants [µs] of a day's shocks."""
-    shocks = [int(np.datetime64(s, "us").astype(np.int64)) for s in SHOCKS]
-    return [s for s in shocks if s // DAY_US == day]
 
 
 def _shocked(shock: int) -> _Tree:

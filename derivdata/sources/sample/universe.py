@@ -77,70 +77,43 @@ _VOLATILITY = {
 
 @dataclass(frozen=True)
 class Symbols:
-    """Every symbol, sorted by name, with what was drawn for it.
-
-    Attributes
-    ----------
-    rank
-        Place in the list, 0 the largest; equities and commodities follow.
-    price, volatility
-        Centre of the price path [USD] and its volatility [1/√year].
-    oi
-        Open interest over all venues at the start [USD].
-    scale
-        Factor on the size of its funding rates and spreads; 1 for BTC.
-    base, base_deviation, base_half_life, base_tail
-        Base rate ``base + base_deviation × (x + base_tail × x³)`` [bps/8h] of a unit OU process x of that
-        half-life [h].
-    trend
-        Of its open interest, as a rate of the logarithm [1/year].
-    squeezed
-        Whether its base rate has squeezes: jumps that fade within a day.
-    """
+    """Every symbol, sorted by name, with what was drawn for it."""
 
     name: tuple[str, ...]
     streams: Keys
-    rank: Ints
+    rank: Ints  # place in the list, 0 the largest; equities and commodities follow
+    # `price`, `volatility`: centre of the price path [USD] and its volatility [1/√year]
     price: Floats
     volatility: Floats
-    oi: Floats
-    scale: Floats
+    oi: Floats  # open interest over all venues at the start [USD]
+    scale: Floats  # factor on the size of its funding rates and spreads; 1 for BTC
+    # `base`, `base_deviation`, `base_half_life`, `base_tail`: base rate ``base + base_deviation × (x +
+    # base_tail × x³)`` [bps/8h] of a unit OU process x of that half-life [h]
     base: Floats
     base_deviation: Floats
     base_half_life: Floats
     base_tail: Floats
-    trend: Floats
-    squeezed: Bools
+    trend: Floats  # of its open interest, as a rate of the logarithm [1/year]
+    squeezed: Bools  # whether its base rate has squeezes: jumps that fade within a day
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of symbol and venue, sorted by both.
+    """Pairs of symbol and venue, sorted by both."""
 
-    Attributes
-    ----------
-    row
-        Position among all pairs.
-    symbol, exchange
-        Positions in `symbols` and in the sorted venues.
-    since, until
-        First day, and the day after the last, since 1970.
-    interval, later_interval, change
-        Native interval [h] before and from day `change` on.
-    share
-        Part of the symbol's open interest at the start, as if every venue had been there.
-    """
-
-    row: Ints
+    row: Ints  # position among all pairs
+    # `symbol`, `exchange`: positions in `symbols` and in the sorted venues
     symbol: Ints
     exchange: Ints
     streams: Keys
+    # `since`, `until`: first day, and the day after the last, since 1970
     since: Ints
     until: Ints
+    # `interval`, `later_interval`, `change`: native interval [h] before and from day `change` on
     interval: Ints
     later_interval: Ints
     change: Ints
-    share: Floats
+    share: Floats  # part of the symbol's open interest at the start, as if every venue had been there
 
     def __len__(self) -> int:
         return len(self.symbol)

@@ -6,44 +6,23 @@ from typing import NamedTuple
 
 
 class Model(NamedTuple):
-    """One venue's made-up traits.
+    """One venue's made-up traits."""
 
-    Attributes
-    ----------
-    style
-        ``free``: the rate is the premium. ``clamp``: ``p + clamp(1 − p, ±band)``, exactly 1 bps/8h while the
-        premium p is within `band` of it. ``wild``: clamped, with spikes of its own.
-    offset, deviation
-        Mean and standard deviation of its spread over the symbol's base rate [bps/8h], for BTC.
-    half_life
-        Of that spread [h].
-    band
-        Of the clamp [bps/8h].
-    breadth
-        About how many symbols it lists.
-    weight
-        Its part of a symbol's open interest at the start, relative to the others'.
-    growth
-        Of its open interest, as a rate of the logarithm [1/year].
-    turnover
-        Volume of a day as a multiple of open interest.
-    gaps
-        Chance of a run of missing samples per pair and day.
-    since
-        Day it opened; empty where it was there from the start.
-    """
-
+    # ``free``: the rate is the premium. ``clamp``: ``p + clamp(1 − p, ±band)``, exactly 1 bps/8h while the
+    # premium p is within `band` of it. ``wild``: clamped, with spikes of its own
     style: str
+    # `offset`, `deviation`: mean and standard deviation of its spread over the symbol's base rate [bps/8h],
+    # for BTC
     offset: float
     deviation: float
-    half_life: float
-    band: float
-    breadth: float
-    weight: float
-    growth: float
-    turnover: float
-    gaps: float
-    since: str
+    half_life: float  # of that spread [h]
+    band: float  # of the clamp [bps/8h]
+    breadth: float  # about how many symbols it lists
+    weight: float  # its part of a symbol's open interest at the start, relative to the others'
+    growth: float  # of its open interest, as a rate of the logarithm [1/year]
+    turnover: float  # volume of a day as a multiple of open interest
+    gaps: float  # chance of a run of missing samples per pair and day
+    since: str  # day it opened; empty where it was there from the start
 
 
 _TEXT = """

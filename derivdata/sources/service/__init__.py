@@ -7,7 +7,3 @@ from derivdata.sources.service.server import RunningService, open_store, serve, 
 from derivdata.sources.service.store import Store
 
 __all__ = ["RunningService", "Store", "app", "open_store", "serve", "start"]
-
-
-def __dir__() -> list[str]:
-    return __all__

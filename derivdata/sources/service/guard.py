@@ -57,7 +57,8 @@ class Guard:
 
     def _check_host(self, request: Request) -> None:
         host = request.headers.get("Host", "")
-        if not self._is_ours(host):
+        name = _name(host)
+        if not (name == "localhost" or name in self._allowed or _is_address(name)):
             raise Refusal(
                 421, f"this service is not called {_shown(host)}: start it with --allow-host for that name"
             )
@@ -88,10 +89,6 @@ class Guard:
         except TimeoutError:
             headers = {"Connection": "close"}
             raise Refusal(408, "the body of the request did not arrive", headers=headers) from None
-
-    def _is_ours(self, host: str) -> bool:
-        name = _name(host)
-        return name == "localhost" or name in self._allowed or _is_address(name)
 
 
 def _is_address(name: str) -> bool:

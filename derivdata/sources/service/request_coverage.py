@@ -148,14 +148,11 @@ def _of_each(
     common: list[times.Window] | None = None
     for symbol in own:
         spans = _union(rows[rows["symbol"].isna() | (rows["symbol"] == symbol)], start, end)
-        common = spans if common is None else _common(common, spans)
+        if common is not None:
+            pairs = ((max(a.start, b.start), min(a.end, b.end)) for a in common for b in spans)
+            spans = [times.Window(first, last) for first, last in pairs if first < last]
+        common = spans
     return common or []
-
-
-def _common(left: list[times.Window], right: list[times.Window]) -> list[times.Window]:
-    """Return the windows that are in both lists, in order."""
-    pairs = ((max(a.start, b.start), min(a.end, b.end)) for a in left for b in right)
-    return [times.Window(first, last) for first, last in pairs if first < last]
 
 
 def _union(rows: pd.DataFrame, start: pd.Timestamp, end: pd.Timestamp) -> list[times.Window]:

@@ -48,23 +48,16 @@ _NOT_MADE = object()
 
 
 class Quantity(NamedTuple):
-    """What a history is of.
+    """What a history is of."""
 
-    Attributes
-    ----------
-    table, value
-        A base table, and the column that is shown.
-    added
-        Whether the rows of a bucket add up, as volume does; else they are averaged over time. Rows that are
-        longer than a bucket have no place in a sum and are left out.
-    kind
-        The kind of price, for a table that has several: its rows alone, sampled instead of averaged, see
-        `buckets.samples`.
-    """
-
+    # `table`, `value`: a base table, and the column that is shown
     table: str
     value: str
+    # Whether the rows of a bucket add up, as volume does; else they are averaged over time. Rows that are
+    # longer than a bucket have no place in a sum and are left out
     added: bool = False
+    # The kind of price, for a table that has several: its rows alone, sampled instead of averaged, see
+    # `buckets.samples`
     kind: str | None = None
 
 

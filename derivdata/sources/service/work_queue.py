@@ -45,14 +45,8 @@ class WorkQueue:
     A free slot goes to the caller with the fewest running jobs, of several to the one that has waited
     longest, and the last free slot only to a caller without any. So whatever some callers ask for, another's
     request starts at once or as soon as the first running job ends, and callers that have more jobs than
-    slots share these evenly.
-
-    Parameters
-    ----------
-    at_once
-        How many answers are made at one time: it bounds memory, as each may need hundreds of MiB.
-    most_waiting
-        How many jobs of one caller may wait.
+    slots share these evenly. How many answers are made `at_once` bounds memory, as each may need hundreds of
+    MiB; of one caller `most_waiting` jobs may wait.
     """
 
     def __init__(self, *, at_once: int = _AT_ONCE, most_waiting: int = _MOST_WAITING) -> None:

@@ -83,18 +83,8 @@ def named(name: str) -> Instrument:
 class Reading:
     """One body with all that is needed to read it; adapters get nothing else.
 
-    Parameters
-    ----------
-    place, params
-        What was asked: the path or channel, and its parameters.
-    body
-        The answer.
-    at
-        Microseconds of arrival, None where it is not known.
-    context
-        The context from other answers.
-    parts
-        Values of the ``{name}`` parts of the path or channel.
+    It knows what was asked, the `place` (path or channel) with its parameters and the values of the `parts`
+    in ``{}``; when it arrived (`at` [µs], None where it is not known); and the context from other answers.
     """
 
     def __init__(

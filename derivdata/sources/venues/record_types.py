@@ -13,24 +13,15 @@ from derivdata.tables.contracts import QUOTES
 
 
 class Instrument(NamedTuple):
-    """One contract of a venue.
+    """One contract of a venue."""
 
-    Attributes
-    ----------
-    name
-        The venue's own id.
-    symbol, quote
-        Base asset without quote, and the quote currency ("" where it is not known).
-    size
-        Coins of one contract; of an inverse contract its USD. None where it is not known.
-    inverse, perpetual, active
-        Whether it is coin-margined, without expiry, and trading.
-    """
-
-    name: str
+    name: str  # the venue's own id
+    # `symbol`, `quote`: base asset without quote, and the quote currency ("" where it is not known)
     symbol: str
     quote: str = ""
+    # Coins of one contract; of an inverse contract its USD. None where it is not known
     size: float | None = None
+    # `inverse`, `perpetual`, `active`: whether it is coin-margined, without expiry, and trading
     inverse: bool = False
     perpetual: bool = True
     active: bool = True

@@ -65,25 +65,16 @@ _EXPONENTIAL_TAIL = 34.0  # e^(−34) = 1.7e-15
 
 
 class Bates(NamedTuple):
-    """Parameters; numbers, or arrays that broadcast against the times to expiry.
+    """Parameters; numbers, or arrays that broadcast against the times to expiry."""
 
-    Attributes
-    ----------
-    variance, long_variance
-        v now and θ [1/year].
-    reversion
-        κ [1/year].
-    vol_of_variance, correlation
-        σ [1/year] and ρ.
-    jumps_per_year, jump_mean, jump_deviation
-        λ, and mean μ and deviation δ of the log jump.
-    """
-
+    # `variance`, `long_variance`: v now and θ [1/year]
     variance: Any
     long_variance: Any
-    reversion: float
+    reversion: float  # κ [1/year]
+    # `vol_of_variance`, `correlation`: σ [1/year] and ρ
     vol_of_variance: float
     correlation: float
+    # `jumps_per_year`, `jump_mean`, `jump_deviation`: λ, and mean μ and deviation δ of the log jump
     jumps_per_year: Any
     jump_mean: float
     jump_deviation: float

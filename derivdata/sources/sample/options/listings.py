@@ -31,28 +31,15 @@ class Expiry(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """Options of one symbol on one venue during one trading day, by expiry, strike, call before put.
+    """Options of one symbol on one venue during one trading day, by expiry, strike, call before put."""
 
-    Attributes
-    ----------
-    expiry
-        Days since 1970 of the expiries.
-    listed
-        First days of the expiries.
-    place
-        Row of `expiry` that each option belongs to.
-    strike, call
-        Strike [USD] and whether it is a call.
-    streams
-        One stream of noise per option.
-    """
-
-    expiry: Ints
-    listed: Ints
-    place: Ints
+    expiry: Ints  # days since 1970 of the expiries
+    listed: Ints  # first days of the expiries
+    place: Ints  # row of `expiry` that each option belongs to
+    # `strike`, `call`: strike [USD] and whether it is a call
     strike: Floats
     call: Bools
-    streams: Keys
+    streams: Keys  # one stream of noise per option
 
 
 _DAYS_LISTED = {"daily": 3, "weekly": 28, "monthly": 90, "quarterly": 330}

@@ -119,11 +119,12 @@ def surface_history(context: RequestContext) -> dict[str, Any]:
         "ascii"
     )
     snapshots = json_rows.split(json_rows.objects(frame[names]), stamps.str.strip('"'))
+    thinned = f"of a range of {context.params['range']} the surface is given by {step}, not 1h"
     return _envelope(context) | {
         "hours": list(snapshots),
         "snapshots": snapshots,
         "resolution": step,
-        "notices": window.notices + _thinned(context, step) + _none(frame),
+        "notices": window.notices + [thinned] * (step != "1h") + _none(frame),
     }
 
 
@@ -240,13 +241,6 @@ def _envelope(context: RequestContext) -> dict[str, Any]:
         "days": _days(context),
         "range": params["range"],
     }
-
-
-def _thinned(context: RequestContext, step: str) -> list[str]:
-    hourly = step == "1h"
-    return (
-        [] if hourly else [f"of a range of {context.params['range']} the surface is given by {step}, not 1h"]
-    )
 
 
 def _none(frame: pd.DataFrame) -> list[str]:
