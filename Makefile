@@ -50,7 +50,7 @@ else
 test-newest:
 	$(MAKE) --no-print-directory $(VENV)/newest/.dev VENV=$(VENV)/newest PYTHON=$(NEWER)
 	$(VENV)/newest/bin/mypy --cache-dir .mypy_cache/newest
-	$(VENV)/newest/bin/python $(PYTEST) -m "not slow"
+	$(VENV)/newest/bin/python $(PYTEST) -m "environment and not slow"
 endif
 
 # What takes too long for the gate: which lines no test runs; other users, Pythons, locales and processors;

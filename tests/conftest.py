@@ -21,7 +21,7 @@ settings.load_profile("short")
 _ENVIRONMENT = (
     *(
         f"analysis/test_{name}"
-        for name in "align black76 chain exposure joint_svi liquidations oi quality".split()
+        for name in "align backtest black76 chain exposure joint_svi liquidations oi quality".split()
     ),
     *(f"analysis/test_{name}" for name in "settlements smile_evaluate smile_fit smile_recorded".split()),
     *(f"analysis/test_{name}" for name in "surface_fit surface_recorded variance".split()),
