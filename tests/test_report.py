@@ -303,7 +303,9 @@ def test_payments_stand_in_for_rates_that_were_not_sampled(tmp_path: Path) -> No
     pair = page.table("long", "short", "mean spread [bps/8h]").iloc[0]
     assert (pair["long"], pair["short"], pair["mean spread [bps/8h]"]) == ("calm", "busy", "2.000")
     gross, net = float(pair["gross APR [%]"]), float(pair["net APR [%]"])
-    assert gross == pytest.approx(21.9, abs=0.3), "2 bps every 8 hours, 1,095 times a year"
+    worth = 130 / 21  # outcomes of 21 periods known after 60 days: a forecast of so few is shrunk
+    forecast = 21.9 * 5.05 / 5.1 * worth / (worth + 2.0)
+    assert gross == pytest.approx(forecast, abs=0.1), "2 bps every 8 hours, 1,095 times a year, shrunk"
     assert gross - net == pytest.approx(10.43, abs=0.11), "20 bps a week over the year"
 
 

@@ -451,7 +451,7 @@ def test_forecast_carry_is_drawn_from_a_day_to_a_month() -> None:
     ("given", "words"),
     [
         ({"venues": "okx", "window": "15d"}, "there is no spread"),
-        ({"window": "6h"}, "span less than 16 hours"),
+        ({"window": "5h"}, "span no whole period of 8 hours"),
     ],
 )
 def test_carry_of_one_venue_or_of_hours_says_why_there_is_none(

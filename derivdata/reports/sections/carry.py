@@ -22,8 +22,7 @@ __all__ = ["carry_section"]
 
 _PAIRS = 6
 _DAYS = 7
-_LEAST_SPAN = np.timedelta64(16, "h")
-"""Holds a whole period of 8 hours wherever it begins."""
+_PERIOD = pd.Timedelta(8, "h")
 _HOLDS = ("1d", "2d", "4d", "7d", "14d", "21d", "30d")
 _WARNING = (
     "The API's own warning: the data is informational and not intended for P&L, backtesting or production "
@@ -64,11 +63,10 @@ def carry_section(data: Data) -> Section:
             "No two venues have rates over the same half of the window: there is no spread."
         )
         return section
-    times = rates.panel["time"].values
-    if times[-1] - times[0] < _LEAST_SPAN:
+    if not _holds_a_period(rates):
         section.add_missing_note(
-            "The rates span less than 16 hours: no whole period of 8 hours, in which carry is counted, is "
-            "sure to lie within them."
+            "The rates span no whole period of 8 hours (from 00:00, 08:00 or 16:00 UTC), in which carry is "
+            "counted."
         )
         return section
     fees = fees_of(rates, data.report_options)
@@ -138,6 +136,15 @@ def _pair(
     place = int(np.flatnonzero((of_symbol["long"] == long) & (of_symbol["short"] == short))[0])
     even = funding.breakeven(panel, long, short, fee_bps=fees)
     return Pair(symbol, long, short, spread, favour, of_symbol.isel(pair=place), even)
+
+
+def _holds_a_period(rates: Rates) -> bool:
+    """Return whether samples span a whole period; payments summed over periods are periods already."""
+    times = pd.DatetimeIndex(rates.panel["time"].values)
+    if rates.settled:
+        return True
+    end = times[-1] + pd.Timedelta(np.median(np.diff(times)))  # the last sample holds for a step
+    return bool(times[0].ceil(_PERIOD) + _PERIOD <= end)
 
 
 def _until_known(panel: xr.DataArray, long: str, short: str) -> xr.DataArray:
