@@ -362,7 +362,6 @@ def test_threads_that_share_an_archive_write_in_turn(bucket: str) -> None:
     assert objects_of(archive) == named(archive)
 
 
-@pytest.mark.parametrize("landed", [False, True])
 class Kept(list[str]):
     """Uploads that are not forgotten."""
 
@@ -407,6 +406,7 @@ def test_a_thread_whose_append_fails_spares_the_month_that_another_merges(
     assert len(archive.read(FUNDING, *EVER)) == 48
 
 
+@pytest.mark.parametrize("landed", [False, True])
 def test_a_put_of_unknown_outcome_beside_another_writer_s_is_told_as_that(
     bucket: str, monkeypatch: pytest.MonkeyPatch, landed: bool
 ) -> None:
