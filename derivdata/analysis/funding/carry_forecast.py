@@ -201,7 +201,9 @@ def summed_history(panel: xr.DataArray, hold: str | pd.Timedelta, period: str | 
     count = round(held / length)
     if abs(count * length - held) > 1e-6 or not count:
         raise ValueError(f"{hold=} is no whole number of periods of {length:g} h")
-    amounts = whole(sums_of(prepare(panel), length)["amount"], "exchange", "time")
+    # By name: an expectation of exactly nothing has no direction, and its errors must not take it from the
+    # order of the panel's labels.
+    amounts = whole(sums_of(prepare(panel), length)["amount"], "exchange", "time").sortby("exchange")
     first = round(float(hours_at(amounts["time"].values[:1], np.datetime64(0, "us"))[0]) / length)
     spans = (1, *(max(round(span / length), 1) for span in _SPANS_HOURS))
     stride = max(1, count // 7)

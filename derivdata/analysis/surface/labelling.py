@@ -13,6 +13,7 @@ from derivdata.analysis.inputs import require_same, require_variables
 from derivdata.analysis.smile.essvi import ssvi_to_raw
 from derivdata.analysis.smile.evaluate import Method, assemble
 from derivdata.analysis.smile.quotes import quote_weights
+from derivdata.analysis.smile.svi import Raw
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import Numbers, typed
 
@@ -189,7 +190,7 @@ def require_surface(surface: xr.Dataset) -> None:
     ValueError
         A variable or the expiries are missing; the message names it and the argument ``surface``.
     """
-    require_variables(surface, "surface", _FACTS, dims=("expiry",))
+    require_variables(surface, "surface", (*_FACTS, *Raw._fields), dims=("expiry",))
     if not surface.sizes["expiry"]:
         raise ValueError("surface has no expiries")
 
