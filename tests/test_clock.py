@@ -81,9 +81,14 @@ def trees() -> Iterator[tuple[str, ast.Module]]:
 
 def test_one_place_asks_the_machine_for_the_time() -> None:
     found = [f"{name}: {code}" for name, tree in trees() for _, code in asked(tree)]
-    assert found == ["times.py: dt.datetime.now(dt.UTC)"]
+    assert found == ["support/times.py: dt.datetime.now(dt.UTC)"]
 
 
 def test_the_machines_time_is_for_the_cache_for_collecting_and_for_stamps_of_the_future_only() -> None:
     users = {name for name, tree in trees() if "machine_now" in ast.unparse(tree)}
-    assert users == {"times.py", "transport/settings.py", "collect/clock.py", "archive/audit.py"}
+    assert users == {
+        "support/times.py",
+        "client/transport/settings.py",
+        "sources/collect/clock.py",
+        "sources/archive/audit.py",
+    }

@@ -27,22 +27,15 @@ def _venue(venue: str, *, zone: bool = True) -> xr.DataArray:
     times = pd.to_datetime(frame["Date"], format="ISO8601").astype("datetime64[us]")
     if zone and venue in MOSCOW:
         times = times - pd.Timedelta(hours=3)
-    rates = units.convert(
-        frame["Funding Rate"].to_numpy(), "native", "bps_8h", hours=1.0 if venue == "dydx" else 8.0
-    )
-    return xr.DataArray(
-        rates, dims="time", coords={"time": times.to_numpy()}, attrs={"units": "bps/8h", "kind": "settled"}
-    )
+    hours = 1.0 if venue == "dydx" else 8.0
+    rates = units.convert(frame["Funding Rate"].to_numpy(), "native", "bps_8h", hours=hours)
+    coords = {"time": times.to_numpy(), "interval_hours": ((), hours, {"units": "h"})}
+    return xr.DataArray(rates, dims="time", coords=coords, attrs={"units": "bps/8h", "kind": "settled"})
 
 
 def _settled(*venues: str, start: str, end: str, zone: bool = True) -> xr.DataArray:
     series = [_venue(venue, zone=zone).sel(time=slice(start, end)) for venue in venues]
     return xr.concat(series, xr.DataArray(list(venues), dims="exchange", name="exchange"), join="outer")
-
-
-def _interval(panel: xr.DataArray) -> xr.DataArray:
-    hours = [1.0 if venue == "dydx" else 8.0 for venue in panel["exchange"].values]
-    return xr.DataArray(hours, dims="exchange", coords={"exchange": panel["exchange"]}, attrs={"units": "h"})
 
 
 @pytest.mark.parametrize("venue", VENUES)
@@ -107,7 +100,6 @@ def test_who_moves_with_binance_and_who_a_period_later():
 
 def test_hourly_and_eight_hourly_venues_on_common_days():
     panel = _settled("binance", "dydx", "kucoin", start="2023-01-01", end="2023-03-31T23:59")
-    panel = panel.assign_coords(interval_hours=_interval(panel))
     found = funding.comovement(panel, period="24h")
     assert found["periods"].sel(first="binance", second="dydx", lag=0) >= 88
     accrued = latest(funding.cumulative(panel)["funding_bps"])
@@ -210,9 +202,7 @@ def test_best_pairs_and_dispersion_agree_over_the_week(snapshots):
 
 def test_the_first_sample_is_held_until_the_second(snapshots):
     """binance, BTC: 0.9398 for the 27.25 minutes to 22:12:44, then 0.9367 for 37.75 to 22:50:29."""
-    accrued = funding.cumulative(snapshots, max_gap_hours=3.0)["funding_bps"].sel(
-        symbol="BTC", exchange="binance"
-    )
+    accrued = funding.cumulative(snapshots, max_gap="3h")["funding_bps"].sel(symbol="BTC", exchange="binance")
     assert float(accrued[0]) == pytest.approx(0.9398 * (27.25 / 60) / 8, rel=1e-12)
     assert float(accrued[1]) == pytest.approx((0.9398 * 27.25 + 0.9367 * 37.75) / 60 / 8, rel=1e-12)
     assert np.isfinite(accrued).all()

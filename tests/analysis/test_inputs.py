@@ -145,7 +145,7 @@ def test_parameters_and_times_of_two_lengths_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match="year_fraction, k_min, k_max and forward"):
         dd.analysis.smile.from_raw(raw, np.ones(2), forward=np.ones(3))
     surface = dd.analysis.surface.from_essvi([0.02, 0.06], -0.3, 0.1, [0.1, 0.3])
-    with pytest.raises(ValueError, match="start and end"):
+    with pytest.raises(ValueError, match="near and far"):
         dd.analysis.surface.forward_variance(surface, [0.1, 0.2], [0.2, 0.25, 0.3])
 
 
