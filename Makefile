@@ -25,7 +25,7 @@ NEWER ?= $(firstword $(shell for p in python3.14 python3.13 python3.12 \
 	$(wildcard $(HOME)/.pyenv/versions/3.1[432]*/bin/python3); \
 	do $$p -c "import ensurepip" 2>/dev/null && echo $$p; done))
 
-.PHONY: report test checks test-newest test-machines test-long test-more coverage mutants soak bench docs dist lock audit sbom clean
+.PHONY: report test checks test-slow test-newest test-machines test-long test-more coverage mutants soak bench docs dist lock audit sbom clean
 
 report: $(VENV)/.base
 	$(BIN)/derivdata report $(SOURCE) --symbols $(SYMBOLS) --out $(OUT)
@@ -38,6 +38,10 @@ checks: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+
+# Those of them that take seconds each: a part of continuous integration.
+test-slow: $(VENV)/.dev
+	$(BIN)/python $(PYTEST) -m slow
 
 # What the short forms of `make test` leave out: more drawn examples of each property, and the tests marked `slow`.
 test-long: $(VENV)/.dev
