@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
@@ -17,6 +16,7 @@ from derivdata.client.transport import Answer
 from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.support.arrays import Array
+from derivdata.support.decoders import decoder
 from derivdata.tables import endpoints
 from derivdata.tables.schema import Table, coded, floats, repeated
 
@@ -185,10 +185,10 @@ def series(answer: Answer[Any], point: type[Point], numbers: Mapping[str, str]) 
     parts: list[dict[str, Array]] = []
     texts: list[str] | None = None
     for venue, raw in answer.body.series.items():
-        points = decode_raw(answer, raw, _decoder(point), f"$.series.{venue}")
+        points: list[Any] = decode_raw(answer, raw, decoder(list[point]), f"$.series.{venue}")  # type: ignore[valid-type]
         before, texts = texts, [one.timestamp for one in points]
         if not all(texts):
-            older = decode_raw(answer, raw, _decoder(_OlderPoint), f"$.series.{venue}")
+            older = decode_raw(answer, raw, decoder(list[_OlderPoint]), f"$.series.{venue}")
             texts = [one.t for one in older]
         if texts != before:
             stamps = micros(answer, texts)
@@ -206,11 +206,6 @@ def series(answer: Answer[Any], point: type[Point], numbers: Mapping[str, str]) 
         "exchange": coded(answer.body.series, np.repeat(places, sizes)),
         "timestamp": pd.DatetimeIndex(joined_stamps.view("datetime64[us]"), tz="UTC"),
     }
-
-
-@cache
-def _decoder(point: type[Any]) -> msgspec.json.Decoder[list[Any]]:
-    return msgspec.json.Decoder(list[point])  # type: ignore[valid-type]
 
 
 @dataclass

@@ -30,6 +30,7 @@ from derivdata.client.bundle.layout import (
     request_of,
 )
 from derivdata.errors import BundleError
+from derivdata.support.decoders import decoder
 
 __all__ = ["MAGIC", "RecordingJournal", "frame", "is_journal"]
 
@@ -137,6 +138,6 @@ class RecordingJournal:
 
     def _decoded(self, content: bytes, into: type[T], place: int) -> T:
         try:
-            return msgspec.json.decode(content, type=into)
+            return decoder(into).decode(content)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise BundleError(f"{self.path}: what is at byte {place} cannot be read: {error}") from None

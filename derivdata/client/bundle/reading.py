@@ -32,6 +32,7 @@ from derivdata.client.bundle.layout import (
 )
 from derivdata.errors import BundleError
 from derivdata.support import times
+from derivdata.support.decoders import decoder
 
 __all__ = ["Bundle", "Contents", "info", "verify"]
 
@@ -179,7 +180,7 @@ class Bundle:
 
     def _decoded(self, text: bytes, name: str, into: type[T]) -> T:
         try:
-            return msgspec.json.decode(text, type=into)
+            return decoder(into).decode(text)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise BundleError(f"{self.path}: {name} cannot be read: {error}") from None
 

@@ -21,6 +21,7 @@ import pandas as pd
 import pyarrow as pa
 
 from derivdata.client.transport.response import http_date
+from derivdata.support.decoders import decoder
 from derivdata.support.files import TEMPORARY, file_system_time, private_folder, replace_file
 
 __all__ = ["LIMIT_BYTES", "AnswerFiles", "Head", "Record", "dump", "evict", "load_head", "read", "records"]
@@ -97,7 +98,7 @@ def load_head(data: bytes) -> Head | None:
 
 def _head(line: bytes) -> Head | None:
     try:
-        return msgspec.json.decode(line, type=Head)
+        return decoder(Head).decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -22,6 +22,7 @@ from derivdata.errors import (
     ServerError,
     TierError,
 )
+from derivdata.support.decoders import decoder
 from derivdata.support.text import escape_controls
 from derivdata.tables.endpoints import LOCAL, Request, endpoint_of
 
@@ -118,7 +119,7 @@ def notices_in(body: bytes) -> Any:
     """
     if b'"notices"' not in body:
         return None
-    decoded = msgspec.json.decode(body, type=_Noticed | list[msgspec.Raw] | str)
+    decoded = decoder(_Noticed | list[msgspec.Raw] | str).decode(body)
     return decoded.notices if isinstance(decoded, _Noticed) else None
 
 
@@ -187,7 +188,7 @@ def _tier(response: Response, body: _Body) -> str:
 
 def _read(body: bytes) -> _Body:
     try:
-        return msgspec.json.decode(body, type=_Body)
+        return decoder(_Body).decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _Body()
 

@@ -19,6 +19,7 @@ import pandas as pd
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
+from derivdata.support.decoders import decoder
 
 __all__ = ["Request", "enter_requests", "forget_requests", "requests_frame", "unanswered_windows"]
 
@@ -142,7 +143,7 @@ def _load(storage: Storage, name: str) -> _Ledger:
     if not name:
         return {}
     try:
-        return msgspec.json.decode(storage.read(name), type=_Ledger)
+        return decoder(_Ledger).decode(storage.read(name))
     except (OSError, msgspec.DecodeError) as problem:
         raise ArchiveError(
             f"{storage.place(name)}: the ledger of requests cannot be read ({problem}): "

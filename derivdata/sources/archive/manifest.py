@@ -18,6 +18,7 @@ import msgspec
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.storage import LEDGER_FILE, Storage
 from derivdata.sources.archive.storage import MANIFEST as NAME
+from derivdata.support.decoders import decoder
 
 __all__ = [
     "BLOCK_BYTES",
@@ -209,7 +210,7 @@ def chained(identity: str, digests: Iterable[str]) -> str:
 
 def _decoded(storage: Storage, text: bytes) -> Manifest:
     try:
-        head = msgspec.json.decode(text, type=_Head)
+        head = decoder(_Head).decode(text)
         if head.format == _FORMAT and head.version < _OLDEST:
             raise ArchiveError(
                 f"{storage}: the archive has format {head.version}, which was never released: import its "
@@ -221,9 +222,9 @@ def _decoded(storage: Storage, text: bytes) -> Manifest:
                 "update derivdata"
             )
         if head.format == _FORMAT:
-            manifest = _inside(storage, msgspec.json.decode(text, type=Manifest))
+            manifest = _inside(storage, decoder(Manifest).decode(text))
             if head.version < _VERSION:
-                manifest.beside = msgspec.json.decode(text, type=_OldManifest).beside()
+                manifest.beside = decoder(_OldManifest).decode(text).beside()
                 manifest.version = _VERSION
             return manifest
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:

@@ -11,8 +11,6 @@ import statistics
 from collections.abc import Sequence
 from functools import partial
 
-import msgspec
-
 from derivdata.sources.venues.endpoint import (
     BOOK_TABLES,
     STATE_TABLES,
@@ -25,6 +23,7 @@ from derivdata.sources.venues.endpoint import (
 from derivdata.sources.venues.reading import Fault, Reading, Refused, refusal
 from derivdata.sources.venues.record_types import Instrument, Liquidation, Payment, Records, State
 from derivdata.sources.venues.wire import Wire
+from derivdata.support.decoders import decoder
 
 _PERCENT = 100.0
 
@@ -305,7 +304,7 @@ class _Ping(Wire):
 
 def _answer(frame: bytes) -> str | None:
     """Return the pong to a ping."""
-    return '{"type":"pong"}' if msgspec.json.decode(frame, type=_Ping).type == "ping" else None
+    return '{"type":"pong"}' if decoder(_Ping).decode(frame).type == "ping" else None
 
 
 def _connections(names: Sequence[str], _: int) -> list[Socket]:

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any, Generic, NoReturn, TypeVar, overload
 
 import msgspec
@@ -15,6 +14,7 @@ import pandas as pd
 
 from derivdata.errors import SchemaError
 from derivdata.support import times
+from derivdata.support.decoders import decoder
 
 T = TypeVar("T")
 
@@ -51,11 +51,6 @@ class Page(Wire, Generic[T]):
     nextPageCursor: str | None = None
 
 
-@lru_cache(maxsize=256)
-def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind)
-
-
 @overload
 def decode(body: bytes, kind: type[T], where: str) -> T: ...
 @overload
@@ -66,7 +61,7 @@ def decode(body: bytes, kind: Any, where: str) -> Any:
     Raises `SchemaError`: it is not JSON, or not of that shape: the message says at which place of the body.
     """
     try:
-        return _decoder(kind).decode(body)
+        return decoder(kind).decode(body)
     except msgspec.ValidationError as problem:
         raise SchemaError(f"{where}: the body is not as expected: {problem}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:

@@ -1,0 +1,56 @@
+"""A type's decoder is built by one thread at a time: msgspec 0.22 crashes the process otherwise."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1] / "derivdata"
+
+STRUCTS_MET_BY_FOUR_THREADS = """
+    import sys, threading
+    from typing import Optional, Union
+    import msgspec
+    from derivdata.support.decoders import decoder
+
+    sys.setswitchinterval(1e-6)
+    # typing's unions have a hash in Python: a thread that describes the struct can be stopped in every field.
+    fields = [(f"f{n}", Optional[dict[str, list[Union[int, str, None]]]], None) for n in range(30)]
+    body = b'{"f1": {"a": [1]}}'
+
+    def decode(kind, gate, found):
+        gate.wait()
+        found.append(decoder(kind).decode(body).f1)
+
+    for n in range(300):
+        found, gate = [], threading.Barrier(4)
+        kind = msgspec.defstruct(f"S{n}", fields)
+        threads = [threading.Thread(target=decode, args=(kind, gate, found)) for _ in range(4)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        assert found == [{"a": [1]}] * 4
+    print("all read")
+"""
+
+
+def test_threads_that_meet_a_struct_together_read_it() -> None:
+    script = "if True:" + STRUCTS_MET_BY_FOUR_THREADS
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    assert (done.stdout, done.returncode) == ("all read\n", 0), done.stderr
+
+
+def test_no_function_gives_json_decode_a_struct() -> None:
+    """At the top of a module it may: one thread imports it."""
+    found = [
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for function in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for call in ast.walk(function)
+        if isinstance(call, ast.Call)
+        and ast.unparse(call.func) in ("msgspec.json.decode", "msgspec.convert")
+        and any(keyword.arg == "type" for keyword in call.keywords)
+    ]
+    assert found == ["sources/archive/importing/readers.py"]  # list[Any]: no struct
