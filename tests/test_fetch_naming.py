@@ -6,12 +6,23 @@ import re
 import warnings
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import derivdata as dd
 from derivdata.errors import DataNotice, NotFound
 from derivdata.tables.endpoints import Request
 from tests.test_fetch_validation import DAY, STAMP, always, answering, history
+
+RATES = pd.DataFrame(
+    {
+        "symbol": "BTC",
+        "exchange": ["binance", "okx"],
+        "time": pd.Timestamp("2026-01-01", tz="UTC"),
+        "rate_bps_8h": [1.0, 2.0],
+        "kind": "sampled",
+    }
+)
 
 
 def asked(call: Any, body: Any) -> dict[str, str]:
@@ -119,9 +130,27 @@ def test_a_symbol_without_rows_that_no_list_has_is_an_error() -> None:
             "resolution='7h' is not one of None, raw, 1m, 3m",
         ),
         (lambda: dd.connect("Sample"), "'Sample' is no source and no folder; did you mean 'sample'?"),
+        (
+            lambda: dd.analysis.fundings,
+            "'derivdata.analysis' has no attribute 'fundings'; did you mean 'funding'?",
+        ),
+        (lambda: dd.venues.facts(["htx"]), "hyperliquid, dydx; did you mean 'huobi'?"),
+        (lambda: dd.venues.read("binnance", "any", "{}"), "did you mean 'binance'?"),
+        (
+            lambda: dd.panel(RATES, "rate_bps8h"),
+            "table has no column 'rate_bps8h'; did you mean 'rate_bps_8h'?",
+        ),
+        (
+            lambda: dd.analysis.funding.spread(RATES, "Binance", "okx"),
+            "'Binance' is not a venue of this panel; its exchange has binance, okx; did you mean 'binance'?",
+        ),
+        (
+            lambda: dd.units.convert(1.0, "bps8h", "apr"),
+            "bps_8h, native, bps, apr, apy; did you mean 'bps_8h'?",
+        ),
     ],
 )
 def test_a_wrong_word_is_refused_without_a_request_and_the_right_one_named(call: Any, refusal: str) -> None:
     """Nothing is connected, so that whoever asked would fail otherwise."""
-    with pytest.raises((TypeError, ValueError), match=re.escape(refusal)):
+    with pytest.raises((AttributeError, TypeError, ValueError), match=re.escape(refusal)):
         call()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
+from derivdata.support.text import did_you_mean
+
 __all__ = [
     "align",
     "backtest",
@@ -27,7 +29,9 @@ __all__ = [
 
 def __getattr__(name: str) -> ModuleType:
     if name not in __all__:
-        raise AttributeError(f"module 'derivdata.analysis' has no attribute {name!r}")
+        raise AttributeError(
+            f"module 'derivdata.analysis' has no attribute {name!r}{did_you_mean(name, __all__)}"
+        )
     return importlib.import_module(f"derivdata.analysis.{name}")
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from derivdata.support.text import did_you_mean
 from derivdata.tables.required import require_columns, require_decimal_volatility
 
 __all__ = [
@@ -97,7 +98,8 @@ def require_names(frame: pd.DataFrame, names: Sequence[str], argument: str, of: 
     """
     for name in names:
         if name not in frame.columns:
-            raise ValueError(f"{argument}: {of} has no column {str(name)!r}")
+            near = did_you_mean(name, frame.columns)
+            raise ValueError(f"{argument}: {of} has no column {str(name)!r}{near}")
 
 
 def require_labels(data: xr.DataArray, argument: str, dim: str, labels: Sequence[str]) -> None:
@@ -147,7 +149,7 @@ def require_variables(
             raise ValueError(f"{argument} has no dim {name!r}; its dims are {tuple(map(str, data.dims))}")
     for name in numbers:
         if name not in data.variables:
-            raise ValueError(f"{argument} has no variable {name!r}")
+            raise ValueError(f"{argument} has no variable {name!r}{did_you_mean(name, data.variables)}")
         if not np.issubdtype(data[name].dtype, np.number):
             raise ValueError(f"{argument} has no numbers in {name!r} but {data[name].dtype}")
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from derivdata.analysis.inputs import require_numbers, require_times
 from derivdata.support.arrays import Bools, Floats, Indices
+from derivdata.support.text import did_you_mean
 from derivdata.support.times import length
 from derivdata.tables import panels as tables
 from derivdata.units import BPS_UNIT, HOUR_UNIT, NATIVE_UNIT, RATE_UNIT, USD_UNIT
@@ -220,8 +221,9 @@ def require_venues(panel: xr.DataArray, **venues: str | Sequence[str]) -> None:
         for venue in [given] if isinstance(given, str) else given:
             if venue not in listed:
                 has = ", ".join(map(str, listed)) or "no label"
+                near = did_you_mean(venue, listed)
                 raise ValueError(
-                    f"{argument}: {str(venue)!r} is not a venue of this panel; its exchange has {has}"
+                    f"{argument}: {str(venue)!r} is not a venue of this panel; its exchange has {has}{near}"
                 )
             if listed.count(venue) > 1:
                 raise ValueError(f"{argument}: the panel's exchange has {str(venue)!r} more than once")

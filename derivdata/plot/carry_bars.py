@@ -27,6 +27,7 @@ from derivdata.plot.style import (
     row_size,
     utc_axis,
 )
+from derivdata.support.text import did_you_mean
 from derivdata.tables.panels import panel
 from derivdata.tables.required import require_columns
 from derivdata.units import convert
@@ -209,7 +210,7 @@ def _venue(rates: xr.DataArray, venue: str) -> xr.DataArray:
         raise ValueError(f"sampled has no dim 'exchange'; its dims are {tuple(map(str, rates.dims))}")
     venues = [str(name) for name in rates["exchange"].values]
     if venue not in venues:
-        raise ValueError(f"{venue=}: the data has {', '.join(venues)}")
+        raise ValueError(f"{venue=}: the data has {', '.join(venues)}{did_you_mean(venue, venues)}")
     return rates.sel(exchange=venue)
 
 

@@ -27,6 +27,7 @@ from derivdata.plot.style import (
     utc_axis,
 )
 from derivdata.support import times
+from derivdata.support.text import did_you_mean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -239,6 +240,7 @@ def _chosen(means: pd.Series, venues: list[str] | None, highlight: int) -> list[
     if absent:
         raise ValueError(
             f"venues: {absent[0]!r} has no rate here; there are {', '.join(means.index)} in data"
+            f"{did_you_mean(absent[0], means.index)}"
         )
     return venues
 

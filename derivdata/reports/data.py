@@ -18,6 +18,7 @@ from derivdata.analysis.funding import period_sums
 from derivdata.errors import BadRequest, DataNotice, NotFound, NotRecorded, TierError
 from derivdata.reports.drawing import Drawings
 from derivdata.reports.report_options import ReportOptions
+from derivdata.support.text import did_you_mean
 from derivdata.tables import endpoints
 from derivdata.tables.joining import concat
 from derivdata.tables.panels import panel, provenance
@@ -94,7 +95,8 @@ class Data:
         for symbol in absent:
             if symbol not in listed_symbols:
                 offered = ", ".join(sorted(self._symbols)) or "nothing for any symbol of this report"
-                raise ValueError(f"symbols: the source has nothing of {symbol!r}; it has {offered}")
+                near = did_you_mean(symbol, self._symbols)
+                raise ValueError(f"symbols: the source has nothing of {symbol!r}; it has {offered}{near}")
 
     def computed(self, what: str, compute: Callable[[], Any]) -> Any:
         """Return a result that several sections use; it is computed once."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from derivdata.support import times
+from derivdata.support.text import did_you_mean
 
 __all__ = ["FEE_BPS", "OTHERS", "SECTIONS", "Fees", "ReportOptions", "parse_options"]
 
@@ -80,7 +81,8 @@ def parse_options(
     chosen = SECTIONS if sections is None else tuple(sections)
     unknown = [s for s in chosen if s not in SECTIONS]
     if unknown or not chosen:
-        raise ValueError(f"sections: {unknown[:1] or 'none'} is not of {', '.join(SECTIONS)}")
+        near = did_you_mean(unknown[0], SECTIONS) if unknown else ""
+        raise ValueError(f"sections: {unknown[:1] or 'none'} is not of {', '.join(SECTIONS)}{near}")
     chosen_venues = (venues,) if isinstance(venues, str) else venues
     return ReportOptions(
         symbols=names,

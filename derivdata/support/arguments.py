@@ -113,7 +113,7 @@ def _checked(rules: dict[str, _Rule], name: str, value: Any) -> Any:
         for item in value if _is_listed(value) else [value]:
             if _has_kind(item, rule.choices) and item not in rule.choices:
                 choices = ", ".join(map(str, rule.choices))
-                raise ValueError(f"{name}={item!r} is not one of {choices}")
+                raise ValueError(f"{name}={item!r} is not one of {choices}{did_you_mean(item, rule.choices)}")
         raise TypeError(f"{name} must be {rule.words}, not {_kind(value)}")
     return value if rule.convert is None else rule.convert(value)
 

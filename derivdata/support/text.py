@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Iterable
 
 __all__ = ["did_you_mean", "escape_controls"]
 
@@ -20,6 +20,7 @@ _OTHER_WORDS = {
     "coins": ("symbols", "symbol"),
     "asset": ("symbols", "symbol"),
     "assets": ("symbols", "symbol"),
+    "htx": ("huobi",),
     "ticker": ("symbols", "symbol"),
     "tickers": ("symbols", "symbol"),
     "since": ("start",),
@@ -33,7 +34,7 @@ _OTHER_WORDS = {
 """Other libraries' words for what is called otherwise here: no spelling is near enough to find it by."""
 
 
-def did_you_mean(wrong: str, known: Collection[str], otherwise: str = "") -> str:
+def did_you_mean(wrong: object, known: Iterable[object], otherwise: str = "") -> str:
     """Return the end of a message about a name that is not known: the nearest that is, or `otherwise`.
 
     Examples
@@ -41,9 +42,9 @@ def did_you_mean(wrong: str, known: Collection[str], otherwise: str = "") -> str
     >>> did_you_mean("exchange", ["symbols", "venues"])
     "; did you mean 'venues'?"
     """
-    folded = {name.casefold(): name for name in known}
-    words = [word for word in _OTHER_WORDS.get(wrong, ()) if word in known]
-    near = words or [folded[n] for n in difflib.get_close_matches(wrong.casefold(), folded, n=1)]
+    folded = {str(name).casefold(): str(name) for name in known}
+    words = [word for word in _OTHER_WORDS.get(str(wrong), ()) if word in folded]
+    near = words or [folded[n] for n in difflib.get_close_matches(str(wrong).casefold(), folded, n=1)]
     return f"; did you mean {near[0]!r}?" if near else otherwise
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from derivdata.support.text import did_you_mean
+
 __all__ = ["require_columns", "require_decimal_volatility", "require_instants"]
 
 _LARGEST_MEDIAN_IV = 5.0  # no market trades at a median of 500 %, but 5 may be 5 % written as percent
@@ -19,7 +21,7 @@ def require_columns(
     """Refuse a frame that lacks a column, has one twice, or holds something else where numbers belong."""
     for name in (*others, *numbers):
         if name not in frame.columns:
-            raise ValueError(f"{argument} has no column {name!r}")
+            raise ValueError(f"{argument} has no column {name!r}{did_you_mean(name, frame.columns)}")
         if frame.columns.get_loc(name).__class__ is not int:
             raise ValueError(f"{argument} has the column {name!r} more than once")
     for name in numbers:

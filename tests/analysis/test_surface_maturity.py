@@ -310,6 +310,8 @@ def test_points_are_checked(three):
     for points in (["rr"], ["rr00"], ["skew25"], ["rr100"]):
         with pytest.raises(ValueError, match="is not atm, or rr"):
             surface.constant_maturity(three, points=points)
+    with pytest.raises(ValueError, match="did you mean 'rr25'"):
+        surface.constant_maturity(three, points=["RR25"])
     with pytest.raises(ValueError, match="delta='black'"):
         surface.constant_maturity(three, delta="black")
     with pytest.raises(ValueError, match="atm='spot'"):

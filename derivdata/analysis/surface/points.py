@@ -17,6 +17,7 @@ from derivdata.analysis.surface.interpolation import variance_at, volatility
 from derivdata.analysis.surface.labelling import bare, in_chunks, require_surface, where, with_units
 from derivdata.analysis.surface.maturity import Extrapolation, Maturity, at_maturity, take
 from derivdata.support.arguments import Numbers, typed
+from derivdata.support.text import did_you_mean
 from derivdata.support.times import length
 from derivdata.units import HOURS_PER_YEAR
 
@@ -29,6 +30,7 @@ _YEAR = HOURS_PER_YEAR / 24.0
 _SCAN, _REACH = 401, 40.0
 _STEPS = 7
 _NAME = re.compile(r"(rr|bf|call|put)(\d{1,2})")
+_POINTS = ("atm", *(f"{kind}{delta}" for kind in ("rr", "bf", "call", "put") for delta in range(1, 100)))
 
 
 class _Convention(NamedTuple):
@@ -259,6 +261,6 @@ def _parsed(point: str, argument: str = "points") -> tuple[str, int]:
     if point != "atm" and (match is None or int(match[2]) == 0):
         raise ValueError(
             f"{argument} has {point!r}, which is not atm, "
-            "or rr, bf, call or put with a whole delta such as rr25"
+            f"or rr, bf, call or put with a whole delta such as rr25{did_you_mean(point, _POINTS)}"
         )
     return ("atm", 0) if match is None else (match[1], int(match[2]))

@@ -25,6 +25,7 @@ from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.notices import warn_caller
+from derivdata.support.text import did_you_mean
 from derivdata.tables import venue_facts
 
 __all__ = ["endpoints", "facts", "read"]
@@ -107,8 +108,11 @@ def facts(venues: Sequence[str] | None = None, *, day: times.Instant | None = No
     if venues is not None:
         unknown = [venue for venue in venues if venue not in set(rows["exchange"])]
         if unknown:
-            known = ", ".join(rows["exchange"].unique())
-            raise ValueError(f"venues: no fact of {unknown[0]!r} is known; there are some of {known}")
+            known = rows["exchange"].unique().tolist()
+            raise ValueError(
+                f"venues: no fact of {unknown[0]!r} is known; there are some of {', '.join(known)}"
+                f"{did_you_mean(unknown[0], known)}"
+            )
         rows = rows[rows["exchange"].isin(venues)]
     if day is not None:
         until = f"{times.instant(day, 'day'):%Y-%m-%d}"
@@ -207,7 +211,7 @@ def _opened(
 ) -> tuple[VenueEndpoint | None, Reading]:
     """Return the endpoint that a body answers, and the body ready to be read; an error is raised."""
     if venue not in VENUES:
-        raise ValueError(f"venue={venue!r} is not one of {', '.join(VENUES)}")
+        raise ValueError(f"venue={venue!r} is not one of {', '.join(VENUES)}{did_you_mean(venue, VENUES)}")
     place, params = _parsed(request)
     endpoint, parts = (None, {}) if place == "any" else _endpoint_of(venue, place, params)
     reading = Reading(

@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote
 import pandas as pd
 
 from derivdata.support import times
+from derivdata.support.text import did_you_mean
 
 __all__ = ["LOCAL", "TIERS", "Endpoint", "Param", "ParamKind", "Request", "allows"]
 
@@ -134,13 +135,15 @@ class Endpoint:
         if unknown:
             raise ValueError(
                 f"{self.path} has no parameter {unknown[0]!r}; it has {', '.join(by_name) or 'none'}"
+                f"{did_you_mean(unknown[0], by_name)}"
             )
         texts: dict[str, str] = {}
         for name, value in ((n, v) for n, v in params.items() if v is not None):
             p = by_name[name]
             texts[name] = _WRITERS[p.kind](name, value)
             if strict and p.documented and p.choices and texts[name] not in p.choices:
-                raise ValueError(f"{name}={texts[name]!r} is not one of {', '.join(p.choices)}")
+                near = did_you_mean(texts[name], p.choices)
+                raise ValueError(f"{name}={texts[name]!r} is not one of {', '.join(p.choices)}{near}")
         for p in self.params:
             if p.required and p.name not in texts:
                 raise ValueError(f"{self.path} needs {p.name}")
