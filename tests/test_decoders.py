@@ -13,7 +13,7 @@ STRUCTS_MET_BY_FOUR_THREADS = """
     import sys, threading
     from typing import Optional, Union
     import msgspec
-    from derivdata.support.decoders import decoder
+    from derivdata.support.decoders import DECODERS
 
     sys.setswitchinterval(1e-6)
     # typing's unions have a hash in Python: a thread that describes the struct can be stopped in every field.
@@ -22,7 +22,7 @@ STRUCTS_MET_BY_FOUR_THREADS = """
 
     def decode(kind, gate, found):
         gate.wait()
-        found.append(decoder(kind).decode(body).f1)
+        found.append(DECODERS[kind].decode(body).f1)
 
     for n in range(300):
         found, gate = [], threading.Barrier(4)

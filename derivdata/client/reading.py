@@ -16,7 +16,7 @@ from derivdata.client.transport import Answer
 from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.support.arrays import Array
-from derivdata.support.decoders import decoder
+from derivdata.support.decoders import DECODERS
 from derivdata.tables import endpoints
 from derivdata.tables.schema import Table, coded, floats, repeated
 
@@ -185,10 +185,10 @@ def series(answer: Answer[Any], point: type[Point], numbers: Mapping[str, str]) 
     parts: list[dict[str, Array]] = []
     texts: list[str] | None = None
     for venue, raw in answer.body.series.items():
-        points: list[Any] = decode_raw(answer, raw, decoder(list[point]), f"$.series.{venue}")  # type: ignore[valid-type]
+        points: list[Any] = decode_raw(answer, raw, DECODERS[list[point]], f"$.series.{venue}")  # type: ignore[valid-type]
         before, texts = texts, [one.timestamp for one in points]
         if not all(texts):
-            older = decode_raw(answer, raw, decoder(list[_OlderPoint]), f"$.series.{venue}")
+            older = decode_raw(answer, raw, DECODERS[list[_OlderPoint]], f"$.series.{venue}")
             texts = [one.t for one in older]
         if texts != before:
             stamps = micros(answer, texts)

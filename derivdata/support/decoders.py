@@ -8,41 +8,29 @@ before the last step reads what is not there yet, and the process dies; so no fu
 from __future__ import annotations
 
 import threading
-from typing import Any, TypeVar, overload
+from typing import Any
 
 import msgspec
 
 from derivdata.support.forking import renew_in_child
 
-__all__ = ["decoder"]
-
-T = TypeVar("T")
+__all__ = ["DECODERS"]
 
 
-class _Decoders:
+class _Decoders(dict[Any, msgspec.json.Decoder[Any]]):
     def __init__(self) -> None:
         self._fork_lock = threading.Lock()
-        self._built: dict[Any, msgspec.json.Decoder[Any]] = {}
         renew_in_child(self)
 
     def _after_fork(self) -> None:
         self._fork_lock = threading.Lock()
 
-    def of(self, kind: Any) -> msgspec.json.Decoder[Any]:
-        if kind not in self._built:
-            with self._fork_lock:
-                if kind not in self._built:
-                    self._built[kind] = msgspec.json.Decoder(kind)
-        return self._built[kind]
+    def __missing__(self, kind: Any) -> msgspec.json.Decoder[Any]:
+        with self._fork_lock:
+            if kind not in self:
+                self[kind] = msgspec.json.Decoder(kind)
+            return self[kind]
 
 
-_DECODERS = _Decoders()
-
-
-@overload
-def decoder(kind: type[T]) -> msgspec.json.Decoder[T]: ...
-@overload
-def decoder(kind: Any) -> msgspec.json.Decoder[Any]: ...
-def decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    """Return the decoder of a type: a struct, a union, a list of structs."""
-    return _DECODERS.of(kind)
+DECODERS = _Decoders()
+"""The decoder of a type: a struct, a union, a list of structs."""

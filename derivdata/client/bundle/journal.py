@@ -30,7 +30,7 @@ from derivdata.client.bundle.layout import (
     request_of,
 )
 from derivdata.errors import BundleError
-from derivdata.support.decoders import decoder
+from derivdata.support.decoders import DECODERS
 
 __all__ = ["MAGIC", "RecordingJournal", "frame", "is_journal"]
 
@@ -138,6 +138,7 @@ class RecordingJournal:
 
     def _decoded(self, content: bytes, into: type[T], place: int) -> T:
         try:
-            return decoder(into).decode(content)
+            decoded: T = DECODERS[into].decode(content)
+            return decoded
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise BundleError(f"{self.path}: what is at byte {place} cannot be read: {error}") from None

@@ -32,7 +32,7 @@ from derivdata.client.bundle.layout import (
 )
 from derivdata.errors import BundleError
 from derivdata.support import times
-from derivdata.support.decoders import decoder
+from derivdata.support.decoders import DECODERS
 
 __all__ = ["Bundle", "Contents", "info", "verify"]
 
@@ -180,7 +180,8 @@ class Bundle:
 
     def _decoded(self, text: bytes, name: str, into: type[T]) -> T:
         try:
-            return decoder(into).decode(text)
+            decoded: T = DECODERS[into].decode(text)
+            return decoded
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise BundleError(f"{self.path}: {name} cannot be read: {error}") from None
 

@@ -21,7 +21,6 @@ import pandas as pd
 import pyarrow as pa
 
 from derivdata.client.transport.response import http_date
-from derivdata.support.decoders import decoder
 from derivdata.support.files import TEMPORARY, file_system_time, private_folder, replace_file
 
 __all__ = ["LIMIT_BYTES", "AnswerFiles", "Head", "Record", "dump", "evict", "load_head", "read", "records"]
@@ -47,6 +46,9 @@ class Head(msgspec.Struct):
     created: datetime
     expires: Annotated[datetime, msgspec.Meta(tz=True)] | None
     body_bytes: int
+
+
+_HEADS = msgspec.json.Decoder(Head)
 
 
 class Record(NamedTuple):
@@ -98,7 +100,7 @@ def load_head(data: bytes) -> Head | None:
 
 def _head(line: bytes) -> Head | None:
     try:
-        return decoder(Head).decode(line)
+        return _HEADS.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

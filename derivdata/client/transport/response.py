@@ -22,7 +22,6 @@ from derivdata.errors import (
     ServerError,
     TierError,
 )
-from derivdata.support.decoders import decoder
 from derivdata.support.text import escape_controls
 from derivdata.tables.endpoints import LOCAL, Request, endpoint_of
 
@@ -109,6 +108,9 @@ class _Noticed(msgspec.Struct):
     notices: Any = None
 
 
+_NOTICES: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Noticed | list[msgspec.Raw] | str)
+
+
 def notices_in(body: bytes) -> Any:
     """Return the ``notices`` of an answer as they stand on the wire; None where there are none.
 
@@ -119,7 +121,7 @@ def notices_in(body: bytes) -> Any:
     """
     if b'"notices"' not in body:
         return None
-    decoded = decoder(_Noticed | list[msgspec.Raw] | str).decode(body)
+    decoded = _NOTICES.decode(body)
     return decoded.notices if isinstance(decoded, _Noticed) else None
 
 
@@ -140,6 +142,9 @@ class _Body(msgspec.Struct):
     required_tier: Any = None
     docs: Any = None
     retry_after: Any = None
+
+
+_BODIES = msgspec.json.Decoder(_Body)
 
 
 def error_of(response: Response) -> FetchError | SchemaError:
@@ -188,7 +193,7 @@ def _tier(response: Response, body: _Body) -> str:
 
 def _read(body: bytes) -> _Body:
     try:
-        return decoder(_Body).decode(body)
+        return _BODIES.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _Body()
 

@@ -17,7 +17,7 @@ from derivdata.client.transport.display import NOTICE_LENGTH, notify, progress, 
 from derivdata.client.transport.response import Response, error_of, notices_in, plain_text
 from derivdata.errors import SchemaError
 from derivdata.support import times
-from derivdata.support.decoders import decoder
+from derivdata.support.decoders import DECODERS
 from derivdata.tables.endpoints import Endpoint, Request
 
 __all__ = [
@@ -300,7 +300,7 @@ def decode_body(response: Response, into: Any) -> Any:
         The message names path and field.
     """
     try:
-        return decoder(into).decode(response.body)
+        return DECODERS[into].decode(response.body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise unreadable(response.request, str(error)) from None
 

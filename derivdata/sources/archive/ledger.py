@@ -19,7 +19,6 @@ import pandas as pd
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
-from derivdata.support.decoders import decoder
 
 __all__ = ["Request", "enter_requests", "forget_requests", "requests_frame", "unanswered_windows"]
 
@@ -47,6 +46,7 @@ class _Windows(msgspec.Struct):
 
 
 _Ledger = dict[str, dict[str, dict[str, _Windows]]]
+_LEDGERS = msgspec.json.Decoder(_Ledger)
 
 
 def enter_requests(storage: Storage, name: str, table: str, requests: Sequence[Request]) -> str:
@@ -143,7 +143,7 @@ def _load(storage: Storage, name: str) -> _Ledger:
     if not name:
         return {}
     try:
-        return decoder(_Ledger).decode(storage.read(name))
+        return _LEDGERS.decode(storage.read(name))
     except (OSError, msgspec.DecodeError) as problem:
         raise ArchiveError(
             f"{storage.place(name)}: the ledger of requests cannot be read ({problem}): "

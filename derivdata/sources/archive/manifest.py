@@ -18,7 +18,6 @@ import msgspec
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.storage import LEDGER_FILE, Storage
 from derivdata.sources.archive.storage import MANIFEST as NAME
-from derivdata.support.decoders import decoder
 
 __all__ = [
     "BLOCK_BYTES",
@@ -164,6 +163,11 @@ class _OldManifest(msgspec.Struct):
         return [stem + name for stem, file in stems for name in ("newest", "sums") if getattr(file, name)]
 
 
+_HEADS = msgspec.json.Decoder(_Head)
+_MANIFESTS = msgspec.json.Decoder(Manifest)
+_OLD_MANIFESTS = msgspec.json.Decoder(_OldManifest)
+
+
 def new() -> Manifest:
     """Return the manifest of an archive that holds nothing yet."""
     return Manifest(id=uuid.uuid4().hex)
@@ -210,7 +214,7 @@ def chained(identity: str, digests: Iterable[str]) -> str:
 
 def _decoded(storage: Storage, text: bytes) -> Manifest:
     try:
-        head = decoder(_Head).decode(text)
+        head = _HEADS.decode(text)
         if head.format == _FORMAT and head.version < _OLDEST:
             raise ArchiveError(
                 f"{storage}: the archive has format {head.version}, which was never released: import its "
@@ -222,9 +226,9 @@ def _decoded(storage: Storage, text: bytes) -> Manifest:
                 "update derivdata"
             )
         if head.format == _FORMAT:
-            manifest = _inside(storage, decoder(Manifest).decode(text))
+            manifest = _inside(storage, _MANIFESTS.decode(text))
             if head.version < _VERSION:
-                manifest.beside = decoder(_OldManifest).decode(text).beside()
+                manifest.beside = _OLD_MANIFESTS.decode(text).beside()
                 manifest.version = _VERSION
             return manifest
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:

@@ -14,7 +14,7 @@ from platformdirs import user_data_path
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.venues.endpoint import VenueEndpoint
-from derivdata.support.decoders import decoder
+from derivdata.support.decoders import DECODERS
 from derivdata.support.files import TEMPORARY, private_folder, replace_file
 
 QUARANTINE = "quarantine"
@@ -42,7 +42,7 @@ def data_folder() -> Path:
 def checked_on() -> dict[str, str]:
     """Return the day on which each endpoint was last confirmed, by "exchange path"; none if never."""
     try:
-        days: dict[str, str] = decoder(dict[str, str]).decode((data_folder() / _CHECKS).read_bytes())
+        days: dict[str, str] = DECODERS[dict[str, str]].decode((data_folder() / _CHECKS).read_bytes())
     except (OSError, ArchiveError, msgspec.DecodeError):
         return {}  # a damaged file confirms nothing, nor does a user without a home folder
     return days

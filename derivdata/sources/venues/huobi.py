@@ -17,7 +17,6 @@ from derivdata.sources.venues.endpoint import Paging, Socket, Stream, Venue, Ven
 from derivdata.sources.venues.reading import Fault, Reading, refusal
 from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Price, Records, State
 from derivdata.sources.venues.wire import Data, Wire
-from derivdata.support.decoders import decoder
 
 _HOUR_US = 3_600_000_000
 _SIDES = 2  # of open interest and 24 hours; a liquidation is of one position
@@ -373,9 +372,12 @@ class _Ping(Wire):
     ping: int | None = None
 
 
+_PINGS = msgspec.json.Decoder(_Ping)
+
+
 def _answer(frame: bytes) -> str | None:
     """Return the pong to a ping, which the venue wants with the same number."""
-    ping = decoder(_Ping).decode(frame)
+    ping = _PINGS.decode(frame)
     if ping.op == "ping":
         return msgspec.json.encode({"op": "pong", "ts": ping.ts}).decode()
     return None if ping.ping is None else msgspec.json.encode({"pong": ping.ping}).decode()

@@ -11,6 +11,8 @@ import statistics
 from collections.abc import Sequence
 from functools import partial
 
+import msgspec
+
 from derivdata.sources.venues.endpoint import (
     BOOK_TABLES,
     STATE_TABLES,
@@ -23,7 +25,6 @@ from derivdata.sources.venues.endpoint import (
 from derivdata.sources.venues.reading import Fault, Reading, Refused, refusal
 from derivdata.sources.venues.record_types import Instrument, Liquidation, Payment, Records, State
 from derivdata.sources.venues.wire import Wire
-from derivdata.support.decoders import decoder
 
 _PERCENT = 100.0
 
@@ -302,9 +303,12 @@ class _Ping(Wire):
     type: str = ""
 
 
+_PINGS = msgspec.json.Decoder(_Ping)
+
+
 def _answer(frame: bytes) -> str | None:
     """Return the pong to a ping."""
-    return '{"type":"pong"}' if decoder(_Ping).decode(frame).type == "ping" else None
+    return '{"type":"pong"}' if _PINGS.decode(frame).type == "ping" else None
 
 
 def _connections(names: Sequence[str], _: int) -> list[Socket]:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from derivdata.errors import SchemaError
 from derivdata.support import times
-from derivdata.support.decoders import decoder
+from derivdata.support.decoders import DECODERS
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ def decode(body: bytes, kind: Any, where: str) -> Any:
     Raises `SchemaError`: it is not JSON, or not of that shape: the message says at which place of the body.
     """
     try:
-        return decoder(kind).decode(body)
+        return DECODERS[kind].decode(body)
     except msgspec.ValidationError as problem:
         raise SchemaError(f"{where}: the body is not as expected: {problem}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
