@@ -37,30 +37,21 @@ def test_each_instant_takes_the_newest_that_was_there() -> None:
     assert np.isnan(staleness[4:]).all()
     assert found["value"].attrs == SAMPLED.attrs
     assert found["time"].dtype == "datetime64[us]"
-
-
-def test_tolerance_is_inclusive_and_delay_postpones() -> None:
     grid = pd.DatetimeIndex(["2026-01-01T01:10", "2026-01-01T02:09"])
     assert align.align(SAMPLED, grid, tolerance="0h")["value"].values.tolist() == [
         [2.0, pytest.approx(np.nan, nan_ok=True)]
     ]
     late = align.align(SAMPLED, grid, tolerance="2h", delay="1h")["value"].values
     assert late.tolist() == [[1.0, 1.0]], "a bucket may be used when it has ended"
-
-
-def test_settled_rates_are_good_for_their_interval() -> None:
+    holes = SAMPLED.where(SAMPLED != 2.0)
+    value = align.align(holes, pd.DatetimeIndex(["2026-01-01T01:30"]), tolerance="3h")
+    assert value["value"].item() == 1.0
+    assert value["staleness"].item() == pytest.approx(80 / 60)
     settled = SAMPLED.assign_attrs(kind="settled")
     with pytest.raises(ValueError, match="this panel does not say it"):
         align.align(settled, "1h")
     value = align.align(settled.assign_coords(interval_hours=1.0), "1h")["value"].values[0]
     np.testing.assert_array_equal(value, [1.0, 2.0, 3.0, np.nan, np.nan, np.nan])
-
-
-def test_a_missing_value_is_no_observation() -> None:
-    holes = SAMPLED.where(SAMPLED != 2.0)
-    value = align.align(holes, pd.DatetimeIndex(["2026-01-01T01:30"]), tolerance="3h")
-    assert value["value"].item() == 1.0
-    assert value["staleness"].item() == pytest.approx(80 / 60)
 
 
 def test_the_past_does_not_know_the_future() -> None:

@@ -109,7 +109,7 @@ def test_a_rally_liquidates_the_short_leg_and_transfers_avert_it() -> None:
     assert moved["liquidations"].item() == 0
 
 
-def test_the_price_mismatch_of_the_legs_is_price_pnl() -> None:
+def test_price_pnl_is_the_mismatch_of_the_legs_beside_their_funding() -> None:
     """Long 1,000 coins at 100 and short at 100; the long venue gains 1 more than the short one."""
     prices = np.array([[[100.0, 102.0, 102.0], [100.0, 101.0, 101.0]]])
     rates = panel([[[0.0] * 3, [4.0] * 3]])
@@ -121,10 +121,7 @@ def test_the_price_mismatch_of_the_legs_is_price_pnl() -> None:
     )
     np.testing.assert_allclose(result["price_usd"].values, [[0.0, 1000.0, 0.0]])
     np.testing.assert_allclose(result["funding_usd"].values, [[0.0, 4e-4 * 101e3, 4e-4 * 101e3]])
-
-
-def test_price_pnl_stands_beside_the_funding_of_a_pair_that_is_held() -> None:
-    """Held from row 1 to row 3: two payments of 4 bps, and the long venue rises by 1."""
+    # Held from row 1 to row 3: two payments of 4 bps, and the long venue rises by 1.
     prices = np.array([[[100.0, 100.0, 100.0, 101.0, 101.0], [100.0, 100.0, 100.0, 100.0, 100.0]]])
     rates = panel([[[0.0] * 5, [4.0] * 5]])
     rule = backtest.HoldPair("BTC", "alpha", "beta", start="2026-01-01 08:00", end="2026-01-02")
@@ -144,13 +141,17 @@ def test_missing_payments_are_counted_and_not_earned() -> None:
     assert result["funding_usd"].sum().item() == pytest.approx(3 * 50.0 - 5 * 10.0)
 
 
-def test_capital_bounds_how_many_pairs_are_held_the_widest_first() -> None:
+def test_capital_and_venue_limits_keep_the_highest_scores() -> None:
     levels = np.array([[0.0, 2.0], [0.0, 6.0], [0.0, 4.0]])
     rates = panel(np.repeat(levels[..., None], 4, axis=-1))
     options: dict[str, Any] = {"leg_usd": 300.0, "leverage": 2.0, "capital": 700.0}
     result = backtest.carry(rates, backtest.SpreadThreshold(1.0), backtest.Costs(fee_bps=0.0), **options)
     assert backtest.trades(result)["symbol"].tolist() == ["ETH", "SOL"]
     assert result["refused_entries"].values.tolist() == [1, 1, 1, 0]
+    rates = panel(np.repeat(np.array([[0.0, 2.0], [0.0, 6.0], [0.0, 4.0]])[..., None], 3, axis=-1))
+    limited = backtest.VenueLimit(backtest.SpreadThreshold(1.0), {"beta": 200_000.0})
+    result = backtest.carry(rates, limited, backtest.Costs(fee_bps=0.0))
+    assert backtest.trades(result)["symbol"].tolist() == ["ETH", "SOL"]
 
 
 @pytest.mark.parametrize("cut", [None, 120])
@@ -346,10 +347,9 @@ def test_prices_between_hourly_samples_do_not_end_their_buckets(rule: Any) -> No
 
 def test_latency_hides_the_newest_rates() -> None:
     rates = panel([[[0.0] * 6, [0.0, 0.0, 9.0, 9.0, 9.0, 9.0]]])
-    options: dict[str, Any] = {}
     rule, costs = backtest.SpreadThreshold(5.0), backtest.Costs(fee_bps=1.0)
-    at_once = backtest.carry(rates, rule, costs, **options)
-    later = backtest.carry(rates, rule, costs, delay="8h", **options)
+    at_once = backtest.carry(rates, rule, costs)
+    later = backtest.carry(rates, rule, costs, delay="8h")
     entries = [backtest.trades(result)["entry"].iloc[0] for result in (at_once, later)]
     assert entries[1] - entries[0] == pd.Timedelta(8, "h")
 
@@ -368,37 +368,21 @@ RISING = [[[0.0] * 8, [1.0, 2.0, 3.0, 3.0, 3.0, 1.0, 1.0, 1.0], [0.0, 0.0, 2.0, 
 AB, AC = ("alpha", "beta"), ("alpha", "gamma")
 
 
-def test_thresholds_and_switching() -> None:
+def test_rules_hold_the_pairs_worked_out_by_hand() -> None:
     rates = panel(RISING)
     assert held_by(backtest.SpreadThreshold(2.0, 1.5), rates) == [None, AB, AB, AB, AB, AC, AC, None]
     assert held_by(backtest.SpreadThreshold(2.0, 0.5), rates) == [None, AB, AB, AB, AB, AB, AB, None]
     assert held_by(backtest.SpreadThreshold(2.0, 0.5, 2.0), rates) == [None, AB, AB, AB, AC, AC, AC, None]
-
-
-def test_a_mean_over_16_hours_enters_later() -> None:
     rule = backtest.SpreadThreshold(2.0, 1.0, window="16h")
     assert held_by(rule, panel(RISING))[:4] == [None, None, AB, AB]  # (1 + 2) / 2 < 2 <= (2 + 3) / 2
-
-
-def test_rotation_chooses_again_at_its_hours_only() -> None:
-    """Rows are 8 hours apart from midnight: choices fall on rows 0, 3 and 6."""
+    # Rows are 8 hours apart from midnight: choices fall on rows 0, 3 and 6.
     assert held_by(backtest.Rotation("24h"), panel(RISING)) == [AB, AB, AB, AC, AC, AC, AC, None]
-
-
-def test_holding_time_keeps_and_ends_positions() -> None:
     short = backtest.SpreadThreshold(2.0, 2.5)
     assert held_by(short, panel(RISING))[1:3] == [AB, AB]
     kept = backtest.HoldingTime(backtest.SpreadThreshold(2.0, 1.5), least="48h")
     assert held_by(kept, panel(RISING)) == [None, AB, AB, AB, AB, AB, AB, None]
     ended = backtest.HoldingTime(backtest.SpreadThreshold(2.0, 0.5), most="16h")
     assert held_by(ended, panel(RISING)) == [None, AB, AB, None, AC, AC, None, None]
-
-
-def test_a_venue_limit_keeps_the_highest_scores() -> None:
-    rates = panel(np.repeat(np.array([[0.0, 2.0], [0.0, 6.0], [0.0, 4.0]])[..., None], 3, axis=-1))
-    limited = backtest.VenueLimit(backtest.SpreadThreshold(1.0), {"beta": 200_000.0})
-    result = backtest.carry(rates, limited, backtest.Costs(fee_bps=0.0))
-    assert backtest.trades(result)["symbol"].tolist() == ["ETH", "SOL"]
 
 
 def test_forecasts_of_pairs_and_of_venues_are_read_as_of_their_time() -> None:
@@ -422,15 +406,8 @@ def test_forecasts_of_pairs_and_of_venues_are_read_as_of_their_time() -> None:
         dims=("symbol", "exchange", "time"),
         coords={"symbol": ["BTC"], "exchange": VENUES[:3], "time": times},
     )
-    assert held_by(backtest.ForecastThreshold(venues, 3.0, 2.0), rates) == [
-        None,
-        AB,
-        AB,
-        AB,
-        AC,
-        AC,
-        AC,
-        None,
+    assert held_by(backtest.ForecastThreshold(venues, 3.0, 2.0), rates) == [None] + [AB] * 3 + [AC] * 3 + [
+        None
     ]
     stale = backtest.ForecastThreshold(venues, 3.0, 2.0, max_age="8h")
     assert held_by(stale, rates) == [None, AB, AB, None, AC, AC, None, None]
@@ -465,10 +442,6 @@ def test_slippage_comes_from_the_depth_of_the_books() -> None:
         depth=books(100_000.0, 200_000.0),
     )
     np.testing.assert_allclose(result["slippage_usd"].values, [[7.5, 0.0, 7.5]])
-
-
-def test_books_that_do_not_fill_an_order_keep_a_pair_out() -> None:
-    rates = panel([[[0.0] * 3, [4.0] * 3]])
     result = backtest.carry(
         rates,
         backtest.SpreadThreshold(1.0),

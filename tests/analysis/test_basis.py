@@ -31,18 +31,12 @@ def test_basis_by_hand() -> None:
     assert found.attrs["units"] == "bps"
     assert found["exchange"].values.tolist() == ["okx"]
     np.testing.assert_allclose(found.values[0, 0], [10.0, -10.0, np.nan], atol=1e-9)
-
-
-def test_a_venue_against_another() -> None:
     price = panel([[100.0, 0.0], [101.0, 99.0]], ["okx", "zo"], [0, 1])
     found = basis.against(price, "okx")
     np.testing.assert_allclose(found.values[0], [[0.0, np.nan], [100.0, np.nan]], atol=1e-9)
     assert found.dims == price.dims
     with pytest.raises(ValueError, match="nobody"):
         basis.against(price, "nobody")
-
-
-def test_rates_are_no_prices() -> None:
     price = panel([[1.0]], ["okx"], [0])
     with pytest.raises(ValueError, match="bps"):
         basis.against(price.rename("rate_bps_8h").assign_attrs(units="bps/8h"), price)

@@ -134,15 +134,13 @@ class TestReferences:
         assert black76.greeks(*inputs)["delta"] == pytest.approx(0.50, abs=1e-12)
         assert black76.greeks(*inputs, delta="pa")["delta"] == pytest.approx(0.40, abs=1e-12)
 
-    def test_call_with_strike_zero_is_the_coin_itself(self):
+    def test_the_coin_itself_and_an_option_by_hand(self):
         """Deribit: strike-0 call, delta 1, worth one coin, net transaction delta 0."""
         inputs = (60000.0, 0.0, 0.1, 0.5, "call")
         assert black76.price(*inputs, premium="inverse") == 1.0
         assert black76.greeks(*inputs)["delta"] == 1.0
         assert black76.greeks(*inputs, delta="pa")["delta"] == 0.0
-
-    def test_inverse_price_by_hand(self):
-        """B/F of F=100 K=110 T=.1 σ=.6, and the delta of the same option."""
+        # B/F of F=100 K=110 T=.1 σ=.6, and the delta of the same option.
         got = black76.price(100.0, 110.0, 0.1, 0.6, "call", premium="inverse")
         assert got == pytest.approx(0.03912823443202016, abs=1e-14)
         delta = black76.greeks(100.0, 110.0, 0.1, 0.6, "call")["delta"]
@@ -235,12 +233,7 @@ class TestDerivatives:
         assert got["theta"] == pytest.approx(theta, rel=1e-5)
         assert got["volga"] == pytest.approx(volga, rel=1e-4)
         assert got["vanna"] == pytest.approx((vega_up - vega_down) / (2 * e), rel=1e-6)
-
-    @pytest.mark.parametrize("premium", ["linear", "inverse"])
-    @pytest.mark.parametrize("side", ["call", "put"])
-    @pytest.mark.parametrize("rate", [0.0, 0.07])
-    def test_rho_charm_and_speed_are_derivatives(self, premium: str, side: str, rate: float):
-        """Rho moves the forward with the rate, from a spot that stays."""
+        # Rho moves the forward with the rate, from a spot that stays.
         f, strike, t, v = 100.0, 108.0, 0.4, 0.7
         how = {"premium": premium, "side": side}
         got = black76.greeks(f, strike, t, v, interest_rate=rate, which=["rho", "charm", "speed"], **how)
@@ -264,14 +257,12 @@ class TestDerivatives:
         assert got["charm"] == pytest.approx((slope(t - e) - slope(t + e)) / (2 * e), rel=1e-5)
         assert got["speed"] == pytest.approx((gamma(f + 1e-3) - gamma(f - 1e-3)) / 2e-3, rel=1e-6)
 
-    def test_premium_adjusted_delta_is_forward_delta_less_the_premium_in_coin(self):
+    def test_delta_is_discounted_by_spot_and_less_the_premium_in_coin(self):
         forward, strike, years, iv, side = market(500, seed=4)
         coin = black76.price(forward, strike, years, iv, side, premium="inverse")
         delta = black76.greeks(forward, strike, years, iv, side, which=["delta"])["delta"]
         adjusted = black76.greeks(forward, strike, years, iv, side, which=["delta"], delta="pa")["delta"]
         np.testing.assert_allclose(adjusted, delta - coin, atol=1e-13)
-
-    def test_spot_delta_is_discounted_and_the_others_are_not(self):
         inputs = (100.0, 105.0, 0.5, 0.36, "call")
         plain = black76.greeks(*inputs, interest_rate=0.1)["delta"]
         assert plain == black76.greeks(*inputs)["delta"]
@@ -297,11 +288,11 @@ class TestLimits:
         greeks = black76.greeks(100.0, 100.0, 0.0, 0.5, "call")
         assert all(math.isnan(value) for value in greeks.values())
         assert black76.price(100.0, 100.0, 0.0, 0.5, "call") == 0.0
-
-    def test_payoff_in_coin_is_curved(self):
-        """(S - K)/S has second derivative -2K/S³."""
+        # (S - K)/S has second derivative -2K/S³.
         greeks = black76.greeks(120.0, 100.0, 0.0, 0.5, "call", premium="inverse")
         assert greeks["gamma"] == pytest.approx(-2 * 100.0 / 120.0**3, rel=1e-14)
+        got = black76.price(100.0, [50.0, 200.0], 1.0, [[30.0], [1e3], [1e100]], "call")
+        np.testing.assert_allclose(got, 100.0, rtol=1e-15)
 
     @pytest.mark.parametrize("at", range(4))
     @pytest.mark.parametrize("value", [math.nan, -1.0, math.inf])
@@ -320,10 +311,6 @@ class TestLimits:
         assert np.isnan(black76.price(100.0, 110.0, 0.5, 0.4, side)).tolist() == [False, True]
         assert np.isnan(black76.greeks(100.0, 110.0, 0.5, 0.4, side)["delta"]).tolist() == [False, True]
         assert black76.implied_vol(5.0, 100.0, 110.0, 0.5, side).status.tolist() == [0, Status.BAD_INPUT]
-
-    def test_vast_volatility_reaches_the_bound_and_stays(self):
-        got = black76.price(100.0, [50.0, 200.0], 1.0, [[30.0], [1e3], [1e100]], "call")
-        np.testing.assert_allclose(got, 100.0, rtol=1e-15)
 
     def test_intrinsic_up_to_rounding_is_zero_time_value(self):
         """1 - K/F and (F - K)/F differ in the last digit; neither holds a volatility."""
@@ -472,17 +459,17 @@ class TestKindsOfArray:
         one = price.sel(strike=130.0, side="put", expiry=2)
         expected = black76.price(100.5, 130.0, 0.5, 0.5 + 0.05 + 0.03, "put")
         assert float(one) == pytest.approx(expected, rel=1e-14)
-
-    def test_greeks_of_labelled_input_are_a_dataset(self):
         greeks = black76.greeks(**self.surface(), delta="pa")
         assert isinstance(greeks, xr.Dataset)
         assert list(greeks) == ["delta", "gamma", "vega", "theta", "vanna", "volga"]
         assert greeks.attrs["delta"] == "pa"
         assert greeks["gamma"].dims == ("strike", "side", "expiry")
-
-    def test_no_greek_is_refused(self):
         with pytest.raises(ValueError, match="which is empty: it takes of delta, gamma"):
             black76.greeks(**self.surface(), which=[])
+        a = xr.DataArray([1.0, 2.0], dims="strike", coords={"strike": [1.0, 2.0]})
+        b = xr.DataArray([0.1, 0.2], dims="strike", coords={"strike": [2.0, 3.0]})
+        with pytest.raises(ValueError, match="strike"):
+            black76.price(a, 1.0, b, 0.5, "call")
 
     def test_status_explains_itself(self):
         inputs = self.surface()
@@ -494,7 +481,7 @@ class TestKindsOfArray:
         assert dict(zip(meanings, masks, strict=True))["upper_bound"] == Status.UPPER_BOUND
         assert np.all(got.status == Status.UPPER_BOUND)
 
-    def test_dask_under_labels_is_lazy_and_equal(self):
+    def test_dask_is_lazy_and_equal(self):
         inputs = self.surface()
         lazy = inputs | {"iv": inputs["iv"].chunk({"strike": 1, "expiry": 1})}
         price, expected = black76.price(**lazy), black76.price(**inputs)
@@ -510,8 +497,6 @@ class TestKindsOfArray:
         eager = black76.implied_vol(expected, **given)
         xr.testing.assert_identical(back.iv.compute(), eager.iv)
         xr.testing.assert_identical(back.status.compute(), eager.status)
-
-    def test_bare_dask_is_lazy_and_equal(self):
         forward, strike, years, iv, side = market(5000, seed=8)
         lazy = [da.from_array(each, chunks=999) for each in (forward, strike, years)]
         price = black76.price(*lazy, iv, da.from_array(side, chunks=1234))
@@ -520,14 +505,12 @@ class TestKindsOfArray:
         greeks = black76.greeks(lazy[0], 100.0, years[:, None], 0.5, "call", which=["vega"])
         assert greeks["vega"].shape == (5000, 5000)
 
-    def test_pandas_columns_with_categorical_sides(self):
+    def test_columns_floats_and_empty_arrays(self):
         forward, strike, years, iv, side = market(50, seed=9)
         frame = pd.DataFrame({"F": forward, "K": strike, "T": years, "iv": iv})
         category = pd.Series(pd.Categorical(side, categories=["put", "call"]))
         got = black76.price(frame["F"], frame["K"], frame["T"], frame["iv"], category)
         np.testing.assert_array_equal(got, black76.price(forward, strike, years, iv, side))
-
-    def test_floats_give_a_float_and_empty_arrays_empty_ones(self):
         assert isinstance(black76.price(100.0, 110.0, 0.5, 0.4, "call"), float)
         assert black76.price(np.array([]), 110.0, 0.5, 0.4, "call").shape == (0,)
         assert black76.implied_vol(np.array([]), 100.0, 110.0, 0.5, "call").status.dtype == np.int32
@@ -541,9 +524,3 @@ class TestKindsOfArray:
         black76.greeks(*inputs, interest_rate=0.1, premium="inverse")
         for got, expected in zip([*inputs, price], [*before, kept], strict=True):
             np.testing.assert_array_equal(got, expected)
-
-    def test_labels_that_differ_are_refused(self):
-        a = xr.DataArray([1.0, 2.0], dims="strike", coords={"strike": [1.0, 2.0]})
-        b = xr.DataArray([0.1, 0.2], dims="strike", coords={"strike": [2.0, 3.0]})
-        with pytest.raises(ValueError, match="strike"):
-            black76.price(a, 1.0, b, 0.5, "call")

@@ -113,22 +113,21 @@ class TestClean:
         assert cleaned["status"].tolist() == [0, 0, Status.DUPLICATE]
 
     def test_time_to_expiry_is_actual_over_365(self):
-        """2026-01-02T00:00Z to 2026-01-30T08:00Z."""
+        """2026-01-02T00:00Z to 2026-01-30T08:00Z; a chain without a time takes it as argument."""
         cleaned = chain.clean(options({}))
         assert cleaned["year_fraction"].item() == pytest.approx(expected("year_fraction_act365"), abs=1e-15)
+        cleaned = chain.clean(options({}).drop(columns="time"), at="2026-01-02")
+        assert cleaned["year_fraction"].item() == pytest.approx(28 / 365 + 8 / 8760, abs=1e-15)
 
-    def test_an_expiry_that_is_a_date_is_at_eight(self):
+    def test_assumed_times_last_hours_and_one_sided_quotes_are_flagged(self):
+        """A date expires at 08:00; an ask without a bid is one-sided, a missing quote is not."""
         dated = chain.clean(options({"expiry": pd.Timestamp("2026-01-30")}))
         assert dated["expiry"].item() == MONTH
         assert dated["status"].item() == Status.EXPIRY_TIME_ASSUMED
         assert dated["year_fraction"].item() == chain.clean(options({}))["year_fraction"].item()
-
-    def test_the_last_hour_is_kept_and_flagged(self):
         near = options({"time": MONTH - pd.Timedelta(59, "min")}, {"time": MONTH - pd.Timedelta(1, "h")})
         assert chain.clean(near)["status"].tolist() == [Status.NEAR_EXPIRY, 0]
         assert chain.clean(near, min_time="2h")["status"].tolist() == [Status.NEAR_EXPIRY] * 2
-
-    def test_an_ask_without_a_bid_is_flagged_and_a_missing_quote_is_not(self):
         frame = options(
             {"strike": 100.0, "bid_coin": 0.0, "ask_coin": 0.1},
             {"strike": 110.0, "bid_coin": math.nan, "ask_coin": 0.1},
@@ -165,8 +164,6 @@ class TestClean:
         with pytest.raises(ValueError, match="percent"):
             chain.forwards(frame)
         assert chain.clean(frame, iv_unit="percent")["iv"].tolist() == pytest.approx([0.6, 0.55])
-
-    def test_percent_of_one_venue_is_seen_among_others(self):
         frame = options({}, {"strike": 90.0}, {"strike": 110.0}, {"exchange": "okx", "iv": 60.0})
         with pytest.raises(ValueError, match="percent"):
             chain.clean(frame)
@@ -205,10 +202,6 @@ class TestClean:
         with pytest.raises(ValueError, match=message):
             chain.clean(frame)
 
-    def test_a_chain_without_time_takes_it_as_argument(self):
-        cleaned = chain.clean(options({}).drop(columns="time"), at="2026-01-02")
-        assert cleaned["year_fraction"].item() == pytest.approx(28 / 365 + 8 / 8760, abs=1e-15)
-
     def test_a_surface_gives_the_rows_that_it_was_made_of(self):
         greeks = dict.fromkeys(("delta", "gamma", "vega", "theta"), math.nan)
         frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 100.0, 115.0], **greeks)
@@ -217,9 +210,6 @@ class TestClean:
         got = chain.clean(surface(frame))[names].sort_values(names[:3], ignore_index=True)
         expected_rows = chain.clean(frame)[names].sort_values(names[:3], ignore_index=True)
         pd.testing.assert_frame_equal(got, expected_rows, check_dtype=False)
-
-    def test_surfaces_of_many_venues_and_of_a_history(self):
-        greeks = dict.fromkeys(("delta", "gamma", "vega", "theta"), math.nan)
         frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 100.0, 115.0], **greeks)
         one = surface(frame).drop_vars("exchange")
         venues = one.expand_dims(exchange=["derive", "okx"])
@@ -229,8 +219,6 @@ class TestClean:
         history = one.drop_vars("as_of").expand_dims(time=times)
         later = chain.clean(history).groupby("time")["year_fraction"].min()
         assert later.tolist() == pytest.approx([28 / 365 + 8 / 8760, 27 / 365 + 8 / 8760])
-
-    def test_a_surface_without_its_dims_is_refused(self):
         with pytest.raises(ValueError, match="side"):
             chain.clean(xr.Dataset({"iv": (("expiry", "strike"), [[0.5]])}))
 
@@ -268,16 +256,14 @@ class TestForwards:
         ]
         return options(*rows, underlying_price=101.0)
 
-    def test_parity_comes_first_and_reads_linear_premiums(self):
+    def test_parity_comes_first_in_usd_and_in_coin(self):
         """C - P of 12, 2 and -8 at 90, 100 and 110: the forward is 102."""
         found = chain.forwards(self.quoted("usd", {90.0: (14.0, 2.0), 100.0: (7.0, 5.0), 110.0: (3.0, 11.0)}))
         assert found["forward"].item() == pytest.approx(expected("forward_parity_linear"), abs=1e-12)
         assert found["forward_source"].item() == "parity"
         assert found["forward_status"].item() == 0
         assert found["discount"].item() == 1.0
-
-    def test_parity_reads_coin_premiums(self):
-        """c - p = 1 - K/62500."""
+        # c - p = 1 - K/62500.
         gaps = {k: 1 - k / 62500.0 for k in (60000.0, 62000.0, 64000.0)}
         frame = self.quoted("coin", {k: (0.05 + gap, 0.05) for k, gap in gaps.items()})
         found = chain.forwards(frame.assign(underlying_price=62000.0))
@@ -300,8 +286,6 @@ class TestForwards:
         found = chain.forwards(self.quoted("coin", coin), discount="fit")
         assert found["forward"].item() == pytest.approx(102.0, abs=1e-10)
         assert found["discount"].item() == pytest.approx(0.98, abs=1e-12)
-
-    def test_a_discount_out_of_reason_or_of_too_few_strikes_is_not_taken(self):
         wrong = {k: (60.0 + 0.4 * (102.0 - k), 60.0) for k in (80.0, 90.0, 100.0, 110.0, 120.0)}
         few = {k: (30.0 + 0.98 * (102.0 - k), 30.0) for k in (90.0, 100.0, 110.0)}
         for prices in (wrong, few):
@@ -323,6 +307,10 @@ class TestForwards:
         torn = {90.0: (14.0, 2.0), 100.0: (7.0, 5.0), 110.0: (6.0, 11.0), 95.0: (14.0, 3.0)}
         for prices in (two, torn):
             assert chain.forwards(self.quoted("usd", prices))["forward_source"].item() == "spot"
+        # Within a tick of each other: made from one mark.
+        frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 95.0, 100.0, 105.0])
+        frame.loc[frame["side"] == "put", "iv"] += 1e-4
+        assert set(chain.forwards(frame)["forward_source"].to_numpy()) == {"underlying"}
 
     def test_parity_of_volatilities_that_differ(self):
         """Calls are quoted on 101 as if the forward were 103: the rebuilt prices say so."""
@@ -336,24 +324,21 @@ class TestForwards:
         assert found["forward_source"].item() == "parity"
         assert found["forward"].item() == pytest.approx(103.0, abs=1e-9)
 
-    def test_parity_of_one_volatility_says_nothing(self):
-        """Within a tick of each other: made from one mark."""
-        frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 95.0, 100.0, 105.0])
-        frame.loc[frame["side"] == "put", "iv"] += 1e-4
-        assert set(chain.forwards(frame)["forward_source"].to_numpy()) == {"underlying"}
-
-    def test_the_underlying_of_each_expiry(self):
+    def test_the_underlying_of_each_expiry_is_its_forward_and_an_index_is_none(self):
         frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 100.0])
         frame.loc[0, "underlying_price"] = 100.001
         found = chain.forwards(frame)
         assert found["forward"].to_numpy().tolist() == [100.0, 102.0]
         assert found["year_fraction"].to_numpy() == pytest.approx([28 / 365 + 8 / 8760, 84 / 365 + 8 / 8760])
-
-    def test_an_index_that_moved_while_it_was_read_is_no_forward(self):
         frame = market({MONTH: 100.0, SPRING: 100.0}, [90.0, 100.0, 110.0])
         frame["underlying_price"] += 0.002 * np.arange(len(frame))
         found = chain.forwards(frame)
         assert set(found["forward_source"].to_numpy()) == {"spot"}
+        assert np.all(found["forward_status"] == Status.FORWARD_IS_SPOT)
+        frame = market({MONTH: 100.0, SPRING: 100.0}, [90.0, 110.0])
+        assert np.all(chain.forwards(frame)["forward"] == 100.0)
+        found = chain.forwards(frame, spot=99.0)
+        assert np.all(found["forward"] == 99.0)
         assert np.all(found["forward_status"] == Status.FORWARD_IS_SPOT)
 
     def test_delta_inversion_where_the_underlying_is_an_index(self):
@@ -370,13 +355,6 @@ class TestForwards:
         noisy = frame.assign(delta=frame["delta"] + 0.1 * np.resize([1, 1, -1, -1], len(frame)))
         assert set(chain.forwards(noisy)["forward_source"].to_numpy()) == {"spot"}
 
-    def test_spot_is_the_last_resort_and_flagged(self):
-        frame = market({MONTH: 100.0, SPRING: 100.0}, [90.0, 110.0])
-        assert np.all(chain.forwards(frame)["forward"] == 100.0)
-        found = chain.forwards(frame, spot=99.0)
-        assert np.all(found["forward"] == 99.0)
-        assert np.all(found["forward_status"] == Status.FORWARD_IS_SPOT)
-
     def test_a_given_curve_is_believed_and_a_strange_one_flagged(self):
         frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0])
         found = chain.forwards(frame, given={"2026-01-30T08:00": 101.0, SPRING: 108.0})
@@ -384,8 +362,6 @@ class TestForwards:
         assert found["forward_status"].to_numpy().tolist() == [0, Status.FORWARD_SUSPECT]
         part = chain.forwards(frame, given={MONTH: 101.0})
         assert part["forward_source"].to_numpy().tolist() == ["given", "underlying"]
-
-    def test_a_curve_by_venue(self):
         frame = pd.concat(
             [
                 market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0], exchange=name)
@@ -397,8 +373,6 @@ class TestForwards:
         assert found["forward"].dims == ("exchange", "expiry")
         assert found["forward"].sel(exchange="okx").to_numpy().tolist() == [100.5, 100.5]
         assert found["forward"].sel(exchange="derive").to_numpy().tolist() == [101.5, 101.5]
-
-    def test_no_forward_is_nan_with_its_reason(self):
         frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0])
         found = chain.forwards(frame, methods=["given"])
         assert found["forward"].isnull().all()
@@ -434,14 +408,13 @@ class TestBasis:
         assert curve["carry"].to_numpy() == pytest.approx([4 * math.log(1.02), 2 * math.log(1.05)])
         growth = [4 * math.log(1.02), 4 * math.log(105 / 102)]
         assert curve["forward_carry"].to_numpy() == pytest.approx(growth)
-
-    def test_without_spot_only_the_growth_between_expiries_is_known(self):
-        quarter, half = (NOW + pd.Timedelta(365 / 4 * n, "D") for n in (1, 2))
         curve = chain.basis(chain.forwards(market({quarter: 102.0, half: 105.0}, [90.0, 110.0])))
         assert curve["basis"].isnull().all()
         assert curve["forward_carry"].to_numpy() == pytest.approx(
             [math.nan, 4 * math.log(105 / 102)], nan_ok=True
         )
+        found = chain.forwards(market({MONTH: 100.0, SPRING: 100.0}, [90.0, 110.0]))
+        assert chain.basis(found, spot=99.0)["basis"].isnull().all()
 
     def test_venues_with_different_expiries(self):
         """A venue's growth is over its own expiries, whatever the other lists between them."""
@@ -454,10 +427,6 @@ class TestBasis:
         )
         got = curve["forward_carry"].sel(exchange="derive").to_numpy()
         assert got == pytest.approx([4 * math.log(1.01), math.nan, 2 * math.log(104 / 101)], nan_ok=True)
-
-    def test_spot_that_stands_in_for_a_forward_has_no_basis(self):
-        found = chain.forwards(market({MONTH: 100.0, SPRING: 100.0}, [90.0, 110.0]))
-        assert chain.basis(found, spot=99.0)["basis"].isnull().all()
 
 
 class TestSmiles:
@@ -498,7 +467,7 @@ class TestSmiles:
         assert smile["side"].to_numpy().tolist() == ["call", "put"]
         assert smile["iv"].notnull().all()
 
-    def test_what_cannot_be_fitted_is_counted(self):
+    def test_what_cannot_be_fitted_is_counted_and_flags_travel(self):
         frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0])
         cleaned = chain.clean(frame, min_time="30D")
         smile = chain.smiles(cleaned)
@@ -506,6 +475,11 @@ class TestSmiles:
         assert json.loads(smile.attrs["dropped"])["near_expiry"] == 4
         none = chain.smiles(chain.clean(frame), methods=["given"], given={SPRING: 102.0})
         assert json.loads(none.attrs["dropped"])["no_forward"] == 4
+        frame = options({"strike": 90.0, "side": "put"}, {"strike": 90.0, "side": "put"}, {"strike": 110.0})
+        smile = chain.smiles(chain.clean(frame))
+        assert smile["status"].to_numpy()[0].tolist() == [Status.DUPLICATE, 0]
+        assert "duplicate" in smile["status"].attrs["flag_meanings"].split()
+        assert smile["forward_status"].item() == Status.FORWARD_IS_SPOT
 
     def test_quotes_imply_their_own_volatilities(self):
         frame = options(*pairs([90.0, 110.0]))
@@ -515,13 +489,6 @@ class TestSmiles:
         smile = chain.smiles(chain.clean(frame), given={MONTH: 100.0})
         assert smile["iv_bid"].to_numpy()[0] == pytest.approx([0.55, 0.55], abs=1e-12)
         assert smile["iv_ask"].to_numpy()[0] == pytest.approx([0.65, 0.65], abs=1e-12)
-
-    def test_flags_travel_with_the_quotes(self):
-        frame = options({"strike": 90.0, "side": "put"}, {"strike": 90.0, "side": "put"}, {"strike": 110.0})
-        smile = chain.smiles(chain.clean(frame))
-        assert smile["status"].to_numpy()[0].tolist() == [Status.DUPLICATE, 0]
-        assert "duplicate" in smile["status"].attrs["flag_meanings"].split()
-        assert smile["forward_status"].item() == Status.FORWARD_IS_SPOT
 
     def test_a_raw_chain_is_refused(self):
         with pytest.raises(ValueError, match="clean"):
@@ -539,10 +506,9 @@ class TestArbitrage:
         ]
         return chain.smiles(chain.clean(options(*rows)), given={MONTH: 100.0})
 
-    def test_a_clean_smile_has_none(self):
+    def test_smiles_whose_arbitrage_is_known(self):
+        """None if clean; a spike is a butterfly for nothing and a rising call, a cheap put a steep one."""
         assert chain.arbitrage(self.smile([0.62, 0.60, 0.59, 0.60, 0.62])).empty
-
-    def test_a_spike_is_a_butterfly_for_nothing_and_a_rising_call(self):
         smile = self.smile([0.62, 0.60, 0.59, 1.20, 0.62])
         found = chain.arbitrage(smile)
         assert found["kind"].tolist() == ["rising", "concave"]
@@ -552,8 +518,6 @@ class TestArbitrage:
         assert found["amount_usd"].tolist() == pytest.approx(
             [call[1] - call[0], call[1] - 0.5 * (call[0] + call[2])]
         )
-
-    def test_a_put_that_is_too_cheap_is_a_steep_call(self):
         found = chain.arbitrage(self.smile([1.60, 0.30, 0.59, 0.60, 0.62]))
         assert found["kind"].tolist()[0] == "steep"
         assert found["strike"].tolist()[0] == 90.0
@@ -561,24 +525,11 @@ class TestArbitrage:
 
 class TestRecordedChains:
     @pytest.mark.parametrize("stamp", STAMPS_2026)
-    def test_marks_come_back_from_mark_volatilities(self, stamp: str):
+    def test_counts_marks_and_forwards_are_those_of_the_file(self, stamp: str):
         cleaned = chain.clean(chain_2026(stamp))
         names = ("underlying_price", "strike", "year_fraction", "iv", "side")
         price = black76.price(*(cleaned[name] for name in names), premium="inverse")
         assert (price - cleaned["mark_coin"]).abs().median() < 2e-5
-
-    def test_marks_of_2025_in_percent_with_dates_as_expiries(self):
-        frame = chain_2025()
-        with pytest.raises(ValueError, match="percent"):
-            chain.clean(frame, at="2025-12-05T01:10")
-        cleaned = chain.clean(frame, at="2025-12-05T01:10", iv_unit="percent")
-        assert np.all(cleaned["status"] & np.int32(Status.EXPIRY_TIME_ASSUMED))
-        names = ("underlying_price", "strike", "year_fraction", "iv", "side")
-        price = black76.price(*(cleaned[name] for name in names), premium="inverse")
-        assert (price - cleaned["mark_coin"]).abs().median() < 2e-6
-
-    @pytest.mark.parametrize("stamp", STAMPS_2026)
-    def test_counts_are_those_of_the_file(self, stamp: str):
         raw = chain_2026(stamp)
         empty = 0
         for row in raw.itertuples():
@@ -590,11 +541,7 @@ class TestRecordedChains:
         assert len(cleaned) == len(raw) - empty
         alone = cleaned["ask_coin"].notna() & cleaned["bid_coin"].isna()
         assert ((cleaned["status"] & np.int32(Status.ONE_SIDED)) != 0).tolist() == alone.tolist()
-
-    @pytest.mark.parametrize("stamp", STAMPS_2026)
-    def test_every_way_to_the_forward_agrees(self, stamp: str):
-        """Mid prices, the venue's future and its deltas; it took each some seconds to say them all."""
-        raw = chain_2026(stamp)
+        # Mid prices, the venue's future and its deltas; it took each some seconds to say them all.
         bare = raw.drop(columns=["bid_coin", "ask_coin", "mark_coin"])
         own = chain.forwards(bare)
         sources = own["forward_source"].to_numpy()
@@ -604,6 +551,16 @@ class TestRecordedChains:
         parity = chain.forwards(raw)
         assert float(np.abs(parity["forward"] / own["forward"] - 1).max()) < 1e-3
         assert not parity["forward_status"].any()
+
+    def test_marks_of_2025_in_percent_with_dates_as_expiries(self):
+        frame = chain_2025()
+        with pytest.raises(ValueError, match="percent"):
+            chain.clean(frame, at="2025-12-05T01:10")
+        cleaned = chain.clean(frame, at="2025-12-05T01:10", iv_unit="percent")
+        assert np.all(cleaned["status"] & np.int32(Status.EXPIRY_TIME_ASSUMED))
+        names = ("underlying_price", "strike", "year_fraction", "iv", "side")
+        price = black76.price(*(cleaned[name] for name in names), premium="inverse")
+        assert (price - cleaned["mark_coin"]).abs().median() < 2e-6
 
     def test_the_half_empty_file_falls_back_where_quotes_are_missing(self):
         raw = chain_2026(HALF_EMPTY)

@@ -54,17 +54,14 @@ def test_what_clean_was_told_is_respected():
         surface.from_chain(cleaned, at="2026-03-01")
 
 
-def test_every_listed_expiry_is_there_with_its_reason():
+def test_every_listed_expiry_is_there_with_its_reason_and_flags():
     table = options(days=(-1.25, 0.5 / 24, 1.25, 8.25))
     table.loc[table["expiry"] == table["expiry"].max(), "iv"] = np.nan
     fitted = surface.from_chain(table)
     assert fitted["status"].to_numpy().tolist() == [Status.EXPIRED, Status.NEAR_EXPIRY, 0, Status.BAD_INPUT]
     assert np.isfinite(fitted["a"]).to_numpy().tolist() == [False, False, True, False]
     np.testing.assert_allclose(fitted["year_fraction"] * 365, [-1.25, 0.5 / 24, 1.25, 8.25], rtol=1e-6)
-
-
-def test_flags_of_the_options_reach_the_surface():
-    """All expiries are dates, so 08:00 is assumed; one option of the second comes twice."""
+    # All expiries are dates, so 08:00 is assumed; one option of the second comes twice.
     table = options(days=(2.0, 8.0))
     table = pd.concat([table, table.iloc[[19]].assign(open_interest=0.5)], ignore_index=True)
     status = surface.from_chain(table)["status"].to_numpy()

@@ -73,12 +73,22 @@ def test_butterfly_by_hand():
     assert row["size_coin"] == pytest.approx(0.6)
 
 
-def test_fees_are_capped_at_a_part_of_the_price():
+def test_fees_are_capped_and_those_of_a_future_are_the_venues():
     table = put(market("usd"), NEAR, 120.0, "call", bid_usd=2.0, ask_usd=2.1)
     table = put(table, NEAR, 110.0, "call", bid_usd=1.5, ask_usd=1.6)
     row = chain.executable(table, fee_rate=0.01, fee_cap=0.1).query("kind == 'vertical'").iloc[0]
     assert row["gross_usd"] == pytest.approx(2.0 - 1.6)
     assert row["fees_usd"] == pytest.approx(0.2 + 0.16)
+    # Deribit's 0.05 % of 100 USD, beside two options at 0.03 %: 0.11 USD.
+    table = market("usd", width=0.0).assign(exchange="deribit")
+    futures = pd.DataFrame({"expiry": [NEAR], "bid_usd": [103.0], "ask_usd": [103.1]})
+    row = chain.executable(table, futures=futures, fee_cap=1.0).query("kind == 'parity'").iloc[0]
+    assert row["fees_usd"] == pytest.approx(0.05 + 2 * 0.03, abs=0.01)
+    assert row["gross_usd"] == pytest.approx(3.0)
+    table = put(market("usd"), NEAR, 90.0, "put", bid_usd=6.5, ask_usd=6.6)
+    ask = quote(table, NEAR, 100.0, "put", "ask_usd")
+    row = chain.executable(table, **FREE).query("kind == 'vertical' and side == 'put'").iloc[0]
+    assert row["gross_usd"] == pytest.approx(6.5 - ask)
 
 
 @pytest.mark.parametrize(("venue", "whose"), [("deribit", "deribit"), ("made", "deribit")])
@@ -101,22 +111,6 @@ def test_fees_are_the_venues_where_they_are_known(venue, whose):
     assert mine["fees_of"] == whose
     all_mine = chain.executable(table, fee_rate=0.0, fee_cap=0.0, future_fee_rate=0.0)
     assert set(all_mine["fees_of"]) == {"given"}
-
-
-def test_the_fee_of_a_future_is_the_venues():
-    """Deribit's 0.05 % of 100 USD, beside two options at 0.03 %: 0.11 USD."""
-    table = market("usd", width=0.0).assign(exchange="deribit")
-    futures = pd.DataFrame({"expiry": [NEAR], "bid_usd": [103.0], "ask_usd": [103.1]})
-    row = chain.executable(table, futures=futures, fee_cap=1.0).query("kind == 'parity'").iloc[0]
-    assert row["fees_usd"] == pytest.approx(0.05 + 2 * 0.03, abs=0.01)
-    assert row["gross_usd"] == pytest.approx(3.0)
-
-
-def test_vertical_of_puts():
-    table = put(market("usd"), NEAR, 90.0, "put", bid_usd=6.5, ask_usd=6.6)
-    ask = quote(table, NEAR, 100.0, "put", "ask_usd")
-    row = chain.executable(table, **FREE).query("kind == 'vertical' and side == 'put'").iloc[0]
-    assert row["gross_usd"] == pytest.approx(6.5 - ask)
 
 
 @pytest.mark.parametrize("unit", ["usd", "coin"])

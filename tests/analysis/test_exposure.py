@@ -60,13 +60,11 @@ def toy() -> pd.DataFrame:
 
 
 class TestToyChain:
-    def test_unsigned_is_the_default(self, toy: pd.DataFrame):
+    def test_exposure_unsigned_and_signed_by_strike_and_in_all(self, toy: pd.DataFrame):
         total = exposure.gamma_exposure(toy, by=[])["gamma_exposure_usd"]
         assert total.item() == pytest.approx(expected("gex_gross_usd_per_1pct"), rel=1e-11)
         assert total.attrs["dealer"] == "unsigned"
         assert total.attrs["units"] == "USD per 1 %"
-
-    def test_signed_exposure_by_strike_and_in_all(self, toy: pd.DataFrame):
         by_strike = exposure.gamma_exposure(toy, dealer=exposure.NAIVE_DEALER, by=["strike"])
         values = by_strike["gamma_exposure_usd"]
         for strike in (90, 100, 110):
@@ -78,21 +76,17 @@ class TestToyChain:
         net = expected("net_gamma_coin_per_usd (calls +, puts -)")
         assert total.item() == pytest.approx(net * 100**2 * 0.01, abs=1e-9)
 
-    def test_pain_in_usd_and_in_coin(self, toy: pd.DataFrame):
+    def test_pain_and_max_pain_in_usd_and_in_coin(self, toy: pd.DataFrame):
         for settle in ("usd", "coin"):
             curve = exposure.max_pain(toy, settle=settle)["pain"]
             assert curve.dims == ("expiry", "strike")
             for strike in (90, 100, 110):
                 got = curve.sel(strike=strike).item()
                 assert got == pytest.approx(expected(f"pain_{settle}_at_{strike}"), rel=1e-15)
-
-    def test_max_pain(self, toy: pd.DataFrame):
         found = exposure.max_pain(toy)
         assert found["max_pain"].item() == expected("max_pain_strike_usd")
         assert found["lower"].item() == found["upper"].item() == 100.0
         assert found["max_pain"].attrs["units"] == "USD"
-
-    def test_a_tie_gives_both_ends_and_the_middle(self):
         rows = [
             {"strike": k, "side": s, "open_interest": 10.0} for k in (90.0, 110.0) for s in ("call", "put")
         ]
@@ -126,7 +120,7 @@ class TestToyChain:
 
 
 class TestZeroGamma:
-    def test_of_one_call_and_one_put_is_where_their_gammas_cross(self):
+    def test_zero_gamma_is_where_the_gammas_of_a_call_and_a_put_cross(self):
         """Calls at 110 against puts at 90: below the crossing the puts weigh more."""
         rows = [
             {"strike": 110.0, "side": "call", "open_interest": 10.0},
@@ -141,18 +135,6 @@ class TestZeroGamma:
         # equal densities at d1 of opposite sign: ln(F²/(90·110)) = -σ²T
         assert level == pytest.approx(math.sqrt(9900.0) * math.exp(-0.5 * 0.25 * YEARS), rel=1e-10)
         assert found["ratio"].item() == pytest.approx(level / 100.0, rel=1e-12)
-
-    def test_one_sign_has_no_root(self):
-        rows = [{"strike": 110.0, "side": "call", "open_interest": 10.0}]
-        found = exposure.zero_gamma(table(rows), dealer=exposure.NAIVE_DEALER)
-        assert math.isnan(found["ratio"].item())
-        assert math.isnan(found["price_usd"].item())
-
-    def test_chains_have_each_their_own(self):
-        rows = [
-            {"strike": 110.0, "side": "call", "open_interest": 10.0},
-            {"strike": 90.0, "side": "put", "open_interest": 10.0},
-        ]
         lopsided = [rows[0], rows[1] | {"open_interest": 20.0}]
         both = pd.concat([table(rows, exchange="okx"), table(lopsided, exchange="derive")])
         found = exposure.zero_gamma(both, dealer=exposure.NAIVE_DEALER)["ratio"]
@@ -160,6 +142,10 @@ class TestZeroGamma:
         alone = exposure.zero_gamma(table(rows), dealer=exposure.NAIVE_DEALER)["ratio"]
         assert found.sel(exchange="okx").item() == alone.item()
         assert found.sel(exchange="derive").item() > found.sel(exchange="okx").item()
+        rows = [{"strike": 110.0, "side": "call", "open_interest": 10.0}]
+        found = exposure.zero_gamma(table(rows), dealer=exposure.NAIVE_DEALER)
+        assert math.isnan(found["ratio"].item())
+        assert math.isnan(found["price_usd"].item())
 
 
 class TestMissing:
@@ -172,7 +158,7 @@ class TestMissing:
             {"strike": 110.0, "side": "call", "open_interest": 4.0},
         ]
 
-    def test_missing_open_interest_is_counted(self):
+    def test_missing_open_interest_and_volatility_are_counted(self):
         frame = table(self.rows())
         held = exposure.open_interest(frame, by=["side"])
         assert held["open_interest"].to_numpy().tolist() == [4.0, 5.0]
@@ -184,8 +170,6 @@ class TestMissing:
         gamma = exposure.gamma_exposure(frame)
         assert math.isnan(gamma["gamma_exposure_usd"].sel(strike=100.0).item())
         assert gamma["missing"].sel(strike=100.0).item() == 1
-
-    def test_missing_volatility_is_missing_gamma(self):
         frame = table(self.rows()).assign(iv=[0.5, 0.5, math.nan])
         gamma = exposure.gamma_exposure(frame, by=[])
         assert gamma["missing"].item() == 2
@@ -263,7 +247,7 @@ class TestRecorded:
             at = found.sel(symbol=symbol, expiry=expiry.tz_localize(None)).item()
             assert owed[at] == pytest.approx(least, rel=1e-12)
 
-    def test_gamma_exposure_sums_up(self):
+    def test_gamma_exposure_sums_up_and_zero_gamma_is_a_zero(self):
         frame = chain_2026("20260116T092000Z")
         whole = exposure.gamma_exposure(frame, by=[])["gamma_exposure_usd"]
         parts = exposure.gamma_exposure(frame)["gamma_exposure_usd"].sum(["expiry", "strike"])
@@ -271,9 +255,6 @@ class TestRecorded:
         signed = exposure.gamma_exposure(frame, dealer=exposure.NAIVE_DEALER, by=[])["gamma_exposure_usd"]
         sides = exposure.gamma_exposure(frame, by=["side"])["gamma_exposure_usd"]
         np.testing.assert_allclose(sides.sel(side="call") - sides.sel(side="put"), signed, rtol=1e-9)
-
-    def test_zero_gamma_is_a_zero(self):
-        frame = chain_2026("20260116T092000Z")
         found = exposure.zero_gamma(frame, dealer=exposure.NAIVE_DEALER)
         for symbol in ("BTC", "ETH"):
             ratio = found["ratio"].sel(symbol=symbol).item()

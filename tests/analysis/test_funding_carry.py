@@ -79,9 +79,15 @@ def test_an_incomplete_span_is_no_figure(short, exit_):
     assert int(found["status"]) == FundingStatus.GAP
 
 
-def test_a_span_before_the_data_is_no_figure():
+def test_what_lies_outside_the_span_changes_nothing_and_is_no_figure():
     found = _realised(_pair([0.0] * 4, [1.0] * 4), "2025-12-31", "2026-01-01T16:00")
     assert np.isnan(found["net_bps"])
+    found = _realised(_pair([0.0] * 2, [1.0] * 2), "2026-01-01", "2026-01-01T23:00")
+    assert float(found["gross_bps"]) == 2.0
+    # Rates that swap: the best pair changes each time, what is held pays it all back.
+    panel = _pair([1.0, -1.0] * 3, [-1.0, 1.0] * 3)
+    assert float(funding.best_pair(panel)["spread_bps_8h"].sum()) == 12.0
+    assert float(_realised(panel, "2026-01-01", "2026-01-03")["gross_bps"]) == 0.0
 
 
 @pytest.mark.parametrize("after", [NAN, 1e6])
@@ -89,18 +95,6 @@ def test_what_comes_after_the_exit_changes_nothing(after):
     short = np.array([1.0, 2.0, 3.0, after, after])
     found = _realised(_pair([0.0] * 5, short), "2026-01-01", "2026-01-02")
     assert float(found["gross_bps"]) == 6.0
-
-
-def test_an_exit_between_settlements_needs_none_after_it():
-    found = _realised(_pair([0.0] * 2, [1.0] * 2), "2026-01-01", "2026-01-01T23:00")
-    assert float(found["gross_bps"]) == 2.0
-
-
-def test_the_held_pair_earns_less_than_the_best_of_every_moment():
-    """Rates that swap: the best pair changes each time, what is held pays it all back."""
-    panel = _pair([1.0, -1.0] * 3, [-1.0, 1.0] * 3)
-    assert float(funding.best_pair(panel)["spread_bps_8h"].sum()) == 12.0
-    assert float(_realised(panel, "2026-01-01", "2026-01-03")["gross_bps"]) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -160,13 +154,10 @@ def test_of_noise_beside_it_only_the_share_that_stays_counts():
     assert (float(found["start_bps_8h"]) - mean) / (15.0 - mean) == pytest.approx(7 / 11, abs=0.06)
 
 
-def test_a_pair_that_cannot_earn_its_cost_says_so():
+def test_a_break_even_that_cannot_be_known_says_why():
     found = _even(_pair(_persistent(mean=2.0), np.zeros(270)))
     assert float(found["breakeven_hours"]) == np.inf
     assert int(found["status"]) & FundingStatus.UNREACHABLE
-
-
-def test_too_short_a_history_and_an_unknown_present_are_no_figures():
     short = _even(_pair(np.zeros(20), np.ones(20)))
     assert int(short["status"]) & FundingStatus.TOO_FEW
     assert np.isnan(short["breakeven_hours"])
@@ -175,9 +166,11 @@ def test_too_short_a_history_and_an_unknown_present_are_no_figures():
     unknown = _even(_pair(np.zeros(270), spread))
     assert int(unknown["status"]) & FundingStatus.GAP
     assert np.isnan(unknown["breakeven_hours"])
+    found = _even(_pair(np.zeros(270), _persistent()), period="4h")
+    assert np.isnan(found["breakeven_hours"])
 
 
-def test_unequal_intervals_meet_on_common_periods():
+def test_unequal_intervals_and_samples_give_the_same_break_even():
     """Hourly payments of an eighth of the spread are the same carry as one payment in eight hours."""
     spread = _persistent(120)
     same = _even(_pair(np.zeros(120), spread))
@@ -191,15 +184,6 @@ def test_unequal_intervals_meet_on_common_periods():
     )
     mixed = _even(panel.assign_coords(interval_hours=("exchange", [8.0, 1.0])))
     assert float(mixed["breakeven_hours"]) == pytest.approx(float(same["breakeven_hours"]), rel=1e-9)
-
-
-def test_a_period_shorter_than_an_interval_is_unknown_not_zero():
-    found = _even(_pair(np.zeros(270), _persistent()), period="4h")
-    assert np.isnan(found["breakeven_hours"])
-
-
-def test_samples_give_the_same_break_even_as_the_payments_they_foretell():
-    spread = _persistent(120)
     paid = _even(_pair(np.zeros(120), spread))
     sampled = _even(_pair(np.zeros(120), spread, kind="sampled"))
     assert float(sampled["breakeven_hours"]) == pytest.approx(float(paid["breakeven_hours"]), rel=1e-9)

@@ -74,11 +74,12 @@ def test_limits_of_the_half_life():
     assert hours_to_earn(5.0, 20.0, 1.0, 0.0) == pytest.approx(160.0)
     assert hours_to_earn(5.0, 20.0, 1.0, INF) == pytest.approx(32.0)
     assert hours_to_earn(1.0, 20.0, 1.0, 24.0) == pytest.approx(160.0)
-
-
-def test_arrays_of_break_evens_keep_nan():
     found = hours_to_earn(np.array([5.0, np.nan, -1.0]), 20.0, np.array([5.0, 5.0, -1.0]), INF)
     np.testing.assert_array_equal(found, [32.0, np.nan, INF])
+    # 1 bps/8h that stays for long pays 1 bps after 8.04 h, whatever lies beyond.
+    for mean in (-5e-324, -1e-12):
+        found = hours_to_earn(1.0, 1.0, mean, 500.0)
+        assert found == pytest.approx(8.0447, abs=1e-4)
 
 
 def _depth(values):
@@ -120,17 +121,7 @@ def test_slippage_of_several_books_and_lazily():
     lazy = funding.slippage_bps(depth.chunk({"depth_bps": 2}), 100.0)
     assert lazy.chunks
     xr.testing.assert_identical(lazy.compute(), cost)
-
-
-def test_books_must_be_in_dollars_with_ascending_distances():
     with pytest.raises(ValueError, match="not stated"):
         funding.slippage_bps(_depth([1.0, 2.0, 3.0, 4.0]).drop_attrs(), 1.0)
     with pytest.raises(ValueError, match="ascend"):
         funding.slippage_bps(_depth([1.0, 2.0, 3.0, 4.0])[::-1], 1.0)
-
-
-def test_a_vanishing_negative_mean_is_as_good_as_none():
-    """1 bps/8h that stays for long pays 1 bps after 8.04 h, whatever lies beyond."""
-    for mean in (-5e-324, -1e-12):
-        found = hours_to_earn(1.0, 1.0, mean, 500.0)
-        assert found == pytest.approx(8.0447, abs=1e-4)

@@ -28,6 +28,7 @@ def test_constant_samples_of_thirty_days_are_ninety_bps_at_every_resolution(step
 def test_constant_settlements_of_thirty_days_are_ninety_bps_at_every_interval(interval):
     accrued = funding.cumulative(series(np.ones(round(720 / interval)), step=interval))
     assert float(accrued["funding_bps"][-1]) == pytest.approx(90.0, rel=1e-12)
+    assert float(accrued["covered_hours"][-1]) == 720.0
 
 
 @pytest.mark.parametrize("changes", [[(45, 8), (90, 4)], [(30, 8), (60, 4), (240, 1)], [(480, 1), (30, 8)]])
@@ -42,14 +43,11 @@ def test_ninety_bps_through_changes_of_interval(changes, read):
     assert float(accrued["funding_bps"][-1]) == pytest.approx(90.0, rel=1e-12)
 
 
-def test_irregular_samples_hold_until_the_next():
+def test_samples_hold_until_the_next_for_two_steps():
     """2 bps/8h for 4 h, then −1 for 12 h, then 8 for the last row's hour: 1 − 1.5 + 1."""
     panel = series([2.0, -1.0, 8.0], hours=[0.0, 4.0, 16.0], kind="sampled")
     accrued = funding.cumulative(panel, max_gap="12h", step="1h")
     np.testing.assert_allclose(accrued["funding_bps"], [1.0, -0.5, 0.5], rtol=1e-15)
-
-
-def test_a_missing_sample_is_carried_for_two_steps_and_no_further():
     panel = series([8.0, NAN, 8.0, NAN, NAN, 8.0], step=1.0, kind="sampled")
     accrued = funding.cumulative(panel)
     np.testing.assert_array_equal(accrued["funding_bps"], [1.0, 2.0, 3.0, 4.0, NAN, NAN])
@@ -59,19 +57,20 @@ def test_a_missing_sample_is_carried_for_two_steps_and_no_further():
     np.testing.assert_array_equal(skipping["covered_hours"], [1.0, 2.0, 3.0, 4.0, 4.0, 5.0])
 
 
-def test_a_missing_settlement_is_a_hole():
+def test_a_missing_settlement_is_a_hole_and_a_late_one_none():
     panel = series([1.0, 1.0, 1.0], hours=[8.0, 16.0, 32.0])
     accrued = funding.cumulative(panel)
     np.testing.assert_array_equal(accrued["funding_bps"], [1.0, 2.0, NAN])
     skipping = funding.cumulative(panel, gaps="skip")
     np.testing.assert_array_equal(skipping["funding_bps"], [1.0, 2.0, 3.0])
     np.testing.assert_array_equal(skipping["missing_hours"], [0.0, 0.0, 8.0])
-
-
-def test_stamps_that_are_late_by_seconds_are_no_holes():
     hours = np.array([8.0, 16.0, 24.0, 32.0]) + np.array([0.0, 0.01, 0.002, 0.03])
     accrued = funding.cumulative(series(np.ones(4), hours=hours))
     np.testing.assert_array_equal(accrued["funding_bps"], [1.0, 2.0, 3.0, 4.0])
+    panel = series([1.0, 1.0, 1.0], step=8.0)
+    interval = panel.copy(data=[8.0, NAN, 8.0]).assign_attrs(units="h")
+    accrued = funding.cumulative(panel.assign_coords(interval_hours=interval))
+    np.testing.assert_array_equal(accrued["funding_bps"], [1.0, NAN, NAN])
 
 
 def test_nothing_accrues_before_the_first_value():
@@ -79,16 +78,6 @@ def test_nothing_accrues_before_the_first_value():
     np.testing.assert_array_equal(accrued["funding_bps"], [NAN, NAN, 3.0, 4.0])
     accrued = funding.cumulative(series([NAN, 3.0, 1.0], step=8.0, kind="sampled"))
     np.testing.assert_array_equal(accrued["funding_bps"], [NAN, 3.0, 4.0])
-
-
-def test_a_settlement_of_unknown_interval_is_missing():
-    panel = series([1.0, 1.0, 1.0], step=8.0)
-    interval = panel.copy(data=[8.0, NAN, 8.0]).assign_attrs(units="h")
-    accrued = funding.cumulative(panel.assign_coords(interval_hours=interval))
-    np.testing.assert_array_equal(accrued["funding_bps"], [1.0, NAN, NAN])
-
-
-def test_a_series_without_values_is_nan_and_says_nothing():
     for options in ({}, {"gaps": "skip"}):
         accrued = funding.cumulative(series([NAN] * 4, kind="sampled"), **options)
         assert all(figure.isnull().all() for figure in accrued.values())
@@ -104,13 +93,6 @@ def test_accrual_adds_up_over_consecutive_parts(rates, cut):
         ends = [float(funding.cumulative(part, **options)["funding_bps"][-1]) for part in parts]
         whole = float(funding.cumulative(panel, **options)["funding_bps"][-1])
         assert whole == pytest.approx(sum(ends), rel=1e-12, abs=1e-12)
-
-
-def test_payments_compound_to_more_than_their_sum():
-    """Two payments of 1 % each: 1.01² − 1 = 201 bps, not 200."""
-    panel = series([100.0, 100.0])
-    accrued = funding.cumulative(panel, compound=True)
-    assert float(accrued["funding_bps"][-1]) == pytest.approx(201.0, rel=1e-13)
 
 
 def test_masking_rows_is_dropping_them():
@@ -158,12 +140,16 @@ def test_the_wrong_question_is_refused(panel, options, message):
         funding.cumulative(panel, **options)
 
 
-def test_the_result_says_what_it_is():
+def test_the_result_says_what_it_is_and_payments_compound():
     accrued = funding.cumulative(market(np.ones((1, 2, 3))).transpose("time", ...))
     assert accrued["funding_bps"].dims == ("time", "symbol", "exchange")
     assert accrued["funding_bps"].attrs == {"units": "bps", "kind": "settled"}
     assert accrued["covered_hours"].attrs["units"] == "h"
     assert accrued["time"].values[0] == times(8.0)
+    # Two payments of 1 % each: 1.01² − 1 = 201 bps, not 200.
+    panel = series([100.0, 100.0])
+    accrued = funding.cumulative(panel, compound=True)
+    assert float(accrued["funding_bps"][-1]) == pytest.approx(201.0, rel=1e-13)
 
 
 @pytest.mark.parametrize(("gap", "missing"), [(8.0, 0.0), (11.9, 0.0), (12.0, 0.0), (12.5, 4.5), (15.0, 7.0)])
@@ -181,20 +167,14 @@ def test_payments_of_a_constant_rate_add_to_it_at_every_interval(hours):
     assert sums["funding_bps"].attrs == {"units": "bps", "kind": "settled"}
 
 
-def test_a_span_with_a_hole_is_unknown():
+def test_period_sums_of_holes_changes_and_samples():
     rates = series(np.full(24, 2.0), step=1.0)
     rates[10] = NAN
     np.testing.assert_allclose(funding.period_sums(rates)["funding_bps"], [2.0, NAN, 2.0])
     assert np.isnan(funding.period_sums(rates[1:])["funding_bps"][0])
-
-
-def test_an_interval_that_changes_still_covers_the_span():
     rates = series(np.full(9, 3.0), hours=[8, *range(9, 17)])
     rates = rates.assign_coords(interval_hours=("time", [8.0] + [1.0] * 8))
     np.testing.assert_allclose(funding.period_sums(rates)["funding_bps"], [3.0, 3.0])
-
-
-def test_sampled_rates_are_integrated_over_the_periods():
-    """2 bps/8h for four hours of eight and 4 for the others: 1 + 2 bps."""
+    # 2 bps/8h for four hours of eight and 4 for the others: 1 + 2 bps.
     rates = series([2.0] * 4 + [4.0] * 4, step=1.0, kind="sampled")
     assert funding.period_sums(rates)["funding_bps"].values.tolist() == [3.0]

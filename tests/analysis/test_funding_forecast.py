@@ -114,7 +114,7 @@ def test_outcomes_of_made_panels_lie_inside_as_often_as_it_says(half_life: float
     assert np.square(errors).mean() < np.square(naive).mean()
 
 
-def test_a_leg_that_is_gone_and_one_that_is_new_have_no_forecast() -> None:
+def test_what_cannot_be_known_has_no_forecast() -> None:
     panel = _decaying(4, 200, 5)
     panel[0, 1, -4:] = np.nan  # over a day
     panel[0, 2, :-29] = np.nan
@@ -125,9 +125,6 @@ def test_a_leg_that_is_gone_and_one_that_is_new_have_no_forecast() -> None:
         assert np.isnan(pair["net_bps"])
         assert np.isnan(pair["probability_net_positive"])
     assert int(_pair(found, "v00", "v03")["status"]) == 0
-
-
-def test_too_short_a_past_says_so() -> None:
     found = funding.forecast_carry(_decaying(3, 45, 6), hold=WEEK, fee_bps=0.0)
     assert (found["status"] == FundingStatus.TOO_FEW).all()
     assert found["net_bps"].isnull().all()

@@ -26,16 +26,16 @@ def test_a_steady_venue(interval):
     assert found["interval_hours"].attrs == {"units": "h"}
 
 
-def test_a_change_is_dated_to_its_first_settlement():
+def test_a_change_is_dated_to_its_first_settlement_and_known_after_three():
     found = _inferred([8, 8, 8, 4, 4, 4])
     np.testing.assert_array_equal(found["interval_hours"], [8, 8, 8, 8, 4, 4, 4])
     assert found["changed"].values.tolist() == [False] * 4 + [True, False, False]
-
-
-def test_known_at_the_time_a_change_takes_three_settlements():
     found = _inferred([8, 8, 8, 4, 4, 4], backdate=False)
     np.testing.assert_array_equal(found["interval_hours"], [NAN, NAN, NAN, 8, NAN, NAN, 4])
     assert found["changed"].values.tolist() == [False] * 6 + [True]
+    found = _inferred([4, 4, 4, 8, 8, 8])
+    np.testing.assert_array_equal(found["interval_hours"], [4, 4, 4, 4, 8, 8, 8])
+    assert not found["missing"].any()
 
 
 @pytest.mark.parametrize("hole", [8.0, 12.0, 16.0, 32.0])
@@ -47,40 +47,27 @@ def test_a_gap_of_several_intervals_is_missing_data_not_a_change(hole):
     assert found["missing"].values.tolist() == [0, 0, 0, 0, hole / 4 - 1, 0, 0]
 
 
-def test_three_longer_gaps_in_a_row_are_a_change():
-    found = _inferred([4, 4, 4, 8, 8, 8])
-    np.testing.assert_array_equal(found["interval_hours"], [4, 4, 4, 4, 8, 8, 8])
-    assert not found["missing"].any()
-
-
-def test_a_gap_that_is_no_multiple_leaves_its_interval_unknown():
+def test_late_extra_and_odd_settlements():
     found = _inferred([8, 8, 8, 5, 8, 8, 8])
     np.testing.assert_array_equal(found["interval_hours"], [8, 8, 8, 8, NAN, 8, 8, 8])
     assert not found["changed"].any()
-
-
-def test_a_settlement_may_be_late_by_hours():
-    """htx on 2021-04-07: 10 h and then 6 h; the payment is still one for 8 h."""
+    # htx on 2021-04-07: 10 h and then 6 h; the payment is still one for 8 h.
     found = _inferred([8, 8, 8, 10, 6, 8])
     np.testing.assert_array_equal(found["interval_hours"], [8] * 7)
     assert not found["missing"].any()
     known_then = _inferred([8, 8, 8, 10, 6, 8], backdate=False)
     np.testing.assert_array_equal(known_then["interval_hours"], [NAN, NAN, NAN, 8, 8, 8, 8])
-
-
-def test_an_extra_settlement_is_not_a_late_one():
-    """htx on 2021-10-28: 3 h and then 5 h."""
+    # htx on 2021-10-28: 3 h and then 5 h.
     found = _inferred([8, 8, 8, 3, 5, 8])
     np.testing.assert_array_equal(found["interval_hours"], [8, 8, 8, 8, NAN, NAN, 8])
-
-
-def test_stamps_may_be_late_by_minutes():
     found = _inferred([8.0, 8.05, 7.98, 8.2, 7.8])
     np.testing.assert_array_equal(found["interval_hours"], [8.0] * 6)
 
 
-def test_too_short_a_series_says_nothing():
+def test_too_short_a_series_and_samples_say_nothing():
     assert _inferred([8, 8])["interval_hours"].isnull().all()
+    with pytest.raises(ValueError, match="give settlements"):
+        funding.infer_interval(series(np.ones(5), kind="sampled"))
 
 
 def test_each_series_of_a_panel_is_read_by_itself():
@@ -91,11 +78,6 @@ def test_each_series_of_a_panel_is_read_by_itself():
     found = funding.infer_interval(panel)["interval_hours"]
     np.testing.assert_array_equal(found.sel(exchange="dex"), np.ones(32))
     np.testing.assert_array_equal(found.sel(exchange="cex"), np.where(hours % 8 == 0, 8.0, NAN))
-
-
-def test_samples_say_nothing_of_the_interval():
-    with pytest.raises(ValueError, match="give settlements"):
-        funding.infer_interval(series(np.ones(5), kind="sampled"))
 
 
 @pytest.mark.parametrize("options", [{"confirm": 0}, {"candidates": []}, {"candidates": ["0h", "8h"]}])

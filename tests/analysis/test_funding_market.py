@@ -29,17 +29,11 @@ def test_a_rate_is_weighted_by_what_is_known_on_both_sides():
     found = _weighted([1.0, NAN, -2.0, 7.0], [100.0, 50.0, 50.0, NAN])
     assert float(found["rate_bps_8h"]) == 0.0
     assert float(found["covered"]) == 0.75
-
-
-def test_too_little_covered_open_interest_is_no_rate():
     found = _weighted([1.0, NAN], [40.0, 60.0])
     assert np.isnan(found["rate_bps_8h"])
     assert float(found["covered"]) == 0.4
     assert float(_weighted([1.0, NAN], [40.0, 60.0], min_cover=0.4)["rate_bps_8h"]) == 1.0
-
-
-def test_a_venue_without_a_rate_counts_in_the_cover():
-    """The open interest of a venue that the panel does not have is not covered either."""
+    # The open interest of a venue that the panel does not have is not covered either.
     found = _weighted([1.0, 3.0], [100.0, 100.0, 50.0])
     assert float(found["rate_bps_8h"]) == 2.0
     assert float(found["covered"]) == 0.8
@@ -84,25 +78,16 @@ def test_the_universe_is_that_of_the_row_before():
         [False, True, True],
     ]
     assert member.dtype == bool
-
-
-def test_survivors_alone_would_be_another_universe():
     oi = _interest([[9, 9, NAN, NAN], [5, 5, 5, 5], [1, 1, 8, 8]])
     listed_today = funding.universe(oi.sel(symbol=["S1", "S2"]), 1)
     assert funding.universe(oi, 1).sel(symbol="S1").values.tolist() == [False, False, False, False]
     assert listed_today.sel(symbol="S1").values.tolist() == [False, True, True, False]
-
-
-def test_venues_are_added_up_without_what_is_missing():
     venues = xr.concat(
         [_interest([[4, NAN], [3, 3]]), _interest([[NAN, NAN], [2, 2]])],
         xr.DataArray(["x", "y"], dims="exchange", name="exchange"),
     )
     member = funding.universe(venues, 1, lag_rows=0)
     assert member.values.T.tolist() == [[False, True], [False, True]]
-
-
-def test_equal_and_missing_and_empty_open_interest():
     member = funding.universe(
         _interest([[3, NAN, 0], [3, NAN, 0], [3, NAN, 2]]).isel(symbol=[2, 0, 1]), 2, lag_rows=0
     )
@@ -139,6 +124,16 @@ def test_correlations_are_those_of_the_sums():
     assert float(found["top_share"]) == pytest.approx(eigenvalues[-1] / 3, rel=1e-10)
     assert found["periods"].sel(lag=0).values.tolist() == [[400] * 3] * 3
     assert found["periods"].sel(lag=1).values.tolist() == [[399] * 3] * 3
+    values = np.random.default_rng(6).standard_normal((43, 1_000)) + 3.0
+    found = funding.comovement(market(values[None])).squeeze()
+    np.testing.assert_allclose(found["correlation"], np.corrcoef(values), rtol=1e-9, atol=1e-12)
+    panel = panel.where(np.random.default_rng(4).random(panel.shape) > 0.3)
+    found = funding.comovement(panel).squeeze()
+    a, b = panel.squeeze().values[:2]
+    both = np.isfinite(a) & np.isfinite(b)
+    assert float(found["correlation"].sel(first="v00", second="v01")) == pytest.approx(
+        np.corrcoef(a[both], b[both])[0, 1], rel=1e-10
+    )
 
 
 def test_ranks_are_those_of_the_shared_periods():
@@ -151,9 +146,6 @@ def test_ranks_are_those_of_the_shared_periods():
         spearmanr(a[both], b[both]).statistic, rel=1e-12
     )
     assert int(found["periods"].sel(first="v00", second="v01")) == both.sum()
-
-
-def test_ranks_of_venues_with_the_same_and_other_gaps():
     values = np.random.default_rng(5).standard_normal((6, 90)).round(1)
     values[1:3, :20] = values[3, 50:55] = values[4, 80] = NAN
     found = funding.comovement(market(values[None]), method="spearman").squeeze()
@@ -162,23 +154,6 @@ def test_ranks_of_venues_with_the_same_and_other_gaps():
         assert int(found["periods"][i, j]) == both.sum()
         expected = spearmanr(values[i][both], values[j][both]).statistic
         assert float(found["correlation"][i, j]) == pytest.approx(expected, rel=1e-12)
-
-
-def test_a_market_of_many_venues_and_periods():
-    values = np.random.default_rng(6).standard_normal((43, 1_000)) + 3.0
-    found = funding.comovement(market(values[None])).squeeze()
-    np.testing.assert_allclose(found["correlation"], np.corrcoef(values), rtol=1e-9, atol=1e-12)
-
-
-def test_pairs_with_gaps_use_what_they_share():
-    panel = _moving()
-    panel = panel.where(np.random.default_rng(4).random(panel.shape) > 0.3)
-    found = funding.comovement(panel).squeeze()
-    a, b = panel.squeeze().values[:2]
-    both = np.isfinite(a) & np.isfinite(b)
-    assert float(found["correlation"].sel(first="v00", second="v01")) == pytest.approx(
-        np.corrcoef(a[both], b[both])[0, 1], rel=1e-10
-    )
 
 
 def test_hourly_and_eight_hourly_venues_are_compared_over_the_same_periods():
@@ -213,9 +188,6 @@ def test_carried_rates_are_left_out():
     assert float(found["filled_share"].sel(exchange="v02")) == pytest.approx(0.5)
     anyway = funding.comovement(sparse, max_filled=1.0).squeeze()
     assert np.isfinite(anyway["correlation"]).all()
-
-
-def test_ages_tell_which_rates_were_carried_before():
     panel = _moving(rows=800, step=1.0, kind="sampled")
     row = np.arange(800)
     held = panel.isel(time=row - row % 2).assign_coords(time=panel["time"])
@@ -228,16 +200,13 @@ def test_ages_tell_which_rates_were_carried_before():
     np.testing.assert_allclose(seeing["filled_share"], 0.5)
 
 
-def test_a_venue_that_does_not_move_correlates_with_nothing():
+def test_what_does_not_move_or_is_too_short_has_no_correlation():
     panel = _moving()
     panel[{"exchange": 2}] = 1.0
     found = funding.comovement(panel).squeeze()
     assert np.isnan(found["correlation"].sel(first="v02")).all()
     eigenvalues = np.linalg.eigvalsh(np.corrcoef(panel.squeeze().values[:2]))
     assert float(found["top_share"]) == pytest.approx(eigenvalues[-1] / 2, rel=1e-10)
-
-
-def test_too_few_common_periods_are_no_correlation():
     found = funding.comovement(_moving(rows=29)).squeeze()
     assert np.isnan(found["correlation"]).all()
     assert np.isnan(found["top_share"])

@@ -48,13 +48,10 @@ def test_every_venue_keeps_one_interval_through_holes_and_late_settlements(venue
     assert found["interval_hours"].isnull().sum() == (2 if venue == "htx" else 0)
 
 
-def test_the_december_hole_of_gate_and_the_missing_day_of_htx():
+def test_holes_of_gate_and_htx_are_counted_and_are_not_zero_funding():
     gate, htx = (funding.infer_interval(_venue(venue))["missing"] for venue in ("gate", "htx"))
     assert int(gate.sum()) == int(gate.sel(time="2021-01-01T00:00")) == 93  # 752 h after 2020-11-30 16:00
     assert int(htx.sum()) == int(htx.sel(time="2021-02-20T08:00")) == 2  # 24 h after 2021-02-19 08:00
-
-
-def test_a_hole_is_not_zero_funding():
     gate = _venue("gate").sel(time=slice("2020-11-01", "2021-01-02"))
     accrued = funding.cumulative(gate)["funding_bps"]
     assert np.isfinite(accrued.sel(time="2020-11-30T16:00"))
@@ -77,11 +74,7 @@ def test_a_held_pair_on_the_first_of_january_2021():
     assert float(held["long_bps"]) == pytest.approx(-5.4729, abs=1e-10)
     assert float(held["short_bps"]) == pytest.approx(8.3546, abs=1e-10)
     assert float(held["net_bps"]) == pytest.approx(8.3546 - 5.4729 - 2.0, abs=1e-10)
-
-
-def test_a_venue_that_was_not_there_yet_paid_nothing_that_is_known():
-    """bybit's file begins with the settlement of 2021-01-01 00:00, which pays from 16:00 on."""
-    panel = _settled("binance", "bybit", start="2020-12-30", end="2021-01-03")
+    # bybit's file begins with the settlement of 2021-01-01 00:00, which pays from 16:00 on.
     held = funding.realised_carry(panel, "bybit", "binance", "2020-12-31T12:00", "2021-01-02", fee_bps=0.5)
     assert np.isnan(float(held["long_bps"]))
     assert int(held["status"]) == FundingStatus.GAP
@@ -194,31 +187,25 @@ def test_the_best_of_thirty_nine_venues(snapshots, time, symbol, long, short, sp
     assert int(at["venues"]) == venues
 
 
-def test_best_pairs_and_dispersion_agree_over_the_week(snapshots):
+def test_best_pairs_dispersion_and_outliers_of_the_week(snapshots):
     best, spread = funding.best_pair(snapshots), funding.dispersion(snapshots)
     xr.testing.assert_allclose(best["spread_bps_8h"], spread["range_bps_8h"], rtol=1e-13)
     np.testing.assert_array_equal(best["venues"], spread["venues"])
+    # hotstuff's 100.16 on 2026-08-11 16:34:49, after a day of values around 1.
+    score = funding.zscore(snapshots, rows=40, robust=True).sel(symbol="BTC", exchange="hotstuff")
+    assert str(score["time"][int(score.argmax("time"))].values).startswith("2026-08-11T16:34:49")
+    assert float(score.max()) > 20.0
 
 
-def test_the_first_sample_is_held_until_the_second(snapshots):
+def test_samples_are_held_until_the_next_and_holes_are_counted(snapshots):
     """binance, BTC: 0.9398 for the 27.25 minutes to 22:12:44, then 0.9367 for 37.75 to 22:50:29."""
     accrued = funding.cumulative(snapshots, max_gap="3h")["funding_bps"].sel(symbol="BTC", exchange="binance")
     assert float(accrued[0]) == pytest.approx(0.9398 * (27.25 / 60) / 8, rel=1e-12)
     assert float(accrued[1]) == pytest.approx((0.9398 * 27.25 + 0.9367 * 37.75) / 60 / 8, rel=1e-12)
     assert np.isfinite(accrued).all()
-
-
-def test_irregular_snapshots_are_holes_at_twice_their_usual_ten_minutes(snapshots):
     accrued = funding.cumulative(snapshots)
     assert np.isnan(accrued["funding_bps"].sel(symbol="BTC", exchange="binance")[0])  # 27 minutes to the next
     missing = funding.cumulative(snapshots, gaps="skip")["missing_hours"].sel(
         symbol="BTC", exchange="binance"
     )
     assert float(missing[0]) == pytest.approx((27.25 - 20.0) / 60, rel=1e-9)
-
-
-def test_an_outlier_scores_high_and_is_not_in_its_own_window(snapshots):
-    """hotstuff's 100.16 on 2026-08-11 16:34:49, after a day of values around 1."""
-    score = funding.zscore(snapshots, rows=40, robust=True).sel(symbol="BTC", exchange="hotstuff")
-    assert str(score["time"][int(score.argmax("time"))].values).startswith("2026-08-11T16:34:49")
-    assert float(score.max()) > 20.0

@@ -28,14 +28,8 @@ def test_a_spread_is_what_the_short_earns_less_what_the_long_pays():
     np.testing.assert_array_equal(earned.squeeze(), [3.0, 2.5, np.nan])
     assert earned.attrs == {"units": "bps/8h", "kind": "settled"}
     np.testing.assert_array_equal(funding.spread(panel, "v01", "v00"), -earned)
-
-
-def test_an_unknown_venue_is_named():
     with pytest.raises(ValueError, match=r"'nowhere' is not a venue.*v00, v01"):
         funding.spread(market(np.ones((1, 2, 3))), "v00", "nowhere")
-
-
-def test_pair_spreads_hold_every_pair_and_add_up():
     panel = noisy(gaps=0.2)
     pairs = funding.spread(panel)
     assert pairs.dims == ("symbol", "long", "short", "time")
@@ -83,14 +77,6 @@ def test_blocks_larger_and_smaller_than_the_cache_agree():
         )
 
 
-def test_more_venues_than_a_byte_counts():
-    rates = np.arange(300.0)
-    rates[[0, 299]] = rates[[299, 0]]
-    best = funding.best_pair(market(rates.reshape(1, 300, 1), venues=[f"v{i:03d}" for i in range(300)]))
-    assert (str(best["long"].squeeze().values), str(best["short"].squeeze().values)) == ("v299", "v000")
-    assert int(best["venues"].squeeze()) == 300
-
-
 @pytest.mark.parametrize("dims", [("time", "exchange", "symbol"), ("exchange", "symbol", "time")])
 def test_any_order_of_dims_gives_the_same_pairs(dims):
     panel = noisy(gaps=0.4)
@@ -122,21 +108,23 @@ def test_chunks_of_any_size_give_the_same_pairs_lazily(dims, size):
     xr.testing.assert_identical(funding.best_pair(panel), lazy.compute())
 
 
-def test_the_order_of_venues_decides_nothing():
+def test_the_order_and_number_of_venues_decide_nothing():
     panel = noisy(gaps=0.3).round(0)
     best = funding.best_pair(panel)
     xr.testing.assert_identical(best, funding.best_pair(panel.isel(exchange=[2, 0, 3, 1])))
-
-
-def test_a_masked_venue_is_as_good_as_none():
     panel = noisy(gaps=0.0)
     masked = panel.where(panel["exchange"] != "v01")
     without = panel.drop_sel(exchange="v01")
     for name in ("long", "short", "spread_bps_8h", "venues"):
         np.testing.assert_array_equal(funding.best_pair(masked)[name], funding.best_pair(without)[name])
+    rates = np.arange(300.0)
+    rates[[0, 299]] = rates[[299, 0]]
+    best = funding.best_pair(market(rates.reshape(1, 300, 1), venues=[f"v{i:03d}" for i in range(300)]))
+    assert (str(best["long"].squeeze().values), str(best["short"].squeeze().values)) == ("v299", "v000")
+    assert int(best["venues"].squeeze()) == 300
 
 
-def test_a_venue_needs_open_interest_to_count():
+def test_venues_count_with_open_interest_fresh_rates_and_where_they_can_be_traded():
     panel = market([[[5.0], [1.0], [-5.0]]])
     oi = dollars(panel).copy(data=np.array([[[10.0], [99.0], [np.nan]]]))
     best = funding.best_pair(panel, oi_usd=oi, min_oi_usd=50.0)
@@ -145,16 +133,9 @@ def test_a_venue_needs_open_interest_to_count():
     assert str(best["long"].squeeze().values) == ""
     enough = funding.best_pair(panel, oi_usd=oi, min_oi_usd=10.0)
     assert (str(enough["long"].squeeze().values), str(enough["short"].squeeze().values)) == ("v01", "v00")
-
-
-def test_a_stale_rate_does_not_count():
-    panel = market([[[5.0], [1.0], [-5.0]]])
     age = panel.copy(data=np.array([[[0.0], [0.5], [9.0]]])).assign_attrs(units="h")
     best = funding.best_pair(panel, age_hours=age, max_age="1h")
     assert (str(best["long"].squeeze().values), str(best["short"].squeeze().values)) == ("v01", "v00")
-
-
-def test_only_tradable_venues_are_chosen():
     panel = market([[[5.0, 5.0], [1.0, 1.0], [-5.0, -5.0]]])
     best = funding.best_pair(panel, tradable=["v01", "v02"])
     assert best["short"].squeeze().values.tolist() == ["v01", "v01"]
@@ -190,9 +171,6 @@ def test_dispersion_of_five_rates_by_hand():
     assert float(spread["range_bps_8h"]) == 7.0
     assert float(spread["std_bps_8h"]) == pytest.approx((28.75 / 3) ** 0.5, rel=1e-15)
     assert int(spread["venues"]) == 4
-
-
-def test_dispersion_needs_two_venues():
     spread = funding.dispersion(market([[[4.0, np.nan], [np.nan, np.nan]]])).squeeze()
     assert np.isnan(spread["std_bps_8h"]).all()
     assert np.isnan(spread["range_bps_8h"]).all()

@@ -71,7 +71,7 @@ def test_a_window_longer_than_one_block_of_memory():
         assert float(scores[t]) == pytest.approx((values[t] - past.mean()) / past.std(ddof=1), rel=1e-10)
 
 
-def test_a_small_movement_after_a_huge_one_is_not_drowned():
+def test_small_movements_after_a_huge_one_and_rates_that_do_not_move():
     """A running sum of squares would hold 2048² for good and lose the 1e-4 after it."""
     rng = np.random.default_rng(2)
     values = 1.0 + 1e-4 * rng.normal(size=200)
@@ -79,29 +79,25 @@ def test_a_small_movement_after_a_huge_one_is_not_drowned():
     scores = funding.zscore(series(values), rows=20)
     np.testing.assert_allclose(scores[40:], _exact(values, 20)[40:], rtol=1e-9)
     assert np.isfinite(scores[40:]).all()
-
-
-def test_a_rate_that_does_not_move_has_no_score_even_after_an_outlier():
     values = np.ones(100)
     values[5] = -2048.0
     scores = funding.zscore(series(values), rows=10)
     assert np.isnan(scores[16:]).all()
 
 
-def test_the_value_itself_is_not_in_its_window():
+def test_scores_by_hand():
     """Window −1, 0, 1: mean 0, deviation 1, so that 5 scores 5; with itself included it would soften."""
     values = [-1.0, 0.0, 1.0, 5.0]
     assert float(funding.zscore(series(values), rows=3)[-1]) == pytest.approx(5.0)
     assert float(funding.zscore(series(values), rows=3, lag_rows=0)[-1]) == pytest.approx(
         3.0 / math.sqrt(7.0)
     )
-
-
-def test_the_robust_score_by_hand():
-    """Window 1 2 3 4 100: median 3, absolute deviations 2 1 0 1 97, so 1.4826 × 1."""
+    # Window 1 2 3 4 100: median 3, absolute deviations 2 1 0 1 97, so 1.4826 × 1.
     scores = funding.zscore(series([1.0, 2.0, 3.0, 4.0, 100.0, 6.0]), rows=5, robust=True, min_rows=5)
     assert float(scores[-1]) == pytest.approx(3.0 / 1.482602218505602)
     assert np.isnan(scores[:-1]).all()
+    scores = funding.zscore(series([1.0, 2.0, 4.0, NAN, 3.0, NAN, NAN, NAN, 1.0]), rows=6)
+    assert np.isnan(scores.values).tolist() == [True, True, True, True, False, True, True, True, True]
 
 
 def test_robust_scores_hold_the_windows_of_a_few_rows_at_once():
@@ -172,11 +168,6 @@ def test_windows_that_stay_sorted_give_the_figures_of_windows_that_are_sorted(
                 np.testing.assert_array_equal(one, other)
 
 
-def test_half_a_window_is_needed():
-    scores = funding.zscore(series([1.0, 2.0, 4.0, NAN, 3.0, NAN, NAN, NAN, 1.0]), rows=6)
-    assert np.isnan(scores.values).tolist() == [True, True, True, True, False, True, True, True, True]
-
-
 def test_many_values_are_scored_as_few_are_by_several_threads_too():
     values = np.random.default_rng(8).normal(size=(7, 150_000))
     values[:, ::9] = np.nan
@@ -206,16 +197,13 @@ def test_windows_that_make_no_sense(options):
         funding.zscore(series(np.ones(9)), **options)
 
 
-def test_times_that_do_not_ascend_are_refused():
-    panel = series(np.arange(20.0))
-    for wrong in (panel[::-1], panel.isel(time=[0, 1, 1, *range(2, 19)])):
-        with pytest.raises(ValueError, match="must ascend without repeats"):
-            funding.zscore(wrong, rows=5)
-
-
-def test_a_window_of_time_is_so_many_steps():
+def test_windows_of_time_and_times_that_do_not_ascend():
     panel = series(np.random.default_rng(1).standard_normal(60))
     xr.testing.assert_identical(funding.zscore(panel, "4d"), funding.zscore(panel, rows=12))
     for wrong, message in (("10h", "no whole number"), (None, "length of time, or its rows")):
         with pytest.raises(ValueError, match=message):
             funding.zscore(panel, wrong)
+    panel = series(np.arange(20.0))
+    for wrong in (panel[::-1], panel.isel(time=[0, 1, 1, *range(2, 19)])):
+        with pytest.raises(ValueError, match="must ascend without repeats"):
+            funding.zscore(wrong, rows=5)

@@ -13,21 +13,15 @@ from derivdata.analysis.inputs import along, require_draws, require_together, se
 GRID = xr.DataArray(np.zeros((2, 3)), {"venue": ["a", "b"]}, ("venue", "time"))
 
 
-def test_a_bare_array_beside_labelled_ones_gets_their_last_dims() -> None:
+def test_bare_arrays_get_the_last_dims_of_labelled_ones() -> None:
     labelled, row = together(one=GRID, other=np.array([1.0, 2.0, 3.0]))
     assert labelled is GRID
     assert row.dims == ("time",)
     assert row.values.tolist() == [1.0, 2.0, 3.0]
     assert (labelled + row).dims == GRID.dims
-
-
-def test_arrays_without_labels_stay_as_they_are() -> None:
     column, row = np.ones((2, 1)), [1.0, 2.0, 3.0]
     assert together(column=column, row=row)[0] is column
     assert together(column=column, row=row)[1] is row
-
-
-def test_series_are_left_to_their_index() -> None:
     require_together(one=pd.Series([1.0, 2.0]), other=pd.Series([1.0, 2.0, 3.0]))
 
 
@@ -50,6 +44,8 @@ def test_what_goes_along_the_data_has_its_dims_without_the_core() -> None:
     assert size.dims == ("venue",)
     (more,) = along(GRID, "time", new=True, more=xr.DataArray([1.0], dims="size"))
     assert more.dims == ("size",)
+    with pytest.raises(TypeError, match="odd must be a number or an array"):
+        along(GRID, "time", odd=xr.Dataset())
 
 
 @pytest.mark.parametrize(
@@ -66,12 +62,7 @@ def test_what_does_not_go_along_is_refused_by_name(odd: object, why: str) -> Non
         along(GRID, "time", odd=odd)
 
 
-def test_a_dataset_is_no_array() -> None:
-    with pytest.raises(TypeError, match="odd must be a number or an array"):
-        along(GRID, "time", odd=xr.Dataset())
-
-
-def test_draws_and_seeds_that_cannot_be_are_refused() -> None:
+def test_draws_seeds_and_sides_that_cannot_be_are_refused() -> None:
     require_draws(1)
     with pytest.raises(ValueError, match="resamples=98"):
         require_draws(98, least=99)
@@ -81,6 +72,8 @@ def test_draws_and_seeds_that_cannot_be_are_refused() -> None:
         seed_of(-1)
     assert seed_of(7) == 7
     assert seed_of(np.random.default_rng(1)) == seed_of(np.random.default_rng(1)) != seed_of(None)
+    with pytest.raises(ValueError, match="side 'calls'"):
+        dd.analysis.black76.price(100.0, 100.0, 0.5, 0.5, "calls")
 
 
 def test_a_rate_of_the_expiries_needs_no_labels() -> None:
@@ -94,11 +87,6 @@ def test_a_rate_of_the_expiries_needs_no_labels() -> None:
     )
     bare = dd.analysis.variance.cboe(quotes, quotes, np.array([0.1, 0.5]), interest_rate=np.array([0.0, 0.1]))
     xr.testing.assert_identical(bare, labelled)
-
-
-def test_a_side_that_is_neither_is_refused() -> None:
-    with pytest.raises(ValueError, match="side 'calls'"):
-        dd.analysis.black76.price(100.0, 100.0, 0.5, 0.5, "calls")
 
 
 @pytest.mark.parametrize(

@@ -44,9 +44,6 @@ def test_buckets_are_the_hand_made(events: pd.DataFrame) -> None:
     assert half["long_usd"].item() == half["short_usd"].item() == float(known("bucket_5min 00:30 long_usd"))
     assert half["imbalance"].item() == float(known("bucket_5min 00:30 imbalance"))
     assert (found["coverage"] == 1).all()
-
-
-def test_buckets_by_venue_add_up(events: pd.DataFrame) -> None:
     whole, parts = liquidations.bucket(events), liquidations.bucket(events, by=("exchange",))
     for name in ("long_usd", "short_usd", "count"):
         xr.testing.assert_equal(parts[name].sum("exchange"), whole[name])
@@ -101,6 +98,12 @@ def test_cascades_are_large_and_look_only_back(events: pd.DataFrame) -> None:
     assert starts[50] not in set(full["start"]), "above the floor, but small against what came before"
     cut = liquidations.cascades(series.iloc[:40])
     pd.testing.assert_frame_equal(full[full["start"] < starts[40]], cut)
+    rng = np.random.default_rng(7)
+    starts = pd.date_range("2026-01-01", periods=300, freq="h", tz="UTC")
+    found = pd.DataFrame({"start": starts, "end": starts, "count": 9, "value_usd": rng.lognormal(15, 2, 300)})
+    bar = found["value_usd"].expanding(min_periods=20).quantile(0.9).shift(1).fillna(-np.inf)
+    expected = found[found["value_usd"] >= np.maximum(bar, 1e6)]["start"].tolist()
+    assert liquidations.cascades(found, quantile=0.9)["start"].tolist() == expected
 
 
 def test_peak_and_price_move_of_one_asset() -> None:
@@ -121,13 +124,25 @@ def test_peak_and_price_move_of_one_asset() -> None:
     assert len(liquidations.clusters(mixed, by=("symbol",))) == 2
 
 
-def test_branching_ratio_is_the_hand_made() -> None:
+def test_branching_ratio_is_the_hand_made_and_says_what_the_clock_cannot() -> None:
     counts = xr.DataArray([5.0, 1, 0, 0, 0, 0, 4, 0], dims="time")
     name = "hawkes branching approx 1-sqrt(mean/var), counts [5,1,0,0,0,0,4,0] (ddof=0)"
     assert liquidations.branching_ratio(counts).item() == pytest.approx(float(known(name)), abs=1e-11)
     assert np.isnan(liquidations.branching_ratio(xr.DataArray([1.0, 1.0], dims="time")).item())
     with pytest.raises(ValueError, match="no dim 'hour'"):
         liquidations.branching_ratio(counts, dim="hour")
+    flow = _flow("level", 0.5, 0.5, 3, 30)
+    cannot = BranchingStatus.CANNOT_TELL
+    whole = liquidations.branching_ratio(flow)
+    assert int(whole["status"]) == 0
+    assert whole["status"].attrs["flag_meanings"] == "too_few no_excess cycle correlated cannot_tell"
+    assert int(liquidations.branching_ratio(flow.drop_vars("time"))["status"]) == cannot
+    assert int(liquidations.branching_ratio(flow[: 2 * 48])["status"]) & cannot
+    few = liquidations.branching_ratio(flow[:20])
+    assert int(few["status"]) == BranchingStatus.TOO_FEW | cannot
+    blank = liquidations.branching_ratio(flow.where(flow.time > flow.time[-1]))
+    assert np.isnan(blank.item())
+    assert int(blank["status"]) == BranchingStatus.TOO_FEW | BranchingStatus.NO_EXCESS
 
 
 def _flow(kind: str, ratio: float, lag_minutes: float, seed: int, width: int) -> xr.DataArray:
@@ -210,21 +225,6 @@ def test_independent_events_have_no_figure_of_note() -> None:
     assert any(np.isnan(one.item()) for one in found)
 
 
-def test_what_the_clock_cannot_say_is_told() -> None:
-    flow = _flow("level", 0.5, 0.5, 3, 30)
-    cannot = BranchingStatus.CANNOT_TELL
-    whole = liquidations.branching_ratio(flow)
-    assert int(whole["status"]) == 0
-    assert whole["status"].attrs["flag_meanings"] == "too_few no_excess cycle correlated cannot_tell"
-    assert int(liquidations.branching_ratio(flow.drop_vars("time"))["status"]) == cannot
-    assert int(liquidations.branching_ratio(flow[: 2 * 48])["status"]) & cannot
-    few = liquidations.branching_ratio(flow[:20])
-    assert int(few["status"]) == BranchingStatus.TOO_FEW | cannot
-    blank = liquidations.branching_ratio(flow.where(flow.time > flow.time[-1]))
-    assert np.isnan(blank.item())
-    assert int(blank["status"]) == BranchingStatus.TOO_FEW | BranchingStatus.NO_EXCESS
-
-
 def test_branching_ratios_of_lazy_counts_are_those_in_memory() -> None:
     both = xr.concat([_flow("level", 0.5, 0.5, 3, 30), _flow("day", 0.0, 1.0, 3, 30)], "exchange")
     lazy = liquidations.branching_ratio(both.chunk(exchange=1, time=500))
@@ -278,22 +278,15 @@ def test_a_cluster_that_still_runs_is_not_known() -> None:
     assert spoiled["start"].tolist() == large["start"].tolist()
 
 
-def test_quantiles_of_the_past_are_those_of_pandas() -> None:
-    rng = np.random.default_rng(7)
-    starts = pd.date_range("2026-01-01", periods=300, freq="h", tz="UTC")
-    found = pd.DataFrame({"start": starts, "end": starts, "count": 9, "value_usd": rng.lognormal(15, 2, 300)})
-    bar = found["value_usd"].expanding(min_periods=20).quantile(0.9).shift(1).fillna(-np.inf)
-    expected = found[found["value_usd"] >= np.maximum(bar, 1e6)]["start"].tolist()
-    assert liquidations.cascades(found, quantile=0.9)["start"].tolist() == expected
-
-
-@pytest.mark.parametrize("sides", [["Sell", "Buy"], ["S", "S"], ["long", None]])
-def test_unknown_sides_are_refused(sides: list[str | None]) -> None:
+@pytest.mark.parametrize(
+    ("sides", "named"), [(["Sell", "Buy"], "side 'Sell'"), (["S", "S"], "side 'S'"), (["long", None], "side")]
+)
+def test_unknown_sides_are_refused(sides: list[str | None], named: str) -> None:
     frame = pd.DataFrame(
         {"time": pd.to_datetime(["2026-01-01T00:00Z"] * 2), "side": sides, "value_usd": [1.0, 2.0]}
     )
     for refused in (lambda: liquidations.bucket(frame, "1d"), lambda: liquidations.clusters(frame)):
-        with pytest.raises(ValueError, match="must be 'long' or 'short'"):
+        with pytest.raises(ValueError, match=f"{named}.*must be 'long' or 'short'"):
             refused()
 
 

@@ -57,6 +57,13 @@ def test_hhi_companions() -> None:
     assert alone["hhi"].item() == 1.0
     assert np.isnan(alone["normalised"].item())
     assert np.isnan(oi.hhi(xr.DataArray([np.nan, np.nan], dims="exchange"))["hhi"].item())
+    found = oi.hhi(xr.DataArray([[1.0, np.nan], [0.5, 0.5]], dims=("time", "exchange")))
+    assert found["hhi"].values.tolist() == [1.0, 0.5]
+    assert found["n"].values.tolist() == [1.0, 2.0]
+    assert np.isnan(found["normalised"].values[0]), "(1 − 1)/(1 − 1)"
+    assert found["normalised"].values[1] == 0.0
+    # (0.81 − 1)/(1 − 1) is no number, and not minus infinity.
+    assert np.isnan(oi.hhi(xr.DataArray([0.9], dims="exchange"))["normalised"].item())
 
 
 def test_shares_add_up_over_a_balanced_set() -> None:
@@ -67,9 +74,6 @@ def test_shares_add_up_over_a_balanced_set() -> None:
     assert share.sel(exchange="c").isnull().all(), "a venue that came late is not migration"
     assert share.attrs["dropped"] == ["c"]
     np.testing.assert_allclose(share.sel(exchange="a"), 2 / 3)
-
-
-def test_a_hole_is_bridged_for_so_long_and_then_everything_is_unknown() -> None:
     values = np.array([[60.0] * 48, [30.0] * 48])
     values[1, 10:16] = np.nan
     share = oi.market_share(panel(values, "ab"), min_cover=0.5, tolerance="4h")
@@ -78,6 +82,15 @@ def test_a_hole_is_bridged_for_so_long_and_then_everything_is_unknown() -> None:
     assert not known[14:16].any(), "five and six hours after the last figure"
     assert known[16:].all()
     assert (share.notnull().any("exchange") == share.notnull().all("exchange")).all()
+    # b has 19 of 20 figures, 95 %: in the set at a cover of 0.95, out of it at 0.96.
+    values = np.full((2, 20), 50.0)
+    values[1, 0] = np.nan
+    share = oi.market_share(panel(values, "ab"), min_cover=0.95)
+    assert share[0, 1:].values.tolist() == [0.5] * 19
+    assert np.isnan(share[0, 0]), "at the first instant b has no figure"
+    alone = oi.market_share(panel(values, "ab"), min_cover=0.96)
+    assert alone.attrs["dropped"] == ["b"]
+    assert alone[0].values.tolist() == [1.0] * 20
 
 
 def test_a_set_known_beforehand_makes_shares_causal() -> None:
@@ -110,7 +123,7 @@ def test_concentration_is_that_of_the_definition_in_any_layout_and_chunks(
     np.testing.assert_array_equal(found["n"].compute(), share.count("exchange"))
 
 
-def test_lazy_shares_stay_lazy_and_agree() -> None:
+def test_lazy_shares_trends_and_migration_stay_lazy_and_agree() -> None:
     values = np.random.default_rng(2).uniform(1, 9, (2, 3, 48))
     values[0, 1, ::7] = np.nan
     full = xr.DataArray(
@@ -126,6 +139,18 @@ def test_lazy_shares_stay_lazy_and_agree() -> None:
     lazy_hhi = oi.hhi(lazy_share)
     assert lazy_hhi["hhi"].chunks is not None
     xr.testing.assert_equal(oi.hhi(share), lazy_hhi.compute())
+    pytest.importorskip("dask")
+    values = panel(np.random.default_rng(8).uniform(1, 9, (3, 48)))
+    lazy = values.chunk({"exchange": 1, "time": 12})
+    one, other = (oi.share_trend(x.drop_attrs()) for x in (values, lazy))
+    assert other["slope"].chunks is not None
+    xr.testing.assert_identical(one, other.compute())
+    one, other = (oi.migration(x, HOURS[3], HOURS[40]) for x in (values, lazy))
+    assert other["growth"].chunks is not None
+    xr.testing.assert_allclose(one, other.compute(), rtol=1e-14)
+    one, other = oi.by_kind(values), oi.by_kind(lazy)
+    assert other.chunks is not None
+    xr.testing.assert_identical(one, other.compute())
 
 
 @given(hnp.arrays(float, (4, 6), elements=st.floats(0.5, 1e9)), st.permutations(range(4)))
@@ -156,6 +181,11 @@ def test_migration_takes_the_price_out_first() -> None:
     assert found["price"].item() == pytest.approx(expected("price_quantity_midpoint:price")[0], abs=1e-12)
     quantity = found["growth"].item() + found["share"].item()
     assert quantity == pytest.approx(expected("price_quantity_midpoint:quantity")[0], abs=1e-12)
+    held = panel([[0, 50], [100, 100]], "AB")
+    one = oi.migration(held, HOURS[0], HOURS[1], method="lmdi").sel(exchange="A")
+    other = oi.migration(held, HOURS[0], HOURS[1]).sel(exchange="A")
+    assert one["growth"].item() == other["growth"].item()
+    assert one["change"].item() == 50
 
 
 @examples(8, 100)
@@ -167,14 +197,6 @@ def test_migration_adds_up_exactly(values: np.ndarray, p0: float, p1: float) -> 
         total = sum(found[name] for name in found.data_vars if name != "change")
         scale = float(np.abs(values).max())
         np.testing.assert_allclose(total, found["change"], atol=1e-9 * scale)
-
-
-def test_lmdi_falls_back_where_an_end_is_zero() -> None:
-    held = panel([[0, 50], [100, 100]], "AB")
-    one = oi.migration(held, HOURS[0], HOURS[1], method="lmdi").sel(exchange="A")
-    other = oi.migration(held, HOURS[0], HOURS[1]).sel(exchange="A")
-    assert one["growth"].item() == other["growth"].item()
-    assert one["change"].item() == 50
 
 
 def test_theil_sen_is_sens_example() -> None:
@@ -304,16 +326,7 @@ def test_trends_of_270_steps_cover_or_cannot_tell(process: str, least: float, si
     assert silent <= silent_at_most
 
 
-def test_trend_leaves_out_what_is_missing() -> None:
-    days = pd.date_range("2026-01-01", periods=9, freq="D").as_unit("us")
-    line = xr.DataArray(np.arange(9.0), dims="time", coords={"time": days})
-    holes = line.where(line % 2 == 0)
-    assert oi.share_trend(holes)["slope"].item() == oi.share_trend(line)["slope"].item() == 1.0
-    assert oi.share_trend(holes)["n"].item() == 5
-    assert np.isnan(oi.share_trend(line[:2])["slope"].item())
-
-
-def test_oi_to_volume_is_days_and_unknown_without_volume() -> None:
+def test_volume_and_kinds_of_venues_by_hand() -> None:
     held = panel([[10.0, 10.0, 10.0]], "a")
     traded = panel([[5.0, 0.0, np.nan]], "a")
     days = oi.oi_to_volume(held, traded)
@@ -321,9 +334,6 @@ def test_oi_to_volume_is_days_and_unknown_without_volume() -> None:
     assert np.isnan(days.values[0, 1:]).all()
     with pytest.raises(ValueError, match="units='USD'"):
         oi.oi_to_volume(held.assign_attrs(units="coin"), traded)
-
-
-def test_kinds_come_from_the_dated_table() -> None:
     held = xr.DataArray(
         [[1.0, 2.0, 4.0, 8.0]],
         dims=("time", "exchange"),
@@ -385,42 +395,7 @@ def test_what_looks_at_time_does_not_look_ahead(spoil: float) -> None:
         xr.testing.assert_equal(one.isel(time=slice(0, 30)), other.isel(time=slice(0, 30)))
 
 
-def test_trends_and_migration_stay_lazy_and_agree() -> None:
-    pytest.importorskip("dask")
-    values = panel(np.random.default_rng(8).uniform(1, 9, (3, 48)))
-    lazy = values.chunk({"exchange": 1, "time": 12})
-    one, other = (oi.share_trend(x.drop_attrs()) for x in (values, lazy))
-    assert other["slope"].chunks is not None
-    xr.testing.assert_identical(one, other.compute())
-    one, other = (oi.migration(x, HOURS[3], HOURS[40]) for x in (values, lazy))
-    assert other["growth"].chunks is not None
-    xr.testing.assert_allclose(one, other.compute(), rtol=1e-14)
-    one, other = oi.by_kind(values), oi.by_kind(lazy)
-    assert other.chunks is not None
-    xr.testing.assert_identical(one, other.compute())
-
-
-def test_a_venue_that_is_there_for_the_cover_exactly_belongs_to_the_set() -> None:
-    """b has 19 of 20 figures, 95 %: in the set at a cover of 0.95, out of it at 0.96."""
-    values = np.full((2, 20), 50.0)
-    values[1, 0] = np.nan
-    share = oi.market_share(panel(values, "ab"), min_cover=0.95)
-    assert share[0, 1:].values.tolist() == [0.5] * 19
-    assert np.isnan(share[0, 0]), "at the first instant b has no figure"
-    alone = oi.market_share(panel(values, "ab"), min_cover=0.96)
-    assert alone.attrs["dropped"] == ["b"]
-    assert alone[0].values.tolist() == [1.0] * 20
-
-
-def test_one_participant_has_no_normalised_concentration() -> None:
-    found = oi.hhi(xr.DataArray([[1.0, np.nan], [0.5, 0.5]], dims=("time", "exchange")))
-    assert found["hhi"].values.tolist() == [1.0, 0.5]
-    assert found["n"].values.tolist() == [1.0, 2.0]
-    assert np.isnan(found["normalised"].values[0]), "(1 − 1)/(1 − 1)"
-    assert found["normalised"].values[1] == 0.0
-
-
-def test_negative_open_interest_and_shares_are_refused() -> None:
+def test_negative_open_interest_rates_and_times_that_do_not_ascend_are_refused() -> None:
     held = panel([[1.0, -1.0], [1.0, 3.0]], "ab")
     for refused in (
         lambda: oi.market_share(held),
@@ -431,14 +406,8 @@ def test_negative_open_interest_and_shares_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match="negative somewhere"):
             refused()
-
-
-def test_shares_of_rates_are_refused() -> None:
     with pytest.raises(ValueError, match=r"oi is in 'bps/8h': open interest is in 'USD' or in 'coin'"):
         oi.market_share(panel([[1.0, 2.0]], "a").assign_attrs(units="bps/8h"))
-
-
-def test_times_that_do_not_ascend_are_refused() -> None:
     held = panel([[1.0, np.nan, 3.0, 4.0], [1, 1, 1, 1]], "ab")
     for wrong in (held[:, ::-1], held.isel(time=[0, 1, 1, 2])):
         for refused in (
@@ -449,7 +418,7 @@ def test_times_that_do_not_ascend_are_refused() -> None:
                 refused(wrong)
 
 
-def test_the_interval_of_a_trend_by_hand() -> None:
+def test_the_status_and_the_interval_of_a_trend_by_hand() -> None:
     """A lag-one autocorrelation r of n = 40 residuals is corrected to (40 r + 2)/36 and kept above 0."""
     days = pd.date_range("2026-01-01", periods=40, freq="D").as_unit("us")
     wave = np.sin(np.arange(40) * 2.0)  # neighbours differ by 2 radians: correlation near cos 2 = −0.42
@@ -462,10 +431,6 @@ def test_the_interval_of_a_trend_by_hand() -> None:
     raw = float(centred[1:] @ centred[:-1] / (centred @ centred))
     assert found["phi"].item() == pytest.approx((40 * raw + 2) / 36, rel=1e-12)
     assert 0.0 < found["phi"].item() < 0.99
-
-
-def test_the_status_of_a_trend_by_hand() -> None:
-    days = pd.date_range("2026-01-01", periods=40, freq="D").as_unit("us")
     line = xr.DataArray(np.arange(40.0), dims="time", coords={"time": days})
     found = oi.share_trend(line)
     assert (found["status"].item(), found["n_effective"].item()) == (0, 40.0)
@@ -476,6 +441,12 @@ def test_the_status_of_a_trend_by_hand() -> None:
     assert slow["status"].item() == TrendStatus.CANNOT_TELL
     assert slow["n_effective"].item() < 8.0
     assert slow["status"].attrs["flag_meanings"] == "too_few cannot_tell"
+    days = pd.date_range("2026-01-01", periods=9, freq="D").as_unit("us")
+    line = xr.DataArray(np.arange(9.0), dims="time", coords={"time": days})
+    holes = line.where(line % 2 == 0)
+    assert oi.share_trend(holes)["slope"].item() == oi.share_trend(line)["slope"].item() == 1.0
+    assert oi.share_trend(holes)["n"].item() == 5
+    assert np.isnan(oi.share_trend(line[:2])["slope"].item())
 
 
 def test_attributes_do_not_depend_on_what_xarray_keeps() -> None:
@@ -496,8 +467,3 @@ def test_attributes_do_not_depend_on_what_xarray_keeps() -> None:
         xr.testing.assert_identical(*found)
     with pytest.raises(ValueError, match="share is in 'USD': shares are fractions"):
         oi.hhi(held)
-
-
-def test_one_share_that_is_not_the_whole_has_no_normalised_concentration_either() -> None:
-    """(0.81 − 1)/(1 − 1) is no number, and not minus infinity."""
-    assert np.isnan(oi.hhi(xr.DataArray([0.9], dims="exchange"))["normalised"].item())

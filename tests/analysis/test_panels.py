@@ -16,9 +16,6 @@ def test_the_unit_is_read_from_the_attribute_or_the_name():
     assert panels.unit_of(bare.rename("rate_bps_8h")) == "bps/8h"
     assert panels.unit_of(bare.rename("oi_usd")) == "USD"
     assert panels.unit_of(bare.assign_attrs(units="bps/8h")) == "bps/8h"
-
-
-def test_a_name_that_contradicts_the_unit_is_refused():
     with pytest.raises(ValueError, match="correct one of them"):
         panels.unit_of(series([1.0]).rename("oi_usd"))
 
@@ -39,16 +36,13 @@ def test_what_is_no_funding_panel_is_refused(panel, error, message):
         panels.require_rate(panel, "exchange")
 
 
-def test_the_kind_must_be_stated_where_it_matters():
+def test_the_kind_must_be_stated_and_a_mixture_has_none():
     panel = series([1.0])
     assert panels.kind_of(panel) == "settled"
     del panel.attrs["kind"]
     with pytest.raises(ValueError, match=r"sampled.*settled"):
         panels.kind_of(panel)
-
-
-def test_joining_samples_with_settlements_leaves_no_kind():
-    """The mixture cannot be integrated, nor added: nothing may take it for one of the two."""
+    # The mixture cannot be integrated, nor added: nothing may take it for one of the two.
     both = xr.concat(
         [series([1.0]), series([1.0], kind="sampled")],
         "time",
@@ -59,10 +53,7 @@ def test_joining_samples_with_settlements_leaves_no_kind():
     )
     with pytest.raises(ValueError, match="kind"):
         panels.kind_of(both)
-
-
-def test_joining_them_as_xarray_does_by_default_is_not_noticed():
-    """As docs/panels-and-surfaces.md says: the first array's attributes stand for both. A table refuses."""
+    # As docs/panels-and-surfaces.md says: the first array's attributes stand for both. A table refuses.
     pieces = [series([1.0], hours=[0.0]), series([1.0], kind="sampled", hours=[8.0])]
     joined = xr.concat(pieces, "time", coords="minimal", compat="override", join="outer")
     assert panels.kind_of(joined) == "settled"
@@ -76,10 +67,15 @@ def test_times_ascend_without_repeats(hours, message):
         panels.hours(series(np.zeros(len(hours)), hours=hours))
 
 
-def test_times_are_instants():
+def test_times_are_instants_and_one_does_not_say_how_long_it_holds():
     panel = series([1.0, 2.0]).assign_coords(time=[0, 1])
     with pytest.raises(TypeError, match="datetime64"):
         panels.hours(panel)
+    since = panels.hours(series([1.0], hours=[0.0]))
+    with pytest.raises(ValueError, match="give step"):
+        panels.usual_step(since)
+    assert panels.usual_step(np.array([0.0, 1.0, 2.0, 9.0])) == 1.0
+    assert panels.hours_at(times([-1.5]), times([0.0])[0]).tolist() == [-1.5]
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
@@ -95,6 +91,9 @@ def test_a_companion_is_spread_over_the_panel():
     spread = panels.beside(panel, interval, units=None, name="interval_hours")
     assert spread.dims == panel.dims
     np.testing.assert_array_equal(spread.isel(symbol=1, time=2), [1.0, 4.0, 8.0])
+    minutes = xr.DataArray([60.0, 60.0], dims="exchange", attrs={"units": "min"})
+    with pytest.raises(ValueError, match="'min' where 'h'"):
+        panels.beside(market(np.ones((1, 2, 3))), minutes, units="h", name="interval_hours")
 
 
 @pytest.mark.parametrize(
@@ -111,26 +110,9 @@ def test_a_companion_with_other_labels_is_refused(other, message):
         panels.beside(market(np.ones((1, 2, 3))), other, units=None, name="interval_hours")
 
 
-def test_a_companion_in_another_unit_is_refused():
-    minutes = xr.DataArray([60.0, 60.0], dims="exchange", attrs={"units": "min"})
-    with pytest.raises(ValueError, match="'min' where 'h'"):
-        panels.beside(market(np.ones((1, 2, 3))), minutes, units="h", name="interval_hours")
-
-
 def test_only_split_dims_are_put_into_one_chunk():
     panel = market(np.ones((4, 2, 6))).chunk({"symbol": 2, "time": 3})
     assert panels.whole(panel, "time").chunksizes["time"] == (6,)
     assert panels.whole(panel, "time").chunksizes["symbol"] == (2, 2)
     in_memory = market(np.ones((1, 1, 2)))
     assert panels.whole(in_memory, "time") is in_memory
-
-
-def test_one_row_does_not_say_how_long_it_holds():
-    since = panels.hours(series([1.0], hours=[0.0]))
-    with pytest.raises(ValueError, match="give step"):
-        panels.usual_step(since)
-    assert panels.usual_step(np.array([0.0, 1.0, 2.0, 9.0])) == 1.0
-
-
-def test_times_before_the_epoch_of_the_tests_are_fine():
-    assert panels.hours_at(times([-1.5]), times([0.0])[0]).tolist() == [-1.5]

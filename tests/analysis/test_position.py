@@ -116,7 +116,7 @@ def test_a_leg_between_expiries_belongs_to_both():
     assert by_expiry[2] == 0.0
 
 
-def test_sticky_strike_keeps_the_volatility_and_sticky_delta_moves_it():
+def test_with_either_stickiness_a_scenario_has_its_volatility():
     one = legs((1, 110_000, "call", 1.0))
     smiles = made()
     k, t = np.log(110_000 / 101_000), 40 / 365
@@ -131,10 +131,6 @@ def test_sticky_strike_keeps_the_volatility_and_sticky_delta_moves_it():
         np.testing.assert_allclose(got, [value, value / 90_900.0], rtol=1e-9)
         start = black76.price(101_000.0, 110_000.0, t, iv[0], "call")
         assert float(found["pnl"].squeeze()[0]) == pytest.approx(value - start, rel=1e-9)
-
-
-def test_with_time_sticky_delta_keeps_the_delta():
-    one = legs((1, 110_000, "call", 1.0))
     found = position.scenarios(one, made(), spot_change=0.05, elapsed="20d", sticky="delta")
     f, t = 101_000 * 1.05, 20 / 365
     value = float(found["value"].squeeze()[0])
@@ -161,9 +157,6 @@ def test_expired_legs_are_their_payoff_and_impossible_volatility_is_nan():
     assert not np.isnan(found["pnl"].sel(vol_change=0.0)).any()
     unmoved = position.scenarios(BOOK, made())
     assert unmoved["pnl"].squeeze().to_numpy().tolist() == [0.0, 0.0]
-
-
-def test_a_leg_that_expired_before_the_surface_makes_no_profit_in_any_scenario():
     gone = BOOK["expiry"].mask(BOOK.index == 0, pd.Timestamp("2025-12-31T08:00Z"))
     found = position.scenarios(BOOK.assign(expiry=gone), made(), spot_change=[-0.1, 0.0, 0.1])
     assert np.isnan(found["value_by_leg"].isel(leg=0)).all()
@@ -267,7 +260,7 @@ def test_legs_that_cannot_be_are_refused(change, message):
         position.greeks(BOOK.assign(**change), made())
 
 
-def test_surfaces_without_forwards_or_dates_are_refused():
+def test_legs_and_surfaces_that_cannot_be_are_refused():
     with pytest.raises(ValueError, match="has no variable 'forward'"):
         position.greeks(BOOK, made().drop_vars("forward"))
     with pytest.raises(ValueError, match="no instants along expiry"):

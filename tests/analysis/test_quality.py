@@ -34,19 +34,20 @@ def test_a_whole_series_has_nothing_to_say() -> None:
     assert report.attrs["summary"] == "1 series, 48 points, 100.00% of those expected"
 
 
-def test_gaps_are_counted_in_points_and_measured_in_hours() -> None:
+def test_gaps_are_counted_and_three_in_a_row_are_another_interval() -> None:
     row = only(series([0, 1, 2, 3, 4, 8, 9, 10, 12, 13]))
     assert (row["missing"], row["gaps"], row["longest_gap_hours"], row["expected"]) == (4, 2, 4.0, 14)
     assert row["interval_changes"] == 0, "a longer gap is missing data, not another interval"
-
-
-def test_an_interval_change_is_three_gaps_in_a_row() -> None:
     row = only(series([0, 8, 16, 24, 32, 40, 44, 48, 52, 56]))
     assert row["interval_changes"] == 1
     assert row["missing"] == 0
     slower = only(series([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16, 20, 24]))
     assert slower["interval_changes"] == 1
     assert slower["missing"] == 0
+    hours = [*range(24), *range(25, 49, 2), *range(49, 73)]
+    row = only(series(hours))
+    assert row["interval_changes"] == 0
+    assert (row["missing"], row["gaps"]) == (73 - len(set(hours)), 13)
 
 
 def test_duplicates_conflicts_and_repeated_pages() -> None:
@@ -71,7 +72,7 @@ def test_frozen_capped_missing_and_outlying_values() -> None:
     assert (capped["at_high_share"], capped["at_low_share"]) == (0.6, 0.2)
 
 
-def test_clamped_start_and_open_last_bucket_come_from_what_was_asked() -> None:
+def test_clamped_ends_and_an_open_last_bucket_come_from_what_was_asked() -> None:
     frame = series(list(range(10)), resolution="1h")
     frame.attrs["provenance"] = {
         "as_of": "2026-01-01T09:30:00Z",
@@ -83,6 +84,10 @@ def test_clamped_start_and_open_last_bucket_come_from_what_was_asked() -> None:
     assert not only(frame, end="2026-01-01T10:00")["open_last_bucket"]
     assert not only(frame, start="2026-01-01")["clamped"]
     assert not only(frame.assign(resolution="raw"))["open_last_bucket"]
+    frame = series(list(range(24)))
+    assert not only(frame, end="2026-01-02")["clamped_end"]
+    assert not only(frame, end="2026-01-02T02:00")["clamped_end"], "two steps are no clamp"
+    assert only(frame, end="2026-01-02T03:00")["clamped_end"]
 
 
 def test_series_are_kept_apart_and_tables_are_taken_as_they_are() -> None:
@@ -109,25 +114,17 @@ def recorded(name: str, zone: str) -> pd.DataFrame:
     return pd.DataFrame({"time": times, "rate": frame["Funding Rate"]})
 
 
-def test_the_december_hole_of_gate_is_found() -> None:
+def test_what_recorded_series_lack_is_found() -> None:
+    """December 2020 of gate, a day of htx; dydx is hourly; milliseconds in binance's stamps are no gaps."""
     row = only(recorded("BTC-USDT_gate_2020-01-01_2024-01-01_funding_history.csv", "UTC"), column="rate")
     assert row["step_hours"] == 8
     assert row["longest_gap_hours"] > 30 * 24, "December 2020 is not there"
     assert 90 <= row["missing"] <= 100
-
-
-def test_the_day_that_htx_lacks_is_found() -> None:
     row = only(recorded("BTC-USDT_htx_2021-01-01_2024-01-01_funding_history.csv", "Etc/GMT-3"), column="rate")
     assert row["longest_gap_hours"] == 24
     assert row["missing"] == 2
-
-
-def test_dydx_is_hourly_and_its_stamps_lie_on_the_hour() -> None:
     row = only(recorded("BTC-USDT_dydx_2022-01-01_2024-01-01_funding_history.csv", "UTC"), column="rate")
     assert row["step_hours"] == 1
-
-
-def test_milliseconds_in_stamps_are_no_gaps() -> None:
     row = only(
         recorded("BTC-USDT_binance_2020-01-01_2024-01-01_funding_history.csv", "Etc/GMT-3"), column="rate"
     )
@@ -135,11 +132,13 @@ def test_milliseconds_in_stamps_are_no_gaps() -> None:
     assert row["missing"] == 0
 
 
-def test_steps_of_a_second_are_counted() -> None:
-    frame = series([i / 3600 for i in range(100)]).drop(index=[40, 41])
-    row = only(frame)
+@pytest.mark.parametrize("seconds", [1, 10, 29])
+def test_steps_below_half_a_minute_are_counted(seconds: int) -> None:
+    frame = series([i * seconds / 3600 for i in range(100)])
+    assert quality(frame).attrs["summary"] == "1 series, 100 points, 100.00% of those expected"
+    row = only(frame.drop(index=[40, 41]))
     assert (row["expected"], row["present"], row["missing"], row["gaps"]) == (100, 98, 2, 1)
-    assert row["step_hours"] == pytest.approx(1 / 3600)
+    assert row["step_hours"] == pytest.approx(seconds / 3600)
 
 
 def test_a_rate_at_its_floor_has_no_outliers() -> None:
@@ -153,22 +152,12 @@ def test_a_rate_at_its_floor_has_no_outliers() -> None:
     assert only(series(list(range(100)), mostly))["outliers"] == 0, "one step off a floor of 99 %"
 
 
-def test_every_second_row_is_missing_where_the_table_says_the_interval() -> None:
+def test_the_interval_that_the_table_says_decides_what_is_missing() -> None:
     hours = list(range(0, 48, 2))
     row = only(series(hours, interval_hours=1.0))
     assert (row["step_hours"], row["expected"], row["missing"], row["stated_hours"]) == (1.0, 47, 23, 1.0)
     assert not row["wrong_interval"]
     assert only(series(hours))["missing"] == 0, "nothing says that it was hourly"
-
-
-def test_a_stretch_of_double_gaps_between_single_ones_is_missing_rows() -> None:
-    hours = [*range(24), *range(25, 49, 2), *range(49, 73)]
-    row = only(series(hours))
-    assert row["interval_changes"] == 0
-    assert (row["missing"], row["gaps"]) == (73 - len(set(hours)), 13)
-
-
-def test_rows_more_often_than_they_state_are_an_error_of_the_interval() -> None:
     row = only(series(list(range(48)), interval_hours=8.0))
     assert row["wrong_interval"]
     report = quality(series(list(range(48)), interval_hours=8.0))
@@ -191,13 +180,6 @@ def test_stale_values_are_those_that_the_series_does_not_have_otherwise() -> Non
     assert (
         only(series(list(range(200)), np.where(np.arange(200) % 40 < 20, 1.0, moving).tolist()))["stale"] == 0
     )
-
-
-def test_a_window_that_ends_early() -> None:
-    frame = series(list(range(24)))
-    assert not only(frame, end="2026-01-02")["clamped_end"]
-    assert not only(frame, end="2026-01-02T02:00")["clamped_end"], "two steps are no clamp"
-    assert only(frame, end="2026-01-02T03:00")["clamped_end"]
 
 
 def test_a_series_is_held_against_its_peers() -> None:

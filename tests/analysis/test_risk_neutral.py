@@ -139,7 +139,7 @@ def test_distribution_of_a_bates_market_is_that_of_its_characteristic_function()
     assert float(about["standard_deviation"].item()) == pytest.approx(spread, rel=0.01)
 
 
-def test_a_butterfly_shows_in_the_status_and_keeps_its_mass():
+def test_status_of_butterflies_wings_and_missing_fits():
     """Vogt's slice (Gatheral and Jacquier 2014, example 3.1)."""
     vogt = svi.Raw(*(xr.DataArray([x], dims="expiry") for x in (-0.0410, 0.1331, 0.3060, 0.3586, 0.4153)))
     made = smile.from_raw(vogt, xr.DataArray([1.0], dims="expiry"))
@@ -147,14 +147,18 @@ def test_a_butterfly_shows_in_the_status_and_keeps_its_mass():
     assert int(found["status"].item()) == Status.BUTTERFLY
     assert float(found["density"].min()) < 0
     assert float(found["mass"].item()) == pytest.approx(1.0, abs=1e-9)
-
-
-def test_a_wing_over_lees_bound_is_no_martingale():
     steep = svi.Raw(*(xr.DataArray([x], dims="expiry") for x in (0.04, 1.5, 0.5, 0.0, 0.1)))
     made = smile.from_raw(steep, xr.DataArray([1.0], dims="expiry"))
     found = risk_neutral.moments(made)
     assert int(found["status"].item()) & Status.NOT_MARTINGALE
     assert np.isnan(found["mean"].item())
+    holed = three()
+    holed = holed.where(xr.DataArray([True, False, True], dims="expiry"))
+    holed = holed.assign(method=holed["method"].fillna(0).astype(np.int8), status=("expiry", [0, 2, 0]))
+    found = risk_neutral.density(holed, [0.0])
+    assert np.isnan(found["density"]).to_numpy()[:, 0].tolist() == [False, True, False]
+    assert np.isnan(found["mass"]).to_numpy().tolist() == [False, True, False]
+    assert found["status"].to_numpy().tolist() == [0, 2, 0]
 
 
 def test_recorded_chain_sums_to_one_and_keeps_its_forward():
@@ -198,13 +202,3 @@ def test_quantiles_and_moments_of_lazy_surfaces_are_lazy():
     xr.testing.assert_allclose(found.compute(), quantiles, rtol=1e-9)
     xr.testing.assert_allclose(risk_neutral.moments(lazy).compute(), moments, rtol=1e-9)
     assert quantiles["log_moneyness"].attrs["units"] == "log-moneyness"
-
-
-def test_expiries_without_a_fit_are_nan():
-    holed = three()
-    holed = holed.where(xr.DataArray([True, False, True], dims="expiry"))
-    holed = holed.assign(method=holed["method"].fillna(0).astype(np.int8), status=("expiry", [0, 2, 0]))
-    found = risk_neutral.density(holed, [0.0])
-    assert np.isnan(found["density"]).to_numpy()[:, 0].tolist() == [False, True, False]
-    assert np.isnan(found["mass"]).to_numpy().tolist() == [False, True, False]
-    assert found["status"].to_numpy().tolist() == [0, 2, 0]

@@ -44,13 +44,12 @@ def test_the_next_payment_follows_the_last_one_and_its_interval() -> None:
         "payments",
     )
     assert due.loc[("BTC", "hyperliquid"), "time"] == pd.Timestamp("2026-11-01 10:00", tz="UTC")
-
-
-def test_payments_that_are_due_and_absent_are_counted() -> None:
-    """okx last paid on 30 October at 16:00: five were due until 1 November at 08:00, and 16:00 is next."""
+    # okx last paid on 30 October at 16:00: five were due until 1 November at 08:00, and 16:00 is next.
     late = next_settlements(TABLE, "2026-11-01 09:30").set_index(["symbol", "exchange"]).loc[("ETH", "okx")]
     assert late["time"] == pd.Timestamp("2026-11-01 16:00", tz="UTC")
     assert (late["basis"], late["missed"]) == ("overdue", 5)
+    due = next_settlements(TABLE, "2026-11-01 09:00").set_index(["symbol", "exchange"])
+    assert due.loc[("BTC", "hyperliquid"), "time"] == pd.Timestamp("2026-11-01 10:00", tz="UTC")
 
 
 @pytest.mark.parametrize(
@@ -70,11 +69,6 @@ def test_a_payment_is_missed_a_minute_after_it_was_due(at: str, basis: str, miss
     assert (row["basis"], row["missed"]) == (basis, missed)
     due = "2026-10-31 16:00" if missed == 2 else "2026-10-31 08:00"
     assert row["time"] == pd.Timestamp(due, tz="UTC")
-
-
-def test_a_payment_at_the_instant_itself_has_been_made() -> None:
-    due = next_settlements(TABLE, "2026-11-01 09:00").set_index(["symbol", "exchange"])
-    assert due.loc[("BTC", "hyperliquid"), "time"] == pd.Timestamp("2026-11-01 10:00", tz="UTC")
 
 
 def test_venues_without_payments_take_the_interval_of_the_facts_or_are_unknown() -> None:

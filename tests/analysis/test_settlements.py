@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -66,15 +67,18 @@ def test_a_span_without_all_its_payments_says_how_much_it_has():
 
 
 def test_a_payment_just_after_the_entry_is_the_one_before_it():
-    """100 bps at 00:00:00.012 were due at 00:00: an entry at 00:00 earns none of them, an exit earns all."""
-    panel = venues(STAMPS + LATE, a=[0.0, 0, 0, 100, 0, 0, 0], b=[0.0] * 7)
-    for entry, exit_, paid in (
-        ("2026-01-02", "2026-01-03", 0.0),
-        ("2026-01-01T16:00", "2026-01-02", -100.0),
-        ("2026-01-01T16:00", "2026-01-01T23:59:59", 0.0),
+    """100 bps at 00:00:00.012 were due at 00:00: an entry at 00:00 earns the next 30 only, an exit all."""
+    panels = [venues(STAMPS + late, a=[0.0, 0, 0, 100, 30, 0, 0], b=[0.0] * 7) for late in (LATE, 0 * LATE)]
+    for panel, (entry, exit_, paid) in itertools.product(
+        panels,
+        (
+            ("2026-01-02", "2026-01-03", -30.0),
+            ("2026-01-01T16:00", "2026-01-02", -100.0),
+            ("2026-01-01T16:00", "2026-01-01T23:59:59", 0.0),
+        ),
     ):
         held = funding.realised_carry(panel, "a", "b", entry, exit_, fee_bps=0.0)
-        assert held["long_bps"].item() == paid, (entry, exit_)
+        assert held["long_bps"].item() == held["gross_bps"].item() == paid, (entry, exit_)
         assert held["status"].item() == 0
 
 
@@ -87,9 +91,15 @@ def test_the_best_pair_sees_venues_that_stamp_late():
     assert best["long"].values.tolist() == ["b", "b"]
     assert best["spread_bps_8h"].values.tolist() == [5.0, 5.0]
     assert best["venues"].values.tolist() == [3, 3]
+    # `xr.concat` over a pandas Index of text gives labels of a type of numpy's own.
+    index = pd.Index(["b", "a"], name="exchange")
+    panel = xr.concat([settled([1.0, 2.0]), settled([3.0, 5.0])], index)
+    best = funding.best_pair(panel)
+    assert (best["long"].values.tolist(), best["short"].values.tolist()) == (["b", "b"], ["a", "a"])
+    assert funding.spread(panel).sel(long="b", short="a").values.tolist() == [2.0, 3.0]
 
 
-def test_spreads_and_dispersion_meet_at_the_hour():
+def test_late_stamps_meet_the_others_at_the_hour():
     panel = xr.concat(
         [venues(a=[1.0, 2.0]), venues(STAMPS + LATE, b=[4.0, 4.0])],
         "exchange",
@@ -99,24 +109,26 @@ def test_spreads_and_dispersion_meet_at_the_hour():
     np.testing.assert_array_equal(funding.spread(panel, "a", "b"), [3.0, 2.0])
     assert funding.spread(panel).sel(long="a", short="b").values.tolist() == [3.0, 2.0]
     np.testing.assert_array_equal(funding.dispersion(panel)["range_bps_8h"], [3.0, 2.0])
-
-
-def test_alignment_takes_a_late_settlement_at_its_hour():
     found = align.align(settled([1.0, 2.0, 3.0], STAMPS + LATE), "8h")
     np.testing.assert_array_equal(found["value"], [1.0, 2.0, 3.0])
     np.testing.assert_array_equal(found["staleness"], [0.0, 0.0, 0.0])
-
-
-def test_the_last_instants_of_a_delayed_series_are_on_the_grid():
-    """Buckets of an hour from 00:00 and 01:00 are known at 01:00 and 02:00; the grid goes on to 02:00."""
+    # Buckets of an hour from 00:00 and 01:00 are known at 01:00 and 02:00; the grid goes on to 02:00.
     stamps = pd.DatetimeIndex(["2026-01-01T00:00", "2026-01-01T01:00"]).as_unit("us")
     sampled = settled([1.0, 2.0], stamps).assign_attrs(kind="sampled")
     found = align.align(sampled, "1h", delay="1h")
     assert found["time"].dt.hour.values.tolist() == [0, 1, 2]
     np.testing.assert_array_equal(found["value"], [np.nan, 1.0, 2.0])
+    # a pays hourly 12 ms late, b 8-hourly on the hour: each keeps its own interval after they are merged.
+    rates = venues(STAMPS[1:2], b=[8.0])
+    late = venues(STAMPS[1:2] + LATE, a=[2.0])
+    panel = xr.concat([late, rates], "exchange", join="outer", combine_attrs="override")
+    interval = xr.where(panel["exchange"] == "a", 1.0, 8.0).broadcast_like(panel)
+    merged, hours = merge_late_stamps(panel, interval)
+    assert merged.transpose("exchange", "time").values.tolist() == [[2.0], [8.0]]
+    assert hours.transpose("exchange", "time").values.tolist() == [[1.0], [8.0]]
 
 
-def test_one_missing_hour_does_not_void_a_week():
+def test_what_is_missing_is_counted_by_the_payments_due():
     """168 hourly payments of 0.125 bps less one: 20.875 bps, 167/168 of the hours due."""
     stamps = pd.date_range("2026-01-01", periods=169, freq="h").as_unit("us")
     panel = venues(stamps, a=[0.0] * 169, b=[1.0] * 169).assign_coords(interval_hours=1.0)
@@ -128,10 +140,7 @@ def test_one_missing_hour_does_not_void_a_week():
     assert held["status"].item() == FundingStatus.GAP
     strict = funding.realised_carry(panel, "a", "b", stamps[0], stamps[-1], fee_bps=0.0, min_cover=1.0)
     assert np.isnan(strict["net_bps"].item())
-
-
-def test_a_missing_end_is_counted_by_the_payments_due():
-    """Payments at 08:00 and 16:00; until 24:00 one of three is missing, until 23:55 none is due yet."""
+    # Payments at 08:00 and 16:00; until 24:00 one of three is missing, until 23:55 none is due yet.
     panel = venues(STAMPS[1:], a=[1.0, 1.0], b=[0.0, 0.0])
     whole, overdue = (
         funding.realised_carry(panel, "b", "a", STAMPS[0], end, fee_bps=0.0, min_cover=0.5)
@@ -143,7 +152,7 @@ def test_a_missing_end_is_counted_by_the_payments_due():
     assert overdue["short_bps"].item() == 2.0
 
 
-def test_a_payment_that_is_there_twice_is_refused():
+def test_payments_that_are_there_twice_or_in_zones_are_refused():
     twice = settled([1.0] * 4, STAMPS[:3].append(STAMPS[2:3] + pd.Timedelta("30s")))
     with pytest.raises(ValueError, match=r"two settlements within a minute of 2026-01-01T16:00:00.*twice"):
         funding.cumulative(twice)
@@ -151,6 +160,11 @@ def test_a_payment_that_is_there_twice_is_refused():
         funding.period_sums(twice)
     with pytest.raises(ValueError, match="two settlements within a minute"):
         funding.best_pair(twice.expand_dims(exchange=["a"]))
+    zoned = settled([1.0] * 12).assign_coords(time=STAMPS.tz_localize("UTC"))
+    with pytest.raises(
+        TypeError, match=r"naive UTC.*assign_coords\(time=.*tz_convert\('UTC'\)\.tz_localize\(None\)"
+    ):
+        funding.cumulative(zoned)
 
 
 @pytest.mark.parametrize("hourly", [1, 4])
@@ -168,30 +182,16 @@ def test_intervals_longer_than_the_time_between_payments_are_refused(hourly):
             refused()
 
 
-def test_a_late_payment_and_the_next_one_are_not_taken_for_too_many():
+def test_late_payments_are_not_too_many_and_those_a_little_too_often_are():
     """8 hours each: 3 h late and punctual again, over and over; 11 and 5 hours apart."""
     hours = np.cumsum([8, 11, 5, 8, 11, 5, 11, 5])
     panel = settled([1.0] * 8, pd.DatetimeIndex(np.datetime64("2026-01-01") + hours * np.timedelta64(1, "h")))
     assert funding.cumulative(panel)["funding_bps"][-1] == 8.0
-
-
-def test_payments_a_little_too_often_are_refused_in_time():
-    """Said to pay 8 hours and 7 apart: the surplus is 4 hours, half an interval, at the fifth."""
+    # Said to pay 8 hours and 7 apart: the surplus is 4 hours, half an interval, at the fifth.
     stamps = pd.date_range("2026-01-01", periods=9, freq="7h").as_unit("us")
     assert funding.cumulative(settled([1.0] * 4, stamps[:4]))["funding_bps"][-1] == 4.0
     with pytest.raises(ValueError, match="2026-01-02T04:00:00 pays for 8 h and comes 7 h"):
         funding.cumulative(settled([1.0] * 9, stamps))
-
-
-def test_intervals_come_with_their_payments():
-    """a pays hourly 12 ms late, b 8-hourly on the hour: each keeps its own interval after they are merged."""
-    rates = venues(STAMPS[1:2], b=[8.0])
-    late = venues(STAMPS[1:2] + LATE, a=[2.0])
-    panel = xr.concat([late, rates], "exchange", join="outer", combine_attrs="override")
-    interval = xr.where(panel["exchange"] == "a", 1.0, 8.0).broadcast_like(panel)
-    merged, hours = merge_late_stamps(panel, interval)
-    assert merged.transpose("exchange", "time").values.tolist() == [[2.0], [8.0]]
-    assert hours.transpose("exchange", "time").values.tolist() == [[1.0], [8.0]]
 
 
 def test_late_stamps_in_chunks_are_merged_lazily():
@@ -210,12 +210,6 @@ def test_late_stamps_in_chunks_are_merged_lazily():
     xr.testing.assert_identical(sums.compute(), funding.period_sums(panel))
 
 
-def test_times_with_a_zone_say_what_to_do():
-    zoned = settled([1.0] * 12).assign_coords(time=STAMPS.tz_localize("UTC"))
-    with pytest.raises(TypeError, match=r"naive UTC.*tz_convert\('UTC'\)\.tz_localize\(None\)"):
-        funding.cumulative(zoned)
-
-
 def test_recorded_stamps_give_the_sums_of_rounded_ones():
     """binance BTC 2020 to 2023, late by milliseconds: every span as with stamps rounded to the minute."""
     (file,) = Path(shared_path("data/funding_2020_2023")).glob("BTC-USDT_binance_*.csv")
@@ -227,15 +221,6 @@ def test_recorded_stamps_give_the_sums_of_rounded_ones():
     rounded = rates.assign_coords(time=stamps.round("1min"))
     xr.testing.assert_identical(funding.period_sums(rates), funding.period_sums(rounded))
     assert funding.period_sums(rates)["funding_bps"].notnull().all()
-
-
-def test_venues_named_by_a_pandas_index():
-    """`xr.concat` over a pandas Index of text gives labels of a type of numpy's own."""
-    index = pd.Index(["b", "a"], name="exchange")
-    panel = xr.concat([settled([1.0, 2.0]), settled([3.0, 5.0])], index)
-    best = funding.best_pair(panel)
-    assert (best["long"].values.tolist(), best["short"].values.tolist()) == (["b", "b"], ["a", "a"])
-    assert funding.spread(panel).sel(long="b", short="a").values.tolist() == [2.0, 3.0]
 
 
 @pytest.mark.parametrize(("gap", "missing"), [(11.9, 0.0), (12.1, 4.1), (13.0, 5.0)])

@@ -39,36 +39,27 @@ def test_curve_derivatives_and_density_have_all_their_digits(name):
     np.testing.assert_allclose(durrleman(fit, k), table["g"], rtol=0, atol=1e-13)
 
 
-def test_total_variance_at_the_vertex_of_quantlibs_slice():
+def test_quantlibs_vertex_and_volatility_by_time():
     """QuantLib svivolatility.cpp: ``w(m) = a + b σ``."""
     raw = raw_sets()["quantlib_svi"]
     got = float(smile.total_variance(smile.from_raw(raw, 11 / 365), raw.m))
     assert got == pytest.approx(-0.0666 + 0.229 * 0.337, abs=1e-16)
-
-
-def test_volatility_is_total_variance_over_time():
     fit = fit_of("crypto30d", t=30 / 365)
     np.testing.assert_allclose(
         smile.iv(fit, 0.1), np.sqrt(smile.total_variance(fit, 0.1) * 365 / 30), rtol=1e-15
     )
 
 
-def test_vogt_is_flagged_at_its_published_minimum():
+def test_vogt_is_flagged_at_its_published_minimum_and_roots():
     figures, found = published("vogt", "g"), smile.butterfly_check(fit_of("vogt"))
     assert not found["ok"]
     assert float(found["min_g"]) == pytest.approx(figures["min_g"], abs=1e-12)
     assert float(found["argmin_k"]) == pytest.approx(figures["argmin_g"], abs=1e-6)
-
-
-def test_vogt_is_convex_and_far_inside_lees_bound():
-    """Why slopes and convexity in k are no check at all."""
+    # Why slopes and convexity in k are no check at all.
     fit, k = fit_of("vogt"), np.linspace(-3, 3, 601)
     assert (smile.total_variance(fit, k, derivative=2) > 0).all()
     assert (np.abs(smile.total_variance(fit, k, derivative=1)) < 0.2).all()
     assert not smile.butterfly_check(fit)["ok"]
-
-
-def test_vogts_density_is_negative_just_between_the_published_roots():
     figures, fit = published("vogt", "g"), fit_of("vogt")
     low, high = figures["root_lo"], figures["root_hi"]
     signs = np.sign(durrleman(fit, np.array([low - 1e-9, low + 1e-9, high - 1e-9, high + 1e-9])))
@@ -153,13 +144,9 @@ class TestRange:
     def test_nothing_is_extrapolated_unasked(self):
         got = smile.iv(self.fit(), np.array([-0.31, -0.3, 0.0, 0.4, 0.41]))
         assert got.isnull().values.tolist() == [True, False, False, False, True]
-
-    def test_extrapolation_on_request(self):
         k = np.array([-2.0, 2.0])
         got = smile.total_variance(self.fit(), k, extrapolate=True)
         np.testing.assert_array_equal(got, svi.total_variance(k, svi.Raw(0.02, 0.4, -0.6, 0.05, 0.2)))
-
-    def test_a_slice_without_a_fit_is_nan_everywhere(self):
         fit = smile.from_raw(svi.Raw(*[np.nan] * 5), 0.5, k_min=np.nan, k_max=np.nan)
         assert np.isnan(smile.iv(fit, 0.0, extrapolate=True))
         found = smile.butterfly_check(fit)
@@ -173,12 +160,19 @@ def surface_of_slices():
     return smile.from_raw(raw, t)
 
 
-def test_dims_are_the_slices_then_the_points():
+def test_dims_are_the_slices_then_the_points(tmp_path):
     fit = surface_of_slices()
     k = xr.DataArray(np.zeros((3, 4)), dims=("strike", "expiry"))
     assert smile.iv(fit, k).dims == ("expiry", "strike")
     assert smile.iv(fit, np.linspace(-0.1, 0.1, 5)).dims == ("expiry", "log_moneyness")
     assert smile.iv(fit, 0.0).dims == ("expiry",)
+    with pytest.raises(ValueError, match="derivatives 0, 1 and 2"):
+        smile.total_variance(fit, 0.0, derivative=3)
+    with pytest.raises(TypeError, match="names them"):
+        smile.iv(fit, np.zeros((2, 2)))
+    fit.to_netcdf(tmp_path / "fit.nc", engine="h5netcdf")
+    with xr.open_dataset(tmp_path / "fit.nc", engine="h5netcdf") as back:
+        np.testing.assert_array_equal(smile.iv(back, 0.05), smile.iv(fit, 0.05))
 
 
 def test_lazy_fits_stay_lazy_and_equal():
@@ -192,21 +186,6 @@ def test_lazy_fits_stay_lazy_and_equal():
     ):
         assert isinstance(call(lazy).data, da.Array)
         xr.testing.assert_identical(call(lazy).compute(), call(fit))
-
-
-def test_misuse_is_refused():
-    fit = surface_of_slices()
-    with pytest.raises(ValueError, match="derivatives 0, 1 and 2"):
-        smile.total_variance(fit, 0.0, derivative=3)
-    with pytest.raises(TypeError, match="names them"):
-        smile.iv(fit, np.zeros((2, 2)))
-
-
-def test_a_fit_survives_netcdf(tmp_path):
-    fit = surface_of_slices()
-    fit.to_netcdf(tmp_path / "fit.nc", engine="h5netcdf")
-    with xr.open_dataset(tmp_path / "fit.nc", engine="h5netcdf") as back:
-        np.testing.assert_array_equal(smile.iv(back, 0.05), smile.iv(fit, 0.05))
 
 
 @pytest.mark.parametrize(("slope", "ok"), [(1.25, False), (1.2499, True)])
@@ -253,11 +232,22 @@ def test_jump_wings_lead_back_to_raw(name):
     np.testing.assert_allclose(svi.jump_wings_to_raw(wings, 0.7), raw, rtol=0, atol=1e-13)
 
 
-def test_vogt_in_jump_wing_parameters():
+def test_published_and_impossible_jump_wings():
     """Gatheral and Jacquier 2014, example 5.1, t = 1."""
     wings = published("vogt", "jw")
     expected = [wings[name] for name in ("v", "psi", "p", "c", "vtilde")]
     np.testing.assert_allclose(svi.raw_to_jump_wings(raw_sets()["vogt"], 1.0), expected, rtol=1e-13)
+    # beta = 0: the general inverse divides by it.
+    raw = svi.Raw(0.02, 0.2, 0.3, 0.0, 0.4)
+    wings = svi.raw_to_jump_wings(raw, 0.5)
+    centred = wings._replace(psi=raw.b * raw.rho / (2 * np.sqrt(wings.v * 0.5)))
+    np.testing.assert_allclose(svi.jump_wings_to_raw(centred, 0.5), raw, atol=1e-12)
+    with pytest.raises(ValueError, match="-p <= 2 psi <= c"):
+        svi.jump_wings_to_raw(svi.JumpWings(0.04, 0.5, 0.3, 0.2, 0.03), 1.0)
+    raw = svi.Raw(np.array([0.02, np.nan]), *(np.full(2, x) for x in (0.4, -0.6, 0.05, 0.2)))
+    wings = svi.raw_to_jump_wings(raw, 1.0)
+    assert [np.isnan(x[1]) for x in wings] == [True] * 5
+    assert np.isfinite([x[0] for x in svi.jump_wings_to_raw(wings, 1.0)]).all()
 
 
 @pytest.mark.parametrize("name", ["vogt_guaranteed", "vogt_optimal"])
@@ -283,19 +273,6 @@ def test_jump_wings_mean_what_they_are_called(raw, t):
     assert wings.v_min * t == pytest.approx(svi.total_variance(k, raw).min(), rel=1e-5)
 
 
-def test_symmetric_smile_has_its_vertex_at_the_money():
-    """beta = 0: the general inverse divides by it."""
-    raw = svi.Raw(0.02, 0.2, 0.3, 0.0, 0.4)
-    wings = svi.raw_to_jump_wings(raw, 0.5)
-    centred = wings._replace(psi=raw.b * raw.rho / (2 * np.sqrt(wings.v * 0.5)))
-    np.testing.assert_allclose(svi.jump_wings_to_raw(centred, 0.5), raw, atol=1e-12)
-
-
-def test_impossible_jump_wings_are_refused():
-    with pytest.raises(ValueError, match="-p <= 2 psi <= c"):
-        svi.jump_wings_to_raw(svi.JumpWings(0.04, 0.5, 0.3, 0.2, 0.03), 1.0)
-
-
 def test_labels_and_laziness_of_parameters_are_kept():
     raw = svi.Raw(*(xr.DataArray(np.full(3, x), dims="expiry") for x in raw_sets()["raw_free"]))
     lazy = svi.Raw(*(x.chunk({"expiry": 1}) for x in raw))
@@ -303,10 +280,3 @@ def test_labels_and_laziness_of_parameters_are_kept():
     for whole, part in zip(svi.raw_to_jump_wings(raw, t), svi.raw_to_jump_wings(lazy, t), strict=True):
         assert isinstance(part.data, da.Array)
         xr.testing.assert_identical(whole, part.compute())
-
-
-def test_nan_parameters_stay_nan():
-    raw = svi.Raw(np.array([0.02, np.nan]), *(np.full(2, x) for x in (0.4, -0.6, 0.05, 0.2)))
-    wings = svi.raw_to_jump_wings(raw, 1.0)
-    assert [np.isnan(x[1]) for x in wings] == [True] * 5
-    assert np.isfinite([x[0] for x in svi.jump_wings_to_raw(wings, 1.0)]).all()

@@ -105,7 +105,8 @@ class TestLadder:
         raw = (theta * (1 - rho**2) / 2, theta * phi / 2, rho, -rho / phi, np.sqrt(1 - rho**2) / phi)
         np.testing.assert_allclose(raw_parameters(fit), raw, atol=1e-8)
 
-    def test_two_quotes_are_a_line_that_goes_on_flat_below_and_straight_above(self):
+    def test_fewer_quotes_than_a_smile(self):
+        """Two are a line that goes on flat below and straight above, one is flat, two at a strike are one."""
         fit = self.first(2)
         w = 0.5 * self.iv[:2] ** 2
         k = np.array([-0.3, -0.2, -0.1])
@@ -113,15 +114,11 @@ class TestLadder:
         slope = (w[1] - w[0]) / 0.2
         outside = smile.total_variance(fit, np.array([-0.5, 0.7]), extrapolate=True)
         np.testing.assert_allclose(outside, [w[0] - 0.2 * slope, w[1]], rtol=1e-14)
-
-    def test_one_quote_is_flat(self):
         fit = self.first(1)
         np.testing.assert_allclose(
             smile.iv(fit, np.array([-2.0, 0.0, 2.0]), extrapolate=True), 0.62, rtol=1e-14
         )
         assert np.isnan(smile.iv(fit, 0.0))
-
-    def test_two_quotes_at_a_strike_are_one_strike(self):
         k, iv = np.array([-0.1, -0.1, 0.1, 0.1]), np.array([0.5, 0.52, 0.6, 0.62])
         fit = smile.fit(k, iv, 1.0, weights="equal")
         assert int(fit["method"]) == Method.LINE
@@ -166,7 +163,7 @@ class TestReasons:
         assert fit["k_max"].values.tolist() == [k[0, -2], k[1, -1]]
         assert fit["n"].values.tolist() == [9, 12]
 
-    def test_a_convex_smile_with_a_butterfly_is_flagged(self):
+    def test_a_butterfly_is_flagged_as_the_check_says(self):
         raw = raw_sets()["vogt"]
         k = np.linspace(-1.5, 1.5, 41)
         w = svi.total_variance(k, raw)
@@ -174,8 +171,6 @@ class TestReasons:
         fit = smile.fit(k, np.sqrt(w), 1.0, weights="equal")
         assert bool(has(fit, Status.BUTTERFLY))
         assert float(smile.butterfly_check(fit)["min_g"]) == pytest.approx(-0.032863573453623, abs=1e-8)
-
-    def test_status_says_what_the_check_says(self):
         k, iv, t, _ = crypto_like(120, 14, seed=4, noise=0.02, fewest=3)
         fit = smile.fit(k, iv, t, weights="equal")
         np.testing.assert_array_equal(has(fit, Status.BUTTERFLY), ~smile.butterfly_check(fit)["ok"])
@@ -210,8 +205,13 @@ class TestArrays:
         assert cube["a"].dims == ("slice_0", "slice_1")
         np.testing.assert_array_equal(cube["a"].values.ravel(), flat["a"])
         np.testing.assert_array_equal(smile.fit(k[1], iv[1], t[1], weights="equal")["a"], flat["a"][1])
+        empty = smile.fit(np.empty((0, 4)), np.empty((0, 4)), np.empty(0), weights="equal")
+        assert empty["a"].shape == (0,)
+        none = smile.fit(np.empty((2, 0)), np.empty((2, 0)), np.full(2, 0.5), weights="equal")
+        assert has(none, Status.TOO_FEW_STRIKES).all()
+        assert none["n"].values.tolist() == [0, 0]
 
-    def test_strikes_may_be_shared_and_dims_in_any_order(self):
+    def test_dims_in_any_order_shared_strikes_and_forwards(self):
         iv = xr.DataArray(
             0.5 + 0.1 * np.random.default_rng(0).random((2, 3, 9)), dims=("time", "expiry", "strike")
         )
@@ -222,6 +222,11 @@ class TestArrays:
         assert fit["a"].dims == ("time", "expiry")
         assert fit["year_fraction"].dims == ("expiry",)
         xr.testing.assert_equal(turned.transpose("time", "expiry"), fit)
+        k, iv, t = labelled(*crypto_like(3, 8, seed=8)[:3])
+        forward = xr.DataArray([90.0, 91.0, 92.0], dims="expiry")
+        fit = smile.fit(k, iv, t, forward=forward, weights="equal")
+        np.testing.assert_array_equal(fit.coords["forward"], forward)
+        assert "forward" not in smile.fit(k, iv, t, weights="equal").coords
 
     def test_inputs_are_not_changed(self):
         k, iv, t, _ = crypto_like(8, 12, seed=7, noise=0.03, fewest=2)
@@ -230,32 +235,17 @@ class TestArrays:
         for now, then in zip((k, iv, t), before, strict=True):
             np.testing.assert_array_equal(now, then)
 
-    def test_no_slices_no_strikes(self):
-        empty = smile.fit(np.empty((0, 4)), np.empty((0, 4)), np.empty(0), weights="equal")
-        assert empty["a"].shape == (0,)
-        none = smile.fit(np.empty((2, 0)), np.empty((2, 0)), np.full(2, 0.5), weights="equal")
-        assert has(none, Status.TOO_FEW_STRIKES).all()
-        assert none["n"].values.tolist() == [0, 0]
-
-    def test_forward_is_kept_as_a_coordinate(self):
-        k, iv, t = labelled(*crypto_like(3, 8, seed=8)[:3])
-        forward = xr.DataArray([90.0, 91.0, 92.0], dims="expiry")
-        fit = smile.fit(k, iv, t, forward=forward, weights="equal")
-        np.testing.assert_array_equal(fit.coords["forward"], forward)
-        assert "forward" not in smile.fit(k, iv, t, weights="equal").coords
-
 
 class TestWeights:
     k, iv, t, _ = crypto_like(3, 15, seed=9, noise=0.03)
 
-    def test_a_common_factor_changes_nothing(self):
+    def test_weights_count_by_their_ratio(self):
+        """A common factor changes nothing, no weight is no quote, a heavy quote is met."""
         plain = smile.fit(self.k, self.iv, self.t, weights="equal")
         for weights in (np.ones_like(self.iv), np.full_like(self.iv, 250.0)):
             fit = smile.fit(self.k, self.iv, self.t, weights=weights)
             at = smile.iv(fit, 0.0), smile.iv(plain, 0.0)
             np.testing.assert_allclose(*at, rtol=1e-6)
-
-    def test_no_weight_is_no_quote(self):
         weights = np.ones_like(self.iv)
         weights[:, 3], weights[:, 8] = 0.0, NAN
         dropped = self.iv.copy()
@@ -264,8 +254,6 @@ class TestWeights:
             smile.fit(self.k, self.iv, self.t, weights=weights),
             smile.fit(self.k, dropped, self.t, weights="equal"),
         )
-
-    def test_a_heavy_quote_is_met(self):
         weights = np.ones_like(self.iv)
         weights[:, 5] = 1e8
         fit = smile.fit(self.k, self.iv, self.t, weights=weights)
@@ -297,15 +285,13 @@ class TestWarmStart:
         )
         np.testing.assert_allclose(warm["rmse_vol"], again["rmse_vol"], rtol=1e-4)
 
-    def test_new_and_unfitted_slices_start_cold(self):
+    def test_it_broadcasts_over_time_and_new_slices_start_cold(self):
         k, iv, t = labelled(*crypto_like(6, 12, seed=11)[:3])
         earlier = iv.copy()
         earlier[0] = NAN
         start = smile.fit(k, earlier, t, weights="equal").isel(expiry=slice(0, 4))
         cold = smile.fit(k, iv, t, weights="equal")["a"]
         xr.testing.assert_allclose(smile.fit(k, iv, t, initial=start, weights="equal")["a"], cold)
-
-    def test_it_broadcasts_over_time(self):
         k, iv, t = labelled(*crypto_like(4, 12, seed=12)[:3])
         history = xr.concat([iv, 1.01 * iv], "time")
         fit = smile.fit(k, history, t, initial=smile.fit(k, iv, t, weights="equal"), weights="equal")
@@ -329,7 +315,7 @@ class TestProperties:
 
     @examples(4, 40)
     @given(quotes)
-    def test_masking_a_quote_is_dropping_it(self, given_quotes):
+    def test_masking_a_quote_is_dropping_it_and_a_mirrored_smile_the_mirror_image(self, given_quotes):
         k, iv, t = given_quotes
         fit = smile.fit(k, iv, t, weights="equal")
         for i in range(len(t)):
@@ -337,6 +323,8 @@ class TestProperties:
             alone = smile.fit(k[i, kept], iv[i, kept], t[i], weights="equal")
             np.testing.assert_allclose(smile.iv(alone, 0.0), smile.iv(fit, 0.0)[i], rtol=1e-6)
             assert int(alone["n"]) == int(fit["n"][i])
+        fit, mirrored = smile.fit(k, iv, t, weights="equal"), smile.fit(-k, iv, t, weights="equal")
+        np.testing.assert_allclose(mirrored["rmse_vol"], fit["rmse_vol"], rtol=1e-4)
 
     @examples(4, 40)
     @given(quotes, st.floats(0.1, 10))
@@ -348,13 +336,6 @@ class TestProperties:
         np.testing.assert_allclose(
             smile.total_variance(other, 0.0), smile.total_variance(fit, 0.0), rtol=1e-6
         )
-
-    @examples(4, 40)
-    @given(quotes)
-    def test_a_mirrored_smile_is_the_mirror_image(self, given_quotes):
-        k, iv, t = given_quotes
-        fit, mirrored = smile.fit(k, iv, t, weights="equal"), smile.fit(-k, iv, t, weights="equal")
-        np.testing.assert_allclose(mirrored["rmse_vol"], fit["rmse_vol"], rtol=1e-4)
 
 
 class TestMisuse:
@@ -374,17 +355,13 @@ class TestMisuse:
         with pytest.raises(ValueError, match=message):
             smile.fit(self.k, self.iv, 0.5, **options)
 
-    def test_percent(self):
+    def test_percent_missing_dims_and_unlabelled_tables(self):
         with pytest.raises(ValueError, match="looks like percent"):
             smile.fit(self.k, 100 * self.iv, 0.5, weights="equal")
-
-    def test_a_missing_dim(self):
         iv = xr.DataArray(self.iv, dims="k")
         with pytest.raises(ValueError, match="no 'strike'"):
             smile.fit(xr.DataArray(self.k, dims="k"), iv, 0.5, weights="equal")
         assert int(smile.fit(xr.DataArray(self.k, dims="k"), iv, 0.5, dim="k", weights="equal")["n"]) == 6
-
-    def test_unlabelled_tables_beside_labelled_ones(self):
         with pytest.raises(TypeError, match="names them"):
             smile.fit(
                 np.zeros((2, 6)),

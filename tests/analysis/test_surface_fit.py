@@ -130,9 +130,6 @@ def test_an_expiry_that_cannot_be_fitted_is_skipped_with_its_reason(noisy):
     empty = surface.fit(k, iv * np.nan, years, method="essvi", weights="equal")
     assert np.isnan(empty["a"]).all()
     assert (empty["status"] != 0).all()
-
-
-def test_repeated_strikes_do_not_count_twice(noisy):
     k, iv, years = noisy
     same = k.copy()
     same[1] = 0.1
@@ -225,12 +222,6 @@ def test_a_nearly_flat_surface_converges_or_is_said_to_be_flat(method, noise):
         assert (fit["status"] == int(Status.FLAT)).any()
 
 
-def test_a_surface_that_bends_is_never_called_flat(noisy):
-    k, iv, t = noisy
-    fit = surface.fit(k, iv, t, method="essvi")
-    assert not (fit["status"] & np.int32(Status.FLAT)).any()
-
-
 def test_weights_by_price_let_the_money_decide():
     """A smile that no SSVI slice follows: the wings bend one way, the money another."""
     k = np.linspace(-1.0, 1.0, 41)
@@ -252,6 +243,9 @@ def test_the_fit_says_what_was_quoted(noisy):
     np.testing.assert_allclose(found["rmse_vol"], np.sqrt(((model - iv) ** 2).mean("strike")), rtol=1e-9)
     assert (found["forward"] == 100.0).all()
     assert found["status"].attrs["flag_meanings"].split()[0] == "expired"
+    k, iv, t = noisy
+    fit = surface.fit(k, iv, t, method="essvi")
+    assert not (fit["status"] & np.int32(Status.FLAT)).any()
 
 
 def test_misuse_is_refused(noisy):

@@ -40,14 +40,11 @@ def term_structure_answers():
     return {r["quantity"]: r["expected"] for r in known("term_structure_forward_expected")}
 
 
-def test_total_variance_at_the_money_is_linear_in_time():
+def test_total_and_forward_variance_by_hand():
     made, answers = flat([0.6, 0.5], np.array([0.05, 0.15])), term_structure_answers()
     w = float(surface.total_variance(made, 0.0, 30 / 365))
     assert w == pytest.approx(float(answers["cm_total_variance"]), abs=1e-12)
     assert float(surface.iv(made, 0.0, 30 / 365)) == pytest.approx(float(answers["cm_vol"]), abs=1e-12)
-
-
-def test_forward_variance_and_a_calendar_that_has_none():
     answers = term_structure_answers()
     found = surface.forward_variance(flat([0.6, 0.5], np.array([0.05, 0.15])), 0.05, 0.15)
     assert float(found["variance"]) == pytest.approx(float(answers["forward_variance"]), abs=1e-12)
@@ -60,11 +57,17 @@ def test_forward_variance_and_a_calendar_that_has_none():
         surface.forward_variance(flat([0.6], np.array([0.05])), 0.1, 0.1)
 
 
-def test_at_an_expiry_a_cut_is_the_slice_itself(three):
+def test_at_an_expiry_a_cut_is_the_slice_itself_and_between_two_linear(three):
     k = xr.DataArray(np.linspace(-1, 1, 9), dims="k")
     w = surface.total_variance(three, k, [0.05, 0.2, 0.6])
     itself = smile.total_variance(three, k)
     np.testing.assert_allclose(w.to_numpy(), itself.to_numpy(), rtol=1e-14)
+    # By hand: (1 − s) w₁ + s w₂ with s = (T − T₁)/(T₂ − T₁).
+    k, w = 0.2, smile.total_variance(three, 0.2).to_numpy()
+    for t in (0.06, 0.1, 0.19):
+        s = (t - 0.05) / 0.15
+        expected = (1 - s) * w[0] + s * w[1]
+        assert float(surface.total_variance(three, k, t)) == pytest.approx(expected, rel=1e-14)
 
 
 def test_between_expiries_total_variance_does_not_fall_and_call_prices_are_convex(three):
@@ -92,15 +95,6 @@ def test_a_flat_surface_is_flat_at_every_time():
     assert not (found["status"] & Status.PRICES_MIXED).any()
     local = surface.local_volatility(made, [-0.3, 0.0, 0.3], np.array([45, 135, 270]) / 365)
     np.testing.assert_allclose(local["local_vol"], 0.6, atol=1e-6)
-
-
-def test_one_pair_is_linear_at_every_time_between(three):
-    """By hand: (1 − s) w₁ + s w₂ with s = (T − T₁)/(T₂ − T₁)."""
-    k, w = 0.2, smile.total_variance(three, 0.2).to_numpy()
-    for t in (0.06, 0.1, 0.19):
-        s = (t - 0.05) / 0.15
-        expected = (1 - s) * w[0] + s * w[1]
-        assert float(surface.total_variance(three, k, t)) == pytest.approx(expected, rel=1e-14)
 
 
 def random_slices(rng, count):
@@ -153,7 +147,7 @@ def test_where_a_pair_is_not_certified_prices_are_mixed_as_in_lemma_5_1(monkeypa
     assert float(density["martingale"]) == pytest.approx(1.0, abs=1e-9)
 
 
-def test_outside_the_expiries_volatility_is_held_or_missing(three):
+def test_outside_expiries_and_quotes_volatility_is_held_or_missing(three):
     k = [-0.2, 0.0, 0.3]
     early = surface.iv(three, k, 0.01)
     np.testing.assert_allclose(early, smile.iv(three, k)[0], rtol=1e-12)
@@ -161,9 +155,6 @@ def test_outside_the_expiries_volatility_is_held_or_missing(three):
     late = surface.iv(three, k, 0.7, extrapolate="flat_vol")
     np.testing.assert_allclose(late, smile.iv(three, k)[2], rtol=1e-12)
     assert np.isnan(surface.iv(three, k, [0.0, -0.1, np.nan])).all()
-
-
-def test_wings_are_missing_unless_asked_for(three):
     quoted = three.assign(k_min=("expiry", [-0.1, -0.2, -0.4]), k_max=("expiry", [0.1, 0.2, 0.4]))
     inside = surface.total_variance(quoted, [-0.31, -0.29, 0.29, 0.31], 0.4)
     assert np.isnan(inside).to_numpy().tolist() == [True, False, False, True]
@@ -178,13 +169,22 @@ def test_expiries_without_a_slice_are_passed_over(three):
     assert float(w[0]) == pytest.approx(float(w[1]), rel=1e-14)
 
 
-def test_a_cut_asks_for_what_can_be_given(three):
+def test_misuse_is_refused(three):
     with pytest.raises(ValueError, match="has dim expiry"):
         surface.total_variance(three, 0.0, three["year_fraction"])
     with pytest.raises(ValueError, match="'linear' is not one of None"):
         surface.iv(three, 0.0, 0.1, extrapolate="linear")
     with pytest.raises(TypeError, match="2 dimensions"):
         surface.iv(three, 0.0, [[0.1]])
+    for points in (["rr"], ["rr00"], ["skew25"], ["rr100"]):
+        with pytest.raises(ValueError, match="is not atm, or rr"):
+            surface.constant_maturity(three, points=points)
+    with pytest.raises(ValueError, match="did you mean 'rr25'"):
+        surface.constant_maturity(three, points=["RR25"])
+    with pytest.raises(ValueError, match="delta='black'"):
+        surface.constant_maturity(three, delta="black")
+    with pytest.raises(ValueError, match="atm='spot'"):
+        surface.constant_maturity(three, atm="spot")
 
 
 @pytest.mark.parametrize("row", known_cases("essvi_calendar_pairs", "case"))
@@ -217,6 +217,14 @@ def test_delta_strikes_of_the_known_answers(crypto):
                 k = surface.delta_moneyness(crypto, sign * float(size), 30 / 365, delta=delta)
                 assert float(k) == pytest.approx(float(row["k"]), abs=1e-10)
                 assert float(np.exp(k)) == pytest.approx(float(row["strike_over_forward"]), abs=1e-10)
+    rows = {r["point"]: float(r["iv_or_value"]) for r in known("delta_strikes_crypto30d")}
+    for delta, name in (("forward", "dns_forward_delta (d1=0)"), ("pa", "dns_premium_adjusted (d2=0)")):
+        found = surface.constant_maturity(crypto, tenors=["30d"], points=["atm"], delta=delta, atm="dns")
+        assert float(found["atm"][0]) == pytest.approx(rows[name], abs=1e-10)
+    rate, t = 0.08, 30 / 365
+    spot = surface.delta_moneyness(crypto, [0.25, -0.25], t, delta="spot", interest_rate=rate)
+    forward = surface.delta_moneyness(crypto, 0.25 * np.exp(rate * t) * np.array([1, -1]), t)
+    np.testing.assert_allclose(spot.to_numpy(), forward.to_numpy(), atol=1e-12)
 
 
 @pytest.mark.parametrize("delta", ["forward", "pa"])
@@ -237,13 +245,6 @@ def test_constant_maturity_points_of_the_known_answers(crypto, delta):
     for name, value in expected.items():
         assert float(found[name]) == pytest.approx(value, abs=1e-10)
     assert int(found["status"]) == 0
-
-
-def test_delta_neutral_straddles_of_the_known_answers(crypto):
-    rows = {r["point"]: float(r["iv_or_value"]) for r in known("delta_strikes_crypto30d")}
-    for delta, name in (("forward", "dns_forward_delta (d1=0)"), ("pa", "dns_premium_adjusted (d2=0)")):
-        found = surface.constant_maturity(crypto, tenors=["30d"], points=["atm"], delta=delta, atm="dns")
-        assert float(found["atm"][0]) == pytest.approx(rows[name], abs=1e-10)
 
 
 @pytest.mark.parametrize("row", known_cases("delta_conventions", "stdev"))
@@ -277,13 +278,6 @@ def test_strikes_by_quantlib_on_a_flat_smile(target, kind):
     assert 100 * float(np.exp(k)) == pytest.approx(calculator.strikeFromDelta(target), rel=1e-7)
 
 
-def test_spot_deltas_are_discounted_forward_deltas(crypto):
-    rate, t = 0.08, 30 / 365
-    spot = surface.delta_moneyness(crypto, [0.25, -0.25], t, delta="spot", interest_rate=rate)
-    forward = surface.delta_moneyness(crypto, 0.25 * np.exp(rate * t) * np.array([1, -1]), t)
-    np.testing.assert_allclose(spot.to_numpy(), forward.to_numpy(), atol=1e-12)
-
-
 def test_an_unreachable_delta_is_missing_and_says_so():
     """At iv √T = 2 a premium-adjusted call is worth at most N(d2) K/F, well below 0.9."""
     made = surface.from_essvi([4.0], [0.0], [0.0], [1.0])
@@ -306,18 +300,6 @@ def test_constant_maturity_says_where_it_extrapolates(three):
     assert int(near["status"][0]) == 0
 
 
-def test_points_are_checked(three):
-    for points in (["rr"], ["rr00"], ["skew25"], ["rr100"]):
-        with pytest.raises(ValueError, match="is not atm, or rr"):
-            surface.constant_maturity(three, points=points)
-    with pytest.raises(ValueError, match="did you mean 'rr25'"):
-        surface.constant_maturity(three, points=["RR25"])
-    with pytest.raises(ValueError, match="delta='black'"):
-        surface.constant_maturity(three, delta="black")
-    with pytest.raises(ValueError, match="atm='spot'"):
-        surface.constant_maturity(three, atm="spot")
-
-
 def test_term_structure_of_flat_expiries():
     years = np.array([7, 30, 90]) / 365
     found = surface.term_structure(flat([0.8, 0.6, 0.5], years))
@@ -328,9 +310,6 @@ def test_term_structure_of_flat_expiries():
     np.testing.assert_allclose(found["forward_vol"], np.sqrt(found["forward_variance"]))
     assert float(found["slope_90d_30d"]) == pytest.approx(-0.1, abs=1e-12)
     assert float(found["ratio_7d_30d"]) == pytest.approx(0.8 / 0.6, rel=1e-12)
-
-
-def test_term_structure_has_a_hole_where_an_expiry_has_no_slice():
     years = np.array([0.05, 0.1, 0.2])
     made = flat([0.8, 0.7, 0.9], years)
     holed = made.where(xr.DataArray([True, False, True], dims="expiry"))

@@ -72,17 +72,14 @@ def test_a_worse_method_is_flagged_at_the_money(market: tuple[str, str]) -> None
     np.testing.assert_allclose(fit["atm_error_vol"], error, rtol=0, atol=0.006)
 
 
-def test_alone_the_slices_cross_and_together_they_do_not() -> None:
+def test_no_fit_is_exact_in_the_wings_and_slices_alone_cross() -> None:
     crossings = {
         method: int((~surface.calendar_check(fitted(("BTC", "deribit"), method=method))["ok"]).sum())
         for method in ("slices", "svi")
     }
     assert crossings["slices"] > 0
     assert crossings["svi"] == 0
-
-
-def test_no_fit_is_exact_in_the_wings() -> None:
-    """Shortly before expiry the wings are jumps and the middle is Gaussian: five parameters miss some."""
+    # Shortly before expiry the wings are jumps and the middle is Gaussian: five parameters miss some.
     for method in ("slices", "svi", "essvi"):
         fit = fitted(("BTC", "deribit"), method=method)
         assert float(fit["rmse_vol"].isel(expiry=0)) > 0.01
@@ -168,15 +165,12 @@ def test_bid_and_ask_never_make_a_fit_worse() -> None:
     assert (sided < 0.99 * plain).sum() > 10
 
 
-def test_a_slice_without_bid_and_ask_does_not_depend_on_the_others() -> None:
+def test_slices_without_sides_and_fits_inside_are_left_as_they_are() -> None:
     iv, bid, ask, t = noisy(3)
     bid[1], ask[1] = np.nan, np.nan
     plain, sided = smile.fit(K, iv, t), smile.fit(K, iv, t, iv_bid=bid, iv_ask=ask)
     xr.testing.assert_identical(sided.isel(slice=1), plain.isel(slice=1))
     assert (sided["nfev"] > plain["nfev"]).to_numpy().tolist() == [True, False, True]
-
-
-def test_a_fit_inside_everywhere_is_the_last() -> None:
     iv, _, _, t = noisy(1)
     plain = smile.fit(K, iv, t)
     sided = smile.fit(K, iv, t, iv_bid=iv - 0.3, iv_ask=iv + 0.3)

@@ -69,10 +69,7 @@ def test_the_2009_white_paper(vix_2009):
         if not name.startswith("T"):
             assert got[name] == pytest.approx(float(row["recomputed"].split()[0]), rel=1e-10), name
     assert (found["status"] == 0).all()
-
-
-def test_two_strikes_without_a_bid_end_the_strip(vix_2009):
-    """Read by eye in the appendix: near puts 375 and 350 have no bid, nor have calls 1225 and 1230."""
+    # Read by eye in the appendix: near puts 375 and 350 have no bid, nor have calls 1225 and 1230.
     found, _ = vix_2009
     near = found["strike"].where(found["used"].isel(expiry=0), drop=True)
     assert (float(near.min()), float(near.max())) == (400, 1220)
@@ -103,9 +100,6 @@ def test_the_rules_on_a_chain_that_can_be_added_by_hand():
     assert float(found["contribution"].sum()) == pytest.approx(by_hand, rel=1e-14)
     assert float(found["total_variance"]) == pytest.approx(2 * by_hand - 0.01**2, rel=1e-13)
     assert float(found["variance"]) == pytest.approx(10 * (2 * by_hand - 0.01**2), rel=1e-13)
-
-
-def test_an_option_that_is_not_listed_does_not_end_the_walk():
     bids = np.array([[21, 16, 11, 8, 5, 3, 2, 1, 1], [np.nan, np.nan, 1, 2, 4, 7, 11, 16, 21]], dtype=float).T
     bids[5:7, 0] = np.nan
     found = quote(bids, bids, [80, 85, 90, 95, 100, 105, 110, 115, 120])
@@ -202,15 +196,12 @@ def test_integrals_of_the_known_answers(case, method):
         assert float(cut["inside"]) == pytest.approx(rows["total_variance_k_in[-40,40]"], abs=1e-10)
 
 
-def test_volatility_of_the_known_answers():
+def test_volatility_of_the_known_answers_and_wings_that_hold_much_of_it():
     row = next(
         r for r in known("term_structure_forward_expected") if r["quantity"] == "total_variance_to_vol"
     )
     found = variance.model_free(slice_of("crypto30d", 30 / 365))
     assert float(found["vol"]) == pytest.approx(float(row["expected"]), abs=1e-9)
-
-
-def test_wings_that_hold_much_of_the_variance_are_flagged():
     found = variance.model_free(slice_of("raw_free", k_min=-1.0, k_max=1.0))
     assert float(found["wing_share"]) == pytest.approx(0.59, abs=0.005)
     assert int(found["status"]) & Status.EXTRAPOLATED
@@ -255,12 +246,26 @@ def strip_quotes(vol=0.5, years=0.1, low=-0.8, high=0.8, step=0.01):
     )
 
 
-def test_a_fine_strip_of_a_flat_smile_gives_its_variance():
+def test_what_a_strip_is_and_is_not():
     """Strikes that lie dense: the sum is the integral, of which 1e-3 of delta on each side is missing."""
     found = variance.model_free(strip_quotes(step=0.001), method="strip")
     assert float(found["total_variance"]) == pytest.approx(0.25 * 0.1, rel=3e-3)
     assert float(found["lower"]) <= 0.025 <= float(found["upper"])
     assert float(found["wing_share"]) == 0
+    quotes = strip_quotes()
+    holed = quotes.assign(iv=quotes["iv"].where(np.arange(quotes.sizes["strike"]) % 3 > 0))
+    dropped = quotes.isel(strike=np.arange(quotes.sizes["strike"]) % 3 > 0)
+    values = [
+        float(variance.model_free(each, method="strip")["total_variance"])
+        for each in (holed, dropped, holed.isel(strike=slice(None, None, -1)))
+    ]
+    assert values[0] == pytest.approx(values[1], rel=1e-14)
+    assert values[0] == pytest.approx(values[2], rel=1e-14)
+    for low, high in ((0.05, 0.8), (-0.8, -0.05)):
+        found = variance.model_free(strip_quotes(low=low, high=high), method="strip")
+        assert np.isnan(found["total_variance"])
+        assert np.isnan(found["k_low"])
+        assert int(found["status"]) == Status.TOO_FEW_STRIKES
 
 
 def test_a_strip_added_by_hand():
@@ -287,26 +292,6 @@ def test_a_strip_added_by_hand():
     tails = 2 * price(1.3, "call") / 1.3 + 2 * price(0.8, "put") / 0.8 * np.log(0.8 / 0.01)
     assert float(found["upper"] - found["lower"]) == pytest.approx(tails, rel=1e-12)
     assert np.exp([float(found["k_low"]), float(found["k_high"])]).tolist() == pytest.approx([0.8, 1.3])
-
-
-def test_a_strip_does_not_mind_order_or_holes():
-    quotes = strip_quotes()
-    holed = quotes.assign(iv=quotes["iv"].where(np.arange(quotes.sizes["strike"]) % 3 > 0))
-    dropped = quotes.isel(strike=np.arange(quotes.sizes["strike"]) % 3 > 0)
-    values = [
-        float(variance.model_free(each, method="strip")["total_variance"])
-        for each in (holed, dropped, holed.isel(strike=slice(None, None, -1)))
-    ]
-    assert values[0] == pytest.approx(values[1], rel=1e-14)
-    assert values[0] == pytest.approx(values[2], rel=1e-14)
-
-
-def test_quotes_on_one_side_are_no_strip():
-    for low, high in ((0.05, 0.8), (-0.8, -0.05)):
-        found = variance.model_free(strip_quotes(low=low, high=high), method="strip")
-        assert np.isnan(found["total_variance"])
-        assert np.isnan(found["k_low"])
-        assert int(found["status"]) == Status.TOO_FEW_STRIKES
 
 
 def test_a_flat_smile_lies_within_its_bounds_wherever_quotes_end():

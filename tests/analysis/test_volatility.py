@@ -73,17 +73,14 @@ def test_every_window_is_the_textbook_sum(method: str) -> None:
     assert np.isnan(found[:4]).all()
 
 
-def test_parkinson_by_hand() -> None:
+def test_parkinson_and_close_to_close_by_hand() -> None:
     """High over low is e^0.02 each day: 0.02² / (4 ln 2) a day, times 365, is 0.2295² a year."""
     rows = [(100.0, 100.0 * math.exp(0.01), 100.0 * math.exp(-0.01), 100.0)] * 3
     found = volatility.realised(dataset(rows), "3d", method="parkinson")
     assert float(found[-1]) == pytest.approx(math.sqrt(0.0004 / 2.772588722 * 365), rel=1e-9)
     assert float(found[-1]) == pytest.approx(0.2295, abs=5e-5)
     assert found.attrs["units"] == "1/√year"
-
-
-def test_close_to_close_by_hand() -> None:
-    """Returns +1 %, −1 %, +1 %, −1 %: mean 0, variance 4 × 0.0001 / 3 a day."""
+    # Returns +1 %, −1 %, +1 %, −1 %: mean 0, variance 4 × 0.0001 / 3 a day.
     closes = [100.0, 100.0 * math.exp(0.01), 100.0, 100.0 * math.exp(0.01), 100.0]
     rows = [(c, c, c, c) for c in closes]
     found = volatility.realised(dataset(rows), "4d", method="close_to_close")
@@ -192,15 +189,12 @@ def test_bars_that_prices_do_not_span_are_unknown_by_hand() -> None:
     assert (np.isnan(values).all(axis=-1) == ~known).all()
 
 
-def test_an_unfinished_day_has_no_volatility() -> None:
+def test_neither_an_unfinished_day_nor_the_future_changes_a_figure() -> None:
     """Of a walk at 60 % the last day has begun: its small range would lower the figure of its window."""
     price = walk(40, 288, 0.6)
     whole, begun = (volatility.realised(volatility.bars(p), "20d") for p in (price[: 40 * 288], price[:-200]))
     assert np.isnan(begun[-1])
     assert float(begun[-2]) == float(whole[-2])
-
-
-def test_nothing_after_an_instant_changes_it() -> None:
     made = volatility.bars(walk(30, 24, 0.5))
     early = volatility.realised(made.isel(time=slice(0, 20)), "5d")
     np.testing.assert_array_equal(volatility.realised(made, "5d")[:20], early)
