@@ -60,6 +60,7 @@ def payments(rate: float, days: int) -> pd.DataFrame:
     return stated(rows("funding_settlements", symbol="BTC", exchange="alpha", timestamp=times, **paid))
 
 
+@functools.cache
 def noisy() -> xr.DataArray:
     """Ninety days of rates on three venues that wander, for forecasts of carry."""
     rng = np.random.default_rng(7)
@@ -76,6 +77,7 @@ def noisy() -> xr.DataArray:
     )
 
 
+@functools.cache
 def carry(long: str, short: str, hold: str, fee: float = 2.0) -> xr.Dataset:
     """What a pair of the wandering venues is forecast to earn, each trade at `fee` bps."""
     return forecast_carry(noisy(), [(long, short)], hold=hold, fee_bps=fee).isel(pair=0)
@@ -191,11 +193,13 @@ def stated(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
+@functools.cache
 def fit() -> xr.Dataset:
     """The surface of `chain`, fitted."""
     return surface.from_chain(chain(), method="essvi", weights="equal")
 
 
+@functools.cache
 def attribution() -> xr.Dataset:
     """A call and a put of the second expiry over a day: forward up 2 %, volatility up from 50 to 55 %."""
     later = chain().assign(time=QUOTED + pd.Timedelta(1, "D"))
@@ -270,6 +274,7 @@ def backtested() -> xr.Dataset:
     return backtest.carry(rates, rule, costs, prices=prices, leverage=5.0)
 
 
+@functools.cache
 def capacity_curve() -> xr.Dataset:
     """Trades at other sizes, in books of 300,000 USD within 1 bps and ten times as much within 10."""
     depth = xr.DataArray(

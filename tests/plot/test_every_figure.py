@@ -1,13 +1,19 @@
-"""What every figure promises: units, UTC, where the data is from, and no more than the axes given."""
+"""What every figure promises: units, UTC, where the data is from, and no more than the axes given.
+
+Its numbers are those that it drew when it was looked at: one wrong line fails.
+"""
 
 from __future__ import annotations
 
+import functools
+import json
 import re
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import matplotlib
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
@@ -18,8 +24,11 @@ from derivdata import plot
 from derivdata.plot.style import dress, stated
 from tests.plot import made
 from tests.plot.cases import CASES
+from tests.plot.drawn_data import BASELINE, FIGURES, drawn
 
 matplotlib.use("Agg")
+
+EXPECTED: dict[str, list[dict[str, Any]]] = json.loads(BASELINE.read_text(encoding="utf-8"))
 
 TIMED = {
     "backtest_attribution",
@@ -57,6 +66,13 @@ def footers(figure: Figure) -> list[Any]:
     return [text for text in texts if text.get_text().startswith("source")]
 
 
+@functools.cache
+def made_once(name: str) -> tuple[Axes, list[dict[str, Any]]]:
+    """The axes of a figure, and what it draws, before anything else is done with it."""
+    ax = FIGURES[name]()
+    return ax, drawn(ax.get_figure(root=True))
+
+
 def test_every_figure_has_a_case() -> None:
     """Each kind of each function."""
     figures = set()
@@ -64,6 +80,26 @@ def test_every_figure_has_a_case() -> None:
         kinds = get_args(get_type_hints(getattr(plot, name), localns={"Axes": Axes}).get("kind"))
         figures |= {f"{name}_{kind}" for kind in kinds} or {name}
     assert figures == {*CASES, "surface_3d"}
+    assert set(EXPECTED) == set(FIGURES)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_draws_the_same_data(name: str) -> None:
+    _, found = made_once(name)
+    assert len(found) == len(EXPECTED[name])
+    for axes, expected in zip(found, EXPECTED[name], strict=True):
+        assert axes["words"] == expected["words"]
+        assert axes["ticks"] == expected["ticks"]
+        for kind in ("lines", "patches", "collections"):
+            assert len(axes[kind]) == len(expected[kind]), kind
+            for one, other in zip(axes[kind], expected[kind], strict=True):
+                np.testing.assert_allclose(
+                    np.array(one, dtype=np.float64),
+                    np.array(other, dtype=np.float64),
+                    rtol=1e-5,
+                    atol=1e-7,
+                    err_msg=kind,
+                )
 
 
 @pytest.mark.parametrize(
@@ -91,7 +127,7 @@ def test_an_option_or_a_result_of_another_kind_is_refused(draw: Any, message: st
 
 @pytest.mark.parametrize("name", CASES)
 def test_axes_have_units_and_say_utc(name: str) -> None:
-    ax = CASES[name]()
+    ax, _ = made_once(name)
     figure = ax.get_figure(root=True)
     figure.canvas.draw()
     labels = [label for each in shown(figure) for label in (each.get_xlabel(), each.get_ylabel())]
@@ -120,7 +156,7 @@ def test_data_is_of_the_axes_that_a_figure_returned() -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_footer_names_the_source_once(name: str) -> None:
-    [footer] = footers(CASES[name]().get_figure(root=True))
+    [footer] = footers(made_once(name)[0].get_figure(root=True))
     assert footer.get_text() == "source: made by hand · as of 2026-01-15 00:00 UTC · synthetic data"
 
 

@@ -1,4 +1,4 @@
-"""Every figure against a picture that was looked at, for its layout; `test_drawn_data` compares numbers.
+"""Every figure against a picture that was looked at, for its layout; `test_every_figure` compares numbers.
 
 Regenerate with ``pytest tests/plot/test_images.py --mpl-generate-path=tests/baseline``, and look at them.
 """
