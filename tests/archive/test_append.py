@@ -38,13 +38,6 @@ def orders(ids: list[str], *, start: pd.Timestamp = START, value: float = 10.0) 
     )
 
 
-def test_a_table_comes_back_as_it_was(tmp_path: Path) -> None:
-    archive = open_archive(tmp_path / "mine")
-    assert archive.append("funding_history", rates()) == 384
-    expected = tables.TABLES["funding_history"].conform(rates())
-    pd.testing.assert_frame_equal(archive.read("funding_history", *EVER), expected)
-
-
 @pytest.mark.parametrize("batch", [1, 7, 48, 96, 383, 384])
 def test_months_are_told_apart_however_many_rows_are_looked_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
@@ -53,9 +46,10 @@ def test_months_are_told_apart_however_many_rows_are_looked_at_once(
     monkeypatch.setattr(appending, "_BATCH_ROWS", batch)
     archive = open_archive(tmp_path)
     assert archive.append("funding_history", rates()) == 384
-    found = {p.parent.name: pq.read_table(p, columns=["time"])["time"] for p in tmp_path.rglob("*.parquet")}
+    files = {str(path.parent.relative_to(tmp_path)): path for path in tmp_path.rglob("*.parquet")}
+    found = {name: pq.read_table(path, columns=["time"])["time"] for name, path in files.items()}
     months = {name: {f"{t:%Y-%m}" for t in times.to_pylist()} for name, times in found.items()}
-    assert months == {"2026-01": {"2026-01"}, "2026-02": {"2026-02"}}
+    assert months == {f"funding_history/{month}": {month} for month in ("2026-01", "2026-02")}
     assert [len(times) for times in found.values()] == [192, 192]
     pd.testing.assert_frame_equal(
         archive.read("funding_history", *EVER), tables.TABLES["funding_history"].conform(rates())
@@ -94,7 +88,7 @@ def test_every_table_comes_back_as_it_was(tmp_path: Path, name: str) -> None:
     assert archive.append(name, full) == 0
 
 
-def test_missing_values_and_missing_optional_columns_come_back_missing(tmp_path: Path) -> None:
+def test_missing_values_come_back_missing_and_are_equal(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     archive.append("liquidations_events", orders(["1", "2"]))
     back = archive.read("liquidations_events", *EVER)
@@ -102,9 +96,18 @@ def test_missing_values_and_missing_optional_columns_come_back_missing(tmp_path:
     assert back["status"].isna().all()
     assert back["fill_count"].tolist() == [1, 1]
     pd.testing.assert_frame_equal(back, tables.TABLES["liquidations_events"].conform(orders(["1", "2"])))
+    archive = open_archive(tmp_path / "equal")
+    archive.append("liquidations_events", orders(["1"]))
+    assert archive.merge("liquidations_events", orders(["1"])) == (0, 1, 0)
+    assert archive.merge("liquidations_events", orders(["1"], value=11.0)) == (0, 0, 1)
+    archive = open_archive(tmp_path / "later")
+    archive.append("liquidations_events", orders(["7", "8"]))
+    later = orders(["8", "9"], start=START + pd.Timedelta(70, "D"))
+    assert archive.merge("liquidations_events", later) == (1, 0, 1)
+    assert sorted(archive.read("liquidations_events", *EVER)["order_id"]) == ["7", "8", "9"]
 
 
-def test_the_same_rows_again_change_nothing(tmp_path: Path) -> None:
+def test_only_new_keys_are_written_and_values_first_seen_stay(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates())
     before, files = archive.identity, sorted(tmp_path.rglob("*.parquet"))
@@ -112,41 +115,20 @@ def test_the_same_rows_again_change_nothing(tmp_path: Path) -> None:
     assert archive.append("funding_history", rates().iloc[:7]) == 0
     assert archive.identity == before
     assert sorted(tmp_path.rglob("*.parquet")) == files
-
-
-def test_only_new_keys_are_written(tmp_path: Path) -> None:
-    archive = open_archive(tmp_path)
+    archive = open_archive(tmp_path / "new")
     archive.append("funding_history", rates(hours=50))
     assert archive.append("funding_history", rates(["BTC", "SOL"], hours=60)) == 2 * 10 + 2 * 60
     whole = pd.concat([rates(hours=50), rates(["BTC", "SOL"], hours=60)]).drop_duplicates()
     pd.testing.assert_frame_equal(
         archive.read("funding_history", *EVER), tables.TABLES["funding_history"].conform(whole)
     )
-
-
-def test_values_first_seen_stay_and_a_notice_says_so(tmp_path: Path) -> None:
-    archive = open_archive(tmp_path)
+    archive = open_archive(tmp_path / "seen")
     archive.append("funding_history", rates(hours=3))
     restated = rates(hours=4)
     restated.loc[0, "rate_bps_8h"] = 77.0
     with pytest.warns(DataNotice, match="1 rows are stored already with other values"):
         assert archive.append("funding_history", restated) == 4
     assert archive.read("funding_history", *EVER)["rate_bps_8h"].max() == 3.0
-
-
-def test_a_missing_value_equals_a_missing_value(tmp_path: Path) -> None:
-    archive = open_archive(tmp_path)
-    archive.append("liquidations_events", orders(["1"]))
-    assert archive.merge("liquidations_events", orders(["1"])) == (0, 1, 0)
-    assert archive.merge("liquidations_events", orders(["1"], value=11.0)) == (0, 0, 1)
-
-
-def test_an_order_is_one_order_whenever_it_is_seen(tmp_path: Path) -> None:
-    archive = open_archive(tmp_path)
-    archive.append("liquidations_events", orders(["7", "8"]))
-    later = orders(["8", "9"], start=START + pd.Timedelta(70, "D"))
-    assert archive.merge("liquidations_events", later) == (1, 0, 1)
-    assert sorted(archive.read("liquidations_events", *EVER)["order_id"]) == ["7", "8", "9"]
 
 
 def test_a_table_without_time_in_its_key_is_kept_once_per_instant(tmp_path: Path) -> None:
@@ -182,12 +164,6 @@ def test_identity_changes_with_every_append_and_is_that_of_the_data(tmp_path: Pa
     assert len(set(seen)) == 5
     other.append("funding_history", rates(["DOGE"]))
     assert one.identity != other.identity
-
-
-def test_rows_of_two_months_lie_in_two_folders(tmp_path: Path) -> None:
-    open_archive(tmp_path).append("funding_history", rates())
-    folders = {str(p.parent.relative_to(tmp_path)) for p in tmp_path.rglob("*.parquet")}
-    assert folders == {"funding_history/2026-01", "funding_history/2026-02"}
 
 
 def test_a_month_with_many_rows_goes_by_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,14 +234,7 @@ def test_what_was_made_up_stays_marked(tmp_path: Path) -> None:
     assert "synthetic" in repr(archive)
 
 
-def test_the_frame_that_is_appended_is_not_changed(tmp_path: Path) -> None:
-    frame = rates().sample(frac=1.0, random_state=1)
-    before = frame.copy(deep=True)
-    open_archive(tmp_path).append("funding_history", frame)
-    pd.testing.assert_frame_equal(frame, before)
-
-
-def test_a_frame_of_another_table_is_refused(tmp_path: Path) -> None:
+def test_frames_of_other_tables_and_empty_ones_are_no_append(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     with pytest.raises(SchemaError, match=r"oi_history\.oi_usd"):
         archive.append("oi_history", rates())
@@ -274,11 +243,12 @@ def test_a_frame_of_another_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"'prices' cannot be archived; the tables are .*funding_history"):
         archive.append("prices", rates())
     assert archive.tables() == frozenset()
-
-
-def test_an_empty_table_is_no_append(tmp_path: Path) -> None:
-    archive = open_archive(tmp_path / "new")
+    archive = open_archive(tmp_path / "empty" / "new")
     assert archive.append("funding_history", rates().iloc[:0]) == 0
     assert archive.tables() == frozenset()
     with pytest.raises(ArchiveError, match="the archive is empty"):
         _ = archive.now
+    frame = rates().sample(frac=1.0, random_state=1)
+    before = frame.copy(deep=True)
+    open_archive(tmp_path / "kept").append("funding_history", frame)
+    pd.testing.assert_frame_equal(frame, before)

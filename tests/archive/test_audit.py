@@ -234,13 +234,15 @@ def test_words_of_a_file_become_those_of_the_table(tmp_path: Path) -> None:
     assert import_files("liquidations_events", path, tmp_path / "to", map_values=words).written == 2
     rows = open_archive(tmp_path / "to").read("liquidations_events", *EVER)
     assert dict(zip(rows["side"], rows["value_usd"], strict=True)) == {"long": 5.0, "short": 6.0}
-
-
-def test_answers_to_questions_that_nobody_asks(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="accept='everything' is not one of unit, interval, venues, future"):
-        import_files(SETTLED, tmp_path / "x.csv", tmp_path / "to", accept=["everything"])
+        import_files(SETTLED, tmp_path / "none" / "x.csv", tmp_path / "none" / "to", accept=["everything"])
     with pytest.raises(ValueError, match="map_values: 'rate_bps_8h' holds no words to replace"):
-        import_files(SETTLED, tmp_path / "x.csv", tmp_path / "to", map_values={"rate_bps_8h": {"a": "b"}})
+        import_files(
+            SETTLED,
+            tmp_path / "none" / "x.csv",
+            tmp_path / "none" / "to",
+            map_values={"rate_bps_8h": {"a": "b"}},
+        )
 
 
 def test_a_second_contract_of_a_stored_series_is_refused_by_both_names(tmp_path: Path) -> None:

@@ -29,26 +29,22 @@ def rewrite(archive: Archive, **changes: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def test_no_archive_there(tmp_path: Path) -> None:
+def test_places_that_hold_no_archive(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="nowhere: there is no archive here"):
         open_archive(tmp_path / "nowhere", create=False)
     open_archive(tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()
-
-
-def test_a_foreign_folder(tmp_path: Path) -> None:
-    (tmp_path / "thesis.txt").write_text("mine")
+    for name in ("foreign", "became"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "foreign" / "thesis.txt").write_text("mine")
     with pytest.raises(ArchiveError, match=r"not an archive: it has no archive.json, but holds 'thesis.txt'"):
-        open_archive(tmp_path)
-    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
-
-
-def test_a_folder_that_became_foreign_is_not_touched(tmp_path: Path) -> None:
-    archive = open_archive(tmp_path)
-    (tmp_path / "thesis.txt").write_text("mine")
+        open_archive(tmp_path / "foreign")
+    assert [p.name for p in (tmp_path / "foreign").iterdir()] == ["thesis.txt"]
+    archive = open_archive(tmp_path / "became")
+    (tmp_path / "became" / "thesis.txt").write_text("mine")
     with pytest.raises(ArchiveError, match="not an archive"):
         archive.append("funding_history", rates())
-    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
+    assert [p.name for p in (tmp_path / "became").iterdir()] == ["thesis.txt"]
 
 
 def test_a_file_in_place_of_a_folder(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ _SET = {"exchange": "binance", "interval_hours": "8"}
 
 def text(folder: Path, content: str, name: str = "in.csv") -> Path:
     path = folder / name
+    folder.mkdir(exist_ok=True)
     path.write_text(content, encoding="utf-8")
     return path
 
@@ -42,6 +43,11 @@ def test_columns_are_mapped_and_constants_set(tmp_path: Path) -> None:
     assert row["interval_hours"] == 8.0
     assert (result.read, result.written, result.rejected) == (1, 1, 0)
     assert str(result) == "funding_settlements: 1 rows read, 1 written, 0 already there, 0 rejected"
+    path = text(tmp_path, "symbol,exchange,time,rate_bps_8h\nBTC,okx,2020-01-01T00:00Z,0.0001\n")
+    import_files("funding_history", path, tmp_path / "to", set={"interval_hours": "4"}, unit="native")
+    row = held(tmp_path, "funding_history").iloc[0]
+    assert row["rate_bps_8h"] == pytest.approx(2.0)
+    assert row[["resolution", "kind"]].tolist() == ["raw", "sampled"]
 
 
 @pytest.mark.parametrize(
@@ -71,30 +77,7 @@ def test_intervals_may_differ_from_row_to_row(tmp_path: Path) -> None:
     assert result.first_rejected == "in.csv, line 4: interval_hours=0 is no interval"
 
 
-def test_an_interval_helps_a_table_without_that_column(tmp_path: Path) -> None:
-    path = text(tmp_path, "symbol,exchange,time,rate_bps_8h\nBTC,okx,2020-01-01T00:00Z,0.0001\n")
-    import_files("funding_history", path, tmp_path / "to", set={"interval_hours": "4"}, unit="native")
-    row = held(tmp_path, "funding_history").iloc[0]
-    assert row["rate_bps_8h"] == pytest.approx(2.0)
-    assert row[["resolution", "kind"]].tolist() == ["raw", "sampled"]
-
-
-def test_volatility_in_percent(tmp_path: Path) -> None:
-    content = (
-        "symbol,exchange,time,instrument_name,expiry,strike,side,iv\n"
-        "BTC,deribit,2025-12-05T01:10Z,B,2025-12-06T08:00Z,90000,Call,51.24\n"
-    )
-    path = text(tmp_path, content)
-    with pytest.raises(ArchiveError, match=r"in\.csv: iv looks like percent, .*; say --unit percent"):
-        import_files("options_snapshot", path, tmp_path / "to")
-    import_files("options_snapshot", path, tmp_path / "to", unit="percent")
-    row = held(tmp_path, "options_snapshot").iloc[0]
-    assert row["iv"] == pytest.approx(0.5124)
-    assert row["side"] == "call"
-    assert pd.isna(row["underlying_price"])
-
-
-def test_prices_of_options_are_kept(tmp_path: Path) -> None:
+def test_prices_of_options_are_kept_and_volatility_may_be_in_percent(tmp_path: Path) -> None:
     """As a recorder of Deribit writes them: bid, ask and mark in coins, the index in USD."""
     content = (
         "time,currency,instrument_name,expiry,strike,option_type,iv,bid_price,ask_price,mark_price,index_price,volume\n"
@@ -110,6 +93,18 @@ def test_prices_of_options_are_kept(tmp_path: Path) -> None:
     prices = row[["bid_coin", "ask_coin", "mark_coin", "index_price_usd", "volume"]].tolist()
     assert prices == [0.1185, 0.127, 0.12101857, 92791.88, 1.5]
     assert pd.isna(row["bid_usd"])
+    content = (
+        "symbol,exchange,time,instrument_name,expiry,strike,side,iv\n"
+        "BTC,deribit,2025-12-05T01:10Z,B,2025-12-06T08:00Z,90000,Call,51.24\n"
+    )
+    path = text(tmp_path / "percent", content)
+    with pytest.raises(ArchiveError, match=r"in\.csv: iv looks like percent, .*; say --unit percent"):
+        import_files("options_snapshot", path, tmp_path / "percent" / "to")
+    import_files("options_snapshot", path, tmp_path / "percent" / "to", unit="percent")
+    row = held(tmp_path / "percent", "options_snapshot").iloc[0]
+    assert row["iv"] == pytest.approx(0.5124)
+    assert row["side"] == "call"
+    assert pd.isna(row["underlying_price"])
 
 
 def test_fractions_are_not_taken_for_bps(tmp_path: Path) -> None:
@@ -210,29 +205,26 @@ def test_a_row_that_does_not_fit_is_counted_with_its_line_and_reason(
     assert str(result).endswith(f"2 rejected; the first: in.csv, line 4: {why}")
 
 
-def test_the_first_bad_line_is_the_first_of_all_reasons(tmp_path: Path) -> None:
+def test_what_is_rejected_is_counted_and_the_first_named(tmp_path: Path) -> None:
     lines = ["Symbol,Date,Rate", "A,2020-01-01,1", "A,2020-01-02,", "A,never,1", "A,2020-01-04,x"]
     result = settlements(tmp_path, "\n".join(lines))
     assert result.rejected == 3
     assert result.first_rejected == "in.csv, line 3: rate_bps_8h is missing"
-
-
-def test_records_that_are_none_are_counted(tmp_path: Path) -> None:
     good = json.dumps(_RECORDS[0])
-    path = text(tmp_path, f'{good}\n[1]\n{{"Symbol": \n{{"Symbol": {{"a": 1}}, "Rate": true}}\n', "in.jsonl")
-    result = import_files("funding_settlements", path, tmp_path / "to", map=_MAP, set=_SET, unit="native")
+    path = text(
+        tmp_path / "records",
+        f'{good}\n[1]\n{{"Symbol": \n{{"Symbol": {{"a": 1}}, "Rate": true}}\n',
+        "in.jsonl",
+    )
+    result = import_files(
+        "funding_settlements", path, tmp_path / "records" / "to", map=_MAP, set=_SET, unit="native"
+    )
     assert (result.written, result.rejected) == (1, 3)
     assert result.first_rejected == "in.jsonl, line 2: not a record but list"
-
-
-def test_no_row_that_fits_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match=r"none of 2 rows fits .*line 2: time='2020-01-01' states no zone"):
-        settlements(tmp_path, "Symbol,Date,Rate\nA,2020-01-01,1\nB,2020-01-01,1\n", tz=None)
-    assert open_archive(tmp_path / "to").tables() == frozenset()
-
-
-def test_a_header_alone_is_no_rows(tmp_path: Path) -> None:
-    assert settlements(tmp_path, "Symbol,Date,Rate\n").read == 0
+        settlements(tmp_path / "none", "Symbol,Date,Rate\nA,2020-01-01,1\nB,2020-01-01,1\n", tz=None)
+    assert open_archive(tmp_path / "none" / "to").tables() == frozenset()
+    assert settlements(tmp_path / "header", "Symbol,Date,Rate\n").read == 0
 
 
 def test_rows_that_are_there_and_rows_that_differ_are_counted(tmp_path: Path) -> None:
@@ -311,24 +303,31 @@ def liquidations(folder: Path, content: str, name: str = "in.csv", **options: An
     return import_files("liquidations_events", text(folder, content, name), folder / "to", **said)
 
 
-def test_orders_without_id_get_one_and_equal_rows_stay_apart(tmp_path: Path) -> None:
+def test_orders_without_id_get_the_same_one_in_every_import(tmp_path: Path) -> None:
     assert liquidations(tmp_path, _LIQUIDATIONS).written == 3
     found = held(tmp_path, "liquidations_events")
     assert found["order_id"].nunique() == 3
     assert found["value_usd"].tolist() == [101.25, 101.25, 7.0]
     assert found["side"].tolist() == ["long"] * 3
     assert found["quantity"].isna().all()
-
-
-def test_made_ids_are_the_same_in_every_import(tmp_path: Path) -> None:
-    liquidations(tmp_path, _LIQUIDATIONS)
-    ids = held(tmp_path, "liquidations_events")["order_id"].tolist()
-    again = liquidations(tmp_path, _LIQUIDATIONS, "copy.csv")
+    liquidations(tmp_path / "again", _LIQUIDATIONS)
+    ids = held(tmp_path / "again", "liquidations_events")["order_id"].tolist()
+    again = liquidations(tmp_path / "again", _LIQUIDATIONS, "copy.csv")
     assert (again.written, again.present) == (0, 3)
-    other = tmp_path / "other"
+    other = tmp_path / "again" / "other"
     other.mkdir()
     liquidations(other, _LIQUIDATIONS)
     assert held(other, "liquidations_events")["order_id"].tolist() == ids
+    lines = _LIQUIDATIONS.splitlines()[:2]
+    content = f"{lines[0]},oid\n{lines[1]},123456789012345678\n"
+    liquidations(tmp_path / "given", content, map=_LIQUIDATIONS_MAP | {"order_id": "oid"})
+    assert held(tmp_path / "given", "liquidations_events")["order_id"].tolist() == ["123456789012345678"]
+    path = text(tmp_path / "fills", _LIQUIDATIONS)
+    result = import_files(
+        "liquidations_fills", path, tmp_path / "fills" / "to", map=_LIQUIDATIONS_MAP, set={"side": "short"}
+    )
+    assert result.written == 3
+    assert held(tmp_path / "fills", "liquidations_fills")["fill_id"].nunique() == 3
 
 
 def test_flags_are_true_or_false(tmp_path: Path) -> None:
@@ -343,44 +342,22 @@ def test_flags_are_true_or_false(tmp_path: Path) -> None:
     assert held(tmp_path, "rwa_market_hours")["is_tradable"].tolist() == [True, False, True]
 
 
-def test_liquidations_of_every_quote_are_taken(tmp_path: Path) -> None:
+def test_quotes_sides_and_counts_of_liquidations(tmp_path: Path) -> None:
     result = liquidations(
         tmp_path, _LIQUIDATIONS.replace("HYPE", "HYPE-USDC", 1).replace("HYPE,", "HYPE-USDT,")
     )
     assert (result.written, result.other_quotes) == (3, 0)
     assert held(tmp_path, "liquidations_events")["symbol"].tolist() == ["HYPE"] * 3
-
-
-def test_ids_that_are_given_are_kept(tmp_path: Path) -> None:
-    lines = _LIQUIDATIONS.splitlines()[:2]
-    content = f"{lines[0]},oid\n{lines[1]},123456789012345678\n"
-    liquidations(tmp_path, content, map=_LIQUIDATIONS_MAP | {"order_id": "oid"})
-    assert held(tmp_path, "liquidations_events")["order_id"].tolist() == ["123456789012345678"]
-
-
-def test_fills_get_ids_too(tmp_path: Path) -> None:
-    path = text(tmp_path, _LIQUIDATIONS)
-    result = import_files(
-        "liquidations_fills", path, tmp_path / "to", map=_LIQUIDATIONS_MAP, set={"side": "short"}
-    )
-    assert result.written == 3
-    assert held(tmp_path, "liquidations_fills")["fill_id"].nunique() == 3
-
-
-def test_side_codes_are_not_guessed(tmp_path: Path) -> None:
     with pytest.raises(
         ArchiveError,
         match=r"side='S' is not long or short: if all rows are one of them, say --set side=long or",
     ):
-        liquidations(tmp_path, _LIQUIDATIONS, set={})
-
-
-def test_counts_are_whole(tmp_path: Path) -> None:
+        liquidations(tmp_path / "sides", _LIQUIDATIONS, set={})
     content = _LIQUIDATIONS.replace("price", "price,fill_count").replace("38.5", "38.5,1.5", 1)
     content = content.replace("38.5\n", "38.5,2\n").removesuffix("38.5") + "38.5,3"
-    result = liquidations(tmp_path, content)
+    result = liquidations(tmp_path / "counts", content)
     assert result.first_rejected == "in.csv, line 2: fill_count=1.5 is not a whole number"
-    assert sorted(held(tmp_path, "liquidations_events")["fill_count"]) == [2, 3]
+    assert sorted(held(tmp_path / "counts", "liquidations_events")["fill_count"]) == [2, 3]
 
 
 @pytest.mark.parametrize(
@@ -469,16 +446,15 @@ def test_large_files_come_in_bites(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert liquidations(tmp_path, content).present == 6
 
 
-def test_nothing_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_printed_and_an_archive_of_something_else_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     settlements(tmp_path, "Symbol,Date,Rate\nBTC,2020-01-01,1\n")
     assert capsys.readouterr() == ("", "")
-
-
-def test_an_archive_of_something_else_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "to").mkdir()
-    (tmp_path / "to" / "thesis.txt").write_text("mine")
+    (tmp_path / "other" / "to").mkdir(parents=True)
+    (tmp_path / "other" / "to" / "thesis.txt").write_text("mine")
     with pytest.raises(ArchiveError, match="not an archive"):
-        settlements(tmp_path, "Symbol,Date,Rate\nBTC,2020-01-01,1\n")
+        settlements(tmp_path / "other", "Symbol,Date,Rate\nBTC,2020-01-01,1\n")
     assert not issubclass(ArchiveError, SchemaError)
 
 

@@ -13,6 +13,7 @@ from tests.archive.rates import EVER
 
 
 def taken(folder: Path, times: list[str], tz: str | None, symbols: str = "A") -> tuple[list[str], Imported]:
+    folder.mkdir(exist_ok=True)
     path = folder / "in.csv"
     named = symbols.split() * len(times)
     lines = [f"{symbol},{time},5" for symbol, time in zip(named, times, strict=False)]
@@ -49,19 +50,32 @@ def test_one_instant(tmp_path: Path, given: str, tz: str | None, utc: str) -> No
     assert taken(tmp_path, [given], tz)[0] == [utc]
 
 
-def test_an_hour_that_comes_twice_is_the_first_unless_it_is_repeated(tmp_path: Path) -> None:
+def test_an_hour_that_comes_twice_is_told_by_the_rows_around_it(tmp_path: Path) -> None:
     """On 29 October 2023 London's clock showed 01:00 at 00:00 and at 01:00 UTC."""
     eight_hourly = ["2023-10-28 17:00", "2023-10-29 01:00", "2023-10-29 08:00"]
     found, _ = taken(tmp_path, eight_hourly, "Europe/London")
     assert found == ["2023-10-28T16:00:00", "2023-10-29T00:00:00", "2023-10-29T08:00:00"]
-
-
-def test_hourly_rows_fill_both_hours_of_each_symbol(tmp_path: Path) -> None:
     hourly = [f"2023-10-29 0{hour}:00" for hour in (0, 0, 1, 1, 1, 1, 2, 2)]
-    found, result = taken(tmp_path, hourly, "Europe/London", "A B")
+    found, result = taken(tmp_path / "hourly", hourly, "Europe/London", "A B")
     one = ["2023-10-28T23:00:00", "2023-10-29T00:00:00", "2023-10-29T01:00:00", "2023-10-29T02:00:00"]
     assert found == one * 2
     assert result.written == 8
+    twice = [f"2023-10-29 0{hour}:00" for hour in (0, 0, 1, 1, 2, 2)]
+    found, result = taken(tmp_path / "twice", twice, "Europe/London")
+    assert found == ["2023-10-28T23:00:00", "2023-10-29T00:00:00", "2023-10-29T02:00:00"]
+    assert (result.written, result.present) == (3, 3)
+    forward = ["00:30", "01:00", "01:30", "01:00", "01:30", "02:00"]
+    hours = [
+        "2023-10-28T23:30",
+        "2023-10-29T00:00",
+        "2023-10-29T00:30",
+        "2023-10-29T01:00",
+        "2023-10-29T01:30",
+    ]
+    for name, order in (("a", forward), ("b", forward[::-1])):
+        found, result = taken(tmp_path / name, [f"2023-10-29 {t}" for t in order], "Europe/London")
+        assert found == [f"{hour}:00" for hour in [*hours, "2023-10-29T02:00"]]
+        assert result.rejected == 0
 
 
 def test_a_file_that_is_newest_first_keeps_its_order_over_the_doubled_hour(tmp_path: Path) -> None:
@@ -77,22 +91,6 @@ def test_a_file_that_is_newest_first_keeps_its_order_over_the_doubled_hour(tmp_p
     ]
 
 
-def test_half_hours_over_the_doubled_hour_in_either_order(tmp_path: Path) -> None:
-    forward = ["00:30", "01:00", "01:30", "01:00", "01:30", "02:00"]
-    hours = [
-        "2023-10-28T23:30",
-        "2023-10-29T00:00",
-        "2023-10-29T00:30",
-        "2023-10-29T01:00",
-        "2023-10-29T01:30",
-    ]
-    for name, order in (("a", forward), ("b", forward[::-1])):
-        (tmp_path / name).mkdir()
-        found, result = taken(tmp_path / name, [f"2023-10-29 {t}" for t in order], "Europe/London")
-        assert found == [f"{hour}:00" for hour in [*hours, "2023-10-29T02:00"]]
-        assert result.rejected == 0
-
-
 def test_doubled_hours_of_a_file_in_no_order_are_rejected(tmp_path: Path) -> None:
     shuffled = [f"2023-10-29 {t}" for t in ("03:00", "01:00", "00:00", "04:00", "01:00", "02:00")]
     found, result = taken(tmp_path, shuffled, "Europe/London")
@@ -101,33 +99,17 @@ def test_doubled_hours_of_a_file_in_no_order_are_rejected(tmp_path: Path) -> Non
         "in.csv, line 3: time='2023-10-29 01:00' comes twice as the clock was set back, and the file is in "
         "no order: sort it by time"
     )
-
-
-def test_an_hour_of_a_file_in_no_order_that_stands_once_is_the_first(tmp_path: Path) -> None:
     shuffled = [f"2023-10-29 {t}" for t in ("03:00", "01:00", "00:00", "04:00", "02:00")]
-    found, result = taken(tmp_path, shuffled, "Europe/London")
+    found, result = taken(tmp_path / "once", shuffled, "Europe/London")
     assert found == [f"2023-10-{day}:00:00" for day in ("28T23", "29T00", "29T02", "29T03", "29T04")]
     assert result.rejected == 0
-
-
-def test_a_file_that_repeats_every_row_repeats_this_one_too(tmp_path: Path) -> None:
-    twice = [f"2023-10-29 0{hour}:00" for hour in (0, 0, 1, 1, 2, 2)]
-    found, result = taken(tmp_path, twice, "Europe/London")
-    assert found == ["2023-10-28T23:00:00", "2023-10-29T00:00:00", "2023-10-29T02:00:00"]
-    assert (result.written, result.present) == (3, 3)
-
-
-def test_an_hour_that_the_clock_skipped_is_no_instant(tmp_path: Path) -> None:
-    found, result = taken(tmp_path, ["2023-03-26 00:30", "2023-03-26 01:30"], "Europe/London")
+    found, result = taken(tmp_path / "skipped", ["2023-03-26 00:30", "2023-03-26 01:30"], "Europe/London")
     assert found == ["2023-03-26T00:30:00"]
     assert result.first_rejected == (
         "in.csv, line 3: time='2023-03-26 01:30' was skipped by the clock of Europe/London"
     )
-
-
-def test_zoned_and_local_times_may_be_mixed(tmp_path: Path) -> None:
     times = ["2020-01-01 03:00", "2020-01-01T03:00Z", "1577836800"]
-    found, _ = taken(tmp_path, times, "UTC+3", "A B C")
+    found, _ = taken(tmp_path / "mixed", times, "UTC+3", "A B C")
     assert found == ["2020-01-01T00:00:00", "2020-01-01T03:00:00", "2020-01-01T00:00:00"]
 
 

@@ -29,24 +29,20 @@ def test_it_stays_lazy_and_gives_the_same_rows(tmp_path: Path, monkeypatch: pyte
     pd.testing.assert_frame_equal(found, archive.read("funding_history", start, end, symbols=["BTC"]))
 
 
-def test_partitions_agree_on_categories(tmp_path: Path) -> None:
+def test_partitions_agree_on_categories_and_nothing_there_is_an_empty_frame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["BTC"]))
     archive.append("funding_history", rates(["ETH"], start=START + pd.Timedelta(60, "D")))
     sums = archive.lazy("funding_history").groupby("symbol", observed=True)["rate_bps_8h"].sum().compute()
     assert sums.to_dict() == {"BTC": 2 * 4560.0, "ETH": 2 * 4560.0}
-
-
-def test_nothing_there_is_an_empty_frame(tmp_path: Path) -> None:
-    frame = open_archive(tmp_path).lazy("funding_history").compute()
+    frame = open_archive(tmp_path / "empty").lazy("funding_history").compute()
     assert list(frame.columns) == list(tables.TABLES["funding_history"].columns)
     assert frame.empty
-
-
-def test_without_dask_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dask.dataframe", None)
     with pytest.raises(ImportError, match=r"derivdata\[dask\]"):
-        open_archive(tmp_path).lazy("funding_history")
+        open_archive(tmp_path / "bare").lazy("funding_history")
 
 
 @pytest.mark.parametrize("chunks", [None, 1, 7, 96])
@@ -108,7 +104,7 @@ def test_settlements_have_the_hours_that_each_pays_for(tmp_path: Path, chunks: i
     np.testing.assert_array_equal(hours, expected["interval_hours"].to_numpy())
 
 
-def test_a_row_beside_the_grid_is_told(tmp_path: Path) -> None:
+def test_panels_that_cannot_be_are_told(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["BTC"], ["okx"], hours=3, start=START + pd.Timedelta(90, "s")))
     found = archive.panel(
@@ -118,10 +114,7 @@ def test_a_row_beside_the_grid_is_told(tmp_path: Path) -> None:
         ValueError, match="a row of funding_history at 2026-01-30 00:01:30 is not on the grid"
     ):
         found.compute()
-
-
-def test_a_panel_that_cannot_be(tmp_path: Path) -> None:
-    archive = open_archive(tmp_path)
+    archive = open_archive(tmp_path / "cannot")
     window = {"start": START, "end": START + pd.Timedelta(1, "D")}
     with pytest.raises(ValueError, match="column='resolution' is no column of numbers"):
         archive.panel("funding_history", "resolution", step="1h", **window)

@@ -35,21 +35,15 @@ def test_no_rows_and_not_asked_differ(tmp_path: Path) -> None:
     assert archive.unanswered("funding_history", "okx", "BTC", hour(2), hour(9)) == windows((4, 9))
     assert archive.unanswered("oi_history", "okx", "BTC", hour(0), hour(4)) == windows((0, 4))
     assert archive.requests()["symbol"].tolist() == ["BTC", "LTC"]
-
-
-def test_windows_that_touch_are_one_and_holes_stay(tmp_path: Path) -> None:
-    archive = open_archive(tmp_path)
+    archive = open_archive(tmp_path / "windows")
     none = rates(hours=1)[:0]
     for a, b in ((4, 6), (0, 2), (2, 4), (8, 10)):
         archive.append("funding_history", none, requests=[Request("okx", "BTC", hour(a), hour(b))])
     rows = archive.requests()
     assert list(zip(rows["start"], rows["end"], strict=True)) == windows((0, 6), (8, 10))
     assert archive.unanswered("funding_history", "okx", "BTC", hour(1), hour(12)) == windows((6, 8), (10, 12))
-    assert len(list(tmp_path.glob("ledger-*.json"))) == 1
-
-
-def test_an_answer_about_all_symbols_counts_for_each(tmp_path: Path) -> None:
-    archive = open_archive(tmp_path)
+    assert len(list((tmp_path / "windows").glob("ledger-*.json"))) == 1
+    archive = open_archive(tmp_path / "every")
     every = Request("okx", None, hour(0), hour(2))
     archive.append(
         "funding_history", rates(hours=1), requests=[every, Request("okx", "BTC", hour(2), hour(3))]
@@ -144,7 +138,7 @@ def test_an_archive_of_format_2_opens_unchanged_and_goes_on(tmp_path: Path) -> N
     assert copy.read("funding_history", *EVER, symbols=["ETH"], venues=["okx"])["rate_bps_8h"].iloc[0] == 0.0
 
 
-def test_a_flipped_byte_of_a_file_of_format_2_is_noticed(tmp_path: Path) -> None:
+def test_a_flipped_byte_of_format_2_is_noticed_and_format_1_is_refused(tmp_path: Path) -> None:
     copy = open_archive(shutil.copytree(_OLD, tmp_path / "copy"))
     path = max(copy.path.glob("funding_history/2026-02/*.parquet"))
     good = path.read_bytes()
@@ -152,10 +146,7 @@ def test_a_flipped_byte_of_a_file_of_format_2_is_noticed(tmp_path: Path) -> None
         path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
         with pytest.raises(ArchiveError, match=f"{path.name}: the file is damaged"):
             copy.read("funding_history", *EVER)
-
-
-def test_an_archive_of_format_1_is_refused(tmp_path: Path) -> None:
-    copy = shutil.copytree(_OLD, tmp_path / "copy")
+    copy = shutil.copytree(_OLD, tmp_path / "old" / "copy")
     said = json.loads((copy / "archive.json").read_text())
     (copy / "archive.json").write_text(json.dumps(said | {"version": 1}))
     with pytest.raises(ArchiveError, match="has format 1, which was never released: import its files"):

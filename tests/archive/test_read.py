@@ -20,28 +20,28 @@ def archive(tmp_path: Path) -> Archive:
     return filled
 
 
-def test_the_window_is_half_open(archive: Archive) -> None:
+def test_windows_symbols_and_venues_are_chosen(archive: Archive) -> None:
     rows = archive.read("funding_history", START + pd.Timedelta("2h"), START + pd.Timedelta("4h"))
     assert sorted(set(rows["rate_bps_8h"])) == [2.0, 3.0]
     assert len(rows) == 8
-
-
-def test_symbols_and_venues_are_chosen(archive: Archive) -> None:
     rows = archive.read("funding_history", *EVER, symbols=["ETH", "XYZ"], venues=["okx"])
     assert len(rows) == 96
     assert rows["symbol"].cat.categories.tolist() == ["ETH"]
     assert rows["exchange"].cat.categories.tolist() == ["okx"]
+    pd.testing.assert_frame_equal(archive.read("oi_history", *EVER), tables.TABLES["oi_history"].empty())
+    assert archive.symbols("oi_history") == ()
+    with pytest.raises(ValueError, match="funding_histories"):
+        archive.read("funding_histories", *EVER)
+    with pytest.raises(ValueError, match="symbols: table funding_metadata has no column 'symbol'"):
+        archive.read("funding_metadata", *EVER, symbols=["BTC"])
+    with pytest.raises(ValueError, match="is not an instant"):
+        archive.read("funding_history", "soon", EVER[1])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("wanted", [{"symbols": ["XYZ"]}, {"symbols": []}, {"venues": ["nowhere"]}])
 def test_what_is_not_there_is_an_empty_table(archive: Archive, wanted: dict[str, list[str]]) -> None:
     rows = archive.read("funding_history", *EVER, **wanted)
     pd.testing.assert_frame_equal(rows, tables.TABLES["funding_history"].empty())
-
-
-def test_a_table_that_is_not_there_is_empty(archive: Archive) -> None:
-    pd.testing.assert_frame_equal(archive.read("oi_history", *EVER), tables.TABLES["oi_history"].empty())
-    assert archive.symbols("oi_history") == ()
 
 
 @pytest.mark.parametrize("rows_per_group", [1, 7, 50, 1000])
@@ -68,6 +68,13 @@ def test_every_filter_gives_what_a_plain_filter_gives(
 
 
 def test_the_newest_row_per_key(archive: Archive) -> None:
+    at = START + pd.Timedelta("100h")
+    assert (
+        archive.latest("funding_history", at, within=pd.Timedelta("5h"))["rate_bps_8h"].tolist() == [95.0] * 4
+    )
+    assert archive.latest("funding_history", at, within=pd.Timedelta("4h")).empty
+    exactly = START + pd.Timedelta("95h")
+    assert len(archive.latest("funding_history", exactly, within=pd.Timedelta(0))) == 4
     archive.append("funding_history", rates(["SOL"], ["okx"], hours=10))
     at = START + pd.Timedelta("12h30min")
     newest = archive.latest("funding_history", at, within=pd.Timedelta("8h"))
@@ -79,16 +86,6 @@ def test_the_newest_row_per_key(archive: Archive) -> None:
         ("ETH", "okx"): 12.0,
         ("SOL", "okx"): 9.0,
     }
-
-
-def test_the_newest_row_may_be_at_the_instant_and_as_old_as_was_said(archive: Archive) -> None:
-    at = START + pd.Timedelta("100h")
-    assert (
-        archive.latest("funding_history", at, within=pd.Timedelta("5h"))["rate_bps_8h"].tolist() == [95.0] * 4
-    )
-    assert archive.latest("funding_history", at, within=pd.Timedelta("4h")).empty
-    exactly = START + pd.Timedelta("95h")
-    assert len(archive.latest("funding_history", exactly, within=pd.Timedelta(0))) == 4
 
 
 def chain(time: pd.Timestamp, symbol: str, names: list[str], iv: float) -> pd.DataFrame:
@@ -118,15 +115,6 @@ def test_the_newest_chain_is_one_whole_chain(tmp_path: Path) -> None:
     newest = archive.latest("options_snapshot", START + 2 * hour, within=pd.Timedelta("1D"))
     assert newest[["instrument_name", "iv"]].to_numpy().tolist() == [["B-C", 0.6], ["E-C", 0.7], ["E-P", 0.7]]
     assert newest["gamma"].isna().all()
-
-
-def test_misuse_is_named(archive: Archive) -> None:
-    with pytest.raises(ValueError, match="funding_histories"):
-        archive.read("funding_histories", *EVER)
-    with pytest.raises(ValueError, match="symbols: table funding_metadata has no column 'symbol'"):
-        archive.read("funding_metadata", *EVER, symbols=["BTC"])
-    with pytest.raises(ValueError, match="is not an instant"):
-        archive.read("funding_history", "soon", EVER[1])  # type: ignore[arg-type]
 
 
 def test_what_is_there(archive: Archive) -> None:

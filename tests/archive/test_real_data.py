@@ -68,25 +68,19 @@ def test_every_venue_settles_on_its_own_grid(archive: Archive) -> None:
     late = rows[(hours - first) % rows["interval_hours"] != 0]
     assert late["exchange"].unique().tolist() == ["huobi"]
     assert late["symbol"].value_counts().to_dict() == {"BTC": 7, "ETH": 7}
-
-
-def test_known_holes_stay_holes(archive: Archive) -> None:
     december = (at("2020-12-01"), at("2021-01-01"))
     assert archive.read("funding_settlements", *december, venues=["gateio"]).empty
     htx = archive.read("funding_settlements", *EVER, symbols=["BTC"], venues=["huobi"])["time"]
     assert htx.diff().max() == pd.Timedelta("1D")
 
 
-def test_open_interest(archive: Archive) -> None:
+def test_rows_read_by_eye(archive: Archive) -> None:
     first = row(archive, "oi_history", "BTC", "hyperliquid", "2025-03-08T08:00")
     last = row(archive, "oi_history", "BTC", "hyperliquid", "2026-03-07T07:00")
     assert [first["oi_usd"].iloc[0], last["oi_usd"].iloc[0]] == pytest.approx(
         [898_745_447.7910928, 1_706_639_341.0018058], rel=1e-15
     )
     assert archive.symbols("oi_history") == ("BTC", "DOGE", "ETH", "HYPE", "SOL")
-
-
-def test_liquidations(archive: Archive) -> None:
     largest = row(archive, "liquidations_events", "ETH", "hyperliquid", "2025-05-27T17:07:56.855")
     assert largest["value_usd"].max() == 356_700.7675
     assert set(largest["fill_price_usd"]) >= {2695.0}
@@ -94,9 +88,6 @@ def test_liquidations(archive: Archive) -> None:
     assert whole["value_usd"].sum() == pytest.approx(11_696_745.9332, rel=1e-12)
     assert whole["order_id"].is_unique
     assert whole["side"].unique().tolist() == ["long"]
-
-
-def test_option_chains(archive: Archive) -> None:
     rows = row(archive, "options_snapshot", "BTC", "deribit", "2026-01-24T21:18:21.044844")
     assert len(rows) == 654
     found = rows.set_index("instrument_name").loc["BTC-27MAR26-100000-C"]
@@ -106,9 +97,6 @@ def test_option_chains(archive: Archive) -> None:
     assert rows["gamma"].isna().all()
     newest = archive.latest("options_snapshot", at("2026-01-25"), within=pd.Timedelta("1D"))
     assert newest["symbol"].value_counts().to_dict() == {"ETH": 686, "BTC": 654}
-
-
-def test_snapshots_of_funding(archive: Archive) -> None:
     start, end = at("2026-08-09T21:45:29"), at("2026-08-09T21:45:30")
     rates = archive.read("funding_history", start, end).set_index(["symbol", "exchange"])["rate_bps_8h"]
     assert rates["BTC"][["aster", "binance", "zo"]].tolist() == [0.7524, 0.9398, -0.08]

@@ -29,7 +29,7 @@ def archive(tmp_path: Path) -> Archive:
     return archive
 
 
-def test_rows_are_those_that_read_gives(archive: Archive) -> None:
+def test_rows_are_those_that_read_gives_and_tables_are_shown(archive: Archive) -> None:
     found = archive.sql("SELECT * FROM funding_history ORDER BY symbol, exchange, time")
     rows = archive.read(FUNDING, *EVER)
     assert list(found) == list(rows)
@@ -37,6 +37,10 @@ def test_rows_are_those_that_read_gives(archive: Archive) -> None:
     pd.testing.assert_frame_equal(found, rows.astype(texts), check_dtype=False)
     assert str(found["time"].dtype) == "datetime64[us, UTC]"
     assert "units" in found.attrs["provenance"]["notices"][0]
+    assert archive.sql("SHOW TABLES")["name"].tolist() == [FUNDING]
+    described = archive.sql("DESCRIBE funding_history").set_index("column_name")["column_type"].to_dict()
+    assert described["rate_bps_8h"] == "DOUBLE"
+    assert described["time"] == "TIMESTAMP WITH TIME ZONE"
 
 
 def test_values_by_hand(archive: Archive) -> None:
@@ -54,13 +58,6 @@ def test_values_by_hand(archive: Archive) -> None:
         "SELECT max(a.rate_bps_8h - b.rate_bps_8h) AS d FROM a JOIN b USING (symbol, time)"
     )
     assert joined["d"].tolist() == [0.0]
-
-
-def test_tables_are_shown_and_columns_described(archive: Archive) -> None:
-    assert archive.sql("SHOW TABLES")["name"].tolist() == [FUNDING]
-    described = archive.sql("DESCRIBE funding_history").set_index("column_name")["column_type"].to_dict()
-    assert described["rate_bps_8h"] == "DOUBLE"
-    assert described["time"] == "TIMESTAMP WITH TIME ZONE"
 
 
 @pytest.mark.parametrize(

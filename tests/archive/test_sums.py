@@ -55,7 +55,7 @@ def archive(tmp_path: Path) -> Archive:
     return filled
 
 
-def test_values_by_hand(archive: Archive) -> None:
+def test_values_by_hand_and_those_that_are_chosen(archive: Archive) -> None:
     sums = archive.sums(Query(OI, *EVER), "oi_usd")
     binance, okx = (sums[sums["exchange"] == name] for name in ("binance", "okx"))
     assert binance["time"].tolist() == [START + pd.Timedelta(hour, "h") for hour in range(4)]
@@ -70,14 +70,13 @@ def test_values_by_hand(archive: Archive) -> None:
     np.testing.assert_array_equal(okx["value"], [5.5, 5.5, 5.5, np.nan])
     assert okx["symbols"].tolist() == [2, 2, 2, 0]
     assert set(sums["resolution"]) == {"1h"}
-
-
-def test_a_window_venues_and_symbols_are_chosen(archive: Archive) -> None:
     hour = pd.Timedelta(1, "h")
     sums = archive.sums(Query(OI, START + hour, START + 2 * hour, ["ETH"], ["okx"]), "oi_usd")
     assert sums[["value", "symbols"]].values.tolist() == [[5.0, 1.0]]
     assert archive.sums(Query(OI, START - hour, START), "oi_usd").empty
     assert archive.sums(Query("volume_history", *EVER), "volume_usd").empty
+    with pytest.raises(ValueError, match="value='oi_usd': table funding_history has no sums of it"):
+        archive.sums(Query("funding_history", *EVER), "oi_usd")
 
 
 def test_large_values_are_added_exactly(archive: Archive) -> None:
@@ -97,11 +96,6 @@ def test_a_correction_is_in_the_sums_and_their_notices(archive: Archive) -> None
     sums = archive.sums(Query(OI, *EVER, venues=["binance"]), "oi_usd")
     assert sums["value"].tolist() == [1.0, 22.0, 104.25, 8.0]
     assert "2 rows deleted" in sums.attrs["provenance"]["notices"][0]
-
-
-def test_tables_without_such_sums_are_refused(archive: Archive) -> None:
-    with pytest.raises(ValueError, match="value='oi_usd': table funding_history has no sums of it"):
-        archive.sums(Query("funding_history", *EVER), "oi_usd")
 
 
 def test_every_request_gives_the_same_bits_with_any_number_of_threads(

@@ -68,17 +68,16 @@ def test_each_tier_gets_its_endpoints_and_is_told_which_it_needs_for_the_others(
     assert failures == []
 
 
-def test_an_unknown_key_is_refused_and_not_repeated(ask: Caller) -> None:
+def test_unknown_keys_are_refused_and_the_local_service_is_not_limited(ask: Caller) -> None:
     answer = ask("/funding", tier="nobody")
     assert answer.status_code == 401
     assert "key-nobody" not in answer.text + str(answer.headers)
-
-
-def test_every_endpoint_has_an_answer() -> None:
     assert set(ANSWERS) == {e.path for e in endpoints.ENDPOINTS}
+    for _ in range(4):
+        assert "X-RateLimit-Limit" not in ask("/funding/historical", symbol="BTC").headers
 
 
-def test_no_more_than_two_in_any_second() -> None:
+def test_no_more_than_two_in_any_second_of_each_of_so_many_keys() -> None:
     """At 0 and 0.5 two are admitted; the third must wait for 1.0, the fourth for 1.5."""
     clock = iter([0.0, 0.5, 0.75, 1.0, 1.25, 1.5])
     pace = RateLimit(2, clock=lambda: next(clock))
@@ -98,14 +97,17 @@ def test_no_more_than_two_in_any_second() -> None:
     with pytest.raises(Refusal):
         pace.admit("k")
     pace.admit("k")
-
-
-def test_keys_have_their_own_rate() -> None:
     pace = RateLimit(1, clock=lambda: 0.0)
     pace.admit("one")
     pace.admit("other")
     with pytest.raises(Refusal):
         pace.admit("one")
+    rate = RateLimit(1, clock=lambda: 0.0, most_callers=100)
+    for number in range(10_000):
+        rate.admit(number)
+    assert len(rate) == 100
+    with pytest.raises(Refusal):
+        rate.admit(9_999)
 
 
 def test_only_historical_funding_is_limited() -> None:
@@ -128,18 +130,10 @@ def test_only_historical_funding_is_limited() -> None:
     assert refused.headers["X-RateLimit-Remaining"] == "0"
 
 
-def test_the_local_service_is_not_limited_unless_asked(ask: Caller) -> None:
-    for _ in range(4):
-        assert "X-RateLimit-Limit" not in ask("/funding/historical", symbol="BTC").headers
-
-
-def test_keyless_counts_as_team_and_known_keys_keep_their_tier() -> None:
+def test_keyless_counts_as_team_by_address_and_known_keys_keep_their_tier() -> None:
     keys = Keys({"mine": "free"}, keyless=True)
     assert keys.caller(None).tier == keys.caller("whatever").tier == "team"
     assert keys.caller("mine").tier == "free"
-
-
-def test_without_keys_a_client_is_counted_by_its_address_whatever_it_sends() -> None:
     keys, rate = Keys({"mine": "free"}, keyless=True), RateLimit(2, clock=lambda: 0.0)
     for number in range(2):
         rate.admit(keys.caller(f"made up {number}", "10.0.0.1").name)
@@ -149,15 +143,6 @@ def test_without_keys_a_client_is_counted_by_its_address_whatever_it_sends() -> 
     rate.admit(keys.caller("made up 0", "10.0.0.2").name)
     rate.admit(keys.caller("mine", "10.0.0.1").name)
     assert len(rate) == 3
-
-
-def test_only_so_many_callers_are_remembered() -> None:
-    rate = RateLimit(1, clock=lambda: 0.0, most_callers=100)
-    for number in range(10_000):
-        rate.admit(number)
-    assert len(rate) == 100
-    with pytest.raises(Refusal):
-        rate.admit(9_999)
 
 
 @pytest.mark.parametrize("tiers", [{"k": "gold"}, {"": "free"}])

@@ -11,11 +11,14 @@ from tests.service.conftest import Caller, utc
 NOON = "2026-06-30 12:00:00"
 
 
-def test_free_sees_bitcoin_and_ether_only(ask: Caller) -> None:
+def test_what_free_sees_and_what_is_left_out(ask: Caller) -> None:
     body = ask.body("/funding", tier="free")
     assert body["symbols"] == ["BTC", "ETH"]
     assert body["funding_rates"] == {"binance": {"BTC": 1.0, "ETH": -0.5}, "hyperliquid": {"BTC": 0.1}}
     assert set(body["oi_rankings"]) <= {"BTC", "ETH"}
+    # What has expired is not active; greeks that a venue never gives are left out.
+    bare = ask.body("/options/snapshot", exchange="okx", symbol="ETH")["instruments"][0]
+    assert "delta" not in bare
 
 
 def test_history_has_its_envelope(ask: Caller) -> None:
@@ -30,27 +33,6 @@ def test_history_has_its_envelope(ask: Caller) -> None:
         "series": {"binance": [point]},
         "notices": [],
     }
-
-
-def test_leaderboard_is_made_anew_over_a_filter(ask: Caller) -> None:
-    both = ask.body("/markets/symbols", exchanges="hyperliquid,binance")
-    assert both == ask.body("/markets/symbols") == ask.body("/markets/symbols", exchanges="all")
-
-
-def test_movers(ask: Caller) -> None:
-    """SOL trades 2.4 million a day: below the default of ten million, above one."""
-    body = ask.body("/markets/price-movers")
-    bitcoin = {"symbol": "BTC", "price_usd": 60000.0, "price_24h_change_pct": 2.0}
-    ether = {"symbol": "ETH", "price_usd": 3000.0, "price_24h_change_pct": -1.5, "rank": 1}
-    solana = {"symbol": "SOL", "price_usd": 150.0, "price_24h_change_pct": 7.0, "rank": 1}
-    assert body == {"timestamp": NOON, "gainers": [bitcoin | {"rank": 1}], "losers": [ether]}
-    wider = ask.body("/markets/price-movers", min_value="1e6")
-    assert wider["gainers"] == [solana, bitcoin | {"rank": 2}]
-    assert ask.body("/markets/price-movers", min_value=0, limit=1)["gainers"] == [solana]
-    assert ask.body("/markets/price-movers", exchanges="binance", min_value=0)["losers"] == [ether]
-
-
-def test_open_interest_over_time(ask: Caller) -> None:
     body = ask.body("/oi/BTC/timeseries", start="2026-06-30T11:00Z")
     rows = [("11:00", "binance", 999.58), ("11:00", "hyperliquid", 500.0)]
     rows += [("12:00", "binance", 1000.0), ("12:00", "hyperliquid", 500.0)]
@@ -68,6 +50,21 @@ def test_open_interest_over_time(ask: Caller) -> None:
         ],
         "notices": [],
     }
+    both = ask.body("/markets/symbols", exchanges="hyperliquid,binance")
+    assert both == ask.body("/markets/symbols") == ask.body("/markets/symbols", exchanges="all")
+
+
+def test_movers(ask: Caller) -> None:
+    """SOL trades 2.4 million a day: below the default of ten million, above one."""
+    body = ask.body("/markets/price-movers")
+    bitcoin = {"symbol": "BTC", "price_usd": 60000.0, "price_24h_change_pct": 2.0}
+    ether = {"symbol": "ETH", "price_usd": 3000.0, "price_24h_change_pct": -1.5, "rank": 1}
+    solana = {"symbol": "SOL", "price_usd": 150.0, "price_24h_change_pct": 7.0, "rank": 1}
+    assert body == {"timestamp": NOON, "gainers": [bitcoin | {"rank": 1}], "losers": [ether]}
+    wider = ask.body("/markets/price-movers", min_value="1e6")
+    assert wider["gainers"] == [solana, bitcoin | {"rank": 2}]
+    assert ask.body("/markets/price-movers", min_value=0, limit=1)["gainers"] == [solana]
+    assert ask.body("/markets/price-movers", exchanges="binance", min_value=0)["losers"] == [ether]
 
 
 def events(ask: Caller, **params: Any) -> list[str]:
@@ -80,25 +77,16 @@ def millis(text: str) -> int:
     return utc(text).value // 10**6
 
 
-def test_the_snapshot_is_the_last_day_newest_first(ask: Caller) -> None:
+def test_events_of_the_last_day_and_since(ask: Caller) -> None:
     assert events(ask) == ["h:b7", "h:a1", "b:a1"]
     assert events(ask, min_usd=1511) == ["h:a1", "b:a1"]
     assert events(ask, limit=1) == ["h:b7"]
     assert events(ask, exchange="hyperliquid,aster") == ["h:b7", "h:a1"]
     assert events(ask, symbol="BTC,SOL") == ["h:b7", "b:a1"]
     assert events(ask, exclude_symbol="BTC,SOL") == ["h:a1"]
-
-
-def test_since_reads_the_whole_store_oldest_first(ask: Caller) -> None:
     assert events(ask, since=0) == ["b:old", "b:a1", "h:a1", "h:b7"]
     assert events(ask, since=0, limit=2) == ["b:old", "b:a1"]
     assert events(ask, since=0, min_usd=1e9) == ["b:old", "b:a1", "h:a1", "h:b7"]
     assert events(ask, since=0, exclude_symbol="BTC") == ["h:a1", "h:b7"]
     assert events(ask, since=millis("2026-06-30 09:00:02")) == ["h:a1", "h:b7"]
     assert events(ask, since=millis("2026-06-30 12:00:00")) == []
-
-
-def test_option_chain(ask: Caller) -> None:
-    """What has expired is not active; greeks that a venue never gives are left out."""
-    bare = ask.body("/options/snapshot", exchange="okx", symbol="ETH")["instruments"][0]
-    assert "delta" not in bare

@@ -38,7 +38,7 @@ def test_depth_is_averaged_over_time(ask: Caller) -> None:
     assert [row["bid_depth_25bps_usd"] for row in raw] == [250.0, 500.0]
 
 
-def test_trading_hours(ask: Caller) -> None:
+def test_trading_hours_by_id_short_name_and_code(ask: Caller) -> None:
     body = ask.body("/rwa/market-hours")
     assert body["timestamp"] == "2026-06-30 12:00:00"
     london, new_york = body["exchanges"]
@@ -56,13 +56,6 @@ def test_trading_hours(ask: Caller) -> None:
     }
     assert (london["is_tradable"], london["holidays"]) == (False, [])
     assert london["next_session"]["start"] == "2026-07-01T07:00:00Z"
-
-
-def _interval(start: str, end: str, session: str, *, tradable: bool = True) -> dict[str, object]:
-    return {"start": start, "end": end, "session": session, "is_tradable": tradable}
-
-
-def test_hours_are_found_by_id_short_name_and_code(ask: Caller) -> None:
     for name in ("nyse", "NYSE", "XNYS", "xnys"):
         assert [e["id"] for e in ask.body("/rwa/market-hours", exchange=name)["exchanges"]] == ["nyse"]
     both = ask.body("/rwa/market-hours", exchange="XNYS,LSE")["exchanges"]
@@ -71,3 +64,7 @@ def test_hours_are_found_by_id_short_name_and_code(ask: Caller) -> None:
         "no id, short name or market identifier code"
         in ask.error("/rwa/market-hours", 400, exchange="binance")["error"]
     )
+
+
+def _interval(start: str, end: str, session: str, *, tradable: bool = True) -> dict[str, object]:
+    return {"start": start, "end": end, "session": session, "is_tradable": tradable}

@@ -27,43 +27,25 @@ def means(
     return dict(zip(found["time"].dt.strftime("%d %H:%M"), found["rate_bps_8h"], strict=True))
 
 
-def test_a_mean_is_weighted_by_time() -> None:
+def test_means_by_hand() -> None:
     """2 for a quarter of an hour, then 4 for three quarters: 3.5."""
     found = means(["2026-01-01 10:00", "2026-01-01 10:15"], [2.0, 4.0], "1h", "2026-01-02")
     assert found == {"01 10:00": 3.5, "01 11:00": 4.0}
-
-
-def test_a_sample_holds_for_an_hour_at_most() -> None:
-    """10:45 holds until 11:45, so 11:00 is known for 45 minutes and 12:00 not at all."""
+    # 10:45 holds until 11:45, so 11:00 is known for 45 minutes and 12:00 not at all.
     found = means(["2026-01-01 10:45"], [3.0], "15min", "2026-01-02")
     assert list(found) == ["01 10:45", "01 11:00", "01 11:15", "01 11:30"]
-
-
-def test_a_row_with_a_resolution_holds_that_long() -> None:
     found = means(["2026-01-01 00:00", "2026-01-01 16:00"], [1.0, 5.0], "4h", "2026-01-03", "8h")
     assert found == {"01 00:00": 1.0, "01 04:00": 1.0, "01 16:00": 5.0, "01 20:00": 5.0}
-
-
-def test_nothing_is_known_beyond_the_clock() -> None:
-    """At 10:30 the bucket of 10:00 is 1 for ten minutes and 4 for twenty: 3."""
+    # At 10:30 the bucket of 10:00 is 1 for ten minutes and 4 for twenty: 3.
     found = means(
         ["2026-01-01 10:00", "2026-01-01 10:10", "2026-01-01 10:30"], [1, 4, 9], "1h", "2026-01-01 10:30"
     )
     assert found == {"01 10:00": 3.0}
-
-
-def test_buckets_are_anchored_at_midnight_utc() -> None:
     found = means(["2026-01-01 23:59", "2026-01-02 00:00"], [1.0, 2.0], "8h", "2026-01-03")
     assert found == {"01 16:00": 1.0, "02 00:00": 2.0}
     assert list(means(["1969-12-31 23:30"], [1.0], "24h", "1970-01-03")) == ["31 00:00", "01 00:00"]
-
-
-def test_missing_values_and_no_rows_give_no_bucket() -> None:
     assert means(["2026-01-01 10:00"], [np.nan], "1h", "2026-01-02") == {}
     assert means([], [], "1h", "2026-01-02") == {}
-
-
-def test_series_do_not_reach_into_each_other() -> None:
     frame = pd.concat(
         [
             series("A", "x", [at("2026-01-01 10:00")], rate_bps_8h=1.0, resolution="raw"),
@@ -115,12 +97,15 @@ def test_buckets_over_http(ask: Caller) -> None:
         ("29T10:15", 4.0),
         ("29T14:00", 6.0),
     ]
-
-
-def test_a_window_reads_what_reaches_into_it(ask: Caller) -> None:
-    """At 11:00 the sample of 10:15 still holds, though it lies before the window."""
+    # At 11:00 the sample of 10:15 still holds, though it lies before the window.
     window = {"start": "2026-06-29T11:00Z", "end": "2026-06-29T12:00Z"}
     assert points(ask, resolution="5m", **window) == [("29T11:00", 4.0), ("29T11:05", 4.0), ("29T11:10", 4.0)]
+    # The open interest of this market is stored by the hour.
+    body = ask.body("/oi/BTC/timeseries", range="1d", resolution="5m", exchanges="hyperliquid")
+    assert body["resolution"] == "1h"
+    assert [row["timestamp"][11:16] for row in body["data"][:2]] == ["12:00", "13:00"]
+    body = ask.body("/oi/BTC/timeseries", range="1d", resolution="raw", exchanges="hyperliquid")
+    assert body["resolution"] == "1h"
 
 
 @pytest.mark.parametrize("resolution", ["raw", "5m", "1h", "8h", "1d"])
@@ -140,12 +125,3 @@ def test_a_constant_is_constant_at_every_resolution(ask: Caller, resolution: str
     body = ask.body(HISTORY, symbol="BTC", exchanges="binance", resolution=resolution, start="2026-06-20")
     assert body["resolution"] == resolution
     assert {p["y"] for p in body["series"]["binance"]} == {1.0}
-
-
-def test_rows_coarser_than_asked_are_served_as_they_are(ask: Caller) -> None:
-    """The open interest of this market is stored by the hour."""
-    body = ask.body("/oi/BTC/timeseries", range="1d", resolution="5m", exchanges="hyperliquid")
-    assert body["resolution"] == "1h"
-    assert [row["timestamp"][11:16] for row in body["data"][:2]] == ["12:00", "13:00"]
-    body = ask.body("/oi/BTC/timeseries", range="1d", resolution="raw", exchanges="hyperliquid")
-    assert body["resolution"] == "1h"

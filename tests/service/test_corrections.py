@@ -113,9 +113,6 @@ def test_a_header_holds_what_it_can() -> None:
     assert last == "and 19 more corrections"
     assert value.count("%0A") == 6
     assert corrections.header_value([]) == ""
-
-
-def test_a_header_holds_twenty_short_corrections_in_the_order_of_their_numbers() -> None:
     value = corrections.header_value([f"correction {i}: x" for i in range(25, 0, -1)])
     stated = [f"correction {i}: x" for i in range(1, 21)]
     assert value.split("%0A") == [*stated, "and 5 more corrections"]

@@ -49,9 +49,6 @@ def test_volatility_at_the_money_is_that_of_the_slow_reference() -> None:
     assert len(found) > 400
     assert found["time"].nunique() == 47  # at 7:00 the chain of 5:00 holds no longer
     pd.testing.assert_frame_equal(found, expected[found.columns], check_dtype=False, rtol=1e-14)
-
-
-def test_no_chain_gives_no_volatility() -> None:
     nothing = tables.TABLES["options_snapshot"].empty()
     assert at_the_money(nothing).empty
     assert at_hours(nothing, pd.DatetimeIndex([DAYS[0]])).empty

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import os
 import socket
 
 import pandas as pd
@@ -17,7 +19,7 @@ from tests.service.conftest import PATIENCE, Caller, serving
 from tests.service.memory_store import MemoryStore
 
 
-def test_the_clock_stands_still_and_is_in_every_answer(ask: Caller) -> None:
+def test_the_clock_and_the_source_are_in_every_answer(ask: Caller) -> None:
     for path, tier in [("/", None), ("/funding", "free"), ("/funding", None), ("/nowhere", "pro")]:
         headers = ask(path, tier=tier).headers
         assert headers["Date"] == "Tue, 30 Jun 2026 12:00:00 GMT"
@@ -29,9 +31,6 @@ def test_the_clock_stands_still_and_is_in_every_answer(ask: Caller) -> None:
         assert headers["Cache-Control"] == "private"
         assert "X-Api-Key" in headers["Vary"]
         assert "Server" not in headers
-
-
-def test_recorded_data_is_not_marked_synthetic() -> None:
     store = MemoryStore({"oi_history": market.open_interest()}, now=market.NOW, label="Büro", synthetic=False)
     local = service.start(store, now="2026-06-29 06:00:30")
     try:
@@ -117,12 +116,9 @@ def test_what_a_source_lacks_is_said() -> None:
     assert board[0]["price_usd"] is None
 
 
-def test_answers_are_the_same_the_second_time(ask: Caller) -> None:
+def test_answers_are_the_same_until_the_store_changes(ask: Caller) -> None:
     first = [ask("/markets/symbols", tier=tier).content for tier in ("dev", "pro")]
     assert [ask("/markets/symbols", tier=tier).content for tier in ("dev", "pro")] == first
-
-
-def test_an_answer_is_not_kept_beyond_a_change_of_the_store() -> None:
     store = MemoryStore({"oi_history": market.open_interest()}, now=market.NOW)
     with serving(store) as ask:
         before, identity = ask.body("/oi/exchanges-summary"), ask.local.identity
@@ -147,7 +143,9 @@ def test_a_port_that_is_taken_is_one_clear_error() -> None:
     store = MemoryStore({"oi_history": market.open_interest()}, now=market.NOW)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(OSError, match=rf"cannot listen on 127\.0\.0\.1 port {port}: "):
+        with pytest.raises(
+            OSError, match=rf"cannot listen on 127\.0\.0\.1 port {port}: {os.strerror(errno.EADDRINUSE)}"
+        ):
             service.start(store, port=port)
     with pytest.raises(OSError, match=r"cannot listen on nowhere\.invalid port 0"):
         service.start(store, host="nowhere.invalid")

@@ -49,15 +49,16 @@ def test_old_parameters_are_refused_from_that_day(
     assert f"{name} was retired on 2026-07-21: use {canonical}" in later.error(path, 400, **old)["error"]
 
 
-def test_old_and_new_name_exclude_each_other(ask: Caller) -> None:
+def test_old_names_beside_new_ones_and_without_a_coin(ask: Caller) -> None:
     error = ask.error("/oi/BTC/timeseries", 400, period="7d", range="7d")["error"]
     assert error == "period is the old name of range: give that one alone"
-
-
-def test_old_names_mean_nothing_where_the_new_one_is_unknown(ask: Caller) -> None:
     answer = ask("/markets/symbols", period="7d")
     assert answer.status_code == 200
     assert "Deprecation" not in answer.headers
+    assert ask.error("/oi/coin", 400)["error"] == "coin is required, once"
+    ask.error("/oi/coin", 404, coin="NOPE")
+    ask.error("/oi/coin", 401, tier=None, coin="BTC")
+    ask.error("/oi/coin", 403, tier="free", coin="BTC")
 
 
 @pytest.mark.parametrize("quantity", ["oi", "volume"])
@@ -69,13 +70,6 @@ def test_old_paths(ask: Caller, later: Caller, quantity: str) -> None:
     assert answer.headers["Link"] == f'</{quantity}/BTC/timeseries>; rel="successor-version"'
     gone = later.error(f"/{quantity}/coin", 410, coin="BTC")
     assert gone["error"] == f"/{quantity}/coin was retired on 2026-07-21: use /{quantity}/BTC/timeseries"
-
-
-def test_old_paths_need_a_coin_and_a_key(ask: Caller) -> None:
-    assert ask.error("/oi/coin", 400)["error"] == "coin is required, once"
-    ask.error("/oi/coin", 404, coin="NOPE")
-    ask.error("/oi/coin", 401, tier=None, coin="BTC")
-    ask.error("/oi/coin", 403, tier="free", coin="BTC")
 
 
 @pytest.mark.parametrize("coin", [" BTC", "BTC ", " ", "", "BTC\x00"])

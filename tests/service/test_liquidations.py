@@ -11,9 +11,6 @@ def test_by_the_hour_under_a_day_and_for_some_symbols(ask: Caller) -> None:
     assert body["resolution"] == "1h"
     assert [row["date"][11:13] for row in body["data"]] == ["10", "11"]
     assert body["data"][0]["exchanges"] == {"hyperliquid": {"long_usd": 0.0, "short_usd": 3040.0}}
-
-
-def test_aggregates_of_nothing(ask: Caller) -> None:
     ask.error("/liquidations/aggregates", 400, range="2h")
     ask.error("/liquidations/aggregates", 400, group_by="side")
 

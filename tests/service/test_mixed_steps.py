@@ -43,30 +43,21 @@ def values(body: Any, name: str) -> list[float]:
     return [row[name] for row in body["data"]]
 
 
-def test_a_day_is_not_the_volume_of_an_hour(mixed: Caller) -> None:
+def test_steps_of_a_day_are_left_out_where_hours_are_asked_for(mixed: Caller) -> None:
     body = mixed.body("/volume/BTC/timeseries", resolution="1h", **WINDOW)
     assert (values(body, "volume_usd"), body["resolution"], body["notices"]) == ([1.0] * 6, "1h", [LEFT_OUT])
-
-
-def test_totals_of_venues_are_at_one_step_throughout(mixed: Caller) -> None:
     body = mixed.body("/volume/exchange-totals", resolution="1h", **WINDOW)
     assert (values(body, "total_volume_usd"), body["resolution"]) == ([1.0] * 6, "1h")
     assert body["notices"] == [LEFT_OUT]
     held = mixed.body("/oi/exchange-totals", resolution="1h", **WINDOW)
     assert values(held, "total_open_interest_usd") == [5.0] * 24 + [7.0] * 6
     assert (held["resolution"], held["notices"]) == ("1h", [])
-
-
-def test_by_the_day_nothing_is_left_out(mixed: Caller) -> None:
     for path, name in (
         ("/volume/BTC/timeseries", "volume_usd"),
         ("/volume/exchange-totals", "total_volume_usd"),
     ):
         body = mixed.body(path, resolution="1d", start="2026-06-29T00:00Z")
         assert (values(body, name), body["resolution"], body["notices"]) == ([24.0, 12.0], "1d", [])
-
-
-def test_a_window_without_the_long_rows_has_no_notice(mixed: Caller) -> None:
     body = mixed.body("/volume/BTC/timeseries", resolution="1h", start="2026-06-30T00:00Z")
     assert (values(body, "volume_usd"), body["notices"]) == ([1.0] * 12, [])
 

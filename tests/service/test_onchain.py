@@ -70,11 +70,6 @@ def test_what_hip3_refuses(ask: Caller, path: str, params: dict[str, str], statu
     assert "error" in ask.error(f"{HIP3}/{path}", status, **params)
 
 
-def test_dev_sees_thirty_days(ask: Caller) -> None:
-    body = ask.body(f"{HIP3}/by-dex", tier="dev", range="90d")
-    assert "start was raised" in body["notices"][0]
-
-
 def test_outcomes(ask: Caller) -> None:
     body = ask.body(f"{HIP4}/dashboard")
     assert [(r["date"][:10], r["volume"]) for r in body["timeseries"]] == [
@@ -82,17 +77,11 @@ def test_outcomes(ask: Caller) -> None:
         ("2026-06-30", 45.0),
     ]
     ask.error(f"{HIP4}/dashboard", 400, venue="other")
-
-
-def test_one_outcome(ask: Caller) -> None:
     body = ask.body(f"{HIP4}/outcome/101")
     assert (body["outcome_id"], body["summary"]["volume"]) == ("101", 15.0)
     assert [(r["venue"], r["volume"]) for r in body["by_venue"]] == [("out", 10.0), ("skew", 5.0)]
     assert ask.body(f"{HIP4}/outcome/103")["summary"]["volume"] == 0.0
     assert ask.error(f"{HIP4}/outcome/999", 404)["error"] == "unknown outcome '999'"
-
-
-def test_open_interest_of_outcomes_at_the_end_of_the_day(ask: Caller) -> None:
     body = ask.body(f"{HIP4}/oi-eod")
     assert [(r["day"][:10], r["oi_contracts"], r["oi_usd"]) for r in body["data"]] == [
         ("2026-06-28", 9.0, 5.0),
@@ -100,3 +89,5 @@ def test_open_interest_of_outcomes_at_the_end_of_the_day(ask: Caller) -> None:
     ]
     assert len(ask.body(f"{HIP4}/oi-eod", start="2026-05-29")["data"]) == 3
     assert [r["oi_usd"] for r in ask.body(f"{HIP4}/oi-eod", venue="skew")["data"]] == [2.5]
+    body = ask.body(f"{HIP3}/by-dex", tier="dev", range="90d")
+    assert "start was raised" in body["notices"][0]

@@ -70,9 +70,23 @@ def test_what_cannot_be_read_is_refused(ask: Caller, path: str, query: str, mess
     assert message in body["error"]
 
 
-def test_unknown_parameters_are_ignored(ask: Caller) -> None:
+def test_unknown_parameters_symbols_and_pairs(ask: Caller) -> None:
     assert ask.body("/funding", colour="red") == ask.body("/funding")
     assert ask.body(MOVERS, start="x", colour=["a", "b"]) == ask.body(MOVERS)
+    body = ask.body(HISTORY, symbol="NOPE")
+    assert body["series"] == {}
+    assert "historical funding starts in September 2025" in body["notices"][0]
+    assert "unknown symbol 'NOPE'" in ask.error("/oi/NOPE/timeseries", 404)["error"]
+    assert "unknown symbol 'btc'" in ask.error("/oi/btc/timeseries", 404)["error"]
+    # Pairs of the matrix are answered, empty where the store has none; so are others that it holds.
+    assert options(ask, exchange="deribit")["symbol"] == "BTC"
+    assert options(ask, exchange="derive", symbol="ZEC") == {
+        "symbol": "ZEC",
+        "exchange": "derive",
+        "count": 0,
+        "instruments": [],
+    }
+    assert options(ask, exchange="bybit", symbol="XAU", tier="free")["count"] == 1
 
 
 @pytest.mark.parametrize(
@@ -85,25 +99,5 @@ def test_instants_are_read_with_and_without_zone(ask: Caller, start: str) -> Non
     assert body["series"] == {"hyperliquid": [expected]}
 
 
-def test_unknown_symbol_is_empty_on_history_and_404_in_a_path(ask: Caller) -> None:
-    body = ask.body(HISTORY, symbol="NOPE")
-    assert body["series"] == {}
-    assert "historical funding starts in September 2025" in body["notices"][0]
-    assert "unknown symbol 'NOPE'" in ask.error("/oi/NOPE/timeseries", 404)["error"]
-    assert "unknown symbol 'btc'" in ask.error("/oi/btc/timeseries", 404)["error"]
-
-
 def options(ask: Caller, **params: Any) -> Any:
     return ask.body(OPTIONS, **params)
-
-
-def test_options_pairs(ask: Caller) -> None:
-    """Pairs of the matrix are answered, empty where the store has none; so are others that it holds."""
-    assert options(ask, exchange="deribit")["symbol"] == "BTC"
-    assert options(ask, exchange="derive", symbol="ZEC") == {
-        "symbol": "ZEC",
-        "exchange": "derive",
-        "count": 0,
-        "instruments": [],
-    }
-    assert options(ask, exchange="bybit", symbol="XAU", tier="free")["count"] == 1

@@ -16,7 +16,7 @@ def serving(now: str = market.NOW, **frames: pd.DataFrame) -> AbstractContextMan
     return conftest.serving(MemoryStore(frames, now=now))
 
 
-def test_settlements_stand_in_for_a_missing_history() -> None:
+def test_settlements_stand_in_for_samples_that_are_missing() -> None:
     """A settlement holds for its interval: at 15:30 that of 08:00 over 8 hours does, an hourly one not."""
     with serving(funding_settlements=market.settlements()) as ask:
         rates = ask.body("/funding")["funding_rates"]
@@ -24,10 +24,7 @@ def test_settlements_stand_in_for_a_missing_history() -> None:
         assert ask.body("/markets/funding-leaders")["data"][0]["funding_current_bps"] == 12.5
     with serving(now="2026-06-30 15:30", funding_settlements=market.settlements()) as ask:
         assert list(ask.body("/funding")["funding_rates"]) == ["binance"]
-
-
-def test_settlements_stand_in_for_pairs_that_have_no_samples() -> None:
-    """binance is sampled, of hyperliquid only the payments are held; a sample is preferred to a payment."""
+    # binance is sampled, of hyperliquid only the payments are held; a sample is preferred to a payment.
     sampled = market.series(
         "BTC", "binance", [at(market.NOW)], rate_bps_8h=3.0, resolution="raw", kind="sampled"
     )
@@ -40,16 +37,13 @@ def test_settlements_stand_in_for_pairs_that_have_no_samples() -> None:
         assert (leader["symbol"], leader["funding_current_bps"]) == ("SOL", 12.5)
 
 
-def test_a_series_of_a_table_that_is_not_held_is_refused() -> None:
+def test_what_is_not_held_is_refused_and_no_interval_is_made_up() -> None:
     with serving(funding_settlements=market.settlements()) as ask:
         error = ask.error("/funding/historical", 404, symbol="BTC")["error"]
         assert error == "memory holds no funding_history, which this answer is made of"
     with serving(funding_history=market.funding()) as ask:
         error = ask.error("/funding/settlement", 404, symbol="BTC")["error"]
         assert error == "memory holds no funding_settlements, which this answer is made of"
-
-
-def test_without_settlements_there_is_no_interval() -> None:
     with serving(funding_history=market.funding()) as ask:
         body = ask.body("/funding")
         assert body["funding_rates"]["binance"] == {"BTC": 1.0, "ETH": -0.5}
@@ -96,19 +90,16 @@ def events() -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def test_whole_orders_are_served_as_they_are() -> None:
+def test_whole_orders_are_served_as_they_are_and_once() -> None:
     with serving(liquidations_events=events()) as ask:
         found = ask.body("/liquidations/events")["events"]
         assert [(e["oid"], e["usd_value"]) for e in found] == [("z9", 8.0), ("a1", 7.0)]
-
-
-def test_an_order_held_whole_and_as_fills_is_one() -> None:
     with serving(liquidations_events=events(), liquidations_fills=market.fills()) as ask:
         found = ask.body("/liquidations/events", exchange="binance", since=0)["events"]
         assert [(e["oid"], e["usd_value"]) for e in found] == [("old", 58000.0), ("a1", 7.0), ("z9", 8.0)]
 
 
-def test_nothing_now_is_an_empty_answer_and_no_error() -> None:
+def test_nothing_now_and_nothing_before_the_first_row_are_empty_answers() -> None:
     """A day after the last row nothing holds any more; the past is still there."""
     with serving(
         now="2026-07-01 18:00", funding_history=market.funding(), oi_history=market.open_interest()
@@ -120,9 +111,6 @@ def test_nothing_now_is_an_empty_answer_and_no_error() -> None:
             "no data in this range"
         ]
         assert ask.body("/oi/BTC/timeseries", range="7d")["data"] != []
-
-
-def test_before_the_first_row_there_is_nothing() -> None:
     with serving(
         now="2025-08-01", options_snapshot=market.options(), funding_history=market.funding()
     ) as ask:

@@ -32,16 +32,12 @@ def test_a_step_has_the_newest_price_at_its_end(ask: Caller) -> None:
     assert points(body, "binance") == {"11:00": 101.0}
     assert points(body, "hyperliquid") == {"10:00": 99.0, "11:00": 98.0}
     assert body["notices"] == []
-
-
-def test_the_price_at_the_clock_is_there_when_no_end_is_given(ask: Caller) -> None:
     assert points(prices(ask), "binance") == {"11:00": 101.0, "12:00": 104.0}
-
-
-def test_a_price_is_not_repeated_in_steps_without_one(ask: Caller) -> None:
     body = prices(ask, end="2026-06-30T12:00Z", resolution="5m")
     assert points(body, "binance") == {"10:05": 100.0, "11:00": 101.0, "11:05": 102.0, "11:35": 103.0}
     assert points(body, "hyperliquid") == {"10:00": 99.0, "11:00": 98.0}
+    body = prices(ask, exchanges="hyperliquid", end="2026-06-30T12:00Z", resolution="5m")
+    assert (body["resolution"], points(body, "hyperliquid")) == ("1h", {"10:00": 99.0, "11:00": 98.0})
 
 
 def test_a_window_that_is_split_is_the_long_window(ask: Caller) -> None:
@@ -65,31 +61,9 @@ def test_kinds_stand_apart_and_raw_rows_are_as_they_came(ask: Caller) -> None:
     )
 
 
-def test_hourly_rows_alone_make_the_answer_hourly(ask: Caller) -> None:
-    body = prices(ask, exchanges="hyperliquid", end="2026-06-30T12:00Z", resolution="5m")
-    assert (body["resolution"], points(body, "hyperliquid")) == ("1h", {"10:00": 99.0, "11:00": 98.0})
-
-
-def test_dev_sees_thirty_days(ask: Caller) -> None:
+def test_dev_sees_thirty_days_and_openapi_says_that_it_is_ours(ask: Caller) -> None:
     body = ask.body(PATH, tier="dev", symbol="BTC", start="2026-01-01", resolution="1h")
     assert "Dev covers the rolling 30 days" in body["notices"][0]
-
-
-def test_prices_of_tiny_coins_keep_their_digits() -> None:
-    """Means are rounded to cents; a price of 8e-6 would become nothing."""
-    time = [market.at("2026-06-30 10:10"), market.at("2026-06-30 10:50")]
-    rows = market.series("PEPE", "okx", time, price_usd=[7.5e-6, 8.25e-6], kind="mark", resolution="raw")
-    with served({"prices_history": rows}) as ask:
-        body = ask.body(PATH, symbol="PEPE", start="2026-06-30T10:00Z", resolution="1h")
-    assert body["series"] == {"okx": [{"timestamp": "2026-06-30T11:00:00Z", "y": 8.25e-6}]}
-
-
-def test_a_source_without_prices_says_which_table_it_lacks() -> None:
-    with served({"oi_history": market.open_interest()}) as ask:
-        assert "holds no prices_history" in ask.error(PATH, 404, symbol="BTC")["error"]
-
-
-def test_openapi_says_that_it_is_ours(ask: Caller) -> None:
     document = ask.body("/openapi.json")
     ours = [
         p
@@ -98,6 +72,17 @@ def test_openapi_says_that_it_is_ours(ask: Caller) -> None:
     ]
     assert ours == [PATH]
     assert document["paths"][PATH]["get"]["tags"] == ["local"]
+
+
+def test_tiny_prices_keep_their_digits_and_a_source_without_prices_says_so() -> None:
+    """Means are rounded to cents; a price of 8e-6 would become nothing."""
+    time = [market.at("2026-06-30 10:10"), market.at("2026-06-30 10:50")]
+    rows = market.series("PEPE", "okx", time, price_usd=[7.5e-6, 8.25e-6], kind="mark", resolution="raw")
+    with served({"prices_history": rows}) as ask:
+        body = ask.body(PATH, symbol="PEPE", start="2026-06-30T10:00Z", resolution="1h")
+    assert body["series"] == {"okx": [{"timestamp": "2026-06-30T11:00:00Z", "y": 8.25e-6}]}
+    with served({"oi_history": market.open_interest()}) as ask:
+        assert "holds no prices_history" in ask.error(PATH, 404, symbol="BTC")["error"]
 
 
 @pytest.mark.parametrize("status", [403, 404])

@@ -7,7 +7,7 @@ import gzip
 from derivdata.sources.service.response_cache import EncodedBody, ResponseCache
 
 
-def test_the_oldest_asked_for_goes_first() -> None:
+def test_the_oldest_asked_for_goes_first_and_what_is_too_large_at_once() -> None:
     """Answers of 10,000 bytes with their key and entry have 11 to 12 kB: three fit into 36 kB."""
     kept = ResponseCache(limit=36_000)
     answers = {name: EncodedBody(b"x" * 10_000) for name in "abcd"}
@@ -17,9 +17,6 @@ def test_the_oldest_asked_for_goes_first() -> None:
     kept.put(("d",), answers["d"])
     assert kept.get(("b",)) is None
     assert [kept.get((name,)) for name in "acd"] == [answers[name] for name in "acd"]
-
-
-def test_what_is_too_large_is_not_kept() -> None:
     kept = ResponseCache(limit=5_000)
     kept.put(("small",), EncodedBody(b"x"))
     kept.put(("large",), EncodedBody(b"x" * 4_500))
@@ -38,16 +35,13 @@ def test_keys_count_as_bodies_do() -> None:
     assert 0.9e6 < kept.size <= 1e6
 
 
-def test_a_compressed_form_that_comes_later_counts() -> None:
+def test_compressed_forms_count_and_are_the_same() -> None:
     kept, answer = ResponseCache(), EncodedBody(bytes(range(256)) * 400)
     kept.put(("a",), answer)
     before = kept.size
     packed = len(answer.compressed())
     kept.put(("a",), answer)
     assert kept.size == before + packed
-
-
-def test_compressed_bytes_are_the_same_whenever_they_are_made() -> None:
     body = b"abc" * 1000
     assert EncodedBody(body).compressed() == EncodedBody(body, packed=True).compressed()
     assert gzip.decompress(EncodedBody(body).compressed()) == body

@@ -38,10 +38,13 @@ def total(rows: list[dict[str, Any]], name: str) -> float:
     return sum(row[name] for row in rows if row[name] is not None)
 
 
-def test_it_is_labelled(live: Caller) -> None:
+def test_it_is_labelled_and_dev_sees_the_first_two_hundred(live: Caller, board: dict[str, Any]) -> None:
     headers = live("/").headers
     assert headers["X-Derivdata-Synthetic"] == "1"
     assert headers["X-Derivdata-Source"] == "sample"
+    rows = live.body("/markets/symbols", tier="dev")["symbols"]
+    assert len(board) >= 400
+    assert rows == list(board.values())[:200]
 
 
 @pytest.mark.parametrize("symbol", ["BTC", "ETH", "DOGE", "TSLA"])
@@ -54,12 +57,16 @@ def test_the_snapshot_is_the_last_point_of_the_history(live: Caller, symbol: str
     assert len(now) > 5
 
 
-def test_raw_rates_are_the_rates_in_the_venues_interval(live: Caller) -> None:
+def test_rates_are_those_of_the_venues_interval_and_leaders_the_highest(live: Caller) -> None:
     body = live.body("/funding")
     for venue, hours in body["funding_intervals"].items():
         for symbol, interval in hours.items():
             raw = float(body["funding_rates_raw"][venue][symbol])
             assert raw * 1e4 * 8 / interval == pytest.approx(body["funding_rates"][venue][symbol], abs=1e-9)
+    rates = live.body("/funding")["funding_rates"]
+    every = sorted((rate for found in rates.values() for rate in found.values()), reverse=True)
+    leaders = live.body("/markets/funding-leaders")["data"]
+    assert [row["funding_current_bps"] for row in leaders] == every[:10]
 
 
 def test_open_interest_adds_up(live: Caller, board: dict[str, Any], summary: Any) -> None:
@@ -74,16 +81,10 @@ def test_open_interest_adds_up(live: Caller, board: dict[str, Any], summary: Any
     assert {r["exchange"]: r["oi_usd"] for r in found} == pytest.approx(
         {r["exchange"]: r["total_oi_usd"] for r in rows}, abs=1.0
     )
-
-
-def test_totals_end_at_the_summary(live: Caller, summary: Any) -> None:
     rows = last(live.body("/oi/exchange-totals", start="2026-06-30T10:00Z", resolution="1h")["data"])
     assert {r["exchange"]: r["total_open_interest_usd"] for r in rows} == pytest.approx(
         {r["exchange"]: r["total_oi_usd"] for r in summary["exchanges"]}, abs=10.0
     )
-
-
-def test_a_symbol_is_the_sum_of_its_venues(live: Caller, board: dict[str, Any]) -> None:
     rows = live.body("/markets/BTC/exchanges")["exchanges"]
     for name in ("oi_usd", "volume_24h_usd", "liquidation_24h_usd"):
         assert total(rows, name) == pytest.approx(board["BTC"][name], abs=1.0)
@@ -188,19 +189,6 @@ def test_hip4_and_builders_agree(live: Caller) -> None:
     builders = live.body("/builder-analytics/dashboard", range="30d")
     for rows in ("by_builder", "timeseries"):
         assert total(builders[rows], "volume_usd") == pytest.approx(builders["total_volume_usd"], abs=1.0)
-
-
-def test_dev_sees_the_first_two_hundred(live: Caller, board: dict[str, Any]) -> None:
-    rows = live.body("/markets/symbols", tier="dev")["symbols"]
-    assert len(board) >= 400
-    assert rows == list(board.values())[:200]
-
-
-def test_leaders_are_the_highest_rates_of_the_snapshot(live: Caller) -> None:
-    rates = live.body("/funding")["funding_rates"]
-    every = sorted((rate for found in rates.values() for rate in found.values()), reverse=True)
-    leaders = live.body("/markets/funding-leaders")["data"]
-    assert [row["funding_current_bps"] for row in leaders] == every[:10]
 
 
 def test_an_earlier_clock_sees_the_same_past_and_nothing_later(live: Caller) -> None:

@@ -26,7 +26,7 @@ def sided() -> Iterator[Caller]:
         yield caller
 
 
-def test_no_side_counts_in_the_total_alone(sided: Caller) -> None:
+def test_no_side_counts_in_the_total_alone_and_is_told(sided: Caller) -> None:
     assert sided.body("/liquidations/aggregates")["totals"] == {
         "long_count": 1,
         "short_count": 1,
@@ -35,15 +35,9 @@ def test_no_side_counts_in_the_total_alone(sided: Caller) -> None:
         "total_count": 3,
         "total_usd": 123.0,
     }
-
-
-def test_what_a_history_cannot_show_is_a_notice(sided: Caller) -> None:
     body = sided.body("/liquidations/history", start="2026-06-30T00:00Z", resolution="1h")
     assert [row["date"][11:13] for row in body["data"]] == ["09", "10"]
     assert body["notices"] == ["3.00 USD of liquidations are left out: their side is not known"]
-
-
-def test_raw_sums_say_which_step_they_have(sided: Caller) -> None:
     body = sided.body(
         "/liquidations/history", start="2026-06-30T09:00Z", end="2026-06-30T10:00Z", resolution="raw"
     )

@@ -55,18 +55,12 @@ def test_an_order_counts_once_and_whole_on_the_day_of_its_last_fill(straddled: C
         ("2026-06-29T00:00:00Z", 1.0),
         (MIDNIGHT, 111.0),
     ]
-
-
-def test_windows_that_meet_hold_it_once(straddled: Caller) -> None:
-    """An hour that ends at midnight and the hour that begins there."""
+    # An hour that ends at midnight and the hour that begins there.
     before = straddled.body("/liquidations/history", start="2026-06-29T23:00Z", end=MIDNIGHT, resolution="1h")
     after = straddled.body("/liquidations/history", start=MIDNIGHT, end="2026-06-30T01:00Z", resolution="1h")
     assert before["data"] == []
     assert [row["exchanges"]["binance"]["long_usd"] for row in after["data"]] == [110.0]
-
-
-def test_since_gives_each_order_once(straddled: Caller) -> None:
-    """Six hours from 18:00 end at midnight: the first of the steps in which the answer is read."""
+    # Six hours from 18:00 end at midnight: the first of the steps in which the answer is read.
     since = int(pd.Timestamp("2026-06-29 18:00", tz="UTC").timestamp() * 1000) - 1
     events = straddled.body("/liquidations/events", since=since)["events"]
     assert [(e["oid"], e["usd_value"], e["fill_count"]) for e in events] == [

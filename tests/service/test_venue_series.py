@@ -134,15 +134,12 @@ def sums_and_unsure(rows: pd.DataFrame, step: str) -> tuple[dict[int, float], li
     return dict(zip(hour, sure.value.tolist(), strict=False)), hour[len(sure.time) :]
 
 
-def test_means_by_hand() -> None:
+def test_sums_by_hand_and_where_they_cannot_tell() -> None:
     """Two symbols over eight hours: the mean of 1 2 3 4 and of 10 20 30 40 is 27.5 together."""
     rows = pd.concat(
         [hours("A", "okx", 0, [1, 2, 3, 4, 5, 5, 5, 5]), hours("B", "okx", 0, [10, 20, 30, 40, 0, 0, 0, 0])]
     )
     assert sums_and_unsure(rows, "4h") == ({0: 27.5, 4: 5.0}, [])
-
-
-def test_a_gap_of_all_symbols_is_no_doubt_and_weighs_nothing() -> None:
     rows = pd.concat(
         [
             hours("A", "okx", 0, [1, 2]),
@@ -152,10 +149,7 @@ def test_a_gap_of_all_symbols_is_no_doubt_and_weighs_nothing() -> None:
         ]
     )
     assert sums_and_unsure(rows, "4h") == ({0: 6.0}, [])
-
-
-def test_a_symbol_that_replaces_another_is_left_to_the_rows() -> None:
-    """As many symbols at every hour, and others from the third on."""
+    # As many symbols at every hour, and others from the third on.
     rows = pd.concat(
         [
             hours("A", "okx", 0, [1.0] * 12),
@@ -164,17 +158,11 @@ def test_a_symbol_that_replaces_another_is_left_to_the_rows() -> None:
         ]
     )
     assert sums_and_unsure(rows, "4h") == ({0: 3.0, 8: 3.0}, [4])
-
-
-def test_a_value_that_holds_from_the_bucket_before_counts() -> None:
-    """A raw value of 03:30 holds until 04:30, also of a symbol that is not there at 04:00."""
+    # A raw value of 03:30 holds until 04:30, also of a symbol that is not there at 04:00.
     at_0330 = hours("A", "okx", 3, [1.0], "raw").assign(time=START + pd.Timedelta(210, "min"))
     rows = pd.concat([at_0330, hours("B", "okx", 4, [5.0] * 8, "raw")])
     assert sums_and_unsure(rows, "4h") == ({0: 1.0, 8: 5.0}, [4])
-
-
-def test_rows_of_two_resolutions_at_one_instant_are_left_to_the_rows() -> None:
-    """A's hour holds until 01:00, B's five minutes do not: the half hour at 00:30 is A's alone."""
+    # A's hour holds until 01:00, B's five minutes do not: the half hour at 00:30 is A's alone.
     rows = pd.concat([hours("A", "okx", 0, [1.0]), hours("B", "okx", 0, [5.0], "5m")])
     assert sums_and_unsure(rows, "30min")[1] == [0, 0]
     assert sums_and_unsure(rows, "5min")[0] == {}

@@ -40,40 +40,26 @@ def test_an_edge_belongs_to_the_bucket_nearer_to_zero(change: float, label: str)
     assert bucket_of(change) == label
 
 
-def test_stats_are_the_row_of_the_leaderboard(ask: Caller) -> None:
+def test_stats_and_symbols_of_a_venue_are_rows_of_the_leaderboard(ask: Caller) -> None:
     row = ask.body("/markets/symbols")["symbols"][0]
     assert ask.body("/markets/BTC/stats") == {**row, "timestamp": NOON}
     assert ask.body("/markets/ETH/stats", tier="free")["rank"] == 3
     assert ask.error("/markets/SOL/stats", 403, tier="free")["required_tier"] == "dev"
     assert ask.error("/markets/NOPE/stats", 404)["error"] == "unknown symbol 'NOPE'"
-
-
-def test_one_symbol_on_every_venue(ask: Caller) -> None:
-    """hyperliquid's week: 2 for 15 min, 4 for an hour, 6 for an hour, 0.1 from 11:30 to 12:00."""
     assert ask.error("/markets/NOPE/exchanges", 404)["error"] == "unknown symbol 'NOPE'"
-
-
-def test_one_venue_by_symbol(ask: Caller) -> None:
     body = ask.body("/markets/exchanges/hyperliquid/symbols")
     assert (body["exchange"], body["timestamp"]) == ("hyperliquid", NOON)
     assert [(row["symbol"], row["oi_usd"]) for row in body["symbols"]] == [("SOL", 700.0), ("BTC", 500.0)]
     assert ask.body("/markets/exchanges/okx/symbols")["symbols"] == []
     assert "unknown exchange 'nasdaq'" in ask.error("/markets/exchanges/nasdaq/symbols", 404)["error"]
-
-
-def test_venue_over_time(ask: Caller) -> None:
-    """At 11:00: 2 million of BTC and half a million of ETH; open interest 999.58 + 300."""
     ask.error("/markets/exchanges/nasdaq/timeseries", 404)
 
 
-def test_totals_add_up_symbols(ask: Caller) -> None:
+def test_totals_and_volume_add_up(ask: Caller) -> None:
     body = ask.body("/oi/exchange-totals", start="2026-06-30T12:00Z")
     only = ask.body("/oi/exchange-totals", start="2026-06-30T12:00Z", exchanges="hyperliquid")
     assert only["data"] == body["data"][1:]
-
-
-def test_volume_adds_up_over_a_bucket(ask: Caller) -> None:
-    """Eight hours of 2.5 million on binance; the four of 12:00 have not begun."""
+    # Eight hours of 2.5 million on binance; the four of 12:00 have not begun.
     body = ask.body(
         "/volume/exchange-totals", start="2026-06-30T00:00Z", resolution="8h", exchanges="binance"
     )
@@ -83,14 +69,11 @@ def test_volume_adds_up_over_a_bucket(ask: Caller) -> None:
     ]
     one = ask.body("/volume/BTC/timeseries", start="2026-06-30T00:00Z", resolution="12h")
     assert [(r["exchange"], r["volume_usd"]) for r in one["data"]] == [("binance", 24e6)]
-
-
-def test_a_step_of_volume_that_is_not_over_is_not_known(ask: Caller) -> None:
     body = ask.body("/volume/BTC/timeseries", start="2026-06-30T10:00Z")
     assert [r["timestamp"][11:13] for r in body["data"]] == ["10", "11"]
 
 
-def test_largest_symbols_of_a_venue(ask: Caller) -> None:
+def test_largest_symbols_of_a_venue_and_ratio_windows_by_tier(ask: Caller) -> None:
     body = ask.body("/oi/exchange-top-symbols-timeseries", exchange="binance", start="2026-06-30T11:30Z")
     assert body["symbols"] == ["BTC", "ETH"]
     assert body["timeseries"] == [{"timestamp": "2026-06-30T12:00:00Z", "BTC": 1000.0, "ETH": 300.0}]
@@ -102,9 +85,6 @@ def test_largest_symbols_of_a_venue(ask: Caller) -> None:
         in ask.error("/oi/exchange-top-symbols-timeseries", 400, exchange="binance", range="1d")["error"]
     )
     ask.error("/oi/exchange-top-symbols-timeseries", 400, exchange="nasdaq")
-
-
-def test_ratio_windows_by_tier(ask: Caller) -> None:
     ask.body("/volume-oi-ratio", tier="dev", window_days=7)
     error = ask.error("/volume-oi-ratio", 403, tier="dev", window_days=8)
     assert error["required_tier"] == "pro"
