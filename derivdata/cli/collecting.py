@@ -28,6 +28,9 @@ def add_collect(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep", metavar="TIME", help="remove whole months or days that are older (400d; default: keep all)"
     )
+    parser.add_argument(
+        "--fail-after", metavar="TIME", help="end with status 1 when no venue answered for so long (1h)"
+    )
     parser.set_defaults(run=_collect)
 
 
@@ -50,6 +53,7 @@ def _collect(arguments: argparse.Namespace) -> None:
         streams=arguments.streams,
         unconfirmed=arguments.unconfirmed,
         keep=None if arguments.keep is None else times.length(arguments.keep, "keep"),
+        fail_after=None if arguments.fail_after is None else times.length(arguments.fail_after, "fail-after"),
         clock=clock,
         **whole,
         log=lambda minute: say(minute.json()) if arguments.log else show(minute.line()),
@@ -131,15 +135,37 @@ def _add_collected(parser: argparse.ArgumentParser, symbols: str) -> None:
 def add_status(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``derivdata status``."""
     parser.add_argument("archive", type=Path)
+    parser.add_argument(
+        "--fail-after", metavar="TIME", help="end with status 1 where the last answer is older (10m)"
+    )
+    parser.add_argument(
+        "--format",
+        choices=("text", "json", "prometheus"),
+        default="text",
+        help="a table, a line of JSON for each row, or Prometheus' text format",
+    )
     parser.set_defaults(run=_status)
 
 
 def _status(arguments: argparse.Namespace) -> None:
     from derivdata.sources import archive, collect
-    from derivdata.sources.collect.reporting import status
+    from derivdata.sources.collect.reporting import prometheus, status
+    from derivdata.support import times
 
     opened = archive.open_archive(arguments.archive, create=False)
-    say(status(opened, collect.MachineClock().utc()).to_string(index=False))
+    rows = status(opened, collect.MachineClock().utc())
+    if arguments.format == "text":
+        say(rows.to_string(index=False))
+    elif arguments.format == "json":
+        say(rows.to_json(orient="records", lines=True, date_format="iso").rstrip())
+    else:
+        say(prometheus(rows))
+    if arguments.fail_after is not None:
+        longest = times.length(arguments.fail_after, "fail-after").total_seconds() / 60
+        late = rows[~(rows["lag_minutes"] <= longest)]
+        if len(late) or rows.empty:
+            named = ", ".join(late["exchange"].str.cat(late["table"], " ")) or "the archive has no requests"
+            raise DerivdataError(f"no answer for {arguments.fail_after}: {named}")
 
 
 def add_venues(parser: argparse.ArgumentParser) -> None:
@@ -151,6 +177,9 @@ def add_venues(parser: argparse.ArgumentParser) -> None:
         help="ask each endpoint once; list every endpoint",
     )
     parser.add_argument("--venues", nargs="+", metavar="VENUE", help="(default: all but derive)")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="of check: also write what was found, as JSON, to be kept"
+    )
     parser.set_defaults(run=_venues)
 
 
@@ -163,7 +192,7 @@ def _venues(arguments: argparse.Namespace) -> None:
 
     names = chosen_venues(arguments.venues, unconfirmed=True)
     if arguments.action == "check":
-        _check(names)
+        _check(names, arguments.out)
     elif arguments.action == "endpoints":
         rows = venues.endpoints()
         say(rows[rows["exchange"].isin(names)].drop(columns="verified_on").to_string(index=False))
@@ -172,17 +201,25 @@ def _venues(arguments: argparse.Namespace) -> None:
         say("\n".join(f"{name}: {VENUES[name].terms}" for name in names))
 
 
-def _check(names: Sequence[str]) -> None:
+def _check(names: Sequence[str], out: Path | None) -> None:
     from derivdata.sources import collect
-    from derivdata.sources.collect.checking import check_venues
-    from derivdata.sources.collect.files import keep_checks
+    from derivdata.sources.collect.checking import check_venues, verdicts_of_tables
+    from derivdata.sources.collect.files import keep_checks, write_checks
     from derivdata.sources.collect.session import VenueSession
     from derivdata.sources.venues.registry import VENUES
 
     clock = collect.MachineClock()
-    checks = check_venues([VenueSession(VENUES[name], clock) for name in names])
+    checks = check_venues([VenueSession(VENUES[name], clock) for name in names], progress=say)
+    day = f"{clock.utc():%Y-%m-%d}"
     endpoint_names = checks["exchange"] + " " + checks["path_or_channel"]
     confirmed = endpoint_names[checks["verdict"] == "confirms"]
     contradicted = endpoint_names[checks["verdict"] == "contradicts"]
-    keep_checks(dict.fromkeys(confirmed, f"{clock.utc():%Y-%m-%d}"), contradicted.tolist())
+    keep_checks(dict.fromkeys(confirmed, day), contradicted.tolist())
     say(checks.to_string(index=False))
+    say(verdicts_of_tables(checks).to_string(index=False))
+    if out is not None:
+        write_checks(out, checks, day)
+    if len(contradicted):
+        raise DerivdataError(f"not as expected: {', '.join(contradicted)}")
+    if confirmed.empty:
+        raise DerivdataError("no venue confirmed anything: see above what each answered")

@@ -108,6 +108,8 @@ class Fakes:
         Until when OLD is traded, if `delisted`; None is long ago.
     outages
         By venue, when it is down for maintenance.
+    out_of_reach
+        Venues at whose address nobody listens.
     chains
         Whether deribit, bybit and binance list options; okx always has three.
     """
@@ -126,6 +128,7 @@ class Fakes:
         self.delisted = False
         self.delisted_at: pd.Timestamp | None = None
         self.chains = False
+        self.out_of_reach: set[str] = set()
         self.outages: dict[str, tuple[pd.Timestamp, pd.Timestamp]] = {}
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
@@ -151,7 +154,8 @@ class Fakes:
     def addresses(self) -> dict[str, str]:
         """Where each venue answers; sessions without sockets need no server."""
         host = "venues.test" if self._server is None else f"127.0.0.1:{self._server.server_port}"
-        return {name: f"http://{host}/{name}" for name in (*VENUES, *DEXES)}
+        nobody = "http://127.0.0.1:9"
+        return {n: nobody if n in self.out_of_reach else f"http://{host}/{n}" for n in (*VENUES, *DEXES)}
 
     def now(self) -> pd.Timestamp:
         """What time it is for the venue that answers in this thread."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,14 +12,16 @@ import pandas as pd
 import pytest
 
 from derivdata.cli import main
-from derivdata.sources.archive import open_archive
+from derivdata.errors import NetworkError
+from derivdata.sources.archive import Request, open_archive
 from derivdata.sources.collect import Collector, backfill
 from derivdata.sources.collect.checking import check_venues
 from derivdata.sources.collect.files import checked_on, is_collected, keep_checks
-from derivdata.sources.collect.reporting import status
+from derivdata.sources.collect.reporting import Minute, status
 from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.coverage import coverage_of
 from derivdata.sources.venues.registry import VENUES
+from derivdata.tables import TABLES
 from tests.collect import fakes as fakes_of_venues
 from tests.collect.direct import faked
 from tests.collect.fakes import Fakes, SimulatedClock
@@ -96,6 +100,74 @@ def test_status_says_what_was_collected_and_what_failed(
     assert "451" in rows.loc[("okx", "oi_history"), "last_error"]
     assert main(["status", str(tmp_path / "market")]) == 0
     assert "oi_history" in capsys.readouterr().out
+    assert rows.loc[("bybit", "funding_history"), "last_row"] == pd.Timestamp("2026-01-20T10:30:30.6Z")
+
+
+def test_status_stands_behind_an_alarm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Answers end at 10:31 and are seven and a half minutes old."""
+    archive, at = open_archive(tmp_path / "market"), pd.Timestamp("2026-01-20T10:30Z").as_unit("us")
+    asked = [Request("okx", None, at, at + pd.Timedelta(1, "min"))]
+    rates = TABLES["funding_history"].empty()
+    archive.append("funding_history", rates, requests=asked)
+    monkeypatch.setattr(
+        "derivdata.sources.collect.MachineClock", lambda: SimulatedClock("2026-01-20T10:38:30")
+    )
+    place = str(tmp_path / "market")
+    assert main(["status", place, "--format", "prometheus", "--fail-after", "10m"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert 'derivdata_lag_minutes{exchange="okx",table="funding_history"} 7.5' in told
+    assert "# TYPE derivdata_lag_minutes gauge" in told
+    assert main(["status", place, "--format", "json", "--fail-after", "7m"]) == 1
+    told = capsys.readouterr()
+    row = json.loads(told.out)
+    assert (row["exchange"], row["lag_minutes"], row["last_row"]) == ("okx", 7.5, None)
+    assert "no answer for 7m: okx funding_history" in told.err
+
+
+def test_a_check_of_venues_ends_with_a_verdict_for_each_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = SimulatedClock("2026-01-20T10:30:30")
+    fakes = faked(LAST, clock, monkeypatch)
+    monkeypatch.setenv("DERIVDATA_DATA_DIR", str(tmp_path))
+    monkeypatch.setattr("derivdata.sources.collect.MachineClock", lambda: clock)
+    session = partial(VenueSession, address=fakes.addresses["dydx"])
+    monkeypatch.setattr("derivdata.sources.collect.session.VenueSession", session)
+    command = ["venues", "check", "--venues", "dydx", "--out", str(tmp_path / "found.jsonl")]
+    assert main(command) == 0
+    told = capsys.readouterr().out
+    assert "dydx /perpetualMarkets: answered" in told
+    assert re.search(r"dydx +funding_settlements +confirms +/historicalFunding", told)
+    found = [json.loads(line) for line in (tmp_path / "found.jsonl").read_text().splitlines()]
+    assert {row["verified_on"] for row in found} == {"2026-01-20"}
+    assert "127.0.0.1" not in told + (tmp_path / "found.jsonl").read_text()
+    fakes.faults["dydx"] = [{"markets": 3}]
+    assert main(command) == 1
+    assert "not as expected: dydx /perpetualMarkets" in capsys.readouterr().err
+
+
+def test_collecting_ends_when_nothing_answers_for_so_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimulatedClock("2026-01-20T10:30:30")
+    fakes = faked(LAST, clock, monkeypatch)
+    minutes: list[Minute] = []
+    collector = Collector(
+        open_archive(tmp_path / "market"),
+        venues=["bybit"],
+        symbols=[],
+        clock=clock,
+        addresses=fakes.addresses,
+        fail_after=pd.Timedelta(30, "min"),
+        log=lambda minute: (minutes.append(minute), setattr(fakes, "refusals", {"bybit": (503, {}, {})}))[0],
+    )
+    with pytest.raises(NetworkError, match=r"nothing was collected since 2026-01-20 10:31: .*HTTP 503"):
+        collector.run()
+    assert minutes[0].rows["funding_history"] == 2
+    waited = minutes[-1].time - minutes[0].time
+    assert pd.Timedelta(30, "min") <= waited < pd.Timedelta(33, "min")
 
 
 def test_check_tells_what_a_body_confirms_and_what_contradicts() -> None:

@@ -16,7 +16,7 @@ import pytest
 import requests
 
 import derivdata as dd
-from derivdata.errors import ArchiveError, DataNotice, NotFound
+from derivdata.errors import ArchiveError, DataNotice, NetworkError, NotConnected, NotFound
 from derivdata.sources.archive import open_archive
 from derivdata.sources.collect import files, read_through
 from derivdata.sources.collect.collector import Collector
@@ -130,6 +130,31 @@ def test_without_any_venue_there_is_no_table_until_one_answers(fakes: Fakes, clo
     fakes.refusals = {}
     clock.wait(120)
     assert set(dd.funding.snapshot()["exchange"]) == {"bybit"}
+
+
+def test_without_a_network_connect_fails_and_says_why(fakes: Fakes, tmp_path: Path) -> None:
+    fakes.out_of_reach = {"bybit", "okx", "kraken"}
+    with pytest.raises(NetworkError) as caught:
+        dd.connect("venues", venues=["bybit", "okx", "kraken"])
+    why = "127.0.0.1:9 takes no connection"
+    assert str(caught.value).startswith(
+        f"venues: none of 3 could be reached: bybit /v5/market/instruments-info: {why}; okx "
+    )
+    assert "and 1 more. Check the network and the proxy" in str(caught.value)
+    assert f"dd.connect({str(tmp_path / 'market')!r})" in str(caught.value)
+    with pytest.raises(NotConnected):
+        dd.funding.snapshot()
+    dd.connect("venues", venues=["bybit", "gateio"])  # one of two: a notice, and the other's rows
+    with pytest.warns(DataNotice, match=f"bybit: .*{why}"):
+        assert set(dd.funding.snapshot()["exchange"]) == {"gateio"}
+
+
+def test_a_window_before_the_first_poll_names_what_has_the_past(fakes: Fakes) -> None:
+    dd.connect("venues", venues=["bybit"])
+    with pytest.warns(
+        DataNotice, match="begin with the first poll, 2026-01-20 10:30, .*settlements has what"
+    ):
+        assert dd.funding.history("BTC", "30d")["time"].nunique() == 1
 
 
 def test_open_interest_of_the_past_is_fetched(fakes: Fakes) -> None:
@@ -322,7 +347,8 @@ def test_prices_are_those_of_polls_and_of_histories(fakes: Fakes) -> None:
         warnings.simplefilter("always", DataNotice)
         rows = dd.prices.history("BTC", "2026-01-19", "2026-01-20", resolution="1h")
     notices = [str(one.message) for one in caught]
-    assert sum(text.startswith("bybit has no confirmed request for past prices") for text in notices) == 1
+    lacking = "bybit has no confirmed request for the past of prices_history"
+    assert sum(text.startswith(lacking) for text in notices) == 1
     truth = dict(fakes.truth.bars("BTC"))
     assert set(rows["exchange"]) == {"gateio"}
     assert len(rows) == 24

@@ -84,7 +84,7 @@ def test_candles_are_asked_only_where_unconfirmed_requests_are_wanted(
     """A candle's price is its open, at its start; binance has candles of the mark and of trades."""
     done = fill(archive, fakes, clock, venue, "prices_history")
     assert done.notices == [
-        f"{venue} has no confirmed request for past prices: prices_history begins with the first poll"
+        f"{venue} has no confirmed request for the past of prices_history: only what is polled is there"
     ]
     assert archive.requests().empty
     assert fill(archive, fakes, clock, venue, "prices_history", unconfirmed=True).failed == []
@@ -113,7 +113,7 @@ def test_a_venue_without_a_history_of_sampled_rates_says_so(
 ) -> None:
     done = fill(archive, fakes, clock, "okx", "funding_history")
     assert done.notices == [
-        "okx publishes no history of sampled rates: funding_history begins with the first poll"
+        "okx has no confirmed request for the past of funding_history: only what is polled is there"
     ]
     assert (done.failed, done.written) == ([], {})
 

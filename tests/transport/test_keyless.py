@@ -38,6 +38,22 @@ def test_a_compressed_answer_that_breaks_off_is_an_error(session: keyless.Keyles
         session.send("GET", f"{server.url}/v5/tickers", {})
 
 
+@pytest.mark.parametrize(
+    ("url", "proxy", "why"),
+    [
+        ("http://no-such-venue.invalid", "", r"the name no-such-venue.invalid is not found \(DNS\)"),
+        ("http://127.0.0.1:9", "", "127.0.0.1:9 takes no connection"),
+        ("http://venue.test", "http://127.0.0.1:9", "the proxy between this machine and venue.test does not"),
+    ],
+)
+def test_what_was_never_reached_says_where_the_way_ends(
+    url: str, proxy: str, why: str, session: keyless.KeylessSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", proxy)
+    with pytest.raises(keyless.Unreachable, match=f"^/v5/tickers: {why}"):
+        session.send("GET", f"{url}/v5/tickers", {})
+
+
 def test_an_answer_that_drips_ends_at_the_deadline(
     session: keyless.KeylessSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,8 @@ def connect(
     NotConnected, ValueError, TypeError
         No source is named; an argument or the key makes no sense, the key would travel in clear, or a
         replay is under way.
+    NetworkError
+        Of ``"venues"``: none of them could be reached, within about ten seconds; the message says why.
 
     Notes
     -----
@@ -140,8 +142,13 @@ def _local(
     options: Mapping[str, Any],
 ) -> Connection:
     local: LocalSource = start_local(source, now=now, **options)
+    try:
+        identity = local.identity  # venues are asked for their state first
+    except BaseException:
+        local.close()
+        raise
     settings = ConnectionSettings(
-        scope=f"local {local.identity}",
+        scope=f"local {identity}",
         folder=cache_folder(),
         cache=cache,
         offline=offline,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import http.cookiejar
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -19,15 +19,19 @@ from derivdata.client.transport.body import BodyTooLarge, TooSlow, read_body
 from derivdata.errors import NetworkError
 from derivdata.support.forking import renew_in_child
 
-__all__ = ["KeylessReply", "KeylessSession", "keep_anonymous"]
+__all__ = ["KeylessReply", "KeylessSession", "Unreachable", "keep_anonymous"]
 
-_SECONDS = 10.0
-"""Longest silence."""
+_CONNECT_SECONDS, _SECONDS = 5.0, 10.0
+"""Longest wait for a connection, and longest silence."""
 
 _WHOLE_SECONDS = 120.0
 """Longest time for a whole answer: a venue that sends a byte now and then must not hold up its own polls."""
 
 _LARGEST = 64 * 2**20
+
+
+class Unreachable(NetworkError):
+    """Nothing came back at all: the name, the proxy, the address or the port leads nowhere, or is silent."""
 
 
 class KeylessReply(NamedTuple):
@@ -59,8 +63,10 @@ class KeylessSession:
 
         Raises
         ------
+        Unreachable
+            No connection could be made, or it stayed silent.
         NetworkError
-            No answer came, or a part of one, or one above 64 MiB, or none within two minutes.
+            Only a part of an answer came, or one above 64 MiB, or none within two minutes.
         """
         path = url.partition("://")[2].partition("/")[2]
         until = time.monotonic() + _WHOLE_SECONDS
@@ -70,7 +76,7 @@ class KeylessSession:
                 url,
                 params=dict(params),
                 json=post,
-                timeout=_SECONDS,
+                timeout=(_CONNECT_SECONDS, _SECONDS),
                 stream=True,
                 allow_redirects=False,
             ) as response:
@@ -82,6 +88,8 @@ class KeylessSession:
             why = f"the answer was not complete in {_WHOLE_SECONDS:g} s"
             raise NetworkError(f"/{path}", why) from None
         except (requests.RequestException, urllib3.exceptions.HTTPError) as problem:
+            if why := _unreachable(problem, url.partition("://")[2].partition("/")[0]):
+                raise Unreachable(f"/{path}", why) from None
             raise NetworkError(f"/{path}", f"no whole answer came: {type(problem).__name__}") from None
 
     def close(self) -> None:
@@ -98,6 +106,32 @@ class KeylessSession:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _unreachable(problem: BaseException, host: str) -> str:
+    """Return why nothing came back from a host; empty text where something did."""
+    if isinstance(problem, requests.exceptions.ProxyError):
+        return f"the proxy between this machine and {host} does not answer, or refuses"
+    if isinstance(problem, requests.exceptions.SSLError):
+        return (
+            f"no encrypted connection to {host}: its certificate is refused here, or something stands between"
+        )
+    if isinstance(problem, requests.exceptions.ConnectTimeout):
+        return f"no connection to {host} within {_CONNECT_SECONDS:g} s"
+    if isinstance(problem, requests.exceptions.ReadTimeout):
+        return f"{host} said nothing for {_SECONDS:g} s"
+    causes = set(map(type, _causes(problem)))
+    if urllib3.exceptions.NameResolutionError in causes:
+        return f"the name {host} is not found (DNS)"
+    return f"{host} takes no connection" if urllib3.exceptions.NewConnectionError in causes else ""
+
+
+def _causes(problem: BaseException) -> Iterator[BaseException]:
+    """Yield an error and those that it was made from: requests keeps them as arguments and reasons."""
+    yield problem
+    for inner in (*problem.args, getattr(problem, "reason", None)):
+        if isinstance(inner, BaseException):
+            yield from _causes(inner)
 
 
 def _new_session() -> requests.Session:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.paging import walk
 from derivdata.sources.venues.record_types import Instrument, Records, State
+from derivdata.sources.venues.registry import VENUES
 from derivdata.support import times
 
 _DAY = pd.Timedelta(24, "h")
@@ -26,6 +28,9 @@ _MEDIAN_FACTOR = 5.0
 """The median contract of a venue against that of the others: a factor of 8 or 100 stands out."""
 _SAME_FACTOR = 1.3
 """Open interest or marks of one contract in two answers: both sides for one side is a factor of 2."""
+
+_PATIENCE_SECONDS = 20.0
+"""How long a venue is waited for in all: whoever checks wants to know, not to wait."""
 
 _Key = tuple[str, str, str]
 
@@ -44,8 +49,10 @@ class _Answer(NamedTuple):
         return self.endpoint.exchange, self.endpoint.host, self.endpoint.path
 
 
-def check_venues(sessions: Iterable[VenueSession], symbol: str = "BTC") -> pd.DataFrame:
-    """Ask every request of some venues once, and compare what came with what is expected.
+def check_venues(
+    sessions: Sequence[VenueSession], symbol: str = "BTC", *, progress: Callable[[str], None] | None = None
+) -> pd.DataFrame:
+    """Ask every request of some venues once, side by side, and compare what came with what is expected.
 
     Parameters
     ----------
@@ -53,6 +60,8 @@ def check_venues(sessions: Iterable[VenueSession], symbol: str = "BTC") -> pd.Da
         One for each venue.
     symbol
         Whose contract is asked for, where a request is about one.
+    progress
+        Called with a line for each answer as it comes, before answers are compared with each other.
 
     Returns
     -------
@@ -67,21 +76,30 @@ def check_venues(sessions: Iterable[VenueSession], symbol: str = "BTC") -> pd.Da
     Hyperliquid predicts of all three; rates, marks and open interest of one contract between two answers of
     its venue; the median rate and the mark of the symbol between venues.
     """
-    answers = [answer for session in sessions for answer in _answers(session, symbol)]
+    tell = progress or (lambda _: None)
+    with ThreadPoolExecutor(max(len(sessions), 1)) as threads:
+        found = list(threads.map(lambda session: _answers(session, symbol, tell), sessions))
+    answers = [answer for some in found for answer in some]
     troubles = {**_between_venues(answers, symbol), **_within_venues(answers), **_predicted(answers)}
     return pd.DataFrame([_row(answer, troubles.get(answer.key, "")) for answer in answers])
 
 
-def _answers(session: VenueSession, symbol: str) -> list[_Answer]:
+def _answers(session: VenueSession, symbol: str, tell: Callable[[str], None]) -> list[_Answer]:
+    session.patience = _PATIENCE_SECONDS
     try:
         item = list_contracts(session).by_symbol.get(symbol)
     except DerivdataError as problem:
-        return [_Answer(session.venue.endpoints[0], None, str(problem), _is_final(problem))]
+        return [_told(_Answer(session.venue.endpoints[0], None, str(problem), _is_final(problem)), tell)]
     return [
-        _answer(session, endpoint, item, symbol)
+        _told(_answer(session, endpoint, item, symbol), tell)
         for endpoint in dict.fromkeys(session.venue.endpoints)
         if endpoint.method != "WS" and (item is None or endpoint.covers(item))
     ]
+
+
+def _told(answer: _Answer, tell: Callable[[str], None]) -> _Answer:
+    tell(f"{answer.endpoint.exchange} {answer.endpoint.path}: {answer.error[:200] or 'answered'}")
+    return answer
 
 
 def _answer(session: VenueSession, endpoint: VenueEndpoint, item: Instrument | None, symbol: str) -> _Answer:
@@ -114,6 +132,25 @@ def _is_final(problem: DerivdataError) -> bool:
     if isinstance(problem, VenueError):
         return problem.reason == "refused"
     return isinstance(problem, SchemaError)
+
+
+def verdicts_of_tables(checks: pd.DataFrame) -> pd.DataFrame:
+    """Return of each venue and table the best verdict of the requests that tell of it.
+
+    Columns are ``exchange``, ``table``, ``verdict`` and ``path_or_channel``, the request with that verdict.
+    """
+    order = ["confirms", "no rows", "contradicts", "no answer"]
+    found = {(row.exchange, row.path_or_channel): row.verdict for row in checks.itertuples()}
+    rows = [
+        (order.index(verdict), name, table, verdict, endpoint.path)
+        for name in dict.fromkeys(checks["exchange"])
+        for endpoint in VENUES[name].endpoints
+        for table in endpoint.tables
+        if (verdict := found.get((name, endpoint.path))) is not None
+    ]
+    columns = ["exchange", "table", "verdict", "path_or_channel"]
+    frame = pd.DataFrame([row[1:] for row in sorted(rows)], columns=columns)
+    return frame.drop_duplicates(["exchange", "table"]).sort_values(columns[:2], ignore_index=True)
 
 
 def _row(answer: _Answer, trouble: str) -> dict[str, object]:

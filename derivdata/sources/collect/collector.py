@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pandas as pd
 
 from derivdata import tables
-from derivdata.errors import ArchiveError, DerivdataError
+from derivdata.errors import ArchiveError, DerivdataError, NetworkError
 from derivdata.sources.archive import Archive, Request
 from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.files import QUARANTINE, Quarantine
@@ -74,6 +74,8 @@ class Collector:
         As in `derivdata.sources.collect.backfill`.
     sockets
         Where venues' WebSockets are instead of their own addresses.
+    fail_after
+        `run` ends with a `NetworkError` when no venue answered for so long; None goes on for ever.
     log
         Called with each minute.
     progress
@@ -96,6 +98,7 @@ class Collector:
         addresses: Mapping[str, str] | None = None,
         sockets: Mapping[str, str] | None = None,
         unconfirmed: bool = False,
+        fail_after: pd.Timedelta | None = None,
         log: Callable[[Minute], None] | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> None:
@@ -105,7 +108,7 @@ class Collector:
         if keep is not None and keep < since:
             raise ValueError(f"keep: {keep} is less than the {since} that refills reach back")
         self.archive, self.symbols, self.names, self.since = archive, list(symbols), names, since
-        self.keep = keep
+        self.keep, self._fail_after = keep, fail_after
         self.clock = clock or MachineClock()
         self.gone: dict[str, str] = {}
         self.failed: dict[str, str] = {}
@@ -207,6 +210,8 @@ class Collector:
         ------
         ArchiveError
             The archive cannot be written: a full disk, say. What was acknowledged before is there.
+        NetworkError
+            No venue answered for `fail_after`.
         """
         self._listen()
         try:
@@ -259,6 +264,7 @@ class Collector:
         return rows
 
     def _run(self) -> None:
+        answered = self.clock.utc()
         while True:
             now = self.clock.utc()
             start = (now - _AFTER).floor("min") + _STEP + _AFTER
@@ -272,6 +278,10 @@ class Collector:
             if self._log is not None:
                 minute.gone = dict(self.gone)
                 self._log(minute)
+            answered = minute.time if any(minute.rows.values()) else answered
+            if self._fail_after is not None and minute.time - answered >= self._fail_after:
+                why = next(iter([*minute.failed.values(), *self.gone.values()]), "nothing came")
+                raise NetworkError("venues", f"nothing was collected since {answered:%Y-%m-%d %H:%M}: {why}")
 
     def _here(self) -> list[str]:
         """Return the venues that do not refuse this address."""

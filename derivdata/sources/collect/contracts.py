@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from derivdata.client.transport.keyless import Unreachable
 from derivdata.errors import DerivdataError, VenueError
 from derivdata.sources.collect.files import is_collected
 from derivdata.sources.collect.session import ContractList, Contracts, Stopped, VenueSession
@@ -59,18 +60,7 @@ def list_contracts(session: VenueSession) -> Contracts:
         for e in (*listing, *intervals)
         if (listed := shared.lists.get(e)) is None or hour > listed[0].floor(_LISTED_FOR)
     ]
-    problems: list[DerivdataError] = []
-    for endpoint in due:
-        try:
-            shared.lists[endpoint] = now, _all_pages(session, endpoint)
-            shared.list_errors.pop(endpoint.label, None)
-        except Stopped:
-            raise
-        except DerivdataError as problem:
-            if endpoint is listing[0] and isinstance(problem, VenueError) and problem.reason == "region":
-                raise
-            shared.list_errors[endpoint.label] = str(problem)
-            problems.append(problem)
+    problems = _ask_lists(session, due, listing[0])
     if not any(endpoint in shared.lists for endpoint in listing):
         raise problems[0]
     if shared.listing is None or len(problems) < len(due):
@@ -78,6 +68,29 @@ def list_contracts(session: VenueSession) -> Contracts:
         shared.listing = _merged(session, unknown)
     session.context.update(shared.listing.frames)
     return shared.listing.contracts
+
+
+def _ask_lists(session: VenueSession, due: list[VenueEndpoint], first: VenueEndpoint) -> list[DerivdataError]:
+    """Ask for lists, and return why some did not come; raise where the first one refuses this address."""
+    shared, now = session.shared, session.clock.utc()
+    problems: list[DerivdataError] = []
+    silent: set[str] = set()  # hosts that were not reached: one wait for each, not one for each list
+    for endpoint in due:
+        if endpoint.host in silent:
+            continue
+        try:
+            shared.lists[endpoint] = now, _all_pages(session, endpoint)
+            shared.list_errors.pop(endpoint.label, None)
+        except Stopped:
+            raise
+        except DerivdataError as problem:
+            if endpoint is first and isinstance(problem, VenueError) and problem.reason == "region":
+                raise
+            if isinstance(problem, Unreachable):
+                silent.add(endpoint.host)
+            shared.list_errors[endpoint.label] = str(problem)
+            problems.append(problem)
+    return problems
 
 
 def _merged(session: VenueSession, unknown: tuple[str, ...]) -> ContractList:

@@ -63,6 +63,12 @@ def keep_checks(confirmed: Mapping[str, str], contradicted: list[str]) -> None:
     replace_file(path, msgspec.json.encode(days, order="sorted"))
 
 
+def write_checks(path: Path, checks: pd.DataFrame, day: str) -> None:
+    """Write what a check found, a line of JSON for each request, without an address or a key."""
+    rows = checks[["exchange", "path_or_channel", "mark", "verdict", "rows"]].assign(verified_on=day)
+    replace_file(path, rows.to_json(orient="records", lines=True).encode())
+
+
 class Quarantine:
     """A folder of bodies that could not be read, each with what was asked, when, and what is wrong with it.
 

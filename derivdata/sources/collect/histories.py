@@ -30,12 +30,6 @@ from derivdata.sources.venues.record_types import Instrument
 from derivdata.sources.venues.registry import VENUES
 from derivdata.support import times
 
-_RARE = {
-    "funding_history": "publishes no history of sampled rates: funding_history begins with the first poll",
-    "prices_history": "has no confirmed request for past prices: prices_history begins with the first poll",
-}
-"""What to say of a venue that cannot refill a table which few venues can."""
-
 _LISTED_WITHIN = pd.Timedelta(10, "min")
 """After a payment, until when a venue may still list it: a window is not entered as answered sooner."""
 
@@ -214,8 +208,11 @@ class _Job:
         requests = {
             table: refilling(session.venue, table, unconfirmed=self.unconfirmed) for table in self.names
         }
-        lacking = [table for table in self.names if table in _RARE and not requests[table]]
-        self.done.notices += [f"{self.exchange} {_RARE[table]}" for table in lacking]
+        self.done.notices += [
+            f"{self.exchange} has no confirmed request for the past of {table}: only what is polled is there"
+            for table in self.names
+            if not requests[table]
+        ]
         if not any(requests.values()):
             return
         contracts = list_contracts(session)

@@ -10,6 +10,7 @@ from itertools import product
 
 import pandas as pd
 
+from derivdata.errors import NetworkError
 from derivdata.sources.archive import Archive, open_archive
 from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.collector import Collector
@@ -23,6 +24,7 @@ from derivdata.sources.query import Query
 from derivdata.support.forking import renew_in_child
 
 _FRESH = pd.Timedelta(60, "s")
+_SAMPLED, _SOON = "funding_history", pd.Timedelta(2, "h")
 _SETTLED_AFTER = pd.Timedelta(2, "min")  # venues list a payment a little after its hour
 _SHARE_SECONDS = 10.0
 """How long a user waits for open interest that takes a request for each contract; the next state has more."""
@@ -117,9 +119,10 @@ class ReadThrough:
         return not self._inherited and (polled is None or self.clock.utc() - polled >= _FRESH)
 
     def refresh(self) -> None:
-        """Ask all venues for their state if the newest is older than a minute.
+        """Ask all venues for their state, side by side, if the newest is older than a minute.
 
-        Raises `ArchiveError`: the archive cannot be written.
+        Raises `NetworkError`: none of them was ever reached; what the archive holds of before is no answer to
+        a question about now. `ArchiveError`: the archive cannot be written.
         """
         if not self.is_stale():
             return
@@ -127,8 +130,22 @@ class ReadThrough:
             if self.is_stale():  # no other thread has asked in between
                 self._collector.once()
                 self._status.end()
+                self._require_some_venue()
                 self._polled = self.clock.utc()
                 self._tell_failures()
+
+    def _require_some_venue(self) -> None:
+        shared = self._collector.shared
+        if any(one.answered for one in shared.values()):
+            return
+        reasons = [f"{name} {next(iter(one.list_errors.values()), '')}" for name, one in shared.items()]
+        more = f"; and {len(reasons) - 2} more" if len(reasons) > 2 else ""
+        raise NetworkError(
+            "venues",
+            f"none of {len(shared)} could be reached: {'; '.join(reasons[:2])}{more}. Check the network and "
+            "the proxy (HTTPS_PROXY); what was collected before is read with "
+            f"dd.connect({str(self.archive.path)!r})",
+        )
 
     def take_notices(self) -> list[str]:
         """Return what the user must know, once: venues that could not be had, and why."""
@@ -178,7 +195,10 @@ class ReadThrough:
         if table in _FILLED and named and not self._inherited:
             self._fill(query)
         if table != "oi_history" or query.symbols is not None:
-            return self.archive.rows(query)
+            rows = self.archive.rows(query)
+            if table == _SAMPLED:
+                self._tell_of_beginning(query, rows)
+            return rows
         columns = query.columns and tuple(dict.fromkeys((*query.columns, "resolution")))
         rows = self.archive.rows(replace(query, columns=columns))
         polled = rows[rows["resolution"] == "raw"].reset_index(drop=True)
@@ -272,6 +292,15 @@ class ReadThrough:
                     "takes a request for each, and totals and shares lack the others until later polls"
                 )
         self._tell(texts)
+
+    def _tell_of_beginning(self, query: Query, rows: pd.DataFrame) -> None:
+        """Say where polls begin, of a window that begins before them."""
+        if "time" not in rows or rows.empty or self._inherited:
+            return
+        first = rows["time"].min()
+        if first - query.start > _SOON:
+            said = f"sampled rates begin with the first poll, {first:%Y-%m-%d %H:%M}, after the window asked"
+            self._tell([f"{said}: before it nothing is there; dd.funding.settlements has what was paid"])
 
     def _tell(self, texts: Sequence[str]) -> None:
         """Keep each notice once."""

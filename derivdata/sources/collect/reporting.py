@@ -12,10 +12,18 @@ from typing import TextIO
 import pandas as pd
 
 from derivdata.sources.archive import Archive
+from derivdata.sources.query import Query
 from derivdata.sources.venues.registry import VENUES
 from derivdata.support.text import escape_controls
 
 _HOUR = pd.Timedelta(1, "h")
+_FIRST = pd.Timestamp("2009-01-03", tz="UTC")
+_GAUGES = {
+    "rows_last_hour": "Rows of the last hour.",
+    "lag_minutes": "Minutes since the end of the last answered window.",
+    "holes": "Holes between answered windows, longer than from one poll to the next.",
+    "failed": "Windows that were not answered.",
+}
 _WINDOW_SECONDS = 60.0  # of a poll, however seldom, in ledgers of before windows lasted until the next one
 
 
@@ -94,13 +102,14 @@ def status(archive: Archive, now: pd.Timestamp) -> pd.DataFrame:
     ledger = archive.requests()
     for (exchange, table), requests in ledger.groupby(["exchange", "table"], sort=True):
         answered, failed = requests[requests["answered"]], requests[~requests["answered"]]
-        recent = archive.read(table, now - _HOUR, now + _HOUR, venues=[exchange])
+        recent = archive.rows(Query(table, now - _HOUR, now + _HOUR, None, [exchange], ["time"]))
+        newest = archive.newest(Query(table, _FIRST, now + _HOUR, None, [exchange]))
         last = answered["end"].max() if len(answered) else pd.NaT
         rows.append(
             {
                 "exchange": exchange,
                 "table": table,
-                "last_row": recent["time"].max() if len(recent) else pd.NaT,
+                "last_row": newest["time"].max() if len(newest) else pd.NaT,
                 "rows_last_hour": len(recent),
                 "lag_minutes": None
                 if last is pd.NaT
@@ -112,6 +121,17 @@ def status(archive: Archive, now: pd.Timestamp) -> pd.DataFrame:
         )
     columns = "exchange table last_row rows_last_hour lag_minutes holes failed last_error".split()
     return pd.DataFrame(rows, columns=columns)
+
+
+def prometheus(rows: pd.DataFrame) -> str:
+    """Return what `status` found in Prometheus' text format, a gauge for each figure."""
+    lines = []
+    for name, words in _GAUGES.items():
+        lines += [f"# HELP derivdata_{name} {words}", f"# TYPE derivdata_{name} gauge"]
+        for exchange, table, value in rows[["exchange", "table", name]].itertuples(index=False):
+            if pd.notna(value):
+                lines.append(f'derivdata_{name}{{exchange="{exchange}",table="{table}"}} {value}')
+    return "\n".join(lines)
 
 
 def _between_polls(exchange: str, table: str) -> pd.Timedelta:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from derivdata.client.transport.keyless import KeylessReply, KeylessSession
+from derivdata.client.transport.keyless import KeylessReply, KeylessSession, Unreachable
 from derivdata.client.transport.response import http_date, retry_after
 from derivdata.errors import DerivdataError, NetworkError, SchemaError, VenueError
 from derivdata.sources import venues
@@ -19,6 +19,7 @@ from derivdata.sources.collect.clock import Clock
 from derivdata.sources.collect.files import Quarantine
 from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
+from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
 
 _TRIES = 7
@@ -91,6 +92,7 @@ class Shared:
         self.lists: dict[VenueEndpoint, tuple[pd.Timestamp, Records]] = {}
         self.list_errors: dict[str, str] = {}
         self.refused: dict[str, str] = {}  # hosts and requests that refuse this address, and why
+        self.answered = False  # whether anything ever came back
         self.quarantine = quarantine  # for bodies that are not as expected; None keeps none
         self._closed_until: pd.Timestamp | None = None
         self._lock = threading.Lock()
@@ -152,19 +154,32 @@ class VenueSession:
             try:
                 return self._once(endpoint, given, context)
             except (VenueError, NetworkError) as problem:
-                passing = problem.reason in _PASSING if isinstance(problem, VenueError) else True
-                wait = problem.retry_after if problem.retry_after is not None else delay
-                if isinstance(problem, VenueError) and problem.reason == "limit":
-                    self.shared.close_for(self.clock.utc(), wait)
-                if isinstance(problem, VenueError) and problem.reason == "region":
-                    self.shared.refused[part] = f"refuses this address: {problem}"
-                if not passing or tried == _TRIES or wait > min(_LONGEST_WAIT, self.patience):
+                pause = self._pause(problem, part, delay)
+                if pause is None or tried == _TRIES:
                     raise
+                wait = pause
             self.patience -= wait
             if self.clock.wait(wait):
                 raise Stopped("collecting was stopped")
             delay = min(delay * 2, _LONGEST_WAIT)
         raise AssertionError("unreachable")
+
+    def _pause(self, problem: VenueError | NetworkError, part: str, delay: float) -> float | None:
+        """Return how long to wait before asking again [s]; None: not again.
+
+        A limit, or a refusal of this address, is noted for all sessions with the venue.
+        """
+        wait = problem.retry_after if problem.retry_after is not None else delay
+        passing = True
+        if isinstance(problem, VenueError):
+            passing = problem.reason in _PASSING
+            if problem.reason == "limit":
+                self.shared.close_for(self.clock.utc(), wait)
+            elif problem.reason == "region":
+                self.shared.refused[part] = f"refuses this address: {problem}"
+        elif isinstance(problem, Unreachable) and not self.shared.answered:
+            passing = math.isinf(self.patience)  # a poll does not insist on a venue that never said a word
+        return wait if passing and wait <= min(_LONGEST_WAIT, self.patience) else None
 
     def close(self) -> None:
         """Close the connections."""
@@ -186,11 +201,12 @@ class VenueSession:
             reply = self._http.send("POST", base + path, {}, post=post)
         else:
             reply = self._http.send("GET", base + place, {k: v for k, v in query.items() if v != ""})
+        self.shared.answered = True
         text = place + ("?" + "&".join(f"{k}={v}" for k, v in given.items()) if given else "")
         at = self.clock.utc()
         if reply.status not in (403, 418, 429, 451):
             try:
-                venues.records(self.venue.exchange, "any", reply.body)  # the venue's own code says more
+                self._refuse(place, reply.body)  # the venue's own code says more than the status
             except SchemaError:
                 pass
             except VenueError as problem:
@@ -206,6 +222,10 @@ class VenueSession:
             note = self.shared.quarantine.keep(self.venue.exchange, text, reply.body, str(problem), at)
             raise SchemaError(f"{problem} ({note})") from None
         return records, text, reply.body
+
+    def _refuse(self, place: str, body: bytes) -> None:
+        name = self.venue.exchange
+        self.venue.refuse(Reading(name, place, {}, body, at=None, context=Context(None, name)))
 
     def _context(self, more: Mapping[str, Any]) -> Context:
         """Return what is known of the contracts, read once for all bodies until they are listed again."""
