@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
+
+from derivdata.sources.archive import manifest
 
 START = pd.Timestamp("2026-01-30", tz="UTC")
 EVER = (pd.Timestamp("2000-01-01", tz="UTC"), pd.Timestamp("2100-01-01", tz="UTC"))
@@ -37,3 +42,17 @@ def rates(
         ],
         ignore_index=True,
     )
+
+
+def said(folder: Path) -> dict[str, Any]:
+    """What the manifest in a folder says, without its seal."""
+    text: dict[str, Any] = json.loads((folder / "archive.json").read_bytes())
+    del text["seal"]
+    return text
+
+
+def say(folder: Path, text: dict[str, Any]) -> None:
+    """Write a manifest, sealed if its format is."""
+    plain = json.dumps(text, separators=(",", ":")).encode()
+    sealed = manifest.sealed(plain) if text["version"] >= 4 else plain
+    (folder / "archive.json").write_bytes(sealed)

@@ -259,3 +259,27 @@ def test_a_second_contract_of_a_stored_series_is_refused_by_both_names(tmp_path:
     assert archive.append("funding_history", rates(["BTC"], ["binance"], hours=50)) == 2
     with pytest.raises(ArchiveError, match="BTC-USDT would continue the series of BTC/USDC:USDC"):
         open_archive(tmp_path).append("funding_history", rates(["BTC-USDT"], ["binance"], hours=60))
+
+
+def test_a_series_whose_rows_were_deleted_forgets_its_contract(tmp_path: Path) -> None:
+    """Another contract may come then, and an undo that would mix both is refused; what is there stays."""
+    archive = open_archive(tmp_path)
+    archive.append("funding_history", rates(["BTCUSDC", "ETHUSDC"], ["binance"], hours=24))
+    tether = rates(["BTCUSDT"], ["binance"], hours=6, start=START + pd.Timedelta("1D"))
+    archive.delete("funding_history", {"symbol": "BTC"}, start=START + pd.Timedelta("1h"))
+    mixed = "BTCUSDT would continue the series of BTCUSDC"
+    with pytest.raises(ArchiveError, match=mixed):
+        archive.append("funding_history", tether)
+    with pytest.raises(ArchiveError, match=mixed):
+        archive.replace("funding_history", tether, {"symbol": "BTC"}, start=START + pd.Timedelta("1D"))
+    archive.delete("funding_history", {"symbol": "BTC"})
+    archive.undo(2)
+    with pytest.raises(ArchiveError, match=mixed):
+        archive.append("funding_history", tether)
+    archive.undo(3)
+    assert archive.append("funding_history", tether) == 6
+    with pytest.raises(ArchiveError, match="BTCUSDC would continue the series of BTCUSDT"):
+        archive.undo(4)
+    archive.replace("funding_history", rates(["ETH"], ["binance"], hours=1), {"symbol": "ETH"})
+    with pytest.raises(ArchiveError, match="ETHUSDT would continue the series of ETHUSDC"):
+        archive.append("funding_history", rates(["ETHUSDT"], ["binance"], start=START + pd.Timedelta("1D")))

@@ -145,14 +145,16 @@ def test_corrections_of_the_same_rows_are_undone_from_the_last(archive: Archive)
     assert read(archive)["rate_bps_8h"].tolist() == [float(i) for i in range(96)] * 4
 
 
-def test_a_correction_changes_identity_and_epoch(archive: Archive) -> None:
+def test_a_correction_changes_identity_and_past(archive: Archive) -> None:
     name, state = archive.id, archive.identity
     archive.delete(FUNDING, {"symbol": "ETH"})
     assert archive.id == name
     assert archive.identity != state
-    assert archive.version == "1.2"
+    past = archive.version.partition(".")[0]
+    assert past == archive.identity[:16]
     archive.append(FUNDING, rates(["BTC"], ["okx"], hours=1, start=hour(96)))
-    assert archive.version == "1.3"
+    assert archive.version == f"{past}.{archive.identity[:16]}"
+    assert past != archive.identity[:16]
 
 
 def test_what_was_corrected_is_told_with_what_is_read(archive: Archive) -> None:

@@ -11,8 +11,9 @@ import pytest
 
 import derivdata as dd
 from derivdata import tables
+from derivdata.errors import ArchiveError
 from derivdata.sources.archive import open_archive, parquet_writer, scanning
-from tests.archive.rates import EVER, START, rates
+from tests.archive.rates import EVER, START, rates, said, say
 
 pytest.importorskip("dask.dataframe")
 
@@ -128,3 +129,30 @@ def test_panels_that_cannot_be_are_told(tmp_path: Path) -> None:
         archive.panel("funding_history", "rate_bps_8h", step="1h", kind="mark", **window)
     with pytest.raises(ValueError, match="step='0s' is no length of time"):
         archive.panel("funding_history", "rate_bps_8h", step="0s", **window)
+
+
+def test_what_was_planned_before_files_were_merged_says_so(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    archive.append("funding_history", rates(["BTC"], ["okx"], hours=5))
+    day = {"start": START, "end": START + pd.Timedelta("1D"), "step": "1h"}
+    for told in ("the archive was written to since this was planned", "is missing: .*: restore it"):
+        planned = [archive.lazy("funding_history"), archive.panel("funding_history", "rate_bps_8h", **day)]
+        if "planned" in told:
+            archive.append("funding_history", rates(["ETH"], ["okx"], hours=5))
+        else:
+            next(tmp_path.rglob("*.parquet")).unlink()
+        for each in planned:
+            with pytest.raises(ArchiveError, match=told):
+                each.compute()
+
+
+def test_a_word_that_the_manifest_does_not_list_is_no_other_s_row(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    archive.append("funding_history", rates(["BTC", "ETH"], ["okx"], hours=5))
+    text = said(tmp_path)
+    text["tables"]["funding_history"]["values"]["symbol"] = ["BTC", "ETC"]
+    say(tmp_path, text)
+    day = {"start": START, "end": START + pd.Timedelta("1D"), "step": "1h"}
+    for each in (archive.lazy("funding_history"), archive.panel("funding_history", "rate_bps_8h", **day)):
+        with pytest.raises(ArchiveError, match="symbol 'ETH' is in a file, but not in the archive's list"):
+            each.compute()

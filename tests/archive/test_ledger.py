@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive import Request, open_archive
+from derivdata.sources.archive import Archive, Request, open_archive
 from derivdata.support.times import Window
-from tests.archive.rates import EVER, START, rates
+from tests.archive.rates import EVER, START, rates, said
 
 _OLD = Path(__file__).parents[1] / "data" / "archive_format_2"
 
@@ -87,31 +87,55 @@ def test_a_damaged_ledger_is_named(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(hours=1), requests=[Request("okx", "BTC", hour(0), hour(1))])
     path = next(tmp_path.glob("ledger-*.json"))
-    path.write_text("{")
-    with pytest.raises(ArchiveError, match=rf"{path.name}: the ledger of requests cannot be read"):
-        archive.requests()
+    good = path.read_bytes()
+    for text in (b"{", good.replace(b"okx", b"okz"), good.replace(b"okx", b"ok\xff")):
+        path.write_bytes(text)
+        with pytest.raises(ArchiveError, match=rf"{path.name}: the ledger of requests cannot be read"):
+            archive.requests()
     assert len(archive.read("funding_history", *EVER)) == 4
 
 
-def test_an_archive_keeps_its_id_and_counts_its_versions(tmp_path: Path) -> None:
-    """Rows at the end leave the epoch; rows over an hour behind the newest raise it."""
+def test_an_archive_keeps_its_id_and_its_version_says_what_changed(tmp_path: Path) -> None:
+    """Rows at the end leave the past as it was; rows over an hour behind the newest change it."""
     archive = open_archive(tmp_path / "a")
-    archive.append("funding_history", rates(["BTC"], ["okx"], hours=10))
-    first = archive.id
-    assert len(first) == 32
-    assert archive.version == "0.1"
-    archive.append("funding_history", rates(["BTC"], ["okx"], hours=12))
-    assert (archive.id, archive.version) == (first, "0.2")
-    archive.append("funding_history", rates(["BTC"], ["okx"], hours=12))
-    assert archive.version == "0.2"
-    archive.append("funding_history", rates(["ETH"], ["okx"], hours=1, start=hour(10)))
-    assert archive.version == "0.3"
-    archive.append("funding_history", rates(["ETH"], ["okx"], hours=1, start=hour(9.9)))
-    assert archive.version == "1.4"
-    assert open_archive(tmp_path / "a").id == first
+    steps = [
+        (["BTC"], hour(0), 10, False),
+        (["BTC"], hour(0), 12, False),
+        (["BTC"], hour(0), 12, False),  # no new row
+        (["ETH"], hour(10), 1, False),
+        (["ETH"], hour(9.9), 1, True),
+    ]
+    versions, name = [], None
+    for symbols, start, hours, changes_past in steps:
+        before = archive.version
+        archive.append("funding_history", rates(symbols, ["okx"], hours=hours, start=start))
+        assert (past(archive) != before.partition(".")[0]) == changes_past
+        versions.append(archive.version)
+        assert archive.id == (name := name or archive.id)
+    assert len(set(versions)) == 4
+    assert versions[1] == versions[2]
+    assert open_archive(tmp_path / "a").id == name
     other = open_archive(tmp_path / "b")
     other.append("funding_history", rates(["BTC"], ["okx"], hours=10))
-    assert other.id != first
+    assert other.id != name
+
+
+def past(archive: Archive) -> str:
+    return archive.version.partition(".")[0]
+
+
+def test_two_copies_that_were_corrected_otherwise_have_two_pasts(tmp_path: Path) -> None:
+    """A copy is restored and corrected again: a client must not take answers of the other for its own."""
+    first = open_archive(tmp_path / "a")
+    first.append("funding_history", rates(["BTC"], ["okx"], hours=10))
+    second = open_archive(shutil.copytree(first.path, tmp_path / "b"))
+    assert (second.id, second.version) == (first.id, first.version)
+    for archive, value in ((first, 50.0), (second, 100.0)):
+        archive.replace(
+            "funding_history", rates(["BTC"], ["okx"], hours=1, plus=value), {"symbol": "BTC"}, end=hour(1)
+        )
+    assert second.id == first.id
+    assert past(second) != past(first)
 
 
 def test_an_archive_of_format_2_opens_unchanged_and_goes_on(tmp_path: Path) -> None:
@@ -125,13 +149,18 @@ def test_an_archive_of_format_2_opens_unchanged_and_goes_on(tmp_path: Path) -> N
     assert (
         archive.latest("oi_history", archive.now, within=pd.Timedelta("90D"))["oi_usd"].tolist() == [47.0] * 3
     )
-    assert (archive.version, len(archive.corrections()), len(archive.requests())) == ("2.4", 1, 1)
+    assert (archive.version, len(archive.corrections()), len(archive.requests())) == (
+        f"{archive.identity[:16]}.{archive.identity[:16]}",
+        1,
+        1,
+    )
     assert {p.relative_to(_OLD): p.read_bytes() for p in _OLD.rglob("*") if p.is_file()} == before
     assert sum(path.suffix == ".newest" for path in before) == 3
     copy = open_archive(shutil.copytree(_OLD, tmp_path / "copy"))
     assert copy.append("funding_history", rates(["XRP"], ["okx"])) == 96
-    assert (copy.id, copy.version) == (archive.id, "3.5")
-    assert json.loads((copy.path / "archive.json").read_text())["version"] == 3
+    assert copy.id == archive.id
+    assert past(copy) != past(archive), "these rows came late"
+    assert said(copy.path)["version"] == 4
     assert not list(copy.path.rglob("*.newest"))
     assert len(copy.read("funding_history", *EVER)) == 384 + 48 + 96
     copy.undo(1)
@@ -147,7 +176,7 @@ def test_a_flipped_byte_of_format_2_is_noticed_and_format_1_is_refused(tmp_path:
         with pytest.raises(ArchiveError, match=f"{path.name}: the file is damaged"):
             copy.read("funding_history", *EVER)
     copy = shutil.copytree(_OLD, tmp_path / "old" / "copy")
-    said = json.loads((copy / "archive.json").read_text())
-    (copy / "archive.json").write_text(json.dumps(said | {"version": 1}))
+    text = json.loads((copy / "archive.json").read_text())
+    (copy / "archive.json").write_text(json.dumps(text | {"version": 1}))
     with pytest.raises(ArchiveError, match="has format 1, which was never released: import its files"):
         open_archive(copy)

@@ -201,11 +201,11 @@ def test_a_writer_that_another_overtakes_repeats_its_change(
     archive.append(FUNDING, rates(["BTC"], ["okx"]))
     real, uploads = ObjectStore.settle, []
 
-    def settle(self: ObjectStore, paths: Any) -> None:
-        uploads.append(set(paths))
+    def settle(self: ObjectStore, new: Any, gone: Any) -> None:
+        uploads.append(set(new))
         if len(uploads) == 1:
             assert other.append(FUNDING, rates(["ETH"], ["okx"])) == 96
-        real(self, paths)
+        real(self, new, gone)
 
     monkeypatch.setattr(ObjectStore, "settle", settle)
     asked = Request("okx", "SOL", START, START + pd.Timedelta("4D"))
@@ -272,9 +272,12 @@ def test_a_put_of_unknown_outcome_keeps_its_files(bucket: str, monkeypatch: pyte
     ("ignored", "header"), [({"IfNoneMatch", "IfMatch"}, "If-None-Match"), ({"IfMatch"}, "If-Match")]
 )
 def test_a_store_without_conditional_writes_is_refused(
-    bucket: str, monkeypatch: pytest.MonkeyPatch, ignored: set[str], header: str
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ignored: set[str], header: str
 ) -> None:
-    """Every time: the check leaves no manifest that would let the next append pass, nor anything else."""
+    """Every time: the check leaves no manifest that would let the next append pass, nor anything else.
+
+    Nor is an archive written to that was made elsewhere and copied to such a store.
+    """
     real = ObjectStore._put
 
     def put(self: ObjectStore, path: str, data: bytes, **conditions: str) -> None:
@@ -286,7 +289,20 @@ def test_a_store_without_conditional_writes_is_refused(
         with pytest.raises(ArchiveError, match=rf"this store ignores conditions of a put \({header}\)"):
             archive.append(FUNDING, rates())
         assert files().find(bucket) == []
+    open_archive(tmp_path / "derivs").append(FUNDING, rates(["BTC"]))
+    files().put(str(tmp_path / "derivs"), f"{bucket}/", recursive=True)
+    copied = objects_of(archive)
+    with pytest.raises(ArchiveError, match="this store ignores conditions"):
+        archive.append(FUNDING, rates(["ETH"]))
+    assert (objects_of(archive), len(archive.read(FUNDING, *EVER))) == (copied, 192)
     monkeypatch.undo()
+    assert archive.append(FUNDING, rates(["ETH"])) == 192
+    puts = []
+    monkeypatch.setattr(
+        ObjectStore, "_put", lambda self, *path, **more: puts.append(path[0]) or real(self, *path, **more)
+    )
+    assert open_archive(archive.location).append(FUNDING, rates(["SOL"])) == 192
+    assert puts == ["archive.json"], "a store that was seen to be honest is not asked again"
 
 
 def test_it_is_served_like_a_folder(bucket: str) -> None:
@@ -406,6 +422,32 @@ def test_a_thread_whose_append_fails_spares_the_month_that_another_merges(
     assert len(archive.read(FUNDING, *EVER)) == 48
 
 
+def test_a_merge_whose_put_may_be_done_later_keeps_its_file(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer is lost, and the store takes the manifest after everyone has looked whether it has."""
+    archive = open_archive(f"s3://{bucket}/derivs")
+    monkeypatch.setattr(archive_merging, "_SMALL_ROWS", 0)
+    for symbol in ("BTC", "ETH"):
+        archive.append(FUNDING, rates([symbol], ["okx"], hours=24))
+    real, late = ObjectStore._put, []
+
+    def broken(self: ObjectStore, path: str, data: bytes, **condition: str) -> None:
+        late.append((path, data))
+        raise ConnectionError("reset")
+
+    table = archive_table(FUNDING)
+    months = sorted({file.month for file in archive._entry(table).files})
+    monkeypatch.setattr(ObjectStore, "_put", broken)
+    with pytest.raises(ArchiveError, match="nothing was appended, all is as it was: reset"):
+        archive_merging.close_months(archive._storage, table, months, timeout=HANGS_SECONDS)
+    assert len(open_archive(archive.location).read(FUNDING, *EVER)) == 48
+    ((path, data),) = late
+    real(archive._storage, path, data)
+    assert len(open_archive(archive.location).read(FUNDING, *EVER)) == 48
+    assert named(archive) <= objects_of(archive)
+
+
 @pytest.mark.parametrize("landed", [False, True])
 def test_a_put_of_unknown_outcome_beside_another_writer_s_is_told_as_that(
     bucket: str, monkeypatch: pytest.MonkeyPatch, landed: bool
@@ -476,6 +518,7 @@ def test_a_manifest_that_cannot_be_read_does_not_hide_the_first_problem(
 def test_a_look_at_the_manifest_that_a_put_overtakes_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The put ends between the answer to the look and its keeping: the next look must ask again."""
     store = ObjectStore("s3://bucket/derivs")
+    monkeypatch.setattr(ObjectStore, "_check_conditions", lambda _: None)
     stored = ["old"]
     monkeypatch.setattr(ObjectStore, "_put", lambda *_, **__: stored.append("new"))
 
@@ -493,6 +536,7 @@ def test_a_look_at_the_manifest_that_a_put_overtakes_is_not_kept(monkeypatch: py
 def test_a_look_that_another_thread_forgets_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A put by another thread, right after the age of the look was found small, makes no difference."""
     store = ObjectStore("s3://bucket/derivs")
+    monkeypatch.setattr(ObjectStore, "_check_conditions", lambda _: None)
     monkeypatch.setattr(ObjectStore, "_head", lambda *_: {"ETag": "old"})
     monkeypatch.setattr(ObjectStore, "_put", lambda *_, **__: None)
     assert store.manifest_mark() == "old"

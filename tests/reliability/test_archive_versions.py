@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pandas as pd
@@ -12,7 +11,7 @@ from derivdata import tables
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import Archive, open_archive
 from derivdata.tables.schema import Kind, Table
-from tests.archive.rates import EVER, rates
+from tests.archive.rates import EVER, rates, said, say
 from tests.reliability.test_archive_files import FUNDING, archive, contents, read
 
 __all__ = ["archive"]
@@ -118,19 +117,17 @@ def test_a_column_of_a_newer_version_outlasts_the_appends_of_this_one(
 
 
 def test_a_newer_format_is_refused_and_not_touched(archive: Archive) -> None:
-    path = archive.path / "archive.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 4}))
+    say(archive.path, said(archive.path) | {"version": 5})
     before = contents(archive.path)
     for attempt in (lambda: read(archive), lambda: archive.append(FUNDING, rates(["SOL"]))):
-        with pytest.raises(ArchiveError, match="has format 4, this version reads up to 3: update derivdata"):
+        with pytest.raises(ArchiveError, match="has format 5, this version reads up to 4: update derivdata"):
             attempt()
     assert contents(archive.path) == before
 
 
 def test_tables_of_a_newer_version_outlast_an_append(archive: Archive) -> None:
-    path = archive.path / "archive.json"
-    said = json.loads(path.read_text())
-    said["tables"]["prices_of_later"] = {"parts": [], "values": {"symbol": ["BTC"]}}
-    path.write_text(json.dumps(said))
+    text = said(archive.path)
+    text["tables"]["prices_of_later"] = {"parts": [], "values": {"symbol": ["BTC"]}}
+    say(archive.path, text)
     assert archive.append(FUNDING, rates(["SOL"], ["okx"])) == 96
-    assert json.loads(path.read_text())["tables"]["prices_of_later"]["values"] == {"symbol": ["BTC"]}
+    assert said(archive.path)["tables"]["prices_of_later"]["values"] == {"symbol": ["BTC"]}

@@ -16,7 +16,7 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive import parquet_writer, scanning
 from derivdata.sources.archive.audit import refuse_other_contracts
-from derivdata.sources.archive.commits import Change, commit, epoch_after
+from derivdata.sources.archive.commits import Change, commit, past_after
 from derivdata.sources.archive.ledger import Request, enter_requests
 from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
 from derivdata.sources.archive.merging import close_months, closed_months, merge_files
@@ -81,15 +81,16 @@ def add_rows(
             over[:] = closed_months(files, entry.files)
             text = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
             values = {n: sorted({*entry.values.get(n, []), *frame[n].cat.categories}) for n in text}
+            identity = manifests.chained(manifest.identity, [table.name, *(f.digest for f in added)])
             after = msgspec.structs.replace(
                 after,
-                identity=manifests.chained(manifest.identity, [table.name, *(f.digest for f in added)]),
+                identity=identity,
                 synthetic=manifest.synthetic or synthetic,
                 tables={
                     **manifest.tables,
                     table.name: TableEntry(files, values, {**entry.contracts, **stated}),
                 },
-                epoch=epoch_after(manifest, min(file.first for file in added)),
+                past=past_after(manifest, identity, min(file.first for file in added)),
             )
         return Change(after, counts, written)
 

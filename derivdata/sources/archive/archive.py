@@ -224,8 +224,8 @@ class Archive(ArchiveReader):
         SchemaError
             The frame is not that table.
         ArchiveError
-            There are no such rows and none to add, another writer kept the lock for too long, or the disk
-            refused.
+            There are no such rows and none to add, rows of another contract than the frame's stay in its
+            series, another writer kept the lock for too long, or the disk refused.
         """
         return self._correct(table, frame, where, start, end, reason)
 
@@ -251,6 +251,8 @@ class Archive(ArchiveReader):
         ------
         ValueError
             There is no such correction, it was undone already, or a later one touches the same rows.
+        ArchiveError
+            Rows of another contract were appended since to a series that it would restore.
         """
         return undo(self._storage, archive_table, number, timeout=self._lock_timeout)
 
@@ -285,10 +287,16 @@ class Archive(ArchiveReader):
     ) -> Corrected:
         keyed = archive_table(table)
         chosen = correction_selection(keyed, where, time_range(start, end))
-        rows = None
-        if frame is not None:
-            rows = self._conformed(keyed, normalise(keyed, frame).frame)
-        return replace_rows(self._storage, keyed, rows, chosen, reason=reason, timeout=self._lock_timeout)
+        named = None if frame is None else normalise(keyed, frame)
+        return replace_rows(
+            self._storage,
+            keyed,
+            None if named is None else self._conformed(keyed, named.frame),
+            chosen,
+            reason=reason,
+            timeout=self._lock_timeout,
+            contracts=None if named is None else named.contracts,
+        )
 
     def _conformed(self, table: Table, frame: pd.DataFrame) -> pd.DataFrame:
         """Conform a frame; word the error for an append, where there is no answer of a server to look at."""

@@ -15,7 +15,7 @@ from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive.manifest import Manifest
 from derivdata.sources.archive.storage import ManifestChanged, Storage
 
-__all__ = ["Change", "commit", "epoch_after"]
+__all__ = ["Change", "commit", "past_after"]
 
 _CLOSED_MICROS = 3_600_000_000
 _WAIT_SECONDS = 0.2
@@ -79,10 +79,11 @@ def _attempt(storage: Storage, change: Callable[[Manifest], Change[T]], cut_off:
         if after is not manifest:
             after = msgspec.structs.replace(after, commits=manifest.commits + 1, beside=[])
             old, new = _paths(manifest), _paths(after)
-            storage.settle(new - old)
+            gone = ((old | written) - new) | ({manifest.ledger} - {"", after.ledger})
+            storage.settle(new - old, gone)
             tried = after
             manifests.save(storage, after, version)
-            for path in ((old | written) - new) | ({manifest.ledger} - {"", after.ledger}):
+            for path in gone:
                 storage.remove(path)
         return result
     except BaseException as problem:
@@ -105,14 +106,14 @@ def _changed(
         raise
 
 
-def epoch_after(manifest: Manifest, first: int) -> int:
-    """Return the epoch after an append of rows from `first` [µs] on: one more if past answers change.
+def past_after(manifest: Manifest, identity: str, first: int) -> str:
+    """Return the identity of the past after an append of rows from `first` [µs] on, which gives `identity`.
 
-    A client regards a window as closed an hour after its end, and caches its answer for as long as the epoch
+    A client regards a window as closed an hour after its end, and caches its answer for as long as the past
     stays the same.
     """
     last = max((file.last for entry in manifest.tables.values() for file in entry.files), default=first)
-    return manifest.epoch + (first < last - _CLOSED_MICROS)
+    return identity if first < last - _CLOSED_MICROS else manifest.past
 
 
 def _paths(manifest: Manifest) -> set[str]:

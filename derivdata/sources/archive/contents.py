@@ -61,14 +61,16 @@ class ArchiveContents:
 
     @property
     def version(self) -> str:
-        """Version of the data, ``epoch.commits``.
+        """Version of the data, ``past.rows``, of 16 digits each.
 
-        `commits` rises with every change. `epoch` rises with changes of the past: rows that are replaced or
-        deleted, and rows appended for a time over an hour before the newest. A cached answer about a window
-        that closed an hour before stays valid while `id` and `epoch` stay the same.
+        `rows` changes with every change of a row. `past` changes with those of the past: rows that are
+        replaced, deleted or dropped, and rows appended for a time over an hour before the newest. Both are
+        hashes of everything appended and corrected until then, so that two copies of an archive that were
+        corrected differently differ. A cached answer about a window that closed an hour before stays valid
+        while `id` and `past` stay the same.
         """
         manifest = self._manifest()
-        return f"{manifest.epoch}.{manifest.commits}"
+        return f"{manifest.past[:16] or 0}.{manifest.identity[:16] or 0}"
 
     @property
     def identity(self) -> str:

@@ -7,7 +7,7 @@ swaps the two and is a correction itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -18,6 +18,7 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive import parquet_writer, scanning
 from derivdata.sources.archive.append import write_new_rows
+from derivdata.sources.archive.audit import refuse_other_contracts
 from derivdata.sources.archive.commits import Change, commit
 from derivdata.sources.archive.manifest import Correction, DataFile, Manifest, TableEntry
 from derivdata.sources.archive.merging import merge_files
@@ -51,15 +52,19 @@ def replace_rows(
     *,
     reason: str,
     timeout: float,
+    contracts: Mapping[str, str] | None = None,
 ) -> Corrected:
     """Remove some rows, and add those of a conformed frame in their place.
+
+    `contracts` are the venues' names of the frame's contracts, as `Normalised` has them.
 
     Raises
     ------
     ValueError
         A row of the frame is not among those that are replaced.
     ArchiveError
-        There is nothing to correct, or a file of a newer version would lose columns.
+        There is nothing to correct, a file of a newer version would lose columns, or rows of another contract
+        than the frame's stay in its series.
     """
     if frame is not None:
         outside = ~chosen.mask(frame)
@@ -70,8 +75,17 @@ def replace_rows(
             )
 
     def change(manifest: Manifest) -> Change[Corrected]:
-        action = "delete" if frame is None else "replace"
-        return _apply(storage, table, manifest, chosen, chosen.mask, frame, action=action, reason=reason)
+        return _apply(
+            storage,
+            table,
+            manifest,
+            chosen,
+            chosen.mask,
+            frame,
+            contracts or {},
+            action="delete" if frame is None else "replace",
+            reason=reason,
+        )
 
     return commit(storage, timeout, change)
 
@@ -85,6 +99,8 @@ def undo(storage: Storage, tables: Callable[[str], Table], number: int, *, timeo
     ------
     ValueError
         There is no such correction, it was undone already, or a later one touches the same rows.
+    ArchiveError
+        Rows of another contract than the restored ones' were appended to their series since.
     """
 
     def change(manifest: Manifest) -> Change[Corrected]:
@@ -104,6 +120,7 @@ def undo(storage: Storage, tables: Callable[[str], Table], number: int, *, timeo
             selection_of(target),
             was_added,
             _rows_of(storage, table, target.removed),
+            target.contracts,
             action="undo",
             reason=f"undo correction {number}",
             undoes=number,
@@ -119,6 +136,7 @@ def _apply(
     chosen: Selection,
     mask: Mask,
     frame: pd.DataFrame | None,
+    contracts: Mapping[str, str],
     *,
     action: str,
     reason: str,
@@ -126,6 +144,9 @@ def _apply(
 ) -> Change[Corrected]:
     entry = manifest.tables.get(table.name, TableEntry())
     files, removed = _remove_rows(storage, table, entry.files, chosen, mask)
+    emptied = _emptied(storage, table, entry, files, removed)
+    left = {series: word for series, word in entry.contracts.items() if series not in emptied}
+    refuse_other_contracts(table, left, contracts)
     # What is left of a file may be merged into another one below, and is named by no manifest then.
     written = {file.path for file in files if file not in entry.files}
     added: list[DataFile] = []
@@ -136,6 +157,9 @@ def _apply(
         files = merge_files(storage, table, files, added, written)
     if not removed and not added and undoes is None:
         raise ArchiveError(f"{storage}: nothing was corrected: {table.name} has no such rows")
+    # A series that is empty forgets its contract, so that rows of another may come; the log remembers it.
+    refilled = emptied & scanning.series(storage, table, added) if emptied else emptied
+    kept = left | {series: entry.contracts[series] for series in refilled} | dict(contracts)
     number = len(manifest.corrections) + 1
     correction = Correction(
         number=number,
@@ -148,24 +172,36 @@ def _apply(
         removed=removed,
         added=added,
         undoes=undoes,
+        contracts={series: word for series, word in entry.contracts.items() if series not in kept},
     )
     text = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
     tables = dict(manifest.tables)
     values = scanning.distinct_values(storage, table, files, text)
-    tables[table.name] = msgspec.structs.replace(entry, files=files, values=values)
+    tables[table.name] = TableEntry(files, values, kept)
     if not files:
         del tables[table.name]
+    digests = [table.name, f"correction {number}", *(f.digest for f in [*removed, *added])]
+    identity = manifests.chained(manifest.identity, digests)
     after = msgspec.structs.replace(
         manifest,
-        identity=manifests.chained(
-            manifest.identity, [table.name, f"correction {number}", *(f.digest for f in [*removed, *added])]
-        ),
+        identity=identity,
+        past=identity,
         tables=tables,
         corrections=[*manifest.corrections, correction],
-        epoch=manifest.epoch + 1,
     )
     counts = Corrected(number, sum(f.rows for f in removed), sum(f.rows for f in added))
     return Change(after, counts, written)
+
+
+def _emptied(
+    storage: Storage, table: Table, entry: TableEntry, files: list[DataFile], removed: list[DataFile]
+) -> set[str]:
+    """Return the series of stated contracts of which rows were removed and none is left."""
+    if not entry.contracts:
+        return set()
+    return (scanning.series(storage, table, removed) & set(entry.contracts)) - scanning.series(
+        storage, table, files
+    )
 
 
 def _remove_rows(

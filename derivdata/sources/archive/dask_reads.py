@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive import scanning
 from derivdata.sources.archive.manifest import DataFile, TableEntry
 from derivdata.sources.archive.schemas import frame_of, sorting
@@ -37,14 +40,14 @@ def lazy_frame(storage: Storage, table: Table, entry: TableEntry, chosen: Select
         frames: Any = importlib.import_module("dask.dataframe")
     except ImportError as problem:
         raise ImportError("lazy() needs dask: pip install 'derivdata[dask]'") from problem
-    empty = _labelled(table.empty(), entry)
+    empty = _labelled(table, table.empty(), entry)
     parts = list(_parts(table, entry, chosen))
     if not parts:
         return frames.from_pandas(empty, npartitions=1)
 
     def load(part: tuple[DataFile, Selection]) -> pd.DataFrame:
         file, rows = part
-        return _labelled(frame_of(table, scanning.read(storage, table, [file], rows)), entry)
+        return _labelled(table, frame_of(table, _read(storage, table, [file], rows)), entry)
 
     return frames.from_map(load, parts, meta=empty)
 
@@ -148,7 +151,7 @@ def _panel_block(
     steps = -(-(window.end - window.start) // step)
     result = np.full((len(columns), len(labels[0]), len(labels[1]), steps), np.nan)
     indexes = [pd.Index(words) for words in labels]
-    for found in scanning.read(storage, table, files, chosen, [*_DIMS, *columns]):
+    for found in _read(storage, table, files, chosen, [*_DIMS, *columns]):
         rows = found.combine_chunks()
         stamps = np.asarray(rows["time"].cast("int64"))
         place, remainder = np.divmod(stamps - window.start, step)
@@ -160,13 +163,48 @@ def _panel_block(
         codes = []
         for index, name in zip(indexes, _DIMS[:2], strict=True):
             words = rows[name].chunk(0)
-            codes.append(index.get_indexer(words.dictionary.to_pylist())[np.asarray(words.indices)])
+            places = index.get_indexer(words.dictionary.to_pylist())
+            _refuse_unlisted(table, name, words.dictionary.filter(pa.array(places < 0)))
+            codes.append(places[np.asarray(words.indices)])
         for values, name in zip(result, columns, strict=True):
             values[codes[0], codes[1], place] = rows[name].to_numpy(zero_copy_only=False)
     return result
 
 
-def _labelled(frame: pd.DataFrame, entry: TableEntry) -> pd.DataFrame:
+def _read(
+    storage: Storage,
+    table: Table,
+    files: list[DataFile],
+    chosen: Selection,
+    columns: list[str] | None = None,
+) -> list[pa.Table]:
+    """Read planned files; where one is gone, say whether it was merged since or is missing."""
+    try:
+        return scanning.read(storage, table, files, chosen, columns)
+    except FileNotFoundError as problem:
+        named = (manifests.load(storage) or manifests.new()).files()
+        if problem.filename in [storage.place(file.path) for file in named]:
+            raise ArchiveError(
+                f"a file of the archive is missing: {problem.filename}: restore it from a copy"
+            ) from None
+        raise ArchiveError(
+            f"{problem.filename}: is gone: the archive was written to since this was planned, and these rows "
+            "are in another file now: call lazy() or panel() again"
+        ) from None
+
+
+def _labelled(table: Table, frame: pd.DataFrame, entry: TableEntry) -> pd.DataFrame:
+    """Give text columns the categories of the whole archive, so that all partitions have the same."""
     text = frame.select_dtypes("category").columns
     words = {name: pd.Index(entry.values.get(name, []), dtype="str") for name in text}
+    for name in text:
+        _refuse_unlisted(table, name, frame[name].cat.categories.difference(words[name]))
     return frame.assign(**{name: frame[name].cat.set_categories(words[name]) for name in text})
+
+
+def _refuse_unlisted(table: Table, name: str, words: Sequence[Any]) -> None:
+    """Refuse rows with words that the manifest does not list: they would have no place, or another's."""
+    if len(words):
+        raise ArchiveError(
+            f"{table.name}: {name} {str(words[0])!r} is in a file, but not in the archive's list"
+        )

@@ -98,9 +98,9 @@ class _Served(NamedTuple):
 class _OpenFile:
     """One file as DuckDB reads it: several of its threads share a handle, so each has its own place."""
 
-    def __init__(self, served: _Served, failures: dict[str, OSError]) -> None:
+    def __init__(self, path: str, served: _Served, failures: dict[str, OSError]) -> None:
+        self._path, self._failures = path, failures
         self._storage, self._file, self._kept = served
-        self._failures = failures
         self._place = threading.local()
 
     def seek(self, offset: int, whence: int = 0) -> int:
@@ -119,7 +119,7 @@ class _OpenFile:
         try:
             data = checked_bytes(self._storage, self._file, start, end, self._kept) if end > start else b""
         except OSError as problem:
-            self._failures[self._file.path] = problem
+            self._failures[self._path] = problem
             raise
         self._place.at = start + len(data)
         return data
@@ -142,7 +142,7 @@ class _Door(AbstractFileSystem):  # type: ignore[misc]
         self._lock = threading.Lock()
         self._served: dict[str, _Served] = {}
         self._users: dict[str, int] = {}
-        self.failures: dict[str, OSError] = {}
+        self.failures: dict[str, OSError] = {}  # by path: archives that are copies have the same files
 
     @contextmanager
     def serving(self, storage: Storage, files: Collection[DataFile]) -> Iterator[list[str]]:
@@ -155,7 +155,6 @@ class _Door(AbstractFileSystem):  # type: ignore[misc]
                     keep = storage.remote or file.size <= BLOCK_BYTES
                     self._served[path] = _Served(storage, file, {} if keep else None)
                 self._users[path] = self._users.get(path, 0) + 1
-                self.failures.pop(file.path, None)
         try:
             yield list(paths)
         finally:
@@ -164,6 +163,7 @@ class _Door(AbstractFileSystem):  # type: ignore[misc]
                     self._users[path] -= 1
                     if not self._users[path]:
                         del self._users[path], self._served[path]
+                        self.failures.pop(path, None)
 
     def _file(self, path: str) -> _Served:
         try:
@@ -174,7 +174,7 @@ class _Door(AbstractFileSystem):  # type: ignore[misc]
     def open(self, path: str, mode: str = "rb", **_: Any) -> _OpenFile:
         if mode != "rb":
             raise PermissionError(errno.EROFS, "an archive is written by its own methods alone", path)
-        return _OpenFile(self._file(path), self.failures)
+        return _OpenFile(path, self._file(path), self.failures)
 
     def glob(self, path: str, **_: Any) -> list[str]:
         return [path] if path in self._served else []
@@ -253,7 +253,7 @@ class Engine:
                 return cursor.sql(sql.replace("{files}", f"[{listed}]", 1)).to_arrow_table()
             except duckdb.Error as problem:
                 told = f"{storage}: DuckDB cannot read: {str(problem).splitlines()[0]}"
-                raise self._failure(storage, files) or ArchiveError(told) from None
+                raise self._failure(storage, paths, files) or ArchiveError(told) from None
             finally:
                 cursor.close()
 
@@ -295,14 +295,14 @@ class Engine:
                     raise ValueError("query: one SELECT at a time; append and replace write an archive")
                 return cursor.sql(sql).to_arrow_table()
             except duckdb.Error as problem:
-                raise self._failure(storage, files) or ValueError(f"query: {problem}") from None
+                raise self._failure(storage, paths, files) or ValueError(f"query: {problem}") from None
             finally:
                 cursor.close()
 
-    def _failure(self, storage: Storage, files: Sequence[DataFile]) -> Exception | None:
-        """Return what the door met with one of the files."""
-        failures = ((file, self.door.failures.get(file.path)) for file in files)
-        return next((damaged(storage, file, problem) for file, problem in failures if problem), None)
+    def _failure(self, storage: Storage, paths: Sequence[str], files: Sequence[DataFile]) -> Exception | None:
+        """Return what the door met with one of the files that it serves under some paths."""
+        met = ((file, self.door.failures.get(path)) for path, file in zip(paths, files, strict=True))
+        return next((damaged(storage, file, problem) for file, problem in met if problem), None)
 
 
 def damaged(storage: Storage, file: DataFile, problem: Exception) -> Exception:

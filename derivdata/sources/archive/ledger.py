@@ -104,12 +104,20 @@ def forget_requests(
 def _write(storage: Storage, name: str, ledger: _Ledger) -> str:
     """Write the ledger beside the one before, unless it is the same; return the name of its file."""
     text = msgspec.json.encode(ledger, order="sorted")
-    digest = hashlib.blake2b(text, digest_size=16).hexdigest()
-    if name.startswith(f"ledger-{digest[:16]}"):  # in a store of objects the rest of the name is random
+    digest = _digest(text)
+    if _is_named_by(name, digest):
         return name
     path = f"ledger-{storage.unique(digest)}.json"
     storage.write(path, text)
     return path
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+def _is_named_by(name: str, digest: str) -> bool:
+    return name.startswith(f"ledger-{digest[:16]}")  # in a store of objects the rest of the name is random
 
 
 def requests_frame(storage: Storage, name: str) -> pd.DataFrame:
@@ -143,7 +151,10 @@ def _load(storage: Storage, name: str) -> _Ledger:
     if not name:
         return {}
     try:
-        return _LEDGERS.decode(storage.read(name))
+        text = storage.read(name)
+        if not _is_named_by(name, _digest(text)):  # the manifest, which names it, is sealed
+            raise msgspec.DecodeError("it is not the one that was written")
+        return _LEDGERS.decode(text)
     except (OSError, msgspec.DecodeError) as problem:
         raise ArchiveError(
             f"{storage.place(name)}: the ledger of requests cannot be read ({problem}): "

@@ -6,26 +6,32 @@ import os
 import uuid
 from collections.abc import Collection, Hashable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.storage import DATA_FILE, LEDGER_FILE, MANIFEST
+from derivdata.sources.archive.storage import MANIFEST, OWN_FILE
 
 __all__ = ["LocalFolder"]
 
-_LOCK, _SIGN, _MERGE_LOCK = ".lock", ".writing", ".merging"
+_LOCK, _MERGE_LOCK = ".lock", ".merging"
+_WRITING, _MERGED = ".writing", ".merged"
 _POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
 class LocalFolder:
-    """A folder of this machine, or one that is mounted there and has locks."""
+    """A folder of this machine, or one that is mounted there and has locks.
+
+    While files are written, `notes` names them, and those that the next manifest will no longer name: what
+    a writer that is killed leaves is known by it, and nothing else is ever cleared away.
+    """
 
     folder: Path
+    notes: str = field(default=_WRITING, compare=False)
 
     remote = False
 
@@ -76,6 +82,7 @@ class LocalFolder:
 
     def write(self, path: str, data: bytes) -> None:
         """Write a file and wait until it is on disk."""
+        self._note([path])
         (self.folder / path).write_bytes(data)
         sync(self.folder / path)
 
@@ -98,17 +105,21 @@ class LocalFolder:
         """Return a path in the partition's folder, which is made."""
         folder = self.folder / partition
         folder.mkdir(parents=True, exist_ok=True)
-        return folder / f".{uuid.uuid4().hex}.new"
+        name = f".{uuid.uuid4().hex}.new"
+        self._note([f"{partition}/{name}"])
+        return folder / name
 
     def publish(self, draft: Path, path: str) -> None:
         """Rename the draft."""
+        self._note([path])
         draft.replace(self.folder / path)
 
-    def settle(self, paths: Collection[str]) -> None:
+    def settle(self, new: Collection[str], gone: Collection[str]) -> None:
         """Wait until new files and the folders that name them are on disk."""
-        for path in paths:
+        self._note(gone)
+        for path in new:
             sync(self.folder / path)
-        for partition in {(self.folder / path).parent for path in paths}:
+        for partition in {(self.folder / path).parent for path in new}:
             sync(partition)
         sync(self.folder)
 
@@ -119,52 +130,55 @@ class LocalFolder:
 
     @contextmanager
     def writing(self, timeout: float) -> Iterator[bool]:
-        """Hold the writer's lock; yield whether the writer before was cut off and may have left files.
+        """Hold the writer's lock; yield whether a writer before was cut off and may have left files.
 
-        While one writes, a file beside the lock holds its process id: one that is found there belongs to a
-        writer that was killed.
+        While one writes, a file beside the lock holds its process id and its notes: one that is found there
+        belongs to a writer that was killed.
 
         Raises
         ------
         ArchiveError
             Another writer held it for `timeout` seconds, or the folder cannot be written.
         """
-        sign = self.folder / _SIGN
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.folder / _LOCK, timeout=timeout, poll_interval=_POLL_SECONDS, mode=0o644)
             lock.acquire()
         except Timeout:
-            holder = (sign.read_text() if sign.is_file() else "") or "unknown"
+            holder = next(iter(self._noted(_WRITING)), "unknown")
             raise ArchiveError(
-                f"{self.folder}: process {holder} has held the writer's lock for over {timeout:g} s; "
-                "nothing was written: wait for it or end it, then append again"
+                f"{self.folder}: process {holder} has held the writer's lock for over "
+                f"{timeout:g} s; nothing was written: wait for it or end it, then append again"
             ) from None
         except OSError as problem:
             raise ArchiveError(f"{self.folder}: cannot be written: {problem.strerror}") from None
         holds = os.getpid()
         try:
-            yield self._signed(sign)
+            left = [self._noted(notes) for notes in (_WRITING, _MERGED)]
+            self._begin(_WRITING, left[0][1:])
+            yield any(left)
             if os.getpid() == holds:
-                sign.unlink(missing_ok=True)
+                (self.folder / _WRITING).unlink(missing_ok=True)
         finally:
             if os.getpid() == holds:  # a child that was forked meanwhile must not release its parent's
                 lock.release()
 
-    def _signed(self, sign: Path) -> bool:
-        """Write this process's id; return whether another's was left there."""
-        try:
-            cut_off = sign.is_symlink() or sign.exists()
-            sign.unlink(missing_ok=True)  # a new file: what is written must not go through a link
-            with sign.open("x") as file:
-                file.write(str(os.getpid()))
-        except OSError as problem:
-            raise ArchiveError(f"{self.folder}: cannot be written: {problem.strerror}") from None
-        return cut_off
+    @contextmanager
+    def merging(self) -> Iterator[LocalFolder | None]:
+        """Keep others from merging months; yield the folder with notes of its own, beside a writer's."""
+        with self._alone() as alone:
+            if not alone:
+                yield None
+                return
+            cut_off = bool(self._noted(_MERGED))  # these stay, for the next writer to clear away
+            if not cut_off:
+                self._begin(_MERGED, [])
+            yield replace(self, notes=_MERGED)
+            if not cut_off:
+                (self.folder / _MERGED).unlink(missing_ok=True)
 
     @contextmanager
-    def merging(self) -> Iterator[bool]:
-        """Keep others from merging months, and from sweeping files that no manifest names yet."""
+    def _alone(self) -> Iterator[bool]:
         lock = FileLock(self.folder / _MERGE_LOCK, timeout=0, mode=0o644)
         try:
             lock.acquire()
@@ -177,24 +191,49 @@ class LocalFolder:
             lock.release()
 
     def sweep(self, named: Collection[str]) -> None:
-        """Remove the files of an interrupted writer, which the manifest does not name.
+        """Remove what was noted and the manifest does not name.
 
-        Files behind a linked folder may belong to another archive: they stay. So do all while months are
-        being merged, until the next writer that was cut off: a month's file is named when it is whole.
+        Files behind a linked folder may belong to another archive: they stay. So does what is being merged,
+        until the next writer: a month's file is named when it is whole.
         """
-        with self.merging() as alone:
+        self._sweep(_WRITING, named)
+        self._begin(_WRITING, [])
+        with self._alone() as alone:
             if alone:
-                self._sweep(named)
+                self._sweep(_MERGED, named)
+                (self.folder / _MERGED).unlink(missing_ok=True)
 
-    def _sweep(self, named: Collection[str]) -> None:
-        kept = {self.folder / path for path in named}
-        for path in self.folder.glob("*/*/*"):
+    def _sweep(self, notes: str, named: Collection[str]) -> None:
+        for name in set(self._noted(notes)[1:]) - set(named):
+            path = self.folder / name
             linked = path.parent.is_symlink() or path.parent.parent.is_symlink()
-            if path not in kept and not linked and DATA_FILE.fullmatch(path.name):
-                self.remove(str(path.relative_to(self.folder)))
-        for path in self.folder.glob("ledger-*.json"):
-            if path not in kept and LEDGER_FILE.fullmatch(path.name):
-                self.remove(path.name)
+            if OWN_FILE.fullmatch(name) and not linked:
+                self.remove(name)
+
+    def _begin(self, notes: str, paths: Collection[str]) -> None:
+        """Begin notes with this process's id, and paths that were noted before."""
+        try:
+            (self.folder / notes).unlink(missing_ok=True)  # a new file: nothing is written through a link
+            with (self.folder / notes).open("x") as file:
+                file.writelines(f"{line}\n" for line in (os.getpid(), *paths))
+        except OSError as problem:
+            raise ArchiveError(f"{self.folder}: cannot be written: {problem.strerror}") from None
+
+    def _note(self, paths: Collection[str]) -> None:
+        """Add paths to the notes: a line each, at once, as several threads write."""
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+        handle = os.open(self.folder / self.notes, flags, 0o644)
+        try:
+            os.write(handle, "".join(f"{path}\n" for path in paths).encode())
+        finally:
+            os.close(handle)
+
+    def _noted(self, notes: str) -> list[str]:
+        """Return the lines of notes: who wrote them, and paths; none where there are no notes."""
+        try:
+            return (self.folder / notes).read_text(errors="replace").splitlines()
+        except OSError:
+            return []
 
 
 def sync(path: Path) -> None:

@@ -3,6 +3,9 @@
 Whatever changes an archive (an append, a correction, an entry in the ledger of requests) writes new files
 and then replaces the manifest, which is the only file that ever changes. One replacement is one commit: "read
 the manifest, write files, replace it if it is still the one that was read" is all that a storage must offer.
+
+Its last field is a seal, a keyed hash of all the text before it. A byte that changes on disk is an error
+then, and never a table, a name or a file less.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -31,17 +34,21 @@ __all__ = [
     "load_with_version",
     "new",
     "save",
+    "sealed",
 ]
 
 BLOCK_BYTES = 1 << 18
 """Files are checked in pieces of as many bytes: small beside a read of a file, large beside a checksum."""
 
 _FORMAT = "derivdata-archive"
-_VERSION, _OLDEST = 3, 2
+_VERSION, _SEALED, _OLDEST = 4, 4, 2
+_SEAL = re.compile(rb',"seal":"([0-9a-f]{32})"\}')
+_SEAL_BYTES = len(b',"seal":""}') + 32
+_SEAL_KEY = b"derivdata-archive manifest"
 _PLACE = re.compile(r"\w+/-?\d{4,}-\d\d(-\d\d)?/[0-9a-f]{32}\.parquet")
 
 
-class DataFile(msgspec.Struct, frozen=True):
+class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One immutable Parquet file: its rows, first and last instant [µs], and how often it was merged.
 
     `path` is relative to the archive, `digest` is of the whole file. `blocks` are the checksums (CRC-32,
@@ -76,7 +83,7 @@ class DataFile(msgspec.Struct, frozen=True):
         return name[:-3] if self.by_day else name
 
 
-class TableEntry(msgspec.Struct):
+class TableEntry(msgspec.Struct, forbid_unknown_fields=True):
     """One table of the archive: its files, and the values of each text column.
 
     `contracts` are the venues' names of the contracts whose rows are stored, by venue and symbol, where an
@@ -88,11 +95,12 @@ class TableEntry(msgspec.Struct):
     contracts: dict[str, str] = {}
 
 
-class Correction(msgspec.Struct, frozen=True):
+class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Rows that were taken out and put in by hand, kept as files of their own so that it can be undone.
 
     `where` are values by text column and `first` and `end` the half-open window [µs] that were corrected;
-    `undoes` is the number of the correction that this one takes back.
+    `undoes` is the number of the correction that this one takes back. `contracts` are those of series of
+    which it left no row, as `TableEntry` has them.
     """
 
     number: int
@@ -105,13 +113,15 @@ class Correction(msgspec.Struct, frozen=True):
     removed: list[DataFile] = []
     added: list[DataFile] = []
     undoes: int | None = None
+    contracts: dict[str, str] = {}
 
 
-class Manifest(msgspec.Struct):
+class Manifest(msgspec.Struct, forbid_unknown_fields=True):
     """State of an archive: its tables and their files, corrections, versions.
 
-    `id` is made once and stays. `commits` counts replacements of the manifest. `epoch` rises with those that
-    changed the past: rows were corrected, or came for a time more than an hour before the archive's newest.
+    `id` is made once and stays. `identity` is a hash of everything appended and corrected, in order, and
+    `past` is what it was after the last change of the past: rows were corrected or dropped, or came for a
+    time more than an hour before the archive's newest. `commits` counts replacements of the manifest.
     `ledger` names the file of requests. `beside` are files that format 2 kept beside those of rows: nothing
     reads them, and the next commit removes them.
     """
@@ -120,7 +130,7 @@ class Manifest(msgspec.Struct):
     synthetic: bool = False
     tables: dict[str, TableEntry] = {}
     id: str = ""
-    epoch: int = 0
+    past: str = ""
     commits: int = 0
     corrections: list[Correction] = []
     ledger: str = ""
@@ -203,7 +213,7 @@ def save(storage: Storage, manifest: Manifest, version: Any = None) -> None:
     ManifestChanged
         The stored manifest is not the one of this version any more.
     """
-    storage.replace_manifest(msgspec.json.encode(manifest), version)
+    storage.replace_manifest(sealed(msgspec.json.encode(manifest)), version)
 
 
 def chained(identity: str, digests: Iterable[str]) -> str:
@@ -226,14 +236,55 @@ def _decoded(storage: Storage, text: bytes) -> Manifest:
                 "update derivdata"
             )
         if head.format == _FORMAT:
-            manifest = _inside(storage, _MANIFESTS.decode(text))
-            if head.version < _VERSION:
-                manifest.beside = _OLD_MANIFESTS.decode(text).beside()
-                manifest.version = _VERSION
-            return manifest
+            return _inside(storage, _of_old(text) if head.version < _SEALED else _unsealed(text))
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise ArchiveError(f"{storage}: {NAME} is damaged ({problem}): restore it from a copy") from None
     raise ArchiveError(f"{storage}: {NAME} is not that of a derivdata archive")
+
+
+def sealed(text: bytes) -> bytes:
+    """Return the JSON of a manifest with its seal as the last field."""
+    return text[:-1] + b',"seal":"%s"}' % _seal(text[:-1]).encode()
+
+
+def _seal(text: bytes) -> str:
+    return hashlib.blake2b(text, digest_size=16, key=_SEAL_KEY).hexdigest()
+
+
+def _unsealed(text: bytes) -> Manifest:
+    """Return a manifest whose seal is right.
+
+    Raises
+    ------
+    DecodeError
+        It is not.
+    """
+    said, seal = text[:-_SEAL_BYTES], _SEAL.fullmatch(text[-_SEAL_BYTES:])
+    if seal is None or seal[1].decode() != _seal(said):
+        raise msgspec.DecodeError("its seal does not match its text")
+    manifest: Manifest = _MANIFESTS.decode(said + b"}")
+    return manifest
+
+
+def _of_old(text: bytes) -> Manifest:
+    """Return the manifest of a format before the seal, without the fields that are no more.
+
+    What such an archive calls its past is all that it held when it was opened: its count of changes said
+    the same of two copies that were corrected differently.
+    """
+    beside = _OLD_MANIFESTS.decode(text).beside()
+    said = _without(msgspec.json.decode(text), {"epoch", "tail", "newest", "sums"})
+    manifest: Manifest = _MANIFESTS.decode(msgspec.json.encode(said))
+    return msgspec.structs.replace(manifest, past=manifest.identity, beside=beside, version=_VERSION)
+
+
+def _without(said: Any, fields: Collection[str]) -> Any:
+    """Return what JSON says without some fields, at any depth."""
+    if isinstance(said, list):
+        return [_without(each, fields) for each in said]
+    if not isinstance(said, dict):
+        return said
+    return {name: _without(each, fields) for name, each in said.items() if name not in fields}
 
 
 def _inside(storage: Storage, manifest: Manifest) -> Manifest:

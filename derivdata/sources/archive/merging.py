@@ -97,9 +97,9 @@ def close_months(storage: Storage, table: Table, months: Sequence[str], *, timeo
         A file is damaged, the lock was not released in time, or the disk refused; all rows are as they were.
     """
     for month in months:
-        with storage.merging() as alone:
-            if alone:
-                _close(storage, table, month, timeout)
+        with storage.merging() as place:
+            if place is not None:
+                _close(place, table, month, timeout)
 
 
 def _close(storage: Storage, table: Table, month: str, timeout: float) -> None:
@@ -111,9 +111,13 @@ def _close(storage: Storage, table: Table, month: str, timeout: float) -> None:
     rows = _sorted(storage, table, group)
     whole = parquet_writer.write(storage, f"{table.name}/{month}", table, rows, level=_CLOSED_LEVEL)
 
+    offered = False
+
     def change(manifest: Manifest) -> Change[bool]:
+        nonlocal offered
         entry = manifest.tables.get(table.name, TableEntry())
-        if not set(group) <= set(entry.files):
+        offered = set(group) <= set(entry.files)
+        if not offered:
             return Change(manifest, False, set())
         files = [*(file for file in entry.files if file not in group), whole]
         tables = {**manifest.tables, table.name: msgspec.structs.replace(entry, files=files)}
@@ -123,8 +127,10 @@ def _close(storage: Storage, table: Table, month: str, timeout: float) -> None:
     try:
         merged = commit(storage, timeout, change)
     finally:
-        # Whether a commit that failed was done may be unknown: only the manifest can tell.
-        if not merged and whole not in (manifests.load(storage) or Manifest()).files():
+        # Whether a commit that failed was done may be unknown: only the manifest can tell, and where a put
+        # whose answer got lost may still be done later, not even that: then the file stays.
+        unknown = offered and storage.remote
+        if not merged and not unknown and whole not in (manifests.load(storage) or Manifest()).files():
             storage.remove(whole.path)
 
 

@@ -31,6 +31,10 @@ _LOOK_SECONDS = 0.25
 _CONFLICTS = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "412", "409", "404")
 
 
+_HONEST: set[str] = set()
+"""Places whose store was seen to refuse puts whose condition does not hold, by this process."""
+
+
 class ObjectStore:
     """The files of an archive at ``s3://bucket/path``.
 
@@ -129,8 +133,9 @@ class ObjectStore:
     def replace_manifest(self, data: bytes, version: Any) -> None:
         """Put the manifest, on condition that the stored one has this version, or that there is none."""
         condition = {"IfNoneMatch": "*"} if version is None else {"IfMatch": version}
-        if version is None:
+        if self._root not in _HONEST:
             self._check_conditions()
+            _HONEST.add(self._root)
         try:
             self._put(MANIFEST, data, **condition)
         except BaseException as problem:
@@ -186,7 +191,7 @@ class ObjectStore:
         finally:
             draft.unlink(missing_ok=True)
 
-    def settle(self, paths: Collection[str]) -> None:
+    def settle(self, new: Collection[str], gone: Collection[str]) -> None:
         """Return at once: an object is stored for good when its upload was answered."""
 
     def remove(self, path: str) -> None:
@@ -209,7 +214,7 @@ class ObjectStore:
             lock.release()
 
     @contextmanager
-    def merging(self) -> Iterator[bool]:
+    def merging(self) -> Iterator[ObjectStore]:
         """Let all merge: of two who do one is refused at the put, and nobody sweeps what others upload.
 
         A month's file is not one of the attempt that another thread makes meanwhile, whose failure would
@@ -217,7 +222,7 @@ class ObjectStore:
         """
         self._merging.add(threading.get_ident())
         try:
-            yield True
+            yield self
         finally:
             self._merging.discard(threading.get_ident())
 
@@ -241,9 +246,10 @@ class ObjectStore:
             self._files.call_s3("put_object", Bucket=self._bucket, Key=key, Body=data, **condition)
 
     def _check_conditions(self) -> None:
-        """Check that the store refuses puts whose condition does not hold, before there is a manifest.
+        """Check that the store refuses puts whose condition does not hold.
 
-        The key is one that nobody else uses, of a name that does not make the place that of other things.
+        Also where there is a manifest: the archive may have been copied to this store from another. The key
+        is one that nobody else uses, of a name that does not make the place that of other things.
         """
         probe = f".{uuid.uuid4().hex}.probe"
         try:

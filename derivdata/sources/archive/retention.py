@@ -54,14 +54,11 @@ def drop_old_partitions(
         if not dropped and ledger == manifest.ledger:
             return Change(manifest, Dropped(0, 0), set())
         after = msgspec.structs.replace(
-            manifest,
-            tables={name: entry for name, entry in kept.items() if entry.files},
-            ledger=ledger,
-            epoch=manifest.epoch + bool(dropped),
-            identity=manifests.chained(manifest.identity, ["dropped", *(f.digest for _, f in dropped)])
-            if dropped
-            else manifest.identity,
+            manifest, tables={name: entry for name, entry in kept.items() if entry.files}, ledger=ledger
         )
+        if dropped:
+            identity = manifests.chained(manifest.identity, ["dropped", *(f.digest for _, f in dropped)])
+            after = msgspec.structs.replace(after, identity=identity, past=identity)
         return Change(after, Dropped(sum(f.rows for _, f in dropped), len(dropped)), set())
 
     return commit(storage, timeout, change)

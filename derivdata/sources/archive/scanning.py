@@ -29,7 +29,17 @@ from derivdata.sources.archive.selections import EVER_ALL, Selection, stamp
 from derivdata.sources.archive.storage import Storage
 from derivdata.tables.schema import Kind, Table
 
-__all__ = ["distinct_values", "known_files", "plan", "read", "slices", "sums", "symbol_hashes", "view"]
+__all__ = [
+    "distinct_values",
+    "known_files",
+    "plan",
+    "read",
+    "series",
+    "slices",
+    "sums",
+    "symbol_hashes",
+    "view",
+]
 
 _SCALE = 1 << 20
 """Sums are of whole numbers of 2⁻²⁰ USD: these are exact, so that no order of adding changes a bit."""
@@ -197,6 +207,16 @@ def distinct_values(
             with engine() as one:
                 values[name].update(one.select(sql, storage, group)[name].to_pylist())
     return {name: sorted(distinct) for name, distinct in values.items()}
+
+
+def series(storage: Storage, table: Table, files: Sequence[DataFile]) -> set[str]:
+    """Return the series of rows, as a venue and a symbol with a space between them."""
+    names = "SELECT DISTINCT exchange || ' ' || symbol AS name FROM read_parquet({files})"
+    found: set[str] = set()
+    for _, group in _by_columns(storage, table, files):
+        with engine() as one:
+            found.update(one.select(names, storage, group)["name"].to_pylist())
+    return found
 
 
 def known_files(storage: Storage, table: Table, files: Sequence[DataFile]) -> list[DataFile]:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 __all__ = [
-    "DATA_FILE",
     "LEDGER_FILE",
     "MANIFEST",
+    "OWN_FILE",
     "ManifestChanged",
     "Storage",
 ]
@@ -27,8 +27,11 @@ MANIFEST = "archive.json"
 LEDGER_FILE = re.compile(r"ledger-[0-9a-f]{32}\.json")
 """What the file is called that holds the ledger of requests."""
 
-DATA_FILE = re.compile(r"\.[0-9a-f]{32}\.new|[0-9a-f]{32}\.(parquet|newest|sums)")
-"""Names of the archive's own files: drafts, rows, and what format 2 kept beside them."""
+OWN_FILE = re.compile(
+    r"\w+/-?\d{4,}-\d\d(-\d\d)?/(\.[0-9a-f]{32}\.new|[0-9a-f]{32}\.(parquet|newest|sums))|"
+    + LEDGER_FILE.pattern
+)
+"""The archive's own files beside the manifest: drafts, rows, what format 2 kept beside them, ledgers."""
 
 
 class ManifestChanged(Exception):
@@ -117,8 +120,8 @@ class Storage(Protocol):
         """Move a draft to its place."""
         ...
 
-    def settle(self, paths: Collection[str]) -> None:
-        """Wait until new files are stored for good."""
+    def settle(self, new: Collection[str], gone: Collection[str]) -> None:
+        """Wait until new files are stored for good; `gone` will be removed when the manifest is replaced."""
         ...
 
     def remove(self, path: str) -> None:
@@ -129,10 +132,14 @@ class Storage(Protocol):
         """Write, while others wait if the storage has locks; yield whether a writer before was cut off."""
         ...
 
-    def merging(self) -> AbstractContextManager[bool]:
-        """Merge months, while others do not sweep; yield whether nobody else does, where that can be told."""
+    def merging(self) -> AbstractContextManager[Storage | None]:
+        """Merge months, and yield where to write them; None while another does, where that can be told."""
         ...
 
     def sweep(self, named: Collection[str]) -> None:
-        """Remove the files that the manifest does not name and that no other writer can be writing."""
+        """Remove what a failed attempt, or a writer that was cut off, wrote or was to remove.
+
+        That is what they noted, unless the manifest names it: a file that nobody noted is not touched,
+        whatever the manifest says.
+        """
         ...
