@@ -12,6 +12,7 @@ from unittest import mock
 import pandas as pd
 
 from derivdata import collect
+from derivdata.sources.collect import clock as clocks
 from derivdata.sources.collect import files, session
 from derivdata.sources.venues.registry import VENUES
 
@@ -39,7 +40,7 @@ def venues() -> Iterator[None]:
             return real_session(venue, *rest, **{"address": fakes.addresses[name], **options})
 
         with (
-            mock.patch.object(collect, "MachineClock", return_value=clock),
+            mock.patch.object(clocks, "MachineClock", return_value=clock),
             mock.patch.object(collect, "Collector", partial(collect.Collector, **there)),
             mock.patch.object(collect, "backfill", partial(collect.backfill, **there)),
             mock.patch.object(session, "VenueSession", asked),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from derivdata.tables import VENUES, venue_slug
-from derivdata.tables.contracts import QUOTES, contract
+from derivdata.tables.contracts import QUOTES, VENUES, contract, venue_slug
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,7 @@ def test_a_surface_is_what_xarray_makes_of_the_rows_itself(seed: int) -> None:
 
 def test_a_history_of_one_instant_is_its_surface() -> None:
     chain = _listed(7)
-    surface, history = tables.surface(chain), tables.surface_history(chain).isel(time=0)
+    surface, history = tables.surface(chain), tables.surface(chain.drop(columns="delta")).isel(time=0)
     for name in ("iv", "open_interest", "underlying_price", "observed", "year_fraction"):
         np.testing.assert_array_equal(history[name], surface[name])
 
@@ -287,7 +287,7 @@ def test_surface_survives_netcdf(tmp_path: object) -> None:
 
 
 def test_surface_is_of_one_chain() -> None:
-    with pytest.raises(ValueError, match="one exchange; the chain holds 2"):
+    with pytest.raises(ValueError, match="one exchange; rows holds 2"):
         tables.surface(_chain(exchange=["deribit", "okx", "okx"]))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -299,7 +299,7 @@ def test_surfaces_of_no_rows_are_empty(tmp_path: object) -> None:
     assert none.sizes == {"expiry": 0, "strike": 0, "side": 2}
     assert np.isnat(none["as_of"].values)
     assert none["underlying_price"].shape == (0,)
-    history = tables.surface_history(tables.TABLES["options_surface_history"].empty())
+    history = tables.surface(tables.TABLES["options_surface_history"].empty())
     assert history.sizes == {"time": 0, "expiry": 0, "strike": 0, "side": 2}
     full = tables.surface(_chain())
     for name, variable in none.variables.items():
@@ -324,7 +324,7 @@ def test_a_history_keeps_the_larger_open_interest_and_the_median_of_prices() -> 
     )
     rows.attrs["provenance"] = {"source": "test"}
     with pytest.warns(DataNotice, match="1 instruments share expiry, strike and side"):
-        history = tables.surface_history(rows)
+        history = tables.surface(rows)
     place = {"expiry": "2026-07-03T08:00", "strike": 1e5, "side": "call", "time": "2026-06-30T12:00"}
     assert history["iv"].sel(place).item() == 0.6
     assert history["underlying_price"].values.tolist() == [[102.0]], "of 101, 102 and 106"
@@ -340,7 +340,7 @@ def test_depth_is_by_side_and_distance() -> None:
         "bid_depth_usd": [1.0, 2.0, 3.0, 4.0],
         "ask_depth_usd": [5.0, 6.0, None, 8.0],
     }
-    depth = tables.depth(tables.TABLES["orderbook_depth_history"].build(columns))
+    depth = dd.panel(tables.TABLES["orderbook_depth_history"].build(columns))
     assert depth.dims == ("symbol", "exchange", "time", "side", "depth_bps")
     assert depth.attrs["units"] == "USD"
     place = {"symbol": "BTC", "exchange": "okx", "time": "2026-01-01T01:00", "depth_bps": 10.0}

@@ -80,8 +80,7 @@ ROWS_OF: dict[str, str] = {
     "funding.history": "history-2000",
     "funding.settlements": "funding.settlements",
     "options.surface_history": "options.surface_history",
-    "tables.depth": "tables.depth",
-    "tables.surface_history": "tables.surface_history",
+    "tables.surface": "tables.surface",
     "funding.snapshot": "snapshot",
     "liquidations.events": "liquidations",
     "options.surface": "surface",
@@ -96,7 +95,6 @@ ROWS_OF: dict[str, str] = {
 _NOTHING = "does no work that grows with data"
 
 UNTIMED: dict[str, str] = {
-    "tables.surface": "what `options.surface` does with its rows",
     "archive.import_files": "what `archive.merge` does with the rows of files, which pandas reads",
     "archive.delete": "what `archive.replace` does, with no new rows",
     "archive.undo": "timed with `archive.replace`",

@@ -134,14 +134,9 @@ QUESTIONS = {
         "eleven smiles", lambda: smile.from_raw(raw(), quotes()["year_fraction"])
     ),
     "analysis.smile.iv": Question(_SMILES, lambda: smile.iv(fitted(), K)),
-    "analysis.smile.svi.jump_wings_to_raw": Question(
-        "eleven smiles",
-        lambda: svi.jump_wings_to_raw(
-            svi.raw_to_jump_wings(raw(), quotes()["year_fraction"]), quotes()["year_fraction"]
-        ),
-    ),
-    "analysis.smile.svi.raw_to_jump_wings": Question(
-        "eleven smiles", lambda: svi.raw_to_jump_wings(raw(), quotes()["year_fraction"])
+    "analysis.smile.svi.convert": Question(
+        "eleven smiles to jump wings and back",
+        lambda: svi.convert(svi.convert(raw(), quotes()["year_fraction"]), quotes()["year_fraction"]),
     ),
     "analysis.smile.total_variance": Question(_SMILES, lambda: smile.total_variance(fitted(), K)),
     "analysis.surface.calendar_check": Question("one surface", lambda: surface.calendar_check(whole())),
@@ -168,7 +163,6 @@ QUESTIONS = {
     "analysis.surface.iv": Question(_PLACES, lambda: _places(surface.iv)),
     "analysis.surface.local_volatility": Question(_PLACES, lambda: _places(surface.local_volatility)),
     "analysis.surface.term_structure": Question("one surface", lambda: surface.term_structure(whole())),
-    "analysis.surface.total_variance": Question(_PLACES, lambda: _places(surface.total_variance)),
     "analysis.variance.cboe": Question(
         "200 strikes", lambda: variance.cboe(_priced() * 0.99, _priced() * 1.01, 0.25)
     ),

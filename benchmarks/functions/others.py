@@ -85,15 +85,10 @@ QUESTIONS = {
         ),
     ),
     "tables.contract": Question("one name", lambda: dd.tables.contract("BTC-USDT")),
-    "tables.depth": Question(
-        "one book by the hour, 30 days",
-        lambda: dd.tables.depth(table("orderbook.depth_history", "BTC", "binance", "30d")),
-    ),
-    "tables.surface_history": Question(
+    "tables.surface": Question(
         "six chains of one asset on one venue",
-        lambda: dd.tables.surface_history(_chains()),
+        lambda: dd.tables.surface(_chains().drop(columns="delta")),
     ),
-    "tables.venue_slug": Question("one name", lambda: dd.tables.venue_slug("Binance")),
     "archive.corrections": Question("no corrections", lambda: archive().corrections()),
     "archive.exchanges": Question(_ROWS, lambda: archive().exchanges("funding_history")),
     "archive.info": Question(_ROWS, lambda: archive().info()),

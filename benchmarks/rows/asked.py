@@ -187,14 +187,9 @@ def _surface_history(times: int) -> Callable[[], Any]:
     return lambda: dd.options.surface_history("BTC", "deribit", f"{2 * times}h")
 
 
-def _depth(times: int) -> Callable[[], Any]:
-    rows = dd.orderbook.depth_history("BTC", "binance", f"{6 * times}d")
-    return lambda: dd.tables.depth(rows)
-
-
 def _grid(times: int) -> Callable[[], Any]:
-    rows = _chains_as_rows(times)
-    return lambda: dd.tables.surface_history(rows)
+    rows = _chains_as_rows(times).drop(columns="delta")
+    return lambda: dd.tables.surface(rows)
 
 
 _OF_ANSWERS: dict[str, tuple[Callable[[], Any], str, Callable[[int], Callable[[], Any]]]] = {
@@ -208,12 +203,7 @@ _OF_ANSWERS: dict[str, tuple[Callable[[], Any], str, Callable[[int], Callable[[]
         "2 hourly chains of one asset, in the cache, and up",
         _surface_history,
     ),
-    "tables.depth": (
-        lambda: inputs.table("orderbook.depth_history", "BTC", "binance", "30d").sort_values("time"),
-        "6 days of hours of one book and up",
-        _depth,
-    ),
-    "tables.surface_history": (
+    "tables.surface": (
         lambda: _chains_as_rows(6).sort_values("strike"),
         "one chain of one asset and up",
         _grid,

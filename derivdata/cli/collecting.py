@@ -38,10 +38,11 @@ def _collect(arguments: argparse.Namespace) -> None:
     import signal
 
     from derivdata.sources import archive, collect
+    from derivdata.sources.collect.clock import MachineClock
     from derivdata.sources.collect.reporting import StatusLine
     from derivdata.support import times
 
-    clock, status = collect.MachineClock(), StatusLine()
+    clock, status = MachineClock(), StatusLine()
     whole = {"share_seconds": None} if arguments.once else {}
     show = status.show if arguments.log is None else lambda _: None
     collector = collect.Collector(
@@ -94,9 +95,10 @@ def _backfill(arguments: argparse.Namespace) -> None:
     import signal
 
     from derivdata.sources import archive, collect
+    from derivdata.sources.collect.clock import MachineClock
     from derivdata.support import times
 
-    clock = collect.MachineClock()
+    clock = MachineClock()
     clock.stop_on([signal.SIGINT, signal.SIGTERM])
     now = clock.utc()
     window = times.window(arguments.since, now if arguments.until is None else arguments.until)
@@ -148,12 +150,13 @@ def add_status(parser: argparse.ArgumentParser) -> None:
 
 
 def _status(arguments: argparse.Namespace) -> None:
-    from derivdata.sources import archive, collect
+    from derivdata.sources import archive
+    from derivdata.sources.collect.clock import MachineClock
     from derivdata.sources.collect.reporting import prometheus, status
     from derivdata.support import times
 
     opened = archive.open_archive(arguments.archive, create=False)
-    rows = status(opened, collect.MachineClock().utc())
+    rows = status(opened, MachineClock().utc())
     if arguments.format == "text":
         say(rows.to_string(index=False))
     elif arguments.format == "json":
@@ -202,13 +205,13 @@ def _venues(arguments: argparse.Namespace) -> None:
 
 
 def _check(names: Sequence[str], out: Path | None) -> None:
-    from derivdata.sources import collect
     from derivdata.sources.collect.checking import check_venues, verdicts_of_tables
+    from derivdata.sources.collect.clock import MachineClock
     from derivdata.sources.collect.files import keep_checks, write_checks
     from derivdata.sources.collect.session import VenueSession
     from derivdata.sources.venues.registry import VENUES
 
-    clock = collect.MachineClock()
+    clock = MachineClock()
     checks = check_venues([VenueSession(VENUES[name], clock) for name in names], progress=say)
     day = f"{clock.utc():%Y-%m-%d}"
     endpoint_names = checks["exchange"] + " " + checks["path_or_channel"]

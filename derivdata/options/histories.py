@@ -145,7 +145,7 @@ def surface_history(
     warn_off_matrix(symbol, venue)
     answer = transport.get(endpoints.OPTIONS_SURFACE_HISTORY, query, into=_SurfaceHistory)
     frame = tabulate(tables.TABLES["options_surface_history"], [answer], _surface_columns, within=window)
-    surface = tables.surface_history(frame)
+    surface = tables.surface(frame)
     return surface if len(frame) else surface.assign_coords(symbol=symbol, exchange=venue)
 
 

@@ -20,7 +20,7 @@ from derivdata.plot.smiles import implied_density, smile
 from derivdata.plot.strike_bars import strikes
 from derivdata.plot.surfaces import surface, venue_difference
 from derivdata.plot.term_structures import term_structure
-from derivdata.plot.volatilities import implied_and_realised, volatility_cone, volatility_history
+from derivdata.plot.volatilities import volatility
 
 __all__ = [
     "backtest",
@@ -30,7 +30,6 @@ __all__ = [
     "data",
     "funding_heatmap",
     "funding_history",
-    "implied_and_realised",
     "implied_density",
     "liquidations",
     "open_interest",
@@ -41,8 +40,7 @@ __all__ = [
     "surface",
     "term_structure",
     "venue_difference",
-    "volatility_cone",
-    "volatility_history",
+    "volatility",
 ]
 
 

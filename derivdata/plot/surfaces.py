@@ -116,7 +116,7 @@ def _grid(fit: xr.Dataset, reach: float) -> tuple[Array, Array, Array]:
     maturity = xr.DataArray(np.geomspace(t[0], t[-1], _ALONG), dims="maturity")
     maturity[[0, -1]] = t[[0, -1]]
     spread = xr.DataArray(np.linspace(-reach, reach, _ACROSS), dims="deviation")
-    middle = np.sqrt(analysis.total_variance(fit, 0.0, maturity, wings=True))
+    middle = analysis.iv(fit, 0.0, maturity, wings=True) * np.sqrt(maturity)
     iv = analysis.iv(fit, middle * spread, maturity).transpose("deviation", "maturity")
     return 365.0 * maturity.values, spread.values, np.asarray(iv)
 
@@ -240,6 +240,6 @@ def _differences(fit: xr.Dataset, reference: str, days: Sequence[float]) -> xr.D
     )
     spread = xr.DataArray(np.array(_DEVIATIONS), dims="deviation")
     basis = fit.sel(exchange=reference, drop=True).dropna("expiry", subset=["year_fraction"])
-    k = np.sqrt(analysis.total_variance(basis, 0.0, maturity, wings=True)) * spread
+    k = analysis.iv(basis, 0.0, maturity, wings=True) * np.sqrt(maturity) * spread
     iv = analysis.iv(fit, k, maturity)
     return (iv - iv.sel(exchange=reference, drop=True)).drop_sel(exchange=reference)

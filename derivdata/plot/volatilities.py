@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.inputs import require_variables
-from derivdata.plot.frames import Source, figure_function, keep_frame
+from derivdata.plot.frames import Source, figure_function, keep_frame, only_for
 from derivdata.plot.style import (
     GREY,
     PALETTE,
@@ -28,44 +28,73 @@ from derivdata.support.arrays import Array
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["implied_and_realised", "volatility_cone", "volatility_history"]
+__all__ = ["volatility"]
 
 _SHOWN = ("index", "atm", "rr25")
 
 
 @figure_function
-def implied_and_realised(
-    implied: xr.DataArray,
-    realised: xr.DataArray,
+def volatility(
+    data: xr.Dataset | xr.DataArray,
+    kind: Literal["history", "realised", "cone"] = "history",
     *,
+    realised: xr.DataArray | None = None,
+    implied: Mapping[float, float] | None = None,
     symbol: str = "",
     source: Source | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw implied and realised volatility over time, and what lies between them.
+    """Draw volatility over time: an index with skew, implied beside realised, or realised beside its past.
 
     Parameters
     ----------
-    implied, realised
-        Volatilities [1/√year] with a dim ``time`` alone; the realised one is labelled by its window's end.
+    data
+        For ``"history"``: what ``dd.analysis.surface.history`` gave, of one symbol and venue, with the points
+        ``atm`` and ``rr25``. For ``"realised"``: implied volatility [1/√year] with a dim ``time`` alone. For
+        ``"cone"``: what ``dd.analysis.volatility.cone`` gave, of one symbol and venue.
+    kind
+        ``"history"``: a volatility index with volatility at the forward; below it call less put volatility at
+        25 delta, in points, one line per time to expiry. An instant without a fit is a gap.
+        ``"realised"``: implied and realised volatility; shaded where implied lies above (options were
+        expensive against the past) and below.
+        ``"cone"``: how volatility over each length of window was distributed, shaded between the outermost
+        quantiles and, darker, between the next ones where there are four or more; a line for the middle one;
+        dots for the latest window, diamonds for implied volatility.
+    realised
+        For ``"realised"``: the realised volatility, of the same form, labelled by its window's end.
+    implied
+        For ``"cone"``: implied volatility [1/√year] by days to expiry.
     symbol
-        Whose, for the title.
+        Whose, for the title; that of a cone names none.
     source, ax
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        Both lines; shaded where implied lies above (options were expensive against the past) and below.
+        Those of volatility: of two strips, the upper ones.
 
     Raises
     ------
     ValueError
-        A line has another dim than ``time``, or no value.
+        `data` or `realised` is not what the `kind` draws, is of several symbols or venues, or has no value;
+        or an option is of another `kind`.
     """
-    for name, line in (("implied", implied), ("realised", realised)):
-        if line.dims != ("time",) or not line.notnull().any():
-            raise ValueError(f"{name} must have one dim, time, and a value")
+    only_for(kind, ("realised",), realised=realised)
+    only_for(kind, ("cone",), implied=implied)
+    if kind == "realised":
+        return _beside(data, realised, symbol, source, ax)
+    if not isinstance(data, xr.Dataset):
+        raise ValueError(f"data is an array, but kind={kind!r} draws a Dataset")
+    if kind == "cone":
+        return _cone(data, implied or {}, source, ax)
+    return _over_time(data, symbol, source, ax)
+
+
+def _beside(implied: Any, realised: Any, symbol: str, source: Source | None, ax: Axes | None) -> Axes:
+    for name, line in (("data", implied), ("realised", realised)):
+        if getattr(line, "dims", ()) != ("time",) or not line.notnull().any():
+            raise ValueError(f"{name} must be an array with one dim, time, and a value")
     ax = axes(ax)
     above, below = xr.align(implied, realised, join="inner")
     instants = above["time"].values
@@ -87,42 +116,13 @@ def implied_and_realised(
     return keep_frame(ax, table.rename_axis("time").reset_index())
 
 
-@figure_function
-def volatility_cone(
-    cone: xr.Dataset,
-    *,
-    implied: Mapping[float, float] | None = None,
-    source: Source | None = None,
-    ax: Axes | None = None,
-) -> Axes:
-    """Draw how volatility over each length of window was distributed, where it is, and what is implied.
-
-    Parameters
-    ----------
-    cone
-        What ``dd.analysis.volatility.cone`` gave, of one symbol and venue.
-    implied
-        Implied volatility [1/√year] by days to expiry.
-    source, ax
-        As in every figure: see `derivdata.plot`.
-
-    Returns
-    -------
-    Axes
-        Shaded between the outermost quantiles and, darker, between the next ones where there are four or
-        more; a line for the middle one; dots for the latest window, diamonds for implied volatility.
-
-    Raises
-    ------
-    ValueError
-        Several symbols or venues.
-    """
-    require_variables(cone, "cone", ("volatility", "latest", "window"), dims=("window", "quantile"))
+def _cone(cone: xr.Dataset, implied: Mapping[float, float], source: Source | None, ax: Axes | None) -> Axes:
+    require_variables(cone, "data", ("volatility", "latest", "window"), dims=("window", "quantile"))
     volatility = cone["volatility"].squeeze(drop=True)
     if "window" not in volatility.dims:
         volatility = volatility.expand_dims("window")
     if set(volatility.dims) - {"window", "quantile"}:
-        raise ValueError(f"cone has dims {cone['volatility'].dims}: select one symbol and venue")
+        raise ValueError(f"data has dims {cone['volatility'].dims}: select one symbol and venue")
     values = volatility.transpose("quantile", "window").to_numpy()
     quantiles = cone["quantile"].to_numpy()
     days = cone["window"].to_numpy()
@@ -167,42 +167,16 @@ def _rank(value: float, levels: Array, quantiles: Array) -> str:
     return f"above {100 * rank:.0f} % of its past" if np.isfinite(rank) else "not known"
 
 
-@figure_function
-def volatility_history(
-    history: xr.Dataset, *, symbol: str = "", source: Source | None = None, ax: Axes | None = None
-) -> Axes:
-    """Draw a volatility index with volatility at the forward over time, and the 25-delta risk reversals.
-
-    Parameters
-    ----------
-    history
-        What ``dd.analysis.surface.history`` gave, of one symbol and venue, with the points ``atm`` and
-        ``rr25``.
-    symbol
-        Whose, for the title.
-    source, ax
-        As in every figure: see `derivdata.plot`.
-
-    Returns
-    -------
-    Axes
-        That of the index and of volatility at the forward; below it stands call less put volatility at 25
-        delta, in points, one line per time to expiry. An instant without a fit is a gap.
-
-    Raises
-    ------
-    ValueError
-        Several symbols or venues, or no instant with a value.
-    """
-    require_variables(history, "history", _SHOWN, dims=("time", "tenor"))
+def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes | None) -> Axes:
+    require_variables(history, "data", _SHOWN, dims=("time", "tenor"))
     seen = history[list(_SHOWN)].squeeze(
         [dim for dim in history.dims if dim not in ("time", "tenor") and history.sizes[dim] == 1], drop=True
     )
     if set(seen.dims) - {"time", "tenor"}:
-        raise ValueError(f"history has dims {tuple(map(str, seen.dims))}: choose one symbol and one venue")
+        raise ValueError(f"data has dims {tuple(map(str, seen.dims))}: choose one symbol and one venue")
     table = _table(seen)
     if not table.drop(columns="time").notna().to_numpy().any():
-        raise ValueError("history has no instant with a value: its status says why")
+        raise ValueError("data has no instant with a value: its status says why")
     upper, lower = strips(ax, 2.0, 1.3)
     days = f"{history.attrs.get('index_days', 30.0):g}-day index"
     upper.plot(table["time"], table["index"], color=PALETTE[0], lw=1.7, label=days)

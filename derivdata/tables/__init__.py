@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from derivdata.tables.columns import COLUMNS
-from derivdata.tables.contracts import VENUES, contract, venue_slug
+from derivdata.tables.contracts import VENUES, contract
 from derivdata.tables.definitions import TABLES
-from derivdata.tables.panels import depth
-from derivdata.tables.surfaces import surface, surface_history
+from derivdata.tables.surfaces import surface
 
 __all__ = [
     "COLUMNS",
     "TABLES",
     "VENUES",
     "contract",
-    "depth",
     "surface",
-    "surface_history",
-    "venue_slug",
 ]
 
 

@@ -211,17 +211,12 @@ _VENUE_ALIASES = {
 }
 
 
-@typed
 def venue_slug(name: str) -> str:
     """Return the API's name of a venue for one of its other names.
 
     ``Binance`` is ``binance``, ``htx`` is ``huobi``, ``gate`` and ``Gate.io`` are ``gateio``. A venue that
     is not known comes back in lower case, without blanks around.
     """
-    return _venue_slug(name)
-
-
-def _venue_slug(name: str) -> str:
     lower = name.strip().lower()
     squeezed = _NOT_IN_NAMES.sub("", lower)
     if squeezed in VENUES:
@@ -278,7 +273,7 @@ def venue_of(name: str, argument: str = "venue") -> str:
     """
     if not isinstance(name, str) or not name.strip() or name == "all":
         return name
-    slug = _venue_slug(name)
+    slug = venue_slug(name)
     if slug in _KNOWN_VENUES:
         return slug
     near = difflib.get_close_matches(slug, _KNOWN_VENUES, n=1, cutoff=0.8)

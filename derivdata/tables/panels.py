@@ -16,7 +16,7 @@ from derivdata.tables.required import require_columns
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["depth", "panel", "provenance", "value_column"]
+__all__ = ["panel", "provenance", "value_column"]
 
 _DIMS = ("symbol", "exchange", "time")
 _VALUES = ("rate_bps_8h", "oi_usd", "volume_usd", "value_usd", "iv", "price_usd")
@@ -30,10 +30,10 @@ def panel(table: pd.DataFrame, column: str | None = None) -> xr.DataArray:
     ----------
     table
         A table keyed by ``symbol``, ``exchange`` and ``time``: a history of funding, open interest, volume or
-        prices, or settlements.
+        prices, or settlements; or ``orderbook_depth_history``.
     column
         A numeric column of it; by default what the table is about: ``rate_bps_8h``, ``oi_usd``,
-        ``volume_usd``, ``price_usd``, or its only column of numbers.
+        ``volume_usd``, ``price_usd``, or its only column of numbers; of depth, both sides.
 
     Returns
     -------
@@ -41,7 +41,9 @@ def panel(table: pd.DataFrame, column: str | None = None) -> xr.DataArray:
         Labels sorted, time naive UTC in microseconds; NaN where the table has no row. ``attrs`` hold
         ``units``, ``kind`` of a funding rate, ``resolution`` where the table says it, and ``provenance``. The
         rates of settlements have the coordinate ``interval_hours`` [h] over the same dims: what each of them
-        pays for.
+        pays for. Depth has the further dims ``side``, ``bid`` or ``ask``, and ``depth_bps``: value [USD]
+        within each distance [bps] of the mid price, cumulative, which ``slippage_bps`` and ``breakeven``
+        of `derivdata.analysis.funding` take at one instant.
 
     Raises
     ------
@@ -58,6 +60,8 @@ def panel(table: pd.DataFrame, column: str | None = None) -> xr.DataArray:
     """
     import xarray as xr
 
+    if column is None and "depth_bps" in table.columns:
+        return _depth(table)
     column = value_column(table) if column is None else column
     _check(table, column)
     cells, labels = _cells(table)
@@ -96,27 +100,8 @@ def _placed(values: pd.Series, cells: Indices, shape: list[int]) -> Array:
     return placed
 
 
-@typed
-def depth(table: pd.DataFrame) -> xr.DataArray:
-    """Return order book depth as an array.
-
-    Parameters
-    ----------
-    table
-        Table ``orderbook_depth_history``.
-
-    Returns
-    -------
-    DataArray, dims ``(symbol, exchange, time, side, depth_bps)``
-        Value [USD] bid and offered within each distance [bps] of the mid price, cumulative; ``side`` is
-        ``bid`` or ``ask``. NaN where the table has no row. As `derivdata.analysis.funding.slippage_bps` and
-        ``breakeven`` take it, at one instant.
-
-    Raises
-    ------
-    ValueError
-        A column is absent or holds no numbers, there are no rows, or rows repeat a key.
-    """
+def _depth(table: pd.DataFrame) -> xr.DataArray:
+    """Return both sides of an order book's depth, at every distance from the mid price."""
     import xarray as xr
 
     sides = ("bid", "ask")

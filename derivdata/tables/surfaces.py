@@ -20,7 +20,7 @@ from derivdata.tables.required import require_columns, require_instants
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["one_per_place", "surface", "surface_history", "surface_of"]
+__all__ = ["one_per_place", "surface", "surface_of"]
 
 _DIMS = ("expiry", "strike", "side")
 _SIDES = pd.Index(["call", "put"], dtype="str")
@@ -31,42 +31,45 @@ _HISTORY = ("symbol", "exchange", "time", *_DIMS, "iv", "open_interest", "underl
 
 
 @typed
-def surface(chain: pd.DataFrame) -> xr.Dataset:
-    """Return one chain of the table ``options_snapshot`` by expiry, strike and side.
+def surface(rows: pd.DataFrame) -> xr.Dataset:
+    """Return options by expiry, strike and side: one chain, or the surfaces of a history.
 
     Parameters
     ----------
-    chain
-        Rows of one symbol, one venue and one instant.
+    rows
+        Of one symbol on one venue: the table ``options_snapshot`` at one instant, or
+        ``options_surface_history``, which has no greeks, at any number of instants.
 
     Returns
     -------
-    Dataset, dims ``(expiry, strike, side)``
-        ``iv`` [1/√year], the venue's ``delta``, ``gamma``, ``vega``, ``theta``, ``open_interest``
-        [contracts], ``underlying_price(expiry)`` [USD] (median of the expiry's instruments) and the
-        boolean ``observed``; NaN where nothing is listed. Coordinates ``year_fraction(expiry)`` and the
-        scalars ``as_of``, ``symbol``, ``exchange``; instants are naive UTC. A chain without rows gives no
-        expiries and no strikes, and scalars that are missing: NaT and empty text.
+    Dataset, dims ``(expiry, strike, side)``, of a history ``(time, expiry, strike, side)``
+        ``iv`` [1/√year], ``open_interest`` [contracts], ``underlying_price`` [USD] by expiry (median of its
+        instruments), the boolean ``observed``, and of a chain the venue's ``delta``, ``gamma``, ``vega`` and
+        ``theta``; NaN where nothing is listed. Coordinates ``year_fraction`` by expiry, in a history NaN from
+        expiry on, and the scalars ``symbol``, ``exchange`` and, of a chain, ``as_of``; instants are naive
+        UTC. Without rows there are no expiries and no strikes, and the scalars are missing: NaT, empty text.
 
     Raises
     ------
     ValueError
-        The chain holds more than one symbol, venue or instant, lacks a column, or holds something else
-        in one than belongs there.
+        There is more than one symbol or venue, or of a chain more than one instant; a column is absent, or
+        holds something else than belongs there.
 
     Warns
     -----
     DataNotice
         Two instruments stand at one place; the one with the larger open interest was kept.
     """
-    _check(chain, "chain", _CHAIN)
-    columns = {name: chain[name].array for name in _CHAIN}
+    if "delta" not in rows.columns:
+        return _over_time(rows)
+    _check(rows, _CHAIN)
+    columns = {name: rows[name].array for name in _CHAIN}
     return surface_of(
         columns,
         symbol=str(_only(columns, "symbol", "")),
         exchange=str(_only(columns, "exchange", "")),
         as_of=_only(columns, "time", pd.NaT),
-        provenance=_provenance(chain),
+        provenance=_provenance(rows),
     )
 
 
@@ -91,33 +94,8 @@ def surface_of(
     return _dataset(columns, grid, _VALUES, coords, provenance)
 
 
-@typed
-def surface_history(rows: pd.DataFrame) -> xr.Dataset:
-    """Return surfaces over time of the table ``options_surface_history``, of one symbol on one venue.
-
-    Parameters
-    ----------
-    rows
-        Rows of one symbol and one venue, at any number of instants.
-
-    Returns
-    -------
-    Dataset, dims ``(time, expiry, strike, side)``
-        ``iv`` [1/√year], ``open_interest`` [contracts], ``underlying_price(time, expiry)`` [USD] and the
-        boolean ``observed``; NaN where nothing is listed. Coordinates ``year_fraction(time, expiry)``, NaN
-        from expiry on, and the scalars ``symbol`` and ``exchange``, empty text where there are no rows.
-
-    Raises
-    ------
-    ValueError
-        There is more than one symbol or venue; and as in `surface`.
-
-    Warns
-    -----
-    DataNotice
-        As in `surface`.
-    """
-    _check(rows, "rows", _HISTORY)
+def _over_time(rows: pd.DataFrame) -> xr.Dataset:
+    _check(rows, _HISTORY)
     rows = one_per_place(rows, ("time", *_DIMS))
     columns = {name: rows[name].array for name in _HISTORY}
     about = {name: ((), str(_only(columns, name, ""))) for name in ("symbol", "exchange")}
@@ -153,14 +131,14 @@ def one_per_place(rows: pd.DataFrame, dims: Sequence[str] = _DIMS) -> pd.DataFra
     return unique
 
 
-def _check(rows: pd.DataFrame, argument: str, names: Sequence[str]) -> None:
+def _check(rows: pd.DataFrame, names: Sequence[str]) -> None:
     numbers = [name for name in names if name not in _KEYS]
-    require_columns(rows, argument, numbers, others=[name for name in names if name in _KEYS])
-    require_instants(rows, argument, ("time", "expiry"))
+    require_columns(rows, "rows", numbers, others=[name for name in names if name in _KEYS])
+    require_instants(rows, "rows", ("time", "expiry"))
     if rows["strike"].isna().any():
-        raise ValueError(f"{argument} has a row without 'strike'")
+        raise ValueError("rows has a row without 'strike'")
     if not rows["side"].isin(_SIDES).all():
-        raise ValueError(f"{argument} has a 'side' that is neither 'call' nor 'put'")
+        raise ValueError("rows has a 'side' that is neither 'call' nor 'put'")
 
 
 class _Grid(NamedTuple):
@@ -272,7 +250,7 @@ def _only(columns: Mapping[str, Any], name: str, none: Any) -> Any:
         return none
     distinct = values[:1] if (values == values[0]).all() else values.unique()
     if len(distinct) > 1:
-        raise ValueError(f"a surface is of one {name}; the chain holds {len(distinct)}")
+        raise ValueError(f"a surface is of one {name}; rows holds {len(distinct)}")
     return distinct[0]
 
 

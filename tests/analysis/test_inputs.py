@@ -140,7 +140,7 @@ def test_parameters_and_times_of_two_lengths_are_refused_by_name() -> None:
 def test_jump_wings_of_one_slice_at_several_times_have_all_their_dims() -> None:
     raw = dd.analysis.smile.svi.Raw(0.02, 0.13, -0.3, 0.0, 0.4)
     years = xr.DataArray([0.1, 0.5], dims="expiry")
-    wings = dd.analysis.smile.svi.raw_to_jump_wings(raw, years)
+    wings = dd.analysis.smile.svi.convert(raw, years)
     assert all(part.dims == ("expiry",) for part in wings)
-    one = dd.analysis.smile.svi.raw_to_jump_wings(raw, 0.5)
+    one = dd.analysis.smile.svi.convert(raw, 0.5)
     assert [part.values[1] for part in wings] == pytest.approx([float(part) for part in one])

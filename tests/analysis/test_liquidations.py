@@ -10,6 +10,7 @@ import pytest
 import xarray as xr
 
 from derivdata.analysis import liquidations
+from derivdata.analysis.liquidations.branching import BranchingStatus
 from tests.support.shared import known_path, shared_path
 
 SOAK = os.environ.get("DERIVDATA_SOAK") == "1"
@@ -172,7 +173,6 @@ def _flow(kind: str, ratio: float, lag_minutes: float, seed: int, width: int) ->
     return xr.DataArray(counts.astype(float), dims="time", coords={"time": starts})
 
 
-BranchingStatus = liquidations.BranchingStatus
 CYCLE, CORRELATED = BranchingStatus.CYCLE, BranchingStatus.CORRELATED
 FLOWS = [
     ("level", 0.5, 0.5, 30, 0.5, BranchingStatus(0)),

@@ -228,39 +228,39 @@ def test_the_list_of_sets_is_the_file():
 @pytest.mark.parametrize("name", SETS)
 def test_jump_wings_lead_back_to_raw(name):
     raw = raw_sets()[name]
-    wings = svi.raw_to_jump_wings(raw, 0.7)
-    np.testing.assert_allclose(svi.jump_wings_to_raw(wings, 0.7), raw, rtol=0, atol=1e-13)
+    wings = svi.convert(raw, 0.7)
+    np.testing.assert_allclose(svi.convert(wings, 0.7), raw, rtol=0, atol=1e-13)
 
 
 def test_published_and_impossible_jump_wings():
     """Gatheral and Jacquier 2014, example 5.1, t = 1."""
     wings = published("vogt", "jw")
     expected = [wings[name] for name in ("v", "psi", "p", "c", "vtilde")]
-    np.testing.assert_allclose(svi.raw_to_jump_wings(raw_sets()["vogt"], 1.0), expected, rtol=1e-13)
+    np.testing.assert_allclose(svi.convert(raw_sets()["vogt"], 1.0), expected, rtol=1e-13)
     # beta = 0: the general inverse divides by it.
     raw = svi.Raw(0.02, 0.2, 0.3, 0.0, 0.4)
-    wings = svi.raw_to_jump_wings(raw, 0.5)
+    wings = svi.convert(raw, 0.5)
     centred = wings._replace(psi=raw.b * raw.rho / (2 * np.sqrt(wings.v * 0.5)))
-    np.testing.assert_allclose(svi.jump_wings_to_raw(centred, 0.5), raw, atol=1e-12)
+    np.testing.assert_allclose(svi.convert(centred, 0.5), raw, atol=1e-12)
     with pytest.raises(ValueError, match="-p <= 2 psi <= c"):
-        svi.jump_wings_to_raw(svi.JumpWings(0.04, 0.5, 0.3, 0.2, 0.03), 1.0)
+        svi.convert(svi.JumpWings(0.04, 0.5, 0.3, 0.2, 0.03), 1.0)
     raw = svi.Raw(np.array([0.02, np.nan]), *(np.full(2, x) for x in (0.4, -0.6, 0.05, 0.2)))
-    wings = svi.raw_to_jump_wings(raw, 1.0)
+    wings = svi.convert(raw, 1.0)
     assert [np.isnan(x[1]) for x in wings] == [True] * 5
-    assert np.isfinite([x[0] for x in svi.jump_wings_to_raw(wings, 1.0)]).all()
+    assert np.isfinite([x[0] for x in svi.convert(wings, 1.0)]).all()
 
 
 @pytest.mark.parametrize("name", ["vogt_guaranteed", "vogt_optimal"])
 def test_jump_wings_of_the_paper_give_its_raw_slices(name):
     wings, changed = published("vogt", "jw"), published(name, "jw")
     given_wings = svi.JumpWings(wings["v"], wings["psi"], wings["p"], changed["c"], changed["vtilde"])
-    np.testing.assert_allclose(svi.jump_wings_to_raw(given_wings, 1.0), raw_sets()[name], rtol=0, atol=1e-13)
+    np.testing.assert_allclose(svi.convert(given_wings, 1.0), raw_sets()[name], rtol=0, atol=1e-13)
 
 
 @given(raws, st.floats(0.01, 3.0))
 def test_jump_wings_mean_what_they_are_called(raw, t):
     """Level, skew and wing slopes read off the curve itself."""
-    wings = svi.raw_to_jump_wings(raw, t)
+    wings = svi.convert(raw, t)
     w0 = float(svi.total_variance(0.0, raw))
     slope = float(svi.total_variance(0.0, raw, derivative=1))
     assert wings.v * t == pytest.approx(w0, rel=1e-12)
@@ -277,6 +277,6 @@ def test_labels_and_laziness_of_parameters_are_kept():
     raw = svi.Raw(*(xr.DataArray(np.full(3, x), dims="expiry") for x in raw_sets()["raw_free"]))
     lazy = svi.Raw(*(x.chunk({"expiry": 1}) for x in raw))
     t = xr.DataArray([0.1, 0.2, 0.3], dims="expiry")
-    for whole, part in zip(svi.raw_to_jump_wings(raw, t), svi.raw_to_jump_wings(lazy, t), strict=True):
+    for whole, part in zip(svi.convert(raw, t), svi.convert(lazy, t), strict=True):
         assert isinstance(part.data, da.Array)
         xr.testing.assert_identical(whole, part.compute())

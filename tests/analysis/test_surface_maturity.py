@@ -42,9 +42,9 @@ def term_structure_answers():
 
 def test_total_and_forward_variance_by_hand():
     made, answers = flat([0.6, 0.5], np.array([0.05, 0.15])), term_structure_answers()
-    w = float(surface.total_variance(made, 0.0, 30 / 365))
-    assert w == pytest.approx(float(answers["cm_total_variance"]), abs=1e-12)
-    assert float(surface.iv(made, 0.0, 30 / 365)) == pytest.approx(float(answers["cm_vol"]), abs=1e-12)
+    vol = float(surface.iv(made, 0.0, 30 / 365))
+    assert vol**2 * 30 / 365 == pytest.approx(float(answers["cm_total_variance"]), abs=1e-12)
+    assert vol == pytest.approx(float(answers["cm_vol"]), abs=1e-12)
     answers = term_structure_answers()
     found = surface.forward_variance(flat([0.6, 0.5], np.array([0.05, 0.15])), 0.05, 0.15)
     assert float(found["variance"]) == pytest.approx(float(answers["forward_variance"]), abs=1e-12)
@@ -59,20 +59,19 @@ def test_total_and_forward_variance_by_hand():
 
 def test_at_an_expiry_a_cut_is_the_slice_itself_and_between_two_linear(three):
     k = xr.DataArray(np.linspace(-1, 1, 9), dims="k")
-    w = surface.total_variance(three, k, [0.05, 0.2, 0.6])
-    itself = smile.total_variance(three, k)
-    np.testing.assert_allclose(w.to_numpy(), itself.to_numpy(), rtol=1e-14)
+    vol = surface.iv(three, k, [0.05, 0.2, 0.6])
+    np.testing.assert_allclose(vol.to_numpy(), smile.iv(three, k).to_numpy(), rtol=1e-14)
     # By hand: (1 − s) w₁ + s w₂ with s = (T − T₁)/(T₂ − T₁).
     k, w = 0.2, smile.total_variance(three, 0.2).to_numpy()
     for t in (0.06, 0.1, 0.19):
         s = (t - 0.05) / 0.15
         expected = (1 - s) * w[0] + s * w[1]
-        assert float(surface.total_variance(three, k, t)) == pytest.approx(expected, rel=1e-14)
+        assert float(surface.iv(three, k, t)) ** 2 * t == pytest.approx(expected, rel=1e-14)
 
 
 def test_between_expiries_total_variance_does_not_fall_and_call_prices_are_convex(three):
-    t = np.linspace(0.01, 0.6, 60)
-    w = surface.total_variance(three, np.linspace(-3, 3, 61), t)
+    t = xr.DataArray(np.linspace(0.01, 0.6, 60), dims="maturity")
+    w = surface.iv(three, np.linspace(-3, 3, 61), t) ** 2 * t
     assert float(w.diff("maturity").min()) > -1e-12
     strike = np.linspace(0.3, 2.5, 441)
     vol = surface.iv(three, np.log(strike), [0.1, 0.15, 0.4])
@@ -156,22 +155,22 @@ def test_outside_expiries_and_quotes_volatility_is_held_or_missing(three):
     np.testing.assert_allclose(late, smile.iv(three, k)[2], rtol=1e-12)
     assert np.isnan(surface.iv(three, k, [0.0, -0.1, np.nan])).all()
     quoted = three.assign(k_min=("expiry", [-0.1, -0.2, -0.4]), k_max=("expiry", [0.1, 0.2, 0.4]))
-    inside = surface.total_variance(quoted, [-0.31, -0.29, 0.29, 0.31], 0.4)
+    inside = surface.iv(quoted, [-0.31, -0.29, 0.29, 0.31], 0.4)
     assert np.isnan(inside).to_numpy().tolist() == [True, False, False, True]
-    assert not np.isnan(surface.total_variance(quoted, [-0.31, 0.31], 0.4, wings=True)).any()
+    assert not np.isnan(surface.iv(quoted, [-0.31, 0.31], 0.4, wings=True)).any()
 
 
 def test_expiries_without_a_slice_are_passed_over(three):
     holed = three.where(xr.DataArray([True, False, True], dims="expiry"))
     holed = holed.assign(method=three["method"] * [1, 0, 1], status=three["status"])
     only = three.isel(expiry=[0, 2])
-    w = [surface.total_variance(each, 0.1, 0.3) for each in (holed, only)]
-    assert float(w[0]) == pytest.approx(float(w[1]), rel=1e-14)
+    vol = [surface.iv(each, 0.1, 0.3) for each in (holed, only)]
+    assert float(vol[0]) == pytest.approx(float(vol[1]), rel=1e-14)
 
 
 def test_misuse_is_refused(three):
     with pytest.raises(ValueError, match="has dim expiry"):
-        surface.total_variance(three, 0.0, three["year_fraction"])
+        surface.iv(three, 0.0, three["year_fraction"])
     with pytest.raises(ValueError, match="'linear' is not one of None"):
         surface.iv(three, 0.0, 0.1, extrapolate="linear")
     with pytest.raises(TypeError, match="2 dimensions"):
@@ -321,7 +320,7 @@ def test_term_structure_of_flat_expiries():
 
 
 LAZY = {
-    "total_variance": lambda s: surface.total_variance(s, [0.0, 0.1], [0.1, 0.3]),
+    "iv": lambda s: surface.iv(s, [0.0, 0.1], [0.1, 0.3]),
     "calendar_check": surface.calendar_check,
     "constant_maturity": lambda s: surface.constant_maturity(
         s, tenors=["30d", "60d"], points=["atm", "rr25"]

@@ -54,7 +54,7 @@ def test_every_expiry_is_free_or_refused_with_a_reason(options, fitted):
     last = fitted["year_fraction"].where(fitted["method"] > 0).max("expiry")
     t = last * xr.DataArray(np.linspace(0.001, 1.0, 120), dims="maturity")
     strike = np.linspace(0.3, 3.0, 271)
-    w = surface.total_variance(fitted, np.log(strike), t, wings=True)
+    w = surface.iv(fitted, np.log(strike), t, wings=True) ** 2 * t
     assert float(w.diff("maturity").min()) > 0
     price = black76.price(1.0, xr.DataArray(strike, dims="log_moneyness"), 1.0, w**0.5, "call")
     assert float(price.diff("log_moneyness", 2).min()) > -1e-13

@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive import Archive, Request, open_archive
+from derivdata.sources.archive import Archive, open_archive
+from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.support.times import Window
 from tests.archive.rates import EVER, START, rates, said
 
@@ -28,7 +29,7 @@ def windows(*pairs: tuple[float, float]) -> list[Window]:
 
 def test_no_rows_and_not_asked_differ(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
-    asked = [Request("okx", "BTC", hour(0), hour(4)), Request("okx", "LTC", hour(0), hour(4))]
+    asked = [LedgerEntry("okx", "BTC", hour(0), hour(4)), LedgerEntry("okx", "LTC", hour(0), hour(4))]
     assert archive.append("funding_history", rates(["BTC"], ["okx"], hours=4), requests=asked) == 4
     assert archive.unanswered("funding_history", "okx", "LTC", hour(0), hour(4)) == []
     assert archive.unanswered("funding_history", "okx", "XRP", hour(0), hour(4)) == windows((0, 4))
@@ -38,15 +39,15 @@ def test_no_rows_and_not_asked_differ(tmp_path: Path) -> None:
     archive = open_archive(tmp_path / "windows")
     none = rates(hours=1)[:0]
     for a, b in ((4, 6), (0, 2), (2, 4), (8, 10)):
-        archive.append("funding_history", none, requests=[Request("okx", "BTC", hour(a), hour(b))])
+        archive.append("funding_history", none, requests=[LedgerEntry("okx", "BTC", hour(a), hour(b))])
     rows = archive.requests()
     assert list(zip(rows["start"], rows["end"], strict=True)) == windows((0, 6), (8, 10))
     assert archive.unanswered("funding_history", "okx", "BTC", hour(1), hour(12)) == windows((6, 8), (10, 12))
     assert len(list((tmp_path / "windows").glob("ledger-*.json"))) == 1
     archive = open_archive(tmp_path / "every")
-    every = Request("okx", None, hour(0), hour(2))
+    every = LedgerEntry("okx", None, hour(0), hour(2))
     archive.append(
-        "funding_history", rates(hours=1), requests=[every, Request("okx", "BTC", hour(2), hour(3))]
+        "funding_history", rates(hours=1), requests=[every, LedgerEntry("okx", "BTC", hour(2), hour(3))]
     )
     assert archive.unanswered("funding_history", "okx", "BTC", hour(0), hour(4)) == windows((3, 4))
     assert archive.unanswered("funding_history", "okx", None, hour(0), hour(4)) == windows((2, 4))
@@ -55,10 +56,10 @@ def test_no_rows_and_not_asked_differ(tmp_path: Path) -> None:
 def test_a_failed_request_is_kept_until_it_is_answered(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     none = rates(hours=1)[:0]
-    failed = Request("okx", "BTC", hour(0), hour(4), "HTTP 451: restricted location")
+    failed = LedgerEntry("okx", "BTC", hour(0), hour(4), "HTTP 451: restricted location")
     archive.append("funding_history", none, requests=[failed])
     assert archive.unanswered("funding_history", "okx", "BTC", hour(0), hour(4)) == windows((0, 4))
-    archive.append("funding_history", none, requests=[Request("okx", "BTC", hour(1), hour(2))])
+    archive.append("funding_history", none, requests=[LedgerEntry("okx", "BTC", hour(1), hour(2))])
     rows = archive.requests()
     assert rows["answered"].tolist() == [True, False, False]
     assert rows["error"].tolist()[1:] == ["HTTP 451: restricted location"] * 2
@@ -68,7 +69,7 @@ def test_a_failed_request_is_kept_until_it_is_answered(tmp_path: Path) -> None:
 def test_the_ledger_and_the_rows_change_in_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer that is cut off as it replaces the manifest leaves neither, and no file."""
     archive = open_archive(tmp_path)
-    archive.append("funding_history", rates(hours=1), requests=[Request("okx", "BTC", hour(0), hour(1))])
+    archive.append("funding_history", rates(hours=1), requests=[LedgerEntry("okx", "BTC", hour(0), hour(1))])
     before = sorted(p.name for p in tmp_path.rglob("ledger-*"))
 
     def cut_off(*_: object) -> None:
@@ -76,7 +77,7 @@ def test_the_ledger_and_the_rows_change_in_one_step(tmp_path: Path, monkeypatch:
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", cut_off)
-        more = [Request("okx", "BTC", hour(1), hour(2))]
+        more = [LedgerEntry("okx", "BTC", hour(1), hour(2))]
         with pytest.raises(KeyboardInterrupt):
             archive.append("funding_history", rates(hours=2)[:0], requests=more)
     assert sorted(p.name for p in tmp_path.rglob("ledger-*")) == before
@@ -85,7 +86,7 @@ def test_the_ledger_and_the_rows_change_in_one_step(tmp_path: Path, monkeypatch:
 
 def test_a_damaged_ledger_is_named(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
-    archive.append("funding_history", rates(hours=1), requests=[Request("okx", "BTC", hour(0), hour(1))])
+    archive.append("funding_history", rates(hours=1), requests=[LedgerEntry("okx", "BTC", hour(0), hour(1))])
     path = next(tmp_path.glob("ledger-*.json"))
     good = path.read_bytes()
     for text in (b"{", good.replace(b"okx", b"okz"), good.replace(b"okx", b"ok\xff")):

@@ -12,7 +12,7 @@ import requests
 
 import derivdata as dd
 from derivdata.sources import service
-from derivdata.sources.archive.ledger import Request
+from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.service import status_page
 from tests.browser import checks
 from tests.support import known_archive
@@ -114,8 +114,8 @@ def test_gaps_and_failures_of_a_collector_are_listed(tmp_path: Path) -> None:
     archive = dd.open_archive(tmp_path / "a")
     hours = pd.date_range("2026-01-01", periods=4, freq="h", tz="UTC")
     asked = [
-        Request("okx", "BTC", hours[0], hours[1]),
-        Request("okx", "BTC", hours[2], hours[3]),
+        LedgerEntry("okx", "BTC", hours[0], hours[1]),
+        LedgerEntry("okx", "BTC", hours[2], hours[3]),
     ]
     archive.append("funding_history", known_archive.funding(), requests=asked)
     local = service.start(str(tmp_path / "a"), page=True)

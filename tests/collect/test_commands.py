@@ -13,7 +13,8 @@ import pytest
 
 from derivdata.cli import main
 from derivdata.errors import NetworkError
-from derivdata.sources.archive import Request, open_archive
+from derivdata.sources.archive import open_archive
+from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect import Collector, backfill
 from derivdata.sources.collect.checking import check_venues
 from derivdata.sources.collect.files import checked_on, is_collected, keep_checks
@@ -108,11 +109,11 @@ def test_status_stands_behind_an_alarm(
 ) -> None:
     """Answers end at 10:31 and are seven and a half minutes old."""
     archive, at = open_archive(tmp_path / "market"), pd.Timestamp("2026-01-20T10:30Z").as_unit("us")
-    asked = [Request("okx", None, at, at + pd.Timedelta(1, "min"))]
+    asked = [LedgerEntry("okx", None, at, at + pd.Timedelta(1, "min"))]
     rates = TABLES["funding_history"].empty()
     archive.append("funding_history", rates, requests=asked)
     monkeypatch.setattr(
-        "derivdata.sources.collect.MachineClock", lambda: SimulatedClock("2026-01-20T10:38:30")
+        "derivdata.sources.collect.clock.MachineClock", lambda: SimulatedClock("2026-01-20T10:38:30")
     )
     place = str(tmp_path / "market")
     assert main(["status", place, "--format", "prometheus", "--fail-after", "10m"]) == 0
@@ -132,7 +133,7 @@ def test_a_check_of_venues_ends_with_a_verdict_for_each_table(
     clock = SimulatedClock("2026-01-20T10:30:30")
     fakes = faked(LAST, clock, monkeypatch)
     monkeypatch.setenv("DERIVDATA_DATA_DIR", str(tmp_path))
-    monkeypatch.setattr("derivdata.sources.collect.MachineClock", lambda: clock)
+    monkeypatch.setattr("derivdata.sources.collect.clock.MachineClock", lambda: clock)
     session = partial(VenueSession, address=fakes.addresses["dydx"])
     monkeypatch.setattr("derivdata.sources.collect.session.VenueSession", session)
     command = ["venues", "check", "--venues", "dydx", "--out", str(tmp_path / "found.jsonl")]
@@ -272,7 +273,7 @@ def test_collecting_once_names_what_failed_and_fails_where_nothing_came(
     clock = SimulatedClock("2026-01-20T10:30:30")
     fakes = faked(LAST, clock, monkeypatch)
     fakes.refusals = {name: (503, {}, {"msg": "maintenance"}) for name in lost}
-    monkeypatch.setattr("derivdata.sources.collect.MachineClock", lambda: clock)
+    monkeypatch.setattr("derivdata.sources.collect.clock.MachineClock", lambda: clock)
     monkeypatch.setattr("derivdata.sources.collect.Collector", partial(Collector, addresses=fakes.addresses))
     to = ["--to", str(tmp_path / "market"), "--venues", "okx", "bybit", "--symbols", "BTC"]
     code = main(["collect", *to, "--once", "--tables", "funding_history"])
@@ -291,7 +292,7 @@ def test_a_backfill_without_an_answer_says_why_and_fails(
     clock = SimulatedClock("2026-01-20T10:30:30")
     fakes = faked(LAST, clock, monkeypatch)
     clock.stop_on = lambda signals: None  # type: ignore[attr-defined]
-    monkeypatch.setattr("derivdata.sources.collect.MachineClock", lambda: clock)
+    monkeypatch.setattr("derivdata.sources.collect.clock.MachineClock", lambda: clock)
     monkeypatch.setattr("derivdata.sources.collect.backfill", partial(backfill, addresses=fakes.addresses))
     command = [
         "backfill",

@@ -12,8 +12,9 @@ import pytest
 
 from derivdata.cli import main
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive import Request, open_archive
 from derivdata.sources.archive import manifest as manifests
+from derivdata.sources.archive import open_archive
+from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.archive.local_folder import LocalFolder
 from derivdata.sources.collect import clock as clocks
 from derivdata.sources.collect.collector import Collector
@@ -39,9 +40,9 @@ def test_whole_months_that_are_too_old_go_with_their_ledger(tmp_path: Path) -> N
     archive = open_archive(tmp_path / "market")
     for day in ("2025-11-20", "2025-12-20", "2026-01-10"):
         first = pd.Timestamp(day, tz="UTC")
-        request = Request("okx", None, first, first + pd.Timedelta(1, "D"))
+        request = LedgerEntry("okx", None, first, first + pd.Timedelta(1, "D"))
         archive.merge(FUNDING, _rates_at(day), requests=[request])
-    failed = Request("okx", "ETH", "2025-11-30", "2026-01-02", "HTTP 503")
+    failed = LedgerEntry("okx", "ETH", "2025-11-30", "2026-01-02", "HTTP 503")
     archive.merge(FUNDING, _rates_at("2026-01-10"), requests=[failed])
     before, size = archive.version, len(_rates_at("2026-01-10"))
     assert archive.drop_before("2026-01-15") == (2 * size, 2), (
@@ -83,7 +84,7 @@ def test_a_collector_keeps_as_long_as_it_was_told_and_refills_no_further(
     archive.merge(
         "oi_history",
         archive.read("oi_history", *EVER),
-        requests=[Request("okx", None, "2025-12-20", "2025-12-21")],
+        requests=[LedgerEntry("okx", None, "2025-12-20", "2025-12-21")],
     )
     found: list[Minute] = []
 
@@ -160,7 +161,6 @@ def test_the_command_says_a_full_disk_in_one_line(
 
     monkeypatch.setattr("derivdata.sources.archive.append.write_new_rows", full)
     monkeypatch.setattr(clocks, "MachineClock", lambda: clock)
-    monkeypatch.setattr("derivdata.sources.collect.MachineClock", lambda: clock)
     monkeypatch.setattr(EventClock, "stop_on", lambda *_: None, raising=False)
     run = ["collect", "--to", str(tmp_path / "market"), "--venues", "okx", "--tables", FUNDING]
     monkeypatch.setattr("derivdata.sources.collect.collector.VENUES", _at(fakes))

@@ -11,7 +11,8 @@ import pytest
 
 from derivdata import tables
 from derivdata.sources import venues
-from derivdata.sources.archive import Archive, Request
+from derivdata.sources.archive import Archive
+from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect import backfill
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.liquidations import has_two_paths
@@ -84,7 +85,7 @@ def test_a_gap_between_two_spans_of_the_stream_is_filled_without_doubles(
         pd.Timestamp(before[-1][1].ms - 300, unit="ms", tz="UTC"),
         pd.Timestamp(after[0][1].ms + 300, unit="ms", tz="UTC"),
     )
-    asked = [Request("gateio", None, START, gap.start), Request("gateio", None, gap.end, END)]
+    asked = [LedgerEntry("gateio", None, START, gap.start), LedgerEntry("gateio", None, gap.end, END)]
     archive.merge(TABLE, _pushed(before + after), requests=asked)
     backfill(
         archive, ["BTC"], START, END, venues=["gateio"], names=[TABLE], clock=clock, addresses=fakes.addresses
@@ -104,7 +105,7 @@ def test_an_event_within_the_second_in_which_the_stream_ended_is_not_lost(
     single = next(one[1] for one in events if one[1].ms % 1000 > 200 and events.count(one) == 1)
     gap = pd.Timestamp(single.ms - 100, unit="ms", tz="UTC")
     before = [pair for pair in events if pair[1].ms < single.ms - 100]
-    archive.merge(TABLE, _pushed(before), requests=[Request("gateio", None, START, gap)])
+    archive.merge(TABLE, _pushed(before), requests=[LedgerEntry("gateio", None, START, gap)])
     backfill(
         archive, ["BTC"], START, END, venues=["gateio"], names=[TABLE], clock=clock, addresses=fakes.addresses
     )
@@ -120,7 +121,7 @@ def test_polls_after_a_run_with_the_stream_store_nothing_again(
     archive.merge(
         TABLE,
         _pushed([pair for pair in events if pair[1].ms <= last.ms]),
-        requests=[Request("gateio", None, START, stopped)],
+        requests=[LedgerEntry("gateio", None, START, stopped)],
     )
     fakes, clock = market(f"{stopped + pd.Timedelta(20, 's'):%Y-%m-%dT%H:%M:%S}")
     collector = Collector(

@@ -17,7 +17,8 @@ import pytest
 from websockets.server import ServerProtocol
 from websockets.sync.server import ServerConnection, serve
 
-from derivdata.sources.archive import Request, open_archive
+from derivdata.sources.archive import open_archive
+from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect import Collector, sockets
 from derivdata.sources.collect.clock import MachineClock
 from derivdata.sources.collect.sockets import LiquidationStream
@@ -168,7 +169,7 @@ def test_frames_sent_twice_are_one_row_and_frames_lost_in_a_drop_are_a_gap(
     while len(found) < 27 and time.monotonic() < deadline:
         rows, covered, _ = stream.drain()
         windows += covered
-        requests = [Request("bybit", None, *window) for window in covered]
+        requests = [LedgerEntry("bybit", None, *window) for window in covered]
         archive.merge("liquidations_fills", rows, requests=requests)
         found = archive.read("liquidations_fills", *span)
         time.sleep(0.05)

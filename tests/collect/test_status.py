@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from derivdata import tables
-from derivdata.sources.archive import Request, open_archive
+from derivdata.sources.archive import open_archive
+from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.reporting import status
 from derivdata.sources.collect.state import Poll
@@ -31,7 +32,7 @@ def test_a_hole_is_longer_than_from_one_poll_to_the_next(
     """Deribit's chain comes every five minutes, its rates every minute; a poll's window is of one minute."""
     archive = open_archive(tmp_path / "market")
     starts = [FIRST + pd.Timedelta(minute, "min") for minute in minutes]
-    asked = [Request("deribit", None, at, at + pd.Timedelta(1, "min")) for at in starts]
+    asked = [LedgerEntry("deribit", None, at, at + pd.Timedelta(1, "min")) for at in starts]
     archive.append(table, tables.TABLES[table].empty(), requests=asked)
     found = status(archive, FIRST + pd.Timedelta(1, "h"))
     assert found[["exchange", "table", "holes"]].to_numpy().tolist() == [["deribit", table, holes]]
@@ -53,7 +54,7 @@ def test_a_poll_stands_for_the_time_until_the_next_so_that_the_ledger_does_not_g
         archive, venues=["deribit"], symbols=(), clock=clock, addresses={"deribit": "http://x"}
     )
     before = [FIRST - pd.Timedelta(m, "min") for m in (15, 10, 5)]
-    old = [Request("deribit", None, at, at + pd.Timedelta(1, "min")) for at in before]
+    old = [LedgerEntry("deribit", None, at, at + pd.Timedelta(1, "min")) for at in before]
     archive.append("options_snapshot", tables.TABLES["options_snapshot"].empty(), requests=old)
     for minute in polled:
         at = FIRST + pd.Timedelta(minute, "min") + pd.Timedelta(5, "s")
@@ -75,7 +76,7 @@ def test_an_outage_is_one_window_of_the_ledger_until_it_is_answered(tmp_path: Pa
     for minute in range(6):
         at = FIRST + minute * MINUTE
         why = f"not asked: left alone for another {60 - minute} s" if minute != 3 else "HTTP 503"
-        archive.merge("funding_history", empty, requests=[Request("okx", None, at, at + MINUTE, why)])
+        archive.merge("funding_history", empty, requests=[LedgerEntry("okx", None, at, at + MINUTE, why)])
     failed = archive.requests()
     spans = [((w.start - FIRST) / MINUTE, (w.end - FIRST) / MINUTE, w.error) for w in failed.itertuples()]
     assert spans == [
@@ -83,5 +84,5 @@ def test_an_outage_is_one_window_of_the_ledger_until_it_is_answered(tmp_path: Pa
         (3, 4, "HTTP 503"),
         (4, 6, "not asked: left alone for another 55 s"),
     ]
-    archive.merge("funding_history", empty, requests=[Request("okx", None, FIRST, FIRST + 6 * MINUTE)])
+    archive.merge("funding_history", empty, requests=[LedgerEntry("okx", None, FIRST, FIRST + 6 * MINUTE)])
     assert archive.requests()["answered"].tolist() == [True]

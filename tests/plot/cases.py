@@ -50,12 +50,17 @@ CASES: dict[str, Callable[..., Any]] = {
     "strikes_open_interest": lambda **k: plot.strikes(made.chain(), expiry="2026-02-04", **k),
     "liquidations": lambda **k: plot.liquidations(made.liquidated(), coverage=WATCHED, **k),
     "implied_density": lambda **k: plot.implied_density(made.chain(), expiries="2026-02-04", **k),
-    "volatility_history": lambda **k: plot.volatility_history(made.index_history(), symbol="BTC", **k),
+    "volatility_history": lambda **k: plot.volatility(made.index_history(), symbol="BTC", **k),
     "pnl_attribution": lambda **k: plot.pnl_attribution(made.attribution(), **k),
-    "volatility_cone": lambda **k: plot.volatility_cone(made.cone(), implied={7.0: 0.52, 30.0: 0.48}, **k),
+    "volatility_cone": lambda **k: plot.volatility(made.cone(), "cone", implied={7.0: 0.52, 30.0: 0.48}, **k),
     "open_interest_level": lambda **k: plot.open_interest(made.holdings(), price=made.price(), **k),
-    "implied_and_realised": lambda **k: plot.implied_and_realised(
-        made.volatility(0.5), made.volatility(0.4), symbol="BTC", source=made.holdings(), **k
+    "volatility_realised": lambda **k: plot.volatility(
+        made.volatility(0.5),
+        "realised",
+        realised=made.volatility(0.4),
+        symbol="BTC",
+        source=made.holdings(),
+        **k,
     ),
     "strikes_gamma": lambda **k: plot.strikes(made.chain(), "gamma", **k),
     "orderbook_depth": lambda **k: plot.orderbook_depth(made.book(), **k),

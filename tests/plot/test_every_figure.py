@@ -40,7 +40,7 @@ TIMED = {
     "cumulative_funding",
     "open_interest_share",
     "open_interest_level",
-    "implied_and_realised",
+    "volatility_realised",
     "volatility_history",
     "liquidations",
 }

@@ -237,15 +237,15 @@ def test_gamma_by_strike_is_that_of_the_analysis() -> None:
 
 
 def test_implied_against_realised_says_how_far_apart() -> None:
-    ax = plot.implied_and_realised(made.volatility(0.5), made.volatility(0.4), symbol="BTC")
+    ax = plot.volatility(made.volatility(0.5), "realised", realised=made.volatility(0.4), symbol="BTC")
     words = " ".join(ax.get_title(loc="left").split())
     assert words == "BTC: implied 10.0 points above realised on average"
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [
         "implied: 50.0 %",
         "realised: 40.0 %",
     ]
-    with pytest.raises(ValueError, match="realised must have one dim, time"):
-        plot.implied_and_realised(made.volatility(0.5), made.volatility(np.nan))
+    with pytest.raises(ValueError, match="realised must be an array with one dim, time"):
+        plot.volatility(made.volatility(0.5), "realised", realised=made.volatility(np.nan))
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_implied_against_realised_says_how_far_apart() -> None:
 def test_volatility_below_the_lowest_quantile_is_not_above_it(latest: float, words: str) -> None:
     cone = made.cone()
     cone["latest"] = ("window", [latest] * 3)
-    assert words in " ".join(plot.volatility_cone(cone).get_title(loc="left").split())
+    assert words in " ".join(plot.volatility(cone, "cone").get_title(loc="left").split())
 
 
 def test_the_largest_term_of_a_pnl_may_have_the_other_sign() -> None:

@@ -9,15 +9,15 @@ import pandas as pd
 import pytest
 
 from derivdata.client.transport.settings import Limits
-from derivdata.sources import sample
 from derivdata.sources.query import Query
+from derivdata.sources.sample.store import Sample
 from derivdata.sources.service import answer_size
 from tests.service.conftest import Caller, serving
 
 END = "2026-06-30T00:00Z"
 
 
-class Counting(sample.Sample):
+class Counting(Sample):
     """The sample, with a count of the days that were read."""
 
     days = 0.0

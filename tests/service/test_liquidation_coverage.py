@@ -13,7 +13,8 @@ import pytest
 import derivdata as dd
 from derivdata import tables
 from derivdata.errors import DataNotice
-from derivdata.sources.archive import Request, open_archive
+from derivdata.sources.archive import open_archive
+from derivdata.sources.archive.ledger import LedgerEntry
 
 NOW = pd.Timestamp("2026-03-02T12:00:00", tz="UTC").as_unit("us")
 HOUR = pd.Timedelta(1, "h")
@@ -36,16 +37,16 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         pd.DataFrame([_fill("bybit", 1, 20.0), _fill("bybit", 2, 3.0), _fill("okx", 3, 1.5)])
     )
     asked = [
-        Request("bybit", None, NOW - 30 * HOUR, NOW),
-        Request("okx", None, NOW - 6 * HOUR, NOW - 4 * HOUR),
-        Request("okx", None, NOW - 4 * HOUR, NOW),
-        Request("okx", None, NOW - 9 * HOUR, NOW - 8 * HOUR, "HTTP 503"),
-        Request("gateio", "BTC", NOW - 24 * HOUR, NOW),
+        LedgerEntry("bybit", None, NOW - 30 * HOUR, NOW),
+        LedgerEntry("okx", None, NOW - 6 * HOUR, NOW - 4 * HOUR),
+        LedgerEntry("okx", None, NOW - 4 * HOUR, NOW),
+        LedgerEntry("okx", None, NOW - 9 * HOUR, NOW - 8 * HOUR, "HTTP 503"),
+        LedgerEntry("gateio", "BTC", NOW - 24 * HOUR, NOW),
     ]
     archive.merge("liquidations_fills", rows, requests=asked)
     state = tables.TABLES["funding_history"]
     archive.append(
-        "funding_history", state.empty(), requests=[Request("binance", None, NOW - 24 * HOUR, NOW)]
+        "funding_history", state.empty(), requests=[LedgerEntry("binance", None, NOW - 24 * HOUR, NOW)]
     )
     yield tmp_path / "market"
     dd.disconnect()
@@ -104,8 +105,8 @@ def test_only_the_venues_of_the_question_count(folder: Path) -> None:
 def test_several_symbols_were_asked_when_each_of_them_was(folder: Path) -> None:
     archive = open_archive(folder)
     more = [
-        Request("gateio", "ETH", NOW - 18 * HOUR, NOW - 12 * HOUR),
-        Request("gateio", None, NOW - HOUR, NOW),
+        LedgerEntry("gateio", "ETH", NOW - 18 * HOUR, NOW - 12 * HOUR),
+        LedgerEntry("gateio", None, NOW - HOUR, NOW),
     ]
     archive.merge("liquidations_fills", FILLS.empty(), requests=more)
     dd.connect(str(folder), now=NOW)

@@ -13,7 +13,8 @@ import pytest
 import derivdata as dd
 from derivdata import tables
 from derivdata.errors import DataNotice
-from derivdata.sources.archive import Request, open_archive
+from derivdata.sources.archive import open_archive
+from derivdata.sources.archive.ledger import LedgerEntry
 
 NOW = pd.Timestamp("2026-03-02T12:00:00", tz="UTC").as_unit("us")
 DAY = pd.Timedelta(1, "D")
@@ -32,8 +33,11 @@ def market(tmp_path: Path) -> Iterator[None]:
     archive = open_archive(tmp_path / "market")
     for name, values in VALUES.items():
         rows = [{"symbol": s, "exchange": "bybit", "time": NOW - 30 * DAY, **values} for s in SYMBOLS]
-        asked = [Request("bybit", s, NOW - 31 * DAY, NOW - 29 * DAY) for s in SYMBOLS]
-        asked += [Request("bybit", "ETH", NOW - DAY, NOW), Request("okx", "SOL", NOW - DAY, NOW, "HTTP 503")]
+        asked = [LedgerEntry("bybit", s, NOW - 31 * DAY, NOW - 29 * DAY) for s in SYMBOLS]
+        asked += [
+            LedgerEntry("bybit", "ETH", NOW - DAY, NOW),
+            LedgerEntry("okx", "SOL", NOW - DAY, NOW, "HTTP 503"),
+        ]
         archive.merge(name, tables.TABLES[name].conform(pd.DataFrame(rows)), requests=asked)
     dd.connect(str(tmp_path / "market"), now=NOW)
     yield

@@ -59,7 +59,7 @@ def carry(
         Time since the last such row after which a pair is closed, at those marks and with reason
         ``no_mark``.
     depth
-        Depth of the books [USD], what ``dd.tables.depth`` returns: slippage is that of an order of `leg_usd`
+        Depth of the books [USD], what ``dd.panel`` returns: slippage is that of an order of `leg_usd`
         at the newest depth. With dim ``time``, or without one for all times.
     capital
         What there is [USD].

@@ -6,11 +6,11 @@ comparable across venues: use a venue's own shares. An order counts once, by ven
 
 from __future__ import annotations
 
-from derivdata.analysis.liquidations.branching import BranchingStatus, branching_ratio
+from derivdata.analysis.liquidations.branching import branching_ratio
 from derivdata.analysis.liquidations.buckets import bucket, imbalance, observed
 from derivdata.analysis.liquidations.clustering import cascades, clusters
 
-__all__ = ["BranchingStatus", "branching_ratio", "bucket", "cascades", "clusters", "imbalance", "observed"]
+__all__ = ["branching_ratio", "bucket", "cascades", "clusters", "imbalance", "observed"]
 
 
 def __dir__() -> list[str]:

@@ -42,10 +42,10 @@ def density(
     log_moneyness
         ``k = ln(K/F)``: a number, a 1-D array (dim ``log_moneyness``) or a DataArray.
     year_fraction
-        Times to expiry [years] as in `derivdata.analysis.surface.total_variance`; None: the surface's own
+        Times to expiry [years] as in `derivdata.analysis.surface.iv`; None: the surface's own
         expiries.
     extrapolate
-        As in `derivdata.analysis.surface.total_variance`.
+        As in `derivdata.analysis.surface.iv`.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def density(
     Raises
     ------
     ValueError
-        No surface; what `derivdata.analysis.surface.total_variance` raises.
+        No surface; what `derivdata.analysis.surface.iv` raises.
 
     Examples
     --------

@@ -7,7 +7,7 @@ equations 3.1 to 3.5. Parameters are floats, numpy arrays or DataArrays (lazy on
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from derivdata.analysis.inputs import require_together
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 
-__all__ = ["JumpWings", "Raw", "jump_wings_to_raw", "raw_to_jump_wings"]
+__all__ = ["JumpWings", "Raw", "convert"]
 
 
 def __dir__() -> list[str]:
@@ -47,47 +47,48 @@ class JumpWings(NamedTuple):
     v_min: Any
 
 
+@overload
+def convert(parameters: Raw, year_fraction: Numbers) -> JumpWings: ...
+
+
+@overload
+def convert(parameters: JumpWings, year_fraction: Numbers) -> Raw: ...
+
+
 @typed
-def raw_to_jump_wings(raw: Raw, year_fraction: Numbers) -> JumpWings:
-    """Return the jump wings of raw parameters.
+def convert(parameters: Raw | JumpWings, year_fraction: Numbers) -> JumpWings | Raw:
+    """Return the jump wings of raw parameters, or the raw parameters of jump wings.
 
     Parameters
     ----------
-    raw
-        Raw parameters.
+    parameters
+        Either form.
     year_fraction
         Time to expiry [years].
+
+    Returns
+    -------
+    JumpWings or Raw
+        The other form, over the shapes that the parts have together.
+
+    Raises
+    ------
+    ValueError
+        Somewhere ``-p <= 2 psi <= c`` does not hold: no smile has these jump wings. On lazy input the
+        error comes when the result is computed.
 
     Examples
     --------
     The slice of Vogt that obeys every simple bound and is arbitrageable all the same:
 
     >>> vogt = dd.analysis.smile.svi.Raw(a=-0.0410, b=0.1331, rho=0.3060, m=0.3586, sigma=0.4153)
-    >>> wings = dd.analysis.smile.svi.raw_to_jump_wings(vogt, 1.0)
+    >>> wings = dd.analysis.smile.svi.convert(vogt, 1.0)
     >>> [round(float(part), 6) for part in wings]
     [0.017426, -0.175211, 0.699738, 1.316798, 0.011625]
     """
-    return JumpWings(*_converted(_jump_wings, "raw", raw, year_fraction))
-
-
-@typed
-def jump_wings_to_raw(wings: JumpWings, year_fraction: Numbers) -> Raw:
-    """Return the raw parameters of jump wings.
-
-    Parameters
-    ----------
-    wings
-        Jump-wing parameters.
-    year_fraction
-        Time to expiry [years].
-
-    Raises
-    ------
-    ValueError
-        Somewhere ``-p <= 2 psi <= c`` does not hold: no smile has these parameters. On lazy input the
-        error comes when the result is computed.
-    """
-    return Raw(*_converted(_raw_of_jump_wings, "wings", wings, year_fraction))
+    if isinstance(parameters, Raw):
+        return JumpWings(*_converted(_jump_wings, parameters, year_fraction))
+    return Raw(*_converted(_raw_of_jump_wings, parameters, year_fraction))
 
 
 def total_variance(k: Any, raw: Raw, *, derivative: int = 0) -> Floats:
@@ -116,8 +117,8 @@ def density_factor(k: Floats, w: Floats, dw: Floats, d2w: Floats) -> Floats:
     return np.asarray(np.square(1.0 - k * half / w) - half * half * (1.0 / w + 0.25) + 0.5 * d2w)
 
 
-def _converted(kernel: Callable[..., tuple[Floats, ...]], of: str, fields: Any, year_fraction: Any) -> Any:
-    parts = {f"{of}[{place}]": part for place, part in enumerate(fields)}
+def _converted(kernel: Callable[..., tuple[Floats, ...]], fields: Any, year_fraction: Any) -> Any:
+    parts = {f"parameters[{place}]": part for place, part in enumerate(fields)}
     require_together(**parts, year_fraction=year_fraction)
     given = [part.to_numpy() if isinstance(part, pd.Series) else part for part in (*fields, year_fraction)]
     labelled = any(isinstance(part, xr.DataArray) for part in given)

@@ -11,7 +11,7 @@ from derivdata.analysis.surface.calendar_arbitrage import calendar_check
 from derivdata.analysis.surface.chain_surface import from_chain, history
 from derivdata.analysis.surface.dupire import local_volatility
 from derivdata.analysis.surface.fitting import fit
-from derivdata.analysis.surface.interpolation import iv, total_variance
+from derivdata.analysis.surface.interpolation import iv
 from derivdata.analysis.surface.labelling import from_essvi
 from derivdata.analysis.surface.points import constant_maturity, delta_moneyness
 from derivdata.analysis.surface.term_structures import forward_variance, term_structure
@@ -28,7 +28,6 @@ __all__ = [
     "iv",
     "local_volatility",
     "term_structure",
-    "total_variance",
 ]
 
 

@@ -34,7 +34,7 @@ def local_volatility(
     Parameters
     ----------
     surface, log_moneyness, year_fraction, extrapolate
-        As in `total_variance`; k outside the quotes counts on the fitted wings.
+        As in `iv`; k outside the quotes counts on the fitted wings.
 
     Returns
     -------
@@ -42,7 +42,7 @@ def local_volatility(
         ``local_variance`` [1/year] and ``local_vol``, its root [1/√year], NaN where it is not positive;
         ``status`` says why: ``CALENDAR`` where prices fall with time, ``BUTTERFLY`` where the density is
         not positive, ``EXTRAPOLATED`` outside the quotes, and where price and density are both below
-        1e-290 (NaN), ``SHORT_EXTRAPOLATION`` and the rest as in `total_variance`.
+        1e-290 (NaN), ``SHORT_EXTRAPOLATION`` and the rest as in `iv`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Surfaces evaluated: total variance and volatility at any log-moneyness and time."""
+"""Surfaces evaluated: volatility, and total variance, at any log-moneyness and time."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from derivdata.analysis.surface.maturity import Extrapolation, Maturity, at_matu
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 
-__all__ = ["iv", "total_variance", "variance_at", "volatility"]
+__all__ = ["iv", "variance_at", "volatility"]
 
 
 @typed
-def total_variance(
+def iv(
     surface: xr.Dataset,
     log_moneyness: Numbers,
     year_fraction: Numbers,
@@ -27,10 +27,9 @@ def total_variance(
     extrapolate: Extrapolation | None = None,
     wings: bool = False,
 ) -> xr.DataArray:
-    """Evaluate the total variance ``w(k, T) = iv² T`` anywhere on a surface.
+    """Evaluate the implied volatility [per √year] anywhere on a surface; total variance is ``w = iv² T``.
 
-    At the surface's own expiries `derivdata.analysis.smile.total_variance` says the same without looking
-    for neighbours.
+    At the surface's own expiries `derivdata.analysis.smile.iv` says the same without looking for neighbours.
 
     Parameters
     ----------
@@ -51,7 +50,8 @@ def total_variance(
     Returns
     -------
     DataArray over the surface's dims without ``expiry``, then those of T and of k
-        NaN where no expiry has a slice. Lazy if the surface is.
+        NaN where no expiry has a slice, total variance is negative or no time is left. Lazy if the surface
+        is.
 
     Raises
     ------
@@ -66,30 +66,11 @@ def total_variance(
     surface stays flat. That no butterfly lies between is checked of each pair; where one would, prices are
     mixed as in lemma 5.1 of Gatheral and Jacquier (2014), and results with a ``status`` say ``PRICES_MIXED``.
     """
-    k = bare(log_moneyness, "log_moneyness")
-    cut = at_maturity(surface, year_fraction, extrapolate=extrapolate)
+    k, t = bare(log_moneyness, "log_moneyness"), bare(year_fraction, "maturity", "year_fraction")
+    cut = at_maturity(surface, t, extrapolate=extrapolate)
     w = variance_at(cut, k)
-    w = w if wings else w.where((cut.k_min <= k) & (k <= cut.k_max))
-    w.attrs = {"units": "1"}
-    return w.rename("total_variance")
-
-
-@typed
-def iv(
-    surface: xr.Dataset,
-    log_moneyness: Numbers,
-    year_fraction: Numbers,
-    *,
-    extrapolate: Extrapolation | None = None,
-    wings: bool = False,
-) -> xr.DataArray:
-    """Evaluate the implied volatility [per √year] anywhere on a surface.
-
-    Parameters, shapes and NaN are those of `total_variance`.
-    """
-    t = bare(year_fraction, "maturity", "year_fraction")
-    w = total_variance(surface, log_moneyness, t, extrapolate=extrapolate, wings=wings)
-    return volatility(w, t).rename("iv").assign_attrs(w.attrs | {"units": "1/sqrt(year)"})
+    found = volatility(w if wings else w.where((cut.k_min <= k) & (k <= cut.k_max)), t)
+    return found.rename("iv").assign_attrs(units="1/sqrt(year)")
 
 
 def volatility(w: xr.DataArray, t: xr.DataArray) -> xr.DataArray:

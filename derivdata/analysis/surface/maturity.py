@@ -63,7 +63,7 @@ class Maturity(NamedTuple):
 def at_maturity(
     surface: xr.Dataset, year_fraction: Any, *, extrapolate: Extrapolation | None = None
 ) -> Maturity:
-    """Cut a surface at given times; parameters as in `derivdata.analysis.surface.total_variance`."""
+    """Cut a surface at given times; parameters as in `derivdata.analysis.surface.iv`."""
     require_surface(surface)
     t = bare(year_fraction, "maturity", "year_fraction")
     if "expiry" in t.dims:

@@ -54,7 +54,7 @@ def constant_maturity(
     Parameters
     ----------
     surface
-        As in `total_variance`.
+        As in `iv`.
     tenors
         Times to expiry, ``"30d"`` or a Timedelta each; a year has 365 days.
     points
@@ -70,7 +70,7 @@ def constant_maturity(
     interest_rate
         Continuous discount rate of the spot delta [1/year].
     extrapolate
-        As in `total_variance`.
+        As in `iv`.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def constant_maturity(
         One variable per point, under the name by which it was asked for [per √year]; the attributes ``delta``
         and ``atm`` hold the conventions. ``status`` holds what the slices around a tenor say, and
         ``SHORT_EXTRAPOLATION`` before the first expiry, ``EXTRAPOLATED`` after the last or where a strike
-        lies outside the quotes, ``PRICES_MIXED`` as in `total_variance`, ``DELTA_UNREACHABLE`` where some
+        lies outside the quotes, ``PRICES_MIXED`` as in `iv`, ``DELTA_UNREACHABLE`` where some
         point is NaN for that reason.
 
     Raises
@@ -120,7 +120,7 @@ def delta_moneyness(
     Parameters
     ----------
     surface, year_fraction, extrapolate
-        As in `total_variance`.
+        As in `iv`.
     target
         Delta: positive of a call, negative of a put; a number, a 1-D array (dim ``target``) or a DataArray.
     delta, interest_rate

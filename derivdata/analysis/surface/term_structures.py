@@ -41,7 +41,7 @@ def forward_variance(
     Parameters
     ----------
     surface, extrapolate
-        As in `total_variance`.
+        As in `iv`.
     near, far
         Times to expiry [years]: numbers, 1-D arrays of one length (dim ``maturity``) or DataArrays.
     log_moneyness
@@ -84,7 +84,7 @@ def term_structure(
     Parameters
     ----------
     surface
-        As in `total_variance`.
+        As in `iv`.
     point, delta, atm, interest_rate
         A point of `constant_maturity` and its conventions.
 

@@ -39,7 +39,7 @@ def add_volatility_history(section: Section, data: Data, symbol: str, venue: str
         return
     last = pd.Timestamp(history["time"].values[-1])
     section.figure(
-        plot.volatility_history,
+        plot.volatility,
         history,
         symbol=symbol,
         source=chains,
@@ -86,9 +86,10 @@ def add_realised_volatility(section: Section, data: Data, symbol: str) -> None:
         )
         return
     section.figure(
-        plot.implied_and_realised,
+        plot.volatility,
         implied,
-        realised,
+        "realised",
+        realised=realised,
         symbol=symbol,
         source=frame,
         title=f"{symbol} implied and realised volatility",

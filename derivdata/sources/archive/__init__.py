@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from derivdata.sources.archive.archive import Archive, open_archive
 from derivdata.sources.archive.importing import import_files
-from derivdata.sources.archive.ledger import Request
 
-__all__ = ["Archive", "Request", "import_files", "open_archive"]
+__all__ = ["Archive", "import_files", "open_archive"]
 
 
 def __dir__() -> list[str]:

@@ -17,7 +17,7 @@ from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive import parquet_writer, scanning
 from derivdata.sources.archive.audit import refuse_other_contracts
 from derivdata.sources.archive.commits import Change, commit, past_after
-from derivdata.sources.archive.ledger import Request, enter_requests
+from derivdata.sources.archive.ledger import Asked, enter_requests
 from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
 from derivdata.sources.archive.merging import close_months, closed_months, merge_files
 from derivdata.sources.archive.schemas import frame_of, to_arrow
@@ -52,7 +52,7 @@ def add_rows(
     *,
     synthetic: bool,
     timeout: float,
-    requests: Sequence[Request] = (),
+    requests: Sequence[Asked] = (),
     contracts: Mapping[str, str] | None = None,
 ) -> Appended:
     """Add the rows of a conformed frame whose keys are not stored, and enter requests into the ledger.

@@ -13,7 +13,7 @@ from derivdata.sources.archive.append import Appended, add_rows
 from derivdata.sources.archive.audit import AUDITS, StoredRows, audit, normalise
 from derivdata.sources.archive.contents import open_storage
 from derivdata.sources.archive.corrections import Corrected, replace_rows, undo
-from derivdata.sources.archive.ledger import Request
+from derivdata.sources.archive.ledger import Asked
 from derivdata.sources.archive.reading import ArchiveReader
 from derivdata.sources.archive.retention import Dropped, drop_old_partitions
 from derivdata.sources.archive.schemas import archive_table
@@ -94,7 +94,7 @@ class Archive(ArchiveReader):
         table: str,
         frame: pd.DataFrame,
         *,
-        requests: Sequence[Request] = (),
+        requests: Sequence[Asked] = (),
         accept: Collection[str] = (),
     ) -> int:
         """Add the rows of a table that are not stored yet.
@@ -109,7 +109,8 @@ class Archive(ArchiveReader):
         frame
             Its rows, with the library's column names; see ``dd.tables.TABLES[table]``.
         requests
-            The requests that gave these rows: entered into the ledger in the same step (see `requests`).
+            The requests that gave these rows, each its venue, symbol (None: all), start and end: entered into
+            the ledger in the same step (see `requests`).
         accept
             Questions to skip, as you know the answer: ``"unit"`` (size of rates and open interest),
             ``"interval"`` (stated interval against the spacing of rows), ``"venues"`` (rates against those of
@@ -155,7 +156,7 @@ class Archive(ArchiveReader):
         table: str,
         frame: pd.DataFrame,
         *,
-        requests: Sequence[Request] = (),
+        requests: Sequence[Asked] = (),
         unit: str | None = None,
         accept: Collection[str] = AUDITS,
         contracts: Mapping[str, str] | None = None,

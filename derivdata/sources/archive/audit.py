@@ -18,7 +18,7 @@ from pandas.api.types import union_categoricals
 
 from derivdata.errors import ArchiveError
 from derivdata.support import times
-from derivdata.tables import contract, venue_slug
+from derivdata.tables.contracts import contract, venue_slug
 from derivdata.tables.schema import Table
 
 __all__ = [

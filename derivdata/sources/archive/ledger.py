@@ -9,9 +9,10 @@ due, so the same holds of what is asked every five minutes.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 import pandas as pd
@@ -20,14 +21,21 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
 
-__all__ = ["Request", "enter_requests", "forget_requests", "requests_frame", "unanswered_windows"]
+__all__ = [
+    "Asked",
+    "LedgerEntry",
+    "enter_requests",
+    "forget_requests",
+    "requests_frame",
+    "unanswered_windows",
+]
 
 _ALL = "*"
 _DIGITS = re.compile(r"\d+")
 _COLUMNS = ("table", "exchange", "symbol", "start", "end", "answered", "error")
 
 
-class Request(NamedTuple):
+class LedgerEntry(NamedTuple):
     """One request for rows of a table: of which venue, about which symbol (None: all), over which window.
 
     `error` says why it got no answer; empty where it was answered, be it with no rows.
@@ -40,6 +48,10 @@ class Request(NamedTuple):
     error: str = ""
 
 
+Asked: TypeAlias = LedgerEntry | tuple[str, str | None, times.Instant, times.Instant]
+"""An entry, or its parts without an error as a user writes them."""
+
+
 class _Windows(msgspec.Struct):
     answered: list[tuple[int, int]] = []
     failed: list[tuple[int, int, str]] = []
@@ -49,7 +61,7 @@ _Ledger = dict[str, dict[str, dict[str, _Windows]]]
 _LEDGERS = msgspec.json.Decoder(_Ledger)
 
 
-def enter_requests(storage: Storage, name: str, table: str, requests: Sequence[Request]) -> str:
+def enter_requests(storage: Storage, name: str, table: str, requests: Sequence[Asked]) -> str:
     """Write the ledger with some requests for a table added; return the name of its file.
 
     Raises
@@ -62,7 +74,7 @@ def enter_requests(storage: Storage, name: str, table: str, requests: Sequence[R
     if not requests:
         return name
     ledger = _load(storage, name)
-    for request in requests:
+    for request in itertools.starmap(LedgerEntry, requests):
         start, end = _micros(request.start), _micros(request.end)
         if start >= end:
             raise ValueError(f"requests: the window of {request.exchange} {request.symbol} is empty")

@@ -5,11 +5,10 @@ Only this package asks venues, and only `derivdata.sources.collect.clock` reads 
 
 from __future__ import annotations
 
-from derivdata.sources.collect.clock import MachineClock
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.histories import backfill
 
-__all__ = ["Collector", "MachineClock", "backfill"]
+__all__ = ["Collector", "backfill"]
 
 
 def __dir__() -> list[str]:

@@ -10,7 +10,8 @@ import pandas as pd
 
 from derivdata import tables
 from derivdata.errors import ArchiveError, DerivdataError, NetworkError
-from derivdata.sources.archive import Archive, Request
+from derivdata.sources.archive import Archive
+from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.files import QUARANTINE, Quarantine
 from derivdata.sources.collect.histories import chosen_venues
@@ -243,7 +244,7 @@ class Collector:
         for name, stream in self._streams.items():
             rows, covered, error = stream.drain()
             frames.append(self._of_one_path(name, rows))
-            requests += [Request(name, None, window.start, window.end) for window in covered]
+            requests += [LedgerEntry(name, None, window.start, window.end) for window in covered]
             if error:
                 minute.failed[f"{name} {_LIQUIDATIONS}"] = error
         if frames:
@@ -359,9 +360,9 @@ class Collector:
                 elif table in poll.frames or table in poll.failed:
                     error = "" if table in poll.frames else poll.failed[table][:500]
                     start, length = poll.at.floor("min"), self._states[poll.exchange].cadence(table)
-                    requests.append(Request(poll.exchange, None, start, start + length, error))
+                    requests.append(LedgerEntry(poll.exchange, None, start, start + length, error))
                     requests += [  # under the name of the request: what it would have told is not there
-                        Request(poll.exchange, part, start, start + length, poll.parts[part][:500])
+                        LedgerEntry(poll.exchange, part, start, start + length, poll.parts[part][:500])
                         for lacking, part in poll.missing
                         if lacking == table
                     ]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from derivdata.errors import DerivdataError, NetworkError, VenueError
-from derivdata.sources.archive import Request
+from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.contracts import contract_name
 from derivdata.sources.collect.session import Contracts, Stopped, VenueSession
 from derivdata.sources.venues.endpoint import VenueEndpoint
@@ -29,7 +29,7 @@ class Share(NamedTuple):
     """What one poll was told: open interest at its own instants, what was asked, and the last error."""
 
     points: list[OiPoint]
-    requests: list[Request]
+    requests: list[LedgerEntry]
     error: str
 
 
@@ -85,7 +85,9 @@ class ContractStates:
                 bad += _MOST_BAD if isinstance(problem, VenueError | NetworkError) and not refused else 1
             start = now.floor("min")
             window = start, start + pd.Timedelta(endpoint.every or 0, "s")
-            share.requests.append(Request(self._session.venue.exchange, item.symbol, *window, error[:500]))
+            share.requests.append(
+                LedgerEntry(self._session.venue.exchange, item.symbol, *window, error[:500])
+            )
             if bad >= _MOST_BAD or endpoint not in self.endpoints:
                 break
         return share

@@ -10,7 +10,8 @@ import pandas as pd
 
 from derivdata import tables
 from derivdata.errors import ArchiveError, DerivdataError
-from derivdata.sources.archive import Archive, Request
+from derivdata.sources.archive import Archive
+from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.contracts import list_contracts
 from derivdata.sources.collect.files import is_collected
@@ -320,10 +321,10 @@ class _Job:
         end = gap.end
         if table == "funding_settlements":
             end = min(end, max(gap.start, self.clock.utc() - _LISTED_WITHIN))
-        entered = [Request(self.exchange, symbol, gap.start, end, error[:500])] if end > gap.start else []
+        entered = [LedgerEntry(self.exchange, symbol, gap.start, end, error[:500])] if end > gap.start else []
         self._write(table, symbol, rows, entered)
 
-    def _write(self, table: str, symbol: str | None, rows: pd.DataFrame, requests: list[Request]) -> None:
+    def _write(self, table: str, symbol: str | None, rows: pd.DataFrame, requests: list[LedgerEntry]) -> None:
         """Append rows with the requests that they came from, in one step, and tell of both."""
         counts = self.archive.merge(table, tables.TABLES[table].conform(rows), requests=requests)
         key = (self.exchange, table)

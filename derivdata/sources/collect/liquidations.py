@@ -16,7 +16,8 @@ from typing import NamedTuple
 import pandas as pd
 
 from derivdata.errors import DerivdataError, SchemaError
-from derivdata.sources.archive import Archive, Request
+from derivdata.sources.archive import Archive
+from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.contracts import contract_name, endpoints_for
 from derivdata.sources.collect.history_rows import pages
 from derivdata.sources.collect.session import Contracts, Stopped, VenueSession
@@ -125,13 +126,15 @@ class LiquidationPolls:
         self._every = pd.Timedelta(max((e.every or 0 for e in self._endpoints), default=0), "s")
         self._answered: dict[str | None, pd.Timestamp] = {}
 
-    def poll(self, contracts: Contracts, now: pd.Timestamp) -> tuple[list[pd.DataFrame], list[Request], str]:
+    def poll(
+        self, contracts: Contracts, now: pd.Timestamp
+    ) -> tuple[list[pd.DataFrame], list[LedgerEntry], str]:
         """Return the rows since the last poll, what was asked for them, and the last error.
 
         Raises `Stopped`: the clock was stopped.
         """
         rows: list[pd.DataFrame] = []
-        requests: list[Request] = []
+        requests: list[LedgerEntry] = []
         error = ""
         for scope in self._scopes if self._endpoints else []:
             start = max(self._answered.get(scope, now - self._every), now - _LONGEST)
@@ -145,7 +148,7 @@ class LiquidationPolls:
                 raise
             except DerivdataError as problem:
                 error = str(problem)
-                requests.append(Request(exchange, scope, start, now, error[:500]))
+                requests.append(LedgerEntry(exchange, scope, start, now, error[:500]))
                 continue
             self._answered[scope] = now
             rows.append(fills.rows)
@@ -155,14 +158,14 @@ class LiquidationPolls:
 
 def answered_requests(
     exchange: str, symbol: str | None, window: Window, whole_from: pd.Timestamp
-) -> list[Request]:
+) -> list[LedgerEntry]:
     """Return the ledger's entries for a window that was answered from an instant on."""
     if whole_from >= window.end:
-        return [Request(exchange, symbol, *window, "the venue's list begins later")]
-    answered = [Request(exchange, symbol, whole_from, window.end)]
+        return [LedgerEntry(exchange, symbol, *window, "the venue's list begins later")]
+    answered = [LedgerEntry(exchange, symbol, whole_from, window.end)]
     if whole_from > window.start:
         lost = f"the venue's list begins at {whole_from:%Y-%m-%d %H:%M:%S}"
-        answered.append(Request(exchange, symbol, window.start, whole_from, lost))
+        answered.append(LedgerEntry(exchange, symbol, window.start, whole_from, lost))
     return answered
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pandas as pd
 
 from derivdata.errors import DerivdataError, SchemaError, VenueError
-from derivdata.sources.archive import Request
+from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.contract_states import ContractStates, PaymentSpacing
 from derivdata.sources.collect.contracts import contract_name, endpoints_for, list_contracts
 from derivdata.sources.collect.files import is_collected
@@ -47,7 +47,7 @@ class Poll:
     """Why requests were not answered whose tables others filled, and lists of which older ones are used."""
     missing: list[tuple[str, str]] = field(default_factory=list)
     """Of `parts`, the tables that lack something, each with the request."""
-    requests: dict[str, list[Request]] = field(default_factory=dict)
+    requests: dict[str, list[LedgerEntry]] = field(default_factory=dict)
     """What was asked for a table where it is not all contracts for the minute of the poll."""
     gone: bool = False
     """Whether the venue refuses this address."""
@@ -221,7 +221,7 @@ class VenueState:
                 poll.frames[table] = pd.concat(parts, ignore_index=True)
             except SchemaError as problem:
                 why = poll.failed[table] = self._refused(poll, table, records, problem)
-            request = Request(poll.exchange, symbol, start, start + _MINUTE, why[:500])
+            request = LedgerEntry(poll.exchange, symbol, start, start + _MINUTE, why[:500])
             poll.requests.setdefault(table, []).append(request)
 
     def _is_due(self, endpoint: VenueEndpoint, now: pd.Timestamp) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from derivdata.sources.sample.ground_truth import truth
 from derivdata.sources.sample.store import Sample
 
-__all__ = ["Sample", "open", "truth"]
+__all__ = ["open", "truth"]
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,6 @@ from tests.reliability.calls.call import Calls
 from tests.reliability.calls.made import (
     DAY,
     HISTORY,
-    book,
     fetched,
     history,
     options,
@@ -33,10 +32,7 @@ CALLS: Calls = {
     "units.convert": lambda: {"values": 0.0001, "old": "native", "new": "bps_8h", "hours": 8.0},
     "concat": lambda: {"frames": [history()]},
     "tables.contract": lambda: {"name": "BTC-USDT"},
-    "tables.depth": lambda: {"table": book()},
-    "tables.surface": lambda: {"chain": options()},
-    "tables.venue_slug": lambda: {"name": "Binance"},
-    "tables.surface_history": lambda: {"rows": options()},
+    "tables.surface": lambda: {"rows": options()},
     "venues.read": lambda: {
         "venue": "binance", "request": "/fapi/v1/fundingRate",
         "body": '[{"symbol": "BTCUSDT", "fundingTime": 1698768000000, "fundingRate": "0.0001"}]',

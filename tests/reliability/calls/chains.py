@@ -109,10 +109,9 @@ CALLS: Calls = {
     "analysis.smile.from_raw": lambda: {
         "raw": VOGT, "year_fraction": 0.5, "k_min": -1.0, "k_max": 1.0, "forward": 100.0,
     },
-    "analysis.smile.svi.jump_wings_to_raw": lambda: {
-        "wings": svi.raw_to_jump_wings(VOGT, 0.5), "year_fraction": 0.5,
+    "analysis.smile.svi.convert": lambda: {
+        "parameters": svi.convert(VOGT, 0.5), "year_fraction": 0.5,
     },
-    "analysis.smile.svi.raw_to_jump_wings": lambda: {"raw": VOGT, "year_fraction": 0.5},
     "analysis.surface.fit": lambda: {
         "log_moneyness": quotes()["log_moneyness"], "iv": quotes()["iv"],
         "year_fraction": quotes()["year_fraction"], "method": "essvi", "weights": "equal", "initial": None,
@@ -150,10 +149,6 @@ CALLS: Calls = {
         "extrapolate": None,
     },
     "analysis.surface.iv": lambda: {
-        "surface": whole(), "log_moneyness": LOCAL, "year_fraction": 0.15,
-        "extrapolate": None, "wings": False,
-    },
-    "analysis.surface.total_variance": lambda: {
         "surface": whole(), "log_moneyness": LOCAL, "year_fraction": 0.15,
         "extrapolate": None, "wings": False,
     },

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from derivdata import plot
-from tests.plot.made import index_history
 from tests.reliability.calls.call import Calls
 from tests.reliability.calls.made import (
     amounts,
@@ -11,7 +10,6 @@ from tests.reliability.calls.made import (
     backtested,
     book,
     carry,
-    cone,
     events,
     fitted,
     history,
@@ -60,21 +58,15 @@ CALLS: Calls = {
     "plot.implied_density": lambda: {
         "data": whole(), "expiries": None, "limit": 2, "source": None, "ax": None,
     },
-    "plot.volatility_history": lambda: {
-        "history": index_history(), "symbol": "BTC", "source": None, "ax": None,
-    },
     "plot.data": lambda: {"ax": plot.orderbook_depth(book())},
     "plot.card": lambda: {"data": whole()},
     "plot.pnl_attribution": lambda: {
         "attribution": attributed(), "currency": "usd", "source": None, "ax": None,
     },
-    "plot.volatility_cone": lambda: {
-        "cone": cone(), "implied": {7.0: 0.5}, "source": None, "ax": None,
-    },
     "plot.backtest": lambda: {"result": backtested(), "kind": "trades", "source": None, "ax": None},
-    "plot.implied_and_realised": lambda: {
-        "implied": one_volatility(), "realised": one_volatility(), "symbol": "BTC", "source": None,
-        "ax": None,
+    "plot.volatility": lambda: {
+        "data": one_volatility(), "kind": "realised", "realised": one_volatility(), "implied": None,
+        "symbol": "BTC", "source": None, "ax": None,
     },
     "plot.orderbook_depth": lambda: {"data": book(), "source": None, "ax": None},
     "plot.venue_difference": lambda: {

@@ -164,12 +164,6 @@ def attributed() -> xr.Dataset:
 
 
 @functools.cache
-def cone() -> xr.Dataset:
-    part = bars().isel(symbol=0, exchange=0, drop=True)
-    return dd.analysis.volatility.cone(part, ["8h", "12h"], quantiles=(0.1, 0.5, 0.9))
-
-
-@functools.cache
 def cleaned() -> pd.DataFrame:
     return chain.clean(options())
 

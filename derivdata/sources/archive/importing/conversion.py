@@ -15,7 +15,7 @@ from derivdata.sources.archive.importing.plan import ImportPlan
 from derivdata.sources.archive.importing.readers import Chunk
 from derivdata.sources.archive.importing.values import Rejections, numbers, shown, words
 from derivdata.support import times
-from derivdata.tables import contract, venue_slug
+from derivdata.tables.contracts import contract, venue_slug
 from derivdata.tables.required import require_decimal_volatility
 from derivdata.tables.schema import Kind
 
