@@ -39,7 +39,7 @@ def test_no_rows_and_not_asked_differ(tmp_path: Path) -> None:
     archive = open_archive(tmp_path / "windows")
     none = rates(hours=1)[:0]
     for a, b in ((4, 6), (0, 2), (2, 4), (8, 10)):
-        archive.append("funding_history", none, requests=[LedgerEntry("okx", "BTC", hour(a), hour(b))])
+        archive.append("funding_history", none, requests=[("okx", "BTC", hour(a), hour(b))])
     rows = archive.requests()
     assert list(zip(rows["start"], rows["end"], strict=True)) == windows((0, 6), (8, 10))
     assert archive.unanswered("funding_history", "okx", "BTC", hour(1), hour(12)) == windows((6, 8), (10, 12))

@@ -116,6 +116,14 @@ def test_a_figure_draws_the_same_data(name: str) -> None:
         (lambda: plot.open_interest(made.holdings(), "share", price=made.price()), "option of kind='level'"),
         (lambda: plot.open_interest(made.holdings(), top=3), "top is an option of kind='share' and 'trend'"),
         (lambda: plot.open_interest(made.holdings(), window="7d"), "window is an option of kind='trend'"),
+        (
+            lambda: plot.volatility(made.index_history(), implied={7.0: 0.5}),
+            "implied is an option of kind='cone'",
+        ),
+        (
+            lambda: plot.volatility(made.volatility(0.5)),
+            "data is an array, but kind='history' draws a Dataset",
+        ),
         (lambda: plot.backtest(made.swept()), "not what backtest.carry returned, which kind='equity' draws"),
         (lambda: plot.backtest(made.backtested(), "sweep"), "not what backtest.sweep returned"),
     ],

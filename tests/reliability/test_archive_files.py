@@ -16,7 +16,8 @@ import pytest
 
 from derivdata import tables
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive import Archive, Request, open_archive
+from derivdata.sources.archive import Archive, open_archive
+from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.query import Query
 from tests.archive.rates import EVER, rates, said, say
 from tests.reliability.conftest import Measured
@@ -205,7 +206,7 @@ def test_all_kinds_of_foreign_files_were_seen(measured: Measured) -> None:
 def small(folder: Path) -> Archive:
     """One of everything that is kept: two months, a corrected hour, and a ledger."""
     made = open_archive(folder)
-    asked = Request("okx", "BTC", "2026-01-31T22:00", "2026-02-01T02:00")
+    asked = LedgerEntry("okx", "BTC", "2026-01-31T22:00", "2026-02-01T02:00")
     hours = rates(["BTC", "ETH"], ["okx"], hours=4, start=pd.Timestamp("2026-01-31T22:00", tz="UTC"))
     made.append(FUNDING, hours, requests=[asked])
     made.delete(FUNDING, {"symbol": "ETH"}, start="2026-02-01T01:00", reason="twice")
