@@ -120,6 +120,47 @@ def _kucoin(params: Row, ms: int) -> Any:
     return {"code": "200000", "data": {"symbol": params["symbol"], "sequence": 1, **sides, "ts": ms * 10**6}}
 
 
+def _bingx(_: Row, ms: int) -> Any:
+    return {"code": 0, "msg": "", "data": {"T": ms, **_text()}}
+
+
+def _phemex(params: Row, ms: int) -> Any:
+    result = {"symbol": params["symbol"], "orderbook_p": _text(), "timestamp": ms * 10**6, "depth": 30}
+    return {"error": None, "id": 0, "result": result}
+
+
+def _bitmex(params: Row, ms: int) -> Any:
+    """A row a level and side, of contracts of 0.0001 coins."""
+    always = {"symbol": params["symbol"], "id": 1, "timestamp": _iso(ms)}
+    return [
+        {**always, "side": side, "size": round(coins * 10_000), "price": price}
+        for side, levels in (("Sell", ASKS), ("Buy", BIDS))
+        for price, coins in levels
+    ]
+
+
+def _cryptocom(params: Row, ms: int) -> Any:
+    sides = {side: [[*row, "1"] for row in rows] for side, rows in _text().items()}
+    result = {"instrument_name": params["instrument_name"], "depth": 150, "data": [{**sides, "t": ms}]}
+    return {"id": 1, "code": 0, "result": result}
+
+
+def _edgex(params: Row, ms: int) -> Any:
+    row = {
+        "contractId": params["contractId"],
+        "level": 200,
+        "depthType": "SNAPSHOT",
+        **_named("price", "size"),
+    }
+    return {"code": "SUCCESS", "data": [row]}
+
+
+def _backpack(_: Row, ms: int) -> Any:
+    """The best bid comes last."""
+    sides = _text()
+    return {"bids": sides["bids"][::-1], "asks": sides["asks"], "lastUpdateId": "1", "timestamp": ms * 1000}
+
+
 BOOKS: dict[tuple[str, str], Callable[[Row, int], Any]] = {
     ("binance", "/fapi/v1/depth"): _binance,
     ("bybit", "/v5/market/orderbook"): _bybit,
@@ -134,4 +175,10 @@ BOOKS: dict[tuple[str, str], Callable[[Row, int], Any]] = {
     ("kraken", "/orderbook"): _kraken,
     ("dydx", "/orderbooks/"): _dydx,
     ("kucoin", "/level2/snapshot"): _kucoin,
+    ("bingx", "/quote/depth"): _bingx,
+    ("phemex", "/md/v2/orderbook"): _phemex,
+    ("bitmex", "/orderBook/L2"): _bitmex,
+    ("cryptocom", "/public/get-book"): _cryptocom,
+    ("edgex", "/quote/getDepth"): _edgex,
+    ("backpack", "/depth"): _backpack,
 }

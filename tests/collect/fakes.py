@@ -1,7 +1,7 @@
-"""Sixteen venues on one port, written from the specification of their APIs and not from the adapters.
+"""The venues on one port, written from the specification of their APIs and not from the adapters.
 
 Each answers below its own slug: ``http://127.0.0.1:port/binance/fapi/v1/fundingRate``. What they tell is one
-truth (`Truth`), in sixteen shapes, units and ways of paging.
+truth (`Truth`), in as many shapes, units and ways of paging.
 """
 
 from __future__ import annotations
@@ -63,6 +63,12 @@ ERROR_200 = {
     "mexc": {"success": False, "code": 510, "message": "Requests are too frequent"},
     "huobi": {"status": "error", "err-code": 1032, "err-msg": "too often", "ts": 1},
     "derive": {"id": 1, "error": {"code": -32000, "message": "Rate limit exceeded"}},
+    "bingx": {"code": 100410, "msg": "rate limited"},
+    "phemex": {"code": 11115, "msg": "too many requests"},
+    "bitmex": {"error": {"name": "RateLimitError", "message": "Rate limit exceeded, retry in 1 seconds."}},
+    "cryptocom": {"id": 1, "code": 42901, "message": "RATE_LIMIT"},
+    "edgex": {"code": "RATE_LIMIT", "msg": "too many requests", "data": None},
+    "backpack": {"code": "TOO_MANY_REQUESTS", "message": "slow down"},
 }
 
 
@@ -667,6 +673,10 @@ def _dydx(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
 
 
 def _kucoin(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    if place == "/market/funding-rate-history":
+        old = _kucoin(fakes, "", {**params, "from": params["startAt"], "to": params["endAt"]})["data"]
+        rows = [{"ts": row["timepoint"], "fundingRate": row["fundingRate"]} for row in old]
+        return {"code": "200000", "data": {"symbol": params["symbol"], "list": rows}}
     if "from" not in params or "to" not in params:
         return {"code": "400100", "msg": "from and to are required"}
     symbol = {"XBT": "BTC"}.get(params["symbol"][:3], params["symbol"][:3])
@@ -745,6 +755,100 @@ def _derive(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     }
 
 
+def _bingx(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    if not place.endswith("/fundingRate"):
+        raise KeyError(place)
+    rows = [(_ms(s), r) for s, _, r in fakes.payments("bingx", params["symbol"][:3])]
+    found = _page(
+        rows,
+        _number(params, "startTime", 0),
+        _number(params, "endTime", 9e15),
+        _limit(params, 1000),
+        newest=True,
+    )
+    data = [{"symbol": params["symbol"], "fundingRate": f"{r:.8f}", "fundingTime": t} for t, r in found]
+    return {"code": 0, "msg": "", "data": data}
+
+
+def _phemex(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    if not place.endswith("/funding-rate-history") or not params["symbol"].endswith("FR8H"):
+        raise KeyError(place)
+    rows = [(s * 1000, r) for s, _, r in fakes.payments("phemex", params["symbol"][1:4])]
+    found = _page(
+        rows, _number(params, "start", 0), _number(params, "end", 9e15), _limit(params, 100), newest=True
+    )
+    rows2 = [{"symbol": params["symbol"], "fundingRate": f"{r:.8f}", "fundingTime": str(t)} for t, r in found]
+    return {"code": 0, "msg": "OK", "data": {"rows": rows2}}
+
+
+def _bitmex(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    if place != "/funding":
+        raise KeyError(place)
+    symbol = params["symbol"][:3].replace("XBT", "BTC")
+    rows = [(s * 1000, r) for s, _, r in fakes.payments("bitmex", symbol)]
+    start, end = (pd.Timestamp(params[name]).timestamp() * 1000 for name in ("startTime", "endTime"))
+    found = _page(rows, start, end, min(int(params.get("count", 100)), 500), newest=False)
+    return [
+        {"symbol": params["symbol"], "timestamp": lists.iso(t), "fundingRate": round(r, 8)} for t, r in found
+    ]
+
+
+def _cryptocom(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    if place != "/public/get-valuations":
+        raise KeyError(place)
+    symbol, now = params["instrument_name"][:3], int(fakes.now().timestamp() * 1000)
+    told = {"funding_rate": "0.0000125", "mark_price": str(fakes.truth.oi_at(symbol, now // 1000)[2])}
+    if params["valuation_type"] in told:
+        data = [{"v": told[params["valuation_type"]], "t": now // 14_400_000 * 14_400_000}]
+    else:
+        rows = [(s * 1000, r) for s, _, r in fakes.payments("cryptocom", symbol)]
+        found = _page(
+            rows,
+            _number(params, "start_ts", 0),
+            _number(params, "end_ts", 9e15),
+            int(params["count"]),
+            newest=True,
+        )
+        data = [{"v": f"{r:.8f}", "t": t} for t, r in found]
+    return {"id": 1, "code": 0, "result": {"instrument_name": params["instrument_name"], "data": data}}
+
+
+def _edgex(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    if not place.endswith("/getFundingRatePage"):
+        raise KeyError(place)
+    start, end = (int(params[f"filter{name}"]) for name in ("BeginTimeInclusive", "EndTimeExclusive"))
+    paid = fakes.payments("edgex", SYMBOLS[int(params["contractId"][-1])])[::-1]
+    rows = [
+        {
+            "contractId": params["contractId"],
+            "fundingTime": str(second * 1000),
+            "fundingRate": f"{rate:.8f}",
+            "isSettlement": True,
+            "fundingRateIntervalMin": str(60 * hours),
+        }
+        for second, hours, rate in paid
+        if start <= second * 1000 < end
+    ]
+    skip, size = int(params.get("offsetData", 0)), min(int(params["size"]), 100)
+    after = str(skip + size) if skip + size < len(rows) else ""
+    return {"code": "SUCCESS", "data": {"dataList": rows[skip : skip + size], "nextPageOffsetData": after}}
+
+
+def _backpack(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    if place != "/fundingRates":
+        raise KeyError(place)
+    now = fakes.now().timestamp()  # the first row is the running interval
+    told = [row for row in fakes.truth.payments("backpack", params["symbol"][:3]) if row[0] <= now + HOUR]
+    return [
+        {
+            "symbol": params["symbol"],
+            "fundingRate": f"{rate:.8f}",
+            "intervalEndTimestamp": lists.iso(second * 1000)[:-5],
+        }
+        for second, _, rate in told[::-1][: _limit(params, 10_000)]
+    ]
+
+
 VENUES: dict[str, Callable[[Fakes, str, dict[str, Any]], Any]] = {
     "binance": _binance,
     "bybit": _bybit,
@@ -762,4 +866,10 @@ VENUES: dict[str, Callable[[Fakes, str, dict[str, Any]], Any]] = {
     "mexc": _mexc,
     "huobi": _huobi,
     "derive": _derive,
+    "bingx": _bingx,
+    "phemex": _phemex,
+    "bitmex": _bitmex,
+    "cryptocom": _cryptocom,
+    "edgex": _edgex,
+    "backpack": _backpack,
 }

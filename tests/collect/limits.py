@@ -125,6 +125,12 @@ LIMITS: dict[str, Callable[[str, Params], list[Spent]]] = {
     "mexc": _requests(20, 2),
     "huobi": _of_budget("huobi"),
     "derive": _requests(25, 5),
+    "bingx": lambda place, _: [Spent(place, Limit(500, 10), 1)],
+    "phemex": _requests(300, 60),
+    "bitmex": _requests(30, 60),
+    "cryptocom": lambda place, _: [Spent(place, Limit(100, 1), 1)],
+    "edgex": _of_budget("edgex"),
+    "backpack": _of_budget("backpack"),
 }
 
 

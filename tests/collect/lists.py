@@ -60,7 +60,7 @@ def answer(fakes: Any, exchange: str, place: str, params: dict[str, Any]) -> Any
     return None
 
 
-def _iso(ms: int) -> str:
+def iso(ms: int) -> str:
     return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%dT%H:%M:%S}.{ms % 1000:03}Z"
 
 
@@ -137,7 +137,7 @@ def _dydx(place: str, params: dict[str, Any], now: float) -> Any:
                 "size": str(event.coins),
                 "price": str(event.price),
                 "type": "LIQUIDATED" if event.is_liquidation else "LIMIT",
-                "createdAt": _iso(event.ms),
+                "createdAt": iso(event.ms),
             }
             for event, number in named
         ]
@@ -150,10 +150,10 @@ def _kraken(place: str, params: dict[str, Any], now: float) -> Any:
     named = _numbered(symbol, events(symbol, end - 3600, end))[::-1][:100]
     return {
         "result": "success",
-        "serverTime": _iso(int(now * 1000)),
+        "serverTime": iso(int(now * 1000)),
         "history": [
             {
-                "time": _iso(event.ms),
+                "time": iso(event.ms),
                 "trade_id": i,
                 "uid": number,
                 "price": event.price,

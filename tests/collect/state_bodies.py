@@ -38,6 +38,13 @@ RUNNING_BPS = {
     "kucoin": 1.0,
     "mexc": 3.0,
     "derive": 1.0,
+    "huobi": 1.0,
+    "bingx": 2.0,
+    "phemex": 1.0,
+    "bitmex": 3.0,
+    "cryptocom": 1.0,
+    "edgex": 0.5,
+    "backpack": 1.6,
 }
 
 Row = dict[str, Any]
@@ -52,7 +59,14 @@ def state_body(fakes: Fakes, exchange: str, place: str, params: Row) -> Any:
     if f"{exchange} {place}" not in _SHAPES:
         return None
     figures = [_figures(exchange, number, state, now) for number, state in enumerate(fakes.states())]
-    return _bulk(f"{exchange} {place}", figures, now)
+    named = _NAMED.get(f"{exchange} {place}")
+    if named is not None:
+        asked = {*params[named].split(",")}
+        figures = [one for one in figures if {f"{one['s']}-USDT", f"3000000{one['i']}"} & asked]
+    body = _bulk(f"{exchange} {place}", figures, now)
+    if place.endswith("/quote/openInterest"):
+        body["data"] = body["data"][0]
+    return body
 
 
 def _bulk(name: str, figures: list[Row], now: int) -> Any:
@@ -66,7 +80,7 @@ def _bulk(name: str, figures: list[Row], now: int) -> Any:
 def _figures(exchange: str, number: int, state: tuple[str, tuple[int, float, float]], now: int) -> Row:
     """Return what a template may name of one contract: what it is called, counted in each venue's unit."""
     symbol, (_, coins, mark) = state
-    hours = interval(exchange, now // 1000)
+    hours, due = interval(exchange, now // 1000), Truth(0).next_payment(exchange, now / 1000) * 1000
     return {
         "i": number,
         "s": symbol,
@@ -74,7 +88,11 @@ def _figures(exchange: str, number: int, state: tuple[str, tuple[int, float, flo
         "interval": hours,
         "interval_s": HOUR * hours,
         "interval_ms": HOUR * 1000 * hours,
-        "due": Truth(0).next_payment(exchange, now / 1000) * 1000,
+        "interval_min": 60 * hours,
+        "clock": f"{hours:02}",
+        "due": due,
+        "after": due + HOUR * 1000 * hours,
+        "coin_id": 1001 + number,
         "contract_usd": 100 if symbol == "BTC" else 10,
         "coins": coins,
         "usd": coins * mark,
@@ -167,7 +185,17 @@ _OLD: dict[str, Row] = _SHAPES.pop("delisted")
 """By venue and path: what sets the row of OLD, which was delisted, apart from one that trades."""
 
 
+_NAMED = {
+    "huobi /v5/market/funding_rate": "contract_code",
+    "bingx /openApi/swap/v2/quote/openInterest": "symbol",
+    "edgex /api/v2/public/funding/getLatestFundingRate": "contractId",
+    "edgex /api/v2/public/quote/getTicker": "contractId",
+}
+"""Answers about the contracts that a request names, and the parameter that does."""
+
+
 _NAMES = {"symbol", "baseAsset", "baseCoin", "instId", "ctValCcy", "uly", "name", "instrument_name"}
+_NAMES |= {"asset", "baseCurrency", "rootSymbol", "underlying", "base_ccy", "i", "baseSymbol", "inst_type"}
 _NAMES |= {"base_currency", "market_id", "base", "pair", "contract_code"}
 """Fields of `_OLD` that name it; the others say that it is gone."""
 

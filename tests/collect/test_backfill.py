@@ -1,4 +1,4 @@
-"""A month of history of sixteen venues, held to what the fake venues know to have happened."""
+"""A month of history of all venues, held to what the fake venues know to have happened."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOW = "2026-02-01T00:30:00"
 START, END = "2026-01-01", "2026-02-01"
 LAST = int(pd.Timestamp(END, tz="UTC").timestamp()) + 1800
 SETTLING = [name for name in VENUES if name not in ("paradex", *DEXES)]  # no fake plays the dexes
-UNCONFIRMED = ("kraken",)
+UNCONFIRMED = ("kraken", "edgex")
 
 
 def _fill(archive: Archive, fakes: Fakes, clock: SimulatedClock, *venues: str, **options: Any) -> Any:

@@ -93,7 +93,7 @@ LISTS = {"funding.metadata", "markets.exchanges", "oi.exchanges", "oi.sparklines
 
 @pytest.fixture(scope="module")
 def polled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Fakes, read_through.ReadThrough]]:
-    """Sixteen venues that were polled twice, and what keeps their answers."""
+    """All venues, which were polled twice, and what keeps their answers."""
     folder = tmp_path_factory.mktemp("venues")
     clock = SimulatedClock(f"{NOW:%Y-%m-%dT%H:%M:%S}")
     fakes = Fakes(int(NOW.timestamp()) + 86_400, clock.utc)

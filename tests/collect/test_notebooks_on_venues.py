@@ -1,7 +1,7 @@
 """The notebooks that need no more than venues tell, run on ``dd.connect("venues")`` against the fake venues.
 
 Others need more. The cascade needs liquidations that a collector has listened to; the one on three intervals
-needs sampled rates of the past, which no venue tells, and a venue that is none of the sixteen. Those on
+needs sampled rates of the past, which no venue tells, and a venue that is none of these. Those on
 volatility and on the surface need chains of the past, those on FTX and on 10 October recordings of their
 days, and the one on past picks reads a file.
 """

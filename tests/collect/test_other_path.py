@@ -183,5 +183,7 @@ def test_equal_events_of_one_second_that_came_by_one_path_all_stay(
 
 
 def test_venues_with_two_paths() -> None:
-    assert {name for name, venue in VENUES.items() if has_two_paths(venue)} == {"okx", "gateio", "huobi"}
+    assert {name for name, venue in VENUES.items() if has_two_paths(venue)} == {
+        "okx", "gateio", "huobi", "lighter"
+    }  # fmt: skip
     assert tables.TABLES[TABLE].key == ("exchange", "order_id", "fill_id")

@@ -1,4 +1,4 @@
-"""One poll of sixteen venues: each running rate and open interest, and nothing of delisted contracts."""
+"""One poll of all venues: each running rate and open interest, and nothing of delisted contracts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.collect.state_bodies import RUNNING_BPS
 DAY = pd.Timestamp("2026-01-20", tz="UTC")
 
 
-def test_a_poll_of_sixteen_venues_is_the_truth_and_leaves_out_what_was_delisted(
+def test_a_poll_of_all_venues_is_the_truth_and_leaves_out_what_was_delisted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = SimulatedClock("2026-01-20T10:30:30")

@@ -8,7 +8,7 @@ from derivdata.sources.venues.hyperliquid import DEXES
 
 HOUR = 3600
 T0 = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
-HOURLY = ("deribit", "hyperliquid", "lighter", "dydx", "derive", "kraken", *DEXES)
+HOURLY = ("deribit", "hyperliquid", "lighter", "dydx", "derive", "kraken", "cryptocom", "backpack", *DEXES)
 
 
 def interval(exchange: str, second: int) -> int:

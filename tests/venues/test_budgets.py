@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import fields
+from math import ceil
 from typing import NamedTuple
 
 import pandas as pd
@@ -49,6 +50,12 @@ LIMITS: dict[str, Limit | None] = {
     "mexc": Limit(20, 2, "section 17"),
     "huobi": None,
     "derive": Limit(5, 1, "section 9: and IP, in windows of 5 s"),
+    "bingx": Limit(500, 10, "its page: of an endpoint and IP"),
+    "phemex": Limit(300, 60, "its header: a minute and IP"),
+    "bitmex": Limit(30, 60, "clients: a minute without a key"),
+    "cryptocom": Limit(100, 1, "its page: of a method and IP"),
+    "edgex": None,
+    "backpack": None,
 }
 POOLS = {
     ("binance", "funding"): Limit(500, 300, "section 2: fundingInfo and fundingRate together"),
@@ -82,7 +89,7 @@ WEIGHTS = {
     "aster /fapi/v1/depth": 10,
     "kucoin /api/v1/contracts/active": 3,
 }
-CONTRACTS = {"binance": 700}
+CONTRACTS = {"binance": 700, "bingx": 600, "edgex": 300, "cryptocom": 400}
 """Contracts of venues that tell a state of one contract a request."""
 SYMBOLS = 10
 """Symbols whose liquidations are asked for one by one."""
@@ -98,6 +105,8 @@ def _requests(endpoint: VenueEndpoint) -> float:
         return len(endpoint.each)
     if not endpoint.symbol:
         return 1
+    if endpoint.batch:
+        return ceil(CONTRACTS[endpoint.exchange] / endpoint.batch)
     return SYMBOLS if endpoint.what == "liquidations" else endpoint.largest or CONTRACTS[endpoint.exchange]
 
 

@@ -159,6 +159,13 @@ ERRORS = [
     ),
     ("huobi", '{"code": 1032, "message": "too often", "ts": 1}', "1032", "limit"),
     ("derive", '{"id": 1, "error": {"code": -32000, "message": "rate limit"}}', "-32000", "limit"),
+    ("bingx", '{"code": 100410, "msg": "rate limited", "data": {}}', "100410", "limit"),
+    ("phemex", '{"error": {"code": 6001, "message": "invalid argument"}}', "6001", "refused"),
+    ("phemex", '{"code": 11115, "msg": "too many requests"}', "11115", "limit"),
+    ("bitmex", '{"error": {"message": "slow", "name": "RateLimitError"}}', "RateLimitError", "limit"),
+    ("cryptocom", '{"id": 1, "code": 42901, "message": "TOO_MANY"}', "42901", "limit"),
+    ("edgex", '{"code": "INVALID_CONTRACT_ID", "msg": "no", "data": null}', "INVALID_CONTRACT_ID", "refused"),
+    ("backpack", '{"code": "TOO_MANY_REQUESTS", "message": "slow"}', "TOO_MANY_REQUESTS", "limit"),
 ]
 
 
@@ -175,9 +182,9 @@ def test_an_error_with_http_200_is_an_error_on_every_path(
         assert caught.value.retryable == (reason in ("limit", "busy"))
 
 
-def test_the_sixteen_venues_are_listed_and_none_is_said_to_be_verified() -> None:
+def test_the_venues_are_listed_and_none_is_said_to_be_verified() -> None:
     rows = dd.venues.endpoints()
-    assert rows["exchange"].nunique() == 16 + 4  # with the dexes of Hyperliquid
+    assert rows["exchange"].nunique() == 22 + 4  # with the dexes of Hyperliquid
     assert rows["verified_on"].isna().all()
     funding = rows[rows["what"].isin(["funding", "settlements"])]
     assert set(funding["exchange"]) == set(rows["exchange"])

@@ -154,7 +154,8 @@ class ContractStates:
                 "no mark price of the same minute is at hand"
             )
         now = self._session.clock.utc()
-        self._held[item.name] = now, State(item, None, oi_coins=state.oi_coins, oi_usd=usd)
+        told = State(item, None, volume_usd=state.volume_usd, change_pct=state.change_pct)
+        self._held[item.name] = now, told._replace(oi_coins=state.oi_coins, oi_usd=usd)
         time = times.us(now) if state.time is None else state.time
         return OiPoint(item, time, usd, "raw", state.oi_coins)
 
@@ -174,15 +175,16 @@ class PaymentSpacing:
         self._seen: dict[str, _Seen] = {}
 
     def fill(self, states: Iterable[State], at: pd.Timestamp) -> list[State]:
-        """Return states with the interval of each rate whose answer names only the next payment.
+        """Return states with the interval of each rate whose answer names the next payment.
 
-        It is known from the first payment on that passes between polls less than an hour apart, which cannot
-        have missed another, and until one passes that no two such polls saw. Instants are those of the
-        venue's clock, by which it pays: `at`, the instant of the poll here, counts for a state without one.
+        It comes before the interval that a list told, which may be older. It is known from the first payment
+        on that passes between polls less than an hour apart, which cannot have missed another, and until one
+        passes that no two such polls saw. Instants are those of the venue's clock, by which it pays: `at`,
+        the instant of the poll here, counts for a state without one.
         """
         filled = []
         for state in states:
-            if state.rate is not None and state.period_h is None and state.next_payment is not None:
+            if state.rate is not None and state.next_payment is not None:
                 now = times.us(at) if state.time is None else state.time
                 seen = self._seen.get(state.instrument.name)
                 hours = None if seen is None else seen.hours
@@ -192,6 +194,7 @@ class PaymentSpacing:
                     passed = seen.next_payment <= now < min(seen.at, seen.next_payment) + _HOUR_US
                     hours = spacing if passed and spacing in _GOOD_HOURS else None
                 self._seen[state.instrument.name] = _Seen(state.next_payment, now, hours)
-                state = state._replace(period_h=hours, settle_h=hours)
+                if hours is not None or state.period_h is None:
+                    state = state._replace(period_h=hours, settle_h=hours)
             filled.append(state)
         return filled

@@ -38,33 +38,45 @@ def contract_name(endpoint: VenueEndpoint, item: Instrument) -> str:
         return item.symbol if item.inverse else item.quote
     if endpoint.symbol == "instFamily":
         return item.name.removesuffix("-SWAP")
-    return item.name
+    return endpoint.names.format(item.name)
 
 
-def list_contracts(session: VenueSession) -> Contracts:
+def batches(endpoint: VenueEndpoint, contracts: Contracts) -> list[dict[str, str]]:
+    """Return the parameters of the requests that together name all contracts that they are about."""
+    fitting = [item for item in contracts.by_symbol.values() if endpoint.covers(item)]
+    names = [contract_name(endpoint, item) for item in fitting]
+    return [
+        {endpoint.symbol: ",".join(names[i : i + endpoint.batch])}
+        for i in range(0, len(names), endpoint.batch)
+    ]
+
+
+def list_contracts(session: VenueSession, *, intervals: bool = True, again: bool = False) -> Contracts:
     """Return the contracts of this hour's lists; they and the intervals become the session's context.
 
-    Lists are asked for again in each hour, since an interval can change with each payment. A list that fails
-    leaves the older one in use and those of the venue's other markets as they come, and is asked for again
-    the next time.
+    Lists are asked for again in each hour, since an interval can change with each payment, or `again` where
+    no poll brings them along. A list that fails leaves the older one in use and those of the venue's other
+    markets as they come, and is asked for again the next time. Without `intervals` none are asked for.
 
     Raises `VenueError`, `NetworkError` or `SchemaError`: there is no list yet, and none came; or the venue's
     first list refuses this address. `Stopped`: the clock was stopped.
     """
     shared, now = session.shared, session.clock.utc()
     listing = [endpoint for endpoint in session.venue.endpoints if endpoint.lists]
-    intervals = [e for e in session.venue.endpoints if e.what == "intervals" and e.exchange != "hyperliquid"]
+    told = [e for e in session.venue.endpoints if e.what == "intervals" and e.exchange != "hyperliquid"]
     hour = now.floor(_LISTED_FOR)
     due = [
         e
-        for e in (*listing, *intervals)
-        if (listed := shared.lists.get(e)) is None or hour > listed[0].floor(_LISTED_FOR)
+        for e in (*listing, *(told if intervals else ()))
+        if (listed := shared.lists.get(e)) is None
+        or hour > listed[0].floor(_LISTED_FOR)
+        or (again and e.lists and e.every is None)
     ]
     problems = _ask_lists(session, due, listing[0])
     if not any(endpoint in shared.lists for endpoint in listing):
         raise problems[0]
     if shared.listing is None or len(problems) < len(due):
-        unknown = tuple(e.margin for e in intervals if e not in shared.lists)
+        unknown = tuple(e.margin for e in told if e not in shared.lists)
         shared.listing = _merged(session, unknown)
     session.context.update(shared.listing.frames)
     return shared.listing.contracts
@@ -106,6 +118,12 @@ def _merged(session: VenueSession, unknown: tuple[str, ...]) -> ContractList:
 
 def _all_pages(session: VenueSession, endpoint: VenueEndpoint) -> Records:
     records, cursor = Records(), ""
+    if endpoint.batch:
+        listed = [item for _, told in session.shared.lists.values() for item in told.instruments]
+        for params in batches(endpoint, Contracts(listed)):
+            page, _, _ = session.ask(endpoint, params)
+            records.add(page)
+        return records
     for _ in range(_PAGES):
         name = endpoint.paging.cursor if endpoint.paging else ""
         page, _, _ = session.ask(endpoint, {name: cursor} if cursor and name else {})

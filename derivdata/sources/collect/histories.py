@@ -216,7 +216,7 @@ class _Job:
         ]
         if not any(requests.values()):
             return
-        contracts = list_contracts(session)
+        contracts = list_contracts(session, intervals=False)
         for table, endpoints in requests.items():
             if table == LIQUIDATIONS and endpoints:
                 self._liquidations(session, contracts, endpoints)

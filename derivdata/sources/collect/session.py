@@ -193,6 +193,7 @@ class VenueSession:
         for part in endpoint.pattern.groupindex:
             place = place.replace(f"{{{part}}}", query.pop(part))
         base = self._address or endpoint.host or self.venue.host
+        base += "" if place[:1] == "/" else "/"
         self.requests += 1
         sent = self.clock.utc()
         if endpoint.method == "POST":

@@ -12,7 +12,7 @@ import pandas as pd
 from derivdata.errors import DerivdataError, SchemaError, VenueError
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.contract_states import ContractStates, PaymentSpacing
-from derivdata.sources.collect.contracts import contract_name, endpoints_for, list_contracts
+from derivdata.sources.collect.contracts import batches, contract_name, endpoints_for, list_contracts
 from derivdata.sources.collect.files import is_collected
 from derivdata.sources.collect.liquidations import LIQUIDATIONS, LiquidationPolls
 from derivdata.sources.collect.session import Contracts, Stopped, VenueSession
@@ -33,6 +33,10 @@ _MINUTE = pd.Timedelta(1, "min")
 _FIGURES = ("rate", "mark", "index_price", "last", "oi_usd", "volume_usd", "change_pct")
 _SEVERAL, _JUMP = 5, 3.0
 """Contracts from which the median counts, and the factor between two polls that no market makes."""
+_MOST_FAILED = 5
+"""Requests in a row that fail, of many that one poll takes: then it is not about their contracts."""
+_STILL = pd.Timedelta(5, "min")
+"""How often lists are asked for again at most because the figures of some contracts stand still."""
 
 
 @dataclass
@@ -85,6 +89,10 @@ class VenueState:
         self._told: dict[VenueEndpoint, set[str]] = {}
         self._gone_on: dict[VenueEndpoint, pd.Timestamp] = {}
         self._held: dict[str, float] = {}  # open interest of the last poll, by contract
+        self._last: dict[str, State] = {}  # what the last poll told of each contract, but for its instant
+        self._looked_at: set[str] = set()  # contracts that stand still though the venue lists them
+        self._looked: pd.Timestamp | None = None
+        self._with_rates = names is None or bool({*names} & {"funding_history", "markets_symbol_exchanges"})
         self._arrived: dict[str, int] = {}  # of each contract of this poll, when its last answer came [µs]
         polled = [
             endpoint
@@ -124,7 +132,7 @@ class VenueState:
         """Ask for what is due and return a row of each contract; a part that fails fails its tables only."""
         poll = self.begin()
         try:
-            self.contracts = list_contracts(self.session)
+            self.contracts = list_contracts(self.session, intervals=self._with_rates)
         except Stopped:
             raise
         except DerivdataError as problem:
@@ -229,9 +237,19 @@ class VenueState:
         return last_request is None or now - last_request >= pd.Timedelta((endpoint.every or 0) * 0.95, "s")
 
     def _answers(self, endpoint: VenueEndpoint) -> Records:
-        records = Records()
+        records, failed = Records(), 0
         for params in self._asked_for(endpoint):
-            answer, _, _ = self.session.ask(endpoint, params)
+            try:
+                answer, _, _ = self.session.ask(endpoint, params)
+                failed = 0
+            except Stopped:
+                raise
+            except DerivdataError as problem:
+                failed += 1
+                if not endpoint.batch or failed == _MOST_FAILED:
+                    raise
+                records.left_out.append(str(problem))
+                continue
             arrived = times.us(self.session.clock.utc())
             self._arrived |= {row.instrument.name: arrived for row in answer.states}
             self._arrived |= {option.name: arrived for option in answer.options}
@@ -240,6 +258,8 @@ class VenueState:
 
     def _asked_for(self, endpoint: VenueEndpoint) -> list[dict[str, str]]:
         """Return the parameters of each request of one poll."""
+        if endpoint.batch:
+            return [] if self.contracts is None else batches(endpoint, self.contracts)
         if not endpoint.expiry:
             return [{endpoint.symbol: value} if value else {} for value in endpoint.each or ("",)]
         others = [e for e in self.endpoints if e is not endpoint]
@@ -261,6 +281,10 @@ class VenueState:
         fresh = {table for endpoint in answered for table in endpoint.tables}
         names = [table for table in STATE if table in fresh]
         state = self._trading(state.merged())
+        state.states = [_valued(row) for row in state.states]
+        if fresh & {*STATE} and self._some_stand_still(state.states, poll.at):
+            self.contracts = list_contracts(self.session, intervals=self._with_rates, again=True)
+            state = self._trading(state)
         state.states = self._spacing.fill(state.states, poll.at)
         if self.by_contract.endpoints:
             self._add_open_interest(poll, state)
@@ -273,6 +297,21 @@ class VenueState:
             chain.options = [o for o in chain.options if o.iv is not None or o.open_interest is not None]
             arrived = max((self._arrived[o.name] for o in chain.options), default=at)  # one instant
             self._add_frames(poll, chain, CHAINS, arrived)
+
+    def _some_stand_still(self, states: list[State], now: pd.Timestamp) -> bool:
+        """Return whether some contracts tell what they told a minute ago while most others moved.
+
+        A venue may go on telling of the last minute of a contract that it has delisted since its list came.
+        """
+        told = {row.instrument.name: row._replace(time=None, next_payment=None) for row in states}
+        still = {name for name, row in told.items() if self._last.get(name) == row}
+        self._last = told
+        self._looked_at &= still
+        waiting = self._looked is not None and now - self._looked < _STILL
+        if waiting or not still - self._looked_at or 2 * len(still) > len(told):
+            return False
+        self._looked, self._looked_at = now, still
+        return True
 
     def _hold_to_last_poll(self, poll: Poll, state: Records) -> None:
         """Leave out open interest whose median contract jumped since the last poll: another unit, or side."""
@@ -347,6 +386,13 @@ class VenueState:
         poll.failed, poll.parts = dict.fromkeys(sorted(self.tables), str(problem)), {}
         poll.gone = isinstance(problem, VenueError) and problem.reason == "region"
         return poll
+
+
+def _valued(row: State) -> State:
+    """Return a contract whose open interest is told in coins, and its mark in another answer, with both."""
+    if row.oi_usd is None and row.oi_coins is not None and row.mark:
+        return row._replace(oi_usd=row.oi_coins * row.mark)
+    return row
 
 
 def _lasting(records: Records) -> Records:

@@ -257,9 +257,11 @@ def _endpoint_of(
 @lru_cache(maxsize=512)  # a history is many bodies of one path
 def _endpoints_at(venue: str, place: str) -> list[tuple[VenueEndpoint, dict[str, str]]]:
     """Return the endpoints of a path, with the ``{name}`` parts that it fills in."""
-    short = place.removeprefix(_parsed(VENUES[venue].host)[0])
-    return [
-        (endpoint, match.groupdict())
-        for endpoint in VENUES[venue].endpoints
-        if (match := endpoint.pattern.fullmatch(short) or endpoint.pattern.fullmatch(place))
-    ]
+    found = []
+    for endpoint in VENUES[venue].endpoints:
+        short = place.removeprefix(_parsed(endpoint.host or VENUES[venue].host)[0])
+        written = (short, place, short.removeprefix("/"))
+        match = next(filter(None, map(endpoint.pattern.fullmatch, written)), None)
+        if match:
+            found.append((endpoint, match.groupdict()))
+    return found

@@ -106,8 +106,8 @@ class _DeltaHead(Wire):
 
 def ticker_frames(reading: Reading) -> Records:
     """Read whole tickers of the stream; deltas, which name only what changed, are ignored."""
-    if any(head.type == "delta" for head in reading.frames(_DeltaHead)):
-        reading.fail("a delta says only what changed: only snapshots can be read alone")
+    for head in reading.frames(_DeltaHead):
+        reading.require_snapshot(head.type)
     return Records(
         states=[s for f in reading.frames(_Delta) for s in _state(reading, f.data, reading.ms(f.ts))]
     )

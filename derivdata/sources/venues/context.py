@@ -32,6 +32,8 @@ INSTRUMENTS = Table(
         "is_inverse": Column(Kind.FLAG, "", "Whether it is margined and settled in the coin."),
         "is_perpetual": Column(Kind.FLAG, "", "Whether it has no expiry."),
         "is_active": Column(Kind.FLAG, "", "Whether it trades."),
+        "strike": Column(Kind.NUMBER, "USD", "Strike of an option; missing where the list does not tell it."),
+        "expiry": Column(Kind.TIME, "UTC", "Expiry of an option or a dated future; missing of others."),
         "position": Column(Kind.COUNT, "", "Place in the venue's list, from 0: some answers go by it."),
     },
     order=("exchange", "position"),
@@ -71,6 +73,8 @@ def instruments(items: list[Instrument]) -> dict[str, Any]:
         "is_inverse": [item.inverse for item in items],
         "is_perpetual": [item.perpetual for item in items],
         "is_active": [item.active for item in items],
+        "strike": [item.strike for item in items],
+        "expiry": pd.to_datetime([item.expiry for item in items], unit="us", utc=True).as_unit("us"),
         "position": range(len(items)),
     }
 

@@ -25,6 +25,7 @@ _UNITS: dict[str, Mapping[str, str]] = {
         "dydx": _HOURLY,
         "lighter": "fraction of 8 hours",
         "kraken": "USD of a contract and hour",
+        "cryptocom": _HOURLY,
         _OTHERS: "fraction of the interval",
     },
     "funding_settlements": {
@@ -35,6 +36,7 @@ _UNITS: dict[str, Mapping[str, str]] = {
         "dydx": _HOURLY,
         "lighter": "percent of an hour, the sign apart",
         "kraken": _HOURLY,
+        "cryptocom": _HOURLY,
         _OTHERS: "fraction of the interval",
     },
     "oi_history": {
@@ -48,6 +50,8 @@ _UNITS: dict[str, Mapping[str, str]] = {
         "huobi": "USD of both sides; inverse: contracts of both sides",
         "kucoin": "contracts",
         "mexc": "contracts",
+        "bingx": "USD",
+        "bitmex": "contracts",
         _OTHERS: "coins",
     },
     "liquidations_fills": {
@@ -77,7 +81,6 @@ _COMPLETENESS = {
     "okx": "a sample: one of each contract and second at most",
     "bitget": "all of three days by request, late; the stream only the largest",
 }
-_SAMPLED = {"huobi": "what was polled, from the first payment seen to pass: no answer names the interval"}
 
 
 def coverage_of(venues: Sequence[str], verified: Mapping[str, str], *, unconfirmed: bool) -> pd.DataFrame:
@@ -106,6 +109,7 @@ def coverage_of(venues: Sequence[str], verified: Mapping[str, str], *, unconfirm
         endpoints = [
             e for e in venue.endpoints if e.confirmed or unconfirmed or f"{slug} {e.path}" in verified
         ]
+        endpoints = [e for e in endpoints if e.method != "WS" or _is_listened_to(venue, e)]
         by_table = {table: [e for e in endpoints if table in e.tables] for table in _UNITS}
         rows += [_row(venue, table, those, verified) for table, those in by_table.items() if those]
     return pd.DataFrame(rows)
@@ -118,8 +122,6 @@ def _row(
     documented = "hyperliquid" if venue in DEX_VENUES else venue.exchange
     units = _UNITS[table]
     sampled = "what was polled" if table != "funding_settlements" else "all payments"
-    if table == "funding_history":
-        sampled = _SAMPLED.get(documented, sampled)
     return {
         "exchange": venue.exchange,
         "table": table,
@@ -132,6 +134,12 @@ def _row(
         else _of_one(endpoints) or sampled,
         "verified_on": days[0],  # the oldest: "" as long as one endpoint was never checked
     }
+
+
+def _is_listened_to(venue: Venue, endpoint: VenueEndpoint) -> bool:
+    """Return whether a collector listens to a channel; others can only be read."""
+    stream = venue.stream
+    return stream is not None and stream.is_default and endpoint.path == stream.channel
 
 
 def _limit(venue: Venue, endpoints: Sequence[VenueEndpoint]) -> str:
@@ -156,8 +164,7 @@ def _of_one(endpoints: Sequence[VenueEndpoint]) -> str:
 def _cadence(venue: Venue, endpoints: Sequence[VenueEndpoint]) -> str:
     if endpoints[0].what == "book":
         return "every 60 s, of chosen symbols"
-    stream = venue.stream.channel if venue.stream is not None and venue.stream.is_default else None
-    if any(e.path == stream for e in endpoints):
+    if any(_is_listened_to(venue, e) for e in endpoints):
         return "as they come"
     seconds = [e.every for e in endpoints if e.every is not None]
     return f"every {min(seconds):g} s" if seconds else "every hour"

@@ -137,6 +137,7 @@ class _Frame(Wire, Generic[T]):
 class _Stats(Wire):
     price_change: float | None = None
     volume_usd: float | None = None
+    volume: float | None = None
 
 
 class _Ticker(Wire):
@@ -162,10 +163,15 @@ class _Greeks(Wire):
 class _OptionTicker(Wire):
     instrument_name: str
     timestamp: int
-    open_interest: float
+    open_interest: float | None
     mark_iv: float | None
-    underlying_price: float
     greeks: _Greeks
+    underlying_price: float | None = None
+    best_bid_price: float | None = None
+    best_ask_price: float | None = None
+    mark_price: float | None = None
+    index_price: float | None = None
+    stats: _Stats | None = None
 
 
 class _Head(Wire):
@@ -179,6 +185,14 @@ def ticker_frames(reading: Reading) -> Records:
         frames = reading.frames(_Frame[_OptionTicker])
         return Records(options=[_option(reading, frame.params.data) for frame in frames])
     return Records(states=[_state(reading, f.params.data) for f in reading.frames(_Frame[_Ticker])])
+
+
+def ticker(reading: Reading) -> Records:
+    """Read the ticker of one perpetual, or of one option with its greeks."""
+    name = reading.decode(Result[_Head]).result.instrument_name
+    if name.endswith(("-C", "-P")):
+        return Records(options=[_option(reading, reading.decode(Result[_OptionTicker]).result)])
+    return Records(states=[_state(reading, reading.decode(Result[_Ticker]).result)])
 
 
 def _state(reading: Reading, row: _Ticker) -> State:
@@ -211,6 +225,14 @@ def _option(reading: Reading, row: _OptionTicker) -> Option:
         **msgspec.structs.asdict(row.greeks),
         open_interest=row.open_interest,
         underlying=row.underlying_price or None,
+        quotes=Quotes(
+            "_" not in row.instrument_name,
+            row.best_bid_price or None,
+            row.best_ask_price or None,
+            row.mark_price,
+            row.index_price,
+            None if row.stats is None else row.stats.volume,
+        ),
     )
 
 
@@ -252,8 +274,20 @@ class _Trades(Wire):
 def trades(reading: Reading) -> Records:
     """Read liquidations among trades: of the taker (T), the maker (M), or both (MT: two rows)."""
     body = reading.decode(Result[_Trades]).result
+    records = _liquidated(reading, body.trades)
+    records.cursor = "more" if body.has_more else None
+    return records
+
+
+def trade_frames(reading: Reading) -> Records:
+    """Read liquidations among the trades of the stream, whose rows are those of the requests."""
+    frames = reading.frames(_Frame[list[_Trade]])
+    return _liquidated(reading, [row for frame in frames for row in frame.params.data])
+
+
+def _liquidated(reading: Reading, rows: list[_Trade]) -> Records:
     records = Records()
-    for row in body.trades:
+    for row in rows:
         time = reading.ms(row.timestamp)
         records.times.append(time)
         taker = reading.word(row.direction, {"sell": "long", "buy": "short"})
@@ -268,7 +302,6 @@ def trades(reading: Reading) -> Records:
             )
             for side in sides
         ]
-    records.cursor = "more" if body.has_more else None
     return records
 
 
@@ -282,10 +315,13 @@ class _Listed(Wire):
     instrument_type: str = ""
     settlement_period: str = ""
     underlying_type: str = ""
+    strike: float | None = None
+    expiration_timestamp: int | None = None
 
 
 def instruments(reading: Reading) -> Records:
-    """Read the list of instruments; ``contract_size`` of a reversed future is USD."""
+    """Read the list of instruments, or one of them; ``contract_size`` of a reversed future is USD."""
+    rows = reading.decode(Result[list[_Listed] | _Listed]).result
     items = [
         Instrument(
             row.instrument_name,
@@ -295,8 +331,12 @@ def instruments(reading: Reading) -> Records:
             row.instrument_type == "reversed" and row.kind == "future",
             row.kind == "future" and row.settlement_period == "perpetual",
             row.is_active and row.underlying_type != "preipo",
+            row.strike,
+            None
+            if row.expiration_timestamp is None or row.settlement_period == "perpetual"
+            else reading.ms(row.expiration_timestamp),
         )
-        for row in reading.decode(Result[list[_Listed]]).result
+        for row in (rows if isinstance(rows, list) else [rows])
         if row.kind in ("future", "option")
     ]
     return Records(instruments=items)
@@ -315,8 +355,7 @@ def book_frames(reading: Reading) -> Records:
     records = Records()
     for frame in reading.frames(_Frame[_Snapshot]):
         body = frame.params.data
-        if body.type != "snapshot":
-            reading.fail("a change of a book says only what changed: only snapshots can be read alone")
+        reading.require_snapshot(body.type)
         item = _named(body.instrument_name)
         bids, asks = ([row[1:] for row in side] for side in (body.bids, body.asks))
         records.books.append(reading.book(item, reading.ms(body.timestamp), bids, asks))
@@ -339,6 +378,7 @@ def book(reading: Reading) -> Records:
 
 _endpoint = partial(VenueEndpoint, "deribit")
 _CURRENCIES = ("BTC", "ETH", "USDC", "USDT")
+_FILLS = ("liquidations_fills",)
 _SUMMARY = "/public/get_book_summary_by_currency"
 
 ENDPOINTS = (
@@ -368,6 +408,18 @@ ENDPOINTS = (
         trades,
         params={"kind": "future", "sorting": "asc"}, symbol="currency", every=60, each=_CURRENCIES,
         paging=Paging(start="start_timestamp", end="end_timestamp", limit=1000, limit_name="count"),
+    ),
+    _endpoint(
+        "instruments", "GET", "/public/get_instrument", (), instruments, symbol="instrument_name",
+        note="one instrument",
+    ),
+    *(
+        _endpoint(what, "GET", "/public/ticker", tables, ticker, symbol="instrument_name")
+        for what, tables in (("funding", STATE_TABLES), ("chain", ("options_snapshot",)))
+    ),
+    *(
+        _endpoint("liquidations", "WS", f"trades.{{instrument_name}}.{step}", _FILLS, trade_frames)
+        for step in ("100ms", "raw")
     ),
     _endpoint("book", "WS", "book.{instrument_name}.100ms", BOOK_TABLES, book_frames),
     *(

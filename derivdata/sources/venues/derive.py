@@ -182,12 +182,18 @@ def funding_history_v2(reading: Reading) -> Records:
     return reading.payments(((name, row.timestamp, row.funding_rate) for row in rows), _named, period_h=1.0)
 
 
+class _Details(Wire):
+    strike: str
+    expiry: int
+
+
 class _Listed(Wire):
     instrument_name: str
     instrument_type: str
     base_currency: str
     quote_currency: str
     is_active: bool
+    option_details: _Details | None = None
 
 
 class _ListedList(Wire):
@@ -195,7 +201,8 @@ class _ListedList(Wire):
 
 
 def instruments(reading: Reading) -> Records:
-    """Read the list of instruments of a type."""
+    """Read the list of instruments of a type; the former interface has it without a name."""
+    result = reading.decode(Result[_ListedList | list[_Listed]]).result
     items = [
         Instrument(
             row.instrument_name,
@@ -204,8 +211,10 @@ def instruments(reading: Reading) -> Records:
             1.0,
             perpetual=row.instrument_type == "perp",
             active=row.is_active,
+            strike=None if row.option_details is None else reading.required(row.option_details.strike),
+            expiry=None if row.option_details is None else reading.seconds(row.option_details.expiry),
         )
-        for row in reading.decode(Result[_ListedList]).result.instruments
+        for row in (result if isinstance(result, list) else result.instruments)
     ]
     return Records(instruments=items)
 
@@ -218,6 +227,11 @@ ENDPOINTS = (
     _endpoint(
         "instruments", "POST", "/v3/public/get_all_instruments", (), instruments,
         params={"expired": "false", "instrument_type": "perp", "page": "1", "page_size": "1000"}, lists=True,
+    ),
+    _endpoint(
+        "instruments", "POST", "/public/get_instruments", (), instruments,
+        params={"expired": "false", "instrument_type": "option"}, symbol="currency", confirmed=False,
+        note="the former interface; of one currency and type",
     ),
     _endpoint(
         "funding", "POST", "/v3/public/get_tickers?instrument_type=perp", STATE_TABLES, tickers, every=60,

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.reading import Fault, Reading, refusal
 from derivdata.sources.venues.record_types import Instrument, Liquidation, Payment, Records, State
 from derivdata.sources.venues.wire import Result, Wire
+
+T = TypeVar("T")
 
 
 class _Reason(Wire):
@@ -44,8 +48,8 @@ def _named(name: str) -> Instrument:
 
 
 class _Market(Wire):
-    ticker: str
-    status: str
+    ticker: str | None = None
+    status: str | None = None
     oraclePrice: str | None = None
     priceChange24H: str | None = None
     volume24H: str | None = None
@@ -60,24 +64,63 @@ class _Markets(Wire):
 def markets(reading: Reading) -> Records:
     """Read rates for the next hour, open interest, prices and volume of all contracts."""
     body: _Markets = _unwrapped(reading, _Markets)
+    return _states(reading, body.markets)
+
+
+class _Oracle(Wire):
+    oraclePrice: str
+
+
+class _Changes(Wire):
+    """The markets that the stream begins with, and what changed of some: the figures that it tells."""
+
+    markets: dict[str, _Market] = msgspec.field(default_factory=dict)
+    trading: dict[str, _Market] = msgspec.field(default_factory=dict)
+    oraclePrices: dict[str, _Oracle] = msgspec.field(default_factory=dict)
+
+
+class _Frame(Wire, Generic[T]):
+    contents: T | list[T]
+
+    @property
+    def parts(self) -> list[T]:
+        """What it holds: the parts of a batch, or one."""
+        return self.contents if isinstance(self.contents, list) else [self.contents]
+
+
+def market_frames(reading: Reading) -> Records:
+    """Read the stream; open interest needs the oracle price of the same frame."""
     records = Records()
-    for name, row in body.markets.items():
-        if name != row.ticker:
+    for part in (part for frame in reading.frames(_Frame[_Changes]) for part in frame.parts):
+        rows = {**part.markets, **part.trading}
+        for name, oracle in part.oraclePrices.items():
+            rows[name] = msgspec.structs.replace(rows.get(name, _Market()), oraclePrice=oracle.oraclePrice)
+        records.add(_states(reading, rows))
+    return records
+
+
+def _states(reading: Reading, markets: dict[str, _Market]) -> Records:
+    records = Records()
+    for name, row in markets.items():
+        if row.ticker not in (None, name):
             reading.fail(f"{name} holds the row of {row.ticker}")
-        item = reading.instrument(name, _named)._replace(active=row.status == "ACTIVE")
+        active = row.status in (None, "ACTIVE")
+        item = reading.instrument(name, _named)._replace(active=active)
         records.instruments.append(item)
         price = reading.number(row.oraclePrice)
-        if row.status != "ACTIVE":
+        if not active:
             continue
+        rate = reading.number(row.nextFundingRate)
+        hours = None if rate is None else 1.0
         coins, moved = reading.number(row.openInterest), reading.number(row.priceChange24H)
         before = None if moved is None or price is None else price - moved
         records.states.append(
             State(
                 item,
                 None,
-                reading.number(row.nextFundingRate),
-                1.0,
-                1.0,
+                rate,
+                hours,
+                hours,
                 index_price=price,
                 price=price,
                 oi_usd=item.usd(coins, price),
@@ -126,9 +169,25 @@ class _Trades(Wire):
 def trades(reading: Reading) -> Records:
     """Read liquidations among trades: a taker that sold closed a long."""
     body: _Trades = _unwrapped(reading, _Trades)
-    item = reading.instrument(reading.asked("ticker"), _named)
+    return _liquidated(reading, reading.asked("ticker"), body.trades)
+
+
+class _TradesFrame(_Frame[_Trades]):
+    id: str
+
+
+def trade_frames(reading: Reading) -> Records:
+    """Read liquidations among the trades of the stream."""
     records = Records()
-    for row in body.trades:
+    for frame in reading.frames(_TradesFrame):
+        for part in frame.parts:
+            records.add(_liquidated(reading, frame.id, part.trades))
+    return records
+
+
+def _liquidated(reading: Reading, name: str, rows: list[_Trade]) -> Records:
+    item, records = reading.instrument(name, _named), Records()
+    for row in rows:
         time = reading.iso(row.createdAt)
         records.times.append(time)
         if row.type != "LIQUIDATED":
@@ -181,6 +240,8 @@ ENDPOINTS = (
         "book", "GET", "/orderbooks/perpetualMarket/{ticker}", BOOK_TABLES,
         book, symbol="ticker",
     ),
+    _endpoint("liquidations", "WS", "v4_trades", ("liquidations_fills",), trade_frames),
+    _endpoint("funding", "WS", "v4_markets", STATE_TABLES, market_frames),
 )  # fmt: skip
 
 VENUE = Venue(

@@ -82,6 +82,8 @@ class VenueEndpoint:
         Parameter that names the contract; empty where one answer has all.
     paging
         How a history is walked; None where one answer has all.
+    names
+        How `symbol` writes the name of a contract.
     host
         Address that differs from the venue's.
     weight
@@ -98,6 +100,9 @@ class VenueEndpoint:
         Seconds between polls of the state; None where it is not polled.
     each
         Values of `symbol` that one poll asks for, one request each.
+    batch
+        How many contracts one request may name, joined by commas, where one poll asks for all of them; 0 is
+        none.
     largest
         Of a state that takes a request for each contract, how many contracts are asked for, those with the
         most volume of 24 hours; 0 is all.
@@ -120,6 +125,7 @@ class VenueEndpoint:
     params: Mapping[str, str] = field(default_factory=dict, compare=False)
     symbol: str = ""
     paging: Paging | None = None
+    names: str = "{}"
     host: str = ""
     weight: float = 1.0
     pool: str = ""
@@ -128,6 +134,7 @@ class VenueEndpoint:
     lists: bool = False
     every: float | None = None
     each: tuple[str, ...] = ()
+    batch: int = 0
     largest: int = 0
     expiry: str = ""
     marks: VenueEndpoint | None = field(default=None, compare=False)
@@ -142,7 +149,7 @@ class VenueEndpoint:
     @property
     def is_of_one(self) -> bool:
         """Whether a poll of the state takes a request for each contract."""
-        return self.every is not None and bool(self.symbol) and not (self.each or self.expiry)
+        return self.every is not None and bool(self.symbol) and not (self.each or self.expiry or self.batch)
 
     def covers(self, item: Instrument) -> bool:
         """Return whether it is about contracts such as this one, by margin and quote currency."""

@@ -3,13 +3,14 @@
 The venue's pages say "sum of both buy and sell sides" of open interest, its value, and the volume and
 turnover of 24 hours: each is halved here, so that it counts as every other venue's does.
 ``amount`` of a liquidation is coins in v3 and the stream, and contracts in v5, where it equals ``volume``.
-The interval of linear swaps is in no answer but the spacing of payments.
+The interval of swaps is in no bulk answer: v5 tells it of ten contracts a request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Literal
 
 import msgspec
 
@@ -62,25 +63,29 @@ class _Rate(Wire):
 
 
 class _Rates(Wire):
-    status: str
-    ts: int
-    data: list[_Rate]
+    data: list[_Rate] | _Rate
+    ts: int | None = None
 
 
 def funding_rates(reading: Reading) -> Records:
-    """Read running rates; dated contracts have none, and a payment in the past marks a delisted one."""
+    """Read running rates; dated contracts have none, and a payment in the past marks a delisted one.
+
+    Only v5, which is asked for some contracts, tells the payment after the next, and so the interval.
+    """
     body = reading.decode(_Rates)
+    time = reading.at if body.ts is None else reading.ms(body.ts)
     states = []
-    for row in body.data:
+    for row in body.data if isinstance(body.data, list) else [body.data]:
         item = reading.instrument(row.contract_code, _named)
         if row.funding_rate is None or row.funding_time is None or not item.perpetual:
             continue
-        time, next_payment = reading.ms(body.ts), reading.ms(row.funding_time)
-        if next_payment < time:
+        next_payment = reading.ms(row.funding_time)
+        if time is not None and next_payment < time:
             continue
+        hours: float | None = None
         if row.next_funding_time:
-            hours: float | None = (reading.ms(row.next_funding_time) - next_payment) / _HOUR_US
-        else:
+            hours = (reading.ms(row.next_funding_time) - next_payment) / _HOUR_US
+        elif time is not None:
             hours = reading.current_interval(item, time, next_payment)
         rate = reading.required(row.funding_rate)
         states.append(State(item, time, rate, hours, hours, next_payment=next_payment))
@@ -249,11 +254,11 @@ class _Forced(Wire):
     price: float
     volume: float
     amount: float
-    trade_turnover: float
+    trade_turnover: float | None = None
 
 
 def liquidation_frames(reading: Reading) -> Records:
-    """Read liquidations of the stream: the order's side, and amounts in coins."""
+    """Read liquidations of the stream or of v3: the order's side, and amounts in coins."""
     records = Records()
     for frame in reading.frames(Data[list[_Forced]]):
         for row in frame.data:
@@ -266,12 +271,11 @@ def liquidation_frames(reading: Reading) -> Records:
                     0.01,
                     "amount × price and turnover",
                 )
-            records.liquidations.append(
-                Liquidation(
-                    item, reading.ms(row.created_at), side, row.price, None, row.amount, row.amount,
-                    row.trade_turnover, (row.price, row.volume),
-                )
-            )  # fmt: skip
+            usd = item.usd(row.volume, None) if item.inverse else row.trade_turnover
+            native, time = (row.price, row.volume), reading.ms(row.created_at)
+            records.add_past(
+                Liquidation(item, time, side, row.price, None, row.amount, row.amount, usd, native)
+            )
     return records
 
 
@@ -280,7 +284,7 @@ class _Listed(Wire):
     contract_code: str
     contract_size: float
     contract_status: int
-    business_type: str
+    business_type: str = "swap"  # only linear lists mix swaps and dated futures
 
 
 def contracts(reading: Reading) -> Records:
@@ -300,7 +304,6 @@ def contracts(reading: Reading) -> Records:
 
 
 _endpoint = partial(VenueEndpoint, "huobi")
-_LINEAR = "/linear-swap-api/v1"
 _PAGES = Paging(
     "page", descending=True, start="", end="", cursor="page_index", limit=50, limit_name="page_size"
 )
@@ -321,26 +324,50 @@ def mark_klines(reading: Reading) -> Records:
     return records
 
 
+_FILLS = ("liquidations_fills",)
+_FUNDING = ("funding_history",)
+
+
+def _of_margin(base: str, margin: Literal["linear", "inverse"]) -> tuple[VenueEndpoint, ...]:
+    """Return the requests that linear and inverse swaps have alike, below their own paths."""
+    of = partial(_endpoint, margin=margin)
+    return (
+        of("instruments", "GET", f"{base}/v1/swap_contract_info", (), contracts, lists=True),
+        of("funding", "GET", f"{base}/v1/swap_batch_funding_rate", _FUNDING, funding_rates, every=60),
+        of(
+            "settlements", "GET", f"{base}/v1/swap_historical_funding_rate", ("funding_settlements",),
+            funding_history, symbol="contract_code", paging=_PAGES,
+        ),
+        of("oi", "GET", f"{base}/v1/swap_open_interest", ("oi_history",), open_interest, every=60),
+        of(
+            "liquidations", "GET", f"{base}/v3/swap_liquidation_orders", _FILLS, liquidation_frames,
+            params={"trade_type": "0"}, symbol="contract", confirmed=False,
+            note="v5 is asked instead; the two do not share ids",
+            paging=Paging(descending=True, start="start_time", end="end_time"),
+        ),
+    )  # fmt: skip
+
+
 ENDPOINTS = (
-    _endpoint("instruments", "GET", f"{_LINEAR}/swap_contract_info", (), contracts, lists=True),
     _endpoint(
-        "funding", "GET", f"{_LINEAR}/swap_batch_funding_rate", ("funding_history",),
-        funding_rates,
-        every=60,
+        "liquidations", "GET", "/v5/market/liquidation_orders", ("liquidations_fills",), liquidations,
+        symbol="contract_code", every=60, margin="linear", note="the newest 100 of a contract, no window",
+        paging=Paging(descending=True, start="", end="", limit=100),
+    ),
+    *_of_margin("/linear-swap-api", "linear"),
+    *_of_margin("/swap-api", "inverse"),
+    _endpoint(
+        "intervals", "GET", "/v5/market/funding_rate", (), funding_rates, symbol="contract_code", batch=10,
+        margin="linear", note="of ten contracts at most",
     ),
     _endpoint(
-        "funding", "GET", "/swap-api/v1/swap_batch_funding_rate", ("funding_history",), funding_rates,
-        every=60,
+        "funding", "GET", "/v5/market/funding_rate", _FUNDING, funding_rates, symbol="contract_code",
+        margin="linear",
     ),
     _endpoint(
-        "settlements", "GET", f"{_LINEAR}/swap_historical_funding_rate", ("funding_settlements",),
-        funding_history, symbol="contract_code", paging=_PAGES,
-    ),
-    _endpoint("oi", "GET", f"{_LINEAR}/swap_open_interest", ("oi_history",), open_interest, every=60),
-    _endpoint("oi", "GET", "/swap-api/v1/swap_open_interest", ("oi_history",), open_interest, every=60),
-    _endpoint(
-        "oi_history", "GET", f"{_LINEAR}/swap_his_open_interest", ("oi_history",), open_interest_history,
-        params={"period": "60min", "amount_type": "2", "size": "200"}, symbol="contract_code",
+        "oi_history", "GET", "/linear-swap-api/v1/swap_his_open_interest", ("oi_history",),
+        open_interest_history, params={"period": "60min", "amount_type": "2", "size": "200"},
+        symbol="contract_code", margin="linear",
         paging=Paging(descending=True, start="", end="", limit=200, limit_name="", reach_days=8),
     ),
     _endpoint(
@@ -352,11 +379,6 @@ ENDPOINTS = (
         mark_klines, params={"period": "60min", "size": "2000"}, symbol="contract_code", margin="linear",
         paging=Paging(descending=True, start="", end="", limit=2000, limit_name="", reach_days=83),
         confirmed=False, note="the specification names the path alone",
-    ),
-    _endpoint(
-        "liquidations", "GET", "/v5/market/liquidation_orders", ("liquidations_fills",), liquidations,
-        symbol="contract_code", every=60, note="the newest 100 of a contract, no window",
-        paging=Paging(descending=True, start="", end="", limit=100),
     ),
     _endpoint(
         "liquidations", "WS", "public.*.liquidation_orders", ("liquidations_fills",), liquidation_frames

@@ -8,6 +8,7 @@ hours apart.
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.reading import Fault, Reading, refusal
@@ -226,9 +227,47 @@ class _Trades(Wire):
 def trades(reading: Reading) -> Records:
     """Read liquidations among trades: a taker that sold closed a long."""
     item = reading.instrument(reading.asked("symbol"), _named)
+    rows = reading.decode(_Trades).history
+    return _liquidated(reading, item, [(reading.iso(row.time), row) for row in rows])
+
+
+class _Pushed(Wire):
+    product_id: str
+    uid: str
+    side: str
+    type: str
+    time: int
+    qty: float
+    price: float
+
+
+class _One(_Pushed, tag_field="feed", tag="trade"):
+    """A trade."""
+
+
+class _Newest(Wire, tag_field="feed", tag="trade_snapshot"):
+    """The newest trades, which the stream begins with."""
+
+    trades: list[_Pushed]
+
+
+_TRADE_FRAME: Any = _One | _Newest
+
+
+def trade_frames(reading: Reading) -> Records:
+    """Read liquidations among the trades of the stream, and the newest that it begins with."""
     records = Records()
-    for row in reading.decode(_Trades).history:
-        time = reading.iso(row.time)
+    for frame in reading.frames(_TRADE_FRAME):
+        for row in frame.trades if isinstance(frame, _Newest) else [frame]:
+            item, time = reading.instrument(row.product_id, _named), reading.ms(row.time)
+            told = _Trade("", 0, row.price, row.qty, row.side, row.type, row.uid)
+            records.add(_liquidated(reading, item, [(time, told)]))
+    return records
+
+
+def _liquidated(reading: Reading, item: Instrument, rows: list[tuple[int, _Trade]]) -> Records:
+    records = Records()
+    for time, row in rows:
         records.times.append(time)
         if row.type != "liquidation":
             continue
@@ -270,6 +309,7 @@ ENDPOINTS = (
         ),
     ),
     _endpoint("funding", "WS", "ticker", STATE_TABLES, ticker_frames),
+    _endpoint("liquidations", "WS", "trade", ("liquidations_fills",), trade_frames),
 )  # fmt: skip
 
 VENUE = Venue(

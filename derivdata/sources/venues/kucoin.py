@@ -57,9 +57,9 @@ class _Contract(Wire):
 
 
 def contracts(reading: Reading) -> Records:
-    """Read contracts, rates, intervals, open interest, prices and volume of all contracts."""
-    records = Records()
-    for row in reading.decode(Data[list[_Contract]]).data:
+    """Read contracts, rates, intervals, open interest, prices and volume, of all contracts or one."""
+    records, data = Records(), reading.decode(Data[list[_Contract] | _Contract]).data
+    for row in data if isinstance(data, list) else [data]:
         with reading.row():
             if row.isInverse != (row.multiplier < 0):
                 reading.fail(f"{row.symbol}: isInverse {row.isInverse} with a multiplier of {row.multiplier}")
@@ -178,7 +178,16 @@ ENDPOINTS = (
         "funding", "GET", "/api/v1/funding-rate/{symbol}/current", ("funding_history",), current_rates,
         symbol="symbol", weight=2,
     ),
+    _endpoint("funding", "GET", "/api/v1/contracts/{symbol}", STATE_TABLES, contracts, symbol="symbol"),
     _endpoint("funding", "GET", "market/funding-rate", ("funding_history",), current_rates),
+    _endpoint(
+        "settlements", "GET", "market/funding-rate-history", ("funding_settlements",), funding_history,
+        host="https://api.kucoin.com/api/ua/v1", symbol="symbol", confirmed=False,
+        note="of the newer interface, as other clients name it",
+        paging=Paging(
+            descending=True, start="startAt", end="endAt", limit=100, limit_name="", span_hours=100
+        ),
+    ),
     _endpoint(
         "settlements", "GET", "/api/v1/contract/funding-rates", ("funding_settlements",), funding_history,
         symbol="symbol", weight=5,

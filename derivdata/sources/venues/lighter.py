@@ -10,6 +10,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from functools import partial
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -26,6 +27,7 @@ from derivdata.sources.venues.reading import Fault, Reading, Refused, refusal
 from derivdata.sources.venues.record_types import Instrument, Liquidation, Payment, Records, State
 from derivdata.sources.venues.wire import Wire
 
+T = TypeVar("T")
 _PERCENT = 100.0
 
 
@@ -160,9 +162,9 @@ def fundings(reading: Reading) -> Records:
 
 
 class _Stats(Wire):
-    symbol: str
     market_id: int
-    current_funding_rate: str
+    current_funding_rate: str | None = None
+    symbol: str | None = None
     index_price: str | None = None
     mark_price: str | None = None
     last_trade_price: str | None = None
@@ -171,24 +173,39 @@ class _Stats(Wire):
     daily_price_change: float | None = None
 
 
-class _StatsFrame(Wire):
-    channel: str
-    market_stats: _Stats
-    timestamp: int
+class _StatsFrame(Wire, Generic[T]):
+    market_stats: T
+    timestamp: int | None = None
 
 
 def market_stats(reading: Reading) -> Records:
-    """Read the stream: percent per hour, open interest in USD."""
+    """Read the stream of one market: percent per hour, open interest in USD."""
+    return _stats(reading, [(f.timestamp, f.market_stats) for f in reading.frames(_StatsFrame[_Stats])])
+
+
+def all_market_stats(reading: Reading) -> Records:
+    """Read the stream of all markets, by their numbers; a frame may have a few of them."""
+    frames = reading.frames(_StatsFrame[dict[str, _Stats]])
+    return _stats(reading, [(f.timestamp, row) for f in frames for row in f.market_stats.values()])
+
+
+def _stats(reading: Reading, rows: list[tuple[int | None, _Stats]]) -> Records:
     records = Records()
-    for frame in reading.frames(_StatsFrame):
-        row = frame.market_stats
+    for stamp, row in rows:
+        item = (
+            _of_market(reading, str(row.market_id))
+            if row.symbol is None
+            else _listed(row.market_id, row.symbol)
+        )
+        rate = reading.number(row.current_funding_rate)
+        hours = None if rate is None else 1.0
         records.states.append(
             State(
-                _listed(row.market_id, row.symbol),
-                reading.ms(frame.timestamp),
-                reading.required(row.current_funding_rate) / _PERCENT,
-                1.0,
-                1.0,
+                item,
+                None if stamp is None else reading.ms(stamp),
+                None if rate is None else rate / _PERCENT,
+                hours,
+                hours,
                 mark=reading.number(row.mark_price),
                 index_price=reading.number(row.index_price),
                 last=reading.number(row.last_trade_price),
@@ -223,8 +240,23 @@ def trades(reading: Reading) -> Records:
             rows += frame.liquidation_trades or []
     else:
         rows = reading.frames(_Trade)
+    return _liquidated(reading, rows)
+
+
+class _RecentTrades(Wire):
+    code: int
+    trades: list[_Trade]
+
+
+def recent_trades(reading: Reading) -> Records:
+    """Read liquidations among the newest trades of a market."""
+    return _liquidated(reading, reading.decode(_RecentTrades).trades)
+
+
+def _liquidated(reading: Reading, rows: list[_Trade]) -> Records:
     records = Records()
     for row in rows:
+        records.times.append(reading.ms(row.timestamp))
         if row.type != "liquidation":
             continue
         coins, price = reading.required(row.size), reading.required(row.price)
@@ -291,6 +323,12 @@ ENDPOINTS = (
     _endpoint(
         "funding", "WS", "market_stats/{market_id}",
         STATE_TABLES, market_stats,
+    ),
+    _endpoint("funding", "WS", "market_stats/all", STATE_TABLES, all_market_stats),
+    _endpoint(
+        "liquidations", "GET", "/recentTrades", ("liquidations_fills",), recent_trades,
+        symbol="market_id", confirmed=False, note="the newest 100 trades of a market, no window",
+        paging=Paging(descending=True, start="", end="", limit=100),
     ),
     _endpoint("liquidations", "WS", "trade/{market_id}", ("liquidations_fills",), trades),
 )  # fmt: skip

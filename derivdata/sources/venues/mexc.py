@@ -30,6 +30,13 @@ def _named(name: str) -> Instrument:
     return Instrument(name, base, quote, None, quote == "USD", quote in ("USDT", "USD", "USDC"))
 
 
+class _Pushed(Wire):
+    symbol: str
+    lastPrice: float | None = None
+    fairPrice: float | None = None
+    riseFallRate: float | None = None
+
+
 class _Ticker(Wire):
     symbol: str
     timestamp: int
@@ -68,6 +75,24 @@ def tickers(reading: Reading) -> Records:
             )
         )
     return Records(states=states)
+
+
+class _TickerFrame(Data[list[_Pushed]]):
+    ts: int
+
+
+def ticker_frames(reading: Reading) -> Records:
+    """Read marks, last prices and changes of all contracts, which the stream sends each second."""
+    return Records(
+        states=[
+            State(
+                reading.instrument(row.symbol, _named), reading.ms(frame.ts), mark=row.fairPrice,
+                last=row.lastPrice, change_pct=reading.percent(row.riseFallRate),
+            )
+            for frame in reading.frames(_TickerFrame)
+            for row in frame.data
+        ]
+    )  # fmt: skip
 
 
 class _Rate(Wire):
@@ -156,6 +181,7 @@ ENDPOINTS = (
             "page", descending=True, start="", end="", cursor="page_num", limit=1000, limit_name="page_size"
         ),
     ),
+    _endpoint("tickers", "WS", "push.tickers", ("markets_symbol_exchanges", "prices_history"), ticker_frames),
 )  # fmt: skip
 
 VENUE = Venue("mexc", "https://api.mexc.com", ENDPOINTS, refusal(_Fault, _REASONS.get), budget=2.5)

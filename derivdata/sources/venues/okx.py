@@ -49,9 +49,9 @@ class _Funding(Wire):
 
 
 def funding_rates(reading: Reading) -> Records:
-    """Read running rates; the interval is the time between the next two payments."""
+    """Read running rates, also of the stream; the interval is the time between the next two payments."""
     records = Records()
-    for row in reading.decode(Data[list[_Funding]]).data:
+    for row in (row for frame in reading.frames(Data[list[_Funding]]) for row in frame.data):
         with reading.row():
             item = reading.instrument(row.instId, _named)
             if row.instType != "SWAP" or row.fundingRate == "":
@@ -150,6 +150,26 @@ def order_book(reading: Reading) -> Records:
     records = Records()
     for book in reading.decode(Data[list[_Levels]]).data:
         records.books.append(reading.book(item, reading.ms(book.ts), book.bids, book.asks))
+    return records
+
+
+class _Topic(Wire):
+    instId: str
+
+
+class _BookFrame(Data[list[_Levels]]):
+    arg: _Topic
+    action: str = "snapshot"
+
+
+def book_frames(reading: Reading) -> Records:
+    """Read books of the stream, whose sizes are contracts."""
+    records = Records()
+    for frame in reading.frames(_BookFrame):
+        reading.require_snapshot(frame.action)
+        item = reading.instrument(frame.arg.instId, _named)
+        books = [reading.book(item, reading.ms(book.ts), book.bids, book.asks) for book in frame.data]
+        records.books += books
     return records
 
 
@@ -289,6 +309,8 @@ ENDPOINTS = (
         paging=Paging(descending=True, start="", end="after", limit=100, exclusive=True),
         note="left the documentation in 2023, answered in 2026-09: to refill a gap",
     ),
+    _endpoint("funding", "WS", "funding-rate", ("funding_history",), funding_rates),
+    _endpoint("book", "WS", "books", BOOK_TABLES, book_frames),
     _endpoint("oi", "WS", "open-interest", ("oi_history",), open_interest),
     _endpoint("liquidations", "WS", "liquidation-orders", ("liquidations_fills",), liquidations),
 )  # fmt: skip

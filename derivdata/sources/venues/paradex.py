@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Generic, TypeVar
 
 from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.reading import Fault, Reading, refusal
 from derivdata.sources.venues.record_types import Instrument, Interval, Liquidation, Records, State
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Data, Wire
 
+T = TypeVar("T")
 _OLD_HOURS = 8.0
 _CONTINUOUS = 1.0
 
@@ -32,6 +34,12 @@ def _named(name: str) -> Instrument:
     return Instrument(name, parts[0], parts[1] if len(parts) > 1 else "", 1.0, perpetual=perpetual)
 
 
+class _Frame(Wire, Generic[T]):
+    """A frame of the stream."""
+
+    params: Data[T]
+
+
 class _Summary(Wire):
     symbol: str
     created_at: int
@@ -50,8 +58,17 @@ class _Summaries(Wire):
 
 def summaries(reading: Reading) -> Records:
     """Read rates, open interest, prices and volume of all perpetuals; options are ignored."""
+    return _states(reading, reading.decode(_Summaries).results)
+
+
+def summary_frames(reading: Reading) -> Records:
+    """Read the same of the stream, a row a frame."""
+    return _states(reading, [frame.params.data for frame in reading.frames(_Frame[_Summary])])
+
+
+def _states(reading: Reading, rows: list[_Summary]) -> Records:
     states = []
-    for row in reading.decode(_Summaries).results:
+    for row in rows:
         item = reading.instrument(row.symbol, _named)
         if not item.perpetual:
             continue
@@ -104,9 +121,9 @@ def markets(reading: Reading) -> Records:
 class _Sample(Wire):
     market: str
     funding_rate: str
-    funding_rate_8h: str
-    funding_period_hours: float
     created_at: int
+    funding_rate_8h: str = ""
+    funding_period_hours: float | None = None
 
 
 class _Samples(Wire):
@@ -117,8 +134,19 @@ class _Samples(Wire):
 def funding_data(reading: Reading) -> Records:
     """Read samples of the rate, the newest first; old rows say a period of 0 and are of 8 hours."""
     body = reading.decode(_Samples)
-    records = Records(cursor=body.next or None)
-    for row in body.results:
+    records = _sampled(reading, body.results)
+    records.cursor = body.next or None
+    return records
+
+
+def funding_frames(reading: Reading) -> Records:
+    """Read samples of the rate of the stream, a row a frame."""
+    return _sampled(reading, [frame.params.data for frame in reading.frames(_Frame[_Sample])])
+
+
+def _sampled(reading: Reading, rows: list[_Sample]) -> Records:
+    records = Records()
+    for row in rows:
         time, rate = reading.ms(row.created_at), reading.required(row.funding_rate)
         hours = row.funding_period_hours or _OLD_HOURS
         eight = reading.number(row.funding_rate_8h)
@@ -147,7 +175,18 @@ def trades(reading: Reading) -> Records:
     """Read liquidations among trades: a taker that sold closed a long."""
     body: _Trades | list[_Trade] = reading.decode(_Trades | list[_Trade])
     rows, cursor = (body, None) if isinstance(body, list) else (body.results, body.next or None)
-    records = Records(cursor=cursor)
+    records = _liquidated(reading, rows)
+    records.cursor = cursor
+    return records
+
+
+def trade_frames(reading: Reading) -> Records:
+    """Read liquidations among the trades of the stream, a trade a frame."""
+    return _liquidated(reading, [frame.params.data for frame in reading.frames(_Frame[_Trade])])
+
+
+def _liquidated(reading: Reading, rows: list[_Trade]) -> Records:
+    records = Records()
     for row in rows:
         time = reading.ms(row.created_at)
         records.times.append(time)
@@ -217,6 +256,10 @@ ENDPOINTS = (
         "book", "GET", "/orderbook/{market}", BOOK_TABLES, book,
         params={"depth": "100"}, symbol="market",
     ),
+    _endpoint("funding", "WS", "funding_data.{market}", ("funding_history",), funding_frames),
+    _endpoint("liquidations", "WS", "trades.{market}", ("liquidations_fills",), trade_frames),
+    _endpoint("funding", "WS", "markets_summary", STATE_TABLES, summary_frames),
+    _endpoint("funding", "WS", "markets_summary.{market}", STATE_TABLES, summary_frames),
 )  # fmt: skip
 
 VENUE = Venue(

@@ -57,6 +57,19 @@ class CodedBody(wire.Wire):
         return None if self.code in (None, self.success) else (self.code, self.msg)
 
 
+class NumberedBody(RefusedBody):
+    """A body whose ``code`` is a number, 0 of what is no error."""
+
+    code: int | None = None
+    msg: str = ""
+    message: str = ""
+
+    @property
+    def fault(self) -> Fault:
+        """The error."""
+        return super().fault if self.code in (None, 0) else (self.code, self.msg or self.message)
+
+
 def refusal(kind: type[_MayFail], reason_of: Callable[[Any], str | None]) -> Callable[[Reading], None]:
     """Return what raises a `VenueError` for a body that is an error, with HTTP 200 or not.
 
@@ -165,6 +178,11 @@ class Reading:
             raise self._odd[0]
         records.left_out += map(str, self._odd)
         return records
+
+    def require_snapshot(self, kind: str) -> None:
+        """Refuse a frame that is not whole: a change says only what changed."""
+        if kind != "snapshot":
+            self.fail(f"{kind}: it says only what changed, and only snapshots can be read alone")
 
     def fail(self, why: str) -> NoReturn:
         """Raise a `SchemaError` that names the body."""

@@ -25,6 +25,9 @@ class Instrument(NamedTuple):
     inverse: bool = False
     perpetual: bool = True
     active: bool = True
+    # `strike` [USD] of an option, `expiry` [µs] of an option or a dated future, where a list tells them
+    strike: float | None = None
+    expiry: int | None = None
 
     @property
     def rank(self) -> tuple[bool, int, bool]:

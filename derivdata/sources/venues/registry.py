@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from derivdata.sources.venues import (
     aster,
+    backpack,
     binance,
+    bingx,
     bitget,
+    bitmex,
     bybit,
+    cryptocom,
     deribit,
     derive,
     dydx,
+    edgex,
     gateio,
     huobi,
     hyperliquid,
@@ -19,6 +24,7 @@ from derivdata.sources.venues import (
     mexc,
     okx,
     paradex,
+    phemex,
 )
 from derivdata.sources.venues.endpoint import Venue
 
@@ -41,6 +47,12 @@ VENUES: dict[str, Venue] = {
         mexc.VENUE,
         huobi.VENUE,
         derive.VENUE,
+        bingx.VENUE,
+        phemex.VENUE,
+        bitmex.VENUE,
+        cryptocom.VENUE,
+        edgex.VENUE,
+        backpack.VENUE,
         *hyperliquid.DEX_VENUES,
     )
 }

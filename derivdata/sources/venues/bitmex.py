@@ -1,0 +1,240 @@
+"""BitMEX: one answer has every contract; 30 requests a minute without a key.
+
+Contracts are 1 USD (inverse), a power of ten of a coin (linear), or pay in a third coin (quanto, whose value
+is told in that coin). ``XBt`` is a hundred-millionth of a bitcoin, ``USDt`` a millionth of a dollar.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.reading import Fault, Reading, refusal
+from derivdata.sources.venues.record_types import Instrument, Liquidation, Payment, Records, State
+from derivdata.sources.venues.wire import Data, Wire
+from derivdata.tables import contract
+
+_ALIASES = {"XBT": "BTC"}
+_QUOTES = ("USD", "USDT", "USDC")
+_PERPETUAL = "FFWCSX"
+_SATOSHI, _MILLIONTH = 1e-8, 1e-6
+_REASONS = {"RateLimitError": "limit", "HTTPError": "refused"}
+
+
+class _Reason(Wire):
+    name: str = ""
+    message: str = ""
+
+
+class _Fault(Wire):
+    error: _Reason | str | None = None
+
+    @property
+    def fault(self) -> Fault:
+        """The error of a request, or of a subscription, which is text."""
+        if self.error is None:
+            return None
+        return ("subscription", self.error) if isinstance(self.error, str) else (
+            self.error.name, self.error.message
+        )  # fmt: skip
+
+
+def _named(name: str) -> Instrument:
+    """Return the contract of XBTUSD or XBTUSDT; how much one contract is only the list tells."""
+    plain = contract(name)
+    return Instrument(
+        name,
+        _ALIASES.get(plain.symbol, plain.symbol),
+        plain.quote,
+        1.0 if name == "XBTUSD" else None,
+        name == "XBTUSD",
+        plain.quote in _QUOTES,
+    )
+
+
+class _Row(Wire):
+    symbol: str
+    typ: str
+    state: str
+    underlying: str
+    quoteCurrency: str
+    isInverse: bool
+    isQuanto: bool
+    timestamp: str
+    rootSymbol: str | None = None
+    underlyingToPositionMultiplier: float | None = None
+    fundingRate: float | None = None
+    fundingInterval: str | None = None
+    markPrice: float | None = None
+    indicativeSettlePrice: float | None = None
+    lastPrice: float | None = None
+    openInterest: float | None = None
+    openValue: float | None = None
+    foreignNotional24h: float | None = None
+    lastChangePcnt: float | None = None
+
+
+def instruments(reading: Reading) -> Records:
+    """Read contracts, rates, open interest, prices and volume of all contracts that are open."""
+    rows, records = reading.decode(list[_Row]), Records()
+    bitcoin = next((row.markPrice for row in rows if row.symbol == "XBTUSD"), None)
+    for row in rows:
+        with reading.row():
+            item = _listed(row)
+            records.instruments.append(item)
+            if not item.perpetual or not item.active:
+                continue
+            hours = None if row.fundingInterval is None else _hours(reading, row.fundingInterval)
+            records.states.append(
+                State(
+                    item,
+                    reading.iso(row.timestamp),
+                    row.fundingRate,
+                    hours,
+                    hours,
+                    mark=row.markPrice,
+                    index_price=row.indicativeSettlePrice,
+                    last=row.lastPrice,
+                    oi_usd=_value(reading, item, row, bitcoin),
+                    oi_coins=item.coins(row.openInterest, row.markPrice),
+                    volume_usd=row.foreignNotional24h,
+                    change_pct=reading.percent(row.lastChangePcnt),
+                )
+            )
+    return records
+
+
+def _listed(row: _Row) -> Instrument:
+    size = 1.0 if row.isInverse else None
+    if not row.isInverse and not row.isQuanto and row.underlyingToPositionMultiplier:
+        size = 1 / row.underlyingToPositionMultiplier
+    base = row.rootSymbol or row.underlying
+    return Instrument(
+        row.symbol,
+        _ALIASES.get(base, base),
+        row.quoteCurrency,
+        size,
+        row.isInverse,
+        row.typ == _PERPETUAL and row.quoteCurrency in _QUOTES,
+        row.state == "Open",
+    )
+
+
+def _hours(reading: Reading, interval: str) -> float:
+    """Return the hours of an interval, which is written as an instant of 2000-01-01."""
+    clock = interval.partition("T")[2]
+    hours = reading.required(clock[:2]) + reading.required(clock[3:5]) / 60
+    if not 0 < hours <= 24:
+        reading.fail(f"{interval!r} is no interval")
+    return hours
+
+
+def _value(reading: Reading, item: Instrument, row: _Row, bitcoin: float | None) -> float | None:
+    if row.isQuanto:
+        return None if row.openValue is None or bitcoin is None else row.openValue * _SATOSHI * bitcoin
+    usd = item.usd(row.openInterest, row.markPrice)
+    if not item.inverse and row.openValue is not None:
+        reading.require_close(usd, row.openValue * _MILLIONTH, 0.05, f"{row.symbol}: interest and openValue")
+    return usd
+
+
+class _Paid(Wire):
+    symbol: str
+    timestamp: str
+    fundingRate: float
+
+
+def funding(reading: Reading) -> Records:
+    """Read payments, the oldest first, of one contract or all."""
+    records = Records()
+    for row in reading.decode(list[_Paid]):
+        item = reading.instrument(row.symbol, _named)
+        records.add_past(Payment(item, reading.iso(row.timestamp), row.fundingRate))
+    return records
+
+
+class _Order(Wire):
+    orderID: str
+    symbol: str
+    side: str
+    price: float | None
+    leavesQty: float | None
+
+
+class _OrderFrame(Data[list[_Order]]):
+    action: str
+
+
+def liquidations(reading: Reading) -> Records:
+    """Read orders of liquidations that are at work now: the venue tells neither an instant nor a fill."""
+    return _at_work(reading, reading.decode(list[_Order]))
+
+
+def liquidation_frames(reading: Reading) -> Records:
+    """Read the same of the stream, where ``insert`` is the event and other actions are its life."""
+    frames = reading.frames(_OrderFrame)
+    return _at_work(reading, [row for frame in frames if frame.action == "insert" for row in frame.data])
+
+
+def _at_work(reading: Reading, rows: list[_Order]) -> Records:
+    records = Records()
+    for row in rows:
+        item = reading.instrument(row.symbol, _named)
+        side = reading.word(row.side, {"Sell": "long", "Buy": "short"})
+        price, amount = reading.required(row.price), reading.required(row.leavesQty)
+        if reading.at is None:
+            reading.fail("an order has no instant of its own: give at=, when it arrived")
+        records.liquidations.append(
+            Liquidation.of(item, reading.at, side, amount, order_price=price, order_id=row.orderID)
+        )
+    return records
+
+
+class _Level(Wire):
+    symbol: str
+    side: str
+    size: float
+    price: float
+    timestamp: str | None = None
+
+
+def book(reading: Reading) -> Records:
+    """Read a book, a row a level and side; sizes are contracts."""
+    rows = reading.decode(list[_Level])
+    if not rows:
+        return Records()
+    item = reading.instrument(rows[0].symbol, _named)
+    stamps = [row.timestamp for row in rows if row.timestamp]
+    sides: dict[str, list[tuple[float, float]]] = {"Buy": [], "Sell": []}
+    for row in rows:
+        reading.word(row.side, sides).append((row.price, row.size))
+    time = max(map(reading.iso, stamps), default=None)
+    return Records(books=[reading.book(item, time, sides["Buy"], sides["Sell"])])
+
+
+_endpoint = partial(VenueEndpoint, "bitmex")
+_at_work_now = partial(
+    _endpoint, "liquidations", tables=("liquidations_fills",), confirmed=False,
+    note="orders at work, without an instant or a fill; whose side it is was not compared",
+)  # fmt: skip
+
+ENDPOINTS = (
+    _endpoint("funding", "GET", "/instrument/active", STATE_TABLES, instruments, lists=True, every=60),
+    _endpoint(
+        "settlements", "GET", "/funding", ("funding_settlements",), funding, symbol="symbol",
+        paging=Paging(unit="iso", limit=500, limit_name="count"),
+    ),
+    _endpoint("book", "GET", "/orderBook/L2", BOOK_TABLES, book, params={"depth": "500"}, symbol="symbol"),
+    _at_work_now("GET", "/liquidation", read=liquidations),
+    _at_work_now("WS", "liquidation", read=liquidation_frames),
+)  # fmt: skip
+
+VENUE = Venue(
+    "bitmex",
+    "https://www.bitmex.com/api/v1",
+    ENDPOINTS,
+    refusal(_Fault, _REASONS.get),
+    budget=0.125,  # 30 a minute without a key
+    socket="wss://ws.bitmex.com/realtime",
+    terms="Refuses accounts of the United States and others; no text on public data was found.",
+)
