@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Status", "flag_attrs"]
-
 
 class Status(IntFlag):
     """Reasons; a status of 0 is a plain success."""

@@ -17,8 +17,6 @@ from derivdata.support.arguments import typed
 from derivdata.tables.endpoints import ParamKind, Request, endpoint_of
 from derivdata.tables.schema import Table
 
-__all__ = ["BundleDiff", "bundle_diff", "changed_rows"]
-
 _ANSWER_COLUMNS = ("change", "path", "query_a", "query_b", "sha256_a", "sha256_b", "table", "rows")
 
 

@@ -23,8 +23,6 @@ from derivdata.support.arguments import typed
 from derivdata.tables.endpoints import Endpoint, ParamKind, Request, endpoint_of
 from derivdata.tables.joining import joined_provenance
 
-__all__ = ["BundleTables", "table_of", "tables_of"]
-
 _ARGUMENTS = {
     "exchange": ("venue", "venues"),
     "exchanges": ("venues",),

@@ -13,8 +13,6 @@ from derivdata.support.arguments import typed
 from derivdata.tables import endpoints
 from derivdata.tables.contracts import symbol_names, venue_names
 
-__all__ = ["plan"]
-
 _HISTORIES = {
     "funding.history": endpoints.FUNDING_HISTORICAL,
     "funding.settlements": endpoints.FUNDING_SETTLEMENT,

@@ -15,8 +15,6 @@ from derivdata.tables.contracts import symbol_names, venue_names, venue_of
 from derivdata.tables.endpoints import Endpoint
 from derivdata.tables.schema import Table
 
-__all__ = ["Quantity", "over_time", "top_symbols"]
-
 
 class Quantity(NamedTuple):
     """One way to ask for a quantity.

@@ -27,8 +27,6 @@ from derivdata.tables import endpoints
 from derivdata.tables.endpoints import Endpoint
 from derivdata.tables.schema import Table
 
-__all__ = ["columns_of", "cut", "get_windows", "pieces", "tabulate"]
-
 T = TypeVar("T")
 
 _BYTES_PER_ANSWER = 18_750_000

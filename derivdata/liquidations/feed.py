@@ -14,8 +14,6 @@ from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables.contracts import symbol_filter, venue_names
 
-__all__ = ["poll"]
-
 _LATE = pd.Timedelta(30, "s")
 _MILLISECOND = pd.Timedelta(1, "ms")
 

@@ -20,8 +20,6 @@ from derivdata.support.notices import warn_caller
 from derivdata.tables import endpoints
 from derivdata.tables.contracts import symbol_filter, venue_names
 
-__all__ = ["LIMIT", "ask", "coverage", "events", "within_asked"]
-
 LIMIT = 1000
 """Most orders in one answer unless another number is asked for."""
 

@@ -19,8 +19,6 @@ from derivdata.support.arguments import typed
 from derivdata.tables import endpoints
 from derivdata.tables.contracts import symbol_filter
 
-__all__ = ["aggregates", "history"]
-
 
 class _Sides(msgspec.Struct):
     long_usd: float | None

@@ -17,8 +17,6 @@ from derivdata.support.arguments import typed
 from derivdata.tables import endpoints
 from derivdata.tables.contracts import symbol_of, venue_names
 
-__all__ = ["funding_leaders", "price_buckets", "price_movers", "symbol_stats", "symbols"]
-
 
 class _Figures(msgspec.Struct):
     symbol: str

@@ -18,8 +18,6 @@ from derivdata.support.arguments import typed
 from derivdata.tables import endpoints
 from derivdata.tables.contracts import symbol_of, venue_of
 
-__all__ = ["exchange_history", "exchange_symbols", "exchanges", "symbol_exchanges"]
-
 
 class _State(msgspec.Struct, kw_only=True):
     price_usd: Figure = UNSET

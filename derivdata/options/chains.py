@@ -24,8 +24,6 @@ from derivdata.tables.surfaces import surface_of
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["metrics", "snapshot", "surface"]
-
 
 class _Instrument(msgspec.Struct, gc=False):
     instrument_name: str

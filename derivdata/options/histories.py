@@ -24,8 +24,6 @@ from derivdata.tables.surfaces import one_per_place
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["atm_history", "overview_history", "surface_history"]
-
 
 class _Point(msgspec.Struct, gc=False):
     expiry: str

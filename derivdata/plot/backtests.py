@@ -32,8 +32,6 @@ from derivdata.tables.required import require_columns
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["backtest", "pnl_attribution"]
-
 _GAIN, _LOSS = PALETTE[0], PALETTE[1]
 _PARTS = ("funding_usd", "price_usd", "fees_usd", "slippage_usd")
 _MOST_ROWS = 40

@@ -20,8 +20,6 @@ from derivdata.plot.frames import figure_function
 from derivdata.plot.smiles import smile
 from derivdata.plot.surfaces import surface
 
-__all__ = ["Card", "card"]
-
 _SIZE = (5.2, 3.1)
 
 

@@ -35,8 +35,6 @@ from derivdata.units import convert
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["carry", "cumulative_funding"]
-
 _NUMBERS = ("hold_hours", "gross_bps", "net_bps", "net_low_bps", "net_high_bps", "probability_net_positive")
 
 

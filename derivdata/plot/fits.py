@@ -18,21 +18,6 @@ from derivdata.support.arrays import Array, Indices
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "at_the_money",
-    "chosen_expiries",
-    "days",
-    "expiry_axis",
-    "fit_of",
-    "fitted",
-    "is_fit",
-    "listed_expiry",
-    "name_of",
-    "quotes_of",
-    "single",
-    "verdicts",
-]
-
 _DAYS = 365.0
 
 

@@ -18,18 +18,6 @@ from derivdata.support.times import Instant
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "Chain",
-    "Expiries",
-    "Rates",
-    "Source",
-    "data",
-    "figure_function",
-    "keep_frame",
-    "long_table",
-    "only_for",
-]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -32,8 +32,6 @@ from derivdata.support.text import did_you_mean
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["funding_heatmap", "funding_history"]
-
 _STEPS = {"1h": 1, "2h": 2, "4h": 4, "8h": 8, "1D": 24}
 _COLUMNS = 400
 

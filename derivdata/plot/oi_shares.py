@@ -30,8 +30,6 @@ from derivdata.support import times
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["open_interest", "trend_of"]
-
 _STEPS = {"1h": 1, "2h": 2, "4h": 4, "8h": 8, "1D": 24}
 _LEAST_POINTS = 24
 _BILLION = 1e9

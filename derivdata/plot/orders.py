@@ -33,8 +33,6 @@ from derivdata.units import BPS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["liquidations", "orderbook_depth"]
-
 _SIDES = (("long", LONG), ("short", SHORT))
 _LARGEST = 160.0
 _SIZES = (1e4, 1e5, 1e6, 1e7)

@@ -42,8 +42,6 @@ from derivdata.plot.style import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["implied_density", "smile"]
-
 _POINTS = 161
 _DENSITY_POINTS = 241
 _DENSITY_REACH = 3.5  # standard deviations

@@ -18,8 +18,6 @@ from derivdata.support.times import Instant
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["strikes"]
-
 _SHOWN = 0.995
 _BARS, _MOST_BINS = 45, 60
 _STACKED = 4

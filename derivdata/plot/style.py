@@ -19,32 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.cm import ScalarMappable
     from matplotlib.text import Text
 
-__all__ = [
-    "DIVERGING",
-    "GREY",
-    "LONG",
-    "NO_DATA",
-    "PALETTE",
-    "SEQUENTIAL",
-    "SHORT",
-    "axes",
-    "cell_width",
-    "colorbar",
-    "dress",
-    "footer",
-    "legend",
-    "look",
-    "mark_clipped",
-    "number",
-    "one_symbol",
-    "panel_of",
-    "percent",
-    "row_size",
-    "stated",
-    "strips",
-    "utc_axis",
-]
-
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#7F3C8D")
 """Okabe and Ito's colours that stand apart for every kind of colour vision, two darker ones added."""
 

@@ -29,8 +29,6 @@ from derivdata.support.arrays import Array
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["surface", "venue_difference"]
-
 _ACROSS, _ALONG = 121, 120
 _FARTHEST = 20.0
 _DEVIATIONS = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)

@@ -29,8 +29,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-__all__ = ["Drawing", "Drawings", "draw_svg", "processors", "serve"]
-
 _IMAGE_DPI = 170
 """Dots an inch of embedded images."""
 

@@ -21,22 +21,6 @@ import pandas as pd
 from derivdata.reports.drawing import Drawing, Drawings
 from derivdata.support.text import escape_controls
 
-__all__ = [
-    "WIDE",
-    "Finding",
-    "Metric",
-    "Number",
-    "Section",
-    "count",
-    "lasting",
-    "linked",
-    "listing",
-    "pct",
-    "rate",
-    "render_page",
-    "usd",
-]
-
 WIDE = 4.5
 """Width of a figure [inches]: on a phone, 390 pixels wide, its smallest words are 9 pixels high."""
 

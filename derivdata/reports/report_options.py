@@ -10,8 +10,6 @@ import pandas as pd
 from derivdata.support import times
 from derivdata.support.text import did_you_mean
 
-__all__ = ["FEE_BPS", "OTHERS", "SECTIONS", "Fees", "ReportOptions", "parse_options"]
-
 SECTIONS = ("funding", "carry", "oi", "options", "liquidations", "quality")
 """Sections to choose from; summary and provenance are always there."""
 

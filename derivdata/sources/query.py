@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-__all__ = ["Query"]
-
 
 @dataclass(frozen=True)
 class Query:

@@ -19,9 +19,6 @@ import numpy as np
 
 from derivdata.support.text import did_you_mean
 
-__all__ = ["Numbers", "typed"]
-
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

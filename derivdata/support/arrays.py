@@ -7,8 +7,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Bools", "Floats", "Indices", "Ints"]
-
 Array: TypeAlias = NDArray[Any]
 """An array of any type."""
 Floats: TypeAlias = NDArray[np.float64]

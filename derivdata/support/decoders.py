@@ -14,8 +14,6 @@ import msgspec
 
 from derivdata.support.forking import renew_in_child
 
-__all__ = ["DECODERS"]
-
 
 class _Decoders(dict[Any, msgspec.json.Decoder[Any]]):
     def __init__(self) -> None:

@@ -6,9 +6,6 @@ import os
 import tempfile
 from pathlib import Path
 
-__all__ = ["TEMPORARY", "file_system_time", "private_folder", "replace_file"]
-
-
 TEMPORARY = ".tmp-"
 """How the names of files that are being written begin."""
 

@@ -13,9 +13,6 @@ import threading
 import weakref
 from typing import Protocol
 
-__all__ = ["Forkable", "renew_in_child"]
-
-
 _PATIENCE_SECONDS = 5.0
 _objects: list[weakref.ref[Forkable]] = []  # weak: what is registered here must not live longer for it
 _acquired: list[threading.Lock] = []

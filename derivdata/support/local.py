@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["set_local", "start_local"]
-
 _start: "Callable[..., Any] | None" = None
 
 

@@ -8,9 +8,6 @@ from pathlib import Path
 
 from derivdata.errors import DataNotice
 
-__all__ = ["warn_caller"]
-
-
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 
 

@@ -7,8 +7,6 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-__all__ = ["did_you_mean", "escape_controls"]
-
 _HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
 """Unicode categories that a terminal obeys or does not show: control, direction, line separators."""
 _PRINTABLE_ASCII = r"\x20-\x7e"

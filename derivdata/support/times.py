@@ -19,29 +19,6 @@ import pyarrow as pa
 from derivdata.errors import NotConnected
 from derivdata.support.arrays import Array
 
-__all__ = [
-    "RESOLUTIONS",
-    "SECONDS_PER_YEAR",
-    "Instant",
-    "Resolution",
-    "Window",
-    "asof",
-    "instant",
-    "iso",
-    "iso_of",
-    "length",
-    "lookback",
-    "machine_now",
-    "micros",
-    "parse",
-    "resolution",
-    "set_clock",
-    "since",
-    "us",
-    "window",
-    "year_fraction",
-]
-
 SECONDS_PER_YEAR = 31_536_000.0
 """365 days."""
 

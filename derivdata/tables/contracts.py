@@ -17,23 +17,6 @@ from typing import Any, NamedTuple
 
 from derivdata.support.arguments import typed
 
-__all__ = [
-    "OPTIONS_ONLY",
-    "QUOTES",
-    "VENUES",
-    "VENUES_AS_OF",
-    "Contract",
-    "Venue",
-    "contract",
-    "names",
-    "symbol_filter",
-    "symbol_names",
-    "symbol_of",
-    "venue_names",
-    "venue_of",
-    "venue_slug",
-]
-
 QUOTES = ("USDT", "USD", "USDC", "BUSD", "UST")
 """Quote currencies by priority: where a symbol has several, the first of these is the one to take."""
 

@@ -8,8 +8,6 @@ from typing import Any
 from derivdata.tables.columns import COLUMNS
 from derivdata.tables.schema import OpenTable, Table
 
-__all__ = ["OPEN_TABLES", "TABLES"]
-
 TABLES: dict[str, Table] = {}
 """Every table of fixed columns by its name: what a fetcher returns, or an archive holds."""
 

@@ -10,8 +10,6 @@ import pandas as pd
 from derivdata.support.arguments import typed
 from derivdata.tables.schema import Table
 
-__all__ = ["concat", "joined_provenance"]
-
 
 @typed
 def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -16,8 +16,6 @@ from derivdata.tables.required import require_columns
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["panel", "provenance", "value_column"]
-
 _DIMS = ("symbol", "exchange", "time")
 _VALUES = ("rate_bps_8h", "oi_usd", "volume_usd", "value_usd", "iv", "price_usd")
 

@@ -10,8 +10,6 @@ import pandas as pd
 
 from derivdata.support.text import did_you_mean
 
-__all__ = ["require_columns", "require_decimal_volatility", "require_instants"]
-
 _LARGEST_MEDIAN_IV = 5.0  # no market trades at a median of 500 %, but 5 may be 5 % written as percent
 
 

@@ -20,8 +20,6 @@ from derivdata.tables.required import require_columns, require_instants
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["one_per_place", "surface", "surface_of"]
-
 _DIMS = ("expiry", "strike", "side")
 _SIDES = pd.Index(["call", "put"], dtype="str")
 _KEYS = ("symbol", "exchange", "time", "expiry", "side")

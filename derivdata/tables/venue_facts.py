@@ -15,8 +15,6 @@ from typing import NamedTuple
 import msgspec
 import pandas as pd
 
-__all__ = ["FACTS", "VenueFact", "fact_value"]
-
 
 class VenueFact(NamedTuple):
     """One fact.

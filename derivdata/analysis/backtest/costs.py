@@ -11,8 +11,6 @@ import numpy as np
 from derivdata.support.arrays import Floats
 from derivdata.tables.venue_facts import fact_value
 
-__all__ = ["Costs"]
-
 _SIDES = ("buy", "sell")
 
 

@@ -17,8 +17,6 @@ from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Bools, Floats
 from derivdata.units import BPS, USD_UNIT
 
-__all__ = ["Slippage", "capacity"]
-
 _BOOK_SIDES = ["ask", "bid"]  # what a buy takes, what a sell takes
 _FILLS = (
     ("long", "entry", "ask", "entry_usd"),

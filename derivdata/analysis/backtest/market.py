@@ -24,8 +24,6 @@ from derivdata.analysis.settlements import merge_late_stamps
 from derivdata.support.arrays import Floats
 from derivdata.units import USD_UNIT
 
-__all__ = ["Market", "RowBlocks", "market_of"]
-
 _BLOCK = 256
 
 

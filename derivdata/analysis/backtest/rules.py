@@ -21,8 +21,6 @@ from derivdata.analysis.panels import hours_at, hours_of, labels_of, require
 from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.support.times import Instant, instant
 
-__all__ = ["ForecastThreshold", "HoldPair", "HoldingTime", "Rotation", "SpreadThreshold", "VenueLimit"]
-
 _HOUR_US = 3_600_000_000
 _EPOCH = np.datetime64(0, "us")
 

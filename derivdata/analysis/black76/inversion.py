@@ -11,8 +11,6 @@ from scipy import special
 from derivdata.analysis.black76.normalised import polynomial, shortfall_over_vega, value_over_vega, vega
 from derivdata.support.arrays import Floats
 
-__all__ = ["Deviation", "deviation"]
-
 _STEPS = 6
 _HIGH = 0.7  # of the upper bound; above it the distance to the bound is inverted instead
 _SETTLED = 2e-3  # a step this small, in units of 1/(1 + h² + t²), leaves a fifth-order error below 1 ulp

@@ -19,9 +19,6 @@ from derivdata.analysis.black76.normalised import time_value
 from derivdata.analysis.status import Status
 from derivdata.support.arrays import Floats
 
-__all__ = ["DeltaKind", "Greek", "greek", "implied_volatility", "log_distance", "price", "priceable", "terms"]
-
-
 # A price this close to intrinsic or to its upper bound, relative to it, holds nothing but rounding.
 _ROUNDING = 4.0 * np.finfo(np.float64).eps
 

@@ -12,8 +12,6 @@ import xarray as xr
 
 from derivdata.support.arrays import Floats
 
-__all__ = ["apply", "sign"]
-
 _BLOCK = 16384  # a dozen arrays of this length stay in the cache of a core
 
 

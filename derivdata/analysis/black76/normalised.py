@@ -19,9 +19,6 @@ from scipy import special
 
 from derivdata.support.arrays import Floats
 
-__all__ = ["polynomial", "shortfall_over_vega", "time_value", "value_over_vega", "vega"]
-
-
 _SQRT_TAU = np.sqrt(2.0 * np.pi)
 _SERIES_BELOW = 0.21  # t
 _MILLS_BELOW = 10.0  # h + t

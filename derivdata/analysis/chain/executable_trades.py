@@ -24,8 +24,6 @@ from derivdata.support.arguments import typed
 from derivdata.tables.venue_facts import fact_value
 from derivdata.units import BPS
 
-__all__ = ["executable"]
-
 _COLUMNS = (
     *("kind", "expiry", "far_expiry", "side", "legs"),
     *("gross_usd", "fees_usd", "net_usd", "size_coin", "fees_of"),

@@ -16,8 +16,6 @@ from derivdata.analysis.chain.normalise import keys_of
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.extras import import_extra
 
-__all__ = ["by_label"]
-
 _ABSENT = {"f": np.nan, "i": 0, "U": ""}
 _MOST_CELLS = 4_000_000
 _CHUNK_CELLS = 1_000_000

@@ -13,8 +13,6 @@ from derivdata.analysis.chain.normalise import expiry_slices, keys_of
 from derivdata.analysis.chain.option_prices import quoted
 from derivdata.support.arrays import Floats
 
-__all__ = ["QuotedExpiry", "Trade", "butterflies", "calendars", "quoted_expiries", "verticals"]
-
 
 class QuotedExpiry(NamedTuple):
     """Quotes of one expiry by strike: rows bid and ask, NaN where there is none; prices in `unit` USD."""

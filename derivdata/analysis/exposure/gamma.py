@@ -16,8 +16,6 @@ from derivdata.analysis.chain.normalise import keys_of
 from derivdata.analysis.exposure.sums import Place, sized, summed
 from derivdata.support.arguments import typed
 
-__all__ = ["NAIVE_DEALER", "gamma_exposure", "zero_gamma"]
-
 NAIVE_DEALER: Mapping[str, float] = {"call": 1.0, "put": -1.0}
 """Dealers long every call and short every put: a heuristic of equity indices, not observed in crypto."""
 

@@ -15,9 +15,6 @@ from derivdata.analysis.chain.normalise import is_cleaned, keys_of, option_rows
 from derivdata.support.arguments import typed
 from derivdata.support.times import year_fraction
 
-__all__ = ["max_pain", "open_interest", "put_call_ratio", "sized", "summed"]
-
-
 Place = Literal["expiry", "strike", "side"]
 
 

@@ -17,8 +17,6 @@ import numpy as np
 
 from derivdata.support.arrays import Bools, Floats
 
-__all__ = ["Fit", "corrected", "fit_squares", "half_life_steps", "phi_interval"]
-
 _POINTS = 24
 _TOP = 1.0 - 1e-6  # stands for a unit root, with a start that is still drawn from somewhere
 

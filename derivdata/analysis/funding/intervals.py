@@ -20,8 +20,6 @@ from derivdata.tables.required import require_columns
 from derivdata.tables.venue_facts import fact_value
 from derivdata.units import HOUR_UNIT
 
-__all__ = ["infer_interval", "next_settlements"]
-
 _TOLERANCE = 0.05  # of an interval: stamps are late by milliseconds to minutes
 _ROUNDING = 1e-6  # of an interval
 _GRACE = 1 / 60  # hours after the due instant until which a payment may not be in the table yet

@@ -16,8 +16,6 @@ from derivdata.analysis.panels import last_valid
 from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.units import convert
 
-__all__ = ["LATE", "Ledger", "earned_between", "of_sampled", "of_settled"]
-
 LATE = 1.5
 """Intervals without a settlement after which one is missing: halfway to the second."""
 _ROUNDING = 1e-6  # hours

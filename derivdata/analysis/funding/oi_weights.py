@@ -19,8 +19,6 @@ from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.units import RATE_UNIT, USD_UNIT
 
-__all__ = ["oi_weighted", "universe"]
-
 
 @typed
 def oi_weighted(panel: Panel, oi_usd: Panel, *, min_cover: float = 0.5) -> xr.Dataset:

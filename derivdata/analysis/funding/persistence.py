@@ -30,8 +30,6 @@ from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.units import HOUR_UNIT, RATE_UNIT
 
-__all__ = ["half_life"]
-
 _LEAST = 30
 _USUAL_LEVEL = 0.9
 _TOLERANCE = 0.05  # of a step

@@ -14,8 +14,6 @@ import numpy as np
 
 from derivdata.support.arrays import Bools, Floats
 
-__all__ = ["PersistentPart", "persistent_part"]
-
 _LAGS = 8
 _POINTS = 24
 _SHORTEST = 0.3  # steps

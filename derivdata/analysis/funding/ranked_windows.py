@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from derivdata.support.arrays import Floats, Indices
 
-__all__ = ["median_and_deviation"]
-
 _MAD_TO_STD = 1.482602218505602  # 1 / Φ⁻¹(3/4)
 _LANES = 1024  # windows that move at once
 _RANKS = 1_048_576  # ranks of these together

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from derivdata.support.arrays import Bools, Floats
 
-__all__ = ["Room", "mean_and_deviation", "sliding"]
-
 _CANCELLED = 1e-5  # squares about the centre that leave less than this share: taken again exactly
 _RUNS = 4_096  # windows that are taken again at once
 

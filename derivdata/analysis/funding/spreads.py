@@ -13,8 +13,6 @@ from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.units import RATE_UNIT
 
-__all__ = ["dispersion", "spread"]
-
 
 @typed
 def spread(panel: Panel, long: str | None = None, short: str | None = None) -> xr.DataArray:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import IntFlag
 
-__all__ = ["FundingStatus"]
-
 
 class FundingStatus(IntFlag):
     """Reasons; a status of 0 is a plain success."""

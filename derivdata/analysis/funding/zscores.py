@@ -16,8 +16,6 @@ from derivdata.analysis.panels import Panel, hours, hours_of, like, require, usu
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 
-__all__ = ["zscore"]
-
 _MOST = 10_000_000  # rows of a window
 _LEVEL = 1e-9  # a deviation below this is a constant
 _BLOCK = 131_072  # elements worked on at once: all of its arrays stay in cache, and threads seldom meet

@@ -19,8 +19,6 @@ from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array, Bools, Floats, Indices
 
-__all__ = ["BranchingStatus", "branching_ratio"]
-
 _LEAST = 30  # buckets
 _DAYS = 3
 _BLOCKS = 6  # of a day, four hours each

@@ -16,8 +16,6 @@ from derivdata.support.arrays import Array
 from derivdata.tables.panels import provenance
 from derivdata.tables.required import require_columns
 
-__all__ = ["bucket", "check_orders", "imbalance", "observed"]
-
 _MOST_BUCKETS = 10_000_000
 
 

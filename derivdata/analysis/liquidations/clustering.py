@@ -15,8 +15,6 @@ from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array, Indices
 from derivdata.tables.required import require_columns
 
-__all__ = ["cascades", "clusters"]
-
 
 @typed
 def clusters(events: pd.DataFrame, gap: str = "60s", *, by: Sequence[str] = ()) -> pd.DataFrame:

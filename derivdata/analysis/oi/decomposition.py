@@ -12,8 +12,6 @@ from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.units import USD_UNIT
 
-__all__ = ["in_coins", "migration"]
-
 
 @typed
 def in_coins(oi: Panel, price: Panel) -> xr.DataArray:

@@ -25,8 +25,6 @@ from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array
 
-__all__ = ["TrendStatus", "share_trend"]
-
 _PAIRS = 1_000_000
 _DAY_US = 86_400_000_000
 _LEAST = 3

@@ -19,8 +19,6 @@ from derivdata.analysis.surface.maturity import Maturity, at_maturity
 from derivdata.support.arrays import Floats
 from derivdata.units import HOURS_PER_YEAR
 
-__all__ = ["CURRENCIES", "DAYS_PER_YEAR", "PREMIUMS", "Legs", "in_both_currencies", "on_surface", "value_of"]
-
 DAYS_PER_YEAR = HOURS_PER_YEAR / 24.0
 CURRENCIES = ("usd", "coin")
 PREMIUMS = ("linear", "inverse")

@@ -17,8 +17,6 @@ from derivdata.support.arguments import typed
 from derivdata.tables.joining import joined_provenance
 from derivdata.tables.panels import provenance
 
-__all__ = ["attribution"]
-
 TERMS = (
     "theta", "delta", "rho", "gamma", "speed", "vega", "volga", "vanna", "charm", "veta",
 )  # fmt: skip

@@ -22,8 +22,6 @@ from derivdata.analysis.surface.labelling import where
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.times import length
 
-__all__ = ["scenarios"]
-
 _STEPS = 30
 
 

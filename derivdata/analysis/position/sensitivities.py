@@ -17,8 +17,6 @@ from derivdata.analysis.surface.labelling import origin_attrs, where
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 
-__all__ = ["greeks", "scaled_greeks", "vega_buckets", "with_labels"]
-
 _UNITS = {
     "value": "currency",
     "delta": "currency/USD",

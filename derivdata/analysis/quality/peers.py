@@ -13,8 +13,6 @@ import numpy as np
 from derivdata.analysis.quality.series import row_quantile, row_quantiles
 from derivdata.support.arrays import Array, Bools, Floats
 
-__all__ = ["Comparison", "compare", "median_of_others"]
-
 _LEAST = 20
 """Common steps on each side of an instant that a change takes."""
 _PEERS = 2

@@ -15,8 +15,6 @@ from derivdata.analysis.quality.series import Batch
 from derivdata.support.arrays import Array, Floats, Indices
 from derivdata.tables.required import require_columns
 
-__all__ = ["Points", "answered_windows", "collect_points", "count_not_requested"]
-
 _BATCH = 2_000_000  # points examined at once, padding included
 _MOST_CELLS = 50_000_000  # of the venues of one symbol over their common steps
 _PAGE = 5  # rows in a row that came before: a page of an answer came twice

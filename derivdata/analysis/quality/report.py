@@ -22,8 +22,6 @@ from derivdata.support.arrays import Array, Floats, Indices
 from derivdata.tables.panels import value_column
 from derivdata.tables.required import require_columns
 
-__all__ = ["quality"]
-
 _NO_BUCKETS = ("raw", "unstated")
 _LEAST_VENUES = 3
 _NEVER = np.iinfo(np.int64).min  # NaT

@@ -13,16 +13,6 @@ import numpy as np
 from derivdata.analysis.panels import last_valid
 from derivdata.support.arrays import Array, Bools, Floats
 
-__all__ = [
-    "Batch",
-    "completeness",
-    "row_quantile",
-    "row_quantiles",
-    "run_lengths",
-    "steps_in_force",
-    "value_figures",
-]
-
 _CHANGE_AFTER = 3
 _MINUTE = 60e6
 _MAD_TO_STD = 1.4826

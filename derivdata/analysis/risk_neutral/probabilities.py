@@ -14,9 +14,6 @@ from derivdata.analysis.surface.mixture import Mixture, mixture_at_expiries, mix
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 
-__all__ = ["NODE", "density", "moments", "quantile", "summary"]
-
-
 _SLICES = 1024
 _SCAN, _REACH = 801, 40.0
 _SCAN_DIM = "quantile_scan"

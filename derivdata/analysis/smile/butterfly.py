@@ -16,8 +16,6 @@ import numpy as np
 from derivdata.analysis.smile.svi import Raw, density_factor, total_variance
 from derivdata.support.arrays import Bools, Floats
 
-__all__ = ["TOLERANCE", "Butterfly", "certified", "check_raw", "check_slices"]
-
 TOLERANCE = 1e-10
 _POINTS = 801
 _ROWS = 128

@@ -36,17 +36,6 @@ from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 
-__all__ = [
-    "Method",
-    "assemble",
-    "butterfly_check",
-    "durrleman",
-    "from_raw",
-    "iv",
-    "raw_parameters",
-    "total_variance",
-]
-
 RAW = Raw._fields
 _UNITS = {"rmse_vol": "1/sqrt(year)", "k_min": "log-moneyness", "k_max": "log-moneyness"}
 

@@ -18,17 +18,6 @@ from derivdata.analysis.smile.quotes import SurfaceQuotes
 from derivdata.analysis.smile.svi import Raw, total_variance
 from derivdata.support.arrays import Bools, Floats
 
-__all__ = [
-    "JointProblem",
-    "SliceProblem",
-    "errors",
-    "floor_from_raw",
-    "floor_to_raw",
-    "holds",
-    "joint_problem",
-    "pressed",
-]
-
 _SIZE = 5
 _BUTTERFLY = np.sinh(np.linspace(-1.0, 1.0, 61) * np.arcsinh(30.0))  # places, in deviations
 _CALENDAR = np.sinh(np.linspace(-1.0, 1.0, 77) * np.arcsinh(100.0))

@@ -13,8 +13,6 @@ from derivdata.analysis.surface.maturity import slices_at, take
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 
-__all__ = ["TOLERANCE", "calendar_check", "previous"]
-
 TOLERANCE = 1e-10
 """How far total variance may fall, in total variance, before it counts."""
 

@@ -14,8 +14,6 @@ from derivdata.analysis.surface.mixture import mixture_of
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 
-__all__ = ["local_volatility"]
-
 _JUST_BEFORE = 1.0 - 1e-9
 """An expiry itself has two slopes in time: that of the interval which ends there counts."""
 _ROOT_TAU = np.sqrt(2.0 * np.pi)

@@ -15,8 +15,6 @@ from derivdata.analysis.surface.maturity import Extrapolation, Maturity, at_matu
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 
-__all__ = ["iv", "variance_at", "volatility"]
-
 
 @typed
 def iv(

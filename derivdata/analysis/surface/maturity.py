@@ -22,8 +22,6 @@ from derivdata.analysis.status import Status
 from derivdata.analysis.surface.labelling import bare, require_surface
 from derivdata.support.arrays import Bools, Floats, Indices
 
-__all__ = ["Extrapolation", "Maturity", "at_maturity", "free_between", "slices_at", "take"]
-
 Extrapolation = Literal["flat_vol"]
 
 _PLACES = np.sinh(np.linspace(-1.0, 1.0, 401) * np.arcsinh(100.0))  # in deviations of the later slice

@@ -21,8 +21,6 @@ from derivdata.analysis.surface.labelling import require_surface
 from derivdata.analysis.surface.maturity import Maturity
 from derivdata.support.arrays import Floats
 
-__all__ = ["Mixture", "Part", "mixture_at_expiries", "mixture_of"]
-
 _ROOT_TAU = np.sqrt(2.0 * np.pi)
 
 

@@ -24,8 +24,6 @@ from derivdata.analysis.surface.points import (
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 
-__all__ = ["forward_variance", "points_at_expiries", "term_structure"]
-
 
 @typed
 def forward_variance(

@@ -16,8 +16,6 @@ from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.support.times import length
 
-__all__ = ["cone", "implied_minus_realised"]
-
 
 @typed
 def cone(

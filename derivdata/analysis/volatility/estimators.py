@@ -16,8 +16,6 @@ from derivdata.support.arrays import Floats
 from derivdata.support.times import length
 from derivdata.units import HOURS_PER_YEAR
 
-__all__ = ["UNIT", "bipower", "realised"]
-
 UNIT = "1/√year"
 _LN2 = float(np.log(2.0))
 

@@ -14,8 +14,6 @@ from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.support.times import length
 
-__all__ = ["BAR", "HOUR_US", "bars"]
-
 BAR = ("open_usd", "high_usd", "low_usd", "close_usd")
 HOUR_US = 3_600_000_000
 

@@ -32,8 +32,6 @@ from derivdata.client.bundle.layout import (
 from derivdata.errors import BundleError
 from derivdata.support.decoders import DECODERS
 
-__all__ = ["MAGIC", "RecordingJournal", "frame", "is_journal"]
-
 T = TypeVar("T")
 
 MAGIC = b"derivdata-recording 1\n"

@@ -29,29 +29,6 @@ from derivdata.client.transport import Response
 from derivdata.support import times
 from derivdata.tables.endpoints import Request
 
-__all__ = [
-    "ANSWERS",
-    "BODY",
-    "BODY_BYTES",
-    "FORMAT",
-    "LIST_BYTES",
-    "MANIFEST",
-    "MEMBERS",
-    "TOTAL_BYTES",
-    "BundleManifest",
-    "Entry",
-    "blas",
-    "body_name",
-    "described",
-    "differences",
-    "entry_of",
-    "request_of",
-    "response_of",
-    "spoken",
-    "system",
-    "versions",
-]
-
 FORMAT = "derivdata-bundle"
 MANIFEST = "manifest.json"
 ANSWERS = "answers.json"

@@ -34,8 +34,6 @@ from derivdata.errors import BundleError
 from derivdata.support import times
 from derivdata.support.decoders import DECODERS
 
-__all__ = ["Bundle", "Contents", "info", "verify"]
-
 T = TypeVar("T")
 
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)

@@ -22,8 +22,6 @@ from derivdata.support.arguments import typed
 from derivdata.support.forking import renew_in_child
 from derivdata.support.notices import warn_caller
 
-__all__ = ["Recording", "record"]
-
 _current: Recording | None = None
 
 

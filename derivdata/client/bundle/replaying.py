@@ -19,8 +19,6 @@ from derivdata.support.arguments import typed
 from derivdata.support.forking import renew_in_child
 from derivdata.tables.endpoints import Request
 
-__all__ = ["Replay", "replay"]
-
 
 class Replay:
     """A replay under way; ends with `close`, with its ``with`` block, or with ``dd.disconnect()``.

@@ -32,8 +32,6 @@ from derivdata.client.bundle.layout import (
 from derivdata.errors import BundleError
 from derivdata.tables.endpoints import Request
 
-__all__ = ["Writer"]
-
 _ROOM = 2**28
 """Bytes that are left for lists and directory in the largest bundle."""
 

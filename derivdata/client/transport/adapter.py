@@ -24,8 +24,6 @@ from derivdata.client.transport.response import (
 from derivdata.client.transport.settings import Limits, Timing
 from derivdata.errors import FetchError, NetworkError, SchemaError
 
-__all__ = ["KEPT_HEADERS", "Adapter"]
-
 KEPT_HEADERS = (
     "Age",
     "Content-Type",

@@ -12,8 +12,6 @@ import msgspec
 import numpy as np
 import urllib3
 
-__all__ = ["BodyTooLarge", "NotJson", "TooSlow", "check_json", "read_body"]
-
 _CHUNK = 1 << 16
 _PLACE = re.compile(r"\(byte (\d+)\)")
 _json = msgspec.json.Decoder(msgspec.Raw)

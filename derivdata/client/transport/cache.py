@@ -23,8 +23,6 @@ import pyarrow as pa
 from derivdata.client.transport.response import http_date
 from derivdata.support.files import TEMPORARY, file_system_time, private_folder, replace_file
 
-__all__ = ["LIMIT_BYTES", "AnswerFiles", "Head", "Record", "dump", "evict", "load_head", "read", "records"]
-
 LIMIT_BYTES = 2**30
 """Most bytes that all answers together keep; the oldest go first."""
 

@@ -20,8 +20,6 @@ from derivdata.support import times
 from derivdata.support.files import file_system_time
 from derivdata.support.notices import warn_caller
 
-__all__ = ["CacheInfo", "cache_clear", "cache_folder", "cache_info"]
-
 
 def cache_folder() -> Path:
     """Return ``DERIVDATA_CACHE_DIR``, else the platform's folder for a user's caches.

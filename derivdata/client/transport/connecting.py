@@ -17,8 +17,6 @@ from derivdata.errors import NotConnected
 from derivdata.support import times
 from derivdata.support.local import start_local
 
-__all__ = ["connect", "disconnect"]
-
 _CACHES = ("on", "refresh", "off")
 
 

@@ -26,8 +26,6 @@ from derivdata.tables.endpoints import Endpoint, Request, endpoint_of
 if TYPE_CHECKING:
     from derivdata.client.transport.network import Network, Reply
 
-__all__ = ["Connection"]
-
 T = TypeVar("T")
 
 _AT_ONCE = 8

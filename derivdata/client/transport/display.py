@@ -12,8 +12,6 @@ from derivdata.errors import DataNotice, DeprecationNotice
 from derivdata.support.notices import warn_caller
 from derivdata.tables.endpoints import Request, endpoint_of
 
-__all__ = ["NOTICE_LENGTH", "notify", "progress", "warn_deprecated"]
-
 T = TypeVar("T")
 
 NOTICE_LENGTH = 300

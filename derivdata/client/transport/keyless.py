@@ -19,8 +19,6 @@ from derivdata.client.transport.body import BodyTooLarge, TooSlow, read_body
 from derivdata.errors import NetworkError
 from derivdata.support.forking import renew_in_child
 
-__all__ = ["KeylessReply", "KeylessSession", "Unreachable", "keep_anonymous"]
-
 _CONNECT_SECONDS, _SECONDS = 5.0, 10.0
 """Longest wait for a connection, and longest silence."""
 

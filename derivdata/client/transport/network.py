@@ -28,8 +28,6 @@ from derivdata.client.transport.settings import ConnectionSettings
 from derivdata.client.transport.worker import SharedRequests
 from derivdata.tables.endpoints import Endpoint
 
-__all__ = ["Network", "Reply", "Responses"]
-
 _CLOSED = pd.Timedelta(1, "h")
 _DEFAULT_FRESH_SECONDS = 60.0
 _MAX_REDIRECTS = 5

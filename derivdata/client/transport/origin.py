@@ -14,8 +14,6 @@ from urllib.parse import SplitResult, urlsplit
 
 import pandas as pd
 
-__all__ = ["LocalSource", "Masked", "Secret", "Site", "find", "is_url", "origin_of", "site"]
-
 _PORTS = {"http": 80, "https": 443}
 _HOST = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?\.?")
 _PATH = re.compile(

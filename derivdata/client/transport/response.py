@@ -25,18 +25,6 @@ from derivdata.errors import (
 from derivdata.support.text import escape_controls
 from derivdata.tables.endpoints import LOCAL, Request, endpoint_of
 
-__all__ = [
-    "DIGEST_HEADER",
-    "Response",
-    "error_of",
-    "http_date",
-    "network_error",
-    "notices_in",
-    "permanent",
-    "plain_text",
-    "retry_after",
-]
-
 DIGEST_HEADER = "X-Body-Sha256"
 """Header under which the hash of a whole body is passed on and cached, so that it is computed once."""
 

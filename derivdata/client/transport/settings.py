@@ -18,8 +18,6 @@ from derivdata.support.files import private_folder
 from derivdata.support.times import machine_now
 from derivdata.tables.endpoints import Endpoint
 
-__all__ = ["IN_PROCESS", "ConnectionSettings", "Limits", "Pace", "Timing", "spacing_seconds"]
-
 
 @dataclass(frozen=True)
 class Limits:

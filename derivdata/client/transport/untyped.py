@@ -11,8 +11,6 @@ from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables.endpoints import Endpoint, Request, endpoint_of
 
-__all__ = ["raw"]
-
 
 @typed
 def raw(path: str, **params: Any) -> Any:

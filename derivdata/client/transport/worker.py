@@ -12,8 +12,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
-__all__ = ["SharedRequests", "TookTooLong", "started"]
-
 T = TypeVar("T")
 
 

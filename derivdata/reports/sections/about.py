@@ -14,8 +14,6 @@ from derivdata.errors import BundleError
 from derivdata.reports.data import FetchedTable
 from derivdata.reports.html_page import Metric, Number, Section, count, listing, pct, usd
 
-__all__ = ["Earlier", "changes_section", "clock_of", "provenance_section", "summary_section"]
-
 _KINDS = (
     ("wide", "What is wide"),
     ("forecast", "What is forecast to clear its costs"),

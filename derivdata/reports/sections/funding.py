@@ -15,8 +15,6 @@ from derivdata.reports.data import Data
 from derivdata.reports.html_page import WIDE, Section, pct, rate
 from derivdata.tables.panels import panel
 
-__all__ = ["funding_section"]
-
 _DAY = pd.Timedelta(1, "D")
 _SMALLEST_MOVE = 0.005  # bps/8h: rounds to the same two digits
 _SAMPLED = (

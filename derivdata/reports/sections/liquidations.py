@@ -10,8 +10,6 @@ from derivdata.reports.data import Data
 from derivdata.reports.html_page import WIDE, Section, pct, usd
 from derivdata.tables.panels import provenance
 
-__all__ = ["is_full", "liquidations_section"]
-
 _LEAST_CASCADE = 1e6
 _DAY = pd.Timedelta(1, "D")
 _FORMATS = {

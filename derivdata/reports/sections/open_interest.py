@@ -14,8 +14,6 @@ from derivdata.reports.data import Data
 from derivdata.reports.html_page import WIDE, Section, count, listing, pct, usd
 from derivdata.tables.panels import panel
 
-__all__ = ["oi_section"]
-
 _TRENDS = 15
 _MATTERS = 0.002
 _FORMATS = {

@@ -15,8 +15,6 @@ from derivdata.reports.html_page import Section, count, listing
 from derivdata.reports.sections.liquidations import is_full
 from derivdata.tables.panels import panel
 
-__all__ = ["quality_section"]
-
 _WORST = 12
 _SUMS = [
     "present",

@@ -26,8 +26,6 @@ from derivdata.sources.archive.storage import Storage
 from derivdata.support.notices import warn_caller
 from derivdata.tables.schema import Kind, Table
 
-__all__ = ["Appended", "add_rows", "write_new_rows"]
-
 _MONTH_ROWS = 262_144
 """Rows of an open month that lie together; of more, each day is a file."""
 _BATCH_ROWS = 1_000_000

@@ -25,8 +25,6 @@ from derivdata.support.notices import warn_caller
 from derivdata.tables.panels import provenance
 from derivdata.tables.schema import Table
 
-__all__ = ["Archive", "open_archive"]
-
 _LOCK_SECONDS = 60.0
 
 

@@ -21,17 +21,6 @@ from derivdata.support import times
 from derivdata.tables.contracts import contract, venue_slug
 from derivdata.tables.schema import Table
 
-__all__ = [
-    "AUDITS",
-    "Normalised",
-    "StoredRows",
-    "audit",
-    "future_limit",
-    "normalise",
-    "quoted_contracts",
-    "refuse_other_contracts",
-]
-
 AUDITS = ("unit", "interval", "venues", "future")
 """Names of the questions, for `accept`."""
 

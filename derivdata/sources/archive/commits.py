@@ -15,8 +15,6 @@ from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive.manifest import Manifest
 from derivdata.sources.archive.storage import ManifestChanged, Storage
 
-__all__ = ["Change", "commit", "past_after"]
-
 _CLOSED_MICROS = 3_600_000_000
 _WAIT_SECONDS = 0.2
 

@@ -24,8 +24,6 @@ from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
 from derivdata.tables.schema import Table
 
-__all__ = ["ArchiveContents", "open_storage"]
-
 _TRIES = 5
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 _INFO = ("rows", "first", "last", "symbols", "exchanges", "files", "megabytes")

@@ -28,9 +28,6 @@ from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
 from derivdata.tables.schema import Kind, Table
 
-__all__ = ["Corrected", "correction_notices", "corrections_frame", "replace_rows", "undo"]
-
-
 _BATCH_ROWS = 1_000_000
 
 Mask: TypeAlias = Callable[[pd.DataFrame], np.ndarray[Any, Any]]

@@ -21,8 +21,6 @@ from derivdata.support import times
 from derivdata.tables.panels import panel as tables_panel
 from derivdata.tables.schema import Kind, Table
 
-__all__ = ["lazy_frame", "lazy_panel"]
-
 _CHUNK_CELLS = 4_000_000
 _PART_ROWS = 1_000_000
 _DIMS = ("symbol", "exchange", "time")

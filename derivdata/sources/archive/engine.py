@@ -29,8 +29,6 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.archive.manifest import BLOCK_BYTES, DataFile
 from derivdata.sources.archive.storage import Storage
 
-__all__ = ["Engine", "checked_bytes", "damaged", "engine", "quoted"]
-
 _SCHEME = "derivdata"
 _MEMORY = "4GB"
 _KEPT_BLOCKS = 64

@@ -21,15 +21,6 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
 
-__all__ = [
-    "Asked",
-    "LedgerEntry",
-    "enter_requests",
-    "forget_requests",
-    "requests_frame",
-    "unanswered_windows",
-]
-
 _ALL = "*"
 _DIGITS = re.compile(r"\d+")
 _COLUMNS = ("table", "exchange", "symbol", "start", "end", "answered", "error")

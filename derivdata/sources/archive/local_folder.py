@@ -15,8 +15,6 @@ from filelock import FileLock, Timeout
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.storage import MANIFEST, OWN_FILE
 
-__all__ = ["LocalFolder"]
-
 _LOCK, _MERGE_LOCK = ".lock", ".merging"
 _WRITING, _MERGED = ".writing", ".merged"
 _POLL_SECONDS = 0.02

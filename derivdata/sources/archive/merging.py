@@ -21,8 +21,6 @@ from derivdata.sources.archive.selections import EVER_ALL
 from derivdata.sources.archive.storage import Storage
 from derivdata.tables.schema import Table
 
-__all__ = ["close_months", "closed_months", "merge_files"]
-
 _MERGE_COUNT = 8
 _SMALL_ROWS = 32_768
 _SLICE_ROWS = 1_000_000

@@ -23,8 +23,6 @@ from derivdata.sources.archive.storage import MANIFEST, ManifestChanged
 from derivdata.support.extras import import_extra
 from derivdata.support.forking import renew_in_child
 
-__all__ = ["ObjectStore"]
-
 _LOOK_SECONDS = 0.25
 """How long one look at the manifest's version serves: a read of a table looks several times."""
 

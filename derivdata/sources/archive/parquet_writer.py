@@ -16,9 +16,6 @@ from derivdata.sources.archive.schemas import schema_digest, schema_of
 from derivdata.sources.archive.storage import Storage
 from derivdata.tables.schema import Kind, Table
 
-__all__ = ["GROUP_ROWS", "write"]
-
-
 GROUP_ROWS = 122_880
 """Rows that are read together: DuckDB's own size, of which a file of a month has a hundred.
 

@@ -35,8 +35,6 @@ from derivdata.sources.query import Query
 from derivdata.support import times
 from derivdata.tables.schema import Table
 
-__all__ = ["ArchiveReader"]
-
 _SQL_MEMORY = "2GB"
 
 

@@ -15,8 +15,6 @@ from derivdata.sources.archive.manifest import DataFile, Manifest
 from derivdata.sources.archive.storage import Storage
 from derivdata.tables.schema import Table
 
-__all__ = ["Dropped", "drop_old_partitions"]
-
 
 class Dropped(NamedTuple):
     """Rows and files that were removed."""

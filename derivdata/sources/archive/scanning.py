@@ -29,18 +29,6 @@ from derivdata.sources.archive.selections import EVER_ALL, Selection, stamp
 from derivdata.sources.archive.storage import Storage
 from derivdata.tables.schema import Kind, Table
 
-__all__ = [
-    "distinct_values",
-    "known_files",
-    "plan",
-    "read",
-    "series",
-    "slices",
-    "sums",
-    "symbol_hashes",
-    "view",
-]
-
 _SCALE = 1 << 20
 """Sums are of whole numbers of 2⁻²⁰ USD: these are exact, so that no order of adding changes a bit."""
 

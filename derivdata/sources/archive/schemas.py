@@ -13,25 +13,6 @@ from derivdata import tables
 from derivdata.errors import ArchiveError
 from derivdata.tables.schema import Kind, Table
 
-__all__ = [
-    "INSTANT",
-    "LABEL",
-    "archive_table",
-    "archive_tables",
-    "as_now",
-    "columns_of",
-    "frame_of",
-    "latest_by",
-    "of_another_version",
-    "plain_frame",
-    "refuse_lacking",
-    "schema_digest",
-    "schema_of",
-    "sorting",
-    "sql_columns",
-    "to_arrow",
-]
-
 LABEL = b"derivdata.table"
 """Key of a file's metadata that names its table."""
 

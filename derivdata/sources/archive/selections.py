@@ -11,20 +11,6 @@ import pandas as pd
 from derivdata.support import times
 from derivdata.tables.schema import Kind, Table
 
-__all__ = [
-    "EVER",
-    "EVER_ALL",
-    "Selection",
-    "TimeRange",
-    "Where",
-    "correction_selection",
-    "micros",
-    "read_filter",
-    "stamp",
-    "time_range",
-]
-
-
 Where: TypeAlias = Mapping[str, Collection[str]]
 
 

@@ -14,14 +14,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
-__all__ = [
-    "LEDGER_FILE",
-    "MANIFEST",
-    "OWN_FILE",
-    "ManifestChanged",
-    "Storage",
-]
-
 MANIFEST = "archive.json"
 
 LEDGER_FILE = re.compile(r"ledger-[0-9a-f]{32}\.json")

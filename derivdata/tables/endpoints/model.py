@@ -17,8 +17,6 @@ import pandas as pd
 from derivdata.support import times
 from derivdata.support.text import did_you_mean
 
-__all__ = ["LOCAL", "TIERS", "Endpoint", "Param", "ParamKind", "Request", "allows"]
-
 TIERS = ("free", "dev", "pro", "team")
 
 LOCAL = "/local/"

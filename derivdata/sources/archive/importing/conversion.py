@@ -19,8 +19,6 @@ from derivdata.tables.contracts import contract, venue_slug
 from derivdata.tables.required import require_decimal_volatility
 from derivdata.tables.schema import Kind
 
-__all__ = ["CONTRACT", "RANK", "Rows", "quotes", "rows"]
-
 RANK, CONTRACT = "quote_rank", "contract_name"
 _WORDS = (Kind.TEXT, Kind.LABEL)
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}

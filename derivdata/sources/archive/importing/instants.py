@@ -13,8 +13,6 @@ import pandas as pd
 
 from derivdata.sources.archive.importing.values import Rejections, shown, words
 
-__all__ = ["instants", "zone"]
-
 _FIXED = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
 _ZONED = re.compile(r".*(Z|:\d{2}(\.\d+)?[+-]\d{2}(:?\d{2})?)")
 _EPOCH = re.compile(r"\d+(\.\d*)?(e\+?\d+)?", re.IGNORECASE)

@@ -13,8 +13,6 @@ from derivdata.sources.archive.importing.readers import Chunk
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.tables.schema import Kind, Table
 
-__all__ = ["RATE_UNITS", "ImportPlan", "make_plan"]
-
 RATE_UNITS = ("bps_8h", "native", "percent", "bps")
 """Units of a funding rate: the library's own, and fraction, percent and bps per the venue's own interval."""
 

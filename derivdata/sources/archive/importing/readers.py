@@ -17,8 +17,6 @@ import pyarrow.parquet as pq
 
 from derivdata.errors import ArchiveError
 
-__all__ = ["Chunk", "chunks"]
-
 _CHUNK_ROWS = 250_000
 _RAGGED = object()
 

@@ -18,8 +18,6 @@ from derivdata.sources.archive.importing.conversion import CONTRACT, RANK, Rows
 from derivdata.sources.archive.importing.plan import ImportPlan
 from derivdata.support import times
 
-__all__ = ["ImportReport", "usd_from_coins", "with_ids"]
-
 _FLUSH_ROWS = 500_000
 
 

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["Rejections", "numbers", "shown", "words"]
-
 _BLANK = frozenset({"", "nan", "null", "none", "na", "n/a", "<na>", "nat", "-"})
 
 
