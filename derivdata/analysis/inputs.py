@@ -1,4 +1,4 @@
-"""Checks of frames and Datasets; errors name the argument."""
+"""Checks of frames and Datasets: a ValueError, or a TypeError for another kind, names the argument."""
 
 from __future__ import annotations
 
@@ -34,25 +34,13 @@ _MOST_DRAWS = 100_000
 
 
 def require_numbers(data: Any, argument: str) -> None:
-    """Refuse an array that does not hold whole numbers or floats; its values are not read.
-
-    Raises
-    ------
-    TypeError
-        The message names the argument.
-    """
+    """Refuse an array that does not hold whole numbers or floats; its values are not read."""
     if data.dtype.kind not in "iuf":
         raise TypeError(f"{argument} must hold numbers, not {data.dtype}")
 
 
 def require_times(data: xr.DataArray | xr.Dataset, argument: str) -> None:
-    """Refuse data whose ``time`` is not a coordinate of instants.
-
-    Raises
-    ------
-    TypeError
-        The message names the argument.
-    """
+    """Refuse data whose ``time`` is not a coordinate of instants."""
     dtype = data["time"].dtype if "time" in data.coords else "none at all"
     if isinstance(dtype, np.dtype) and dtype.kind == "M":
         return
@@ -62,13 +50,7 @@ def require_times(data: xr.DataArray | xr.Dataset, argument: str) -> None:
 
 
 def require_draws(resamples: int, *, least: int = 1) -> None:
-    """Refuse a number of simulated series that cannot be.
-
-    Raises
-    ------
-    ValueError
-        The message names the argument.
-    """
+    """Refuse a number of simulated series that cannot be."""
     if not least <= resamples <= _MOST_DRAWS:
         raise ValueError(
             f"{resamples=}: {least} at least and {_MOST_DRAWS:,} at most, for the ends of an interval"
@@ -76,26 +58,14 @@ def require_draws(resamples: int, *, least: int = 1) -> None:
 
 
 def seed_of(rng: int | np.random.Generator | None) -> int:
-    """Return the seed that an ``rng`` argument stands for (SPEC 7): itself, or a number drawn from it.
-
-    Raises
-    ------
-    ValueError
-        A seed below 0.
-    """
+    """Return the seed that an ``rng`` argument stands for (SPEC 7): itself, or a number drawn from it."""
     if isinstance(rng, int) and rng < 0:
         raise ValueError(f"{rng=}: random numbers start at 0 or above")
     return rng if isinstance(rng, int) else int(np.random.default_rng(rng).integers(2**63))
 
 
 def require_names(frame: pd.DataFrame, names: Sequence[str], argument: str, of: str) -> None:
-    """Refuse names of columns that a frame does not have.
-
-    Raises
-    ------
-    ValueError
-        The message names the argument that holds the names, and the frame.
-    """
+    """Refuse names of columns that a frame does not have."""
     for name in names:
         if name not in frame.columns:
             near = did_you_mean(name, frame.columns)
@@ -103,13 +73,7 @@ def require_names(frame: pd.DataFrame, names: Sequence[str], argument: str, of: 
 
 
 def require_labels(data: xr.DataArray, argument: str, dim: str, labels: Sequence[str]) -> None:
-    """Refuse data that does not have each of these labels once along a dim.
-
-    Raises
-    ------
-    ValueError
-        The message names the argument and the label.
-    """
+    """Refuse data that does not have each of these labels once along a dim."""
     present = data[dim].to_numpy().tolist()
     for label in labels:
         if present.count(label) != 1:
@@ -137,13 +101,7 @@ def require_same(parts: Mapping[str, xr.DataArray], data: xr.DataArray, of: str)
 def require_variables(
     data: xr.Dataset, argument: str, numbers: Sequence[str], *, dims: Sequence[str] = ()
 ) -> None:
-    """Refuse a Dataset that lacks a variable or a dim, or holds something else where numbers belong.
-
-    Raises
-    ------
-    ValueError
-        The message names the argument and the variable or dim.
-    """
+    """Refuse a Dataset that lacks a variable or a dim, or holds something else where numbers belong."""
     for name in dims:
         if name not in data.dims:
             raise ValueError(f"{argument} has no dim {name!r}; its dims are {tuple(map(str, data.dims))}")
@@ -155,13 +113,7 @@ def require_variables(
 
 
 def require_beside(value: Any, argument: str, data: xr.Dataset | xr.DataArray) -> None:
-    """Refuse what is neither a number nor a DataArray over dims of `data`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        The message names the argument.
-    """
+    """Refuse what is neither a number nor a DataArray over dims of `data`."""
     if isinstance(value, xr.DataArray):
         strange = [str(dim) for dim in value.dims if dim not in data.dims]
         if strange:
@@ -197,13 +149,7 @@ def require_together(**values: Any) -> None:
 
 
 def together(**values: Any) -> list[Any]:
-    """Match arguments for arithmetic: a bare array beside labelled ones gets their last dims.
-
-    Raises
-    ------
-    ValueError
-        As `require_together`.
-    """
+    """Match arguments for arithmetic: a bare array beside labelled ones gets their last dims."""
     require_together(**values)
     sizes = _sizes(values.values())
     labelled = _has_labels(values.values())

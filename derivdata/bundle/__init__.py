@@ -5,8 +5,6 @@ date and hash, and what computed with them; never a key, a host's credentials or
 `derivdata.client.bundle`'s; the tables that its answers make are made here, by the fetchers.
 """
 
-from __future__ import annotations
-
 from derivdata.bundle.difference import bundle_diff
 from derivdata.client.bundle.reading import info, verify
 from derivdata.client.bundle.recording import record

@@ -42,13 +42,7 @@ def fetch_rows(endpoint: Endpoint, params: Mapping[str, Any]) -> pd.DataFrame:
 def fetch_windows(
     endpoint: Endpoint, params: Mapping[str, Any], spans: Sequence[times.Window]
 ) -> pd.DataFrame:
-    """Return the answers over spans as one open table.
-
-    Raises
-    ------
-    SchemaError
-        As `fetch_rows`.
-    """
+    """Return the answers over spans as one open table."""
     return _table(endpoint, list(get_windows(endpoint, [params], spans, dict[str, Any]))[::-1])
 
 

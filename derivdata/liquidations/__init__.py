@@ -4,8 +4,6 @@
 across venues.
 """
 
-from __future__ import annotations
-
 from derivdata.liquidations.feed import poll
 from derivdata.liquidations.orders import events
 from derivdata.liquidations.sums import aggregates, history

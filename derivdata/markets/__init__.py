@@ -4,8 +4,6 @@ Price and current funding refresh about once a minute, rolling figures about eve
 answer's own time and not the age of each figure.
 """
 
-from __future__ import annotations
-
 from derivdata.markets.rankings import (
     funding_leaders,
     price_buckets,

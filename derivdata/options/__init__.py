@@ -4,8 +4,6 @@ The snapshot carries no time and no prices: ``time`` is the server's ``Date``. G
 in units that the API does not state; analysis computes its own from the implied volatility.
 """
 
-from __future__ import annotations
-
 from derivdata.options.chains import metrics, snapshot, surface
 from derivdata.options.histories import atm_history, overview_history, surface_history
 

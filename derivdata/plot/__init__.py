@@ -7,8 +7,6 @@ or surface that they were made of. Figures of several strips take the place of t
 main one of theirs. ``derivdata.plot.data(ax)`` gives what a figure draws as a frame.
 """
 
-from __future__ import annotations
-
 from derivdata.plot.backtests import backtest, pnl_attribution
 from derivdata.plot.cards import card
 from derivdata.plot.carry_bars import carry, cumulative_funding

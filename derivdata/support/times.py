@@ -113,13 +113,7 @@ def instant(value: Instant, name: str = "time") -> pd.Timestamp:
 
 
 def lookback(text: str, name: str = "window") -> pd.Timedelta | None:
-    """Length of a lookback (``"45s"``, ``"90m"``, ``"12h"``, ``"30d"``, ``"2w"``); None for other text.
-
-    Raises
-    ------
-    ValueError
-        It is longer than 100 years.
-    """
+    """Length of a lookback (``"45s"``, ``"90m"``, ``"12h"``, ``"30d"``, ``"2w"``); None for other text."""
     match = _LOOKBACK.fullmatch(text.strip())
     if match is None:
         return None
@@ -194,13 +188,7 @@ def iso(stamp: pd.Timestamp) -> str:
 
 
 def iso_of(name: str, value: Instant) -> str:
-    """Return an instant as ISO 8601 text; `name` is the argument that an error names.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `instant`.
-    """
+    """Return an instant as ISO 8601 text; `name` is the argument that an error names."""
     return iso(instant(value, name))
 
 
@@ -245,13 +233,7 @@ def micros(texts: Any) -> Array:
 
 
 def resolution(name: str) -> pd.Timedelta | None:
-    """Bucket length of a resolution's name; None for ``"raw"``.
-
-    Raises
-    ------
-    ValueError
-        The API has no such resolution.
-    """
+    """Bucket length of a resolution's name; None for ``"raw"``."""
     if name == "raw":
         return None
     if name not in RESOLUTIONS:

@@ -1,7 +1,5 @@
 """Every column and every table, as data, with facts about venues; and arrays made from tables."""
 
-from __future__ import annotations
-
 from derivdata.tables.columns import COLUMNS
 from derivdata.tables.contracts import VENUES, contract
 from derivdata.tables.definitions import TABLES

@@ -76,13 +76,7 @@ def panel(table: pd.DataFrame, column: str | None = None) -> xr.DataArray:
 
 
 def value_column(table: pd.DataFrame) -> str:
-    """Return the column that a table is about: the first of the usual ones, or its only column of numbers.
-
-    Raises
-    ------
-    ValueError
-        There is none, or several.
-    """
+    """Return the column that a table is about: the first of the usual ones, or its only column of numbers."""
     usual = [name for name in _VALUES if name in table.columns]
     numbers = [str(n) for n in table.columns if pd.api.types.is_float_dtype(table[n].dtype)]
     if not usual and len(numbers) != 1:

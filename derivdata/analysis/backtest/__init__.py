@@ -6,8 +6,6 @@ venue's own stamps, and pay fees, slippage and the price mismatch of their legs.
 provider calls informational is informational too.
 """
 
-from __future__ import annotations
-
 from derivdata.analysis.backtest.costs import Costs
 from derivdata.analysis.backtest.depths import capacity
 from derivdata.analysis.backtest.engine import carry

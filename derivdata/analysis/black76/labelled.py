@@ -16,13 +16,7 @@ _BLOCK = 16384  # a dozen arrays of this length stay in the cache of a core
 
 
 def sign(side: Any) -> Any:
-    """+1.0 for ``"call"``, -1.0 for ``"put"``, NaN where missing, in an array of the kind of `side`.
-
-    Raises
-    ------
-    ValueError
-        Some side is anything else.
-    """
+    """+1.0 for ``"call"``, -1.0 for ``"put"``, NaN where missing, in an array of the kind of `side`."""
     if isinstance(side, xr.DataArray):
         return xr.apply_ufunc(_signs, side, dask="parallelized", output_dtypes=[np.float64])
     if _is_dask(side) and hasattr(side, "dtype"):

@@ -12,8 +12,6 @@ A chain is the table ``options_snapshot`` or a surface; several symbols, venues 
 one table, and what differs becomes a dim of the result.
 """
 
-from __future__ import annotations
-
 from derivdata.analysis.chain.cleaning import clean
 from derivdata.analysis.chain.executable_trades import executable
 from derivdata.analysis.chain.forward import basis, forwards

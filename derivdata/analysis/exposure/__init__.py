@@ -6,8 +6,6 @@ many: symbols, venues and instants that differ become dims of the result. Open i
 ``missing``: it is never taken for zero.
 """
 
-from __future__ import annotations
-
 from derivdata.analysis.exposure.gamma import NAIVE_DEALER, gamma_exposure, zero_gamma
 from derivdata.analysis.exposure.sums import max_pain, open_interest, put_call_ratio
 

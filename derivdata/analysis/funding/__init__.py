@@ -6,8 +6,6 @@ Whatever is missing stays NaN. Every function takes arrays in memory or dask-bac
 are, and looks at no row later than the one its result stands at unless it says so.
 """
 
-from __future__ import annotations
-
 from derivdata.analysis.funding.accrual import cumulative, period_sums
 from derivdata.analysis.funding.best_pairs import best_pair
 from derivdata.analysis.funding.carry_forecast import forecast_carry

@@ -4,8 +4,6 @@
 comparable across venues: use a venue's own shares. An order counts once, by venue and order id.
 """
 
-from __future__ import annotations
-
 from derivdata.analysis.liquidations.branching import branching_ratio
 from derivdata.analysis.liquidations.buckets import bucket, imbalance, observed
 from derivdata.analysis.liquidations.clustering import cascades, clusters

@@ -4,8 +4,6 @@ Open interest must be in USD or in coins throughout; it is never added across un
 a balanced set of venues, so that a venue that appears or fails does not look like migration.
 """
 
-from __future__ import annotations
-
 from derivdata.analysis.oi.decomposition import in_coins, migration
 from derivdata.analysis.oi.shares import by_kind, hhi, market_share, oi_to_volume
 from derivdata.analysis.oi.trend import share_trend

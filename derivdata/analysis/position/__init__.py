@@ -10,8 +10,6 @@ its expiry), ``"coin"`` that over the forward, the premium of coin-settled optio
 derivatives of the coin value, so that a position without delta in coin still has one in USD.
 """
 
-from __future__ import annotations
-
 from derivdata.analysis.position.pnl_terms import attribution
 from derivdata.analysis.position.revaluation import scenarios
 from derivdata.analysis.position.sensitivities import greeks, vega_buckets

@@ -1,7 +1,5 @@
 """Find what is wrong with a table: gaps, duplicates, frozen values, clamps, changes of scale, outliers."""
 
-from __future__ import annotations
-
 from derivdata.analysis.quality.report import quality
 
 __all__ = ["quality"]

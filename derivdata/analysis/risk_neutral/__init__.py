@@ -6,8 +6,6 @@ Results say whether it is a distribution: ``mass`` is what the density sums to, 
 ``S/F``; both are 1 of a surface without arbitrage.
 """
 
-from __future__ import annotations
-
 from derivdata.analysis.risk_neutral.probabilities import density, moments, quantile
 
 __all__ = ["density", "moments", "quantile"]

@@ -3,8 +3,6 @@
 `evaluate` says what a fit is. Total variance is ``w = iv² T``, log-moneyness ``k = ln(K/F)``.
 """
 
-from __future__ import annotations
-
 from derivdata.analysis.smile import svi
 from derivdata.analysis.smile.evaluate import (
     butterfly_check,

@@ -5,8 +5,6 @@ Dataset, or any fit of `derivdata.analysis.smile` with dim ``expiry``. Total var
 log-moneyness ``k = ln(K/F)``, a time to expiry is in years of 365 days.
 """
 
-from __future__ import annotations
-
 from derivdata.analysis.surface.calendar_arbitrage import calendar_check
 from derivdata.analysis.surface.chain_surface import from_chain, history
 from derivdata.analysis.surface.dupire import local_volatility

@@ -245,13 +245,7 @@ def _status(cut: Maturity, places: dict[str, xr.DataArray]) -> xr.DataArray:
 
 
 def require_points(points: Sequence[str], argument: str) -> None:
-    """Refuse names of points that do not exist.
-
-    Raises
-    ------
-    ValueError
-        The message names the argument.
-    """
+    """Refuse names of points that do not exist."""
     for point in points:
         _parsed(point, argument)
 

@@ -1,7 +1,5 @@
 """Variance that options price without a model: strips, integrals over a smile, and a volatility index."""
 
-from __future__ import annotations
-
 from derivdata.analysis.variance.index import volatility_index
 from derivdata.analysis.variance.integration import model_free
 from derivdata.analysis.variance.listed_options import cboe

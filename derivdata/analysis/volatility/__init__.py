@@ -12,8 +12,6 @@ Appl. Probab. 1; Yang and Zhang (2000), J. Business 73; Barndorff-Nielsen and Sh
 Econometrics 2.
 """
 
-from __future__ import annotations
-
 from derivdata.analysis.volatility.comparisons import cone, implied_minus_realised
 from derivdata.analysis.volatility.estimators import bipower, realised
 from derivdata.analysis.volatility.price_bars import bars

@@ -93,13 +93,7 @@ class Bundle:
             raise
 
     def body(self, entry: Entry) -> bytes:
-        """Return an answer's raw body.
-
-        Raises
-        ------
-        BundleError
-            It is damaged; the message names the entry and its request.
-        """
+        """Return an answer's raw body."""
         name = body_name(entry.sha256)
         what = f"{name} ({request_of(entry)})"
         journal = self._journal

@@ -84,13 +84,7 @@ class Writer:
                 beside.unlink(missing_ok=True)
 
     def note(self) -> None:
-        """Append what the recording says of itself, its clock among it.
-
-        Raises
-        ------
-        BundleError
-            It cannot be written.
-        """
+        """Append what the recording says of itself, its clock among it."""
         self._append([frame("manifest", msgspec.json.encode(self._manifest()))[0]])
 
     def add(self, entry: Entry, body: bytes) -> None:

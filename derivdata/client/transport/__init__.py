@@ -4,8 +4,6 @@ Who answers is chosen once, by `connect`. Every answer then passes the same way:
 key, the turn at the endpoint, the deadlines and the checks; above it the error map and the typed decode.
 """
 
-from __future__ import annotations
-
 from derivdata.client.transport.cache_admin import CacheInfo, cache_clear, cache_info
 from derivdata.client.transport.connecting import connect, disconnect
 from derivdata.client.transport.connection import Connection

@@ -6,8 +6,6 @@ the manifest in one step, so that a reader sees the state before or after it and
 leaves the state before.
 """
 
-from __future__ import annotations
-
 from derivdata.sources.archive.archive import Archive, open_archive
 from derivdata.sources.archive.importing import import_files
 

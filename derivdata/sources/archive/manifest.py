@@ -252,13 +252,7 @@ def _seal(text: bytes) -> str:
 
 
 def _unsealed(text: bytes) -> Manifest:
-    """Return a manifest whose seal is right.
-
-    Raises
-    ------
-    DecodeError
-        It is not.
-    """
+    """Return a manifest whose seal is right."""
     said, seal = text[:-_SEAL_BYTES], _SEAL.fullmatch(text[-_SEAL_BYTES:])
     if seal is None or seal[1].decode() != _seal(said):
         raise msgspec.DecodeError("its seal does not match its text")

@@ -91,13 +91,7 @@ def schema_digest(table: Table) -> str:
 
 
 def refuse_lacking(place: str, table: Table, names: frozenset[str]) -> None:
-    """Refuse a file without a column that every row of the table has.
-
-    Raises
-    ------
-    ArchiveError
-        It lacks one.
-    """
+    """Refuse a file without a column that every row of the table has."""
     lacking = sorted(set(table.columns) - names - set(table.optional))
     if lacking:
         raise of_another_version(place, f"it has no column {', '.join(lacking)}")

@@ -3,8 +3,6 @@
 Only this package asks venues, and only `derivdata.sources.collect.clock` reads the machine's clock.
 """
 
-from __future__ import annotations
-
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.histories import backfill
 

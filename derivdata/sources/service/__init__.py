@@ -1,7 +1,5 @@
 """The documented API served from an archive or the sample."""
 
-from __future__ import annotations
-
 from derivdata.sources.service.application import app
 from derivdata.sources.service.server import RunningService, open_store, serve, start
 from derivdata.sources.service.store import Store

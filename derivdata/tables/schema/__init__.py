@@ -1,7 +1,5 @@
 """Columns and tables: kinds, units, keys. Frames are built and checked here and nowhere else."""
 
-from __future__ import annotations
-
 from derivdata.tables.schema.column import Column, Kind, coded, floats, ranks, repeated
 from derivdata.tables.schema.open_table import OpenTable
 from derivdata.tables.schema.table import Table

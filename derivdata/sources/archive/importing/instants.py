@@ -22,13 +22,7 @@ _MISSING = np.datetime64("NaT", "us")
 
 
 def zone(name: str) -> dt.tzinfo:
-    """Zone of a name such as ``Europe/London``, ``Etc/GMT-3``, ``UTC`` or ``UTC+3`` (three hours ahead).
-
-    Raises
-    ------
-    ValueError
-        There is no such zone.
-    """
+    """Zone of a name such as ``Europe/London``, ``Etc/GMT-3``, ``UTC`` or ``UTC+3`` (three hours ahead)."""
     fixed = _FIXED.fullmatch(name.strip())
     if fixed is not None:
         ahead = dt.timedelta(hours=int(fixed[2]), minutes=int(fixed[3] or 0))
