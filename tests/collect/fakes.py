@@ -31,6 +31,7 @@ from tests.collect.state_bodies import (
     filled_row,
     state_body,
     with_delisted,
+    with_extras,
 )
 from tests.collect.truth import HOUR, HOURLY, T0, Truth, interval
 
@@ -116,6 +117,10 @@ class Fakes:
         By venue, when it is down for maintenance.
     out_of_reach
         Venues at whose address nobody listens.
+    symbols
+        Bases of the contracts that bulk answers tell of; histories are of BTC and ETH.
+    extras
+        Whether they tell of pre-market and test symbols too, and leave out fields of one contract.
     chains
         Whether deribit, bybit and binance list options; okx always has three.
     """
@@ -133,7 +138,8 @@ class Fakes:
         self.refusals: dict[str, tuple[int, dict[str, str], Any]] = {}
         self.delisted = False
         self.delisted_at: pd.Timestamp | None = None
-        self.chains = False
+        self.chains, self.extras = False, False
+        self.symbols: tuple[str, ...] = SYMBOLS
         self.out_of_reach: set[str] = set()
         self.outages: dict[str, tuple[pd.Timestamp, pd.Timestamp]] = {}
         self._lock = threading.Lock()
@@ -191,7 +197,7 @@ class Fakes:
     def states(self) -> list[tuple[str, tuple[int, float, float]]]:
         """(second, coins, mark) of each symbol now."""
         second = int(self.now().timestamp())
-        return [(s, self.truth.oi_at(s, second)) for s in SYMBOLS]
+        return [(s, self.truth.oi_at(s, second)) for s in self.symbols]
 
     def answer(self, exchange: str, place: str, params: dict[str, Any], *, encoded: bool = False) -> Answer:
         """Answer a request, by its venue, the path below it, and its parameters; `encoded` is for gzip.
@@ -259,6 +265,8 @@ class Fakes:
             body = made(self, place, params) if body is None else body
         except KeyError:
             return 404, {"message": f"no such path: {place}"}
+        if self.extras:
+            body = with_extras(exchange, place, params, body)
         if self.delisted:
             gone = self.delisted_at is None or self.now() >= self.delisted_at
             body = with_delisted(exchange, place, params, body, gone=gone)
@@ -308,7 +316,7 @@ def _binance(fakes: Fakes, place: str, params: dict[str, Any], exchange: str = "
     now = int(fakes.now().timestamp() * 1000)
     if place.endswith("fundingInfo"):
         hours = interval("binance", now // 1000)  # what is adjusted is listed, other contracts are not
-        named = [] if hours == 8 or place.startswith("/dapi") else SYMBOLS
+        named = [] if hours == 8 or place.startswith("/dapi") else fakes.symbols
         return [{"symbol": f"{s}USDT", "fundingIntervalHours": hours} for s in named]
     if place.startswith(("/dapi", "/eapi")):
         return []
@@ -362,7 +370,8 @@ def _bybit(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     if place.endswith("instruments-info"):
         kind, quote = ("Linear", "USDT") if linear else ("Inverse", "USD")
         one = 1 if params.get("cursor") else 0  # two pages, by a cursor
-        named = SYMBOLS[one : one + 1] if linear else SYMBOLS
+        half = len(fakes.symbols) // 2
+        named = fakes.symbols[half:] if one and linear else fakes.symbols[:half] if linear else fakes.symbols
         result["list"] = [filled_row("bybit instrument", s=s, kind=kind, quote=quote) for s in named]
         result["nextPageCursor"] = "next" if linear and not one else ""
     elif place.endswith("funding/history"):
@@ -418,7 +427,8 @@ def _bybit(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
 def _okx(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     now = int(fakes.now().timestamp() * 1000)
     if place.endswith("/instruments"):
-        data: list[Any] = [filled_row("okx instrument", s=s) for s in SYMBOLS]
+        kinds = ("okx instrument", "okx inverse instrument")
+        data: list[Any] = [filled_row(kind, s=s) for kind in kinds for s in fakes.symbols]
     elif place.endswith("funding-rate-history"):
         rows = [(s * 1000, r) for s, _, r in fakes.payments("okx", params["instId"][:3])]
         oldest = fakes.now().timestamp() * 1000 - 90 * 86_400_000
@@ -460,14 +470,17 @@ def _okx(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
             filled_row(
                 f"okx {place.rpartition('/')[2]}",
                 s=s,
+                quote=quote,
+                rate=rate,
                 now=now,
                 due=due,
-                coins=coins,
-                contracts=coins * 100,
-                usd=coins * mark,
+                coins=coins if quote == "USDT" else 5.0,
+                contracts=coins * 100 if quote == "USDT" else 50,
+                usd=coins * mark if quote == "USDT" else 5000,
                 mark=mark,
                 half=mark / 2,
             )
+            for quote, rate in (("USDT", "0.0003"), ("USD", "0.0009"))
             for s, (_, coins, mark) in fakes.states()
         ]
     return {"code": "0", "msg": "", "data": data}
@@ -479,10 +492,10 @@ def _hyperliquid(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
         return None
     named = f"{dex}:" if dex else ""
     if params["type"] == "meta":
-        return {"universe": [{"name": f"{named}{s}", "szDecimals": 3} for s in SYMBOLS]}
+        return {"universe": [{"name": f"{named}{s}", "szDecimals": 3} for s in fakes.symbols]}
     if params["type"] == "metaAndAssetCtxs":
         return [
-            {"universe": [{"name": f"{named}{s}", "szDecimals": 3} for s in SYMBOLS]},
+            {"universe": [{"name": f"{named}{s}", "szDecimals": 3} for s in fakes.symbols]},
             [
                 filled_row("hyperliquid context", coins=coins, mark=mark)
                 for _, (_, coins, mark) in fakes.states()
@@ -528,7 +541,7 @@ def _bitget(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
                 "symbolStatus": "normal",
                 "fundInterval": str(interval("bitget", now)),
             }
-            for s in bitget_symbols(params, SYMBOLS)
+            for s in bitget_symbols(params, fakes.symbols)
         ]
     elif place.endswith("/current-fund-rate"):
         data = [
@@ -538,7 +551,7 @@ def _bitget(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
                 "fundingRateInterval": str(interval("bitget", now)),
                 "nextUpdate": str(fakes.truth.next_payment("bitget", now) * 1000),
             }
-            for s in bitget_symbols(params, SYMBOLS)
+            for s in bitget_symbols(params, fakes.symbols)
         ]
     elif place.endswith("v2/mix/market/history-fund-rate"):
         rows = [(s * 1000, r) for s, _, r in fakes.payments("bitget", params["symbol"][:3])][::-1]

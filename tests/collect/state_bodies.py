@@ -59,10 +59,12 @@ def state_body(fakes: Fakes, exchange: str, place: str, params: Row) -> Any:
     if f"{exchange} {place}" not in _SHAPES:
         return None
     figures = [_figures(exchange, number, state, now) for number, state in enumerate(fakes.states())]
+    only = _SHAPES[f"{exchange} {place}"].get("only")
+    figures = [one for one in figures if only in (None, one["s"])]
     named = _NAMED.get(f"{exchange} {place}")
     if named is not None:
         asked = {*params[named].split(",")}
-        figures = [one for one in figures if {f"{one['s']}-USDT", f"3000000{one['i']}"} & asked]
+        figures = [one for one in figures if {f"{one['s']}-USDT", f"300000{one['i']:02}"} & asked]
     body = _bulk(f"{exchange} {place}", figures, now)
     if place.endswith("/quote/openInterest"):
         body["data"] = body["data"][0]
@@ -74,7 +76,9 @@ def _bulk(name: str, figures: list[Row], now: int) -> Any:
     shape, at = _SHAPES[name], {"now": now, "iso": _iso(now), "now_us": now * 1000, "out_us": now * 1000 + 9}
     shapes = shape["row"] if isinstance(shape["row"], list) else [shape["row"]]
     rows = [filled(row, at | one) for one in figures for row in shapes]
-    return filled(shape["body"], {**at, "rows": rows})
+    coins = [{"coinId": "1000", "coinName": "USDC"}]
+    coins += [{"coinId": str(one["coin_id"]), "coinName": one["s"]} for one in figures if "coin_id" in one]
+    return filled(shape["body"], {**at, "rows": rows, "coin_list": coins})
 
 
 def _figures(exchange: str, number: int, state: tuple[str, tuple[int, float, float]], now: int) -> Row:
@@ -149,8 +153,14 @@ def _bitget(states: Any, now: int, params: Row) -> Any:
 
 
 def _deribit(states: Any, now: int, params: Row) -> Any:
-    asked = [pair for pair in states if params.get("currency") == pair[0] and params.get("kind") == "future"]
-    return _bulk("deribit summary", [_figures("deribit", 0, pair, now) for pair in asked], now)
+    future, currency = params.get("kind") == "future", params.get("currency")
+    asked = [pair for pair in states if future and currency == pair[0]]
+    body = _bulk("deribit summary", [_figures("deribit", 0, pair, now) for pair in asked], now)
+    if future and currency == "USDC":
+        shape = _SHAPES["deribit linear summary"]["row"]
+        figures = [{**_figures("deribit", 0, pair, now), "now": now} for pair in states]
+        body["result"] = [filled(shape, one) for one in figures]
+    return body
 
 
 def _dydx(states: Any, now: int, params: Row) -> Any:
@@ -181,6 +191,10 @@ _BODIES: dict[tuple[str, str], Callable[[Any, int, Row], Any]] = {
     ("derive", "/v3/public/get_tickers"): _derive,
 }
 
+_EXTRAS: dict[str, list[Row]] = _SHAPES.pop("extras")
+"""By venue and path: what sets rows of pre-market and test symbols, of spot and stocks, apart from others."""
+_ABSENT: dict[str, list[str]] = _SHAPES.pop("absent")
+"""By venue and path: fields that only some contracts have, or that a venue dropped for a while."""
 _OLD: dict[str, Row] = _SHAPES.pop("delisted")
 """By venue and path: what sets the row of OLD, which was delisted, apart from one that trades."""
 
@@ -220,13 +234,35 @@ def with_delisted(exchange: str, place: str, params: Row, body: Any, *, gone: bo
         status = "Closed" if gone else "Open"
         body["data"].append({**last, "symbol": "OLDUSDTM", "baseCurrency": "OLD", "status": status})
     marks = _OLD.get(f"{'binance' if exchange == 'aster' else exchange} {place}")
-    rows = _rows(body) if marks else None
-    elsewhere = (
-        params.get("instType") == "OPTION" or params.get("productType", "USDT-FUTURES") != "USDT-FUTURES"
-    )
-    if rows and not elsewhere:
-        rows.append({**rows[-1], **{k: v for k, v in marks.items() if gone or k in _NAMES}})
+    rows = _market_rows(params, body) if marks else None
+    if rows and marks:
+        rows.append({**_usual(rows), **{k: v for k, v in marks.items() if gone or k in _NAMES}})
     return body
+
+
+def with_extras(exchange: str, place: str, params: Row, body: Any) -> Any:
+    """Add what is no contract to collect, and take away fields of the last contract that may be absent."""
+    key = f"{exchange} {place}"
+    rows = _market_rows(params, body) if key in _EXTRAS or key in _ABSENT else None
+    if rows:
+        added = [{**_usual(rows), **marks} for marks in _EXTRAS.get(key, ())]
+        for name in _ABSENT.get(key, ()):
+            rows[-1].pop(name, None)
+        rows += added
+    return body
+
+
+def _usual(rows: list[Row]) -> Row:
+    """Return the row of a contract as most are, of USDT where rows of inverse ones stand beside it."""
+    return next((row for row in rows if any("USDT" in str(value) for value in row.values())), rows[0])
+
+
+def _market_rows(params: Row, body: Any) -> list[Row] | None:
+    """Return the rows of the market in which all contracts are; None of another market or an error."""
+    others = {"instType": "OPTION", "category": "inverse"}
+    elsewhere = any(params.get(name) == value for name, value in others.items())
+    elsewhere |= params.get("productType", "USDT-FUTURES") != "USDT-FUTURES"
+    return None if elsewhere else _rows(body)
 
 
 def _rows(body: Any) -> list[Row] | None:

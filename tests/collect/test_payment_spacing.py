@@ -43,3 +43,14 @@ def test_the_interval_is_the_time_between_two_payments_whatever_our_clock_shows(
 ) -> None:
     """A clock that differs by up to a minute is collected with; payments are made by the venue's."""
     assert _hours(polls, pd.Timedelta(seconds, "s")) == wanted
+
+
+def test_a_payment_that_was_seen_to_pass_comes_before_an_interval_that_was_told_before() -> None:
+    """A list of 8 hours goes on agreeing with 16:00 where 08:00 and 12:00 were paid."""
+    spacing, hours = PaymentSpacing(), []
+    for since, due in ((4 * 60 - 1, 12), (4 * 60 + 1, 16), (6 * 60, 16)):
+        time = times.us(EIGHT + since * MINUTE)
+        next_payment = times.us(EIGHT.normalize() + pd.Timedelta(due, "h"))
+        told = State(BTC, time, 0.0001, 4.0 if due == 12 else 8.0, 8.0, next_payment=next_payment)
+        hours += [filled.period_h for filled in spacing.fill([told], EIGHT)]
+    assert hours == [4.0, 4.0, 4.0]

@@ -18,32 +18,33 @@ from tests.collect.state_bodies import RUNNING_BPS
 DAY = pd.Timestamp("2026-01-20", tz="UTC")
 
 
-def test_a_poll_of_all_venues_is_the_truth_and_leaves_out_what_was_delisted(
+def test_a_poll_of_all_venues_is_the_truth_and_leaves_out_what_is_none_to_collect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Inverse and delisted contracts stand beside forty, whose last lacks what a venue may leave out."""
     clock = SimulatedClock("2026-01-20T10:30:30")
     fakes = faked(int(DAY.timestamp()) + 86_400, clock, monkeypatch)
+    fakes.symbols, fakes.extras = (*SYMBOLS, *(f"C{number:02}" for number in range(38))), True
     fakes.delisted = True
-    archive = open_archive(tmp_path / "market")
     tables = ["funding_history", "oi_history", "markets_symbol_exchanges"]
+    archive = open_archive(tmp_path / "market")
     collector = Collector(
         archive, venues=[*VENUES], symbols=(), names=tables, clock=clock, addresses=fakes.addresses,
         unconfirmed=True, share_seconds=None,
     )  # fmt: skip
     collector.once()
     assert collector.failed == {}
-    end = DAY + pd.Timedelta(1, "D")
-    rates = archive.read("funding_history", DAY, end)
-    found = rates.groupby(["exchange", "symbol"], observed=True)["rate_bps_8h"].apply(list).to_dict()
-    wanted = {(venue, symbol): [bps] for venue, bps in RUNNING_BPS.items() for symbol in SYMBOLS}
-    assert {key: [round(bps, 9) for bps in values] for key, values in found.items()} == wanted
-    held = archive.read("oi_history", DAY, end)
-    assert set(held["exchange"]) == set(VENUES)
-    assert set(held["symbol"]) == set(SYMBOLS)
+    rates, held = (archive.read(table, DAY, DAY + pd.Timedelta(1, "D")) for table in tables[:2])
+    for table in (rates, held):
+        told = {str(venue): sorted(of) for venue, of in table.groupby("exchange", observed=True)["symbol"]}
+        # Deribit is asked for a currency, and lists the others inverse, too
+        assert told == {venue: sorted(SYMBOLS if venue == "deribit" else fakes.symbols) for venue in VENUES}
+    wanted = [RUNNING_BPS[venue] for venue in rates["exchange"]]
+    assert rates["rate_bps_8h"].tolist() == pytest.approx(wanted)
     seconds = held["time"].map(lambda at: int(at.timestamp()))
     truth = [fakes.truth.oi_at(s, at) for s, at in zip(held["symbol"], seconds, strict=True)]
     assert held["oi_usd"].tolist() == pytest.approx([coins * mark for _, coins, mark in truth])
-    assert set(archive.symbols("markets_symbol_exchanges")) == set(SYMBOLS)
+    assert set(archive.symbols("markets_symbol_exchanges")) == set(fakes.symbols)
 
 
 def test_a_coin_that_bitget_lists_coin_margined_is_polled_and_its_payments_are_asked_as_such(
