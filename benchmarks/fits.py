@@ -18,13 +18,14 @@ import xarray as xr
 from derivdata.analysis import black76, chain, smile, surface
 from derivdata.analysis.smile import svi
 from derivdata.analysis.surface.fitting import at_the_money_of
+from derivdata.analysis.surface.labelling import where
 from tests.analysis.deribit import STAMPS_2026, chain_2025, chain_2026
 
 METHODS: dict[str, dict[str, Any]] = {
     "`svi`, vega (the default)": {},
     "`svi`, price": {"weights": "price"},
     "`svi`, equal": {"weights": "equal"},
-    '`svi`, vega, `loss="bid_ask"`': {"bid_ask": True},
+    '`svi`, `loss="bid_ask"`': {"bid_ask": True},
     "`essvi`, vega": {"method": "essvi"},
     "`essvi`, price": {"method": "essvi", "weights": "price"},
     "`essvi`, equal": {"method": "essvi", "weights": "equal"},
@@ -47,7 +48,7 @@ def errors(quotes: xr.Dataset, fitted: xr.Dataset) -> pd.DataFrame:
     k, iv, t = quotes["log_moneyness"], quotes["iv"], quotes["year_fraction"]
     model = smile.iv(fitted, k)
     error = 100.0 * abs(model - iv)
-    side = xr.where(k > 0.0, "call", "put")
+    side = where(k > 0.0, "call", "put")
     delta = abs(black76.greeks(quotes["forward"], quotes["strike"], t, iv, side, which=["delta"])["delta"])
     bid, ask = quotes["iv_bid"].fillna(0.0), quotes["iv_ask"].fillna(np.inf)
     inside = ((model >= bid) & (model <= ask)).where(quotes["iv_ask"].notnull() & iv.notnull())
@@ -61,7 +62,7 @@ def errors(quotes: xr.Dataset, fitted: xr.Dataset) -> pd.DataFrame:
         "half": 100.0 * at_the_money_of(k, (quotes["iv_ask"] - quotes["iv_bid"]) / 2, "strike"),
     }
     frame = xr.Dataset(columns).reset_coords(drop=True).to_dataframe()
-    return frame[np.isfinite(fitted["a"]).to_series().reindex(frame.index).to_numpy()]
+    return frame[fitted["a"].notnull().to_series().reindex(frame.index).to_numpy()]
 
 
 def violations(fitted: xr.Dataset) -> tuple[int, int, int]:

@@ -205,13 +205,13 @@ def test_tenors(tables: list[list[list[str]]]) -> None:
 
 def test_term_structure(tables: list[list[list[str]]]) -> None:
     """Volatility at the forward is 50 % at every expiry, and so it is between them."""
-    columns = ("days", "ATM [%]", "model-free [%]", "from [%]", "to [%]", "forward vol [%]")
+    columns = ("days", "ATM [%]", "strip [%]", "with wings at most [%]", "forward vol [%]")
     rows = find(tables, "expiry", *columns)
-    free = variance.model_free(fitted(), method="smile")
-    low, high = (np.sqrt((free[end] / free["year_fraction"]).values) for end in ("lower", "upper"))
+    free = variance.model_free(fitted(), method="strip")
+    high = np.sqrt((free["upper"] / free["year_fraction"]).values)
     for place, (row, days) in enumerate(zip(rows, made.DAYS, strict=True)):
-        three = [f"{100 * line[place]:.2f}" for line in (free["vol"].values, low, high)]
-        same([row], [[EXPIRIES[place], f"{days:.2f}", "50.00", *three, "50.00"]])
+        strip = [f"{100 * line[place]:.2f}" for line in (free["vol"].values, high)]
+        same([row], [[EXPIRIES[place], f"{days:.2f}", "50.00", *strip, "50.00"]])
 
 
 def test_venues_and_positions(tables: list[list[list[str]]]) -> None:
@@ -220,10 +220,10 @@ def test_venues_and_positions(tables: list[list[list[str]]]) -> None:
     Max pain is the fifth strike: below it lie 4 calls of 10, above it 8 puts of 5, 40 and 40.
     """
     columns = (
-        "venue", "options", "used", "expiries", "30-day ATM [%]", "RR 25Δ", "30-day index [%]",
+        "venue", "options", "used", "expiries", "30-day ATM [%]", "RR 25Δ", "30-day strip index [%]",
         "error [points]",
     )  # fmt: skip
-    index = 100 * float(variance.volatility_index(variance.model_free(fitted(), method="smile"))["index"])
+    index = 100 * float(variance.volatility_index(variance.model_free(fitted()))["index"])
     reversal = f"{skew(30, made.PSI[1], 0.25)[0]:+.2f}"
     same(
         find(tables, *columns),

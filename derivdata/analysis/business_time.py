@@ -146,7 +146,7 @@ def fit(
     if measure == "atm":
         w = smile.total_variance(surface, 0.0, extrapolate=True).reset_coords(drop=True)
     else:
-        w = variance.model_free(surface)["total_variance"].reset_coords(drop=True)
+        w = variance.model_free(surface, method="fukasawa")["total_variance"].reset_coords(drop=True)
     w = w.where((surface["method"] > 0) & (t > 0.0)).drop_vars("expiry")
     outputs = xr.apply_ufunc(
         _fitted,

@@ -52,8 +52,9 @@ def term_structure(
     -------
     Axes
         That of volatility at the forward, with steps for the volatility between two expiries, missing where
-        total variance falls. Below it stands model-free volatility: its bars reach from what the quotes
-        alone price to the most that prices beyond the last quotes can hold; an arrowhead marks those that
+        total variance falls. Below it stands model-free volatility, of the strip of quotes where the fit
+        carries one: its bars reach from what the quotes alone price to the most that prices beyond the last
+        quotes can hold; an arrowhead marks those that
         end above the axes. A diamond is the 30-day index, where two expiries lie around it.
 
     Raises
@@ -63,7 +64,7 @@ def term_structure(
     """
     fit = fitted(single(fit_of(data), "a term structure"))
     term = surface.term_structure(fit)
-    free = variance.model_free(fit, method="smile")
+    free = variance.model_free(fit)
     upper, lower = strips(ax, 2.0, 1.3, size=(8.0, 5.5), gap=0.13)  # a legend stands between
     tenors = days(fit)
     middle, vol = np.asarray(term["atm"]), np.asarray(term["forward_vol"])
@@ -130,7 +131,7 @@ def _free(ax: Axes, free: xr.Dataset, tenors: Any) -> None:
     low, high = (np.sqrt(np.asarray(free[end]) / t) for end in ("lower", "upper"))
     reach = np.abs(np.vstack([vol - low, high - vol]))
     look: dict[str, Any] = {"fmt": "s", "ms": 4, "lw": 1.0, "capsize": 2.5, "color": PALETTE[1]}
-    ax.errorbar(tenors, vol, yerr=reach, label="model-free, with bounds", **look)
+    ax.errorbar(tenors, vol, yerr=reach, label="model-free, with its bounds", **look)
     least, most = np.nanmin(vol), np.nanmax(vol)
     margin = max(0.4 * (most - least), 0.01)
     ax.set_ylim(least - margin, most + 1.5 * margin)
@@ -139,6 +140,7 @@ def _free(ax: Axes, free: xr.Dataset, tenors: Any) -> None:
     if free.sizes["expiry"] >= 2:
         level = float(variance.volatility_index(free, horizon=f"{_INDEX_DAYS:g}d")["index"])
         if np.isfinite(level):
-            label = f"30-day index: {100 * level:.2f} %"
+            kind = "strip index" if free.attrs["method"] == "strip" else "index"
+            label = f"{_INDEX_DAYS:g}-day {kind}: {100 * level:.2f} %"
             ax.plot(_INDEX_DAYS, level, "D", ms=7, mfc="none", mec=PALETTE[2], mew=1.6, label=label)
     legend(ax, "above")

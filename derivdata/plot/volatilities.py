@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["volatility"]
 
-_SHOWN = ("index", "atm", "rr25")
+_SHOWN = ("strip_index", "atm", "rr25")
 
 
 @figure_function
@@ -178,8 +178,8 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
     if not table.drop(columns="time").notna().to_numpy().any():
         raise ValueError("data has no instant with a value: its status says why")
     upper, lower = strips(ax, 2.0, 1.3)
-    days = f"{history.attrs.get('index_days', 30.0):g}-day index"
-    upper.plot(table["time"], table["index"], color=PALETTE[0], lw=1.7, label=days)
+    days = f"{history.attrs.get('index_days', 30.0):g}-day strip index"
+    upper.plot(table["time"], table["strip_index"], color=PALETTE[0], lw=1.7, label=days)
     for place, tenor in enumerate(seen["tenor"].to_numpy()):
         look: dict[str, Any] = {"color": PALETTE[1 + place % 7], "lw": 1.2}
         upper.plot(table["time"], table[f"atm_{tenor:g}d"], label=f"ATM, {tenor:g} days", **look)
@@ -200,7 +200,7 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
 def _table(seen: xr.Dataset) -> pd.DataFrame:
     columns: dict[str, Any] = {
         "time": seen["time"].to_numpy(),
-        "index": seen["index"].to_numpy(),
+        "strip_index": seen["strip_index"].to_numpy(),
     }
     for name in _SHOWN[1:]:
         for tenor in seen["tenor"].to_numpy():
@@ -210,10 +210,10 @@ def _table(seen: xr.Dataset) -> pd.DataFrame:
 
 def _finding(table: pd.DataFrame, days: str) -> str:
     """Describe the last index, what changed over the window, and who pays for skew."""
-    known = table[["time", "index"]].dropna()
+    known = table[["time", "strip_index"]].dropna()
     words = "no index: no two expiries lie around it"
     if len(known):
-        now, first = 100 * known["index"].iloc[-1], 100 * known["index"].iloc[0]
+        now, first = 100 * known["strip_index"].iloc[-1], 100 * known["strip_index"].iloc[0]
         span = (known["time"].iloc[-1] - known["time"].iloc[0]) / pd.Timedelta(1, "D")
         words = f"{days} {now:.1f} %, {now - first:+.1f} points in {span:.3g} days"
     skews = [name for name in table if str(name).startswith("rr25")]

@@ -91,6 +91,27 @@ def test_many_instants_are_fitted_as_each_alone():
     assert (absent["status"] == Status.BAD_INPUT).all()
 
 
+def test_one_wrong_mark_moves_nothing_and_the_worst_quote_is_named():
+    """A mark of 1.2 among ones of 0.6 goes; believed, it is the quote that is farthest off."""
+    table = options()
+    middle = sorted(table.loc[table["expiry"] == table["expiry"].max(), "strike"].unique())[5]
+    table.loc[(table["strike"] == middle) & (table["side"] == "call"), "iv"] = 1.2
+    cleaned = chain.clean(table)
+    assert cleaned.attrs["dropped"]["outlier"] == 1
+    fitted, believed = (surface.from_chain(each) for each in (table, chain.clean(table, mad=np.inf)))
+    np.testing.assert_allclose(smile.iv(fitted, 0.0), 0.6, atol=1e-6)
+    np.testing.assert_allclose(fitted["largest_error_vol"], 0.0, atol=1e-6)
+    off = abs(float(smile.iv(believed, np.log(middle / 100.3025))[-1]) - 1.2)
+    assert float(believed["largest_error_vol"][-1]) == pytest.approx(off, rel=1e-6)
+    assert off > 0.1
+    # Bid and ask 1 % of the price off: at the money 1.2 points apart, so that a point is about one spread.
+    quoted = options(spread=0.01)
+    moved = quoted.assign(iv=quoted["iv"] + np.where(quoted["strike"].between(99, 101), 0.01, 0.0))
+    spreads = surface.from_chain(chain.clean(moved, mad=np.inf))["largest_error_spreads"]
+    assert ((spreads > 0.5) & (spreads < 2.0)).all()
+    assert (surface.from_chain(quoted)["largest_error_spreads"] < 1e-6).all()
+
+
 def test_a_fit_beyond_half_the_spread_at_the_money_is_flagged():
     """Marks two points above the middle of a narrow spread: a fit of the marks is off, of the quotes not."""
     table = options(spread=0.002)

@@ -106,8 +106,15 @@ def test_the_default_meets_a_desks_goals(recorded_quotes):
 def test_an_index_of_the_chains_lies_within_its_bounds_and_near_its_strip(january):
     quotes = chain.smiles(january)
     fit = surface.from_chain(january)
-    whole = variance.volatility_index(variance.model_free(fit))
-    strip = variance.volatility_index(variance.model_free(quotes, method="strip"))
+    whole = variance.volatility_index(variance.model_free(fit, method="fukasawa"))
+    strip = variance.volatility_index(variance.model_free(quotes))
+    carried = variance.model_free(fit)
+    assert (carried.attrs["method"], strip.attrs["method"]) == ("strip", "strip")
+    record = variance.volatility_index(carried)
+    np.testing.assert_allclose(record["index"], strip["index"], rtol=1e-12)
+    np.testing.assert_allclose(record["upper"], strip["upper"], rtol=0.04)  # beyond: smiles, not quotes
+    seen = surface.history(january, tenors=["30d"])
+    np.testing.assert_allclose(seen["strip_index"], strip["index"].transpose(*seen["strip_index"].dims))
     assert bool((whole["lower"] <= whole["index"]).all())
     assert bool((whole["index"] <= whole["upper"]).all())
     assert bool((strip["index"] <= strip["upper"]).all())
@@ -166,10 +173,10 @@ def test_fits_to_bid_and_ask_lie_outside_less(january):
     alone = [quotes[n] for n in ("log_moneyness", "iv", "year_fraction")]
     sides = {"iv_bid": quotes["iv_bid"], "iv_ask": quotes["iv_ask"]}
     pairs = [
-        (smile.fit(*alone), smile.fit(*alone, **sides)),
-        (surface.from_chain(one), surface.from_chain(one, loss="bid_ask")),
-        *[
-            [surface.from_chain(one, method="slices", loss=loss) for loss in ("quote", "bid_ask")],
+        (smile.fit(*alone), smile.fit(*alone, weights="vega", **sides)),
+        [
+            surface.from_chain(one, method="slices", weights="vega", loss=loss)
+            for loss in ("quote", "bid_ask")
         ],
     ]
     for marks, market in pairs:
@@ -178,6 +185,27 @@ def test_fits_to_bid_and_ask_lie_outside_less(january):
     # Each slice keeps the best of its fits, the one to the marks included.
     marks, market = (loss_outside(fit, quotes) for fit in pairs[0])
     assert bool((market <= marks * (1 + 1e-12)).all())
+
+
+def test_a_fit_to_bid_and_ask_needs_no_marks(january):
+    """It meets as many quotes as the marks do, and marks that are off or absent change nothing."""
+    one = january[january["symbol"] == "BTC"].query("time == time.min()")
+    quotes = chain.smiles(one)
+    k, iv, t, bid, ask = (quotes[n] for n in ("log_moneyness", "iv", "year_fraction", "iv_bid", "iv_ask"))
+    fitted = surface.from_chain(one, loss="bid_ask")
+
+    def inside(model):
+        return float(((model >= bid.fillna(0.0)) & (model <= ask)).where(ask.notnull()).mean())
+
+    assert inside(smile.iv(fitted, k, extrapolate=True)) >= inside(iv) - 0.01
+    moved = surface.fit(k, 1.05 * iv, t, iv_bid=bid, iv_ask=ask)
+    np.testing.assert_array_equal(moved["a"], fitted["a"])
+    stamp = chain_2026(STAMPS_2026[0]).query("symbol == 'BTC'").drop(columns=["iv", "mark_coin"])
+    bare = surface.from_chain(stamp, loss="bid_ask")
+    both = (bare["method"] > 0) & (fitted["method"] > 0)
+    assert int(both.sum()) == int((fitted["method"] > 0).sum())
+    off = abs(smile.iv(bare, 0.0) - smile.iv(fitted, 0.0)).where(both)
+    assert float(off.median()) < 2e-3
 
 
 def left_out(fitted: xr.Dataset) -> pd.DataFrame:

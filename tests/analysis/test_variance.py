@@ -340,12 +340,12 @@ def test_thousands_of_smiles_are_worked_off_in_pieces_without_a_trace():
 
 def test_misuse_is_refused():
     made = slice_of("crypto30d")
-    with pytest.raises(ValueError, match="'vix' is not one of strip"):
+    with pytest.raises(ValueError, match="'vix' is not one of None, strip"):
         variance.model_free(made, method="vix")
     with pytest.raises(ValueError, match="no log_moneyness"):
         variance.model_free(made, method="strip")
     with pytest.raises(ValueError, match="no k_min"):
-        variance.model_free(strip_quotes())
+        variance.model_free(strip_quotes(), method="smile")
     with pytest.raises(ValueError, match="floor=0"):
         variance.model_free(made, floor=0)
     with pytest.raises(ValueError, match="dim expiry"):

@@ -237,7 +237,7 @@ def index_history() -> xr.Dataset:
     level = np.stack([index / 100 - 0.01] * 2, axis=1)
     return xr.Dataset(
         {
-            "index": ("time", index / 100),
+            "strip_index": ("time", index / 100),
             "atm": (("time", "tenor"), level),
             "rr25": (("time", "tenor"), np.full((10, 2), -0.03)),
         },

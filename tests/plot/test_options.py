@@ -177,7 +177,7 @@ def test_a_density_states_the_forward_of_each_expiry() -> None:
 def test_an_index_says_how_far_it_moved() -> None:
     ax = plot.volatility(made.index_history(), symbol="BTC")
     words = " ".join(ax.get_title(loc="left").split())
-    assert words == "BTC: 30-day index 59.0 %, +9.0 points in 9 days; puts 3.0 richer"
+    assert words == "BTC: 30-day strip index 59.0 %, +9.0 points in 9 days; puts 3.0 richer"
     below = ax.get_figure(root=True).axes[0].child_axes[1]
     assert below.lines[0].get_ydata() == pytest.approx([-3.0] * 10)
     with pytest.raises(ValueError, match="choose one symbol and one venue"):

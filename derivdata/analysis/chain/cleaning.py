@@ -12,13 +12,13 @@ import xarray as xr
 
 from derivdata.analysis.chain.forward import row_forward
 from derivdata.analysis.chain.normalise import is_cleaned, keys_of, option_rows
-from derivdata.analysis.chain.option_prices import quoted, require_price_units
+from derivdata.analysis.chain.option_prices import implied, quoted, require_price_units
 from derivdata.analysis.status import Status
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables.panels import provenance
 
-__all__ = ["clean"]
+__all__ = ["clean", "flags", "usable"]
 
 _OUTLIER_FLOOR = 1e-3  # volatility; quotes rounded to a tick have no spread to speak of
 _NORMAL_MAD = 1.4826
@@ -44,7 +44,8 @@ def clean(
         The table ``options_snapshot``, of one chain or of many (symbols, venues, instants), or a surface.
         Prices are welcome as ``bid_coin``, ``ask_coin``, ``mark_coin`` of options paid in coin, and the
         same in ``_usd`` of those paid in USD or a dollar token; one table may hold both, each row in its own
-        columns. Without ``underlying_price`` forwards come from parity, delta or what is given.
+        columns. Without ``underlying_price`` forwards come from parity, delta or what is given; without
+        ``iv`` volatilities come from the middle of bid and ask, of half the ask where there is no bid.
     at
         Instant of the quotes, where the chain has no ``time``.
     min_time
@@ -57,9 +58,10 @@ def clean(
         ``"decimal"``, or ``"percent"``, which is divided by 100; or either by venue,
         ``{"okx": "percent"}``, where venues not named are decimal.
     mad
-        None, or how far an option's volatility may lie from the median of itself and its two neighbours
-        of the same side, in units of 1.4826 times the median absolute step between neighbours of its
-        expiry (but 0.1 volatility points always pass); 5 is usual. The first and the last strike stay.
+        How far an option's volatility may lie from the median of itself and its two neighbours of the same
+        side, in units of 1.4826 times the median absolute step between neighbours of its expiry (but 0.1
+        volatility points always pass); 5 by default, ``np.inf`` believes all. The first and the last strike
+        stay.
     dates
         Whether expiries at midnight are dates, which expire at 08:00 UTC. None: they are where all expiries
         of a venue are at midnight, as of venues that write dates.
@@ -94,24 +96,48 @@ def clean(
     if is_cleaned(chain) and min_time is iv_max is mad is None and iv_unit == "decimal":
         again: pd.DataFrame = chain.copy()
         return again
-    options = option_rows(chain, at=at, iv_unit=_units_by_venue(iv_unit), dates=dates)
-    require_price_units(options)
-    dropped, left_out = {}, []
-    for reason, test in _tests(10.0 if iv_max is None else iv_max, mad).items():
+    rows = option_rows(chain, at=at, iv_unit=_units_by_venue(iv_unit), dates=dates)
+    return usable(rows, chain, min_time=min_time, iv_max=iv_max, mad=mad)
+
+
+def usable(
+    rows: pd.DataFrame,
+    chain: pd.DataFrame | xr.Dataset,
+    *,
+    min_time: str | pd.Timedelta | None = None,
+    iv_max: float | None = None,
+    mad: float | None = None,
+) -> pd.DataFrame:
+    """Return the options that can be used of the rows of a chain, as `clean` does."""
+    if "iv" not in chain:
+        rows = rows.assign(iv=_of_middle(rows))
+    require_price_units(rows)
+    options, dropped, left_out = rows, {}, [rows[:0]]
+    for reason, test in _tests(10.0 if iv_max is None else iv_max, 5.0 if mad is None else mad).items():
         bad = test(options) if len(options) else np.zeros(0, dtype=bool)
         dropped[reason] = int(np.sum(bad))
+        if not dropped[reason]:
+            continue
         if reason == "duplicate":
             options = _marked(options, bad)
         if reason not in _GONE:
             left_out.append(options[bad])
         options = options[~bad]
-    near = times.length("1h" if min_time is None else min_time, "min_time")
-    options = options.assign(status=options["status"] | _flags(options, near))
+    options = options.assign(status=options["status"] | flags(options, min_time)).reset_index(drop=True)
     options.attrs["dropped"] = dropped
     options.attrs["left_out"] = _open_interest(pd.concat(left_out))
     if "provenance" in chain.attrs:
         options.attrs["provenance"] = provenance(chain)
-    return options.reset_index(drop=True)
+    return options
+
+
+def _of_middle(rows: pd.DataFrame) -> Any:
+    """Return the volatility halfway between bid and ask in price, half the ask without a bid."""
+    prices = quoted(rows)
+    if prices is None:
+        return np.nan
+    middle = (prices.bid.fillna(0.0) + prices.ask) / 2.0
+    return implied(rows, middle, row_forward(rows), 1.0, prices.inverse)
 
 
 def _units_by_venue(iv_unit: str | Mapping[str, str]) -> str | Mapping[str, str]:
@@ -122,7 +148,7 @@ def _units_by_venue(iv_unit: str | Mapping[str, str]) -> str | Mapping[str, str]
     return iv_unit
 
 
-def _tests(iv_max: float, mad: float | None) -> dict[str, Callable[[pd.DataFrame], Any]]:
+def _tests(iv_max: float, mad: float) -> dict[str, Callable[[pd.DataFrame], Any]]:
     """Each reason to drop an option, in order; a later one only sees what the earlier ones left."""
     return {
         "expired": lambda o: _not(o["year_fraction"] > 0),
@@ -134,7 +160,7 @@ def _tests(iv_max: float, mad: float | None) -> dict[str, Callable[[pd.DataFrame
         "duplicate": _repeated,
         "crossed": _crossed,
         "no_time_value": _without_time_value,
-        "outlier": lambda o: np.zeros(len(o), dtype=bool) if mad is None else _far_out(o, mad),
+        "outlier": lambda o: _far_out(o, mad),
     }
 
 
@@ -147,6 +173,8 @@ def _place(options: pd.DataFrame) -> list[str]:
 
 
 def _repeated(options: pd.DataFrame) -> Any:
+    if not (again := options.duplicated(_place(options)).to_numpy()).any():
+        return again
     ranked = options.assign(wide=_width(options))
     # Of equal open interest the tighter quote stays, then the lower volatility, then the first name.
     columns = [name for name in ("open_interest", "wide", "iv", "instrument_name") if name in ranked]
@@ -211,22 +239,28 @@ def _without_time_value(options: pd.DataFrame) -> Any:
 
 
 def _far_out(options: pd.DataFrame, mad: float) -> Any:
-    ordered = options.sort_values(_place(options))
     names = [name for name in _place(options) if name != "strike"]
-    by_smile = ordered.groupby(names, observed=True, dropna=False)["iv"]
-    neighbours = pd.concat([by_smile.shift(1), ordered["iv"], by_smile.shift(-1)], axis=1)
-    residual = (ordered["iv"] - neighbours.median(axis=1, skipna=False)).abs()
-    step = by_smile.diff().abs()
-    usual = step.groupby([ordered[name] for name in names], observed=True, dropna=False).transform("median")
-    limit = (mad * _NORMAL_MAD * usual).clip(lower=_OUTLIER_FLOOR)
-    return (residual > limit).reindex(options.index).to_numpy()
+    smiles = options.groupby(names, observed=True, dropna=False, sort=False).ngroup().to_numpy()
+    order = np.lexsort((options["strike"], smiles))
+    own, iv = smiles[order], options["iv"].to_numpy()[order]
+    step = np.where(own[1:] == own[:-1], np.abs(np.diff(iv)), np.nan)
+    usual = pd.Series(step).groupby(own[1:]).median().reindex(np.unique(own)).to_numpy()
+    limit = np.maximum(mad * _NORMAL_MAD * usual, _OUTLIER_FLOOR)[own[1:-1]]
+    # Off the middle of three by the lesser of its steps to the two others, where both go the same way.
+    before, after = iv[1:-1] - iv[:-2], iv[1:-1] - iv[2:]
+    off = np.where(before * after > 0.0, np.minimum(np.abs(before), np.abs(after)), 0.0)
+    bad = np.zeros(len(options), dtype=bool)
+    bad[order[1:-1]] = (off > limit) & np.isfinite(step[1:] + step[:-1])
+    return bad
 
 
-def _flags(options: pd.DataFrame, min_time: pd.Timedelta) -> npt.NDArray[np.int32]:
-    near = options["year_fraction"] < min_time / pd.Timedelta(365, "D")
-    flags = np.where(near, np.int32(Status.NEAR_EXPIRY), np.int32(0))
+def flags(options: pd.DataFrame, min_time: str | pd.Timedelta | None = None) -> npt.NDArray[np.int32]:
+    """Return the status that time to expiry and quotes give to each option."""
+    least = times.length("1h" if min_time is None else min_time, "min_time")
+    near = options["year_fraction"] < least / pd.Timedelta(365, "D")
+    status = np.where(near, np.int32(Status.NEAR_EXPIRY), np.int32(0))
     prices = quoted(options)
     if prices is not None:
         one_sided = (prices.ask > 0) & ~(prices.bid > 0)
-        flags |= np.where(one_sided, np.int32(Status.ONE_SIDED), np.int32(0))
-    return flags
+        status |= np.where(one_sided, np.int32(Status.ONE_SIDED), np.int32(0))
+    return status

@@ -10,10 +10,9 @@ import pandas as pd
 import xarray as xr
 from scipy import special
 
-from derivdata.analysis import black76
 from derivdata.analysis.black76.labelled import sign
 from derivdata.analysis.chain.normalise import instants, keys_of
-from derivdata.analysis.chain.option_prices import quoted
+from derivdata.analysis.chain.option_prices import black, quoted
 from derivdata.analysis.inputs import require_numbers
 
 __all__ = ["ESTIMATES", "Evidence", "forward_from_delta", "forward_from_parity"]
@@ -187,9 +186,9 @@ def _pairs(options: pd.DataFrame, place: pd.Series) -> pd.DataFrame:
         frame["price"] = prices.mid.where(quotes, prices.mark)
         frame["spread"] = (prices.ask - prices.bid).where(quotes, 1.0)
         frame["inverse"], frame["rebuilt"] = prices.inverse, ~(quotes | marks)
-    contract = options.loc[frame["rebuilt"], ["underlying_price", "strike", "year_fraction", "iv", "side"]]
-    frame.loc[frame["rebuilt"], "price"] = black76.price(*(contract[name] for name in contract))
-    frame = frame.dropna()
+    if frame["rebuilt"].any():
+        frame.loc[frame["rebuilt"], "price"] = black(options[frame["rebuilt"]])
+    frame = frame.dropna(subset=None if frame["iv"].notna().any() else ["place", "strike", "price", "spread"])
     is_call = options["side"].loc[frame.index] == "call"
     keys = ["place", "strike", "inverse", "rebuilt"]
     pairs = frame[is_call].merge(frame[~is_call], on=keys, suffixes=("_call", "_put"))

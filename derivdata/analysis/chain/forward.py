@@ -104,6 +104,9 @@ def slice_forwards(
     table = table.assign(forward=np.nan, discount=np.nan, forward_source="")
     evidence = Evidence(options, place, table, given, spot, discount)
     for name in methods:
+        # What the caller gave is read in any case, so that a wrong label is refused.
+        if name not in ("given", "spot") and bool(table["forward"].notna().all()):
+            continue
         estimate = ESTIMATES[name](evidence)
         taken = table["forward"].isna() & estimate["forward"].notna()
         for column, value in (("forward", estimate["forward"]), ("discount", estimate["discount"])):

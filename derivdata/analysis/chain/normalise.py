@@ -20,6 +20,7 @@ _PLACE = ("expiry", "strike", "side")
 _REQUIRED = (*_PLACE, "iv")
 _NUMBERS = ("strike", "iv", "underlying_price", "open_interest")
 _FIGURES = (*_NUMBERS, "delta", "gamma", "vega", "theta", "rho", "year_fraction", "status")
+_ASKS = {"ask_coin", "ask_usd"}
 _EXPIRY_HOUR = pd.Timedelta(8, "h")  # Deribit, Binance, Bybit, OKX and Derive all settle at 08:00 UTC
 
 
@@ -42,7 +43,9 @@ def option_rows(
     frame = _from_surface(chain) if isinstance(chain, xr.Dataset) else chain.copy(deep=False)
     frame.attrs = {}  # which pandas would copy, however large, with every step from here on
     missing = [name for name in _REQUIRED if name not in frame]
-    if missing:
+    if missing == ["iv"] and _ASKS & set(frame):
+        frame["iv"] = np.nan  # `clean` takes it from bid and ask
+    elif missing:
         raise ValueError(f"the chain has no {', '.join(missing)}: it must be the table options_snapshot")
     require_columns(frame, "chain", [name for name in _FIGURES if name in frame])
     unknown = frame["side"][~frame["side"].isin(("call", "put")) & frame["side"].notna()]

@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from derivdata.analysis import black76
-from derivdata.analysis.black76 import Premium
+from derivdata.analysis.black76 import kernels
+from derivdata.analysis.black76.labelled import sign
+from derivdata.support.arrays import Floats
 
-__all__ = ["Quoted", "quoted", "require_price_units", "venue_of"]
+__all__ = ["Quoted", "black", "implied", "quoted", "require_price_units", "venue_of"]
 
 _UNITS = ("coin", "usd")
 _NAMES = ("bid", "ask", "mark")
@@ -35,14 +36,6 @@ class Quoted(NamedTuple):
     def mid(self) -> pd.Series:
         """Middle of bid and ask; NaN unless both are positive."""
         return ((self.bid + self.ask) / 2).where((self.bid > 0) & (self.ask > 0))
-
-    def by_premium(self) -> list[tuple[Premium, npt.NDArray[np.bool_]]]:
-        """List the kinds of premium that there are, each with the rows that have it."""
-        kinds: list[tuple[Premium, npt.NDArray[np.bool_]]] = [
-            ("linear", ~self.inverse),
-            ("inverse", self.inverse),
-        ]
-        return [(premium, rows) for premium, rows in kinds if rows.any()]
 
 
 def quoted(frame: pd.DataFrame) -> Quoted | None:
@@ -83,6 +76,33 @@ def quoted(frame: pd.DataFrame) -> Quoted | None:
     return Quoted(bid, ask, mark, coin)
 
 
+def black(options: pd.DataFrame) -> Floats:
+    """Return Black's price [USD] of each option, by its own volatility and underlying price."""
+    names = ("underlying_price", "strike", "year_fraction", "iv")
+    forward, strike, years, iv = (options[name].to_numpy(np.float64) for name in names)
+    side, rate = sign(options["side"]), np.zeros(len(options))
+    with np.errstate(all="ignore"):
+        return kernels.price(forward, strike, years, iv, side, rate, inverse=False)
+
+
+def implied(
+    options: pd.DataFrame, price: pd.Series, forward: pd.Series, discount: Any, inverse: Any
+) -> Floats:
+    """Return the volatility of each option at a price, in coin where `inverse`; NaN where there is none."""
+    years = options["year_fraction"].to_numpy(np.float64)
+    columns = (price, forward, options["strike"])
+    value, f, strike = (column.to_numpy(np.float64) for column in columns)
+    side, iv = sign(options["side"]), np.full(len(options), np.nan)
+    with np.errstate(all="ignore"):
+        rate = np.broadcast_to(-np.log(np.asarray(discount, dtype=np.float64)) / years, years.shape)
+        for coin in (False, True):
+            rows = np.flatnonzero(inverse == coin)
+            own = (part[rows] for part in (value, f, strike, years, side, rate))
+            if rows.size:
+                iv[rows], _ = kernels.implied_volatility(*own, inverse=coin)
+    return iv
+
+
 def venue_of(frame: pd.DataFrame) -> Any:
     """Return a number for each row that tells venues and symbols apart."""
     names = [name for name in _VENUE if name in frame]
@@ -105,8 +125,7 @@ def require_price_units(options: pd.DataFrame) -> None:
     prices = quoted(options)
     if prices is None:
         return
-    names = ("underlying_price", "strike", "year_fraction", "iv", "side")
-    model = black76.price(*(options[name] for name in names))
+    model = black(options)
     paid = prices.mark.fillna(prices.mid)
     usable = ((paid > 0) & (model > 0) & (options["underlying_price"] > 0)).to_numpy(dtype=bool)
     with np.errstate(all="ignore"):

@@ -16,7 +16,7 @@ from derivdata.analysis.chain.estimates import ForwardMethod
 from derivdata.analysis.chain.forward import METHODS, slice_forwards
 from derivdata.analysis.chain.labels import by_label
 from derivdata.analysis.chain.normalise import expiry_slices, keys_of
-from derivdata.analysis.chain.option_prices import quoted
+from derivdata.analysis.chain.option_prices import implied, quoted
 from derivdata.analysis.inputs import require_columns, require_variables
 from derivdata.analysis.status import Status
 from derivdata.support.arguments import Numbers, typed
@@ -110,14 +110,9 @@ def _fittable(options: pd.DataFrame, table: pd.DataFrame) -> tuple[pd.DataFrame,
     prices = quoted(quotes)
     if prices is None:
         return quotes, dropped
-    contract = [quotes[name] for name in ("forward", "strike", "year_fraction", "side")]
-    rate = -np.log(quotes["discount"]) / quotes["year_fraction"]
-    for name, price in (("iv_bid", prices.bid), ("iv_ask", prices.ask)):
-        quotes[name] = np.nan
-        for premium, rows in prices.by_premium():
-            own = [part[rows] for part in (price, *contract)]
-            quotes.loc[rows, name] = black76.implied_vol(*own, interest_rate=rate[rows], premium=premium).iv
-    return quotes, dropped
+    at = (quotes["forward"], quotes["discount"], prices.inverse)
+    sides = {"iv_bid": prices.bid, "iv_ask": prices.ask}
+    return quotes.assign(**{name: implied(quotes, price, *at) for name, price in sides.items()}), dropped
 
 
 def _out_of_the_money(quotes: pd.DataFrame) -> pd.DataFrame:

@@ -26,9 +26,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from derivdata.analysis.least_squares import Index, Linearised, Minimum, minimise
-from derivdata.analysis.smile.positive_svi import errors
 from derivdata.analysis.smile.quotes import SmileQuotes, SurfaceQuotes
+from derivdata.analysis.smile.search import Index, Linearised, Minimum, errors, minimise
 from derivdata.analysis.smile.svi import Raw
 from derivdata.support.arrays import Floats
 
@@ -118,7 +117,7 @@ def fit_ssvi(quotes: SmileQuotes) -> tuple[Raw, Minimum]:
 
 
 class _Problem(NamedTuple):
-    """Surfaces in their increments; see `derivdata.analysis.least_squares.Problem`."""
+    """Surfaces in their increments; see `derivdata.analysis.smile.search.Problem`."""
 
     quotes: SurfaceQuotes
     low: Floats

@@ -18,6 +18,7 @@ from derivdata.support.arrays import Floats
 __all__ = ["fit"]
 
 _ROWS = 8192
+_SIDES = ("iv_bid", "iv_ask")
 _FACTS = {
     "method": np.int8,
     "status": np.int32,
@@ -36,7 +37,7 @@ def fit(
     year_fraction: Numbers,
     *,
     dim: str = "strike",
-    weights: Any = "vega",
+    weights: Any = None,
     iv_bid: Numbers | None = None,
     iv_ask: Numbers | None = None,
     initial: xr.Dataset | None = None,
@@ -60,10 +61,11 @@ def fit(
         The dim of the quotes of one slice, the last one of bare arrays. Bare arrays of two dims get the
         dim ``slice``, of more ``slice_0``, ``slice_1``, ….
     weights
-        What multiplies squared residuals of volatility. ``"vega"``; ``"price"``: vega squared, which makes
-        them residuals of price; ``"equal"``: 1, so that the many far strikes of a chain count like those
-        at the money; ``"variance"``: makes them residuals of total variance. Or
-        an array, for instance ``1 / (ask_iv - bid_iv) ** 2``; 0 and NaN drop a quote.
+        What multiplies squared residuals of volatility. None: ``"vega"``, and with bid and ask one over half
+        the squared spread, which makes residuals half spreads. ``"vega"``; ``"price"``: vega squared, which
+        makes them residuals of price; ``"equal"``: 1, so that the many far strikes of a chain count like
+        those at the money; ``"variance"``: makes them residuals of total variance. Or an array,
+        for instance ``1 / (ask_iv - bid_iv) ** 2``; 0 and NaN drop a quote.
     iv_bid, iv_ask
         Volatilities of bid and ask like `iv`, NaN where there is none. With them only what lies outside
         counts: a fit between all bids and asks has no loss.
@@ -97,12 +99,12 @@ def fit(
     the one of its fits with the least squared distance outside, so it is never worse than the fit to `iv`.
     This is a local search: it may end outside although some smile lies between all bids and asks.
     """
-    quotes = _labelled(log_moneyness, iv, year_fraction, weights, forward, dim)
+    quotes = _labelled(log_moneyness, iv, year_fraction, weights, forward, dim, (iv_bid, iv_ask))
     k, volatility, weight, t, f = (_one_chunk(part, dim) for part in quotes)
     dims = [str(name) for name in volatility.dims]
     bid, ask = (
         _one_chunk(_wrap(np.nan if side is None else side, dims, name), dim)
-        for side, name in ((iv_bid, "iv_bid"), (iv_ask, "iv_ask"))
+        for side, name in zip((iv_bid, iv_ask), _SIDES, strict=True)
     )
     named = {"log_moneyness": k, "weights": weight, "year_fraction": t, "forward": f}
     require_same(named | {"iv_bid": bid, "iv_ask": ask}, volatility, "iv")
@@ -119,11 +121,13 @@ def fit(
         output_dtypes=[_FACTS.get(name, np.float64) for name in names],
     )
     variables = dict(zip(names, parts, strict=True))
-    weighting = weights if isinstance(weights, str) else "given"
+    weighting = weights if isinstance(weights, str) else "given" if weights is not None else "default"
     return assemble(variables, t, forward=None if forward is None else f, fit="svi", weights=weighting)
 
 
-def _labelled(k: Any, iv: Any, t: Any, weights: Any, forward: Any, dim: str) -> tuple[xr.DataArray, ...]:
+def _labelled(
+    k: Any, iv: Any, t: Any, weights: Any, forward: Any, dim: str, sides: tuple[Any, Any]
+) -> tuple[xr.DataArray, ...]:
     if not isinstance(iv, xr.DataArray):
         iv = np.asarray(iv, dtype=np.float64)
         names = ["slice"] if iv.ndim == 2 else [f"slice_{i}" for i in range(iv.ndim - 1)]
@@ -135,7 +139,8 @@ def _labelled(k: Any, iv: Any, t: Any, weights: Any, forward: Any, dim: str) -> 
         dims, slices = [dim], others if len(others) == 1 else []
     if dim not in iv.dims:
         raise ValueError(f"iv has dims {iv.dims} and no {dim!r}; name the dim of the quotes with dim=")
-    given = np.ones(iv.sizes[dim]) if isinstance(weights, str) else weights
+    named = weights is None or isinstance(weights, str)
+    given = np.ones(iv.sizes[dim]) if named else weights
     k, given = (_wrap(part, dims, name) for part, name in ((k, "log_moneyness"), (given, "weights")))
     for part, name in ((k, "log_moneyness"), (given, "weights")):
         if dim not in part.dims:
@@ -144,8 +149,12 @@ def _labelled(k: Any, iv: Any, t: Any, weights: Any, forward: Any, dim: str) -> 
             )
     one = 1.0 if forward is None else forward
     t = _wrap(t, slices, "year_fraction")
-    if isinstance(weights, str):
-        given = given * quote_weights(weights, k, iv, t)
+    if named:
+        pair: list[Any] = [None, None]
+        if any(side is not None for side in sides):
+            both = zip(sides, _SIDES, strict=True)
+            pair = [_wrap(np.nan if side is None else side, dims, name) for side, name in both]
+        given = given * quote_weights(weights, k, iv, t, (pair[0], pair[1]))
     return k, iv, given, t, _wrap(one, slices, "forward")
 
 

@@ -12,6 +12,7 @@ from derivdata.support.arrays import Bools, Floats, Indices
 __all__ = ["Scaling", "SmileQuotes", "SurfaceQuotes", "Weights", "prepare", "quote_weights", "scaled_quotes"]
 
 Weights = Literal["equal", "vega", "price", "variance"]
+_NARROWEST = 1e-3  # volatility; a market narrower than that would fix the smile by itself
 
 
 class SmileQuotes(NamedTuple):
@@ -39,8 +40,8 @@ class SmileQuotes(NamedTuple):
 class SurfaceQuotes(NamedTuple):
     """Quotes of many surfaces as total variances, each part ``(surfaces, expiries, strikes)``.
 
-    `low` and `high` are those of bid and ask, or the quote itself: between them a residual counts for a
-    tenth. A place without a quote has scale 0, by which residuals are multiplied, and harmless numbers.
+    `low` and `high` are those of bid and ask, and `w` lies between them; or all are the quote. A place
+    without a quote has scale 0, by which residuals are multiplied, and harmless numbers.
     """
 
     k: Floats
@@ -103,9 +104,16 @@ def _distinct(k: Floats, used: Bools) -> Indices:
 
 
 def quote_weights(
-    weights: str, log_moneyness: xr.DataArray, iv: xr.DataArray, year_fraction: xr.DataArray
+    weights: str | None,
+    log_moneyness: xr.DataArray,
+    iv: xr.DataArray,
+    year_fraction: xr.DataArray,
+    sides: tuple[xr.DataArray | None, xr.DataArray | None] = (None, None),
 ) -> Any:
     """Return the weight of squared residuals of volatility under a named weighting.
+
+    None is ``"vega"``; with bid and ask, `sides`, one over half the squared spread, which makes residuals
+    half spreads. Without a bid the volatility may be 0; without either there is nothing to meet.
 
     Vega over the forward and √T is ``φ(d1) = e^(−d1²/2)/√(2π)``; only ratios of weights count, so the
     constant goes. A residual of price is one of volatility times vega, a residual of total variance
@@ -116,6 +124,11 @@ def quote_weights(
     ValueError
         The weighting is not known.
     """
+    bid, ask = sides
+    if weights is None and bid is not None and ask is not None:
+        width = (ask - bid.fillna(0.0)).where(ask.notnull(), bid)
+        return 4.0 / width.where(width >= 0.0).clip(_NARROWEST) ** 2
+    weights = "vega" if weights is None else weights
     if weights == "equal":
         return 1.0
     if weights == "variance":

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from derivdata.analysis.least_squares import Minimum
 from derivdata.analysis.smile.butterfly import certified, check_slices
 from derivdata.analysis.smile.essvi import fit_ssvi
 from derivdata.analysis.smile.evaluate import Method
 from derivdata.analysis.smile.quotes import SmileQuotes, prepare
+from derivdata.analysis.smile.search import Minimum
 from derivdata.analysis.smile.svi import Raw, total_variance
 from derivdata.analysis.smile.svi_search import fit_svi
 from derivdata.analysis.status import Status

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from derivdata.analysis.least_squares import Index, gain
+from derivdata.analysis.smile.search import Index, gain
 from derivdata.support.arrays import Floats
 
 __all__ = ["Moments", "Scaled", "best_linear", "linear_loss", "moments"]

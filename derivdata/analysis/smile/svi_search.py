@@ -13,9 +13,18 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from derivdata.analysis.least_squares import Index, Linearised, Minimum, gain, minimise, times
-from derivdata.analysis.smile.positive_svi import SliceProblem, floor_from_raw, floor_to_raw
 from derivdata.analysis.smile.quotes import Scaling, SmileQuotes, scaled_quotes
+from derivdata.analysis.smile.search import (
+    Index,
+    Linearised,
+    Minimum,
+    SliceProblem,
+    floor_from_raw,
+    floor_to_raw,
+    gain,
+    minimise,
+    times,
+)
 from derivdata.analysis.smile.svi import Raw
 from derivdata.analysis.smile.svi_moments import Scaled, best_linear, linear_loss, moments
 from derivdata.support.arrays import Bools, Floats
@@ -34,7 +43,7 @@ BOX = np.array([[-5.0, 5.0], [np.log(2e-3), np.log(10.0)]])
 
 
 class SviProblem(NamedTuple):
-    """Variables ``(a, r, l, m, ln σ)`` of raw SVI slices; a `derivdata.analysis.least_squares.Problem`."""
+    """Variables ``(a, r, l, m, ln σ)`` of raw SVI slices; a `derivdata.analysis.smile.search.Problem`."""
 
     slices: Scaled
 
@@ -180,8 +189,8 @@ def _raw_in_scale(x: Floats) -> tuple[Floats, ...]:
 def _lift(slices: Scaled, raw: Raw) -> Minimum:
     """Return the best slices without negative variance, from those that dip below 0.
 
-    The parameters of `positive_svi` make the least variance a variable with the bound 0. Slopes enter as
-    square roots there, hence the bound ``√cap``.
+    The parameters of `derivdata.analysis.smile.search` make the least variance a variable with the bound 0.
+    Slopes enter as square roots there, hence the bound ``√cap``.
     """
     bounds = np.zeros((2, 5, len(slices.k)))
     bounds[1, 0], bounds[1, 1:3] = np.inf, np.sqrt(slices.cap)

@@ -11,7 +11,8 @@ import xarray as xr
 
 from derivdata.analysis import chain as chains
 from derivdata.analysis import smile
-from derivdata.analysis.chain.normalise import option_rows
+from derivdata.analysis.chain.cleaning import flags, usable
+from derivdata.analysis.chain.normalise import is_cleaned, option_rows
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.fitting import SurfaceMethod, at_the_money_of, fit
 from derivdata.analysis.surface.labelling import where
@@ -21,7 +22,6 @@ from derivdata.support.arguments import Numbers, typed
 __all__ = ["from_chain", "history"]
 
 
-_KEYS = ("symbol", "exchange", "time")
 _INSTANTS = 32  # of one pass: strikes of different days have little in common, and the grid holds them all
 
 
@@ -30,7 +30,7 @@ def from_chain(
     chain: pd.DataFrame | xr.Dataset,
     *,
     method: SurfaceMethod = "svi",
-    weights: Any = "vega",
+    weights: Any = None,
     loss: Literal["quote", "bid_ask"] = "quote",
     at: Any = None,
     given: Any = None,
@@ -50,8 +50,9 @@ def from_chain(
         As in `fit`, or ``"spread"``: one over the squared bid-ask spread in volatility, which needs a chain
         with bid and ask prices.
     loss
-        ``"quote"``: the distance to the quoted volatility; ``"bid_ask"``: that outside bid and ask, as with
-        ``iv_bid`` and ``iv_ask`` of `fit`, which needs a chain with bid and ask prices.
+        ``"quote"``: the distance to the quoted volatility; ``"bid_ask"``: that outside bid and ask in half
+        spreads, as with ``iv_bid`` and ``iv_ask`` of `fit`, which needs a chain with bid and ask prices, and
+        no marks. An option without a bid must only not be dearer than its ask.
     at, given, spot
         Instant of the quotes, forwards and spot, as in `derivdata.analysis.chain`.
 
@@ -64,7 +65,8 @@ def from_chain(
         no option or no forward could be used). Where the chain has bid and ask prices: ``breach_vol``
         [per √year], how far at most the surface lies outside bid and ask, 0 if nowhere;
         ``atm_half_spread_vol``, half the spread at the money; and ``OFF_AT_THE_MONEY`` in ``status`` where
-        ``atm_error_vol`` exceeds it.
+        ``atm_error_vol`` exceeds it; ``largest_error_spreads`` [1], how many of its spreads the worst quote
+        lies off. ``largest_error_vol`` [per √year] is that of every chain.
 
     Raises
     ------
@@ -78,10 +80,14 @@ def from_chain(
     >>> surface.sizes["expiry"], bool(dd.analysis.surface.calendar_check(surface)["ok"].all())
     (11, True)
     """
-    cleaned = isinstance(chain, pd.DataFrame) and {"year_fraction", "status"}.issubset(chain.columns)
-    if cleaned and at is not None:
-        raise ValueError("at is for a chain that was not cleaned; clean(chain, at=...) has used it")
-    options = chain if isinstance(chain, pd.DataFrame) and cleaned else chains.clean(chain, at=at)
+    if isinstance(chain, pd.DataFrame) and is_cleaned(chain):
+        if at is not None:
+            raise ValueError("at is for a chain that was not cleaned; clean(chain, at=...) has used it")
+        rows = options = chain
+    else:
+        rows = option_rows(chain, at=at)
+        options = usable(rows, chain)
+        rows = rows.assign(status=rows["status"] | flags(rows))
     parts = [
         _fitted(part, method=method, weights=weights, loss=loss, given=given, spot=spot)
         for part in _passes(options)
@@ -92,16 +98,7 @@ def from_chain(
         alike = [_with_dims(part, parts) for part in parts]
         surface = xr.concat(alike, "time", data_vars="all", join="outer", combine_attrs="override")
         surface = _filled(surface.sortby("time"))
-    return _with_lost_expiries(surface, options if cleaned else _listed(chain, options, at))
-
-
-def _listed(chain: pd.DataFrame | xr.Dataset, options: pd.DataFrame, at: Any) -> pd.DataFrame:
-    """Return every row of the chain with its time to expiry, flagged as the options that are left."""
-    rows = option_rows(chain, at=at)
-    place = [name for name in (*_KEYS, "expiry") if name in rows]
-    near = options[(options["status"] & np.int32(Status.NEAR_EXPIRY)) != 0]
-    flagged = pd.MultiIndex.from_frame(rows[place]).isin(pd.MultiIndex.from_frame(near[place]))
-    return rows.assign(status=rows["status"] | np.where(flagged, np.int32(Status.NEAR_EXPIRY), np.int32(0)))
+    return _with_lost_expiries(surface, rows)
 
 
 def _passes(options: pd.DataFrame) -> list[pd.DataFrame]:
@@ -138,8 +135,12 @@ def _fitted(
     surface = fit(k, iv, t, method=method, weights=weights, iv_bid=bid, iv_ask=ask, forward=quotes["forward"])
     own = surface["status"]
     status = own | quotes["forward_status"] | _any_bit(quotes["status"])
+    model = smile.iv(surface, k, extrapolate=True)
+    error = abs(model - iv)
+    surface["largest_error_vol"] = error.max("strike").assign_attrs(units="1/sqrt(year)")
     if spread is not None and quoted:
-        model = smile.iv(surface, k, extrapolate=True)
+        off = (error / spread.where(spread > 0.0)).max("strike")
+        surface["largest_error_spreads"] = off.assign_attrs(units="1")
         outside = xr.concat([quotes["iv_bid"] - model, model - quotes["iv_ask"]], "edge")
         surface["breach_vol"] = outside.max(["edge", "strike"]).clip(0.0).assign_attrs(units="1/sqrt(year)")
         half = at_the_money_of(k, spread.where(spread >= 0.0) / 2.0, "strike")
@@ -225,7 +226,7 @@ def history(
     horizon: str | pd.Timedelta = "30d",
     delta: DeltaKind = "forward",
     method: SurfaceMethod = "svi",
-    weights: Any = "vega",
+    weights: Any = None,
 ) -> xr.Dataset:
     """Compute a volatility index and points at constant maturity of every instant of a history.
 
@@ -243,9 +244,10 @@ def history(
     Returns
     -------
     Dataset over the dims of the chains without expiry, strike and side
-        What `constant_maturity` gives, over ``tenor`` [days]: ``atm``, ``rr25`` … [1/√year]; ``index``
-        [1/√year] as `derivdata.analysis.variance.volatility_index` computes it from the
-        fitted smiles, with ``index_status``.
+        What `constant_maturity` gives, over ``tenor`` [days]: ``atm``, ``rr25`` … [1/√year]; ``strip_index``
+        [1/√year] as `derivdata.analysis.variance.volatility_index` computes it from the strips of quotes,
+        ``strip_index_upper``, the most that it is with what lies beyond the quotes, and
+        ``strip_index_status``.
 
     Raises
     ------
@@ -256,15 +258,15 @@ def history(
     --------
     >>> chains = dd.options.surface_history("BTC", "deribit", "6h")
     >>> seen = dd.analysis.surface.history(chains, tenors=["30d"], method="essvi", weights="price")
-    >>> seen["atm"].dims, sorted(map(str, seen.data_vars))[:3]
-    (('time', 'tenor'), ['atm', 'bf25', 'index'])
+    >>> seen["atm"].dims, sorted(map(str, seen.data_vars))[-3:]
+    (('time', 'tenor'), ['strip_index', 'strip_index_status', 'strip_index_upper'])
     """
     # Variance is above surfaces: it integrates them.
     from derivdata.analysis import variance
 
     surface = from_chain(chains, method=method, weights=weights)
     fixed = constant_maturity(surface, tenors=tenors, points=points, delta=delta)
-    index = variance.volatility_index(variance.model_free(surface), horizon=horizon)
-    fixed["index"] = index["index"]
-    fixed["index_status"] = index["status"].astype(np.int32).assign_attrs(flag_attrs())
+    index = variance.volatility_index(variance.model_free(surface, method="strip"), horizon=horizon)
+    fixed["strip_index"], fixed["strip_index_upper"] = index["index"], index["upper"]
+    fixed["strip_index_status"] = index["status"].astype(np.int32).assign_attrs(flag_attrs())
     return fixed.assign_attrs(fixed.attrs | surface.attrs | {"index_days": index.attrs["days"]})

@@ -13,6 +13,7 @@ from derivdata.analysis.smile import essvi
 from derivdata.analysis.smile.essvi import ssvi_to_raw
 from derivdata.analysis.smile.evaluate import RAW, Method, assemble
 from derivdata.analysis.smile.quotes import SurfaceQuotes
+from derivdata.analysis.smile.strip import strip
 from derivdata.analysis.smile.svi import Raw, total_variance
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.calendar_arbitrage import calendar_check
@@ -29,6 +30,7 @@ SurfaceMethod = Literal["svi", "essvi", "slices"]
 _FACTS = ("rmse_vol", "n", "nfev", "k_min", "k_max", "status")
 _TYPES = (np.float64, np.int32, np.int32, np.float64, np.float64, np.int32)
 _SURFACES, _JOINT_SURFACES = 512, 64
+_LOG = "log-moneyness"
 _FLAT = 4.0  # rms residuals by which a slice may leave its value at the money and still count as flat
 
 
@@ -39,7 +41,7 @@ def fit(
     year_fraction: Numbers,
     *,
     method: SurfaceMethod = "svi",
-    weights: Any = "vega",
+    weights: Any = None,
     iv_bid: Numbers | None = None,
     iv_ask: Numbers | None = None,
     initial: xr.Dataset | None = None,
@@ -62,15 +64,18 @@ def fit(
         together, free of both by construction, some twenty times faster;
         ``"slices"``: `derivdata.analysis.smile.fit` on each expiry alone, arbitrage only reported.
     weights
-        What multiplies squared residuals of volatility. ``"vega"``; ``"price"``: vega squared, which makes
-        them residuals of price, so that the money decides and the wings follow: the choice for eSSVI;
+        What multiplies squared residuals of volatility. None: ``"vega"``, and with bid and ask one over half
+        the squared spread, which makes residuals half spreads. ``"vega"``; ``"price"``: vega squared, which
+        makes them residuals of price, so that the money decides and the wings follow: the choice for eSSVI;
         ``"equal"``: 1, so that the many far strikes of a chain count like those at the money;
         ``"variance"``: makes them residuals of total variance. Or an array, for instance
         ``1/(ask_iv − bid_iv)²``; 0 and NaN drop a quote.
     iv_bid, iv_ask
         Volatilities of bid and ask like `iv`, NaN where there is none. With them residuals are distances
-        to the nearer of the two outside, and a tenth of the distance to `iv` between them (a hundredth of
-        its square), which only keeps the minimum unique; ``"slices"`` is as `derivdata.analysis.smile.fit`.
+        to the nearer of the two, a tenth of the spread inside it, and between them a thousandth of that to
+        their middle (a millionth of its square), which only keeps the minimum unique; `iv` counts where there
+        is neither.
+        ``"slices"`` is as `derivdata.analysis.smile.fit`.
     initial
         An earlier result to start from, matched by expiry; the result does not depend on it beyond the
         search's tolerance. Only for ``"essvi"``, unused by others.
@@ -84,7 +89,9 @@ def fit(
     Dataset over the dims of `iv` without `dim`
         What `derivdata.analysis.smile.evaluate` says of a fit, and ``theta``, ``rho``, ``psi`` of each
         slice (eSSVI only); ``atm_error_vol`` [per √year], volatility of the fit less that of the quotes at
-        the money (linear in variance between the two nearest quotes, NaN without one on either side). NaN
+        the money (linear in variance between the two nearest quotes, NaN without one on either side);
+        ``strip_variance`` [1], what the quotes alone price of total variance, between ``strip_low`` and
+        ``strip_high`` [log-moneyness], for `derivdata.analysis.variance.model_free`. NaN
         with its reason in ``status`` for an expiry that is past, has fewer than 3 strikes, or is padding;
         the other expiries are fitted without it. ``FALLBACK_USED`` where the search of ``"svi"`` found
         nothing free of arbitrage and eSSVI stands in. ``nfev`` is the whole surface's. Lazy if `iv` is.
@@ -111,7 +118,8 @@ def fit(
         surface = _alone(k, volatility, t, weight, sides, forward, dim)
     else:
         surface = _together(*quotes, initial=initial, forward=forward, method=method, dim=dim)
-    return surface.assign(atm_error_vol=_error_at_the_money(surface, k, volatility, dim))
+    strips = _strips(k, volatility, t, dim)
+    return surface.assign(strips | {"atm_error_vol": _error_at_the_money(surface, k, volatility, dim)})
 
 
 def _together(
@@ -153,6 +161,22 @@ def _error_at_the_money(surface: xr.Dataset, k: xr.DataArray, iv: xr.DataArray, 
     quoted = at_the_money_of(k, (iv**2).where(iv > 0.0), dim) ** 0.5
     error: xr.DataArray = (smile.iv(surface, 0.0, extrapolate=True) - quoted).reset_coords(drop=True)
     return error.assign_attrs(units="1/sqrt(year)")
+
+
+def _strips(k: xr.DataArray, iv: xr.DataArray, t: xr.DataArray, dim: str) -> dict[str, xr.DataArray]:
+    """Return the total variance that the quotes alone price, and between which log-moneyness they do."""
+    w, low, high, *_ = xr.apply_ufunc(
+        strip,
+        *(k, iv, t, -np.inf, np.inf),
+        input_core_dims=[[dim], [dim], [], [], []],
+        output_core_dims=[[]] * 6,
+        dask="parallelized",
+        output_dtypes=[np.float64] * 5 + [np.int32],
+    )
+    parts = {"strip_variance": (w, "1"), "strip_low": (low, _LOG), "strip_high": (high, _LOG)}
+    return {
+        name: part.reset_coords(drop=True).assign_attrs(units=unit) for name, (part, unit) in parts.items()
+    }
 
 
 def at_the_money_of(k: xr.DataArray, values: xr.DataArray, dim: str) -> xr.DataArray:
@@ -308,7 +332,14 @@ def _joint(
         return start, nfev, status
     live = np.arange(count) < ordered.usable[:, None]
     quotes = quotes_of(ordered, np.arange(len(live)), count)
-    joint = fit_joint(quotes, ordered.t[:, :count], live, Raw(*(part[:, :count] for part in start)))
+    at, begin = ordered.t[:, :count], Raw(*(part[:, :count] for part in start))
+    joint = fit_joint(quotes._replace(low=quotes.w, high=quotes.w), at, live, begin)
+    if (quotes.low < quotes.high).any():
+        # From the fit to the middles: between bid and ask nothing leads the search.
+        spent, place = joint.nfev, joint.free[:, None] & live
+        middle = Raw(*(np.where(place, new, old) for new, old in zip(joint.raw, begin, strict=True)))
+        joint = fit_joint(quotes, at, live, middle)
+        joint = joint._replace(nfev=joint.nfev + spent)
     free = joint.free[:, None] & live
     for part, value in zip(start, joint.raw, strict=True):
         part[:, :count] = np.where(free, value, part[:, :count])

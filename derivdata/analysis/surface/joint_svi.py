@@ -1,6 +1,6 @@
 """SVI slices of all expiries fitted together, free of butterflies and of calendar arbitrage.
 
-Five parameters a slice, as `derivdata.analysis.smile.positive_svi` has them, so that total variance is
+Five parameters a slice, as `derivdata.analysis.smile.search` has them, so that total variance is
 positive by construction. The conditions are inequalities:
 
 * butterfly: Durrleman's ``g(k) >= 0`` at 61 places of every slice, out to 30 deviations, and wing slopes
@@ -30,10 +30,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from derivdata.analysis.least_squares import minimise
 from derivdata.analysis.smile.butterfly import certified, check_raw
-from derivdata.analysis.smile.positive_svi import JointProblem, floor_to_raw, holds, joint_problem, pressed
 from derivdata.analysis.smile.quotes import SurfaceQuotes
+from derivdata.analysis.smile.search import (
+    JointProblem,
+    floor_to_raw,
+    holds,
+    joint_problem,
+    minimise,
+    pressed,
+)
 from derivdata.analysis.smile.svi import Raw, total_variance
 from derivdata.support.arrays import Bools, Floats, Indices
 

@@ -60,12 +60,14 @@ def labelled(
     core = ("expiry", dim)
     k = _with_dims(_named(log_moneyness, core, "log_moneyness"), volatility, core)
     require_same({"log_moneyness": k, "year_fraction": t}, volatility, "iv")
-    given = quote_weights(weights, k, volatility, t) if isinstance(weights, str) else weights
-    weight = _with_dims(_named(given, core, "weights"), volatility, core)
     sides = {
         name: _with_dims(_named(np.nan if side is None else side, core, name), volatility, core)
         for name, side in (("iv_bid", iv_bid), ("iv_ask", iv_ask))
     }
+    if weights is None or isinstance(weights, str):
+        both = (None, None) if iv_bid is None and iv_ask is None else (sides["iv_bid"], sides["iv_ask"])
+        weights = quote_weights(weights, k, volatility, t, both)
+    weight = _with_dims(_named(weights, core, "weights"), volatility, core)
     require_same({"weights": weight, **sides}, volatility, "iv")
     parts = [_whole(part, dim) for part in (k, volatility, t, weight, sides["iv_bid"], sides["iv_ask"])]
     return parts[0], parts[1], parts[2], parts[3], parts[4], parts[5]

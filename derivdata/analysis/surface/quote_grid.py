@@ -17,6 +17,7 @@ __all__ = ["QuoteGrid", "arrange", "batches", "ends_of", "quotes_of"]
 
 _MINIMUM = 3  # distinct strikes that an expiry needs to have a slice of its own
 _BATCH = 64
+_EDGE = 0.1  # share of a spread at either end that a fit to bid and ask leaves free
 
 
 class QuoteGrid(NamedTuple):
@@ -83,7 +84,9 @@ def batches(ordered: QuoteGrid) -> Iterator[tuple[Indices, int, SurfaceQuotes]]:
 def quotes_of(ordered: QuoteGrid, rows: Indices, count: int) -> SurfaceQuotes:
     """Return quotes of the first `count` expiries of some surfaces; expiries that are not usable have none.
 
-    Residuals are in volatility: ``(w_model − w)/(2 √(w T))``, times the root of the weight.
+    Residuals are in volatility: ``(w_model − w)/(2 √(w T))``, times the root of the weight. With bid and ask
+    w is halfway between them in volatility, half the ask where there is no bid, and they begin a tenth of the
+    spread inside: least squares end at the edge of what costs nothing, and for many quotes just beyond.
     """
     usable = np.arange(count) < ordered.usable[rows, None]
     k, iv, weight = (part[rows, :count] for part in (ordered.k, ordered.iv, ordered.weight))
@@ -92,15 +95,19 @@ def quotes_of(ordered: QuoteGrid, rows: Indices, count: int) -> SurfaceQuotes:
     k, iv, weight = (part[..., :strikes] for part in (k, iv, weight))
     t = ordered.t[rows, :count, None]
     here = weight > 0.0
-    w = np.where(here, iv * iv * t, 1.0)
-    scale = np.where(here, np.sqrt(weight / np.where(here, 4.0 * w * t, 1.0)), 0.0)
-    k = np.where(here, k, 0.0)
     bid, ask = (part[rows, :count, :strikes] for part in (ordered.bid, ordered.ask))
     # Of one side only, the other is open; of neither, or where they cross, the quote itself is both.
     crossed = bid > ask
     has_bid, has_ask = here & np.isfinite(bid) & ~crossed, here & np.isfinite(ask) & ~crossed
-    low = np.where(has_bid, bid * bid * t, np.where(has_ask, 0.0, w))
-    high = np.where(has_ask, ask * ask * t, np.where(has_bid, np.inf, w))
+    least = np.where(has_bid, bid, 0.0)
+    middle = np.where(has_ask, (least + ask) / 2.0, np.where(has_bid, bid, iv))
+    room = np.where(has_ask, _EDGE * (ask - least), 0.0)
+    floor, ceiling = np.where(has_bid, bid + room, 0.0), ask - room
+    w = np.where(here, middle * middle * t, 1.0)
+    scale = np.where(here, np.sqrt(weight / np.where(here, 4.0 * w * t, 1.0)), 0.0)
+    k = np.where(here, k, 0.0)
+    low = np.where(has_bid | has_ask, floor * floor * t, w)
+    high = np.where(has_ask, ceiling * ceiling * t, np.where(has_bid, np.inf, w))
     return SurfaceQuotes(k, w, scale, low, high)
 
 

@@ -64,7 +64,7 @@ def volatility_index(variance: xr.Dataset, *, horizon: str | pd.Timedelta = "30d
     >>> surface = dd.analysis.surface.from_chain(dd.options.snapshot("BTC", "deribit"))
     >>> index = dd.analysis.variance.volatility_index(dd.analysis.variance.model_free(surface))
     >>> round(index["index"].item(), 3)
-    0.478
+    0.481
     """
     days = length(horizon, "horizon") / pd.Timedelta(1, "D")
     if days == 0.0:

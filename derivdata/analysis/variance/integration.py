@@ -8,9 +8,10 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis import smile
+from derivdata.analysis.smile.strip import strip, tails
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.labelling import in_chunks, with_units
-from derivdata.analysis.variance.integrals import NODES, integrals, nodes, strip, tails
+from derivdata.analysis.variance.integrals import NODES, integrals, nodes
 from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["VarianceMethod", "model_free"]
@@ -32,7 +33,7 @@ _NARROW = 1e-3
 def model_free(
     source: xr.Dataset,
     *,
-    method: VarianceMethod = "fukasawa",
+    method: VarianceMethod | None = None,
     k_range: tuple[Numbers, Numbers] | None = None,
     floor: float = 0.01,
     dim: str = "strike",
@@ -42,14 +43,16 @@ def model_free(
     Parameters
     ----------
     source
-        For ``"strip"`` quotes: a Dataset with ``log_moneyness`` and ``iv`` [per √year] over `dim` and
-        others, one volatility per strike, and ``year_fraction``. Otherwise a fit of
-        `derivdata.analysis.smile` or `derivdata.analysis.surface`.
+        Quotes, a Dataset with ``log_moneyness`` and ``iv`` [per √year] over `dim` and others, one volatility
+        per strike, and ``year_fraction``; or a fit of `derivdata.analysis.smile` or
+        `derivdata.analysis.surface`.
     method
+        None: ``"strip"`` of quotes and of surfaces fitted to quotes, which carry it, else ``"fukasawa"``.
         ``"strip"``: the Cboe's sum over the quoted strikes, of Black-76 prices at r = 0, without options
         whose delta is below 0.001; it has no wings. ``"smile"``: ``2 ∫ OTM(k) e^(−k) dk`` over the fitted
         smile, wings and all. ``"fukasawa"``: ``∫ w(k) φ(d2) |d2'| dk``, the same number from volatilities;
-        NaN with ``BUTTERFLY`` where d2 does not fall.
+        NaN with ``BUTTERFLY`` where d2 does not fall. The integrals hold wings that nobody has quoted: on
+        days of stress they are half of the variance of some expiries.
     k_range
         Log-moneyness that counts as quoted; by default that of the quotes.
     floor
@@ -80,13 +83,19 @@ def model_free(
     """
     if not 0.0 < floor < 1.0:
         raise ValueError(f"floor={floor!r} is a share of the forward: between 0 and 1")
-    _require(source, ("log_moneyness", "iv") if method == "strip" else ("k_min", "k_max", "method", "status"))
-    if method == "strip":
+    fitted, carries = "k_min" in source, "strip_variance" in source
+    if method is None:
+        method = "strip" if carries or not fitted else "fukasawa"
+    quoted = method == "strip" and not carries
+    _require(source, ("log_moneyness", "iv") if quoted else ("k_min", "k_max", "method", "status"))
+    if quoted:
         result = _of_quotes(source, k_range, floor, dim)
+    elif method == "strip":
+        result = _carried(source, k_range, floor)
     else:
         ends = (source["k_min"], source["k_max"]) if k_range is None else map(xr.DataArray, k_range)
         ended = source.assign(dict(zip(("k_low", "k_high"), ends, strict=True)))
-        result = in_chunks(lambda part: _of_fit(part, floor, method), ended, most=_SLICES)
+        result = in_chunks(lambda part: _of_fit(part, floor, str(method)), ended, most=_SLICES)
     t = source["year_fraction"]
     w = result["total_variance"]
     result["wing_share"] = 1.0 - result["inside"] / w
@@ -108,19 +117,34 @@ def _of_quotes(source: xr.Dataset, k_range: tuple[Any, Any] | None, floor: float
     low, high = (-np.inf, np.inf) if k_range is None else k_range
     parts = [source[name] for name in ("log_moneyness", "iv")]
     parts = [part.chunk({dim: -1}) if part.chunks else part for part in parts]
-    outputs = xr.apply_ufunc(
+    w, *ends, status = xr.apply_ufunc(
         strip,
         *parts,
         source["year_fraction"],
         low,
         high,
-        kwargs={"floor": floor},
         input_core_dims=[[dim], [dim], [], [], []],
-        output_core_dims=[[]] * len(_OUT),
+        output_core_dims=[[]] * 6,
         dask="parallelized",
-        output_dtypes=[np.float64] * 6 + [np.int32],
+        output_dtypes=[np.float64] * 5 + [np.int32],
     )
-    return xr.Dataset(dict(zip(_OUT, outputs, strict=True)))
+    return _of_strip(w, ends, status, floor)
+
+
+def _carried(fit: xr.Dataset, k_range: Any, floor: float) -> xr.Dataset:
+    """Return the strip of the quotes that a surface was fitted to; prices beyond are those of its smiles."""
+    if k_range is not None:
+        raise ValueError("k_range of a strip needs the quotes: model_free(quotes, method='strip', k_range=…)")
+    places = [fit[f"strip_{end}"] for end in ("low", "high")]
+    widths = [smile.total_variance(fit, end.fillna(0.0), extrapolate=True) ** 0.5 for end in places]
+    w = fit["strip_variance"]
+    none = (w.isnull() & (fit["method"] > 0)) * np.int32(Status.TOO_FEW_STRIKES)
+    return _of_strip(w, [*places, *widths], fit["status"] | none, floor)
+
+
+def _of_strip(w: xr.DataArray, ends: list[xr.DataArray], status: xr.DataArray, floor: float) -> xr.Dataset:
+    beyond = xr.apply_ufunc(tails, *ends, floor, dask="parallelized", output_dtypes=[np.float64])
+    return xr.Dataset(dict(zip(_OUT, (w, w, w, w + beyond, *ends[:2], status), strict=True)))
 
 
 def _of_fit(fit: xr.Dataset, floor: float, method: str) -> xr.Dataset:

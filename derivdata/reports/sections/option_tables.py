@@ -35,12 +35,11 @@ FORMATS = (
     | dict.fromkeys(
         (
             "ATM [%]",
-            "model-free [%]",
-            "from [%]",
-            "to [%]",
+            "strip [%]",
+            "with wings at most [%]",
             "forward vol [%]",
             "30-day ATM [%]",
-            "30-day index [%]",
+            "30-day strip index [%]",
         ),
         ".2f",
     )
@@ -81,18 +80,17 @@ def tenors(fit: xr.Dataset) -> pd.DataFrame:
 
 
 def terms(fit: xr.Dataset) -> pd.DataFrame:
-    """Return volatility at the forward, model-free and between expiries."""
+    """Return volatility at the forward, of the strip of quotes, and between expiries."""
     line = surface.term_structure(fit)
-    free = variance.model_free(fit, method="smile")
+    free = variance.model_free(fit, method="strip")
     t = fit["year_fraction"]
     return pd.DataFrame(
         {
             "expiry": pd.DatetimeIndex(fit["expiry"].values),
             "days": _DAYS * t.values,
             "ATM [%]": 100 * line["atm"].values,
-            "model-free [%]": 100 * free["vol"].values,
-            "from [%]": 100 * np.sqrt((free["lower"] / t).values),
-            "to [%]": 100 * np.sqrt((free["upper"] / t).values),
+            "strip [%]": 100 * free["vol"].values,
+            "with wings at most [%]": 100 * np.sqrt((free["upper"] / t).values),
             "forward vol [%]": 100 * line["forward_vol"].values,
         }
     )
@@ -103,7 +101,7 @@ def venues(tables: dict[str, pd.DataFrame], fits: xr.Dataset) -> pd.DataFrame:
     order = list(tables)
     fits = fits.sel(exchange=order)
     month = surface.constant_maturity(fits, tenors=("30d",), points=("atm", "rr25")).isel(tenor=0)
-    free = variance.model_free(fits, method="smile")
+    free = variance.model_free(fits, method="strip")
     return pd.DataFrame(
         {
             "venue": order,
@@ -112,7 +110,7 @@ def venues(tables: dict[str, pd.DataFrame], fits: xr.Dataset) -> pd.DataFrame:
             "expiries": fits["a"].notnull().sum("expiry").values,
             "30-day ATM [%]": 100 * month["atm"].values,
             "RR 25Δ": 100 * month["rr25"].values,
-            "30-day index [%]": 100 * variance.volatility_index(free)["index"].values,
+            "30-day strip index [%]": 100 * variance.volatility_index(free)["index"].values,
             "error [points]": 100 * fits["rmse_vol"].median("expiry").values,
         }
     )

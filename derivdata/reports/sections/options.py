@@ -225,7 +225,9 @@ def _venues(section: Section, data: Data, book: SymbolOptions) -> None:
 
 
 def _level(section: Section, row: pd.Series, book: SymbolOptions) -> None:
-    index, middle, skew = (float(row[name]) for name in ("30-day index [%]", "30-day ATM [%]", "RR 25Δ"))
+    index, middle, skew = (
+        float(row[name]) for name in ("30-day strip index [%]", "30-day ATM [%]", "RR 25Δ")
+    )
     if np.isfinite(index):
         as_of = book.chain["time"].max()
         section.number(

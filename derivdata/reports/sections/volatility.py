@@ -34,7 +34,7 @@ def add_volatility_history(section: Section, data: Data, symbol: str, venue: str
         )
         return
     history = surface.history(chains, tenors=_TENORS, method="essvi", weights="price")
-    if not history["index"].notnull().any():
+    if not history["strip_index"].notnull().any():
         section.add_missing_note(f"No expiries of {symbol} lie around 30 days over the window.")
         return
     last = pd.Timestamp(history["time"].values[-1])
@@ -44,12 +44,13 @@ def add_volatility_history(section: Section, data: Data, symbol: str, venue: str
         symbol=symbol,
         source=chains,
         title=f"{symbol} volatility index and skew over time on {venue}",
-        reading="The index prices all strikes 30 days ahead; volatility at the money (ATM) is that at the "
-        "forward. Below, 25-delta calls less puts: below zero, protection against a fall costs more. "
+        reading="The index is that of the strip of quotes 30 days ahead, without wings; volatility at the "
+        "money (ATM) is that at the forward. Below, 25-delta calls less puts: below zero, protection against "
+        "a fall costs more. "
         f"eSSVI fits of {history.sizes['time']} instants, the last of {last:%Y-%m-%d %H:%M} UTC.",
         size=(WIDE, 4.6),
     )
-    index = 100.0 * history["index"].dropna("time")
+    index = 100.0 * history["strip_index"].dropna("time")
     days = (index["time"].values[-1] - index["time"].values[0]) / np.timedelta64(1, "D")
     if days >= 1:
         change = float(index[-1] - index[0])

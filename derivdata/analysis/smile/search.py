@@ -1,22 +1,47 @@
-"""Raw SVI in variables that keep total variance positive, and the least-squares problems in them.
+"""The search for smiles and surfaces: Levenberg-Marquardt inside bounds, and SVI in variables that suit it.
 
+`minimise` is the one solver of smiles and surfaces, for many small least-squares problems at once. Each
+problem has its own damping, its own active bounds and its own end, and leaves the batch when it is done: its
+result does not depend on what else was in the call, and a batch costs what its slowest members cost. Arrays
+keep the problems on the last axis: variables ``(P, N)``, Gram matrices ``(P, P, N)``. With up to eight
+variables the equations are eliminated here, one numpy call for all problems per pivot, which adds up in one
+order on every machine; beyond that LAPACK is faster.
+
+The step solves ``(G + λ D) d = g`` with the Gauss-Newton matrix G, the downhill gradient g, the damping λ
+and the problem's own scale D (its diagonal, so that the damping does not depend on units). Bounds: a
+variable that leaves its bounds is held there and the rest is solved again (`_box_step`), so every step
+lowers the model and a solution on a bound is nothing special.
+
+`SliceProblem` is one slice of raw SVI alone; `JointProblem` all slices of a surface under the conditions that
+`derivdata.analysis.surface.joint_svi` describes. Both keep total variance positive:
 ``w = f + p² P + q² Q − σ p q`` with ``P, Q = (√(x² + σ²) ± x)/2`` and ``x = k − m``: f is the least total
-variance, p² and q² are the slopes of the right and left wing. Variables are ``(f, p, q, m, ln σ)``.
+variance, p² and q² are the slopes of the right and left wing. Variables are ``(f, p, q, m, ln σ)``. They
+stand beside the solver because each step of it calls them.
 
-`SliceProblem` is one slice alone; `JointProblem` all slices of a surface under the conditions that
-`derivdata.analysis.surface.joint_svi` describes. What a step of its search calls stands in this module.
+Reference: Madsen, Nielsen and Tingleff, Methods for non-linear least squares problems (2004). The readable
+version, one problem at a time, is ``tests/analysis/smile_reference.py``.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from derivdata.analysis.least_squares import Index, Linearised, diagonal
 from derivdata.analysis.smile.quotes import SurfaceQuotes
 from derivdata.analysis.smile.svi import Raw, total_variance
 from derivdata.support.arrays import Bools, Floats
+
+Index = NDArray[np.int64] | NDArray[np.bool_]
+
+_TOLERANCE = 1e-9  # predicted decrease, relative to the loss, that is not worth an evaluation
+_UNCHANGED = 1e-10  # change of the loss, of either sign, that counts as none
+_STILL = 1e-7  # step that counts as none where the damping is heavy
+_SINGULAR = 1e-14  # pivot, relative to its diagonal, below which a variable is not determined
+_NEGLIGIBLE = 1e-290  # predicted decrease that is 0 but for rounding
+_STUCK = 1e10  # damping at which a search is given up
+_ELIMINATED = 8  # most variables for which elimination by hand beats LAPACK
 
 _SIZE = 5
 _BUTTERFLY = np.sinh(np.linspace(-1.0, 1.0, 61) * np.arcsinh(30.0))  # places, in deviations
@@ -24,7 +49,230 @@ _CALENDAR = np.sinh(np.linspace(-1.0, 1.0, 77) * np.arcsinh(100.0))
 _MARGIN_G, _MARGIN_GAP, _MARGIN_WING = 1e-3, 1e-4, 1e-5  # of g; of volatility; of √slope
 _FORCE, _FORCE_GROWTH = 1e-2, 3.0
 _STEEPEST = np.sqrt(2.0 * (1.0 - 1e-6))
-_INSIDE = 0.1  # share of a residual between bid and ask that counts: a hundredth of the squared loss
+_INSIDE = 1e-3  # share of a residual between bid and ask that counts: a millionth of the squared loss
+
+
+class Linearised(NamedTuple):
+    """The problems at a point, to second order.
+
+    `x` are the variables, which an evaluation may improve on; `loss` the sum of squares, with ``nothing``
+    as the value below which it is rounding; `gram` and `grad` the Jacobian's products with itself and with
+    the residual (pointing downhill); `scale` what the damping factor multiplies on the diagonal.
+    """
+
+    x: Floats
+    loss: Floats
+    nothing: Floats
+    gram: Floats
+    grad: Floats
+    scale: Floats
+
+
+class Problem(Protocol):
+    """Many least-squares problems of one kind, with bounds ``low <= x <= high`` of shape ``(P, N)``."""
+
+    @property
+    def low(self) -> Floats:
+        """Least values, ``(P, N)``."""
+
+    @property
+    def high(self) -> Floats:
+        """Greatest values, ``(P, N)``."""
+
+    @property
+    def reach(self) -> Floats:
+        """The longest step of each variable, ``(P, 1)``."""
+
+    def rows(self, index: Index) -> Self:
+        """Return these problems only."""
+
+    def evaluate(self, x: Floats) -> Linearised:
+        """Evaluate the problems at `x`."""
+
+
+class Minimum(NamedTuple):
+    """End of a search: variables, loss, whether it converged, number of evaluations."""
+
+    x: Floats
+    loss: Floats
+    converged: NDArray[np.bool_]
+    nfev: NDArray[np.int64]
+
+
+def minimise(
+    problem: Problem, start: Floats, *, steps: int = 60, damping: float = 1e-3, tolerance: float = _TOLERANCE
+) -> Minimum:
+    """Find the minimum of each problem nearest to `start`.
+
+    Parameters
+    ----------
+    problem
+        What to minimise.
+    start
+        First guess inside the bounds, ``(P, N)``.
+    steps
+        Evaluations that a problem may spend.
+    damping
+        Levenberg-Marquardt damping of the first step.
+    tolerance
+        A search ends where the next step is predicted to lower the loss by less than this share of it, and
+        where a step has changed it by at most 1e-10 of it. The sign of that change does not matter: at a
+        minimum rounding decides it, and waiting for a decrease would be waiting for luck.
+    """
+    count = start.shape[1]
+    met, nfev = np.zeros(count, dtype=bool), np.ones(count, dtype=np.int64)
+    result = Minimum(start.copy(), np.empty(count), met, nfev)
+    here, live, rule = problem.evaluate(start), np.arange(count), _Damping(count, damping)
+    over = np.zeros(count, dtype=bool)
+    for step in range(steps + 1):
+        move, lowers = _move(problem, here, rule.factor)
+        small = lowers <= tolerance * here.loss
+        still = np.abs(move).max(axis=0) <= _STILL
+        # Under heavy damping every step promises little, so there only a step that is none is an end.
+        done = ~over & (np.where(rule.factor < 1.0, small, still) | (here.loss <= here.nothing))
+        met[live[done]] = True
+        over |= done | (rule.factor > _STUCK) | (step == steps)
+        # Problems that are over are carried along until they are worth a copy of all the others.
+        if over.sum() > 0.15 * over.size or (over.size < 64 and over.any()):
+            gone, stay = live[over], ~over
+            result.x[:, gone], result.loss[gone] = here.x[:, over], here.loss[over]
+            problem, live, over, move = problem.rows(stay), live[stay], over[stay], move[:, stay]
+            here = Linearised(*(part[..., stay] for part in here))
+            rule.keep(stay)
+        if not live.size:
+            break
+        here, unchanged = _advance(problem, here, move, rule, ~over)
+        nfev[live[~over]] += 1
+        met[live[unchanged]] = True
+        over |= unchanged
+    return result
+
+
+def gain(gram: Floats, grad: Floats, step: Floats) -> Floats:
+    """Return by how much `step` lowers the loss in the quadratic model."""
+    return np.asarray((step * (2.0 * grad - times(gram, step))).sum(axis=0))
+
+
+def times(gram: Floats, step: Floats) -> Floats:
+    """Each matrix times its vector, added up in one order whatever the number of problems."""
+    return np.asarray((gram * step).sum(axis=1))
+
+
+def _diagonal(gram: Floats) -> Floats:
+    """Each matrix's diagonal, ``(P, N)``."""
+    return np.asarray(gram[np.arange(len(gram)), np.arange(len(gram))])
+
+
+class _Damping:
+    """H. B. Nielsen's rule ("Damping parameter in Marquardt's method", IMM-REP-1999-05), per problem.
+
+    After a good step with the ratio ρ of actual to predicted decrease the damping is multiplied by
+    ``max(1/9, 1 − (2ρ − 1)³)`` (1/3 in the report): less where the model was right, up to twice where it was
+    not. After a bad step it is multiplied by 2, 4, 8, … until one is good.
+    """
+
+    def __init__(self, problems: int, factor: float) -> None:
+        self.factor = np.full(problems, factor)
+        self.growth = np.full(problems, 2.0)
+
+    def keep(self, rows: NDArray[np.bool_]) -> None:
+        self.factor, self.growth = self.factor[rows], self.growth[rows]
+
+    def update(self, ratio: Floats, going: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Adapt those that go on to actual over predicted decrease; True where the step was good."""
+        better = ratio > 0.0
+        shrink = np.maximum(1.0 / 9.0, 1.0 - (2.0 * np.minimum(ratio, 2.0) - 1.0) ** 3)
+        factor = np.maximum(self.factor * np.where(better, shrink, self.growth), 1e-14)
+        self.factor = np.where(going, factor, self.factor)
+        self.growth = np.where(going, np.where(better, 2.0, 2.0 * self.growth), self.growth)
+        return np.asarray(better & going)
+
+
+def _move(problem: Problem, here: Linearised, factor: Floats) -> tuple[Floats, Floats]:
+    # Bounds of the step, not of the variables; 0 lies between them also where rounding put x outside.
+    low, high = np.minimum(problem.low - here.x, 0.0), np.maximum(problem.high - here.x, 0.0)
+    damped = here.gram.copy()
+    diagonal = np.arange(len(here.x))
+    damped[diagonal, diagonal] += factor * here.scale
+    move = _box_step(damped, here.grad, low, high)
+    return move, gain(here.gram, here.grad, move)
+
+
+def _advance(
+    problem: Problem, here: Linearised, move: Floats, rule: _Damping, going: NDArray[np.bool_]
+) -> tuple[Linearised, NDArray[np.bool_]]:
+    """Follow the step where it leads to a lower loss; and tell where it changed nothing."""
+    move = move / np.maximum((np.abs(move) / problem.reach).max(axis=0), 1.0)
+    new = problem.evaluate(np.clip(here.x + move, problem.low, problem.high))
+    predicted = gain(here.gram, here.grad, move)
+    actual = here.loss - new.loss
+    ratio = np.divide(actual, predicted, out=np.sign(actual), where=predicted > _NEGLIGIBLE)
+    light = rule.factor < 1.0
+    better = rule.update(ratio, going)
+    unchanged = going & light & (np.abs(actual) <= _UNCHANGED * here.loss)
+    at = Linearised(*(np.where(better, after, before) for after, before in zip(new, here, strict=True)))
+    return at, np.asarray(unchanged)
+
+
+def _box_step(gram: Floats, grad: Floats, low: Floats, high: Floats) -> Floats:
+    """Return a step with ``low <= d <= high`` that lowers ``½ dᵀ gram d − gradᵀ d``; 0 lies within.
+
+    It goes to the free minimum. Where that lies outside, the path towards it is followed to the first
+    bound, that variable is held there, and the search goes on in the others: every leg lowers the value.
+    """
+    free = ~(((low >= 0.0) & (grad <= 0.0)) | ((high <= 0.0) & (grad >= 0.0)))
+    target = _solve(gram, grad, free, np.zeros_like(grad))
+    out = np.flatnonzero(((target < low) | (target > high)).any(axis=0))
+    if out.size:
+        parts: list[Any] = [part[..., out] for part in (gram, grad, low, high, free, target)]
+        target[:, out] = _walk(*parts)
+    return target
+
+
+def _walk(
+    gram: Floats, grad: Floats, low: Floats, high: Floats, free: NDArray[np.bool_], target: Floats
+) -> Floats:
+    # One leg per variable at most: each leg that does not arrive fixes at least one at its bound. `legs` is
+    # the share of the way at which each variable meets its bound.
+    at = np.zeros_like(grad)
+    for _ in range(len(grad)):
+        move = np.where(free, target - at, 0.0)
+        room = np.where(move > 0.0, high - at, at - low)
+        legs = np.divide(room, np.abs(move), out=np.full_like(move, np.inf), where=move != 0.0)
+        share = np.minimum(legs.min(axis=0), 1.0)
+        at = np.clip(at + share * move, low, high)
+        stopped = share < 1.0
+        if not stopped.any():
+            break
+        free = free & ~((legs <= share) & stopped)
+        target = np.where(stopped, _solve(gram, grad, free, at), at)
+    return at
+
+
+def _solve(gram: Floats, grad: Floats, free: NDArray[np.bool_], fixed_move: Floats) -> Floats:
+    """Solve for the free variables, the others staying at `fixed_move`; no move where `gram` is singular."""
+    if free.all():
+        matrix, right = gram.copy(), grad.copy()
+    else:
+        right = np.where(free, grad - times(gram, np.where(free, 0.0, fixed_move)), fixed_move)
+        matrix = gram * (free[:, None] & free[None])
+        matrix[np.arange(len(grad)), np.arange(len(grad))] += ~free
+    # Rows and columns of fixed variables are those of the identity: every problem keeps its size in the
+    # batch.
+    if len(grad) > _ELIMINATED:
+        solved = np.linalg.solve(np.moveaxis(matrix, -1, 0), np.moveaxis(right, -1, 0)[..., None])
+        return np.asarray(solved[..., 0].T)
+    # A pivot that is 0 but for rounding becomes infinite: its variable then does not move, nor does it act on
+    # the others.
+    least = _SINGULAR * _diagonal(gram)
+    for j in range(len(grad)):
+        matrix[j, j, matrix[j, j] <= least[j]] = np.inf
+        factor = matrix[j + 1 :, j] / matrix[j, j]
+        matrix[j + 1 :, j + 1 :] -= factor[:, None] * matrix[j, None, j + 1 :]
+        right[j + 1 :] -= factor * right[j]
+    for j in range(len(grad) - 1, -1, -1):
+        right[j] = (right[j] - (matrix[j, j + 1 :] * right[j + 1 :]).sum(axis=0)) / matrix[j, j]
+    return right
 
 
 def floor_from_raw(raw: Raw) -> Floats:
@@ -81,8 +329,9 @@ def _density_jet(x: Floats, k: Floats) -> tuple[Floats, Floats]:
 def errors(quotes: SurfaceQuotes, w: Floats) -> tuple[Floats, Floats]:
     """Scaled residuals of model variances `w`, and the factor of their derivative by `w`.
 
-    What lies outside bid and ask counts in full; the tenth that is left inside makes the minimum unique.
-    Where bid and ask are the quote itself these are ``scale (w − quote)`` and `scale`.
+    What lies outside bid and ask counts in full; the thousandth of the way to the middle that is left inside
+    makes the minimum unique. Where bid and ask are the quote itself these are ``scale (w − quote)`` and
+    `scale`.
     """
     outside = w - np.clip(w, quotes.low, quotes.high)
     inside = (quotes.low < w) & (w < quotes.high)
@@ -93,7 +342,7 @@ def errors(quotes: SurfaceQuotes, w: Floats) -> tuple[Floats, Floats]:
 class SliceProblem(NamedTuple):
     """Fit single slices to total variances `w` at `k` with weights on the squared residuals, ``(N, K)``.
 
-    See `derivdata.analysis.least_squares.Problem`.
+    See `Problem`.
     """
 
     k: Floats
@@ -116,7 +365,7 @@ class SliceProblem(NamedTuple):
         gram = np.vecdot(weighted[:, None], slope)
         loss = np.vecdot(self.weight * error, error)
         nothing = 1e-28 * np.vecdot(self.weight, np.square(self.w))
-        return Linearised(x, loss, nothing, gram, np.vecdot(weighted, error), diagonal(gram) + 1e-300)
+        return Linearised(x, loss, nothing, gram, np.vecdot(weighted, error), _diagonal(gram) + 1e-300)
 
 
 class Constraints(NamedTuple):
@@ -141,7 +390,7 @@ class _Slopes(NamedTuple):
 class JointProblem(NamedTuple):
     """Quotes and conditions of surfaces with equally many places for expiries; `live` are those in use.
 
-    Variables of slice i are rows ``5 i`` to ``5 i + 4`` of x; see `derivdata.analysis.least_squares.Problem`.
+    Variables of slice i are rows ``5 i`` to ``5 i + 4`` of x; see `Problem`.
     """
 
     quotes: SurfaceQuotes
