@@ -192,21 +192,19 @@ def test_a_running_rate_is_of_the_interval_of_its_minute(
 ) -> None:
     """At midnight of the 12th eight hours become four: the same rate is twice as much in eight hours.
 
-    Answers of okx, gateio, kucoin, bitget and mexc name the interval, binance lists it; of huobi it is the
-    time between two payments, the first of which is that of midnight.
+    Answers of okx, gateio, kucoin, bitget and mexc name the interval, binance lists it; huobi tells it of
+    ten contracts a request.
     """
     midnight = pd.Timestamp(T0 + 11 * 86_400, unit="s", tz="UTC")
     before = {"okx": 3.0, "gateio": 1.0, "kucoin": 1.0, "bitget": 2.0, "mexc": 3.0, "binance": 1.0}
-    venues = [*before, "huobi"]
-    _collected(archive, monkeypatch, midnight - 2 * MINUTE, midnight + 2 * MINUTE, venues)
+    before["huobi"] = 1.0
+    _collected(archive, monkeypatch, midnight - 2 * MINUTE, midnight + 2 * MINUTE, [*before])
     rows = archive.read("funding_history", midnight - 3 * MINUTE, midnight + 3 * MINUTE)
     changed = (rows["time"] >= midnight).to_numpy()
-    for venue in venues:
+    for venue, bps in before.items():
         mine = (rows["exchange"] == venue).to_numpy()
-        bps = [before[venue]] if venue in before else []
-        assert rows.loc[mine & ~changed, "rate_bps_8h"].round(9).unique().tolist() == bps, venue
-        now = [2 * before.get(venue, 1.0)]
-        assert rows.loc[mine & changed, "rate_bps_8h"].round(9).unique().tolist() == now, venue
+        assert rows.loc[mine & ~changed, "rate_bps_8h"].round(9).unique().tolist() == [bps], venue
+        assert rows.loc[mine & changed, "rate_bps_8h"].round(9).unique().tolist() == [2 * bps], venue
 
 
 REGION = {"code": 0, "msg": "Service unavailable from a restricted location according to 'b. Eligibility'"}
