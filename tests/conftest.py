@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import socket
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+gc.disable()  # until all tests are collected: what is imported is no garbage, and much to look through
 
 # The same examples in every run, however long each takes: few, or many with --hypothesis-profile=long.
 settings.register_profile("short", derandomize=True, deadline=None, max_examples=20)
@@ -31,6 +34,20 @@ _ENVIRONMENT = (
 )
 _ONE_MACHINE = ("TestArrays", "TestKindsOfArray", "TestProperties", "chain_surface")
 
+# What takes longest of what is asserted, by `make test-slow`: code of pages and notebooks, pictures, and what
+# processes do that are many, killed or flooded.
+_SLOW = (
+    *("docs/test_pages.py::test_code_of_a_page_runs", "plot/test_images.py"),
+    *("test_notebooks.py::test_notebook_shows", "test_notebooks.py::test_the_switch"),
+    "reliability/test_arguments.py::test_each_argument_refuses",
+    *(f"reliability/test_{name}.py" for name in "any_request archive collecting every_fetcher".split()),
+    *(f"reliability/test_{name}.py" for name in "failing_venues forks interrupts kills many_at_once".split()),
+    *(f"reliability/test_{name}.py" for name in "random_faults rate_limit replay request_cost".split()),
+    "reliability/test_service_abuse.py",
+    *("test_report.py::test_the_same_data_gives", "test_typed_front_door.py::test_pyright"),
+    "test_typed_front_door.py::test_mypy",
+)
+
 _connect = socket.socket.connect
 
 
@@ -42,14 +59,20 @@ def _loopback_only(self: socket.socket, address: object) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests whose results an environment could change, and those that draw examples."""
+    """Mark the tests whose results an environment could change, those that draw examples, and the slow."""
     here = Path(__file__).parent
     for item in items:
         path = item.path.relative_to(here).as_posix() if item.path.is_relative_to(here) else ""
         if path.startswith(_ENVIRONMENT) and not any(name in item.nodeid for name in _ONE_MACHINE):
             item.add_marker("environment")
+        if f"{path}::{item.name}".startswith(_SLOW):
+            item.add_marker("slow")
         if getattr(getattr(item, "function", None), "is_hypothesis_test", False):
             item.add_marker("drawn")
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -40,7 +40,7 @@ def test_noisy_surfaces_come_out_free_and_without_a_fallback(rng, noise):
 
 @pytest.mark.parametrize("most", [0.2, 1.0, 4.0])
 def test_garbage_comes_out_free_or_as_essvi_that_says_so(rng, most):
-    k, iv, t = garbage(rng, 12, most, 1.0)
+    k, iv, t = garbage(rng, 6, most, 1.0)
     fitted = surface.fit(k, iv, t)
     assert violations(fitted)[:2] == (0, 0)
     fallback = has(fitted, Status.FALLBACK_USED)
@@ -93,7 +93,7 @@ def test_never_below_knows_pairs_whose_answer_is_plain(earlier, later, free):
 
 
 def test_never_below_agrees_with_a_dense_grid(rng):
-    count = 4000
+    count = 1000
     first = Raw(
         *(
             rng.uniform(low, high, count)
@@ -108,7 +108,7 @@ def test_never_below_agrees_with_a_dense_grid(rng):
     )
     crossed = (gap < -1e-9 * (1 + np.abs(k))).any(axis=1)
     said = never_below(first, second)
-    assert 200 < said.sum() < count - 200
+    assert 50 < said.sum() < count - 50
     assert not (said & crossed).any()
     assert (~said & ~crossed).mean() < 0.01  # what crosses between two places, or beyond 10⁴
 

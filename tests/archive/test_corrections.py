@@ -17,7 +17,7 @@ FUNDING = "funding_history"
 OKX_BTC = {"exchange": "okx", "symbol": "BTC"}
 
 
-@pytest.fixture(params=[4, 32_768], ids=["small groups", "one group"])
+@pytest.fixture(params=[30, 32_768], ids=["small groups", "one group"])
 def archive(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Archive:
     """96 hours of BTC and ETH on binance and okx over two months, the rate is the hour's number."""
     monkeypatch.setattr("derivdata.sources.archive.parquet_writer.GROUP_ROWS", request.param)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import doctest
 import re
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,15 +49,23 @@ ELSEWHERE = {"real-data": "tests/test_real_data.py"}
 RUN = [page for page in PAGES if blocks(page) and page.stem not in ELSEWHERE]
 
 
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two recordings."""
+    folder = tmp_path_factory.mktemp("recordings")
+    for day, name in (("2026-06-29", "monday.ddz"), ("2026-06-30", "tuesday.ddz")):
+        dd.connect("sample", now=day, cache="off")
+        with dd.record(folder / name):
+            dd.funding.history("BTC", "1d", venues=["binance"])
+    return folder
+
+
 @pytest.fixture
-def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def names(recordings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What a reader has at hand: the usual names, two recordings, the sample connected."""
+    shutil.copytree(recordings, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     mpl.use("Agg")
-    for day, name in (("2026-06-29", "monday.ddz"), ("2026-06-30", "tuesday.ddz")):
-        dd.connect("sample", now=day)
-        with dd.record(name):
-            dd.funding.history("BTC", "1d", venues=["binance"])
     dd.connect("sample")
     return {"dd": dd, "np": np, "pd": pd, "xr": xr}
 

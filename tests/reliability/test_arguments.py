@@ -216,9 +216,13 @@ def test_a_wrong_argument_is_refused_by_name(name: str, tally: Counter[str]) -> 
 
 @pytest.mark.parametrize("name", _EACH)
 def test_each_argument_refuses_each_wrong_value_by_name(name: str, tally: Counter[str]) -> None:
+    """In the gate each value that fits no argument meets one argument in three, the next value the next."""
     valid, made = _calls(name)
-    for argument, kinds in made.items():
-        for kind, make in kinds.items():
+    every = min(len(made), count(3, 1))
+    for place, (argument, kinds) in enumerate(made.items()):
+        for number, (kind, make) in enumerate(kinds.items()):
+            if kind in VALUES and (number + place) % every:
+                continue
             try:
                 _holds(name, valid, {argument: (kind, make())})
             except AssertionError as wrong:

@@ -15,6 +15,8 @@ from tests.reliability.processes import output, started
 from tests.reliability.promises import SOAK, count
 from tests.transport.conftest import KEY
 
+PROCESSES = count(2, 4)
+
 ASKING = """
     import sys
     import derivdata as dd
@@ -60,13 +62,13 @@ def stalls() -> Iterator[list[float]]:
     thread.join()
 
 
-def asked_by_four(asks: int) -> tuple[int, float]:
-    """Refusals, and seconds that four processes took together."""
+def asked_together(asks: int) -> tuple[int, float]:
+    """Refusals, and seconds that the processes took together."""
     told: list[bool] = []
     watched = [Middleware(Refusals, told=told)]
     local = service.start("sample", keys={KEY: "team"}, limits=True, middleware=watched)
     try:
-        running = [started(ASKING, local.url, KEY, process, asks) for process in range(4)]
+        running = [started(ASKING, local.url, KEY, process, asks) for process in range(PROCESSES)]
         for process in running:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
@@ -82,18 +84,18 @@ def asked_by_four(asks: int) -> tuple[int, float]:
         local.close()
 
 
-def test_four_processes_share_a_strict_limit(measured: Measured) -> None:
+def test_processes_share_a_strict_limit(measured: Measured) -> None:
     """The service refuses a third request within any second; three turns take 1.11.
 
     A machine that stalls for longer than the difference brings them too close, whatever waits for them: then
     it is tried again. One that stalls at every try says nothing in the gate; a soak fails.
     """
-    asks = count(2, 6)
+    asks = count(3, 6)
     for _ in range(5):
         with stalls() as late:
-            refused, took = asked_by_four(asks)
-        assert took > (4 * asks - 2) / 2, "the limit was felt"
+            refused, took = asked_together(asks)
+        assert took > (PROCESSES * asks - 2) / 2, "the limit was felt"
         if not refused or max(late) < 0.1:
             break
     assert refused == 0 or (max(late) >= 0.1 and not SOAK)
-    measured("rate limit", f"{4 * asks} requests of 4 processes at 2 a second: 0 × 429")
+    measured("rate limit", f"{PROCESSES * asks} requests of {PROCESSES} processes at 2 a second: 0 × 429")

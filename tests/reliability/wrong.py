@@ -12,6 +12,8 @@ import pandas as pd
 import xarray as xr
 from hypothesis import strategies as st
 
+from tests.reliability.promises import count
+
 __all__ = ["DRAWN", "VALUES", "Make", "changes"]
 
 Make: TypeAlias = Callable[[], Any]
@@ -82,7 +84,7 @@ _OTHERS: dict[str, Make] = {
     "same twice": lambda: ["binance", "binance"],
     "unknown names": lambda: ["nowhere", "okx"],
     "empty names": lambda: ["", "okx"],
-    "many names": lambda: [f"v{n}" for n in range(500)],
+    "many names": lambda: [f"v{n}" for n in range(count(40, 500))],
     "mixed": lambda: ["okx", 1, None],
     "lists": lambda: [["okx"], [1, 2]],
     "numbers": lambda: [1.0, 2.0],

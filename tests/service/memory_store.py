@@ -30,6 +30,7 @@ class MemoryStore:
         self.start = pd.Timestamp(start, tz="UTC").as_unit("us")
         self.now = pd.Timestamp(now, tz="UTC").as_unit("us")
         self.frames = {name: tables.TABLES[name].conform(frame) for name, frame in frames.items()}
+        self.empty = {name: tables.TABLES[name].empty() for name in frames}
 
     def tables(self) -> frozenset[str]:
         return frozenset(self.frames)
@@ -51,12 +52,14 @@ class MemoryStore:
             keep &= frame["symbol"].isin(query.symbols)
         if query.venues is not None:
             keep &= frame["exchange"].isin(query.venues)
-        rows = table.conform(frame[keep])
+        rows = table.conform(frame[keep]) if keep.any() else self.empty[query.table]
         # Rows come in any order with `columns`: backwards here, so that nobody relies on another.
         return rows if query.columns is None else rows.iloc[::-1].reset_index(drop=True)[[*query.columns]]
 
     def newest(self, query: Query) -> pd.DataFrame:
         frame = self.rows(query)
+        if frame.empty:
+            return frame
         key = [name for name in tables.TABLES[query.table].key if name not in ("time", "instrument_name")]
         newest = frame.groupby(key, observed=True)["time"].transform("max")
         return tables.TABLES[query.table].conform(frame[frame["time"] == newest])
