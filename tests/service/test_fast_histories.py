@@ -108,8 +108,8 @@ def test_some_columns_are_those_of_the_whole_table(
     store = SAMPLE
     if stored:
         store = open_archive(tmp_path / "a")
-        more = {"symbols": ["BTC", "ETH"], "venues": ["binance", "deribit", "okx"]}
-        store.merge(table, SAMPLE.read(table, DAYS[0], last + pd.Timedelta(1, "h"), **more))
+        end, venues = last + pd.Timedelta(1, "h"), ["binance", "deribit", "okx"]
+        store.merge(table, SAMPLE.read(table, DAYS[0], end, symbols=["BTC", "ETH"], venues=venues))
     whole = store.rows(Query(table, DAYS[0], last, *few))
     found = store.rows(Query(table, DAYS[0], last, *few, columns))
     assert len(found) >= 3
