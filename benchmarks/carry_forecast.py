@@ -22,16 +22,21 @@ from derivdata.analysis.funding.carry_forecast import (
     pair_distribution,
     summed_history,
 )
-from derivdata.analysis.funding.pooled_regression import pair_places, walk_forward
+from derivdata.analysis.funding.pooled_regression import Plan, future_sums, pair_places, walk_forward
 from derivdata.support.arrays import Array, Floats
 from tests.support.recorded_funding import PERIODS, recorded_funding
 
 __all__ = [
     "COSTS",
+    "HISTORIES",
     "HOLD",
+    "HOLDS",
     "RULES",
     "STORED",
+    "VENUES",
     "advantage",
+    "after",
+    "by_history",
     "forecasts",
     "main",
     "pick_table",
@@ -44,6 +49,9 @@ STORED = Path(__file__).resolve().parents[1] / "notebooks" / "did_the_picks_pay.
 RULES: tuple[Literal["forecast", "last", "mean_7d"], ...] = ("forecast", "last", "mean_7d")
 COSTS = (0.0, 8.0, 20.0)
 """Of the four trades [bps]: 2 each where orders wait in the book, 5 each where they take."""
+HOLDS, HISTORIES, VENUES = ("1d", "3d", "7d", "14d"), (30, 60, None), (2, 4, None)
+"""Of the table by length of history; None is all that there is."""
+_FOUR_WEEKS = 84
 _WINDOW = 180  # periods of 8 hours: what the three others look back on
 _LEAST = 90
 _NORMAL = 1.6448536269514722  # of a nominal 90 %
@@ -105,6 +113,54 @@ def scores(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
+def by_history(panel: xr.DataArray) -> pd.DataFrame:
+    """Return coverage and errors by holding time, length of history and number of venues.
+
+    Decided every four weeks on nothing but the days before; the venues are those of the longest history.
+    """
+    known = panel.notnull().any("symbol").sum("time").to_series().sort_values(ascending=False, kind="stable")
+    found = []
+    for hold in HOLDS:
+        history = summed_history(panel, hold, "8h")
+        ahead, first = history.plan.hold, history.first
+        decisions = np.arange(
+            -first % _FOUR_WEEKS + 13 * _FOUR_WEEKS, history.amounts.sizes["time"], _FOUR_WEEKS
+        )
+        for days in HISTORIES:
+            for number in VENUES:
+                amounts = history.amounts.sel(exchange=list(known.index[:number]))
+                rows = [
+                    _row_of(part, history.plan, int(at), None if days is None else 3 * days, ahead)
+                    for part in amounts.transpose("symbol", "exchange", "time").to_numpy()
+                    for at in decisions
+                ]
+                mean, low, high, outcome = np.concatenate(rows, axis=1)
+                inside = (low <= outcome) & (outcome <= high)
+                found.append(
+                    {
+                        "hold": hold, "days": days or "all", "venues": number or "all", "rows": outcome.size,
+                        "rmse": float(np.sqrt(((mean - outcome) ** 2).mean())),
+                        "zero": float(np.sqrt((outcome**2).mean())),
+                        "coverage": float(inside.mean()),
+                        "width": float(np.median(high - low)), "widest": float((high - low).max()),
+                    }
+                )  # fmt: skip
+    return pd.DataFrame(found)
+
+
+def _row_of(amounts: Floats, plan: Plan, at: int, history: int | None, hold: int) -> Floats:
+    """Return mean, ends and outcome (4, pair) of the pairs that have all, from the periods up to `at`."""
+    past = amounts[:, 0 if history is None else at + 1 - history : at + 1]
+    last, (long, short) = past.shape[1] - 1, pair_places(len(past))
+    mean, scale, errors, weight, number = pair_distribution(walk_forward(past, plan, np.array([last])), last)
+    if number < DECISIONS:
+        return np.empty((4, 0))
+    low, _, high, _ = outcome_figures(mean, scale, errors, weight, 0.0, 0.9, few=False)
+    came = future_sums(amounts[:, at : at + hold + 1], hold)[:, 0]
+    row = np.stack([mean[long, short], low[long, short], high[long, short], came[short] - came[long]])
+    return row[:, np.isfinite(row).all(axis=0)]
+
+
 def picks(panel: xr.DataArray, pair_cost_bps: float) -> dict[str, xr.Dataset]:
     """Return the record of picks by rule at a cost."""
     fee = pair_cost_bps / 4.0  # of each of the four trades
@@ -129,12 +185,43 @@ def pick_table(records: dict[str, xr.Dataset]) -> pd.DataFrame:
 
 
 def main(options: Sequence[str] = ()) -> int:
-    """Print the tables, or with ``--record`` write the picks beside the notebook that shows them."""
+    """Print the tables; with ``--record`` only write the picks beside the notebook that shows them.
+
+    With ``--history`` only that by length of history.
+    """
     panel = recorded_funding()
-    if "--record" in options:
-        pick_table(picks(panel, 0.0)).to_csv(STORED, index=False)
+    if "--history" in options:
+        _print_by_history(by_history(panel))
         return 0
-    table = scores(forecasts(panel))
+    free = picks(panel, 0.0)
+    if "--record" in options:
+        pick_table(free).to_csv(STORED, index=False)
+        return 0
+    _print_scores(scores(forecasts(panel)))
+    _print_rules({cost: {rule: after(record, cost) for rule, record in free.items()} for cost in COSTS})
+    return 0
+
+
+def after(record: xr.Dataset, pair_cost_bps: float) -> xr.Dataset:
+    """Return a record made without cost as it is after one; the same for all pairs, it changes no pick."""
+    names = ["predicted_net_bps", "predicted_low_bps", "predicted_high_bps", "realised_net_bps"]
+    return record.assign({name: record[name] - pair_cost_bps for name in names})
+
+
+def _print_by_history(table: pd.DataFrame) -> None:
+    print(
+        "| held | history, days | venues | rows | RMSE, bps | of forecasting 0 | covered "
+        "| median width, bps | widest |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
+    for row in table.itertuples():
+        print(
+            f"| {row.hold} | {row.days} | {row.venues} | {row.rows:,} | {row.rmse:.1f} | {row.zero:.1f} "
+            f"| {100 * row.coverage:.1f} % | {row.width:.1f} | {row.widest:.0f} |"
+        )
+
+
+def _print_scores(table: pd.DataFrame) -> None:
     print("| period | rows | method | RMSE, bps | Winkler score, bps | covered | median width, bps |")
     print("|---|---|---|---|---|---|---|")
     for row in table.itertuples():
@@ -142,11 +229,13 @@ def main(options: Sequence[str] = ()) -> int:
             f"| {row.period} | {row.rows:,} | {row.method} | {row.rmse:.1f} | {row.winkler:.1f} | "
             f"{100 * row.coverage:.1f} % | {row.width:.1f} |"
         )
+
+
+def _print_rules(records: dict[float, dict[str, xr.Dataset]]) -> None:
     print(
         "\n| cost, bps | picked by | period | picks | predicted | earned | predicted less earned | covered |"
     )
     print("|---|---|---|---|---|---|---|---|")
-    records = {cost: picks(panel, cost) for cost in COSTS}
     for cost, rules in records.items():
         for rule, record in rules.items():
             for period, (start, end) in [*PERIODS.items(), ("pooled", ("1970", "2100"))]:
@@ -157,7 +246,6 @@ def main(options: Sequence[str] = ()) -> int:
         for rule in RULES[1:]:
             mean, low, high = advantage(rules["forecast"], rules[rule])
             print(f"| {cost:g} | {rule} | {mean:+.1f} | {low:.1f} to {high:.1f} |")
-    return 0
 
 
 def advantage(record: xr.Dataset, other: xr.Dataset) -> tuple[float, float, float]:

@@ -247,13 +247,15 @@ def test_venues_and_expiries_hold_the_report(tmp_path: Path) -> None:
     assert "Venues: binance, okx, deribit." in said(page)
 
 
-def test_a_window_too_short_for_carry_says_so(tmp_path: Path) -> None:
+def test_a_short_window_is_forecast_from_the_year_before(tmp_path: Path) -> None:
     dd.connect("sample")
-    out = dd.report("BTC", out=tmp_path / "r.html", window="2d", sections=["carry"])
-    text = out.read_text(encoding="utf-8")
-    assert "6 of these 6 pairs have under ten past decisions with a known outcome" in text
-    assert "<figure>" not in text
-    assert Page(text).table("net APR [%]", "mean spread [bps/8h]")["net APR [%]"].eq("").all()
+    two = {"window": "2d", "sections": ["carry"], "venues": ["binance", "hyperliquid"]}
+    text = dd.report("BTC", out=tmp_path / "r.html", **two).read_text(encoding="utf-8")
+    assert re.search(r"learnt\s+from 3\d\d days of rates", text)
+    assert "under ten past decisions" not in text
+    assert not Page(text).table("net APR [%]", "mean spread [bps/8h]")["net APR [%]"].eq("").any()
+    hour = dd.report("BTC", out=tmp_path / "h.html", **(two | {"window": "1h"})).read_text(encoding="utf-8")
+    assert "no sums over 8 hours" in hour
 
 
 def test_what_a_source_lacks_is_said_and_not_fatal(tmp_path: Path) -> None:
@@ -303,7 +305,7 @@ def test_payments_stand_in_for_rates_that_were_not_sampled(tmp_path: Path) -> No
     pair = page.table("long", "short", "mean spread [bps/8h]").iloc[0]
     assert (pair["long"], pair["short"], pair["mean spread [bps/8h]"]) == ("calm", "busy", "2.000")
     gross, net = float(pair["gross APR [%]"]), float(pair["net APR [%]"])
-    worth = 130 / 21  # outcomes of 21 periods known after 60 days: a forecast of so few is shrunk
+    worth = 132 / 21  # outcomes of 21 periods known after all 61 days: a forecast of so few is shrunk
     forecast = 21.9 * 5.05 / 5.1 * worth / (worth + 2.0)
     assert gross == pytest.approx(forecast, abs=0.1), "2 bps every 8 hours, 1,095 times a year, shrunk"
     assert gross - net == pytest.approx(10.43, abs=0.11), "20 bps a week over the year"

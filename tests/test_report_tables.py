@@ -275,6 +275,8 @@ def test_requests(tables: list[list[list[str]]]) -> None:
         "funding rates",
         "funding rates now",
         "open interest of BTC",
+        "funding rates of the last year",
+        "funding rates of the last year",
         "prices of BTC, deribit",
         "open interest by venue",
         *(f"options on BTC, {venue}" for venue in venues),

@@ -43,6 +43,7 @@ __all__ = [
     "like",
     "other_coins",
     "positive",
+    "price_factors",
     "refuse_negative",
     "refuse_other_coins",
     "require",
@@ -395,21 +396,34 @@ def last_valid(valid: Bools) -> Indices:
     return np.maximum.accumulate(rows, axis=-1)
 
 
-PRICES_AGREE = 0.05
-"""Share by which a price may lie from the other venues' of the same symbol; a basis is far smaller."""
+PRICES_AGREE = float(np.log(1.05))
+"""Logarithm of the factor by which prices of one coin may lie apart; a basis is far smaller."""
+
+
+def price_factors(price: xr.DataArray) -> xr.DataArray:
+    """Return the logarithm of each price over the others of its symbol at that instant.
+
+    Against the median of all, or of two venues against the other one. NaN where a venue is alone.
+    """
+    price = whole(price, "exchange").where(price > 0.0)
+    count = price.notnull().sum("exchange")
+    # The mean of two lies halfway to the wrong one: it would show the factor too small.
+    others = (price.sum("exchange") - price).where(count == 2, price.median("exchange"))
+    factors: xr.DataArray = (price / others).where(count > 1)
+    logs: xr.DataArray = xr.apply_ufunc(np.log, factors, dask="allowed")
+    return logs.transpose(*price.dims)
 
 
 def other_coins(price: xr.DataArray) -> xr.DataArray:
-    """Return the factor of each price series to the median of its symbol's venues, NaN where they agree.
+    """Return the factor of each price series to its symbol's other venues, NaN where they agree.
 
     Of two venues that differ, both have one: which is the other coin no price says. It is the median over the
     instants that at least two venues share.
     """
-    price = price.where(price > 0.0)
-    shared = price.where(price.notnull().sum("exchange") > 1)
-    ratio = shared / shared.median("exchange")
+    ratio = price_factors(price)
     factor = ratio.median("time") if "time" in ratio.dims else ratio
-    return factor.where(abs(factor - 1.0) > PRICES_AGREE)
+    apart: xr.DataArray = xr.apply_ufunc(np.exp, factor.where(abs(factor) > PRICES_AGREE), dask="allowed")
+    return apart
 
 
 def refuse_other_coins(price: xr.DataArray, name: str) -> None:

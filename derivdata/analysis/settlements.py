@@ -8,16 +8,25 @@ entry, an exit, a grid) are taken as they are.
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+import math
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata.analysis.panels import hours, last_valid, whole
-from derivdata.support.arrays import Floats
+from derivdata.analysis.panels import hours, interval_of, labels_of, last_valid, whole
+from derivdata.support.arrays import Bools, Floats, Indices
 
-__all__ = ["GRACE", "at_common_stamps", "merge_late_stamps", "refuse_overlap", "scheduled"]
+__all__ = [
+    "GRACE",
+    "at_common_stamps",
+    "held_settlements",
+    "merge_late_stamps",
+    "scheduled",
+    "without_overlap",
+]
 
 
 GRACE = np.timedelta64(60, "s")
@@ -32,7 +41,9 @@ def scheduled(times: NDArray[Any]) -> NDArray[np.datetime64]:
     return np.asarray(np.where(stamps - hour <= GRACE, hour, stamps))
 
 
-def merge_late_stamps(panel: xr.DataArray, *companions: xr.DataArray) -> tuple[xr.DataArray, ...]:
+def merge_late_stamps(
+    panel: xr.DataArray, *companions: xr.DataArray, overlap: Literal["raise", "nan"] = "raise"
+) -> tuple[xr.DataArray, ...]:
     """Put settlements on the instants for which their stamps stand; unchanged where all are punctual.
 
     Parameters
@@ -42,6 +53,8 @@ def merge_late_stamps(panel: xr.DataArray, *companions: xr.DataArray) -> tuple[x
     *companions
         Arrays over the panel's dims and labels, such as its intervals: of each, the value beside the rate is
         taken.
+    overlap
+        ``"raise"``, or ``"nan"``: settlements that stand for one instant are unknown.
 
     Raises
     ------
@@ -58,10 +71,12 @@ def merge_late_stamps(panel: xr.DataArray, *companions: xr.DataArray) -> tuple[x
     labels, starts = np.unique(due, return_index=True)
     merged = xr.apply_ufunc(
         _merged,
-        *(whole(part, "time") for part in (panel, *companions)),
-        input_core_dims=[["time"]] * (1 + len(companions)),
+        whole(panel, "time"),
+        _numbers(panel),
+        *(whole(part, "time") for part in companions),
+        input_core_dims=[["time"], [], *[["time"]] * len(companions)],
         output_core_dims=[["due"]] * (1 + len(companions)),
-        kwargs={"starts": starts, "due": labels},
+        kwargs={"starts": starts, "due": labels, "names": _names(panel), "strict": overlap == "raise"},
         dask="parallelized",
         output_dtypes=[np.float64] * (1 + len(companions)),
         dask_gufunc_kwargs={"output_sizes": {"due": labels.size}},
@@ -94,15 +109,55 @@ def at_common_stamps(panel: xr.DataArray) -> xr.DataArray:
     return merge_late_stamps(panel)[0]
 
 
-def refuse_overlap(interval: Floats, since: Floats, origin: np.datetime64) -> None:
-    """Refuse series whose settlements pay for more hours than have passed.
+def held_settlements(panel: xr.DataArray) -> xr.DataArray:
+    """As `at_common_stamps`, each settlement carried until its interval has passed again.
+
+    A panel that does not say its intervals is not carried: what a payment is for is then unknown.
+
+    Raises
+    ------
+    ValueError
+        As `merge_late_stamps`.
+    """
+    settled = panel.attrs.get("kind") == "settled" and "time" in panel.dims and "time" in panel.coords
+    if "interval_hours" not in panel.coords or not settled:
+        return at_common_stamps(panel)
+    rates, interval = merge_late_stamps(panel.drop_vars("interval_hours"), interval_of(panel))
+    if not rates.sizes["time"]:
+        return rates
+    carried = xr.apply_ufunc(
+        _carried,
+        whole(rates, "time"),
+        whole(interval, "time"),
+        input_core_dims=[["time"]] * 2,
+        output_core_dims=[["time"]],
+        kwargs={"since": hours(rates)},
+        dask="parallelized",
+        output_dtypes=[np.float64],
+        keep_attrs=True,
+    )
+    return xr.DataArray(carried).transpose(*rates.dims)
+
+
+def _carried(rates: Floats, interval: Floats, *, since: Floats) -> Floats:
+    last = last_valid(np.isfinite(rates))
+    at = np.maximum(last, 0)
+    value, lasts = (np.take_along_axis(part, at, axis=-1) for part in (rates, interval))
+    held = (last >= 0) & ((since - since[at] < lasts - _ROUNDING) | (last == np.arange(since.size)))
+    return np.where(held, value, np.nan)
+
+
+def without_overlap(
+    rates: xr.DataArray, interval: xr.DataArray, *, overlap: Literal["raise", "nan"] = "raise"
+) -> xr.DataArray:
+    """Refuse series whose settlements pay for more hours than have passed, or leave those payments out.
 
     Parameters
     ----------
-    interval
-        Hours that each settlement pays for, 0 where there is none; time on the last axis.
-    since, origin
-        Hours of the rows since `origin`.
+    rates, interval
+        Settled rates on the instants for which their stamps stand, and the hours that each pays for.
+    overlap
+        ``"raise"``, or ``"nan"``: the payment that overlaps and the one before it are unknown.
 
     Raises
     ------
@@ -115,6 +170,70 @@ def refuse_overlap(interval: Floats, since: Floats, origin: np.datetime64) -> No
     exceed the time that the run took. A settlement that comes late overlaps with the next one; an overlap
     below half an interval is taken for that.
     """
+    checked = xr.apply_ufunc(
+        _without_overlap,
+        *(whole(part, "time") for part in (rates, interval)),
+        _numbers(rates),
+        input_core_dims=[["time"], ["time"], []],
+        output_core_dims=[["time"]],
+        kwargs={
+            "since": hours(rates),
+            "origin": rates["time"].to_numpy()[0],
+            "names": _names(rates),
+            "strict": overlap == "raise",
+        },
+        dask="parallelized",
+        output_dtypes=[np.float64],
+        keep_attrs=True,
+    )
+    return xr.DataArray(checked).transpose(*rates.dims)
+
+
+def _numbers(panel: xr.DataArray) -> xr.DataArray:
+    """Return the number of each series of a panel, so that a kernel can tell which one it has."""
+    dims = [dim for dim in panel.dims if dim != "time"]
+    shape = tuple(panel.sizes[dim] for dim in dims)
+    numbers = xr.DataArray(np.arange(math.prod(shape)).reshape(shape), dims=dims)
+    return numbers.chunk({dim: panel.chunksizes[dim] for dim in dims}) if panel.chunks else numbers
+
+
+def _names(panel: xr.DataArray) -> list[str]:
+    """Return the name of each series in the order of `_numbers`, such as ``BTC on binance``."""
+    labels = [labels_of(panel, str(dim)) for dim in panel.dims if dim != "time" and dim in panel.coords]
+    return [" on ".join(each) for each in itertools.product(*labels)]
+
+
+def _without_overlap(
+    rates: Floats,
+    interval: Floats,
+    number: NDArray[Any],
+    *,
+    since: Floats,
+    origin: np.datetime64,
+    names: list[str],
+    strict: bool,
+) -> Floats:
+    paid = np.where(np.isfinite(rates) & (interval > 0.0), interval, 0.0)
+    wrong, before = _overlapping(paid, since)
+    if wrong.any() and strict:
+        place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+        row, name = place[-1], names[int(number[place[:-1]])] if names else ""
+        raise ValueError(
+            f"settlements{name and ' of '}{name} pay for more hours than have passed: that of "
+            f"{_said(origin, since[row])} pays for {interval[place]:g} h and comes "
+            f"{since[row] - since[before[place]]:g} h after the one before. A payment is there twice (see "
+            "dd.quality), or interval_hours is too long (see infer_interval); overlap='nan' leaves both out"
+        )
+    while wrong.any():  # what is left may overlap again: two payments that are there twice in a row
+        for series in np.ndindex(wrong.shape[:-1]):
+            rows = np.flatnonzero(wrong[series])[:1]
+            paid[series][rows] = paid[series][before[series][rows]] = 0.0
+        wrong, before = _overlapping(paid, since)
+    return np.where(np.isfinite(rates) & (interval > 0.0) & (paid == 0.0), np.nan, rates)
+
+
+def _overlapping(interval: Floats, since: Floats) -> tuple[Bools, Indices]:
+    """Tell which settlements (hours that each pays for, 0 for none) overlap, and which row is before each."""
     paid = interval > 0.0
     before = last_valid(paid)
     before = np.concatenate([np.full((*before.shape[:-1], 1), -1), before[..., :-1]], axis=-1)
@@ -122,31 +241,35 @@ def refuse_overlap(interval: Floats, since: Floats, origin: np.datetime64) -> No
     # Running surplus of paid over passed hours; what came before a series' lowest point cannot matter to it.
     surplus = np.cumsum(np.where(paid & np.isfinite(gap), interval - gap, 0.0), axis=-1)
     overlap = surplus - np.minimum.accumulate(np.minimum(surplus, 0.0), axis=-1)
-    wrong = paid & (overlap > 0.5 * interval - _ROUNDING)
-    if not wrong.any():
-        return
-    place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
-    row, hours_paid = place[-1], float(interval[place])
-    when = origin + np.timedelta64(round(float(since[row]) * 3_600_000_000), "us")
-    raise ValueError(
-        "settlements pay for more hours than have passed: that of "
-        f"{np.datetime_as_string(when, unit='s')} pays for {hours_paid:g} h and comes {gap[place]:g} h after "
-        "the one before. A payment is there twice (see dd.quality), or interval_hours is too long (see "
-        "infer_interval)"
-    )
+    return paid & (overlap > 0.5 * interval - _ROUNDING), before
 
 
-def _merged(rates: Floats, *companions: Floats, starts: NDArray[np.intp], due: NDArray[Any]) -> Any:
+def _said(origin: np.datetime64, since: float) -> str:
+    return str(np.datetime_as_string(origin + np.timedelta64(round(since * 3_600_000_000), "us"), unit="s"))
+
+
+def _merged(
+    rates: Floats,
+    number: NDArray[Any],
+    *companions: Floats,
+    starts: NDArray[np.intp],
+    due: NDArray[Any],
+    names: list[str],
+    strict: bool,
+) -> Any:
     """Return one column per instant: fmax over a group of stamps takes the only value that is not NaN."""
     there = ~np.isnan(rates)
-    number = np.add.reduceat(there.astype(np.intp), starts, axis=-1)
-    if (number > 1).any():
-        when = due[np.unravel_index(int(np.argmax(number > 1)), number.shape)[-1]]
+    counted = np.add.reduceat(there.astype(np.intp), starts, axis=-1)
+    if strict and (counted > 1).any():
+        place = np.unravel_index(int(np.argmax(counted > 1)), counted.shape)
+        name = names[int(number[place[:-1]])] if names else "a series"
         raise ValueError(
-            f"a series has two settlements within a minute of {np.datetime_as_string(when, unit='s')}: "
-            "one payment is there twice, see dd.quality"
+            f"{name} has two settlements within a minute of "
+            f"{np.datetime_as_string(due[place[-1]], unit='s')}: one payment is there twice, see dd.quality; "
+            "overlap='nan' leaves both out"
         )
     merged = [
-        np.fmax.reduceat(np.where(there, part, np.nan), starts, axis=-1) for part in (rates, *companions)
+        np.where(counted == 1, np.fmax.reduceat(np.where(there, part, np.nan), starts, axis=-1), np.nan)
+        for part in (rates, *companions)
     ]
     return tuple(merged) if companions else merged[0]

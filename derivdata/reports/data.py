@@ -35,6 +35,7 @@ _LACKS = (BadRequest, NotFound, TierError)
 _LIQUIDATION_DAYS = 7
 _PRICE_TOLERANCE = pd.Timedelta(2, "h")
 _BEFORE = pd.Timedelta(7, "D")
+_PAST = pd.Timedelta(365, "D")
 _SURFACE_DAYS = pd.Timedelta(30, "D")
 _SURFACES = 31
 """Most instants of which a surface is fitted for the histories of the index and of skew."""
@@ -120,7 +121,52 @@ class Data:
         if sampled is not None and sampled["time"].nunique() > 1:  # one instant says nothing of time
             return Rates(panel(sampled), sampled, settled=False)
         paid = self.settlements()
-        return None if paid is None else Rates(_summed(paid), paid, settled=True)
+        return None if paid is None else self._settled(paid)
+
+    def _settled(self, paid: pd.DataFrame) -> Rates | None:
+        try:
+            return Rates(_summed(paid), paid, settled=True)
+        except ValueError as problem:
+            self.missing["funding rates"] = (
+                f"The payments of this window have no sums over 8 hours: {problem}."
+            )
+            return None
+
+    def past_rates(self, rates: Rates) -> Rates:
+        """Return the rates of the last year that forecasts learn from, of the same symbols and venues.
+
+        Those given where the window is longer, or the source has no more than that.
+        """
+        found: Rates = self.computed("past rates", lambda: self._past_rates(rates))
+        return found
+
+    def _past_rates(self, rates: Rates) -> Rates:
+        wanted, end = self.report_options, self.report_options.window.end
+        start = end - _PAST
+        if start >= wanted.window.start:
+            return rates
+        fetch = (
+            partial(funding.settlements, venues=wanted.venues)
+            if rates.settled
+            else partial(funding.history, venues=wanted.venues, resolution="8h")
+        )
+        symbols = [str(symbol) for symbol in rates.panel["symbol"].values]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataNotice)  # the section on provenance lists it
+            table = self._fetch_once(
+                "funding rates of the last year", lambda: fetch(symbols, start, end), optional=True
+            )
+        if table is None:
+            return rates
+        if rates.settled:
+            longer = self._settled(table)
+        else:  # the bucket that is still open holds a part of its 8 hours
+            table = table[table["time"] + pd.Timedelta(8, "h") <= end]
+            longer = Rates(panel(table), table, settled=False) if table["time"].nunique() > 1 else None
+        if longer is None:
+            return rates
+        labels = {dim: rates.panel[dim].values for dim in ("symbol", "exchange")}
+        return longer._replace(panel=longer.panel.reindex(labels))
 
     def settlements(self) -> pd.DataFrame | None:
         """Return table ``funding_settlements`` of all symbols."""
@@ -315,6 +361,6 @@ def _summed(paid: pd.DataFrame) -> xr.DataArray:
     """Sum settlements over 8 hours; a stamp a few milliseconds late counts for its minute."""
     minute = paid.assign(time=paid["time"].dt.round("min"))
     rows = paid if minute.duplicated(["symbol", "exchange", "time"]).any() else minute
-    sums = period_sums(rows)["funding_bps"].dropna("time", how="all")
+    sums = period_sums(rows, overlap="nan")["funding_bps"].dropna("time", how="all")
     rates: xr.DataArray = sums.rename("rate_bps_8h").assign_coords(interval_hours=8.0)
     return rates.assign_attrs(units=RATE_UNIT, kind="settled")

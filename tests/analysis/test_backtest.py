@@ -13,11 +13,13 @@ import pytest
 import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.signal import lfilter
 
 import derivdata as dd
 from benchmarks import carry_backtest
 from derivdata.analysis import backtest
-from derivdata.analysis.backtest.sweeps import deflated_sharpe_ratio
+from derivdata.analysis.backtest.results import long_run_ratio
+from derivdata.analysis.backtest.sweeps import _deflated, deflated_sharpe_ratio
 from tests.analysis import backtest_oracle as oracle
 from tests.support.examples import examples
 
@@ -139,6 +141,24 @@ def test_missing_payments_are_counted_and_not_earned() -> None:
     result = backtest.carry(rates, hold, backtest.Costs(fee_bps=0.0))
     assert result["missing_hours"].item() == 16.0
     assert result["funding_usd"].sum().item() == pytest.approx(3 * 50.0 - 5 * 10.0)
+
+
+@pytest.mark.parametrize("entry", ["2026-01-02T08:00", "2026-01-02T09:00", "2026-01-02T13:00"])
+def test_a_payment_missing_after_an_entry_counts_whole_whenever_that_was(entry: str) -> None:
+    """Of two venues that pay every 8 hours one lacks that of 2 January 16:00, on rows an hour apart."""
+    rate = np.full((2, 145), np.nan)
+    rate[0, ::8], rate[1, ::8], rate[1, 40] = 1.0, 5.0, np.nan
+    rates = panel([rate], hours=1.0).assign_coords(interval_hours=8.0)
+    hold = backtest.HoldPair("BTC", "alpha", "beta", start=entry, end="2026-01-04")
+    result = backtest.carry(
+        rates,
+        hold,
+        backtest.Costs(fee_bps=0.0),
+        prices=panel([np.full((2, 145), 100.0)], hours=1.0, unit="USD"),
+    )
+    assert result["missing_hours"].item() == 8.0
+    early = backtest.HoldPair("BTC", "alpha", "beta", start=entry, end="2026-01-02T15:00")
+    assert backtest.carry(rates, early, backtest.Costs(fee_bps=0.0))["missing_hours"].item() == 0.0
 
 
 def test_capital_and_venue_limits_keep_the_highest_scores() -> None:
@@ -519,6 +539,30 @@ def test_the_example_of_bailey_and_lopez_de_prado(
         kurtosis=kurtosis,
     )
     assert found == pytest.approx(chance, abs=6e-5)
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.5, 0.8, 0.95])
+def test_one_trial_without_skill_passes_as_often_as_it_should(slope: float) -> None:
+    """A year of days that resemble the day before, 400 times: 5 % pass 0.95, as independent days 20 to 45."""
+    rng, passed = np.random.default_rng(7), np.zeros(2)
+    days = lfilter([1.0], [1.0, -slope], rng.standard_normal((400, 965)), axis=1)[:, 600:]
+    for returns in days:
+        daily = returns.mean() / returns.std(ddof=1)
+        chances = [_deflated(daily, returns, 1, 0.0, dependent=dependent) for dependent in (True, False)]
+        passed += np.array(chances) > 0.95
+    assert 0.025 <= passed[0] / 400 <= 0.085
+    assert passed[1] / 400 > 0.15 or slope == 0.0
+
+
+def test_the_long_run_variance_of_an_autoregression_and_of_opposites() -> None:
+    """(1 + φ) / (1 − φ) = 9 at φ = 0.8; where each day takes back half of the last, (1 − 0.5)² / 1.25."""
+    shocks = np.random.default_rng(2).standard_normal(200_000)
+    assert long_run_ratio(lfilter([1.0], [1.0, -0.8], shocks))[0] == pytest.approx(9.0, rel=0.6)
+    assert long_run_ratio(lfilter([1.0, -0.5], [1.0], shocks))[0] == pytest.approx(0.2, rel=0.6)
+    many = lfilter([1.0], [1.0, -0.8], shocks).reshape(200, 1000)
+    assert np.mean([long_run_ratio(part)[0] for part in many]) == pytest.approx(9.0, rel=0.1)
+    assert long_run_ratio(np.ones(30)) == (pytest.approx(np.nan, nan_ok=True), 0)
+    assert long_run_ratio(shocks[:3])[1] == 0
 
 
 def test_a_sweep_reports_each_rule_and_deflates_the_best() -> None:

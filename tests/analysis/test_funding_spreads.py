@@ -7,6 +7,7 @@ import pytest
 import xarray as xr
 
 from derivdata.analysis import funding
+from derivdata.analysis.panels import other_coins
 from tests.analysis.funding_made import dollars, market, noisy
 
 
@@ -176,3 +177,33 @@ def test_dispersion_of_five_rates_by_hand():
     assert np.isnan(spread["range_bps_8h"]).all()
     np.testing.assert_array_equal(spread["median_bps_8h"], [4.0, np.nan])
     assert spread["venues"].values.tolist() == [1, 0]
+
+
+def test_a_settlement_of_eight_hours_is_there_between_hourly_ones() -> None:
+    """Two venues pay 1 and 1.5 every hour, one 40 every 8 hours: at each hour the latter is the short leg."""
+    rates = np.full((1, 3, 25), np.nan)
+    rates[0, 0], rates[0, 1], rates[0, 2, ::8] = 1.0, 1.5, 40.0
+    hours = xr.DataArray([1.0, 1.0, 8.0], dims="exchange", attrs={"units": "h"})
+    panel = market(rates, step=1.0).drop_vars("interval_hours").assign_coords(interval_hours=hours)
+    found = funding.best_pair(panel)
+    assert set(found["short"].values.ravel()) == {"v02"}
+    assert set(found["spread_bps_8h"].values.ravel()) == {39.0}
+    late = funding.best_pair(panel.isel(time=slice(None, 20)).where(panel["time"] < panel["time"][16]))
+    assert late["short"].values[0, 15] == "v02"
+    assert late["short"].values[0, 16:].tolist() == [""] * 4, "what is due and did not come is not carried"
+
+
+@pytest.mark.parametrize(("factor", "other"), [(0.0091, True), (0.94, True), (1.06, True), (0.97, False)])
+def test_prices_of_two_venues_are_compared_as_a_ratio(factor: float, other: bool) -> None:
+    """The mean of two lies halfway: 0.94 would pass, and 0.0091 be shown as 0.018."""
+    prices = market(np.array([100.0, 100.0 * factor])[None, :, None] * np.ones(30)).drop_vars(
+        "interval_hours"
+    )
+    prices = prices.assign_attrs(units="USD").rename("price_usd")
+    assert basis_factors(prices) == (pytest.approx([1.0 / factor, factor]) if other else [])
+    rates = market(np.array([1.0, 3.0])[None, :, None] * np.ones(30))
+    assert (funding.best_pair(rates, prices=prices)["short"] == ("" if other else "v01")).all()
+
+
+def basis_factors(prices: xr.DataArray) -> list[float]:
+    return [float(factor) for factor in other_coins(prices).values.ravel() if np.isfinite(factor)]

@@ -158,13 +158,42 @@ def test_payments_that_are_there_twice_or_in_zones_are_refused():
         funding.cumulative(twice)
     with pytest.raises(ValueError, match="two settlements within a minute"):
         funding.period_sums(twice)
-    with pytest.raises(ValueError, match="two settlements within a minute"):
+    with pytest.raises(ValueError, match="a has two settlements within a minute"):
         funding.best_pair(twice.expand_dims(exchange=["a"]))
     zoned = settled([1.0] * 12).assign_coords(time=STAMPS.tz_localize("UTC"))
     with pytest.raises(
         TypeError, match=r"naive UTC.*assign_coords\(time=.*tz_convert\('UTC'\)\.tz_localize\(None\)"
     ):
         funding.cumulative(zoned)
+    both = funding.period_sums(twice, overlap="nan", min_cover=0.5)["funding_bps"]
+    assert both["time"].values[np.isnan(both)].astype("M8[h]").astype(str).tolist() == ["2026-01-01T16"]
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_one_odd_payment_of_a_panel_is_named_or_left_out(lazy):
+    """Of 40 venues the 18th has a payment 3 hours after the one of 17 January 16:00."""
+    stamps = pd.date_range("2026-01-01", periods=200, freq="8h").as_unit("us")
+    times = stamps.append(pd.DatetimeIndex([stamps[50] + pd.Timedelta("3h")])).sort_values()
+    values = np.where(times.isin(stamps), 1.0, np.nan) * np.ones((40, 1))
+    values[17, 51] = 1.0
+    names = [f"v{place:02d}" for place in range(40)]
+    panel = xr.concat([settled(row, times) for row in values], pd.Index(names, name="exchange"))
+    panel = panel.chunk(exchange=16) if lazy else panel
+    for refused in (
+        lambda: funding.cumulative(panel).compute(),
+        lambda: funding.forecast_carry(panel, hold="7d", fee_bps=2.0).compute(),
+        lambda: funding.comovement(panel).compute(),
+    ):
+        with pytest.raises(
+            ValueError, match=r"settlements of v17 .* 2026-01-17T19:00:00 pays for 8 h and comes 3"
+        ):
+            refused()
+    sums = funding.period_sums(panel, overlap="nan")["funding_bps"].compute()
+    lacking = sums.isel(exchange=17).isnull()
+    assert lacking["time"].values[lacking].astype("M8[h]").astype(str).tolist() == ["2026-01-17T16"]
+    assert sums.drop_sel(exchange="v17").notnull().all()
+    held = funding.forecast_carry(panel, hold="7d", fee_bps=2.0, overlap="nan")["net_bps"]
+    assert held.notnull().all()
 
 
 @pytest.mark.parametrize("hourly", [1, 4])

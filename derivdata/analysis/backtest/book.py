@@ -16,6 +16,7 @@ from derivdata.units import BPS, REFERENCE_HOURS
 
 __all__ = ["Account", "Book", "Fills"]
 
+_ROUNDING = 1e-9  # intervals
 _DIRECTION = np.array([[1.0], [-1.0]])  # of a leg's profit when its price rises
 _ENTRY, _EXIT = np.array([[0], [1]]), np.array([[1], [0]])  # sides of the legs' trades: buy 0, sell 1
 
@@ -52,15 +53,17 @@ class Fills(NamedTuple):
 class Book:
     """Positions, and what each has earned since its entry [USD]."""
 
-    def __init__(self, symbols: int, account: Account) -> None:
+    def __init__(self, symbols: int, venues: int, account: Account) -> None:
         self.account = account
         self.legs = np.full((2, symbols), -1, dtype=np.intp)
         self.opened = np.zeros(symbols)
         self.coins = np.zeros(symbols)
-        by_leg = ("entry", "mark", "margin", "leg_funding", "paid_at", "missing")
-        self.entry, self.mark, self.margin, self.leg_funding, self.paid_at, self.missing = (
+        by_leg = ("entry", "mark", "margin", "leg_funding", "missing")
+        self.entry, self.mark, self.margin, self.leg_funding, self.missing = (
             np.zeros((2, symbols)) for _ in by_leg
         )
+        self.paid_at = np.full((symbols, venues), -np.inf)
+        """Hours of each series' last payment, those before an entry included: its next is due from there."""
         self.transferred, self.marked_at, self.unmarked = (np.zeros(symbols) for _ in range(3))
         self.entry_row = np.zeros(symbols, dtype=np.intp)
         self.entry_usd = np.zeros(symbols)
@@ -100,10 +103,20 @@ class Book:
         legs = self.legs[:, held]
         rate, hours = rates[held, legs], interval[held, legs]
         due = np.isfinite(rate) & (hours > 0.0)
-        gap = now - self.paid_at[:, held]
-        self.missing[:, held] += np.where(due & (gap > LATE * hours), gap - hours, 0.0)
-        self.paid_at[:, held] = np.where(due, now, self.paid_at[:, held])
+        self.missing[:, held] += np.where(
+            due, self._lacking(held, now - hours, np.where(due, hours, 1.0)), 0.0
+        )
+        self.paid_at[np.isfinite(rates) & (interval > 0.0)] = now
         return self._receive(held, np.where(due, rate, 0.0), np.where(due, hours, 0.0))
+
+    def _lacking(self, at: Indices, until: Floats, interval: Floats) -> Floats:
+        """Return the hours of payments that were due since the entry and up to `until`, and did not come.
+
+        They are due an interval apart, the last of them at `until`. None that is at most half an interval
+        after the series' last payment is due: that payment was late.
+        """
+        since = np.maximum(self.paid_at[at, self.legs[:, at]] + (LATE - 1.0) * interval, self.opened[at])
+        return np.asarray(np.clip(np.ceil((until - since) / interval - _ROUNDING), 0.0, None) * interval)
 
     def accrue(self, rates: Floats, hours: Floats, passed: float) -> Floats:
         """Take in what sampled rates accrued since the row before, over `hours` of the `passed` ones."""
@@ -149,7 +162,7 @@ class Book:
         self.entry[:, at] = self.mark[:, at] = mark
         self.margin[:, at] = self.account.pair_margin / 2.0
         self.leg_funding[:, at] = self.missing[:, at] = 0.0
-        self.paid_at[:, at] = self.transferred[at] = self.marked_at[at] = now
+        self.transferred[at] = self.marked_at[at] = now
         self.unmarked[at] = 0.0
         for part in (self.funding, self.price, self.fees, self.slippage):
             part[at] = 0.0
@@ -169,10 +182,11 @@ class Book:
         due
             Interval [h] of the legs' settlements as last known; what is due and not paid is missing.
         """
-        interval = np.where(due > 0.0, due, np.inf)
-        gap = now - self.paid_at[:, at]
-        overdue = np.where(np.isfinite(interval), np.floor(gap / interval) * interval, 0.0)
-        self.missing[:, at] += np.where(gap > LATE * interval, overdue, 0.0)
+        interval = np.where(due > 0.0, due, 1.0)
+        gap = now - self.paid_at[at, self.legs[:, at]]
+        overdue = (due > 0.0) & (gap > LATE * interval) & np.isfinite(gap)
+        until = np.where(overdue, now - np.mod(np.where(overdue, gap, 0.0), interval), self.opened[at])
+        self.missing[:, at] += self._lacking(at, until, interval)
         traded = self._trade(at, _EXIT, fills, lost)
         self.closed.append(
             {

@@ -84,10 +84,11 @@ def carry(
         ``symbol`` and ``time``, of each row: ``funding_usd``, ``price_usd``, ``fees_usd``,
         ``slippage_usd``, ``traded_usd``, and the venues held after it, ``long_venue`` and ``short_venue``
         (places in ``exchange``, −1 for none). Over ``trade``: see `trades`. Single figures: ``net_usd``,
-        ``apr`` (simple), ``sharpe`` (annualised, of the returns of whole UTC days), ``max_drawdown``,
-        ``turnover`` (notional a year over capital), ``liquidations``, ``missing_hours``,
-        ``unmarked_hours``. Equity is `capital` plus all funding and price less all fees and slippage. The
-        positions of the last row are closed there. The provenance is that of `panel`, `prices` and `depth`.
+        ``apr`` (simple), ``sharpe`` (annualised, of the returns of whole UTC days, taken as independent),
+        ``sharpe_adjusted`` (for their dependence: Lo 2002), ``max_drawdown``, ``turnover`` (notional a year
+        over capital), ``liquidations``, ``missing_hours``, ``unmarked_hours``. Equity is `capital` plus
+        all funding and price less all fees and slippage. The positions of the last row are closed there. The
+        provenance is that of `panel`, `prices` and `depth`.
 
     Raises
     ------
@@ -167,7 +168,7 @@ def simulate(
 ) -> Journal:
     """Run a rule over all rows; positions that are left at the last row are closed there."""
     rows, symbols = market.since.size, len(market.symbols)
-    book, knowledge = Book(symbols, account), Knowledge(market, latency)
+    book, knowledge = Book(symbols, len(market.venues), account), Knowledge(market, latency)
     legs = np.full((rows, 2, symbols), -1, dtype=np.int16)
     funding, price, fees, slipped, traded = (np.zeros((rows, symbols)) for _ in range(5))
     refused = np.zeros(rows, dtype=np.intp)
@@ -210,8 +211,7 @@ def _earn(book: Book, market: Market, now: _Now, accrual: tuple[Floats, Floats],
         journal.price[row, held] = book.mark_to(now.fills.mark, now.hours, passed)
     rates = market.rates.row(row)
     if market.interval is not None:
-        if held.size:
-            journal.funding[row, held] = book.settle(rates, market.interval.row(row), now.hours)
+        journal.funding[row, held] = book.settle(rates, market.interval.row(row), now.hours)
         return
     last, at = accrual
     if held.size and row:

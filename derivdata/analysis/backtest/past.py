@@ -69,8 +69,8 @@ class Knowledge:
     def _pay(self, there: Bools, interval: Floats, now: float) -> None:
         """Note the intervals of a row's settlements, and refuse those that pay for hours already paid for.
 
-        The same rule as `derivdata.analysis.settlements.refuse_overlap`, which needs the whole panel at once:
-        the most by which the intervals of any run of settlements exceed the time that it took.
+        The same rule as `derivdata.analysis.settlements.without_overlap`, which needs the whole panel at
+        once: the most by which the intervals of any run of settlements exceed the time that it took.
         """
         paid = there & (interval > 0.0)
         overlap = np.maximum(0.0, self._overlap + interval - (now - self.at))

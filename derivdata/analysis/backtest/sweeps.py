@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr, ndtri, stdtr
 
 from derivdata.analysis.backtest.costs import Costs
 from derivdata.analysis.backtest.engine import carry
-from derivdata.analysis.backtest.results import DAYS_PER_YEAR, daily_returns
+from derivdata.analysis.backtest.results import DAYS_PER_YEAR, daily_returns, long_run_ratio
 from derivdata.analysis.panels import Panel
 from derivdata.support.arguments import typed
 
 __all__ = ["deflated_sharpe_ratio", "sweep"]
 
-_FIGURES = ("net_usd", "apr", "sharpe", "max_drawdown", "turnover", "liquidations")
+_FIGURES = ("net_usd", "apr", "sharpe", "sharpe_adjusted", "max_drawdown", "turnover", "liquidations")
 
 
 @typed
@@ -38,11 +38,13 @@ def sweep(panel: Panel, rules: Mapping[str, Any], costs: Costs, **options: Any) 
     -------
     DataFrame
         One row per rule, in the order given: ``rule``, ``net_usd``, ``apr``, ``sharpe`` (annualised, of daily
-        returns), ``max_drawdown``, ``turnover``, ``liquidations``, ``trades``, ``days`` (whole UTC ones), and
+        returns as if days were independent) and ``sharpe_adjusted`` (for their dependence, as in `carry`),
+        ``max_drawdown``, ``turnover``, ``liquidations``, ``trades``, ``days`` (whole UTC ones), and
         ``deflated_sharpe``: the probability that the rule has any skill, given that it may be the best of
-        all these, see `deflated_sharpe_ratio`. It is meant for the line with the highest Sharpe ratio, and is
-        a lower bound for the others' chance of having been found by luck alone. ``attrs["best"]`` names that
-        line, ``attrs["trials"]`` counts the rules that traded.
+        all these and that carry of one day resembles that of the next; ``deflated_if_independent`` is the
+        same of independent days, and too high where they are not. It is meant for the line with the highest
+        Sharpe ratio, and is a lower bound for the others' chance of having been found by luck alone.
+        ``attrs["best"]`` names that line, ``attrs["trials"]`` counts the rules that traded.
 
     Raises
     ------
@@ -70,10 +72,11 @@ def sweep(panel: Panel, rules: Mapping[str, Any], costs: Costs, **options: Any) 
     daily = table["sharpe"].to_numpy() / np.sqrt(DAYS_PER_YEAR)
     tried = np.isfinite(daily)
     variance = float(np.var(daily[tried], ddof=1)) if tried.sum() > 1 else 0.0
-    table["deflated_sharpe"] = [
-        _deflated(sharpe, days, int(tried.sum()), variance)
-        for sharpe, days in zip(daily, returns, strict=True)
-    ]
+    for name, dependent in (("deflated_sharpe", True), ("deflated_if_independent", False)):
+        table[name] = [
+            _deflated(sharpe, days, int(tried.sum()), variance, dependent=dependent)
+            for sharpe, days in zip(daily, returns, strict=True)
+        ]
     best = str(table.loc[table["sharpe"].idxmax(), "rule"]) if tried.any() else ""
     table.attrs = {"best": best, "trials": int(tried.sum())}
     if "provenance" in result.attrs:
@@ -81,11 +84,12 @@ def sweep(panel: Panel, rules: Mapping[str, Any], costs: Costs, **options: Any) 
     return table
 
 
-def _deflated(sharpe: float, returns: Any, trials: int, variance: float) -> float:
+def _deflated(sharpe: float, returns: Any, trials: int, variance: float, *, dependent: bool) -> float:
     from scipy import stats  # takes long to import, and sweeps alone need it
 
     if not np.isfinite(sharpe):
         return float("nan")
+    ratio, degrees = long_run_ratio(returns) if dependent else (1.0, 0)
     return deflated_sharpe_ratio(
         float(sharpe),
         trials=trials,
@@ -93,6 +97,8 @@ def _deflated(sharpe: float, returns: Any, trials: int, variance: float) -> floa
         observations=int(returns.size),
         skewness=float(stats.skew(returns)),
         kurtosis=float(stats.kurtosis(returns, fisher=False)),
+        long_run_ratio=ratio,
+        degrees=degrees or np.inf,
     )
 
 
@@ -105,6 +111,8 @@ def deflated_sharpe_ratio(
     observations: int,
     skewness: float = 0.0,
     kurtosis: float = 3.0,
+    long_run_ratio: float = 1.0,
+    degrees: float = np.inf,
 ) -> float:
     """Compute the probability that the best of several trials has a true Sharpe ratio above zero.
 
@@ -121,6 +129,9 @@ def deflated_sharpe_ratio(
         Number of returns of the best trial.
     skewness, kurtosis
         Of its returns; the kurtosis of a normal distribution is 3.
+    long_run_ratio, degrees
+        Long-run variance of its returns over their variance, 1 of independent ones, and the degrees of
+        freedom of that estimate.
 
     Returns
     -------
@@ -138,7 +149,9 @@ def deflated_sharpe_ratio(
     probabilistic Sharpe ratio ``Φ((SR − SR₀) √(T − 1) / √(1 − γ₃ SR + (γ₄ − 1) SR² / 4))`` against the
     highest one expected of N trials without skill,
     ``SR₀ = √V ((1 − γ) Φ⁻¹(1 − 1/N) + γ Φ⁻¹(1 − 1/(N e)))``, where γ is Euler's constant. One trial has
-    nothing to deflate: SR₀ = 0.
+    nothing to deflate: SR₀ = 0. Of dependent returns T − 1 is divided by the ratio of the variances, and Φ is
+    the distribution function of Student's t: without skill about 5 % of single trials then pass 0.95
+    (measured in docs/backtest.md).
 
     Examples
     --------
@@ -162,4 +175,5 @@ def deflated_sharpe_ratio(
             + np.euler_gamma * normal(1.0 - 1.0 / (trials * math.e))
         )
     spread = 1.0 - skewness * sharpe + (kurtosis - 1.0) / 4.0 * sharpe**2
-    return float(ndtr((sharpe - highest) * np.sqrt(observations - 1.0) / np.sqrt(spread)))
+    score = (sharpe - highest) * np.sqrt((observations - 1.0) / long_run_ratio) / np.sqrt(spread)
+    return float(ndtr(score) if np.isinf(degrees) else stdtr(degrees, score))

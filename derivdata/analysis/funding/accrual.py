@@ -25,7 +25,7 @@ from derivdata.analysis.panels import (
     usual_step,
     whole,
 )
-from derivdata.analysis.settlements import merge_late_stamps, refuse_overlap
+from derivdata.analysis.settlements import merge_late_stamps, without_overlap
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.units import BPS, BPS_UNIT, HOUR_UNIT
@@ -52,15 +52,16 @@ class PreparedPanel(NamedTuple):
         """Return the ledger of the arrays' values, time last."""
         if self.settled:
             rates, interval = arrays
-            refuse_overlap(
-                np.where(np.isfinite(rates) & (interval > 0.0), interval, 0.0), self.since, self.origin
-            )
             return of_settled(rates, interval, self.since)
         return of_sampled(arrays[0], self.since, step=self.step, limit=self.limit)
 
 
 def prepare(
-    panel: Panel, *, max_gap: str | pd.Timedelta | None = None, step: str | pd.Timedelta | None = None
+    panel: Panel,
+    *,
+    max_gap: str | pd.Timedelta | None = None,
+    step: str | pd.Timedelta | None = None,
+    overlap: Literal["raise", "nan"] = "raise",
 ) -> PreparedPanel:
     """Check a funding panel and what belongs to its kind; see `cumulative` for the arguments.
 
@@ -75,7 +76,8 @@ def prepare(
         if max_gap is not None or step is not None:
             raise ValueError("max_gap and step are for sampled rates; this panel is settled")
         interval = interval_of(panel)
-        rates, interval = merge_late_stamps(panel.drop_vars("interval_hours"), interval)
+        rates, interval = merge_late_stamps(panel.drop_vars("interval_hours"), interval, overlap=overlap)
+        rates = without_overlap(rates, interval, overlap=overlap)
         arrays = (whole(rates, "time"), whole(interval, "time"))
         return PreparedPanel(arrays, hours(rates), rates["time"].to_numpy()[0], True, np.nan, np.nan)
     panel = panel.drop_vars("interval_hours", errors="ignore")
@@ -92,6 +94,7 @@ def cumulative(
     gaps: Literal["nan", "skip"] = "nan",
     max_gap: str | pd.Timedelta | None = None,
     step: str | pd.Timedelta | None = None,
+    overlap: Literal["raise", "nan"] = "raise",
 ) -> xr.Dataset:
     """Accrue funding since the start of each series: the integral of samples, the sum of settlements.
 
@@ -110,6 +113,9 @@ def cumulative(
         Samples only: how long a rate holds at most where samples are missing; by default two steps.
     step
         Samples only: how long the last row holds; by default the median step.
+    overlap
+        Settlements only: what is done where they pay for more hours than have passed. ``"raise"`` names the
+        series; ``"nan"`` takes the payment that overlaps and the one before it for missing.
 
     Returns
     -------
@@ -138,7 +144,7 @@ def cumulative(
     >>> dd.analysis.funding.cumulative(rates)["funding_bps"].values[-1].item()
     90.0
     """
-    prepared = prepare(panel, max_gap=max_gap, step=step)
+    prepared = prepare(panel, max_gap=max_gap, step=step, overlap=overlap)
     kind = "settled" if prepared.settled else "sampled"
     if compound and not prepared.settled:
         raise ValueError("only payments compound: this panel is sampled")
@@ -203,7 +209,13 @@ def earned(prepared: PreparedPanel, starts: Floats, ends: Floats, *, min_cover: 
 
 
 @typed
-def period_sums(panel: Panel, period: str | pd.Timedelta = "8h", *, min_cover: float = 1.0) -> xr.Dataset:
+def period_sums(
+    panel: Panel,
+    period: str | pd.Timedelta = "8h",
+    *,
+    min_cover: float = 1.0,
+    overlap: Literal["raise", "nan"] = "raise",
+) -> xr.Dataset:
     """Add up what a position accrues over periods that all venues share.
 
     Parameters
@@ -215,6 +227,8 @@ def period_sums(panel: Panel, period: str | pd.Timedelta = "8h", *, min_cover: f
         Length of the periods, counted from 00:00 UTC (1970-01-01).
     min_cover
         Least part of a period that must be paid for, above 0 and up to 1.
+    overlap
+        As in `cumulative`.
 
     Returns
     -------
@@ -229,7 +243,7 @@ def period_sums(panel: Panel, period: str | pd.Timedelta = "8h", *, min_cover: f
         As `cumulative`; the panel is shorter than a period.
     """
     require_cover(min_cover)
-    prepared = prepare(panel)
+    prepared = prepare(panel, overlap=overlap)
     sums = sums_of(prepared, hours_of(period, "period"), min_cover=min_cover)
     kind = "settled" if prepared.settled else "sampled"
     sums["amount"].attrs["kind"] = kind

@@ -19,13 +19,14 @@ from derivdata.analysis.panels import (
     hours_of,
     labels_of,
     like,
+    price_factors,
     require,
     require_rate,
     require_venues,
     row_by_row,
     whole,
 )
-from derivdata.analysis.settlements import at_common_stamps
+from derivdata.analysis.settlements import held_settlements
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.units import HOUR_UNIT, RATE_UNIT, USD_UNIT
@@ -60,7 +61,9 @@ def best_pair(
     Parameters
     ----------
     panel
-        Funding rates [bps/8h] with dim ``exchange``, in memory or lazy (venues are put into one chunk).
+        Funding rates [bps/8h] with dim ``exchange``, in memory or lazy (venues are put into one chunk). A
+        settlement whose ``interval_hours`` the panel says stands until the next one of its series is due, so
+        that venues that pay every hour meet those that pay every eight.
     oi_usd, min_oi_usd
         Open interest [USD] over the panel's labels as it was known at each time, and the least of it that a
         venue needs; unknown open interest is not enough.
@@ -69,8 +72,9 @@ def best_pair(
     tradable
         Venues, or a boolean DataArray over dims of the panel: where a position can be opened.
     prices
-        Mark prices [USD] over the panel's labels. A venue whose price lies over 5 % from the median of its
-        symbol's is left out at that time: another coin under the same ticker. Of two venues, both are.
+        Mark prices [USD] over the panel's labels. A venue whose price is another than the median of its
+        symbol's by a factor over 1.05 is left out at that time: another coin under the same ticker. Of two
+        venues, both are.
 
     Returns
     -------
@@ -117,9 +121,8 @@ def best_pair(
         marks = beside(
             panel, require(prices, "exchange", units=USD_UNIT, name="prices"), units=USD_UNIT, name="prices"
         )
-        middle = whole(marks, "exchange").median("exchange")
-        panel = panel.where(~(abs(marks / middle - 1.0) > PRICES_AGREE))
-    return by_chunk(_best_pairs, whole(at_common_stamps(panel), "exchange"))
+        panel = panel.where(~(abs(price_factors(marks)) > PRICES_AGREE))
+    return by_chunk(_best_pairs, whole(held_settlements(panel), "exchange"))
 
 
 def _best_pairs(panel: xr.DataArray) -> xr.Dataset:

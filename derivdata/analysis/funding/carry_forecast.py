@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,13 @@ import xarray as xr
 
 from derivdata.analysis.funding.accrual import prepare, sums_of
 from derivdata.analysis.funding.pairs import pair_costs
-from derivdata.analysis.funding.pooled_regression import Plan, Walk, pair_places, walk_forward
+from derivdata.analysis.funding.pooled_regression import (
+    Plan,
+    Walk,
+    direction_of,
+    pair_places,
+    walk_forward,
+)
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.panels import (
     Panel,
@@ -69,6 +75,7 @@ def forecast_carry(
     fee_bps: float | Mapping[str, float],
     period: str | pd.Timedelta = "8h",
     level: float = 0.9,
+    overlap: Literal["raise", "nan"] = "raise",
 ) -> xr.Dataset:
     """Forecast what each pair of venues earns from the panel's end on: the distribution of the outcome.
 
@@ -88,6 +95,8 @@ def forecast_carry(
         Length of the periods over which history is summed; at least every venue's interval, at most 24.
     level
         Share of outcomes that the interval is to contain.
+    overlap
+        As in `cumulative`.
 
     Returns
     -------
@@ -125,7 +134,7 @@ def forecast_carry(
     """
     require_level(level)
     panel = require_rate(panel, "exchange", "time")
-    history = summed_history(panel, hold, period)
+    history = summed_history(panel, hold, period, overlap=overlap)
     names = labels_of(history.amounts, "exchange")
     long, short = _places(panel, names, pairs)
     cost = pair_costs(fee_bps, names.tolist())[long, short]
@@ -182,7 +191,13 @@ def origin_attrs(panel: xr.DataArray) -> dict[str, Any]:
     return {name: panel.attrs[name] for name in ("kind", "provenance") if name in panel.attrs}
 
 
-def summed_history(panel: xr.DataArray, hold: str | pd.Timedelta, period: str | pd.Timedelta) -> History:
+def summed_history(
+    panel: xr.DataArray,
+    hold: str | pd.Timedelta,
+    period: str | pd.Timedelta,
+    *,
+    overlap: Literal["raise", "nan"] = "raise",
+) -> History:
     """Sum a panel over periods and lay out the regression.
 
     Raises
@@ -201,9 +216,7 @@ def summed_history(panel: xr.DataArray, hold: str | pd.Timedelta, period: str | 
     count = round(held / length)
     if abs(count * length - held) > 1e-6 or not count:
         raise ValueError(f"{hold=} is no whole number of periods of {length:g} h")
-    # By name: an expectation of exactly nothing has no direction, and its errors must not take it from the
-    # order of the panel's labels.
-    amounts = whole(sums_of(prepare(panel), length)["amount"], "exchange", "time").sortby("exchange")
+    amounts = whole(sums_of(prepare(panel, overlap=overlap), length)["amount"], "exchange", "time")
     first = round(float(hours_at(amounts["time"].values[:1], np.datetime64(0, "us"))[0]) / length)
     spans = (1, *(max(round(span / length), 1) for span in _SPANS_HOURS))
     stride = max(1, count // 7)
@@ -220,16 +233,17 @@ def pair_distribution(walk: Walk, at: int) -> tuple[Floats, Floats, Floats, Floa
     expected, scale
         (long, short) bps: the mean outcome of each ordered pair before cost, and the size of its error.
     errors, weight
-        Past errors in order, and the weight up to each; of a pair expected to lose they count reversed.
+        Past errors in order, and the weight up to each; of a pair expected to lose they count reversed, of
+        one expected to do neither half in each direction.
     decisions
         How many past decisions the errors are of.
     """
-    score, venues = walk.expected[:, at], walk.expected.shape[0]
+    venues = walk.expected.shape[0]
     scale = np.full((venues, venues), np.nan)
     long, short = pair_places(venues)
     scale[long, short] = scale[short, long] = walk.scale[:, int(np.searchsorted(walk.columns, at))]
     errors, weight, decisions = walk.past_errors(at)
-    return score[None, :] - score[:, None], scale, errors, weight, decisions
+    return walk.pair_expectations(at), scale, errors, weight, decisions
 
 
 def _places(
@@ -282,14 +296,24 @@ def outcome_figures(
     if few:
         unknown = np.full(mean.shape, np.nan)
         return unknown, unknown, unknown, unknown
-    tail = 0.5 * (1.0 - level)
-    low, middle, high = np.interp([tail, 0.5, 1.0 - tail], weight, errors)
-    forward, net = mean >= 0.0, mean - cost
-    bottom = net + size * np.where(forward, low, -high)
-    top = net + size * np.where(forward, high, -low)
-    centre = net + size * np.where(forward, middle, -middle)
-    # The outcome is above 0 where the error is above −net; reversed, where it is below net.
-    edge = np.where(forward, -net, net) / size
-    below = np.interp(edge, errors, weight, left=0.0, right=1.0)
-    above = np.where(np.isfinite(edge), np.where(forward, 1.0 - below, below), np.nan)
+    tails = [0.5 * (1.0 - level), 0.5, 0.5 * (1.0 + level)]
+    toward, net = direction_of(mean), mean - cost
+    bottom, centre, top, above = (np.full(mean.shape, np.nan) for _ in range(4))
+    for sign in (1.0, -1.0, 0.0):
+        ordered, up_to = _seen_from(sign, errors, weight)
+        low, middle, high = np.interp(tails, up_to, ordered)
+        # The outcome is above 0 where the error is above −net in units of its size.
+        chance = 1.0 - np.interp(-net / size, ordered, up_to, left=0.0, right=1.0)
+        found = (net + size * low, net + size * middle, net + size * high, chance)
+        for figure, of_sign in zip((bottom, centre, top, above), found, strict=True):
+            np.copyto(figure, of_sign, where=(toward == sign) & np.isfinite(size))
     return bottom, centre, top, above
+
+
+def _seen_from(sign: float, errors: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """Return errors in order and the weight up to each: as they are, reversed, or at 0 half of either."""
+    if sign:
+        return (errors, weight) if sign > 0.0 else (-errors[::-1], 1.0 - weight[::-1])
+    grid = np.sort(np.concatenate([errors, -errors]))
+    here, behind = (np.interp(sign * grid, errors, weight, left=0.0, right=1.0) for sign in (1.0, -1.0))
+    return grid, 0.5 * (here + 1.0 - behind)

@@ -33,6 +33,7 @@ def comovement(
     min_periods: int = 30,
     age_hours: xr.DataArray | None = None,
     max_filled: float = 0.2,
+    overlap: Literal["raise", "nan"] = "raise",
 ) -> xr.Dataset:
     """Correlate the venues' funding, summed over periods that do not overlap.
 
@@ -54,6 +55,8 @@ def comovement(
         is a filled one.
     max_filled
         Share of filled hours above which a venue is left out: carried rates correlate by construction.
+    overlap
+        As in `cumulative`.
 
     Returns
     -------
@@ -74,7 +77,7 @@ def comovement(
             f"{max_lag=}, {min_periods=}, {max_filled=}: need 0 to {_MOST_LAGS:,}, >= 3 and a share"
         )
     hours = hours_of(period, "period")
-    sums = sums_of(_aged(panel, prepare(panel), age_hours), hours)
+    sums = sums_of(_aged(panel, prepare(panel, overlap=overlap), age_hours), hours)
     filled = sums["filled"].where(sums["amount"].notnull()).mean("time") / hours
     amounts = sums["amount"].where(filled <= max_filled).transpose(..., "exchange", "time")
     names, lags = labels_of(panel, "exchange"), np.arange(-max_lag, max_lag + 1)

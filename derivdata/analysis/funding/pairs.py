@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -53,6 +53,7 @@ def realised_carry(
     *,
     fee_bps: float | Mapping[str, float],
     min_cover: float = 0.9,
+    overlap: Literal["raise", "nan"] = "raise",
 ) -> xr.Dataset:
     """Add up what a pair held from start to end was paid: the settlements in ``(start, end]``.
 
@@ -69,6 +70,8 @@ def realised_carry(
         Fee of one trade [bps of the notional traded], one number or a mapping by venue. A pair makes four.
     min_cover
         Least part of the hours due that a leg's settlements must pay for, above 0 and up to 1.
+    overlap
+        As in `cumulative`.
 
     Returns
     -------
@@ -93,7 +96,7 @@ def realised_carry(
     require_venues(panel, long=long, short=short)
     require_cover(min_cover)
     cost = float(pair_costs(fee_bps, [long, short])[0, 1])
-    prepared = prepare(panel)
+    prepared = prepare(panel, overlap=overlap)
     stamps = [stamp.tz_localize(None).to_datetime64() for stamp in (opened, closed)]
     span = hours_at(np.array(stamps), prepared.origin)
     carry = earned(prepared, span[:1], span[1:], min_cover=min_cover).isel(span=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -36,6 +36,7 @@ def breakeven(
     period: str | pd.Timedelta = "8h",
     depth_usd: xr.DataArray | None = None,
     size_usd: float | None = None,
+    overlap: Literal["raise", "nan"] = "raise",
 ) -> xr.Dataset:
     """Compute the hours that a pair must be held from the panel's end on until it has paid its cost.
 
@@ -54,6 +55,8 @@ def breakeven(
         Order-book depth [USD] with dims ``exchange``, ``side`` (bid, ask) and ``depth_bps`` (see
         `slippage_bps`), and notional of one leg [USD]: adds the slippage of the four trades. Both or
         neither.
+    overlap
+        As in `cumulative`.
 
     Returns
     -------
@@ -80,7 +83,7 @@ def breakeven(
     panel = require_rate(panel, "exchange", "time")
     require_venues(panel, long=long, short=short)
     cost, slipped = pair_costs(fee_bps, [long, short])[0, 1], _slipped(depth_usd, size_usd, long, short)
-    sums = period_sums(panel.sel(exchange=[long, short]), period)["funding_bps"]
+    sums = period_sums(panel.sel(exchange=[long, short]), period, overlap=overlap)["funding_bps"]
     earned = sums.isel(exchange=1, drop=True) - sums.isel(exchange=0, drop=True)
     hours = hours_of(period, "period")
     spread = convert(earned, "bps", "bps_8h", hours=hours).assign_attrs(units=RATE_UNIT, kind="settled")

@@ -48,12 +48,13 @@ def pick_record(
     rule: Literal["forecast", "last", "mean_7d"] = "forecast",
     period: str | pd.Timedelta = "8h",
     level: float = 0.9,
+    overlap: Literal["raise", "nan"] = "raise",
 ) -> xr.Dataset:
     """Return the record of past picks: the best pair at each decision, its forecast and its outcome.
 
     Parameters
     ----------
-    panel, hold, fee_bps, period, level
+    panel, hold, fee_bps, period, level, overlap
         As in `forecast_carry`. Decisions are a holding time apart, at whole multiples of it since 1970-01-01
         00:00 UTC (with seven days: Thursdays), so that no hour is counted twice and a longer panel adds
         decisions without moving those before.
@@ -83,7 +84,7 @@ def pick_record(
     """
     require_level(level)
     panel = require_rate(panel, "exchange", "time")
-    history = summed_history(panel, hold, period)
+    history = summed_history(panel, hold, period, overlap=overlap)
     names, plan = labels_of(history.amounts, "exchange"), history.plan
     decisions = np.arange(-history.first % plan.hold, history.amounts.sizes["time"], plan.hold)
     figures = xr.apply_ufunc(

@@ -14,7 +14,15 @@ import numpy as np
 from derivdata.analysis.funding.rolling import sliding
 from derivdata.support.arrays import Bools, Floats, Indices
 
-__all__ = ["Plan", "Walk", "future_sums", "pair_places", "trailing_mean", "walk_forward"]
+__all__ = [
+    "Plan",
+    "Walk",
+    "direction_of",
+    "future_sums",
+    "pair_places",
+    "trailing_mean",
+    "walk_forward",
+]
 
 _PENALTY = 0.1  # of the mean diagonal of the normal equations
 _PRIOR = 0.5  # share of the trailing means that is expected to be earned before any outcome is known
@@ -23,7 +31,16 @@ _SIZE_PENALTY = 0.02
 _SIZE_PRIOR = 0.25  # slope on each of the four causes: together 1, so that sizes grow with the rates
 _ENOUGH_ERRORS = 30  # from which the slopes of sizes are fitted, and an error's own size is trusted
 _OWN_SHARE = 0.5  # of a pair's own past errors: no size is smaller
-_OWN_WEIGHT = 10.0  # decisions that the pooled size counts for beside the pair's own recent errors
+_RESTLESS_WEIGHT = 10.0  # decisions that its restlessness counts for beside them
+_OWN_WEIGHT = 5.0  # decisions that the pooled size counts for beside the pair's own recent errors
+
+_TRUSTED = 8.0  # decisions for which forecasts of a size are taken at their word beside what came of them
+_GRID_STEPS = 2  # an octave
+_GRID = 2.0 ** (np.arange(-6 * _GRID_STEPS, 10 * _GRID_STEPS + 1) / _GRID_STEPS)
+"""Sizes of forecasts [bps] that are told apart."""
+
+_GROUPS = np.append(np.arange(1, 10) / 10.0, [0.97, 0.99, 0.997])
+"""Shares of past forecasts below each group of sizes: the few largest are the ones that are traded."""
 
 _LARGEST = 10.0  # sizes: an error further out would move quantiles of all pairs by itself
 _FLOOR = 0.05  # of the market's restlessness: keeps the logarithm of a pinned spread finite
@@ -54,7 +71,8 @@ class Walk(NamedTuple):
     """Forecasts of a panel at each of its periods, and the errors of past ones."""
 
     expected: Floats
-    """(venue, period) bps that a long on the venue is expected to pay over the holding time."""
+    """(venue, period) bps that a long on the venue is expected to pay over the holding time, by the
+    regression alone: `pair_expectations` takes what past forecasts leave of a pair's difference."""
     outcomes: Floats
     """(venue, period) bps that it paid, NaN where that is not known."""
     worth: Floats
@@ -65,10 +83,20 @@ class Walk(NamedTuple):
     scale: Floats
     """(pair, column) bps: size of the error to be expected."""
     missed: Floats
-    """(pair, column) bps: outcome less expectation, counted in the direction that was expected to earn; NaN
-    where the outcome is not known and at columns that are not kept."""
+    """(pair, column) bps: outcome less expectation, as `pair_places` orders a pair; NaN where the outcome is
+    not known and at columns that are not kept."""
+    direction: Floats
+    """(pair, column): 1 where the pair was expected to earn, −1 where its reverse was, 0 where neither."""
+    left: Floats
+    """(column, `_GRID`): share of a forecast of that size that past ones bear out."""
     sizes: _Sizes
     plan: Plan
+
+    def pair_expectations(self, at: int) -> Floats:
+        """Return the bps (long, short) that every ordered pair is expected to earn over the holding time."""
+        score = self.expected[:, at]
+        apart = score[None, :] - score[:, None]
+        return apart * _left_of(apart[..., None], self.left[[int(np.searchsorted(self.columns, at))]])[..., 0]
 
     def past_errors(self, at: int) -> tuple[Floats, Floats, int]:
         """Return the errors known at a period in order, the weight up to each, and how many decisions.
@@ -84,11 +112,18 @@ class Walk(NamedTuple):
         errors = np.clip(self.missed[:, known] / scale, -_LARGEST, _LARGEST)
         there = np.isfinite(errors)
         age = np.broadcast_to(at - self.columns[known], errors.shape)[there]
-        order = np.argsort(errors[there], kind="stable")
-        weight = 0.5 ** (age[order] / self.plan.memory)
+        weight = 0.5 ** (age / self.plan.memory)
+        # Errors count in the direction that was expected to earn; where there was none, half in each. So the
+        # order in which a panel names its venues means nothing.
+        toward = self.direction[:, known][there]
+        ways = [(errors[there] * sign, weight * 0.5 * (1.0 + sign * toward)) for sign in (1.0, -1.0)]
+        errors, weight = (np.concatenate(part) for part in zip(*ways, strict=True))
+        errors, weight = errors[weight > 0.0], weight[weight > 0.0]
+        order = np.argsort(errors, kind="stable")
+        errors, weight = errors[order], weight[order]
         # Up to the middle of each error: seen from above, the distribution is the same.
         middle = (np.cumsum(weight) - 0.5 * weight) / max(float(weight.sum()), _TINY)
-        return errors[there][order], middle, int(there.any(axis=0).sum())
+        return errors, middle, int(there.any(axis=0).sum())
 
 
 def pair_places(venues: int) -> tuple[Indices, Indices]:
@@ -114,7 +149,8 @@ def walk_forward(amounts: Floats, plan: Plan, wanted: Indices) -> Walk:
     the further apart its venues were, so that a wild week does not decide. The penalty draws the coefficients
     to `_PRIOR`. What comes out is shrunk by the slope of past outcomes on past expectations, over all pairs:
     the linear empirical Bayes estimate, whose prior variance is the covariance of the two. That is what keeps
-    the pair with the largest expectation from being the one with the largest error.
+    the pair with the largest expectation from being the one with the largest error. Where large expectations
+    came true to a lesser part than small ones, they are shrunk the more (`_borne_out`).
     """
     features, outcomes = _features(amounts, plan), future_sums(amounts, plan.hold)
     weight = _weights(features)
@@ -126,10 +162,21 @@ def walk_forward(amounts: Floats, plan: Plan, wanted: Indices) -> Walk:
     kept = np.arange(plan.phase, amounts.shape[1], plan.stride)
     columns = np.union1d(kept, wanted).astype(np.intp)
     predicted, realised = (part[short][:, columns] - part[long][:, columns] for part in (expected, outcomes))
-    missed = np.where(np.isin(columns, kept), realised - predicted, np.nan)
+    realised = np.where(np.isin(columns, kept), realised, np.nan)
+    left = _borne_out(predicted, realised, worth[columns], columns, plan)
+    predicted = predicted * _left_of(predicted, left)
+    missed = realised - predicted
     scale, sizes = _scales(amounts[short] - amounts[long], predicted, missed, columns, plan)
-    missed = missed * np.where(predicted < 0.0, -1.0, 1.0)
-    return Walk(expected, outcomes, worth, columns, scale, missed, sizes, plan)
+    toward = direction_of(predicted)
+    return Walk(expected, outcomes, worth, columns, scale, missed, toward, left, sizes, plan)
+
+
+def direction_of(expected: Floats) -> Floats:
+    """Return 1 where a pair is expected to earn, −1 where its reverse is, and 0 where neither is.
+
+    An expectation that rounding alone could have made is none.
+    """
+    return np.asarray(np.where(np.abs(expected) > _TINY, np.sign(expected), 0.0))
 
 
 def trailing_mean(values: Floats, span: int, least: float) -> Floats:
@@ -233,6 +280,67 @@ def _shrinkage(expected: Floats, outcomes: Floats, weight: Floats, plan: Plan) -
     return np.clip(np.where(own > 0.0, joint / np.where(own > 0.0, own, 1.0), 1.0), 0.0, 1.0)
 
 
+def _borne_out(predicted: Floats, realised: Floats, worth: Floats, columns: Indices, plan: Plan) -> Floats:
+    """Return the share of a forecast that came true of past ones of its size: (column, `_GRID`).
+
+    Over deciles of the size of past forecasts, the last of them in four, what was earned over what was
+    forecast, drawn to 1 by `_TRUSTED` decisions. It is at most 1 and never rises with the size (isotonic
+    regression), and a larger forecast stays the larger one. The largest forecasts are those that luck has
+    made largest: of these the least comes true, which the common slope cannot say.
+    """
+    size, earned = np.abs(predicted), realised * direction_of(predicted)
+    known = np.isfinite(size + earned) & (size > _TINY)
+    place = _grid_place(np.where(known, size, 1.0)).round().astype(np.intp)
+    parts = np.zeros((columns.size, _GRID.size, 3))
+    column = np.broadcast_to(np.arange(columns.size), size.shape)[known]
+    for part, amount in enumerate((np.ones_like(size), size, earned)):
+        np.add.at(parts[..., part], (column, place[known]), amount[known])
+    sums = _remembered(parts, columns, plan)
+    count = sums[..., 0]
+    total = np.maximum(count.sum(axis=1, keepdims=True), _TINY)
+    group = np.searchsorted(_GROUPS, (np.cumsum(count, axis=1) - 0.5 * count) / total)
+    grouped = np.zeros((columns.size, _GROUPS.size + 1, 2))
+    np.add.at(grouped, (np.arange(columns.size)[:, None], group), sums[..., 1:])
+    forecast, came = np.moveaxis(grouped, -1, 0)
+    came = came + forecast * (_TRUSTED / np.maximum(worth, _TINY))[:, None]
+    forecast = forecast * (1.0 + _TRUSTED / np.maximum(worth, _TINY))[:, None]
+    share = np.take_along_axis(_falling(came, forecast), group, axis=1)
+    kept = np.maximum.accumulate(np.clip(share, 0.0, 1.0) * _GRID, axis=1) / _GRID
+    return np.where(count.sum(axis=1, keepdims=True) > 0.0, kept, 1.0)
+
+
+def _falling(above: Floats, below: Floats) -> Floats:
+    """Return the ratio above / below of each row as a falling step function: weighted isotonic regression.
+
+    The least over starts up to a place of the greatest mean from there to any end from it on.
+    """
+    sums = [np.pad(np.cumsum(part, axis=1), ((0, 0), (1, 0))) for part in (above, below)]
+    size = above.shape[1]
+    first, last = np.arange(size)[:, None], np.arange(1, size + 1)[None]
+    came, forecast = (part[:, last] - part[:, first] for part in sums)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = np.where((last > first) & (forecast > 0.0), came / forecast, -np.inf)  # (row, first, end)
+    to_any_end = np.maximum.accumulate(mean[..., ::-1], axis=2)[..., ::-1]
+    least = np.minimum.accumulate(np.where(np.isfinite(to_any_end), to_any_end, np.inf), axis=1)
+    places = np.arange(size)
+    return np.asarray(np.where(np.isfinite(least[:, places, places]), least[:, places, places], 1.0))
+
+
+def _grid_place(size: Floats) -> Floats:
+    """Return where sizes [bps] lie on `_GRID`, as a broken number of steps from its start."""
+    steps = np.log2(np.maximum(size, _TINY) / _GRID[0]) * _GRID_STEPS
+    return np.asarray(np.clip(steps, 0.0, _GRID.size - 1.0))
+
+
+def _left_of(size: Floats, left: Floats) -> Floats:
+    """Return the share that is left of forecasts (..., column) of these sizes [bps]."""
+    place = _grid_place(np.where(np.isfinite(size), np.abs(size), 1.0))
+    below = np.minimum(place.astype(np.intp), _GRID.size - 2)
+    columns = np.arange(size.shape[-1])
+    low, high = left[columns, below], left[columns, below + 1]
+    return np.asarray(low + (high - low) * (place - below))
+
+
 class _Sizes(NamedTuple):
     """Sizes of errors as a log-linear function of causes, fitted at each column to the errors known there."""
 
@@ -291,7 +399,10 @@ def _scales(
     sizes = _Sizes(logs, level, slopes, number, low, high)
     inside = np.clip(logs, np.moveaxis(low, -1, 0)[:, None], np.moveaxis(high, -1, 0)[:, None])
     pooled = np.exp(level + np.einsum("ck,kpc->pc", slopes, inside))
-    return _own_first(pooled, missed, columns, plan), sizes
+    # As many times the usual error as the pair is restless: what a pair says of which errors say little yet.
+    restless = np.exp(mean[:, 0, -1] + 0.5 * (logs[:2] - mean[:, 0, :2].T[:, None]).sum(axis=0))
+    restless = np.where(number > 0.0, np.maximum(restless, pooled), pooled)
+    return _own_first(pooled, restless, missed, columns, plan), sizes
 
 
 def _seen(logs: Floats, columns: Indices, plan: Plan) -> tuple[Floats, Floats]:
@@ -305,12 +416,14 @@ def _seen(logs: Floats, columns: Indices, plan: Plan) -> tuple[Floats, Floats]:
     return np.where(np.isfinite(ends[0]), ends[0], -np.inf), np.where(np.isfinite(ends[1]), ends[1], np.inf)
 
 
-def _own_first(pooled: Floats, missed: Floats, columns: Indices, plan: Plan) -> Floats:
+def _own_first(pooled: Floats, restless: Floats, missed: Floats, columns: Indices, plan: Plan) -> Floats:
     """Sizes of the pooled regression, moved to what each pair's own recent errors were in units of them.
 
     ``√((m + Σ w r²) / (m + Σ w))``: r is an error in units of its pooled size, over the usual one of all
     pairs; weights w halve in two weeks, and m decisions are the pool's. So a new regime counts within weeks.
-    Never below half of the usual (geometric mean) error of the pair itself.
+    Where a pair is more restless than the pooled size allows for, the share ``k / (k + Σ w)`` of that counts
+    (in logarithms), all of it in a pair that is new. Never below half of the usual (geometric mean) error of
+    the pair itself.
     """
     known = np.isfinite(missed) & np.isfinite(pooled)
     squares = np.where(known, missed / np.where(known, pooled, 1.0), 0.0) ** 2
@@ -319,7 +432,8 @@ def _own_first(pooled: Floats, missed: Floats, columns: Indices, plan: Plan) -> 
     lasting = _remembered(np.moveaxis(ratios, 1, 0), columns, plan).sum(axis=1, keepdims=True)
     usual = np.maximum(lasting[..., 1] / np.maximum(lasting[..., 0], 1.0), _TINY)
     factor = (_OWN_WEIGHT + short[..., 1] / usual) / (_OWN_WEIGHT + short[..., 0])
-    moved = pooled * np.sqrt(np.where(lasting[..., 0] > 0.0, factor, 1.0)).T
+    new = _RESTLESS_WEIGHT / (_RESTLESS_WEIGHT + short[..., 0].T)
+    moved = pooled * np.sqrt(np.where(lasting[..., 0] > 0.0, factor, 1.0)).T * (restless / pooled) ** new
     sizes = np.where(known, np.log(np.abs(np.where(known, missed, 1.0)) + _TINY), 0.0)
     own = _remembered(np.moveaxis(np.stack([ratios[..., 0], sizes], axis=-1), 1, 0), columns, plan)
     least = np.where(own[..., 0] > 0.0, np.exp(own[..., 1] / np.maximum(own[..., 0], _TINY)), 0.0)

@@ -70,9 +70,10 @@ def carry_section(data: Data) -> Section:
         )
         return section
     fees = fees_of(rates, data.report_options)
-    forecasts = forecasts_of(rates, fees)
+    past = data.past_rates(rates)
+    forecasts = forecasts_of(past, fees)
     pairs = [_pair(rates, fees, forecasts, *row) for row in widest.itertuples(index=False)]
-    add_forecast(section, rates, data.report_options, forecasts)
+    add_forecast(section, past, data.report_options, forecasts)
     section.heading("What the widest pairs of this window are forecast to earn")
     forecast = [pair for pair in pairs if np.isfinite(float(pair.forecast["net_bps"]))]
     if forecast:
@@ -81,7 +82,7 @@ def carry_section(data: Data) -> Section:
     _unknown(section, pairs)
     _blind(section, rates)
     for symbol in dict.fromkeys(pair.symbol for pair in forecast):
-        _holding(section, data, rates, fees, next(pair for pair in forecast if pair.symbol == symbol))
+        _holding(section, data, past, fees, next(pair for pair in forecast if pair.symbol == symbol))
     _findings(section, pairs, forecast)
     return section
 
@@ -95,8 +96,8 @@ def _costs(options: ReportOptions) -> str:
         f"A spread is the short venue's rate less the long venue's. A pair trades four times: in and out on "
         f"both venues. Cost of one trade: {costs} ({whose}); slippage is not in it. Figures are per year of "
         f"one leg's notional for a pair held {_DAYS} days, and of funding only: the prices of the legs are "
-        "not in them. The break-even lets what stays of the spread revert to its mean of the window, which "
-        "the forecast trusts the less, the shorter the window is. Half-lives are those of the part of a "
+        "not in them. The forecast learns from the last year where the source has it; the break-even lets "
+        "what stays of the spread revert to its mean of the window. Half-lives are those of the part of a "
         "spread that stays, beside noise that is gone "
         "after a step; “cannot tell” stands where the window allows everything from one step to for ever."
     )
@@ -171,8 +172,8 @@ def _spreads(section: Section, rates: Rates, forecast: list[Pair]) -> None:
 def _unknown(section: Section, pairs: list[Pair]) -> None:
     """Say why pairs have no net figure."""
     reasons = {
-        FundingStatus.TOO_FEW: "have under ten past decisions with a known outcome, which takes a window of "
-        "26 days",
+        FundingStatus.TOO_FEW: "have under ten past decisions with a known outcome, which takes 26 days of "
+        "rates",
         FundingStatus.GAP: "have no rate over 8 hours of the last day, from which a forecast starts",
     }
     for reason, words in reasons.items():
@@ -237,9 +238,9 @@ def _blind(section: Section, rates: Rates) -> None:
     )
 
 
-def _holding(section: Section, data: Data, rates: Rates, fees: Mapping[str, float], pair: Pair) -> None:
+def _holding(section: Section, data: Data, past: Rates, fees: Mapping[str, float], pair: Pair) -> None:
     section.heading(f"{pair.symbol}: long {pair.long}, short {pair.short}")
-    panel, legs = rates.panel.sel(symbol=pair.symbol), [(pair.long, pair.short)]
+    panel, legs = past.panel.sel(symbol=pair.symbol), [(pair.long, pair.short)]
     curve = [funding.forecast_carry(panel, legs, hold=hold, fee_bps=fees) for hold in _HOLDS]
     curve = [each.isel(pair=0) for each in curve if np.isfinite(each["net_bps"]).all()]
     if len(curve) > 1:
@@ -247,12 +248,13 @@ def _holding(section: Section, data: Data, rates: Rates, fees: Mapping[str, floa
             plot.carry,
             curve,
             kind="hold",
-            source=rates.table,
+            source=past.table,
             title=f"{pair.symbol} forecast carry by holding time",
             reading="The line is what the widest pair is forecast to have earned after costs when it is "
             "closed after so many days, the band nine in ten outcomes; below zero the costs are not paid.",
         )
-    if rates.settled:
+    rates = data.rates()
+    if rates is None or rates.settled:
         return
     section.figure(
         plot.cumulative_funding,

@@ -18,7 +18,7 @@ __all__ = ["add_forecast", "fees_of", "forecasts_of"]
 
 _SHOWN = 6
 _DAYS = 7
-_RECORD_DAYS = (7, 3, 1)
+_RECORD_DAYS = (7, 3)
 _LEAST_PICKS = 5
 _FORMATS = {"forecast net [bps]": "+.1f", "costs [bps]": ".1f", "chance above costs [%]": ".0f"}
 
@@ -39,21 +39,23 @@ def add_forecast(section: Section, rates: Rates, options: ReportOptions, forecas
     ranked = _ranked(forecasts)
     if ranked.empty:
         section.add_missing_note(
-            "No forecast: it needs ten past decisions with a known outcome, which takes a window of 26 days."
+            "No forecast: it needs ten past decisions with a known outcome, which takes 26 days of rates; "
+            f"the source has {_days(rates):.0f}."
         )
         return
     section.text(
         "Ranked by the mean outcome after costs, in bps of one leg's notional. The forecast is a regression "
-        "over all pairs on what each paid in the last 8 hours, day, three days, week and on the whole; its "
+        f"over all pairs on what each paid in the last 8 hours, day, three days, week and sixty days, learnt "
+        f"from {_days(rates):.0f} days of rates; its "
         "interval comes from the errors of its own past forecasts, and is to contain nine in ten outcomes. "
         "It is funding only: what the prices of the two legs do against each other is not in it."
     )
     worth = forecasts["decisions"].where(forecasts["net_bps"].notnull())
     if bool((forecasts["status"] & FundingStatus.FEW_DECISIONS).any()):
         section.add_missing_note(
-            f"The window is short for a forecast of {_DAYS} days: its past decisions are worth "
-            f"{float(worth.min()):.2g} independent ones, and with fewer than eight it is hardly better than "
-            "to expect nothing. A window of 90 days has enough."
+            f"{_days(rates):.0f} days of rates, all that the source has, are short for a forecast of {_DAYS} "
+            f"days: its past decisions are worth {float(worth.min()):.2g} independent ones, and with fewer "
+            "than eight it is hardly better than to expect nothing. 90 days have enough."
         )
     shown = ranked.groupby("symbol", sort=False, observed=True).head(_SHOWN)
     section.table(shown.drop(columns="net"), formats=_FORMATS)
@@ -104,16 +106,21 @@ def _ranked(forecasts: xr.Dataset) -> pd.DataFrame:
 
 
 def _record(rates: Rates, fees: Mapping[str, float]) -> str:
-    """Say what the picks of the window were forecast to earn and earned, over the longest holding time."""
+    """Say what past picks were forecast to earn and earned, over the longest holding time."""
     for days in _RECORD_DAYS:
         record = funding.pick_record(rates.panel, hold=f"{days}d", fee_bps=fees)
         summary = funding.pick_summary(record)
         if int(summary["picks"]) >= _LEAST_PICKS:
-            return _said(summary, days)
-    return "The window has too few past picks that were forecast to clear their costs for a record of them."
+            return _said(summary, days, _days(rates))
+    return "Too few past picks were forecast to clear their costs for a record of them."
 
 
-def _said(summary: xr.Dataset, days: int) -> str:
+def _days(rates: Rates) -> float:
+    times = rates.panel["time"].values
+    return float((times[-1] - times[0]) / np.timedelta64(1, "D"))
+
+
+def _said(summary: xr.Dataset, days: int, history: float) -> str:
     figures = {str(name): float(figure) for name, figure in summary.items()}
     time = "day" if days == 1 else f"{days} days"
     low, high = (figures[f"difference_{end}_bps"] for end in ("low", "high"))
@@ -126,7 +133,7 @@ def _said(summary: xr.Dataset, days: int) -> str:
     inside = np.rint(figures["coverage"] * figures["picks"])
     return (
         "Past picks: the position with the largest forecast after costs, where that was above zero, decided "
-        f"every {time} of the window on what was known then and held as long. "
+        f"every {time} of the last {history:.0f} days on what was known then and held as long. "
         f"{count(int(figures['picks']), 'pick')}: forecast {figures['predicted_net_bps']:+.1f} bps each "
         f"after costs, earned {figures['realised_net_bps']:+.1f}{compared}; "
         f"{inside:.0f} of the outcomes lay within the forecast's 90 % interval."
