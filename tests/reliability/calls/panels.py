@@ -41,19 +41,20 @@ CALLS: Calls = {
     },
     "analysis.funding.breakeven": lambda: {
         "panel": settled(), "long": "binance", "short": "okx", "fee_bps": 1.0, "period": "8h",
-        "depth_usd": depth(), "size_usd": 1000.0,
+        "depth_usd": depth(), "size_usd": 1000.0, "overlap": "raise",
     },
     "analysis.funding.comovement": lambda: {
         "panel": rates(), "period": "8h", "method": "pearson", "max_lag": 1,
-        "min_periods": 3, "age_hours": None, "max_filled": 0.2,
+        "min_periods": 3, "age_hours": None, "max_filled": 0.2, "overlap": "raise",
     },
     "analysis.funding.cumulative": lambda: {
         "panel": rates(), "compound": False, "gaps": "nan", "max_gap": "2h", "step": "1h",
+        "overlap": "raise",
     },
     "analysis.funding.dispersion": lambda: {"panel": rates()},
     "analysis.funding.forecast_carry": lambda: {
         "panel": settled(), "pairs": [("binance", "okx")], "hold": "1d", "fee_bps": 0.25,
-        "period": "8h", "level": 0.9,
+        "period": "8h", "level": 0.9, "overlap": "raise",
     },
     "analysis.funding.half_life": lambda: {
         "panel": settled(), "period": "8h", "method": "ols", "level": 0.9, "resamples": 99, "rng": 0,
@@ -62,16 +63,19 @@ CALLS: Calls = {
         "panel": settled(), "candidates": ("1h", "8h"), "confirm": 3, "backdate": True,
     },
     "analysis.funding.oi_weighted": lambda: {"panel": rates(), "oi_usd": amounts(), "min_cover": 0.5},
-    "analysis.funding.period_sums": lambda: {"panel": settled(), "period": "8h", "min_cover": 0.9},
+    "analysis.funding.period_sums": lambda: {
+        "panel": settled(), "period": "8h", "min_cover": 0.9, "overlap": "raise",
+    },
     "analysis.funding.pick_record": lambda: {
         "panel": settled(), "hold": "1d", "fee_bps": 0.25, "rule": "forecast", "period": "8h", "level": 0.9,
+        "overlap": "raise",
     },
     "analysis.funding.pick_summary": lambda: {
         "record": picks(), "least_predicted_bps": 0.0, "level": 0.95, "resamples": 99, "rng": 0,
     },
     "analysis.funding.realised_carry": lambda: {
         "panel": settled(), "long": "binance", "short": "okx", "start": "2026-06-15", "end": "2026-06-20",
-        "fee_bps": 1.0, "min_cover": 0.9,
+        "fee_bps": 1.0, "min_cover": 0.9, "overlap": "raise",
     },
     "analysis.funding.slippage_bps": lambda: {"depth_usd": depth(), "size_usd": 1000.0, "dim": "depth_bps"},
     "analysis.funding.spread": lambda: {"panel": rates(), "long": "binance", "short": "okx"},
