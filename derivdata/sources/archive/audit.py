@@ -304,11 +304,14 @@ def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
     symbol, venue = np.divmod(found.index.to_numpy(), len(venues.categories))
     names = [symbols.categories[symbol], venues.categories[venue]]
     medians = pd.Series(found.to_numpy(), pd.MultiIndex.from_arrays(names)).unstack()
+    known, values = ~medians.isna().to_numpy(), medians.to_numpy()
     for exchange in sorted(set(some["exchange"].unique()) & set(medians.columns)):
-        compared = (medians[exchange] / medians.drop(columns=exchange).median(axis=1)).dropna()
-        those, ratios = compared.index, compared.to_numpy()
-        if not ratios.size:
+        place = medians.columns.get_loc(exchange)
+        both = known[:, place] & np.delete(known, place, axis=1).any(axis=1)
+        if not both.any():
             continue
+        those = medians.index[both]
+        ratios = values[both, place] / np.nanmedian(np.delete(values[both], place, axis=1), axis=1)
         ratio = float(np.median(ratios))
         for factor, what in _FACTORS.items():
             near = np.maximum(ratios / factor, factor / ratios) < _NEAR_FACTOR
