@@ -6,7 +6,7 @@ stood. Dev and above.
 
 A window ends now: one of the service's presets, ``"1d"``, ``"7d"``, ``"30d"`` or ``"90d"``. A lookback or a
 start that is none of them is answered by the shortest preset that holds it, and a `DataNotice` says so. Only
-`candles` are had of any window.
+`candles` takes any window.
 """
 
 from __future__ import annotations

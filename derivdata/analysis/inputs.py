@@ -117,7 +117,7 @@ def require_beside(value: Any, argument: str, data: xr.Dataset | xr.DataArray) -
     if isinstance(value, xr.DataArray):
         strange = [str(dim) for dim in value.dims if dim not in data.dims]
         if strange:
-            raise ValueError(f"{argument} has a dim {strange[0]!r} that the data has not")
+            raise ValueError(f"{argument} has a dim {strange[0]!r} that the data does not have")
     elif np.ndim(value) or isinstance(value, pd.DataFrame | xr.Dataset):
         raise TypeError(f"{argument} must be a number or a labelled DataArray, not {type(value).__name__}")
 
@@ -162,7 +162,7 @@ def along(data: xr.DataArray, *core: str, new: bool = False, **values: Any) -> l
     Parameters
     ----------
     new
-        Whether a DataArray may have dims that the data has not.
+        Whether a DataArray may have dims that the data does not have.
 
     Raises
     ------

@@ -129,7 +129,7 @@ def test_percent_of_one_venue_is_divided_alone():
     with pytest.raises(ValueError, match=r"iv_unit=\{'bybit': 'percent'\}"):
         chain.clean(rows)
     assert chain.clean(rows, iv_unit={"bybit": "percent"})["iv"].round(12).unique().tolist() == [0.6]
-    with pytest.raises(ValueError, match="okx, which the chain has not"):
+    with pytest.raises(ValueError, match="okx, which the chain does not have"):
         chain.clean(rows, iv_unit={"okx": "percent"})
     with pytest.raises(ValueError, match="neither 'decimal' nor 'percent'"):
         chain.clean(rows, iv_unit={"bybit": "bps"})

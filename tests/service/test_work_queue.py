@@ -21,7 +21,7 @@ class Work:
     """Notes who begins, and makes each answer once it may."""
 
     def __init__(self) -> None:
-        self.begun: list[str] = []
+        self.started: list[str] = []
         self.change, self.may = threading.Condition(), threading.Semaphore(0)
         self.allowed: set[str] = set()
         self.over = False
@@ -29,7 +29,7 @@ class Work:
     def __call__(self, name: str) -> Callable[[], EncodedBody]:
         def make() -> EncodedBody:
             with self.change:
-                self.begun.append(name)
+                self.started.append(name)
                 self.change.notify_all()
             while name not in self.allowed and not self.over and not self.may.acquire(timeout=0.01):
                 running_answer.check()
@@ -42,10 +42,10 @@ class Work:
 
         def wait() -> None:
             with self.change:
-                assert self.change.wait_for(lambda: len(self.begun) >= number, PATIENCE)
+                assert self.change.wait_for(lambda: len(self.started) >= number, PATIENCE)
 
         await asyncio.to_thread(wait)
-        return list(self.begun)
+        return list(self.started)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ async def test_callers_take_turns(work: Work) -> None:
     for _ in jobs:
         work.may.release()
     await asyncio.wait([job.result for job in jobs])
-    assert work.begun == ["a1", "b1", "c1", "a2", "b2", "a3"]
+    assert work.started == ["a1", "b1", "c1", "a2", "b2", "a3"]
 
 
 @played
@@ -102,7 +102,7 @@ async def test_one_caller_leaves_one_slot_free(work: Work) -> None:
     for _ in jobs:
         work.may.release()
     await asyncio.wait([job.result for job in jobs])
-    assert sorted(work.begun) == ["a1", "a2", "a3", "a4", "a5", "b1", "b2"]
+    assert sorted(work.started) == ["a1", "a2", "a3", "a4", "a5", "b1", "b2"]
 
 
 @pytest.mark.parametrize("first", ["b1", "b2", "c1", "d1"])
@@ -145,7 +145,7 @@ async def test_six_callers_share_four_slots_in_turn(work: Work) -> None:
         assert (await work.began(place))[place - 1] == then
     work.may.release(40)
     await asyncio.wait([job.result for job in jobs.values()])
-    assert sorted(work.begun) == sorted(names)
+    assert sorted(work.started) == sorted(names)
 
 
 @played
@@ -159,7 +159,7 @@ async def test_a_caller_that_asks_again_and_again_passes_nobody(work: Work) -> N
     jobs["b2"] = queue.join("b2", "b", work("b2"))
     work.may.release(3)
     await asyncio.wait([job.result for job in jobs.values()])
-    assert work.begun == ["a1", "b1", "c1", "a2", "b2"]
+    assert work.started == ["a1", "b1", "c1", "a2", "b2"]
 
 
 @played
@@ -174,7 +174,7 @@ async def test_a_queued_request_of_another_caller_starts_in_whichever_turn_is_fi
     assert not jobs[4].cancelled.is_set()
     work.may.release(5)
     await asyncio.wait([job.result for job in jobs])
-    assert sorted(work.begun) == ["a1", "a2", "a3", "a4", "a5"]
+    assert sorted(work.started) == ["a1", "a2", "a3", "a4", "a5"]
 
 
 @pytest.mark.parametrize("leaves", ["a", "b"])
@@ -191,7 +191,7 @@ async def test_a_shared_job_stays_in_the_queue_of_the_caller_that_waits_on(work:
     work.may.release(2)
     await asyncio.wait([first.result, shared.result])
     assert shared.result.result().body == b"a2"
-    assert work.begun == ["a1", "a2"]
+    assert work.started == ["a1", "a2"]
 
 
 @played
@@ -219,7 +219,7 @@ async def test_a_job_that_nobody_waits_for_never_begins(work: Work) -> None:
     queue.leave(second, "a")
     work.may.release(2)
     await asyncio.wait([first.result, third.result])
-    assert work.begun == ["a1", "a3"]
+    assert work.started == ["a1", "a3"]
 
 
 @played

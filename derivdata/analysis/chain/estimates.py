@@ -85,7 +85,7 @@ def _joined(table: pd.DataFrame, value: Any, argument: str) -> pd.Series:
     strange = [name for name in names if name not in table]
     if strange:
         has = [*keys_of(table), "expiry"]
-        raise ValueError(f"{argument} has the labels {strange}, which the chain has not: it has {has}")
+        raise ValueError(f"{argument} has the labels {strange}, which the chain does not have: it has {has}")
     labels = series.rename("value").reset_index()
     for name in {"time", "expiry"}.intersection(names):
         labels[name] = instants(labels[name], f"{argument}: its {name}")

@@ -88,7 +88,7 @@ def _decimal(frame: pd.DataFrame, unit: str | Mapping[str, str]) -> pd.Series:
         percent = [name for name, each in unit.items() if each == "percent"]
         venues = set(frame["exchange"].astype(object)) if "exchange" in frame else set()
         if strange := sorted(set(unit) - venues):
-            raise ValueError(f"iv_unit names {', '.join(strange)}, which the chain has not")
+            raise ValueError(f"iv_unit names {', '.join(strange)}, which the chain does not have")
         iv = iv.mask(frame["exchange"].isin(percent), iv / 100.0) if venues else iv
     venue = [name for name in ("symbol", "exchange") if name in frame]
     # Each venue by itself: one that writes percent must not hide among others.

@@ -176,9 +176,9 @@ def _cumulative(
     total, covered, missing = (np.cumsum(part, axis=-1) for part in (amount, ledger.covered, ledger.missing))
     if compound:
         total = BPS * np.expm1(total)
-    unknown = ~ledger.begun | (missing > 0.0) if strict else ~ledger.begun
+    unknown = ~ledger.started | (missing > 0.0) if strict else ~ledger.started
     hidden = np.where(unknown, np.nan, total)
-    return hidden, np.where(ledger.begun, covered, np.nan), np.where(ledger.begun, missing, np.nan)
+    return hidden, np.where(ledger.started, covered, np.nan), np.where(ledger.started, missing, np.nan)
 
 
 def earned(prepared: PreparedPanel, starts: Floats, ends: Floats, *, min_cover: float = 1.0) -> xr.Dataset:

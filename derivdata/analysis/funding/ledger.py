@@ -34,7 +34,7 @@ class Ledger(NamedTuple):
     """Hours since the series began that are known to be unpaid for."""
     filled: Floats
     """Hours of `covered` that an earlier row's rate was carried over rows without one."""
-    begun: Bools
+    started: Bools
     """Whether the series has had a value by this row."""
 
 
@@ -53,15 +53,15 @@ def of_sampled(rates: Floats, since: Floats, *, step: float, limit: float) -> Le
         Hours that a rate holds at most, over rows without a value too.
     """
     last = last_valid(np.isfinite(rates))
-    begun = last >= 0
+    started = last >= 0
     at = np.maximum(last, 0)
     ends = np.append(since[1:], since[-1] + step)
     until = np.minimum(ends, since[at] + limit)
-    covered = np.where(begun, np.maximum(until - since, 0.0), 0.0)
+    covered = np.where(started, np.maximum(until - since, 0.0), 0.0)
     covered_rates = np.where(covered > 0.0, np.take_along_axis(rates, at, axis=-1), 0.0)
-    missing = np.where(begun, ends - since - covered, 0.0)
+    missing = np.where(started, ends - since - covered, 0.0)
     filled = np.where(last == np.arange(since.size), 0.0, covered)
-    return Ledger(convert(covered_rates, "bps_8h", "bps", hours=covered), covered, missing, filled, begun)
+    return Ledger(convert(covered_rates, "bps_8h", "bps", hours=covered), covered, missing, filled, started)
 
 
 def of_settled(rates: Floats, interval: Floats, since: Floats) -> Ledger:
@@ -76,11 +76,11 @@ def of_settled(rates: Floats, interval: Floats, since: Floats) -> Ledger:
     earlier = _shifted(last_valid(there))
     gap = np.where(earlier >= 0, since - since[np.maximum(earlier, 0)], 0.0)
     late = has_interval & (gap > LATE * covered)
-    begun = last_valid(has_interval) >= 0
+    started = last_valid(has_interval) >= 0
     missing = np.where(late, gap - covered, np.where(there & ~has_interval, gap, 0.0))
     amount = convert(np.where(has_interval, rates, 0.0), "bps_8h", "bps", hours=covered)
-    begun_before = _shifted(begun.astype(np.intp)) > 0
-    return Ledger(amount, covered, np.where(begun_before, missing, 0.0), np.zeros_like(covered), begun)
+    started_before = _shifted(started.astype(np.intp)) > 0
+    return Ledger(amount, covered, np.where(started_before, missing, 0.0), np.zeros_like(covered), started)
 
 
 def earned_between(

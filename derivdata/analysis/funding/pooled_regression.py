@@ -369,7 +369,7 @@ def _scales(
 
     Logarithms, since the sizes of errors range over three decades and the largest must not decide. The causes
     are the pair's mean distance from its weekly mean over a week and over the longest span, what is expected
-    of it, and the mean of the first over all pairs. A size is inside what its errors bear out: slopes lie
+    of it, and the mean of the first over all pairs. A size is within what its errors support: slopes lie
     between 0 and 1 and are fitted from thirty errors on, causes count as far as they were seen, and the
     pair's own recent errors come first. So few errors cannot make an interval of any width.
     """

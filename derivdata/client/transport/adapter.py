@@ -101,7 +101,7 @@ class Adapter(HTTPAdapter):
     def _pause(
         self, request: requests.PreparedRequest, outcome: requests.Response | Exception, tried: int
     ) -> float | None:
-        """Seconds until the next try; None to let the outcome stand."""
+        """Seconds until the next attempt; None where there is none."""
         if tried == self._limits.tries:
             return None
         if not isinstance(outcome, requests.Response):

@@ -112,7 +112,7 @@ class Connection:
         """Return the answers to requests at one endpoint, each with the end of its window, in their order.
 
         Where no rate limit stands up to eight are under way at a time, once the first has been answered: a
-        request that fails then ends the series with at most seven sent in vain, whose answers are cached.
+        request that fails then ends the series with at most seven more requests, whose answers are cached.
         A service in this process gains nothing by it.
         """
         if self._local is not None or (endpoint.per_second is not None and self._settings.paced):
@@ -229,8 +229,8 @@ class Connection:
     def _is_current(self, cached: Mapping[str, str]) -> bool:
         """Return whether a cached answer is of the source that answers now, and of the data that it has now.
 
-        A hosted service is its address. A served archive says which source it is, since another one may
-        come to stand at the same address, and which version of the past it answers from.
+        A hosted service is identified by its address. A served archive says which source it is, since another
+        one may be served at the same address later, and which version of the past it answers from.
         """
         if self._settings.offline or self._local is not None:
             return True

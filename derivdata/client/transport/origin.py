@@ -193,7 +193,7 @@ class Secret:
         return self._text
 
     def fingerprint(self) -> str:
-        """Text that tells keys apart without telling them."""
+        """Fingerprint of a key; it does not reveal it."""
         return hashlib.sha256(b"derivdata key\0" + self._text.encode()).hexdigest()[:32]
 
     def within(self, data: bytes) -> bool:

@@ -146,7 +146,7 @@ class Pace:
         return self._timing.monotonic() > due + _LATE_SECONDS
 
     def _shared_delay(self, name: str, spacing: float) -> float | None:
-        """Take the next slot in the file that processes share; None where it cannot be had in time."""
+        """Take the next slot in the file that processes share; None where none is free in time."""
         try:
             private_folder(self._folder)
             with FileLock(

@@ -1,6 +1,6 @@
-"""DuckDB over files of archives: it reads what it is told to through one door, and nothing else.
+"""DuckDB over files of archives: it reads the files of a query through our file system, and nothing else.
 
-The door is a file system in Python. It serves the files of the queries under way and no others, checks every
+That file system is in Python. It serves the files of the queries under way and no others, checks every
 block of them against the checksums in the manifest before DuckDB sees it, and is the same for a folder and
 for a store of objects. DuckDB's own file systems are switched off, so that no statement can read, write,
 attach or install anything beside it.

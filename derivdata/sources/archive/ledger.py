@@ -29,7 +29,7 @@ _COLUMNS = ("table", "exchange", "symbol", "start", "end", "answered", "error")
 class LedgerEntry(NamedTuple):
     """One request for rows of a table: of which venue, about which symbol (None: all), over which window.
 
-    `error` says why it got no answer; empty where it was answered, be it with no rows.
+    `error` says why it got no answer; empty where it was answered, even with no rows.
     """
 
     exchange: str

@@ -30,7 +30,7 @@ _SAME_FACTOR = 1.3
 """Open interest or marks of one contract in two answers: both sides for one side is a factor of 2."""
 
 _PATIENCE_SECONDS = 20.0
-"""How long a venue is waited for in all: whoever checks wants to know, not to wait."""
+"""The longest time for one venue in all: a check should end soon."""
 
 _Key = tuple[str, str, str]
 
@@ -135,7 +135,7 @@ def _is_final(problem: DerivdataError) -> bool:
 
 
 def verdicts_of_tables(checks: pd.DataFrame) -> pd.DataFrame:
-    """Return of each venue and table the best verdict of the requests that tell of it.
+    """Return of each venue and table the best verdict of the requests that return it.
 
     Columns are ``exchange``, ``table``, ``verdict`` and ``path_or_channel``, the request with that verdict.
     """

@@ -173,7 +173,7 @@ class Collector:
         return [*self._states]
 
     def venues_without(self, table: str) -> list[str]:
-        """Return the venues whose polls tell of funding, but nothing of a table."""
+        """Return the venues whose polls return funding, but nothing of a table."""
         polled = {name: state.tables for name, state in self._states.items()}
         return [
             name for name, tables in polled.items() if "funding_history" in tables and table not in tables
@@ -192,7 +192,7 @@ class Collector:
     def once(self) -> dict[str, int]:
         """Poll every venue once, refill the histories, and return the rows written per table.
 
-        A venue that did not even list its contracts is not asked for histories: they would wait in vain.
+        A venue that did not even list its contracts is not asked for histories: each would only time out.
 
         Raises
         ------

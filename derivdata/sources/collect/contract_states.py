@@ -38,7 +38,7 @@ class ContractStates:
 
     The contracts that were not asked for longest come first; of those never asked the chosen symbols, then
     those with the most volume. A poll each minute takes as many as make all within the endpoint's cadence, so
-    that requests are spread evenly over it, but no longer than `seconds`. Endpoints are those that tell of
+    that requests are spread evenly over it, but no longer than `seconds`. Endpoints are those that return
     one contract (`VenueEndpoint.is_of_one`).
     """
 

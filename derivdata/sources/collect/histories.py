@@ -61,7 +61,7 @@ class Backfilled:
 def chosen_venues(names: Sequence[str] | None, *, unconfirmed: bool = False) -> list[str]:
     """Return the venues to ask: those named, else all of which something is confirmed.
 
-    Those that want to be named are left out otherwise.
+    Venues that are `named_only` are left out unless they are named.
 
     Raises `ValueError`: there is no such venue.
     """
@@ -325,7 +325,7 @@ class _Job:
         self._write(table, symbol, rows, entered)
 
     def _write(self, table: str, symbol: str | None, rows: pd.DataFrame, requests: list[LedgerEntry]) -> None:
-        """Append rows with the requests that they came from, in one step, and tell of both."""
+        """Append rows and the requests that gave them in one step, and report both."""
         counts = self.archive.merge(table, tables.TABLES[table].conform(rows), requests=requests)
         key = (self.exchange, table)
         self.done.written[key] = self.done.written.get(key, 0) + counts.written

@@ -1,4 +1,4 @@
-"""One history of one contract: the requests that tell of it, and the rows of a window."""
+"""One history of one contract: the requests that return it, and the rows of a window."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ class ReadThrough:
         )
 
     def take_notices(self) -> list[str]:
-        """Return what the user must know, once: venues that could not be had, and why."""
+        """Return what the user must know, once: venues that could not be reached, and why."""
         with self._fork_lock:
             notices, self._notices = self._notices, []
         return notices

@@ -389,7 +389,7 @@ class VenueState:
 
 
 def _valued(row: State) -> State:
-    """Return a contract whose open interest is told in coins, and its mark in another answer, with both."""
+    """Return a contract whose open interest is stated in coins, and its mark in another answer, with both."""
     if row.oi_usd is None and row.oi_coins is not None and row.mark:
         return row._replace(oi_usd=row.oi_coins * row.mark)
     return row

@@ -230,22 +230,22 @@ def _price(day: int, tree: _Tree) -> Floats:
 
 def _fills_begun(day: int, first: int, last: int, rows: Ints) -> dict[str, Any]:
     """Return the fills within a window of the clusters that began on a day."""
-    begun = orders(day)
-    parts = fills(begun)
-    pair = begun.pair[parts.order]
+    day_orders = orders(day)
+    parts = fills(day_orders)
+    pair = day_orders.pair[parts.order]
     inside = (parts.time >= first) & (parts.time < last) & np.isin(pair, rows)
     order, pair = parts.order[inside], pair[inside]
     price, quantity = parts.price[inside], parts.quantity[inside]
     return {
-        "number": begun.number[order],
+        "number": day_orders.number[order],
         "place": parts.place[inside],
         "time": parts.time[inside],
         "exchange": pairs().exchange[pair],
         "symbol": pairs().symbol[pair],
-        "long": begun.long[order],
-        "order_price_usd": begun.price[order],
+        "long": day_orders.long[order],
+        "order_price_usd": day_orders.price[order],
         "fill_price_usd": price,
-        "quantity": begun.quantity[order],
+        "quantity": day_orders.quantity[order],
         "filled_quantity": quantity,
         "value_usd": np.round(price * quantity, 6),
     }

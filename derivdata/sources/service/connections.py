@@ -1,7 +1,6 @@
 """HTTP protocol of the service: httptools and uvloop where they are installed, else plain Python.
 
-A connection whose request has begun and does not come to its end is closed after a while; uvicorn waits for
-it for ever.
+A connection on which a request started and does not end is closed after a while; uvicorn would wait for ever.
 """
 
 from __future__ import annotations

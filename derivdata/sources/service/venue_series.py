@@ -8,7 +8,7 @@ which is not the same as having the value 0.
 Why sums are enough, mostly. A store adds up its rows at each instant, some hundred times fewer numbers than
 rows. While the same symbols stand at all instants that reach into a bucket, each value holds until the next
 instant, for all symbols alike. Their means then have the same weights, and the sum of the means is the mean
-of the sums. That the symbols are the same is told by a hash, the exclusive or over the hashes of their
+of the sums. That the symbols are the same is seen by a hash, the exclusive or over the hashes of their
 names; that no row holds longer than others by the resolutions that rows state.
 
 Where they are not. A bucket is *unsure* if the hash changes among the instants that may reach into it, or if

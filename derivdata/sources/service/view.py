@@ -118,7 +118,7 @@ class View:
         Concurrent calls with one name share the work; other names do not wait. `name` says all that the
         result depends on but the clock and the state of the store.
         """
-        key = (name, self.store.identity)  # before the reads: what comes in between must not pass for read
+        key = (name, self.store.identity)  # before the reads: rows written meanwhile must not count as read
         with self._lock:
             shared = self._memo.setdefault(key, _SharedResult())
             self._memo.move_to_end(key)

@@ -1,4 +1,4 @@
-"""BingX: perpetual swaps in USDT and USDC, whose open interest is told in USD, one contract a request.
+"""BingX: perpetual swaps in USDT and USDC, whose open interest is stated in USD, one contract a request.
 
 ``nextFundingTime`` is an instant and ``updateTime`` that of the last payment, whatever the venue's page says.
 Coin-margined swaps have no request for their rates and are not read.

@@ -1,7 +1,7 @@
 """BitMEX: one answer has every contract; 30 requests a minute without a key.
 
 Contracts are 1 USD (inverse), a power of ten of a coin (linear), or pay in a third coin (quanto, whose value
-is told in that coin). ``XBt`` is a hundred-millionth of a bitcoin, ``USDt`` a millionth of a dollar.
+is stated in that coin). ``XBt`` is a hundred-millionth of a bitcoin, ``USDt`` a millionth of a dollar.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def option_summaries(reading: Reading) -> Records:
 
 
 def _check_percent(reading: Reading, volatilities: list[float]) -> None:
-    """Refuse a chain whose median is below 3 % or above 1,000 %: it was not told in percent."""
+    """Refuse a chain whose median is below 3 % or above 1,000 %: it is not in percent."""
     if volatilities and not 0.03 <= statistics.median(volatilities) <= 10:
         reading.fail(f"a volatility of {statistics.median(volatilities):g} times 100 is not in percent")
 

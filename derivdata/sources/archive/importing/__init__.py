@@ -93,10 +93,10 @@ def import_files(
     to
         Folder of the archive; it is made where there is none.
     map
-        House name to the file's column, ``{"time": "Date", "rate_bps_8h": "Funding Rate"}``. A column of
-        the house name needs none.
+        Column of the table to the file's column, ``{"time": "Date", "rate_bps_8h": "Funding Rate"}``. A
+        column of the same name needs no entry.
     set
-        House name to one value for every row, ``{"exchange": "binance", "interval_hours": "8"}``.
+        Column of the table to one value for every row, ``{"exchange": "binance", "interval_hours": "8"}``.
     tz
         Zone of instants that state none: ``"Europe/London"``, ``"UTC"``, ``"UTC+3"`` (three hours ahead).
         Without it such rows are rejected. Numbers are seconds, ms, µs or ns since 1970, by their size.

@@ -1,4 +1,4 @@
-"""Rows of a file as rows of a table, each one that does not fit turned down with its reason."""
+"""Rows of a file as rows of a table; each one that does not fit is rejected with its reason."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Rows(NamedTuple):
 
 
 def rows(chunk: Chunk, plan: ImportPlan) -> Rows:
-    """Return the rows of a chunk that fit the table, in house names and units.
+    """Return the rows of a chunk that fit the table, in the table's names and units.
 
     Raises
     ------
