@@ -19,16 +19,13 @@ import numpy as np
 import pandas as pd
 
 from derivdata.reports.drawing import Drawing, Drawings
-from derivdata.support.text import escape_controls
+from derivdata.support.text import html_page
 
 WIDE = 4.5
 """Width of a figure [inches]: on a phone, 390 pixels wide, its smallest words are 9 pixels high."""
 
 _SIZE = (WIDE, 3.5)
-_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{script}'; img-src data:; "
-    "base-uri 'none'; form-action 'none'"
-)
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{script}'; img-src data:"
 
 
 class Finding(NamedTuple):
@@ -174,16 +171,14 @@ def render_page(
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = _POLICY.format(script=digest)
     warning = f'<p class="banner" role="note">{escape(banner)}</p>' if banner else ""
-    return escape_controls(
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_resource('style.css')}</style></head>\n"
-        f'<body>{warning}<header><h1>{escape(title)}</h1><p class="soft">{linked(subtitle)}</p>'
+    return html_page(
+        title,
+        f'{warning}<header><h1>{escape(title)}</h1><p class="soft">{linked(subtitle)}</p>'
         f"<nav>{links}</nav></header>\n{body}\n"
         f'<footer><p class="soft" id="made">{escape(made)}</p></footer>'
-        f"<script>{script}</script></body></html>\n",
-        keep="\n\t",
+        f"<script>{script}</script>",
+        style=_resource("style.css"),
+        policy=policy,
     )
 
 

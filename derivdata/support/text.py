@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import html
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -44,6 +45,18 @@ def did_you_mean(wrong: object, known: Iterable[object], otherwise: str = "") ->
     words = [word for word in _OTHER_WORDS.get(str(wrong), ()) if word in folded]
     near = words or [folded[n] for n in difflib.get_close_matches(str(wrong).casefold(), folded, n=1)]
     return f"; did you mean {near[0]!r}?" if near else otherwise
+
+
+def html_page(title: str, body: str, *, style: str, policy: str, head: str = "") -> str:
+    """Return a page that loads nothing: its style is in it, and its `policy` allows no address or form."""
+    forms = "base-uri 'none'; form-action 'none'"
+    return escape_controls(
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}; {forms}">{head}'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{html.escape(title)}</title><style>{style}</style></head>\n<body>{body}</body></html>\n",
+        keep="\n\t",
+    )
 
 
 def escape_controls(text: str, keep: str = "") -> str:

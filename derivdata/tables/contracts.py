@@ -132,7 +132,7 @@ def _plain(base: str, quote: str) -> Contract:
 VENUES_AS_OF = "2026-08-15"
 
 
-class Venue(NamedTuple):
+class KnownVenue(NamedTuple):
     """One venue: name shown to people, 'cex', 'dex' or 'other', and interval of BTC in hours.
 
     The interval is that of BTC on the table's date, None where it was not seen; it differs between
@@ -165,8 +165,8 @@ _INTERVALS: dict[float | None, list[str]] = {
 
 _KINDS = dict.fromkeys(_CEX, "cex") | dict.fromkeys(_OTHER, "other")
 
-VENUES: dict[str, Venue] = {
-    slug: Venue(_DISPLAY.get(slug, slug.upper()), _KINDS.get(slug, "dex"), hours)
+VENUES: dict[str, KnownVenue] = {
+    slug: KnownVenue(_DISPLAY.get(slug, slug.upper()), _KINDS.get(slug, "dex"), hours)
     for slug, hours in sorted((s, h) for h, slugs in _INTERVALS.items() for s in slugs)
 }
 

@@ -86,8 +86,9 @@ def test_nothing_scrolls_sideways_and_no_venue_breaks(dark: bool, opened: Callab
     """Six columns fit a tablet; on a phone a row is a block of named cells that have a value."""
     rows = [[venue, *("0 min" if venue == SIX[table] else "–" for table in SIX)] for venue in SIX.values()]
     page = opened("about:blank", dark=dark)
+    style = Path(status_page.__file__).with_name("status.css").read_text(encoding="utf-8")
     page.set_content(
-        f"<!doctype html><html lang=en><style>{status_page._STYLE}</style><body>"
+        f"<!doctype html><html lang=en><style>{style}</style><body>"
         + status_page._table(["venue", *SIX], rows, [[1], *[[]] * 5])
         + status_page._table(["exchange", "table", "last_error"], [["okx", "oi_history", "no-answer/" * 40]])
     )

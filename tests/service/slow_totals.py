@@ -9,7 +9,7 @@ import pandas as pd
 from derivdata.sources.service import buckets
 from derivdata.sources.service.buckets import length
 from derivdata.sources.service.venue_totals import cut
-from derivdata.sources.service.view import Quantity, Series, View
+from derivdata.sources.service.view import Series, StoredColumn, View
 from derivdata.sources.service.window import AnswerWindow, adaptive
 from derivdata.support import times
 
@@ -18,7 +18,7 @@ _COLUMNS = ["exchange", "time", "value", "symbol_count"]
 
 def totals(
     view: View,
-    column: Quantity,
+    column: StoredColumn,
     window: AnswerWindow,
     resolution: str | None,
     *,
@@ -42,7 +42,7 @@ def totals(
 
 def _series(
     view: View,
-    column: Quantity,
+    column: StoredColumn,
     day: AnswerWindow,
     resolution: str | None,
     venues: Sequence[str] | None,

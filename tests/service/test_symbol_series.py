@@ -7,12 +7,12 @@ import pytest
 
 from derivdata.sources.service.buckets import length
 from derivdata.sources.service.venue_totals import cut
-from derivdata.sources.service.view import Quantity, Series, View
+from derivdata.sources.service.view import Series, StoredColumn, View
 from derivdata.sources.service.window import AnswerWindow, adaptive, resolve
 from tests.service.test_venue_totals import COLUMNS, STORES
 
 
-def by_day(view: View, column: Quantity, window: AnswerWindow) -> Series:
+def by_day(view: View, column: StoredColumn, window: AnswerWindow) -> Series:
     """The series of every day, at the finest of their resolutions."""
 
     def made(day: AnswerWindow, used: str | None = None) -> Series:
@@ -30,7 +30,7 @@ def by_day(view: View, column: Quantity, window: AnswerWindow) -> Series:
 @pytest.mark.parametrize("store", list(STORES))
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.value)
 @pytest.mark.parametrize("start", ["2026-06-22T05:00Z", "2026-06-28T17:30Z", "2026-06-30T00:00Z"])
-def test_the_same_as_the_series_of_every_day(store: str, column: Quantity, start: str) -> None:
+def test_the_same_as_the_series_of_every_day(store: str, column: StoredColumn, start: str) -> None:
     """Windows of a week, of days and of hours: at 4 h, at 1 h and raw.
 
     A row of a whole day is known to a later part of it where another row is of a day: so windows of the store

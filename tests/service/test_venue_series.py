@@ -20,7 +20,7 @@ from derivdata.sources.query import Query
 from derivdata.sources.service.running_answer import noted
 from derivdata.sources.service.venue_series import by_rows, by_sums
 from derivdata.sources.service.venue_totals import totals
-from derivdata.sources.service.view import Quantity, View
+from derivdata.sources.service.view import StoredColumn, View
 from derivdata.sources.service.window import resolve
 from tests.service import slow_totals
 from tests.service.memory_store import MemoryStore, sums_of
@@ -29,7 +29,7 @@ from tests.service.test_venue_totals import difference
 SOAK = os.environ.get("DERIVDATA_SOAK") == "1"
 START = pd.Timestamp("2026-06-01", tz="UTC").as_unit("us")
 OI = "oi_history"
-OI_USD, VOLUME = Quantity(OI, "oi_usd"), Quantity("volume_history", "volume_usd", added=True)
+OI_USD, VOLUME = StoredColumn(OI, "oi_usd"), StoredColumn("volume_history", "volume_usd", added=True)
 HOUR = pd.Timedelta(1, "h")
 VALUES = st.sampled_from([1.0, 2.5, 1e6, 12345.67, 0.0])
 
@@ -189,7 +189,7 @@ def listed() -> pd.DataFrame:
 
 
 def assert_same(
-    view: View, start: str, resolution: str | None, column: Quantity = OI_USD, **options: Any
+    view: View, start: str, resolution: str | None, column: StoredColumn = OI_USD, **options: Any
 ) -> pd.DataFrame:
     window = resolve({"start": pd.Timestamp(start), "end": None}, now=view.now, tier="pro")
     found = totals(view, column, window, resolution, **options)
@@ -264,7 +264,7 @@ def test_a_missing_value_beside_a_listing_is_left_to_the_rows(tmp_path: Path) ->
 
 @pytest.mark.parametrize("column", [OI_USD, VOLUME])
 @pytest.mark.parametrize("end", [None, 8 * 24 * HOUR])
-def test_a_file_with_unstated_steps_elsewhere(column: Quantity, end: Any, tmp_path: Path) -> None:
+def test_a_file_with_unstated_steps_elsewhere(column: StoredColumn, end: Any, tmp_path: Path) -> None:
     """A day of rows that state no step, then hours: the window has hours alone, of eight symbols with 2."""
     parts = [hours(f"S{n}", "okx", 0, [2.0] * 24, "unstated") for n in range(8)]
     parts += [hours(f"S{n}", "okx", 24, [2.0] * 216) for n in range(8)]
@@ -332,7 +332,7 @@ def test_volume_counts_when_its_step_is_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("column", [OI_USD, VOLUME])
-def test_the_sample_sums_what_it_returns_as_rows(column: Quantity) -> None:
+def test_the_sample_sums_what_it_returns_as_rows(column: StoredColumn) -> None:
     """Over three weeks in which pairs come and go; hashes differ, and are equal where the others are."""
     store, end = sample.open(), START + pd.Timedelta(1, "D")
     query = Query(column.table, START - pd.Timedelta(20, "D"), end, venues=["okx", "hyperliquid"])

@@ -12,7 +12,7 @@ from derivdata.sources import sample
 from derivdata.sources.query import Query
 from derivdata.sources.service.running_answer import Cancelled
 from derivdata.sources.service.venue_totals import totals
-from derivdata.sources.service.view import Quantity, Series, View
+from derivdata.sources.service.view import Series, StoredColumn, View
 from derivdata.sources.service.window import resolve
 from tests.service import market, slow_totals
 from tests.service.memory_store import MemoryStore
@@ -61,7 +61,7 @@ STORES: dict[str, Any] = {
     "mixed": MemoryStore(frames(), now=market.NOW),
     "irregular": irregular(),
 }
-COLUMNS = [Quantity("oi_history", "oi_usd"), Quantity("volume_history", "volume_usd", added=True)]
+COLUMNS = [StoredColumn("oi_history", "oi_usd"), StoredColumn("volume_history", "volume_usd", added=True)]
 WINDOWS: list[tuple[str, str | None, list[str] | None]] = [
     ("2026-06-26T05:00Z", "2026-06-29T17:30Z", None),
     ("2026-06-28T00:00Z", None, ["okx", "binance"]),
@@ -84,7 +84,7 @@ def difference(found: Series, expected: Series) -> str:
 
 @pytest.mark.parametrize("store", list(STORES))
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.value)
-def test_the_same_as_the_slow_reference(store: str, column: Quantity) -> None:
+def test_the_same_as_the_slow_reference(store: str, column: StoredColumn) -> None:
     """At six resolutions, of three windows, with and without a choice of venues: each pair of them twice."""
     source, failures = STORES[store], []
     view = View(source, source.now)
@@ -161,7 +161,9 @@ class AllAtOnce(View):
 @pytest.mark.parametrize("store", list(STORES))
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.value)
 @pytest.mark.parametrize("resolution", ["raw", "15m", "1h", "4h"])
-def test_a_series_in_blocks_is_the_series_in_one_piece(store: str, column: Quantity, resolution: str) -> None:
+def test_a_series_in_blocks_is_the_series_in_one_piece(
+    store: str, column: StoredColumn, resolution: str
+) -> None:
     """From one day and from 300 rows a block, which is a day again, to all at once."""
     source = STORES[store]
     found = []

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from html import escape
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from derivdata.sources.service import fills
 from derivdata.sources.service.market import funding_now
-from derivdata.support.text import escape_controls
+from derivdata.support.text import html_page
 
 if TYPE_CHECKING:
     from derivdata.sources.service.view import View
@@ -20,32 +21,7 @@ _DAY, _HOUR = pd.Timedelta(1, "D"), pd.Timedelta(1, "h")
 _LATE = pd.Timedelta(2, "h")
 _FRESH = ("funding_history", "funding_settlements", "oi_history", "prices_history", "options_snapshot")
 _EVENTS = "liquidations_events"
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1c2430; --soft: #5c6675; --paper: #fff; --line: #d9dee5;
-  --late: #a33b00; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e6eaf0; --soft: #9aa5b4; --paper: #12161c; --line: #2c3440; --late: #ffb27a; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1rem 1.2rem 3rem; max-width: 64rem; background: var(--paper);
-  color: var(--ink); font: 15px/1.45 system-ui, sans-serif; }
-h1 { font-size: 1.4rem; margin: .2rem 0; } h2 { font-size: 1.1rem; margin: 1.6rem 0 .3rem; }
-nav a { color: inherit; margin-right: .9rem; white-space: nowrap; }
-.soft { color: var(--soft); } .late { color: var(--late); font-weight: 600; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .86rem; }
-th, td { padding: .2rem .7rem .2rem 0; text-align: left; border-bottom: 1px solid var(--line); }
-th { color: var(--soft); vertical-align: bottom; }
-td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; } td:first-child { white-space: nowrap; }
-@media (max-width: 700px) {
-  table, tbody { display: block; } thead { display: none; }
-  tr { display: grid; grid-template-columns: repeat(auto-fill, minmax(9.5rem, 1fr)); gap: .25rem .8rem;
-    border-bottom: 1px solid var(--line); padding: .4rem 0; }
-  td { display: block; border: 0; padding: 0; }
-  td:first-child { grid-column: 1 / -1; font-weight: 600; white-space: normal; }
-  td[data-label]::before { display: block; content: attr(data-label); color: var(--soft);
-    font-weight: 400; font-size: .75rem; }
-  td.none, td:empty { display: none; } }
-"""
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _NONE = "–"
 _SECTIONS = {
     "freshness": "Freshness",
@@ -77,16 +53,9 @@ def status_page(view: View, ledger: pd.DataFrame | None) -> str:
         _heading("liquidations"),
         _liquidations(view),
     ]
-    return escape_controls(
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n<body>"
-        + "\n".join(parts)
-        + "</body></html>\n",
-        keep="\n\t",
-    )
+    style = resources.files("derivdata.sources.service").joinpath("status.css").read_text(encoding="utf-8")
+    refresh = f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}">'
+    return html_page(title, "\n".join(parts), style=style, policy=_POLICY, head=refresh)
 
 
 def _heading(name: str) -> str:

@@ -25,7 +25,7 @@ from derivdata.sources.service.venue_series import (
     joined,
     without,
 )
-from derivdata.sources.service.view import Quantity, Series, View, read_around, stated
+from derivdata.sources.service.view import Series, StoredColumn, View, read_around, stated
 from derivdata.sources.service.window import INSTANT, AnswerWindow, adaptive
 from derivdata.support import times
 
@@ -39,7 +39,7 @@ _BLOCK_ROWS = 1_000_000
 
 def totals(
     view: View,
-    column: Quantity,
+    column: StoredColumn,
     window: AnswerWindow,
     resolution: str | None,
     *,
@@ -83,7 +83,7 @@ class _Question:
     """Sums to make; `step` is the requested one, or that chosen by the length of the window."""
 
     view: View
-    column: Quantity
+    column: StoredColumn
     step: str
     venues: tuple[str, ...] | None
 

@@ -47,7 +47,7 @@ _DECIMALS = {"rate_bps_8h": 6}
 _NOT_MADE = object()
 
 
-class Quantity(NamedTuple):
+class StoredColumn(NamedTuple):
     """What a history is of."""
 
     # `table`, `value`: a base table, and the column that is shown
@@ -203,7 +203,7 @@ class View:
 
     def series(
         self,
-        column: Quantity,
+        column: StoredColumn,
         window: AnswerWindow,
         resolution: str | None,
         *,
@@ -249,7 +249,7 @@ class View:
         return results
 
     def _part(
-        self, column: Quantity, chosen: Query, window: AnswerWindow, requested: str, used: str | None
+        self, column: StoredColumn, chosen: Query, window: AnswerWindow, requested: str, used: str | None
     ) -> tuple[Series, int]:
         """Return a column over a window that fits into memory, and how many rows were read for it."""
         frame, step = self.around(column, window, requested, symbols=chosen.symbols, venues=chosen.venues)
@@ -262,7 +262,7 @@ class View:
 
     def around(
         self,
-        column: Quantity,
+        column: StoredColumn,
         window: AnswerWindow,
         resolution: str | None,
         *,
@@ -284,7 +284,7 @@ class View:
         return frame, max(used, min(steps, key=buckets.length, default=used), key=buckets.length)
 
     def combined(
-        self, frame: pd.DataFrame, column: Quantity, window: AnswerWindow, used: str
+        self, frame: pd.DataFrame, column: StoredColumn, window: AnswerWindow, used: str
     ) -> pd.DataFrame:
         """Return a column of what `around` read, in the window and at the resolution, without gaps."""
         step, value = times.resolution(used), column.value

@@ -12,7 +12,7 @@ from derivdata.sources.service import json_rows, market
 from derivdata.sources.service.access import FREE_SYMBOLS
 from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.request_coverage import never_requested
-from derivdata.sources.service.view import Quantity
+from derivdata.sources.service.view import StoredColumn
 from derivdata.sources.service.window import AnswerWindow
 
 _UNRANKED = "500+"
@@ -76,7 +76,7 @@ def historical(context: RequestContext) -> dict[str, Any]:
     view.need("funding_history")
     window = context.window()
     frame, used, _ = view.series(
-        Quantity("funding_history", "rate_bps_8h"),
+        StoredColumn("funding_history", "rate_bps_8h"),
         window,
         params["resolution"],
         symbols=[params["symbol"]],

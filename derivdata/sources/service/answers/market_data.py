@@ -16,7 +16,7 @@ from derivdata.sources.service import buckets, json_rows
 from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.refusal import bad_request, not_found
 from derivdata.sources.service.request_coverage import never_requested
-from derivdata.sources.service.view import Quantity, View
+from derivdata.sources.service.view import StoredColumn, View
 
 _DEPTHS = (10, 25, 50, 100)
 _PRICES = "prices_history"
@@ -56,7 +56,7 @@ def depth_history(context: RequestContext) -> dict[str, Any]:
     _require(view, "orderbook_depth_history", params["symbol"], params["exchange"])
     window = context.window()
     frame, used = view.around(
-        Quantity("orderbook_depth_history", "bid_depth_usd"),
+        StoredColumn("orderbook_depth_history", "bid_depth_usd"),
         window,
         params["resolution"],
         symbols=[params["symbol"]],
@@ -66,7 +66,7 @@ def depth_history(context: RequestContext) -> dict[str, Any]:
     for depth in _DEPTHS:
         one = frame[frame["depth_bps"] == depth]
         for column in ("bid_depth_usd", "ask_depth_usd"):
-            depths = view.combined(one, Quantity("orderbook_depth_history", column), window, used)
+            depths = view.combined(one, StoredColumn("orderbook_depth_history", column), window, used)
             values = depths.set_index("time")[column]
             parts[column.replace("depth", f"depth_{depth}bps")] = values.round(2)
     joined = pd.concat(parts, axis=1, sort=True).sort_index().rename_axis("timestamp").reset_index()
@@ -92,7 +92,7 @@ def price_history(context: RequestContext) -> dict[str, Any]:
     view.need(_PRICES)
     window = context.window()
     frame, used, _ = view.series(
-        Quantity(_PRICES, "price_usd", kind=params["kind"]),
+        StoredColumn(_PRICES, "price_usd", kind=params["kind"]),
         window,
         params["resolution"],
         symbols=[params["symbol"]],

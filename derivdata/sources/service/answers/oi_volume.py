@@ -13,7 +13,7 @@ from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.refusal import DOCS, Refusal, bad_request, not_found
 from derivdata.sources.service.request_coverage import never_requested
 from derivdata.sources.service.venue_totals import totals
-from derivdata.sources.service.view import Quantity, View
+from derivdata.sources.service.view import StoredColumn, View
 from derivdata.sources.service.window import AnswerWindow
 from derivdata.support import times
 
@@ -27,13 +27,13 @@ _MOST_DAYS = 365
 class Measure(NamedTuple):
     """One figure: where it is, and its names on the wire, of one symbol and of a venue."""
 
-    column: Quantity
+    column: StoredColumn
     one: str
     total: str
 
 
-OI = Measure(Quantity("oi_history", "oi_usd"), "open_interest_usd", "total_open_interest_usd")
-VOLUME = Measure(Quantity("volume_history", "volume_usd", added=True), "volume_usd", "total_volume_usd")
+OI = Measure(StoredColumn("oi_history", "oi_usd"), "open_interest_usd", "total_open_interest_usd")
+VOLUME = Measure(StoredColumn("volume_history", "volume_usd", added=True), "volume_usd", "total_volume_usd")
 
 
 def exchange_totals(context: RequestContext, measure: Measure) -> dict[str, Any]:
