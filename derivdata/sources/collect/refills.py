@@ -61,7 +61,7 @@ class Refills:
             shared=shared,
             unconfirmed=unconfirmed,
         )
-        self._begun: dict[str, pd.Timestamp] = {}
+        self._started: dict[str, pd.Timestamp] = {}
         self._done: queue.Queue[Backfilled | ArchiveError] = queue.Queue()
         self._running: set[str] = set()
         self._ended = threading.Condition()
@@ -73,8 +73,8 @@ class Refills:
         if now - hour < _REFILL_AT:
             return
         for name in venues:
-            if name not in self._running and self._begun.get(name, hour - _DAY) < hour:
-                self._begun[name] = hour
+            if name not in self._running and self._started.get(name, hour - _DAY) < hour:
+                self._started[name] = hour
                 self._start(name)
 
     def once(self, venues: Sequence[str]) -> None:
@@ -118,7 +118,7 @@ class Refills:
             with self._ended:
                 self._running.discard(name)
                 self._ended.notify_all()
-            self._begun.pop(name, None)
+            self._started.pop(name, None)
             raise
 
     def _run(self, name: str) -> None:

@@ -93,7 +93,7 @@ def starts_per_day() -> Floats:
 def orders(day: int) -> Orders:
     """Return every order whose cluster began on a day; a few of them are of the next."""
     shocks = [int(np.datetime64(s, "us").astype(np.int64)) for s in SHOCKS]
-    tree = _grown(_joined([_begun(day), *(_shocked(s) for s in shocks if s // DAY_US == day)]))
+    tree = _grown(_joined([_started(day), *(_shocked(s) for s in shocks if s // DAY_US == day)]))
     pair = _pair(tree)
     keep = np.flatnonzero(pair >= 0)
     keep = keep[np.lexsort((tree.number[keep], tree.time[keep]))]
@@ -131,7 +131,7 @@ def fills(orders: Orders) -> FillArrays:
 def fill_rows(first: int, last: int, names: _Names, venues: _Names, columns: _Names = None) -> dict[str, Any]:
     """Return the columns of the liquidation fills with ``first <= time < last`` [µs], or some of them."""
     days = range(first // DAY_US - 1, (last - 1) // DAY_US + 1)
-    parts = [_fills_begun(d, first, last, select(names, venues).row) for d in days]
+    parts = [_fills_started(d, first, last, select(names, venues).row) for d in days]
     columns_of = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     if columns is None:
         order = np.lexsort(
@@ -153,7 +153,7 @@ def fill_rows(first: int, last: int, names: _Names, venues: _Names, columns: _Na
     }
 
 
-def _begun(day: int) -> _Tree:
+def _started(day: int) -> _Tree:
     """Return the first orders of a day's clusters, shocks aside: at most one per symbol and five minutes."""
     step = day * STEPS + np.arange(STEPS)
     number = noise.bits((symbols().streams ^ _BEGUN)[:, None], step)
@@ -228,7 +228,7 @@ def _price(day: int, tree: _Tree) -> Floats:
     return np.asarray(path[tree.symbol, np.minimum((tree.time - day * DAY_US) // STEP_US, STEPS - 1)])
 
 
-def _fills_begun(day: int, first: int, last: int, rows: Ints) -> dict[str, Any]:
+def _fills_started(day: int, first: int, last: int, rows: Ints) -> dict[str, Any]:
     """Return the fills within a window of the clusters that began on a day."""
     day_orders = orders(day)
     parts = fills(day_orders)

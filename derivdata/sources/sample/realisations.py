@@ -23,7 +23,7 @@ Names = Sequence[str] | None
 def clusters(first: int, last: int, names: Names, venues: Names) -> pd.DataFrame:
     """Return the clusters that begin in ``[first, last)`` [µs]; with their orders on the chosen venues."""
     chosen = select(names, venues)
-    parts = [_begun(d, chosen.row) for d in range(first // DAY_US, (last - 1) // DAY_US + 1)]
+    parts = [_started(d, chosen.row) for d in range(first // DAY_US, (last - 1) // DAY_US + 1)]
     table = pd.concat(parts)
     inside = (table["time"] >= first) & (table["time"] < last)
     table = table[inside].sort_values(["own", "time", "cluster"], ignore_index=True)
@@ -39,7 +39,7 @@ def clusters(first: int, last: int, names: Names, venues: Names) -> pd.DataFrame
     )
 
 
-def _begun(day: int, rows: Ints) -> pd.DataFrame:
+def _started(day: int, rows: Ints) -> pd.DataFrame:
     orders = liquidations.orders(day)
     frame = pd.DataFrame(
         {
