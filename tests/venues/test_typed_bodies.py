@@ -12,6 +12,7 @@ from derivdata.errors import SchemaError, VenueError
 from derivdata.sources import venues
 from derivdata.sources.venues.record_types import Records
 from tests.venues.test_mutations import _damaged, _wrong_rows
+from tests.venues.test_read import CASES as TYPED
 
 MS = 1_789_000_000_123
 AT = pd.Timestamp("2026-10-01T12:00:00Z")
@@ -60,7 +61,11 @@ LIGHTER = {"channel": "trade:1", "type": "update/trade", "trades": [], "liquidat
      "usd_amount": "25000", "is_maker_ask": True, "timestamp": MS}
 ]}  # fmt: skip
 MARKETS = LISTED.assign(exchange="lighter", instrument_name="1:BTC", contract_size=1.0, is_inverse=False)
-MAY_BE_EITHER = {"gate's stream": ("number at ('result', 0, 'price')",)}
+MAY_BE_EITHER = {
+    "gate's stream": ("number at ('result', 0, 'price')",),
+    "phemex /contract-biz/public/real-funding-rates": ("number at ('data', 'rows', 0, 'fundingRate')",),
+    "phemex /api-data/public/data/funding-rate-history": ("number at ('data', 'rows', 0, 'fundingRate')",),
+}
 """Another number of another kind, where clients have seen both kinds: nothing else tells which is right."""
 TRADES = "/public/get_last_trades_by_currency_and_time?currency=BTC"
 SUMMARIES = "/public/get_book_summary_by_currency?kind=future"
@@ -76,6 +81,14 @@ CASES: dict[str, tuple[str, str, Any, dict[str, Any]]] = {
     "a dex": ("tradexyz", "/info metaAndAssetCtxs?dex=xyz", DEX, {}),
     "lighter's stream": ("lighter", "trade/1", LIGHTER, {"instruments": MARKETS}),
 }
+UNRECORDED = ("bingx", "phemex", "bitmex", "cryptocom", "edgex", "backpack")
+"""Venues none of whose bodies anybody recorded for these tests."""
+CASES |= {
+    f"{case['venue']} {case['request']}": (
+        case["venue"], case["request"], case["body"], case.get("context", {})
+    )
+    for case in TYPED if case["venue"] in UNRECORDED
+}  # fmt: skip
 
 
 def _records(case: str, body: Any) -> Records:
