@@ -155,7 +155,7 @@ class VenueState:
         for endpoint in due:
             self._asked[endpoint] = poll.at
             try:
-                self._kept[endpoint] = self._answers(endpoint)
+                self._kept[endpoint] = self._answers(endpoint, poll.at)
             except Stopped:
                 raise
             except DerivdataError as problem:
@@ -236,11 +236,14 @@ class VenueState:
         last_request = self._asked.get(endpoint)
         return last_request is None or now - last_request >= pd.Timedelta((endpoint.every or 0) * 0.95, "s")
 
-    def _answers(self, endpoint: VenueEndpoint) -> Records:
+    def _answers(self, endpoint: VenueEndpoint, since: pd.Timestamp) -> Records:
+        """Return what a request says now; where this poll listed the contracts by it, what it said then."""
         records, failed = Records(), 0
+        listed, told = self.session.shared.lists.get(endpoint, (None, records))
         for params in self._asked_for(endpoint):
             try:
-                answer, _, _ = self.session.ask(endpoint, params)
+                is_here = listed is not None and listed >= since
+                answer = told if is_here else self.session.ask(endpoint, params)[0]
                 failed = 0
             except Stopped:
                 raise
