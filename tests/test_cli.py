@@ -21,6 +21,11 @@ def test_wrong_usage_is_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert "expected NAME=VALUE, not 'dev'" in capsys.readouterr().err
     with pytest.raises(SystemExit, match=r"^0$"):
         main(["--help"])
+    [commands] = [action for action in _parser()._actions if action.dest == "command"]
+    for command in commands.choices or ():
+        with pytest.raises(SystemExit, match=r"^2$"):
+            main([command, "--nonsense"])
+        assert "usage: derivdata" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -69,14 +74,6 @@ def test_a_failed_job_is_1_with_one_clear_line(
     assert message in said
     assert len(said.strip().splitlines()) == 1
     assert "Traceback" not in said
-
-
-def test_an_unknown_option_is_wrong_usage_of_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    [commands] = [action for action in _parser()._actions if action.dest == "command"]
-    for command in commands.choices or ():
-        with pytest.raises(SystemExit, match=r"^2$"):
-            main([command, "--nonsense"])
-        assert "usage: derivdata" in capsys.readouterr().err
 
 
 def test_an_interrupted_job_is_130(

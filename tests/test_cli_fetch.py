@@ -53,12 +53,14 @@ def test_fetch_appends_to_an_archive_once(tmp_path: Path, capsys: pytest.Capture
     assert dd.provenance(stored)["synthetic"]
 
 
-def test_a_parquet_file_keeps_types_and_provenance(tmp_path: Path) -> None:
+def test_fetch_writes_files_that_keep_types_and_needs_a_place(tmp_path: Path) -> None:
     file = tmp_path / "rates.parquet"
     assert main(["fetch", "funding.history", "BTC", *DAY, "--to", str(file)]) == 0
     frame = pd.read_parquet(file)
     assert str(frame["time"].dt.tz) == "UTC"
     assert dd.provenance(frame)["synthetic"]
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main(["fetch", "funding.history", "BTC"])
 
 
 @pytest.mark.parametrize(
@@ -81,11 +83,6 @@ def test_a_fetch_that_makes_no_sense_is_1_before_anything_is_asked(
     dd.disconnect()
     assert main(["fetch", *arguments]) == 1
     assert message in capsys.readouterr().err
-
-
-def test_fetch_without_a_place_is_wrong_usage() -> None:
-    with pytest.raises(SystemExit, match=r"^2$"):
-        main(["fetch", "funding.history", "BTC"])
 
 
 def test_export_writes_each_table_and_the_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,15 +181,12 @@ def test_what_must_not_be_published_is_named_with_its_cell(
     assert "abc123" not in said
 
 
-def test_this_machines_key_is_found_wherever_it_stands(
+def test_open_windows_and_keys_of_this_machine_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DERIVDATA_API_KEY", "zq81-secret")
     path = notebook(tmp_path, *GOOD, ("code", "headers", "{'x': 'zq81-secret'}"))
     assert [p.kind for p in check_notebook(path)] == ["key"]
-
-
-def test_open_windows_count_where_nothing_stops_the_clock(tmp_path: Path) -> None:
     cells = (
         ("code", "import derivdata as dd\ndd.connect()\nr = dd.funding.history('BTC', '30d')", "x"),
         (
@@ -203,9 +197,6 @@ def test_open_windows_count_where_nothing_stops_the_clock(tmp_path: Path) -> Non
         ("code", "dd.oi.history('BTC', start='30d', end='2026-02-01')", "x"),
     )
     assert [(p.cell, p.kind) for p in check_notebook(notebook(tmp_path, *cells))] == [(1, "window")]
-
-
-def test_a_notebook_without_outputs_label_or_provenance_is_told(tmp_path: Path) -> None:
     code = ("code", "import derivdata as dd\ndd.connect('sample', now='2026-06-01')", "")
     bare = check_notebook(notebook(tmp_path, ("markdown", "# Q", ""), code))
     assert [(p.cell, p.kind) for p in bare] == [(0, "outputs"), (0, "provenance"), (0, "synthetic")]

@@ -2,67 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+from pathlib import Path
+
 import pytest
 
 from derivdata.tables.contracts import QUOTES, VENUES, contract, venue_slug
 
+with Path(__file__).with_name("contracts.csv").open(encoding="utf-8", newline="") as file:
+    CONTRACTS = [*csv.reader(file)][1:]
 
-@pytest.mark.parametrize(
-    ("name", "symbol", "quote"),
-    [
-        ("BTC", "BTC", ""),
-        ("BTC-USDT", "BTC", "USDT"),
-        ("BTCUSDT", "BTC", "USDT"),
-        ("btcusdt", "BTC", "USDT"),
-        ("BTC_USDT", "BTC", "USDT"),
-        ("BTC/USDC", "BTC", "USDC"),
-        ("BTC/USDT:USDT", "BTC", "USDT"),
-        ("BTC/USD:BTC", "BTC", "USD"),
-        ("BTC-USDT-SWAP", "BTC", "USDT"),
-        ("BTC-PERP", "BTC", ""),
-        ("BTC-PERPETUAL", "BTC", ""),
-        ("BTC-USDC-PERPETUAL", "BTC", "USDC"),
-        ("BTCUSD_PERP", "BTC", "USD"),
-        ("BTCPERP", "BTC", ""),
-        ("PF_XBTUSD", "BTC", "USD"),
-        ("XBTUSDTM", "BTC", "USDT"),
-        ("BTCBUSD", "BTC", "BUSD"),
-        ("BTCUST", "BTC", "UST"),
-        ("1000PEPEUSDT", "1000PEPE", "USDT"),
-        ("kPEPE", "kPEPE", ""),
-        ("kpepe", "kPEPE", ""),
-        ("kpepe-usd", "kPEPE", "USD"),
-        ("kshibperp", "kSHIB", ""),
-        ("kava", "KAVA", ""),
-        ("kpepecoin", "KPEPECOIN", ""),
-        ("AAPL", "AAPL", ""),
-        ("XAU-USD", "XAU", "USD"),
-        ("测试USDT", "测试", "USDT"),
-        ("btc", "BTC", ""),
-        ("XDG", "DOGE", ""),
-        ("PF_XDGUSD", "DOGE", "USD"),
-        ("BTCUSDT Perpetual", "BTC", "USDT"),
-        ("BTC_USDT_Perp", "BTC", "USDT"),
-        ("PERP_BTC_USDC", "BTC", "USDC"),
-        ("BTC-PERP-INTX", "BTC", ""),
-        ("BTCUSDT_UMCBL", "BTC", "USDT"),
-        ("BTCUSDT.P", "BTC", "USDT"),
-        ("PI-USDT", "PI", "USDT"),
-        ("OPPERP", "OP", ""),
-        ("SUPERPERP", "SUPER", ""),
-        ("BNBUSD", "BNB", "USD"),
-        ("BNBUSD_PERP", "BNB", "USD"),
-        ("ARBUSD", "ARB", "USD"),
-        ("CKBUSD", "CKB", "USD"),
-        ("CKB-USD", "CKB", "USD"),
-        ("BNBBUSD", "BNB", "BUSD"),
-        ("1000SHIBBUSD", "1000SHIB", "BUSD"),
-        ("CK-BUSD", "CK", "BUSD"),
-        ("DOTUSD", "DOT", "USD"),
-        ("SPYUSD", "SPY", "USD"),
-        ("STARDUSTUSDT", "STARDUST", "USDT"),
-    ],
-)
+
+@pytest.mark.parametrize(("name", "symbol", "quote"), CONTRACTS)
 def test_quotes_and_separators_are_removed(name: str, symbol: str, quote: str) -> None:
     assert contract(name) == (symbol, quote)
 

@@ -164,7 +164,7 @@ def _fields(body: Any) -> set[str]:
     return {name for item in body for name in _fields(item)} if isinstance(body, list) else set()
 
 
-def test_funding_snapshot_reads_the_wire() -> None:
+def test_funding_of_now_reads_the_wire() -> None:
     frame = fetched("funding", "snapshot").set_index(["symbol", "exchange"])
     assert ("ETH", "binance") not in frame.index, "a null rate is no row"
     btc = frame.loc[("BTC", "hyperliquid")]
@@ -177,6 +177,10 @@ def test_funding_snapshot_reads_the_wire() -> None:
     assert set(frame["kind"]) == {"sampled"}
     native = dd.units.convert(frame["rate_native"], "native", "bps_8h", hours=frame["interval_hours"])
     np.testing.assert_allclose(native, frame["rate_bps_8h"])
+    frame = fetched("funding", "metadata").set_index("exchange")
+    assert frame.loc["huobi", "display_name"] == "HTX"
+    assert frame.loc["edgex", "interval_hours"] == 4
+    assert np.isnan(frame.loc["qfex", "interval_hours"])
 
 
 def test_funding_snapshot_reads_the_older_form() -> None:
@@ -190,14 +194,7 @@ def test_funding_snapshot_reads_the_older_form() -> None:
     assert frame.loc["BTC", "time"] == NOON
 
 
-def test_funding_metadata_reads_the_wire() -> None:
-    frame = fetched("funding", "metadata").set_index("exchange")
-    assert frame.loc["huobi", "display_name"] == "HTX"
-    assert frame.loc["edgex", "interval_hours"] == 4
-    assert np.isnan(frame.loc["qfex", "interval_hours"])
-
-
-def test_funding_history_reads_the_wire() -> None:
+def test_funding_history_and_settlements_read_the_wire() -> None:
     frame = fetched("funding", "history", "BTC", *DAY, resolution="8h").set_index(["exchange", "time"])
     first = pd.Timestamp("2026-06-01", tz="UTC")
     assert frame.loc[("binance", first), "rate_bps_8h"] == 0.94
@@ -206,6 +203,14 @@ def test_funding_history_reads_the_wire() -> None:
     assert ("okx", pd.Timestamp("2026-06-02", tz="UTC")) not in frame.index, "the window is half-open"
     assert set(frame["resolution"]) == {"8h"}
     assert dd.panel(frame.reset_index()).attrs["units"] == "bps/8h"
+    frame = fetched("funding", "settlements", "BTC", *DAY)
+    paid = frame["rate_bps_8h"] * frame["interval_hours"] / 8
+    assert paid.groupby(frame["exchange"], observed=True).sum().to_dict() == {
+        "binance": 0.8,
+        "hyperliquid": 1 / 8 - 4 / 8,
+    }
+    assert set(frame["kind"]) == {"settled"}
+    assert frame["interval_hours"].tolist() == [8.0, 1.0, 1.0]
 
 
 def test_a_row_at_the_end_of_the_window_is_dropped_with_a_notice() -> None:
@@ -223,18 +228,7 @@ def test_unknown_symbol_is_an_error_after_the_services_notice() -> None:
         fetched("funding", "history", "NOSUCH", *DAY, cassette="funding_history_unknown")
 
 
-def test_funding_settlements_read_the_wire() -> None:
-    frame = fetched("funding", "settlements", "BTC", *DAY)
-    paid = frame["rate_bps_8h"] * frame["interval_hours"] / 8
-    assert paid.groupby(frame["exchange"], observed=True).sum().to_dict() == {
-        "binance": 0.8,
-        "hyperliquid": 1 / 8 - 4 / 8,
-    }
-    assert set(frame["kind"]) == {"settled"}
-    assert frame["interval_hours"].tolist() == [8.0, 1.0, 1.0]
-
-
-def test_markets_symbols_read_the_wire() -> None:
+def test_markets_read_the_wire() -> None:
     frame = fetched("markets", "symbols").set_index("symbol")
     btc = frame.loc["BTC"]
     assert (btc["rank"], btc["price_usd"], btc["price_24h_change_pct"]) == (1, 101250.5, -1.25)
@@ -243,9 +237,6 @@ def test_markets_symbols_read_the_wire() -> None:
     assert frame.loc["AAPL", "asset_class"] == "equity"
     assert pd.isna(frame.loc["AAPL", "top_funding_exchange"])
     assert pd.isna(btc["asset_class"])
-
-
-def test_markets_price_movers_read_the_wire() -> None:
     frame = fetched("markets", "price_movers", min_volume_usd=1e6, limit=2)
     assert frame[["direction", "rank", "symbol"]].to_numpy().tolist() == [
         ["gainer", 1, "DOGE"],
@@ -254,32 +245,23 @@ def test_markets_price_movers_read_the_wire() -> None:
     ]
     assert frame["price_24h_change_pct"].tolist() == [12.5, 4.0, -9.75]
     assert set(frame["time"]) == {NOON}
-
-
-def test_markets_funding_leaders_read_the_wire() -> None:
     frame = fetched("markets", "funding_leaders", venues=["okx", "binance"])
     assert frame["symbol"].tolist() == ["PEPE", "BTC"]
     assert frame["funding_current_bps_8h"].tolist() == [45.5, 1.0]
     assert frame["oi_rank"].tolist() == [57, 1]
 
 
-def test_oi_exchanges_read_the_wire() -> None:
+def test_oi_reads_the_wire() -> None:
     frame = fetched("oi", "exchanges").set_index("exchange")
     assert frame.loc["binance", "total_oi_usd"] == 3.0e10
     assert frame.loc["okx", "market_share"] == 0.25
     assert frame["symbol_count"].tolist() == [420, 250]
     assert np.isnan(frame.loc["okx", "change_7d"])
     assert set(frame["time"]) == {ANSWERED}, "an answer without a time takes the server's Date"
-
-
-def test_oi_sparklines_count_back_from_the_newest() -> None:
     frame = fetched("oi", "sparklines").set_index(["exchange", "days_ago"])["oi_usd"]
     assert frame[("binance", 0)] == 3.0e10
     assert frame[("binance", 6)] == 2.7e10
     assert frame[("okx", 6)] == 1.1e10
-
-
-def test_oi_history_reads_the_wire() -> None:
     frame = fetched("oi", "history", "BTC", *DAY, resolution="12h").set_index(["exchange", "time"])["oi_usd"]
     assert frame[("binance", pd.Timestamp("2026-06-01T12:00", tz="UTC"))] == 1.3e10
     assert frame[("okx", pd.Timestamp("2026-06-01", tz="UTC"))] == 4.5e9
@@ -294,9 +276,6 @@ def test_liquidations_events_read_the_wire() -> None:
     assert (row["order_price_usd"], row["fill_price_usd"], row["value_usd"]) == (100900.0, 100895.5, 50447.75)
     assert (row["side"], row["status"], row["fill_count"]) == ("long", "filled", 3)
     assert frame["order_id"].tolist() == ["991", "h-1"], "an order id is text even where it came as a number"
-
-
-def test_min_usd_holds_beside_since_though_the_service_ignores_it() -> None:
     frame = fetched(
         "liquidations",
         "events",

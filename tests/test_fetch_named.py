@@ -152,6 +152,8 @@ def test_open_tables_type_what_arrives() -> None:
     candle = fetched("hip3", "candles", "xyz:TSLA", *DAY).set_index("part").loc["data"]
     assert candle[["open", "high", "low", "close"]].tolist() == [250.5, 252.0, 250.25, 251.75]
     assert candle["timestamp"] == FIRST
+    assert fetched("hip4", "dashboard", "7d", venue="out")["outcome_id"].dropna().tolist() == ["7"]
+    assert len(fetched("hip4", "outcome", "7", "7d")) == 3
 
 
 def test_open_table_rule() -> None:
@@ -167,6 +169,11 @@ def test_open_table_rule() -> None:
     assert frame["n"].iloc[1] == 1000.0
     with pytest.raises(SchemaError, match="no object"):
         OPEN_TABLES["hip3_by_dex"].build([3])  # type: ignore[list-item]
+    rows = [{"part": "a", "outcome_id": 7, "oid": "12"}, {"part": "a", "outcome_id": 108, "oid": None}]
+    frame = OPEN_TABLES["hip4_dashboard"].build(rows)
+    assert frame["outcome_id"].tolist() == ["7", "108"]
+    assert frame["oid"].iloc[0] == "12"
+    assert frame["oid"].isna().tolist() == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -189,19 +196,6 @@ def test_open_table_rule() -> None:
 def test_numerals_that_a_float_would_change_stay_as_they_arrive(arrived: list[Any], kept: list[Any]) -> None:
     rows = [{"part": "a", "number": value} for value in arrived]
     assert OPEN_TABLES["hip3_by_dex"].build(rows)["number"].tolist() == kept
-
-
-def test_an_id_stays_an_id() -> None:
-    rows = [{"part": "a", "outcome_id": 7, "oid": "12"}, {"part": "a", "outcome_id": 108, "oid": None}]
-    frame = OPEN_TABLES["hip4_dashboard"].build(rows)
-    assert frame["outcome_id"].tolist() == ["7", "108"]
-    assert frame["oid"].iloc[0] == "12"
-    assert frame["oid"].isna().tolist() == [False, True]
-
-
-def test_an_outcome_of_the_dashboard_can_be_asked_for() -> None:
-    assert fetched("hip4", "dashboard", "7d", venue="out")["outcome_id"].dropna().tolist() == ["7"]
-    assert len(fetched("hip4", "outcome", "7", "7d")) == 3
 
 
 @pytest.mark.parametrize(
@@ -325,14 +319,13 @@ def test_candles_of_a_long_window_are_all_there() -> None:
     assert (few["part"] == "data").sum() == 24
 
 
-def test_candles_are_cut_half_open_here() -> None:
+def test_candles_are_cut_half_open_and_what_cannot_be_asked_for_is_refused() -> None:
     frame = fetched("hip3", "candles", "xyz:TSLA", *DAY, cassette="hip3_candles_closed")
     assert frame.loc[frame["part"] == "data", "timestamp"].tolist() == [FIRST]
-
-
-def test_candles_with_an_end_alone_are_refused() -> None:
     with pytest.raises(ValueError, match="end without start"):
         dd.hip3.candles("xyz:TSLA", end="2026-06-02")
+    with pytest.raises(ValueError, match=r"limit=1 and interval='1m' cut the window of .* more than 10,000"):
+        dd.hip3.candles("xyz:TSLA", "2026-01-01", "2026-02-01", interval="1m", limit=1)
 
 
 @pytest.mark.parametrize("limit", [0, -1, -(10**30)])
@@ -342,16 +335,8 @@ def test_fewer_than_one_candle_a_request_are_refused(limit: int) -> None:
             dd.hip3.candles("xyz:TSLA", start=start, end=start and "2026-06-02", limit=limit)
 
 
-def test_candles_of_more_requests_than_anyone_means_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"limit=1 and interval='1m' cut the window of .* more than 10,000"):
-        dd.hip3.candles("xyz:TSLA", "2026-01-01", "2026-02-01", interval="1m", limit=1)
-
-
-def test_an_answer_that_says_it_failed_is_no_table() -> None:
+def test_a_failed_or_undescribed_answer_is_a_schema_error() -> None:
     with pytest.raises(SchemaError, match="success is false: no such dex"):
         fetched("hip3", "by_dex", "1d", cassette="failed_by_dex")
-
-
-def test_an_undescribed_shape_points_to_the_raw_answer() -> None:
     with pytest.raises(SchemaError, match=r"/orderbook/book.*bids.*dd\.raw"):
         fetched("orderbook", "book", "BTC", "binance", cassette="broken_book")

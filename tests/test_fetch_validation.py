@@ -185,15 +185,12 @@ def test_an_answer_may_hold_any_number_of_venues(count: int) -> None:
     assert frame["rate_bps_8h"].tolist() == [i / 1e3 for i in range(count)]
 
 
-def test_fields_that_are_no_symbol_of_the_answer_are_no_rows() -> None:
+def test_fields_without_a_symbol_are_no_rows_and_the_servers_step_is_a_column() -> None:
     body = {"symbols": ["BTC"], "timeseries": [{"timestamp": STAMP, "BTC": 1.0, "total": 3.0}]}
     with answering(always(body)):
         frame = dd.oi.top_symbols("okx", *DAY)
     assert frame["symbol"].tolist() == ["BTC"]
     assert frame["resolution"].tolist() == ["unstated"]
-
-
-def test_the_step_that_the_server_used_is_a_column() -> None:
     body = {
         "exchange": "okx",
         "resolution": "4h",
@@ -238,9 +235,6 @@ def test_pieces_that_the_tier_does_not_cover_are_left_out_with_a_notice() -> Non
     assert len(frame) == len(asked) - 1, "older ones than the first that is refused are not asked for"
     spans = pieces(endpoints.FUNDING_HISTORICAL, times.Window(NOW - pd.Timedelta(40, "D"), NOW), "1m", None)
     assert frame["time"].tolist() == [span.start for span in spans if span.end > floor]
-
-
-def test_a_window_of_which_nothing_is_covered_is_a_tier_error() -> None:
     with answering(by_span(NOW, one_at_the_start)) as asked, pytest.raises(TierError, match="Pro tier"):
         dd.funding.history("BTC", "40d", resolution="1m")
     assert len(asked) == 1

@@ -180,7 +180,7 @@ def test_one_full_answer_tells_and_claims_only_what_lies_between_its_orders(lack
     }
 
 
-def test_over_the_local_service_small_answers_bring_every_order() -> None:
+def test_over_the_local_service_the_feed_is_the_store_and_small_answers_bring_every_order() -> None:
     dd.connect("sample")
     whole = dd.liquidations.events(since="30m", limit=5000)
     parts = []
@@ -191,9 +191,6 @@ def test_over_the_local_service_small_answers_bring_every_order() -> None:
     assert set(whole["order_id"]) <= {i for frame in parts for i in frame["order_id"]}
     assert sum(map(len, parts)) == len({i for frame in parts for i in frame["order_id"]})
     assert missed(parts) == []
-
-
-def test_over_the_local_service_the_feed_is_the_store() -> None:
     dd.connect("sample")
     assert endpoints.LIQUIDATIONS_EVENTS.fresh_seconds <= 10
     frames = list(islice(dd.liquidations.poll("2h", limit=5000, sleep=lambda _: None), 3))

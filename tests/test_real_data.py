@@ -12,6 +12,7 @@ import pytest
 
 import derivdata as dd
 from derivdata.cli import main
+from tests.support.instants import at
 from tests.support.real_archive import real_archive
 
 
@@ -25,10 +26,6 @@ def served(archive: Path) -> Iterator[None]:
     dd.connect(str(archive))
     yield
     dd.disconnect()
-
-
-def at(text: str) -> pd.Timestamp:
-    return pd.Timestamp(text, tz="UTC")
 
 
 @pytest.mark.usefixtures("served")

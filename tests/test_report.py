@@ -106,9 +106,6 @@ def test_the_page_is_whole_and_loads_nothing(written: str, page: Page) -> None:
     assert "@import" not in written
     assert "url(http" not in written
     assert len(written) < 5_000_000
-
-
-def test_figures_take_the_pages_ink_and_say_how_they_are_read(written: str) -> None:
     figures = re.findall(r"<figure>.*?</figure>", written, flags=re.S)
     assert len(figures) == 18
     for figure in figures:
@@ -119,15 +116,12 @@ def test_figures_take_the_pages_ink_and_say_how_they_are_read(written: str) -> N
         assert not re.search(r"(fill|stroke): ?#(000000|ffffff)", figure)
 
 
-def test_every_section_is_there_and_linked(written: str, page: Page) -> None:
+def test_every_section_is_there_linked_and_summed_up(written: str, page: Page) -> None:
     for title in TITLES:
         assert f"<h2>{title}</h2>" in written
     assert [link[1:] for link in page.links] == [re.sub(r"\W+", "-", t.lower()) for t in TITLES]
     assert "Synthetic data, generated for demonstration" in said(page)
     assert "2026-05-31 12:00 to 2026-06-30 12:00 UTC" in said(page)
-
-
-def test_the_summary_says_what_is_wide_what_is_left_and_what_changed(written: str) -> None:
     summary = written[written.index('<section id="summary">') : written.index('<section id="funding">')]
     for heading in (
         "What is wide",
@@ -146,17 +140,22 @@ def test_the_summary_says_what_is_wide_what_is_left_and_what_changed(written: st
     )
     assert [words in label for words, label in zip(about, labels, strict=True)] == [True] * 6
     assert "BTC funding, weighted by open interest: " in summary
-
-
-def test_the_warning_stands_before_the_first_figure_of_carry(written: str) -> None:
     carry = written[written.index("<h2>Carry</h2>") :]
     assert carry.index("not intended for P&amp;L, backtesting or production trading") < carry.index(
         "<figure>"
     )
     assert "Cost of one trade: kalshi 1; 2 bps on every other venue (as given)" in carry
+    banner = '<p class="banner" role="note">Synthetic data, generated for demonstration'
+    assert written.index(banner) < written.index("<h1>")
+    tiles = re.findall('<div class="tile">.*?</div>', written)
+    assert tiles
+    assert all('<span class="synthetic">synthetic</span>' in tile for tile in tiles)
+    assert all(re.search('<span class="window">[^<]+</span>', tile) for tile in tiles)
+    assert "These pairs were picked as the widest in this same window (in sample)" in written
+    assert "<h3>What survives costs, of pairs picked in this same window</h3>" in written
 
 
-def test_the_widest_spread_is_the_difference_of_the_venues_means(page: Page) -> None:
+def test_pairs_are_the_widest_and_net_of_the_four_trades_over_the_year(page: Page) -> None:
     pairs = page.table("long", "short", "mean spread [bps/8h]", "net APR [%]")
     dd.connect("sample")
     rates = dd.panel(dd.funding.history("BTC", "30d")).isel(symbol=0)
@@ -170,10 +169,7 @@ def test_the_widest_spread_is_the_difference_of_the_venues_means(page: Page) -> 
     first = pairs.iloc[0]
     assert float(first["mean spread [bps/8h]"]) == pytest.approx(max(widest.values()), abs=6e-4)
     assert widest[first["long"], first["short"]] == max(widest.values())
-
-
-def test_net_is_gross_less_the_four_trades_over_the_year(page: Page) -> None:
-    """7 days are 52.142857 times in 365: 8 bps of cost are 4.171 % a year."""
+    # 7 days are 52.142857 times in 365: 8 bps of cost are 4.171 % a year.
     pairs = page.table("long", "short", "gross APR [%]", "costs [bps]", "net APR [%]")
     for row in pairs.to_dict("records"):
         cost = 2 * sum(1.0 if row[leg] == "kalshi" else 2.0 for leg in ("long", "short"))
@@ -182,7 +178,7 @@ def test_net_is_gross_less_the_four_trades_over_the_year(page: Page) -> None:
         assert float(row["net APR [%]"]) == pytest.approx(left, abs=0.11)
 
 
-def test_every_answer_stands_with_its_hash(page: Page) -> None:
+def test_answers_and_quality_count_what_the_tables_have(page: Page) -> None:
     requests = page.table("what", "request", "answered [UTC]", "sha256")
     assert requests["sha256"].str.fullmatch("[0-9a-f]{16}").all()
     dd.connect("sample")
@@ -191,6 +187,11 @@ def test_every_answer_stands_with_its_hash(page: Page) -> None:
     row = requests[requests["request"].str.startswith("/funding/historical?")].iloc[0]
     assert row["sha256"] == answer["sha256"][:16]
     assert f"{len(requests)} answers, each with the hash of its body" in said(page)
+    dd.connect("sample")
+    row = page.table("table", "series", "complete [%]", "present").iloc[0]
+    assert row["table"] == "funding rates"
+    assert row["present"] == f"{len(frame):,}"
+    assert int(row["series"]) == frame["exchange"].nunique()
 
 
 def test_one_hash_of_all_answers(tmp_path: Path) -> None:
@@ -208,15 +209,6 @@ def test_one_hash_of_all_answers(tmp_path: Path) -> None:
 def test_a_folder_that_does_not_exist_is_refused_before_anything_is_fetched(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"there is no folder '.*missing' to write r\.html into"):
         dd.report("ETH", out=tmp_path / "missing" / "r.html")
-
-
-def test_quality_counts_what_the_tables_have(page: Page) -> None:
-    dd.connect("sample")
-    frame = dd.funding.history("BTC", "30d")
-    row = page.table("table", "series", "complete [%]", "present").iloc[0]
-    assert row["table"] == "funding rates"
-    assert row["present"] == f"{len(frame):,}"
-    assert int(row["series"]) == frame["exchange"].nunique()
 
 
 def test_the_same_data_gives_the_same_report(tmp_path: Path) -> None:
@@ -391,15 +383,12 @@ def test_arguments_that_make_no_sense(options: dict[str, object], message: str, 
     assert not out.exists()
 
 
-def test_fees_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_done_is_refused_before_anything_is_written(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["report", "sample", "--fee-bps", "cheap"])
     assert "--fee-bps takes numbers or VENUE=BPS" in capsys.readouterr().err
-
-
-def test_nothing_is_written_when_the_source_cannot_be_asked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
     out = tmp_path / "r.html"
     assert main(["report", "--out", str(out)]) == 1
     assert "not connected" in capsys.readouterr().err
@@ -487,20 +476,6 @@ def test_the_page_allows_its_own_script_and_holds_no_control_characters(
     text = out.read_text(encoding="utf-8")
     assert "Notice of the source: red \\x1b[31mtext \\x07 backwards \\u202egnp.exe" in text
     assert all(character.isprintable() or character == "\n" for character in text)
-
-
-def test_synthetic_is_a_banner_at_the_top_and_in_every_tile(written: str) -> None:
-    banner = '<p class="banner" role="note">Synthetic data, generated for demonstration'
-    assert written.index(banner) < written.index("<h1>")
-    tiles = re.findall('<div class="tile">.*?</div>', written)
-    assert tiles
-    assert all('<span class="synthetic">synthetic</span>' in tile for tile in tiles)
-    assert all(re.search('<span class="window">[^<]+</span>', tile) for tile in tiles)
-
-
-def test_pairs_picked_in_sample_are_said_to_be(written: str) -> None:
-    assert "These pairs were picked as the widest in this same window (in sample)" in written
-    assert "<h3>What survives costs, of pairs picked in this same window</h3>" in written
 
 
 def test_a_free_key_gets_the_rates_now(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ FUNDING = (
 )  # fmt: skip
 
 
-def test_funding(tables: list[list[list[str]]]) -> None:
+def test_funding_and_pairs(tables: list[list[list[str]]]) -> None:
     """1 bps/8h is three times a day 0.01 %, 10.95 % a year. ETH: 336 hours at 1 and 24 at 4 have mean 1.2."""
     assert find(tables, *FUNDING) == [
         ["zo", "dex", "8.000", "8.000", "87.6", "8.000", "8.000", "8.000", "360"],
@@ -101,14 +101,9 @@ def test_funding(tables: list[list[list[str]]]) -> None:
     assert find(tables, *FUNDING, place=1) == [
         ["binance", "cex", "4.000", "1.200", "13.1", "4.000", "1.000", "4.000", "360"]
     ]
-
-
-def test_pairs(tables: list[list[list[str]]]) -> None:
-    """The six widest of ten pairs; a window of 15 days has no forecast. Four trades of 2 bps cost 8.
-
-    Rates that never move have no half-life. Costs of 8 bps are paid after one interval of 8 hours at 8 bps,
-    after two at 4.
-    """
+    # The six widest of ten pairs; a window of 15 days has no forecast. Four trades of 2 bps cost 8. Rates
+    # that never move have no half-life. Costs of 8 bps are paid after one interval of 8 hours at 8 bps, after
+    # two at 4.
     columns = (
         "symbol", "long", "short", "mean spread [bps/8h]", "hours in favour [%]", "gross APR [%]",
         "costs [bps]", "net APR [%]", "90 % of outcomes", "half-life [h]", "its interval",
@@ -236,7 +231,7 @@ def test_venues_and_positions(tables: list[list[list[str]]]) -> None:
     ]
 
 
-def test_liquidations(tables: list[list[list[str]]]) -> None:
+def test_liquidations_quality_and_requests(tables: list[list[list[str]]]) -> None:
     """okx: 2.25 M of longs; binance: 1 M of longs, 0.5 M of shorts. Five orders in 4 seconds: 100 to 98."""
     assert find(tables, "venue", "longs [M USD]", "shorts [M USD]", "imbalance", "orders") == [
         ["okx", "2.25", "0.00", "+1.00", "3"],
@@ -249,10 +244,7 @@ def test_liquidations(tables: list[list[list[str]]]) -> None:
     assert find(tables, *columns) == [
         ["2026-01-16 21:00", "BTC", "4", "5", "3.50", "3.50", "2", "+0.71", "-2.00"]
     ]
-
-
-def test_quality(tables: list[list[list[str]]]) -> None:
-    """360 hours of five venues and of one; of two venues. A minute after it began, the last hour is open."""
+    # 360 hours of five venues and of one; of two venues. A minute after it began, the last hour is open.
     columns = ("table", "series", "complete [%]", "present", "expected", "missing", "open last bucket")
     assert find(tables, *columns) == [
         ["funding rates", "6", "100.00", "2,160", "2,160", "0", "6"],
@@ -263,9 +255,6 @@ def test_quality(tables: list[list[list[str]]]) -> None:
         "arbitrages",
     )  # fmt: skip
     assert find(tables, *columns) == [["BTC", "deribit", "104", "52", "none", "underlying", "0", "0"]]
-
-
-def test_requests(tables: list[list[list[str]]]) -> None:
     rows = find(tables, "what", "request", "answered [UTC]", "sha256")
     assert {row[2] for row in rows} == {"2026-01-16T23:01:00Z"}
     assert all(re.fullmatch("[0-9a-f]{16}", row[3]) for row in rows)

@@ -69,13 +69,10 @@ def test_what_is_not_the_table_is_a_schema_error_that_names_the_field(change: An
         HISTORY.build(columns)
 
 
-def test_a_doubled_key_is_found_wherever_it_stands() -> None:
+def test_conform_and_joined_parts() -> None:
     many = {name: list(values) * 3 for name, values in TWO.items()}
     with pytest.raises(SchemaError, match="4 rows repeat a key"):
         HISTORY.build(many)
-
-
-def test_conform_wants_zones_and_keeps_attrs() -> None:
     frame = HISTORY.build(TWO)
     frame.attrs["provenance"] = {"source": "test"}
     assert HISTORY.conform(frame).attrs == {"provenance": {"source": "test"}}
@@ -84,9 +81,6 @@ def test_conform_wants_zones_and_keeps_attrs() -> None:
         HISTORY.conform(naive)
     tokyo = frame.assign(time=frame["time"].dt.tz_convert("Asia/Tokyo"))
     pd.testing.assert_frame_equal(HISTORY.conform(tokyo), frame, check_flags=False)
-
-
-def test_parts_join_into_one_table() -> None:
     later = TWO | {"timestamp": ["2026-01-02T00:00:00Z"] * 2, "exchange": ["aster", "zo"]}
     frame = HISTORY.frame(HISTORY.joined([HISTORY.typed(TWO), HISTORY.typed(later)]))
     assert len(frame) == 4
@@ -95,7 +89,7 @@ def test_parts_join_into_one_table() -> None:
     pd.testing.assert_frame_equal(HISTORY.frame(HISTORY.joined([])), HISTORY.empty())
 
 
-def test_ranks_beyond_the_list_are_missing_and_not_a_number() -> None:
+def test_counts_and_ranks_are_whole_numbers_or_missing() -> None:
     frame = tables.TABLES["funding_snapshot"].build(
         {
             "symbol": ["A", "B", "C", "D"],
@@ -110,9 +104,6 @@ def test_ranks_beyond_the_list_are_missing_and_not_a_number() -> None:
     assert str(frame["oi_rank"].dtype) == "Int64"
     assert np.isnan(frame["rate_bps_8h"][1])
     assert frame["interval_hours"].isna().all(), "an optional column that is absent is missing in every row"
-
-
-def test_counts_must_be_whole() -> None:
     columns = {
         "exchange": ["okx"], "time": pd.DatetimeIndex(["2026-01-01"], tz="UTC"), "total_oi_usd": [1.0],
         "symbol_count": [1.5], "top_symbol": ["BTC"], "change_24h": [0.0], "change_7d": [0.0],
@@ -120,6 +111,12 @@ def test_counts_must_be_whole() -> None:
     }  # fmt: skip
     with pytest.raises(SchemaError, match=r"oi_exchanges\.symbol_count is not count: 1 of 1 are not whole"):
         tables.TABLES["oi_exchanges"].build(columns)
+    columns = {
+        "symbol": ["A"], "exchange": ["okx"], "timestamp": ["2026-01-01 00:00:00"], "rate_bps_8h": [1.0],
+        "oi_rank": [float("inf")], "kind": ["sampled"],
+    }  # fmt: skip
+    with pytest.raises(SchemaError, match="oi_rank is not rank: 1 of 1 are not whole"):
+        tables.TABLES["funding_snapshot"].build(columns)
 
 
 def _reference(rows: list[tuple[str, str, str, float]]) -> tuple[list[Any], int]:
@@ -173,7 +170,7 @@ def test_a_table_and_the_frame_that_it_was_made_of_do_not_change_each_other() ->
         assert made["time"][1].year == 2000
 
 
-def test_a_table_may_be_changed_in_place() -> None:
+def test_tables_may_be_changed_in_place_and_share_no_labels() -> None:
     frame = HISTORY.build(TWO)
     for name, value in {
         "symbol": "ETH",
@@ -182,6 +179,11 @@ def test_a_table_may_be_changed_in_place() -> None:
     }.items():
         frame.loc[0, name] = value
         assert frame.loc[0, name] == value
+    frame = tables.TABLES["funding_history"].empty()
+    frame.columns.name = "changed"
+    again = tables.TABLES["funding_history"].empty()
+    assert again.columns.name is None
+    pd.testing.assert_index_equal(again.columns, pd.Index([*tables.TABLES["funding_history"].columns]))
 
 
 @pytest.mark.parametrize("column", [[[1.0], [2.0]], np.ones((2, 1)), [(1,), (2,)]])
@@ -217,15 +219,6 @@ def test_words_are_of_the_vocabulary_and_numbers_finite(change: Any, message: st
         HISTORY.conform(broken)
 
 
-def test_a_count_is_finite() -> None:
-    columns = {
-        "symbol": ["A"], "exchange": ["okx"], "timestamp": ["2026-01-01 00:00:00"], "rate_bps_8h": [1.0],
-        "oi_rank": [float("inf")], "kind": ["sampled"],
-    }  # fmt: skip
-    with pytest.raises(SchemaError, match="oi_rank is not rank: 1 of 1 are not whole"):
-        tables.TABLES["funding_snapshot"].build(columns)
-
-
 def test_sides_are_those_of_the_table() -> None:
     allowed = {name: t.columns["side"].allowed for name, t in tables.TABLES.items() if "side" in t.columns}
     assert allowed == {
@@ -235,14 +228,6 @@ def test_sides_are_those_of_the_table() -> None:
         "options_surface_history": ("call", "put"),
         "orderbook_book": ("bid", "ask"),
     }
-
-
-def test_tables_share_no_labels_that_can_be_changed() -> None:
-    frame = tables.TABLES["funding_history"].empty()
-    frame.columns.name = "changed"
-    again = tables.TABLES["funding_history"].empty()
-    assert again.columns.name is None
-    pd.testing.assert_index_equal(again.columns, pd.Index([*tables.TABLES["funding_history"].columns]))
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ SUFFIXES = {
 }
 
 
-def test_suffix_and_unit_agree() -> None:
+def test_columns_agree_with_their_suffix_and_the_tables() -> None:
     assert [name for name, column in tables.COLUMNS.items() if not column.doc.endswith(".")] == []
     assert [
         (name, column.unit)
@@ -36,30 +36,21 @@ def test_suffix_and_unit_agree() -> None:
         for suffix, unit in SUFFIXES.items()
         if name.endswith(suffix) and column.unit != unit
     ] == []
-
-
-def test_every_funding_table_says_its_kind() -> None:
     for name, table in tables.TABLES.items():
         kinds = table.columns["kind"].allowed if "kind" in table.columns else ()
         wanted = name.startswith("funding_") and name != "funding_metadata"
         assert (kinds == ("sampled", "settled")) == wanted
-
-
-def test_every_column_is_used() -> None:
     used = {name for table in tables.TABLES.values() for name in table.columns}
     assert used == set(tables.COLUMNS)
 
 
-def test_venues_are_the_43_with_32_decentralised() -> None:
+def test_venues_are_the_43_with_32_decentralised_and_those_of_the_recorded_list() -> None:
     assert len(tables.VENUES) == 43
     kinds = pd.Series({slug: venue.kind for slug, venue in tables.VENUES.items()})
     assert kinds.value_counts().to_dict() == {"dex": 28, "cex": 11, "other": 4}
     assert tables.VENUES["huobi"].display_name == "HTX"
     assert tables.VENUES["zo"].display_name == "01"
     assert tables.VENUES["edgex"].interval_hours == 4
-
-
-def test_venues_agree_with_the_recorded_list() -> None:
     recorded = pd.read_csv(shared_path("data/funding_snapshots_2026/venues.csv"), dtype={"display": "str"})
     assert set(recorded["slug"]) == set(tables.VENUES)
     for row in recorded.itertuples():
@@ -80,7 +71,7 @@ def _history(**change: object) -> pd.DataFrame:
     return tables.TABLES["funding_history"].build(columns | change)
 
 
-def test_panel_is_labelled_and_ragged_is_nan() -> None:
+def test_panel_is_labelled_ragged_is_nan_and_netcdf_keeps_it(tmp_path: object) -> None:
     panel = dd.panel(_history())
     assert panel.dims == ("symbol", "exchange", "time")
     assert panel.attrs == {"units": "bps/8h", "kind": "sampled", "resolution": "1h"}
@@ -90,10 +81,11 @@ def test_panel_is_labelled_and_ragged_is_nan() -> None:
     assert panel.sel(symbol="ETH", exchange="okx", time="2026-01-01T00:00").item() == 3.0
     assert int(panel.notnull().sum()) == 3
     assert panel.shape == (2, 2, 2)
-
-
-def test_panel_of_no_rows_is_empty() -> None:
     assert dd.panel(tables.TABLES["funding_history"].empty()).shape == (0, 0, 0)
+    panel.to_netcdf(f"{tmp_path}/panel.nc")
+    with xr.open_dataarray(f"{tmp_path}/panel.nc") as back:
+        xr.testing.assert_identical(back.load(), panel)
+        assert back["time"].dtype == "datetime64[us]" or (back["time"] == panel["time"]).all()
 
 
 @given(
@@ -128,14 +120,6 @@ def test_panel_equals_pandas_own_reshaping(cells: list[tuple[str, str, int]], te
     np.testing.assert_array_equal(panel.values, expected.values)
     for dim in panel.dims:
         assert (panel[dim].values == expected[dim].values).all()
-
-
-def test_panel_survives_netcdf(tmp_path: object) -> None:
-    panel = dd.panel(_history())
-    panel.to_netcdf(f"{tmp_path}/panel.nc")
-    with xr.open_dataarray(f"{tmp_path}/panel.nc") as back:
-        xr.testing.assert_identical(back.load(), panel)
-        assert back["time"].dtype == "datetime64[us]" or (back["time"] == panel["time"]).all()
 
 
 def test_panel_refuses_what_it_cannot_label() -> None:
@@ -181,7 +165,7 @@ def _chain(**change: object) -> pd.DataFrame:
     return tables.TABLES["options_snapshot"].build(columns | change)
 
 
-def test_surface_places_every_instrument() -> None:
+def test_surface_places_every_instrument_and_netcdf_keeps_it(tmp_path: object) -> None:
     surface = tables.surface(_chain())
     assert surface["iv"].dims == ("expiry", "strike", "side")
     assert surface.sizes == {"expiry": 2, "strike": 2, "side": 2}
@@ -191,6 +175,11 @@ def test_surface_places_every_instrument() -> None:
     assert int(surface["observed"].sum()) == 3
     assert surface["year_fraction"].values[0] == pytest.approx((2 + 20 / 24) / 365, rel=1e-15)
     assert surface["as_of"].values == np.datetime64("2026-06-30T12:00")
+    surface.to_netcdf(f"{tmp_path}/surface.nc")
+    with xr.open_dataset(f"{tmp_path}/surface.nc") as back:
+        xr.testing.assert_equal(back.load(), surface)
+        assert back["iv"].attrs["units"] == "1/√year"
+        assert back["observed"].dtype == bool
 
 
 def _listed(seed: int) -> pd.DataFrame:
@@ -257,13 +246,18 @@ def test_a_history_of_one_instant_is_its_surface() -> None:
         np.testing.assert_array_equal(history[name], surface[name])
 
 
-def test_surfaces_share_nothing_that_can_be_changed() -> None:
+def test_surfaces_share_nothing_that_can_be_changed_and_are_of_one_chain() -> None:
     one = tables.surface(_chain())
     one.indexes["side"].name = "changed"
     one["iv"][:] = 7.0
     two = tables.surface(_chain())
     assert two.indexes["side"].name == "side"
     assert two["iv"].max() < 1
+    with pytest.raises(ValueError, match="one exchange; rows holds 2"):
+        tables.surface(_chain(exchange=["deribit", "okx", "okx"]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tables.surface(_chain())
 
 
 def test_surface_keeps_the_larger_open_interest_and_says_so() -> None:
@@ -275,23 +269,6 @@ def test_surface_keeps_the_larger_open_interest_and_says_so() -> None:
     assert told[0].filename == __file__, "the warning points at the user's line"
     assert surface["iv"].sel(side="call").item() == 0.6
     assert surface["open_interest"].sel(side="call").item() == 30.0
-
-
-def test_surface_survives_netcdf(tmp_path: object) -> None:
-    surface = tables.surface(_chain())
-    surface.to_netcdf(f"{tmp_path}/surface.nc")
-    with xr.open_dataset(f"{tmp_path}/surface.nc") as back:
-        xr.testing.assert_equal(back.load(), surface)
-        assert back["iv"].attrs["units"] == "1/√year"
-        assert back["observed"].dtype == bool
-
-
-def test_surface_is_of_one_chain() -> None:
-    with pytest.raises(ValueError, match="one exchange; rows holds 2"):
-        tables.surface(_chain(exchange=["deribit", "okx", "okx"]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        tables.surface(_chain())
 
 
 def test_surfaces_of_no_rows_are_empty(tmp_path: object) -> None:

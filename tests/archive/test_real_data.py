@@ -9,6 +9,7 @@ import pytest
 
 from derivdata.sources.archive import Archive, import_files, open_archive
 from tests.archive.rates import EVER
+from tests.support.instants import at
 from tests.support.real_archive import real_archive
 from tests.support.shared import shared_path
 
@@ -16,10 +17,6 @@ from tests.support.shared import shared_path
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     return open_archive(real_archive(tmp_path_factory), create=False)
-
-
-def at(text: str) -> pd.Timestamp:
-    return pd.Timestamp(text, tz="UTC")
 
 
 def row(archive: Archive, table: str, symbol: str, exchange: str, time: str) -> pd.DataFrame:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import Archive, open_archive
 from tests.archive.rates import EVER, START, rates
+from tests.support.threads import in_threads
 
 FUNDING = "funding_history"
 
@@ -138,11 +138,7 @@ def test_more_memory_than_allowed_is_refused(archive: Archive, monkeypatch: pyte
 def test_threads_and_the_same_bits(archive: Archive) -> None:
     query = "SELECT exchange, sum(sqrt(rate_bps_8h)) AS s FROM funding_history GROUP BY exchange ORDER BY 1"
     expected, found = archive.sql(query), []
-    threads = [threading.Thread(target=lambda: found.append(archive.sql(query))) for _ in range(4)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    in_threads(4, lambda _: found.append(archive.sql(query)))
     assert len(found) == 4
     for each in found:
         pd.testing.assert_frame_equal(each, expected, rtol=0, atol=0)

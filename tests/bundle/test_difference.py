@@ -26,13 +26,21 @@ def history(symbol: str) -> Callable[[], object]:
     return lambda: dd.funding.history(symbol, "2h")
 
 
-def test_nothing_differs_between_a_bundle_and_itself(service: Service, path: Path, tmp_path: Path) -> None:
+def test_nothing_differs_between_a_bundle_and_itself_and_a_damaged_one_is_refused(
+    service: Service, path: Path, tmp_path: Path
+) -> None:
     recorded(path, history("BTC"), history("ETH"))
     recorded(tmp_path / "b.ddz", history("ETH"), history("BTC"))
     difference = bundle.bundle_diff(path, tmp_path / "b.ddz")
     assert not difference
     assert repr(difference) == "BundleDiff(no difference)"
     assert difference.rows == {}
+    recorded(path, history("BTC"))
+    (tmp_path / "b.ddz").write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(errors.BundleError, match="cut off"):
+        bundle.bundle_diff(path, tmp_path / "b.ddz")
+    with pytest.raises(errors.BundleError, match="cut off"):
+        bundle.bundle_diff(tmp_path / "b.ddz", path)
 
 
 def test_a_changed_answer_names_its_rows(service: Service, path: Path, tmp_path: Path) -> None:
@@ -118,12 +126,3 @@ def test_what_has_no_table_is_named_all_the_same(service: Service, path: Path, t
     assert difference.answers["change"].tolist() == ["changed", "changed"]
     assert difference.answers["rows"].isna().all()
     assert difference.rows == {}
-
-
-def test_a_damaged_bundle_is_refused(service: Service, path: Path, tmp_path: Path) -> None:
-    recorded(path, history("BTC"))
-    (tmp_path / "b.ddz").write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(errors.BundleError, match="cut off"):
-        bundle.bundle_diff(path, tmp_path / "b.ddz")
-    with pytest.raises(errors.BundleError, match="cut off"):
-        bundle.bundle_diff(tmp_path / "b.ddz", path)

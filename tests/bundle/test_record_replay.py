@@ -10,7 +10,6 @@ import pickle
 import platform
 import subprocess
 import sys
-import threading
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +24,7 @@ from derivdata import bundle, errors
 from derivdata.client import transport
 from derivdata.support import times
 from tests.bundle.conftest import KEY, Service, text_of
+from tests.support.threads import in_threads
 from tests.transport.server import NOON
 
 START = "2026-06-30T10:00:00Z"
@@ -206,11 +206,7 @@ def test_two_recordings_of_the_same_answers_are_the_same_bytes(service: Service,
 
     def many(name: str) -> str:
         with bundle.record(tmp_path / name):
-            threads = [threading.Thread(target=dd.funding.history, args=(s, "2h")) for s in ("ETH", "BTC")]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            in_threads(2, lambda place: dd.funding.history(("ETH", "BTC")[place], "2h"))
         return hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
 
     made = {
@@ -316,15 +312,6 @@ def test_what_was_said_about_a_recording_comes_back(service: Service, path: Path
     assert bundle.verify(path) == 2
 
 
-def test_ordinary_tools_read_it(service: Service, path: Path) -> None:
-    with bundle.record(path):
-        fetched()
-    listed = subprocess.run(
-        ["python3", "-m", "zipfile", "-t", path], capture_output=True, text=True, check=True
-    )
-    assert "Done testing" in listed.stdout
-
-
 def test_replay_says_whether_it_repeats_to_the_bit(
     service: Service, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,21 +329,32 @@ def test_replay_says_whether_it_repeats_to_the_bit(
         assert "99.0 now" in other._repr_html_()
 
 
-def test_a_file_that_is_no_bundle_is_not_overwritten(service: Service, tmp_path: Path) -> None:
+def test_what_cannot_be_written_to_is_one_clear_error(service: Service, tmp_path: Path) -> None:
     notes = tmp_path / "notes.txt"
     notes.write_text("mine")
     with pytest.raises(ValueError, match="is not overwritten"):
         bundle.record(notes)
     assert notes.read_text() == "mine"
     fetched()
+    with pytest.raises(errors.BundleError, match="cannot be written"):
+        bundle.record(tmp_path / "no" / "such" / "x.ddz")
+    fetched()
 
 
-def test_a_bundle_that_is_there_is_replaced(service: Service, path: Path) -> None:
+def test_a_bundle_is_replaced_read_by_ordinary_tools_and_not_pickled(service: Service, path: Path) -> None:
     with bundle.record(path):
         fetched()
     with bundle.record(path):
         transport.raw("/x")
     assert bundle.verify(path) == 1
+    with bundle.record(path):
+        fetched()
+    listed = subprocess.run(
+        ["python3", "-m", "zipfile", "-t", path], capture_output=True, text=True, check=True
+    )
+    assert "Done testing" in listed.stdout
+    with bundle.record(path) as recording, pytest.raises(TypeError):
+        pickle.dumps(recording)
 
 
 @pytest.mark.parametrize("written", [0, 10, 200])
@@ -402,21 +400,10 @@ def test_a_disk_that_is_full_at_the_end_leaves_the_journal(
         pd.testing.assert_frame_equal(dd.funding.history("BTC", "2h"), live)
 
 
-def test_a_folder_that_is_not_there_is_one_clear_error(service: Service, tmp_path: Path) -> None:
-    with pytest.raises(errors.BundleError, match="cannot be written"):
-        bundle.record(tmp_path / "no" / "such" / "x.ddz")
-    fetched()
-
-
 @pytest.mark.parametrize("call", [bundle.replay, bundle.verify, bundle.info])
 def test_a_file_that_is_not_there_is_one_clear_error(call: Callable[[Path], Any], path: Path) -> None:
     with pytest.raises(errors.BundleError, match=r"carry\.ddz: not a bundle, or cut off: .*No such file"):
         call(path)
-
-
-def test_neither_is_pickled_with_anything_of_the_connection(service: Service, path: Path) -> None:
-    with bundle.record(path) as recording, pytest.raises(TypeError):
-        pickle.dumps(recording)
 
 
 def test_info_lists_requests_times_sizes_and_source(service: Service, path: Path) -> None:

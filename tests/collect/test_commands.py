@@ -30,14 +30,11 @@ from tests.collect.fakes import Fakes, SimulatedClock
 LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
 
 
-def test_venues_lists_tables_and_terms(capsys: pytest.CaptureFixture[str]) -> None:
+def test_venues_lists_tables_and_terms_and_endpoints(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["venues", "--venues", "derive", "okx"]) == 0
     text = capsys.readouterr().out
     assert "a sample: one of each contract and second at most" in text
     assert "derive: Data usage policy of 2026-05-09" in text
-
-
-def test_venues_lists_endpoints(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["venues", "endpoints", "--venues", "derive", "okx"]) == 0
     text = capsys.readouterr().out
     assert "/api/v5/public/funding-rate" in text
@@ -70,15 +67,10 @@ def test_coverage_is_verified_when_each_endpoint_is() -> None:
     assert rows.loc["prices_history", "verified_on"] == ""
 
 
-def test_an_unknown_venue_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_venue_or_table_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command in (["collect", "--once"], ["backfill"]):
         assert main([*command, "--to", str(tmp_path / "a"), "--venues", "nope"]) == 1
         assert "'nope' is not one of binance, bybit" in capsys.readouterr().err
-
-
-def test_a_table_that_no_history_refills_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
     assert main(["backfill", "--to", str(tmp_path / "a"), "--venues", "okx", "--tables", "hip3"]) == 1
     assert "'hip3' is not one of funding_settlements" in capsys.readouterr().err
 

@@ -157,7 +157,9 @@ def test_a_window_before_the_first_poll_names_what_has_the_past(fakes: Fakes) ->
         assert dd.funding.history("BTC", "30d")["time"].nunique() == 1
 
 
-def test_open_interest_of_the_past_is_fetched(fakes: Fakes) -> None:
+def test_open_interest_of_the_past_and_chains_are_fetched_and_what_no_venue_tells_is_not_found(
+    fakes: Fakes,
+) -> None:
     dd.connect("venues", venues=["okx"])
     rows = dd.oi.history("BTC", "2026-01-19", "2026-01-20", resolution="5m")
     truth = {s: c * m for s, c, m in fakes.truth.oi("BTC")}
@@ -166,6 +168,11 @@ def test_open_interest_of_the_past_is_fetched(fakes: Fakes) -> None:
         usd == pytest.approx(truth[int(time.timestamp())])
         for time, usd in zip(rows["time"], rows["oi_usd"], strict=True)
     )
+    chain = dd.options.snapshot("BTC", "okx")
+    assert chain["strike"].tolist() == [40000, 50000, 60000]
+    assert set(chain["iv"]) == {0.6}
+    with pytest.raises(dd.errors.FetchError):
+        dd.hip3.dashboard()
 
 
 def test_polls_and_histories_share_the_venue_s_budget_and_its_list_of_contracts(fakes: Fakes) -> None:
@@ -189,13 +196,6 @@ def test_totals_never_add_up_only_the_symbols_whose_history_was_asked_for(fakes:
         warnings.simplefilter("ignore", DataNotice)
         totals = dd.oi.exchange_totals("2026-01-19", "2026-01-20")
     assert totals.empty
-
-
-def test_a_chain_is_one_instant_with_its_greeks(fakes: Fakes) -> None:
-    dd.connect("venues", venues=["okx"])
-    chain = dd.options.snapshot("BTC", "okx")
-    assert chain["strike"].tolist() == [40000, 50000, 60000]
-    assert set(chain["iv"]) == {0.6}
 
 
 def test_a_book_is_asked_for_when_it_is_older_than_a_minute(fakes: Fakes, clock: SimulatedClock) -> None:
@@ -222,12 +222,6 @@ def test_liquidations_of_a_named_venue_are_fetched(fakes: Fakes, clock: Simulate
     assert _asked(fakes, "/futures/usdt/liq_orders") > 24
     assert set(rows["symbol"]) == {"BTC", "ETH"}
     assert rows["side"].value_counts().gt(9).all()
-
-
-def test_what_no_venue_tells_is_not_found_and_never_the_sample(fakes: Fakes) -> None:
-    dd.connect("venues", venues=["okx"])
-    with pytest.raises(dd.errors.FetchError):
-        dd.hip3.dashboard()
 
 
 def test_options_of_the_venues_are_refused_for_other_sources() -> None:

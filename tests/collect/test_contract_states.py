@@ -210,18 +210,9 @@ def test_an_unreadable_contract_costs_its_row_and_five_in_a_row_the_rest(
 
 
 def test_a_request_that_does_not_exist_is_not_made_again(
-    collected: Callable[..., Collector], fakes: Many, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+    collected: Callable[..., Collector], fakes: Many, clock: SimulatedClock
 ) -> None:
-    body = fakes._body
-    monkeypatch.setattr(
-        fakes,
-        "_body",
-        lambda exchange, place, params: (
-            (404, {"code": -1, "msg": "no such path"})
-            if place.endswith("/openInterest")
-            else body(exchange, place, params)
-        ),
-    )
+    fakes.refusals["binance/fapi/v1/openInterest"] = (404, {}, {"code": -1, "msg": "no such path"})
     collector = collected()
     collector.once()
     clock.wait(60)
@@ -231,18 +222,9 @@ def test_a_request_that_does_not_exist_is_not_made_again(
 
 
 def test_without_a_mark_of_the_minute_the_row_is_left_out(
-    collected: Callable[..., Collector], fakes: Many, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+    collected: Callable[..., Collector], fakes: Many, clock: SimulatedClock
 ) -> None:
-    body = fakes._body
-    monkeypatch.setattr(
-        fakes,
-        "_body",
-        lambda exchange, place, params: (
-            (400, {"code": -1, "msg": "no"})
-            if place.endswith("premiumIndex")
-            else body(exchange, place, params)
-        ),
-    )
+    fakes.refusals["binance/fapi/v1/premiumIndex"] = (400, {}, {"code": -1, "msg": "no"})
     collector = collected()
     collector.once()
     end = clock.utc() + MINUTE

@@ -34,13 +34,21 @@ def _block(language: str) -> str:
     return found[1]
 
 
-def test_the_unit_s_command_is_one_of_ours() -> None:
+def test_the_commands_of_unit_and_container_are_ours() -> None:
     start = re.search(r"(?m)^ExecStart=(.*)$", _block("ini"))
     assert start is not None
     program, *options = shlex.split(start[1])
     assert program.endswith("/derivdata")
     arguments = _parser().parse_args(options)
     assert (arguments.command, arguments.keep, arguments.log) == ("collect", "400d", "json")
+    file = _block("dockerfile")
+    parts = {name: json.loads(words) for name, words in re.findall(r"(?m)^(ENTRYPOINT|CMD) (\[.*\])$", file)}
+    program, *options = [*parts["ENTRYPOINT"], *parts["CMD"]]
+    assert program == "derivdata"
+    arguments = _parser().parse_args(options)
+    assert arguments.command == "collect"
+    assert str(arguments.to).startswith("/data/"), "the archive lies in the volume"
+    assert "STOPSIGNAL SIGTERM" in file
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
@@ -53,17 +61,6 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     if "Failed to initialize manager" in run.stderr:
         pytest.skip("systemd-analyze cannot run here")
     assert [line for line in run.stderr.splitlines() if unit.name in line] == []
-
-
-def test_the_container_s_command_is_one_of_ours() -> None:
-    file = _block("dockerfile")
-    parts = {name: json.loads(words) for name, words in re.findall(r"(?m)^(ENTRYPOINT|CMD) (\[.*\])$", file)}
-    program, *options = [*parts["ENTRYPOINT"], *parts["CMD"]]
-    assert program == "derivdata"
-    arguments = _parser().parse_args(options)
-    assert arguments.command == "collect"
-    assert str(arguments.to).startswith("/data/"), "the archive lies in the volume"
-    assert "STOPSIGNAL SIGTERM" in file
 
 
 class Image:

@@ -144,7 +144,7 @@ def test_every_fetcher_is_walked() -> None:
     assert public == {*CALLS, *LACKING, *BY_COLLECTING, *LISTS}
 
 
-def test_fetchers_of_what_venues_tell_have_rows(market: Fakes) -> None:
+def test_fetchers_have_rows_or_name_the_table_that_no_venue_tells(market: Fakes) -> None:
     found = {name: _call(name, *call) for name, call in CALLS.items()}
     assert [name for name, table in found.items() if len(table) == 0] == []
     for name, table in found.items():
@@ -152,15 +152,9 @@ def test_fetchers_of_what_venues_tell_have_rows(market: Fakes) -> None:
             assert set(table["exchange"]) <= set(VENUES), name
         if isinstance(table, pd.DataFrame) and "symbol" in table:
             assert set(table["symbol"]) <= set(SYMBOLS), name
-
-
-def test_fetchers_of_what_no_venue_tells_name_the_table(market: Fakes) -> None:
     for name, (args, options, table) in LACKING.items():
         with pytest.raises(NotFound, match=rf"venues holds no {table}\b"):
             _call(name, args, options)
-
-
-def test_fetchers_of_what_is_collected_have_a_table_or_name_it(market: Fakes) -> None:
     for name, (args, options, table) in BY_COLLECTING.items():
         assert _missing(name, args, options) in ("", table), name
 

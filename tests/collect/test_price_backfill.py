@@ -129,16 +129,13 @@ def test_connect_venues_answers_prices(archive: Archive, fakes: Fakes, clock: Si
     assert "BTC" in store.symbols("prices_history")
 
 
-def test_a_price_of_zero_is_none() -> None:
+def test_a_price_of_zero_is_none_and_the_mark_of_htx_is_the_open_of_its_candle() -> None:
     body = (
         '[{"symbol": "BTCUSDT", "markPrice": "50000.0", "indexPrice": "0.00000000",'
         ' "lastFundingRate": "0.0001", "nextFundingTime": 1789315200000, "time": 1789308896002}]'
     )
     prices = dd.venues.read("binance", "/fapi/v1/premiumIndex", body)["prices_history"]
     assert prices[["kind", "price_usd"]].astype(object).to_numpy().tolist() == [["mark", 50000.0]]
-
-
-def test_the_mark_of_htx_is_the_open_of_its_candle() -> None:
     body = (
         '{"ch": "market.BTC-USDT.mark_price.60min", "status": "ok", "ts": 1769904000000,'
         ' "data": [{"id": 1769900400, "open": "50000.5", "close": "50010", "low": "49990", "high": "50020"}]}'

@@ -30,6 +30,7 @@ from tests.collect.clocks import HANGS_SECONDS, EventClock, SimulatedClock
 from tests.collect.direct import faked
 from tests.collect.fakes import Fakes
 from tests.reliability.promises import SOAK
+from tests.support.threads import in_threads
 
 ROOT = Path(__file__).resolve().parents[2]
 LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
@@ -325,14 +326,10 @@ def test_turns_of_many_threads_are_apart(monkeypatch: pytest.MonkeyPatch) -> Non
     shared, now = Shared(), pd.Timestamp("2026-01-20", tz="UTC")
     waits: list[float] = []
 
-    def take() -> None:
+    def take(_: int) -> None:
         waits.extend(shared.turn(now, 0.25) for _ in range(50))
 
-    threads = [threading.Thread(target=take) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(8, take)
     assert sorted(waits) == pytest.approx([0.25 * turn for turn in range(400)])
 
 

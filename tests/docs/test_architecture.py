@@ -26,13 +26,10 @@ def test_the_picture_has_every_layer_in_its_order() -> None:
     assert places == sorted(places)
 
 
-def test_every_place_has_the_same_version() -> None:
+def test_every_place_has_the_same_version_and_contributing_leads_to_the_pages() -> None:
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {dd.__version__}\n" in citation
     assert PROJECT["project"]["version"] == dd.__version__
-
-
-def test_contributing_leads_to_the_pages() -> None:
     contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     for page in ("docs/architecture.md", "docs/glossary.md", "docs/releases.md"):
         assert f"({page})" in contributing

@@ -19,9 +19,19 @@ def test_kept_page_is_current(docs: Path, generate: ModuleType, page: str, make:
     assert (docs / page).read_text(encoding="utf-8") == made, "run python docs/generate.py"
 
 
-def test_every_endpoint_has_a_section(generate: ModuleType) -> None:
+def test_endpoints_have_their_sections_and_read_as_the_api_document_has_them(generate: ModuleType) -> None:
     headings = re.findall(r"^### `GET (.+)`$", generate.endpoints(), flags=re.M)
     assert sorted(headings) == sorted(e.path for e in endpoints.ENDPOINTS)
+    # Section 4.3: Dev and above, two requests a second, `symbol` required, eleven steps and raw.
+    section = generate.endpoints().split("### `GET /funding/historical`")[1].split("###")[0]
+    assert "Tier Dev" in section
+    assert "2 requests a second" in section
+    assert "| `symbol` | text | required | Base symbol. |" in section
+    assert "`raw`, `1m`, `3m`, `5m`, `15m`, `30m`, `1h`, `2h`, `4h`, `8h`, `12h`, `1d`." in section
+    assert "dd.funding.history" in section
+    assert "[funding_history](tables.md#table-funding-history)" in section
+    # Section 4.5: default 10,000,000.
+    assert "| `min_value` | number | default 10,000,000 |" in generate.endpoints()
 
 
 def test_every_table_has_a_section_with_every_column(generate: ModuleType) -> None:
@@ -32,22 +42,6 @@ def test_every_table_has_a_section_with_every_column(generate: ModuleType) -> No
         if name not in OPEN_TABLES:
             rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \|", sections[name], flags=re.M)
             assert rows == [(n, c.unit) for n, c in table.columns.items()]
-
-
-def test_historical_funding_reads_as_the_api_document_has_it(generate: ModuleType) -> None:
-    """Section 4.3: Dev and above, two requests a second, `symbol` required, eleven steps and raw."""
-    section = generate.endpoints().split("### `GET /funding/historical`")[1].split("###")[0]
-    assert "Tier Dev" in section
-    assert "2 requests a second" in section
-    assert "| `symbol` | text | required | Base symbol. |" in section
-    assert "`raw`, `1m`, `3m`, `5m`, `15m`, `30m`, `1h`, `2h`, `4h`, `8h`, `12h`, `1d`." in section
-    assert "dd.funding.history" in section
-    assert "[funding_history](tables.md#table-funding-history)" in section
-
-
-def test_minimum_volume_of_price_movers_is_stated(generate: ModuleType) -> None:
-    """Section 4.5: default 10,000,000."""
-    assert "| `min_value` | number | default 10,000,000 |" in generate.endpoints()
 
 
 def test_the_reference_has_every_public_function(reference_pages: ModuleType, tmp_path: Path) -> None:

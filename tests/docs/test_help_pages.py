@@ -34,16 +34,12 @@ def quoted(page: str) -> list[str]:
     return [text for text in found if not re.fullmatch(r"HTTP \d+|\w+(Error|Recorded)", text)]
 
 
-def test_every_message_of_the_troubleshooting_page_is_in_the_sources(docs: Path) -> None:
+def test_every_message_and_error_of_the_troubleshooting_page_is_in_the_sources(docs: Path) -> None:
     page = (docs / "troubleshooting.md").read_text(encoding="utf-8")
     texts = {text for path in PACKAGE.rglob("*.py") for text in literals(ast.parse(path.read_bytes()))}
     messages = quoted(page)
     assert len(messages) > 20
     assert [m for m in messages if not any(m.strip("… ?") in text for text in texts)] == []
-
-
-def test_every_error_of_the_troubleshooting_page_exists(docs: Path) -> None:
-    page = (docs / "troubleshooting.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:[A-Z][a-z]+)+(?:Error|Notice|Recorded|Cached|Found))`", page))
     assert {"SchemaError", "VenueError", "NotRecorded"} <= named
     assert named <= set(dd.errors.__all__)
@@ -76,16 +72,13 @@ def test_an_output_shows_nothing_of_the_machine(
         outputs.hide_machine(f"{tmp_path.parent}/another")
 
 
-def test_every_block_has_an_output(outputs: ModuleType) -> None:
+def test_every_block_has_an_output_but_what_matplotlib_returns(outputs: ModuleType) -> None:
     """Each expression's value; what was assigned last where there is none."""
     names = {"dd": dd}
     assert outputs.values_of("a = 1\na + 1\nNone\n'x'", names, "p") == [("a + 1", 2), ("'x'", "x")]
     assert outputs.last_assigned("a = 1\nwith open(p) as f:\n    b = 2", names | {"a": 1, "b": 2}) == [
         ("b", 2)
     ]
-
-
-def test_what_matplotlib_returns_is_no_output(outputs: ModuleType) -> None:
     names = {"plt": importlib.import_module("matplotlib.pyplot")}
     [(_, axes), (_, artists)] = outputs.values_of("plt.gca()\nplt.gca().set(xlabel='k')", names, "p")
     assert outputs.is_drawing(axes)

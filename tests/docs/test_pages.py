@@ -82,21 +82,15 @@ def test_code_of_a_page_runs(page: Path, names: dict[str, Any]) -> None:
                 exec(compile("\n" * (block.line - 1) + code, str(page), "exec"), names)
 
 
-def test_every_page_is_found_and_fences_are_closed() -> None:
+def test_every_page_is_found_and_listed_and_its_links_lead_somewhere() -> None:
     assert {"README", "index", "conventions", "traps"} <= {page.stem for page in RUN}
     for page in PAGES:
         assert page.read_text(encoding="utf-8").count("\n```") % 2 == 0, page
-
-
-def test_every_page_is_in_a_table_of_contents() -> None:
     listed = {"index", "README"}
     for page in PAGES:
         for found in re.finditer(r"```\{toctree\}\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.S):
             listed |= {line.strip() for line in found[1].splitlines()}
     assert {page.stem for page in PAGES} <= listed
-
-
-def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for link in re.findall(r"\]\(([\w./-]+\.(?:md|ipynb))", page.read_text(encoding="utf-8")):
             place = page.parent / link.replace("gallery/", "../notebooks/")

@@ -33,16 +33,13 @@ def test_rings_dots_and_bars_are_the_gross_the_net_and_its_interval() -> None:
     assert first[1, 0] == pytest.approx(year * float(pairs[0]["net_high_bps"]))
 
 
-def test_a_dataset_of_several_pairs_is_drawn_as_the_pairs_are() -> None:
+def test_pairs_are_drawn_and_those_without_a_forecast_left_out() -> None:
     pairs = [made.carry("low", "high", "7d"), made.carry("low", "middle", "7d")]
     ax = plot.carry(xr.concat(pairs, "pair"))
     assert [t.get_text() for t in ax.get_yticklabels()] == [
         "long low,\nshort high",
         "long low,\nshort middle",
     ]
-
-
-def test_a_pair_without_a_forecast_is_left_out() -> None:
     known, unknown = made.carry("low", "high", "7d"), made.carry("middle", "high", "7d")
     unknown["net_bps"] = np.nan
     ax = plot.carry([known, unknown])
@@ -52,7 +49,7 @@ def test_a_pair_without_a_forecast_is_left_out() -> None:
         plot.carry(unknown)
 
 
-def test_carry_by_hold_marks_where_costs_are_paid() -> None:
+def test_carry_by_hold_marks_where_costs_of_one_pair_are_paid() -> None:
     """The line through the means of two holding times crosses zero where the mark stands."""
     curve = [made.carry("low", "middle", hold) for hold in ("1d", "7d", "14d")]
     ax = plot.carry(curve, "hold")
@@ -64,9 +61,6 @@ def test_carry_by_hold_marks_where_costs_are_paid() -> None:
     [even] = [line for line in ax.lines if line.get_label().startswith("costs are paid after")]
     assert even.get_xdata()[0] == pytest.approx(1.0 + 6.0 * -means[0] / (means[1] - means[0]))
     assert "costs of 8 bps" in " ".join(ax.get_title(loc="left").split())
-
-
-def test_carry_by_hold_wants_one_pair_at_several_holding_times() -> None:
     one, other = made.carry("low", "middle", "7d"), made.carry("low", "high", "1d")
     for wrong in ([one], [one, other]):
         with pytest.raises(ValueError, match="give one pair at two holding times or more"):
@@ -82,9 +76,6 @@ def test_ninety_points_of_funding_and_eight_times_as_many_that_are_none() -> Non
         "sum of the payments: +90.0 bps": pytest.approx(90.0),
         "naive sum of the samples, not money: +720.0, 8 × as much": pytest.approx(720.0),
     }
-
-
-def test_cumulative_funding_without_payments_or_venue() -> None:
     ax = plot.cumulative_funding(made.constant(-1.0, 3), venue="alpha")
     labels = [t.get_text() for t in ax.get_legend().get_texts()]
     assert labels == ["integral of the samples: -9.0 bps"]

@@ -186,10 +186,20 @@ def test_a_figure_stays_in_the_axes_given(name: str) -> None:
         assert not other.child_axes
 
 
-def test_a_footer_without_provenance_says_so() -> None:
+def test_footers_name_sources_and_attribution_or_say_that_nothing_is_stated() -> None:
     pair = made.carry("low", "high", "7d")
     [footer] = footers(plot.carry(pair).get_figure(root=True))
     assert footer.get_text() == "source not stated"
+    table = made.funding()
+    credit = "Funding rate data provided by https://data.example.org"
+    table.attrs["provenance"] = made.SAID | {"synthetic": False, "attribution": credit}
+    [footer] = footers(plot.funding_history(table).get_figure(root=True))
+    assert footer.get_text() == f"source: made by hand · as of 2026-01-15 00:00 UTC\n{credit}"
+    assert footer.get_url() == "https://data.example.org"
+    other = made.SAID | {"source": "elsewhere", "as_of": "2026-01-16T08:00:00Z", "synthetic": False}
+    text, url = stated([made.SAID, other])
+    assert text == "source: made by hand, elsewhere · as of 2026-01-16 08:00 UTC · synthetic data"
+    assert url == ""
 
 
 @pytest.mark.parametrize("read", ["fetched", "archived"])
@@ -214,22 +224,6 @@ def test_synthetic_data_is_labelled_by_its_tables_alone(read: str, tmp_path: Pat
     both.attrs = {}
     [footer] = footers(plot.smile(both[both["exchange"] == "okx"]).get_figure(root=True))
     assert footer.get_text() == "source not stated"
-
-
-def test_a_footer_gives_the_attribution_as_text_and_link() -> None:
-    table = made.funding()
-    credit = "Funding rate data provided by https://data.example.org"
-    table.attrs["provenance"] = made.SAID | {"synthetic": False, "attribution": credit}
-    [footer] = footers(plot.funding_history(table).get_figure(root=True))
-    assert footer.get_text() == f"source: made by hand · as of 2026-01-15 00:00 UTC\n{credit}"
-    assert footer.get_url() == "https://data.example.org"
-
-
-def test_several_sources_stand_in_one_footer() -> None:
-    other = made.SAID | {"source": "elsewhere", "as_of": "2026-01-16T08:00:00Z", "synthetic": False}
-    text, url = stated([made.SAID, other])
-    assert text == "source: made by hand, elsewhere · as of 2026-01-16 08:00 UTC · synthetic data"
-    assert url == ""
 
 
 def test_titles_break_into_lines_of_about_one_length() -> None:

@@ -65,11 +65,22 @@ def test_expiries_are_chosen_by_day_or_spread() -> None:
         plot.smile(made.chain(), expiries="2026-02-05")
 
 
-def test_several_chains_are_refused() -> None:
+def test_what_is_no_chain_surface_or_sheet_is_refused() -> None:
     with pytest.raises(ValueError, match="a figure of smiles is of one exchange; there are 2"):
         plot.smile(made.chains())
     with pytest.raises(ValueError, match="a term structure is of one exchange; there are 2"):
         plot.term_structure(made.chains())
+    figure = Figure()
+    with pytest.raises(ValueError, match='needs axes made with projection="3d"'):
+        plot.surface(made.fit(), kind="3d", ax=figure.subplots())
+    ax = plot.surface(made.fit(), kind="3d", ax=figure.add_subplot(projection="3d"))
+    assert ax.name == "3d"
+    with pytest.raises(ValueError, match="kind='flat' is not one of heat, 3d"):
+        plot.surface(made.fit(), kind="flat")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="a surface needs two expiries"):
+        plot.surface(made.fit().isel(expiry=[0]))
+    with pytest.raises(TypeError, match=r"data must be a pandas\.DataFrame or a xarray\.Dataset, not int"):
+        plot.surface(3)
 
 
 def test_bid_and_ask_stand_as_bars() -> None:
@@ -99,23 +110,6 @@ def test_colours_are_volatilities_and_blank_beyond_the_quotes() -> None:
     k = spread[first] * 0.5 * np.sqrt(7 / 365)
     assert cells[first] == pytest.approx(100 * known_iv(k, 0), abs=1e-4)
     assert np.isnan(cells[np.abs(spread) > 1.95]).all()
-
-
-def test_a_sheet_needs_space() -> None:
-    figure = Figure()
-    with pytest.raises(ValueError, match='needs axes made with projection="3d"'):
-        plot.surface(made.fit(), kind="3d", ax=figure.subplots())
-    ax = plot.surface(made.fit(), kind="3d", ax=figure.add_subplot(projection="3d"))
-    assert ax.name == "3d"
-    with pytest.raises(ValueError, match="kind='flat' is not one of heat, 3d"):
-        plot.surface(made.fit(), kind="flat")  # type: ignore[arg-type]
-
-
-def test_one_expiry_is_no_surface() -> None:
-    with pytest.raises(ValueError, match="a surface needs two expiries"):
-        plot.surface(made.fit().isel(expiry=[0]))
-    with pytest.raises(TypeError, match=r"data must be a pandas\.DataFrame or a xarray\.Dataset, not int"):
-        plot.surface(3)
 
 
 def test_a_flat_world_is_flat_at_every_expiry() -> None:
@@ -150,7 +144,7 @@ def test_the_day_before_stands_at_the_same_expiries() -> None:
         plot.term_structure(made.fit(), before=before.assign(time=expiries[:2] + expiries[:1]))
 
 
-def test_a_density_is_that_of_black_where_volatility_is_flat() -> None:
+def test_a_density_is_that_of_black_where_volatility_is_flat_and_states_its_forwards() -> None:
     """At 60 % and half a year ln S/F is normal, of deviation 0.6 √0.5 and mean −0.36 × 0.5 / 2."""
     t = np.array([0.25, 0.5])
     flat = surface.from_essvi(0.36 * t, np.zeros(2), np.full(2, 1e-6), t, k_min=-0.5, k_max=0.5)
@@ -163,10 +157,7 @@ def test_a_density_is_that_of_black_where_volatility_is_flat() -> None:
     assert table["density_per_pct"].to_numpy() == pytest.approx(0.01 * normal.to_numpy(), rel=1e-3, abs=1e-6)
     inside = np.isfinite(ax.lines[0].get_ydata())
     assert np.array_equal(inside, (np.abs(k) <= 0.5).to_numpy()), "dashed beyond the quotes"
-
-
-def test_a_density_states_the_forward_of_each_expiry() -> None:
-    """The forward of the made chain is 100 + days / 100."""
+    # The forward of the made chain is 100 + days / 100.
     ax = plot.implied_density(made.fit(), expiries=["2026-01-12", "2026-04-06"])
     names = [text.get_text() for text in ax.get_legend().get_texts()]
     assert names == ["2026-01-12: 100.1", "2026-04-06: 100.9"]
@@ -184,22 +175,16 @@ def test_an_index_says_how_far_it_moved() -> None:
         plot.volatility(made.index_history().expand_dims(symbol=["BTC", "ETH"]))
 
 
-def test_two_points_above_is_two_points_above() -> None:
+def test_two_points_above_is_two_points_above_and_beyond_the_expiries_there_is_none() -> None:
     ax = plot.venue_difference(made.chains(), reference="alpha", days=(30, 91))
     assert [t.get_text() for t in ax.get_yticklabels()] == ["beta, 30 d", "beta, 91 d"]
     numbers = [t.get_text() for t in ax.texts if "source" not in t.get_text()]
     assert numbers[3] == numbers[10] == "+2.00", "at the forward"
     reverse = plot.venue_difference(made.chains(), reference="beta", days=(30,))
     assert "-2.00" in [t.get_text() for t in reverse.texts]
-
-
-def test_beyond_a_venues_expiries_there_is_no_difference() -> None:
     ax = plot.venue_difference(made.chains(), reference="alpha", days=(30, 365))
     [mesh] = ax.collections
     assert np.isnan(np.ma.filled(mesh.get_array().astype(float), np.nan)[1]).all()
-
-
-def test_a_difference_needs_the_reference_and_another() -> None:
     with pytest.raises(ValueError, match="reference='deribit' and one more venue are needed"):
         plot.venue_difference(made.chains())
     with pytest.raises(ValueError, match="the data has one"):
@@ -209,7 +194,7 @@ def test_a_difference_needs_the_reference_and_another() -> None:
         plot.venue_difference(pd.concat([made.chains(), later]), reference="alpha")
 
 
-def test_bars_are_coins_by_strike() -> None:
+def test_bars_are_coins_by_strike_and_the_underlying_the_median_of_its_options() -> None:
     """13 calls of 10 and 13 puts of 5; each strike pays least where calls below outweigh puts above."""
     ax = plot.strikes(made.chain(), expiry="2026-02-04", contract_size=0.1)
     heights = [bar.get_height() for bar in ax.patches]
@@ -218,16 +203,22 @@ def test_bars_are_coins_by_strike() -> None:
     assert {"calls: 13 BTC", "puts: 6.5 BTC", "underlying: 100.3 USD"} <= set(labels)
     fifth = 100.3 * np.exp((-1.8 + 4 * 0.3) * 0.5 * np.sqrt(30 / 365))
     assert f"max pain: {fifth:.4g} USD" in labels, "4 calls of 10 below, 8 puts of 5 above: 40 and 40"
-
-
-def test_the_underlying_of_an_expiry_is_the_median_of_its_options() -> None:
-    """One of 26 options states twice the price of 100.3, a vendor's slip: the label stays."""
+    # One of 26 options states twice the price of 100.3, a vendor's slip: the label stays.
     table = made.chain()
     [first, *_] = table.index[table["expiry"] == sorted(table["expiry"].unique())[1]]
     table.loc[first, "underlying_price"] *= 2
     ax = plot.strikes(table, expiry="2026-02-04")
     labels = [t.get_text() for t in ax.get_legend().get_texts()]
     assert "underlying: 100.3 USD" in labels
+    table = made.chain()
+    table.loc[table["side"] == "put", "open_interest"] = np.nan
+    ax = plot.strikes(table, expiry="2026-02-04")
+    assert "(13 options without open interest)" in " ".join(ax.get_title(loc="left").split())
+    table["open_interest"] = np.nan
+    with pytest.raises(ValueError, match="no option has open interest"):
+        plot.strikes(table)
+    with pytest.raises(ValueError, match="the figure is of one chain; this has a dim 'exchange'"):
+        plot.strikes(made.chains())
 
 
 def test_expiries_are_stacked_with_the_pain_of_the_largest() -> None:
@@ -268,19 +259,7 @@ def test_legends_of_strikes_stand_above_the_bars(expiry: str | None, size: tuple
     plt.close(figure)
 
 
-def test_missing_open_interest_is_counted_and_not_drawn() -> None:
-    table = made.chain()
-    table.loc[table["side"] == "put", "open_interest"] = np.nan
-    ax = plot.strikes(table, expiry="2026-02-04")
-    assert "(13 options without open interest)" in " ".join(ax.get_title(loc="left").split())
-    table["open_interest"] = np.nan
-    with pytest.raises(ValueError, match="no option has open interest"):
-        plot.strikes(table)
-    with pytest.raises(ValueError, match="the figure is of one chain; this has a dim 'exchange'"):
-        plot.strikes(made.chains())
-
-
-def test_a_card_of_a_fit_says_its_parameters_error_and_arbitrage() -> None:
+def test_a_card_says_parameters_error_and_arbitrage_and_counts_quotes() -> None:
     card = plot.card(made.fit())
     assert card.facts["fit"] == "essvi"
     assert card.facts["expiries"] == "4 of 4 fitted"
@@ -291,23 +270,14 @@ def test_a_card_of_a_fit_says_its_parameters_error_and_arbitrage() -> None:
     html = card._repr_html_()
     assert '<img alt="BTC on alpha" src="data:image/png;base64,' in html
     assert "4 of 4 fitted" in repr(card)
-
-
-def test_a_forward_that_is_only_spot_is_no_arbitrage() -> None:
     flat = made.chain().assign(underlying_price=100.0)
     card = plot.card(surface.from_chain(flat))
     assert card.facts["arbitrage"] == "none"
     assert card.table["status"].tolist() == ["forward is spot"] * 4
-
-
-def test_a_card_flags_vogts_butterfly() -> None:
     vogt = smile.from_raw(svi.Raw(-0.0410, 0.1331, 0.3060, 0.3586, 0.4153), 1.0, k_min=-1.5, k_max=1.5)
     card = plot.card(vogt)
     assert card.facts["arbitrage"] == "butterfly"
     assert card.table["status"].tolist() == ["butterfly"]
-
-
-def test_a_card_of_quotes_counts_them() -> None:
     card = plot.card(dd.tables.surface(made.chain()))
     assert card.facts == {
         "options": "104",

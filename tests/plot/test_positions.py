@@ -45,6 +45,15 @@ def test_trends_are_a_point_a_day_over_the_window() -> None:
     assert len(again.get_yticklabels()) == 1
     label = " ".join(again.get_xlabel().split())
     assert label == "change of share by its trend [percentage points a day], with 95 % interval"
+    trend = oi.share_trend(share).assign(status=("exchange", [TrendStatus.CANNOT_TELL, 0, 0]))
+    ax = plot.open_interest(trend, "trend")
+    sure, unsure = (line for line in ax.lines if line.get_marker() == "o")
+    assert (len(sure.get_xdata()), len(unsure.get_xdata())) == (1, 2)
+    hours = made.holdings().assign(time=lambda t: made.START + (t["time"] - made.START) / 24)
+    hours.attrs = made.holdings().attrs
+    ax = plot.open_interest(hours, "trend")
+    [sure, _] = (line for line in ax.lines if line.get_marker() == "o")
+    assert sure.get_xdata() == pytest.approx([39.0, -39.0]), "40 hours are too few for steps of 2 hours"
 
 
 def test_a_long_interval_ends_in_an_arrowhead() -> None:
@@ -72,22 +81,6 @@ def test_shares_are_the_same_in_coins_and_in_usd() -> None:
     coins = held.copy(data=held.values / 100.0).rename("oi_coin").assign_attrs(units="coin")
     found, other = (oi.market_share(part) for part in (held, coins))
     np.testing.assert_allclose(found.values, other.values, rtol=1e-12)
-
-
-def test_a_trend_that_cannot_be_told_is_a_hollow_dot() -> None:
-    share = oi.market_share(dd.panel(made.holdings(), "oi_usd").isel(symbol=0))
-    trend = oi.share_trend(share).assign(status=("exchange", [TrendStatus.CANNOT_TELL, 0, 0]))
-    ax = plot.open_interest(trend, "trend")
-    sure, unsure = (line for line in ax.lines if line.get_marker() == "o")
-    assert (len(sure.get_xdata()), len(unsure.get_xdata())) == (1, 2)
-
-
-def test_a_trend_of_hours_is_taken_from_days() -> None:
-    hours = made.holdings().assign(time=lambda t: made.START + (t["time"] - made.START) / 24)
-    hours.attrs = made.holdings().attrs
-    ax = plot.open_interest(hours, "trend")
-    [sure, _] = (line for line in ax.lines if line.get_marker() == "o")
-    assert sure.get_xdata() == pytest.approx([39.0, -39.0]), "40 hours are too few for steps of 2 hours"
 
 
 def test_a_symbol_without_steady_venues_is_refused() -> None:
@@ -126,7 +119,7 @@ def test_a_short_window_has_bars_of_minutes(minutes: int, label: str, heights: l
     assert [bar.get_height() for bar in sums.patches] == pytest.approx(heights)
 
 
-def test_the_price_stands_above_the_dots() -> None:
+def test_the_price_stands_above_the_dots_and_venues_beyond_the_first_share_a_row() -> None:
     ax = plot.liquidations(made.liquidated(), price=made.price())
     top, raster, *_ = ax.get_figure(root=True).axes[0].child_axes
     assert raster is ax
@@ -134,16 +127,18 @@ def test_the_price_stands_above_the_dots() -> None:
     assert top.lines[0].get_ydata() == pytest.approx([1e6]), "one day begins in the eleven hours drawn"
     with pytest.raises(ValueError, match="price holds several symbols"):
         plot.liquidations(made.liquidated(), price=made.price().expand_dims(symbol=["BTC", "ETH"]))
-
-
-def test_venues_beyond_the_first_share_a_row() -> None:
     ax = plot.liquidations(made.liquidated(), top=1)
     assert [t.get_text() for t in ax.get_yticklabels()] == ["beta", "1 others"]
     rows = np.concatenate([c.get_offsets()[:, 1].round() for c in ax.collections if len(c.get_offsets())])
     assert (rows == 1).sum() == 8
+    none = made.liquidated().iloc[:0]
+    with pytest.raises(ValueError, match="no events: give start and end"):
+        plot.liquidations(none)
+    ax = plot.liquidations(none, start=made.START, end=made.START + pd.Timedelta(1, "D"))
+    assert ax.get_title(loc="left") == "no order: no liquidation"
 
 
-def test_what_nobody_watched_is_blank() -> None:
+def test_what_nobody_watched_is_blank_and_a_feed_brings_its_own_coverage() -> None:
     spans = pd.DataFrame({"start": [made.START], "end": [made.START + pd.Timedelta(3, "h")]})
     seen = plot.liquidations(made.liquidated(), coverage=spans).get_figure(root=True).axes[0].child_axes[2]
     [patch] = seen.patches
@@ -153,9 +148,6 @@ def test_what_nobody_watched_is_blank() -> None:
     assert hours == pd.Timedelta(3, "h")
     unknown = plot.liquidations(made.liquidated()).get_figure(root=True).axes[0].child_axes[2]
     assert [t.get_text() for t in unknown.texts if "source" not in t.get_text()] == ["not stated"]
-
-
-def test_a_feed_brings_its_own_coverage() -> None:
     events = made.liquidated()
     watched = [["2026-01-05T00:00:00Z", "2026-01-05T06:00:00Z"]]
     events.attrs["provenance"] = made.SAID | {"coverage": {"observed": watched, "missed": []}}
@@ -164,24 +156,13 @@ def test_a_feed_brings_its_own_coverage() -> None:
     assert patch.get_width() == pytest.approx(0.25)
 
 
-def test_no_liquidations_need_a_span() -> None:
-    none = made.liquidated().iloc[:0]
-    with pytest.raises(ValueError, match="no events: give start and end"):
-        plot.liquidations(none)
-    ax = plot.liquidations(none, start=made.START, end=made.START + pd.Timedelta(1, "D"))
-    assert ax.get_title(loc="left") == "no order: no liquidation"
-
-
-def test_depth_of_a_book_adds_up_from_the_middle() -> None:
+def test_depth_adds_up_from_the_middle_with_bids_below_and_asks_above() -> None:
     """1, 3 and 6 M USD at 10, 20 and 50 bps on both sides."""
     ax = plot.orderbook_depth(made.book())
     for line, sign in zip(ax.lines[:2], (-1, 1), strict=True):
         assert sign * line.get_xdata()[1:] == pytest.approx([10.0, 20.0, 50.0])
         assert line.get_ydata() == pytest.approx([0.0, 1.0, 3.0, 6.0])
     assert "spread 20 bps" in ax.get_title(loc="left")
-
-
-def test_depth_over_time_has_bids_below_and_asks_above() -> None:
     ax = plot.orderbook_depth(made.depths())
     asks, bids = ax.lines[0].get_ydata(), ax.lines[1].get_ydata()
     assert asks[0] == pytest.approx(4.0)

@@ -37,23 +37,20 @@ def test_a_rate_outside_the_axis_has_an_arrowhead_and_is_counted() -> None:
     assert ax.get_ylim()[1] < 50.0
 
 
-def test_named_venues_stand_out() -> None:
+def test_named_venues_stand_out_and_a_panel_draws_as_its_table_does() -> None:
     """The hole of 12 hours takes more of the upper than of the lower half of the swing."""
     ax = plot.funding_history(made.funding(), venues=["beta"])
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["beta (+0.99)"]
     assert len(plot.data(ax)) == len(made.funding()), "grey lines are data, too"
     with pytest.raises(ValueError, match="'delta' has no rate here; there are alpha, beta, gamma"):
         plot.funding_history(made.funding(), venues=["delta"])
-
-
-def test_a_panel_draws_as_its_table_does() -> None:
     table = made.funding()
     one, two = (plot.funding_history(data, highlight=1) for data in (table, dd.panel(table)))
     for a, b in zip(one.lines, two.lines, strict=True):
         assert np.array_equal(a.get_ydata(), b.get_ydata(), equal_nan=True)
 
 
-def test_the_heat_map_ranks_venues_and_leaves_holes_blank() -> None:
+def test_the_heat_map_ranks_venues_leaves_holes_blank_and_averages_wider_columns() -> None:
     ax = plot.funding_heatmap(made.funding())
     assert [t.get_text() for t in ax.get_yticklabels()] == ["gamma", "beta", "alpha"], "highest at the top"
     [mesh] = ax.collections
@@ -65,9 +62,6 @@ def test_the_heat_map_ranks_venues_and_leaves_holes_blank() -> None:
     assert -low == high == pytest.approx(np.percentile(np.abs(cells[np.isfinite(cells)]), 98))
     # Above 0: 240 cells of alpha and 228 of beta, of 708.
     assert ax.get_title(loc="left") == "BTC funding: longs paid in 66 % of cells (venue × 1 h)"
-
-
-def test_the_heat_map_averages_over_wider_columns() -> None:
     ax = plot.funding_heatmap(made.funding(), step="1D", reach=3.0)
     assert ax.get_title(loc="left") == "BTC funding: longs paid in 67 % of cells (venue × 1 d)"
     [mesh] = ax.collections
@@ -75,6 +69,8 @@ def test_the_heat_map_averages_over_wider_columns() -> None:
     assert cells.shape == (3, 10)
     assert cells[2] == pytest.approx(np.full(10, 2.0))
     assert mesh.get_clim() == (-3.0, 3.0)
+    [mesh] = plot.funding_heatmap(made.constant(1.0, 40)).collections
+    assert mesh.get_array().shape == (1, 240), "40 days in steps of 4 hours; 2 hours would make 480"
 
 
 def test_kinds_of_venues_stand_under_headings_and_colours_meet_where_asked() -> None:
@@ -89,11 +85,6 @@ def test_kinds_of_venues_stand_under_headings_and_colours_meet_where_asked() -> 
     assert mesh.get_clim() == (-1.0, 3.0)
     assert ax.get_title(loc="left").startswith("BTC funding: above 1 bps ")
     assert set(plot.data(ax)["exchange"]) == set(names.values())
-
-
-def test_a_long_window_gets_columns_that_can_be_seen() -> None:
-    [mesh] = plot.funding_heatmap(made.constant(1.0, 40)).collections
-    assert mesh.get_array().shape == (1, 240), "40 days in steps of 4 hours; 2 hours would make 480"
 
 
 @pytest.mark.parametrize("draw", [plot.funding_history, plot.funding_heatmap])

@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.reliability.alone import KEY, PATIENCE, Served, run, served
 from tests.reliability.conftest import Measured
 from tests.reliability.promises import SOAK, count
+from tests.support.threads import together
 
 __all__ = ["served"]
 
@@ -70,18 +71,14 @@ def test_many_who_want_all_there_is_share_the_memory_of_a_few(measured: Measured
         before = local.mib()
         ask(VENUES[0], start)
         alone = local.peak_mib() - before
-        threads = [threading.Thread(target=ask, args=(venue, f"{start}T01:00Z")) for venue in VENUES]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        together = local.peak_mib() - before
+        together(threading.Thread(target=ask, args=(venue, f"{start}T01:00Z")) for venue in VENUES)
+        at_once = local.peak_mib() - before
     finally:
         process.terminate()
         process.communicate(timeout=PATIENCE)
     assert statuses == [200] * (len(VENUES) + 2)
-    assert together < 5 * alone
+    assert at_once < 5 * alone
     measured(
         "service: any request",
-        f"{len(VENUES)} long windows at once: {together:.0f} MiB, where one takes {alone:.0f}",
+        f"{len(VENUES)} long windows at once: {at_once:.0f} MiB, where one takes {alone:.0f}",
     )

@@ -13,18 +13,17 @@ from typing import Any
 
 import pytest
 
-import derivdata as dd
 from derivdata import bundle, errors
 from derivdata.client import transport
 from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, Request
-from tests.bundle.conftest import Service, path, service
-from tests.bundle.test_hostile import members, with_body, zipped
+from tests.bundle.conftest import path, service
+from tests.bundle.test_hostile import good, members, with_body, zipped
 from tests.reliability.conftest import Measured
 from tests.reliability.promises import count
 from tests.transport.conftest import Open
 from tests.transport.server import Reply, serving
 
-__all__ = ["path", "service"]
+__all__ = ["good", "path", "service"]
 
 HISTORY = Request("/funding/historical", (("symbol", "BTC"),))
 RECORDS = ("flip", "cut", "overwrite", "random", "junk", "swap")
@@ -66,15 +65,6 @@ def test_a_damaged_record_is_fetched_again(opened: Open, tmp_path: Path, measure
     measured(
         "damaged cache record", f"{len(RECORDS) * times:,} records: 0 wrong, 0 raised, all fetched again"
     )
-
-
-@pytest.fixture
-def good(service: Service, path: Path) -> Path:
-    with bundle.record(path):
-        dd.funding.history(["BTC", "ETH"], "2h")
-        transport.raw("/text", of="é€😀")
-    transport.disconnect()
-    return path
 
 
 def test_a_damaged_bundle_is_refused_or_harmless(good: Path, measured: Measured) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +17,7 @@ from derivdata import errors
 from derivdata.client.transport.settings import Limits
 from tests.reliability.conftest import Measured, Use
 from tests.reliability.promises import count
+from tests.support.threads import in_threads
 from tests.test_fetch import CASES, DAY, FAMILIES, OPEN
 from tests.transport.conftest import KEY
 
@@ -90,18 +90,6 @@ def truth(faulty: str) -> dict[str, Any]:
     return found
 
 
-def in_threads(calls: list[tuple[str, Call]], work: Callable[[str, Call], None]) -> None:
-    def share(number: int) -> None:
-        for name, call in calls[number::THREADS]:
-            work(name, call)
-
-    threads = [threading.Thread(target=share, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
 def outcomes(truth: dict[str, Any]) -> dict[str, list[str]]:
     """The fetchers by what became of them: right, wrong, the class of an error of ours, or what else came."""
     found: list[tuple[str, str]] = []
@@ -116,7 +104,8 @@ def outcomes(truth: dict[str, Any]) -> dict[str, list[str]]:
         else:
             found.append(("wrong" if differs(table, truth[name]) else "right", name))
 
-    in_threads(list(CALLS.items()), one)
+    calls = list(CALLS.items())
+    in_threads(THREADS, lambda number: [one(*each) for each in calls[number::THREADS]])
     kinds = dict(found)
     return {kind: sorted(name for said, name in found if said == kind) for kind in kinds}
 

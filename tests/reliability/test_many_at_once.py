@@ -29,9 +29,9 @@ from tests.reliability.alone import PATIENCE
 from tests.reliability.conftest import Measured
 from tests.reliability.processes import finished, started
 from tests.reliability.promises import SOAK, count
+from tests.support.threads import in_threads
 from tests.transport.conftest import Joiners, Open
 from tests.transport.server import Asked, Reply, serving
-from tests.transport.test_worker import in_threads
 
 WRITERS = """
     import os, random, sys, threading, time

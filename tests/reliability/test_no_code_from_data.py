@@ -214,12 +214,9 @@ def test_what_only_looks_like_it_is_not(source: str) -> None:
     assert list(findings(ast.parse(source))) == []
 
 
-def test_scripts_in_texts_are_read_too() -> None:
+def test_all_folders_are_looked_at_and_scripts_in_texts_too() -> None:
     source = 'RUN = """\n    import pickle\n    pickle.loads(b"")\n"""'
     assert [what for tree in embedded(ast.parse(source)) for what, _ in findings(tree)] == ["pickle"]
-
-
-def test_all_folders_are_looked_at() -> None:
     tops = {named(path).partition("/")[0] for path in sources()}
     assert {"derivdata", "tests", "docs", "notebooks"} <= tops
     assert len(sources()) > 300

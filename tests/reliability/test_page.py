@@ -14,17 +14,11 @@ def page() -> str:
     return PAGE.read_text(encoding="utf-8")
 
 
-def test_each_promise_is_a_row_of_the_page_in_order() -> None:
+def test_each_promise_is_a_row_with_a_figure_and_what_was_broken_to_see_it_fail() -> None:
     assert tuple(rows(page())) == PROMISES
     assert all(all(cells) for cells in rows(page()).values())
-
-
-def test_each_figure_is_measured_by_a_test() -> None:
     said = "".join(path.read_text(encoding="utf-8") for path in FOLDER.rglob("test_*.py"))
     assert [name for name in PROMISES if f'"{name}"' not in said] == []
-
-
-def test_each_promise_says_what_was_broken_to_see_its_test_fail() -> None:
     broken = page().partition("## Each test can fail")[2]
     assert set(re.findall(r"(?m)^\| ([^|]+?) \|", broken)) - {"promise"} == set(PROMISES)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pandas as pd
@@ -15,6 +14,7 @@ from derivdata import errors
 from tests.reliability.conftest import Measured, Use
 from tests.reliability.promises import count
 from tests.support.faults import PASSING, drawn
+from tests.support.threads import in_threads
 from tests.transport.conftest import KEY
 
 THREADS = 16
@@ -81,16 +81,8 @@ def asked(calls: list[tuple[str, pd.Timestamp, pd.Timestamp]], truth: dict[str, 
                 tally.right += found == expected
                 tally.wrong += [name] * (found != expected)
 
-    in_threads(lambda n: [one(*call) for call in calls[n::THREADS]])
+    in_threads(THREADS, lambda n: [one(*call) for call in calls[n::THREADS]])
     return tally
-
-
-def in_threads(work: Callable[[int], object]) -> None:
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 def test_at_30_percent_faults_nothing_is_wrong_and_nearly_all_succeed(

@@ -15,6 +15,7 @@ import pytest
 from tests.reliability.alone import PATIENCE, Served, run
 from tests.reliability.conftest import Measured
 from tests.reliability.promises import SOAK, count
+from tests.support.threads import together
 
 GREEDY, OTHER = "k-greedy-2b7c", "k-other-91aa"
 END = pd.Timestamp("2026-06-30T00:00Z")
@@ -70,10 +71,7 @@ def test_four_of_the_largest_answers_at_once_stay_under_2_gib(alone: Served, mea
         for path, key in zip(LARGE, (GREEDY, GREEDY, OTHER, OTHER), strict=True)
     ]
     time.sleep(PAUSE)
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(threads)
     assert len(sizes) == 4
     assert max(sizes) <= LIMIT
     assert not SOAK or min(sizes) > 0.6 * LIMIT
@@ -100,10 +98,7 @@ def test_four_that_read_the_most_at_once_stay_under_2_gib(alone: Served, measure
         threading.Thread(target=ask, args=(path, key))
         for path, key in zip(paths, (GREEDY, GREEDY, OTHER, OTHER), strict=True)
     ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(threads)
     assert ends == [200] * 4
     peak = alone.peak_mib()
     assert peak < 2048

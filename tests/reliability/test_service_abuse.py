@@ -23,6 +23,7 @@ from derivdata.sources.service.refusal import Refusal
 from tests.reliability.alone import KEY, NO_MORE_MIB, PATIENCE, PLAIN, Served, run, served
 from tests.reliability.conftest import Measured
 from tests.reliability.promises import SOAK, count
+from tests.support.threads import in_threads
 
 __all__ = ["served"]
 
@@ -75,11 +76,7 @@ def test_64_clients_at_once_are_answered_right(served: Served, quiet: Caller, me
                 hashes.setdefault(path, set()).add((status, hashlib.sha256(body).hexdigest()))
 
     before = served.mib()
-    threads = [threading.Thread(target=client, args=(n,)) for n in range(64)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(64, client)
     recovered, grown = served.well(), served.mib() - before
     assert set(statuses) == {200, 400, 404}
     assert all(len(found) == 1 for found in hashes.values()), "one request, two answers"

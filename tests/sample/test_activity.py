@@ -17,10 +17,14 @@ def oi():
     return wide(STORE.read("oi_history", *SPAN, symbols=["ETH"]), "oi_usd")
 
 
-def test_open_interest_is_hourly_positive_and_whole(oi):
+def test_open_interest_is_hourly_positive_and_starts_at_the_levels_of_the_truth(oi):
     assert (oi.index[1:] - oi.index[:-1] == pd.Timedelta("1h")).all()
     assert oi.min().min() > 0
     assert oi["binance"].notna().all()
+    # ``level × e^z`` with a deviation of 0.05 about it, within a common price factor.
+    known = sample.truth("oi", symbols=["ETH"]).set_index("exchange")["level_usd"]
+    ratio = np.log(oi.iloc[0].dropna() / known)
+    assert ratio.std() == pytest.approx(0.05, abs=0.02)
 
 
 def test_shares_move_as_the_truth_says(oi):
@@ -36,13 +40,6 @@ def test_shares_move_as_the_truth_says(oi):
         expected = known.loc[gains, "growth_per_year"] - known.loc[loses, "growth_per_year"]
         assert expected > 0.5
         assert slope == pytest.approx(expected, abs=0.2)
-
-
-def test_levels_at_the_start_are_those_of_the_truth(oi):
-    """``level × e^z`` with a deviation of 0.05 about it, within a common price factor."""
-    known = sample.truth("oi", symbols=["ETH"]).set_index("exchange")["level_usd"]
-    ratio = np.log(oi.iloc[0].dropna() / known)
-    assert ratio.std() == pytest.approx(0.05, abs=0.02)
 
 
 def test_volume_follows_open_interest_and_the_hours(oi):

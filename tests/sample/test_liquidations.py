@@ -6,12 +6,9 @@ import pytest
 
 from derivdata.sources import sample
 from tests.sample import scalar
+from tests.support.instants import at
 
 STORE = sample.open()
-
-
-def at(text):
-    return pd.Timestamp(text, tz="UTC").as_unit("us")
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +22,7 @@ def clusters():
     return sample.truth("clusters", start="2026-03-01", end="2026-03-11")
 
 
-def test_orders_have_several_fills_that_add_up(fills):
+def test_orders_have_several_fills_that_add_up_and_slip_against_the_liquidated(fills):
     orders = fills.groupby("order_id")
     assert orders["filled_quantity"].sum().to_numpy() == pytest.approx(
         orders["quantity"].first().to_numpy(), abs=2e-6
@@ -38,9 +35,6 @@ def test_orders_have_several_fills_that_add_up(fills):
     value = fills["filled_quantity"] * fills["fill_price_usd"]
     assert fills["value_usd"].to_numpy() == pytest.approx(value.to_numpy(), abs=1e-6)
     assert set(fills["side"]) == {"long", "short"}
-
-
-def test_fills_slip_against_the_liquidated(fills):
     slip = fills["fill_price_usd"] / fills["order_price_usd"] - 1
     assert (slip[fills["side"] == "long"] < 0).all()
     assert (slip[fills["side"] == "short"] > 0).all()
@@ -68,17 +62,14 @@ def test_branching_ratio_is_recovered():
     )
 
 
-def test_values_follow_the_pareto_law_of_the_truth(fills):
+def test_values_follow_a_pareto_law_and_counts_cluster_in_time(fills):
     known = sample.truth("liquidations", symbols=["BTC"]).iloc[0]
     value = fills[fills["symbol"] == "BTC"].groupby("order_id")["value_usd"].sum().to_numpy()
     assert value.min() == pytest.approx(known.smallest_usd, rel=0.01)
     inside = value[value < known.largest_usd * 0.99]
     tail = 1 / np.mean(np.log(inside / known.smallest_usd))
     assert tail == pytest.approx(known["tail"], rel=0.06)
-
-
-def test_counts_cluster_in_time(fills):
-    """Orders per ten minutes: a variance of ``mean / (1 − n)²`` for windows long against the delays."""
+    # Orders per ten minutes: a variance of ``mean / (1 − n)²`` for windows long against the delays.
     first = fills[fills["symbol"] == "ETH"].drop_duplicates("order_id")["time"].dt.floor("10min")
     windows = pd.date_range("2026-03-01", "2026-03-11", freq="10min", inclusive="left", tz="UTC")
     counts = first.value_counts().reindex(windows, fill_value=0)

@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 
 from derivdata.sources import sample
+from tests.support.instants import at
 
 STORE = sample.open()
 CASES = [
@@ -13,10 +14,6 @@ CASES = [
     "2026-03-14 16:59:59",
 ]
 SYMBOLS = ["BTC", "NEAR", "TSLA"]
-
-
-def at(text):
-    return pd.Timestamp(text, tz="UTC").as_unit("us")
 
 
 def by_pair(frame, column):
@@ -34,20 +31,12 @@ def read(table, start, end):
     return STORE.read(table, start, end, symbols=SYMBOLS)
 
 
-def test_instant_is_the_full_five_minutes(now):
+def test_open_interest_and_volume_are_those_of_the_full_five_minutes(now):
     instant, frame = now
     assert (frame["time"] == instant).all()
     assert len(frame) > 50
-
-
-def test_open_interest_is_that_of_the_hour(now):
-    instant, frame = now
     oi = read("oi_history", instant.floor("1h"), instant.floor("1h") + pd.Timedelta("1us"))
     pd.testing.assert_series_equal(frame["oi_usd"], oi.set_index(["symbol", "exchange"])["oi_usd"])
-
-
-def test_volume_is_the_sum_of_the_24_hours_before(now):
-    instant, frame = now
     end = instant.floor("1h")
     total = by_pair(read("volume_history", end - pd.Timedelta("24h"), end), "volume_usd").sum()
     found = frame["volume_24h_usd"].dropna()
@@ -55,7 +44,7 @@ def test_volume_is_the_sum_of_the_24_hours_before(now):
     assert frame.index.difference(total.index).equals(frame.index[frame["volume_24h_usd"].isna()])
 
 
-def test_funding_is_the_newest_sample(now):
+def test_funding_is_the_newest_sample_and_the_mean_of_seven_days(now):
     instant, frame = now
     samples = read(
         "funding_history", instant - pd.Timedelta("1D") + pd.Timedelta("5min"), instant + pd.Timedelta("1us")
@@ -63,10 +52,6 @@ def test_funding_is_the_newest_sample(now):
     newest = by_pair(samples, "rate_bps_8h").last()
     found = frame["funding_current_bps_8h"].dropna()
     pd.testing.assert_series_equal(found, newest, check_names=False, check_exact=True)
-
-
-def test_mean_funding_is_that_of_seven_days_of_samples(now):
-    instant, frame = now
     week = read(
         "funding_history", instant - pd.Timedelta("7D") + pd.Timedelta("1us"), instant + pd.Timedelta("1us")
     )
@@ -83,7 +68,7 @@ def test_liquidations_are_the_fills_of_24_hours(now):
     assert found.to_numpy() == pytest.approx(fills.reindex(frame.index, fill_value=0.0).to_numpy(), abs=1e-5)
 
 
-def test_price_change_is_that_of_the_price(now):
+def test_prices_change_as_they_moved_and_venues_quote_nearly_one(now):
     instant, frame = now
     day_before = instant - pd.Timedelta("24h")
     before = STORE.latest("markets_symbol_exchanges", day_before, within=pd.Timedelta(0), symbols=SYMBOLS)
@@ -92,9 +77,6 @@ def test_price_change_is_that_of_the_price(now):
     pd.testing.assert_series_equal(
         frame["price_24h_change_pct"], expected, check_names=False, rtol=0, atol=6e-7
     )
-
-
-def test_venues_quote_nearly_one_price(now):
     _, frame = now
     spread = frame.groupby("symbol", observed=True)["price_usd"].agg(lambda p: p.max() / p.min() - 1)
     assert (spread < 7e-4).all()

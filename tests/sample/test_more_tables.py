@@ -9,6 +9,7 @@ import pytest
 
 from derivdata.sources import sample
 from derivdata.tables import TABLES
+from tests.support.instants import at
 
 TABLES_BY_TIME = (
     "options_overview_history",
@@ -21,10 +22,6 @@ TABLES_BY_TIME = (
 )
 FEW = {"symbols": ["BTC"], "venues": ["binance", "deribit"]}
 CUTS = ("2026-03-09 22:00", "2026-03-09 23:07", "2026-03-10 00:00", "2026-03-10 09:30", "2026-03-11 00:10")
-
-
-def at(text: str) -> pd.Timestamp:
-    return pd.Timestamp(text, tz="UTC").as_unit("us")
 
 
 def read(table: str, start: str, end: str) -> pd.DataFrame:

@@ -21,7 +21,7 @@ def test_every_number_is_that_of_plain_python(name):
     assert noise.normal(stream, index) == pytest.approx([scalar.normal(plain, i) for i in index], rel=1e-15)
 
 
-def test_normal_has_the_moments_of_a_sum_of_four_uniforms():
+def test_normal_and_uniform_have_their_moments():
     """Variance 1 and kurtosis 3 − 1.2/4 = 2.7; neighbours and streams are uncorrelated."""
     x = noise.normal(noise.keys("test", range(4))[:, None], np.arange(100_000))
     assert x.mean() == pytest.approx(0.0, abs=0.006)
@@ -29,9 +29,6 @@ def test_normal_has_the_moments_of_a_sum_of_four_uniforms():
     assert (x**4).mean() == pytest.approx(2.7, abs=0.03)
     assert np.abs(np.corrcoef(x) - np.eye(4)).max() < 0.015
     assert abs(np.corrcoef(x[0, 1:], x[0, :-1])[0, 1]) < 0.015
-
-
-def test_uniform_covers_its_interval_evenly():
     u = noise.uniform(noise.key("test"), np.arange(100_000))
     assert 0.0 <= u.min() < 1e-4
     assert 1.0 - 1e-4 < u.max() < 1.0

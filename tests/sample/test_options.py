@@ -9,15 +9,12 @@ from scipy.stats import norm
 
 from derivdata.sources import sample
 from derivdata.tables import endpoints
+from tests.support.instants import at
 
 STORE = sample.open()
 HOUR = pd.Timedelta("1h")
 PAIRS = [(s, v) for s, venues in endpoints.OPTIONS_MATRIX.items() for v in venues]
 INSTANTS = ["2025-09-01 00:00", "2025-12-26 08:00", "2026-03-13 07:00", "2026-06-30 12:00"]
-
-
-def at(text):
-    return pd.Timestamp(text, tz="UTC").as_unit("us")
 
 
 def chain(symbol, exchange, instant):
@@ -53,12 +50,17 @@ def btc():
     return chain("BTC", "deribit", "2026-06-30 12:00")
 
 
-def test_expiries_are_those_of_the_calendar(btc):
+def test_expiries_are_those_of_the_calendar_and_calls_and_puts_share_their_volatility(btc):
     """Two days and a Friday, the next three Fridays, the last of July and August, three quarters' ends."""
     days = ["07-01", "07-02", "07-03", "07-10", "07-17", "07-24", "07-31", "08-28", "09-25", "12-25"]
     expected = [at(f"2026-{d} 08:00") for d in days] + [at("2027-03-26 08:00")]
     assert btc["expiry"].unique().tolist() == expected
     assert len(btc) >= 500
+    iv = btc.pivot(index=["expiry", "strike"], columns="side", values="iv")
+    pd.testing.assert_series_equal(iv["call"], iv["put"], check_names=False)
+    quarter = btc[btc["expiry"] == at("2026-09-25 08:00")]
+    k = np.log(quarter["strike"] / quarter["underlying_price"]).abs()
+    assert quarter.loc[k < 0.2, "open_interest"].mean() > 3 * quarter.loc[k > 0.6, "open_interest"].mean()
 
 
 @pytest.mark.parametrize("instant", INSTANTS)
@@ -76,7 +78,7 @@ def test_every_pair_of_the_matrix_has_a_chain(instant):
     assert (frame["open_interest"] >= 0).all()
 
 
-def test_names_are_spelled_as_the_venues_do():
+def test_names_are_spelled_as_the_venues_do_and_one_gives_no_greeks():
     wanted = {
         "deribit": "BTC-25SEP26-100000-C",
         "binance": "BTC-260925-100000-C",
@@ -88,6 +90,8 @@ def test_names_are_spelled_as_the_venues_do():
         found = chain("BTC", exchange, "2026-06-30 12:00").set_index("instrument_name").loc[name]
         assert (found["strike"], found["side"]) == (100_000.0, "call")
         assert found["expiry"] == at("2026-09-25 08:00")
+    frame = chain("BTC", "okx", "2026-06-30 12:00")
+    assert frame[["delta", "gamma", "vega", "theta"]].isna().all(axis=None)
 
 
 def test_a_strike_stays_until_its_expiry():
@@ -214,11 +218,6 @@ def test_forwards_and_times_to_expiry_are_those_of_the_truth(symbol, exchange):
     assert abs(basis.iloc[0]) < 0.2
 
 
-def test_calls_and_puts_share_their_volatility(btc):
-    iv = btc.pivot(index=["expiry", "strike"], columns="side", values="iv")
-    pd.testing.assert_series_equal(iv["call"], iv["put"], check_names=False)
-
-
 @pytest.mark.parametrize(
     ("exchange", "vega_unit", "theta_unit"),
     [("deribit", 0.01, 1 / 365), ("bybit", 0.01, 1 / 365), ("binance", 1.0, 1 / 365), ("derive", 1.0, 1.0)],
@@ -247,11 +246,6 @@ def test_greeks_are_black_76_in_the_venues_units(exchange, vega_unit, theta_unit
         assert row.theta == pytest.approx(decay * theta_unit, rel=1e-3, abs=1e-4)
 
 
-def test_one_venue_gives_no_greeks():
-    frame = chain("BTC", "okx", "2026-06-30 12:00")
-    assert frame[["delta", "gamma", "vega", "theta"]].isna().all(axis=None)
-
-
 def test_the_surface_moves_smoothly():
     """At-the-money volatility of a fixed expiry from hour to hour: small steps, no jump at midnight."""
     t = sample.truth("surface", symbols=["BTC"], venues=["deribit"], start="2026-06-20", end="2026-06-25")
@@ -259,12 +253,6 @@ def test_the_surface_moves_smoothly():
     assert np.ptp(level) > 0.002
     assert np.abs(np.diff(level)).max() < 0.002
     assert np.abs(np.diff(level, 2)).max() < 2e-4
-
-
-def test_open_interest_gathers_at_the_money(btc):
-    quarter = btc[btc["expiry"] == at("2026-09-25 08:00")]
-    k = np.log(quarter["strike"] / quarter["underlying_price"]).abs()
-    assert quarter.loc[k < 0.2, "open_interest"].mean() > 3 * quarter.loc[k > 0.6, "open_interest"].mean()
 
 
 def test_open_interest_grows_from_nothing():

@@ -19,13 +19,10 @@ def test_value_at_an_instant_is_that_of_plain_python():
             assert path[row, day, step] == pytest.approx(expected, abs=1e-13)
 
 
-def test_value_does_not_depend_on_the_window():
+def test_values_depend_on_neither_window_nor_step():
     long = paths.ou(STREAMS, 12.0, DAY, 10, 48)
     np.testing.assert_array_equal(paths.ou(STREAMS, 12.0, DAY + 4, 3, 48), long[:, 4:7])
     np.testing.assert_array_equal(paths.ou(STREAMS[1:2], 12.0, DAY + 9, 1, 48), long[1:2, 9:])
-
-
-def test_midnights_agree_whatever_the_step():
     fine, coarse = (paths.ou(STREAMS, 12.0, DAY, 5, steps)[:, :, 0] for steps in (288, 6))
     np.testing.assert_array_equal(fine, coarse)
     np.testing.assert_array_equal(fine, paths.midnights(STREAMS, 12.0, DAY, 5).T)

@@ -9,14 +9,11 @@ import pandas as pd
 
 from derivdata.sources import sample
 from derivdata.tables import TABLES
+from tests.support.instants import at
 
 STORE = sample.open()
 FEW = {"symbols": ["BTC", "PEPE"], "venues": ["binance", "hyperliquid", "okx"]}
 START, END = "2026-03-09 23:40", "2026-03-10 00:30"
-
-
-def at(text: str) -> pd.Timestamp:
-    return pd.Timestamp(text, tz="UTC").as_unit("us")
 
 
 def prices(start: str = START, end: str = END) -> pd.DataFrame:
@@ -35,13 +32,10 @@ def test_rows_are_the_table_and_parts_join() -> None:
     pd.testing.assert_frame_equal(newest, last)
 
 
-def test_the_mark_is_the_price_of_the_market() -> None:
+def test_mark_and_index_are_the_market_s_price_and_below_it_by_the_published_premium() -> None:
     market = STORE.read("markets_symbol_exchanges", at(START), at(END), **FEW)
     held = market.set_index(["symbol", "exchange", "time"])["price_usd"]
     pd.testing.assert_series_equal(prices()["mark"], held, check_names=False, check_exact=True)
-
-
-def test_the_index_is_below_the_mark_by_the_published_premium() -> None:
     found = 1e4 * (prices()["mark"] / prices()["index"] - 1.0)
     told = sample.truth("premium", start=at(START), end=at(END), **FEW)
     told["time"] = told["time"].astype("datetime64[us, UTC]")

@@ -8,14 +8,11 @@ from derivdata.sources import sample
 from derivdata.sources.service.store import Store
 from derivdata.tables import TABLES, VENUES
 from derivdata.tables.contracts import contract
+from tests.support.instants import at
 
 HISTORIES = ("funding_history", "funding_settlements", "oi_history", "volume_history")
 BASE = (*HISTORIES, "liquidations_fills", "options_snapshot", "markets_symbol_exchanges")
 FEW = {"symbols": ["BTC", "XRP", "PEPE"], "venues": ["binance", "deribit", "lighter", "vest"]}
-
-
-def at(text):
-    return pd.Timestamp(text, tz="UTC").as_unit("us")
 
 
 @pytest.fixture(scope="module")
@@ -23,16 +20,13 @@ def store() -> Store:
     return sample.open()
 
 
-def test_it_says_what_it_is(store):
+def test_it_says_what_it_is_and_what_universe_it_has(store):
     assert (store.label, store.synthetic) == ("sample", True)
     assert (store.start, store.now) == (at("2025-09-01"), at("2026-06-30 12:00"))
     assert store.identity == sample.open().identity
     assert store.identity == store.id == f"sample-20250901-{store.version}"
     assert store.tables() >= set(BASE)
     assert repr(store).startswith("<synthetic market")
-
-
-def test_universe(store):
     symbols = store.symbols("funding_history")
     assert len(symbols) >= 400
     assert list(symbols) == sorted(symbols)
@@ -40,9 +34,6 @@ def test_universe(store):
     assert store.exchanges("funding_history") == tuple(sorted(VENUES))
     assert store.symbols("options_snapshot") == tuple("BNB BTC DOGE ETH HYPE SOL XRP ZEC".split())
     assert store.exchanges("options_snapshot") == ("binance", "bybit", "deribit", "derive", "okx")
-
-
-def test_symbols_are_ragged_over_the_venues(store):
     now = store.latest("oi_history", store.now, within=pd.Timedelta("1D"))
     venues = now.groupby("symbol", observed=True).size()
     assert venues[["BTC", "ETH"]].min() >= 38
@@ -97,15 +88,12 @@ def test_latest_is_the_last_row_of_a_reading(store, table, instant):
     pd.testing.assert_frame_equal(latest, TABLES[table].conform(last))
 
 
-def test_latest_of_everything_is_latest_of_each(store):
+def test_latest_is_of_each_and_reaches_back_to_what_ended(store):
     instant, within = at("2026-05-17 03:21"), pd.Timedelta("12h")
     everything = store.latest("markets_symbol_exchanges", instant, within=within)
     few = store.latest("markets_symbol_exchanges", instant, within=within, symbols=["ADA", "TSLA"])
     kept = everything[everything["symbol"].isin(["ADA", "TSLA"])]
     pd.testing.assert_frame_equal(TABLES["markets_symbol_exchanges"].conform(kept), few)
-
-
-def test_latest_reaches_back_to_what_ended(store):
     spans = sample.truth("funding").dropna(subset="end")
     ended = spans.iloc[0]
     chosen = {"symbols": [ended["symbol"]], "venues": [ended["exchange"]]}
@@ -115,13 +103,10 @@ def test_latest_reaches_back_to_what_ended(store):
     assert store.latest("oi_history", after, within=pd.Timedelta("2D"), **chosen).empty
 
 
-def test_latest_chain_is_that_of_the_full_hour(store):
+def test_latest_chain_and_fills(store):
     frame = store.latest("options_snapshot", at("2026-06-30 12:59"), within=pd.Timedelta("1h"), **FEW)
     assert frame["time"].unique().tolist() == [at("2026-06-30 12:00")]
     assert store.latest("options_snapshot", at("2026-06-30 12:59"), within=pd.Timedelta("10min")).empty
-
-
-def test_latest_fills_are_all_of_the_span(store):
     span = store.latest("liquidations_fills", at("2026-06-30 12:00"), within=pd.Timedelta("1h"))
     read = store.read("liquidations_fills", at("2026-06-30 11:00"), at("2026-06-30 12:00:00.000001"))
     assert len(span) > 50
@@ -150,7 +135,7 @@ def test_it_begins_at_its_start_and_goes_on_after_its_clock(store, table):
     assert len(later) > 0
 
 
-def test_an_unknown_table_is_refused(store):
+def test_an_unknown_table_is_refused_and_symbols_are_base_symbols(store):
     for call in (store.symbols, store.exchanges):
         with pytest.raises(ValueError, match="no table 'funding'; it has builders_history, funding_history"):
             call("funding")
@@ -158,6 +143,8 @@ def test_an_unknown_table_is_refused(store):
         store.read("funding", store.start, store.now)
     with pytest.raises(ValueError, match="no table"):
         store.latest("funding", store.now, within=pd.Timedelta("1h"))
+    names = {name for table in store.tables() for name in store.symbols(table)}
+    assert {name for name in names if contract(name).symbol != name} == set()
 
 
 def test_values_are_rounded_to_what_a_wire_can_carry(store):
@@ -168,8 +155,3 @@ def test_values_are_rounded_to_what_a_wire_can_carry(store):
             digits = 10 if name == "gamma" else 6
             np.testing.assert_array_equal(values, np.round(values, digits))
             assert not np.signbit(values[values == 0.0]).any()
-
-
-def test_symbols_are_base_symbols(store):
-    names = {name for table in store.tables() for name in store.symbols(table)}
-    assert {name for name in names if contract(name).symbol != name} == set()

@@ -8,9 +8,22 @@ from derivdata.tables import VENUES
 TIMELESS = [t for t in TOPICS if t not in ("clusters", "premium", "surface", "volatilities")]
 
 
-def test_an_unknown_topic_is_refused():
+def test_windows_are_half_open_and_an_unknown_topic_is_refused():
     with pytest.raises(ValueError, match="topic='fees' is not one of funding, funding_base"):
         sample.truth("fees")
+    hours = sample.truth(
+        "surface", symbols=["BTC"], venues=["okx"], start="2026-06-01 07:30", end="2026-06-01 10:00"
+    )
+    assert [t.hour for t in hours["time"].unique()] == [8, 9]
+    assert sample.truth("surface", symbols=["TSLA"]).empty
+    first = sample.truth("clusters", start="2026-06-01", end="2026-06-02")
+    assert (
+        first["time"]
+        .between(pd.Timestamp("2026-06-01", tz="UTC"), pd.Timestamp("2026-06-02", tz="UTC"))
+        .all()
+    )
+    found = set(sample.truth("spreads")["half_life_hours"])
+    assert {3.0, 6.0, 12.0, 24.0, 72.0} <= found
 
 
 @pytest.mark.parametrize("topic", TIMELESS)
@@ -36,22 +49,3 @@ def test_pairs_are_those_of_the_tables():
         oi[["symbol", "exchange"]].astype("str"), trading[["symbol", "exchange"]].reset_index(drop=True)
     )
     assert set(trading["exchange"]) == set(VENUES)
-
-
-def test_windows_are_half_open():
-    hours = sample.truth(
-        "surface", symbols=["BTC"], venues=["okx"], start="2026-06-01 07:30", end="2026-06-01 10:00"
-    )
-    assert [t.hour for t in hours["time"].unique()] == [8, 9]
-    assert sample.truth("surface", symbols=["TSLA"]).empty
-    first = sample.truth("clusters", start="2026-06-01", end="2026-06-02")
-    assert (
-        first["time"]
-        .between(pd.Timestamp("2026-06-01", tz="UTC"), pd.Timestamp("2026-06-02", tz="UTC"))
-        .all()
-    )
-
-
-def test_half_lives_span_hours_to_days():
-    found = set(sample.truth("spreads")["half_life_hours"])
-    assert {3.0, 6.0, 12.0, 24.0, 72.0} <= found

@@ -67,7 +67,3 @@ def serving(source: Any, **options: Any) -> Iterator[Caller]:
 def ask(store: MemoryStore) -> Iterator[Caller]:
     with serving(store) as caller:
         yield caller
-
-
-def utc(text: str) -> pd.Timestamp:
-    return pd.Timestamp(text, tz="UTC").as_unit("us")

@@ -7,6 +7,8 @@ from typing import Any
 
 import pandas as pd
 
+from tests.support.instants import at
+
 NOW = "2026-06-30 12:00"
 DAY = pd.Timedelta(1, "D")
 HOUR = pd.Timedelta(1, "h")
@@ -22,10 +24,6 @@ def frames() -> dict[str, pd.DataFrame]:
         "options_snapshot": options(),
         "markets_symbol_exchanges": prices(),
     }
-
-
-def at(text: str) -> pd.Timestamp:
-    return pd.Timestamp(text, tz="UTC").as_unit("us")
 
 
 def every(step: str, start: str, end: str) -> pd.DatetimeIndex:

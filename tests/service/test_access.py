@@ -14,8 +14,9 @@ from derivdata.sources.service.answers import ANSWERS
 from derivdata.sources.service.refusal import Refusal
 from derivdata.tables import endpoints
 from tests.service import market
-from tests.service.conftest import KEYS, PATIENCE, Caller, serving, utc
+from tests.service.conftest import KEYS, PATIENCE, Caller, serving
 from tests.service.memory_store import MemoryStore
+from tests.support.instants import at
 
 PARAMS = {
     "/funding/historical": {"symbol": "BTC"},
@@ -44,7 +45,7 @@ ENDPOINTS = {e.path: e.path.format(**SEGMENTS) for e in endpoints.ENDPOINTS}
 def tiny(store: MemoryStore) -> Iterator[Caller]:
     """The last hours of the market: windows are cut to them, so that bodies are small."""
     recent = {
-        name: frame[frame["time"] >= utc("2026-06-30")].reset_index(drop=True)
+        name: frame[frame["time"] >= at("2026-06-30")].reset_index(drop=True)
         for name, frame in store.frames.items()
     }
     with serving(MemoryStore(recent, now=market.NOW, start="2026-06-30")) as caller:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.service.conftest import Caller, utc
+from tests.service.conftest import Caller
+from tests.support.instants import at
 
 NOON = "2026-06-30 12:00:00"
 
@@ -74,7 +75,7 @@ def events(ask: Caller, **params: Any) -> list[str]:
 
 
 def millis(text: str) -> int:
-    return utc(text).value // 10**6
+    return at(text).value // 10**6
 
 
 def test_events_of_the_last_day_and_since(ask: Caller) -> None:

@@ -125,9 +125,6 @@ def test_a_deprecation_is_told_once_for_each_endpoint() -> None:
             transport.get(OI_TIMESERIES, {"symbol": "BTC"}, into=Body)
         assert {w.filename for w in caught} == {__file__}
         transport.get(OI_TIMESERIES, {"symbol": "ETH"}, into=Body)
-
-
-def test_a_deprecation_of_what_was_asked_raw_is_told() -> None:
     with serving(lambda _: Reply.json({"rate": 1.0}, headers=HEADERS)) as server:
         transport.connect(server.url)
         with pytest.warns(errors.DeprecationNotice, match="/oi/coin: Deprecation: true"):

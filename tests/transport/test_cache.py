@@ -160,22 +160,21 @@ def test_the_key_and_the_source_tell_entries_apart_and_the_port_does_not(opened:
         assert (len(server.asked), len(other.asked)) == (3, 1)
 
 
-def test_refresh_asks_anew_and_keeps_the_answer(opened: Open) -> None:
-    with serving(counting()) as server:
-        opened(server.url)._serve(HISTORY, FUNDING)
-        fresh = opened(server.url, cache="refresh")._serve(HISTORY, FUNDING)
-        kept = opened(server.url)._serve(HISTORY, FUNDING)
-        assert len(server.asked) == 2
-    assert fresh.body == kept.body == b'{"n": 1}'
-
-
-def test_off_neither_reads_nor_keeps(opened: Open, tmp_path: Path) -> None:
+def test_off_neither_reads_nor_keeps_and_refresh_asks_anew_and_keeps_the_answer(
+    opened: Open, tmp_path: Path
+) -> None:
     with serving(counting()) as server:
         connection = opened(server.url, cache="off")
         connection._serve(HISTORY, FUNDING)
         connection._serve(HISTORY, FUNDING)
         assert len(server.asked) == 2
     assert files(tmp_path) == []
+    with serving(counting()) as server:
+        opened(server.url)._serve(HISTORY, FUNDING)
+        fresh = opened(server.url, cache="refresh")._serve(HISTORY, FUNDING)
+        kept = opened(server.url)._serve(HISTORY, FUNDING)
+        assert len(server.asked) == 2
+    assert fresh.body == kept.body == b'{"n": 1}'
 
 
 def test_offline_answers_from_the_cache_whatever_the_age_and_opens_no_socket(

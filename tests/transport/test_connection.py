@@ -164,22 +164,16 @@ def test_what_a_connection_shows(server: Server) -> None:
     assert "cache: offline" in repr(transport.connect(server.url, offline=True))
 
 
-def test_attribution_names_the_service_or_what_was_given(server: Server) -> None:
+def test_source_and_attribution_are_the_services_its_own_or_what_was_given(server: Server) -> None:
     transport.connect(server.url)
     text = transport.get(FUNDING, {}, into=dict[str, bool]).attribution
     assert text == f"Funding rate data provided by {server.url}"
     transport.connect(server.url, attribution_url="https://operator.example")
     text = transport.get(FUNDING, {}, into=dict[str, bool]).attribution
     assert text == "Funding rate data provided by https://operator.example"
-
-
-def test_a_source_outside_ascii_is_named_as_people_know_it() -> None:
     with serving(lambda _: Reply.json({}, headers={"X-Derivdata-Source": "M%C3%A4rkte"})) as own:
         transport.connect(own.url)
         assert transport.get(FUNDING, {}, into=dict[str, bool]).source == "Märkte"
-
-
-def test_data_of_ones_own_asks_for_no_attribution() -> None:
     with serving(lambda _: Reply.json({}, headers={"X-Derivdata-Source": "tape"})) as own:
         transport.connect(own.url)
         assert transport.get(FUNDING, {}, into=dict[str, bool]).attribution == ""
@@ -221,14 +215,11 @@ def test_an_answer_sets_the_clock_and_a_cached_one_does_not(opened: Open, fake: 
         assert [a.method for a in server.asked] == ["GET", "HEAD"]
 
 
-def test_a_server_without_a_date_gives_no_clock(opened: Open) -> None:
+def test_a_server_that_fails_tells_the_time_and_one_without_a_date_gives_no_clock(opened: Open) -> None:
     with serving(lambda _: Reply(date=None)) as server:
         with pytest.raises(errors.NetworkError, match="Date"):
             opened(server.url).clock()
         assert len(server.asked) == 1
-
-
-def test_a_server_that_fails_still_tells_the_time(opened: Open) -> None:
     with serving(lambda _: Reply(b"", status=503)) as server:
         assert opened(server.url, timing=Timing()).clock() == NOON.floor("min")
         assert len(server.asked) == 1, "any status will do: it is not asked again"

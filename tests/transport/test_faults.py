@@ -212,7 +212,7 @@ def _repeat(handler: BaseHTTPRequestHandler, piece: bytes) -> None:
             time.sleep(0.02)
 
 
-def test_a_slow_body_ends_at_the_deadline(opened: Open) -> None:
+def test_bodies_without_end_and_silence_end_at_their_limits(opened: Open) -> None:
     def drip(handler: BaseHTTPRequestHandler) -> None:
         handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
         _repeat(handler, b" ")
@@ -221,10 +221,7 @@ def test_a_slow_body_ends_at_the_deadline(opened: Open) -> None:
         connection = opened(server.url, timing=Timing(), limits=Limits(answer=0.1, tries=1))
         with pytest.raises(errors.NetworkError, match="not complete"):
             connection._serve(ASKED, FUNDING)
-
-
-def test_a_compressed_body_that_comes_to_nothing_ends_at_the_deadline(opened: Open) -> None:
-    """Members of nothing, without end: what is decompressed never grows."""
+    # Members of nothing, without end: what is decompressed never grows.
     nothing = gzip.compress(b"") * 50
 
     def drip(handler: BaseHTTPRequestHandler) -> None:
@@ -234,6 +231,10 @@ def test_a_compressed_body_that_comes_to_nothing_ends_at_the_deadline(opened: Op
     with serving(answers([Reply(raw=drip)])) as server:
         connection = opened(server.url, timing=Timing(), limits=Limits(answer=0.1, tries=1))
         with pytest.raises(errors.NetworkError, match="not complete"):
+            connection._serve(ASKED, FUNDING)
+    with serving(answers([Reply(raw=lambda _: time.sleep(0.3))])) as server:
+        connection = opened(server.url, timing=Timing(), limits=Limits(read=0.05, tries=1))
+        with pytest.raises(errors.NetworkError, match="silent"):
             connection._serve(ASKED, FUNDING)
 
 
@@ -246,13 +247,6 @@ def test_compressed_bodies_of_any_size_come_out_whole(size: int, opened: Open) -
     for packed in (gzip.compress(body), gzip.compress(body[:half]) + gzip.compress(body[half:])):
         with serving(answers([Reply(packed, headers={"Content-Encoding": "gzip"})])) as server:
             assert opened(server.url)._serve(ASKED, FUNDING).body == body
-
-
-def test_a_silent_server_ends_at_the_read_limit(opened: Open) -> None:
-    with serving(answers([Reply(raw=lambda _: time.sleep(0.3))])) as server:
-        connection = opened(server.url, timing=Timing(), limits=Limits(read=0.05, tries=1))
-        with pytest.raises(errors.NetworkError, match="silent"):
-            connection._serve(ASKED, FUNDING)
 
 
 def test_headers_that_never_end_exhaust_the_callers_patience(opened: Open) -> None:

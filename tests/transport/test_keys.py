@@ -118,20 +118,18 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_proxy")
-def test_https_with_a_certificate_that_is_trusted(monkeypatch: pytest.MonkeyPatch, opened: Open) -> None:
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(TLS))
-    with serving(plain, tls=TLS) as server:
-        checked(opened(server.url)._serve(ASKED, FUNDING))
-        assert sent_key(server.asked[0]) == KEY
-
-
-@pytest.mark.usefixtures("no_proxy")
-def test_https_with_an_unknown_certificate_is_refused_before_anything_is_sent(opened: Open) -> None:
+def test_https_needs_a_certificate_that_is_trusted_before_anything_is_sent(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with serving(plain, tls=TLS) as server:
         with pytest.raises(errors.NetworkError, match="certificate") as raised:
             opened(server.url)._serve(ASKED, FUNDING)
         assert server.asked == []
     assert not raised.value.retryable
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(TLS))
+    with serving(plain, tls=TLS) as server:
+        checked(opened(server.url)._serve(ASKED, FUNDING))
+        assert sent_key(server.asked[0]) == KEY
 
 
 def test_another_server_gets_no_key_on_a_redirect(opened: Open) -> None:
@@ -297,13 +295,21 @@ def test_nothing_is_logged_with_the_key(opened: Open, caplog: pytest.LogCaptureF
     assert KEY not in caplog.text
 
 
-def test_a_site_knows_every_spelling_of_its_origin() -> None:
+def test_a_site_knows_every_spelling_of_its_origin_and_codes_sent_as_written() -> None:
     assert set(site("https://api.example.com/v1").prefixes) == {
         "https://api.example.com:443/",
         "https://api.example.com/",
     }
     assert site("https://api.example.com/v1/").base == "https://api.example.com/v1"
     assert site("http://127.0.0.1:80").host == "127.0.0.1"
+    for code in range(256):
+        url = f"https://h/%{code:02X}"
+        if requests.Request("GET", url).prepare().url == url:
+            assert site(url).base == url
+        else:
+            with pytest.raises(ValueError, match="not sent as they are written"):
+                site(url)
+    assert site("https://h/a%20b%2Fc").base == "https://h/a%20b%2Fc"
 
 
 @pytest.mark.parametrize(
@@ -336,17 +342,6 @@ def test_a_site_is_spelled_as_requests_sends_it(url: str) -> None:
 def test_an_address_that_would_be_sent_otherwise_than_it_is_written_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="is not an address"):
         site(url)
-
-
-def test_an_address_may_hold_the_codes_that_are_sent_as_they_are_written() -> None:
-    for code in range(256):
-        url = f"https://h/%{code:02X}"
-        if requests.Request("GET", url).prepare().url == url:
-            assert site(url).base == url
-        else:
-            with pytest.raises(ValueError, match="not sent as they are written"):
-                site(url)
-    assert site("https://h/a%20b%2Fc").base == "https://h/a%20b%2Fc"
 
 
 def test_module_names_no_key() -> None:

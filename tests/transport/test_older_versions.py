@@ -50,19 +50,11 @@ def as_written(frame: pd.DataFrame, name: str) -> None:
 
 
 @pytest.mark.usefixtures("opened")
-def test_tables_are_those_of_0_1_0() -> None:
+def test_tables_clock_and_raw_answers_are_those_of_0_1_0() -> None:
     as_written(dd.funding.history("BTC", *CLOSED, venues=["binance", "okx"]), "funding_history")
     as_written(dd.oi.history("BTC", *CLOSED, venues=["okx"], resolution="4h"), "oi_history")
-
-
-@pytest.mark.usefixtures("opened")
-def test_the_clock_is_the_recorded_one() -> None:
     assert dd.asof() == pd.Timestamp("2026-06-30T12:00Z")
     as_written(dd.funding.history("ETH", "6h", venues=["okx"]), "funding_history_open")
-
-
-@pytest.mark.usefixtures("opened")
-def test_raw_answers_are_the_same() -> None:
     assert dd.raw("/oi/exchanges-summary") == json.loads((DATA / "raw.json").read_text())
 
 

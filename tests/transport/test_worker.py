@@ -14,6 +14,7 @@ import pytest
 from derivdata import errors
 from derivdata.client.transport.worker import started
 from derivdata.tables.endpoints import FUNDING, Request
+from tests.support.threads import in_threads
 from tests.transport.conftest import HANGS_SECONDS, Joiners, Open
 from tests.transport.server import Asked, Reply, serving
 
@@ -22,14 +23,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def echo(asked: Asked) -> Reply:
     return Reply.json({"path": asked.path, "pad": "x" * 2000})
-
-
-def in_threads(count: int, work) -> None:  # type: ignore[no-untyped-def]
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 def test_an_error_reaches_all_who_wait_for_it_and_is_not_kept(opened: Open, joiners: Joiners) -> None:
@@ -116,7 +109,9 @@ def test_processes_and_threads_share_one_folder(opened: Open, tmp_path: Path) ->
         assert len(server.asked) == before
 
 
-def test_an_interrupt_that_strikes_a_lock_s_release_is_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_is_interrupted_or_cannot_start_raises_what_it_met(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As `Thread.start` fails where it is interrupted between the two releases of its condition's lock."""
 
     def struck(_: threading.Thread) -> None:
@@ -129,8 +124,6 @@ def test_an_interrupt_that_strikes_a_lock_s_release_is_an_interrupt(monkeypatch:
     with pytest.raises(KeyboardInterrupt):
         started(lambda: 1)
 
-
-def test_a_thread_that_cannot_start_is_the_system_s_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

@@ -113,16 +113,13 @@ def test_an_older_interval_counts_as_far_as_the_next_payment_agrees(
     assert found["rate_bps_8h"].tolist() == wanted
 
 
-def test_a_rate_without_an_interval_is_left_out_until_one_is_named() -> None:
+def test_what_another_body_told_is_context() -> None:
     body = json.dumps([PREMIUM])
     assert dd.venues.read("binance", "/fapi/v1/premiumIndex", body)["funding_history"].empty
     other = '[{"symbol": "BTCUSDT", "fundingIntervalHours": 4}]'
     told = dd.venues.read("binance", "/fapi/v1/fundingInfo", other)
     found = dd.venues.read("binance", "/fapi/v1/premiumIndex", body, context=told)["funding_history"]
     assert found["rate_bps_8h"].tolist() == [1.0]  # fundingInfo does not list it: 8 hours
-
-
-def test_what_an_instrument_list_told_is_context_for_another_body() -> None:
     told = dd.venues.read(
         "okx", "/api/v5/public/instruments?instType=SWAP", json.dumps({"code": "0", "data": [SWAP]})
     )
@@ -238,15 +235,12 @@ def test_multipliers_are_read_from_the_base(symbol: str, coins: float) -> None:
     assert multiplier(symbol) == coins
 
 
-def test_a_batch_in_the_wrong_unit_is_refused_by_its_median() -> None:
+def test_figures_in_another_unit_are_refused() -> None:
     rows = [
         {"market_id": i, "exchange": "lighter", "symbol": f"C{i}", "rate": 0.0096} for i in range(30)
     ]  # percent where a fraction should be: 96 bps in 8 hours for the median contract
     with pytest.raises(SchemaError, match="median funding rate of 30 contracts is 96 bps"):
         dd.venues.read("lighter", "/funding-rates", json.dumps({"code": 200, "funding_rates": rows}), at=AT)
-
-
-def test_marks_in_another_unit_are_refused_by_the_median_contract() -> None:
     rows = [
         {"symbol": f"C{i}_USDT", "timestamp": MS, "fundingRate": 1e-4, "indexPrice": 2.0, "lastPrice": 2.0}
         for i in range(6)
@@ -254,9 +248,18 @@ def test_marks_in_another_unit_are_refused_by_the_median_contract() -> None:
     body = {"success": True, "data": [{**row, "fairPrice": 2000.0, "holdVol": 1.0} for row in rows]}
     with pytest.raises(SchemaError, match="the mark is 1000 times the index or last price"):
         dd.venues.read("mexc", "/api/v1/contract/ticker", json.dumps(body), context={"interval_hours": 8})
+    body = {"topic": "public.*.liquidation_orders", "data": [
+        {"contract_code": "BTC-USDT", "direction": "sell", "created_at": MS, "price": 50000, "volume": 3,
+         "amount": 3, "trade_turnover": 150}
+    ]}  # fmt: skip
+    with pytest.raises(SchemaError, match="amount × price and turnover"):
+        dd.venues.read("huobi", "public.*.liquidation_orders", json.dumps(body))
+    body = json.dumps([{"symbol": "BTCUSDT", "fundingTime": MS // 1000, "fundingRate": "0.0001"}])
+    with pytest.raises(SchemaError, match="no instant of 2014 to 2100"):
+        dd.venues.read("binance", "/fapi/v1/fundingRate", body)
 
 
-def test_a_row_that_contradicts_itself_is_left_out_and_most_of_them_are_the_venue() -> None:
+def test_rows_that_contradict_themselves_are_left_out_and_most_of_them_are_the_venue() -> None:
     sound, odd = {**BYBIT, "symbol": "ETHUSD"}, {**BYBIT, "singleOpenInterest": "2000000"}
     request = "/v5/market/tickers?category=inverse"
     with pytest.warns(DataNotice, match="a row is left out: .*half of openInterest"):
@@ -264,27 +267,9 @@ def test_a_row_that_contradicts_itself_is_left_out_and_most_of_them_are_the_venu
     assert rows["oi_history"]["symbol"].tolist() == ["ETH"]
     with pytest.raises(SchemaError, match="half of openInterest"):
         dd.venues.read("bybit", request, json.dumps(_bybit([sound, odd, {**odd, "symbol": "XRPUSD"}])))
-
-
-def test_sides_of_open_interest_that_do_not_agree_are_refused() -> None:
     row = {**BYBIT, "singleOpenInterest": "2000000"}
     with pytest.raises(SchemaError, match="half of openInterest and singleOpenInterest"):
         dd.venues.read("bybit", "/v5/market/tickers?category=inverse", json.dumps(_bybit([row])))
-
-
-def test_contracts_taken_for_coins_are_refused_where_the_turnover_tells() -> None:
-    body = {"topic": "public.*.liquidation_orders", "data": [
-        {"contract_code": "BTC-USDT", "direction": "sell", "created_at": MS, "price": 50000, "volume": 3,
-         "amount": 3, "trade_turnover": 150}
-    ]}  # fmt: skip
-    with pytest.raises(SchemaError, match="amount × price and turnover"):
-        dd.venues.read("huobi", "public.*.liquidation_orders", json.dumps(body))
-
-
-def test_seconds_among_milliseconds_are_refused() -> None:
-    body = json.dumps([{"symbol": "BTCUSDT", "fundingTime": MS // 1000, "fundingRate": "0.0001"}])
-    with pytest.raises(SchemaError, match="no instant of 2014 to 2100"):
-        dd.venues.read("binance", "/fapi/v1/fundingRate", body)
 
 
 def test_equal_liquidations_of_one_message_are_rows_and_the_message_again_is_not() -> None:
@@ -313,15 +298,12 @@ def test_usdt_comes_before_other_quotes_and_linear_before_inverse() -> None:
     assert found["funding_history"]["rate_bps_8h"].tolist() == [pytest.approx(0.8)]
 
 
-def test_a_body_that_names_no_contract_needs_the_request_to_name_it() -> None:
+def test_a_contract_that_no_one_names_and_an_unknown_venue_or_path_are_refused() -> None:
     body = json.dumps([{"t": MS // 1000, "r": "0.0001"}])
     with pytest.raises(SchemaError, match="does not name the contract: give it with the request"):
         dd.venues.read("gateio", "/futures/usdt/funding_rate", body)
     rows = dd.venues.read("gateio", "/futures/usdt/funding_rate?contract=ETH_USDT", body)
     assert rows["funding_settlements"]["symbol"].tolist() == ["ETH"]
-
-
-def test_an_unknown_venue_or_path_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="venue='nope' is not one of binance, bybit"):
         dd.venues.read("nope", "/x", "[]")
     with pytest.raises(ValueError, match="binance has no endpoint '/x': it has"):

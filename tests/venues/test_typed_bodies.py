@@ -130,13 +130,10 @@ def test_a_liquidation_is_of_the_position_and_in_coins(
     assert [row.filled, row.value_usd] == pytest.approx([coins, usd])
 
 
-def test_open_interest_of_deribit_is_usd_whatever_the_step_of_orders() -> None:
+def test_figures_of_options_take_their_units() -> None:
     exchange, request, body, context = CASES["deribit's summary"]
     rows = venues.read(exchange, request, json.dumps(body), context=context)["oi_history"]
     assert rows["oi_usd"].tolist() == [1e9]
-
-
-def test_an_option_takes_its_quotes_in_coin_and_its_open_interest_in_contracts() -> None:
     (quoted,), (marked,), (open_,) = (
         _records(case, CASES[case][2]).options for case in ("okx' quotes", "okx' marks", "binance's options")
     )
