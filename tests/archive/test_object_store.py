@@ -20,13 +20,7 @@ import pytest
 import derivdata as dd
 from derivdata import tables
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive import (
-    Archive,
-    Request,
-    commits,
-    object_store,
-    open_archive,
-)
+from derivdata.sources.archive import Archive, commits, object_store, open_archive
 from derivdata.sources.archive import merging as archive_merging
 from derivdata.sources.archive.object_store import ObjectStore
 from derivdata.sources.archive.schemas import archive_table
@@ -82,7 +76,7 @@ def named(archive: Archive) -> set[str]:
 def test_rows_corrections_and_ledger_are_as_in_a_folder(bucket: str, tmp_path: Path) -> None:
     """The same steps on both, and the same tables, logs and counts after each."""
     places = [open_archive(tmp_path / "derivs"), open_archive(f"s3://{bucket}/desk/derivs")]
-    asked = Request("okx", "BTC", START, START + pd.Timedelta("4D"))
+    asked = ("okx", "BTC", START, START + pd.Timedelta("4D"))
 
     def both(step: Any) -> None:
         first, second = (step(archive) for archive in places)
@@ -208,7 +202,7 @@ def test_a_writer_that_another_overtakes_repeats_its_change(
         real(self, new, gone)
 
     monkeypatch.setattr(ObjectStore, "settle", settle)
-    asked = Request("okx", "SOL", START, START + pd.Timedelta("4D"))
+    asked = ("okx", "SOL", START, START + pd.Timedelta("4D"))
     assert archive.append(FUNDING, rates(["ETH", "SOL"], ["okx"]), requests=[asked]) == 96  # ETH is there now
     assert len(uploads) == 3
     pd.testing.assert_frame_equal(
