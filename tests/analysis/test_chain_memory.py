@@ -26,8 +26,8 @@ def peak_of(work) -> int:
 
 def test_memory_grows_with_the_rows(monkeypatch):
     """Four times the days: four times the rows, and sixteen times the places of the grid of smiles."""
-    monkeypatch.setattr(labels, "_MOST_CELLS", 20_000)
-    monkeypatch.setattr(labels, "_CHUNK_CELLS", 50_000)
+    monkeypatch.setattr(labels, "MOST_CELLS", 20_000)
+    monkeypatch.setattr(labels, "CHUNK_CELLS", 50_000)
     few, many = (chain.clean(daily_chains(days)) for days in (10, 40))
     assert len(many) / len(few) == pytest.approx(4.0, rel=0.05)
     places = [chain.smiles(options)["iv"].size for options in (few, many)]
@@ -43,8 +43,8 @@ def test_lazy_smiles_are_the_filled_ones(monkeypatch):
     violations = chain.arbitrage(
         filled.assign(iv=filled["iv"].where(filled["strike"] != 9e4, filled["iv"] * 1.5))
     )
-    monkeypatch.setattr(labels, "_MOST_CELLS", 10_000)
-    monkeypatch.setattr(labels, "_CHUNK_CELLS", 20_000)
+    monkeypatch.setattr(labels, "MOST_CELLS", 10_000)
+    monkeypatch.setattr(labels, "CHUNK_CELLS", 20_000)
     lazy = chain.smiles(options.sample(frac=1.0, random_state=1))
     assert len(lazy.chunksizes["time"]) > 2
     assert max(lazy["iv"].data.blocks[i].size for i in range(len(lazy.chunksizes["time"]))) <= 20_000
@@ -60,7 +60,7 @@ def test_lazy_smiles_are_the_filled_ones(monkeypatch):
 
 
 def test_a_long_history_without_dask_is_refused_with_what_to_do(monkeypatch):
-    monkeypatch.setattr(labels, "_MOST_CELLS", 10_000)
+    monkeypatch.setattr(labels, "MOST_CELLS", 10_000)
     monkeypatch.setitem(sys.modules, "dask", None)
     monkeypatch.setitem(sys.modules, "dask.array", None)
     options = chain.clean(daily_chains(12))

@@ -43,7 +43,7 @@ def test_months_are_told_apart_however_many_rows_are_looked_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
     """Two days of January and two of February, four pairs: 192 rows in each month's file."""
-    monkeypatch.setattr(appending, "_BATCH_ROWS", batch)
+    monkeypatch.setattr(appending, "BATCH_ROWS", batch)
     archive = open_archive(tmp_path)
     assert archive.append("funding_history", rates()) == 384
     files = {str(path.parent.relative_to(tmp_path)): path for path in tmp_path.rglob("*.parquet")}
@@ -167,7 +167,7 @@ def test_identity_changes_with_every_append_and_is_that_of_the_data(tmp_path: Pa
 
 
 def test_a_month_with_many_rows_goes_by_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(appending, "_MONTH_ROWS", 100)
+    monkeypatch.setattr(appending, "MONTH_ROWS", 100)
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["BTC"], ["okx"]))
     archive.append("funding_history", rates(["ETH", "SOL"], ["okx"]))
@@ -192,8 +192,8 @@ def test_small_files_are_merged(tmp_path: Path) -> None:
 
 def test_large_files_are_merged_eight_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("derivdata.sources.archive.parquet_writer.GROUP_ROWS", 4)
-    monkeypatch.setattr(merging, "_SMALL_ROWS", 4)
-    monkeypatch.setattr(merging, "_SLICE_ROWS", 10)
+    monkeypatch.setattr(merging, "SMALL_ROWS", 4)
+    monkeypatch.setattr(merging, "SLICE_ROWS", 10)
     archive = open_archive(tmp_path)
     whole = rates(["A", "B", "C"], hours=20)
     counts = []

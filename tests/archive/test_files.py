@@ -30,7 +30,7 @@ def stepped(step: str) -> pd.DataFrame:
 def test_a_file_holds_what_a_plain_grouping_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, month_rows: int
 ) -> None:
-    monkeypatch.setattr(appending, "_MONTH_ROWS", month_rows)
+    monkeypatch.setattr(appending, "MONTH_ROWS", month_rows)
     frame = stepped(step)
     assert open_archive(tmp_path).append("funding_history", frame, accept=["future"]) == 2 * ROWS
     files = {path.parent.name: path for path in tmp_path.rglob("*.parquet")}

@@ -24,7 +24,7 @@ MARCH = pd.Timestamp("2026-03-01", tz="UTC")
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
     """Three days of January in a file each."""
-    monkeypatch.setattr(appending, "_MONTH_ROWS", 10)
+    monkeypatch.setattr(appending, "MONTH_ROWS", 10)
     filled = open_archive(tmp_path)
     filled.append(FUNDING, rates(["ETH", "BTC"], hours=72, start=JANUARY))
     assert folders(filled) == ["2026-01-29", "2026-01-30", "2026-01-31"]
@@ -55,7 +55,7 @@ def test_a_month_that_is_over_is_one_file_by_symbol_venue_and_time(archive: Arch
 
 
 def test_several_months_at_once_are_files_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(appending, "_MONTH_ROWS", 10)
+    monkeypatch.setattr(appending, "MONTH_ROWS", 10)
     monkeypatch.setattr(merging, "parquet_writer", None)
     archive = open_archive(tmp_path)
     archive.append(FUNDING, rates(["BTC"], ["okx"], hours=24 * 33, start=JANUARY), accept=["unit"])

@@ -384,7 +384,7 @@ def test_a_thread_whose_append_fails_spares_the_month_that_another_merges(
 ) -> None:
     """The append fails when the month's file is uploaded and not yet named: every row is there after it."""
     archive = open_archive(f"s3://{bucket}/derivs")
-    monkeypatch.setattr(archive_merging, "_SMALL_ROWS", 0)
+    monkeypatch.setattr(archive_merging, "SMALL_ROWS", 0)
     for symbol in ("BTC", "ETH"):
         archive.append(FUNDING, rates([symbol], ["okx"], hours=24))
     # The failing attempt began before the upload: it had forgotten the uploads before its own by then.
@@ -421,7 +421,7 @@ def test_a_merge_whose_put_may_be_done_later_keeps_its_file(
 ) -> None:
     """The answer is lost, and the store takes the manifest after everyone has looked whether it has."""
     archive = open_archive(f"s3://{bucket}/derivs")
-    monkeypatch.setattr(archive_merging, "_SMALL_ROWS", 0)
+    monkeypatch.setattr(archive_merging, "SMALL_ROWS", 0)
     for symbol in ("BTC", "ETH"):
         archive.append(FUNDING, rates([symbol], ["okx"], hours=24))
     real, late = ObjectStore._put, []

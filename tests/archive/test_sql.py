@@ -130,7 +130,7 @@ def test_a_damaged_file_is_an_error_and_no_number(archive: Archive) -> None:
 
 
 def test_more_memory_than_allowed_is_refused(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("derivdata.sources.archive.reading._SQL_MEMORY", "10MB")
+    monkeypatch.setattr("derivdata.sources.archive.reading.SQL_MEMORY", "10MB")
     with pytest.raises(ValueError, match="query: Out of Memory Error"):
         archive.sql("SELECT count(DISTINCT range) FROM range(5000000)")
 

@@ -208,7 +208,7 @@ def test_the_end_does_not_wait_for_a_dead_venue(tmp_path: Path, monkeypatch: pyt
     """The refill's thread hangs in a request that is never answered: it is a daemon and is left."""
     clock = SimulatedClock("2026-01-20T11:01:30")
     fakes = faked(LAST, clock, monkeypatch)
-    monkeypatch.setattr(refills, "_END_SECONDS", 0.05)
+    monkeypatch.setattr(refills, "END_SECONDS", 0.05)
     never = fakes.held["bybit/v5/market/funding"] = threading.Event()
     asked = threading.Event()
     answer = fakes.answer

@@ -338,7 +338,7 @@ def test_only_a_connection_that_held_ends_the_longer_waits(held: int | None, wai
 
 
 def test_a_contract_listed_later_is_subscribed_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(sockets, "LOOK_SECONDS", 0.05)
     listed, server = [BTC], Pushing([], 1)
     stream = LiquidationStream(VENUES["bybit"], lambda: (listed, {}), MachineClock(), address=server.address)
     stream.start()

@@ -257,7 +257,7 @@ def test_a_contract_that_is_delisted_meanwhile_ends_with_the_next_list_and_other
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lists are asked for each three minutes here instead of each hour."""
-    monkeypatch.setattr(contracts, "_LISTED_FOR", 3 * MINUTE)
+    monkeypatch.setattr(contracts, "LISTED_FOR", 3 * MINUTE)
     at, gone = DAY + pd.Timedelta("10:30:30"), DAY + pd.Timedelta("10:34:00")
     venues = ["bybit", "okx", "hyperliquid", "gateio"]
     venues += ["binance", "bitget", "kraken", "mexc", "dydx", "kucoin"] if SOAK else []

@@ -155,8 +155,8 @@ def test_twice_as_many_nodes_change_nothing(monkeypatch: pytest.MonkeyPatch) -> 
         for t in (1e-4, 0.02, 0.9)
     ]
     fewer: list[Any] = [prices(*case) for case in cases]
-    monkeypatch.setattr(bates, "_NODES_WITHOUT_JUMP", 2 * bates._NODES_WITHOUT_JUMP)
-    monkeypatch.setattr(bates, "_NODES_WITH_JUMPS", 2 * bates._NODES_WITH_JUMPS)
+    monkeypatch.setattr(bates, "NODES_WITHOUT_JUMP", 2 * bates.NODES_WITHOUT_JUMP)
+    monkeypatch.setattr(bates, "NODES_WITH_JUMPS", 2 * bates.NODES_WITH_JUMPS)
     for case, before in zip(cases, fewer, strict=True):
         np.testing.assert_allclose(prices(*case), before, rtol=0, atol=1e-11)
 

@@ -375,7 +375,7 @@ def test_a_session_that_writes_much_evicts_on_its_way(
     opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache, "LIMIT_BYTES", 30_000)
-    monkeypatch.setattr(cache, "_EVICT_EVERY_BYTES", 10_000)
+    monkeypatch.setattr(cache, "EVICT_EVERY_BYTES", 10_000)
     chance = random.Random(1)
     with serving(lambda _: Reply.json({"noise": chance.randbytes(2000).hex()})) as server:
         connection = opened(server.url)

@@ -58,7 +58,7 @@ def test_an_answer_that_drips_ends_at_the_deadline(
     session: keyless.KeylessSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A byte now and then is never silence long enough for a time-out: only the deadline ends it."""
-    monkeypatch.setattr(keyless, "_WHOLE_SECONDS", 0.1)
+    monkeypatch.setattr(keyless, "WHOLE_SECONDS", 0.1)
 
     def drip(handler: BaseHTTPRequestHandler) -> None:
         handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
@@ -78,6 +78,6 @@ def test_an_answer_that_drips_ends_at_the_deadline(
 def test_an_answer_that_is_too_large_is_an_error(
     session: keyless.KeylessSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keyless, "_LARGEST", len(BODY) - 1)
+    monkeypatch.setattr(keyless, "LARGEST", len(BODY) - 1)
     with serving(lambda _: Reply(BODY)) as server, pytest.raises(NetworkError, match="larger than"):
         session.send("GET", f"{server.url}/v5/tickers", {})

@@ -53,7 +53,7 @@ def test_ordinary_answers_need_the_count_alone(monkeypatch: pytest.MonkeyPatch) 
     }
     ordinary = (ORDINARY, large, rows, rows["data"], POINTS, {})
     compact = [json.dumps(one, separators=(",", ":")).encode() for one in ordinary]
-    assert max(map(len, compact)) > bodies._PIECE_BYTES
+    assert max(map(len, compact)) > bodies.PIECE_BYTES
     monkeypatch.setattr(bodies, "_once_each", type("Refused", (), {"decode": refuse}))
     for body in compact:
         check_json(body, {})
@@ -90,7 +90,7 @@ def test_the_count_never_passes_what_the_exact_test_refuses(value: Any, blank: s
 def test_nor_does_it_where_every_part_is_looked_at_by_itself(value: Any, blank: str) -> None:
     body = written([value, value], blank).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bodies, "_PIECE_BYTES", 0)
+        patch.setattr(bodies, "PIECE_BYTES", 0)
         if bodies._has_single_keys(body):
             bodies._once_each.decode(body.decode())
 

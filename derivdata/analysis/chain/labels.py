@@ -17,8 +17,8 @@ from derivdata.analysis.status import flag_attrs
 from derivdata.support.extras import import_extra
 
 _ABSENT = {"f": np.nan, "i": 0, "U": ""}
-_MOST_CELLS = 4_000_000
-_CHUNK_CELLS = 1_000_000
+MOST_CELLS = 4_000_000
+CHUNK_CELLS = 1_000_000
 _FEW_INSTANTS = 8
 
 
@@ -62,7 +62,7 @@ def by_label(
     for name, depends in variables.items():
         dims = [*varying, *depends]
         shape = [len(labels[dim]) for dim in dims]
-        long = "time" in varying and len(labels["time"]) > _FEW_INSTANTS and math.prod(shape) > _MOST_CELLS
+        long = "time" in varying and len(labels["time"]) > _FEW_INSTANTS and math.prod(shape) > MOST_CELLS
         scatter = functools.partial(_lazily, axis=varying.index("time")) if long else _scattered
         values = scatter(_plain(table[name]), [codes[dim] for dim in dims], shape)
         attrs: dict[str, Any] = {"units": units[name]} if name in units else {}
@@ -100,7 +100,7 @@ def _lazily(
     )
     da = import_extra("dask.array", "dask", use)
     later = import_extra("dask", "dask", use).delayed
-    step = max(_CHUNK_CELLS * shape[axis] // math.prod(shape), 1)
+    step = max(CHUNK_CELLS * shape[axis] // math.prod(shape), 1)
     order = np.argsort(codes[axis], kind="stable")
     starts = range(0, shape[axis], step)
     ends = np.searchsorted(codes[axis][order], [*starts, shape[axis]])

@@ -18,7 +18,7 @@ _json = msgspec.json.Decoder(msgspec.Raw)
 
 _COLON, _QUOTE, _BLANK = ord(":"), ord('"'), ord(" ")
 _BRACE = ord("{")
-_PIECE_BYTES = 1 << 16
+PIECE_BYTES = 1 << 16
 _Scalar: TypeAlias = str | int | float | bool | None
 _List: TypeAlias = list[dict[str, _Scalar] | _Scalar]
 _TOGETHER = 1000
@@ -192,7 +192,7 @@ def _fields(part: bytes | msgspec.Raw) -> int:
     msgspec.MsgspecError
         The part is no JSON, or nested or large in a way that answers are not.
     """
-    if len(memoryview(part)) > _PIECE_BYTES:
+    if len(memoryview(part)) > PIECE_BYTES:
         # A part that was cut out of a larger one is known to be JSON.
         alike = _fields_of_alike(bytes(part)) if isinstance(part, msgspec.Raw) else None
         if alike is not None:

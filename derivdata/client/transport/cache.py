@@ -28,7 +28,7 @@ LIMIT_BYTES = 2**30
 
 _SUFFIX = ".answer"
 _STRAY_SECONDS = 3600.0
-_EVICT_EVERY_BYTES = 64 * 2**20
+EVICT_EVERY_BYTES = 64 * 2**20
 _HEAD_BYTES = 1 << 14
 _MAGIC = b"derivdata-answer-2 "
 _BODY_BYTES = 1 << 30
@@ -160,7 +160,7 @@ class AnswerFiles:
         self.trouble: str | None = None
         self._root = root
         self._folder = root / scope
-        self._unchecked = _EVICT_EVERY_BYTES
+        self._unchecked = EVICT_EVERY_BYTES
         self._dated: tuple[int, list[tuple[pd.Timestamp, str]]] = (0, [])
 
     def record(self, key: str) -> Record | None:
@@ -223,6 +223,6 @@ class AnswerFiles:
         private_folder(self._folder)
         replace_file(self._path(key), data)
         self._unchecked += len(data)
-        if self._unchecked > _EVICT_EVERY_BYTES:
+        if self._unchecked > EVICT_EVERY_BYTES:
             self._unchecked = 0
             evict(self._root, LIMIT_BYTES)

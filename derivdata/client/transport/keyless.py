@@ -22,10 +22,10 @@ from derivdata.support.forking import renew_in_child
 _CONNECT_SECONDS, _SECONDS = 5.0, 10.0
 """Longest wait for a connection, and longest silence."""
 
-_WHOLE_SECONDS = 120.0
+WHOLE_SECONDS = 120.0
 """Longest time for a whole answer: a venue that sends a byte now and then must not hold up its own polls."""
 
-_LARGEST = 64 * 2**20
+LARGEST = 64 * 2**20
 
 
 class Unreachable(NetworkError):
@@ -67,7 +67,7 @@ class KeylessSession:
             Only a part of an answer came, or one above 64 MiB, or none within two minutes.
         """
         path = url.partition("://")[2].partition("/")[2]
-        until = time.monotonic() + _WHOLE_SECONDS
+        until = time.monotonic() + WHOLE_SECONDS
         try:
             with self._session.request(
                 method,
@@ -78,12 +78,12 @@ class KeylessSession:
                 stream=True,
                 allow_redirects=False,
             ) as response:
-                body = read_body(response.raw, deadline=until, cap=_LARGEST, monotonic=time.monotonic)
+                body = read_body(response.raw, deadline=until, cap=LARGEST, monotonic=time.monotonic)
                 return KeylessReply(response.status_code, response.headers, body)
         except BodyTooLarge:
             raise NetworkError(f"/{path}", "the answer is larger than 64 MiB") from None
         except TooSlow:
-            why = f"the answer was not complete in {_WHOLE_SECONDS:g} s"
+            why = f"the answer was not complete in {WHOLE_SECONDS:g} s"
             raise NetworkError(f"/{path}", why) from None
         except (requests.RequestException, urllib3.exceptions.HTTPError) as problem:
             if why := _unreachable(problem, url.partition("://")[2].partition("/")[0]):

@@ -26,9 +26,9 @@ from derivdata.sources.archive.storage import Storage
 from derivdata.support.notices import warn_caller
 from derivdata.tables.schema import Kind, Table
 
-_MONTH_ROWS = 262_144
+MONTH_ROWS = 262_144
 """Rows of an open month that lie together; of more, each day is a file."""
-_BATCH_ROWS = 1_000_000
+BATCH_ROWS = 1_000_000
 _WRITERS = 4
 _LONG_RUN = 64
 
@@ -145,8 +145,8 @@ def _runs(stamps: Array, edges: Array) -> tuple[Array, Array]:
     Rows are taken in batches: a code for every row at once would need as much memory as the largest column.
     """
     bounds, codes = [], []
-    for start in range(0, stamps.size, _BATCH_ROWS):
-        some = np.searchsorted(edges, stamps[start : start + _BATCH_ROWS], side="right")
+    for start in range(0, stamps.size, BATCH_ROWS):
+        some = np.searchsorted(edges, stamps[start : start + BATCH_ROWS], side="right")
         firsts = np.concatenate([[0], np.flatnonzero(some[1:] != some[:-1]) + 1])
         bounds.append(start + firsts)
         codes.append(some[firsts])
@@ -170,7 +170,7 @@ def _partitions(
 ) -> Iterator[tuple[str, pa.Table]]:
     """Divide the rows of a month by folder: one for the month, but one per day while it is open and large."""
     size = fresh.num_rows + sum(file.rows for file in files if file.month == month)
-    chunks = _by_calendar(fresh, "D") if is_open and size > _MONTH_ROWS else [(month, fresh)]
+    chunks = _by_calendar(fresh, "D") if is_open and size > MONTH_ROWS else [(month, fresh)]
     for name, chunk in chunks:
         if chunk.num_rows:
             yield f"{table.name}/{name}", chunk

@@ -22,8 +22,8 @@ from derivdata.sources.archive.storage import Storage
 from derivdata.tables.schema import Table
 
 _MERGE_COUNT = 8
-_SMALL_ROWS = 32_768
-_SLICE_ROWS = 1_000_000
+SMALL_ROWS = 32_768
+SLICE_ROWS = 1_000_000
 _CLOSED_LEVEL = 63
 _LATE_SHARE = 8
 """Rows that come late stay in files of their own until they are this part of their month, one eighth."""
@@ -52,7 +52,7 @@ def merge_files(
         level = 0
         while any(level <= file.level < _CLOSED_LEVEL for file in here):
             group = [file for file in here if file.level == level]
-            small = sum(file.rows for file in group) <= _SMALL_ROWS
+            small = sum(file.rows for file in group) <= SMALL_ROWS
             if len(group) >= (2 if small else _MERGE_COUNT):
                 rows = _sorted(storage, table, group)
                 whole = parquet_writer.write(storage, partition, table, rows, level=level + (not small))
@@ -135,7 +135,7 @@ def _close(storage: Storage, table: Table, month: str, timeout: float) -> None:
 def _sorted(storage: Storage, table: Table, group: list[DataFile]) -> Iterator[pa.Table]:
     """Iterate over the rows of several files in order, some symbols at a time to bound memory."""
     order, columns = sorting(table), list(table.columns)
-    for chosen in scanning.slices(storage, table, group, EVER_ALL, _SLICE_ROWS):
+    for chosen in scanning.slices(storage, table, group, EVER_ALL, SLICE_ROWS):
         parts = scanning.read(storage, table, group, chosen, order=order)
         # Files of one version are one query, which sorts; those of several become one table first.
         plain = len(parts) == 1 and parts[0].column_names == columns

@@ -35,7 +35,7 @@ from derivdata.sources.query import Query
 from derivdata.support import times
 from derivdata.tables.schema import Table
 
-_SQL_MEMORY = "2GB"
+SQL_MEMORY = "2GB"
 
 
 class ArchiveReader(ArchiveContents):
@@ -216,7 +216,7 @@ class ArchiveReader(ArchiveContents):
                 if files:
                     views[name] = scanning.view(self._storage, archive_table(name), files), files
             # A database of its own, so that nothing of one query is left for the next.
-            with closing(Engine(threads=1, memory=_SQL_MEMORY)) as one:
+            with closing(Engine(threads=1, memory=SQL_MEMORY)) as one:
                 return one.statement(query, views, self._storage)
 
         frame = plain_frame(self._with_manifest(run))

@@ -14,7 +14,7 @@ from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
 
 _PAGES = 50
-_LISTED_FOR = pd.Timedelta(1, "h")
+LISTED_FOR = pd.Timedelta(1, "h")
 
 
 def endpoints_for(venue: Venue, what: str, *, unconfirmed: bool) -> list[VenueEndpoint]:
@@ -64,12 +64,12 @@ def list_contracts(session: VenueSession, *, intervals: bool = True, again: bool
     shared, now = session.shared, session.clock.utc()
     listing = [endpoint for endpoint in session.venue.endpoints if endpoint.lists]
     told = [e for e in session.venue.endpoints if e.what == "intervals" and e.exchange != "hyperliquid"]
-    hour = now.floor(_LISTED_FOR)
+    hour = now.floor(LISTED_FOR)
     due = [
         e
         for e in (*listing, *(told if intervals else ()))
         if (listed := shared.lists.get(e)) is None
-        or hour > listed[0].floor(_LISTED_FOR)
+        or hour > listed[0].floor(LISTED_FOR)
         or (again and e.lists and e.every is None)
     ]
     problems = _ask_lists(session, due, listing[0])

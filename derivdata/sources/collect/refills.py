@@ -21,7 +21,7 @@ _REFILL_AT = pd.Timedelta(2, "min")  # of an hour: payments are listed a little 
 _REFILLED = ("funding_settlements", "oi_history")
 _DAY = pd.Timedelta(1, "D")
 """How far back liquidations are refilled: some stand among all trades, which take many requests."""
-_END_SECONDS = 30.0
+END_SECONDS = 30.0
 """How long the end waits for refills that are in the middle of a request; what they had written stays."""
 _MINUTE = pd.Timedelta(1, "min")
 
@@ -87,7 +87,7 @@ class Refills:
     def end(self) -> None:
         """Wait for the workers a while: their waits have ended with the clock's."""
         with self._ended:
-            self._ended.wait_for(lambda: not self._running, _END_SECONDS)
+            self._ended.wait_for(lambda: not self._running, END_SECONDS)
 
     def count(self, minute: Minute) -> None:
         """Add to a minute what was refilled since the last one.

@@ -31,7 +31,7 @@ _OPEN_SECONDS = 10.0
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
 _HELD = pd.Timedelta(1, "min")  # a connection that held so long has ended a row of failures
 _PING = pd.Timedelta(10, "s")
-_LOOK_SECONDS = 5.0  # how often the list of contracts is looked at
+LOOK_SECONDS = 5.0  # how often the list of contracts is looked at
 _LARGEST = 8 * 2**20
 _GZIP = b"\x1f\x8b"
 _TROUBLE = (OSError, EOFError, zlib.error, DerivdataError)
@@ -152,7 +152,7 @@ class LiquidationStream:
         for listener in listeners:
             listener.start()
         try:
-            while sockets and not ended.wait(_LOOK_SECONDS):
+            while sockets and not ended.wait(LOOK_SECONDS):
                 if {item.name for item in self._contracts()[0]} != names:
                     break
         finally:

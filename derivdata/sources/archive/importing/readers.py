@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from derivdata.errors import ArchiveError
 
-_CHUNK_ROWS = 250_000
+CHUNK_ROWS = 250_000
 _RAGGED = object()
 
 
@@ -88,7 +88,7 @@ def _csv(path: Path, file: IO[str]) -> Iterator[Chunk]:
         raise ArchiveError(f"{path}: two columns have the name {doubled[0]!r}")
     reader = csv.reader(file, delimiter=delimiter)
     numbered = ((reader.line_num + 1, row) for row in reader if row)
-    while chunk_rows := list(islice(numbered, _CHUNK_ROWS)):
+    while chunk_rows := list(islice(numbered, CHUNK_ROWS)):
         yield _table(names, chunk_rows)
 
 
@@ -116,7 +116,7 @@ def _json(path: Path, file: IO[str]) -> Iterator[Chunk]:
     else:
         lines = enumerate(chain([first + file.readline()], file), start=1)
         numbered = ((n, _record(line)) for n, line in lines if line.strip())
-    while chunk_rows := list(islice(numbered, _CHUNK_ROWS)):
+    while chunk_rows := list(islice(numbered, CHUNK_ROWS)):
         yield _records(chunk_rows)
 
 
@@ -144,7 +144,7 @@ def _parquet(path: Path, columns: frozenset[str] | None) -> Iterator[Chunk]:
     with pq.ParquetFile(path) as file:
         wanted = [name for name in file.schema_arrow.names if columns is None or name in columns]
         done = 0
-        for batch in file.iter_batches(_CHUNK_ROWS, columns=wanted):
+        for batch in file.iter_batches(CHUNK_ROWS, columns=wanted):
             frame = batch.to_pandas(types_mapper=_exact.get)
             lines = range(done + 1, done + len(frame) + 1)
             done += len(frame)

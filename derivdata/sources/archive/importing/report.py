@@ -18,7 +18,7 @@ from derivdata.sources.archive.importing.conversion import CONTRACT, RANK, Rows
 from derivdata.sources.archive.importing.plan import ImportPlan
 from derivdata.support import times
 
-_FLUSH_ROWS = 500_000
+FLUSH_ROWS = 500_000
 
 
 class ImportReport:
@@ -40,7 +40,7 @@ class ImportReport:
         if chunk.first is not None and self.first_rejected is None:
             self.first_rejected = f"{path.name}, {chunk.first}"
         self._waiting.append(self._of_best_quote(chunk.frame))
-        if sum(map(len, self._waiting)) >= _FLUSH_ROWS:
+        if sum(map(len, self._waiting)) >= FLUSH_ROWS:
             self.flush()
 
     def flush(self) -> None:

@@ -58,8 +58,8 @@ from derivdata.support.arrays import Floats, Ints
 
 Complex = NDArray[np.complex128]
 
-_NODES_WITHOUT_JUMP = 160
-_NODES_WITH_JUMPS = 80
+NODES_WITHOUT_JUMP = 160
+NODES_WITH_JUMPS = 80
 _NORMAL_TAIL = 8.2  # e^(−8.2²/2) = 2.5e-15
 _EXPONENTIAL_TAIL = 34.0  # e^(−34) = 1.7e-15
 
@@ -155,7 +155,7 @@ def out_of_the_money(model: Bates, years: Floats, k: Floats, place: Ints) -> Flo
     )
     price = np.zeros(k.shape)
     for part, (count, end, lognormal) in enumerate(
-        zip((_NODES_WITHOUT_JUMP, _NODES_WITH_JUMPS), ends, lognormals, strict=True)
+        zip((NODES_WITHOUT_JUMP, NODES_WITH_JUMPS), ends, lognormals, strict=True)
     ):
         step = end / count
         z = 0.5 + 1j * (np.arange(count)[:, None, None] + 0.5) * step
