@@ -34,8 +34,8 @@ _ENVIRONMENT = (
 )
 _ONE_MACHINE = ("TestArrays", "TestKindsOfArray", "TestProperties", "chain_surface")
 
-# What takes longest of what is asserted, by `make test-slow`: code of pages and notebooks, pictures, and what
-# processes do that are many, killed or flooded.
+# What takes longest, and is asserted by `make test-slow`: code of pages and notebooks, pictures, browsers, and
+# what processes do that are many, killed or flooded.
 _SLOW = (
     *("docs/test_pages.py::test_code_of_a_page_runs", "plot/test_images.py"),
     *("test_notebooks.py::test_notebook_shows", "test_notebooks.py::test_the_switch"),
@@ -43,7 +43,9 @@ _SLOW = (
     *(f"reliability/test_{name}.py" for name in "any_request archive collecting every_fetcher".split()),
     *(f"reliability/test_{name}.py" for name in "failing_venues forks interrupts kills many_at_once".split()),
     *(f"reliability/test_{name}.py" for name in "random_faults rate_limit replay request_cost".split()),
-    "reliability/test_service_abuse.py",
+    *("reliability/test_service_abuse.py", "service/test_workers.py", "service/test_served_growth.py"),
+    *("browser/", "test_contributing.py", "collect/test_notebooks_on_venues.py::test_a_notebook"),
+    *("collect/test_every_fetcher.py::test_the_report", "collect/test_refills.py::test_a_signal"),
     *("test_report.py::test_the_same_data_gives", "test_typed_front_door.py::test_pyright"),
     "test_typed_front_door.py::test_mypy",
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +19,20 @@ FUNDING = "funding_history"
 OKX_BTC = {"exchange": "okx", "symbol": "BTC"}
 
 
-@pytest.fixture(params=[30, 32_768], ids=["small groups", "one group"])
-def archive(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Archive:
+@pytest.fixture(scope="module", params=[30, 32_768], ids=["small groups", "one group"])
+def filled(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Path]:
     """96 hours of BTC and ETH on binance and okx over two months, the rate is the hour's number."""
-    monkeypatch.setattr("derivdata.sources.archive.parquet_writer.GROUP_ROWS", request.param)
-    filled = open_archive(tmp_path / "mine")
-    filled.append(FUNDING, rates())
-    return filled
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("derivdata.sources.archive.parquet_writer.GROUP_ROWS", request.param)
+        archive = open_archive(tmp_path_factory.mktemp("filled") / "mine")
+        archive.append(FUNDING, rates())
+        yield archive.path
+
+
+@pytest.fixture
+def archive(filled: Path, tmp_path: Path) -> Archive:
+    """A copy of it, which a test may correct."""
+    return open_archive(shutil.copytree(filled, tmp_path / "mine"))
 
 
 def read(archive: Archive, **chosen: Any) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -17,16 +18,22 @@ from tests.support.threads import in_threads
 FUNDING = "funding_history"
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two months, a correction whose old rows are kept in a file of their own, and a missing rate."""
-    archive = open_archive(tmp_path / "derivs")
+    archive = open_archive(tmp_path_factory.mktemp("filled") / "derivs")
     frame = rates(hours=72)
     frame.loc[5, "rate_bps_8h"] = np.nan
     archive.append(FUNDING, frame)
     archive.append(FUNDING, rates(["SOL"], start=START + pd.Timedelta("40D")))
     archive.replace(FUNDING, rates(["ETH"], hours=72, plus=0.5), {"symbol": "ETH"}, reason="units")
-    return archive
+    return archive.path
+
+
+@pytest.fixture
+def archive(filled: Path, tmp_path: Path) -> Archive:
+    """A copy of it, which a test may damage."""
+    return open_archive(shutil.copytree(filled, tmp_path / "derivs"))
 
 
 def test_rows_are_those_that_read_gives_and_tables_are_shown(archive: Archive) -> None:

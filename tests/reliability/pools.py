@@ -25,8 +25,9 @@ from derivdata.client.transport.keyless import KeylessSession
 from derivdata.sources.archive import Archive, open_archive
 from derivdata.sources.collect import read_through
 from tests.collect.fakes import Fakes, SimulatedClock
+from tests.reliability.promises import SOAK
 
-WORKERS = 4
+WORKERS = 4 if SOAK else 2
 
 
 def echoed(n: int) -> tuple[int, Any]:
@@ -259,7 +260,7 @@ def _reads_without_asking(child: int) -> list[Any]:
 
 
 def _children(work: Callable[[int], Any]) -> list[tuple[int, int]]:
-    """Fork four children; return the process and the pipe of each, where it says what `work` returned."""
+    """Fork children; return the process and the pipe of each, where it says what `work` returned."""
     children = []
     for number in range(WORKERS):
         read, write = os.pipe()

@@ -184,8 +184,8 @@ def _holds(name: str, valid: dict[str, Any], wrong: dict[str, Wrong]) -> None:
 
 def _draws(name: str) -> int:
     if name.startswith("plot."):
-        return count(6, 60)
-    return count(6, 3000 if name in MAIN else 300)
+        return count(4, 60)
+    return count(4, 3000 if name in MAIN else 300)
 
 
 @pytest.mark.parametrize("name", sorted(CALLS))

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from tests.reliability.conftest import Measured
-from tests.reliability.pools import POOLS
+from tests.reliability.pools import POOLS, WORKERS
 from tests.reliability.processes import ROOT
 from tests.reliability.promises import SOAK, count
 from tests.transport.server import Asked, Reply, Server, serving
@@ -71,7 +71,7 @@ def test_every_process_and_thread_gets_its_own_answers(
 def test_a_forked_child_reaches_the_service_in_its_parent(
     kind: str, tmp_path: Path, measured: Measured
 ) -> None:
-    requests = count(60, 700)
+    requests = count(24, 700)
     found = run("pool", kind, "sample", requests, tmp_path)
     assert found["right"] == requests
     measured("forked processes", f"{requests} requests to a service in the parent, all right")
@@ -106,7 +106,7 @@ def test_a_child_is_told_once_that_it_is_not_recorded(server: Server, tmp_path: 
 
 def test_forks_in_the_middle_of_everything(server: Server, tmp_path: Path, measured: Measured) -> None:
     """Three threads fetch and record, so that locks are held and files half written when it forks."""
-    forks = count(40, 400)
+    forks = count(16, 400)
     found = run("restless", "fork", server.url, forks, tmp_path)
     assert found == {"children": forks, "wrong": [], "strays": [], "recorded": True}
     measured("forked processes", f"{forks} forks while 3 threads fetch and record: 0 hang, 0 wrong")
@@ -119,7 +119,7 @@ def test_a_replay_answers_in_forked_children(server: Server, tmp_path: Path) -> 
 
 def test_forked_children_do_not_share_a_session_with_a_venue(server: Server, tmp_path: Path) -> None:
     requests = count(100, 1000)
-    assert run("keyless", "fork", server.url, requests, tmp_path) == [requests] * 4
+    assert run("keyless", "fork", server.url, requests, tmp_path) == [requests] * WORKERS
 
 
 def test_a_child_of_a_process_that_asks_venues_asks_its_parent(tmp_path: Path) -> None:
