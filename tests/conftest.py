@@ -34,8 +34,8 @@ _ENVIRONMENT = (
 )
 _ONE_MACHINE = ("TestArrays", "TestKindsOfArray", "TestProperties", "chain_surface")
 
-# What takes longest, and is asserted by `make test-slow`: code of pages and notebooks, pictures, browsers, and
-# what processes do that are many, killed or flooded.
+# What takes longest, and is asserted by `make test-slow`: code of pages and notebooks, pictures, browsers,
+# and what processes do that are many, killed or flooded.
 _SLOW = (
     *("docs/test_pages.py::test_code_of_a_page_runs", "plot/test_images.py"),
     *("test_notebooks.py::test_notebook_shows", "test_notebooks.py::test_the_switch"),
