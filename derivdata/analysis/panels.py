@@ -27,38 +27,6 @@ from derivdata.support.times import length
 from derivdata.tables import panels as tables
 from derivdata.units import BPS_UNIT, HOUR_UNIT, NATIVE_UNIT, RATE_UNIT, USD_UNIT
 
-__all__ = [
-    "KINDS",
-    "QUANTITY_UNITS",
-    "Panel",
-    "beside",
-    "by_chunk",
-    "hours",
-    "hours_at",
-    "hours_of",
-    "interval_of",
-    "kind_of",
-    "labels_of",
-    "last_valid",
-    "like",
-    "other_coins",
-    "positive",
-    "price_factors",
-    "refuse_negative",
-    "refuse_other_coins",
-    "require",
-    "require_level",
-    "require_quantity",
-    "require_rate",
-    "require_share",
-    "require_venues",
-    "row_by_row",
-    "unit_of",
-    "usual_step",
-    "whole",
-]
-
-
 Panel: TypeAlias = xr.DataArray | pd.DataFrame
 """A panel, or a table that `derivdata.panel` makes one of."""
 KINDS = ("sampled", "settled")
@@ -154,13 +122,7 @@ def require_share(data: Any, *dims: str, name: str = "share") -> xr.DataArray:
 
 
 def refuse_negative(data: xr.DataArray, name: str = "oi") -> None:
-    """Refuse amounts below 0; of a lazy array nothing is read.
-
-    Raises
-    ------
-    ValueError
-        There is one.
-    """
+    """Refuse amounts below 0; of a lazy array nothing is read."""
     if data.chunks is None and bool((data < 0.0).any()):
         raise ValueError(f"{name} is negative somewhere: an amount is 0 or more, see dd.quality")
 
@@ -181,25 +143,13 @@ def require_rate(panel: Any, *dims: str, name: str = "panel") -> xr.DataArray:
 
 
 def require_level(level: float, name: str = "level") -> None:
-    """Refuse a probability of an interval that is not between 0 and 1.
-
-    Raises
-    ------
-    ValueError
-        It is not.
-    """
+    """Refuse a probability of an interval that is not between 0 and 1."""
     if not 0.0 < level < 1.0:
         raise ValueError(f"{name}={level} is a probability: 0.9")
 
 
 def kind_of(panel: xr.DataArray, *, name: str = "panel") -> str:
-    """Return ``"sampled"`` or ``"settled"``, for the functions whose result depends on it.
-
-    Raises
-    ------
-    ValueError
-        The panel does not say it.
-    """
+    """Return ``"sampled"`` or ``"settled"``, for the functions whose result depends on it."""
     kind = panel.attrs.get("kind")
     if kind not in KINDS:
         raise ValueError(
@@ -210,13 +160,7 @@ def kind_of(panel: xr.DataArray, *, name: str = "panel") -> str:
 
 
 def require_venues(panel: xr.DataArray, **venues: str | Sequence[str]) -> None:
-    """Refuse venues that a panel does not have, or has twice.
-
-    Raises
-    ------
-    ValueError
-        Naming the argument, the first such venue, and those that there are.
-    """
+    """Refuse venues that a panel does not have, or has twice."""
     listed = panel["exchange"].to_numpy().tolist()
     for argument, given in venues.items():
         for venue in [given] if isinstance(given, str) else given:
@@ -260,13 +204,7 @@ def hours_at(times: Any, origin: np.datetime64) -> Floats:
 
 
 def hours_of(value: str | pd.Timedelta, name: str, *, least: float | None = None) -> float:
-    """Return the hours of a length of time such as ``"7d"``: above 0, or from `least` on.
-
-    Raises
-    ------
-    ValueError
-        It is no length of time, or shorter.
-    """
+    """Return the hours of a length of time such as ``"7d"``: above 0, or from `least` on."""
     found = float(length(value, name) / pd.Timedelta(1, "h"))
     if found <= 0.0 if least is None else found < least:
         raise ValueError(f"{name}={value!r} is too short")
@@ -274,13 +212,7 @@ def hours_of(value: str | pd.Timedelta, name: str, *, least: float | None = None
 
 
 def usual_step(since: Floats) -> float:
-    """Return the usual hours between rows, the median gap.
-
-    Raises
-    ------
-    ValueError
-        There is one row only.
-    """
+    """Return the usual hours between rows, the median gap."""
     if since.size < 2:
         raise ValueError("the panel's one row does not say how long it holds: give step")
     return float(np.median(np.diff(since)))
@@ -312,13 +244,7 @@ def interval_of(panel: xr.DataArray) -> xr.DataArray:
 
 
 def positive(value: Any, name: str) -> float:
-    """Require a finite number above 0.
-
-    Raises
-    ------
-    TypeError, ValueError
-        It is not.
-    """
+    """Require a finite number above 0."""
     if np.ndim(value):
         raise TypeError(
             f"{name} must be one number, or a labelled DataArray where it takes one, not an array"

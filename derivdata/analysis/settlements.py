@@ -19,16 +19,6 @@ from numpy.typing import NDArray
 from derivdata.analysis.panels import hours, interval_of, labels_of, last_valid, whole
 from derivdata.support.arrays import Bools, Floats, Indices
 
-__all__ = [
-    "GRACE",
-    "at_common_stamps",
-    "held_settlements",
-    "merge_late_stamps",
-    "scheduled",
-    "without_overlap",
-]
-
-
 GRACE = np.timedelta64(60, "s")
 """How late a settlement may be stamped and still count as that of its hour."""
 _ROUNDING = 1e-6  # hours

@@ -26,8 +26,6 @@ from derivdata.tables.required import require_columns, require_instants
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["term_structure"]
-
 _INDEX_DAYS = 30.0
 
 

@@ -28,8 +28,6 @@ from derivdata.support.arrays import Array
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["volatility"]
-
 _SHOWN = ("strip_index", "atm", "rr25")
 
 

@@ -24,8 +24,6 @@ from derivdata.tables.joining import concat
 from derivdata.tables.panels import panel, provenance
 from derivdata.units import RATE_UNIT
 
-__all__ = ["EVENTS", "Data", "FetchedTable", "Rates"]
-
 EVENTS = 20_000
 """Most liquidation orders that are requested."""
 

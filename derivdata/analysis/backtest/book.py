@@ -14,8 +14,6 @@ from derivdata.analysis.funding.ledger import LATE
 from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.units import BPS, REFERENCE_HOURS
 
-__all__ = ["Account", "Book", "Fills"]
-
 _ROUNDING = 1e-9  # intervals
 _DIRECTION = np.array([[1.0], [-1.0]])  # of a leg's profit when its price rises
 _ENTRY, _EXIT = np.array([[0], [1]]), np.array([[1], [0]])  # sides of the legs' trades: buy 0, sell 1

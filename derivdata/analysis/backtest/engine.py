@@ -19,8 +19,6 @@ from derivdata.analysis.panels import Panel, hours_of, positive, require, requir
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats, Indices
 
-__all__ = ["Journal", "carry", "simulate"]
-
 
 @typed
 def carry(

@@ -16,8 +16,6 @@ from derivdata.analysis.panels import hours_of
 from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.units import RATE_UNIT
 
-__all__ = ["Knowledge", "Past", "Target", "target_of"]
-
 _BLOCK = 256
 _COVER = 0.75
 _ROUNDING = 1e-9  # hours

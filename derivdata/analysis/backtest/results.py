@@ -18,16 +18,6 @@ from derivdata.tables.joining import joined_provenance
 from derivdata.tables.panels import provenance
 from derivdata.units import APR_UNIT, HOUR_UNIT, HOURS_PER_YEAR, USD_UNIT
 
-__all__ = [
-    "DAYS_PER_YEAR",
-    "Reason",
-    "daily_returns",
-    "dataset",
-    "long_run_ratio",
-    "provenance_of",
-    "trades",
-]
-
 DAYS_PER_YEAR = 365.0
 _WAVES = 8
 _STEEPEST = 0.97

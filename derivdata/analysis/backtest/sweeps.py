@@ -16,8 +16,6 @@ from derivdata.analysis.backtest.results import DAYS_PER_YEAR, daily_returns, lo
 from derivdata.analysis.panels import Panel
 from derivdata.support.arguments import typed
 
-__all__ = ["deflated_sharpe_ratio", "sweep"]
-
 _FIGURES = ("net_usd", "apr", "sharpe", "sharpe_adjusted", "max_drawdown", "turnover", "liquidations")
 
 

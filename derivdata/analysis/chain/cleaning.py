@@ -18,8 +18,6 @@ from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables.panels import provenance
 
-__all__ = ["clean", "flags", "usable"]
-
 _OUTLIER_FLOOR = 1e-3  # volatility; quotes rounded to a tick have no spread to speak of
 _NORMAL_MAD = 1.4826
 _GONE = ("expired", "strike", "duplicate")  # what has no open interest, or one that another row counts

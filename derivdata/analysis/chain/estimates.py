@@ -15,8 +15,6 @@ from derivdata.analysis.chain.normalise import instants, keys_of
 from derivdata.analysis.chain.option_prices import black, quoted
 from derivdata.analysis.inputs import require_numbers
 
-__all__ = ["ESTIMATES", "Evidence", "forward_from_delta", "forward_from_parity"]
-
 _AT_LEAST = 3
 _SPREAD = 0.005
 _PARITY_STRIKES = 5

@@ -17,8 +17,6 @@ from derivdata.analysis.inputs import require_beside, require_variables
 from derivdata.analysis.status import Status
 from derivdata.support.arguments import Numbers, typed
 
-__all__ = ["METHODS", "basis", "forwards", "row_forward", "slice_forwards"]
-
 METHODS: tuple[ForwardMethod, ...] = tuple(ESTIMATES)
 _SUSPECT = 0.05
 _DISCOUNT_NOISE, _DISCOUNT_RATE = 0.005, 0.10

@@ -13,8 +13,6 @@ from derivdata.analysis.inputs import require_columns, require_decimal_volatilit
 from derivdata.analysis.status import Status
 from derivdata.support import times
 
-__all__ = ["KEYS", "expiry_slices", "instants", "is_cleaned", "keys_of", "option_rows"]
-
 KEYS = ("symbol", "exchange", "time")
 _PLACE = ("expiry", "strike", "side")
 _REQUIRED = (*_PLACE, "iv")

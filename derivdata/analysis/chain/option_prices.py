@@ -12,8 +12,6 @@ from derivdata.analysis.black76 import kernels
 from derivdata.analysis.black76.labelled import sign
 from derivdata.support.arrays import Floats
 
-__all__ = ["Quoted", "black", "implied", "quoted", "require_price_units", "venue_of"]
-
 _UNITS = ("coin", "usd")
 _NAMES = ("bid", "ask", "mark")
 _VENUE = ("symbol", "exchange")

@@ -21,8 +21,6 @@ from derivdata.analysis.inputs import require_columns, require_variables
 from derivdata.analysis.status import Status
 from derivdata.support.arguments import Numbers, typed
 
-__all__ = ["arbitrage", "smiles"]
-
 _AT_THE_MONEY = 1e-4
 _TOLERANCE = 1e-9
 _PER_SLICE = ("forward", "forward_source", "forward_status", "discount", "year_fraction")

@@ -30,8 +30,6 @@ from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.units import BPS, BPS_UNIT, HOUR_UNIT
 
-__all__ = ["PreparedPanel", "cumulative", "earned", "period_sums", "prepare", "require_cover", "sums_of"]
-
 _MICROSECONDS = 3_600_000_000
 _MOST = 10_000_000
 
@@ -63,13 +61,7 @@ def prepare(
     step: str | pd.Timedelta | None = None,
     overlap: Literal["raise", "nan"] = "raise",
 ) -> PreparedPanel:
-    """Check a funding panel and what belongs to its kind; see `cumulative` for the arguments.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `cumulative`.
-    """
+    """Check a funding panel and what belongs to its kind; see `cumulative` for the arguments."""
     panel = require_rate(panel, "time")
     since = hours(panel)
     if kind_of(panel) == "settled":
@@ -251,13 +243,7 @@ def period_sums(
 
 
 def require_cover(min_cover: float) -> None:
-    """Refuse a least coverage that is no share of a span.
-
-    Raises
-    ------
-    ValueError
-        It is not.
-    """
+    """Refuse a least coverage that is no share of a span."""
     if not 0.0 < min_cover <= 1.0:
         raise ValueError(f"{min_cover=} is a share of the hours due: above 0 and up to 1")
 

@@ -31,8 +31,6 @@ from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.units import HOUR_UNIT, RATE_UNIT, USD_UNIT
 
-__all__ = ["Extremes", "best_pair", "extremes"]
-
 _BLOCK = 16_384  # elements of one block: the running figures stay in the second-level cache
 
 

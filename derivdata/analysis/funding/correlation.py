@@ -17,8 +17,6 @@ from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.units import HOUR_UNIT
 
-__all__ = ["comovement"]
-
 _MOST_LAGS = 10_000
 _ONE_THREAD = 200_000  # multiplications: OpenBLAS uses more than one thread above 262,144
 

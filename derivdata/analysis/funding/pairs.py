@@ -18,8 +18,6 @@ from derivdata.support.arrays import Floats
 from derivdata.support.times import Instant, instant
 from derivdata.units import BPS_UNIT, USD_UNIT
 
-__all__ = ["pair_costs", "realised_carry", "slippage_bps"]
-
 
 def pair_costs(fee_bps: float | Mapping[str, float], venues: Sequence[str]) -> Floats:
     """Return the cost of the four trades of every pair [bps of one leg's notional], (long, short).

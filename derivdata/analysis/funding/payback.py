@@ -20,8 +20,6 @@ from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.units import BPS_UNIT, HOUR_UNIT, RATE_UNIT, REFERENCE_HOURS, convert
 
-__all__ = ["breakeven", "hours_to_earn"]
-
 _HALVINGS = 200
 _TRADES = (("long", "ask"), ("long", "bid"), ("short", "bid"), ("short", "ask"))  # bought, sold, sold, bought
 

@@ -27,8 +27,6 @@ from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats, Indices
 from derivdata.units import BPS_UNIT
 
-__all__ = ["pick_record", "pick_summary"]
-
 _LEAST_DECISIONS = 10  # below, so few blocks are drawn that the interval is far too narrow
 _FIGURES = {
     "predicted_net_bps": "mean outcome after cost, as forecast at the decision",

@@ -14,16 +14,6 @@ import numpy as np
 from derivdata.analysis.funding.rolling import sliding
 from derivdata.support.arrays import Bools, Floats, Indices
 
-__all__ = [
-    "Plan",
-    "Walk",
-    "direction_of",
-    "future_sums",
-    "pair_places",
-    "trailing_mean",
-    "walk_forward",
-]
-
 _PENALTY = 0.1  # of the mean diagonal of the normal equations
 _PRIOR = 0.5  # share of the trailing means that is expected to be earned before any outcome is known
 _SCEPTICAL = 2.0  # decisions that speak for no carry at all: a slope of few outcomes is mostly luck

@@ -31,8 +31,6 @@ from derivdata.analysis.smile.search import Index, Linearised, Minimum, errors, 
 from derivdata.analysis.smile.svi import Raw
 from derivdata.support.arrays import Floats
 
-__all__ = ["SsviSlices", "fit_essvi", "fit_ssvi", "linear_start", "natural", "slopes", "ssvi_to_raw"]
-
 _LEAST = 1e-12  # smallest increment: keeps every inequality strict
 _FLATTEST = 1e-10  # least wing of the first expiry; a ratio of wings of nothing would bound the ratio of θ
 _STEEPEST = 2.0 * (1.0 - 1e-9)

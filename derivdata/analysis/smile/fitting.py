@@ -15,8 +15,6 @@ from derivdata.analysis.smile.svi import Raw
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 
-__all__ = ["fit"]
-
 _ROWS = 8192
 _SIDES = ("iv_bid", "iv_ask")
 _FACTS = {

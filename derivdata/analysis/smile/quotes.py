@@ -9,8 +9,6 @@ import xarray as xr
 
 from derivdata.support.arrays import Bools, Floats, Indices
 
-__all__ = ["Scaling", "SmileQuotes", "SurfaceQuotes", "Weights", "prepare", "quote_weights", "scaled_quotes"]
-
 Weights = Literal["equal", "vega", "price", "variance"]
 _NARROWEST = 1e-3  # volatility; a market narrower than that would fix the smile by itself
 

@@ -21,8 +21,6 @@ from derivdata.analysis.smile.svi_search import fit_svi
 from derivdata.analysis.status import Status
 from derivdata.support.arrays import Floats, Indices
 
-__all__ = ["FittedSlices", "fit_between", "fit_slices"]
-
 _NEEDED = {Method.SVI: 5, Method.SSVI: 3, Method.LINE: 2, Method.FLAT: 1, Method.NONE: 0}
 _LADDER = (Method.SVI, Method.SSVI, Method.LINE, Method.FLAT)
 _FREEDOM = np.array([{**_NEEDED, Method.LINE: np.inf}[each] for each in Method])

@@ -11,8 +11,6 @@ from scipy import special
 from derivdata.analysis.status import Status
 from derivdata.support.arrays import Bools, Floats
 
-__all__ = ["boundary", "contributions", "over_strike", "spacing", "strip", "tails", "total", "walk"]
-
 _LEAST_DELTA = 1e-3
 
 

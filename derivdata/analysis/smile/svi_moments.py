@@ -15,8 +15,6 @@ import numpy as np
 from derivdata.analysis.smile.search import Index, gain
 from derivdata.support.arrays import Floats
 
-__all__ = ["Moments", "Scaled", "best_linear", "linear_loss", "moments"]
-
 _ROWS = 512
 
 

@@ -29,8 +29,6 @@ from derivdata.analysis.smile.svi import Raw
 from derivdata.analysis.smile.svi_moments import Scaled, best_linear, linear_loss, moments
 from derivdata.support.arrays import Bools, Floats
 
-__all__ = ["BOX", "SviProblem", "fit_svi"]
-
 _LEE = 2.0 * (1.0 - 1e-9)
 _FLOOR = 1e-14
 _REACH = np.array([np.inf, np.inf, np.inf, 1.0, 1.5])[:, None]

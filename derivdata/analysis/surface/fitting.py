@@ -23,8 +23,6 @@ from derivdata.analysis.surface.quote_grid import QuoteGrid, arrange, batches, e
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Bools, Floats
 
-__all__ = ["SurfaceMethod", "at_the_money_of", "fit"]
-
 SurfaceMethod = Literal["svi", "essvi", "slices"]
 
 _FACTS = ("rmse_vol", "n", "nfev", "k_min", "k_max", "status")

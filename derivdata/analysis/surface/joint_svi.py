@@ -43,8 +43,6 @@ from derivdata.analysis.smile.search import (
 from derivdata.analysis.smile.svi import Raw, total_variance
 from derivdata.support.arrays import Bools, Floats, Indices
 
-__all__ = ["JointFit", "fit_joint", "never_below"]
-
 _ROUNDS, _FIRST_STEPS, _STEPS, _TOLERANCE = 14, 25, 12, 1e-6
 _FIRMNESS = (1.0, 30.0)  # factors of force and margins; what the first leaves unproved begins again
 

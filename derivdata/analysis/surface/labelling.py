@@ -17,18 +17,6 @@ from derivdata.analysis.smile.svi import Raw
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import Numbers, typed
 
-__all__ = [
-    "NATURAL",
-    "bare",
-    "from_essvi",
-    "in_chunks",
-    "labelled",
-    "origin_attrs",
-    "require_surface",
-    "where",
-    "with_units",
-]
-
 where: Any = xr.where
 """`xarray.where`, which has no annotations."""
 

@@ -13,8 +13,6 @@ from derivdata.analysis.smile.quotes import SurfaceQuotes
 from derivdata.analysis.status import Status
 from derivdata.support.arrays import Floats, Indices
 
-__all__ = ["QuoteGrid", "arrange", "batches", "ends_of", "quotes_of"]
-
 _MINIMUM = 3  # distinct strikes that an expiry needs to have a slice of its own
 _BATCH = 64
 _EDGE = 0.1  # share of a spread at either end that a fit to bid and ask leaves free

@@ -17,8 +17,6 @@ from derivdata.support.arrays import Floats
 from derivdata.support.times import length
 from derivdata.units import HOURS_PER_YEAR
 
-__all__ = ["volatility_index"]
-
 _YEAR = HOURS_PER_YEAR / 24.0
 _OUT = ("index", "lower", "upper", "near_days", "next_days", "near_share", "status")
 _UNITS = (

@@ -9,9 +9,6 @@ from derivdata.analysis.smile.strip import over_strike
 from derivdata.analysis.status import Status
 from derivdata.support.arrays import Bools, Floats
 
-__all__ = ["NODES", "integrals", "nodes"]
-
-
 _PANELS, _PER_PANEL = 4, 96
 _FAR = 1e6
 

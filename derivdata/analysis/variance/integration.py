@@ -14,8 +14,6 @@ from derivdata.analysis.surface.labelling import in_chunks, with_units
 from derivdata.analysis.variance.integrals import NODES, integrals, nodes
 from derivdata.support.arguments import Numbers, typed
 
-__all__ = ["VarianceMethod", "model_free"]
-
 VarianceMethod = Literal["strip", "smile", "fukasawa"]
 
 _OUT = ("total_variance", "inside", "lower", "upper", "k_low", "k_high", "status")

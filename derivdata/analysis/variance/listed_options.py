@@ -14,8 +14,6 @@ from derivdata.analysis.surface.labelling import with_units
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Bools, Floats
 
-__all__ = ["cboe"]
-
 _OUT = ("forward", "strike_0", "total_variance", "variance", "status", "contribution", "used")
 _UNITS = {"total_variance": "1", "variance": "1/year"}
 

@@ -18,8 +18,6 @@ from derivdata.reports.html_page import WIDE, Section, count, lasting, pct, rate
 from derivdata.reports.report_options import FEE_BPS, OTHERS, ReportOptions
 from derivdata.reports.sections.carry_forecast import add_forecast, fees_of, forecasts_of
 
-__all__ = ["carry_section"]
-
 _PAIRS = 6
 _DAYS = 7
 _PERIOD = pd.Timedelta(8, "h")

@@ -14,8 +14,6 @@ from derivdata.reports.data import Rates
 from derivdata.reports.html_page import Section, count
 from derivdata.reports.report_options import ReportOptions
 
-__all__ = ["add_forecast", "fees_of", "forecasts_of"]
-
 _SHOWN = 6
 _DAYS = 7
 _RECORD_DAYS = (7, 3)

@@ -10,8 +10,6 @@ from derivdata.analysis import exposure, smile, surface, variance
 from derivdata.analysis.surface.term_structures import points_at_expiries
 from derivdata.plot.fits import verdicts
 
-__all__ = ["FORMATS", "expiries", "gaps", "of_venue", "positions", "tenors", "terms", "venues"]
-
 _DAYS = 365.0
 _TENORS = ("7d", "14d", "30d", "60d", "90d", "180d")
 _POINTS = ("atm", "rr25", "bf25", "rr10", "bf10")

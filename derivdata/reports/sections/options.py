@@ -16,8 +16,6 @@ from derivdata.reports.html_page import WIDE, Section, listing, pct
 from derivdata.reports.sections import option_tables as of
 from derivdata.reports.sections.volatility import add_realised_volatility, add_volatility_history
 
-__all__ = ["options_section"]
-
 _DENSITIES = (7.0, 30.0, 90.0)
 """Days to expiry near which densities are drawn."""
 

@@ -11,8 +11,6 @@ from derivdata.analysis import surface, volatility
 from derivdata.reports.data import Data
 from derivdata.reports.html_page import WIDE, Section
 
-__all__ = ["add_realised_volatility", "add_volatility_history", "implied_at", "median_price"]
-
 _TENORS = ("7d", "30d", "90d")
 _LEAST = pd.Timedelta(3, "D")
 """Shorter windows have no history of the index."""
