@@ -89,7 +89,7 @@ def test_at_30_percent_faults_nothing_is_wrong_and_nearly_all_succeed(
     use: Use, truth: dict[str, pd.DataFrame], measured: Measured
 ) -> None:
     """Five tries at 30 % fail in 0.24 % of the calls; a second pass is answered by the cache alone."""
-    calls = windows(count(100, 3000))
+    calls = windows(count(200, 3000))
     use("any=0.3:1")
     first = asked(calls, truth)
     assert (first.wrong, first.untyped) == ([], [])
