@@ -44,7 +44,9 @@ def test_a_poll_of_all_venues_is_the_truth_and_leaves_out_what_is_none_to_collec
     seconds = held["time"].map(lambda at: int(at.timestamp()))
     truth = [fakes.truth.oi_at(s, at) for s, at in zip(held["symbol"], seconds, strict=True)]
     assert held["oi_usd"].tolist() == pytest.approx([coins * mark for _, coins, mark in truth])
-    assert set(archive.symbols("markets_symbol_exchanges")) == set(fakes.symbols)
+    market = archive.read("markets_symbol_exchanges", DAY, DAY + pd.Timedelta(1, "D"))
+    assert set(market["exchange"]) == set(VENUES)
+    assert set(market["symbol"]) == set(fakes.symbols)
 
 
 def test_a_coin_that_bitget_lists_coin_margined_is_polled_and_its_payments_are_asked_as_such(

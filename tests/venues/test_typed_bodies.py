@@ -93,7 +93,8 @@ CASES |= {
 
 def _records(case: str, body: Any) -> Records:
     exchange, request, _, context = CASES[case]
-    return venues.records(exchange, request, json.dumps(body), at=AT, context=context)
+    raw = body if isinstance(body, bytes) else json.dumps(body)
+    return venues.records(exchange, request, raw, at=AT, context=context)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -76,11 +76,12 @@ class _Rate(Wire):
     fundingTimestamp: str | None = None
     fundingRateIntervalMin: str | None = None
     indexPrice: str | None = None
+    oraclePrice: str | None = None
     markPrice: str | None = None
 
 
 def latest_rates(reading: Reading) -> Records:
-    """Read the rates of the running intervals."""
+    """Read the rates of the running intervals, with the oracle's prices; the mark comes with the tickers."""
     states = []
     for row in reading.decode(Data[list[_Rate]]).data:
         item, minutes = _item(reading, row.contractId), reading.number(row.fundingRateIntervalMin)
@@ -94,6 +95,7 @@ def latest_rates(reading: Reading) -> Records:
                 hours,
                 mark=reading.number(row.markPrice),
                 index_price=reading.number(row.indexPrice),
+                price=reading.number(row.oraclePrice),
             )
         )
     return Records(states=[state for state in states if state.instrument.active])
@@ -187,15 +189,17 @@ def _of_generation(number: int, host: str) -> tuple[VenueEndpoint, ...]:
     """Return the requests of one generation; only the second is collected."""
     base, collected = f"/api/v{number}/public", number == 2
     of = partial(
-        VenueEndpoint, "edgex", host=host, confirmed=collected,
+        # Contracts of the first are quoted in USD: none of the second is ever asked for there
+        VenueEndpoint, "edgex", host=host, confirmed=collected, quote="" if collected else "USD",
         note="" if collected else "the first generation, a book of its own",
     )  # fmt: skip
     named = partial(of, symbol="contractId")
     return (
         of("instruments", "GET", f"{base}/meta/getMetaData", (), metadata, lists=collected),
         named(
-            "funding", "GET", f"{base}/funding/getLatestFundingRate", ("funding_history", "prices_history"),
-            latest_rates, batch=20, every=60 if collected else None,
+            "funding", "GET", f"{base}/funding/getLatestFundingRate",
+            ("funding_history", "markets_symbol_exchanges", "prices_history"), latest_rates, batch=20,
+            every=60 if collected else None,
         ),
         named(
             "oi", "GET", f"{base}/quote/getTicker", ("oi_history",), ticker, every=300 if collected else None
