@@ -171,10 +171,8 @@ def _apply(
         undoes=undoes,
         contracts={series: word for series, word in entry.contracts.items() if series not in kept},
     )
-    text = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
     tables = dict(manifest.tables)
-    values = scanning.distinct_values(storage, table, files, text)
-    tables[table.name] = TableEntry(files, values, kept)
+    tables[table.name] = TableEntry(files, _words(storage, table, entry, files, removed), kept)
     if not files:
         del tables[table.name]
     digests = [table.name, f"correction {number}", *(f.digest for f in [*removed, *added])]
@@ -188,6 +186,19 @@ def _apply(
     )
     counts = Corrected(number, sum(f.rows for f in removed), sum(f.rows for f in added))
     return Change(after, counts, written)
+
+
+def _words(
+    storage: Storage, table: Table, entry: TableEntry, files: list[DataFile], removed: list[DataFile]
+) -> dict[str, list[str]]:
+    """Return the values of each text column; all files are looked through only if one may be gone."""
+    names = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
+    touched = {file.partition for file in removed}
+    near = [file for file in files if file.partition in touched or file not in entry.files]
+    went, there = (scanning.distinct_values(storage, table, some, names) for some in (removed, near))
+    if any(set(went[name]) - set(there[name]) for name in names):
+        return scanning.distinct_values(storage, table, files, names)
+    return {name: sorted({*entry.values.get(name, []), *there[name]}) for name in names}
 
 
 def _emptied(
@@ -234,8 +245,9 @@ def _remove_rows(
 
 def _frames(storage: Storage, table: Table, file: DataFile, chosen: Selection) -> Iterator[pd.DataFrame]:
     """Iterate over the rows of a file that a selection chooses, some symbols at a time."""
-    for part in scanning.slices(storage, table, scanning.plan([file], chosen), chosen, _BATCH_ROWS):
-        yield frame_of(table, scanning.read(storage, table, [file], part))
+    near = scanning.plan([file], chosen)
+    for part in scanning.slices(storage, table, near, chosen, _BATCH_ROWS) if near else ():
+        yield frame_of(table, scanning.read(storage, table, near, part))
 
 
 def _rows_of(storage: Storage, table: Table, files: list[DataFile]) -> pd.DataFrame:
