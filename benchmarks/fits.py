@@ -1,9 +1,9 @@
 """How close is each surface to recorded quotes, and is it free of arbitrage?
 
 ``python -m benchmarks.fits`` fits every recorded chain of the test data by every method and prints a table
-for docs/options.md. Violations are counted here by formulas of its own on a grid of 20,001 places over ±10
-deviations: Durrleman's g at the expiries and halfway in w between them, and total variance from expiry to
-expiry.
+for docs/options.md. `violations` are counted by formulas apart from the package's on a grid of 20,001 places
+over ±10 deviations: Durrleman's g at the expiries and halfway in w between them, and total variance from
+expiry to expiry.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import black76, chain, smile, surface
-from derivdata.analysis.smile import svi
 from derivdata.analysis.surface.fitting import at_the_money_of
 from derivdata.analysis.surface.labelling import where
 from tests.analysis.deribit import STAMPS_2026, chain_2025, chain_2026
+from tests.analysis.violations import violations
 
 METHODS: dict[str, dict[str, Any]] = {
     "`svi`, vega (the default)": {},
@@ -33,7 +33,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "`slices` (each alone), price": {"method": "slices", "weights": "price"},
     "`slices` (each alone), equal": {"method": "slices", "weights": "equal"},
 }
-_PLACES = np.linspace(-10.0, 10.0, 20_001)
 
 
 def recorded() -> list[xr.Dataset]:
@@ -63,39 +62,6 @@ def errors(quotes: xr.Dataset, fitted: xr.Dataset) -> pd.DataFrame:
     }
     frame = xr.Dataset(columns).reset_coords(drop=True).to_dataframe()
     return frame[fitted["a"].notnull().to_series().reindex(frame.index).to_numpy()]
-
-
-def violations(fitted: xr.Dataset) -> tuple[int, int, int]:
-    """Slices with a butterfly, neighbours that cross, cuts halfway between neighbours with a butterfly."""
-    fitted = fitted.transpose(..., "expiry")
-    shape, size = fitted["a"].shape, fitted.sizes["expiry"]
-    raw = np.stack([fitted[name].to_numpy().reshape(-1, size) for name in svi.Raw._fields], axis=-1)
-    years = np.broadcast_to(fitted["year_fraction"].to_numpy(), shape).reshape(-1, size)
-    butterflies = crossings = between = 0
-    for slices, t in zip(raw, years, strict=True):
-        ordered = slices[np.isfinite(slices[:, 0])][np.argsort(t[np.isfinite(slices[:, 0])])]
-        for i, late in enumerate(ordered):
-            k = _PLACES * np.sqrt(max(_jet(np.zeros(1), late)[0][0], 1e-12))
-            now = _jet(k, late)
-            butterflies += _least(k, now) < 0.0
-            if i:
-                before = _jet(k, ordered[i - 1])
-                crossings += (now[0] - before[0]).min() < 0.0
-                between += _least(k, [(a + b) / 2.0 for a, b in zip(before, now, strict=True)]) < 0.0
-    return int(butterflies), int(crossings), int(between)
-
-
-def _jet(k: Any, raw: Any) -> list[Any]:
-    a, b, rho, m, sigma = raw
-    x = k - m
-    root = np.sqrt(x * x + sigma * sigma)
-    return [a + b * (rho * x + root), b * (rho + x / root), b * sigma**2 / root**3]
-
-
-def _least(k: Any, jet: list[Any]) -> float:
-    w, dw, d2w = jet
-    g = (1.0 - k * dw / (2.0 * w)) ** 2 - dw**2 / 4.0 * (1.0 / w + 0.25) + d2w / 2.0
-    return float(np.where(w > 0.0, g, -1.0).min())
 
 
 def row(method: dict[str, Any], chains: list[xr.Dataset]) -> dict[str, float]:

@@ -69,7 +69,7 @@ def test_what_is_not_the_table_is_a_schema_error_that_names_the_field(change: An
         HISTORY.build(columns)
 
 
-def test_conform_and_joined_parts() -> None:
+def test_doubled_keys_are_found_zones_wanted_and_parts_joined() -> None:
     many = {name: list(values) * 3 for name, values in TWO.items()}
     with pytest.raises(SchemaError, match="4 rows repeat a key"):
         HISTORY.build(many)

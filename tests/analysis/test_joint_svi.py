@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.fits import violations
 from derivdata.analysis import smile, surface
 from derivdata.analysis.smile import svi
 from derivdata.analysis.smile.evaluate import Method
@@ -14,6 +13,7 @@ from derivdata.analysis.status import Status
 from derivdata.analysis.surface.joint_svi import never_below
 from tests.analysis import mingone
 from tests.analysis.test_surface_fit import garbage
+from tests.analysis.violations import violations
 
 
 @pytest.fixture

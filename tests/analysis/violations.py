@@ -1,0 +1,45 @@
+"""Arbitrage of fitted surfaces, counted on a grid of places by formulas apart from the package's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from derivdata.analysis.smile import svi
+
+_PLACES = np.linspace(-10.0, 10.0, 20_001)
+
+
+def violations(fitted: xr.Dataset) -> tuple[int, int, int]:
+    """Slices with a butterfly, neighbours that cross, cuts halfway between neighbours with a butterfly."""
+    fitted = fitted.transpose(..., "expiry")
+    shape, size = fitted["a"].shape, fitted.sizes["expiry"]
+    raw = np.stack([fitted[name].to_numpy().reshape(-1, size) for name in svi.Raw._fields], axis=-1)
+    years = np.broadcast_to(fitted["year_fraction"].to_numpy(), shape).reshape(-1, size)
+    butterflies = crossings = between = 0
+    for slices, t in zip(raw, years, strict=True):
+        ordered = slices[np.isfinite(slices[:, 0])][np.argsort(t[np.isfinite(slices[:, 0])])]
+        for i, late in enumerate(ordered):
+            k = _PLACES * np.sqrt(max(_jet(np.zeros(1), late)[0][0], 1e-12))
+            now = _jet(k, late)
+            butterflies += _least(k, now) < 0.0
+            if i:
+                before = _jet(k, ordered[i - 1])
+                crossings += (now[0] - before[0]).min() < 0.0
+                between += _least(k, [(a + b) / 2.0 for a, b in zip(before, now, strict=True)]) < 0.0
+    return int(butterflies), int(crossings), int(between)
+
+
+def _jet(k: Any, raw: Any) -> list[Any]:
+    a, b, rho, m, sigma = raw
+    x = k - m
+    root = np.sqrt(x * x + sigma * sigma)
+    return [a + b * (rho * x + root), b * (rho + x / root), b * sigma**2 / root**3]
+
+
+def _least(k: Any, jet: list[Any]) -> float:
+    w, dw, d2w = jet
+    g = (1.0 - k * dw / (2.0 * w)) ** 2 - dw**2 / 4.0 * (1.0 / w + 0.25) + d2w / 2.0
+    return float(np.where(w > 0.0, g, -1.0).min())
