@@ -6,6 +6,7 @@ pair's own past, on common rows; and the record of the pair that each rule picks
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -122,43 +123,48 @@ def by_history(panel: xr.DataArray) -> pd.DataFrame:
     found = []
     for hold in HOLDS:
         history = summed_history(panel, hold, "8h")
-        ahead, first = history.plan.hold, history.first
-        decisions = np.arange(
-            -first % _FOUR_WEEKS + 13 * _FOUR_WEEKS, history.amounts.sizes["time"], _FOUR_WEEKS
-        )
-        for days in HISTORIES:
-            for number in VENUES:
-                amounts = history.amounts.sel(exchange=list(known.index[:number]))
-                rows = [
-                    _row_of(part, history.plan, int(at), None if days is None else 3 * days, ahead)
-                    for part in amounts.transpose("symbol", "exchange", "time").to_numpy()
-                    for at in decisions
-                ]
-                mean, low, high, outcome = np.concatenate(rows, axis=1)
-                inside = (low <= outcome) & (outcome <= high)
-                found.append(
-                    {
-                        "hold": hold, "days": days or "all", "venues": number or "all", "rows": outcome.size,
-                        "rmse": float(np.sqrt(((mean - outcome) ** 2).mean())),
-                        "zero": float(np.sqrt((outcome**2).mean())),
-                        "coverage": float(inside.mean()),
-                        "width": float(np.median(high - low)), "widest": float((high - low).max()),
-                    }
-                )  # fmt: skip
+        plan, amounts = history.plan, history.amounts.transpose("symbol", "exchange", "time")
+        first = -history.first % _FOUR_WEEKS + 13 * _FOUR_WEEKS
+        decisions = np.arange(first, amounts.sizes["time"] - plan.hold, _FOUR_WEEKS)
+        for days, number in itertools.product(HISTORIES, VENUES):
+            venues = list(known.index[:number])
+            parts = [
+                _rows_of(part, plan, decisions, None if days is None else 3 * days)
+                for part in amounts.sel(exchange=venues).to_numpy()
+            ]
+            mean, low, high, outcome = np.concatenate(parts, axis=1)
+            if not outcome.size:
+                continue
+            found.append(
+                {
+                    "hold": hold, "days": days or "all", "venues": len(venues), "rows": outcome.size,
+                    "rmse": float(np.sqrt(((mean - outcome) ** 2).mean())),
+                    "zero": float(np.sqrt((outcome**2).mean())),
+                    "coverage": float(((low <= outcome) & (outcome <= high)).mean()),
+                    "width": float(np.median(high - low)), "widest": float((high - low).max()),
+                }
+            )  # fmt: skip
     return pd.DataFrame(found)
 
 
-def _row_of(amounts: Floats, plan: Plan, at: int, history: int | None, hold: int) -> Floats:
-    """Return mean, ends and outcome (4, pair) of the pairs that have all, from the periods up to `at`."""
-    past = amounts[:, 0 if history is None else at + 1 - history : at + 1]
-    last, (long, short) = past.shape[1] - 1, pair_places(len(past))
-    mean, scale, errors, weight, number = pair_distribution(walk_forward(past, plan, np.array([last])), last)
-    if number < DECISIONS:
-        return np.empty((4, 0))
-    low, _, high, _ = outcome_figures(mean, scale, errors, weight, 0.0, 0.9, few=False)
-    came = future_sums(amounts[:, at : at + hold + 1], hold)[:, 0]
-    row = np.stack([mean[long, short], low[long, short], high[long, short], came[short] - came[long]])
-    return row[:, np.isfinite(row).all(axis=0)]
+def _rows_of(amounts: Floats, plan: Plan, decisions: Any, history: int | None) -> Floats:
+    """Return mean, ends and outcome (4, row) of the pairs that have all, from so many periods before each."""
+    came, (long, short) = future_sums(amounts, plan.hold), pair_places(len(amounts))
+    walk, rows = walk_forward(amounts, plan, decisions), [np.empty((4, 0))]
+    for at in map(int, decisions):
+        place = at
+        if history is not None:
+            past = amounts[:, at + 1 - history : at + 1]
+            place = history - 1
+            walk = walk_forward(past, plan, np.array([place]))
+        mean, scale, errors, weight, number = pair_distribution(walk, place)
+        if number < DECISIONS:
+            continue
+        mean, scale = mean[long, short], scale[long, short]
+        low, _, high, _ = outcome_figures(mean, scale, errors, weight, 0.0, 0.9, few=False)
+        row = np.stack([mean, low, high, came[short, at] - came[long, at]])
+        rows.append(row[:, np.isfinite(row).all(axis=0)])
+    return np.concatenate(rows, axis=1)
 
 
 def picks(panel: xr.DataArray, pair_cost_bps: float) -> dict[str, xr.Dataset]:

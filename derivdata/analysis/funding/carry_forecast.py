@@ -52,6 +52,9 @@ OWN_HOURS = 14.0 * 24.0
 _LEAST = 30  # periods of history
 DECISIONS = 10
 """Past decisions with a known outcome that a distribution needs."""
+_WIDEST = 20.0  # standard deviations of past outcomes that an interval of nearly all outcomes may be wide
+_RARE = 0.005
+_SMALLEST = 1e-9  # bps
 _WORTH = 8.0
 """Independent decisions from which a forecast has no status: with fewer it is hardly better than none."""
 
@@ -77,7 +80,10 @@ def forecast_carry(
     level: float = 0.9,
     overlap: Literal["raise", "nan"] = "raise",
 ) -> xr.Dataset:
-    """Forecast what each pair of venues earns from the panel's end on: the distribution of the outcome.
+    """Forecast what funding each pair of venues earns from the panel's end on: the outcome's distribution.
+
+    It is funding only: the prices of the two legs move against each other as well, most where they are quoted
+    in different currencies, so that less than `level` of what a pair earns in all lies within.
 
     Parameters
     ----------
@@ -176,12 +182,12 @@ _FIGURES = (
     "probability_net_positive",
 )
 _LONG_NAMES = {
-    "net_bps": "mean outcome after cost",
-    "net_median_bps": "median outcome after cost",
-    "net_low_bps": "low end of the outcome after cost",
-    "net_high_bps": "high end of the outcome after cost",
-    "gross_bps": "mean outcome before cost",
-    "probability_net_positive": "probability that the outcome exceeds the cost",
+    "net_bps": "mean outcome after cost, funding only",
+    "net_median_bps": "median outcome after cost, funding only",
+    "net_low_bps": "low end of the outcome after cost, funding only",
+    "net_high_bps": "high end of the outcome after cost, funding only",
+    "gross_bps": "mean outcome before cost, funding only",
+    "probability_net_positive": "probability that funding exceeds the cost",
     "cost_bps": "cost of the four trades",
 }
 
@@ -243,6 +249,10 @@ def pair_distribution(walk: Walk, at: int) -> tuple[Floats, Floats, Floats, Floa
     long, short = pair_places(venues)
     scale[long, short] = scale[short, long] = walk.scale[:, int(np.searchsorted(walk.columns, at))]
     errors, weight, decisions = walk.past_errors(at)
+    if decisions:  # no interval is wider than what outcomes ever were bears out, whatever made its size
+        low, high = np.interp([_RARE, 1.0 - _RARE], weight, errors)
+        scale = np.minimum(scale, _WIDEST * walk.usual[at] / max(float(high - low), 1.0))
+        scale = np.maximum(scale, _SMALLEST)
     return walk.pair_expectations(at), scale, errors, weight, decisions
 
 

@@ -68,6 +68,8 @@ class Walk(NamedTuple):
     worth: Floats
     """(period) decisions whose outcome is known there, by what they are worth: overlapping ones add up to the
     time that their outcomes span over the holding time."""
+    usual: Floats
+    """(period) bps: standard deviation of the outcomes of all pairs that are known there."""
     columns: Indices
     """Periods of the next two."""
     scale: Floats
@@ -158,7 +160,8 @@ def walk_forward(amounts: Floats, plan: Plan, wanted: Indices) -> Walk:
     missed = realised - predicted
     scale, sizes = _scales(amounts[short] - amounts[long], predicted, missed, columns, plan)
     toward = direction_of(predicted)
-    return Walk(expected, outcomes, worth, columns, scale, missed, toward, left, sizes, plan)
+    usual = _usual(outcomes, plan)
+    return Walk(expected, outcomes, worth, usual, columns, scale, missed, toward, left, sizes, plan)
 
 
 def direction_of(expected: Floats) -> Floats:
@@ -260,6 +263,16 @@ def _worth(features: Floats, outcomes: Floats, plan: Plan) -> Floats:
     decided = (np.isfinite(features[0]) & np.isfinite(outcomes)).sum(axis=0) > 1
     known = np.pad(np.cumsum(decided), (plan.hold, 0))[: decided.size]
     return np.asarray(known / plan.hold, dtype=np.float64)
+
+
+def _usual(outcomes: Floats, plan: Plan) -> Floats:
+    """Return at each period the standard deviation of known outcomes, of pairs in both directions."""
+    known = np.isfinite(outcomes)
+    paid, number = np.where(known, outcomes, 0.0), known.sum(axis=0).astype(np.float64)
+    squares = number * (paid**2).sum(axis=0) - paid.sum(axis=0) ** 2
+    total, pairs = (np.cumsum(part) for part in (squares, 0.5 * number * (number - 1.0)))
+    usual = np.sqrt(np.maximum(total, 0.0) / np.maximum(pairs, 1.0))
+    return np.pad(usual, (plan.hold, 0))[: usual.size]
 
 
 def _shrinkage(expected: Floats, outcomes: Floats, weight: Floats, plan: Plan) -> Floats:

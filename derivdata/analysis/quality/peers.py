@@ -24,6 +24,10 @@ _SPIKE = 12.0  # usual moves by which a single point leaves both of its neighbou
 _SIGNS = 0.3  # of steps that agree in sign less those that do not: below minus this, the sign is another
 
 
+_SURE_OF_SIGN = 6.0
+"""Standard errors by which the sides of a change of sign differ: the best of many instants is looked at."""
+
+
 class Comparison(NamedTuple):
     """Findings by series; NaN where there are too few peers or common steps."""
 
@@ -116,14 +120,31 @@ def _refined(ratio: Floats, change: Floats, at: Array) -> Array:
 
 
 def _changes_sign(agreement: Floats) -> Bools:
-    """Tell whether the sign agrees with the peers' on one side of an instant and disagrees on the other."""
-    total, number = np.nancumsum(agreement, axis=1), np.cumsum(np.isfinite(agreement), axis=1)
+    """Tell whether the sign agrees with the peers' on one side of an instant and disagrees on the other.
+
+    At the instant where the two sides differ most, by more than the series' own noise bears out: their
+    difference over its standard error, in which neighbouring steps say in part the same.
+    """
+    known = np.isfinite(agreement)
+    total, number = np.nancumsum(agreement, axis=1), np.cumsum(known, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         before = total / number
         after = (total[:, -1:] - total) / (number[:, -1:] - number)
+        share = np.sqrt(1.0 / number + 1.0 / (number[:, -1:] - number))
     enough = (number >= _LEAST) & (number[:, -1:] - number >= _LEAST)
     opposite = ((before > _SIGNS) & (after < -_SIGNS)) | ((before < -_SIGNS) & (after > _SIGNS))
-    return np.asarray((enough & opposite).any(axis=1))
+    apart = np.where(enough & opposite, np.abs(before - after) / share, 0.0)
+    at = apart.argmax(axis=1)
+    rows = np.arange(len(at))
+    sides = np.where(
+        np.arange(agreement.shape[1]) <= at[:, None], before[rows, at][:, None], after[rows, at][:, None]
+    )
+    noise = np.where(known, agreement - sides, 0.0)
+    variance = (noise**2).sum(axis=1) / np.maximum(number[:, -1], 1)
+    together = (noise[:, 1:] * noise[:, :-1]).sum(axis=1) / np.maximum(number[:, -1], 1)
+    slope = np.clip(together / np.maximum(variance, 1e-12), 0.0, 0.99)
+    error = np.sqrt(variance * (1.0 + slope) / (1.0 - slope)) + 1e-12
+    return np.asarray(apart[rows, at] / error > _SURE_OF_SIGN)
 
 
 def _spikes(values: Floats, apart: Floats) -> Array:

@@ -17,6 +17,7 @@ from derivdata.tables.required import require_columns
 
 _BATCH = 2_000_000  # points examined at once, padding included
 _MOST_CELLS = 50_000_000  # of the venues of one symbol over their common steps
+_LATE = 60e6  # µs within which two settlements are one
 _PAGE = 5  # rows in a row that came before: a page of an answer came twice
 
 
@@ -73,7 +74,10 @@ class Points(NamedTuple):
 def collect_points(
     table: pd.DataFrame, column: str, codes: Indices, number: int
 ) -> tuple[Points, dict[str, Any]]:
-    """Collect the points of each series, the first of those at one instant, and count duplicates."""
+    """Collect the points of each series, the first of those at one instant, and count duplicates.
+
+    Settlements within a minute of each other stand for one instant.
+    """
     stamps = np.asarray(table["time"].dt.as_unit("us").array.asi8)
     value = table[column].to_numpy(dtype=np.float64, na_value=np.nan)
     stated = np.full(len(table), np.nan)
@@ -82,7 +86,9 @@ def collect_points(
     order = np.lexsort([stamps, codes])  # stable: of rows at one instant the first in the table stays first
     order = order[codes[order] >= 0]
     repeated = np.zeros(len(table), dtype=bool)
-    repeated[order[1:]] = (np.diff(codes[order]) == 0) & (np.diff(stamps[order]) == 0)
+    # One payment stamped twice, some seconds apart: settlements say how long they pay for, which is longer.
+    late = np.where(stated > 0.0, np.minimum(_LATE, 0.05 * stated * 3_600e6), 0.0)
+    repeated[order[1:]] = (np.diff(codes[order]) == 0) & (np.diff(stamps[order]) <= late[order[1:]])
     distinct = order[~repeated[order]]
     bounds = np.searchsorted(codes[distinct], np.arange(number + 1))
     series = Points(

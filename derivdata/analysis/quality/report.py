@@ -77,8 +77,9 @@ def quality(
         them at the steps in force; ``present``; ``missing``; ``not_requested``, those of the missing whose
         time was never requested or not answered, by `requests` (NaN without), so that nothing is known of
         them, while the others are known not to exist; ``gaps`` and ``longest_gap_hours`` [h];
-        ``duplicates`` (rows beyond the first at an instant) and ``conflicts`` (of those, with another
-        value); ``repeated_pages`` (runs of five and more rows that came before in the same order);
+        ``duplicates`` (rows beyond the first at an instant, of settlements within a minute of it) and
+        ``conflicts`` (of those, with another value); ``repeated_pages`` (runs of five and more
+        rows that came before in the same order);
         ``frozen`` longest run of one value, and ``stale``, the rows of runs of twelve and more of a value
         that the series hardly has otherwise; ``at_low_share`` and ``at_high_share``, the part of the points
         at the least and at the greatest value, high where a rate is capped; ``clamped`` and ``clamped_end``:

@@ -1,0 +1,86 @@
+"""Rows of a table have no order: every public function that takes a table of panels gives the same."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pandas as pd
+import pytest
+import xarray as xr
+
+import derivdata as dd
+from tests.reliability.calls import made, panels
+from tests.reliability.calls.walk import function
+
+# Rows of one instant and value are taken in the order in which they came: what a page repeats is told by it.
+_KEEPS_ORDER = {"quality"}
+
+
+def _table(panel: xr.DataArray) -> pd.DataFrame:
+    """The tidy table that `dd.panel` makes this panel of."""
+    frame = panel.rename(str(panel.name)).to_dataframe().dropna(subset=str(panel.name)).reset_index()
+    frame["time"] = frame["time"].dt.tz_localize("UTC")
+    return frame.assign(kind=panel.attrs["kind"]) if "kind" in panel.attrs else frame
+
+
+def _as_table(value: Any, annotation: str) -> Any:
+    takes = "Panel" in annotation or "DataFrame" in annotation
+    if takes and isinstance(value, xr.DataArray) and set(value.dims) == {"symbol", "exchange", "time"}:
+        return _table(value)
+    return value if takes and isinstance(value, pd.DataFrame) else None
+
+
+def _tables(name: str) -> dict[str, pd.DataFrame]:
+    """The arguments of a call that are tables, or panels that may be given as tables."""
+    given, wanted = panels.CALLS[name](), inspect.signature(function(name)).parameters
+    found = {
+        key: _as_table(value, str(wanted[key].annotation)) for key, value in given.items() if key in wanted
+    }
+    return {key: table for key, table in found.items() if table is not None}
+
+
+_CALLS = sorted(name for name in panels.CALLS if name not in _KEEPS_ORDER and _tables(name))
+
+
+def _same(first: Any, second: Any) -> None:
+    if isinstance(first, (xr.DataArray, xr.Dataset)):
+        xr.testing.assert_allclose(first, second, rtol=1e-12, atol=1e-12)
+    elif isinstance(first, pd.DataFrame):
+        # A table made of a table's rows may keep their order: what stands in a row is the same.
+        keys = [name for name in ("symbol", "exchange", "time", "trade", "entry") if name in first]
+        first, second = (
+            part.sort_values(keys, ignore_index=True) if keys else part for part in (first, second)
+        )
+        pd.testing.assert_frame_equal(first, second, rtol=1e-12)
+    else:
+        assert first == second
+
+
+@pytest.mark.parametrize("name", _CALLS)
+def test_shuffled_rows_give_the_same(name: str) -> None:
+    given = panels.CALLS[name]()
+    results = [
+        function(name)(
+            **given | {key: table.sample(frac=share, random_state=4) for key, table in tables.items()}
+        )
+        if share
+        else function(name)(**given | tables)
+        for share, tables in ((0.0, _tables(name)), (1.0, _tables(name)))
+    ]
+    _same(*results)
+
+
+def test_most_functions_of_panels_take_tables() -> None:
+    assert len(_CALLS) >= 25
+    for name in (
+        "funding.forecast_carry",
+        "funding.best_pair",
+        "backtest.carry",
+        "oi.market_share",
+        "basis.against",
+    ):
+        assert f"analysis.{name}" in _CALLS
+    shuffled = _table(made.rates()).sample(frac=1.0, random_state=4)
+    assert not shuffled["time"].is_monotonic_increasing
+    xr.testing.assert_equal(dd.panel(shuffled).drop_attrs(), made.rates().drop_attrs())
