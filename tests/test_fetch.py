@@ -184,7 +184,7 @@ def test_funding_of_now_reads_the_wire() -> None:
 
 
 def test_funding_snapshot_reads_the_older_form() -> None:
-    with pytest.warns(DataNotice, match=r"1 rates are beyond 4 %.*-2048.12 bps per 8 hours, PEPE on huobi"):
+    with pytest.warns(DataNotice, match=r"high rate: rate_bps_8h -2048.12, .*\(PEPE huobi; 1 of"):
         frame = fetched("funding", "snapshot", cassette="funding_snapshot_older").set_index("symbol")
     assert frame.loc["PEPE", "rate_bps_8h"] == -2048.123456
     assert frame["oi_rank"].tolist() == [1, pd.NA], "500+ is beyond the list, not 500"

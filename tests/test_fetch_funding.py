@@ -168,7 +168,11 @@ def test_settlements_are_what_reading_row_by_row_gives() -> None:
         "binance": [{**point(8, 3.0, "now"), "intervalMinutes": None}],
     }
     doubt = "okx are 1 hours apart, the answer says that each is for 3.5"
-    with answering({"symbol": "BTC", "series": series, "notices": []}), pytest.warns(DataNotice, match=doubt):
+    with (
+        answering({"symbol": "BTC", "series": series, "notices": []}),
+        pytest.warns(DataNotice, match=doubt),
+        pytest.warns(DataNotice, match="payment without an interval"),
+    ):
         frame = dd.funding.settlements("BTC", START, END)
     rows = zip(frame["exchange"], frame["time"], frame["rate_bps_8h"], strict=True)
     assert list(rows) == one_by_one(series)

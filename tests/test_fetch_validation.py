@@ -66,7 +66,12 @@ def held(*rows: Any) -> dict[str, Any]:
 
 
 def chain(**fields: Any) -> dict[str, Any]:
-    option = {"instrument_name": "a", "expiry": "2026-07-03T08:00:00Z", "strike": 1e5, "side": "call"}
+    option = {
+        "instrument_name": "BTC-3JUL26-100000-C",
+        "expiry": "2026-07-03T08:00:00Z",
+        "strike": 1e5,
+        "side": "call",
+    }
     return {"symbol": "BTC", "exchange": "deribit", "instruments": [option | fields]}
 
 
@@ -294,9 +299,16 @@ def option(iv: float, held: float, price: float) -> dict[str, Any]:
 
 def test_two_instruments_at_one_place_are_treated_alike_now_and_over_time() -> None:
     points = [option(0.4, 1.0, 101.0), option(0.6, 2.0, 103.0), option(0.5, 1.0, 5.0) | {"side": "put"}]
-    named = [point | {"instrument_name": name} for name, point in zip("abc", points, strict=True)]
+    named = [
+        point | {"instrument_name": f"BTC-3JUL26-100000-{side}"}
+        for side, point in zip(("C", "C-B", "P"), points, strict=True)
+    ]
     now = {"symbol": "BTC", "exchange": "deribit", "instruments": named}
-    with answering(always(now)), pytest.warns(DataNotice, match="1 instruments share"):
+    with (
+        answering(always(now)),
+        pytest.warns(DataNotice, match="1 instruments share"),
+        pytest.warns(DataNotice, match="1 options have expiry, strike and side of another one"),
+    ):
         surface = dd.options.surface("BTC", "deribit")
     with answering(always(surfaces(*points))), pytest.warns(DataNotice, match="1 instruments share"):
         history = dd.options.surface_history("BTC", "deribit", "6h").isel(time=0)
@@ -308,7 +320,11 @@ def test_two_instruments_at_one_place_are_treated_alike_now_and_over_time() -> N
 def test_a_surface_is_that_of_the_snapshot_with_all_that_was_said() -> None:
     points = [
         option(0.1 * n, float(n), 100.0 + n)
-        | {"instrument_name": f"i{n}", "strike": 1e5 + 500 * n, "side": side}
+        | {
+            "instrument_name": f"BTC-3JUL26-{100_000 + 500 * n}-{side[0].upper()}",
+            "strike": 1e5 + 500 * n,
+            "side": side,
+        }
         for n, side in enumerate(["put", "call", "call", "put"], start=1)
     ]
     body = {"symbol": "BTC", "exchange": "deribit", "instruments": points, "notices": ["thinned out"]}
@@ -337,7 +353,8 @@ def test_a_name_against_its_option_is_found_behind_names_that_say_nothing(name: 
 
 
 def test_a_field_that_only_late_rows_give_is_missing_in_the_others() -> None:
-    points = [option(0.4, 1.0, 101.0) | {"instrument_name": f"i{n}", "rho": 0.25} for n in range(600)]
+    named = [{"instrument_name": f"BTC-3JUL26-{n}-C", "strike": float(n)} for n in range(600)]
+    points = [option(0.4, 1.0, 101.0) | name | {"rho": 0.25} for name in named]
     for point in points[:550]:
         del point["rho"]
     body = {"symbol": "BTC", "exchange": "deribit", "instruments": points}
@@ -345,14 +362,18 @@ def test_a_field_that_only_late_rows_give_is_missing_in_the_others() -> None:
         chain = dd.options.snapshot("BTC", "deribit").set_index("instrument_name")
     assert chain["rho"].isna().sum() == 550
     assert set(chain["rho"].dropna()) == {0.25}
-    assert chain.loc[["i549", "i550"], "rho"].isna().tolist() == [True, False]
+    assert chain.loc[["BTC-3JUL26-549-C", "BTC-3JUL26-550-C"], "rho"].isna().tolist() == [True, False]
     assert chain["volume"].isna().all()
 
 
 def test_an_instrument_that_comes_twice_is_no_surface_either() -> None:
-    twice = [option(0.4, 1.0, 101.0) | {"instrument_name": "a", "strike": k} for k in (1e5, 2e5)]
+    twice = [option(0.4, 1.0, 101.0) | {"instrument_name": "BTC-3JUL26-100000-C", "strike": 1e5}] * 2
     body = {"symbol": "BTC", "exchange": "deribit", "instruments": twice}
-    with answering(always(body)), pytest.raises(SchemaError, match="1 rows repeat a key"):
+    with (
+        answering(always(body)),
+        pytest.warns(DataNotice, match="1 options have"),
+        pytest.raises(SchemaError, match="1 rows repeat a key"),
+    ):
         dd.options.surface("BTC", "deribit")
 
 

@@ -23,8 +23,9 @@ class _Option(NamedTuple):
 
 
 _OPTION = re.compile(
-    r"(?P<base>[A-Z0-9]+)(?:[_-](?:USD[TC]?|EUR))?-(?P<date>\d{1,2}[A-Z]{3}\d{2}|\d{6}|\d{8})"
-    r"-(?P<strike>\d+(?:[d._]\d+)?)-(?P<side>[CP])(?:-[A-Z]+)?"
+    r"(?P<base>[A-Z0-9]+)(?:[_-](?:USD[TC]?|EUR))?-(?P<date>\d{1,2}[A-Z]{3}\d{2}(?:\d{2})?|\d{6}|\d{8})"
+    r"-(?P<strike>\d+(?:[d._]\d+)?)-(?P<side>[CP])(?:-[A-Z]+)?",
+    re.IGNORECASE,
 )
 """Names of Deribit, Binance, Bybit, OKX and Derive: ``XRP_USDC-3JUL26-1d5-C``, ``BTC-USD-260703-1000-P``."""
 
@@ -38,14 +39,15 @@ def _option(name: str) -> _Option | None:
     day = _day(match["date"])
     if day is None:
         return None
-    strike = float(re.sub(r"[d_]", ".", match["strike"]))
-    return _Option(contract(match["base"]).symbol, day, strike, "call" if match["side"] == "C" else "put")
+    strike = float(re.sub(r"[dD_]", ".", match["strike"]))
+    return _Option(contract(match["base"]).symbol, day, strike, "call" if match["side"] in "Cc" else "put")
 
 
 @lru_cache(maxsize=1024)
 def _day(text: str) -> int | None:
     """Return the days since 1970 of a date in a name: ``3JUL26``, ``260703`` or ``20260703``; else None."""
-    form = "%d%b%y" if not text.isdecimal() else "%y%m%d" if len(text) == 6 else "%Y%m%d"
+    form = ("%d%b%Y" if text[-4:].isdecimal() else "%d%b%y") if not text.isdecimal() else "%y%m%d"
+    form = "%Y%m%d" if text.isdecimal() and len(text) == 8 else form
     try:
         date = dt.datetime.strptime(text, form).date()  # noqa: DTZ007
     except ValueError:

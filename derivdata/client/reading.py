@@ -64,6 +64,10 @@ class Envelope(msgspec.Struct, kw_only=True):
     days: Any = None
     unit: Any = None
     resolution: str = "unstated"
+    count: Any = None
+    total: Any = None
+    total_market_oi: Any = None
+    totals: Any = None
     notices: Any = None
 
 
@@ -311,13 +315,25 @@ class CheckedAnswer:
         self.columns = {name: values.take(places) for name, values in self.columns.items()}
 
     def numbers(self, name: str) -> Array | None:
-        """Return a column as floats, None where the answer has no such column."""
-        values = self.columns.get(name)
+        """Return a column as floats, instants in µs; None where the answer has no such column."""
+        values: Any = self.columns.get(name)
         if values is None:
             return None
+        if hasattr(values, "asi8"):
+            return np.where(values.isna(), np.nan, values.asi8)
         if isinstance(values, np.ndarray) and values.dtype == np.float64:
             return values
         return np.asarray(pd.Series(values).to_numpy(dtype=np.float64, na_value=np.nan))
+
+    def series(self, *beside: str) -> Array:
+        """Return a number for the series of each row: rows alike in the table's key but for `beside`."""
+        codes = np.zeros(self.size, dtype=np.int64)
+        for name in () if self.table is None else self.table.key:
+            if name not in beside:
+                words, values = self.columns[name], None
+                values = words.codes if isinstance(words, pd.Categorical) else pd.factorize(words)[0]
+                codes = codes * (int(values.max(initial=0)) + 1) + values
+        return codes
 
     def micros(self, name: str) -> Array | None:
         """Return the instants of a column [µs since 1970], None where the answer has no such column."""

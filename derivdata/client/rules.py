@@ -2,16 +2,19 @@
 
 ``docs/checked-answers.md`` says what each of the `RULES` compares. A rule looks at a `CheckedAnswer`: the
 request, what the answer says of itself, and the columns of its table. It yields a sentence for each breach,
-which names both sides; a rule about rows that do no harm removes them.
+which names both sides; a rule about rows that do no harm removes them. What figures of one answer say of each
+other is a `_Relation`; unless the document promises it, a breach is a notice, since by its rule 7 figures of
+one answer may be of different minutes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+import unicodedata
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -24,7 +27,7 @@ from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.support.arrays import Array
 from derivdata.tables import COLUMNS, endpoints
-from derivdata.tables.contracts import contract
+from derivdata.tables.contracts import contract, venue_slug
 
 __all__ = ["RULES", "Rule", "check"]
 
@@ -60,7 +63,7 @@ def check(answer: CheckedAnswer) -> list[str]:
     notices: list[str] = []
     path = answer.answer.request.path
     for rule in RULES:
-        if answer.table is not None and rule.column and rule.column not in answer.columns:
+        if rule.column and rule.column not in answer.columns:
             continue
         for breach in rule.breaches(answer):
             if rule.outcome == "error":
@@ -78,8 +81,15 @@ _MOST = {
 }
 """The largest figure that is possible, and what it is."""
 
-_COUNTED = re.compile(r"(.*_)?(volume|oi|contracts|count|trades|open|high|low|close|users|traders)(_usd)?")
+_COUNTED = re.compile(
+    r"(.*_)?(volume|oi|contracts|count|trades|open|high|low|close|users|traders|traded|value|rank)(_usd)?"
+)
 """Names of fields that count something, in payloads that no document describes."""
+
+
+def _wide(e: CheckedAnswer) -> Collection[str]:
+    """Return the names of columns that are one symbol's each."""
+    return symbols if isinstance(symbols := e.stated.get("symbols"), list) else ()
 
 
 def _impossible(e: CheckedAnswer) -> Iterator[str]:
@@ -88,7 +98,9 @@ def _impossible(e: CheckedAnswer) -> Iterator[str]:
         positive = name == "interval_hours" or (column is not None and column.positive)
         least = None if column is None else column.least
         if positive or (
-            column is None and _COUNTED.fullmatch(name) and getattr(values, "dtype", None) == np.float64
+            column is None
+            and (_COUNTED.fullmatch(name) or name in _wide(e))
+            and getattr(values, "dtype", None) == np.float64
         ):
             least = least or 0.0
         most, is_most = _MOST.get(name, (np.inf, ""))
@@ -117,10 +129,14 @@ def _unsorted(e: CheckedAnswer) -> Iterator[str]:
             yield f"the {side}s are not sorted from the best price"
 
 
-def _crossed(e: CheckedAnswer) -> Iterator[str]:
+def _unlikely_book(e: CheckedAnswer) -> Iterator[str]:
     bids, asks = _book_prices(e, "bid"), _book_prices(e, "ask")
     if bids.size and asks.size and bids[0] >= asks[0]:
         yield f"the book is crossed: the best bid is {bids[0]:g}, the best ask {asks[0]:g}"
+    elif bids.size and asks.size and asks[0] > 1.5 * bids[0]:
+        yield f"the sides are far apart: the best bid is {bids[0]:g}, the best ask {asks[0]:g}"
+    if (np.diff(bids) == 0).any() or (np.diff(asks) == 0).any():
+        yield "the book has a price twice on one side"
 
 
 _NAMED = {
@@ -173,13 +189,26 @@ def _other_exchange(e: CheckedAnswer) -> Iterator[str]:
         yield f"asked for exchange {e.requested['exchange']}, rows are of {listed}"
 
 
+_SUMS = frozenset("all total sum overall aggregate".split())
+_SLUG = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+
+
 def _spelled_twice(e: CheckedAnswer) -> Iterator[str]:
-    """Refuse two spellings of one venue, whose rows would count twice in totals."""
+    """Refuse two spellings of one venue, and a sum among venues, whose rows would count twice in totals."""
     spellings: dict[str, str] = {}
     for venue in e.words.get("exchange", ()):
-        other = spellings.setdefault(venue.strip().casefold(), venue)
+        composed = unicodedata.normalize("NFKC", venue)
+        slug = venue_slug("".join(c for c in composed if unicodedata.category(c) != "Cf"))
+        other = spellings.setdefault(slug, venue)
         if other != venue:
             yield f"one venue stands twice, as {other!r} and as {venue!r}"
+        if slug in _SUMS:
+            yield f"{venue!r} stands among the venues: its rows would count twice"
+
+
+def _odd_venue(e: CheckedAnswer) -> Iterator[str]:
+    if odd := sorted(name for name in e.words.get("exchange", ()) if not _SLUG.fullmatch(name)):
+        yield f"{odd[0]!a} is no slug of a venue: lowercase letters and digits"
 
 
 _CLAMP = re.compile(r"clamp|limit|cap|cut|rais|reduc|short|trunc|restrict|cover|floor|adjust", re.IGNORECASE)
@@ -187,17 +216,15 @@ _CLAMP = re.compile(r"clamp|limit|cap|cut|rais|reduc|short|trunc|restrict|cover|
 
 
 def _other_range(e: CheckedAnswer) -> Iterator[str]:
-    requested = e.requested.get("range")
-    used = e.stated.get("range") or e.stated.get("period")
-    if used is None and isinstance(e.stated.get("days"), int):
-        used = f"{e.stated['days']}d"
-    if requested is None or not isinstance(used, str) or used == requested:
-        return
-    wanted_length, used_length = _length(requested), _length(used)
-    explained = any(used in notice or _CLAMP.search(notice) for notice in e.answer.notices)
-    shorter = wanted_length is not None and used_length is not None and used_length < wanted_length
-    if (wanted_length is None or wanted_length != used_length) and not (shorter and explained):
-        yield f"asked for range {requested!r}, the answer is about range {used!r}"
+    requested, days = e.requested.get("range"), e.stated.get("days")
+    named = (e.stated.get("range"), e.stated.get("period"), f"{days}d" if isinstance(days, int) else None)
+    for used in {word for word in named if isinstance(word, str)} if requested is not None else ():
+        wanted_length, used_length = _length(str(requested)), _length(used)
+        explained = any(used in notice or _CLAMP.search(notice) for notice in e.answer.notices)
+        shorter = wanted_length is not None and used_length is not None and used_length < wanted_length
+        is_other = used != requested and (wanted_length is None or wanted_length != used_length)
+        if is_other and not (shorter and explained):
+            yield f"asked for range {requested!r}, the answer is about range {used!r}"
 
 
 def _length(text: str) -> pd.Timedelta | None:
@@ -223,16 +250,36 @@ def _other_unit(e: CheckedAnswer, *, known: bool) -> Iterator[str]:
         yield f"figures are in {expected!r} by the document, the answer says {unit!r}{taken}"
 
 
-def _other_resolution(e: CheckedAnswer) -> Iterator[str]:
-    if e.endpoint and e.endpoint.states_resolution and e.stated.get("resolution") in (None, "unstated", ""):
+def _other_resolution(e: CheckedAnswer, *, coarser: bool) -> Iterator[str]:
+    if e.coarseness and (e.coarseness > 0) is coarser:
+        yield f"asked for resolution {e.requested['resolution']!r}, the answer has {e.stated['resolution']!r}"
+    unstated = e.stated.get("resolution") in (None, "unstated", "")
+    if unstated and not coarser and e.endpoint and e.endpoint.states_resolution:
         yield "the document promises the resolution that was used, the answer names none"
-    elif e.coarseness < 0:
-        yield f"asked for resolution {e.requested['resolution']!r}, the answer has {e.stated['resolution']!r}"
 
 
-def _coarser(e: CheckedAnswer) -> Iterator[str]:
-    if e.coarseness > 0:
-        yield f"asked for resolution {e.requested['resolution']!r}, the answer has {e.stated['resolution']!r}"
+def _off_grid(e: CheckedAnswer, *, closer: bool) -> Iterator[str]:
+    """Compare the time between the rows of each series with the resolution."""
+    words = (e.stated.get("resolution"), e.requested.get("resolution"))
+    step = next((times.us(times.RESOLUTIONS[w]) for w in words if w in times.RESOLUTIONS), 0)
+    stamps = e.micros("time")
+    if not step or stamps is None or e.table is None:
+        return
+    apart = np.diff(stamps)
+    series = e.series("time")
+    if (apart[np.diff(series) == 0] <= 0).any() or (np.diff(series) < 0).any():
+        order = np.lexsort((stamps, series))
+        apart, series = np.diff(stamps[order]), series[order]
+    apart = apart[np.diff(series) == 0]
+    apart = apart[apart > 0]
+    if closer and (apart <= step / 2).any():
+        yield f"rows are {apart.min() / HOUR_US:g} hours apart, the resolution is {step / HOUR_US:g} hours"
+    elif not closer and ((stamps % step).any() or (apart.size > 3 and np.median(apart) > 1.5 * step)):
+        usual = np.median(apart) / HOUR_US if apart.size else np.nan
+        first = np.datetime64(int(stamps.min()), "us")
+        yield (
+            f"rows from {first} on are {usual:g} hours apart, which are no steps of {step / HOUR_US:g} hours"
+        )
 
 
 def _option_names(e: CheckedAnswer) -> Iterator[str]:
@@ -262,6 +309,14 @@ def _option_names(e: CheckedAnswer) -> Iterator[str]:
         )[next(n for n, differs in enumerate(differing) if differs[first])]
 
 
+def _unread_names(e: CheckedAnswer) -> Iterator[str]:
+    """Find options whose names say nothing, on venues whose names are known."""
+    names = np.asarray(e.columns["instrument_name"], dtype=object).tolist()
+    unread = sorted({*range(len(names))}.difference(read_names(tuple(names)).places.tolist()))
+    if unread and e.requested.get("exchange") in endpoints.OPTIONS_MATRIX.get("BTC", ()):
+        yield f"{len(unread)} of {len(names)} names of options cannot be read, first {names[unread[0]]!r}"
+
+
 def _spacing(e: CheckedAnswer, *, apart: float) -> Iterator[str]:
     """Compare each venue's interval with the time between its payments: their ratio may be below a number.
 
@@ -273,13 +328,19 @@ def _spacing(e: CheckedAnswer, *, apart: float) -> Iterator[str]:
     frame = pd.DataFrame({"venue": e.columns["exchange"], "at": stamps, "hours": hours})
     frame = frame.sort_values(["venue", "at"])
     frame["apart"] = frame.groupby("venue", observed=True)["at"].diff() / HOUR_US
-    medians = frame.dropna().groupby("venue", observed=True)[["apart", "hours"]].median()
-    for venue, row in medians.iterrows():
-        if not 1 / apart < row["apart"] / row["hours"] < apart:
-            yield (
-                f"payments of {venue} are {row['apart']:g} hours apart, the answer says that each is for "
-                f"{row['hours']:g} hours"
-            )
+    venues = frame.dropna().groupby("venue", observed=True)[["apart", "hours"]]
+    usual, least = venues.median(), venues.min()  # a payment that stands again hides behind a median
+    for venue in usual.index:
+        for row in (usual.loc[venue], least.loc[venue]):
+            if (
+                row["apart"] / row["hours"] < 1 / apart
+                or usual["apart"][venue] / usual["hours"][venue] > apart
+            ):
+                yield (
+                    f"payments of {venue} are {row['apart']:g} hours apart, the answer says that each is for "
+                    f"{row['hours']:g} hours"
+                )
+                break
 
 
 def _raw_rates(e: CheckedAnswer) -> Iterator[str]:
@@ -377,46 +438,205 @@ _LATE_US = 600_000_000
 
 
 def _old(e: CheckedAnswer) -> Iterator[str]:
-    stated = e.stated.get("timestamp")
-    if not isinstance(stated, str) or e.answer.as_of is pd.NaT:
+    now, stated, stamps = e.answer.as_of, e.stated.get("timestamp"), e.micros("time")
+    if now is pd.NaT:
         return
-    late = times.us(e.answer.as_of) - int(times.micros([stated])[0])
+    late = times.us(now) - int(times.micros([stated])[0]) if isinstance(stated, str) else 0
     if abs(late) > _LATE_US:
         apart = f"{abs(late) / HOUR_US:.1f} hours {'before' if late > 0 else 'after'} its Date"
         yield f"the answer's own time is {stated}, {apart}"
+    elif stamps is not None and (stamps > times.us(now) + e.step_us + _LATE_US).any():
+        yield f"{int((stamps > times.us(now)).sum())} rows are of instants after the answer's Date"
+    fresh = 0.0 if e.endpoint is None else e.endpoint.fresh_seconds
+    is_past = e.window_us is not None and e.window_us[1] < times.us(now) - e.answer.age * 1e6
+    if e.answer.age > fresh + _LATE_US / 1e6 and not is_past:
+        yield f"a cache on the way has kept the answer for {e.answer.age / 3600:.1f} hours"
 
+
+def _misranked(e: CheckedAnswer, *, name: str) -> Iterator[str]:
+    """Compare ranks with 1, 2, 3 and with the figure that they rank; of losers the lowest comes first."""
+    ranks, figures = e.numbers("rank"), e.numbers(name)
+    if ranks is None or figures is None:
+        return
+    losers = np.asarray(e.columns.get("direction", np.full(ranks.size, "")) == "loser")
+    for sign, side in ((-1, ~losers), (1, losers)):
+        order = np.argsort(ranks[side], kind="stable")
+        if (np.diff(sign * figures[side][order]) < 0).any() or (np.diff(ranks[side][order]) != 1).any():
+            yield f"{name} is not in the order of its ranks, which are {ranks[side].tolist()[:5]}"
+
+
+def _unsorted_rows(e: CheckedAnswer) -> Iterator[str]:
+    """Look at rows that no document describes: one that stands twice, instants in disorder."""
+    if e.table is not None or not e.size:
+        return
+    rows = pd.DataFrame({name: values for name, values in e.columns.items() if name != "place"})
+    if twice := int(rows.astype(str).duplicated().sum()):
+        yield f"{twice} rows stand twice"
+    names = [name for name in ("part", "key", *_SERIES) if name in rows]
+    for name in ("timestamp", "t", "date", "day"):
+        stamps = rows[name] if name in rows else pd.Series(dtype=object)
+        for series, times_of in stamps.dropna().astype(str).groupby([rows[n].astype(str) for n in names]):
+            if not times_of.is_monotonic_increasing and not times_of.is_monotonic_decreasing:
+                yield f"instants of {' '.join(series)} are not in order"
+                break
+
+
+_SERIES = ("symbol", "dex", "dex_name", "coin", "outcome_id", "venue", "builder", "address")
+
+
+def _twins(e: CheckedAnswer) -> Iterator[str]:
+    places = np.unique([e.micros("expiry"), e.numbers("strike"), e.columns["side"] == "call"], axis=1)
+    if twins := e.size - places.shape[1]:
+        yield f"{twins} options have expiry, strike and side of another one"
+
+
+def _figure(e: CheckedAnswer, name: str) -> Array | None:
+    """Return figures by name as `_RELATIONS` has them, None where the answer has none.
+
+    A column; ``column=word``: where it holds the word; ``$field`` beside the rows; ``#``: how many rows;
+    ``limit``: that of the request; ``@table``: nothing unless the answer is of that table; ``sum`` and
+    ``middle`` of a column; its ``usual`` figure in the row's series, and that of the ``wider`` distance; how
+    many words it ``lists``.
+    """
+    how, _, column = name.rpartition(" ")
+    given: Any = {"#": e.size, "limit": float(e.requested.get("limit", np.inf))}.get(column)
+    if column.startswith("@"):
+        given = 1.0 if e.table is not None and e.table.name == column[1:] else None
+    elif column.startswith("$"):
+        first, _, second = column[1:].partition(".")
+        given = e.stated.get(first) if e.table is not None else None
+        given = given.get(second) if second and isinstance(given, dict) else given
+    elif "=" in column:
+        column, _, word = column.partition("=")
+        return np.asarray(e.columns[column] == word) if column in e.columns else None
+    elif how == "lists" and column in e.columns:
+        return np.array([word.count(",") + bool(word) for word in e.columns[column]], dtype=np.float64)
+    elif column in e.columns:
+        return _of_column(e, how, column)
+    return None if isinstance(given, str | None) else np.array([float(given)])
+
+
+def _of_column(e: CheckedAnswer, how: str, column: str) -> Array | None:
+    values = e.numbers(column)
+    if values is None or not how or not values.size or e.table is None:
+        return None if how and e.table is None else values
+    if how == "usual":
+        alone = ("time", "days_ago", "expiry", *(("exchange",) if column == "price_usd" else ()))
+        grouped = pd.Series(values).groupby(e.series(*alone))
+        return np.asarray(grouped.transform("median").where(grouped.transform("count") > 3))
+    if how == "wider":
+        distance = np.asarray(e.columns["depth_bps"], dtype=np.float64)
+        order = np.lexsort((distance, e.micros("time"), e.series("time", "depth_bps")))  # type: ignore[arg-type]
+        wider = np.append(values[order][1:], np.nan)
+        wider[np.append(np.diff(distance[order]) < 0, True)] = np.nan
+        return wider[np.argsort(order)]
+    return np.array([values.sum() if how == "sum" else np.nanmedian(values)])
+
+
+def _far(factor: float) -> Callable[[Array, Array], Array]:
+    """Return what finds figures that are `factor` times another figure, or that part of it."""
+    return lambda a, b: (b > 0) & ((a > factor * b) | (a * factor < b))
+
+
+def _above(a: Array, b: Array) -> Array:
+    return np.asarray(a > b)
+
+
+_ERRORS = ("stated count", "volatility in percent", "interval that ends first")
+"""Relations that the document promises; all others are likely."""
+
+_USUALLY = {
+    **dict.fromkeys(("price_usd", "underlying_price", "index_price_usd", "atm_strike"), 4.0),
+    **dict.fromkeys(("oi_usd", "total_oi_usd", "notional_oi_usd"), 8.0),
+}
+"""By how many times a figure may differ from the median of its series."""
 
 _HIGH_RATE_BPS = 400.0
 
+_RELATIONS: dict[str, dict[str, Callable[..., Any]]] = {
+    "stated count": {
+        "$count,#,limit": lambda n, rows, most: (n < rows) | ((n > rows) & (rows < most)),
+        "$total,#,total_oi_usd": lambda n, rows, _: n != rows,
+    },
+    "volatility in percent": dict.fromkeys(("middle iv", "middle atm_iv"), lambda iv: iv > 10),
+    "interval that ends first": {"start,end": lambda a, b: a >= b},
+    "stated total": {
+        "$total_market_oi,sum total_oi_usd": _far(1.05),
+        "$totals.total_usd,sum total_usd": _far(1.05),
+        "$totals.total_count,sum total_count": _far(1.001),
+        "sum market_share": lambda s: abs(s - 1) > _SHARES_TOLERANCE,
+    },
+    "figure against its parts": {
+        "market_share,total_oi_usd,sum total_oi_usd": lambda s, a, b: abs(s - a / b) > 0.001 + 0.1 * s,
+        "total_usd,long_usd,short_usd": lambda t, a, b: abs(t - a - b) > 1 + 0.01 * t,
+        "total_count,long_count,short_count": lambda t, a, b: t != a + b,
+        "symbol_count,lists symbols": lambda n, listed: n != listed,
+        "volume_oi_ratio,volume_usd,oi_usd": lambda r, v, oi: abs(r - v / oi) > 0.001 + 0.02 * r,
+        "value_usd,fill_price_usd,filled_quantity,order_price_usd,quantity": lambda v, fp, f, op, q: (
+            _far(2)(v, fp * f) & _far(2)(v, op * q)
+        ),
+        "filled_quantity,quantity": lambda f, q: f > 1.001 * q,
+        "order_price_usd,fill_price_usd": _far(2),
+        "atm_iv,atm_iv_24h_ago,atm_iv_change_24h": lambda a, b, c: abs(a - b - c) > 0.005,
+        "atm_strike,underlying_price": _far(1.5),
+        "strike,underlying_price,@options_atm_history": lambda k, s, _: _far(1.5)(k, s),
+        **dict.fromkeys(
+            ("symbol_count,total_oi_usd", "symbol_count,total_volume_usd", "symbol_count,oi_usd"),
+            lambda n, usd: (n == 0) & (usd > 0),
+        ),
+        "lower_pct,upper_pct": lambda a, b: a > b,
+        "low,open,close,high": lambda l, o, c, h: (l > np.fmin(o, c)) | (h < np.fmax(o, c)),  # noqa: E741
+        "depth_bps,wider bid_depth_usd,bid_depth_usd": lambda _, a, b: a < b,
+        "depth_bps,wider ask_depth_usd,ask_depth_usd": lambda _, a, b: a < b,
+        "bid_coin,ask_coin": lambda b, a: (b > a) & (a > 0),
+        "bid_usd,ask_usd": lambda b, a: (b > a) & (a > 0),
+        "mark_coin,mark_usd,underlying_price": lambda c, m, s: (m > 5) & _far(1.2)(c * s, m),
+        "index_price_usd,underlying_price": _far(1.5),
+    },
+    "unlikely volatility": dict.fromkeys(("iv", "atm_iv", "atm_iv_24h_ago"), lambda iv: iv > 10),
+    "unlikely greek": {
+        "delta,side=call": lambda d, call: np.where(call, d, -d) < 0,
+        "delta,strike,underlying_price": lambda d, k, s: abs(d) > 1.05 * np.fmax(1, k / s),
+        "gamma": lambda g: g < 0,
+        "vega": lambda v: v < 0,
+    },
+    "unlikely price of an option": dict.fromkeys(
+        ("mark_coin,strike,underlying_price", "bid_coin,strike,underlying_price"),
+        lambda p, k, s: p > 1.05 * np.fmax(1, k / s),
+    ),
+    "unlikely hour of expiry": {"expiry,instrument_name=": lambda t, _: t % DAY_US != 8 * HOUR_US},
+    "payment without an interval": {"interval_hours,kind=settled": lambda h, paid: np.isnan(h) & paid},
+    "far from the usual": {f"{name},usual {name}": _far(factor) for name, factor in _USUALLY.items()},
+    "high rate": {
+        "rate_bps_8h,interval_hours": lambda r, h: abs(r) * np.where(np.isnan(h), 8, h) > 8 * _HIGH_RATE_BPS,
+        **dict.fromkeys(
+            ("rate_bps_8h", "funding_current_bps_8h", "top_funding_bps_8h"),
+            lambda r: abs(r) > 8 * _HIGH_RATE_BPS,
+        ),
+    },
+    "expired option": {"expiry,time,instrument_name=": lambda x, now, _: x < now - DAY_US},
+}
+"""What figures of one answer say of each other, by rule: figures by name, and what finds the breach."""
 
-def _high_rates(e: CheckedAnswer) -> Iterator[str]:
-    rates, hours = e.numbers("rate_bps_8h"), e.numbers("interval_hours")
-    if rates is None or not rates.size:
-        return
-    paid = np.abs(rates) * (1.0 if hours is None else np.where(np.isnan(hours), 8.0, hours) / 8)
-    count = int((paid > _HIGH_RATE_BPS).sum())
-    if count:
-        worst = int(np.nanargmax(paid))
-        where = f"{e.columns['symbol'][worst]} on {e.columns['exchange'][worst]}"
-        rate = f"{rates[worst]:g} bps per 8 hours, {where}"
-        yield f"{count} rates are beyond 4 % per interval, the largest is {rate}"
 
-
-def _sum_of_shares(e: CheckedAnswer) -> Iterator[str]:
-    fractions = e.numbers("market_share")
-    if fractions is None or not fractions.size or np.isnan(fractions).any():
-        return
-    if abs(fractions.sum() - 1) > _SHARES_TOLERANCE:
-        yield f"market shares add up to {fractions.sum():.3f}, not to 1"
-
-
-def _expired(e: CheckedAnswer) -> Iterator[str]:
-    expiries, stamps = e.micros("expiry"), e.micros("time")
-    if expiries is None or stamps is None or "instrument_name" not in e.columns:
-        return
-    count = int((expiries < stamps - DAY_US).sum())
-    if count:
-        yield f"{count} instruments expired more than a day before the answer"
+def _related(e: CheckedAnswer, *, name: str) -> Iterator[str]:
+    """Show the first row in which figures break a relation."""
+    for figures, broken in _RELATIONS[name].items():
+        names = figures.split(",")
+        values = [_figure(e, figure) for figure in names]
+        if any(one is None for one in values):
+            continue
+        with np.errstate(invalid="ignore", divide="ignore"):
+            rows = np.flatnonzero(broken(*values))
+        if rows.size:
+            shown = ", ".join(
+                f"{n} {v[min(rows[0], v.size - 1)]:g}"
+                for n, v in zip(names, values, strict=True)
+                if v is not None
+            )
+            keys = () if e.table is None else [k for k in e.table.key if k in e.words]
+            where = " ".join(str(e.columns[key][rows[0]]) for key in keys)
+            yield f"{name}: {shown} ({where}; {rows.size} of {e.size} rows)"
 
 
 RULES = (
@@ -427,22 +647,30 @@ RULES = (
     Rule("another range", "error", _other_range),
     Rule("one venue twice", "error", _spelled_twice, "exchange"),
     Rule("another unit", "error", partial(_other_unit, known=True)),
-    Rule("another resolution", "error", _other_resolution),
+    Rule("another resolution", "error", partial(_other_resolution, coarser=False)),
+    Rule("closer than the resolution", "error", partial(_off_grid, closer=True), "time"),
     Rule("name against option", "error", _option_names, "instrument_name"),
     Rule("interval against spacing", "error", partial(_spacing, apart=20.0), "interval_hours"),
     Rule("raw rate against rate", "error", _raw_rates, "rate_native"),
     Rule("another window", "error", _other_window),
+    *(Rule(name, "error", partial(_related, name=name)) for name in _ERRORS),
+    Rule("mover against rank", "error", partial(_misranked, name="price_24h_change_pct"), "direction"),
+    Rule("leader against rank", "error", partial(_misranked, name="funding_current_bps_8h"), "rank"),
     Rule("date as expiry", "notice", _dated_expiry, "expiry"),
     Rule("unlikely spacing", "notice", partial(_spacing, apart=1.9), "interval_hours"),
     Rule("edge of the window", "notice", _edge),
-    Rule("coarser resolution", "notice", _coarser),
+    Rule("coarser resolution", "notice", partial(_other_resolution, coarser=True)),
+    Rule("off the resolution", "notice", partial(_off_grid, closer=False), "time"),
     Rule("unknown unit", "notice", partial(_other_unit, known=False)),
     Rule("more than the limit", "notice", _beyond_limit),
-    Rule("crossed book", "notice", _crossed, "level"),
+    Rule("unlikely book", "notice", _unlikely_book, "level"),
     Rule("old snapshot", "notice", _old),
-    Rule("high rate", "notice", _high_rates, "rate_bps_8h"),
-    Rule("shares that do not add up", "notice", _sum_of_shares, "market_share"),
-    Rule("expired option", "notice", _expired, "instrument_name"),
+    Rule("odd venue", "notice", _odd_venue, "exchange"),
+    Rule("unread name", "notice", _unread_names, "instrument_name"),
+    Rule("option twice", "notice", _twins, "instrument_name"),
+    Rule("rows in disorder", "notice", _unsorted_rows),
+    Rule("symbol against rank", "notice", partial(_misranked, name="oi_usd"), "rank"),
+    *(Rule(name, "notice", partial(_related, name=name)) for name in _RELATIONS if name not in _ERRORS),
 )
 """Every rule about one answer, in the order in which they are applied.
 

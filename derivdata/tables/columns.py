@@ -32,12 +32,14 @@ COLUMNS: dict[str, Column] = {
     "rank": Column(_COUNT, "", "Position in the list, from 1.", least=0.0),
     "direction": Column(_TEXT, "", "'gainer' or 'loser'.", ("gainer", "loser")),
     "price_usd": Column(_NUMBER, "USD", "Price.", least=0.0),
-    "price_24h_change_pct": Column(_NUMBER, "%", "Price change over 24 hours."),
+    "price_24h_change_pct": Column(_NUMBER, "%", "Price change over 24 hours.", least=-100.0),
     "volume_usd": Column(_NUMBER, "USD", "Volume traded in the bucket that starts at `time`.", least=0.0),
     "volume_24h_usd": Column(_NUMBER, "USD", "Volume of the last 24 hours.", least=0.0),
-    "volume_24h_change_pct": Column(_NUMBER, "%", "Change of the 24-hour volume against the day before."),
+    "volume_24h_change_pct": Column(
+        _NUMBER, "%", "Change of the 24-hour volume against the day before.", least=-100.0
+    ),
     "oi_usd": Column(_NUMBER, "USD", "Open interest.", least=0.0),
-    "oi_24h_change_pct": Column(_NUMBER, "%", "Open interest change over 24 hours."),
+    "oi_24h_change_pct": Column(_NUMBER, "%", "Open interest change over 24 hours.", least=-100.0),
     "top_funding_bps_8h": Column(_NUMBER, "bps/8h", "Highest funding rate among the venues."),
     "top_funding_exchange": Column(_TEXT, "", "Venue of that rate."),
     "liquidation_24h_usd": Column(_NUMBER, "USD", "Liquidations of the last 24 hours.", least=0.0),

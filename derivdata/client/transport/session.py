@@ -14,7 +14,7 @@ import pandas as pd
 
 from derivdata.client.transport.connection import Connection
 from derivdata.client.transport.display import NOTICE_LENGTH, notify, progress, warn_deprecated
-from derivdata.client.transport.response import Response, error_of, notices_in, plain_text
+from derivdata.client.transport.response import Response, error_of, notices_in, plain_text, retry_after
 from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.support.decoders import DECODERS
@@ -62,6 +62,8 @@ class Answer(Generic[T]):
         The source, and whether its data is synthetic.
     attribution
         The text that the API's terms ask for, or empty.
+    age
+        Seconds that caches on the way have kept it, as its ``Age`` says.
     """
 
     body: T
@@ -73,6 +75,7 @@ class Answer(Generic[T]):
     synthetic: bool
     attribution: str = ""
     corrections: tuple[str, ...] = ()
+    age: float = 0.0
 
 
 class _Provenance(dict[str, Any]):
@@ -260,6 +263,7 @@ def _answer(response: Response, into: type[T], quiet: bool) -> Answer[T]:
         source=response.source,
         synthetic=response.synthetic,
         attribution=response.attribution,
+        age=retry_after(response.headers.get("Age"), None) or 0.0,
         corrections=tuple(plain_text(text, NOTICE_LENGTH) for text in corrected[: _NOTICES + 1] if text),
     )
 

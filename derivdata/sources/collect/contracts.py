@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from derivdata.client.transport.keyless import Unreachable
-from derivdata.errors import DerivdataError, VenueError
+from derivdata.errors import DerivdataError, SchemaError, VenueError
 from derivdata.sources.collect.files import is_collected
 from derivdata.sources.collect.session import ContractList, Contracts, Stopped, VenueSession
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
@@ -131,4 +131,6 @@ def _all_pages(session: VenueSession, endpoint: VenueEndpoint) -> Records:
         cursor = page.cursor or ""
         if not cursor or not name:
             break
+    if endpoint.lists and not records.instruments:
+        raise SchemaError(f"{endpoint.exchange} {endpoint.place}: the list of contracts is empty")
     return records

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from derivdata import tables
@@ -13,7 +14,7 @@ from derivdata.sources.collect.contracts import contract_name, endpoints_for
 from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.paging import walk
-from derivdata.sources.venues.record_types import Instrument, Records
+from derivdata.sources.venues.record_types import Instrument, OiPoint, Payment, Price, Records
 from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
@@ -32,6 +33,10 @@ Some venues tell prices beside open interest or payments, and nowhere else witho
 
 _BEFORE = pd.Timedelta(9, "h")  # the row before the window tells the first row's interval
 _MOST_PAGES = 20_000
+_ASIDE_US = times.us(pd.Timedelta(1, "D"))
+"""How far from their window rows may be: a bucket of a day may be stamped at either end."""
+_ENDS_WITHIN = pd.Timedelta(1, "D")
+"""A contract that trades pays at least each 8 hours: its history ends no longer before the window."""
 
 
 def pages(
@@ -45,19 +50,54 @@ def pages(
 ) -> Iterator[Records]:
     """Yield every page of a window [µs]; `given` are the parameters that do not change.
 
-    Raises `VenueError`, `NetworkError` or `SchemaError`: a page did not come, or not as expected; or the
-    walk does not end.
+    An empty page is asked for once more in each walk: a server behind the others has it for a moment.
+
+    Raises `VenueError`, `NetworkError` or `SchemaError`: a page did not come, or not as expected, or about
+    something else; or the walk does not end.
     """
     steps = walk(endpoint.paging, first, last)
     params = next(steps)
+    is_sure = endpoint.paging is None
     for _ in range(_MOST_PAGES):
         page, _, _ = session.ask(endpoint, {**params, **given}, context=context)
+        if not page.times and not is_sure:
+            page, _, _ = session.ask(endpoint, {**params, **given}, context=context)
+            is_sure = True
+        _require_window(endpoint, page, first, last)
         yield page
         try:
             params = steps.send(page)
         except StopIteration:
             return
+        except SchemaError as problem:
+            raise SchemaError(f"{endpoint.exchange} {endpoint.place}: {problem}") from None
     raise SchemaError(f"{endpoint.exchange} {endpoint.place}: the walk does not end")
+
+
+def _require_window(endpoint: VenueEndpoint, page: Records, first: int, last: int) -> None:
+    """Refuse a page whose rows all lie outside of the window [µs] that the request names."""
+    paging = endpoint.paging
+    if paging is None or not (paging.start and paging.end and page.times):
+        return
+    oldest, newest = min(page.times), max(page.times)
+    if newest < first - _ASIDE_US or oldest > last + _ASIDE_US:
+        days = [np.datetime64(stamp, "us") for stamp in (first, last, oldest, newest)]
+        raise SchemaError(
+            f"{endpoint.exchange} {endpoint.place}: asked for {days[0]} to {days[1]}, rows are of "
+            f"{days[2]} to {days[3]}"
+        )
+
+
+def _require_contract(endpoint: VenueEndpoint, page: Records, item: Instrument) -> None:
+    """Refuse a page about another contract than the one that the request names."""
+    rows: list[Payment | OiPoint | Price] = [*page.payments, *page.oi, *page.prices]
+    named = {row.instrument.symbol for row in rows}
+    of_many = endpoint.symbol in ("", "currency")
+    if named and (item.symbol not in named if of_many else named != {item.symbol}):
+        others = ", ".join(sorted(named - {item.symbol})[:3])
+        raise SchemaError(
+            f"{endpoint.exchange} {endpoint.place}: asked for {item.name}, the answer is about {others}"
+        )
 
 
 def refilling(venue: Venue, table: str, *, unconfirmed: bool) -> list[VenueEndpoint]:
@@ -85,13 +125,39 @@ def history(
     if endpoint.marks is not None and not item.inverse:
         prices = Records()
         for page in pages(session, endpoint.marks, first, last, given, context=context):
+            _require_contract(endpoint.marks, page, item)
             prices.add(page)
         names = ["prices_history"]
         prices.prices = list({row.time: row for row in prices.prices}.values())  # pages overlap by a row
         context |= frames(endpoint.exchange, prices, names)
     for page in pages(session, endpoint, first, last, given, context=context):
+        _require_contract(endpoint, page, item)
         records.add(page)
-    return _of_window(endpoint, records, item, table, window)
+    frame = _of_window(endpoint, records, item, table, window)
+    _require_whole(endpoint, frame, item, window, session.clock.utc())
+    return frame
+
+
+def _require_whole(
+    endpoint: VenueEndpoint, frame: pd.DataFrame, item: Instrument, window: times.Window, now: pd.Timestamp
+) -> None:
+    """Refuse rows of a contract that trades which end long before the window, or are some of them only.
+
+    An empty window is refused only where it reaches until now: it may lie before the contract was listed.
+    """
+    where = f"{endpoint.exchange} {endpoint.place}: {item.name}"
+    end = min(window.end, now)
+    newest = frame["time"].max() if len(frame) else window.start if end >= now - _ENDS_WITHIN else end
+    if item.active and newest < end - _ENDS_WITHIN:
+        raise SchemaError(
+            f"{where} is traded, and its rows end at {times.iso(newest)}, in a window until {times.iso(end)}"
+        )
+    words = list(frame["resolution"].unique()) if "resolution" in frame else []
+    step = times.RESOLUTIONS.get(str(words[0])) if len(words) == 1 else None
+    apart = frame["time"].sort_values().diff().median()
+    is_thinned = endpoint.paging is not None and endpoint.paging.thinned
+    if step is not None and len(frame) > 3 and not is_thinned and apart > 1.5 * step:
+        raise SchemaError(f"{where}: rows are {apart} apart, and not {step}")
 
 
 def _of_window(

@@ -2,7 +2,8 @@
 
 A walk never counts pages and never steps by an assumed interval. It ends when a page is empty or brings no
 row beyond the last. Pages overlap by the row at their edge, which is written once: so an edge may be
-inclusive or not, and rows that share an instant are not lost.
+inclusive or not, and rows that share an instant are not lost. A full page that brings nothing new, and a page
+that is the one before, end a walk with a `SchemaError`: the venue did not answer the question.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Generator
 
 import pandas as pd
 
+from derivdata.errors import SchemaError
 from derivdata.sources.venues.endpoint import Paging
 from derivdata.sources.venues.record_types import Records
 
@@ -44,6 +46,8 @@ def _forward(
         newest = max(page.times, default=start)
         if newest > start:
             start = newest
+        elif paging.start and _is_full(paging, page):
+            raise SchemaError("a full page brings no row after the page before")
         elif last < end:
             start = last  # nothing more in this part of the window
         else:
@@ -60,6 +64,8 @@ def _backward(
         while True:
             page = yield _params(paging, first, last)
             oldest = min(page.times, default=last) + (unit if paging.exclusive else 0)
+            if oldest >= last and paging.end and not paging.thinned and _is_full(paging, page):
+                raise SchemaError("a full page brings no row before the page before")
             if paging.thinned or oldest >= last or oldest <= first:
                 break
             last = oldest
@@ -69,9 +75,13 @@ def _backward(
 def _numbered(paging: Paging, start: int, end: int) -> Generator[dict[str, str], Records, None]:
     number, cursor = 1, "1" if paging.by == "page" else ""
     seen: set[str] = set()
+    before = Records()
     while True:
         params = _params(paging, start, end)
         page = yield {**params, **({paging.cursor: cursor} if cursor else {})}
+        if page.times and page.times == before.times and _is_full(paging, page):
+            raise SchemaError("a page is the one before once more")
+        before = page
         if not page.times and paging.descending:
             return
         if page.times and min(page.times) < start:
@@ -81,6 +91,11 @@ def _numbered(paging: Paging, start: int, end: int) -> Generator[dict[str, str],
         if not cursor or cursor in seen:
             return
         seen.add(cursor)
+
+
+def _is_full(paging: Paging, page: Records) -> bool:
+    """Whether a page has as many rows as it may have: there are more, so that it cannot be the last."""
+    return 0 < paging.limit <= len(page.times)
 
 
 def _params(paging: Paging, start: int, end: int) -> dict[str, str]:

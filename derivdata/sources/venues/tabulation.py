@@ -177,8 +177,9 @@ def _settlements(payments: list[Payment], default: float) -> dict[str, Any]:
         times = np.array([row.time for row in rows], dtype=np.int64)
         order = np.argsort(times, kind="stable")
         times = times[order]
-        last = np.append(times[1:] != times[:-1], True)  # pages overlap: one row of each instant
-        times, order = times[last], order[last]
+        # Pages overlap, and a payment may stand again a moment later: no venue pays more than once an hour.
+        first = np.append(True, np.diff(times) >= HOUR_US // 2)
+        times, order = times[first], order[first]
         rates = np.array([row.rate for row in rows])[order]
         period = np.array([row.period_h for row in rows], dtype=np.float64)[order]
         hours = payment_hours(times, default)

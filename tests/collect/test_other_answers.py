@@ -1,0 +1,219 @@
+"""Well-formed answers of venues about something else: no window of them is entered as answered.
+
+Each lie is told to one backfill; then the venue is honest, and the next backfill fills what lacked.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from derivdata.errors import SchemaError
+from derivdata.sources.archive import Archive
+from derivdata.sources.collect import backfill
+from derivdata.sources.venues.endpoint import Paging
+from derivdata.sources.venues.paging import walk
+from derivdata.sources.venues.record_types import Records
+from tests.collect.fakes import SYMBOLS, Fakes, SimulatedClock
+
+NOW = "2026-02-01T00:30:00"
+START, END = "2026-01-03", "2026-02-01"
+LAST = int(pd.Timestamp("2026-02-05", tz="UTC").timestamp())
+FUNDING = "funding_settlements"
+
+Body = Callable[[str, dict[str, Any]], tuple[int, Any]]
+Lie = Callable[[Body, str, dict[str, Any], list[Any]], tuple[int, Any]]
+
+
+def about_ether(body: Body, place: str, params: dict[str, Any], seen: list[Any]) -> tuple[int, Any]:
+    """A cache that ignores which contract is asked for."""
+    return body(place, {k: v.replace("BTC", "ETH") if isinstance(v, str) else v for k, v in params.items()})
+
+
+def first_page(body: Body, place: str, params: dict[str, Any], seen: list[Any]) -> tuple[int, Any]:
+    """The first page of a contract for each of its pages."""
+    named = sorted((k, v) for k, v in params.items() if isinstance(v, str) and not v.isdecimal())
+    for before, answer in seen:
+        if before == (place, named):
+            return copy.deepcopy(answer)  # type: ignore[no-any-return]
+    seen.append(((place, named), body(place, params)))
+    return copy.deepcopy(seen[-1][1])  # type: ignore[no-any-return]
+
+
+def rows_in(value: Any) -> list[list[Any]]:
+    """The lists of an answer that hold rows, at any depth."""
+    if isinstance(value, list):
+        return [value] if value and isinstance(value[0], dict | list) else []
+    return [rows for item in value.values() for rows in rows_in(item)] if isinstance(value, dict) else []
+
+
+def emptied(body: Body, place: str, params: dict[str, Any], seen: list[Any]) -> tuple[int, Any]:
+    status, answer = body(place, params)
+    for rows in rows_in(answer):
+        rows.clear()
+    return status, answer
+
+
+def once_empty(body: Body, place: str, params: dict[str, Any], seen: list[Any]) -> tuple[int, Any]:
+    """One page of nothing, the second."""
+    seen.append(place)
+    return emptied(body, place, params, seen) if len(seen) == 2 else body(place, params)
+
+
+def every_second(body: Body, place: str, params: dict[str, Any], seen: list[Any]) -> tuple[int, Any]:
+    status, answer = body(place, params)
+    for rows in rows_in(answer):
+        del rows[1::2]
+    return status, answer
+
+
+def stale(body: Body, place: str, params: dict[str, Any], seen: list[Any]) -> tuple[int, Any]:
+    """A copy of what was asked for forty days ago."""
+    status, answer = body(place, params)
+    for rows in rows_in(answer):
+        for row in rows:
+            row["fundingTime"] = row["fundingTime"] - 40 * 86_400_000
+    return status, answer
+
+
+def later_again(body: Body, place: str, params: dict[str, Any], seen: list[Any]) -> tuple[int, Any]:
+    """Each payment once more 61 seconds later."""
+    status, answer = body(place, params)
+    for rows in rows_in(answer):
+        rows += [row | {"fundingTime": row["fundingTime"] + 61_000} for row in copy.deepcopy(rows)]
+        rows.sort(key=lambda row: row["fundingTime"])
+    return status, answer
+
+
+CASES: dict[str, tuple[str, str, str, Lie, str]] = {
+    "binance of ETH": ("binance", FUNDING, "fundingRate", about_ether, "the answer is about ETH"),
+    "bybit of ETH": ("bybit", FUNDING, "funding/history", about_ether, "the answer is about ETH"),
+    "okx of ETH": ("okx", FUNDING, "funding-rate-history", about_ether, "the answer is about ETH"),
+    "hyperliquid of ETH": ("hyperliquid", FUNDING, "info", about_ether, "the answer is about ETH"),
+    "mexc of ETH": ("mexc", FUNDING, "funding_rate/history", about_ether, "the answer is about ETH"),
+    "huobi of ETH": ("huobi", FUNDING, "historical_funding_rate", about_ether, "the answer is about ETH"),
+    "bitget of ETH": ("bitget", FUNDING, "history-fund-rate", about_ether, "the answer is about ETH"),
+    "first page of bitget": ("bitget", FUNDING, "history-fund-rate", first_page, "the one before once more"),
+    "first page of kucoin": (
+        "kucoin",
+        FUNDING,
+        "funding-rates",
+        first_page,
+        "no row|rows end at|rows are of",
+    ),
+    "nothing from bybit": ("bybit", FUNDING, "funding/history", emptied, "is traded, and its rows end"),
+    "a copy of binance": ("binance", FUNDING, "fundingRate", stale, "rows are of 2025-1"),
+    "half of binance": (
+        "binance",
+        "oi_history",
+        "openInterestHist",
+        every_second,
+        "10:00 apart, and not 0 days 00:05",
+    ),
+}
+
+
+def _fill(archive: Archive, fakes: Fakes, clock: SimulatedClock, exchange: str, table: str) -> Any:
+    return backfill(
+        archive,
+        SYMBOLS,
+        START if table == FUNDING else "2026-01-30",
+        END,
+        venues=[exchange],
+        names=[table],
+        clock=clock,
+        addresses=fakes.addresses,
+    )
+
+
+def _lying(fakes: Fakes, monkeypatch: pytest.MonkeyPatch, about: str, lie: Lie) -> Callable[[], None]:
+    """Tell a lie at the places whose names end so; return what makes the venues honest."""
+    honest, seen = fakes._body, list[Any]()
+
+    def body(exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
+        def told(where: str, given: dict[str, Any]) -> tuple[int, Any]:
+            return honest(exchange, where, given)
+
+        return lie(told, place, params, seen) if place.endswith(about) else told(place, params)
+
+    monkeypatch.setattr(fakes, "_body", body)
+    return lambda: monkeypatch.setattr(fakes, "_body", honest)
+
+
+def _rows(archive: Archive, table: str) -> int:
+    return len(archive.read(table, pd.Timestamp(START, tz="UTC"), pd.Timestamp(END, tz="UTC")))
+
+
+def _truth(fakes: Fakes, exchange: str, table: str) -> int:
+    """Rows of both symbols in the window."""
+    first, end = (pd.Timestamp(t, tz="UTC").timestamp() for t in (START, END))
+    if table != FUNDING:
+        return 2 * 2 * 288
+    return sum(first <= row[0] < end for s in SYMBOLS for row in fakes.truth.payments(exchange, s))
+
+
+@pytest.mark.parametrize("title", CASES)
+def test_an_answer_about_something_else_is_filled_by_the_next_backfill(
+    title: str, archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange, table, place, lie, message = CASES[title]
+    be_honest = _lying(fakes, monkeypatch, place, lie)
+    done = _fill(archive, fakes, clock, exchange, table)
+    assert done.failed, "the lie was believed"
+    assert pd.Series(done.failed).str.contains(message).all(), done.failed
+    assert _rows(archive, table) < _truth(fakes, exchange, table)
+    be_honest()
+    clock.wait(600)
+    assert _fill(archive, fakes, clock, exchange, table).failed == []
+    assert _rows(archive, table) == _truth(fakes, exchange, table)
+
+
+@pytest.mark.parametrize(
+    ("paging", "times", "message"),
+    [
+        (Paging("page", limit=2), [90, 80], "a page is the one before once more"),
+        (Paging(limit=2), [10, 10], "a full page brings no row after"),
+        (Paging(limit=2, descending=True), [100, 100], "a full page brings no row before"),
+    ],
+)
+def test_a_full_page_without_progress_ends_a_walk_with_an_error(
+    paging: Paging, times: list[int], message: str
+) -> None:
+    steps = walk(paging, 10, 100)
+    next(steps)
+    page = Records(times=times, cursor="2")
+    with pytest.raises(SchemaError, match=message):
+        _ = [steps.send(page) for _ in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("exchange", "place", "lie"),
+    [("hyperliquid", "info", once_empty), ("binance", "fundingRate", later_again)],
+)
+def test_an_empty_page_is_asked_for_again_and_a_payment_that_stands_twice_is_one(
+    exchange: str,
+    place: str,
+    lie: Lie,
+    archive: Archive,
+    fakes: Fakes,
+    clock: SimulatedClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _lying(fakes, monkeypatch, place, lie)
+    assert _fill(archive, fakes, clock, exchange, FUNDING).failed == []
+    assert _rows(archive, FUNDING) == _truth(fakes, exchange, FUNDING)
+
+
+def test_an_empty_list_of_contracts_is_a_failure_and_leaves_the_older_one(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    be_honest = _lying(fakes, monkeypatch, "exchangeInfo", emptied)
+    done = _fill(archive, fakes, clock, "binance", FUNDING)
+    assert any("the list of contracts is empty" in line for line in done.failed), done.failed
+    be_honest()
+    assert _fill(archive, fakes, clock, "binance", FUNDING).failed == []
+    assert _rows(archive, FUNDING) == _truth(fakes, "binance", FUNDING)
