@@ -115,6 +115,13 @@ def _impossible(e: CheckedAnswer) -> Iterator[str]:
             yield f"{name} is {np.nanmax(numbers):g}; it cannot be above {most:g}: {is_most}"
 
 
+def _impossible_total(e: CheckedAnswer) -> Iterator[str]:
+    """Look at the figures beside the rows of answers that no document describes."""
+    for name, value in e.stated.items() if e.table is None else ():
+        if _COUNTED.fullmatch(name) and isinstance(value, int | float) and value < 0:
+            yield f"{name} is {value:g}; it cannot be below 0"
+
+
 def _book_prices(e: CheckedAnswer, side: str) -> Array:
     """Return the prices of a book's side as the answer lists them; none where it is no book."""
     if "level" not in e.columns:
@@ -641,6 +648,7 @@ def _related(e: CheckedAnswer, *, name: str) -> Iterator[str]:
 
 RULES = (
     Rule("impossible figure", "error", _impossible),
+    Rule("impossible total", "error", _impossible_total),
     Rule("unsorted book", "error", _unsorted, "level"),
     Rule("another subject", "error", _other_subject),
     Rule("another exchange", "error", _other_exchange, "exchange_id"),

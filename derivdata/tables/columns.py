@@ -26,7 +26,7 @@ COLUMNS: dict[str, Column] = {
     "rate_native": Column(_NUMBER, "fraction per interval", "Funding rate per the venue's own interval."),
     "interval_hours": Column(_NUMBER, "h", "Venue's own settlement interval for the symbol at that time."),
     "oi_rank": Column(
-        Kind.RANK, "", "Rank by open interest on one reference venue; missing beyond the list."
+        Kind.RANK, "", "Rank by open interest on one reference venue; missing beyond the list.", least=0.0
     ),
     "display_name": Column(_LABEL, "", "Venue's name as shown to people."),
     "rank": Column(_COUNT, "", "Position in the list, from 1.", least=0.0),

@@ -78,6 +78,17 @@ def test_damage_is_an_error_and_not_an_end(part: bytes, killed: Path, tmp_path: 
         bundle.verify(bad)
 
 
+def test_zeros_in_the_middle_are_an_error_and_not_an_end(killed: Path, tmp_path: Path) -> None:
+    """Zeros have no end of line either, as the head of a last frame that was cut off."""
+    data = bytearray(killed.read_bytes())
+    place = data.index(b"answer ", data.index(b"answer ") + 1)
+    data[place : place + 100] = bytes(100)
+    bad = tmp_path / "bad.ddz"
+    bad.write_bytes(data)
+    with pytest.raises(errors.BundleError, match="no frame begins there"):
+        bundle.verify(bad)
+
+
 def test_a_body_of_another_hash_is_refused(killed: Path, tmp_path: Path) -> None:
     data = bytearray(killed.read_bytes())
     place = data.index(b"\n", data.index(b"body ")) + 4

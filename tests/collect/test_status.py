@@ -14,6 +14,7 @@ from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.reporting import status
 from derivdata.sources.collect.state import Poll
+from derivdata.sources.service import status_page
 from tests.collect.clocks import SimulatedClock
 
 MINUTE = pd.Timedelta(1, "min")
@@ -86,3 +87,21 @@ def test_an_outage_is_one_window_of_the_ledger_until_it_is_answered(tmp_path: Pa
     ]
     archive.merge("funding_history", empty, requests=[LedgerEntry("okx", None, FIRST, FIRST + 6 * MINUTE)])
     assert archive.requests()["answered"].tolist() == [True]
+
+
+def test_the_page_shows_every_kind_of_ledger() -> None:
+    """Never answered, failed, with a hole, and fine: what is not known is a dash."""
+    ledger = pd.DataFrame(
+        {
+            "exchange": ["bybit", "okx", "gateio", "binance"],
+            "table": "funding_history",
+            "lag_minutes": [None, 7.0, 1.0, 0.0],
+            "holes": [0, 0, 2, 0],
+            "failed": [3, 1, 0, 0],
+            "last_error": ["HTTP 451", None, "", ""],
+        }
+    )
+    for lags in (ledger["lag_minutes"], ledger["lag_minutes"].astype("Int64")):
+        page = status_page._gaps(ledger.assign(lag_minutes=lags))
+        assert [venue in page for venue in ledger["exchange"]] == [True, True, True, False]
+        assert page.count("–") == 2

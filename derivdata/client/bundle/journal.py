@@ -114,7 +114,7 @@ class RecordingJournal:
                 head = _HEAD.match(line)
                 length = int(head[2]) if head is not None else 0
                 end = place + (head.end() if head is not None else 0) + length + 1
-                if (head is None and b"\n" not in line) or end > size:
+                if (head is None and b"\n" not in line and len(line) < _HEAD_BYTES) or end > size:
                     return  # the writer was killed within its last frame, which nobody has acknowledged
                 if head is None or length > LIST_BYTES:
                     raise BundleError(f"{self.path}: damaged at byte {place}: no frame begins there")

@@ -101,7 +101,8 @@ def _gaps(ledger: pd.DataFrame | None) -> str:
     if troubled.empty:
         return f"<p>None: {len(ledger)} pairs of venue and table were answered without a hole.</p>"
     columns = ["exchange", "table", "lag_minutes", "holes", "failed", "last_error"]
-    return _table(columns, troubled[columns].astype(str).to_numpy().tolist())
+    cells = [[_NONE if pd.isna(cell) else str(cell) for cell in row] for row in troubled[columns].to_numpy()]
+    return _table(columns, cells)
 
 
 def _spreads(view: View) -> str:
