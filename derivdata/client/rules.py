@@ -479,6 +479,10 @@ def _unsorted_rows(e: CheckedAnswer) -> Iterator[str]:
     rows = pd.DataFrame({name: values for name, values in e.columns.items() if name != "place"})
     if twice := int(rows.astype(str).duplicated().sum()):
         yield f"{twice} rows stand twice"
+    listed = [word for word in _wide(e) if isinstance(word, str)]
+    found = {*rows.columns, *rows.get("key", ()), *rows.get("symbol", ())}
+    if len(listed) > len({*listed} & found):
+        yield f"of the {len(listed)} symbols that it lists, the answer has {len({*listed} & found)}"
     names = [name for name in ("part", "key", *_SERIES) if name in rows]
     for name in ("timestamp", "t", "date", "day"):
         stamps = rows[name] if name in rows else pd.Series(dtype=object)
