@@ -64,7 +64,7 @@ def density(
     >>> surface = dd.analysis.surface.from_chain(dd.options.snapshot("BTC", "deribit"))
     >>> found = dd.analysis.risk_neutral.density(surface, 0.0, 30 / 365)
     >>> round(found["distribution"].item(), 3), round(found["mass"].item(), 6)
-    (0.497, 1.0)
+    (0.496, 1.0)
     """
     k = bare(log_moneyness, "log_moneyness")
     mixture = _mixture(surface, year_fraction, extrapolate)

@@ -13,6 +13,7 @@ from derivdata.analysis import chain as chains
 from derivdata.analysis import smile
 from derivdata.analysis.chain.cleaning import flags, usable
 from derivdata.analysis.chain.normalise import is_cleaned, option_rows
+from derivdata.analysis.smile.quotes import quote_weights
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.fitting import SurfaceMethod, at_the_money_of, fit
 from derivdata.analysis.surface.labelling import where
@@ -22,6 +23,7 @@ from derivdata.support.arguments import Numbers, typed
 __all__ = ["from_chain", "history"]
 
 
+_WIDE = 0.1  # half a spread, in volatility, at which a quote counts half
 _INSTANTS = 32  # of one pass: strikes of different days have little in common, and the grid holds them all
 
 
@@ -48,7 +50,9 @@ def from_chain(
         As in `fit`.
     weights
         As in `fit`, or ``"spread"``: one over the squared bid-ask spread in volatility, which needs a chain
-        with bid and ask prices.
+        with bid and ask prices. None is vega, divided by 1 plus the square of half the spread over 10 points
+        where there are bid and ask: a mark that nobody bids for is the venue's model, and the far strikes of
+        short expiries have nothing else.
     loss
         ``"quote"``: the distance to the quoted volatility; ``"bid_ask"``: that outside bid and ask in half
         spreads, as with ``iv_bid`` and ``iv_ask`` of `fit`, which needs a chain with bid and ask prices, and
@@ -132,6 +136,10 @@ def _fitted(
     if loss == "bid_ask" and not quoted:
         raise ValueError("loss='bid_ask' needs a chain with bid and ask prices")
     bid, ask = sides if loss == "bid_ask" else (None, None)
+    if weights is None and loss == "quote" and spread is not None:
+        width = spread.fillna(quotes["iv_ask"]) / 2.0  # all of the ask without a bid
+        wide = (width / _WIDE).clip(0.0).fillna(0.0)
+        weights = quote_weights("vega", k, iv, t) / (1.0 + wide**2)
     surface = fit(k, iv, t, method=method, weights=weights, iv_bid=bid, iv_ask=ask, forward=quotes["forward"])
     own = surface["status"]
     status = own | quotes["forward_status"] | _any_bit(quotes["status"])

@@ -91,7 +91,7 @@ def constant_maturity(
     >>> surface = dd.analysis.surface.from_chain(dd.options.snapshot("BTC", "deribit"))
     >>> fixed = dd.analysis.surface.constant_maturity(surface, tenors=("7d", "30d"), points=("atm", "rr25"))
     >>> fixed["atm"].round(3).values
-    array([0.464, 0.467])
+    array([0.466, 0.467])
     """
     days = [length(each, "tenors") / pd.Timedelta(1, "D") for each in tenors]
     tenor = xr.DataArray(np.asarray(days, dtype=np.float64), dims="tenor")
