@@ -246,7 +246,7 @@ def test_each_damaged_byte_is_refused_or_changes_nothing(tmp_path: Path, measure
     refused, tried = 0, 0
     for name in names:
         good, ledger = (whole / name).read_bytes(), name.startswith("ledger")
-        step = count(997 if name.endswith("parquet") else 3 if ledger else 29, 1)
+        step = count(997 if name.endswith("parquet") else 4 if ledger else 29, 1)
         for at in range(len(name) % step, len(good), step):
             copy = tmp_path / name / str(at) / "mine"
             shutil.copytree(whole, copy, copy_function=os.link)
