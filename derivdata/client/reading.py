@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
@@ -235,6 +236,8 @@ class CheckedAnswer:
         The fields of the answer, those beside its rows too.
     words
         The distinct words of each text column of a typed table, and of those that name a subject in others.
+    time_us
+        The instants of the rows [µs since 1970]; None where the answer has none.
     step_us
         Length of a bucket [µs], as the answer or else the request states it.
     coarseness
@@ -254,6 +257,7 @@ class CheckedAnswer:
     requested_names: dict[str, frozenset[str]] = field(init=False)
     stated: Mapping[str, Any] = field(init=False)
     words: dict[str, list[str]] = field(init=False)
+    time_us: Array | None = field(init=False)
     step_us: int = field(init=False)
     coarseness: int = field(init=False)
     window_us: tuple[int, int] | None = field(init=False)
@@ -269,6 +273,7 @@ class CheckedAnswer:
         single = {n: frozenset({self.requested[n]}) for n in _SINGLE_NAMES if n in self.requested}
         self.requested_names = single | {n: listed for n, listed in lists.items() if "all" not in listed}
         self.stated = body if isinstance(body, Mapping) else msgspec.structs.asdict(body)
+        self.time_us = self.micros("time")
         self.words = {}
         for name, values in self.columns.items():
             if isinstance(values, pd.Categorical):
@@ -313,6 +318,19 @@ class CheckedAnswer:
         """Remove all other rows."""
         places = np.flatnonzero(rows)
         self.columns = {name: values.take(places) for name, values in self.columns.items()}
+        self.time_us = self.micros("time")
+        self.__dict__.pop("apart_us", None)
+
+    @cached_property
+    def apart_us(self) -> Array:
+        """The times between the rows of each series that follow each other [µs]; none of them is 0."""
+        stamps = np.empty(0, np.int64) if self.time_us is None else self.time_us
+        apart, series = np.diff(stamps), self.series("time")
+        if (apart[np.diff(series) == 0] <= 0).any() or (np.diff(series) < 0).any():
+            order = np.lexsort((stamps, series))
+            apart, series = np.diff(stamps[order]), series[order]
+        apart = apart[np.diff(series) == 0]
+        return np.asarray(apart[apart > 0])
 
     def numbers(self, name: str) -> Array | None:
         """Return a column as floats, instants in µs; None where the answer has no such column."""

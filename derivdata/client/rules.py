@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from typing import Any, Literal
 
 import numpy as np
@@ -268,17 +269,10 @@ def _other_resolution(e: CheckedAnswer, *, coarser: bool) -> Iterator[str]:
 def _off_grid(e: CheckedAnswer, *, closer: bool) -> Iterator[str]:
     """Compare the time between the rows of each series with the resolution."""
     words = (e.stated.get("resolution"), e.requested.get("resolution"))
-    step = next((times.us(times.RESOLUTIONS[w]) for w in words if w in times.RESOLUTIONS), 0)
-    stamps = e.micros("time")
-    if not step or stamps is None or e.table is None:
+    step, stamps = e.step_us, e.time_us
+    if not any(word in times.RESOLUTIONS for word in words) or stamps is None or e.table is None:
         return
-    apart = np.diff(stamps)
-    series = e.series("time")
-    if (apart[np.diff(series) == 0] <= 0).any() or (np.diff(series) < 0).any():
-        order = np.lexsort((stamps, series))
-        apart, series = np.diff(stamps[order]), series[order]
-    apart = apart[np.diff(series) == 0]
-    apart = apart[apart > 0]
+    apart = e.apart_us
     if closer and (apart <= step / 2).any():
         yield f"rows are {apart.min() / HOUR_US:g} hours apart, the resolution is {step / HOUR_US:g} hours"
     elif not closer and ((stamps % step).any() or (apart.size > 3 and np.median(apart) > 1.5 * step)):
@@ -329,7 +323,7 @@ def _spacing(e: CheckedAnswer, *, apart: float) -> Iterator[str]:
 
     Minutes taken for hours are 60 times apart.
     """
-    hours, stamps = e.numbers("interval_hours"), e.micros("time")
+    hours, stamps = e.numbers("interval_hours"), e.time_us
     if hours is None or stamps is None or "settled" not in e.words.get("kind", ()) or stamps.size < 3:
         return
     frame = pd.DataFrame({"venue": e.columns["exchange"], "at": stamps, "hours": hours})
@@ -383,7 +377,7 @@ def _raw_rates(e: CheckedAnswer) -> Iterator[str]:
 
 
 def _other_window(e: CheckedAnswer) -> Iterator[str]:
-    stamps = e.micros("time")
+    stamps = e.time_us
     if stamps is None or not stamps.size or e.window_us is None:
         return
     start, end = e.window_us
@@ -445,7 +439,7 @@ _LATE_US = 600_000_000
 
 
 def _old(e: CheckedAnswer) -> Iterator[str]:
-    now, stated, stamps = e.answer.as_of, e.stated.get("timestamp"), e.micros("time")
+    now, stated, stamps = e.answer.as_of, e.stated.get("timestamp"), e.time_us
     if now is pd.NaT:
         return
     late = times.us(now) - int(times.micros([stated])[0]) if isinstance(stated, str) else 0
@@ -510,25 +504,36 @@ def _figure(e: CheckedAnswer, name: str) -> Array | None:
     many words it ``lists``.
     """
     how, _, column = name.rpartition(" ")
-    given: Any = {"#": e.size, "limit": float(e.requested.get("limit", np.inf))}.get(column)
-    if column.startswith("@"):
-        given = 1.0 if e.table is not None and e.table.name == column[1:] else None
-    elif column.startswith("$"):
-        first, _, second = column[1:].partition(".")
-        given = e.stated.get(first) if e.table is not None else None
-        given = given.get(second) if second and isinstance(given, dict) else given
-    elif "=" in column:
-        column, _, word = column.partition("=")
-        return np.asarray(e.columns[column] == word) if column in e.columns else None
-    elif how == "lists" and column in e.columns:
-        return np.array([word.count(",") + bool(word) for word in e.columns[column]], dtype=np.float64)
-    elif column in e.columns:
+    if column in e.columns:
         return _of_column(e, how, column)
+    column, is_word, word = column.partition("=")
+    if is_word:
+        return np.asarray(e.columns[column] == word) if column in e.columns else None
+    given = _beside_rows(e, column)
     return None if isinstance(given, str | None) else np.array([float(given)])
 
 
+def _beside_rows(e: CheckedAnswer, name: str) -> Any:
+    """Return what a name of `_figure` that is no column's stands for, None for nothing."""
+    if name == "#":
+        return e.size
+    if name == "limit":
+        return float(e.requested.get("limit", np.inf))
+    if e.table is None or name[0] not in "@$":
+        return None
+    if name[0] == "@":
+        return 1.0 if e.table.name == name[1:] else None
+    field, _, inner = name[1:].partition(".")
+    stated = e.stated.get(field)
+    return stated.get(inner) if inner and isinstance(stated, dict) else stated
+
+
 def _of_column(e: CheckedAnswer, how: str, column: str) -> Array | None:
-    values = e.numbers(column)
+    if how == "lists":
+        return np.array([word.count(",") + bool(word) for word in e.columns[column]], dtype=np.float64)
+    values = e.columns[column]
+    if getattr(values, "dtype", None) != np.float64:
+        values = e.numbers(column)
     if values is None or not how or not values.size or e.table is None:
         return None if how and e.table is None else values
     if how == "usual":
@@ -537,7 +542,7 @@ def _of_column(e: CheckedAnswer, how: str, column: str) -> Array | None:
         return np.asarray(grouped.transform("median").where(grouped.transform("count") > 3))
     if how == "wider":
         distance = np.asarray(e.columns["depth_bps"], dtype=np.float64)
-        order = np.lexsort((distance, e.micros("time"), e.series("time", "depth_bps")))  # type: ignore[arg-type]
+        order = np.lexsort((distance, e.time_us, e.series("time", "depth_bps")))  # type: ignore[arg-type]
         wider = np.append(values[order][1:], np.nan)
         wider[np.append(np.diff(distance[order]) < 0, True)] = np.nan
         return wider[np.argsort(order)]
@@ -634,8 +639,8 @@ def _related(e: CheckedAnswer, *, name: str) -> Iterator[str]:
     """Show the first row in which figures break a relation."""
     for figures, broken in _RELATIONS[name].items():
         names = figures.split(",")
-        values = [_figure(e, figure) for figure in names]
-        if any(one is None for one in values):
+        values = [*takewhile(lambda one: one is not None, map(partial(_figure, e), names))]
+        if len(values) < len(names):
             continue
         with np.errstate(invalid="ignore", divide="ignore"):
             rows = np.flatnonzero(broken(*values))

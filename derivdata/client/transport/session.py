@@ -14,7 +14,7 @@ import pandas as pd
 
 from derivdata.client.transport.connection import Connection
 from derivdata.client.transport.display import NOTICE_LENGTH, notify, progress, warn_deprecated
-from derivdata.client.transport.response import Response, error_of, notices_in, plain_text, retry_after
+from derivdata.client.transport.response import Response, error_of, notices_in, plain_text
 from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.support.decoders import DECODERS
@@ -254,6 +254,7 @@ def _answer(response: Response, into: type[T], quiet: bool) -> Answer[T]:
     if "Deprecation" in response.headers or "Sunset" in response.headers:
         warn_deprecated(response)
     corrected = unquote(response.headers.get("X-Derivdata-Corrections", "")).split("\n")
+    age = response.headers.get("Age", "")
     return Answer(
         body=body,
         as_of=response.as_of,
@@ -263,7 +264,7 @@ def _answer(response: Response, into: type[T], quiet: bool) -> Answer[T]:
         source=response.source,
         synthetic=response.synthetic,
         attribution=response.attribution,
-        age=retry_after(response.headers.get("Age"), None) or 0.0,
+        age=float(age) if age.isdecimal() else 0.0,
         corrections=tuple(plain_text(text, NOTICE_LENGTH) for text in corrected[: _NOTICES + 1] if text),
     )
 
