@@ -51,6 +51,11 @@ def liquidated(symbol: str, start: float, end: float) -> list[Event]:
     return [event for event in events(symbol, start, end) if event.is_liquidation]
 
 
+def inverse(symbol: str) -> str:
+    """The name of a symbol's inverse contract in `events`: its trades are others, at other instants."""
+    return f"{symbol} inverse"
+
+
 def answer(fakes: Any, exchange: str, place: str, params: dict[str, Any]) -> Any:
     """What a list answers; None for a place that is no list."""
     now = fakes.now().timestamp()
@@ -146,6 +151,8 @@ def _dydx(place: str, params: dict[str, Any], now: float) -> Any:
 
 def _kraken(place: str, params: dict[str, Any], now: float) -> Any:
     symbol = {"XBT": "BTC"}.get(params["symbol"][3:6], params["symbol"][3:6])
+    in_usd = params["symbol"].startswith("PI_")  # and not in coins
+    symbol = inverse(symbol) if in_usd else symbol
     end = min(_seconds(params["lastTime"]) - 0.0005, now) if "lastTime" in params else now
     named = _numbered(symbol, events(symbol, end - 3600, end))[::-1][:100]
     return {
@@ -157,7 +164,7 @@ def _kraken(place: str, params: dict[str, Any], now: float) -> Any:
                 "trade_id": i,
                 "uid": number,
                 "price": event.price,
-                "size": event.coins,
+                "size": event.value if in_usd else event.coins,
                 "side": "sell" if event.is_long else "buy",
                 "type": "liquidation" if event.is_liquidation else "fill",
             }
@@ -243,13 +250,16 @@ def _okx(place: str, params: dict[str, Any], now: float) -> Any:
     if params.get("instType") == "OPTION":
         return None
     end = min(int(params["after"]) / 1000 - 0.0005, now) if "after" in params else now
-    rows = liquidated(params["instFamily"][:3], end - 86_400, end)[::-1][: int(params.get("limit", 100))]
+    symbol, _, quote = params["instFamily"].partition("-")
+    in_usd = quote == "USD"  # contracts of 100 USD; others are of 0.01 coins
+    of = inverse(symbol) if in_usd else symbol
+    rows = liquidated(of, end - 86_400, end)[::-1][: int(params.get("limit", 100))]
     details = [
         {
             "posSide": "long" if event.is_long else "short",
             "side": "sell" if event.is_long else "buy",
             "bkPx": str(event.price),
-            "sz": str(event.coins * 100),
+            "sz": str(event.value / 100 if in_usd else event.coins * 100),
             "ts": str(event.ms),
         }
         for event in rows
