@@ -60,10 +60,10 @@ def fit(
         dim ``slice``, of more ``slice_0``, ``slice_1``, ….
     weights
         What multiplies squared residuals of volatility. None: ``"vega"``, and with bid and ask one over half
-        the squared spread, which makes residuals half spreads. ``"vega"``; ``"price"``: vega squared, which
-        makes them residuals of price; ``"equal"``: 1, so that the many far strikes of a chain count like
-        those at the money; ``"variance"``: makes them residuals of total variance. Or an array,
-        for instance ``1 / (ask_iv - bid_iv) ** 2``; 0 and NaN drop a quote.
+        the squared spread, which makes residuals half spreads (slices with neither have vega). ``"vega"``;
+        ``"price"``: vega squared, which makes them residuals of price; ``"equal"``: 1, so that the many far
+        strikes of a chain count like those at the money; ``"variance"``: makes them residuals of total
+        variance. Or an array, for instance ``1 / (ask_iv - bid_iv) ** 2``; 0 and NaN drop a quote.
     iv_bid, iv_ask
         Volatilities of bid and ask like `iv`, NaN where there is none. With them only what lies outside
         counts: a fit between all bids and asks has no loss.
@@ -152,7 +152,7 @@ def _labelled(
         if any(side is not None for side in sides):
             both = zip(sides, _SIDES, strict=True)
             pair = [_wrap(np.nan if side is None else side, dims, name) for side, name in both]
-        given = given * quote_weights(weights, k, iv, t, (pair[0], pair[1]))
+        given = given * quote_weights(weights, k, iv, t, (pair[0], pair[1]), (dim,))
     return k, iv, given, t, _wrap(one, slices, "forward")
 
 

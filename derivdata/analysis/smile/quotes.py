@@ -107,11 +107,13 @@ def quote_weights(
     iv: xr.DataArray,
     year_fraction: xr.DataArray,
     sides: tuple[xr.DataArray | None, xr.DataArray | None] = (None, None),
+    dims: tuple[str, ...] = (),
 ) -> Any:
     """Return the weight of squared residuals of volatility under a named weighting.
 
     None is ``"vega"``; with bid and ask, `sides`, one over half the squared spread, which makes residuals
-    half spreads. Without a bid the volatility may be 0; without either there is nothing to meet.
+    half spreads. Without a bid the volatility may be 0; without either there is nothing to meet. What over
+    `dims`, those that are fitted at once, has neither anywhere is weighted as without `sides`.
 
     Vega over the forward and √T is ``φ(d1) = e^(−d1²/2)/√(2π)``; only ratios of weights count, so the
     constant goes. A residual of price is one of volatility times vega, a residual of total variance
@@ -125,7 +127,9 @@ def quote_weights(
     bid, ask = sides
     if weights is None and bid is not None and ask is not None:
         width = (ask - bid.fillna(0.0)).where(ask.notnull(), bid)
-        return 4.0 / width.where(width >= 0.0).clip(_NARROWEST) ** 2
+        quoted = width.notnull().any([dim for dim in dims if dim in width.dims])
+        narrow = 4.0 / width.where(width >= 0.0).clip(_NARROWEST) ** 2
+        return narrow.where(quoted, quote_weights("vega", log_moneyness, iv, year_fraction))
     weights = "vega" if weights is None else weights
     if weights == "equal":
         return 1.0

@@ -54,7 +54,7 @@ def labelled(
     }
     if weights is None or isinstance(weights, str):
         both = (None, None) if iv_bid is None and iv_ask is None else (sides["iv_bid"], sides["iv_ask"])
-        weights = quote_weights(weights, k, volatility, t, both)
+        weights = quote_weights(weights, k, volatility, t, both, core)
     weight = _with_dims(_named(weights, core, "weights"), volatility, core)
     require_same({"weights": weight, **sides}, volatility, "iv")
     parts = [_whole(part, dim) for part in (k, volatility, t, weight, sides["iv_bid"], sides["iv_ask"])]
