@@ -230,6 +230,13 @@ def test_a_series_is_held_against_its_peers() -> None:
     )
 
 
+def test_series_without_a_value_are_examined_beside_each_other() -> None:
+    empty = [series([*range(48)], [np.nan] * 48).assign(exchange=name) for name in "abc"]
+    report = quality(pd.concat(empty, ignore_index=True))
+    assert report["nulls"].tolist() == [48, 48, 48]
+    assert report["sign_change"].tolist() == [False, False, False]
+
+
 def test_the_median_of_others_leaves_each_out() -> None:
     values = np.array(
         [[1.0, 5.0, np.nan, 1.0], [2.0, 1.0, 2.0, np.nan], [9.0, 3.0, 4.0, np.nan], [4.0, 7.0, 6.0, 2.0]]

@@ -125,6 +125,8 @@ def _changes_sign(agreement: Floats) -> Bools:
     At the instant where the two sides differ most, by more than the series' own noise bears out: their
     difference over its standard error, in which neighbouring steps say in part the same.
     """
+    if agreement.shape[1] < 2 * _LEAST:  # no step at all where no series has a value
+        return np.zeros(len(agreement), dtype=np.bool_)
     known = np.isfinite(agreement)
     total, number = np.nancumsum(agreement, axis=1), np.cumsum(known, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
