@@ -332,7 +332,10 @@ def test_chains_that_cannot_be_used_are_said(tmp_path: Path) -> None:
     percent = made.chain().assign(iv=lambda t: 100 * t["iv"])
     dd.connect(options_archive(tmp_path / "percent", percent))
     out = dd.report("BTC", out=tmp_path / "r.html", window="1d", sections=["options"])
-    assert "The options on BTC, deribit, cannot be used: iv looks like percent" in out.read_text("utf-8")
+    assert (
+        "The options on BTC, deribit, cannot be used: /options/snapshot: volatility in percent"
+        in out.read_text("utf-8")
+    )
     dd.connect(options_archive(tmp_path / "other", made.chain()))
     out = dd.report(
         "BTC", out=tmp_path / "r.html", window="1d", sections=["options"], expiries=["2026-01-13"]

@@ -434,7 +434,9 @@ def test_forecast_carry_is_drawn_from_a_day_to_a_month() -> None:
     )
     for days, shown in ((333, [1, 2, 4, 7, 14, 21, 30]), (60, [1, 2, 4, 7, 14])):
         rates = _spread_rates(5.0 + np.random.default_rng(3).standard_normal(3 * days))
-        carry._holding(section, SimpleNamespace(), rates, {"a": 2.0, "b": 2.0}, _pair_of(rates))  # type: ignore[arg-type]
+        carry._holding(
+            section, SimpleNamespace(rates=lambda: None), rates, {"a": 2.0, "b": 2.0}, _pair_of(rates)
+        )  # type: ignore[arg-type]
         assert [float(each["hold_hours"]) / 24 for each in drawn.pop()] == shown
 
 

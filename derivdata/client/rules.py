@@ -275,7 +275,9 @@ def _off_grid(e: CheckedAnswer, *, closer: bool) -> Iterator[str]:
     apart = e.apart_us
     if closer and (apart <= step / 2).any():
         yield f"rows are {apart.min() / HOUR_US:g} hours apart, the resolution is {step / HOUR_US:g} hours"
-    elif not closer and ((stamps % step).any() or (apart.size > 3 and np.median(apart) > 1.5 * step)):
+    # What an archive or the sample holds of prices may be sparser than any step: that is no other resolution.
+    sparse = apart.size > 3 and np.median(apart) > 1.5 * step
+    if not closer and ((stamps % step).any() or (sparse and e.endpoint and not e.endpoint.local)):
         usual = np.median(apart) / HOUR_US if apart.size else np.nan
         first = np.datetime64(int(stamps.min()), "us")
         yield (

@@ -15,7 +15,7 @@ import xarray as xr
 from derivdata import funding, liquidations, markets, oi, options, prices
 from derivdata.analysis import chain
 from derivdata.analysis.funding import period_sums
-from derivdata.errors import BadRequest, DataNotice, NotFound, NotRecorded, TierError
+from derivdata.errors import BadRequest, DataNotice, NotFound, NotRecorded, SchemaError, TierError
 from derivdata.reports.drawing import Drawings
 from derivdata.reports.report_options import ReportOptions
 from derivdata.support.text import did_you_mean
@@ -266,7 +266,11 @@ class Data:
         """Return the usable rows of ``options_snapshot``, of the expiries chosen (`chain.clean`)."""
         what = f"options on {symbol}, {venue}"
         if what not in self._chains:
-            whole = self._fetch_once(what, partial(options.snapshot, symbol, venue))
+            try:
+                whole = self._fetch_once(what, partial(options.snapshot, symbol, venue))
+            except SchemaError as problem:  # one venue's odd chain takes no other section along
+                self.missing[what], whole = f"The {what}, cannot be used: {problem}.", None
+                self._symbols.add(symbol)
             self._chains[what] = None if whole is None else self._cleaned(what, whole)
         return self._chains[what]
 

@@ -170,7 +170,9 @@ def chain(venue: str = "alpha", level: float = 0.5) -> pd.DataFrame:
             listed += [(days, side, strike, np.sqrt(w / t)) for side in ("call", "put")]
     lives, sides, strikes, vols = zip(*listed, strict=True)
     columns = {
-        "instrument_name": [f"{d}-{s:.6f}-{side}" for d, side, s, _ in listed],
+        "instrument_name": [
+            f"BTC-{QUOTED + pd.Timedelta(d, 'D'):%d%b%y}-{float(s)!r}-{side[0]}" for d, side, s, _ in listed
+        ],
         "expiry": [QUOTED + pd.Timedelta(days, "D") for days in lives],
         "open_interest": [10.0 if side == "call" else 5.0 for side in sides],
         "underlying_price": [100.0 + days / 100 for days in lives],

@@ -304,7 +304,7 @@ def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
     symbol, venue = np.divmod(found.index.to_numpy(), len(venues.categories))
     names = [symbols.categories[symbol], venues.categories[venue]]
     medians = pd.Series(found.to_numpy(), pd.MultiIndex.from_arrays(names)).unstack()
-    known, values = ~medians.isna().to_numpy(), medians.to_numpy()
+    known, values = medians.notna().to_numpy(dtype=bool), medians.to_numpy()
     for exchange in sorted(set(some["exchange"].unique()) & set(medians.columns)):
         place = medians.columns.get_loc(exchange)
         both = known[:, place] & np.delete(known, place, axis=1).any(axis=1)
