@@ -544,7 +544,8 @@ def _of_column(e: CheckedAnswer, how: str, column: str) -> Array | None:
         return np.asarray(grouped.transform("median").where(grouped.transform("count") > 3))
     if how == "wider":
         distance = np.asarray(e.columns["depth_bps"], dtype=np.float64)
-        order = np.lexsort((distance, e.time_us, e.series("time", "depth_bps")))  # type: ignore[arg-type]
+        stamps = np.zeros(values.size) if e.time_us is None else e.time_us
+        order = np.lexsort((distance, stamps, e.series("time", "depth_bps")))
         wider = np.append(values[order][1:], np.nan)
         wider[np.append(np.diff(distance[order]) < 0, True)] = np.nan
         return wider[np.argsort(order)]
@@ -637,6 +638,12 @@ _RELATIONS: dict[str, dict[str, Callable[..., Any]]] = {
 """What figures of one answer say of each other, by rule: figures by name, and what finds the breach."""
 
 
+def _text_of(name: str, figure: float) -> str:
+    """Return a figure as text; instants, which are microseconds, as such."""
+    is_instant = name in ("expiry", "time", "start", "end")
+    return f"{np.datetime64(int(figure), 'us').astype('datetime64[m]')}Z" if is_instant else f"{figure:g}"
+
+
 def _related(e: CheckedAnswer, *, name: str) -> Iterator[str]:
     """Show the first row in which figures break a relation."""
     for figures, broken in _RELATIONS[name].items():
@@ -648,9 +655,9 @@ def _related(e: CheckedAnswer, *, name: str) -> Iterator[str]:
             rows = np.flatnonzero(broken(*values))
         if rows.size:
             shown = ", ".join(
-                f"{n} {v[min(rows[0], v.size - 1)]:g}"
+                f"{n} {_text_of(n, v[min(rows[0], v.size - 1)])}"
                 for n, v in zip(names, values, strict=True)
-                if v is not None
+                if v is not None and not n.endswith("=")
             )
             keys = () if e.table is None else [k for k in e.table.key if k in e.words]
             where = " ".join(str(e.columns[key][rows[0]]) for key in keys)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -169,16 +170,20 @@ def chain(venue: str = "alpha", level: float = 0.5) -> pd.DataFrame:
             strike = (100 + days / 100) * np.exp(k)
             listed += [(days, side, strike, np.sqrt(w / t)) for side in ("call", "put")]
     lives, sides, strikes, vols = zip(*listed, strict=True)
-    columns = {
-        "instrument_name": [
-            f"BTC-{QUOTED + pd.Timedelta(d, 'D'):%d%b%y}-{float(s)!r}-{side[0]}" for d, side, s, _ in listed
-        ],
+    columns: dict[str, Any] = {
         "expiry": [QUOTED + pd.Timedelta(days, "D") for days in lives],
         "open_interest": [10.0 if side == "call" else 5.0 for side in sides],
         "underlying_price": [100.0 + days / 100 for days in lives],
     }
+    columns["instrument_name"] = option_names(columns["expiry"], strikes, sides)
     quotes = {"strike": strikes, "side": sides, "iv": vols}
     return stated(rows("options_snapshot", symbol="BTC", exchange=venue, time=QUOTED, **quotes, **columns))
+
+
+def option_names(expiries: Iterable[Any], strikes: Iterable[Any], sides: Iterable[Any]) -> list[str]:
+    """Deribit's names of options on BTC."""
+    each = zip(expiries, strikes, sides, strict=True)
+    return [f"BTC-{expiry:%d%b%y}-{float(strike)!r}-{side[0]}" for expiry, strike, side in each]
 
 
 def chains() -> pd.DataFrame:

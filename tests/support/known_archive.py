@@ -106,5 +106,7 @@ def options() -> pd.DataFrame:
     chain = made.chain().assign(exchange="deribit")
     shift = hours()[-1] - made.QUOTED
     chain = chain.assign(time=chain["time"] + shift, expiry=chain["expiry"] + shift)
+    names = made.option_names(chain["expiry"], chain["strike"], chain["side"])
+    chain = chain.assign(instrument_name=names)
     first = chain.iloc[:2].assign(time=window()[0], underlying_price=80.0)
     return dd.tables.TABLES["options_snapshot"].conform(pd.concat([first, chain], ignore_index=True))
