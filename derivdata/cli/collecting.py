@@ -208,11 +208,13 @@ def _check(names: Sequence[str], out: Path | None) -> None:
     from derivdata.sources.collect.checking import check_venues, verdicts_of_tables
     from derivdata.sources.collect.clock import MachineClock
     from derivdata.sources.collect.files import keep_checks, write_checks
-    from derivdata.sources.collect.session import VenueSession
+    from derivdata.sources.collect.session import VenueSession, shared_by_host
     from derivdata.sources.venues.registry import VENUES
 
     clock = MachineClock()
-    checks = check_venues([VenueSession(VENUES[name], clock) for name in names], progress=say)
+    shared = shared_by_host(VENUES[name] for name in names)
+    sessions = [VenueSession(VENUES[name], clock, shared=shared[name]) for name in names]
+    checks = check_venues(sessions, progress=say)
     day = f"{clock.utc():%Y-%m-%d}"
     endpoint_names = checks["exchange"] + " " + checks["path_or_channel"]
     confirmed = endpoint_names[checks["verdict"] == "confirms"]

@@ -512,7 +512,7 @@ def _figure(e: CheckedAnswer, name: str) -> Array | None:
     if is_word:
         return np.asarray(e.columns[column] == word) if column in e.columns else None
     given = _beside_rows(e, column)
-    return None if isinstance(given, str | None) else np.array([float(given)])
+    return np.array([float(given)]) if isinstance(given, int | float) else None
 
 
 def _beside_rows(e: CheckedAnswer, name: str) -> Any:
@@ -535,6 +535,8 @@ def _of_column(e: CheckedAnswer, how: str, column: str) -> Array | None:
         return np.array([word.count(",") + bool(word) for word in e.columns[column]], dtype=np.float64)
     values = e.columns[column]
     if getattr(values, "dtype", None) != np.float64:
+        if e.table is None and not hasattr(values, "asi8"):  # words of a payload that no document describes
+            return None
         values = e.numbers(column)
     if values is None or not how or not values.size or e.table is None:
         return None if how and e.table is None else values
@@ -547,9 +549,12 @@ def _of_column(e: CheckedAnswer, how: str, column: str) -> Array | None:
         stamps = np.zeros(values.size) if e.time_us is None else e.time_us
         order = np.lexsort((distance, stamps, e.series("time", "depth_bps")))
         wider = np.append(values[order][1:], np.nan)
-        wider[np.append(np.diff(distance[order]) < 0, True)] = np.nan
+        wider[np.append(np.diff(distance[order]) <= 0, True)] = np.nan
         return wider[np.argsort(order)]
-    return np.array([values.sum() if how == "sum" else np.nanmedian(values)])
+    if how == "sum":
+        return np.array([values.sum()])
+    known = values[~np.isnan(values)]
+    return np.array([np.median(known)]) if known.size else None
 
 
 def _far(factor: float) -> Callable[[Array, Array], Array]:
@@ -659,7 +664,9 @@ def _related(e: CheckedAnswer, *, name: str) -> Iterator[str]:
                 for n, v in zip(names, values, strict=True)
                 if v is not None and not n.endswith("=")
             )
-            keys = () if e.table is None else [k for k in e.table.key if k in e.words]
+            keys = (
+                [k for k in e.table.key if k in e.words] if e.table is not None and e.size > rows[0] else ()
+            )
             where = " ".join(str(e.columns[key][rows[0]]) for key in keys)
             yield f"{name}: {shown} ({where}; {rows.size} of {e.size} rows)"
 

@@ -130,9 +130,10 @@ def _free(ax: Axes, free: xr.Dataset, tenors: Any) -> None:
     reach = np.abs(np.vstack([vol - low, high - vol]))
     look: dict[str, Any] = {"fmt": "s", "ms": 4, "lw": 1.0, "capsize": 2.5, "color": PALETTE[1]}
     ax.errorbar(tenors, vol, yerr=reach, label="model-free, with its bounds", **look)
-    least, most = np.nanmin(vol), np.nanmax(vol)
-    margin = max(0.4 * (most - least), 0.01)
-    ax.set_ylim(least - margin, most + 1.5 * margin)
+    if np.isfinite(vol).any():
+        least, most = np.nanmin(vol), np.nanmax(vol)
+        margin = max(0.4 * (most - least), 0.01)
+        ax.set_ylim(least - margin, most + 1.5 * margin)
     mark_clipped(ax, tenors, high, color=PALETTE[1])
     mark_clipped(ax, tenors, low, color=PALETTE[1])
     if free.sizes["expiry"] >= 2:

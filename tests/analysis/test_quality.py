@@ -307,3 +307,12 @@ def test_rows_of_times_that_were_never_requested_are_told_from_rows_that_do_not_
     both = pd.concat([ledger.assign(table="oi_history"), ledger.assign(table="funding_history")])
     with pytest.raises(ValueError, match=r"several tables \(funding_history, oi_history\)"):
         quality(table, requests=both)
+
+
+def test_rates_that_are_polled_twice_a_minute_are_no_duplicates() -> None:
+    """They state an interval, as payments do: what is paid twice within a minute is one payment."""
+    at = pd.date_range("2026-01-05", periods=4, freq="30s", tz="UTC")
+    same: dict[str, object] = {"symbol": "BTC", "exchange": "okx", "rate_bps_8h": 1.0, "interval_hours": 8.0}
+    for kind, duplicates in (("sampled", 0), ("settled", 3)):
+        table = pd.DataFrame({**same, "time": at, "kind": kind})
+        assert quality(table)["duplicates"].tolist() == [duplicates]

@@ -83,6 +83,8 @@ def collect_points(
     stated = np.full(len(table), np.nan)
     if "interval_hours" in table.columns:
         stated = table["interval_hours"].to_numpy(dtype=np.float64, na_value=np.nan)
+    if "kind" in table.columns:  # sampled rates state an interval too, and may be polled each second
+        stated = np.where(table["kind"] == "settled", stated, np.nan)
     order = np.lexsort([stamps, codes])  # stable: of rows at one instant the first in the table stays first
     order = order[codes[order] >= 0]
     repeated = np.zeros(len(table), dtype=bool)

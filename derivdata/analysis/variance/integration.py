@@ -83,7 +83,7 @@ def model_free(
         raise ValueError(f"floor={floor!r} is a share of the forward: between 0 and 1")
     fitted, carries = "k_min" in source, "strip_variance" in source
     if method is None:
-        method = "strip" if carries or not fitted else "fukasawa"
+        method = "strip" if (carries and k_range is None) or not fitted else "fukasawa"
     quoted = method == "strip" and not carries
     _require(source, ("log_moneyness", "iv") if quoted else ("k_min", "k_max", "method", "status"))
     if quoted:

@@ -169,7 +169,7 @@ def _apply(
         removed=removed,
         added=added,
         undoes=undoes,
-        contracts={series: word for series, word in entry.contracts.items() if series not in kept},
+        contracts={series: word for series, word in entry.contracts.items() if kept.get(series) != word},
     )
     tables = dict(manifest.tables)
     tables[table.name] = TableEntry(files, _words(storage, table, entry, files, removed), kept)

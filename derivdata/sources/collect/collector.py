@@ -279,7 +279,8 @@ class Collector:
             if self._log is not None:
                 minute.gone = dict(self.gone)
                 self._log(minute)
-            answered = minute.time if any(minute.rows.values()) else answered
+            if any(minute.rows.values()) or (self._here() and not minute.failed):
+                answered = minute.time
             if self._fail_after is not None and minute.time - answered >= self._fail_after:
                 why = next(iter([*minute.failed.values(), *self.gone.values()]), "nothing came")
                 raise NetworkError("venues", f"nothing was collected since {answered:%Y-%m-%d %H:%M}: {why}")

@@ -108,7 +108,7 @@ def _ask_lists(session: VenueSession, due: list[VenueEndpoint], first: VenueEndp
 def _merged(session: VenueSession, unknown: tuple[str, ...]) -> ContractList:
     """Return the contracts and intervals of all lists; `unknown` are margins whose intervals never came."""
     records = Records()
-    for _, listed in session.shared.lists.values():
+    for _, listed in list(session.shared.lists.values()):
         records.add(Records(listed.instruments, listed.intervals, listed.states))
     records.instruments = list({item.name: item for item in records.instruments}.values())
     at, names = times.us(session.clock.utc()), ["instruments", "intervals"]
@@ -119,7 +119,7 @@ def _merged(session: VenueSession, unknown: tuple[str, ...]) -> ContractList:
 def _all_pages(session: VenueSession, endpoint: VenueEndpoint) -> Records:
     records, cursor = Records(), ""
     if endpoint.batch:
-        listed = [item for _, told in session.shared.lists.values() for item in told.instruments]
+        listed = [item for _, told in list(session.shared.lists.values()) for item in told.instruments]
         for params in batches(endpoint, Contracts(listed)):
             page, _, _ = session.ask(endpoint, params)
             records.add(page)
