@@ -280,6 +280,10 @@ def test_a_series_whose_rows_were_deleted_forgets_its_contract(tmp_path: Path) -
     assert archive.append("funding_history", tether) == 6
     with pytest.raises(ArchiveError, match="BTCUSDC would continue the series of BTCUSDT"):
         archive.undo(4)
+    archive.append("funding_history", rates(["SOL"], ["binance"], hours=3))
+    done = archive.replace("funding_history", rates(["SOLUSDC"], ["binance"], hours=3), {"symbol": "SOL"})
+    archive.undo(done.number)  # no row says of which contract it was
+    assert archive.append("funding_history", rates(["SOLUSDT"], ["binance"], hours=4)) == 1
     archive.replace("funding_history", rates(["ETH"], ["binance"], hours=1), {"symbol": "ETH"})
     with pytest.raises(ArchiveError, match="ETHUSDT would continue the series of ETHUSDC"):
         archive.append("funding_history", rates(["ETHUSDT"], ["binance"], start=START + pd.Timedelta("1D")))

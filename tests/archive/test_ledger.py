@@ -121,6 +121,26 @@ def test_an_archive_keeps_its_id_and_its_version_says_what_changed(tmp_path: Pat
     assert other.id != name
 
 
+@pytest.mark.parametrize(
+    ("start", "error", "changes_past"), [(2, "", True), (9.5, "", False), (2, "HTTP 451", False)]
+)
+def test_an_answer_without_rows_is_another_version(
+    tmp_path: Path, start: float, error: str, changes_past: bool
+) -> None:
+    """A service says of a window that it was never requested: what it answered then is not kept."""
+    archive = open_archive(tmp_path)
+    archive.append("funding_history", rates(["BTC"], ["okx"], hours=10))
+    before, identity = archive.version, archive.identity
+    asked = [LedgerEntry("okx", "LTC", hour(start), hour(10), error)]
+    assert archive.append("funding_history", rates(hours=1)[:0], requests=asked) == 0
+    assert archive.version != before
+    assert archive.identity != identity
+    assert (past(archive) != before.partition(".")[0]) == changes_past
+    version = archive.version
+    archive.append("funding_history", rates(hours=1)[:0], requests=asked)
+    assert archive.version == version
+
+
 def past(archive: Archive) -> str:
     return archive.version.partition(".")[0]
 

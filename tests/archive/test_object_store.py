@@ -442,6 +442,25 @@ def test_a_merge_whose_put_may_be_done_later_keeps_its_file(
     assert named(archive) <= objects_of(archive)
 
 
+def test_a_merge_that_others_overtake_leaves_no_file(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A put that was refused is not done later."""
+    archive = open_archive(f"s3://{bucket}/derivs")
+    monkeypatch.setattr(archive_merging, "SMALL_ROWS", 0)
+    for symbol in ("BTC", "ETH"):
+        archive.append(FUNDING, rates([symbol], ["okx"], hours=24))
+    before, table = objects_of(archive), archive_table(FUNDING)
+    months = sorted({file.month for file in archive._entry(table).files})
+
+    def refused(self: ObjectStore, data: bytes, version: Any) -> None:
+        assert len(objects_of(archive)) == len(before) + 1
+        raise object_store.ManifestChanged
+
+    monkeypatch.setattr(ObjectStore, "replace_manifest", refused)
+    with pytest.raises(ArchiveError, match="other writers were faster for over 0 s"):
+        archive_merging.close_months(archive._storage, table, months, timeout=0)
+    assert objects_of(archive) == before
+
+
 @pytest.mark.parametrize("landed", [False, True])
 def test_a_put_of_unknown_outcome_beside_another_writer_s_is_told_as_that(
     bucket: str, monkeypatch: pytest.MonkeyPatch, landed: bool

@@ -100,6 +100,27 @@ def failing_at(call: int, real: Callable[..., Any], problem: BaseException) -> C
     return wrapped
 
 
+@pytest.mark.parametrize(("module", "name"), [(Path, "open"), (os, "replace")])
+def test_what_a_killed_writer_left_is_swept_although_the_next_is_killed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str
+) -> None:
+    """The second ends while it writes its notes, in which it takes over those of the first."""
+    archive = open_archive(tmp_path)
+    archive.append("funding_history", rates())
+    left = f"funding_history/2026-01/{'0' * 32}.parquet"
+    (tmp_path / left).parent.mkdir(exist_ok=True)
+    (tmp_path / left).write_bytes(b"half")
+    (tmp_path / ".writing").write_text(f"1\n{left}\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, failing_at(1, getattr(module, name), KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            archive.append("funding_history", rates(["SOL"]))
+    assert (tmp_path / left).exists()
+    assert archive.append("funding_history", rates(["SOL"])) == 192
+    assert not (tmp_path / left).exists()
+    assert not list(tmp_path.glob(".writing*"))
+
+
 @pytest.mark.parametrize(
     ("module", "name"), [(parquet_writer.pq.ParquetWriter, "write_table"), (local_folder, "sync")]
 )

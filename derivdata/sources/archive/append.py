@@ -17,7 +17,7 @@ from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive import parquet_writer, scanning
 from derivdata.sources.archive.audit import refuse_other_contracts
 from derivdata.sources.archive.commits import Change, commit, past_after
-from derivdata.sources.archive.ledger import Asked, enter_requests
+from derivdata.sources.archive.ledger import Asked, content_of, enter_requests
 from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
 from derivdata.sources.archive.merging import close_months, closed_months, merge_files
 from derivdata.sources.archive.schemas import frame_of, to_arrow
@@ -69,26 +69,27 @@ def add_rows(
         if stated:
             refuse_other_contracts(table, entry.contracts, stated)
         added, counts = write_new_rows(storage, table, entry.files, frame)
-        ledger = enter_requests(storage, manifest.ledger, table.name, requests)
+        ledger, answered = enter_requests(storage, manifest.ledger, table.name, requests)
         if not added and ledger == manifest.ledger:
             return Change(manifest, counts, set())
         written: set[str] = set()
-        after = msgspec.structs.replace(manifest, ledger=ledger)
+        digests = [table.name, *(f.digest for f in added)]
+        digests += [content_of(ledger)] if ledger != manifest.ledger else []
+        identity = manifests.chained(manifest.identity, digests)
+        past = past_after(manifest, identity, [*answered, *(file.first for file in added)])
+        after = msgspec.structs.replace(manifest, ledger=ledger, identity=identity, past=past)
         if added:
             files = merge_files(storage, table, entry.files, added, written)
             over[:] = closed_months(files, entry.files)
             text = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
             values = {n: sorted({*entry.values.get(n, []), *frame[n].cat.categories}) for n in text}
-            identity = manifests.chained(manifest.identity, [table.name, *(f.digest for f in added)])
             after = msgspec.structs.replace(
                 after,
-                identity=identity,
                 synthetic=manifest.synthetic or synthetic,
                 tables={
                     **manifest.tables,
                     table.name: TableEntry(files, values, {**entry.contracts, **stated}),
                 },
-                past=past_after(manifest, identity, min(file.first for file in added)),
             )
         return Change(after, counts, written)
 

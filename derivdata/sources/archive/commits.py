@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -19,6 +19,10 @@ _CLOSED_MICROS = 3_600_000_000
 _WAIT_SECONDS = 0.2
 
 T = TypeVar("T")
+
+
+class Overtaken(ArchiveError):
+    """Other writers were faster at every attempt: nothing was written, and nothing will be."""
 
 
 class Change(NamedTuple, Generic[T]):
@@ -55,7 +59,7 @@ def commit(storage: Storage, timeout: float, change: Callable[[Manifest], Change
                 return _attempt(storage, change, cut_off)
             except ManifestChanged:
                 if time.monotonic() >= until:
-                    raise ArchiveError(
+                    raise Overtaken(
                         f"{storage}: other writers were faster for over {timeout:g} s; nothing was written: "
                         "append again, in smaller pieces or with a longer lock_timeout"
                     ) from None
@@ -104,14 +108,15 @@ def _changed(
         raise
 
 
-def past_after(manifest: Manifest, identity: str, first: int) -> str:
-    """Return the identity of the past after an append of rows from `first` [µs] on, which gives `identity`.
+def past_after(manifest: Manifest, identity: str, changed: Collection[int]) -> str:
+    """Return the identity of the past after rows or answers from some instants [µs] on gave `identity`.
 
     A client regards a window as closed an hour after its end, and caches its answer for as long as the past
     stays the same.
     """
-    last = max((file.last for entry in manifest.tables.values() for file in entry.files), default=first)
-    return identity if first < last - _CLOSED_MICROS else manifest.past
+    lasts = [file.last for entry in manifest.tables.values() for file in entry.files]
+    is_past = lasts and changed and min(changed) < max(lasts) - _CLOSED_MICROS
+    return identity if is_past else manifest.past
 
 
 def _paths(manifest: Manifest) -> set[str]:

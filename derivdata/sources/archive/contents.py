@@ -61,18 +61,18 @@ class ArchiveContents:
     def version(self) -> str:
         """Version of the data, ``past.rows``, of 16 digits each.
 
-        `rows` changes with every change of a row. `past` changes with those of the past: rows that are
-        replaced, deleted or dropped, and rows appended for a time over an hour before the newest. Both are
-        hashes of everything appended and corrected until then, so that two copies of an archive that were
-        corrected differently differ. A cached answer about a window that closed an hour before stays valid
-        while `id` and `past` stay the same.
+        `rows` changes with every change of a row and of the ledger of requests. `past` changes with those of
+        the past: rows that are replaced, deleted or dropped, and rows appended or requests answered for a
+        time over an hour before the newest. Both are hashes of everything done until then, so that two copies
+        of an archive that were corrected differently differ. A cached answer about a window that closed an
+        hour before stays valid while `id` and `past` stay the same.
         """
         manifest = self._manifest()
         return f"{manifest.past[:16] or 0}.{manifest.identity[:16] or 0}"
 
     @property
     def identity(self) -> str:
-        """Hash of everything appended and corrected, in order: it changes with every change of a row."""
+        """Hash of everything appended, corrected and requested, in order: it changes with every change."""
         return self._manifest().identity
 
     @property

@@ -143,7 +143,7 @@ def _apply(
     files, removed = _remove_rows(storage, table, entry.files, chosen, mask)
     emptied = _emptied(storage, table, entry, files, removed)
     left = {series: word for series, word in entry.contracts.items() if series not in emptied}
-    refuse_other_contracts(table, left, contracts)
+    refuse_other_contracts(table, left, {series: word for series, word in contracts.items() if word})
     # What is left of a file may be merged into another one below, and is named by no manifest then.
     written = {file.path for file in files if file not in entry.files}
     added: list[DataFile] = []
@@ -156,7 +156,8 @@ def _apply(
         raise ArchiveError(f"{storage}: nothing was corrected: {table.name} has no such rows")
     # A series that is empty forgets its contract, so that rows of another may come; the log remembers it.
     refilled = emptied & scanning.series(storage, table, added) if emptied else emptied
-    kept = left | {series: entry.contracts[series] for series in refilled} | dict(contracts)
+    stated = left | {series: entry.contracts[series] for series in refilled} | dict(contracts)
+    kept = {series: word for series, word in stated.items() if word}  # none where an undo brings none back
     number = len(manifest.corrections) + 1
     correction = Correction(
         number=number,
@@ -169,7 +170,11 @@ def _apply(
         removed=removed,
         added=added,
         undoes=undoes,
-        contracts={series: word for series, word in entry.contracts.items() if kept.get(series) != word},
+        contracts={
+            series: entry.contracts.get(series, "")
+            for series in {**entry.contracts, **kept}
+            if kept.get(series) != entry.contracts.get(series)
+        },
     )
     tables = dict(manifest.tables)
     tables[table.name] = TableEntry(files, _words(storage, table, entry, files, removed), kept)

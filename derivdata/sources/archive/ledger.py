@@ -52,8 +52,12 @@ _Ledger = dict[str, dict[str, dict[str, _Windows]]]
 _LEDGERS = msgspec.json.Decoder(_Ledger)
 
 
-def enter_requests(storage: Storage, name: str, table: str, requests: Sequence[Asked]) -> str:
-    """Write the ledger with some requests for a table added; return the name of its file.
+def enter_requests(
+    storage: Storage, name: str, table: str, requests: Sequence[Asked]
+) -> tuple[str, list[int]]:
+    """Write the ledger with some requests for a table added.
+
+    Returns the name of its file, and the instants [µs] from which on time is answered that was not before.
 
     Raises
     ------
@@ -63,8 +67,8 @@ def enter_requests(storage: Storage, name: str, table: str, requests: Sequence[A
         The ledger is missing or damaged.
     """
     if not requests:
-        return name
-    ledger = _load(storage, name)
+        return name, []
+    ledger, news = _load(storage, name), []
     for request in itertools.starmap(LedgerEntry, requests):
         start, end = _micros(request.start), _micros(request.end)
         if start >= end:
@@ -74,13 +78,14 @@ def enter_requests(storage: Storage, name: str, table: str, requests: Sequence[A
         if request.error:
             windows.failed.append((start, end, request.error))
         else:
+            news += [first for first, _ in _without([(start, end)], windows.answered)]
             windows.answered = _union([*windows.answered, (start, end)])
         windows.failed = _spans([
             (first, last, why)
             for a, b, why in dict.fromkeys(windows.failed)
             for first, last in _without([(a, b)], windows.answered)
         ])  # fmt: skip
-    return _write(storage, name, ledger)
+    return _write(storage, name, ledger), news
 
 
 def forget_requests(
@@ -119,8 +124,13 @@ def _digest(text: bytes) -> str:
     return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
+def content_of(name: str) -> str:
+    """Return the part of a ledger's name that its text gives; in a store of objects the rest is random."""
+    return name[: len("ledger-") + 16]
+
+
 def _is_named_by(name: str, digest: str) -> bool:
-    return name.startswith(f"ledger-{digest[:16]}")  # in a store of objects the rest of the name is random
+    return content_of(name) == f"ledger-{digest[:16]}"
 
 
 def requests_frame(storage: Storage, name: str) -> pd.DataFrame:

@@ -211,9 +211,11 @@ class LocalFolder:
     def _begin(self, notes: str, paths: Collection[str]) -> None:
         """Begin notes with this process's id, and paths that were noted before."""
         try:
-            (self.folder / notes).unlink(missing_ok=True)  # a new file: nothing is written through a link
-            with (self.folder / notes).open("x") as file:
+            draft = self.folder / f"{notes}.new"
+            draft.unlink(missing_ok=True)  # a new file: nothing is written through a link
+            with draft.open("x") as file:
                 file.writelines(f"{line}\n" for line in (os.getpid(), *paths))
+            os.replace(draft, self.folder / notes)  # one that is killed here leaves the notes before
         except OSError as problem:
             raise ArchiveError(f"{self.folder}: cannot be written: {problem.strerror}") from None
 

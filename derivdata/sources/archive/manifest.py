@@ -99,8 +99,8 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Rows that were taken out and put in by hand, kept as files of their own so that it can be undone.
 
     `where` are values by text column and `first` and `end` the half-open window [µs] that were corrected;
-    `undoes` is the number of the correction that this one takes back. `contracts` are those of series of
-    which it left no row, as `TableEntry` has them.
+    `undoes` is the number of the correction that this one takes back. `contracts` are those that it changed,
+    as `TableEntry` had them before; empty text where a series had none.
     """
 
     number: int
@@ -119,11 +119,11 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Manifest(msgspec.Struct, forbid_unknown_fields=True):
     """State of an archive: its tables and their files, corrections, versions.
 
-    `id` is made once and stays. `identity` is a hash of everything appended and corrected, in order, and
-    `past` is what it was after the last change of the past: rows were corrected or dropped, or came for a
-    time more than an hour before the archive's newest. `commits` counts replacements of the manifest.
-    `ledger` names the file of requests. `beside` are files that format 2 kept beside those of rows: nothing
-    reads them, and the next commit removes them.
+    `id` is made once and stays. `identity` is a hash of everything appended, corrected and requested, in
+    order, and `past` is what it was after the last change of the past: rows were corrected or dropped, or
+    rows came or requests were answered for a time more than an hour before the archive's newest. `commits`
+    counts replacements of the manifest. `ledger` names the file of requests. `beside` are files that format 2
+    kept beside those of rows: nothing reads them, and the next commit removes them.
     """
 
     identity: str = ""

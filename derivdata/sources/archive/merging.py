@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive import parquet_writer, scanning
-from derivdata.sources.archive.commits import Change, commit
+from derivdata.sources.archive.commits import Change, Overtaken, commit
 from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
 from derivdata.sources.archive.schemas import frame_of, sorting, to_arrow
 from derivdata.sources.archive.selections import EVER_ALL
@@ -121,13 +121,16 @@ def _close(storage: Storage, table: Table, month: str, timeout: float) -> None:
         tables = {**manifest.tables, table.name: msgspec.structs.replace(entry, files=files)}
         return Change(msgspec.structs.replace(manifest, tables=tables), True, set())
 
-    merged = False
+    merged = refused = False
     try:
         merged = commit(storage, timeout, change)
+    except Overtaken:
+        refused = True
+        raise
     finally:
         # Whether a commit that failed was done may be unknown: only the manifest can tell, and where a put
         # whose answer got lost may still be done later, not even that: then the file stays.
-        unknown = offered and storage.remote
+        unknown = offered and storage.remote and not refused
         if not merged and not unknown and whole not in (manifests.load(storage) or Manifest()).files():
             storage.remove(whole.path)
 

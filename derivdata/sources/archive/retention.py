@@ -10,7 +10,7 @@ import pandas as pd
 
 from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive.commits import Change, commit
-from derivdata.sources.archive.ledger import forget_requests
+from derivdata.sources.archive.ledger import content_of, forget_requests
 from derivdata.sources.archive.manifest import DataFile, Manifest
 from derivdata.sources.archive.storage import Storage
 from derivdata.tables.schema import Table
@@ -51,12 +51,12 @@ def drop_old_partitions(
         ledger = forget_requests(storage, manifest.ledger, cuts, _month(before))
         if not dropped and ledger == manifest.ledger:
             return Change(manifest, Dropped(0, 0), set())
+        digests = ["dropped", content_of(ledger), *(f.digest for _, f in dropped)]
+        identity = manifests.chained(manifest.identity, digests)
+        tables_left = {name: entry for name, entry in kept.items() if entry.files}
         after = msgspec.structs.replace(
-            manifest, tables={name: entry for name, entry in kept.items() if entry.files}, ledger=ledger
+            manifest, tables=tables_left, ledger=ledger, identity=identity, past=identity
         )
-        if dropped:
-            identity = manifests.chained(manifest.identity, ["dropped", *(f.digest for _, f in dropped)])
-            after = msgspec.structs.replace(after, identity=identity, past=identity)
         return Change(after, Dropped(sum(f.rows for _, f in dropped), len(dropped)), set())
 
     return commit(storage, timeout, change)
