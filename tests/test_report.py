@@ -303,6 +303,30 @@ def test_payments_stand_in_for_rates_that_were_not_sampled(tmp_path: Path) -> No
     assert gross - net == pytest.approx(10.43, abs=0.11), "20 bps a week over the year"
 
 
+def test_payments_of_the_year_before_that_have_no_sums_leave_the_window_its_rates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the year one row is no payment, so that it has no sums: the year is missing, not the window."""
+    stamps = pd.date_range("2024-03-01", periods=180, freq="8h", tz="UTC").repeat(2)
+    columns = {"exchange": ["calm", "busy"] * 180, "timestamp": stamps, "y": [1.0, 2.0] * 180}
+    columns["interval_hours"] = 8.0
+    frame = rows("funding_settlements", symbol="BTC", kind="settled", **columns)
+    dd.open_archive(tmp_path / "paid").append("funding_settlements", frame)
+    dd.connect(str(tmp_path / "paid"))
+    settlements = dd.funding.settlements
+
+    def over_a_year(symbols: object, start: pd.Timestamp, end: pd.Timestamp, **options: object) -> object:
+        table = settlements(symbols, start, end, **options)
+        mixed = table.assign(kind=["sampled"] + ["settled"] * (len(table) - 1))
+        return mixed if end - start > pd.Timedelta(100, "D") else table
+
+    monkeypatch.setattr(dd.funding, "settlements", over_a_year)
+    out = dd.report("BTC", out=tmp_path / "r.html", window="30d", sections=["funding", "carry"])
+    said_there = said(Page(out.read_text(encoding="utf-8")))
+    assert "payments behind the funding rates of the last year have no sums over 8 hours" in said_there
+    assert "behind the funding rates have" not in said_there
+
+
 def options_archive(folder: Path, chain: pd.DataFrame) -> str:
     """An archive of one chain on deribit, a venue that the document lists."""
     dd.open_archive(folder).append("options_snapshot", chain.assign(exchange="deribit"))

@@ -129,6 +129,33 @@ def held_settlements(panel: xr.DataArray) -> xr.DataArray:
     return xr.DataArray(carried).transpose(*rates.dims)
 
 
+def newest_at(companion: xr.DataArray, rates: xr.DataArray) -> xr.DataArray:
+    """Put a companion of a panel on the instants of its `held_settlements`: its newest value at each."""
+    if "time" not in rates.dims or companion.sizes["time"] == rates.sizes["time"]:
+        return companion.assign_coords(time=rates["time"]) if "time" in rates.coords else companion
+    starts = np.unique(scheduled(companion["time"].to_numpy()), return_index=True)[1]
+    newest = xr.apply_ufunc(
+        _newest,
+        whole(companion, "time"),
+        input_core_dims=[["time"]],
+        output_core_dims=[["due"]],
+        kwargs={"starts": starts},
+        dask="parallelized",
+        output_dtypes=[np.float64],
+        dask_gufunc_kwargs={"output_sizes": {"due": starts.size}},
+        keep_attrs=True,
+    )
+    found = xr.DataArray(newest).rename(due="time").assign_coords(time=rates["time"])
+    return found.transpose(*companion.dims)
+
+
+def _newest(values: Floats, *, starts: Indices) -> Floats:
+    ends = np.append(starts[1:], values.shape[-1]) - 1
+    last = last_valid(~np.isnan(values))[..., ends]
+    found = np.take_along_axis(values, np.maximum(last, 0), axis=-1)
+    return np.where(last >= starts, found, np.nan)
+
+
 def _carried(rates: Floats, interval: Floats, *, since: Floats) -> Floats:
     last = last_valid(np.isfinite(rates))
     at = np.maximum(last, 0)
@@ -189,8 +216,12 @@ def _numbers(panel: xr.DataArray) -> xr.DataArray:
 
 def _names(panel: xr.DataArray) -> list[str]:
     """Return the name of each series in the order of `_numbers`, such as ``BTC on binance``."""
-    labels = [labels_of(panel, str(dim)) for dim in panel.dims if dim != "time" and dim in panel.coords]
-    return [" on ".join(each) for each in itertools.product(*labels)]
+    labels = [
+        labels_of(panel, dim) if dim in panel.coords else [f"{dim} {at}" for at in range(panel.sizes[dim])]
+        for dim in map(str, panel.dims)
+        if dim != "time"
+    ]
+    return [" on ".join(each) or "a series" for each in itertools.product(*labels)]
 
 
 def _without_overlap(
@@ -207,19 +238,34 @@ def _without_overlap(
     wrong, before = _overlapping(paid, since)
     if wrong.any() and strict:
         place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
-        row, name = place[-1], names[int(number[place[:-1]])] if names else ""
+        row, name = place[-1], names[int(number[place[:-1]])]
         raise ValueError(
-            f"settlements{name and ' of '}{name} pay for more hours than have passed: that of "
+            f"settlements of {name} pay for more hours than have passed: that of "
             f"{_said(origin, since[row])} pays for {interval[place]:g} h and comes "
             f"{since[row] - since[before[place]]:g} h after the one before. A payment is there twice (see "
             "dd.quality), or interval_hours is too long (see infer_interval); overlap='nan' leaves both out"
         )
-    while wrong.any():  # what is left may overlap again: two payments that are there twice in a row
-        for series in np.ndindex(wrong.shape[:-1]):
-            rows = np.flatnonzero(wrong[series])[:1]
-            paid[series][rows] = paid[series][before[series][rows]] = 0.0
-        wrong, before = _overlapping(paid, since)
+    for series in np.ndindex(wrong.shape[:-1]):
+        if wrong[series].any():
+            _leave_out(paid[series], since)
     return np.where(np.isfinite(rates) & (interval > 0.0) & (paid == 0.0), np.nan, rates)
+
+
+def _leave_out(paid: Floats, since: Floats) -> None:
+    """Set the payments of one series that overlap, and the one before each, to 0.
+
+    In order of time: what is left may overlap again, with that before the pair that went.
+    """
+    kept: list[tuple[int, float]] = []  # rows, and by how much the payments up to each overlap
+    for row in np.flatnonzero(paid).tolist():
+        overlap = 0.0
+        if kept:
+            before, overlapped = kept[-1]
+            overlap = max(0.0, overlapped + paid[row] - (since[row] - since[before]))
+        if overlap > 0.5 * paid[row] - _ROUNDING:
+            paid[[kept.pop()[0], row]] = 0.0
+        else:
+            kept.append((row, overlap))
 
 
 def _overlapping(interval: Floats, since: Floats) -> tuple[Bools, Indices]:
@@ -252,7 +298,7 @@ def _merged(
     counted = np.add.reduceat(there.astype(np.intp), starts, axis=-1)
     if strict and (counted > 1).any():
         place = np.unravel_index(int(np.argmax(counted > 1)), counted.shape)
-        name = names[int(number[place[:-1]])] if names else "a series"
+        name = names[int(number[place[:-1]])]
         raise ValueError(
             f"{name} has two settlements within a minute of "
             f"{np.datetime_as_string(due[place[-1]], unit='s')}: one payment is there twice, see dd.quality; "

@@ -119,15 +119,13 @@ class Data:
         if sampled is not None and sampled["time"].nunique() > 1:  # one instant says nothing of time
             return Rates(panel(sampled), sampled, settled=False)
         paid = self.settlements()
-        return None if paid is None else self._settled(paid)
+        return None if paid is None else self._settled(paid, "funding rates")
 
-    def _settled(self, paid: pd.DataFrame) -> Rates | None:
+    def _settled(self, paid: pd.DataFrame, what: str) -> Rates | None:
         try:
             return Rates(_summed(paid), paid, settled=True)
         except ValueError as problem:
-            self.missing["funding rates"] = (
-                f"The payments of this window have no sums over 8 hours: {problem}."
-            )
+            self.missing[what] = f"The payments behind the {what} have no sums over 8 hours: {problem}."
             return None
 
     def past_rates(self, rates: Rates) -> Rates:
@@ -149,15 +147,14 @@ class Data:
             else partial(funding.history, venues=wanted.venues, resolution="8h")
         )
         symbols = [str(symbol) for symbol in rates.panel["symbol"].values]
+        what = "funding rates of the last year"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataNotice)  # the section on provenance lists it
-            table = self._fetch_once(
-                "funding rates of the last year", lambda: fetch(symbols, start, end), optional=True
-            )
+            table = self._fetch_once(what, lambda: fetch(symbols, start, end), optional=True)
         if table is None:
             return rates
         if rates.settled:
-            longer = self._settled(table)
+            longer = self._settled(table, what)
         else:  # the bucket that is still open holds a part of its 8 hours
             table = table[table["time"] + pd.Timedelta(8, "h") <= end]
             longer = Rates(panel(table), table, settled=False) if table["time"].nunique() > 1 else None

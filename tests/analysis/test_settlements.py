@@ -12,7 +12,13 @@ import xarray as xr
 
 from derivdata.analysis import align, funding
 from derivdata.analysis.funding.status import FundingStatus
-from derivdata.analysis.settlements import GRACE, merge_late_stamps, scheduled
+from derivdata.analysis.settlements import (
+    GRACE,
+    _overlapping,
+    _without_overlap,
+    merge_late_stamps,
+    scheduled,
+)
 from tests.support.shared import shared_path
 
 LATE = pd.Timedelta("12ms")
@@ -196,6 +202,35 @@ def test_one_odd_payment_of_a_panel_is_named_or_left_out(lazy):
     assert held.notnull().all()
 
 
+def test_payments_that_overlap_again_once_others_are_left_out():
+    """Against passes over the whole: the first that overlaps goes, with that before it, until none does."""
+    rng = np.random.default_rng(3)
+    for _ in range(40):
+        since = np.cumsum(rng.choice([0.5, 1.0, 4.0, 8.0, 8.0], 60))
+        paid = rng.choice([0.0, 1.0, 4.0, 8.0, 8.0], (2, 60))
+        expected = paid.copy()
+        for series in expected:
+            while (wrong := _overlapping(series, since))[0].any():
+                row = int(np.argmax(wrong[0]))
+                series[[row, wrong[1][row]]] = 0.0
+        found = _without_overlap(
+            np.ones((2, 60)), paid, np.arange(2), since=since, origin=STAMPS[0], names=[], strict=False
+        )
+        np.testing.assert_array_equal(np.isnan(found), (paid > 0.0) & (expected == 0.0))
+
+
+def test_series_without_labels_are_named_by_their_place():
+    twice = settled([1.0] * 4, STAMPS[:3].append(STAMPS[2:3] + pd.Timedelta("30s")))
+    unlabelled = twice.expand_dims(exchange=2).copy()
+    with pytest.raises(ValueError, match="exchange 0 has two settlements within a minute"):
+        funding.cumulative(unlabelled)
+    close = settled([1.0] * 3, STAMPS[:2].append(STAMPS[1:2] + pd.Timedelta("3h")))
+    with pytest.raises(ValueError, match="settlements of exchange 0 pay for more hours"):
+        funding.cumulative(close.expand_dims(exchange=2))
+    with pytest.raises(ValueError, match="a series has two settlements"):
+        funding.cumulative(twice)
+
+
 @pytest.mark.parametrize("hourly", [1, 4])
 def test_intervals_longer_than_the_time_between_payments_are_refused(hourly):
     stamps = pd.date_range("2026-01-01", periods=40, freq=f"{hourly}h").as_unit("us")
@@ -221,6 +256,41 @@ def test_late_payments_are_not_too_many_and_those_a_little_too_often_are():
     assert funding.cumulative(settled([1.0] * 4, stamps[:4]))["funding_bps"][-1] == 4.0
     with pytest.raises(ValueError, match="2026-01-02T04:00:00 pays for 8 h and comes 7 h"):
         funding.cumulative(settled([1.0] * 9, stamps))
+
+
+def test_filters_of_pairs_look_at_every_hour_that_a_payment_stands_for():
+    """a and b pay 1 and 2 every hour, c 40 at 00:00 for 8 hours, 12 ms late."""
+    hours = pd.date_range("2026-01-01", periods=8, freq="h").as_unit("us")
+    at = hours.append(hours[:1] + LATE).sort_values()
+    rates = np.full((3, 9), np.nan)
+    rates[0, [0, *range(2, 9)]], rates[1, [0, *range(2, 9)]], rates[2, 1] = 1.0, 2.0, 40.0
+    names = ["a", "b", "c"]
+    panel = xr.DataArray(
+        rates,
+        {"exchange": names, "time": at, "interval_hours": ("exchange", [1.0, 1.0, 8.0])},
+        ("exchange", "time"),
+        attrs={"units": "bps/8h", "kind": "settled"},
+    )
+
+    def shorts(where, **filters):
+        found = funding.best_pair(where, **filters)["short"]
+        assert (found["time"].to_numpy() == hours.to_numpy()).all()
+        return "".join(found.values.tolist())
+
+    assert shorts(panel) == "cccccccc"
+    # Not tradable at its payment and from 04:00 on.
+    listed = xr.ones_like(panel, dtype=bool).drop_vars("interval_hours")
+    listed[2, :2] = listed[2, 5:] = False
+    assert shorts(panel, tradable=listed) == "bcccbbbb"
+    amounts = xr.where(listed, 9.0, 1.0).assign_attrs(units="USD")
+    assert shorts(panel, oi_usd=amounts, min_oi_usd=5.0) == "bcccbbbb"
+    ages = xr.where(listed, 1.0, 9.0).assign_attrs(units="h")
+    assert shorts(panel, age_hours=ages, max_age="2h") == "bcccbbbb"
+    # Marks beside the payments only: those of one hour are compared with each other.
+    marks = xr.where(panel.notnull() | (at > at[1]), 100.0, np.nan).drop_vars("interval_hours")
+    marks[2, 1], marks[2, 6] = 0.91, 0.91
+    assert shorts(panel, prices=marks.assign_attrs(units="USD")) == "bccccbcc"
+    assert shorts(panel.chunk(time=3), tradable=listed.chunk(time=3)) == "bcccbbbb"
 
 
 def test_late_stamps_in_chunks_are_merged_lazily():

@@ -26,7 +26,7 @@ from derivdata.analysis.panels import (
     row_by_row,
     whole,
 )
-from derivdata.analysis.settlements import held_settlements
+from derivdata.analysis.settlements import held_settlements, newest_at
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.units import HOUR_UNIT, RATE_UNIT, USD_UNIT
@@ -61,7 +61,8 @@ def best_pair(
     panel
         Funding rates [bps/8h] with dim ``exchange``, in memory or lazy (venues are put into one chunk). A
         settlement whose ``interval_hours`` the panel says stands until the next one of its series is due, so
-        that venues that pay every hour meet those that pay every eight.
+        that venues that pay every hour meet those that pay every eight; the filters look at each of these
+        times, not only at that of the payment.
     oi_usd, min_oi_usd
         Open interest [USD] over the panel's labels as it was known at each time, and the least of it that a
         venue needs; unknown open interest is not enough.
@@ -107,20 +108,23 @@ def best_pair(
         raise ValueError("oi_usd and min_oi_usd go together: give both or neither")
     if (age_hours is None) != (max_age is None):
         raise ValueError("age_hours and max_age go together: give both or neither")
+    rates = held_settlements(panel)
+
+    def known(other: Any, units: str | None, name: str) -> xr.DataArray:
+        return newest_at(beside(panel, other, units=units, name=name), rates)
+
     if oi_usd is not None and min_oi_usd is not None:
-        held = require(oi_usd, units=USD_UNIT, name="oi_usd")
-        panel = panel.where(beside(panel, held, units=USD_UNIT, name="oi_usd") >= min_oi_usd)
+        amounts = require(oi_usd, units=USD_UNIT, name="oi_usd")
+        rates = rates.where(known(amounts, USD_UNIT, "oi_usd") >= min_oi_usd)
     if age_hours is not None and max_age is not None:
-        age = beside(panel, age_hours, units=HOUR_UNIT, name="age_hours")
-        panel = panel.where(age <= hours_of(max_age, "max_age", least=0.0))
+        age = known(age_hours, HOUR_UNIT, "age_hours")
+        rates = rates.where(age <= hours_of(max_age, "max_age", least=0.0))
     if tradable is not None:
-        panel = panel.where(_mask(panel, tradable))
+        rates = rates.where(known(_mask(panel, tradable).astype(np.float64), None, "tradable") > 0.0)
     if prices is not None:
-        marks = beside(
-            panel, require(prices, "exchange", units=USD_UNIT, name="prices"), units=USD_UNIT, name="prices"
-        )
-        panel = panel.where(~(abs(price_factors(marks)) > PRICES_AGREE))
-    return by_chunk(_best_pairs, whole(held_settlements(panel), "exchange"))
+        marks = require(prices, "exchange", units=USD_UNIT, name="prices")
+        rates = rates.where(~(abs(price_factors(known(marks, USD_UNIT, "prices"))) > PRICES_AGREE))
+    return by_chunk(_best_pairs, whole(rates, "exchange"))
 
 
 def _best_pairs(panel: xr.DataArray) -> xr.Dataset:
