@@ -138,7 +138,9 @@ def add_status(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``derivdata status``."""
     parser.add_argument("archive", type=Path)
     parser.add_argument(
-        "--fail-after", metavar="TIME", help="end with status 1 where the last answer is older (10m)"
+        "--fail-after",
+        metavar="TIME",
+        help="end with status 1 where a collected table's last answer is older (10m)",
     )
     parser.add_argument(
         "--format",
@@ -152,11 +154,11 @@ def add_status(parser: argparse.ArgumentParser) -> None:
 def _status(arguments: argparse.Namespace) -> None:
     from derivdata.sources import archive
     from derivdata.sources.collect.clock import MachineClock
-    from derivdata.sources.collect.reporting import prometheus, status
+    from derivdata.sources.collect.reporting import late, prometheus, status
     from derivdata.support import times
 
-    opened = archive.open_archive(arguments.archive, create=False)
-    rows = status(opened, MachineClock().utc())
+    opened, now = archive.open_archive(arguments.archive, create=False), MachineClock().utc()
+    rows = status(opened, now)
     if arguments.format == "text":
         say(rows.to_string(index=False))
     elif arguments.format == "json":
@@ -164,10 +166,9 @@ def _status(arguments: argparse.Namespace) -> None:
     else:
         say(prometheus(rows))
     if arguments.fail_after is not None:
-        longest = times.length(arguments.fail_after, "fail-after").total_seconds() / 60
-        late = rows[~(rows["lag_minutes"] <= longest)]
-        if len(late) or rows.empty:
-            named = ", ".join(late["exchange"].str.cat(late["table"], " ")) or "the archive has no requests"
+        silent = late(opened, now, times.length(arguments.fail_after, "fail-after"))
+        if silent or rows.empty:
+            named = ", ".join(silent) or "the archive has no requests"
             raise DerivdataError(f"no answer for {arguments.fail_after}: {named}")
 
 

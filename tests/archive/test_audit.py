@@ -287,3 +287,14 @@ def test_a_series_whose_rows_were_deleted_forgets_its_contract(tmp_path: Path) -
     archive.replace("funding_history", rates(["ETH"], ["binance"], hours=1), {"symbol": "ETH"})
     with pytest.raises(ArchiveError, match="ETHUSDT would continue the series of ETHUSDC"):
         archive.append("funding_history", rates(["ETHUSDT"], ["binance"], start=START + pd.Timedelta("1D")))
+
+
+def test_an_undone_replacement_by_another_contract_gives_the_series_its_own_back(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    archive.append("funding_history", rates(["BTCUSDC"], ["binance"], hours=24))
+    archive.replace("funding_history", rates(["BTCUSDT"], ["binance"], hours=24), {"symbol": "BTC"})
+    archive.undo(1)
+    later = {"hours": 6, "start": START + pd.Timedelta("1D")}
+    with pytest.raises(ArchiveError, match="BTCUSDT would continue the series of BTCUSDC"):
+        archive.append("funding_history", rates(["BTCUSDT"], ["binance"], **later))
+    assert archive.append("funding_history", rates(["BTCUSDC"], ["binance"], **later)) == 6

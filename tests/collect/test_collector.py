@@ -107,10 +107,10 @@ def test_an_adapter_s_own_mistake_loses_its_venue_s_poll_and_is_named(
 ) -> None:
     collector = _collector(archive, fakes, clock, "okx", "bybit")
 
-    def wrong(poll: object) -> None:
+    def wrong(*_: object) -> None:
         raise KeyError("fundingRate")
 
-    monkeypatch.setattr(collector._states["bybit"], "_ask_due", wrong)
+    monkeypatch.setattr(collector._states["bybit"], "_tabulate", wrong)
     collector.once()
     assert set(_rows(archive, "funding_history").index.get_level_values("exchange")) == {"okx"}
     assert collector.failed["bybit funding_history"] == "KeyError('fundingRate')"

@@ -21,6 +21,7 @@ from derivdata.sources.collect.files import checked_on, is_collected, keep_check
 from derivdata.sources.collect.reporting import Minute, status
 from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.coverage import coverage_of
+from derivdata.sources.venues.hyperliquid import DEXES
 from derivdata.sources.venues.registry import VENUES
 from derivdata.tables import TABLES
 from tests.collect import fakes as fakes_of_venues
@@ -119,6 +120,42 @@ def test_status_stands_behind_an_alarm(
     assert "no answer for 7m: okx funding_history" in told.err
 
 
+@pytest.mark.parametrize(
+    ("limit", "late"),
+    [
+        ("10m", "gateio funding_history, okx oi_history"),
+        ("30m", "okx oi_history"),
+    ],
+)
+def test_an_alarm_is_about_what_is_collected_and_waits_for_hourly_refills(
+    limit: str,
+    late: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """At 12:00: polled until 11:59 and 11:45, refilled until 10:46, failing since 8:00; once until 6:00."""
+    archive, day = open_archive(tmp_path / "market"), pd.Timestamp("2026-01-20", tz="UTC").as_unit("us")
+    asked = {
+        "funding_history": [("okx", None, "10:00", "11:59", ""), ("gateio", None, "10:00", "11:45", "")],
+        "funding_settlements": [
+            ("bybit", "BTC", "00:00", "10:46", ""),
+            ("kraken", "BTC", "00:00", "06:00", ""),
+        ],
+        "oi_history": [("okx", "BTC", "00:00", "08:00", ""), ("okx", "BTC", "08:00", "11:00", "HTTP 503")],
+    }
+    for table, windows in asked.items():
+        entries = [
+            LedgerEntry(venue, symbol, day + pd.Timedelta(f"{a}:00"), day + pd.Timedelta(f"{b}:00"), why)
+            for venue, symbol, a, b, why in windows
+        ]
+        archive.append(table, TABLES[table].empty(), requests=entries)
+    now = SimulatedClock("2026-01-20T12:00:00")
+    monkeypatch.setattr("derivdata.sources.collect.clock.MachineClock", lambda: now)
+    assert main(["status", str(tmp_path / "market"), "--fail-after", limit]) == 1
+    assert capsys.readouterr().err.rstrip().endswith(f"no answer for {limit}: {late}")
+
+
 def test_a_check_of_venues_ends_with_a_verdict_for_each_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -161,6 +198,51 @@ def test_collecting_ends_when_nothing_answers_for_so_long(
     assert minutes[0].rows["funding_history"] == 2
     waited = minutes[-1].time - minutes[0].time
     assert pd.Timedelta(30, "min") <= waited < pd.Timedelta(33, "min")
+
+
+def test_collecting_goes_on_in_a_quiet_market_where_venues_answer_without_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimulatedClock("2026-01-20T10:30:30")
+    fakes = faked(LAST, clock, monkeypatch)
+    fakes.refusals = {"gateio/futures/usdt/liq_orders": (200, {}, [])}
+    minutes: list[Minute] = []
+
+    def stop_after_ten(minute: Minute) -> None:
+        minutes.append(minute)
+        if len(minutes) == 10:
+            clock.stop()
+
+    Collector(
+        open_archive(tmp_path / "market"),
+        venues=["gateio"],
+        symbols=[],
+        names=["liquidations_fills"],
+        clock=clock,
+        addresses=fakes.addresses,
+        fail_after=pd.Timedelta(5, "min"),
+        log=stop_after_ten,
+    ).run()
+    assert len(minutes) == 10
+    assert sum(sum(minute.rows.values()) for minute in minutes) == 0
+    assert [minute.failed for minute in minutes] == [{}] * 10
+    assert sum(place.endswith("/liq_orders") for _, place, *_ in fakes.log) >= 10
+
+
+def test_a_check_of_venues_at_one_address_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hyperliquid and a market at its address: a second that one spends, the other waits for."""
+    monkeypatch.setattr("derivdata.sources.collect.files.keep_checks", lambda *_: None)
+    found: list[list[VenueSession]] = []
+
+    def check(sessions: list[VenueSession], **_: Any) -> pd.DataFrame:
+        found.append(sessions)
+        row = {"exchange": "hyperliquid", "path_or_channel": "/info meta", "verdict": "confirms"}
+        return pd.DataFrame([row])
+
+    monkeypatch.setattr("derivdata.sources.collect.checking.check_venues", check)
+    assert main(["venues", "check", "--venues", "hyperliquid", next(iter(DEXES)), "okx"]) == 0
+    now = pd.Timestamp("2026-01-20T10:30:30", tz="UTC")
+    assert [session.shared.turn(now, 1.0) for session in found[0]] == [0.0, 1.0, 0.0]
 
 
 def test_check_tells_what_a_body_confirms_and_what_contradicts() -> None:

@@ -217,3 +217,26 @@ def test_an_empty_list_of_contracts_is_a_failure_and_leaves_the_older_one(
     be_honest()
     assert _fill(archive, fakes, clock, "binance", FUNDING).failed == []
     assert _rows(archive, FUNDING) == _truth(fakes, "binance", FUNDING)
+
+
+@pytest.mark.parametrize(("silent", "failed"), [({"ETH"}, 0), ({"BTC", "ETH"}, 2)])
+def test_a_contract_without_payments_is_no_failure_where_another_one_has_some(
+    silent: set[str],
+    failed: int,
+    archive: Archive,
+    fakes: Fakes,
+    clock: SimulatedClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is new, or pays nothing; a request that is empty about BTC too is broken."""
+    honest = fakes.payments
+
+    def payments(exchange: str, symbol: str) -> list[tuple[int, int, float]]:
+        return [] if symbol in silent else honest(exchange, symbol)
+
+    monkeypatch.setattr(fakes, "payments", payments)
+    done = _fill(archive, fakes, clock, "bybit", FUNDING)
+    assert len(done.failed) == failed, done.failed
+    asked = archive.requests().set_index("symbol")["answered"]
+    assert asked.to_dict() == {"BTC": failed == 0, "ETH": failed == 0}
+    assert _rows(archive, FUNDING) == (0 if failed else _truth(fakes, "bybit", FUNDING) // 2)

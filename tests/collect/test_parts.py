@@ -224,3 +224,92 @@ def test_a_contract_delisted_within_the_hour_ends_with_its_last_row(
     assert rows.groupby("symbol", observed=True).size().to_dict() == {"C0": 3, "C1": 6, "C2": 6, "C3": 6}
     lists = [place for _, place, *_ in fakes.log if place.endswith("/fapi/v1/exchangeInfo")]
     assert len(lists) == 2, "at the start, and where one stood still"
+
+
+def _rates_of_cryptocom(
+    fakes: Fakes, monkeypatch: pytest.MonkeyPatch, lost: set[str]
+) -> list[tuple[str, pd.Timestamp]]:
+    """Refuse the hourly rates of some contracts, a request each; return what is asked, and when."""
+    sound, asked = fakes._body, list[tuple[str, pd.Timestamp]]()
+
+    def body(exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
+        if place != "/public/get-valuations":
+            return sound(exchange, place, params)
+        asked.append((params["instrument_name"][:3], fakes.now().floor("min")))
+        refused = {"code": 10001, "message": f"SYS_ERROR of {params['instrument_name']}"}
+        return (400, refused) if asked[-1][0] in lost else sound(exchange, place, params)
+
+    monkeypatch.setattr(fakes, "_body", body)
+    return asked
+
+
+def test_an_hourly_request_that_no_contract_answered_failed_and_is_asked_again_in_five_minutes(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = {"BTC", "ETH"}
+    _rates_of_cryptocom(fakes, monkeypatch, lost)
+    collector = _collector(archive, fakes, clock, "cryptocom", names=["funding_history"])
+    collector.once()
+    assert "SYS_ERROR of BTC" in collector.failed["cryptocom funding_history"]
+    assert archive.requests()["answered"].tolist() == [False]
+    lost.clear()
+    clock.wait(300)
+    collector.once()
+    assert collector.failed == {}
+    assert _symbols(archive, "funding_history") == {"BTC", "ETH"}
+
+
+def test_of_an_hourly_request_only_what_failed_is_asked_again(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = {"BTC"}
+    asked = _rates_of_cryptocom(fakes, monkeypatch, lost)
+    collector = _collector(archive, fakes, clock, "cryptocom", names=["funding_history"])
+    label, said = "/public/get-valuations?valuation_type=funding_rate", []
+    for number in range(4):
+        if number == 2:
+            lost.clear()
+        collector.once()
+        said.append(collector.failed.get(f"cryptocom {label}", ""))
+        clock.wait(300)
+    first = asked[0][1]
+    minutes = [(symbol, (at - first) // pd.Timedelta(1, "min")) for symbol, at in asked]
+    assert minutes == [("BTC", 0), ("ETH", 0), ("BTC", 5), ("BTC", 10)]
+    assert [why.partition(":")[0] for why in said] == [
+        "1 of 2 requests failed",
+        "1 of 1 requests failed",
+        "",
+        "",
+    ]
+    rows = archive.read("funding_history", DAY, DAY + pd.Timedelta(1, "D")).sort_values("time")
+    assert rows["symbol"].tolist() == ["ETH", "BTC"], "one row of each, at its own minute"
+    assert rows["time"].iloc[1] - rows["time"].iloc[0] > pd.Timedelta(1, "min")
+    named = archive.requests()
+    assert not named.loc[named["symbol"] == label, "answered"].any()
+    assert named["symbol"].eq(label).any()
+
+
+def test_two_troubles_of_one_request_are_both_named(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that contradicts itself, and a field that is gone, in one answer."""
+    fakes.symbols = ("BTC", "ETH", "SOL")
+    collector = _collector(archive, fakes, clock, "bybit", names=["markets_symbol_exchanges"])
+    collector.once()
+    sound = fakes._body
+
+    def body(exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
+        status, answer = sound(exchange, place, params)
+        if place.endswith("/tickers"):
+            for row in answer["result"]["list"]:
+                row.pop("price24hPcnt")
+                if row["symbol"] == "SOLUSDT":
+                    row["singleOpenInterest"] = str(3 * float(row["openInterest"]))
+        return status, answer
+
+    monkeypatch.setattr(fakes, "_body", body)
+    clock.wait(60)
+    collector.once()
+    said = collector.failed["bybit /v5/market/tickers?category=linear"]
+    assert said.startswith("1 rows left out: ")
+    assert said.endswith("; no longer tells change_pct: these columns stay empty")

@@ -102,6 +102,8 @@ def test_a_venue_that_never_answers_a_history_delays_that_of_no_other(
         clock.wait(3600)
         collector.refills.start_due(["bybit", "okx"])
         assert collector.refills.workers["bybit"] is blocked
+        slow = archive.requests().query("exchange == 'bybit' and not answered")
+        assert set(slow["error"]) == {"the refill of 2026-01-20 11:00 is still under way"}
         collector.refills.workers["okx"].join(HANGS_SECONDS)
         paid = archive.read("funding_settlements", BEFORE_THE_HOUR.floor("D"), BEFORE_THE_HOUR.ceil("D"))
         assert set(paid["exchange"]) == {"okx"}

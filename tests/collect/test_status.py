@@ -11,9 +11,9 @@ import pytest
 from derivdata import tables
 from derivdata.sources.archive import open_archive
 from derivdata.sources.archive.ledger import LedgerEntry
+from derivdata.sources.collect.bulk import Poll
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.reporting import status
-from derivdata.sources.collect.state import Poll
 from derivdata.sources.service import status_page
 from tests.collect.clocks import SimulatedClock
 

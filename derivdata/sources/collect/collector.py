@@ -12,6 +12,7 @@ from derivdata import tables
 from derivdata.errors import ArchiveError, DerivdataError, NetworkError
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry
+from derivdata.sources.collect.bulk import AGAIN, Poll
 from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.files import QUARANTINE, Quarantine
 from derivdata.sources.collect.histories import chosen_venues
@@ -20,7 +21,7 @@ from derivdata.sources.collect.refills import Refills
 from derivdata.sources.collect.reporting import Minute
 from derivdata.sources.collect.session import Stopped, VenueSession, shared_by_host
 from derivdata.sources.collect.sockets import LiquidationStream
-from derivdata.sources.collect.state import BOOKS, Poll, VenueState
+from derivdata.sources.collect.state import BOOKS, VenueState
 from derivdata.sources.venues.registry import VENUES
 
 _STEP = pd.Timedelta(1, "min")
@@ -360,14 +361,22 @@ class Collector:
                     requests += poll.requests[table]
                 elif table in poll.frames or table in poll.failed:
                     error = "" if table in poll.frames else poll.failed[table][:500]
-                    start, length = poll.at.floor("min"), self._states[poll.exchange].cadence(table)
-                    requests.append(LedgerEntry(poll.exchange, None, start, start + length, error))
-                    requests += [  # under the name of the request: what it would have told is not there
-                        LedgerEntry(poll.exchange, part, start, start + length, poll.parts[part][:500])
-                        for lacking, part in poll.missing
-                        if lacking == table
-                    ]
+                    requests += self._requests(poll, table, error)
             keyed = tables.TABLES[table]
             rows = keyed.conform(pd.concat(parts, ignore_index=True)) if parts else keyed.empty()
             minute.rows[table] = self.archive.merge(table, rows, requests=requests).written
         return minute
+
+    def _requests(self, poll: Poll, table: str, error: str) -> list[LedgerEntry]:
+        """Return what a poll asked for a table, until it is asked for the next time.
+
+        What a request that failed would have told is not there: it is entered under that request's name.
+        """
+        start, cadence = poll.at.floor("min"), self._states[poll.exchange].cadence(table)
+        again = start + min(cadence, AGAIN)
+        whole = LedgerEntry(poll.exchange, None, start, again if error else start + cadence, error)
+        return [whole] + [
+            LedgerEntry(poll.exchange, part, start, again, poll.parts[part][:500])
+            for lacking, part in poll.missing
+            if lacking == table
+        ]

@@ -134,21 +134,28 @@ def history(
         _require_contract(endpoint, page, item)
         records.add(page)
     frame = _of_window(endpoint, records, item, table, window)
-    _require_whole(endpoint, frame, item, window, session.clock.utc())
+    _require_whole(session, endpoint, frame, item, table, window)
     return frame
 
 
 def _require_whole(
-    endpoint: VenueEndpoint, frame: pd.DataFrame, item: Instrument, window: times.Window, now: pd.Timestamp
+    session: VenueSession,
+    endpoint: VenueEndpoint,
+    frame: pd.DataFrame,
+    item: Instrument,
+    table: str,
+    window: times.Window,
 ) -> None:
     """Refuse rows of a contract that trades which end long before the window, or are some of them only.
 
-    An empty window is refused only where it reaches until now: it may lie before the contract was listed.
+    An empty window is refused only where it reaches until now, for it may lie before the contract was listed,
+    and where the request is empty about others too: a new contract, or one that pays nothing, has no rows.
     """
-    where = f"{endpoint.exchange} {endpoint.place}: {item.name}"
+    where, now = f"{endpoint.exchange} {endpoint.place}: {item.name}", session.clock.utc()
     end = min(window.end, now)
     newest = frame["time"].max() if len(frame) else window.start if end >= now - _ENDS_WITHIN else end
-    if item.active and newest < end - _ENDS_WITHIN:
+    is_short = item.active and newest < end - _ENDS_WITHIN
+    if is_short and (len(frame) or not _tells_of_another(session, endpoint, item, table, end)):
         raise SchemaError(
             f"{where} is traded, and its rows end at {times.iso(newest)}, in a window until {times.iso(end)}"
         )
@@ -158,6 +165,17 @@ def _require_whole(
     is_thinned = endpoint.paging is not None and endpoint.paging.thinned
     if step is not None and len(frame) > 3 and not is_thinned and apart > 1.5 * step:
         raise SchemaError(f"{where}: rows are {apart} apart, and not {step}")
+
+
+def _tells_of_another(
+    session: VenueSession, endpoint: VenueEndpoint, item: Instrument, table: str, end: pd.Timestamp
+) -> bool:
+    """Return whether a request has rows of the last day of BTC, or of the first contract that it is about."""
+    listing = session.shared.listing
+    listed = [] if listing is None else listing.contracts.by_symbol.values()
+    other = min(filter(endpoint.covers, listed), key=lambda one: one.symbol != "BTC", default=item)
+    last_day = times.Window(end - _ENDS_WITHIN, end)
+    return other.symbol != item.symbol and len(history(session, endpoint, other, table, last_day)) > 0
 
 
 def _of_window(

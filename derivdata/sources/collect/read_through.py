@@ -12,6 +12,7 @@ import pandas as pd
 
 from derivdata.errors import NetworkError
 from derivdata.sources.archive import Archive, open_archive
+from derivdata.sources.collect.bulk import CHAINS
 from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.files import data_folder
@@ -19,7 +20,7 @@ from derivdata.sources.collect.histories import backfill
 from derivdata.sources.collect.history_rows import TABLES as HISTORIES
 from derivdata.sources.collect.liquidations import LIQUIDATIONS
 from derivdata.sources.collect.reporting import StatusLine
-from derivdata.sources.collect.state import BOOKS, CHAINS, STATE
+from derivdata.sources.collect.state import BOOKS, STATE
 from derivdata.sources.query import Query
 from derivdata.support.forking import renew_in_child
 

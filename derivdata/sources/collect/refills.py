@@ -9,8 +9,10 @@ from functools import partial
 
 import pandas as pd
 
+from derivdata import tables
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import Archive
+from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.clock import Clock
 from derivdata.sources.collect.histories import Backfilled, backfill
 from derivdata.sources.collect.liquidations import LIQUIDATIONS
@@ -62,6 +64,7 @@ class Refills:
             unconfirmed=unconfirmed,
         )
         self._started: dict[str, pd.Timestamp] = {}
+        self._told: dict[str, pd.Timestamp] = {}
         self._done: queue.Queue[Backfilled | ArchiveError] = queue.Queue()
         self._running: set[str] = set()
         self._ended = threading.Condition()
@@ -73,9 +76,21 @@ class Refills:
         if now - hour < _REFILL_AT:
             return
         for name in venues:
-            if name not in self._running and self._started.get(name, hour - _DAY) < hour:
+            last = self._started.get(name, hour - _DAY)
+            if last < hour and name not in self._running:
                 self._started[name] = hour
                 self._start(name)
+            elif last < hour and self._told.get(name) != hour:
+                self._told[name] = hour
+                self._tell_slow(name, last, hour)
+
+    def _tell_slow(self, name: str, started: pd.Timestamp, hour: pd.Timestamp) -> None:
+        """Enter an hour that a venue's worker did not get to as not answered."""
+        why = f"the refill of {started:%Y-%m-%d %H:%M} is still under way"
+        self._done.put(Backfilled(failed=[f"{name}: {why}"]))
+        for table in self._tables:
+            requests = [LedgerEntry(name, symbol, started, hour, why) for symbol in self._symbols]
+            self._archive.merge(table, tables.TABLES[table].empty(), requests=requests)
 
     def once(self, venues: Sequence[str]) -> None:
         """Refill now, and wait for all venues."""

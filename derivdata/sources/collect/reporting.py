@@ -24,6 +24,8 @@ _GAUGES = {
     "holes": "Holes between answered windows, longer than from one poll to the next.",
     "failed": "Windows that were not answered.",
 }
+_REFILLED_WITHIN = pd.Timedelta(75, "min")
+"""How old the last answer of an hourly refill gets: an hour, and the minutes that it may take."""
 _WINDOW_SECONDS = 60.0  # of a poll, however seldom, in ledgers of before windows lasted until the next one
 
 
@@ -121,6 +123,23 @@ def status(archive: Archive, now: pd.Timestamp) -> pd.DataFrame:
         )
     columns = "exchange table last_row rows_last_hour lag_minutes holes failed last_error".split()
     return pd.DataFrame(rows, columns=columns)
+
+
+def late(archive: Archive, now: pd.Timestamp, limit: pd.Timedelta) -> list[str]:
+    """Return the venues and tables that are collected and whose last answer is older than a limit.
+
+    The limit is that of tables that are polled. What is asked symbol by symbol is refilled once an hour and
+    has 75 minutes more; it is collected as long as it is asked: a table whose newest request lies further
+    than that behind the newest of the archive was backfilled once.
+    """
+    found, ledger = [], archive.requests()
+    for (exchange, table), requests in ledger.groupby(["exchange", "table"], sort=True):
+        allowed = limit if requests["symbol"].isna().any() else limit + _REFILLED_WITHIN
+        is_asked = requests["end"].max() >= min(ledger["end"].max(), now) - allowed
+        answered = requests.loc[requests["answered"], "end"].max()
+        if not (answered >= now - allowed) and (allowed == limit or is_asked):
+            found.append(f"{exchange} {table}")
+    return found
 
 
 def prometheus(rows: pd.DataFrame) -> str:

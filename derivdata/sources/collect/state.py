@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from statistics import median
 
 import msgspec
@@ -11,8 +10,9 @@ import pandas as pd
 
 from derivdata.errors import DerivdataError, SchemaError, VenueError
 from derivdata.sources.archive.ledger import LedgerEntry
+from derivdata.sources.collect.bulk import CHAINS, BulkAnswers, Poll
 from derivdata.sources.collect.contract_states import ContractStates, PaymentSpacing
-from derivdata.sources.collect.contracts import batches, contract_name, endpoints_for, list_contracts
+from derivdata.sources.collect.contracts import contract_name, endpoints_for, list_contracts
 from derivdata.sources.collect.files import is_collected
 from derivdata.sources.collect.liquidations import LIQUIDATIONS, LiquidationPolls
 from derivdata.sources.collect.session import Contracts, Stopped, VenueSession
@@ -22,7 +22,6 @@ from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
 
 STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
-CHAINS = ("options_snapshot",)
 OPEN_INTEREST = "oi_history"
 BOOKS = ("orderbook_book", "orderbook_depth_history")
 _LEVELS = 100
@@ -30,31 +29,10 @@ _LEVELS = 100
 _PATIENCE_SECONDS = 20.0
 """How long one poll waits in all to ask again: the next minute asks again, and histories wait longer."""
 _MINUTE = pd.Timedelta(1, "min")
-_FIGURES = ("rate", "mark", "index_price", "last", "oi_usd", "volume_usd", "change_pct")
 _SEVERAL, _JUMP = 5, 3.0
 """Contracts from which the median counts, and the factor between two polls that no market makes."""
-_MOST_FAILED = 5
-"""Requests in a row that fail, of many that one poll takes: then it is not about their contracts."""
 _STILL = pd.Timedelta(5, "min")
 """How often lists are asked for again at most because the figures of some contracts stand still."""
-
-
-@dataclass
-class Poll:
-    """Result of one poll of a venue: frames by table, and the reasons for tables without an answer."""
-
-    exchange: str
-    at: pd.Timestamp
-    frames: dict[str, pd.DataFrame] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    parts: dict[str, str] = field(default_factory=dict)
-    """Why requests were not answered whose tables others filled, and lists of which older ones are used."""
-    missing: list[tuple[str, str]] = field(default_factory=list)
-    """Of `parts`, the tables that lack something, each with the request."""
-    requests: dict[str, list[LedgerEntry]] = field(default_factory=dict)
-    """What was asked for a table where it is not all contracts for the minute of the poll."""
-    gone: bool = False
-    """Whether the venue refuses this address."""
 
 
 class VenueState:
@@ -83,17 +61,12 @@ class VenueState:
         )
         self._books = endpoints_for(session.venue, "book", unconfirmed=unconfirmed)
         self.contracts: Contracts | None = None
-        self._asked: dict[VenueEndpoint, pd.Timestamp] = {}
-        self._kept: dict[VenueEndpoint, Records] = {}
         self._spacing = PaymentSpacing()
-        self._told: dict[VenueEndpoint, set[str]] = {}
-        self._gone_on: dict[VenueEndpoint, pd.Timestamp] = {}
         self._held: dict[str, float] = {}  # open interest of the last poll, by contract
         self._last: dict[str, State] = {}  # what the last poll told of each contract, but for its instant
         self._looked_at: set[str] = set()  # contracts that stand still though the venue lists them
         self._looked: pd.Timestamp | None = None
         self._with_rates = names is None or bool({*names} & {"funding_history", "markets_symbol_exchanges"})
-        self._arrived: dict[str, int] = {}  # of each contract of this poll, when its last answer came [µs]
         polled = [
             endpoint
             for endpoint in session.venue.endpoints
@@ -102,18 +75,20 @@ class VenueState:
             and is_collected(endpoint, unconfirmed=unconfirmed)
         ]
         polled = polled if names is None else _needed(polled, set(names))
-        self.endpoints = [endpoint for endpoint in polled if not endpoint.is_of_one]
+        self._bulk = BulkAnswers(session, [endpoint for endpoint in polled if not endpoint.is_of_one])
         of_one = [endpoint for endpoint in polled if endpoint.is_of_one]
         self.by_contract = ContractStates(session, of_one, symbols=first, seconds=seconds)
 
     @property
     def tables(self) -> set[str]:
         """Return the tables that its polls fill."""
-        return {t for endpoint in (*self.endpoints, *self.by_contract.endpoints) for t in endpoint.tables}
+        return {
+            t for endpoint in (*self._bulk.endpoints, *self.by_contract.endpoints) for t in endpoint.tables
+        }
 
     def cadence(self, table: str) -> pd.Timedelta:
         """Return how long a poll of a table stands for: until the next one is due."""
-        seconds = [e.every for e in self.endpoints if e.every is not None and table in e.tables]
+        seconds = [e.every for e in self._bulk.endpoints if e.every is not None and table in e.tables]
         return pd.Timedelta(min(seconds, default=_MINUTE.total_seconds()), "s")
 
     def listed(self) -> tuple[list[Instrument], dict[str, pd.DataFrame]]:
@@ -138,53 +113,11 @@ class VenueState:
         except DerivdataError as problem:
             return self._lost(poll, problem)
         poll.parts |= self.session.shared.list_errors
-        self._tabulate(poll, self._ask_due(poll))
+        self._tabulate(poll, self._bulk.ask(poll, self.contracts))
         self._add_liquidations(poll)
         for symbol in self.depth:
             self.add_book(poll, symbol)
         return poll
-
-    def _ask_due(self, poll: Poll) -> list[VenueEndpoint]:
-        """Ask for the bulk answers that are due, and return the endpoints that answered.
-
-        A table has failed where no request for it was answered; else the request alone is named.
-        """
-        self._arrived = {}
-        lost: dict[VenueEndpoint, str] = {}
-        due = [endpoint for endpoint in self.endpoints if self._is_due(endpoint, poll.at)]
-        for endpoint in due:
-            self._asked[endpoint] = poll.at
-            try:
-                self._kept[endpoint] = self._answers(endpoint, poll.at)
-            except Stopped:
-                raise
-            except DerivdataError as problem:
-                self._kept.pop(endpoint, None)
-                lost[endpoint] = str(problem)
-        answered = [endpoint for endpoint in due if endpoint not in lost]
-        odd = {endpoint: self._kept[endpoint].left_out for endpoint in answered}
-        poll.parts |= {e.label: f"{len(why)} rows left out: {why[0]}" for e, why in odd.items() if why}
-        for endpoint in answered:
-            self._tell_gone_fields(poll, endpoint)
-        filled = {table for endpoint in answered for table in endpoint.tables}
-        for endpoint, why in lost.items():
-            told = set(endpoint.tables or CHAINS)
-            poll.failed |= dict.fromkeys(sorted(told - filled), why)
-            if told & filled:
-                poll.parts[endpoint.label] = why
-                poll.missing += [(table, endpoint.label) for table in sorted(told & filled)]
-        return answered
-
-    def _tell_gone_fields(self, poll: Poll, endpoint: VenueEndpoint) -> None:
-        """Name, once a day, what an answer told of some contract before and tells of none now."""
-        states = self._kept[endpoint].states
-        told = {name for name in _FIGURES if any(getattr(state, name) is not None for state in states)}
-        gone = sorted(self._told.setdefault(endpoint, set()) - told)
-        self._told[endpoint] |= told
-        today = poll.at.floor("D")
-        if gone and self._gone_on.get(endpoint) != today:
-            self._gone_on[endpoint] = today
-            poll.parts[endpoint.label] = f"no longer tells {', '.join(gone)}: these columns stay empty"
 
     def _add_liquidations(self, poll: Poll) -> None:
         if self._liquidations is None or self.contracts is None:
@@ -232,55 +165,11 @@ class VenueState:
             request = LedgerEntry(poll.exchange, symbol, start, start + _MINUTE, why[:500])
             poll.requests.setdefault(table, []).append(request)
 
-    def _is_due(self, endpoint: VenueEndpoint, now: pd.Timestamp) -> bool:
-        last_request = self._asked.get(endpoint)
-        return last_request is None or now - last_request >= pd.Timedelta((endpoint.every or 0) * 0.95, "s")
-
-    def _answers(self, endpoint: VenueEndpoint, since: pd.Timestamp) -> Records:
-        """Return what a request says now; where this poll listed the contracts by it, what it said then."""
-        records, failed = Records(), 0
-        listed, told = self.session.shared.lists.get(endpoint, (None, records))
-        for params in self._asked_for(endpoint):
-            try:
-                is_here = listed is not None and listed >= since
-                answer = told if is_here else self.session.ask(endpoint, params)[0]
-                failed = 0
-            except Stopped:
-                raise
-            except DerivdataError as problem:
-                failed += 1
-                if not endpoint.batch or failed == _MOST_FAILED:
-                    raise
-                records.left_out.append(str(problem))
-                continue
-            arrived = times.us(self.session.clock.utc())
-            self._arrived |= {row.instrument.name: arrived for row in answer.states}
-            self._arrived |= {option.name: arrived for option in answer.options}
-            records.add(answer)
-        return records
-
-    def _asked_for(self, endpoint: VenueEndpoint) -> list[dict[str, str]]:
-        """Return the parameters of each request of one poll."""
-        if endpoint.batch:
-            return [] if self.contracts is None else batches(endpoint, self.contracts)
-        if not endpoint.expiry:
-            return [{endpoint.symbol: value} if value else {} for value in endpoint.each or ("",)]
-        others = [e for e in self.endpoints if e is not endpoint]
-        options = [option for e in others for option in self._kept.get(e, Records()).options]
-        listed = sorted({(option.symbol, option.expiry) for option in options})
-        return [
-            {endpoint.symbol: symbol, endpoint.expiry: f"{pd.Timestamp(expiry, unit='us'):%y%m%d}"}
-            for symbol, expiry in listed
-        ]
-
-    def _tabulate(self, poll: Poll, answered: list[VenueEndpoint]) -> None:
+    def _tabulate(self, poll: Poll, answered: Mapping[VenueEndpoint, Records]) -> None:
         at, chain, state = times.us(self.session.clock.utc()), Records(), Records()
-        for endpoint in self.endpoints:
-            stored = self._kept.get(endpoint, Records())
-            if endpoint.what == "chain":
-                chain.add(stored if endpoint in answered else Records())
-            else:
-                state.add(stored if endpoint in answered else _lasting(stored))
+        for endpoint, records in answered.items():
+            (chain if endpoint.what == "chain" else state).add(records)
+        state.add(self._bulk.lasting())
         fresh = {table for endpoint in answered for table in endpoint.tables}
         names = [table for table in STATE if table in fresh]
         state = self._trading(state.merged())
@@ -298,7 +187,7 @@ class VenueState:
         if "options_snapshot" in fresh:
             chain = chain.merged()
             chain.options = [o for o in chain.options if o.iv is not None or o.open_interest is not None]
-            arrived = max((self._arrived[o.name] for o in chain.options), default=at)  # one instant
+            arrived = max((self._bulk.arrived[o.name] for o in chain.options), default=at)  # one instant
             self._add_frames(poll, chain, CHAINS, arrived)
 
     def _some_stand_still(self, states: list[State], now: pd.Timestamp) -> bool:
@@ -362,7 +251,7 @@ class VenueState:
     def _stamped(self, state: Records) -> Records:
         """Stamp what has no instant of its own with that at which its contract's last answer arrived."""
         state.states = [
-            row if row.time is not None else row._replace(time=self._arrived.get(row.instrument.name))
+            row if row.time is not None else row._replace(time=self._bulk.arrived.get(row.instrument.name))
             for row in state.states
         ]
         return state
@@ -396,22 +285,6 @@ def _valued(row: State) -> State:
     if row.oi_usd is None and row.oi_coins is not None and row.mark:
         return row._replace(oi_usd=row.oi_coins * row.mark)
     return row
-
-
-def _lasting(records: Records) -> Records:
-    """Return what an older answer still says: intervals, and the figures of 24 hours."""
-    states = [
-        State(
-            s.instrument,
-            None,
-            period_h=s.period_h,
-            settle_h=s.settle_h,
-            volume_usd=s.volume_usd,
-            change_pct=s.change_pct,
-        )
-        for s in records.states
-    ]
-    return Records(states=states)
 
 
 def _needed(endpoints: Sequence[VenueEndpoint], names: set[str]) -> list[VenueEndpoint]:

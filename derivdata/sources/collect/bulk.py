@@ -1,0 +1,198 @@
+"""The bulk answers of a venue: which of its requests are due, what they say, and what they no longer say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from derivdata.errors import DerivdataError
+from derivdata.sources.archive.ledger import LedgerEntry
+from derivdata.sources.collect.contracts import batches
+from derivdata.sources.collect.session import Contracts, Stopped, VenueSession
+from derivdata.sources.venues.endpoint import VenueEndpoint
+from derivdata.sources.venues.record_types import Records, State
+from derivdata.support import times
+
+CHAINS = ("options_snapshot",)
+AGAIN = pd.Timedelta(5, "min")
+"""When what failed is asked for again, of requests that are due more seldom."""
+_SOONER = 0.95
+"""Polls begin at slightly different seconds of their minutes."""
+_FIGURES = ("rate", "mark", "index_price", "last", "oi_usd", "volume_usd", "change_pct")
+_MOST_FAILED = 5
+"""Requests in a row that fail, of many that one poll takes: then it is not about their contracts."""
+
+
+@dataclass
+class Poll:
+    """Result of one poll of a venue: frames by table, and the reasons for tables without an answer."""
+
+    exchange: str
+    at: pd.Timestamp
+    frames: dict[str, pd.DataFrame] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, str] = field(default_factory=dict)
+    """Why requests were not answered whose tables others filled, and lists of which older ones are used."""
+    missing: list[tuple[str, str]] = field(default_factory=list)
+    """Of `parts`, the tables that lack something, each with the request."""
+    requests: dict[str, list[LedgerEntry]] = field(default_factory=dict)
+    """What was asked for a table where it is not all contracts for the minute of the poll."""
+    gone: bool = False
+    """Whether the venue refuses this address."""
+
+    def tell(self, endpoint: VenueEndpoint, why: str, lacking: Sequence[str] = ()) -> None:
+        """Add why a request gave less than it should, and the tables that lack it, to what was told of it."""
+        before = self.parts.get(endpoint.label)
+        self.parts[endpoint.label] = why if before is None else f"{before}; {why}"
+        self.missing += [(table, endpoint.label) for table in lacking]
+
+
+class Asked:
+    """What is known of one endpoint that is polled: its last answer, and what of it to ask for when.
+
+    `due` is when the next poll of all of it is, `again` when that of `unanswered` is, the parameters of
+    requests of the last poll that failed; `told` are figures that it has told.
+    """
+
+    def __init__(self, endpoint: VenueEndpoint, now: pd.Timestamp) -> None:
+        self.endpoint, self.cadence = endpoint, pd.Timedelta((endpoint.every or 0) * _SOONER, "s")
+        self.due = self.again = now
+        self.kept = Records()
+        self.unanswered: list[dict[str, str]] = []
+        self._told: set[str] = set()
+        self._named_on: pd.Timestamp | None = None
+
+    def keep(self, records: Records, now: pd.Timestamp, *, is_whole: bool) -> None:
+        """Keep what was answered, in place of the poll before or beside it."""
+        if is_whole:
+            self.due, self.kept = now + self.cadence, Records()
+        self.kept.add(records)
+
+    def gone_fields(self, now: pd.Timestamp) -> list[str]:
+        """Return, once a day, what it told of some contract before and tells of none now."""
+        told = {name for name in _FIGURES if any(getattr(s, name) is not None for s in self.kept.states)}
+        gone, today = sorted(self._told - told), now.floor("D")
+        self._told |= told
+        if not gone or self._named_on == today:
+            return []
+        self._named_on = today
+        return gone
+
+
+class BulkAnswers:
+    """The endpoints of a venue that answer about many contracts at once."""
+
+    def __init__(self, session: VenueSession, endpoints: Sequence[VenueEndpoint]) -> None:
+        self._session = session
+        self._asked = {endpoint: Asked(endpoint, session.clock.utc()) for endpoint in endpoints}
+        self.arrived: dict[str, int] = {}
+        """Of each contract of this poll, when its last answer came [µs]."""
+
+    @property
+    def endpoints(self) -> list[VenueEndpoint]:
+        """Return the endpoints that are polled."""
+        return [*self._asked]
+
+    def lasting(self) -> Records:
+        """Return what older answers still say: intervals, and the figures of 24 hours."""
+        states = [
+            State(
+                s.instrument,
+                None,
+                period_h=s.period_h,
+                settle_h=s.settle_h,
+                volume_usd=s.volume_usd,
+                change_pct=s.change_pct,
+            )
+            for asked in self._asked.values()
+            for s in asked.kept.states
+        ]
+        return Records(states=states)
+
+    def ask(self, poll: Poll, contracts: Contracts | None) -> dict[VenueEndpoint, Records]:
+        """Ask for what is due, and return what each endpoint answered.
+
+        A table has failed where no request for it was answered; else the request alone is named. What was not
+        answered is asked for again after `AGAIN`, however seldom the endpoint is due.
+        """
+        self.arrived = {}
+        answered: dict[VenueEndpoint, Records] = {}
+        lost: dict[VenueEndpoint, str] = {}
+        for endpoint, asked in self._asked.items():
+            is_whole = poll.at >= asked.due
+            params = self._params(endpoint, contracts) if is_whole else asked.unanswered
+            if is_whole or (params and poll.at >= asked.again):
+                records, unanswered, why = self._answers(endpoint, params, poll.at)
+                asked.again = poll.at + min(asked.cadence, AGAIN * _SOONER)
+                asked.unanswered = unanswered
+                is_answered = not unanswered or len(unanswered) < len(params)
+                if is_answered:
+                    asked.keep(records, poll.at, is_whole=is_whole)
+                    answered[endpoint] = records
+                elif is_whole:
+                    asked.due, asked.kept, lost[endpoint] = asked.again, Records(), why
+                if unanswered and (is_answered or not is_whole):
+                    said = f"{len(unanswered)} of {len(params)} requests failed: {why}"
+                    poll.tell(endpoint, said, endpoint.tables or CHAINS)
+        self._tell(poll, answered, lost)
+        return answered
+
+    def _tell(
+        self, poll: Poll, answered: dict[VenueEndpoint, Records], lost: dict[VenueEndpoint, str]
+    ) -> None:
+        """Say what answers leave out, and which tables have none."""
+        for endpoint, records in answered.items():
+            if records.left_out:
+                poll.tell(endpoint, f"{len(records.left_out)} rows left out: {records.left_out[0]}")
+            if gone := self._asked[endpoint].gone_fields(poll.at):
+                poll.tell(endpoint, f"no longer tells {', '.join(gone)}: these columns stay empty")
+        filled = {table for endpoint in answered for table in endpoint.tables}
+        for endpoint, why in lost.items():
+            told = set(endpoint.tables or CHAINS)
+            poll.failed |= dict.fromkeys(sorted(told - filled), why)
+            if told & filled:
+                poll.tell(endpoint, why, sorted(told & filled))
+
+    def _answers(
+        self, endpoint: VenueEndpoint, asked: list[dict[str, str]], since: pd.Timestamp
+    ) -> tuple[Records, list[dict[str, str]], str]:
+        """Return what some requests say now, those that failed, and why the first of them did.
+
+        Where this poll listed the contracts by it, it is what it said then. After `_MOST_FAILED` failures in
+        a row the others are not asked.
+        """
+        records, why, in_row = Records(), "", 0
+        unanswered: list[dict[str, str]] = []
+        listed, told = self._session.shared.lists.get(endpoint, (None, records))
+        for place, params in enumerate(asked):
+            try:
+                is_here = listed is not None and listed >= since
+                answer = told if is_here else self._session.ask(endpoint, params)[0]
+            except Stopped:
+                raise
+            except DerivdataError as problem:
+                why, in_row = why or str(problem), in_row + 1
+                unanswered.append(params)
+                if in_row == _MOST_FAILED:
+                    return records, [*unanswered, *asked[place + 1 :]], why
+                continue
+            in_row, arrived = 0, times.us(self._session.clock.utc())
+            self.arrived |= {row.instrument.name: arrived for row in answer.states}
+            self.arrived |= {option.name: arrived for option in answer.options}
+            records.add(answer)
+        return records, unanswered, why
+
+    def _params(self, endpoint: VenueEndpoint, contracts: Contracts | None) -> list[dict[str, str]]:
+        """Return the parameters of each request of one poll."""
+        if endpoint.batch:
+            return [] if contracts is None else batches(endpoint, contracts)
+        if not endpoint.expiry:
+            return [{endpoint.symbol: value} if value else {} for value in endpoint.each or ("",)]
+        others = [asked.kept.options for each, asked in self._asked.items() if each is not endpoint]
+        listed = sorted({(option.symbol, option.expiry) for options in others for option in options})
+        return [
+            {endpoint.symbol: symbol, endpoint.expiry: f"{pd.Timestamp(expiry, unit='us'):%y%m%d}"}
+            for symbol, expiry in listed
+        ]
