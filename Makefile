@@ -75,7 +75,7 @@ bench: $(VENV)/.bench
 
 SOAK_ON_VENUES := $(addprefix tests/collect/test_,every_fetcher.py notebooks_on_venues.py refills.py deployment.py)
 
-# Some eighteen minutes on a machine that does nothing else; writes the figures of docs/reliability.md.
+# Some eighteen minutes on a machine that does nothing else; writes the figures of docs/methods/reliability.md.
 soak: $(VENV)/.dev
 	DERIVDATA_SOAK=1 $(BIN)/python -m pytest -q tests/reliability $(SOAK_ON_VENUES) tests/test_report_drawing.py --durations=25
 
@@ -95,9 +95,9 @@ lock: $(UV)
 	$(LOCK) requirements/tools.in --output-file requirements/tools.txt
 	$(LOCK) requirements/uv.in --output-file requirements/uv.txt
 
-# The wheel, to install elsewhere: dist/derivdata-VERSION-py3-none-any.whl.
+# The source archive and the wheel, built from it: dist/derivdata-VERSION-py3-none-any.whl.
 dist: $(VENV)/.base
-	$(UV) build --quiet --wheel --no-build-isolation --python $(BIN)/python --out-dir dist
+	$(UV) build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
 	@ls dist/derivdata-*.whl
 
 # Needs a network: known weaknesses are looked up at the Python Package Index.

@@ -1,7 +1,7 @@
 """``python -m benchmarks.carry_forecast``: forecasts of carry, out of sample, on recorded settlements.
 
-Prints the two tables of docs/funding.md: the forecast of every pair against three that a desk would make of a
-pair's own past, on common rows; and the record of the pair that each rule picks.
+Prints the tables of docs/methods/carry.md: the forecast of every pair against three that a desk would make of
+a pair's own past, on common rows; and the record of the pair that each rule picks.
 """
 
 from __future__ import annotations

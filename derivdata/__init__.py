@@ -9,7 +9,7 @@ from importlib import import_module as _import_module
 
 from derivdata.support import local as _local
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _FAMILIES = (
     "builders",

@@ -24,14 +24,14 @@ def setup(app: Any) -> None:
 
 
 project = "derivdata"
-author = "the derivdata developers"
+author = "derivdata contributors"
 version = release = derivdata.__version__
 html_title = f"derivdata {version}"
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build", "outputs"]
 myst_enable_extensions = ["colon_fence"]
-myst_heading_anchors = 3
+myst_heading_anchors = 4
 nb_execution_mode = "off"  # notebooks are stored with their outputs
 nb_output_stderr = "remove"  # progress bars
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # nothing from elsewhere in a page

@@ -301,7 +301,7 @@ def fault_counts(page: str) -> list[tuple[str, int, int, int]]:
 def faults() -> str:
     """What became of the calls of the last soak, from the page's own table."""
     c = _Canvas()
-    rows = fault_counts((HERE / "reliability.md").read_text(encoding="utf-8"))
+    rows = fault_counts((HERE / "methods" / "reliability.md").read_text(encoding="utf-8"))
     if not rows:
         raise ValueError("reliability.md has no row that counts right answers and typed errors")
     x, width, y = 130.0, 320.0, 30.0

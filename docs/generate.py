@@ -33,7 +33,7 @@ _ENDPOINTS_HEAD = """\
 # Which endpoints are there?
 
 Every endpoint that the library asks, by family. *Tier* is the lowest that may ask; *cached* is how long an
-answer is served again while its window is open (one whose window has closed is [kept for good](caching.md)).
+answer is served again while its window is open (one whose window has closed is [kept for good](fetch.md)).
 Beside each stands the function that asks it, and the [table](tables.md) that comes back. `dd.raw(path, ...)`
 gives any answer as decoded JSON.
 """

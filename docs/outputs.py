@@ -19,7 +19,9 @@ import io
 import itertools
 import os
 import re
+import shutil
 import tempfile
+import tomllib
 import warnings
 from collections.abc import Iterator
 from html import escape
@@ -40,15 +42,24 @@ import derivdata as dd
 __all__ = ["hide_machine", "is_drawing", "last_assigned", "setup", "values_of", "with_outputs"]
 
 FOLDER = Path(__file__).parent / "outputs"
+RECORDINGS = (Path(__file__).parents[1] / "notebooks" / "longs_in_the_week_of_ftx.ddz",)
+"""Beside the notebook of whoever follows the tutorial."""
+README = Path(__file__).parents[1] / "README.md"
+_PLACE_OF_README = "<!-- docs/outputs.py puts the README here. -->\n"
+_LIGHT_AND_DARK = re.compile(r"^!\[([^\]]*)\]\(images/report\.png\)$", flags=re.M)
+_PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))[
+    "project"
+]
+_REPOSITORY = _PROJECT["urls"]["Repository"]
 _FENCE = re.compile(
     r"^(?P<before>[^\n]*)\n+```(?P<language>python|sh)\n(?P<code>.*?)^```$", flags=re.M | re.S
 )
 _IMAGE = re.compile(r"^!\[[^\]]*\]\(images/(\w+)\.png\)\n", flags=re.M)
-_DRAWING = re.compile(r"^!\[[^\]]*\]\(images/(\w+)\.svg\)$", flags=re.M)
+_DRAWING = re.compile(r"^!\[[^\]]*\]\((?:\.\./)?images/(\w+)\.svg\)$", flags=re.M)
 _NOT_RUN = "<!-- not run: "
 _SIMULATED = {"<!-- site only: simulated venues -->": venues, "<!-- site only: simulated bucket -->": bucket}
 _HOSTED = re.compile(r'dd\.connect\("https://…"[^)]*\)')
-_ELSEWHERE = ("real-data", "changelog")
+_ELSEWHERE = ("real-data", "gallery/", "reference/", "development/")
 _ROWS, _LINES, _COLUMNS, _WIDTH = 10, 24, 10, 600
 _DARK = {"#000000": "#e6eaf0", "#262626": "#e6eaf0", "#ffffff": "#12161c"}
 
@@ -62,8 +73,10 @@ def setup(app: Any) -> None:
 
 def with_outputs(app: Any, page: str, source: list[str]) -> None:
     """Run the blocks of a page, and write what each gives below it."""
+    if page == "index":
+        source[0] = source[0].replace(_PLACE_OF_README, _readme())
     source[0] = _DRAWING.sub(lambda match: inlined(match[1]), source[0])
-    if "/" in page or page in _ELSEWHERE or not _FENCE.search(source[0]):
+    if page.startswith(_ELSEWHERE) or not _FENCE.search(source[0]):
         return
     names: dict[str, Any] = {"dd": dd, "np": np, "pd": pd, "xr": xr}
     before = Path.cwd()
@@ -79,6 +92,8 @@ def with_outputs(app: Any, page: str, source: list[str]) -> None:
                 dd.connect("sample", now=day)
                 with dd.record(name):
                     dd.funding.history("BTC", "1d", venues=["binance"])
+            for recording in RECORDINGS:
+                shutil.copy(recording, folder)
             dd.connect("sample")
             write_files(source[0])
             shared = _Run(page, names, itertools.count(1), simulations)
@@ -88,6 +103,20 @@ def with_outputs(app: Any, page: str, source: list[str]) -> None:
         finally:
             os.chdir(before)
             plt.close("all")
+
+
+def _readme() -> str:
+    """Return the README below its title, with links and pictures as they are from docs/."""
+    text = README.read_text(encoding="utf-8").partition("\n")[2]
+    text = _LIGHT_AND_DARK.sub(_two_pictures, text.replace("](docs/", "]("))
+    return re.sub(r"\]\(([A-Z]+\.md)\)", rf"]({_REPOSITORY}/blob/main/\1)", text)
+
+
+def _two_pictures(found: re.Match[str]) -> str:
+    return "".join(
+        f"\n:::{{image}} images/report{suffix}.png\n:class: only-{mode}\n:alt: {found[1]}\n:::\n"
+        for suffix, mode in (("", "light"), ("-dark", "dark"))
+    )
 
 
 class _Run(NamedTuple):

@@ -39,8 +39,9 @@ def write(folder: Path) -> None:
     for name, title in modules().items():
         (folder / f"{_file(name)}.md").write_text(_page(name, title), encoding="utf-8")
     rows = ((f"[{title}]({_file(name)}.md)", _first_line(_object(name))) for name, title in modules().items())
-    toc = "\n".join(_file(name) for name in modules())
-    text = f"# Reference\n\n{grid(('module', ''), rows)}\n```{{toctree}}\n:hidden:\n\n{toc}\n```\n"
+    toc = "\n".join(["../tables", "../endpoints", *(_file(name) for name in modules())])
+    head = "# Reference\n\n[Tables](../tables.md), [endpoints](../endpoints.md), and the functions by module:"
+    text = f"{head}\n\n{grid(('module', ''), rows)}\n```{{toctree}}\n:hidden:\n\n{toc}\n```\n"
     (folder / "index.md").write_text(text, encoding="utf-8")
 
 

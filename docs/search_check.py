@@ -12,13 +12,13 @@ __all__ = ["EXPECTED", "check", "pages_with"]
 EXPECTED = {
     "install": "install",
     "realised volatility": "prices",
-    "polars": "other-libraries",
-    "cite": "cite",
-    "max pain": "exposure",
+    "polars": "panels-and-surfaces",
+    "citation": "record-replay",
+    "max pain": "positions",
     "atm": "options",
     "skew": "options",
-    "api key": "caching",
-    "wrong symbol": "symbols-and-venues",
+    "api key": "fetch",
+    "wrong symbol": "connect",
 }
 """Words, and the page that must be among those with all of them."""
 

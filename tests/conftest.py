@@ -37,7 +37,11 @@ _ONE_MACHINE = ("TestArrays", "TestKindsOfArray", "TestProperties", "chain_surfa
 # What takes longest, and is asserted by `make test-slow`: code of pages and notebooks, pictures, browsers,
 # and what processes do that are many, killed or flooded.
 _SLOW = (
-    *("docs/test_pages.py::test_code_of_a_page_runs", "plot/test_images.py"),
+    *(
+        "docs/test_pages.py::test_code_of_a_page_runs",
+        "docs/test_pages.py::test_the_first_block_of_a_page",
+        "plot/test_images.py",
+    ),
     *("test_notebooks.py::test_notebook_shows", "test_notebooks.py::test_the_switch"),
     "reliability/test_arguments.py::test_each_argument_refuses",
     *(f"reliability/test_{name}.py" for name in "any_request archive collecting every_fetcher".split()),

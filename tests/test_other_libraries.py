@@ -1,4 +1,4 @@
-"""Tables and panels in the hands of other libraries, as docs/other-libraries.md shows."""
+"""Tables and panels in the hands of other libraries, as docs/panels-and-surfaces.md shows."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_statsmodels_takes_a_spread(rates: pd.DataFrame) -> None:
 
 
 def mean_rate(symbol: str) -> tuple[str, float]:
-    """What docs/other-libraries.md runs in a worker."""
+    """What docs/panels-and-surfaces.md runs in a worker."""
     dd.connect("sample")
     frame = dd.funding.history(symbol, "2026-06-01", "2026-06-02", venues=["okx"])
     return symbol, float(frame["rate_bps_8h"].mean())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from derivdata.client.rules import RULES
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "checked-answers.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "methods" / "checked-answers.md"
 
 
 def test_the_page_has_a_row_for_every_rule() -> None:

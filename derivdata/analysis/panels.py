@@ -50,7 +50,7 @@ def unit_of(panel: xr.DataArray, argument: str = "panel") -> str | None:
         Name and attribute contradict each other.
     """
     stated = panel.attrs.get("units")
-    name = str(panel.name or "")
+    name = "" if panel.name is None else str(panel.name)
     named = next((unit for suffix, unit in _SUFFIXES.items() if name.endswith(suffix)), None)
     if stated is not None and named is not None and stated != named:
         raise ValueError(

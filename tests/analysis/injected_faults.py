@@ -1,6 +1,6 @@
 """Faults put into recorded funding, one at a time, and how `dd.quality` finds them.
 
-``python -m tests.analysis.injected_faults`` prints the table of docs/quality.md.
+``python -m tests.analysis.injected_faults`` prints the table of docs/methods/quality.md.
 """
 
 from __future__ import annotations

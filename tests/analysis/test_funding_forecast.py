@@ -22,7 +22,7 @@ from tests.analysis.funding_made import market, noisy
 from tests.support.recorded_funding import recorded_funding
 
 WEEK = "7d"
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "funding.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "methods" / "carry.md"
 
 
 def _decaying(venues: int, rows: int, seed: int, *, half_life: float = 9.0) -> xr.DataArray:

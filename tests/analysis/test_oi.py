@@ -318,9 +318,9 @@ TREND_ROWS = {
     ],
 )
 def test_trends_of_270_steps_cover_or_cannot_tell(process: str, least: float, silent_at_most: float) -> None:
-    """The table of docs/open-interest.md: 300 series each."""
+    """The table of docs/market-structure.md: 300 series each."""
     inside, unknown, silent = _trend_counts(process, 270, 300)
-    on_page = coverage_on_page("open-interest.md", TREND_ROWS[process])
+    on_page = coverage_on_page("market-structure.md", TREND_ROWS[process])
     assert (inside, unknown, silent) == pytest.approx(on_page, abs=0.011)
     assert inside >= least
     assert silent <= silent_at_most

@@ -16,7 +16,7 @@ from derivdata.analysis.status import Status
 from derivdata.tables.surfaces import surface as to_surface
 from tests.analysis.deribit import HALF_EMPTY, STAMPS_2026, chain_2025, chain_2026
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "options.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "methods" / "surfaces.md"
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_the_half_empty_chain_loses_expiries_and_nothing_else():
 
 
 def documented():
-    """The table of docs/options.md: method and weights, then its figures."""
+    """The table of docs/methods/surfaces.md: method and weights, then its figures."""
     text = DOCUMENT.read_text(encoding="utf-8")
     lines = re.findall(r"^\| (`\w+`.*?) \| (\d.*) \|$", text, flags=re.MULTILINE)
     return {name: [float(cell.rstrip(" %")) for cell in cells.split("|")] for name, cells in lines}

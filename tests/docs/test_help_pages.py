@@ -46,7 +46,7 @@ def test_every_message_and_error_of_the_troubleshooting_page_is_in_the_sources(d
 
 
 def test_the_page_of_symbols_lists_the_resolutions_and_units_of_windows(docs: Path) -> None:
-    page = (docs / "symbols-and-venues.md").read_text(encoding="utf-8")
+    page = (docs / "connect.md").read_text(encoding="utf-8")
     sentence = page.partition("`resolution=`")[2].partition("The default")[0]
     assert set(re.findall(r"`(\w+)`", sentence)) == {*times.RESOLUTIONS, "raw"}
     units = re.findall(r"`(\w)`", page.partition("A lookback")[2].partition(":")[0])

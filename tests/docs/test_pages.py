@@ -22,7 +22,14 @@ import xarray as xr
 import derivdata as dd
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [
+    ROOT / "README.md",
+    *sorted(
+        page for folder in (DOCS, DOCS / "methods", DOCS / "development") for page in folder.glob("*.md")
+    ),
+]
+MOST_USER_PAGES = 25
 _FENCE = re.compile(r"^(?P<before>[^\n]*)\n+```python\n(?P<code>.*?)^```$", flags=re.M | re.S)
 _NOT_RUN = ("<!-- not run: ", "<!-- site only: ")
 _HOSTED = re.compile(r'dd\.connect\("https://…"[^)]*\)')
@@ -57,6 +64,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
         dd.connect("sample", now=day, cache="off")
         with dd.record(folder / name):
             dd.funding.history("BTC", "1d", venues=["binance"])
+    shutil.copy(ROOT / "notebooks" / "longs_in_the_week_of_ftx.ddz", folder)
     return folder
 
 
@@ -82,19 +90,56 @@ def test_code_of_a_page_runs(page: Path, names: dict[str, Any]) -> None:
                 exec(compile("\n" * (block.line - 1) + code, str(page), "exec"), names)
 
 
+def listed_in(page: Path) -> list[Path]:
+    """The pages in the tables of contents of a page; the reference lists tables and endpoints itself."""
+    tables = re.findall(r"```\{toctree\}\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.S)
+    lines = [line for table in tables for line in table.split() if not line.startswith(":")]
+    paths = [page.parent / f"{line}.md" for line in lines]
+    return [path for path in paths if path.parent.name not in ("gallery", "reference") and path.exists()]
+
+
+def test_the_guide_is_short_and_its_titles_are_nouns() -> None:
+    pages = listed_in(DOCS / "guides.md")
+    assert 20 < len(pages) <= MOST_USER_PAGES
+    for page in pages:
+        [title, *_] = re.findall(r"^# (.*)", page.read_text(encoding="utf-8"), flags=re.M)
+        assert not title.endswith("?"), title
+        assert not re.match(r"(How|What|Which|Who|Where|When|Is)\b", title), title
+
+
+@pytest.mark.parametrize("page", RUN, ids=[page.stem for page in RUN])
+def test_the_first_block_of_a_page_runs_in_an_empty_notebook(
+    page: Path, recordings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As whoever copies it: nothing is imported, nothing is connected."""
+    if page.parent != DOCS and page.stem != "README":
+        pytest.skip("a page on how the library is made")
+    shutil.copytree(recordings, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    dd.disconnect()
+    names: dict[str, Any] = {}
+    first = blocks(page)[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dd.errors.DataNotice)
+        if first.code.startswith(">>>"):
+            _check_session(first.code, first, page, names)
+        else:
+            exec(compile(_HOSTED.sub('dd.connect("sample")', first.code), str(page), "exec"), names)
+    assert names["dd"] is dd
+
+
 def test_every_page_is_found_and_listed_and_its_links_lead_somewhere() -> None:
-    assert {"README", "index", "conventions", "traps"} <= {page.stem for page in RUN}
+    assert {"README", "conventions", "tutorial"} <= {page.stem for page in RUN}
     for page in PAGES:
         assert page.read_text(encoding="utf-8").count("\n```") % 2 == 0, page
-    listed = {"index", "README"}
+    listed = [DOCS / "index.md", ROOT / "README.md", DOCS / "tables.md", DOCS / "endpoints.md"]
     for page in PAGES:
-        for found in re.finditer(r"```\{toctree\}\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.S):
-            listed |= {line.strip() for line in found[1].splitlines()}
-    assert {page.stem for page in PAGES} <= listed
+        listed += listed_in(page)
+    assert sorted(listed) == sorted(PAGES)
     for page in PAGES:
         for link in re.findall(r"\]\(([\w./-]+\.(?:md|ipynb))", page.read_text(encoding="utf-8")):
             place = page.parent / link.replace("gallery/", "../notebooks/")
-            is_made = link.startswith("reference/") or link == "gallery/index.md"
+            is_made = "reference/" in link or link == "gallery/index.md"
             assert is_made or place.exists(), f"{page.name}: {link}"
 
 

@@ -1,4 +1,4 @@
-"""The promises of docs/reliability.md: how large each load is, and what the last run of it found."""
+"""The promises of docs/methods/reliability.md: how large each load is, and what the last run of it found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["PAGE", "PROMISES", "SOAK", "count", "machine", "rows", "written"]
 SOAK = os.environ.get("DERIVDATA_SOAK", "") not in ("", "0")
 """Whether the full loads run; else the bounded ones of the gate."""
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "methods" / "reliability.md"
 
 _COLUMNS = 5
 

@@ -129,7 +129,7 @@ def forecast_carry(
     Econometrics 7(2)). It is refitted at each period of the past on what was known there and shrunk by how
     much of past expectations came true (empirical Bayes over pairs). Its past errors, each in units of the
     size to be expected of it, make the distribution (split conformal). Coverage and errors on recorded data
-    are in docs/funding.md, also those of the pair that is picked because it looks best.
+    are in docs/methods/carry.md, also those of the pair that is picked because it looks best.
 
     Examples
     --------

@@ -119,7 +119,7 @@ def half_life(
     Notes
     -----
     Per step ``x[t] = c + φ x[t−1] + e``, half-life ``−ln 2 / ln φ`` steps. The coverage of the interval
-    is measured in docs/funding.md.
+    is measured in docs/methods/carry.md.
     """
     panel = require_rate(panel, "time").drop_vars("interval_hours", errors="ignore")
     if level is not None:

@@ -21,7 +21,7 @@ _ATOM = 0.03  # share of values at an extreme from which it is a floor or a cap
 _WIDER = 0.5
 """Of the nominal tails: the noise is fitted to the data's first autocorrelation, which makes the simulations
 too alike where that is high by chance. With whole tails a nominal 90 % covers 77 to 85 % at a half-life of a
-thirtieth of the data; see the table in docs/funding.md."""
+thirtieth of the data; see the table in docs/methods/carry.md."""
 _LARGEST = 0.999
 _TINY = 1e-300
 _BLOCK = 4_000_000  # simulated values at once

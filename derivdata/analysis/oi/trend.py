@@ -30,7 +30,7 @@ _DAY_US = 86_400_000_000
 _LEAST = 3
 _ENOUGH = 8.0
 """Independent values from which an interval is trusted: with 6, one random walk in twelve passes for a trend
-without a status, with 8 one in twenty; see the table in docs/open-interest.md."""
+without a status, with 8 one in twenty; see the table in docs/market-structure.md."""
 _RATIOS = 6
 _LARGEST = 0.99
 _ROUNDING = 1e-12
@@ -76,7 +76,7 @@ def share_trend(share: xr.DataArray, *, ci: Literal["ar1", "iid"] = "ar1", level
     Notes
     -----
     Sen (1968), JASA 63:1379. The interval's order statistics follow Kendall's S with ties corrected. What it
-    covers under persistence, cycles and noise is measured in docs/open-interest.md.
+    covers under persistence, cycles and noise is measured in docs/market-structure.md.
     """
     require_share(share, "time")
     require_level(level)

@@ -105,7 +105,7 @@ def fit(
     The residual is ``(w_model − w)/(2 √(w T))``, an error in volatility. All surfaces of a call are
     searched at once by Levenberg-Marquardt with exact derivatives, from one linear least squares per
     slice. Expiries and strikes are put into one chunk. How close each method and weighting comes on
-    recorded chains is in docs/options.md, and why the defaults are what they are.
+    recorded chains is in docs/methods/surfaces.md, and why the defaults are what they are.
     """
     quotes = labelled(log_moneyness, iv, year_fraction, weights, iv_bid, iv_ask, dim=dim)
     k, volatility, t, weight = quotes[:4]

@@ -1,0 +1,113 @@
+"""Files that a release needs say the same: version, addresses, Pythons, dependencies, pinned actions."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+import derivdata as dd
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+OF_CONDA = {"python-duckdb": "duckdb", "matplotlib-base": "matplotlib"}
+
+
+def loaded(path: str | Path) -> Any:
+    return yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
+
+
+def jobs(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = loaded(path)["jobs"]
+    return found
+
+
+def test_one_version() -> None:
+    assert "version" in PROJECT["dynamic"]  # hatchling reads derivdata/__init__.py
+    assert loaded("CITATION.cff")["version"] == dd.__version__
+    assert loaded("conda/recipe.yaml")["context"]["version"] == dd.__version__
+    page = (ROOT / "docs" / "record-replay.md").read_text(encoding="utf-8")
+    assert f"version = {{{dd.__version__}}}" in page
+
+
+def test_one_author_and_one_address() -> None:
+    [author] = PROJECT["authors"]
+    assert author["name"] == "derivdata contributors"
+    assert loaded("CITATION.cff")["authors"] == [{"name": author["name"]}]
+    urls = PROJECT["urls"]
+    about = loaded("conda/recipe.yaml")["about"]
+    assert (about["homepage"], about["repository"]) == (urls["Homepage"], urls["Repository"])
+    assert about["documentation"] == urls["Documentation"]
+    texts = [*ROOT.glob("*.*"), *(ROOT / "docs").glob("**/*.md"), *(ROOT / "paper").glob("*.md")]
+    for path in texts:
+        if path.suffix in (".md", ".cff", ".toml") and not {"reference", "gallery"} & set(path.parts):
+            found = re.findall(r"https://github\.com/\w+/derivdata", path.read_text(encoding="utf-8"))
+            assert set(found) <= {urls["Repository"]}, path
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_actions_are_pinned_and_may_do_little(path: Path) -> None:
+    workflow = loaded(path)
+    assert workflow["permissions"] == {"contents": "read"}
+    for name, job in workflow["jobs"].items():
+        assert job["timeout-minutes"] <= 90, name
+        for step in job["steps"]:
+            assert "secrets." not in str(step)
+            if "uses" in step:
+                assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step["uses"])
+                if step["uses"].startswith("actions/checkout"):
+                    assert step["with"]["persist-credentials"] is False
+    lines = re.findall(r"uses: \S+(.*)", path.read_text(encoding="utf-8"))
+    assert all(re.fullmatch(r" # v\d+\.\d+\.\d+", line) for line in lines)
+
+
+def test_only_the_job_that_publishes_may_sign() -> None:
+    rights = {
+        (path.stem, name): job.get("permissions") for path in WORKFLOWS for name, job in jobs(path).items()
+    }
+    assert {key: value for key, value in rights.items() if value} == {
+        ("publish", "publish"): {"id-token": "write"}
+    }
+    publish = jobs(ROOT / ".github" / "workflows" / "publish.yml")["publish"]
+    assert publish["environment"]["name"] == "pypi"
+    assert publish["needs"] == "build"
+
+
+def test_every_python_of_the_metadata_is_tested_on_three_systems() -> None:
+    [matrix] = [
+        job["strategy"]["matrix"]
+        for job in jobs(ROOT / ".github" / "workflows" / "tests.yml").values()
+        if "strategy" in job
+    ]
+    stated = [text.rpartition(" ")[2] for text in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", text)]
+    assert matrix["python"] == stated
+    assert [name.partition("-")[0] for name in matrix["os"]] == ["ubuntu", "macos", "windows"]
+
+
+def test_the_recipe_has_the_dependencies_of_the_package() -> None:
+    python, *others = loaded("conda/recipe.yaml")["requirements"]["run"]
+    assert python == "python >=${{ python_min }}"
+    assert f">={loaded('conda/recipe.yaml')['context']['python_min']}" == PROJECT["requires-python"]
+    found = {OF_CONDA.get(name, name): bound for name, bound in (other.split() for other in others)}
+    assert found == {r.name: str(r.specifier) for r in map(Requirement, PROJECT["dependencies"])}
+
+
+def test_every_configuration_names_files_that_exist() -> None:
+    container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text(encoding="utf-8"))
+    assert container["postCreateCommand"] == "make .venv/.dev"
+    host = loaded(".readthedocs.yaml")
+    named = [host["sphinx"]["configuration"], host["python"]["install"][0]["requirements"]]
+    for path in WORKFLOWS:
+        named += re.findall(r"requirements/\w+\.txt", path.read_text(encoding="utf-8"))
+    assert [name for name in named if not (ROOT / name).exists()] == []
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = [t for path in WORKFLOWS for t in re.findall(r"run: make (\S+)", path.read_text("utf-8"))]
+    assert {"checks", "test-slow", "docs", "dist"} == set(targets)
+    assert all(re.search(rf"^{target}:", makefile, flags=re.M) for target in targets)
