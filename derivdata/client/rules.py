@@ -2,9 +2,9 @@
 
 ``docs/methods/checked-answers.md`` says what each of the `RULES` compares. A rule looks at a `CheckedAnswer`:
 the request, what the answer says of itself, and the columns of its table. It yields a sentence for each
-breach, which names both sides; a rule about rows that do no harm removes them. What figures of one answer say of each
-other is a `_Relation`; unless the document promises it, a breach is a notice, since by its rule 7 figures of
-one answer may be of different minutes.
+breach, which names both sides; a rule about rows that do no harm removes them. What figures of one answer say
+of each other is a `_Relation`; unless the document promises it, a breach is a notice, since by its rule 7
+figures of one answer may be of different minutes.
 """
 
 from __future__ import annotations
