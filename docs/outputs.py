@@ -101,6 +101,7 @@ def with_outputs(app: Any, page: str, source: list[str]) -> None:
             text = _IMAGE.sub(lambda found: "" if hasattr(dd.plot, found[1]) else found[0], source[0])
             source[0] = _FENCE.sub(lambda found: _block(found, shared), text)
         finally:
+            dd.disconnect()  # a page may end in a replay
             os.chdir(before)
             plt.close("all")
 

@@ -13,6 +13,7 @@ import yaml
 from packaging.requirements import Requirement
 
 import derivdata as dd
+from paper import make as paper
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -111,3 +112,23 @@ def test_every_configuration_names_files_that_exist() -> None:
     targets = [t for path in WORKFLOWS for t in re.findall(r"run: make (\S+)", path.read_text("utf-8"))]
     assert {"checks", "test-slow", "docs", "dist"} == set(targets)
     assert all(re.search(rf"^{target}:", makefile, flags=re.M) for target in targets)
+
+
+def test_the_tables_of_the_paper_are_those_of_its_script() -> None:
+    assert paper.paper_with(paper.PAPER.read_text(encoding="utf-8")) == paper.PAPER.read_text(
+        encoding="utf-8"
+    )
+
+
+def test_the_paper_has_what_its_journal_asks_for() -> None:
+    text = paper.PAPER.read_text(encoding="utf-8")
+    head = yaml.safe_load(text.split("---")[1])
+    assert {"title", "tags", "authors", "affiliations", "date", "bibliography"} <= set(head)
+    assert head["authors"][0]["name"] == PROJECT["authors"][0]["name"]
+    assert 250 <= len(re.sub(r"^\|.*", "", text, flags=re.M).split()) <= 1750
+    keys = set(
+        re.findall(r"^@\w+\{(\w+),", (ROOT / "paper" / "paper.bib").read_text(encoding="utf-8"), flags=re.M)
+    )
+    assert set(re.findall(r"@(\w+\d*)[\];,)]", text)) == keys
+    for image in re.findall(r"\]\((\w+\.png)\)", text):
+        assert (ROOT / "paper" / image).exists()

@@ -1,0 +1,158 @@
+"""``python -m paper.make``: the figures and the tables of paper.md.
+
+The carry study comes from the picks beside the notebook "Did the picks pay?", the table of fits from the page
+that ``python -m benchmarks.fits`` makes. The figure of a crossing needs the recorded chains of the tests.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata.analysis import chain, funding, smile, surface
+from tests.analysis.deribit import STAMPS_2026, chain_2026
+
+__all__ = ["carry_table", "fit_table", "main", "paper_with"]
+
+ROOT = Path(__file__).resolve().parents[1]
+PAPER = ROOT / "paper" / "paper.md"
+RULES = {"forecast": "forecast", "last": "last rate", "mean_7d": "seven-day mean"}
+COSTS = (8.0, 20.0)
+METHODS = ("`svi`, vega (the default)", "`essvi`, vega", "`slices` (each alone), vega")
+COLUMNS = {"all": 1, "25 delta": 3, "10 delta": 4, "inside bid/ask": 5, "crossings": 8, "CPU": 10}
+
+
+def picks() -> pd.DataFrame:
+    """The picks of each rule before costs, a row each."""
+    return pd.read_csv(ROOT / "notebooks" / "did_the_picks_pay.csv", parse_dates=["time"])
+
+
+def record(rule: str, cost_bps: float) -> xr.Dataset:
+    """The picks of a rule after a cost, as `funding.pick_record` gives them."""
+    rows = picks().query("rule == @rule").set_index(["symbol", "time"])
+    names = {"predicted_bps": "predicted_net_bps", "realised_bps": "realised_net_bps"}
+    names |= {"low_bps": "predicted_low_bps", "high_bps": "predicted_high_bps"}
+    return (rows[list(names)] - cost_bps).rename(columns=names).to_xarray()
+
+
+def carry_table() -> str:
+    """What each rule predicted and earned after costs."""
+    lines = [
+        "| cost [bps] | rule | picks | predicted [bps] | earned [bps] | predicted less earned, 95 % |",
+        "|--:|:--|--:|--:|--:|:--|",
+    ]
+    for cost in COSTS:
+        for rule, name in RULES.items():
+            found = funding.pick_summary(record(rule, cost), least_predicted_bps=0.0)
+            figures = {key: float(found[key]) for key in found}
+            lines.append(
+                f"| {cost:g} | {name} | {figures['picks']:.0f} | {figures['predicted_net_bps']:.1f} "
+                f"| {figures['realised_net_bps']:.1f} "
+                f"| {figures['difference_low_bps']:.1f} to {figures['difference_high_bps']:.1f} |"
+            )
+    return "\n".join(lines)
+
+
+def fit_table() -> str:
+    """Three rows of the table on the page of measured fits."""
+    page = (ROOT / "docs" / "methods" / "surfaces.md").read_text(encoding="utf-8")
+    lines = [
+        "| method | all quotes | 25 delta | 10 delta | inside bid and ask | crossings | CPU [s] |",
+        "|:--|--:|--:|--:|--:|--:|--:|",
+    ]
+    for method in METHODS:
+        [row] = [line for line in page.splitlines() if line.startswith(f"| {method} |")]
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        lines.append("| " + " | ".join([cells[0], *(cells[place] for place in COLUMNS.values())]) + " |")
+    return "\n".join(lines)
+
+
+def draw_picks(path: Path) -> None:
+    """Earned and predicted by each rule, added up over time."""
+    figure, ax = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
+    for (rule, name), colour in zip(RULES.items(), ("#1f5fa8", "#b5532a", "#6b6b6b"), strict=True):
+        found = record(rule, COSTS[0])
+        traded = (found["predicted_net_bps"] > 0.0) & found["realised_net_bps"].notnull()
+        for column, style in (("realised_net_bps", "-"), ("predicted_net_bps", ":")):
+            total = found[column].where(traded, 0.0).sum("symbol").cumsum("time") / 100.0
+            ax.plot(total["time"], total, style, color=colour, label=f"{name}, {column.split('_')[0]}")
+    ax.axhline(0.0, color="0.6", lw=0.6)
+    ax.set(ylim=(-10.0, 150.0), ylabel="sum of BTC and ETH\n[% of one leg's notional]")
+    ax.legend(ncols=3, fontsize=7, frameon=False, loc="upper left")
+    ax.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=160, metadata={"Software": ""})
+    plt.close(figure)
+
+
+def draw_crossing(path: Path) -> None:
+    """Total variance between the two neighbours that cross most when each slice is fitted alone."""
+    tables = [chain.smiles(chain.clean(chain_2026(stamp))) for stamp in STAMPS_2026]
+    found = [worst_pair(quotes) for quotes in tables]
+    place = int(np.argmin([least for least, _, _ in found]))
+    _, symbol, number = found[place]
+    quotes = tables[place].sel(symbol=symbol)
+    scaled = xr.DataArray(np.linspace(-10.0, 10.0, 801), dims="deviations")
+    figure, ax = plt.subplots(figsize=(7.2, 3.4), layout="constrained")
+    for method, colour, label in (("slices", "#b5532a", "each slice alone"), ("svi", "#1f5fa8", "joint fit")):
+        ax.plot(scaled, added(quotes, method, scaled).isel(expiry=number) * 100.0, color=colour, label=label)
+    ax.axhline(0.0, color="0.4", lw=0.8)
+    first, second = (f"{pd.Timestamp(t):%d %b %Y}" for t in quotes["expiry"].values[number : number + 2])
+    ax.set(
+        xlabel="log-moneyness [standard deviations to the later expiry]",
+        ylabel="forward variance\n[% of the later total variance]",
+        title=f"{symbol}, {first} to {second}: below 0 a calendar spread has a negative price",
+    )
+    ax.title.set_fontsize(9)
+    ax.legend(fontsize=8, frameon=False)
+    ax.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=160, metadata={"Software": ""})
+    plt.close(figure)
+
+
+def added(quotes: xr.Dataset, method: str, scaled: xr.DataArray) -> xr.DataArray:
+    """Total variance from each expiry to the next, over that of the later one."""
+    fitted = surface.fit(quotes["log_moneyness"], quotes["iv"], quotes["year_fraction"], method=method)
+    t = quotes["year_fraction"]
+    at_the_money = smile.iv(fitted, 0.0) ** 2 * t
+    later = scaled * at_the_money.shift(expiry=-1) ** 0.5
+    first = smile.iv(fitted, later) ** 2 * t
+    second = (smile.iv(fitted.shift(expiry=-1), later) ** 2) * t.shift(expiry=-1)
+    return (second - first) / second
+
+
+def worst_pair(quotes: xr.Dataset) -> tuple[float, str, int]:
+    """The least of `added` where slices are fitted alone, and where it is."""
+    scaled = xr.DataArray(np.linspace(-10.0, 10.0, 201), dims="deviations")
+    least = added(quotes, "slices", scaled).min("deviations")
+    place = least.fillna(np.inf).argmin(...)
+    return float(least.min()), str(least["symbol"].values[int(place["symbol"])]), int(place["expiry"])
+
+
+def paper_with(text: str) -> str:
+    """The paper with its tables made anew."""
+    for name, table in (("carry", carry_table()), ("fits", fit_table())):
+        pattern = rf"(<!-- table: {name} -->\n\n).*?(\n\n<!-- end -->)"
+        text, count = re.subn(pattern, lambda m, table=table: m[1] + table + m[2], text, flags=re.S)
+        if count != 1:
+            raise ValueError(f"paper.md has {count} places for the table {name!r}: it needs one")
+    return text
+
+
+def main() -> int:
+    """Write figures and tables."""
+    mpl.use("Agg")
+    PAPER.write_text(paper_with(PAPER.read_text(encoding="utf-8")), encoding="utf-8")
+    draw_picks(PAPER.parent / "picks.png")
+    draw_crossing(PAPER.parent / "crossing.png")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
