@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis import chain, funding, smile, surface
+from derivdata.analysis import chain, funding, surface
 from tests.analysis.deribit import STAMPS_2026, chain_2026
 
 __all__ = ["carry_table", "fit_table", "main", "paper_with"]
@@ -103,6 +103,7 @@ def draw_crossing(path: Path) -> None:
     for method, colour, label in (("slices", "#b5532a", "each slice alone"), ("svi", "#1f5fa8", "joint fit")):
         ax.plot(scaled, added(quotes, method, scaled).isel(expiry=number) * 100.0, color=colour, label=label)
     ax.axhline(0.0, color="0.4", lw=0.8)
+    ax.set_ylim(-100.0, 60.0)
     first, second = (f"{pd.Timestamp(t):%d %b %Y}" for t in quotes["expiry"].values[number : number + 2])
     ax.set(
         xlabel="log-moneyness [standard deviations to the later expiry]",
@@ -116,15 +117,20 @@ def draw_crossing(path: Path) -> None:
     plt.close(figure)
 
 
+def total_variance(fitted: xr.Dataset, k: xr.DataArray) -> xr.DataArray:
+    """Raw SVI, which both methods give: also where no volatility is quoted."""
+    part = k - fitted["m"]
+    return fitted["a"] + fitted["b"] * (fitted["rho"] * part + (part**2 + fitted["sigma"] ** 2) ** 0.5)
+
+
 def added(quotes: xr.Dataset, method: str, scaled: xr.DataArray) -> xr.DataArray:
     """Total variance from each expiry to the next, over that of the later one."""
     fitted = surface.fit(quotes["log_moneyness"], quotes["iv"], quotes["year_fraction"], method=method)
-    t = quotes["year_fraction"]
-    at_the_money = smile.iv(fitted, 0.0) ** 2 * t
-    later = scaled * at_the_money.shift(expiry=-1) ** 0.5
-    first = smile.iv(fitted, later) ** 2 * t
-    second = (smile.iv(fitted.shift(expiry=-1), later) ** 2) * t.shift(expiry=-1)
-    return (second - first) / second
+    fitted = fitted[["a", "b", "rho", "m", "sigma"]]
+    following = fitted.shift(expiry=-1)
+    k = scaled * total_variance(following, xr.zeros_like(scaled[:1])).isel(deviations=0, drop=True) ** 0.5
+    later = total_variance(following, k)
+    return (later - total_variance(fitted, k)) / later
 
 
 def worst_pair(quotes: xr.Dataset) -> tuple[float, str, int]:

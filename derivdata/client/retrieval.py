@@ -7,7 +7,6 @@ the cache; what is unlikely is a `DataNotice`, which stays in the provenance.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +22,7 @@ from derivdata.client.rules import check
 from derivdata.client.transport import Answer, progress
 from derivdata.errors import DerivdataError, NotFound, SchemaError, TierError
 from derivdata.support import times
+from derivdata.support.text import nearest_symbols
 from derivdata.tables import endpoints
 from derivdata.tables.endpoints import Endpoint
 from derivdata.tables.schema import Table
@@ -254,9 +254,7 @@ def _require_listed(
         except DerivdataError:  # the tier, the recording or the archive does not have it
             return
         if listed and symbol not in listed:
-            alike = difflib.get_close_matches(symbol, listed, n=12)
-            # Of names that are equally close those that begin alike come first: BTC before ZBT for BTX.
-            near = sorted(alike, key=lambda name: name[:1] != symbol[:1])[:3] or listed[:3]
+            near = nearest_symbols(symbol, listed) or listed[:3]
             raise NotFound(
                 seen[0].request.path,
                 f"unknown symbol {symbol!r}: it has no rows in this window, and is not among the "

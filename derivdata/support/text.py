@@ -33,6 +33,12 @@ _OTHER_WORDS = {
 """Other libraries' words for what is called otherwise here: no spelling is near enough to find it by."""
 
 
+def nearest_symbols(symbol: str, listed: Iterable[str]) -> list[str]:
+    """Return up to three symbols spelled alike, first those that begin alike: BTC, not ZBT, for BTX."""
+    alike = difflib.get_close_matches(symbol, list(listed), n=12)
+    return sorted(alike, key=lambda name: name[:1] != symbol[:1])[:3]
+
+
 def did_you_mean(wrong: object, known: Iterable[object], otherwise: str = "") -> str:
     """Return the end of a message about a name that is not known: the nearest that is, or `otherwise`.
 

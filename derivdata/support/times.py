@@ -23,7 +23,7 @@ SECONDS_PER_YEAR = 31_536_000.0
 """365 days."""
 
 
-Instant: TypeAlias = str | dt.datetime | pd.Timestamp | np.datetime64
+Instant: TypeAlias = str | dt.date | dt.datetime | pd.Timestamp | np.datetime64
 
 Resolution: TypeAlias = Literal["raw", "1m", "3m", "5m", "15m", "30m", "1h", "2h", "4h", "8h", "12h", "1d"]
 """Names of the API's resolutions."""
@@ -36,8 +36,12 @@ RESOLUTIONS = {
 """Bucket lengths by the API's name; ``"raw"`` has none."""
 
 _EPOCH_YEAR, _LAST_YEAR = 1970, 2261
+FIRST, LAST = (pd.Timestamp(f"{year}-01-01", tz="UTC").as_unit("us") for year in (_EPOCH_YEAR, _LAST_YEAR))
+"""The ends of a window that is open: no row is outside."""
+
 _LONGEST = pd.Timedelta(36_525, "D")
 _LOOKBACK = re.compile(r"(\d{1,6})(s|m|h|d|w)")
+_OR_LOOKBACK = ", or look back from the end: '90m', '12h', '30d', '2w'"
 _ISO = re.compile(r"\s*[+-]?\d{4,}-\d{2}")
 _WIRE = re.compile(
     r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{2}(:?\d{2}(:?\d{2}([.,]\d+)?)?)?\s?(Z|[+-]\d{2}(:?\d{2})?)?)?"
@@ -86,20 +90,22 @@ def machine_now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-def instant(value: Instant, name: str = "time") -> pd.Timestamp:
+def instant(value: Instant, name: str = "time", also: str = "") -> pd.Timestamp:
     """One instant as UTC Timestamp in microseconds; what has no zone is taken as UTC.
 
     Raises
     ------
     ValueError, TypeError
-        `value` is not an instant; `name` is the argument that the message names.
+        `value` is not an instant; `name` is the argument that the message names, `also` what else it takes.
     """
     if isinstance(value, bool) or not isinstance(value, str | dt.date | np.datetime64):
         raise TypeError(f"{name} must be ISO text, a datetime or a Timestamp, not {value!r}")
     try:
         stamp = pd.Timestamp(value if not isinstance(value, str) or _ISO.match(value) else "not ISO")
     except (ValueError, OverflowError):
-        raise ValueError(f"{name}={value!r} is not an instant: write it like '2026-01-31T08:00'") from None
+        raise ValueError(
+            f"{name}={value!r} is not an instant: write it like '2026-01-31T08:00'{also}"
+        ) from None
     if stamp is pd.NaT:
         raise ValueError(f"{name} is missing: write it like '2026-01-31T08:00'")
     stamp = stamp.tz_localize("UTC") if stamp.tzinfo is None else stamp.tz_convert("UTC")
@@ -158,7 +164,7 @@ def window(start: Instant, end: Instant | None = None) -> Window:
     """
     back = lookback(start, "start") if isinstance(start, str) else None
     last = asof() if end is None else instant(end, "end")
-    first = instant(start, "start") if back is None else last - back
+    first = instant(start, "start", _OR_LOOKBACK) if back is None else last - back
     if first >= last:
         raise ValueError(f"start {iso(first)} is not before end {iso(last)}: a window is [start, end)")
     if last - first > _LONGEST:
@@ -175,7 +181,7 @@ def since(start: Instant, name: str = "since") -> pd.Timestamp:
         It is before 1970 or after 2261.
     """
     back = lookback(start, name) if isinstance(start, str) else None
-    result = instant(start, name) if back is None else asof() - back
+    result = instant(start, name, _OR_LOOKBACK) if back is None else asof() - back
     if not _EPOCH_YEAR <= result.year <= _LAST_YEAR:
         raise ValueError(f"{name}={start!r} is before {_EPOCH_YEAR} or after {_LAST_YEAR}")
     return result

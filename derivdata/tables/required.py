@@ -19,7 +19,13 @@ def require_columns(
     """Refuse a frame that lacks a column, has one twice, or holds something else where numbers belong."""
     for name in (*others, *numbers):
         if name not in frame.columns:
-            raise ValueError(f"{argument} has no column {name!r}{did_you_mean(name, frame.columns)}")
+            named = name in (frame.index.names or ())
+            near = (
+                ": it is in the index, use table.reset_index()"
+                if named
+                else did_you_mean(name, frame.columns)
+            )
+            raise ValueError(f"{argument} has no column {name!r}{near}")
         if frame.columns.get_loc(name).__class__ is not int:
             raise ValueError(f"{argument} has the column {name!r} more than once")
     for name in numbers:

@@ -234,7 +234,9 @@ def test_words_of_a_file_become_those_of_the_table(tmp_path: Path) -> None:
     assert import_files("liquidations_events", path, tmp_path / "to", map_values=words).written == 2
     rows = open_archive(tmp_path / "to").read("liquidations_events", *EVER)
     assert dict(zip(rows["side"], rows["value_usd"], strict=True)) == {"long": 5.0, "short": 6.0}
-    with pytest.raises(ValueError, match="accept='everything' is not one of unit, interval, venues, future"):
+    with pytest.raises(
+        ValueError, match="accept='everything' is not one of unit, interval, schedule, venues, future"
+    ):
         import_files(SETTLED, tmp_path / "none" / "x.csv", tmp_path / "none" / "to", accept=["everything"])
     with pytest.raises(ValueError, match="map_values: 'rate_bps_8h' holds no words to replace"):
         import_files(

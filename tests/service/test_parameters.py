@@ -30,7 +30,7 @@ def test_unknown_parameters_symbols_and_pairs(ask: Caller) -> None:
     assert ask.body(MOVERS, start="x", colour=["a", "b"]) == ask.body(MOVERS)
     body = ask.body(HISTORY, symbol="NOPE")
     assert body["series"] == {}
-    assert "historical funding starts in September 2025" in body["notices"][0]
+    assert "has no rows of NOPE in this window" in body["notices"][0]
     assert "unknown symbol 'NOPE'" in ask.error("/oi/NOPE/timeseries", 404)["error"]
     assert "unknown symbol 'btc'" in ask.error("/oi/btc/timeseries", 404)["error"]
     # Pairs of the matrix are answered, empty where the store has none; so are others that it holds.

@@ -40,10 +40,16 @@ def test_settlements_stand_in_for_samples_that_are_missing() -> None:
 def test_what_is_not_held_is_refused_and_no_interval_is_made_up() -> None:
     with serving(funding_settlements=market.settlements()) as ask:
         error = ask.error("/funding/historical", 404, symbol="BTC")["error"]
-        assert error == "memory holds no funding_history, which this answer is made of"
+        assert error == (
+            "memory holds no funding_history, which this answer is made of; "
+            "it has funding_settlements: use dd.funding.settlements"
+        )
     with serving(funding_history=market.funding()) as ask:
         error = ask.error("/funding/settlement", 404, symbol="BTC")["error"]
-        assert error == "memory holds no funding_settlements, which this answer is made of"
+        assert error == (
+            "memory holds no funding_settlements, which this answer is made of; "
+            "it has funding_history: use dd.funding.history"
+        )
     with serving(funding_history=market.funding()) as ask:
         body = ask.body("/funding")
         assert body["funding_rates"]["binance"] == {"BTC": 1.0, "ETH": -0.5}

@@ -89,14 +89,18 @@ def test_dev_windows_wholly_outside_are_403(ask: Caller, start: str, end: str) -
     assert "2026-05-31T12:00:00Z to 2026-06-30T12:00:00Z" in body["error"]
 
 
-@pytest.mark.parametrize(("start", "end"), [("2024-01-01", "2024-02-01"), ("2026-07-01", "2026-07-02")])
-def test_pro_windows_without_data_say_since_when_there_is_some(ask: Caller, start: str, end: str) -> None:
+@pytest.mark.parametrize(
+    ("start", "end", "why"),
+    [
+        ("2024-01-01", "2024-02-01", "historical funding starts in September 2025 (2025-09-01 00:00:00 UTC)"),
+        ("2026-07-01", "2026-07-02", "the window begins after the time of memory, 2026-06-30 12:00:00 UTC"),
+    ],
+)
+def test_pro_windows_without_data_say_why(ask: Caller, start: str, end: str, why: str) -> None:
     for path in (HISTORY, "/funding/settlement"):
         body = ask.body(path, symbol="BTC", start=start, end=end)
         assert body["series"] == {}
-        assert body["notices"] == [
-            "no data for this request: historical funding starts in September 2025 (2025-09-01 00:00:00 UTC)"
-        ]
+        assert body["notices"] == [f"no data for this request: {why}"]
 
 
 def test_ranges_end_now(ask: Caller) -> None:

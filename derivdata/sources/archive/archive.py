@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Mapping, Sequence
 
 import pandas as pd
@@ -22,6 +23,7 @@ from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.notices import warn_caller
+from derivdata.tables.contracts import VENUES
 from derivdata.tables.panels import provenance
 from derivdata.tables.schema import Table
 
@@ -71,8 +73,18 @@ def open_archive(
     if manifests.load(storage) is None and not create:
         raise ArchiveError(
             f"{storage}: there is no archive here: make one with derivdata import or dd.open_archive"
+            f"{_meant(str(path))}"
         )
     return Archive(storage, lock_timeout=lock_timeout)
+
+
+def _meant(path: str) -> str:
+    """Return what else a text may mean that is no folder: a venue, or the address of a service."""
+    if path in VENUES:
+        return f'; to ask the venue itself, dd.connect("venues", venues=["{path}"])'
+    if re.fullmatch(r"[\w-]+(\.[\w-]+)*\.[a-z]{2,}(:\d+)?(/.*)?", path):
+        return f'; to ask a service, write its address with https: dd.connect("https://{path}")'
+    return ""
 
 
 class Archive(ArchiveReader):
@@ -112,7 +124,8 @@ class Archive(ArchiveReader):
         accept
             Questions to skip, as you know the answer: ``"unit"`` (size of rates and open interest),
             ``"interval"`` (stated interval against the spacing of rows), ``"venues"`` (rates against those of
-            other venues), ``"future"`` (times ahead of the machine's clock).
+            other venues), ``"schedule"`` (payments beside the hours of their interval), ``"future"`` (times
+            ahead of the machine's clock).
 
         Returns
         -------

@@ -3,7 +3,8 @@
 A wrong unit cannot be seen later: a rate that is eight times too small still looks like a rate. So rows are
 checked before they are written, and suspicious ones are refused with a question to answer: rates smaller than
 any that venues pay, rates of one symbol that differ between venues by a typical factor, a stated interval
-that is not the spacing of rows, open interest in coins, and times in the future.
+that is not the spacing of rows, payments beside their venue's schedule, open interest in coins, and times in
+the future.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from derivdata.support import times
 from derivdata.tables.contracts import contract, venue_slug
 from derivdata.tables.schema import Table
 
-AUDITS = ("unit", "interval", "venues", "future")
+AUDITS = ("unit", "interval", "schedule", "venues", "future")
 """Names of the questions, for `accept`."""
 
 _SERIES_ROWS = 500
@@ -40,6 +41,7 @@ _AHEAD = pd.Timedelta(5, "min")
 _FACTORS = {8.0: "interval_hours", 24.0: "interval_hours", 100.0: "unit", 10_000.0: "unit"}
 _NEAR_FACTOR = 1.15
 _LEAST_SYMBOLS = 3
+_COUNTED_FROM_MIDNIGHT = (2.0, 4.0, 8.0, 12.0, 24.0)
 
 Read = Callable[[Collection[str], pd.Timestamp, pd.Timestamp], pd.DataFrame]
 
@@ -196,6 +198,8 @@ def _ask_about_rates(some: pd.DataFrame, stored: StoredRows, questions: set[str]
         return
     if "interval" in questions and "interval_hours" in some.columns:
         _refuse_intervals(some)
+    if "schedule" in questions and "interval_hours" in some.columns:
+        _refuse_schedules(some)
     if "venues" in questions and len({*some["exchange"].cat.categories, *stored.exchanges}) > 1:
         _refuse_factors(some, stored.read)
 
@@ -282,6 +286,29 @@ def _refuse_intervals(some: pd.DataFrame) -> None:
                 f"interval_hours: {exchange} {symbol} states {interval:g}, and its rows are {spacing:g} "
                 f"hours apart: which is right? say --set interval_hours={spacing:g} (and --unit), or "
                 "--accept interval (accept=['interval']) if rows are missing"
+            )
+
+
+def _refuse_schedules(some: pd.DataFrame) -> None:
+    """Refuse payments that are all as many whole hours beside the schedule: their zone is another one.
+
+    Venues that pay every 2, 4, 8, 12 or 24 hours count from 00:00 UTC; some begin with half an interval, as
+    kucoin and bitmex, at 04:00, 12:00 and 20:00.
+    """
+    for (symbol, exchange), rows in some.groupby(["symbol", "exchange"], observed=True):
+        interval = rows["interval_hours"].to_numpy(dtype=float)
+        counted = np.isin(interval, _COUNTED_FROM_MIDNIGHT)
+        if counted.sum() < _LEAST_ROWS:
+            continue
+        hours = (rows["time"] - rows["time"].dt.normalize()).dt.total_seconds().to_numpy() / 3600
+        beside = np.round(hours[counted]) % interval[counted]
+        apart = float(np.median(beside))
+        step = float(np.median(interval[counted]))
+        if apart not in (0.0, step / 2.0) and np.mean(beside == apart) > 0.9:
+            raise ArchiveError(
+                f"time: payments of {exchange} {symbol} every {step:g} hours count from 00:00 UTC, and these "
+                f"are {apart:g} hours later: in which zone is the file? say it with --tz (--tz UTC+{apart:g} "
+                "if its clock is ahead), or --accept schedule (accept=['schedule']) if these times are UTC"
             )
 
 

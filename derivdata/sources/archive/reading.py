@@ -44,8 +44,8 @@ class ArchiveReader(ArchiveContents):
     def read(
         self,
         table: str,
-        start: pd.Timestamp,
-        end: pd.Timestamp,
+        start: times.Instant | None = None,
+        end: times.Instant | None = None,
         *,
         symbols: Sequence[str] | None = None,
         venues: Sequence[str] | None = None,
@@ -58,7 +58,8 @@ class ArchiveReader(ArchiveContents):
         table
             Name of the table.
         start, end
-            Half-open window; an instant without a zone is UTC.
+            Half-open window; an instant without a zone is UTC. None leaves that side open: without either,
+            all rows.
         symbols, venues
             Values to keep; None keeps all.
         columns
@@ -72,7 +73,8 @@ class ArchiveReader(ArchiveContents):
         ArchiveError
             A file is damaged, missing, or that of another table.
         """
-        first, last = (times.instant(each, name) for each, name in ((start, "start"), (end, "end")))
+        first = times.FIRST if start is None else times.instant(start, "start")
+        last = times.LAST if end is None else times.instant(end, "end")
         return self.rows(Query(table, first, last, symbols, venues, columns))
 
     def rows(self, query: Query) -> pd.DataFrame:

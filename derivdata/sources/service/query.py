@@ -16,6 +16,7 @@ import pandas as pd
 
 from derivdata.sources.service.refusal import DOCS, Refusal, bad_request
 from derivdata.support import times
+from derivdata.support.text import did_you_mean
 from derivdata.tables import endpoints
 
 _ISO = re.compile(
@@ -152,7 +153,8 @@ def _slugs(name: str, value: str | tuple[str, ...], exchanges: frozenset[str]) -
         return None
     unknown = [slug for slug in ([value] if isinstance(value, str) else value) if slug not in exchanges]
     if unknown:
-        raise bad_request(f"{name}: {unknown[0]!r} is not an exchange; slugs are lower case, like 'binance'")
+        near = did_you_mean(unknown[0], exchanges, "; slugs are lower case, like 'binance'")
+        raise bad_request(f"{name}: {unknown[0]!r} is not an exchange{near}")
     return value
 
 

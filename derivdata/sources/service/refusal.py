@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+from derivdata.support.text import nearest_symbols
 
 DOCS = "/docs"
 
@@ -22,6 +24,12 @@ class Refusal(Exception):
 def bad_request(error: str) -> Refusal:
     """Refuse a parameter that cannot be read, or does not fit the others (400)."""
     return Refusal(400, error)
+
+
+def unknown_symbol(symbol: str, known: Iterable[str]) -> Refusal:
+    """Refuse a symbol that is not there, with the nearest that are (404)."""
+    near = ", ".join(nearest_symbols(symbol, known))
+    return not_found(f"unknown symbol {symbol!r}" + (f"; did you mean {near}?" if near else ""))
 
 
 def not_found(error: str) -> Refusal:

@@ -37,6 +37,7 @@ T = TypeVar("T")
 
 _KNOWN = frozenset(tables.VENUES).union(*endpoints.OPTIONS_MATRIX.values())
 _LONGEST = pd.Timedelta(1, "D")
+_SAME_SUBJECT = {"funding_history": "funding_settlements", "funding_settlements": "funding_history"}
 _CACHED_BYTES = 128 << 20
 _SMALL = 4096
 """Bytes that are counted for a result, beside those of its frames."""
@@ -110,7 +111,15 @@ class View:
         if not self.has(*names):
             raise not_found(
                 f"{self.store.label} holds no {' nor '.join(names)}, which this answer is made of"
+                f"{self._instead(names)}"
             )
+
+    def _instead(self, names: Sequence[str]) -> str:
+        """Name the table of payments where rates were asked for, and the other way round."""
+        other = next((_SAME_SUBJECT[name] for name in names if name in _SAME_SUBJECT), None)
+        if other is None or not self.has(other):
+            return ""
+        return f"; it has {other}: use dd.{other.replace('_', '.', 1)}"
 
     def once(self, name: Hashable, make: Callable[[], T]) -> T:
         """Return what `make` returns, made once for each state of the store while it is among the last used.

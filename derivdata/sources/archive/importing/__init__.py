@@ -110,7 +110,7 @@ def import_files(
         House name to the file's words and the table's, ``{"side": {"sell": "long", "buy": "short"}}``.
     accept
         Questions that were answered, of those that an import asks where values give a mistake away:
-        ``"unit"``, ``"interval"``, ``"venues"``, ``"future"``; see `Archive.append`.
+        ``"unit"``, ``"interval"``, ``"schedule"``, ``"venues"``, ``"future"``; see `Archive.append`.
 
     Returns
     -------

@@ -13,9 +13,12 @@ import pandas as pd
 
 from derivdata.sources.archive.importing.values import Rejections, shown, words
 
+_MONTHS = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split()
 _FIXED = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
 _ZONED = re.compile(r".*(Z|:\d{2}(\.\d+)?[+-]\d{2}(:?\d{2})?)")
 _EPOCH = re.compile(r"\d+(\.\d*)?(e\+?\d+)?", re.IGNORECASE)
+_EXPIRY = re.compile(rf"(\d{{1,2}})({'|'.join(_MONTHS)})(\d{{2}})")
+"""Deribit's code of an expiry, ``6DEC25``: options expire at 08:00 UTC."""
 _EARLIEST, _LATEST = 1_200_000_000, 4_200_000_000
 _MICROS_PER = {1: 1_000_000.0, 1_000: 1_000.0, 1_000_000: 1.0, 1_000_000_000: 0.001}
 _MISSING = np.datetime64("NaT", "us")
@@ -81,6 +84,8 @@ def _read(
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """UTC instants of what states its zone, and local ones of what does not."""
     texts = [text or "" for text in words(values, name, rejections)]
+    if name == "expiry":
+        texts = [_of_expiry(text) for text in texts]
     utc, naive = np.full(len(texts), _MISSING), np.full(len(texts), _MISSING)
     kinds = np.array([_kind(text) for text in texts])
     for kind, target in (("epoch", utc), ("zoned", utc), ("naive", naive)):
@@ -90,6 +95,14 @@ def _read(
     unread = (kinds != "") & np.isnat(utc) & np.isnat(naive)
     rejections.reject(unread, lambda i: f"{name}={shown(values, i)} is no instant in ISO 8601 or since 1970")
     return utc, naive
+
+
+def _of_expiry(text: str) -> str:
+    code = _EXPIRY.fullmatch(text)
+    if code is None:
+        return text
+    month = _MONTHS.index(code[2]) + 1
+    return f"20{code[3]}-{month:02}-{int(code[1]):02}T08:00:00Z"
 
 
 def _kind(text: str) -> str:

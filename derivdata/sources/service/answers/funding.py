@@ -118,7 +118,12 @@ def _no_data(context: RequestContext, window: AnswerWindow, table: str, frame: p
         return []
     view, params = context.view, context.params
     first = view.store.start
-    why = f"historical funding starts in {first:%B %Y} ({json_rows.stamp(first)} UTC)"
+    if window.start > view.now:
+        why = f"the window begins after the time of {view.store.label}, {json_rows.stamp(view.now)} UTC"
+    elif window.end <= first:
+        why = f"historical funding starts in {first:%B %Y} ({json_rows.stamp(first)} UTC)"
+    else:
+        why = f"{view.store.label} has no rows of {params['symbol']} in this window"
     lacking = never_requested(
         view, table, params["symbol"], window.start, window.end, venues=params["exchanges"]
     )

@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from derivdata.sources.service import buckets, json_rows
 from derivdata.sources.service.answers.context import Answers, RequestContext
-from derivdata.sources.service.refusal import bad_request, not_found
+from derivdata.sources.service.refusal import bad_request, not_found, unknown_symbol
 from derivdata.sources.service.request_coverage import never_requested
 from derivdata.sources.service.view import StoredColumn, View
 
@@ -82,8 +82,9 @@ def depth_history(context: RequestContext) -> dict[str, Any]:
 
 def _require(view: View, table: str, symbol: str, exchange: str) -> None:
     view.need(table)
-    if symbol not in view.store.symbols(table):
-        raise not_found(f"unknown symbol {symbol!r}")
+    known = view.store.symbols(table)
+    if symbol not in known:
+        raise unknown_symbol(symbol, known)
 
 
 def price_history(context: RequestContext) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from derivdata.sources.service.access import FREE_SYMBOLS
 from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.answers.oi_volume import OI, VOLUME, Measure, notices
 from derivdata.sources.service.buckets import length
-from derivdata.sources.service.refusal import DOCS, Refusal, not_found
+from derivdata.sources.service.refusal import DOCS, Refusal, not_found, unknown_symbol
 from derivdata.sources.service.venue_totals import totals
 from derivdata.sources.service.view import Series, View
 from derivdata.sources.service.window import AnswerWindow
@@ -154,7 +154,7 @@ def symbol_exchanges(context: RequestContext) -> dict[str, Any]:
     pairs = market.pairs(view)
     rows = pairs[pairs["symbol"] == symbol].sort_values(["oi_usd", "exchange"], ascending=[False, True])
     if rows.empty:
-        raise not_found(f"unknown symbol {symbol!r}")
+        raise unknown_symbol(symbol, pairs["symbol"].unique())
     mean = rows["exchange"].map(_mean_rates(view, symbol)).astype("float64")
     columns = {"exchange": rows["exchange"], **_figures(rows), "funding_avg_7d_bps": mean.round(6)}
     return {"symbol": symbol, "timestamp": json_rows.stamp(view.now), "exchanges": json_rows.rows(columns)}
@@ -170,7 +170,7 @@ def symbol_stats(context: RequestContext) -> dict[str, Any]:
     board = market.board(market.pairs(context.view))
     row = board[board["symbol"] == symbol]
     if row.empty:
-        raise not_found(f"unknown symbol {symbol!r}")
+        raise unknown_symbol(symbol, board["symbol"].unique())
     figures = {name: _bare(value) for name, value in row.iloc[0].items() if name != "symbol"}
     return {"symbol": symbol, "timestamp": json_rows.stamp(context.view.now), **figures}
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from derivdata.sources.service import json_rows, market
 from derivdata.sources.service.answers.context import Answers, RequestContext
-from derivdata.sources.service.refusal import DOCS, Refusal, bad_request, not_found
+from derivdata.sources.service.refusal import DOCS, Refusal, bad_request, unknown_symbol
 from derivdata.sources.service.request_coverage import never_requested
 from derivdata.sources.service.venue_totals import totals
 from derivdata.sources.service.view import StoredColumn, View
@@ -56,8 +56,9 @@ def timeseries(context: RequestContext, measure: Measure) -> dict[str, Any]:
     """``GET /oi/{symbol}/timeseries`` and ``GET /volume/{symbol}/timeseries``, by time and venue."""
     view, params = context.view, context.params
     view.need(measure.column.table)
-    if params["symbol"] not in view.store.symbols(measure.column.table):
-        raise not_found(f"unknown symbol {params['symbol']!r}")
+    known = view.store.symbols(measure.column.table)
+    if params["symbol"] not in known:
+        raise unknown_symbol(params["symbol"], known)
     window = context.window()
     frame, used, left_out = view.series(
         measure.column,

@@ -1,0 +1,98 @@
+"""What newcomers get wrong in their first hour, and what they are told."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from derivdata.cli import main
+
+
+@pytest.fixture
+def payments() -> pd.DataFrame:
+    """Twenty days of payments every eight hours, as a venue makes them."""
+    dd.connect("sample")
+    return dd.funding.settlements("BTC", "20d", venues=["binance"])
+
+
+def written(payments: pd.DataFrame, folder: Path, ahead: str) -> Path:
+    """The payments as a file whose clock is ahead of UTC and that does not say so."""
+    frame = payments[["symbol", "time", "rate_bps_8h", "interval_hours"]].copy()
+    frame["time"] = (frame["time"] + pd.Timedelta(ahead)).dt.tz_localize(None)
+    path = folder / "rates.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def test_payments_beside_their_schedule_ask_for_the_zone(
+    payments: pd.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(written(payments, tmp_path, "3h"))
+    command = ["import", "funding_settlements", file, "--set", "exchange=binance"]
+    assert main([*command, "--to", str(tmp_path / "a"), "--tz", "UTC"]) == 1
+    message = capsys.readouterr().err
+    assert "binance BTC every 8 hours count from 00:00 UTC, and these are 3 hours later" in message
+    assert "--tz UTC+3" in message
+    main([*command, "--to", str(tmp_path / "b"), "--tz", "UTC+3"])
+    stored = dd.open_archive(tmp_path / "b").read("funding_settlements")
+    assert stored["time"].tolist() == payments["time"].tolist()
+    main([*command, "--to", str(tmp_path / "c"), "--tz", "UTC", "--accept", "schedule"])
+    assert "60 written" in capsys.readouterr().out
+
+
+def test_an_archive_of_payments_names_them_where_rates_are_asked_for(
+    payments: pd.DataFrame, tmp_path: Path
+) -> None:
+    archive = dd.open_archive(tmp_path / "mine")
+    archive.append("funding_settlements", payments)
+    assert len(archive.read("funding_settlements")) == len(payments) == 60
+    last = payments["time"].max()
+    assert archive.read("funding_settlements", last)["time"].tolist() == [last]
+    assert len(archive.read("funding_settlements", end=last)) == 59
+    dd.connect(str(tmp_path / "mine"))
+    with pytest.raises(dd.errors.NotFound, match=r"it has funding_settlements: use dd\.funding\.settlements"):
+        dd.funding.history("BTC", "2d")
+    with pytest.raises(dd.errors.NotFound, match="no oi_history, which this answer is made of "):
+        dd.oi.history("BTC", "2d")
+
+
+def test_deribits_codes_of_expiries_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Options of Deribit expire at 08:00 UTC."""
+    head = "symbol,instrument_name,expiry,strike,side,time,iv\n"
+    row = "BTC,BTC-{0}-100000-C,{0},100000,call,2025-12-05T01:00Z,0.5\n"
+    (tmp_path / "chain.csv").write_text(head + row.format("6DEC25") + row.format("26JUN26"))
+    command = ["import", "options_snapshot", str(tmp_path / "chain.csv"), "--set", "exchange=deribit"]
+    assert main([*command, "--to", str(tmp_path / "a")]) == 0, capsys.readouterr().err
+    expiries = dd.open_archive(tmp_path / "a").read("options_snapshot")["expiry"]
+    assert sorted(expiries) == [
+        pd.Timestamp("2025-12-06T08:00Z"),
+        pd.Timestamp("2026-06-26T08:00Z"),
+    ]
+
+
+def test_windows_say_what_they_take() -> None:
+    dd.connect("sample")
+    day = dd.funding.history("BTC", dt.date(2026, 6, 1), dt.date(2026, 6, 2), venues=["okx"])
+    assert day["time"].iloc[[0, -1]].dt.hour.tolist() == [0, 23]
+    for text in ("1month", "30 days"):
+        with pytest.raises(ValueError, match=r"or look back from the end: '90m', '12h', '30d', '2w'"):
+            dd.funding.history("BTC", text)
+    with pytest.warns(dd.errors.DataNotice, match="the window begins after the time of sample"):
+        assert dd.funding.history("BTC", "2027-01-01", "2027-01-02").empty
+
+
+def test_names_that_are_nearly_right_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    dd.connect("sample")
+    with pytest.raises(dd.errors.NotFound, match=r"unknown symbol 'BTX'; did you mean B\w+, .*BTC"):
+        dd.oi.history("BTX", "1d")
+    with pytest.raises(ValueError, match=r"no column 'time': it is in the index, use table\.reset_index"):
+        dd.panel(dd.oi.history("BTC", "1d").set_index("time"))
+    with pytest.raises(dd.errors.ArchiveError, match=r'dd\.connect\("venues", venues=\["binance"\]\)'):
+        dd.connect("binance")
+    with pytest.raises(dd.errors.ArchiveError, match=r'dd\.connect\("https://api\.example\.com"\)'):
+        dd.connect("api.example.com")
