@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import importlib.machinery
+import io
+import sys
+import types
 from pathlib import Path
 
 import pandas as pd
@@ -10,6 +14,7 @@ import pytest
 
 import derivdata as dd
 from derivdata.cli import main
+from derivdata.client.transport import display
 
 
 @pytest.fixture
@@ -83,6 +88,20 @@ def test_windows_say_what_they_take() -> None:
             dd.funding.history("BTC", text)
     with pytest.warns(dd.errors.DataNotice, match="the window begins after the time of sample"):
         assert dd.funding.history("BTC", "2027-01-01", "2027-01-02").empty
+
+
+def test_a_notebook_without_widgets_shows_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As IPython's kernel has it; a bar would be a warning and red lines there."""
+    kernel = types.SimpleNamespace(config={"IPKernelApp": {}})
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: kernel))
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    items = [1, 2, 3]
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    assert display.progress(items, total=3, label="x") is items
+    found = types.ModuleType("ipywidgets")
+    found.__spec__ = importlib.machinery.ModuleSpec("ipywidgets", None)
+    monkeypatch.setitem(sys.modules, "ipywidgets", found)
+    assert display.progress(items, total=3, label="x") is not items
 
 
 def test_names_that_are_nearly_right_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

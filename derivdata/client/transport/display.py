@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
-import warnings
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -40,12 +40,15 @@ def warn_deprecated(response: Response) -> None:
 
 
 def progress(items: Iterable[T], *, total: int, label: str) -> Iterable[T]:
-    """Return `items`, with a bar while they are gone through if there is somebody to see it."""
-    if total < 2 or not (_in_notebook() or sys.stderr.isatty()):
+    """Return `items`, with a bar on a terminal, and in a notebook where ipywidgets can draw one.
+
+    Without ipywidgets a bar would be a warning and lines of red text: a notebook is quiet then.
+    """
+    drawn = _in_notebook() and importlib.util.find_spec("ipywidgets") is not None
+    if total < 2 or not (drawn or sys.stderr.isatty()):
         return items
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # in a notebook it asks for a library of widgets, and does without
-        from tqdm.auto import tqdm
+    from tqdm.auto import tqdm
+
     return tqdm(items, total=total, desc=label, leave=False)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.archive import open_archive
