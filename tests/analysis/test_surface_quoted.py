@@ -173,6 +173,30 @@ def test_bid_and_ask_never_make_a_fit_worse() -> None:
     assert (sided < 0.99 * plain).sum() > 10
 
 
+def test_a_quote_without_bid_and_ask_counts_as_the_widest_that_has_them() -> None:
+    """Beside quotes with both sides it lies on the smile and in the range of k; its residual is never free."""
+    k, t = np.linspace(-0.3, 0.3, 13), np.array([0.25])
+    iv = (0.5 - 0.1 * k + 0.4 * k**2)[None]
+    half = np.linspace(0.01, 0.03, 13)[None]
+    bid, ask = iv - half, iv + half
+    bid[:, [0, 5]], ask[:, [0, 5]] = np.nan, np.nan
+    lone = iv.copy()
+    lone[:, 5] += 0.05
+    both = [
+        (fit(k, lone, t, iv_bid=bid, iv_ask=ask), fit(k, iv, t, iv_bid=bid, iv_ask=ask))
+        for fit in (smile.fit, lambda k, iv, t, **sides: surface.fit(k[None], iv, t, **sides))
+    ]
+    for moved, flat in both:
+        assert moved["n"].to_numpy().tolist() == flat["n"].to_numpy().tolist() == [13]
+        assert float(flat["k_min"].squeeze()) == -0.3
+        rise = smile.iv(moved, k[5]) - smile.iv(flat, k[5])
+        assert 1e-4 < float(rise.squeeze()) < 0.05
+    width = 2 * half[0, -1]
+    given = np.where(np.isnan(bid), 4 / width**2, 1 / half**2)
+    same = smile.fit(k, lone, t, weights=given, iv_bid=bid, iv_ask=ask)
+    np.testing.assert_allclose(smile.iv(same, k), smile.iv(both[0][0], k), rtol=1e-9)
+
+
 def test_slices_without_sides_and_fits_inside_are_left_as_they_are() -> None:
     iv, bid, ask, t = noisy(3)
     bid[1], ask[1] = np.nan, np.nan

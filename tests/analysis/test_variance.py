@@ -305,6 +305,21 @@ def test_a_flat_smile_lies_within_its_bounds_wherever_quotes_end():
     np.testing.assert_allclose(found["wing_share"], 1 - found["lower"] / 0.04, rtol=1e-9, atol=1e-14)
 
 
+def test_a_range_of_a_surface_that_carries_its_strip_is_one_of_the_integral():
+    """The strip has been summed over the quotes; what lies within ±0.1 of it nobody could say."""
+    k = np.linspace(-0.4, 0.4, 17)
+    made = surface.fit(k[None], 0.2 + 0.0 * k[None], np.array([1.0]))
+    assert variance.model_free(made).attrs["method"] == "strip"
+    found = variance.model_free(made, k_range=(-0.1, 0.1)).isel(expiry=0)
+    assert found.attrs["method"] == "fukasawa"
+    alone = smile.from_raw(svi.Raw(0.04, 0.0, 0.0, 0.0, 1.0), 1.0)
+    expected = variance.model_free(alone, k_range=(-0.1, 0.1))
+    for name in ("total_variance", "inside", "lower", "upper"):
+        assert float(found[name]) == pytest.approx(float(expected[name]), rel=1e-4), name
+    with pytest.raises(ValueError, match="k_range of a strip needs the quotes"):
+        variance.model_free(made, method="strip", k_range=(-0.1, 0.1))
+
+
 def test_an_index_between_two_expiries_with_its_bounds():
     """By hand: w = 0.02 at 20 days and 0.05 at 50 days is 0.03 at 30 days."""
     years = xr.DataArray(np.array([5, 20, 50, 80]) / 365, dims="expiry")

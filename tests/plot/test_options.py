@@ -130,6 +130,19 @@ def test_a_flat_world_is_flat_at_every_expiry() -> None:
     assert set(dates) <= {"31 Jan", "1 Feb", "2 Feb"}
 
 
+def test_expiries_without_a_strip_leave_the_lower_picture_empty() -> None:
+    """As where the quotes of each lie on one side of the forward."""
+    fit = surface.from_chain(made.chain())
+    empty = fit.assign(strip_variance=fit["strip_variance"] * np.nan)
+    ax = plot.term_structure(empty)
+    lower = ax.get_figure(root=True).axes[0].child_axes[1]
+    squares = next(line for line in lower.lines if line.get_marker() == "s")
+    assert np.isnan(squares.get_ydata()).all()
+    assert not any("index" in t.get_text() for t in lower.get_legend().get_texts())
+    [middle] = [line for line in ax.lines if line.get_label() == "at the forward"]
+    assert np.isfinite(middle.get_ydata()).all()
+
+
 def test_the_day_before_stands_at_the_same_expiries() -> None:
     """Two expiries were at 48 and 52 % a day before; one that is not listed any more is left out."""
     expiries = [made.QUOTED + pd.Timedelta(days, "D") for days in (7, 30, 5)]

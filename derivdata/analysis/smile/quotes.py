@@ -112,8 +112,8 @@ def quote_weights(
     """Return the weight of squared residuals of volatility under a named weighting.
 
     None is ``"vega"``; with bid and ask, `sides`, one over half the squared spread, which makes residuals
-    half spreads. Without a bid the volatility may be 0; without either there is nothing to meet. What over
-    `dims`, those that are fitted at once, has neither anywhere is weighted as without `sides`.
+    half spreads. Without a bid the volatility may be 0. A quote with neither counts as the widest one over
+    `dims`, those that are fitted at once, that has them; where none has, as without `sides`.
 
     Vega over the forward and √T is ``φ(d1) = e^(−d1²/2)/√(2π)``; only ratios of weights count, so the
     constant goes. A residual of price is one of volatility times vega, a residual of total variance
@@ -127,8 +127,10 @@ def quote_weights(
     bid, ask = sides
     if weights is None and bid is not None and ask is not None:
         width = (ask - bid.fillna(0.0)).where(ask.notnull(), bid)
-        quoted = width.notnull().any([dim for dim in dims if dim in width.dims])
+        together = [dim for dim in dims if dim in width.dims]
+        quoted = width.notnull().any(together)
         narrow = 4.0 / width.where(width >= 0.0).clip(_NARROWEST) ** 2
+        narrow = narrow.fillna(narrow.min(together))
         return narrow.where(quoted, quote_weights("vega", log_moneyness, iv, year_fraction))
     weights = "vega" if weights is None else weights
     if weights == "equal":
