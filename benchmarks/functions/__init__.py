@@ -61,7 +61,7 @@ ROWS_OF: dict[str, str] = {
     "analysis.risk_neutral.quantile": "analysis.risk_neutral.quantile",
     "analysis.smile.fit": "svi-noisy",
     "analysis.surface.constant_maturity": "analysis.surface.constant_maturity",
-    "analysis.surface.delta_moneyness": "analysis.surface.delta_moneyness",
+    "analysis.surface.at": "analysis.surface.at",
     "analysis.surface.fit": "essvi",
     "analysis.surface.forward_variance": "analysis.surface.forward_variance",
     "analysis.surface.from_chain": "analysis.surface.from_chain",

@@ -141,9 +141,7 @@ QUESTIONS = {
     "analysis.smile.total_variance": Question(_SMILES, lambda: smile.total_variance(fitted(), K)),
     "analysis.surface.calendar_check": Question("one surface", lambda: surface.calendar_check(whole())),
     "analysis.surface.constant_maturity": Question("one surface", lambda: surface.constant_maturity(whole())),
-    "analysis.surface.delta_moneyness": Question(
-        "one surface", lambda: surface.delta_moneyness(whole(), 0.25, 0.15)
-    ),
+    "analysis.surface.at": Question("one surface", lambda: surface.at(whole(), 0.15, target_delta=0.25)),
     "analysis.surface.forward_variance": Question(
         "one surface", lambda: surface.forward_variance(whole(), 0.05, 0.2)
     ),

@@ -98,7 +98,7 @@ _OF_SURFACES: dict[str, Callable[[xr.Dataset], Any]] = {
     "analysis.risk_neutral.moments": risk_neutral.moments,
     "analysis.risk_neutral.quantile": lambda x: risk_neutral.quantile(x, [0.05, 0.25, 0.5, 0.75, 0.95]),
     "analysis.surface.constant_maturity": surface.constant_maturity,
-    "analysis.surface.delta_moneyness": lambda x: surface.delta_moneyness(x, 0.25, 0.15),
+    "analysis.surface.at": lambda x: surface.at(x, 0.15, target_delta=0.25),
     "analysis.surface.term_structure": surface.term_structure,
     "analysis.surface.forward_variance": lambda x: surface.forward_variance(x, 0.05, 0.2),
 }

@@ -26,11 +26,11 @@ from scipy.special import fdtri
 
 from derivdata.analysis import smile, variance
 from derivdata.analysis.status import Status, flag_attrs
+from derivdata.analysis.surface.clock import YEAR_US, origin_us, weekend_us
 from derivdata.analysis.surface.labelling import origin_attrs, require_surface
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
-from derivdata.units import HOURS_PER_YEAR
 
 __all__ = ["fit", "years"]
 
@@ -39,9 +39,6 @@ def __dir__() -> list[str]:
     return __all__
 
 
-_DAY_US = 86_400_000_000
-_YEAR_US = HOURS_PER_YEAR * 3_600e6
-_MONDAY_US = 4 * _DAY_US  # 5 January 1970
 _MOST_WEIGHT = 2.0
 _WEIGHTS = np.linspace(0.0, _MOST_WEIGHT, 81)
 _REVERSIONS = np.geomspace(0.5, 200.0, 40)
@@ -80,10 +77,10 @@ def years(start: Any, end: Any, *, weekend_weight: float) -> Any:
     """
     if not weekend_weight >= 0.0:
         raise ValueError(f"{weekend_weight=} must be 0 or more")
-    first, last = (_instants(each) for each in (start, end))
-    weekend = _weekend_us(last) - _weekend_us(first)
-    elapsed = _microseconds(last) - _microseconds(first)
-    return (elapsed + (weekend_weight - 1.0) * weekend) * 7.0 / (5.0 + 2.0 * weekend_weight) / _YEAR_US
+    first, last = (_microseconds(_instants(each)) for each in (start, end))
+    weekend = weekend_us(last) - weekend_us(first)
+    elapsed = last - first
+    return (elapsed + (weekend_weight - 1.0) * weekend) * 7.0 / (5.0 + 2.0 * weekend_weight) / YEAR_US
 
 
 @typed
@@ -133,14 +130,12 @@ def fit(
     Weekends show only where expiries are days apart: three expiries of this week say more than ten months.
     """
     require_surface(surface)
-    if "expiry" not in surface.indexes or surface["expiry"].dtype.kind != "M":
-        raise ValueError("surface has no instants along expiry")
+    origin = origin_us(surface)
     if weekend_weight is not None and not weekend_weight >= 0.0:
         raise ValueError(f"{weekend_weight=} must be 0 or more")
     t = surface["year_fraction"].reset_coords(drop=True)
     expiry = surface["expiry"].astype("datetime64[us]").astype("int64").astype(np.float64)
-    origin = (expiry - t * _YEAR_US).max("expiry")
-    weekend = ((_weekend_us(expiry) - _weekend_us(origin)) / _YEAR_US).where(t > 0.0)
+    weekend = ((weekend_us(expiry) - weekend_us(origin)) / YEAR_US).where(t > 0.0)
     when = xr.DataArray([times.instant(each, "events").value / 1e3 for each in events], dims="event")
     _require_events(when, origin, expiry)
     if measure == "atm":
@@ -290,12 +285,3 @@ def _microseconds(value: Any) -> Any:
         return value.astype("datetime64[us]").astype("int64").astype(np.float64).where(value.notnull())
     whole = np.asarray(value, dtype="datetime64[us]")
     return np.where(np.isnat(whole), np.nan, whole.astype(np.int64).astype(np.float64))[()]
-
-
-def _weekend_us(value: Any) -> Any:
-    """Return how much weekend there was since a Monday long ago [µs], of instants or of microseconds."""
-    at = value if getattr(value, "dtype", np.dtype("f8")).kind == "f" else _microseconds(value)
-    since = at - _MONDAY_US
-    weeks = np.floor(since / (7 * _DAY_US))
-    clipped = np.clip(since - weeks * (7 * _DAY_US) - 5 * _DAY_US, 0.0, 2 * _DAY_US)
-    return weeks * (2 * _DAY_US) + clipped

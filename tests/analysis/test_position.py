@@ -136,7 +136,7 @@ def test_with_either_stickiness_a_scenario_has_its_volatility():
     value = float(found["value"].squeeze()[0])
     iv = black76.implied_vol(value, f, 110_000.0, t, "call").iv
     delta = black76.greeks(f, 110_000.0, t, iv, "call", which=["delta"])["delta"]
-    k = float(surface.delta_moneyness(made().drop_vars("expiry"), float(delta), 40 / 365))
+    k = float(surface.at(made(), EXPIRIES[1], target_delta=float(delta))["log_moneyness"])
     assert float(iv) == pytest.approx(float(smile.iv(made().isel(expiry=1), k)), rel=1e-8)
 
 

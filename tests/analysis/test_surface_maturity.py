@@ -207,13 +207,18 @@ def test_a_crossing_is_found_whatever_the_order_of_expiries():
     assert np.isnan(surface.calendar_check(turned)["min_gap"][1])
 
 
+def strike_of(made, target, years, **convention):
+    """Log-moneyness of the option with a delta."""
+    return surface.at(made, years, target_delta=target, **convention)["log_moneyness"]
+
+
 def test_delta_strikes_of_the_known_answers(crypto):
     rows = {r["point"]: r for r in known("delta_strikes_crypto30d")}
     for delta in ("forward", "pa"):
         for size in ("0.25", "0.10"):
             for side, sign in (("call", 1), ("put", -1)):
                 row = rows[f"{size}_{side}_{delta}"]
-                k = surface.delta_moneyness(crypto, sign * float(size), 30 / 365, delta=delta)
+                k = strike_of(crypto, sign * float(size), 30 / 365, delta=delta)
                 assert float(k) == pytest.approx(float(row["k"]), abs=1e-10)
                 assert float(np.exp(k)) == pytest.approx(float(row["strike_over_forward"]), abs=1e-10)
     rows = {r["point"]: float(r["iv_or_value"]) for r in known("delta_strikes_crypto30d")}
@@ -221,8 +226,8 @@ def test_delta_strikes_of_the_known_answers(crypto):
         found = surface.constant_maturity(crypto, tenors=["30d"], points=["atm"], delta=delta, atm="dns")
         assert float(found["atm"][0]) == pytest.approx(rows[name], abs=1e-10)
     rate, t = 0.08, 30 / 365
-    spot = surface.delta_moneyness(crypto, [0.25, -0.25], t, delta="spot", interest_rate=rate)
-    forward = surface.delta_moneyness(crypto, 0.25 * np.exp(rate * t) * np.array([1, -1]), t)
+    spot = strike_of(crypto, [0.25, -0.25], t, delta="spot", interest_rate=rate)
+    forward = strike_of(crypto, 0.25 * np.exp(rate * t) * np.array([1, -1]), t)
     np.testing.assert_allclose(spot.to_numpy(), forward.to_numpy(), atol=1e-12)
 
 
@@ -251,7 +256,7 @@ def test_strikes_of_published_deltas(row):
     """QuantLib's values, from an independent implementation in R; the tolerance is one of delta."""
     made = surface.from_essvi([float(row["stdev"]) ** 2], [0.0], [0.0], [1.0])
     kind = {"forward": "forward", "premium_adjusted_forward": "pa"}[row["convention"]]
-    k = surface.delta_moneyness(made, float(row["expected"]), 1.0, delta=kind)
+    k = strike_of(made, float(row["expected"]), 1.0, delta=kind)
     strike = float(row["strike"]) / float(row["forward"])
     back = black76.greeks(
         1.0,
@@ -273,14 +278,14 @@ def test_strikes_by_quantlib_on_a_flat_smile(target, kind):
         ql.Option.Call if target > 0 else ql.Option.Put, getattr(ql.DeltaVolQuote, kind), 100.0, 1.0, 1.0, 0.3
     )
     made = surface.from_essvi([0.09], [0.0], [0.0], [1.0])
-    k = surface.delta_moneyness(made, target, 1.0, delta={"Fwd": "forward", "PaFwd": "pa"}[kind])
+    k = strike_of(made, target, 1.0, delta={"Fwd": "forward", "PaFwd": "pa"}[kind])
     assert 100 * float(np.exp(k)) == pytest.approx(calculator.strikeFromDelta(target), rel=1e-7)
 
 
 def test_an_unreachable_delta_is_missing_and_says_so():
     """At iv √T = 2 a premium-adjusted call is worth at most N(d2) K/F, well below 0.9."""
     made = surface.from_essvi([4.0], [0.0], [0.0], [1.0])
-    assert np.isnan(surface.delta_moneyness(made, 0.9, 1.0, delta="pa"))
+    assert np.isnan(strike_of(made, 0.9, 1.0, delta="pa"))
     found = surface.constant_maturity(made, tenors=["365d"], points=["atm", "rr90"], delta="pa").isel(tenor=0)
     assert np.isnan(found["rr90"])
     assert float(found["atm"]) == pytest.approx(2.0)

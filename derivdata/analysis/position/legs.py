@@ -13,16 +13,16 @@ from derivdata.analysis import black76
 from derivdata.analysis.chain.normalise import instants
 from derivdata.analysis.inputs import require_columns, require_variables
 from derivdata.analysis.status import Status
+from derivdata.analysis.surface.clock import YEAR_US, Clock, Rules, clock_of, origin_us
+from derivdata.analysis.surface.dated import forward_of, years_until
 from derivdata.analysis.surface.interpolation import variance_at, volatility
 from derivdata.analysis.surface.labelling import require_surface, where
 from derivdata.analysis.surface.maturity import Maturity, at_maturity
-from derivdata.support.arrays import Floats
 from derivdata.units import HOURS_PER_YEAR
 
 DAYS_PER_YEAR = HOURS_PER_YEAR / 24.0
 CURRENCIES = ("usd", "coin")
 PREMIUMS = ("linear", "inverse")
-_YEAR_US = DAYS_PER_YEAR * 86_400e6
 _COLUMNS = ("strike", "quantity")
 
 
@@ -35,6 +35,35 @@ class Legs(NamedTuple):
     year_fraction: xr.DataArray
     forward: xr.DataArray
     cut: Maturity
+    origin: xr.DataArray
+    rules: Rules | None
+
+    def left(self, passed: xr.DataArray) -> xr.DataArray:
+        """Return the share of each leg's total variance that is left when some years have passed."""
+        t = self.year_fraction
+        if self.rules is None:
+            return (t - passed) / t
+        whole = self.rules.read(self.origin, t)
+        rest = self.rules.read(self.origin + passed * YEAR_US, t - passed)
+        w = variance_at(self.cut, 0.0)
+        even = (1.0 - whole.events / w).clip(0.0) * rest.business / whole.business
+        return even + rest.events / where(w > whole.events, w, whole.events)
+
+    def ageing(self, passed: xr.DataArray) -> xr.DataArray | float:
+        """Return what time multiplies each leg's volatility by; 1 without a clock."""
+        if self.rules is None:
+            return 1.0
+        remains = (self.year_fraction - passed).where(passed < self.year_fraction)
+        aged: xr.DataArray = (self.left(passed) * self.year_fraction / remains) ** 0.5
+        return aged.fillna(1.0)
+
+    def haste(self) -> xr.DataArray | float:
+        """Return how fast variance passes now, in multiples of each leg's average over its life."""
+        if self.rules is None:
+            return 1.0
+        t, whole = self.year_fraction, self.rules.read(self.origin, self.year_fraction)
+        even = (1.0 - whole.events / variance_at(self.cut, 0.0)).clip(0.0)
+        return even * self.rules.pace(self.origin) * self.rules.open_share(t) * t / whole.business
 
     def iv(self, k: xr.DataArray) -> xr.DataArray:
         """Return the volatility of the leg's expiry at log-moneyness `k`."""
@@ -48,6 +77,12 @@ class Legs(NamedTuple):
         k: xr.DataArray = np.log(ratio)
         return k
 
+    @property
+    def slope(self) -> xr.DataArray:
+        """Return the slope in log-moneyness of the smile of each leg's expiry, at the money."""
+        step = 1e-3 * variance_at(self.cut, 0.0) ** 0.5
+        return (self.iv(step) - self.iv(-step)) / (2.0 * step)
+
     def status(self, k: xr.DataArray) -> xr.DataArray:
         """Return what the slices around each leg say, and whether its strike lies outside the quotes."""
         cut = self.cut
@@ -58,7 +93,9 @@ class Legs(NamedTuple):
         return status
 
 
-def on_surface(legs: pd.DataFrame, surface: xr.Dataset, argument: str = "surface") -> Legs:
+def on_surface(
+    legs: pd.DataFrame, surface: xr.Dataset, argument: str = "surface", clock: Clock | None = None
+) -> Legs:
     """Place the legs on a surface.
 
     Raises
@@ -71,29 +108,24 @@ def on_surface(legs: pd.DataFrame, surface: xr.Dataset, argument: str = "surface
     _require_legs(legs)
     require_surface(surface)
     require_variables(surface, argument, ("forward",))
-    if "expiry" not in surface.indexes or surface["expiry"].dtype.kind != "M":
-        raise ValueError(f"{argument} has no instants along expiry, so that no leg has a place on it")
     dated = instants(legs["expiry"], "the column 'expiry' of legs").dt.tz_localize(None)
-    expiry = xr.DataArray(dated.to_numpy(), dims="leg")
-    t = surface["year_fraction"].reset_coords(drop=True)
-    # All expiries of an instant tell the same origin; the latest known one is as good as any.
-    origin = (
-        (surface["expiry"].astype("int64") / _YEAR_US - t).max("expiry").drop_vars("expiry", errors="ignore")
-    )
-    years = (expiry.astype("datetime64[us]").astype("int64") / _YEAR_US - origin).reset_coords(drop=True)
-    years = years.where(abs(years) > 1e-12, 0.0)
-    bare = surface.drop_vars(
-        [name for name in surface.coords if name not in ("expiry", "forward", "year_fraction")]
-    )
+    years = years_until(surface, xr.DataArray(dated.to_numpy(), dims="leg"), argument)
     parts = {
         "strike": legs["strike"].to_numpy(np.float64),
         "side": legs["side"].astype(object).to_numpy(),
         "quantity": legs["quantity"].to_numpy(np.float64),
     }
     arrays = {name: xr.DataArray(part, dims="leg") for name, part in parts.items()}
-    forward = _forward_at(surface["forward"].reset_coords(drop=True), t, surface["method"] > 0, years)
-    cut = at_maturity(bare.drop_vars("expiry"), years, extrapolate="flat_vol")
-    return Legs(**arrays, year_fraction=years, forward=forward, cut=cut)
+    cut = at_maturity(surface, years, extrapolate="flat_vol", clock=clock)
+    rules = None if clock is None else clock_of(clock)
+    return Legs(
+        **arrays,
+        year_fraction=years,
+        forward=forward_of(cut),
+        cut=cut,
+        origin=origin_us(surface),
+        rules=rules,
+    )
 
 
 def _require_legs(legs: pd.DataFrame) -> None:
@@ -104,31 +136,6 @@ def _require_legs(legs: pd.DataFrame) -> None:
         raise ValueError(f"a leg has the side {legs['side'][strange].iloc[0]!r}: 'call' or 'put'")
     if not (np.isfinite(legs["quantity"]).all() and (legs["strike"] > 0).all()):
         raise ValueError("legs need a quantity in coins and a strike above 0 in every row")
-
-
-def _forward_at(
-    forward: xr.DataArray, t: xr.DataArray, usable: xr.DataArray, years: xr.DataArray
-) -> xr.DataArray:
-    at: xr.DataArray = xr.apply_ufunc(
-        _interpolated,
-        *(forward, t, usable.reset_coords(drop=True), years.rename(leg="leg")),
-        input_core_dims=[["expiry"]] * 3 + [["leg"]],
-        output_core_dims=[["leg"]],
-        join="override",
-        dask="parallelized",
-        output_dtypes=[np.float64],
-        vectorize=True,
-    )
-    return at
-
-
-def _interpolated(forward: Floats, t: Floats, usable: Any, years: Floats) -> Floats:
-    """Return the forward at each time: its logarithm linear between expiries, the nearest one beyond."""
-    known = np.isfinite(forward) & np.isfinite(t) & np.asarray(usable, dtype=bool)
-    if not known.any():
-        return np.full(years.shape, np.nan)
-    order = np.argsort(t[known])
-    return np.asarray(np.exp(np.interp(years, t[known][order], np.log(forward[known][order]))))
 
 
 def in_both_currencies(of: Callable[[Any], xr.DataArray | xr.Dataset]) -> Any:

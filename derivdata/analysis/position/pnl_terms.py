@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis import black76
 from derivdata.analysis.position.legs import DAYS_PER_YEAR, Legs, in_both_currencies, on_surface, value_of
 from derivdata.analysis.position.sensitivities import scaled_greeks
 from derivdata.analysis.status import flag_attrs
+from derivdata.analysis.surface.clock import Clock
 from derivdata.support.arguments import typed
 from derivdata.tables.joining import joined_provenance
 from derivdata.tables.panels import provenance
@@ -20,6 +20,7 @@ from derivdata.tables.panels import provenance
 TERMS = (
     "theta", "delta", "rho", "gamma", "speed", "vega", "volga", "vanna", "charm", "veta",
 )  # fmt: skip
+STEPS = ("theta", "spot", "basis", "slide", "level", "skew", "wings")
 
 
 @typed
@@ -28,8 +29,10 @@ def attribution(
     before: xr.Dataset,
     after: xr.Dataset,
     *,
+    method: Literal["greeks", "revaluation"] = "greeks",
     spot: tuple[float, float] | None = None,
     interest_rate: float = 0.0,
+    clock: Clock | None = None,
 ) -> xr.Dataset:
     """Attribute the P&L of a position between two surfaces to the moves of time, forwards and volatility.
 
@@ -39,18 +42,23 @@ def attribution(
         The position, held unchanged from `before` to `after`.
     before, after
         Two surfaces of one underlying as in `derivdata.analysis.position.greeks`, of different instants.
+    method
+        ``"greeks"``: each greek times its move, with a residual that grows with the moves;
+        ``"revaluation"``: one move after the other, each by revaluation, with none.
     spot
         Spot at both instants [USD]. With it the moves of the forwards are divided: what spot made is
-        ``delta``, what is left (rates, basis) is ``rho``. Without it all of it is ``delta``, ``rho`` is 0.
-    interest_rate
-        As in `derivdata.analysis.position.greeks`.
+        ``delta`` (``spot``), what is left (rates, basis) is ``rho`` (``basis``), 0 without it.
+    interest_rate, clock
+        As in `derivdata.analysis.position.greeks`; with a clock ``theta`` is for the hours and events that
+        have passed, and only what volatility moved beyond that is vega.
 
     Returns
     -------
     Dataset
         ``contribution`` over ``currency`` and ``term`` and ``residual`` [currency]: they add up to ``pnl``,
-        the revaluation. ``residual_share``: the residual over the sum of the sizes of all terms. The same by
-        leg with ``_by_leg``; ``forward_change`` [USD], ``vol_change`` [1/√year] and ``days`` over ``leg``.
+        the change of value. ``residual_share``: the residual over the sum of the sizes of all terms. The same
+        by leg with ``_by_leg``; ``forward_change`` [USD], ``vol_change`` [1/√year] and ``days`` over ``leg``;
+        ``vol_steps`` [1/√year] over ``term`` and ``leg``, what each revaluation changed of it.
         NaN for a leg that has expired or has no volatility, and for sums that hold one; ``status`` says why.
 
     Raises
@@ -64,8 +72,13 @@ def attribution(
     revaluation for time alone; delta dF, vega dσ with greeks of before; ``charm`` and ``veta``, what the
     passing of time changed in these two; at the new time ½ gamma dF², speed dF³/6, ½ volga dσ², vanna dF dσ.
     What is left is of third order and higher: mixed in dF and dσ, and dσ³.
+
+    Revaluations in their order: ``theta``, time alone; ``spot`` and ``basis``, the forwards, the option at
+    its volatility; ``slide``, along the smile of before to its new moneyness; then the smile itself, from
+    before to after: ``level`` by what it moved at the money, ``skew`` by half the difference and ``wings`` by
+    the mean of what it moved at this moneyness and its opposite, level apart. Another order, other parts.
     """
-    one, two = (on_surface(legs, part, name) for part, name in ((before, "before"), (after, "after")))
+    one, two = (on_surface(legs, part, name, clock) for part, name in ((before, "before"), (after, "after")))
     years, left = one.year_fraction, two.year_fraction
     passed = years - left
     if not passed.chunks and not bool((passed > 0.0).all()):
@@ -74,13 +87,26 @@ def attribution(
     iv = one.iv(k)
     d_forward, d_vol = two.forward - one.forward, two.iv(k_after) - iv
     by_spot = d_forward if spot is None else one.forward * (_ratio(spot) - 1.0)
+    ageing = one.ageing(passed)
     later = one._replace(year_fraction=left.where(left > 0.0))
-    moves = (d_forward, by_spot, d_vol)
+    aged = iv * ageing
+    moves = (d_forward, by_spot, two.iv(k_after) - aged)
+    steps = _volatilities(one, two, k_after, ageing) if method == "revaluation" else None
 
     def contributions(premium: Any) -> xr.Dataset:
-        terms = _terms(one, later, iv, moves, interest_rate, premium)
         start = value_of(one, one.forward, years, iv, interest_rate, premium)
         end = value_of(two, two.forward, left, two.iv(k_after), interest_rate, premium).where(left > 0.0)
+        if steps is None:
+            terms = _terms(one, later, (iv, aged), moves, interest_rate, premium)
+        else:
+            forwards = (one.forward, one.forward + by_spot, *[two.forward] * 5)
+            values = [
+                value_of(later, forward, later.year_fraction, vol.clip(0.0), interest_rate, premium)
+                for forward, vol in zip(forwards, steps, strict=True)
+            ]
+            terms = _joined(
+                STEPS, [now - then for now, then in zip(values, [start, *values[:-1]], strict=True)]
+            )
         pnl = end - start
         return xr.Dataset(
             {"contribution": terms, "residual": pnl - terms.sum("term", skipna=False), "pnl": pnl}
@@ -98,6 +124,9 @@ def attribution(
         vol_change=d_vol.assign_attrs(units="1/sqrt(year)"),
         days=(passed * DAYS_PER_YEAR).assign_attrs(units="days"),
     )
+    if steps is not None:
+        moved = [now - then for now, then in zip(steps, [iv, *steps[:-1]], strict=True)]
+        result["vol_steps"] = _joined(STEPS, moved).assign_attrs(units="1/sqrt(year)")
     status = (one.status(k) | two.status(k_after)).astype(np.int32)
     labelled: xr.Dataset = result.assign(status=status.drop_attrs().assign_attrs(flag_attrs()))
     return labelled.assign_attrs(_joined_origin(before, after))
@@ -108,25 +137,28 @@ def _joined_origin(before: xr.Dataset, after: xr.Dataset) -> dict[str, str]:
     return {"provenance": json.dumps(joined_provenance(origins), sort_keys=True)} if any(origins) else {}
 
 
+def _volatilities(one: Legs, two: Legs, k: xr.DataArray, ageing: Any) -> list[xr.DataArray]:
+    """Return the volatility of each leg after each of `STEPS`."""
+
+    def moved(at: Any) -> xr.DataArray:
+        return two.iv(at) - one.iv(at) * ageing
+
+    aged, level = one.iv(one.moneyness) * ageing, moved(0.0)
+    slid = one.iv(k) * ageing
+    skewed = slid + level + (moved(k) - moved(-k)) / 2.0
+    return [aged, aged, aged, slid, slid + level, skewed, two.iv(k)]
+
+
 def _terms(
-    legs: Legs, later: Legs, iv: xr.DataArray, moves: tuple[Any, Any, Any], rate: float, premium: Any
+    legs: Legs, later: Legs, vols: tuple[Any, Any], moves: tuple[Any, Any, Any], rate: float, premium: Any
 ) -> xr.DataArray:
     """Return what each leg owes to each move; greeks are those of the position."""
-    d_forward, by_spot, d_vol = moves
+    (iv, aged), (d_forward, by_spot, d_vol) = vols, moves
     now = scaled_greeks(legs, iv, ["delta", "vega"], rate, premium)
-    then = scaled_greeks(later, iv, ["delta", "gamma", "speed", "vega", "vanna", "volga"], rate, premium)
-    aged = black76.price(
-        legs.forward,
-        legs.strike,
-        later.year_fraction,
-        iv,
-        legs.side,
-        interest_rate=rate,
-        premium=premium,
-    )
+    then = scaled_greeks(later, aged, ["delta", "gamma", "speed", "vega", "vanna", "volga"], rate, premium)
     start = value_of(legs, legs.forward, legs.year_fraction, iv, rate, premium)
     parts = {
-        "theta": aged.drop_attrs() * legs.quantity - start,
+        "theta": value_of(later, legs.forward, later.year_fraction, aged, rate, premium) - start,
         "delta": now["delta"] * by_spot,
         "rho": now["delta"] * (d_forward - by_spot),
         "gamma": then["gamma"] * d_forward**2 / 2.0,
@@ -137,10 +169,13 @@ def _terms(
         "charm": (then["delta"] - now["delta"]) * d_forward,
         "veta": (then["vega"] - now["vega"]) * d_vol,
     }
-    index = xr.Variable("term", np.array(TERMS))
-    every: list[Any] = [parts[name] for name in TERMS]
-    terms: xr.DataArray = xr.concat(every, index, coords="minimal", compat="override")
-    return terms
+    return _joined(TERMS, [parts[name] for name in TERMS])
+
+
+def _joined(names: tuple[str, ...], parts: list[Any]) -> xr.DataArray:
+    index = xr.Variable("term", np.array(names))
+    joined: xr.DataArray = xr.concat(parts, index, coords="minimal", compat="override")
+    return joined
 
 
 def _ratio(spot: tuple[float, float]) -> float:

@@ -18,6 +18,7 @@ from derivdata.analysis.position.legs import (
 )
 from derivdata.analysis.position.sensitivities import with_labels
 from derivdata.analysis.status import Status, flag_attrs
+from derivdata.analysis.surface.clock import Clock
 from derivdata.analysis.surface.labelling import where
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.times import length
@@ -33,15 +34,17 @@ def scenarios(
     spot_change: Numbers = 0.0,
     vol_change: Numbers = 0.0,
     elapsed: str | pd.Timedelta | Sequence[str | pd.Timedelta] = "0d",
-    sticky: Literal["strike", "delta"] = "strike",
+    sticky: Literal["strike", "delta"] | float = "strike",
     interest_rate: float = 0.0,
+    clock: Clock | None = None,
 ) -> xr.Dataset:
     """Revalue a position over a grid of moves of spot, volatility and time.
 
     Parameters
     ----------
-    legs, surface, interest_rate
-        As in `derivdata.analysis.position.greeks`.
+    legs, surface, interest_rate, clock
+        As in `derivdata.analysis.position.greeks`; with a clock the variance that `elapsed` takes away is
+        that of its hours and events, so that volatilities change with time.
     spot_change
         Moves of the underlying [fraction]: −0.1 is down 10 %; all forwards move in proportion.
     vol_change
@@ -50,7 +53,10 @@ def scenarios(
         Time that passes, ``"1d"`` or several such; forwards stay, expiries come nearer.
     sticky
         How the smile of each expiry goes along: ``"strike"``, an option keeps its volatility; ``"delta"``,
-        an option gets that of the strike which has its new forward delta now.
+        an option gets that of the strike which has its new forward delta now. A number is a skew-stickiness
+        ratio R, as `derivdata.analysis.surface.history` measures it: an option gets the volatility of its new
+        moneyness now, plus R times the slope of the smile at the money times the logarithm of spot's move;
+        0 moves the smile with spot, 1 is nearly ``"strike"``.
 
     Returns
     -------
@@ -73,7 +79,7 @@ def scenarios(
     passed = _axis([length(each, "elapsed") / pd.Timedelta(1, "D") for each in many], "days")
     if not bool((move > -1.0).all()):
         raise ValueError("spot_change must be above -1: a fall of 10 % is -0.1")
-    placed = on_surface(legs, surface)
+    placed = on_surface(legs, surface, clock=clock)
     forward = placed.forward * (1.0 + move)
     years = placed.year_fraction - passed / DAYS_PER_YEAR
     years = years.where(abs(years) > 1e-12, 0.0)
@@ -83,8 +89,12 @@ def scenarios(
         iv = placed.iv(k)
     else:
         ratio: Any = placed.strike / forward
-        at, iv = _at_delta(placed, np.log(ratio), years)
-    moved = iv + shift
+        at = np.log(ratio)
+        if sticky == "delta":
+            at, iv = _at_delta(placed, at, passed / DAYS_PER_YEAR)
+        else:
+            iv = placed.iv(at) + sticky * placed.slope * np.log1p(move)
+    moved = iv * placed.ageing(passed / DAYS_PER_YEAR) + shift
     good = (moved > 0.0) | (years <= 0.0)
     alive = placed.year_fraction > 0.0
     now = in_both_currencies(
@@ -128,15 +138,17 @@ def _axis(value: Any, name: str) -> xr.DataArray:
     return xr.DataArray(values, {name: values}, [name])
 
 
-def _at_delta(placed: Legs, k: xr.DataArray, years: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
+def _at_delta(placed: Legs, k: xr.DataArray, passed: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
     """Find the log-moneyness, and the volatility there, of the present smile that has a leg's new delta.
 
     Equal ``d₁`` before (log-moneyness y, time T) and after (k, T′) under the volatility σ(y):
     ``−y/(σ√T) + σ√T/2 = −k/(σ√T′) + σ√T′/2``, solved for y as ``y = k √(T/T′) + σ(y)² √T (√T − √T′)/2``.
-    Without time passing y is k. Smiles are flat enough in y for the iteration to contract.
+    Without time passing y is k. Smiles are flat enough in y for the iteration to contract. T′ is the share of
+    T that has as much variance as is left.
     """
     t = placed.year_fraction
-    left = where(years > 0.0, years, t)
+    remains = t * placed.left(passed)
+    left = where((t - passed > 1e-12) & (remains > 0.0), remains, t)
     scaled = k * (t / left) ** 0.5
     spare = (t**0.5 * (t**0.5 - left**0.5) / 2.0).where(t > 0.0)
     y = scaled

@@ -13,6 +13,7 @@ from derivdata.analysis import black76, smile
 from derivdata.analysis.black76.kernels import Greek
 from derivdata.analysis.position.legs import Legs, in_both_currencies, on_surface, value_of
 from derivdata.analysis.status import flag_attrs
+from derivdata.analysis.surface.clock import Clock
 from derivdata.analysis.surface.labelling import origin_attrs, where
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
@@ -40,6 +41,7 @@ def greeks(
         "delta", "gamma", "vega", "theta", "vanna", "volga", "rho", "charm", "speed",
     ),
     interest_rate: float = 0.0,
+    clock: Clock | None = None,
 ) -> xr.Dataset:  # fmt: skip
     """Compute value and greeks of each leg, in USD and in coin, at the volatility of a surface.
 
@@ -54,6 +56,9 @@ def greeks(
         Greeks, as in `derivdata.analysis.black76.greeks`.
     interest_rate
         Continuous discount rate of the premium [1/year].
+    clock
+        As in `derivdata.analysis.surface.iv`: legs between expiries lie where it puts them, and ``theta`` and
+        ``charm`` are those of the hour now, less at a weekend, none of what an event ahead will bring.
 
     Returns
     -------
@@ -80,7 +85,7 @@ def greeks(
     strange = [name for name in which if name not in _UNITS]
     if strange or not len(which):
         raise ValueError(f"which has {strange or 'nothing'}: it takes greeks that add up over legs")
-    placed = on_surface(legs, surface)
+    placed = on_surface(legs, surface, clock=clock)
     k = placed.moneyness
     iv = placed.iv(k)
 
@@ -105,14 +110,20 @@ def scaled_greeks(
     placed: Legs, iv: xr.DataArray, which: Sequence[Greek], rate: float, premium: Any
 ) -> xr.Dataset:
     """Return greeks times quantity; ``delta`` is the derivative of the value, whatever the currency."""
+    # ∂/∂t at a constant volatility is −σ/(2T) times the greek to volatility, and what the rate makes.
+    timed = {"theta": "vega", "charm": "vanna"} if placed.rules is not None else {}
+    needed: list[Any] = [*which, *{timed[name] for name in which if name in timed} - {*which}]
     greeks = black76.greeks(
         placed.forward, placed.strike, placed.year_fraction, iv, placed.side,
-        which=which, delta="spot" if premium == "linear" else "pa", interest_rate=rate, premium=premium,
+        which=needed, delta="spot" if premium == "linear" else "pa", interest_rate=rate, premium=premium,
     )  # fmt: skip
     if "delta" in greeks and premium == "inverse":
         # δ_pa = F ∂(B/F)/∂F; the discount is the premium's.
         greeks["delta"] = greeks["delta"] / placed.forward * np.exp(-rate * placed.year_fraction)
-    scaled: xr.Dataset = (greeks * placed.quantity).drop_attrs()
+    for name in [name for name in which if name in timed]:
+        by_time = -greeks[timed[name]] * iv / (2.0 * placed.year_fraction)
+        greeks[name] = greeks[name] + (placed.haste() - 1.0) * by_time
+    scaled: xr.Dataset = (greeks[list(which)] * placed.quantity).drop_attrs()
     return scaled
 
 
@@ -123,12 +134,13 @@ def vega_buckets(
     *,
     deltas: Sequence[float] = (0.1, 0.25, 0.5, 0.75, 0.9),
     interest_rate: float = 0.0,
+    clock: Clock | None = None,
 ) -> xr.Dataset:
     """Divide the vega of a position among the surface's expiries and among deltas.
 
     Parameters
     ----------
-    legs, surface, interest_rate
+    legs, surface, interest_rate, clock
         As in `greeks`.
     deltas
         Forward deltas of calls, rising, that the buckets stand for; 0.75 is where the put of delta −0.25 is.
@@ -150,7 +162,7 @@ def vega_buckets(
     nodes = np.asarray(deltas, dtype=np.float64)
     if nodes.size < 2 or not (np.diff(nodes) > 0).all() or not (nodes[0] > 0.0 and nodes[-1] < 1.0):
         raise ValueError(f"deltas={list(deltas)} must rise from above 0 to below 1, two at least")
-    placed = on_surface(legs, surface)
+    placed = on_surface(legs, surface, clock=clock)
     k = placed.moneyness
     iv = placed.iv(k)
     t = placed.year_fraction

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.status import Status
+from derivdata.analysis.surface.clock import Clock
 from derivdata.analysis.surface.labelling import bare, in_chunks, origin_attrs, where, with_units
 from derivdata.analysis.surface.maturity import Extrapolation, at_maturity, take
 from derivdata.analysis.surface.mixture import Mixture, mixture_at_expiries, mixture_of
@@ -28,6 +29,7 @@ def density(
     year_fraction: Numbers | None = None,
     *,
     extrapolate: Extrapolation | None = None,
+    clock: Clock | None = None,
 ) -> xr.Dataset:
     """Compute the risk-neutral density and distribution of ``ln(S/F)`` at expiry.
 
@@ -41,8 +43,8 @@ def density(
     year_fraction
         Times to expiry [years] as in `derivdata.analysis.surface.iv`; None: the surface's own
         expiries.
-    extrapolate
-        As in `derivdata.analysis.surface.iv`.
+    extrapolate, clock
+        As in `derivdata.analysis.surface.iv`; for times that are given.
 
     Returns
     -------
@@ -67,8 +69,8 @@ def density(
     (0.496, 1.0)
     """
     k = bare(log_moneyness, "log_moneyness")
-    mixture = _mixture(surface, year_fraction, extrapolate)
-    sums = _summary(surface, year_fraction, extrapolate)
+    mixture = _mixture(surface, year_fraction, extrapolate, clock)
+    sums = _summary(surface, year_fraction, extrapolate, clock)
     result = sums[["mass", "martingale", "status"]].assign(
         density=mixture.density(k), distribution=mixture.distribution(k)
     )
@@ -82,12 +84,13 @@ def quantile(
     year_fraction: Numbers | None = None,
     *,
     extrapolate: Extrapolation | None = None,
+    clock: Clock | None = None,
 ) -> xr.Dataset:
     """Find the log-moneyness below which the price ends with given probabilities.
 
     Parameters
     ----------
-    surface, year_fraction, extrapolate
+    surface, year_fraction, extrapolate, clock
         As in `density`.
     probability
         Between 0 and 1: a number, a 1-D array (dim ``probability``) or a DataArray.
@@ -107,9 +110,9 @@ def quantile(
     wanted = bare(probability, "probability")
     if not wanted.chunks and not bool(((wanted > 0.0) & (wanted < 1.0)).all()):
         raise ValueError("probability must be above 0 and below 1")
-    mixture = _mixture(surface, year_fraction, extrapolate)
+    mixture = _mixture(surface, year_fraction, extrapolate, clock)
     k = _inverse(mixture, wanted)
-    sums = _summary(surface, year_fraction, extrapolate)
+    sums = _summary(surface, year_fraction, extrapolate, clock)
     result = sums[["mass", "martingale", "status"]].assign(log_moneyness=k)
     if year_fraction is None and "forward" in surface.coords:
         result["price_usd"] = surface["forward"].reset_coords(drop=True) * np.exp(k)
@@ -122,12 +125,13 @@ def moments(
     year_fraction: Numbers | None = None,
     *,
     extrapolate: Extrapolation | None = None,
+    clock: Clock | None = None,
 ) -> xr.Dataset:
     """Compute mean, deviation, skewness and excess kurtosis of ``ln(S/F)`` at expiry.
 
     Parameters
     ----------
-    surface, year_fraction, extrapolate
+    surface, year_fraction, extrapolate, clock
         As in `density`.
 
     Returns
@@ -147,7 +151,7 @@ def moments(
     ``−2 mean`` is the variance of `derivdata.analysis.variance.model_free`. Moments of short expiries rest
     on the wings that the fit extrapolates: a skewness of a smile quoted over two deviations is the form's.
     """
-    sums = _summary(surface, year_fraction, extrapolate)
+    sums = _summary(surface, year_fraction, extrapolate, clock)
     usable = (abs(sums["mass"] - 1.0) <= _USELESS) & (abs(sums["martingale"] - 1.0) <= _USELESS)
     m1, m2, m3, m4 = (sums[f"power_{n}"].where(usable) for n in (1, 2, 3, 4))
     variance = m2 - m1**2
@@ -162,20 +166,20 @@ def moments(
     return _labelled(result, surface, year_fraction)
 
 
-def _mixture(surface: xr.Dataset, t: Any, extrapolate: Any) -> Mixture:
+def _mixture(surface: xr.Dataset, t: Any, extrapolate: Any, clock: Clock | None) -> Mixture:
     if t is None:
         if extrapolate is not None:
             raise ValueError("extrapolate needs year_fraction: expiries are not beyond the last")
         return mixture_at_expiries(surface)
-    cut = at_maturity(surface, t, extrapolate=extrapolate)
+    cut = at_maturity(surface, t, extrapolate=extrapolate, clock=clock)
     return mixture_of(cut)
 
 
-def _summary(surface: xr.Dataset, t: Any, extrapolate: Any) -> xr.Dataset:
+def _summary(surface: xr.Dataset, t: Any, extrapolate: Any, clock: Clock | None) -> xr.Dataset:
     """Sum up every density, of a bounded number of slices at a time."""
 
     def sums(part: xr.Dataset) -> xr.Dataset:
-        return summary(_mixture(part, t, extrapolate))
+        return summary(_mixture(part, t, extrapolate, clock))
 
     if isinstance(t, xr.DataArray) and set(t.dims) & set(surface.dims):
         return sums(surface)

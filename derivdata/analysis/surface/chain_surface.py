@@ -15,6 +15,7 @@ from derivdata.analysis.chain.cleaning import flags, usable
 from derivdata.analysis.chain.normalise import is_cleaned, option_rows
 from derivdata.analysis.smile.quotes import quote_weights
 from derivdata.analysis.status import Status, flag_attrs
+from derivdata.analysis.surface.clock import Clock
 from derivdata.analysis.surface.fitting import SurfaceMethod, at_the_money_of, fit
 from derivdata.analysis.surface.labelling import where
 from derivdata.analysis.surface.points import DeltaKind, constant_maturity
@@ -235,6 +236,7 @@ def history(
     delta: DeltaKind = "forward",
     method: SurfaceMethod = "svi",
     weights: Any = None,
+    clock: Clock | None = None,
 ) -> xr.Dataset:
     """Compute a volatility index and points at constant maturity of every instant of a history.
 
@@ -242,7 +244,7 @@ def history(
     ----------
     chains
         What ``dd.options.surface_history`` returned, or a table ``options_snapshot`` of many instants.
-    tenors, points, delta
+    tenors, points, delta, clock
         As in `constant_maturity`.
     horizon
         Time that the index looks ahead.
@@ -273,8 +275,9 @@ def history(
     from derivdata.analysis import variance
 
     surface = from_chain(chains, method=method, weights=weights)
-    fixed = constant_maturity(surface, tenors=tenors, points=points, delta=delta)
-    index = variance.volatility_index(variance.model_free(surface, method="strip"), horizon=horizon)
+    fixed = constant_maturity(surface, tenors=tenors, points=points, delta=delta, clock=clock)
+    strips = variance.model_free(surface, method="strip")
+    index = variance.volatility_index(strips, horizon=horizon, clock=clock)
     fixed["strip_index"], fixed["strip_index_upper"] = index["index"], index["upper"]
     fixed["strip_index_status"] = index["status"].astype(np.int32).assign_attrs(flag_attrs())
     return fixed.assign_attrs(fixed.attrs | surface.attrs | {"index_days": index.attrs["days"]})

@@ -8,6 +8,7 @@ import xarray as xr
 from derivdata.analysis import smile
 from derivdata.analysis.black76.normalised import time_value
 from derivdata.analysis.status import Status
+from derivdata.analysis.surface.clock import Clock
 from derivdata.analysis.surface.labelling import bare, origin_attrs, where, with_units
 from derivdata.analysis.surface.maturity import Extrapolation, Maturity, at_maturity
 from derivdata.analysis.surface.mixture import mixture_of
@@ -26,13 +27,15 @@ def local_volatility(
     year_fraction: Numbers,
     *,
     extrapolate: Extrapolation | None = None,
+    clock: Clock | None = None,
 ) -> xr.Dataset:
     """Compute the local volatility at which a diffusion has the prices of a surface.
 
     Parameters
     ----------
-    surface, log_moneyness, year_fraction, extrapolate
-        As in `iv`; k outside the quotes counts on the fitted wings.
+    surface, log_moneyness, year_fraction, extrapolate, clock
+        As in `iv`; k outside the quotes counts on the fitted wings. Events of a clock are jumps, which have
+        no local variance.
 
     Returns
     -------
@@ -62,7 +65,7 @@ def local_volatility(
     0.547723
     """
     t = bare(year_fraction, "maturity", "year_fraction")
-    cut = at_maturity(surface, t * _JUST_BEFORE, extrapolate=extrapolate)
+    cut = at_maturity(surface, t * _JUST_BEFORE, extrapolate=extrapolate, clock=clock)
     k = bare(log_moneyness, "log_moneyness")
     mixture = mixture_of(cut)
     weighted = mixture.density(k, weighted=True)
@@ -94,7 +97,8 @@ def _slope_in_time(cut: Maturity, k: xr.DataArray) -> xr.DataArray:
 
     Of one smile ``∂c/∂w = φ(d₁)/(2√w)``; of mixed prices ``c = α c₁ + (1 − α) c₂`` it is ``α' (c₁ − c₂)``.
     """
-    slopes = _slopes_of_shares(cut)
+    both = cut.share_after > 0.0
+    slopes = where(both, -cut.slope, cut.slope), where(both, cut.slope, 0.0)
     first, second = (_total_variance(part, k) for part in (cut.before, cut.after))
     linear = cut.share_before * first + (cut.share_after * second).where(cut.share_after > 0.0, 0.0)
     change = slopes[0] * first + (slopes[1] * second).where(slopes[1] != 0.0, 0.0)
@@ -109,14 +113,6 @@ def _slope_in_time(cut: Maturity, k: xr.DataArray) -> xr.DataArray:
     mixed = 2.0 * rate * _difference(k, first, second)
     result: xr.DataArray = mixed.where(mixed_here, alone)
     return result
-
-
-def _slopes_of_shares(cut: Maturity) -> tuple[xr.DataArray, xr.DataArray]:
-    """Return the derivatives in T of the shares before and after."""
-    both = cut.share_after > 0.0
-    t0, t1 = (part["year_fraction"].reset_coords(drop=True) for part in (cut.before, cut.after))
-    alone = cut.share_before / cut.year_fraction
-    return where(both, -1.0 / (t1 - t0), alone), where(both, 1.0 / (t1 - t0), 0.0 * alone)
 
 
 def _difference(k: xr.DataArray, first: xr.DataArray, second: xr.DataArray) -> xr.DataArray:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis import smile
 from derivdata.analysis.black76.inversion import deviation
 from derivdata.analysis.black76.normalised import time_value
+from derivdata.analysis.smile.svi import Raw, total_variance
+from derivdata.analysis.surface.clock import Clock
 from derivdata.analysis.surface.labelling import bare
 from derivdata.analysis.surface.maturity import Extrapolation, Maturity, at_maturity
 from derivdata.support.arguments import Numbers, typed
@@ -24,6 +25,7 @@ def iv(
     *,
     extrapolate: Extrapolation | None = None,
     wings: bool = False,
+    clock: Clock | None = None,
 ) -> xr.DataArray:
     """Evaluate the implied volatility [per √year] anywhere on a surface; total variance is ``w = iv² T``.
 
@@ -44,6 +46,13 @@ def iv(
     wings
         Whether to go on outside the log-moneyness of the quotes, whose ends are interpolated linearly in
         T. If not, those points are NaN.
+    clock
+        How variance grows between expiries and before the first; None: evenly. A number is what an hour of a
+        weekend (Saturday 00:00 to Monday 00:00 UTC) counts relative to another, 0.5 on many days. Or a
+        mapping with any of ``weekend_weight``; ``events``, a mapping from instants to what each adds to total
+        variance; and ``averaging``, over how long before expiry the venue averages its settlement price
+        (Deribit: ``"30min"``; ``dd.venues.facts``), whose variance falls away as it is fixed. Or what
+        `derivdata.analysis.business_time.fit` gave. All but None need instants along ``expiry``.
 
     Returns
     -------
@@ -54,7 +63,8 @@ def iv(
     Raises
     ------
     ValueError
-        Unknown extrapolation; `year_fraction` has dim ``expiry``.
+        Unknown extrapolation; `year_fraction` has dim ``expiry``; a clock that cannot be, or of a surface
+        without instants.
     TypeError
         A bare array has more than one dimension.
 
@@ -63,9 +73,12 @@ def iv(
     Between two expiries w is linear in T at equal k: calendar-free where the expiries are, and a flat
     surface stays flat. That no butterfly lies between is checked of each pair; where one would, prices are
     mixed as in lemma 5.1 of Gatheral and Jacquier (2014), and results with a ``status`` say ``PRICES_MIXED``.
+    With a clock w is as linear in business time, an event between the two aside, which adds its variance at
+    its instant (all that there is where it is said to add more; ``CALENDAR``). The share of the later expiry
+    is that of the variance at the money, and one for all k.
     """
     k, t = bare(log_moneyness, "log_moneyness"), bare(year_fraction, "maturity", "year_fraction")
-    cut = at_maturity(surface, t, extrapolate=extrapolate)
+    cut = at_maturity(surface, t, extrapolate=extrapolate, clock=clock)
     w = variance_at(cut, k)
     found = volatility(w if wings else w.where((cut.k_min <= k) & (k <= cut.k_max)), t)
     return found.rename("iv").assign_attrs(units="1/sqrt(year)")
@@ -78,18 +91,27 @@ def volatility(w: xr.DataArray, t: xr.DataArray) -> xr.DataArray:
 
 def variance_at(cut: Maturity, k: Any) -> xr.DataArray:
     """Return the total variance of a cut at any log-moneyness, in the wings too."""
-    first, second = (smile.total_variance(part, k, extrapolate=True) for part in (cut.before, cut.after))
-    # Beyond the last expiry, and before the first, the second slice has no share.
-    linear: xr.DataArray = cut.share_before * first + cut.share_after * second
-    if not cut.mixes:
-        return linear
-    mixed: xr.DataArray = xr.apply_ufunc(
-        _mix,
-        *(bare(k, "log_moneyness"), first, second, cut.price_share),
+    w: xr.DataArray = xr.apply_ufunc(
+        cut_variance,
+        bare(k, "log_moneyness"),
+        *cut.parameters,
         dask="parallelized",
         output_dtypes=[np.float64],
     )
-    return mixed.transpose(*first.dims).fillna(linear)
+    return w.transpose(*cut.share_before.dims, ...)
+
+
+def cut_variance(
+    k: Floats, share_before: Floats, share_after: Floats, price_share: Floats, *parameters: Floats
+) -> Floats:
+    """Return total variance at k of slices around a time, from `Maturity.parameters`."""
+    first, second = (total_variance(k, Raw(*part)) for part in (parameters[:5], parameters[5:]))
+    # Beyond the last expiry, and before the first, the second slice has no share.
+    linear: Floats = share_before * first + share_after * second
+    if not np.isfinite(price_share).any():
+        return linear
+    mixed = _mix(k, first, second, price_share)
+    return np.where(np.isnan(mixed), linear, mixed)
 
 
 def _mix(k: Floats, first: Floats, second: Floats, share: Floats) -> Floats:

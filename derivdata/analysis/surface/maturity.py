@@ -10,7 +10,6 @@ from: the mixture of a narrow and a wide distribution has fat tails that neither
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from derivdata.analysis.smile.svi import Raw, total_variance
 from derivdata.analysis.status import Status
+from derivdata.analysis.surface.clock import Clock, Reading, clock_of, origin_us, share_of
 from derivdata.analysis.surface.labelling import bare, require_surface
 from derivdata.support.arrays import Bools, Floats, Indices
 
@@ -33,6 +33,7 @@ _BERNSTEIN = (
               [-3 / 4, 4, -9, 12, -13 / 4], [0, 0, 0, 0, 3]]) / 3.0
 )  # fmt: skip
 _ROUNDING = 1e-12
+_OF_A_SLICE = (*Raw._fields, "status", "k_min", "k_max", "year_fraction", "forward")
 _PAIRS = 64
 
 
@@ -40,6 +41,7 @@ class Maturity(NamedTuple):
     """A surface cut at given times to expiry: the slices before and after, and their shares.
 
     `price_share` is the share of the earlier slice in mixed prices, NaN where total variance is linear.
+    `slope` [1/year] is how fast the share of the later slice grows with time, or that of a slice alone.
     """
 
     before: xr.Dataset
@@ -47,6 +49,7 @@ class Maturity(NamedTuple):
     share_before: xr.DataArray
     share_after: xr.DataArray
     price_share: xr.DataArray
+    slope: xr.DataArray
     year_fraction: xr.DataArray
     k_min: xr.DataArray
     k_max: xr.DataArray
@@ -57,9 +60,19 @@ class Maturity(NamedTuple):
         """Tell whether prices may be mixed somewhere; lazy cuts are not looked at."""
         return self.price_share.chunks is not None or bool(self.price_share.notnull().any())
 
+    @property
+    def parameters(self) -> list[xr.DataArray]:
+        """Return what `derivdata.analysis.surface.interpolation.cut_variance` takes after k."""
+        raws = [part[name] for part in (self.before, self.after) for name in Raw._fields]
+        return [self.share_before, self.share_after, self.price_share, *raws]
+
 
 def at_maturity(
-    surface: xr.Dataset, year_fraction: Any, *, extrapolate: Extrapolation | None = None
+    surface: xr.Dataset,
+    year_fraction: Any,
+    *,
+    extrapolate: Extrapolation | None = None,
+    clock: Clock | None = None,
 ) -> Maturity:
     """Cut a surface at given times; parameters as in `derivdata.analysis.surface.iv`."""
     require_surface(surface)
@@ -69,29 +82,36 @@ def at_maturity(
             "year_fraction has dim expiry, which is the surface's own: rename it, or evaluate the surface "
             "at its expiries with derivdata.analysis.smile"
         )
-    names = ("at_before", "at_after", "share_before", "share_after", "price_share", "status")
+    years = surface["year_fraction"].reset_coords(drop=True)
+    at_expiries, at_times = (Reading(each, xr.zeros_like(each), xr.ones_like(each)) for each in (years, t))
+    if clock is not None:
+        rules, origin = clock_of(clock), origin_us(surface)
+        at_expiries, at_times = (rules.read(origin, each) for each in (years, t))
+    names = ("at_before", "at_after", "share_before", "share_after", "price_share", "slope", "status")
     outputs = xr.apply_ufunc(
         _around,
-        surface["year_fraction"],
+        years,
         surface["method"] > 0,
         *(surface[name] for name in Raw._fields),
+        *at_expiries[:2],
         t,
+        *at_times,
         kwargs={"flat_beyond": extrapolate is not None},
-        input_core_dims=[["expiry"]] * 7 + [[]],
+        input_core_dims=[["expiry"]] * 9 + [[]] * 4,
         output_core_dims=[[]] * len(names),
         dask="parallelized",
-        output_dtypes=[np.int64, np.int64, np.float64, np.float64, np.float64, np.int32],
+        output_dtypes=[np.int64, np.int64, *[np.float64] * 4, np.int32],
     )
-    at_before, at_after, *rest = (part.reset_coords(drop=True) for part in outputs)
+    at_before, at_after, *shares, status = (part.reset_coords(drop=True) for part in outputs)
     before, after = slices_at(surface, at_before), slices_at(surface, at_after)
-    k_min, k_max = (_mixed(before[name], after[name], *rest[:2]) for name in ("k_min", "k_max"))
-    return Maturity(before, after, rest[0], rest[1], rest[2], t, k_min, k_max, rest[3])
+    k_min, k_max = (_mixed(before[name], after[name], *shares[:2]) for name in ("k_min", "k_max"))
+    return Maturity(before, after, *shares, t, k_min, k_max, status)
 
 
 def _around(expiries: Floats, usable: Bools, *parts: Floats, flat_beyond: bool) -> tuple[NDArray[Any], ...]:
     """Tell which expiries lie around each time, and the share of each in total variance or in prices."""
-    *raw, t = parts
-    t = np.asarray(t)[..., None]
+    *raw, tau, events, t, tau_t, events_t, pace = parts
+    t, tau_t, events_t, pace = (np.asarray(part)[..., None] for part in (t, tau_t, events_t, pace))
     earlier = np.where(usable & (expiries <= t), expiries, -np.inf)
     later = np.where(usable & (expiries >= t), expiries, np.inf)
     before, after = earlier.argmax(axis=-1)[..., None], later.argmin(axis=-1)[..., None]
@@ -100,19 +120,36 @@ def _around(expiries: Floats, usable: Bools, *parts: Floats, flat_beyond: bool) 
     none = ~has_before & ~has_after
     early, late = has_after & ~has_before, has_before & ~has_after
     before, after = np.where(early, after, before), np.where(late, before, after)
-    nearest = np.where(early, t1, t0)
+    known = [np.broadcast_to(part, earlier.shape) for part in (total_variance(0.0, Raw(*raw)), tau, events)]
+    (w0, tau0, events0), (w1, tau1, events1) = (
+        [np.take_along_axis(part, at, -1) for part in known] for at in (before, after)
+    )
+    single = early | late
+    # What is shared out: all of the variance since now of an expiry alone, else that between the two.
+    w, whole, added, passed, happened = (
+        np.where(single, alone, between)
+        for alone, between in (
+            (w0, w1 - w0), (tau0, tau1 - tau0), (events0, events1 - events0),
+            (tau_t, tau_t - tau0), (events_t, events_t - events0),
+        )
+    )  # fmt: skip
     with np.errstate(invalid="ignore", divide="ignore"):
-        share = np.where(t1 > t0, (t - t0) / (t1 - t0), 0.0)
-        scale = np.where(early | late, t / nearest, 1.0)
+        # Where no business time passes between the two, as in a weekend that does not count, the calendar's.
+        even = np.where(single, t / np.where(early, t1, t0), np.where(t1 > t0, (t - t0) / (t1 - t0), 0.0))
+        even = np.where(whole > 0.0, passed / whole, even)
+        share, eventful = share_of(w, even, added=added, happened=happened)
+        slope = (1.0 - eventful) * pace / whole
     refused = none | (t <= 0.0) | np.isnan(t) | (late & (not flat_beyond))
-    share_after = np.where(early | late | refused, 0.0, share)
-    share_before = np.where(refused, np.nan, scale - share_after)
+    share_after = np.where(single | refused, 0.0, share)
+    share_before = np.where(refused, np.nan, np.where(single, share, 1.0) - share_after)
     price_share = _price_share(Raw(*raw), before, after, share_before, share_after)
     status = _said((early, Status.SHORT_EXTRAPOLATION), (late, Status.EXTRAPOLATED))
     status |= _said((none | np.isnan(t), Status.BAD_INPUT), (t <= 0.0, Status.EXPIRED))
-    status |= _said((np.isfinite(price_share), Status.PRICES_MIXED))
-    cut = (before, after, share_before, share_after, price_share, status)
-    return tuple(part[..., 0] for part in cut)
+    status |= _said(
+        (np.isfinite(price_share), Status.PRICES_MIXED), ((eventful == 1.0) & ~refused, Status.CALENDAR)
+    )
+    cut = (before, after, share_before, share_after, price_share, slope, status)
+    return tuple(np.broadcast_to(part, none.shape)[..., 0] for part in cut)
 
 
 def _price_share(
@@ -176,12 +213,19 @@ def _said(*flags: tuple[Any, Status]) -> NDArray[np.int32]:
 
 
 def slices_at(surface: xr.Dataset, at: xr.DataArray) -> xr.Dataset:
-    """Return the slice of each surface at an expiry's position."""
-    picked: dict[Hashable, xr.DataArray] = {}
-    for name, part in surface.drop_vars("expiry", errors="ignore").variables.items():
-        if "expiry" in part.dims:
-            picked[name] = take(surface[name].reset_coords(drop=True), at, dim="expiry")
-    return xr.Dataset(picked, attrs=surface.attrs)
+    """Return the slice of each surface at an expiry's position, and what is known of it."""
+    names = [name for name in _OF_A_SLICE if name in surface.variables]
+    parts = [surface[name].reset_coords(drop=True) for name in names]
+    picked = xr.apply_ufunc(
+        lambda at, *values: tuple(_take(part, at) for part in values),
+        at,
+        *parts,
+        input_core_dims=[[], *[["expiry"]] * len(parts)],
+        output_core_dims=[[]] * len(parts),
+        dask="parallelized",
+        output_dtypes=[part.dtype for part in parts],
+    )
+    return xr.Dataset(dict(zip(names, picked, strict=True)), attrs=surface.attrs)
 
 
 def take(values: xr.DataArray, at: xr.DataArray, *, dim: str) -> xr.DataArray:

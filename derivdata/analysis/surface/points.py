@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -13,29 +13,24 @@ import xarray as xr
 from derivdata.analysis import black76
 from derivdata.analysis.black76.kernels import DeltaKind
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.interpolation import variance_at, volatility
-from derivdata.analysis.surface.labelling import bare, in_chunks, require_surface, where, with_units
-from derivdata.analysis.surface.maturity import Extrapolation, Maturity, at_maturity, take
-from derivdata.support.arguments import Numbers, typed
+from derivdata.analysis.surface.clock import Clock
+from derivdata.analysis.surface.interpolation import cut_variance, variance_at, volatility
+from derivdata.analysis.surface.labelling import in_chunks, require_surface, where, with_units
+from derivdata.analysis.surface.maturity import Extrapolation, Maturity, at_maturity
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Floats
 from derivdata.support.text import did_you_mean
 from derivdata.support.times import length
 from derivdata.units import HOURS_PER_YEAR
-
-__all__ = ["AtTheMoney", "DeltaKind", "constant_maturity", "delta_moneyness", "points_of", "require_points"]
 
 AtTheMoney = Literal["forward", "dns"]
 
 _SLICES = 4096
 _YEAR = HOURS_PER_YEAR / 24.0
-_SCAN, _REACH = 401, 40.0
+_SCANNED = np.sinh(np.linspace(-1.0, 1.0, 401) * np.arcsinh(40.0))  # log-moneyness, in deviations
 _STEPS = 7
 _NAME = re.compile(r"(rr|bf|call|put)(\d{1,2})")
 _POINTS = ("atm", *(f"{kind}{delta}" for kind in ("rr", "bf", "call", "put") for delta in range(1, 100)))
-
-
-class _Convention(NamedTuple):
-    delta: DeltaKind
-    interest_rate: float
 
 
 @typed
@@ -48,6 +43,7 @@ def constant_maturity(
     atm: AtTheMoney = "forward",
     interest_rate: float = 0.0,
     extrapolate: Extrapolation | None = None,
+    clock: Clock | None = None,
 ) -> xr.Dataset:
     """Compute volatility, skew and curvature at fixed times to expiry.
 
@@ -69,7 +65,7 @@ def constant_maturity(
         ``d2 = 0`` with ``delta="pa"``.
     interest_rate
         Continuous discount rate of the spot delta [1/year].
-    extrapolate
+    extrapolate, clock
         As in `iv`.
 
     Returns
@@ -84,7 +80,7 @@ def constant_maturity(
     Raises
     ------
     ValueError
-        Unknown point, tenor, delta, atm or extrapolation.
+        Unknown point, tenor, delta, atm or extrapolation; a clock as in `iv`.
 
     Examples
     --------
@@ -97,50 +93,12 @@ def constant_maturity(
     tenor = xr.DataArray(np.asarray(days, dtype=np.float64), dims="tenor")
 
     def at_tenors(part: xr.Dataset) -> xr.Dataset:
-        cut = at_maturity(part, tenor / _YEAR, extrapolate=extrapolate)
+        cut = at_maturity(part, tenor / _YEAR, extrapolate=extrapolate, clock=clock)
         return points_of(cut, points, delta=delta, atm=atm, interest_rate=interest_rate)
 
     require_surface(surface)
     result = in_chunks(at_tenors, surface, most=_SLICES, whole=("expiry",))
     return result.assign_coords(tenor=("tenor", tenor.to_numpy(), {"units": "days"}))
-
-
-@typed
-def delta_moneyness(
-    surface: xr.Dataset,
-    target: Numbers,
-    year_fraction: Numbers,
-    *,
-    delta: DeltaKind = "forward",
-    interest_rate: float = 0.0,
-    extrapolate: Extrapolation | None = None,
-) -> xr.DataArray:
-    """Find the log-moneyness at which an option has a delta.
-
-    Parameters
-    ----------
-    surface, year_fraction, extrapolate
-        As in `iv`.
-    target
-        Delta: positive of a call, negative of a put; a number, a 1-D array (dim ``target``) or a DataArray.
-    delta, interest_rate
-        Convention, as in `constant_maturity`.
-
-    Returns
-    -------
-    DataArray over the surface's dims without ``expiry``, then those of T and of `target`
-        Where several strikes have the delta, the one nearest the money, or of premium-adjusted calls the
-        highest. NaN where none has it within 40 deviations.
-
-    Raises
-    ------
-    ValueError
-        Unknown convention; what `total_variance` raises.
-    """
-    cut = at_maturity(surface, year_fraction, extrapolate=extrapolate)
-    k = _at_delta(cut, bare(target, "target"), _Convention(delta, interest_rate)).rename("log_moneyness")
-    k.attrs = {"units": "log-moneyness"}
-    return k
 
 
 def points_of(
@@ -149,13 +107,13 @@ def points_of(
     """Return the points of a cut; parameters and result as in `constant_maturity`."""
     parsed = {point: _parsed(point) for point in points}
     deltas = sorted({size for _, size in parsed.values()} - {0})
-    target = xr.DataArray([sign * size / 100 for size in deltas for sign in (1, -1)], dims="target")
-    places = {"atm": _centre(cut, atm, delta)}
-    if deltas:
-        strikes = _at_delta(cut, target, _Convention(delta, interest_rate))
-        names = [f"{side}{size}" for size in deltas for side in ("call", "put")]
-        places |= {name: strikes.isel(target=i) for i, name in enumerate(names)}
-    vols = {name: volatility(variance_at(cut, k), cut.year_fraction) for name, k in places.items()}
+    names = ["atm", *(f"{side}{size}" for size in deltas for side in ("call", "put"))]
+    target = xr.DataArray(
+        [np.nan, *(sign * size / 100 for size in deltas for sign in (1, -1))], dims="target"
+    )
+    places = at_delta(cut, target, delta, interest_rate, centre=atm)
+    found = volatility(variance_at(cut, places), cut.year_fraction)
+    vols = {name: found.isel(target=i) for i, name in enumerate(names)}
     out = {point: _value(kind, size, vols) for point, (kind, size) in parsed.items()}
     out["status"] = _status(cut, places)
     result = xr.Dataset({name: part.reset_coords(drop=True) for name, part in out.items()})
@@ -171,77 +129,87 @@ def _value(kind: str, size: int, vols: dict[str, xr.DataArray]) -> xr.DataArray:
     return forms[kind]
 
 
-def _centre(cut: Maturity, atm: str, delta: str) -> xr.DataArray:
-    """Log-moneyness of the point at the money."""
-    if atm == "forward":
-        return xr.zeros_like(cut.share_before)
-    side = -1.0 if delta == "pa" else 1.0
-    return _falling_root(cut, lambda k, w: side * w / 2.0 - k)
-
-
-def _at_delta(cut: Maturity, target: xr.DataArray, convention: _Convention) -> xr.DataArray:
-    side = where(target > 0.0, "call", "put")
-
-    def excess(k: xr.DataArray, w: xr.DataArray) -> xr.DataArray:
-        vol = volatility(w, cut.year_fraction)
-        greeks = black76.greeks(
-            1.0, np.exp(k), cut.year_fraction, vol, side,
-            which=("delta",), delta=convention.delta, interest_rate=convention.interest_rate,
-        )  # fmt: skip
-        over: xr.DataArray = greeks["delta"] - target
-        return over
-
-    return _falling_root(cut, excess)
-
-
-def _falling_root(
-    cut: Maturity, excess: Callable[[xr.DataArray, xr.DataArray], xr.DataArray]
+def at_delta(
+    cut: Maturity,
+    target: xr.DataArray,
+    delta: DeltaKind,
+    interest_rate: float,
+    *,
+    centre: AtTheMoney = "forward",
 ) -> xr.DataArray:
-    """Find where a function of (k, w(k)) falls through zero, nearest the money; NaN where it does not."""
-    end = np.arcsinh(_REACH)
-    grid = variance_at(cut, 0.0) ** 0.5 * xr.DataArray(np.sinh(np.linspace(-end, end, _SCAN)), dims="scan")
-
-    def f(k: xr.DataArray) -> xr.DataArray:
-        return excess(k, variance_at(cut, k))
-
-    values = f(grid)
-    falls = (values >= 0.0) & (values.shift(scan=-1) < 0.0)
-    at = abs(grid).where(falls, np.inf).argmin("scan")
-    low, high = (take(grid, at + i, dim="scan") for i in (0, 1))
-    f_low, f_high = (take(values, at + i, dim="scan") for i in (0, 1))
-    return _refined(f, low.where(falls.any("scan")), high, f_low, f_high)
+    """Return the log-moneyness at which options have a delta; of a target that is NaN, that of the centre."""
+    k: xr.DataArray = xr.apply_ufunc(
+        _places,
+        target,
+        cut.year_fraction,
+        *cut.parameters,
+        kwargs={"delta": delta, "interest_rate": interest_rate, "centre": centre},
+        dask="parallelized",
+        output_dtypes=[np.float64],
+    )
+    return k.transpose(*cut.share_before.dims, ...)
 
 
-def _refined(
-    f: Callable[[xr.DataArray], xr.DataArray],
-    low: xr.DataArray,
-    high: xr.DataArray,
-    f_low: xr.DataArray,
-    f_high: xr.DataArray,
-) -> xr.DataArray:
-    """Find a root between `low` (positive) and `high` (negative) by the Illinois rule; NaN where `low` is."""
-    side = xr.zeros_like(f_low)
-    root = low
+def _places(
+    target: Floats, t: Floats, *parameters: Floats, delta: DeltaKind, interest_rate: float, centre: AtTheMoney
+) -> Floats:
+    """Find where the option of each target has its delta, nearest the money; NaN where it has it nowhere."""
+    target, t, *parameters = (np.asarray(part)[..., None] for part in (target, t, *parameters))
+    side = np.where(target > 0.0, "call", "put")
+    middle = np.isnan(target)
+    straddle = -1.0 if delta == "pa" else 1.0
+
+    def variance(k: Floats) -> Floats:
+        return cut_variance(k, *parameters)
+
+    def excess(k: Floats) -> Floats:
+        """Delta less its target; of the centre the log-moneyness that is left. Both fall with k."""
+        w = variance(k)
+        over = black76.greeks(
+            1.0, np.exp(k), t, np.sqrt(np.where(w >= 0.0, w, np.nan) / t), side,
+            which=("delta",), delta=delta, interest_rate=interest_rate,
+        )["delta"] - target  # fmt: skip
+        return np.where(middle, straddle * w / 2.0 - k, over)
+
+    width = np.sqrt(variance(np.zeros(1)))
+    k = _falling_root(excess, width * _SCANNED)
+    if centre == "forward":
+        k = np.where(middle, np.where(np.isfinite(width), 0.0, np.nan), k)
+    return k[..., 0]
+
+
+def _falling_root(excess: Callable[[Floats], Floats], grid: Floats) -> Floats:
+    """Find where a function falls through zero on the last axis of a grid, nearest 0; NaN where it does not.
+
+    Between the two places of the grid by the Illinois rule.
+    """
+    values = excess(grid)
+    grid = np.broadcast_to(grid, values.shape)
+    falls = (values[..., :-1] >= 0.0) & (values[..., 1:] < 0.0)
+    at = np.where(falls, np.abs(grid[..., :-1]), np.inf).argmin(axis=-1)[..., None]
+    low, high = (np.take_along_axis(grid, at + i, -1) for i in (0, 1))
+    f_low, f_high = (np.take_along_axis(values, at + i, -1) for i in (0, 1))
+    root = low = np.where(falls.any(axis=-1, keepdims=True), low, np.nan)
+    side = np.zeros_like(low)
     for _ in range(_STEPS):
         gap = f_low - f_high
-        root = where(gap > 0.0, low + (high - low) * f_low / gap, root)
-        value = f(root)
+        root = np.where(gap > 0.0, low + (high - low) * f_low / gap, root)
+        value = excess(root)
         positive = value > 0.0
-        f_high = where(positive, where(side > 0.0, f_high / 2.0, f_high), value)
-        f_low = where(positive, value, where(side < 0.0, f_low / 2.0, f_low))
-        low, high = where(positive, root, low), where(positive, high, root)
-        side = where(positive, 1.0, -1.0)
+        f_high = np.where(positive, np.where(side > 0.0, f_high / 2.0, f_high), value)
+        f_low = np.where(positive, value, np.where(side < 0.0, f_low / 2.0, f_low))
+        low, high = np.where(positive, root, low), np.where(positive, high, root)
+        side = np.where(positive, 1.0, -1.0)
     return root
 
 
-def _status(cut: Maturity, places: dict[str, xr.DataArray]) -> xr.DataArray:
-    status = cut.status | cut.before["status"] | cut.after["status"]
+def _status(cut: Maturity, places: xr.DataArray) -> xr.DataArray:
     has_cut = cut.share_before.notnull()
-    for k in places.values():
-        outside = ((k < cut.k_min) | (k > cut.k_max)) & has_cut
-        status = status | where(outside, np.int32(Status.EXTRAPOLATED), np.int32(0))
-        status = status | where(has_cut & k.isnull(), np.int32(Status.DELTA_UNREACHABLE), np.int32(0))
-    return status.astype(np.int32)
+    outside = (((places < cut.k_min) | (places > cut.k_max)) & has_cut).any("target")
+    lost = (has_cut & places.isnull()).any("target")
+    status = cut.status | cut.before["status"] | cut.after["status"]
+    status = status | where(outside, np.int32(Status.EXTRAPOLATED), np.int32(0))
+    return (status | where(lost, np.int32(Status.DELTA_UNREACHABLE), np.int32(0))).astype(np.int32)
 
 
 def require_points(points: Sequence[str], argument: str) -> None:

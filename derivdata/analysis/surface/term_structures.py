@@ -11,6 +11,7 @@ import xarray as xr
 from derivdata.analysis import smile
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.calendar_arbitrage import previous
+from derivdata.analysis.surface.clock import Clock
 from derivdata.analysis.surface.interpolation import variance_at
 from derivdata.analysis.surface.labelling import bare, require_surface, where, with_units
 from derivdata.analysis.surface.maturity import Extrapolation, at_maturity
@@ -33,12 +34,13 @@ def forward_variance(
     *,
     log_moneyness: Numbers = 0.0,
     extrapolate: Extrapolation | None = None,
+    clock: Clock | None = None,
 ) -> xr.Dataset:
     """Compute the variance per year that a surface holds between two times to expiry.
 
     Parameters
     ----------
-    surface, extrapolate
+    surface, extrapolate, clock
         As in `iv`.
     near, far
         Times to expiry [years]: numbers, 1-D arrays of one length (dim ``maturity``) or DataArrays.
@@ -61,7 +63,7 @@ def forward_variance(
         raise ValueError("near and far are not equally long")
     if not bool((times[0] < times[1]).all()):
         raise ValueError("near is not before far: both are times to expiry in years")
-    cuts = [at_maturity(surface, t, extrapolate=extrapolate) for t in times]
+    cuts = [at_maturity(surface, t, extrapolate=extrapolate, clock=clock) for t in times]
     k = bare(log_moneyness, "log_moneyness")
     result = _between(*(variance_at(cut, k) for cut in cuts), *times)
     status = (cuts[0].status | cuts[1].status | result["status"]).astype(np.int32)
@@ -76,13 +78,14 @@ def term_structure(
     delta: DeltaKind = "forward",
     atm: AtTheMoney = "forward",
     interest_rate: float = 0.0,
+    clock: Clock | None = None,
 ) -> xr.Dataset:
     """Follow one point of the smile along the surface's own expiries, with the slope of the curve.
 
     Parameters
     ----------
-    surface
-        As in `iv`.
+    surface, clock
+        As in `iv`; tenors between expiries depend on the clock.
     point, delta, atm, interest_rate
         A point of `constant_maturity` and its conventions.
 
@@ -112,6 +115,7 @@ def term_structure(
         delta=delta,
         atm=atm,
         interest_rate=interest_rate,
+        clock=clock,
     )[name]
     week, month, quarter = (fixed.isel(tenor=i, drop=True) for i in range(3))
     out = out.assign(status=status.astype(np.int32), slope_90d_30d=quarter - month, ratio_7d_30d=week / month)

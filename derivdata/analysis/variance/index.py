@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.status import Status
+from derivdata.analysis.surface.clock import Clock, Reading, clock_of, origin_us, share_of
 from derivdata.analysis.surface.labelling import with_units
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
@@ -27,7 +28,9 @@ _UNITS = (
 
 
 @typed
-def volatility_index(variance: xr.Dataset, *, horizon: str | pd.Timedelta = "30d") -> xr.Dataset:
+def volatility_index(
+    variance: xr.Dataset, *, horizon: str | pd.Timedelta = "30d", clock: Clock | None = None
+) -> xr.Dataset:
     """Compute a volatility index from the two expiries around a fixed number of days.
 
     Parameters
@@ -37,13 +40,15 @@ def volatility_index(variance: xr.Dataset, *, horizon: str | pd.Timedelta = "30d
         ``total_variance`` is needed, ``lower`` and ``upper`` are used.
     horizon
         Time that the index looks ahead, ``"30d"`` or a Timedelta.
+    clock
+        As in `derivdata.analysis.surface.iv`; published indices have none.
 
     Returns
     -------
     Dataset over the other dims
-        ``index`` [per √year], ``√(w/T)`` of the total variance interpolated linearly in time; ``lower``
-        and ``upper``, the same of the bounds, where there are any; ``near_days``
-        and ``next_days``, the expiries used, and ``near_share``, the weight of the first. ``status``: all
+        ``index`` [per √year], ``√(w/T)`` of the total variance interpolated linearly in time, or as the clock
+        has it; ``lower`` and ``upper``, the same of the bounds, where there are any; ``near_days`` and
+        ``next_days``, the expiries used, and ``near_share``, the weight of the first. ``status``: all
         that the two expiries say; ``EXTRAPOLATED`` and NaN where no two expiries with a variance lie
         around `horizon`.
 
@@ -79,11 +84,18 @@ def volatility_index(variance: xr.Dataset, *, horizon: str | pd.Timedelta = "30d
     bounds = [name for name in ("lower", "upper") if name in variance]
     parts = [variance.get(name, absent) for name in ("year_fraction", "total_variance", "lower", "upper")]
     status = variance.get("status", xr.zeros_like(absent, dtype=np.int32))
+    years = parts[0].reset_coords(drop=True)
+    ahead = xr.DataArray(days / _YEAR)
+    seen = [Reading(each, xr.zeros_like(each), each) for each in (years, ahead)]
+    if clock is not None:
+        rules, origin = clock_of(clock), origin_us(variance, "variance")
+        seen = [rules.read(origin, each) for each in (years, ahead)]
     outputs = xr.apply_ufunc(
         _index,
-        *(_whole(part) for part in (*parts, status)),
+        *(_whole(part) for part in (*parts, status, *seen[0][:2])),
+        *seen[1][:2],
         kwargs={"days": days},
-        input_core_dims=[["expiry"]] * 5,
+        input_core_dims=[["expiry"]] * 7 + [[]] * 2,
         output_core_dims=[[]] * len(_OUT),
         dask="parallelized",
         output_dtypes=[np.float64] * 6 + [np.int32],
@@ -98,9 +110,16 @@ def _whole(part: xr.DataArray) -> xr.DataArray:
 
 
 def _index(
-    t: Floats, w: Floats, lower: Floats, upper: Floats, status: NDArray[np.int32], *, days: float
+    t: Floats,
+    w: Floats,
+    lower: Floats,
+    upper: Floats,
+    status: NDArray[np.int32],
+    *seen: Floats,
+    days: float,
 ) -> tuple[Any, ...]:
     t, w = np.broadcast_arrays(t, w)
+    time, events, time_ahead, events_ahead = seen
     horizon = days / _YEAR
     usable = np.isfinite(w) & (t > 0.0)
     early = np.where(usable & (t <= horizon), t, -np.inf)
@@ -110,7 +129,13 @@ def _index(
     around = np.isfinite(t0) & np.isfinite(t1)
     t0, t1 = np.where(around, t0, np.nan), np.where(around, t1, np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
-        share = np.where(t1 > t0, (t1 - horizon) / (t1 - t0), np.where(around, 1.0, np.nan))
+        (passed, whole), (happened, added) = (
+            (ahead - _at(each, near), _at(each, next_) - _at(each, near))
+            for each, ahead in ((time, time_ahead), (events, events_ahead))
+        )
+        even = np.where(whole > 0.0, passed / whole, (horizon - t0) / (t1 - t0))
+        later, _ = share_of(_at(w, next_) - _at(w, near), even, added=added, happened=happened)
+        share = np.where(t1 > t0, 1.0 - later, np.where(around, 1.0, np.nan))
         mixed = [share * _at(each, near) + (1.0 - share) * _at(each, next_) for each in (w, lower, upper)]
         volatilities = [np.sqrt(each / horizon) for each in mixed]
     flags = np.where(around, _at(status, near) | _at(status, next_), np.int32(Status.EXTRAPOLATED))

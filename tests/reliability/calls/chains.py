@@ -56,28 +56,30 @@ CALLS: Calls = {
     },
     "analysis.position.greeks": lambda: {
         "legs": legs(), "surface": slopes(), "which": ("delta", "vega"), "interest_rate": 0.0,
+        "clock": 0.5,
     },
     "analysis.position.vega_buckets": lambda: {
         "legs": legs(), "surface": slopes(), "deltas": (0.25, 0.5, 0.75), "interest_rate": 0.0,
+        "clock": 0.5,
     },
     "analysis.position.scenarios": lambda: {
         "legs": legs(), "surface": slopes(), "spot_change": [-0.1, 0.1], "vol_change": 0.05, "elapsed": "1d",
-        "sticky": "strike", "interest_rate": 0.0,
+        "sticky": "strike", "interest_rate": 0.0, "clock": 0.5,
     },
     "analysis.position.attribution": lambda: {
         "legs": legs(), "before": slopes(), "after": later_surface(), "spot": (100.0, 101.0),
-        "interest_rate": 0.0,
+        "interest_rate": 0.0, "method": "revaluation", "clock": 0.5,
     },
     "analysis.risk_neutral.density": lambda: {
         "surface": slopes(), "log_moneyness": LOCAL, "year_fraction": 0.15,
-        "extrapolate": None,
+        "extrapolate": None, "clock": 0.5,
     },
     "analysis.risk_neutral.quantile": lambda: {
         "surface": slopes(), "probability": 0.5, "year_fraction": 0.15,
-        "extrapolate": None,
+        "extrapolate": None, "clock": 0.5,
     },
     "analysis.risk_neutral.moments": lambda: {
-        "surface": slopes(), "year_fraction": 0.15, "extrapolate": None,
+        "surface": slopes(), "year_fraction": 0.15, "extrapolate": None, "clock": 0.5,
     },
     "analysis.exposure.gamma_exposure": lambda: {
         "chain": options(), "dealer": exposure.NAIVE_DEALER, "by": ("strike",), "contract_size": 1.0,
@@ -129,31 +131,32 @@ CALLS: Calls = {
     "analysis.surface.constant_maturity": lambda: {
         "surface": whole(), "tenors": ("40d", "60d"), "points": ("atm", "rr25"), "delta": "forward",
         "atm": "forward",
-        "interest_rate": 0.0, "extrapolate": None,
+        "interest_rate": 0.0, "extrapolate": None, "clock": 0.5,
     },
-    "analysis.surface.delta_moneyness": lambda: {
-        "surface": whole(), "target": 0.25, "year_fraction": 0.15, "delta": "forward", "interest_rate": 0.0,
-        "extrapolate": None,
+    "analysis.surface.at": lambda: {
+        "surface": whole(), "expiry": 0.15, "strike": 110_000.0, "target_delta": None, "side": None,
+        "delta": "forward", "interest_rate": 0.0, "extrapolate": None, "clock": 0.5,
     },
     "analysis.surface.forward_variance": lambda: {
         "surface": whole(), "near": 0.1, "far": 0.2, "log_moneyness": 0.0,
-        "extrapolate": None,
+        "extrapolate": None, "clock": 0.5,
     },
     "analysis.surface.history": lambda: {
         "chains": options(), "tenors": ("40d", "60d"), "points": ("atm",), "horizon": "40d",
         "delta": "forward",
-        "method": "essvi", "weights": "price",
+        "method": "essvi", "weights": "price", "clock": 0.5,
     },
     "analysis.surface.local_volatility": lambda: {
         "surface": slopes(), "log_moneyness": LOCAL, "year_fraction": 0.15,
-        "extrapolate": None,
+        "extrapolate": None, "clock": 0.5,
     },
     "analysis.surface.iv": lambda: {
         "surface": whole(), "log_moneyness": LOCAL, "year_fraction": 0.15,
-        "extrapolate": None, "wings": False,
+        "extrapolate": None, "wings": False, "clock": 0.5,
     },
     "analysis.surface.term_structure": lambda: {
         "surface": whole(), "point": "atm", "delta": "forward", "atm": "forward", "interest_rate": 0.0,
+        "clock": 0.5,
     },
     "analysis.variance.cboe": lambda: {
         "bid": priced() * 0.99, "ask": priced() * 1.01, "year_fraction": 0.25, "interest_rate": 0.0,
@@ -162,5 +165,5 @@ CALLS: Calls = {
     "analysis.variance.model_free": lambda: {
         "source": whole(), "method": "fukasawa", "k_range": (-1.0, 1.0), "floor": 0.01, "dim": "strike",
     },
-    "analysis.variance.volatility_index": lambda: {"variance": free(), "horizon": "30d"},
+    "analysis.variance.volatility_index": lambda: {"variance": free(), "horizon": "30d", "clock": 0.5},
 }  # fmt: skip

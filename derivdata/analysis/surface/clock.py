@@ -1,0 +1,156 @@
+"""Time as a market prices it: how variance is spread over the time from a surface's instant to an expiry.
+
+Without a clock an hour is an hour. With one an hour of a weekend counts for its weight, an event adds its
+variance at its instant, and of the time in which a settlement price is averaged only what is still open
+counts: with L the length of the average and T the time left, ``T − 2L/3``, and ``T³/(3L²)`` once it has
+begun. A clock moves variance about between listed expiries and along the life of an option; it changes none
+of what the expiries themselves say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata.support import times
+from derivdata.support.arrays import Floats
+from derivdata.support.text import did_you_mean
+from derivdata.units import HOURS_PER_YEAR
+
+Clock: TypeAlias = float | Mapping[str, Any]
+"""What `derivdata.analysis.surface.iv` takes as ``clock``."""
+
+YEAR_US = HOURS_PER_YEAR * 3_600e6
+_DAY_US = 86_400_000_000
+_MONDAY_US = 4 * _DAY_US  # 5 January 1970
+_KEYS = ("weekend_weight", "events", "averaging")
+
+
+class Reading(NamedTuple):
+    """What a clock shows at a time to expiry.
+
+    `business` is the time that has to pass [years], `events` the variance of the events until then, `pace`
+    how fast business time goes by at that time, per year of the calendar.
+    """
+
+    business: xr.DataArray
+    events: xr.DataArray
+    pace: xr.DataArray
+
+
+class Rules(NamedTuple):
+    """A clock as it was given: weight of weekends, instants [µs] and variances of events, average [years]."""
+
+    weekend_weight: xr.DataArray
+    when: xr.DataArray
+    variance: xr.DataArray
+    averaging: float
+
+    def pace(self, instant: xr.DataArray) -> xr.DataArray:
+        """Return how fast business time goes by just after an instant [µs], per year of the calendar."""
+        weekend = weekend_us(instant + 1e6) - weekend_us(instant) > 5e5
+        paced: xr.DataArray = (1.0 + (self.weekend_weight - 1.0) * weekend) * self._unit
+        return paced
+
+    def open_share(self, years: xr.DataArray) -> Any:
+        """Return the share of variance that counts so long before the expiry, 1 before the average begins."""
+        return (years / self.averaging).clip(0.0, 1.0) ** 2 if self.averaging > 0.0 else 1.0
+
+    @property
+    def _unit(self) -> xr.DataArray:
+        return 7.0 / (5.0 + 2.0 * self.weekend_weight)
+
+    def read(self, origin: xr.DataArray, years: xr.DataArray) -> Reading:
+        """Read the clock from `origin` [µs] until `years` later."""
+        later = origin + years * YEAR_US
+        weekend = (weekend_us(later) - weekend_us(origin)) / YEAR_US
+        business = (years + (self.weekend_weight - 1.0) * weekend) * self._unit
+        inside = (self.when > origin) & (self.when <= later + 0.5)
+        events = (self.variance * inside).sum("event")
+        if self.averaging > 0.0:
+            begun = years < self.averaging
+            averaged = business - 2.0 / 3.0 * self.averaging * self.pace(later)
+            business = (business * self.open_share(years) / 3.0).where(begun, averaged)
+        return Reading(business, events, self.pace(later) * self.open_share(years))
+
+
+def clock_of(clock: Clock | xr.Dataset) -> Rules:
+    """Return the rules of a clock.
+
+    Raises
+    ------
+    ValueError
+        An unknown key; a weight or a variance that is missing or below 0; events without instants.
+    """
+    averaging: Any = "0h"
+    if isinstance(clock, xr.Dataset):
+        weight, when, variance = _of_fit(clock)
+    elif isinstance(clock, Mapping):
+        for name in clock:
+            if name not in _KEYS:
+                near = did_you_mean(name, _KEYS, f"; it has {', '.join(_KEYS)}")
+                raise ValueError(f"clock has no {name!r}{near}")
+        events = clock.get("events", {})
+        weight, averaging = xr.DataArray(clock.get("weekend_weight", 1.0)), clock.get("averaging", "0h")
+        stamps = [times.us(times.instant(each, "events of clock")) for each in events]
+        when, variance = (
+            xr.DataArray(np.asarray(part, dtype=np.float64), dims="event")
+            for part in (stamps, list(events.values()))
+        )
+    else:
+        weight, when, variance = xr.DataArray(clock), *[xr.DataArray(np.zeros(0), dims="event")] * 2
+    for name, part in (("a weekend weight", weight), ("an event's variance", variance)):
+        if not part.chunks and not bool((part >= 0.0).all()):
+            raise ValueError(f"clock has {name} that is missing or below 0")
+    length = times.length(averaging, "averaging of clock") / pd.Timedelta(365, "D")
+    return Rules(weight, when, variance, float(length))
+
+
+def _of_fit(clock: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray]:
+    for name in ("weekend_weight", "event_variance"):
+        if name not in clock:
+            raise ValueError(f"clock has no variable {name!r}: give what business_time.fit returned")
+    variance = clock["event_variance"].reset_coords(drop=True)
+    when = variance["event"].astype("datetime64[us]").astype(np.int64).astype(np.float64)
+    plain = [part.drop_vars("event") for part in (when, variance)]
+    return clock["weekend_weight"].reset_coords(drop=True), plain[0], plain[1]
+
+
+def share_of(w: Floats, even: Floats, *, added: Floats, happened: Floats) -> tuple[Floats, Floats]:
+    """Return the share of the variance `w` that has come about, and the part of `w` that is events.
+
+    `even` is the share of the time that has passed, `added` the variance of all events and `happened` that of
+    those which are over. Events that would add more than there is are all that there is.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        eventful = np.where(added > 0.0, np.where(w > added, added / w, 1.0), 0.0)
+        jumped = np.where(happened > 0.0, happened / np.maximum(w, added), 0.0)
+    return (1.0 - eventful) * even + jumped, eventful
+
+
+def origin_us(surface: xr.Dataset, argument: str = "surface") -> xr.DataArray:
+    """Return the instant of a surface [µs], over its leading dims, from its expiries and the time to them.
+
+    Raises
+    ------
+    ValueError
+        A surface without instants along ``expiry``.
+    """
+    if "expiry" not in surface.indexes or surface["expiry"].dtype.kind != "M":
+        raise ValueError(f"{argument} has no instants along expiry, so that no date has a place on it")
+    expiry = surface["expiry"].astype("datetime64[us]").astype(np.int64).astype(np.float64)
+    t = surface["year_fraction"].reset_coords(drop=True)
+    # All expiries of an instant tell the same one; the latest that is known is as good as any.
+    origin: xr.DataArray = (expiry - t * YEAR_US).max("expiry")
+    return origin.drop_vars("expiry", errors="ignore")
+
+
+def weekend_us(at: Any) -> Any:
+    """Return how much weekend there was since a Monday long ago [µs], of instants in µs."""
+    since = at - _MONDAY_US
+    weeks = np.floor(since / (7 * _DAY_US))
+    return weeks * (2 * _DAY_US) + np.clip(since - weeks * (7 * _DAY_US) - 5 * _DAY_US, 0.0, 2 * _DAY_US)
