@@ -28,6 +28,7 @@ class VenueFact(NamedTuple):
     fact
         ``interval_hours``, ``funding_cap_bps`` and ``funding_floor_bps`` (of one interval's rate),
         ``maker_fee_bps``, ``taker_fee_bps`` (of futures), ``option_taker_fee_bps``, ``option_fee_cap``,
+        ``option_averaging_minutes`` (over how long before expiry the settlement price is averaged),
         ``contract_coin`` or ``contract_usd`` (what a linear or an inverse contract is of), ``multiplier``
         (coins that one unit of the symbol stands for).
     value, unit
@@ -69,6 +70,7 @@ _UNITS = {
     "taker_fee_bps": "bps",
     "option_taker_fee_bps": "bps of the underlying",
     "option_fee_cap": "fraction of the option's price",
+    "option_averaging_minutes": "min",
     "contract_coin": "coin",
     "contract_usd": "USD",
     "multiplier": "coin",

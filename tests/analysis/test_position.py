@@ -322,3 +322,56 @@ def test_histories_and_lazy_surfaces_give_the_same():
             np.testing.assert_allclose(
                 got.to_numpy(), single[variable].to_numpy(), rtol=1e-9, err_msg=variable
             )
+
+
+def test_a_waterfall_has_no_residual_and_slides_before_the_smile_moves():
+    """Each step by hand for one call of 40 days: spot +3 %, basis +1 %, and a smile that moved by itself."""
+    one = legs((1, 110_000, "call", 2.0))
+    now, after = made(), made(level=1.1, passed=2.0, move=0.04)
+    found = position.attribution(one, now, after, method="revaluation", spot=(100_000.0, 103_000.0)).sel(
+        currency="usd"
+    )
+    term = found["contribution"].to_series()
+    old, new = now.isel(expiry=1), after.isel(expiry=1)
+    f0, f1, left = 101_000.0, 101_000.0 * 1.04, 38 / 365
+    k0, k1 = np.log(110_000 / f0), np.log(110_000 / f1)
+    before, then = (lambda k: float(smile.iv(old, k))), (lambda k: float(smile.iv(new, k)))
+    level = then(0.0) - before(0.0)
+    odd = ((then(k1) - before(k1)) - (then(-k1) - before(-k1))) / 2
+    ladder = [
+        (f0, 40 / 365, before(k0)),
+        (f0, left, before(k0)),
+        (f0 * 1.03, left, before(k0)),
+        (f1, left, before(k0)),
+        (f1, left, before(k1)),
+        (f1, left, before(k1) + level),
+        (f1, left, before(k1) + level + odd),
+        (f1, left, then(k1)),
+    ]
+    values = np.array([2.0 * black76.price(f, 110_000.0, t, iv, "call") for f, t, iv in ladder])
+    np.testing.assert_allclose(term, np.diff(values), rtol=1e-8, atol=1e-8)
+    assert list(term.index) == ["theta", "spot", "basis", "slide", "level", "skew", "wings"]
+    assert abs(float(found["residual"])) < 1e-9
+    steps = found["vol_steps"].isel(leg=0).to_series()
+    np.testing.assert_allclose(steps, np.diff([iv for *_, iv in ladder]), rtol=1e-8, atol=1e-12)
+    whole = position.attribution(BOOK, now, after, method="revaluation")
+    greeks = position.attribution(BOOK, now, after)
+    np.testing.assert_allclose(whole["pnl"], greeks["pnl"], rtol=1e-12)
+    np.testing.assert_allclose(whole["contribution"].sum("term"), whole["pnl"], rtol=1e-12)
+    assert (whole["residual_share"] < 1e-12).all()
+
+
+def test_a_skew_stickiness_ratio_moves_the_smile_between_delta_and_strike():
+    """0 is the smile of the new moneyness; R adds R times the slope at the money times ln of the move."""
+    one, smiles = legs((1, 104_000, "call", 1.0)), made()
+    x, t = np.log(1.02), 40 / 365
+    k = np.log(104_000 / 101_000) - x
+    curve = smiles.isel(expiry=1)
+    slope = float(smile.total_variance(curve, 0.0, derivative=1)) / (2 * float(smile.iv(curve, 0.0)) * t)
+    for ratio in (0.0, 1.0, 1.6):
+        vol = float(smile.iv(curve, k)) + ratio * slope * x
+        found = position.scenarios(one, smiles, spot_change=0.02, sticky=ratio)["value"]
+        expected = black76.price(101_000 * 1.02, 104_000.0, t, vol, "call")
+        assert float(found.sel(currency="usd").squeeze()) == pytest.approx(expected, rel=1e-6)
+    with pytest.raises(ValueError, match="sticky='money'"):
+        position.scenarios(one, smiles, sticky="money")

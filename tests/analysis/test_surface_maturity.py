@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import QuantLib as ql
 import xarray as xr
@@ -354,3 +355,67 @@ def test_large_sets_are_worked_off_in_pieces_without_a_trace(three):
         everything = LAZY[name](made)
         assert dict(everything.sizes)["time"] == 300
         xr.testing.assert_allclose(everything.isel(time=[0, 150, 299]), LAZY[name](some), rtol=1e-12)
+
+
+def dated(three):
+    """The three expiries as instants, with forwards."""
+    stamps = pd.Timestamp("2026-01-01T08:00") + pd.to_timedelta(three["year_fraction"].to_numpy() * 365, "D")
+    return three.assign_coords(
+        expiry=stamps.as_unit("us").to_numpy(), forward=("expiry", [100_000.0, 102_000.0, 105_000.0])
+    )
+
+
+def test_a_strike_and_a_date_have_volatility_delta_and_forward(three):
+    """By hand: the logarithm of the forward linear in time, iv at ln(K/F), delta by Black."""
+    made = dated(three)
+    t0, t1 = three["year_fraction"].to_numpy()[:2]
+    share = 0.4
+    years = t0 + share * (t1 - t0)
+    date = pd.Timestamp("2026-01-01T08:00Z") + pd.Timedelta(years * 365, "D")
+    found = surface.at(made, date, strike=[90_000.0, 120_000.0])
+    forward = 100_000.0 ** (1 - share) * 102_000.0**share
+    assert float(found["forward"]) == pytest.approx(forward, rel=1e-9)
+    assert float(found["year_fraction"]) == pytest.approx(years, rel=1e-9)
+    k = np.log(np.array([90_000.0, 120_000.0]) / forward)
+    np.testing.assert_allclose(found["log_moneyness"], k, rtol=1e-8)
+    np.testing.assert_allclose(found["iv"], surface.iv(three, k, years), rtol=1e-8)
+    by_black = [
+        black76.greeks(forward, strike, years, float(iv), side, which=["delta"])["delta"]
+        for strike, iv, side in zip([90_000.0, 120_000.0], found["iv"], ["put", "call"], strict=True)
+    ]
+    np.testing.assert_allclose(found["delta"], by_black, rtol=1e-8)
+    calls = surface.at(made, date, strike=[90_000.0, 120_000.0], side="call")
+    assert float(calls["delta"][0]) == pytest.approx(1 + by_black[0], rel=1e-8)
+    back = surface.at(made, date, target_delta=by_black)
+    np.testing.assert_allclose(back["strike_usd"], [90_000.0, 120_000.0], rtol=1e-9)
+    assert found["strike"].to_numpy().tolist() == [90_000.0, 120_000.0]
+
+
+def test_dates_without_an_option_are_forwards_and_volatility_there(three):
+    made = dated(three)
+    dates = ["2026-01-02T00:00Z", *made["expiry"].to_numpy()[[0, 2]], "2027-06-01"]
+    found = surface.at(made, dates)
+    assert found["iv"].dims == ("expiry",)
+    np.testing.assert_allclose(found["forward"], [1e5, 1e5, 1.05e5, 1.05e5], rtol=1e-12)
+    np.testing.assert_allclose(found["iv"][1:3], smile.iv(three, 0.0)[[0, 2]], rtol=1e-9)
+    assert np.isnan(found["iv"][3])
+    assert int(found["status"][0]) & Status.SHORT_EXTRAPOLATION
+    assert int(found["status"][3]) & Status.EXTRAPOLATED
+    narrow = made.assign(k_min=("expiry", [-0.1] * 3), k_max=("expiry", [0.1] * 3))
+    beyond = surface.at(narrow, dates[1], strike=130_000.0)
+    assert int(beyond["status"]) == Status.EXTRAPOLATED
+    assert np.isfinite(beyond["iv"])
+
+
+def test_what_has_no_place_on_a_surface_is_refused(three):
+    with pytest.raises(ValueError, match="an option has one of the two"):
+        surface.at(dated(three), "2026-02-01", strike=1e5, target_delta=0.25)
+    with pytest.raises(ValueError, match="surface has no variable 'forward'"):
+        surface.at(dated(three).drop_vars("forward"), "2026-02-01", strike=1e5)
+    with pytest.raises(ValueError, match="no instants along expiry"):
+        surface.at(three, "2026-02-01")
+    with pytest.raises(ValueError, match="expiry"):
+        surface.at(dated(three), "soon")
+    unreachable = surface.at(dated(three), 0.1, target_delta=[0.25, np.nan])
+    assert np.isnan(unreachable["iv"]).to_numpy().tolist() == [False, True]
+    assert np.isnan(unreachable["forward"]).sum() == 0

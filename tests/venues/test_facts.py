@@ -51,6 +51,12 @@ def test_the_newest_fact_of_the_day_counts_and_the_symbol_before_the_venue() -> 
         dd.venues.facts(["ftx"])
 
 
+def test_deribit_averages_half_an_hour_into_its_settlement_price() -> None:
+    row = dd.venues.facts(["deribit"]).set_index("fact").loc["option_averaging_minutes"]
+    assert (row["value"], row["unit"], row["symbol"]) == (30.0, "min", "")
+    assert "support.deribit.com" in row["source"]
+
+
 def test_bybit_and_okx_say_so_themselves() -> None:
     for row in body("bybit/instruments_linear_2026.json")["result"]["list"]:
         if row["symbol"] in ("BTCUSDT", "ETHUSDT", "SOLUSDT"):

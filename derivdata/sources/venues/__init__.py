@@ -87,7 +87,8 @@ def facts(venues: Sequence[str] | None = None, *, day: times.Instant | None = No
         ``exchange``; ``symbol`` (empty: all of the venue's); ``fact``: ``interval_hours``,
         ``funding_cap_bps`` and ``funding_floor_bps`` (of one interval), ``maker_fee_bps``,
         ``taker_fee_bps`` (of futures), ``option_taker_fee_bps`` and ``option_fee_cap`` (the most that it is
-        of an option's price), ``contract_coin`` or ``contract_usd`` (what a linear or an inverse contract is
+        of an option's price), ``option_averaging_minutes`` (over how long before expiry the settlement price
+        is averaged), ``contract_coin`` or ``contract_usd`` (what a linear or an inverse contract is
         of), ``multiplier`` (coins of one unit of a symbol such as 1000PEPE); ``value`` and ``unit``;
         ``as_of``, the day on which it was so; ``nature``: ``recorded`` (an answer of the venue), ``sample``
         (one that a client's source quotes), ``documentation``; ``source``, where it can be read. A value
