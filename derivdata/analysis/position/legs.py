@@ -47,7 +47,8 @@ class Legs(NamedTuple):
         rest = self.rules.read(self.origin + passed * YEAR_US, t - passed)
         w = variance_at(self.cut, 0.0)
         even = (1.0 - whole.events / w).clip(0.0) * rest.business / whole.business
-        return even + rest.events / where(w > whole.events, w, whole.events)
+        share: xr.DataArray = even + rest.events / where(w > whole.events, w, whole.events)
+        return share
 
     def ageing(self, passed: xr.DataArray) -> xr.DataArray | float:
         """Return what time multiplies each leg's volatility by; 1 without a clock."""
@@ -63,7 +64,8 @@ class Legs(NamedTuple):
             return 1.0
         t, whole = self.year_fraction, self.rules.read(self.origin, self.year_fraction)
         even = (1.0 - whole.events / variance_at(self.cut, 0.0)).clip(0.0)
-        return even * self.rules.pace(self.origin) * self.rules.open_share(t) * t / whole.business
+        speed: xr.DataArray = self.rules.pace(self.origin) * self.rules.open_share(t)
+        return even * speed * t / whole.business
 
     def iv(self, k: xr.DataArray) -> xr.DataArray:
         """Return the volatility of the leg's expiry at log-moneyness `k`."""

@@ -141,7 +141,8 @@ def _volatilities(one: Legs, two: Legs, k: xr.DataArray, ageing: Any) -> list[xr
     """Return the volatility of each leg after each of `STEPS`."""
 
     def moved(at: Any) -> xr.DataArray:
-        return two.iv(at) - one.iv(at) * ageing
+        change: xr.DataArray = two.iv(at) - one.iv(at) * ageing
+        return change
 
     aged, level = one.iv(one.moneyness) * ageing, moved(0.0)
     slid = one.iv(k) * ageing

@@ -90,16 +90,16 @@ def clock_of(clock: Clock | xr.Dataset) -> Rules:
     if isinstance(clock, xr.Dataset):
         weight, when, variance = _of_fit(clock)
     elif isinstance(clock, Mapping):
-        for name in clock:
+        for name in map(str, clock):
             if name not in _KEYS:
                 near = did_you_mean(name, _KEYS, f"; it has {', '.join(_KEYS)}")
                 raise ValueError(f"clock has no {name!r}{near}")
-        events = clock.get("events", {})
+        events: Mapping[Any, Any] = clock.get("events", {})
         weight, averaging = xr.DataArray(clock.get("weekend_weight", 1.0)), clock.get("averaging", "0h")
         stamps = [times.us(times.instant(each, "events of clock")) for each in events]
         when, variance = (
             xr.DataArray(np.asarray(part, dtype=np.float64), dims="event")
-            for part in (stamps, list(events.values()))
+            for part in (stamps, [*dict(events).values()])
         )
     else:
         weight, when, variance = xr.DataArray(clock), *[xr.DataArray(np.zeros(0), dims="event")] * 2

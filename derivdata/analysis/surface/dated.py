@@ -83,7 +83,7 @@ def at(
     >>> surface = dd.analysis.surface.from_chain(dd.options.snapshot("BTC", "deribit"))
     >>> option = dd.analysis.surface.at(surface, "2026-08-07T08:00Z", strike=120_000.0)
     >>> [round(option[name].item(), 3) for name in ("iv", "delta")]
-    [0.472, 0.271]
+    [0.445, 0.301]
     """
     if strike is not None and target_delta is not None:
         raise ValueError("strike and target_delta are given: an option has one of the two")

@@ -102,7 +102,7 @@ def _slope_in_time(cut: Maturity, k: xr.DataArray) -> xr.DataArray:
     first, second = (_total_variance(part, k) for part in (cut.before, cut.after))
     linear = cut.share_before * first + (cut.share_after * second).where(cut.share_after > 0.0, 0.0)
     change = slopes[0] * first + (slopes[1] * second).where(slopes[1] != 0.0, 0.0)
-    alone = _vega(k, linear) * change
+    alone: xr.DataArray = _vega(k, linear) * change
     if not cut.mixes:
         return alone
     levels = [_total_variance(part, xr.zeros_like(cut.share_before)) for part in (cut.before, cut.after)]

@@ -102,10 +102,12 @@ def at_maturity(
         dask="parallelized",
         output_dtypes=[np.int64, np.int64, *[np.float64] * 4, np.int32],
     )
-    at_before, at_after, *shares, status = (part.reset_coords(drop=True) for part in outputs)
+    at_before, at_after, first, second, prices, slope, status = (
+        part.reset_coords(drop=True) for part in outputs
+    )
     before, after = slices_at(surface, at_before), slices_at(surface, at_after)
-    k_min, k_max = (_mixed(before[name], after[name], *shares[:2]) for name in ("k_min", "k_max"))
-    return Maturity(before, after, *shares, t, k_min, k_max, status)
+    k_min, k_max = (_mixed(before[name], after[name], first, second) for name in ("k_min", "k_max"))
+    return Maturity(before, after, first, second, prices, slope, t, k_min, k_max, status)
 
 
 def _around(expiries: Floats, usable: Bools, *parts: Floats, flat_beyond: bool) -> tuple[NDArray[Any], ...]:

@@ -154,13 +154,13 @@ def _places(
     target: Floats, t: Floats, *parameters: Floats, delta: DeltaKind, interest_rate: float, centre: AtTheMoney
 ) -> Floats:
     """Find where the option of each target has its delta, nearest the money; NaN where it has it nowhere."""
-    target, t, *parameters = (np.asarray(part)[..., None] for part in (target, t, *parameters))
+    target, t, *slices = (np.asarray(part)[..., None] for part in (target, t, *parameters))
     side = np.where(target > 0.0, "call", "put")
     middle = np.isnan(target)
     straddle = -1.0 if delta == "pa" else 1.0
 
     def variance(k: Floats) -> Floats:
-        return cut_variance(k, *parameters)
+        return cut_variance(k, *slices)
 
     def excess(k: Floats) -> Floats:
         """Delta less its target; of the centre the log-moneyness that is left. Both fall with k."""
@@ -209,7 +209,8 @@ def _status(cut: Maturity, places: xr.DataArray) -> xr.DataArray:
     lost = (has_cut & places.isnull()).any("target")
     status = cut.status | cut.before["status"] | cut.after["status"]
     status = status | where(outside, np.int32(Status.EXTRAPOLATED), np.int32(0))
-    return (status | where(lost, np.int32(Status.DELTA_UNREACHABLE), np.int32(0))).astype(np.int32)
+    every: xr.DataArray = status | where(lost, np.int32(Status.DELTA_UNREACHABLE), np.int32(0))
+    return every.astype(np.int32)
 
 
 def require_points(points: Sequence[str], argument: str) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis import smile
+from derivdata.analysis.black76.kernels import DeltaKind
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.calendar_arbitrage import previous
 from derivdata.analysis.surface.clock import Clock
@@ -17,7 +18,6 @@ from derivdata.analysis.surface.labelling import bare, require_surface, where, w
 from derivdata.analysis.surface.maturity import Extrapolation, at_maturity
 from derivdata.analysis.surface.points import (
     AtTheMoney,
-    DeltaKind,
     constant_maturity,
     points_of,
     require_points,
