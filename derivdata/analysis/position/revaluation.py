@@ -54,8 +54,8 @@ def scenarios(
     sticky
         How the smile of each expiry goes along: ``"strike"``, an option keeps its volatility; ``"delta"``,
         an option gets that of the strike which has its new forward delta now. A number is a skew-stickiness
-        ratio R: an option gets the volatility of its new moneyness, plus R times the slope of the smile at the
-        money times the logarithm of spot's move; 0 moves the smile with spot, 1 is nearly ``"strike"``.
+        ratio R: an option gets that of its new moneyness, plus R times the slope of the smile at the money
+        times the logarithm of spot's move; 0 moves the smile with spot, 1 is nearly ``"strike"``.
 
     Returns
     -------

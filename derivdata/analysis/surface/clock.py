@@ -94,7 +94,7 @@ def clock_of(clock: Clock | xr.Dataset) -> Rules:
             if name not in _KEYS:
                 near = did_you_mean(name, _KEYS, f"; it has {', '.join(_KEYS)}")
                 raise ValueError(f"clock has no {name!r}{near}")
-        events: Mapping[Any, Any] = clock.get("events", {})
+        events: Any = clock.get("events", {})
         weight, averaging = xr.DataArray(clock.get("weekend_weight", 1.0)), clock.get("averaging", "0h")
         stamps = [times.us(times.instant(each, "events of clock")) for each in events]
         when, variance = (
