@@ -49,6 +49,13 @@ def add_import(parser: argparse.ArgumentParser) -> None:
         metavar="QUESTION",
         help="questions of the import that were answered: unit, interval, venues, future",
     )
+    parser.add_argument(
+        "--from",
+        dest="source",
+        metavar="SOURCE",
+        help="who wrote the files, where their columns are known: binance, okx, gate, kucoin, htx, "
+        "hyperliquid, tardis, cryptohftdata, velo, coinglass",
+    )
     parser.set_defaults(run=_import)
 
 
@@ -68,6 +75,7 @@ def _import(arguments: argparse.Namespace) -> None:
         unit=arguments.unit,
         map_values=words,
         accept=arguments.accept,
+        source=arguments.source,
     )
     say(result)
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from derivdata.cli.options import say
 from derivdata.errors import DerivdataError
+
+if TYPE_CHECKING:
+    from derivdata.sources.collect.clock import Clock
+    from derivdata.support.times import Window
 
 
 def add_collect(parser: argparse.ArgumentParser) -> None:
@@ -88,6 +93,15 @@ def add_backfill(parser: argparse.ArgumentParser) -> None:
         "--since", default="30d", metavar="WHEN", help="an instant or a lookback (default: 30d)"
     )
     parser.add_argument("--until", metavar="ISO", help="an instant (default: now)")
+    parser.add_argument(
+        "--files", action="store_true", help="read the venues' bulk files, which reach back for years"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="of files: only list them, and say how many rows they have"
+    )
+    parser.add_argument(
+        "--folder", type=Path, metavar="FOLDER", help="where the files stay (default: none is kept)"
+    )
     parser.set_defaults(run=_backfill)
 
 
@@ -102,6 +116,11 @@ def _backfill(arguments: argparse.Namespace) -> None:
     clock.stop_on([signal.SIGINT, signal.SIGTERM])
     now = clock.utc()
     window = times.window(arguments.since, now if arguments.until is None else arguments.until)
+    if arguments.files:
+        _backfill_files(arguments, window, clock)
+        return
+    if arguments.dry_run or arguments.folder:
+        raise ValueError("--dry-run and --folder are of --files")
     done = collect.backfill(
         archive.open_archive(arguments.to),
         arguments.symbols,
@@ -117,6 +136,34 @@ def _backfill(arguments: argparse.Namespace) -> None:
         say(notice)
     rows = sum(done.written.values())
     say(f"{rows} rows, {len(done.failed)} windows failed, {done.requests} requests")
+    if done.failed and not rows:
+        raise DerivdataError("nothing was written: see above what failed")
+
+
+def _backfill_files(arguments: argparse.Namespace, window: Window, clock: Clock) -> None:
+    from derivdata.sources import archive, collect
+
+    named = {"names": arguments.tables} if arguments.tables else {}
+    done = collect.backfill_files(
+        archive.open_archive(arguments.to),
+        arguments.symbols,
+        window.start,
+        window.end,
+        venues=arguments.venues,
+        dry_run=arguments.dry_run,
+        folder=arguments.folder,
+        clock=clock,
+        progress=say,
+        **named,
+    )
+    for exchange, terms in done.terms.items():
+        say(f"terms of the files of {exchange}: {terms}")
+    if arguments.dry_run:
+        say(done.plan.to_string(index=False) if len(done.plan) else "there are no such files")
+    for notice in [*dict.fromkeys(done.notices), *done.failed]:
+        say(notice)
+    rows = sum(done.written.values())
+    say(f"{rows} rows, {len(done.failed)} files failed, {done.requests} requests")
     if done.failed and not rows:
         raise DerivdataError("nothing was written: see above what failed")
 

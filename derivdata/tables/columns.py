@@ -69,6 +69,15 @@ COLUMNS: dict[str, Column] = {
     "notional_volume_24h_usd": Column(
         _NUMBER, "USD", "Options volume of the 24 hours before each hour.", least=0.0
     ),
+    "long_share": Column(_NUMBER, "fraction", "Part that is long, 0 to 1.", least=0.0),
+    "short_share": Column(
+        _NUMBER, "fraction", "Part that is short; the two add to 1 unless some hold both sides.", least=0.0
+    ),
+    "long_short_ratio": Column(_NUMBER, "1", "Long over short.", least=0.0),
+    "buy_usd": Column(
+        _NUMBER, "USD", "Value that takers bought in the bucket that starts at `time`.", least=0.0
+    ),
+    "sell_usd": Column(_NUMBER, "USD", "Value that takers sold in it.", least=0.0),
     "long_usd": Column(_NUMBER, "USD", "Long positions that were liquidated.", least=0.0),
     "short_usd": Column(_NUMBER, "USD", "Short positions that were liquidated.", least=0.0),
     "total_usd": Column(_NUMBER, "USD", "Positions that were liquidated.", least=0.0),

@@ -321,6 +321,22 @@ define(
     optional="resolution",
     doc="Value bid and offered near the mid price over time, one row per distance.",
 )
+define(  # as prices_history
+    "positioning_history",
+    key="symbol exchange time kind",
+    rest="long_share short_share long_short_ratio resolution",
+    wire={"time": "timestamp"},
+    optional="long_share short_share",
+    changed={
+        "time": {"doc": "Instant of the state; where a venue tells it of a period, the period's end."},
+        "kind": {
+            "doc": "What is counted: 'accounts', or of a venue's largest traders 'top_accounts' or "
+            "'top_positions'.",
+            "allowed": ("accounts", "top_accounts", "top_positions"),
+        },
+    },
+    doc="Long against short accounts and positions of every venue over time; venues count unlike each other.",
+)
 define(  # the local service serves it, and the hosted service does not
     "prices_history",
     key="symbol exchange time kind",
@@ -361,6 +377,13 @@ define(
     rest="volume_oi_ratio volume_usd oi_usd resolution",
     wire={"time": "timestamp", "volume_oi_ratio": "ratio", "volume_usd": "volume", "oi_usd": "open_interest"},
     doc="Volume over open interest of every venue, over time.",
+)
+define(  # as prices_history
+    "volume_taker",
+    key="symbol exchange time",
+    rest="buy_usd sell_usd resolution",
+    wire={"time": "timestamp"},
+    doc="Value that takers bought and sold on every venue, per step.",
 )
 define(
     "volume_top_symbols",

@@ -15,7 +15,7 @@ import pandas as pd
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive.corrections import corrections_frame
-from derivdata.sources.archive.ledger import requests_frame, unanswered_windows
+from derivdata.sources.archive.ledger import LedgerFile, ledger_files, requests_frame, unanswered_windows
 from derivdata.sources.archive.local_folder import LocalFolder
 from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
 from derivdata.sources.archive.schemas import archive_table
@@ -110,11 +110,17 @@ class ArchiveContents:
         """Return the ledger: which windows were requested of which venue, and whether they were answered.
 
         One row per table, exchange, symbol (missing: one request about all symbols) and window
-        ``start``, ``end``; adjacent windows are joined. ``error`` says why a window was not answered. A
-        window that was answered but has no rows in the archive has no data; one that is not in the ledger
-        was never requested.
+        ``start``, ``end``; adjacent windows are joined. ``error`` says why a window was not answered,
+        ``source`` what gave the rows: ``"request"`` or ``"file"``, one of the venue's bulk files. A window
+        that was answered but has no rows in the archive has no data; one that is not in the ledger was never
+        requested.
         """
         return self._with_ledger(lambda name: requests_frame(self._storage, name))
+
+    def files(self, table: str, venue: str, symbol: str) -> dict[str, LedgerFile]:
+        """Return what the ledger knows of the venue's files that gave rows of a symbol, by their names."""
+        table = archive_table(table).name
+        return self._with_ledger(lambda name: ledger_files(self._storage, name, table, venue, symbol))
 
     def unanswered(
         self, table: str, venue: str, symbol: str | None, start: times.Instant, end: times.Instant

@@ -3,7 +3,8 @@
 It lies in one JSON file that the manifest names, and changes in the same step as the rows that an answer
 gave. Windows of one (table, venue, symbol) are kept as a union of intervals, so that a collector that asks
 every minute for a year holds one interval and not half a million. A poll's window lasts until the next one is
-due, so the same holds of what is asked every five minutes.
+due, so the same holds of what is asked every five minutes. A file of a venue is entered under its name, with
+what tells that it was corrected.
 """
 
 from __future__ import annotations
@@ -23,13 +24,23 @@ from derivdata.support import times
 
 _ALL = "*"
 _DIGITS = re.compile(r"\d+")
-_COLUMNS = ("table", "exchange", "symbol", "start", "end", "answered", "error")
+_COLUMNS = ("table", "exchange", "symbol", "start", "end", "answered", "error", "source")
+
+
+class LedgerFile(NamedTuple):
+    """A venue's file that was read: its name, the SHA-256 and size [bytes] of it, and when it was written."""
+
+    name: str
+    sha256: str
+    size: int
+    modified: str
 
 
 class LedgerEntry(NamedTuple):
     """One request for rows of a table: of which venue, about which symbol (None: all), over which window.
 
-    `error` says why it got no answer; empty where it was answered, even with no rows.
+    `error` says why it got no answer; empty where it was answered, even with no rows. `file` is the file that
+    gave the rows of the window, None where a request did.
     """
 
     exchange: str
@@ -37,15 +48,27 @@ class LedgerEntry(NamedTuple):
     start: times.Instant
     end: times.Instant
     error: str = ""
+    file: LedgerFile | None = None
 
 
 Asked: TypeAlias = LedgerEntry | tuple[str, str | None, times.Instant, times.Instant]
 """An entry, or its parts without an error as a user writes them."""
 
 
-class _Windows(msgspec.Struct):
+class _Windows(msgspec.Struct, omit_defaults=True):
     answered: list[tuple[int, int]] = []
     failed: list[tuple[int, int, str]] = []
+    files: dict[str, tuple[int, int, LedgerFile]] = {}
+
+    @property
+    def known(self) -> list[tuple[int, int]]:
+        """What was answered, by requests or by files."""
+        return _union([*self.answered, *self.filed])
+
+    @property
+    def filed(self) -> list[tuple[int, int]]:
+        """What files answered."""
+        return _union((first, end) for first, end, _ in self.files.values())
 
 
 _Ledger = dict[str, dict[str, dict[str, _Windows]]]
@@ -77,13 +100,15 @@ def enter_requests(
         windows = symbols.setdefault(request.symbol or _ALL, _Windows())
         if request.error:
             windows.failed.append((start, end, request.error))
+        elif request.file is not None:
+            windows.files[request.file.name] = (start, end, request.file)
         else:
             news += [first for first, _ in _without([(start, end)], windows.answered)]
             windows.answered = _union([*windows.answered, (start, end)])
         windows.failed = _spans([
             (first, last, why)
             for a, b, why in dict.fromkeys(windows.failed)
-            for first, last in _without([(a, b)], windows.answered)
+            for first, last in _without([(a, b)], windows.known)
         ])  # fmt: skip
     return _write(storage, name, ledger), news
 
@@ -106,6 +131,8 @@ def forget_requests(
         for windows in (windows for symbols in exchanges.values() for windows in symbols.values()):
             windows.answered = [(max(a, cut), b) for a, b in windows.answered if b > cut]
             windows.failed = [(max(a, cut), b, why) for a, b, why in windows.failed if b > cut]
+            kept = {name: filed for name, filed in windows.files.items() if filed[1] > cut}
+            windows.files = {name: (max(a, cut), b, file) for name, (a, b, file) in kept.items()}
     return _write(storage, name, ledger) if ledger else name
 
 
@@ -136,11 +163,15 @@ def _is_named_by(name: str, digest: str) -> bool:
 def requests_frame(storage: Storage, name: str) -> pd.DataFrame:
     """Return the ledger as a table: one row per table, venue, symbol (missing: all) and window."""
     rows = [
-        (table, exchange, None if symbol == _ALL else symbol, first, end, not error, error or None)
+        (table, exchange, None if symbol == _ALL else symbol, first, end, not error, error or None, source)
         for table, exchanges in sorted(_load(storage, name).items())
         for exchange, symbols in sorted(exchanges.items())
         for symbol, windows in sorted(symbols.items())
-        for first, end, error in [*((a, b, "") for a, b in windows.answered), *windows.failed]
+        for source, spans in (
+            ("request", [*((a, b, "") for a, b in windows.answered), *windows.failed]),
+            ("file", [(a, b, "") for a, b in windows.filed]),
+        )
+        for first, end, error in spans
     ]
     frame = pd.DataFrame(rows, columns=list(_COLUMNS))
     for column in ("start", "end"):
@@ -148,14 +179,20 @@ def requests_frame(storage: Storage, name: str) -> pd.DataFrame:
     return frame.astype({"answered": bool})
 
 
+def ledger_files(
+    storage: Storage, name: str, table: str, exchange: str, symbol: str
+) -> dict[str, LedgerFile]:
+    """Return the files that gave rows of a symbol, by their names."""
+    windows = _load(storage, name).get(table, {}).get(exchange, {}).get(symbol, _Windows())
+    return {file: mark for file, (_, _, mark) in windows.files.items()}
+
+
 def unanswered_windows(
     storage: Storage, name: str, table: str, exchange: str, symbol: str | None, window: times.Window
 ) -> list[times.Window]:
     """Return the parts of a window for which no request was answered, about the symbol or about all."""
     symbols = _load(storage, name).get(table, {}).get(exchange, {})
-    answered = [
-        interval for key in {_ALL, symbol or _ALL} for interval in symbols.get(key, _Windows()).answered
-    ]
+    answered = [interval for key in {_ALL, symbol or _ALL} for interval in symbols.get(key, _Windows()).known]
     wanted = [(_micros(window.start), _micros(window.end))]
     return [times.Window(_stamp(a), _stamp(b)) for a, b in _without(wanted, _union(answered))]
 

@@ -167,7 +167,8 @@ class Refills:
     def _first(self, now: pd.Timestamp) -> pd.Timestamp:
         """Return since when histories are to be whole: a restart after a month finds the gap of a month."""
         ledger = self._archive.requests()
-        earliest = ledger.loc[ledger["table"].isin(self._tables) & ledger["answered"], "start"].min()
+        asked = ledger["table"].isin(self._tables) & ledger["answered"] & (ledger["source"] == "request")
+        earliest = ledger.loc[asked, "start"].min()
         first = now.floor("h") - self._since
         if earliest is not pd.NaT:
             first = min(first, earliest)

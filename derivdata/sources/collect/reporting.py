@@ -163,6 +163,10 @@ def _between_polls(exchange: str, table: str) -> pd.Timedelta:
 def _holes(answered: pd.DataFrame, usual: pd.Timedelta) -> int:
     """Count what lies between answered windows of one symbol, or of all, and is longer than usual."""
     return sum(
-        int((one["start"].iloc[1:].to_numpy() - one["end"].iloc[:-1].to_numpy() > usual.to_numpy()).sum())
+        int(
+            (
+                one["start"].iloc[1:].to_numpy() - one["end"].cummax().iloc[:-1].to_numpy() > usual.to_numpy()
+            ).sum()
+        )
         for _, one in answered.sort_values("start").groupby("symbol", dropna=False)
     )

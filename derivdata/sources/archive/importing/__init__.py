@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tqdm import tqdm
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.archive import open_archive
 from derivdata.sources.archive.importing.conversion import Rows, quotes, rows
-from derivdata.sources.archive.importing.plan import ImportPlan, make_plan
-from derivdata.sources.archive.importing.readers import chunks
+from derivdata.sources.archive.importing.formats import Format, Reads, format_of
+from derivdata.sources.archive.importing.plan import ImportPlan, is_of_contracts, make_plan
+from derivdata.sources.archive.importing.readers import Chunk, chunks
 from derivdata.sources.archive.importing.report import ImportReport, with_ids
+from derivdata.sources.archive.schemas import archive_table
+from derivdata.tables.contracts import contract, venue_slug
 
 __all__ = ["Imported", "import_files"]
 
@@ -81,6 +84,7 @@ def import_files(
     unit: str | None = None,
     map_values: Mapping[str, Mapping[str, str]] | None = None,
     accept: Sequence[str] = (),
+    source: str | None = None,
 ) -> Imported:
     """Bring recorded files into an archive.
 
@@ -89,7 +93,8 @@ def import_files(
     table
         Name of the table that the rows are, such as ``"funding_settlements"``.
     files
-        CSV, JSON (one list of records, or one record per line), both also gzipped, or Parquet.
+        CSV, JSON (one list of records, or one record per line), both also gzipped or the one file of a zip,
+        or Parquet.
     to
         Folder of the archive; it is made where there is none.
     map
@@ -111,6 +116,10 @@ def import_files(
     accept
         Questions that were answered, of those that an import asks where values give a mistake away:
         ``"unit"``, ``"interval"``, ``"schedule"``, ``"venues"``, ``"future"``; see `Archive.append`.
+    source
+        Who wrote the files, where their columns and units are known: ``"binance"``, ``"okx"``, ``"gate"``,
+        ``"kucoin"``, ``"htx"``, ``"hyperliquid"``, ``"tardis"``, ``"cryptohftdata"``, ``"velo"`` or
+        ``"coinglass"``. `map`, `set`, `tz`, `unit` and `map_values` say what the files do not, or otherwise.
 
     Returns
     -------
@@ -120,7 +129,7 @@ def import_files(
     Raises
     ------
     ValueError
-        There is no such table, column, zone or unit.
+        There is no such table, column, zone, unit or source.
     ArchiveError
         A file cannot be read, lacks a column, has values that cannot be in the unit that was meant, or has
         no row that fits; or the archive cannot be written. Rows of earlier files may be in the archive
@@ -134,14 +143,15 @@ def import_files(
     Liquidations without an order id get one from a hash of the row; equal rows of one file stay apart.
     A local hour that the clock shows twice is the first of the two, or the second where a row repeats it.
     """
-    plan = make_plan(table, map or {}, set or {}, tz, unit, values=map_values, accept=accept)
+    given = Given(map or {}, set or {}, tz, unit, map_values or {}, accept)
     listed = [files] if isinstance(files, str | os.PathLike) else files
     paths = [Path(file).expanduser() for file in listed]
     if not paths:
         raise ValueError("files: name at least one")
-    report = ImportReport(plan, open_archive(to), _best_ranks(paths, plan))
-    for path in tqdm(paths, desc=table, unit="file", disable=None):
-        for converted in _converted(path, plan):
+    parts = [(path, plan) for path in paths for plan in _plans(table, path, source, given)]
+    report = ImportReport(parts[0][1], open_archive(to), _best_ranks(parts))
+    for path, plan in tqdm(parts, desc=table, unit="file", disable=None):
+        for converted in converted_rows(path, plan):
             report.take(path, converted)
     report.flush()
     if report.read and report.rejected == report.read:
@@ -156,26 +166,79 @@ def import_files(
     )
 
 
-def _converted(path: Path, plan: ImportPlan) -> Iterator[Rows]:
+class Given(NamedTuple):
+    """What the caller says of the files: the arguments of `import_files`."""
+
+    map: Mapping[str, str] = {}
+    set: Mapping[str, str] = {}
+    tz: str | None = None
+    unit: str | None = None
+    values: Mapping[str, Mapping[str, str]] = {}
+    accept: Sequence[str] = ()
+
+
+def _plans(table: str, path: Path, source: str | None, given: Given) -> list[ImportPlan]:
+    """Return how a file is read: as the caller says, or as the source's form of it says where he does not."""
+    if source is None:
+        return [
+            make_plan(
+                table, given.map, given.set, given.tz, given.unit, values=given.values, accept=given.accept
+            )
+        ]
+    form, said = format_of(source, table, path)
+    return [plan_of(form, reads, said, given) for reads in form.reads if reads.table == table]
+
+
+def plan_of(form: Format, reads: Reads, said: Mapping[str, str], given: Given) -> ImportPlan:
+    """Return how a file of a known form is read; what is `given` comes before the form and the path."""
+    constants = {**reads.set, **said, **given.set}
+    constants = {name: reads.values.get(name, {}).get(word, word) for name, word in constants.items()}
+    known = {*archive_table(reads.table).columns}
+    return make_plan(
+        reads.table,
+        {n: c for n, c in {**reads.map, **given.map}.items() if n not in given.set},
+        {n: w for n, w in constants.items() if n not in given.map and n in known | {"interval_hours"}},
+        given.tz or form.tz,
+        given.unit or reads.unit,
+        values={**reads.values, **given.values},
+        accept=given.accept,
+        header=form.header,
+        adjust=reads.adjust,
+    )
+
+
+def converted_rows(path: Path, plan: ImportPlan, read: Iterable[Chunk] | None = None) -> Iterator[Rows]:
+    """Yield the rows of a file as the table's, some at a time; what is `read` of it is not read again.
+
+    Raises `ArchiveError`: the file cannot be read, or is not what the plan says.
+    """
     seen: Counter[str] = Counter()
-    for chunk in chunks(path, plan.wanted):
+    for chunk in chunks(path, plan.wanted, plan.header) if read is None else read:
         with _of(path):
             converted = rows(chunk, plan)
         yield converted._replace(frame=with_ids(converted.frame, plan.made, seen))
 
 
-def _best_ranks(paths: list[Path], plan: ImportPlan) -> dict[tuple[str, str], int]:
+def _best_ranks(parts: list[tuple[Path, ImportPlan]]) -> dict[tuple[str, str], int]:
     """Highest priority among the quotes of each symbol on each venue; empty where there is no choice."""
     best: dict[tuple[str, str], int] = {}
-    if set(plan.table.key) != {"symbol", "exchange", "time"} or "symbol" in plan.constants:
-        return best
-    for path in paths:
-        for chunk in chunks(path, plan.wanted):
-            with _of(path):
-                contracts = quotes(chunk, plan)
-            for venue, symbol, rank in contracts:
+    if is_of_contracts(parts[0][1].table):
+        for path, plan in parts:
+            for venue, symbol, rank in _quotes(path, plan):
                 best[venue, symbol] = min(rank, best.get((venue, symbol), rank))
     return best
+
+
+def _quotes(path: Path, plan: ImportPlan) -> Iterator[tuple[str, str, int]]:
+    """Yield venue, symbol and the quote's rank of the contracts of a file."""
+    if {"symbol", "exchange"} <= plan.constants.keys():
+        named = contract(plan.constants["symbol"])
+        yield venue_slug(plan.constants["exchange"]), named.symbol, named.rank
+        return
+    for chunk in chunks(path, plan.wanted, plan.header):
+        with _of(path):
+            contracts = quotes(chunk, plan)
+        yield from contracts
 
 
 @contextmanager

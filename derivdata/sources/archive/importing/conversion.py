@@ -52,6 +52,8 @@ def rows(chunk: Chunk, plan: ImportPlan) -> Rows:
             rejections.reject(pd.isna(columns[name]), f"{name} is missing")
     names = [name for name in (*plan.table.columns, "price_usd", RANK, CONTRACT) if name in columns]
     frame = pd.DataFrame({name: columns[name] for name in names})[~rejections.bad]
+    if plan.adjust is not None and len(frame):
+        frame = plan.adjust(frame)
     if not rejections.bad.any():
         return Rows(frame, 0, None)
     where, why = rejections.first
@@ -195,6 +197,22 @@ def _convert(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) 
                 raise ArchiveError(str(fault)) from None
         if plan.unit == "percent":
             columns["iv"] = columns["iv"] / 100
+    if "long_short_ratio" in plan.table.columns:
+        _convert_ratio(columns, rejections)
+
+
+def _convert_ratio(columns: dict[str, Any], rejections: Rejections) -> None:
+    """Take the ratio from the shares where both are there, and else the shares from the ratio."""
+    nothing = np.full(len(rejections.bad), np.nan)
+    long, short = (columns.get(name, nothing) for name in ("long_share", "short_share"))
+    stated = columns.get("long_short_ratio", nothing)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(np.isnan(long) | np.isnan(short), stated, long / short)
+        share = ratio / (1 + ratio)
+    rejections.reject(~np.isfinite(ratio), "long_short_ratio is missing, and no shares tell it")
+    columns["long_short_ratio"] = ratio
+    columns["long_share"] = np.where(np.isnan(long), share, long)
+    columns["short_share"] = np.where(np.isnan(short), 1 - share, short)
 
 
 def _convert_rate(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:

@@ -68,6 +68,8 @@ def instants(
     if floating.any() and tz is None:
         why = "states no zone: say which with --tz, such as UTC or Europe/London"
         rejections.reject(floating, lambda i: f"{name}={shown(values, i)} {why}")
+    elif tz == dt.UTC or str(tz) == "UTC":
+        utc[floating] = naive[floating]
     elif floating.any():
         utc[floating], unordered = _localized(naive, floating, tz, groups)
         why = "comes twice as the clock was set back, and the file is in no order: sort it by time"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
+
+import pandas as pd
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.audit import AUDITS
 from derivdata.sources.archive.importing.instants import zone
-from derivdata.sources.archive.importing.readers import Chunk
+from derivdata.sources.archive.importing.readers import Chunk, Header
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.tables.schema import Kind, Table
 
@@ -25,19 +27,25 @@ _DEFAULTS = {
     "funding_snapshot": {"kind": "sampled"},
     "funding_settlements": {"kind": "settled"},
     "oi_history": {"resolution": "raw"},
+    "positioning_history": {"resolution": "raw"},
     "prices_history": {"resolution": "raw"},
     "volume_history": {"resolution": "raw"},
+    "volume_taker": {"resolution": "raw"},
     "orderbook_depth_history": {"resolution": "raw"},
 }
 _MAY_LACK = {
     "liquidations_events": "order_price_usd fill_price_usd quantity filled_quantity status fill_count",
     "liquidations_fills": "order_price_usd fill_price_usd quantity filled_quantity status",
     "options_snapshot": "iv open_interest underlying_price",
+    "positioning_history": "long_short_ratio",  # shares tell it as well
 }
 
 
 class ImportPlan(NamedTuple):
-    """Plan of an import: the source or constant of each column, zone, unit and replaced words."""
+    """Plan of an import: the source or constant of each column, zone, unit and replaced words.
+
+    Of files of a known form also the names of their columns, and what is done to the rows at last.
+    """
 
     table: Table
     sources: Mapping[str, str]
@@ -46,6 +54,8 @@ class ImportPlan(NamedTuple):
     unit: str | None
     values: Mapping[str, Mapping[str, str]]
     accept: frozenset[str]
+    header: Header | None = None
+    adjust: Callable[[pd.DataFrame], pd.DataFrame] | None = None
 
     @property
     def made(self) -> tuple[str, ...]:
@@ -93,6 +103,11 @@ class ImportPlan(NamedTuple):
         return None
 
 
+def is_of_contracts(table: Table) -> bool:
+    """Return whether a table has one row per symbol, venue and instant, so that one contract is chosen."""
+    return {*table.key} - {"kind"} == {"symbol", "exchange", "time"}
+
+
 def make_plan(
     table: str,
     sources: Mapping[str, str],
@@ -102,6 +117,8 @@ def make_plan(
     *,
     values: Mapping[str, Mapping[str, str]] | None = None,
     accept: Collection[str] = (),
+    header: Header | None = None,
+    adjust: Callable[[pd.DataFrame], pd.DataFrame] | None = None,
 ) -> ImportPlan:
     """Make a plan, and refuse one that makes no sense.
 
@@ -136,9 +153,8 @@ def make_plan(
     }
     fixed = {**_DEFAULTS.get(table, {}), **constants}
     left = {name: value for name, value in fixed.items() if name not in sources}
-    return ImportPlan(
-        keyed, dict(sources), left, None if tz is None else zone(tz), unit, replaced, frozenset(accept)
-    )
+    kept = None if tz is None else zone(tz)
+    return ImportPlan(keyed, dict(sources), left, kept, unit, replaced, frozenset(accept), header, adjust)
 
 
 def _check_unit(table: Table, unit: str | None) -> None:

@@ -15,7 +15,7 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.archive.archive import Archive
 from derivdata.sources.archive.audit import quoted_contracts
 from derivdata.sources.archive.importing.conversion import CONTRACT, RANK, Rows
-from derivdata.sources.archive.importing.plan import ImportPlan
+from derivdata.sources.archive.importing.plan import ImportPlan, is_of_contracts
 from derivdata.support import times
 
 FLUSH_ROWS = 500_000
@@ -73,7 +73,7 @@ class ImportReport:
             best = frame[RANK].to_numpy() == [self._best[pair] for pair in pairs]
             self.other_quotes += int((~best).sum())
             frame = frame[best]
-        if set(self._plan.table.key) == {"symbol", "exchange", "time"}:
+        if is_of_contracts(self._plan.table):
             self._contracts |= quoted_contracts(frame["exchange"], frame["symbol"], frame[CONTRACT])
         return frame.drop(columns=[RANK, CONTRACT])
 

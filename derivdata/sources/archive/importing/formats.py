@@ -1,0 +1,484 @@
+"""Files of venues and sellers of data, as data: how each is recognised, its columns, and their units."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive.importing.readers import Header, column_names
+from derivdata.sources.venues.binance import named as binance_contract
+from derivdata.sources.venues.tabulation import payment_hours, settled_time
+
+Adjust = Callable[[pd.DataFrame], pd.DataFrame]
+"""What is done to the rows of a file after they have the table's names and units."""
+
+_KINDS = {
+    "accounts": "count_long_short_ratio",
+    "top_accounts": "count_toptrader_long_short_ratio",
+    "top_positions": "sum_toptrader_long_short_ratio",
+}
+_FIVE_MINUTES = pd.Timedelta(5, "min")
+_LABELS_MOVED = pd.Timestamp("2026-06-25", tz="UTC")
+
+
+class Reads(NamedTuple):
+    """What a file tells of one table: arguments of an import, and what is done to the rows at last."""
+
+    table: str
+    map: Mapping[str, str]
+    set: Mapping[str, str] = {}
+    unit: str | None = None
+    values: Mapping[str, Mapping[str, str]] = {}
+    adjust: Adjust | None = None
+
+
+class Format(NamedTuple):
+    """One form of files.
+
+    Attributes
+    ----------
+    source, name
+        Who writes them, and what they are called there.
+    columns
+        Names of the columns in the file's order; `by_position` where the first line's are not to be trusted.
+    reads
+        What they tell, table by table.
+    file
+        What a file's path ends with, where that tells more than the columns: groups are values of columns.
+    tz
+        Zone of instants that state none.
+    """
+
+    source: str
+    name: str
+    columns: str
+    reads: tuple[Reads, ...]
+    file: str = ""
+    by_position: bool = False
+    tz: str = "UTC"
+
+    @property
+    def header(self) -> Header:
+        """The columns, for a reader."""
+        return Header(tuple(self.columns.split()), self.by_position)
+
+    def constants(self, path: Path) -> dict[str, str] | None:
+        """Return what a file's path says of all its rows; None: it is no file of this form."""
+        match = re.search(rf"(?:^|[/_]){self.file}$", path.as_posix()) if self.file else None
+        if self.file and match is None:
+            return None
+        return {name: word for name, word in (match.groupdict() if match else {}).items() if word}
+
+
+def format_of(source: str, table: str, path: Path) -> tuple[Format, Mapping[str, str]]:
+    """Return the form of a file, and what its path says of all its rows.
+
+    Raises
+    ------
+    ValueError
+        There is no such source, or it has no file that tells of the table.
+    ArchiveError
+        The file has none of the source's forms; the nearest one is named.
+    """
+    if source not in {one.source for one in FORMATS}:
+        raise ValueError(
+            f"from={source!r} is not one of {', '.join(dict.fromkeys(f.source for f in FORMATS))}"
+        )
+    telling = [one for one in FORMATS if one.source == source and any(r.table == table for r in one.reads)]
+    if not telling:
+        tables = sorted({reads.table for one in FORMATS if one.source == source for reads in one.reads})
+        raise ValueError(f"no file of {source} is read as {table}; they are read as {', '.join(tables)}")
+    by_name = [(one, said) for one in telling if (said := one.constants(path)) is not None]
+    for form, said in by_name:
+        names = _names(path, form)
+        wanted = {column for reads in form.reads if reads.table == table for column in reads.map.values()}
+        if wanted <= names:
+            return form, said
+    forms = {" ".join(one.columns.split()): one for one in telling}
+    has = " ".join(column_names(path))
+    near = difflib.get_close_matches(has, forms, n=1, cutoff=0.0)
+    expected = (forms[near[0]] if near else telling[0]).columns.split()
+    file = " or its name" if any(one.file for one in telling) else ""
+    raise ArchiveError(
+        f"{path}: no file of {source} that tells of {table} has this header{file}; it has {has[:200]}, and "
+        f"the nearest form {', '.join(expected)}"
+    )
+
+
+def _names(path: Path, form: Format | None) -> set[str]:
+    return set(column_names(path, form.header if form else None))
+
+
+def _paid_at(frame: pd.DataFrame) -> pd.DataFrame:
+    """Stamp payments at the hour that they are of: files have them some ms or seconds late."""
+    late = settled_time(frame["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy())
+    return frame.assign(time=pd.DatetimeIndex(late.view("datetime64[us]"), tz="UTC"))
+
+
+def _spaced(frame: pd.DataFrame) -> pd.DataFrame:
+    """Take each payment's interval from the spacing of the contract's rows: the file has none."""
+    frame = (
+        _paid_at(frame)
+        .sort_values("time", kind="stable")
+        .drop_duplicates(["symbol", "contract_name", "time"])
+    )
+    stamps = frame["time"].astype("int64")
+    hours = stamps.groupby(frame["contract_name"]).transform(lambda of: payment_hours(of.to_numpy(), 8.0))
+    # Rates came as fractions of 8 hours.
+    return frame.assign(interval_hours=hours, rate_bps_8h=frame["rate_bps_8h"] * 8.0 / hours)
+
+
+def state_times(stamps: pd.Series, *, inverse: bool) -> pd.Series:
+    """Return when the figures of one day's file of binance's metrics were so.
+
+    Rows were labelled 00:05 to 00:00 of the next day, each with its own instant. Since 2026-06-25, and for
+    coin-margined contracts always, they are labelled 00:00 to 23:55 and tell of five minutes later.
+    """
+    first, last = stamps.min(), stamps.max()
+    if first == last.floor("D") or last == first.floor("D") + pd.Timedelta("23:55:00"):
+        later = first.floor("D") == first or last.floor("D") != last
+    elif first == first.floor("D") + _FIVE_MINUTES or last == last.floor("D"):
+        later = False
+    else:
+        later = inverse or first >= _LABELS_MOVED
+    return stamps + _FIVE_MINUTES if later else stamps
+
+
+def _metrics(frame: pd.DataFrame) -> pd.DataFrame:
+    if frame.empty:
+        return frame
+    inverse = "USD_" in str(frame["contract_name"].iloc[0])
+    frame = frame.assign(time=state_times(frame["time"], inverse=inverse))
+    if frame["time"].is_unique:
+        return frame
+    keys = [name for name in ("symbol", "time", "kind") if name in frame]
+    return frame.drop_duplicates(keys, keep="last")  # labels that stand twice: the later one counts
+
+
+def _contracts_in_usd(frame: pd.DataFrame) -> pd.DataFrame:
+    sizes = {name: binance_contract(name).size for name in set(frame["contract_name"])}
+    return _metrics(frame.assign(oi_usd=frame["oi_usd"] * frame["contract_name"].map(sizes)))
+
+
+def _bought_and_sold(frame: pd.DataFrame) -> pd.DataFrame:
+    """Take what takers bought from all that was traded; the rest they sold."""
+    sold = frame["sell_usd"] - frame["buy_usd"]
+    return frame.assign(sell_usd=np.where(np.abs(sold) < 1e-9 * frame["sell_usd"], 0.0, sold))
+
+
+def _in_coins(frame: pd.DataFrame) -> pd.DataFrame:
+    """Value liquidations whose amounts are coins; of other contracts the file does not tell their size."""
+    others = frame[~frame["contract_name"].str.contains("USDT|USDC") | ~frame["exchange"].isin(_COIN_AMOUNTS)]
+    if len(others):
+        first = others.iloc[0]
+        raise ArchiveError(
+            f"amounts of {first['contract_name']} on {first['exchange']} are contracts or USD, and the file "
+            "does not say of what size: import it without --from, with --map value_usd=COLUMN"
+        )
+    return frame.assign(
+        filled_quantity=frame["quantity"], value_usd=frame["quantity"] * frame["fill_price_usd"]
+    )
+
+
+def _shares_of_percent(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(long_share=frame["long_share"] / 100, short_share=frame["short_share"] / 100)
+
+
+_COIN_AMOUNTS = ("binance", "bybit")
+_BINANCE = {"exchange": "binance"}
+_METRICS = (
+    "create_time symbol sum_open_interest sum_open_interest_value count_toptrader_long_short_ratio "
+    "sum_toptrader_long_short_ratio count_long_short_ratio sum_taker_long_short_vol_ratio"
+)
+_BARS = (
+    "open_time open high low close volume close_time quote_volume count taker_buy_volume "
+    "taker_buy_quote_volume ignore"
+)
+_DAY = r"\d{4}-\d{2}(?:-\d{2})?"
+_RATIOS = tuple(
+    Reads(
+        "positioning_history",
+        {"symbol": "symbol", "time": "create_time", "long_short_ratio": column},
+        {**_BINANCE, "kind": kind, "resolution": "5m"},
+        adjust=_metrics,
+    )
+    for kind, column in _KINDS.items()
+)
+
+
+def _payments(source: str, name: str, exchange: str, columns: str, house: str, file: str = "") -> Format:
+    """Return the form of files of payments without intervals; `house` are our names of its columns."""
+    mapped = dict(zip(house.split(), columns.split(), strict=True))
+    fixed = {"exchange": exchange, "interval_hours": "8"}
+    reads = Reads("funding_settlements", mapped, fixed, unit="native", adjust=_spaced)
+    return Format(source, name, columns, (reads,), file)
+
+
+def _prices(time: str, columns: Mapping[str, str], symbol: str = "symbol", **fixed: str) -> tuple[Reads, ...]:
+    """Return what a file with a column for each kind of price tells."""
+    return tuple(
+        Reads(
+            "prices_history", {"symbol": symbol, "time": time, "price_usd": column}, {**fixed, "kind": kind}
+        )
+        for kind, column in columns.items()
+    )
+
+
+_TARDIS = "exchange symbol timestamp local_timestamp "
+_TARDIS_VENUES = {
+    "exchange": {
+        "binance-futures": "binance",
+        "binance-delivery": "binance",
+        "okex-swap": "okx",
+        "okex-futures": "okx",
+        "huobi-dm-swap": "huobi",
+        "huobi-dm-linear-swap": "huobi",
+        "gate-io-futures": "gateio",
+        "cryptofacilities": "kraken",
+        "dydx-v4": "dydx",
+        "bitget-futures": "bitget",
+    }
+}
+_VELO_VENUES = {"exchange": {"binance-futures": "binance", "okex-swap": "okx"}}
+_VELO = {"symbol": "coin", "exchange": "exchange", "time": "time"}
+_CRYPTOHFT = r"(?P<exchange>[a-z_]+)/\d{4}-\d{2}-\d{2}/\d{2}/(?P<symbol>[^/]+)_"
+_CRYPTOHFT_VENUES = {
+    "exchange": {
+        "binance_futures": "binance",
+        "okx_futures": "okx",
+        "kraken_derivatives": "kraken",
+        "hyperliquid_futures": "hyperliquid",
+        "aster_futures": "aster",
+        "bitmex_futures": "bitmex",
+    }
+}
+
+
+def _coinglass(name: str, table: str, columns: Mapping[str, str], **fixed: str) -> Format:
+    """Return the form of a body of CoinGlass: instants start buckets; it names no venue and no symbol."""
+    reads = Reads(table, {"time": "time", **columns}, fixed)
+    return Format("coinglass", name, " ".join(reads.map.values()), (reads,))
+
+
+FORMATS = (
+    Format(
+        "binance",
+        "fundingRate",
+        "calc_time funding_interval_hours last_funding_rate",
+        (
+            Reads(
+                "funding_settlements",
+                {
+                    "time": "calc_time",
+                    "interval_hours": "funding_interval_hours",
+                    "rate_bps_8h": "last_funding_rate",
+                },
+                _BINANCE,
+                unit="native",
+                adjust=_paid_at,
+            ),
+        ),
+        rf"(?P<symbol>[^/]+?)-fundingRate-{_DAY}\.(?:zip|csv)",
+    ),
+    Format(
+        "binance",
+        "metrics",
+        _METRICS,
+        (
+            Reads(
+                "oi_history",
+                {"symbol": "symbol", "time": "create_time", "oi_usd": "sum_open_interest"},
+                {**_BINANCE, "resolution": "5m"},
+                adjust=_contracts_in_usd,
+            ),
+            *_RATIOS,
+        ),
+        rf"[^/]+USD_PERP-metrics-{_DAY}\.(?:zip|csv)",
+    ),
+    Format(
+        "binance",
+        "metrics",
+        _METRICS,
+        (
+            Reads(
+                "oi_history",
+                {"symbol": "symbol", "time": "create_time", "oi_usd": "sum_open_interest_value"},
+                {**_BINANCE, "resolution": "5m"},
+                adjust=_metrics,
+            ),
+            *_RATIOS,
+        ),
+    ),
+    Format(
+        "binance",
+        "klines",
+        _BARS,
+        (
+            Reads("prices_history", {"time": "open_time", "price_usd": "open"}, _BINANCE),
+            Reads(
+                "volume_taker",
+                {"time": "open_time", "buy_usd": "taker_buy_quote_volume", "sell_usd": "quote_volume"},
+                _BINANCE,
+                adjust=_bought_and_sold,
+            ),
+        ),
+        rf"(?P<symbol>[^/]+?)-(?P<resolution>\d+[mhdw])-{_DAY}\.(?:zip|csv)",
+        by_position=True,
+    ),
+    _payments(
+        "okx", "fundingrates", "okx", "instrument_name funding_rate funding_time", "symbol rate_bps_8h time"
+    ),
+    _payments(
+        "gate",
+        "funding_applies",
+        "gateio",
+        "time rate",
+        "time rate_bps_8h",
+        r"(?P<symbol>[^/]+_USDT?)-\d{6}\.csv(?:\.gz)?",
+    ),
+    _payments("kucoin", "fundingRates", "kucoin", "symbol time fundingRate", "symbol time rate_bps_8h"),
+    _payments("htx", "funding", "huobi", "instId fundingRate fundingTime", "symbol rate_bps_8h time"),
+    Format(
+        "hyperliquid",
+        "asset_ctxs",
+        "time coin funding open_interest prev_day_px day_ntl_vlm premium oracle_px mark_px mid_px "
+        "impact_bid_px impact_ask_px",
+        (
+            *_prices("time", {"mark": "mark_px", "index": "oracle_px"}, "coin", exchange="hyperliquid"),
+            Reads(
+                "funding_history",
+                {"symbol": "coin", "time": "time", "rate_bps_8h": "funding"},
+                {"exchange": "hyperliquid", "interval_hours": "1"},
+                unit="native",
+            ),
+            Reads(
+                "oi_history",
+                {"symbol": "coin", "time": "time", "oi_usd": "open_interest", "price_usd": "mark_px"},
+                {"exchange": "hyperliquid"},
+                unit="coins",
+            ),
+        ),
+    ),
+    Format(
+        "tardis",
+        "derivative_ticker",
+        _TARDIS
+        + "funding_timestamp funding_rate predicted_funding_rate open_interest last_price index_price "
+        "mark_price",
+        tuple(
+            one._replace(values=_TARDIS_VENUES)
+            for one in _prices(
+                "timestamp", {"mark": "mark_price", "index": "index_price", "last": "last_price"}
+            )
+        ),
+    ),
+    Format(
+        "tardis",
+        "liquidations",
+        _TARDIS + "id side price amount",
+        (
+            Reads(
+                "liquidations_fills",
+                {"time": "timestamp", "quantity": "amount", "fill_price_usd": "price", "value_usd": "amount"},
+                {"status": "filled"},
+                values={**_TARDIS_VENUES, "side": {"buy": "short", "sell": "long"}},
+                adjust=_in_coins,
+            ),
+        ),
+    ),
+    Format(
+        "velo",
+        "futures",
+        "exchange coin product time",
+        (
+            Reads("oi_history", {**_VELO, "oi_usd": "dollar_open_interest_close"}, values=_VELO_VENUES),
+            Reads(
+                "funding_history",
+                {**_VELO, "rate_bps_8h": "funding_rate"},
+                {"interval_hours": "8"},
+                unit="native",
+                values=_VELO_VENUES,
+            ),
+            Reads(
+                "volume_taker",
+                {**_VELO, "buy_usd": "buy_dollar_volume", "sell_usd": "sell_dollar_volume"},
+                values=_VELO_VENUES,
+            ),
+            Reads(
+                "prices_history",
+                {**_VELO, "price_usd": "open_price"},
+                {"kind": "last"},
+                values=_VELO_VENUES,
+            ),
+        ),
+    ),
+    Format(
+        "cryptohftdata",
+        "mark_price",
+        "received_time event_time mark_price index_price funding_rate next_funding_time",
+        tuple(
+            one._replace(
+                map={"time": "event_time", "price_usd": one.map["price_usd"]}, values=_CRYPTOHFT_VENUES
+            )
+            for one in _prices("event_time", {"mark": "mark_price", "index": "index_price"})
+        ),
+        _CRYPTOHFT + r"mark_price\.parquet",
+    ),
+    Format(
+        "cryptohftdata",
+        "open_interest",
+        "received_time timestamp sum_open_interest sum_open_interest_value",
+        (
+            Reads(
+                "oi_history",
+                {"time": "timestamp", "oi_usd": "sum_open_interest_value"},
+                values=_CRYPTOHFT_VENUES,
+            ),
+        ),
+        _CRYPTOHFT + r"open_interest\.parquet",
+    ),
+    _coinglass("open-interest/history", "oi_history", {"oi_usd": "open"}),
+    Format(
+        "coinglass",
+        "funding-rate/history",
+        "time open",
+        (Reads("funding_history", {"time": "time", "rate_bps_8h": "open"}, unit="percent"),),
+    ),
+    *(
+        Format(
+            "coinglass",
+            f"{path}-ratio/history",
+            f"time {word}_long_percent {word}_short_percent",
+            (
+                Reads(
+                    "positioning_history",
+                    {
+                        "time": "time",
+                        "long_share": f"{word}_long_percent",
+                        "short_share": f"{word}_short_percent",
+                    },
+                    {"kind": kind},
+                    adjust=_shares_of_percent,
+                ),
+            ),
+        )
+        for path, word, kind in (
+            ("global-long-short-account", "global_account", "accounts"),
+            ("top-long-short-account", "top_account", "top_accounts"),
+            ("top-long-short-position", "top_position", "top_positions"),
+        )
+    ),
+    _coinglass(
+        "taker-buy-sell-volume/history",
+        "volume_taker",
+        {"buy_usd": "taker_buy_volume_usd", "sell_usd": "taker_sell_volume_usd"},
+    ),
+)
+"""Every form of files that is known, in the order in which they are looked for."""

@@ -1,0 +1,452 @@
+"""Years of history from the venues' bulk files: what is planned, fetched, read, and entered in the ledger."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from derivdata import tables
+from derivdata.errors import ArchiveError, DerivdataError
+from derivdata.sources.archive import Archive
+from derivdata.sources.archive.audit import quoted_contracts
+from derivdata.sources.archive.importing import Given, converted_rows, plan_of
+from derivdata.sources.archive.importing.formats import format_of
+from derivdata.sources.archive.importing.readers import Chunk, Header, chunks
+from derivdata.sources.archive.ledger import LedgerEntry, LedgerFile
+from derivdata.sources.collect.clock import Clock, MachineClock
+from derivdata.sources.collect.histories import Backfilled
+from derivdata.sources.collect.venue_files import (
+    FILES,
+    FileHost,
+    FileKind,
+    ListedFile,
+    Mismatch,
+    terms_of,
+    why_no_files,
+)
+from derivdata.sources.venues.record_types import Instrument
+from derivdata.support import times
+
+TABLES = tuple(dict.fromkeys(table for kind in FILES for table in kind.tables))
+"""Tables that files of venues tell."""
+
+_FLUSH_ROWS = 200_000
+_FLUSH_FILES = 100
+_ASIDE = pd.Timedelta(1, "D")
+_SHOWN = 5
+_PAYMENTS = 3
+"""Rows a day of payments, whose number depends on the interval: fewer say nothing."""
+_PLAN = "exchange kind contract first last files missing to_fetch megabytes rows".split()
+
+
+@dataclass
+class FileBackfill(Backfilled):
+    """What was written from files; `plan` has a row for each kind of files and contract, `terms` by venue."""
+
+    plan: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=_PLAN))
+    terms: dict[str, str] = field(default_factory=dict)
+
+
+class _Series(NamedTuple):
+    """The files of one kind and contract: those that are listed, those to fetch, and periods without one.
+
+    `read` are those that the ledger has, by table and path.
+    """
+
+    kind: FileKind
+    item: Instrument
+    wanted: tuple[str, ...]
+    listed: list[ListedFile]
+    due: list[ListedFile]
+    missing: list[str]
+    read: Mapping[str, Mapping[str, LedgerFile]]
+
+    @property
+    def label(self) -> str:
+        """What messages call it."""
+        return f"{self.kind.exchange} {self.kind.label} {self.item.name}"
+
+
+class _Read(NamedTuple):
+    """A file that was read: its window, its mark in the ledger, its rows by table, and what it lacks."""
+
+    window: times.Window
+    mark: LedgerFile
+    frames: dict[str, pd.DataFrame]
+    lacking: str
+
+
+class _Unread(DerivdataError):
+    """A file was fetched and cannot be used."""
+
+
+def backfill_files(
+    archive: Archive,
+    symbols: Iterable[str],
+    start: times.Instant,
+    end: times.Instant | None = None,
+    *,
+    venues: Sequence[str] | None = None,
+    names: Sequence[str] = ("funding_settlements", "oi_history", "positioning_history"),
+    dry_run: bool = False,
+    folder: Path | None = None,
+    clock: Clock | None = None,
+    addresses: Mapping[str, str] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> FileBackfill:
+    """Read the venues' bulk files of a window into an archive.
+
+    Files that the ledger has are not fetched again unless the venue has written them anew: then their rows
+    take the place of those before, as a correction of the archive (`Archive.corrections`).
+
+    Parameters
+    ----------
+    symbols
+        Assets, ``["BTC", "ETH"]``, also delisted ones; or contracts as the venue names them.
+    start, end
+        Half-open window; None is now. Files with rows of the window are read whole.
+    venues
+        None is all whose files are known.
+    names
+        Tables of `TABLES`.
+    dry_run
+        Only plan: nothing is fetched but the lists.
+    folder
+        Where the files stay; None keeps none.
+    clock, addresses
+        The time, and where venues answer instead of their own addresses; for tests and mirrors.
+    progress
+        Called with a line for each series and each batch that was written.
+
+    Returns
+    -------
+    FileBackfill
+        Files of another checksum, that cannot be read or lack rows, and periods without a file are in
+        `failed` and `notices`; all else is in the archive.
+
+    Raises
+    ------
+    ValueError
+        No such venue or table.
+    ArchiveError
+        The archive cannot be written.
+    """
+    clock = clock or MachineClock()
+    known = list(dict.fromkeys(kind.exchange for kind in FILES))
+    unknown = [name for name in names if name not in TABLES]
+    if unknown:
+        raise ValueError(f"tables: no files tell of {unknown[0]!r}, but of {', '.join(TABLES)}")
+    window = times.window(start, clock.utc() if end is None else times.instant(end, "end"))
+    done = FileBackfill()
+    chosen = list(dict.fromkeys(known if venues is None else venues))
+    done.notices += [f"{name}: {why_no_files(name)}" for name in chosen if name not in known]
+    rows = []
+    for exchange in chosen:
+        host = FileHost(clock, (addresses or {}).get(exchange))
+        job = _Job(archive, exchange, host, done, progress, folder)
+        try:
+            for series in job.planned(list(dict.fromkeys(symbols)), names, window):
+                rows.append(_plan_row(series))
+                done.terms[exchange] = terms_of(exchange)
+                if not dry_run:
+                    job.fill(series)
+        except ArchiveError:
+            raise
+        except DerivdataError as problem:
+            done.failed.append(f"{exchange}: {problem}")
+        finally:
+            done.requests += host.requests
+            host.close()
+    done.plan = pd.DataFrame(rows, columns=_PLAN)
+    return done
+
+
+def _plan_row(series: _Series) -> list[object]:
+    kind, due = series.kind, series.due
+    days = sum((w.end - w.start) / _ASIDE for w in (_kind_of(kind, f).window(f.start) for f in due))
+    sizes = [file.size for file in due]
+    megabytes = None if None in sizes else round(sum(size or 0 for size in sizes) / 1e6, 3)
+    stems = [file.start.strftime(_kind_of(kind, file).period) for file in series.listed] or [""]
+    rows = round(days * sum(kind.tables[table] for table in series.wanted))
+    counts = [len(series.listed), len(series.missing), len(due), megabytes, rows]
+    return [kind.exchange, kind.label, series.item.name, stems[0], stems[-1], *counts]
+
+
+def _kind_of(kind: FileKind, file: ListedFile) -> FileKind:
+    return kind.daily if file.is_day and kind.days else kind
+
+
+@dataclass
+class _Batch:
+    """Rows and files that wait to be written together, by table."""
+
+    frames: dict[str, list[pd.DataFrame]] = field(default_factory=dict)
+    entries: dict[str, list[LedgerEntry]] = field(default_factory=dict)
+    files: int = 0
+
+    def add(self, table: str, frame: pd.DataFrame, entry: LedgerEntry) -> None:
+        self.frames.setdefault(table, []).append(frame)
+        self.entries.setdefault(table, []).append(entry)
+
+    @property
+    def is_full(self) -> bool:
+        rows = sum(len(frame) for frames in self.frames.values() for frame in frames)
+        return rows >= _FLUSH_ROWS or self.files >= _FLUSH_FILES
+
+
+@dataclass
+class _Job:
+    """The files of one venue."""
+
+    archive: Archive
+    exchange: str
+    host: FileHost
+    done: FileBackfill
+    progress: Callable[[str], None] | None
+    folder: Path | None
+    _last: tuple[tuple[Path, Header] | None, list[Chunk]] = field(default=(None, []))
+
+    def planned(
+        self, symbols: Sequence[str], names: Sequence[str], window: times.Window
+    ) -> Iterator[_Series]:
+        """Yield the series of every symbol; of several markets the first that has the symbol's contract."""
+        kinds = [kind for kind in FILES if kind.exchange == self.exchange and set(kind.tables) & set(names)]
+        if not kinds:
+            self.done.notices.append(f"{self.exchange}: no files are known that tell of {', '.join(names)}")
+        for symbol in symbols:
+            found: set[str] = set()
+            for kind in kinds:
+                items = [] if kind.label in found else self.host.contracts(kind, symbol)
+                if items:
+                    found.add(kind.label)
+                    yield self._series(kind, items[0], [t for t in kind.tables if t in names], window)
+            none = dict.fromkeys(kind.label for kind in kinds if kind.label not in found)
+            self.done.notices += [
+                f"{self.exchange} {label}: there are no files of {symbol}" for label in none
+            ]
+
+    def _series(self, kind: FileKind, item: Instrument, wanted: list[str], window: times.Window) -> _Series:
+        listed = self.host.files(kind, item.name, window)
+        have = {file.start for file in listed}
+        periods = [start for start in kind.periods(window) if start not in have]
+        if kind.days and periods:  # months that are not over or not there: their days
+            for start in periods:
+                month = kind.window(start)
+                days = times.Window(max(month.start, window.start), min(month.end, window.end))
+                listed += self.host.files(kind.daily, item.name, days)
+            have = {file.start for file in listed if file.is_day}
+            months = {start.strftime("%Y-%m") for start in periods}
+            days_due = kind.daily.periods(times.Window(kind.window(periods[0]).start, window.end))
+            periods = [day for day in days_due if day.strftime("%Y-%m") in months and day not in have]
+            kind_of_missing = kind.daily
+        else:
+            kind_of_missing = kind
+        listed.sort(key=lambda file: file.start)
+        # Before the first file the contract was not listed, and the newest ones are not there yet.
+        inside = [p for p in periods if listed and listed[0].start < p < listed[-1].start]
+        missing = [p.strftime(kind_of_missing.period) for p in inside] if kind.listing else []
+        read = {table: self.archive.files(table, self.exchange, item.symbol) for table in wanted}
+        due = [file for file in listed if not all(_is_read(file, read[table]) for table in wanted)]
+        return _Series(kind, item, tuple(wanted), listed, due, missing, read)
+
+    def fill(self, series: _Series) -> None:
+        """Fetch and read the files of a series that are due, and write what they tell in batches."""
+        if series.missing:
+            self._note(series, f"no file of {_some(series.missing)}")
+        batch, short = _Batch(), list[str]()
+        try:
+            for read in self._reads(series):
+                short += [read.lacking] if read.lacking else []
+                self._enter(series, read, batch)
+                if batch.is_full:
+                    self._flush(series, batch)
+                    batch = _Batch()
+        finally:  # where the host answers no more, what was read is kept
+            self._flush(series, batch)
+        if short:
+            self._note(series, f"{len(short)} files lack rows: {_some(short)}")
+
+    def _reads(self, series: _Series) -> Iterator[_Read]:
+        """Yield each file that can be read; what cannot, and what is not there, is reported."""
+        absent = []
+        with _place(self.folder) as folder:
+            for file in series.due:
+                try:
+                    read = self._read(series, file, folder)
+                except (Mismatch, _Unread) as problem:
+                    self.done.failed.append(f"{series.label}: {problem}")
+                    continue
+                if read is None:
+                    absent.append(file.start.strftime(series.kind.period))
+                else:
+                    yield read
+        if absent:
+            self._note(series, f"the venue has no file of {_some(absent)}")
+
+    def _note(self, series: _Series, text: str) -> None:
+        self.done.notices.append(f"{series.label}: {text}")
+
+    def _read(self, series: _Series, file: ListedFile, folder: Path) -> _Read | None:
+        """Fetch and read a file; None where the venue has no such file."""
+        kind, item = _kind_of(series.kind, file), series.item
+        path = self.host.fetch(kind, file, folder)
+        if path is None:
+            return None
+        body = path.read_bytes()
+        mark = LedgerFile(_name(file), hashlib.sha256(body).hexdigest(), len(body), file.modified)
+        window = kind.window(file.start)
+        frames, lacking = {}, []
+        for table in series.wanted:
+            try:
+                # A month without a payment is an empty file.
+                frame, why = (
+                    self._rows(kind, item, table, path) if body else (tables.TABLES[table].empty(), "")
+                )
+            except ArchiveError as problem:
+                raise _Unread(f"{_name(file)}: {problem}") from None
+            outside = (frame["time"] < window.start - _ASIDE) | (frame["time"] > window.end + _ASIDE)
+            if outside.any():
+                first = times.iso(frame.loc[outside, "time"].iloc[0])
+                raise _Unread(f"{_name(file)}: it has a row of {first}: it is of another period")
+            expected = round((window.end - window.start) / _ASIDE * kind.tables[table])
+            if len(frame) < expected and kind.days:
+                frame = self._with_days(series, table, frame, window, folder)
+            frames[table] = frame
+            if why or (len(frame) < expected and kind.tables[table] > _PAYMENTS):
+                period = file.start.strftime(kind.period)
+                lacking.append(f"{period} ({len(frame)} of {expected} rows of {table}{why})")
+        if self.folder is None:
+            path.unlink()
+        return _Read(window, mark, frames, "; ".join(lacking))
+
+    def _with_days(
+        self, series: _Series, table: str, frame: pd.DataFrame, month: times.Window, folder: Path
+    ) -> pd.DataFrame:
+        """Fill what a month's file lacks from the files of its days, which often have it."""
+        daily, counts = series.kind.daily, frame["time"].dt.floor("D").value_counts()
+        parts = [frame]
+        for start in daily.periods(month):
+            if counts.get(start, 0) < daily.tables[table]:
+                day = daily.window(start)
+                for file in self.host.files(daily, series.item.name, day):
+                    path = self.host.fetch(daily, file, folder)
+                    if path is not None:
+                        parts.append(self._rows(daily, series.item, table, path)[0])
+        rows = pd.concat(parts, ignore_index=True)
+        return rows.drop_duplicates([*tables.TABLES[table].key], ignore_index=True)
+
+    def _rows(self, kind: FileKind, item: Instrument, table: str, path: Path) -> tuple[pd.DataFrame, str]:
+        """Return the rows of a file for a table, and why some are left out.
+
+        Raises `ArchiveError`: it cannot be read, is of another form, or about another contract.
+        """
+        form, said = format_of(kind.source, table, path)
+        if (path, form.header) != self._last[0]:  # a file tells of several tables
+            self._last = (path, form.header), list(chunks(path, None, form.header))
+        given = Given({}, kind.fixed)
+        parts, reasons = [], []
+        for reads in form.reads:
+            if reads.table == table:
+                for rows in converted_rows(path, plan_of(form, reads, said, given), self._last[1]):
+                    parts.append(rows.frame)
+                    reasons += [f", {rows.rejected} left out: {rows.first}"] if rows.rejected else []
+        frame = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+        others = sorted(set(frame["contract_name"]) - {item.name})
+        if others:
+            raise ArchiveError(f"it has rows of {others[0]}")
+        return frame, reasons[0] if reasons else ""
+
+    def _enter(self, series: _Series, read: _Read, batch: _Batch) -> None:
+        """Let a file wait for the next write, or correct what it said before."""
+        batch.files += 1
+        for table, frame in read.frames.items():
+            symbol = series.item.symbol
+            entry = LedgerEntry(self.exchange, symbol, read.window.start, read.window.end, file=read.mark)
+            before = series.read[table].get(read.mark.name)
+            if before is None or before.sha256 == read.mark.sha256:
+                batch.add(table, frame, entry)
+            else:
+                self._correct(series, table, frame, entry)
+
+    def _flush(self, series: _Series, batch: _Batch) -> None:
+        for table, frames in batch.frames.items():
+            keyed = tables.TABLES[table]
+            full = [frame for frame in frames if len(frame)]
+            rows = pd.concat(full, ignore_index=True) if full else keyed.empty()
+            rows = keyed.conform(rows.drop_duplicates([*keyed.key], keep="last"))
+            contracts = quoted_contracts([self.exchange], [series.item.symbol], [series.item.name])
+            counts = self.archive.merge(table, rows, requests=batch.entries[table], contracts=contracts)
+            self._count(table, counts.written)
+            if counts.differing:
+                self._note(
+                    series,
+                    f"{counts.differing} rows of {table} are stored already with other values, from "
+                    "requests; the stored values stay",
+                )
+            if self.progress is not None:
+                self.progress(f"{series.label}: {table}: {batch.files} files, {counts.written} rows")
+
+    def _correct(self, series: _Series, table: str, frame: pd.DataFrame, entry: LedgerEntry) -> None:
+        """Put a file's rows in the place of those that it had before; rows of other steps stay."""
+        keyed, symbol = tables.TABLES[table], series.item.symbol
+        new = keyed.conform(frame) if len(frame) else keyed.empty()
+        start, end = times.instant(entry.start), times.instant(entry.end)
+        if len(new):
+            start, end = min(start, new["time"].min()), max(end, new["time"].max() + pd.Timedelta(1, "us"))
+        where = {"symbol": symbol, "exchange": self.exchange, **series.kind.fixed}
+        stored = self.archive.read(table, start, end, symbols=[symbol], venues=[self.exchange])
+        for name, word in series.kind.fixed.items():
+            stored = stored[stored[name] == word]
+        key = [*keyed.key]
+        own = stored["resolution"].isin(new["resolution"]) if "resolution" in stored else True
+        again = pd.MultiIndex.from_frame(stored[key]).isin(pd.MultiIndex.from_frame(new[key]))
+        kept = stored[~(own | pd.Series(again, stored.index))]
+        rows = keyed.conform(pd.concat([kept, new], ignore_index=True)) if len(kept) else new
+        if len(rows) or len(stored):
+            reason = f"{self.exchange} wrote {entry.file.name if entry.file else 'a file'} anew"
+            fixed = self.archive.replace(table, rows, where, start=start, end=end, reason=reason)
+            self._count(table, len(new))
+            self.done.notices.append(
+                f"{reason}: {fixed.removed} rows of {table} became {fixed.added} (correction {fixed.number})"
+            )
+        self.archive.merge(table, keyed.empty(), requests=[entry])
+
+    def _count(self, table: str, rows: int) -> None:
+        key = (self.exchange, table)
+        self.done.written[key] = self.done.written.get(key, 0) + rows
+
+
+def _is_read(file: ListedFile, read: Mapping[str, LedgerFile]) -> bool:
+    """Whether the ledger has a file as it is listed now."""
+    mark = read.get(_name(file))
+    return mark is not None and (
+        file.size is None or (mark.size, mark.modified) == (file.size, file.modified)
+    )
+
+
+def _name(file: ListedFile) -> str:
+    """Return what the ledger calls a file: its path, since files of several kinds have one name."""
+    return file.path.lstrip("/")
+
+
+def _some(words: Sequence[str]) -> str:
+    more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
+    return ", ".join(words[:_SHOWN]) + more
+
+
+@contextmanager
+def _place(folder: Path | None) -> Iterator[Path]:
+    """Return the folder of the files, or one that goes when they are read."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="derivdata-files-") as name:
+        yield Path(name)

@@ -1,0 +1,317 @@
+"""Bulk files of venues: planned, fetched, verified, read, and what is missing or was corrected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from derivdata.sources.archive import Archive, open_archive
+from derivdata.sources.collect import backfill_files
+from derivdata.sources.collect.clock import Clock
+from tests.collect.buckets import Bucket, bars, connect, metrics
+from tests.collect.clocks import SimulatedClock
+
+EVER = (pd.Timestamp("2015-01-01", tz="UTC"), pd.Timestamp("2030-01-01", tz="UTC"))
+UM = "/data/futures/um"
+
+
+def day_file(day: str, symbol: str = "BTCUSDT", market: str = "um") -> str:
+    return f"/data/futures/{market}/daily/metrics/{symbol}/{symbol}-metrics-{day}.zip"
+
+
+def bar_file(period: str, kind: str = "markPriceKlines", by: str = "monthly") -> str:
+    return f"{UM}/{by}/{kind}/BTCUSDT/1h/BTCUSDT-1h-{period}.zip"
+
+
+@pytest.fixture
+def bucket() -> Bucket:
+    return Bucket()
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return open_archive(tmp_path / "archive")
+
+
+@pytest.fixture
+def run(bucket: Bucket, archive: Archive, monkeypatch: pytest.MonkeyPatch) -> Any:
+    addresses = connect(bucket, monkeypatch)
+    clock: Clock = SimulatedClock("2026-08-01")
+
+    def fill(start: str, end: str, **options: Any) -> Any:
+        given = {"symbols": ["BTC"], "venues": ["binance"], **options}
+        return backfill_files(
+            archive, given.pop("symbols"), start, end, clock=clock, addresses=addresses, **given
+        )
+
+    return fill
+
+
+def test_metrics_are_open_interest_and_three_ratios(run: Any, bucket: Bucket, archive: Archive) -> None:
+    """To 2026-06-24 a row is labelled with its own instant, and from then on five minutes earlier."""
+    bucket.put_zip(day_file("2026-06-24"), metrics("BTCUSDT", "2026-06-24"))
+    bucket.put_zip(day_file("2026-06-25"), metrics("BTCUSDT", "2026-06-25", first="00:00", coins=500.0))
+    done = run("2026-06-24T00:05", "2026-06-26T00:05")
+    assert done.failed == []
+    assert done.written == {("binance", "oi_history"): 576, ("binance", "positioning_history"): 1728}
+    rows = archive.read("oi_history", *EVER)
+    five = pd.Timedelta(5, "min")
+    assert rows["time"].tolist() == list(pd.date_range("2026-06-24T00:05", periods=576, freq=five, tz="UTC"))
+    assert rows["oi_usd"].iloc[[0, 287, 288, 575]].tolist() == [5e6, 19.35e6, 25e6, 39.35e6]
+    assert set(rows["resolution"]) == {"5m"}
+    ratios = archive.read("positioning_history", *EVER).set_index(["kind", "time"]).sort_index()
+    first = pd.Timestamp("2026-06-24T00:10", tz="UTC")
+    values = ratios.loc[[("accounts", first), ("top_accounts", first), ("top_positions", first)]]
+    assert values["long_short_ratio"].tolist() == pytest.approx([1.001, 1.5, 2.0])
+    assert values["long_share"].tolist() == pytest.approx([1.001 / 2.001, 0.6, 2 / 3])
+    assert values["short_share"].tolist() == pytest.approx([1 / 2.001, 0.4, 1 / 3])
+
+
+def test_the_ledger_says_that_a_file_gave_the_rows_and_fetches_none_again(
+    run: Any, bucket: Bucket, archive: Archive
+) -> None:
+    for day in ("2024-01-01", "2024-01-02", "2024-01-03"):
+        bucket.put_zip(day_file(day), metrics("BTCUSDT", day))
+    run("2024-01-01T00:05", "2024-01-03T00:05", names=["oi_history"])
+    asked = archive.requests()
+    assert asked[["table", "exchange", "symbol", "source"]].to_numpy().tolist() == [
+        ["oi_history", "binance", "BTC", "file"]
+    ]
+    times = [pd.Timestamp(f"2024-01-0{day}T00:05", tz="UTC") for day in (1, 3)]
+    assert asked[["start", "end"]].iloc[0].tolist() == times
+    assert archive.unanswered("oi_history", "binance", "BTC", *times) == []
+    [mark] = [m for name, m in archive.files("oi_history", "binance", "BTC").items() if "01-02" in name]
+    assert (mark.name, len(mark.sha256)) == (day_file("2024-01-02").lstrip("/"), 64)
+    assert mark.modified == "2026-01-01T08:30:00.000Z"
+    bucket.asked.clear()
+    again = run("2024-01-01T00:05", "2024-01-04T00:05", names=["oi_history"])
+    assert bucket.asked == [day_file("2024-01-03") + ".CHECKSUM", day_file("2024-01-03")]
+    assert again.written == {("binance", "oi_history"): 288}
+
+
+def test_a_dry_run_counts_files_bytes_and_rows_and_fetches_nothing(
+    run: Any, bucket: Bucket, archive: Archive
+) -> None:
+    for day in pd.date_range("2024-01-01", "2024-01-20"):
+        if day.day != 7:
+            bucket.put_zip(day_file(f"{day:%Y-%m-%d}"), metrics("BTCUSDT", f"{day:%Y-%m-%d}"))
+    done = run("2024-01-01T00:05", "2024-02-01", dry_run=True)
+    assert bucket.asked == []
+    [row] = done.plan.to_dict("records")
+    size = sum(len(body) for path, (body, _) in bucket.files.items() if path.endswith(".zip"))
+    assert row == {
+        "exchange": "binance", "kind": "metrics", "contract": "BTCUSDT", "first": "2024-01-01",
+        "last": "2024-01-20", "files": 19, "missing": 1, "to_fetch": 19, "megabytes": round(size / 1e6, 3),
+        "rows": 19 * 1152,
+    }  # fmt: skip
+    assert archive.requests().empty
+    assert "CC BY-NC-SA" in done.terms["binance"]
+
+
+def test_missing_days_and_rows_are_said(run: Any, bucket: Bucket, archive: Archive) -> None:
+    bucket.put_zip(day_file("2024-01-01"), metrics("BTCUSDT", "2024-01-01"))
+    blank = metrics("BTCUSDT", "2024-01-03", skip=100).replace(",1.5,2.0,1.0,", ',"",,,')
+    bucket.put_zip(day_file("2024-01-03"), blank)
+    done = run("2024-01-01T00:05", "2024-01-04T00:05")
+    assert done.failed == []
+    [missing, short, *_] = [notice for notice in done.notices if "metrics" in notice]
+    assert missing == "binance metrics BTCUSDT: no file of 2024-01-02"
+    assert "1 files lack rows: 2024-01-03 (188 of 288 rows of oi_history); 2024-01-03 (561 of 864" in short
+    assert "line 2: long_short_ratio is missing" in short
+    last = archive.read("positioning_history", *EVER).groupby("kind", observed=True).size()
+    assert last.to_dict() == {"accounts": 475, "top_accounts": 475, "top_positions": 475}
+    lacking = (pd.Timestamp(t, tz="UTC") for t in ("2024-01-02T00:05", "2024-01-03T00:05"))
+    assert len(archive.unanswered("oi_history", "binance", "BTC", *lacking)) == 1
+
+
+def test_a_file_of_another_checksum_is_not_read(
+    run: Any, bucket: Bucket, archive: Archive, tmp_path: Path
+) -> None:
+    bucket.put_zip(day_file("2024-01-01"), metrics("BTCUSDT", "2024-01-01"))
+    bucket.put_zip(day_file("2024-01-02"), metrics("BTCUSDT", "2024-01-02"), wrong="0" * 64)
+    done = run("2024-01-01T00:05", "2024-01-03T00:05", names=["oi_history"], folder=tmp_path / "files")
+    assert done.written == {("binance", "oi_history"): 288}
+    assert len(done.failed) == 1
+    assert "another checksum 000" in done.failed[0]
+    kept = sorted(path.name for path in (tmp_path / "files").rglob("*") if path.is_file())
+    assert kept == ["BTCUSDT-metrics-2024-01-01.zip", "BTCUSDT-metrics-2024-01-02.zip.mismatch"]
+    assert bucket.asked.count(day_file("2024-01-02")) == 2
+
+
+def test_a_run_that_breaks_off_goes_on_where_it_ended(run: Any, bucket: Bucket, archive: Archive) -> None:
+    days = [f"{day:%Y-%m-%d}" for day in pd.date_range("2024-01-01", "2024-01-06")]
+    for day in days:
+        bucket.put_zip(day_file(day), metrics("BTCUSDT", day))
+    bucket.silent_after = 6
+    done = run("2024-01-01T00:05", "2024-01-07T00:05", names=["oi_history"])
+    assert done.written == {("binance", "oi_history"): 3 * 288}
+    assert "no whole answer came" in done.failed[0]
+    bucket.silent_after = None
+    bucket.asked.clear()
+    assert run("2024-01-01T00:05", "2024-01-07T00:05", names=["oi_history"]).failed == []
+    assert [path for path in bucket.asked if path.endswith(".zip")] == [day_file(day) for day in days[3:]]
+    assert len(archive.read("oi_history", *EVER)) == 6 * 288
+
+
+def test_a_file_that_was_written_anew_corrects_its_rows_and_no_others(
+    run: Any, bucket: Bucket, archive: Archive
+) -> None:
+    bucket.put_zip(day_file("2024-01-01"), metrics("BTCUSDT", "2024-01-01"))
+    run("2024-01-01T00:05", "2024-01-02T00:05", names=["oi_history"])
+    polled = archive.read("oi_history", *EVER).iloc[:1].assign(resolution="raw", oi_usd=7.0)
+    polled["time"] += pd.Timedelta(1, "min")
+    archive.append("oi_history", polled)
+    bucket.put_zip(
+        day_file("2024-01-01"),
+        metrics("BTCUSDT", "2024-01-01", coins=200.0, skip=8),
+        "2026-02-01T08:30:00.000Z",
+    )
+    done = run("2024-01-01T00:05", "2024-01-02T00:05", names=["oi_history"])
+    rows = archive.read("oi_history", *EVER)
+    assert len(rows) == 281
+    assert rows.loc[rows["resolution"] == "5m", "oi_usd"].iloc[[0, -1]].tolist() == [10e6, 23.95e6]
+    assert rows.loc[rows["resolution"] == "raw", "oi_usd"].tolist() == [7.0]
+    assert "anew: 289 rows of oi_history became 281 (correction 1)" in done.notices[-2] + done.notices[-1]
+    assert "BTCUSDT-metrics-2024-01-01.zip" in archive.corrections()["reason"].iloc[0]
+    bucket.asked.clear()
+    assert run("2024-01-01T00:05", "2024-01-02T00:05", names=["oi_history"]).written == {}
+    assert bucket.asked == []
+
+
+def test_payments_with_and_without_a_header_at_their_hour(run: Any, bucket: Bucket, archive: Archive) -> None:
+    """The second row's stamp is 8 ms late, as in recorded files; the interval is the file's own."""
+    head = "calc_time,funding_interval_hours,last_funding_rate\n"
+    old = "1609459200000,8,0.00010000\n1609488000008,8,-0.00020000\n"
+    new = head + "1767225600008,8,0.00010000\n1767240000000,4,0.00005000\n"
+    bucket.put_zip(f"{UM}/monthly/fundingRate/BTCUSDT/BTCUSDT-fundingRate-2021-01.zip", old)
+    bucket.put_zip(f"{UM}/monthly/fundingRate/BTCUSDT/BTCUSDT-fundingRate-2026-01.zip", new)
+    done = run("2021-01-01", "2026-02-01", names=["funding_settlements"])
+    assert done.failed == []
+    rows = archive.read("funding_settlements", *EVER)
+    assert rows["time"].dt.strftime("%Y-%m-%dT%H:%M:%S.%f").tolist() == [
+        f"{stamp}:00:00.000000"
+        for stamp in ("2021-01-01T00", "2021-01-01T08", "2026-01-01T00", "2026-01-01T04")
+    ]
+    assert rows["rate_bps_8h"].tolist() == pytest.approx([1.0, -2.0, 1.0, 1.0])
+    assert rows["interval_hours"].tolist() == [8.0, 8.0, 8.0, 4.0]
+    missing = next(notice for notice in done.notices if "no file of" in notice)
+    assert "2021-02, 2021-03, 2021-04, 2021-05, 2021-06 and 54 more" in missing
+
+
+def test_a_file_about_another_month_or_contract_is_refused(run: Any, bucket: Bucket) -> None:
+    rows = "1609459200000,8,0.00010000\n"
+    bucket.put_zip(f"{UM}/monthly/fundingRate/BTCUSDT/BTCUSDT-fundingRate-2022-01.zip", rows)
+    bucket.put_zip(day_file("2022-01-05"), metrics("ETHUSDT", "2022-01-05"))
+    done = run("2022-01-01", "2022-02-01", names=["funding_settlements", "oi_history"])
+    assert done.written == {}
+    assert ["of another period" in failure for failure in done.failed] == [True, False]
+    assert "it has rows of ETHUSDT" in done.failed[1]
+
+
+def test_months_of_bars_and_their_days(run: Any, bucket: Bucket, archive: Archive) -> None:
+    """A month that lacks a day takes it from the day's file; a month that is not over is read by day."""
+    bucket.put_zip(bar_file("2024-01"), bars("BTCUSDT", "2024-01-01", "2024-02-01", skip=("2024-01-07",)))
+    bucket.put_zip(bar_file("2024-01-07", by="daily"), bars("BTCUSDT", "2024-01-07", "2024-01-08"))
+    bucket.put_zip(bar_file("2024-02-01", by="daily"), bars("BTCUSDT", "2024-02-01", "2024-02-02"))
+    done = run("2024-01-01", "2024-02-03", names=["prices_history"])
+    assert done.failed == []
+    assert done.plan[["kind", "files"]].to_numpy().tolist() == [["klines mark", 2]]
+    rows = archive.read("prices_history", *EVER)
+    assert len(rows) == 32 * 24
+    assert rows["price_usd"].iloc[[0, 1, 144, 168]].tolist() == [1000, 1100, 1000, 17800]
+    assert set(rows["kind"]) == {"mark"}
+    assert set(rows["resolution"]) == {"1h"}
+
+
+def test_what_takers_bought_and_sold_is_in_bars_of_trades(run: Any, bucket: Bucket, archive: Archive) -> None:
+    bucket.put_zip(bar_file("2024-01", "klines"), bars("BTCUSDT", "2024-01-01", "2024-02-01"))
+    run("2024-01-01", "2024-02-01", names=["volume_taker"])
+    rows = archive.read("volume_taker", *EVER)
+    assert len(rows) == 31 * 24
+    assert rows[["buy_usd", "sell_usd"]].drop_duplicates().to_numpy().tolist() == [[600.0, 400.0]]
+    assert rows["time"].iloc[0] == pd.Timestamp("2024-01-01", tz="UTC")
+
+
+def test_a_delisted_symbol_and_a_coin_margined_contract_are_found(
+    run: Any, bucket: Bucket, archive: Archive
+) -> None:
+    """Coin-margined open interest is in contracts, of 100 USD for BTC, with labels five minutes early."""
+    names = ("LUNAUSDT", "LUNABUSD", "BTCUSDT", "BTCUSDT_210326", "ETHUSDT", "XRPUSDT", "ADAUSDT", "BNBUSDT")
+    for name in names:
+        bucket.put_zip(day_file("2022-05-01", name), metrics(name, "2022-05-01"))
+    coin = metrics("BTCUSD_PERP", "2022-05-01", first="00:00").replace(",1.5,2.0,", ",,,")
+    bucket.put_zip(day_file("2022-05-01", "BTCUSD_PERP", "cm"), coin)
+    window = ("2022-05-01T00:05", "2022-05-02T00:05")
+    done = run(*window, symbols=["LUNA", "DOGE"], names=["oi_history"])
+    assert done.plan["contract"].tolist() == ["LUNAUSDT"]
+    assert "there are no files of DOGE" in "".join(done.notices)
+    assert archive.symbols("oi_history") == ("LUNA",)
+    run(*window, symbols=["BTCUSD_PERP"], names=["oi_history"])
+    rows = archive.read("oi_history", *EVER, symbols=["BTC"])
+    assert rows["oi_usd"].iloc[[0, 1]].tolist() == [10_000.0, 10_100.0]
+    assert rows["time"].iloc[0] == pd.Timestamp("2022-05-01T00:05", tz="UTC")
+
+
+def test_payments_of_okx_gate_and_kucoin(run: Any, bucket: Bucket, archive: Archive) -> None:
+    """Okx has months of UTC+8, stamped some seconds late; gate no header and an empty month; kucoin days."""
+    head = "instrument_name,funding_rate,funding_time\n"
+    eight = "BTC-USDT-SWAP,{rate},{ms}\n"
+    first = 1704038400000  # 2023-12-31 16:00, the first of January in UTC+8
+    okx = head + "".join(eight.format(rate=0.0002, ms=first + i * 28_800_000 + 3_000) for i in range(3))
+    folder = "/cdn/okex/traderecords/swaprates/monthly"
+    bucket.put_zip(f"{folder}/202401/BTC-USDT-SWAP-fundingrates-2024-01.zip", okx)
+    gate = "/futures_usdt/funding_applies"
+    bucket.put_gz(f"{gate}/202401/BTC_USDT-202401.csv.gz", "1704067200,0.0001\n1704081600,0.0001\n")
+    bucket.put_gz(f"{gate}/202402/BTC_USDT-202402.csv.gz", "")
+    kucoin = "/data/futures/daily/fundingRates/XBTUSDTM/XBTUSDTM-fundingRates-2024-01-02.zip"
+    rows = "symbol,time,fundingRate\nXBTUSDTM,1704153600000,0.0003\nXBTUSDTM,1704182400000,0.0004\n"
+    bucket.put_zip(kucoin, rows)
+    options = {"venues": ["okx", "gateio", "kucoin"], "names": ["funding_settlements"]}
+    done = run("2024-01-01", "2024-03-01", **options)
+    assert done.failed == []
+    rows = archive.read("funding_settlements", *EVER)
+    found = {
+        venue: list(
+            zip(part["time"].dt.strftime("%m-%dT%H:%M:%S"), part["rate_bps_8h"].round(9), strict=True)
+        )
+        for venue, part in rows.groupby("exchange", observed=True)
+    }
+    assert found == {
+        "okx": [("12-31T16:00:00", 2.0), ("01-01T00:00:00", 2.0), ("01-01T08:00:00", 2.0)],
+        "gateio": [("01-01T00:00:00", 2.0), ("01-01T04:00:00", 2.0)],
+        "kucoin": [("01-02T00:00:00", 3.0), ("01-02T08:00:00", 4.0)],
+    }
+    assert rows.groupby("exchange", observed=True)["interval_hours"].first().to_dict() == {
+        "okx": 8.0, "gateio": 4.0, "kucoin": 8.0,
+    }  # fmt: skip
+    assert "okx fundingrates BTC-USDT-SWAP: the venue has no file of 2024-02" in "".join(done.notices)
+    bucket.asked.clear()
+    run("2024-01-01", "2024-03-01", **options)
+    assert [path for path in bucket.asked if "CHECKSUM" not in path] == [
+        f"{folder}/202402/BTC-USDT-SWAP-fundingrates-2024-02.zip",
+        f"{folder}/202403/BTC-USDT-SWAP-fundingrates-2024-03.zip",
+    ]
+
+
+def test_a_busy_host_is_asked_again_and_a_refusal_is_no_empty_month(
+    run: Any, bucket: Bucket, archive: Archive
+) -> None:
+    bucket.put_zip(day_file("2024-01-01"), metrics("BTCUSDT", "2024-01-01"))
+    for status, tries in ((503, 5), (403, 1)):
+        bucket.broken[day_file("2024-01-01")] = status
+        bucket.asked.clear()
+        done = run("2024-01-01T00:05", "2024-01-02T00:05", names=["oi_history"])
+        assert f"HTTP {status}" in done.failed[0]
+        assert bucket.asked.count(day_file("2024-01-01")) == tries
+        assert archive.requests().empty
+
+
+def test_what_is_in_no_file_is_said(run: Any) -> None:
+    done = run("2024-01-01", "2024-02-01", venues=["bybit", "hyperliquid"])
+    assert "bybit: its files are of trades" in done.notices[0]
+    assert "paid for by the reader" in done.notices[1]
+    with pytest.raises(ValueError, match=r"no files tell of 'liquidations_fills'"):
+        run("2024-01-01", "2024-02-01", names=["liquidations_fills"])
