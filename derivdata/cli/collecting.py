@@ -141,10 +141,11 @@ def _backfill(arguments: argparse.Namespace) -> None:
 
 
 def _backfill_files(arguments: argparse.Namespace, window: Window, clock: Clock) -> None:
-    from derivdata.sources import archive, collect
+    from derivdata.sources import archive
+    from derivdata.sources.collect.file_histories import backfill_files
 
     named = {"names": arguments.tables} if arguments.tables else {}
-    done = collect.backfill_files(
+    done = backfill_files(
         archive.open_archive(arguments.to),
         arguments.symbols,
         window.start,

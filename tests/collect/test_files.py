@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from derivdata.sources.archive import Archive, open_archive
-from derivdata.sources.collect import backfill_files
 from derivdata.sources.collect.clock import Clock
+from derivdata.sources.collect.file_histories import backfill_files
 from tests.collect.buckets import Bucket, bars, connect, metrics
 from tests.collect.clocks import SimulatedClock
 

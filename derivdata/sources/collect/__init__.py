@@ -4,10 +4,9 @@ Only this package asks venues, and only `derivdata.sources.collect.clock` reads 
 """
 
 from derivdata.sources.collect.collector import Collector
-from derivdata.sources.collect.file_histories import backfill_files
 from derivdata.sources.collect.histories import backfill
 
-__all__ = ["Collector", "backfill", "backfill_files"]
+__all__ = ["Collector", "backfill"]
 
 
 def __dir__() -> list[str]:
