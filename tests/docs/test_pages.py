@@ -30,6 +30,8 @@ PAGES = [
     ),
 ]
 MOST_USER_PAGES = 25
+MOST_WORDS = 20.0
+"""In the mean sentence of a page."""
 _FENCE = re.compile(r"^(?P<before>[^\n]*)\n+```python\n(?P<code>.*?)^```$", flags=re.M | re.S)
 _NOT_RUN = ("<!-- not run: ", "<!-- site only: ")
 _HOSTED = re.compile(r'dd\.connect\("https://…"[^)]*\)')
@@ -105,6 +107,28 @@ def test_the_guide_is_short_and_its_titles_are_nouns() -> None:
         [title, *_] = re.findall(r"^# (.*)", page.read_text(encoding="utf-8"), flags=re.M)
         assert not title.endswith("?"), title
         assert not re.match(r"(How|What|Which|Who|Where|When|Is)\b", title), title
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a page, without code, tables, headings and pictures; code in a sentence is a word."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    text = re.sub(r"^(\||#|<!--|!\[|:::|    ).*$", "", text, flags=re.M)
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "x", text))
+    text = re.sub(r"^\s*([-*]|\d+\.) ", "\n\n", text, flags=re.M)
+    parts = [" ".join(part.split()) for part in re.split(r"\n\s*\n", text)]
+    found = [one for part in parts for one in re.split(r"(?<=[.!?:])\s+(?=[A-Zx\"(*])", part)]
+    return [one for one in found if len(one.split()) > 2]
+
+
+@pytest.mark.parametrize("page", sorted([ROOT / "README.md", *DOCS.glob("*.md")]), ids=lambda page: page.stem)
+def test_sentences_of_a_page_are_short(page: Path) -> None:
+    found = sentences(page.read_text(encoding="utf-8")) or [""]
+    assert sum(len(one.split()) for one in found) / len(found) <= MOST_WORDS
+
+
+def test_sentences_are_counted() -> None:
+    text = "# Title\n\nOne `code x` here. It has [two words](x.md): See these three.\n\n- A list item."
+    assert sentences(text) == ["One x here.", "It has two words:", "See these three.", "A list item."]
 
 
 @pytest.mark.parametrize("page", RUN, ids=[page.stem for page in RUN])
