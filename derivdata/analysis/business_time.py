@@ -112,7 +112,8 @@ def fit(
     Dataset over the surface's dims without ``expiry``
         ``weekend_weight`` [1], with ``weekend_weight_low`` and ``weekend_weight_high``, between which it lies
         by the profile of the squares at 90 %; ``event_variance`` [1] over ``event``, what each event adds to
-        total variance, and ``event_move``, its root, the move of one deviation [1]; ``start_variance`` and
+        total variance, with ``event_variance_low`` and ``event_variance_high``, its 90 % interval, linear in
+        all parameters, and ``event_move``, its root, the move of one deviation [1]; ``start_variance`` and
         ``long_variance`` [1/year] and ``reversion`` [1/year] of the curve beneath. Over ``expiry``:
         ``business_years`` [years] and ``error_vol`` [1/√year], the surface's less fitted. ``rmse_vol``, ``n``
         (expiries), and ``status``: ``UNDETERMINED`` where there are no more expiries than parameters, or no
@@ -148,10 +149,10 @@ def fit(
         *(part.drop_vars("expiry", errors="ignore") for part in (t, w, weekend, expiry)),
         kwargs={"events": when.to_numpy(), "weight": weekend_weight},
         input_core_dims=[["expiry"]] * 4,
-        output_core_dims=[[]] * 9 + [["event"], ["expiry"], ["expiry"]],
+        output_core_dims=[[]] * 9 + [["event"]] * 3 + [["expiry"]] * 2,
         vectorize=True,
         dask="parallelized",
-        output_dtypes=[np.float64] * 12,
+        output_dtypes=[np.float64] * 14,
         dask_gufunc_kwargs={"output_sizes": {"event": max(len(events), 1)}},
     )
     return _labelled(outputs, surface, when)
@@ -163,7 +164,8 @@ def _labelled(outputs: tuple[xr.DataArray, ...], surface: xr.Dataset, when: xr.D
         "weekend_weight": "1", "weekend_weight_low": "1", "weekend_weight_high": "1",
         "start_variance": per_year, "long_variance": per_year, "reversion": per_year,
         "rmse_vol": per_root, "n": "1", "status": "",
-        "event_variance": "1", "business_years": "years", "error_vol": per_root,
+        "event_variance": "1", "event_variance_low": "1", "event_variance_high": "1",
+        "business_years": "years", "error_vol": per_root,
     }  # fmt: skip
     result = xr.Dataset(dict(zip(names, outputs, strict=True))).isel(event=slice(0, when.size))
     for name, unit in names.items():
@@ -199,14 +201,16 @@ def _fitted(
     if count <= free or distinct < len(events):
         none = (np.nan,) * 7
         status = float(Status.UNDETERMINED)
-        return (*none, float(count), status, np.full(max(len(events), 1), np.nan), empty, empty.copy())
+        unknown = np.full(max(len(events), 1), np.nan)
+        return (*none, float(count), status, *[unknown] * 3, empty, empty.copy())
     curve = _Curve(t[used], w[used], weekend[used], jumps[used])
     weights = _WEIGHTS if weight is None else np.array([weight])
     squares = curve.squares(weights[:, None], _REVERSIONS[None, :])
     at = np.unravel_index(np.argmin(squares), squares.shape)
     best = _refined(curve, weights, at, fixed=weight is not None)
     least, parameters = curve.solved(*best)
-    bound = least * (1.0 + float(fdtri(1, count - free, _COVERAGE)) / (count - free))
+    ratio = float(fdtri(1, count - free, _COVERAGE)) / (count - free)
+    bound = least * (1.0 + ratio)
     inside = weights[squares.min(axis=1) <= max(bound, np.min(squares))]
     ends = (min(inside[0], best[0]), max(inside[-1], best[0]))
     loose = weight is None and ends[0] <= 0.0 and ends[1] >= _MOST_WEIGHT
@@ -217,8 +221,11 @@ def _fitted(
     model = curve.columns(*best) @ parameters
     error[used] = np.sqrt(w[used] / t[used]) - np.sqrt(np.maximum(model, 0.0) / t[used])
     rmse = float(np.sqrt(np.mean(error[used] ** 2)))
-    jump = jump if len(events) else np.array([np.nan])  # dask has no arrays of length 0
-    return (best[0], *ends, start, theta, best[1], rmse, float(count), float(status), jump, tau, error)
+    room = np.sqrt(ratio * least * curve.uncertainty(*best, parameters, fixed=weight is not None))
+    sides = [jump, jump - room[2:], jump + room[2:]]
+    if not len(events):
+        sides = [np.array([np.nan])] * 3  # dask has no arrays of length 0
+    return (best[0], *ends, start, theta, best[1], rmse, float(count), float(status), *sides, tau, error)
 
 
 class _Curve:
@@ -256,6 +263,19 @@ class _Curve:
         coefficients = np.linalg.lstsq(matrix, self.w * self.scale, rcond=None)[0]
         rest = matrix @ coefficients - self.w * self.scale
         return float(rest @ rest), np.asarray(coefficients, dtype=np.float64)
+
+    def uncertainty(self, weight: float, reversion: float, parameters: Floats, *, fixed: bool) -> Floats:
+        """Return the variance of each linear parameter, in units of that of a quote; ω and κ are free too."""
+        steps = [(0.0, reversion * 1e-4)] if fixed else [(0.0, reversion * 1e-4), (1e-4, 0.0)]
+        columns = [
+            (self.columns(weight + a, reversion + b) - self.columns(weight - a, reversion - b)) @ parameters
+            for a, b in steps
+        ]
+        matrix = np.column_stack([self.columns(weight, reversion), *columns]) * self.scale[:, None]
+        size = np.sqrt(np.square(matrix).sum(axis=0))
+        size = np.where(size > 0.0, size, 1.0)
+        spread = np.diag(np.linalg.pinv((matrix / size).T @ (matrix / size))) / size**2
+        return np.asarray(spread[: len(parameters)], dtype=np.float64)
 
 
 def _refined(curve: _Curve, weights: Floats, at: Any, *, fixed: bool) -> tuple[float, float]:
