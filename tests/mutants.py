@@ -33,6 +33,7 @@ import coverage
 ROOT = Path(__file__).resolve().parents[1]
 CORE = (
     "analysis",
+    "client/relations.py",
     "client/rules.py",
     "client/transport",
     "sources/archive",

@@ -167,7 +167,7 @@ def test_settlements_are_what_reading_row_by_row_gives() -> None:
         "okx": [{**point(2 * n, 0.5 * n, "both"), "intervalMinutes": 60 * n} for n in range(1, 6)],
         "binance": [{**point(8, 3.0, "now"), "intervalMinutes": None}],
     }
-    doubt = "okx are 1 hours apart, the answer says that each is for 3.5"
+    doubt = "typical hours_apart 1, typical interval_hours 3 "
     with (
         answering({"symbol": "BTC", "series": series, "notices": []}),
         pytest.warns(DataNotice, match=doubt),

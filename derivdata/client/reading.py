@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
@@ -245,6 +244,8 @@ class CheckedAnswer:
     window_us
         The requested window [µs since 1970]; None where the request has none. ``range`` counts back from the
         answer's own ``Date``, and from the start of the bucket; ``since`` is open at its end.
+    figures
+        What `derivdata.client.relations` has read of the columns, until rows are removed.
     """
 
     answer: Answer[Any]
@@ -261,6 +262,7 @@ class CheckedAnswer:
     step_us: int = field(init=False)
     coarseness: int = field(init=False)
     window_us: tuple[int, int] | None = field(init=False)
+    figures: dict[str, Array | None] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """Derive what the rules look at from the answer, the request and the columns."""
@@ -319,18 +321,7 @@ class CheckedAnswer:
         places = np.flatnonzero(rows)
         self.columns = {name: values.take(places) for name, values in self.columns.items()}
         self.time_us = self.micros("time")
-        self.__dict__.pop("apart_us", None)
-
-    @cached_property
-    def apart_us(self) -> Array:
-        """The times between the rows of each series that follow each other [µs]; none of them is 0."""
-        stamps = np.empty(0, np.int64) if self.time_us is None else self.time_us
-        apart, series = np.diff(stamps), self.series("time")
-        if (apart[np.diff(series) == 0] <= 0).any() or (np.diff(series) < 0).any():
-            order = np.lexsort((stamps, series))
-            apart, series = np.diff(stamps[order]), series[order]
-        apart = apart[np.diff(series) == 0]
-        return np.asarray(apart[apart > 0])
+        self.figures.clear()
 
     def numbers(self, name: str) -> Array | None:
         """Return a column as floats, instants in µs; None where the answer has no such column."""

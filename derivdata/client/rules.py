@@ -3,8 +3,7 @@
 ``docs/methods/checked-answers.md`` says what each of the `RULES` compares. A rule looks at a `CheckedAnswer`:
 the request, what the answer says of itself, and the columns of its table. It yields a sentence for each
 breach, which names both sides; a rule about rows that do no harm removes them. What figures of one answer say
-of each other is a `_Relation`; unless the document promises it, a breach is a notice, since by its rule 7
-figures of one answer may be of different minutes.
+of each other stands in `derivdata.client.relations`.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -24,9 +22,9 @@ import pyarrow.compute as pc
 
 from derivdata.client.instrument_names import read_names
 from derivdata.client.reading import DAY_US, HOUR_US, CheckedAnswer
+from derivdata.client.relations import LIKELY, PROMISED, SHARES_TOLERANCE, figure, related
 from derivdata.errors import SchemaError
 from derivdata.support import times
-from derivdata.support.arrays import Array
 from derivdata.tables import COLUMNS, endpoints
 from derivdata.tables.contracts import contract, venue_slug
 
@@ -73,19 +71,17 @@ def check(answer: CheckedAnswer) -> list[str]:
     return notices
 
 
-_SHARES_TOLERANCE = 0.02
-"""How far rounded market shares may be beyond 1, alone or added up."""
-
 _MOST = {
     "interval_hours": (168.0, "a week"),
-    "market_share": (1 + _SHARES_TOLERANCE, "shares are fractions from 0 to 1"),
+    "market_share": (1 + SHARES_TOLERANCE, "shares are fractions from 0 to 1"),
 }
 """The largest figure that is possible, and what it is."""
 
 _COUNTED = re.compile(
-    r"(.*_)?(volume|oi|contracts|count|trades|open|high|low|close|users|traders|traded|value|rank)(_usd)?"
+    r"(?!(.*_)?(net|delta|change|diff|pnl|imbalance|skew|flow)(_|$))"
+    r"(.*_)?(volume|oi|contracts|count|trades|open|high|low|close|users|traders|traded|liquidation_value)(_usd)?"
 )
-"""Names of fields that count something, in payloads that no document describes."""
+"""Names of fields that count something, in payloads that no document describes; none that may have a sign."""
 
 
 def _wide(e: CheckedAnswer) -> Collection[str]:
@@ -94,18 +90,18 @@ def _wide(e: CheckedAnswer) -> Collection[str]:
 
 
 def _impossible(e: CheckedAnswer) -> Iterator[str]:
-    for name, values in e.columns.items():
+    """Look at every column, and at the figures beside the rows of answers that no document describes."""
+    for name in (*e.columns, *(e.stated if e.table is None else ())):
         column = None if e.table is None else e.table.columns.get(name, COLUMNS.get(name))
         positive = name == "interval_hours" or (column is not None and column.positive)
         least = None if column is None else column.least
-        if positive or (
-            column is None
-            and (_COUNTED.fullmatch(name) or name in _wide(e))
-            and getattr(values, "dtype", None) == np.float64
-        ):
+        if positive or (e.table is None and (_COUNTED.fullmatch(name) or name in _wide(e))):
             least = least or 0.0
         most, is_most = _MOST.get(name, (np.inf, ""))
-        numbers = None if least is None and not is_most else e.numbers(name)
+        if least is None and not is_most:
+            continue
+        stated = e.stated.get(name) if name not in e.columns else None
+        numbers = np.array([stated]) if isinstance(stated, int | float) else figure(e, name)
         if numbers is None:
             continue
         if least is not None and (numbers < least).any():
@@ -114,37 +110,6 @@ def _impossible(e: CheckedAnswer) -> Iterator[str]:
             yield f"{name} is 0; it must be above 0"
         elif (numbers > most).any():
             yield f"{name} is {np.nanmax(numbers):g}; it cannot be above {most:g}: {is_most}"
-
-
-def _impossible_total(e: CheckedAnswer) -> Iterator[str]:
-    """Look at the figures beside the rows of answers that no document describes."""
-    for name, value in e.stated.items() if e.table is None else ():
-        if _COUNTED.fullmatch(name) and isinstance(value, int | float) and value < 0:
-            yield f"{name} is {value:g}; it cannot be below 0"
-
-
-def _book_prices(e: CheckedAnswer, side: str) -> Array:
-    """Return the prices of a book's side as the answer lists them; none where it is no book."""
-    if "level" not in e.columns:
-        return np.empty(0)
-    prices = np.asarray(e.columns["price_usd"], dtype=np.float64)
-    return np.asarray(prices[np.asarray(e.columns["side"] == side)])
-
-
-def _unsorted(e: CheckedAnswer) -> Iterator[str]:
-    for side, sign in (("bid", -1.0), ("ask", 1.0)):
-        if (np.diff(sign * _book_prices(e, side)) < 0).any():
-            yield f"the {side}s are not sorted from the best price"
-
-
-def _unlikely_book(e: CheckedAnswer) -> Iterator[str]:
-    bids, asks = _book_prices(e, "bid"), _book_prices(e, "ask")
-    if bids.size and asks.size and bids[0] >= asks[0]:
-        yield f"the book is crossed: the best bid is {bids[0]:g}, the best ask {asks[0]:g}"
-    elif bids.size and asks.size and asks[0] > 1.5 * bids[0]:
-        yield f"the sides are far apart: the best bid is {bids[0]:g}, the best ask {asks[0]:g}"
-    if (np.diff(bids) == 0).any() or (np.diff(asks) == 0).any():
-        yield "the book has a price twice on one side"
 
 
 _NAMED = {
@@ -184,15 +149,9 @@ def _other_subject(e: CheckedAnswer) -> Iterator[str]:
 def _other_exchange(e: CheckedAnswer) -> Iterator[str]:
     """Compare the exchanges behind assets, which answers name in three ways."""
     requested = {name.casefold() for name in e.requested_names.get("exchange", ())}
-    if not requested or "exchange_id" not in e.columns:
-        return
-    columns = [e.columns[name] for name in ("exchange_id", "short_name", "mic")]
-    others = {
-        str(names[0])
-        for names in zip(*columns, strict=True)
-        if not any(isinstance(name, str) and name.casefold() in requested for name in names)
-    }
-    if others:
+    names = zip(*(e.columns[name] for name in ("exchange_id", "short_name", "mic")), strict=True)
+    others = {str(row[0]) for row in names if requested.isdisjoint(str(name).casefold() for name in row)}
+    if requested and others:
         listed = ", ".join(sorted(others)[:5])
         yield f"asked for exchange {e.requested['exchange']}, rows are of {listed}"
 
@@ -266,25 +225,6 @@ def _other_resolution(e: CheckedAnswer, *, coarser: bool) -> Iterator[str]:
         yield "the document promises the resolution that was used, the answer names none"
 
 
-def _off_grid(e: CheckedAnswer, *, closer: bool) -> Iterator[str]:
-    """Compare the time between the rows of each series with the resolution."""
-    words = (e.stated.get("resolution"), e.requested.get("resolution"))
-    step, stamps = e.step_us, e.time_us
-    if not any(word in times.RESOLUTIONS for word in words) or stamps is None or e.table is None:
-        return
-    apart = e.apart_us
-    if closer and (apart <= step / 2).any():
-        yield f"rows are {apart.min() / HOUR_US:g} hours apart, the resolution is {step / HOUR_US:g} hours"
-    # What an archive or the sample holds of prices may be sparser than any step: that is no other resolution.
-    sparse = apart.size > 3 and np.median(apart) > 1.5 * step
-    if not closer and ((stamps % step).any() or (sparse and e.endpoint and not e.endpoint.local)):
-        usual = np.median(apart) / HOUR_US if apart.size else np.nan
-        first = np.datetime64(int(stamps.min()), "us")
-        yield (
-            f"rows from {first} on are {usual:g} hours apart, which are no steps of {step / HOUR_US:g} hours"
-        )
-
-
 def _option_names(e: CheckedAnswer) -> Iterator[str]:
     """Compare the first option whose name and columns differ."""
     if "instrument_name" not in e.columns:
@@ -318,32 +258,6 @@ def _unread_names(e: CheckedAnswer) -> Iterator[str]:
     unread = sorted({*range(len(names))}.difference(read_names(tuple(names)).places.tolist()))
     if unread and e.requested.get("exchange") in endpoints.OPTIONS_MATRIX.get("BTC", ()):
         yield f"{len(unread)} of {len(names)} names of options cannot be read, first {names[unread[0]]!r}"
-
-
-def _spacing(e: CheckedAnswer, *, apart: float) -> Iterator[str]:
-    """Compare each venue's interval with the time between its payments: their ratio may be below a number.
-
-    Minutes taken for hours are 60 times apart.
-    """
-    hours, stamps = e.numbers("interval_hours"), e.time_us
-    if hours is None or stamps is None or "settled" not in e.words.get("kind", ()) or stamps.size < 3:
-        return
-    frame = pd.DataFrame({"venue": e.columns["exchange"], "at": stamps, "hours": hours})
-    frame = frame.sort_values(["venue", "at"])
-    frame["apart"] = frame.groupby("venue", observed=True)["at"].diff() / HOUR_US
-    venues = frame.dropna().groupby("venue", observed=True)[["apart", "hours"]]
-    usual, least = venues.median(), venues.min()  # a payment that stands again hides behind a median
-    for venue in usual.index:
-        for row in (usual.loc[venue], least.loc[venue]):
-            if (
-                row["apart"] / row["hours"] < 1 / apart
-                or usual["apart"][venue] / usual["hours"][venue] > apart
-            ):
-                yield (
-                    f"payments of {venue} are {row['apart']:g} hours apart, the answer says that each is for "
-                    f"{row['hours']:g} hours"
-                )
-                break
 
 
 def _raw_rates(e: CheckedAnswer) -> Iterator[str]:
@@ -417,6 +331,7 @@ def _dated_expiry(e: CheckedAnswer) -> Iterator[str]:
     if dates.any():
         eight = np.where(dates, 8 * HOUR_US, 0).astype("timedelta64[us]")
         e.columns["expiry"] = e.columns["expiry"] + eight
+        e.figures.clear()
         yield f"{int(dates.sum())} expiries are dates without a time of day; taken as 08:00 UTC"
 
 
@@ -456,18 +371,6 @@ def _old(e: CheckedAnswer) -> Iterator[str]:
         yield f"a cache on the way has kept the answer for {e.answer.age / 3600:.1f} hours"
 
 
-def _misranked(e: CheckedAnswer, *, name: str) -> Iterator[str]:
-    """Compare ranks with 1, 2, 3 and with the figure that they rank; of losers the lowest comes first."""
-    ranks, figures = e.numbers("rank"), e.numbers(name)
-    if ranks is None or figures is None:
-        return
-    losers = np.asarray(e.columns.get("direction", np.full(ranks.size, "")) == "loser")
-    for sign, side in ((-1, ~losers), (1, losers)):
-        order = np.argsort(ranks[side], kind="stable")
-        if (np.diff(sign * figures[side][order]) < 0).any() or (np.diff(ranks[side][order]) != 1).any():
-            yield f"{name} is not in the order of its ranks, which are {ranks[side].tolist()[:5]}"
-
-
 def _unsorted_rows(e: CheckedAnswer) -> Iterator[str]:
     """Look at rows that no document describes: one that stands twice, instants in disorder."""
     if e.table is not None or not e.size:
@@ -497,213 +400,29 @@ def _twins(e: CheckedAnswer) -> Iterator[str]:
         yield f"{twins} options have expiry, strike and side of another one"
 
 
-def _figure(e: CheckedAnswer, name: str) -> Array | None:
-    """Return figures by name as `_RELATIONS` has them, None where the answer has none.
-
-    A column; ``column=word``: where it holds the word; ``$field`` beside the rows; ``#``: how many rows;
-    ``limit``: that of the request; ``@table``: nothing unless the answer is of that table; ``sum`` and
-    ``middle`` of a column; its ``usual`` figure in the row's series, and that of the ``wider`` distance; how
-    many words it ``lists``.
-    """
-    how, _, column = name.rpartition(" ")
-    if column in e.columns:
-        return _of_column(e, how, column)
-    column, is_word, word = column.partition("=")
-    if is_word:
-        return np.asarray(e.columns[column] == word) if column in e.columns else None
-    given = _beside_rows(e, column)
-    return np.array([float(given)]) if isinstance(given, int | float) else None
-
-
-def _beside_rows(e: CheckedAnswer, name: str) -> Any:
-    """Return what a name of `_figure` that is no column's stands for, None for nothing."""
-    if name == "#":
-        return e.size
-    if name == "limit":
-        return float(e.requested.get("limit", np.inf))
-    if e.table is None or name[0] not in "@$":
-        return None
-    if name[0] == "@":
-        return 1.0 if e.table.name == name[1:] else None
-    field, _, inner = name[1:].partition(".")
-    stated = e.stated.get(field)
-    return stated.get(inner) if inner and isinstance(stated, dict) else stated
-
-
-def _of_column(e: CheckedAnswer, how: str, column: str) -> Array | None:
-    if how == "lists":
-        return np.array([word.count(",") + bool(word) for word in e.columns[column]], dtype=np.float64)
-    values = e.columns[column]
-    if getattr(values, "dtype", None) != np.float64:
-        if e.table is None and not hasattr(values, "asi8"):  # words of a payload that no document describes
-            return None
-        values = e.numbers(column)
-    if values is None or not how or not values.size or e.table is None:
-        return None if how and e.table is None else values
-    if how == "usual":
-        alone = ("time", "days_ago", "expiry", *(("exchange",) if column == "price_usd" else ()))
-        grouped = pd.Series(values).groupby(e.series(*alone))
-        return np.asarray(grouped.transform("median").where(grouped.transform("count") > 3))
-    if how == "wider":
-        distance = np.asarray(e.columns["depth_bps"], dtype=np.float64)
-        stamps = np.zeros(values.size) if e.time_us is None else e.time_us
-        order = np.lexsort((distance, stamps, e.series("time", "depth_bps")))
-        wider = np.append(values[order][1:], np.nan)
-        wider[np.append(np.diff(distance[order]) <= 0, True)] = np.nan
-        return wider[np.argsort(order)]
-    if how == "sum":
-        return np.array([values.sum()])
-    known = values[~np.isnan(values)]
-    return np.array([np.median(known)]) if known.size else None
-
-
-def _far(factor: float) -> Callable[[Array, Array], Array]:
-    """Return what finds figures that are `factor` times another figure, or that part of it."""
-    return lambda a, b: (b > 0) & ((a > factor * b) | (a * factor < b))
-
-
-def _above(a: Array, b: Array) -> Array:
-    return np.asarray(a > b)
-
-
-_ERRORS = ("stated count", "volatility in percent", "interval that ends first")
-"""Relations that the document promises; all others are likely."""
-
-_USUALLY = {
-    **dict.fromkeys(("price_usd", "underlying_price", "index_price_usd", "atm_strike"), 4.0),
-    **dict.fromkeys(("oi_usd", "total_oi_usd", "notional_oi_usd"), 8.0),
-}
-"""By how many times a figure may differ from the median of its series."""
-
-_HIGH_RATE_BPS = 400.0
-
-_RELATIONS: dict[str, dict[str, Callable[..., Any]]] = {
-    "stated count": {
-        "$count,#,limit": lambda n, rows, most: (n < rows) | ((n > rows) & (rows < most)),
-        "$total,#,total_oi_usd": lambda n, rows, _: n != rows,
-    },
-    "volatility in percent": dict.fromkeys(("middle iv", "middle atm_iv"), lambda iv: iv > 10),
-    "interval that ends first": {"start,end": lambda a, b: a >= b},
-    "stated total": {
-        "$total_market_oi,sum total_oi_usd": _far(1.05),
-        "$totals.total_usd,sum total_usd": _far(1.05),
-        "$totals.total_count,sum total_count": _far(1.001),
-        "sum market_share": lambda s: abs(s - 1) > _SHARES_TOLERANCE,
-    },
-    "figure against its parts": {
-        "market_share,total_oi_usd,sum total_oi_usd": lambda s, a, b: abs(s - a / b) > 0.001 + 0.1 * s,
-        "total_usd,long_usd,short_usd": lambda t, a, b: abs(t - a - b) > 1 + 0.01 * t,
-        "total_count,long_count,short_count": lambda t, a, b: t != a + b,
-        "symbol_count,lists symbols": lambda n, listed: n != listed,
-        "volume_oi_ratio,volume_usd,oi_usd": lambda r, v, oi: abs(r - v / oi) > 0.001 + 0.02 * r,
-        "value_usd,fill_price_usd,filled_quantity,order_price_usd,quantity": lambda v, fp, f, op, q: (
-            _far(2)(v, fp * f) & _far(2)(v, op * q)
-        ),
-        "filled_quantity,quantity": lambda f, q: f > 1.001 * q,
-        "order_price_usd,fill_price_usd": _far(2),
-        "atm_iv,atm_iv_24h_ago,atm_iv_change_24h": lambda a, b, c: abs(a - b - c) > 0.005,
-        "atm_strike,underlying_price": _far(1.5),
-        "strike,underlying_price,@options_atm_history": lambda k, s, _: _far(1.5)(k, s),
-        **dict.fromkeys(
-            ("symbol_count,total_oi_usd", "symbol_count,total_volume_usd", "symbol_count,oi_usd"),
-            lambda n, usd: (n == 0) & (usd > 0),
-        ),
-        "lower_pct,upper_pct": lambda a, b: a > b,
-        "low,open,close,high": lambda l, o, c, h: (l > np.fmin(o, c)) | (h < np.fmax(o, c)),  # noqa: E741
-        "depth_bps,wider bid_depth_usd,bid_depth_usd": lambda _, a, b: a < b,
-        "depth_bps,wider ask_depth_usd,ask_depth_usd": lambda _, a, b: a < b,
-        "bid_coin,ask_coin": lambda b, a: (b > a) & (a > 0),
-        "bid_usd,ask_usd": lambda b, a: (b > a) & (a > 0),
-        "mark_coin,mark_usd,underlying_price": lambda c, m, s: (m > 5) & _far(1.2)(c * s, m),
-        "index_price_usd,underlying_price": _far(1.5),
-    },
-    "unlikely volatility": dict.fromkeys(("iv", "atm_iv", "atm_iv_24h_ago"), lambda iv: iv > 10),
-    "unlikely greek": {
-        "delta,side=call": lambda d, call: np.where(call, d, -d) < 0,
-        "delta,strike,underlying_price": lambda d, k, s: abs(d) > 1.05 * np.fmax(1, k / s),
-        "gamma": lambda g: g < 0,
-        "vega": lambda v: v < 0,
-    },
-    "unlikely price of an option": dict.fromkeys(
-        ("mark_coin,strike,underlying_price", "bid_coin,strike,underlying_price"),
-        lambda p, k, s: p > 1.05 * np.fmax(1, k / s),
-    ),
-    "unlikely hour of expiry": {"expiry,instrument_name=": lambda t, _: t % DAY_US != 8 * HOUR_US},
-    "payment without an interval": {"interval_hours,kind=settled": lambda h, paid: np.isnan(h) & paid},
-    "far from the usual": {f"{name},usual {name}": _far(factor) for name, factor in _USUALLY.items()},
-    "high rate": {
-        "rate_bps_8h,interval_hours": lambda r, h: abs(r) * np.where(np.isnan(h), 8, h) > 8 * _HIGH_RATE_BPS,
-        **dict.fromkeys(
-            ("rate_bps_8h", "funding_current_bps_8h", "top_funding_bps_8h"),
-            lambda r: abs(r) > 8 * _HIGH_RATE_BPS,
-        ),
-    },
-    "expired option": {"expiry,time,instrument_name=": lambda x, now, _: x < now - DAY_US},
-}
-"""What figures of one answer say of each other, by rule: figures by name, and what finds the breach."""
-
-
-def _text_of(name: str, figure: float) -> str:
-    """Return a figure as text; instants, which are microseconds, as such."""
-    is_instant = name in ("expiry", "time", "start", "end")
-    return f"{np.datetime64(int(figure), 'us').astype('datetime64[m]')}Z" if is_instant else f"{figure:g}"
-
-
-def _related(e: CheckedAnswer, *, name: str) -> Iterator[str]:
-    """Show the first row in which figures break a relation."""
-    for figures, broken in _RELATIONS[name].items():
-        names = figures.split(",")
-        values = [*takewhile(lambda one: one is not None, map(partial(_figure, e), names))]
-        if len(values) < len(names):
-            continue
-        with np.errstate(invalid="ignore", divide="ignore"):
-            rows = np.flatnonzero(broken(*values))
-        if rows.size:
-            shown = ", ".join(
-                f"{n} {_text_of(n, v[min(rows[0], v.size - 1)])}"
-                for n, v in zip(names, values, strict=True)
-                if v is not None and not n.endswith("=")
-            )
-            keys = (
-                [k for k in e.table.key if k in e.words] if e.table is not None and e.size > rows[0] else ()
-            )
-            where = " ".join(str(e.columns[key][rows[0]]) for key in keys)
-            yield f"{name}: {shown} ({where}; {rows.size} of {e.size} rows)"
-
-
 RULES = (
     Rule("impossible figure", "error", _impossible),
-    Rule("impossible total", "error", _impossible_total),
-    Rule("unsorted book", "error", _unsorted, "level"),
     Rule("another subject", "error", _other_subject),
     Rule("another exchange", "error", _other_exchange, "exchange_id"),
     Rule("another range", "error", _other_range),
     Rule("one venue twice", "error", _spelled_twice, "exchange"),
     Rule("another unit", "error", partial(_other_unit, known=True)),
     Rule("another resolution", "error", partial(_other_resolution, coarser=False)),
-    Rule("closer than the resolution", "error", partial(_off_grid, closer=True), "time"),
     Rule("name against option", "error", _option_names, "instrument_name"),
-    Rule("interval against spacing", "error", partial(_spacing, apart=20.0), "interval_hours"),
     Rule("raw rate against rate", "error", _raw_rates, "rate_native"),
     Rule("another window", "error", _other_window),
-    *(Rule(name, "error", partial(_related, name=name)) for name in _ERRORS),
-    Rule("mover against rank", "error", partial(_misranked, name="price_24h_change_pct"), "direction"),
-    Rule("leader against rank", "error", partial(_misranked, name="funding_current_bps_8h"), "rank"),
+    *(Rule(name, "error", partial(related, name=name)) for name in PROMISED),
     Rule("date as expiry", "notice", _dated_expiry, "expiry"),
-    Rule("unlikely spacing", "notice", partial(_spacing, apart=1.9), "interval_hours"),
     Rule("edge of the window", "notice", _edge),
     Rule("coarser resolution", "notice", partial(_other_resolution, coarser=True)),
-    Rule("off the resolution", "notice", partial(_off_grid, closer=False), "time"),
     Rule("unknown unit", "notice", partial(_other_unit, known=False)),
     Rule("more than the limit", "notice", _beyond_limit),
-    Rule("unlikely book", "notice", _unlikely_book, "level"),
     Rule("old snapshot", "notice", _old),
     Rule("odd venue", "notice", _odd_venue, "exchange"),
     Rule("unread name", "notice", _unread_names, "instrument_name"),
     Rule("option twice", "notice", _twins, "instrument_name"),
     Rule("rows in disorder", "notice", _unsorted_rows),
-    Rule("symbol against rank", "notice", partial(_misranked, name="oi_usd"), "rank"),
-    *(Rule(name, "notice", partial(_related, name=name)) for name in _RELATIONS if name not in _ERRORS),
+    *(Rule(name, "notice", partial(related, name=name)) for name in LIKELY),
 )
 """Every rule about one answer, in the order in which they are applied.
 

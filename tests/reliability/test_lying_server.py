@@ -316,6 +316,7 @@ def nothing(body: Body, query: Body) -> None:
     for name in ("series", "data", "timeseries", "snapshots"):
         if name in body:
             body[name] = type(body[name])()
+            body |= {"count": 0} if "count" in body else {}
             return
     raise Unfit
 
@@ -361,7 +362,7 @@ def high_rate(body: Body, query: Body) -> None:
         return
     rows = [row for row in rows_of(body) if "y" in row]
     need(rows)
-    rows[0]["y"] = 2048.0
+    rows[0]["y"] = 2048.0 if "intervalMinutes" in rows[0] else 8 * 2048.0
 
 
 def shares(factor: float, body: Body, query: Body) -> None:
@@ -481,6 +482,7 @@ def second_name(name: str, body: Body, query: Body) -> None:
         for row in rows if isinstance(rows, list) else ():
             if isinstance(row, dict) and row.get("exchange") == "okx":
                 rows.append(copy.deepcopy(row) | {"exchange": name, "rank": 99, "oid": "x1"})
+                body |= {total: body[total] + 1 for total in ("total", "count") if total in body}
                 return
     groups = body.get("funding_rates", {})
     need("okx" in groups)
@@ -633,14 +635,18 @@ LIES: dict[str, Lie] = {
         partial(minutes, -480), "impossible figure", "interval_hours is -8; it cannot"
     ),
     "an interval of ages": Lie(partial(minutes, 1e9), "impossible figure", "it cannot be above 168: a week"),
-    "hours for minutes": Lie(partial(minutes, 8), "interval against spacing", "each is for 0.133"),
-    "eight hours for one": Lie(partial(minutes, 60), "unlikely spacing", "each is for 1 hours"),
+    "hours for minutes": Lie(
+        partial(minutes, 8), "interval against spacing", r"hours_apart 8, typical interval_hours 0\.133"
+    ),
+    "eight hours for one": Lie(
+        partial(minutes, 60), "unlikely spacing", "hours_apart 8, typical interval_hours 1 "
+    ),
     "a raw rate of nothing": Lie(partial(raw_rate, 5.0), "raw rate against rate", "agree by no reading"),
     "shares in percent": Lie(partial(shares, 100.0), "impossible figure", "shares are fractions from 0 to 1"),
     "half of the shares": Lie(partial(shares, 0.5), "stated total", r"sum market_share 0\.5"),
-    "bids from the worst": Lie(reversed_bids, "unsorted book", "the bids are not sorted"),
-    "sides that are swapped": Lie(swapped_sides, "unsorted book", "are not sorted from the best"),
-    "a crossed book": Lie(crossed, "unlikely book", "the book is crossed"),
+    "bids from the worst": Lie(reversed_bids, "unsorted book", "next:level price_usd"),
+    "sides that are swapped": Lie(swapped_sides, "unsorted book", "next:level price_usd"),
+    "a crossed book": Lie(crossed, "unlikely book", "best:bid price_usd .*, best:ask"),
     "more than was asked for": Lie(more_than_asked, "more than the limit", "the others were cut"),
     "another window": Lie(other_window, "another window", "rows are of 202"),
     "another window of surfaces": Lie(old_snapshots, "another window", "rows are of 2020"),
@@ -658,10 +664,14 @@ LIES: dict[str, Lie] = {
     "a year and a month": Lie(partial(not_an_instant, "2026-06"), "", "is not"),
     "digits in a row": Lie(partial(not_an_instant, "20260601"), "", "is not"),
     "a number with a line": Lie(partial(raw_rate, "1_000"), "", "'1_000' is not a number"),
-    "a row between each two": Lie(halved, "closer than the resolution", "hours apart, the resolution is"),
-    "rows half an hour aside": Lie(partial(aside, 1800), "off the resolution", "no steps of"),
-    "rows some seconds aside": Lie(partial(aside, 17), "off the resolution", "no steps of"),
-    "every second row": Lie(thinned, "off the resolution", "no steps of"),
+    "a row between each two": Lie(
+        halved, "closer than the resolution", r"step_hours \d, hours_apart [0-2]\b"
+    ),
+    "rows half an hour aside": Lie(
+        partial(aside, 1800), "off the resolution", r"step_hours \d, time \S*:\d9|step_hours \d, time \S*:30"
+    ),
+    "rows some seconds aside": Lie(partial(aside, 17), "off the resolution", r"step_hours \d, time 2026"),
+    "every second row": Lie(thinned, "off the resolution", r"step_hours \d, middle hours_apart \d"),
     "okex beside okx": Lie(partial(second_name, "okex"), "one venue twice", "stands twice, as"),
     "a venue in wide letters": Lie(partial(second_name, "\uff4fkx"), "one venue twice", "stands twice, as"),
     "a venue with a blank of no width": Lie(
@@ -705,17 +715,17 @@ LIES: dict[str, Lie] = {
     "depths exchanged": Lie(
         partial(exchanged, "bid_depth_10bps_usd", "bid_depth_100bps_usd"),
         "figure against its parts",
-        "wider bid_depth",
+        "next:depth_bps bid_depth_usd",
     ),
     "counts of buckets": Lie(
-        partial(each, "count", lambda v: v + 2), "figure against its parts", "symbol_count .*, lists symbols"
+        partial(each, "count", lambda v: v + 2), "figure against its parts", "symbol_count .*, #symbols"
     ),
     "high below low": Lie(partial(exchanged, "high", "low"), "figure against its parts", "low .*, open"),
     "billions from no symbols": Lie(
         partial(each, "symbol_count", lambda v: 0), "figure against its parts", "symbol_count 0"
     ),
     "gainers and losers exchanged": Lie(
-        partial(exchanged, "gainers", "losers"), "mover against rank", "order of its ranks"
+        partial(exchanged, "gainers", "losers"), "mover against rank", "next:rank price_24h_change_pct"
     ),
     "leaders from the last": Lie(
         only(
@@ -723,7 +733,7 @@ LIES: dict[str, Lie] = {
             partial(neighbours, "funding_current_bps"),
         ),
         "leader against rank",
-        "order of its ranks",
+        "next:rank funding_current_bps_8h",
     ),
     "a board from the last": Lie(
         only(
@@ -731,7 +741,7 @@ LIES: dict[str, Lie] = {
             partial(neighbours, "oi_usd"),
         ),
         "symbol against rank",
-        "order of its ranks",
+        "next:rank oi_usd",
     ),
     "minus 250 percent": Lie(
         partial(each, "price_24h_change_pct", lambda v: -250.0),
@@ -801,7 +811,9 @@ LIES: dict[str, Lie] = {
         "unlikely hour of expiry",
         "expiry",
     ),
-    "payments again": Lie(again, "interval against spacing", "0.00555556 hours apart"),
+    "payments again": Lie(
+        again, "interval against spacing", "hours_apart 0.00555556, least interval_hours 8"
+    ),
     "payments without an interval": Lie(
         partial(each, "intervalMinutes", lambda v: None), "payment without an interval", "interval_hours nan"
     ),
@@ -819,16 +831,20 @@ LIES: dict[str, Lie] = {
     ),
     "traders below none": Lie(
         lambda body, query: body.update(total_traders=-body["total_traders"]),
-        "impossible total",
+        "impossible figure",
         "total_traders is -",
     ),
     "a row of an open table twice": Lie(row_again, "rows in disorder", "rows stand twice"),
-    "asks at three times the bids": Lie(far_levels, "unlikely book", "the sides are far apart"),
-    "a best bid that stands three times": Lie(repeated_level, "unlikely book", "a price twice"),
+    "asks at three times the bids": Lie(far_levels, "unlikely book", "best:bid price_usd .*, best:ask"),
+    "a best bid that stands three times": Lie(repeated_level, "unlikely book", "next:level price_usd"),
 }
 UNREAD = {
     ("oi.sparklines", "shares in percent"),
     ("oi.sparklines", "half of the shares"),
+    ("oi.sparklines", "shares of the neighbour"),
+    ("oi.sparklines", "half of the venues"),
+    ("oi.sparklines", "open interest in thousands"),
+    ("oi.sparklines", "billions from no symbols"),
     ("prices.history", "a rate of 20 percent"),
 }
 """Lies about fields that are no part of the table, or are no rates in it: 2,048 is a price like another."""
@@ -1009,9 +1025,10 @@ def test_a_lie_is_not_kept(
 ) -> None:
     """What broke a rule is asked for again, and an honest answer is the table."""
     monkeypatch.setattr(SESSION, "connection", opened(server, paced=False))
-    told = next(
-        lie for lie in LIES.values() if lie.rule not in NOTICES and lie.rule and fits(lie, name, upstream)
-    )
+    refused = [lie for lie in LIES.values() if lie.rule and lie.rule not in NOTICES]
+    told = next((lie for lie in refused if fits(lie, name, upstream)), None)
+    if told is None:
+        pytest.skip("no lie about this answer is an error")
     monkeypatch.setattr(SESSION, "connection", opened(server, paced=False, cache="refresh"))
     upstream.change = told.change
     assert outcome(name)[1] is not None
@@ -1038,6 +1055,62 @@ def test_a_lie_that_a_killed_process_left_in_the_cache_is_found_when_it_is_read(
     assert len(upstream.paths) == before, "it was to come from the cache"
     assert set(fetch("funding.history")["symbol"]) == {"BTC"}
     assert len(upstream.paths) > before
+
+
+def set_in_rows(field: str, value: Any, body: Body, query: Body) -> None:
+    for row in rows_of(body):
+        row[field] = value
+
+
+def one_distance(body: Body, query: Body) -> None:
+    for row in rows_of(body):
+        for name in [name for name in row if "_depth_" in name and "_10bps_" not in name]:
+            row[name] = None
+
+
+ODD: dict[str, tuple[str, Change, str]] = {
+    "an amount that may have a sign": (
+        "hip3.by_dex",
+        lambda body, query: body["data"][0].update(net_volume=-5.0, account_value=-1.0, oi_change=-2.0),
+        "",
+    ),
+    "signed figures beside the rows": (
+        "hip3.leaderboard",
+        lambda body, query: body.update(net_volume=-5.0, total_account_value=-1.0),
+        "",
+    ),
+    "a rank of none": (
+        "builders.dashboard",
+        partial(set_in_rows, "rank", -1),
+        "symbol against rank: rank -1",
+    ),
+    "an expiry in words": ("hip3.by_dex", partial(set_in_rows, "expiry", "perpetual"), ""),
+    "totals that are no number": (
+        "liquidations.aggregates",
+        lambda body, query: body.update(totals={"total_usd": {"long": 1.0}, "total_count": "many"}),
+        "",
+    ),
+    "a count of rows that are not there": (
+        "options.atm_history",
+        lambda body, query: body.update(data=[], count=5),
+        r"stated count: \$count 5, # 0",
+    ),
+    "volatilities that are all missing": ("options.snapshot", partial(set_in_rows, "iv", None), ""),
+    "depth at one distance": ("orderbook.depth_history", one_distance, ""),
+}
+"""Answers that are odd and break no rule, or one: fetcher, change, and what is said then."""
+
+
+@pytest.mark.parametrize("title", ODD)
+def test_an_odd_answer_breaks_no_rule_by_accident(title: str, liar: Liar) -> None:
+    name, change, words = ODD[title]
+    quiet = truth(name, liar)[1]
+    liar.change = change
+    table, error, warned = outcome(name)
+    said = [str(error)] if error else [text for text in warned if text not in quiet]
+    assert bool(said) == bool(words), said
+    assert all(re.search(words, text) for text in said), said
+    assert error is not None or table is not None
 
 
 # Each number and word in turn.
