@@ -143,7 +143,8 @@ def _note(table: Table, name: str) -> str:
 
 
 def _family(table: str) -> str:
-    return table.split("_", 1)[0]
+    """Return whose section a table stands in; who holds the positions stands beside how many there are."""
+    return {"positioning": "oi"}.get(family := table.split("_", 1)[0], family)
 
 
 def _is_base(table: Table) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from derivdata.tables.contracts import QUOTES, VENUES, contract, venue_slug
+from derivdata.tables.contracts import QUOTES, VENUES, base, contract, venue_slug
 
 with Path(__file__).with_name("contracts.csv").open(encoding="utf-8", newline="") as file:
     CONTRACTS = [*csv.reader(file)][1:]
@@ -88,3 +88,28 @@ def test_other_names_of_venues(name: str, slug: str) -> None:
 
 def test_a_slug_is_its_own() -> None:
     assert [venue_slug(slug) for slug in VENUES] == list(VENUES)
+
+
+@pytest.mark.parametrize(
+    ("name", "coin", "many"),
+    [
+        ("BTC", "BTC", 1),
+        ("kPEPE", "PEPE", 1_000),
+        ("1000PEPE", "PEPE", 1_000),
+        ("1000PEPEUSDT", "PEPE", 1_000),
+        ("1000PEPE-USDT", "PEPE", 1_000),
+        ("1000 PEPE", "PEPE", 1_000),
+        ("10000CATUSDTM", "CAT", 10_000),
+        ("SHIB1000", "SHIB", 1_000),
+        ("1000000BABYDOGE", "BABYDOGE", 1_000_000),
+        ("1MBABYDOGE", "BABYDOGE", 1_000_000),
+        ("1INCH", "1INCH", 1),
+        ("1CAT", "1CAT", 1),
+        ("KAVA", "KAVA", 1),
+        ("xyz:TSLA", "xyz:TSLA", 1),
+        ("BTC-27DEC24", "BTC-27DEC24", 1),
+        ("XBTUSDTM", "BTC", 1),
+    ],
+)
+def test_the_coin_of_a_contract_and_how_many_its_price_is_of(name: str, coin: str, many: int) -> None:
+    assert base(name) == (coin, many)

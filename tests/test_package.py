@@ -17,7 +17,7 @@ HEAVY = (
     "pandas numpy xarray matplotlib scipy requests requests_cache pyarrow starlette uvicorn dask msgspec"
 ).split()
 
-MOST_NAMES = 220
+MOST_NAMES = 221
 """More is a decision: a new function says which one it replaces."""
 
 

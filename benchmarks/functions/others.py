@@ -84,6 +84,7 @@ QUESTIONS = {
             "binance", "/fapi/v1/fundingRate", _BODY, at="2023-11-01", context={"interval_hours": 8.0}
         ),
     ),
+    "tables.base": Question("one name", lambda: dd.tables.base("1000PEPEUSDT")),
     "tables.contract": Question("one name", lambda: dd.tables.contract("BTC-USDT")),
     "tables.surface": Question(
         "six chains of one asset on one venue",
@@ -108,6 +109,7 @@ QUESTIONS = {
             .compute()
         ),
     ),
+    "archive.files": Question("no files", lambda: archive().files("oi_history", "okx", "BTC")),
     "archive.requests": Question("no requests", lambda: archive().requests()),
     "archive.rows": Question(
         f"a column of one symbol in {_ROWS}",

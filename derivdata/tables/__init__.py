@@ -1,7 +1,7 @@
 """Every column and every table, as data, with facts about venues; and arrays made from tables."""
 
 from derivdata.tables.columns import COLUMNS
-from derivdata.tables.contracts import VENUES, contract
+from derivdata.tables.contracts import VENUES, base, contract
 from derivdata.tables.definitions import TABLES
 from derivdata.tables.surfaces import surface
 
@@ -9,6 +9,7 @@ __all__ = [
     "COLUMNS",
     "TABLES",
     "VENUES",
+    "base",
     "contract",
     "surface",
 ]

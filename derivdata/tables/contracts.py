@@ -129,6 +129,48 @@ def _plain(base: str, quote: str) -> Contract:
     return Contract(_COIN_ALIASES.get(base, base), quote)
 
 
+_MULTIPLE = re.compile(
+    r"(?P<many>1(?:0{3,7}))\s?(?P<after>[A-Z]\w*)|1M(?P<million>[A-Z]\w+)|k(?P<kilo>[A-Z]\w+)"
+)
+_BEFORE = re.compile(r"(?P<coin>[A-Z]+)(?P<many>10{3,7})")
+
+
+@typed
+def base(name: str) -> tuple[str, int]:
+    """Return the coin that a contract is about, and how many coins its price is of.
+
+    ``1000PEPE``, ``kPEPE``, ``1000PEPEUSDT`` and ``1000 PEPE`` are ``("PEPE", 1000)``, ``SHIB1000`` is
+    ``("SHIB", 1000)``, ``1MBABYDOGE`` ``("BABYDOGE", 1000000)`` and ``BTC`` ``("BTC", 1)``. Coins whose own
+    names begin with other numbers (``1INCH``, ``1CAT``) stay whole.
+
+    Parameters
+    ----------
+    name
+        A symbol, or a venue's name of a contract.
+
+    Returns
+    -------
+    tuple
+        The coin's symbol, and the multiple [coins]. A rate is the same of any multiple; a price is that of so
+        many coins.
+
+    Notes
+    -----
+    The name alone is read: that two contracts of one coin are of the same coin is not checked.
+
+    >>> dd.tables.base("kPEPE")
+    ('PEPE', 1000)
+    """
+    symbol = _contract(name).symbol
+    match = _MULTIPLE.fullmatch(symbol)
+    if match is None:
+        behind = _BEFORE.fullmatch(symbol)
+        return (symbol, 1) if behind is None else (behind["coin"], int(behind["many"]))
+    coin = match["after"] or match["million"] or match["kilo"]
+    many = int(match["many"]) if match["many"] else 1_000_000 if match["million"] else 1_000
+    return coin, many
+
+
 VENUES_AS_OF = "2026-08-15"
 
 
