@@ -10,10 +10,7 @@ from derivdata.support.arguments import typed
 from derivdata.tables import endpoints
 
 __all__ = ["dashboard"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 @typed

@@ -45,10 +45,7 @@ __all__ = [
     "TierError",
     "VenueError",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 class DerivdataError(Exception):

@@ -32,10 +32,7 @@ from derivdata.tables.contracts import symbol_names, venue_names
 from derivdata.tables.schema import coded, floats, ranks, repeated
 
 __all__ = ["history", "metadata", "settlements", "snapshot"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 class _Snapshot(Envelope):

@@ -31,11 +31,7 @@ __all__ = [
     "timeseries_dex_breakdown",
     "timeseries_symbol",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
+__dir__ = __all__.copy
 
 _MOST_CANDLES = 500
 """What one answer holds unless asked otherwise."""

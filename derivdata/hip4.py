@@ -14,10 +14,7 @@ from derivdata.support.arguments import typed
 from derivdata.tables import endpoints
 
 __all__ = ["dashboard", "leaderboard", "oi_eod", "outcome"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 @typed

@@ -23,10 +23,7 @@ from derivdata.support.arguments import typed
 from derivdata.tables import endpoints
 
 __all__ = ["exchange_totals", "exchanges", "history", "sparklines", "top_symbols"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 class _Exchange(msgspec.Struct):

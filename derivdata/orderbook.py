@@ -23,11 +23,7 @@ from derivdata.tables import endpoints
 from derivdata.tables.contracts import names, symbol_of, venue_of
 
 __all__ = ["book", "depth_history"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
+__dir__ = __all__.copy
 
 _DISTANCES = (10, 25, 50, 100)
 

@@ -23,10 +23,7 @@ from derivdata.tables.contracts import symbol_names, venue_names
 from derivdata.tables.schema import repeated
 
 __all__ = ["history"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 class _History(Envelope):

@@ -21,10 +21,7 @@ from derivdata.support.arguments import typed
 from derivdata.tables import endpoints
 
 __all__ = ["market_hours"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 class _Session(msgspec.Struct):

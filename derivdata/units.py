@@ -19,11 +19,7 @@ import numpy as np
 from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["convert"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
+__dir__ = __all__.copy
 
 BPS = 1e4
 REFERENCE_HOURS = 8.0

@@ -24,10 +24,7 @@ from derivdata.tables import endpoints
 from derivdata.tables.contracts import venue_names
 
 __all__ = ["exchange_totals", "history", "oi_ratio", "top_symbols"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 class _Row(msgspec.Struct):

@@ -35,5 +35,4 @@ def __getattr__(name: str) -> ModuleType:
     return importlib.import_module(f"derivdata.analysis.{name}")
 
 
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -21,11 +21,7 @@ from derivdata.support.times import length
 from derivdata.tables.joining import joined_provenance
 
 __all__ = ["align", "asof_join"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
+__dir__ = __all__.copy
 
 _HOUR_US = 3_600_000_000
 _MOST = 10_000_000

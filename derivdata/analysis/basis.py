@@ -13,10 +13,7 @@ from derivdata.support.arguments import typed
 from derivdata.units import BPS
 
 __all__ = ["against"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 @typed

@@ -33,11 +33,7 @@ from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 
 __all__ = ["fit", "years"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
+__dir__ = __all__.copy
 
 _MOST_WEIGHT = 2.0
 _WEIGHTS = np.linspace(0.0, _MOST_WEIGHT, 81)

@@ -11,7 +11,4 @@ from derivdata.client.bundle.recording import record
 from derivdata.client.bundle.replaying import replay
 
 __all__ = ["bundle_diff", "info", "record", "replay", "verify"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

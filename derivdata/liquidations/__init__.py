@@ -9,7 +9,4 @@ from derivdata.liquidations.orders import events
 from derivdata.liquidations.sums import aggregates, history
 
 __all__ = ["aggregates", "events", "history", "poll"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -8,7 +8,4 @@ from derivdata.options.chains import metrics, snapshot, surface
 from derivdata.options.histories import atm_history, overview_history, surface_history
 
 __all__ = ["atm_history", "metrics", "overview_history", "snapshot", "surface", "surface_history"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

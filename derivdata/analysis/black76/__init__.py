@@ -34,11 +34,7 @@ from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["greeks", "implied_vol", "price"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
+__dir__ = __all__.copy
 
 Premium = Literal["linear", "inverse"]
 _UNITS: dict[Premium, str] = {"linear": "currency of the strike", "inverse": "coin"}

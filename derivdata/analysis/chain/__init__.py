@@ -25,7 +25,4 @@ __all__ = [
     "forwards",
     "smiles",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -17,7 +17,4 @@ __all__ = [
     "put_call_ratio",
     "zero_gamma",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

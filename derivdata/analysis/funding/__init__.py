@@ -39,7 +39,4 @@ __all__ = [
     "universe",
     "zscore",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

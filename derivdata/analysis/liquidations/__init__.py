@@ -9,7 +9,4 @@ from derivdata.analysis.liquidations.buckets import bucket, imbalance, observed
 from derivdata.analysis.liquidations.clustering import cascades, clusters
 
 __all__ = ["branching_ratio", "bucket", "cascades", "clusters", "imbalance", "observed"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

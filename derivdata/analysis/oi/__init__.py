@@ -17,7 +17,4 @@ __all__ = [
     "oi_to_volume",
     "share_trend",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -15,7 +15,4 @@ from derivdata.analysis.position.revaluation import scenarios
 from derivdata.analysis.position.sensitivities import greeks, vega_buckets
 
 __all__ = ["attribution", "greeks", "scenarios", "vega_buckets"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

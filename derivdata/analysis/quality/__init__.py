@@ -3,7 +3,4 @@
 from derivdata.analysis.quality.report import quality
 
 __all__ = ["quality"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

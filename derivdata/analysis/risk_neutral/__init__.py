@@ -9,7 +9,4 @@ Results say whether it is a distribution: ``mass`` is what the density sums to, 
 from derivdata.analysis.risk_neutral.probabilities import density, moments, quantile
 
 __all__ = ["density", "moments", "quantile"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -18,10 +18,7 @@ from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 
 __all__ = ["JumpWings", "Raw", "convert"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 class Raw(NamedTuple):

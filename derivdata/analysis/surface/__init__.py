@@ -28,7 +28,4 @@ __all__ = [
     "local_volatility",
     "term_structure",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -5,7 +5,4 @@ from derivdata.analysis.variance.integration import model_free
 from derivdata.analysis.variance.listed_options import cboe
 
 __all__ = ["cboe", "model_free", "volatility_index"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

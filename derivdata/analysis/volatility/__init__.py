@@ -17,7 +17,4 @@ from derivdata.analysis.volatility.estimators import bipower, realised
 from derivdata.analysis.volatility.price_bars import bars
 
 __all__ = ["bars", "bipower", "cone", "implied_minus_realised", "realised"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -10,7 +10,4 @@ from derivdata.sources.archive.archive import Archive, open_archive
 from derivdata.sources.archive.importing import import_files
 
 __all__ = ["Archive", "import_files", "open_archive"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -7,7 +7,4 @@ from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.histories import backfill
 
 __all__ = ["Collector", "backfill"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -6,10 +6,7 @@ from derivdata.sources.sample.ground_truth import truth
 from derivdata.sources.sample.store import Sample
 
 __all__ = ["open", "truth"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 def open() -> Sample:  # noqa: A001

@@ -29,10 +29,7 @@ from derivdata.support.text import did_you_mean
 from derivdata.tables import venue_facts
 
 __all__ = ["endpoints", "facts", "read"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 @typed

@@ -23,11 +23,7 @@ from derivdata.sources.archive.schemas import archive_table
 from derivdata.tables.contracts import contract, venue_slug
 
 __all__ = ["Imported", "import_files"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
+__dir__ = __all__.copy
 
 _Path: TypeAlias = str | os.PathLike[str]
 
