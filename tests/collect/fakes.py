@@ -148,6 +148,8 @@ class Fakes:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            wbufsize = -1  # headers and body in one write: two would wait 40 ms for each other
+            disable_nagle_algorithm = True
 
             def do_GET(self) -> None:
                 fakes._serve(self, {})
@@ -184,7 +186,7 @@ class Fakes:
     def __enter__(self) -> Fakes:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler)
         self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -248,6 +250,7 @@ class Fakes:
         broken = answer.cut or answer.reset
         handler.wfile.write(answer.body[: len(answer.body) // 2] if broken else answer.body)
         if broken:
+            handler.wfile.flush()
             handler.close_connection = True
             if answer.reset:
                 now = struct.pack("ii", 1, 0)  # lingers for no time: what was not read is thrown away
