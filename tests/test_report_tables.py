@@ -22,6 +22,7 @@ from derivdata.analysis import smile, surface, variance
 from derivdata.analysis.oi.trend import TrendStatus
 from derivdata.cli import main
 from derivdata.errors import DataNotice
+from derivdata.reports.html_page import Section
 from derivdata.reports.sections import carry, open_interest
 from derivdata.reports.sections.carry_forecast import add_forecast, forecasts_of
 from tests.plot import made
@@ -480,3 +481,14 @@ def test_a_venue_whose_price_is_another_coins_is_named() -> None:
     assert "okx (× 0.0091)" in said[0]
     assert "okx (× 0.0091)" in said[1]
     assert said[2:] == ["Marks of BTC on 3 venues agree within 5 %."]
+
+
+@pytest.mark.parametrize(("count", "folded"), [(16, False), (17, True)])
+def test_a_long_table_is_folded_whole(count: int, folded: bool) -> None:
+    """Every row is in the page: only the style hides those after the twelfth, and only on a screen."""
+    section = Section("Title")
+    section.table(pd.DataFrame({"row": range(count)}))
+    [html] = section.blocks
+    assert isinstance(html, str)
+    assert html.count("<tr>") == count + 1
+    assert (f"all {count} rows" in html) is folded

@@ -148,10 +148,17 @@ class Section:
     ) -> None:
         """Add a table, missing values blank; `formats` by column, `fold` hides it behind that line.
 
-        A `narrow` one, of four short columns at most, stays a table on a phone; others become lists.
+        A `narrow` one, of four short columns at most, stays a table on a phone; others become lists. A long
+        one shows its first twelve rows on a screen, and the rest on a click; on paper it shows all.
         """
         html = _table(frame, formats or {}, " class=narrow" if narrow else "")
+        if len(frame) > _LONG:
+            html = f"<details class=fold><summary>all {len(frame)} rows</summary></details>{html}"
         self.blocks.append(f"<details><summary>{escape(fold)}</summary>{html}</details>" if fold else html)
+
+
+_LONG = 16
+"""Rows from which a table is folded: the style shows twelve."""
 
 
 def render_page(

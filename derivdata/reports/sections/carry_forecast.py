@@ -62,7 +62,7 @@ def add_forecast(section: Section, rates: Rates, options: ReportOptions, forecas
     clear = int((ranked["net"] > 0.0).sum())
     section.number(
         f"{clear} of {len(ranked)}",
-        "positions are forecast to earn more than they cost",
+        "positions are forecast to earn more than they cost; the best of so many is partly luck",
         window=f"held {_DAYS} days",
     )
     if clear:
