@@ -45,8 +45,8 @@ def _spacing(factor: float) -> Relations:
     Payments that are missing make some of them longer apart, and none closer.
     """
     return {
-        "kind=settled,typical hours_apart,typical interval_hours": lambda _, apart, h: _far(factor)(apart, h),
-        "kind=settled,least hours_apart,least interval_hours": lambda _, apart, h: apart * factor < h,
+        "@settled,typical hours_apart,typical interval_hours": lambda _, apart, h: _far(factor)(apart, h),
+        "@settled,least hours_apart,least interval_hours": lambda _, apart, h: apart * factor < h,
     }
 
 
@@ -83,10 +83,10 @@ PROMISED: dict[str, Relations] = {
 LIKELY: dict[str, Relations] = {
     "unlikely spacing": {  # an interval may become one of an hour, or of eight
         **_spacing(1.9),
-        "kind=settled,interval_hours,typical interval_hours": lambda _, h, usual: _far(9)(h, usual),
+        "@settled,interval_hours,typical interval_hours": lambda _, h, usual: _far(9)(h, usual),
     },
     "off the resolution": {
-        "step_hours,time": lambda s, t: t % (s * HOUR_US) != 0,
+        "step_hours,time": lambda s, t: t.astype(np.int64) % np.int64(s[0] * HOUR_US) != 0,
         # What an archive or the sample has of prices may be sparser than any step: no other resolution.
         "step_hours,middle hours_apart,#,@hosted": lambda s, apart, n, _: (n > 4) & (apart > 1.5 * s),
     },
@@ -181,7 +181,8 @@ def figure(e: CheckedAnswer, name: str) -> Array | None:
     A column; ``column=word``: where it is the word; ``#``: the number of rows; ``#column``: how many words it
     lists; ``$field``: what stands beside the rows; ``limit``: that of the request; ``step_hours``: the
     resolution; ``hours_apart``: the time since the row before, of the same series; ``@table``: nothing unless
-    the answer is of that table, ``@hosted`` unless a hosted service's; a word before a column: see `_OF`.
+    the answer is of that table, ``@hosted`` unless a hosted service's, ``@settled`` unless of payments. For a
+    word before a column see `_OF`.
     """
     if name not in e.figures:
         how, _, of = name.partition(" ")
@@ -226,6 +227,8 @@ def _beside_rows(e: CheckedAnswer, name: str) -> Any:
         return e.step_us / HOUR_US if any(word in times.RESOLUTIONS for word in words) else None
     if name == "@hosted":
         return 1.0 if e.endpoint is not None and not e.endpoint.local else None
+    if name == "@settled":
+        return 1.0 if "settled" in e.words.get("kind", ()) else None
     if name[0] == "@":
         return 1.0 if e.table.name == name[1:] else None
     field, _, inner = name.removeprefix("$").partition(".")
@@ -235,13 +238,15 @@ def _beside_rows(e: CheckedAnswer, name: str) -> Any:
 
 def _neighbour(values: Array, by: Array, groups: Array, *, before: bool = False) -> Array:
     """Return of each row the value of the next one (or the one before) by a figure, in its group."""
-    order = np.arange(values.size)
-    if (np.diff(groups) < 0).any() or (np.diff(by)[np.diff(groups) == 0] < 0).any():
+    steps = np.diff(groups)
+    if (steps < 0).any() or (np.diff(by)[steps == 0] < 0).any():
         order = np.lexsort((by, groups))
-    within = np.diff(groups[order]) == 0
-    ends = order[:-1][within], order[1:][within]
-    found = np.full(values.size, np.nan)
-    found[ends[before]] = values[ends[not before]]
+        found = np.empty(values.size)
+        found[order] = _neighbour(values[order], by[order], groups[order], before=before)
+        return found
+    found, last = np.full(values.size, np.nan), max(values.size - 1, 0)
+    to, of = (slice(1, None), slice(last)) if before else (slice(last), slice(1, None))
+    found[to] = np.where(steps == 0, values[of], np.nan)
     return found
 
 
