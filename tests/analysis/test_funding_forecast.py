@@ -14,8 +14,9 @@ from scipy.signal import lfilter
 import derivdata as dd
 from benchmarks import carry_forecast as measured
 from derivdata.analysis import funding
-from derivdata.analysis.funding.carry_forecast import outcome_figures, summed_history
-from derivdata.analysis.funding.pooled_regression import _borne_out, _left_of, walk_forward
+from derivdata.analysis.funding.carry_forecast import summed_history
+from derivdata.analysis.funding.forecast_errors import outcome_figures, walk_forward
+from derivdata.analysis.funding.pooled_regression import _borne_out, _left_of
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.reports.sections import carry_forecast
 from tests.analysis.funding_made import market, noisy

@@ -10,40 +10,30 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.funding.accrual import prepare, sums_of
+from derivdata.analysis.funding.forecast_errors import Walk, outcome_figures, pair_distribution, walk_of
 from derivdata.analysis.funding.pairs import pair_costs
-from derivdata.analysis.funding.pooled_regression import (
-    Plan,
-    Walk,
-    direction_of,
-    pair_places,
-    walk_forward,
-)
+from derivdata.analysis.funding.pooled_regression import Plan, expect_funding, expect_prices, relative_levels
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.panels import (
     Panel,
+    beside,
+    hours,
     hours_at,
     hours_of,
     labels_of,
     like,
+    refuse_other_coins,
+    require,
     require_level,
     require_rate,
     require_venues,
+    usual_step,
     whole,
 )
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats, Indices
-from derivdata.units import BPS_UNIT
-
-__all__ = [
-    "DECISIONS",
-    "History",
-    "forecast_carry",
-    "origin_attrs",
-    "outcome_figures",
-    "pair_distribution",
-    "summed_history",
-]
+from derivdata.units import BPS, BPS_UNIT, USD_UNIT
 
 _SPANS_HOURS = (24.0, 72.0, 168.0, 1440.0)
 _MEMORY_HOURS = 365.0 * 24.0
@@ -52,9 +42,6 @@ OWN_HOURS = 14.0 * 24.0
 _LEAST = 30  # periods of history
 DECISIONS = 10
 """Past decisions with a known outcome that a distribution needs."""
-_WIDEST = 20.0  # standard deviations of past outcomes that an interval of nearly all outcomes may be wide
-_RARE = 0.005
-_SMALLEST = 1e-9  # bps
 _WORTH = 8.0
 """Independent decisions from which a forecast has no status: with fewer it is hardly better than none."""
 
@@ -67,6 +54,8 @@ class History(NamedTuple):
     first: int
     """Number of the first period's end, counted from 1970-01-01 00:00 UTC."""
     plan: Plan
+    levels: xr.DataArray | None = None
+    """Logarithms of marks at the ends of periods [−bps], where prices are known."""
 
 
 @typed
@@ -76,14 +65,16 @@ def forecast_carry(
     *,
     hold: str | pd.Timedelta,
     fee_bps: float | Mapping[str, float],
+    prices: Panel | None = None,
     period: str | pd.Timedelta = "8h",
     level: float = 0.9,
     overlap: Literal["raise", "nan"] = "raise",
 ) -> xr.Dataset:
-    """Forecast what funding each pair of venues earns from the panel's end on: the outcome's distribution.
+    """Forecast what each pair of venues earns from the panel's end on: the outcome's distribution.
 
-    It is funding only: the prices of the two legs move against each other as well, most where they are quoted
-    in different currencies, so that less than `level` of what a pair earns in all lies within.
+    Without `prices` it is funding only: the prices of the two legs move against each other as well, most
+    where they are quoted in different currencies, so that less than `level` of what a pair earns in all lies
+    within.
 
     Parameters
     ----------
@@ -97,6 +88,9 @@ def forecast_carry(
     fee_bps
         Fee of one trade [bps of the notional traded], one number or a mapping by venue. A pair makes four
         trades and costs twice the sum of its venues' fees.
+    prices
+        Marks [USD] over the same symbols, a row at the end of each period at least. The outcome is then that
+        of funding and of the legs' prices, both with the same number of coins.
     period
         Length of the periods over which history is summed; at least every venue's interval, at most 24.
     level
@@ -111,7 +105,9 @@ def forecast_carry(
         outcome lies with probability `level`), ``probability_net_positive``, ``gross_bps`` (mean before
         cost), ``cost_bps``, ``decisions`` (what the past ones are worth: the time that their outcomes span
         over the hold), ``status``; coordinates ``long`` and ``short`` along ``pair``, ``hold_hours``, and
-        ``time``, the end of the last whole period, from which the pair is held. NaN with status ``gap`` where
+        ``time``, the end of the last whole period, from which the pair is held. With `prices` also
+        ``funding_bps`` and ``price_bps``, the parts of ``gross_bps``, each with ``_low_bps`` and
+        ``_high_bps``. NaN with status ``gap`` where
         a leg is not known within the last day or in more than a third of the last day, three days or week,
         with ``too_few`` below 30
         periods of history or 10 past decisions. ``few_decisions``: they are worth fewer than eight.
@@ -120,14 +116,15 @@ def forecast_carry(
     ------
     TypeError, ValueError
         As `cumulative`; fewer than two venues, or one that is not in the panel; a venue has no fee; the
-        holding time is no whole number of periods.
+        holding time is no whole number of periods; `prices` are not in USD, or a venue's are of another coin.
 
     Notes
     -----
     A regression pooled over all pairs, of the next outcome on the last period and the trailing means over a
     day, three, seven and sixty days (heterogeneous autoregression: Corsi 2009, Journal of Financial
     Econometrics 7(2)). It is refitted at each period of the past on what was known there and shrunk by how
-    much of past expectations came true (empirical Bayes over pairs). Its past errors, each in units of the
+    much of past expectations came true (empirical Bayes over pairs). Prices have one of their own, on how far
+    each is from its means over the same spans. Past errors, each in units of the
     size to be expected of it, make the distribution (split conformal). Coverage and errors on recorded data
     are in docs/methods/carry.md, also those of the pair that is picked because it looks best.
 
@@ -138,57 +135,137 @@ def forecast_carry(
     >>> found.sizes["pair"] == history.sizes["exchange"] * (history.sizes["exchange"] - 1)
     True
     """
-    require_level(level)
     panel = require_rate(panel, "exchange", "time")
-    history = summed_history(panel, hold, period, overlap=overlap)
+    history = summed_history(panel, hold, period, overlap=overlap, prices=prices)
+    last = np.array([history.amounts.sizes["time"] - 1])
+    found = _forecasts(panel, history, pairs, last, hold, fee_bps, level)
+    return found.isel(time=0).drop_vars("realised_net_bps")
+
+
+@typed
+def forecast_history(
+    panel: Panel,
+    pairs: Sequence[tuple[str, str]] | None = None,
+    *,
+    hold: str | pd.Timedelta,
+    fee_bps: float | Mapping[str, float],
+    prices: Panel | None = None,
+    every: str | pd.Timedelta = "1d",
+    period: str | pd.Timedelta = "8h",
+    level: float = 0.9,
+    overlap: Literal["raise", "nan"] = "raise",
+) -> xr.Dataset:
+    """Forecast what each pair would earn at many instants of the past, from what was known at each of them.
+
+    Parameters
+    ----------
+    panel, pairs, hold, fee_bps, prices, period, level, overlap
+        As in `forecast_carry`.
+    every
+        Time between forecasts, a whole number of periods, counted from 1970-01-01 00:00 UTC.
+
+    Returns
+    -------
+    Dataset, what `forecast_carry` returns, with dim ``time``
+        In one pass over the panel. A value is what `forecast_carry` gives of the rows up to its time, so that
+        ``found["net_bps"]`` is a forecast for `derivdata.analysis.backtest.ForecastThreshold`. Also
+        ``realised_net_bps``, what came of it after cost, NaN where that is not known.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `forecast_carry`.
+
+    Examples
+    --------
+    >>> history = dd.panel(dd.funding.history(["BTC", "ETH"], "60d", venues=["binance", "okx", "bybit"]))
+    >>> past = dd.analysis.funding.forecast_history(history, hold="3d", fee_bps=2.0)
+    >>> rule = dd.analysis.backtest.ForecastThreshold(past["net_bps"], enter=5.0)
+    """
+    panel = require_rate(panel, "exchange", "time")
+    history = summed_history(panel, hold, period, overlap=overlap, prices=prices)
+    stride = whole_periods(every, "every", hours_of(period, "period"))
+    at = np.arange(-history.first % stride, history.amounts.sizes["time"], stride)
+    return _forecasts(panel, history, pairs, at, hold, fee_bps, level)
+
+
+def _forecasts(
+    panel: xr.DataArray,
+    history: History,
+    pairs: Sequence[tuple[str, str]] | None,
+    at: Indices,
+    hold: str | pd.Timedelta,
+    fee_bps: float | Mapping[str, float],
+    level: float,
+) -> xr.Dataset:
+    """Return the forecasts at some periods of a history."""
+    require_level(level)
     names = labels_of(history.amounts, "exchange")
     long, short = _places(panel, names, pairs)
     cost = pair_costs(fee_bps, names.tolist())[long, short]
-    figures = xr.apply_ufunc(
+    parts = [history.amounts] if history.levels is None else [history.amounts, history.levels]
+    figures = _NET + (() if history.levels is None else _PARTS)
+    found = xr.apply_ufunc(
         _forecast,
-        history.amounts,
-        input_core_dims=[["exchange", "time"]],
-        output_core_dims=[["pair"]] * 8,
-        kwargs={"plan": history.plan, "long": long, "short": short, "cost": cost, "level": level},
+        *(part.drop_vars("time") for part in parts),
+        input_core_dims=[["exchange", "time"]] * len(parts),
+        output_core_dims=[["pair", "at"]] * (len(figures) + 1),
+        kwargs={"plan": history.plan, "long": long, "short": short, "cost": cost, "level": level, "at": at},
         dask="parallelized",
         keep_attrs=False,
-        output_dtypes=[np.float64] * 7 + [np.int32],
-        dask_gufunc_kwargs={"output_sizes": {"pair": long.size}},
+        output_dtypes=[np.float64] * len(figures) + [np.int32],
+        dask_gufunc_kwargs={"output_sizes": {"pair": long.size, "at": at.size}},
     )
-    *amounts, decisions, status = (like(figure, panel) for figure in figures)
-    result = xr.Dataset(dict(zip(_FIGURES, amounts, strict=True)))
+    times = history.amounts["time"].to_numpy()[at]
+    *amounts, status = (like(one.rename(at="time").assign_coords(time=times), panel) for one in found)
+    result = xr.Dataset(dict(zip(figures, amounts, strict=True)))
     result["cost_bps"] = ("pair", cost)
+    of = "funding only" if history.levels is None else "funding and prices"
     for name, words in _LONG_NAMES.items():
-        result[name].attrs = {
-            "units": "1" if name.startswith("probability") else BPS_UNIT,
-            "long_name": words,
-        }
-    result["decisions"] = decisions.assign_attrs(units="1")
+        if name in result:
+            unit = "1" if name.startswith("probability") else BPS_UNIT
+            result[name].attrs = {"units": unit, "long_name": words.format(of=of)}
+    result["decisions"].attrs = {"units": "1"}
     result["status"] = status.assign_attrs(flag_attrs(FundingStatus))
-    labels = {"long": ("pair", names[long]), "short": ("pair", names[short])}
-    result = result.assign_coords(labels)
     result = result.assign_coords(
-        time=history.amounts["time"].to_numpy()[-1], hold_hours=hours_of(hold, "hold")
+        long=("pair", names[long]), short=("pair", names[short]), hold_hours=hours_of(hold, "hold")
     )
     return result.assign_attrs(origin_attrs(panel), level=level)
 
 
-_FIGURES = (
+_NET = (
     "net_bps",
     "net_median_bps",
     "net_low_bps",
     "net_high_bps",
     "gross_bps",
     "probability_net_positive",
+    "realised_net_bps",
+    "decisions",
+)
+_PARTS = (
+    "funding_bps",
+    "funding_low_bps",
+    "funding_high_bps",
+    "price_bps",
+    "price_low_bps",
+    "price_high_bps",
 )
 _LONG_NAMES = {
-    "net_bps": "mean outcome after cost, funding only",
-    "net_median_bps": "median outcome after cost, funding only",
-    "net_low_bps": "low end of the outcome after cost, funding only",
-    "net_high_bps": "high end of the outcome after cost, funding only",
-    "gross_bps": "mean outcome before cost, funding only",
-    "probability_net_positive": "probability that funding exceeds the cost",
+    "net_bps": "mean outcome after cost, {of}",
+    "net_median_bps": "median outcome after cost, {of}",
+    "net_low_bps": "low end of the outcome after cost, {of}",
+    "net_high_bps": "high end of the outcome after cost, {of}",
+    "gross_bps": "mean outcome before cost, {of}",
+    "probability_net_positive": "probability that the outcome exceeds the cost, {of}",
+    "realised_net_bps": "outcome after cost, {of}",
     "cost_bps": "cost of the four trades",
+    "funding_bps": "mean of what funding pays",
+    "funding_low_bps": "low end of what funding pays",
+    "funding_high_bps": "high end of what funding pays",
+    "price_bps": "mean of what the legs' prices gain",
+    "price_low_bps": "low end of what the legs' prices gain",
+    "price_high_bps": "high end of what the legs' prices gain",
 }
 
 
@@ -203,6 +280,7 @@ def summed_history(
     period: str | pd.Timedelta,
     *,
     overlap: Literal["raise", "nan"] = "raise",
+    prices: Panel | None = None,
 ) -> History:
     """Sum a panel over periods and lay out the regression.
 
@@ -216,44 +294,51 @@ def summed_history(
         raise ValueError("panel needs two venues at least: a pair is long on one and short on another")
     if np.unique(names).size < names.size:
         raise ValueError("panel has a venue more than once")
-    length, held = hours_of(period, "period"), hours_of(hold, "hold")
+    length = hours_of(period, "period")
     if length > 24.0:
         raise ValueError(f"{period=}: a day at most, since the forecast looks at the last day")
-    count = round(held / length)
-    if abs(count * length - held) > 1e-6 or not count:
-        raise ValueError(f"{hold=} is no whole number of periods of {length:g} h")
+    count = whole_periods(hold, "hold", length)
     amounts = whole(sums_of(prepare(panel, overlap=overlap), length)["amount"], "exchange", "time")
     first = round(float(hours_at(amounts["time"].values[:1], np.datetime64(0, "us"))[0]) / length)
     spans = (1, *(max(round(span / length), 1) for span in _SPANS_HOURS))
     stride = max(1, count // 7)
     memory, recent = _MEMORY_HOURS / length, OWN_HOURS / length
     plan = Plan(count, spans, stride, -first % stride, memory, _LEAST, recent)
-    return History(amounts, first, plan)
+    return History(amounts, first, plan, None if prices is None else _levels(prices, amounts))
 
 
-def pair_distribution(walk: Walk, at: int) -> tuple[Floats, Floats, Floats, Floats, int]:
-    """Return the ingredients of the outcomes' distributions at a period.
+def whole_periods(value: str | pd.Timedelta, name: str, length: float) -> int:
+    """Return how many periods of `length` hours a length of time has.
 
-    Returns
-    -------
-    expected, scale
-        (long, short) bps: the mean outcome of each ordered pair before cost, and the size of its error.
-    errors, weight
-        Past errors in order, and the weight up to each; of a pair expected to lose they count reversed, of
-        one expected to do neither half in each direction.
-    decisions
-        How many past decisions the errors are of.
+    Raises
+    ------
+    ValueError
+        They are no whole number, or none.
     """
-    venues = walk.expected.shape[0]
-    scale = np.full((venues, venues), np.nan)
-    long, short = pair_places(venues)
-    scale[long, short] = scale[short, long] = walk.scale[:, int(np.searchsorted(walk.columns, at))]
-    errors, weight, decisions = walk.past_errors(at)
-    if decisions:  # no interval is wider than what outcomes ever were bears out, whatever made its size
-        low, high = np.interp([_RARE, 1.0 - _RARE], weight, errors)
-        scale = np.minimum(scale, _WIDEST * walk.usual[at] / max(float(high - low), 1.0))
-        scale = np.maximum(scale, _SMALLEST)
-    return walk.pair_expectations(at), scale, errors, weight, decisions
+    found = hours_of(value, name)
+    count = round(found / length)
+    if abs(count * length - found) > 1e-6 or not count:
+        raise ValueError(f"{name}={value!r} is no whole number of periods of {length:g} h")
+    return count
+
+
+def _levels(prices: Panel, amounts: xr.DataArray) -> xr.DataArray:
+    """Return the logarithms of marks [−bps: what a long pays when they rise] at the ends of periods.
+
+    A mark stands for an end where it is no older than the usual step of the prices.
+    """
+    marks = require(prices, "exchange", "time", units=USD_UNIT, name="prices")
+    refuse_other_coins(marks, "prices")
+    if "symbol" in marks.dims and "symbol" not in amounts.dims:
+        symbol = amounts["symbol"] if "symbol" in amounts.coords else marks["symbol"].squeeze()
+        marks = marks.sel(symbol=symbol.item(), drop=True)
+    step = pd.Timedelta(usual_step(hours(marks, name="prices")), "h")
+    marks = whole(marks, "time").reindex(time=amounts["time"], method="ffill", tolerance=step)
+    labels = {dim: amounts[dim] for dim in amounts.dims if dim in marks.dims and dim != "time"}
+    marks = beside(amounts, marks.reindex(labels), units=USD_UNIT, name="prices")
+    logs = xr.apply_ufunc(np.log, marks.where(marks > 0.0), dask="allowed")
+    levels: xr.DataArray = whole(-BPS * logs, "exchange", "time")
+    return levels
 
 
 def _places(
@@ -271,59 +356,59 @@ def _places(
     return places[:, 0], places[:, 1]
 
 
+def walks_of(amounts: Floats, levels: Floats | None, plan: Plan, wanted: Indices) -> list[Walk]:
+    """Return the walk of what pairs earn, and where prices are known those of funding and of prices alone."""
+    funding = expect_funding(amounts, plan, wanted)
+    if levels is None:
+        return [walk_of((funding,), amounts, plan)]
+    price = expect_prices(levels, plan, wanted)
+    moves = np.diff(relative_levels(levels), axis=1, prepend=np.nan)
+    both = walk_of((funding, price), amounts + moves, plan)
+    return [both, walk_of((funding,), amounts, plan), walk_of((price,), moves, plan)]
+
+
 def _forecast(
-    amounts: Floats, *, plan: Plan, long: Indices, short: Indices, cost: Floats, level: float
+    amounts: Floats,
+    levels: Floats | None = None,
+    *,
+    plan: Plan,
+    long: Indices,
+    short: Indices,
+    cost: Floats,
+    level: float,
+    at: Indices,
 ) -> tuple[Any, ...]:
-    results = np.empty((8, *amounts.shape[:-2], long.size))
-    last = amounts.shape[-1] - 1
+    number = len(_NET) + (0 if levels is None else len(_PARTS)) + 1
+    results = np.empty((number, *amounts.shape[:-2], long.size, at.size))
     for series in np.ndindex(amounts.shape[:-2]):
-        walk = walk_forward(amounts[series], plan, np.array([last]))
-        known = np.isfinite(amounts[series]).sum(axis=-1)
-        results[(slice(None), *series)] = _of_pairs(walk, last, known, long, short, cost, level)
+        walks = walks_of(amounts[series], None if levels is None else levels[series], plan, at)
+        known = np.cumsum(np.isfinite(amounts[series]), axis=-1)
+        for column, period in enumerate(map(int, at)):
+            found = _of_pairs(walks, period, known[:, period], long, short, cost, level)
+            results[(slice(None), *series, slice(None), column)] = found
     return *results[:-1], results[-1].astype(np.int32)
 
 
 def _of_pairs(
-    walk: Walk, at: int, known: Any, long: Indices, short: Indices, cost: Floats, level: float
+    walks: list[Walk], at: int, known: Any, long: Indices, short: Indices, cost: Floats, level: float
 ) -> Floats:
-    expected, scale, errors, weight, decisions = pair_distribution(walk, at)
-    mean, size = expected[long, short], scale[long, short]
-    few, worth = decisions < DECISIONS, float(walk.worth[at])
-    low, middle, high, above = outcome_figures(mean, size, errors, weight, cost, level, few=few)
-    mean = np.where(few, np.nan, mean)
-    short_history = np.minimum(known[long], known[short]) < walk.plan.least
-    unsure = FundingStatus.FEW_DECISIONS if worth < _WORTH else 0
-    status = np.where(few | short_history, FundingStatus.TOO_FEW, unsure)
-    status = status | np.where(np.isnan(expected[long, short]) & ~short_history, FundingStatus.GAP, 0)
-    figures = (mean - cost, middle, low, high, mean, above, np.full(mean.shape, worth), status)
-    return np.stack([np.asarray(figure, dtype=np.float64) for figure in figures])
-
-
-def outcome_figures(
-    mean: Floats, size: Floats, errors: Floats, weight: Floats, cost: Any, level: float, *, few: bool
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return low end, median and high end of outcomes after cost [bps], and the probability to be above 0."""
-    if few:
-        unknown = np.full(mean.shape, np.nan)
-        return unknown, unknown, unknown, unknown
-    tails = [0.5 * (1.0 - level), 0.5, 0.5 * (1.0 + level)]
-    toward, net = direction_of(mean), mean - cost
-    bottom, centre, top, above = (np.full(mean.shape, np.nan) for _ in range(4))
-    for sign in (1.0, -1.0, 0.0):
-        ordered, up_to = _seen_from(sign, errors, weight)
-        low, middle, high = np.interp(tails, up_to, ordered)
-        # The outcome is above 0 where the error is above −net in units of its size.
-        chance = 1.0 - np.interp(-net / size, ordered, up_to, left=0.0, right=1.0)
-        found = (net + size * low, net + size * middle, net + size * high, chance)
-        for figure, of_sign in zip((bottom, centre, top, above), found, strict=True):
-            np.copyto(figure, of_sign, where=(toward == sign) & np.isfinite(size))
-    return bottom, centre, top, above
-
-
-def _seen_from(sign: float, errors: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    """Return errors in order and the weight up to each: as they are, reversed, or at 0 half of either."""
-    if sign:
-        return (errors, weight) if sign > 0.0 else (-errors[::-1], 1.0 - weight[::-1])
-    grid = np.sort(np.concatenate([errors, -errors]))
-    here, behind = (np.interp(sign * grid, errors, weight, left=0.0, right=1.0) for sign in (1.0, -1.0))
-    return grid, 0.5 * (here + 1.0 - behind)
+    parts, few_of, expected_of = [], [], []
+    for number, walk in enumerate(walks):
+        expected, scale, errors, weight, decisions = pair_distribution(walk, at)
+        few, mean = decisions < DECISIONS, expected[long, short]
+        paid = 0.0 if number else cost
+        ends = outcome_figures(mean, scale[long, short], errors, weight, paid, level, few=few)
+        parts.append((np.where(few, np.nan, mean), *ends))
+        few_of.append(few)
+        expected_of.append(mean)
+    mean, low, middle, high, above = parts[0]
+    realised = walks[0].outcomes[short, at] - walks[0].outcomes[long, at] - cost
+    worth = np.full(mean.shape, walks[0].worth[at])
+    short_history = np.minimum(known[long], known[short]) < walks[0].plan.least
+    unsure = FundingStatus.FEW_DECISIONS if worth.size and worth[0] < _WORTH else 0
+    status = np.where(few_of[0] | short_history, FundingStatus.TOO_FEW, unsure)
+    status = status | np.where(np.isnan(expected_of[0]) & ~short_history, FundingStatus.GAP, 0)
+    figures = [mean - cost, middle, low, high, mean, above, realised, worth]
+    for mean, low, _, high, _ in parts[1:]:
+        figures += [mean, low, high]
+    return np.stack([np.asarray(figure, dtype=np.float64) for figure in (*figures, status)])

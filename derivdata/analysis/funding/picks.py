@@ -13,12 +13,12 @@ import xarray as xr
 from derivdata.analysis.funding.carry_forecast import (
     DECISIONS,
     origin_attrs,
-    outcome_figures,
-    pair_distribution,
     summed_history,
+    walks_of,
 )
+from derivdata.analysis.funding.forecast_errors import Walk, outcome_figures, pair_distribution
 from derivdata.analysis.funding.pairs import pair_costs
-from derivdata.analysis.funding.pooled_regression import Plan, Walk, trailing_mean, walk_forward
+from derivdata.analysis.funding.pooled_regression import Plan, trailing_mean
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.inputs import require_draws, require_variables, seed_of
 from derivdata.analysis.panels import Panel, hours_of, labels_of, like, require_level, require_rate
@@ -43,6 +43,7 @@ def pick_record(
     *,
     hold: str | pd.Timedelta,
     fee_bps: float | Mapping[str, float],
+    prices: Panel | None = None,
     rule: Literal["forecast", "last", "mean_7d"] = "forecast",
     period: str | pd.Timedelta = "8h",
     level: float = 0.9,
@@ -52,10 +53,10 @@ def pick_record(
 
     Parameters
     ----------
-    panel, hold, fee_bps, period, level, overlap
-        As in `forecast_carry`. Decisions are a holding time apart, at whole multiples of it since 1970-01-01
-        00:00 UTC (with seven days: Thursdays), so that no hour is counted twice and a longer panel adds
-        decisions without moving those before.
+    panel, hold, fee_bps, prices, period, level, overlap
+        As in `forecast_carry`; without `prices` forecasts and outcomes are of funding only. Decisions are a
+        holding time apart, at whole multiples of it since 1970-01-01 00:00 UTC (with seven days: Thursdays),
+        so that no hour is counted twice and a longer panel adds decisions without moving those before.
     rule
         What a pair is picked by: ``"forecast"``, the largest mean of `forecast_carry` after cost; ``"last"``
         and ``"mean_7d"``, the largest spread of the last period or mean of seven days, taken to last for the
@@ -82,13 +83,14 @@ def pick_record(
     """
     require_level(level)
     panel = require_rate(panel, "exchange", "time")
-    history = summed_history(panel, hold, period, overlap=overlap)
+    history = summed_history(panel, hold, period, overlap=overlap, prices=prices)
     names, plan = labels_of(history.amounts, "exchange"), history.plan
     decisions = np.arange(-history.first % plan.hold, history.amounts.sizes["time"], plan.hold)
+    parts = [history.amounts] if history.levels is None else [history.amounts, history.levels]
     figures = xr.apply_ufunc(
         _record,
-        history.amounts.drop_vars("time"),
-        input_core_dims=[["exchange", "time"]],
+        *(part.drop_vars("time") for part in parts),
+        input_core_dims=[["exchange", "time"]] * len(parts),
         output_core_dims=[["decision"]] * (len(_FIGURES) + 3),
         kwargs={
             "plan": plan,
@@ -196,13 +198,21 @@ def _bootstrap(sums: Floats, number: Any, level: float, resamples: int, seed: in
 
 
 def _record(
-    amounts: Floats, *, plan: Plan, cost: Floats, decisions: Indices, rule: str, level: float, names: Any
+    amounts: Floats,
+    levels: Floats | None = None,
+    *,
+    plan: Plan,
+    cost: Floats,
+    decisions: Indices,
+    rule: str,
+    level: float,
+    names: Any,
 ) -> tuple[Any, ...]:
     shape = (*amounts.shape[:-2], decisions.size)
     places = np.full((2, *shape), -1, dtype=np.intp)
     figures, status = np.full((len(_FIGURES), *shape), np.nan), np.zeros(shape, dtype=np.int32)
     for series in np.ndindex(amounts.shape[:-2]):
-        walk = walk_forward(amounts[series], plan, decisions)
+        walk = walks_of(amounts[series], None if levels is None else levels[series], plan, decisions)[0]
         spans = {"last": 1, "mean_7d": plan.spans[3]}
         trailing = None
         if rule in spans:

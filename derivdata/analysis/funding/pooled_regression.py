@@ -17,12 +17,6 @@ from derivdata.support.arrays import Bools, Floats, Indices
 _PENALTY = 0.1  # of the mean diagonal of the normal equations
 _PRIOR = 0.5  # share of the trailing means that is expected to be earned before any outcome is known
 _SCEPTICAL = 2.0  # decisions that speak for no carry at all: a slope of few outcomes is mostly luck
-_SIZE_PENALTY = 0.02
-_SIZE_PRIOR = 0.25  # slope on each of the four causes: together 1, so that sizes grow with the rates
-_ENOUGH_ERRORS = 30  # from which the slopes of sizes are fitted, and an error's own size is trusted
-_OWN_SHARE = 0.5  # of a pair's own past errors: no size is smaller
-_RESTLESS_WEIGHT = 10.0  # decisions that its restlessness counts for beside them
-_OWN_WEIGHT = 5.0  # decisions that the pooled size counts for beside the pair's own recent errors
 
 _TRUSTED = 8.0  # decisions for which forecasts of a size are taken at their word beside what came of them
 _GRID_STEPS = 2  # an octave
@@ -32,10 +26,7 @@ _GRID = 2.0 ** (np.arange(-6 * _GRID_STEPS, 10 * _GRID_STEPS + 1) / _GRID_STEPS)
 _GROUPS = np.append(np.arange(1, 10) / 10.0, [0.97, 0.99, 0.997])
 """Shares of past forecasts below each group of sizes: the few largest are the ones that are traded."""
 
-_LARGEST = 10.0  # sizes: an error further out would move quantiles of all pairs by itself
-_FLOOR = 0.05  # of the market's restlessness: keeps the logarithm of a pinned spread finite
-_TINY = 1e-9  # bps
-_MOST_ERRORS = 200_000
+TINY = 1e-9  # bps
 _COVER = 0.9
 
 
@@ -57,8 +48,8 @@ class Plan(NamedTuple):
     """Half-life of the weight of a pair's own errors in its size."""
 
 
-class Walk(NamedTuple):
-    """Forecasts of a panel at each of its periods, and the errors of past ones."""
+class Means(NamedTuple):
+    """What a regression expects of a panel at each of its periods, and what came of it."""
 
     expected: Floats
     """(venue, period) bps that a long on the venue is expected to pay over the holding time, by the
@@ -68,54 +59,20 @@ class Walk(NamedTuple):
     worth: Floats
     """(period) decisions whose outcome is known there, by what they are worth: overlapping ones add up to the
     time that their outcomes span over the holding time."""
-    usual: Floats
-    """(period) bps: standard deviation of the outcomes of all pairs that are known there."""
     columns: Indices
-    """Periods of the next two."""
-    scale: Floats
-    """(pair, column) bps: size of the error to be expected."""
-    missed: Floats
-    """(pair, column) bps: outcome less expectation, as `pair_places` orders a pair; NaN where the outcome is
-    not known and at columns that are not kept."""
-    direction: Floats
-    """(pair, column): 1 where the pair was expected to earn, −1 where its reverse was, 0 where neither."""
+    """Periods of the next three."""
+    predicted: Floats
+    """(pair, column) bps that a pair is expected to earn, as `pair_places` orders it."""
+    realised: Floats
+    """(pair, column) bps that it earned; NaN where that is not known and at columns that are not kept."""
     left: Floats
     """(column, `_GRID`): share of a forecast of that size that past ones bear out."""
-    sizes: _Sizes
-    plan: Plan
 
     def pair_expectations(self, at: int) -> Floats:
         """Return the bps (long, short) that every ordered pair is expected to earn over the holding time."""
         score = self.expected[:, at]
         apart = score[None, :] - score[:, None]
         return apart * _left_of(apart[..., None], self.left[[int(np.searchsorted(self.columns, at))]])[..., 0]
-
-    def past_errors(self, at: int) -> tuple[Floats, Floats, int]:
-        """Return the errors known at a period in order, the weight up to each, and how many decisions.
-
-        Errors are in units of the size that was to be expected of them. Where that rested on too few errors,
-        it is what the regression says now: a size made of one lucky error would make a quantile of it.
-        """
-        known = np.flatnonzero(self.columns <= at - self.plan.hold)
-        known = known[-max(1, _MOST_ERRORS // max(1, self.missed.shape[0])) :]
-        now = int(np.searchsorted(self.columns, at))
-        trusted = self.sizes.number[known] >= _ENOUGH_ERRORS
-        scale = np.where(trusted, self.scale[:, known], self.sizes.made(now, known))
-        errors = np.clip(self.missed[:, known] / scale, -_LARGEST, _LARGEST)
-        there = np.isfinite(errors)
-        age = np.broadcast_to(at - self.columns[known], errors.shape)[there]
-        weight = 0.5 ** (age / self.plan.memory)
-        # Errors count in the direction that was expected to earn; where there was none, half in each. So the
-        # order in which a panel names its venues means nothing.
-        toward = self.direction[:, known][there]
-        ways = [(errors[there] * sign, weight * 0.5 * (1.0 + sign * toward)) for sign in (1.0, -1.0)]
-        errors, weight = (np.concatenate(part) for part in zip(*ways, strict=True))
-        errors, weight = errors[weight > 0.0], weight[weight > 0.0]
-        order = np.argsort(errors, kind="stable")
-        errors, weight = errors[order], weight[order]
-        # Up to the middle of each error: seen from above, the distribution is the same.
-        middle = (np.cumsum(weight) - 0.5 * weight) / max(float(weight.sum()), _TINY)
-        return errors, middle, int(there.any(axis=0).sum())
 
 
 def pair_places(venues: int) -> tuple[Indices, Indices]:
@@ -124,44 +81,77 @@ def pair_places(venues: int) -> tuple[Indices, Indices]:
     return long.astype(np.intp), short.astype(np.intp)
 
 
-def walk_forward(amounts: Floats, plan: Plan, wanted: Indices) -> Walk:
-    """Forecast a panel at every period from what was known there.
+def expect_funding(amounts: Floats, plan: Plan, wanted: Indices) -> Means:
+    """Forecast the sums of amounts (venue, period) over the holding time, from their trailing means.
+
+    `_PRIOR` of these is expected before any outcome is known, the longer of them the more of it: what a mean
+    of few periods says is mostly gone before the holding time is over.
+    """
+    weight = np.array(plan.spans) / (np.array(plan.spans) + plan.hold)
+    prior = np.full(5, _PRIOR * plan.hold / 5)
+    return _regress(_features(amounts, plan), future_sums(amounts, plan.hold), prior, plan, wanted)
+
+
+def expect_prices(levels: Floats, plan: Plan, wanted: Indices) -> Means:
+    """Forecast the moves of price levels (venue, period) over the holding time.
+
+    From the last move, and how far the level is from its means over a day, three, seven and sixty days, all
+    against the median of the venues. Nothing is expected before outcomes are known.
+    """
+    level = relative_levels(levels)
+    last = level - np.pad(level, [(0, 0), (1, 0)], constant_values=np.nan)[:, :-1]
+    least = (*(2.0 / 3.0 * span for span in plan.spans[1:-1]), plan.least)
+    means = [trailing_mean(level, *each) for each in zip(plan.spans[1:], least, strict=True)]
+    features = np.stack([last, *(mean - level for mean in means)])
+    features[:, ~np.isfinite(features).all(axis=0)] = np.nan
+    outcomes = np.full(levels.shape, np.nan)
+    outcomes[:, : -plan.hold] = level[:, plan.hold :] - level[:, : -plan.hold]
+    return _regress(features, outcomes, np.zeros(len(features)), plan, wanted)
+
+
+def relative_levels(levels: Floats) -> Floats:
+    """Return levels less their median over venues, NaN where fewer than two venues have one."""
+    several = np.isfinite(levels).sum(axis=0) > 1
+    middle = np.full(levels.shape[1], np.nan)
+    middle[several] = np.nanmedian(levels[:, several], axis=0)
+    return levels - middle
+
+
+def _regress(features: Floats, outcomes: Floats, prior: Floats, plan: Plan, wanted: Indices) -> Means:
+    """Forecast outcomes (venue, period) at every period from what was known there.
 
     Parameters
     ----------
-    amounts
-        (venue, period), NaN where a period is not known.
+    features
+        (feature, venue, period), NaN in all where one is.
+    prior
+        Coefficients to which the penalty draws.
     wanted
-        Periods at which the scale of errors is needed, beside those of decisions whose errors are kept.
+        Periods at which a forecast is needed, beside those of decisions whose errors are kept.
 
     Notes
     -----
     The regression is that of all pairs at once, but needs no pairs: sums over them of
     ``(x_i − x_j)(y_i − y_j)`` follow from the venues' own. A decision weighs half after the memory, and less
-    the further apart its venues were, so that a wild week does not decide. The penalty draws the coefficients
-    to `_PRIOR`. What comes out is shrunk by the slope of past outcomes on past expectations, over all pairs:
+    the further apart its venues were, so that a wild week does not decide. What comes out is shrunk by the
+    slope of past outcomes on past expectations, over all pairs:
     the linear empirical Bayes estimate, whose prior variance is the covariance of the two. That is what keeps
     the pair with the largest expectation from being the one with the largest error. Where large expectations
     came true to a lesser part than small ones, they are shrunk the more (`_borne_out`).
     """
-    features, outcomes = _features(amounts, plan), future_sums(amounts, plan.hold)
     weight = _weights(features)
-    coefficients = _coefficients(features, outcomes, weight, plan)
+    coefficients = _coefficients(features, outcomes, weight, prior, plan)
     expected = np.einsum("tk,ket->et", coefficients, features)
     worth = _worth(features, outcomes, plan)
     expected *= _shrinkage(expected, outcomes, weight, plan) * worth / (worth + _SCEPTICAL)
-    long, short = pair_places(amounts.shape[0])
-    kept = np.arange(plan.phase, amounts.shape[1], plan.stride)
+    long, short = pair_places(len(outcomes))
+    kept = np.arange(plan.phase, outcomes.shape[1], plan.stride)
     columns = np.union1d(kept, wanted).astype(np.intp)
     predicted, realised = (part[short][:, columns] - part[long][:, columns] for part in (expected, outcomes))
     realised = np.where(np.isin(columns, kept), realised, np.nan)
     left = _borne_out(predicted, realised, worth[columns], columns, plan)
     predicted = predicted * _left_of(predicted, left)
-    missed = realised - predicted
-    scale, sizes = _scales(amounts[short] - amounts[long], predicted, missed, columns, plan)
-    toward = direction_of(predicted)
-    usual = _usual(outcomes, plan)
-    return Walk(expected, outcomes, worth, usual, columns, scale, missed, toward, left, sizes, plan)
+    return Means(expected, outcomes, worth, columns, predicted, realised, left)
 
 
 def direction_of(expected: Floats) -> Floats:
@@ -169,7 +159,7 @@ def direction_of(expected: Floats) -> Floats:
 
     An expectation that rounding alone could have made is none.
     """
-    return np.asarray(np.where(np.abs(expected) > _TINY, np.sign(expected), 0.0))
+    return np.asarray(np.where(np.abs(expected) > TINY, np.sign(expected), 0.0))
 
 
 def trailing_mean(values: Floats, span: int, least: float) -> Floats:
@@ -213,7 +203,7 @@ def _weights(features: Floats) -> Floats:
     count = known.sum(axis=0)
     centre = np.where(known, features, 0.0).sum(axis=1) / np.maximum(count, 1)
     squares = np.where(known, (features - centre[:, None]) ** 2, 0.0).sum(axis=(0, 1))
-    apart, usable = squares / np.maximum(count, 1) + _TINY**2, count > 1
+    apart, usable = squares / np.maximum(count, 1) + TINY**2, count > 1
     past = np.cumsum(np.where(usable, np.log(apart), 0.0)) / np.maximum(np.cumsum(usable), 1)
     return np.where(usable, 1.0 / (apart + np.exp(past)), 0.0)
 
@@ -226,7 +216,7 @@ def _over_pairs(x: Floats, y: Floats, known: Bools) -> Floats:
     return np.moveaxis(own - np.einsum("kt,lt->klt", x.sum(axis=1), y.sum(axis=1)), -1, 0)
 
 
-def _remembered(parts: Floats, times: Indices, plan: Plan) -> Floats:
+def remembered(parts: Floats, times: Indices, plan: Plan) -> Floats:
     """Sum of the parts whose outcome is known at each of the times, the older ones weighing less."""
     totals, running = np.zeros_like(parts), np.zeros(parts.shape[1:])
     known = np.searchsorted(times, times - plan.hold, side="right")
@@ -240,20 +230,20 @@ def _remembered(parts: Floats, times: Indices, plan: Plan) -> Floats:
     return totals
 
 
-def _coefficients(features: Floats, outcomes: Floats, weight: Floats, plan: Plan) -> Floats:
+def _coefficients(features: Floats, outcomes: Floats, weight: Floats, prior: Floats, plan: Plan) -> Floats:
     """Return the coefficients (period, mean) of the penalised regression on what was known at each period."""
     known = np.isfinite(features[0]) & np.isfinite(outcomes)
     both = np.concatenate([features, outcomes[None]])
     sums = weight[:, None, None] * _over_pairs(features, both, known)
-    sums = _remembered(sums, np.arange(len(sums)), plan)
+    sums = remembered(sums, np.arange(len(sums)), plan)
     normal, target = sums[..., :-1], sums[..., -1:]
-    return _penalised(normal, target, np.full(len(features), _PRIOR * plan.hold / len(features)), _PENALTY)
+    return penalised(normal, target, prior, _PENALTY)
 
 
-def _penalised(normal: Floats, target: Floats, prior: Floats, share: float) -> Floats:
+def penalised(normal: Floats, target: Floats, prior: Floats, share: float) -> Floats:
     """Solve normal equations with a penalty of `share` of their mean diagonal on the distance to a prior."""
     size = len(prior)
-    penalty = share * np.trace(normal, axis1=1, axis2=2)[:, None, None] / size + _TINY
+    penalty = share * np.trace(normal, axis1=1, axis2=2)[:, None, None] / size + TINY
     drawn = target + penalty * prior[:, None]
     return np.asarray(np.linalg.solve(normal + penalty * np.eye(size), drawn)[..., 0])
 
@@ -265,21 +255,11 @@ def _worth(features: Floats, outcomes: Floats, plan: Plan) -> Floats:
     return np.asarray(known / plan.hold, dtype=np.float64)
 
 
-def _usual(outcomes: Floats, plan: Plan) -> Floats:
-    """Return at each period the standard deviation of known outcomes, of pairs in both directions."""
-    known = np.isfinite(outcomes)
-    paid, number = np.where(known, outcomes, 0.0), known.sum(axis=0).astype(np.float64)
-    squares = number * (paid**2).sum(axis=0) - paid.sum(axis=0) ** 2
-    total, pairs = (np.cumsum(part) for part in (squares, 0.5 * number * (number - 1.0)))
-    usual = np.sqrt(np.maximum(total, 0.0) / np.maximum(pairs, 1.0))
-    return np.pad(usual, (plan.hold, 0))[: usual.size]
-
-
 def _shrinkage(expected: Floats, outcomes: Floats, weight: Floats, plan: Plan) -> Floats:
     """Return the slope of known outcomes on what was expected of them, over all pairs, from 0 to 1."""
     known = np.isfinite(expected) & np.isfinite(outcomes)
     sums = weight[:, None, None] * _over_pairs(expected[None], np.stack([expected, outcomes]), known)
-    own, joint = np.moveaxis(_remembered(sums, np.arange(len(sums)), plan)[:, 0], -1, 0)
+    own, joint = np.moveaxis(remembered(sums, np.arange(len(sums)), plan)[:, 0], -1, 0)
     return np.clip(np.where(own > 0.0, joint / np.where(own > 0.0, own, 1.0), 1.0), 0.0, 1.0)
 
 
@@ -292,21 +272,21 @@ def _borne_out(predicted: Floats, realised: Floats, worth: Floats, columns: Indi
     made largest: of these the least comes true, which the common slope cannot say.
     """
     size, earned = np.abs(predicted), realised * direction_of(predicted)
-    known = np.isfinite(size + earned) & (size > _TINY)
+    known = np.isfinite(size + earned) & (size > TINY)
     place = _grid_place(np.where(known, size, 1.0)).round().astype(np.intp)
     parts = np.zeros((columns.size, _GRID.size, 3))
     column = np.broadcast_to(np.arange(columns.size), size.shape)[known]
     for part, amount in enumerate((np.ones_like(size), size, earned)):
         np.add.at(parts[..., part], (column, place[known]), amount[known])
-    sums = _remembered(parts, columns, plan)
+    sums = remembered(parts, columns, plan)
     count = sums[..., 0]
-    total = np.maximum(count.sum(axis=1, keepdims=True), _TINY)
+    total = np.maximum(count.sum(axis=1, keepdims=True), TINY)
     group = np.searchsorted(_GROUPS, (np.cumsum(count, axis=1) - 0.5 * count) / total)
     grouped = np.zeros((columns.size, _GROUPS.size + 1, 2))
     np.add.at(grouped, (np.arange(columns.size)[:, None], group), sums[..., 1:])
     forecast, came = np.moveaxis(grouped, -1, 0)
-    came = came + forecast * (_TRUSTED / np.maximum(worth, _TINY))[:, None]
-    forecast = forecast * (1.0 + _TRUSTED / np.maximum(worth, _TINY))[:, None]
+    came = came + forecast * (_TRUSTED / np.maximum(worth, TINY))[:, None]
+    forecast = forecast * (1.0 + _TRUSTED / np.maximum(worth, TINY))[:, None]
     share = np.take_along_axis(_falling(came, forecast), group, axis=1)
     kept = np.maximum.accumulate(np.clip(share, 0.0, 1.0) * _GRID, axis=1) / _GRID
     return np.where(count.sum(axis=1, keepdims=True) > 0.0, kept, 1.0)
@@ -331,7 +311,7 @@ def _falling(above: Floats, below: Floats) -> Floats:
 
 def _grid_place(size: Floats) -> Floats:
     """Return where sizes [bps] lie on `_GRID`, as a broken number of steps from its start."""
-    steps = np.log2(np.maximum(size, _TINY) / _GRID[0]) * _GRID_STEPS
+    steps = np.log2(np.maximum(size, TINY) / _GRID[0]) * _GRID_STEPS
     return np.asarray(np.clip(steps, 0.0, _GRID.size - 1.0))
 
 
@@ -342,102 +322,3 @@ def _left_of(size: Floats, left: Floats) -> Floats:
     columns = np.arange(size.shape[-1])
     low, high = left[columns, below], left[columns, below + 1]
     return np.asarray(low + (high - low) * (place - below))
-
-
-class _Sizes(NamedTuple):
-    """Sizes of errors as a log-linear function of causes, fitted at each column to the errors known there."""
-
-    logs: Floats
-    """(cause, pair, column)."""
-    level: Floats
-    slopes: Floats
-    """(column, cause)."""
-    number: Floats
-    """Weight of the errors that each column's fit rests on."""
-    low: Floats
-    high: Floats
-    """(column, cause): between which the causes of these errors lie."""
-
-    def made(self, column: int, of: Indices) -> Floats:
-        """Return the sizes (pair, of) that one column's fit gives the causes at some columns."""
-        bounds = (part[column][:, None, None] for part in (self.low, self.high))
-        inside = np.clip(self.logs[:, :, of], *bounds)
-        return np.asarray(np.exp(self.level[column] + np.einsum("k,kpc->pc", self.slopes[column], inside)))
-
-
-def _scales(
-    spread: Floats, predicted: Floats, missed: Floats, columns: Indices, plan: Plan
-) -> tuple[Floats, _Sizes]:
-    """Size of the error to be expected: a log-linear regression of past ones on how restless a pair is.
-
-    Logarithms, since the sizes of errors range over three decades and the largest must not decide. The causes
-    are the pair's mean distance from its weekly mean over a week and over the longest span, what is expected
-    of it, and the mean of the first over all pairs. A size is within what its errors support: slopes lie
-    between 0 and 1 and are fitted from thirty errors on, causes count as far as they were seen, and the
-    pair's own recent errors come first. So few errors cannot make an interval of any width.
-    """
-    week, lasting = plan.spans[-2:]
-    away = np.abs(spread - trailing_mean(spread, week, 1.0))
-    recent, usual = (
-        np.sqrt(plan.hold) * trailing_mean(away, span, 1.0)[:, columns] for span in (week, lasting)
-    )
-    there = np.isfinite(predicted)
-    market = np.where(there, recent, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
-    floor = _FLOOR * market + _TINY
-    causes = np.stack([recent, usual, np.abs(predicted), np.broadcast_to(market, recent.shape)])
-    logs, missing = np.log(causes + floor), np.log(np.abs(missed) + floor)
-    known = np.isfinite(missing) & np.isfinite(logs).all(axis=0)
-    logs_known = np.where(known, np.concatenate([logs, missing[None]]), 0.0)
-    parts = np.concatenate([known[None].astype(np.float64), logs_known])
-    sums = _remembered(np.moveaxis(np.einsum("kpc,lpc->klc", parts, parts), -1, 0), columns, plan)
-    number = sums[:, 0, 0]
-    weight = np.maximum(number, _TINY)[:, None, None]
-    # About their own means, so that the penalty on the slopes leaves the level alone.
-    mean = sums[:, :1, 1:] / weight
-    centred = sums[:, 1:, 1:] - weight * np.swapaxes(mean, 1, 2) * mean
-    fitted = _penalised(centred[:, :-1, :-1], centred[:, :-1, -1:], np.full(4, _SIZE_PRIOR), _SIZE_PENALTY)
-    slopes = np.where((number >= _ENOUGH_ERRORS)[:, None], np.clip(fitted, 0.0, 1.0), _SIZE_PRIOR)
-    level = np.where(number > 0.0, mean[:, 0, -1] - (slopes * mean[:, 0, :-1]).sum(axis=1), 0.0)
-    low, high = _seen(np.where(known, logs, np.nan), columns, plan)
-    sizes = _Sizes(logs, level, slopes, number, low, high)
-    inside = np.clip(logs, np.moveaxis(low, -1, 0)[:, None], np.moveaxis(high, -1, 0)[:, None])
-    pooled = np.exp(level + np.einsum("ck,kpc->pc", slopes, inside))
-    # As many times the usual error as the pair is restless: what a pair says of which errors say little yet.
-    restless = np.exp(mean[:, 0, -1] + 0.5 * (logs[:2] - mean[:, 0, :2].T[:, None]).sum(axis=0))
-    restless = np.where(number > 0.0, np.maximum(restless, pooled), pooled)
-    return _own_first(pooled, restless, missed, columns, plan), sizes
-
-
-def _seen(logs: Floats, columns: Indices, plan: Plan) -> tuple[Floats, Floats]:
-    """Return the least and largest of each cause (column, cause) among the errors known at each column."""
-    latest = np.searchsorted(columns, columns - plan.hold, side="right")  # errors before this place are known
-    ends = []
-    for sign in (1.0, -1.0):
-        least = np.nanmin(np.append(sign * logs, np.full((len(logs), 1, logs.shape[2]), np.inf), 1), axis=1)
-        running = np.minimum.accumulate(least, axis=1)
-        ends.append(sign * np.append(np.full((len(logs), 1), -np.inf), running, axis=1)[:, latest].T)
-    return np.where(np.isfinite(ends[0]), ends[0], -np.inf), np.where(np.isfinite(ends[1]), ends[1], np.inf)
-
-
-def _own_first(pooled: Floats, restless: Floats, missed: Floats, columns: Indices, plan: Plan) -> Floats:
-    """Sizes of the pooled regression, moved to what each pair's own recent errors were in units of them.
-
-    ``√((m + Σ w r²) / (m + Σ w))``: r is an error in units of its pooled size, over the usual one of all
-    pairs; weights w halve in two weeks, and m decisions are the pool's. So a new regime counts within weeks.
-    Where a pair is more restless than the pooled size allows for, the share ``k / (k + Σ w)`` of that counts
-    (in logarithms), all of it in a pair that is new. Never below half of the usual (geometric mean) error of
-    the pair itself.
-    """
-    known = np.isfinite(missed) & np.isfinite(pooled)
-    squares = np.where(known, missed / np.where(known, pooled, 1.0), 0.0) ** 2
-    ratios = np.stack([known.astype(np.float64), np.minimum(squares, _LARGEST**2)], axis=-1)
-    short = _remembered(np.moveaxis(ratios, 1, 0), columns, plan._replace(memory=plan.recent))
-    lasting = _remembered(np.moveaxis(ratios, 1, 0), columns, plan).sum(axis=1, keepdims=True)
-    usual = np.maximum(lasting[..., 1] / np.maximum(lasting[..., 0], 1.0), _TINY)
-    factor = (_OWN_WEIGHT + short[..., 1] / usual) / (_OWN_WEIGHT + short[..., 0])
-    new = _RESTLESS_WEIGHT / (_RESTLESS_WEIGHT + short[..., 0].T)
-    moved = pooled * np.sqrt(np.where(lasting[..., 0] > 0.0, factor, 1.0)).T * (restless / pooled) ** new
-    sizes = np.where(known, np.log(np.abs(np.where(known, missed, 1.0)) + _TINY), 0.0)
-    own = _remembered(np.moveaxis(np.stack([ratios[..., 0], sizes], axis=-1), 1, 0), columns, plan)
-    least = np.where(own[..., 0] > 0.0, np.exp(own[..., 1] / np.maximum(own[..., 0], _TINY)), 0.0)
-    return np.asarray(np.maximum(moved, _OWN_SHARE * least.T))
