@@ -14,13 +14,14 @@ from scipy.signal import lfilter
 import derivdata as dd
 from benchmarks import carry_forecast as measured
 from derivdata.analysis import funding
-from derivdata.analysis.funding.carry_forecast import summed_history
+from derivdata.analysis.funding.carry_forecast import forecast_history, summed_history
 from derivdata.analysis.funding.forecast_errors import outcome_figures, walk_forward
 from derivdata.analysis.funding.pooled_regression import _borne_out, _left_of
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.reports.sections import carry_forecast
 from tests.analysis.funding_made import market, noisy
 from tests.support.recorded_funding import recorded_funding
+from tests.support.shared import shared_path
 
 WEEK = "7d"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "methods" / "carry.md"
@@ -477,3 +478,34 @@ def test_the_notebook_holds_these_picks(free) -> None:
     assert (stored["time"].to_numpy() == made["time"].to_numpy()).all()
     for name in ("predicted_bps", "low_bps", "high_bps", "realised_bps"):
         np.testing.assert_allclose(stored[name], made[name], atol=0.02)
+
+
+@pytest.mark.parametrize(("hold", "funding_alone"), [("8h", 0.5), ("7d", 0.85)])
+def test_intervals_of_funding_and_prices_hold_what_pairs_earned(hold: str, funding_alone: float) -> None:
+    """Four perpetuals of bybit and okx, BTC and ETH, 2023 to mid-2024, decided at 00:00 UTC."""
+    frame = pd.read_csv(shared_path("data/funding_basis_2023_2024/all_exchanges.csv"))
+    # The candles of binance begin at other hours than those of the two.
+    frame = frame[(frame["contract"] == "perpetual") & (frame["exchange"] != "binance")]
+    local = pd.to_datetime(frame["time"]).dt.tz_localize("Europe/London", ambiguous=True)
+    frame["time"] = local.dt.tz_convert("UTC").dt.tz_localize(None).astype("datetime64[us]")
+    frame["symbol"], linear = frame["pair"].str[:3], frame["pair"].str.endswith("USDT")
+    frame["venue"] = frame["exchange"].where(linear, frame["exchange"] + "_coin")
+    rows = frame.drop_duplicates(["symbol", "venue", "time"]).rename(columns={"venue": "name"})
+    marks = rows.drop(columns="exchange").rename(columns={"name": "exchange"})
+    marks = marks.set_index(["symbol", "exchange", "time"])["open"].to_xarray().assign_attrs(units="USD")
+    paid = recorded_funding().sel(exchange=marks["exchange"].to_numpy(), time=slice("2023", None))
+    found = forecast_history(paid, hold=hold, fee_bps=0.0, prices=marks, every="7d" if hold == "7d" else "3d")
+    outcome = found["realised_net_bps"]
+    there = np.isfinite(outcome + found["net_low_bps"]) & (found["long"] < found["short"])
+    assert int(there.sum()) > 700
+    inside = (found["net_low_bps"] <= outcome) & (outcome <= found["net_high_bps"])
+    assert 0.85 <= float(inside.where(there).mean()) <= 0.95
+    only = (found["funding_low_bps"] <= outcome) & (outcome <= found["funding_high_bps"])
+    assert float(only.where(there).mean()) < funding_alone
+    np.testing.assert_allclose(
+        found["gross_bps"].where(there), (found["funding_bps"] + found["price_bps"]).where(there), atol=1e-9
+    )
+    at = found["time"].to_numpy()[-5]
+    alone = funding.forecast_carry(paid.sel(time=slice(None, at)), hold=hold, fee_bps=0.0, prices=marks)
+    for name in ("net_bps", "net_low_bps", "net_high_bps", "price_high_bps"):
+        np.testing.assert_allclose(alone[name], found[name].sel(time=at), rtol=1e-9, atol=1e-9)

@@ -175,12 +175,6 @@ def forecast_history(
     ------
     TypeError, ValueError
         As `forecast_carry`.
-
-    Examples
-    --------
-    >>> history = dd.panel(dd.funding.history(["BTC", "ETH"], "60d", venues=["binance", "okx", "bybit"]))
-    >>> past = dd.analysis.funding.forecast_history(history, hold="3d", fee_bps=2.0)
-    >>> rule = dd.analysis.backtest.ForecastThreshold(past["net_bps"], enter=5.0)
     """
     panel = require_rate(panel, "exchange", "time")
     history = summed_history(panel, hold, period, overlap=overlap, prices=prices)

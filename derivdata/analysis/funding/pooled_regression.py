@@ -82,13 +82,8 @@ def pair_places(venues: int) -> tuple[Indices, Indices]:
 
 
 def expect_funding(amounts: Floats, plan: Plan, wanted: Indices) -> Means:
-    """Forecast the sums of amounts (venue, period) over the holding time, from their trailing means.
-
-    `_PRIOR` of these is expected before any outcome is known, the longer of them the more of it: what a mean
-    of few periods says is mostly gone before the holding time is over.
-    """
-    weight = np.array(plan.spans) / (np.array(plan.spans) + plan.hold)
-    prior = np.full(5, _PRIOR * plan.hold / 5)
+    """Forecast the sums of amounts (venue, period) over the holding time, from their trailing means."""
+    prior = np.full(len(plan.spans), _PRIOR * plan.hold / len(plan.spans))
     return _regress(_features(amounts, plan), future_sums(amounts, plan.hold), prior, plan, wanted)
 
 
