@@ -109,7 +109,7 @@ def relative_levels(levels: Floats) -> Floats:
     several = np.isfinite(levels).sum(axis=0) > 1
     middle = np.full(levels.shape[1], np.nan)
     middle[several] = np.nanmedian(levels[:, several], axis=0)
-    return levels - middle
+    return np.asarray(levels - middle)
 
 
 def _regress(features: Floats, outcomes: Floats, prior: Floats, plan: Plan, wanted: Indices) -> Means:
