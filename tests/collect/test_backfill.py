@@ -162,3 +162,17 @@ def test_a_clock_that_differs_is_noticed_or_stops_writing(
 
 def test_an_hourly_venue_of_the_truth_is_a_venue() -> None:
     assert set(HOURLY) <= set(VENUES)
+
+
+def test_a_long_walk_tells_requests_done_of_how_many(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    """Phemex: 31 days in steps of 100 hours, and 9 hours before them, are 8 requests."""
+    said: list[str] = []
+    _fill(
+        archive, fakes, clock, "phemex", symbols=["BTC"], names=["funding_settlements"], progress=said.append
+    )
+    asked = sum(place.endswith("funding-rate-history") for _, place, *_ in fakes.log)
+    told = [text.rpartition(": ")[2] for text in said[:-1]]
+    assert told == ["5 of about 8 requests"], said
+    assert asked == 8

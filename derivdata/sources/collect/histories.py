@@ -110,7 +110,7 @@ def backfill(
     unconfirmed
         Whether to ask what the specification could not confirm, too.
     progress
-        Called with a line for each finished window.
+        Called with a line for each finished window, and of long ones with the requests done of how many.
 
     Returns
     -------
@@ -188,6 +188,7 @@ class _Job:
 
     def run(self) -> None:
         session = VenueSession(VENUES[self.exchange], self.clock, address=self.address, shared=self.shared)
+        session.progress = self.progress
         try:
             with session.shared.history_lock:
                 self._venue(session)

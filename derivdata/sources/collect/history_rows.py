@@ -33,6 +33,7 @@ Some venues tell prices beside open interest or payments, and nowhere else witho
 
 _BEFORE = pd.Timedelta(9, "h")  # the row before the window tells the first row's interval
 _MOST_PAGES = 20_000
+_TOLD_EVERY = 5  # requests of one walk: a short one is done before it is read
 _ASIDE_US = times.us(pd.Timedelta(1, "D"))
 """How far from their window rows may be: a bucket of a day may be stamped at either end."""
 _ENDS_WITHIN = pd.Timedelta(1, "D")
@@ -50,7 +51,8 @@ def pages(
 ) -> Iterator[Records]:
     """Yield every page of a window [µs]; `given` are the parameters that do not change.
 
-    An empty page is asked for once more in each walk: a server behind the others has it for a moment.
+    The session's progress is told how many requests of how many are done, by the part of the window that is
+    walked. An empty page is asked for once more in each walk: a server behind the others has it for a moment.
 
     Raises `VenueError`, `NetworkError` or `SchemaError`: a page did not come, or not as expected, or about
     something else; or the walk does not end.
@@ -58,12 +60,18 @@ def pages(
     steps = walk(endpoint.paging, first, last)
     params = next(steps)
     is_sure = endpoint.paging is None
-    for _ in range(_MOST_PAGES):
+    for asked in range(1, _MOST_PAGES + 1):
         page, _, _ = session.ask(endpoint, {**params, **given}, context=context)
         if not page.times and not is_sure:
             page, _, _ = session.ask(endpoint, {**params, **given}, context=context)
             is_sure = True
         _require_window(endpoint, page, first, last)
+        if asked % _TOLD_EVERY == 0 and session.progress is not None and page.times:
+            is_back = endpoint.paging is not None and endpoint.paging.descending
+            walked = last - min(page.times) if is_back else max(page.times) - first
+            share = min(max(walked / max(last - first, 1), 0.001), 1.0)
+            named = " ".join([endpoint.exchange, endpoint.place, *given.values()])
+            session.progress(f"{named}: {asked} of about {max(asked, round(asked / share))} requests")
         yield page
         try:
             params = steps.send(page)

@@ -6,7 +6,7 @@ import copy
 import math
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -124,6 +124,7 @@ class VenueSession:
         self.shared = shared or Shared()
         self.requests = 0
         self.patience = math.inf
+        self.progress: Callable[[str], None] | None = None  # called with how far a long walk is
         self.context: dict[str, Any] = {}
         self._read_context: tuple[dict[str, Any], Context] | None = None
         self._address = address
