@@ -18,7 +18,8 @@ export PYTHONDONTWRITEBYTECODE :=
 SYMBOLS ?= BTC ETH
 SOURCE ?= sample
 OUT ?= report.html
-PYTEST := -m pytest -q -n 2 --dist loadfile
+# Three workers for two cores: many tests wait for a service, a process or a clock.
+PYTEST := -m pytest -q -n 3 --dist loadfile
 
 # A newer Python than the locks' oldest takes the newest numpy and scipy that are allowed.
 NEWER ?= $(firstword $(shell for p in python3.14 python3.13 python3.12 \

@@ -66,14 +66,14 @@ def test_statsmodels_takes_a_spread(rates: pd.DataFrame) -> None:
 
 
 def mean_rate(symbol: str) -> tuple[str, float]:
-    """What docs/panels-and-surfaces.md runs in a worker."""
-    dd.connect("sample")
+    """What docs/panels-and-surfaces.md runs in a worker: threads share the connection."""
     frame = dd.funding.history(symbol, "2026-06-01", "2026-06-02", venues=["okx"])
     return symbol, float(frame["rate_bps_8h"].mean())
 
 
 def test_joblib_runs_fetches_in_threads() -> None:
     joblib = pytest.importorskip("joblib")
+    dd.connect("sample")
     found = dict(
         joblib.Parallel(n_jobs=2, prefer="threads")(joblib.delayed(mean_rate)(s) for s in ("BTC", "ETH"))
     )

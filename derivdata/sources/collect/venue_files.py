@@ -87,7 +87,7 @@ class FileKind(NamedTuple):
 
     def file(self, contract: str, start: pd.Timestamp) -> str:
         """Return the path of the file of a period."""
-        return start.strftime(self.path.format(contract=contract, period=self.period))
+        return str(start.strftime(self.path.format(contract=contract, period=self.period)))
 
     def window(self, start: pd.Timestamp) -> times.Window:
         """Return the window of the rows of the file of a period."""
