@@ -29,7 +29,7 @@ _GROWTH_HEAD = """Time over size, once, four and sixteen times an input:
 
 
 class _Line(NamedTuple):
-    """One thing that a row is held against; `met` is None where nothing is promised."""
+    """One thing that a row is compared with; `met` is None where nothing is promised."""
 
     against: str
     time: str

@@ -43,7 +43,7 @@ __all__ = ["hide_machine", "is_drawing", "last_assigned", "setup", "values_of", 
 
 FOLDER = Path(__file__).parent / "outputs"
 RECORDINGS = (Path(__file__).parents[1] / "notebooks" / "longs_in_the_week_of_ftx.ddz",)
-"""Beside the notebook of whoever follows the tutorial."""
+"""Beside the notebook of a reader who follows the tutorial."""
 README = Path(__file__).parents[1] / "README.md"
 _PLACE_OF_README = "<!-- docs/outputs.py puts the README here. -->\n"
 _LIGHT_AND_DARK = re.compile(r"^!\[([^\]]*)\]\(images/report\.png\)$", flags=re.M)

@@ -1,7 +1,7 @@
 """``python -m paper.make``: the figures and the tables of paper.md.
 
 The carry study comes from the picks beside the notebook "Did the picks pay?", the table of fits from the page
-that ``python -m benchmarks.fits`` makes. The figure of a crossing needs the recorded chains of the tests.
+that ``python -m tests.measured.fits`` makes. The figure of a crossing needs the recorded chains of the tests.
 """
 
 from __future__ import annotations

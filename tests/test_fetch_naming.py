@@ -151,6 +151,6 @@ def test_a_symbol_without_rows_that_no_list_has_is_an_error() -> None:
     ],
 )
 def test_a_wrong_word_is_refused_without_a_request_and_the_right_one_named(call: Any, refusal: str) -> None:
-    """Nothing is connected, so that whoever asked would fail otherwise."""
+    """Nothing is connected, so that any request would fail."""
     with pytest.raises((AttributeError, TypeError, ValueError), match=re.escape(refusal)):
         call()

@@ -1,4 +1,4 @@
-"""What newcomers get wrong in their first hour, and what they are told."""
+"""What newcomers get wrong in their first hour, and the messages they get."""
 
 from __future__ import annotations
 

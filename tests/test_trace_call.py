@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.trace_call import cached_history, surface_from_chain
+from tests.support.trace_call import cached_history, surface_from_chain
 
 FILES, CHANGES = 14, 37
 SURFACE_CHANGES = 200

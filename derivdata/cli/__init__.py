@@ -7,7 +7,6 @@ What a command needs is imported when it runs, so that ``derivdata --help`` star
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,9 @@ from derivdata.cli.archives import add_import, add_info, add_serve
 from derivdata.cli.collecting import add_backfill, add_collect, add_status, add_venues
 from derivdata.cli.fetching import add_export, add_fetch
 from derivdata.cli.notebooks import add_notebook
-from derivdata.cli.options import say
+from derivdata.cli.options import notify, say
 from derivdata.cli.reports import add_bundle, add_report
 from derivdata.support.extras import import_extra
-from derivdata.support.text import escape_controls
 
 __all__ = ["main"]
 
@@ -39,10 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (DerivdataError, ImportError, OSError, ValueError) as problem:
         if arguments.debug:
             raise
-        print(f"derivdata {arguments.command}: {escape_controls(str(problem))}", file=sys.stderr)
+        notify(str(problem), f"derivdata {arguments.command}")
         return 1
     except KeyboardInterrupt:
-        print(f"derivdata {arguments.command}: interrupted", file=sys.stderr)
+        notify("interrupted", f"derivdata {arguments.command}")
         return 130
     return code or 0
 

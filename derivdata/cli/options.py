@@ -59,9 +59,9 @@ def say(result: Any) -> None:
     _print(escape_controls(str(result), keep="\n"), sys.stdout)
 
 
-def notify(message: str) -> None:
-    """Print a notice about a result on stderr, in one line."""
-    _print(f"derivdata: {escape_controls(message)}", sys.stderr)
+def notify(message: str, program: str = "derivdata") -> None:
+    """Print a notice about a result, or the error of a command, on stderr in one line."""
+    _print(f"{program}: {escape_controls(message)}", sys.stderr)
 
 
 def _print(text: str, stream: TextIO) -> None:

@@ -33,7 +33,7 @@ def poll(
     exclude_symbols: str | Sequence[str] | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[pd.DataFrame]:
-    """Yield liquidation orders as they arrive, without end.
+    """Yield liquidation orders as they arrive, indefinitely.
 
     Parameters
     ----------

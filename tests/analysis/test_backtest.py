@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from scipy.signal import lfilter
 
 import derivdata as dd
-from benchmarks import carry_backtest
 from derivdata.analysis import backtest
 from derivdata.analysis.backtest.results import long_run_ratio
 from derivdata.analysis.backtest.sweeps import _deflated, deflated_sharpe_ratio
 from tests.analysis import backtest_oracle as oracle
+from tests.measured import carry_backtest
 from tests.support.examples import examples
 
 SOAK = os.environ.get("DERIVDATA_SOAK") == "1"

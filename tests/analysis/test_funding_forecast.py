@@ -12,7 +12,6 @@ import xarray as xr
 from scipy.signal import lfilter
 
 import derivdata as dd
-from benchmarks import carry_forecast as measured
 from derivdata.analysis import funding
 from derivdata.analysis.funding.carry_forecast import forecast_history, summed_history
 from derivdata.analysis.funding.forecast_errors import outcome_figures, walk_forward
@@ -20,6 +19,7 @@ from derivdata.analysis.funding.pooled_regression import _borne_out, _left_of
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.reports.sections import carry_forecast
 from tests.analysis.funding_made import market, noisy
+from tests.measured import carry_forecast as measured
 from tests.support.recorded_funding import recorded_funding
 from tests.support.shared import shared_path
 

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from benchmarks import fits
 from derivdata.analysis import black76, chain, smile, surface, variance
 from derivdata.analysis.status import Status
 from derivdata.tables.surfaces import surface as to_surface
 from tests.analysis.deribit import HALF_EMPTY, STAMPS_2026, chain_2025, chain_2026
+from tests.measured import fits
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "methods" / "surfaces.md"
 

@@ -190,7 +190,7 @@ def test_bars_that_prices_do_not_span_are_unknown_by_hand() -> None:
 
 
 def test_neither_an_unfinished_day_nor_the_future_changes_a_figure() -> None:
-    """Of a walk at 60 % the last day has begun: its small range would lower the figure of its window."""
+    """Of a walk at 60 % the last day has started: its small range would lower the figure of its window."""
     price = walk(40, 288, 0.6)
     whole, begun = (volatility.realised(volatility.bars(p), "20d") for p in (price[: 40 * 288], price[:-200]))
     assert np.isnan(begun[-1])

@@ -210,7 +210,7 @@ def test_large_files_are_merged_eight_at_a_time(tmp_path: Path, monkeypatch: pyt
 
 def test_an_append_and_a_read_go_a_short_way(tmp_path: Path) -> None:
     """Of 24 rows, also where their file is merged with one that is there; jumps between files of the code."""
-    from benchmarks.trace_call import trace
+    from tests.support.trace_call import trace
 
     archive, frame = open_archive(tmp_path), rates(["BTC"], ["okx"], hours=48)
     first, second = (trace(partial(archive.append, "funding_history", frame[at : at + 24])) for at in (0, 24))

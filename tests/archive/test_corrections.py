@@ -1,4 +1,4 @@
-"""Rows replaced and deleted by hand: what goes, what comes, what an undo brings back, and what is told."""
+"""Rows replaced and deleted by hand: what goes, what comes, what an undo brings back, what is reported."""
 
 from __future__ import annotations
 

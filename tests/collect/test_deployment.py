@@ -148,7 +148,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
 def _ends_cleanly(
     process: subprocess.Popen[str], market: Path, number: signal.Signals, seconds: float
 ) -> None:
-    """A collector that has begun ends at a signal, in time, with code 0, and leaves an archive that opens."""
+    """A running collector ends at a signal, in time, with code 0, and leaves an archive that opens."""
     began = time.monotonic()
     while not (market / "archive.json").exists():
         assert process.poll() is None, process.communicate()

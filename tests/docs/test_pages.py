@@ -135,7 +135,7 @@ def test_sentences_are_counted() -> None:
 def test_the_first_block_of_a_page_runs_in_an_empty_notebook(
     page: Path, recordings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As whoever copies it: nothing is imported, nothing is connected."""
+    """As a reader copies it: nothing is imported, nothing is connected."""
     if page.parent != DOCS and page.stem != "README":
         pytest.skip("a page on how the library is made")
     shutil.copytree(recordings, tmp_path, dirs_exist_ok=True)

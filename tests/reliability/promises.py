@@ -85,6 +85,6 @@ def _cells(line: str) -> list[str]:
 
 
 def _told(figures: Sequence[str]) -> str:
-    """Figures in their order; those that are the same are told once, with their number."""
+    """Figures in their order; those that are the same are stated once, with their number."""
     counts = Counter(figures)
     return "; ".join(figure if n == 1 else f"{n} × {figure}" for figure, n in counts.items())

@@ -285,7 +285,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again_and_the_month_is_the_truth
         for venue in venues:
             told.faults[venue] = [None, kinds.get(fault, fault)] * 5
         done = _fill(archive, (told, clock), FIRST, "2026-02-01", *venues)
-        if fault == "page":  # HTML is not as expected, so it is told, and asked for again the next time
+        if fault == "page":  # HTML is not as expected, so it is reported, and asked for again the next time
             assert len(done.failed) >= len(venues)
             told.faults.clear()
             clock.wait(3600)

@@ -83,7 +83,7 @@ def test_four_of_the_largest_answers_at_once_stay_under_2_gib(alone: Served, mea
 
 
 def test_four_that_read_the_most_at_once_stay_under_2_gib(alone: Served, measured: Measured) -> None:
-    """Every symbol of the largest venues over all that is held."""
+    """Every symbol of the largest venues over all that is stored."""
     start = "2025-09-01" if SOAK else "2026-06-20"
     ends: list[int] = []
 

@@ -115,7 +115,7 @@ OVERSIZED = {
     "2,000 headers": request("/funding", *(f"X-{n}: 1" for n in range(2_000))),
     "a body on GET": request("/funding", "Content-Length: 5000000") + b"x" * 5_000_000,
     "a body on POST": request("/funding", "Content-Length: 5000000", method="POST") + b"x" * 5_000_000,
-    "chunks without end": request("/funding", "Transfer-Encoding: chunked") + b"10000\r\n" + b"x" * 65536,
+    "endless chunks": request("/funding", "Transfer-Encoding: chunked") + b"10000\r\n" + b"x" * 65536,
     "no line end": b"G" * 10**6,
     "binary": bytes(range(256)) * 1000,
     "two requests in one": request("/funding") + request("/nowhere"),

@@ -40,7 +40,7 @@ def test_symbols_and_venues_are_kept(topic):
 
 
 def test_pairs_are_those_of_the_tables():
-    """Whoever trades at the clock by the truth has open interest, and nobody else."""
+    """Symbols that trade at the clock by the truth have open interest, and no others."""
     store = sample.open()
     spans = sample.truth("funding")
     trading = spans[(spans["start"] <= store.now) & ~(spans["end"] <= store.now)]

@@ -24,7 +24,7 @@ def test_settlements_stand_in_for_samples_that_are_missing() -> None:
         assert ask.body("/markets/funding-leaders")["data"][0]["funding_current_bps"] == 12.5
     with serving(now="2026-06-30 15:30", funding_settlements=market.settlements()) as ask:
         assert list(ask.body("/funding")["funding_rates"]) == ["binance"]
-    # binance is sampled, of hyperliquid only the payments are held; a sample is preferred to a payment.
+    # binance is sampled, of hyperliquid only the payments are stored; a sample is preferred to a payment.
     sampled = market.series(
         "BTC", "binance", [at(market.NOW)], rate_bps_8h=3.0, resolution="raw", kind="sampled"
     )

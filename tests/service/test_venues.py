@@ -59,7 +59,7 @@ def test_totals_and_volume_add_up(ask: Caller) -> None:
     body = ask.body("/oi/exchange-totals", start="2026-06-30T12:00Z")
     only = ask.body("/oi/exchange-totals", start="2026-06-30T12:00Z", exchanges="hyperliquid")
     assert only["data"] == body["data"][1:]
-    # Eight hours of 2.5 million on binance; the four of 12:00 have not begun.
+    # Eight hours of 2.5 million on binance; the four of 12:00 have not started.
     body = ask.body(
         "/volume/exchange-totals", start="2026-06-30T00:00Z", resolution="8h", exchanges="binance"
     )

@@ -28,7 +28,7 @@ WINDOWS = [
 
 
 class SlowStore(MemoryStore):
-    """Volume is read only once it may be; whoever waits for that notices when nobody wants it any more."""
+    """Volume is read only once it may be; a request that waits for it notices when nobody wants it any more."""
 
     def __init__(self) -> None:
         frames = {"volume_history": market.volume(), "oi_history": market.open_interest()}
@@ -154,7 +154,7 @@ def test_too_many_waiting_requests_of_one_key_are_refused() -> None:
 
 
 def test_work_that_nobody_waits_for_ends() -> None:
-    """Eight clients go: three answers that were being made end, the five that waited are never begun."""
+    """Eight clients go: three answers that were being made end, the five that waited are never started."""
     store = SlowStore()
     with callers(store, 1) as (client,), ExitStack() as kept:
         with ExitStack() as gone:

@@ -23,7 +23,7 @@ def ends(body: Any) -> tuple[str, str]:
 
 
 def test_seven_days_ending_now_unless_given(ask: Caller) -> None:
-    """A window of 7 days has buckets of 4 hours; now, 12:00, is a bucket of its own that has just begun."""
+    """A window of 7 days has buckets of 4 hours; now, 12:00, is a bucket of its own that has just started."""
     body = history(ask)
     assert body["resolution"] == "4h"
     assert ends(body) == ("2026-06-23T12:00:00Z", "2026-06-30T12:00:00Z")

@@ -165,7 +165,7 @@ def test_each_keeps_the_order_and_goes_on_from_where_it_stopped(capsys: pytest.C
         answers = transport.get_each(OI_TIMESERIES, good, into=Body, until=NOON - pd.Timedelta("2h"))
         assert [a.body.rate for a in answers] == [3.0, 1.0, 2.0]
         symbols = [asked.path.split("/")[2] for asked in server.asked]
-        # AAA may be under way, or not begun, when BAD is refused: only what came before is sure to be cached.
+        # AAA may be under way or not started when BAD is refused: only what came before is sure to be cached.
         assert [symbols.count(symbol) for symbol in ("A", "AA", "BAD")] == [1, 1, 1]
     assert capsys.readouterr() == ("", ""), "no bar where there is nobody to see it"
 

@@ -228,7 +228,7 @@ def test_a_server_that_fails_tells_the_time_and_one_without_a_date_gives_no_cloc
 def test_a_service_in_this_process_may_be_silent_for_long(
     server: Server, starts: Starts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What requests is told to wait for the next byte: minutes here, seconds where a network lies between."""
+    """How long requests has to wait for the next byte: minutes here, seconds where a network lies between."""
     waits: list[float] = []
     sent = requests.adapters.HTTPAdapter.send
 

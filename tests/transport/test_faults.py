@@ -221,7 +221,7 @@ def test_bodies_without_end_and_silence_end_at_their_limits(opened: Open) -> Non
         connection = opened(server.url, timing=Timing(), limits=Limits(answer=0.1, tries=1))
         with pytest.raises(errors.NetworkError, match="not complete"):
             connection._serve(ASKED, FUNDING)
-    # Members of nothing, without end: what is decompressed never grows.
+    # Empty members, endlessly: what is decompressed never grows.
     nothing = gzip.compress(b"") * 50
 
     def drip(handler: BaseHTTPRequestHandler) -> None:

@@ -124,7 +124,7 @@ def test_what_the_cache_holds_needs_no_thread(monkeypatch: pytest.MonkeyPatch) -
         first = paths(symbols(20))
 
         def refuse(*_: Any) -> None:
-            raise AssertionError("a thread was begun")
+            raise AssertionError("a thread was started")
 
         monkeypatch.setattr("derivdata.client.transport.connection.started", refuse)
         assert paths(symbols(20)) == first

@@ -21,7 +21,7 @@ _SCEPTICAL = 2.0  # decisions that speak for no carry at all: a slope of few out
 _TRUSTED = 8.0  # decisions for which forecasts of a size are taken at their word beside what came of them
 _GRID_STEPS = 2  # an octave
 _GRID = 2.0 ** (np.arange(-6 * _GRID_STEPS, 10 * _GRID_STEPS + 1) / _GRID_STEPS)
-"""Sizes of forecasts [bps] that are told apart."""
+"""Sizes of forecasts [bps] that are distinguished."""
 
 _GROUPS = np.append(np.arange(1, 10) / 10.0, [0.97, 0.99, 0.997])
 """Shares of past forecasts below each group of sizes: the few largest are the ones that are traded."""

@@ -3,7 +3,7 @@
 Without a clock an hour is an hour. With one an hour of a weekend counts for its weight, an event adds its
 variance at its instant, and of the time in which a settlement price is averaged only what is still open
 counts: with L the length of the average and T the time left, ``T − 2L/3``, and ``T³/(3L²)`` once it has
-begun. A clock moves variance about between listed expiries and along the life of an option; it changes none
+started. A clock moves variance about between listed expiries and along the life of an option; it changes none
 of what the expiries themselves say.
 """
 

@@ -281,7 +281,7 @@ def _as_os_errors() -> Iterator[None]:
         yield
     except OSError:
         raise
-    except Exception as problem:
+    except Exception as problem:  # by package: a class could be named only where s3fs is installed
         if type(problem).__module__.partition(".")[0] not in ("botocore", "aiobotocore", "aiohttp"):
             raise
         raise ConnectionError(errno.EIO, " ".join(str(problem).split())) from None

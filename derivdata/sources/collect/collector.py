@@ -337,7 +337,7 @@ class Collector:
     def _poll(self, name: str, state: VenueState) -> None:
         try:
             self._polls.put(state.poll())
-        except Exception as problem:
+        except Exception as problem:  # of an adapter: it loses this venue's minute, the others go on
             ends_all = isinstance(problem, Stopped | ArchiveError)
             self._polls.put(problem if ends_all else state.lost(problem))
         except BaseException as problem:  # reaches the collector's own thread

@@ -51,7 +51,7 @@ def pages(
 ) -> Iterator[Records]:
     """Yield every page of a window [µs]; `given` are the parameters that do not change.
 
-    The session's progress is told how many requests of how many are done, by the part of the window that is
+    The session's progress receives how many requests of how many are done, by the part of the window that is
     walked. An empty page is asked for once more in each walk: a server behind the others has it for a moment.
 
     Raises `VenueError`, `NetworkError` or `SchemaError`: a page did not come, or not as expected, or about

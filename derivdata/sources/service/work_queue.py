@@ -126,7 +126,7 @@ class WorkQueue:
             answer = await run_in_threadpool(job.run)
         except Cancelled:
             job.result.cancel()
-        except Exception as problem:
+        except Exception as problem:  # raised again in every client that waits for the result
             job.result.set_exception(problem)
             job.result.exception()  # where all clients are gone, nobody else looks at it
         else:

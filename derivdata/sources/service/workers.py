@@ -135,7 +135,7 @@ def _interrupts_blocked() -> Iterator[None]:
 
 
 def _work(settings: WorkerSettings, listener: socket.socket) -> None:
-    """Serve in this process until it is told to end, or its parent is gone."""
+    """Serve in this process until it is stopped, or its parent is gone."""
     store = open_store(settings.source)
     clock = clock_of(store, settings.now, live=settings.now is None)
     served = app(

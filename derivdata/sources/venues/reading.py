@@ -284,7 +284,7 @@ class Reading:
         return Records(prices=past, times=[row.time for row in past])
 
     def option(self, name: str, time: int | None, **figures: Any) -> Option:
-        """Return the option of a name such as BTC-231229-40000-C, with the figures that are told of it.
+        """Return the option of a name such as BTC-231229-40000-C, with its figures.
 
         Venues add the quote currency to the base (``BTC_USDC``), after it (``BTC-USD``) or at the end
         (``-USDT``), and write the point of a strike as ``d`` or ``_``.

@@ -1,7 +1,7 @@
 """How close is each surface to recorded quotes, and is it free of arbitrage?
 
-``python -m benchmarks.fits`` fits every recorded chain of the test data by every method and prints a table
-for docs/methods/surfaces.md. `violations` are counted by formulas apart from the package's on a grid of
+``python -m tests.measured.fits`` fits every recorded chain of the test data by every method and prints a
+table for docs/methods/surfaces.md. `violations` are counted by formulas apart from the package's on a grid of
 20,001 places over ±10 deviations: Durrleman's g at the expiries and halfway in w between them, and total
 variance from expiry to expiry.
 """

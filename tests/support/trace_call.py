@@ -1,4 +1,4 @@
-"""Count the files that one cached call runs through: ``python -m benchmarks.trace_call [-v]``.
+"""Count the files that one cached call runs through: ``python -m tests.support.trace_call [-v]``.
 
 Every call of a named function of the package in the calling thread counts, a generator's continuation too.
 Lambdas, comprehensions and generator expressions do not: a reader sees them where they stand, and newer

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.carry_backtest``: a rule of carry, chosen on two years and judged on the next two.
+"""``python -m tests.measured.carry_backtest``: a rule of carry, chosen on two years, judged on the next two.
 
 Prints the table of docs/backtest.md: of twelve rules the one with the best Sharpe ratio over 2020 and 2021,
 on recorded settlements, and what it earned in each of the years after; below them the best of each year.

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.carry_forecast``: forecasts of carry, out of sample, on recorded settlements.
+"""``python -m tests.measured.carry_forecast``: forecasts of carry, out of sample, on recorded settlements.
 
 Prints the tables of docs/methods/carry.md: the forecast of every pair against three that a desk would make of
 a pair's own past, on common rows; and the record of the pair that each rule picks.
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 HOLD = "7d"
-STORED = Path(__file__).resolve().parents[1] / "notebooks" / "did_the_picks_pay.csv"
+STORED = Path(__file__).resolve().parents[2] / "notebooks" / "did_the_picks_pay.csv"
 RULES: tuple[Literal["forecast", "last", "mean_7d"], ...] = ("forecast", "last", "mean_7d")
 COSTS = (0.0, 8.0, 20.0)
 """Of the four trades [bps]: 2 each where orders wait in the book, 5 each where they take."""
