@@ -28,7 +28,7 @@ WINDOWS = [
 
 
 class SlowStore(MemoryStore):
-    """Volume is read only once it may be; a request that waits for it notices when nobody wants it any more."""
+    """Volume is read only once it may be; a request that waits notices when nobody wants it any more."""
 
     def __init__(self) -> None:
         frames = {"volume_history": market.volume(), "oi_history": market.open_interest()}

@@ -222,7 +222,6 @@ def _labelled(result: xr.Dataset, surface: xr.Dataset, t: Any) -> xr.Dataset:
 
 
 NODE = "quadrature_node"
-_EDGE = "quadrature_edge"
 # Panels in z with k = √w(0) sinh z: even at the money, growing geometrically in the wings. A wing with a
 # slope near Lee's bound of 2 dies out only beyond a million deviations.
 _FAR, _PANELS = 16.0, 160

@@ -311,7 +311,7 @@ class Collector:
             if name not in self._running and name not in self.gone:
                 self._running.add(name)
                 poll = threading.Thread(
-                    target=self._poll, args=(name, state), name=f"derivdata-poll-{name}", daemon=True
+                    target=self._poll, args=(state,), name=f"derivdata-poll-{name}", daemon=True
                 )
                 poll.start()
         polls: list[Poll] = []
@@ -334,7 +334,7 @@ class Collector:
         self.failed = minute.failed
         return minute
 
-    def _poll(self, name: str, state: VenueState) -> None:
+    def _poll(self, state: VenueState) -> None:
         try:
             self._polls.put(state.poll())
         except Exception as problem:  # of an adapter: it loses this venue's minute, the others go on

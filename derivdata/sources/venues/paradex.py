@@ -15,7 +15,6 @@ from derivdata.sources.venues.wire import Data, Wire
 
 T = TypeVar("T")
 _OLD_HOURS = 8.0
-_CONTINUOUS = 1.0
 
 
 class _Fault(Wire):

@@ -187,16 +187,16 @@ def _plans(table: str, path: Path, source: str | None, given: Given) -> list[Imp
 
 def plan_of(form: Format, reads: Reads, said: Mapping[str, str], given: Given) -> ImportPlan:
     """Return how a file of a known form is read; what is `given` comes before the form and the path."""
-    constants = {**reads.set, **said, **given.set}
-    constants = {name: reads.values.get(name, {}).get(word, word) for name, word in constants.items()}
+    constants = {**form.set, **reads.set, **said, **given.set}
+    constants = {name: form.values.get(name, {}).get(word, word) for name, word in constants.items()}
     known = {*archive_table(reads.table).columns}
     return make_plan(
         reads.table,
         {n: c for n, c in {**reads.map, **given.map}.items() if n not in given.set},
         {n: w for n, w in constants.items() if n not in given.map and n in known | {"interval_hours"}},
-        given.tz or form.tz,
+        given.tz or "UTC",
         given.unit or reads.unit,
-        values={**reads.values, **given.values},
+        values={**form.values, **given.values},
         accept=given.accept,
         header=form.header,
         adjust=reads.adjust,

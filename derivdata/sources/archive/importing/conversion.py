@@ -75,7 +75,7 @@ def _words(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, 
             if replaced:
                 given = columns[name]
                 columns[name] = _mapped(given, {w: replaced.get(w.lower(), w) for w in given if w}.get)
-            _hold_to(columns, name, plan.allowed(name), raw, rejections)
+            _hold_to(columns, name, column.allowed, raw, rejections)
         elif column.kind is Kind.FLAG and (raw := plan.raw(name, chunk)) is not None:
             columns[name] = _flags(raw, name, rejections)
     if "exchange" in columns:

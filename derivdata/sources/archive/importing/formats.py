@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -35,7 +35,6 @@ class Reads(NamedTuple):
     map: Mapping[str, str]
     set: Mapping[str, str] = {}
     unit: str | None = None
-    values: Mapping[str, Mapping[str, str]] = {}
     adjust: Adjust | None = None
 
 
@@ -52,8 +51,8 @@ class Format(NamedTuple):
         What they tell, table by table.
     file
         What a file's path ends with, where that tells more than the columns: groups are values of columns.
-    tz
-        Zone of instants that state none.
+    set, values
+        What holds of every row whatever the table, and words that the table has others for.
     """
 
     source: str
@@ -62,7 +61,8 @@ class Format(NamedTuple):
     reads: tuple[Reads, ...]
     file: str = ""
     by_position: bool = False
-    tz: str = "UTC"
+    set: Mapping[str, str] = {}
+    values: Mapping[str, Mapping[str, str]] = {}
 
     @property
     def header(self) -> Header:
@@ -97,7 +97,7 @@ def format_of(source: str, table: str, path: Path) -> tuple[Format, Mapping[str,
         raise ValueError(f"no file of {source} is read as {table}; they are read as {', '.join(tables)}")
     by_name = [(one, said) for one in telling if (said := one.constants(path)) is not None]
     for form, said in by_name:
-        names = _names(path, form)
+        names = {*column_names(path, form.header)}
         wanted = {column for reads in form.reads if reads.table == table for column in reads.map.values()}
         if wanted <= names:
             return form, said
@@ -110,10 +110,6 @@ def format_of(source: str, table: str, path: Path) -> tuple[Format, Mapping[str,
         f"{path}: no file of {source} that tells of {table} has this header{file}; it has {has[:200]}, and "
         f"the nearest form {', '.join(expected)}"
     )
-
-
-def _names(path: Path, form: Format | None) -> set[str]:
-    return set(column_names(path, form.header if form else None))
 
 
 def _paid_at(frame: pd.DataFrame) -> pd.DataFrame:
@@ -206,7 +202,7 @@ _RATIOS = tuple(
     Reads(
         "positioning_history",
         {"symbol": "symbol", "time": "create_time", "long_short_ratio": column},
-        {**_BINANCE, "kind": kind, "resolution": "5m"},
+        {"kind": kind, "resolution": "5m"},
         adjust=_metrics,
     )
     for kind, column in _KINDS.items()
@@ -216,18 +212,22 @@ _RATIOS = tuple(
 def _payments(source: str, name: str, exchange: str, columns: str, house: str, file: str = "") -> Format:
     """Return the form of files of payments without intervals; `house` are our names of its columns."""
     mapped = dict(zip(house.split(), columns.split(), strict=True))
-    fixed = {"exchange": exchange, "interval_hours": "8"}
-    reads = Reads("funding_settlements", mapped, fixed, unit="native", adjust=_spaced)
-    return Format(source, name, columns, (reads,), file)
+    reads = Reads("funding_settlements", mapped, {"interval_hours": "8"}, "native", _spaced)
+    return Format(source, name, columns, (reads,), file, set={"exchange": exchange})
 
 
-def _prices(time: str, columns: Mapping[str, str], symbol: str = "symbol", **fixed: str) -> tuple[Reads, ...]:
-    """Return what a file with a column for each kind of price tells."""
+def _metrics_file(oi_usd: str, adjust: Adjust, file: str = "") -> Format:
+    """Return the form of binance's metrics, with the column of open interest and what makes it USD."""
+    mapped = {"symbol": "symbol", "time": "create_time", "oi_usd": oi_usd}
+    reads = Reads("oi_history", mapped, {"resolution": "5m"}, adjust=adjust)
+    return Format("binance", "metrics", _METRICS, (reads, *_RATIOS), file, set=_BINANCE)
+
+
+def _prices(kinds: Mapping[str, str], **columns: str) -> tuple[Reads, ...]:
+    """Return what a file with a column for each kind of price tells; `columns` are those of the others."""
     return tuple(
-        Reads(
-            "prices_history", {"symbol": symbol, "time": time, "price_usd": column}, {**fixed, "kind": kind}
-        )
-        for kind, column in columns.items()
+        Reads("prices_history", {**columns, "price_usd": price}, {"kind": kind})
+        for kind, price in kinds.items()
     )
 
 
@@ -246,7 +246,6 @@ _TARDIS_VENUES = {
         "bitget-futures": "bitget",
     }
 }
-_VELO_VENUES = {"exchange": {"binance-futures": "binance", "okex-swap": "okx"}}
 _VELO = {"symbol": "coin", "exchange": "exchange", "time": "time"}
 _CRYPTOHFT = r"(?P<exchange>[a-z_]+)/\d{4}-\d{2}-\d{2}/\d{2}/(?P<symbol>[^/]+)_"
 _CRYPTOHFT_VENUES = {
@@ -261,9 +260,9 @@ _CRYPTOHFT_VENUES = {
 }
 
 
-def _coinglass(name: str, table: str, columns: Mapping[str, str], **fixed: str) -> Format:
+def _coinglass(name: str, table: str, columns: Mapping[str, str], **more: Any) -> Format:
     """Return the form of a body of CoinGlass: instants start buckets; it names no venue and no symbol."""
-    reads = Reads(table, {"time": "time", **columns}, fixed)
+    reads = Reads(table, {"time": "time", **columns}, **more)
     return Format("coinglass", name, " ".join(reads.map.values()), (reads,))
 
 
@@ -280,57 +279,30 @@ FORMATS = (
                     "interval_hours": "funding_interval_hours",
                     "rate_bps_8h": "last_funding_rate",
                 },
-                _BINANCE,
                 unit="native",
                 adjust=_paid_at,
             ),
         ),
         rf"(?P<symbol>[^/]+?)-fundingRate-{_DAY}\.(?:zip|csv)",
+        set=_BINANCE,
     ),
-    Format(
-        "binance",
-        "metrics",
-        _METRICS,
-        (
-            Reads(
-                "oi_history",
-                {"symbol": "symbol", "time": "create_time", "oi_usd": "sum_open_interest"},
-                {**_BINANCE, "resolution": "5m"},
-                adjust=_contracts_in_usd,
-            ),
-            *_RATIOS,
-        ),
-        rf"[^/]+USD_PERP-metrics-{_DAY}\.(?:zip|csv)",
-    ),
-    Format(
-        "binance",
-        "metrics",
-        _METRICS,
-        (
-            Reads(
-                "oi_history",
-                {"symbol": "symbol", "time": "create_time", "oi_usd": "sum_open_interest_value"},
-                {**_BINANCE, "resolution": "5m"},
-                adjust=_metrics,
-            ),
-            *_RATIOS,
-        ),
-    ),
+    _metrics_file("sum_open_interest", _contracts_in_usd, rf"[^/]+USD_PERP-metrics-{_DAY}\.(?:zip|csv)"),
+    _metrics_file("sum_open_interest_value", _metrics),
     Format(
         "binance",
         "klines",
         _BARS,
         (
-            Reads("prices_history", {"time": "open_time", "price_usd": "open"}, _BINANCE),
+            Reads("prices_history", {"time": "open_time", "price_usd": "open"}),
             Reads(
                 "volume_taker",
                 {"time": "open_time", "buy_usd": "taker_buy_quote_volume", "sell_usd": "quote_volume"},
-                _BINANCE,
                 adjust=_bought_and_sold,
             ),
         ),
         rf"(?P<symbol>[^/]+?)-(?P<resolution>\d+[mhdw])-{_DAY}\.(?:zip|csv)",
         by_position=True,
+        set=_BINANCE,
     ),
     _payments(
         "okx", "fundingrates", "okx", "instrument_name funding_rate funding_time", "symbol rate_bps_8h time"
@@ -351,20 +323,20 @@ FORMATS = (
         "time coin funding open_interest prev_day_px day_ntl_vlm premium oracle_px mark_px mid_px "
         "impact_bid_px impact_ask_px",
         (
-            *_prices("time", {"mark": "mark_px", "index": "oracle_px"}, "coin", exchange="hyperliquid"),
+            *_prices({"mark": "mark_px", "index": "oracle_px"}, symbol="coin", time="time"),
             Reads(
                 "funding_history",
                 {"symbol": "coin", "time": "time", "rate_bps_8h": "funding"},
-                {"exchange": "hyperliquid", "interval_hours": "1"},
+                {"interval_hours": "1"},
                 unit="native",
             ),
             Reads(
                 "oi_history",
                 {"symbol": "coin", "time": "time", "oi_usd": "open_interest", "price_usd": "mark_px"},
-                {"exchange": "hyperliquid"},
                 unit="coins",
             ),
         ),
+        set={"exchange": "hyperliquid"},
     ),
     Format(
         "tardis",
@@ -372,12 +344,12 @@ FORMATS = (
         _TARDIS
         + "funding_timestamp funding_rate predicted_funding_rate open_interest last_price index_price "
         "mark_price",
-        tuple(
-            one._replace(values=_TARDIS_VENUES)
-            for one in _prices(
-                "timestamp", {"mark": "mark_price", "index": "index_price", "last": "last_price"}
-            )
+        _prices(
+            {"mark": "mark_price", "index": "index_price", "last": "last_price"},
+            symbol="symbol",
+            time="timestamp",
         ),
+        values=_TARDIS_VENUES,
     ),
     Format(
         "tardis",
@@ -388,86 +360,52 @@ FORMATS = (
                 "liquidations_fills",
                 {"time": "timestamp", "quantity": "amount", "fill_price_usd": "price", "value_usd": "amount"},
                 {"status": "filled"},
-                values={**_TARDIS_VENUES, "side": {"buy": "short", "sell": "long"}},
                 adjust=_in_coins,
             ),
         ),
+        values={**_TARDIS_VENUES, "side": {"buy": "short", "sell": "long"}},
     ),
     Format(
         "velo",
         "futures",
         "exchange coin product time",
         (
-            Reads("oi_history", {**_VELO, "oi_usd": "dollar_open_interest_close"}, values=_VELO_VENUES),
+            Reads("oi_history", {**_VELO, "oi_usd": "dollar_open_interest_close"}),
             Reads(
-                "funding_history",
-                {**_VELO, "rate_bps_8h": "funding_rate"},
-                {"interval_hours": "8"},
-                unit="native",
-                values=_VELO_VENUES,
+                "funding_history", {**_VELO, "rate_bps_8h": "funding_rate"}, {"interval_hours": "8"}, "native"
             ),
             Reads(
-                "volume_taker",
-                {**_VELO, "buy_usd": "buy_dollar_volume", "sell_usd": "sell_dollar_volume"},
-                values=_VELO_VENUES,
+                "volume_taker", {**_VELO, "buy_usd": "buy_dollar_volume", "sell_usd": "sell_dollar_volume"}
             ),
-            Reads(
-                "prices_history",
-                {**_VELO, "price_usd": "open_price"},
-                {"kind": "last"},
-                values=_VELO_VENUES,
-            ),
+            *_prices({"last": "open_price"}, **_VELO),
         ),
+        values={"exchange": {"binance-futures": "binance", "okex-swap": "okx"}},
     ),
     Format(
         "cryptohftdata",
         "mark_price",
         "received_time event_time mark_price index_price funding_rate next_funding_time",
-        tuple(
-            one._replace(
-                map={"time": "event_time", "price_usd": one.map["price_usd"]}, values=_CRYPTOHFT_VENUES
-            )
-            for one in _prices("event_time", {"mark": "mark_price", "index": "index_price"})
-        ),
+        _prices({"mark": "mark_price", "index": "index_price"}, time="event_time"),
         _CRYPTOHFT + r"mark_price\.parquet",
+        values=_CRYPTOHFT_VENUES,
     ),
     Format(
         "cryptohftdata",
         "open_interest",
         "received_time timestamp sum_open_interest sum_open_interest_value",
-        (
-            Reads(
-                "oi_history",
-                {"time": "timestamp", "oi_usd": "sum_open_interest_value"},
-                values=_CRYPTOHFT_VENUES,
-            ),
-        ),
+        (Reads("oi_history", {"time": "timestamp", "oi_usd": "sum_open_interest_value"}),),
         _CRYPTOHFT + r"open_interest\.parquet",
+        values=_CRYPTOHFT_VENUES,
     ),
     _coinglass("open-interest/history", "oi_history", {"oi_usd": "open"}),
-    Format(
-        "coinglass",
-        "funding-rate/history",
-        "time open",
-        (Reads("funding_history", {"time": "time", "rate_bps_8h": "open"}, unit="percent"),),
-    ),
+    _coinglass("funding-rate/history", "funding_history", {"rate_bps_8h": "open"}, unit="percent"),
     *(
-        Format(
-            "coinglass",
+        _coinglass(
             f"{path}-ratio/history",
-            f"time {word}_long_percent {word}_short_percent",
-            (
-                Reads(
-                    "positioning_history",
-                    {
-                        "time": "time",
-                        "long_share": f"{word}_long_percent",
-                        "short_share": f"{word}_short_percent",
-                    },
-                    {"kind": kind},
-                    adjust=_shares_of_percent,
-                ),
-            ),
+            "positioning_history",
+            {"long_share": f"{word}_long_percent", "short_share": f"{word}_short_percent"},
+            set={"kind": kind},
+            adjust=_shares_of_percent,
         )
         for path, word, kind in (
             ("global-long-short-account", "global_account", "accounts"),

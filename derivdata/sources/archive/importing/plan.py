@@ -74,10 +74,6 @@ class ImportPlan(NamedTuple):
         may_lack = {*self.table.optional, *_MAY_LACK.get(self.table.name, "").split()}
         return name not in may_lack
 
-    def allowed(self, name: str) -> tuple[str, ...]:
-        """Return the words that a column may have; an empty tuple allows any."""
-        return self.table.columns[name].allowed
-
     def raw(self, name: str, chunk: Chunk) -> Any:
         """Return the file's values for a column, or the constant given for all rows; None without either.
 

@@ -23,7 +23,6 @@ from derivdata.errors import ArchiveError
 CHUNK_ROWS = 250_000
 _PACKED = {".gz": "gzip", ".lz4": "lz4", ".zst": "zstd"}
 _VALUE = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?|\d{4}-\d{2}-\d{2}.*", re.IGNORECASE)
-_RAGGED = object()
 
 
 class Chunk(NamedTuple):

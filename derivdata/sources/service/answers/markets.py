@@ -182,11 +182,6 @@ def _movers(board: pd.DataFrame, limit: int, *, ascending: bool) -> Any:
     return json_rows.rows(top)
 
 
-def bucket_of(change: float) -> str:
-    """Return the label of the bucket of a change [%]."""
-    return _BUCKETS[int(_place(np.array([change]))[0])][0]
-
-
 def _place(change: Any) -> Any:
     """Return the number of each change's bucket."""
     falling = np.searchsorted(_EDGES, change, side="right")
