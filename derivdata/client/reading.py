@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import takewhile
 from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
@@ -30,8 +32,10 @@ __all__ = [
     "Settlement",
     "answer_time",
     "decode_items",
+    "figure",
     "instants",
     "micros",
+    "related",
     "series",
 ]
 
@@ -245,7 +249,7 @@ class CheckedAnswer:
         The requested window [µs since 1970]; None where the request has none. ``range`` counts back from the
         answer's own ``Date``, and from the start of the bucket; ``since`` is open at its end.
     figures
-        What `derivdata.client.relations` has read of the columns, until rows are removed.
+        What `figure` has read of the columns, until rows are removed.
     """
 
     answer: Answer[Any]
@@ -348,3 +352,151 @@ class CheckedAnswer:
         """Return the instants of a column [µs since 1970], None where the answer has no such column."""
         values: Any = self.columns.get(name)
         return np.asarray(values.asi8) if hasattr(values, "asi8") else None
+
+
+def related(e: CheckedAnswer, *, name: str, relations: Mapping[str, Callable[..., Any]]) -> Iterator[str]:
+    """Show the first row in which figures break a relation of a rule."""
+    for figures, broken in relations.items():
+        names = figures.split(",")
+        values = [*takewhile(lambda one: one is not None, map(partial(figure, e), names))]
+        if len(values) < len(names):
+            continue
+        with np.errstate(invalid="ignore", divide="ignore"):
+            rows = np.flatnonzero(broken(*values))
+        if rows.size:
+            shown = ", ".join(
+                f"{n} {_text_of(n, v[min(rows[0], v.size - 1)])}"
+                for n, v in zip(names, values, strict=True)
+                if v is not None and not n.endswith("=") and n[0] != "@"
+            )
+            row = rows[0] if e.table is not None and e.size > rows[0] else None
+            keys = [] if e.table is None or row is None else [k for k in e.table.key if k in e.words]
+            where = " ".join(str(e.columns[key][row]) for key in keys)
+            yield f"{name}: {shown} ({where}; {rows.size} of {e.size} rows)"
+
+
+def figure(e: CheckedAnswer, name: str) -> Array | None:
+    """Return figures by name, None where the answer has none.
+
+    A column; ``column=word``: where it is the word; ``#``: the number of rows; ``#column``: how many words it
+    lists; ``$field``: what stands beside the rows; ``limit``: that of the request; ``step_hours``: the
+    resolution; ``hours_apart``: the time since the row before, of the same series; ``@table``: nothing unless
+    the answer is of that table, ``@hosted`` unless a hosted service's, ``@settled`` unless of payments. For a
+    word before a column see `_OF`.
+    """
+    if name not in e.figures:
+        how, _, of = name.partition(" ")
+        values = figure(e, of) if of else _named(e, name)
+        if of:
+            how, _, by = how.partition(":")
+            some = values is not None and values.size and e.table is not None
+            values = _OF[how](e, values, by or of) if some else None  # type: ignore[arg-type]
+        e.figures[name] = values
+    return e.figures[name]
+
+
+def _named(e: CheckedAnswer, name: str) -> Array | None:
+    values: Any = e.columns.get(name)
+    if values is not None:
+        # Of a payload that no document describes, words are no figures.
+        is_figure = (
+            e.table is not None or hasattr(values, "asi8") or getattr(values, "dtype", "") == np.float64
+        )
+        return e.numbers(name) if is_figure else None
+    column, is_word, word = name.partition("=")
+    if is_word:
+        return np.asarray(e.columns[column] == word) if column in e.columns else None
+    if name[0] == "#" and name[1:] in e.columns:
+        return np.array([word.count(",") + bool(word) for word in e.columns[name[1:]]], dtype=np.float64)
+    if name == "hours_apart" and e.table is not None and e.time_us is not None:
+        return (e.time_us - _neighbour(e.time_us, e.time_us, e.series("time"), before=True)) / HOUR_US
+    given = _beside_rows(e, name)
+    return np.array([float(given)]) if isinstance(given, int | float) else None
+
+
+def _beside_rows(e: CheckedAnswer, name: str) -> Any:
+    """Return the one figure that a name stands for, None for nothing."""
+    if name == "#":
+        return e.size
+    if name == "limit":
+        return float(e.requested.get("limit", np.inf))
+    if e.table is None:
+        return None
+    if name == "step_hours":
+        words = (e.stated.get("resolution"), e.requested.get("resolution"))
+        return e.step_us / HOUR_US if any(word in times.RESOLUTIONS for word in words) else None
+    if name == "@hosted":
+        return 1.0 if e.endpoint is not None and not e.endpoint.local else None
+    if name == "@settled":
+        return 1.0 if "settled" in e.words.get("kind", ()) else None
+    if name[0] == "@":
+        return 1.0 if e.table.name == name[1:] else None
+    field, _, inner = name.removeprefix("$").partition(".")
+    stated = e.stated.get(field) if name[0] == "$" else None
+    return stated.get(inner) if inner and isinstance(stated, dict) else stated
+
+
+def _neighbour(values: Array, by: Array, groups: Array, *, before: bool = False) -> Array:
+    """Return of each row the value of the next one (or the one before) by a figure, in its group."""
+    steps = np.diff(groups)
+    if (steps < 0).any() or (np.diff(by)[steps == 0] < 0).any():
+        order = np.lexsort((by, groups))
+        found = np.empty(values.size)
+        found[order] = _neighbour(values[order], by[order], groups[order], before=before)
+        return found
+    found, last = np.full(values.size, np.nan), max(values.size - 1, 0)
+    to, of = (slice(1, None), slice(last)) if before else (slice(last), slice(1, None))
+    found[to] = np.where(steps == 0, values[of], np.nan)
+    return found
+
+
+def _next(e: CheckedAnswer, values: Array, by: str) -> Array | None:
+    """Follow places, ranks and distances of one instant; a rank counts the symbols and venues."""
+    places = figure(e, by)
+    if places is None:
+        return None
+    groups = e.series("time", by, *(("symbol", "exchange") if by == "rank" else ()))
+    stamps = np.zeros(values.size) if e.time_us is None else e.time_us
+    return _neighbour(values, places, groups * values.size + pd.factorize(stamps)[0])
+
+
+def _usual(e: CheckedAnswer, values: Array, column: str) -> Array:
+    alone = ("time", "days_ago", "expiry", *(("exchange",) if column == "price_usd" else ()))
+    series = pd.Series(values).groupby(e.series(*alone))
+    return np.asarray(series.transform("median").where(series.transform("count") > 3))
+
+
+def _of_series(what: str, e: CheckedAnswer, values: Array, _: str) -> Array:
+    return np.asarray(pd.Series(values).groupby(e.series("time")).transform(what))
+
+
+def _middle(e: CheckedAnswer, values: Array, _: str) -> Array | None:
+    known = values[~np.isnan(values)]
+    return np.array([np.median(known)]) if known.size else None
+
+
+def _best(e: CheckedAnswer, values: Array, side: str) -> Array | None:
+    rows = np.flatnonzero(e.columns["side"] == side) if "level" in e.columns else ()
+    return values[rows[:1]] if len(rows) else None
+
+
+_OF: dict[str, Callable[[CheckedAnswer, Array, str], Array | None]] = {
+    "sum": lambda e, values, _: np.array([values.sum()]),
+    "middle": _middle,
+    "known": lambda e, values, _: np.array([np.isfinite(values).sum()]),
+    "usual": _usual,
+    "typical": partial(_of_series, "median"),
+    "least": partial(_of_series, "min"),
+    "next": _next,
+    "best": _best,
+}
+"""What is made of a column: its sum and median, and how many values are known; the median of each row's
+series, `usual` where there are more than three; the least of the series; the figure of the next rank, level
+or distance; that of a side's first level.
+"""
+
+
+def _text_of(name: str, value: float) -> str:
+    """Return a figure as text; instants, which are microseconds, as such."""
+    is_instant = name in ("expiry", "time", "start", "end")
+    return f"{np.datetime64(int(value), 'us').astype('datetime64[m]')}Z" if is_instant else f"{value:g}"

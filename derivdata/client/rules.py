@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from derivdata.client.instrument_names import read_names
-from derivdata.client.reading import DAY_US, HOUR_US, CheckedAnswer
-from derivdata.client.relations import LIKELY, PROMISED, SHARES_TOLERANCE, figure, related
+from derivdata.client.reading import DAY_US, HOUR_US, CheckedAnswer, figure, related
+from derivdata.client.relations import LIKELY, PROMISED, SHARES_TOLERANCE
 from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.tables import COLUMNS, endpoints
@@ -411,18 +411,18 @@ RULES = (
     Rule("name against option", "error", _option_names, "instrument_name"),
     Rule("raw rate against rate", "error", _raw_rates, "rate_native"),
     Rule("another window", "error", _other_window),
-    *(Rule(name, "error", partial(related, name=name)) for name in PROMISED),
+    Rule("old snapshot", "notice", _old),
+    *(Rule(name, "error", partial(related, name=name, relations=each)) for name, each in PROMISED.items()),
     Rule("date as expiry", "notice", _dated_expiry, "expiry"),
     Rule("edge of the window", "notice", _edge),
     Rule("coarser resolution", "notice", partial(_other_resolution, coarser=True)),
     Rule("unknown unit", "notice", partial(_other_unit, known=False)),
     Rule("more than the limit", "notice", _beyond_limit),
-    Rule("old snapshot", "notice", _old),
     Rule("odd venue", "notice", _odd_venue, "exchange"),
     Rule("unread name", "notice", _unread_names, "instrument_name"),
     Rule("option twice", "notice", _twins, "instrument_name"),
     Rule("rows in disorder", "notice", _unsorted_rows),
-    *(Rule(name, "notice", partial(related, name=name)) for name in LIKELY),
+    *(Rule(name, "notice", partial(related, name=name, relations=each)) for name, each in LIKELY.items()),
 )
 """Every rule about one answer, in the order in which they are applied.
 

@@ -210,13 +210,15 @@ class LocalFolder:
 
     def _begin(self, notes: str, paths: Collection[str]) -> None:
         """Begin notes with this process's id, and paths that were noted before."""
+        draft = self.folder / f"{notes}.new"
         try:
-            draft = self.folder / f"{notes}.new"
             draft.unlink(missing_ok=True)  # a new file: nothing is written through a link
             with draft.open("x") as file:
                 file.writelines(f"{line}\n" for line in (os.getpid(), *paths))
             os.replace(draft, self.folder / notes)  # one that is killed here leaves the notes before
         except OSError as problem:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
             raise ArchiveError(f"{self.folder}: cannot be written: {problem.strerror}") from None
 
     def _note(self, paths: Collection[str]) -> None:

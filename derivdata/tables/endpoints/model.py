@@ -8,6 +8,7 @@ import string
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
@@ -113,7 +114,7 @@ class Endpoint:
     unit: str = ""
     states_resolution: bool = False
 
-    @property
+    @cached_property
     def local(self) -> bool:
         """True if the local service alone answers it: the API document does not have it."""
         return self.path.startswith(LOCAL)

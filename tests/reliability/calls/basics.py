@@ -32,6 +32,7 @@ CALLS: Calls = {
     "units.convert": lambda: {"values": 0.0001, "old": "native", "new": "bps_8h", "hours": 8.0},
     "concat": lambda: {"frames": [history()]},
     "tables.contract": lambda: {"name": "BTC-USDT"},
+    "tables.base": lambda: {"name": "kPEPE"},
     "tables.surface": lambda: {"rows": options()},
     "venues.read": lambda: {
         "venue": "binance", "request": "/fapi/v1/fundingRate",
