@@ -121,16 +121,16 @@ def _polynomial(a: Floats, right: Floats, left: Floats, m: Floats, sigma: Floats
     slope = np.stack([-left, zero, right])
     circle = np.stack([one, zero, one])
     place = np.stack([-sigma, 2.0 * m, sigma])
-    tangent = 2.0 * _product(level, circle) - _product(place, slope)
-    square = _product(level, level)
+    tangent = 2.0 * product(level, circle) - product(place, slope)
+    square = product(level, level)
     wings = square + 8.0 * np.pad(level, ((1, 1), (0, 0)))
-    first = _product(circle, 4.0 * _product(tangent, tangent) - _product(_product(slope, slope), wings))
+    first = product(circle, 4.0 * product(tangent, tangent) - product(product(slope, slope), wings))
     bend = 32.0 * (right + left) / sigma * square
     first[3:8] += bend  # w'' term: 64 t² (t² + 1)³ w² · w''/2 = 32 (r + l)/σ · t³ level²
     return first
 
 
-def _product(p: Floats, q: Floats) -> Floats:
+def product(p: Floats, q: Floats) -> Floats:
     """Multiply polynomials with coefficients in ascending powers along the first axis."""
     out = np.zeros((len(p) + len(q) - 1, *p.shape[1:]))
     for i, factor in enumerate(p):

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from derivdata.analysis.smile.butterfly import certified, check_raw
+from derivdata.analysis.smile.butterfly import certified, check_raw, product
 from derivdata.analysis.smile.quotes import SurfaceQuotes
 from derivdata.analysis.smile.search import (
     JointProblem,
@@ -122,9 +122,9 @@ def never_below(earlier: Raw, later: Raw) -> Bools:
     """
     (a1, b1), (a2, b2) = (_linear_and_square(raw) for raw in (earlier, later))
     gap = a2 - a1
-    squared = _product(gap, gap)
+    squared = product(gap, gap)
     rest = b1 - b2 - squared
-    quartic = _product(rest, rest) - 4.0 * _product(squared, b2)
+    quartic = product(rest, rest) - 4.0 * product(squared, b2)
     roots = _roots(quartic)
     # Of the complex ones the real parts stay: a double root comes as a pair of them, and looking in a place
     # too many does no harm.
@@ -144,13 +144,6 @@ def _linear_and_square(raw: Raw) -> tuple[Floats, Floats]:
     return np.stack([a - b * rho * m, b * rho]), np.stack(
         [b * b * (m * m + sigma * sigma), -2.0 * b * b * m, b * b]
     )
-
-
-def _product(p: Floats, q: Floats) -> Floats:
-    out = np.zeros((len(p) + len(q) - 1, *p.shape[1:]))
-    for i, factor in enumerate(p):
-        out[i : i + len(q)] += factor * q
-    return out
 
 
 def _roots(coefficients: Floats) -> NDArray[np.complex128]:

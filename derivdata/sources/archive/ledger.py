@@ -19,6 +19,7 @@ import msgspec
 import pandas as pd
 
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive.selections import micros, stamp
 from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
 
@@ -93,7 +94,7 @@ def enter_requests(
         return name, []
     ledger, news = _load(storage, name), []
     for request in itertools.starmap(LedgerEntry, requests):
-        start, end = _micros(request.start), _micros(request.end)
+        start, end = micros(request.start), micros(request.end)
         if start >= end:
             raise ValueError(f"requests: the window of {request.exchange} {request.symbol} is empty")
         symbols = ledger.setdefault(table, {}).setdefault(request.exchange, {})
@@ -127,7 +128,7 @@ def forget_requests(
     """
     ledger = _load(storage, name)
     for table, exchanges in ledger.items():
-        cut = _micros(cuts.get(table, otherwise))
+        cut = micros(cuts.get(table, otherwise))
         for windows in (windows for symbols in exchanges.values() for windows in symbols.values()):
             windows.answered = [(max(a, cut), b) for a, b in windows.answered if b > cut]
             windows.failed = [(max(a, cut), b, why) for a, b, why in windows.failed if b > cut]
@@ -193,8 +194,8 @@ def unanswered_windows(
     """Return the parts of a window for which no request was answered, about the symbol or about all."""
     symbols = _load(storage, name).get(table, {}).get(exchange, {})
     answered = [interval for key in {_ALL, symbol or _ALL} for interval in symbols.get(key, _Windows()).known]
-    wanted = [(_micros(window.start), _micros(window.end))]
-    return [times.Window(_stamp(a), _stamp(b)) for a, b in _without(wanted, _union(answered))]
+    wanted = [(micros(window.start), micros(window.end))]
+    return [times.Window(stamp(a), stamp(b)) for a, b in _without(wanted, _union(answered))]
 
 
 def _load(storage: Storage, name: str) -> _Ledger:
@@ -250,11 +251,3 @@ def _without(intervals: Iterable[tuple[int, int]], union: list[tuple[int, int]])
         if first < end:
             result.append((first, end))
     return result
-
-
-def _micros(value: times.Instant) -> int:
-    return int(times.instant(value).asm8.astype("int64"))
-
-
-def _stamp(micros: int) -> pd.Timestamp:
-    return pd.Timestamp(micros, unit="us", tz="UTC").as_unit("us")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -81,30 +81,32 @@ def premium(first: int, last: int, names: Names, venues: Names) -> pd.DataFrame:
 
 def surface(first: int, last: int, names: Names, venues: Names) -> pd.DataFrame:
     """Return the parameters of every expiry that is open at each full hour of ``[first, last)`` [µs]."""
-    hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
-    days = session(hours)
-    parts = [
-        _expiries(symbol, exchange, day, hours[days == day])
-        for symbol, exchange in markets(names, venues)
-        for day in np.unique(days).tolist()
-    ]
-    none = _expiries("BTC", "deribit", START_DAY, np.array([START_DAY * DAY_US])).iloc[:0]
-    table = pd.concat([none, *parts])
-    return table.sort_values(["symbol", "exchange", "time", "expiry"], ignore_index=True)
+    return _hourly(_expiries, ["expiry"], first, last, names, venues)
 
 
 def volatilities(first: int, last: int, names: Names, venues: Names) -> pd.DataFrame:
     """Return the unrounded volatility of every strike at each full hour of ``[first, last)`` [µs]."""
+    return _hourly(_strikes, ["expiry", "strike"], first, last, names, venues)
+
+
+def _hourly(
+    read: Callable[[str, str, int, Ints], pd.DataFrame],
+    by: list[str],
+    first: int,
+    last: int,
+    names: Names,
+    venues: Names,
+) -> pd.DataFrame:
+    """Return what `read` gives of every market, trading day and its hours, in order of time and then `by`."""
     hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
     days = session(hours)
     parts = [
-        _strikes(symbol, exchange, day, hours[days == day])
+        read(symbol, exchange, day, hours[days == day])
         for symbol, exchange in markets(names, venues)
         for day in np.unique(days).tolist()
     ]
-    none = _strikes("BTC", "deribit", START_DAY, np.array([START_DAY * DAY_US])).iloc[:0]
-    table = pd.concat([none, *parts])
-    return table.sort_values(["symbol", "exchange", "time", "expiry", "strike"], ignore_index=True)
+    none = read("BTC", "deribit", START_DAY, np.array([START_DAY * DAY_US])).iloc[:0]
+    return pd.concat([none, *parts]).sort_values(["symbol", "exchange", "time", *by], ignore_index=True)
 
 
 def _expiries(symbol: str, exchange: str, trading_day: int, hours: Ints) -> pd.DataFrame:
