@@ -112,7 +112,7 @@ def time_range(start: times.Instant | None, end: times.Instant | None) -> TimeRa
 
 def micros(value: times.Instant) -> int:
     """Return an instant as microseconds since 1970."""
-    return int(times.instant(value).asm8.astype("int64"))
+    return times.us(times.instant(value))
 
 
 def stamp(value: int) -> pd.Timestamp:

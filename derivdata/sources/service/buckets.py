@@ -18,21 +18,19 @@ from derivdata.support.arrays import Ints
 
 HOLD = pd.Timedelta(1, "h")
 
-_MICROSECOND = pd.Timedelta(1, "us")
-
 
 def holds(resolution: pd.Series) -> Ints:
     """Return how long each row's value holds at most [µs], from the resolution that the row states."""
     named = pd.Categorical(resolution).remove_unused_categories()
-    lengths = [micros_of(times.resolution(str(name)) or HOLD) for name in named.categories]
-    return np.asarray(np.array([*lengths, micros_of(HOLD)], dtype=np.int64)[named.codes])
+    lengths = [times.us(times.resolution(str(name)) or HOLD) for name in named.categories]
+    return np.asarray(np.array([*lengths, times.us(HOLD)], dtype=np.int64)[named.codes])
 
 
 def ends(frame: pd.DataFrame) -> pd.DatetimeIndex:
     """Return the end of each row's step: its time and the resolution it states; a raw row is an instant."""
     named = pd.Categorical(frame["resolution"]).remove_unused_categories()
     steps = [length(str(name)) for name in named.categories]
-    lengths = np.array([*map(micros_of, steps), 0], dtype="timedelta64[us]")[named.codes]
+    lengths = np.array([*map(times.us, steps), 0], dtype="timedelta64[us]")[named.codes]
     return pd.DatetimeIndex(frame["time"]) + pd.TimedeltaIndex(lengths)
 
 
@@ -69,11 +67,11 @@ def means(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Times
         return frame[["symbol", "exchange", "time", value]]
     series, first = _series(frame)
     since, until = _validity(frame, series, horizon)
-    row, bucket, weight = pieces(since, until, micros_of(step))
+    row, bucket, weight = pieces(since, until, times.us(step))
     opens = np.flatnonzero(np.r_[True, (np.diff(bucket) != 0) | (np.diff(series[row]) != 0)])
     total = np.add.reduceat(frame[value].to_numpy()[row] * weight, opens)
     mean = total / np.add.reduceat(weight, opens)
-    return _labelled(frame, first[series[row[opens]]], bucket[opens] * micros_of(step), value, mean)
+    return _labelled(frame, first[series[row[opens]]], bucket[opens] * times.us(step), value, mean)
 
 
 def overall(frame: pd.DataFrame, value: str, start: pd.Timestamp, horizon: pd.Timestamp) -> dict[str, float]:
@@ -83,7 +81,7 @@ def overall(frame: pd.DataFrame, value: str, start: pd.Timestamp, horizon: pd.Ti
         return {}
     series, first = _series(frame)
     since, until = _validity(frame, series, horizon)
-    weight = np.maximum(until - np.maximum(since, micros(start)), 0)
+    weight = np.maximum(until - np.maximum(since, times.us(start)), 0)
     total_weight = np.add.reduceat(weight, first)
     total = np.add.reduceat(frame[value].to_numpy() * weight, first)
     venues = frame["exchange"].iloc[first].astype(str).tolist()
@@ -96,10 +94,10 @@ def sums(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Timest
     if frame.empty:
         return frame[["symbol", "exchange", "time", value]]
     series, first = _series(frame)
-    bucket = frame["time"].array.asi8 // micros_of(step)
+    bucket = frame["time"].array.asi8 // times.us(step)
     opens = np.flatnonzero(np.r_[True, (np.diff(bucket) != 0) | (np.diff(series) != 0)])
     total = np.add.reduceat(frame[value].to_numpy(), opens)
-    return _labelled(frame, first[series[opens]], bucket[opens] * micros_of(step), value, total)
+    return _labelled(frame, first[series[opens]], bucket[opens] * times.us(step), value, total)
 
 
 def samples(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Timestamp) -> pd.DataFrame:
@@ -113,20 +111,10 @@ def samples(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Tim
     if frame.empty:
         return frame[["symbol", "exchange", "time", value]]
     series, _ = _series(frame)
-    end = -(-frame["time"].array.asi8 // micros_of(step))  # a value at the end itself belongs to it
+    end = -(-frame["time"].array.asi8 // times.us(step))  # a value at the end itself belongs to it
     last = np.flatnonzero(np.r_[(np.diff(end) != 0) | (np.diff(series) != 0), True])
-    steps = _labelled(frame, last, end[last] * micros_of(step), value, frame[value].to_numpy()[last])
+    steps = _labelled(frame, last, end[last] * times.us(step), value, frame[value].to_numpy()[last])
     return steps[steps["time"] < horizon]
-
-
-def micros_of(step: pd.Timedelta) -> int:
-    """Return a length in microseconds."""
-    return int(step // _MICROSECOND)
-
-
-def micros(stamp: pd.Timestamp) -> int:
-    """Return an instant in microseconds since 1970."""
-    return int(stamp.asm8.astype("datetime64[us]").astype(np.int64))
 
 
 def _series(frame: pd.DataFrame) -> tuple[Ints, Ints]:
@@ -143,7 +131,7 @@ def _validity(frame: pd.DataFrame, series: Ints, horizon: pd.Timestamp) -> tuple
     same = series[1:] == series[:-1]
     until[:-1][same] = since[1:][same]
     until = np.minimum(until, since + holds(frame["resolution"]))
-    return since, np.minimum(until, micros(horizon))
+    return since, np.minimum(until, times.us(horizon))
 
 
 def pieces(since: Ints, until: Ints, step: int) -> tuple[Ints, Ints, Ints]:

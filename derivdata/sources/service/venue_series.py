@@ -27,6 +27,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.sources.service import buckets
+from derivdata.support import times
 from derivdata.support.arrays import Array
 
 _MOST_CHANGES = 64
@@ -47,7 +48,7 @@ class Totals(NamedTuple):
 
     def between(self, start: pd.Timestamp, end: pd.Timestamp) -> Totals:
         """Return those with ``start <= time < end``; they are sorted by time."""
-        edges = np.searchsorted(self.time, [buckets.micros(start), buckets.micros(end)])
+        edges = np.searchsorted(self.time, [times.us(start), times.us(end)])
         return Totals(*(column[slice(*edges)] for column in self))
 
 
@@ -102,7 +103,7 @@ def by_sums(
         whole = Totals(time, names[venue.codes], series["value"].to_numpy(), symbols)
         unsure = np.isnan(whole.value)
         return joined([whole.take(~unsure)]), joined([whole.take(unsure)])
-    micros = buckets.micros_of(width)
+    micros = times.us(width)
     reach = 1 if added or series.empty else int(np.max(buckets.holds(series["resolution"])))
     cells = _Cells(series, micros, reach, horizon)
     combined = (buckets.sums if added else buckets.means)(series, "value", width, horizon)
@@ -188,7 +189,7 @@ class _Cells:
 
     def __init__(self, series: pd.DataFrame, micros: int, reach: int, horizon: pd.Timestamp) -> None:
         since = series["time"].array.asi8
-        until = np.maximum(np.minimum(since + reach, buckets.micros(horizon)), since + 1)
+        until = np.maximum(np.minimum(since + reach, times.us(horizon)), since + 1)
         row, bucket, _ = buckets.pieces(since, until, micros)
         codes = series["exchange"].cat.codes.to_numpy()[row]
         self.first = int(np.min(bucket)) if bucket.size else 0

@@ -124,9 +124,9 @@ class _Question:
             start, end, leads = day.start, day.end, [pd.Timedelta(0)]
             if step is not None:
                 start, end, leads = start.floor(step), end.ceil(step), [max(buckets.HOLD, step), _DAY]
-            last = int(np.searchsorted(time, buckets.micros(end)))
+            last = int(np.searchsorted(time, times.us(end)))
             for lead in leads:
-                first = int(np.searchsorted(time, buckets.micros(start - lead)))
+                first = int(np.searchsorted(time, times.us(start - lead)))
                 names = [str(named.categories[n]) for n in np.unique(named.codes[first:last])]
                 if all((times.resolution(name) or buckets.HOLD) <= lead for name in names):
                     break
@@ -250,7 +250,7 @@ class _Unsure:
 
 def _blocks(cells: Totals, days: int) -> Iterator[Totals]:
     """Cut cells, sorted by time, into parts of at most so many days."""
-    day = cells.time // buckets.micros_of(_DAY)
+    day = cells.time // times.us(_DAY)
     block = (day - day[:1].sum()) // days
     for number in np.unique(block):
         yield cells.take(block == number)

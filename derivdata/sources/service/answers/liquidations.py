@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata import tables
-from derivdata.sources.service import buckets, fills, json_rows
+from derivdata.sources.service import fills, json_rows
 from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.request_coverage import notices_of, on_wire, requested_spans
 from derivdata.sources.service.view import View
@@ -174,7 +174,7 @@ def _history(view: View, window: AnswerWindow, step: str, symbols: Sequence[str]
 
 def _summed(orders: pd.DataFrame, length: pd.Timedelta) -> pd.DataFrame:
     """Add up the value of orders by bucket, venue and side; unknown sides are those that are missing."""
-    width = buckets.micros_of(length)
+    width = times.us(length)
     side, venue = (pd.Categorical(orders[name]) for name in ("side", "exchange"))
     bucket, starts = pd.factorize(orders["time"].array.asi8 // width, sort=True)
     places = [_SIDES.index(f"{name}_usd") for name in side.categories]

@@ -188,7 +188,7 @@ def at_hours(chains: pd.DataFrame, hours: pd.DatetimeIndex) -> pd.DataFrame:
     full = hours.as_unit("us").asi8
     newest = np.searchsorted(stamps, full, side="right") - 1
     full, newest = full[newest >= 0], newest[newest >= 0]
-    fresh = full - stamps[newest] <= buckets.micros_of(buckets.HOLD)
+    fresh = full - stamps[newest] <= times.us(buckets.HOLD)
     full, stamp = full[fresh], stamps[newest[fresh]]
     rows = at_the_money(chains)
     first, last = (np.searchsorted(rows["time"].array.asi8, stamp, side=side) for side in ("left", "right"))
