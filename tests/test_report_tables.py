@@ -18,7 +18,7 @@ from scipy.signal import lfilter
 from scipy.stats import norm
 
 import derivdata as dd
-from derivdata.analysis import smile, surface, variance
+from derivdata.analysis import funding, smile, surface, variance
 from derivdata.analysis.oi.trend import TrendStatus
 from derivdata.cli import main
 from derivdata.errors import DataNotice
@@ -360,8 +360,6 @@ def test_the_half_life_of_a_pair_is_that_of_what_stays_or_cannot_be_told() -> No
 
     The noise of 1.5 shocks makes an autoregression find less than half of it.
     """
-    from derivdata.analysis import funding
-
     rng = np.random.default_rng(3)
     slow = lfilter([1.0], [1.0, -(0.5 ** (1 / 9))], rng.standard_normal(1_500))[300:]
     rates = _spread_rates(5.0 + slow + 1.5 * rng.standard_normal(slow.size))
@@ -381,8 +379,6 @@ def test_the_half_life_of_a_pair_is_that_of_what_stays_or_cannot_be_told() -> No
 @pytest.mark.parametrize(("fee", "clears"), [(2.0, True), (40.0, False)])
 def test_the_forecast_table_and_whether_anything_clears_its_costs(fee: float, clears: bool) -> None:
     """The cells are those of the forecast; four trades of 2 bps cost 8 bps, of 40 bps 160."""
-    from derivdata.analysis import funding
-
     rng = np.random.default_rng(5)
     rates = _spread_rates(3.0 + rng.standard_normal(1_080))
     told: dict[str, Any] = {"text": [], "finding": [], "number": [], "table": []}
@@ -415,6 +411,34 @@ def test_the_forecast_table_and_whether_anything_clears_its_costs(fee: float, cl
             f"Nothing clears its costs: the largest forecast is {net:+.1f} bps after them "
             "(BTC, long a, short b)."
         )
+
+
+@pytest.mark.parametrize("prices", [False, True])
+def test_the_section_says_whether_prices_are_in_the_outcomes(prices: bool) -> None:
+    rates = _spread_rates(3.0 + np.random.default_rng(5).standard_normal(300))
+    marks = (100.0 + 0.01 * rates.panel.drop_vars("interval_hours")).assign_attrs(units="USD")
+    fees = {"a": 2.0, "b": 2.0}
+    found = funding.forecast_carry(rates.panel, hold="7d", fee_bps=fees, prices=marks if prices else None)
+    told: list[str] = []
+    section: Any = SimpleNamespace(
+        heading=lambda words: None,
+        text=told.append,
+        add_missing_note=lambda words: None,
+        finding=lambda kind, words: None,
+        number=lambda value, label, **window: None,
+        table=lambda frame, **how: None,
+        figure=lambda plot, data, reading, **how: told.append(reading),
+    )
+    add_forecast(section, rates, SimpleNamespace(fee=lambda venue: 2.0), found)  # type: ignore[arg-type]
+    carry._spreads(section, rates, [_pair_of(rates)._replace(forecast=found.isel(symbol=0, pair=0))])
+    of = (
+        "funding and prices: what the prices of the two legs do against each other is in it."
+        if prices
+        else "funding only: what the prices of the two legs do against each other is not in it."
+    )
+    assert told[0].endswith(f" It is of {of}")
+    assert told[-1].endswith(f" It is of {of}")
+    assert ("funding only" in " ".join(told)) is not prices
 
 
 def test_a_trend_that_cannot_be_told_is_not_named() -> None:

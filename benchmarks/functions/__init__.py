@@ -98,6 +98,8 @@ UNTIMED: dict[str, str] = {
     "archive.import_files": "what `archive.merge` does with the rows of files, which pandas reads",
     "archive.delete": "what `archive.replace` does, with no new rows",
     "archive.undo": "timed with `archive.replace`",
+    "analysis.funding.forecast_history": "walks as `analysis.funding.pick_record` does, and has "
+    "the figures of `analysis.funding.forecast_carry` at each instant: both have rows",
     "asof": _NOTHING,
     "collect.backfill": "keeps the pace of venues; reading their answers is timed by row `venue-settlements`",
     "disconnect": _NOTHING,

@@ -10,6 +10,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import funding
+from derivdata.analysis.funding.carry_forecast import of_what
 from derivdata.analysis.inputs import require_variables
 from derivdata.plot.frames import Rates, Source, figure_function, keep_frame
 from derivdata.plot.style import (
@@ -64,28 +65,37 @@ def carry(
     Returns
     -------
     Axes
-        It is funding only: the price of the legs is not in it. Pairs without a forecast (NaN) are left out.
+        The label says what the outcomes are of: funding only, or funding and prices where the forecasts were
+        given `prices`. Pairs without a forecast (NaN) are left out.
 
     Raises
     ------
     ValueError
-        No pair has a forecast; or, by holding time, there are several pairs or only one time.
+        No pair has a forecast; some forecasts are of funding only and others of prices too; or, by holding
+        time, there are several pairs or only one time.
     """
     rows = _forecasts(forecast)
+    outcomes = {of_what(one) for one in _each(forecast)}
+    if len(outcomes) > 1:
+        raise ValueError(
+            "some forecasts are of funding only, others of funding and prices: give prices= to all of them, "
+            "or to none"
+        )
+    [of] = outcomes
     levels = {one.attrs.get("level") for one in _each(forecast)}
     level = levels.pop() if len(levels) == 1 else None
     share = f"{level:.0%}".replace("%", " %") if level is not None else "interval"
     if kind == "hold":
         rows = rows.sort_values("hold_hours", ignore_index=True)
-        ax = _by_hold(rows, share, ax)
+        ax = _by_hold(rows, of, share, ax)
     else:
         rows = rows.sort_values("net_apr", ascending=False, kind="stable", ignore_index=True)
-        ax = _by_pair(rows, share, ax)
+        ax = _by_pair(rows, of, share, ax)
     footer(ax, *_each(forecast), source=source)
     return keep_frame(ax, rows.drop(columns="name"))
 
 
-def _by_pair(rows: pd.DataFrame, share: str, ax: Axes | None) -> Axes:
+def _by_pair(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     ax = axes(ax, size=row_size(len(rows), 0.36))
     place = np.arange(len(rows))
     ax.hlines(place, rows["net_apr"], rows["gross_apr"], color=GREY, lw=0.8, alpha=0.5)
@@ -105,12 +115,12 @@ def _by_pair(rows: pd.DataFrame, share: str, ax: Axes | None) -> Axes:
     clear = int((rows["net_bps"] > 0).sum())
     dress(ax, title=f"{clear} of {len(rows)} {subject} are forecast to clear their costs", grid="x")
     percent(ax, "x")
-    ax.set_xlabel(f"simple APR of one leg's notional [% per year], funding only; bar: {share} of outcomes")
+    ax.set_xlabel(f"simple APR of one leg's notional [% per year], {of}; bar: {share} of outcomes")
     legend(ax, "top", ncols=2)
     return ax
 
 
-def _by_hold(rows: pd.DataFrame, share: str, ax: Axes | None) -> Axes:
+def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     if rows["name"].nunique() != 1 or rows["hold_hours"].nunique() < 2:
         raise ValueError("give one pair at two holding times or more: forecast_carry(..., hold=h) for each")
     ax = axes(ax)
@@ -128,7 +138,7 @@ def _by_hold(rows: pd.DataFrame, share: str, ax: Axes | None) -> Axes:
         paid = f"paid after {even:.3g} days"
         ax.axvline(even, color=PALETTE[2], lw=1.2, ls=":", label=f"costs are {paid}")
     dress(ax, title=f"{rows['name'].iloc[0]}: costs of {cost:.3g} bps are {paid}")
-    ax.set(xlabel="holding time [days]", ylabel="carry, funding only [bps of one leg's notional]")
+    ax.set(xlabel="holding time [days]", ylabel=f"carry, {of} [bps of one leg's notional]")
     ax.set_xlim(0, days.max())
     legend(ax)
     return ax

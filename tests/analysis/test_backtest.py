@@ -433,6 +433,28 @@ def test_forecasts_of_pairs_and_of_venues_are_read_as_of_their_time() -> None:
     assert held_by(stale, rates) == [None, AB, AB, None, AC, AC, None, None]
 
 
+def test_a_rule_follows_the_forecasts_of_every_day() -> None:
+    """Of 90 payments beta pays 5 bps more than alpha in the first 60; gamma pays 8 more than both afterwards.
+
+    The four trades cost 2 bps. The first forecast stands on day 14. The pair is left on day 22, two days
+    after the change, when less than nothing is expected of it before cost; gamma pays most then, and beta,
+    whose rate has just fallen, is expected to pay less than alpha.
+    """
+    rates = np.zeros((1, 3, 90))
+    rates[0, 1, :60], rates[0, 2, 60:] = 5.0, 8.0
+    found = dd.analysis.funding.forecast_history(panel(rates), hold="1d", fee_bps=0.5)
+    of = found["net_bps"].set_index(pair=("long", "short")).isel(symbol=0)
+    days = of.sel(pair=AB).to_numpy()
+    assert np.isnan(days[:14]).all()
+    assert (days[14:21] > 6.0).all()
+    assert -2.0 < days[21] < 0.0
+    assert (days[22:] < -2.0).all()
+    assert (of.sel(pair=("beta", "gamma")) > of.sel(pair=AC))[22:].all()
+    rule = backtest.ForecastThreshold(found["net_bps"], enter=0.0, leave=-2.0)
+    bc = ("beta", "gamma")
+    assert held_by(rule, panel(rates)) == [None] * 42 + [AB] * 24 + [bc] * 23 + [None]
+
+
 # -- costs, depth, capacity ------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from scipy.signal import lfilter
 
 import derivdata as dd
 from derivdata.analysis import funding
-from derivdata.analysis.funding.carry_forecast import forecast_history, summed_history
+from derivdata.analysis.funding.carry_forecast import summed_history
 from derivdata.analysis.funding.forecast_errors import outcome_figures, walk_forward
 from derivdata.analysis.funding.pooled_regression import _borne_out, _left_of
 from derivdata.analysis.funding.status import FundingStatus
@@ -494,7 +494,8 @@ def test_intervals_of_funding_and_prices_hold_what_pairs_earned(hold: str, fundi
     marks = rows.drop(columns="exchange").rename(columns={"name": "exchange"})
     marks = marks.set_index(["symbol", "exchange", "time"])["open"].to_xarray().assign_attrs(units="USD")
     paid = recorded_funding().sel(exchange=marks["exchange"].to_numpy(), time=slice("2023", None))
-    found = forecast_history(paid, hold=hold, fee_bps=0.0, prices=marks, every="7d" if hold == "7d" else "3d")
+    every = "7d" if hold == "7d" else "3d"
+    found = funding.forecast_history(paid, hold=hold, fee_bps=0.0, prices=marks, every=every)
     outcome = found["realised_net_bps"]
     there = np.isfinite(outcome + found["net_low_bps"]) & (found["long"] < found["short"])
     assert int(there.sum()) > 700

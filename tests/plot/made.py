@@ -79,9 +79,10 @@ def noisy() -> xr.DataArray:
 
 
 @functools.cache
-def carry(long: str, short: str, hold: str, fee: float = 2.0) -> xr.Dataset:
+def carry(long: str, short: str, hold: str, fee: float = 2.0, *, prices: bool = False) -> xr.Dataset:
     """What a pair of the wandering venues is forecast to earn, each trade at `fee` bps."""
-    return forecast_carry(noisy(), [(long, short)], hold=hold, fee_bps=fee).isel(pair=0)
+    marks = (100.0 + 0.01 * noisy()).rename("price_usd").assign_attrs(units="USD") if prices else None
+    return forecast_carry(noisy(), [(long, short)], hold=hold, fee_bps=fee, prices=marks).isel(pair=0)
 
 
 def holdings() -> pd.DataFrame:

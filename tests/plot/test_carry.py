@@ -67,6 +67,19 @@ def test_carry_by_hold_marks_where_costs_of_one_pair_are_paid() -> None:
             plot.carry(wrong, "hold")
 
 
+def test_labels_say_whether_prices_are_in_the_outcomes() -> None:
+    for prices, of in ((False, "funding only"), (True, "funding and prices")):
+        curve = [made.carry("low", "high", hold, prices=prices) for hold in ("1d", "7d")]
+        labels = [plot.carry(curve).get_xlabel(), plot.carry(curve, "hold").get_ylabel()]
+        assert [" ".join(label.split()) for label in labels] == [
+            f"simple APR of one leg's notional [% per year], {of}; bar: 90 % of outcomes",
+            f"carry, {of} [bps of one leg's notional]",
+        ]
+    mixed = [made.carry("low", "high", "1d"), made.carry("low", "high", "7d", prices=True)]
+    with pytest.raises(ValueError, match="give prices= to all of them, or to none"):
+        plot.carry(mixed, "hold")
+
+
 def test_ninety_points_of_funding_and_eight_times_as_many_that_are_none() -> None:
     """1 bps/8h for 30 days is 90 bps; its 720 hourly samples add up to 720."""
     ax = plot.cumulative_funding(made.constant(1.0, 30), made.payments(1.0, 30), venue="alpha", naive=True)

@@ -8,7 +8,7 @@ are, and looks at no row later than the one its result stands at unless it says 
 
 from derivdata.analysis.funding.accrual import cumulative, period_sums
 from derivdata.analysis.funding.best_pairs import best_pair
-from derivdata.analysis.funding.carry_forecast import forecast_carry
+from derivdata.analysis.funding.carry_forecast import forecast_carry, forecast_history
 from derivdata.analysis.funding.correlation import comovement
 from derivdata.analysis.funding.intervals import infer_interval, next_settlements
 from derivdata.analysis.funding.oi_weights import oi_weighted, universe
@@ -26,6 +26,7 @@ __all__ = [
     "cumulative",
     "dispersion",
     "forecast_carry",
+    "forecast_history",
     "half_life",
     "infer_interval",
     "next_settlements",

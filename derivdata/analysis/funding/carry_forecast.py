@@ -174,7 +174,15 @@ def forecast_history(
     Raises
     ------
     TypeError, ValueError
-        As `forecast_carry`.
+        As `forecast_carry`; `every` is no whole number of periods.
+
+    Examples
+    --------
+    >>> rates = dd.funding.history("BTC", "60d")
+    >>> found = dd.analysis.funding.forecast_history(rates, hold="1d", fee_bps=0.25)
+    >>> rule = dd.analysis.backtest.ForecastThreshold(found["net_bps"], enter=1.0, leave=-1.0)
+    >>> dd.analysis.backtest.carry(rates, rule, dd.analysis.backtest.Costs(fee_bps=0.25)).sizes["time"]
+    1440
     """
     panel = require_rate(panel, "exchange", "time")
     history = summed_history(panel, hold, period, overlap=overlap, prices=prices)
@@ -214,7 +222,7 @@ def _forecasts(
     *amounts, status = (like(one.rename(at="time").assign_coords(time=times), panel) for one in found)
     result = xr.Dataset(dict(zip(figures, amounts, strict=True)))
     result["cost_bps"] = ("pair", cost)
-    of = "funding only" if history.levels is None else "funding and prices"
+    of = of_what(result)
     for name, words in _LONG_NAMES.items():
         if name in result:
             unit = "1" if name.startswith("probability") else BPS_UNIT
@@ -261,6 +269,11 @@ _LONG_NAMES = {
     "price_low_bps": "low end of what the legs' prices gain",
     "price_high_bps": "high end of what the legs' prices gain",
 }
+
+
+def of_what(forecast: xr.Dataset) -> str:
+    """Return what the outcomes of a forecast are of, in words of labels."""
+    return "funding and prices" if "price_bps" in forecast else "funding only"
 
 
 def origin_attrs(panel: xr.DataArray) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from derivdata.plot.style import row_size
 from derivdata.reports.data import Data, Rates
 from derivdata.reports.html_page import WIDE, Section, count, lasting, pct, rate
 from derivdata.reports.report_options import FEE_BPS, OTHERS, ReportOptions
-from derivdata.reports.sections.carry_forecast import add_forecast, fees_of, forecasts_of
+from derivdata.reports.sections.carry_forecast import add_forecast, fees_of, forecasts_of, said_of
 
 _PAIRS = 6
 _DAYS = 7
@@ -93,11 +93,10 @@ def _costs(options: ReportOptions) -> str:
     return (
         f"A spread is the short venue's rate less the long venue's. A pair trades four times: in and out on "
         f"both venues. Cost of one trade: {costs} ({whose}); slippage is not in it. Figures are per year of "
-        f"one leg's notional for a pair held {_DAYS} days, and of funding only: the prices of the legs are "
-        "not in them. The forecast learns from the last year where the source has it; the break-even lets "
-        "what stays of the spread revert to its mean of the window. Half-lives are those of the part of a "
-        "spread that stays, beside noise that is gone "
-        "after a step; “cannot tell” stands where the window allows everything from one step to for ever."
+        f"one leg's notional for a pair held {_DAYS} days. The forecast learns from the last year where "
+        "the source has it; the break-even lets what stays of the spread revert to its mean of the window. "
+        "Half-lives are those of the part of a spread that stays, beside noise that is gone after a step; "
+        "“cannot tell” stands where the window allows everything from one step to for ever."
     )
 
 
@@ -161,8 +160,8 @@ def _spreads(section: Section, rates: Rates, forecast: list[Pair]) -> None:
         source=rates.table,
         title="Carry of the widest spreads, gross and net",
         reading="The ring is the forecast before costs, the dot after them, and the bar holds nine in ten "
-        "outcomes. The brighter a dot, the likelier it earns more than it costs. Funding only: the legs' "
-        "prices move too.",
+        "outcomes. The brighter a dot, the likelier it earns more than it costs. "
+        + said_of(forecast[0].forecast),
         size=row_size(len(forecast), 0.36, wide=WIDE),
     )
 

@@ -9,6 +9,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import funding
+from derivdata.analysis.funding.carry_forecast import of_what
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.reports.data import Rates
 from derivdata.reports.html_page import Section, count
@@ -24,6 +25,13 @@ _FORMATS = {"forecast net [bps]": "+.1f", "costs [bps]": ".1f", "chance above co
 def forecasts_of(rates: Rates, fee_bps: Mapping[str, float], hold: str = f"{_DAYS}d") -> xr.Dataset:
     """Return the forecast of every pair of every symbol."""
     return funding.forecast_carry(rates.panel, hold=hold, fee_bps=fee_bps)
+
+
+def said_of(forecast: xr.Dataset) -> str:
+    """Say whether the outcomes of a forecast contain what the prices of the legs do."""
+    outcome = of_what(forecast)
+    included = "is" if outcome == "funding and prices" else "is not"
+    return f"It is of {outcome}: what the prices of the two legs do against each other {included} in it."
 
 
 def fees_of(rates: Rates, options: ReportOptions) -> dict[str, float]:
@@ -46,7 +54,7 @@ def add_forecast(section: Section, rates: Rates, options: ReportOptions, forecas
         f"over all pairs on what each paid in the last 8 hours, day, three days, week and sixty days, learnt "
         f"from {_days(rates):.0f} days of rates; its "
         "interval comes from the errors of its own past forecasts, and is to contain nine in ten outcomes. "
-        "It is funding only: what the prices of the two legs do against each other is not in it."
+        f"{said_of(forecasts)}"
     )
     worth = forecasts["decisions"].where(forecasts["net_bps"].notnull())
     if bool((forecasts["status"] & FundingStatus.FEW_DECISIONS).any()):

@@ -56,6 +56,10 @@ CALLS: Calls = {
         "panel": settled(), "pairs": [("binance", "okx")], "hold": "1d", "fee_bps": 0.25,
         "period": "8h", "level": 0.9, "overlap": "raise",
     },
+    "analysis.funding.forecast_history": lambda: {
+        "panel": settled(), "pairs": [("binance", "okx")], "hold": "1d", "fee_bps": 0.25, "every": "1d",
+        "period": "8h", "level": 0.9, "overlap": "raise",
+    },
     "analysis.funding.half_life": lambda: {
         "panel": settled(), "period": "8h", "method": "ols", "level": 0.9, "resamples": 99, "rng": 0,
     },
