@@ -104,7 +104,7 @@ def walk_of(parts: tuple[Means, ...], amounts: Floats, plan: Plan) -> Walk:
     )
     columns, missed = parts[0].columns, realised - predicted
     scale, sizes = _scales(amounts[short] - amounts[long], predicted, missed, columns, plan)
-    worth = np.min([part.worth for part in parts], axis=0)
+    worth = np.stack([part.worth for part in parts]).min(axis=0)
     usual, toward = _usual(outcomes, plan), direction_of(predicted)
     return Walk(parts, outcomes, worth, usual, columns, scale, missed, toward, sizes, plan)
 
