@@ -13,7 +13,7 @@ import derivdata as dd
 from tests.reliability.calls import made, panels
 from tests.reliability.calls.walk import function
 
-# Rows of one instant and value are taken in the order in which they came: what a page repeats is told by it.
+# Rows of one instant and value are taken in the order in which they came, which shows what a page repeats.
 _KEEPS_ORDER = {"quality"}
 
 

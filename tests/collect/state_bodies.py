@@ -217,7 +217,7 @@ _NAMES |= {"base_currency", "market_id", "base", "pair", "contract_code"}
 def with_delisted(exchange: str, place: str, params: Row, body: Any, *, gone: bool = True) -> Any:
     """Add OLD to a bulk answer, as the venue goes on to tell of it: with the figures of its last day.
 
-    Before it is `gone` it is told of as any other contract.
+    Before it is `gone` it is reported as any other contract.
     """
     coin: Row = {"name": "OLD", "szDecimals": 3, **({"isDelisted": True} if gone else {})}
     if exchange == "hyperliquid" and params.get("type") == "meta":

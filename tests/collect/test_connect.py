@@ -335,7 +335,7 @@ def test_venues_whose_open_interest_is_not_polled_are_named_once(fakes: Fakes) -
 
 
 def test_prices_are_those_of_polls_and_of_histories(fakes: Fakes) -> None:
-    """Gate's mark is told beside its open interest; bybit's of the past is not, and that is said."""
+    """Gate reports its mark beside its open interest; bybit's past mark is missing, and a notice says so."""
     dd.connect("venues", venues=["gateio", "bybit"])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataNotice)

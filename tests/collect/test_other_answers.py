@@ -1,6 +1,6 @@
 """Well-formed answers of venues about something else: no window of them is entered as answered.
 
-Each lie is told to one backfill; then the venue is honest, and the next backfill fills what lacked.
+One backfill gets each false answer; then the venue is honest, and the next backfill fills what lacked.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ def beside_bundle(folder: Path) -> None:
 
 
 def beside_archive(folder: Path) -> None:
-    """Readers go on; another writer is told who holds the lock, after the time that it allows."""
+    """Readers go on; after the time that it allows another writer gets an error that names the holder."""
     archive = open_archive(folder, lock_timeout=0.3)
     assert len(archive.read("funding_history", *EVER)) == 192
     with pytest.raises(ArchiveError, match="has held the writer's lock"):
