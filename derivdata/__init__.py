@@ -62,11 +62,13 @@ __all__ = sorted([*_MODULES, *_NAMES])
 
 
 def __getattr__(name: str) -> object:
+    from derivdata.support.forking import import_unforked
+
     value: object
     if name in _MODULES:
-        value = _import_module(f"derivdata.{_MODULES[name]}")
+        value = import_unforked(f"derivdata.{_MODULES[name]}")
     elif name in _NAMES:
-        value = getattr(_import_module(f"derivdata.{_NAMES[name]}"), name)
+        value = getattr(import_unforked(f"derivdata.{_NAMES[name]}"), name)
     else:
         from derivdata.support.text import did_you_mean
 

@@ -202,6 +202,7 @@ def test_open_windows_and_keys_of_this_machine_are_found(
     assert [(p.cell, p.kind) for p in bare] == [(0, "outputs"), (0, "provenance"), (0, "synthetic")]
     out_of_order = check_notebook(notebook(tmp_path, *GOOD, ("code", "2", "2"), run=False))
     assert {p.kind for p in out_of_order} == {"outputs"}
-    (tmp_path / "bad.ipynb").write_text("[]")
-    with pytest.raises(ValueError, match="no notebook of format 4"):
-        check_notebook(tmp_path / "bad.ipynb")
+    for text in ("[]", "[" * 100_000):
+        (tmp_path / "bad.ipynb").write_text(text)
+        with pytest.raises(ValueError, match="no notebook of format 4"):
+            check_notebook(tmp_path / "bad.ipynb")

@@ -79,7 +79,7 @@ def check_notebook(path: Path) -> list[NotebookProblem]:
     try:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         sources = [(cell["cell_type"], "".join(cell["source"]), _shown(cell)) for cell in cells]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError(f"{path} is no notebook of format 4 (.ipynb)") from None
     code = "\n".join(source for kind, source, _ in sources if kind == "code")
     clocked = not re.search(r"\breplay\(|\bnow\s*=\s*[\"']", code)  # nothing fixes the source's clock

@@ -8,21 +8,23 @@ replaces what it must not share.
 
 from __future__ import annotations
 
+import importlib
 import os
 import threading
 import weakref
+from types import ModuleType
 from typing import Protocol
 
 _PATIENCE_SECONDS = 5.0
 _objects: list[weakref.ref[Forkable]] = []  # weak: what is registered here must not live longer for it
-_acquired: list[threading.Lock] = []
+_acquired: list[threading.Lock | threading.RLock] = []
 
 
 class Forkable(Protocol):
     """An object that holds a lock while it changes, and can start over in a child."""
 
     @property
-    def _fork_lock(self) -> threading.Lock:
+    def _fork_lock(self) -> threading.Lock | threading.RLock:
         """The lock under which the object changes."""
         ...
 
@@ -34,6 +36,32 @@ class Forkable(Protocol):
 def renew_in_child(one: Forkable) -> None:
     """Hold the object's lock across every fork, and have a child call its `_after_fork`."""
     _objects.append(weakref.ref(one, _objects.remove))
+
+
+class _Imports:
+    """Modules that are being imported: in a child, one that another thread was importing stays locked."""
+
+    def __init__(self) -> None:
+        self._after_fork()
+
+    def _after_fork(self) -> None:
+        self._fork_lock = threading.RLock()  # a module that is imported imports others
+
+
+_IMPORTS = _Imports()
+renew_in_child(_IMPORTS)
+
+
+def import_unforked(name: str) -> ModuleType:
+    """Return a module, imported while no thread forks."""
+    # Not for good: a thread that holds the lock may wait for a module which this one imports by its own name.
+    lock = _IMPORTS._fork_lock
+    acquired = lock.acquire(timeout=_PATIENCE_SECONDS)
+    try:
+        return importlib.import_module(name)
+    finally:
+        if acquired:
+            lock.release()
 
 
 def _alive() -> list[Forkable]:
@@ -62,5 +90,9 @@ def _in_child() -> None:
         one._after_fork()
 
 
+# What registers last is called first, and these two hold locks of theirs while the process forks. A thread
+# that imports needs them: were they called before `_before`, which waits for that thread, both would wait.
+importlib.import_module("logging")
+importlib.import_module("concurrent.futures.thread")
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

@@ -397,6 +397,7 @@ def test_tables_units_and_files_that_do_not_go_together(tmp_path: Path) -> None:
         ("in.csv", b"Symbol,Symbol\nA,B\n", "two columns have the name 'Symbol'"),
         ("in.csv", b"Symbol,Date,Rate\nB\xe9,2020-01-01,1\n", "cannot be read as csv: .*utf-8"),
         ("in.json", b'[{"a": 1}', "cannot be read as json"),
+        ("in.json", b"[" * 100_000, "cannot be read as json: .*recursion"),
         ("in.csv.gz", gzip.compress(b"Symbol,Date,Rate\n" * 99, mtime=0)[:-20], "cannot be read"),
         ("in.csv.gz", b"no gzip", "cannot be read"),
         ("in.parquet", b"PAR1 no parquet PAR1", "cannot be read"),

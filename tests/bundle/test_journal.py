@@ -89,6 +89,18 @@ def test_zeros_in_the_middle_are_an_error_and_not_an_end(killed: Path, tmp_path:
         bundle.verify(bad)
 
 
+def test_a_length_that_leads_past_the_end_is_an_error_where_frames_follow(
+    killed: Path, tmp_path: Path
+) -> None:
+    """A frame may only be called cut off where it is the last one."""
+    data, bad = killed.read_bytes(), tmp_path / "bad.ddz"
+    place = data.index(b"body ") + len(b"body ")
+    for size in (b"9999999", b"9999999999"):
+        bad.write_bytes(data[:place] + size + data[data.index(b" ", place) :])
+        with pytest.raises(errors.BundleError, match="no frame begins there"):
+            bundle.verify(bad)
+
+
 def test_a_body_of_another_hash_is_refused(killed: Path, tmp_path: Path) -> None:
     data = bytearray(killed.read_bytes())
     place = data.index(b"\n", data.index(b"body ")) + 4

@@ -5,15 +5,20 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from unittest.mock import Mock, patch
 from urllib.parse import urlsplit
 
 import pandas as pd
 import pytest
 import requests
+from starlette.types import Receive, Scope, Send
 
 from derivdata.sources import service
 from derivdata.sources.query import Query
+from derivdata.sources.service import connections, server
+from derivdata.sources.service.response_cache import UnsentBodies
 from tests.service import market
 from tests.service.conftest import KEYS, PATIENCE
 from tests.service.memory_store import MemoryStore
@@ -51,7 +56,24 @@ def test_addresses_and_allowed_names_are_answered(local: service.RunningService,
 
 @pytest.mark.parametrize(
     "host",
-    ["rebind.evil.example", "127.0.0.1.evil.example", "desk.example.evil", "x", "", "[::1", "desk_example"],
+    [
+        *(
+            "rebind.evil.example",
+            "127.0.0.1.evil.example",
+            "desk.example.evil",
+            "x",
+            "",
+            "[::1",
+            "desk_example",
+        ),
+        *(
+            "evil@localhost",
+            "localhost#.evil.example",
+            "localhost/.evil",
+            "localhost?.evil",
+            "localhost:80:81",
+        ),
+    ],
 )
 def test_other_names_are_refused_with_what_to_do(local: service.RunningService, host: str) -> None:
     answer = get(local, Host=host)
@@ -125,9 +147,91 @@ def test_bodies_are_refused_unread_where_they_are_too_long(local: service.Runnin
     "sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: local", head("Connection: keep-alive") + b"GET /"]
 )
 def test_half_a_request_is_closed(local: service.RunningService, sent: bytes) -> None:
-    """`talk` returns once the service closes, here after a fifth of a second."""
+    """`talk` returns once the service closes: after a fifth of a second, or after the 5 s that uvicorn waits
+    for another request where one was complete before."""
     came = talk(local, sent)
     assert came.startswith(b"HTTP/1.1 200 ") == sent.startswith(b"GET /oi")
+
+
+def test_a_client_that_takes_nothing_is_closed() -> None:
+    """The rest of its answer goes with it: 64 MiB are more than the sockets hold."""
+    piece, gone = b"x" * (1 << 17), threading.Event()
+
+    async def app(_: Scope, __: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _piece in range(512):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        gone.set()
+
+    listener = server._listen("127.0.0.1", 0)
+    running = server._Server(connections.config(app, request_seconds=0.2), listener)
+    running.start()
+    try:
+        with socket.create_connection(listener.getsockname(), timeout=PATIENCE) as line:
+            line.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert gone.wait(PATIENCE)
+    finally:
+        running.stop()
+
+
+def test_too_much_that_slow_clients_have_not_taken_refuses_further_answers() -> None:
+    """A body counts once for all its clients, and one alone may always be sent."""
+    unsent, body = UnsentBodies(limit=100), b"x" * 60
+    assert unsent.has_room(b"y" * 200)
+    with unsent.sending(body), unsent.sending(body):
+        assert unsent.has_room(body)
+        assert unsent.has_room(b"y" * 40)
+        assert not unsent.has_room(b"y" * 41)
+        with unsent.sending(b"y" * 40):
+            assert not unsent.has_room(b"z")
+    assert unsent.has_room(b"y" * 200)
+
+
+def test_answers_are_refused_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = iter([False, True])
+    monkeypatch.setattr(UnsentBodies, "has_room", lambda *_: next(room))
+    store = MemoryStore({"oi_history": market.open_interest()}, now=market.NOW)
+    with closing(service.start(store, keys=KEYS)) as full:
+        refused, then = get(full), get(full)
+    assert (refused.status_code, refused.headers["Retry-After"]) == (503, "5")
+    assert "slow clients" in refused.json()["error"]
+    assert then.status_code == 200
+
+
+def test_a_request_under_way_when_the_service_ends_is_told_so() -> None:
+    """The rest of what is made then is nobody's; the client asks again after a second."""
+    asked, end = threading.Event(), threading.Event()
+
+    class Waiting(MemoryStore):
+        def newest(self, query: Query) -> pd.DataFrame:
+            asked.set()
+            end.wait(PATIENCE)
+            return super().newest(query)
+
+    store = Waiting({"oi_history": market.open_interest()}, now=market.NOW)
+    running = service.start(store, keys=KEYS)
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(get, running)
+        assert asked.wait(PATIENCE)
+        closing_thread = threading.Thread(target=running.close)
+        closing_thread.start()
+        found = answer.result(PATIENCE)
+        end.set()
+        closing_thread.join()
+    assert (found.status_code, found.headers["Retry-After"]) == (503, "1")
+    assert found.json() == {"error": "the service is ending: ask again once it is back"}
+
+
+def test_a_client_that_takes_a_little_is_left_alone() -> None:
+    """What counts is whether there is less unsent than when it was looked at before."""
+    protocol = connections._RequestTimeout()
+    protocol.transport = transport = Mock(**{"get_write_buffer_size.side_effect": [300, 200, 100, 100]})
+    with patch.object(protocol, "_watch"):
+        found = []
+        for before in (400, 300, 200, 100):
+            protocol._look(before)
+            found.append(transport.abort.called)
+    assert found == [False, False, False, True]
 
 
 class Slow(MemoryStore):

@@ -43,15 +43,15 @@ def files(folder: Path) -> list[Path]:
     return sorted(p for p in folder.rglob("*.answer"))
 
 
-def expire(folder: Path) -> None:
-    """Rewrite every record as if it had been received a year ago."""
+def expire(folder: Path, since: str = "365D") -> None:
+    """Rewrite every record as if it had been received a year ago, or another time before now."""
     for path in files(folder):
         answers = network.Responses(cache.AnswerFiles(path.parents[1], path.parent.name))
         response = answers[path.stem]
         if response.expires is not None:
-            year = pd.Timedelta("365D").to_pytimedelta()
-            response.created_at -= year
-            response.expires -= year
+            past = pd.Timedelta(since).to_pytimedelta()
+            response.created_at -= past
+            response.expires -= past
             path.write_bytes(cache.dump(path.stem, "/x", response))
 
 
@@ -88,6 +88,20 @@ def test_an_array_has_no_notices_and_its_closed_window_is_kept(opened: Open, tmp
         expire(tmp_path)
         connection._serve(HISTORY, FUNDING_HISTORICAL, NOON - HOUR)
         assert len(server.asked) == 1
+
+
+def test_an_answer_that_was_kept_by_a_clock_that_was_ahead_is_asked_for_again(
+    opened: Open, tmp_path: Path
+) -> None:
+    with serving(counting()) as server:
+        connection = opened(server.url)
+        first = connection._serve(HISTORY, FUNDING_HISTORICAL)
+        expire(tmp_path, "-1D")
+        assert opened(server.url, offline=True)._serve(HISTORY, FUNDING_HISTORICAL) == first
+        second = connection._serve(HISTORY, FUNDING_HISTORICAL)
+        assert second.body != first.body
+        assert connection._serve(HISTORY, FUNDING_HISTORICAL) == second
+        assert len(server.asked) == 2
 
 
 def test_an_answer_is_fresh_as_long_as_the_endpoint_says(opened: Open) -> None:

@@ -36,6 +36,7 @@ T = TypeVar("T")
 
 MAGIC = b"derivdata-recording 1\n"
 _HEAD = re.compile(rb"(manifest|body|answer) (\d{1,10}) ([0-9a-f]{64})\n")
+_NEXT = re.compile(rb"\n" + _HEAD.pattern)
 _HEAD_BYTES = 96
 
 
@@ -114,10 +115,12 @@ class RecordingJournal:
                 head = _HEAD.match(line)
                 length = int(head[2]) if head is not None else 0
                 end = place + (head.end() if head is not None else 0) + length + 1
-                if (head is None and b"\n" not in line and len(line) < _HEAD_BYTES) or end > size:
-                    return  # the writer was killed within its last frame, which nobody has acknowledged
-                if head is None or length > LIST_BYTES:
+                is_cut = (head is None and b"\n" not in line and len(line) < _HEAD_BYTES) or end > size
+                file.seek(place)
+                if length > LIST_BYTES or (_NEXT.search(file.read()) if is_cut else head is None):
                     raise BundleError(f"{self.path}: damaged at byte {place}: no frame begins there")
+                if head is None or is_cut:
+                    return  # the writer was killed within its last frame, which nobody has acknowledged
                 start = place + head.end()
                 if head[1] == b"body":
                     self._bodies[body_name(head[3].decode())] = (start, length)

@@ -224,7 +224,11 @@ class Connection:
         record = self._files.record(self._key("GET", url))
         if record is None or self._settings.offline or record.head.expires is None:
             return record
-        return record if self._settings.timing.machine() < record.head.expires else None
+        now = self._settings.timing.machine()
+        if record.head.created > now:  # kept while the clock was ahead: it would count for longer than it may
+            self._files.forget(record.head.key)
+            return None
+        return record if now < record.head.expires else None
 
     def _is_current(self, cached: Mapping[str, str]) -> bool:
         """Return whether a cached answer is of the source that answers now, and of the data that it has now.

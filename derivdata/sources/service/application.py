@@ -25,7 +25,12 @@ from derivdata.sources.service.answers import ANSWERS, RequestContext
 from derivdata.sources.service.guard import Guard
 from derivdata.sources.service.openapi import PLAIN, document, page
 from derivdata.sources.service.refusal import DOCS, Refusal
-from derivdata.sources.service.response_cache import EncodedBody, ResponseCache, StreamedResponse
+from derivdata.sources.service.response_cache import (
+    EncodedBody,
+    ResponseCache,
+    StreamedResponse,
+    UnsentBodies,
+)
 from derivdata.sources.service.status_page import status_page
 from derivdata.sources.service.store import LiveStore, Store
 from derivdata.sources.service.view import View
@@ -114,6 +119,7 @@ class _Service:
         self._newest, self._clock, self._source = view, clock, source
         self._live = source if isinstance(source, LiveStore) else None
         self._keys, self._cache, self._queue = keys, ResponseCache(), WorkQueue()
+        self._unsent = UnsentBodies()
         rates = {e.path: e.per_second for e in endpoints.ENDPOINTS if e.per_second and limits}
         self._rates = {path: RateLimit(int(rate)) for path, rate in rates.items()}
         self._constant_headers = {
@@ -333,7 +339,11 @@ class _Service:
         if answer.worth_compressing and _accepts_gzip(request):
             body = answer.compressed()
             extra["Content-Encoding"] = "gzip"
-        return StreamedResponse(body, status, {"Content-Type": "application/json", **self._headers, **extra})
+        if status == 200 and not self._unsent.has_room(body):
+            message = "too many answers are on their way to slow clients: ask again in a few seconds"
+            raise Refusal(503, message, headers={"Retry-After": "5"})
+        stated = {"Content-Type": "application/json", **self._headers, **extra}
+        return StreamedResponse(body, status, stated, self._unsent)
 
 
 def _refreshed(live: LiveStore) -> EncodedBody:

@@ -1,6 +1,7 @@
 """HTTP protocol of the service: httptools and uvloop where they are installed, else plain Python.
 
-A connection on which a request started and does not end is closed after a while; uvicorn would wait for ever.
+A connection on which a request started and does not end is closed after a while, and so is one whose client
+takes nothing of its answer; uvicorn would wait for ever.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 REQUEST_SECONDS = 30.0
-"""How long a request may take to arrive, from its first byte (or the connection) to its last header."""
+"""How long a request may take to arrive, from its first byte (or the connection) to its last header, and for
+how long a client may take nothing of its answer."""
 
 
 class _RequestTimeout:
@@ -23,6 +25,7 @@ class _RequestTimeout:
     cycle: Any
     transport: asyncio.Transport
     _arrival: asyncio.TimerHandle | None = None
+    _departure: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)  # type: ignore[misc]
@@ -37,7 +40,22 @@ class _RequestTimeout:
 
     def connection_lost(self, problem: Exception | None) -> None:
         self._disarm()
+        self._unwatch()
         super().connection_lost(problem)  # type: ignore[misc]
+
+    def pause_writing(self) -> None:
+        super().pause_writing()  # type: ignore[misc]
+        self._unwatch()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        self._unwatch()
+        super().resume_writing()  # type: ignore[misc]
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()  # type: ignore[misc]
+        if self._departure is None:
+            self._watch()
 
     def _answering(self) -> bool:
         """Return whether the headers of a request are complete and its answer is not."""
@@ -55,6 +73,24 @@ class _RequestTimeout:
         self._arrival = None
         if not self._answering():
             self.transport.close()
+
+    def _watch(self) -> None:
+        """Look after a while whether the client took any of what is unsent now."""
+        if unsent := self.transport.get_write_buffer_size():
+            loop = asyncio.get_running_loop()
+            self._departure = loop.call_later(self.request_seconds, self._look, unsent)
+
+    def _unwatch(self) -> None:
+        if self._departure is not None:
+            self._departure.cancel()
+            self._departure = None
+
+    def _look(self, before: int) -> None:
+        self._departure = None
+        if self.transport.get_write_buffer_size() < before:
+            self._watch()
+        else:
+            self.transport.abort()
 
 
 def config(app: ASGIApp, *, request_seconds: float = REQUEST_SECONDS) -> uvicorn.Config:

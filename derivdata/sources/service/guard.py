@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 from collections.abc import Callable, Collection
 from urllib.parse import urlsplit
 
@@ -19,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from derivdata.sources.service.refusal import Refusal
 
 _BODY_BYTES = 1 << 16
+_HOST = re.compile(r"(?:\[([^][@/?#\s]+)\]|([^][:@/?#\s]+))(?::\d{1,5})?")
 
 
 class Guard:
@@ -53,7 +55,25 @@ class Guard:
         except Refusal as refusal:
             await self._refuse(request, refusal)(scope, receive, send)
             return
-        await self._app(scope, _bodiless(receive), send)
+        await self._answer(request, receive, send)
+
+    async def _answer(self, request: Request, receive: Receive, send: Send) -> None:
+        """Have the request answered; where the service ends meanwhile, say so if nothing was sent."""
+        started = False
+
+        async def noted(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(request.scope, _bodiless(receive), noted)
+        except asyncio.CancelledError:
+            if started:
+                return  # the server closes a connection whose answer is not complete
+            headers = {"Retry-After": "1", "Connection": "close"}
+            refusal = Refusal(503, "the service is ending: ask again once it is back", headers=headers)
+            await self._refuse(request, refusal)(request.scope, receive, send)
 
     def _check_host(self, request: Request) -> None:
         host = request.headers.get("Host", "")
@@ -101,10 +121,8 @@ def _is_address(name: str) -> bool:
 
 def _name(host: str) -> str:
     """Return the host of ``host:port`` in lower case, without brackets and a dot at its end."""
-    try:
-        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
-    except ValueError:
-        return ""
+    found = _HOST.fullmatch(host)
+    return (found[1] or found[2]).lower().rstrip(".") if found else ""
 
 
 def _shown(text: str) -> str:

@@ -23,7 +23,7 @@ _REFUSALS = {
     "410": "The path was retired.",
     "429": "Too many requests; `retry_after` seconds to wait.",
     "500": "Internal error.",
-    "503": "The store cannot be read.",
+    "503": "The store cannot be read, too many answers are unsent, or the service is ending.",
 }
 _ERROR: Schema = {
     "type": "object",

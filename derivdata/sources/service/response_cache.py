@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gzip
 import sys
-from collections import OrderedDict
-from collections.abc import Hashable
+from collections import Counter, OrderedDict
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -88,16 +89,48 @@ class ResponseCache:
             self._size -= self._answers.popitem(last=False)[1][1]
 
 
+class UnsentBodies:
+    """Bodies on their way, each counted once however many clients take it; used by the serving thread."""
+
+    def __init__(self, limit: int = 512 << 20) -> None:
+        self._limit, self._size = limit, 0
+        self._clients: Counter[int] = Counter()
+
+    def has_room(self, body: bytes) -> bool:
+        """Return whether one more client may be sent a body."""
+        return id(body) in self._clients or not self._size or self._size + len(body) <= self._limit
+
+    @contextmanager
+    def sending(self, body: bytes) -> Iterator[None]:
+        """Count a body while it is sent to a client."""
+        if not self._clients[id(body)]:
+            self._size += len(body)
+        self._clients[id(body)] += 1
+        try:
+            yield
+        finally:
+            self._clients[id(body)] -= 1
+            if not self._clients[id(body)]:
+                del self._clients[id(body)]
+                self._size -= len(body)
+
+
 class StreamedResponse(Response):
     """A response whose body is never copied whole: it is sent as fast as the client reads."""
+
+    def __init__(self, body: bytes, status: int, headers: Mapping[str, str], unsent: UnsentBodies) -> None:
+        super().__init__(body, status, headers)
+        self._unsent = unsent
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
         start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
         await send(start)
-        for place in range(0, len(self.body), _PIECE):
-            piece = bytes(self.body[place : place + _PIECE])
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        body = bytes(self.body)  # itself where it is bytes
+        with self._unsent.sending(body):
+            for place in range(0, len(body), _PIECE):
+                piece = body[place : place + _PIECE]
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

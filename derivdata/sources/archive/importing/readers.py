@@ -71,7 +71,14 @@ def chunks(
         else:
             with _open(path) as file:
                 yield from _json(path, file, rows)
-    except (UnicodeDecodeError, EOFError, zlib.error, csv.Error, msgspec.DecodeError) as problem:
+    except (
+        UnicodeDecodeError,
+        EOFError,
+        zlib.error,
+        csv.Error,
+        msgspec.DecodeError,
+        RecursionError,
+    ) as problem:
         raise ArchiveError(f"{path}: cannot be read as {kind}: {problem}") from None
     except (zipfile.BadZipFile, NotImplementedError) as problem:
         raise ArchiveError(f"{path}: cannot be read as zip: {problem}") from None
@@ -194,7 +201,7 @@ def _json(path: Path, file: IO[str], rows: int) -> Iterator[Chunk]:
 def _record(line: str) -> Any:
     try:
         return msgspec.json.decode(line)
-    except msgspec.DecodeError as problem:
+    except (msgspec.DecodeError, RecursionError) as problem:
         return f"not JSON: {problem}"
 
 
