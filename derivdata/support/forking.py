@@ -90,9 +90,8 @@ def _in_child() -> None:
         one._after_fork()
 
 
-# What registers last is called first, and these two hold locks of theirs while the process forks. A thread
-# that imports needs them: were they called before `_before`, which waits for that thread, both would wait.
-importlib.import_module("logging")
+# What registers last is called first, and this module and logging, which it imports, hold their locks while
+# the process forks. A thread that imports needs those: taken before `_before` waits for it, both would wait.
 importlib.import_module("concurrent.futures.thread")
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

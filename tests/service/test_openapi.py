@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from derivdata.sources.service.openapi import page
 from derivdata.sources.service.openapi_payloads import PAYLOADS
 from derivdata.tables import endpoints
 from tests.service.conftest import Caller
@@ -112,3 +113,9 @@ def test_the_page_needs_nothing_from_elsewhere(ask: Caller) -> None:
     assert page.found == ["/openapi.json"]
     assert "url(" not in answer.text
     assert all(f"GET {e.path}" in page.text for e in endpoints.ENDPOINTS)
+
+
+def test_the_page_loads_nothing_and_shows_changes_of_direction_in_words() -> None:
+    shown = page("desk\u202e<b>")
+    assert "content=\"default-src 'none'; style-src 'unsafe-inline';" in shown
+    assert "<h1>derivdata: desk\\u202e&lt;b&gt;</h1>" in shown

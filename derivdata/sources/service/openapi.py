@@ -9,6 +9,7 @@ from typing import Any
 from derivdata.sources.service.openapi_payloads import PAYLOADS
 from derivdata.sources.service.openapi_schemas import TEXT, Schema
 from derivdata.sources.service.query import LARGEST, OLD_PATHS, SUNSET
+from derivdata.support.text import html_page
 from derivdata.tables import endpoints
 
 PLAIN = ("/volume-oi-ratio",)
@@ -82,15 +83,15 @@ def document(exchanges: Collection[str], *, label: str, version: str) -> dict[st
 
 def page(label: str) -> str:
     """Return every endpoint with its tier and parameters as HTML."""
-    title = f"derivdata: {escape(label)}"
+    title = f"derivdata: {label}"
     parts = "".join(map(_section, endpoints.ENDPOINTS))
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f"<style>{_STYLE}</style></head><body><h1>{title}</h1>"
+    body = (
+        f"<h1>{escape(title)}</h1>"
         "<p>Every request carries a key in the header <code>X-Api-Key</code>. The same as "
         '<a href="/openapi.json">OpenAPI</a>.</p>'
-        f"{parts}</body></html>"
+        f"{parts}"
     )
+    return html_page(title, body, style=_STYLE, policy="default-src 'none'; style-src 'unsafe-inline'")
 
 
 def _operation(endpoint: endpoints.Endpoint, exchanges: list[str]) -> dict[str, Any]:
