@@ -80,7 +80,7 @@ def _attempt(storage: Storage, change: Callable[[Manifest], Change[T]], cut_off:
         after, result, written = _changed(storage, change, manifest, version)
         if after is not manifest:
             after = msgspec.structs.replace(after, commits=manifest.commits + 1, beside=[])
-            old, new = _paths(manifest), _paths(after)
+            old, new = manifest.paths(), after.paths()
             gone = ((old | written) - new) | ({manifest.ledger} - {"", after.ledger})
             storage.settle(new - old, gone)
             tried = after
@@ -119,14 +119,10 @@ def past_after(manifest: Manifest, identity: str, changed: Collection[int]) -> s
     return identity if is_past else manifest.past
 
 
-def _paths(manifest: Manifest) -> set[str]:
-    return {*(file.path for file in manifest.files()), *manifest.beside}
-
-
 def _sweep(storage: Storage) -> None:
     """Remove the files of an attempt that failed, or of an interrupted writer."""
     manifest = manifests.load(storage) or Manifest()
-    storage.sweep({*_paths(manifest), manifest.ledger})
+    storage.sweep({*manifest.paths(), manifest.ledger})
 
 
 def _refused(storage: Storage, before: Manifest, tried: Manifest | None, problem: OSError) -> ArchiveError:

@@ -146,6 +146,10 @@ class Manifest(msgspec.Struct, forbid_unknown_fields=True):
             yield from correction.removed
             yield from correction.added
 
+    def paths(self) -> set[str]:
+        """Return the paths of those files, and of what else the manifest names."""
+        return {*(file.path for file in self.files()), *self.beside}
+
 
 class _Head(msgspec.Struct):
     format: str
