@@ -198,3 +198,10 @@ def test_a_ratio_is_taken_from_shares_and_shares_from_a_ratio(tmp_path: Path) ->
         [0.6, 0.3, 2.0],
         [0.75, 0.25, 3.0],
     ]
+
+
+def test_turnover_in_coins_is_not_taken_for_usd(tmp_path: Path) -> None:
+    bar = "1704067200000,42000,42100,41900,42050,5000,1704070799999,119.0,900,2600,62.0,0\n"
+    name = "BTCUSD_PERP-1h-2024-01.csv"
+    with pytest.raises(ArchiveError, match="turnover of BTCUSD_PERP is in coins"):
+        brought(tmp_path, "volume_taker", name, bar, "binance")

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from derivdata.sources.archive import Archive, open_archive
+from derivdata.sources.archive.importing.formats import state_times
 from derivdata.sources.collect.clock import Clock
 from derivdata.sources.collect.file_histories import backfill_files
 from tests.collect.buckets import Bucket, bars, connect, metrics
@@ -315,3 +316,53 @@ def test_what_is_in_no_file_is_said(run: Any) -> None:
     assert "paid for by the reader" in done.notices[1]
     with pytest.raises(ValueError, match=r"no files tell of 'liquidations_fills'"):
         run("2024-01-01", "2024-02-01", names=["liquidations_fills"])
+
+
+def test_bars_that_were_written_anew_correct_prices_and_what_takers_did(
+    run: Any, bucket: Bucket, archive: Archive
+) -> None:
+    """Prices have kinds, of which bars of trades are one; the volume of takers has none."""
+    names = ["prices_history", "volume_taker"]
+    bucket.put_zip(bar_file("2024-01", "klines"), bars("BTCUSDT", "2024-01-01", "2024-02-01"))
+    assert run("2024-01-01", "2024-02-01", names=names).failed == []
+    later = bars("BTCUSDT", "2024-01-01", "2024-02-01", skip=("2024-01-07",))
+    bucket.put_zip(bar_file("2024-01", "klines"), later, "2026-02-01T08:30:00.000Z")
+    done = run("2024-01-01", "2024-02-01", names=names)
+    assert {table: len(archive.read(table, *EVER)) for table in names} == dict.fromkeys(names, 30 * 24)
+    said = " ".join(done.notices)
+    assert "744 rows of prices_history became 720" in said
+    assert "744 rows of volume_taker became 720" in said
+
+
+def test_a_damaged_file_of_a_day_is_named_and_the_month_is_kept(
+    run: Any, bucket: Bucket, archive: Archive
+) -> None:
+    bucket.put_zip(bar_file("2024-01"), bars("BTCUSDT", "2024-01-01", "2024-02-01", skip=("2024-01-07",)))
+    bucket.put_zip(bar_file("2024-01-07", by="daily"), "<html>moved</html>\n")
+    done = run("2024-01-01", "2024-02-01", names=["prices_history"])
+    assert len(archive.read("prices_history", *EVER)) == 30 * 24
+    assert any("1h-2024-01-07.zip" in text for text in done.notices), done.notices
+
+
+def test_a_month_that_is_not_over_is_not_asked_for_where_nothing_lists_files(
+    run: Any, bucket: Bucket
+) -> None:
+    """It is the first of August: what a file of August had now would be taken for the whole month."""
+    done = run("2026-07-01", "2026-08-20", venues=["gateio"], names=["funding_settlements"])
+    assert [path.rpartition("/")[2] for path in bucket.asked] == ["BTC_USDT-202607.csv.gz"]
+    assert "the venue has no file of 202607" in " ".join(done.notices)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "moved"),
+    [
+        ("2024-01-01T00:05", "2024-01-02T00:00", False),
+        ("2024-01-01T00:05", "2024-01-01T23:55", False),  # the row of midnight lacks
+        ("2026-07-01T00:05", "2026-07-01T23:55", True),  # the row of the first midnight lacks
+        ("2026-07-01T00:00", "2026-07-01T23:55", True),
+    ],
+)
+def test_labels_of_metrics_with_a_row_less(first: str, last: str, moved: bool) -> None:
+    labels = pd.Series(pd.date_range(first, last, freq="5min", tz="UTC"))
+    instants = state_times(labels, inverse=False)
+    assert instants.iloc[0] - labels.iloc[0] == pd.Timedelta("5min" if moved else "0min")

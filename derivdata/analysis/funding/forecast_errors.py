@@ -67,7 +67,9 @@ class Walk(NamedTuple):
         Errors are in units of the size that was to be expected of them. Where that rested on too few errors,
         it is what the regression says now: a size made of one lucky error would make a quantile of it.
         """
-        known = np.flatnonzero(self.columns <= at - self.plan.hold)
+        # Not those of periods that were only asked for: their errors are NaN, and would push others out.
+        has_errors = np.isfinite(self.missed).any(axis=0)
+        known = np.flatnonzero((self.columns <= at - self.plan.hold) & has_errors)
         known = known[-max(1, _MOST_ERRORS // max(1, self.missed.shape[0])) :]
         now = int(np.searchsorted(self.columns, at))
         trusted = self.sizes.number[known] >= _ENOUGH_ERRORS

@@ -337,8 +337,10 @@ class _Job:
                 day = daily.window(start)
                 for file in self.host.files(daily, series.item.name, day):
                     path = self.host.fetch(daily, file, folder)
-                    if path is not None:
-                        parts.append(self._rows(daily, series.item, table, path)[0])
+                    try:
+                        parts += [] if path is None else [self._rows(daily, series.item, table, path)[0]]
+                    except ArchiveError as problem:
+                        self._note(series, f"{_name(file)}: {problem}")
         rows = pd.concat(parts, ignore_index=True)
         return rows.drop_duplicates([*tables.TABLES[table].key], ignore_index=True)
 
@@ -400,9 +402,10 @@ class _Job:
         start, end = times.instant(entry.start), times.instant(entry.end)
         if len(new):
             start, end = min(start, new["time"].min()), max(end, new["time"].max() + pd.Timedelta(1, "us"))
-        where = {"symbol": symbol, "exchange": self.exchange, **series.kind.fixed}
+        fixed = {name: word for name, word in series.kind.fixed.items() if name in keyed.columns}
+        where = {"symbol": symbol, "exchange": self.exchange, **fixed}
         stored = self.archive.read(table, start, end, symbols=[symbol], venues=[self.exchange])
-        for name, word in series.kind.fixed.items():
+        for name, word in fixed.items():
             stored = stored[stored[name] == word]
         key = [*keyed.key]
         own = stored["resolution"].isin(new["resolution"]) if "resolution" in stored else True
@@ -411,10 +414,10 @@ class _Job:
         rows = keyed.conform(pd.concat([kept, new], ignore_index=True)) if len(kept) else new
         if len(rows) or len(stored):
             reason = f"{self.exchange} wrote {entry.file.name if entry.file else 'a file'} anew"
-            fixed = self.archive.replace(table, rows, where, start=start, end=end, reason=reason)
+            done = self.archive.replace(table, rows, where, start=start, end=end, reason=reason)
             self._count(table, len(new))
             self.done.notices.append(
-                f"{reason}: {fixed.removed} rows of {table} became {fixed.added} (correction {fixed.number})"
+                f"{reason}: {done.removed} rows of {table} became {done.added} (correction {done.number})"
             )
         self.archive.merge(table, keyed.empty(), requests=[entry])
 

@@ -247,10 +247,12 @@ class FileHost:
         return sorted(items, key=lambda item: (item.rank, item.name))
 
     def files(self, kind: FileKind, contract: str, window: times.Window) -> list[ListedFile]:
-        """Return the files with rows of a window, by time; where nothing lists them, those that may be."""
+        """Return the files with rows of a window, by time; where nothing lists them, those that are due."""
         periods = {kind.file(contract, start): start for start in kind.periods(window)}
         if not kind.listing or not periods:
-            return [ListedFile(path, start, not kind.monthly) for path, start in periods.items()]
+            now = self._clock.utc()
+            over = {path: start for path, start in periods.items() if kind.window(start).end <= now}
+            return [ListedFile(path, start, not kind.monthly) for path, start in over.items()]
         last = max(periods).lstrip("/")
         before = min(periods).lstrip("/").removesuffix(".zip")  # a key that is smaller than the first
         prefix = kind.path.partition("{period}")[0].format(contract=contract).lstrip("/")

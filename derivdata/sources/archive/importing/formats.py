@@ -138,12 +138,10 @@ def state_times(stamps: pd.Series, *, inverse: bool) -> pd.Series:
     coin-margined contracts always, they are labelled 00:00 to 23:55 and tell of five minutes later.
     """
     first, last = stamps.min(), stamps.max()
-    if first == last.floor("D") or last == first.floor("D") + pd.Timedelta("23:55:00"):
-        later = first.floor("D") == first or last.floor("D") != last
-    elif first == first.floor("D") + _FIVE_MINUTES or last == last.floor("D"):
-        later = False
-    else:
-        later = inverse or first >= _LABELS_MOVED
+    moved = first == last.floor("D") or last == first.floor("D") + pd.Timedelta("23:55:00")
+    own = first == first.floor("D") + _FIVE_MINUTES or last == last.floor("D")
+    # A day that lacks its first or last row may look like both.
+    later = moved if moved != own else inverse or first >= _LABELS_MOVED
     return stamps + _FIVE_MINUTES if later else stamps
 
 
@@ -165,6 +163,11 @@ def _contracts_in_usd(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _bought_and_sold(frame: pd.DataFrame) -> pd.DataFrame:
     """Take what takers bought from all that was traded; the rest they sold."""
+    if frame["contract_name"].astype(str).str.contains("USD_").any():
+        raise ArchiveError(
+            f"turnover of {frame['contract_name'].iloc[0]} is in coins, as of all coin-margined contracts, "
+            "and not in USD: import it without --from, after multiplying it by the price"
+        )
     sold = frame["sell_usd"] - frame["buy_usd"]
     return frame.assign(sell_usd=np.where(np.abs(sold) < 1e-9 * frame["sell_usd"], 0.0, sold))
 
