@@ -30,19 +30,7 @@ _WHOLE = 2**53  # above, a float cannot hold every whole number
 
 
 class _Rule(NamedTuple):
-    """Values that an annotation allows.
-
-    Attributes
-    ----------
-    words
-        The rule for a message: "a number".
-    fits
-        Whether a value obeys it.
-    convert
-        Makes of a value what the function receives; None passes it unchanged.
-    choices
-        Members of a `Literal`, also inside a union or a list; empty where any value of the kind fits.
-    """
+    """Values that an annotation allows: words for a message, a test, a conversion, members of a Literal."""
 
     words: str
     fits: Callable[[Any], bool]
@@ -53,19 +41,10 @@ class _Rule(NamedTuple):
 def typed(function: Callable[P, T]) -> Callable[P, T]:
     """Return the function with a check of its arguments against their annotations.
 
-    A list for `Numbers` arrives as an array of floats. Floating-point faults become NaN or infinity in the
-    result, without warnings. An annotation that says nothing (``Any``), or that only a type checker can
-    read, allows every value. An exception of the function itself passes unchanged; where it does not name
-    an argument, a note lists the arguments with their shapes.
-
-    Raises
-    ------
-    TypeError
-        An argument is not known: the message names the nearest one. Or it is of another kind: the message
-        names it and says what it must be, but does not show its value, which may be a key.
-    ValueError
-        An argument is not one of the choices of its `Literal`; or Python's arithmetic has no result for the
-        single numbers that the message lists, such as a division by zero.
+    A list for `Numbers` arrives as an array of floats; floating-point faults are NaN or infinity, without
+    warnings. What an annotation cannot say at run time is not checked. A TypeError or ValueError names the
+    argument, with the nearest known name or choice, but does not show its value, which may be a key. Where an
+    error of the function names no argument, a note lists their shapes.
     """
     code = function.__code__
     positional = code.co_varnames[: code.co_argcount]

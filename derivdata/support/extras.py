@@ -7,22 +7,7 @@ from typing import Any
 
 
 def import_extra(module: str, extra: str, use: str) -> Any:
-    """Return a module of an optional package.
-
-    Parameters
-    ----------
-    module
-        Its full name, such as ``"dask.array"``.
-    extra
-        The extra of this library that installs it.
-    use
-        What needs it, for the message: ``"an archive on s3://"``.
-
-    Raises
-    ------
-    ImportError
-        The package is not installed. That one of its own imports fails is raised as it is.
-    """
+    """Return a module of an optional package, or name the extra that installs it; `use` is what needs it."""
     package = module.partition(".")[0]
     try:
         return importlib.import_module(module)

@@ -20,18 +20,9 @@ def private_folder(folder: Path) -> None:
 def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Replace a file atomically: readers see the old content or the new, also after a crash.
 
-    The bytes go unbuffered into a temporary file in the same folder, which then takes the file's place; a
-    process forked in between inherits no buffer that it could write out a second time.
-
-    Parameters
-    ----------
-    mode
-        Permissions of the file, less those that the process's umask removes.
-
-    Raises
-    ------
-    OSError
-        It cannot be written; what was there is unchanged, and nothing is left beside it.
+    `mode` are its permissions, less those that the process's umask removes. The bytes go unbuffered into a
+    temporary file beside it: a process forked in between inherits no buffer that it could write out a second
+    time.
     """
     handle, name = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
     try:

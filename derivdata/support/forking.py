@@ -26,11 +26,9 @@ class Forkable(Protocol):
     @property
     def _fork_lock(self) -> threading.Lock | threading.RLock:
         """The lock under which the object changes."""
-        ...
 
     def _after_fork(self) -> None:
         """Replace lock, sockets and files by new ones; called in the child only."""
-        ...
 
 
 def renew_in_child(one: Forkable) -> None:

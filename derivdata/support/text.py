@@ -40,13 +40,7 @@ def nearest_symbols(symbol: str, listed: Iterable[str]) -> list[str]:
 
 
 def did_you_mean(wrong: object, known: Iterable[object], otherwise: str = "") -> str:
-    """Return the end of a message about a name that is not known: the nearest that is, or `otherwise`.
-
-    Examples
-    --------
-    >>> did_you_mean("exchange", ["symbols", "venues"])
-    "; did you mean 'venues'?"
-    """
+    """Return the end of a message about a name that is not known: the nearest that is, or `otherwise`."""
     folded = {str(name).casefold(): str(name) for name in known}
     words = [word for word in _OTHER_WORDS.get(str(wrong), ()) if word in folded]
     near = words or [folded[n] for n in difflib.get_close_matches(str(wrong).casefold(), folded, n=1)]
@@ -66,20 +60,7 @@ def html_page(title: str, body: str, *, style: str, policy: str, head: str = "")
 
 
 def escape_controls(text: str, keep: str = "") -> str:
-    r"""Replace control characters and changes of direction by their Python escapes.
-
-    Parameters
-    ----------
-    text
-        Any text, also with lone surrogates.
-    keep
-        Control characters that stay, such as ``"\n\t"``.
-
-    Examples
-    --------
-    >>> print(escape_controls("red \x1b[31m, Märkte 日本"))
-    red \x1b[31m, Märkte 日本
-    """
+    """Replace control characters, but those to `keep`, and changes of direction by their Python escapes."""
     return re.sub(f"[^{_PRINTABLE_ASCII}{re.escape(keep)}]", _escaped, text)
 
 

@@ -84,19 +84,15 @@ def machine_now() -> dt.datetime:
     """Return the time of this machine's clock, in UTC.
 
     For four uses only: whether a cached answer is still fresh, whether a server's ``Date`` is ahead of it,
-    when a message arrived while collecting, and whether rows to be archived are of the future. It is never
-    the time of a result: that is `asof`.
+    when a message arrived while collecting, and whether rows to be archived are of the future.
     """
     return dt.datetime.now(dt.UTC)
 
 
 def instant(value: Instant, name: str = "time", also: str = "") -> pd.Timestamp:
-    """One instant as UTC Timestamp in microseconds; what has no zone is taken as UTC.
+    """Return one instant as UTC Timestamp in microseconds; what has no zone is taken as UTC.
 
-    Raises
-    ------
-    ValueError, TypeError
-        `value` is not an instant; `name` is the argument that the message names, `also` what else it takes.
+    An error names the argument `name`, and `also` what else it takes.
     """
     if isinstance(value, bool) or not isinstance(value, str | dt.date | np.datetime64):
         raise TypeError(f"{name} must be ISO text, a datetime or a Timestamp, not {value!r}")
@@ -130,13 +126,7 @@ def lookback(text: str, name: str = "window") -> pd.Timedelta | None:
 
 
 def length(value: str | pd.Timedelta, name: str = "length") -> pd.Timedelta:
-    """Return a length of time, from ``"90s"``, ``"5min"``, ``"4h"``, ``"30d"`` and the like or a Timedelta.
-
-    Raises
-    ------
-    ValueError
-        `value` is no length of time or is negative; `name` is the argument that the message names.
-    """
+    """Return a length of time, from ``"90s"``, ``"4h"``, ``"30d"`` and the like or a Timedelta."""
     try:
         found = lookback(value) if isinstance(value, str) else value
         result = pd.Timedelta(value) if found is None else found
@@ -148,20 +138,7 @@ def length(value: str | pd.Timedelta, name: str = "length") -> pd.Timedelta:
 
 
 def window(start: Instant, end: Instant | None = None) -> Window:
-    """Half-open window from two instants, or from a lookback that ends at `end`.
-
-    Parameters
-    ----------
-    start
-        An instant, or a lookback such as ``"30d"`` that reaches back from `end`.
-    end
-        An instant; None is `asof`.
-
-    Raises
-    ------
-    ValueError
-        `start` is not before `end`.
-    """
+    """Return a half-open window of two instants, or of a lookback such as ``"30d"`` and its end."""
     back = lookback(start, "start") if isinstance(start, str) else None
     last = asof() if end is None else instant(end, "end")
     first = instant(start, "start", _OR_LOOKBACK) if back is None else last - back
@@ -173,13 +150,7 @@ def window(start: Instant, end: Instant | None = None) -> Window:
 
 
 def since(start: Instant, name: str = "since") -> pd.Timestamp:
-    """Return the instant from which a window that ends now starts: an instant, or a lookback from `asof`.
-
-    Raises
-    ------
-    ValueError
-        It is before 1970 or after 2261.
-    """
+    """Return the instant from which a window that ends now starts: an instant, or a lookback from `asof`."""
     back = lookback(start, name) if isinstance(start, str) else None
     result = instant(start, name, _OR_LOOKBACK) if back is None else asof() - back
     if not _EPOCH_YEAR <= result.year <= _LAST_YEAR:
@@ -199,18 +170,7 @@ def iso_of(name: str, value: Instant) -> str:
 
 
 def parse(texts: Any) -> pd.DatetimeIndex:
-    """UTC instants from wire text: ``YYYY-MM-DD HH:MM:SS`` or ISO 8601, mixed if need be.
-
-    Parameters
-    ----------
-    texts
-        A list of texts, or Arrow text.
-
-    Raises
-    ------
-    ValueError
-        Some text is not an instant; None and empty text are missing (NaT).
-    """
+    """UTC instants from wire text: ``YYYY-MM-DD HH:MM:SS`` or ISO 8601, mixed if need be."""
     return pd.DatetimeIndex(micros(texts), dtype=_DTYPE)
 
 
@@ -220,13 +180,7 @@ def us(value: pd.Timestamp | pd.Timedelta) -> int:
 
 
 def micros(texts: Any) -> Array:
-    """Return the same as microseconds since 1970, which is faster than their index; NaT is the least number.
-
-    Raises
-    ------
-    ValueError
-        As in `parse`.
-    """
+    """Return the same as microseconds since 1970, faster than their index; NaT is the least number."""
     uniform = _uniform(texts)
     if uniform is not None:
         return uniform
@@ -248,10 +202,7 @@ def resolution(name: str) -> pd.Timedelta | None:
 
 
 def year_fraction(start: Any, end: Any) -> Any:
-    """Years from `start` to `end`, ACT/365 fixed, to the microsecond.
-
-    Works on Timestamps, datetime64 arrays, DatetimeIndexes and DataArrays; a missing instant is NaN.
-    """
+    """Years from `start` to `end`, ACT/365 fixed, to the microsecond."""
     return (end - start) / np.timedelta64(int(SECONDS_PER_YEAR), "s")
 
 

@@ -53,14 +53,7 @@ def add_rows(
     requests: Sequence[Asked] = (),
     contracts: Mapping[str, str] | None = None,
 ) -> Appended:
-    """Add the rows of a conformed frame whose keys are not stored, and enter requests into the ledger.
-
-    Raises
-    ------
-    ArchiveError
-        The lock was not released in time, the disk refused, or rows of another contract are stored; the
-        archive is then as it was.
-    """
+    """Add the rows of a conformed frame whose keys are not stored, and enter requests into the ledger."""
     over: list[str] = []
 
     def change(manifest: Manifest) -> Change[Appended]:
@@ -141,11 +134,8 @@ def _batch_by_calendar(rows: pa.RecordBatch, unit: str) -> Iterator[tuple[str, p
 
 
 def _runs(stamps: Array, edges: Array) -> tuple[Array, Array]:
-    """Return the bounds of the runs of rows between the same edges, and how many edges lie before each.
-
-    Rows are taken in batches: a code for every row at once would need as much memory as the largest column.
-    """
-    bounds, codes = [], []
+    """Return the bounds of the runs of rows between the same edges, and how many edges lie before each."""
+    bounds, codes = [], []  # in batches: a code for every row needs as much memory as the largest column
     for start in range(0, stamps.size, BATCH_ROWS):
         some = np.searchsorted(edges, stamps[start : start + BATCH_ROWS], side="right")
         firsts = np.concatenate([[0], np.flatnonzero(some[1:] != some[:-1]) + 1])

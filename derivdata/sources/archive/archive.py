@@ -172,11 +172,11 @@ class Archive(ArchiveReader):
         accept: Collection[str] = AUDITS,
         contracts: Mapping[str, str] | None = None,
     ) -> Appended:
-        """Append rows that have the library's names; return counts of rows written, present and differing.
+        """Append rows that have the library's names; return how many were written, present and differing.
 
-        For callers that know what the rows are: by default no question is asked (`accept` lists those to
-        skip). `unit` is the unit that the rates were converted from, if it was stated; `contracts` are the
-        venues' names of contracts, as `derivdata.sources.archive.audit.Normalised` has them.
+        For callers that know what the rows are: no question is asked unless `accept` lacks it. `unit` is the
+        one that rates were converted from; `contracts` are as in
+        `derivdata.sources.archive.audit.Normalised`.
         """
         keyed = archive_table(table)
         rows = self._conformed(keyed, frame)

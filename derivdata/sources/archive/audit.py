@@ -41,6 +41,8 @@ _AHEAD = pd.Timedelta(5, "min")
 _FACTORS = {8.0: "interval_hours", 24.0: "interval_hours", 100.0: "unit", 10_000.0: "unit"}
 _NEAR_FACTOR = 1.15
 _LEAST_SYMBOLS = 3
+# Venues that pay so many hours apart count from 00:00 UTC, or begin with half an interval, as kucoin does at
+# 04:00, 12:00 and 20:00.
 _COUNTED_FROM_MIDNIGHT = (2.0, 4.0, 8.0, 12.0, 24.0)
 
 Read = Callable[[Collection[str], pd.Timestamp, pd.Timestamp], pd.DataFrame]
@@ -54,10 +56,7 @@ class StoredRows(NamedTuple):
 
 
 class Normalised(NamedTuple):
-    """Rows with the library's names, and the number left out as of a quote currency of lower priority.
-
-    `contracts` are the venue's names of those that state a quote currency, by venue and symbol.
-    """
+    """Rows with the library's names, how many were of a lower quote, and contracts that state a quote."""
 
     frame: pd.DataFrame
     other_quotes: int
@@ -67,8 +66,8 @@ class Normalised(NamedTuple):
 def normalise(table: Table, frame: pd.DataFrame) -> Normalised:
     """Return rows with base symbols, venue slugs and the API's words in lower case.
 
-    Where the table has one row per symbol, venue and instant, and a symbol has several contracts on a venue,
-    only those of the quote currency of highest priority stay.
+    Of several contracts of a symbol on a venue those of the quote currency of highest priority stay, where
+    the table has one row per symbol, venue and instant.
     """
     words = {
         name: change
@@ -100,13 +99,7 @@ def quoted_contracts(venues: Iterable[str], symbols: Iterable[str], words: Itera
 
 
 def refuse_other_contracts(table: Table, stored: Mapping[str, str], new: Mapping[str, str]) -> None:
-    """Refuse rows of a contract where those of another one of the same symbol and venue are stored.
-
-    Raises
-    ------
-    ArchiveError
-        A contract has another quote currency than that of the stored rows: one series would mix both.
-    """
+    """Refuse rows of a contract where those of another one of the same symbol and venue are stored."""
     for series, word in new.items():
         before = stored.get(series, word)
         if contract(before).quote != contract(word).quote:
@@ -137,26 +130,7 @@ def audit(
     accept: Collection[str] = (),
     synthetic: bool = False,
 ) -> None:
-    """Refuse conformed rows whose values suggest a mistake.
-
-    Parameters
-    ----------
-    table, rows
-        The rows, as their table, sorted by it.
-    stored
-        The archive's rows, to compare venues with.
-    unit
-        The unit that the caller stated; None if none was.
-    accept
-        Questions that the caller answered: names of `AUDITS`.
-    synthetic
-        Whether the rows are synthetic: their times may then be in the future.
-
-    Raises
-    ------
-    ArchiveError
-        The message contains the question, and how to answer it.
-    """
+    """Refuse conformed rows whose values suggest a mistake."""
     if rows.empty:
         return
     questions = set(AUDITS) - set(accept)
@@ -290,11 +264,7 @@ def _refuse_intervals(some: pd.DataFrame) -> None:
 
 
 def _refuse_schedules(some: pd.DataFrame) -> None:
-    """Refuse payments that are all as many whole hours beside the schedule: their zone is another one.
-
-    Venues that pay every 2, 4, 8, 12 or 24 hours count from 00:00 UTC; some begin with half an interval, as
-    kucoin and bitmex, at 04:00, 12:00 and 20:00.
-    """
+    """Refuse payments that are all as many whole hours beside the schedule: their zone is another one."""
     for (symbol, exchange), rows in some.groupby(["symbol", "exchange"], observed=True):
         interval = rows["interval_hours"].to_numpy(dtype=float)
         counted = np.isin(interval, _COUNTED_FROM_MIDNIGHT)
@@ -313,11 +283,7 @@ def _refuse_schedules(some: pd.DataFrame) -> None:
 
 
 def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
-    """Refuse a venue whose rates are those of the others times the factor of a typical mistake.
-
-    Markets differ, so one symbol proves nothing: most of at least three symbols must show the factor; for
-    the two large factors one symbol is enough.
-    """
+    """Refuse a venue whose rates are those of the others times the factor of a typical mistake."""
     series = _series_codes(some["symbol"].array, some["exchange"].array)
     some = some[(np.bincount(series) >= _LEAST_ROWS)[series]]
     if some.empty:
@@ -343,6 +309,7 @@ def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
         for factor, what in _FACTORS.items():
             near = np.maximum(ratios / factor, factor / ratios) < _NEAR_FACTOR
             near |= np.maximum(ratios * factor, 1 / (ratios * factor)) < _NEAR_FACTOR
+            # Markets differ, so one symbol proves nothing, but of the two large factors.
             enough = len(ratios) >= (1 if factor >= 100 else _LEAST_SYMBOLS)
             if enough and near.mean() > 0.5:
                 size = f"{ratio:.3g} times" if ratio > 1 else f"1/{1 / ratio:.3g} of"

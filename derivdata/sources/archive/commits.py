@@ -26,10 +26,10 @@ class Overtaken(ArchiveError):
 
 
 class Change(NamedTuple, Generic[T]):
-    """Outcome of a change: the new manifest (the same object where nothing changes), and a result.
+    """Outcome of a change: the manifest (the same object where nothing changes), and a result.
 
-    `written` are paths of files that it wrote; those that the manifest does not name, because they were
-    merged at once, are removed.
+    Of the files `written` those are removed that the manifest does not name, because they were merged at
+    once.
     """
 
     manifest: Manifest
@@ -40,16 +40,9 @@ class Change(NamedTuple, Generic[T]):
 def commit(storage: Storage, timeout: float, change: Callable[[Manifest], Change[T]]) -> T:
     """Apply a change, completely or not at all, and after those of other writers.
 
-    `change` gets the manifest and writes new files. A writer that dies before the manifest is replaced leaves
-    the old state, and files that no manifest names: in a folder the next writer removes them. On return the
-    data is stored for good. Where nobody else can be kept from writing, `change` is called again with the new
-    manifest whenever another writer was faster.
-
-    Raises
-    ------
-    ArchiveError
-        Other writers held the lock or were faster for `timeout` seconds, or the disk refused; the archive is
-        then as it was.
+    `change` gets the manifest and writes new files. Where nobody else can be kept from writing, it is called
+    again with the new manifest whenever another writer was faster. A writer that dies leaves the old state,
+    and files that no manifest names. On return the data is stored for good.
     """
     manifests.load(storage)
     until = time.monotonic() + timeout
@@ -111,8 +104,7 @@ def _changed(
 def past_after(manifest: Manifest, identity: str, changed: Collection[int]) -> str:
     """Return the identity of the past after rows or answers from some instants [µs] on gave `identity`.
 
-    A client regards a window as closed an hour after its end, and caches its answer for as long as the past
-    stays the same.
+    A client regards a window as closed an hour after its end, and caches its answer while the past stays.
     """
     lasts = [file.last for entry in manifest.tables.values() for file in entry.files]
     is_past = lasts and changed and min(changed) < max(lasts) - _CLOSED_MICROS

@@ -212,17 +212,7 @@ def _summary(entry: TableEntry) -> list[Any]:
 
 
 def open_storage(path: str | os.PathLike[str]) -> Storage:
-    """Return the storage at a path or address.
-
-    Raises
-    ------
-    ValueError
-        It cannot name a folder.
-    ArchiveError
-        The address is of a kind that archives cannot be on.
-    ImportError
-        An extra is not installed.
-    """
+    """Return the storage at a path or address."""
     text = os.fspath(path)
     address = _ADDRESS.match(text)
     if address is None:

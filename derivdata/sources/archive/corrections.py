@@ -51,18 +51,7 @@ def replace_rows(
     timeout: float,
     contracts: Mapping[str, str] | None = None,
 ) -> Corrected:
-    """Remove some rows, and add those of a conformed frame in their place.
-
-    `contracts` are the venues' names of the frame's contracts, as `Normalised` has them.
-
-    Raises
-    ------
-    ValueError
-        A row of the frame is not among those that are replaced.
-    ArchiveError
-        There is nothing to correct, a file of a newer version would lose columns, or rows of another contract
-        than the frame's stay in its series.
-    """
+    """Remove some rows, and add those of a conformed frame in their place."""
     if frame is not None:
         outside = ~chosen.mask(frame)
         if outside.any():
@@ -88,17 +77,7 @@ def replace_rows(
 
 
 def undo(storage: Storage, tables: Callable[[str], Table], number: int, *, timeout: float) -> Corrected:
-    """Undo a correction: remove the rows that it added and restore those that it removed.
-
-    Rows that were appended since stay, also where they have the key of a row to restore.
-
-    Raises
-    ------
-    ValueError
-        There is no such correction, it was undone already, or a later one touches the same rows.
-    ArchiveError
-        Rows of another contract than the restored ones' were appended to their series since.
-    """
+    """Undo a correction: remove the rows that it added and restore those that it removed."""
 
     def change(manifest: Manifest) -> Change[Corrected]:
         target = find_undoable(manifest, number)
@@ -318,13 +297,7 @@ def selection_of(correction: Correction) -> Selection:
 
 
 def find_undoable(manifest: Manifest, number: int) -> Correction:
-    """Return a correction that can be undone.
-
-    Raises
-    ------
-    ValueError
-        There is no such correction, it was undone already, or a later one touches the same rows.
-    """
+    """Return a correction that can be undone."""
     undone = undone_numbers(manifest.corrections)
     target = next((c for c in manifest.corrections if c.number == number), None)
     if target is None:

@@ -27,13 +27,7 @@ _DIMS = ("symbol", "exchange", "time")
 
 
 def lazy_frame(storage: Storage, table: Table, entry: TableEntry, chosen: Selection) -> Any:
-    """Return the rows within a window as a dask frame; text columns have the categories of the whole archive.
-
-    Raises
-    ------
-    ImportError
-        dask is not installed.
-    """
+    """Return a selection as a dask frame; text columns have the categories of the whole archive."""
     try:
         frames: Any = importlib.import_module("dask.dataframe")
     except ImportError as problem:
@@ -73,18 +67,7 @@ def lazy_panel(
     step: str | pd.Timedelta,
     chunk: int | None,
 ) -> Any:
-    """Return one column as a lazy panel on a grid, `chunk` instants at a time; see `ArchiveReader.panel`.
-
-    Every chunk gets from the manifest the files that overlap its window, and reads four columns of them.
-
-    Raises
-    ------
-    ImportError
-        dask is not installed.
-    ValueError
-        The table has other keys, the column is not of numbers, or the step is no length of time; on
-        computing, a row is not on the grid.
-    """
+    """Return one column as a lazy panel on a grid, `chunk` instants at a time; see `ArchiveReader.panel`."""
     try:
         arrays: Any = importlib.import_module("dask.array")
         delayed: Any = importlib.import_module("dask").delayed
@@ -125,10 +108,7 @@ def lazy_panel(
 
 
 def _panel_attrs(table: Table, column: str, entry: TableEntry) -> dict[Any, Any]:
-    """Return the attributes that `derivdata.panel` gives, where the whole table has one word for them.
-
-    Of a table with rows of several resolutions the panel states none: only its rows could tell.
-    """
+    """Return the attributes that `derivdata.panel` gives, where the whole table has one word for them."""
     attrs = dict(tables_panel(table.empty(), column).attrs)
     names = ["resolution", "kind"] if column.startswith("rate_") else ["resolution"]
     words = {name: entry.values.get(name, []) for name in names}

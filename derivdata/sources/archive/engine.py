@@ -43,15 +43,7 @@ def quoted(text: str) -> str:
 def checked_bytes(
     storage: Storage, file: DataFile, start: int, end: int, kept: dict[int, bytes] | None = None
 ) -> bytes:
-    """Return some bytes of a file, after the blocks that they lie in were checked.
-
-    `kept` are blocks that were checked before, by number: those are not read again.
-
-    Raises
-    ------
-    OSError
-        The file cannot be read, or it is not the one that was written.
-    """
+    """Return bytes of a file after its blocks were checked; those `kept`, by number, were checked before."""
     if not file.blocks:  # an earlier version wrote it: only the digest of the whole file tells
         _check_whole(storage, file, storage.state(file.path))
         return storage.read_range(file.path, start, end)
@@ -235,15 +227,7 @@ class Engine:
             cursor.close()
 
     def select(self, sql: str, storage: Storage, files: Sequence[DataFile]) -> pa.Table:
-        """Return what a query gives over some files: ``{files}`` in it stands for their list.
-
-        Raises
-        ------
-        ArchiveError
-            A file is damaged or cannot be read.
-        FileNotFoundError
-            A file is absent.
-        """
+        """Return what a query gives over some files: ``{files}`` in it stands for their list."""
         cursor = self._connection.cursor()
         with self.door.serving(storage, files) as paths:
             try:
@@ -258,26 +242,7 @@ class Engine:
     def statement(
         self, sql: str, views: Mapping[str, tuple[str, Sequence[DataFile]]], storage: Storage
     ) -> pa.Table:
-        """Run one statement of a user, over views of files.
-
-        Parameters
-        ----------
-        sql
-            One SELECT, or what DuckDB takes for one: WITH, VALUES, DESCRIBE, SUMMARIZE, SHOW.
-        views
-            By name of a view, its definition, in which ``{files}`` stands for its files.
-        storage
-            Where the files are.
-
-        Raises
-        ------
-        ValueError
-            It is no such statement, or DuckDB refuses it.
-        ArchiveError
-            A file is damaged or cannot be read.
-        FileNotFoundError
-            A file is absent.
-        """
+        """Run one statement of a user, over views of files."""
         cursor = self._connection.cursor()
         files = [file for _, some in views.values() for file in some]
         with self.door.serving(storage, files) as paths:

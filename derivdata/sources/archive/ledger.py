@@ -38,10 +38,9 @@ class LedgerFile(NamedTuple):
 
 
 class LedgerEntry(NamedTuple):
-    """One request for rows of a table: of which venue, about which symbol (None: all), over which window.
+    """One request: of which venue, about which symbol (None: all), over which window.
 
-    `error` says why it got no answer; empty where it was answered, even with no rows. `file` is the file that
-    gave the rows of the window, None where a request did.
+    `error` says why it was not answered, `file` is the file that gave the rows; None where a request did.
     """
 
     exchange: str
@@ -81,14 +80,7 @@ def enter_requests(
 ) -> tuple[str, list[int]]:
     """Write the ledger with some requests for a table added.
 
-    Returns the name of its file, and the instants [µs] from which on time is answered that was not before.
-
-    Raises
-    ------
-    ValueError
-        A request ends before it starts.
-    ArchiveError
-        The ledger is missing or damaged.
+    Returns its file's name, and the instants [µs] from which on time is answered that was not before.
     """
     if not requests:
         return name, []
@@ -120,11 +112,6 @@ def forget_requests(
     """Write the ledger without what lies before an instant, by table or `otherwise`; return its name.
 
     Rows that were dropped must not look like a window that was answered with none.
-
-    Raises
-    ------
-    ArchiveError
-        The ledger is missing or damaged.
     """
     ledger = _load(storage, name)
     for table, exchanges in ledger.items():
@@ -225,10 +212,7 @@ def _union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _spans(failed: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
-    """Join failures that follow each other for one reason, so that an outage of days is one window.
-
-    Reasons that differ in numbers alone, of seconds or requests, are one; the newest wording stays.
-    """
+    """Join failures that follow each other and differ in numbers alone: an outage of days is one window."""
     result: list[tuple[int, int, str]] = []
     for first, end, why in failed:
         if result and first == result[-1][1] and _DIGITS.sub("", why) == _DIGITS.sub("", result[-1][2]):

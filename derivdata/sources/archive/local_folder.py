@@ -24,8 +24,8 @@ _POLL_SECONDS = 0.02
 class LocalFolder:
     """A folder of this machine, or one that is mounted there and has locks.
 
-    While files are written, `notes` names them, and those that the next manifest will no longer name: what
-    a writer that is killed leaves is known by it, and nothing else is ever cleared away.
+    While files are written, `notes` names them, and those that the next manifest will no longer name: what a
+    writer that is killed leaves is known by it, and nothing else is ever cleared away.
     """
 
     folder: Path
@@ -128,16 +128,7 @@ class LocalFolder:
 
     @contextmanager
     def writing(self, timeout: float) -> Iterator[bool]:
-        """Hold the writer's lock; yield whether a writer before was cut off and may have left files.
-
-        While one writes, a file beside the lock holds its process id and its notes: one that is found there
-        belongs to a writer that was killed.
-
-        Raises
-        ------
-        ArchiveError
-            Another writer held it for `timeout` seconds, or the folder cannot be written.
-        """
+        """Hold the writer's lock; yield whether a writer before was cut off, by the notes that it left."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.folder / _LOCK, timeout=timeout, poll_interval=_POLL_SECONDS, mode=0o644)
@@ -189,11 +180,7 @@ class LocalFolder:
             lock.release()
 
     def sweep(self, named: Collection[str]) -> None:
-        """Remove what was noted and the manifest does not name.
-
-        Files behind a linked folder may belong to another archive: they stay. So does what is being merged,
-        until the next writer: a month's file is named when it is whole.
-        """
+        """Remove what was noted and the manifest does not name, but not what lies behind a linked folder."""
         self._sweep(_WRITING, named)
         self._begin(_WRITING, [])
         with self._alone() as alone:

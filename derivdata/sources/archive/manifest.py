@@ -51,9 +51,8 @@ _PLACE = re.compile(r"\w+/-?\d{4,}-\d\d(-\d\d)?/[0-9a-f]{32}\.parquet")
 class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One immutable Parquet file: its rows, first and last instant [µs], and how often it was merged.
 
-    `path` is relative to the archive, `digest` is of the whole file. `blocks` are the checksums (CRC-32,
-    eight digits each) of its pieces of `BLOCK_BYTES`, and `schema` is the digest of its columns; format 2 had
-    neither: of its files only the whole tells that they are sound.
+    `digest` is of the whole file, `blocks` are the checksums (CRC-32, eight digits each) of its pieces of
+    `BLOCK_BYTES`, `schema` is the digest of its columns. Format 2 had only the first.
     """
 
     path: str = msgspec.field(name="file")
@@ -84,11 +83,7 @@ class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TableEntry(msgspec.Struct, forbid_unknown_fields=True):
-    """One table of the archive: its files, and the values of each text column.
-
-    `contracts` are the venues' names of the contracts whose rows are stored, by venue and symbol, where an
-    append stated them.
-    """
+    """One table: its files, values of text columns, and venues' names of contracts by venue and symbol."""
 
     files: list[DataFile] = msgspec.field(default_factory=list, name="parts")
     values: dict[str, list[str]] = {}
@@ -98,9 +93,9 @@ class TableEntry(msgspec.Struct, forbid_unknown_fields=True):
 class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Rows that were taken out and put in by hand, kept as files of their own so that it can be undone.
 
-    `where` are values by text column and `first` and `end` the half-open window [µs] that were corrected;
-    `undoes` is the number of the correction that this one takes back. `contracts` are those that it changed,
-    as `TableEntry` had them before; empty text where a series had none.
+    `where` and the half-open window [µs] are what was corrected; `undoes` is the number of the correction
+    that this one takes back; `contracts` are those that it changed, as they were before, empty where a series
+    had none.
     """
 
     number: int
@@ -119,11 +114,10 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Manifest(msgspec.Struct, forbid_unknown_fields=True):
     """State of an archive: its tables and their files, corrections, versions.
 
-    `id` is made once and stays. `identity` is a hash of everything appended, corrected and requested, in
-    order, and `past` is what it was after the last change of the past: rows were corrected or dropped, or
-    rows came or requests were answered for a time more than an hour before the archive's newest. `commits`
-    counts replacements of the manifest. `ledger` names the file of requests. `beside` are files that format 2
-    kept beside those of rows: nothing reads them, and the next commit removes them.
+    `id` is made once. `identity` is a hash of everything appended, corrected and requested, in order, and
+    `past` is what it was after the last change of the past (`commits.past_after`). `commits` counts
+    replacements. `ledger` names the file of requests. `beside` are files that format 2 kept beside those of
+    rows: nothing reads them, and the next commit removes them.
     """
 
     identity: str = ""
@@ -188,13 +182,7 @@ def new() -> Manifest:
 
 
 def load(storage: Storage) -> Manifest | None:
-    """Return the manifest of an archive; None where the place is absent or empty.
-
-    Raises
-    ------
-    ArchiveError
-        The place holds something else, a damaged manifest, or one of a newer format.
-    """
+    """Return the manifest of an archive; None where the place is absent or empty."""
     return load_with_version(storage)[0]
 
 
@@ -210,13 +198,7 @@ def load_with_version(storage: Storage) -> tuple[Manifest | None, Any]:
 
 
 def save(storage: Storage, manifest: Manifest, version: Any = None) -> None:
-    """Replace the manifest; it is stored for good when this returns.
-
-    Raises
-    ------
-    ManifestChanged
-        The stored manifest is not the one of this version any more.
-    """
+    """Replace the manifest; it is stored for good when this returns."""
     storage.replace_manifest(sealed(msgspec.json.encode(manifest)), version)
 
 
@@ -265,11 +247,7 @@ def _unsealed(text: bytes) -> Manifest:
 
 
 def _of_old(text: bytes) -> Manifest:
-    """Return the manifest of a format before the seal, without the fields that are no more.
-
-    What such an archive calls its past is all that it held when it was opened: its count of changes said
-    the same of two copies that were corrected differently.
-    """
+    """Return the manifest of a format before the seal, whose past is all that it held when it was opened."""
     beside = _OLD_MANIFESTS.decode(text).beside()
     said = _without(msgspec.json.decode(text), {"epoch", "tail", "newest", "sums"})
     manifest: Manifest = _MANIFESTS.decode(msgspec.json.encode(said))

@@ -34,12 +34,10 @@ def merge_files(
 ) -> list[DataFile]:
     """Return old and new files, with those of the new files' partitions merged.
 
-    Files of a partition that are small together are merged at once, others when there are
-    eight of a level; the result is of the next level. So a row is rewritten about once per level: as often as
-    the logarithm to base 8 of the number of appends.
-
-    A file with columns that the table does not have (a newer version wrote it) stays as it is: merged, it
-    would lose them. The paths of new files, also of those that are merged away again, go into `written`.
+    Files that are small together are merged at once, others when there are eight of a level; the result is of
+    the next level. So a row is rewritten about once per level: the logarithm to base 8 of the number of
+    appends. A file of a newer version stays as it is: merged, it would lose columns. All new paths go into
+    `written`.
     """
     written |= {file.path for file in added}
     files = [*files, *added]
@@ -86,13 +84,8 @@ def _worth_merging(group: Sequence[DataFile]) -> bool:
 def close_months(storage: Storage, table: Table, months: Sequence[str], *, timeout: float) -> None:
     """Merge the files of each of some months into one.
 
-    The rows are written before the lock is taken, as that may take minutes: other writers go on, and if one
-    of them changes a file of the month meanwhile, its files stay as they are until the next append.
-
-    Raises
-    ------
-    ArchiveError
-        A file is damaged, the lock was not released in time, or the disk refused; all rows are as they were.
+    The rows are written before the lock is taken, as that may take minutes: if another writer changes a file
+    of the month meanwhile, its files stay as they are until the next append.
     """
     for month in months:
         with storage.merging() as place:

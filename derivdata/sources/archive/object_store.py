@@ -34,10 +34,9 @@ _HONEST: set[str] = set()
 
 
 class ObjectStore:
-    """The files of an archive at ``s3://bucket/path``.
+    """The files of an archive at ``s3://bucket/path``, found by the environment.
 
-    botocore finds region, credentials and the store's address in the environment. Instances hold no
-    connection and no credentials: they pickle, and a forked child makes its own.
+    Instances hold no connection and no credentials: they pickle, and a forked child makes its own.
     """
 
     remote = True
@@ -120,11 +119,9 @@ class ObjectStore:
         return look[1]
 
     def read_manifest(self) -> tuple[bytes, Any]:
-        """Return the manifest and its ETag.
-
-        The version is asked first: if the manifest is replaced in between, the pair is an old version with
-        new content, which the conditional put refuses. The other order would lose that replacement.
-        """
+        """Return the manifest and its ETag."""
+        # The version first: replaced in between, the pair is an old version with new content, which the put
+        # refuses. The other order would lose that replacement.
         version = self._head(MANIFEST)["ETag"]
         return self.read(MANIFEST), version
 
@@ -168,11 +165,7 @@ class ObjectStore:
         return ()
 
     def unique(self, digest: str) -> str:
-        """Return digits of which half are random.
-
-        Two writers may upload the same rows. If both used one name, the one that is refused would remove the
-        file of the one that succeeded.
-        """
+        """Return digits of which half are random: of two equal files the loser of a race removes its own."""
         return digest[:16] + uuid.uuid4().hex[:16]
 
     def draft(self, partition: str) -> Path:
@@ -213,11 +206,7 @@ class ObjectStore:
 
     @contextmanager
     def merging(self) -> Iterator[ObjectStore]:
-        """Let all merge: of two who do one is refused at the put, and nobody sweeps what others upload.
-
-        A month's file is not one of the attempt that another thread makes meanwhile, whose failure would
-        remove it before the manifest names it.
-        """
+        """Let all merge: of two who do one is refused at the put, and nobody sweeps what others upload."""
         self._merging.add(threading.get_ident())
         try:
             yield self
@@ -225,10 +214,7 @@ class ObjectStore:
             self._merging.discard(threading.get_ident())
 
     def sweep(self, named: Collection[str]) -> None:
-        """Remove what this attempt uploaded and the manifest does not name.
-
-        What a killed writer left cannot be told from what another writer is uploading: it stays.
-        """
+        """Remove what this attempt uploaded and no manifest names; others' uploads cannot be told apart."""
         for path in self._published:
             if path not in named:
                 self.remove(path)
@@ -244,11 +230,7 @@ class ObjectStore:
             self._files.call_s3("put_object", Bucket=self._bucket, Key=key, Body=data, **condition)
 
     def _check_conditions(self) -> None:
-        """Check that the store refuses puts whose condition does not hold.
-
-        Also where there is a manifest: the archive may have been copied to this store from another. The key
-        is one that nobody else uses, of a name that does not make the place that of other things.
-        """
+        """Check that the store refuses puts whose condition does not hold, on a key that nobody else uses."""
         probe = f".{uuid.uuid4().hex}.probe"
         try:
             self._put(probe, b"")

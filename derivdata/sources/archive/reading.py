@@ -121,28 +121,9 @@ class ArchiveReader(ArchiveContents):
     def sums(self, query: Query, value: str) -> pd.DataFrame:
         """Add up a column over the symbols of each venue, by resolution and instant.
 
-        The sums are exact to 2⁻²⁰ of the unit and the same, bit by bit, whatever the number of threads.
-
-        Parameters
-        ----------
-        query
-            Rows to add up; its `columns` are of no meaning.
-        value
-            Column of numbers of a table that has symbol, exchange, resolution and time.
-
-        Returns
-        -------
-        DataFrame
-            Sorted by exchange, resolution and time, one row each: ``value``, the sum over rows that have one,
-            NaN where none has; ``symbols``, how many have; ``symbol_hash``, equal where the same symbols
-            have, for rows of one result.
-
-        Raises
-        ------
-        ValueError
-            There is no such table, or it lacks one of these columns.
-        ArchiveError
-            A file is damaged, missing, or that of another table; or a value is beyond 1.6e32.
+        The sums are exact to 2⁻²⁰ of its unit: their bits are the same for any number of threads. Rows have
+        ``value`` (NaN where no symbol has one), ``symbols`` (how many have) and ``symbol_hash``, which is
+        equal where the same symbols have.
         """
         table, chosen = self._chosen(query)
         if not {"symbol", "exchange", "resolution", "time", value} <= set(table.columns):

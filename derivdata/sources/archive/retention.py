@@ -26,13 +26,7 @@ class Dropped(NamedTuple):
 def drop_old_partitions(
     storage: Storage, tables: Callable[[str], Table], before: pd.Timestamp, *, timeout: float
 ) -> Dropped:
-    """Remove the files of months and days that end at or before an instant, and their ledger, in one step.
-
-    Raises
-    ------
-    ArchiveError
-        The lock was not released in time, or the disk refused; the archive is then as it was.
-    """
+    """Remove the files of months and days that end at or before an instant, and their ledger, in one step."""
 
     def change(manifest: Manifest) -> Change[Dropped]:
         kept, dropped, cuts = dict(manifest.tables), [], {}

@@ -61,32 +61,10 @@ def read(
     newest: bool = False,
     order: Sequence[str] = (),
 ) -> list[pa.Table]:
-    """Read rows of planned files, each file's in its order; a missing value stays missing.
+    """Read rows of planned files by groups of equal columns, in a file's order or by `order`.
 
-    Parameters
-    ----------
-    storage, table, files
-        Files of a table, as `plan` chose them.
-    selection
-        Rows to keep.
-    columns
-        Columns to read, those that a file has of them; None reads all.
-    newest
-        Whether to keep only the rows of the last instant of each series, or of each chain of options.
-    order
-        Columns to sort the rows by; without, they come file after file.
-
-    Returns
-    -------
-    list of Table
-        Rows of files of the same columns together; text as dictionaries.
-
-    Raises
-    ------
-    ArchiveError
-        A file is damaged, of another table, or of a version whose values do not fit.
-    FileNotFoundError
-        A file is absent.
+    With `newest` only rows of the last instant of each series, or chain of options, are kept. A missing value
+    stays missing; text comes as dictionaries.
     """
     parts = []
     for names, group in _by_columns(storage, table, files):
@@ -205,13 +183,7 @@ def series(storage: Storage, table: Table, files: Sequence[DataFile]) -> set[str
 
 
 def known_files(storage: Storage, table: Table, files: Sequence[DataFile]) -> list[DataFile]:
-    """Return the files of which the table has every column; those of a newer version may have more.
-
-    Raises
-    ------
-    ArchiveError
-        A file is damaged, or holds another table.
-    """
+    """Return the files of which the table has every column; those of a newer version may have more."""
     groups = _by_columns(storage, table, files)
     return [file for names, group in groups if names <= set(table.columns) for file in group]
 

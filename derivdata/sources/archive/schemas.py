@@ -41,13 +41,7 @@ _SQL_TYPES = {
 
 
 def archive_table(name: str) -> Table:
-    """Return a table keyed for many instants: `time` joins the key, except where an order id is in it.
-
-    Raises
-    ------
-    ValueError
-        There is no such table, or its rows have no time.
-    """
+    """Return a table keyed for many instants: `time` joins the key, except where an order id is in it."""
     table = tables.TABLES.get(name)
     if table is None or "time" not in table.columns:
         raise ValueError(f"table={name!r} cannot be archived; the tables are {', '.join(archive_tables())}")
@@ -98,13 +92,7 @@ def refuse_lacking(place: str, table: Table, names: frozenset[str]) -> None:
 
 
 def as_now(rows: pa.Table, table: Table) -> pa.Table:
-    """Return rows, as a query gives them, with the types of the table's columns; text becomes dictionaries.
-
-    Raises
-    ------
-    ArrowException
-        A column, of a file of another version, cannot be cast without loss.
-    """
+    """Return rows of a query with the types of the table's columns; text becomes dictionaries."""
     return pa.table({name: _typed(rows[name], table.columns[name].kind) for name in rows.column_names})
 
 

@@ -35,13 +35,7 @@ EVER = TimeRange(-(2**63), 2**63 - 1)
 def read_filter(
     table: Table, symbols: Sequence[str] | None, venues: Sequence[str] | None
 ) -> dict[str, frozenset[str]]:
-    """Return the symbols and venues that a read asks for, as values by column.
-
-    Raises
-    ------
-    ValueError
-        The table has no such column.
-    """
+    """Return the symbols and venues that a read asks for, as values by column."""
     arguments = {"symbol": ("symbols", symbols), "exchange": ("venues", venues)}
     where = {}
     for column, (argument, values) in arguments.items():
@@ -87,13 +81,7 @@ EVER_ALL = Selection({}, EVER)
 def correction_selection(
     table: Table, where: Mapping[str, str | Sequence[str]] | None, window: TimeRange
 ) -> Selection:
-    """Return the selection of a correction; one without any condition is refused.
-
-    Raises
-    ------
-    ValueError
-        A column cannot be chosen by, or no condition was given.
-    """
+    """Return the selection of a correction; one without any condition is refused."""
     columns = [name for name in table.key if table.columns[name].kind in (Kind.TEXT, Kind.LABEL)]
     chosen = {}
     for name, values in (where or {}).items():

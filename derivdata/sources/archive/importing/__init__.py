@@ -204,10 +204,7 @@ def plan_of(form: Format, reads: Reads, said: Mapping[str, str], given: Given) -
 
 
 def converted_rows(path: Path, plan: ImportPlan, read: Iterable[Chunk] | None = None) -> Iterator[Rows]:
-    """Yield the rows of a file as the table's, some at a time; what is `read` of it is not read again.
-
-    Raises `ArchiveError`: the file cannot be read, or is not what the plan says.
-    """
+    """Yield the rows of a file as the table's, some at a time; what is `read` of it is not read again."""
     seen: Counter[str] = Counter()
     for chunk in chunks(path, plan.wanted, plan.header) if read is None else read:
         with _of(path):

@@ -33,13 +33,7 @@ class Rows(NamedTuple):
 
 
 def rows(chunk: Chunk, plan: ImportPlan) -> Rows:
-    """Return the rows of a chunk that fit the table, in the table's names and units.
-
-    Raises
-    ------
-    ArchiveError
-        A column is not there, or the values cannot be in the unit that was meant.
-    """
+    """Return the rows of a chunk that fit the table, in the table's names and units."""
     rejections = Rejections(len(chunk.lines))
     ragged = np.isin(np.arange(len(chunk.lines)), list(chunk.ragged))
     rejections.reject(ragged, lambda i: chunk.ragged[i])

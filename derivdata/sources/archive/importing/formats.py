@@ -39,20 +39,11 @@ class Reads(NamedTuple):
 
 
 class Format(NamedTuple):
-    """One form of files.
+    """One form of files: who writes them, their name, their columns in order and what they tell by table.
 
-    Attributes
-    ----------
-    source, name
-        Who writes them, and what they are called there.
-    columns
-        Names of the columns in the file's order; `by_position` where the first line's are not to be trusted.
-    reads
-        What they tell, table by table.
-    file
-        What a file's path ends with, where that tells more than the columns: groups are values of columns.
-    set, values
-        What holds of every row whatever the table, and words that the table has others for.
+    `file` is a pattern of the path's end, where that tells more than the columns: its groups are values of
+    columns. Names in the first line are not to be trusted where columns are found `by_position`. `set` and
+    `values` hold for every table.
     """
 
     source: str
@@ -78,15 +69,7 @@ class Format(NamedTuple):
 
 
 def format_of(source: str, table: str, path: Path) -> tuple[Format, Mapping[str, str]]:
-    """Return the form of a file, and what its path says of all its rows.
-
-    Raises
-    ------
-    ValueError
-        There is no such source, or it has no file that tells of the table.
-    ArchiveError
-        The file has none of the source's forms; the nearest one is named.
-    """
+    """Return the form of a file, and what its path says of all its rows."""
     if source not in {one.source for one in FORMATS}:
         raise ValueError(
             f"from={source!r} is not one of {', '.join(dict.fromkeys(f.source for f in FORMATS))}"

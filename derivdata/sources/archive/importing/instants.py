@@ -46,16 +46,10 @@ def instants(
     tz: dt.tzinfo | None,
     groups: Sequence[Any] | None = None,
 ) -> pd.DatetimeIndex:
-    """Values as UTC instants: ISO 8601 text, numbers since 1970 in s, ms, µs or ns, or timestamps.
+    """Return ISO 8601 text, numbers since 1970 in s, ms, µs or ns, or timestamps as UTC instants.
 
-    Parameters
-    ----------
-    tz
-        Zone of what states none; None turns such rows down.
-    groups
-        What a row belongs to. Of a local hour that the clock shows twice, the first is meant, but the
-        second in a row that repeats an instant of its group; the other way round where the group is newest
-        first.
+    Rows that state no zone are of `tz`, and rejected without it. `groups` are what a row belongs to, by which
+    `_localized` tells the two hours that a clock shows twice.
     """
     if isinstance(getattr(values, "dtype", None), pd.DatetimeTZDtype):
         return pd.DatetimeIndex(values).tz_convert("UTC").as_unit("us")
@@ -141,7 +135,7 @@ def _localized(
     tz: dt.tzinfo | None,
     groups: Sequence[Any] | None,
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Local times as UTC, and which of them cannot be told from their double as the file is in no order.
+    """Return local times as UTC, and which of them are ambiguous as the file is in no order.
 
     Summer time ends with an hour that the clock shows twice. In a file that goes forward in time the first
     row of such a double is of the first hour; in one that is newest first, of the second.

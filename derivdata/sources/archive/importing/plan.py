@@ -42,10 +42,7 @@ _MAY_LACK = {
 
 
 class ImportPlan(NamedTuple):
-    """Plan of an import: the source or constant of each column, zone, unit and replaced words.
-
-    Of files of a known form also the names of their columns, and what is done to the rows at last.
-    """
+    """Plan of an import: each column's source or constant, zone, unit, replaced words, what a form adds."""
 
     table: Table
     sources: Mapping[str, str]
@@ -75,13 +72,7 @@ class ImportPlan(NamedTuple):
         return name not in may_lack
 
     def raw(self, name: str, chunk: Chunk) -> Any:
-        """Return the file's values for a column, or the constant given for all rows; None without either.
-
-        Raises
-        ------
-        ArchiveError
-            The file lacks a column that was named, or one that the table cannot do without.
-        """
+        """Return the file's values for a column, or the constant given for all rows; None without either."""
         constant = self.constants.get(name)
         source = self.sources.get(name, name)
         if constant is not None:
@@ -116,13 +107,7 @@ def make_plan(
     header: Header | None = None,
     adjust: Callable[[pd.DataFrame], pd.DataFrame] | None = None,
 ) -> ImportPlan:
-    """Make a plan, and refuse one that makes no sense.
-
-    Raises
-    ------
-    ValueError
-        There is no such table, column, zone or unit.
-    """
+    """Make a plan, and refuse one that makes no sense."""
     keyed = archive_table(table)
     names = {*keyed.columns, "interval_hours"} if "rate_bps_8h" in keyed.columns else {*keyed.columns}
     names |= {"price_usd"} if unit == "coins" else set()

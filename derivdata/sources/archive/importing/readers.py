@@ -26,10 +26,7 @@ _VALUE = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?|\d{4}-\d{2}-\d{2}.*", re.IGNO
 
 
 class Chunk(NamedTuple):
-    """Some rows of a file: their line or record numbers, and each column as the file has it.
-
-    ``ragged`` says of each row, by position, what is wrong with its shape.
-    """
+    """Rows of a file: line or record numbers, columns as the file has them, and what is wrong by position."""
 
     lines: Sequence[int]
     columns: Mapping[str, Any]
@@ -37,11 +34,7 @@ class Chunk(NamedTuple):
 
 
 class Header(NamedTuple):
-    """Names of the columns of a CSV file whose first line may be a row already.
-
-    Where the first line names columns they are found whatever their case, or, `by_position`, not looked at:
-    the names are not to be trusted.
-    """
+    """Names of a CSV file's columns, whose first line may be a row; used as they are where `by_position`."""
 
     names: tuple[str, ...]
     by_position: bool = False
@@ -54,13 +47,7 @@ def chunks(
     *,
     rows: int = CHUNK_ROWS,
 ) -> Iterator[Chunk]:
-    """Rows of a CSV, JSON or Parquet file, or of the one file of a zip; `columns` may leave out the others.
-
-    Raises
-    ------
-    ArchiveError
-        The file is absent, empty, damaged, or of no kind that can be read.
-    """
+    """Yield rows of a CSV, JSON or Parquet file, or of the one file of a zip; `columns` limits Parquet."""
     try:
         kind = _kind(path, _member(path))
         if kind == "parquet":

@@ -91,13 +91,8 @@ _KINDS = ("last", "index", "mark")  # of prices at one instant the last of these
 def usd_from_coins(rows: pd.DataFrame, archive: Archive) -> pd.DataFrame:
     """Return rows of ``oi_history`` whose ``oi_usd`` [coins] was multiplied by the price of its time.
 
-    It is the row's own ``price_usd`` where there is one, and else the archive's: the venue's newest of the
-    hour up to the row's time (mark, or else index, or else last), or that of another venue.
-
-    Raises
-    ------
-    ArchiveError
-        A row has no price.
+    That is the row's ``price_usd``, or else the venue's newest of the hour before in the archive (mark, or
+    else index, or else last), or else another venue's.
     """
     price = rows["price_usd"] if "price_usd" in rows else pd.Series(np.nan, index=rows.index)
     if price.isna().any():
@@ -142,11 +137,7 @@ _TELLING = (
 
 
 def with_ids(frame: pd.DataFrame, made: tuple[str, ...], seen: Counter[str]) -> pd.DataFrame:
-    """Return the frame with the columns of `made` filled.
-
-    Equal rows of one file are events of their own: `seen` counts them, and the second and later ones get
-    their number into the hash.
-    """
+    """Return the frame with the columns of `made` filled; `seen` counts equal rows of one file."""
     if not made or frame.empty:
         return frame
     telling = [frame[name].tolist() for name in _TELLING if name in frame.columns and name not in made]

@@ -37,10 +37,7 @@ class Rejections:
 
 
 def numbers(values: Any, name: str, rejections: Rejections, *, suffix: str = "") -> np.ndarray[Any, Any]:
-    """Return values as float64; blank is NaN, and text that is no finite number is rejected.
-
-    `suffix` is a unit that cells may state after the number, ``%`` or ``h``.
-    """
+    """Return float64: blank is NaN, other text is rejected; cells may end in `suffix`, ``%`` or ``h``."""
     if pd.api.types.is_numeric_dtype(getattr(values, "dtype", None)) and values.dtype != bool:
         result = np.array(pd.Series(values).to_numpy(dtype=np.float64, na_value=np.nan))
         bad = np.isinf(result)
