@@ -13,9 +13,7 @@ import pytest
 
 import derivdata as dd
 
-HEAVY = (
-    "pandas numpy xarray matplotlib scipy requests requests_cache pyarrow starlette uvicorn dask msgspec"
-).split()
+HEAVY = ("pandas numpy xarray matplotlib scipy requests pyarrow starlette uvicorn dask msgspec").split()
 
 MOST_NAMES = 222  # the last one: funding.forecast_history, forecasts that feed rules of backtests
 """More is a decision: a new function says which one it replaces."""

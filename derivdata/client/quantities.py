@@ -76,13 +76,7 @@ def _columns(quantity: Quantity, answer: Answer[Any]) -> dict[str, Any]:
 def _wide_rows(
     answer: Answer[Any], rows: Sequence[Mapping[str, Any]], exchange: str, value: str
 ) -> dict[str, Any]:
-    """Return the columns of rows with one field per symbol beside ``timestamp``; null is no row.
-
-    Raises
-    ------
-    SchemaError
-        A row has no ``timestamp``, or a symbol's value is no number.
-    """
+    """Return the columns of rows with one field per symbol beside ``timestamp``; null is no row."""
     stamps = instants(answer, [row.get("timestamp") or row.get("t") for row in rows])
     cells = [
         (stamp, symbol, row[symbol])

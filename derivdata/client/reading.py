@@ -76,13 +76,7 @@ class Envelope(msgspec.Struct, kw_only=True):
 
 
 def micros(answer: Answer[Any], texts: Sequence[str | None]) -> Array:
-    """Return instants of an answer's texts [µs since 1970].
-
-    Raises
-    ------
-    SchemaError
-        One is missing or cannot be read.
-    """
+    """Return instants of an answer's texts [µs since 1970]."""
     path = answer.request.path
     try:
         stamps = times.micros(texts)
@@ -97,40 +91,17 @@ def micros(answer: Answer[Any], texts: Sequence[str | None]) -> Array:
 
 
 def instants(answer: Answer[Any], texts: Sequence[str | None]) -> pd.DatetimeIndex:
-    """Return instants of an answer's texts.
-
-    Raises
-    ------
-    SchemaError
-        As in `micros`.
-    """
+    """Return instants of an answer's texts."""
     return pd.DatetimeIndex(micros(answer, texts).view("datetime64[us]"), tz="UTC")
 
 
 def answer_time(answer: Answer[Any]) -> pd.Timestamp:
-    """Return the instant of the answer as a whole, from its ``timestamp``.
-
-    Raises
-    ------
-    SchemaError
-        It is absent or cannot be read.
-    """
+    """Return the instant of the answer as a whole, from its ``timestamp``."""
     return instants(answer, [answer.body.timestamp])[0]
 
 
 def decode_raw(answer: Answer[Any], raw: msgspec.Raw, decoder: msgspec.json.Decoder[T], place: str) -> T:
-    """Return a part of an answer that its struct left as `msgspec.Raw`, decoded when it is needed.
-
-    Parameters
-    ----------
-    place
-        Where it stands in the answer, as messages name it: ``"$.series.binance"``.
-
-    Raises
-    ------
-    SchemaError
-        The part is not what `decoder` says; the message names path and field.
-    """
+    """Return a part of an answer that its struct left as `msgspec.Raw`, decoded when it is needed."""
     try:
         return decoder.decode(raw)
     except msgspec.MsgspecError as error:
@@ -144,11 +115,6 @@ def decode_items(
     """Yield items of a list that a struct left as `msgspec.Raw`, decoded some at a time.
 
     So many stay in the processor's cache until they are read, where a whole long list does not.
-
-    Raises
-    ------
-    SchemaError
-        An item is not what `decoder` says; the message names path and field, and the item within a slice.
     """
     for start in range(0, len(items), _BATCH):
         some = items[start : start + _BATCH]
@@ -174,20 +140,7 @@ class _OlderPoint(msgspec.Struct, gc=False):
 
 
 def series(answer: Answer[Any], point: type[Point], numbers: Mapping[str, str]) -> dict[str, Any]:
-    """Return the columns of all venues that an answer holds under ``series``.
-
-    Parameters
-    ----------
-    point
-        What each point is.
-    numbers
-        Its fields by column; a point without ``y`` is no row.
-
-    Raises
-    ------
-    SchemaError
-        A point is another thing; the message names venue and place.
-    """
+    """Return the columns of all venues that an answer holds under ``series``."""
     # Only the numbers of a venue outlive its turn of the loop: one venue's points at a time are in memory.
     # Venues mostly share one grid of instants, which is then read once.
     parts: list[dict[str, Array]] = []

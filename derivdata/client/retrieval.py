@@ -91,11 +91,6 @@ def get_windows(
 
     A span that the key's tier does not cover is left out with a `DataNotice`, and so are those before it,
     where a newer one answers. A notice of no data is given only if no part has any.
-
-    Raises
-    ------
-    TierError
-        Not even the newest span is covered; and whatever `transport.get_each` raises.
     """
     if len(spans) == 1:
         # One request each, as one series: where no rate limit stands several are then under way at a time.
@@ -143,31 +138,7 @@ def tabulate(
     within: times.Window | None = None,
     listed: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """Return the table of some answers that keep the rules, with their provenance in ``attrs``.
-
-    Parameters
-    ----------
-    answers
-        Each is dropped as soon as its columns are there, so that one at a time is in memory.
-    columns
-        Wire-named columns of one answer; instants may be text.
-    within
-        The window to which rows are cut, where the API has no parameter for it.
-    listed
-        Symbols of which each has rows or is in the source's own list.
-
-    Raises
-    ------
-    SchemaError
-        A column is missing or of another kind, a key is missing or stands twice, or an answer breaks a rule.
-    NotFound
-        A symbol of `listed` has no rows and is not in the source's list.
-
-    Warns
-    -----
-    DataNotice
-        An answer is unlikely, or all answers to a question have no rows and none says so.
-    """
+    """Return the table of some answers that keep the rules, with their provenance in ``attrs``."""
     seen: list[Answer[Any]] = []
     parts: list[dict[str, Any]] = []
     facts: dict[str, Any] = {}
@@ -200,13 +171,7 @@ def columns_of(
     *,
     within: times.Window | None = None,
 ) -> tuple[dict[str, Any], list[str], dict[str, Any]]:
-    """Return typed columns of an answer that keeps the rules, notices about it, and facts for provenance.
-
-    Raises
-    ------
-    SchemaError
-        As `tabulate`; the answer is no longer in the cache.
-    """
+    """Return typed columns of an answer that keeps the rules, notices about it, and facts for provenance."""
     try:
         raw = columns(answer)
         evidence = CheckedAnswer(answer, table, table.typed(raw), raw)

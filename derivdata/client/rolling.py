@@ -14,19 +14,7 @@ _CAP_DAYS = 90
 
 
 def rolling(endpoint: Endpoint, window: times.Instant | None) -> str | None:
-    """Return the endpoint's ``range`` for a window that ends now: the shortest known one that contains it.
-
-    Parameters
-    ----------
-    window
-        One of the endpoint's own names, a lookback such as ``"36h"``, or the instant at which the window
-        starts. What is none of them is sent as it is; None leaves the choice to the service.
-
-    Raises
-    ------
-    TypeError
-        `window` is neither text nor an instant.
-    """
+    """Return the endpoint's ``range`` for a window that ends now: the shortest known one that contains it."""
     choices = next(p.choices for p in endpoint.params if p.name == "range")
     if window is None or (isinstance(window, str) and window in choices):
         return window
@@ -50,11 +38,6 @@ def days_back(window: times.Window, *, spare: pd.Timedelta = _MINUTE) -> str:
 
     `asof` is floored to the minute and the service counts from its own second: `spare` makes up for it, but
     not beyond the 90 days that are the most below Pro.
-
-    Raises
-    ------
-    ValueError
-        The window starts at the current instant or after it.
     """
     now = times.asof()
     if window.start >= now:

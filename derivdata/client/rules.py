@@ -52,13 +52,7 @@ class Rule:
 
 
 def check(answer: CheckedAnswer) -> list[str]:
-    """Check an answer against every rule, and return what is unlikely about it.
-
-    Raises
-    ------
-    SchemaError
-        The answer breaks a rule whose outcome is an error; the message shows both sides.
-    """
+    """Check an answer against every rule, and return what is unlikely about it."""
     notices: list[str] = []
     path = answer.answer.request.path
     for rule in RULES:

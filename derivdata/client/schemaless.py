@@ -28,11 +28,6 @@ def fetch_rows(endpoint: Endpoint, params: Mapping[str, Any]) -> pd.DataFrame:
     A list of objects gives a row each, an object one row, an object of objects or lists a row each with
     its name in ``key``, an empty list or object none; what stands at the top of the answer is the row of
     part ``answer``. A ``range`` is given the endpoint's own name for it.
-
-    Raises
-    ------
-    SchemaError
-        The answer is no object, says of itself that it failed, or breaks a rule.
     """
     if "range" in params:
         params = {**params, "range": rolling(endpoint, params["range"])}

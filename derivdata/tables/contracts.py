@@ -250,13 +250,7 @@ def venue_slug(name: str) -> str:
 
 
 def names(value: str | Sequence[str], argument: str) -> list[str]:
-    """Return a list of names from one name or several.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Something is not text, the list is empty, a name stands twice, or several stand in one text.
-    """
+    """Return a list of names from one name or several."""
     listed = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [value]
     if not all(isinstance(name, str) and name for name in listed):
         raise TypeError(f"{argument} must be a name or a list of names, not {value!r}")
@@ -273,13 +267,7 @@ def symbol_of(name: str) -> str:
 
 
 def symbol_names(value: str | Sequence[str], argument: str = "symbols") -> list[str]:
-    """Return the base symbols of one name or several.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `names`; two names are of one symbol.
-    """
+    """Return the base symbols of one name or several."""
     return names([symbol_of(name) for name in names(value, argument)], argument)
 
 
@@ -289,13 +277,7 @@ def symbol_filter(value: str | Sequence[str] | None, argument: str = "symbols") 
 
 
 def venue_of(name: str, argument: str = "venue") -> str:
-    """Return the API's slug of a venue: ``huobi`` of ``htx``, ``binance`` of ``Binance``.
-
-    Raises
-    ------
-    ValueError
-        The name is no venue's, and nearly that of one.
-    """
+    """Return the API's slug of a venue: ``huobi`` of ``htx``, ``binance`` of ``Binance``."""
     if not isinstance(name, str) or not name.strip() or name == "all":
         return name
     slug = venue_slug(name)

@@ -104,20 +104,7 @@ def _over_time(rows: pd.DataFrame) -> xr.Dataset:
 
 
 def one_per_place(rows: pd.DataFrame, dims: Sequence[str] = _DIMS) -> pd.DataFrame:
-    """Keep the option of largest open interest where several share a place, and sort by place.
-
-    Parameters
-    ----------
-    rows
-        Options with ``open_interest`` and the columns of `dims`.
-    dims
-        Columns that name a place.
-
-    Warns
-    -----
-    DataNotice
-        Some share a place.
-    """
+    """Keep the option of largest open interest where several share a place, and sort by place."""
     if not rows.duplicated(list(dims)).any():
         return rows
     ordered = rows.sort_values("open_interest", ascending=False, na_position="last", kind="stable")

@@ -19,7 +19,6 @@ from derivdata import errors
 from derivdata.client.transport import SESSION
 from derivdata.client.transport.cache import AnswerFiles
 from derivdata.client.transport.connection import Connection
-from derivdata.client.transport.network import Responses
 from tests.reliability.conftest import Measured
 from tests.support.cassettes import SETTINGS
 from tests.transport.conftest import KEY, Open
@@ -68,8 +67,9 @@ class Scene:
         """The bytes of everything in the cache, packed and unpacked."""
         for path in (self.folder / "cache").rglob("*.answer"):
             yield path.read_bytes()
-            answers = Responses(AnswerFiles(path.parents[1], path.parent.name))
-            yield answers[path.stem].content + repr(answers[path.stem].headers).encode()
+            record = AnswerFiles(path.parents[1], path.parent.name).record(path.stem)
+            assert record is not None
+            yield record.body + repr(record.head).encode()
 
     def _network(self) -> dict[str, Any]:
         network = self.connection._network

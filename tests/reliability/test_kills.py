@@ -11,14 +11,13 @@ import pandas as pd
 import pytest
 
 from derivdata import bundle, tables
-from derivdata.client.transport.cache import AnswerFiles
-from derivdata.client.transport.network import Responses
 from derivdata.sources.archive import open_archive
 from tests.archive.rates import EVER, rates
 from tests.archive.test_writers import named_files
 from tests.reliability.conftest import Measured
 from tests.reliability.processes import finished
 from tests.reliability.promises import count
+from tests.support.kept_answers import kept
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -47,17 +46,14 @@ KILLER = """
 """
 
 CACHE = """
-    from requests_cache.models.request import CachedRequest
-    from requests_cache.models.response import CachedResponse
-    from derivdata.client.transport.network import Responses
     from derivdata.client.transport.cache import AnswerFiles
+    from tests.support.kept_answers import keep
 
     def work(kill, told):
-        files, n = Responses(AnswerFiles(Path(sys.argv[1]), f"s{kill}")), 0
+        files, n = AnswerFiles(Path(sys.argv[1]), f"s{kill}"), 0
         while True:
             body = random.Random(f"{kill} {n}").randbytes(200_000)
-            request = CachedRequest(method="GET", url="/x")
-            files[f"k{n}"] = CachedResponse(content=body, request=request, status_code=200)
+            keep(files, f"k{n}", body)
             told()
             n += 1
 
@@ -109,11 +105,9 @@ def test_a_killed_cache_writer_leaves_whole_records(tmp_path: Path, measured: Me
     kills = count(10, 200)
     acknowledged = json.loads(finished(KILLER + CACHE, tmp_path, kills))
     for kill, said in enumerate(acknowledged):
-        files = Responses(AnswerFiles(tmp_path, f"s{kill}"))
-        keys = {f"k{n}": n for n in range(said + 1)}
-        assert set(list(keys)[:said]) <= set(files) <= set(keys)
-        for key in files:
-            assert files[key].content == random.Random(f"{kill} {keys[key]}").randbytes(200_000)
+        bodies = {f"k{n}": random.Random(f"{kill} {n}").randbytes(200_000) for n in range(said + 1)}
+        found = kept(tmp_path / f"s{kill}")
+        assert found in (bodies, {key: bodies[key] for key in list(bodies)[:said]})
     assert len(set(acknowledged)) > 3, "the moments differed"
     measured("killed: cache", f"{kills} kills, {sum(acknowledged):,} records acknowledged: 0 damaged, 0 lost")
 

@@ -12,14 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from requests_cache.models.request import CachedRequest
-from requests_cache.models.response import CachedResponse
 
 from derivdata import bundle
 from derivdata.client import transport
 from derivdata.client.transport.cache import AnswerFiles
 from derivdata.client.transport.connection import Connection
-from derivdata.client.transport.network import Responses
 from derivdata.client.transport.settings import Pace, Timing
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import open_archive
@@ -29,6 +26,7 @@ from tests.reliability.alone import PATIENCE
 from tests.reliability.conftest import Measured
 from tests.reliability.processes import finished, started
 from tests.reliability.promises import SOAK, count
+from tests.support.kept_answers import keep, kept
 from tests.support.threads import in_threads
 from tests.transport.conftest import Joiners, Open
 from tests.transport.server import Asked, Reply, serving
@@ -36,10 +34,8 @@ from tests.transport.server import Asked, Reply, serving
 WRITERS = """
     import os, random, sys, threading, time
     from pathlib import Path
-    from requests_cache.models.request import CachedRequest
-    from requests_cache.models.response import CachedResponse
-    from derivdata.client.transport.network import Responses
     from derivdata.client.transport.cache import AnswerFiles
+    from tests.support.kept_answers import keep
 
     folder, processes, writes = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 
@@ -51,14 +47,14 @@ WRITERS = """
         for n in range(writes):
             key = f"{name}-{n}"
             began = time.monotonic()
-            request = CachedRequest(method="GET", url="/x")
-            files[key] = CachedResponse(content=body(key), request=request, status_code=200)
+            keep(files, key, body(key))
             longest.append(time.monotonic() - began)
             other = f"{chance.randrange(processes)}-{chance.randrange(4)}-{chance.randrange(writes)}"
-            assert other not in files or files[other].content == body(other)
+            record = files.record(other)
+            assert record is None or record.body == body(other)
 
     def work(process):
-        files, longest = Responses(AnswerFiles(folder, "shared")), []
+        files, longest = AnswerFiles(folder, "shared"), []
         threads = [threading.Thread(target=write, args=(files, f"{process}-{t}", longest)) for t in range(4)]
         [t.start() for t in threads]
         [t.join() for t in threads]
@@ -81,10 +77,8 @@ WRITERS = """
 def test_many_writers_lose_nothing_and_none_waits_long(tmp_path: Path, measured: Measured) -> None:
     processes, writes = 8, count(6, 50)
     longest = float(finished(WRITERS, tmp_path, processes, writes))
-    files = Responses(AnswerFiles(tmp_path, "shared"))
     expected = {f"{p}-{t}-{n}" for p in range(processes) for t in range(4) for n in range(writes)}
-    assert set(files) == expected
-    assert all(files[key].content == random.Random(key).randbytes(50_000) for key in expected)
+    assert kept(tmp_path / "shared") == {key: random.Random(key).randbytes(50_000) for key in expected}
     assert not SOAK or longest < 2.0
     measured(
         "many writers",
@@ -129,15 +123,11 @@ STOPPED = """
         os.kill(os.getpid(), signal.SIGSTOP)
 
     if what == "cache":
-        from requests_cache.models.request import CachedRequest
-        from requests_cache.models.response import CachedResponse
-        from derivdata.client.transport.network import Responses
         from derivdata.client.transport.cache import AnswerFiles
+        from tests.support.kept_answers import keep
 
         Path.replace = stop
-        request = CachedRequest(method="GET", url="/x")
-        answer = CachedResponse(content=b"1", request=request, status_code=200)
-        Responses(AnswerFiles(folder, "s"))["k"] = answer
+        keep(AnswerFiles(folder, "s"), "k", b"1")
     elif what == "turn":
         from derivdata.tables.endpoints import FUNDING_HISTORICAL
         from derivdata.client.transport.settings import Pace
@@ -185,9 +175,8 @@ def stopped(what: str, folder: Path) -> Iterator[None]:
 
 
 def beside_cache(folder: Path) -> None:
-    files = Responses(AnswerFiles(folder, "s"))
-    files["k"] = CachedResponse(content=b"2", request=CachedRequest(method="GET", url="/x"), status_code=200)
-    assert files["k"].content == b"2"
+    keep(AnswerFiles(folder, "s"), "k", b"2")
+    assert kept(folder / "s") == {"k": b"2"}
 
 
 def beside_turn(folder: Path) -> None:

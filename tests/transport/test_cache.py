@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,9 @@ import pytest
 
 from derivdata import errors
 from derivdata.client import transport
-from derivdata.client.transport import cache, network
-from derivdata.support import times
+from derivdata.client.transport import cache
 from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, Request
+from tests.support.kept_answers import head
 from tests.transport.conftest import Open, checked
 from tests.transport.server import NOON, Asked, Reply, Server, serving
 
@@ -46,13 +46,13 @@ def files(folder: Path) -> list[Path]:
 def expire(folder: Path, since: str = "365D") -> None:
     """Rewrite every record as if it had been received a year ago, or another time before now."""
     for path in files(folder):
-        answers = network.Responses(cache.AnswerFiles(path.parents[1], path.parent.name))
-        response = answers[path.stem]
-        if response.expires is not None:
+        record = cache.AnswerFiles(path.parents[1], path.parent.name).record(path.stem)
+        assert record is not None
+        if record.head.expires is not None:
             past = pd.Timedelta(since).to_pytimedelta()
-            response.created_at -= past
-            response.expires -= past
-            path.write_bytes(cache.dump(path.stem, "/x", response))
+            record.head.created -= past
+            record.head.expires -= past
+            path.write_bytes(cache.dump(record.head, record.body))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_an_answer_that_is_kept_loads_nothing_of_the_network(
     code = (
         "import sys, derivdata as dd\n"
         f"dd.connect({server.url!r}, offline=True)\n"
-        "network = ('requests', 'requests_cache', 'urllib3', 'tqdm')\n"
+        "network = ('requests', 'urllib3', 'tqdm')\n"
         "print(dd.raw('/x'), [m for m in network if m in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -229,10 +229,10 @@ def test_a_cached_answer_is_the_answer(opened: Open) -> None:
 
 def test_a_forged_record_that_swells_is_a_miss() -> None:
     """A right seal does not make 1 GiB of zeros an answer of 10 bytes."""
-    found = cache.read(cache.dump("k", "/x", fake_response(b"0" * 10)), "k")
+    swollen = cache.dump(head("k", b"0" * 10), b"0" * 10)
+    found = cache.read(swollen, "k")
     assert found is not None
     assert found.body == b"0" * 10
-    swollen = cache.dump("k", "/x", fake_response(b"0" * 10))
     small, large = (pa.compress(b"0" * n, codec="zstd", asbytes=True) for n in (10, 2**24))
     assert small in swollen
     rest = swollen.replace(small, large).partition(b"\n")[2]
@@ -241,11 +241,9 @@ def test_a_forged_record_that_swells_is_a_miss() -> None:
 
 
 @pytest.mark.parametrize("damage", ["none", "seal", "head", "body", "end", "key"])
-def test_an_answer_read_by_itself_is_the_one_that_the_session_would_read(
-    damage: str, opened: Open, tmp_path: Path
-) -> None:
+def test_a_record_is_whole_or_nothing(damage: str, opened: Open, tmp_path: Path) -> None:
     with serving(counting(text="é" * 500)) as server:
-        opened(server.url)._serve(HISTORY, BRIEF)
+        whole_body = opened(server.url)._serve(HISTORY, BRIEF).body
     (path,) = files(tmp_path)
     whole = path.read_bytes()
     first, second = whole.index(b"\n"), whole.index(b"\n", whole.index(b"\n") + 1)
@@ -255,29 +253,14 @@ def test_an_answer_read_by_itself_is_the_one_that_the_session_would_read(
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
     if damage == "key":
         path = path.rename(path.with_name(f"other{path.suffix}"))
-    kept = cache.AnswerFiles(path.parents[1], path.parent.name)
-    session = network.Responses(kept)
-    alone, response = kept.record(path.stem), session.get(path.stem)
+    record = cache.AnswerFiles(path.parents[1], path.parent.name).record(path.stem)
     if damage != "none":
-        assert alone is None
-        assert response is None
+        assert record is None
         return
-    assert alone is not None
-    assert alone.body == response.content
-    assert alone.head.headers == dict(response.headers)
-    assert isinstance(alone.head.expires, datetime)
-    assert (times.machine_now() >= alone.head.expires) is response.is_expired is False
-    expire(tmp_path)
-    old = kept.record(path.stem)
-    assert old is not None
-    assert isinstance(old.head.expires, datetime)
-    assert (times.machine_now() >= old.head.expires) is session[path.stem].is_expired is True
-
-
-def fake_response(body: bytes) -> Any:
-    from requests_cache.models.response import CachedResponse
-
-    return CachedResponse(content=body, status_code=200, url="/x")
+    assert record is not None
+    assert record.body == whole_body
+    assert record.head.url == "/funding/historical?symbol=BTC"
+    assert record.head.expires == record.head.created + timedelta(seconds=1)
 
 
 def test_a_full_disk_costs_one_warning_and_no_answer(
@@ -397,21 +380,6 @@ def test_a_session_that_writes_much_evicts_on_its_way(
             connection._serve(Request(f"/x/{n}", ()), FUNDING)
     kept = sum(p.stat().st_size for p in files(tmp_path))
     assert 15_000 < kept < 45_000
-
-
-def test_storage_is_a_mapping(opened: Open, tmp_path: Path) -> None:
-    """What requests-cache's own conveniences need of it."""
-    with serving(counting()) as server:
-        connection = opened(server.url)
-        connection._serve(HISTORY, FUNDING)
-    answers = connection._opened()._session.cache
-    assert len(answers.responses) == 1
-    [key] = answers.responses
-    assert answers.responses[key].content == b'{"n": 0}'
-    answers.clear()
-    assert files(tmp_path) == []
-    with pytest.raises(KeyError):
-        del answers.responses[key]
 
 
 def test_no_warning_is_heard_in_ordinary_work(opened: Open) -> None:

@@ -56,13 +56,7 @@ def is_journal(path: Path) -> bool:
 
 
 class RecordingJournal:
-    """The journal at a path, read as the bundle that it would have become.
-
-    Raises
-    ------
-    BundleError
-        It is damaged: a frame cannot be read that is not the last one.
-    """
+    """The journal at a path, read as the bundle that it would have become."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -81,13 +75,7 @@ class RecordingJournal:
         return set(self._bodies)
 
     def body(self, name: str) -> bytes:
-        """Return a body, unpacked but not yet compared with its hash.
-
-        Raises
-        ------
-        BundleError
-            It is missing, damaged, or absurdly large.
-        """
+        """Return a body, unpacked but not yet compared with its hash."""
         if name not in self._bodies:
             raise BundleError(f"{self.path}: {name} is missing")
         start, size = self._bodies[name]

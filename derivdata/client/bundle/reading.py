@@ -54,23 +54,7 @@ _DAMAGE = (
 
 
 class Bundle:
-    """A whole bundle, open for reading.
-
-    Parameters
-    ----------
-    path
-        The file.
-
-    Attributes
-    ----------
-    manifest, entries
-        What it says; every body has been compared with its hash.
-
-    Raises
-    ------
-    BundleError
-        It is not a bundle, damaged, cut off, or built to do harm; the message names the entry.
-    """
+    """A whole bundle, open for reading."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)

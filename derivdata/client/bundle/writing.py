@@ -60,13 +60,7 @@ class Writer:
         return sum(map(len, self._answers.values()))
 
     def begin(self) -> None:
-        """Put an empty recording in the place of what was there, and remove what a killed one left beside it.
-
-        Raises
-        ------
-        BundleError
-            The file cannot be written.
-        """
+        """Put an empty recording in the place of what was there; remove what a killed one left beside it."""
         for stray in self.path.parent.glob(f".{glob.escape(self.path.name)}.*.tmp"):
             with suppress(OSError):
                 stray.unlink()
@@ -88,13 +82,7 @@ class Writer:
         self._append([frame("manifest", msgspec.json.encode(self._manifest()))[0]])
 
     def add(self, entry: Entry, body: bytes) -> None:
-        """Take an answer in; the last one of its request again is only counted.
-
-        Raises
-        ------
-        BundleError
-            The file cannot be written, or would be too large; it is then as it was.
-        """
+        """Take an answer in; the last one of its request again is only counted."""
         request = request_of(entry)
         before = self._answers.get(request, [])
         if before and before[-1] == entry:
@@ -118,13 +106,7 @@ class Writer:
         self._repeats[request] = 0
 
     def finish(self) -> None:
-        """Put the bundle in the place of the journal.
-
-        Raises
-        ------
-        BundleError
-            It cannot be written; the journal stays, and is read like a bundle.
-        """
+        """Put the bundle in the place of the journal."""
         if self._file is None:
             return
         beside = self._beside()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Callable
 from typing import Any
 
@@ -50,15 +49,7 @@ _RETRIED = frozenset({429, 500, 502, 503, 504})
 
 
 class Adapter(HTTPAdapter):
-    """Sends requests for the session above it.
-
-    Parameters
-    ----------
-    origin, secret
-        The one origin that gets the key, and the key; None elsewhere.
-    turn
-        Called with the address before every try; returns when it may be sent.
-    """
+    """Sends requests for the session above it."""
 
     def __init__(
         self,
@@ -145,7 +136,6 @@ class Adapter(HTTPAdapter):
     def _wire(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """Return the request as it goes out: with the key, if this is the origin that it is for."""
         wire = request.copy()
-        wire.headers.pop("Cache-Control", None)
         if self._secret is not None and origin_of(str(wire.url)) == self._origin:
             wire.headers["X-Api-Key"] = self._secret.reveal()
         return wire
@@ -193,11 +183,4 @@ def _clean(request: requests.PreparedRequest, response: requests.Response, body:
     response._content_consumed = True  # type: ignore[attr-defined]
     response.headers = headers
     response.request = request
-    response.raw = urllib3.HTTPResponse(
-        body=io.BytesIO(body),
-        headers=dict(headers),
-        status=response.status_code,
-        preload_content=False,
-        request_url=request.path_url,
-    )
     return response

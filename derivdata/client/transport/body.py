@@ -50,18 +50,7 @@ class NotJson(Exception):
 
 
 def read_body(raw: Any, *, deadline: float, cap: int, monotonic: Callable[[], float]) -> bytes:
-    """Return the whole body of a urllib3 response, decompressed.
-
-    Raises
-    ------
-    BodyTooLarge, TooSlow, urllib3.exceptions.HTTPError
-        It is larger than `cap`, on the wire or decompressed; not there at `deadline`; or it broke off.
-
-    Notes
-    -----
-    urllib3's own decoding reads on until something comes of it, however long that takes, and lets a
-    compressed body that broke off pass.
-    """
+    """Return the whole body of a urllib3 response, decompressed."""
     is_gzip = (
         isinstance(raw, urllib3.HTTPResponse) and "gzip" in raw.headers.get("Content-Encoding", "").lower()
     )
@@ -137,14 +126,7 @@ def _member() -> Any:
 
 
 def check_json(body: bytes, headers: Mapping[str, str]) -> None:
-    """Refuse a body that is not JSON in UTF-8.
-
-    Raises
-    ------
-    NotJson
-        It is a page, broken, nested too deeply, or an object in it has a key twice: of the two values every
-        parser keeps one, in silence.
-    """
+    """Refuse a body that is not JSON in UTF-8."""
     if _has_single_keys(body):
         return
     try:
@@ -186,11 +168,6 @@ def _fields(part: bytes | msgspec.Raw) -> int:
     """Return how many fields the objects of a part have, once each of those that stand twice in one.
 
     Objects are decoded a piece at a time, since dicts take much memory. No blank stands before a colon.
-
-    Raises
-    ------
-    msgspec.MsgspecError
-        The part is no JSON, or nested or large in a way that answers are not.
     """
     if len(memoryview(part)) > PIECE_BYTES:
         # A part that was cut out of a larger one is known to be JSON.

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 import pandas as pd
@@ -36,7 +36,7 @@ _CODEC = pa.Codec("zstd", compression_level=1)
 
 
 class Head(msgspec.Struct):
-    """The head of a record: everything but the body."""
+    """The head of a record: everything but the body; `url` is path and query."""
 
     key: str
     url: str
@@ -56,17 +56,9 @@ class Record(NamedTuple):
     body: bytes
 
 
-def dump(key: str, url: str, response: Any) -> bytes:
-    """Return the record of a response; `url` is its path and query."""
-    head = Head(
-        key=key,
-        url=url,
-        headers=dict(response.headers),
-        created=response.created_at,
-        expires=response.expires,
-        body_bytes=len(response.content),
-    )
-    packed: bytes = _CODEC.compress(response.content, asbytes=True)
+def dump(head: Head, body: bytes) -> bytes:
+    """Return the record of an answer."""
+    packed: bytes = _CODEC.compress(body, asbytes=True)
     rest = msgspec.json.encode(head) + b"\n" + packed  # JSON has no bare newline: the first one ends the head
     return _MAGIC + hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest
 
@@ -148,16 +140,10 @@ def _keys(names: Iterable[str]) -> list[str]:
 
 
 class AnswerFiles:
-    """One source's answers, each under its cache key.
-
-    Attributes
-    ----------
-    trouble
-        Why the last answer could not be kept, until somebody clears it.
-    """
+    """One source's answers, each under its cache key."""
 
     def __init__(self, root: Path, scope: str) -> None:
-        self.trouble: str | None = None
+        self.trouble: str | None = None  # why the last answer could not be kept, until somebody clears it
         self._root = root
         self._folder = root / scope
         self._unchecked = EVICT_EVERY_BYTES
@@ -171,23 +157,17 @@ class AnswerFiles:
             return None
         return read(data, key)
 
-    def keep(self, key: str, url: str, response: Any) -> None:
-        """Keep a response under a key; `url` is its path and query. A failure is `trouble`."""
+    def keep(self, head: Head, body: bytes) -> None:
+        """Keep an answer under its key. A failure is `trouble`."""
         try:
-            self._write(key, dump(key, url, response))
+            self._write(head.key, dump(head, body))
         except OSError as error:
             self.trouble = f"{self._folder}: {error.strerror or error}"
 
-    def forget(self, key: str) -> bool:
-        """Remove what is kept under a key; return whether there was something."""
-        try:
+    def forget(self, key: str) -> None:
+        """Remove what is kept under a key."""
+        with suppress(OSError):
             self._path(key).unlink()
-        except OSError:
-            return False
-        return True
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_keys(_names(self._folder)))
 
     def newest(self, before: pd.Timestamp) -> pd.Timestamp | None:
         """Return the latest ``Date`` up to `before` among this source's whole answers; None without any.
@@ -209,7 +189,7 @@ class AnswerFiles:
         return self._dated[1]
 
     def _read_dates(self) -> Iterator[tuple[pd.Timestamp, str]]:
-        for key in self:
+        for key in _keys(_names(self._folder)):
             with suppress(OSError), self._path(key).open("rb") as file:
                 head = load_head(file.read(_HEAD_BYTES))
                 date = None if head is None else http_date(head.headers.get("Date"))

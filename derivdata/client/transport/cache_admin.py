@@ -26,11 +26,6 @@ def cache_folder() -> Path:
 
     A user without a home folder, as in many containers, gets a temporary one with a `CacheNotice`; it is
     removed when the process ends.
-
-    Raises
-    ------
-    ValueError
-        ``DERIVDATA_CACHE_DIR`` begins with ``~`` and there is no home folder.
     """
     given = os.environ.get("DERIVDATA_CACHE_DIR")
     try:

@@ -90,20 +90,7 @@ class Connection:
     def _serve(
         self, request: Request, endpoint: Endpoint | None = None, until: pd.Timestamp | None = None
     ) -> Response:
-        """Return the answer to a request, of any HTTP status, from the cache or the network.
-
-        Parameters
-        ----------
-        endpoint
-            Whose freshness the answer has; None for one that the API document does not name.
-        until
-            End of the window; an hour later the answer is kept for good.
-
-        Raises
-        ------
-        NotCached, NetworkError, SchemaError
-            Offline and not there; nothing whole came; what came is not JSON.
-        """
+        """Return the answer to a request, of any HTTP status, from the cache or the network."""
         return self._begin(request, endpoint, until)()
 
     def _serve_each(
@@ -140,8 +127,9 @@ class Connection:
         if cached is not None and self._is_current(cached.head.headers):
             response = self._response(request, 200, cached.head.headers, cached.body)
             return lambda: response
-        again = cached is not None
-        wait = started(lambda: self._opened().get(request.path, url, endpoint, until, again=again))
+        if self._settings.offline:
+            return lambda: _not_cached(request)
+        wait = started(lambda: self._opened().get(request.path, url, endpoint, until))
         return lambda: self._received(request, wait)
 
     def _received(self, request: Request, wait: Callable[[float], Reply]) -> Response:
@@ -150,14 +138,11 @@ class Connection:
             reply = self._patiently(request.path, wait)
         except NetworkError as error:
             raise self._orphaned(request.path, error) from None
-        if self._settings.offline and reply.status == 504:
-            raise NotCached(str(request), "not in the cache, and this connection is offline")
         if self._files.trouble is not None and not self._warned_of_trouble:
             self._warned_of_trouble = True
             warn_caller(f"answers are not kept in the cache: {self._files.trouble}", CacheNotice)
         self._files.trouble = None
-        if not reply.from_cache:
-            self._learn(reply.headers)
+        self._learn(reply.headers)
         for text in () if self._local is None else self._local.take_notices():
             warn_caller(text)
         return self._response(request, reply.status, reply.headers, reply.body)
@@ -168,11 +153,6 @@ class Connection:
         A local source's is its service's. The hosted service's is its ``Date``, asked for at most every
         15 seconds, and so is that of a service in the process that this one was forked from; offline it is
         the newest one in the cache.
-
-        Raises
-        ------
-        NetworkError, NotCached
-            The service cannot be reached; offline, and nothing of it is in the cache.
         """
         if self._local is not None and not self._inherited:
             return self._local.now.floor("min")
@@ -193,7 +173,7 @@ class Connection:
 
     def _forget(self, request: Request) -> None:
         """Remove a cached answer, so that it is requested again."""
-        self._files.forget(self._key("GET", f"{self._site.base}{_path_and_query(request)}"))
+        self._files.forget(self._key(f"{self._site.base}{_path_and_query(request)}"))
 
     def _holds_key(self, data: bytes) -> bool:
         """Return whether the key's bytes are in `data`."""
@@ -215,13 +195,10 @@ class Connection:
         self._inherited = True
 
     def _cached(self, url: str) -> Record | None:
-        """Return a cached answer that may be used as it is: one that has not expired, offline any.
-
-        requests-cache would find the same, ten times slower and in a thread, which only the network needs.
-        """
+        """Return a cached answer that may be used as it is: one that has not expired, offline any."""
         if self._settings.cache != "on" and not self._settings.offline:
             return None
-        record = self._files.record(self._key("GET", url))
+        record = self._files.record(self._key(url))
         if record is None or self._settings.offline or record.head.expires is None:
             return record
         now = self._settings.timing.machine()
@@ -316,16 +293,16 @@ class Connection:
         except NetworkError as error:
             raise self._orphaned("/", error) from None
 
-    def _key(self, method: str, url: str) -> str:
-        """Return the cache key: method, source, path, sorted query, fingerprint of the key, not the port."""
-        return _digest(f"{method}\n{self._scope}\n{url.removeprefix(self._site.base)}")
+    def _key(self, url: str) -> str:
+        """Return the cache key: source, fingerprint of the API key, path, sorted query; not the port."""
+        return _digest(f"GET\n{self._scope}\n{url.removeprefix(self._site.base)}")
 
     def _turn(self, url: str) -> None:
         path = url.removeprefix(self._site.base).partition("?")[0]
         self._pace.wait(endpoint_of(path))
 
     def _response(self, request: Request, status: int, sent: Mapping[str, str], body: bytes) -> Response:
-        headers = {name: str(v) for name, v in sorted(sent.items()) if name != "Cache-Control"}
+        headers = dict(sorted(sent.items()))
         digest = headers.pop(DIGEST_HEADER, "")
         if status != 200 and self._secret is not None:
             redact = self._secret.redact
@@ -366,6 +343,10 @@ class Connection:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a connection holds a key and is not pickled: call dd.connect where the work is done")
+
+
+def _not_cached(request: Request) -> NoReturn:
+    raise NotCached(str(request), "not in the cache, and this connection is offline")
 
 
 @lru_cache(maxsize=1024)

@@ -41,13 +41,7 @@ class KeylessReply(NamedTuple):
 
 
 class KeylessSession:
-    """A session with one venue: proxies of the environment are used, cookies and keys never.
-
-    Attributes
-    ----------
-    _fork_lock
-        Held while the process forks, and by nothing else.
-    """
+    """A session with one venue: proxies of the environment are used, cookies and keys never."""
 
     def __init__(self) -> None:
         self._session = _new_session()
@@ -57,15 +51,7 @@ class KeylessSession:
     def send(
         self, method: str, url: str, params: Mapping[str, str], *, post: Mapping[str, Any] | None = None
     ) -> KeylessReply:
-        """Send one request and return the whole answer.
-
-        Raises
-        ------
-        Unreachable
-            No connection could be made, or it stayed silent.
-        NetworkError
-            Only a part of an answer came, or one above 64 MiB, or none within two minutes.
-        """
+        """Send one request and return the whole answer."""
         path = url.partition("://")[2].partition("/")[2]
         until = time.monotonic() + WHOLE_SECONDS
         try:

@@ -98,13 +98,7 @@ def is_url(source: str) -> bool:
 
 
 def site(url: str) -> Site:
-    """Return the site at an address.
-
-    Raises
-    ------
-    ValueError
-        The address cannot be read, or holds a user, a password, a query or a fragment.
-    """
+    """Return the site at an address."""
     if "@" in url.split("//", 1)[-1].split("/", 1)[0]:
         raise ValueError("the address holds a user or a password: give the key as api_key= instead")
     try:
@@ -176,13 +170,7 @@ class Secret:
         self._text = Masked(text.strip() if isinstance(text, str) else "")
 
     def check(self) -> None:
-        """Refuse what cannot be a key.
-
-        Raises
-        ------
-        ValueError
-            It is empty or no text, or holds spaces, control characters or letters outside ASCII.
-        """
+        """Refuse what cannot be a key."""
         if not self._text or any(not 33 <= ord(c) <= 126 for c in self._text):
             raise ValueError(
                 f"the API key is empty, no text, or holds characters that no key has (not shown): {_REMEDY}"
@@ -212,13 +200,7 @@ class Secret:
 
 
 def find(given: Secret | None) -> Secret | None:
-    """Return the key: the argument's, else the environment's, else the key file's; None where there is none.
-
-    Raises
-    ------
-    ValueError
-        The key cannot be one, or its file may be read by others.
-    """
+    """Return the key: the argument's, else the environment's, else the key file's; None without any."""
     in_environment = os.environ.get("DERIVDATA_API_KEY")
     secret = given or (Secret(in_environment) if in_environment else _from_file())
     if secret is not None:

@@ -121,13 +121,7 @@ class Session:
         self.closers: list[Callable[[], None]] = []
 
     def current(self) -> Connection:
-        """Return the connection; made from ``DERIVDATA_BASE_URL`` where that is set and nothing is connected.
-
-        Raises
-        ------
-        NotConnected
-            There is none, and nothing says where to connect.
-        """
+        """Return the connection, made from ``DERIVDATA_BASE_URL`` where nothing is connected."""
         if self.connection is None:
             from derivdata.client.transport.connecting import connect  # which is built on this module
 
@@ -135,13 +129,7 @@ class Session:
         return self.connection
 
     def serve(self, request: Request, endpoint: Endpoint | None, until: pd.Timestamp | None) -> Response:
-        """Return the response to a request, of status 200, after the observer has seen it.
-
-        Raises
-        ------
-        FetchError, SchemaError
-            No usable answer came; the message has the service's own words.
-        """
+        """Return the response to a request, of status 200, after the observer has seen it."""
         responder = self.responder
         if responder is not None:
             return self._checked(responder(request))
@@ -209,29 +197,7 @@ def get(
     until: pd.Timestamp | None = None,
     quiet: bool = False,
 ) -> Answer[T]:
-    """Request one answer and decode it.
-
-    Parameters
-    ----------
-    endpoint, params
-        What is requested; a parameter that is None is not sent.
-    into
-        The wire struct.
-    until
-        End of the window: an hour after it the answer is kept for good, before that as long as the
-        endpoint says.
-    quiet
-        Whether the answer's notices are left for the caller to `notify`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        The parameters make no request.
-    NotConnected, FetchError
-        Nothing is connected; no usable answer came.
-    SchemaError
-        The answer is not what `into` says; the message names path and field.
-    """
+    """Request one answer and decode it."""
     request = endpoint.request(params)
     return _answer(SESSION.serve(request, endpoint, until), into, quiet)
 
@@ -281,11 +247,6 @@ def get_each(
 
     Each is requested when it is wanted, and up to seven that come after it where no rate limit stands. The
     first error ends it; what came before is in the cache, so that running it again goes on from there.
-
-    Raises
-    ------
-    ValueError
-        `until` is a sequence of another length; and whatever `get` raises.
     """
     single = until is None or isinstance(until, pd.Timestamp)
     ends = [until] * len(params) if single else list(until)  # type: ignore[arg-type]
@@ -297,13 +258,7 @@ def get_each(
 
 
 def decode_body(response: Response, into: Any) -> Any:
-    """Return the body decoded as `into`; one that is something else is removed from the cache.
-
-    Raises
-    ------
-    SchemaError
-        The message names path and field.
-    """
+    """Return the body decoded as `into`; one that is something else is removed from the cache."""
     try:
         return DECODERS[into].decode(response.body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -107,15 +107,7 @@ def spacing_seconds(endpoint: Endpoint) -> float:
 
 
 class Pace:
-    """Waits for this key's next turn at an endpoint.
-
-    Parameters
-    ----------
-    folder
-        Where the slot files are; where it cannot be written, turns are shared within the process only.
-    scope
-        Text that names the service and the key.
-    """
+    """Waits for this key's next turn at an endpoint."""
 
     def __init__(self, folder: Path, scope: str, timing: Timing) -> None:
         self._folder = folder

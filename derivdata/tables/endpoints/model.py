@@ -123,11 +123,6 @@ class Endpoint:
         """Build the canonical request for `params`; None means not given.
 
         Unless `strict`, a value need not be among those that the document lists: the service judges it.
-
-        Raises
-        ------
-        ValueError, TypeError
-            A name is unknown, a value does not fit, a required one is missing, or two exclude each other.
         """
         by_name = {p.name: p for p in self.params}
         unknown = sorted(set(params) - set(by_name))

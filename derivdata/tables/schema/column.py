@@ -70,22 +70,7 @@ def cast_columns(
     wire: Mapping[str, str] | None = None,
     optional: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return a table's columns, each in its dtype, rows as they come.
-
-    Parameters
-    ----------
-    table
-        Its name, for messages.
-    given
-        Mapping or frame of the values, each under its wire name where `wire` has one.
-    optional
-        Columns that may lack: every row then misses them.
-
-    Raises
-    ------
-    SchemaError
-        A column is missing or of another kind.
-    """
+    """Return a table's columns, each in its dtype, rows as they come."""
     cast_ones: dict[str, Any] = {}
     for name, column in columns.items():
         source = name if wire is None else wire.get(name, name)
@@ -103,13 +88,7 @@ def cast_columns(
 
 
 def cast(table: str, name: str, column: Column, values: Any) -> Any:
-    """Convert values to the column's dtype; a Series that has it already comes back as it is.
-
-    Raises
-    ------
-    SchemaError
-        A value is of another kind, infinite, or not one of the words that are allowed.
-    """
+    """Convert values to the column's dtype; a Series that has it already comes back as it is."""
     is_cast = isinstance(values, pd.Series) and values.dtype == column.kind.dtype
     try:
         # Categories that are cast may still be unsorted or unused, so that text is always looked at.
@@ -205,13 +184,7 @@ def _only(values: Any, kinds: frozenset[type]) -> bool:
 
 
 def floats(values: Sequence[float | None]) -> Array:
-    """Return numbers as an array, None as NaN.
-
-    Raises
-    ------
-    ValueError, TypeError, OverflowError
-        A value is no number, or none that fits.
-    """
+    """Return numbers as an array, None as NaN."""
     numbers = packed(values)
     return np.array(values, dtype=np.float64) if numbers is None else numbers
 

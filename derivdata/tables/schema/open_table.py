@@ -46,13 +46,7 @@ class OpenTable:
     doc: str
 
     def build(self, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-        """Build the frame of `rows`.
-
-        Raises
-        ------
-        SchemaError
-            A row is no object of named fields.
-        """
+        """Build the frame of `rows`."""
         wrong = [row for row in rows if not isinstance(row, Mapping)]
         if wrong:
             raise SchemaError(f"{self.name}: a row is {wrong[0]!r:.60} and no object; see dd.raw(path, ...)")

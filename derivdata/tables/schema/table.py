@@ -75,23 +75,11 @@ class Table:
         return gather(batches, {self.wire.get(n, n): column.kind for n, column in self.columns.items()})
 
     def build(self, columns: Mapping[str, Any]) -> pd.DataFrame:
-        """Build the table from wire-named columns of equal length; unknown names are dropped.
-
-        Raises
-        ------
-        SchemaError
-            A column is missing or of another kind; a key is missing or doubled.
-        """
+        """Build the table from wire-named columns of equal length; unknown names are dropped."""
         return self.frame(self.joined([self.typed(columns)]))
 
     def typed(self, part: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the table's columns of wire-named ones, each in its dtype, rows as they came.
-
-        Raises
-        ------
-        SchemaError
-            A column is missing or of another kind.
-        """
+        """Return the table's columns of wire-named ones, each in its dtype, rows as they came."""
         return cast_columns(self.name, self.columns, part, wire=self.wire, optional=self.optional)
 
     def some(self, names: Sequence[str], given: Any) -> pd.DataFrame:
@@ -100,13 +88,7 @@ class Table:
         return pd.DataFrame(cast_columns(self.name, chosen, given, optional=self.optional), copy=False)
 
     def joined(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return typed columns of several parts as one, sorted and checked; no parts give no rows.
-
-        Raises
-        ------
-        SchemaError
-            A key is missing or stands twice.
-        """
+        """Return typed columns of several parts as one, sorted and checked; no parts give no rows."""
         if not parts:
             parts = [cast_columns(self.name, self.columns, {name: [] for name in self.columns})]
         if len(parts) == 1:
@@ -120,13 +102,7 @@ class Table:
         return frame
 
     def conform(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Make a frame with the library's names this table: cast, ordered, sorted, checked; `attrs` stay.
-
-        Raises
-        ------
-        SchemaError
-            A column is missing or of another kind; a key is missing or doubled.
-        """
+        """Make a frame with the library's names this table: cast, ordered, sorted, checked; `attrs` stay."""
         rows = frame.reset_index(drop=True)
         result = self.frame(
             self._checked(cast_columns(self.name, self.columns, rows, optional=self.optional))

@@ -1,0 +1,25 @@
+"""Records of the cache, made and read without a connection."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from derivdata.client.transport.cache import AnswerFiles, Head
+from derivdata.support.times import machine_now
+
+
+def head(key: str, body: bytes) -> Head:
+    """The head of an answer that is kept for good."""
+    return Head(key=key, url="/x", headers={}, created=machine_now(), expires=None, body_bytes=len(body))
+
+
+def keep(files: AnswerFiles, key: str, body: bytes) -> None:
+    files.keep(head(key, body), body)
+    assert files.trouble is None, files.trouble
+
+
+def kept(folder: Path) -> dict[str, bytes | None]:
+    """The body of every answer in a source's folder, None of one that is damaged."""
+    files = AnswerFiles(folder.parent, folder.name)
+    found = {path.stem: files.record(path.stem) for path in folder.glob("*.answer")}
+    return {key: None if record is None else record.body for key, record in found.items()}
