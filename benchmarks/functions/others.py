@@ -123,9 +123,6 @@ QUESTIONS = {
             "SELECT exchange, avg(rate_bps_8h) FROM funding_history WHERE symbol = 'SYM001' GROUP BY ALL"
         ),
     ),
-    "archive.symbol_hashes": Question(
-        "200 symbols", lambda: archive().symbol_hashes([f"S{i}" for i in range(200)])
-    ),
     "archive.symbols": Question(_ROWS, lambda: archive().symbols("funding_history")),
     "archive.tables": Question("one table", lambda: archive().tables()),
     "archive.unanswered": Question(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -66,9 +66,6 @@ class MemoryStore:
 
     def sums(self, query: Query, value: str) -> pd.DataFrame:
         return sums_of(self.rows(query), value)
-
-    def symbol_hashes(self, symbols: Sequence[str]) -> dict[str, int]:
-        return {symbol: hashed(symbol) for symbol in symbols}
 
 
 def hashed(symbol: str) -> int:

@@ -6,8 +6,6 @@ import re
 from html.parser import HTMLParser
 from typing import Any
 
-import pytest
-
 from derivdata.sources.service.openapi import page
 from derivdata.sources.service.openapi_payloads import PAYLOADS
 from derivdata.tables import endpoints
@@ -70,8 +68,7 @@ def test_answers_are_as_described_and_a_wrong_one_would_be_noticed(ask: Caller) 
 
 def test_every_endpoint_and_parameter_is_described(ask: Caller) -> None:
     document = ask("/openapi.json", tier=None).json()
-    old = {path: d["get"] for path, d in document["paths"].items() if "deprecated" in d["get"]}
-    assert set(document["paths"]) - set(old) == {e.path for e in endpoints.ENDPOINTS} == set(PAYLOADS)
+    assert set(document["paths"]) == {e.path for e in endpoints.ENDPOINTS} == set(PAYLOADS)
     for endpoint in endpoints.ENDPOINTS:
         described = document["paths"][endpoint.path]["get"]
         assert [p["name"] for p in described["parameters"]] == [p.name for p in endpoint.params]
@@ -80,16 +77,6 @@ def test_every_endpoint_and_parameter_is_described(ask: Caller) -> None:
         ]
         assert f"Tier: {endpoint.tier.title()}" in described["description"]
     assert len({d["get"]["operationId"] for d in document["paths"].values()}) == len(document["paths"])
-
-
-@pytest.mark.parametrize("quantity", ["oi", "volume"])
-def test_old_paths_are_described_as_deprecated(ask: Caller, quantity: str) -> None:
-    paths = ask("/openapi.json", tier=None).json()["paths"]
-    old, new = paths[f"/{quantity}/coin"]["get"], paths[f"/{quantity}/{{symbol}}/timeseries"]["get"]
-    assert old["deprecated"] is True
-    assert [p["name"] for p in old["parameters"] if p["required"]] == ["coin"]
-    assert {p["in"] for p in old["parameters"]} == {"query"}
-    assert (old["responses"], "410" in old["responses"]) == (new["responses"], True)
 
 
 class _Links(HTMLParser):

@@ -25,6 +25,12 @@ def test_what_cannot_be_read_is_refused(ask: Caller, path: str, query: str, mess
     assert message in body["error"]
 
 
+def test_retired_paths_name_their_successor_and_other_names_stay_ignored(ask: Caller) -> None:
+    gone = ask.error("/oi/coin", 410, tier=None, coin="BTC")["error"]
+    assert gone == "/oi/coin was retired: use /oi/{symbol}/timeseries"
+    assert ask.body("/markets/symbols", period="7d") == ask.body("/markets/symbols")
+
+
 def test_unknown_parameters_symbols_and_pairs(ask: Caller) -> None:
     assert ask.body("/funding", colour="red") == ask.body("/funding")
     assert ask.body(MOVERS, start="x", colour=["a", "b"]) == ask.body(MOVERS)

@@ -135,10 +135,6 @@ class ArchiveReader(ArchiveContents):
         frame.attrs["provenance"] = self._provenance(table, chosen)
         return frame
 
-    def symbol_hashes(self, symbols: Sequence[str]) -> dict[str, int]:
-        """Return the hash of each symbol; `sums` has the exclusive or of those that have a value."""
-        return scanning.symbol_hashes(symbols)
-
     def _chosen(self, query: Query) -> tuple[Table, Selection]:
         table = archive_table(query.table)
         window = TimeRange(micros(query.start), micros(query.end))

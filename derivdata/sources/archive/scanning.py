@@ -111,16 +111,6 @@ def sums(
     return pa.table({name: texts.get(name, found[name]) for name in _SUMS.names}).cast(_SUMS)
 
 
-def symbol_hashes(symbols: Sequence[str]) -> dict[str, int]:
-    """Return the hash of each symbol that `sums` combines by exclusive or."""
-    if not symbols:
-        return {}
-    listed = ", ".join(map(quoted, symbols))
-    with engine() as one:
-        hashes = one.select_plain(f"SELECT hash(name) AS hash FROM (SELECT unnest([{listed}]) AS name)")
-    return dict(zip(symbols, hashes["hash"].to_pylist(), strict=True))
-
-
 def view(storage: Storage, table: Table, files: Sequence[DataFile]) -> str:
     """Return the definition of a view of a table's files; `Engine.statement` puts them for ``{files}``."""
     groups = _by_columns(storage, table, files)

@@ -211,10 +211,6 @@ class ReadThrough:
         sums = self.archive.sums(query, value)
         return sums[sums["resolution"] == "raw"] if query.table == "oi_history" else sums
 
-    def symbol_hashes(self, symbols: Sequence[str]) -> dict[str, int]:
-        """Return none: a read of single symbols would ask venues for more than the sums have."""
-        return {}
-
     def newest(self, query: Query) -> pd.DataFrame:
         """Return the newest rows, of the state that `refresh` asked for last; a book is asked for first."""
         table, symbols, venues = query.table, query.symbols, query.venues

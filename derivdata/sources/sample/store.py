@@ -158,12 +158,6 @@ class Sample:
         first, last = max(times.us(query.start), times.us(START)), max(times.us(query.end), times.us(START))
         return histories.sums(query.table, value, first, last, select(query.symbols, query.venues))
 
-    def symbol_hashes(self, symbols: Sequence[str]) -> dict[str, int]:
-        """Return the hashes of symbols as `sums` has them."""
-        every = every_symbol()
-        known = dict(zip(every.name, every.streams.tolist(), strict=True))
-        return {name: known[name] for name in symbols}
-
 
 def _built(name: str, columns: dict[str, Any]) -> pd.DataFrame:
     table = TABLES[name]

@@ -90,7 +90,7 @@ def app(
             Route("/docs", service.docs),
             *([Route("/status", service.status)] if page else []),
             *(Route(e.path, service.endpoint(e)) for e in endpoints.ENDPOINTS),
-            *(Route(path, service.moved(path)) for path in query.OLD_PATHS),
+            *(Route(path, service.retired) for path in query.RETIRED_PATHS),
         ],
         middleware=[*middleware, Middleware(Guard, refuse=service.refusal, hosts=hosts)],
         exception_handlers={
@@ -154,24 +154,8 @@ class _Service:
         async def answer(request: Request) -> Response:
             headers, caller = self._admitted(request, endpoint)
             await self._refreshed(request, caller)
-            pairs, warned = query.modern(endpoint, request.query_params.multi_items(), self._view.now)
-            texts = query.given(endpoint, pairs) | request.path_params
-            return await self._answered(request, endpoint, caller, texts, headers | warned)
-
-        return answer
-
-    def moved(self, path: str) -> Callable[[Request], Awaitable[Response]]:
-        """Return the handler of a path that has moved."""
-        endpoint = query.OLD_PATHS[path]
-
-        async def answer(request: Request) -> Response:
-            headers, caller = self._admitted(request, endpoint)
-            await self._refreshed(request, caller)
-            given = request.query_params.multi_items()
-            coin, pointer = query.moved(path, given, self._view.now)
-            pairs, warned = query.modern(endpoint, given, self._view.now)
-            texts = query.given(endpoint, pairs) | {"symbol": coin}
-            return await self._answered(request, endpoint, caller, texts, warned | headers | pointer)
+            texts = query.given(endpoint, request.query_params.multi_items()) | request.path_params
+            return await self._answered(request, endpoint, caller, texts, headers)
 
         return answer
 
@@ -256,6 +240,11 @@ class _Service:
         except (DerivdataError, OSError):
             return {}
         return {"X-Derivdata-Data-Version": quote(version, safe=_SAFE)}
+
+    async def retired(self, request: Request) -> Response:
+        """Say which path took the place of an old one (410)."""
+        path = request.url.path
+        return self.refusal(request, Refusal(410, f"{path} was retired: use {query.RETIRED_PATHS[path]}"))
 
     async def hello(self, request: Request) -> Response:
         """Answer the root: what this is, without a key."""

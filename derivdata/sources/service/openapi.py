@@ -8,7 +8,7 @@ from typing import Any
 
 from derivdata.sources.service.openapi_payloads import PAYLOADS
 from derivdata.sources.service.openapi_schemas import TEXT, Schema
-from derivdata.sources.service.query import LARGEST, OLD_PATHS, SUNSET
+from derivdata.sources.service.query import LARGEST
 from derivdata.support.text import html_page
 from derivdata.tables import endpoints
 
@@ -21,7 +21,6 @@ _REFUSALS = {
     "401": "No key, or one that is not known.",
     "403": "The key's tier does not include this; `required_tier` names the one that does.",
     "404": "No such symbol, venue or outcome, or data that the source does not hold.",
-    "410": "The path was retired.",
     "429": "Too many requests; `retry_after` seconds to wait.",
     "500": "Internal error.",
     "503": "The store cannot be read, too many answers are unsent, or the service is ending.",
@@ -70,10 +69,7 @@ def document(exchanges: Collection[str], *, label: str, version: str) -> dict[st
         "openapi": "3.1.0",
         "info": {"title": f"derivdata: {label}", "version": version, "description": _ABOUT},
         "security": [{"key": []}],
-        "paths": {
-            **{e.path: {"get": _operation(e, sorted(exchanges))} for e in endpoints.ENDPOINTS},
-            **{path: {"get": _retired(path, sorted(exchanges))} for path in OLD_PATHS},
-        },
+        "paths": {e.path: {"get": _operation(e, sorted(exchanges))} for e in endpoints.ENDPOINTS},
         "components": {
             "securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "X-Api-Key"}},
             "schemas": {"Error": _ERROR},
@@ -105,19 +101,6 @@ def _operation(endpoint: endpoints.Endpoint, exchanges: list[str]) -> dict[str, 
             "200": _answer("The data.", PAYLOADS[endpoint.path]),
             **{status: _refusal(endpoint.path, status, text) for status, text in _REFUSALS.items()},
         },
-    }
-
-
-def _retired(path: str, exchanges: list[str]) -> dict[str, Any]:
-    """Describe an old path: the operation of its successor, whose symbol is the parameter ``coin``."""
-    now = _operation(OLD_PATHS[path], exchanges)
-    coin = {"name": "coin", "in": "query", "required": True, "schema": _KINDS[endpoints.ParamKind.TEXT]}
-    others = [p for p in now["parameters"] if p["in"] != "path"]
-    return now | {
-        "summary": f"Retired on {SUNSET:%Y-%m-%d}: use {OLD_PATHS[path].path}",
-        "operationId": path.strip("/").replace("/", "_"),
-        "deprecated": True,
-        "parameters": [coin, *others],
     }
 
 

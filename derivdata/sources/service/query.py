@@ -1,7 +1,4 @@
-"""From the text of a query to typed values, by the endpoint's own list of parameters.
-
-Names that the API retires on 21 July 2026 are taken with a warning before and refused from then on.
-"""
+"""From the text of a query to typed values, by the endpoint's own list of parameters."""
 
 from __future__ import annotations
 
@@ -9,12 +6,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from email.utils import format_datetime
 from typing import Any
 
 import pandas as pd
 
-from derivdata.sources.service.refusal import DOCS, Refusal, bad_request
+from derivdata.sources.service.refusal import bad_request
 from derivdata.support import times
 from derivdata.support.text import did_you_mean
 from derivdata.tables import endpoints
@@ -31,24 +27,22 @@ _SLUGS = ("exchange", "exchanges")
 _OTHER_NAMES = ("/rwa/market-hours",)
 """Paths whose exchanges are not the venues of the API."""
 
-SUNSET = pd.Timestamp("2026-07-21", tz="UTC")
-_OLD_PARAMETERS = {
-    "period": "range",
-    "days": "range",
-    "start_time": "start",
-    "end_time": "end",
-    "min_day": "start",
-}
-OLD_PATHS = {"/oi/coin": endpoints.OI_TIMESERIES, "/volume/coin": endpoints.VOLUME_TIMESERIES}
-"""Old path to the endpoint that took its place; its symbol was the parameter ``coin``."""
+_RETIRED = {"period": "range", "days": "range", "start_time": "start", "end_time": "end", "min_day": "start"}
+"""Name of a parameter that the API retired on 21 July 2026, and the one that took its place."""
+
+RETIRED_PATHS = {"/oi/coin": endpoints.OI_TIMESERIES.path, "/volume/coin": endpoints.VOLUME_TIMESERIES.path}
 
 
 def given(endpoint: endpoints.Endpoint, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Pick the parameters of `endpoint` among the pairs of a query; others are ignored.
 
-    Raises `Refusal`: one stands there twice, or is empty (400).
+    Raises `Refusal`: one stands there twice, is empty, or under a name that was retired (400).
     """
+    pairs = list(pairs)
     names = {p.name for p in endpoint.params if not p.in_path}
+    for old, _ in pairs:
+        if old not in names and _RETIRED.get(old) in names:
+            raise bad_request(f"{old} was retired: use {_RETIRED[old]}")
     chosen = [(name, value) for name, value in pairs if name in names]
     for name, count in Counter(name for name, _ in chosen).items():
         if count > 1:
@@ -79,63 +73,6 @@ def parse(
         else:
             values[p.name] = p.default
     return values
-
-
-def modern(
-    endpoint: endpoints.Endpoint, pairs: Iterable[tuple[str, str]], now: pd.Timestamp
-) -> tuple[list[tuple[str, str]], dict[str, str]]:
-    """Put the pairs of a query under today's names, and warn in headers of those that were renamed.
-
-    Raises `Refusal`: old names are no longer taken, or one is given together with its new name (400).
-    """
-    present = {p.name for p in endpoint.params}
-    given = list(pairs)
-    old = [name for name, _ in given if _OLD_PARAMETERS.get(name) in present and name not in present]
-    for name in old:
-        if now >= SUNSET:
-            raise bad_request(f"{name} was retired on {SUNSET:%Y-%m-%d}: use {_OLD_PARAMETERS[name]}")
-        if any(other == _OLD_PARAMETERS[name] for other, _ in given):
-            raise bad_request(f"{name} is the old name of {_OLD_PARAMETERS[name]}: give that one alone")
-    if not old:
-        return given, {}
-    renamed = []
-    for name, value in given:
-        is_number = name == "days" and value.isascii() and value.isdecimal()
-        new = f"{value}d" if is_number else value  # days=7 has become range=7d
-        renamed.append((_OLD_PARAMETERS[name], new) if name in old else (name, value))
-    text = ", ".join(f"{name} is deprecated: use {_OLD_PARAMETERS[name]}" for name in old)
-    return renamed, _headers(f'<{DOCS}>; rel="deprecation"') | {"Warning": f'299 - "{text}"'}
-
-
-def moved(path: str, pairs: Iterable[tuple[str, str]], now: pd.Timestamp) -> tuple[str, dict[str, str]]:
-    """Return the symbol that is requested under an old path, and headers that point to the new one.
-
-    Raises `Refusal`: the path is gone (410); there is no one symbol that can be read (400).
-    """
-    coins = [value for name, value in pairs if name == "coin"]
-    canonical = _canonical(path, coins[0]) if len(coins) == 1 else None
-    if now >= SUNSET:
-        raise Refusal(
-            410, f"{path} was retired on {SUNSET:%Y-%m-%d}: use {canonical or OLD_PATHS[path].path}"
-        )
-    if len(coins) != 1:
-        raise bad_request("coin is required, once")
-    if canonical is None:
-        raise bad_request(f"coin={coins[0]!r} is not a symbol")
-    return coins[0], _headers(f'<{canonical}>; rel="successor-version"')
-
-
-def _canonical(path: str, coin: str) -> str | None:
-    """Return the path of today of a symbol, or None where it cannot be one."""
-    try:
-        return OLD_PATHS[path].request({"symbol": coin}).path
-    except ValueError:
-        return None
-
-
-def _headers(link: str) -> dict[str, str]:
-    sunset = format_datetime(SUNSET.to_pydatetime(), usegmt=True)
-    return {"Deprecation": "true", "Sunset": sunset, "Link": link}
 
 
 def _value(p: endpoints.Param, text: str, exchanges: frozenset[str] | None) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import pandas as pd
@@ -69,11 +68,8 @@ class Store(Protocol):
         """Add up a column over the symbols of each venue, by resolution and instant.
 
         Columns are exchange, resolution, time; ``value``, the sum of what is not missing; ``symbols``, of how
-        many that is; ``symbol_hash``, the exclusive or of their hashes: see `symbol_hashes`.
+        many that is; ``symbol_hash``, the exclusive or of hashes of their names.
         """
-
-    def symbol_hashes(self, symbols: Sequence[str]) -> Mapping[str, int]:
-        """Hashes of symbols as `sums` has them; none where single symbols must not be read."""
 
 
 @runtime_checkable

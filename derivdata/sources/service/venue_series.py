@@ -1,26 +1,19 @@
 """A venue as one series: what its symbols add up to, from sums over them at single instants.
 
-What is asked for. The total of a bucket is the sum over the symbols of each one's mean over time (of volume:
-of what its rows add up to), and the number of symbols that have one. A symbol that is listed in the middle
-of a bucket counts with the mean over the time that it was there; one whose value is missing is not there,
-which is not the same as having the value 0.
+The total of a bucket is the sum over the symbols of each one's mean over time (of volume: of what its rows
+add up to), and the number of symbols that have one. A symbol that is listed in the middle of a bucket counts
+with the mean over the time that it was there; a missing value is not there, which is not the value 0.
 
-Why sums are enough, mostly. A store adds up its rows at each instant, some hundred times fewer numbers than
-rows. While the same symbols stand at all instants that reach into a bucket, each value holds until the next
-instant, for all symbols alike. Their means then have the same weights, and the sum of the means is the mean
-of the sums. That the symbols are the same is seen by a hash, the exclusive or over the hashes of their
-names; that no row holds longer than others by the resolutions that rows state.
-
-Where they are not. A bucket is *unsure* if the hash changes among the instants that may reach into it, or if
-rows of several resolutions stand at one instant. The change of the hash between two instants is the hash of
-the symbol that came or went (or the exclusive or of two): so these are known by name, their rows alone are
-read and taken out of the sums, and what they have is added to the totals of the others. Where a change is of
-more symbols than two at once, all rows of the venue around the bucket are read.
+A store adds up its rows at each instant, some hundred times fewer numbers than rows. While the same symbols
+stand at all instants that reach into a bucket, their means have the same weights, and the sum of the means is
+the mean of the sums. That the symbols are the same is seen by a hash, the exclusive or over the hashes of
+their names. Where it changes, or where rows of several resolutions stand at one instant, a bucket is *unsure*
+and is added up from the rows of its venue.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,9 +22,6 @@ import pandas as pd
 from derivdata.sources.service import buckets
 from derivdata.support import times
 from derivdata.support.arrays import Array
-
-_MOST_CHANGES = 64
-"""Changes whose symbols are looked for, of one venue within a block; more are hardly listings."""
 
 
 class Totals(NamedTuple):
@@ -56,16 +46,6 @@ def joined(parts: Sequence[Totals]) -> Totals:
     """Join totals, sorted by time and venue."""
     whole = parts[0] if len(parts) == 1 else Totals(*map(np.concatenate, zip(*parts, strict=True)))
     return whole.take(np.lexsort((pd.factorize(whole.exchange, sort=True)[0], whole.time)))
-
-
-def added_up(first: Totals, second: Totals) -> Totals:
-    """Return the sums of both over all their times and venues, sorted."""
-    both = joined([first, second])
-    begin = np.flatnonzero(_fresh(both.time, both.exchange))
-    if not begin.size:
-        return both
-    value, symbols = (np.add.reduceat(column, begin) for column in (both.value, both.symbols))
-    return Totals(both.time[begin], both.exchange[begin], value, symbols)
 
 
 def by_rows(
@@ -114,62 +94,6 @@ def by_sums(
     codes, bucket = np.divmod(unsure, cells.count)
     missing = Totals((bucket + cells.first) * micros, names[codes], *[cells.symbols[unsure]] * 2)
     return joined([whole.take(~cells.unsure[cell])]), joined([missing])
-
-
-def changed_symbols(sums: pd.DataFrame, hashes: Mapping[int, str]) -> set[str] | None:
-    """Return the symbols that one venue does not have at every instant; None where that cannot be told.
-
-    `hashes` has the symbol of each hash.
-    """
-    stamps = sums["symbol_hash"].to_numpy()[np.argsort(sums["time"].array.asi8, kind="stable")]
-    changes = np.unique(stamps[1:] ^ stamps[:-1])
-    changed: set[str] = set()
-    if len(changes) > _MOST_CHANGES:
-        return None
-    for change in changes[changes != 0].tolist():
-        if change in hashes:
-            changed.add(hashes[change])
-            continue
-        pair = next(
-            ((name, hashes[change ^ one]) for one, name in hashes.items() if change ^ one in hashes), None
-        )
-        if pair is None:
-            return None
-        changed.update(pair)
-    return changed
-
-
-def without(
-    sums: pd.DataFrame, rows: pd.DataFrame, value: str, hashes: Mapping[int, str]
-) -> pd.DataFrame | None:
-    """Take rows of some symbols out of the sums over all; None where they are not a part of these."""
-    rows = rows[rows[value].notna()]
-    own = {name: number for number, name in hashes.items()}
-    part = pd.DataFrame(
-        {
-            "exchange": rows["exchange"].astype(str),
-            "resolution": rows["resolution"].astype(str),
-            "time": rows["time"],
-            "value": -rows[value],
-            "symbols": -1,
-            "symbol_hash": rows["symbol"].astype(str).map(own).astype(np.uint64),
-        }
-    )
-    texts = {"exchange": str, "resolution": str}
-    both = pd.concat([sums.astype(texts), part.astype(texts)], ignore_index=True)
-    keys = [both[name].to_numpy() for name in ("exchange", "resolution")]
-    codes = [pd.factorize(key)[0] for key in keys]
-    order = np.lexsort((both["time"].array.asi8, *codes))
-    both = both.take(order)
-    begin = np.flatnonzero(_fresh(both["time"].array.asi8, *(code[order] for code in codes)))
-    if not begin.size:
-        return both
-    rest = both.iloc[begin].assign(
-        value=np.add.reduceat(both["value"].to_numpy(), begin),
-        symbols=np.add.reduceat(both["symbols"].to_numpy(), begin),
-        symbol_hash=np.bitwise_xor.reduceat(both["symbol_hash"].to_numpy(), begin),
-    )
-    return None if len(rest) > len(sums) or (rest["symbols"] < 0).any() else rest
 
 
 def _fresh(*columns: Array) -> Array:

@@ -18,12 +18,9 @@ from derivdata.sources.query import Query
 from derivdata.sources.service import buckets
 from derivdata.sources.service.venue_series import (
     Totals,
-    added_up,
     by_rows,
     by_sums,
-    changed_symbols,
     joined,
-    without,
 )
 from derivdata.sources.service.view import Series, StoredColumn, View, read_around, stated
 from derivdata.sources.service.window import INSTANT, AnswerWindow, adaptive
@@ -32,7 +29,6 @@ from derivdata.support import times
 _NOTHING = Totals(np.zeros(0, np.int64), np.zeros(0, object), np.zeros(0), np.zeros(0, np.int64))
 _COLUMNS = ["exchange", "time", "value", "symbol_count"]
 _DAY = pd.Timedelta(1, "D")
-_BLOCK_DAYS = 8
 _BLOCK_ROWS = 1_000_000
 """Rows that are read at once, about, where sums do not tell."""
 
@@ -160,97 +156,36 @@ class _Question:
             width = None if plain else times.resolution(used)
             sure, unsure = by_sums(part, width, self.view.horizon, added=self.column.added)
             start, end = run[0].window.start, run[-1].window.end
-            cells = unsure.between(start, end)
-            held = pd.Timedelta(0)
-            if len(cells.time) and not self.column.added and width is not None:
-                held = pd.Timedelta(int(np.max(buckets.holds(part["resolution"]))), "us")
-            others = _Unsure(self, part, run[0].start, run[-1].end, width, held, left_out).totals(cells)
+            others = self._from_rows(part, unsure.between(start, end), run[0].start, run[-1].end, width)
             parts += [joined([sure, *others]).between(start, end)]
         return joined(parts)
 
-
-@dataclass(frozen=True)
-class _Unsure:
-    """Buckets of venues whose totals sums do not tell; `sums` are those around them."""
-
-    question: _Question
-    sums: pd.DataFrame
-    start: pd.Timestamp
-    end: pd.Timestamp
-    width: pd.Timedelta | None
-    held: pd.Timedelta
-    left_out: tuple[str, ...]
-
-    def totals(self, cells: Totals) -> Iterator[Totals]:
-        """Make them from the rows of the symbols that come or go, or else from all rows of their venues."""
-        store, table = self.question.view.store, self.question.column.table
-        numbers = store.symbol_hashes(store.symbols(table)) if len(cells.time) else {}
-        hashes = {number: name for name, number in numbers.items()}
-        for some in _blocks(cells, _BLOCK_DAYS):
-            near = self._near(some)
-            changed = {
-                str(venue): None if self.width is None else changed_symbols(own, hashes)
-                for venue, own in near.groupby("exchange", observed=True)
-            }
-            symbols = sorted(set().union(*(names for names in changed.values() if names is not None)))
-            known = np.array([bool(changed[venue]) for venue in some.exchange])
-            made = self._from_changes(some.take(known), symbols, hashes) if known.any() else None
-            if made is not None:
-                yield made
-                some = some.take(~known)
-            days = _BLOCK_ROWS * _BLOCK_DAYS / max(near["symbols"].sum(), 1)
-            for part in _blocks(some, max(int(days), 1)):
-                rows = self._rows(part)
-                yield self._wanted(part, self._by_rows(rows))
-
-    def _from_changes(self, cells: Totals, symbols: list[str], hashes: dict[int, str]) -> Totals | None:
-        """Take some symbols out of the sums, and add their rows up beside; None where more changed."""
-        rows = self._rows(cells, symbols)
-        rest = without(self._near(cells), rows, self.question.column.value, hashes)
-        if rest is None:
-            return None
-        sure, unsure = by_sums(rest, self.width, self.question.view.horizon, added=self.question.column.added)
-        if len(self._wanted(cells, unsure).time):
-            return None
-        return added_up(self._wanted(cells, sure), self._wanted(cells, self._by_rows(rows)))
-
-    def _span(self, cells: Totals) -> tuple[pd.Timestamp, pd.Timestamp]:
-        """Return from when to when rows reach into some buckets."""
-        first, last = (pd.Timestamp(int(t), unit="us", tz="UTC") for t in (cells.time[0], cells.time[-1]))
-        return max(first - self.held, self.start), min(last + (self.width or INSTANT), self.end)
-
-    def _near(self, cells: Totals) -> pd.DataFrame:
-        start, end = self._span(cells)
-        inside = (self.sums["time"] >= start) & (self.sums["time"] < end)
-        return self.sums[inside & self.sums["exchange"].isin(set(cells.exchange))]
-
-    def _rows(self, cells: Totals, symbols: list[str] | None = None) -> pd.DataFrame:
-        """Read the rows of the cells' venues, of some symbols or all, sorted by symbol, venue and time."""
-        column, (start, end) = self.question.column, self._span(cells)
-        names = ("symbol", "exchange", "resolution", "time", column.value)
-        venues = sorted(set(cells.exchange))
-        rows = stated(self.question.view.rows(Query(column.table, start, end, symbols, venues, names)))
-        rows = rows[~rows["resolution"].isin(self.left_out)]
-        keys = [pd.Categorical(rows[name]).codes for name in ("exchange", "symbol")]
-        return rows.take(np.lexsort((rows["time"].array.asi8, *keys)))
-
-    def _by_rows(self, rows: pd.DataFrame) -> Totals:
-        column, horizon = self.question.column, self.question.view.horizon
-        return by_rows(rows, column.value, self.width, horizon, added=column.added)
-
-    @staticmethod
-    def _wanted(cells: Totals, found: Totals) -> Totals:
-        venues = sorted(set(cells.exchange) | set(found.exchange))
-        wanted, others = (
-            part.time * len(venues) + np.searchsorted(venues, part.exchange.astype(str))
-            for part in (cells, found)
-        )
-        return found.take(np.isin(others, wanted))
-
-
-def _blocks(cells: Totals, days: int) -> Iterator[Totals]:
-    """Cut cells, sorted by time, into parts of at most so many days."""
-    day = cells.time // times.us(_DAY)
-    block = (day - day[:1].sum()) // days
-    for number in np.unique(block):
-        yield cells.take(block == number)
+    def _from_rows(
+        self,
+        sums: pd.DataFrame,
+        cells: Totals,
+        start: pd.Timestamp,
+        end: pd.Timestamp,
+        width: pd.Timedelta | None,
+    ) -> Iterator[Totals]:
+        """Make totals that sums do not tell from the rows of their venues, about a million at a time."""
+        if not len(cells.time):
+            return
+        column, horizon, held = self.column, self.view.horizon, pd.Timedelta(0)
+        if not column.added and width is not None:
+            held = pd.Timedelta(int(np.max(buckets.holds(sums["resolution"]))), "us")
+        days = int(_BLOCK_ROWS * ((end - start) / _DAY) / max(sums["symbols"].sum(), 1))
+        block = (cells.time - cells.time[0]) // (max(days, 1) * times.us(_DAY))
+        for number in np.unique(block):
+            some = cells.take(block == number)
+            first, last = (pd.Timestamp(int(t), unit="us", tz="UTC") for t in some.time[[0, -1]])
+            span = max(first - held, start), min(last + (width or INSTANT), end)
+            names = ("symbol", "exchange", "resolution", "time", column.value)
+            venues = sorted(set(some.exchange))
+            rows = stated(self.view.rows(Query(column.table, *span, venues=venues, columns=names)))
+            rows = rows[rows["resolution"].isin(sums["resolution"].unique())]  # others were left out
+            keys = [pd.Categorical(rows[name]).codes for name in ("exchange", "symbol")]
+            rows = rows.take(np.lexsort((rows["time"].array.asi8, *keys)))
+            found = by_rows(rows, column.value, width, horizon, added=column.added)
+            found_cells, wanted = (pd.MultiIndex.from_arrays(part[:2]) for part in (found, some))
+            yield found.take(found_cells.isin(wanted))
