@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 import derivdata as dd
 from derivdata.cli import main
 from derivdata.sources.archive import open_archive
-from derivdata.sources.collect.sockets import LiquidationStream
+from derivdata.sources.collect.sockets import VenueStream
 from derivdata.sources.venues.registry import VENUES
 from derivdata.support.extras import import_extra
 
@@ -101,7 +101,7 @@ def test_all_is_every_extra() -> None:
         ),
         (
             "websockets.sync.client",
-            lambda: LiquidationStream(VENUES["bybit"], list, None),  # type: ignore[arg-type]
+            lambda: VenueStream(VENUES["bybit"], VENUES["bybit"].stream, list, None),  # type: ignore[arg-type]
             r"what bybit pushes over WebSockets needs websockets, .* 'derivdata\[stream\]'",
         ),
     ],

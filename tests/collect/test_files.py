@@ -10,6 +10,7 @@ import pytest
 
 from derivdata.sources.archive import Archive, open_archive
 from derivdata.sources.archive.importing.formats import state_times
+from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.clock import Clock
 from derivdata.sources.collect.file_histories import backfill_files
 from tests.collect.buckets import Bucket, bars, connect, metrics
@@ -175,7 +176,7 @@ def test_a_file_that_was_written_anew_corrects_its_rows_and_no_others(
     assert len(rows) == 281
     assert rows.loc[rows["resolution"] == "5m", "oi_usd"].iloc[[0, -1]].tolist() == [10e6, 23.95e6]
     assert rows.loc[rows["resolution"] == "raw", "oi_usd"].tolist() == [7.0]
-    assert "anew: 289 rows of oi_history became 281 (correction 1)" in done.notices[-2] + done.notices[-1]
+    assert "289 rows of oi_history became 281 (correction 1)" in done.notices[-2] + done.notices[-1]
     assert "BTCUSDT-metrics-2024-01-01.zip" in archive.corrections()["reason"].iloc[0]
     bucket.asked.clear()
     assert run("2024-01-01T00:05", "2024-01-02T00:05", names=["oi_history"]).written == {}
@@ -314,7 +315,7 @@ def test_what_is_in_no_file_is_said(run: Any) -> None:
     done = run("2024-01-01", "2024-02-01", venues=["bybit", "hyperliquid"])
     assert "bybit: its files are of trades" in done.notices[0]
     assert "paid for by the reader" in done.notices[1]
-    with pytest.raises(ValueError, match=r"no files tell of 'liquidations_fills'"):
+    with pytest.raises(ValueError, match=r"'liquidations_fills' is not one of"):
         run("2024-01-01", "2024-02-01", names=["liquidations_fills"])
 
 
@@ -332,6 +333,48 @@ def test_bars_that_were_written_anew_correct_prices_and_what_takers_did(
     said = " ".join(done.notices)
     assert "744 rows of prices_history became 720" in said
     assert "744 rows of volume_taker became 720" in said
+
+
+def test_a_rewritten_file_replaces_no_payment_that_a_request_gave(
+    run: Any, bucket: Bucket, archive: Archive
+) -> None:
+    """The file lacks one that requests answered; one of the next month is not the file's either."""
+    month = f"{UM}/monthly/fundingRate/BTCUSDT/BTCUSDT-fundingRate-2021-01.zip"
+    first = 1609459200000  # 2021-01-01
+    bucket.put_zip(month, f"{first},8,0.0001\n{first + 8 * 3_600_000},8,0.0002\n")
+    names = ["funding_settlements"]
+    run("2021-01-01", "2021-02-01", names=names)
+    asked = archive.read("funding_settlements", *EVER).iloc[[1, 1]].reset_index(drop=True)
+    asked["time"] = pd.to_datetime(["2021-01-01T16:00", "2021-02-01T00:00"], utc=True)
+    for start, end in (("2021-01-01T12:00", "2021-01-01T20:00"), ("2021-01-31", "2021-02-02")):
+        window = asked["time"].between(pd.Timestamp(start, tz="UTC"), pd.Timestamp(end, tz="UTC"))
+        archive.merge(
+            "funding_settlements", asked[window], requests=[LedgerEntry("binance", "BTC", start, end)]
+        )
+    late = first + 31 * 86_400_000 + 8 * 3_600_000  # of the next month
+    bucket.put_zip(month, f"{first},8,0.0005\n{late},8,0.0003\n", "2026-02-01T08:30:00.000Z")
+    done = run("2021-01-01", "2021-02-01", names=names)
+    rows = archive.read("funding_settlements", *EVER).set_index("time")["rate_bps_8h"]
+    assert rows.index.strftime("%m-%dT%H").tolist() == ["01-01T00", "01-01T16", "02-01T00", "02-01T08"]
+    assert rows.tolist() == pytest.approx([5.0, 2.0, 2.0, 3.0])
+    assert "3 rows of funding_settlements became 2" in done.notices[-1]
+
+
+def test_a_symbol_that_the_archive_has_of_another_contract_fails_alone(
+    run: Any, bucket: Bucket, archive: Archive
+) -> None:
+    for name in ("BTCUSDT", "ETHUSDT", "XRPUSDT"):
+        bucket.put_zip(day_file("2024-01-01", name), metrics(name, "2024-01-01"))
+    window: Any = ("2024-01-01T00:05", "2024-01-02T00:05")
+    run(*window, symbols=["XRP"], names=["oi_history"])
+    other = archive.read("oi_history", *EVER).iloc[:1].assign(symbol="BTC")
+    archive.merge("oi_history", other, contracts={"binance BTC": "BTCUSDC"})
+    done = run(*window, symbols=["BTC", "ETH"], names=["oi_history"])
+    assert archive.read("oi_history", *EVER).groupby("symbol").size().to_dict() == {
+        "BTC": 1, "ETH": 288, "XRP": 288,
+    }  # fmt: skip
+    [failure] = done.failed
+    assert failure.startswith("binance metrics BTCUSDT: oi_history: BTCUSDT would continue the series of BTC")
 
 
 def test_a_damaged_file_of_a_day_is_named_and_the_month_is_kept(

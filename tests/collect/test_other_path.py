@@ -139,8 +139,8 @@ class Stub:
     def __init__(self, *drains: pd.DataFrame) -> None:
         self.drains = list(drains)
 
-    def drain(self) -> tuple[pd.DataFrame, list[Window], str]:
-        return self.drains.pop(0), [], ""
+    def drain(self) -> tuple[dict[str, pd.DataFrame], list[Window], str]:
+        return {TABLE: self.drains.pop(0)}, [], ""
 
 
 def test_a_stream_after_a_run_with_polls_stores_nothing_again(

@@ -287,6 +287,12 @@ def test_of_an_hourly_request_only_what_failed_is_asked_again(
     named = archive.requests()
     assert not named.loc[named["symbol"] == label, "answered"].any()
     assert named["symbol"].eq(label).any()
+    start = first.floor("min")
+    assert (
+        archive.unanswered("funding_history", "cryptocom", "ETH", start, start + pd.Timedelta(1, "h")) == []
+    )
+    [gap] = archive.unanswered("funding_history", "cryptocom", "BTC", start, start + pd.Timedelta(1, "h"))
+    assert gap == (start, start + pd.Timedelta(10, "min")), "until its first answer"
 
 
 def test_two_troubles_of_one_request_are_both_named(

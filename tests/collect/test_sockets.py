@@ -21,7 +21,7 @@ from derivdata.sources.archive import open_archive
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect import Collector, sockets
 from derivdata.sources.collect.clock import MachineClock
-from derivdata.sources.collect.sockets import LiquidationStream
+from derivdata.sources.collect.sockets import VenueStream
 from derivdata.sources.venues.record_types import Instrument
 from derivdata.sources.venues.registry import VENUES
 from tests.collect.fakes import Fakes, SimulatedClock
@@ -62,14 +62,18 @@ class Pushing:
 
 
 @pytest.fixture
-def streams() -> Iterator[Callable[..., tuple[LiquidationStream, Pushing]]]:
-    opened: list[tuple[LiquidationStream, Pushing]] = []
+def streams() -> Iterator[Callable[..., tuple[VenueStream, Pushing]]]:
+    opened: list[tuple[VenueStream, Pushing]] = []
 
-    def made(exchange: str, pushes: list[list[Any]], wants: int) -> tuple[LiquidationStream, Pushing]:
+    def made(exchange: str, pushes: list[list[Any]], wants: int) -> tuple[VenueStream, Pushing]:
         server = Pushing(pushes, wants)
         items = [Instrument("BTCUSDT", "BTC", "USDT", 1.0), Instrument("ETHUSDT", "ETH", "USDT", 1.0)]
-        stream = LiquidationStream(
-            VENUES[exchange], lambda: (items, {}), MachineClock(), address=server.address
+        stream = VenueStream(
+            VENUES[exchange],
+            VENUES[exchange].stream,
+            lambda: (items, {}),
+            MachineClock(),
+            address=server.address,
         )
         opened.append((stream, server))
         stream.start()
@@ -81,13 +85,13 @@ def streams() -> Iterator[Callable[..., tuple[LiquidationStream, Pushing]]]:
         server.close()
 
 
-def _rows(stream: LiquidationStream, count: int) -> tuple[pd.DataFrame, list[Any]]:
+def _rows(stream: VenueStream, count: int) -> tuple[pd.DataFrame, list[Any]]:
     """Drain until so many rows came; only a hang takes the whole minute."""
     frames, windows = [], []
     deadline = time.monotonic() + 60
     while sum(map(len, frames)) < count and time.monotonic() < deadline:
         rows, covered, _ = stream.drain()
-        frames.append(rows)
+        frames.append(rows["liquidations_fills"])
         windows += covered
         time.sleep(0.05)
     return pd.concat(frames, ignore_index=True), windows
@@ -107,7 +111,7 @@ def test_bybit_is_subscribed_by_contract_and_read(streams: Any) -> None:
 
 def test_a_window_begins_when_every_subscription_was_acknowledged() -> None:
     items = [Instrument("BTCUSDT", "BTC", "USDT", 1.0)]
-    stream = LiquidationStream(VENUES["bybit"], lambda: (items, {}), MachineClock())
+    stream = VenueStream(VENUES["bybit"], VENUES["bybit"].stream, lambda: (items, {}), MachineClock())
     first = pd.Timestamp("2026-01-20T10:00", tz="UTC")
     stream._unacknowledged, stream._heard = [1, 2], [first, first]
     for seconds, place in ((1, 1), (2, 0), (3, 1)):
@@ -129,7 +133,7 @@ def test_an_unreadable_frame_costs_its_instant_and_not_the_connection(streams: A
     deadline = time.monotonic() + 60
     while sum(map(len, frames)) < 2 and time.monotonic() < deadline:
         rows, covered, error = stream.drain()
-        frames.append(rows)
+        frames.append(rows["liquidations_fills"])
         windows += covered
         errors += [error] * bool(error)
         time.sleep(0.05)
@@ -170,7 +174,7 @@ def test_frames_sent_twice_are_one_row_and_frames_lost_in_a_drop_are_a_gap(
         rows, covered, _ = stream.drain()
         windows += covered
         requests = [LedgerEntry("bybit", None, *window) for window in covered]
-        archive.merge("liquidations_fills", rows, requests=requests)
+        archive.merge("liquidations_fills", rows["liquidations_fills"], requests=requests)
         found = archive.read("liquidations_fills", *span)
         time.sleep(0.05)
     told = [truth[number] for number in range(30) if not 12 <= number < 15]
@@ -184,7 +188,7 @@ def test_frames_sent_twice_are_one_row_and_frames_lost_in_a_drop_are_a_gap(
 
 
 def test_a_packed_frame_is_read_and_a_ping_is_answered_with_its_number(
-    streams: Callable[..., tuple[LiquidationStream, Pushing]],
+    streams: Callable[..., tuple[VenueStream, Pushing]],
 ) -> None:
     packed = gzip.compress(json.dumps({"op": "notify", "topic": "public.*.liquidation_orders", "data": [
         {"contract_code": "BTC-USDT", "direction": "sell", "created_at": MS, "price": 50000.0, "volume": 500,
@@ -237,7 +241,9 @@ def test_text_that_is_no_json_ends_nothing(streams: Any) -> None:
 
 def test_a_silent_peer_that_answers_pings_is_listened_to() -> None:
     clock, server = SimulatedClock("2026-03-02T08:00:00"), Pushing([], 1)
-    stream = LiquidationStream(VENUES["bybit"], lambda: ([BTC], {}), clock, address=server.address)
+    stream = VenueStream(
+        VENUES["bybit"], VENUES["bybit"].stream, lambda: ([BTC], {}), clock, address=server.address
+    )
     stream.start()
     _until(lambda: server.received)
     windows: list[Any] = []
@@ -274,7 +280,7 @@ def test_a_peer_that_shows_no_sign_of_life_is_not_listened_to() -> None:
     thread = threading.Thread(target=mute, daemon=True)
     thread.start()
     address = f"ws://127.0.0.1:{listening.getsockname()[1]}"
-    stream = LiquidationStream(VENUES["bybit"], lambda: ([BTC], {}), clock, address=address)
+    stream = VenueStream(VENUES["bybit"], VENUES["bybit"].stream, lambda: ([BTC], {}), clock, address=address)
     stream.start()
     _until(lambda: len(taken) >= 3)  # the handshake, the subscription and a ping
     clock.wait(120)
@@ -329,7 +335,7 @@ def test_only_a_connection_that_held_ends_the_longer_waits(held: int | None, wai
     server = serve(accept, "127.0.0.1", 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"ws://127.0.0.1:{server.socket.getsockname()[1]}"
-    stream = LiquidationStream(VENUES["bybit"], lambda: ([BTC], {}), clock, address=address)
+    stream = VenueStream(VENUES["bybit"], VENUES["bybit"].stream, lambda: ([BTC], {}), clock, address=address)
     noted = stream._stopping = Waits(clock, 8)
     stream.start()
     _until(noted.is_set)
@@ -340,7 +346,9 @@ def test_only_a_connection_that_held_ends_the_longer_waits(held: int | None, wai
 def test_a_contract_listed_later_is_subscribed_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets, "LOOK_SECONDS", 0.05)
     listed, server = [BTC], Pushing([], 1)
-    stream = LiquidationStream(VENUES["bybit"], lambda: (listed, {}), MachineClock(), address=server.address)
+    stream = VenueStream(
+        VENUES["bybit"], VENUES["bybit"].stream, lambda: (listed, {}), MachineClock(), address=server.address
+    )
     stream.start()
     _until(lambda: server.received)
     listed = [BTC, ETH]

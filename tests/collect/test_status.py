@@ -13,7 +13,7 @@ from derivdata.sources.archive import open_archive
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.bulk import Poll
 from derivdata.sources.collect.collector import Collector
-from derivdata.sources.collect.reporting import status
+from derivdata.sources.collect.reporting import late, status
 from derivdata.sources.service import status_page
 from tests.collect.clocks import SimulatedClock
 
@@ -87,6 +87,22 @@ def test_an_outage_is_one_window_of_the_ledger_until_it_is_answered(tmp_path: Pa
     ]
     archive.merge("funding_history", empty, requests=[LedgerEntry("okx", None, FIRST, FIRST + 6 * MINUTE)])
     assert archive.requests()["answered"].tolist() == [True]
+
+
+def test_a_venue_that_was_dropped_on_purpose_is_not_late_and_a_dead_collector_is(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path / "market")
+    empty, hours = tables.TABLES["funding_history"].empty(), [FIRST + pd.Timedelta(h, "h") for h in range(4)]
+    for exchange, end in (("okx", hours[1]), ("bybit", hours[3])):
+        archive.merge("funding_history", empty, requests=[LedgerEntry(exchange, None, FIRST, end)])
+    failed = LedgerEntry("gateio", None, FIRST, hours[3], "HTTP 451")
+    archive.merge("funding_history", empty, requests=[failed])
+    limit = pd.Timedelta(10, "min")
+    assert late(archive, hours[1] + 20 * MINUTE, limit) == ["gateio funding_history", "okx funding_history"]
+    assert late(archive, hours[3], limit) == ["gateio funding_history"]
+    assert late(archive, hours[3] + pd.Timedelta(1, "D"), limit) == [
+        "bybit funding_history",
+        "gateio funding_history",
+    ]
 
 
 def test_the_page_shows_every_kind_of_ledger() -> None:

@@ -98,12 +98,16 @@ def quoted_contracts(venues: Iterable[str], symbols: Iterable[str], words: Itera
     return {f"{venue} {symbol}": word for venue, symbol, word in series if contract(word).quote}
 
 
+class OtherContract(ArchiveError):
+    """Rows are of another contract than the stored ones of their series."""
+
+
 def refuse_other_contracts(table: Table, stored: Mapping[str, str], new: Mapping[str, str]) -> None:
     """Refuse rows of a contract where those of another one of the same symbol and venue are stored."""
     for series, word in new.items():
         before = stored.get(series, word)
         if contract(before).quote != contract(word).quote:
-            raise ArchiveError(
+            raise OtherContract(
                 f"{table.name}: {word} would continue the series of {before} ({series}): they are two "
                 "contracts; keep one, or put the other into an archive of its own"
             )

@@ -54,27 +54,9 @@ def check_venues(
 ) -> pd.DataFrame:
     """Ask every request of some venues once, side by side, and compare what came with what is expected.
 
-    Parameters
-    ----------
-    sessions
-        One for each venue.
-    symbol
-        Whose contract is asked for, where a request is about one.
-    progress
-        Called with a line for each answer as it comes, before answers are compared with each other.
-
-    Returns
-    -------
-    DataFrame
-        A row per request: ``rows`` that it gave, the specification's ``mark`` (confirmed or unconfirmed),
-        the ``verdict`` on it, and the ``error``. A verdict is ``confirms``; ``contradicts``: the body has
-        another shape, or its figures another unit than those of other answers; ``no rows``; ``no answer``.
-
-    Notes
-    -----
-    Figures are compared with each other: running rates of Binance, Bybit and Hyperliquid against those that
-    Hyperliquid predicts of all three; rates, marks and open interest of one contract between two answers of
-    its venue; the median rate and the mark of the symbol between venues.
+    A row per request: the ``verdict`` on it is ``confirms``; ``contradicts``: the body has another shape, or
+    its figures another unit than those of other answers; ``no rows``; ``no answer``. Figures are compared
+    between two answers of a venue, between venues, and with the rates that Hyperliquid predicts of three.
     """
     tell = progress or (lambda _: None)
     with ThreadPoolExecutor(max(len(sessions), 1)) as threads:
@@ -86,20 +68,18 @@ def check_venues(
 
 def _answers(session: VenueSession, symbol: str, tell: Callable[[str], None]) -> list[_Answer]:
     session.patience = _PATIENCE_SECONDS
+    answers: list[_Answer] = []
     try:
         item = list_contracts(session).by_symbol.get(symbol)
     except DerivdataError as problem:
-        return [_told(_Answer(session.venue.endpoints[0], None, str(problem), _is_final(problem)), tell)]
-    return [
-        _told(_answer(session, endpoint, item, symbol), tell)
-        for endpoint in dict.fromkeys(session.venue.endpoints)
-        if endpoint.method != "WS" and (item is None or endpoint.covers(item))
-    ]
-
-
-def _told(answer: _Answer, tell: Callable[[str], None]) -> _Answer:
-    tell(f"{answer.endpoint.exchange} {answer.endpoint.path}: {answer.error[:200] or 'answered'}")
-    return answer
+        endpoint = session.venue.endpoints[0]
+        tell(f"{endpoint.exchange} {endpoint.path}: {str(problem)[:200]}")
+        return [_Answer(endpoint, None, str(problem), _is_final(problem))]
+    for endpoint in dict.fromkeys(session.venue.endpoints):
+        if endpoint.method != "WS" and (item is None or endpoint.covers(item)):
+            answers.append(_answer(session, endpoint, item, symbol))
+            tell(f"{endpoint.exchange} {endpoint.path}: {answers[-1].error[:200] or 'answered'}")
+    return answers
 
 
 def _answer(session: VenueSession, endpoint: VenueEndpoint, item: Instrument | None, symbol: str) -> _Answer:
@@ -112,19 +92,15 @@ def _answer(session: VenueSession, endpoint: VenueEndpoint, item: Instrument | N
     now = session.clock.utc()
     if endpoint.paging is not None:
         params |= next(walk(endpoint.paging, times.us(now - _DAY), times.us(now)))
-    if endpoint.expiry:
-        params |= {endpoint.symbol: symbol, endpoint.expiry: f"{_last_friday(now):%y%m%d}"}
+    if endpoint.expiry:  # the last Friday of the next month: options expire then on every venue
+        end = (now + pd.DateOffset(months=1)) + pd.offsets.MonthEnd(0)
+        friday = end - pd.Timedelta((end.weekday() - 4) % 7, "D")
+        params |= {endpoint.symbol: symbol, endpoint.expiry: f"{friday:%y%m%d}"}
     try:
         records, _, body = session.ask(endpoint, params, context={"instrument": name})
     except DerivdataError as problem:
         return _Answer(endpoint, None, str(problem), _is_final(problem))
     return _Answer(endpoint, records, "", True, body)
-
-
-def _last_friday(now: pd.Timestamp) -> pd.Timestamp:
-    """Return the last Friday of the next month: options expire then on every venue."""
-    end = (now + pd.DateOffset(months=1)) + pd.offsets.MonthEnd(0)
-    return end - pd.Timedelta((end.weekday() - 4) % 7, "D")
 
 
 def _is_final(problem: DerivdataError) -> bool:
@@ -135,10 +111,7 @@ def _is_final(problem: DerivdataError) -> bool:
 
 
 def verdicts_of_tables(checks: pd.DataFrame) -> pd.DataFrame:
-    """Return of each venue and table the best verdict of the requests that return it.
-
-    Columns are ``exchange``, ``table``, ``verdict`` and ``path_or_channel``, the request with that verdict.
-    """
+    """Return of each venue and table the best verdict of the requests that return it, and the request."""
     order = ["confirms", "no rows", "contradicts", "no answer"]
     found = {(row.exchange, row.path_or_channel): row.verdict for row in checks.itertuples()}
     rows = [
@@ -218,7 +191,6 @@ def _within_venues(answers: Sequence[_Answer]) -> dict[_Key, str]:
 
 def _between_venues(answers: Sequence[_Answer], symbol: str) -> dict[_Key, str]:
     """Compare each venue's median rate and its mark of the symbol with those of the others."""
-    troubles: dict[_Key, str] = {}
     rates: dict[_Key, float] = {}
     marks: dict[_Key, float] = {}
     for answer in answers:
@@ -228,16 +200,19 @@ def _between_venues(answers: Sequence[_Answer], symbol: str) -> dict[_Key, str]:
         mark = _figures(answer, lambda state: state.mark, by_symbol=True).get(symbol)
         if mark is not None:
             marks[answer.key] = mark
-    for what, figures, factor in (
-        ("the median rate", rates, _MEDIAN_FACTOR),
-        (f"the mark of {symbol}", marks, _SAME_FACTOR),
-    ):
-        for key, value in figures.items():
-            others = [other for (name, *_), other in figures.items() if name != key[0]]
-            ratio = value / median(others) if len(others) > 1 else None
-            # Rates near 0 are a quiet market, not another unit.
-            if ratio is not None and (ratio > factor or (figures is marks and ratio < 1 / factor)):
-                troubles[key] = f"{what} is {ratio:.3g} times that of the other venues"
+    return _far_from_others("the median rate", rates, 0.0, _MEDIAN_FACTOR) | _far_from_others(
+        f"the mark of {symbol}", marks, 1 / _SAME_FACTOR, _SAME_FACTOR
+    )
+
+
+def _far_from_others(what: str, figures: Mapping[_Key, float], least: float, most: float) -> dict[_Key, str]:
+    """Name the figures that are too far from the median of other venues'; small rates are a quiet market."""
+    troubles = {}
+    for key, value in figures.items():
+        others = [other for (name, *_), other in figures.items() if name != key[0]]
+        ratio = value / median(others) if len(others) > 1 else 1.0
+        if not least <= ratio <= most:
+            troubles[key] = f"{what} is {ratio:.3g} times that of the other venues"
     return troubles
 
 
@@ -246,23 +221,17 @@ def _predicted(answers: Sequence[_Answer]) -> dict[_Key, str]:
     source = next((a for a in answers if a.endpoint.path == "/info predictedFundings" and a.body), None)
     if source is None:
         return {}
-    predictions = _predictions(source.body)
-    troubles = {}
-    for answer in answers:
-        ratio = _ratio(_figures(answer, _bps, by_symbol=True), predictions.get(answer.endpoint.exchange, {}))
-        if _is_off(ratio, _RATE_FACTOR):
-            troubles[answer.key] = f"the rate is {ratio:.3g} times the one that hyperliquid predicts"
-    return troubles
-
-
-def _predictions(body: bytes) -> dict[str, dict[str, float]]:
-    """Return bps of 8 hours by venue and coin, of a body that has been read without an error."""
-    predictions: dict[str, dict[str, float]] = {}
-    rows: list[tuple[str, list[tuple[str, dict[str, Any] | None]]]] = msgspec.json.decode(body)
+    predictions: dict[str, dict[str, float]] = {}  # bps of 8 hours by venue and coin
+    rows: list[tuple[str, list[tuple[str, dict[str, Any] | None]]]] = msgspec.json.decode(source.body)
     for coin, venues in rows:
         for name, row in venues:
             if row is not None and name in _PREDICTED:
                 hours = row.get("fundingIntervalHours", 1 if name == "HlPerp" else 8)
                 bps = float(units.convert(float(row["fundingRate"]), "native", "bps_8h", hours=float(hours)))
                 predictions.setdefault(_PREDICTED[name], {})[coin] = bps
-    return predictions
+    troubles = {}
+    for answer in answers:
+        ratio = _ratio(_figures(answer, _bps, by_symbol=True), predictions.get(answer.endpoint.exchange, {}))
+        if _is_off(ratio, _RATE_FACTOR):
+            troubles[answer.key] = f"the rate is {ratio:.3g} times the one that hyperliquid predicts"
+    return troubles

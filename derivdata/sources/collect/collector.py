@@ -9,19 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 import pandas as pd
 
 from derivdata import tables
-from derivdata.errors import ArchiveError, DerivdataError, NetworkError
+from derivdata.errors import DerivdataError, NetworkError
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry
-from derivdata.sources.collect.bulk import AGAIN, Poll
+from derivdata.sources.collect.bulk import Poll
 from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.files import QUARANTINE, Quarantine
-from derivdata.sources.collect.histories import chosen_venues
-from derivdata.sources.collect.liquidations import has_two_paths, without_other_path
+from derivdata.sources.collect.liquidations import LIQUIDATIONS, has_two_paths, without_other_path
+from derivdata.sources.collect.polling import VenuePolls
 from derivdata.sources.collect.refills import Refills
 from derivdata.sources.collect.reporting import Minute
-from derivdata.sources.collect.session import Stopped, VenueSession, shared_by_host
-from derivdata.sources.collect.sockets import LiquidationStream
-from derivdata.sources.collect.state import BOOKS, VenueState
+from derivdata.sources.collect.session import Stopped
+from derivdata.sources.collect.sockets import VenueStream
+from derivdata.sources.collect.state import BOOKS
 from derivdata.sources.venues.registry import VENUES
 
 _STEP = pd.Timedelta(1, "min")
@@ -30,21 +30,9 @@ _AFTER = pd.Timedelta(5, "s")  # of each minute
 _DEADLINE_SECONDS = 50.0
 _SHARE_SECONDS = 25.0
 """How long of a minute a venue is asked for what it tells of one contract a request."""
-_LIQUIDATIONS = "liquidations_fills"
+_SHOWN = 3
 _OWN = pd.Timedelta(1, "h")
 """How long ids are remembered of what came by a path: longer than a poll reaches back."""
-
-
-def _listened_to(venues: Sequence[str], streams: Sequence[str]) -> list[str]:
-    """Return the venues whose liquidations come by their stream.
-
-    Raises `ValueError`: one of `streams` has none.
-    """
-    for name in streams:
-        if name not in VENUES or VENUES[name].stream is None:
-            raise ValueError(f"streams: {name!r} has no stream of liquidations that is known")
-    pushing = [name for name in venues if (stream := VENUES[name].stream) and stream.is_default]
-    return [name for name in venues if name in pushing or name in streams]
 
 
 class Collector:
@@ -104,36 +92,28 @@ class Collector:
         log: Callable[[Minute], None] | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> None:
-        unknown = [name for name in names or () if name not in tables.TABLES]
-        if unknown:
-            raise ValueError(f"tables: there is no table {unknown[0]!r}")
         if keep is not None and keep < since:
             raise ValueError(f"keep: {keep} is less than the {since} that refills reach back")
-        self.archive, self.symbols, self.names, self.since = archive, list(symbols), names, since
+        self.archive, self.symbols, self.since = archive, list(symbols), since
         self.keep, self._fail_after = keep, fail_after
         self.clock = clock or MachineClock()
-        self.gone: dict[str, str] = {}
         self.failed: dict[str, str] = {}
-        self._sockets = dict(sockets or {})
-        self._addresses, self._unconfirmed = dict(addresses or {}), unconfirmed
         self._log, self._progress = log, progress
-        chosen = chosen_venues(venues, unconfirmed=unconfirmed)
-        self._listened = _listened_to(chosen, streams) if self._keeps(_LIQUIDATIONS) else []
-        quarantine = Quarantine(archive.path / QUARANTINE)
-        self.shared = shared_by_host((VENUES[name] for name in chosen), quarantine)
-        self._states = {
-            name: VenueState(
-                VenueSession(VENUES[name], self.clock, address=self._addresses.get(name), shared=shared),
-                unconfirmed=unconfirmed,
-                symbols=self.symbols if self._keeps(_LIQUIDATIONS) and name not in self._listened else None,
-                depth=depth if any(map(self._keeps, BOOKS)) else (),
-                first=self.symbols,
-                seconds=share_seconds,
-                names=names,
-            )
-            for name, shared in self.shared.items()
-        }
-        self._streams: dict[str, LiquidationStream] = {}
+        self._asked = VenuePolls(
+            venues,
+            self.clock,
+            symbols=self.symbols,
+            names=names,
+            depth=depth,
+            streams=streams,
+            share_seconds=share_seconds,
+            addresses=addresses,
+            sockets=sockets,
+            unconfirmed=unconfirmed,
+            quarantine=Quarantine(archive.path / QUARANTINE),
+        )
+        self.shared, self.gone, self._states = self._asked.shared, self._asked.gone, self._asked.states
+        self._streams: dict[str, VenueStream] = {}
         self._running: set[str] = set()
         self._polls: queue.Queue[Poll | BaseException] = queue.Queue()
         self.refills = Refills(
@@ -144,14 +124,11 @@ class Collector:
             since=since,
             keep=keep,
             clock=self.clock,
-            addresses=self._addresses,
+            addresses=addresses or {},
             unconfirmed=unconfirmed,
         )
         self._own: dict[str, dict[str, pd.Timestamp]] = {}  # ids of fills of each venue with two paths
         self._dropped: pd.Timestamp | None = None
-
-    def _keeps(self, table: str) -> bool:
-        return self.names is None or table in self.names
 
     def ask_book(self, exchange: str, symbol: str) -> None:
         """Ask a venue for the order book of a symbol, and write it with its depth.
@@ -201,7 +178,7 @@ class Collector:
             The archive cannot be written.
         """
         minute = self._minute(deadline=None)
-        self.refills.once([name for name in self._here() if self.shared[name].listing is not None])
+        self.refills.once([name for name in self._asked.here() if self.shared[name].listing is not None])
         self.refills.count(minute)
         return minute.rows
 
@@ -215,7 +192,9 @@ class Collector:
         NetworkError
             No venue answered for `fail_after`.
         """
-        self._listen()
+        self._streams = {name: self._asked.stream(name, one) for name, one in self._asked.listened.items()}
+        for stream in self._streams.values():
+            stream.start()
         try:
             self._run()
         finally:
@@ -226,33 +205,25 @@ class Collector:
             self._write_liquidations(last)
             self.refills.count(last)
 
-    def _listen(self) -> None:
-        """Connect to the channels of liquidations, each in a thread of its own."""
-        for name in self._listened:
-            state = self._states[name]
-            stream = self._streams[name] = LiquidationStream(
-                state.session.venue,
-                state.listed,
-                self.clock,
-                address=self._sockets.get(name),
-                quarantine=self.shared[name].quarantine,
-            )
-            stream.start()
-
     def _write_liquidations(self, minute: Minute) -> None:
         """Append what was pushed, with the windows that were listened to."""
         frames, requests = [], []
         for name, stream in self._streams.items():
             rows, covered, error = stream.drain()
-            frames.append(self._of_one_path(name, rows))
+            frames.append(self._of_one_path(name, rows[LIQUIDATIONS]))
             requests += [LedgerEntry(name, None, window.start, window.end) for window in covered]
             if error:
-                minute.failed[f"{name} {_LIQUIDATIONS}"] = error
+                minute.failed[f"{name} {LIQUIDATIONS}"] = error
         if frames:
-            keyed = tables.TABLES[_LIQUIDATIONS]
-            rows = keyed.conform(pd.concat(frames, ignore_index=True))
-            written = self.archive.merge(_LIQUIDATIONS, rows, requests=requests).written
-            minute.rows[_LIQUIDATIONS] = minute.rows.get(_LIQUIDATIONS, 0) + written
+            self._merge(minute, LIQUIDATIONS, frames, requests)
+
+    def _merge(
+        self, minute: Minute, table: str, frames: Sequence[pd.DataFrame], requests: Sequence[LedgerEntry]
+    ) -> None:
+        keyed = tables.TABLES[table]
+        rows = keyed.conform(pd.concat(frames, ignore_index=True)) if frames else keyed.empty()
+        written = self.archive.merge(table, rows, requests=requests).written
+        minute.rows[table] = minute.rows.get(table, 0) + written
 
     def _of_one_path(self, name: str, rows: pd.DataFrame) -> pd.DataFrame:
         """Leave out what is stored by the venue's other path: of before a restart, or of a gap."""
@@ -275,20 +246,16 @@ class Collector:
             minute = self._minute(deadline=_DEADLINE_SECONDS)
             self._write_liquidations(minute)
             self.refills.count(minute)
-            self.refills.start_due(self._here())
+            self.refills.start_due(self._asked.here())
             self._drop_old(minute)
             if self._log is not None:
                 minute.gone = dict(self.gone)
                 self._log(minute)
-            if any(minute.rows.values()) or (self._here() and not minute.failed):
+            if any(minute.rows.values()) or (self._asked.here() and not minute.failed):
                 answered = minute.time
             if self._fail_after is not None and minute.time - answered >= self._fail_after:
                 why = next(iter([*minute.failed.values(), *self.gone.values()]), "nothing came")
                 raise NetworkError("venues", f"nothing was collected since {answered:%Y-%m-%d %H:%M}: {why}")
-
-    def _here(self) -> list[str]:
-        """Return the venues that do not refuse this address."""
-        return [name for name in self._states if name not in self.gone]
 
     def _drop_old(self, minute: Minute) -> None:
         """Remove what is older than is to be kept, once a day."""
@@ -299,19 +266,20 @@ class Collector:
 
     def close(self) -> None:
         """Close every connection."""
-        for state in self._states.values():
-            state.session.close()
+        self._asked.close()
 
     def _minute(self, *, deadline: float | None) -> Minute:
         """Poll the venues that are not still busy, and write what came before the deadline.
 
         What comes later is written with the next minute: a slow venue delays no other.
         """
-        for name, state in self._states.items():
-            if name not in self._running and name not in self.gone:
+        if self.clock.utc().minute == 0:
+            self.gone.clear()  # once an hour, so that the ledger has it that they still refuse
+        for name in self._asked.here():
+            if name not in self._running:
                 self._running.add(name)
                 poll = threading.Thread(
-                    target=self._poll, args=(state,), name=f"derivdata-poll-{name}", daemon=True
+                    target=self._poll, args=(name,), name=f"derivdata-poll-{name}", daemon=True
                 )
                 poll.start()
         polls: list[Poll] = []
@@ -324,22 +292,19 @@ class Collector:
             if isinstance(answer, BaseException):
                 raise answer
             self._running.discard(answer.exchange)
-            if answer.gone:
-                self.gone[answer.exchange] = next(iter(answer.failed.values()), "it refuses this address")
             polls.append(answer)
             if self._progress is not None:
-                self._progress(f"{len(polls)} of {len(self._states)} venues: {answer.exchange}")
+                waiting = ", ".join(sorted(self._running)[:_SHOWN])
+                said = f"; waiting for {waiting}" if waiting else ""
+                self._progress(f"{len(polls)} of {len(self._states)} venues{said}")
         minute = self._write(polls)
         minute.failed |= {f"{p.exchange} {part}": why for p in polls for part, why in p.parts.items()}
         self.failed = minute.failed
         return minute
 
-    def _poll(self, state: VenueState) -> None:
+    def _poll(self, name: str) -> None:
         try:
-            self._polls.put(state.poll())
-        except Exception as problem:  # of an adapter: it loses this venue's minute, the others go on
-            ends_all = isinstance(problem, Stopped | ArchiveError)
-            self._polls.put(problem if ends_all else state.lost(problem))
+            self._polls.put(self._asked.poll(name))
         except BaseException as problem:  # reaches the collector's own thread
             self._polls.put(problem)
 
@@ -348,35 +313,15 @@ class Collector:
         minute = Minute(self.clock.utc())
         names = {table for poll in polls for table in (*poll.frames, *poll.failed, *poll.requests)}
         for table in sorted(names):
-            if table not in tables.TABLES or not self._keeps(table):
+            if table not in tables.TABLES or not self._asked.keeps(table):
                 continue
-            parts, requests = [], []
+            frames, requests = [], []
             for poll in polls:
                 if table in poll.frames:
                     rows = poll.frames[table]
-                    parts.append(self._of_one_path(poll.exchange, rows) if table == _LIQUIDATIONS else rows)
+                    frames.append(self._of_one_path(poll.exchange, rows) if table == LIQUIDATIONS else rows)
                 if table in poll.failed:
                     minute.failed[f"{poll.exchange} {table}"] = poll.failed[table]
-                if table in poll.requests:
-                    requests += poll.requests[table]
-                elif table in poll.frames or table in poll.failed:
-                    error = "" if table in poll.frames else poll.failed[table][:500]
-                    requests += self._requests(poll, table, error)
-            keyed = tables.TABLES[table]
-            rows = keyed.conform(pd.concat(parts, ignore_index=True)) if parts else keyed.empty()
-            minute.rows[table] = self.archive.merge(table, rows, requests=requests).written
+                requests += self._states[poll.exchange].entries(poll, table)
+            self._merge(minute, table, frames, requests)
         return minute
-
-    def _requests(self, poll: Poll, table: str, error: str) -> list[LedgerEntry]:
-        """Return what a poll asked for a table, until it is asked for the next time.
-
-        What a request that failed would have told is not there: it is entered under that request's name.
-        """
-        start, cadence = poll.at.floor("min"), self._states[poll.exchange].cadence(table)
-        again = start + min(cadence, AGAIN)
-        whole = LedgerEntry(poll.exchange, None, start, again if error else start + cadence, error)
-        return [whole] + [
-            LedgerEntry(poll.exchange, part, start, again, poll.parts[part][:500])
-            for lacking, part in poll.missing
-            if lacking == table
-        ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -15,21 +15,21 @@ import pandas as pd
 from derivdata import tables
 from derivdata.errors import ArchiveError, DerivdataError
 from derivdata.sources.archive import Archive
-from derivdata.sources.archive.audit import quoted_contracts
+from derivdata.sources.archive.audit import OtherContract, quoted_contracts
 from derivdata.sources.archive.importing import Given, converted_rows, plan_of
 from derivdata.sources.archive.importing.formats import format_of
 from derivdata.sources.archive.importing.readers import Chunk, Header, chunks
 from derivdata.sources.archive.ledger import LedgerEntry, LedgerFile
 from derivdata.sources.collect.clock import Clock, MachineClock
-from derivdata.sources.collect.histories import Backfilled
+from derivdata.sources.collect.histories import Backfilled, asked_window
 from derivdata.sources.collect.venue_files import (
     FILES,
+    NOT_IN_FILES,
+    TERMS,
     FileHost,
     FileKind,
     ListedFile,
     Mismatch,
-    terms_of,
-    why_no_files,
 )
 from derivdata.sources.venues.record_types import Instrument
 from derivdata.support import times
@@ -55,18 +55,14 @@ class FileBackfill(Backfilled):
 
 
 class _Series(NamedTuple):
-    """The files of one kind and contract: those that are listed, those to fetch, and periods without one.
-
-    `read` are those that the ledger has, by table and path.
-    """
+    """The files of one kind and contract: those listed, those to fetch, and periods without one."""
 
     kind: FileKind
     item: Instrument
-    wanted: tuple[str, ...]
     listed: list[ListedFile]
     due: list[ListedFile]
     missing: list[str]
-    read: Mapping[str, Mapping[str, LedgerFile]]
+    read: Mapping[str, Mapping[str, LedgerFile]]  # those that the ledger has, by table wanted and path
 
     @property
     def label(self) -> str:
@@ -101,52 +97,20 @@ def backfill_files(
     addresses: Mapping[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> FileBackfill:
-    """Read the venues' bulk files of a window into an archive.
+    """Read the venues' bulk files of a window into an archive, files with rows of the window whole.
 
-    Files that the ledger has are not fetched again unless the venue has written them anew: then their rows
-    take the place of those before, as a correction of the archive (`Archive.corrections`).
-
-    Parameters
-    ----------
-    symbols
-        Assets, ``["BTC", "ETH"]``, also delisted ones; or contracts as the venue names them.
-    start, end
-        Half-open window; None is now. Files with rows of the window are read whole.
-    venues
-        None is all whose files are known.
-    names
-        Tables of `TABLES`.
-    dry_run
-        Only plan: nothing is fetched but the lists.
-    folder
-        Where the files stay; None keeps none.
-    clock, addresses
-        The time, and where venues answer instead of their own addresses; for tests and mirrors.
-    progress
-        Called with a line for each series and each batch that was written.
-
-    Returns
-    -------
-    FileBackfill
-        Files of another checksum, that cannot be read or lack rows, and periods without a file are in
-        `failed` and `notices`; all else is in the archive.
-
-    Raises
-    ------
-    ValueError
-        No such venue or table.
-    ArchiveError
-        The archive cannot be written.
+    Symbols are assets, also delisted ones, or contracts as the venue names them. Files that the ledger has
+    are not fetched again unless the venue has rewritten them: then their rows are corrected in the archive
+    (`Archive.corrections`). A `dry_run` fetches only the lists; files stay in `folder` if one is named. What
+    could not be read, or is missing, is in `failed` and `notices`. Otherwise as `histories.backfill`.
     """
     clock = clock or MachineClock()
     known = list(dict.fromkeys(kind.exchange for kind in FILES))
-    unknown = [name for name in names if name not in TABLES]
-    if unknown:
-        raise ValueError(f"tables: no files tell of {unknown[0]!r}, but of {', '.join(TABLES)}")
-    window = times.window(start, clock.utc() if end is None else times.instant(end, "end"))
+    window = asked_window(names, TABLES, start, end, clock)
     done = FileBackfill()
     chosen = list(dict.fromkeys(known if venues is None else venues))
-    done.notices += [f"{name}: {why_no_files(name)}" for name in chosen if name not in known]
+    unread = "no files of its are known that tell of these tables"
+    done.notices += [f"{name}: {NOT_IN_FILES.get(name, unread)}" for name in chosen if name not in known]
     rows = []
     for exchange in chosen:
         host = FileHost(clock, (addresses or {}).get(exchange))
@@ -154,7 +118,7 @@ def backfill_files(
         try:
             for series in job.planned(list(dict.fromkeys(symbols)), names, window):
                 rows.append(_plan_row(series))
-                done.terms[exchange] = terms_of(exchange)
+                done.terms[exchange] = TERMS[exchange]
                 if not dry_run:
                     job.fill(series)
         except ArchiveError:
@@ -174,7 +138,7 @@ def _plan_row(series: _Series) -> list[object]:
     sizes = [file.size for file in due]
     megabytes = None if None in sizes else round(sum(size or 0 for size in sizes) / 1e6, 3)
     stems = [file.start.strftime(_kind_of(kind, file).period) for file in series.listed] or [""]
-    rows = round(days * sum(kind.tables[table] for table in series.wanted))
+    rows = round(days * sum(kind.tables[table] for table in series.read))
     counts = [len(series.listed), len(series.missing), len(due), megabytes, rows]
     return [kind.exchange, kind.label, series.item.name, stems[0], stems[-1], *counts]
 
@@ -190,10 +154,6 @@ class _Batch:
     frames: dict[str, list[pd.DataFrame]] = field(default_factory=dict)
     entries: dict[str, list[LedgerEntry]] = field(default_factory=dict)
     files: int = 0
-
-    def add(self, table: str, frame: pd.DataFrame, entry: LedgerEntry) -> None:
-        self.frames.setdefault(table, []).append(frame)
-        self.entries.setdefault(table, []).append(entry)
 
     @property
     def is_full(self) -> bool:
@@ -236,50 +196,55 @@ class _Job:
         listed = self.host.files(kind, item.name, window)
         have = {file.start for file in listed}
         periods = [start for start in kind.periods(window) if start not in have]
+        missing_kind = kind
         if kind.days and periods:  # months that are not over or not there: their days
-            for start in periods:
+            missing_kind, months, periods = kind.daily, periods, []
+            for start in months:
                 month = kind.window(start)
                 days = times.Window(max(month.start, window.start), min(month.end, window.end))
-                listed += self.host.files(kind.daily, item.name, days)
-            have = {file.start for file in listed if file.is_day}
-            months = {start.strftime("%Y-%m") for start in periods}
-            days_due = kind.daily.periods(times.Window(kind.window(periods[0]).start, window.end))
-            periods = [day for day in days_due if day.strftime("%Y-%m") in months and day not in have]
-            kind_of_missing = kind.daily
-        else:
-            kind_of_missing = kind
+                there = self.host.files(kind.daily, item.name, days)
+                have = {file.start for file in there}
+                whole = times.Window(month.start, days.end)
+                periods += [day for day in kind.daily.periods(whole) if day not in have]
+                listed += there
         listed.sort(key=lambda file: file.start)
         # Before the first file the contract was not listed, and the newest ones are not there yet.
         inside = [p for p in periods if listed and listed[0].start < p < listed[-1].start]
-        missing = [p.strftime(kind_of_missing.period) for p in inside] if kind.listing else []
+        missing = [p.strftime(missing_kind.period) for p in inside] if kind.listing else []
         read = {table: self.archive.files(table, self.exchange, item.symbol) for table in wanted}
-        due = [file for file in listed if not all(_is_read(file, read[table]) for table in wanted)]
-        return _Series(kind, item, tuple(wanted), listed, due, missing, read)
+        due = [file for file in listed if not all(_is_read(file, marks) for marks in read.values())]
+        return _Series(kind, item, listed, due, missing, read)
 
     def fill(self, series: _Series) -> None:
-        """Fetch and read the files of a series that are due, and write what they tell in batches."""
+        """Fetch and read the files of a series that are due, and write what they tell in batches.
+
+        Where the archive has the symbol of another contract, the series fails alone.
+        """
         if series.missing:
             self._note(series, f"no file of {_some(series.missing)}")
         batch, short = _Batch(), list[str]()
         try:
-            for read in self._reads(series):
-                short += [read.lacking] if read.lacking else []
-                self._enter(series, read, batch)
-                if batch.is_full:
-                    self._flush(series, batch)
-                    batch = _Batch()
-        finally:  # where the host answers no more, what was read is kept
-            self._flush(series, batch)
+            try:
+                for read in self._reads(series):
+                    short += [read.lacking] if read.lacking else []
+                    self._enter(series, read, batch)
+                    if batch.is_full:
+                        self._flush(series, batch)
+                        batch = _Batch()
+            finally:  # where the host answers no more, what was read is kept
+                self._flush(series, batch)
+        except OtherContract as problem:
+            self.done.failed.append(f"{series.label}: {problem}")
         if short:
             self._note(series, f"{len(short)} files lack rows: {_some(short)}")
 
     def _reads(self, series: _Series) -> Iterator[_Read]:
         """Yield each file that can be read; what cannot, and what is not there, is reported."""
         absent = []
-        with _place(self.folder) as folder:
+        with nullcontext(self.folder) if self.folder else tempfile.TemporaryDirectory() as folder:
             for file in series.due:
                 try:
-                    read = self._read(series, file, folder)
+                    read = self._read(series, file, Path(folder))
                 except (Mismatch, _Unread) as problem:
                     self.done.failed.append(f"{series.label}: {problem}")
                     continue
@@ -299,22 +264,19 @@ class _Job:
         path = self.host.fetch(kind, file, folder)
         if path is None:
             return None
-        body = path.read_bytes()
-        mark = LedgerFile(_name(file), hashlib.sha256(body).hexdigest(), len(body), file.modified)
+        body, name = path.read_bytes(), file.path.lstrip("/")
+        mark = LedgerFile(name, hashlib.sha256(body).hexdigest(), len(body), file.modified)
         window = kind.window(file.start)
         frames, lacking = {}, []
-        for table in series.wanted:
+        for table in series.read:
             try:
-                # A month without a payment is an empty file.
-                frame, why = (
-                    self._rows(kind, item, table, path) if body else (tables.TABLES[table].empty(), "")
-                )
+                frame, why = self._rows(kind, item, table, path)
             except ArchiveError as problem:
-                raise _Unread(f"{_name(file)}: {problem}") from None
+                raise _Unread(f"{name}: {problem}") from None
             outside = (frame["time"] < window.start - _ASIDE) | (frame["time"] > window.end + _ASIDE)
             if outside.any():
                 first = times.iso(frame.loc[outside, "time"].iloc[0])
-                raise _Unread(f"{_name(file)}: it has a row of {first}: it is of another period")
+                raise _Unread(f"{name}: it has a row of {first}: it is of another period")
             expected = round((window.end - window.start) / _ASIDE * kind.tables[table])
             if len(frame) < expected and kind.days:
                 frame = self._with_days(series, table, frame, window, folder)
@@ -340,7 +302,7 @@ class _Job:
                     try:
                         parts += [] if path is None else [self._rows(daily, series.item, table, path)[0]]
                     except ArchiveError as problem:
-                        self._note(series, f"{_name(file)}: {problem}")
+                        self._note(series, f"{file.path.lstrip('/')}: {problem}")
         rows = pd.concat(parts, ignore_index=True)
         return rows.drop_duplicates([*tables.TABLES[table].key], ignore_index=True)
 
@@ -349,6 +311,8 @@ class _Job:
 
         Raises `ArchiveError`: it cannot be read, is of another form, or about another contract.
         """
+        if not path.stat().st_size:  # a month without a payment
+            return tables.TABLES[table].empty(), ""
         form, said = format_of(kind.source, table, path)
         if (path, form.header) != self._last[0]:  # a file tells of several tables
             self._last = (path, form.header), list(chunks(path, None, form.header))
@@ -372,10 +336,10 @@ class _Job:
             symbol = series.item.symbol
             entry = LedgerEntry(self.exchange, symbol, read.window.start, read.window.end, file=read.mark)
             before = series.read[table].get(read.mark.name)
-            if before is None or before.sha256 == read.mark.sha256:
-                batch.add(table, frame, entry)
-            else:
-                self._correct(series, table, frame, entry)
+            if before is not None and before.sha256 != read.mark.sha256:
+                frame = self._correct(series, table, frame, read)
+            batch.frames.setdefault(table, []).append(frame)
+            batch.entries.setdefault(table, []).append(entry)
 
     def _flush(self, series: _Series, batch: _Batch) -> None:
         for table, frames in batch.frames.items():
@@ -385,7 +349,7 @@ class _Job:
             rows = keyed.conform(rows.drop_duplicates([*keyed.key], keep="last"))
             contracts = quoted_contracts([self.exchange], [series.item.symbol], [series.item.name])
             counts = self.archive.merge(table, rows, requests=batch.entries[table], contracts=contracts)
-            self._count(table, counts.written)
+            self.done.count(self.exchange, table, counts.written)
             if counts.differing:
                 self._note(
                     series,
@@ -395,61 +359,55 @@ class _Job:
             if self.progress is not None:
                 self.progress(f"{series.label}: {table}: {batch.files} files, {counts.written} rows")
 
-    def _correct(self, series: _Series, table: str, frame: pd.DataFrame, entry: LedgerEntry) -> None:
-        """Put a file's rows in the place of those that it had before; rows of other steps stay."""
+    def _correct(self, series: _Series, table: str, frame: pd.DataFrame, read: _Read) -> pd.DataFrame:
+        """Put a file's rows in the place of those that it had before; return those outside its period.
+
+        Rows of other steps stay, and those of windows that requests answered, but for those it tells again.
+        """
         keyed, symbol = tables.TABLES[table], series.item.symbol
-        new = keyed.conform(frame) if len(frame) else keyed.empty()
-        start, end = times.instant(entry.start), times.instant(entry.end)
-        if len(new):
-            start, end = min(start, new["time"].min()), max(end, new["time"].max() + pd.Timedelta(1, "us"))
+        is_inside = frame["time"].between(*read.window, inclusive="left")
+        new = keyed.conform(frame[is_inside])
         fixed = {name: word for name, word in series.kind.fixed.items() if name in keyed.columns}
-        where = {"symbol": symbol, "exchange": self.exchange, **fixed}
-        stored = self.archive.read(table, start, end, symbols=[symbol], venues=[self.exchange])
+        stored = self.archive.read(table, *read.window, symbols=[symbol], venues=[self.exchange])
         for name, word in fixed.items():
             stored = stored[stored[name] == word]
         key = [*keyed.key]
-        own = stored["resolution"].isin(new["resolution"]) if "resolution" in stored else True
         again = pd.MultiIndex.from_frame(stored[key]).isin(pd.MultiIndex.from_frame(new[key]))
-        kept = stored[~(own | pd.Series(again, stored.index))]
+        others = self._answered_by_request(table, symbol, stored["time"])
+        if "resolution" in stored:
+            others |= ~stored["resolution"].isin(new["resolution"])
+        kept = stored[others & ~again]
         rows = keyed.conform(pd.concat([kept, new], ignore_index=True)) if len(kept) else new
         if len(rows) or len(stored):
-            reason = f"{self.exchange} wrote {entry.file.name if entry.file else 'a file'} anew"
+            where = {"symbol": symbol, "exchange": self.exchange, **fixed}
+            reason = f"{self.exchange} rewrote {read.mark.name}"
+            start, end = read.window
             done = self.archive.replace(table, rows, where, start=start, end=end, reason=reason)
-            self._count(table, len(new))
+            self.done.count(self.exchange, table, len(new))
             self.done.notices.append(
                 f"{reason}: {done.removed} rows of {table} became {done.added} (correction {done.number})"
             )
-        self.archive.merge(table, keyed.empty(), requests=[entry])
+        return frame[~is_inside]
 
-    def _count(self, table: str, rows: int) -> None:
-        key = (self.exchange, table)
-        self.done.written[key] = self.done.written.get(key, 0) + rows
+    def _answered_by_request(self, table: str, symbol: str, instants: pd.Series) -> pd.Series:
+        """Return which instants lie in windows that a request about the symbol answered."""
+        asked = self.archive.requests()
+        asked = asked[(asked["table"] == table) & (asked["exchange"] == self.exchange) & asked["answered"]]
+        windows = asked[(asked["symbol"] == symbol) & (asked["source"] == "request")]
+        is_answered = pd.Series(False, instants.index)
+        for window in windows[["start", "end"]].itertuples(index=False):
+            is_answered |= instants.between(*window, inclusive="left")
+        return is_answered
 
 
 def _is_read(file: ListedFile, read: Mapping[str, LedgerFile]) -> bool:
     """Whether the ledger has a file as it is listed now."""
-    mark = read.get(_name(file))
+    mark = read.get(file.path.lstrip("/"))  # its path, since files of several kinds have one name
     return mark is not None and (
         file.size is None or (mark.size, mark.modified) == (file.size, file.modified)
     )
 
 
-def _name(file: ListedFile) -> str:
-    """Return what the ledger calls a file: its path, since files of several kinds have one name."""
-    return file.path.lstrip("/")
-
-
 def _some(words: Sequence[str]) -> str:
     more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
     return ", ".join(words[:_SHOWN]) + more
-
-
-@contextmanager
-def _place(folder: Path | None) -> Iterator[Path]:
-    """Return the folder of the files, or one that goes when they are read."""
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        yield folder
-        return
-    with tempfile.TemporaryDirectory(prefix="derivdata-files-") as name:
-        yield Path(name)

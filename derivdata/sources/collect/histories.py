@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pandas as pd
@@ -32,7 +32,7 @@ from derivdata.sources.venues.registry import VENUES
 from derivdata.support import times
 
 _LISTED_WITHIN = pd.Timedelta(10, "min")
-"""After a payment, until when a venue may still list it: a window is not entered as answered sooner."""
+"""After a payment, until when a venue may still list it: its window is not entered as answered sooner."""
 
 
 @dataclass
@@ -47,10 +47,14 @@ class Backfilled:
     def add(self, other: Backfilled) -> None:
         """Add what another backfill did."""
         for key, rows in other.written.items():
-            self.written[key] = self.written.get(key, 0) + rows
+            self.count(*key, rows)
         self.failed += other.failed
         self.notices += other.notices
         self.requests += other.requests
+
+    def count(self, exchange: str, table: str, rows: int) -> None:
+        """Add rows that were written."""
+        self.written[exchange, table] = self.written.get((exchange, table), 0) + rows
 
     def frame(self) -> pd.DataFrame:
         """Return rows written per venue and table."""
@@ -59,12 +63,7 @@ class Backfilled:
 
 
 def chosen_venues(names: Sequence[str] | None, *, unconfirmed: bool = False) -> list[str]:
-    """Return the venues to ask: those named, else all of which something is confirmed.
-
-    Venues that are `named_only` are left out unless they are named.
-
-    Raises `ValueError`: there is no such venue.
-    """
+    """Return the venues to ask: those named, else all but `named_only` of which something is confirmed."""
     if names is None:
         return [
             name
@@ -75,6 +74,20 @@ def chosen_venues(names: Sequence[str] | None, *, unconfirmed: bool = False) -> 
         if name not in VENUES:
             raise ValueError(f"venues: {name!r} is not one of {', '.join(VENUES)}")
     return list(dict.fromkeys(names))
+
+
+def asked_window(
+    names: Sequence[str],
+    known: Collection[str],
+    start: times.Instant,
+    end: times.Instant | None,
+    clock: Clock,
+) -> times.Window:
+    """Return the window of a backfill, until now where no end is named; refuse tables that it cannot fill."""
+    for name in names:
+        if name not in known:
+            raise ValueError(f"tables: {name!r} is not one of {', '.join(known)}")
+    return times.window(start, clock.utc() if end is None else times.instant(end, "end"))
 
 
 def backfill(
@@ -125,30 +138,15 @@ def backfill(
         The archive cannot be written.
     """
     clock = clock or MachineClock()
-    unknown = [name for name in names if name not in TABLES]
-    if unknown:
-        raise ValueError(f"tables: {unknown[0]!r} is not one of {', '.join(TABLES)}")
-    last = clock.utc() if end is None else times.instant(end, "end")
-    window = times.window(start, last)
+    window = asked_window(names, TABLES, start, end, clock)
     done, chosen = Backfilled(), chosen_venues(venues, unconfirmed=unconfirmed)
     each = {**shared_by_host(VENUES[name] for name in chosen), **(shared or {})}
     wanted = list(dict.fromkeys(symbols))
-    jobs = [
-        _Job(
-            archive,
-            name,
-            wanted,
-            window,
-            names,
-            clock,
-            (addresses or {}).get(name),
-            each[name],
-            unconfirmed,
-            done,
-            progress,
-        )
-        for name in chosen
-    ]
+    jobs = []
+    for name in chosen:
+        session = VenueSession(VENUES[name], clock, address=(addresses or {}).get(name), shared=each[name])
+        session.progress = progress
+        jobs.append(_Job(archive, session, wanted, window, names, unconfirmed, done, progress))
     # Daemons, as are all threads that ask venues: what a venue takes its time for must not hold up an exit.
     threads = [
         threading.Thread(target=job.run, name=f"derivdata-history-{job.exchange}", daemon=True)
@@ -161,10 +159,10 @@ def backfill(
             thread.start()
         for thread in threads:
             thread.join()
-    done.requests = sum(job.requests for job in jobs)
-    fatal = [job.fatal for job in jobs if job.fatal is not None]
-    if fatal:
-        raise fatal[0]
+    done.requests = sum(job.session.requests for job in jobs)
+    for job in jobs:
+        if job.fatal is not None:
+            raise job.fatal
     return done
 
 
@@ -173,42 +171,41 @@ class _Job:
     """The backfill of one venue; a failing venue ends no other."""
 
     archive: Archive
-    exchange: str
+    session: VenueSession
     symbols: list[str]
     window: times.Window
     names: Sequence[str]
-    clock: Clock
-    address: str | None
-    shared: Shared
     unconfirmed: bool
     done: Backfilled
     progress: Callable[[str], None] | None
     fatal: BaseException | None = None
-    requests: int = 0
+
+    @property
+    def exchange(self) -> str:
+        return self.session.venue.exchange
 
     def run(self) -> None:
-        session = VenueSession(VENUES[self.exchange], self.clock, address=self.address, shared=self.shared)
-        session.progress = self.progress
         try:
-            with session.shared.history_lock:
-                self._venue(session)
+            with self.session.shared.history_lock:
+                self._venue()
         except ArchiveError as problem:
             self.fatal = problem
         except DerivdataError as problem:
-            failure = f"{self.exchange}: {problem}"
-            self.done.failed.append(failure)  # to which other venues' threads append, too
-            if self.progress is not None:
-                self.progress(failure)
+            self._fail(f"{self.exchange}: {problem}")
         except BaseException as problem:  # what is not ours must reach the caller's thread
             self.fatal = problem
         finally:
-            self.requests = session.requests
-            self.done.notices += session.notices
-            session.close()
+            self.done.notices += self.session.notices
+            self.session.close()
 
-    def _venue(self, session: VenueSession) -> None:
+    def _fail(self, failure: str) -> None:
+        self.done.failed.append(failure)  # to which other venues' threads append, too
+        if self.progress is not None:
+            self.progress(failure)
+
+    def _venue(self) -> None:
         requests = {
-            table: refilling(session.venue, table, unconfirmed=self.unconfirmed) for table in self.names
+            table: refilling(self.session.venue, table, unconfirmed=self.unconfirmed) for table in self.names
         }
         self.done.notices += [
             f"{self.exchange} has no confirmed request for the past of {table}: only what is polled is there"
@@ -217,17 +214,17 @@ class _Job:
         ]
         if not any(requests.values()):
             return
-        contracts = list_contracts(session, intervals=False)
+        contracts = list_contracts(self.session, intervals=False)
         for table, endpoints in requests.items():
             if table == LIQUIDATIONS and endpoints:
-                self._liquidations(session, contracts, endpoints)
+                self._liquidations(contracts, endpoints)
                 continue
             for symbol in self.symbols if endpoints else ():
-                self._symbol(session, contracts, endpoints, table, symbol)
+                item = contracts.by_symbol.get(symbol)
+                if item is not None:
+                    self._contract(endpoints, table, item)
 
-    def _liquidations(
-        self, session: VenueSession, contracts: Contracts, endpoints: list[VenueEndpoint]
-    ) -> None:
+    def _liquidations(self, contracts: Contracts, endpoints: list[VenueEndpoint]) -> None:
         """Ask for all liquidations where the venue lists them so, else for those of the symbols."""
         scopes: list[str | None] = [None] if any(map(covers_all, endpoints)) else [*self.symbols]
         window = self._reachable(endpoints[0])
@@ -238,72 +235,59 @@ class _Job:
             gaps = self.archive.unanswered(LIQUIDATIONS, self.exchange, symbol, *window) if walks else []
             for gap in gaps:
                 try:
-                    fills = liquidations(session, walks, gap)
+                    fills = liquidations(self.session, walks, gap)
                 except DerivdataError as problem:
                     self._enter_failure(LIQUIDATIONS, symbol, gap, problem)
                     continue
                 rows = fills.rows
-                if has_two_paths(session.venue):
+                if has_two_paths(self.session.venue):
                     # What the stream told before the gap has other ids; a list may cut instants to seconds.
                     rows = rows[rows["time"] >= gap.start.floor("s")]
                     rows = without_other_path(self.archive, self.exchange, rows)
                 requests = answered_requests(self.exchange, symbol, gap, fills.whole_from)
                 self._write(LIQUIDATIONS, symbol, rows, requests)
 
-    def _symbol(
-        self,
-        session: VenueSession,
-        contracts: Contracts,
-        endpoints: list[VenueEndpoint],
-        table: str,
-        symbol: str,
-    ) -> None:
-        item = contracts.by_symbol.get(symbol)
-        if item is None:
-            return
+    def _contract(self, endpoints: list[VenueEndpoint], table: str, item: Instrument) -> None:
         fitting = [endpoint for endpoint in endpoints if endpoint.covers(item)]
         if table != "prices_history":  # of which each request tells another kind
             fitting = fitting[:1]
         window = max(filter(None, map(self._reachable, fitting)), key=lambda w: w.end - w.start, default=None)
         if window is None:
             return
-        for gap in self.archive.unanswered(table, self.exchange, symbol, *window):
+        for gap in self.archive.unanswered(table, self.exchange, item.symbol, *window):
             try:
-                frame = self._rows(session, fitting, item, table, gap)
+                rows = self._rows(fitting, item, table, gap)
             except DerivdataError as problem:
-                self._enter_failure(table, symbol, gap, problem)
+                self._enter_failure(table, item.symbol, gap, problem)
                 continue
-            self._enter(table, symbol, gap, frame, "")
+            end = gap.end
+            if table == "funding_settlements":  # the venue lists all of it by then
+                end = min(end, max(gap.start, self.session.clock.utc() - _LISTED_WITHIN))
+            entered = [LedgerEntry(self.exchange, item.symbol, gap.start, end)] if end > gap.start else []
+            self._write(table, item.symbol, rows, entered)
 
     def _rows(
-        self,
-        session: VenueSession,
-        endpoints: list[VenueEndpoint],
-        item: Instrument,
-        table: str,
-        gap: times.Window,
+        self, endpoints: list[VenueEndpoint], item: Instrument, table: str, gap: times.Window
     ) -> pd.DataFrame:
         """Return the rows of a window from every request, each as far back as it reaches.
 
         Of two prices of one kind at one instant the first request's counts.
         """
-        parts = [tables.TABLES[table].empty()]
+        keyed = tables.TABLES[table]
+        parts = [keyed.empty()]
         for endpoint in endpoints:
             reach = self._reachable(endpoint)
             if reach is not None and reach.start < gap.end:
                 window = times.Window(max(gap.start, reach.start), gap.end)
-                parts.append(history(session, endpoint, item, table, window))
-        if len(parts) == 2:
-            return parts[1]
-        keyed = tables.TABLES[table]
+                parts.append(history(self.session, endpoint, item, table, window))
         rows = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
-        return keyed.conform(rows.drop_duplicates([*keyed.key]))
+        return keyed.conform(rows if len(parts) == 2 else rows.drop_duplicates([*keyed.key]))
 
     def _reachable(self, endpoint: VenueEndpoint) -> times.Window | None:
         reach = endpoint.paging.reach_days if endpoint.paging else None
         if reach is None:
             return self.window
-        first = max(self.window.start, self.clock.utc() - pd.Timedelta(reach, "D"))
+        first = max(self.window.start, self.session.clock.utc() - pd.Timedelta(reach, "D"))
         return times.Window(first, self.window.end) if first < self.window.end else None
 
     def _enter_failure(
@@ -312,24 +296,13 @@ class _Job:
         """Enter why a window was not answered; what ends all further requests is raised again."""
         if isinstance(problem, Stopped | ArchiveError):
             raise problem
-        self._enter(table, symbol, gap, None, str(problem))
-
-    def _enter(
-        self, table: str, symbol: str | None, gap: times.Window, frame: pd.DataFrame | None, error: str
-    ) -> None:
-        """Append the rows of a window and enter it, as far as the venue lists all of it by now."""
-        rows = tables.TABLES[table].empty() if frame is None else frame
-        end = gap.end
-        if table == "funding_settlements":
-            end = min(end, max(gap.start, self.clock.utc() - _LISTED_WITHIN))
-        entered = [LedgerEntry(self.exchange, symbol, gap.start, end, error[:500])] if end > gap.start else []
-        self._write(table, symbol, rows, entered)
+        entry = LedgerEntry(self.exchange, symbol, *gap, str(problem)[:500])
+        self._write(table, symbol, tables.TABLES[table].empty(), [entry])
 
     def _write(self, table: str, symbol: str | None, rows: pd.DataFrame, requests: list[LedgerEntry]) -> None:
         """Append rows and the requests that gave them in one step, and report both."""
         counts = self.archive.merge(table, tables.TABLES[table].conform(rows), requests=requests)
-        key = (self.exchange, table)
-        self.done.written[key] = self.done.written.get(key, 0) + counts.written
+        self.done.count(self.exchange, table, counts.written)
         named = f"{self.exchange} {table} {symbol or 'of all symbols'}"
         errors = [request.error for request in requests if request.error]
         self.done.failed += [f"{named}: {error}" for error in errors]

@@ -24,16 +24,14 @@ _GAUGES = {
     "holes": "Holes between answered windows, longer than from one poll to the next.",
     "failed": "Windows that were not answered.",
 }
+_STATUS = "exchange table last_row rows_last_hour lag_minutes holes failed last_error".split()
 _REFILLED_WITHIN = pd.Timedelta(75, "min")
 """How old the last answer of an hourly refill gets: an hour, and the minutes that it may take."""
 _WINDOW_SECONDS = 60.0  # of a poll, however seldom, in ledgers of before windows lasted until the next one
 
 
 class StatusLine:
-    """A line at the bottom of a terminal, or under a notebook's cell, that each text replaces.
-
-    On a stream that is neither a terminal nor a notebook nothing is written.
-    """
+    """A line at the bottom of a terminal, or under a notebook's cell, that each text replaces."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
@@ -46,11 +44,9 @@ class StatusLine:
         # What goes to a file, a pipe or a journal is not seen at once.
         if stream is None or not (stream.isatty() or type(stream).__module__.startswith("ipykernel")):
             return
-        room = max(shutil.get_terminal_size().columns - 1, 20)
-        words = escape_controls(text)[:room]
-        words = words.encode(stream.encoding or "utf-8", "backslashreplace").decode(
-            stream.encoding or "utf-8"
-        )
+        words = escape_controls(text)[: max(shutil.get_terminal_size().columns - 1, 20)]
+        encoding = stream.encoding or "utf-8"
+        words = words.encode(encoding, "backslashreplace").decode(encoding)
         with self._lock:
             stream.write(f"\r{words.ljust(self._width)}")
             stream.flush()
@@ -95,49 +91,42 @@ class Minute:
 
 
 def status(archive: Archive, now: pd.Timestamp) -> pd.DataFrame:
-    """Return per venue and table what was collected.
-
-    Columns are the last row, rows of the last hour, the minutes since the last answer, holes between answered
-    windows that are longer than from one poll to the next, windows that failed, and the last error.
-    """
+    """Return per venue and table what was collected, holes between answered windows, and what failed."""
     rows = []
     ledger = archive.requests()
     for (exchange, table), requests in ledger.groupby(["exchange", "table"], sort=True):
         answered, failed = requests[requests["answered"]], requests[~requests["answered"]]
         recent = archive.rows(Query(table, now - _HOUR, now + _HOUR, None, [exchange], ["time"]))
         newest = archive.newest(Query(table, _FIRST, now + _HOUR, None, [exchange]))
-        last = answered["end"].max() if len(answered) else pd.NaT
+        last = answered["end"].max() if len(answered) else None
+        lag = None if last is None else max(round((now - last).total_seconds() / 60, 1), 0.0)
         rows.append(
             {
                 "exchange": exchange,
                 "table": table,
                 "last_row": newest["time"].max() if len(newest) else pd.NaT,
                 "rows_last_hour": len(recent),
-                "lag_minutes": None
-                if last is pd.NaT
-                else max(round((now - last).total_seconds() / 60, 1), 0.0),
+                "lag_minutes": lag,
                 "holes": _holes(answered, _between_polls(exchange, table)),
                 "failed": len(failed),
                 "last_error": failed["error"].iloc[-1] if len(failed) else "",
             }
         )
-    columns = "exchange table last_row rows_last_hour lag_minutes holes failed last_error".split()
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=_STATUS)
 
 
 def late(archive: Archive, now: pd.Timestamp, limit: pd.Timedelta) -> list[str]:
     """Return the venues and tables that are collected and whose last answer is older than a limit.
 
-    The limit is that of tables that are polled. What is asked symbol by symbol is refilled once an hour and
-    has 75 minutes more; it is collected as long as it is asked: a table whose newest request lies further
-    than that behind the newest of the archive was backfilled once.
+    What is asked symbol by symbol is refilled once an hour, and has 75 minutes more. What is no longer asked,
+    since that much longer than the archive's newest request, was dropped on purpose or backfilled once.
     """
     found, ledger = [], archive.requests()
     for (exchange, table), requests in ledger.groupby(["exchange", "table"], sort=True):
         allowed = limit if requests["symbol"].isna().any() else limit + _REFILLED_WITHIN
-        is_asked = requests["end"].max() >= min(ledger["end"].max(), now) - allowed
         answered = requests.loc[requests["answered"], "end"].max()
-        if not (answered >= now - allowed) and (allowed == limit or is_asked):
+        is_asked = requests["end"].max() >= min(ledger["end"].max(), now) - limit - _REFILLED_WITHIN
+        if is_asked and not (answered >= now - allowed):
             found.append(f"{exchange} {table}")
     return found
 
@@ -163,10 +152,6 @@ def _between_polls(exchange: str, table: str) -> pd.Timedelta:
 def _holes(answered: pd.DataFrame, usual: pd.Timedelta) -> int:
     """Count what lies between answered windows of one symbol, or of all, and is longer than usual."""
     return sum(
-        int(
-            (
-                one["start"].iloc[1:].to_numpy() - one["end"].cummax().iloc[:-1].to_numpy() > usual.to_numpy()
-            ).sum()
-        )
+        int((one["start"] - one["end"].cummax().shift() > usual).sum())
         for _, one in answered.sort_values("start").groupby("symbol", dropna=False)
     )

@@ -24,8 +24,8 @@ from derivdata.sources.venues.record_types import Instrument, Records
 
 _TRIES = 7
 _LONGEST_WAIT = 60.0
-_BAN_SECONDS = 120.0
-_IP_LIMIT_SECONDS = 600.0
+_LIMITS = {403: 600.0, 418: 120.0, 429: None}
+"""Statuses of rate limits, and how long to wait where the answer does not say so [s]."""
 _SKEW_NOTICE, _SKEW_STOP = 5.0, 60.0
 _PASSING = ("limit", "busy")
 _REFUSAL_BYTES = 2**14
@@ -77,11 +77,7 @@ def shared_by_host(venues: Iterable[Venue], quarantine: Quarantine | None = None
 
 
 class Shared:
-    """State shared by all sessions with one venue: its budget, and its last list of contracts.
-
-    Polls and histories may ask a venue at the same time, and a history is asked in a session of its own: the
-    venue counts them together.
-    """
+    """State shared by all sessions with one venue, which counts them together: polls, and each history."""
 
     def __init__(self, quarantine: Quarantine | None = None, turns: Turns | None = None) -> None:
         # Held by the thread that asks for a history: one at a time, so that no window is asked twice.
@@ -111,11 +107,7 @@ class Shared:
 
 
 class VenueSession:
-    """One venue's connection; `shared` is what it has in common with others of the same venue.
-
-    An `address` is where the venue answers instead of its own, a mirror or a test; `patience` is for how much
-    longer [s] the session may wait to ask again, or for a rate limit to end.
-    """
+    """One venue's connection, at its own address or another `address`: a mirror or a test."""
 
     def __init__(
         self, venue: Venue, clock: Clock, *, address: str | None = None, shared: Shared | None = None
@@ -123,7 +115,7 @@ class VenueSession:
         self.venue, self.clock = venue, clock
         self.shared = shared or Shared()
         self.requests = 0
-        self.patience = math.inf
+        self.patience = math.inf  # how much longer it may wait to ask again, or for a limit to end [s]
         self.progress: Callable[[str], None] | None = None  # called with how far a long walk is
         self.context: dict[str, Any] = {}
         self._read_context: tuple[dict[str, Any], Context] | None = None
@@ -140,9 +132,7 @@ class VenueSession:
     ) -> tuple[Records, str, bytes]:
         """Ask an endpoint once; return what its body says, the request as text, and the body.
 
-        Raises `VenueError` or `NetworkError`: the venue refuses, or did not answer after every try;
-        `VenueError.reason` says which. `SchemaError`: the body is not as expected. `Stopped`: the clock was
-        stopped.
+        Raises `VenueError` or `NetworkError` after every try, `SchemaError`, or `Stopped`: the clock was.
         """
         given = {**endpoint.fixed, **endpoint.params, **(params or {})}
         part, delay = endpoint.host or endpoint.path, 1.0
@@ -160,16 +150,12 @@ class VenueSession:
                     raise
                 wait = pause
             self.patience -= wait
-            if self.clock.wait(wait):
-                raise Stopped("collecting was stopped")
+            self._wait(wait)
             delay = min(delay * 2, _LONGEST_WAIT)
         raise AssertionError("unreachable")
 
     def _pause(self, problem: VenueError | NetworkError, part: str, delay: float) -> float | None:
-        """Return how long to wait before asking again [s]; None: not again.
-
-        A limit, or a refusal of this address, is noted for all sessions with the venue.
-        """
+        """Return how long to wait before asking again [s]; None: not again. Limits hold for all sessions."""
         wait = problem.retry_after if problem.retry_after is not None else delay
         passing = True
         if isinstance(problem, VenueError):
@@ -181,6 +167,10 @@ class VenueSession:
         elif isinstance(problem, Unreachable) and not self.shared.answered:
             passing = math.isinf(self.patience)  # a poll does not insist on a venue that never said a word
         return wait if passing and wait <= min(_LONGEST_WAIT, self.patience) else None
+
+    def _wait(self, seconds: float) -> None:
+        if self.clock.wait(seconds):
+            raise Stopped("collecting was stopped")
 
     def close(self) -> None:
         """Close the connections."""
@@ -208,7 +198,8 @@ class VenueSession:
         at = self.clock.utc()
         if reply.status not in (403, 418, 429, 451):
             try:
-                self._refuse(place, reply.body)  # the venue's own code says more than the status
+                name = self.venue.exchange  # the venue's own code says more than the status
+                self.venue.refuse(Reading(name, place, {}, reply.body, at=None, context=Context(None, name)))
             except SchemaError:
                 pass
             except VenueError as problem:
@@ -225,10 +216,6 @@ class VenueSession:
             raise SchemaError(f"{problem} ({note})") from None
         return records, text, reply.body
 
-    def _refuse(self, place: str, body: bytes) -> None:
-        name = self.venue.exchange
-        self.venue.refuse(Reading(name, place, {}, body, at=None, context=Context(None, name)))
-
     def _context(self, more: Mapping[str, Any]) -> Context:
         """Return what is known of the contracts, read once for all bodies until they are listed again."""
         if more.keys() - {"instrument"}:
@@ -243,15 +230,9 @@ class VenueSession:
         return context
 
     def _pace(self, endpoint: VenueEndpoint) -> None:
-        """Wait until the budget allows another request: requests are spread evenly, never in bursts.
-
-        A stop is noticed here even where there is nothing to wait for, since a venue may answer more slowly
-        than it may be asked.
-        """
+        """Wait until the budget allows another request, never a burst; a stop ends it, however short."""
         while True:
-            wait = self.shared.turn(self.clock.utc(), self.venue.seconds(endpoint), endpoint.pool)
-            if self.clock.wait(wait):
-                raise Stopped("collecting was stopped")
+            self._wait(self.shared.turn(self.clock.utc(), self.venue.seconds(endpoint), endpoint.pool))
             closed = self.shared.closed_for(self.clock.utc())
             if closed <= 0:
                 return
@@ -263,29 +244,23 @@ class VenueSession:
                     retry_after=closed,
                 )
             self.patience -= closed
-            if self.clock.wait(closed):
-                raise Stopped("collecting was stopped")
-            # Another turn: polls and histories that waited for the venue together must not ask together.
+            self._wait(closed)
+            # Another turn: those that waited for the venue together must not ask together.
 
     def _check(self, place: str, reply: KeylessReply, sent: pd.Timestamp) -> None:
         where = f"{self.venue.exchange} {place}"
         self._check_clock(where, reply, sent)
         if reply.status == 200:
             return
-        after = retry_after(reply.headers.get("Retry-After"), reply.headers.get("Date"))
-        text = reply.body[:300].decode(errors="replace")
-        reason, wait = "refused", after
-        if reply.status == 451 or (reply.status == 403 and _names_a_region(reply.body)):
+        wait = retry_after(reply.headers.get("Retry-After"), reply.headers.get("Date"))
+        reason = "busy" if reply.status >= 500 else "refused"
+        # A refusal speaks of where the address is; a firewall's page, whose limit 403 is, of other things.
+        text = _TAG.sub(" ", reply.body[:_REFUSAL_BYTES].decode(errors="replace"))
+        if reply.status == 451 or (reply.status == 403 and _REGION.search(text)):
             reason = "region"
-        elif reply.status == 403:
-            reason, wait = "limit", after or _IP_LIMIT_SECONDS
-        elif reply.status == 418:
-            reason, wait = "limit", after or _BAN_SECONDS
-        elif reply.status == 429:
-            reason = "limit"
-        elif reply.status >= 500:
-            reason = "busy"
-        message = f"HTTP {reply.status}: {text}"
+        elif reply.status in _LIMITS:
+            reason, wait = "limit", wait or _LIMITS[reply.status]
+        message = f"HTTP {reply.status}: {reply.body[:300].decode(errors='replace')}"
         raise VenueError(
             where, message, code=reply.status, reason=reason, status=reply.status, retry_after=wait
         )
@@ -301,11 +276,6 @@ class VenueSession:
             raise VenueError(where, f"{said}: set the clock", code="clock")
         if apart > _SKEW_NOTICE and not self.notices:
             self.notices.append(f"{where}: {said}")
-
-
-def _names_a_region(body: bytes) -> bool:
-    """Return whether a refusal speaks of where the address is; a firewall's page speaks of other things."""
-    return _REGION.search(_TAG.sub(" ", body[:_REFUSAL_BYTES].decode(errors="replace"))) is not None
 
 
 def _typed(params: Mapping[str, str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Liquidations as venues push them: the WebSockets of a venue, connected again when one breaks off."""
+"""What venues push: the WebSockets of a channel, connected again when one breaks off."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import gzip
 import threading
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from derivdata.errors import DerivdataError, SchemaError
 from derivdata.sources import venues
 from derivdata.sources.collect.clock import Clock
 from derivdata.sources.collect.files import Quarantine
-from derivdata.sources.venues.endpoint import Venue
+from derivdata.sources.venues.endpoint import Stream, Venue
 from derivdata.sources.venues.record_types import Instrument
 from derivdata.support.extras import import_extra
 from derivdata.support.times import Window
@@ -26,24 +26,22 @@ from derivdata.support.times import Window
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
 
-_TABLE = "liquidations_fills"
 _OPEN_SECONDS = 10.0
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
 _HELD = pd.Timedelta(1, "min")  # a connection that held so long has ended a row of failures
 _PING = pd.Timedelta(10, "s")
 LOOK_SECONDS = 5.0  # how often the list of contracts is looked at
 _LARGEST = 8 * 2**20
+_AGENT = f"derivdata/{version('derivdata')}"
 _GZIP = b"\x1f\x8b"
-_TROUBLE = (OSError, EOFError, zlib.error, DerivdataError)
 
 
-class LiquidationStream:
-    """The liquidations of one venue that has `Venue.stream`, from that channel.
+class VenueStream:
+    """What one channel of a venue pushes.
 
     A window counts from when all subscriptions were acknowledged up to the last sign of life of all
     connections: a frame, or a ping that was answered. `contracts` returns those to subscribe to, and the
-    context of their sizes; where their names change, the venue is connected to again. Frames that are not as
-    expected go to `quarantine`.
+    context of their sizes; where their names change, the venue is connected to again.
 
     Raises `ImportError`: the package websockets is not installed.
     """
@@ -51,22 +49,22 @@ class LiquidationStream:
     def __init__(
         self,
         venue: Venue,
+        stream: Stream,
         contracts: Callable[[], tuple[Sequence[Instrument], dict[str, pd.DataFrame]]],
         clock: Clock,
         *,
         address: str | None = None,
         quarantine: Quarantine | None = None,
     ) -> None:
-        if venue.stream is None:
-            raise ValueError(f"{venue.exchange} has no channel of liquidations")
         use = f"what {venue.exchange} pushes over WebSockets"
         self._client = import_extra("websockets.sync.client", "stream", use)
         broken = import_extra("websockets.exceptions", "stream", use).WebSocketException
-        self._trouble = (broken, *_TROUBLE)
-        self.venue, self._stream, self._clock = venue, venue.stream, clock
+        self._trouble = (broken, OSError, EOFError, zlib.error, DerivdataError)
+        self.tables = next(e.tables for e in venue.endpoints if e.path == stream.channel)
+        self.venue, self._stream, self._clock = venue, stream, clock
         self._contracts, self._address, self._quarantine = contracts, address, quarantine
         self._lock = threading.Lock()
-        self._frames: list[pd.DataFrame] = []
+        self._frames: list[Mapping[str, pd.DataFrame]] = []
         self._covered: list[Window] = []
         self._since: pd.Timestamp | None = None
         self._heard: list[pd.Timestamp] = []  # the last sign of life of each connection
@@ -84,18 +82,20 @@ class LiquidationStream:
         self._stopping.set()
         self._thread.join(_OPEN_SECONDS + 5)
 
-    def drain(self) -> tuple[pd.DataFrame, list[Window], str]:
+    def drain(self) -> tuple[dict[str, pd.DataFrame], list[Window], str]:
         """Return the rows since the last time, the windows that were listened to, and the last error."""
         with self._lock:
             self._close_window()
             frames, self._frames = self._frames, []
             covered, self._covered = self._covered, []
             error, self._error = self._error, ""
-        table = tables.TABLES[_TABLE]
-        if not frames:
-            return table.empty(), covered, error
-        rows = pd.concat(frames, ignore_index=True).drop_duplicates(["exchange", "order_id", "fill_id"])
-        return table.conform(rows), covered, error
+        rows = {}
+        for name in self.tables:
+            table = tables.TABLES[name]
+            parts = [frame[name] for frame in frames if len(frame[name])]
+            whole = pd.concat(parts, ignore_index=True) if parts else table.empty()
+            rows[name] = table.conform(whole.drop_duplicates([*table.key]))
+        return rows, covered, error
 
     def _run(self) -> None:
         wait = _FIRST_WAIT
@@ -110,23 +110,14 @@ class LiquidationStream:
             wait = min(2 * wait, _LONGEST_WAIT)
 
     def _connected(self) -> pd.Timedelta:
-        """Listen to every connection that the venue needs, until one ends: only together they cover it.
-
-        Return how long they held.
-        """
+        """Listen to every connection that the venue needs, until one ends; return how long they held."""
         items, context = self._contracts()
         now = int(self._clock.utc().timestamp())
         needed = self._stream.connections([item.name for item in items], now)
         with contextlib.ExitStack() as opened:
+            options = {"open_timeout": _OPEN_SECONDS, "max_size": _LARGEST, "user_agent_header": _AGENT}
             sockets = [
-                opened.enter_context(
-                    self._client.connect(
-                        self._address or address,
-                        open_timeout=_OPEN_SECONDS,
-                        max_size=_LARGEST,
-                        user_agent_header=f"derivdata/{version('derivdata')}",
-                    )
-                )
+                opened.enter_context(self._client.connect(self._address or address, **options))
                 for address, _ in needed
             ]
             for socket, (_, messages) in zip(sockets, needed, strict=True):
@@ -217,14 +208,14 @@ class LiquidationStream:
         """
         if self._stream.marker in body:
             try:
-                tables = venues.read(self.venue.exchange, self._stream.channel, body, at=now, context=context)
+                told = venues.read(self.venue.exchange, self._stream.channel, body, at=now, context=context)
             except SchemaError as problem:
                 note = None if self._quarantine is None else self._quarantine.keep(
                     self.venue.exchange, self._stream.channel, body, str(problem), now
                 )  # fmt: skip
                 raise SchemaError(f"{problem} ({note})" if note else str(problem)) from None
             with self._lock:
-                self._frames.append(tables[_TABLE])
+                self._frames.append(told)
             return True
         if body != b"pong":
             with contextlib.suppress(ValueError, msgspec.DecodeError):  # text that is no JSON says nothing

@@ -10,7 +10,7 @@ import pandas as pd
 
 from derivdata.errors import DerivdataError, SchemaError, VenueError
 from derivdata.sources.archive.ledger import LedgerEntry
-from derivdata.sources.collect.bulk import CHAINS, BulkAnswers, Poll
+from derivdata.sources.collect.bulk import AGAIN, CHAINS, BulkAnswers, Poll
 from derivdata.sources.collect.contract_states import ContractStates, PaymentSpacing
 from derivdata.sources.collect.contracts import contract_name, endpoints_for, list_contracts
 from derivdata.sources.collect.files import is_collected
@@ -90,6 +90,23 @@ class VenueState:
         """Return how long a poll of a table stands for: until the next one is due."""
         seconds = [e.every for e in self._bulk.endpoints if e.every is not None and table in e.tables]
         return pd.Timedelta(min(seconds, default=_MINUTE.total_seconds()), "s")
+
+    def entries(self, poll: Poll, table: str) -> list[LedgerEntry]:
+        """Return what a poll asked for a table, until it is asked for the next time.
+
+        What a request that failed would have told is entered under that request's name. Where such a request
+        is about single contracts, and is not repeated each minute, only those that came were answered.
+        """
+        if table in poll.requests or not (table in poll.frames or table in poll.failed):
+            return poll.requests.get(table, [])
+        start, cadence = poll.at.floor("min"), self.cadence(table)
+        again = start + min(cadence, AGAIN)
+        missing = [part for lacking, part in poll.missing if lacking == table]
+        entries = [LedgerEntry(poll.exchange, part, start, again, poll.parts[part][:500]) for part in missing]
+        if table not in poll.frames:
+            return [LedgerEntry(poll.exchange, None, start, again, poll.failed[table][:500]), *entries]
+        symbols = [None] if not missing or cadence <= AGAIN else poll.frames[table]["symbol"].unique()
+        return [LedgerEntry(poll.exchange, symbol, start, start + cadence) for symbol in symbols] + entries
 
     def listed(self) -> tuple[list[Instrument], dict[str, pd.DataFrame]]:
         """Return the contracts that trade and what is known of them; they are asked for if need be."""

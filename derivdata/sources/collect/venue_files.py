@@ -29,46 +29,22 @@ _CHECKSUM = re.compile(r"\s*([0-9a-fA-F]{64}|[0-9a-fA-F]{32})\s+\*?(\S+)")
 
 
 class FileKind(NamedTuple):
-    """One kind of files of a venue.
-
-    Attributes
-    ----------
-    exchange, kind, source
-        The venue; what it calls the files, which is the name of their form; and whose forms those are.
-    tables
-        What they tell, with the rows that a whole day has.
-    host, path
-        Address of a file: the path names the ``{contract}`` and the ``{period}``.
-    period
-        How a period is written in the path: ``%Y-%m-%d`` of a day, ``%Y-%m`` of a month.
-    listing
-        Address of the list of files, as stores of objects answer it; empty where nothing lists them.
-    checksum
-        What is added to a file's address for its checksum; empty where there is none.
-    instrument, contract
-        The contract of a name; the name for a symbol where nothing lists the names.
-    offset
-        How much later than the period in UTC a file's rows are.
-    fixed
-        What holds of all rows: the kind of a price.
-    days
-        The same files by day, for months that are not over, not there or not whole.
-    """
+    """One kind of files of a venue."""
 
     exchange: str
-    kind: str
-    source: str
-    tables: Mapping[str, int]
+    kind: str  # what the venue calls the files, which is the name of their form
+    source: str  # whose forms those are
+    tables: Mapping[str, int]  # what they tell, with the rows that a whole day has
     host: str
-    path: str
-    period: str
-    listing: str = ""
-    checksum: str = ""
-    instrument: Callable[[str], Instrument] = reading.named
-    contract: str = ""
-    offset: pd.Timedelta = pd.Timedelta(0)
-    fixed: Mapping[str, str] = {}
-    days: str = ""
+    path: str  # names the ``{contract}`` and the ``{period}``
+    period: str  # how the path writes it: ``%Y-%m-%d`` of a day, ``%Y-%m`` of a month
+    listing: str = ""  # where a store of objects lists the files; "": nowhere
+    checksum: str = ""  # added to a file's address for its checksum; "": there is none
+    instrument: Callable[[str], Instrument] = reading.named  # the contract of a name
+    contract: str = ""  # the name for a symbol, where nothing lists the names
+    offset: pd.Timedelta = pd.Timedelta(0)  # how much later than the period in UTC a file's rows are
+    fixed: Mapping[str, str] = {}  # what holds of all rows: the kind of a price
+    days: str = ""  # the same files by day, for months that are not over, not there or not whole
 
     @property
     def label(self) -> str:
@@ -116,12 +92,12 @@ class Mismatch(NetworkError):
     """A file is not the one that its checksum is of."""
 
 
-_TERMS = {
+TERMS = {
     "binance": "Binance Vision Dataset Terms of 2026-08-26: CC BY-NC-SA 4.0, name the source, share alike; "
     "commercial use needs a licence of the venue",
     **dict.fromkeys(("okx", "gateio", "kucoin"), "terms of the files were not read: for the user's own use"),
 }
-_NOT_IN_FILES = {
+NOT_IN_FILES = {
     "bybit": "its files are of trades: payments and open interest reach back to the listing by request",
     "hyperliquid": "its files are paid for by the reader, with an account of the store: fetch them with its "
     "tools, then derivdata import --from hyperliquid",
@@ -204,16 +180,6 @@ FILES: tuple[FileKind, ...] = (
 """Files that are read, in the order of preference where a symbol has contracts in several."""
 
 
-def terms_of(exchange: str) -> str:
-    """Return what a venue's terms say of its files."""
-    return _TERMS[exchange]
-
-
-def why_no_files(exchange: str) -> str:
-    """Return why no files of a venue are read."""
-    return _NOT_IN_FILES.get(exchange, "no files of its are known that tell of these tables")
-
-
 class FileHost:
     """Where a venue's files lie; an `address` answers instead of its own hosts, a mirror or a test."""
 
@@ -268,18 +234,10 @@ class FileHost:
         return sorted(listed, key=lambda file: file.start)
 
     def fetch(self, kind: FileKind, file: ListedFile, folder: Path) -> Path | None:
-        """Fetch a file into a folder and return where it is; None: the venue has none.
+        """Fetch a file into a folder, below its path at the venue, and return where; None: there is none.
 
-        It lies there below its path at the venue. A file that is there with the right checksum is not fetched
-        again. What is fetched is verified, written beside its place and renamed; a file of another checksum
-        stays as ``.mismatch``.
-
-        Raises
-        ------
-        Mismatch
-            The file is not the one that its checksum is of, even when it was fetched again.
-        VenueError, NetworkError
-            The host refuses, or did not answer after every try.
+        A file that is there with the right checksum is not fetched again; one of another checksum, fetched
+        twice, stays as ``.mismatch``. Raises `Mismatch` for it, and `VenueError` or `NetworkError`.
         """
         path = folder / file.path.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)

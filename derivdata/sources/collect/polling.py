@@ -1,0 +1,107 @@
+"""The venues that are asked side by side: the state of each, and the streams of those that push."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from derivdata import tables
+from derivdata.errors import ArchiveError
+from derivdata.sources.collect.bulk import Poll
+from derivdata.sources.collect.clock import Clock
+from derivdata.sources.collect.files import Quarantine
+from derivdata.sources.collect.histories import chosen_venues
+from derivdata.sources.collect.liquidations import LIQUIDATIONS
+from derivdata.sources.collect.session import Stopped, VenueSession, shared_by_host
+from derivdata.sources.collect.sockets import VenueStream
+from derivdata.sources.collect.state import BOOKS, VenueState
+from derivdata.sources.venues.endpoint import Stream
+from derivdata.sources.venues.registry import VENUES
+
+
+def _listened_to(venues: Sequence[str], named: Sequence[str]) -> dict[str, Stream]:
+    """Return the streams of liquidations of those venues where they are the default, or that are named."""
+    for name in named:
+        if name not in VENUES or VENUES[name].stream is None:
+            raise ValueError(f"streams: {name!r} has no stream of liquidations that is known")
+    streams = {name: stream for name in venues if (stream := VENUES[name].stream) is not None}
+    return {name: stream for name, stream in streams.items() if stream.is_default or name in named}
+
+
+class VenuePolls:
+    """The state of each venue, and which of them refuse this address; options as of `Collector`."""
+
+    def __init__(
+        self,
+        venues: Sequence[str] | None,
+        clock: Clock,
+        *,
+        symbols: Sequence[str],
+        names: Sequence[str] | None,
+        depth: Sequence[str] = (),
+        streams: Sequence[str] = (),
+        share_seconds: float | None = None,
+        addresses: Mapping[str, str] | None = None,
+        sockets: Mapping[str, str] | None = None,
+        unconfirmed: bool = False,
+        quarantine: Quarantine | None = None,
+    ) -> None:
+        for name in names or ():
+            if name not in tables.TABLES:
+                raise ValueError(f"tables: there is no table {name!r}")
+        self.names, self.gone = names, dict[str, str]()
+        self._clock, self._sockets = clock, sockets or {}
+        chosen = chosen_venues(venues, unconfirmed=unconfirmed)
+        self.listened = _listened_to(chosen, streams) if self.keeps(LIQUIDATIONS) else {}
+        self.shared = shared_by_host((VENUES[name] for name in chosen), quarantine)
+        self.states = {
+            name: VenueState(
+                VenueSession(VENUES[name], clock, address=(addresses or {}).get(name), shared=shared),
+                unconfirmed=unconfirmed,
+                symbols=symbols if self.keeps(LIQUIDATIONS) and name not in self.listened else None,
+                depth=depth if any(map(self.keeps, BOOKS)) else (),
+                first=symbols,
+                seconds=share_seconds,
+                names=names,
+            )
+            for name, shared in self.shared.items()
+        }
+
+    def keeps(self, table: str) -> bool:
+        """Return whether a table is asked for."""
+        return self.names is None or table in self.names
+
+    def here(self) -> list[str]:
+        """Return the venues that do not refuse this address."""
+        return [name for name in self.states if name not in self.gone]
+
+    def poll(self, name: str) -> Poll:
+        """Ask a venue for what is due; an error of an adapter loses this venue's poll alone.
+
+        Raises `Stopped` or `ArchiveError`, which end all.
+        """
+        try:
+            poll = self.states[name].poll()
+        except (Stopped, ArchiveError):
+            raise
+        except Exception as problem:
+            poll = self.states[name].lost(problem)
+        if poll.gone:
+            self.gone[name] = next(iter(poll.failed.values()), "it refuses this address")
+        return poll
+
+    def stream(self, name: str, stream: Stream) -> VenueStream:
+        """Return a channel of a venue, to be started."""
+        state, address = self.states[name], self._sockets.get(name)
+        return VenueStream(
+            state.session.venue,
+            stream,
+            state.listed,
+            self._clock,
+            address=address,
+            quarantine=self.shared[name].quarantine,
+        )
+
+    def close(self) -> None:
+        """Close every connection."""
+        for state in self.states.values():
+            state.session.close()
