@@ -25,9 +25,9 @@ import xarray as xr
 from scipy.special import fdtri
 
 from derivdata.analysis import smile, variance
+from derivdata.analysis.labelling import origin_attrs, require_surface
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.clock import YEAR_US, origin_us, weekend_us
-from derivdata.analysis.surface.labelling import origin_attrs, require_surface
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats

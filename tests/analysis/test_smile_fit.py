@@ -274,31 +274,6 @@ class TestWeights:
         assert (equal_vol < variance_vol).all()
 
 
-class TestWarmStart:
-    def test_it_leads_to_the_same_slices(self):
-        k, iv, t = labelled(*crypto_like(200, 20, seed=10, noise=0.003)[:3])
-        cold = smile.fit(k, iv, t, weights="equal")
-        moved = iv * (1 + 0.001 * np.random.default_rng(0).standard_normal(iv.shape))
-        again, warm = (
-            smile.fit(k, moved, t, weights="equal"),
-            smile.fit(k, moved, t, initial=cold, weights="equal"),
-        )
-        np.testing.assert_allclose(warm["rmse_vol"], again["rmse_vol"], rtol=1e-4)
-
-    def test_it_broadcasts_over_time_and_new_slices_start_cold(self):
-        k, iv, t = labelled(*crypto_like(6, 12, seed=11)[:3])
-        earlier = iv.copy()
-        earlier[0] = NAN
-        start = smile.fit(k, earlier, t, weights="equal").isel(expiry=slice(0, 4))
-        cold = smile.fit(k, iv, t, weights="equal")["a"]
-        xr.testing.assert_allclose(smile.fit(k, iv, t, initial=start, weights="equal")["a"], cold)
-        k, iv, t = labelled(*crypto_like(4, 12, seed=12)[:3])
-        history = xr.concat([iv, 1.01 * iv], "time")
-        fit = smile.fit(k, history, t, initial=smile.fit(k, iv, t, weights="equal"), weights="equal")
-        assert fit["a"].sizes == {"time": 2, "expiry": 4}
-        assert float(fit["rmse_vol"].max()) < 1e-9
-
-
 quotes = st.integers(0, 2**32 - 1).map(lambda seed: crypto_like(3, 14, seed=seed, noise=0.005, fewest=6)[:3])
 
 
@@ -341,19 +316,10 @@ class TestProperties:
 class TestMisuse:
     k, iv = np.linspace(-0.2, 0.2, 6), np.full(6, 0.5)
 
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            (
-                {"weights": "spread"},
-                "weights='spread' is not one of equal, vega, price, variance, or an array",
-            ),
-            ({"initial": xr.Dataset()}, "is not an svi fit"),
-        ],
-    )
-    def test_options(self, options, message):
+    def test_an_unknown_weighting(self):
+        message = "weights='spread' is not one of equal, vega, price, variance, or an array"
         with pytest.raises(ValueError, match=message):
-            smile.fit(self.k, self.iv, 0.5, **options)
+            smile.fit(self.k, self.iv, 0.5, weights="spread")
 
     def test_percent_missing_dims_and_unlabelled_tables(self):
         with pytest.raises(ValueError, match="looks like percent"):

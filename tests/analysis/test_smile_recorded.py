@@ -69,16 +69,6 @@ def test_median_errors_in_volatility_points():
     assert float(errors.quantile(0.75)) < 0.01
 
 
-def test_the_next_chain_from_the_last_one():
-    """Warm starts across two days; the symbols' lists of expiries differ."""
-    start = smile.fit(*quotes(STAMPS_2026[0]), weights="equal")
-    cold, warm = (
-        smile.fit(*quotes(STAMPS_2026[1]), weights="equal"),
-        smile.fit(*quotes(STAMPS_2026[1]), initial=start, weights="equal"),
-    )
-    np.testing.assert_allclose(warm["rmse_vol"], cold["rmse_vol"], rtol=0.01)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("stamp", ["2025", "20260113T092145Z"])
 def test_recorded_slices_are_as_good_as_the_best_of_twelve_starts(stamp):

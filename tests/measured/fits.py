@@ -16,8 +16,8 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import black76, chain, smile, surface
+from derivdata.analysis.labelling import where
 from derivdata.analysis.surface.fitting import at_the_money_of
-from derivdata.analysis.surface.labelling import where
 from tests.analysis.deribit import STAMPS_2026, chain_2025, chain_2026
 from tests.analysis.violations import violations
 

@@ -12,11 +12,11 @@ import xarray as xr
 from derivdata.analysis import black76
 from derivdata.analysis.chain.normalise import instants
 from derivdata.analysis.inputs import require_columns, require_variables
+from derivdata.analysis.labelling import require_surface, where
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import YEAR_US, Clock, Rules, clock_of, origin_us
 from derivdata.analysis.surface.dated import forward_of, years_until
 from derivdata.analysis.surface.interpolation import variance_at, volatility
-from derivdata.analysis.surface.labelling import require_surface, where
 from derivdata.analysis.surface.maturity import Maturity, at_maturity
 from derivdata.units import HOURS_PER_YEAR
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from derivdata.analysis.labelling import where
 from derivdata.analysis.position.legs import (
     DAYS_PER_YEAR,
     Legs,
@@ -19,7 +20,6 @@ from derivdata.analysis.position.legs import (
 from derivdata.analysis.position.sensitivities import with_labels
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.clock import Clock
-from derivdata.analysis.surface.labelling import where
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.times import length
 

@@ -11,10 +11,10 @@ import xarray as xr
 
 from derivdata.analysis import black76, smile
 from derivdata.analysis.black76.kernels import Greek
+from derivdata.analysis.labelling import origin_attrs, where
 from derivdata.analysis.position.legs import Legs, in_both_currencies, on_surface, value_of
 from derivdata.analysis.status import flag_attrs
 from derivdata.analysis.surface.clock import Clock
-from derivdata.analysis.surface.labelling import origin_attrs, where
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from derivdata.analysis.labelling import bare, in_chunks, origin_attrs, where, with_units
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import Clock
-from derivdata.analysis.surface.labelling import bare, in_chunks, origin_attrs, where, with_units
 from derivdata.analysis.surface.maturity import Extrapolation, at_maturity, take
 from derivdata.analysis.surface.mixture import Mixture, mixture_at_expiries, mixture_of
 from derivdata.support.arguments import Numbers, typed

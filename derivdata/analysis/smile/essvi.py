@@ -22,13 +22,18 @@ the residual), so the Jacobian in the parameters is never formed quote by quote.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import xarray as xr
 
+from derivdata.analysis.labelling import named
+from derivdata.analysis.smile.evaluate import Method, assemble
 from derivdata.analysis.smile.quotes import SmileQuotes, SurfaceQuotes
-from derivdata.analysis.smile.search import Index, Linearised, Minimum, errors, minimise
+from derivdata.analysis.smile.search import Index, Linearised, Minimum, diagonal, minimise
 from derivdata.analysis.smile.svi import Raw
+from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 
 _LEAST = 1e-12  # smallest increment: keeps every inequality strict
@@ -45,12 +50,6 @@ class SsviSlices(NamedTuple):
     theta: Floats
     rho: Floats
     psi: Floats
-
-
-def slopes(slices: SsviSlices) -> Floats:
-    """``(theta, right, left)`` along a new last axis."""
-    tilt = slices.rho * slices.psi
-    return np.stack([slices.theta, (slices.psi + tilt) / 2.0, (slices.psi - tilt) / 2.0], axis=-1)
 
 
 def natural(parts: Floats) -> SsviSlices:
@@ -80,6 +79,50 @@ def linear_start(quotes: SurfaceQuotes) -> Floats:
     least = np.clip(shape, 1e-16 * theta, 1e-3 * theta)
     psi = np.sqrt(np.maximum(4.0 * bend, least) + tilt * tilt)
     return np.stack([theta, (psi + tilt) / 2.0, (psi - tilt) / 2.0], axis=-1)
+
+
+@typed
+def from_essvi(
+    theta: Numbers,
+    rho: Numbers,
+    psi: Numbers,
+    year_fraction: Numbers,
+    *,
+    k_min: Numbers = -np.inf,
+    k_max: Numbers = np.inf,
+    forward: Numbers | None = None,
+) -> xr.Dataset:
+    """Return a surface of known eSSVI parameters: a published one, a true one.
+
+    Parameters
+    ----------
+    theta, rho, psi
+        Total variance at the money, correlation, and ``ψ = θφ`` of each expiry, with dim ``expiry``; bare
+        1-D arrays get it. Nothing is checked: see `derivdata.analysis.surface.calendar_check` and
+        `derivdata.analysis.smile.butterfly_check`.
+    year_fraction
+        Time to expiry [years].
+    k_min, k_max
+        Range of log-moneyness that counts as data; by default everything does.
+    forward
+        Forward of each expiry, kept as a coordinate.
+
+    Returns
+    -------
+    Dataset, as `derivdata.analysis.surface.fit` gives it
+    """
+    given = {"theta": theta, "rho": rho, "psi": psi, "year_fraction": year_fraction}
+    given |= {"k_min": k_min, "k_max": k_max} | ({} if forward is None else {"forward": forward})
+    over_expiry = {name: named(value, ("expiry",), name) for name, value in given.items()}
+    sizes = {name: part.sizes["expiry"] for name, part in over_expiry.items() if "expiry" in part.dims}
+    for (before, length), (name, own) in pairwise(sizes.items()):
+        if own != length:
+            raise ValueError(f"{name} has {own} expiries where {before} has {length}")
+    *slices, t, low, high = xr.broadcast(*list(over_expiry.values())[:6])
+    variables = dict(zip(SsviSlices._fields, slices, strict=True)) | ssvi_to_raw(*slices)._asdict()
+    variables |= {"k_min": low, "k_max": high, "method": xr.full_like(t, Method.SSVI)}
+    years, forwards = over_expiry["year_fraction"], over_expiry.get("forward")
+    return assemble(variables, years, forward=forwards, surface="essvi")
 
 
 def ssvi_to_raw(theta: Any, rho: Any, psi: Any) -> Raw:
@@ -126,8 +169,7 @@ class _Problem(NamedTuple):
         return np.full((len(self.low), 1), np.inf)
 
     def rows(self, index: Index) -> Self:
-        quotes = SurfaceQuotes(*(part[index] for part in self.quotes))
-        return self._replace(quotes=quotes, low=self.low[:, index], high=self.high[:, index])
+        return self._replace(quotes=self.quotes.rows(index), low=self.low[:, index], high=self.high[:, index])
 
     def evaluate(self, x: Floats) -> Linearised:
         """Evaluate at x, by the chain rule through the three numbers of each slice.
@@ -143,7 +185,7 @@ class _Problem(NamedTuple):
         curved = (normal[..., :3, :3] @ jacobian).reshape(flat.shape)
         pulls = normal[..., :3, 3].reshape(count, 1, -1)
         gram = np.moveaxis(flat.swapaxes(-1, -2) @ curved, 0, -1)
-        own = np.einsum("ppn->pn", gram)
+        own = diagonal(gram)
         # A variable that moves nothing yet (a wing of slope 0) is damped by a trace of the strongest one.
         scale = np.maximum(own, 1e-12 * own.max(axis=0) + 1e-300)
         size = np.einsum("set,set->s", *[self.quotes.scale * self.quotes.w] * 2)
@@ -234,7 +276,7 @@ def _residual_rows(slices: Floats, quotes: SurfaceQuotes) -> Floats:
     half = np.divide(0.5, root, out=np.zeros_like(root), where=root > 0.0)
     even, odd = half * width * quotes.k, half * theta * quotes.k + 0.5 * quotes.k
     out = np.empty((*root.shape[:2], 4, root.shape[2]))
-    out[:, :, 3], factor = errors(quotes, 0.5 * (theta + tilt + root))
+    out[:, :, 3], factor = quotes.errors(0.5 * (theta + tilt + root))
     out[:, :, 0] = factor * (0.5 + half * (theta + tilt))
     out[:, :, 1], out[:, :, 2] = factor * (even + odd), factor * (even - odd)
     return out

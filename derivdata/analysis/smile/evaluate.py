@@ -21,7 +21,6 @@ A slice that could not be fitted has NaN parameters, ``method`` 0 and its reason
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
@@ -29,6 +28,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.inputs import require_variables
+from derivdata.analysis.labelling import applied, bare, elementwise
 from derivdata.analysis.smile import svi
 from derivdata.analysis.smile.butterfly import Butterfly, check_slices
 from derivdata.analysis.smile.svi import Raw
@@ -57,10 +57,14 @@ def assemble(
     forward: xr.DataArray | None = None,
     **attrs: str,
 ) -> xr.Dataset:
-    """Return a fit from its variables, with coordinates, CF flags and units set."""
-    fit = xr.Dataset(variables, attrs=attrs).assign_coords(year_fraction=year_fraction)
+    """Return a fit from its variables, with coordinates, flags and units; counts that are not given are 0."""
+    like = variables["k_min"]
+    nothing = dict.fromkeys(("status", "n", "nfev"), xr.zeros_like(like, dtype=np.int32))
+    filled = nothing | {"rmse_vol": xr.full_like(like, np.nan)} | variables
+    fit = xr.Dataset(filled, attrs=attrs).assign_coords(year_fraction=year_fraction)
     if forward is not None:
         fit = fit.assign_coords(forward=forward)
+    fit["method"] = fit["method"].astype(np.int8)
     fit["status"].attrs = flag_attrs()
     fit["method"].attrs = {
         "flag_values": np.array([each.value for each in Method], dtype=np.int8),
@@ -108,16 +112,8 @@ def from_raw(
             xr.broadcast(xr.DataArray(forward), t)
     except ValueError:
         raise ValueError("raw, year_fraction, k_min, k_max and forward do not fit each other") from None
-    zero = xr.zeros_like(t, dtype=np.int8)
-    variables = dict(zip(RAW, parameters, strict=True)) | {
-        "method": zero + np.int8(Method.SVI),
-        "status": zero.astype(np.int32),
-        "rmse_vol": xr.full_like(t, np.nan, dtype=np.float64),
-        "n": zero.astype(np.int32),
-        "nfev": zero.astype(np.int32),
-        "k_min": low,
-        "k_max": high,
-    }
+    variables = dict(zip(RAW, parameters, strict=True)) | {"k_min": low, "k_max": high}
+    variables["method"] = xr.full_like(t, Method.SVI)
     wrapped = None if forward is None else xr.DataArray(forward)
     return assemble(variables, xr.DataArray(year_fraction), forward=wrapped)
 
@@ -154,9 +150,10 @@ def total_variance(
     """
     if derivative not in (0, 1, 2):
         raise ValueError(f"derivative is {derivative!r}; a smile has derivatives 0, 1 and 2")
-    k = _labelled(log_moneyness)
+    k = bare(log_moneyness, "log_moneyness")
     require_variables(fit, "fit", (*RAW, "k_min", "k_max"))
-    w = _elementwise(lambda k, *raw: svi.total_variance(k, Raw(*raw), derivative=derivative), k, *_raw(fit))
+    raw = (fit[name] for name in RAW)  # with the fit's own coordinates, such as its time to expiry
+    w = elementwise(lambda k, *raw: svi.total_variance(k, Raw(*raw), derivative=derivative), k, *raw)
     w = w.transpose(*fit["a"].dims, ...)
     inside: xr.DataArray = w if extrapolate else w.where((fit["k_min"] <= k) & (k <= fit["k_max"]))
     return inside.rename("total_variance").assign_attrs(units="1", derivative=derivative)
@@ -169,7 +166,8 @@ def iv(fit: xr.Dataset, log_moneyness: Numbers, *, extrapolate: bool = False) ->
     Parameters, shapes and NaN are those of `total_variance`; NaN also where total variance is negative.
     """
     w = total_variance(fit, log_moneyness, extrapolate=extrapolate)
-    return _elementwise(_volatility, fit["year_fraction"], w).rename("iv").assign_attrs(units="1/sqrt(year)")
+    found = elementwise(lambda t, w: np.sqrt(w / t), fit["year_fraction"], w)
+    return found.rename("iv").assign_attrs(units="1/sqrt(year)")
 
 
 @typed
@@ -178,11 +176,9 @@ def durrleman(fit: xr.Dataset, log_moneyness: Numbers, *, extrapolate: bool = Fa
 
     Parameters, shapes and NaN are those of `total_variance`.
     """
-    k = _labelled(log_moneyness)
+    k = bare(log_moneyness, "log_moneyness")
     parts = [total_variance(fit, k, derivative=d, extrapolate=extrapolate) for d in (0, 1, 2)]
-    return _elementwise(lambda w, dw, d2w, k: svi.density_factor(k, w, dw, d2w), *parts, k).rename(
-        "durrleman_g"
-    )
+    return elementwise(svi.density_factor, k, *parts).transpose(*parts[0].dims).rename("durrleman_g")
 
 
 @typed
@@ -216,37 +212,10 @@ def butterfly_check(fit: xr.Dataset) -> xr.Dataset:
         flat = Raw(*(part.ravel() for part in parts))
         return tuple(part.reshape(k_min.shape) for part in check_slices(flat, k_min.ravel(), k_max.ravel()))
 
-    parts = xr.apply_ufunc(
+    parts = applied(
         check,
-        *(fit["k_min"], fit["k_max"], *_raw(fit)),
-        output_core_dims=[[]] * 5,
-        dask="parallelized",
-        output_dtypes=[np.float64] * 4 + [np.bool_],
+        *(fit[name] for name in ("k_min", "k_max", *RAW)),
+        out=[[]] * 5,
+        types=[np.float64] * 4 + [np.bool_],
     )
     return xr.Dataset(dict(zip(Butterfly._fields, parts, strict=True)))
-
-
-def _raw(fit: xr.Dataset) -> list[xr.DataArray]:
-    """Return the raw parameters with the fit's own coordinates, such as its time to expiry."""
-    return [fit[name] for name in RAW]
-
-
-def _volatility(t: Floats, w: Floats) -> Floats:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.sqrt(w / t))
-
-
-def _elementwise(kernel: Callable[..., Floats], *arrays: Any) -> xr.DataArray:
-    result: xr.DataArray = xr.apply_ufunc(kernel, *arrays, dask="parallelized", output_dtypes=[np.float64])
-    return result
-
-
-def _labelled(log_moneyness: Any) -> xr.DataArray:
-    if isinstance(log_moneyness, xr.DataArray):
-        return log_moneyness
-    k = np.asarray(log_moneyness, dtype=np.float64)
-    if k.ndim > 1:
-        raise TypeError(
-            f"log_moneyness is a bare array of {k.ndim} dimensions; wrap it in a DataArray that names them"
-        )
-    return xr.DataArray(k, {"log_moneyness": k} if k.ndim else {}, ["log_moneyness"][: k.ndim])

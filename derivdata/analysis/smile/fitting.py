@@ -8,16 +8,15 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.inputs import require_decimal_volatility, require_same
+from derivdata.analysis.labelling import applied, named
 from derivdata.analysis.smile.evaluate import RAW, assemble
-from derivdata.analysis.smile.quotes import prepare, quote_weights
+from derivdata.analysis.smile.quotes import in_rows, labelled, prepare
 from derivdata.analysis.smile.slices import fit_between, fit_slices
-from derivdata.analysis.smile.svi import Raw
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 
 _ROWS = 8192
-_SIDES = ("iv_bid", "iv_ask")
-_FACTS = {
+_TYPES = dict.fromkeys(RAW, np.float64) | {
     "method": np.int8,
     "status": np.int32,
     "rmse_vol": np.float64,
@@ -38,7 +37,6 @@ def fit(
     weights: Any = None,
     iv_bid: Numbers | None = None,
     iv_ask: Numbers | None = None,
-    initial: xr.Dataset | None = None,
     forward: Numbers | None = None,
 ) -> xr.Dataset:
     """Fit raw SVI smiles to the quotes of every slice at once, each slice alone.
@@ -67,9 +65,6 @@ def fit(
     iv_bid, iv_ask
         Volatilities of bid and ask like `iv`, NaN where there is none. With them only what lies outside
         counts: a fit between all bids and asks has no loss.
-    initial
-        An earlier fit of such slices, without their time dim or with it; its slices are where the search
-        begins.
     forward
         Forward of each slice, kept as a coordinate.
 
@@ -97,117 +92,28 @@ def fit(
     the one of its fits with the least squared distance outside, so it is never worse than the fit to `iv`.
     This is a local search: it may end outside although some smile lies between all bids and asks.
     """
-    quotes = _labelled(log_moneyness, iv, year_fraction, weights, forward, dim, (iv_bid, iv_ask))
-    k, volatility, weight, t, f = (_one_chunk(part, dim) for part in quotes)
-    dims = [str(name) for name in volatility.dims]
-    bid, ask = (
-        _one_chunk(_wrap(np.nan if side is None else side, dims, name), dim)
-        for side, name in zip((iv_bid, iv_ask), _SIDES, strict=True)
+    quotes = labelled(log_moneyness, iv, year_fraction, weights, iv_bid, iv_ask, core=(dim,), lead="slice")
+    forwards = None
+    if forward is not None:
+        forwards = named(forward, [str(name) for name in quotes.iv.dims if name != dim], "forward")
+        require_same({"forward": forwards}, quotes.iv, "iv")
+    if quotes.iv.chunks is None:
+        require_decimal_volatility(quotes.iv)
+    parts = applied(
+        lambda *blocks: in_rows(_fit_rows, blocks[:5], blocks[5:], core=1, most=_ROWS),
+        *quotes,
+        core=[[dim]] * 5 + [[]],
+        out=[[]] * len(_TYPES),
+        types=list(_TYPES.values()),
     )
-    named = {"log_moneyness": k, "weights": weight, "year_fraction": t, "forward": f}
-    require_same(named | {"iv_bid": bid, "iv_ask": ask}, volatility, "iv")
-    if volatility.chunks is None:
-        require_decimal_volatility(volatility)
-    names = (*RAW, *_FACTS)
-    parts = xr.apply_ufunc(
-        _kernel,
-        *(k, volatility, weight, *(xr.broadcast(side, volatility)[0] for side in (bid, ask))),
-        *(t, *_warm(initial, k, volatility)),
-        input_core_dims=[[dim]] * 5 + [[]] * 6,
-        output_core_dims=[[]] * len(names),
-        dask="parallelized",
-        output_dtypes=[_FACTS.get(name, np.float64) for name in names],
-    )
-    variables = dict(zip(names, parts, strict=True))
+    variables = dict(zip(_TYPES, parts, strict=True))
     weighting = weights if isinstance(weights, str) else "given" if weights is not None else "default"
-    return assemble(variables, t, forward=None if forward is None else f, fit="svi", weights=weighting)
+    return assemble(variables, quotes.t, forward=forwards, fit="svi", weights=weighting)
 
 
-def _labelled(
-    k: Any, iv: Any, t: Any, weights: Any, forward: Any, dim: str, sides: tuple[Any, Any]
-) -> tuple[xr.DataArray, ...]:
-    if not isinstance(iv, xr.DataArray):
-        iv = np.asarray(iv, dtype=np.float64)
-        names = ["slice"] if iv.ndim == 2 else [f"slice_{i}" for i in range(iv.ndim - 1)]
-        dims = [*names, dim][len(names) + 1 - iv.ndim :]
-        iv = xr.DataArray(iv, dims=dims)
-        slices = [name for name in dims if name != dim]
-    else:
-        others = [str(name) for name in iv.dims if name != dim]
-        dims, slices = [dim], others if len(others) == 1 else []
-    if dim not in iv.dims:
-        raise ValueError(f"iv has dims {iv.dims} and no {dim!r}; name the dim of the quotes with dim=")
-    named = weights is None or isinstance(weights, str)
-    given = np.ones(iv.sizes[dim]) if named else weights
-    k, given = (_wrap(part, dims, name) for part, name in ((k, "log_moneyness"), (given, "weights")))
-    for part, name in ((k, "log_moneyness"), (given, "weights")):
-        if dim not in part.dims:
-            raise ValueError(
-                f"{name} has dims {part.dims} and no {dim!r}; name the dim of the quotes with dim="
-            )
-    one = 1.0 if forward is None else forward
-    t = _wrap(t, slices, "year_fraction")
-    if named:
-        pair: list[Any] = [None, None]
-        if any(side is not None for side in sides):
-            both = zip(sides, _SIDES, strict=True)
-            pair = [_wrap(np.nan if side is None else side, dims, name) for side, name in both]
-        given = given * quote_weights(weights, k, iv, t, (pair[0], pair[1]), (dim,))
-    return k, iv, given, t, _wrap(one, slices, "forward")
-
-
-def _wrap(value: Any, dims: list[str], name: str) -> xr.DataArray:
-    if isinstance(value, xr.DataArray):
-        return value
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (ValueError, TypeError):
-        raise TypeError(f"{name} must be numbers, not {type(value).__name__}") from None
-    if array.ndim > len(dims):
-        raise TypeError(
-            f"{name} is a bare array of {array.ndim} dims; wrap it in a DataArray that names them"
-        )
-    return xr.DataArray(array, dims=dims[len(dims) - array.ndim :])
-
-
-def _one_chunk(part: xr.DataArray, dim: str) -> xr.DataArray:
-    return part.chunk({dim: -1}) if part.chunks is not None and dim in part.dims else part
-
-
-def _warm(initial: xr.Dataset | None, *quotes: xr.DataArray) -> list[xr.DataArray]:
-    if initial is None:
-        return [xr.DataArray(np.nan)] * len(RAW)
-    indexes = {name: index for part in quotes for name, index in part.indexes.items()}
-    missing = [name for name in (*RAW, "method") if name not in initial]
-    if missing:
-        raise ValueError(f"initial has no {', '.join(missing)}: it is not an svi fit")
-    raw = initial[list(RAW)].reset_coords(drop=True)
-    return list(
-        raw.reindex({str(d): indexes[d] for d in raw.dims if d in indexes and d in raw.indexes}).values()
-    )
-
-
-def _kernel(
-    k: Floats, iv: Floats, weight: Floats, bid: Floats, ask: Floats, *rest: Floats
-) -> tuple[Any, ...]:
-    """Fit arrays whose last axis, of the first five, are the quotes, some rows at a time."""
-    table = (k, iv, weight, bid, ask)
-    lead = np.broadcast_shapes(*(part.shape[:-1] for part in table), *(np.shape(p) for p in rest))
-    count, strikes = int(np.prod(lead)), iv.shape[-1]
-    quotes = [np.broadcast_to(part, (*lead, strikes)).reshape(count, strikes) for part in table]
-    tall = [np.broadcast_to(part, lead).reshape(count) for part in rest]
-    parts = [
-        _fit_rows(*(part[at : at + _ROWS] for part in (*quotes, *tall)))
-        for at in range(0, max(count, 1), _ROWS)
-    ]
-    return tuple(np.concatenate(part).reshape(lead) for part in zip(*parts, strict=True))
-
-
-def _fit_rows(
-    k: Floats, iv: Floats, weight: Floats, bid: Floats, ask: Floats, t: Floats, *initial: Floats
-) -> tuple[Any, ...]:
+def _fit_rows(k: Floats, iv: Floats, weight: Floats, bid: Floats, ask: Floats, t: Floats) -> tuple[Any, ...]:
     quotes = prepare(k, iv, t, weight)
-    fitted = fit_slices(quotes, Raw(*initial))
+    fitted = fit_slices(quotes)
     if np.isfinite(bid).any() or np.isfinite(ask).any():
         fitted = fit_between(fitted, quotes, weight, bid, ask)
     n = quotes.used.sum(axis=1).astype(np.int32)

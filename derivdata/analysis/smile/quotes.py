@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import xarray as xr
 
+from derivdata.analysis.inputs import require_same
+from derivdata.analysis.labelling import named
 from derivdata.support.arrays import Bools, Floats, Indices
 
 Weights = Literal["equal", "vega", "price", "variance"]
+_INSIDE = 1e-3  # share of a residual between bid and ask that counts: a millionth of the squared loss
 _NARROWEST = 1e-3  # volatility; a market narrower than that would fix the smile by itself
 
 
@@ -48,6 +52,21 @@ class SurfaceQuotes(NamedTuple):
     low: Floats
     high: Floats
 
+    def rows(self, index: Indices | Bools) -> SurfaceQuotes:
+        """Return the quotes of these surfaces only."""
+        return SurfaceQuotes(*(part[index] for part in self))
+
+    def errors(self, w: Floats) -> tuple[Floats, Floats]:
+        """Return scaled residuals of model variances `w`, and the factor of their derivative by `w`.
+
+        What lies outside bid and ask counts in full; the thousandth of the way to the middle that is left
+        inside makes the minimum unique.
+        """
+        outside = w - np.clip(w, self.low, self.high)
+        inside = (self.low < w) & (w < self.high)
+        residual = outside + _INSIDE * (w - self.w - outside)
+        return residual * self.scale, np.where(inside, _INSIDE, 1.0) * self.scale
+
 
 class Scaling(NamedTuple):
     """``k = centre + half × scaled k`` and ``w = height × scaled w``."""
@@ -55,6 +74,98 @@ class Scaling(NamedTuple):
     centre: Floats
     half: Floats
     height: Floats
+
+
+class LabelledQuotes(NamedTuple):
+    """Quotes over slices and strikes, each in one chunk; a bid or ask that is not known is NaN."""
+
+    k: xr.DataArray
+    iv: xr.DataArray
+    weight: xr.DataArray
+    bid: xr.DataArray
+    ask: xr.DataArray
+    t: xr.DataArray
+
+
+def labelled(
+    log_moneyness: Any,
+    iv: Any,
+    year_fraction: Any,
+    weights: Any,
+    iv_bid: Any,
+    iv_ask: Any,
+    *,
+    core: tuple[str, ...],
+    lead: str,
+) -> LabelledQuotes:
+    """Return quotes given as arrays of any kind with their `core` dims, of which the last are the strikes.
+
+    A bare `iv` has these dims last, and before them `lead`, or `lead` with a number each; other bare arrays
+    have the last dims of a bare `iv`, and beside a labelled one the core dims, times those without strikes.
+    """
+    dim = core[-1]
+    every: list[str] = list(core)
+    if not isinstance(iv, xr.DataArray):
+        more = np.ndim(iv) - len(core)
+        every = [*([lead] if more == 1 else [f"{lead}_{i}" for i in range(more)]), *core]
+    volatility = named(iv, every, "iv")
+    if missing := [name for name in core if name not in volatility.dims]:
+        raise ValueError(
+            f"iv has dims {volatility.dims} and no {missing[0]!r}; name the dim of the quotes with dim="
+        )
+    slices = [name for name in every if name != dim]
+    if not slices and volatility.ndim == 2:
+        slices = [str(name) for name in volatility.dims if name != dim]
+    t = named(year_fraction, slices, "year_fraction")
+    if dim in t.dims or not set(core[:-1]) <= set(t.dims):
+        raise ValueError(f"year_fraction has dims {t.dims}; it needs {[*core[:-1]]} and not {dim!r}")
+    k = named(log_moneyness, every, "log_moneyness")
+    if dim not in k.dims:
+        raise ValueError(
+            f"log_moneyness has dims {k.dims} and no {dim!r}; name the dim of the quotes with dim="
+        )
+    sides = {
+        name: named(np.nan if side is None else side, every, name)
+        for name, side in (("iv_bid", iv_bid), ("iv_ask", iv_ask))
+    }
+    require_same({"log_moneyness": k, "year_fraction": t}, volatility, "iv")
+    if weights is None or isinstance(weights, str):
+        given = (None, None) if iv_bid is None and iv_ask is None else (sides["iv_bid"], sides["iv_ask"])
+        weights = quote_weights(weights, k, volatility, t, given, core)
+    weight = named(weights, every, "weights")
+    require_same({"weights": weight, **sides}, volatility, "iv")
+    size = volatility.sizes
+    parts = [
+        part.expand_dims({name: size[name] for name in core if name not in part.dims})
+        for part in (k, volatility, weight, *sides.values())
+    ]
+    whole = [
+        part.chunk({name: -1 for name in core if name in part.dims}) if part.chunks else part
+        for part in (*parts, t)
+    ]
+    return LabelledQuotes(*whole)
+
+
+def in_rows(
+    kernel: Callable[..., Sequence[Any]],
+    quotes: Sequence[Any],
+    slices: Sequence[Any],
+    *,
+    core: int,
+    most: int,
+) -> tuple[Any, ...]:
+    """Apply a kernel to quotes, whose last `core` dims are its own, and to what has all of them but strikes.
+
+    It gets the other dims as one, at most so many rows at a time, and so do its results.
+    """
+    shape = np.broadcast_shapes(*map(np.shape, quotes), *((*np.shape(part), 1) for part in slices))
+    lead, own = shape[: len(shape) - core], shape[len(shape) - core :]
+    count = int(np.prod(lead))
+    rows = [np.broadcast_to(part, shape).reshape(count, *own) for part in quotes]
+    rows += [np.broadcast_to(part, shape[:-1]).reshape(count, *own[:-1]) for part in slices]
+    blocks = [kernel(*(part[at : at + most] for part in rows)) for at in range(0, max(count, 1), most)]
+    joined = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    return tuple(part.reshape((*lead, *part.shape[1:])) for part in joined)
 
 
 def prepare(k: Floats, iv: Floats, t: Floats, weight: Floats) -> SmileQuotes:

@@ -38,8 +38,8 @@ class FittedSlices(NamedTuple):
     rmse_vol: Floats
 
 
-def fit_slices(quotes: SmileQuotes, start: Raw) -> FittedSlices:
-    """Fit every slice by the best rung of the ladder that its strikes can carry."""
+def fit_slices(quotes: SmileQuotes, start: Raw | None = None) -> FittedSlices:
+    """Fit every slice by the best rung of the ladder that its strikes can carry, from `start` if given."""
     count = len(quotes.k)
     rungs = np.zeros(count, dtype=np.int8)
     for rung in _LADDER:
@@ -64,10 +64,12 @@ def fit_slices(quotes: SmileQuotes, start: Raw) -> FittedSlices:
     return fitted
 
 
-def _fit_rung(fitted: FittedSlices, quotes: SmileQuotes, start: Raw, rows: Indices, rung: Method) -> None:
+def _fit_rung(
+    fitted: FittedSlices, quotes: SmileQuotes, start: Raw | None, rows: Indices, rung: Method
+) -> None:
     part, ended = quotes.rows(rows), None
     if rung == Method.SVI:
-        raw, ended = fit_svi(part, Raw(*(each[rows] for each in start)))
+        raw, ended = fit_svi(part, None if start is None else Raw(*(each[rows] for each in start)))
     elif rung == Method.SSVI:
         raw, ended = fit_ssvi(part)
     else:

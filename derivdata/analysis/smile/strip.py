@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from numpy.typing import NDArray
 from scipy import special
 
+from derivdata.analysis.labelling import applied
 from derivdata.analysis.status import Status
 from derivdata.support.arrays import Bools, Floats
 
@@ -73,6 +75,20 @@ def tails(k_low: Floats, k_high: Floats, s_low: Floats, s_high: Floats, floor: f
         room = np.maximum(k_low - np.log(floor), 0.0)
         put = np.where(np.isinf(k_low), 0.0, 2.0 * over_strike(k_low, s_low) * room)
         return np.where((k_low <= 0.0) & (k_high > 0.0), call + put, np.nan)
+
+
+def strips(
+    k: xr.DataArray, iv: xr.DataArray, t: xr.DataArray, dim: str, ends: tuple[Any, Any] = (-np.inf, np.inf)
+) -> tuple[xr.DataArray, ...]:
+    """Sum the strips of labelled quotes between two ends; see `strip` for the results."""
+    parts: tuple[xr.DataArray, ...] = applied(
+        strip,
+        *(k, iv, t, *ends),
+        core=[[dim], [dim], [], [], []],
+        out=[[]] * 6,
+        types=[np.float64] * 5 + [np.int32],
+    )
+    return parts
 
 
 def strip(k: Floats, iv: Floats, t: Floats, low: Floats, high: Floats) -> tuple[Any, ...]:

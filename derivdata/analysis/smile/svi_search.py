@@ -13,19 +13,17 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from derivdata.analysis.smile.quotes import Scaling, SmileQuotes, scaled_quotes
+from derivdata.analysis.smile.quotes import SmileQuotes, scaled_quotes
 from derivdata.analysis.smile.search import (
     Index,
     Linearised,
     Minimum,
-    SliceProblem,
-    floor_from_raw,
-    floor_to_raw,
+    diagonal,
     gain,
     minimise,
     times,
 )
-from derivdata.analysis.smile.svi import Raw
+from derivdata.analysis.smile.svi import Raw, floor_from_raw, floor_to_raw, jet
 from derivdata.analysis.smile.svi_moments import Scaled, best_linear, linear_loss, moments
 from derivdata.support.arrays import Bools, Floats
 
@@ -109,7 +107,7 @@ def _projected(gram: Floats) -> Floats:
     return np.concatenate([linear, np.maximum(own - used, 1e-12 * own) + 1e-300])
 
 
-def fit_svi(quotes: SmileQuotes, start: Raw) -> tuple[Raw, Minimum]:
+def fit_svi(quotes: SmileQuotes, start: Raw | None) -> tuple[Raw, Minimum]:
     """Return the best raw SVI slices inside Lee's bound with no negative variance.
 
     Where `start` is known its vertex and width are where the search begins. Elsewhere, and where that search
@@ -121,7 +119,10 @@ def fit_svi(quotes: SmileQuotes, start: Raw) -> tuple[Raw, Minimum]:
     sums = scaled.weight.sum(axis=1), weighted_k.sum(axis=1), np.vecdot(weighted_k, scaled.k)
     cap = _LEE * scaling.half / scaling.height
     slices = Scaled(scaled.k, scaled.w, scaled.weight, weighted_k, *sums, cap)
-    best = _search(slices, _warm_place(start, scaling))
+    warm = None
+    if start is not None:
+        warm = np.stack([(start.m - scaling.centre) / scaling.half, np.log(start.sigma / scaling.half)])
+    best = _search(slices, warm)
     raw = Raw(*_raw_in_scale(best.x))
     sunk = np.flatnonzero(raw.a + raw.b * raw.sigma * np.sqrt(np.maximum(1.0 - raw.rho**2, 0.0)) < 0.0)
     if sunk.size:
@@ -135,12 +136,13 @@ def fit_svi(quotes: SmileQuotes, start: Raw) -> tuple[Raw, Minimum]:
     return Raw(height * a, height / half * b, rho, scaling.centre + half * m, half * sigma), best
 
 
-def _search(slices: Scaled, warm: Floats) -> Minimum:
+def _search(slices: Scaled, warm: Floats | None) -> Minimum:
     count = len(slices.k)
     best = Minimum(
         np.zeros((5, count)), np.full(count, np.inf), np.zeros(count, dtype=bool), np.zeros(count, np.int64)
     )
-    _improve(best, slices, warm[None], np.asarray(np.isfinite(warm).all(axis=0))[None])
+    if warm is not None:
+        _improve(best, slices, warm[None], np.asarray(np.isfinite(warm).all(axis=0))[None])
     cold = np.asarray(~best.converged)
     if cold.any():
         places, losses = (
@@ -170,13 +172,6 @@ def _improve(best: Minimum, slices: Scaled, places: Floats, chosen: Bools) -> No
         best.converged[into] = minimum.converged[better]
 
 
-def _warm_place(start: Raw, scaling: Scaling) -> Floats:
-    """Return m and ln σ of a known slice in scaled units; NaN in both where either is unknown."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        place = np.stack([(start.m - scaling.centre) / scaling.half, np.log(start.sigma / scaling.half)])
-    return np.where(np.isfinite(place).all(axis=0), place, np.nan)
-
-
 def _raw_in_scale(x: Floats) -> tuple[Floats, ...]:
     """Return raw ``(a, b, ρ, m, σ)`` of scaled variables: ``b = (r + l)/2`` and ``ρ = (r − l)/(r + l)``."""
     total = x[1] + x[2]
@@ -194,8 +189,34 @@ def _lift(slices: Scaled, raw: Raw) -> Minimum:
     bounds[1, 0], bounds[1, 1:3] = np.inf, np.sqrt(slices.cap)
     bounds[:, 3:] = BOX.T[..., None]
     weight = slices.weight / slices.s0[:, None]
-    problem = SliceProblem(slices.k, slices.w, weight, bounds[0], bounds[1], _REACH)
+    problem = _FloorProblem(slices.k, slices.w, weight, bounds[0], bounds[1], _REACH)
     return minimise(problem, np.clip(floor_from_raw(raw), bounds[0], bounds[1]))
+
+
+class _FloorProblem(NamedTuple):
+    """Single slices in the variables of `floor_from_raw`, of least variance 0 or more."""
+
+    k: Floats
+    w: Floats
+    weight: Floats
+    low: Floats
+    high: Floats
+    reach: Floats
+
+    def rows(self, index: Index) -> Self:
+        """Return these slices only."""
+        wide = {name: getattr(self, name)[index] for name in ("k", "w", "weight")}
+        return self._replace(**wide, low=self.low[:, index], high=self.high[:, index])
+
+    def evaluate(self, x: Floats) -> Linearised:
+        """Residual and Jacobian products at `x`."""
+        (value, _, _), (slope, _, _) = jet(x[..., None], self.k)
+        error = self.w - value
+        weighted = self.weight * slope
+        gram = np.vecdot(weighted[:, None], slope)
+        loss = np.vecdot(self.weight * error, error)
+        nothing = 1e-28 * np.vecdot(self.weight, np.square(self.w))
+        return Linearised(x, loss, nothing, gram, np.vecdot(weighted, error), diagonal(gram) + 1e-300)
 
 
 def _scan(slices: Scaled) -> tuple[Floats, Floats]:

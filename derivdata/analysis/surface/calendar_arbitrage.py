@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis import smile
-from derivdata.analysis.surface.labelling import in_chunks, require_surface, with_units
+from derivdata.analysis.labelling import in_chunks, require_surface, with_units
 from derivdata.analysis.surface.maturity import slices_at, take
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats

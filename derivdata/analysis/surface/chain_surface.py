@@ -14,11 +14,11 @@ from derivdata.analysis import smile
 from derivdata.analysis.black76.kernels import DeltaKind
 from derivdata.analysis.chain.cleaning import flags, usable
 from derivdata.analysis.chain.normalise import is_cleaned, option_rows
+from derivdata.analysis.labelling import where
 from derivdata.analysis.smile.quotes import quote_weights
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.clock import Clock
 from derivdata.analysis.surface.fitting import SurfaceMethod, at_the_money_of, fit
-from derivdata.analysis.surface.labelling import where
 from derivdata.analysis.surface.points import constant_maturity
 from derivdata.support.arguments import Numbers, typed
 

@@ -11,10 +11,10 @@ import xarray as xr
 from derivdata.analysis import black76
 from derivdata.analysis.black76.kernels import DeltaKind
 from derivdata.analysis.inputs import require_variables
+from derivdata.analysis.labelling import bare, origin_attrs, where, with_units
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import YEAR_US, Clock, origin_us
 from derivdata.analysis.surface.interpolation import variance_at, volatility
-from derivdata.analysis.surface.labelling import bare, origin_attrs, where, with_units
 from derivdata.analysis.surface.maturity import Extrapolation, Maturity, at_maturity
 from derivdata.analysis.surface.points import at_delta
 from derivdata.support import times

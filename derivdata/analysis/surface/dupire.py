@@ -7,9 +7,9 @@ import xarray as xr
 
 from derivdata.analysis import smile
 from derivdata.analysis.black76.normalised import time_value
+from derivdata.analysis.labelling import bare, origin_attrs, where, with_units
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import Clock
-from derivdata.analysis.surface.labelling import bare, origin_attrs, where, with_units
 from derivdata.analysis.surface.maturity import Extrapolation, Maturity, at_maturity
 from derivdata.analysis.surface.mixture import mixture_of
 from derivdata.support.arguments import Numbers, typed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Literal
 
 import numpy as np
@@ -9,26 +10,31 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis import smile
+from derivdata.analysis.labelling import applied, elementwise, where
 from derivdata.analysis.smile import essvi
 from derivdata.analysis.smile.essvi import ssvi_to_raw
 from derivdata.analysis.smile.evaluate import RAW, Method, assemble
-from derivdata.analysis.smile.quotes import SurfaceQuotes
-from derivdata.analysis.smile.strip import strip
+from derivdata.analysis.smile.quotes import LabelledQuotes, SurfaceQuotes, in_rows, labelled
+from derivdata.analysis.smile.strip import strips
 from derivdata.analysis.smile.svi import Raw, total_variance
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.calendar_arbitrage import calendar_check
 from derivdata.analysis.surface.joint_svi import fit_joint
-from derivdata.analysis.surface.labelling import NATURAL, labelled, where
 from derivdata.analysis.surface.quote_grid import QuoteGrid, arrange, batches, ends_of, quotes_of
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Bools, Floats
 
 SurfaceMethod = Literal["svi", "essvi", "slices"]
 
-_FACTS = ("rmse_vol", "n", "nfev", "k_min", "k_max", "status")
-_TYPES = (np.float64, np.int32, np.int32, np.float64, np.float64, np.int32)
+_FACTS = {
+    "rmse_vol": np.float64,
+    "n": np.int32,
+    "nfev": np.int32,
+    "k_min": np.float64,
+    "k_max": np.float64,
+    "status": np.int32,
+}
 _SURFACES, _JOINT_SURFACES = 512, 64
-_LOG = "log-moneyness"
 _FLAT = 4.0  # rms residuals by which a slice may leave its value at the money and still count as flat
 
 
@@ -42,7 +48,6 @@ def fit(
     weights: Any = None,
     iv_bid: Numbers | None = None,
     iv_ask: Numbers | None = None,
-    initial: xr.Dataset | None = None,
     forward: xr.DataArray | None = None,
     dim: str = "strike",
 ) -> xr.Dataset:
@@ -74,9 +79,6 @@ def fit(
         their middle (a millionth of its square), which only keeps the minimum unique; `iv` counts where there
         is neither.
         ``"slices"`` is as `derivdata.analysis.smile.fit`.
-    initial
-        An earlier result to start from, matched by expiry; the result does not depend on it beyond the
-        search's tolerance. Only for ``"essvi"``, unused by others.
     forward
         Forward of each expiry, kept as a coordinate.
     dim
@@ -107,87 +109,53 @@ def fit(
     slice. Expiries and strikes are put into one chunk. How close each method and weighting comes on
     recorded chains is in docs/methods/surfaces.md, and why the defaults are what they are.
     """
-    quotes = labelled(log_moneyness, iv, year_fraction, weights, iv_bid, iv_ask, dim=dim)
-    k, volatility, t, weight = quotes[:4]
-    if method == "slices":
-        sides = tuple(
-            None if side is None else part for side, part in ((iv_bid, quotes[4]), (iv_ask, quotes[5]))
-        )
-        surface = _alone(k, volatility, t, weight, sides, forward, dim)
-    else:
-        surface = _together(*quotes, initial=initial, forward=forward, method=method, dim=dim)
-    strips = _strips(k, volatility, t, dim)
-    return surface.assign(strips | {"atm_error_vol": _error_at_the_money(surface, k, volatility, dim)})
+    quotes = labelled(
+        log_moneyness, iv, year_fraction, weights, iv_bid, iv_ask, core=("expiry", dim), lead="surface"
+    )
+    alone = method == "slices"
+    surface = _alone(quotes, forward, dim) if alone else _together(quotes, forward, method, dim)
+    quoted = at_the_money_of(quotes.k, (quotes.iv**2).where(quotes.iv > 0.0), dim) ** 0.5
+    error = smile.iv(surface, 0.0, extrapolate=True) - quoted
+    variance, low, high, *_ = strips(quotes.k, quotes.iv, quotes.t, dim)
+    more = {
+        "strip_variance": (variance, "1"),
+        "strip_low": (low, "log-moneyness"),
+        "strip_high": (high, "log-moneyness"),
+        "atm_error_vol": (error, "1/sqrt(year)"),
+    }
+    return surface.assign(
+        {name: part.reset_coords(drop=True).assign_attrs(units=unit) for name, (part, unit) in more.items()}
+    )
 
 
 def _together(
-    k: xr.DataArray,
-    iv: xr.DataArray,
-    t: xr.DataArray,
-    weight: xr.DataArray,
-    bid: xr.DataArray,
-    ask: xr.DataArray,
-    *,
-    initial: xr.Dataset | None,
-    forward: xr.DataArray | None,
-    method: SurfaceMethod,
-    dim: str,
+    quotes: LabelledQuotes, forward: xr.DataArray | None, method: SurfaceMethod, dim: str
 ) -> xr.Dataset:
     """Fit all expiries of every surface in one search."""
-    parameters = RAW if method == "svi" else NATURAL
-    names = (*parameters, *_FACTS)
-    outputs = xr.apply_ufunc(
-        _fit,
-        *(k, iv, weight, bid, ask, t, *_guess(initial, iv)),
-        kwargs={"joint": method == "svi"},
-        input_core_dims=[["expiry", dim]] * 5 + [["expiry"]] * 4,
-        output_core_dims=[["expiry"]] * len(names),
-        dask="parallelized",
-        output_dtypes=[*[np.float64] * len(parameters), *_TYPES],
-    )
-    variables = dict(zip(names, outputs, strict=True))
+    joint = method == "svi"
+    parameters = RAW if joint else essvi.SsviSlices._fields
+    outputs = applied(
+        lambda *blocks: in_rows(
+            functools.partial(_block, joint=joint), blocks[:5], blocks[5:], core=2,
+            most=_JOINT_SURFACES if joint else _SURFACES,
+        ),
+        *quotes,
+        core=[["expiry", dim]] * 5 + [["expiry"]],
+        out=[["expiry"]] * (len(parameters) + len(_FACTS)),
+        types=[*[np.float64] * len(parameters), *_FACTS.values()],
+    )  # fmt: skip
+    variables = dict(zip((*parameters, *_FACTS), outputs, strict=True))
     done = np.isfinite(variables[parameters[0]])
     fallback = (variables["status"] & np.int32(Status.FALLBACK_USED)) != 0
-    rung = where(done, where(fallback | (method != "svi"), Method.SSVI, Method.SVI), Method.NONE)
-    variables["method"] = rung.astype(np.int8)
-    if method != "svi":
-        variables |= ssvi_to_raw(*(variables[name] for name in NATURAL))._asdict()
-    return assemble(variables, t, forward=forward, surface=method)
-
-
-def _error_at_the_money(surface: xr.Dataset, k: xr.DataArray, iv: xr.DataArray, dim: str) -> xr.DataArray:
-    quoted = at_the_money_of(k, (iv**2).where(iv > 0.0), dim) ** 0.5
-    error: xr.DataArray = (smile.iv(surface, 0.0, extrapolate=True) - quoted).reset_coords(drop=True)
-    return error.assign_attrs(units="1/sqrt(year)")
-
-
-def _strips(k: xr.DataArray, iv: xr.DataArray, t: xr.DataArray, dim: str) -> dict[str, xr.DataArray]:
-    """Return the total variance that the quotes alone price, and between which log-moneyness they do."""
-    w, low, high, *_ = xr.apply_ufunc(
-        strip,
-        *(k, iv, t, -np.inf, np.inf),
-        input_core_dims=[[dim], [dim], [], [], []],
-        output_core_dims=[[]] * 6,
-        dask="parallelized",
-        output_dtypes=[np.float64] * 5 + [np.int32],
-    )
-    parts = {"strip_variance": (w, "1"), "strip_low": (low, _LOG), "strip_high": (high, _LOG)}
-    return {
-        name: part.reset_coords(drop=True).assign_attrs(units=unit) for name, (part, unit) in parts.items()
-    }
+    variables["method"] = where(done, where(fallback | (not joint), Method.SSVI, Method.SVI), Method.NONE)
+    if not joint:
+        variables |= ssvi_to_raw(*(variables[name] for name in parameters))._asdict()
+    return assemble(variables, quotes.t, forward=forward, surface=method)
 
 
 def at_the_money_of(k: xr.DataArray, values: xr.DataArray, dim: str) -> xr.DataArray:
     """Values of the quotes at k = 0, linear between the two around it; NaN without one on either side."""
-    middle: xr.DataArray = xr.apply_ufunc(
-        _at_the_money_of,
-        k,
-        values,
-        input_core_dims=[[dim], [dim]],
-        dask="parallelized",
-        output_dtypes=[np.float64],
-    )
-    return middle.reset_coords(drop=True)
+    return elementwise(_at_the_money_of, k, values, core=[[dim], [dim]]).reset_coords(drop=True)
 
 
 def _at_the_money_of(k: Floats, values: Floats) -> Floats:
@@ -206,17 +174,9 @@ def _at_the_money_of(k: Floats, values: Floats) -> Floats:
     return np.where(both, v0 + share * (v1 - v0), np.nan)
 
 
-def _alone(
-    k: xr.DataArray,
-    iv: xr.DataArray,
-    t: xr.DataArray,
-    weight: xr.DataArray,
-    sides: tuple[xr.DataArray | None, ...],
-    forward: Any,
-    dim: str,
-) -> xr.Dataset:
+def _alone(quotes: LabelledQuotes, forward: Any, dim: str) -> xr.Dataset:
     """Fit every expiry by itself; flag those that cross the one before."""
-    bid, ask = sides
+    k, iv, weight, bid, ask, t = quotes
     surface = smile.fit(k, iv, t, weights=weight, iv_bid=bid, iv_ask=ask, forward=forward, dim=dim)
     surface = surface.assign_attrs(surface="slices")
     crossed = (surface["method"] > 0) & ~calendar_check(surface)["ok"]
@@ -224,57 +184,16 @@ def _alone(
     return surface.assign(status=status.astype(np.int32).assign_attrs(flag_attrs()))
 
 
-def _guess(initial: xr.Dataset | None, iv: xr.DataArray) -> list[xr.DataArray]:
-    """Return the natural parameters to start from, NaN where there are none."""
-    if initial is None:
-        return [xr.DataArray(np.full(iv.sizes["expiry"], np.nan), dims="expiry")] * len(NATURAL)
-    if missing := [name for name in NATURAL if name not in initial]:
-        raise ValueError(
-            f"initial has no {', '.join(missing)}: it must come from method='essvi' or from_essvi"
-        )
-    if "expiry" in iv.coords and "expiry" in initial.coords:
-        initial = initial.reindex(expiry=iv.coords["expiry"].to_numpy())
-    return [initial[name].reset_coords(drop=True) for name in NATURAL]
-
-
-def _fit(
-    k: Floats,
-    iv: Floats,
-    weight: Floats,
-    bid: Floats,
-    ask: Floats,
-    t: Floats,
-    theta: Floats,
-    rho: Floats,
-    psi: Floats,
-    *,
-    joint: bool,
-) -> tuple[Any, ...]:
-    """Return parameters and `_FACTS` of ``(…, expiries, strikes)`` and ``(…, expiries)``, some at a time."""
-    quotes, slices = (k, iv, weight, bid, ask), (t, theta, rho, psi)
-    shape = np.broadcast_shapes(*(part.shape for part in quotes), *((*part.shape, 1) for part in slices))
-    lead = shape[:-2] or (1,)
-    chains = [np.broadcast_to(part, (*lead, *shape[-2:])) for part in quotes]
-    expiries = [np.broadcast_to(part, (*lead, shape[-2])) for part in slices]
-    count = int(np.prod(lead))
-    size = _JOINT_SURFACES if joint else _SURFACES
-    blocks = []
-    for first in range(0, max(count, 1), size):
-        at = np.unravel_index(np.arange(first, min(first + size, count)), lead)
-        k, iv, weight, bid, ask = (part[at] for part in chains)
-        t, *guess = (part[at] for part in expiries)
-        blocks.append(_block(arrange(k, iv, t, weight, bid, ask), essvi.SsviSlices(*guess), joint))
-    joined = (np.concatenate(part) for part in zip(*blocks, strict=True))
-    return tuple(part.reshape(shape[:-2] + part.shape[1:]) for part in joined)
-
-
-def _block(ordered: QuoteGrid, guess: essvi.SsviSlices, joint: bool) -> list[Any]:
-    """Return the kernel's results for surfaces on one axis, expiries as they came."""
-    guessed = np.take_along_axis(essvi.slopes(guess), ordered.order[..., None], 1)
-    parameters, nfev, status = _essvi(ordered, guessed)
+def _block(
+    k: Floats, iv: Floats, weight: Floats, bid: Floats, ask: Floats, t: Floats, *, joint: bool
+) -> list[Any]:
+    """Return parameters and `_FACTS` of surfaces on one axis, expiries as they came."""
+    ordered = arrange(k, iv, t, weight, bid, ask)
+    parameters, nfev, status = _essvi(ordered)
     if joint:
         parameters, nfev, status = _joint(ordered, parameters, nfev, status)
-    w = total_variance(ordered.k, _raw_of(parameters)) if joint else _ssvi_variance(parameters, ordered.k)
+    raw = Raw(*parameters) if joint else ssvi_to_raw(*parameters)
+    w = total_variance(ordered.k, Raw(*(part[..., None] for part in raw)))
     out: list[NDArray[Any]] = [*parameters, _rmse(w, ordered, len(parameters)), ordered.n, nfev]
     out += [*ends_of(ordered.k), status]
     back = [np.empty_like(part) for part in out]
@@ -283,20 +202,12 @@ def _block(ordered: QuoteGrid, guess: essvi.SsviSlices, joint: bool) -> list[Any
     return back
 
 
-def _raw_of(parameters: tuple[Floats, ...]) -> Raw:
-    return Raw(*(part[..., None] for part in parameters))
-
-
-def _essvi(
-    ordered: QuoteGrid, guessed: Floats
-) -> tuple[tuple[Floats, ...], NDArray[np.int32], NDArray[np.int32]]:
+def _essvi(ordered: QuoteGrid) -> tuple[tuple[Floats, ...], NDArray[np.int32], NDArray[np.int32]]:
     """Natural parameters of eSSVI slices in the grid's order, evaluations, status."""
     slices = np.full((*ordered.t.shape, 3), np.nan)
     nfev, status = np.zeros(ordered.t.shape, np.int32), ordered.status.copy()
     for rows, count, quotes in batches(ordered):
-        given = guessed[rows, :count]
-        known = np.isfinite(given).all(axis=-1, keepdims=True)
-        fitted, ended = essvi.fit_essvi(quotes, np.where(known, given, essvi.linear_start(quotes)))
+        fitted, ended = essvi.fit_essvi(quotes, essvi.linear_start(quotes))
         here = rows[:, None], np.arange(count)
         slices[here] = fitted
         nfev[here] = ended.nfev[:, None]
@@ -311,8 +222,8 @@ def _all_flat(slices: Floats, quotes: SurfaceQuotes) -> Bools:
     Both are counted with the quotes' weights. There the search ends in a valley without a floor: along it ρ
     and ψ change a lot and the volatilities by less than 0.01 points.
     """
-    natural = essvi.natural(slices)
-    w, theta = _ssvi_variance(natural, quotes.k), natural.theta[..., None]
+    raw = ssvi_to_raw(*essvi.natural(slices))
+    w, theta = total_variance(quotes.k, Raw(*(part[..., None] for part in raw))), slices[..., :1]
     squares = quotes.scale**2
     counted = squares.sum(axis=-1) / np.maximum(squares.max(axis=-1), 1e-300)  # in quotes of full weight
     rms = np.sqrt((squares * (w - quotes.w) ** 2).sum(axis=-1) / np.maximum(counted, 1.0))
@@ -355,9 +266,3 @@ def _rmse(w: Floats, ordered: QuoteGrid, parameters: int) -> Floats:
         error = np.where(here, np.sqrt(w / ordered.t[..., None]) - ordered.iv, 0.0)
         mean = (error**2).sum(axis=-1) / here.sum(axis=-1)
     return np.asarray(np.where((ordered.status == 0) & (ordered.n > parameters), np.sqrt(mean), np.nan))
-
-
-def _ssvi_variance(natural: tuple[Floats, ...], k: Floats) -> Floats:
-    theta, rho, psi = (part[..., None] for part in natural)
-    tilt, width = rho * psi * k, psi * k
-    return np.asarray(0.5 * (theta + tilt + np.sqrt(width**2 + theta * (2.0 * tilt + theta))))

@@ -9,9 +9,9 @@ import xarray as xr
 
 from derivdata.analysis.black76.inversion import deviation
 from derivdata.analysis.black76.normalised import time_value
+from derivdata.analysis.labelling import bare
 from derivdata.analysis.smile.svi import Raw, total_variance
 from derivdata.analysis.surface.clock import Clock
-from derivdata.analysis.surface.labelling import bare
 from derivdata.analysis.surface.maturity import Extrapolation, Maturity, at_maturity
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats

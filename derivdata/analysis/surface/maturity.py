@@ -16,10 +16,10 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from derivdata.analysis.labelling import bare, require_surface
 from derivdata.analysis.smile.svi import Raw, total_variance
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import Clock, Reading, clock_of, origin_us, share_of
-from derivdata.analysis.surface.labelling import bare, require_surface
 from derivdata.support.arrays import Bools, Floats, Indices
 
 Extrapolation = Literal["flat_vol"]

@@ -16,8 +16,8 @@ import xarray as xr
 from scipy.special import ndtr
 
 from derivdata.analysis import smile
+from derivdata.analysis.labelling import require_surface
 from derivdata.analysis.smile.svi import density_factor
-from derivdata.analysis.surface.labelling import require_surface
 from derivdata.analysis.surface.maturity import Maturity
 from derivdata.support.arrays import Floats
 

@@ -12,10 +12,10 @@ import xarray as xr
 
 from derivdata.analysis import black76
 from derivdata.analysis.black76.kernels import DeltaKind
+from derivdata.analysis.labelling import in_chunks, require_surface, where, with_units
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import Clock
 from derivdata.analysis.surface.interpolation import cut_variance, variance_at, volatility
-from derivdata.analysis.surface.labelling import in_chunks, require_surface, where, with_units
 from derivdata.analysis.surface.maturity import Extrapolation, Maturity, at_maturity
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats

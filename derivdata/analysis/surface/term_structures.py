@@ -10,11 +10,11 @@ import xarray as xr
 
 from derivdata.analysis import smile
 from derivdata.analysis.black76.kernels import DeltaKind
+from derivdata.analysis.labelling import bare, require_surface, where, with_units
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.calendar_arbitrage import previous
 from derivdata.analysis.surface.clock import Clock
 from derivdata.analysis.surface.interpolation import variance_at
-from derivdata.analysis.surface.labelling import bare, require_surface, where, with_units
 from derivdata.analysis.surface.maturity import Extrapolation, at_maturity
 from derivdata.analysis.surface.points import (
     AtTheMoney,

@@ -10,9 +10,9 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis.inputs import require_variables
+from derivdata.analysis.labelling import with_units
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import Clock, Reading, clock_of, origin_us, share_of
-from derivdata.analysis.surface.labelling import with_units
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.support.times import length

@@ -8,9 +8,9 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis import smile
+from derivdata.analysis.labelling import in_chunks, with_units
 from derivdata.analysis.smile.strip import strip, tails
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.labelling import in_chunks, with_units
 from derivdata.analysis.variance.integrals import NODES, integrals, nodes
 from derivdata.support.arguments import Numbers, typed
 

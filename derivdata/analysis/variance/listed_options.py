@@ -8,9 +8,9 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.inputs import along, require_numbers
+from derivdata.analysis.labelling import with_units
 from derivdata.analysis.smile.strip import boundary, contributions, total, walk
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.labelling import with_units
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Bools, Floats
 

@@ -101,7 +101,7 @@ CALLS: Calls = {
         "log_moneyness": quotes()["log_moneyness"], "iv": quotes()["iv"],
         "year_fraction": quotes()["year_fraction"], "dim": "strike", "weights": "equal",
         "iv_bid": None, "iv_ask": None,
-        "initial": None, "forward": None,
+        "forward": None,
     },
     "analysis.smile.iv": lambda: {"fit": fitted(), "log_moneyness": LOCAL, "extrapolate": False},
     "analysis.smile.total_variance": lambda: {
@@ -116,7 +116,7 @@ CALLS: Calls = {
     },
     "analysis.surface.fit": lambda: {
         "log_moneyness": quotes()["log_moneyness"], "iv": quotes()["iv"],
-        "year_fraction": quotes()["year_fraction"], "method": "essvi", "weights": "equal", "initial": None,
+        "year_fraction": quotes()["year_fraction"], "method": "essvi", "weights": "equal",
         "iv_bid": None, "iv_ask": None, "forward": None, "dim": "strike",
     },
     "analysis.surface.from_chain": lambda: {
