@@ -9,7 +9,7 @@ import pytest
 import derivdata as dd
 from derivdata.analysis import black76, chain, smile, surface
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.term_structures import points_at_expiries
+from derivdata.analysis.surface.points import points_at_expiries
 from derivdata.sources.sample.options import bates
 
 START = pd.Timestamp("2026-03-01T00:00", tz="UTC")

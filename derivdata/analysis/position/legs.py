@@ -13,11 +13,9 @@ from derivdata.analysis import black76
 from derivdata.analysis.chain.normalise import instants
 from derivdata.analysis.inputs import require_columns, require_variables
 from derivdata.analysis.labelling import require_surface, where
-from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import YEAR_US, Clock, Rules, clock_of, origin_us
-from derivdata.analysis.surface.dated import forward_of, years_until
-from derivdata.analysis.surface.interpolation import variance_at, volatility
-from derivdata.analysis.surface.maturity import Maturity, at_maturity
+from derivdata.analysis.surface.evaluate import forward_of, years_until
+from derivdata.analysis.surface.maturity import Maturity, at_maturity, volatility
 from derivdata.units import HOURS_PER_YEAR
 
 DAYS_PER_YEAR = HOURS_PER_YEAR / 24.0
@@ -45,7 +43,7 @@ class Legs(NamedTuple):
             return (t - passed) / t
         whole = self.rules.read(self.origin, t)
         rest = self.rules.read(self.origin + passed * YEAR_US, t - passed)
-        w = variance_at(self.cut, 0.0)
+        w = self.cut.total_variance(0.0)
         even = (1.0 - whole.events / w).clip(0.0) * rest.business / whole.business
         share: xr.DataArray = even + rest.events / where(w > whole.events, w, whole.events)
         return share
@@ -63,14 +61,13 @@ class Legs(NamedTuple):
         if self.rules is None:
             return 1.0
         t, whole = self.year_fraction, self.rules.read(self.origin, self.year_fraction)
-        even = (1.0 - whole.events / variance_at(self.cut, 0.0)).clip(0.0)
+        even = (1.0 - whole.events / self.cut.total_variance(0.0)).clip(0.0)
         speed: xr.DataArray = self.rules.pace(self.origin) * self.rules.open_share(t)
         return even * speed * t / whole.business
 
     def iv(self, k: xr.DataArray) -> xr.DataArray:
         """Return the volatility of the leg's expiry at log-moneyness `k`."""
-        w = variance_at(self.cut, k)
-        return volatility(w, self.year_fraction).reset_coords(drop=True)
+        return volatility(self.cut.total_variance(k), self.year_fraction).reset_coords(drop=True)
 
     @property
     def moneyness(self) -> xr.DataArray:
@@ -82,16 +79,12 @@ class Legs(NamedTuple):
     @property
     def slope(self) -> xr.DataArray:
         """Return the slope in log-moneyness of the smile of each leg's expiry, at the money."""
-        step = 1e-3 * variance_at(self.cut, 0.0) ** 0.5
+        step = 1e-3 * self.cut.total_variance(0.0) ** 0.5
         return (self.iv(step) - self.iv(-step)) / (2.0 * step)
 
     def status(self, k: xr.DataArray) -> xr.DataArray:
         """Return what the slices around each leg say, and whether its strike lies outside the quotes."""
-        cut = self.cut
-        flags = cut.status | cut.before["status"] | cut.after["status"]
-        outside = (k < cut.k_min) | (k > cut.k_max)
-        extrapolated = where(outside, np.int32(Status.EXTRAPOLATED), np.int32(0))
-        status: xr.DataArray = (flags | extrapolated).astype(np.int32).reset_coords(drop=True)
+        status: xr.DataArray = self.cut.flags_at(k).astype(np.int32).reset_coords(drop=True)
         return status
 
 

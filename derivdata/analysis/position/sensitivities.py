@@ -11,7 +11,7 @@ import xarray as xr
 
 from derivdata.analysis import black76, smile
 from derivdata.analysis.black76.kernels import Greek
-from derivdata.analysis.labelling import origin_attrs, where
+from derivdata.analysis.labelling import applied, origin_attrs, where
 from derivdata.analysis.position.legs import Legs, in_both_currencies, on_surface, value_of
 from derivdata.analysis.status import flag_attrs
 from derivdata.analysis.surface.clock import Clock
@@ -170,10 +170,7 @@ def vega_buckets(
     vega = in_both_currencies(
         lambda premium: scaled_greeks(placed, iv, ["vega"], interest_rate, premium)["vega"]
     )
-    hats = xr.apply_ufunc(
-        _hats, call, kwargs={"nodes": nodes}, output_core_dims=[["call_delta"]], dask="parallelized",
-        output_dtypes=[np.float64], dask_gufunc_kwargs={"output_sizes": {"call_delta": nodes.size}},
-    )  # fmt: skip
+    hats = applied(_hats, call, nodes=nodes, out=[["call_delta"]], sizes={"call_delta": nodes.size})
     years = surface["year_fraction"].reset_coords(drop=True)
     shares = xr.zeros_like(years * t)
     cut = placed.cut

@@ -8,10 +8,9 @@ log-moneyness ``k = ln(K/F)``, a time to expiry is in years of 365 days.
 from derivdata.analysis.smile.essvi import from_essvi
 from derivdata.analysis.surface.calendar_arbitrage import calendar_check
 from derivdata.analysis.surface.chain_surface import from_chain, history
-from derivdata.analysis.surface.dated import at
-from derivdata.analysis.surface.dupire import local_volatility
+from derivdata.analysis.surface.densities import local_volatility
+from derivdata.analysis.surface.evaluate import at, iv
 from derivdata.analysis.surface.fitting import fit
-from derivdata.analysis.surface.interpolation import iv
 from derivdata.analysis.surface.points import constant_maturity
 from derivdata.analysis.surface.term_structures import forward_variance, term_structure
 

@@ -1,10 +1,10 @@
 """Time as a market prices it: how variance is spread over the time from a surface's instant to an expiry.
 
 Without a clock an hour is an hour. With one an hour of a weekend counts for its weight, an event adds its
-variance at its instant, and of the time in which a settlement price is averaged only what is still open
-counts: with L the length of the average and T the time left, ``T − 2L/3``, and ``T³/(3L²)`` once it has
-started. A clock moves variance about between listed expiries and along the life of an option; it changes none
-of what the expiries themselves say.
+variance at its instant, and an hour in which a settlement price is averaged for the square of the share of
+the average that is still open: with L the length of the average and T the time left that makes ``T − 2L/3``,
+and ``T³/(3L²)`` once it has started. A clock moves variance about between listed expiries and along the life
+of an option; it changes none of what the expiries themselves say.
 """
 
 from __future__ import annotations
@@ -72,19 +72,48 @@ class Rules(NamedTuple):
         inside = (self.when > origin) & (self.when <= later + 0.5)
         events = (self.variance * inside).sum("event")
         if self.averaging > 0.0:
-            begun = years < self.averaging
-            averaged = business - 2.0 / 3.0 * self.averaging * self.pace(later)
-            business = (business * self.open_share(years) / 3.0).where(begun, averaged)
+            business = self._averaged(origin, years)
         return Reading(business, events, self.pace(later) * self.open_share(years))
+
+    def _averaged(self, origin: xr.DataArray, years: xr.DataArray) -> xr.DataArray:
+        """Return the business time of an average: all of it before, and the open shares squared within."""
+        later, length = origin + years * YEAR_US, self.averaging * YEAR_US
+        window = (years * YEAR_US).clip(0.0, length)
+        before = (
+            later
+            - origin
+            - window
+            + (self.weekend_weight - 1.0) * (weekend_us(later - window) - weekend_us(origin))
+        )
+        # The average reaches at most into the weekend of this week, and into that which ended with the last.
+        monday = later - (later - _MONDAY_US) % (7 * _DAY_US)
+        weekend = 0.0 * later
+        for end in (monday, monday + 7 * _DAY_US):
+            first, last = np.minimum(later - end + 2 * _DAY_US, window), (later - end).clip(0.0)
+            weekend = weekend + (first**3 - last**3).clip(0.0)
+        open_time = (window**3 + (self.weekend_weight - 1.0) * weekend) / (3.0 * length**2)
+        counted: xr.DataArray = (before + open_time) / YEAR_US * self._unit
+        return counted
+
+
+def read_times(
+    surface: xr.Dataset, clock: Clock | xr.Dataset | None, *years: xr.DataArray, argument: str = "surface"
+) -> list[Reading]:
+    """Read a clock at times from a surface's instant; without one an hour is an hour, and nothing happens."""
+    if clock is None:
+        return [Reading(each, xr.zeros_like(each), xr.ones_like(each)) for each in years]
+    rules, origin = clock_of(clock), origin_us(surface, argument)
+    return [rules.read(origin, each) for each in years]
 
 
 def clock_of(clock: Clock | xr.Dataset) -> Rules:
-    """Return the rules of a clock.
+    """Return the rules of a clock; what a fit could not determine stays NaN.
 
     Raises
     ------
     ValueError
-        An unknown key; a weight or a variance that is missing or below 0; events without instants.
+        An unknown key; a weight or a variance that is missing or below 0; events without instants; an average
+        over more than two days.
     """
     averaging: Any = "0h"
     if isinstance(clock, xr.Dataset):
@@ -104,10 +133,13 @@ def clock_of(clock: Clock | xr.Dataset) -> Rules:
     else:
         weight, when, variance = xr.DataArray(clock), *[xr.DataArray(np.zeros(0), dims="event")] * 2
     for name, part in (("a weekend weight", weight), ("an event's variance", variance)):
-        if not part.chunks and not bool((part >= 0.0).all()):
+        missing = part.isnull() & (not isinstance(clock, xr.Dataset))
+        if not part.chunks and bool(((part < 0.0) | missing).any()):
             raise ValueError(f"clock has {name} that is missing or below 0")
-    length = times.length(averaging, "averaging of clock") / pd.Timedelta(365, "D")
-    return Rules(weight, when, variance, float(length))
+    length = times.length(averaging, "averaging of clock")
+    if length > pd.Timedelta(2, "D"):
+        raise ValueError(f"clock has averaging={averaging!r}: a settlement is averaged over 2 days at most")
+    return Rules(weight, when, variance, float(length / pd.Timedelta(365, "D")))
 
 
 def _of_fit(clock: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray]:

@@ -16,10 +16,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata.analysis.labelling import bare, require_surface
+from derivdata.analysis.black76.inversion import deviation
+from derivdata.analysis.black76.normalised import time_value
+from derivdata.analysis.labelling import applied, bare, elementwise, require_surface, where
 from derivdata.analysis.smile.svi import Raw, total_variance
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.clock import Clock, Reading, clock_of, origin_us, share_of
+from derivdata.analysis.surface.clock import Clock, read_times, share_of
 from derivdata.support.arrays import Bools, Floats, Indices
 
 Extrapolation = Literal["flat_vol"]
@@ -62,9 +64,35 @@ class Maturity(NamedTuple):
 
     @property
     def parameters(self) -> list[xr.DataArray]:
-        """Return what `derivdata.analysis.surface.interpolation.cut_variance` takes after k."""
+        """Return the shares, and the raw parameters of both slices: what kernels take, k after them."""
         raws = [part[name] for part in (self.before, self.after) for name in Raw._fields]
         return [self.share_before, self.share_after, self.price_share, *raws]
+
+    @property
+    def flags(self) -> xr.DataArray:
+        """Return the status of the cut with that of its slices."""
+        return (self.status | self.before["status"] | self.after["status"]).astype(np.int32)
+
+    def flags_at(self, k: xr.DataArray) -> xr.DataArray:
+        """Return the status at log-moneyness `k`, with ``EXTRAPOLATED`` outside the quotes."""
+        outside = ((k < self.k_min) | (k > self.k_max)) & self.share_before.notnull()
+        status: xr.DataArray = self.flags | where(outside, np.int32(Status.EXTRAPOLATED), np.int32(0))
+        return status
+
+    def total_variance(self, k: Any) -> xr.DataArray:
+        """Return total variance at any log-moneyness, in the wings too."""
+        return elementwise(cut_variance, *self.parameters, bare(k, "log_moneyness"))
+
+
+def at_expiries(surface: xr.Dataset) -> Maturity:
+    """Return a surface at its own expiries as a cut."""
+    require_surface(surface)
+    years = surface["year_fraction"].reset_coords(drop=True)
+    fit = surface.reset_coords(drop=True).assign(year_fraction=years)
+    one = xr.ones_like(fit["a"]).where(fit["method"] > 0)
+    nothing = xr.full_like(one, np.nan)
+    parts = (one, 0.0 * one.fillna(0.0), nothing, nothing, years, fit["k_min"], fit["k_max"], fit["status"])
+    return Maturity(fit, fit, *parts)
 
 
 def at_maturity(
@@ -83,12 +111,8 @@ def at_maturity(
             "at its expiries with derivdata.analysis.smile"
         )
     years = surface["year_fraction"].reset_coords(drop=True)
-    at_expiries, at_times = (Reading(each, xr.zeros_like(each), xr.ones_like(each)) for each in (years, t))
-    if clock is not None:
-        rules, origin = clock_of(clock), origin_us(surface)
-        at_expiries, at_times = (rules.read(origin, each) for each in (years, t))
-    names = ("at_before", "at_after", "share_before", "share_after", "price_share", "slope", "status")
-    outputs = xr.apply_ufunc(
+    at_expiries, at_times = read_times(surface, clock, years, t)
+    outputs = applied(
         _around,
         years,
         surface["method"] > 0,
@@ -96,24 +120,42 @@ def at_maturity(
         *at_expiries[:2],
         t,
         *at_times,
-        kwargs={"flat_beyond": extrapolate is not None},
-        input_core_dims=[["expiry"]] * 9 + [[]] * 4,
-        output_core_dims=[[]] * len(names),
-        dask="parallelized",
-        output_dtypes=[np.int64, np.int64, *[np.float64] * 4, np.int32],
+        flat_beyond=extrapolate is not None,
+        core=[["expiry"]] * 9 + [[]] * 4,
+        out=[[]] * 7,
+        types=[np.int64, np.int64, *[np.float64] * 4, np.int32],
     )
     at_before, at_after, first, second, prices, slope, status = (
         part.reset_coords(drop=True) for part in outputs
     )
     before, after = slices_at(surface, at_before), slices_at(surface, at_after)
-    k_min, k_max = (_mixed(before[name], after[name], first, second) for name in ("k_min", "k_max"))
+    k_min, k_max = (
+        elementwise(_mix, before[name], after[name], first, second) for name in ("k_min", "k_max")
+    )
     return Maturity(before, after, first, second, prices, slope, t, k_min, k_max, status)
 
 
 def _around(expiries: Floats, usable: Bools, *parts: Floats, flat_beyond: bool) -> tuple[NDArray[Any], ...]:
     """Tell which expiries lie around each time, and the share of each in total variance or in prices."""
     *raw, tau, events, t, tau_t, events_t, pace = parts
-    t, tau_t, events_t, pace = (np.asarray(part)[..., None] for part in (t, tau_t, events_t, pace))
+    w = total_variance(0.0, Raw(*raw))
+    cut = neighbours(expiries, usable, w, tau, events, t, tau_t, events_t, pace, flat_beyond=flat_beyond)
+    before, after, share_before, share_after, slope, status = cut
+    prices = _price_share(Raw(*raw), before, after, share_before, share_after)
+    status = status | _said((np.isfinite(prices), Status.PRICES_MIXED))
+    return tuple(part[..., 0] for part in (before, after, share_before, share_after, prices, slope, status))
+
+
+def neighbours(
+    expiries: Floats, usable: Bools, w: Floats, tau: Floats, events: Floats, *ahead: Floats, flat_beyond: bool
+) -> tuple[NDArray[Any], ...]:
+    """Tell which expiries lie around a time, and the share of each in the variance then.
+
+    Of each expiry this takes its time, total variance, business time and variance of events, of the time the
+    same without variance, and its pace. It gives the positions before and after, their shares, the slope in
+    time, and the status; the last axis has length 1.
+    """
+    t, tau_t, events_t, pace = (np.asarray(part)[..., None] for part in ahead)
     earlier = np.where(usable & (expiries <= t), expiries, -np.inf)
     later = np.where(usable & (expiries >= t), expiries, np.inf)
     before, after = earlier.argmax(axis=-1)[..., None], later.argmin(axis=-1)[..., None]
@@ -122,36 +164,36 @@ def _around(expiries: Floats, usable: Bools, *parts: Floats, flat_beyond: bool) 
     none = ~has_before & ~has_after
     early, late = has_after & ~has_before, has_before & ~has_after
     before, after = np.where(early, after, before), np.where(late, before, after)
-    known = [np.broadcast_to(part, earlier.shape) for part in (total_variance(0.0, Raw(*raw)), tau, events)]
+    known = [np.broadcast_to(part, earlier.shape) for part in (w, tau, events)]
     (w0, tau0, events0), (w1, tau1, events1) = (
         [np.take_along_axis(part, at, -1) for part in known] for at in (before, after)
     )
     single = early | late
     # What is shared out: all of the variance since now of an expiry alone, else that between the two.
-    w, whole, added, passed, happened = (
+    level, whole, added, passed, happened = (
         np.where(single, alone, between)
         for alone, between in (
             (w0, w1 - w0), (tau0, tau1 - tau0), (events0, events1 - events0),
             (tau_t, tau_t - tau0), (events_t, events_t - events0),
         )
     )  # fmt: skip
+    unread = np.isnan(passed + whole + added) & (single | (t1 > t0)) & ~np.isnan(t)
     with np.errstate(invalid="ignore", divide="ignore"):
         # Where no business time passes between the two, as in a weekend that does not count, the calendar's.
         even = np.where(single, t / np.where(early, t1, t0), np.where(t1 > t0, (t - t0) / (t1 - t0), 0.0))
         even = np.where(whole > 0.0, passed / whole, even)
-        share, eventful = share_of(w, even, added=added, happened=happened)
+        share, eventful = share_of(level, even, added=added, happened=happened)
         slope = (1.0 - eventful) * pace / whole
-    refused = none | (t <= 0.0) | np.isnan(t) | (late & (not flat_beyond))
+    refused = none | unread | (t <= 0.0) | np.isnan(t) | (late & (not flat_beyond))
     share_after = np.where(single | refused, 0.0, share)
     share_before = np.where(refused, np.nan, np.where(single, share, 1.0) - share_after)
-    price_share = _price_share(Raw(*raw), before, after, share_before, share_after)
-    status = _said((early, Status.SHORT_EXTRAPOLATION), (late, Status.EXTRAPOLATED))
-    status |= _said((none | np.isnan(t), Status.BAD_INPUT), (t <= 0.0, Status.EXPIRED))
-    status |= _said(
-        (np.isfinite(price_share), Status.PRICES_MIXED), ((eventful == 1.0) & ~refused, Status.CALENDAR)
-    )
-    cut = (before, after, share_before, share_after, price_share, slope, status)
-    return tuple(np.broadcast_to(part, none.shape)[..., 0] for part in cut)
+    status = _said(
+        (early, Status.SHORT_EXTRAPOLATION), (late, Status.EXTRAPOLATED), (t <= 0.0, Status.EXPIRED),
+        (none | np.isnan(t), Status.BAD_INPUT), (unread, Status.UNDETERMINED),
+        ((eventful == 1.0) & ~refused, Status.CALENDAR),
+    )  # fmt: skip
+    cut = (before, after, share_before, share_after, slope, status)
+    return tuple(np.broadcast_to(part, none.shape) for part in cut)
 
 
 def _price_share(
@@ -218,42 +260,22 @@ def slices_at(surface: xr.Dataset, at: xr.DataArray) -> xr.Dataset:
     """Return the slice of each surface at an expiry's position, and what is known of it."""
     names = [name for name in _OF_A_SLICE if name in surface.variables]
     parts = [surface[name].reset_coords(drop=True) for name in names]
-    picked = xr.apply_ufunc(
-        lambda at, *values: tuple(_take(part, at) for part in values),
+    picked = applied(
+        lambda at, *values: tuple(take(part, at) for part in values),
         at,
         *parts,
-        input_core_dims=[[], *[["expiry"]] * len(parts)],
-        output_core_dims=[[]] * len(parts),
-        dask="parallelized",
-        output_dtypes=[part.dtype for part in parts],
+        core=[[], *[["expiry"]] * len(parts)],
+        out=[[]] * len(parts),
+        types=[part.dtype for part in parts],
     )
     return xr.Dataset(dict(zip(names, picked, strict=True)), attrs=surface.attrs)
 
 
-def take(values: xr.DataArray, at: xr.DataArray, *, dim: str) -> xr.DataArray:
-    """`values` at a position of `dim` that differs from label to label; lazy if either is."""
-    taken: xr.DataArray = xr.apply_ufunc(
-        _take,
-        values,
-        at,
-        input_core_dims=[[dim], []],
-        dask="parallelized",
-        output_dtypes=[values.dtype],
-    )
-    return taken
-
-
-def _take(values: Any, at: Any) -> Any:
+def take(values: NDArray[Any], at: NDArray[Any]) -> NDArray[Any]:
+    """`values` at a position of their last axis that differs from label to label."""
     shape = np.broadcast_shapes(values.shape[:-1], at.shape)
     full = np.broadcast_to(values, (*shape, values.shape[-1]))
     return np.take_along_axis(full, np.broadcast_to(at, shape)[..., None], -1)[..., 0]
-
-
-def _mixed(first: xr.DataArray, second: xr.DataArray, *shares: xr.DataArray) -> xr.DataArray:
-    mixed: xr.DataArray = xr.apply_ufunc(
-        _mix, first, second, *shares, dask="parallelized", output_dtypes=[np.float64]
-    )
-    return mixed
 
 
 def _mix(first: Floats, second: Floats, share_before: Floats, share_after: Floats) -> Floats:
@@ -262,3 +284,33 @@ def _mix(first: Floats, second: Floats, share_before: Floats, share_after: Float
         between = (1.0 - share_after) * first + share_after * second
     mixed = np.where(share_after == 0.0, first, between)
     return np.where(np.isnan(share_before), np.nan, mixed)
+
+
+def volatility(w: xr.DataArray, t: xr.DataArray) -> xr.DataArray:
+    """``√(w/T)``, NaN where w is negative or no time is left."""
+    return (w / t).where((w >= 0.0) & (t > 0.0)) ** 0.5
+
+
+def cut_variance(share_before: Floats, share_after: Floats, price_share: Floats, *parts: Floats) -> Floats:
+    """Return total variance of slices around a time, from `Maturity.parameters` and k."""
+    *raws, k = parts
+    first, second = (total_variance(k, Raw(*part)) for part in (raws[:5], raws[5:]))
+    # Beyond the last expiry, and before the first, the second slice has no share.
+    linear: Floats = share_before * first + share_after * second
+    if not np.isfinite(price_share).any():
+        return linear
+    mixed = _of_mixed_prices(k, first, second, price_share)
+    return np.where(np.isnan(mixed), linear, mixed)
+
+
+def _of_mixed_prices(k: Floats, first: Floats, second: Floats, share: Floats) -> Floats:
+    """Time values over √(FK) are mixed: at equal k they are the prices over the strike up to one factor."""
+    full = np.broadcast_arrays(np.abs(k), first, second, share)
+    x, w1, w2, alpha = (part.ravel() for part in full)
+    good = (w1 > 0.0) & (w2 > 0.0) & np.isfinite(x + alpha)
+    x, alpha = x[good], alpha[good]
+    mixed = alpha * time_value(x, np.sqrt(w1[good])) + (1.0 - alpha) * time_value(x, np.sqrt(w2[good]))
+    out = np.full(good.shape, np.nan)
+    seen = mixed > 0.0
+    out[np.flatnonzero(good)[seen]] = deviation(x[seen], mixed[seen]).s ** 2
+    return out.reshape(full[0].shape)

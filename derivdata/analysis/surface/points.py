@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -12,11 +12,17 @@ import xarray as xr
 
 from derivdata.analysis import black76
 from derivdata.analysis.black76.kernels import DeltaKind
-from derivdata.analysis.labelling import in_chunks, require_surface, where, with_units
+from derivdata.analysis.labelling import elementwise, in_chunks, require_surface, where, with_units
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import Clock
-from derivdata.analysis.surface.interpolation import cut_variance, variance_at, volatility
-from derivdata.analysis.surface.maturity import Extrapolation, Maturity, at_maturity
+from derivdata.analysis.surface.maturity import (
+    Extrapolation,
+    Maturity,
+    at_expiries,
+    at_maturity,
+    cut_variance,
+    volatility,
+)
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.support.text import did_you_mean
@@ -27,8 +33,7 @@ AtTheMoney = Literal["forward", "dns"]
 
 _SLICES = 4096
 _YEAR = HOURS_PER_YEAR / 24.0
-_SCANNED = np.sinh(np.linspace(-1.0, 1.0, 401) * np.arcsinh(40.0))  # log-moneyness, in deviations
-_STEPS = 7
+SCANNED = np.sinh(np.linspace(-1.0, 1.0, 401) * np.arcsinh(40.0))  # log-moneyness, in deviations
 _NAME = re.compile(r"(rr|bf|call|put)(\d{1,2})")
 _POINTS = ("atm", *(f"{kind}{delta}" for kind in ("rr", "bf", "call", "put") for delta in range(1, 100)))
 
@@ -101,6 +106,18 @@ def constant_maturity(
     return result.assign_coords(tenor=("tenor", tenor.to_numpy(), {"units": "days"}))
 
 
+def points_at_expiries(
+    surface: xr.Dataset,
+    points: Sequence[str],
+    *,
+    delta: DeltaKind = "forward",
+    atm: AtTheMoney = "forward",
+    interest_rate: float = 0.0,
+) -> xr.Dataset:
+    """Return points of the smile, as `constant_maturity` names them, at the surface's own expiries."""
+    return points_of(at_expiries(surface), points, delta=delta, atm=atm, interest_rate=interest_rate)
+
+
 def points_of(
     cut: Maturity, points: Sequence[str], *, delta: DeltaKind, atm: AtTheMoney, interest_rate: float
 ) -> xr.Dataset:
@@ -112,7 +129,7 @@ def points_of(
         [np.nan, *(sign * size / 100 for size in deltas for sign in (1, -1))], dims="target"
     )
     places = at_delta(cut, target, delta, interest_rate, centre=atm)
-    found = volatility(variance_at(cut, places), cut.year_fraction)
+    found = volatility(cut.total_variance(places), cut.year_fraction)
     vols = {name: found.isel(target=i) for i, name in enumerate(names)}
     out = {point: _value(kind, size, vols) for point, (kind, size) in parsed.items()}
     out["status"] = _status(cut, places)
@@ -138,29 +155,19 @@ def at_delta(
     centre: AtTheMoney = "forward",
 ) -> xr.DataArray:
     """Return the log-moneyness at which options have a delta; of a target that is NaN, that of the centre."""
-    k: xr.DataArray = xr.apply_ufunc(
-        _places,
-        target,
-        cut.year_fraction,
-        *cut.parameters,
-        kwargs={"delta": delta, "interest_rate": interest_rate, "centre": centre},
-        dask="parallelized",
-        output_dtypes=[np.float64],
-    )
-    return k.transpose(*cut.share_before.dims, ...)
+    conventions: Any = {"delta": delta, "interest_rate": interest_rate, "centre": centre}
+    return elementwise(_places, cut.year_fraction, *cut.parameters, target, **conventions)
 
 
-def _places(
-    target: Floats, t: Floats, *parameters: Floats, delta: DeltaKind, interest_rate: float, centre: AtTheMoney
-) -> Floats:
+def _places(t: Floats, *parts: Floats, delta: DeltaKind, interest_rate: float, centre: AtTheMoney) -> Floats:
     """Find where the option of each target has its delta, nearest the money; NaN where it has it nowhere."""
-    target, t, *slices = (np.asarray(part)[..., None] for part in (target, t, *parameters))
+    t, *slices, target = (np.asarray(part)[..., None] for part in (t, *parts))
     side = np.where(target > 0.0, "call", "put")
     middle = np.isnan(target)
     straddle = -1.0 if delta == "pa" else 1.0
 
     def variance(k: Floats) -> Floats:
-        return cut_variance(k, *slices)
+        return cut_variance(*slices, k)
 
     def excess(k: Floats) -> Floats:
         """Delta less its target; of the centre the log-moneyness that is left. Both fall with k."""
@@ -172,13 +179,13 @@ def _places(
         return np.where(middle, straddle * w / 2.0 - k, over)
 
     width = np.sqrt(variance(np.zeros(1)))
-    k = _falling_root(excess, width * _SCANNED)
+    k = falling_root(excess, width * SCANNED)
     if centre == "forward":
         k = np.where(middle, np.where(np.isfinite(width), 0.0, np.nan), k)
     return k[..., 0]
 
 
-def _falling_root(excess: Callable[[Floats], Floats], grid: Floats) -> Floats:
+def falling_root(excess: Callable[[Floats], Floats], grid: Floats, steps: int = 7) -> Floats:
     """Find where a function falls through zero on the last axis of a grid, nearest 0; NaN where it does not.
 
     Between the two places of the grid by the Illinois rule.
@@ -191,7 +198,7 @@ def _falling_root(excess: Callable[[Floats], Floats], grid: Floats) -> Floats:
     f_low, f_high = (np.take_along_axis(values, at + i, -1) for i in (0, 1))
     root = low = np.where(falls.any(axis=-1, keepdims=True), low, np.nan)
     side = np.zeros_like(low)
-    for _ in range(_STEPS):
+    for _ in range(steps):
         gap = f_low - f_high
         root = np.where(gap > 0.0, low + (high - low) * f_low / gap, root)
         value = excess(root)
@@ -204,11 +211,10 @@ def _falling_root(excess: Callable[[Floats], Floats], grid: Floats) -> Floats:
 
 
 def _status(cut: Maturity, places: xr.DataArray) -> xr.DataArray:
-    has_cut = cut.share_before.notnull()
-    outside = (((places < cut.k_min) | (places > cut.k_max)) & has_cut).any("target")
-    lost = (has_cut & places.isnull()).any("target")
-    status = cut.status | cut.before["status"] | cut.after["status"]
-    status = status | where(outside, np.int32(Status.EXTRAPOLATED), np.int32(0))
+    there = cut.share_before.notnull()
+    outside = (((places < cut.k_min) | (places > cut.k_max)) & there).any("target")
+    lost = (there & places.isnull()).any("target")
+    status = cut.flags | where(outside, np.int32(Status.EXTRAPOLATED), np.int32(0))
     every: xr.DataArray = status | where(lost, np.int32(Status.DELTA_UNREACHABLE), np.int32(0))
     return every.astype(np.int32)
 

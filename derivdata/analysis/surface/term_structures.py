@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,16 +9,15 @@ import xarray as xr
 
 from derivdata.analysis import smile
 from derivdata.analysis.black76.kernels import DeltaKind
-from derivdata.analysis.labelling import bare, require_surface, where, with_units
+from derivdata.analysis.labelling import applied, bare, require_surface, where, with_units
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.calendar_arbitrage import previous
 from derivdata.analysis.surface.clock import Clock
-from derivdata.analysis.surface.interpolation import variance_at
 from derivdata.analysis.surface.maturity import Extrapolation, at_maturity
 from derivdata.analysis.surface.points import (
     AtTheMoney,
     constant_maturity,
-    points_of,
+    points_at_expiries,
     require_points,
 )
 from derivdata.support.arguments import Numbers, typed
@@ -65,7 +63,7 @@ def forward_variance(
         raise ValueError("near is not before far: both are times to expiry in years")
     cuts = [at_maturity(surface, t, extrapolate=extrapolate, clock=clock) for t in times]
     k = bare(log_moneyness, "log_moneyness")
-    result = _between(*(variance_at(cut, k) for cut in cuts), *times)
+    result = _between(*(cut.total_variance(k) for cut in cuts), *times)
     status = (cuts[0].status | cuts[1].status | result["status"]).astype(np.int32)
     return with_units(result.assign(status=status), {"variance": "1/year", "vol": "1/sqrt(year)"})
 
@@ -109,33 +107,14 @@ def term_structure(
     out = forward.assign({name: at_points[name], "total_variance": w}).where(usable)
     status = where(usable, at_points["status"], surface["status"]) | forward["status"]
     fixed = constant_maturity(
-        surface,
-        tenors=("7d", "30d", "90d"),
-        points=[point],
-        delta=delta,
-        atm=atm,
-        interest_rate=interest_rate,
-        clock=clock,
-    )[name]
+        surface, tenors=("7d", "30d", "90d"), points=[point], delta=delta, atm=atm,
+        interest_rate=interest_rate, clock=clock,
+    )[name]  # fmt: skip
     week, month, quarter = (fixed.isel(tenor=i, drop=True) for i in range(3))
     out = out.assign(status=status.astype(np.int32), slope_90d_30d=quarter - month, ratio_7d_30d=week / month)
     per_root = dict.fromkeys((name, "forward_vol", "slope_90d_30d"), "1/sqrt(year)")
     units = {"forward_variance": "1/year", "total_variance": "1", "ratio_7d_30d": "1"} | per_root
     return with_units(out, units).assign_coords({each: surface.coords[each] for each in surface.coords})
-
-
-def points_at_expiries(
-    surface: xr.Dataset,
-    points: Sequence[str],
-    *,
-    delta: DeltaKind = "forward",
-    atm: AtTheMoney = "forward",
-    interest_rate: float = 0.0,
-) -> xr.Dataset:
-    """Return points of the smile, as `constant_maturity` names them, at the surface's own expiries."""
-    t = surface["year_fraction"].drop_vars("expiry", errors="ignore").reset_coords(drop=True)
-    cut = at_maturity(surface, t.rename(expiry="later"))
-    return points_of(cut, points, delta=delta, atm=atm, interest_rate=interest_rate).rename(later="expiry")
 
 
 def _between(near: xr.DataArray, far: xr.DataArray, start: Any, end: Any) -> xr.Dataset:
@@ -148,15 +127,7 @@ def _between(near: xr.DataArray, far: xr.DataArray, start: Any, end: Any) -> xr.
 
 def _since(t: xr.DataArray, w: xr.DataArray) -> xr.Dataset:
     """Return the forward variance at each expiry since the one before it that has a slice."""
-    before = xr.apply_ufunc(
-        _last,
-        t,
-        w,
-        input_core_dims=[["expiry"]] * 2,
-        output_core_dims=[["expiry"]] * 2,
-        dask="parallelized",
-        output_dtypes=[np.float64] * 2,
-    )
+    before = applied(_last, t, w, core=[["expiry"]] * 2, out=[["expiry"]] * 2, types=[np.float64] * 2)
     forward = _between(before[1], w, before[0], t)
     return forward.rename(variance="forward_variance", vol="forward_vol")
 

@@ -10,9 +10,10 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis.inputs import require_variables
-from derivdata.analysis.labelling import with_units
+from derivdata.analysis.labelling import applied, with_units
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.clock import Clock, Reading, clock_of, origin_us, share_of
+from derivdata.analysis.surface.clock import Clock, read_times
+from derivdata.analysis.surface.maturity import neighbours, take
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.support.times import length
@@ -84,65 +85,40 @@ def volatility_index(
     bounds = [name for name in ("lower", "upper") if name in variance]
     parts = [variance.get(name, absent) for name in ("year_fraction", "total_variance", "lower", "upper")]
     status = variance.get("status", xr.zeros_like(absent, dtype=np.int32))
-    years = parts[0].reset_coords(drop=True)
-    ahead = xr.DataArray(days / _YEAR)
-    seen = [Reading(each, xr.zeros_like(each), each) for each in (years, ahead)]
-    if clock is not None:
-        rules, origin = clock_of(clock), origin_us(variance, "variance")
-        seen = [rules.read(origin, each) for each in (years, ahead)]
-    outputs = xr.apply_ufunc(
+    years, ahead = parts[0].reset_coords(drop=True), xr.DataArray(days / _YEAR)
+    at_expiries, at_horizon = read_times(variance, clock, years, ahead, argument="variance")
+    outputs = applied(
         _index,
-        *(_whole(part) for part in (*parts, status, *seen[0][:2])),
-        *seen[1][:2],
-        kwargs={"days": days},
-        input_core_dims=[["expiry"]] * 7 + [[]] * 2,
-        output_core_dims=[[]] * len(_OUT),
-        dask="parallelized",
-        output_dtypes=[np.float64] * 6 + [np.int32],
+        *(part.chunk(expiry=-1) if part.chunks else part for part in (*parts, status, *at_expiries[:2])),
+        *(ahead, *at_horizon),
+        core=[["expiry"]] * 7 + [[]] * 4,
+        out=[[]] * len(_OUT),
+        types=[np.float64] * 6 + [np.int32],
     )
     index = xr.Dataset(dict(zip(_OUT, outputs, strict=True)), attrs=variance.attrs | {"days": days})
     index = index.drop_vars([name for name in ("lower", "upper") if name not in bounds])
     return with_units(index, _UNITS)
 
 
-def _whole(part: xr.DataArray) -> xr.DataArray:
-    return part.chunk(expiry=-1) if part.chunks else part
-
-
 def _index(
-    t: Floats,
-    w: Floats,
-    lower: Floats,
-    upper: Floats,
-    status: NDArray[np.int32],
-    *seen: Floats,
-    days: float,
+    t: Floats, w: Floats, lower: Floats, upper: Floats, status: NDArray[np.int32], *clock: Floats
 ) -> tuple[Any, ...]:
     t, w = np.broadcast_arrays(t, w)
-    time, events, time_ahead, events_ahead = seen
-    horizon = days / _YEAR
     usable = np.isfinite(w) & (t > 0.0)
-    early = np.where(usable & (t <= horizon), t, -np.inf)
-    late = np.where(usable & (t >= horizon), t, np.inf)
-    near, next_ = early.argmax(axis=-1)[..., None], late.argmin(axis=-1)[..., None]
-    t0, t1 = (np.take_along_axis(part, at, -1)[..., 0] for part, at in ((early, near), (late, next_)))
-    around = np.isfinite(t0) & np.isfinite(t1)
-    t0, t1 = np.where(around, t0, np.nan), np.where(around, t1, np.nan)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        (passed, whole), (happened, added) = (
-            (ahead - _at(each, near), _at(each, next_) - _at(each, near))
-            for each, ahead in ((time, time_ahead), (events, events_ahead))
-        )
-        even = np.where(whole > 0.0, passed / whole, (horizon - t0) / (t1 - t0))
-        later, _ = share_of(_at(w, next_) - _at(w, near), even, added=added, happened=happened)
-        share = np.where(t1 > t0, 1.0 - later, np.where(around, 1.0, np.nan))
-        mixed = [share * _at(each, near) + (1.0 - share) * _at(each, next_) for each in (w, lower, upper)]
+    before, after, share, share_after, _, said = neighbours(t, usable, w, *clock, flat_beyond=False)
+    horizon, lone = clock[2], Status.SHORT_EXTRAPOLATION | Status.EXTRAPOLATED | Status.BAD_INPUT
+    around = (said[..., 0] & np.int32(lone)) == 0
+
+    def at_both(values: NDArray[Any]) -> list[NDArray[Any]]:
+        return [take(values, place[..., 0]) for place in (before, after)]
+
+    shares = [np.where(around, part[..., 0], np.nan) for part in (share, share_after)]
+    with np.errstate(invalid="ignore"):
+        mixed = [
+            sum(part * value for part, value in zip(shares, at_both(each), strict=True))
+            for each in (w, lower, upper)
+        ]
         volatilities = [np.sqrt(each / horizon) for each in mixed]
-    flags = np.where(around, _at(status, near) | _at(status, next_), np.int32(Status.EXTRAPOLATED))
-    return *volatilities, t0 * _YEAR, t1 * _YEAR, share, flags
-
-
-def _at(values: NDArray[Any], at: NDArray[np.intp]) -> NDArray[Any]:
-    shape = np.broadcast_shapes(values.shape[:-1], at.shape[:-1])
-    full = np.broadcast_to(values, (*shape, values.shape[-1]))
-    return np.take_along_axis(full, np.broadcast_to(at, (*shape, 1)), -1)[..., 0]
+    days = [np.where(around, each * _YEAR, np.nan) for each in at_both(t)]
+    one, other = at_both(status)
+    return *volatilities, *days, shares[0], np.where(around, one | other, np.int32(Status.EXTRAPOLATED))

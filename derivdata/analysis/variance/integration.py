@@ -6,13 +6,14 @@ from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from derivdata.analysis import smile
-from derivdata.analysis.labelling import in_chunks, with_units
-from derivdata.analysis.smile.strip import strip, tails
+from derivdata.analysis.labelling import applied, elementwise, in_chunks, with_units
+from derivdata.analysis.smile.strip import over_strike, strips, tails
 from derivdata.analysis.status import Status
-from derivdata.analysis.variance.integrals import NODES, integrals, nodes
 from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Bools, Floats
 
 VarianceMethod = Literal["strip", "smile", "fukasawa"]
 
@@ -25,6 +26,10 @@ _UNITS = (
 _MUCH = 0.1
 _SLICES = 4096
 _NARROW = 1e-3
+_PANELS, _PER_PANEL = 4, 96
+_FAR = 1e6
+
+_NODES = _PANELS * _PER_PANEL
 
 
 @typed
@@ -112,20 +117,9 @@ def _require(source: xr.Dataset, names: tuple[str, ...]) -> None:
 
 
 def _of_quotes(source: xr.Dataset, k_range: tuple[Any, Any] | None, floor: float, dim: str) -> xr.Dataset:
-    low, high = (-np.inf, np.inf) if k_range is None else k_range
-    parts = [source[name] for name in ("log_moneyness", "iv")]
-    parts = [part.chunk({dim: -1}) if part.chunks else part for part in parts]
-    w, *ends, status = xr.apply_ufunc(
-        strip,
-        *parts,
-        source["year_fraction"],
-        low,
-        high,
-        input_core_dims=[[dim], [dim], [], [], []],
-        output_core_dims=[[]] * 6,
-        dask="parallelized",
-        output_dtypes=[np.float64] * 5 + [np.int32],
-    )
+    k, iv = (source[name] for name in ("log_moneyness", "iv"))
+    k, iv = (part.chunk({dim: -1}) if part.chunks else part for part in (k, iv))
+    w, *ends, status = strips(k, iv, source["year_fraction"], dim, k_range or (-np.inf, np.inf))
     return _of_strip(w, ends, status, floor)
 
 
@@ -141,40 +135,69 @@ def _carried(fit: xr.Dataset, k_range: Any, floor: float) -> xr.Dataset:
 
 
 def _of_strip(w: xr.DataArray, ends: list[xr.DataArray], status: xr.DataArray, floor: float) -> xr.Dataset:
-    beyond = xr.apply_ufunc(tails, *ends, floor, dask="parallelized", output_dtypes=[np.float64])
+    beyond = elementwise(tails, *ends, floor)
     return xr.Dataset(dict(zip(_OUT, (w, w, w, w + beyond, *ends[:2], status), strict=True)))
 
 
 def _of_fit(fit: xr.Dataset, floor: float, method: str) -> xr.Dataset:
     low, high = fit["k_low"], fit["k_high"]
-    k, step, inside = _placed(fit, low, high)
-    whole, within, status = xr.apply_ufunc(
-        integrals,
+    width = smile.total_variance(fit, 0.0, extrapolate=True).clip(_NARROW**2) ** 0.5
+    k, step, inside = applied(
+        _nodes,
+        *(width, low, high),
+        out=[["node"]] * 3,
+        types=[np.float64, np.float64, np.bool_],
+        sizes={"node": _NODES},
+    )
+    whole, within, status = applied(
+        _integrals,
         *(k, step, inside),
         *(smile.total_variance(fit, k, derivative=d, extrapolate=True) for d in (0, 1)),
-        kwargs={"fukasawa": method == "fukasawa"},
-        input_core_dims=[["node"]] * 5,
-        output_core_dims=[[]] * 3,
-        dask="parallelized",
-        output_dtypes=[np.float64, np.float64, np.int32],
+        fukasawa=method == "fukasawa",
+        core=[["node"]] * 5,
+        out=[[]] * 3,
+        types=[np.float64, np.float64, np.int32],
     )
     finite = [end.where(np.isfinite(end), 0.0) for end in (low, high)]
     ends = [smile.total_variance(fit, end, extrapolate=True) ** 0.5 for end in finite]
-    beyond = xr.apply_ufunc(
-        tails, low, high, *ends, floor, dask="parallelized", output_dtypes=[np.float64]
-    ).where(whole.notnull())
+    beyond = elementwise(tails, low, high, *ends, floor).where(whole.notnull())
     outputs = (whole, within, within, within + beyond, low, high, status | fit["status"])
     return xr.Dataset(dict(zip(_OUT, outputs, strict=True)))
 
 
-def _placed(fit: xr.Dataset, low: xr.DataArray, high: xr.DataArray) -> Any:
-    """Return log-moneyness of every slice's nodes, their weights, and whether they lie between the ends."""
-    width = smile.total_variance(fit, 0.0, extrapolate=True).clip(_NARROW**2) ** 0.5
-    return xr.apply_ufunc(
-        nodes,
-        *(width, low, high),
-        output_core_dims=[["node"]] * 3,
-        dask="parallelized",
-        output_dtypes=[np.float64, np.float64, np.bool_],
-        dask_gufunc_kwargs={"output_sizes": {"node": NODES}},
-    )
+def _nodes(width: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats, Bools]:
+    """Return the log-moneyness of the nodes, their weights, and whether they lie within the quotes.
+
+    Gauss-Legendre in ``asinh(k/width)`` on the panels that the ends of the quotes and the forward make of
+    the whole line.
+    """
+    width, low, high = np.broadcast_arrays(width, low, high)
+    end = np.arcsinh(_FAR / width)
+    cuts = [np.clip(np.arcsinh(each / width), -end, end) for each in (low, high)]
+    edges = np.sort(np.stack([-end, *cuts, np.zeros_like(end), end], axis=-1), axis=-1)
+    middle, half = (edges[..., 1:] + edges[..., :-1]) / 2.0, np.diff(edges, axis=-1) / 2.0
+    x, weight = np.polynomial.legendre.leggauss(_PER_PANEL)
+    u = middle[..., None] + half[..., None] * x
+    scale = width[..., None, None]
+    within = (middle > cuts[0][..., None]) & (middle < cuts[1][..., None])
+    shape = (*width.shape, _NODES)
+    inside = np.broadcast_to(within[..., None], u.shape)
+    step = scale * np.cosh(u) * half[..., None] * weight
+    return (scale * np.sinh(u)).reshape(shape), step.reshape(shape), inside.reshape(shape)
+
+
+def _integrals(
+    k: Floats, step: Floats, inside: Bools, w: Floats, slope: Floats, *, fukasawa: bool
+) -> tuple[Floats, Floats, NDArray[np.int32]]:
+    """Total variance on the whole line, what options inside price of it, ``BUTTERFLY`` where d2 rises."""
+    s = np.sqrt(np.where(w > 0.0, w, np.nan))
+    priced = 2.0 * over_strike(k, s) * step
+    within = np.where(inside, priced, 0.0).sum(axis=-1)
+    if not fukasawa:
+        return priced.sum(axis=-1), within, np.zeros(within.shape, np.int32)
+    d2 = -k / s - s / 2.0
+    fall = 1.0 / s - k * slope / (2.0 * s * w) + slope / (4.0 * s)
+    density = np.exp(-0.5 * d2 * d2) / np.sqrt(2.0 * np.pi)
+    whole = (w * density * fall * step).sum(axis=-1)
+    rises = (fall < 0.0).any(axis=-1)
+    return np.where(rises, np.nan, whole), within, np.where(rises, np.int32(Status.BUTTERFLY), np.int32(0))

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.inputs import along, require_numbers
-from derivdata.analysis.labelling import with_units
+from derivdata.analysis.labelling import applied, with_units
 from derivdata.analysis.smile.strip import boundary, contributions, total, walk
 from derivdata.analysis.status import Status
 from derivdata.support.arguments import Numbers, typed
@@ -68,16 +68,12 @@ def cboe(
     year_fraction, interest_rate = along(
         quotes[2], *core, year_fraction=year_fraction, interest_rate=interest_rate
     )
-    outputs = xr.apply_ufunc(
+    outputs = applied(
         _cboe,
-        *quotes,
-        quotes[0]["strike"].astype(np.float64),
-        year_fraction,
-        interest_rate,
-        input_core_dims=[core, core, core, ["strike"], [], []],
-        output_core_dims=[[]] * 5 + [["strike"]] * 2,
-        dask="parallelized",
-        output_dtypes=[np.float64] * 4 + [np.int32, np.float64, np.bool_],
+        *(*quotes, quotes[0]["strike"].astype(np.float64), year_fraction, interest_rate),
+        core=[core, core, core, ["strike"], [], []],
+        out=[[]] * 5 + [["strike"]] * 2,
+        types=[np.float64] * 4 + [np.int32, np.float64, np.bool_],
     )
     result = xr.Dataset(dict(zip(_OUT, outputs, strict=True)))
     return with_units(result, _UNITS).assign_coords(year_fraction=year_fraction)

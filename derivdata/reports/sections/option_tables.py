@@ -7,7 +7,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import exposure, smile, surface, variance
-from derivdata.analysis.surface.term_structures import points_at_expiries
+from derivdata.analysis.surface.points import points_at_expiries
 from derivdata.plot.fits import verdicts
 
 _DAYS = 365.0

@@ -1,4 +1,10 @@
-"""Density, quantiles and moments of the price at expiry."""
+"""What a surface says of the price at expiry: density, distribution, quantiles and moments of ``ln(S/F)``.
+
+The distribution is the risk-neutral one, which prices options: not a forecast. It is taken from the fitted
+curve by derivatives in closed form (Breeden and Litzenberger 1978), wings included, at any time to expiry.
+Results say whether it is a distribution: ``mass`` is what the density sums to, ``martingale`` its mean of
+``S/F``; both are 1 of a surface without arbitrage.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +13,43 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis.labelling import bare, in_chunks, origin_attrs, where, with_units
+from derivdata.analysis.labelling import (
+    applied,
+    bare,
+    elementwise,
+    in_chunks,
+    origin_attrs,
+    where,
+    with_units,
+)
 from derivdata.analysis.status import Status
+from derivdata.analysis.surface import densities
 from derivdata.analysis.surface.clock import Clock
-from derivdata.analysis.surface.maturity import Extrapolation, at_maturity, take
-from derivdata.analysis.surface.mixture import Mixture, mixture_at_expiries, mixture_of
+from derivdata.analysis.surface.maturity import (
+    Extrapolation,
+    Maturity,
+    at_expiries,
+    at_maturity,
+    cut_variance,
+)
+from derivdata.analysis.surface.points import SCANNED, falling_root
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 
+__all__ = ["density", "moments", "quantile"]
+__dir__ = __all__.copy
+
 _SLICES = 1024
-_SCAN, _REACH = 801, 40.0
-_SCAN_DIM = "quantile_scan"
-_STEPS = 6
+NODE = "quadrature_node"
+# Panels in z with k = √w(0) sinh z: even at the money, growing geometrically in the wings. A wing with a
+# slope near Lee's bound of 2 dies out only beyond a million deviations.
+_FAR, _PANELS = 16.0, 160
+# More around the vertex, where raw SVI bends over a width that may be far below √w(0).
+_BEND, _BEND_PANELS = 5.0, 32
+_POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(5)
+_TOLERANCE = 1e-6
+_NEGATIVE = -1e-10
+_STEPS = 12
 _USELESS = 1e-3
 
 
@@ -54,7 +85,7 @@ def density(
         density over the whole line, and ``martingale``, its mean of ``S/F`` [1]. ``status``:
         ``NOT_MARTINGALE`` where one of the two is off 1 by over 1e-6, ``BUTTERFLY`` where the density is
         negative somewhere, and what the slices say. k outside the quotes counts on the fitted wings. NaN
-        without a fit, of SABR beyond one deviation outside its quotes.
+        without a fit.
 
     Raises
     ------
@@ -69,10 +100,10 @@ def density(
     (0.496, 1.0)
     """
     k = bare(log_moneyness, "log_moneyness")
-    mixture = _mixture(surface, year_fraction, extrapolate, clock)
+    cut = _cut(surface, year_fraction, extrapolate, clock)
     sums = _summary(surface, year_fraction, extrapolate, clock)
     result = sums[["mass", "martingale", "status"]].assign(
-        density=mixture.density(k), distribution=mixture.distribution(k)
+        density=densities.density(cut, k), distribution=densities.distribution(cut, k)
     )
     return _labelled(result, surface, year_fraction)
 
@@ -110,8 +141,7 @@ def quantile(
     wanted = bare(probability, "probability")
     if not wanted.chunks and not bool(((wanted > 0.0) & (wanted < 1.0)).all()):
         raise ValueError("probability must be above 0 and below 1")
-    mixture = _mixture(surface, year_fraction, extrapolate, clock)
-    k = _inverse(mixture, wanted)
+    k = elementwise(_places, *_cut(surface, year_fraction, extrapolate, clock).parameters, wanted)
     sums = _summary(surface, year_fraction, extrapolate, clock)
     result = sums[["mass", "martingale", "status"]].assign(log_moneyness=k)
     if year_fraction is None and "forward" in surface.coords:
@@ -166,46 +196,31 @@ def moments(
     return _labelled(result, surface, year_fraction)
 
 
-def _mixture(surface: xr.Dataset, t: Any, extrapolate: Any, clock: Clock | None) -> Mixture:
-    if t is None:
-        if extrapolate is not None:
-            raise ValueError("extrapolate needs year_fraction: expiries are not beyond the last")
-        return mixture_at_expiries(surface)
-    cut = at_maturity(surface, t, extrapolate=extrapolate, clock=clock)
-    return mixture_of(cut)
+def _cut(surface: xr.Dataset, t: Any, extrapolate: Any, clock: Clock | None) -> Maturity:
+    if t is not None:
+        return at_maturity(surface, t, extrapolate=extrapolate, clock=clock)
+    if extrapolate is not None:
+        raise ValueError("extrapolate needs year_fraction: expiries are not beyond the last")
+    return at_expiries(surface)
 
 
 def _summary(surface: xr.Dataset, t: Any, extrapolate: Any, clock: Clock | None) -> xr.Dataset:
     """Sum up every density, of a bounded number of slices at a time."""
 
     def sums(part: xr.Dataset) -> xr.Dataset:
-        return summary(_mixture(part, t, extrapolate, clock))
+        return _summed(_cut(part, t, extrapolate, clock))
 
     if isinstance(t, xr.DataArray) and set(t.dims) & set(surface.dims):
         return sums(surface)
     return in_chunks(sums, surface, most=_SLICES, whole=() if t is None else ("expiry",))
 
 
-def _inverse(mixture: Mixture, wanted: xr.DataArray) -> xr.DataArray:
-    """Solve ``distribution(k) = wanted`` between neighbours of a scan, by safeguarded Newton steps."""
-    end = np.arcsinh(_REACH)
-    zero = xr.zeros_like(mixture.k_min)
-    width = mixture.parts[-1].total_variance(zero, 0) ** 0.5
-    width = width.fillna(mixture.parts[0].total_variance(zero, 0) ** 0.5)
-    grid = width * xr.DataArray(np.sinh(np.linspace(-end, end, _SCAN)), dims=_SCAN_DIM)
-    below = mixture.distribution(grid)
-    rises = (below <= wanted) & (below.shift({_SCAN_DIM: -1}) > wanted)
-    at = rises.argmax(_SCAN_DIM)
-    low, high = (take(grid, at + i, dim=_SCAN_DIM) for i in (0, 1))
-    low, high = (end.where(rises.any(_SCAN_DIM)) for end in (low, high))
-    f_low, f_high = (take(below, at + i, dim=_SCAN_DIM) - wanted for i in (0, 1))
-    k = low - (high - low) * f_low / (f_high - f_low)
-    for _ in range(_STEPS):
-        excess = mixture.distribution(k) - wanted
-        low, high = where(excess <= 0.0, k, low), where(excess > 0.0, k, high)
-        newton = k - excess / mixture.density(k)
-        k = where((newton >= low) & (newton <= high), newton, (low + high) / 2.0)
-    return k
+def _places(*parts: Floats) -> Floats:
+    """Find where the distribution of a cut has the probability that comes last."""
+    *cut, wanted = (np.asarray(part)[..., None] for part in parts)
+    grid = np.sqrt(cut_variance(*cut, np.zeros(1))) * SCANNED
+    root = falling_root(lambda k: wanted - densities.distribution_of(*cut, k), grid, _STEPS)
+    return np.asarray(root[..., 0])
 
 
 def _labelled(result: xr.Dataset, surface: xr.Dataset, t: Any) -> xr.Dataset:
@@ -221,52 +236,30 @@ def _labelled(result: xr.Dataset, surface: xr.Dataset, t: Any) -> xr.Dataset:
     return result.assign_coords({name: surface.coords[name] for name in surface.coords})
 
 
-NODE = "quadrature_node"
-# Panels in z with k = √w(0) sinh z: even at the money, growing geometrically in the wings. A wing with a
-# slope near Lee's bound of 2 dies out only beyond a million deviations.
-_FAR, _PANELS = 16.0, 160
-# More around the vertex, where raw SVI bends over a width that may be far below √w(0).
-_BEND, _BEND_PANELS = 5.0, 32
-_POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(5)
-_TOLERANCE = 1e-6
-_NEGATIVE = -1e-10
-
-
-def summary(mixture: Mixture) -> xr.Dataset:
+def _summed(cut: Maturity) -> xr.Dataset:
     """Sum a density up: ``mass``, ``martingale``, means of ``k`` to ``k⁴`` about 0, and its ``status``."""
-    k, weight = _nodes(mixture)
-    density, weighted = mixture.density(k), mixture.density(k, weighted=True)
+    scale = cut.total_variance(xr.zeros_like(cut.k_min)) ** 0.5
+    slices = (cut.before,) if cut.before is cut.after else (cut.before, cut.after)
+    size = _POINTS.size * (_PANELS + len(slices) * (_BEND_PANELS + 1))
+    k, weight = applied(
+        _panels,
+        scale,
+        *(part[name] for part in slices for name in ("m", "sigma")),
+        out=[[NODE]] * 2,
+        types=[np.float64] * 2,
+        sizes={NODE: size},
+    )
+    density, weighted = (densities.density(cut, k, weighted=each) for each in (False, True))
     sums = {"mass": density, "martingale": weighted} | {f"power_{n}": density * k**n for n in (1, 2, 3, 4)}
-    there = mixture.parts[0].share.notnull()
+    there = cut.share_before.notnull()
     result = xr.Dataset(
         {name: (each * weight).sum(NODE, skipna=True).where(there) for name, each in sums.items()}
     )
     off = (abs(result["mass"] - 1.0) > _TOLERANCE) | (abs(result["martingale"] - 1.0) > _TOLERANCE)
-    negative = (density * mixture.parts[0].total_variance(xr.zeros_like(k.isel({NODE: 0})), 0) ** 0.5).min(
-        NODE
-    ) < _NEGATIVE
-    status = mixture.status | where(off & there, np.int32(Status.NOT_MARTINGALE), np.int32(0))
+    negative = (density * scale).min(NODE) < _NEGATIVE
+    status = cut.flags | where(off & there, np.int32(Status.NOT_MARTINGALE), np.int32(0))
     status = status | where(negative, np.int32(Status.BUTTERFLY), np.int32(0))
     return result.assign(status=status.astype(np.int32))
-
-
-def _nodes(mixture: Mixture) -> tuple[xr.DataArray, xr.DataArray]:
-    zero = xr.zeros_like(mixture.k_min)
-    scale = mixture.parts[-1].total_variance(zero, 0) ** 0.5
-    scale = scale.fillna(mixture.parts[0].total_variance(zero, 0) ** 0.5)
-    bends = [each for part in mixture.parts for each in (part.vertex, part.bend)]
-    k, weight = xr.apply_ufunc(
-        _panels,
-        scale,
-        *bends,
-        output_core_dims=[[NODE]] * 2,
-        dask="parallelized",
-        output_dtypes=[np.float64] * 2,
-        dask_gufunc_kwargs={
-            "output_sizes": {NODE: _POINTS.size * (_PANELS + len(mixture.parts) * (_BEND_PANELS + 1))}
-        },
-    )
-    return k, weight
 
 
 def _panels(scale: Floats, *bends: Floats) -> tuple[Floats, Floats]:

@@ -1,4 +1,4 @@
-"""A surface at a strike and a date, as options are asked for: volatility, delta, forward."""
+"""Surfaces evaluated: volatility at any log-moneyness and time, and options at a strike and a date."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.labelling import bare, origin_attrs, where, with_units
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import YEAR_US, Clock, origin_us
-from derivdata.analysis.surface.interpolation import variance_at, volatility
-from derivdata.analysis.surface.maturity import Extrapolation, Maturity, at_maturity
+from derivdata.analysis.surface.maturity import Extrapolation, Maturity, at_maturity, volatility
 from derivdata.analysis.surface.points import at_delta
 from derivdata.support import times
 from derivdata.support.arguments import Numbers, typed
@@ -28,6 +27,73 @@ _UNITS = {
     "delta": "1",
     "year_fraction": "years",
 }
+
+
+@typed
+def iv(
+    surface: xr.Dataset,
+    log_moneyness: Numbers,
+    year_fraction: Numbers,
+    *,
+    extrapolate: Extrapolation | None = None,
+    wings: bool = False,
+    clock: Clock | None = None,
+) -> xr.DataArray:
+    """Evaluate the implied volatility [per √year] anywhere on a surface; total variance is ``w = iv² T``.
+
+    At the surface's own expiries `derivdata.analysis.smile.iv` says the same without looking for neighbours.
+
+    Parameters
+    ----------
+    surface
+        Result of `fit`, of `from_essvi`, or of `derivdata.analysis.smile.fit` with dim ``expiry``.
+    log_moneyness
+        ``ln(K/F(T))``: a number, a 1-D array (dim ``log_moneyness``) or a DataArray.
+    year_fraction
+        Time to expiry [years]: a number, a 1-D array (dim ``maturity``) or a DataArray without dim
+        ``expiry``.
+    extrapolate
+        Beyond the last expiry: None gives NaN, ``"flat_vol"`` holds its variance per year at each k, of the
+        clock's years if there is a clock. Before the first expiry that is always held.
+    wings
+        Whether to go on outside the log-moneyness of the quotes, whose ends are interpolated linearly in
+        T. If not, those points are NaN.
+    clock
+        How variance grows between expiries and before the first; None: evenly. A number is what an hour of a
+        weekend (Saturday 00:00 to Monday 00:00 UTC) counts relative to another, 0.5 on many days. Or a
+        mapping with any of ``weekend_weight``; ``events``, a mapping from instants to what each adds to total
+        variance; and ``averaging``, over how long before expiry the venue averages its settlement price
+        (Deribit: ``"30min"``; ``dd.venues.facts``), whose variance falls away as it is fixed. Or what
+        `derivdata.analysis.business_time.fit` gave. All but None need instants along ``expiry``.
+
+    Returns
+    -------
+    DataArray over the surface's dims without ``expiry``, then those of T and of k
+        NaN where no expiry has a slice, total variance is negative or no time is left. Lazy if the surface
+        is.
+
+    Raises
+    ------
+    ValueError
+        Unknown extrapolation; `year_fraction` has dim ``expiry``; a clock that cannot be, or of a surface
+        without instants.
+    TypeError
+        A bare array has more than one dimension.
+
+    Notes
+    -----
+    Between two expiries w is linear in T at equal k: calendar-free where the expiries are, and a flat
+    surface stays flat. That no butterfly lies between is checked of each pair; where one would, prices are
+    mixed as in lemma 5.1 of Gatheral and Jacquier (2014), and results with a ``status`` say ``PRICES_MIXED``.
+    With a clock w is as linear in business time, an event between the two aside, which adds its variance at
+    its instant (all that there is where it is said to add more; ``CALENDAR``). The share of the later expiry
+    is that of the variance at the money, and one for all k.
+    """
+    k, t = bare(log_moneyness, "log_moneyness"), bare(year_fraction, "maturity", "year_fraction")
+    cut = at_maturity(surface, t, extrapolate=extrapolate, clock=clock)
+    w = cut.total_variance(k)
+    found = volatility(w if wings else w.where((cut.k_min <= k) & (k <= cut.k_max)), t)
+    return found.rename("iv").assign_attrs(units="1/sqrt(year)")
 
 
 @typed
@@ -51,7 +117,8 @@ def at(
         As in `iv`; with coordinate ``forward``, unless only deltas are asked for.
     expiry
         An instant, several of them (dim ``expiry``), or a DataArray of instants; or times to expiry
-        [years] as in `iv`, for surfaces without instants too.
+        [years], of surfaces without instants too: a number, several (dim ``maturity``) or a DataArray. NaN
+        and NaT give NaN with ``BAD_INPUT``.
     strike, target_delta
         Which options: by strike [USD], or by delta, positive of a call and negative of a put: a number, a
         1-D array (dim ``strike`` or ``target_delta``) or a DataArray. None of both is at the forward.
@@ -99,19 +166,15 @@ def at(
         k = at_delta(cut, wanted, delta, interest_rate).where(wanted.notnull())
     else:
         k = xr.zeros_like(forward).where(cut.share_before.notnull())
-    vol = volatility(variance_at(cut, k), cut.year_fraction)
+    vol = volatility(cut.total_variance(k), cut.year_fraction)
     k = k * xr.ones_like(vol)
     out_of_the_money = where(k < 0.0, "put", "call") if wanted is None else where(wanted < 0.0, "put", "call")
     greek = black76.greeks(
         1.0, np.exp(k), cut.year_fraction, vol, out_of_the_money if side is None else side,
         which=("delta",), delta=delta, interest_rate=interest_rate,
     )  # fmt: skip
-    status = cut.status | cut.before["status"] | cut.after["status"]
-    there = cut.share_before.notnull()
-    outside = there & ((k < cut.k_min) | (k > cut.k_max))
-    lost = there & k.isnull() & (wanted is not None)
-    for here, bit in ((outside, Status.EXTRAPOLATED), (lost, Status.DELTA_UNREACHABLE)):
-        status = status | where(here, np.int32(bit), np.int32(0))
+    lost = cut.share_before.notnull() & k.isnull() & (wanted is not None)
+    status = cut.flags_at(k) | where(lost, np.int32(Status.DELTA_UNREACHABLE), np.int32(0))
     parts = {
         "forward": forward, "strike_usd": forward * np.exp(k), "log_moneyness": k, "iv": vol,
         "delta": greek["delta"], "year_fraction": years, "status": status.astype(np.int32),
@@ -138,24 +201,26 @@ def forward_of(cut: Maturity) -> xr.DataArray:
 
 def _years(surface: xr.Dataset, expiry: Any) -> xr.DataArray:
     """Return times to expiry; of several instants over ``instant``, which is labelled by them."""
-    kind = getattr(expiry, "dtype", None)
     if isinstance(expiry, xr.DataArray):
-        instants = expiry.rename(expiry="instant") if "expiry" in expiry.dims else expiry
-        if instants.dtype.kind != "M":
+        if expiry.dtype.kind != "M":
             return bare(expiry, "maturity", "expiry")
-    elif isinstance(expiry, int | float) or (kind is not None and getattr(kind, "kind", "") in "iuf"):
+        return years_until(surface, expiry.rename(expiry="instant") if "expiry" in expiry.dims else expiry)
+    several = np.ndim(expiry) > 0
+    each = list(expiry) if several else [expiry]
+    if all(isinstance(one, int | float | np.number) for one in each):
         return bare(expiry, "maturity", "expiry")
-    elif isinstance(expiry, str | pd.Timestamp | np.datetime64) or not hasattr(expiry, "__iter__"):
-        instants = xr.DataArray(times.instant(expiry, "expiry").tz_localize(None).to_datetime64())
-    else:
-        stamps = [times.instant(each, "expiry").tz_localize(None) for each in expiry]
-        label = np.array(stamps, dtype="datetime64[us]")
-        instants = xr.DataArray(label, {"instant": label}, ["instant"])
-    return years_until(surface, instants)
+    stamps = [
+        np.datetime64("NaT") if pd.isna(one) else times.instant(one, "expiry").tz_localize(None)
+        for one in each
+    ]
+    label = np.array(stamps, dtype="datetime64[us]")
+    if not several:
+        return years_until(surface, xr.DataArray(label[0]))
+    return years_until(surface, xr.DataArray(label, {"instant": label}, ["instant"]))
 
 
 def years_until(surface: xr.Dataset, instants: xr.DataArray, argument: str = "surface") -> xr.DataArray:
     """Return the time from a surface's instant to others [years]; what rounding leaves of none is 0."""
     at_us = instants.astype("datetime64[us]").astype(np.int64).astype(np.float64)
     years = (at_us - origin_us(surface, argument)).reset_coords(drop=True) / YEAR_US
-    return years.where(abs(years) > 1e-12, 0.0)
+    return years.where(abs(years) > 1e-12, 0.0).where(instants.notnull())
