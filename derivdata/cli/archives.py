@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from derivdata.cli.options import PairsAction, pair, say, value_pair
 
@@ -13,49 +14,24 @@ def add_import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("table", help="name of the table, such as funding_settlements")
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--to", required=True, metavar="ARCHIVE", help="a folder, or s3://bucket/path")
-    parser.add_argument(
-        "--map",
-        type=pair,
-        action=PairsAction,
-        default={},
-        metavar="NAME=COLUMN",
-        help="the table's column from the file's",
-    )
-    parser.add_argument(
-        "--set",
-        type=pair,
-        action=PairsAction,
-        default={},
-        metavar="COLUMN=VALUE",
-        help="one value in every row",
-    )
+    pairs: dict[str, Any] = {"type": pair, "action": PairsAction, "default": {}}
+    columns, values = "the table's column from the file's", "one value in every row"
+    parser.add_argument("--map", **pairs, metavar="NAME=COLUMN", help=columns)
+    parser.add_argument("--set", **pairs, metavar="COLUMN=VALUE", help=values)
     parser.add_argument("--tz", metavar="ZONE", help="zone of instants that state none")
-    parser.add_argument(
-        "--unit", metavar="UNIT", help="unit of the file's rates, volatilities or open interest (coins)"
+    unit = "unit of the file's rates, volatilities or open interest (coins)"
+    parser.add_argument("--unit", metavar="UNIT", help=unit)
+    word = "a word of the file's and the table's, such as side:sell=long"
+    listed: dict[str, Any] = {"action": "append", "default": []}
+    parser.add_argument("--map-value", type=value_pair, **listed, metavar="COLUMN:WORD=WORD", help=word)
+    question = "questions of the import that were answered: unit, interval, schedule, venues, future"
+    listed["action"] = "extend"
+    parser.add_argument("--accept", nargs="+", **listed, metavar="QUESTION", help=question)
+    source = (
+        "who wrote the files, where their columns are known: binance, okx, gate, kucoin, htx, hyperliquid, "
+        "tardis, cryptohftdata, velo, coinglass"
     )
-    parser.add_argument(
-        "--map-value",
-        type=value_pair,
-        action="append",
-        default=[],
-        metavar="COLUMN:WORD=WORD",
-        help="a word of the file's and the table's, such as side:sell=long",
-    )
-    parser.add_argument(
-        "--accept",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="QUESTION",
-        help="questions of the import that were answered: unit, interval, venues, future",
-    )
-    parser.add_argument(
-        "--from",
-        dest="source",
-        metavar="SOURCE",
-        help="who wrote the files, where their columns are known: binance, okx, gate, kucoin, htx, "
-        "hyperliquid, tardis, cryptohftdata, velo, coinglass",
-    )
+    parser.add_argument("--from", dest="source", metavar="SOURCE", help=source)
     parser.set_defaults(run=_import)
 
 
@@ -101,27 +77,15 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--now", metavar="ISO", help="freeze the service's clock")
     live = "follow the machine's clock: for an archive that a collector is filling"
     parser.add_argument("--live", action="store_true", help=live)
-    parser.add_argument(
-        "--key",
-        type=pair,
-        action=PairsAction,
-        default={},
-        metavar="TIER=KEY",
-        help="free, dev, pro or team; one key for each",
-    )
+    keys = "free, dev, pro or team; one key for each"
+    parser.add_argument("--key", type=pair, action=PairsAction, default={}, metavar="TIER=KEY", help=keys)
     key_file = "a file with a line 'TIER: KEY' for each key: arguments are seen in lists of processes"
     parser.add_argument("--key-file", metavar="FILE", help=key_file)
     parser.add_argument("--keyless", action="store_true", help="answer requests without a key as Team")
-    parser.add_argument(
-        "--allow-host",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a name under which it may be called, besides localhost and addresses",
-    )
-    parser.add_argument(
-        "--workers", type=int, default=1, metavar="N", help="processes that answer (default 1)"
-    )
+    name = "a name under which it may be called, besides localhost and addresses"
+    parser.add_argument("--allow-host", action="append", default=[], metavar="NAME", help=name)
+    workers = "processes that answer (default 1)"
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help=workers)
     page = "show freshness, gaps, spreads and liquidations at /status, to all who can reach it, without a key"
     parser.add_argument("--page", action="store_true", help=page)
     parser.set_defaults(run=_serve)

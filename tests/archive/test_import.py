@@ -438,7 +438,7 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path)
 def test_large_files_come_in_bites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Line numbers, equal rows and repeated keys are distinguished across the bites."""
     monkeypatch.setattr("derivdata.sources.archive.importing.readers.CHUNK_ROWS", 2)
-    monkeypatch.setattr("derivdata.sources.archive.importing.report.FLUSH_ROWS", 3)
+    monkeypatch.setattr("derivdata.sources.archive.importing.FLUSH_ROWS", 3)
     rows = "\n".join(_LIQUIDATIONS.splitlines()[1:])
     content = f"{_LIQUIDATIONS}\n{rows}\nx\n"
     result = liquidations(tmp_path, content)

@@ -244,7 +244,7 @@ def test_a_manifest_that_comes_between_two_looks_is_read(tmp_path, monkeypatch):
     read, looks = Path.read_bytes, []
 
     def first_look_finds_nothing(path):
-        if path.name == manifest.NAME and not looks:
+        if path.name == manifest.MANIFEST and not looks:
             looks.append(path)
             manifest.save(LocalFolder(tmp_path), manifest.new())
             (tmp_path / "funding_history").mkdir()

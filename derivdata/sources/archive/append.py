@@ -47,11 +47,11 @@ def add_rows(
     storage: Storage,
     table: Table,
     frame: pd.DataFrame,
+    requests: Sequence[Asked],
+    contracts: Mapping[str, str] | None,
     *,
     synthetic: bool,
     timeout: float,
-    requests: Sequence[Asked] = (),
-    contracts: Mapping[str, str] | None = None,
 ) -> Appended:
     """Add the rows of a conformed frame whose keys are not stored, and enter requests into the ledger."""
     over: list[str] = []

@@ -11,15 +11,19 @@ import pandas as pd
 from derivdata.errors import ArchiveError, SchemaError
 from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive.append import Appended, add_rows
-from derivdata.sources.archive.audit import AUDITS, StoredRows, audit, normalise
-from derivdata.sources.archive.contents import open_storage
-from derivdata.sources.archive.corrections import Corrected, replace_rows, undo
+from derivdata.sources.archive.audit import AUDITS, audit, normalise
+from derivdata.sources.archive.corrections import (
+    Corrected,
+    Dropped,
+    drop_old_partitions,
+    replace_rows,
+    undo,
+)
 from derivdata.sources.archive.ledger import Asked
 from derivdata.sources.archive.reading import ArchiveReader
-from derivdata.sources.archive.retention import Dropped, drop_old_partitions
 from derivdata.sources.archive.schemas import archive_table
-from derivdata.sources.archive.selections import correction_selection, time_range
-from derivdata.sources.archive.storage import Storage
+from derivdata.sources.archive.selections import TimeRange, correction_selection, time_range
+from derivdata.sources.archive.storage import Storage, open_storage
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.notices import warn_caller
@@ -186,17 +190,9 @@ class Archive(ArchiveReader):
         def read(symbols: Collection[str], start: pd.Timestamp, end: pd.Timestamp) -> pd.DataFrame:
             return self.read(table, start, end + pd.Timedelta(1, "us"), symbols=list(symbols))
 
-        stored = StoredRows(self.exchanges(table), read)
-        audit(keyed, rows, stored, unit=unit, accept=accept, synthetic=synthetic)
-        return add_rows(
-            self._storage,
-            keyed,
-            rows,
-            synthetic=synthetic,
-            timeout=self._lock_timeout,
-            requests=requests,
-            contracts=contracts,
-        )
+        audit(keyed, rows, self.exchanges(table), read, unit=unit, accept=accept, synthetic=synthetic)
+        timeout = self._lock_timeout
+        return add_rows(self._storage, keyed, rows, requests, contracts, synthetic=synthetic, timeout=timeout)
 
     def replace(
         self,
@@ -239,7 +235,7 @@ class Archive(ArchiveReader):
             There are no such rows and none to add, rows of another contract than the frame's stay in its
             series, another writer kept the lock for too long, or the disk refused.
         """
-        return self._correct(table, frame, where, start, end, reason)
+        return self._correct(table, frame, where, time_range(start, end), reason)
 
     def delete(
         self,
@@ -251,7 +247,7 @@ class Archive(ArchiveReader):
         reason: str = "",
     ) -> Corrected:
         """Delete some rows of a table; parameters, result and errors are as in `replace`."""
-        return self._correct(table, None, where, start, end, reason)
+        return self._correct(table, None, where, time_range(start, end), reason)
 
     def undo(self, number: int) -> Corrected:
         """Undo a correction: remove the rows that it added and restore those that it removed.
@@ -293,22 +289,16 @@ class Archive(ArchiveReader):
         table: str,
         frame: pd.DataFrame | None,
         where: Mapping[str, str | Sequence[str]] | None,
-        start: times.Instant | None,
-        end: times.Instant | None,
+        window: TimeRange,
         reason: str,
     ) -> Corrected:
-        keyed = archive_table(table)
-        chosen = correction_selection(keyed, where, time_range(start, end))
-        named = None if frame is None else normalise(keyed, frame)
-        return replace_rows(
-            self._storage,
-            keyed,
-            None if named is None else self._conformed(keyed, named.frame),
-            chosen,
-            reason=reason,
-            timeout=self._lock_timeout,
-            contracts=None if named is None else named.contracts,
-        )
+        keyed, contracts = archive_table(table), None
+        chosen = correction_selection(keyed, where, window)
+        if frame is not None:
+            named = normalise(keyed, frame)
+            frame, contracts = self._conformed(keyed, named.frame), named.contracts
+        timeout = self._lock_timeout
+        return replace_rows(self._storage, keyed, frame, chosen, contracts, reason=reason, timeout=timeout)
 
     def _conformed(self, table: Table, frame: pd.DataFrame) -> pd.DataFrame:
         """Conform a frame; word the error for an append, where there is no answer of a server to look at."""

@@ -46,13 +46,7 @@ _LEAST_SYMBOLS = 3
 _COUNTED_FROM_MIDNIGHT = (2.0, 4.0, 8.0, 12.0, 24.0)
 
 Read = Callable[[Collection[str], pd.Timestamp, pd.Timestamp], pd.DataFrame]
-
-
-class StoredRows(NamedTuple):
-    """The archive's rows of a table: its venues, and a function that reads some symbols in a window."""
-
-    exchanges: Collection[str]
-    read: Read
+"""Reads the archive's rows of some symbols in a window."""
 
 
 class Normalised(NamedTuple):
@@ -128,7 +122,8 @@ def _changes(table: Table) -> dict[str, Callable[[str], Any]]:
 def audit(
     table: Table,
     rows: pd.DataFrame,
-    stored: StoredRows,
+    venues: Collection[str],
+    read: Read,
     *,
     unit: str | None = None,
     accept: Collection[str] = (),
@@ -144,7 +139,7 @@ def audit(
     if {"symbol", "exchange", "time"} <= set(table.key):
         some = _heads_of_series(rows)
         if "rate_bps_8h" in table.columns:
-            _ask_about_rates(some, stored, questions, unit)
+            _ask_about_rates(some, {*venues}, read, questions, unit)
         elif table.name == "oi_history" and "unit" in questions:
             _refuse_coins(some)
 
@@ -169,7 +164,9 @@ def _renamed(values: pd.Series, change: Callable[[str], Any]) -> Any:
     return values.astype(object).map(changed)
 
 
-def _ask_about_rates(some: pd.DataFrame, stored: StoredRows, questions: set[str], unit: str | None) -> None:
+def _ask_about_rates(
+    some: pd.DataFrame, venues: set[str], read: Read, questions: set[str], unit: str | None
+) -> None:
     if "unit" in questions:
         _refuse_unit_of_rates(some, named=unit is not None)
     if len(some) < _LEAST_ROWS:
@@ -178,8 +175,8 @@ def _ask_about_rates(some: pd.DataFrame, stored: StoredRows, questions: set[str]
         _refuse_intervals(some)
     if "schedule" in questions and "interval_hours" in some.columns:
         _refuse_schedules(some)
-    if "venues" in questions and len({*some["exchange"].cat.categories, *stored.exchanges}) > 1:
-        _refuse_factors(some, stored.read)
+    if "venues" in questions and len(venues | {*some["exchange"].cat.categories}) > 1:
+        _refuse_factors(some, read)
 
 
 def _refuse_future(rows: pd.DataFrame) -> None:

@@ -13,7 +13,8 @@ import msgspec
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive.manifest import Manifest
-from derivdata.sources.archive.storage import ManifestChanged, Storage
+from derivdata.sources.archive.object_store import ManifestChanged
+from derivdata.sources.archive.storage import Storage
 
 _CLOSED_MICROS = 3_600_000_000
 _WAIT_SECONDS = 0.2

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import re
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
@@ -16,7 +13,6 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive.corrections import corrections_frame
 from derivdata.sources.archive.ledger import LedgerFile, ledger_files, requests_frame, unanswered_windows
-from derivdata.sources.archive.local_folder import LocalFolder
 from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.sources.archive.selections import stamp
@@ -25,7 +21,6 @@ from derivdata.support import times
 from derivdata.tables.schema import Table
 
 _TRIES = 5
-_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 _INFO = ("rows", "first", "last", "symbols", "exchanges", "files", "megabytes")
 T = TypeVar("T")
 
@@ -115,12 +110,14 @@ class ArchiveContents:
         that was answered but has no rows in the archive has no data; one that is not in the ledger was never
         requested.
         """
-        return self._with_ledger(lambda name: requests_frame(self._storage, name))
+        return self._with_manifest(lambda state: requests_frame(self._storage, state.ledger))
 
     def files(self, table: str, venue: str, symbol: str) -> dict[str, LedgerFile]:
         """Return what the ledger knows of the venue's files that gave rows of a symbol, by their names."""
         table = archive_table(table).name
-        return self._with_ledger(lambda name: ledger_files(self._storage, name, table, venue, symbol))
+        return self._with_manifest(
+            lambda state: ledger_files(self._storage, state.ledger, table, venue, symbol)
+        )
 
     def unanswered(
         self, table: str, venue: str, symbol: str | None, start: times.Instant, end: times.Instant
@@ -131,8 +128,8 @@ class ArchiveContents:
         """
         window = times.Window(times.instant(start, "start"), times.instant(end, "end"))
         table = archive_table(table).name
-        return self._with_ledger(
-            lambda name: unanswered_windows(self._storage, name, table, venue, symbol, window)
+        return self._with_manifest(
+            lambda state: unanswered_windows(self._storage, state.ledger, table, venue, symbol, window)
         )
 
     def info(self) -> pd.DataFrame:
@@ -168,34 +165,24 @@ class ArchiveContents:
             )
         return files
 
-    def _with_ledger(self, read: Callable[[str], T]) -> T:
-        """Read the ledger's file; again if a writer has replaced it."""
-        for _ in range(_TRIES):
-            name = self._manifest().ledger
-            try:
-                return read(name)
-            except ArchiveError:
-                if self._manifest(fresh=True).ledger == name:
-                    raise
-        return read(self._manifest().ledger)
-
     def _with_files(self, table: Table, read: Callable[[list[DataFile]], T]) -> T:
         """Read the files of one state of a table; again if a writer has merged them into others."""
         return self._with_manifest(lambda state: read(state.tables.get(table.name, TableEntry()).files))
 
     def _with_manifest(self, read: Callable[[Manifest], T]) -> T:
-        """Read files of one state of the archive; again if a writer has merged them into others."""
+        """Read files of one state of the archive; again if a writer has replaced some of them."""
         state = self._manifest()
         for _ in range(_TRIES):
             try:
                 return read(state)
-            except FileNotFoundError as problem:
-                absent = problem.filename
-                before, state = state, self._manifest(fresh=True)
-                if state.tables == before.tables:
+            except (FileNotFoundError, ArchiveError) as problem:
+                fault, before, state = problem, state, self._manifest(fresh=True)
+                if (state.tables, state.ledger) == (before.tables, before.ledger):
                     break
+        if isinstance(fault, ArchiveError):
+            raise fault
         raise ArchiveError(
-            f"{self._storage}: a file of the archive is missing: {absent}: restore it from a copy"
+            f"{self._storage}: a file of the archive is missing: {fault.filename}: restore it from a copy"
         )
 
 
@@ -209,23 +196,3 @@ def _summary(entry: TableEntry) -> list[Any]:
         len(entry.files),
         round(sum(file.size for file in entry.files) / 1e6, 3),
     ]
-
-
-def open_storage(path: str | os.PathLike[str]) -> Storage:
-    """Return the storage at a path or address."""
-    text = os.fspath(path)
-    address = _ADDRESS.match(text)
-    if address is None:
-        try:
-            return LocalFolder(Path(path).expanduser().resolve())
-        except (ValueError, RuntimeError) as fault:
-            raise ValueError(f"path={text!r} cannot name a folder: {fault}") from None
-    if address[1].lower() != "s3":
-        raise ArchiveError(
-            f"{text}: archives on {address[1]} cannot be opened, only folders and s3://bucket/path: "
-            "copy it to one of these first"
-        )
-    # Only when it is used: most installations lack s3fs.
-    objects: Any = importlib.import_module("derivdata.sources.archive.object_store")
-    storage: Storage = objects.ObjectStore(text)
-    return storage

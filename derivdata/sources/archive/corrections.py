@@ -1,4 +1,4 @@
-"""Replace or delete rows; every correction is numbered, logged and can be undone.
+"""Replace, delete or drop rows; every correction is numbered, logged and can be undone, a drop cannot.
 
 A correction rewrites the files that contain such rows without them. The rows that were removed and those
 that were added are stored in files of their own, which the correction's entry in the manifest names; `undo`
@@ -20,6 +20,7 @@ from derivdata.sources.archive import parquet_writer, scanning
 from derivdata.sources.archive.append import write_new_rows
 from derivdata.sources.archive.audit import refuse_other_contracts
 from derivdata.sources.archive.commits import Change, commit
+from derivdata.sources.archive.ledger import content_of, forget_requests
 from derivdata.sources.archive.manifest import Correction, DataFile, Manifest, TableEntry
 from derivdata.sources.archive.merging import merge_files
 from derivdata.sources.archive.schemas import frame_of, to_arrow
@@ -31,6 +32,13 @@ from derivdata.tables.schema import Kind, Table
 _BATCH_ROWS = 1_000_000
 
 Mask: TypeAlias = Callable[[pd.DataFrame], np.ndarray[Any, Any]]
+
+
+class Dropped(NamedTuple):
+    """Rows and files that were removed."""
+
+    rows: int
+    files: int
 
 
 class Corrected(NamedTuple):
@@ -46,10 +54,10 @@ def replace_rows(
     table: Table,
     frame: pd.DataFrame | None,
     chosen: Selection,
+    contracts: Mapping[str, str] | None,
     *,
     reason: str,
     timeout: float,
-    contracts: Mapping[str, str] | None = None,
 ) -> Corrected:
     """Remove some rows, and add those of a conformed frame in their place."""
     if frame is not None:
@@ -60,20 +68,12 @@ def replace_rows(
                 f"frame: {outside.sum()} rows are not among those that are replaced; the first is {first}"
             )
 
-    def change(manifest: Manifest) -> Change[Corrected]:
-        return _apply(
-            storage,
-            table,
-            manifest,
-            chosen,
-            chosen.mask,
-            frame,
-            contracts or {},
-            action="delete" if frame is None else "replace",
-            reason=reason,
-        )
-
-    return commit(storage, timeout, change)
+    where = {name: sorted(chosen.where[name]) for name in table.key if name in chosen.where}
+    action = "delete" if frame is None else "replace"
+    draft = Correction(0, table.name, action, where, *chosen.window, reason, contracts=dict(contracts or {}))
+    return commit(
+        storage, timeout, lambda manifest: _apply(storage, table, manifest, draft, chosen.mask, frame)
+    )
 
 
 def undo(storage: Storage, tables: Callable[[str], Table], number: int, *, timeout: float) -> Corrected:
@@ -89,18 +89,10 @@ def undo(storage: Storage, tables: Callable[[str], Table], number: int, *, timeo
             rows = pd.MultiIndex.from_frame(frame[list(table.key)].astype(object))
             return np.asarray(rows.isin(keys))
 
-        return _apply(
-            storage,
-            table,
-            manifest,
-            selection_of(target),
-            was_added,
-            _rows_of(storage, table, target.removed),
-            target.contracts,
-            action="undo",
-            reason=f"undo correction {number}",
-            undoes=number,
-        )
+        reason = f"undo correction {number}"
+        draft = msgspec.structs.replace(target, action="undo", reason=reason, undoes=number)
+        restored = _rows_of(storage, table, target.removed)
+        return _apply(storage, table, manifest, draft, was_added, restored)
 
     return commit(storage, timeout, change)
 
@@ -109,20 +101,16 @@ def _apply(
     storage: Storage,
     table: Table,
     manifest: Manifest,
-    chosen: Selection,
+    draft: Correction,
     mask: Mask,
     frame: pd.DataFrame | None,
-    contracts: Mapping[str, str],
-    *,
-    action: str,
-    reason: str,
-    undoes: int | None = None,
 ) -> Change[Corrected]:
+    """Make a correction of which number, files and contracts that change are not known yet."""
     entry = manifest.tables.get(table.name, TableEntry())
-    files, removed = _remove_rows(storage, table, entry.files, chosen, mask)
+    files, removed = _remove_rows(storage, table, entry.files, selection_of(draft), mask)
     emptied = _emptied(storage, table, entry, files, removed)
     left = {series: word for series, word in entry.contracts.items() if series not in emptied}
-    refuse_other_contracts(table, left, {series: word for series, word in contracts.items() if word})
+    refuse_other_contracts(table, left, {series: word for series, word in draft.contracts.items() if word})
     # What is left of a file may be merged into another one below, and is named by no manifest then.
     written = {file.path for file in files if file not in entry.files}
     added: list[DataFile] = []
@@ -131,30 +119,19 @@ def _apply(
         # already are not in them: an undo would otherwise remove the stored rows of those keys.
         added, _ = write_new_rows(storage, table, files, frame)
         files = merge_files(storage, table, files, added, written)
-    if not removed and not added and undoes is None:
+    if not removed and not added and draft.undoes is None:
         raise ArchiveError(f"{storage}: nothing was corrected: {table.name} has no such rows")
     # A series that is empty forgets its contract, so that rows of another may come; the log remembers it.
     refilled = emptied & scanning.series(storage, table, added) if emptied else emptied
-    stated = left | {series: entry.contracts[series] for series in refilled} | dict(contracts)
+    stated = left | {series: entry.contracts[series] for series in refilled} | draft.contracts
     kept = {series: word for series, word in stated.items() if word}  # none where an undo brings none back
     number = len(manifest.corrections) + 1
-    correction = Correction(
-        number=number,
-        table=table.name,
-        action=action,
-        where={name: sorted(chosen.where[name]) for name in table.key if name in chosen.where},
-        first=chosen.window.start,
-        end=chosen.window.end,
-        reason=reason,
-        removed=removed,
-        added=added,
-        undoes=undoes,
-        contracts={
-            series: entry.contracts.get(series, "")
-            for series in {**entry.contracts, **kept}
-            if kept.get(series) != entry.contracts.get(series)
-        },
-    )
+    before = {
+        series: entry.contracts.get(series, "")
+        for series in {**entry.contracts, **kept}
+        if kept.get(series) != entry.contracts.get(series)
+    }
+    correction = msgspec.structs.replace(draft, number=number, removed=removed, added=added, contracts=before)
     tables = dict(manifest.tables)
     tables[table.name] = TableEntry(files, _words(storage, table, entry, files, removed), kept)
     if not files:
@@ -314,3 +291,46 @@ def find_undoable(manifest: Manifest, number: int) -> Correction:
                 f"undo {later.number} first"
             )
     return target
+
+
+def drop_old_partitions(
+    storage: Storage, tables: Callable[[str], Table], before: pd.Timestamp, *, timeout: float
+) -> Dropped:
+    """Remove the files of months and days that end at or before an instant, and their ledger, in one step."""
+
+    def change(manifest: Manifest) -> Change[Dropped]:
+        kept, dropped, cuts = dict(manifest.tables), [], {}
+        for name, entry in manifest.tables.items():
+            if "time" not in tables(name).key:
+                continue
+            old = [file for file in entry.files if _end(file) <= before]
+            # Of a month that is kept the ledger stays, unless days within it were removed.
+            cuts[name] = max([_month(before), *map(_end, old)])
+            if old:
+                dropped += [(name, file) for file in old]
+                left = [file for file in entry.files if file not in old]
+                # Names of symbols and venues stay: to look for what is left would read all rows.
+                kept[name] = msgspec.structs.replace(entry, files=left)
+        ledger = forget_requests(storage, manifest.ledger, cuts, _month(before))
+        if not dropped and ledger == manifest.ledger:
+            return Change(manifest, Dropped(0, 0), set())
+        digests = ["dropped", content_of(ledger), *(f.digest for _, f in dropped)]
+        identity = manifests.chained(manifest.identity, digests)
+        tables_left = {name: entry for name, entry in kept.items() if entry.files}
+        after = msgspec.structs.replace(
+            manifest, tables=tables_left, ledger=ledger, identity=identity, past=identity
+        )
+        return Change(after, Dropped(sum(f.rows for _, f in dropped), len(dropped)), set())
+
+    return commit(storage, timeout, change)
+
+
+def _end(file: DataFile) -> pd.Timestamp:
+    """Return the end of a file's month or day."""
+    name = file.partition.rpartition("/")[2]
+    start = pd.Timestamp(name, tz="UTC")
+    return start + (pd.offsets.MonthBegin() if name.count("-") == 1 else pd.Timedelta(1, "D"))
+
+
+def _month(instant: pd.Timestamp) -> pd.Timestamp:
+    return instant.normalize().replace(day=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from derivdata.sources.archive.schemas import frame_of, sorting
 from derivdata.sources.archive.selections import Selection, TimeRange
 from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
+from derivdata.support.extras import import_extra
 from derivdata.tables.panels import panel as tables_panel
 from derivdata.tables.schema import Kind, Table
 
@@ -28,10 +28,7 @@ _DIMS = ("symbol", "exchange", "time")
 
 def lazy_frame(storage: Storage, table: Table, entry: TableEntry, chosen: Selection) -> Any:
     """Return a selection as a dask frame; text columns have the categories of the whole archive."""
-    try:
-        frames: Any = importlib.import_module("dask.dataframe")
-    except ImportError as problem:
-        raise ImportError("lazy() needs dask: pip install 'derivdata[dask]'") from problem
+    frames = import_extra("dask.dataframe", "dask", "lazy()")
     empty = _labelled(table, table.empty(), entry)
     parts = list(_parts(table, entry, chosen))
     if not parts:
@@ -68,11 +65,8 @@ def lazy_panel(
     chunk: int | None,
 ) -> Any:
     """Return one column as a lazy panel on a grid, `chunk` instants at a time; see `ArchiveReader.panel`."""
-    try:
-        arrays: Any = importlib.import_module("dask.array")
-        delayed: Any = importlib.import_module("dask").delayed
-    except ImportError as problem:
-        raise ImportError("panel() needs dask: pip install 'derivdata[dask]'") from problem
+    arrays = import_extra("dask.array", "dask", "panel()")
+    delayed = import_extra("dask", "dask", "panel()").delayed
     import xarray as xr
 
     if set(table.key) - {"kind"} != set(_DIMS):  # `where` chooses one kind

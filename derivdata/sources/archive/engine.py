@@ -218,54 +218,49 @@ class Engine:
         """Keep it for ever: in a forked child it cannot be closed, as its threads are the parent's."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
 
-    def select_plain(self, sql: str) -> pa.Table:
-        """Return what a query over no file gives."""
-        cursor = self._connection.cursor()
-        try:
-            return cursor.sql(sql).to_arrow_table()
-        finally:
-            cursor.close()
-
     def select(self, sql: str, storage: Storage, files: Sequence[DataFile]) -> pa.Table:
         """Return what a query gives over some files: ``{files}`` in it stands for their list."""
-        cursor = self._connection.cursor()
-        with self.door.serving(storage, files) as paths:
-            try:
-                listed = ", ".join(map(quoted, paths))
-                return cursor.sql(sql.replace("{files}", f"[{listed}]", 1)).to_arrow_table()
-            except duckdb.Error as problem:
-                told = f"{storage}: DuckDB cannot read: {str(problem).splitlines()[0]}"
-                raise self._failure(storage, paths, files) or ArchiveError(told) from None
-            finally:
-                cursor.close()
+        with self._asking(storage, files, f"{storage}: DuckDB cannot read", ArchiveError) as (cursor, paths):
+            return cursor.sql(_over(sql, paths)).to_arrow_table()
 
     def statement(
         self, sql: str, views: Mapping[str, tuple[str, Sequence[DataFile]]], storage: Storage
     ) -> pa.Table:
-        """Run one statement of a user, over views of files."""
-        cursor = self._connection.cursor()
+        """Run one statement of a user, over views whose definitions have ``{files}`` for their files."""
         files = [file for _, some in views.values() for file in some]
+        with self._asking(storage, files, "query", ValueError) as (cursor, paths):
+            at = 0
+            for name, (definition, some) in views.items():
+                cursor.execute(
+                    f'CREATE TEMP VIEW "{name}" AS {_over(definition, paths[at : at + len(some)])}'
+                )
+                at += len(some)
+            statements = cursor.extract_statements(sql)
+            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+                raise ValueError("query: one SELECT at a time; append and replace write an archive")
+            return cursor.sql(sql).to_arrow_table()
+
+    @contextmanager
+    def _asking(
+        self, storage: Storage, files: Sequence[DataFile], what: str, kind: type[Exception]
+    ) -> Iterator[tuple[Any, list[str]]]:
+        """Serve some files; yield a cursor and their paths, and say what the door met or DuckDB refuses."""
+        cursor = self._connection.cursor()
         with self.door.serving(storage, files) as paths:
             try:
-                at = 0
-                for name, (definition, some) in views.items():
-                    listed = ", ".join(map(quoted, paths[at : at + len(some)]))
-                    at += len(some)
-                    whole = definition.replace("{files}", f"[{listed}]", 1)
-                    cursor.execute(f'CREATE TEMP VIEW "{name}" AS {whole}')
-                statements = cursor.extract_statements(sql)
-                if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-                    raise ValueError("query: one SELECT at a time; append and replace write an archive")
-                return cursor.sql(sql).to_arrow_table()
+                yield cursor, paths
             except duckdb.Error as problem:
-                raise self._failure(storage, paths, files) or ValueError(f"query: {problem}") from None
+                for path, file in zip(paths, files, strict=True):
+                    if (met := self.door.failures.get(path)) is not None:
+                        raise damaged(storage, file, met) from None
+                told = problem if kind is ValueError else str(problem).splitlines()[0]
+                raise kind(f"{what}: {told}") from None
             finally:
                 cursor.close()
 
-    def _failure(self, storage: Storage, paths: Sequence[str], files: Sequence[DataFile]) -> Exception | None:
-        """Return what the door met with one of the files that it serves under some paths."""
-        met = ((file, self.door.failures.get(path)) for path, file in zip(paths, files, strict=True))
-        return next((damaged(storage, file, problem) for file, problem in met if problem), None)
+
+def _over(sql: str, paths: Sequence[str]) -> str:
+    return sql.replace("{files}", f"[{', '.join(map(quoted, paths))}]", 1)
 
 
 def damaged(storage: Storage, file: DataFile, problem: Exception) -> Exception:

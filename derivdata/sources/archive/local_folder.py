@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections.abc import Collection, Hashable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,7 +14,17 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.storage import MANIFEST, OWN_FILE
+
+MANIFEST = "archive.json"
+
+LEDGER_FILE = re.compile(r"ledger-[0-9a-f]{32}\.json")
+"""What the file is called that holds the ledger of requests."""
+
+_OWN_FILE = re.compile(
+    r"\w+/-?\d{4,}-\d\d(-\d\d)?/(\.[0-9a-f]{32}\.new|[0-9a-f]{32}\.(parquet|newest|sums))|"
+    + LEDGER_FILE.pattern
+)
+"""The archive's own files beside the manifest: drafts, rows, what format 2 kept beside them, ledgers."""
 
 _LOCK, _MERGE_LOCK = ".lock", ".merging"
 _WRITING, _MERGED = ".writing", ".merged"
@@ -192,7 +203,7 @@ class LocalFolder:
         for name in set(self._noted(notes)[1:]) - set(named):
             path = self.folder / name
             linked = path.parent.is_symlink() or path.parent.parent.is_symlink()
-            if OWN_FILE.fullmatch(name) and not linked:
+            if _OWN_FILE.fullmatch(name) and not linked:
                 self.remove(name)
 
     def _begin(self, notes: str, paths: Collection[str]) -> None:

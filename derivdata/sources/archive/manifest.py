@@ -19,23 +19,8 @@ from typing import Any
 import msgspec
 
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.storage import LEDGER_FILE, Storage
-from derivdata.sources.archive.storage import MANIFEST as NAME
-
-__all__ = [
-    "BLOCK_BYTES",
-    "NAME",
-    "Correction",
-    "DataFile",
-    "Manifest",
-    "TableEntry",
-    "chained",
-    "load",
-    "load_with_version",
-    "new",
-    "save",
-    "sealed",
-]
+from derivdata.sources.archive.local_folder import LEDGER_FILE, MANIFEST
+from derivdata.sources.archive.storage import Storage
 
 BLOCK_BYTES = 1 << 18
 """Files are checked in pieces of as many bytes: small beside a read of a file, large beside a checksum."""
@@ -150,30 +135,8 @@ class _Head(msgspec.Struct):
     version: int
 
 
-class _OldFile(msgspec.Struct):
-    """What format 2 said of a file besides."""
-
-    file: str
-    newest: str = ""
-    sums: str = ""
-
-
-class _OldEntry(msgspec.Struct):
-    parts: list[_OldFile] = []
-
-
-class _OldManifest(msgspec.Struct):
-    tables: dict[str, _OldEntry] = {}
-
-    def beside(self) -> list[str]:
-        files = [file for entry in self.tables.values() for file in entry.parts]
-        stems = [(file.file.removesuffix("parquet"), file) for file in files]
-        return [stem + name for stem, file in stems for name in ("newest", "sums") if getattr(file, name)]
-
-
 _HEADS = msgspec.json.Decoder(_Head)
 _MANIFESTS = msgspec.json.Decoder(Manifest)
-_OLD_MANIFESTS = msgspec.json.Decoder(_OldManifest)
 
 
 def new() -> Manifest:
@@ -224,8 +187,8 @@ def _decoded(storage: Storage, text: bytes) -> Manifest:
         if head.format == _FORMAT:
             return _inside(storage, _of_old(text) if head.version < _SEALED else _unsealed(text))
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        raise ArchiveError(f"{storage}: {NAME} is damaged ({problem}): restore it from a copy") from None
-    raise ArchiveError(f"{storage}: {NAME} is not that of a derivdata archive")
+        raise ArchiveError(f"{storage}: {MANIFEST} is damaged ({problem}): restore it from a copy") from None
+    raise ArchiveError(f"{storage}: {MANIFEST} is not that of a derivdata archive")
 
 
 def sealed(text: bytes) -> bytes:
@@ -248,9 +211,13 @@ def _unsealed(text: bytes) -> Manifest:
 
 def _of_old(text: bytes) -> Manifest:
     """Return the manifest of a format before the seal, whose past is all that it held when it was opened."""
-    beside = _OLD_MANIFESTS.decode(text).beside()
-    said = _without(msgspec.json.decode(text), {"epoch", "tail", "newest", "sums"})
-    manifest: Manifest = _MANIFESTS.decode(msgspec.json.encode(said))
+    said = msgspec.json.decode(text)
+    manifest: Manifest = _MANIFESTS.decode(
+        msgspec.json.encode(_without(said, {"epoch", "tail", "newest", "sums"}))
+    )
+    parts = [part for entry in said.get("tables", {}).values() for part in entry.get("parts", ())]
+    stems = [(part["file"].removesuffix("parquet"), part) for part in parts]
+    beside = [stem + name for stem, part in stems for name in ("newest", "sums") if part.get(name)]
     return msgspec.structs.replace(manifest, past=manifest.identity, beside=beside, version=_VERSION)
 
 
@@ -270,7 +237,7 @@ def _inside(storage: Storage, manifest: Manifest) -> Manifest:
         places.append(manifest.ledger)
     if places:
         why = f"{places[0]!r} is no place of a file of an archive"
-        raise ArchiveError(f"{storage}: {NAME} is damaged ({why}): restore it from a copy")
+        raise ArchiveError(f"{storage}: {MANIFEST} is damaged ({why}): restore it from a copy")
     return manifest
 
 
@@ -286,9 +253,9 @@ def _has_appeared(storage: Storage) -> bool:
         raise _unreadable(storage, problem) from None
     # A collector may keep a body that it could not read before there is a first row.
     foreign = next((name for name in names if not name.startswith(".") and name != "quarantine"), None)
-    if foreign is not None and NAME not in names:
-        raise ArchiveError(f"{storage}: not an archive: it has no {NAME}, but holds {foreign!r}")
-    return NAME in names
+    if foreign is not None and MANIFEST not in names:
+        raise ArchiveError(f"{storage}: not an archive: it has no {MANIFEST}, but holds {foreign!r}")
+    return MANIFEST in names
 
 
 def _unreadable(storage: Storage, problem: OSError) -> ArchiveError:

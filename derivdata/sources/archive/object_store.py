@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.storage import MANIFEST, ManifestChanged
+from derivdata.sources.archive.local_folder import MANIFEST
 from derivdata.support.extras import import_extra
 from derivdata.support.forking import renew_in_child
 
@@ -31,6 +31,10 @@ _CONFLICTS = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "
 
 _HONEST: set[str] = set()
 """Places whose store was seen to refuse puts whose condition does not hold, by this process."""
+
+
+class ManifestChanged(Exception):
+    """Another writer has replaced the manifest since it was read: read it again, and repeat the change."""
 
 
 class ObjectStore:
@@ -238,22 +242,18 @@ class ObjectStore:
                 ("If-None-Match", {"IfNoneMatch": "*"}),
                 ("If-Match", {"IfMatch": '"0"'}),
             ):
-                if not self._refuses(probe, condition):
-                    raise ArchiveError(
-                        f"{self}: this store ignores conditions of a put ({header}), so that writers could "
-                        "overwrite each other: use a store that has conditional writes"
-                    )
+                try:
+                    self._put(probe, b"", **condition)
+                except OSError as problem:
+                    if _is_conflict(problem):
+                        continue
+                    raise
+                raise ArchiveError(
+                    f"{self}: this store ignores conditions of a put ({header}), so that writers could "
+                    "overwrite each other: use a store that has conditional writes"
+                )
         finally:
             self.remove(probe)
-
-    def _refuses(self, path: str, condition: dict[str, str]) -> bool:
-        try:
-            self._put(path, b"", **condition)
-        except OSError as problem:
-            if not _is_conflict(problem):
-                raise
-            return True
-        return False
 
 
 @contextmanager

@@ -18,7 +18,6 @@ from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
 from derivdata.sources.archive.schemas import (
     archive_table,
     archive_tables,
-    columns_of,
     frame_of,
     latest_by,
     plain_frame,
@@ -86,7 +85,7 @@ class ArchiveReader(ArchiveContents):
             )
         names = query.columns
         parts = self._with_files(table, lambda files: self._scanned(table, files, chosen, names))
-        frame = frame_of(table, parts) if names is None else columns_of(table, parts, names)
+        frame = frame_of(table, parts, names)
         frame.attrs["provenance"] = self._provenance(table, chosen)
         return frame
 

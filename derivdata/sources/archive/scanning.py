@@ -77,8 +77,7 @@ def read(
             rows = f"WITH rows AS ({rows}) SELECT rows.* FROM rows JOIN ({last}) USING ({keys})"
         if order:
             rows += f" ORDER BY {_listed(order)}"
-        with engine() as one:
-            found = one.select(rows, storage, group)
+        found = _asked(rows, storage, group)
         if len(found):
             try:
                 parts.append(as_now(found, table))
@@ -102,11 +101,10 @@ def sums(
         f"coalesce(bit_xor(hash(symbol)) FILTER ({value} IS NOT NULL), 0) AS symbol_hash "
         f"FROM read_parquet({{files}}) {_where(group, selection)} GROUP BY ALL ORDER BY ALL"
     )
-    with engine() as one:
-        try:
-            found = one.select(sql.replace("{whole}", "BIGINT", 1), storage, group)
-        except ArchiveError:  # a value beyond 8.8e12: 128 bits hold it, and cost half as much again
-            found = one.select(sql.replace("{whole}", "HUGEINT", 1), storage, group)
+    try:
+        found = _asked(sql.replace("{whole}", "BIGINT", 1), storage, group)
+    except ArchiveError:  # a value beyond 8.8e12: 128 bits hold it, and cost half as much again
+        found = _asked(sql.replace("{whole}", "HUGEINT", 1), storage, group)
     texts = {name: found[name].dictionary_encode() for name in ("exchange", "resolution")}
     return pa.table({name: texts.get(name, found[name]) for name in _SUMS.names}).cast(_SUMS)
 
@@ -132,12 +130,9 @@ def slices(
         return
     counts: dict[str, int] = {}
     for _, group in _by_columns(storage, table, files):
-        sql = (
-            f"SELECT {lead}, count(*) FROM read_parquet({{files}}) {_where(group, selection)} GROUP BY {lead}"
-        )
-        with engine() as one:
-            names, sizes = (column.to_pylist() for column in one.select(sql, storage, group).columns)
-        for name, size in zip(names, sizes, strict=True):
+        chosen_rows = f"read_parquet({{files}}) {_where(group, selection)}"
+        counted = _asked(f"SELECT {lead}, count(*) FROM {chosen_rows} GROUP BY {lead}", storage, group)
+        for name, size in zip(*(column.to_pylist() for column in counted.columns), strict=True):
             counts[name] = counts.get(name, 0) + size
     chosen: list[str] = []
     for name in sorted(counts):
@@ -157,8 +152,7 @@ def distinct_values(
     for stored, group in _by_columns(storage, table, files):
         for name in stored & set(names):
             sql = f"SELECT DISTINCT {name} FROM read_parquet({{files}}) WHERE {name} IS NOT NULL"
-            with engine() as one:
-                values[name].update(one.select(sql, storage, group)[name].to_pylist())
+            values[name].update(_asked(sql, storage, group)[name].to_pylist())
     return {name: sorted(distinct) for name, distinct in values.items()}
 
 
@@ -167,8 +161,7 @@ def series(storage: Storage, table: Table, files: Sequence[DataFile]) -> set[str
     names = "SELECT DISTINCT exchange || ' ' || symbol AS name FROM read_parquet({files})"
     found: set[str] = set()
     for _, group in _by_columns(storage, table, files):
-        with engine() as one:
-            found.update(one.select(names, storage, group)["name"].to_pylist())
+        found.update(_asked(names, storage, group)["name"].to_pylist())
     return found
 
 
@@ -176,6 +169,11 @@ def known_files(storage: Storage, table: Table, files: Sequence[DataFile]) -> li
     """Return the files of which the table has every column; those of a newer version may have more."""
     groups = _by_columns(storage, table, files)
     return [file for names, group in groups if names <= set(table.columns) for file in group]
+
+
+def _asked(sql: str, storage: Storage, files: Sequence[DataFile]) -> pa.Table:
+    with engine() as one:
+        return one.select(sql, storage, files)
 
 
 def _by_columns(

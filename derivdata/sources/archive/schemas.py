@@ -19,25 +19,15 @@ LABEL = b"derivdata.table"
 INSTANT = pa.timestamp("us", "UTC")
 _NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
 _TYPES = {
-    Kind.TEXT: pa.dictionary(pa.int32(), pa.string()),
-    Kind.LABEL: pa.string(),
-    Kind.NUMBER: pa.float64(),
-    Kind.COUNT: pa.int64(),
-    Kind.RANK: pa.int64(),
-    Kind.FLAG: pa.bool_(),
-    Kind.TIME: INSTANT,
+    Kind.TEXT: (pa.dictionary(pa.int32(), pa.string()), "VARCHAR"),
+    Kind.LABEL: (pa.string(), "VARCHAR"),
+    Kind.NUMBER: (pa.float64(), "DOUBLE"),
+    Kind.COUNT: (pa.int64(), "BIGINT"),
+    Kind.RANK: (pa.int64(), "BIGINT"),
+    Kind.FLAG: (pa.bool_(), "BOOLEAN"),
+    Kind.TIME: (INSTANT, "TIMESTAMPTZ"),
 }
-
-
-_SQL_TYPES = {
-    Kind.TEXT: "VARCHAR",
-    Kind.LABEL: "VARCHAR",
-    Kind.NUMBER: "DOUBLE",
-    Kind.COUNT: "BIGINT",
-    Kind.RANK: "BIGINT",
-    Kind.FLAG: "BOOLEAN",
-    Kind.TIME: "TIMESTAMPTZ",
-}
+"""Types of a column in Arrow and in SQL."""
 
 
 def archive_table(name: str) -> Table:
@@ -53,7 +43,7 @@ def archive_table(name: str) -> Table:
 def schema_of(table: Table) -> pa.Schema:
     """Return the table's columns as Arrow stores them."""
     fields = [
-        pa.field(name, _TYPES[column.kind], nullable=name not in table.key)
+        pa.field(name, _TYPES[column.kind][0], nullable=name not in table.key)
         for name, column in table.columns.items()
     ]
     return pa.schema(fields, metadata={LABEL: table.name.encode()})
@@ -67,7 +57,7 @@ def archive_tables() -> list[str]:
 def sql_columns(table: Table, stored: Collection[str]) -> str:
     """Return the table's columns as SQL selects them from files that have some of them."""
     given = {name: f'"{name}"' if name in stored else "NULL" for name in table.columns}
-    kinds = {name: _SQL_TYPES[column.kind] for name, column in table.columns.items()}
+    kinds = {name: _TYPES[column.kind][1] for name, column in table.columns.items()}
     return ", ".join(f'CAST({given[name]} AS {kinds[name]}) AS "{name}"' for name in table.columns)
 
 
@@ -99,7 +89,8 @@ def as_now(rows: pa.Table, table: Table) -> pa.Table:
 def _typed(column: pa.ChunkedArray, kind: Kind) -> pa.ChunkedArray:
     if kind is Kind.TEXT:
         return column.dictionary_encode()
-    return column if column.type == _TYPES[kind] else column.cast(_TYPES[kind])
+    wanted, _ = _TYPES[kind]
+    return column if column.type == wanted else column.cast(wanted)
 
 
 def sorting(table: Table) -> list[str]:
@@ -116,19 +107,13 @@ def to_arrow(table: Table, frame: pd.DataFrame) -> pa.Table:
     return pa.table({f.name: _arrow_array(frame[f.name], f.type) for f in schema_of(table)})
 
 
-def frame_of(table: Table, parts: list[pa.Table]) -> pd.DataFrame:
-    """Return Arrow rows as the table; optional columns that older files lack are missing values."""
-    if not parts:
-        return table.empty()
-    rows = pa.concat_tables(parts, promote_options="default").unify_dictionaries()
-    return table.conform(rows.to_pandas(types_mapper=_NULLABLE.get))
-
-
-def columns_of(table: Table, parts: list[pa.Table], names: Sequence[str]) -> pd.DataFrame:
-    """Return some columns of Arrow rows in their dtypes, rows as they come."""
+def frame_of(table: Table, parts: list[pa.Table], names: Sequence[str] | None = None) -> pd.DataFrame:
+    """Return Arrow rows as the table, or some of its columns; what older files lack is missing."""
     if not any(part.num_rows for part in parts):
-        return table.empty()[list(names)]
+        return table.empty() if names is None else table.empty()[list(names)]
     rows = pa.concat_tables(parts, promote_options="default").unify_dictionaries()
+    if names is None:
+        return table.conform(rows.to_pandas(types_mapper=_NULLABLE.get))
     chosen = rows.select([name for name in names if name in rows.column_names])
     return table.some(names, chosen.to_pandas(types_mapper=_NULLABLE.get))
 

@@ -24,10 +24,6 @@ class TimeRange(NamedTuple):
         """Return whether the window contains an instant of the closed range ``[first, last]``."""
         return first < self.end and last >= self.start
 
-    def holds(self, first: int, last: int) -> bool:
-        """Return whether the window contains all of the closed range ``[first, last]``."""
-        return first >= self.start and last < self.end
-
 
 EVER = TimeRange(-(2**63), 2**63 - 1)
 

@@ -6,25 +6,35 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
+import pandas as pd
 from tqdm import tqdm
 
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.archive import open_archive
-from derivdata.sources.archive.importing.conversion import Rows, quotes, rows
+from derivdata.sources.archive.archive import Archive, open_archive
+from derivdata.sources.archive.audit import quoted_contracts
+from derivdata.sources.archive.importing.conversion import (
+    CONTRACT,
+    RANK,
+    Rows,
+    quotes,
+    rows,
+    usd_from_coins,
+    with_ids,
+)
 from derivdata.sources.archive.importing.formats import Format, Reads, format_of
-from derivdata.sources.archive.importing.plan import ImportPlan, is_of_contracts, make_plan
+from derivdata.sources.archive.importing.plan import Given, ImportPlan, is_of_contracts, make_plan
 from derivdata.sources.archive.importing.readers import Chunk, chunks
-from derivdata.sources.archive.importing.report import ImportReport, with_ids
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.tables.contracts import contract, venue_slug
 
 __all__ = ["Imported", "import_files"]
 __dir__ = __all__.copy
 
+FLUSH_ROWS = 500_000
 _Path: TypeAlias = str | os.PathLike[str]
 
 
@@ -152,35 +162,75 @@ def import_files(
     report.flush()
     if report.read and report.rejected == report.read:
         raise ArchiveError(f"none of {report.read:,} rows fits {table}; the first: {report.first_rejected}")
-    counts = {name: getattr(report, name) for name in ("read", "written", "present", "differing")}
-    return Imported(
-        table=table,
-        **counts,
-        other_quotes=report.other_quotes,
-        rejected=report.rejected,
-        first_rejected=report.first_rejected,
-    )
+    return Imported(table, **{f.name: getattr(report, f.name) for f in fields(Imported)[1:]})
 
 
-class Given(NamedTuple):
-    """What the caller says of the files: the arguments of `import_files`."""
+class ImportReport:
+    """Counts of one import."""
 
-    map: Mapping[str, str] = {}
-    set: Mapping[str, str] = {}
-    tz: str | None = None
-    unit: str | None = None
-    values: Mapping[str, Mapping[str, str]] = {}
-    accept: Sequence[str] = ()
+    def __init__(self, plan: ImportPlan, archive: Archive, best: Mapping[tuple[str, str], int]) -> None:
+        self.read = self.written = self.present = self.differing = self.other_quotes = self.rejected = 0
+        self.first_rejected: str | None = None
+        self._plan = plan
+        self._archive = archive
+        self._best = best
+        self._waiting: list[pd.DataFrame] = []
+        self._contracts: dict[str, str] = {}
+
+    def take(self, path: Path, chunk: Rows) -> None:
+        """Count the rows of a chunk, and keep those to write."""
+        self.read += len(chunk.frame) + chunk.rejected
+        self.rejected += chunk.rejected
+        if chunk.first is not None and self.first_rejected is None:
+            self.first_rejected = f"{path.name}, {chunk.first}"
+        self._waiting.append(self._of_best_quote(chunk.frame))
+        if sum(map(len, self._waiting)) >= FLUSH_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Append what waits."""
+        if not any(map(len, self._waiting)):
+            return
+        rows = pd.concat([frame for frame in self._waiting if len(frame)], ignore_index=True)
+        self._waiting = []
+        again = rows.duplicated(list(self._plan.table.key))
+        equal = rows.duplicated()
+        rows = rows[~again]
+        if self._plan.unit == "coins":
+            rows = usd_from_coins(rows, self._archive)
+        counts = self._archive.merge(
+            self._plan.table.name,
+            self._complete(rows),
+            unit=self._plan.unit,
+            accept=self._plan.accept,
+            contracts=self._contracts,
+        )
+        self.written += counts.written
+        self.present += counts.present + int((again & equal).sum())
+        self.differing += counts.differing + int((again & ~equal).sum())
+
+    def _of_best_quote(self, frame: pd.DataFrame) -> pd.DataFrame:
+        if RANK not in frame.columns:
+            return frame
+        if self._best:
+            pairs = zip(frame["exchange"], frame["symbol"], strict=True)
+            best = frame[RANK].to_numpy() == [self._best[pair] for pair in pairs]
+            self.other_quotes += int((~best).sum())
+            frame = frame[best]
+        if is_of_contracts(self._plan.table):
+            self._contracts |= quoted_contracts(frame["exchange"], frame["symbol"], frame[CONTRACT])
+        return frame.drop(columns=[RANK, CONTRACT])
+
+    def _complete(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Add the table's columns that no row gives, as missing."""
+        absent: dict[str, Any] = dict.fromkeys(set(self._plan.table.columns) - set(frame.columns))
+        return frame.assign(**absent)
 
 
 def _plans(table: str, path: Path, source: str | None, given: Given) -> list[ImportPlan]:
     """Return how a file is read: as the caller says, or as the source's form of it says where he does not."""
     if source is None:
-        return [
-            make_plan(
-                table, given.map, given.set, given.tz, given.unit, values=given.values, accept=given.accept
-            )
-        ]
+        return [make_plan(table, given)]
     form, said = format_of(source, table, path)
     return [plan_of(form, reads, said, given) for reads in form.reads if reads.table == table]
 
@@ -189,18 +239,15 @@ def plan_of(form: Format, reads: Reads, said: Mapping[str, str], given: Given) -
     """Return how a file of a known form is read; what is `given` comes before the form and the path."""
     constants = {**form.set, **reads.set, **said, **given.set}
     constants = {name: form.values.get(name, {}).get(word, word) for name, word in constants.items()}
-    known = {*archive_table(reads.table).columns}
-    return make_plan(
-        reads.table,
-        {n: c for n, c in {**reads.map, **given.map}.items() if n not in given.set},
-        {n: w for n, w in constants.items() if n not in given.map and n in known | {"interval_hours"}},
-        given.tz or "UTC",
-        given.unit or reads.unit,
+    known = {*archive_table(reads.table).columns, "interval_hours"}
+    whole = given._replace(
+        map={n: c for n, c in {**reads.map, **given.map}.items() if n not in given.set},
+        set={n: w for n, w in constants.items() if n not in given.map and n in known},
+        tz=given.tz or "UTC",
+        unit=given.unit or reads.unit,
         values={**form.values, **given.values},
-        accept=given.accept,
-        header=form.header,
-        adjust=reads.adjust,
     )
+    return make_plan(reads.table, whole, form.header, reads.adjusted_by(given))
 
 
 def converted_rows(path: Path, plan: ImportPlan, read: Iterable[Chunk] | None = None) -> Iterator[Rows]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,11 +11,11 @@ import pandas as pd
 
 from derivdata import units
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive.archive import Archive
 from derivdata.sources.archive.audit import future_limit
-from derivdata.sources.archive.importing.instants import instants
 from derivdata.sources.archive.importing.plan import ImportPlan
 from derivdata.sources.archive.importing.readers import Chunk
-from derivdata.sources.archive.importing.values import Rejections, numbers, shown, words
+from derivdata.sources.archive.importing.values import Rejections, instants, numbers, shown, words
 from derivdata.support import times
 from derivdata.tables.contracts import contract, venue_slug
 from derivdata.tables.required import require_decimal_volatility
@@ -48,7 +50,7 @@ def rows(chunk: Chunk, plan: ImportPlan) -> Rows:
     frame = pd.DataFrame({name: columns[name] for name in names})[~rejections.bad]
     if plan.adjust is not None and len(frame):
         frame = plan.adjust(frame)
-    if not rejections.bad.any():
+    if rejections.first is None:
         return Rows(frame, 0, None)
     where, why = rejections.first
     return Rows(frame.reset_index(drop=True), int(rejections.bad.sum()), f"line {chunk.lines[where]}: {why}")
@@ -143,14 +145,9 @@ def _hold_to_range(columns: dict[str, Any], plan: ImportPlan, rejections: Reject
         values = columns.get(name)
         if values is not None and column.least is not None:
             impossible = values <= column.least if column.positive else values < column.least
-            low = np.flatnonzero(impossible)
-            if low.size:
-                first = (
-                    f"{name}={values[low[0]]:g} is not above 0"
-                    if column.positive
-                    else f"{name}={values[low[0]]:g} is negative"
-                )
-                rejections.reject(impossible, first)
+            why = "is not above 0" if column.positive else "is negative"
+            for first in values[impossible][:1]:
+                rejections.reject(impossible, f"{name}={first:g} {why}")
     if "interval_hours" in columns:
         hours = columns["interval_hours"]
         rejections.reject(hours <= 0, lambda i: f"interval_hours={hours[i]:g} is no interval")
@@ -223,3 +220,74 @@ def _convert_rate(columns: dict[str, Any], plan: ImportPlan, rejections: Rejecti
     scale = {"native": 1.0, "percent": 100.0, "bps": units.BPS}[plan.unit]
     with np.errstate(divide="ignore", invalid="ignore"):
         columns["rate_bps_8h"] = units.convert(rate / scale, "native", "bps_8h", hours=hours)
+
+
+_PRICES = ("prices_history", "markets_symbol_exchanges")
+_OLDEST = pd.Timedelta(1, "h")
+_KINDS = ("last", "index", "mark")  # of prices at one instant the last of these is taken
+
+
+def usd_from_coins(rows: pd.DataFrame, archive: Archive) -> pd.DataFrame:
+    """Return rows of ``oi_history`` whose ``oi_usd`` [coins] was multiplied by the price of its time.
+
+    That is the row's ``price_usd``, or else the venue's newest of the hour before in the archive (mark, or
+    else index, or else last), or else another venue's.
+    """
+    price = rows["price_usd"] if "price_usd" in rows else pd.Series(np.nan, index=rows.index)
+    if price.isna().any():
+        price = price.fillna(_price_in_archive(rows, archive))
+    missing = np.flatnonzero(price.isna())
+    if missing.size:
+        first = rows.iloc[missing[0]]
+        raise ArchiveError(
+            f"oi_usd: {missing.size:,} of {len(rows):,} rows are in coins, and the archive has no price of "
+            f"{first['symbol']} within the hour before {times.iso(first['time'])}: name the file's column of "
+            "prices [USD] with --map price_usd=COLUMN, or import prices_history first"
+        )
+    return rows.assign(oi_usd=rows["oi_usd"] * price).drop(columns="price_usd", errors="ignore")
+
+
+def _price_in_archive(rows: pd.DataFrame, archive: Archive) -> pd.Series:
+    prices = _prices(rows, archive)
+    wanted = rows[["symbol", "exchange", "time"]].astype({"symbol": object, "exchange": object})
+    wanted = wanted.assign(row=rows.index).sort_values("time", kind="stable")
+    own, other = (
+        pd.merge_asof(wanted, prices[[*by, "time", "price_usd"]], on="time", by=by, tolerance=_OLDEST)
+        for by in (["symbol", "exchange"], ["symbol"])
+    )
+    return own["price_usd"].fillna(other["price_usd"]).set_axis(own["row"])
+
+
+def _prices(rows: pd.DataFrame, archive: Archive) -> pd.DataFrame:
+    """Return the archive's prices of these symbols and times, in the order in which the last one counts."""
+    first, last = rows["time"].min() - _OLDEST, rows["time"].max() + pd.Timedelta(1, "us")
+    symbols = sorted(set(rows["symbol"].astype(object)))
+    parts = [archive.read(name, first, last, symbols=symbols) for name in _PRICES]
+    columns = ["symbol", "exchange", "time", "price_usd", "kind"]
+    parts = [part.reindex(columns=columns).astype(dict.fromkeys(columns[:2], object)) for part in parts]
+    prices = pd.concat([part.assign(kind=part["kind"].astype(object)) for part in parts], ignore_index=True)
+    prices = prices[prices["price_usd"] > 0].assign(rank=lambda p: p["kind"].map(_KINDS.index, "ignore"))
+    return prices.sort_values(["time", "rank", "exchange"], na_position="first", kind="stable")
+
+
+_TELLING = (
+    "exchange symbol time side order_price_usd fill_price_usd quantity filled_quantity value_usd order_id"
+).split()
+
+
+def with_ids(frame: pd.DataFrame, made: tuple[str, ...], seen: Counter[str]) -> pd.DataFrame:
+    """Return the frame with the columns of `made` filled; `seen` counts equal rows of one file."""
+    if not made or frame.empty:
+        return frame
+    telling = [frame[name].tolist() for name in _TELLING if name in frame.columns and name not in made]
+    ids = []
+    for row in zip(*telling, strict=True):
+        text = "\x1f".join(map(_text, row))
+        seen[text] += 1
+        number = f"\x1f{seen[text]}" if seen[text] > 1 else ""
+        ids.append("row-" + hashlib.blake2b((text + number).encode(), digest_size=12).hexdigest())
+    return frame.assign(**dict.fromkeys(made, ids))
+
+
+def _text(value: Any) -> str:
+    return value.isoformat() if isinstance(value, pd.Timestamp) else repr(value)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,12 +13,10 @@ import numpy as np
 import pandas as pd
 
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive.importing.plan import Adjust, Given
 from derivdata.sources.archive.importing.readers import Header, column_names
 from derivdata.sources.venues.binance import named as binance_contract
 from derivdata.sources.venues.tabulation import payment_hours, settled_time
-
-Adjust = Callable[[pd.DataFrame], pd.DataFrame]
-"""What is done to the rows of a file after they have the table's names and units."""
 
 _KINDS = {
     "accounts": "count_long_short_ratio",
@@ -33,9 +32,27 @@ class Reads(NamedTuple):
 
     table: str
     map: Mapping[str, str]
-    set: Mapping[str, str] = {}
+    set: Mapping[str, str]
     unit: str | None = None
     adjust: Adjust | None = None
+
+    def adjusted_by(self, given: Given) -> Adjust | None:
+        """Return what is done to the rows: intervals that the caller states are not taken from spacing."""
+        if self.adjust is not spaced:
+            return self.adjust
+        if "interval_hours" in {*given.map, *given.set}:
+            return _paid_once
+        return partial(spaced, per_interval=given.unit != "bps_8h")
+
+
+def _pairs(text: str) -> dict[str, str]:
+    """Return the mapping that a text of ``name=word`` writes down."""
+    return dict(pair.split("=") for pair in text.split())
+
+
+def _reads(table: str, columns: str, fixed: str = "", **more: Any) -> Reads:
+    """Return what a file tells of a table, its columns and constants as pairs."""
+    return Reads(table, _pairs(columns), _pairs(fixed), **more)
 
 
 class Format(NamedTuple):
@@ -101,17 +118,19 @@ def _paid_at(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(time=pd.DatetimeIndex(late.view("datetime64[us]"), tz="UTC"))
 
 
-def _spaced(frame: pd.DataFrame) -> pd.DataFrame:
+def _paid_once(frame: pd.DataFrame) -> pd.DataFrame:
+    ordered = _paid_at(frame).sort_values("time", kind="stable")
+    return ordered.drop_duplicates(["symbol", "contract_name", "time"])
+
+
+def spaced(frame: pd.DataFrame, *, per_interval: bool = True) -> pd.DataFrame:
     """Take each payment's interval from the spacing of the contract's rows: the file has none."""
-    frame = (
-        _paid_at(frame)
-        .sort_values("time", kind="stable")
-        .drop_duplicates(["symbol", "contract_name", "time"])
-    )
+    frame = _paid_once(frame)
     stamps = frame["time"].astype("int64")
     hours = stamps.groupby(frame["contract_name"]).transform(lambda of: payment_hours(of.to_numpy(), 8.0))
-    # Rates came as fractions of 8 hours.
-    return frame.assign(interval_hours=hours, rate_bps_8h=frame["rate_bps_8h"] * 8.0 / hours)
+    # Rates per interval came as those of 8 hours.
+    rates = frame["rate_bps_8h"] * 8.0 / hours if per_interval else frame["rate_bps_8h"]
+    return frame.assign(interval_hours=hours, rate_bps_8h=rates)
 
 
 def state_times(stamps: pd.Series, *, inverse: bool) -> pd.Series:
@@ -174,7 +193,6 @@ def _shares_of_percent(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 _COIN_AMOUNTS = ("binance", "bybit")
-_BINANCE = {"exchange": "binance"}
 _METRICS = (
     "create_time symbol sum_open_interest sum_open_interest_value count_toptrader_long_short_ratio "
     "sum_toptrader_long_short_ratio count_long_short_ratio sum_taker_long_short_vol_ratio"
@@ -184,71 +202,54 @@ _BARS = (
     "taker_buy_quote_volume ignore"
 )
 _DAY = r"\d{4}-\d{2}(?:-\d{2})?"
+_STATE = "symbol=symbol time=create_time"
 _RATIOS = tuple(
-    Reads(
-        "positioning_history",
-        {"symbol": "symbol", "time": "create_time", "long_short_ratio": column},
-        {"kind": kind, "resolution": "5m"},
-        adjust=_metrics,
+    _reads(
+        "positioning_history", f"{_STATE} long_short_ratio={c}", f"kind={k} resolution=5m", adjust=_metrics
     )
-    for kind, column in _KINDS.items()
+    for k, c in _KINDS.items()
 )
 
 
 def _payments(source: str, name: str, exchange: str, columns: str, house: str, file: str = "") -> Format:
     """Return the form of files of payments without intervals; `house` are our names of its columns."""
     mapped = dict(zip(house.split(), columns.split(), strict=True))
-    reads = Reads("funding_settlements", mapped, {"interval_hours": "8"}, "native", _spaced)
+    reads = Reads("funding_settlements", mapped, {"interval_hours": "8"}, "native", spaced)
     return Format(source, name, columns, (reads,), file, set={"exchange": exchange})
 
 
 def _metrics_file(oi_usd: str, adjust: Adjust, file: str = "") -> Format:
     """Return the form of binance's metrics, with the column of open interest and what makes it USD."""
-    mapped = {"symbol": "symbol", "time": "create_time", "oi_usd": oi_usd}
-    reads = Reads("oi_history", mapped, {"resolution": "5m"}, adjust=adjust)
-    return Format("binance", "metrics", _METRICS, (reads, *_RATIOS), file, set=_BINANCE)
+    reads = _reads("oi_history", f"{_STATE} oi_usd={oi_usd}", "resolution=5m", adjust=adjust)
+    return Format("binance", "metrics", _METRICS, (reads, *_RATIOS), file, set={"exchange": "binance"})
 
 
-def _prices(kinds: Mapping[str, str], **columns: str) -> tuple[Reads, ...]:
+def _prices(kinds: str, columns: str) -> tuple[Reads, ...]:
     """Return what a file with a column for each kind of price tells; `columns` are those of the others."""
     return tuple(
-        Reads("prices_history", {**columns, "price_usd": price}, {"kind": kind})
-        for kind, price in kinds.items()
+        _reads("prices_history", f"{columns} price_usd={price}", f"kind={kind}")
+        for kind, price in _pairs(kinds).items()
     )
 
 
 _TARDIS = "exchange symbol timestamp local_timestamp "
-_TARDIS_VENUES = {
-    "exchange": {
-        "binance-futures": "binance",
-        "binance-delivery": "binance",
-        "okex-swap": "okx",
-        "okex-futures": "okx",
-        "huobi-dm-swap": "huobi",
-        "huobi-dm-linear-swap": "huobi",
-        "gate-io-futures": "gateio",
-        "cryptofacilities": "kraken",
-        "dydx-v4": "dydx",
-        "bitget-futures": "bitget",
-    }
-}
-_VELO = {"symbol": "coin", "exchange": "exchange", "time": "time"}
+_TARDIS_VENUES = _pairs(
+    "binance-futures=binance binance-delivery=binance okex-swap=okx okex-futures=okx huobi-dm-swap=huobi "
+    "huobi-dm-linear-swap=huobi gate-io-futures=gateio cryptofacilities=kraken dydx-v4=dydx "
+    "bitget-futures=bitget"
+)
+_HYPE = "symbol=coin time=time"
+_VELO = "symbol=coin exchange=exchange time=time"
 _CRYPTOHFT = r"(?P<exchange>[a-z_]+)/\d{4}-\d{2}-\d{2}/\d{2}/(?P<symbol>[^/]+)_"
-_CRYPTOHFT_VENUES = {
-    "exchange": {
-        "binance_futures": "binance",
-        "okx_futures": "okx",
-        "kraken_derivatives": "kraken",
-        "hyperliquid_futures": "hyperliquid",
-        "aster_futures": "aster",
-        "bitmex_futures": "bitmex",
-    }
-}
+_CRYPTOHFT_VENUES = _pairs(
+    "binance_futures=binance okx_futures=okx kraken_derivatives=kraken hyperliquid_futures=hyperliquid "
+    "aster_futures=aster bitmex_futures=bitmex"
+)
 
 
-def _coinglass(name: str, table: str, columns: Mapping[str, str], **more: Any) -> Format:
+def _coinglass(name: str, table: str, columns: str, fixed: str = "", **more: Any) -> Format:
     """Return the form of a body of CoinGlass: instants start buckets; it names no venue and no symbol."""
-    reads = Reads(table, {"time": "time", **columns}, **more)
+    reads = _reads(table, f"time=time {columns}", fixed, **more)
     return Format("coinglass", name, " ".join(reads.map.values()), (reads,))
 
 
@@ -258,19 +259,15 @@ FORMATS = (
         "fundingRate",
         "calc_time funding_interval_hours last_funding_rate",
         (
-            Reads(
+            _reads(
                 "funding_settlements",
-                {
-                    "time": "calc_time",
-                    "interval_hours": "funding_interval_hours",
-                    "rate_bps_8h": "last_funding_rate",
-                },
+                "time=calc_time interval_hours=funding_interval_hours rate_bps_8h=last_funding_rate",
                 unit="native",
                 adjust=_paid_at,
             ),
         ),
         rf"(?P<symbol>[^/]+?)-fundingRate-{_DAY}\.(?:zip|csv)",
-        set=_BINANCE,
+        set={"exchange": "binance"},
     ),
     _metrics_file("sum_open_interest", _contracts_in_usd, rf"[^/]+USD_PERP-metrics-{_DAY}\.(?:zip|csv)"),
     _metrics_file("sum_open_interest_value", _metrics),
@@ -279,16 +276,16 @@ FORMATS = (
         "klines",
         _BARS,
         (
-            Reads("prices_history", {"time": "open_time", "price_usd": "open"}),
-            Reads(
+            _reads("prices_history", "time=open_time price_usd=open"),
+            _reads(
                 "volume_taker",
-                {"time": "open_time", "buy_usd": "taker_buy_quote_volume", "sell_usd": "quote_volume"},
+                "time=open_time buy_usd=taker_buy_quote_volume sell_usd=quote_volume",
                 adjust=_bought_and_sold,
             ),
         ),
         rf"(?P<symbol>[^/]+?)-(?P<resolution>\d+[mhdw])-{_DAY}\.(?:zip|csv)",
         by_position=True,
-        set=_BINANCE,
+        set={"exchange": "binance"},
     ),
     _payments(
         "okx", "fundingrates", "okx", "instrument_name funding_rate funding_time", "symbol rate_bps_8h time"
@@ -309,61 +306,43 @@ FORMATS = (
         "time coin funding open_interest prev_day_px day_ntl_vlm premium oracle_px mark_px mid_px "
         "impact_bid_px impact_ask_px",
         (
-            *_prices({"mark": "mark_px", "index": "oracle_px"}, symbol="coin", time="time"),
-            Reads(
-                "funding_history",
-                {"symbol": "coin", "time": "time", "rate_bps_8h": "funding"},
-                {"interval_hours": "1"},
-                unit="native",
-            ),
-            Reads(
-                "oi_history",
-                {"symbol": "coin", "time": "time", "oi_usd": "open_interest", "price_usd": "mark_px"},
-                unit="coins",
-            ),
+            *_prices("mark=mark_px index=oracle_px", _HYPE),
+            _reads("funding_history", f"{_HYPE} rate_bps_8h=funding", "interval_hours=1", unit="native"),
+            _reads("oi_history", f"{_HYPE} oi_usd=open_interest price_usd=mark_px", unit="coins"),
         ),
         set={"exchange": "hyperliquid"},
     ),
     Format(
         "tardis",
         "derivative_ticker",
-        _TARDIS
-        + "funding_timestamp funding_rate predicted_funding_rate open_interest last_price index_price "
-        "mark_price",
-        _prices(
-            {"mark": "mark_price", "index": "index_price", "last": "last_price"},
-            symbol="symbol",
-            time="timestamp",
-        ),
-        values=_TARDIS_VENUES,
+        f"{_TARDIS} funding_timestamp funding_rate predicted_funding_rate open_interest last_price "
+        "index_price mark_price",
+        _prices("mark=mark_price index=index_price last=last_price", "symbol=symbol time=timestamp"),
+        values={"exchange": _TARDIS_VENUES},
     ),
     Format(
         "tardis",
         "liquidations",
-        _TARDIS + "id side price amount",
+        f"{_TARDIS} id side price amount",
         (
-            Reads(
+            _reads(
                 "liquidations_fills",
-                {"time": "timestamp", "quantity": "amount", "fill_price_usd": "price", "value_usd": "amount"},
-                {"status": "filled"},
+                "time=timestamp quantity=amount fill_price_usd=price value_usd=amount",
+                "status=filled",
                 adjust=_in_coins,
             ),
         ),
-        values={**_TARDIS_VENUES, "side": {"buy": "short", "sell": "long"}},
+        values={"exchange": _TARDIS_VENUES, "side": {"buy": "short", "sell": "long"}},
     ),
     Format(
         "velo",
         "futures",
         "exchange coin product time",
         (
-            Reads("oi_history", {**_VELO, "oi_usd": "dollar_open_interest_close"}),
-            Reads(
-                "funding_history", {**_VELO, "rate_bps_8h": "funding_rate"}, {"interval_hours": "8"}, "native"
-            ),
-            Reads(
-                "volume_taker", {**_VELO, "buy_usd": "buy_dollar_volume", "sell_usd": "sell_dollar_volume"}
-            ),
-            *_prices({"last": "open_price"}, **_VELO),
+            _reads("oi_history", f"{_VELO} oi_usd=dollar_open_interest_close"),
+            _reads("funding_history", f"{_VELO} rate_bps_8h=funding_rate", "interval_hours=8", unit="native"),
+            _reads("volume_taker", f"{_VELO} buy_usd=buy_dollar_volume sell_usd=sell_dollar_volume"),
+            *_prices("last=open_price", _VELO),
         ),
         values={"exchange": {"binance-futures": "binance", "okex-swap": "okx"}},
     ),
@@ -371,26 +350,26 @@ FORMATS = (
         "cryptohftdata",
         "mark_price",
         "received_time event_time mark_price index_price funding_rate next_funding_time",
-        _prices({"mark": "mark_price", "index": "index_price"}, time="event_time"),
+        _prices("mark=mark_price index=index_price", "time=event_time"),
         _CRYPTOHFT + r"mark_price\.parquet",
-        values=_CRYPTOHFT_VENUES,
+        values={"exchange": _CRYPTOHFT_VENUES},
     ),
     Format(
         "cryptohftdata",
         "open_interest",
         "received_time timestamp sum_open_interest sum_open_interest_value",
-        (Reads("oi_history", {"time": "timestamp", "oi_usd": "sum_open_interest_value"}),),
+        (_reads("oi_history", "time=timestamp oi_usd=sum_open_interest_value"),),
         _CRYPTOHFT + r"open_interest\.parquet",
-        values=_CRYPTOHFT_VENUES,
+        values={"exchange": _CRYPTOHFT_VENUES},
     ),
-    _coinglass("open-interest/history", "oi_history", {"oi_usd": "open"}),
-    _coinglass("funding-rate/history", "funding_history", {"rate_bps_8h": "open"}, unit="percent"),
+    _coinglass("open-interest/history", "oi_history", "oi_usd=open"),
+    _coinglass("funding-rate/history", "funding_history", "rate_bps_8h=open", unit="percent"),
     *(
         _coinglass(
             f"{path}-ratio/history",
             "positioning_history",
-            {"long_share": f"{word}_long_percent", "short_share": f"{word}_short_percent"},
-            set={"kind": kind},
+            f"long_share={word}_long_percent short_share={word}_short_percent",
+            f"kind={kind}",
             adjust=_shares_of_percent,
         )
         for path, word, kind in (
@@ -402,7 +381,7 @@ FORMATS = (
     _coinglass(
         "taker-buy-sell-volume/history",
         "volume_taker",
-        {"buy_usd": "taker_buy_volume_usd", "sell_usd": "taker_sell_volume_usd"},
+        "buy_usd=taker_buy_volume_usd sell_usd=taker_sell_volume_usd",
     ),
 )
 """Every form of files that is known, in the order in which they are looked for."""

@@ -10,35 +10,41 @@ import pandas as pd
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.audit import AUDITS
-from derivdata.sources.archive.importing.instants import zone
 from derivdata.sources.archive.importing.readers import Chunk, Header
+from derivdata.sources.archive.importing.values import zone
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.tables.schema import Kind, Table
 
-RATE_UNITS = ("bps_8h", "native", "percent", "bps")
-"""Units of a funding rate: the library's own, and fraction, percent and bps per the venue's own interval."""
+Adjust = Callable[[pd.DataFrame], pd.DataFrame]
+"""What is done to the rows of a file after they have the table's names and units."""
+
+_UNITS = {
+    "rate_bps_8h": ("bps_8h", "native", "percent", "bps"),  # all but the first per the venue's own interval
+    "iv": ("decimal", "percent"),
+    "oi_usd": ("usd", "coins"),
+}
 
 _WORDS = (Kind.TEXT, Kind.LABEL)
-_IV_UNITS = ("decimal", "percent")
-_OI_UNITS = ("usd", "coins")
 _MADE = ("order_id", "fill_id")
-_DEFAULTS = {
-    "funding_history": {"kind": "sampled", "resolution": "raw"},
-    "funding_snapshot": {"kind": "sampled"},
-    "funding_settlements": {"kind": "settled"},
-    "oi_history": {"resolution": "raw"},
-    "positioning_history": {"resolution": "raw"},
-    "prices_history": {"resolution": "raw"},
-    "volume_history": {"resolution": "raw"},
-    "volume_taker": {"resolution": "raw"},
-    "orderbook_depth_history": {"resolution": "raw"},
-}
+_DEFAULTS = {"resolution": "raw"}
+_KINDS = {"funding_history": "sampled", "funding_snapshot": "sampled", "funding_settlements": "settled"}
 _MAY_LACK = {
     "liquidations_events": "order_price_usd fill_price_usd quantity filled_quantity status fill_count",
     "liquidations_fills": "order_price_usd fill_price_usd quantity filled_quantity status",
     "options_snapshot": "iv open_interest underlying_price",
     "positioning_history": "long_short_ratio",  # shares tell it as well
 }
+
+
+class Given(NamedTuple):
+    """What the caller says of the files: the arguments of `import_files`."""
+
+    map: Mapping[str, str] = {}
+    set: Mapping[str, str] = {}
+    tz: str | None = None
+    unit: str | None = None
+    values: Mapping[str, Mapping[str, str]] = {}
+    accept: Collection[str] = ()
 
 
 class ImportPlan(NamedTuple):
@@ -52,7 +58,7 @@ class ImportPlan(NamedTuple):
     values: Mapping[str, Mapping[str, str]]
     accept: frozenset[str]
     header: Header | None = None
-    adjust: Callable[[pd.DataFrame], pd.DataFrame] | None = None
+    adjust: Adjust | None = None
 
     @property
     def made(self) -> tuple[str, ...]:
@@ -96,61 +102,43 @@ def is_of_contracts(table: Table) -> bool:
 
 
 def make_plan(
-    table: str,
-    sources: Mapping[str, str],
-    constants: Mapping[str, str],
-    tz: str | None,
-    unit: str | None,
-    *,
-    values: Mapping[str, Mapping[str, str]] | None = None,
-    accept: Collection[str] = (),
-    header: Header | None = None,
-    adjust: Callable[[pd.DataFrame], pd.DataFrame] | None = None,
+    table: str, given: Given, header: Header | None = None, adjust: Adjust | None = None
 ) -> ImportPlan:
-    """Make a plan, and refuse one that makes no sense."""
+    """Make a plan; a table, column, zone or unit that there is not is a ValueError."""
     keyed = archive_table(table)
     names = {*keyed.columns, "interval_hours"} if "rate_bps_8h" in keyed.columns else {*keyed.columns}
-    names |= {"price_usd"} if unit == "coins" else set()
-    given_values = values or {}
-    for argument, given in (("map", sources), ("set", constants), ("map_values", given_values)):
-        unknown = sorted(set(given) - names)
+    names |= {"price_usd"} if given.unit == "coins" else set()
+    for argument, said in (("map", given.map), ("set", given.set), ("map_values", given.values)):
+        unknown = sorted({*said} - names)
         if unknown:
             raise ValueError(
                 f"{argument}: table {table} has no column {unknown[0]!r}; it has {', '.join(sorted(names))}"
             )
-    both = sorted(set(sources) & set(constants))
+    both = sorted({*given.map} & {*given.set})
     if both:
         raise ValueError(f"column {both[0]!r} is in both map and set: leave one")
-    _check_unit(keyed, unit)
-    words = {name for name, column in keyed.columns.items() if column.kind in _WORDS}
-    wrong = sorted(set(given_values) - words)
+    _check_unit(keyed, given.unit)
+    wrong = sorted(name for name in given.values if keyed.columns[name].kind not in _WORDS)
     if wrong:
         raise ValueError(f"map_values: {wrong[0]!r} holds no words to replace")
-    unknown = sorted(set(accept) - set(AUDITS))
+    unknown = sorted({*given.accept} - {*AUDITS})
     if unknown:
         raise ValueError(f"accept={unknown[0]!r} is not one of {', '.join(AUDITS)}")
     replaced = {
-        name: {old.strip().lower(): new for old, new in words.items()} for name, words in given_values.items()
+        name: {old.strip().lower(): new for old, new in words.items()} for name, words in given.values.items()
     }
-    fixed = {**_DEFAULTS.get(table, {}), **constants}
-    left = {name: value for name, value in fixed.items() if name not in sources}
-    kept = None if tz is None else zone(tz)
-    return ImportPlan(keyed, dict(sources), left, kept, unit, replaced, frozenset(accept), header, adjust)
+    known = {**_DEFAULTS, "kind": _KINDS.get(table)}
+    fixed = {name: word for name, word in known.items() if word and name in keyed.columns} | {**given.set}
+    left = {name: value for name, value in fixed.items() if name not in given.map}
+    kept = None if given.tz is None else zone(given.tz)
+    accept = frozenset(given.accept)
+    return ImportPlan(keyed, dict(given.map), left, kept, given.unit, replaced, accept, header, adjust)
 
 
 def _check_unit(table: Table, unit: str | None) -> None:
-    if unit is None:
-        return
-    units = _units(table)
-    if not units:
+    units = _UNITS["oi_usd"] if table.name == "oi_history" else ()
+    units = next((_UNITS[name] for name in ("rate_bps_8h", "iv") if name in table.columns), units)
+    if unit is not None and not units:
         raise ValueError(f"unit={unit!r}: table {table.name} has nothing to convert")
-    if unit not in units:
+    if unit not in {None, *units}:
         raise ValueError(f"unit={unit!r} is not one of {', '.join(units)}")
-
-
-def _units(table: Table) -> tuple[str, ...]:
-    if "rate_bps_8h" in table.columns:
-        return RATE_UNITS
-    if table.name == "oi_history":
-        return _OI_UNITS
-    return _IV_UNITS if "iv" in table.columns else ()

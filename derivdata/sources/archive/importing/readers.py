@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from derivdata.errors import ArchiveError
 
 CHUNK_ROWS = 250_000
+_UNREADABLE = (UnicodeDecodeError, EOFError, zlib.error, csv.Error, msgspec.DecodeError, RecursionError)
 _PACKED = {".gz": "gzip", ".lz4": "lz4", ".zst": "zstd"}
 _VALUE = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?|\d{4}-\d{2}-\d{2}.*", re.IGNORECASE)
 
@@ -58,14 +59,7 @@ def chunks(
         else:
             with _open(path) as file:
                 yield from _json(path, file, rows)
-    except (
-        UnicodeDecodeError,
-        EOFError,
-        zlib.error,
-        csv.Error,
-        msgspec.DecodeError,
-        RecursionError,
-    ) as problem:
+    except _UNREADABLE as problem:
         raise ArchiveError(f"{path}: cannot be read as {kind}: {problem}") from None
     except (zipfile.BadZipFile, NotImplementedError) as problem:
         raise ArchiveError(f"{path}: cannot be read as zip: {problem}") from None

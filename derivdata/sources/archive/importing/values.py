@@ -1,22 +1,34 @@
-"""Values of files as values of the library: numbers and words, each row judged for itself."""
+"""Values of files as values of the library: numbers, words and instants, each row judged for itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import datetime as dt
+import re
+import zoneinfo
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 _BLANK = frozenset({"", "nan", "null", "none", "na", "n/a", "<na>", "nat", "-"})
+_MONTHS = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split()
+_FIXED = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
+_ZONED = re.compile(r".*(Z|:\d{2}(\.\d+)?[+-]\d{2}(:?\d{2})?)")
+_EPOCH = re.compile(r"\d+(\.\d*)?(e\+?\d+)?", re.IGNORECASE)
+_EXPIRY = re.compile(rf"(\d{{1,2}})({'|'.join(_MONTHS)})(\d{{2}})")
+"""Deribit's code of an expiry, ``6DEC25``: options expire at 08:00 UTC."""
+_EARLIEST, _LATEST = 1_200_000_000, 4_200_000_000
+_MICROS_PER = {1: 1_000_000.0, 1_000: 1_000.0, 1_000_000: 1.0, 1_000_000_000: 0.001}
+_MISSING = np.datetime64("NaT", "us")
 
 
 class Rejections:
-    """Rejected rows of a chunk, and the reason of the first."""
+    """Rejected rows of a chunk, and position and reason of the first."""
 
     def __init__(self, size: int) -> None:
         self.bad = np.zeros(size, dtype=bool)
-        self._first: tuple[int, str] | None = None
+        self.first: tuple[int, str] | None = None
 
     def reject(self, rows: Any, why: str | Callable[[int], str]) -> None:
         """Turn down some rows; `why` is the reason, or gives that of the row at a position."""
@@ -24,16 +36,9 @@ class Rejections:
         if not new.size:
             return
         self.bad[new] = True
-        if self._first is None or new[0] < self._first[0]:
+        if self.first is None or new[0] < self.first[0]:
             first = int(new[0])
-            self._first = (first, why if isinstance(why, str) else why(first))
-
-    @property
-    def first(self) -> tuple[int, str]:
-        """Position and reason of the first row that does not fit."""
-        if self._first is None:
-            raise LookupError("every row fits")
-        return self._first
+            self.first = (first, why if isinstance(why, str) else why(first))
 
 
 def numbers(values: Any, name: str, rejections: Rejections, *, suffix: str = "") -> np.ndarray[Any, Any]:
@@ -90,3 +95,150 @@ def shown(values: Any, i: int) -> str:
     """Return the value of a row for a message."""
     value = values.iloc[i] if hasattr(values, "iloc") else values[i]
     return repr(value)[:60]
+
+
+def zone(name: str) -> dt.tzinfo:
+    """Zone of a name such as ``Europe/London``, ``Etc/GMT-3``, ``UTC`` or ``UTC+3`` (three hours ahead)."""
+    fixed = _FIXED.fullmatch(name.strip())
+    if fixed is not None:
+        ahead = dt.timedelta(hours=int(fixed[2]), minutes=int(fixed[3] or 0))
+        if ahead >= dt.timedelta(hours=24):
+            raise ValueError(f"tz={name!r} is a day or more from UTC")
+        return dt.timezone(ahead if fixed[1] == "+" else -ahead)
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"tz={name!r} is no zone: write Europe/London, UTC or UTC+3") from None
+
+
+def instants(
+    values: Any,
+    name: str,
+    rejections: Rejections,
+    *,
+    tz: dt.tzinfo | None,
+    groups: Sequence[Any] | None = None,
+) -> pd.DatetimeIndex:
+    """Return ISO 8601 text, numbers since 1970 in s, ms, µs or ns, or timestamps as UTC instants.
+
+    Rows that state no zone are of `tz`, and rejected without it. `groups` are what a row belongs to, by which
+    `_localized` tells the two hours that a clock shows twice.
+    """
+    if isinstance(getattr(values, "dtype", None), pd.DatetimeTZDtype):
+        return pd.DatetimeIndex(values).tz_convert("UTC").as_unit("us")
+    if pd.api.types.is_datetime64_dtype(getattr(values, "dtype", None)):
+        naive = np.asarray(values, dtype="datetime64[us]")
+        utc = np.full(len(naive), _MISSING)
+    else:
+        utc, naive = _read(values, name, rejections)
+    floating = ~np.isnat(naive)
+    if floating.any() and tz is None:
+        why = "states no zone: say which with --tz, such as UTC or Europe/London"
+        rejections.reject(floating, lambda i: f"{name}={shown(values, i)} {why}")
+    elif tz == dt.UTC or str(tz) == "UTC":
+        utc[floating] = naive[floating]
+    elif floating.any():
+        utc[floating], unordered = _localized(naive, floating, tz, groups)
+        why = "comes twice as the clock was set back, and the file is in no order: sort it by time"
+        mixed = np.zeros(len(floating), dtype=bool)
+        mixed[floating] = unordered
+        rejections.reject(mixed, lambda i: f"{name}={shown(values, i)} {why}")
+        lost = floating & np.isnat(utc)
+        rejections.reject(lost, lambda i: f"{name}={shown(values, i)} was skipped by the clock of {tz}")
+    return pd.DatetimeIndex(utc).tz_localize("UTC")
+
+
+def _read(
+    values: Any, name: str, rejections: Rejections
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """UTC instants of what states its zone, and local ones of what does not."""
+    texts = [text or "" for text in words(values, name, rejections)]
+    if name == "expiry":
+        texts = [_of_expiry(text) for text in texts]
+    utc, naive = np.full(len(texts), _MISSING), np.full(len(texts), _MISSING)
+    kinds = np.array([_kind(text) for text in texts])
+    for kind, target in (("epoch", utc), ("zoned", utc), ("naive", naive)):
+        rows = np.flatnonzero(kinds == kind)
+        chosen = [texts[i] for i in rows]
+        target[rows] = _epochs(chosen) if kind == "epoch" else _iso(chosen, utc=kind == "zoned")
+    unread = (kinds != "") & np.isnat(utc) & np.isnat(naive)
+    rejections.reject(unread, lambda i: f"{name}={shown(values, i)} is no instant in ISO 8601 or since 1970")
+    return utc, naive
+
+
+def _of_expiry(text: str) -> str:
+    code = _EXPIRY.fullmatch(text)
+    if code is None:
+        return text
+    month = _MONTHS.index(code[2]) + 1
+    return f"20{code[3]}-{month:02}-{int(code[1]):02}T08:00:00Z"
+
+
+def _kind(text: str) -> str:
+    if not text:
+        return ""
+    if _EPOCH.fullmatch(text):
+        return "epoch"
+    return "zoned" if _ZONED.fullmatch(text) or text.endswith((" UTC", " GMT")) else "naive"
+
+
+def _iso(texts: list[str], *, utc: bool) -> np.ndarray[Any, Any]:
+    plain = [text.removesuffix(" UTC").removesuffix(" GMT") for text in texts]
+    parsed = pd.DatetimeIndex(pd.to_datetime(plain, format="ISO8601", errors="coerce", utc=utc))
+    return np.asarray(parsed.tz_localize(None).as_unit("us"))
+
+
+def _epochs(texts: list[str]) -> np.ndarray[Any, Any]:
+    """Instants of numbers since 1970, whose size says whether they are s, ms, µs or ns."""
+    result = np.full(len(texts), _MISSING)
+    whole = [int(text) if text.isdigit() else 0 for text in texts]
+    amounts = np.array([float(text) for text in texts])
+    for scale, micros in _MICROS_PER.items():
+        rows = np.flatnonzero((amounts >= _EARLIEST * scale) & (amounts < _LATEST * scale))
+        exact = [
+            whole[i] * 1_000_000 // scale if whole[i] else round(float(amounts[i]) * micros) for i in rows
+        ]
+        result[rows] = np.array(exact, dtype=np.int64).view("datetime64[us]")
+    return result
+
+
+def _localized(
+    naive: np.ndarray[Any, Any],
+    floating: np.ndarray[Any, Any],
+    tz: dt.tzinfo | None,
+    groups: Sequence[Any] | None,
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return local times as UTC, and which of them are ambiguous as the file is in no order.
+
+    Summer time ends with an hour that the clock shows twice. In a file that goes forward in time the first
+    row of such a double is of the first hour; in one that is newest first, of the second.
+    """
+    local = pd.DatetimeIndex(naive[floating])
+    twice = np.asarray(local.tz_localize(tz, ambiguous="NaT", nonexistent="shift_forward").isna())
+    keys = {str(i): np.asarray(group, dtype=object)[floating] for i, group in enumerate(groups or ())}
+    rows = pd.DataFrame({**keys, "time": local})
+    unordered = second = np.zeros(len(local), dtype=bool)
+    if twice.any():
+        group = (
+            rows.groupby(list(keys), sort=False, dropna=False).ngroup() if keys else pd.Series(0, rows.index)
+        )
+        forward, backward = _directions(rows["time"], group, twice)
+        newest_first = backward > forward
+        again = np.where(newest_first, rows.duplicated(keep="last"), rows.duplicated())
+        doubled = rows.duplicated(keep=False).to_numpy() & twice
+        unordered = doubled & (np.minimum(forward, backward) > 0.1 * (forward + backward))
+        if not (again & ~twice).any():  # a file that repeats every row repeats these too
+            second = again & twice
+    zoned = local.tz_localize(tz, ambiguous=~second, nonexistent="NaT")
+    return np.asarray(zoned.tz_convert("UTC").tz_localize(None)), unordered
+
+
+def _directions(
+    stamps: pd.Series, group: pd.Series, twice: np.ndarray[Any, Any]
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Count for each row how often its group goes forward and backward, except within repeated hours."""
+    step = stamps.groupby(group).diff().dt.total_seconds().fillna(0.0)
+    before = pd.Series(twice, stamps.index).groupby(group).shift(fill_value=False).to_numpy()
+    step[twice & before] = 0.0
+    counts = [(sign > 0).groupby(group).transform("sum").to_numpy() for sign in (step, -step)]
+    return counts[0], counts[1]
