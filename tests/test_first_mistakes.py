@@ -14,7 +14,7 @@ import pytest
 
 import derivdata as dd
 from derivdata.cli import main
-from derivdata.client.transport import display
+from derivdata.client.transport import progress
 
 
 @pytest.fixture
@@ -97,11 +97,11 @@ def test_a_notebook_without_widgets_shows_no_bar(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     items = [1, 2, 3]
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
-    assert display.progress(items, total=3, label="x") is items
+    assert progress(items, total=3, label="x") is items
     found = types.ModuleType("ipywidgets")
     found.__spec__ = importlib.machinery.ModuleSpec("ipywidgets", None)
     monkeypatch.setitem(sys.modules, "ipywidgets", found)
-    assert display.progress(items, total=3, label="x") is not items
+    assert progress(items, total=3, label="x") is not items
 
 
 def test_names_that_are_nearly_right_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

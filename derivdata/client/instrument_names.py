@@ -1,18 +1,19 @@
-"""Names of options: what they say of asset, expiry, strike and side."""
+"""Names of options: what they say of asset, expiry, strike and side, and the rules that compare it."""
 
 from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
+from derivdata.client.reading import DAY_US, CheckedAnswer
 from derivdata.support.arrays import Array
+from derivdata.tables import endpoints
 from derivdata.tables.contracts import contract
-
-__all__ = ["OptionNames", "read_names"]
 
 
 class _Option(NamedTuple):
@@ -77,3 +78,45 @@ def read_names(names: tuple[str, ...]) -> OptionNames:
         np.array(strikes, dtype=np.float64),
         np.array(sides, dtype=str),
     )
+
+
+def names_against_options(e: CheckedAnswer) -> Iterator[str]:
+    """Compare the first option whose name and columns differ."""
+    if "instrument_name" not in e.columns:
+        return
+    symbol = e.requested.get("symbol")
+    names = np.asarray(e.columns["instrument_name"], dtype=object).tolist()
+    named = read_names(tuple(names))
+    days = np.asarray(e.micros("expiry"))[named.places] // DAY_US
+    strikes = np.asarray(e.columns["strike"])[named.places]
+    puts = np.asarray(e.columns["side"] == "put")[named.places]
+    tolerances = 1e-9 * np.maximum(np.abs(strikes), 1.0)
+    differing = (
+        (np.zeros(days.size, dtype=bool) if symbol is None else named.bases != contract(symbol).symbol),
+        (named.sides == "put") != puts,
+        np.abs(named.strikes - strikes) > tolerances,
+        named.days != days,
+    )
+    for first in np.flatnonzero(np.any(differing, axis=0))[:1]:
+        name = names[named.places[first]]
+        yield (
+            f"asked for symbol {symbol!r}, an instrument is {name!r}",
+            f"the instrument {name!r} has the side {'put' if puts[first] else 'call'!r}",
+            f"the instrument {name!r} has the strike {strikes[first]:g}",
+            f"the instrument {name!r} expires on {np.datetime64(int(days[first]), 'D')}",
+        )[next(n for n, differs in enumerate(differing) if differs[first])]
+
+
+def unread_names(e: CheckedAnswer) -> Iterator[str]:
+    """Find options whose names say nothing, on venues whose names are known."""
+    names = np.asarray(e.columns["instrument_name"], dtype=object).tolist()
+    unread = sorted({*range(len(names))}.difference(read_names(tuple(names)).places.tolist()))
+    if unread and e.requested.get("exchange") in endpoints.OPTIONS_MATRIX.get("BTC", ()):
+        yield f"{len(unread)} of {len(names)} names of options cannot be read, first {names[unread[0]]!r}"
+
+
+def options_twice(e: CheckedAnswer) -> Iterator[str]:
+    """Find options of one expiry, strike and side."""
+    places = np.unique([e.micros("expiry"), e.numbers("strike"), e.columns["side"] == "call"], axis=1)
+    if twins := e.size - places.shape[1]:
+        yield f"{twins} options have expiry, strike and side of another one"

@@ -17,18 +17,12 @@ from derivdata.tables.schema import Table
 
 
 class Quantity(NamedTuple):
-    """One way to ask for a quantity.
-
-    Attributes
-    ----------
-    value
-        Field of the quantity in a row of the answer; of wide rows, the table's column.
-    """
+    """One way to ask for a quantity."""
 
     endpoint: Endpoint
     table: Table
     into: type[Any]
-    value: str
+    value: str  # its field in a row of the answer; of wide rows, the table's column
 
 
 class TopSymbols(Envelope):

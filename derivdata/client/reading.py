@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
 from operator import attrgetter
@@ -21,23 +20,6 @@ from derivdata.support.arrays import Array
 from derivdata.support.decoders import DECODERS
 from derivdata.tables import endpoints
 from derivdata.tables.schema import Table, coded, floats, repeated
-
-__all__ = [
-    "DAY_US",
-    "HOUR_US",
-    "CheckedAnswer",
-    "Envelope",
-    "Figure",
-    "Point",
-    "Settlement",
-    "answer_time",
-    "decode_items",
-    "figure",
-    "instants",
-    "micros",
-    "related",
-    "series",
-]
 
 T = TypeVar("T")
 
@@ -101,7 +83,7 @@ def answer_time(answer: Answer[Any]) -> pd.Timestamp:
 
 
 def decode_raw(answer: Answer[Any], raw: msgspec.Raw, decoder: msgspec.json.Decoder[T], place: str) -> T:
-    """Return a part of an answer that its struct left as `msgspec.Raw`, decoded when it is needed."""
+    """Return a part that a struct left as `msgspec.Raw`; `place` is where: ``"$.series.binance"``."""
     try:
         return decoder.decode(raw)
     except msgspec.MsgspecError as error:
@@ -140,7 +122,7 @@ class _OlderPoint(msgspec.Struct, gc=False):
 
 
 def series(answer: Answer[Any], point: type[Point], numbers: Mapping[str, str]) -> dict[str, Any]:
-    """Return the columns of all venues that an answer holds under ``series``."""
+    """Return the columns of all venues under ``series``: `numbers` are fields by column, no ``y`` no row."""
     # Only the numbers of a venue outlive its turn of the loop: one venue's points at a time are in memory.
     # Venues mostly share one grid of instants, which is then read once.
     parts: list[dict[str, Array]] = []
@@ -169,90 +151,45 @@ def series(answer: Answer[Any], point: type[Point], numbers: Mapping[str, str]) 
     }
 
 
-@dataclass
 class CheckedAnswer:
-    """An answer beside the request that it answers.
+    """An answer beside the request that it answers: what rules look at."""
 
-    Attributes
-    ----------
-    columns
-        Columns of the answer's rows by the library's names, typed; `keep` removes rows from all of them.
-    raw
-        The columns as they were decoded, by wire name.
-    facts
-        What a rule found out and provenance shall say.
-    endpoint
-        The endpoint of the request; None where the API document has none at its path.
-    requested
-        Every parameter of the request by name, those in its path too.
-    requested_names
-        Those of `requested` that name symbols, venues, dexes or coins, lists split; without those that asked
-        for all.
-    stated
-        The fields of the answer, those beside its rows too.
-    words
-        The distinct words of each text column of a typed table, and of those that name a subject in others.
-    time_us
-        The instants of the rows [µs since 1970]; None where the answer has none.
-    step_us
-        Length of a bucket [µs], as the answer or else the request states it.
-    coarseness
-        1 where the resolution that was used is coarser than the request's, -1 where finer, else 0.
-    window_us
-        The requested window [µs since 1970]; None where the request has none. ``range`` counts back from the
-        answer's own ``Date``, and from the start of the bucket; ``since`` is open at its end.
-    figures
-        What `figure` has read of the columns, until rows are removed.
-    """
-
-    answer: Answer[Any]
-    table: Table | None
-    columns: dict[str, Any]
-    raw: Mapping[str, Any]
-    facts: dict[str, Any] = field(default_factory=dict)
-    endpoint: endpoints.Endpoint | None = field(init=False)
-    requested: dict[str, str] = field(init=False)
-    requested_names: dict[str, frozenset[str]] = field(init=False)
-    stated: Mapping[str, Any] = field(init=False)
-    words: dict[str, list[str]] = field(init=False)
-    time_us: Array | None = field(init=False)
-    step_us: int = field(init=False)
-    coarseness: int = field(init=False)
-    window_us: tuple[int, int] | None = field(init=False)
-    figures: dict[str, Array | None] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Derive what the rules look at from the answer, the request and the columns."""
-        request, body = self.answer.request, self.answer.body
+    def __init__(
+        self, answer: Answer[Any], table: Table | None, columns: dict[str, Any], raw: Mapping[str, Any]
+    ) -> None:
+        self.answer, self.table = answer, table
+        self.columns = columns  # of the answer's rows, typed, by the library's names
+        self.raw = raw  # the same as they were decoded, by wire name
+        self.facts: dict[str, Any] = {}  # what a rule found out and provenance shall say
+        self.figures: dict[str, Array | None] = {}  # what `figure` has read, until rows are removed
+        request, body = answer.request, answer.body
         self.endpoint = endpoints.endpoint_of(request.path)
         self.requested = dict(request.query)
         if self.endpoint is not None and "{" in self.endpoint.path:
             self.requested |= self.endpoint.values(request.path)
+        # Symbols, venues, dexes and coins that were asked for by name: lists split, without those of all.
         lists = {n: frozenset(self.requested[n].split(",")) for n in _NAME_LISTS if n in self.requested}
         single = {n: frozenset({self.requested[n]}) for n in _SINGLE_NAMES if n in self.requested}
         self.requested_names = single | {n: listed for n, listed in lists.items() if "all" not in listed}
         self.stated = body if isinstance(body, Mapping) else msgspec.structs.asdict(body)
         self.time_us = self.micros("time")
-        self.words = {}
-        for name, values in self.columns.items():
+        self.words: dict[str, list[str]] = {}  # of each text column, and of those that name a subject
+        for name, values in columns.items():
             if isinstance(values, pd.Categorical):
                 self.words[name] = list(values.categories)
             elif name in _SUBJECTS:
                 distinct = pd.unique(values)
                 self.words[name] = [str(word) for word in distinct if word is not None and word == word]
-        steps = (
-            self.stated.get("resolution"),
-            self.requested.get("resolution"),
-            self.requested.get("interval"),
-        )
+        steps = [self.stated.get("resolution"), *map(self.requested.get, ("resolution", "interval"))]
         named = [_STEPS_US[step] for step in steps if isinstance(step, str) and step in _STEPS_US]
         self.step_us = named[0] if named else _UNSTATED_STEP_US
-        by_name = {"raw": pd.Timedelta(0), **times.RESOLUTIONS}
+        by_name = {"raw": 0, **_STEPS_US}
         wanted, used = by_name.get(self.requested.get("resolution", "")), by_name.get(str(steps[0]))
         self.coarseness = 0 if wanted is None or used is None else (used > wanted) - (used < wanted)
         self.window_us = self._window()
 
     def _window(self) -> tuple[int, int] | None:
+        """Return the requested window; a range counts back from the ``Date`` and a bucket's start."""
         requested = self.requested
         if "start" in requested and "end" in requested:
             # As `times.iso` writes them: ISO text in UTC that ends in Z, which numpy alone does not take.

@@ -15,8 +15,6 @@ import numpy as np
 from derivdata.client.reading import DAY_US, HOUR_US
 from derivdata.support.arrays import Array
 
-__all__ = ["LIKELY", "PROMISED", "SHARES_TOLERANCE"]
-
 SHARES_TOLERANCE = 0.02
 """How far rounded market shares may be beyond 1, alone or added up."""
 

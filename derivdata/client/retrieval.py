@@ -45,7 +45,9 @@ _POINT_BYTES = 75
 _VENUES = 50
 """Most venues that an answer about all of them is taken to hold."""
 
-_RAW_STEP = pd.Timedelta(1, "min")
+_RAW_STEP = _MINUTE = pd.Timedelta(1, "min")
+_DAY = pd.Timedelta(1, "D")
+_CAP_DAYS = 90
 _NO_DATA = re.compile(r"\bno (data|options)\b", re.IGNORECASE)
 
 
@@ -96,8 +98,7 @@ def get_windows(
         # One request each, as one series: where no rate limit stands several are then under way at a time.
         queries = [{**one, "start": spans[0].start, "end": spans[0].end} for one in each]
         for answer in transport.get_each(endpoint, queries, into=into, until=spans[0].end, quiet=True):
-            without = [notice for notice in answer.notices if _NO_DATA.search(notice)]
-            for notice in [n for n in answer.notices if n not in without] + without[:1]:
+            for notice in _notify_others(answer):
                 transport.notify(answer.request, notice)
             yield answer
         return
@@ -115,11 +116,7 @@ def _covered(
     try:
         for answer in answers:
             count += 1
-            without = [notice for notice in answer.notices if _NO_DATA.search(notice)]
-            empty += [(answer.request, notice) for notice in without[:1]]
-            for notice in answer.notices:
-                if notice not in without:
-                    transport.notify(answer.request, notice)
+            empty += [(answer.request, notice) for notice in _notify_others(answer)]
             yield answer
     except TierError as error:
         if not count:
@@ -128,6 +125,15 @@ def _covered(
         transport.notify(error.path, f"left out {times.iso(spans[0].start)} to {times.iso(end)}: {error}")
     if empty and len(empty) == count:
         transport.notify(*empty[-1])
+
+
+def _notify_others(answer: Answer[Any]) -> list[str]:
+    """Notify what an answer says but for that it has no data; return the first word of that, if any."""
+    without = [notice for notice in answer.notices if _NO_DATA.search(notice)]
+    for notice in answer.notices:
+        if notice not in without:
+            transport.notify(answer.request, notice)
+    return without[:1]
 
 
 def tabulate(
@@ -226,3 +232,47 @@ def _require_listed(
                 f"{len(listed)} symbols of {endpoints.FUNDING_METADATA.path}; "
                 f"did you mean {', '.join(near)}?",
             )
+
+
+def rolling(endpoint: Endpoint, window: times.Instant | None) -> str | None:
+    """Return the endpoint's ``range`` for a window that ends now: the shortest known one that contains it."""
+    choices = next(p.choices for p in endpoint.params if p.name == "range")
+    if window is None or (isinstance(window, str) and window in choices):
+        return window
+    length = _length(window)
+    if length is None:
+        return str(window)
+    lengths = {name: times.lookback(name) or pd.Timedelta.max for name in choices}
+    holding = [name for name in choices if lengths[name] >= length]
+    if not holding:
+        return str(window) if isinstance(window, str) else f"{-(-length // pd.Timedelta(1, 'D'))}d"
+    chosen = min(holding, key=lengths.__getitem__)
+    if lengths[chosen] != length:
+        transport.notify(
+            endpoint.path, f"window={window!s} is answered by range={chosen}: known are {', '.join(choices)}"
+        )
+    return chosen
+
+
+def days_back(window: times.Window, *, spare: pd.Timedelta = _MINUTE) -> str:
+    """Return the rolling range in whole days, ending now, that contains a window.
+
+    `asof` is floored to the minute and the service counts from its own second: `spare` makes up for it, but
+    not beyond the 90 days that are the most below Pro.
+    """
+    now = times.asof()
+    if window.start >= now:
+        raise ValueError(f"start {times.iso(window.start)} is not before dd.asof(), {times.iso(now)}")
+    exact, ample = (-((window.start - now - more) // _DAY) for more in (pd.Timedelta(0), spare))
+    return f"{exact if exact == _CAP_DAYS else ample}d"
+
+
+def _length(window: times.Instant) -> pd.Timedelta | None:
+    """Return how far a window reaches back from now; None for text that is no lookback and no instant."""
+    back = times.lookback(window) if isinstance(window, str) else None
+    if back is not None:
+        return back
+    try:
+        return times.asof() - times.instant(window, "window")
+    except ValueError:
+        return None

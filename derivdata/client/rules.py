@@ -11,44 +11,30 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from derivdata.client.instrument_names import read_names
-from derivdata.client.reading import DAY_US, HOUR_US, CheckedAnswer, figure, related
+from derivdata.client.instrument_names import names_against_options, options_twice, unread_names
+from derivdata.client.reading import HOUR_US, CheckedAnswer, figure, related
 from derivdata.client.relations import LIKELY, PROMISED, SHARES_TOLERANCE
 from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.tables import COLUMNS, endpoints
-from derivdata.tables.contracts import contract, venue_slug
-
-__all__ = ["RULES", "Rule", "check"]
+from derivdata.tables.contracts import venue_slug
 
 
-@dataclass(frozen=True)
-class Rule:
-    """One rule.
-
-    Attributes
-    ----------
-    outcome
-        ``"error"``: a breach is a `SchemaError`. ``"notice"``: the table comes with a `DataNotice`.
-    breaches
-        Yields a sentence for each breach, which names both sides.
-    column
-        A typed table without this column cannot break the rule; empty where it looks at other things.
-    """
+class Rule(NamedTuple):
+    """One rule: a breach is a `SchemaError`, or the table comes with a `DataNotice`."""
 
     name: str
     outcome: Literal["error", "notice"]
     breaches: Callable[[CheckedAnswer], Iterator[str]]
-    column: str = ""
+    column: str = ""  # without which a typed table cannot break it
 
 
 def check(answer: CheckedAnswer) -> list[str]:
@@ -219,41 +205,6 @@ def _other_resolution(e: CheckedAnswer, *, coarser: bool) -> Iterator[str]:
         yield "the document promises the resolution that was used, the answer names none"
 
 
-def _option_names(e: CheckedAnswer) -> Iterator[str]:
-    """Compare the first option whose name and columns differ."""
-    if "instrument_name" not in e.columns:
-        return
-    symbol = e.requested.get("symbol")
-    names = np.asarray(e.columns["instrument_name"], dtype=object).tolist()
-    named = read_names(tuple(names))
-    days = np.asarray(e.micros("expiry"))[named.places] // DAY_US
-    strikes = np.asarray(e.columns["strike"])[named.places]
-    puts = np.asarray(e.columns["side"] == "put")[named.places]
-    tolerances = 1e-9 * np.maximum(np.abs(strikes), 1.0)
-    differing = (
-        (np.zeros(days.size, dtype=bool) if symbol is None else named.bases != contract(symbol).symbol),
-        (named.sides == "put") != puts,
-        np.abs(named.strikes - strikes) > tolerances,
-        named.days != days,
-    )
-    for first in np.flatnonzero(np.any(differing, axis=0))[:1]:
-        name = names[named.places[first]]
-        yield (
-            f"asked for symbol {symbol!r}, an instrument is {name!r}",
-            f"the instrument {name!r} has the side {'put' if puts[first] else 'call'!r}",
-            f"the instrument {name!r} has the strike {strikes[first]:g}",
-            f"the instrument {name!r} expires on {np.datetime64(int(days[first]), 'D')}",
-        )[next(n for n, differs in enumerate(differing) if differs[first])]
-
-
-def _unread_names(e: CheckedAnswer) -> Iterator[str]:
-    """Find options whose names say nothing, on venues whose names are known."""
-    names = np.asarray(e.columns["instrument_name"], dtype=object).tolist()
-    unread = sorted({*range(len(names))}.difference(read_names(tuple(names)).places.tolist()))
-    if unread and e.requested.get("exchange") in endpoints.OPTIONS_MATRIX.get("BTC", ()):
-        yield f"{len(unread)} of {len(names)} names of options cannot be read, first {names[unread[0]]!r}"
-
-
 def _raw_rates(e: CheckedAnswer) -> Iterator[str]:
     """Check the venues' own rates against both readings of the document, and convert them to one.
 
@@ -388,12 +339,6 @@ def _unsorted_rows(e: CheckedAnswer) -> Iterator[str]:
 _SERIES = ("symbol", "dex", "dex_name", "coin", "outcome_id", "venue", "builder", "address")
 
 
-def _twins(e: CheckedAnswer) -> Iterator[str]:
-    places = np.unique([e.micros("expiry"), e.numbers("strike"), e.columns["side"] == "call"], axis=1)
-    if twins := e.size - places.shape[1]:
-        yield f"{twins} options have expiry, strike and side of another one"
-
-
 RULES = (
     Rule("impossible figure", "error", _impossible),
     Rule("another subject", "error", _other_subject),
@@ -402,7 +347,7 @@ RULES = (
     Rule("one venue twice", "error", _spelled_twice, "exchange"),
     Rule("another unit", "error", partial(_other_unit, known=True)),
     Rule("another resolution", "error", partial(_other_resolution, coarser=False)),
-    Rule("name against option", "error", _option_names, "instrument_name"),
+    Rule("name against option", "error", names_against_options, "instrument_name"),
     Rule("raw rate against rate", "error", _raw_rates, "rate_native"),
     Rule("another window", "error", _other_window),
     Rule("old snapshot", "notice", _old),
@@ -413,8 +358,8 @@ RULES = (
     Rule("unknown unit", "notice", partial(_other_unit, known=False)),
     Rule("more than the limit", "notice", _beyond_limit),
     Rule("odd venue", "notice", _odd_venue, "exchange"),
-    Rule("unread name", "notice", _unread_names, "instrument_name"),
-    Rule("option twice", "notice", _twins, "instrument_name"),
+    Rule("unread name", "notice", unread_names, "instrument_name"),
+    Rule("option twice", "notice", options_twice, "instrument_name"),
     Rule("rows in disorder", "notice", _unsorted_rows),
     *(Rule(name, "notice", partial(related, name=name, relations=each)) for name, each in LIKELY.items()),
 )

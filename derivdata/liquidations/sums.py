@@ -11,8 +11,7 @@ import pandas as pd
 from derivdata import tables
 from derivdata.client import transport
 from derivdata.client.reading import Envelope, instants
-from derivdata.client.retrieval import get_windows, pieces, tabulate
-from derivdata.client.rolling import rolling
+from derivdata.client.retrieval import get_windows, pieces, rolling, tabulate
 from derivdata.client.transport import Answer
 from derivdata.support import times
 from derivdata.support.arguments import typed

@@ -11,8 +11,7 @@ from msgspec import UNSET
 from derivdata import tables
 from derivdata.client import transport
 from derivdata.client.reading import Envelope, Figure, instants
-from derivdata.client.retrieval import tabulate
-from derivdata.client.rolling import days_back
+from derivdata.client.retrieval import days_back, tabulate
 from derivdata.client.transport import Answer
 from derivdata.options.chains import warn_off_matrix
 from derivdata.support import times

@@ -17,39 +17,16 @@ import pandas as pd
 
 
 class VenueFact(NamedTuple):
-    """One fact.
-
-    Attributes
-    ----------
-    exchange
-        The venue's slug.
-    symbol
-        The symbol that it is about; empty: all of the venue's.
-    fact
-        ``interval_hours``, ``funding_cap_bps`` and ``funding_floor_bps`` (of one interval's rate),
-        ``maker_fee_bps``, ``taker_fee_bps`` (of futures), ``option_taker_fee_bps``, ``option_fee_cap``,
-        ``option_averaging_minutes`` (over how long before expiry the settlement price is averaged),
-        ``contract_coin`` or ``contract_usd`` (what a linear or an inverse contract is of), ``multiplier``
-        (coins that one unit of the symbol stands for).
-    value, unit
-        The figure.
-    as_of
-        The day on which it was recorded or documented.
-    nature
-        ``recorded``: an answer of the venue, kept by somebody. ``sample``: an answer that a client's source
-        quotes. ``documentation``: a statement of the venue's documentation.
-    source
-        Request, and where the answer can be read.
-    """
+    """One fact, of those that `_UNITS` names."""
 
     exchange: str
-    symbol: str
+    symbol: str  # empty: all of the venue's
     fact: str
     value: float
     unit: str
-    as_of: str
-    nature: str
-    source: str
+    as_of: str  # the day on which it was recorded or documented
+    nature: str  # an answer "recorded" by somebody, a "sample" in a client's source, or "documentation"
+    source: str  # request, and where the answer can be read
 
 
 class _Source(msgspec.Struct):
@@ -64,16 +41,16 @@ class _Source(msgspec.Struct):
 
 _UNITS = {
     "interval_hours": "h",
-    "funding_cap_bps": "bps per interval",
+    "funding_cap_bps": "bps per interval",  # of one interval's rate
     "funding_floor_bps": "bps per interval",
     "maker_fee_bps": "bps",
     "taker_fee_bps": "bps",
     "option_taker_fee_bps": "bps of the underlying",
     "option_fee_cap": "fraction of the option's price",
-    "option_averaging_minutes": "min",
-    "contract_coin": "coin",
-    "contract_usd": "USD",
-    "multiplier": "coin",
+    "option_averaging_minutes": "min",  # before expiry, over which the settlement price is averaged
+    "contract_coin": "coin",  # what a linear contract is of
+    "contract_usd": "USD",  # what an inverse one is of
+    "multiplier": "coin",  # that one unit of the symbol stands for
 }
 _SOURCES = msgspec.json.decode(Path(__file__).with_suffix(".json").read_bytes(), type=list[_Source])
 

@@ -16,9 +16,6 @@ import hashlib
 import re
 import zlib
 from pathlib import Path
-from typing import TypeVar
-
-import msgspec
 
 from derivdata.client.bundle.layout import (
     BODY_BYTES,
@@ -27,12 +24,10 @@ from derivdata.client.bundle.layout import (
     BundleManifest,
     Entry,
     body_name,
+    decoded,
     request_of,
 )
 from derivdata.errors import BundleError
-from derivdata.support.decoders import DECODERS
-
-T = TypeVar("T")
 
 MAGIC = b"derivdata-recording 1\n"
 _HEAD = re.compile(rb"(manifest|body|answer) (\d{1,10}) ([0-9a-f]{64})\n")
@@ -121,13 +116,6 @@ class RecordingJournal:
         if hashlib.sha256(content).hexdigest() != sha256:
             raise BundleError(f"{self.path}: the {kind.decode()} at byte {place} is damaged")
         if kind == b"manifest":
-            self.manifest = self._decoded(content, BundleManifest, place)
+            self.manifest = decoded(content, BundleManifest, f"{self.path}: what is at byte {place}")
         else:
-            self.entries.append(self._decoded(content, Entry, place))
-
-    def _decoded(self, content: bytes, into: type[T], place: int) -> T:
-        try:
-            decoded: T = DECODERS[into].decode(content)
-            return decoded
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise BundleError(f"{self.path}: what is at byte {place} cannot be read: {error}") from None
+            self.entries.append(decoded(content, Entry, f"{self.path}: what is at byte {place}"))

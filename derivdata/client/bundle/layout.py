@@ -19,15 +19,19 @@ from collections.abc import Sequence
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import msgspec
 import pandas as pd
 
 from derivdata.client.transport import Response
+from derivdata.errors import BundleError
 from derivdata.support import times
+from derivdata.support.decoders import DECODERS
 from derivdata.tables.endpoints import Request
+
+T = TypeVar("T")
 
 FORMAT = "derivdata-bundle"
 MANIFEST = "manifest.json"
@@ -43,56 +47,33 @@ MEMBERS = 65_000
 class BundleManifest(msgspec.Struct, kw_only=True):
     """The manifest: source, clock and versions that made a bundle.
 
-    Attributes
-    ----------
-    version
-        Of the layout.
-    asof
-        The recording's clock, ISO text; None where nothing asked for the time.
-    source, synthetic, attribution
-        The source, whether its data is synthetic, and the attribution that the API's terms require.
-    about
-        What who recorded wanted to say, such as the arguments of a report.
-    answers, answers_sha256
-        How many entries there are, and the hash of their list.
-    python, platform, versions
-        What computed with the answers, the BLAS kernel among the versions: of this and of nothing else
-        depends the last bit of a result.
+    Of the versions, the BLAS kernel among them, depends the last bit of a result, and of nothing else.
     """
 
     format: str
-    version: int
-    asof: str | None
+    version: int  # of the layout
+    asof: str | None  # the recording's clock, ISO text; None where nothing asked for the time
     source: str
     synthetic: bool
-    attribution: str
-    about: dict[str, Any] = {}
+    attribution: str  # that the API's terms require
+    about: dict[str, Any] = {}  # what who recorded wanted to say, such as the arguments of a report
     answers: int
-    answers_sha256: str
+    answers_sha256: str  # of the list of entries
     python: str
     platform: str
     versions: dict[str, str]
 
 
 class Entry(msgspec.Struct, kw_only=True, frozen=True):
-    """One answer without its body.
-
-    Attributes
-    ----------
-    date
-        The server's ``Date``, ISO text; None where an error came without.
-    received
-        When the body came over the wire, by the server's clock: its date and, where something between kept
-        it for a while, the ``Age`` that it then had.
-    """
+    """One answer without its body."""
 
     method: str
     path: str
     query: list[tuple[str, str]]
     status: int
     headers: dict[str, str]
-    date: str | None
-    received: str | None
+    date: str | None  # the server's ``Date``, ISO text; None where an error came without
+    received: str | None  # when the body came over the wire, by the server's clock: its date and ``Age``
     sha256: str
     bytes: int
     source: str
@@ -110,6 +91,15 @@ def described(manifest: BundleManifest, entries: Sequence[Entry], answers_sha256
         answers=len(entries),
         answers_sha256=answers_sha256,
     )
+
+
+def decoded(text: bytes, into: type[T], what: str) -> T:
+    """Return JSON of a bundle as `into`; `what` says in an error where it stands."""
+    try:
+        value: T = DECODERS[into].decode(text)
+        return value
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BundleError(f"{what} cannot be read: {error}") from None
 
 
 def body_name(sha256: str) -> str:

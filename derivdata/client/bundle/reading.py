@@ -8,9 +8,8 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
 import pandas as pd
 
 from derivdata.client.bundle.journal import RecordingJournal, is_journal
@@ -26,15 +25,13 @@ from derivdata.client.bundle.layout import (
     BundleManifest,
     Entry,
     body_name,
+    decoded,
     described,
     differences,
     request_of,
 )
 from derivdata.errors import BundleError
 from derivdata.support import times
-from derivdata.support.decoders import DECODERS
-
-T = TypeVar("T")
 
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """What is unpacked in bounded steps; the standard library unpacks the others whole."""
@@ -68,7 +65,9 @@ class Bundle:
             raise BundleError(f"{path}: not a bundle, or cut off: {_words(error)}") from None
         try:
             self._members = _surveyed(self.path, self._zip.infolist())
-            self.manifest = self._decoded(self._read(MANIFEST, LIST_BYTES), MANIFEST, BundleManifest)
+            self.manifest = decoded(
+                self._read(MANIFEST, LIST_BYTES), BundleManifest, f"{self.path}: {MANIFEST}"
+            )
             self._check_manifest(self.manifest)
             self.entries = self._entries()
             self._verify()
@@ -119,7 +118,7 @@ class Bundle:
         text = self._read(ANSWERS, LIST_BYTES)
         if hashlib.sha256(text).hexdigest() != self.manifest.answers_sha256:
             raise BundleError(f"{self.path}: {ANSWERS} is damaged: its hash is not the manifest's")
-        entries = self._decoded(text, ANSWERS, list[Entry])
+        entries = decoded(text, list[Entry], f"{self.path}: {ANSWERS}")
         if len(entries) != self.manifest.answers:
             raise BundleError(f"{self.path}: {ANSWERS} is damaged: {MANIFEST} says another number of answers")
         self._dated(ANSWERS, (date for entry in entries for date in (entry.date, entry.received)))
@@ -153,13 +152,6 @@ class Bundle:
         if len(data) != info.file_size:
             raise BundleError(f"{self.path}: {what or name} is damaged: its size is not what it says")
         return data
-
-    def _decoded(self, text: bytes, name: str, into: type[T]) -> T:
-        try:
-            decoded: T = DECODERS[into].decode(text)
-            return decoded
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise BundleError(f"{self.path}: {name} cannot be read: {error}") from None
 
 
 def _surveyed(path: Path, infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:

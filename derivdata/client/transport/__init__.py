@@ -4,12 +4,11 @@ Who answers is chosen once, by `connect`. Every answer then passes the same way:
 key, the turn at the endpoint, the deadlines and the checks; above it the error map and the typed decode.
 """
 
-from derivdata.client.transport.cache_admin import CacheInfo, cache_clear, cache_info
+from derivdata.client.transport.cache import CacheInfo, cache_clear, cache_info
 from derivdata.client.transport.connecting import connect, disconnect
 from derivdata.client.transport.connection import Connection
-from derivdata.client.transport.display import notify, progress
 from derivdata.client.transport.origin import LocalSource
-from derivdata.client.transport.response import Response
+from derivdata.client.transport.response import Response, notify, progress
 from derivdata.client.transport.session import (
     SESSION,
     Answer,
@@ -19,9 +18,9 @@ from derivdata.client.transport.session import (
     get,
     get_each,
     provenance,
+    raw,
     unreadable,
 )
-from derivdata.client.transport.untyped import raw
 from derivdata.support.times import asof
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
@@ -51,78 +51,50 @@ class NotJson(Exception):
 
 def read_body(raw: Any, *, deadline: float, cap: int, monotonic: Callable[[], float]) -> bytes:
     """Return the whole body of a urllib3 response, decompressed."""
-    is_gzip = (
-        isinstance(raw, urllib3.HTTPResponse) and "gzip" in raw.headers.get("Content-Encoding", "").lower()
-    )
-    unpacker = _Gzip(cap) if is_gzip else _Plain(cap)
-    received = 0
-    while piece := _piece(raw):
-        received += len(piece)
-        unpacker.feed(piece)
-        if received > cap:
+    pieces = _received(raw, deadline, cap, monotonic)
+    encoded = isinstance(raw, urllib3.HTTPResponse) and raw.headers.get("Content-Encoding", "")
+    body = bytearray()
+    for piece in _unpacked(pieces) if encoded and "gzip" in encoded.lower() else pieces:
+        body += piece
+        if len(body) > cap:
+            raise BodyTooLarge
+    return bytes(body)
+
+
+def _received(raw: Any, deadline: float, cap: int, monotonic: Callable[[], float]) -> Iterator[bytes]:
+    """Yield a body as it comes, up to a chunk at a time."""
+    # A cassette's stand-in of a response has no read1, and nothing in it is compressed.
+    is_real = isinstance(raw, urllib3.HTTPResponse)
+    read = raw.read1 if is_real else raw.read
+    size = 0
+    while piece := read(_CHUNK, decode_content=not is_real):
+        size += len(piece)
+        if size > cap:
             raise BodyTooLarge
         if monotonic() > deadline:
             raise TooSlow
-    return unpacker.whole()
+        yield piece
 
 
-def _piece(raw: Any) -> bytes:
-    """Return what is there, up to a chunk, as it came."""
-    if isinstance(raw, urllib3.HTTPResponse):
-        return raw.read1(_CHUNK, decode_content=False)
-    # A cassette's stand-in of a response has no read1, and nothing in it is compressed.
-    piece: bytes = raw.read(_CHUNK, decode_content=True)
-    return piece
-
-
-class _Plain:
-    """A body as it came."""
-
-    def __init__(self, cap: int) -> None:
-        self._cap, self._body = cap, bytearray()
-
-    def feed(self, piece: bytes) -> None:
-        self._body += piece
-        if len(self._body) > self._cap:
-            raise BodyTooLarge
-
-    def whole(self) -> bytes:
-        return bytes(self._body)
-
-
-class _Gzip(_Plain):
-    """A body of one gzip member or several."""
-
-    def __init__(self, cap: int) -> None:
-        super().__init__(cap)
-        self._member = _member()
-        self._begun = False
-
-    def feed(self, piece: bytes) -> None:
-        self._begun, full = True, False
+def _unpacked(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield what one gzip member or several hold, up to a chunk at a time."""
+    # urllib3's own decoding reads on until something comes of it, however long that takes, and lets a
+    # compressed body that broke off pass.
+    member: Any = None
+    for piece in pieces:
+        full = False
         while piece or full:
-            if self._member.eof:
-                self._member = _member()
-            unpacked = self._decompressed(piece)
-            super().feed(unpacked)
-            piece = self._member.unconsumed_tail or self._member.unused_data
+            if member is None or member.eof:
+                member = zlib.decompressobj(16 + zlib.MAX_WBITS)
+            try:
+                unpacked = member.decompress(piece, _CHUNK)
+            except zlib.error as error:
+                raise urllib3.exceptions.DecodeError(f"the body cannot be decompressed: {error}") from None
+            yield unpacked
+            piece = member.unconsumed_tail or member.unused_data
             full = len(unpacked) == _CHUNK
-
-    def whole(self) -> bytes:
-        if self._begun and not self._member.eof:
-            raise urllib3.exceptions.DecodeError("the compressed body broke off")
-        return super().whole()
-
-    def _decompressed(self, piece: bytes) -> bytes:
-        try:
-            unpacked: bytes = self._member.decompress(piece, _CHUNK)
-        except zlib.error as error:
-            raise urllib3.exceptions.DecodeError(f"the body cannot be decompressed: {error}") from None
-        return unpacked
-
-
-def _member() -> Any:
-    return zlib.decompressobj(16 + zlib.MAX_WBITS)
+    if member is not None and not member.eof:
+        raise urllib3.exceptions.DecodeError("the compressed body broke off")
 
 
 def check_json(body: bytes, headers: Mapping[str, str]) -> None:

@@ -8,20 +8,29 @@ the last writer wins.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+import shutil
+import tempfile
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import msgspec
 import pandas as pd
+import platformdirs
 import pyarrow as pa
 
 from derivdata.client.transport.response import http_date
+from derivdata.errors import CacheNotice
+from derivdata.support import times
 from derivdata.support.files import TEMPORARY, file_system_time, private_folder, replace_file
+from derivdata.support.notices import warn_caller
 
 LIMIT_BYTES = 2**30
 """Most bytes that all answers together keep; the oldest go first."""
@@ -97,10 +106,9 @@ def _head(line: bytes) -> Head | None:
 
 def records(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Yield path and state of every answer's file of every source; those that go meanwhile are left out."""
-    for source in (folder, *_folders(folder)):
-        for key in _keys(_names(source)):
-            with suppress(OSError):
-                path = source / f"{key}{_SUFFIX}"
+    for path in _files(folder):
+        with suppress(OSError):
+            if path.suffix == _SUFFIX:
                 yield path, path.stat()
 
 
@@ -114,8 +122,7 @@ def evict(folder: Path, limit: int) -> None:
         excess -= size
         with suppress(OSError):
             path.unlink()
-    names = ((source, name) for source in (folder, *_folders(folder)) for name in _names(source))
-    strays = [source / name for source, name in names if name.startswith(TEMPORARY)]
+    strays = [path for path in _files(folder) if path.name.startswith(TEMPORARY)]
     now = file_system_time(folder) if strays else 0.0
     for path in strays:
         with suppress(OSError):
@@ -123,20 +130,8 @@ def evict(folder: Path, limit: int) -> None:
                 path.unlink()
 
 
-def _folders(folder: Path) -> list[Path]:
-    with suppress(OSError), os.scandir(folder) as entries:
-        return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
-    return []
-
-
-def _names(folder: Path) -> list[str]:
-    with suppress(OSError):
-        return os.listdir(folder)
-    return []
-
-
-def _keys(names: Iterable[str]) -> list[str]:
-    return [name[: -len(_SUFFIX)] for name in names if name.endswith(_SUFFIX)]
+def _files(folder: Path) -> Iterator[Path]:
+    return (Path(place, name) for place, _, names in os.walk(folder) for name in names)
 
 
 class AnswerFiles:
@@ -189,12 +184,12 @@ class AnswerFiles:
         return self._dated[1]
 
     def _read_dates(self) -> Iterator[tuple[pd.Timestamp, str]]:
-        for key in _keys(_names(self._folder)):
-            with suppress(OSError), self._path(key).open("rb") as file:
+        for path in self._folder.glob(f"*{_SUFFIX}"):
+            with suppress(OSError), path.open("rb") as file:
                 head = load_head(file.read(_HEAD_BYTES))
                 date = None if head is None else http_date(head.headers.get("Date"))
                 if date is not None:
-                    yield date, key
+                    yield date, path.stem
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{key}{_SUFFIX}"
@@ -206,3 +201,99 @@ class AnswerFiles:
         if self._unchecked > EVICT_EVERY_BYTES:
             self._unchecked = 0
             evict(self._root, LIMIT_BYTES)
+
+
+def cache_folder() -> Path:
+    """Return ``DERIVDATA_CACHE_DIR``, else the platform's folder for a user's caches.
+
+    A user without a home folder, as in many containers, gets a temporary one with a `CacheNotice`; it is
+    removed when the process ends.
+    """
+    given = os.environ.get("DERIVDATA_CACHE_DIR")
+    try:
+        return Path(given or platformdirs.user_cache_dir("derivdata", appauthor=False)).expanduser()
+    except RuntimeError:
+        if given:
+            raise ValueError(f"DERIVDATA_CACHE_DIR={given!r}, and this user has no home folder") from None
+        return _temporary_folder()
+
+
+@lru_cache(maxsize=1)
+def _temporary_folder() -> Path:
+    folder = tempfile.mkdtemp(prefix="derivdata-")
+    atexit.register(_remove, folder, os.getpid())
+    warn_caller(
+        f"this user has no home folder: the cache is in {folder} until this process ends; set "
+        "DERIVDATA_CACHE_DIR to keep it",
+        CacheNotice,
+    )
+    return Path(folder)
+
+
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # a forked child that ends must not take its parent's cache away
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class CacheInfo:
+    """Summary of the cache.
+
+    Attributes
+    ----------
+    folder
+        Where it is.
+    answers, bytes
+        How many answers, and their size on disk.
+    limit_bytes
+        Size from which the oldest go.
+    """
+
+    folder: Path
+    answers: int
+    bytes: int
+    limit_bytes: int = LIMIT_BYTES
+
+    def __repr__(self) -> str:
+        used, most = self.bytes / 2**20, self.limit_bytes / 2**20
+        return f"CacheInfo({self.answers} answers, {used:.1f} of {most:.0f} MiB, {self.folder})"
+
+
+def cache_info() -> CacheInfo:
+    """Return what the cache holds, of every source."""
+    folder = cache_folder()
+    sizes = [stat.st_size for _, stat in records(folder / "answers")]
+    return CacheInfo(folder=folder, answers=len(sizes), bytes=sum(sizes))
+
+
+def cache_clear(older_than: str | pd.Timedelta | None = None) -> int:
+    """Remove cached answers of every source; return how many.
+
+    Parameters
+    ----------
+    older_than
+        Only those received longer ago than this: ``"30d"``, ``"12h"`` or a Timedelta. None for all.
+
+    Raises
+    ------
+    ValueError
+        `older_than` is not a length of time.
+    """
+    folder = cache_folder() / "answers"
+    if not folder.is_dir():
+        return 0
+    newest = float("inf") if older_than is None else file_system_time(folder) - _seconds(older_than)
+    removed = 0
+    for path, stat in records(folder):
+        if stat.st_mtime <= newest:
+            with suppress(OSError):
+                path.unlink()
+                removed += 1
+    return removed
+
+
+def _seconds(length: str | pd.Timedelta) -> float:
+    age = times.lookback(length) if isinstance(length, str) else length
+    if not isinstance(age, pd.Timedelta) or not age >= pd.Timedelta(0):
+        raise ValueError(f"older_than={length!r} is not a length of time: write it like '30d' or '12h'")
+    return float(age.total_seconds())

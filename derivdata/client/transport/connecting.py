@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from derivdata.client.transport.cache_admin import cache_folder
+from derivdata.client.transport.cache import cache_folder
 from derivdata.client.transport.connection import Connection
 from derivdata.client.transport.origin import LocalSource, Secret, find, is_url, site
 from derivdata.client.transport.session import SESSION

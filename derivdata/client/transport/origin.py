@@ -24,24 +24,12 @@ _PATH = re.compile(
 
 @dataclass(frozen=True)
 class Site:
-    """The base address of a service.
+    """The base address of a service."""
 
-    Attributes
-    ----------
-    base
-        Address that request paths are appended to, without a slash at its end.
-    origin
-        Scheme, host and port, the port always written.
-    host
-        Host, with its port where that is not the scheme's own: what people know the source by.
-    private
-        Whether nobody else can read on the way: https, or this machine.
-    """
-
-    base: str
-    origin: str
-    host: str
-    private: bool
+    base: str  # what request paths are appended to, without a slash at its end
+    origin: str  # scheme, host and port, the port always written
+    host: str  # with a port that is not the scheme's own: what people know the source by
+    private: bool  # nobody else can read on the way: https, or this machine
 
     @property
     def prefixes(self) -> tuple[str, ...]:
@@ -56,40 +44,32 @@ class LocalSource(Protocol):
     @property
     def url(self) -> str:
         """Return the address that it answers at."""
-        ...
 
     @property
     def api_key(self) -> str | None:
         """A key that it takes."""
-        ...
 
     @property
     def identity(self) -> str:
         """Text that changes whenever an answer could."""
-        ...
 
     @property
     def label(self) -> str:
         """The name that people know it by."""
-        ...
 
     @property
     def synthetic(self) -> bool:
         """Return whether its data is synthetic."""
-        ...
 
     @property
     def now(self) -> pd.Timestamp:
         """Its clock."""
-        ...
 
     def take_notices(self) -> list[str]:
         """Return what the source has to tell the user since the last time."""
-        ...
 
     def close(self) -> None:
         """Stop it."""
-        ...
 
 
 def is_url(source: str) -> bool:

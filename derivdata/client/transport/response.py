@@ -1,12 +1,14 @@
-"""A response, what its headers and notices say, and the error of one that is no answer."""
+"""A response, what its headers say, the error of one that is no answer, and what people are told."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib.util
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pandas as pd
@@ -14,6 +16,8 @@ import pandas as pd
 from derivdata.errors import (
     AuthError,
     BadRequest,
+    DataNotice,
+    DeprecationNotice,
     FetchError,
     NetworkError,
     NotFound,
@@ -22,8 +26,11 @@ from derivdata.errors import (
     ServerError,
     TierError,
 )
+from derivdata.support.notices import warn_caller
 from derivdata.support.text import escape_controls
 from derivdata.tables.endpoints import LOCAL, Request, endpoint_of
+
+T = TypeVar("T")
 
 DIGEST_HEADER = "X-Body-Sha256"
 """Header under which the hash of a whole body is passed on and cached, so that it is computed once."""
@@ -31,27 +38,13 @@ DIGEST_HEADER = "X-Body-Sha256"
 
 @dataclass(frozen=True)
 class Response:
-    """One HTTP response, of any status.
-
-    Attributes
-    ----------
-    headers
-        Those that matter, by their usual spelling; never one of the request.
-    as_of
-        The server's ``Date``; NaT where an error came without.
-    source, synthetic
-        The source, and whether its data is synthetic.
-    attribution
-        The text that the API's terms ask for where the data is shown, or empty.
-    sha256
-        Hash of the body, in hexadecimal.
-    """
+    """One HTTP response, of any status."""
 
     request: Request
     status: int
-    headers: Mapping[str, str] = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)  # those that matter, none of the request
     body: bytes = field(repr=False)
-    as_of: pd.Timestamp
+    as_of: pd.Timestamp  # the server's ``Date``; NaT where an error came without
     source: str
     synthetic: bool
     attribution: str = ""
@@ -225,3 +218,47 @@ def _innermost(error: BaseException) -> str:
     if cause is not None:
         return _innermost(cause)
     return plain_text(str(error).rpartition(">: ")[2], _LONGEST_MESSAGE)
+
+
+NOTICE_LENGTH = 300
+"""Most characters of a notice that are shown."""
+
+_DEPRECATION = ("Deprecation", "Sunset", "Link", "Warning")
+_deprecated: set[tuple[str, str]] = set()
+"""Source and endpoint of every deprecation that a warning was given for."""
+
+
+def notify(about: Request | str, notice: str, category: type[Warning] = DataNotice) -> None:
+    """Warn the caller of the library of something about a request or a path."""
+    warn_caller(f"{about}: {notice}", category)
+
+
+def warn_deprecated(response: Response) -> None:
+    """Warn that an endpoint of a source, or the way in which it was requested, will end; once for each."""
+    path = response.request.path
+    endpoint = endpoint_of(path)
+    about = response.source, path if endpoint is None else endpoint.path
+    if ("Deprecation" in response.headers or "Sunset" in response.headers) and about not in _deprecated:
+        _deprecated.add(about)
+        headers = response.headers
+        text = "; ".join(f"{name}: {headers[name]}" for name in _DEPRECATION if name in headers)
+        notify(path, plain_text(text, NOTICE_LENGTH), DeprecationNotice)
+
+
+def progress(items: Iterable[T], *, total: int, label: str) -> Iterable[T]:
+    """Return `items`, with a bar on a terminal, and in a notebook where ipywidgets can draw one.
+
+    Without ipywidgets a bar would be a warning and lines of red text: a notebook is quiet then.
+    """
+    drawn = _in_notebook() and importlib.util.find_spec("ipywidgets") is not None
+    if total < 2 or not (drawn or sys.stderr.isatty()):
+        return items
+    from tqdm.auto import tqdm
+
+    return tqdm(items, total=total, desc=label, leave=False)
+
+
+def _in_notebook() -> bool:
+    shell = sys.modules.get("IPython")
+    running = shell.get_ipython() if shell is not None else None
+    return running is not None and "IPKernelApp" in running.config

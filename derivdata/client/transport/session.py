@@ -5,33 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack
 from urllib.parse import unquote
 
 import msgspec
 import pandas as pd
 
 from derivdata.client.transport.connection import Connection
-from derivdata.client.transport.display import NOTICE_LENGTH, notify, progress, warn_deprecated
-from derivdata.client.transport.response import Response, error_of, notices_in, plain_text
+from derivdata.client.transport.response import (
+    NOTICE_LENGTH,
+    Response,
+    error_of,
+    notices_in,
+    notify,
+    plain_text,
+    progress,
+    warn_deprecated,
+)
 from derivdata.errors import SchemaError
 from derivdata.support import times
+from derivdata.support.arguments import typed
 from derivdata.support.decoders import DECODERS
-from derivdata.tables.endpoints import Endpoint, Request
-
-__all__ = [
-    "SESSION",
-    "Answer",
-    "Observer",
-    "Responder",
-    "Session",
-    "decode_body",
-    "get",
-    "get_each",
-    "provenance",
-    "unreadable",
-]
+from derivdata.tables.endpoints import Endpoint, Request, endpoint_of
 
 T = TypeVar("T")
 
@@ -44,38 +39,18 @@ _NOTICES = 20
 
 @dataclass(frozen=True)
 class Answer(Generic[T]):
-    """A decoded answer, and what is known of it.
-
-    Attributes
-    ----------
-    body
-        The wire struct.
-    as_of
-        The server's ``Date``.
-    sha256
-        Hash of the raw body.
-    notices
-        The service's notices: clamps, no data.
-    corrections
-        Corrections that a source states of its rows; they go into the provenance without a warning.
-    source, synthetic
-        The source, and whether its data is synthetic.
-    attribution
-        The text that the API's terms ask for, or empty.
-    age
-        Seconds that caches on the way have kept it, as its ``Age`` says.
-    """
+    """A decoded answer, and what is known of it."""
 
     body: T
-    as_of: pd.Timestamp
+    as_of: pd.Timestamp  # the server's ``Date``
     request: Request
-    sha256: str
+    sha256: str  # of the raw body
     notices: tuple[str, ...]
     source: str
     synthetic: bool
-    attribution: str = ""
-    corrections: tuple[str, ...] = ()
-    age: float = 0.0
+    attribution: str = ""  # what the API's terms ask for
+    corrections: tuple[str, ...] = ()  # of rows of the source: into the provenance, without a warning
+    age: float = 0.0  # seconds in caches on the way, as its ``Age`` says
 
 
 class _Provenance(dict[str, Any]):
@@ -89,36 +64,21 @@ class _Provenance(dict[str, Any]):
         return self
 
 
-class _Unchanged(Enum):
-    UNCHANGED = "unchanged"
-
-
-_UNCHANGED = _Unchanged.UNCHANGED
+class _Parts(TypedDict, total=False):
+    responder: Responder | None
+    observer: Observer | None
+    clock: Clock
 
 
 class Session:
-    """The one way of every fetch of this process to its answers: `SESSION` is its only instance.
-
-    Attributes
-    ----------
-    connection
-        The source that is connected; None before `connect`.
-    responder
-        Answers instead of connection, cache and network: a replay.
-    observer
-        Is shown every response, those from the cache too: a recording.
-    clock
-        Tells the time: the connection's, a recording's or a replay's.
-    closers
-        What `disconnect` calls before it closes the connection, the newest first.
-    """
+    """The one way of every fetch of this process to its answers: `SESSION` is its only instance."""
 
     def __init__(self) -> None:
         self.connection: Connection | None = None
-        self.responder: Responder | None = None
-        self.observer: Observer | None = None
+        self.responder: Responder | None = None  # a replay answers instead of the connection
+        self.observer: Observer | None = None  # a recording is shown every response
         self.clock: Clock = lambda: self.current().clock()
-        self.closers: list[Callable[[], None]] = []
+        self.closers: list[Callable[[], None]] = []  # `disconnect` calls them, the newest first
 
     def current(self) -> Connection:
         """Return the connection, made from ``DERIVDATA_BASE_URL`` where nothing is connected."""
@@ -156,23 +116,11 @@ class Session:
         if self.responder is None:
             self.current()._forget(request)
 
-    def install(
-        self,
-        *,
-        responder: Responder | _Unchanged | None = _UNCHANGED,
-        observer: Observer | _Unchanged | None = _UNCHANGED,
-        clock: Clock | _Unchanged = _UNCHANGED,
-    ) -> Callable[[], None]:
+    def install(self, **parts: Unpack[_Parts]) -> Callable[[], None]:
         """Replace responder, observer or clock, those that are given; return what takes that back."""
-        given = {"responder": responder, "observer": observer, "clock": clock}
-        new = {name: value for name, value in given.items() if value is not _UNCHANGED}
-        before = {name: getattr(self, name) for name in new}
-
-        def restore() -> None:
-            vars(self).update(before)
-
-        vars(self).update(new)
-        return restore
+        before = {name: getattr(self, name) for name in parts}
+        vars(self).update(parts)
+        return lambda: vars(self).update(before)
 
     def holds_key(self, data: bytes) -> bool:
         """Return whether the key of the connection is in `data`."""
@@ -293,3 +241,59 @@ def unreadable(request: Request, message: str) -> SchemaError:
     SESSION.forget(request)
     message = plain_text(message, 2 * NOTICE_LENGTH)
     return SchemaError(f"{request.path}: {message}; see the answer with dd.raw({request.path!r}, ...)")
+
+
+@typed
+def raw(path: str, **params: Any) -> Any:
+    """Return the decoded JSON of any path of the API: what a table leaves out, or what has no table yet.
+
+    Parameters
+    ----------
+    path
+        ``"/funding"``, ``"/oi/BTC/timeseries"``.
+    **params
+        Query parameters; those that the API document names are written in its way, others are sent as
+        text. Which values it takes is the service's to say.
+
+    Raises
+    ------
+    ValueError, TypeError
+        The path or a parameter makes no request.
+    NotConnected, FetchError, SchemaError
+        Nothing is connected; no usable answer came; it is not JSON.
+    """
+    if not path.startswith("/") or path.startswith("//") or any(c in path for c in "?#\\ "):
+        raise ValueError(f"path={path!r} must start with one / and hold no query: give parameters by name")
+    endpoint = endpoint_of(path)
+    request = _plain(path, params) if endpoint is None else _canonical(endpoint, path, params)
+    response = SESSION.serve(request, endpoint, None)
+    warn_deprecated(response)
+    return decode_body(response, Any)
+
+
+def _canonical(endpoint: Endpoint, path: str, params: Mapping[str, Any]) -> Request:
+    """Return the canonical request, with what the document does not name beside it."""
+    names = {p.name for p in endpoint.params}
+    in_path = endpoint.values(path)
+    twice = sorted(set(in_path) & set(params))
+    if twice:
+        raise ValueError(f"{twice[0]} is already in the path {path}")
+    named = {n: v for n, v in params.items() if n in names}
+    documented = endpoint.request({**in_path, **named}, strict=False)
+    other = _plain(path, {n: v for n, v in params.items() if n not in names})
+    return Request(documented.path, tuple(sorted((*documented.query, *other.query))))
+
+
+def _plain(path: str, params: Mapping[str, Any]) -> Request:
+    query = {name: _text(name, value) for name, value in params.items() if value is not None}
+    return Request(path, tuple(sorted(query.items())))
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return ",".join(_text(name, item) for item in value)
+    return times.iso_of(name, value)

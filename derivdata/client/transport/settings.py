@@ -21,34 +21,16 @@ from derivdata.tables.endpoints import Endpoint
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of one request, in seconds by default.
-
-    Attributes
-    ----------
-    connect, read
-        To open a connection; between two pieces of an answer.
-    answer
-        One try, from its start to the last byte.
-    budget
-        All tries and the pauses between them; waiting for a turn is not counted.
-    patience
-        The caller's, everything included.
-    retry_after
-        Longest pause that a service may ask for.
-    tries
-        Most tries.
-    body_bytes
-        Largest body, decompressed.
-    """
+    """Bounds of one request, most of them in seconds."""
 
     connect: float = 5.0
-    read: float = 20.0
-    answer: float = 60.0
-    budget: float = 120.0
-    patience: float = 300.0
-    retry_after: float = 30.0
+    read: float = 20.0  # between two pieces of an answer
+    answer: float = 60.0  # one try, from its start to the last byte
+    budget: float = 120.0  # all tries and the pauses between them, without waiting for a turn
+    patience: float = 300.0  # the caller's, everything included
+    retry_after: float = 30.0  # longest pause that a service may ask for
     tries: int = 5
-    body_bytes: int = 48 * 2**20
+    body_bytes: int = 48 * 2**20  # decompressed
 
 
 IN_PROCESS = Limits(read=240.0, answer=240.0, budget=240.0)
@@ -67,27 +49,13 @@ class Timing:
 
 @dataclass(frozen=True)
 class ConnectionSettings:
-    """Settings of a connection.
+    """Settings of a connection."""
 
-    Attributes
-    ----------
-    scope
-        Text that names the source in the cache: its address, or a local source's identity.
-    folder
-        The cache folder.
-    cache
-        ``"on"``, ``"refresh"`` (request again, then keep) or ``"off"``.
-    offline
-        Whether only the cache may answer, with answers of any age.
-    paced
-        Whether rate limits are kept.
-    """
-
-    scope: str
+    scope: str  # names the source in the cache: its address, or a local source's identity
     folder: Path
-    cache: str = "on"
-    offline: bool = False
-    paced: bool = True
+    cache: str = "on"  # or "refresh" (request again, then keep), or "off"
+    offline: bool = False  # only the cache answers, with answers of any age
+    paced: bool = True  # rate limits are kept
     limits: Limits = field(default_factory=Limits)
     timing: Timing = field(default_factory=Timing)
 

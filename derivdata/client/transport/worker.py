@@ -68,22 +68,16 @@ class SharedRequests(Generic[T]):
 
     def run(self, key: str, work: Callable[[], T]) -> T:
         """Return the result of `work`, or of the same key's work that is under way."""
+        mine = Future[T]()
         with self._lock:
-            flight = self._under_way.get(key)
-            mine = Future[T]() if flight is None else None
-            if mine is not None:
-                self._under_way[key] = mine
-        if flight is not None:
+            flight = self._under_way.setdefault(key, mine)
+        if flight is not mine:
             return flight.result()
-        assert mine is not None
-        return self._fly(key, work, mine)
-
-    def _fly(self, key: str, work: Callable[[], T], flight: Future[T]) -> T:
         try:
             result = work()
-            flight.set_result(result)
+            mine.set_result(result)
         except BaseException as error:
-            flight.set_exception(error)
+            mine.set_exception(error)
             raise
         finally:
             with self._lock:

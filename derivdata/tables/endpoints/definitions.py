@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from derivdata.support.times import RESOLUTIONS
@@ -43,207 +44,171 @@ DAYS = Param(
     "range", ParamKind.DAYS, "Rolling window that ends now, 1d to 90d; longer from Pro.", default="30d"
 )
 WINDOW = (START, END, RANGE)
-NOT_BOTH = (("range", "start"), ("range", "end"))
-"""A rolling window and an absolute one are not asked for together."""
 
-FUNDING = Endpoint("/funding", "free", "funding_snapshot", "Funding rate of every venue and symbol now.")
-FUNDING_METADATA = Endpoint(
-    "/funding/metadata", "dev", "funding_metadata", "Symbols and venues.", fresh_seconds=AGGREGATE_SECONDS
+
+def _of(path: str, table: str, doc: str, *params: Param, tier: str = "dev", **how: Any) -> Endpoint:
+    """Return an endpoint; where windows are rolling or absolute, they are not asked for together."""
+    both = {"range", "start"} <= {p.name for p in params}
+    how.setdefault("exclusive", (("range", "start"), ("range", "end")) if both else ())
+    return Endpoint(path, tier, table, doc, params=params, **how)
+
+
+FUNDING = _of("/funding", "funding_snapshot", "Funding rate of every venue and symbol now.", tier="free")
+FUNDING_METADATA = _of(
+    "/funding/metadata", "funding_metadata", "Symbols and venues.", fresh_seconds=AGGREGATE_SECONDS
 )
-FUNDING_HISTORICAL = Endpoint(
+FUNDING_HISTORICAL = _of(
     "/funding/historical",
-    "dev",
     "funding_history",
     "Funding rate of one symbol over time; not for P&L or backtesting.",
-    params=(SYMBOL, START, END, EXCHANGES, RESOLUTION),
+    *(SYMBOL, START, END, EXCHANGES, RESOLUTION),
     per_second=2.0,
     unit="bps_8h",
     states_resolution=True,
 )
-FUNDING_SETTLEMENT = Endpoint(
+FUNDING_SETTLEMENT = _of(
     "/funding/settlement",
-    "dev",
     "funding_settlements",
     "Funding payments of one symbol over time.",
-    params=(SYMBOL, START, END, EXCHANGES),
+    *(SYMBOL, START, END, EXCHANGES),
     unit="bps_8h",
 )
 
-LIQUIDATIONS_EVENTS = Endpoint(
+LIQUIDATIONS_EVENTS = _of(
     "/liquidations/events",
-    "dev",
     "liquidations_events",
     "Recent liquidation orders, or those since an instant.",
-    params=(
-        Param("since", ParamKind.MILLIS, "Only events after this instant, from the event store."),
-        Param("limit", ParamKind.INTEGER, "Most events in one answer."),
-        Param("min_usd", ParamKind.NUMBER, "Smallest value in USD; without effect beside since."),
-        Param("exchange", ParamKind.LIST, "Venues' slugs."),
-        Param("symbol", ParamKind.LIST, "Base symbols."),
-        Param("exclude_symbol", ParamKind.LIST, "Base symbols to leave out."),
-    ),
+    Param("since", ParamKind.MILLIS, "Only events after this instant, from the event store."),
+    Param("limit", ParamKind.INTEGER, "Most events in one answer."),
+    Param("min_usd", ParamKind.NUMBER, "Smallest value in USD; without effect beside since."),
+    Param("exchange", ParamKind.LIST, "Venues' slugs."),
+    Param("symbol", ParamKind.LIST, "Base symbols."),
+    Param("exclude_symbol", ParamKind.LIST, "Base symbols to leave out."),
     fresh_seconds=5.0,
     exclusive=(("symbol", "exclude_symbol"),),
 )
-LIQUIDATIONS_HISTORY = Endpoint(
+LIQUIDATIONS_HISTORY = _of(
     "/liquidations/history",
-    "dev",
     "liquidations_history",
     "Liquidated value by venue and side over time.",
-    params=(*WINDOW, Param("symbol", ParamKind.LIST, "Base symbols."), RESOLUTION),
-    exclusive=NOT_BOTH,
+    *WINDOW,
+    Param("symbol", ParamKind.LIST, "Base symbols."),
+    RESOLUTION,
     unit="usd",
 )
-LIQUIDATIONS_AGGREGATES = Endpoint(
+LIQUIDATIONS_AGGREGATES = _of(
     "/liquidations/aggregates",
-    "dev",
     "liquidations_aggregates",
     "Liquidations of the last hours by symbol, venue or both.",
-    params=(
-        Param(
-            "range",
-            ParamKind.TEXT,
-            "Rolling window that ends now.",
-            default="24h",
-            choices=("1h", "4h", "12h", "24h"),
-        ),
-        Param(
-            "group_by",
-            ParamKind.TEXT,
-            "What is added up.",
-            default="symbol",
-            choices=("symbol", "exchange", "symbol_exchange"),
-            documented=False,
-        ),
+    Param(
+        "range",
+        ParamKind.TEXT,
+        "Rolling window that ends now.",
+        default="24h",
+        choices=("1h", "4h", "12h", "24h"),
+    ),
+    Param(
+        "group_by",
+        ParamKind.TEXT,
+        "What is added up.",
+        default="symbol",
+        choices=("symbol", "exchange", "symbol_exchange"),
+        documented=False,
     ),
 )
 
-MARKETS_SYMBOLS = Endpoint(
-    "/markets/symbols",
-    "dev",
-    "markets_symbols",
-    "Leaderboard of symbols by open interest.",
-    params=(EXCHANGES,),
+MARKETS_SYMBOLS = _of(
+    "/markets/symbols", "markets_symbols", "Leaderboard of symbols by open interest.", EXCHANGES
 )
-MARKETS_PRICE_MOVERS = Endpoint(
+MARKETS_PRICE_MOVERS = _of(
     "/markets/price-movers",
-    "dev",
     "markets_price_movers",
     "Largest gainers and losers of 24 hours.",
-    params=(
-        Param("min_value", ParamKind.NUMBER, "Smallest 24-hour volume in USD.", default=10_000_000.0),
-        Param("limit", ParamKind.INTEGER, "Entries per list."),
-        EXCHANGES,
-    ),
+    Param("min_value", ParamKind.NUMBER, "Smallest 24-hour volume in USD.", default=10_000_000.0),
+    Param("limit", ParamKind.INTEGER, "Entries per list."),
+    EXCHANGES,
 )
-MARKETS_FUNDING_LEADERS = Endpoint(
-    "/markets/funding-leaders",
-    "dev",
-    "markets_funding_leaders",
-    "The ten highest funding rates.",
-    params=(EXCHANGES,),
+MARKETS_FUNDING_LEADERS = _of(
+    "/markets/funding-leaders", "markets_funding_leaders", "The ten highest funding rates.", EXCHANGES
 )
-MARKETS_EXCHANGE_TIMESERIES = Endpoint(
+MARKETS_EXCHANGE_TIMESERIES = _of(
     "/markets/exchanges/{exchange}/timeseries",
-    "dev",
     "markets_exchange_history",
     "Volume and open interest of one venue over time.",
-    params=(PATH_EXCHANGE, *WINDOW),
-    exclusive=NOT_BOTH,
+    *(PATH_EXCHANGE, *WINDOW),
     unit="usd",
 )
-MARKETS_PRICE_BUCKETS = Endpoint(
+MARKETS_PRICE_BUCKETS = _of(
     "/markets/price-buckets",
-    "dev",
     "markets_price_buckets",
     "How many symbols rose or fell by how much in 24 hours.",
-    params=(EXCHANGES,),
+    EXCHANGES,
 )
-MARKETS_EXCHANGES = Endpoint(
-    "/markets/exchanges/all",
-    "dev",
-    "markets_exchanges",
-    "State of every venue.",
-    fresh_seconds=AGGREGATE_SECONDS,
+MARKETS_EXCHANGES = _of(
+    "/markets/exchanges/all", "markets_exchanges", "State of every venue.", fresh_seconds=AGGREGATE_SECONDS
 )
-MARKETS_EXCHANGE_SYMBOLS = Endpoint(
+MARKETS_EXCHANGE_SYMBOLS = _of(
     "/markets/exchanges/{exchange}/symbols",
-    "dev",
     "markets_exchange_symbols",
     "State of every symbol on one venue.",
-    params=(PATH_EXCHANGE,),
+    PATH_EXCHANGE,
 )
-MARKETS_SYMBOL_EXCHANGES = Endpoint(
+MARKETS_SYMBOL_EXCHANGES = _of(
     "/markets/{symbol}/exchanges",
-    "dev",
     "markets_symbol_exchanges",
     "State of one symbol on every venue.",
-    params=(PATH_SYMBOL,),
+    PATH_SYMBOL,
 )
-MARKETS_SYMBOL_STATS = Endpoint(
+MARKETS_SYMBOL_STATS = _of(
     "/markets/{symbol}/stats",
-    "free",
     "markets_symbol_stats",
     "State of one symbol; Free sees BTC and ETH.",
-    params=(PATH_SYMBOL,),
+    PATH_SYMBOL,
+    tier="free",
 )
 
 
 def _series(family: str, quantity: str) -> tuple[Endpoint, Endpoint, Endpoint]:
     """Return the endpoints that open interest and volume share: symbols, venues' totals, largest symbols."""
-    shared: dict[str, Any] = {"exclusive": NOT_BOTH, "unit": "usd"}
     return (
-        Endpoint(
+        _of(
             f"/{family}/{{symbol}}/timeseries",
-            "dev",
             f"{family}_history",
             f"{quantity} of one symbol on every venue over time.",
-            params=(PATH_SYMBOL, *WINDOW, EXCHANGES, RESOLUTION),
+            *(PATH_SYMBOL, *WINDOW, EXCHANGES, RESOLUTION),
             states_resolution=True,
-            **shared,
+            unit="usd",
         ),
-        Endpoint(
+        _of(
             f"/{family}/exchange-totals",
-            "dev",
             f"{family}_exchange_totals",
             f"{quantity} of every venue over all symbols, over time.",
-            params=(*WINDOW, EXCHANGES, RESOLUTION),
+            *(*WINDOW, EXCHANGES, RESOLUTION),
             states_resolution=True,
-            **shared,
+            unit="usd",
         ),
-        Endpoint(
+        _of(
             f"/{family}/exchange-top-symbols-timeseries",
-            "dev",
             f"{family}_top_symbols",
             f"{quantity} of a venue's largest symbols over time.",
-            params=(EXCHANGE, START, END, WEEK_TO_QUARTER, LIMIT),
-            **shared,
+            *(EXCHANGE, START, END, WEEK_TO_QUARTER, LIMIT),
+            unit="usd",
         ),
     )
 
 
-OI_EXCHANGES_SUMMARY = Endpoint(
-    "/oi/exchanges-summary",
-    "dev",
-    "oi_exchanges",
-    "Open interest of every venue.",
-    fresh_seconds=AGGREGATE_SECONDS,
+OI_EXCHANGES_SUMMARY = _of(
+    "/oi/exchanges-summary", "oi_exchanges", "Open interest of every venue.", fresh_seconds=AGGREGATE_SECONDS
 )
 OI_TIMESERIES, OI_EXCHANGE_TOTALS, OI_TOP_SYMBOLS = _series("oi", "Open interest")
-VOLUME_OI_RATIO = Endpoint(
+VOLUME_OI_RATIO = _of(
     "/volume-oi-ratio",
-    "dev",
     "volume_oi_ratio",
     "Volume over open interest of every venue, over time.",
-    params=(
-        *WINDOW,
-        Param(
-            "window_days", ParamKind.INTEGER, "Days that volume is added up over; Dev at most 7.", default=1
-        ),
-        EXCHANGES,
-        RESOLUTION,
-    ),
-    exclusive=NOT_BOTH,
+    *WINDOW,
+    Param("window_days", ParamKind.INTEGER, "Days that volume is added up over; Dev at most 7.", default=1),
+    EXCHANGES,
+    RESOLUTION,
     unit="ratio",
     states_resolution=True,
 )
@@ -252,43 +217,37 @@ VOLUME_TIMESERIES, VOLUME_EXCHANGE_TOTALS, VOLUME_TOP_SYMBOLS = _series("volume"
 _OPTIONS_EXCHANGES = ("deribit", "binance", "bybit", "okx", "derive")
 _OPTIONS_SYMBOL = Param("symbol", ParamKind.TEXT, "Base symbol.", default="BTC")
 
-OPTIONS_SNAPSHOT = Endpoint(
+OPTIONS_SNAPSHOT = _of(
     "/options/snapshot",
-    "free",
     "options_snapshot",
     "Every active option of one symbol on one venue.",
-    params=(
-        Param("symbol", ParamKind.TEXT, "Base symbol.", default="BTC"),
-        Param("exchange", ParamKind.TEXT, "Venue; venues are added over time.", required=True),
-    ),
+    Param("symbol", ParamKind.TEXT, "Base symbol.", default="BTC"),
+    Param("exchange", ParamKind.TEXT, "Venue; venues are added over time.", required=True),
+    tier="free",
 )
-OPTIONS_SURFACE_HISTORY = Endpoint(
+OPTIONS_SURFACE_HISTORY = _of(
     "/options/surface-history",
-    "dev",
     "options_surface_history",
     "Options surface of every hour.",
-    params=(_OPTIONS_SYMBOL, EXCHANGE, DAYS),
+    *(_OPTIONS_SYMBOL, EXCHANGE, DAYS),
 )
-OPTIONS_ATM_HISTORY = Endpoint(
+OPTIONS_ATM_HISTORY = _of(
     "/options/atm-history",
-    "dev",
     "options_atm_history",
     "At-the-money volatility of every hour and expiry.",
-    params=(_OPTIONS_SYMBOL, EXCHANGE, DAYS),
+    *(_OPTIONS_SYMBOL, EXCHANGE, DAYS),
 )
-OPTIONS_METRICS = Endpoint(
+OPTIONS_METRICS = _of(
     "/options/metrics",
-    "dev",
     "options_metrics",
     "At-the-money volatility per expiry, now and a day ago.",
-    params=(_OPTIONS_SYMBOL, EXCHANGE),
+    *(_OPTIONS_SYMBOL, EXCHANGE),
 )
-OPTIONS_OVERVIEW_HISTORY = Endpoint(
+OPTIONS_OVERVIEW_HISTORY = _of(
     "/options/overview-history",
-    "dev",
     "options_overview_history",
     "Hourly notional open interest and rolling 24-hour volume by venue and symbol.",
-    params=(DAYS,),
+    DAYS,
     unit="usd",
 )
 OPTIONS_MATRIX: dict[str, tuple[str, ...]] = {
@@ -303,42 +262,38 @@ OPTIONS_MATRIX: dict[str, tuple[str, ...]] = {
 }
 """Venues with options by symbol, as the document lists them: data that warns and never blocks."""
 
-ORDERBOOK_BOOK = Endpoint(
+ORDERBOOK_BOOK = _of(
     "/orderbook/book",
-    "dev",
     "orderbook_book",
     "Order book of one symbol on one venue.",
-    params=(SYMBOL, EXCHANGE, LIMIT),
+    *(SYMBOL, EXCHANGE, LIMIT),
     fresh_seconds=5.0,
 )
-ORDERBOOK_DEPTH_HISTORY = Endpoint(
+ORDERBOOK_DEPTH_HISTORY = _of(
     "/orderbook/depth-history",
-    "dev",
     "orderbook_depth_history",
     "Depth within 10, 25, 50 and 100 bps of the mid price over time.",
-    params=(SYMBOL, EXCHANGE, *WINDOW, RESOLUTION),
-    exclusive=NOT_BOTH,
+    *(SYMBOL, EXCHANGE, *WINDOW, RESOLUTION),
     unit="usd",
 )
 
 _KIND = Param("kind", ParamKind.TEXT, "Which price.", default="mark", choices=("mark", "index", "last"))
 
-PRICES_HISTORY = Endpoint(
+PRICES_HISTORY = _of(
     "/local/prices/history",
-    "dev",
     "prices_history",
     "Mark, index or last price of one symbol over time.",
-    params=(SYMBOL, START, END, EXCHANGES, _KIND, RESOLUTION),
+    *(SYMBOL, START, END, EXCHANGES, _KIND, RESOLUTION),
     unit="usd",
     states_resolution=True,
 )
 
-RWA_MARKET_HOURS = Endpoint(
+RWA_MARKET_HOURS = _of(
     "/rwa/market-hours",
-    "pro",
     "rwa_market_hours",
     "Trading sessions and holidays of the exchanges behind real-world assets.",
-    params=(Param("exchange", ParamKind.LIST, "Exchanges' ids, short names or market identifier codes."),),
+    Param("exchange", ParamKind.LIST, "Exchanges' ids, short names or market identifier codes."),
+    tier="pro",
     fresh_seconds=AGGREGATE_SECONDS,
 )
 
@@ -361,12 +316,7 @@ _OUTCOME = Param("outcome_id", ParamKind.TEXT, "Outcome's id.", required=True, i
 _OUT_OR_SKEW = Param("venue", ParamKind.TEXT, "Left out, both together.", choices=("out", "skew"))
 
 
-def _onchain(path: str, table: str, doc: str, *params: Param) -> Endpoint:
-    exclusive = NOT_BOTH if {RANGE, START} <= {*params} else ()
-    return Endpoint(
-        path, "dev", table, doc, params=params, fresh_seconds=AGGREGATE_SECONDS, exclusive=exclusive
-    )
-
+_onchain = partial(_of, fresh_seconds=AGGREGATE_SECONDS)
 
 HIP3_DASHBOARD = _onchain("/hip3-analytics/dashboard", "hip3_dashboard", "HIP-3 at a glance.", RANGE)
 HIP3_DEX_DETAIL = _onchain(

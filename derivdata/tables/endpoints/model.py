@@ -43,29 +43,16 @@ class ParamKind(StrEnum):
 
 @dataclass(frozen=True)
 class Param:
-    """One parameter of an endpoint.
-
-    Attributes
-    ----------
-    default
-        The value that the service assumes, as the document states it; None where it states none.
-    choices
-        Values that are known; empty where none are.
-    documented
-        Whether the document lists the choices. Where it does not, a service may take others: only its own
-        answer says so.
-    in_path
-        Whether the value is a segment of the path instead of a part of the query.
-    """
+    """One parameter of an endpoint."""
 
     name: str
     kind: ParamKind
     doc: str
     required: bool = False
-    default: str | float | None = None
-    choices: tuple[str, ...] = ()
-    documented: bool = True
-    in_path: bool = False
+    default: str | float | None = None  # what the service assumes, as the document states it
+    choices: tuple[str, ...] = ()  # values that are known
+    documented: bool = True  # the document lists the choices: elsewhere a service may take others
+    in_path: bool = False  # a segment of the path instead of a part of the query
 
 
 class Request(NamedTuple):
@@ -81,38 +68,18 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One endpoint of the API document.
+    """One endpoint of the API document."""
 
-    Attributes
-    ----------
-    path
-        Template; ``{symbol}`` stands for a parameter in the path.
-    tier
-        Lowest tier that may ask.
-    table
-        Name of the table that its fetcher returns.
-    fresh_seconds
-        How long an answer is served from the cache while its window is not closed.
-    per_second
-        Requests a second that the service allows, or None.
-    exclusive
-        Pairs of parameters that may not stand together.
-    unit
-        Unit of the figures, as an answer names it; empty where answers name none.
-    states_resolution
-        Whether the document promises that an answer names the resolution it used.
-    """
-
-    path: str
-    tier: str
-    table: str
+    path: str  # ``{symbol}`` stands for a parameter in the path
+    tier: str  # the lowest that may ask
+    table: str  # that its fetcher returns
     doc: str
     params: tuple[Param, ...] = ()
-    fresh_seconds: float = 60.0
-    per_second: float | None = None
-    exclusive: tuple[tuple[str, str], ...] = ()
-    unit: str = ""
-    states_resolution: bool = False
+    fresh_seconds: float = 60.0  # how long the cache answers while the window is not closed
+    per_second: float | None = None  # requests that the service allows
+    exclusive: tuple[tuple[str, str], ...] = ()  # pairs of parameters that may not stand together
+    unit: str = ""  # of the figures, as an answer names it
+    states_resolution: bool = False  # the document promises that an answer names the one it used
 
     @cached_property
     def local(self) -> bool:
