@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from dataclasses import fields
 from math import ceil
 from typing import NamedTuple
 
@@ -13,7 +11,7 @@ import pytest
 
 from derivdata.sources.collect.session import shared_by_host
 from derivdata.sources.venues.coverage import coverage_of
-from derivdata.sources.venues.endpoint import Paging, Stream, Venue, VenueEndpoint
+from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.registry import VENUES
 
 MINUTE = 60.0
@@ -193,11 +191,3 @@ def test_the_table_of_venues_states_the_limits_that_are_counted_apart() -> None:
     assert rows.loc[("binance", "funding_history"), "limit"] == "10 a second"
     assert rows.loc[("binance", "oi_history"), "limit"] == "10 a second; its history 0.83 a second"
     assert rows.loc[("binance", "funding_settlements"), "limit"] == "0.42 a second"
-
-
-def test_help_explains_every_field_of_what_describes_a_venue() -> None:
-    for record in (Paging, VenueEndpoint, Stream, Venue):
-        names = re.findall(
-            r"^    (\w+(?:, \w+)*)$", str(record.__doc__).partition("Attributes")[2], re.MULTILINE
-        )
-        assert sorted(", ".join(names).split(", ")) == sorted(field.name for field in fields(record)), record

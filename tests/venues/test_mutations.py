@@ -111,7 +111,7 @@ def _same(field: str, value: Any, sound: Any) -> bool:
     if value is None or value == sound or field in ("native", "order_id"):
         return True
     if isinstance(value, Instrument):
-        return value._replace(size=None, active=True) == sound._replace(size=None, active=True)
+        return all(map(_same, value._fields, value._replace(active=True), sound._replace(active=True)))
     if isinstance(value, Quotes):
         return all(map(_same, value._fields, value, sound))
     if isinstance(value, list):

@@ -5,36 +5,36 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.sources.venues import binance
-from derivdata.sources.venues.endpoint import BOOK_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
+from derivdata.sources.venues.endpoint import (
+    PRICE_TABLES,
+    RATE_TABLES,
+    Paging,
+    Socket,
+    Stream,
+    Venue,
+    VenueEndpoint,
+)
 
 _endpoint = partial(VenueEndpoint, "aster")
 
 ENDPOINTS = (
-    _endpoint("instruments", "GET", "/fapi/v1/exchangeInfo", (), binance.exchange_info, lists=True),
-    _endpoint("intervals", "GET", "/fapi/v1/fundingInfo", (), binance.funding_info),
+    _endpoint("instruments", "/fapi/v1/exchangeInfo", binance.exchange_info, lists=True),
+    _endpoint("intervals", "/fapi/v1/fundingInfo", binance.funding_info),
     _endpoint(
-        "funding", "GET", "/fapi/v1/premiumIndex",
-        ("funding_history", "markets_symbol_exchanges", "prices_history"), binance.premium_index,
+        "funding", "/fapi/v1/premiumIndex", binance.premium_index, tables=(*RATE_TABLES, *PRICE_TABLES),
         every=60,
     ),
+    _endpoint("tickers", "/fapi/v1/ticker/24hr", binance.tickers, weight=40, every=300),
     _endpoint(
-        "tickers", "GET", "/fapi/v1/ticker/24hr", ("markets_symbol_exchanges", "prices_history"),
-        binance.tickers, weight=40, every=300,
+        "oi", "/fapi/v1/openInterest", binance.open_interest, symbol="symbol", every=300, largest=50,
+        confirmed=False, note="not in the documentation; the 50 largest symbols every 5 minutes",
     ),
     _endpoint(
-        "oi", "GET", "/fapi/v1/openInterest", ("oi_history",), binance.open_interest, symbol="symbol",
-        every=300, largest=50, confirmed=False,
-        note="not in the documentation; the 50 largest symbols every 5 minutes",
+        "settlements", "/fapi/v1/fundingRate", binance.funding_rates, symbol="symbol",
+        paging=Paging(limit=1000),
     ),
-    _endpoint(
-        "settlements", "GET", "/fapi/v1/fundingRate", ("funding_settlements",), binance.funding_rates,
-        symbol="symbol", paging=Paging(limit=1000),
-    ),
-    _endpoint(
-        "book", "GET", "/fapi/v1/depth", BOOK_TABLES, binance.depth,
-        params={"limit": "500"}, symbol="symbol", weight=10,
-    ),
-    _endpoint("liquidations", "WS", "!forceOrder@arr", ("liquidations_fills",), binance.force_orders),
+    _endpoint("book", "/fapi/v1/depth", binance.depth, params={"limit": "500"}, symbol="symbol", weight=10),
+    _endpoint("liquidations", "!forceOrder@arr", binance.force_orders, method="WS"),
 )  # fmt: skip
 
 _SOCKET = "wss://fstream.asterdex.com/ws/!forceOrder@arr"

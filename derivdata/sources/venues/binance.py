@@ -11,16 +11,17 @@ from functools import partial
 import msgspec
 
 from derivdata.sources.venues.binance_options import option_marks, option_oi, option_tickers
-from derivdata.sources.venues.endpoint import BOOK_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
-from derivdata.sources.venues.reading import Fault, Reading, refusal
-from derivdata.sources.venues.record_types import (
-    Instrument,
-    Interval,
-    Liquidation,
-    OiPoint,
-    Records,
-    State,
+from derivdata.sources.venues.endpoint import (
+    PRICE_TABLES,
+    RATE_TABLES,
+    Paging,
+    Socket,
+    Stream,
+    Venue,
+    VenueEndpoint,
 )
+from derivdata.sources.venues.reading import Fault, Reading, refusal
+from derivdata.sources.venues.record_types import Instrument, Interval, Liquidation, OiPoint, Records, State
 from derivdata.sources.venues.wire import Wire
 from derivdata.tables import contract
 
@@ -307,61 +308,58 @@ _HISTORY = Paging(limit=1000)
 _OI_HISTORY = Paging(limit=500, descending=True, reach_days=30, span_hours=41.5)  # 499 rows: never cut
 
 ENDPOINTS = (
-    _linear("instruments", "GET", "/fapi/v1/exchangeInfo", (), exchange_info, lists=True),
-    _linear("intervals", "GET", "/fapi/v1/fundingInfo", (), funding_info, pool="funding"),
-    _linear("funding", "GET", "/fapi/v1/premiumIndex", _STATE, premium_index, weight=10, every=60),
-    _linear("tickers", "GET", "/fapi/v1/ticker/24hr", _TICKERS, tickers, weight=40, every=300),
+    _linear("instruments", "/fapi/v1/exchangeInfo", exchange_info, lists=True),
+    _linear("intervals", "/fapi/v1/fundingInfo", funding_info, pool="funding"),
     _linear(
-        "oi", "GET", "/fapi/v1/openInterest", ("oi_history",), open_interest, symbol="symbol", every=300,
+        "funding", "/fapi/v1/premiumIndex", premium_index, tables=(*RATE_TABLES, *PRICE_TABLES), weight=10,
+        every=60,
+    ),
+    _linear("tickers", "/fapi/v1/ticker/24hr", tickers, weight=40, every=300),
+    _linear(
+        "oi", "/fapi/v1/openInterest", open_interest, symbol="symbol", every=300,
         note="one request for each contract, a fifth of them each minute",
     ),
     _linear(
-        "settlements", "GET", "/fapi/v1/fundingRate", ("funding_settlements",), funding_rates,
-        symbol="symbol", paging=_HISTORY, pool="funding", note="500 requests in 5 minutes",
+        "settlements", "/fapi/v1/fundingRate", funding_rates, symbol="symbol", paging=_HISTORY,
+        pool="funding", note="500 requests in 5 minutes",
     ),
     _linear(
-        "oi_history", "GET", "/futures/data/openInterestHist", ("oi_history",), open_interest_history,
-        params={"period": "5m"}, symbol="symbol", paging=_OI_HISTORY, pool="data",
+        "oi_history", "/futures/data/openInterestHist", open_interest_history, params={"period": "5m"},
+        symbol="symbol", paging=_OI_HISTORY, pool="data",
         note="1,000 requests in 5 minutes; the newest month",
     ),
-    _linear(
-        "book", "GET", "/fapi/v1/depth", BOOK_TABLES, depth, params={"limit": "500"}, symbol="symbol",
-        weight=10,
-    ),
-    _inverse("instruments", "GET", "/dapi/v1/exchangeInfo", (), exchange_info, lists=True),
-    _inverse("intervals", "GET", "/dapi/v1/fundingInfo", (), funding_info, pool="funding"),
-    _inverse("funding", "GET", "/dapi/v1/premiumIndex", _STATE, premium_index, weight=10, every=60),
-    _inverse("tickers", "GET", "/dapi/v1/ticker/24hr", _TICKERS, tickers, weight=40, every=300),
+    _linear("book", "/fapi/v1/depth", depth, params={"limit": "500"}, symbol="symbol", weight=10),
+    _inverse("instruments", "/dapi/v1/exchangeInfo", exchange_info, lists=True),
+    _inverse("intervals", "/dapi/v1/fundingInfo", funding_info, pool="funding"),
     _inverse(
-        "oi", "GET", "/dapi/v1/openInterest", ("oi_history",), open_interest, symbol="symbol", every=300,
+        "funding", "/dapi/v1/premiumIndex", premium_index, tables=(*RATE_TABLES, *PRICE_TABLES), weight=10,
+        every=60,
+    ),
+    _inverse("tickers", "/dapi/v1/ticker/24hr", tickers, weight=40, every=300),
+    _inverse(
+        "oi", "/dapi/v1/openInterest", open_interest, symbol="symbol", every=300,
         note="one request for each contract, a fifth of them each minute",
     ),
     _inverse(
-        "settlements", "GET", "/dapi/v1/fundingRate", ("funding_settlements",), funding_rates,
-        symbol="symbol", paging=_HISTORY, pool="funding",
+        "settlements", "/dapi/v1/fundingRate", funding_rates, symbol="symbol", paging=_HISTORY,
+        pool="funding",
     ),
     _inverse(
-        "oi_history", "GET", "/futures/data/openInterestHist?pair", ("oi_history",), open_interest_history,
+        "oi_history", "/futures/data/openInterestHist?pair", open_interest_history,
         params={"period": "5m", "contractType": "PERPETUAL"}, symbol="pair", paging=_OI_HISTORY, pool="data",
         confirmed=False, note="the documented example contradicts its units",
     ),
-    _inverse(
-        "book", "GET", "/dapi/v1/depth", BOOK_TABLES, depth, params={"limit": "500"}, symbol="symbol",
-        weight=10,
-    ),
+    _inverse("book", "/dapi/v1/depth", depth, params={"limit": "500"}, symbol="symbol", weight=10),
+    _endpoint("chain", "/eapi/v1/mark", option_marks, host=_OPTIONS, weight=5, every=300),
+    _endpoint("chain", "/eapi/v1/ticker", option_tickers, tables=(), host=_OPTIONS, weight=40, every=300),
     _endpoint(
-        "chain", "GET", "/eapi/v1/mark", ("options_snapshot",), option_marks, host=_OPTIONS, weight=5,
-        every=300,
-    ),
-    _endpoint("chain", "GET", "/eapi/v1/ticker", (), option_tickers, host=_OPTIONS, weight=40, every=300),
-    _endpoint(
-        "chain", "GET", "/eapi/v1/openInterest", (), option_oi, host=_OPTIONS, symbol="underlyingAsset",
+        "chain", "/eapi/v1/openInterest", option_oi, tables=(), host=_OPTIONS, symbol="underlyingAsset",
         expiry="expiration", every=300,
     ),
     *(
         of(
-            "prices", "GET", path, ("prices_history",), klines, params={"interval": "1h"}, symbol="symbol",
-            paging=Paging(limit=1500), weight=10, confirmed=False,
+            "prices", path, klines, params={"interval": "1h"}, symbol="symbol", paging=Paging(limit=1500),
+            weight=10, confirmed=False,
         )
         for path, of in (
             ("/fapi/v1/markPriceKlines", _linear),
@@ -370,7 +368,7 @@ ENDPOINTS = (
             ("/dapi/v1/klines", _inverse),
         )
     ),
-    _endpoint("liquidations", "WS", "!forceOrder@arr", ("liquidations_fills",), force_orders),
+    _endpoint("liquidations", "!forceOrder@arr", force_orders, method="WS"),
 )  # fmt: skip
 
 _SOCKET = "wss://fstream.binance.com/market/ws/!forceOrder@arr"

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import msgspec
 
-from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.reading import CodedBody, Reading, refusal
 from derivdata.sources.venues.record_types import Instrument, Interval, Liquidation, Records, State
 from derivdata.sources.venues.wire import Data, Wire
@@ -252,21 +252,15 @@ def _of_type(product: str, quote: str) -> tuple[VenueEndpoint, ...]:
     of = partial(_endpoint, quote=quote)
     always = {"productType": product}
     return (
-        of("instruments", "GET", f"{_V2}/contracts", (), contracts, params=always, lists=True),
+        of("instruments", f"{_V2}/contracts", contracts, params=always, lists=True),
         # First of the two that are polled: its rate stands beside its own interval, so none is ever stale.
+        of("funding", f"{_V2}/current-fund-rate", current_rates, tables=RATE_TABLES, params=always, every=60),
+        of("funding", f"{_V2}/tickers", tickers_v2, params=always, every=60),
         of(
-            "funding", "GET", f"{_V2}/current-fund-rate", ("funding_history",), current_rates,
-            params=always, every=60,
+            "settlements", f"{_V2}/history-fund-rate", funding_history_v2, params=always, symbol="symbol",
+            paging=_PAGES,
         ),
-        of("funding", "GET", f"{_V2}/tickers", STATE_TABLES, tickers_v2, params=always, every=60),
-        of(
-            "settlements", "GET", f"{_V2}/history-fund-rate", ("funding_settlements",), funding_history_v2,
-            params=always, symbol="symbol", paging=_PAGES,
-        ),
-        of(
-            "book", "GET", f"{_V2}/merge-depth", BOOK_TABLES, book, params={**always, "limit": "max"},
-            symbol="symbol",
-        ),
+        of("book", f"{_V2}/merge-depth", book, params={**always, "limit": "max"}, symbol="symbol"),
     )  # fmt: skip
 
 
@@ -274,16 +268,14 @@ ENDPOINTS = (
     *_of_type("USDT-FUTURES", "USDT"),
     *_of_type("COIN-FUTURES", "USD"),
     *_of_type("USDC-FUTURES", "USDC"),
-    _endpoint("funding", "GET", f"{_V3}/tickers", STATE_TABLES, tickers_v3, params=_CATEGORY, quote="USDT"),
+    _endpoint("funding", f"{_V3}/tickers", tickers_v3, params=_CATEGORY, quote="USDT"),
     _endpoint(
-        "settlements", "GET", f"{_V3}/history-fund-rate", ("funding_settlements",), funding_history_v3,
-        params=_CATEGORY, symbol="symbol", quote="USDT",
-        paging=Paging("page", descending=True, start="", end="", cursor="cursor", limit=200),
+        "settlements", f"{_V3}/history-fund-rate", funding_history_v3, params=_CATEGORY, symbol="symbol",
+        quote="USDT", paging=Paging("page", descending=True, start="", end="", cursor="cursor", limit=200),
     ),
     _endpoint(
-        "liquidations", "GET", f"{_V3}/liquidations", ("liquidations_fills",), liquidations,
-        params=_CATEGORY, confirmed=False, note="the unit of amount is unstated; the last 3 days", every=60,
-        weight=4,  # 5 a second, where other requests are 20
+        "liquidations", f"{_V3}/liquidations", liquidations, params=_CATEGORY, confirmed=False,
+        note="the unit of amount is unstated; the last 3 days", every=60, weight=4,
         paging=Paging("cursor", descending=True, start="", end="", cursor="cursor", limit=100, reach_days=3),
     ),
 )  # fmt: skip

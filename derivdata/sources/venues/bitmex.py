@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.readers import payments
 from derivdata.sources.venues.reading import Fault, Reading, refusal
-from derivdata.sources.venues.record_types import Instrument, Liquidation, Payment, Records, State
+from derivdata.sources.venues.record_types import Instrument, Liquidation, Records
+from derivdata.sources.venues.shapes import Figures, Paid, spelled
 from derivdata.sources.venues.wire import Data, Wire
 from derivdata.tables import contract
 
@@ -52,7 +54,9 @@ def _named(name: str) -> Instrument:
     )
 
 
-class _Row(Wire):
+class _Contract(Wire):
+    """What the figures of a row mean."""
+
     symbol: str
     typ: str
     state: str
@@ -60,51 +64,40 @@ class _Row(Wire):
     quoteCurrency: str
     isInverse: bool
     isQuanto: bool
-    timestamp: str
     rootSymbol: str | None = None
     underlyingToPositionMultiplier: float | None = None
-    fundingRate: float | None = None
     fundingInterval: str | None = None
-    markPrice: float | None = None
-    indicativeSettlePrice: float | None = None
-    lastPrice: float | None = None
     openInterest: float | None = None
     openValue: float | None = None
-    foreignNotional24h: float | None = None
-    lastChangePcnt: float | None = None
+    markPrice: float | None = None
+    tickSize: float | None = None
+    lotSize: float | None = None
+
+
+_ROW = spelled(
+    Figures[float, str], name="symbol", time="timestamp", rate="fundingRate", mark="markPrice",
+    index_price="indicativeSettlePrice", last="lastPrice", contracts="openInterest",
+    volume_usd="foreignNotional24h", change="lastChangePcnt",
+)  # fmt: skip
 
 
 def instruments(reading: Reading) -> Records:
     """Read contracts, rates, open interest, prices and volume of all contracts that are open."""
-    rows, records = reading.decode(list[_Row]), Records()
+    rows, records = reading.rows(_Contract), Records()
     bitcoin = next((row.markPrice for row in rows if row.symbol == "XBTUSD"), None)
-    for row in rows:
+    for row, figures in zip(rows, reading.rows(_ROW), strict=True):
         with reading.row():
             item = _listed(row)
             records.instruments.append(item)
             if not item.perpetual or not item.active:
                 continue
             hours = None if row.fundingInterval is None else _hours(reading, row.fundingInterval)
-            records.states.append(
-                State(
-                    item,
-                    reading.iso(row.timestamp),
-                    row.fundingRate,
-                    hours,
-                    hours,
-                    mark=row.markPrice,
-                    index_price=row.indicativeSettlePrice,
-                    last=row.lastPrice,
-                    oi_usd=_value(reading, item, row, bitcoin),
-                    oi_coins=item.coins(row.openInterest, row.markPrice),
-                    volume_usd=row.foreignNotional24h,
-                    change_pct=reading.percent(row.lastChangePcnt),
-                )
-            )
+            value = _value(reading, item, row, bitcoin)
+            records.states.append(reading.state(item, figures, hours, unit="iso", oi_usd=value))
     return records
 
 
-def _listed(row: _Row) -> Instrument:
+def _listed(row: _Contract) -> Instrument:
     size = 1.0 if row.isInverse else None
     if not row.isInverse and not row.isQuanto and row.underlyingToPositionMultiplier:
         size = 1 / row.underlyingToPositionMultiplier
@@ -117,6 +110,8 @@ def _listed(row: _Row) -> Instrument:
         row.isInverse,
         row.typ == _PERPETUAL and row.quoteCurrency in _QUOTES,
         row.state == "Open",
+        tick=row.tickSize,
+        step=row.lotSize,
     )
 
 
@@ -129,7 +124,7 @@ def _hours(reading: Reading, interval: str) -> float:
     return hours
 
 
-def _value(reading: Reading, item: Instrument, row: _Row, bitcoin: float | None) -> float | None:
+def _value(reading: Reading, item: Instrument, row: _Contract, bitcoin: float | None) -> float | None:
     if row.isQuanto:
         return None if row.openValue is None or bitcoin is None else row.openValue * _SATOSHI * bitcoin
     usd = item.usd(row.openInterest, row.markPrice)
@@ -138,19 +133,7 @@ def _value(reading: Reading, item: Instrument, row: _Row, bitcoin: float | None)
     return usd
 
 
-class _Paid(Wire):
-    symbol: str
-    timestamp: str
-    fundingRate: float
-
-
-def funding(reading: Reading) -> Records:
-    """Read payments, the oldest first, of one contract or all."""
-    records = Records()
-    for row in reading.decode(list[_Paid]):
-        item = reading.instrument(row.symbol, _named)
-        records.add_past(Payment(item, reading.iso(row.timestamp), row.fundingRate))
-    return records
+_PAID = spelled(Paid[float, str], name="symbol", time="timestamp", rate="fundingRate")
 
 
 class _Order(Wire):
@@ -219,14 +202,14 @@ _at_work_now = partial(
 )  # fmt: skip
 
 ENDPOINTS = (
-    _endpoint("funding", "GET", "/instrument/active", STATE_TABLES, instruments, lists=True, every=60),
+    _endpoint("funding", "/instrument/active", instruments, lists=True, every=60),
     _endpoint(
-        "settlements", "GET", "/funding", ("funding_settlements",), funding, symbol="symbol",
+        "settlements", "/funding", payments(_PAID, "", _named, unit="iso"), symbol="symbol",
         paging=Paging(unit="iso", limit=500, limit_name="count"),
     ),
-    _endpoint("book", "GET", "/orderBook/L2", BOOK_TABLES, book, params={"depth": "500"}, symbol="symbol"),
-    _at_work_now("GET", "/liquidation", read=liquidations),
-    _at_work_now("WS", "liquidation", read=liquidation_frames),
+    _endpoint("book", "/orderBook/L2", book, params={"depth": "500"}, symbol="symbol"),
+    _at_work_now("/liquidation", read=liquidations),
+    _at_work_now("liquidation", method="WS", read=liquidation_frames),
 )  # fmt: skip
 
 VENUE = Venue(

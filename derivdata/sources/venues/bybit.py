@@ -13,24 +13,9 @@ from typing import Literal
 import msgspec
 
 from derivdata.sources.venues.bybit_options import option_instruments, option_tickers
-from derivdata.sources.venues.endpoint import (
-    BOOK_TABLES,
-    STATE_TABLES,
-    Paging,
-    Socket,
-    Stream,
-    Venue,
-    VenueEndpoint,
-)
+from derivdata.sources.venues.endpoint import Paging, Socket, Stream, Venue, VenueEndpoint
 from derivdata.sources.venues.reading import Fault, Reading, refusal
-from derivdata.sources.venues.record_types import (
-    Instrument,
-    Interval,
-    Liquidation,
-    OiPoint,
-    Records,
-    State,
-)
+from derivdata.sources.venues.record_types import Instrument, Interval, Liquidation, OiPoint, Records, State
 from derivdata.sources.venues.wire import Data, Page, Result, Wire
 from derivdata.tables import contract
 
@@ -294,28 +279,25 @@ def _of_category(category: Literal["linear", "inverse"]) -> tuple[VenueEndpoint,
     always = {"category": category}
     of = partial(_endpoint, margin=category)
     klines = partial(
-        of, "prices", "GET", "/v5/market/mark-price-kline", ("prices_history",), mark_klines,
-        symbol="symbol", paging=Paging(descending=True, limit=1000, start="start", end="end"),
+        of, "prices", "/v5/market/mark-price-kline", mark_klines, symbol="symbol",
+        paging=Paging(descending=True, limit=1000, start="start", end="end"),
     )  # fmt: skip
     return (
         of(
-            "instruments", "GET", f"/v5/market/instruments-info?category={category}", (), instruments,
-            params=_LIST, paging=_CURSOR, lists=True,
+            "instruments", f"/v5/market/instruments-info?category={category}", instruments, params=_LIST,
+            paging=_CURSOR, lists=True,
         ),
-        of("funding", "GET", f"/v5/market/tickers?category={category}", STATE_TABLES, tickers, every=60),
+        of("funding", f"/v5/market/tickers?category={category}", tickers, every=60),
         of(
-            "settlements", "GET", "/v5/market/funding/history", ("funding_settlements",), funding_history,
-            params=always, symbol="symbol", paging=_WALK,
+            "settlements", "/v5/market/funding/history", funding_history, params=always, symbol="symbol",
+            paging=_WALK,
         ),
         of(
-            "oi_history", "GET", "/v5/market/open-interest", ("oi_history",), open_interest,
+            "oi_history", "/v5/market/open-interest", open_interest,
             params={**always, "intervalTime": "5min"}, symbol="symbol",
             paging=Paging(descending=True, limit=200), marks=klines(params={**always, "interval": "5"}),
         ),
-        of(
-            "book", "GET", "/v5/market/orderbook", BOOK_TABLES, order_book, params={**always, "limit": "500"},
-            symbol="symbol",
-        ),
+        of("book", "/v5/market/orderbook", order_book, params={**always, "limit": "500"}, symbol="symbol"),
         klines(params={**always, "interval": "60"}, confirmed=False),
     )  # fmt: skip
 
@@ -324,12 +306,12 @@ ENDPOINTS = (
     *_of_category("linear"),
     *_of_category("inverse"),
     _endpoint(
-        "chain", "GET", "/v5/market/tickers?category=option", ("options_snapshot",), option_tickers,
-        symbol="baseCoin", every=300, each=_BASES, note="one request for each of BTC, ETH, SOL, XRP and DOGE",
+        "chain", "/v5/market/tickers?category=option", option_tickers, symbol="baseCoin", every=300,
+        each=_BASES, note="one request for each of BTC, ETH, SOL, XRP and DOGE",
     ),
-    _endpoint("instruments", "GET", "/v5/market/instruments-info?category=option", (), option_instruments),
-    _endpoint("funding", "WS", "tickers.{symbol}", STATE_TABLES, ticker_frames),
-    _endpoint("liquidations", "WS", "allLiquidation.{symbol}", ("liquidations_fills",), liquidations),
+    _endpoint("instruments", "/v5/market/instruments-info?category=option", option_instruments),
+    _endpoint("funding", "tickers.{symbol}", ticker_frames, method="WS"),
+    _endpoint("liquidations", "allLiquidation.{symbol}", liquidations, method="WS"),
 )  # fmt: skip
 
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from derivdata.sources.venues.endpoint import BOOK_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.endpoint import PRICE_TABLES, RATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.readers import contracts, states
 from derivdata.sources.venues.reading import NumberedBody, Reading, refusal
 from derivdata.sources.venues.record_types import Instrument, Payment, Records, State
+from derivdata.sources.venues.shapes import Figures, Listed, spelled
 from derivdata.sources.venues.wire import Data, Result, Wire
 from derivdata.tables import contract
 
@@ -23,65 +25,26 @@ def _named(name: str) -> Instrument:
     return Instrument(name, plain.symbol, plain.quote, 1.0, perpetual=name.endswith(_PERPETUAL))
 
 
-class _Listed(Wire):
-    symbol: str
-    inst_type: str
-    base_ccy: str
-    quote_ccy: str
-    tradable: bool
-    contract_size: str | float | None = None
-    expiry_timestamp_ms: int | None = None
-    product_type: str = ""
+def _contract(reading: Reading, row: Listed[str | float, int, bool]) -> Instrument | None:
+    """Return a contract; spot pairs are none."""
+    if row.kind not in ("PERPETUAL_SWAP", "FUTURE"):
+        return None
+    return reading.contract(
+        row,
+        size=reading.number(row.size) or 1.0,
+        perpetual=row.kind == "PERPETUAL_SWAP",
+        active=row.status and row.stage != "PRE_IPO",
+    )
 
 
-def instruments(reading: Reading) -> Records:
-    """Read the list of contracts; spot pairs are left out."""
-    items = [
-        Instrument(
-            row.symbol,
-            row.base_ccy,
-            row.quote_ccy,
-            reading.number(row.contract_size) or 1.0,
-            perpetual=row.inst_type == "PERPETUAL_SWAP",
-            active=row.tradable and row.product_type != "PRE_IPO",
-            expiry=reading.ms(row.expiry_timestamp_ms) if row.expiry_timestamp_ms else None,
-        )
-        for row in reading.decode(Result[Data[list[_Listed]]]).result.data
-        if row.inst_type in ("PERPETUAL_SWAP", "FUTURE")
-    ]
-    return Records(instruments=items)
-
-
-class _Ticker(Wire):
-    i: str
-    t: int
-    a: str | None = None
-    vv: str | None = None
-    c: str | None = None
-    oi: str | None = None
-
-
-def tickers(reading: Reading) -> Records:
-    """Read last prices, volume and open interest of all contracts."""
-    states = []
-    for row in reading.decode(Result[Data[list[_Ticker]]]).result.data:
-        item = reading.instrument(row.i, _named)
-        if not item.perpetual or not item.active:
-            continue
-        last, amount = reading.number(row.a), reading.number(row.oi)
-        states.append(
-            State(
-                item,
-                reading.ms(row.t),
-                last=last,
-                price=last,
-                oi_usd=item.usd(amount, last),
-                oi_coins=item.coins(amount, last),
-                volume_usd=reading.number(row.vv),
-                change_pct=reading.percent(row.c),
-            )
-        )
-    return Records(states=states)
+_CONTRACT = spelled(
+    Listed[str | float, int, bool], name="symbol", symbol="base_ccy", quote="quote_ccy", kind="inst_type",
+    status="tradable", stage="product_type", size="contract_size", expiry="expiry_timestamp_ms",
+    tick="price_tick_size", step="qty_tick_size",
+)  # fmt: skip
+_TICKER = spelled(
+    Figures[str, int], name="i", time="t", last="a", price="a", contracts="oi", volume_usd="vv", change="c"
+)
 
 
 class _Value(Wire):
@@ -141,32 +104,29 @@ def book(reading: Reading) -> Records:
 _endpoint = partial(VenueEndpoint, "cryptocom")
 _VALUATIONS = "/public/get-valuations?valuation_type="
 _ONE = {"count": "1"}
+_HUNDRED_HOURS = Paging(
+    descending=True, start="start_ts", end="end_ts", limit=100, limit_name="count", span_hours=100
+)
 
 ENDPOINTS = (
-    _endpoint("instruments", "GET", "/public/get-instruments", (), instruments, lists=True),
     _endpoint(
-        "tickers", "GET", "/public/get-tickers", ("oi_history", "markets_symbol_exchanges", "prices_history"),
-        tickers, every=60, note="open interest is in coins by its step; which sides it counts is not known",
+        "instruments", "/public/get-instruments", contracts(_CONTRACT, "result.data", _contract), lists=True,
     ),
     _endpoint(
-        "funding", "GET", f"{_VALUATIONS}funding_rate", ("funding_history",), funding_rates, params=_ONE,
+        "tickers", "/public/get-tickers", states(_TICKER, "result.data", _named),
+        tables=("oi_history", *PRICE_TABLES), every=60,
+        note="open interest is in coins by its step; which sides it counts is not known",
+    ),
+    _endpoint(
+        "funding", f"{_VALUATIONS}funding_rate", funding_rates, tables=RATE_TABLES, params=_ONE,
         symbol="instrument_name", batch=1, every=3600, note="each hour, one contract a request",
     ),
+    _endpoint("mark", f"{_VALUATIONS}mark_price", mark_prices, params=_ONE, symbol="instrument_name"),
     _endpoint(
-        "mark", "GET", f"{_VALUATIONS}mark_price", ("markets_symbol_exchanges", "prices_history"),
-        mark_prices, params=_ONE, symbol="instrument_name",
+        "settlements", f"{_VALUATIONS}funding_hist", funding_history, symbol="instrument_name",
+        note="how far back it reaches is not known", paging=_HUNDRED_HOURS,
     ),
-    _endpoint(
-        "settlements", "GET", f"{_VALUATIONS}funding_hist", ("funding_settlements",), funding_history,
-        symbol="instrument_name", note="how far back it reaches is not known",
-        paging=Paging(
-            descending=True, start="start_ts", end="end_ts", limit=100, limit_name="count", span_hours=100
-        ),
-    ),
-    _endpoint(
-        "book", "GET", "/public/get-book", BOOK_TABLES, book, params={"depth": "150"},
-        symbol="instrument_name",
-    ),
+    _endpoint("book", "/public/get-book", book, params={"depth": "150"}, symbol="instrument_name"),
 )  # fmt: skip
 
 VENUE = Venue(

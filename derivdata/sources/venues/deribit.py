@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.endpoint import STATE_TABLES, Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.reading import Reading, RefusedBody, refusal
 from derivdata.sources.venues.record_types import (
     Instrument,
@@ -383,47 +383,41 @@ _SUMMARY = "/public/get_book_summary_by_currency"
 
 ENDPOINTS = (
     _endpoint(
-        "instruments", "GET", "/public/get_instruments", (), instruments,
-        params={"currency": "any", "expired": "false"}, weight=10, lists=True,
+        "instruments", "/public/get_instruments", instruments, params={"currency": "any", "expired": "false"},
+        weight=10, lists=True,
     ),
     _endpoint(
-        "funding", "GET", f"{_SUMMARY}?kind=future", STATE_TABLES, future_summaries, symbol="currency",
-        every=60, each=_CURRENCIES,
+        "funding", f"{_SUMMARY}?kind=future", future_summaries, symbol="currency", every=60, each=_CURRENCIES,
     ),
     _endpoint(
-        "chain", "GET", f"{_SUMMARY}?kind=option", ("options_snapshot",), option_summaries, symbol="currency",
-        every=300, each=_CURRENCIES[:3],
+        "chain", f"{_SUMMARY}?kind=option", option_summaries, symbol="currency", every=300,
+        each=_CURRENCIES[:3],
     ),
     _endpoint(
-        "settlements", "GET", "/public/get_funding_rate_history", ("funding_settlements", "prices_history"),
-        funding_history, symbol="instrument_name",
+        "settlements", "/public/get_funding_rate_history", funding_history,
+        tables=("funding_settlements", "prices_history"), symbol="instrument_name",
         paging=Paging(start="start_timestamp", end="end_timestamp", limit=744, limit_name="", span_hours=744),
     ),
+    _endpoint("book", "/public/get_order_book", book, params={"depth": "1000"}, symbol="instrument_name"),
     _endpoint(
-        "book", "GET", "/public/get_order_book", BOOK_TABLES, book, params={"depth": "1000"},
-        symbol="instrument_name",
-    ),
-    _endpoint(
-        "liquidations", "GET", "/public/get_last_trades_by_currency_and_time", ("liquidations_fills",),
-        trades,
+        "liquidations", "/public/get_last_trades_by_currency_and_time", trades,
         params={"kind": "future", "sorting": "asc"}, symbol="currency", every=60, each=_CURRENCIES,
         paging=Paging(start="start_timestamp", end="end_timestamp", limit=1000, limit_name="count"),
     ),
     _endpoint(
-        "instruments", "GET", "/public/get_instrument", (), instruments, symbol="instrument_name",
-        note="one instrument",
+        "instruments", "/public/get_instrument", instruments, symbol="instrument_name", note="one instrument",
     ),
     *(
-        _endpoint(what, "GET", "/public/ticker", tables, ticker, symbol="instrument_name")
+        _endpoint(what, "/public/ticker", ticker, tables=tables, symbol="instrument_name")
         for what, tables in (("funding", STATE_TABLES), ("chain", ("options_snapshot",)))
     ),
     *(
-        _endpoint("liquidations", "WS", f"trades.{{instrument_name}}.{step}", _FILLS, trade_frames)
+        _endpoint("liquidations", f"trades.{{instrument_name}}.{step}", trade_frames, method="WS")
         for step in ("100ms", "raw")
     ),
-    _endpoint("book", "WS", "book.{instrument_name}.100ms", BOOK_TABLES, book_frames),
+    _endpoint("book", "book.{instrument_name}.100ms", book_frames, method="WS"),
     *(
-        _endpoint(what, "WS", f"ticker.{{instrument_name}}.{step}", tables, ticker_frames)
+        _endpoint(what, f"ticker.{{instrument_name}}.{step}", ticker_frames, tables=tables, method="WS")
         for step in ("100ms", "raw")
         for what, tables in (("funding", STATE_TABLES), ("chain", ("options_snapshot",)))
     ),

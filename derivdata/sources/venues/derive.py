@@ -10,7 +10,7 @@ from functools import partial
 
 import msgspec
 
-from derivdata.sources.venues.endpoint import STATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.reading import Reading, RefusedBody, refusal
 from derivdata.sources.venues.record_types import Instrument, Quotes, Records, State
 from derivdata.sources.venues.wire import Result, Wire
@@ -225,37 +225,33 @@ _OFF = "forbids publication and products made of its data"
 
 ENDPOINTS = (
     _endpoint(
-        "instruments", "POST", "/v3/public/get_all_instruments", (), instruments,
+        "instruments", "/v3/public/get_all_instruments", instruments, method="POST",
         params={"expired": "false", "instrument_type": "perp", "page": "1", "page_size": "1000"}, lists=True,
     ),
     _endpoint(
-        "instruments", "POST", "/public/get_instruments", (), instruments,
+        "instruments", "/public/get_instruments", instruments, method="POST",
         params={"expired": "false", "instrument_type": "option"}, symbol="currency", confirmed=False,
         note="the former interface; of one currency and type",
     ),
     _endpoint(
-        "funding", "POST", "/v3/public/get_tickers?instrument_type=perp", STATE_TABLES, tickers, every=60,
-        note=_OFF,
+        "funding", "/v3/public/get_tickers?instrument_type=perp", tickers, method="POST", every=60, note=_OFF,
         confirmed=False,
     ),
     _endpoint(
-        "chain", "POST", "/v3/public/get_tickers?instrument_type=option", ("options_snapshot",), tickers,
-        symbol="currency", note=_OFF, confirmed=False,
+        "chain", "/v3/public/get_tickers?instrument_type=option", tickers, method="POST", symbol="currency",
+        note=_OFF, confirmed=False,
     ),
-    _endpoint("funding", "POST", "/v3/public/get_ticker", STATE_TABLES, ticker, symbol="instrument_name"),
+    _endpoint("funding", "/v3/public/get_ticker", ticker, method="POST", symbol="instrument_name"),
     _endpoint(
-        "settlements", "POST", "/v3/public/get_funding_rate_history", ("funding_settlements",),
-        funding_history, symbol="instrument_name", paging=_HISTORY,
+        "settlements", "/v3/public/get_funding_rate_history", funding_history, method="POST",
+        symbol="instrument_name", paging=_HISTORY,
     ),
     _endpoint(
-        "settlements", "POST", "/public/get_funding_rate_history", ("funding_settlements",),
-        funding_history_v2, symbol="instrument_name", paging=_HISTORY, confirmed=False,
-        note="the former interface",
+        "settlements", "/public/get_funding_rate_history", funding_history_v2, method="POST",
+        symbol="instrument_name", paging=_HISTORY, confirmed=False, note="the former interface",
     ),
-    _endpoint("funding", "WS", "ticker_slim.{instrument_name}.{interval}", STATE_TABLES, ticker_frames),
-    _endpoint(
-        "chain", "WS", "ticker_slim.{instrument_name}.{interval}", ("options_snapshot",), ticker_frames
-    ),
+    _endpoint("funding", "ticker_slim.{instrument_name}.{interval}", ticker_frames, method="WS"),
+    _endpoint("chain", "ticker_slim.{instrument_name}.{interval}", ticker_frames, method="WS"),
 )  # fmt: skip
 
 VENUE = Venue(

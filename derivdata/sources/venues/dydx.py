@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.readers import closed_rows, payments
 from derivdata.sources.venues.reading import Fault, Reading, refusal
-from derivdata.sources.venues.record_types import Instrument, Liquidation, Payment, Records, State
-from derivdata.sources.venues.wire import Result, Wire
-
-T = TypeVar("T")
+from derivdata.sources.venues.record_types import Instrument, Records, State
+from derivdata.sources.venues.shapes import Closed, Level, Paid, leaf, many, placed, spelled
+from derivdata.sources.venues.wire import Wire
 
 
 class _Reason(Wire):
@@ -28,17 +27,10 @@ class _Fault(Wire):
         return (self.errors[0].code or "errors", self.errors[0].msg) if self.errors else None
 
 
-class _Envelope(Wire):
-    requestId: str | None = None
-
-
-_WRAPPED: Any = Result
-
-
-def _unwrapped(reading: Reading, kind: Any) -> Any:
-    """Decode a body; some recordings wrap it in ``{"requestId", "status", "result"}``."""
-    wrapped = reading.decode(_Envelope).requestId is not None
-    return reading.decode(_WRAPPED[kind]).result if wrapped else reading.decode(kind)
+def _path(reading: Reading, path: str) -> str:
+    """Return where something stands: some recordings wrap it in ``{"requestId", "status", "result"}``."""
+    wrapped = reading.part(str | None, "requestId", None) is not None
+    return f"result.{path}".rstrip(".") if wrapped else path
 
 
 def _named(name: str) -> Instrument:
@@ -55,16 +47,13 @@ class _Market(Wire):
     volume24H: str | None = None
     nextFundingRate: str | None = None
     openInterest: str | None = None
-
-
-class _Markets(Wire):
-    markets: dict[str, _Market]
+    tickSize: str | None = None
+    stepSize: str | None = None
 
 
 def markets(reading: Reading) -> Records:
     """Read rates for the next hour, open interest, prices and volume of all contracts."""
-    body: _Markets = _unwrapped(reading, _Markets)
-    return _states(reading, body.markets)
+    return _states(reading, reading.part(dict[str, _Market], _path(reading, "markets")))
 
 
 class _Oracle(Wire):
@@ -79,19 +68,10 @@ class _Changes(Wire):
     oraclePrices: dict[str, _Oracle] = msgspec.field(default_factory=dict)
 
 
-class _Frame(Wire, Generic[T]):
-    contents: T | list[T]
-
-    @property
-    def parts(self) -> list[T]:
-        """What it holds: the parts of a batch, or one."""
-        return self.contents if isinstance(self.contents, list) else [self.contents]
-
-
 def market_frames(reading: Reading) -> Records:
     """Read the stream; open interest needs the oracle price of the same frame."""
     records = Records()
-    for part in (part for frame in reading.frames(_Frame[_Changes]) for part in frame.parts):
+    for part in reading.pushed(_Changes, "contents"):
         rows = {**part.markets, **part.trading}
         for name, oracle in part.oraclePrices.items():
             rows[name] = msgspec.structs.replace(rows.get(name, _Market()), oraclePrice=oracle.oraclePrice)
@@ -105,7 +85,8 @@ def _states(reading: Reading, markets: dict[str, _Market]) -> Records:
         if row.ticker not in (None, name):
             reading.fail(f"{name} holds the row of {row.ticker}")
         active = row.status in (None, "ACTIVE")
-        item = reading.instrument(name, _named)._replace(active=active)
+        tick, step = reading.number(row.tickSize), reading.number(row.stepSize)
+        item = reading.instrument(name, _named)._replace(active=active, tick=tick, step=step)
         records.instruments.append(item)
         price = reading.number(row.oraclePrice)
         if not active:
@@ -132,116 +113,65 @@ def _states(reading: Reading, markets: dict[str, _Market]) -> Records:
     return records
 
 
-class _Paid(Wire):
-    ticker: str
-    rate: str
-    effectiveAt: str
-
-
-class _PaidBody(Wire):
-    historicalFunding: list[_Paid]
+_PAID = spelled(Paid[str, str], name="ticker", rate="rate", time="effectiveAt")
+_TRADE = spelled(
+    Closed[str, str], time="createdAt", side="side", amount="size", price="price", id="id", kind="type"
+)
+_LONGS = {"SELL": "long", "BUY": "short"}  # a taker that sold closed a long
+_liquidated = partial(closed_rows, named=_named, longs=_LONGS, unit="iso", only="LIQUIDATED", filled=True)
 
 
 def funding_history(reading: Reading) -> Records:
     """Read hourly payments, the newest first."""
-    body: _PaidBody = _unwrapped(reading, _PaidBody)
-    records = Records()
-    for row in body.historicalFunding:
-        time = reading.iso(row.effectiveAt)
-        item = reading.instrument(row.ticker, _named)
-        records.add_past(Payment(item, time, reading.required(row.rate), 1.0))
-    return records
-
-
-class _Trade(Wire):
-    id: str
-    side: str
-    size: str
-    price: str
-    type: str
-    createdAt: str
-
-
-class _Trades(Wire):
-    trades: list[_Trade]
+    return payments(_PAID, _path(reading, "historicalFunding"), _named, unit="iso", period_h=1.0)(reading)
 
 
 def trades(reading: Reading) -> Records:
-    """Read liquidations among trades: a taker that sold closed a long."""
-    body: _Trades = _unwrapped(reading, _Trades)
-    return _liquidated(reading, reading.asked("ticker"), body.trades)
-
-
-class _TradesFrame(_Frame[_Trades]):
-    id: str
+    """Read liquidations among trades."""
+    return _liquidated(reading, reading.rows(_TRADE, _path(reading, "trades")), name=reading.asked("ticker"))
 
 
 def trade_frames(reading: Reading) -> Records:
     """Read liquidations among the trades of the stream."""
     records = Records()
-    for frame in reading.frames(_TradesFrame):
-        for part in frame.parts:
-            records.add(_liquidated(reading, frame.id, part.trades))
+    for name, parts in zip(reading.pushed(str, "id"), reading.frames(_PARTS), strict=True):
+        parts = parts.value
+        for part in parts if isinstance(parts, list) else [parts]:
+            records.add(_liquidated(reading, leaf(part), name=name))
     return records
 
 
-def _liquidated(reading: Reading, name: str, rows: list[_Trade]) -> Records:
-    item, records = reading.instrument(name, _named), Records()
-    for row in rows:
-        time = reading.iso(row.createdAt)
-        records.times.append(time)
-        if row.type != "LIQUIDATED":
-            continue
-        side = reading.word(row.side, {"SELL": "long", "BUY": "short"})
-        coins, price = reading.required(row.size), reading.required(row.price)
-        records.liquidations.append(
-            Liquidation.of(item, time, side, coins, fill_price=price, order_id=row.id)
-        )
-    return records
-
-
-class _Level(Wire):
-    price: str
-    size: str
+_PART = placed(many(_TRADE), "trades")
+_PARTS = placed(_PART | many(_PART), "contents")  # one, or a batch
 
 
 class _Book(Wire):
-    bids: list[_Level]
-    asks: list[_Level]
+    bids: list[Level[str]]
+    asks: list[Level[str]]
 
 
 def book(reading: Reading) -> Records:
     """Read a book; sizes are coins."""
-    body: _Book = _unwrapped(reading, _Book)
+    body = reading.part(_Book, _path(reading, ""))
     item = reading.instrument(reading.asked("ticker"), _named)
-    bids, asks = ([(row.price, row.size) for row in side] for side in (body.bids, body.asks))
-    return Records(books=[reading.book(item, None, bids, asks)])
+    return Records(books=[reading.book(item, None, body.bids, body.asks)])
 
 
 _endpoint = partial(VenueEndpoint, "dydx")
 
 ENDPOINTS = (
+    _endpoint("funding", "/perpetualMarkets", markets, lists=True, every=60),
     _endpoint(
-        "funding", "GET", "/perpetualMarkets",
-        STATE_TABLES, markets,
-        lists=True, every=60,
-    ),
-    _endpoint(
-        "settlements", "GET", "/historicalFunding/{ticker}", ("funding_settlements",), funding_history,
-        symbol="ticker",
+        "settlements", "/historicalFunding/{ticker}", funding_history, symbol="ticker",
         paging=Paging(descending=True, start="", end="effectiveBeforeOrAt", unit="iso", limit=1000),
     ),
     _endpoint(
-        "liquidations", "GET", "/trades/perpetualMarket/{ticker}", ("liquidations_fills",), trades,
-        symbol="ticker", every=60,
+        "liquidations", "/trades/perpetualMarket/{ticker}", trades, symbol="ticker", every=60,
         paging=Paging(descending=True, start="", end="createdBeforeOrAt", unit="iso", limit=1000),
     ),
-    _endpoint(
-        "book", "GET", "/orderbooks/perpetualMarket/{ticker}", BOOK_TABLES,
-        book, symbol="ticker",
-    ),
-    _endpoint("liquidations", "WS", "v4_trades", ("liquidations_fills",), trade_frames),
-    _endpoint("funding", "WS", "v4_markets", STATE_TABLES, market_frames),
+    _endpoint("book", "/orderbooks/perpetualMarket/{ticker}", book, symbol="ticker"),
+    _endpoint("liquidations", "v4_trades", trade_frames, method="WS"),
+    _endpoint("funding", "v4_markets", market_frames, method="WS"),
 )  # fmt: skip
 
 VENUE = Venue(

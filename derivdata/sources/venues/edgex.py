@@ -6,11 +6,20 @@ text, and contracts are named by numbers, which only the list of contracts tells
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
-from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.endpoint import (
+    PRICE_TABLES,
+    RATE_TABLES,
+    STATE_TABLES,
+    Paging,
+    Venue,
+    VenueEndpoint,
+)
 from derivdata.sources.venues.reading import CodedBody, Reading, refusal
-from derivdata.sources.venues.record_types import Instrument, Interval, Payment, Records, State
+from derivdata.sources.venues.record_types import Instrument, Interval, Payment, Records
+from derivdata.sources.venues.shapes import Figures, Level, spelled
 from derivdata.sources.venues.wire import Data, Wire
 from derivdata.tables import contract
 
@@ -69,78 +78,49 @@ def _item(reading: Reading, number: str, name: str | None = None) -> Instrument:
     return reading.instrument(name, _named)
 
 
-class _Rate(Wire):
-    contractId: str
-    fundingTime: str
-    fundingRate: str
-    fundingTimestamp: str | None = None
-    fundingRateIntervalMin: str | None = None
-    indexPrice: str | None = None
-    oraclePrice: str | None = None
-    markPrice: str | None = None
+_RATE = spelled(
+    Figures[str, str], name="contractId", time="fundingTimestamp", rate="fundingRate", price="oraclePrice",
+    hours="fundingRateIntervalMin", index_price="indexPrice", mark="markPrice",
+)  # fmt: skip
 
 
 def latest_rates(reading: Reading) -> Records:
     """Read the rates of the running intervals, with the oracle's prices; the mark comes with the tickers."""
-    states = []
-    for row in reading.decode(Data[list[_Rate]]).data:
-        item, minutes = _item(reading, row.contractId), reading.number(row.fundingRateIntervalMin)
-        hours = reading.interval(item) if minutes is None else minutes / 60
-        states.append(
-            State(
-                item,
-                None if row.fundingTimestamp is None else reading.ms(row.fundingTimestamp),
-                reading.required(row.fundingRate),
-                hours,
-                hours,
-                mark=reading.number(row.markPrice),
-                index_price=reading.number(row.indexPrice),
-                price=reading.number(row.oraclePrice),
-            )
-        )
-    return Records(states=[state for state in states if state.instrument.active])
+    return _states(reading, [(_item(reading, row.name), row) for row in reading.rows(_RATE, "data")])
 
 
-class _Ticker(Wire):
-    contractId: str
-    contractName: str | None = None
-    lastPrice: str | None = None
-    indexPrice: str | None = None
-    oraclePrice: str | None = None
-    markPrice: str | None = None
-    openInterest: str | None = None
-    fundingRate: str | None = None
-    value: str | None = None
-    priceChangePercent: str | None = None
+class _Titled(Figures[str, str]):
+    title: str | None = None
+
+
+_TICKER = spelled(
+    _Titled, name="contractId", title="contractName", last="lastPrice", index_price="indexPrice",
+    price="oraclePrice", mark="markPrice", contracts="openInterest", rate="fundingRate", volume_usd="value",
+    change="priceChangePercent",
+)  # fmt: skip
 
 
 def ticker(reading: Reading) -> Records:
     """Read one contract; open interest is coins, at the mark, else at the oracle's price."""
+    rows = reading.rows(_TICKER, "data")
+    return _states(reading, [(_item(reading, row.name, row.title), row) for row in rows])
+
+
+def _states(reading: Reading, rows: Sequence[tuple[Instrument, Figures[str, str]]]) -> Records:
     states = []
-    for row in reading.decode(Data[list[_Ticker]]).data:
-        item = _item(reading, row.contractId, row.contractName)
-        hours, coins = reading.interval(item), reading.number(row.openInterest)
-        mark = reading.number(row.markPrice) or reading.number(row.oraclePrice)
-        states.append(
-            State(
-                item,
-                None,
-                reading.number(row.fundingRate),
-                hours,
-                hours,
-                mark=reading.number(row.markPrice) or None,
-                index_price=reading.number(row.indexPrice),
-                last=reading.number(row.lastPrice),
-                oi_usd=item.usd(coins, mark),
-                oi_coins=coins,
-                volume_usd=reading.number(row.value),
-                change_pct=reading.percent(row.priceChangePercent),
-            )
-        )
-    return Records(states=states)
+    for item, row in rows:
+        minutes = reading.number(row.hours)
+        hours = reading.interval(item) if minutes is None else minutes / 60
+        state = reading.state(item, row, hours)
+        states.append(state._replace(mark=state.mark or None))
+    return Records(states=[state for state in states if state.instrument.active])
 
 
-class _Paid(_Rate):
+class _Paid(Wire):
+    contractId: str
+    fundingTime: str
+    fundingRate: str
+    fundingRateIntervalMin: str | None = None
     isSettlement: bool = True
 
 
@@ -163,26 +143,26 @@ def funding_page(reading: Reading) -> Records:
     return records
 
 
-class _Level(Wire):
-    price: str
-    size: str
-
-
 class _Book(Wire):
     contractId: str
-    bids: list[_Level]
-    asks: list[_Level]
+    bids: list[Level[str]]
+    asks: list[Level[str]]
     contractName: str | None = None
 
 
 def book(reading: Reading) -> Records:
     """Read a book; sizes are coins."""
     records = Records()
-    for row in reading.decode(Data[list[_Book]]).data:
-        bids, asks = ([(level.price, level.size) for level in side] for side in (row.bids, row.asks))
+    for row in reading.rows(_Book, "data"):
         item = _item(reading, row.contractId, row.contractName)
-        records.books.append(reading.book(item, None, bids, asks))
+        records.books.append(reading.book(item, None, row.bids, row.asks))
     return records
+
+
+_PAGES = Paging(
+    "cursor", descending=True, start="filterBeginTimeInclusive", end="filterEndTimeExclusive",
+    cursor="offsetData", limit=100, limit_name="size",
+)  # fmt: skip
 
 
 def _of_generation(number: int, host: str) -> tuple[VenueEndpoint, ...]:
@@ -195,26 +175,20 @@ def _of_generation(number: int, host: str) -> tuple[VenueEndpoint, ...]:
     )  # fmt: skip
     named = partial(of, symbol="contractId")
     return (
-        of("instruments", "GET", f"{base}/meta/getMetaData", (), metadata, lists=collected),
+        of("instruments", f"{base}/meta/getMetaData", metadata, lists=collected),
         named(
-            "funding", "GET", f"{base}/funding/getLatestFundingRate",
-            ("funding_history", "markets_symbol_exchanges", "prices_history"), latest_rates, batch=20,
-            every=60 if collected else None,
+            "funding", f"{base}/funding/getLatestFundingRate", latest_rates,
+            tables=(*RATE_TABLES, *PRICE_TABLES), batch=20, every=60 if collected else None,
         ),
+        named("oi", f"{base}/quote/getTicker", ticker, every=300 if collected else None),
+        named("tickers", f"{base}/quote/getTicker", ticker, tables=STATE_TABLES),
         named(
-            "oi", "GET", f"{base}/quote/getTicker", ("oi_history",), ticker, every=300 if collected else None
-        ),
-        named("tickers", "GET", f"{base}/quote/getTicker", STATE_TABLES, ticker),
-        named(
-            "settlements", "GET", f"{base}/funding/getFundingRatePage", ("funding_settlements",),
-            funding_page, params={"filterSettlementFundingRate": "true"}, confirmed=False,
+            "settlements", f"{base}/funding/getFundingRatePage", funding_page,
+            params={"filterSettlementFundingRate": "true"}, confirmed=False,
             note="whether a rate was paid at its stamp or at the end of its interval is not confirmed",
-            paging=Paging(
-                "cursor", descending=True, start="filterBeginTimeInclusive", end="filterEndTimeExclusive",
-                cursor="offsetData", limit=100, limit_name="size",
-            ),
+            paging=_PAGES,
         ),
-        named("book", "GET", f"{base}/quote/getDepth", BOOK_TABLES, book, params={"level": "200"}),
+        named("book", f"{base}/quote/getDepth", book, params={"level": "200"}),
     )  # fmt: skip
 
 

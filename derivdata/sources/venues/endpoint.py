@@ -12,134 +12,91 @@ from urllib.parse import parse_qsl
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
 
-STATE_TABLES = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
-"""Tables that a bulk answer with rate, open interest, prices and 24 hours fills."""
+RATE_TABLES = ("funding_history",)
+PRICE_TABLES = ("markets_symbol_exchanges", "prices_history")
+STATE_TABLES = (*RATE_TABLES, "oi_history", *PRICE_TABLES)
 BOOK_TABLES = ("orderbook_book", "orderbook_depth_history")
+_TABLES: dict[str, tuple[str, ...]] = {
+    "funding": STATE_TABLES,
+    "funding_series": RATE_TABLES,
+    "settlements": ("funding_settlements",),
+    "oi": ("oi_history",),
+    "oi_history": ("oi_history",),
+    "tickers": PRICE_TABLES,
+    "mark": PRICE_TABLES,
+    "prices": ("prices_history",),
+    "book": BOOK_TABLES,
+    "chain": ("options_snapshot",),
+    "liquidations": ("liquidations_fills",),
+    "instruments": (),
+    "intervals": (),
+}
+"""Tables that a body usually gives by what it tells, beside ``instruments`` and ``intervals``."""
+
+
+_BY_WHAT = ("",)
 
 
 @dataclass(frozen=True)
 class Paging:
-    """Paging of a history.
+    """How a history is walked."""
 
-    Attributes
-    ----------
-    by
-        Pages follow by ``"time"``, by a ``"cursor"`` that the answer gives, or by a ``"page"`` number.
-    descending
-        Whether the newest rows come first, or the newest are given where there are more than `limit`.
-    start, end
-        Parameters of the window; empty where the venue has none.
-    unit
-        How instants are written: milliseconds, seconds, or ISO text.
-    limit, limit_name
-        Rows of a page at most, and the parameter that asks for them ("" where there is none).
-    cursor
-        Parameter of the cursor or the page number.
-    span_hours
-        Longest window of one request.
-    reach_days
-        How far back the venue's history goes, or is walked; None is the listing.
-    exclusive
-        Whether rows of the instant `end` itself are left out: the next page then starts one unit later, so
-        that rows which share an instant are not lost where a page ends.
-    thinned
-        Whether the first page of each span is all that is taken of it: of a series with a row every second.
-    """
-
+    # Pages follow by time, by a cursor that the answer gives, or by a page number
     by: Literal["time", "cursor", "page"] = "time"
+    # The newest rows come first, or the newest are given where there are more than `limit`
     descending: bool = False
-    start: str = "startTime"
+    start: str = "startTime"  # parameters of the window; empty where the venue has none
     end: str = "endTime"
     unit: Literal["ms", "s", "iso"] = "ms"
-    limit: int = 0
+    limit: int = 0  # rows of a page at most, and the parameter that asks for them
     limit_name: str = "limit"
-    cursor: str = ""
-    span_hours: float | None = None
-    reach_days: float | None = None
+    cursor: str = ""  # parameter of the cursor or the page number
+    span_hours: float | None = None  # longest window of one request
+    reach_days: float | None = None  # how far back it goes, or is walked; None is the listing
+    # Rows of the instant `end` itself are left out: the next page then starts one unit later, so that rows
+    # which share an instant are not lost where a page ends
     exclusive: bool = False
+    # The first page of each span is all that is taken of it: of a series with a row every second
     thinned: bool = False
 
 
 @dataclass(frozen=True)
 class VenueEndpoint:
-    """One request that a venue answers without a key, or one channel.
-
-    Attributes
-    ----------
-    exchange, what
-        The venue's slug, and what it tells: funding, settlements, oi, oi_history, tickers, mark, book, chain,
-        instruments, intervals, liquidations, funding_series, prices.
-    method, path
-        GET or POST with a path, WS with a channel. ``{name}`` stands for a part that the request fills in;
-        of ``?name=value`` a request must have the same value, of ``?name`` any.
-    tables
-        Tables that a body gives, beside ``instruments`` and ``intervals``.
-    read
-        Turns a body into records.
-    params
-        Parameters that are always sent.
-    symbol
-        Parameter that names the contract; empty where one answer has all.
-    paging
-        How a history is walked; None where one answer has all.
-    names
-        How `symbol` writes the name of a contract.
-    host
-        Address that differs from the venue's.
-    weight
-        Cost in the venue's own units, of which `Venue.budget` may be spent.
-    pool
-        Which limit of the venue counts it, a name in `Venue.pools`; "" is `Venue.budget`.
-    margin
-        The contracts that it is about: ``"linear"``, ``"inverse"``, or ``"any"``.
-    quote
-        Currency in which these contracts are quoted; "" is any.
-    lists
-        Whether it is where the venue's contracts are listed from.
-    every
-        Seconds between polls of the state; None where it is not polled.
-    each
-        Values of `symbol` that one poll asks for, one request each.
-    batch
-        How many contracts one request may name, joined by commas, where one poll asks for all of them; 0 is
-        none.
-    largest
-        Of a state that takes a request for each contract, how many contracts are asked for, those with the
-        most volume of 24 hours; 0 is all.
-    expiry
-        Parameter that names an expiry as YYMMDD: one request for each expiry of the chain.
-    marks
-        Of a history in coins, the request for the marks of the same instants, which value it.
-    confirmed
-        False for what the specification lists as unconfirmed: read, but not collected until checked.
-    note
-        What else a user should know of it, for the table of endpoints.
-    """
+    """One request that a venue answers without a key, or one channel."""
 
     exchange: str
-    what: str
-    method: Literal["GET", "POST", "WS"]
+    what: str  # what it tells, a name in `_TABLES`
+    # ``{name}`` stands for a part that the request fills in; of ``?name=value`` a request must have the same
+    # value, of ``?name`` any
     path: str
-    tables: tuple[str, ...]
     read: Callable[[Reading], Records] = field(compare=False)
-    params: Mapping[str, str] = field(default_factory=dict, compare=False)
-    symbol: str = ""
-    paging: Paging | None = None
-    names: str = "{}"
-    host: str = ""
-    weight: float = 1.0
-    pool: str = ""
-    margin: Literal["any", "linear", "inverse"] = "any"
-    quote: str = ""
-    lists: bool = False
-    every: float | None = None
-    each: tuple[str, ...] = ()
-    batch: int = 0
+    tables: tuple[str, ...] = _BY_WHAT
+    method: Literal["GET", "POST", "WS"] = "GET"  # WS: the path is a channel
+    params: Mapping[str, str] = field(default_factory=dict, compare=False)  # that are always sent
+    symbol: str = ""  # parameter that names the contract; empty where one answer has all
+    paging: Paging | None = None  # None where one answer has all
+    names: str = "{}"  # how `symbol` writes the name of a contract
+    host: str = ""  # address that differs from the venue's
+    weight: float = 1.0  # cost in the venue's own units, of which `Venue.budget` may be spent
+    pool: str = ""  # which limit counts it, a name in `Venue.pools`; "" is `Venue.budget`
+    margin: Literal["any", "linear", "inverse"] = "any"  # the contracts that it is about
+    quote: str = ""  # currency in which these contracts are quoted; "" is any
+    lists: bool = False  # it is where the venue's contracts are listed from
+    every: float | None = None  # seconds between polls; None where it is not polled
+    each: tuple[str, ...] = ()  # values of `symbol` that one poll asks for, one request each
+    batch: int = 0  # contracts that one request may name, joined by commas, where a poll asks for all
+    # Of a state that takes a request for each contract, how many are asked for, those with the most volume
+    # of 24 hours; 0 is all
     largest: int = 0
-    expiry: str = ""
+    expiry: str = ""  # parameter that names an expiry as YYMMDD: one request for each of the chain
+    # Of a history in coins, the request for the marks of the same instants, which value it
     marks: VenueEndpoint | None = field(default=None, compare=False)
-    confirmed: bool = True
-    note: str = ""
+    confirmed: bool = True  # False: the specification could not confirm it; not collected until checked
+    note: str = ""  # what else a user should know, for the table of endpoints
+
+    def __post_init__(self) -> None:
+        if self.tables is _BY_WHAT:
+            object.__setattr__(self, "tables", _TABLES[self.what])
 
     @property
     def label(self) -> str:
@@ -186,71 +143,38 @@ class Socket(NamedTuple):
 
 @dataclass(frozen=True)
 class Stream:
-    """A channel that pushes liquidations.
+    """A channel that pushes liquidations."""
 
-    Attributes
-    ----------
-    channel
-        Its name, as in `VenueEndpoint.path`, to read frames by.
-    connections
-        Returns the connections that cover some contracts; it is given their names and the time [s], which
-        some venues want in the message.
-    marker
-        What every frame with data holds; others answer a subscription or a ping.
-    answer
-        Returns what a frame without data must be answered with: None where the venue wants nothing.
-    is_default
-        Whether the collector listens to it unless told otherwise: a venue is collected by one path, its
-        stream or its requests, since the two do not name the same row alike.
-    """
-
-    channel: str
+    channel: str  # as in `VenueEndpoint.path`, to read frames by
+    # Returns the connections that cover some contracts, given their names and the time [s], which some venues
+    # want in the message
     connections: Callable[[Sequence[str], int], list[Socket]]
-    marker: bytes
+    marker: bytes  # what every frame with data holds; others answer a subscription or a ping
+    # Returns what a frame without data must be answered with
     answer: Callable[[bytes], str | None] = lambda _: None
+    # A venue is collected by one path, since stream and requests do not name the same row alike: by this one?
     is_default: bool = True
 
 
 @dataclass(frozen=True)
 class Venue:
-    """A venue: where it answers, how often it may be asked, and what its errors look like.
-
-    Attributes
-    ----------
-    exchange, endpoints
-        Its slug, and what it can be asked.
-    host, socket
-        Base address of requests, and of the WebSocket ("" where none is used).
-    budget
-        Weight per second that is spent at most: a quarter of the published limit.
-    pools
-        The same of limits that the venue counts apart, by the name in `VenueEndpoint.pool`.
-    refuse
-        Raises a `VenueError` for a body that is an error; called before a body is read.
-    ping
-        Text to send over an idle WebSocket, and after how many seconds; "" is the protocol's own ping.
-    stream
-        The channel of liquidations, if the venue has one.
-    hourly
-        Whether it pays each hour: a payment that stands alone in its window is then of one hour.
-    terms
-        What is known of the venue's terms for its data, in a sentence.
-    named_only
-        Whether it is left out unless the user names it.
-    """
+    """A venue: where it answers, how often it may be asked, and what its errors look like."""
 
     exchange: str
     host: str
     endpoints: tuple[VenueEndpoint, ...]
+    # Raises a `VenueError` for a body that is an error; called before a body is read
     refuse: Callable[[Reading], None] = field(compare=False)
-    budget: float
+    budget: float  # weight per second that is spent at most: a quarter of the published limit
+    # The same of limits that the venue counts apart, by the name in `VenueEndpoint.pool`
     pools: Mapping[str, float] = field(default_factory=dict, compare=False)
     socket: str = ""
+    # Text to send over an idle WebSocket, and after how many seconds; "" is the protocol's own ping
     ping: tuple[str, float] = ("", 20.0)
     stream: Stream | None = field(default=None, compare=False)
     terms: str = "No text on public data was found: for the user's own use."
-    named_only: bool = False
-    hourly: bool = False
+    named_only: bool = False  # left out unless the user names it
+    hourly: bool = False  # pays each hour: a payment that stands alone in its window is of one hour
 
     def seconds(self, endpoint: VenueEndpoint) -> float:
         """Return how long a request takes up its limit's budget."""

@@ -13,15 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from derivdata.sources.venues.endpoint import (
-    BOOK_TABLES,
-    STATE_TABLES,
-    Paging,
-    Socket,
-    Stream,
-    Venue,
-    VenueEndpoint,
-)
+from derivdata.sources.venues.endpoint import PRICE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
 from derivdata.sources.venues.reading import Fault, Reading, Refused, refusal
 from derivdata.sources.venues.record_types import (
     Instrument,
@@ -303,37 +295,29 @@ def _of_currency(settle: str, margin: Literal["linear", "inverse"]) -> tuple[Ven
     base = f"/futures/{settle}"
     of = partial(_endpoint, margin=margin)
     return (
-        of("funding", "GET", f"{base}/contracts", STATE_TABLES, contracts, lists=True, every=60),
-        of("funding", "GET", f"{base}/contracts/{{contract}}", STATE_TABLES, contracts),
-        of("tickers", "GET", f"{base}/tickers", _TICKERS, tickers, every=60),
+        of("funding", f"{base}/contracts", contracts, lists=True, every=60),
+        of("funding", f"{base}/contracts/{{contract}}", contracts),
+        of("tickers", f"{base}/tickers", tickers, tables=("oi_history", *PRICE_TABLES), every=60),
+        of("settlements", f"{base}/funding_rate", funding_rates, symbol="contract", paging=_SECONDS),
         of(
-            "settlements", "GET", f"{base}/funding_rate", ("funding_settlements",), funding_rates,
-            symbol="contract", paging=_SECONDS,
-        ),
-        of(
-            "oi_history", "GET", f"{base}/contract_stats", ("oi_history", "prices_history"), contract_stats,
+            "oi_history", f"{base}/contract_stats", contract_stats, tables=("oi_history", "prices_history"),
             params={"interval": "5m"}, symbol="contract",
             paging=Paging(start="from", end="", unit="s", limit=1000),
         ),
         of(
-            "liquidations", "GET", f"{base}/liq_orders", ("liquidations_fills",), liquidations,
+            "liquidations", f"{base}/liq_orders", liquidations,
             paging=Paging(descending=True, start="from", end="to", unit="s", limit=1000, span_hours=1),
             every=60,
         ),
-        of(
-            "book", "GET", f"{base}/order_book", BOOK_TABLES, book,
-            params={"limit": "300", "with_id": "true"}, symbol="contract",
-        ),
+        of("book", f"{base}/order_book", book, params={"limit": "300", "with_id": "true"}, symbol="contract"),
     )  # fmt: skip
 
 
 ENDPOINTS = (
     *_of_currency("usdt", "linear"),
     *_of_currency("btc", "inverse"),
-    _endpoint("liquidations", "WS", "futures.liquidates", ("liquidations_fills",), liquidation_frames),
-    _endpoint(
-        "liquidations", "WS", "futures.public_liquidates", ("liquidations_fills",), public_liquidations,
-    ),
+    _endpoint("liquidations", "futures.liquidates", liquidation_frames, method="WS"),
+    _endpoint("liquidations", "futures.public_liquidates", public_liquidations, method="WS"),
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from derivdata.sources.venues.endpoint import Paging, Socket, Stream, Venue, VenueEndpoint
+from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
 from derivdata.sources.venues.reading import Fault, Reading, refusal
 from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Price, Records, State
 from derivdata.sources.venues.wire import Data, Wire
@@ -332,15 +332,15 @@ def _of_margin(base: str, margin: Literal["linear", "inverse"]) -> tuple[VenueEn
     """Return the requests that linear and inverse swaps have alike, below their own paths."""
     of = partial(_endpoint, margin=margin)
     return (
-        of("instruments", "GET", f"{base}/v1/swap_contract_info", (), contracts, lists=True),
-        of("funding", "GET", f"{base}/v1/swap_batch_funding_rate", _FUNDING, funding_rates, every=60),
+        of("instruments", f"{base}/v1/swap_contract_info", contracts, lists=True),
+        of("funding", f"{base}/v1/swap_batch_funding_rate", funding_rates, tables=RATE_TABLES, every=60),
         of(
-            "settlements", "GET", f"{base}/v1/swap_historical_funding_rate", ("funding_settlements",),
-            funding_history, symbol="contract_code", paging=_PAGES,
+            "settlements", f"{base}/v1/swap_historical_funding_rate", funding_history, symbol="contract_code",
+            paging=_PAGES,
         ),
-        of("oi", "GET", f"{base}/v1/swap_open_interest", ("oi_history",), open_interest, every=60),
+        of("oi", f"{base}/v1/swap_open_interest", open_interest, every=60),
         of(
-            "liquidations", "GET", f"{base}/v3/swap_liquidation_orders", _FILLS, liquidation_frames,
+            "liquidations", f"{base}/v3/swap_liquidation_orders", liquidation_frames,
             params={"trade_type": "0"}, symbol="contract", confirmed=False,
             note="v5 is asked instead; the two do not share ids",
             paging=Paging(descending=True, start="start_time", end="end_time"),
@@ -350,39 +350,34 @@ def _of_margin(base: str, margin: Literal["linear", "inverse"]) -> tuple[VenueEn
 
 ENDPOINTS = (
     _endpoint(
-        "liquidations", "GET", "/v5/market/liquidation_orders", ("liquidations_fills",), liquidations,
-        symbol="contract_code", every=60, margin="linear", note="the newest 100 of a contract, no window",
+        "liquidations", "/v5/market/liquidation_orders", liquidations, symbol="contract_code", every=60,
+        margin="linear", note="the newest 100 of a contract, no window",
         paging=Paging(descending=True, start="", end="", limit=100),
     ),
     *_of_margin("/linear-swap-api", "linear"),
     *_of_margin("/swap-api", "inverse"),
     _endpoint(
-        "intervals", "GET", "/v5/market/funding_rate", (), funding_rates, symbol="contract_code", batch=10,
+        "intervals", "/v5/market/funding_rate", funding_rates, symbol="contract_code", batch=10,
         margin="linear", note="of ten contracts at most",
     ),
     _endpoint(
-        "funding", "GET", "/v5/market/funding_rate", _FUNDING, funding_rates, symbol="contract_code",
+        "funding", "/v5/market/funding_rate", funding_rates, tables=RATE_TABLES, symbol="contract_code",
         margin="linear",
     ),
     _endpoint(
-        "oi_history", "GET", "/linear-swap-api/v1/swap_his_open_interest", ("oi_history",),
-        open_interest_history, params={"period": "60min", "amount_type": "2", "size": "200"},
-        symbol="contract_code", margin="linear",
+        "oi_history", "/linear-swap-api/v1/swap_his_open_interest", open_interest_history,
+        params={"period": "60min", "amount_type": "2", "size": "200"}, symbol="contract_code",
+        margin="linear",
         paging=Paging(descending=True, start="", end="", limit=200, limit_name="", reach_days=8),
     ),
+    _endpoint("tickers", "/linear-swap-ex/market/detail/batch_merged", merged, every=60),
     _endpoint(
-        "tickers", "GET", "/linear-swap-ex/market/detail/batch_merged",
-        ("markets_symbol_exchanges", "prices_history"), merged, every=60,
-    ),
-    _endpoint(
-        "prices", "GET", "/index/market/history/linear_swap_mark_price_kline", ("prices_history",),
-        mark_klines, params={"period": "60min", "size": "2000"}, symbol="contract_code", margin="linear",
+        "prices", "/index/market/history/linear_swap_mark_price_kline", mark_klines,
+        params={"period": "60min", "size": "2000"}, symbol="contract_code", margin="linear",
         paging=Paging(descending=True, start="", end="", limit=2000, limit_name="", reach_days=83),
         confirmed=False, note="the specification names the path alone",
     ),
-    _endpoint(
-        "liquidations", "WS", "public.*.liquidation_orders", ("liquidations_fills",), liquidation_frames
-    ),
+    _endpoint("liquidations", "public.*.liquidation_orders", liquidation_frames, method="WS"),
 )  # fmt: skip
 
 _SOCKET = "wss://api.hbdm.com/linear-swap-notification"

@@ -12,7 +12,7 @@ import statistics
 from functools import partial
 
 from derivdata.errors import VenueError
-from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Interval, Records, State
 from derivdata.sources.venues.wire import Data, Wire
@@ -193,22 +193,17 @@ def book(reading: Reading) -> Records:
 _endpoint = partial(VenueEndpoint, "hyperliquid")
 
 ENDPOINTS = (
-    _endpoint("instruments", "POST", "/info meta", (), meta, weight=20, lists=True),
-    _endpoint("instruments", "POST", "/info allPerpMetas", (), all_metas, weight=20),
+    _endpoint("instruments", "/info meta", meta, method="POST", weight=20, lists=True),
+    _endpoint("instruments", "/info allPerpMetas", all_metas, method="POST", weight=20),
+    _endpoint("funding", "/info metaAndAssetCtxs", meta_and_contexts, method="POST", weight=20, every=60),
+    _endpoint("intervals", "/info predictedFundings", predicted_fundings, method="POST", weight=20),
     _endpoint(
-        "funding", "POST", "/info metaAndAssetCtxs", STATE_TABLES, meta_and_contexts, weight=20, every=60
-    ),
-    _endpoint("intervals", "POST", "/info predictedFundings", (), predicted_fundings, weight=20),
-    _endpoint(
-        "settlements", "POST", "/info fundingHistory", ("funding_settlements",), funding_history,
-        symbol="coin", paging=Paging(limit=500, limit_name=""), weight=45,
+        "settlements", "/info fundingHistory", funding_history, method="POST", symbol="coin",
+        paging=Paging(limit=500, limit_name=""), weight=45,
         note="the largest 50 coins every hour, the others every 6 hours",
     ),
-    _endpoint(
-        "book", "POST", "/info l2Book", BOOK_TABLES, book, symbol="coin",
-        weight=2,
-    ),
-    _endpoint("funding", "WS", "allDexsAssetCtxs", STATE_TABLES, all_contexts),
+    _endpoint("book", "/info l2Book", book, method="POST", symbol="coin", weight=2),
+    _endpoint("funding", "allDexsAssetCtxs", all_contexts, method="WS"),
 )  # fmt: skip
 
 VENUE = Venue(
@@ -233,19 +228,16 @@ def _dex(slug: str, dex: str) -> Venue:
     )
     named = {"dex": dex}
     endpoints = (
-        of("instruments", "POST", "/info meta", (), meta, params=named, weight=20, lists=True),
+        of("instruments", "/info meta", meta, method="POST", params=named, weight=20, lists=True),
         of(
-            "funding", "POST", "/info metaAndAssetCtxs", STATE_TABLES, meta_and_contexts, params=named,
-            weight=20, every=60,
+            "funding", "/info metaAndAssetCtxs", meta_and_contexts, method="POST", params=named, weight=20,
+            every=60,
         ),
         of(
-            "settlements", "POST", "/info fundingHistory", ("funding_settlements",), funding_history,
-            symbol="coin", paging=Paging(limit=500, limit_name=""), weight=45,
+            "settlements", "/info fundingHistory", funding_history, method="POST", symbol="coin",
+            paging=Paging(limit=500, limit_name=""), weight=45,
         ),
-        of(
-            "book", "POST", "/info l2Book", BOOK_TABLES, book,
-            symbol="coin", weight=2,
-        ),
+        of("book", "/info l2Book", book, method="POST", symbol="coin", weight=2),
     )  # fmt: skip
     return Venue(slug, VENUE.host, endpoints, refuse, budget=VENUE.budget, hourly=True)
 

@@ -8,11 +8,15 @@ hours apart.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
-from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
+import msgspec
+
+from derivdata.sources.venues import wire
+from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.readers import closed, closed_rows, contracts, payments
 from derivdata.sources.venues.reading import Fault, Reading, refusal
-from derivdata.sources.venues.record_types import Instrument, Liquidation, Payment, Records, State
+from derivdata.sources.venues.record_types import Instrument, Records
+from derivdata.sources.venues.shapes import Closed, Figures, Listed, Paid, leaf, many, placed, spelled
 from derivdata.sources.venues.wire import Wire
 
 _ALIASES = {"XBT": "BTC", "XDG": "DOGE"}
@@ -38,122 +42,116 @@ def _named(name: str) -> Instrument:
     return Instrument(name, _ALIASES.get(base, base), "USD", 1.0, kind in ("PI", "FI"), perpetual)
 
 
-class _Ticker(Wire):
-    symbol: str
-    last: float | None = None
-    markPrice: float | None = None
-    indexPrice: float | None = None
-    openInterest: float | None = None
-    vol24h: float | None = None
-    volumeQuote: float | None = None
-    fundingRate: float | None = None
-    change24h: float | None = None
+class _Ticker(Figures[float, str]):
+    traded: float | None = None  # in contracts
     suspended: bool = False
 
 
-class _Tickers(Wire):
-    result: str
-    tickers: list[_Ticker]
-    serverTime: str | None = None
+_TICKER = spelled(
+    _Ticker, name="symbol", last="last", mark="markPrice", index_price="indexPrice", contracts="openInterest",
+    traded="vol24h", volume_usd="volumeQuote", rate="fundingRate", change_pct="change24h",
+    suspended="suspended",
+)  # fmt: skip
 
 
 def tickers(reading: Reading) -> Records:
     """Read rates, open interest, prices and volume of all contracts."""
-    body = reading.decode(_Tickers)
-    time = None if body.serverTime is None else reading.iso(body.serverTime)
-    states = [_state(reading, row, time) for row in body.tickers]
-    return Records(states=[state for state in states if state is not None])
+    stamp = reading.part(str | None, "serverTime", None)
+    return _states(reading, reading.rows(_TICKER, "tickers"), None if stamp is None else reading.iso(stamp))
 
 
 def ticker(reading: Reading) -> Records:
     """Read the same of one contract."""
-    state = _state(reading, reading.decode(_Ticker), None)
-    return Records(states=[] if state is None else [state])
+    return _states(reading, reading.rows(_TICKER), None)
 
 
-def _state(reading: Reading, row: _Ticker, time: int | None) -> State | None:
-    item = reading.instrument(row.symbol, _named)
-    if not item.perpetual or row.suspended:
-        return None
-    rate = None
-    price = row.indexPrice or row.markPrice  # a thin contract's mark may be 7 % off
-    if row.fundingRate is not None and price:
-        rate = row.fundingRate * price if item.inverse else row.fundingRate / price
-    return State(
-        item,
-        time,
-        rate,
-        None if rate is None else 1.0,
-        None if rate is None else 1.0,
-        mark=row.markPrice,
-        index_price=row.indexPrice,
-        last=row.last,
-        oi_usd=item.usd(row.openInterest, row.markPrice),
-        oi_coins=item.coins(row.openInterest, row.markPrice),
-        volume_usd=row.vol24h if item.inverse else row.volumeQuote,
-        change_pct=row.change24h,
-    )
+def _states(reading: Reading, rows: list[_Ticker], time: int | None) -> Records:
+    states = []
+    for row in rows:
+        item = reading.instrument(row.name, _named)
+        if row.suspended:
+            continue
+        price = row.index_price or row.mark  # a thin contract's mark may be 7 % off
+        rate = None
+        if row.rate is not None and price and item.perpetual:
+            rate = row.rate * price if item.inverse else row.rate / price
+        volume = row.traded if item.inverse else row.volume_usd
+        hours = None if rate is None else 1.0
+        states.append(reading.state(item, row, hours, time=time, rate=rate, volume_usd=volume))
+    return Records(states=states)
 
 
-class _Frame(Wire):
-    feed: str
-    product_id: str
-    time: int
-    relative_funding_rate: float
-    funding_rate: float
-    index: float
-    last: float
-    markPrice: float
-    openInterest: float
-    volume: float
-    volumeQuote: float
-    change: float
+class _Pushed(Figures[float, int], kw_only=True):
+    absolute: float
+    traded: float
+
+
+_PUSHED = spelled(
+    _Pushed, name="product_id", time="time", rate="relative_funding_rate", absolute="funding_rate",
+    index_price="index", last="last", mark="markPrice", contracts="openInterest", traded="volume",
+    volume_usd="volumeQuote", change_pct="change",
+)  # fmt: skip
 
 
 def ticker_frames(reading: Reading) -> Records:
     """Read the stream, which has the relative rate itself."""
     records = Records()
-    for row in reading.frames(_Frame):
-        item = reading.instrument(row.product_id, _named)
-        relative = row.funding_rate * row.index if item.inverse else row.funding_rate / row.index
-        reading.require_close(relative, row.relative_funding_rate, 0.05, "relative and absolute funding rate")
-        records.states.append(
-            State(
-                item,
-                reading.ms(row.time),
-                row.relative_funding_rate,
-                1.0,
-                1.0,
-                mark=row.markPrice,
-                index_price=row.index,
-                last=row.last,
-                oi_usd=item.usd(row.openInterest, row.markPrice),
-                oi_coins=item.coins(row.openInterest, row.markPrice),
-                volume_usd=row.volume if item.inverse else row.volumeQuote,
-                change_pct=row.change,
-            )
-        )
+    for row in reading.pushed(_PUSHED):
+        item, index = reading.instrument(row.name, _named), reading.required(row.index_price)
+        relative = row.absolute * index if item.inverse else row.absolute / index
+        reading.require_close(relative, row.rate, 0.05, "relative and absolute funding rate")
+        volume = row.traded if item.inverse else row.volume_usd
+        records.states.append(reading.state(item, row, 1.0, volume_usd=volume))
     return records
 
 
-class _Paid(Wire):
-    timestamp: str
-    relativeFundingRate: float
+_PAID = spelled(Paid[float, str], time="timestamp", rate="relativeFundingRate")
 
 
-class _PaidBody(Wire):
-    result: str
-    rates: list[_Paid]
+def _contract(reading: Reading, row: Listed[float, str, bool]) -> Instrument | None:
+    """Return a contract of a list; FI_ and FF_ are dated, other types are no futures."""
+    if row.kind not in _TYPES:
+        return None
+    item = _named(row.name)
+    if item.inverse != _TYPES[row.kind]:
+        reading.fail(f"{row.name}: the body states type {row.kind}")
+    return reading.contract(
+        row,
+        unit="iso",
+        symbol=_ALIASES.get(row.symbol, row.symbol) or item.symbol,
+        quote=item.quote,
+        inverse=item.inverse,
+        perpetual=item.perpetual,
+        active=row.status and row.stage != "Pre-IPO",
+    )
 
 
-def funding_history(reading: Reading) -> Records:
-    """Read a year of payments or all: the rate is per hour whatever their spacing."""
-    item = reading.instrument(reading.asked("symbol"), _named)
-    records = Records()
-    for row in reading.decode(_PaidBody).rates:
-        time = reading.iso(row.timestamp)
-        records.add_past(Payment(item, time, row.relativeFundingRate, 1.0))
-    return records
+_CONTRACT = spelled(
+    Listed[float, str, bool], name="symbol", symbol="base", kind="type", status="tradeable", stage="category",
+    size="contractSize", listed="openingDate", expiry="lastTradingTime", tick="tickSize",
+)  # fmt: skip
+
+
+_LONGS = {"sell": "long", "buy": "short"}  # a taker that sold closed a long
+_TRADE = spelled(
+    Closed[float, str], time="time", id="uid", number="trade_id", price="price", amount="size", side="side",
+    kind="type",
+)  # fmt: skip
+_PUSHED_TRADE = spelled(
+    Closed[float, int], name="product_id", time="time", id="uid", price="price", amount="qty", side="side",
+    kind="type",
+)  # fmt: skip
+
+
+def trade_frames(reading: Reading) -> Records:
+    """Read liquidations among the trades of the stream, and the newest that it begins with."""
+    rows: list[Closed[float, int]] = []
+    for frame in map(bytes, reading.frames(msgspec.Raw)):
+        path = "trades" if b'"trade_snapshot"' in frame else ""
+        kind = many(_PUSHED_TRADE) if path else _PUSHED_TRADE
+        found = leaf(wire.decode(frame, placed(kind, path), reading.where))
+        rows += found if path else [found]
+    return closed_rows(reading, rows, _named, _LONGS, only="liquidation", filled=True)
 
 
 class _Levels(Wire):
@@ -161,155 +159,39 @@ class _Levels(Wire):
     asks: list[tuple[float, float]]
 
 
-class _BookBody(Wire):
-    result: str
-    orderBook: _Levels
-    serverTime: str
-
-
 def book(reading: Reading) -> Records:
     """Read a book: coins of PF_, USD of PI_."""
-    body = reading.decode(_BookBody)
+    sides, time = reading.part(_Levels, "orderBook"), reading.iso(reading.part(str, "serverTime"))
     item = reading.instrument(reading.asked("symbol"), _named)
-    time = reading.iso(body.serverTime)
-    return Records(books=[reading.book(item, time, body.orderBook.bids, body.orderBook.asks)])
-
-
-class _Listed(Wire):
-    symbol: str
-    type: str
-    tradeable: bool
-    base: str = ""
-    quote: str = "USD"
-    contractSize: float = 1.0
-    category: str = ""
-
-
-class _ListedBody(Wire):
-    result: str
-    instruments: list[_Listed]
-
-
-def instruments(reading: Reading) -> Records:
-    """Read the list of contracts; FI_ and FF_ are dated."""
-    items = []
-    for row in reading.decode(_ListedBody).instruments:
-        with reading.row():
-            if row.type not in _TYPES:
-                continue
-            item = _named(row.symbol)
-            if item.inverse != _TYPES[row.type]:
-                reading.fail(f"{row.symbol}: the body states type {row.type}")
-            symbol = _ALIASES.get(row.base, row.base) or item.symbol
-            items.append(
-                item._replace(
-                    symbol=symbol, size=row.contractSize, active=row.tradeable and row.category != "Pre-IPO"
-                )
-            )
-    return Records(instruments=items)
-
-
-class _Trade(Wire):
-    time: str
-    trade_id: int
-    price: float
-    size: float
-    side: str
-    type: str
-    uid: str = ""
-
-
-class _Trades(Wire):
-    result: str
-    history: list[_Trade]
-
-
-def trades(reading: Reading) -> Records:
-    """Read liquidations among trades: a taker that sold closed a long."""
-    item = reading.instrument(reading.asked("symbol"), _named)
-    rows = reading.decode(_Trades).history
-    return _liquidated(reading, item, [(reading.iso(row.time), row) for row in rows])
-
-
-class _Pushed(Wire):
-    product_id: str
-    uid: str
-    side: str
-    type: str
-    time: int
-    qty: float
-    price: float
-
-
-class _One(_Pushed, tag_field="feed", tag="trade"):
-    """A trade."""
-
-
-class _Newest(Wire, tag_field="feed", tag="trade_snapshot"):
-    """The newest trades, which the stream begins with."""
-
-    trades: list[_Pushed]
-
-
-_TRADE_FRAME: Any = _One | _Newest
-
-
-def trade_frames(reading: Reading) -> Records:
-    """Read liquidations among the trades of the stream, and the newest that it begins with."""
-    records = Records()
-    for frame in reading.frames(_TRADE_FRAME):
-        for row in frame.trades if isinstance(frame, _Newest) else [frame]:
-            item, time = reading.instrument(row.product_id, _named), reading.ms(row.time)
-            told = _Trade("", 0, row.price, row.qty, row.side, row.type, row.uid)
-            records.add(_liquidated(reading, item, [(time, told)]))
-    return records
-
-
-def _liquidated(reading: Reading, item: Instrument, rows: list[tuple[int, _Trade]]) -> Records:
-    records = Records()
-    for time, row in rows:
-        records.times.append(time)
-        if row.type != "liquidation":
-            continue
-        side = reading.word(row.side, {"sell": "long", "buy": "short"})
-        records.liquidations.append(
-            Liquidation.of(
-                item,
-                time,
-                side,
-                row.size,
-                fill_price=row.price,
-                order_id=row.uid or f"{item.name}-{row.trade_id}",
-            )
-        )
-    return records
+    return Records(books=[reading.book(item, time, sides.bids, sides.asks)])
 
 
 _endpoint = partial(VenueEndpoint, "kraken")
+_TRADES = Paging(
+    descending=True, start="", end="lastTime", unit="iso", limit=100, limit_name="", exclusive=True
+)
 _V3 = "/derivatives/api/v3"
 
 ENDPOINTS = (
-    _endpoint("instruments", "GET", f"{_V3}/instruments", (), instruments, lists=True),
-    _endpoint("funding", "GET", f"{_V3}/tickers", STATE_TABLES, tickers, every=60),
-    _endpoint("funding", "GET", f"{_V3}/tickers/{{symbol}}", STATE_TABLES, ticker),
     _endpoint(
-        "settlements", "GET", "/derivatives/api/v4/historicalfundingrates", ("funding_settlements",),
-        funding_history, symbol="symbol", confirmed=False,
+        "instruments", f"{_V3}/instruments", contracts(_CONTRACT, "instruments", _contract), lists=True,
+    ),
+    _endpoint("funding", f"{_V3}/tickers", tickers, every=60),
+    _endpoint("funding", f"{_V3}/tickers/{{symbol}}", ticker),
+    _endpoint(
+        "settlements", "/derivatives/api/v4/historicalfundingrates",
+        payments(_PAID, "rates", _named, by="symbol", unit="iso", period_h=1.0), symbol="symbol",
+        confirmed=False,
         note="a year in one answer; whether a stamp is the hour's start or end is unconfirmed",
     ),
+    _endpoint("book", f"{_V3}/orderbook", book, symbol="symbol"),
     _endpoint(
-        "book", "GET", f"{_V3}/orderbook", BOOK_TABLES, book,
-        symbol="symbol",
+        "liquidations", f"{_V3}/history",
+        closed(_TRADE, "history", _named, _LONGS, by="symbol", unit="iso", only="liquidation", filled=True),
+        symbol="symbol", every=60, note="100 trades a page, as other clients page it", paging=_TRADES,
     ),
-    _endpoint(
-        "liquidations", "GET", f"{_V3}/history", ("liquidations_fills",), trades, symbol="symbol", every=60,
-        note="100 trades a page, as other clients page it",
-        paging=Paging(
-            descending=True, start="", end="lastTime", unit="iso", limit=100, limit_name="", exclusive=True
-        ),
-    ),
-    _endpoint("funding", "WS", "ticker", STATE_TABLES, ticker_frames),
-    _endpoint("liquidations", "WS", "trade", ("liquidations_fills",), trade_frames),
+    _endpoint("funding", "ticker", ticker_frames, method="WS"),
+    _endpoint("liquidations", "trade", trade_frames, method="WS"),
 )  # fmt: skip
 
 VENUE = Venue(

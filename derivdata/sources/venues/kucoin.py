@@ -11,10 +11,12 @@ from typing import ClassVar
 
 import msgspec
 
-from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.readers import books
 from derivdata.sources.venues.reading import CodedBody, Reading, refusal
 from derivdata.sources.venues.record_types import Instrument, Records, State
-from derivdata.sources.venues.wire import Data, Wire
+from derivdata.sources.venues.shapes import Book, Figures, Paid, many, spelled
+from derivdata.sources.venues.wire import Wire
 from derivdata.tables import contract
 
 _HOUR_MS = 3_600_000
@@ -35,73 +37,68 @@ def _named(name: str) -> Instrument:
     return Instrument(name, plain.symbol, plain.quote, 1.0 if inverse else None, inverse, name.endswith("M"))
 
 
-class _Contract(Wire):
-    symbol: str
-    type: str
+class _Contract(Figures[float, int], kw_only=True):
+    kind: str
     status: str
-    baseCurrency: str
-    quoteCurrency: str
+    base: str
+    quote: str
     multiplier: float
-    isInverse: bool
-    fundingFeeRate: float | None = None
-    openInterest: str | None = None
-    turnoverOf24h: float | None = None
-    markPrice: float | None = None
-    indexPrice: float | None = None
-    lastTradePrice: float | None = None
-    fundingRateSymbol: str | None = None
-    fundingRateGranularity: int | None = None  # announced for the future
-    currentFundingRateGranularity: int | None = None
-    marketStage: str = ""
-    priceChgPct: float | None = None
+    is_inverse: bool
+    open_interest: str | None = None
+    rate_symbol: str | None = None
+    announced: int | None = None  # the interval [ms] to come, and the one in force
+    current: int | None = None
+    stage: str = ""
+    listed: int | None = None
+    tick: float | None = None
+    lot: float | None = None
+
+
+_CONTRACT = spelled(
+    _Contract, name="symbol", kind="type", status="status", base="baseCurrency", quote="quoteCurrency",
+    multiplier="multiplier", is_inverse="isInverse", rate="fundingFeeRate", open_interest="openInterest",
+    volume_usd="turnoverOf24h", mark="markPrice", index_price="indexPrice", last="lastTradePrice",
+    rate_symbol="fundingRateSymbol", announced="fundingRateGranularity", stage="marketStage",
+    current="currentFundingRateGranularity", change="priceChgPct", expiry="expireDate",
+    listed="firstOpenDate", tick="tickSize", lot="lotSize",
+)  # fmt: skip
 
 
 def contracts(reading: Reading) -> Records:
     """Read contracts, rates, intervals, open interest, prices and volume, of all contracts or one."""
-    records, data = Records(), reading.decode(Data[list[_Contract] | _Contract]).data
-    for row in data if isinstance(data, list) else [data]:
+    records = Records()
+    for row in reading.rows(_CONTRACT, "data"):
         with reading.row():
-            if row.isInverse != (row.multiplier < 0):
-                reading.fail(f"{row.symbol}: isInverse {row.isInverse} with a multiplier of {row.multiplier}")
-            base = "BTC" if row.baseCurrency == "XBT" else row.baseCurrency
+            if row.is_inverse != (row.multiplier < 0):
+                reading.fail(f"{row.name}: isInverse {row.is_inverse} with a multiplier of {row.multiplier}")
             item = Instrument(
-                row.symbol,
-                base,
-                row.quoteCurrency,
+                row.name,
+                "BTC" if row.base == "XBT" else row.base,
+                row.quote,
                 abs(row.multiplier),
-                row.isInverse,
-                row.type == "FFWCSX",
-                row.status == "Open" and row.marketStage != "PRE_MARKET",
+                row.is_inverse,
+                row.kind == "FFWCSX",
+                row.status == "Open" and row.stage != "PRE_MARKET",
+                expiry=reading.ms(row.expiry) if row.expiry else None,
+                listed=reading.ms(row.listed) if row.listed else None,
+                tick=row.tick,
+                step=row.lot,
             )
             records.instruments.append(item)
-            if not item.perpetual or not item.active:
+            if not item.active:
                 continue
             hours = _hours(reading, row) or reading.interval(item)
-            amount, mark = reading.number(row.openInterest), row.markPrice
-            records.states.append(
-                State(
-                    item,
-                    None,
-                    row.fundingFeeRate,
-                    hours,
-                    hours,
-                    mark=mark,
-                    index_price=row.indexPrice,
-                    last=row.lastTradePrice,
-                    oi_usd=item.usd(amount, mark),
-                    oi_coins=item.coins(amount, mark),
-                    volume_usd=row.turnoverOf24h,
-                    change_pct=reading.percent(row.priceChgPct),
-                )
-            )
+            amount = reading.number(row.open_interest)
+            usd, coins = item.usd(amount, row.mark), item.coins(amount, row.mark)
+            records.states.append(reading.state(item, row, hours, oi_usd=usd, oi_coins=coins))
     return records
 
 
 def _hours(reading: Reading, row: _Contract) -> float | None:
-    granularity = row.currentFundingRateGranularity or row.fundingRateGranularity
+    granularity = row.current or row.announced
     if granularity:
         return granularity / _HOUR_MS
-    match = _RATE_SYMBOL.fullmatch(row.fundingRateSymbol or "")
+    match = _RATE_SYMBOL.fullmatch(row.rate_symbol or "")
     return float(match["hours"]) if match else None
 
 
@@ -115,9 +112,8 @@ class _Current(Wire):
 
 def current_rates(reading: Reading) -> Records:
     """Read running rates, of one contract or all, under their old or their new names."""
-    data = reading.decode(Data[_Current | list[_Current]]).data
     states = []
-    for row in data if isinstance(data, list) else [data]:
+    for row in reading.rows(_Current, "data"):
         match = _RATE_SYMBOL.fullmatch(row.symbol)
         item = reading.instrument(match["name"] if match else row.symbol, _named)
         rate = row.value if row.value is not None else reading.number(row.nextFundingRate)
@@ -127,12 +123,6 @@ def current_rates(reading: Reading) -> Records:
             reading.fail(f"{row.symbol}: an interval of {hours:g} hours")
         states.append(State(item, None, rate, hours, hours))
     return Records(states=states)
-
-
-class _Paid(Wire):
-    symbol: str
-    fundingRate: float
-    timepoint: int
 
 
 class _PaidNew(Wire):
@@ -145,56 +135,50 @@ class _PaidList(Wire):
     rows: list[_PaidNew] = msgspec.field(name="list")
 
 
+_PAID = spelled(Paid[float, int], name="symbol", rate="fundingRate", time="timepoint")
+
+
 def funding_history(reading: Reading) -> Records:
     """Read payments, the newest first, in their old or their new shape."""
-    data = reading.decode(Data[list[_Paid] | _PaidList]).data
-    if isinstance(data, list):
-        return reading.payments(((row.symbol, row.timepoint, row.fundingRate) for row in data), _named)
-    return reading.payments(((data.symbol, row.ts, row.fundingRate) for row in data.rows), _named)
+    data = reading.part(many(_PAID) | _PaidList, "data")
+    if isinstance(data, _PaidList):
+        return reading.payments(((data.symbol, row.ts, row.fundingRate) for row in data.rows), _named)
+    return reading.payments(((row.name, row.time, row.rate) for row in data), _named)
 
 
-class _Book(Wire):
-    symbol: str
-    bids: list[tuple[str | float, float]]
-    asks: list[tuple[str | float, float]]
-    ts: int
+_LEVEL = tuple[str | float, float]
+_BOOK = spelled(Book[_LEVEL, int], name="symbol", bids="bids", asks="asks", time="ts")  # in nanoseconds
 
-
-def book(reading: Reading) -> Records:
-    """Read a book, whose sizes are contracts; `ts` is in nanoseconds."""
-    body = reading.decode(Data[_Book]).data
-    item = reading.instrument(body.symbol, _named)
-    return Records(books=[reading.book(item, reading.ms(body.ts // 1_000_000), body.bids, body.asks)])
-
-
+_HUNDRED_HOURS = Paging(
+    descending=True, start="startAt", end="endAt", limit=100, limit_name="", span_hours=100
+)
 _endpoint = partial(VenueEndpoint, "kucoin")
 
 ENDPOINTS = (
+    _endpoint("funding", "/api/v1/contracts/active", contracts, weight=3, lists=True, every=60),
     _endpoint(
-        "funding", "GET", "/api/v1/contracts/active", STATE_TABLES, contracts, weight=3, lists=True,
-        every=60,
-    ),
-    _endpoint(
-        "funding", "GET", "/api/v1/funding-rate/{symbol}/current", ("funding_history",), current_rates,
+        "funding", "/api/v1/funding-rate/{symbol}/current", current_rates, tables=RATE_TABLES,
         symbol="symbol", weight=2,
     ),
-    _endpoint("funding", "GET", "/api/v1/contracts/{symbol}", STATE_TABLES, contracts, symbol="symbol"),
-    _endpoint("funding", "GET", "market/funding-rate", ("funding_history",), current_rates),
+    _endpoint("funding", "/api/v1/contracts/{symbol}", contracts, symbol="symbol"),
+    _endpoint("funding", "market/funding-rate", current_rates, tables=RATE_TABLES),
     _endpoint(
-        "settlements", "GET", "market/funding-rate-history", ("funding_settlements",), funding_history,
+        "settlements", "market/funding-rate-history", funding_history,
         host="https://api.kucoin.com/api/ua/v1", symbol="symbol", confirmed=False,
-        note="of the newer interface, as other clients name it",
-        paging=Paging(
-            descending=True, start="startAt", end="endAt", limit=100, limit_name="", span_hours=100
-        ),
+        note="of the newer interface, as other clients name it", paging=_HUNDRED_HOURS,
     ),
     _endpoint(
-        "settlements", "GET", "/api/v1/contract/funding-rates", ("funding_settlements",), funding_history,
-        symbol="symbol", weight=5,
+        "settlements", "/api/v1/contract/funding-rates", funding_history, symbol="symbol", weight=5,
         paging=Paging(descending=True, start="from", end="to", limit=100, limit_name=""),
     ),
-    _endpoint("book", "GET", "/api/v1/level2/snapshot", BOOK_TABLES, book, symbol="symbol", weight=3),
-    _endpoint("book", "GET", "/api/v1/level2/depth100", BOOK_TABLES, book, symbol="symbol", weight=5),
+    _endpoint(
+        "book", "/api/v1/level2/snapshot", books(_BOOK, "data", _named, per=1_000_000), symbol="symbol",
+        weight=3,
+    ),
+    _endpoint(
+        "book", "/api/v1/level2/depth100", books(_BOOK, "data", _named, per=1_000_000), symbol="symbol",
+        weight=5,
+    ),
 )  # fmt: skip
 
 VENUE = Venue(

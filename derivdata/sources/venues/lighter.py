@@ -15,8 +15,8 @@ from typing import Generic, TypeVar
 import msgspec
 
 from derivdata.sources.venues.endpoint import (
-    BOOK_TABLES,
-    STATE_TABLES,
+    PRICE_TABLES,
+    RATE_TABLES,
     Paging,
     Socket,
     Stream,
@@ -307,30 +307,20 @@ _PAGES = Paging(
 )
 
 ENDPOINTS = (
-    _endpoint("funding", "GET", "/funding-rates", ("funding_history",), funding_rates, every=60),
+    _endpoint("funding", "/funding-rates", funding_rates, tables=RATE_TABLES, every=60),
+    _endpoint("oi", "/orderBookDetails", details, tables=("oi_history", *PRICE_TABLES), lists=True, every=60),
     _endpoint(
-        "oi", "GET", "/orderBookDetails",
-        ("oi_history", "markets_symbol_exchanges", "prices_history"), details, lists=True, every=60,
+        "settlements", "/fundings", fundings, params={"resolution": "1h"}, symbol="market_id", paging=_PAGES,
     ),
+    _endpoint("book", "/orderBookOrders", orders, params={"limit": "250"}, symbol="market_id"),
+    _endpoint("funding", "market_stats/{market_id}", market_stats, method="WS"),
+    _endpoint("funding", "market_stats/all", all_market_stats, method="WS"),
     _endpoint(
-        "settlements", "GET", "/fundings", ("funding_settlements",), fundings, params={"resolution": "1h"},
-        symbol="market_id", paging=_PAGES,
-    ),
-    _endpoint(
-        "book", "GET", "/orderBookOrders", BOOK_TABLES, orders,
-        params={"limit": "250"}, symbol="market_id",
-    ),
-    _endpoint(
-        "funding", "WS", "market_stats/{market_id}",
-        STATE_TABLES, market_stats,
-    ),
-    _endpoint("funding", "WS", "market_stats/all", STATE_TABLES, all_market_stats),
-    _endpoint(
-        "liquidations", "GET", "/recentTrades", ("liquidations_fills",), recent_trades,
-        symbol="market_id", confirmed=False, note="the newest 100 trades of a market, no window",
+        "liquidations", "/recentTrades", recent_trades, symbol="market_id", confirmed=False,
+        note="the newest 100 trades of a market, no window",
         paging=Paging(descending=True, start="", end="", limit=100),
     ),
-    _endpoint("liquidations", "WS", "trade/{market_id}", ("liquidations_fills",), trades),
+    _endpoint("liquidations", "trade/{market_id}", trades, method="WS"),
 )  # fmt: skip
 
 _SOCKET = "wss://mainnet.zklighter.elliot.ai/stream"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from derivdata.sources.venues.endpoint import STATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.readers import contracts, payments, states
 from derivdata.sources.venues.reading import Fault, Reading, refusal
-from derivdata.sources.venues.record_types import Instrument, Records, State
-from derivdata.sources.venues.wire import Data, Wire
+from derivdata.sources.venues.record_types import Instrument, Records
+from derivdata.sources.venues.shapes import Figures, Listed, Paid, leaf, many, placed, spelled
+from derivdata.sources.venues.wire import Wire
 
 _REASONS = {510: "limit", 500: "busy", 501: "busy", 509: "busy"}
 
@@ -30,158 +32,75 @@ def _named(name: str) -> Instrument:
     return Instrument(name, base, quote, None, quote == "USD", quote in ("USDT", "USD", "USDC"))
 
 
-class _Pushed(Wire):
-    symbol: str
-    lastPrice: float | None = None
-    fairPrice: float | None = None
-    riseFallRate: float | None = None
-
-
-class _Ticker(Wire):
-    symbol: str
-    timestamp: int
-    lastPrice: float | None = None
-    fairPrice: float | None = None
-    indexPrice: float | None = None
-    holdVol: float | None = None
-    amount24: float | None = None
-    riseFallRate: float | None = None
-    fundingRate: float | None = None
+_TICKER = spelled(
+    Figures[float, int], name="symbol", time="timestamp", last="lastPrice", mark="fairPrice",
+    index_price="indexPrice", contracts="holdVol", volume_usd="amount24", change="riseFallRate",
+    rate="fundingRate",
+)  # fmt: skip
+_PUSHED = spelled(
+    Figures[float, int], name="symbol", last="lastPrice", mark="fairPrice", change="riseFallRate"
+)
+_RATE = spelled(
+    Figures[float, int], name="symbol", time="timestamp", rate="fundingRate", hours="collectCycle"
+)
+_PAID = spelled(Paid[float, int], name="symbol", rate="fundingRate", time="settleTime")
 
 
 def tickers(reading: Reading) -> Records:
-    """Read rates, open interest, prices and volume of all contracts; intervals come from elsewhere."""
-    data = reading.decode(Data[list[_Ticker] | _Ticker]).data
-    states = []
-    for row in data if isinstance(data, list) else [data]:
-        item = reading.instrument(row.symbol, _named)
-        if row.lastPrice == row.holdVol == 0:
-            continue  # not trading
-        hours = reading.interval(item)
-        states.append(
-            State(
-                item,
-                reading.ms(row.timestamp),
-                row.fundingRate,
-                hours,
-                hours,
-                mark=row.fairPrice,
-                index_price=row.indexPrice,
-                last=row.lastPrice,
-                oi_usd=item.usd(row.holdVol, row.fairPrice),
-                oi_coins=item.coins(row.holdVol, row.fairPrice),
-                volume_usd=row.amount24,
-                change_pct=reading.percent(row.riseFallRate),
-            )
-        )
-    return Records(states=states)
-
-
-class _TickerFrame(Data[list[_Pushed]]):
-    ts: int
+    """Read rates, open interest, prices and volume of the contracts that trade."""
+    records = states(_TICKER, "data", _named)(reading)
+    records.states = [row for row in records.states if not row.last == row.oi_coins == 0]
+    return records
 
 
 def ticker_frames(reading: Reading) -> Records:
     """Read marks, last prices and changes of all contracts, which the stream sends each second."""
-    return Records(
-        states=[
-            State(
-                reading.instrument(row.symbol, _named), reading.ms(frame.ts), mark=row.fairPrice,
-                last=row.lastPrice, change_pct=reading.percent(row.riseFallRate),
-            )
-            for frame in reading.frames(_TickerFrame)
-            for row in frame.data
-        ]
-    )  # fmt: skip
+    records = Records()
+    frames = reading.frames(placed(many(_PUSHED), "data"))
+    for stamp, frame in zip(reading.pushed(int, "ts"), frames, strict=True):
+        for row in leaf(frame):
+            item = reading.instrument(row.name, _named)
+            records.states.append(reading.state(item, row, time=reading.ms(stamp)))
+    return records
 
 
-class _Rate(Wire):
-    symbol: str
-    fundingRate: float
-    collectCycle: float
-    timestamp: int
+class _Plated(Listed[float, int, int]):
+    plates: tuple[str, ...] = ()
+    settle: str = ""
 
 
-def funding_rates(reading: Reading) -> Records:
-    """Read running rates with their intervals, of all contracts or one."""
-    data = reading.decode(Data[list[_Rate] | _Rate]).data
-    return Records(
-        states=[
-            State(
-                reading.instrument(row.symbol, _named), reading.ms(row.timestamp), row.fundingRate,
-                row.collectCycle, row.collectCycle,
-            )
-            for row in (data if isinstance(data, list) else [data])
-        ]
-    )  # fmt: skip
+_CONTRACT = spelled(
+    _Plated, name="symbol", symbol="baseCoin", quote="quoteCoin", status="state", size="contractSize",
+    settle="settleCoin", plates="conceptPlate", listed="createTime", tick="priceUnit", step="volUnit",
+)  # fmt: skip
 
 
-class _Paid(Wire):
-    symbol: str
-    fundingRate: float
-    settleTime: int
-
-
-class _PaidPage(Wire):
-    resultList: list[_Paid]
-    currentPage: int
-    totalPage: int
-
-
-def funding_history(reading: Reading) -> Records:
-    """Read payments, the newest first, by page numbers."""
-    rows = reading.decode(Data[_PaidPage]).data.resultList
-    return reading.payments(((row.symbol, row.settleTime, row.fundingRate) for row in rows), _named)
-
-
-class _Listed(Wire):
-    symbol: str
-    baseCoin: str
-    quoteCoin: str
-    settleCoin: str
-    contractSize: float
-    state: int
-    conceptPlate: tuple[str, ...] = ()
-
-
-def details(reading: Reading) -> Records:
-    """Read the list of contracts."""
-    items = [
-        Instrument(
-            row.symbol,
-            row.baseCoin,
-            row.quoteCoin,
-            row.contractSize,
-            row.settleCoin == row.baseCoin,
-            active=row.state == 0 and not any("premarket" in plate.lower() for plate in row.conceptPlate),
-        )
-        for row in reading.decode(Data[list[_Listed]]).data
-    ]
-    return Records(instruments=items)
+def _contract(reading: Reading, row: _Plated) -> Instrument:
+    is_early = any("premarket" in plate.lower() for plate in row.plates)
+    return reading.contract(row, inverse=row.settle == row.symbol, active=row.status == 0 and not is_early)
 
 
 _endpoint = partial(VenueEndpoint, "mexc")
 _BASE = "/api/v1/contract"
+_PAGES = Paging(
+    "page", descending=True, start="", end="", cursor="page_num", limit=1000, limit_name="page_size"
+)
 
 ENDPOINTS = (
-    _endpoint("instruments", "GET", f"{_BASE}/detail", (), details, lists=True),
+    _endpoint("instruments", f"{_BASE}/detail", contracts(_CONTRACT, "data", _contract), lists=True),
+    _endpoint("funding", f"{_BASE}/ticker", tickers, every=60),
     _endpoint(
-        "funding", "GET", f"{_BASE}/ticker",
-        STATE_TABLES, tickers, every=60,
+        "funding", f"{_BASE}/funding_rate", states(_RATE, "data", _named), tables=RATE_TABLES, every=60,
     ),
-    _endpoint("funding", "GET", f"{_BASE}/funding_rate", ("funding_history",), funding_rates, every=60),
     _endpoint(
-        "funding", "GET", f"{_BASE}/funding_rate/{{symbol}}", ("funding_history",), funding_rates,
+        "funding", f"{_BASE}/funding_rate/{{symbol}}", states(_RATE, "data", _named), tables=RATE_TABLES,
         symbol="symbol",
     ),
     _endpoint(
-        "settlements", "GET", f"{_BASE}/funding_rate/history", ("funding_settlements",), funding_history,
-        symbol="symbol",
-        paging=Paging(
-            "page", descending=True, start="", end="", cursor="page_num", limit=1000, limit_name="page_size"
-        ),
+        "settlements", f"{_BASE}/funding_rate/history", payments(_PAID, "data.resultList", _named),
+        symbol="symbol", paging=_PAGES,
     ),
-    _endpoint("tickers", "WS", "push.tickers", ("markets_symbol_exchanges", "prices_history"), ticker_frames),
+    _endpoint("tickers", "push.tickers", ticker_frames, method="WS"),
 )  # fmt: skip
 
 VENUE = Venue("mexc", "https://api.mexc.com", ENDPOINTS, refusal(_Fault, _REASONS.get), budget=2.5)

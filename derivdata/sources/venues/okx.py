@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from derivdata.sources.venues.endpoint import BOOK_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
+from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
 from derivdata.sources.venues.okx_options import (
     Mark,
     OpenInterest,
@@ -18,13 +18,7 @@ from derivdata.sources.venues.okx_options import (
     option_tickers,
 )
 from derivdata.sources.venues.reading import CodedBody, Reading, refusal
-from derivdata.sources.venues.record_types import (
-    Instrument,
-    Liquidation,
-    OiPoint,
-    Records,
-    State,
-)
+from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Records, State
 from derivdata.sources.venues.wire import Data, Wire
 
 _HOUR_US = 3_600_000_000
@@ -254,65 +248,50 @@ _FAMILIES = ("BTC-USD", "ETH-USD")
 _WALK = Paging(descending=True, start="", end="after", limit=400, reach_days=90)
 
 ENDPOINTS = (
-    _endpoint("instruments", "GET", "/api/v5/public/instruments?instType=SWAP", (), instruments, lists=True),
+    _endpoint("instruments", "/api/v5/public/instruments?instType=SWAP", instruments, lists=True),
     _endpoint(
-        "funding", "GET", "/api/v5/public/funding-rate", ("funding_history",), funding_rates,
-        params={"instId": "ANY"}, weight=2.5, every=60,
+        "funding", "/api/v5/public/funding-rate", funding_rates, tables=RATE_TABLES, params={"instId": "ANY"},
+        weight=2.5, every=60,
+    ),
+    _endpoint("oi", "/api/v5/public/open-interest?instType=SWAP", open_interest, every=60),
+    _endpoint("mark", "/api/v5/public/mark-price", mark_prices, params=_SWAP, weight=2.5, every=60),
+    _endpoint("tickers", "/api/v5/market/tickers", tickers, params=_SWAP, every=60),
+    _endpoint(
+        "settlements", "/api/v5/public/funding-rate-history", funding_history, symbol="instId", paging=_WALK,
+        weight=2.5,
     ),
     _endpoint(
-        "oi", "GET", "/api/v5/public/open-interest?instType=SWAP", ("oi_history",), open_interest, every=60
-    ),
-    _endpoint(
-        "mark", "GET", "/api/v5/public/mark-price", ("markets_symbol_exchanges", "prices_history"),
-        mark_prices, params=_SWAP, weight=2.5, every=60,
-    ),
-    _endpoint(
-        "tickers", "GET", "/api/v5/market/tickers", ("markets_symbol_exchanges", "prices_history"), tickers,
-        params=_SWAP, every=60,
-    ),
-    _endpoint(
-        "settlements", "GET", "/api/v5/public/funding-rate-history", ("funding_settlements",),
-        funding_history, symbol="instId", paging=_WALK, weight=2.5,
-    ),
-    _endpoint(
-        "oi_history", "GET", "/api/v5/rubik/stat/contracts/open-interest-history", ("oi_history",),
-        open_interest_history, params={"period": "5m"}, symbol="instId", weight=2.5,
+        "oi_history", "/api/v5/rubik/stat/contracts/open-interest-history", open_interest_history,
+        params={"period": "5m"}, symbol="instId", weight=2.5,
         paging=Paging(descending=True, start="begin", end="end", limit=100, reach_days=5),
     ),
+    _endpoint("book", "/api/v5/market/books", order_book, params={"sz": "400"}, symbol="instId"),
     _endpoint(
-        "book", "GET", "/api/v5/market/books", BOOK_TABLES, order_book,
-        params={"sz": "400"}, symbol="instId",
+        "chain", "/api/v5/public/opt-summary", option_summary, symbol="instFamily", every=300, each=_FAMILIES,
     ),
     _endpoint(
-        "chain", "GET", "/api/v5/public/opt-summary", ("options_snapshot",), option_summary,
-        symbol="instFamily", every=300, each=_FAMILIES,
-    ),
-    _endpoint(
-        "chain", "GET", "/api/v5/public/open-interest?instType=OPTION", (), option_oi, symbol="instFamily",
+        "chain", "/api/v5/public/open-interest?instType=OPTION", option_oi, tables=(), symbol="instFamily",
         every=300, each=_FAMILIES,
     ),
     _endpoint(
-        "chain", "GET", "/api/v5/market/tickers?instType=OPTION", (), option_tickers, symbol="instFamily",
+        "chain", "/api/v5/market/tickers?instType=OPTION", option_tickers, tables=(), symbol="instFamily",
         every=300, each=_FAMILIES,
     ),
     _endpoint(
-        "chain", "GET", "/api/v5/public/mark-price?instType=OPTION", (), option_marks, symbol="instFamily",
+        "chain", "/api/v5/public/mark-price?instType=OPTION", option_marks, tables=(), symbol="instFamily",
         weight=2.5, every=300, each=_FAMILIES, confirmed=False, note="the specification names it for swaps",
     ),
+    _endpoint("instruments", "/api/v5/public/instruments?instType=OPTION", instruments, symbol="instFamily"),
     _endpoint(
-        "instruments", "GET", "/api/v5/public/instruments?instType=OPTION", (), instruments,
-        symbol="instFamily",
-    ),
-    _endpoint(
-        "liquidations", "GET", "/api/v5/public/liquidation-orders", ("liquidations_fills",), liquidations,
+        "liquidations", "/api/v5/public/liquidation-orders", liquidations,
         params={**_SWAP, "state": "filled"}, symbol="instFamily", confirmed=False,
         paging=Paging(descending=True, start="", end="after", limit=100, exclusive=True),
         note="left the documentation in 2023, answered in 2026-09: to refill a gap",
     ),
-    _endpoint("funding", "WS", "funding-rate", ("funding_history",), funding_rates),
-    _endpoint("book", "WS", "books", BOOK_TABLES, book_frames),
-    _endpoint("oi", "WS", "open-interest", ("oi_history",), open_interest),
-    _endpoint("liquidations", "WS", "liquidation-orders", ("liquidations_fills",), liquidations),
+    _endpoint("funding", "funding-rate", funding_rates, tables=RATE_TABLES, method="WS"),
+    _endpoint("book", "books", book_frames, method="WS"),
+    _endpoint("oi", "open-interest", open_interest, method="WS"),
+    _endpoint("liquidations", "liquidation-orders", liquidations, method="WS"),
 )  # fmt: skip
 
 _SOCKET = "wss://ws.okx.com:8443/ws/v5/public"

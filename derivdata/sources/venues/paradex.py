@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Generic, TypeVar
+from typing import TypeVar
 
-from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.readers import Reader, books, closed, contracts, states
 from derivdata.sources.venues.reading import Fault, Reading, refusal
-from derivdata.sources.venues.record_types import Instrument, Interval, Liquidation, Records, State
-from derivdata.sources.venues.wire import Data, Wire
+from derivdata.sources.venues.record_types import Instrument, Records, State
+from derivdata.sources.venues.shapes import Book, Closed, Figures, Listed, spelled
+from derivdata.sources.venues.wire import Wire
 
 T = TypeVar("T")
 _OLD_HOURS = 8.0
@@ -33,88 +35,34 @@ def _named(name: str) -> Instrument:
     return Instrument(name, parts[0], parts[1] if len(parts) > 1 else "", 1.0, perpetual=perpetual)
 
 
-class _Frame(Wire, Generic[T]):
-    """A frame of the stream."""
-
-    params: Data[T]
-
-
-class _Summary(Wire):
-    symbol: str
-    created_at: int
-    mark_price: str | None = None
-    last_traded_price: str | None = None
-    underlying_price: str | None = None
-    open_interest: str | None = None
-    volume_24h: str | None = None
-    funding_rate: str | None = None
-    price_change_rate_24h: str | None = None
+_SUMMARY = spelled(
+    Figures[str, int], name="symbol", time="created_at", mark="mark_price", last="last_traded_price",
+    index_price="underlying_price", contracts="open_interest", volume_usd="volume_24h", rate="funding_rate",
+    change="price_change_rate_24h",
+)  # fmt: skip
 
 
-class _Summaries(Wire):
-    results: list[_Summary]
+def _summed(path: str, *, pushed: bool = False) -> Reader:
+    """Read rates, open interest, prices and volume of perpetuals, whose rates accrue without payments."""
+
+    def read(reading: Reading) -> Records:
+        records = states(_SUMMARY, path, _named, pushed=pushed)(reading)
+        records.states = [row._replace(settle_h=None) for row in records.states if row.instrument.perpetual]
+        return records
+
+    return read
 
 
-def summaries(reading: Reading) -> Records:
-    """Read rates, open interest, prices and volume of all perpetuals; options are ignored."""
-    return _states(reading, reading.decode(_Summaries).results)
+def _contract(reading: Reading, row: Listed[str | float, int, str]) -> Instrument:
+    """Return a contract of the list; its interval is the period that rates are quoted for."""
+    return reading.contract(row, perpetual=row.kind == "PERP")
 
 
-def summary_frames(reading: Reading) -> Records:
-    """Read the same of the stream, a row a frame."""
-    return _states(reading, [frame.params.data for frame in reading.frames(_Frame[_Summary])])
-
-
-def _states(reading: Reading, rows: list[_Summary]) -> Records:
-    states = []
-    for row in rows:
-        item = reading.instrument(row.symbol, _named)
-        if not item.perpetual:
-            continue
-        period = reading.interval(item)
-        mark, coins = reading.number(row.mark_price), reading.number(row.open_interest)
-        states.append(
-            State(
-                item,
-                reading.ms(row.created_at),
-                reading.number(row.funding_rate),
-                period,
-                None,
-                mark=mark,
-                index_price=reading.number(row.underlying_price),
-                last=reading.number(row.last_traded_price),
-                oi_usd=item.usd(coins, mark),
-                oi_coins=coins,
-                volume_usd=reading.number(row.volume_24h),
-                change_pct=reading.percent(row.price_change_rate_24h),
-            )
-        )
-    return Records(states=states)
-
-
-class _Market(Wire):
-    symbol: str
-    base_currency: str
-    quote_currency: str
-    asset_kind: str
-    funding_period_hours: float | None = None
-
-
-class _Markets(Wire):
-    results: list[_Market]
-
-
-def markets(reading: Reading) -> Records:
-    """Read the list of contracts; the interval is the period that rates are quoted for."""
-    records = Records()
-    for row in reading.decode(_Markets).results:
-        item = Instrument(
-            row.symbol, row.base_currency, row.quote_currency, 1.0, perpetual=row.asset_kind == "PERP"
-        )
-        records.instruments.append(item)
-        if item.perpetual and row.funding_period_hours:
-            records.intervals.append(Interval(item, row.funding_period_hours))
-    return records
+_CONTRACT = spelled(
+    Listed[str | float, int, str], name="symbol", symbol="base_currency", quote="quote_currency",
+    kind="asset_kind", hours="funding_period_hours", listed="open_at", expiry="expiry_at",
+    tick="price_tick_size", step="order_size_increment",
+)  # fmt: skip
 
 
 class _Sample(Wire):
@@ -125,22 +73,16 @@ class _Sample(Wire):
     funding_period_hours: float | None = None
 
 
-class _Samples(Wire):
-    results: list[_Sample]
-    next: str | None = None
-
-
 def funding_data(reading: Reading) -> Records:
     """Read samples of the rate, the newest first; old rows say a period of 0 and are of 8 hours."""
-    body = reading.decode(_Samples)
-    records = _sampled(reading, body.results)
-    records.cursor = body.next or None
+    records = _sampled(reading, reading.rows(_Sample, "results"))
+    records.cursor = reading.part(str | None, "next", None) or None
     return records
 
 
 def funding_frames(reading: Reading) -> Records:
     """Read samples of the rate of the stream, a row a frame."""
-    return _sampled(reading, [frame.params.data for frame in reading.frames(_Frame[_Sample])])
+    return _sampled(reading, reading.pushed(_Sample, "params.data"))
 
 
 def _sampled(reading: Reading, rows: list[_Sample]) -> Records:
@@ -155,65 +97,22 @@ def _sampled(reading: Reading, rows: list[_Sample]) -> Records:
     return records
 
 
-class _Trade(Wire):
-    id: str
-    market: str
-    side: str
-    size: str
-    price: str
-    created_at: int
-    trade_type: str
-
-
-class _Trades(Wire):
-    results: list[_Trade]
-    next: str | None = None
+_LONGS = {"SELL": "long", "BUY": "short"}  # a taker that sold closed a long
+_TRADE = spelled(
+    Closed[str, int], name="market", time="created_at", side="side", amount="size", price="price", id="id",
+    kind="trade_type",
+)  # fmt: skip
+_BOOK = spelled(Book[tuple[str, str], int], name="market", time="last_updated_at", bids="bids", asks="asks")
 
 
 def trades(reading: Reading) -> Records:
-    """Read liquidations among trades: a taker that sold closed a long."""
-    body: _Trades | list[_Trade] = reading.decode(_Trades | list[_Trade])
-    rows, cursor = (body, None) if isinstance(body, list) else (body.results, body.next or None)
-    records = _liquidated(reading, rows)
-    records.cursor = cursor
-    return records
+    """Read liquidations among trades, a page of them or a bare list."""
+    if reading.body.lstrip()[:1] == b"[":
+        return _trades("")(reading)
+    return _trades("results", cursor="next")(reading)
 
 
-def trade_frames(reading: Reading) -> Records:
-    """Read liquidations among the trades of the stream, a trade a frame."""
-    return _liquidated(reading, [frame.params.data for frame in reading.frames(_Frame[_Trade])])
-
-
-def _liquidated(reading: Reading, rows: list[_Trade]) -> Records:
-    records = Records()
-    for row in rows:
-        time = reading.ms(row.created_at)
-        records.times.append(time)
-        if row.trade_type != "LIQUIDATION":
-            continue
-        side = reading.word(row.side, {"SELL": "long", "BUY": "short"})
-        coins, price = reading.required(row.size), reading.required(row.price)
-        item = reading.instrument(row.market, _named)
-        records.liquidations.append(
-            Liquidation.of(item, time, side, coins, fill_price=price, order_id=row.id)
-        )
-    return records
-
-
-class _Book(Wire):
-    market: str
-    last_updated_at: int
-    bids: list[tuple[str, str]]
-    asks: list[tuple[str, str]]
-
-
-def book(reading: Reading) -> Records:
-    """Read a book; sizes are coins."""
-    body = reading.decode(_Book)
-    item = reading.instrument(body.market, _named)
-    return Records(books=[reading.book(item, reading.ms(body.last_updated_at), body.bids, body.asks)])
-
-
+_trades = partial(closed, _TRADE, named=_named, longs=_LONGS, only="LIQUIDATION", filled=True)
 _endpoint = partial(VenueEndpoint, "paradex")
 _WALK = Paging(
     "cursor",
@@ -237,28 +136,20 @@ _SERIES = Paging(
 )
 
 ENDPOINTS = (
-    _endpoint("instruments", "GET", "/markets", (), markets, lists=True),
+    _endpoint("instruments", "/markets", contracts(_CONTRACT, "results", _contract), lists=True),
+    _endpoint("funding", "/markets/summary", _summed("results"), params={"market": "ALL"}, every=60),
     _endpoint(
-        "funding", "GET", "/markets/summary",
-        STATE_TABLES, summaries,
-        params={"market": "ALL"}, every=60,
+        "funding_series", "/funding/data", funding_data, symbol="market", paging=_SERIES,
+        note="one row a minute, 1,440 requests a day; the newest week",
     ),
+    _endpoint("liquidations", "/trades", trades, symbol="market", paging=_WALK, every=300),
     _endpoint(
-        "funding_series", "GET", "/funding/data", ("funding_history",), funding_data, symbol="market",
-        paging=_SERIES, note="one row a minute, 1,440 requests a day; the newest week",
+        "book", "/orderbook/{market}", books(_BOOK, "", _named), params={"depth": "100"}, symbol="market",
     ),
-    _endpoint(
-        "liquidations", "GET", "/trades", ("liquidations_fills",), trades, symbol="market", paging=_WALK,
-        every=300,
-    ),
-    _endpoint(
-        "book", "GET", "/orderbook/{market}", BOOK_TABLES, book,
-        params={"depth": "100"}, symbol="market",
-    ),
-    _endpoint("funding", "WS", "funding_data.{market}", ("funding_history",), funding_frames),
-    _endpoint("liquidations", "WS", "trades.{market}", ("liquidations_fills",), trade_frames),
-    _endpoint("funding", "WS", "markets_summary", STATE_TABLES, summary_frames),
-    _endpoint("funding", "WS", "markets_summary.{market}", STATE_TABLES, summary_frames),
+    _endpoint("funding", "funding_data.{market}", funding_frames, tables=RATE_TABLES, method="WS"),
+    _endpoint("liquidations", "trades.{market}", _trades("params.data", pushed=True), method="WS"),
+    _endpoint("funding", "markets_summary", _summed("params.data", pushed=True), method="WS"),
+    _endpoint("funding", "markets_summary.{market}", _summed("params.data", pushed=True), method="WS"),
 )  # fmt: skip
 
 VENUE = Venue(

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.endpoint import RATE_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.readers import contracts, states
 from derivdata.sources.venues.reading import NumberedBody, Reading, refusal
-from derivdata.sources.venues.record_types import Instrument, Interval, Payment, Records, State
-from derivdata.sources.venues.wire import Data, Result, Wire
+from derivdata.sources.venues.record_types import Instrument, Payment, Records
+from derivdata.sources.venues.shapes import Figures, Listed, spelled
+from derivdata.sources.venues.wire import Wire
 from derivdata.tables import contract
 
 _HOUR_SECONDS = 3600
@@ -23,97 +25,26 @@ def _named(name: str) -> Instrument:
     return Instrument(name, plain.symbol.removeprefix("u"), plain.quote, 1.0, active=plain.quote in _QUOTES)
 
 
-class _Product(Wire):
-    symbol: str
-    baseCurrency: str
-    quoteCurrency: str
-    status: str
-    fundingInterval: int | None = None
-    perpProductSubType: str = "Normal"
+def _product(reading: Reading, row: Listed[float, int, str]) -> Instrument:
+    """Return a contract, whose base is written with a space, as in 1000 PEPE."""
+    active = row.status == "Listed" and row.stage != "PreMarket"
+    return reading.contract(row, symbol=row.symbol.replace(" ", ""), active=active)
 
 
-class _Products(Wire):
-    perpProductsV2: list[_Product]
-
-
-def products(reading: Reading) -> Records:
-    """Read the list of contracts with their intervals; a base is written with a space, as in 1000 PEPE."""
-    records = Records()
-    for row in reading.decode(Data[_Products]).data.perpProductsV2:
-        active = row.status == "Listed" and row.perpProductSubType != "PreMarket"
-        base = row.baseCurrency.replace(" ", "")
-        item = Instrument(row.symbol, base, row.quoteCurrency, 1.0, active=active)
-        records.instruments.append(item)
-        if row.fundingInterval:
-            records.intervals.append(Interval(item, row.fundingInterval / _HOUR_SECONDS))
-    return records
-
-
-class _Ticker(Wire):
-    symbol: str
-    markRp: str | None = None
-    markPriceRp: str | None = None
-    indexRp: str | None = None
-    indexPriceRp: str | None = None
-    lastRp: str | None = None
-    closeRp: str | None = None
-    openRp: str | None = None
-    fundingRateRr: str | None = None
-    openInterestRv: str | None = None
-    turnoverRv: str | None = None
-
-
-def tickers(reading: Reading) -> Records:
-    """Read rates, open interest, prices and volume of all contracts, by their names of v3 or v2.
-
-    ``timestamp`` is when a row last changed, and not that of the answer.
-    """
-    states = []
-    for row in reading.decode(Result[list[_Ticker]]).result:
-        item = reading.instrument(row.symbol, _named)
-        if not item.active:
-            continue
-        mark = reading.number(row.markRp if row.markRp is not None else row.markPriceRp)
-        last = reading.number(row.lastRp if row.lastRp is not None else row.closeRp)
-        coins, first = reading.number(row.openInterestRv), reading.number(row.openRp)
-        hours = reading.interval(item)
-        states.append(
-            State(
-                item,
-                None,
-                reading.number(row.fundingRateRr),
-                hours,
-                hours,
-                mark=mark,
-                index_price=reading.number(row.indexRp if row.indexRp is not None else row.indexPriceRp),
-                last=last,
-                oi_usd=item.usd(coins, mark),
-                oi_coins=coins,
-                volume_usd=reading.number(row.turnoverRv),
-                change_pct=(last / first - 1) * 100 if last and first else None,
-            )
-        )
-    return Records(states=states)
-
-
-class _Rate(Wire):
-    symbol: str
-    fundingRate: str | float
-    fundingInterval: int
-
-
-class _Rows(Wire):
-    rows: list[_Rate]
-
-
-def real_funding_rates(reading: Reading) -> Records:
-    """Read running rates with their intervals, of all contracts or one."""
-    states = []
-    for row in reading.decode(Data[_Rows]).data.rows:
-        item, hours = reading.instrument(row.symbol, _named), row.fundingInterval / _HOUR_SECONDS
-        if item.active:
-            states.append(State(item, None, reading.number(row.fundingRate), hours, hours))
-    return Records(states=states)
+_PRODUCT = spelled(
+    Listed[float, int, str], name="symbol", symbol="baseCurrency", quote="quoteCurrency", status="status",
+    stage="perpProductSubType", hours="fundingInterval",
+)  # fmt: skip
+# `timestamp` is when a row last changed, and not that of the answer
+_TICKER = spelled(
+    Figures[str, int], name="symbol", mark="markRp", index_price="indexRp", last="lastRp", opened="openRp",
+    rate="fundingRateRr", contracts="openInterestRv", volume_usd="turnoverRv",
+)  # fmt: skip
+_OLD_TICKER = spelled(
+    Figures[str, int], name="symbol", mark="markPriceRp", index_price="indexPriceRp", last="closeRp",
+    opened="openRp", rate="fundingRateRr", contracts="openInterestRv", volume_usd="turnoverRv",
+)  # fmt: skip
+_RATE = spelled(Figures[str | float, int], name="symbol", rate="fundingRate", plain_hours="fundingInterval")
 
 
 class _Paid(Wire):
@@ -122,14 +53,10 @@ class _Paid(Wire):
     symbol: str | None = None
 
 
-class _PaidRows(Wire):
-    rows: list[_Paid]
-
-
 def funding_history(reading: Reading) -> Records:
     """Read payments; the request names the rate's own symbol, .BTCUSDTFR8H of BTCUSDT."""
     records = Records()
-    for row in reading.decode(Data[_PaidRows]).data.rows:
+    for row in reading.rows(_Paid, "data.rows"):
         name = (row.symbol or reading.asked("symbol")).removeprefix(".").removesuffix("FR8H")
         rate, time = reading.required(row.fundingRate), reading.ms(row.fundingTime)
         records.add_past(Payment(reading.instrument(name, _named), time, rate))
@@ -149,7 +76,7 @@ class _Book(Wire):
 
 def book(reading: Reading) -> Records:
     """Read a book of 30 levels a side; sizes are coins, and the instant is in nanoseconds."""
-    body = reading.decode(Result[_Book]).result
+    body = reading.part(_Book, "result")
     item, sides = reading.instrument(body.symbol, _named), body.orderbook_p
     time = reading.ms(body.timestamp // 1_000_000)
     return Records(books=[reading.book(item, time, sides.bids, sides.asks)])
@@ -158,24 +85,29 @@ def book(reading: Reading) -> Records:
 _endpoint = partial(VenueEndpoint, "phemex")
 
 ENDPOINTS = (
-    _endpoint("instruments", "GET", "/public/products", (), products, lists=True),
     _endpoint(
-        "funding", "GET", "/contract-biz/public/real-funding-rates", ("funding_history",),
-        real_funding_rates, params={"pageSize": "200"}, every=60,
+        "instruments", "/public/products",
+        contracts(_PRODUCT, "data.perpProductsV2", _product, per_hour=_HOUR_SECONDS), lists=True,
+    ),
+    _endpoint(
+        "funding", "/contract-biz/public/real-funding-rates",
+        states(_RATE, "data.rows", _named, per_hour=_HOUR_SECONDS), tables=RATE_TABLES,
+        params={"pageSize": "200"}, every=60,
         note="the newest 200 contracts; of others the rate of the tickers and the list's interval",
     ),
     _endpoint(
-        "tickers", "GET", "/md/v3/ticker/24hr/all", STATE_TABLES, tickers, every=60,
+        "tickers", "/md/v3/ticker/24hr/all", states(_TICKER, "result", _named), tables=STATE_TABLES, every=60,
         note="open interest is coins, as other clients take it; which sides it counts is not known",
     ),
-    _endpoint("tickers", "GET", "/md/v2/ticker/24hr/all", STATE_TABLES, tickers, note="will be removed"),
     _endpoint(
-        "settlements", "GET", "/api-data/public/data/funding-rate-history", ("funding_settlements",),
-        funding_history, symbol="symbol", names=".{}FR8H",
-        # A page has 100 rows, and which come first is not known: 100 hours have no more
-        paging=Paging(start="start", end="end", limit=100, span_hours=100),
+        "tickers", "/md/v2/ticker/24hr/all", states(_OLD_TICKER, "result", _named), tables=STATE_TABLES,
+        note="will be removed",
     ),
-    _endpoint("book", "GET", "/md/v2/orderbook", BOOK_TABLES, book, symbol="symbol"),
+    _endpoint(
+        "settlements", "/api-data/public/data/funding-rate-history", funding_history, symbol="symbol",
+        names=".{}FR8H", paging=Paging(start="start", end="end", limit=100, span_hours=100),
+    ),
+    _endpoint("book", "/md/v2/orderbook", book, symbol="symbol"),
 )  # fmt: skip
 
 VENUE = Venue(

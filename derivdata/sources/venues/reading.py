@@ -6,14 +6,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, NoReturn, Protocol, TypeVar, overload
 
+import msgspec
+from msgspec.structs import astuple
+
 from derivdata.errors import SchemaError, VenueError
 from derivdata.sources.venues import wire
 from derivdata.sources.venues.context import Context
-from derivdata.sources.venues.record_types import Instrument, Option, OrderBook, Payment, Price, Records
+from derivdata.sources.venues.record_types import (
+    Instrument,
+    Option,
+    OrderBook,
+    Payment,
+    Price,
+    Quotes,
+    Records,
+    State,
+)
+from derivdata.sources.venues.shapes import Figures, Greeks, Listed, leaf, many, placed
 from derivdata.support import times
 from derivdata.tables import contract
 
 T = TypeVar("T")
+_FIRST_MS, _NEVER_MS = 1_388_534_400_000, 4_102_444_800_000  # 2014 and 2100
 _MINUTE_US = 60_000_000
 _HOUR_US = 3_600_000_000
 
@@ -129,6 +143,23 @@ class Reading:
     def frames(self, kind: type[T]) -> list[T]:
         """Decode one WebSocket frame or an array of them."""
         return wire.frames_of(self.body, kind, self.where)
+
+    def part(self, kind: Any, path: str, default: Any = msgspec.NODEFAULT) -> Any:
+        """Decode what stands at a path of names in the body."""
+        return leaf(self.decode(placed(kind, path, default)))
+
+    def rows(self, kind: type[T], path: str = "") -> list[T]:
+        """Decode the rows at a path of names in the body, or the only one that stands there."""
+        found = self.part(kind | many(kind), path)
+        return found if isinstance(found, list) else [found]
+
+    def pushed(self, kind: type[T], path: str = "") -> list[T]:
+        """Decode the rows at a path of names in one WebSocket frame or an array of them."""
+        rows: list[T] = []
+        for frame in self.frames(placed(kind | many(kind) if path else kind, path)):
+            found = leaf(frame)
+            rows += found if isinstance(found, list) else [found]
+        return rows
 
     def number(self, value: wire.NUMBER) -> float | None:
         """Return a number, None where it is missing; see `wire.number`."""
@@ -283,6 +314,82 @@ class Reading:
         past = [Price(item, ms(time), kind, required(price), resolution) for time, price in rows]
         return Records(prices=past, times=[row.time for row in past])
 
+    def state(
+        self,
+        item: Instrument,
+        row: Figures[Any, Any],
+        hours: float | None = None,
+        *,
+        time: int | None = None,
+        unit: str = "ms",
+        **other: Any,
+    ) -> State:
+        """Return what a row says of a contract, open interest at the mark; `other` stands before that."""
+        number, to_us = self.number, getattr(self, unit)
+        mark, last, price = number(row.mark), number(row.last), number(row.price)
+        contracts, opened, change = number(row.contracts), number(row.opened), self.percent(row.change)
+        stamp = time if row.time is None else to_us(row.time)
+        told = row.change_pct.removesuffix("%") if isinstance(row.change_pct, str) else row.change_pct
+        value_at = mark or price
+        if value_at is None and contracts is not None:
+            value_at = self.mark(item, stamp)
+        if change is None and opened and last:
+            change = (last / opened - 1) * 100
+        if row.expiry and number(row.expiry):
+            item = item._replace(perpetual=False, expiry=to_us(row.expiry))
+        return State(
+            item,
+            stamp,
+            number(row.rate),
+            hours,
+            hours,
+            mark=mark,
+            index_price=number(row.index_price),
+            last=last,
+            price=price,
+            oi_usd=number(row.oi_usd) if contracts is None else item.usd(contracts, value_at),
+            oi_coins=item.coins(contracts, value_at),
+            volume_usd=number(row.volume_usd),
+            change_pct=number(told) if change is None else change,
+            next_payment=to_us(row.next_payment) if row.next_payment else None,
+        )._replace(**other)
+
+    def contract(self, row: Listed[Any, Any, Any], *, unit: str = "ms", **known: Any) -> Instrument:
+        """Return the contract of a row of a list; what is `known` stands before what the row says."""
+        return Instrument(
+            row.name,
+            row.symbol,
+            row.quote or "",
+            1.0 if row.size is None else self.number(row.size),
+            expiry=self._day(row.expiry, unit),
+            listed=self._day(row.listed, unit),
+            tick=self.number(row.tick),
+            step=self.number(row.step),
+        )._replace(**known)
+
+    def _day(self, value: Any, unit: str) -> int | None:
+        """Return an instant of a list, None for 0, -1, and the far future that some write for never."""
+        if isinstance(value, str) and unit == "iso":
+            return self.iso(value)
+        stamp = (self.number(value) or 0.0) * (1000 if unit == "seconds" else 1)
+        return self.ms(stamp) if _FIRST_MS <= stamp < _NEVER_MS else None
+
+    def quoted(self, row: Greeks[Any, Any], *, in_coin: bool = False, percent: float = 1.0) -> Option:
+        """Return an option of a row; a volatility, bid, ask or underlying of 0 is none, and one of -1."""
+        number = self.number
+        iv, bid, ask = (number(value) or None for value in (row.iv, row.bid, row.ask))
+        figures = {name: number(getattr(row, name)) for name in ("delta", "gamma", "vega", "theta")}
+        quotes = Quotes(in_coin, bid, ask, number(row.mark), number(row.index_price), number(row.volume))
+        return self.option(
+            row.name,
+            self.at if row.time is None else self.ms(row.time),
+            iv=iv / percent if iv and iv > 0 else None,
+            **figures,
+            open_interest=number(row.open_interest),
+            underlying=number(row.underlying) or None,
+            quotes=quotes if any(value is not None for value in quotes[1:]) else None,
+        )
+
     def option(self, name: str, time: int | None, **figures: Any) -> Option:
         """Return the option of a name such as BTC-231229-40000-C, with its figures.
 
@@ -324,12 +431,12 @@ class Reading:
         Raises `SchemaError`: some levels are text and others numbers; or the best bid is above the best ask:
         the sides are not what they are taken for.
         """
-        bids, asks = list(bids), list(asks)
-        kinds = {(isinstance(row[0], str), isinstance(row[1], str)) for row in (*bids, *asks)}
+        pairs = [[row if isinstance(row, tuple) else astuple(row) for row in side] for side in (bids, asks)]
+        kinds = {(isinstance(row[0], str), isinstance(row[1], str)) for row in (*pairs[0], *pairs[1])}
         if len(kinds) > 1:
             wire.fail(self.where, "levels of one book are written in two ways")
-        bid = sorted(self.levels(item, bids), key=lambda level: -level[0])
-        ask = sorted(self.levels(item, asks), key=lambda level: level[0])
+        bid = sorted(self.levels(item, pairs[0]), key=lambda level: -level[0])
+        ask = sorted(self.levels(item, pairs[1]), key=lambda level: level[0])
         if bid and ask and bid[0][0] >= ask[0][0]:
             wire.fail(self.where, f"the best bid {bid[0][0]} is not below the best ask {ask[0][0]}")
         return OrderBook(item, time, bid, ask)

@@ -28,6 +28,11 @@ class Instrument(NamedTuple):
     # `strike` [USD] of an option, `expiry` [µs] of an option or a dated future, where a list tells them
     strike: float | None = None
     expiry: int | None = None
+    # `listed`, `delisted` [µs], `tick` of prices and `step` of sizes, where a list tells them
+    listed: int | None = None
+    delisted: int | None = None
+    tick: float | None = None
+    step: float | None = None
 
     @property
     def rank(self) -> tuple[bool, int, bool]:

@@ -82,14 +82,14 @@ def fail(where: str, why: str) -> NoReturn:
 
 
 def number(value: NUMBER, where: str) -> float | None:
-    """Return a number from text or a number; None and empty text are missing.
+    """Return a number from text or a number; None, empty text and N/A are missing.
 
     Raises `SchemaError`: it is no finite number.
     """
-    if value is None or value == "":
+    if value in (None, "", "N/A"):
         return None
     try:
-        result = float(value)
+        result = float(value)  # type: ignore[arg-type]
     except ValueError:
         fail(where, f"{value!r} is no number")
     if not math.isfinite(result):

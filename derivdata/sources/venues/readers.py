@@ -1,0 +1,184 @@
+"""Readers of bodies that most venues send alike, made from the shape of a row and where the rows stand.
+
+A `path` is of names in the body, such as ``result.list``; `named` reads the venue's names of contracts; `by`
+are parameters that name the contract where the rows do not; `unit` is how instants are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.record_types import Instrument, Interval, Liquidation, Payment, Records
+from derivdata.sources.venues.shapes import Book, Closed, Figures, Listed, Paid
+
+Reader = Callable[[Reading], Records]
+Named = Callable[[str], Instrument]
+Unit = Literal["ms", "seconds", "iso"]
+
+
+def states(
+    shape: type[Figures[Any, Any]],
+    path: str,
+    named: Named,
+    *,
+    hours: float | None = None,
+    per_hour: float = 1.0,
+    stamp: str = "",
+    unit: Unit = "ms",
+    pushed: bool = False,
+) -> Reader:
+    """Read the state of contracts that trade, one row each.
+
+    `hours` is the interval of all, else the row's own, `per_hour` of which are an hour, else that of another
+    answer. `stamp` is where the answer's own instant stands.
+    """
+
+    def read(reading: Reading) -> Records:
+        at = reading.part(int | str, stamp) if stamp else None
+        time = None if at is None else getattr(reading, unit)(at)
+        records = Records()
+        for row in (reading.pushed if pushed else reading.rows)(shape, path):
+            with reading.row():
+                item = reading.instrument(row.name, named)
+                own = row.plain_hours or reading.number(row.hours)
+                step = hours or (own / per_hour if own else reading.interval(item))
+                if item.active:
+                    records.states.append(reading.state(item, row, step, time=time, unit=unit))
+        return records
+
+    return read
+
+
+def payments(
+    shape: type[Paid[Any, Any]],
+    path: str,
+    named: Named,
+    *,
+    by: str = "",
+    unit: Unit = "ms",
+    period_h: float | None = None,
+) -> Reader:
+    """Read payments, in any order; `period_h` is what rates are quoted for, None the payments' spacing."""
+
+    def read(reading: Reading) -> Records:
+        asked = reading.asked(by) if by else ""
+        instant, instrument, required = getattr(reading, unit), reading.instrument, reading.required
+        paid = [
+            Payment(instrument(row.name or asked, named), instant(row.time), required(row.rate), period_h)
+            for row in reading.rows(shape, path)
+        ]
+        return Records(payments=paid, times=[row.time for row in paid])
+
+    return read
+
+
+def books(
+    shape: type[Book[Any, Any]], path: str, named: Named, *, by: str = "", unit: Unit = "ms", per: int = 1
+) -> Reader:
+    """Read books; `per` of the venue's instants are one of `unit`."""
+
+    def read(reading: Reading) -> Records:
+        records = Records()
+        for row in reading.rows(shape, path):
+            item = reading.instrument(row.name or reading.asked(by), named)
+            stamp = row.time if per == 1 or row.time is None else row.time // per
+            time = None if stamp is None else getattr(reading, unit)(stamp)
+            records.books.append(reading.book(item, time, row.bids, row.asks))
+        return records
+
+    return read
+
+
+def closed(
+    shape: type[Closed[Any, Any]],
+    path: str,
+    named: Named,
+    longs: Mapping[str, str],
+    *,
+    by: str = "",
+    unit: Unit = "ms",
+    only: str = "",
+    filled: bool = False,
+    cursor: str = "",
+    pushed: bool = False,
+) -> Reader:
+    """Read liquidations; `longs` says which side of the position each word of the venue means.
+
+    `only` is the word of a trade that is a liquidation. The price is the order's, or the fill's where it is
+    `filled`.
+    """
+
+    def read(reading: Reading) -> Records:
+        rows = (reading.pushed if pushed else reading.rows)(shape, path)
+        name = reading.asked(by) if by else ""
+        records = closed_rows(reading, rows, named, longs, name=name, unit=unit, only=only, filled=filled)
+        if cursor:
+            records.cursor = reading.part(str | None, cursor, None) or None
+        return records
+
+    return read
+
+
+def closed_rows(
+    reading: Reading,
+    rows: Iterable[Closed[Any, Any]],
+    named: Named,
+    longs: Mapping[str, str],
+    *,
+    name: str = "",
+    unit: Unit = "ms",
+    only: str = "",
+    filled: bool = False,
+) -> Records:
+    """Return the liquidations of rows; see `closed`."""
+    records = Records()
+    for row in rows:
+        time = getattr(reading, unit)(row.time)
+        records.times.append(time)
+        if only and row.kind != only:
+            continue
+        item = reading.instrument(row.name or name, named)
+        side, price = reading.word(row.side, longs), reading.required(row.price)
+        number = "" if row.number is None else f"{item.name}-{row.number}"
+        order_id = row.id or number
+        records.liquidations.append(
+            Liquidation.of(
+                item,
+                time,
+                side,
+                reading.required(row.amount),
+                order_price=None if filled else price,
+                fill_price=price if filled else None,
+                native=() if order_id else (row.price, row.amount),
+                order_id=order_id,
+            )
+        )
+    return records
+
+
+def contracts(
+    shape: type[Listed[Any, Any, Any]],
+    path: str,
+    parse: Callable[[Reading, Any], Instrument | None],
+    *,
+    per_hour: float = 1.0,
+    cursor: str = "",
+) -> Reader:
+    """Read a list of contracts, with their intervals where it has them; `parse` leaves out what is none."""
+
+    def read(reading: Reading) -> Records:
+        records = Records(cursor=reading.part(str | None, cursor, None) or None if cursor else None)
+        for row in reading.rows(shape, path):
+            with reading.row():
+                item = parse(reading, row)
+                if item is None:
+                    continue
+                records.instruments.append(item)
+                hours = reading.number(row.hours)
+                if item.perpetual and hours:
+                    records.intervals.append(Interval(item, hours / per_hour))
+        return records
+
+    return read

@@ -1,0 +1,174 @@
+"""Shapes of rows that most venues send, by our names of their fields; a venue says how it spells them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from derivdata.sources.venues.wire import Wire
+
+T = TypeVar("T")
+N = TypeVar("N")  # how a venue writes numbers: str, float, or either
+S = TypeVar("S")  # how it writes instants
+
+
+class Figures(Wire, Generic[N, S]):
+    """What a row says of one contract now."""
+
+    name: str
+    time: S
+    rate: N | None = None
+    hours: N | None = None  # between payments, in the venue's unit of time
+    plain_hours: float | None = None  # the same, a number beside figures that are text
+    next_payment: S | None = None
+    mark: N | None = None
+    index_price: N | None = None
+    last: N | None = None
+    price: N | None = None  # what stands for the mark where a venue has none
+    opened: N | None = None  # the price of 24 hours ago
+    contracts: N | None = None  # open interest
+    oi_usd: N | None = None
+    volume_usd: N | None = None
+    change: N | None = None  # of 24 hours, a fraction
+    change_pct: N | None = None
+    expiry: S | None = None  # of a dated contract in a list with perpetual ones
+
+
+class Greeks(Wire, Generic[N, S]):
+    """What a row says of one option now."""
+
+    name: str
+    time: S
+    iv: N | None = None
+    delta: N | None = None
+    gamma: N | None = None
+    vega: N | None = None
+    theta: N | None = None
+    open_interest: N | None = None
+    underlying: N | None = None
+    bid: N | None = None
+    ask: N | None = None
+    mark: N | None = None
+    index_price: N | None = None
+    volume: N | None = None
+
+
+class Paid(Wire, Generic[N, S]):
+    """A funding payment."""
+
+    time: S
+    rate: N
+    name: str
+
+
+class Closed(Wire, Generic[N, S]):
+    """A liquidation, or a trade that may be one."""
+
+    name: str
+    time: S
+    side: str
+    amount: N
+    price: N
+    kind: str  # of a trade
+    id: str = ""
+    number: int | None = None  # of a trade, where it has no id
+
+
+class Level(Wire, Generic[N]):
+    """One level of a book."""
+
+    price: N
+    size: N
+
+
+class Book(Wire, Generic[T, S]):
+    """A book with levels of one kind, rows of price and size or structures."""
+
+    bids: list[T]
+    asks: list[T]
+    time: S
+    name: str
+
+
+class Listed(Wire, Generic[N, S, T]):
+    """A contract in a list; its status is text, a number or a flag."""
+
+    name: str
+    symbol: str
+    status: T
+    kind: str
+    quote: str
+    stage: str = ""  # what tells a contract that does not trade freely yet
+    shown: bool = True
+    size: N | None = None
+    hours: N | None = None
+    listed: S | None = None
+    expiry: S | None = None
+    tick: N | None = None
+    step: N | None = None
+
+
+class Part(Wire):
+    """Base of the shapes that `placed` makes, each with one field, ``value``."""
+
+
+def spelled(shape: type[T], **names: str) -> type[T]:
+    """Return a shape with the venue's names of its fields; what the venue does not tell is None.
+
+    A name such as ``filters.price.tickSize`` is a path, and two of our names may be one of the venue's.
+    """
+    fields, others = list[Any](), dict[str, Any]()
+    wire: dict[str, str] = {}
+    for field in msgspec.structs.fields(shape):  # type: ignore[type-var]
+        head, _, rest = names.get(field.name, "").partition(".")
+        if not head:
+            others[field.name] = None if field.required else field.default
+        elif rest or head in wire.values():
+            ours = next((ours for ours, theirs in wire.items() if theirs == head), f"_{head}")
+            if ours not in wire:
+                wire[ours] = head
+                fields.append((ours, Any, None))
+            others[field.name] = property(lambda row, ours=ours, rest=rest: _at(getattr(row, ours), rest))
+        else:
+            wire[field.name] = head
+            fields.append(
+                (field.name, field.type) if field.required else (field.name, field.type, field.default)
+            )
+    row: Any = msgspec.defstruct(
+        "Row", sorted(fields, key=len), bases=(Wire,), namespace=others, rename=wire, gc=False
+    )
+    return row  # type: ignore[no-any-return]
+
+
+def _at(value: Any, path: str) -> Any:
+    """Return what stands at a path; in a list of objects a name is one of an object's values."""
+    for name in path.split(".") if path else ():
+        if isinstance(value, list):
+            value = next((one for one in value if isinstance(one, dict) and name in one.values()), None)
+        else:
+            value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def many(kind: Any) -> Any:
+    """Return the shape of a list of rows."""
+    return list[kind]
+
+
+def leaf(value: Any) -> Any:
+    """Return what stands at the end of a path, of which `placed` is the shape."""
+    while isinstance(value, Part):
+        value = value.value  # type: ignore[attr-defined]
+    return value
+
+
+@cache
+def placed(kind: Any, path: str, default: Any = msgspec.NODEFAULT) -> Any:
+    """Return the shape of a body that holds something at a path of names such as ``result.list``."""
+    for name in reversed(path.split(".")) if path else ():
+        kind = msgspec.defstruct(
+            "Body", [("value", kind, default)], bases=(Part,), rename={"value": name}, gc=False
+        )
+    return kind
