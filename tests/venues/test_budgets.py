@@ -11,7 +11,7 @@ import pytest
 
 from derivdata.sources.collect.session import shared_by_host
 from derivdata.sources.venues.coverage import coverage_of
-from derivdata.sources.venues.endpoint import VenueEndpoint
+from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.registry import VENUES
 
 MINUTE = 60.0

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from derivdata.errors import VenueError
 from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.readers import payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Interval, Records, State
-from derivdata.sources.venues.wire import Data, Wire
+from derivdata.sources.venues.shapes import Figures, Level, Paid, many, spelled
+from derivdata.sources.venues.wire import Wire
 
 
 def refuse(reading: Reading) -> None:
@@ -39,33 +43,29 @@ class _Universe(Wire):
     universe: list[_Coin]
 
 
-class _Context(Wire):
+class _Context(Figures[str, int], kw_only=True):
     funding: str
-    openInterest: str | None = None
-    markPx: str | None = None
-    oraclePx: str | None = None
-    prevDayPx: str | None = None
-    dayNtlVlm: str | None = None
-    midPx: str | None = None
-    dayBaseVlm: str | None = None
+    mean: str | None = None  # a coin without one does not trade
+    coins: str | None = None  # of 24 hours
 
 
-def _state(reading: Reading, item: Instrument, row: _Context) -> State:
-    mark, before = reading.number(row.markPx), reading.number(row.prevDayPx)
-    coins, volume = reading.number(row.openInterest), reading.number(row.dayNtlVlm)
-    return State(
-        item,
-        None,
-        reading.required(row.funding),
-        1.0,
-        1.0,
-        mark=mark,
-        index_price=reading.number(row.oraclePx),
-        oi_usd=item.usd(coins, mark),
-        oi_coins=coins,
-        volume_usd=volume,
-        change_pct=(mark / before - 1) * 100 if mark and before else None,
-    )
+_CONTEXT = spelled(
+    _Context, funding="funding", contracts="openInterest", mark="markPx", index_price="oraclePx",
+    opened="prevDayPx", volume_usd="dayNtlVlm", mean="midPx", coins="dayBaseVlm",
+)  # fmt: skip
+
+
+def _states(reading: Reading, pairs: Sequence[tuple[str, _Context]]) -> list[State]:
+    """Return the states of the coins that trade; delisted ones stay with a frozen rate."""
+    pairs = [(name, row) for name, row in pairs if row.mean is not None]
+    _check_means(reading, [row for _, row in pairs])
+    states = []
+    for name, row in pairs:
+        mark, before = reading.number(row.mark), reading.number(row.opened)
+        change = (mark / before - 1) * 100 if mark and before else None
+        state = reading.state(reading.instrument(name, _named), row, 1.0, change_pct=change)
+        states.append(state._replace(rate=reading.required(row.funding)))
+    return states
 
 
 def _check_means(reading: Reading, rows: list[_Context]) -> None:
@@ -75,8 +75,8 @@ def _check_means(reading: Reading, rows: list[_Context]) -> None:
     """
     logs = []
     for row in rows:
-        mark, volume = reading.number(row.markPx) or 0.0, reading.number(row.dayNtlVlm) or 0.0
-        traded = reading.number(row.dayBaseVlm) or 0.0
+        mark, volume = reading.number(row.mark) or 0.0, reading.number(row.volume_usd) or 0.0
+        traded = reading.number(row.coins) or 0.0
         if traded > 0.0 and mark > 0.0 and volume > 1e4:
             logs.append(math.log(volume / traded / mark))
     if logs:
@@ -86,24 +86,16 @@ def _check_means(reading: Reading, rows: list[_Context]) -> None:
 
 def meta_and_contexts(reading: Reading) -> Records:
     """Read rates, open interest, prices and volume of all coins of a dex, which stand in two lists."""
-    meta, contexts = reading.decode(tuple[_Universe, list[_Context]])
-    return Records(states=_joined(reading, meta.universe, contexts))
-
-
-def _joined(reading: Reading, coins: list[_Coin], contexts: list[_Context]) -> list[State]:
+    meta, contexts = reading.decode(_META_AND_CONTEXTS)
+    coins = meta.universe
     if len(coins) != len(contexts):
         reading.fail(f"{len(coins)} coins and {len(contexts)} contexts cannot be joined by position")
-    pairs = [
-        (reading.instrument(coin.name, _named), row)
-        for coin, row in zip(coins, contexts, strict=True)
-        if not coin.isDelisted and row.midPx is not None  # delisted coins stay with a frozen rate
-    ]
-    _check_means(reading, [row for _, row in pairs])
-    return [_state(reading, item, row) for item, row in pairs]
+    pairs = zip(coins, contexts, strict=True)
+    return Records(states=_states(reading, [(c.name, row) for c, row in pairs if not c.isDelisted]))
 
 
-class _AllContexts(Wire):
-    ctxs: list[tuple[str, list[_Context]]]
+_META_AND_CONTEXTS: Any = tuple[_Universe, many(_CONTEXT)]  # type: ignore[misc]
+_OF_DEX: Any = tuple[str, many(_CONTEXT)]  # type: ignore[misc]
 
 
 def all_contexts(reading: Reading) -> Records:
@@ -111,19 +103,11 @@ def all_contexts(reading: Reading) -> Records:
 
     Without them the first two, BTC and ETH, are all that is known.
     """
-    records = Records()
     names = [*reading.context.instruments] or ["BTC", "ETH"]
-    for frame in reading.frames(Data[_AllContexts]):
-        for dex, contexts in frame.data.ctxs:
-            if dex != "":
-                continue
-            _check_means(reading, [row for row in contexts if row.midPx is not None])
-            pairs = zip(names, contexts, strict=False)
-            records.states += [
-                _state(reading, reading.instrument(name, _named), row)
-                for name, row in pairs
-                if row.midPx is not None
-            ]
+    records = Records()
+    for dex, contexts in reading.pushed(many(_OF_DEX), "data.ctxs"):
+        if dex == "":
+            records.states += _states(reading, [*zip(names, contexts, strict=False)])
     return records
 
 
@@ -141,16 +125,7 @@ def _listed(universe: _Universe) -> list[Instrument]:
     return [_named(coin.name)._replace(active=not coin.isDelisted) for coin in universe.universe]
 
 
-class _Paid(Wire):
-    coin: str
-    fundingRate: str
-    time: int
-
-
-def funding_history(reading: Reading) -> Records:
-    """Read payments, the oldest first; the rate is for the spacing of the payments."""
-    rows = reading.decode(list[_Paid])
-    return reading.payments(((row.coin, row.time, row.fundingRate) for row in rows), _named)
+_PAID = spelled(Paid[str, int], name="coin", rate="fundingRate", time="time")
 
 
 class _Predicted(Wire):
@@ -171,23 +146,20 @@ def predicted_fundings(reading: Reading) -> Records:
     return records
 
 
-class _Level(Wire):
-    px: str
-    sz: str
+_LEVEL = spelled(Level[str], price="px", size="sz")
 
 
 class _Book(Wire):
     coin: str
-    levels: tuple[list[_Level], list[_Level]]
+    levels: tuple[list[_LEVEL], list[_LEVEL]]  # type: ignore[valid-type]
     time: int
 
 
 def book(reading: Reading) -> Records:
     """Read a book of 20 levels a side, bids first; sizes are coins."""
     body = reading.decode(_Book)
-    bids, asks = ([(row.px, row.sz) for row in side] for side in body.levels)
     item = reading.instrument(body.coin, _named)
-    return Records(books=[reading.book(item, reading.ms(body.time), bids, asks)])
+    return Records(books=[reading.book(item, reading.ms(body.time), *body.levels)])
 
 
 _endpoint = partial(VenueEndpoint, "hyperliquid")
@@ -198,7 +170,7 @@ ENDPOINTS = (
     _endpoint("funding", "/info metaAndAssetCtxs", meta_and_contexts, method="POST", weight=20, every=60),
     _endpoint("intervals", "/info predictedFundings", predicted_fundings, method="POST", weight=20),
     _endpoint(
-        "settlements", "/info fundingHistory", funding_history, method="POST", symbol="coin",
+        "settlements", "/info fundingHistory", payments(_PAID, "", _named), method="POST", symbol="coin",
         paging=Paging(limit=500, limit_name=""), weight=45,
         note="the largest 50 coins every hour, the others every 6 hours",
     ),
@@ -234,7 +206,7 @@ def _dex(slug: str, dex: str) -> Venue:
             every=60,
         ),
         of(
-            "settlements", "/info fundingHistory", funding_history, method="POST", symbol="coin",
+            "settlements", "/info fundingHistory", payments(_PAID, "", _named), method="POST", symbol="coin",
             paging=Paging(limit=500, limit_name=""), weight=45,
         ),
         of("book", "/info l2Book", book, method="POST", symbol="coin", weight=2),

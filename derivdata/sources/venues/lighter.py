@@ -10,7 +10,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from functools import partial
-from typing import Generic, TypeVar
 
 import msgspec
 
@@ -25,9 +24,9 @@ from derivdata.sources.venues.endpoint import (
 )
 from derivdata.sources.venues.reading import Fault, Reading, Refused, refusal
 from derivdata.sources.venues.record_types import Instrument, Liquidation, Payment, Records, State
+from derivdata.sources.venues.shapes import Book, Figures, Level, keyed, spelled
 from derivdata.sources.venues.wire import Wire
 
-T = TypeVar("T")
 _PERCENT = 100.0
 
 
@@ -71,65 +70,45 @@ class _Rate(Wire):
     rate: float
 
 
-class _Rates(Wire):
-    code: int
-    funding_rates: list[_Rate]
-
-
 def funding_rates(reading: Reading) -> Records:
     """Read running rates: a fraction per 8 hours, paid hourly; rows of other venues are ignored."""
-    rows = reading.decode(_Rates).funding_rates
-    return Records(
-        states=[
-            State(_listed(row.market_id, row.symbol), None, row.rate, 8.0, 1.0)
-            for row in rows
-            if row.exchange == "lighter"
-        ]
-    )
+    rows = [row for row in reading.rows(_Rate, "funding_rates") if row.exchange == "lighter"]
+    return Records(states=[State(_listed(r.market_id, r.symbol), None, r.rate, 8.0, 1.0) for r in rows])
 
 
-class _Detail(Wire):
-    symbol: str
+class _Detail(Figures[float, int], kw_only=True):
     market_id: int
-    market_type: str | None = None
+    kind: str | None = None
     status: str | None = None
-    last_trade_price: float | None = None
-    daily_base_token_volume: float | None = None
-    daily_quote_token_volume: float | None = None
-    daily_price_change: float | None = None
-    open_interest: float | None = None
+    traded: float | None = None  # coins of 24 hours
+    tick: int | None = None  # decimals
+    step: int | None = None
 
 
-class _Details(Wire):
-    code: int
-    order_book_details: list[_Detail]
+_DETAIL = spelled(
+    _Detail, name="symbol", market_id="market_id", kind="market_type", status="status",
+    last="last_trade_price", price="last_trade_price", traded="daily_base_token_volume",
+    volume_usd="daily_quote_token_volume", change_pct="daily_price_change", contracts="open_interest",
+    tick="price_decimals", step="size_decimals",
+)  # fmt: skip
 
 
 def details(reading: Reading) -> Records:
     """Read contracts, open interest in coins at the last price, and volume."""
     records, means = Records(), list[float]()  # of the day over the last price
-    for row in reading.decode(_Details).order_book_details:
-        item = _listed(row.market_id, row.symbol)._replace(
-            perpetual=row.market_type in ("perp", None), active=row.status in ("active", None)
+    for row in reading.rows(_DETAIL, "order_book_details"):
+        item = _listed(row.market_id, row.name)._replace(
+            perpetual=row.kind in ("perp", None),
+            active=row.status in ("active", None),
+            tick=None if row.tick is None else 10.0**-row.tick,
+            step=None if row.step is None else 10.0**-row.step,
         )
         records.instruments.append(item)
         if not item.perpetual or not item.active:
             continue
-        last, volume, traded = row.last_trade_price, row.daily_quote_token_volume, row.daily_base_token_volume
-        if last and volume and traded:
-            means.append(volume / traded / last)
-        records.states.append(
-            State(
-                item,
-                None,
-                last=last,
-                price=last,
-                oi_usd=item.usd(row.open_interest, last),
-                oi_coins=row.open_interest,
-                volume_usd=volume,
-                change_pct=row.daily_price_change,
-            )
-        )
+        if row.last and row.volume_usd and row.traded:
+            means.append(row.volume_usd / row.traded / row.last)
+        records.states.append(reading.state(item, row))
     if means:  # a single coin may well lose nine tenths in a day
         reading.require_close(statistics.median(means), 1.0, 0.9, "mean over last price, median coin")
     return records
@@ -142,16 +121,11 @@ class _Paid(Wire):
     direction: str
 
 
-class _PaidBody(Wire):
-    code: int
-    fundings: list[_Paid]
-
-
 def fundings(reading: Reading) -> Records:
     """Read payments: percent per hour, positive where longs pay."""
     item = _of_market(reading, reading.asked("market_id"))
     records = Records()
-    for row in reading.decode(_PaidBody).fundings:
+    for row in reading.rows(_Paid, "fundings"):
         time = reading.seconds(row.timestamp)
         sign = reading.word(row.direction, {"long": 1.0, "short": -1.0})
         rate = reading.required(row.rate)
@@ -161,59 +135,41 @@ def fundings(reading: Reading) -> Records:
     return records
 
 
-class _Stats(Wire):
+class _Stats(Figures[str, int], kw_only=True):
     market_id: int
-    current_funding_rate: str | None = None
-    symbol: str | None = None
-    index_price: str | None = None
-    mark_price: str | None = None
-    last_trade_price: str | None = None
-    open_interest: str | None = None
-    daily_quote_token_volume: float | None = None
-    daily_price_change: float | None = None
+    title: str | None = None
+    volume: float | None = None
+    moved: float | None = None
 
 
-class _StatsFrame(Wire, Generic[T]):
-    market_stats: T
-    timestamp: int | None = None
+_STATS = spelled(
+    _Stats, market_id="market_id", rate="current_funding_rate", index_price="index_price", mark="mark_price",
+    last="last_trade_price", oi_usd="open_interest", volume="daily_quote_token_volume",
+    moved="daily_price_change", title="symbol",
+)  # fmt: skip
 
 
 def market_stats(reading: Reading) -> Records:
-    """Read the stream of one market: percent per hour, open interest in USD."""
-    return _stats(reading, [(f.timestamp, f.market_stats) for f in reading.frames(_StatsFrame[_Stats])])
-
-
-def all_market_stats(reading: Reading) -> Records:
-    """Read the stream of all markets, by their numbers; a frame may have a few of them."""
-    frames = reading.frames(_StatsFrame[dict[str, _Stats]])
-    return _stats(reading, [(f.timestamp, row) for f in frames for row in f.market_stats.values()])
-
-
-def _stats(reading: Reading, rows: list[tuple[int | None, _Stats]]) -> Records:
+    """Read the stream: percent per hour, open interest in USD; of one market, or of some by their numbers."""
     records = Records()
-    for stamp, row in rows:
-        item = (
-            _of_market(reading, str(row.market_id))
-            if row.symbol is None
-            else _listed(row.market_id, row.symbol)
-        )
-        rate = reading.number(row.current_funding_rate)
-        hours = None if rate is None else 1.0
-        records.states.append(
-            State(
-                item,
-                None if stamp is None else reading.ms(stamp),
-                None if rate is None else rate / _PERCENT,
-                hours,
-                hours,
-                mark=reading.number(row.mark_price),
-                index_price=reading.number(row.index_price),
-                last=reading.number(row.last_trade_price),
-                oi_usd=reading.number(row.open_interest),
-                volume_usd=row.daily_quote_token_volume,
-                change_pct=row.daily_price_change,
+    kind = keyed(_STATS) if reading.place.endswith("/all") else _STATS
+    stamps = reading.pushed(int | None, "timestamp", None)
+    for stamp, rows in zip(stamps, reading.pushed(kind, "market_stats"), strict=True):
+        time = None if stamp is None else reading.ms(stamp)
+        for row in rows.values() if isinstance(rows, dict) else [rows]:
+            item = _listed(row.market_id, row.title) if row.title else _of_market(reading, str(row.market_id))
+            rate = reading.number(row.rate)
+            records.states.append(
+                reading.state(
+                    item,
+                    row,
+                    None if rate is None else 1.0,
+                    time=time,
+                    rate=None if rate is None else rate / _PERCENT,
+                    volume_usd=row.volume,
+                    change_pct=row.moved,
+                )
             )
-        )
     return records
 
 
@@ -243,14 +199,9 @@ def trades(reading: Reading) -> Records:
     return _liquidated(reading, rows)
 
 
-class _RecentTrades(Wire):
-    code: int
-    trades: list[_Trade]
-
-
 def recent_trades(reading: Reading) -> Records:
     """Read liquidations among the newest trades of a market."""
-    return _liquidated(reading, reading.decode(_RecentTrades).trades)
+    return _liquidated(reading, reading.rows(_Trade, "trades"))
 
 
 def _liquidated(reading: Reading, rows: list[_Trade]) -> Records:
@@ -277,26 +228,8 @@ def _liquidated(reading: Reading, rows: list[_Trade]) -> Records:
     return records
 
 
-class _Order(Wire):
-    remaining_base_amount: str
-    price: str
-
-
-class _Orders(Wire):
-    code: int
-    bids: list[_Order]
-    asks: list[_Order]
-
-
-def orders(reading: Reading) -> Records:
-    """Read a book of single orders, added up by price; sizes are coins."""
-    body = reading.decode(_Orders)
-    item = _of_market(reading, reading.asked("market_id"))
-    bids, asks = ([(row.price, row.remaining_base_amount) for row in side] for side in (body.bids, body.asks))
-    return Records(books=[reading.book(item, None, bids, asks)])
-
-
-_endpoint = partial(VenueEndpoint, "lighter")
+_ORDER = spelled(Level[str], price="price", size="remaining_base_amount")
+_BOOK = spelled(Book[_ORDER, int], bids="bids", asks="asks")  # type: ignore[valid-type]
 _PAGES = Paging(
     descending=True,
     start="start_timestamp",
@@ -306,6 +239,15 @@ _PAGES = Paging(
     limit_name="count_back",
 )
 
+
+def orders(reading: Reading) -> Records:
+    """Read a book of single orders, added up by price; sizes are coins."""
+    item = _of_market(reading, reading.asked("market_id"))
+    (body,) = reading.rows(_BOOK)
+    return Records(books=[reading.book(item, None, body.bids, body.asks)])
+
+
+_endpoint = partial(VenueEndpoint, "lighter")
 ENDPOINTS = (
     _endpoint("funding", "/funding-rates", funding_rates, tables=RATE_TABLES, every=60),
     _endpoint("oi", "/orderBookDetails", details, tables=("oi_history", *PRICE_TABLES), lists=True, every=60),
@@ -314,7 +256,7 @@ ENDPOINTS = (
     ),
     _endpoint("book", "/orderBookOrders", orders, params={"limit": "250"}, symbol="market_id"),
     _endpoint("funding", "market_stats/{market_id}", market_stats, method="WS"),
-    _endpoint("funding", "market_stats/all", all_market_stats, method="WS"),
+    _endpoint("funding", "market_stats/all", market_stats, method="WS"),
     _endpoint(
         "liquidations", "/recentTrades", recent_trades, symbol="market_id", confirmed=False,
         note="the newest 100 trades of a market, no window",

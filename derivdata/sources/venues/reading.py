@@ -22,7 +22,7 @@ from derivdata.sources.venues.record_types import (
     Records,
     State,
 )
-from derivdata.sources.venues.shapes import Figures, Greeks, Listed, leaf, many, placed
+from derivdata.sources.venues.shapes import Figures, Greeks, Level, Listed, leaf, many, placed
 from derivdata.support import times
 from derivdata.tables import contract
 
@@ -153,10 +153,11 @@ class Reading:
         found = self.part(kind | many(kind), path)
         return found if isinstance(found, list) else [found]
 
-    def pushed(self, kind: type[T], path: str = "") -> list[T]:
+    def pushed(self, kind: Any, path: str = "", default: Any = msgspec.NODEFAULT) -> list[Any]:
         """Decode the rows at a path of names in one WebSocket frame or an array of them."""
-        rows: list[T] = []
-        for frame in self.frames(placed(kind | many(kind) if path else kind, path)):
+        is_row = path and isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+        rows = []
+        for frame in self.frames(placed(kind | many(kind) if is_row else kind, path, default)):
             found = leaf(frame)
             rows += found if isinstance(found, list) else [found]
         return rows
@@ -356,7 +357,7 @@ class Reading:
 
     def contract(self, row: Listed[Any, Any, Any], *, unit: str = "ms", **known: Any) -> Instrument:
         """Return the contract of a row of a list; what is `known` stands before what the row says."""
-        return Instrument(
+        item = Instrument(
             row.name,
             row.symbol,
             row.quote or "",
@@ -366,6 +367,9 @@ class Reading:
             tick=self.number(row.tick),
             step=self.number(row.step),
         )._replace(**known)
+        if not item.symbol:
+            self.fail(f"{item.name} has no base coin")
+        return item
 
     def _day(self, value: Any, unit: str) -> int | None:
         """Return an instant of a list, None for 0, -1, and the far future that some write for never."""
@@ -423,15 +427,18 @@ class Reading:
         self,
         item: Instrument,
         time: int | None,
-        bids: Iterable[Sequence[wire.NUMBER]],
-        asks: Iterable[Sequence[wire.NUMBER]],
+        bids: Iterable[Sequence[wire.NUMBER] | Level[Any]],
+        asks: Iterable[Sequence[wire.NUMBER] | Level[Any]],
     ) -> OrderBook:
         """Return a book from rows of price and size, the best first.
 
         Raises `SchemaError`: some levels are text and others numbers; or the best bid is above the best ask:
         the sides are not what they are taken for.
         """
-        pairs = [[row if isinstance(row, tuple) else astuple(row) for row in side] for side in (bids, asks)]
+        pairs = [
+            [astuple(row) if isinstance(row, msgspec.Struct) else row for row in side]
+            for side in (bids, asks)
+        ]
         kinds = {(isinstance(row[0], str), isinstance(row[1], str)) for row in (*pairs[0], *pairs[1])}
         if len(kinds) > 1:
             wire.fail(self.where, "levels of one book are written in two ways")

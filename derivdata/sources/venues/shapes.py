@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -96,10 +96,10 @@ class Listed(Wire, Generic[N, S, T]):
     """A contract in a list; its status is text, a number or a flag."""
 
     name: str
-    symbol: str
     status: T
     kind: str
-    quote: str
+    symbol: str = ""
+    quote: str = ""
     stage: str = ""  # what tells a contract that does not trade freely yet
     shown: bool = True
     size: N | None = None
@@ -121,7 +121,7 @@ def spelled(shape: type[T], **names: str) -> type[T]:
     """
     fields, others = list[Any](), dict[str, Any]()
     wire: dict[str, str] = {}
-    for field in msgspec.structs.fields(shape):  # type: ignore[type-var]
+    for field in msgspec.structs.fields(shape):  # type: ignore[arg-type]
         head, _, rest = names.get(field.name, "").partition(".")
         if not head:
             others[field.name] = None if field.required else field.default
@@ -130,7 +130,7 @@ def spelled(shape: type[T], **names: str) -> type[T]:
             if ours not in wire:
                 wire[ours] = head
                 fields.append((ours, Any, None))
-            others[field.name] = property(lambda row, ours=ours, rest=rest: _at(getattr(row, ours), rest))
+            others[field.name] = property(partial(_at, ours, rest))
         else:
             wire[field.name] = head
             fields.append(
@@ -142,8 +142,9 @@ def spelled(shape: type[T], **names: str) -> type[T]:
     return row  # type: ignore[no-any-return]
 
 
-def _at(value: Any, path: str) -> Any:
-    """Return what stands at a path; in a list of objects a name is one of an object's values."""
+def _at(ours: str, path: str, row: Any) -> Any:
+    """Return what stands at a path of a field; in a list of objects a name is one of an object's values."""
+    value = getattr(row, ours)
     for name in path.split(".") if path else ():
         if isinstance(value, list):
             value = next((one for one in value if isinstance(one, dict) and name in one.values()), None)
@@ -155,6 +156,11 @@ def _at(value: Any, path: str) -> Any:
 def many(kind: Any) -> Any:
     """Return the shape of a list of rows."""
     return list[kind]
+
+
+def keyed(kind: Any) -> Any:
+    """Return the shape of rows by their keys."""
+    return dict[str, kind]
 
 
 def leaf(value: Any) -> Any:

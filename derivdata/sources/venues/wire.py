@@ -89,7 +89,7 @@ def number(value: NUMBER, where: str) -> float | None:
     if value in (None, "", "N/A"):
         return None
     try:
-        result = float(value)  # type: ignore[arg-type]
+        result = float(value)
     except ValueError:
         fail(where, f"{value!r} is no number")
     if not math.isfinite(result):
