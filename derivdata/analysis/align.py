@@ -153,32 +153,20 @@ def asof_join(
 
 def _newest_rows(left: pd.DataFrame, right: pd.DataFrame, by: tuple[str, ...], oldest: pd.Timedelta) -> Array:
     """Return the place in `right` of the newest row that each row of `left` may see; -1 for none."""
-    # pandas compares numbers much faster than text, and moves only two columns instead of all.
-    keys = [_shared_codes(left[name], right[name]) for name in by]
-    shape = [int(max(one.max(initial=0), two.max(initial=0))) + 1 for one, two in keys]
-    one, two = (np.ravel_multi_index(codes, shape) for codes in zip(*keys, strict=True))
-    requests = pd.DataFrame({"at": left["time"].array, "key": one, "row": np.arange(len(left))})
-    offers = pd.DataFrame({"at": right["available_at"].array, "key": two, "place": np.arange(len(right))})
+    text = {name: "str" for name in by if left[name].dtype != right[name].dtype}
+    requests = left[["time", *by]].astype(text).assign(row=np.arange(len(left)))
+    offers = right[["available_at", *by]].astype(text).assign(place=np.arange(len(right)))
     found = pd.merge_asof(
-        requests.sort_values("at", kind="stable"),
-        offers.sort_values("at", kind="stable"),
-        on="at",
-        by="key",
+        requests.sort_values("time", kind="stable"),
+        offers.sort_values("available_at", kind="stable"),
+        left_on="time",
+        right_on="available_at",
+        by=list(by),
         tolerance=oldest,
     )
     newest = np.full(len(left), -1)
     newest[found["row"]] = found["place"].fillna(-1).to_numpy(np.int64)
     return newest
-
-
-def _shared_codes(left: pd.Series, right: pd.Series) -> tuple[Array, Array]:
-    """Return a number for each value of both columns, the same for the same text or none."""
-    sides = [pd.Categorical(column) for column in (left, right)]
-    words = [side.categories.astype("str") for side in sides]
-    shared = words[0].append(words[1]).unique()
-    # The last number, for what is missing, is also that of the code -1.
-    numbers = [np.append(shared.get_indexer(each), len(shared)) for each in words]
-    return numbers[0][sides[0].codes], numbers[1][sides[1].codes]
 
 
 def _grid(panel: xr.DataArray, grid: str | pd.DatetimeIndex, wait: pd.Timedelta) -> pd.DatetimeIndex:

@@ -12,7 +12,8 @@ Misuse raises here, before anything is computed. A dask-backed panel stays lazy:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntFlag
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,6 +22,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis.inputs import require_numbers, require_times
+from derivdata.analysis.status import flag_attrs
 from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.support.text import did_you_mean
 from derivdata.support.times import length
@@ -296,6 +298,56 @@ def like(result: Any, template: xr.DataArray) -> Any:
     added = [dim for dim in result.dims if dim not in template.dims]
     at = shared.index("time") if "time" in shared else len(shared)
     return result.transpose(*shared[:at], *added, *shared[at:])
+
+
+def figures_of(
+    kernel: Callable[..., Any],
+    *panels: xr.DataArray,
+    units: Mapping[str, Any],
+    over: Sequence[str] = ("time",),
+    into: Mapping[str, int | None] | None = None,
+    vectorize: bool = False,
+    **options: Any,
+) -> xr.Dataset:
+    """Return the figures that a kernel makes of panels, lazily where they are lazy.
+
+    Parameters
+    ----------
+    units
+        Unit of each figure by its name; a dtype in place of it for what is no number of float64, and the
+        `enum.IntFlag` of a status.
+    over, into
+        Dims that the kernel takes, as far as a panel has them (each is put into one chunk), and those that it
+        returns, new ones with their length.
+    vectorize
+        Whether the kernel takes one series at a time.
+    **options
+        Further arguments of the kernel.
+    """
+
+    def described(unit: Any) -> tuple[Any, dict[str, Any]]:
+        if isinstance(unit, str):
+            return np.float64, {"units": unit}
+        status = isinstance(unit, type) and issubclass(unit, IntFlag)
+        return (np.int32, flag_attrs(unit)) if status else (unit, {})
+
+    found = xr.apply_ufunc(
+        kernel,
+        *(whole(panel, *over) for panel in panels),
+        input_core_dims=[[dim for dim in over if dim in panel.dims] for panel in panels],
+        output_core_dims=[list(into or ())] * len(units),
+        kwargs=options,
+        vectorize=vectorize,
+        dask="parallelized",
+        keep_attrs=False,
+        output_dtypes=[described(unit)[0] for unit in units.values()],
+        dask_gufunc_kwargs={"output_sizes": {dim: size for dim, size in (into or {}).items() if size}},
+    )
+    result = xr.Dataset()
+    for (name, unit), figure in zip(units.items(), found if len(units) > 1 else [found], strict=True):
+        result[name] = like(figure, panels[0])
+        result[name].attrs = described(unit)[1]
+    return result
 
 
 def by_chunk(work: Callable[[xr.DataArray], xr.Dataset], panel: xr.DataArray) -> xr.Dataset:

@@ -164,7 +164,7 @@ def test_windows_that_stay_sorted_give_the_figures_of_windows_that_are_sorted(sh
         np.testing.assert_array_equal(one, other)
 
 
-def test_many_values_are_scored_as_few_are_by_several_threads_too():
+def test_many_values_are_scored_as_few_are():
     values = np.random.default_rng(8).normal(size=(7, 150_000))
     values[:, ::9] = np.nan
     panel = market(values[None])

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from derivdata.analysis.funding.ledger import Ledger, earned_between, of_sampled, of_settled
 from derivdata.analysis.panels import (
     Panel,
+    figures_of,
     hours,
     hours_at,
     hours_of,
@@ -23,7 +24,6 @@ from derivdata.analysis.panels import (
     like,
     require_rate,
     usual_step,
-    whole,
 )
 from derivdata.analysis.settlements import merge_late_stamps, without_overlap
 from derivdata.support.arguments import typed
@@ -70,12 +70,13 @@ def prepare(
         interval = interval_of(panel)
         rates, interval = merge_late_stamps(panel.drop_vars("interval_hours"), interval, overlap=overlap)
         rates = without_overlap(rates, interval, overlap=overlap)
-        arrays = (whole(rates, "time"), whole(interval, "time"))
-        return PreparedPanel(arrays, hours(rates), rates["time"].to_numpy()[0], True, np.nan, np.nan)
+        return PreparedPanel(
+            (rates, interval), hours(rates), rates["time"].to_numpy()[0], True, np.nan, np.nan
+        )
     panel = panel.drop_vars("interval_hours", errors="ignore")
     held = usual_step(since) if step is None else hours_of(step, "step")
     limit = 2.0 * held if max_gap is None else hours_of(max_gap, "max_gap")
-    return PreparedPanel((whole(panel, "time"),), since, panel["time"].to_numpy()[0], False, held, limit)
+    return PreparedPanel((panel,), since, panel["time"].to_numpy()[0], False, held, limit)
 
 
 @typed
@@ -140,21 +141,17 @@ def cumulative(
     kind = "settled" if prepared.settled else "sampled"
     if compound and not prepared.settled:
         raise ValueError("only payments compound: this panel is sampled")
-    figures = xr.apply_ufunc(
+    result = figures_of(
         _cumulative,
         *prepared.arrays,
-        input_core_dims=[["time"]] * len(prepared.arrays),
-        output_core_dims=[["time"]] * 3,
-        kwargs={"prepared": prepared._replace(arrays=()), "compound": compound, "strict": gaps == "nan"},
-        dask="parallelized",
-        keep_attrs=False,
-        output_dtypes=[np.float64] * 3,
+        units={"funding_bps": BPS_UNIT, "covered_hours": HOUR_UNIT, "missing_hours": HOUR_UNIT},
+        into={"time": None},
+        prepared=prepared._replace(arrays=()),
+        compound=compound,
+        strict=gaps == "nan",
     )
-    result = xr.Dataset()
-    names = {"funding_bps": BPS_UNIT, "covered_hours": HOUR_UNIT, "missing_hours": HOUR_UNIT}
-    for (name, unit), figure in zip(names.items(), figures, strict=True):
-        result[name] = like(figure, prepared.arrays[0])
-        result[name].attrs = {"units": unit, "kind": kind}
+    for name in result:
+        result[name].attrs["kind"] = kind
     return result
 
 
@@ -183,21 +180,16 @@ def earned(prepared: PreparedPanel, starts: Floats, ends: Floats, *, min_cover: 
         `min_cover` of the span; ``filled``, the hours [h] in it whose rate was carried over missing samples;
         ``coverage``, the part of the hours paid for.
     """
-    amount, filled, coverage = xr.apply_ufunc(
+    result = figures_of(
         _earned,
         *prepared.arrays,
-        input_core_dims=[["time"]] * len(prepared.arrays),
-        output_core_dims=[["span"]] * 3,
-        kwargs={"prepared": prepared._replace(arrays=()), "starts": starts, "ends": ends},
-        dask="parallelized",
-        keep_attrs=False,
-        output_dtypes=[np.float64] * 3,
-        dask_gufunc_kwargs={"output_sizes": {"span": ends.size}},
+        units={"amount": BPS_UNIT, "filled": HOUR_UNIT, "coverage": "1"},
+        into={"span": ends.size},
+        prepared=prepared._replace(arrays=()),
+        starts=starts,
+        ends=ends,
     )
-    variables = {"amount": amount.where(coverage >= min_cover), "filled": filled, "coverage": coverage}
-    result = xr.Dataset(variables).drop_attrs()
-    result["amount"].attrs, result["filled"].attrs = {"units": BPS_UNIT}, {"units": HOUR_UNIT}
-    return result
+    return result.assign(amount=result["amount"].where(result["coverage"] >= min_cover))
 
 
 @typed

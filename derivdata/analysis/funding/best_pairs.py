@@ -16,9 +16,9 @@ from derivdata.analysis.panels import (
     Panel,
     beside,
     by_chunk,
+    figures_of,
     hours_of,
     labels_of,
-    like,
     price_factors,
     require,
     require_rate,
@@ -129,19 +129,11 @@ def best_pair(
 
 def _best_pairs(panel: xr.DataArray) -> xr.Dataset:
     names = labels_of(panel, "exchange")
-    figures = xr.apply_ufunc(
-        _best,
-        panel,
-        input_core_dims=[["exchange"]],
-        output_core_dims=[[]] * 4,
-        kwargs={"names": names},
-        dask="parallelized",
-        keep_attrs=False,
-        output_dtypes=[np.float64, names.dtype, names.dtype, np.int16],
-    )
-    spread, long, short, venues = (like(figure, panel) for figure in figures)
-    spread.attrs = {"units": RATE_UNIT, **{k: v for k, v in panel.attrs.items() if k == "kind"}}
-    return xr.Dataset({"long": long, "short": short, "spread_bps_8h": spread, "venues": venues})
+    text = names.dtype
+    units = {"long": text, "short": text, "spread_bps_8h": RATE_UNIT, "venues": np.int16}
+    result = figures_of(_best, panel, units=units, over=["exchange"], names=names)
+    result["spread_bps_8h"].attrs |= {k: v for k, v in panel.attrs.items() if k == "kind"}
+    return result
 
 
 def _mask(panel: xr.DataArray, tradable: xr.DataArray | Sequence[str]) -> xr.DataArray:
@@ -230,4 +222,4 @@ def _scan(block: Floats, order: Any, into: Extremes) -> None:
 def _best(rates: Floats, names: NDArray[Any]) -> tuple[Any, ...]:
     pair = extremes(rates, np.argsort(names, kind="stable"))
     labels = np.append(names, "")
-    return pair.spread, labels[pair.lowest], labels[pair.highest], pair.venues
+    return labels[pair.lowest], labels[pair.highest], pair.spread, pair.venues

@@ -7,7 +7,6 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import NDArray
 
 from derivdata.analysis.funding.accrual import PreparedPanel, prepare, sums_of
 from derivdata.analysis.funding.status import FundingStatus
@@ -18,7 +17,6 @@ from derivdata.support.arrays import Floats
 from derivdata.units import HOUR_UNIT
 
 _MOST_LAGS = 10_000
-_ONE_THREAD = 200_000  # multiplications: OpenBLAS uses more than one thread above 262,144
 
 
 @typed
@@ -84,7 +82,7 @@ def comovement(
         whole(amounts, "exchange", "time"),
         input_core_dims=[["exchange", "time"]],
         output_core_dims=[["first", "second", "lag"], ["first", "second", "lag"], []],
-        kwargs={"lags": lags, "least": min_periods, "ranks": method == "spearman"},
+        kwargs={"lags": lags, "least": min_periods, "method": method},
         dask="parallelized",
         keep_attrs=False,
         output_dtypes=[np.float64, np.int32, np.float64],
@@ -107,83 +105,21 @@ def _aged(panel: xr.DataArray, prepared: PreparedPanel, age_hours: xr.DataArray 
     return prepared._replace(arrays=(prepared.arrays[0].where(age < prepared.step),))
 
 
-def _matrices(sums: Floats, *, lags: Any, least: int, ranks: bool) -> tuple[Any, ...]:
+def _matrices(sums: Floats, *, lags: Any, least: int, method: str) -> tuple[Any, ...]:
     venues = sums.shape[-2]
     correlation = np.full((*sums.shape[:-2], venues, venues, lags.size), np.nan)
     periods = np.zeros(correlation.shape, dtype=np.int32)
     top = np.full(sums.shape[:-2], np.nan)
     for market in np.ndindex(sums.shape[:-2]):
-        for place, lag in enumerate(lags):
-            first, second = _shifted(sums[market], int(lag))
-            coefficients = (_spearman if ranks else _pearson)(first, second, least)
-            correlation[(*market, ..., place)], periods[(*market, ..., place)] = coefficients
+        for place, lag in enumerate(map(int, lags)):
+            starts = (max(-lag, 0), max(lag, 0)) if lag else (0,)
+            sides = [sums[market][:, start:][:, : max(sums.shape[-1] - abs(lag), 0)] for start in starts]
+            found = pd.DataFrame(np.concatenate(sides).T).corr(method, min_periods=least)
+            known = (np.isfinite(side).astype(np.float64) for side in (sides[0], sides[-1]))
+            correlation[(*market, ..., place)] = found.to_numpy()[:venues, -venues:]
+            periods[(*market, ..., place)] = np.einsum("at,bt->ab", *known)
         top[market] = _top_share(correlation[(*market, ..., int(np.flatnonzero(lags == 0)[0]))])
     return correlation, periods, top
-
-
-def _shifted(sums: Floats, lag: int) -> tuple[Floats, Floats]:
-    end = sums.shape[-1] - abs(lag)
-    if end <= 0:
-        return sums[:, :0], sums[:, :0]
-    return (sums[:, :end], sums[:, lag:]) if lag >= 0 else (sums[:, -lag:], sums[:, :end])
-
-
-def _pearson(first: Floats, second: Floats, least: int) -> tuple[Floats, Any]:
-    """Correlation of every row of `first` with every row of `second` over the columns known in both."""
-    (a, seen_a), (b, seen_b) = _centred(first), _centred(second)
-    n = _products(seen_a, seen_b)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        sum_a, sum_b = _products(a, seen_b), _products(seen_a, b)
-        square_a, square_b = _products(a * a, seen_b), _products(seen_a, b * b)
-        joint = _products(a, b) - sum_a * sum_b / n
-        var_a = square_a - sum_a**2 / n
-        var_b = square_b - sum_b**2 / n
-        ratio = joint / np.sqrt(var_a * var_b)
-    moves = (var_a > 1e-20 * square_a) & (var_b > 1e-20 * square_b)
-    return np.where(moves & (n >= least), np.clip(ratio, -1.0, 1.0), np.nan), n.astype(np.int32)
-
-
-def _products(a: Floats, b: Floats) -> Floats:
-    """Return ``a @ b.T``, a few columns at a time, so that OpenBLAS makes each product in one thread.
-
-    It gives larger products to all cores, whose threads wait for each other in busy loops: for matrices of
-    this size that gains nothing on an idle machine and takes many times the processor's time on a busy one.
-    """
-    width = max(1, _ONE_THREAD // max(1, len(a) * len(b)))
-    total = np.zeros((len(a), len(b)))
-    for start in range(0, a.shape[1], width):
-        total += a[:, start : start + width] @ b[:, start : start + width].T
-    return total
-
-
-def _spearman(first: Floats, second: Floats, least: int) -> tuple[Floats, Any]:
-    """As `_pearson`, of the ranks among the columns known in both.
-
-    Rows that lack the same columns are ranked together: one block where nothing is missing.
-    """
-    from scipy.stats import rankdata  # takes long to import, and ranks alone need it
-
-    correlation = np.full((len(first), len(second)), np.nan)
-    periods = np.zeros(correlation.shape, dtype=np.int32)
-    for rows, known_first in _alike(first):
-        for columns, known_second in _alike(second):
-            both = known_first & known_second
-            a, b = (rankdata(block[:, both], axis=1) for block in (first[rows], second[columns]))
-            place = np.ix_(rows, columns)
-            correlation[place], periods[place] = _pearson(a, b, least)
-    return correlation, periods
-
-
-def _alike(rows: Floats) -> list[tuple[NDArray[np.intp], NDArray[np.bool_]]]:
-    """Return the rows that know the same columns, with these columns, group by group."""
-    known, group = np.unique(np.isfinite(rows), axis=0, return_inverse=True)
-    return [(np.flatnonzero(group == number), columns) for number, columns in enumerate(known)]
-
-
-def _centred(rows: Floats) -> tuple[Floats, Floats]:
-    seen = np.isfinite(rows)
-    mean = np.sum(rows, axis=1, where=seen, keepdims=True) / np.maximum(seen.sum(axis=1, keepdims=True), 1)
-    return np.where(seen, rows - mean, 0.0), seen.astype(np.float64)
 
 
 def _top_share(matrix: Floats) -> float:

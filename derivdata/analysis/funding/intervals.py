@@ -11,7 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis.funding.ledger import LATE
-from derivdata.analysis.panels import Panel, hours, hours_of, kind_of, like, require_rate, whole
+from derivdata.analysis.panels import Panel, figures_of, hours, hours_of, kind_of, require_rate
 from derivdata.analysis.settlements import scheduled
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats
@@ -71,19 +71,16 @@ def infer_interval(
     ascending = np.sort([hours_of(candidate, "candidates") for candidate in candidates])
     if confirm < 1 or not ascending.size:
         raise ValueError(f"{candidates=}, {confirm=}: need an interval and confirm >= 1")
-    interval, changed, missing = xr.apply_ufunc(
+    return figures_of(
         _infer,
-        whole(panel, "time"),
-        input_core_dims=[["time"]],
-        output_core_dims=[["time"]] * 3,
-        kwargs={"since": hours(panel), "candidates": ascending, "confirm": confirm, "backdate": backdate},
-        dask="parallelized",
-        keep_attrs=False,
-        output_dtypes=[np.float64, np.bool_, np.int32],
+        panel,
+        units={"interval_hours": HOUR_UNIT, "changed": np.bool_, "missing": np.int32},
+        into={"time": None},
+        since=hours(panel),
+        candidates=ascending,
+        confirm=confirm,
+        backdate=backdate,
     )
-    result = xr.Dataset({"interval_hours": interval, "changed": changed, "missing": missing})
-    result["interval_hours"].attrs = {"units": HOUR_UNIT}
-    return xr.Dataset({name: like(figure, panel) for name, figure in result.items()})
 
 
 def _infer(

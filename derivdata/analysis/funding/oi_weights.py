@@ -7,6 +7,7 @@ import xarray as xr
 
 from derivdata.analysis.panels import (
     Panel,
+    figures_of,
     hours,
     labels_of,
     like,
@@ -59,20 +60,16 @@ def oi_weighted(panel: Panel, oi_usd: Panel, *, min_cover: float = 0.5) -> xr.Da
     except ValueError:
         raise ValueError("oi_usd has other times or symbols than the panel: align it first") from None
     rates, weights = xr.align(rates, weights, join="outer")
-    figures = xr.apply_ufunc(
+    result = figures_of(
         _weighted,
-        whole(rates, "exchange"),
-        whole(weights, "exchange"),
-        input_core_dims=[["exchange"]] * 2,
-        output_core_dims=[[], []],
-        kwargs={"min_cover": min_cover},
-        dask="parallelized",
-        keep_attrs=False,
-        output_dtypes=[np.float64] * 2,
+        rates,
+        weights,
+        units={"rate_bps_8h": RATE_UNIT, "covered": "1"},
+        over=["exchange"],
+        min_cover=min_cover,
     )
-    rate, covered = (like(figure, panel) for figure in figures)
-    rate.attrs = {"units": RATE_UNIT, **{k: v for k, v in panel.attrs.items() if k == "kind"}}
-    return xr.Dataset({"rate_bps_8h": rate, "covered": covered.assign_attrs(units="1")})
+    result["rate_bps_8h"].attrs |= {k: v for k, v in panel.attrs.items() if k == "kind"}
+    return result
 
 
 @typed

@@ -14,18 +14,16 @@ from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.inputs import require_draws, seed_of
 from derivdata.analysis.panels import (
     Panel,
+    figures_of,
     hours,
     hours_at,
     hours_of,
     kind_of,
     last_valid,
-    like,
     require_level,
     require_rate,
     usual_step,
-    whole,
 )
-from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.units import HOUR_UNIT, RATE_UNIT
@@ -131,22 +129,8 @@ def half_life(
         step = max(8.0 if period is None else step, usual_step(since))
     origin = float(hours_at(panel["time"].to_numpy()[:1], np.datetime64(0, "us"))[0])
     plan = _Plan(since, origin, settled, step, method == "components", level, resamples, seed_of(rng))
-    figures = xr.apply_ufunc(
-        _half_lives,
-        whole(panel, "time"),
-        input_core_dims=[["time"]],
-        output_core_dims=[[]] * (len(_UNITS) + 1),
-        kwargs={"plan": plan},
-        dask="parallelized",
-        keep_attrs=False,
-        output_dtypes=[np.float64] * len(_UNITS) + [np.int32],
-    )
-    result = xr.Dataset()
-    for (name, unit), figure in zip([*_UNITS.items(), ("status", "1")], figures, strict=True):
-        result[name] = like(figure, panel)
-        result[name].attrs = flag_attrs(FundingStatus) if name == "status" else {"units": unit}
-    result.attrs = {"kind": panel.attrs["kind"], "method": method}
-    return result
+    result = figures_of(_half_lives, panel, units={**_UNITS, "status": FundingStatus}, plan=plan)
+    return result.assign_attrs(kind=panel.attrs["kind"], method=method)
 
 
 def _half_lives(rates: Floats, *, plan: _Plan) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis.panels import Panel, like, require_rate, require_venues, whole
+from derivdata.analysis.panels import Panel, figures_of, require_rate, require_venues
 from derivdata.analysis.settlements import at_common_stamps
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
@@ -56,10 +56,14 @@ def spread(panel: Panel, long: str | None = None, short: str | None = None) -> x
         earned = panel.rename(exchange="short") - panel.rename(exchange="long")
         at = panel.dims.index("exchange")
         order = [*panel.dims[:at], "long", "short", *panel.dims[at + 1 :]]
-        return _labelled(earned.transpose(*order), panel, "spread_bps_8h")
-    require_venues(panel, long=long, short=short)
-    earned = panel.sel(exchange=short, drop=True) - panel.sel(exchange=long, drop=True)
-    return _labelled(earned.assign_coords(long=long, short=short), panel, "spread_bps_8h")
+        earned = earned.transpose(*order)
+    else:
+        require_venues(panel, long=long, short=short)
+        earned = panel.sel(exchange=short, drop=True) - panel.sel(exchange=long, drop=True)
+        earned = earned.assign_coords(long=long, short=short)
+    earned.name = "spread_bps_8h"
+    earned.attrs = {"units": RATE_UNIT} | {k: v for k, v in panel.attrs.items() if k == "kind"}
+    return earned
 
 
 @typed
@@ -84,29 +88,12 @@ def dispersion(panel: Panel) -> xr.Dataset:
         `panel` is no funding panel in bps/8h.
     """
     panel = at_common_stamps(require_rate(panel, "exchange"))
-    figures = xr.apply_ufunc(
-        _dispersion,
-        whole(panel, "exchange"),
-        input_core_dims=[["exchange"]],
-        output_core_dims=[[]] * 5,
-        dask="parallelized",
-        keep_attrs=False,
-        output_dtypes=[np.float64] * 4 + [np.int16],
-    )
     names = ("std_bps_8h", "iqr_bps_8h", "range_bps_8h", "median_bps_8h")
-    variables = {
-        name: _labelled(figure, panel, name) for name, figure in zip(names, figures[:4], strict=True)
-    }
-    return xr.Dataset({**variables, "venues": like(figures[4], panel)})
-
-
-def _labelled(result: Any, panel: xr.DataArray, name: str) -> xr.DataArray:
-    attrs = {"units": RATE_UNIT}
-    if "kind" in panel.attrs:
-        attrs["kind"] = panel.attrs["kind"]
-    labelled: xr.DataArray = like(result, panel) if "long" not in result.dims else result
-    labelled.name, labelled.attrs = name, attrs
-    return labelled
+    units = {**dict.fromkeys(names, RATE_UNIT), "venues": np.int16}
+    result = figures_of(_dispersion, panel, units=units, over=["exchange"])
+    for name in names:
+        result[name].attrs |= {k: v for k, v in panel.attrs.items() if k == "kind"}
+    return result
 
 
 def _dispersion(rates: Floats) -> tuple[Any, ...]:

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+import itertools
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.funding.ranked_windows import median_and_deviation
-from derivdata.analysis.funding.rolling import Room, mean_and_deviation
+from derivdata.analysis.funding.rolling import mean_and_deviation
 from derivdata.analysis.panels import Panel, hours, hours_of, like, require, usual_step, whole
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 
 _MOST = 10_000_000  # rows of a window
 _LEVEL = 1e-9  # a deviation below this is a constant
-_BLOCK = 131_072  # elements worked on at once: all of its arrays stay in cache, and threads seldom meet
-_BLOCK_ROBUST = 262_144  # scores that are made at once, of windows that stay sorted
+_BLOCK, _BLOCK_ROBUST = 131_072, 262_144  # elements of a window's rows that are worked on at once
 _WIDE, _WIDE_ROBUST = 10_240, 4_096
-_WORKERS = min(4, os.cpu_count() or 1)  # threads: numpy lets others work while it adds
-_ALONE = 1_000_000  # elements for which workers do not pay
 
 
 @typed
@@ -86,67 +81,34 @@ def zscore(
         whole(panel, "time"),
         input_core_dims=[["time"]],
         output_core_dims=[["time"]],
-        kwargs={"windows": _Windows(rows, lag_rows, least, robust)},
+        kwargs={"window": rows, "lag": lag_rows, "least": least, "robust": robust},
         dask="parallelized",
         keep_attrs=False,
         output_dtypes=[np.float64],
     )
-    scores = like(score, panel).variable
-    coords = panel.coords.to_dataset().drop_attrs().coords  # of all of the scores, it would copy them
-    return xr.DataArray(scores.data, coords, scores.dims, "zscore", {"units": "1"})
+    scores: xr.DataArray = like(score, panel)
+    return scores.rename("zscore").assign_attrs(units="1")
 
 
-class _Windows(NamedTuple):
-    """Values to score, and the windows to score them against."""
-
-    window: int
-    lag: int
-    least: int
-    robust: bool
-
-
-def _zscore(values: Floats, *, windows: _Windows) -> Floats:
+def _zscore(values: Floats, *, window: int, lag: int, least: int, robust: bool) -> Floats:
+    """Score block by block, so that what one takes stays in the processor's cache."""
     if not values.size:
         return np.empty(values.shape)
     rows = np.ascontiguousarray(values.reshape(-1, values.shape[-1]), dtype=np.float64)
-    score = np.empty(rows.shape)
-    share = len(rows) if rows.size < _ALONE else -(-len(rows) // _WORKERS)
-    shares = [slice(start, start + share) for start in range(0, len(rows), share)]
-    if len(shares) == 1:
-        _score(rows, windows, score)
-    else:
-        with ThreadPoolExecutor(len(shares)) as pool:
-            list(pool.map(lambda some: _score(rows[some], windows, score[some]), shares))
-    return score.reshape(values.shape)
-
-
-def _score(rows: Floats, windows: _Windows, score: Floats) -> None:
-    """Write the scores of `rows` into `score`, block by block."""
-    window, lag, least, robust = windows
-    wide = min(rows.shape[-1], max(4 * window, _WIDE_ROBUST) if robust else max(16 * window, _WIDE))
-    at_once = _BLOCK_ROBUST // wide if robust else _BLOCK // (wide + window)
-    tall = max(1, min(len(rows), at_once))
-    room = Room.of(tall, wide + window - 1)
+    score, length = np.empty(rows.shape), rows.shape[-1]
+    wide = max(1, min(length, max(4 * window, _WIDE_ROBUST) if robust else max(16 * window, _WIDE)))
+    tall = max(1, (_BLOCK_ROBUST if robust else _BLOCK) // (wide + window))
+    figures = median_and_deviation if robust else mean_and_deviation
     with np.errstate(invalid="ignore", divide="ignore"):
-        for row in range(0, len(rows), tall):
-            some = rows[row : row + tall]
-            for start in range(0, rows.shape[-1], wide):
-                part = some[:, start : start + wide]
-                past = _rows(some, start - lag - window + 1, start + part.shape[1] - lag)
-                if robust:
-                    centre, spread = median_and_deviation(past, window, least)
-                else:
-                    centre, spread = mean_and_deviation(past, window, least, room.cut(*past.shape))
-                level = spread < _LEVEL
-                if level.any():
-                    spread[level] = np.nan
-                into = score[row : row + tall, start : start + wide]
-                np.divide(np.subtract(part, centre, out=into), spread, out=into)
+        for row, start in itertools.product(range(0, len(rows), tall), range(0, length, wide)):
+            some, stop = rows[row : row + tall], min(start + wide, length)
+            centre, spread = figures(_rows(some, start - lag - window + 1, stop - lag), window, least)
+            away = some[:, start:stop] - centre
+            score[row : row + tall, start:stop] = away / np.where(spread < _LEVEL, np.nan, spread)
+    return score.reshape(values.shape)
 
 
 def _rows(values: Floats, start: int, stop: int) -> Floats:
     before = min(max(0, -start), stop - start)
     inside = values[:, max(0, start) : max(0, stop)]
-    if not before:
-        return inside
-    return np.concatenate([np.full((len(values), before), np.nan), inside], axis=1)
+    return np.concatenate([np.full((len(values), before), np.nan), inside], axis=1) if before else inside

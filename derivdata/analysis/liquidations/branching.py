@@ -15,7 +15,7 @@ import xarray as xr
 from scipy.special import fdtrc
 
 from derivdata.analysis.inputs import require_numbers
-from derivdata.analysis.status import flag_attrs
+from derivdata.analysis.panels import figures_of
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array, Bools, Floats, Indices
 
@@ -82,21 +82,11 @@ def branching_ratio(counts: xr.DataArray, *, dim: str = "time") -> xr.DataArray:
     require_numbers(counts, "counts")
     if counts.attrs.get("units", "1") != "1":
         raise ValueError(f"counts is in {counts.attrs['units']!r}: this takes numbers of events")
-    ratio, status = xr.apply_ufunc(
-        _branching,
-        counts,
-        input_core_dims=[[dim]],
-        output_core_dims=[[], []],
-        kwargs={"clock": _clock(counts, dim)},
-        vectorize=True,
-        dask="parallelized",
-        keep_attrs=False,
-        output_dtypes=[np.float64, np.int32],
-        dask_gufunc_kwargs={"allow_rechunk": True},
+    units = {"branching_ratio": "1", "status": BranchingStatus}
+    result = figures_of(
+        _branching, counts, units=units, over=[dim], vectorize=True, clock=_clock(counts, dim)
     )
-    status.attrs = flag_attrs(BranchingStatus)
-    result: xr.DataArray = ratio.rename("branching_ratio").assign_coords(status=status)
-    return result
+    return result.set_coords("status")["branching_ratio"]
 
 
 def _clock(counts: xr.DataArray, dim: str) -> _Clock | None:

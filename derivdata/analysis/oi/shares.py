@@ -13,6 +13,7 @@ from derivdata.analysis.inputs import require_times
 from derivdata.analysis.panels import (
     Panel,
     by_chunk,
+    figures_of,
     hours,
     hours_of,
     last_valid,
@@ -141,16 +142,7 @@ def hhi(share: xr.DataArray, *, dim: str = "exchange") -> xr.Dataset:
 
 
 def _hhi(share: xr.DataArray, dim: str) -> xr.Dataset:
-    figures = xr.apply_ufunc(
-        _concentration,
-        share,
-        input_core_dims=[[dim]],
-        output_core_dims=[[] for _ in _FIGURES],
-        dask="parallelized",
-        keep_attrs=False,
-        output_dtypes=[np.float64 for _ in _FIGURES],
-    )
-    return xr.Dataset(dict(zip(_FIGURES, figures, strict=True)))
+    return figures_of(_concentration, share, units=dict.fromkeys(_FIGURES, "1"), over=[dim])
 
 
 @typed

@@ -20,8 +20,7 @@ import xarray as xr
 from scipy.special import ndtri
 
 from derivdata.analysis.inputs import require_times
-from derivdata.analysis.panels import hours, require_level, require_share
-from derivdata.analysis.status import flag_attrs
+from derivdata.analysis.panels import figures_of, hours, require_level, require_share
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array
 
@@ -85,28 +84,17 @@ def share_trend(share: xr.DataArray, *, ci: Literal["ar1", "iid"] = "ar1", level
         if share.sizes["time"]:
             hours(share, name="share")
     days = share["time"].values.astype("datetime64[us]").astype(np.int64) / _DAY_US
-    *figures, status = xr.apply_ufunc(
+    per_day, plain = dict.fromkeys(("slope", "low", "high"), "1/day"), ("phi", "n", "n_effective")
+    result = figures_of(
         _theil_sen,
         share,
-        input_core_dims=[["time"]],
-        output_core_dims=[[]] * 7,
-        kwargs={
-            "x": days - days[:1],
-            "slots": _slots(days),
-            "inflate": ci == "ar1",
-            "z": float(ndtri(0.5 + level / 2)),
-        },
+        units={**per_day, **dict.fromkeys(plain, "1"), "status": TrendStatus},
         vectorize=True,
-        dask="parallelized",
-        keep_attrs=False,
-        output_dtypes=[np.float64] * 6 + [np.int32],
-        dask_gufunc_kwargs={"allow_rechunk": True},
+        x=days - days[:1],
+        slots=_slots(days),
+        inflate=ci == "ar1",
+        z=float(ndtri(0.5 + level / 2)),
     )
-    names = ("slope", "low", "high", "phi", "n", "n_effective")
-    result = xr.Dataset(dict(zip(names, figures, strict=True)) | {"status": status})
-    for name in names:
-        result[name].attrs["units"] = "1/day" if name in ("slope", "low", "high") else "1"
-    result["status"].attrs = flag_attrs(TrendStatus)
     return result.assign_attrs(ci=ci, level=level)
 
 
