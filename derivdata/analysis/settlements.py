@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata.analysis.panels import hours, interval_of, labels_of, last_valid, whole
+from derivdata.analysis.panels import figures_of, hours, interval_of, labels_of, last_valid, whole
 from derivdata.support.arrays import Bools, Floats, Indices
 
 GRACE = np.timedelta64(60, "s")
@@ -133,20 +133,17 @@ def newest_at(companion: xr.DataArray, rates: xr.DataArray) -> xr.DataArray:
     """Put a companion of a panel on the instants of its `held_settlements`: its newest value at each."""
     if "time" not in rates.dims or companion.sizes["time"] == rates.sizes["time"]:
         return companion.assign_coords(time=rates["time"]) if "time" in rates.coords else companion
-    starts = np.unique(scheduled(companion["time"].to_numpy()), return_index=True)[1]
-    newest = xr.apply_ufunc(
-        _newest,
-        whole(companion, "time"),
-        input_core_dims=[["time"]],
-        output_core_dims=[["due"]],
-        kwargs={"starts": starts},
-        dask="parallelized",
-        output_dtypes=[np.float64],
-        dask_gufunc_kwargs={"output_sizes": {"due": starts.size}},
-        keep_attrs=True,
-    )
-    found = xr.DataArray(newest).rename(due="time").assign_coords(time=rates["time"])
-    return found.transpose(*companion.dims)
+    return newest_due(companion)
+
+
+def newest_due(panel: xr.DataArray) -> xr.DataArray:
+    """Put values on the instants for which their stamps stand: the newest of each series at each."""
+    due = scheduled(panel["time"].to_numpy())
+    labels, starts = np.unique(due, return_index=True)
+    units = {"newest": str(panel.attrs.get("units", ""))}
+    found = figures_of(_newest, panel, units=units, into={"due": labels.size}, starts=starts)["newest"]
+    found = found.rename(due="time").assign_coords(time=labels).transpose(*panel.dims)
+    return found.rename(panel.name).assign_attrs(panel.attrs)
 
 
 def _newest(values: Floats, *, starts: Indices) -> Floats:

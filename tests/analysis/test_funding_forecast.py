@@ -13,7 +13,7 @@ from scipy.signal import lfilter
 
 import derivdata as dd
 from derivdata.analysis import funding
-from derivdata.analysis.funding.carry_forecast import summed_history
+from derivdata.analysis.funding.period_history import summed_history
 from derivdata.analysis.funding.forecast_errors import outcome_figures, walk_forward
 from derivdata.analysis.funding.pooled_regression import _borne_out, _left_of
 from derivdata.analysis.funding.status import FundingStatus
@@ -111,12 +111,12 @@ def test_an_expectation_of_nothing_is_the_same_in_both_directions() -> None:
     """Errors of −1, 0 and 4 seen both ways are −4, −1, 0, 0, 1, 4 with a sixth each."""
     errors, weight = np.array([-1.0, 0.0, 4.0]), np.array([0.5, 1.5, 2.5]) / 3.0
     mean, size, cost = np.zeros(2), np.full(2, 2.0), np.zeros(2)
-    low, middle, high, above = outcome_figures(mean, size, errors, weight, cost, 0.9, few=False)
+    low, middle, high, above = outcome_figures(mean, size, errors, weight, cost, 0.9)
     np.testing.assert_allclose(low, -high)
     np.testing.assert_allclose(middle, 0.0, atol=1e-12)
     np.testing.assert_allclose(above, 0.5)
-    there = outcome_figures(mean + 1.0, size, errors, weight, cost, 0.9, few=False)
-    back = outcome_figures(mean - 1.0, size, errors, weight, cost, 0.9, few=False)
+    there = outcome_figures(mean + 1.0, size, errors, weight, cost, 0.9)
+    back = outcome_figures(mean - 1.0, size, errors, weight, cost, 0.9)
     np.testing.assert_allclose(there[0], -back[2])
     np.testing.assert_allclose(there[3], 1.0 - back[3])
 

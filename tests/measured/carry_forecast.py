@@ -17,7 +17,8 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import funding
-from derivdata.analysis.funding.carry_forecast import DECISIONS, summed_history
+from derivdata.analysis.funding.carry_forecast import DECISIONS
+from derivdata.analysis.funding.period_history import summed_history
 from derivdata.analysis.funding.forecast_errors import outcome_figures, pair_distribution, walk_forward
 from derivdata.analysis.funding.pooled_regression import Plan, future_sums, pair_places
 from derivdata.support.arrays import Array, Floats
@@ -157,7 +158,7 @@ def _rows_of(amounts: Floats, plan: Plan, decisions: Any, history: int | None) -
         if number < DECISIONS:
             continue
         mean, scale = mean[long, short], scale[long, short]
-        low, _, high, _ = outcome_figures(mean, scale, errors, weight, 0.0, 0.9, few=False)
+        low, _, high, _ = outcome_figures(mean, scale, errors, weight, 0.0, 0.9)
         row = np.stack([mean, low, high, came[short, at] - came[long, at]])
         rows.append(row[:, np.isfinite(row).all(axis=0)])
     return np.concatenate(rows, axis=1)
@@ -289,7 +290,7 @@ def _rows(history: Any, symbol: int) -> _Rows:
         if number < DECISIONS:
             continue
         mean, scale = mean[long, short], scale[long, short]
-        low, _, high, _ = outcome_figures(mean, scale, errors, weight, 0.0, 0.9, few=False)
+        low, _, high, _ = outcome_figures(mean, scale, errors, weight, 0.0, 0.9)
         spread = (amounts[short] - amounts[long])[:, at - _WINDOW + 1 : at + 1]
         row = np.stack([mean, low, high, (walk.outcomes[short] - walk.outcomes[long])[:, at]], axis=1)
         known = np.isfinite(row).all(axis=1) & (np.isfinite(spread).sum(axis=1) >= _LEAST)

@@ -3,59 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.funding.accrual import prepare, sums_of
 from derivdata.analysis.funding.forecast_errors import Walk, outcome_figures, pair_distribution, walk_of
 from derivdata.analysis.funding.pairs import pair_costs
+from derivdata.analysis.funding.period_history import History, summed_history, whole_periods
 from derivdata.analysis.funding.pooled_regression import Plan, expect_funding, expect_prices, relative_levels
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.panels import (
     Panel,
-    beside,
-    hours,
-    hours_at,
+    figures_of,
     hours_of,
     labels_of,
     like,
-    refuse_other_coins,
-    require,
     require_level,
     require_rate,
     require_venues,
-    usual_step,
-    whole,
 )
-from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats, Indices
-from derivdata.units import BPS, BPS_UNIT, USD_UNIT
+from derivdata.units import BPS_UNIT
 
-_SPANS_HOURS = (24.0, 72.0, 168.0, 1440.0)
-_MEMORY_HOURS = 365.0 * 24.0
-OWN_HOURS = 14.0 * 24.0
-"""Half-life of the weight of a pair's own errors in the size of its next one."""
-_LEAST = 30  # periods of history
 DECISIONS = 10
 """Past decisions with a known outcome that a distribution needs."""
 _WORTH = 8.0
 """Independent decisions from which a forecast has no status: with fewer it is hardly better than none."""
-
-
-class History(NamedTuple):
-    """A panel summed over periods, and how the regression divides them."""
-
-    amounts: xr.DataArray
-    """[bps] that a long pays over each period; ``time`` is the ends of periods."""
-    first: int
-    """Number of the first period's end, counted from 1970-01-01 00:00 UTC."""
-    plan: Plan
-    levels: xr.DataArray | None = None
-    """Logarithms of marks at the ends of periods [−bps], where prices are known."""
 
 
 @typed
@@ -138,7 +114,7 @@ def forecast_carry(
     panel = require_rate(panel, "exchange", "time")
     history = summed_history(panel, hold, period, overlap=overlap, prices=prices)
     last = np.array([history.amounts.sizes["time"] - 1])
-    found = _forecasts(panel, history, pairs, last, hold, fee_bps, level)
+    found = forecasts_at(panel, history, pairs, last, hold, fee_bps, level)
     return found.isel(time=0).drop_vars("realised_net_bps")
 
 
@@ -188,10 +164,10 @@ def forecast_history(
     history = summed_history(panel, hold, period, overlap=overlap, prices=prices)
     stride = whole_periods(every, "every", hours_of(period, "period"))
     at = np.arange(-history.first % stride, history.amounts.sizes["time"], stride)
-    return _forecasts(panel, history, pairs, at, hold, fee_bps, level)
+    return forecasts_at(panel, history, pairs, at, hold, fee_bps, level)
 
 
-def _forecasts(
+def forecasts_at(
     panel: xr.DataArray,
     history: History,
     pairs: Sequence[tuple[str, str]] | None,
@@ -206,33 +182,34 @@ def _forecasts(
     long, short = _places(panel, names, pairs)
     cost = pair_costs(fee_bps, names.tolist())[long, short]
     parts = [history.amounts] if history.levels is None else [history.amounts, history.levels]
-    figures = _NET + (() if history.levels is None else _PARTS)
-    found = xr.apply_ufunc(
+    figures = _NET if history.levels is None else _NET + _PARTS
+    units = {name: "1" if name in ("probability_net_positive", "decisions") else BPS_UNIT for name in figures}
+    result = figures_of(
         _forecast,
         *(part.drop_vars("time") for part in parts),
-        input_core_dims=[["exchange", "time"]] * len(parts),
-        output_core_dims=[["pair", "at"]] * (len(figures) + 1),
-        kwargs={"plan": history.plan, "long": long, "short": short, "cost": cost, "level": level, "at": at},
-        dask="parallelized",
-        keep_attrs=False,
-        output_dtypes=[np.float64] * len(figures) + [np.int32],
-        dask_gufunc_kwargs={"output_sizes": {"pair": long.size, "at": at.size}},
+        units={**units, "status": FundingStatus},
+        over=["exchange", "time"],
+        into={"pair": long.size, "at": at.size},
+        plan=history.plan,
+        long=long,
+        short=short,
+        cost=cost,
+        level=level,
+        at=at,
     )
-    times = history.amounts["time"].to_numpy()[at]
-    *amounts, status = (like(one.rename(at="time").assign_coords(time=times), panel) for one in found)
-    result = xr.Dataset(dict(zip(figures, amounts, strict=True)))
-    result["cost_bps"] = ("pair", cost)
+    result = result.rename(at="time").assign_coords(
+        time=history.amounts["time"].to_numpy()[at],
+        long=("pair", names[long]),
+        short=("pair", names[short]),
+        hold_hours=hours_of(hold, "hold"),
+    )
+    result["cost_bps"] = ("pair", cost, {"units": BPS_UNIT})
     of = of_what(result)
     for name, words in _LONG_NAMES.items():
         if name in result:
-            unit = "1" if name.startswith("probability") else BPS_UNIT
-            result[name].attrs = {"units": unit, "long_name": words.format(of=of)}
-    result["decisions"].attrs = {"units": "1"}
-    result["status"] = status.assign_attrs(flag_attrs(FundingStatus))
-    result = result.assign_coords(
-        long=("pair", names[long]), short=("pair", names[short]), hold_hours=hours_of(hold, "hold")
-    )
-    return result.assign_attrs(origin_attrs(panel), level=level)
+            result[name].attrs["long_name"] = words.format(of=of)
+    forecasts: xr.Dataset = like(result, panel)
+    return forecasts.assign_attrs(origin_attrs(panel), level=level)
 
 
 _NET = (
@@ -279,73 +256,6 @@ def of_what(forecast: xr.Dataset) -> str:
 def origin_attrs(panel: xr.DataArray) -> dict[str, Any]:
     """Return the kind of a panel, and where it comes from if it says so."""
     return {name: panel.attrs[name] for name in ("kind", "provenance") if name in panel.attrs}
-
-
-def summed_history(
-    panel: xr.DataArray,
-    hold: str | pd.Timedelta,
-    period: str | pd.Timedelta,
-    *,
-    overlap: Literal["raise", "nan"] = "raise",
-    prices: Panel | None = None,
-) -> History:
-    """Sum a panel over periods and lay out the regression.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `forecast_carry`.
-    """
-    names = labels_of(panel, "exchange")
-    if names.size < 2:
-        raise ValueError("panel needs two venues at least: a pair is long on one and short on another")
-    if np.unique(names).size < names.size:
-        raise ValueError("panel has a venue more than once")
-    length = hours_of(period, "period")
-    if length > 24.0:
-        raise ValueError(f"{period=}: a day at most, since the forecast looks at the last day")
-    count = whole_periods(hold, "hold", length)
-    amounts = whole(sums_of(prepare(panel, overlap=overlap), length)["amount"], "exchange", "time")
-    first = round(float(hours_at(amounts["time"].values[:1], np.datetime64(0, "us"))[0]) / length)
-    spans = (1, *(max(round(span / length), 1) for span in _SPANS_HOURS))
-    stride = max(1, count // 7)
-    memory, recent = _MEMORY_HOURS / length, OWN_HOURS / length
-    plan = Plan(count, spans, stride, -first % stride, memory, _LEAST, recent)
-    return History(amounts, first, plan, None if prices is None else _levels(prices, amounts))
-
-
-def whole_periods(value: str | pd.Timedelta, name: str, length: float) -> int:
-    """Return how many periods of `length` hours a length of time has.
-
-    Raises
-    ------
-    ValueError
-        They are no whole number, or none.
-    """
-    found = hours_of(value, name)
-    count = round(found / length)
-    if abs(count * length - found) > 1e-6 or not count:
-        raise ValueError(f"{name}={value!r} is no whole number of periods of {length:g} h")
-    return count
-
-
-def _levels(prices: Panel, amounts: xr.DataArray) -> xr.DataArray:
-    """Return the logarithms of marks [−bps: what a long pays when they rise] at the ends of periods.
-
-    A mark stands for an end where it is no older than the usual step of the prices.
-    """
-    marks = require(prices, "exchange", "time", units=USD_UNIT, name="prices")
-    refuse_other_coins(marks, "prices")
-    if "symbol" in marks.dims and "symbol" not in amounts.dims:
-        symbol = amounts["symbol"] if "symbol" in amounts.coords else marks["symbol"].squeeze()
-        marks = marks.sel(symbol=symbol.item(), drop=True)
-    step = pd.Timedelta(usual_step(hours(marks, name="prices")), "h")
-    marks = whole(marks, "time").reindex(time=amounts["time"], method="ffill", tolerance=step)
-    labels = {dim: amounts[dim] for dim in amounts.dims if dim in marks.dims and dim != "time"}
-    marks = beside(amounts, marks.reindex(labels), units=USD_UNIT, name="prices")
-    logs = xr.apply_ufunc(np.log, marks.where(marks > 0.0), dask="allowed")
-    levels: xr.DataArray = whole(-BPS * logs, "exchange", "time")
-    return levels
 
 
 def _places(
@@ -399,23 +309,20 @@ def _forecast(
 def _of_pairs(
     walks: list[Walk], at: int, known: Any, long: Indices, short: Indices, cost: Floats, level: float
 ) -> Floats:
-    parts, few_of, expected_of = [], [], []
-    for number, walk in enumerate(walks):
+    parts = []
+    for paid, walk in zip((cost, 0.0, 0.0), walks, strict=False):
         expected, scale, errors, weight, decisions = pair_distribution(walk, at)
-        few, mean = decisions < DECISIONS, expected[long, short]
-        paid = 0.0 if number else cost
-        ends = outcome_figures(mean, scale[long, short], errors, weight, paid, level, few=few)
-        parts.append((np.where(few, np.nan, mean), *ends))
-        few_of.append(few)
-        expected_of.append(mean)
-    mean, low, middle, high, above = parts[0]
+        mean = np.where(decisions < DECISIONS, np.nan, expected[long, short])
+        ends = outcome_figures(mean, scale[long, short], errors, weight, paid, level)
+        parts.append((mean, *ends, decisions < DECISIONS, np.isnan(expected[long, short])))
+    mean, low, middle, high, above, few, unknown = parts[0]
     realised = walks[0].outcomes[short, at] - walks[0].outcomes[long, at] - cost
     worth = np.full(mean.shape, walks[0].worth[at])
     short_history = np.minimum(known[long], known[short]) < walks[0].plan.least
     unsure = FundingStatus.FEW_DECISIONS if worth.size and worth[0] < _WORTH else 0
-    status = np.where(few_of[0] | short_history, FundingStatus.TOO_FEW, unsure)
-    status = status | np.where(np.isnan(expected_of[0]) & ~short_history, FundingStatus.GAP, 0)
+    status = np.where(few | short_history, FundingStatus.TOO_FEW, unsure)
+    status = status | np.where(unknown & ~short_history, FundingStatus.GAP, 0)
     figures = [mean - cost, middle, low, high, mean, above, realised, worth]
-    for mean, low, _, high, _ in parts[1:]:
-        figures += [mean, low, high]
+    for part in parts[1:]:
+        figures += [part[0], part[1], part[3]]
     return np.stack([np.asarray(figure, dtype=np.float64) for figure in (*figures, status)])

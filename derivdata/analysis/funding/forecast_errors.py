@@ -146,16 +146,13 @@ def pair_distribution(walk: Walk, at: int) -> tuple[Floats, Floats, Floats, Floa
 
 
 def outcome_figures(
-    mean: Floats, size: Floats, errors: Floats, weight: Floats, cost: Any, level: float, *, few: bool
+    mean: Floats, size: Floats, errors: Floats, weight: Floats, cost: Any, level: float
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Return low end, median and high end of outcomes after cost [bps], and the probability to be above 0."""
-    if few:
-        unknown = np.full(mean.shape, np.nan)
-        return unknown, unknown, unknown, unknown
     tails = [0.5 * (1.0 - level), 0.5, 0.5 * (1.0 + level)]
-    toward, net = direction_of(mean), mean - cost
+    toward, net = np.where(np.isfinite(mean), direction_of(mean), np.nan), mean - cost
     bottom, centre, top, above = (np.full(mean.shape, np.nan) for _ in range(4))
-    for sign in (1.0, -1.0, 0.0):
+    for sign in np.unique(toward[np.isfinite(toward)]):
         ordered, up_to = _seen_from(sign, errors, weight)
         low, middle, high = np.interp(tails, up_to, ordered)
         # The outcome is above 0 where the error is above −net in units of its size.

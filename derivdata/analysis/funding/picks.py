@@ -10,21 +10,14 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.funding.carry_forecast import (
-    DECISIONS,
-    origin_attrs,
-    summed_history,
-    walks_of,
-)
-from derivdata.analysis.funding.forecast_errors import Walk, outcome_figures, pair_distribution
-from derivdata.analysis.funding.pairs import pair_costs
-from derivdata.analysis.funding.pooled_regression import Plan, trailing_mean
+from derivdata.analysis.funding.carry_forecast import forecasts_at, origin_attrs
+from derivdata.analysis.funding.period_history import summed_history
+from derivdata.analysis.funding.pooled_regression import trailing_mean
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.inputs import require_draws, require_variables, seed_of
-from derivdata.analysis.panels import Panel, hours_of, labels_of, like, require_level, require_rate
-from derivdata.analysis.status import flag_attrs
+from derivdata.analysis.panels import Panel, figures_of, hours_of, labels_of, require_level, require_rate
 from derivdata.support.arguments import typed
-from derivdata.support.arrays import Floats, Indices
+from derivdata.support.arrays import Floats
 from derivdata.units import BPS_UNIT
 
 _LEAST_DECISIONS = 10  # below, so few blocks are drawn that the interval is far too narrow
@@ -81,40 +74,57 @@ def pick_record(
     -----
     Each pick is made of what was known at its decision: values after it change neither pick nor forecast.
     """
-    require_level(level)
     panel = require_rate(panel, "exchange", "time")
     history = summed_history(panel, hold, period, overlap=overlap, prices=prices)
-    names, plan = labels_of(history.amounts, "exchange"), history.plan
-    decisions = np.arange(-history.first % plan.hold, history.amounts.sizes["time"], plan.hold)
-    parts = [history.amounts] if history.levels is None else [history.amounts, history.levels]
-    figures = xr.apply_ufunc(
-        _record,
-        *(part.drop_vars("time") for part in parts),
-        input_core_dims=[["exchange", "time"]] * len(parts),
-        output_core_dims=[["decision"]] * (len(_FIGURES) + 3),
-        kwargs={
-            "plan": plan,
-            "cost": pair_costs(fee_bps, names.tolist()),
-            "decisions": decisions,
-            "rule": rule,
-            "level": level,
-            "names": np.append(names, ""),
-        },
-        dask="parallelized",
-        keep_attrs=False,
-        output_dtypes=[names.dtype, names.dtype] + [np.float64] * len(_FIGURES) + [np.int32],
-        dask_gufunc_kwargs={"output_sizes": {"decision": decisions.size}},
+    plan, last = history.plan, history.amounts.sizes["time"]
+    decisions = np.arange(-history.first % plan.hold, last, plan.hold)
+    forecasts = forecasts_at(panel, history, None, decisions, hold, fee_bps, level)
+    net = forecasts["net_bps"]
+    ends = [net, forecasts["net_low_bps"], forecasts["net_high_bps"]]
+    if rule != "forecast":
+        span = 1 if rule == "last" else plan.spans[3]
+        means = figures_of(
+            trailing_mean, history.amounts, units={"bps": BPS_UNIT}, into={"time": None}, span=span, least=1.0
+        )
+        of = means["bps"].isel(time=decisions)
+        long, short = (of.sel(exchange=forecasts[leg]).drop_vars("exchange") for leg in ("long", "short"))
+        expected = plan.hold * (short - long) - forecasts["cost_bps"]
+        ends = [expected.where(net.notnull()), xr.full_like(net, np.nan), xr.full_like(net, np.nan)]
+    text = labels_of(panel, "exchange").dtype
+    units = {"long": text, "short": text, **dict.fromkeys(_FIGURES, BPS_UNIT), "status": FundingStatus}
+    record = figures_of(
+        _picked,
+        *ends,
+        forecasts["realised_net_bps"],
+        forecasts["cost_bps"],
+        forecasts["status"],
+        xr.DataArray(decisions + plan.hold < last, dims="time"),
+        units=units,
+        over=["pair"],
+        names=[forecasts[leg].to_numpy() for leg in ("long", "short")],
     )
-    times = history.amounts["time"].values[decisions]
-    long, short, *amounts, status = (
-        like(figure.rename(decision="time").assign_coords(time=times), panel) for figure in figures
-    )
-    result = xr.Dataset({"long": long, "short": short, **dict(zip(_FIGURES, amounts, strict=True))})
     for name, words in _FIGURES.items():
-        result[name].attrs = {"units": BPS_UNIT, "long_name": words}
-    result["status"] = status.assign_attrs(flag_attrs(FundingStatus))
+        record[name].attrs["long_name"] = words
     about = {"rule": rule, "level": level, "hold_hours": hours_of(hold, "hold")}
-    return result.assign_attrs(origin_attrs(panel) | about)
+    return record.drop_vars("hold_hours").assign_attrs(origin_attrs(panel) | about)
+
+
+def _picked(*figures: Any, names: Any) -> tuple[Any, ...]:
+    """Return the venues and the figures of the pair with the highest first figure, and why there is none."""
+    net, low, high, realised, cost, status, over = figures
+    some = np.isfinite(net)
+    at = np.argmax(np.where(some, net, -np.inf), axis=-1)[..., None]
+    there = some.any(axis=-1)
+    taken = [
+        np.where(there, np.take_along_axis(np.broadcast_to(one, net.shape), at, axis=-1)[..., 0], np.nan)
+        for one in (net, low, high, realised, cost)
+    ]
+    long, short = (np.where(there, venues[at[..., 0]], "") for venues in names)
+    few = (status & FundingStatus.TOO_FEW).all(axis=-1)
+    none = np.where(few, FundingStatus.TOO_FEW, FundingStatus.GAP)
+    unknown = np.where(over, FundingStatus.GAP, FundingStatus.OPEN)
+    why = np.where(there, np.where(np.isnan(taken[3]), unknown, 0), none)
+    return long, short, *taken, why.astype(np.int32)
 
 
 @typed
@@ -195,61 +205,3 @@ def _bootstrap(sums: Floats, number: Any, level: float, resamples: int, seed: in
     means = sums[:, drawn].sum(axis=-1) / number[drawn].sum(axis=-1)
     tail = 50.0 * (1.0 - level)
     return np.asarray(np.percentile(means, [tail, 100.0 - tail], axis=-1))
-
-
-def _record(
-    amounts: Floats,
-    levels: Floats | None = None,
-    *,
-    plan: Plan,
-    cost: Floats,
-    decisions: Indices,
-    rule: str,
-    level: float,
-    names: Any,
-) -> tuple[Any, ...]:
-    shape = (*amounts.shape[:-2], decisions.size)
-    places = np.full((2, *shape), -1, dtype=np.intp)
-    figures, status = np.full((len(_FIGURES), *shape), np.nan), np.zeros(shape, dtype=np.int32)
-    for series in np.ndindex(amounts.shape[:-2]):
-        walk = walks_of(amounts[series], None if levels is None else levels[series], plan, decisions)[0]
-        spans = {"last": 1, "mean_7d": plan.spans[3]}
-        trailing = None
-        if rule in spans:
-            trailing = plan.hold * trailing_mean(amounts[series], spans[rule], 1.0)
-        for number, at in enumerate(decisions):
-            place = (slice(None), *series, number)
-            pick = _pick(walk, int(at), cost, trailing, level)
-            if isinstance(pick, FundingStatus):
-                status[place[1:]] = pick
-                continue
-            places[place], figures[place] = pick
-            if np.isnan(figures[place][3]):
-                over = at + plan.hold < amounts.shape[-1]
-                status[place[1:]] = FundingStatus.GAP if over else FundingStatus.OPEN
-    return names[places[0]], names[places[1]], *figures, status
-
-
-def _pick(
-    walk: Walk, at: int, cost: Floats, trailing: Floats | None, level: float
-) -> FundingStatus | tuple[tuple[int, int], Floats]:
-    """Return the places of the picked pair's legs and its figures, or why there is none."""
-    expected, scale, errors, weight, decisions = pair_distribution(walk, at)
-    if decisions < DECISIONS:
-        return FundingStatus.TOO_FEW
-    net = expected - cost
-    if trailing is not None:
-        score = trailing[:, at]
-        net = np.where(np.isfinite(net), score[None, :] - score[:, None] - cost, np.nan)
-    np.fill_diagonal(net, np.nan)
-    if not np.isfinite(net).any():
-        return FundingStatus.GAP
-    long, short = np.unravel_index(int(np.nanargmax(net)), net.shape)
-    legs = (int(long), int(short))
-    low, high = np.full(2, np.nan)
-    if trailing is None:
-        low, _, high, _ = outcome_figures(
-            expected[legs], scale[legs], errors, weight, cost[legs], level, few=False
-        )
-    realised = walk.outcomes[legs[1], at] - walk.outcomes[legs[0], at] - cost[legs]
-    return legs, np.array([net[legs], low, high, realised, cost[legs]])
