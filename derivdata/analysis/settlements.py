@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata.analysis.panels import figures_of, hours, interval_of, labels_of, last_valid, whole
+from derivdata.analysis.panels import figures_of, hours, interval_of, labels_of, last_valid
 from derivdata.support.arrays import Bools, Floats, Indices
 
 GRACE = np.timedelta64(60, "s")
@@ -36,20 +36,9 @@ def merge_late_stamps(
 ) -> tuple[xr.DataArray, ...]:
     """Put settlements on the instants for which their stamps stand; unchanged where all are punctual.
 
-    Parameters
-    ----------
-    panel
-        Settled rates with ascending times.
-    *companions
-        Arrays over the panel's dims and labels, such as its intervals: of each, the value beside the rate is
-        taken.
-    overlap
-        ``"raise"``, or ``"nan"``: settlements that stand for one instant are unknown.
-
-    Raises
-    ------
-    ValueError
-        Times do not ascend. Where rates are read: a series has two settlements that stand for one instant.
+    `companions` lie over the panel's dims and labels, as its intervals do: of each, the value beside the rate
+    is taken. Where a series has two settlements that stand for one instant, ``"raise"`` refuses them once
+    rates are read, and ``"nan"`` leaves the second out.
     """
     if not panel.sizes["time"]:
         return panel, *companions
@@ -59,27 +48,23 @@ def merge_late_stamps(
     if (due == stamps).all():
         return panel, *companions
     labels, starts = np.unique(due, return_index=True)
-    merged = xr.apply_ufunc(
+    arrays = (panel, *companions)
+    merged = figures_of(
         _merged,
-        whole(panel, "time"),
+        panel,
         _numbers(panel),
-        *(whole(part, "time") for part in companions),
-        input_core_dims=[["time"], [], *[["time"]] * len(companions)],
-        output_core_dims=[["due"]] * (1 + len(companions)),
-        kwargs={"starts": starts, "due": labels, "names": _names(panel), "strict": overlap == "raise"},
-        dask="parallelized",
-        output_dtypes=[np.float64] * (1 + len(companions)),
-        dask_gufunc_kwargs={"output_sizes": {"due": labels.size}},
-        keep_attrs=False,
+        *companions,
+        units={str(place): "" for place in range(len(arrays))},
+        into={"due": labels.size},
+        starts=starts,
+        due=labels,
+        names=_names(panel),
+        strict=overlap == "raise",
     )
-    parts = merged if companions else (merged,)
+    merged = merged.rename(due="time").assign_coords(time=labels).transpose(*panel.dims)
     return tuple(
-        part.rename(due="time")
-        .assign_coords(time=labels)
-        .transpose(*panel.dims)
-        .rename(old.name)
-        .assign_attrs(old.attrs)
-        for part, old in zip(parts, (panel, *companions), strict=True)
+        part.rename(old.name).drop_attrs().assign_attrs(old.attrs)
+        for part, old in zip(merged.values(), arrays, strict=True)
     )
 
 
@@ -87,11 +72,6 @@ def at_common_stamps(panel: xr.DataArray) -> xr.DataArray:
     """Put a panel's settlements on the instants for which their stamps stand; other panels stay as they are.
 
     Their intervals are left behind: a result of several venues has no interval of its own.
-
-    Raises
-    ------
-    ValueError
-        As `merge_late_stamps`.
     """
     panel = panel.drop_vars("interval_hours", errors="ignore")
     if panel.attrs.get("kind") != "settled" or "time" not in panel.dims or "time" not in panel.coords:
@@ -103,11 +83,6 @@ def held_settlements(panel: xr.DataArray) -> xr.DataArray:
     """As `at_common_stamps`, each settlement carried until its interval has passed again.
 
     A panel that does not say its intervals is not carried: what a payment is for is then unknown.
-
-    Raises
-    ------
-    ValueError
-        As `merge_late_stamps`.
     """
     settled = panel.attrs.get("kind") == "settled" and "time" in panel.dims and "time" in panel.coords
     if "interval_hours" not in panel.coords or not settled:
@@ -115,18 +90,9 @@ def held_settlements(panel: xr.DataArray) -> xr.DataArray:
     rates, interval = merge_late_stamps(panel.drop_vars("interval_hours"), interval_of(panel))
     if not rates.sizes["time"]:
         return rates
-    carried = xr.apply_ufunc(
-        _carried,
-        whole(rates, "time"),
-        whole(interval, "time"),
-        input_core_dims=[["time"]] * 2,
-        output_core_dims=[["time"]],
-        kwargs={"since": hours(rates)},
-        dask="parallelized",
-        output_dtypes=[np.float64],
-        keep_attrs=True,
-    )
-    return xr.DataArray(carried).transpose(*rates.dims)
+    units = {"carried": str(rates.attrs["units"])}
+    carried = figures_of(_carried, rates, interval, units=units, into={"time": None}, since=hours(rates))
+    return carried["carried"].transpose(*rates.dims).rename(rates.name).assign_attrs(rates.attrs)
 
 
 def newest_at(companion: xr.DataArray, rates: xr.DataArray) -> xr.DataArray:
@@ -166,41 +132,26 @@ def without_overlap(
 ) -> xr.DataArray:
     """Refuse series whose settlements pay for more hours than have passed, or leave those payments out.
 
-    Parameters
-    ----------
-    rates, interval
-        Settled rates on the instants for which their stamps stand, and the hours that each pays for.
-    overlap
-        ``"raise"``, or ``"nan"``: the payment that overlaps and the one before it are unknown.
-
-    Raises
-    ------
-    ValueError
-        Payments overlap by half an interval or more: one is stored twice, or the intervals are too long.
-
-    Notes
-    -----
-    The overlap at a settlement is the most by which the intervals of any run of settlements that ends there
-    exceed the time that the run took. A settlement that comes late overlaps with the next one; an overlap
-    below half an interval is taken for that.
+    Rates stand on the instants for which their stamps stand, beside the hours that each pays for. The overlap
+    at a settlement is the most by which the intervals of any run of settlements that ends there exceed the
+    time that the run took. A settlement that comes late overlaps with the next one; an overlap below half an
+    interval is taken for that. From there on one is stored twice, or the intervals are too long: ``"raise"``
+    refuses it by name, and ``"nan"`` leaves it out. Those before it stay: they were known when they came, and
+    what is known at an instant does not depend on what comes later.
     """
-    checked = xr.apply_ufunc(
+    checked = figures_of(
         _without_overlap,
-        *(whole(part, "time") for part in (rates, interval)),
+        rates,
+        interval,
         _numbers(rates),
-        input_core_dims=[["time"], ["time"], []],
-        output_core_dims=[["time"]],
-        kwargs={
-            "since": hours(rates),
-            "origin": rates["time"].to_numpy()[0],
-            "names": _names(rates),
-            "strict": overlap == "raise",
-        },
-        dask="parallelized",
-        output_dtypes=[np.float64],
-        keep_attrs=True,
+        units={"checked": ""},
+        into={"time": None},
+        since=hours(rates),
+        origin=rates["time"].to_numpy()[0],
+        names=_names(rates),
+        strict=overlap == "raise",
     )
-    return xr.DataArray(checked).transpose(*rates.dims)
+    return checked["checked"].transpose(*rates.dims).rename(rates.name).assign_attrs(rates.attrs)
 
 
 def _numbers(panel: xr.DataArray) -> xr.DataArray:
@@ -218,7 +169,7 @@ def _names(panel: xr.DataArray) -> list[str]:
         for dim in map(str, panel.dims)
         if dim != "time"
     ]
-    return [" on ".join(each) or "a series" for each in itertools.product(*labels)]
+    return [" on ".join(filter(None, each)) or "a series" for each in itertools.product(*labels)]
 
 
 def _without_overlap(
@@ -240,7 +191,7 @@ def _without_overlap(
             f"settlements of {name} pay for more hours than have passed: that of "
             f"{_said(origin, since[row])} pays for {interval[place]:g} h and comes "
             f"{since[row] - since[before[place]]:g} h after the one before. A payment is there twice (see "
-            "dd.quality), or interval_hours is too long (see infer_interval); overlap='nan' leaves both out"
+            "dd.quality), or interval_hours is too long (see infer_interval); overlap='nan' leaves it out"
         )
     for series in np.ndindex(wrong.shape[:-1]):
         if wrong[series].any():
@@ -249,20 +200,14 @@ def _without_overlap(
 
 
 def _leave_out(paid: Floats, since: Floats) -> None:
-    """Set the payments of one series that overlap, and the one before each, to 0.
-
-    In order of time: what is left may overlap again, with that before the pair that went.
-    """
-    kept: list[tuple[int, float]] = []  # rows, and by how much the payments up to each overlap
+    """Set the payments of one series that overlap with those before them to 0, in order of time."""
+    last, overlapped = -np.inf, 0.0  # the last payment that stays, and by how much those up to it overlap
     for row in np.flatnonzero(paid).tolist():
-        overlap = 0.0
-        if kept:
-            before, overlapped = kept[-1]
-            overlap = max(0.0, overlapped + paid[row] - (since[row] - since[before]))
+        overlap = max(0.0, overlapped + paid[row] - (since[row] - last))
         if overlap > 0.5 * paid[row] - _ROUNDING:
-            paid[[kept.pop()[0], row]] = 0.0
+            paid[row] = 0.0
         else:
-            kept.append((row, overlap))
+            last, overlapped = since[row], overlap
 
 
 def _overlapping(interval: Floats, since: Floats) -> tuple[Bools, Indices]:
@@ -290,7 +235,7 @@ def _merged(
     names: list[str],
     strict: bool,
 ) -> Any:
-    """Return one column per instant: fmax over a group of stamps takes the only value that is not NaN."""
+    """Return one column per instant: the first rate of its stamps, and the companions' values beside it."""
     there = ~np.isnan(rates)
     counted = np.add.reduceat(there.astype(np.intp), starts, axis=-1)
     if strict and (counted > 1).any():
@@ -299,10 +244,13 @@ def _merged(
         raise ValueError(
             f"{name} has two settlements within a minute of "
             f"{np.datetime_as_string(due[place[-1]], unit='s')}: one payment is there twice, see dd.quality; "
-            "overlap='nan' leaves both out"
+            "overlap='nan' leaves the second out"
         )
+    rows = np.where(there, np.arange(rates.shape[-1]), rates.shape[-1])
+    first = np.minimum.reduceat(rows, starts, axis=-1)
+    none = np.full((*rates.shape[:-1], 1), np.nan)
     merged = [
-        np.where(counted == 1, np.fmax.reduceat(np.where(there, part, np.nan), starts, axis=-1), np.nan)
+        np.take_along_axis(np.concatenate([part, none], axis=-1), first, axis=-1)
         for part in (rates, *companions)
     ]
     return tuple(merged) if companions else merged[0]

@@ -13,8 +13,8 @@ from scipy.signal import lfilter
 
 import derivdata as dd
 from derivdata.analysis import funding
-from derivdata.analysis.funding.period_history import summed_history
 from derivdata.analysis.funding.forecast_errors import outcome_figures, walk_forward
+from derivdata.analysis.funding.period_history import summed_history
 from derivdata.analysis.funding.pooled_regression import _borne_out, _left_of
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.reports.sections import carry_forecast

@@ -20,7 +20,7 @@ from derivdata.analysis.panels import (
     require_rate,
 )
 from derivdata.analysis.panels import usual_step as usual_step_of
-from derivdata.analysis.settlements import merge_late_stamps
+from derivdata.analysis.settlements import merge_late_stamps, without_overlap
 from derivdata.support.arrays import Floats
 from derivdata.units import USD_UNIT
 
@@ -109,6 +109,7 @@ def market_of(panel: Panel, prices: xr.DataArray | None) -> Market:
     if settled:
         interval = interval_of(panel)
         panel, interval = merge_late_stamps(panel.drop_vars("interval_hours"), interval)
+        panel = without_overlap(panel, interval)
     panel = panel.drop_vars("interval_hours", errors="ignore")
     limit = np.inf if settled else 2.0 * usual_step_of(since)
     stamps = np.empty(0) if prices is None else hours(prices, name="prices")

@@ -47,7 +47,6 @@ class Knowledge:
         """How many rows are known."""
         self.last, self.at = np.full(shape, np.nan), np.full(shape, -np.inf)
         self.interval = np.full(shape, np.nan)
-        self._overlap = np.zeros(shape)
         self._means: dict[float, tuple[int, Floats]] = {}
 
     def advance(self, now: float) -> None:
@@ -59,29 +58,10 @@ class Knowledge:
             rates = market.rates.row(self.known)
             there = np.isfinite(rates)
             if market.interval is not None:
-                self._pay(there, market.interval.row(self.known), market.since[self.known])
+                np.copyto(self.interval, market.interval.row(self.known), where=there)
             np.copyto(self.last, rates, where=there)
             self.at[there] = market.since[self.known]
             self.known += 1
-
-    def _pay(self, there: Bools, interval: Floats, now: float) -> None:
-        """Note the intervals of a row's settlements, and refuse those that pay for hours already paid for.
-
-        The same rule as `derivdata.analysis.settlements.without_overlap`, which needs the whole panel at
-        once: the most by which the intervals of any run of settlements exceed the time that it took.
-        """
-        paid = there & (interval > 0.0)
-        overlap = np.maximum(0.0, self._overlap + interval - (now - self.at))
-        np.copyto(self._overlap, overlap, where=paid)
-        np.copyto(self.interval, interval, where=there)
-        wrong = paid & (overlap > 0.5 * interval - 1e-6)
-        if wrong.any():
-            symbol, venue = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
-            raise ValueError(
-                f"settlements of {self.market.symbols[symbol]} on {self.market.venues[venue]} pay for "
-                f"more hours than have passed by {self.market.times[self.known]}: one is there twice (see "
-                "dd.quality), or its interval_hours are too long (see infer_interval)"
-            )
 
     def fresh(self, now: float) -> Floats:
         """Return the last rate of every series [bps/8h], NaN where it is too old to hold."""

@@ -108,7 +108,7 @@ def cumulative(
         Samples only: how long the last row holds; by default the median step.
     overlap
         Settlements only: what is done where they pay for more hours than have passed. ``"raise"`` names the
-        series; ``"nan"`` takes the payment that overlaps and the one before it for missing.
+        series; ``"nan"`` leaves the later payment out.
 
     Returns
     -------
