@@ -18,8 +18,8 @@ import xarray as xr
 
 from derivdata.analysis import funding
 from derivdata.analysis.funding.carry_forecast import DECISIONS
-from derivdata.analysis.funding.period_history import summed_history
 from derivdata.analysis.funding.forecast_errors import outcome_figures, pair_distribution, walk_forward
+from derivdata.analysis.funding.period_history import summed_history
 from derivdata.analysis.funding.pooled_regression import Plan, future_sums, pair_places
 from derivdata.support.arrays import Array, Floats
 from tests.support.recorded_funding import PERIODS, recorded_funding
