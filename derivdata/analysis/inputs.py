@@ -83,13 +83,7 @@ def require_labels(data: xr.DataArray, argument: str, dim: str, labels: Sequence
 
 
 def require_same(parts: Mapping[str, xr.DataArray], data: xr.DataArray, of: str) -> None:
-    """Refuse arrays that hold no numbers, or have other labels or lengths than the data along a shared dim.
-
-    Raises
-    ------
-    TypeError, ValueError
-        The message names the argument.
-    """
+    """Refuse arrays that hold no numbers, or have other labels or lengths than the data along a dim."""
     for name, part in parts.items():
         require_numbers(part, name)
         try:
@@ -126,11 +120,6 @@ def require_together(**values: Any) -> None:
     """Refuse bare arrays that do not fit each other or the labelled ones.
 
     How labelled ones fit each other is left to xarray, and to pandas for its own.
-
-    Raises
-    ------
-    ValueError
-        The message names the argument.
     """
     sizes = _sizes(values.values())
     shape = tuple(sizes.values())
@@ -159,15 +148,7 @@ def together(**values: Any) -> list[Any]:
 def along(data: xr.DataArray, *core: str, new: bool = False, **values: Any) -> list[Any]:
     """Match arguments to an array, apart from its core dims: a bare array gets the last of the others.
 
-    Parameters
-    ----------
-    new
-        Whether a DataArray may have dims that the data does not have.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Neither a number nor an array, or one that does not fit; the message names the argument.
+    A DataArray may have dims that the data does not have where `new` says so.
     """
     sizes = {dim: size for dim, size in data.sizes.items() if dim not in core}
     shape = tuple(sizes.values())

@@ -44,13 +44,7 @@ _SUFFIXES = {
 
 
 def unit_of(panel: xr.DataArray, argument: str = "panel") -> str | None:
-    """Return the unit of a panel, from ``attrs["units"]`` or else from its name; None where neither says it.
-
-    Raises
-    ------
-    ValueError
-        Name and attribute contradict each other.
-    """
+    """Return the unit of a panel, from ``attrs["units"]`` or its name; None where neither says it."""
     stated = panel.attrs.get("units")
     name = "" if panel.name is None else str(panel.name)
     named = next((unit for suffix, unit in _SUFFIXES.items() if name.endswith(suffix)), None)
@@ -62,13 +56,7 @@ def unit_of(panel: xr.DataArray, argument: str = "panel") -> str | None:
 
 
 def require(panel: Any, *dims: str, units: str | None = None, name: str = "panel") -> xr.DataArray:
-    """Return a panel of numbers with these dims and this unit: the panel given, or that of a table.
-
-    Raises
-    ------
-    TypeError, ValueError
-        `panel` is neither, or holds no numbers; a dim is absent; the unit is another one or cannot be read.
-    """
+    """Return a panel of numbers with these dims and this unit: the panel given, or that of a table."""
     try:
         found = tables.panel(panel) if isinstance(panel, pd.DataFrame) else panel
     except ValueError as fault:
@@ -91,36 +79,24 @@ def require(panel: Any, *dims: str, units: str | None = None, name: str = "panel
     return found
 
 
-def require_quantity(data: Any, *dims: str, name: str = "oi") -> xr.DataArray:
-    """Return a panel of amounts in USD or in coins with these dims.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `require`; the unit is not stated, or that of a rate, a share or a time.
-    """
-    amounts: xr.DataArray = require(data, *dims, name=name)
-    unit = unit_of(amounts, name)
+def require_quantity(oi: Any, *dims: str) -> xr.DataArray:
+    """Return a panel of amounts in USD or in coins with these dims."""
+    amounts: xr.DataArray = require(oi, *dims, name="oi")
+    unit = unit_of(amounts, "oi")
     if unit is None:
-        raise ValueError(f"{name} must say its unit: {name}.attrs['units'] = 'USD', or 'coin'")
+        raise ValueError("oi must say its unit: oi.attrs['units'] = 'USD', or 'coin'")
     if unit not in QUANTITY_UNITS:
-        raise ValueError(f"{name} is in {unit!r}: open interest is in 'USD' or in 'coin'")
+        raise ValueError(f"oi is in {unit!r}: open interest is in 'USD' or in 'coin'")
     return amounts
 
 
-def require_share(data: Any, *dims: str, name: str = "share") -> xr.DataArray:
-    """Return a panel of fractions with these dims; a unit need not be stated.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `require`; another unit is stated.
-    """
-    share = require(data, *dims, name=name)
-    unit = unit_of(share, name)
+def require_share(share: Any, *dims: str) -> xr.DataArray:
+    """Return a panel of fractions with these dims; a unit need not be stated."""
+    fractions: xr.DataArray = require(share, *dims, name="share")
+    unit = unit_of(fractions, "share")
     if unit not in (None, "fraction", "1"):
-        raise ValueError(f"{name} is in {unit!r}: shares are fractions, see market_share")
-    return share
+        raise ValueError(f"share is in {unit!r}: shares are fractions, see market_share")
+    return fractions
 
 
 def refuse_negative(data: xr.DataArray, name: str = "oi") -> None:
@@ -129,33 +105,27 @@ def refuse_negative(data: xr.DataArray, name: str = "oi") -> None:
         raise ValueError(f"{name} is negative somewhere: an amount is 0 or more, see dd.quality")
 
 
-def require_rate(panel: Any, *dims: str, name: str = "panel") -> xr.DataArray:
-    """Return a funding panel in bps per 8 hours with these dims.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `require`; or the panel says a ``kind`` that does not exist.
-    """
-    rates = require(panel, *dims, units=RATE_UNIT, name=name)
+def require_rate(panel: Any, *dims: str) -> xr.DataArray:
+    """Return a funding panel in bps per 8 hours with these dims; its ``kind`` need not be stated."""
+    rates = require(panel, *dims, units=RATE_UNIT)
     kind = rates.attrs.get("kind")
     if kind is not None and kind not in KINDS:
-        raise ValueError(f"{name}.attrs['kind'] is {kind!r}; a rate is 'sampled' or 'settled'")
+        raise ValueError(f"panel.attrs['kind'] is {kind!r}; a rate is 'sampled' or 'settled'")
     return rates
 
 
-def require_level(level: float, name: str = "level") -> None:
+def require_level(level: float) -> None:
     """Refuse a probability of an interval that is not between 0 and 1."""
     if not 0.0 < level < 1.0:
-        raise ValueError(f"{name}={level} is a probability: 0.9")
+        raise ValueError(f"level={level} is a probability: 0.9")
 
 
-def kind_of(panel: xr.DataArray, *, name: str = "panel") -> str:
+def kind_of(panel: xr.DataArray) -> str:
     """Return ``"sampled"`` or ``"settled"``, for the functions whose result depends on it."""
     kind = panel.attrs.get("kind")
     if kind not in KINDS:
         raise ValueError(
-            f"the kind of {name} is {kind!r}: set {name}.attrs['kind'] to 'sampled' (a rate over time, which "
+            f"the kind of panel is {kind!r}: set panel.attrs['kind'] to 'sampled' (a rate over time, which "
             "is integrated) or 'settled' (payments, which are added)"
         )
     return str(kind)
@@ -182,13 +152,7 @@ def labels_of(panel: xr.DataArray, dim: str) -> NDArray[np.str_]:
 
 
 def hours(panel: xr.DataArray, *, name: str = "panel") -> Floats:
-    """Return the hours of each row since the first.
-
-    Raises
-    ------
-    ValueError, TypeError
-        There is no row; times are not naive datetime64, not ascending, or repeated.
-    """
+    """Return the hours of each row since the first; times must be naive and ascend without repeats."""
     require_times(panel, name)
     times = panel["time"].to_numpy()
     if not times.size:
@@ -221,14 +185,7 @@ def usual_step(since: Floats) -> float:
 
 
 def interval_of(panel: xr.DataArray) -> xr.DataArray:
-    """Return the hours that each settlement of a panel pays for, over the panel's dims.
-
-    Raises
-    ------
-    TypeError, ValueError
-        The panel has no coordinate ``interval_hours``, or one in another unit, or one that is no number
-        above 0.
-    """
+    """Return the hours that each settlement of a panel pays for, over the panel's dims."""
     if "interval_hours" not in panel.coords:
         raise ValueError(
             "settlements pay for their interval, and this panel does not say it: dd.panel(settlements) does, "
@@ -260,17 +217,7 @@ def positive(value: Any, name: str) -> float:
 def beside(panel: xr.DataArray, other: Any, *, units: str | None, name: str) -> xr.DataArray:
     """Spread a companion of a panel (interval, open interest, mask) over the panel's dims.
 
-    Parameters
-    ----------
-    other
-        A number, or a DataArray over some of the panel's dims with the panel's labels.
-    units
-        Unit that a DataArray must have; None asks for none.
-
-    Raises
-    ------
-    TypeError, ValueError
-        `other` has dims that the panel lacks, other labels, or another unit.
+    It is a number, or a DataArray over some of the panel's dims with its labels, in `units` unless None.
     """
     if not isinstance(other, xr.DataArray):
         return xr.DataArray(positive(other, name)).broadcast_like(panel)
@@ -374,6 +321,20 @@ def last_valid(valid: Bools) -> Indices:
     return np.maximum.accumulate(rows, axis=-1)
 
 
+def row_quantiles(values: Floats, *shares: float) -> list[Floats]:
+    """Return quantiles (linear) along the last axis, NaN left out; NaN where there is nothing else."""
+    if not values.shape[-1]:
+        return [np.full(values.shape[:-1], np.nan)] * len(shares)
+    ordered = np.sort(values, axis=-1)  # NaN comes last
+    last = np.maximum(np.isfinite(ordered).sum(axis=-1) - 1, 0)
+    quantiles = []
+    for place in (last * share for share in shares):
+        ends = np.floor(place).astype(np.intp), np.minimum(np.floor(place).astype(np.intp) + 1, last)
+        lower, upper = (np.take_along_axis(ordered, end[..., None], axis=-1)[..., 0] for end in ends)
+        quantiles.append(lower + (upper - lower) * (place - ends[0]))
+    return quantiles
+
+
 PRICES_AGREE = float(np.log(1.05))
 """Logarithm of the factor by which prices of one coin may lie apart; a basis is far smaller."""
 
@@ -405,13 +366,7 @@ def other_coins(price: xr.DataArray) -> xr.DataArray:
 
 
 def refuse_other_coins(price: xr.DataArray, name: str) -> None:
-    """Refuse prices of which a venue's are those of another coin; of a lazy panel nothing is read.
-
-    Raises
-    ------
-    ValueError
-        Naming the symbols and venues, and the factor to the others.
-    """
+    """Refuse prices of which a venue's are of another coin, by name; of a lazy panel nothing is read."""
     if price.chunks is not None or not price.size:
         return
     off = other_coins(price).rename("factor").to_series().dropna()

@@ -28,23 +28,11 @@ _COMPONENTS = {
     "slippage_usd": "paid",
     "traded_usd": "notional of all trades",
 }
-_BY_TRADE = {
-    "entry_usd": USD_UNIT,
-    "exit_usd": USD_UNIT,
-    "funding_usd": USD_UNIT,
-    "price_usd": USD_UNIT,
-    "fees_usd": USD_UNIT,
-    "slippage_usd": USD_UNIT,
-    "net_usd": USD_UNIT,
-    "missing_hours": HOUR_UNIT,
-    "unmarked_hours": HOUR_UNIT,
-}
-
-
-_OF_TRADES = (
-    "symbol", "long", "short", "entry", "exit", "entry_usd", "exit_usd", "funding_usd", "price_usd",
-    "fees_usd", "slippage_usd", "net_usd", "missing_hours", "unmarked_hours", "reason",
+_BY_TRADE = (
+    "entry_usd", "exit_usd", "funding_usd", "price_usd", "fees_usd", "slippage_usd", "net_usd",
+    "missing_hours", "unmarked_hours",
 )  # fmt: skip
+_OF_TRADES = ("symbol", "long", "short", "entry", "exit", *_BY_TRADE, "reason")
 """Columns of the table of trades, variables of a result after ``trade_``."""
 
 
@@ -119,7 +107,8 @@ def _trade_variables(market: Market, closed: list[dict[str, Any]]) -> dict[str, 
     }
     variables |= {f"trade_{end}": ("trade", market.times[place[f"{end}_row"]]) for end in ("entry", "exit")}
     variables |= {
-        f"trade_{name}": ("trade", parts[name], {"units": unit}) for name, unit in _BY_TRADE.items()
+        f"trade_{name}": ("trade", parts[name], {"units": USD_UNIT if name.endswith("usd") else HOUR_UNIT})
+        for name in _BY_TRADE
     }
     meanings = " ".join(reason.name.lower() for reason in Reason)
     flags = {"flag_values": np.array(list(Reason), dtype=np.int8), "flag_meanings": meanings}

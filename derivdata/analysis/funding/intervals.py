@@ -206,7 +206,8 @@ def next_settlements(
     )  # fmt: skip
     for name in ("time", "last_time"):
         table[name] = pd.to_datetime(table[name], utc=True).dt.as_unit("us")
-    table["missed"] = table["missed"].astype("Int64")
+    table["hours_until"] = (table["time"] - now) / pd.Timedelta(1, "h")
+    table = table.astype({"interval_hours": "float64", "missed": "Int64"})
     table = table.sort_values(["time", "symbol", "exchange"], ignore_index=True)
     table.attrs = dict(settlements.attrs)
     return table
@@ -215,31 +216,21 @@ def next_settlements(
 def _after(last: Any, interval: float, now: Any) -> dict[str, Any]:
     """Return the first payment after `now` that the last one and its interval lead to."""
     if not interval > 0.0:
-        return _row(None, np.nan, last, None, "unknown", now)
+        return {"last_time": last, "basis": "unknown"}
     passed = (now - last) / pd.Timedelta(1, "h")
     steps = np.floor(passed / interval + _ROUNDING)
     basis = "overdue" if passed > interval + _GRACE else "payments"
+    due = last + pd.Timedelta((steps + 1) * interval, "h")
     missed = int(steps) if basis == "overdue" else 0
-    return _row(last + pd.Timedelta((steps + 1) * interval, "h"), interval, last, missed, basis, now)
+    return {"time": due, "interval_hours": interval, "last_time": last, "missed": missed, "basis": basis}
 
 
 def _assumed(symbol: str, exchange: str, now: Any) -> dict[str, Any]:
     interval = fact_value(exchange, "interval_hours", symbol, f"{now:%Y-%m-%d}")
     if interval is None:
-        return _row(None, np.nan, None, None, "unknown", now)
+        return {"basis": "unknown"}
     midnight = now.normalize()
     passed = (now - midnight) / pd.Timedelta(1, "h")
     steps = np.floor(passed / interval + _ROUNDING) + 1
-    return _row(midnight + pd.Timedelta(steps * interval, "h"), interval, None, None, "facts", now)
-
-
-def _row(time: Any, interval: float, last: Any, missed: int | None, basis: str, now: Any) -> dict[str, Any]:
-    until = np.nan if time is None else (time - now) / pd.Timedelta(1, "h")
-    return {
-        "time": time,
-        "hours_until": until,
-        "interval_hours": interval,
-        "last_time": last,
-        "missed": missed,
-        "basis": basis,
-    }
+    due = midnight + pd.Timedelta(steps * interval, "h")
+    return {"time": due, "interval_hours": interval, "basis": "facts"}

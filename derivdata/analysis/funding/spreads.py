@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis.panels import Panel, figures_of, require_rate, require_venues
+from derivdata.analysis.panels import Panel, figures_of, require_rate, require_venues, row_quantiles
 from derivdata.analysis.settlements import at_common_stamps
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
@@ -103,19 +103,10 @@ def _dispersion(rates: Floats) -> tuple[Any, ...]:
     ordered = np.sort(np.ascontiguousarray(np.where(np.isfinite(rates), rates, np.nan)), axis=-1)
     finite = np.isfinite(ordered)
     count = finite.sum(axis=-1)
-    quarter, half, three = (_quantile(ordered, count, share) for share in (0.25, 0.5, 0.75))
-    last = np.maximum(count - 1, 0)[..., None]
-    width = np.take_along_axis(ordered, last, axis=-1)[..., 0] - ordered[..., 0]
+    quarter, half, three, highest = row_quantiles(ordered, 0.25, 0.5, 0.75, 1.0)
+    width = highest - ordered[..., 0]
     mean = np.where(finite, ordered, 0.0).sum(axis=-1) / np.maximum(count, 1)
     squares = np.square(np.where(finite, ordered - mean[..., None], 0.0)).sum(axis=-1)
     std = np.sqrt(squares / np.maximum(count - 1, 1))
     blank = [np.where(count < 2, np.nan, figure) for figure in (std, three - quarter, width)]
     return *blank, half, count.astype(np.int16)
-
-
-def _quantile(ordered: Floats, count: Any, share: float) -> Floats:
-    place = np.maximum(count - 1, 0) * share
-    below = np.floor(place).astype(np.intp)
-    above = np.minimum(below + 1, np.maximum(count - 1, 0))
-    lower, upper = (np.take_along_axis(ordered, i[..., None], axis=-1)[..., 0] for i in (below, above))
-    return np.asarray(lower + (upper - lower) * (place - below), dtype=np.float64)

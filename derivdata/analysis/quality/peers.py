@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from derivdata.analysis.quality.series import row_quantile, row_quantiles
+from derivdata.analysis.panels import row_quantiles
+from derivdata.analysis.quality.series import row_quantile
 from derivdata.support.arrays import Array, Bools, Floats
 
 _LEAST = 20

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from derivdata.analysis.panels import last_valid
+from derivdata.analysis.panels import last_valid, row_quantiles
 from derivdata.support.arrays import Array, Bools, Floats
 
 _CHANGE_AFTER = 3
@@ -34,21 +34,6 @@ class Batch(NamedTuple):
 def row_quantile(values: Floats, share: float) -> Floats:
     """Return the quantile (linear) of each row, NaN left out; NaN where a row has nothing else."""
     return row_quantiles(values, share)[0]
-
-
-def row_quantiles(values: Floats, *shares: float) -> list[Floats]:
-    """Return several quantiles of each row from one sort."""
-    if not values.shape[1]:
-        return [np.full(len(values), np.nan)] * len(shares)
-    ordered = np.sort(values, axis=1)  # NaN comes last
-    last = np.maximum(np.isfinite(ordered).sum(axis=1) - 1, 0)
-    rows, quantiles = np.arange(len(values)), []
-    for share in shares:
-        place = last * share
-        below = place.astype(np.intp)
-        lower = ordered[rows, below]
-        quantiles.append(lower + (ordered[rows, np.minimum(below + 1, last)] - lower) * (place - below))
-    return quantiles
 
 
 def run_lengths(same: Bools) -> Array:
