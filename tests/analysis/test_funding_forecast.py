@@ -13,6 +13,7 @@ from scipy.signal import lfilter
 
 import derivdata as dd
 from derivdata.analysis import funding
+from derivdata.analysis.funding import forecast_errors
 from derivdata.analysis.funding.forecast_errors import outcome_figures, walk_forward
 from derivdata.analysis.funding.period_history import summed_history
 from derivdata.analysis.funding.pooled_regression import _borne_out, _left_of
@@ -265,6 +266,42 @@ def test_what_comes_later_changes_no_forecast_and_no_pick() -> None:
             ("predicted_low_bps", "net_low_bps"),
         ):
             assert float(pick[of_record]) == pytest.approx(float(best[of_forecast]), rel=1e-9)
+
+
+def test_marks_that_each_venue_stamps_a_moment_late_are_those_of_the_hour() -> None:
+    """a 5 ms, b 40 s and c 0 s past each hour: the same forecast as of punctual marks, for all pairs."""
+    paid = _decaying(3, 160, 4)
+    steps = 1e-3 * np.random.default_rng(5).standard_normal(paid.shape)
+    marks = paid.copy(data=100.0 * np.exp(np.cumsum(steps, axis=-1))).drop_vars("interval_hours")
+    marks = marks.drop_attrs().assign_attrs(units="USD")
+    late = [
+        marks.isel(exchange=[place]).assign_coords(time=marks["time"] + np.timedelta64(1000 * ms, "us"))
+        for place, ms in enumerate((5, 40_000, 0))
+    ]
+    apart = xr.concat(late, "exchange", join="outer")
+    punctual, found = (
+        funding.forecast_carry(paid, hold="3d", fee_bps=0.0, prices=one) for one in (marks, apart)
+    )
+    assert punctual["price_bps"].notnull().all()
+    xr.testing.assert_allclose(found, punctual, rtol=1e-12)
+    one = paid.isel(symbol=0, drop=True)
+    two = marks.isel(symbol=[0, 0]).assign_coords(symbol=["BTC", "ETH"])
+    with pytest.raises(ValueError, match=r"several symbols.*assign_coords\(symbol='BTC'\)"):
+        funding.forecast_carry(one, hold="3d", fee_bps=0.0, prices=two)
+    with pytest.raises(ValueError, match="prices has 0 times 'SOL'"):
+        funding.forecast_carry(one.assign_coords(symbol="SOL"), hold="3d", fee_bps=0.0, prices=two)
+
+
+def test_periods_that_were_asked_for_push_no_past_error_out(monkeypatch) -> None:
+    """Of the last 60 kept decisions of 3 pairs, whichever other periods are asked for beside them."""
+    monkeypatch.setattr(forecast_errors, "_MOST_ERRORS", 180)
+    panel = _decaying(3, 400, 6)
+    plan = summed_history(panel, WEEK, "8h").plan
+    walks = [walk_forward(panel.values[0], plan, np.array(wanted)) for wanted in ([399], [*range(200, 400)])]
+    alone, among = (forecast_errors.pair_distribution(walk, 399) for walk in walks)
+    assert alone[-1] == among[-1] == 60
+    for one, other in zip(alone, among, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
 def test_the_record_says_what_its_picks_were_paid() -> None:
