@@ -59,9 +59,7 @@ def largest(context: RequestContext) -> dict[str, Any]:
 ANSWERS["/oi/{symbol}/largest"] = largest
 """,
     "derivdata/sources/service/openapi_payloads.py": """
-PAYLOADS["/oi/{symbol}/largest"] = record(
-    symbol=TEXT, unit=TEXT, data=array(row("oi_largest", drop="symbol time surprise"))
-)
+PAYLOADS["/oi/{symbol}/largest"] = rows("data", "oi_largest", "time surprise", symbol=TEXT, unit=TEXT)
 """,
 }
 USED = """

@@ -6,8 +6,7 @@ from collections.abc import Collection
 from html import escape
 from typing import Any
 
-from derivdata.sources.service.openapi_payloads import PAYLOADS
-from derivdata.sources.service.openapi_schemas import TEXT, Schema
+from derivdata.sources.service.openapi_payloads import PAYLOADS, TEXT, Schema
 from derivdata.sources.service.query import LARGEST
 from derivdata.support.text import html_page
 from derivdata.tables import endpoints

@@ -1,84 +1,111 @@
-"""Answers of each endpoint as JSON schemas."""
+"""Answers of each endpoint as JSON schemas; their rows come from the library's tables."""
 
 from __future__ import annotations
 
-from derivdata.sources.service.openapi_schemas import (
-    COUNT,
-    FLAG,
-    ISO,
-    NOTICES,
-    NUMBER,
-    RESOLUTION,
-    STAMP,
-    TEXT,
-    Schema,
-    array,
-    either,
-    mapping,
-    maybe,
-    open_object,
-    record,
-    row,
-)
+from typing import Any, TypeAlias
 
-_VENUES = record(
-    exchange_names=array(record(name=TEXT, display=TEXT)),
-    exchanges=array(TEXT),
-)
-_NAME = {"type": "object", "properties": {"name": TEXT, "display": TEXT, "interval": NUMBER}}
-_INTERVALS = record(exchange_names=array(_NAME | {"required": ["name", "display"]}), exchanges=array(TEXT))
-_SERIES = {"unit": TEXT, "resolution": RESOLUTION, "notices": NOTICES}
-_PAIR = {"symbol": TEXT, "exchange": TEXT}
-_DAYS = {**_PAIR, "days": COUNT, "range": TEXT}
-_WIDE = array({"type": "object", "properties": {"timestamp": ISO}, "additionalProperties": NUMBER})
-_OPEN = {"success": FLAG, "notices": NOTICES}
-_ROLLING = {**_OPEN, "period": maybe(TEXT), "range": maybe(TEXT)}
-_ROWS = array({"type": "object"})
-_COUNTED = record(
-    long_count=COUNT,
-    short_count=COUNT,
-    long_usd=NUMBER,
-    short_usd=NUMBER,
-    total_count=COUNT,
-    total_usd=NUMBER,
-)
-_SESSION = record(start=ISO, end=ISO, session=TEXT, is_tradable=FLAG)
-_RIVALS = "asset_class asset_group asset_subgroup"
+from derivdata import tables
+from derivdata.tables import endpoints
+from derivdata.tables.schema import Kind
 
-_MARKETS: dict[str, Schema] = {
-    "/markets/symbols": record(timestamp=STAMP, symbols=array(row("markets_symbols", drop=_RIVALS))),
-    "/markets/price-movers": record(
-        timestamp=STAMP,
-        gainers=array(row("markets_price_movers", drop="direction")),
-        losers=array(row("markets_price_movers", drop="direction")),
-    ),
-    "/markets/funding-leaders": record(
-        timestamp=STAMP,
-        exchanges_filter=maybe(array(TEXT)),
-        data=array(row("markets_funding_leaders")),
-    ),
-    "/markets/price-buckets": record(
-        timestamp=STAMP,
-        buckets=array(row("markets_price_buckets", drop="rank symbols", symbols=array(TEXT))),
-    ),
-    "/markets/exchanges/all": record(timestamp=STAMP, exchanges=array(row("markets_exchanges"))),
-    "/markets/exchanges/{exchange}/symbols": record(
-        exchange=TEXT,
-        timestamp=STAMP,
-        symbols=array(row("markets_exchange_symbols", drop="exchange price_usd", price_usd=maybe(NUMBER))),
-    ),
-    "/markets/exchanges/{exchange}/timeseries": record(
-        exchange=TEXT,
-        range=maybe(TEXT),
-        data=array(row("markets_exchange_history", drop="exchange", time=True)),
-        **_SERIES,
-    ),
-    "/markets/{symbol}/exchanges": record(
-        symbol=TEXT, timestamp=STAMP, exchanges=array(row("markets_symbol_exchanges", drop="symbol"))
-    ),
-    "/markets/{symbol}/stats": row("markets_symbol_stats", drop=_RIVALS, timestamp=STAMP),
+Schema: TypeAlias = dict[str, Any]
+
+TEXT: Schema = {"type": "string"}
+NUMBER: Schema = {"type": "number"}
+COUNT: Schema = {"type": "integer"}
+FLAG: Schema = {"type": "boolean"}
+ISO: Schema = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$"}
+STAMP: Schema = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$"}
+NOTICES: Schema = {"type": "array", "items": {"type": "string"}}
+_KINDS = {
+    Kind.TEXT: TEXT,
+    Kind.LABEL: TEXT,
+    Kind.NUMBER: NUMBER,
+    Kind.COUNT: COUNT,
+    Kind.RANK: {"type": ["integer", "string"]},
+    Kind.FLAG: FLAG,
+    Kind.TIME: ISO,
 }
-_FUNDING: dict[str, Schema] = {
+
+
+def array(items: Schema) -> Schema:
+    """Describe a list of one kind of item."""
+    return {"type": "array", "items": items}
+
+
+def mapping(values: Schema) -> Schema:
+    """Describe an object whose names are data."""
+    return {"type": "object", "additionalProperties": values}
+
+
+def either(*schemas: Schema) -> Schema:
+    """Describe one of several."""
+    return {"anyOf": list(schemas)}
+
+
+def maybe(schema: Schema) -> Schema:
+    """Describe the same, or null."""
+    return either(schema, {"type": "null"})
+
+
+def record(**fields: Schema) -> Schema:
+    """Describe an object that has all of these fields."""
+    return {"type": "object", "properties": fields, "required": list(fields)}
+
+
+def row(table: str, drop: str = "", /, **more: Schema) -> Schema:
+    """Describe a row of a table under its names on the wire, without some columns and with further fields."""
+    definition = tables.TABLES[table]
+    away = {*drop.split(), "kind", "resolution"}
+    fields, required = {}, []
+    for name, column in definition.columns.items():
+        if name in away:
+            continue
+        wire, schema = definition.wire.get(name, name), _KINDS[column.kind]
+        unit = f" [{column.unit}]" if column.unit else ""
+        kind = schema if name in definition.key else maybe(schema)
+        fields[wire] = {**kind, "description": column.doc + unit}
+        required += [wire] * (name not in definition.optional)
+    return {"type": "object", "properties": fields | more, "required": [*required, *more]}
+
+
+def rows(place: str, table: str, drop: str = "", more: Schema | None = None, /, **beside: Schema) -> Schema:
+    """Describe an answer whose field `place` has rows of a table, with ``{}`` a list of them for each venue.
+
+    Columns that stand `beside` the rows are not in them again, nor is the venue in a list of its own.
+    """
+    name, by_venue, _ = place.partition("{}")
+    listed = array(row(table, " ".join([drop, *beside, *["exchange"] * bool(by_venue)]), **(more or {})))
+    return record(**{name: mapping(listed) if by_venue else listed}, **beside)
+
+
+def _sometimes(schema: Schema, **fields: Schema) -> Schema:
+    """Describe the same with fields that are not always there."""
+    return {**schema, "properties": {**schema["properties"], **fields}}
+
+
+_UNIT = {"unit": TEXT, "resolution": TEXT, "notices": NOTICES}
+_ONE = {"symbol": TEXT, **_UNIT}
+_PAIR = {"symbol": TEXT, "exchange": TEXT}
+_DAYS = {**_PAIR, "days": COUNT, "range": TEXT, "resolution": TEXT, "notices": NOTICES}
+_NOW = {"timestamp": STAMP}
+_WIDE = record(
+    exchange=TEXT,
+    symbols=array(TEXT),
+    timeseries=array({"type": "object", "properties": {"timestamp": ISO}, "additionalProperties": NUMBER}),
+    **_UNIT,
+)
+_VENUE = {"type": "object", "properties": {"name": TEXT, "display": TEXT, "interval": NUMBER}}
+_VENUES = record(exchange_names=array(_VENUE | {"required": ["name", "display"]}), exchanges=array(TEXT))
+_COUNTS, _SUMS = ("long_count", "short_count", "total_count"), ("long_usd", "short_usd", "total_usd")
+_COVERED = {"coverage": mapping(array(array(ISO))), "notices": NOTICES}
+_SESSION = record(start=ISO, end=ISO, session=TEXT, is_tradable=FLAG)
+_CALENDAR_TEXTS = ("name", "short_name", "mic", "timezone")
+_DEPTHS = [f"{side}_depth_{bps}bps_usd" for bps in (10, 25, 50, 100) for side in ("bid", "ask")]
+_MOVERS = array(row("markets_price_movers", "direction time"))
+_RIVALS = "asset_class asset_group asset_subgroup time"
+
+PAYLOADS: dict[str, Schema] = {
     "/funding": record(
         symbols=array(TEXT),
         exchanges=_VENUES,
@@ -87,167 +114,103 @@ _FUNDING: dict[str, Schema] = {
         funding_intervals=mapping(mapping(NUMBER)),
         oi_rankings=mapping(either(COUNT, TEXT)),
         default_oi_rank=TEXT,
-        timestamp=STAMP,
+        **_NOW,
     ),
-    "/funding/metadata": record(symbols=array(TEXT), exchanges=_INTERVALS, timestamp=STAMP),
-    "/funding/historical": record(
+    "/funding/metadata": record(symbols=array(TEXT), exchanges=_VENUES, **_NOW),
+    "/funding/historical": rows("series{}", "funding_history", "", {"t": ISO}, **_ONE),
+    "/funding/settlement": rows(
+        "series{}",
+        "funding_settlements",
+        "interval_hours",
+        {"t": ISO, "intervalMinutes": NUMBER},
         symbol=TEXT,
-        series=mapping(array(row("funding_history", drop="symbol exchange", time=True, t=ISO))),
-        **_SERIES,
-    ),
-    "/funding/settlement": record(
-        symbol=TEXT,
-        series=mapping(
-            array(
-                row(
-                    "funding_settlements",
-                    drop="symbol exchange interval_hours",
-                    time=True,
-                    t=ISO,
-                    intervalMinutes=NUMBER,
-                )
-            )
-        ),
         notices=NOTICES,
     ),
-}
-_LOCAL: dict[str, Schema] = {
-    "/local/prices/history": record(
-        symbol=TEXT,
-        kind=TEXT,
-        series=mapping(array(row("prices_history", drop="symbol exchange", time=True))),
-        **_SERIES,
+    "/markets/symbols": rows("symbols", "markets_symbols", _RIVALS, **_NOW),
+    "/markets/price-movers": record(gainers=_MOVERS, losers=_MOVERS, **_NOW),
+    "/markets/funding-leaders": rows(
+        "data", "markets_funding_leaders", "time", exchanges_filter=maybe(array(TEXT)), **_NOW
     ),
-}
-_TOTALS: dict[str, Schema] = {
-    "/oi/exchanges-summary": record(
-        exchanges=array(row("oi_exchanges", sparkline_7d=array(maybe(NUMBER)))),
+    "/markets/price-buckets": rows(
+        "buckets", "markets_price_buckets", "rank symbols time", {"symbols": array(TEXT)}, **_NOW
+    ),
+    "/markets/exchanges/all": rows("exchanges", "markets_exchanges", "time", **_NOW),
+    "/markets/exchanges/{exchange}/symbols": rows(
+        "symbols", "markets_exchange_symbols", "time", exchange=TEXT, **_NOW
+    ),
+    "/markets/exchanges/{exchange}/timeseries": rows(
+        "data", "markets_exchange_history", exchange=TEXT, range=maybe(TEXT), **_UNIT
+    ),
+    "/markets/{symbol}/exchanges": rows("exchanges", "markets_symbol_exchanges", "time", symbol=TEXT, **_NOW),
+    "/markets/{symbol}/stats": row("markets_symbol_stats", _RIVALS, **_NOW),
+    "/oi/exchanges-summary": rows(
+        "exchanges",
+        "oi_exchanges",
+        "time",
+        {"sparkline_7d": array(maybe(NUMBER))},
         total=COUNT,
         total_market_oi=NUMBER,
     ),
-    "/oi/exchange-totals": record(data=array(row("oi_exchange_totals", time=True)), **_SERIES),
-    "/oi/{symbol}/timeseries": record(
-        symbol=TEXT, data=array(row("oi_history", drop="symbol", time=True)), **_SERIES
-    ),
-    "/oi/exchange-top-symbols-timeseries": record(
-        exchange=TEXT, symbols=array(TEXT), timeseries=_WIDE, **_SERIES
-    ),
-    "/volume/exchange-totals": record(data=array(row("volume_exchange_totals", time=True)), **_SERIES),
-    "/volume/{symbol}/timeseries": record(
-        symbol=TEXT, data=array(row("volume_history", drop="symbol", time=True)), **_SERIES
-    ),
-    "/volume/exchange-top-symbols-timeseries": record(
-        exchange=TEXT, symbols=array(TEXT), timeseries=_WIDE, **_SERIES
-    ),
-    "/volume-oi-ratio": record(
-        data=mapping(array(row("volume_oi_ratio", drop="exchange", time=True))), window_days=COUNT, **_SERIES
-    ),
-}
-
-
-def _covered(schema: Schema) -> Schema:
-    """Describe the same with the spans in which each venue was asked, and notices: not always there."""
-    spans = {"coverage": mapping(array(array(ISO))), "notices": NOTICES}
-    return {**schema, "properties": {**schema["properties"], **spans}}
-
-
-_LIQUIDATIONS: dict[str, Schema] = {
-    "/liquidations/events": _covered(
-        record(events=array(row("liquidations_events", time=True)), count=COUNT)
-    ),
-    "/liquidations/history": _covered(
+    "/oi/exchange-totals": rows("data", "oi_exchange_totals", **_UNIT),
+    "/oi/{symbol}/timeseries": rows("data", "oi_history", **_ONE),
+    "/oi/exchange-top-symbols-timeseries": _WIDE,
+    "/volume/exchange-totals": rows("data", "volume_exchange_totals", **_UNIT),
+    "/volume/{symbol}/timeseries": rows("data", "volume_history", **_ONE),
+    "/volume/exchange-top-symbols-timeseries": _WIDE,
+    "/volume-oi-ratio": rows("data{}", "volume_oi_ratio", window_days=COUNT, **_UNIT),
+    "/liquidations/events": _sometimes(rows("events", "liquidations_events", count=COUNT), **_COVERED),
+    "/liquidations/history": _sometimes(
         record(
-            data=array(record(date=ISO, exchanges=mapping(row("liquidations_history", drop="exchange")))),
-            **_SERIES,
-        )
+            data=array(record(date=ISO, exchanges=mapping(row("liquidations_history", "time exchange")))),
+            **_UNIT,
+        ),
+        **_COVERED,
     ),
-    "/liquidations/aggregates": _covered(
-        record(
+    "/liquidations/aggregates": _sometimes(
+        rows(
+            "groups",
+            "liquidations_aggregates",
+            "time",
             period=TEXT,
             range=TEXT,
             group_by=TEXT,
-            totals=_COUNTED,
-            groups=array(row("liquidations_aggregates", drop="group_by")),
+            totals=record(**dict.fromkeys(_COUNTS, COUNT), **dict.fromkeys(_SUMS, NUMBER)),
             largest=maybe(record(name=TEXT, total_usd=NUMBER)),
-        )
-    ),
-}
-_CHAIN = record(**_PAIR, count=COUNT, instruments=array(row("options_snapshot", drop="symbol exchange")))
-_OPTIONS: dict[str, Schema] = {
-    "/options/snapshot": {**_CHAIN, "properties": {**_CHAIN["properties"], "time": ISO}},  # not always there
-    "/options/metrics": record(
-        **_PAIR, count=COUNT, data=array(row("options_metrics", drop="symbol exchange")), cached=FLAG
-    ),
-    "/options/atm-history": record(
-        **_DAYS,
-        count=COUNT,
-        data=array(row("options_atm_history", drop="symbol exchange", time=True)),
-        resolution=RESOLUTION,
-        notices=NOTICES,
-    ),
-    "/options/surface-history": record(
-        **_DAYS,
-        hours=array(ISO),
-        snapshots=mapping(array(row("options_surface_history", drop="symbol exchange"))),
-        resolution=RESOLUTION,
-        notices=NOTICES,
-    ),
-    "/options/overview-history": record(
-        range=TEXT,
-        days=COUNT,
-        count=COUNT,
-        data=array(row("options_overview_history", time=True)),
-        **_SERIES,
-    ),
-}
-_BOOKS: dict[str, Schema] = {
-    "/orderbook/book": record(**_PAIR, timestamp=STAMP, bids=array(array(NUMBER)), asks=array(array(NUMBER))),
-    "/orderbook/depth-history": record(
-        **_PAIR,
-        data=array(
-            record(
-                timestamp=ISO,
-                **{f"{s}_depth_{d}bps_usd": maybe(NUMBER) for d in (10, 25, 50, 100) for s in ("bid", "ask")},
-            )
         ),
-        **_SERIES,
+        **_COVERED,
+    ),
+    "/options/snapshot": _sometimes(
+        rows("instruments", "options_snapshot", "time", **_PAIR, count=COUNT), time=ISO
+    ),
+    "/options/metrics": rows("data", "options_metrics", "time", **_PAIR, count=COUNT, cached=FLAG),
+    "/options/atm-history": rows("data", "options_atm_history", **_DAYS, count=COUNT),
+    "/options/surface-history": rows(
+        "snapshots{}", "options_surface_history", "time", **_DAYS, hours=array(ISO)
+    ),
+    "/options/overview-history": rows(
+        "data", "options_overview_history", **_UNIT, range=TEXT, days=COUNT, count=COUNT
+    ),
+    "/orderbook/book": record(**_PAIR, **_NOW, bids=array(array(NUMBER)), asks=array(array(NUMBER))),
+    "/orderbook/depth-history": record(
+        **_PAIR, data=array(record(timestamp=ISO, **dict.fromkeys(_DEPTHS, maybe(NUMBER)))), **_UNIT
     ),
     "/rwa/market-hours": record(
-        timestamp=STAMP,
         exchanges=array(
             record(
                 id=TEXT,
-                name=maybe(TEXT),
-                short_name=maybe(TEXT),
-                mic=maybe(TEXT),
-                timezone=maybe(TEXT),
+                **dict.fromkeys(_CALENDAR_TEXTS, maybe(TEXT)),
                 is_tradable=FLAG,
                 next_session=maybe(_SESSION),
                 sessions=array(_SESSION),
                 holidays=array(_SESSION),
             )
         ),
+        **_NOW,
     ),
+    "/local/prices/history": rows("series{}", "prices_history", kind=TEXT, **_ONE),
+} | {  # what no document fixes
+    e.path: record(success=FLAG, notices=NOTICES) | {"additionalProperties": True}
+    for e in endpoints.ENDPOINTS
+    if e.path.startswith(("/hip3-", "/hip4-", "/builder-"))
 }
-_ONCHAIN: dict[str, Schema] = {
-    "/hip3-analytics/dashboard": open_object(**_ROLLING, summary={"type": "object"}, by_dex=_ROWS),
-    "/hip3-analytics/dex-detail": open_object(**_ROLLING, dex_name=TEXT, by_symbol=_ROWS),
-    "/hip3-analytics/by-dex": open_object(**_ROLLING, data=_ROWS),
-    "/hip3-analytics/by-symbol": open_object(**_ROLLING, data=_ROWS),
-    "/hip3-analytics/timeseries/symbol": open_object(**_ROLLING, data=_ROWS),
-    "/hip3-analytics/timeseries/dex-breakdown": open_object(**_ROLLING, data=_WIDE, symbols=array(TEXT)),
-    "/hip3-analytics/leaderboard": open_object(**_ROLLING, data=_ROWS, total_traders=COUNT),
-    "/hip3-analytics/oi-trends/total": open_object(**_ROLLING, data=_ROWS, by_dex=mapping(_ROWS)),
-    "/hip3-analytics/oi-trends/dex": open_object(**_ROLLING, aggregate=_ROWS, by_symbol=mapping(_ROWS)),
-    "/hip3-analytics/candles": open_object(**_ROLLING, coin=TEXT, interval=TEXT, data=_ROWS),
-    "/hip4-analytics/dashboard": open_object(**_ROLLING, summary={"type": "object"}, by_outcome=_ROWS),
-    "/hip4-analytics/outcome/{outcome_id}": open_object(**_ROLLING, outcome_id=TEXT),
-    "/hip4-analytics/oi-eod": open_object(**_OPEN, data=_ROWS),
-    "/hip4-analytics/leaderboard": open_object(**_ROLLING, data=_ROWS, total_traders=COUNT),
-    "/builder-analytics/dashboard": open_object(**_ROLLING, by_builder=_ROWS, timeseries=_ROWS),
-}
-
-PAYLOADS: dict[str, Schema] = (
-    _FUNDING | _MARKETS | _TOTALS | _LIQUIDATIONS | _OPTIONS | _BOOKS | _ONCHAIN | _LOCAL
-)
 """Path of an endpoint to the schema of its payload."""
