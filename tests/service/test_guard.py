@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from unittest.mock import Mock, patch
+from unittest.mock import Mock
 from urllib.parse import urlsplit
 
 import pandas as pd
@@ -222,16 +224,51 @@ def test_a_request_under_way_when_the_service_ends_is_told_so() -> None:
     assert found.json() == {"error": "the service is ending: ask again once it is back"}
 
 
-def test_a_client_that_takes_a_little_is_left_alone() -> None:
-    """What counts is whether there is less unsent than when it was looked at before."""
-    protocol = connections._RequestTimeout()
-    protocol.transport = transport = Mock(**{"get_write_buffer_size.side_effect": [300, 200, 100, 100]})
-    with patch.object(protocol, "_watch"):
-        found = []
-        for before in (400, 300, 200, 100):
-            protocol._look(before)
-            found.append(transport.abort.called)
-    assert found == [False, False, False, True]
+@pytest.mark.parametrize(
+    ("counts", "aborted"),
+    [
+        ([(100, 900), (101, 899), (101, 899)], False),  # one byte in 40 s
+        ([(100, 50), (150, 900)], False),  # all of one answer was taken, and most of the next is not
+        ([(100, 0), (100, 0)], False),  # nothing is there to take
+        ([(100, 900), (100, 950), (100, 950)], True),
+    ],
+)
+def test_who_takes_a_byte_in_time_is_left_alone(counts: list[tuple[int, int]], aborted: bool) -> None:
+    """It is looked at each 20 s; 30 without a byte are too many."""
+    protocol = connections._TimedProtocol.__new__(connections._TimedProtocol)
+    protocol._counted = Mock(**{"counts.side_effect": counts, "is_closing.return_value": False})
+    protocol._loop = Mock(**{"time.side_effect": [20.0 * n for n in range(1, 9)]})
+    protocol._taken, protocol._taken_at, protocol._arriving_since = 0, 0.0, None
+    for _ in counts:
+        protocol._look()
+    assert protocol._counted.abort.called == aborted
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there the kernel tells what was acknowledged")
+def test_bytes_that_the_kernel_still_holds_are_not_taken() -> None:
+    """None is in the program's own buffer: that the client reads them is seen all the same."""
+
+    async def run() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as theirs:
+            theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            theirs.connect(listener.getsockname())
+            ours, _ = listener.accept()
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 18)
+            transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, sock=ours)
+            counted = connections._CountedTransport(transport)
+            counted.write(b"x" * 100_000)
+            taken, untaken = counted.counts()
+            assert transport.get_write_buffer_size() == 0
+            assert (taken + untaken, untaken > 50_000) == (100_000, True)
+            left = 100_000
+            while left:
+                left -= len(theirs.recv(left))
+            async with asyncio.timeout(PATIENCE):
+                while counted.counts() != (100_000, 0):  # the last acknowledgement may be under way
+                    await asyncio.sleep(0.01)
+            transport.close()
+
+    asyncio.run(run())
 
 
 class Slow(MemoryStore):

@@ -7,99 +7,96 @@ takes nothing of its answer; uvicorn would wait for ever.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
-from typing import Any, Literal
+import sys
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 REQUEST_SECONDS = 30.0
 """How long a request may take to arrive, from its first byte (or the connection) to its last header, and for
 how long a client may take nothing of its answer."""
 
 
-class _RequestTimeout:
-    """Mixed into one of uvicorn's HTTP protocols, of which it needs `cycle` and `transport`."""
+class _CountedTransport:
+    """A transport that counts what is written to it."""
 
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport, self._written = transport, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        self._written += len(data)
+        self._transport.write(data)
+
+    def counts(self) -> tuple[int, int]:
+        """Return the bytes that the client has taken, and those that it has not."""
+        untaken = self._transport.get_write_buffer_size()
+        if sys.platform == "linux":  # what its kernel has acknowledged: ours may hold megabytes for it
+            import fcntl
+            import termios
+
+            sent = fcntl.ioctl(self._transport.get_extra_info("socket"), termios.TIOCOUTQ, bytes(4))
+            untaken += int.from_bytes(sent, sys.byteorder)
+        return self._written - untaken, untaken
+
+
+class _TimedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     request_seconds = REQUEST_SECONDS
-    cycle: Any
-    transport: asyncio.Transport
-    _arrival: asyncio.TimerHandle | None = None
-    _departure: asyncio.TimerHandle | None = None
+    _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        super().connection_made(transport)  # type: ignore[misc]
-        self._arm()
+        self._counted, self._loop = _CountedTransport(transport), asyncio.get_running_loop()
+        super().connection_made(self._counted)
+        self._taken, self._taken_at = 0, self._loop.time()
+        self._arriving_since: float | None = self._loop.time()
+        self._wait()
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)  # type: ignore[misc]
-        if self._answering():
-            self._disarm()
-        elif self._arrival is None:
-            self._arm()
+        super().data_received(data)
+        if self._is_answering():
+            self._arriving_since = None
+        elif self._arriving_since is None:
+            self._arriving_since = self._loop.time()
 
     def connection_lost(self, problem: Exception | None) -> None:
-        self._disarm()
-        self._unwatch()
-        super().connection_lost(problem)  # type: ignore[misc]
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(problem)
 
-    def pause_writing(self) -> None:
-        super().pause_writing()  # type: ignore[misc]
-        self._unwatch()
-        self._watch()
-
-    def resume_writing(self) -> None:
-        self._unwatch()
-        super().resume_writing()  # type: ignore[misc]
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()  # type: ignore[misc]
-        if self._departure is None:
-            self._watch()
-
-    def _answering(self) -> bool:
+    def _is_answering(self) -> bool:
         """Return whether the headers of a request are complete and its answer is not."""
         return self.cycle is not None and not self.cycle.response_complete
 
-    def _arm(self) -> None:
-        self._arrival = asyncio.get_running_loop().call_later(self.request_seconds, self._expire)
+    def _wait(self) -> None:
+        self._timer = self._loop.call_later(self.request_seconds / 8.0, self._look)
 
-    def _disarm(self) -> None:
-        if self._arrival is not None:
-            self._arrival.cancel()
-            self._arrival = None
-
-    def _expire(self) -> None:
-        self._arrival = None
-        if not self._answering():
-            self.transport.close()
-
-    def _watch(self) -> None:
-        """Look after a while whether the client took any of what is unsent now."""
-        if unsent := self.transport.get_write_buffer_size():
-            loop = asyncio.get_running_loop()
-            self._departure = loop.call_later(self.request_seconds, self._look, unsent)
-
-    def _unwatch(self) -> None:
-        if self._departure is not None:
-            self._departure.cancel()
-            self._departure = None
-
-    def _look(self, before: int) -> None:
-        self._departure = None
-        if self.transport.get_write_buffer_size() < before:
-            self._watch()
+    def _look(self) -> None:
+        """Close the connection where nothing arrived, or nothing was taken, for too long."""
+        if self._counted.is_closing() and not self._counted.get_write_buffer_size():
+            return
+        now, (taken, untaken) = self._loop.time(), self._counted.counts()
+        if taken != self._taken or not untaken:
+            self._taken, self._taken_at = taken, now
+        since = self._arriving_since
+        if now - self._taken_at >= self.request_seconds:
+            self._counted.abort()
+        elif since is not None and now - since >= self.request_seconds and not self._is_answering():
+            self._counted.close()
+            self._arriving_since = None
+            self._wait()  # until what is unsent is gone
         else:
-            self.transport.abort()
+            self._wait()
 
 
 def config(app: ASGIApp, *, request_seconds: float = REQUEST_SECONDS) -> uvicorn.Config:
     """Return uvicorn's settings for the service."""
-    loop: Literal["uvloop", "asyncio"] = "uvloop" if _installed("uvloop") else "asyncio"
     return uvicorn.Config(
         app,
-        loop=loop,
-        http=_protocol(request_seconds),
+        http=type("TimedProtocol", (_TimedProtocol,), {"request_seconds": request_seconds}),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -109,16 +106,3 @@ def config(app: ASGIApp, *, request_seconds: float = REQUEST_SECONDS) -> uvicorn
         proxy_headers=False,
         timeout_graceful_shutdown=1,
     )
-
-
-def _protocol(request_seconds: float) -> type[asyncio.Protocol]:
-    base: type[asyncio.Protocol]
-    if _installed("httptools"):
-        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as base
-    else:
-        from uvicorn.protocols.http.h11_impl import H11Protocol as base
-    return type("TimedProtocol", (_RequestTimeout, base), {"request_seconds": request_seconds})
-
-
-def _installed(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
