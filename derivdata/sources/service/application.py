@@ -56,16 +56,10 @@ def app(
 
     Parameters
     ----------
-    store
-        Where the base tables come from.
-    now
-        The service's clock, which stands still; the store's own unless given.
-    clock
-        A clock that moves, instead of `now`: for a store that grows.
-    keys
-        Key to tier.
-    keyless
-        Whether a request without a known key counts as Team.
+    now, clock
+        The service's clock: one that stands still (the store's own unless given), or one that moves.
+    keys, keyless
+        Key to tier, and whether a request without a known key counts as Team.
     limits
         Whether the documented request rates hold.
     hosts
@@ -82,7 +76,7 @@ def app(
     """
     moment = clock() if clock is not None else store.now if now is None else now
     view = View(store, moment)
-    service = _Service(view, Keys(keys or {}, keyless=keyless), limits, clock, store)
+    service = _Service(view, Keys(keys or {}, keyless=keyless), limits, clock)
     application = Starlette(
         routes=[
             Route("/", service.hello),
@@ -109,15 +103,10 @@ class _Service:
     """State shared by all routes: the view, the keys, the response cache, the headers."""
 
     def __init__(
-        self,
-        view: View,
-        keys: Keys,
-        limits: bool,
-        clock: Callable[[], pd.Timestamp] | None = None,
-        source: Store | None = None,
+        self, view: View, keys: Keys, limits: bool, clock: Callable[[], pd.Timestamp] | None
     ) -> None:
-        self._newest, self._clock, self._source = view, clock, source
-        self._live = source if isinstance(source, LiveStore) else None
+        self._newest, self._clock = view, clock
+        self._live = view.store if isinstance(view.store, LiveStore) else None
         self._keys, self._cache, self._queue = keys, ResponseCache(), WorkQueue()
         self._unsent = UnsentBodies()
         rates = {e.path: e.per_second for e in endpoints.ENDPOINTS if e.per_second and limits}
@@ -155,7 +144,14 @@ class _Service:
             headers, caller = self._admitted(request, endpoint)
             await self._refreshed(request, caller)
             texts = query.given(endpoint, request.query_params.multi_items()) | request.path_params
-            return await self._answered(request, endpoint, caller, texts, headers)
+            view, packed = self._view, _accepts_gzip(request)
+            version = self._version()  # before the identity: rows that arrive in between are newer than it
+            key = (endpoint.path, caller.tier, view.store.identity, view.now, *sorted(texts.items()))
+
+            def make() -> EncodedBody:
+                return self._encoded(endpoint, caller.tier, texts, packed)
+
+            return await self._answered(request, key, caller, make, version | headers)
 
         return answer
 
@@ -179,28 +175,20 @@ class _Service:
     async def _answered(
         self,
         request: Request,
-        endpoint: endpoints.Endpoint,
+        key: tuple[Hashable, ...],
         caller: Caller,
-        texts: Mapping[str, str],
+        make: Callable[[], EncodedBody],
         headers: Mapping[str, str],
     ) -> Response:
         """Answer one request: from the cache, or made in its turn while the client stays."""
-        view = self._view
-        version = self._version()  # before the identity: rows that arrive in between are newer than it
-        key = (endpoint.path, caller.tier, view.store.identity, view.now, *sorted(texts.items()))
-        packed = _accepts_gzip(request)
-        answer = self._cache.get(key)
-        if answer is None:
-            answer = await self._made(
-                request, key, caller, lambda: self._encoded(endpoint, caller.tier, texts, packed)
-            )
+        answer = self._cache.get(key) or await self._made(request, key, caller, make)
         if answer is None:
             return Response(status_code=499)  # nobody is there to read it
-        if packed and answer.worth_compressing and not answer.is_compressed:
+        if _accepts_gzip(request) and answer.worth_compressing and not answer.is_compressed:
             await run_in_threadpool(answer.compressed)
         self._cache.put(key, answer)
         stated = {running_answer.HEADER: answer.corrections} if answer.corrections else {}
-        return self._response(request, 200, answer, version | stated | dict(headers))
+        return self._response(request, 200, answer, stated | dict(headers))
 
     async def _made(
         self, request: Request, key: Hashable, caller: Caller, make: Callable[[], EncodedBody]
@@ -257,14 +245,14 @@ class _Service:
             "now": json_rows.stamp(self._view.now),
             "docs": DOCS,
         }
-        return self._response(request, 200, EncodedBody(json_rows.encode(body)))
+        return self._response(request, 200, _json(body))
 
     async def openapi(self, request: Request) -> Response:
         """Answer the OpenAPI document, without a key."""
         specification = document(
             self._view.exchanges, label=self._view.store.label, version=derivdata.__version__
         )
-        return self._response(request, 200, EncodedBody(json_rows.encode(specification)))
+        return self._response(request, 200, _json(specification))
 
     async def docs(self, request: Request) -> Response:
         """Answer the same as a page to read, without a key."""
@@ -276,21 +264,20 @@ class _Service:
         caller = Caller(endpoints.TIERS[-1], b"status page")
         await self._refreshed(request, caller)
         view = self._view
-        key = ("/status", view.store.identity, view.now)
-        answer = self._cache.get(key) or await self._made(
-            request, key, caller, lambda: EncodedBody(status_page(view, self._ledger()).encode())
-        )
-        if answer is None:
-            return Response(status_code=499)
-        self._cache.put(key, answer)
-        return self._response(request, 200, answer, {"Content-Type": "text/html; charset=utf-8"})
+
+        def make() -> EncodedBody:
+            return EncodedBody(status_page(view, self._ledger()).encode())
+
+        html = {"Content-Type": "text/html; charset=utf-8"}
+        return await self._answered(request, ("/status", view.store.identity, view.now), caller, make, html)
 
     def _ledger(self) -> pd.DataFrame | None:
         """Return what was collected of each venue, where the source is an archive."""
         from derivdata.sources.archive import Archive
         from derivdata.sources.collect.reporting import status
 
-        return status(self._source, self._view.now) if isinstance(self._source, Archive) else None
+        store = self._view.store
+        return status(store, self._view.now) if isinstance(store, Archive) else None
 
     async def refused(self, request: Request, error: Exception) -> Response:
         """Answer a refusal of ours, or an unknown path or method."""
@@ -299,27 +286,23 @@ class _Service:
         assert isinstance(error, HTTPException)
         text = {404: f"unknown path {request.url.path}", 405: "only GET and HEAD are allowed"}
         body = {"error": text.get(error.status_code, error.detail)}
-        return self._error(request, error.status_code, body, error.headers)
+        return self._response(request, error.status_code, _json(body), error.headers)
 
     def refusal(self, request: Request, error: Refusal) -> Response:
         """Return the answer that says why a request is refused."""
         if error.status == 400 and request.url.path in PLAIN:
             return Response(str(error), 400, self._headers | self._version(), "text/plain")
-        return self._error(request, error.status, error.body, error.headers)
+        return self._response(request, error.status, _json(error.body), error.headers)
 
     async def down(self, request: Request, error: Exception) -> Response:
         """Answer that the store cannot be read (503)."""
-        return self._error(request, 503, {"error": f"the store cannot be read: {type(error).__name__}"})
+        body = {"error": f"the store cannot be read: {type(error).__name__}"}
+        return self._response(request, 503, _json(body))
 
     async def failed(self, request: Request, error: Exception) -> Response:
         """Answer an error of the service itself (500); Starlette raises it again after the answer."""
         body = {"error": f"internal error: {type(error).__name__}"}
-        return self._error(request, 500, body, {"Connection": "close"})
-
-    def _error(
-        self, request: Request, status: int, body: Any, headers: Mapping[str, str] | None = None
-    ) -> Response:
-        return self._response(request, status, EncodedBody(json_rows.encode(body)), headers)
+        return self._response(request, 500, _json(body), {"Connection": "close"})
 
     def _response(
         self, request: Request, status: int, answer: EncodedBody, headers: Mapping[str, str] | None = None
@@ -333,6 +316,10 @@ class _Service:
             raise Refusal(503, message, headers={"Retry-After": "5"})
         stated = {"Content-Type": "application/json", **self._headers, **extra}
         return StreamedResponse(body, status, stated, self._unsent)
+
+
+def _json(body: Any) -> EncodedBody:
+    return EncodedBody(json_rows.encode(body))
 
 
 def _refreshed(live: LiveStore) -> EncodedBody:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import gzip
 import sys
 from collections import Counter, OrderedDict
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Generic, TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+
+T = TypeVar("T")
 
 _SMALL = 1024
 _PIECE = 1 << 17
@@ -18,20 +21,17 @@ _ENTRY = 1024
 
 
 class EncodedBody:
-    """One answer as bytes, compressed at most once.
+    """One answer as bytes, compressed at most once, with the header that states corrections of its rows.
 
-    With `packed` it is compressed now, in the thread that made it, if it is worth it. `corrections` is the
-    value of the header that states corrections of what it was made of; empty where there are none.
+    With `packed` it is compressed now, in the thread that made it, if it is worth it.
     """
 
     def __init__(self, body: bytes, *, packed: bool = False, corrections: str = "") -> None:
         self.body, self.corrections = body, corrections
-        self._packed = _packed(body) if packed and self.worth_compressing else b""
-
-    @property
-    def worth_compressing(self) -> bool:
-        """Return whether the body is large enough for compression to pay."""
-        return len(self.body) >= _SMALL
+        self.worth_compressing = len(body) >= _SMALL
+        self._packed = b""
+        if packed and self.worth_compressing:
+            self.compressed()
 
     @property
     def size(self) -> int:
@@ -45,48 +45,41 @@ class EncodedBody:
 
     def compressed(self) -> bytes:
         """Return the body in gzip form; the same bytes on every run."""
-        self._packed = self._packed or _packed(self.body)
+        self._packed = self._packed or gzip.compress(self.body, 1, mtime=0)
         return self._packed
 
 
-def _packed(body: bytes) -> bytes:
-    return gzip.compress(body, 1, mtime=0)
+class BoundedCache(Generic[T]):
+    """What was used last, as much as fits into `limit` bytes by `size_of` key and value; not locked."""
+
+    def __init__(self, limit: int, size_of: Callable[[Hashable, T], int]) -> None:
+        self._limit, self._size_of, self.size = limit, size_of, 0
+        self._entries: OrderedDict[Hashable, tuple[T, int]] = OrderedDict()
+
+    def get(self, key: Hashable) -> T | None:
+        """Return what is kept under a key, or None."""
+        if key not in self._entries:
+            return None
+        self._entries.move_to_end(key)
+        return self._entries[key][0]
+
+    def put(self, key: Hashable, value: T) -> None:
+        """Keep a value, as large as it is now, and drop the oldest that no longer fit."""
+        if key in self._entries:
+            self.size -= self._entries.pop(key)[1]
+        if (size := self._size_of(key, value)) > self._limit:
+            return
+        self._entries[key] = value, size
+        self.size += size
+        while self.size > self._limit:
+            self.size -= self._entries.popitem(last=False)[1][1]
 
 
-class ResponseCache:
-    """The answers that were requested last, as many as fit into `limit` bytes with their keys.
-
-    Not locked: it belongs to the one thread that serves.
-    """
+class ResponseCache(BoundedCache[EncodedBody]):
+    """The answers that were requested last; it belongs to the one thread that serves."""
 
     def __init__(self, limit: int = 128 << 20) -> None:
-        self._limit, self._size = limit, 0
-        self._answers: OrderedDict[Hashable, tuple[EncodedBody, int]] = OrderedDict()
-
-    @property
-    def size(self) -> int:
-        """Bytes that are counted now."""
-        return self._size
-
-    def get(self, request: tuple[Hashable, ...]) -> EncodedBody | None:
-        """Return the answer that is kept for a request, or None."""
-        entry = self._answers.get(request)
-        if entry is None:
-            return None
-        self._answers.move_to_end(request)
-        return entry[0]
-
-    def put(self, request: tuple[Hashable, ...], answer: EncodedBody) -> None:
-        """Keep an answer, as large as it is now, and drop the oldest that no longer fit."""
-        if request in self._answers:
-            self._size -= self._answers.pop(request)[1]
-        size = answer.size + _bytes_of(request) + _ENTRY
-        if size > self._limit:
-            return
-        self._answers[request] = (answer, size)
-        self._size += size
-        while self._size > self._limit:
-            self._size -= self._answers.popitem(last=False)[1][1]
+        super().__init__(limit, lambda request, answer: answer.size + _bytes_of(request) + _ENTRY)
 
 
 class UnsentBodies:

@@ -15,7 +15,6 @@ buckets that it touches.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
@@ -28,6 +27,7 @@ from derivdata import tables
 from derivdata.sources.query import Query
 from derivdata.sources.service import buckets, running_answer
 from derivdata.sources.service.refusal import not_found
+from derivdata.sources.service.response_cache import BoundedCache
 from derivdata.sources.service.store import Store
 from derivdata.sources.service.window import INSTANT, AnswerWindow, adaptive, resolve
 from derivdata.support import times
@@ -77,7 +77,6 @@ class _SharedResult:
         self.lock = threading.Lock()
         self.value: Any = _NOT_MADE
         self.corrections: list[str] = []
-        self.size = 0
 
 
 class View:
@@ -92,8 +91,9 @@ class View:
     def __init__(self, store: Store, now: pd.Timestamp) -> None:
         self.store, self.now = store, now
         self.horizon = now + INSTANT
-        self._memo: OrderedDict[tuple[Hashable, str], _SharedResult] = OrderedDict()
-        self._memo_bytes = 0
+        self._memo = BoundedCache[_SharedResult](
+            _CACHED_BYTES, lambda _, made: _SMALL + _bytes_of(made.value)
+        )
         self._lock = threading.Lock()
 
     @property
@@ -129,25 +129,19 @@ class View:
         """
         key = (name, self.store.identity)  # before the reads: rows written meanwhile must not count as read
         with self._lock:
-            shared = self._memo.setdefault(key, _SharedResult())
-            self._memo.move_to_end(key)
+            shared = self._memo.get(key)
+            if shared is None:
+                self._memo.put(key, shared := _SharedResult())
         with shared.lock:
-            if shared.value is _NOT_MADE:
-                with running_answer.noted() as shared.corrections:
-                    shared.value = make()
-                self._count(key, shared)
-            else:
+            if shared.value is not _NOT_MADE:
                 running_answer.note(shared.corrections)
-            return shared.value  # type: ignore[no-any-return]
-
-    def _count(self, key: tuple[Hashable, str], made: _SharedResult) -> None:
-        """Count the bytes of a result, and forget those that were asked for longest ago."""
-        made.size = _SMALL + _bytes_of(made.value)
+                return shared.value  # type: ignore[no-any-return]
+            with running_answer.noted() as shared.corrections:
+                shared.value = made = make()
         with self._lock:
-            if self._memo.get(key) is made:
-                self._memo_bytes += made.size
-            while self._memo_bytes > _CACHED_BYTES:
-                self._memo_bytes -= self._memo.popitem(last=False)[1].size
+            if self._memo.get(key) is shared:
+                self._memo.put(key, shared)  # it is larger now
+        return made
 
     def window(self, params: Mapping[str, Any], tier: str) -> AnswerWindow:
         """Return the window that is requested, as far as the tier sees it and the store can hold rows of it.
