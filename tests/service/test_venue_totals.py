@@ -160,9 +160,12 @@ class AllAtOnce(View):
 
 @pytest.mark.parametrize("store", list(STORES))
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.value)
-@pytest.mark.parametrize("resolution", ["raw", "15m", "1h", "4h"])
+@pytest.mark.parametrize(
+    ("resolution", "chosen"),
+    [*((step, (["BTC", "ETH"],)) for step in ("raw", "15m", "1h", "4h")), (None, (None, ["okx"]))],
+)
 def test_a_series_in_blocks_is_the_series_in_one_piece(
-    store: str, column: StoredColumn, resolution: str
+    store: str, column: StoredColumn, resolution: str | None, chosen: Any
 ) -> None:
     """From one day and from 300 rows a block, which is a day again, to all at once."""
     source = STORES[store]
@@ -170,7 +173,7 @@ def test_a_series_in_blocks_is_the_series_in_one_piece(
     for kind in (OneDay, OneDayThenAll, AllAtOnce):
         view = kind(source, source.now)
         window = resolve({"start": pd.Timestamp("2026-06-26T05:00Z")}, now=view.now, tier="pro")
-        found.append(view.series(column, window, resolution, symbols=["BTC", "ETH"]))
+        found.append(view.series(column, window, resolution, *chosen))
     for other in found[:2]:
         assert (other.used, other.notices) == (found[2].used, found[2].notices)
         left, right = (

@@ -25,10 +25,7 @@ class Caller(NamedTuple):
 
 
 class Keys:
-    """The keys that the service takes, kept as digests, and the tier of each, from `tiers` by key.
-
-    With `keyless` a request without a known key counts as Team.
-    """
+    """Keys as digests, with their tiers; with `keyless` a request without a known one counts as Team."""
 
     def __init__(self, tiers: Mapping[str, str], *, keyless: bool = False) -> None:
         unknown = sorted(set(tiers.values()) - set(endpoints.TIERS))
@@ -62,10 +59,7 @@ class Keys:
 
 
 class RateLimit:
-    """A strict sliding window: at most `limit` requests of one caller in any span of `seconds`.
-
-    `most_callers` are remembered; the one that was silent for longest is forgotten first.
-    """
+    """At most `limit` requests of one caller in any `seconds`; `most_callers` are remembered."""
 
     def __init__(
         self,
@@ -94,16 +88,13 @@ class RateLimit:
         while recent and now - recent[0] >= self._seconds:
             recent.popleft()
         if len(recent) >= self._limit:
-            raise self._refusal(recent[0] + self._seconds - now)
+            wait = recent[0] + self._seconds - now
+            message = f"at most {self._limit} requests in {self._seconds:g} s for each key; wait {wait:.3f} s"
+            headers = {"Retry-After": str(math.ceil(wait)), **self._headers(0)}
+            about = {"message": message, "retry_after": math.ceil(wait)}
+            raise Refusal(429, "rate limit exceeded", headers=headers, **about)
         recent.append(now)
         return self._headers(self._limit - len(recent))
-
-    def _refusal(self, wait: float) -> Refusal:
-        message = f"at most {self._limit} requests in {self._seconds:g} s for each key; wait {wait:.3f} s"
-        headers = {"Retry-After": str(math.ceil(wait)), **self._headers(0)}
-        return Refusal(
-            429, "rate limit exceeded", headers=headers, message=message, retry_after=math.ceil(wait)
-        )
 
     def _headers(self, remaining: int) -> dict[str, str]:
         return {"X-RateLimit-Limit": str(self._limit), "X-RateLimit-Remaining": str(remaining)}

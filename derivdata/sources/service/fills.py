@@ -44,7 +44,7 @@ def events(
 
 
 def order_values(
-    view: View, start: pd.Timestamp, end: pd.Timestamp, *, symbols: Sequence[str] | None = None
+    view: View, start: pd.Timestamp, end: pd.Timestamp, symbols: Sequence[str] | None
 ) -> pd.DataFrame:
     """Return time, venue, side and value of the orders that `events` returns, in any order of rows."""
     columns = ["exchange", "order_id", "time", "side", "value_usd"]

@@ -26,8 +26,7 @@ _HOST = re.compile(r"(?:\[([^][@/?#\s]+)\]|([^][:@/?#\s]+))(?::\d{1,5})?")
 class Guard:
     """An ASGI application around another that sees only requests that may be answered.
 
-    `refuse` makes the answer to a request that is refused; `hosts` are names besides ``localhost`` by which
-    the service may be called, and a body may take `body_seconds` to arrive.
+    `refuse` makes the answer to others; a body may take `body_seconds` to arrive.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class Guard:
         name = _name(host)
         if not (name == "localhost" or name in self._allowed or _is_address(name)):
             raise Refusal(
-                421, f"this service is not called {_shown(host)}: start it with --allow-host for that name"
+                421, f"this service is not called {host[:100]!r}: start it with --allow-host for that name"
             )
 
     def _check_origin(self, request: Request) -> None:
@@ -90,7 +89,7 @@ class Guard:
         host = urlsplit(origin).netloc
         is_own = host != "" and host == request.headers.get("Host")
         if not is_own and _name(host) not in self._allowed:
-            raise Refusal(403, f"pages of {_shown(origin)} may not read this service")
+            raise Refusal(403, f"pages of {origin[:100]!r} may not read this service")
 
     async def _drain(self, request: Request, receive: Receive) -> None:
         """Read the body, which no endpoint has a use for, up to a bound."""
@@ -123,10 +122,6 @@ def _name(host: str) -> str:
     """Return the host of ``host:port`` in lower case, without brackets and a dot at its end."""
     found = _HOST.fullmatch(host)
     return (found[1] or found[2]).lower().rstrip(".") if found else ""
-
-
-def _shown(text: str) -> str:
-    return repr(text[:100])
 
 
 def _too_large() -> Refusal:

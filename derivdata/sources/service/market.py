@@ -21,13 +21,7 @@ COLUMNS = (
     "funding_bps_8h",
     "liquidation_24h_usd",
 )
-_CENTS = {
-    "volume_24h_usd": 2,
-    "volume_before_usd": 2,
-    "oi_usd": 2,
-    "oi_before_usd": 2,
-    "liquidation_24h_usd": 2,
-}
+_CENTS = {name: 2 for name in COLUMNS if name.startswith(("volume", "oi", "liquidation"))}
 _DAY = pd.Timedelta(1, "D")
 _KEYS = ["symbol", "exchange"]
 
@@ -35,9 +29,8 @@ _KEYS = ["symbol", "exchange"]
 def pairs(view: View) -> pd.DataFrame:
     """Return a row per pair that has a price, volume, open interest or rate now: its keys and `COLUMNS`.
 
-    NaN is unknown; a pair without liquidations has 0 where the store holds any. ``volume_before_usd`` and
-    ``oi_before_usd`` are the same figures a day earlier. A figure comes from its own history where the store
-    holds one, else from ``markets_symbol_exchanges``.
+    NaN is unknown, ``before`` a day earlier. A figure comes from its own history where the store holds one,
+    else from ``markets_symbol_exchanges``.
     """
     return view.once("pairs", lambda: _pairs(view))
 

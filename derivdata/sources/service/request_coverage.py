@@ -37,8 +37,7 @@ def requested_spans(
 ) -> RequestCoverage | None:
     """Return the parts of a window for which each venue's liquidations were asked and answered.
 
-    Of each symbol that is named; where none is, only what was answered about all symbols counts. The venues
-    are those named, or all that were asked for anything. None: the store has no ledger.
+    Where no symbols are named, only what was answered about all counts. None: the store has no ledger.
     """
     ledger = _ledger(view)
     if ledger.empty:
@@ -64,18 +63,13 @@ def notices_of(coverage: RequestCoverage | None, start: pd.Timestamp, end: pd.Ti
     if coverage is None:
         return []
     length = end - start
-    told = {
-        name: sum((w.end - w.start for w in windows), pd.Timedelta(0))
-        for name, windows in coverage.spans.items()
-    }
-    nothing = [name for name, time in told.items() if time == pd.Timedelta(0)]
-    partly = {
-        name: time / length for name, time in told.items() if name not in nothing and length - time > _LATE
-    }
-    never = [name for name in nothing if name not in coverage.some]
+    zero = pd.Timedelta(0)
+    told = {name: sum((w.end - w.start for w in spans), zero) for name, spans in coverage.spans.items()}
+    partly = [f"{name} {time / length:.0%}" for name, time in told.items() if zero < time < length - _LATE]
+    never = [name for name, time in told.items() if time == zero and name not in coverage.some]
     parts = []
     if partly:
-        parts.append("for a part only: " + _listed([f"{name} {part:.0%}" for name, part in partly.items()]))
+        parts.append("for a part only: " + _listed(partly))
     if coverage.some:
         of = [f"{name} ({_listed(symbols)})" for name, symbols in coverage.some.items()]
         parts.append("for some symbols only: " + _listed(of))
@@ -95,10 +89,7 @@ def never_requested(
     *,
     venues: Sequence[str] | None = None,
 ) -> list[str]:
-    """Return a notice, for an answer without rows, where no venue has answered for any part of its window.
-
-    Without it some venue has answered, without rows; or the store has no ledger, and nothing is known.
-    """
+    """Return a notice where no venue has answered for any part of a window; none without a ledger."""
     ledger = _ledger(view)
     if ledger.empty:
         return []

@@ -35,15 +35,7 @@ _OPEN = "  no key is asked for: every request counts as Team"
 
 
 class RunningService:
-    """A service that runs in this process; made by `start`.
-
-    Attributes
-    ----------
-    url
-        The address that it answers at.
-    api_key
-        A key that it takes, of the highest tier that it has.
-    """
+    """A service in this process, made by `start`: its `url`, and an `api_key` of its highest tier."""
 
     def __init__(
         self, url: str, api_key: str, store: Store, clock: Callable[[], pd.Timestamp], server: _Server
@@ -90,17 +82,8 @@ class RunningService:
 def open_store(source: str, *, archive: str | None = None, venues: Sequence[str] | None = None) -> Store:
     """Open the sample for ``"sample"``, the venues for ``"venues"``, else the archive there.
 
-    Parameters
-    ----------
-    archive, venues
-        Of ``"venues"``: the folder that keeps what they answered, and the venues to ask.
-
-    Raises
-    ------
-    ArchiveError
-        There is no archive at the path, or it cannot be read.
-    ValueError
-        Nothing is at the path, which is nearly the name of a source.
+    `archive` and `venues` are of ``"venues"``: the folder that keeps what they answered, and which to ask.
+    Raises `ArchiveError` where no archive can be read, and `ValueError` for nearly the name of a source.
     """
     if source == "sample":
         from derivdata.sources import sample
@@ -141,44 +124,28 @@ def start(
     source
         ``"sample"``, ``"venues"``, an archive's path, or a store.
     now
-        The service's clock, which stands still; the store's own unless given, which for the venues is the
-        machine's and moves.
+        The service's clock, which stands still; the store's own unless given, which for the venues moves.
     keys
         Key to tier; by default one key of tier Team is generated.
     port
         0 takes a free one.
-    allow_hosts
-        Names under which it is reached besides ``localhost`` and `host`; numeric IP addresses always are.
     request_seconds
         How long a request may take to arrive.
-    limits, keyless, page, middleware
-        See `app`.
+    allow_hosts, limits, keyless, page, middleware
+        As for `app`.
     archive, venues
-        See `open_store`.
+        As for `open_store`.
 
     Raises
     ------
-    ArchiveError
-        The source cannot be read.
-    OSError
-        The host or port cannot be listened on.
-    ValueError
-        A tier is unknown, a key is empty, or `now` is not an instant.
+    ArchiveError, OSError, ValueError
+        The source cannot be read; the host or port cannot be listened on; a tier, key or instant is none.
     """
     store = open_store(source, archive=archive, venues=venues) if isinstance(source, str) else source
     clock = clock_of(store, now, live=False)
     keys = dict(keys) if keys else {secrets.token_hex(16): endpoints.TIERS[-1]}
-    hosts = [host, *allow_hosts]
-    served = app(
-        store,
-        clock=clock,
-        keys=keys,
-        keyless=keyless,
-        limits=limits,
-        hosts=hosts,
-        page=page,
-        middleware=middleware,
-    )
+    about: dict[str, Any] = {"limits": limits, "page": page, "middleware": middleware}
+    served = app(store, clock=clock, keys=keys, keyless=keyless, hosts=[host, *allow_hosts], **about)
     listener = _listen(host, port)
     server = _Server(connections.config(served, request_seconds=request_seconds), listener)
     server.start()
@@ -242,10 +209,7 @@ def serve(
         raise ValueError("workers: one process asks the venues; serve the archive that it fills with several")
     if page and workers > 1:
         raise ValueError("the status page needs one worker")
-    from derivdata.sources.service.workers import (
-        WorkerSettings,
-        run_workers,
-    )  # before it says where it answers
+    from derivdata.sources.service import workers as processes  # before it says where it answers
 
     store = open_store(source)
     clock = clock_of(store, now, live=live)
@@ -267,15 +231,13 @@ def serve(
             uvicorn.Server(connections.config(served)).run(sockets=[listener])
         else:
             fixed = None if live and now is None else clock()
-            run_workers(workers, WorkerSettings(source, fixed, by_key, keyless, hosts), listener)
+            settings = processes.WorkerSettings(source, fixed, by_key, keyless, hosts)
+            processes.run_workers(workers, settings, listener)
 
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Let SIGTERM end the process by an exception, as Ctrl-C does, so that the file of keys is removed.
-
-    uvicorn closes its connections at the signal, and raises it again when it is done.
-    """
+    """Let SIGTERM end the process by an exception, as Ctrl-C does, so that the file of keys is removed."""
 
     def end(_: int, __: object) -> None:
         raise SystemExit(0)
@@ -317,11 +279,9 @@ class _Server:
         self._listener.close()
 
     def _after_fork(self) -> None:
-        """Close the sockets in a forked child, where no thread serves them.
+        """Close the sockets in a forked child, where no thread serves them: clients would wait for ever.
 
-        As long as the child had them open, a client of a service that the parent has stopped would be
-        accepted by nobody and wait. The numbers stay taken, by the null device: objects of asyncio that
-        still know them would close whatever came to stand there.
+        Their numbers stay taken, by the null device: objects of asyncio would close whatever came there.
         """
         self._fork_lock = threading.Lock()
         sockets: list[Any] = [self._listener]
@@ -339,23 +299,19 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         if not 0 <= port < 1 << 16:
             raise OSError("a port is a number from 0 to 65535")
-        return _bound(*socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)[0])
+        family, kind, proto, _, address = socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)[0]
+        listener = socket.socket(family, kind, proto)  # TCP in words: else asyncio delays small packets
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(128)
+        except OSError:
+            listener.close()
+            raise
+        return listener
     except OSError as problem:
         why = problem.strerror or str(problem)
         raise OSError(f"cannot listen on {host} port {port}: {why}") from None
-
-
-def _bound(family: int, kind: int, proto: int, _: str, address: Any) -> socket.socket:
-    """Return a listening socket that says it is TCP: only then does asyncio send small packets at once."""
-    listener = socket.socket(family, kind, proto)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(128)
-    except OSError:
-        listener.close()
-        raise
-    return listener
 
 
 def _url(listener: socket.socket) -> str:

@@ -8,8 +8,7 @@ that forgets what was asked for longest ago. Encoded answers are kept one level 
 by their request.
 
 A history is read in blocks of days that hold about half a million rows, so that memory does not grow with the
-window. A block also reads what reaches into it: the rows before, whose values may still hold, and the whole
-buckets that it touches.
+window, with the rows before a block whose values still hold, and the whole buckets that it touches.
 """
 
 from __future__ import annotations
@@ -82,8 +81,7 @@ class _SharedResult:
 class View:
     """A store as of an instant `now`, up to and including it: no later row is visible.
 
-    `first_days` and `block_rows` are the days of the first block of a history, and the rows of the next ones,
-    read or made: some 150 MiB with what is made from them.
+    `first_days` and `block_rows` are the days of the first block of a history, and the rows of the next ones.
     """
 
     first_days, block_rows = 8, 500_000
@@ -124,8 +122,7 @@ class View:
     def once(self, name: Hashable, make: Callable[[], T]) -> T:
         """Return what `make` returns, made once for each state of the store while it is among the last used.
 
-        Concurrent calls with one name share the work; other names do not wait. `name` says all that the
-        result depends on but the clock and the state of the store.
+        Concurrent calls with one name, which says all else that the result depends on, share the work.
         """
         key = (name, self.store.identity)  # before the reads: rows written meanwhile must not count as read
         with self._lock:
@@ -176,10 +173,8 @@ class View:
     def current(
         self,
         table: str,
-        *,
         at: pd.Timestamp | None = None,
         symbols: Sequence[str] | None = None,
-        venues: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Return the newest row of every series whose value still holds at an instant (default: the clock).
 
@@ -188,14 +183,13 @@ class View:
         at = self.now if at is None else min(at, self.now)
         if not self.has(table):
             return tables.TABLES[table].empty()
-        frame = self.latest(table, at, within=_LONGEST, symbols=symbols, venues=venues)
+        frame = self.latest(table, at, _LONGEST, symbols)
         return frame[(at - frame["time"]) <= _reach(frame)]
 
     def latest(
         self,
         table: str,
         at: pd.Timestamp,
-        *,
         within: pd.Timedelta,
         symbols: Sequence[str] | None = None,
         venues: Sequence[str] | None = None,
@@ -209,21 +203,15 @@ class View:
         column: StoredColumn,
         window: AnswerWindow,
         resolution: str | None,
-        *,
         symbols: Sequence[str] | None = None,
         venues: Sequence[str] | None = None,
-        used: str | None = None,
     ) -> Series:
-        """Return a column over a window at a resolution.
-
-        Where all rows state resolutions of their own that are coarser than the one asked, the finest of them
-        is used; `used` is one to use whatever they state.
-        """
+        """Return a column at a resolution, or at the finest that rows state where all are coarser."""
         requested = resolution or adaptive(window.requested)
         chosen = Query(column.table, window.start, window.end, symbols, venues)
 
         def made(part: AnswerWindow) -> tuple[tuple[AnswerWindow, Series], int]:
-            series, rows = self._part(column, chosen, part, requested, used)
+            series, rows = self._part(column, chosen, part, requested)
             return (part, series), max(rows, len(series.frame))
 
         parts = self.blocks(window, made)
@@ -237,7 +225,7 @@ class View:
         return Series(_joined([series.frame for series in whole]), finest, notices)
 
     def blocks(self, window: AnswerWindow, make: Callable[[AnswerWindow], tuple[T, int]]) -> list[T]:
-        """Return what is made of the parts of a window, cut at midnights so that each fits into memory.
+        """Return what is made of the parts of a window, cut at midnights.
 
         `make` returns a result and the rows that it took; the parts grow or shrink with these.
         """
@@ -252,10 +240,15 @@ class View:
         return results
 
     def _part(
-        self, column: StoredColumn, chosen: Query, window: AnswerWindow, requested: str, used: str | None
+        self,
+        column: StoredColumn,
+        chosen: Query,
+        window: AnswerWindow,
+        requested: str,
+        used: str | None = None,
     ) -> tuple[Series, int]:
         """Return a column over a window that fits into memory, and how many rows were read for it."""
-        frame, step = self.around(column, window, requested, symbols=chosen.symbols, venues=chosen.venues)
+        frame, step = self.around(column, window, requested, chosen.symbols, chosen.venues)
         rows, step = len(frame), used or step
         long = buckets.longer(frame[buckets.ends(frame) > window.start], step) if column.added else []
         notices = [f"rows by {name} are left out: they are longer than buckets of {step}" for name in long]
@@ -268,14 +261,10 @@ class View:
         column: StoredColumn,
         window: AnswerWindow,
         resolution: str | None,
-        *,
         symbols: Sequence[str] | None = None,
         venues: Sequence[str] | None = None,
     ) -> tuple[pd.DataFrame, str]:
-        """Read a window, the whole buckets that it touches, and what reaches into the first.
-
-        With them the resolution that is used; rows that state none are raw.
-        """
+        """Return what `read_around` reads of a window, and the resolution that is used."""
 
         def read(start: pd.Timestamp, end: pd.Timestamp) -> pd.DataFrame:
             frame = self.rows(Query(column.table, start, end, symbols, venues))
@@ -314,11 +303,7 @@ def read_around(
     window: AnswerWindow,
     step: pd.Timedelta | None,
 ) -> pd.DataFrame:
-    """Read a window, the whole buckets that it touches, and what reaches into the first.
-
-    `read` takes start and end; `step` is the length of a bucket, None where there are none. Rows that state
-    no resolution are marked as raw.
-    """
+    """Read a window, the whole buckets of length `step` that it touches, and what reaches into the first."""
     start, end, lead = window.start, window.end, pd.Timedelta(0)
     if step is not None:
         start, end, lead = start.floor(step), end.ceil(step), max(buckets.HOLD, step)

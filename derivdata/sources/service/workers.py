@@ -1,10 +1,8 @@
 """The service in several processes that share one port.
 
-The parent listens and answers nothing: its socket goes to the workers, and the system hands each connection
-to one that waits. A worker that dies is replaced; workers end with the parent. Keys and the clock are the
-same in all of them. What a process keeps is its own: the request rates of each key, the queue in which keys
-take turns, and the answers kept in memory. So a key whose connections reach N workers can be answered N times
-as often as the documented rate.
+The parent listens and answers nothing: its socket goes to the workers. A worker that dies is replaced;
+workers end with the parent. Keys and the clock are the same in all of them; request rates, the queue in which
+keys take turns and the answers kept in memory are each process's own.
 """
 
 from __future__ import annotations
@@ -49,59 +47,47 @@ def run_workers(count: int, settings: WorkerSettings, listener: socket.socket) -
 
     Raises `OSError`: workers ended as soon as they were started.
     """
-    workers: list[_Worker] = []
+    workers: dict[SpawnProcess, float] = {}
     with _stop_requests() as stop:
         try:
             _keep_running(count, settings, listener, workers, stop)
         finally:
             for worker in workers:
-                worker.process.terminate()
+                worker.terminate()
             for worker in workers:
-                worker.process.join(_PATIENCE)
-                worker.process.kill()  # does nothing to one that has ended
-
-
-class _Worker(NamedTuple):
-    process: SpawnProcess
-    began: float
+                worker.join(_PATIENCE)
+                worker.kill()  # does nothing to one that has ended
 
 
 def _keep_running(
-    count: int, settings: WorkerSettings, listener: socket.socket, workers: list[_Worker], stop: Connection
+    count: int,
+    settings: WorkerSettings,
+    listener: socket.socket,
+    workers: dict[SpawnProcess, float],
+    stop: Connection,
 ) -> None:
-    """Start workers, and another for each that ends, until `stop` is readable."""
+    """Start workers, and another for each that ends, until `stop` is readable; `workers` by their start."""
     failures = 0
     while not stop.poll():
         if len(workers) < count:
-            workers.append(_started(settings, listener))
+            # Not a fork: a child would inherit the locks that threads of the parent hold, pyarrow's for one.
+            context = multiprocessing.get_context("spawn")
+            worker = context.Process(target=_work, args=(settings, listener), daemon=True)
+            with _interrupts_blocked():
+                worker.start()
+            workers[worker] = time.monotonic()
             continue
-        multiprocessing.connection.wait([stop, *(worker.process.sentinel for worker in workers)])
-        ended = [worker for worker in workers if worker.process.exitcode is not None]
-        for worker in ended:
-            failures = failures + 1 if time.monotonic() - worker.began < _SHORT_SECONDS else 0
+        multiprocessing.connection.wait([stop, *(worker.sentinel for worker in workers)])
+        for worker in [worker for worker in workers if worker.exitcode is not None]:
+            failures = failures + 1 if time.monotonic() - workers.pop(worker) < _SHORT_SECONDS else 0
             if failures >= _MOST_FAILURES:
-                code = worker.process.exitcode
+                code = worker.exitcode
                 raise OSError(f"workers of the service end as soon as they start (exit code {code})")
-            workers.remove(worker)
-
-
-def _started(settings: WorkerSettings, listener: socket.socket) -> _Worker:
-    # Not a fork: the parent may have threads, of pyarrow for one, whose locks a forked child would inherit.
-    process = multiprocessing.get_context("spawn").Process(
-        target=_work, args=(settings, listener), daemon=True
-    )
-    with _interrupts_blocked():
-        process.start()
-    return _Worker(process, time.monotonic())
 
 
 @contextmanager
 def _stop_requests() -> Iterator[Connection]:
-    """Yield a connection that is readable once SIGINT or SIGTERM has come.
-
-    An exception in their place is lost where the signal strikes within a callback of the interpreter, such
-    as those of imports.
-    """
+    """Yield a connection that is readable once SIGINT or SIGTERM has come: an exception may be lost."""
     stop, request = multiprocessing.Pipe(duplex=False)
     with stop, request:
         if threading.current_thread() is not threading.main_thread():  # which alone may set handlers
@@ -118,11 +104,7 @@ def _stop_requests() -> Iterator[Connection]:
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Let processes that are started meanwhile inherit that SIGINT is blocked.
-
-    Ctrl-C reaches all processes of a terminal; the parent ends the workers, which would print tracebacks of
-    what they were importing.
-    """
+    """Let processes that are started meanwhile inherit that SIGINT, which reaches all of them, is blocked."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -138,14 +120,7 @@ def _work(settings: WorkerSettings, listener: socket.socket) -> None:
     """Serve in this process until it is stopped, or its parent is gone."""
     store = open_store(settings.source)
     clock = clock_of(store, settings.now, live=settings.now is None)
-    served = app(
-        store,
-        clock=clock,
-        keys=settings.keys,
-        keyless=settings.keyless,
-        limits=True,
-        hosts=settings.hosts,
-    )
+    served = app(store, clock=clock, keys=settings.keys, keyless=settings.keyless, hosts=settings.hosts)
     server = uvicorn.Server(connections.config(served))
     threading.Thread(target=_end_with_parent, args=(server,), daemon=True).start()
     with suppress(KeyboardInterrupt):

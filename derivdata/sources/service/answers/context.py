@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+import pandas as pd
+
+from derivdata.sources.service.request_coverage import never_requested
 from derivdata.sources.service.view import View
 from derivdata.sources.service.window import AnswerWindow
 
 
 @dataclass(frozen=True)
 class RequestContext:
-    """One admitted request: the source at the clock, the key's tier, and the typed value of every parameter.
-
-    `part` is the part of the window to answer for, where it is not the whole one.
-    """
+    """One admitted request: the source at the clock, the key's tier, parameters; a `part` of its window."""
 
     view: View
     tier: str
@@ -23,13 +23,20 @@ class RequestContext:
     part: AnswerWindow | None = None
 
     def window(self, params: Mapping[str, Any] | None = None) -> AnswerWindow:
-        """Return the window that is requested, as `View.window` reads it from the parameters (or others)."""
+        """Return the window of the parameters (or others): see `View.window`."""
         window = self.view.window(self.params if params is None else params, self.tier)
         return window if self.part is None else self.part
 
     def narrowed(self, part: AnswerWindow) -> RequestContext:
         """Return the same request for a part of its window, at the resolution of the whole."""
         return replace(self, part=part)
+
+    def missing(self, frame: pd.DataFrame, window: AnswerWindow, table: str) -> list[str]:
+        """Return a notice where an answer about one symbol has no rows since no venue was asked for them."""
+        span, venues = (window.start, window.end), self.params["exchanges"]
+        if len(frame):
+            return []
+        return never_requested(self.view, table, self.params["symbol"], *span, venues=venues)
 
 
 Answers: TypeAlias = dict[str, Callable[[RequestContext], dict[str, Any]]]

@@ -11,7 +11,6 @@ from derivdata.sources.query import Query
 from derivdata.sources.service import json_rows, market
 from derivdata.sources.service.access import FREE_SYMBOLS
 from derivdata.sources.service.answers.context import Answers, RequestContext
-from derivdata.sources.service.request_coverage import never_requested
 from derivdata.sources.service.view import StoredColumn
 from derivdata.sources.service.window import AnswerWindow
 
@@ -52,13 +51,8 @@ def metadata(context: RequestContext) -> dict[str, Any]:
     view = context.view
     view.need(*_TABLES)
     rates = market.funding_now(view)
-    usual = (
-        market.intervals(view)
-        .groupby("exchange", observed=True)["interval_hours"]
-        .agg(
-            lambda hours: float(hours.mode().iloc[0])  # the smallest of several that are as frequent
-        )
-    )
+    hours = market.intervals(view).groupby("exchange", observed=True)["interval_hours"]
+    usual = hours.agg(lambda some: float(some.mode().iloc[0]))  # the smallest of several as frequent
     venues = _venues(sorted(rates["exchange"].astype(str).unique()))
     for venue in venues["exchange_names"]:
         if venue["name"] in usual.index:
@@ -75,13 +69,8 @@ def historical(context: RequestContext) -> dict[str, Any]:
     view, params = context.view, context.params
     view.need("funding_history")
     window = context.window()
-    frame, used, _ = view.series(
-        StoredColumn("funding_history", "rate_bps_8h"),
-        window,
-        params["resolution"],
-        symbols=[params["symbol"]],
-        venues=params["exchanges"],
-    )
+    column, chosen = StoredColumn("funding_history", "rate_bps_8h"), ([params["symbol"]], params["exchanges"])
+    frame, used, _ = view.series(column, window, params["resolution"], *chosen)
     stamps = json_rows.iso_tokens(pd.DatetimeIndex(frame["time"]))
     points = json_rows.objects({"t": stamps, "timestamp": stamps, "y": frame["rate_bps_8h"]})
     return {
@@ -116,18 +105,14 @@ def settlement(context: RequestContext) -> dict[str, Any]:
 def _no_data(context: RequestContext, window: AnswerWindow, table: str, frame: pd.DataFrame) -> list[str]:
     if len(frame):
         return []
-    view, params = context.view, context.params
-    first = view.store.start
+    view, first = context.view, context.view.store.start
     if window.start > view.now:
         why = f"the window begins after the time of {view.store.label}, {json_rows.stamp(view.now)} UTC"
     elif window.end <= first:
         why = f"historical funding starts in {first:%B %Y} ({json_rows.stamp(first)} UTC)"
     else:
-        why = f"{view.store.label} has no rows of {params['symbol']} in this window"
-    lacking = never_requested(
-        view, table, params["symbol"], window.start, window.end, venues=params["exchanges"]
-    )
-    return [f"no data for this request: {why}", *lacking]
+        why = f"{view.store.label} has no rows of {context.params['symbol']} in this window"
+    return [f"no data for this request: {why}", *context.missing(frame, window, table)]
 
 
 def _venues(slugs: list[str]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from derivdata import tables
@@ -25,20 +24,18 @@ _FIGURES = ("long_count", "short_count", "long_usd", "short_usd", "total_count",
 
 
 def events(context: RequestContext) -> dict[str, Any]:
-    """``GET /liquidations/events``.
+    """``GET /liquidations/events``: the last 24 hours from `min_usd` on, newest first.
 
-    Without `since`: the last 24 hours of at least `min_usd`, newest first. With it: what came after, oldest
-    first, so that a client that goes on from the last one misses none; `min_usd` has no effect. Dev sees
-    what came within its rolling days.
+    With `since` what came after, oldest first, so that a client that goes on from the last one misses none.
     """
     view, params = context.view, context.params
     limit = params["limit"] or DEFAULT_LIMIT
     view.need(*fills.TABLES)
-    symbols = _symbols(view, params)
+    chosen = {"symbols": _symbols(view, params), "venues": params["exchange"]}
     notices: list[str] = []
     start = view.now - _DAY
     if params["since"] is None:
-        orders = fills.events(view, start, view.horizon, symbols=symbols, venues=params["exchange"])
+        orders = fills.events(view, start, view.horizon, **chosen)
         if params["min_usd"] is not None:
             orders = orders[orders["value_usd"] >= params["min_usd"]]
         orders = orders.iloc[::-1].head(limit)
@@ -51,9 +48,9 @@ def events(context: RequestContext) -> dict[str, Any]:
                 f"Dev covers the rolling {DEV_DAYS} days that end now"
             ]
             start = floor
-        orders = _since(view, start, limit, symbols, params["exchange"])
+        orders = _since(view, start, limit, **chosen)
     body = {"events": json_rows.rows(_columns(orders)), "count": len(orders)}
-    notices += _cover(view, body, start, view.now, symbols=symbols, venues=params["exchange"])
+    notices += _cover(view, body, start, view.now, **chosen)
     return body | {"notices": notices} if notices else body
 
 
@@ -106,18 +103,12 @@ def aggregates(context: RequestContext) -> dict[str, Any]:
 
 
 def _cover(
-    view: View,
-    body: dict[str, Any],
-    start: pd.Timestamp,
-    end: pd.Timestamp,
-    *,
-    symbols: Sequence[str] | None = None,
-    venues: Sequence[str] | None = None,
+    view: View, body: dict[str, Any], start: pd.Timestamp, end: pd.Timestamp, **chosen: Sequence[str] | None
 ) -> list[str]:
     """Add to an answer when each venue was asked, of a store that knows; return what is to be noticed."""
     if start >= end:
         return []
-    coverage = requested_spans(view, start, end, symbols=symbols, venues=venues)
+    coverage = requested_spans(view, start, end, **chosen)
     if coverage is not None:
         body["coverage"] = on_wire(coverage)
     return notices_of(coverage, start, end)
@@ -130,19 +121,13 @@ def _symbols(view: View, params: Any) -> Sequence[str] | None:
     return sorted(listed - set(params["exclude_symbol"]))
 
 
-def _since(
-    view: View,
-    start: pd.Timestamp,
-    limit: int,
-    symbols: Sequence[str] | None,
-    venues: Sequence[str] | None,
-) -> pd.DataFrame:
+def _since(view: View, start: pd.Timestamp, limit: int, **chosen: Sequence[str] | None) -> pd.DataFrame:
     """Return the first `limit` events from `start` on, read in growing steps until there are enough."""
     start, step = max(start, view.store.start), _FIRST_STEP
     parts, count = [tables.TABLES["liquidations_events"].empty()], 0
     while start < view.horizon and count < limit:
         end = min(start + step, view.horizon)
-        parts.append(fills.events(view, start, end, symbols=symbols, venues=venues))
+        parts.append(fills.events(view, start, end, **chosen))
         count += len(parts[-1])
         start, step = end, step * 2
     return pd.concat([p for p in parts if len(p)] or parts, ignore_index=True).head(limit)
@@ -163,7 +148,7 @@ def _history(view: View, window: AnswerWindow, step: str, symbols: Sequence[str]
     length = times.RESOLUTIONS[step]
 
     def made(part: AnswerWindow) -> tuple[pd.DataFrame, int]:
-        orders = fills.order_values(view, part.start.ceil(length), part.end.ceil(length), symbols=symbols)
+        orders = fills.order_values(view, part.start.ceil(length), part.end.ceil(length), symbols)
         return _summed(orders, length), len(orders)
 
     parts = view.blocks(window._replace(end=min(window.end, view.horizon)), made)
@@ -175,29 +160,17 @@ def _history(view: View, window: AnswerWindow, step: str, symbols: Sequence[str]
 def _summed(orders: pd.DataFrame, length: pd.Timedelta) -> pd.DataFrame:
     """Add up the value of orders by bucket, venue and side; unknown sides are those that are missing."""
     width = times.us(length)
-    side, venue = (pd.Categorical(orders[name]) for name in ("side", "exchange"))
-    bucket, starts = pd.factorize(orders["time"].array.asi8 // width, sort=True)
-    places = [_SIDES.index(f"{name}_usd") for name in side.categories]
-    cell = bucket * len(venue.categories) + venue.codes
-    shape = (len(starts) * len(venue.categories), len(_SIDES))
-    of_side = cell * len(_SIDES) + np.array([*places, _SIDES.index("unknown_usd")])[side.codes]
-    value = np.bincount(of_side, orders["value_usd"].fillna(0.0), minlength=shape[0] * shape[1])
-    value = value.reshape(shape).round(2)
-    found = np.flatnonzero(np.bincount(cell, minlength=shape[0]))
-    place, which = np.divmod(found, max(len(venue.categories), 1))
-    micros = np.asarray(starts)[place] * width
-    columns = {
-        "time": pd.DatetimeIndex(micros.view("M8[us]")).tz_localize("UTC"),
-        "exchange": np.asarray(venue.categories, dtype=object)[which],
-    }
-    return pd.DataFrame(columns | {name: value[found, n] for n, name in enumerate(_SIDES)}, copy=False)
+    start = pd.DatetimeIndex((orders["time"].array.asi8 // width * width).view("M8[us]")).tz_localize("UTC")
+    keys = {"time": start, "exchange": pd.Categorical(orders["exchange"])}
+    values = pd.DataFrame(keys | _by_side(orders), copy=False)
+    return values.groupby(list(keys), observed=True).sum().round(2).reset_index().astype({"exchange": object})
 
 
-def _by_side(orders: pd.DataFrame) -> dict[str, pd.Series]:
+def _by_side(orders: pd.DataFrame) -> dict[str, Any]:
     """Value of each order under the side that it belongs to, 0 under the others."""
-    value, is_long, is_short = orders["value_usd"], orders["side"] == "long", orders["side"] == "short"
-    parts = (is_long, is_short, ~(is_long | is_short))
-    return {name: value.where(part, 0.0) for name, part in zip(_SIDES, parts, strict=True)}
+    side, value = orders["side"].astype(object), orders["value_usd"].fillna(0.0)
+    parts = (side == "long", side == "short", ~side.isin(["long", "short"]))
+    return {name: value.where(part, 0.0).to_numpy() for name, part in zip(_SIDES, parts, strict=True)}
 
 
 def _counted(orders: pd.DataFrame, names: pd.Series) -> pd.DataFrame:

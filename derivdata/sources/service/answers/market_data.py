@@ -6,6 +6,7 @@ alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,12 @@ from msgspec import Raw
 
 from derivdata.sources.service import buckets, json_rows
 from derivdata.sources.service.answers.context import Answers, RequestContext
+from derivdata.sources.service.answers.oi_volume import notices
 from derivdata.sources.service.refusal import bad_request, not_found, unknown_symbol
-from derivdata.sources.service.request_coverage import never_requested
 from derivdata.sources.service.view import StoredColumn, View
 
 _DEPTHS = (10, 25, 50, 100)
-_PRICES = "prices_history"
+_PRICES, _DEPTH = "prices_history", "orderbook_depth_history"
 _DAY = pd.Timedelta(1, "D")
 _EXCHANGE_NAMES = ("exchange_id", "short_name", "mic")
 
@@ -28,13 +29,8 @@ def book(context: RequestContext) -> dict[str, Any]:
     """``GET /orderbook/book``: the newest book, at most an hour old, as pairs of price and size."""
     view, params = context.view, context.params
     _require(view, "orderbook_book", params["symbol"], params["exchange"])
-    levels = view.latest(
-        "orderbook_book",
-        view.now,
-        within=buckets.HOLD,
-        symbols=[params["symbol"]],
-        venues=[params["exchange"]],
-    )
+    pair = [params["symbol"]], [params["exchange"]]
+    levels = view.latest("orderbook_book", view.now, buckets.HOLD, *pair)
     if levels.empty:
         raise not_found(f"no book of {params['symbol']} on {params['exchange']} now")
     taken = levels["time"].max()
@@ -43,8 +39,7 @@ def book(context: RequestContext) -> dict[str, Any]:
         side: levels[levels["side"] == side].head(params["limit"] or len(levels)) for side in ("bid", "ask")
     }
     return {
-        "symbol": params["symbol"],
-        "exchange": params["exchange"],
+        **_pair(params),
         "timestamp": json_rows.stamp(taken),
         **{f"{s}s": np.column_stack([f["price_usd"], f["size"]]).tolist() for s, f in sides.items()},
     }
@@ -53,31 +48,29 @@ def book(context: RequestContext) -> dict[str, Any]:
 def depth_history(context: RequestContext) -> dict[str, Any]:
     """``GET /orderbook/depth-history``: value within 10, 25, 50 and 100 bps of the middle, by side."""
     view, params = context.view, context.params
-    _require(view, "orderbook_depth_history", params["symbol"], params["exchange"])
+    _require(view, _DEPTH, params["symbol"], params["exchange"])
     window = context.window()
-    frame, used = view.around(
-        StoredColumn("orderbook_depth_history", "bid_depth_usd"),
-        window,
-        params["resolution"],
-        symbols=[params["symbol"]],
-        venues=[params["exchange"]],
-    )
+    pair = [params["symbol"]], [params["exchange"]]
+    frame, used = view.around(StoredColumn(_DEPTH, "bid_depth_usd"), window, params["resolution"], *pair)
     parts = {}
     for depth in _DEPTHS:
         one = frame[frame["depth_bps"] == depth]
         for column in ("bid_depth_usd", "ask_depth_usd"):
-            depths = view.combined(one, StoredColumn("orderbook_depth_history", column), window, used)
+            depths = view.combined(one, StoredColumn(_DEPTH, column), window, used)
             values = depths.set_index("time")[column]
             parts[column.replace("depth", f"depth_{depth}bps")] = values.round(2)
     joined = pd.concat(parts, axis=1, sort=True).sort_index().rename_axis("timestamp").reset_index()
     return {
-        "symbol": params["symbol"],
-        "exchange": params["exchange"],
+        **_pair(params),
         "data": json_rows.rows(joined),
         "unit": "usd",
         "resolution": used,
-        "notices": window.notices + ([] if len(joined) else ["no data in this range"]),
+        "notices": notices(window, joined, []),
     }
+
+
+def _pair(params: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: params[name] for name in ("symbol", "exchange")}
 
 
 def _require(view: View, table: str, symbol: str, exchange: str) -> None:
@@ -92,26 +85,20 @@ def price_history(context: RequestContext) -> dict[str, Any]:
     view, params = context.view, context.params
     view.need(_PRICES)
     window = context.window()
-    frame, used, _ = view.series(
+    column, chosen = (
         StoredColumn(_PRICES, "price_usd", kind=params["kind"]),
-        window,
-        params["resolution"],
-        symbols=[params["symbol"]],
-        venues=params["exchanges"],
+        ([params["symbol"]], params["exchanges"]),
     )
+    frame, used, _ = view.series(column, window, params["resolution"], *chosen)
     stamps = json_rows.iso_tokens(pd.DatetimeIndex(frame["time"]))
     points = json_rows.objects({"timestamp": stamps, "y": frame["price_usd"]})
-    nothing = [] if len(frame) else ["no data in this range"]
-    if nothing:
-        span = window.start, window.end
-        nothing += never_requested(view, _PRICES, params["symbol"], *span, venues=params["exchanges"])
     return {
         "symbol": params["symbol"],
         "kind": params["kind"],
         "unit": "usd",
         "resolution": used,
         "series": json_rows.split(points, frame["exchange"]),
-        "notices": window.notices + nothing,
+        "notices": notices(window, frame, context.missing(frame, window, _PRICES)),
     }
 
 

@@ -11,7 +11,6 @@ import pandas as pd
 from derivdata.sources.service import json_rows, market
 from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.refusal import DOCS, Refusal, bad_request, unknown_symbol
-from derivdata.sources.service.request_coverage import never_requested
 from derivdata.sources.service.venue_totals import totals
 from derivdata.sources.service.view import StoredColumn, View
 from derivdata.sources.service.window import AnswerWindow
@@ -60,27 +59,17 @@ def timeseries(context: RequestContext, measure: Measure) -> dict[str, Any]:
     if params["symbol"] not in known:
         raise unknown_symbol(params["symbol"], known)
     window = context.window()
-    frame, used, left_out = view.series(
-        measure.column,
-        window,
-        params["resolution"],
-        symbols=[params["symbol"]],
-        venues=params["exchanges"],
-    )
+    chosen = [params["symbol"]], params["exchanges"]
+    frame, used, left_out = view.series(measure.column, window, params["resolution"], *chosen)
     names = {"time": "timestamp", "exchange": "exchange", measure.column.value: measure.one}
     frame = frame.sort_values(["time", "exchange"])[list(names)].rename(columns=names)
-    remarks = notices(window, frame, left_out)
-    if frame.empty:
-        span = window.start, window.end
-        remarks += never_requested(
-            view, measure.column.table, params["symbol"], *span, venues=params["exchanges"]
-        )
+    missing = context.missing(frame, window, measure.column.table)
     return {
         "symbol": params["symbol"],
         "unit": "usd",
         "resolution": used,
         "data": json_rows.rows(frame),
-        "notices": remarks,
+        "notices": notices(window, frame, left_out) + missing,
     }
 
 
@@ -89,7 +78,7 @@ def top_symbols(context: RequestContext, measure: Measure) -> dict[str, Any]:
     view, exchange = context.view, context.params["exchange"]
     view.need(measure.column.table)
     window = context.window()
-    frame, used, left_out = view.series(measure.column, window, None, venues=[exchange])
+    frame, used, left_out = view.series(measure.column, window, None, None, [exchange])
     values = frame[measure.column.value].to_numpy()
     symbol, names = pd.factorize(frame["symbol"].astype(object), sort=True)
     largest = np.argsort(-np.bincount(symbol, values, minlength=len(names)), kind="stable")

@@ -1,8 +1,7 @@
 """HIP-3 dexes, HIP-4 outcome markets and builders: sums over single traders.
 
-An answer is data: the base table that it reads, and the parts of its body. All are made of the same rows,
-filtered by whichever of dex, symbol, venue and outcome the request names, so that totals, groups and series
-agree. Only candles and the open interest of outcomes, which have windows of their own, are functions.
+An answer is data: the base table that it reads, and the parts of its body, made of the same rows filtered by
+what the request names. Candles and the open interest of outcomes have windows of their own.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from derivdata.sources.service import buckets, json_rows
 from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.refusal import bad_request
 from derivdata.sources.service.view import View
-from derivdata.sources.service.window import AnswerWindow
+from derivdata.sources.service.window import INSTANT, AnswerWindow
 from derivdata.support import times
 from derivdata.support.arrays import Indices
 from derivdata.tables import endpoints
@@ -23,19 +23,10 @@ _GREEKS = ("delta", "gamma", "vega", "theta")
 _OURS = tuple("rho bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd volume".split())
 """Columns of ours, which the hosted service does not have."""
 
-_COLUMNS = (
-    "instrument_name",
-    "expiry",
-    "strike",
-    "side",
-    "iv",
-    *_GREEKS,
-    "open_interest",
-    "underlying_price",
-    *_OURS,
+_COLUMNS = tuple(
+    f"instrument_name expiry strike side iv {' '.join(_GREEKS)} open_interest underlying_price".split()
 )
 _DAY = pd.Timedelta(1, "D")
-_MOMENT = pd.Timedelta(1, "us")
 _CAP_DAYS = 90
 _STEPS = ((2, "1h"), (7, "4h"), (30, "12h"))
 _LONGEST = "1d"
@@ -44,16 +35,12 @@ _ATM = ("time", "expiry", "strike", "iv", "underlying_price")
 
 
 def snapshot(context: RequestContext) -> dict[str, Any]:
-    """``GET /options/snapshot``: the newest chain, at most an hour old; greeks where there are any.
-
-    Pairs of the document's matrix are answered, and those that the source holds besides. ``time``, a
-    field of ours, is the chain's own time where the answer's ``Date`` is another.
-    """
+    """``GET /options/snapshot``: the newest chain, at most an hour old, with its ``time`` where not now."""
     view, symbol, exchange = context.view, context.params["symbol"], context.params["exchange"]
     chain = _require_pair(view, symbol, exchange)
     chain = chain[chain["expiry"] > view.now]
     optional = (*_GREEKS, *_OURS)
-    shown = [name for name in _COLUMNS if name not in optional or chain[name].notna().any()]
+    shown = [name for name in (*_COLUMNS, *_OURS) if name not in optional or chain[name].notna().any()]
     recorded = chain["time"].max() if len(chain) else view.now
     return {
         "symbol": symbol,
@@ -210,9 +197,7 @@ def _require_pair(view: View, symbol: str, exchange: str) -> pd.DataFrame:
     (404).
     """
     view.need("options_snapshot")
-    chain = view.latest(
-        "options_snapshot", view.now, within=buckets.HOLD, symbols=[symbol], venues=[exchange]
-    )
+    chain = view.latest("options_snapshot", view.now, buckets.HOLD, [symbol], [exchange])
     if chain.empty and exchange not in endpoints.OPTIONS_MATRIX.get(symbol, ()):
         raise bad_request(f"no options of {symbol} on {exchange}; there is no fallback to another venue")
     return chain
@@ -234,13 +219,8 @@ def _window(context: RequestContext) -> AnswerWindow:
 
 
 def _envelope(context: RequestContext) -> dict[str, Any]:
-    params = context.params
-    return {
-        "symbol": params["symbol"],
-        "exchange": params["exchange"],
-        "days": _days(context),
-        "range": params["range"],
-    }
+    echo = {name: context.params[name] for name in ("symbol", "exchange", "range")}
+    return echo | {"days": _days(context)}
 
 
 def _none(frame: pd.DataFrame) -> list[str]:
@@ -251,7 +231,7 @@ def _chain(view: View, symbol: str, exchange: str, at: pd.Timestamp) -> pd.DataF
     """Return the newest chain at an instant, at most an hour old, stamped with that instant."""
     if at < view.store.start:
         return view.rows(Query("options_snapshot", at, at))
-    chain = view.latest("options_snapshot", at, within=buckets.HOLD, symbols=[symbol], venues=[exchange])
+    chain = view.latest("options_snapshot", at, buckets.HOLD, [symbol], [exchange])
     return chain[chain["expiry"] > at].assign(time=at)
 
 
@@ -260,17 +240,11 @@ def _chain_of_step(context: RequestContext, start: pd.Timestamp, length: pd.Time
     view, params = context.view, context.params
     if start + length <= view.store.start:
         return view.rows(Query("options_snapshot", start, start))
-    last = min(start + length, view.now + _MOMENT) - _MOMENT
+    last = min(start + length, view.now + INSTANT) - INSTANT
     chain = tables.TABLES["options_snapshot"].empty()
     for at, within in ((start, buckets.HOLD), (last, last - start)):
         if chain.empty and at >= view.store.start:
-            chain = view.latest(
-                "options_snapshot",
-                at,
-                within=within,
-                symbols=[params["symbol"]],
-                venues=[params["exchange"]],
-            )
+            chain = view.latest("options_snapshot", at, within, [params["symbol"]], [params["exchange"]])
     return chain[chain["expiry"] > chain["time"]]
 
 
