@@ -11,22 +11,9 @@ import xarray as xr
 
 from derivdata.analysis.backtest import trades
 from derivdata.analysis.inputs import require_variables
-from derivdata.plot.frames import Source, figure_function, keep_frame
-from derivdata.plot.style import (
-    GREY,
-    LONG,
-    PALETTE,
-    SHORT,
-    axes,
-    dress,
-    footer,
-    legend,
-    number,
-    percent,
-    row_size,
-    strips,
-    utc_axis,
-)
+from derivdata.plot import style
+from derivdata.plot.frames import Source, figure_function, finish
+from derivdata.plot.style import GREY, LONG, PALETTE, SHORT
 from derivdata.tables.required import require_columns
 
 if TYPE_CHECKING:
@@ -34,6 +21,11 @@ if TYPE_CHECKING:
 
 _GAIN, _LOSS = PALETTE[0], PALETTE[1]
 _PARTS = ("funding_usd", "price_usd", "fees_usd", "slippage_usd")
+_REASONS = {
+    "rule": (PALETTE[0], "left by the rule"),
+    "liquidation": (PALETTE[1], "liquidated"),
+    "end": (GREY, "end of the data"),
+}
 _MOST_ROWS = 40
 
 
@@ -86,35 +78,28 @@ def backtest(
 
 def _equity(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     _require(result)
-    upper, lower = strips(ax, 3.0, 1.2)
+    upper, lower = style.strips(ax, 3.0, 1.2)
     capital = float(result.attrs["capital_usd"])
-    times = result["time"].to_numpy()
-    upper.plot(times, result["equity_usd"] - capital, color=PALETTE[0], lw=1.6)
+    times, drawdown = result["time"].to_numpy(), result["drawdown"].to_numpy()
+    gain = result["equity_usd"].to_numpy() - capital
+    upper.plot(times, gain, color=PALETTE[0], lw=1.6)
     upper.axhline(0, color=GREY, lw=0.8)
     apr, deepest = float(result["apr"]), float(result["max_drawdown"])
-    dress(upper, title=f"The rule made {apr:+.2%} a year after costs; deepest drawdown {deepest:.2%}")
-    upper.set_ylabel(f"gain on {number(capital)} [USD]")
-    upper.yaxis.set_major_formatter(lambda value, _: number(value))
-    lower.fill_between(times, -result["drawdown"], 0.0, color=_LOSS, alpha=0.5, lw=0)
-    dress(lower)
-    lower.set_ylabel("drawdown\n[% of peak]")
-    percent(lower)
-    utc_axis(lower)
-    footer(lower, result, source=source)
-    gain = result["equity_usd"].to_numpy() - capital
-    return keep_frame(upper, {"time": times, "gain_usd": gain, "drawdown": result["drawdown"].to_numpy()})
+    title = f"The rule made {apr:+.2%} a year after costs; deepest drawdown {deepest:.2%}"
+    style.dress(upper, title=title, y=f"gain on {style.number(capital)} [USD]", form="number")
+    lower.fill_between(times, -drawdown, 0.0, color=_LOSS, alpha=0.5, lw=0)
+    style.dress(lower, y="drawdown\n[% of peak]", form="percent")
+    style.utc_axis(lower)
+    table = {"time": times, "gain_usd": gain, "drawdown": drawdown}
+    return finish(upper, table, result, source=source, lowest=lower)
 
 
 def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     table = _held(result)
-    days = (table["exit"] - table["entry"]) / pd.Timedelta(1, "D")
-    held = days.groupby(table["symbol"]).sum().sort_values(ascending=False)
+    held = table["days"].groupby(table["symbol"]).sum().sort_values(ascending=False)
     symbols = list(held.index[:_MOST_ROWS])
-    ax = axes(ax, size=row_size(len(symbols), 0.28))
-    for sign, color, words in (
-        (1, _GAIN, "earned more than it cost"),
-        (-1, _LOSS, "cost more than it earned"),
-    ):
+    ax, _ = style.rows(ax, symbols, 0.28)
+    for sign, color, words in ((1, _GAIN, "earned its costs"), (-1, _LOSS, "did not")):
         chosen = table[(np.sign(table["net_usd"]) == sign) & table["symbol"].isin(symbols)]
         if chosen.empty:
             continue
@@ -122,50 +107,38 @@ def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
         width = (chosen["exit"] - chosen["entry"]).to_numpy()
         place = [symbols.index(symbol) for symbol in chosen["symbol"]]
         ax.barh(place, width, left=start, height=0.62, color=color, label=words)
-    ax.set_yticks(range(len(symbols)), symbols)
-    ax.set_ylim(len(symbols) - 0.4, -0.6)
     times = result["time"].to_numpy()
     ax.set_xlim(times[0], times[-1])
     span = (times[-1] - times[0]) / np.timedelta64(1, "D")
     share = float(held.sum() / span / result.sizes["symbol"])
     more = f", the {len(symbols)} longest held shown" if len(held) > len(symbols) else ""
     title = f"{len(table)} positions in {len(held)} symbols, held {share:.0%} of the time{more}"
-    dress(ax, title=title, grid="x")
-    utc_axis(ax)
-    legend(ax, "right")
-    footer(ax, result, source=source)
-    return keep_frame(ax, table)
+    style.dress(ax, title=title, grid="x")
+    style.utc_axis(ax)
+    style.legend(ax, "above")
+    return finish(ax, table.drop(columns="days"), result, source=source)
 
 
 def _trades(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     table = _held(result)
-    ax = axes(ax)
-    days = (table["exit"] - table["entry"]) / pd.Timedelta(1, "D")
-    net = 1e4 * table["net_usd"] / float(result.attrs["leg_usd"])
-    looks = {"rule": PALETTE[0], "liquidation": PALETTE[1], "end": GREY}
-    words = {"rule": "left by the rule", "liquidation": "liquidated", "end": "end of the data"}
-    for reason, color in looks.items():
+    ax = style.axes(ax)
+    days, net = table["days"], 1e4 * table["net_usd"] / float(result.attrs["leg_usd"])
+    for reason, (color, words) in _REASONS.items():
         chosen = table["reason"] == reason
         if chosen.any():
-            ax.plot(
-                days[chosen], net[chosen], "o", ms=5, color=color, alpha=0.9, mec="none", label=words[reason]
-            )
+            ax.plot(days[chosen], net[chosen], "o", ms=5, color=color, alpha=0.9, mec="none", label=words)
     ax.axhline(0, color=GREY, lw=1.0)
-    paid = int((net > 0).sum())
-    dress(
-        ax,
-        title=f"{paid} of {len(table)} positions earned more than they cost; median {net.median():+.1f} bps",
-    )
-    ax.set(xlabel="time held [days]", ylabel="net of costs [bps of one leg's notional]")
+    title = f"{int((net > 0).sum())} of {len(table)} positions earned more than they cost"
+    title += f"; median {net.median():+.1f} bps"
+    style.dress(ax, title=title, x="time held [days]", y="net of costs [bps of one leg's notional]")
     ax.set_xlim(left=0)
-    legend(ax)
-    footer(ax, result, source=source)
-    return keep_frame(ax, table.assign(days=days, net_bps=net))
+    style.legend(ax)
+    return finish(ax, table.assign(net_bps=net), result, source=source)
 
 
 def _attribution(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     _require(result)
-    ax = axes(ax)
+    ax = style.axes(ax)
     times = result["time"].to_numpy()
     total = {name: result[name].sum("symbol").cumsum("time").to_numpy() for name in _PARTS}
     costs = total["fees_usd"] + total["slippage_usd"]
@@ -183,18 +156,15 @@ def _attribution(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     ax.axhline(0, color=GREY, lw=0.8)
     funding, price = float(total["funding_usd"][-1]), float(total["price_usd"][-1])
     title = f"Funding {funding:+,.0f} and price {price:+,.0f} USD, for costs of {costs[-1]:,.0f} USD"
-    dress(ax, title=title)
-    ax.set_ylabel("cumulative [USD]")
-    ax.yaxis.set_major_formatter(lambda value, _: number(value))
-    legend(ax, "right")
-    utc_axis(ax)
-    footer(ax, result, source=source)
-    return keep_frame(ax, {"time": times, **total, "net_usd": net})
+    style.dress(ax, title=title, y="cumulative [USD]", form="number")
+    style.legend(ax, "right")
+    style.utc_axis(ax)
+    return finish(ax, {"time": times, **total, "net_usd": net}, result, source=source)
 
 
 def _turnover(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     _require(result)
-    ax = axes(ax)
+    ax = style.axes(ax)
     traded = result["traded_usd"].sum("symbol").to_series()
     days = (traded.index[-1] - traded.index[0]) / pd.Timedelta(1, "D")
     step, words = ("D", "day") if days <= 40 else ("W-MON", "week") if days <= 280 else ("MS", "month")
@@ -205,17 +175,15 @@ def _turnover(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     total = float(traded.sum())
     cost = float(result["fees_usd"].sum() + result["slippage_usd"].sum())
     each = f"; {1e4 * cost / total:.2g} bps of it are costs" if total > 0.0 else ""
-    dress(ax, title=f"Traded {float(result['turnover']):.3g} times the capital a year{each}", grid="y")
-    ax.set_ylabel(f"notional traded a {words} [USD]")
-    ax.yaxis.set_major_formatter(lambda value, _: number(value))
-    utc_axis(ax)
-    footer(ax, result, source=source)
-    return keep_frame(ax, {"time": sums.index, "traded_usd": sums.to_numpy()})
+    title = f"Traded {float(result['turnover']):.3g} times the capital a year{each}"
+    style.dress(ax, title=title, y=f"notional traded a {words} [USD]", form="number", grid="y")
+    style.utc_axis(ax)
+    return finish(ax, {"time": sums.index, "traded_usd": sums.to_numpy()}, result, source=source)
 
 
 def _capacity(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     require_variables(result, "result", ("net_usd", "filled", "capacity_usd"), dims=("size_usd",))
-    ax = axes(ax)
+    ax = style.axes(ax)
     sizes, filled = result["size_usd"].to_numpy(), result["filled"].to_numpy()
     net = np.where(filled > 0.0, result["net_usd"].to_numpy(), np.nan)
     if not np.isfinite(net).any():
@@ -231,15 +199,18 @@ def _capacity(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     if np.isfinite(best):
         ax.axvline(best, color=PALETTE[2], lw=1.2, ls=":", label="earns most")
         most = float(result["net_usd"].max())
-        title = f"Legs of {number(best)} USD earn most: {number(most)} USD"
-    dress(ax, title=title)
+        title = f"Legs of {style.number(best)} USD earn most: {style.number(most)} USD"
     ax.set_xscale("log")
-    ax.set(xlabel="notional of a leg [USD]", ylabel="net of costs, whole backtest [USD]")
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_formatter(lambda value, _: number(value))
-    legend(ax)
-    footer(ax, result, source=source)
-    return keep_frame(ax, {"size_usd": sizes, "net_usd": net, "filled": filled})
+    style.dress(
+        ax,
+        title=title,
+        x="notional of a leg [USD]",
+        y="net of costs, whole backtest [USD]",
+        form="number",
+    )
+    style.write(ax.xaxis, "number")
+    style.legend(ax)
+    return finish(ax, {"size_usd": sizes, "net_usd": net, "filled": filled}, result, source=source)
 
 
 def _sweep(result: pd.DataFrame, source: Any, ax: Axes | None) -> Axes:
@@ -248,18 +219,13 @@ def _sweep(result: pd.DataFrame, source: Any, ax: Axes | None) -> Axes:
     if rows.empty:
         raise ValueError("no rule traded: there is nothing to compare")
     best, shown = rows.iloc[0], rows.iloc[:_MOST_ROWS]
-    ax = axes(ax, size=row_size(len(shown), 0.26))
-    place = np.arange(len(shown))
-    colors = [PALETTE[0] if rank == 0 else GREY for rank in place]
-    ax.barh(place, shown["sharpe"], height=0.62, color=colors)
+    ax, place = style.rows(ax, list(shown["rule"]), 0.26)
+    ax.barh(place, shown["sharpe"], height=0.62, color=[PALETTE[0], *[GREY] * (len(shown) - 1)])
     ax.axvline(0, color=GREY, lw=1.0)
-    ax.set_yticks(place, shown["rule"])
-    ax.set_ylim(len(shown) - 0.4, -0.6)
     chance = f"deflated for {len(rows)} trials: {best['deflated_sharpe']:.0%} likely above 0"
-    dress(ax, title=f"Best Sharpe ratio {best['sharpe']:.2f}, {chance}", grid="x")
-    ax.set_xlabel("Sharpe ratio of daily returns [annualised]")
-    footer(ax, result, source=source)
-    return keep_frame(ax, rows)
+    title = f"Best Sharpe ratio {best['sharpe']:.2f}, {chance}"
+    style.dress(ax, title=title, x="Sharpe ratio of daily returns [annualised]", grid="x")
+    return finish(ax, rows, result, source=source)
 
 
 def _require(result: xr.Dataset) -> None:
@@ -270,7 +236,7 @@ def _held(result: xr.Dataset) -> pd.DataFrame:
     table = trades(result)
     if table.empty:
         raise ValueError("the backtest never held a position")
-    return table
+    return table.assign(days=(table["exit"] - table["entry"]) / pd.Timedelta(1, "D"))
 
 
 _DRAW: dict[str, Callable[[Any, Any, Axes | None], Axes]] = {
@@ -323,8 +289,7 @@ def pnl_attribution(
     steps = np.r_[part["contribution"].to_numpy(), float(part["residual"])]
     if not np.isfinite(steps).all():
         raise ValueError("attribution has a leg without a value at one of its ends: its P&L is NaN")
-    ax = axes(ax, size=row_size(len(names) + 1, 0.3))
-    place = np.arange(len(names) + 1)
+    ax, place = style.rows(ax, [*names, "P&L"], 0.3)
     starts = np.r_[0.0, np.cumsum(steps)[:-1], 0.0]
     widths = np.r_[steps, float(part["pnl"])]
     colours = [LONG if width >= 0.0 else SHORT for width in widths]
@@ -333,17 +298,15 @@ def pnl_attribution(
     ends = starts + widths
     ax.vlines(ends[:-2], place[:-2] - 0.31, place[1:-1] + 0.31, color=GREY, lw=0.7)
     span = float(np.ptp(np.r_[starts, ends])) or 1.0
-    written = "{:,.0f}".format if span >= 1000.0 else number
-    for at, (start, width) in enumerate(zip(starts, widths, strict=True)):
-        edge = max(start, start + width)
-        ax.text(edge + 0.012 * span, at, written(float(width)), va="center", fontsize=8)
-    ax.set_yticks(place, [*names, "P&L"])
-    ax.set_ylim(len(names) + 0.6, -0.6)
+    rounded = widths.round() + 0.0 if span >= 1000.0 else widths  # no −0
+    written = [f"{w:,.0f}" if span >= 1000.0 else style.number(w) for w in rounded.tolist()]
+    for at, edge in enumerate(np.maximum(starts, ends)):
+        ax.text(edge + 0.012 * span, at, written[at], va="center", fontsize=8)
     ax.set_xlim(min(0.0, *starts, *ends) - 0.04 * span, max(0.0, *starts, *ends) + 0.14 * span)
     ax.axvline(0.0, color=GREY, lw=0.8)
     most = int(np.argmax(np.abs(steps)))
-    total = f"{written(widths[-1])} {'USD' if currency == 'usd' else 'coins'}"
-    dress(ax, title=f"P&L {total}; the largest term is {names[most]} ({written(steps[most])})", grid="x")
-    ax.set_xlabel({"usd": "P&L [USD]", "coin": "P&L [coin]"}[currency])
-    footer(ax, attribution, source=source)
-    return keep_frame(ax, {"term": [*names, "P&L"], "start": starts, f"amount_{currency}": widths})
+    unit = {"usd": "USD", "coin": "coins"}[currency]
+    title = f"P&L {written[-1]} {unit}; the largest term is {names[most]} ({written[most]})"
+    style.dress(ax, title=title, x={"usd": "P&L [USD]", "coin": "P&L [coin]"}[currency], grid="x")
+    table = {"term": [*names, "P&L"], "start": starts, f"amount_{currency}": widths}
+    return finish(ax, table, attribution, source=source)

@@ -20,24 +20,10 @@ from derivdata.plot.frames import figure_function
 from derivdata.plot.smiles import smile
 from derivdata.plot.surfaces import surface
 
-_SIZE = (5.2, 3.1)
-
 
 @dataclass(frozen=True)
 class Card:
-    """Facts, numbers by expiry and a small picture; a notebook displays it.
-
-    Attributes
-    ----------
-    title
-        What it is of.
-    facts
-        Words and numbers by name.
-    table
-        One row per expiry.
-    picture
-        PNG, empty where there is nothing to draw.
-    """
+    """Words and numbers by name, a table with a row per expiry, and a PNG; a notebook displays it."""
 
     title: str
     facts: dict[str, str]
@@ -90,58 +76,55 @@ def card(data: xr.Dataset) -> Card:
 def _of_fit(fit: xr.Dataset) -> Card:
     parameters = ("theta", "rho", "psi") if "theta" in fit else ("a", "b", "rho", "m", "sigma")
     require_variables(fit, "data", ("n", "method", "rmse_vol", *parameters))
-    words = verdicts(fit)
+    words, level = verdicts(fit), at_the_money(fit).values
     defects = {word for of_one in words for word in of_one.split(", ")}
-    error = 100 * fit["rmse_vol"].values
-    alive = np.isfinite(at_the_money(fit).values)
+    error, alive = 100 * fit["rmse_vol"].values, np.isfinite(level)
     rungs = [Method(int(m)).name.lower() for m in np.unique(fit["method"].values[alive])]
-    table = pd.DataFrame(
-        {
-            "days": days(fit).round(2),
-            "ATM [%]": (100 * at_the_money(fit).values).round(2),
-            **{n: [float(f"{v:.4g}") for v in fit[n].values] for n in parameters},
-            "quotes": fit["n"].values,
-            "error [points]": error.round(4),
-            "status": words,
-        }
-    )
+    table = {
+        "days": days(fit).round(2),
+        "ATM [%]": (100 * level).round(2),
+        **{n: [float(f"{v:.4g}") for v in fit[n].values] for n in parameters},
+        "quotes": fit["n"].values,
+        "error [points]": error.round(4),
+        "status": words,
+    }
+    known = error[np.isfinite(error)]
     facts = {
         "fit": str(fit.attrs.get("surface", ", ".join(rungs) or "none")),
         "expiries": f"{alive.sum()} of {alive.size} fitted",
-        "median error": f"{np.nanmedian(error):.4f} points" if np.isfinite(error).any() else "unknown",
+        "error": f"median {np.median(known):.4f}, largest {known.max():.4f} points"
+        if known.size
+        else "unknown",
         "arbitrage": ", ".join(kind for kind in ("butterfly", "calendar") if kind in defects) or "none",
     }
     draw: Callable[..., Any] = surface if alive.sum() > 1 else smile
-    return Card(name_of(fit), facts, table, _picture(draw, fit) if alive.any() else b"")
+    return Card(name_of(fit), facts, pd.DataFrame(table), _picture(draw, fit) if alive.any() else b"")
 
 
 def _of_quotes(data: xr.Dataset) -> Card:
     require_variables(data, "data", ("underlying_price", "open_interest", "year_fraction"))
     seen = data["observed"]
-    table = pd.DataFrame(
-        {
-            "days": days(data).round(2),
-            "underlying [USD]": data["underlying_price"].values.round(2),
-            "calls": seen.sel(side="call").sum("strike").values,
-            "puts": seen.sel(side="put").sum("strike").values,
-            "with iv": data["iv"].notnull().sum(("strike", "side")).values,
-            "open interest": data["open_interest"].sum(("strike", "side"), min_count=1).values,
-        }
-    )
+    table = {
+        "days": days(data).round(2),
+        "underlying [USD]": data["underlying_price"].values.round(2),
+        "calls": seen.sel(side="call").sum("strike").values,
+        "puts": seen.sel(side="put").sum("strike").values,
+        "with iv": data["iv"].notnull().sum(("strike", "side")).values,
+        "open interest": data["open_interest"].sum(("strike", "side"), min_count=1).values,
+    }
     facts = {
         "options": f"{int(seen.sum()):,}",
         "expiries": str(data.sizes["expiry"]),
         "strikes": str(data.sizes["strike"]),
         "as of": f"{pd.Timestamp(data['as_of'].values):%Y-%m-%d %H:%M} UTC",
     }
-    return Card(name_of(data), facts, table, _picture(smile, data))
+    return Card(name_of(data), facts, pd.DataFrame(table), _picture(smile, data))
 
 
 def _picture(draw: Callable[..., Any], data: xr.Dataset) -> bytes:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=_SIZE, layout="constrained")
+    figure, out = Figure(figsize=(5.2, 3.1), layout="constrained"), io.BytesIO()
     draw(data, ax=figure.subplots())
-    out = io.BytesIO()
     figure.savefig(out, format="png", dpi=70)
     return out.getvalue()

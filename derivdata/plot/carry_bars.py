@@ -12,22 +12,9 @@ import xarray as xr
 from derivdata.analysis import funding
 from derivdata.analysis.funding.carry_forecast import of_what
 from derivdata.analysis.inputs import require_variables
-from derivdata.plot.frames import Rates, Source, figure_function, keep_frame
-from derivdata.plot.style import (
-    GREY,
-    PALETTE,
-    SEQUENTIAL,
-    axes,
-    colorbar,
-    dress,
-    footer,
-    legend,
-    one_symbol,
-    panel_of,
-    percent,
-    row_size,
-    utc_axis,
-)
+from derivdata.plot import style
+from derivdata.plot.frames import Rates, Source, figure_function, finish
+from derivdata.plot.style import GREY, PALETTE, SEQUENTIAL
 from derivdata.support.text import did_you_mean
 from derivdata.tables.panels import panel
 from derivdata.tables.required import require_columns
@@ -84,20 +71,18 @@ def carry(
     [of] = outcomes
     levels = {one.attrs.get("level") for one in _each(forecast)}
     level = levels.pop() if len(levels) == 1 else None
-    share = f"{level:.0%}".replace("%", " %") if level is not None else "interval"
+    share = style.share(level) if level is not None else "interval"
     if kind == "hold":
         rows = rows.sort_values("hold_hours", ignore_index=True)
         ax = _by_hold(rows, of, share, ax)
     else:
         rows = rows.sort_values("net_apr", ascending=False, kind="stable", ignore_index=True)
         ax = _by_pair(rows, of, share, ax)
-    footer(ax, *_each(forecast), source=source)
-    return keep_frame(ax, rows.drop(columns="name"))
+    return finish(ax, rows.drop(columns="name"), *_each(forecast), source=source)
 
 
 def _by_pair(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
-    ax = axes(ax, size=row_size(len(rows), 0.36))
-    place = np.arange(len(rows))
+    ax, place = style.rows(ax, list(rows["name"].str.replace(", ", ",\n")), 0.36)
     ax.hlines(place, rows["net_apr"], rows["gross_apr"], color=GREY, lw=0.8, alpha=0.5)
     ax.hlines(place, rows["low_apr"], rows["high_apr"], color=GREY, lw=2.2)
     ax.plot(rows["gross_apr"], place, "o", mfc="none", mec=PALETTE[0], ms=6, label="gross")
@@ -106,24 +91,23 @@ def _by_pair(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
         rows["net_apr"], place, s=42, c=chance, cmap=SEQUENTIAL, vmin=0.0, vmax=100.0, ec=GREY, lw=0.6,
         zorder=4, label="net of costs",
     )  # fmt: skip
-    colorbar(ax, dots, "chance to exceed the costs [%]")
+    style.colorbar(ax, dots, "chance to exceed the costs [%]")
     ax.axvline(0, color=GREY, lw=1.0)
-    ax.set_yticks(place, rows["name"].str.replace(", ", ",\n"))
-    ax.set_ylim(len(rows) - 0.4, -0.6)
     holds = rows["hold_hours"].unique()
     subject = f"pairs held {holds[0] / 24:.3g} days" if len(holds) == 1 else "pairs"
     clear = int((rows["net_bps"] > 0).sum())
-    dress(ax, title=f"{clear} of {len(rows)} {subject} are forecast to clear their costs", grid="x")
-    percent(ax, "x")
-    ax.set_xlabel(f"simple APR of one leg's notional [% per year], {of}; bar: {share} of outcomes")
-    legend(ax, "top", ncols=2)
+    title = f"{clear} of {len(rows)} {subject} are forecast to clear their costs"
+    words = f"simple APR of one leg's notional [% per year], {of}; bar: {share} of outcomes"
+    style.dress(ax, title=title, x=words, grid="x")
+    style.write(ax.xaxis, "percent")
+    style.legend(ax, "above")
     return ax
 
 
 def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     if rows["name"].nunique() != 1 or rows["hold_hours"].nunique() < 2:
         raise ValueError("give one pair at two holding times or more: forecast_carry(..., hold=h) for each")
-    ax = axes(ax)
+    ax = style.axes(ax)
     days, net = rows["hold_hours"].to_numpy() / 24.0, rows["net_bps"].to_numpy()
     ax.fill_between(days, rows["net_low_bps"], rows["net_high_bps"], color=PALETTE[0], alpha=0.2, lw=0)
     ax.plot(days, net, color=PALETTE[0], lw=1.8, label=f"net of costs, {share} of outcomes")
@@ -137,10 +121,10 @@ def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
         even = float(np.interp(0.0, net[before], days[before]))
         paid = f"paid after {even:.3g} days"
         ax.axvline(even, color=PALETTE[2], lw=1.2, ls=":", label=f"costs are {paid}")
-    dress(ax, title=f"{rows['name'].iloc[0]}: costs of {cost:.3g} bps are {paid}")
-    ax.set(xlabel="holding time [days]", ylabel=f"carry, {of} [bps of one leg's notional]")
+    title = f"{rows['name'].iloc[0]}: costs of {cost:.3g} bps are {paid}"
+    style.dress(ax, title=title, x="holding time [days]", y=f"carry, {of} [bps of one leg's notional]")
     ax.set_xlim(0, days.max())
-    legend(ax)
+    style.legend(ax)
     return ax
 
 
@@ -181,15 +165,14 @@ def cumulative_funding(
     ValueError
         The venue or the symbol is not in a table.
     """
-    rates, symbol = one_symbol(panel_of(sampled, "rate_bps_8h"), symbol)
+    rates, symbol = style.one_symbol(style.panel_of(sampled, "rate_bps_8h"), symbol)
     rates = _venue(rates, venue)
     accrued = funding.cumulative(rates, gaps="skip")["funding_bps"]
-    ax = axes(ax)
+    ax = style.axes(ax)
     times = rates["time"].values
+    total = _last(accrued)
     lines = {"integral_bps": accrued.to_series()}
-    ax.plot(
-        times, accrued, color=PALETTE[0], lw=1.8, label=f"integral of the samples: {_last(accrued):+.1f} bps"
-    )
+    ax.plot(times, accrued, color=PALETTE[0], lw=1.8, label=f"integral of the samples: {total:+.1f} bps")
     if settled is not None:
         paid = _payments(settled, symbol, venue)
         label = f"sum of the payments: {_last(paid):+.1f} bps"
@@ -197,20 +180,20 @@ def cumulative_funding(
         lines["payments_bps"] = paid.to_series()
     if naive:
         added = rates.cumsum("time").where(rates.notnull())
-        ratio = float(added.max() / accrued.max()) if float(accrued.max()) > 0 else np.nan
-        excess = f", {ratio:.2g} × as much" if np.isfinite(ratio) else ""
+        most = float(accrued.max())
+        excess = f", {float(added.max()) / most:.2g} × as much" if most > 0 else ""
         label = f"naive sum of the samples, not money: {_last(added):+.1f}{excess}"
         ax.plot(times, added, color=GREY, lw=1.0, ls="--", label=label)
         lines["naive_sum_bps"] = added.to_series()
     ax.axhline(0, color=GREY, lw=0.8)
-    total, days = _last(accrued), (times[-1] - times[0]) / np.timedelta64(1, "D")
+    days = (times[-1] - times[0]) / np.timedelta64(1, "D")
     did = "paid" if total >= 0 else "received"
-    dress(ax, title=f"{symbol} on {venue}: a long {did} {abs(total):.1f} bps in {days:.3g} days")
-    ax.set_ylabel("cumulative funding [bps of notional]")
-    legend(ax)
-    utc_axis(ax)
-    footer(ax, sampled, *([] if settled is None else [settled]), source=source)
-    return keep_frame(ax, pd.DataFrame(lines).rename_axis("time").reset_index())
+    title = f"{symbol} on {venue}: a long {did} {abs(total):.1f} bps in {days:.3g} days"
+    style.dress(ax, title=title, y="cumulative funding [bps of notional]")
+    style.legend(ax)
+    style.utc_axis(ax)
+    table = pd.DataFrame(lines).rename_axis("time").reset_index()
+    return finish(ax, table, sampled, *([] if settled is None else [settled]), source=source)
 
 
 def _venue(rates: xr.DataArray, venue: str) -> xr.DataArray:

@@ -10,8 +10,8 @@ import xarray as xr
 
 from derivdata.analysis import chain, smile, surface
 from derivdata.analysis.status import Status
+from derivdata.plot import style
 from derivdata.plot.frames import Chain, Expiries
-from derivdata.plot.style import cell_width
 from derivdata.support import times
 from derivdata.support.arrays import Array, Indices
 
@@ -73,6 +73,11 @@ def days(data: xr.Dataset) -> Array:
     return np.asarray(_DAYS * data["year_fraction"])
 
 
+def instant_of(fit: xr.Dataset) -> pd.Timestamp:
+    """Return the instant that a fit is of: an expiry less the time to it."""
+    return (pd.Timestamp(fit["expiry"].to_numpy()[0]) - pd.Timedelta(float(days(fit)[0]), "D")).round("min")
+
+
 def at_the_money(fit: xr.Dataset) -> xr.DataArray:
     """Return volatility at the forward of each slice [per √year], inside the quotes or not."""
     return smile.iv(fit, 0.0, extrapolate=True)
@@ -111,17 +116,23 @@ def expiry_axis(ax: Axes, days: Any, expiries: Any) -> None:
     low, high = days.min() / 1.15, days.max() * 1.15
     ax.set_xlim(low, high)
     # A label takes about 36 points of the axes, which are some three quarters of the figure wide.
-    apart = np.log(high / low) * 36.0 / (0.72 * cell_width(ax))
-    chosen: list[int] = []
-    for place in range(len(days) - 1, -1, -1):  # the last one and the long ones first: short ones crowd
-        if not chosen or np.log(days[chosen[-1]] / days[place]) >= apart:
-            chosen.append(place)
-    ax.set_xticks(days[chosen], [_expiry_label(dates[place], float(days[place])) for place in chosen])
+    chosen = apart(np.log(days), np.log(high / low) * 36.0 / (0.72 * style.cell_width(ax)))
+    ax.set_xticks(days[chosen], [expiry_label(dates[place], float(days[place])) for place in chosen])
     ax.set_xticks(days, minor=True, labels=[])
     ax.set_xlabel("expiry [UTC], time to expiry [days]")
 
 
-def _expiry_label(date: pd.Timestamp, days: float) -> str:
+def apart(places: Any, least: float) -> list[int]:
+    """Return which of ascending places lie `least` apart or more, from the last: short expiries crowd."""
+    chosen: list[int] = []
+    for place in range(len(places) - 1, -1, -1):
+        if not chosen or places[chosen[-1]] - places[place] >= least:
+            chosen.append(place)
+    return chosen
+
+
+def expiry_label(date: pd.Timestamp, days: float) -> str:
+    """Write a date and the time that is left: ``26 Jun, 2026, 14 d`` in three lines."""
     length = f"{24.0 * days:.0f} h" if days < 1.0 else f"{days:.1f} d" if days < 10.0 else f"{days:.0f} d"
     return f"{date.day} {date:%b}\n{date:%Y}\n{length}"
 

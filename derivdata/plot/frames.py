@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import pandas as pd
 import xarray as xr
 
+from derivdata.plot import style
 from derivdata.support.arguments import typed
 from derivdata.support.times import Instant
 
@@ -37,16 +37,7 @@ _FRAMES: WeakKeyDictionary[Axes, pd.DataFrame] = WeakKeyDictionary()
 
 
 def figure_function(function: Callable[P, T]) -> Callable[P, T]:
-    """Return the function of a figure with its arguments checked, `typed`, and ``ax`` an Axes or None.
-
-    Errors pass unchanged: those of the analysis name its own arguments, and a defect of the figure is not
-    reported as a fault of the data.
-
-    Raises
-    ------
-    TypeError
-        An argument is of another kind, or ``ax`` is no Axes.
-    """
+    """Return the function of a figure with its arguments checked, `typed`, and ``ax`` an Axes or None."""
     checked = typed(function)
 
     @functools.wraps(checked)
@@ -107,9 +98,16 @@ def data(ax: Any) -> pd.DataFrame:
     return _FRAMES[ax].copy()
 
 
-def keep_frame(ax: Axes, frame: pd.DataFrame | dict[str, Any]) -> Axes:
-    """Keep the data of a figure for `data`, and return its axes."""
-    table = pd.DataFrame(frame).reset_index(drop=True)
+def finish(
+    ax: Axes,
+    table: pd.DataFrame | dict[str, Any],
+    *drawn: Any,
+    source: Any = None,
+    lowest: Axes | None = None,
+) -> Axes:
+    """Write the footer below the `lowest` axes, keep the table for `data`, and return `ax`."""
+    style.footer(ax if lowest is None else lowest, *drawn, source=source)
+    table = pd.DataFrame(table).reset_index(drop=True)
     for name in ("time", "expiry", "entry", "exit"):
         if name in table and table[name].dtype.kind == "M" and getattr(table[name].dt, "tz", None) is None:
             table[name] = table[name].dt.tz_localize("UTC")
@@ -119,11 +117,5 @@ def keep_frame(ax: Axes, frame: pd.DataFrame | dict[str, Any]) -> Axes:
 
 def long_table(wide: pd.DataFrame, row: str, column: str, value: str) -> pd.DataFrame:
     """Return one row per cell that has a value, of a table with labels on both sides."""
-    places, names = np.nonzero(wide.notna().to_numpy())
-    return pd.DataFrame(
-        {
-            row: wide.index.to_numpy()[places],
-            column: np.asarray(wide.columns.astype(str))[names],
-            value: wide.to_numpy()[places, names],
-        }
-    )
+    labelled = wide.set_axis(wide.columns.astype(str), axis=1).rename_axis(index=row, columns=column)
+    return labelled.stack(future_stack=True).dropna().rename(value).reset_index()

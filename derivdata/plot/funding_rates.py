@@ -9,23 +9,9 @@ import pandas as pd
 import xarray as xr
 
 from derivdata import tables
-from derivdata.plot.frames import Rates, Source, figure_function, keep_frame, long_table
-from derivdata.plot.style import (
-    DIVERGING,
-    GREY,
-    NO_DATA,
-    axes,
-    colorbar,
-    dress,
-    footer,
-    legend,
-    look,
-    mark_clipped,
-    one_symbol,
-    panel_of,
-    row_size,
-    utc_axis,
-)
+from derivdata.plot import style
+from derivdata.plot.frames import Rates, Source, figure_function, finish, long_table
+from derivdata.plot.style import DIVERGING, GREY, NO_DATA
 from derivdata.support import times
 from derivdata.support.text import did_you_mean
 
@@ -33,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _STEPS = {"1h": 1, "2h": 2, "4h": 4, "8h": 8, "1D": 24}
-_COLUMNS = 400
+_POINTS, _COLUMNS = 120, 400
 
 
 @figure_function
@@ -42,11 +28,12 @@ def funding_history(
     *,
     symbol: str | None = None,
     venues: list[str] | None = None,
-    highlight: int = 3,
+    highlight: int = 4,
+    step: str | pd.Timedelta | None = None,
     source: Source | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the funding rate of every venue over time; those that pay most and least are coloured.
+    """Draw the funding rate over time of the venues that pay most and least, and a band for all of them.
 
     Parameters
     ----------
@@ -55,71 +42,53 @@ def funding_history(
     symbol
         Which symbol, where there are several.
     venues
-        The venues that are coloured; None takes the first and last `highlight` by mean rate.
+        The venues that are drawn; None takes the first and last `highlight` by mean rate.
     highlight
-        How many venues from either end of the ranking are coloured.
+        How many venues from either end of the ranking are drawn.
+    step
+        Length of time over which rates are averaged; None takes the finest that is no finer than the rates
+        of any venue and leaves at most 120 points.
     source, ax
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        Missing rates and payments leave gaps in the lines. The scale holds 99 % of all rates and every rate
-        of the coloured venues between the 0.5 and 99.5 percentile; an arrowhead marks each rate outside.
+        A line per venue; where there are others, a band between the 10th and the 90th percentile of all. A
+        step without a rate is a gap. The scale holds 99 % of what is drawn; arrowheads mark the rest.
 
     Raises
     ------
     ValueError
-        The symbol or a venue is not in the data.
+        The symbol or a venue is not in the data, or `step` has no length.
     """
-    rates, symbol = one_symbol(panel_of(data, "rate_bps_8h"), symbol)
-    ax = axes(ax)
+    rates, symbol = style.one_symbol(style.panel_of(data, "rate_bps_8h"), symbol)
+    cells, hours = _averaged(rates, step, _POINTS)
     means = rates.mean("time").to_series().dropna().sort_values(ascending=False)
     chosen = _chosen(means, venues, highlight)
-    stamps = rates["time"].values
-    for venue in means.index.difference(chosen):
-        ax.plot(*_line(rates.sel(exchange=venue)), color=GREY, lw=0.5, alpha=0.35, rasterized=True)
+    ax = style.axes(ax)
+    if len(means) > len(chosen):
+        ends, label = cells.quantile([0.1, 0.9], axis=1), f"80 % of {len(means)} venues"
+        ax.fill_between(cells.index, ends.iloc[0], ends.iloc[1], color=GREY, alpha=0.3, lw=0, label=label)
     for place, venue in enumerate(chosen):
-        label = f"{venue} ({means[venue]:+.2f})"
-        ax.plot(*_line(rates.sel(exchange=venue)), lw=1.2, label=label, **look(place))
-    low, high = np.nanpercentile(rates, [0.5, 99.5])
+        ax.plot(
+            cells.index, cells[venue], lw=1.3, label=f"{venue} ({means[venue]:+.2f})", **style.look(place)
+        )
+    low, high = np.nanpercentile(cells[chosen], [0.5, 99.5])
     margin = 0.15 * (high - low) + 0.1
     ax.set_ylim(low - margin, high + margin)
     ax.axhline(0, color=GREY, lw=0.8)
-    colors = {venue: look(place)["color"] for place, venue in enumerate(chosen)}
-    outside = ((rates < low - margin) | (rates > high + margin)).any("time")
     clipped = sum(
-        mark_clipped(ax, stamps, rates.sel(exchange=venue), color=colors.get(venue, GREY))
-        for venue in means.index
-        if outside.sel(exchange=venue)
+        style.mark_clipped(ax, cells.index, cells[venue], color=style.look(place)["color"])
+        for place, venue in enumerate(chosen)
     )
     cut = f"; ▲▼: {clipped:,} outside the axis" if clipped else ""
-    dress(ax, title=f"{symbol} funding: {_ends(means)}")
-    ax.set_ylabel("funding rate [bps per 8 h]")
-    legend(ax, "right", title=f"venue (mean){cut}")
-    utc_axis(ax)
-    footer(ax, data, source=source)
+    style.dress(ax, title=f"{symbol} funding: {_ends(means)}", y="funding rate [bps per 8 h]")
+    style.legend(ax, "above", title=f"venue (mean) [bps per 8 h], means over {_written(hours)}{cut}")
+    style.utc_axis(ax)
     frame: pd.DataFrame = rates.transpose("time", "exchange").to_pandas()
-    return keep_frame(ax, long_table(frame[list(means.index)], "time", "exchange", "rate_bps_8h"))
-
-
-def _line(rates: xr.DataArray) -> tuple[Any, Any]:
-    """Return times and rates of one venue's line.
-
-    Venues pay at different hours, so that in a panel of payments most instants are those of other venues:
-    only these are left out, and a payment that is missing stays a gap.
-    """
-    if rates.attrs.get("kind") != "settled":
-        return rates["time"].values, rates.values
-    paid = rates.dropna("time")
-    stamps = paid["time"].values
-    steps = np.diff(stamps) / np.timedelta64(1, "h")
-    if len(steps) > 1:
-        # A venue's interval may change for good: a payment lacks only where both steps beside are shorter.
-        beside = np.maximum(np.append(steps[1:], 0.0), np.insert(steps[:-1], 0, 0.0))
-        gaps = stamps[:-1][steps > 1.6 * np.maximum(beside, np.median(steps))]
-        paid = paid.reindex(time=np.sort(np.append(stamps, gaps + np.timedelta64(1, "m"))))
-    return paid["time"].values, paid.values
+    table = long_table(frame[list(means.index)], "time", "exchange", "rate_bps_8h")
+    return finish(ax, table, data, source=source)
 
 
 @figure_function
@@ -144,7 +113,7 @@ def funding_heatmap(
         Which symbol, where there are several.
     step
         Width of a column, over which rates are averaged; None takes the finest that is no finer than the
-        rates and leaves at most 400 columns.
+        rates of any venue and leaves at most 400 columns.
     reach
         Distance from `centre` [bps/8h] at which the colours end on both sides; None takes the 98th
         percentile.
@@ -164,56 +133,46 @@ def funding_heatmap(
     Raises
     ------
     ValueError
-        The symbol is not in the data.
+        The symbol is not in the data; `step`, `reach` or `centre` is no length or rate.
     """
-    rates, symbol = one_symbol(panel_of(data, "rate_bps_8h"), symbol)
+    rates, symbol = style.one_symbol(style.panel_of(data, "rate_bps_8h"), symbol)
     if reach is not None and not 0 < reach < np.inf:
         raise ValueError(f"{reach=} is not a rate at which colours could end")
     if not np.isfinite(centre):
         raise ValueError(f"{centre=} is not a rate at which colours could meet")
-    cells = _columns(rates, step)
+    cells, hours = _averaged(rates, step, _COLUMNS)
     means = rates.mean("time").to_series().dropna().sort_values()
     rows = _rows(list(means.index), by_kind=by_kind)
-    ax = axes(ax, size=row_size(len(rows), 0.16))
+    ax = style.axes(ax, size=style.row_size(len(rows), 0.16))
     shown = cells.reindex(columns=rows).to_numpy().T
     reach = reach or max(float(np.nanpercentile(np.abs(shown - centre), 98)), 0.01)
-    width = cells.index[1] - cells.index[0] if len(cells) > 1 else np.timedelta64(1, "h")
-    edges = np.append(cells.index.to_numpy(), cells.index.to_numpy()[-1:] + width)
+    edges = cells.index.append(cells.index[-1:] + pd.Timedelta(hours, "h"))
+    colours: Any = {"cmap": DIVERGING, "vmin": centre - reach, "vmax": centre + reach}
     ax.set_facecolor(NO_DATA)
-    drawn = ax.pcolormesh(
-        edges,
-        np.arange(len(rows) + 1),
-        shown,
-        cmap=DIVERGING,
-        vmin=centre - reach,
-        vmax=centre + reach,
-        rasterized=True,
-    )
+    drawn = ax.pcolormesh(edges.to_numpy(), np.arange(len(rows) + 1), shown, rasterized=True, **colours)
     for place in map(int, np.flatnonzero(~np.isin(rows, means.index))):  # headings
         ax.axhspan(place, place + 1, color="white", lw=0)
     ax.set_yticks(np.arange(len(rows)) + 0.5, rows)
     known = shown[~np.isnan(shown)]
-    share = f"{np.mean(known > centre):.0%}".replace("%", " %")
+    share = style.share(float(np.mean(known > centre)))
     above = "longs paid" if centre == 0 else f"above {centre:g} bps"
-    hours = pd.Timedelta(width) / pd.Timedelta(1, "h")
-    cell = f"{hours:g} h" if hours < 24 else f"{hours / 24:g} d"
-    dress(ax, title=f"{symbol} funding: {above} in {share} of cells (venue × {cell})", grid="")
+    title = f"{symbol} funding: {above} in {share} of cells (venue × {_written(hours)})"
+    style.dress(ax, title=title, y="venue", grid="")
     ax.tick_params(axis="y", labelsize=8 if len(rows) > 20 else 8.5, length=0)
-    ax.set_ylabel("venue")
     lack = "\ngrey: no rate" if known.size < cells[list(means.index)].size else ""
     ends = ("neither", "min", "max", "both")
     beyond = ends[bool(known.min() < centre - reach) + 2 * bool(known.max() > centre + reach)]
-    colorbar(ax, drawn, f"funding rate [bps per 8 h]{lack}", extend=beyond)
-    utc_axis(ax)
-    footer(ax, data, source=source)
-    return keep_frame(ax, long_table(cells[list(means.index)], "time", "exchange", "rate_bps_8h"))
+    style.colorbar(ax, drawn, f"funding rate [bps per 8 h]{lack}", extend=beyond)
+    style.utc_axis(ax)
+    table = long_table(cells[list(means.index)], "time", "exchange", "rate_bps_8h")
+    return finish(ax, table, data, source=source)
 
 
 def _rows(venues: list[str], *, by_kind: bool) -> list[str]:
-    """Return the rows from below, with a heading above the venues of each kind."""
-    if not by_kind:
-        return venues
+    """Return the rows from below, with a heading above the venues of each kind where there are several."""
     kinds = [tables.VENUES[name].kind if name in tables.VENUES else "other" for name in venues]
+    if not by_kind or len(set(kinds)) < 2:
+        return venues
     return [
         row
         for kind in sorted(set(kinds), reverse=True)
@@ -243,15 +202,24 @@ def _chosen(means: pd.Series, venues: list[str] | None, highlight: int) -> list[
     return venues
 
 
-def _columns(rates: xr.DataArray, step: str | pd.Timedelta | None) -> pd.DataFrame:
-    """Return rates by time and venue, averaged over equal steps."""
+def _averaged(rates: xr.DataArray, step: str | pd.Timedelta | None, most: int) -> tuple[pd.DataFrame, float]:
+    """Return rates by time and venue, averaged over equal steps, and the length of a step [hours].
+
+    Venues pay at different hours: a step is as long as the usual interval of the slowest, so that a cell
+    without a rate is one that is missing.
+    """
     frame: pd.DataFrame = rates.transpose("time", "exchange").to_pandas()
     if step is None:
         hours = (frame.index[-1] - frame.index[0]) / np.timedelta64(1, "h")
-        usual = hours / max(len(frame) - 1, 1)
-        fitting = [n for n, width in _STEPS.items() if hours <= _COLUMNS * width and width >= 0.99 * usual]
+        apart = [frame.index[frame[venue].notna()].to_series().diff().median() for venue in frame]
+        slowest = pd.Series(apart, dtype="timedelta64[ns]").max() / pd.Timedelta(1, "h")
+        fitting = [n for n, width in _STEPS.items() if hours <= most * width and width >= 0.99 * slowest]
         step = fitting[0] if fitting else "1D"
     width = times.length(step, "step")
     if not width:
         raise ValueError(f"{step=} has no length")
-    return frame.resample(width).mean()
+    return frame.resample(width).mean(), width / pd.Timedelta(1, "h")
+
+
+def _written(hours: float) -> str:
+    return f"{hours:g} h" if hours < 24 else f"{hours / 24:g} d"

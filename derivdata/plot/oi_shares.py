@@ -9,22 +9,9 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import oi as analysis
-from derivdata.plot.frames import Rates, Source, figure_function, keep_frame, long_table, only_for
-from derivdata.plot.style import (
-    GREY,
-    PALETTE,
-    axes,
-    dress,
-    footer,
-    legend,
-    number,
-    one_symbol,
-    panel_of,
-    percent,
-    row_size,
-    strips,
-    utc_axis,
-)
+from derivdata.plot import style
+from derivdata.plot.frames import Rates, Source, figure_function, finish, long_table, only_for
+from derivdata.plot.style import GREY, PALETTE
 from derivdata.support import times
 
 if TYPE_CHECKING:
@@ -79,9 +66,9 @@ def open_interest(
         95 % of the window (see ``dd.analysis.oi.market_share``); an instant at which one of them is missing
         for long is a gap. Open interest in USD moves with the price though nobody trades; in coins it does
         not. Concentration is the Herfindahl–Hirschman index. Trends stand in percentage points over the
-        window, the greatest gain at the top, with filled dots where the interval excludes zero and the status
-        does not say that the data cannot tell; the axis ends at four times the greatest change, and
-        arrowheads mark intervals that go on. Those of a table are of means over 1 to 24 hours.
+        window, the greatest gain at the top, with filled dots where the interval excludes zero, and without
+        an interval where the status says that the data cannot tell. Those of a table are of means over 1 to
+        24 hours.
 
     Raises
     ------
@@ -100,14 +87,13 @@ def open_interest(
         lowest, main, table = _bands(data, symbol, 7 if top is None else top, ax)
     else:
         lowest, main, table = _levels(data, price, symbol, ax)
-    footer(lowest, data, price, source=source)
-    return keep_frame(main, table)
+    return finish(main, table, data, price, source=source, lowest=lowest)
 
 
 def _bands(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> tuple[Axes, Axes, pd.DataFrame]:
     """Draw the venues' shares, stacked, and their concentration below."""
     share, symbol = _shares(data, symbol)
-    upper, lower = strips(ax, 4.0, 1.2)
+    upper, lower = style.strips(ax, 4.0, 1.2)
     frame: pd.DataFrame = share.transpose("time", "exchange").to_pandas()
     order = frame.ffill().iloc[-1].sort_values(ascending=False).index
     bands = frame[order[:top]].copy()
@@ -115,22 +101,16 @@ def _bands(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> tuple[
         bands["others"] = frame[order[top:]].sum(axis=1, min_count=1)
     colors = [*PALETTE[: min(top, len(order))], GREY][: bands.shape[1]]
     upper.stackplot(bands.index, bands.to_numpy().T, colors=colors, lw=0)
-    _label_bands(upper, bands.ffill().iloc[-1], colors)
-    lead = bands.columns[0]
-    title = f"{symbol}: {lead} holds {bands[lead].ffill().iloc[-1]:.0%} of the open interest".replace(
-        "%", " %"
-    )
-    dress(upper, title=title, grid="")
-    upper.set(ylabel="share of open interest [%]", ylim=(0, 1), xlim=(bands.index[0], bands.index[-1]))
-    percent(upper)
-    concentration = analysis.hhi(share)["hhi_10000"]
-    lower.plot(frame.index, concentration, color=PALETTE[0], lw=1.4)
-    dress(lower)
-    lower.set_ylabel("HHI\n[0 to 10,000]")
-    lower.yaxis.set_major_formatter(lambda value, _: number(value))
-    utc_axis(lower)
+    last = bands.ffill().iloc[-1]
+    _label_bands(upper, last, colors)
+    title = f"{symbol}: {last.index[0]} holds {style.share(last.iloc[0])} of the open interest"
+    style.dress(upper, title=title, y="share of open interest [%]", form="percent", grid="")
+    upper.set(ylim=(0, 1), xlim=(bands.index[0], bands.index[-1]))
+    hhi = analysis.hhi(share)["hhi_10000"].to_series()
+    lower.plot(frame.index, hhi, color=PALETTE[0], lw=1.4)
+    style.dress(lower, y="HHI\n[0 to 10,000]", form="number")
+    style.utc_axis(lower)
     table = long_table(frame[list(order)], "time", "exchange", "share")
-    hhi = pd.Series(concentration.to_numpy(), index=frame.index)
     return lower, upper, table.assign(hhi_10000=table["time"].map(hhi))
 
 
@@ -145,9 +125,8 @@ def _label_bands(ax: Axes, last: pd.Series, colors: list[str]) -> None:
     for i in range(len(places) - 2, -1, -1):  # what was moved down may now be too close to its neighbour
         places[i] = min(places[i], places[i + 1] - least)
     for name, share, place, color in zip(last.index, last, places, colors, strict=True):
-        words = f"{name} {share:.0%}".replace("%", " %")
-        ax.text(1.01, place, "■", transform=ax.transAxes, va="center", fontsize=8, color=color)
-        ax.text(1.05, place, words, transform=ax.transAxes, va="center", fontsize=8)
+        for x, words, ink in ((1.01, "■", color), (1.05, f"{name} {style.share(share)}", "black")):
+            ax.text(x, place, words, transform=ax.transAxes, va="center", fontsize=8, color=ink)
 
 
 def _trends(
@@ -165,88 +144,62 @@ def _trends(
         raise ValueError("no venue has a trend: shares need three points or more")
     steepest = frame.loc[frame["slope"].abs().sort_values(ascending=False).index[:top]]
     steepest = steepest.sort_values("slope", ascending=False)
-    sure = ((steepest["low"] > 0) | (steepest["high"] < 0)) & (steepest["status"] == 0)
+    told = steepest["status"] == 0
+    sure = ((steepest["low"] > 0) | (steepest["high"] < 0)) & told
     length = days or whole or 1.0
     steepest = 100.0 * length * steepest[["slope", "low", "high"]]
-    ax = axes(ax, size=row_size(len(steepest), 0.26))
-    place = np.arange(len(steepest))
-    ax.hlines(place, steepest["low"], steepest["high"], color=PALETTE[0], lw=1.6, alpha=0.6)
-    for chosen, fill, words in ((sure, PALETTE[0], "trend"), (~sure, "none", "holds zero, or cannot tell")):
-        ax.plot(steepest["slope"][chosen], place[chosen], "o", color=PALETTE[0], mfc=fill, ms=6, label=words)
+    ax, place = style.rows(ax, list(steepest.index), 0.26)
+    ax.hlines(place[told], steepest["low"][told], steepest["high"][told], color=PALETTE[0], lw=1.6, alpha=0.6)
+    for chosen, color, fill, words in (
+        (sure, PALETTE[0], PALETTE[0], "trend"),
+        (told & ~sure, PALETTE[0], "none", "holds zero"),
+        (~told, GREY, "none", "cannot tell"),
+    ):
+        if chosen.any():
+            change = steepest["slope"][chosen]
+            ax.plot(change, place[chosen], "o", color=color, mfc=fill, ms=6, label=words)
     ax.axvline(0, color=GREY, lw=1.0)
-    ax.set_yticks(place, list(steepest.index))
-    ax.set_ylim(len(steepest) - 0.4, -0.6)
-    level = (
-        f"{trend.attrs['level']:.0%} interval".replace("%", " %") if "level" in trend.attrs else "interval"
-    )
-    shown = (
-        f"{len(steepest)} of {len(frame)} venues" if len(steepest) < len(frame) else f"{len(steepest)} venues"
-    )
+    level = f"{style.share(trend.attrs['level'])} interval" if "level" in trend.attrs else "interval"
+    shown = f"{len(steepest)} of {len(frame)}" if len(steepest) < len(frame) else len(steepest)
     moving = steepest.loc[sure, "slope"]
     lead = "no share of open interest has a clear trend"
     if len(moving):
         most = moving.abs().idxmax()
         did = "gained" if moving[most] > 0 else "lost"
         lead = f"{most} {did} most, {abs(moving[most]):.2g} points; clear trends: {len(moving)}"
-    _mark_long_intervals(ax, steepest)
-    dress(ax, title=f"{symbol}: {lead}; {shown}", grid="x")
     span = "a day" if length == 1.0 else f"in {length:.3g} days"
-    ax.set_xlabel(f"change of share by its trend [percentage points {span}], with {level}")
-    legend(ax, "top", ncols=2)
+    words = f"change of share by its trend [percentage points {span}], with {level}"
+    style.dress(ax, title=f"{symbol}: {lead}; {shown} venues", x=words, grid="x")
+    style.legend(ax, "above")
     table = steepest.rename(columns={"slope": "change_pp", "low": "low_pp", "high": "high_pp"})
     return ax, ax, table.rename_axis("exchange").reset_index().assign(days=length)
-
-
-def _mark_long_intervals(ax: Axes, rows: pd.DataFrame) -> None:
-    """End the axis at four times the greatest change; arrowheads mark intervals that go on."""
-    limit = 4.0 * max(float(rows["slope"].abs().max()), 1e-6)
-    ends = rows[["low", "high"]].abs().to_numpy().max()
-    if ends <= limit:
-        return
-    ax.set_xlim(-limit, limit)
-    for beyond, edge, marker in ((rows["high"] > limit, limit, ">"), (rows["low"] < -limit, -limit, "<")):
-        place = np.flatnonzero(beyond)
-        ax.plot(np.full(place.size, 0.985 * edge), place, marker, ms=5, color=PALETTE[0], label="_clipped")
 
 
 def _levels(
     data: Rates, price: Rates | None, symbol: str | None, ax: Axes | None
 ) -> tuple[Axes, Axes, pd.DataFrame]:
     """Draw the open interest of all venues in USD and, with prices, in coins."""
-    panel, symbol = one_symbol(panel_of(data, "oi_usd"), symbol)
-    share = analysis.market_share(panel)
-    present = share["exchange"].values[share.notnull().any("time").values]
-    if not len(present):
-        raise ValueError(f"no venue has open interest of {symbol} over most of the window")
+    share, symbol = _shares(data, symbol)
+    present = share["exchange"].values
+    panel, _ = style.one_symbol(style.panel_of(data, "oi_usd"), symbol)
     total = panel.sel(exchange=present).sum("exchange", min_count=len(present))
-    lines = {"open interest\n[billion USD]": total / _BILLION}
+    lines = {"oi_usd": total}
     if price is not None:
-        level = _level(price, symbol).reindex(time=panel["time"].values)
-        lines |= {f"open interest\n[{symbol}]": total / level, "price\n[USD]": level}
-    strip = strips(ax, *[2.0, 1.4, 1.4][: len(lines)], size=(8.0, 2.0 + 1.6 * len(lines)))
-    for place, (one, (label, line)) in enumerate(zip(strip, lines.items(), strict=True)):
-        one.plot(line["time"], line, color=PALETTE[place], lw=1.4)
-        dress(one)
-        one.set_ylabel(label)
-        one.yaxis.set_major_formatter(lambda value, _: number(value))
-    changes = [words for words in (_change(line) for line in lines.values()) if words]
+        level = style.median_price(price, symbol).reindex(time=panel["time"].values)
+        lines |= {"oi_coins": total / level, "price_usd": level}
+    strip = style.strips(ax, *[2.0, 1.4, 1.4][: len(lines)], size=(8.0, 2.0 + 1.6 * len(lines)))
+    labels = ("open interest\n[billion USD]", f"open interest\n[{symbol}]", "price\n[USD]")
+    for place, (one, line) in enumerate(zip(strip, lines.values(), strict=True)):
+        one.plot(line["time"], line / (1.0 if place else _BILLION), color=PALETTE[place], lw=1.4)
+        style.dress(one, y=labels[place], form="number")
     names = ("in USD", "in coins", "price")
-    words = ", ".join(f"{name} {change}" for name, change in zip(names, changes, strict=False))
+    changes = [f"{name} {_change(line)}" for name, line in zip(names, lines.values(), strict=False)]
+    known = ", ".join(change for change in changes if not change.endswith(" "))
     of = f"{len(present)} venue{'s' if len(present) != 1 else ''}"
-    dress(strip[0], title=f"{symbol}: open interest of {of}" + (f": {words}" if words else ""))
-    utc_axis(strip[-1])
-    columns = dict(zip(("oi_usd", "oi_coins", "price_usd"), lines.values(), strict=False))
-    table = pd.DataFrame({name: line.to_series() for name, line in columns.items()})
-    table["oi_usd"] *= _BILLION
+    style.dress(strip[0], title=f"{symbol}: open interest of {of}" + (f": {known}" if known else ""))
+    style.utc_axis(strip[-1])
+    table = pd.DataFrame({name: line.to_series() for name, line in lines.items()})
     return strip[-1], strip[0], table.rename_axis("time").reset_index()
-
-
-def _level(price: Rates, symbol: str) -> xr.DataArray:
-    """Return one price over time: the median of the venues."""
-    level, _ = one_symbol(panel_of(price, "price_usd"), symbol)
-    others = [dim for dim in level.dims if dim != "time"]
-    middle: xr.DataArray = level.median(others) if others else level
-    return middle
 
 
 def _change(line: xr.DataArray) -> str:
@@ -280,7 +233,7 @@ def trend_of(share: xr.DataArray) -> xr.Dataset:
 
 
 def _shares(data: Rates, symbol: str | None) -> tuple[xr.DataArray, str]:
-    panel, symbol = one_symbol(panel_of(data, "oi_usd"), symbol)
+    panel, symbol = style.one_symbol(style.panel_of(data, "oi_usd"), symbol)
     share = analysis.market_share(panel)
     traded = share.where(share.notnull().any("time"), drop=True)
     if not traded.sizes["exchange"]:
@@ -291,7 +244,7 @@ def _shares(data: Rates, symbol: str | None) -> tuple[xr.DataArray, str]:
 def _trend(data: Rates | xr.Dataset, symbol: str | None) -> tuple[xr.Dataset, str, float | None]:
     """Return trends [1/day], the symbol, and the length of the window [days] where it is known."""
     if isinstance(data, xr.Dataset):
-        return *one_symbol(data, symbol), None
+        return *style.one_symbol(data, symbol), None
     share, symbol = _shares(data, symbol)
     stamps = share["time"].values
     return trend_of(share), symbol, float((stamps[-1] - stamps[0]) / np.timedelta64(1, "D"))

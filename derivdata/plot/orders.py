@@ -8,23 +8,9 @@ import numpy as np
 import pandas as pd
 
 from derivdata.analysis.liquidations import observed
-from derivdata.plot.frames import Rates, Source, figure_function, keep_frame
-from derivdata.plot.style import (
-    GREY,
-    LONG,
-    NO_DATA,
-    PALETTE,
-    SEQUENTIAL,
-    SHORT,
-    axes,
-    dress,
-    footer,
-    legend,
-    number,
-    panel_of,
-    strips,
-    utc_axis,
-)
+from derivdata.plot import style
+from derivdata.plot.frames import Rates, Source, figure_function, finish
+from derivdata.plot.style import GREY, LONG, NO_DATA, PALETTE, SHORT
 from derivdata.support import times
 from derivdata.support.arrays import Array
 from derivdata.tables.required import require_columns, require_instants
@@ -36,10 +22,8 @@ if TYPE_CHECKING:
 _SIDES = (("long", LONG), ("short", SHORT))
 _LARGEST = 160.0
 _SIZES = (1e4, 1e5, 1e6, 1e7)
-_STEPS = (1, 2, 4, 8, 12, 24)
-_BARS = 170
-_MINUTES = ((1.0, 1, "minute"), (3.0, 5, "5 minutes"))
-"""Below so many hours of window: the step in minutes and its name."""
+_STEPS = ((1.0, 1), (3.0, 5), *((170.0 * hours, 60 * hours) for hours in (1, 2, 4, 8, 12)))
+"""Up to so many hours of window: the step of bars in minutes, for 170 of them at most."""
 
 
 @figure_function
@@ -89,45 +73,28 @@ def liquidations(
     """
     first, last = _span(events, start, end)
     heights = (4.2, 1.8, 0.35) if price is None else (1.3, 3.6, 1.8, 0.35)
-    *upper, raster, sums, seen = strips(ax, *heights, size=(8.0, 6.0 if price is None else 7.2))
+    *upper, raster, sums, seen = style.strips(ax, *heights, size=(8.0, 6.0 if price is None else 7.2))
     names = _raster(raster, events, top)
     assets = ", ".join(sorted(set(events["symbol"].astype(str)))) or "no order"
     value = float(events["value_usd"].sum())
     longs = float(events.loc[events["side"] == "long", "value_usd"].sum()) / value if value else 0.0
     words = f"{value / 1e6:,.1f} M USD liquidated, {100 * longs:.0f} % longs" if value else "no liquidation"
-    highest = upper[0] if upper else raster
-    dress(raster)
-    dress(highest, title=f"{assets if len(assets) < 40 else 'Many symbols'}: {words}")
+    title = f"{assets if len(assets) < 40 else 'Many symbols'}: {words}"
+    style.dress(raster, title="" if upper else title, y="venue")
     raster.set_yticks(range(len(names)), names)
     margin = max((last - first) * 0.01, pd.Timedelta(1, "min"))
-    raster.set(
-        ylim=(len(names) - 0.4, -0.6 - 0.12 * len(names)),
-        ylabel="venue",
-        xlim=(first - margin, last + margin),
-    )
-    if price is not None:
-        _price(highest, price, first, last)
-    _bars(sums, events, first, last)
-    dress(sums)
-    legend(sums, "above")
+    raster.set(ylim=(len(names) - 0.4, -0.6 - 0.12 * len(names)), xlim=(first - margin, last + margin))
+    for highest in upper:
+        line = style.median_price(price).sel(time=slice(first, last))
+        highest.plot(line["time"], line, color=PALETTE[4], lw=1.3)
+        style.dress(highest, title=title, y="price\n[USD]", form="number")
+    _bars(sums, events, (last - first) / pd.Timedelta(1, "h"))
     if coverage is None and "coverage" in events.attrs.get("provenance", {}):
         coverage = observed(events)
     _coverage(seen, coverage)
-    utc_axis(seen)
-    footer(seen, events, price, source=source)
-    return keep_frame(raster, events[["time", "symbol", "exchange", "side", "value_usd"]])
-
-
-def _price(ax: Axes, price: Rates, first: pd.Timestamp, last: pd.Timestamp) -> None:
-    level = panel_of(price, "price_usd")
-    others = [dim for dim in level.dims if dim != "time"]
-    if "symbol" in others and level.sizes["symbol"] > 1:
-        raise ValueError("price holds several symbols: choose one")
-    line = level.median(others) if others else level
-    line = line.sel(time=slice(first, last))
-    ax.plot(line["time"], line, color=PALETTE[4], lw=1.3)
-    ax.set_ylabel("price\n[USD]")
-    ax.yaxis.set_major_formatter(lambda value, _: number(value))
+    style.utc_axis(seen)
+    table = events[["time", "symbol", "exchange", "side", "value_usd"]]
+    return finish(raster, table, events, price, source=source, lowest=seen)
 
 
 def _span(
@@ -157,38 +124,25 @@ def _raster(ax: Axes, events: pd.DataFrame, top: int) -> list[str]:
     largest = float(events["value_usd"].max()) if len(events) else 1.0
     ordered = events.sort_values("value_usd", ascending=False)
     place = ordered["exchange"].astype(str).map(row).fillna(len(names) - 1).to_numpy(dtype=np.float64)
-    for side, color in _SIDES:
+    sizes = _LARGEST * np.sqrt(ordered["value_usd"].to_numpy() / largest)
+    for (side, color), shift in zip(_SIDES, (-0.16, 0.16), strict=True):
         mine = (ordered["side"] == side).to_numpy()
-        shift = -0.16 if side == "long" else 0.16
-        ax.scatter(
-            _times(ordered)[mine],
-            place[mine] + shift,
-            s=_LARGEST * np.sqrt(ordered["value_usd"][mine] / largest),
-            color=color,
-            alpha=0.55,
-            lw=0,
-            rasterized=True,
-        )
-    _size_legend(ax, largest)
-    return names
-
-
-def _size_legend(ax: Axes, largest: float) -> None:
+        where = _times(ordered)[mine], place[mine] + shift, sizes[mine]
+        ax.scatter(*where, color=color, alpha=0.55, lw=0, rasterized=True)
     shown = [value for value in _SIZES if value <= largest][-3:]
     for value in shown:
         label = f"{value / 1e6:g} M USD" if value >= 1e6 else f"{value / 1e3:g} k USD"
         ax.scatter([], [], s=_LARGEST * np.sqrt(value / largest), color=GREY, alpha=0.6, lw=0, label=label)
     if shown:
-        legend(ax, handletextpad=0.2, loc="upper right", ncols=3, columnspacing=1.0, borderpad=0.1)
+        style.legend(ax, handletextpad=0.2, loc="upper right", ncols=3, columnspacing=1.0, borderpad=0.1)
+    return names
 
 
-def _bars(ax: Axes, events: pd.DataFrame, first: pd.Timestamp, last: pd.Timestamp) -> None:
+def _bars(ax: Axes, events: pd.DataFrame, hours: float) -> None:
     """Draw the value of shorts upwards and of longs downwards, per hour or a step that suits the window."""
-    hours = (last - first) / pd.Timedelta(1, "h")
-    step, per = next(((np.timedelta64(m, "m"), per) for most, m, per in _MINUTES if hours < most), (None, ""))
-    if step is None:
-        count = next((each for each in _STEPS if hours / each <= _BARS), 24)
-        step, per = np.timedelta64(count, "h"), "hour" if count == 1 else f"{count} hours"
+    minutes = next((each for most, each in _STEPS if hours <= most), 24 * 60)
+    count, unit = (minutes, "minute") if minutes < 60 else (minutes // 60, "hour")
+    step = np.timedelta64(minutes, "m")
     place = pd.DatetimeIndex(_times(events)).floor(pd.Timedelta(step))
     for (side, color), sign in zip(_SIDES, (-1.0, 1.0), strict=True):
         mine = (events["side"] == side).to_numpy()
@@ -196,8 +150,9 @@ def _bars(ax: Axes, events: pd.DataFrame, first: pd.Timestamp, last: pd.Timestam
         label = f"{side}s: {sums.sum():,.1f} M USD"
         ax.bar(sums.index, sign * sums, width=step, align="edge", color=color, label=label)
     ax.axhline(0, color=GREY, lw=0.8)
-    ax.yaxis.set_major_formatter(lambda value, _: number(abs(value)))
-    ax.set_ylabel(f"per {per}\n[million USD]")
+    per = unit if count == 1 else f"{count} {unit}s"
+    style.dress(ax, y=f"per {per}\n[million USD]", form="size")
+    style.legend(ax, "above")
 
 
 def _coverage(ax: Axes, coverage: pd.DataFrame | None) -> None:
@@ -207,9 +162,7 @@ def _coverage(ax: Axes, coverage: pd.DataFrame | None) -> None:
     ax.set_ylabel("watched", fontsize=8, rotation=0, ha="right", va="center")
     if coverage is None:
         ax.axhspan(0, 1, color=NO_DATA, alpha=0.4, lw=0)
-        ax.text(
-            0.5, 0.5, "not stated", transform=ax.transAxes, ha="center", va="center", fontsize=8, color=GREY
-        )
+        ax.text(0.5, 0.5, "not stated", transform=ax.transAxes, ha="center", va="center", fontsize=8)
         return
     for span in coverage.itertuples():
         ax.axvspan(_naive(span.start), _naive(span.end), color=PALETTE[2], alpha=0.7, lw=0)
@@ -249,7 +202,7 @@ def orderbook_depth(data: pd.DataFrame, *, source: Source | None = None, ax: Axe
     of_one = data.groupby(["symbol", "exchange"], observed=True).ngroups == 1
     if not of_one:
         raise ValueError("the table holds several books: choose one symbol and one venue")
-    ax = axes(ax)
+    ax = style.axes(ax)
     name = f"{data['symbol'].iloc[0]} on {data['exchange'].iloc[0]}"
     if "depth_bps" in data:
         table = _history(ax, data, name)
@@ -257,8 +210,7 @@ def orderbook_depth(data: pd.DataFrame, *, source: Source | None = None, ax: Axe
         table = _book(ax, data, name)
     else:
         raise ValueError("give the table of dd.orderbook.book or dd.orderbook.depth_history")
-    footer(ax, data, source=source)
-    return keep_frame(ax, table)
+    return finish(ax, table, data, source=source)
 
 
 def _book(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -274,37 +226,31 @@ def _book(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
         rows = sides[side]
         away = BPS * (rows["price_usd"] / mid - 1.0)
         depth = (rows["price_usd"] * rows["size"]).cumsum() / 1e6
-        label = f"{side}s: {number(depth.iloc[-1])} M USD"
+        label = f"{side}s: {style.number(depth.iloc[-1])} M USD"
         tables.append(pd.DataFrame({"side": side, "distance_bps": away, "cumulative_usd": 1e6 * depth}))
         ax.step(np.r_[away.iloc[0], away], np.r_[0.0, depth], where="post", color=color, lw=1.5, label=label)
     ax.axvline(0, color=GREY, lw=0.8)
     spread = BPS * (best["ask"] - best["bid"]) / mid
-    dress(ax, title=f"{name}: mid price {number(mid)} USD, spread {spread:.2g} bps")
-    ax.set(
-        xlabel="distance from the mid price [bps]", ylabel="cumulative value [million USD]", ylim=(0, None)
-    )
-    legend(ax)
+    title = f"{name}: mid price {style.number(mid)} USD, spread {spread:.2g} bps"
+    style.dress(ax, title=title, x="distance from the mid price [bps]", y="cumulative value [million USD]")
+    ax.set_ylim(0, None)
+    style.legend(ax)
     return pd.concat(tables, ignore_index=True)
 
 
 def _history(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
-    from matplotlib import colormaps
-
     distances = sorted(data["depth_bps"].unique())
-    for place, distance in enumerate(distances):
+    for color, distance in zip(style.shades(len(distances)), distances, strict=True):
         rows = data[data["depth_bps"] == distance].sort_values("time")
         instants = _times(rows)
-        color = colormaps[SEQUENTIAL](0.25 + 0.62 * place / max(len(distances) - 1, 1))
         ax.plot(instants, rows["ask_depth_usd"] / 1e6, color=color, lw=1.2, label=f"{distance:g} bps")
         ax.plot(instants, -rows["bid_depth_usd"] / 1e6, color=color, lw=1.2)
     ax.axhline(0, color=GREY, lw=0.8)
-    ax.yaxis.set_major_formatter(lambda value, _: number(abs(value)))
     near = data[data["depth_bps"] == distances[0]].sort_values("time")
     both = (near["bid_depth_usd"] + near["ask_depth_usd"]) / 1e6
-    now, low, high = (number(float(value)) for value in (both.iloc[-1], both.min(), both.max()))
+    now, low, high = (style.number(float(value)) for value in (both.iloc[-1], both.min(), both.max()))
     words = f"{now} M USD within {distances[0]:g} bps, {low} to {high} over the window"
-    dress(ax, title=f"{name}: {words}")
-    ax.set_ylabel("bids (down) and asks (up) [million USD]")
-    legend(ax, "right", title="within", reverse=True)
-    utc_axis(ax)
+    style.dress(ax, title=f"{name}: {words}", y="bids (down) and asks (up) [million USD]", form="size")
+    style.legend(ax, "right", title="within", reverse=True)
+    style.utc_axis(ax)
     return data[["time", "depth_bps", "bid_depth_usd", "ask_depth_usd"]]

@@ -1,4 +1,4 @@
-"""Figure of open interest or gamma by strike."""
+"""Figure of open interest, volume or gamma of options, by strike or by expiry."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import exposure
+from derivdata.plot import style
 from derivdata.plot.fits import listed_expiry
-from derivdata.plot.frames import Chain, Source, figure_function, keep_frame, only_for
-from derivdata.plot.style import GREY, LONG, PALETTE, SHORT, axes, dress, footer, legend, number
+from derivdata.plot.frames import Chain, Source, figure_function, finish, only_for
+from derivdata.plot.style import GREY, LONG, PALETTE, SHORT
 from derivdata.support.arrays import Array
 from derivdata.support.times import Instant
 
@@ -27,27 +28,31 @@ _STACKED = 4
 @figure_function
 def strikes(
     chain: Chain,
-    kind: Literal["open_interest", "gamma"] = "open_interest",
+    kind: Literal["open_interest", "volume", "gamma"] = "open_interest",
     *,
+    by: Literal["strike", "expiry"] | None = None,
     expiry: Instant | None = None,
     dealer: dict[str, float] | None = None,
     contract_size: float = 1.0,
     source: Source | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw open interest by strike, or the underlying that hedgers trade per 1 % move.
+    """Draw open interest or volume by strike or expiry, or what hedgers trade per 1 % move by strike.
 
     Parameters
     ----------
     chain
         The table ``options_snapshot`` or a surface, of one symbol on one venue.
     kind
-        ``"open_interest"``: calls upwards, puts downwards [coins], at the right in USD at the underlying's
-        price, with that price and max pain. Options whose open interest is not known are counted in the title
-        and not drawn. ``"gamma"``: of all expiries [million USD per 1 %].
+        ``"open_interest"`` or ``"volume"`` (of 24 hours): calls upwards, puts downwards [coins], at the right
+        in USD at the underlying's price; by strike with that price and, of open interest, max pain. Options
+        without a number are counted in the title and not drawn. ``"gamma"``: of all expiries
+        [million USD per 1 %].
+    by
+        Of open interest and volume: a bar for each ``"strike"``, which is the default, or ``"expiry"``.
     expiry
-        Of open interest: which expiry. None stacks all of them, the four largest in colours of their own, and
-        draws max pain of the largest: it belongs to one expiry.
+        Of bars by strike: which expiry. None stacks all of them, the four largest in colours of their own,
+        and draws max pain of the largest: it belongs to one expiry.
     dealer
         Of gamma: sign of the dealers' position by side, such as ``exposure.NAIVE_DEALER``; then the level at
         which their gamma changes sign is marked. None counts every option with +1.
@@ -59,53 +64,166 @@ def strikes(
     Returns
     -------
     Axes
-        The strikes that hold 99.5 % of all, more than 45 of them added up in bins, whose width the axis
-        states.
+        By strike: the strikes that hold 99.5 % of all, more than 45 of them added up in bins, whose width the
+        axis states.
 
     Raises
     ------
     ValueError
-        Several chains, an expiry that is not listed, no open interest or gamma at all, or an option of the
-        other `kind`.
+        Several chains, an expiry that is not listed, no open interest, volume or gamma at all, or an option
+        of another `kind`.
     """
-    only_for(kind, ("open_interest",), expiry=expiry)
+    only_for(kind, ("open_interest", "volume"), expiry=expiry, by=by)
     only_for(kind, ("gamma",), dealer=dealer)
     if not 0 < contract_size < np.inf:
         raise ValueError(f"{contract_size=} is no number of coins")
+    if by == "expiry" and expiry is not None:
+        raise ValueError("expiry is one of the bars by='expiry': give it with by='strike'")
     if kind == "gamma":
         ax, table = _gamma(chain, dealer, contract_size, ax)
     else:
-        ax, table = _open(chain, expiry, contract_size, ax)
-    footer(ax, chain, source=source)
-    return keep_frame(ax, table)
+        ax, table = _sides(chain, kind, by or "strike", expiry, contract_size, ax)
+    return finish(ax, table, chain, source=source)
 
 
-def _open(
-    chain: Chain, expiry: Instant | None, contract_size: float, ax: Axes | None
+def _sides(
+    chain: Chain, kind: str, by: str, expiry: Instant | None, contract_size: float, ax: Axes | None
 ) -> tuple[Axes, pd.DataFrame]:
-    sums = _sums(chain, expiry, contract_size)
-    symbol = str(sums["symbol"].item()) if "symbol" in sums.coords else "coin"
-    price = _price(chain, expiry, sums)
-    ax = axes(ax)
-    table, binned = _bars(ax, sums, symbol)
-    _marks(ax, chain, sums, price, contract_size)
-    missing = int(sums["missing"].sum())
-    lack = f" ({missing} options without open interest)" if missing else ""
-    by_strike = sums["open_interest"].sum([dim for dim in sums["open_interest"].dims if dim != "strike"])
-    most = float(by_strike.idxmax("strike"))  # a listed strike: bars may be bins of several
-    coins = float(table["open_interest"].sum())
-    worth = f", {number(coins * price / 1e6)} M USD" if np.isfinite(price) else ""
-    which = f"{sums.sizes['expiry']} expiries" if "expiry" in sums.dims else f"{_date(sums['expiry'].values)}"
-    words = f"{number(coins)} {symbol} open{worth}, most at {number(most)} USD, {which}{lack}"
-    dress(ax, title=f"{symbol}: {words}" if symbol == "coin" else words)
-    ax.set(
-        xlabel=f"strike [USD{binned}], 99.5 % shown",
-        ylabel=f"puts (down), calls (up) [{symbol}]",
-    )
+    """Draw calls upwards and puts downwards."""
+    what, did = ("open interest", "open") if kind == "open_interest" else ("volume", "traded in 24 hours")
+    counted: Any = chain if kind == "open_interest" else chain.assign(open_interest=chain["volume"])
+    sums = exposure.open_interest(counted, contract_size=contract_size)
+    rows = _one_chain(sums, ("expiry", "strike", "side")).to_dataframe().reset_index().query("listed > 0")
+    if not rows["open_interest"].sum() > 0:
+        raise ValueError(f"no option has {what}")
+    if expiry is not None:
+        rows = rows[rows["expiry"] == listed_expiry(rows["expiry"].unique(), expiry)]
+    symbol, expiries = _symbol(sums), pd.DatetimeIndex(rows["expiry"].unique()).sort_values()
+    price = _price(chain, expiries[0])
+    ax = style.axes(ax)
+    totals = rows.groupby(by)["open_interest"].sum()
+    coins, stacked = float(totals.sum()), by == "strike" and len(expiries) > 1
+    if by == "expiry":
+        place = expiries.get_indexer(rows["expiry"])
+        table = _stack(ax, rows.assign(place=place, group=""), 0.8, symbol).drop(columns="expiry")
+        table["expiry"] = expiries[table.pop("strike").to_numpy(dtype=np.intp)]
+        ax.set_xticks(range(len(expiries)), [f"{date.day} {date:%b}\n{date:%Y}" for date in expiries])
+        label, most = "expiry [UTC]", f"on {_date(totals.idxmax())}"
+    else:
+        bins, binned = _bins(totals)
+        named = _groups(rows) if stacked else dict.fromkeys(expiries, _date(expiries[0]))
+        rows = rows.assign(place=rows["strike"].map(bins), group=rows["expiry"].map(named))
+        table = _stack(ax, rows, _width(rows["place"][rows["open_interest"] > 0].unique()), symbol)
+        label, most = f"strike [USD{binned}], 99.5 % shown", f"at {style.number(totals.idxmax())} USD"
+        _strike_axis(ax, totals, price)
+        if kind == "open_interest":
+            largest = rows.groupby("expiry")["open_interest"].sum().idxmax()
+            _mark_pain(ax, chain, largest, contract_size, of=f" {_date(largest)}" if stacked else "")
+    missing = int(rows["missing"].sum())
+    lack = f" ({missing} options without {what})" if missing else ""
+    worth = f", {style.number(coins * price / 1e6)} M USD" if np.isfinite(price) else ""
+    which = f"{len(expiries)} expiries" if len(expiries) > 1 else _date(expiries[0])
+    words = f"{style.number(coins)} {symbol} {did}{worth}, most {most}, {which}{lack}"
+    title = f"{symbol}: {words}" if symbol == "coin" else words
+    style.dress(ax, title=title, x=label, y=f"puts (down), calls (up) [{symbol}]", form="size")
+    ax.axhline(0, color=GREY, lw=0.8)
     if np.isfinite(price):
         _usd_axis(ax, price)
-    legend(ax, "above", title=f"expiry: calls and puts [{symbol}]" if "expiry" in sums.dims else "")
+    style.legend(ax, "above", title=f"expiry: calls and puts [{symbol}]" if stacked else "")
     return ax, table
+
+
+def _gamma(
+    chain: Chain, dealer: dict[str, float] | None, contract_size: float, ax: Axes | None
+) -> tuple[Axes, pd.DataFrame]:
+    found = exposure.gamma_exposure(chain, dealer=dealer, by=("strike",), contract_size=contract_size)
+    gamma = _one_chain(found, ("strike",))["gamma_exposure_usd"].fillna(0.0).to_series() / 1e6
+    if not gamma.abs().sum() > 0:
+        raise ValueError("chain: no option has gamma and open interest, or they cancel out")
+    bins, binned = _bins(gamma.abs())
+    bars = gamma.groupby(gamma.index.map(bins)).sum()
+    ax = style.axes(ax)
+    colours = np.where(bars >= 0.0, PALETTE[0], PALETTE[1]).tolist()
+    ax.bar(bars.index, bars, width=_width(bars.index.to_numpy()), color=colours)
+    ax.axhline(0, color=GREY, lw=0.8)
+    _strike_axis(ax, gamma.abs(), _price(chain, pd.Timestamp(np.min(chain["expiry"]))))
+    if dealer is not None:
+        turn = float(exposure.zero_gamma(chain, dealer=dealer, contract_size=contract_size)["price_usd"])
+        if np.isfinite(turn):
+            label = f"zero gamma: {style.number(turn)} USD"
+            ax.axvline(turn, color=PALETTE[2], lw=1.2, ls=":", label=label)
+    whose = "all options counted +1" if dealer is None else "dealers' sign assumed"
+    total = style.number(float(gamma.sum()))
+    title = f"{_symbol(found)}: gamma {total} M USD per 1 % move, {whose}"
+    label = f"strike [USD{binned}], 99.5 % shown"
+    style.dress(ax, title=title, x=label, y="gamma [million USD per 1 %]", form="number")
+    style.legend(ax, "above")
+    return ax, pd.DataFrame({"strike": bars.index, "gamma_musd": bars.to_numpy()})
+
+
+def _one_chain(found: xr.Dataset, dims: tuple[str, ...]) -> xr.Dataset:
+    """Return what the analysis gave, of one chain; refuse several."""
+    crowd = [str(dim) for dim in found.dims if dim not in dims]
+    if crowd:
+        raise ValueError(f"the figure is of one chain; this has a dim {crowd[0]!r}: choose one")
+    return found
+
+
+def _symbol(found: xr.Dataset) -> str:
+    return str(found["symbol"].item()) if "symbol" in found.coords else "coin"
+
+
+def _date(expiry: Any) -> str:
+    return f"{pd.Timestamp(expiry):%Y-%m-%d}"
+
+
+def _stack(ax: Axes, rows: pd.DataFrame, width: float, symbol: str) -> pd.DataFrame:
+    """Draw the coins of each group at each place, one upon the other; return what the bars hold."""
+    places = np.unique(rows["place"])
+    groups = list(dict.fromkeys(rows.sort_values("expiry")["group"]))
+    others = [group for group in groups if group.endswith(" others")]
+    bottoms, parts = np.zeros((2, places.size)), []
+    for number, group in enumerate([*(group for group in groups if group not in others), *others]):
+        mine = rows[rows["group"] == group]
+        for side, (name, sign, color) in enumerate((("call", 1.0, LONG), ("put", -1.0, SHORT))):
+            cells = mine[mine["side"] == name].groupby("place")["open_interest"].sum()
+            held = cells.reindex(places, fill_value=0.0).to_numpy()
+            look: dict[str, Any] = {"label": f"{name}s: {style.number(float(held.sum()))} {symbol}"}
+            if len(groups) > 1:
+                total = style.number(float(mine["open_interest"].sum()))
+                shade = 0.35 if group in others else 1.0 - 0.16 * number
+                look = {"alpha": shade, "label": "_puts" if side else f"{group}: {total}"}
+            ax.bar(places, sign * held, width=width, bottom=sign * bottoms[side], color=color, **look)
+            bottoms[side] += held
+            part = {"expiry": group, "side": name, "strike": places, "open_interest": held}
+            parts.append(pd.DataFrame(part))
+    table = pd.concat(parts, ignore_index=True)
+    return table[table["open_interest"] > 0].reset_index(drop=True)
+
+
+def _groups(rows: pd.DataFrame) -> dict[Any, str]:
+    """Name the largest expiries by their dates, and all others together."""
+    sizes = rows.groupby("expiry")["open_interest"].sum().sort_values(ascending=False, kind="stable")
+    apart = len(sizes) if len(sizes) <= _STACKED + 1 else _STACKED
+    rest = f"{len(sizes) - apart} others"
+    return {expiry: _date(expiry) if place < apart else rest for place, expiry in enumerate(sizes.index)}
+
+
+def _strike_axis(ax: Axes, totals: pd.Series, price: float) -> None:
+    """Limit the axis to the strikes that hold nearly all, and mark the price of the underlying."""
+    ax.set_xlim(_range(totals))
+    style.write(ax.xaxis, "number")
+    ax.locator_params(axis="x", nbins=6)
+    if np.isfinite(price):
+        label = f"underlying: {style.number(price)} USD"
+        ax.axvline(price, color=GREY, lw=1.2, ls="--", zorder=0.5, label=label)
+
+
+def _mark_pain(ax: Axes, chain: Chain, expiry: Any, contract_size: float, *, of: str) -> None:
+    pain = float(exposure.max_pain(chain, contract_size=contract_size)["max_pain"].sel(expiry=expiry))
+    if np.isfinite(pain):
+        label = f"max pain{of}: {style.number(pain)}{'' if of else ' USD'}"
+        ax.axvline(pain, color=PALETTE[2], lw=1.2, ls=":", label=label)
 
 
 def _usd_axis(ax: Axes, price: float) -> None:
@@ -121,165 +239,44 @@ def _usd_axis(ax: Axes, price: float) -> None:
     right.set_ylabel("[million USD]")
     right.tick_params(labelsize=8.5)
     right.spines["right"].set_visible(False)
-    right.yaxis.set_major_formatter(lambda value, _: number(abs(value)))
+    style.write(right.yaxis, "size")
 
 
-def _gamma(
-    chain: Chain, dealer: dict[str, float] | None, contract_size: float, ax: Axes | None
-) -> tuple[Axes, pd.DataFrame]:
-    found = exposure.gamma_exposure(chain, dealer=dealer, by=("strike",), contract_size=contract_size)
-    gamma = found["gamma_exposure_usd"]
-    crowd = [str(dim) for dim in gamma.dims if dim != "strike"]
-    if crowd:
-        raise ValueError(f"the figure is of one chain; this has a dim {crowd[0]!r}: choose one")
-    values = np.nan_to_num(np.asarray(gamma)) / 1e6
-    if not np.abs(values).sum() > 0:
-        raise ValueError("chain: no option has gamma and open interest, or they cancel out")
-    symbol = str(found["symbol"].item()) if "symbol" in found.coords else "coin"
-    up, down = np.maximum(values, 0.0), np.maximum(-values, 0.0)
-    bins, binned = _bins(np.asarray(gamma["strike"]), up + down)
-    strike, place = np.unique(bins, return_inverse=True)
-    up, down = np.bincount(place, up), np.bincount(place, down)
-    ax = axes(ax)
-    width = 0.85 * float(np.percentile(np.diff(strike), 25)) if strike.size > 1 else 0.02 * float(strike[0])
-    ax.bar(strike, up - down, width=width, color=np.where(up >= down, PALETTE[0], PALETTE[1]).tolist())
-    ax.axhline(0, color=GREY, lw=0.8)
-    ax.set_xlim(_range(strike, up + down))
-    first = chain["expiry"].min() if isinstance(chain, pd.DataFrame) else chain["expiry"].values[0]
-    price = _price(chain, first, xr.Dataset({"expiry": pd.Timestamp(first).to_datetime64()}))
-    if np.isfinite(price):
-        ax.axvline(price, color=GREY, lw=1.2, ls="--", label=f"underlying: {number(price)} USD")
-    if dealer is not None:
-        turn = float(exposure.zero_gamma(chain, dealer=dealer, contract_size=contract_size)["price_usd"])
-        if np.isfinite(turn):
-            ax.axvline(turn, color=PALETTE[2], lw=1.2, ls=":", label=f"zero gamma: {number(turn)} USD")
-    whose = "all options counted +1" if dealer is None else "dealers' sign assumed"
-    dress(ax, title=f"{symbol}: gamma {number(float(values.sum()))} M USD per 1 % move, {whose}")
-    ax.set(xlabel=f"strike [USD{binned}], 99.5 % shown", ylabel="gamma [million USD per 1 %]")
-    ax.yaxis.set_major_formatter(lambda value, _: number(value))
-    ax.xaxis.set_major_formatter(lambda value, _: number(value))
-    ax.locator_params(axis="x", nbins=6)
-    legend(ax, "above")
-    return ax, pd.DataFrame({"strike": strike, "gamma_musd": up - down})
+def _width(places: Array) -> float:
+    """Return one width for all bars: nearly the distance between close ones."""
+    close = np.percentile(np.diff(np.sort(places)), 25) if places.size > 1 else 0.02 * places[0] / 0.85
+    return 0.85 * float(close)
 
 
-def _sums(chain: Chain, expiry: Instant | None, contract_size: float) -> xr.Dataset:
-    """Return open interest by strike and side, of one expiry or of all."""
-    sums = exposure.open_interest(chain, contract_size=contract_size)
-    crowd = [str(dim) for dim in sums.dims if dim not in ("expiry", "strike", "side")]
-    if crowd:
-        raise ValueError(f"the figure is of one chain; this has a dim {crowd[0]!r}: choose one")
-    if not sums["open_interest"].fillna(0.0).sum() > 0:
-        raise ValueError("no option has open interest")
-    if expiry is None:
-        return sums
-    one = sums.sel(expiry=listed_expiry(sums["expiry"].values, expiry))
-    return one.isel(strike=np.flatnonzero(one["listed"].sum("side") > 0))
-
-
-def _bars(ax: Axes, sums: xr.Dataset, symbol: str) -> tuple[pd.DataFrame, str]:
-    """Draw the bars, one colour per expiry where there are several; return what they and the bins hold."""
-    coins = sums["open_interest"].reindex(side=["call", "put"])  # a chain may have one of them only
-    strike = np.asarray(sums["strike"])
-    if "expiry" not in coins.dims:
-        coins = coins.expand_dims("expiry")
-    values = np.nan_to_num(coins.transpose("expiry", "side", "strike").to_numpy())
-    expiries = np.atleast_1d(coins["expiry"].to_numpy())
-    bins, binned = _bins(strike, values.sum((0, 1)))
-    places = np.unique(bins)
-    # One width for all bars: nearly the distance between close strikes.
-    used = places[np.isin(places, bins[values.sum((0, 1)) > 0])]
-    width = 0.85 * float(np.percentile(np.diff(used), 25)) if used.size > 1 else 0.02 * float(used[0])
-    groups = _groups(values.sum((1, 2)))
-    bottoms = np.zeros((2, places.size))
-    rows = []
-    for group, members in enumerate(groups):
-        words = _date(expiries[members[0]]) if len(members) == 1 else f"{len(members)} others"
-        for side, (name, sign, color) in enumerate((("call", 1.0, LONG), ("put", -1.0, SHORT))):
-            cells = values[members, side].sum(0)
-            held = np.array([cells[bins == place].sum() for place in places])
-            label = f"{name}s: {number(float(cells.sum()))} {symbol}"
-            look: dict[str, Any] = {"color": color, "label": label}
-            if len(groups) > 1:
-                shade = 0.35 if len(members) > 1 else 1.0 - 0.16 * group
-                look = {
-                    "color": color,
-                    "alpha": shade,
-                    "label": f"{words}: {number(float(values[members].sum()))}",
-                }
-                look["label"] = look["label"] if side == 0 else "_puts"
-            ax.bar(places, sign * held, width=width, bottom=sign * bottoms[side], **look)
-            bottoms[side] += held
-            rows.append(
-                pd.DataFrame({"expiry": words, "side": name, "strike": places, "open_interest": held})
-            )
-    ax.set_xlim(_range(strike, values.sum((0, 1))))
-    ax.axhline(0, color=GREY, lw=0.8)
-    ax.yaxis.set_major_formatter(lambda value, _: number(abs(value)))
-    ax.xaxis.set_major_formatter(lambda value, _: number(value))
-    ax.locator_params(axis="x", nbins=6)
-    table = pd.concat(rows, ignore_index=True)
-    return table[table["open_interest"] > 0], binned
-
-
-def _groups(sizes: Array) -> list[list[int]]:
-    """Return the places of the largest expiries one by one, in order of time, and those of all others."""
-    order = [int(place) for place in np.argsort(-sizes, kind="stable")]
-    if len(order) <= _STACKED + 1:
-        return [[place] for place in sorted(order)]
-    return [*([place] for place in sorted(order[:_STACKED])), sorted(order[_STACKED:])]
-
-
-def _date(expiry: Any) -> str:
-    return f"{pd.Timestamp(expiry):%Y-%m-%d}"
-
-
-def _bins(strike: Array, total: Array) -> tuple[Array, str]:
+def _bins(totals: pd.Series) -> tuple[dict[float, float], str]:
     """Return the middle of each strike's bin, and the bins' width in words.
 
     Where there are too many strikes for bars to be seen, bins are 1, 2 or 5 times a power of ten wide and
     centred at its multiples, so that strikes at regular distances fill them evenly.
     """
+    strike = totals.index.to_numpy()
     if strike.size <= _BARS:
-        return strike, ""
-    low, high = _range(strike, total)
+        return dict(zip(strike, strike, strict=True)), ""
+    low, high = _range(totals)
     least = (high - low) / _MOST_BINS
     power = 10.0 ** np.floor(np.log10(least))
     width = next(power * step for step in (1.0, 2.0, 5.0, 10.0) if power * step >= least)
-    middle: Array = np.floor(strike / width + 0.5) * width
-    return middle, f", bins of {number(width)}"
+    middle = np.floor(strike / width + 0.5) * width
+    return dict(zip(strike, middle, strict=True)), f", bins of {style.number(width)}"
 
 
-def _range(strike: Array, total: Array) -> tuple[float, float]:
-    share = np.cumsum(total) / total.sum()
-    tail = (1.0 - _SHOWN) / 2
-    inside = strike[(share >= tail) & (share - total / total.sum() <= 1.0 - tail)]
+def _range(totals: pd.Series) -> tuple[float, float]:
+    strike, part = totals.index.to_numpy(), totals.to_numpy() / totals.sum()
+    share, tail = np.cumsum(part), (1.0 - _SHOWN) / 2
+    inside = strike[(share >= tail) & (share - part <= 1.0 - tail)]
     low, high = float(inside.min()), float(inside.max())
     margin = 0.04 * (high - low) + 0.01 * low
     return low - margin, high + margin
 
 
-def _marks(ax: Axes, chain: Chain, sums: xr.Dataset, price: float, contract_size: float) -> None:
-    if np.isfinite(price):
-        ax.axvline(price, color=GREY, lw=1.2, ls="--", zorder=0.5, label=f"underlying: {number(price)} USD")
-    expiry = sums["expiry"]
-    if "expiry" in sums.dims:
-        expiry = sums["open_interest"].sum(["strike", "side"]).idxmax("expiry")
-    pain = exposure.max_pain(chain, contract_size=contract_size)["max_pain"].sel(expiry=expiry)
-    if np.isfinite(pain):
-        words = f"max pain: {number(float(pain))} USD"
-        if "expiry" in sums.dims:
-            words = f"max pain {_date(expiry.values)}: {number(float(pain))}"
-        ax.axvline(float(pain), color=PALETTE[2], lw=1.2, ls=":", label=words)
-
-
-def _price(chain: Chain, expiry: Any, sums: xr.Dataset) -> float:
-    """Return the median underlying price of the expiry, or of the first one.
-
-    The median ignores single options that state a wrong price. An expiry given as a date is that day's.
-    """
-    first = sums["expiry"].values if expiry is not None else sums["expiry"].values[0]
+def _price(chain: Chain, expiry: pd.Timestamp) -> float:
+    """Return the median underlying price of an expiry, which ignores single options with a wrong one."""
+    prices = chain["underlying_price"]
     if isinstance(chain, pd.DataFrame):
-        same = chain["expiry"].dt.tz_localize(None).dt.normalize() == pd.Timestamp(first).normalize()
-        return float(chain.loc[same, "underlying_price"].median())
-    return float(chain["underlying_price"].sel(expiry=first, method="nearest"))
+        return float(prices[chain["expiry"].dt.tz_localize(None) == expiry.tz_localize(None)].median())
+    return float(prices.sel(expiry=expiry.tz_localize(None)))

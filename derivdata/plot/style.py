@@ -10,12 +10,14 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from derivdata.support.arrays import Array
 from derivdata.tables.panels import panel, provenance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.cm import ScalarMappable
     from matplotlib.text import Text
 
@@ -27,6 +29,8 @@ LONG, SHORT = PALETTE[0], PALETTE[1]
 SEQUENTIAL, DIVERGING = "viridis", "PuOr_r"
 NO_DATA = "#c3c7cd"
 
+Form = Literal["number", "size", "percent"]
+
 _SIZE = (8.0, 4.5)
 _TITLE = 72
 _NARROW = 420.0
@@ -37,6 +41,13 @@ def look(place: int) -> dict[str, Any]:
     """Return colour and stroke of the n-th of several lines: eight colours, then the same dashed."""
     strokes = ("-", "--", ":")
     return {"color": PALETTE[place % len(PALETTE)], "ls": strokes[place // len(PALETTE) % len(strokes)]}
+
+
+def shades(count: int) -> Any:
+    """Return colours in order for lines that have one, such as expiries: dark to bright."""
+    from matplotlib import colormaps
+
+    return colormaps[SEQUENTIAL](0.25 + 0.62 * np.arange(count) / max(count - 1, 1))
 
 
 def axes(ax: Axes | None, *, size: tuple[float, float] = _SIZE, projection: str | None = None) -> Axes:
@@ -52,10 +63,9 @@ def axes(ax: Axes | None, *, size: tuple[float, float] = _SIZE, projection: str 
 def strips(
     ax: Axes | None, *heights: float, size: tuple[float, float] = (8.0, 5.5), gap: float = 0.05
 ) -> list[Axes]:
-    """Divide `ax` into axes below one another that share their x axis.
+    """Divide `ax` into axes below one another with one x axis; `gap` is a part of the height.
 
-    The axes given become an empty frame: a cell of somebody's grid of figures keeps its size. `gap` is the
-    part of the height between two of them.
+    The axes given become an empty frame: a cell of somebody's grid of figures keeps its size.
     """
     host = axes(ax, size=size)
     host.set_axis_off()
@@ -71,36 +81,35 @@ def strips(
 
 
 def mark_clipped(ax: Axes, x: Any, y: Any, *, color: str = GREY) -> int:
-    """Put an arrowhead at the edge of the axes above or below each value outside its y limits.
-
-    Returns
-    -------
-    int
-        How many values lie outside.
-    """
+    """Put an arrowhead at the edge of the axes for each value outside its y limits; return how many."""
     low, high = ax.get_ylim()
     x, y = np.asarray(x), np.asarray(y, dtype=np.float64)
     outside = 0
     for beyond, edge, marker in ((y > high, 0.985, "^"), (y < low, 0.015, "v")):
         outside += int(beyond.sum())
         if beyond.any():
-            ax.plot(
-                x[beyond],
-                np.full(int(beyond.sum()), edge),
-                marker,
-                ms=4,
-                color=color,
-                lw=0,
-                transform=ax.get_xaxis_transform(),
-                label="_clipped",
-                zorder=5,
-            )
+            look: dict[str, Any] = {
+                "color": color,
+                "transform": ax.get_xaxis_transform(),
+                "label": "_clipped",
+                "zorder": 5,
+            }
+            ax.plot(x[beyond], np.full(int(beyond.sum()), edge), marker, ms=4, lw=0, **look)
     return outside
 
 
 def row_size(rows: int, each: float, *, wide: float = _SIZE[0]) -> tuple[float, float]:
     """Return the size [inches] of a figure with so many rows."""
     return wide, 1.7 + max(each * rows, 1.3)
+
+
+def rows(ax: Axes | None, names: Sequence[str], each: float) -> tuple[Axes, Array]:
+    """Return axes with a row for each name, the first at the top, and the rows' places; `each` in inches."""
+    ax = axes(ax, size=row_size(len(names), each))
+    place = np.arange(len(names))
+    ax.set_yticks(place, names)
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    return ax, place
 
 
 def cell_width(ax: Axes) -> float:
@@ -111,19 +120,43 @@ def cell_width(ax: Axes) -> float:
     return 72.0 * float(figure.get_figwidth()) / (grid.ncols if grid is not None else 1)
 
 
-def dress(ax: Axes, *, title: str = "", grid: Literal["both", "x", "y", ""] = "both") -> None:
-    """Style axes: title at the left, in lines that fit the figure, no frame, a faint grid."""
+def dress(
+    ax: Axes,
+    *,
+    title: str = "",
+    x: str = "",
+    y: str = "",
+    form: Form | None = None,
+    grid: Literal["both", "x", "y", ""] = "both",
+) -> None:
+    """Style axes: title at the left in lines that fit, labels, `form` of the values of y, a faint grid."""
     width = cell_width(ax)
     size = _title_size(width)
     fitting = int(0.78 * width / (0.55 * size))  # a letter is about 0.55 of the font's size wide
     kept = re.sub(r"(\d) ?%", "\\1\u00a0%", title)  # a number and its percent sign stay on one line
     lines = _in_even_lines(kept, min(_TITLE, max(fitting, 20)))
     ax.set_title(lines.replace("\u00a0", " "), loc="left", fontsize=size)
+    if x:
+        ax.set_xlabel(x)
+    if y:
+        ax.set_ylabel(y)
+    if form is not None:
+        write(ax.yaxis, form)
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize=8.5)
     ax.set_axisbelow(True)
     if grid:
         ax.grid(axis=grid, color=GREY, alpha=0.25, lw=0.6)
+
+
+def write(axis: Axis, form: Form) -> None:
+    """Write the values of an axis as numbers, numbers without a sign, or fractions as percent."""
+    from matplotlib.ticker import PercentFormatter
+
+    if form == "percent":
+        axis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+    else:
+        axis.set_major_formatter(lambda value, _: number(abs(value) if form == "size" else value))
 
 
 def _in_even_lines(words: str, most: int) -> str:
@@ -148,7 +181,7 @@ def utc_axis(ax: Axes) -> None:
     ax.set_xlabel("time [UTC]")
 
 
-def legend(ax: Axes, where: Literal["inside", "right", "top", "above"] = "inside", **options: Any) -> None:
+def legend(ax: Axes, where: Literal["inside", "right", "above"] = "inside", **options: Any) -> None:
     """Add a small legend: inside where there is room, right of the axes, or between title and axes.
 
     ``"above"`` takes as many columns as fit, at the left; so does ``"right"`` in a narrow figure.
@@ -163,10 +196,9 @@ def legend(ax: Axes, where: Literal["inside", "right", "top", "above"] = "inside
     places: dict[str, dict[str, Any]] = {
         "inside": {"loc": "best", "framealpha": 0.7, "edgecolor": "none"},
         "right": {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "frameon": False},
-        "top": {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "frameon": False, "borderaxespad": 0.2},
         "above": {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "frameon": False, "alignment": "left"},
     }
-    if where in ("top", "above"):  # lines of its own: title and legend would run into one another
+    if where == "above":  # lines of its own: title and legend would run into one another
         lines = -(-len(names) // options.get("ncols", 1)) + bool(options.get("title"))
         title = ax.get_title(loc="left")
         ax.set_title(title, loc="left", fontsize=_title_size(width), pad=9.0 + 13.6 * lines)
@@ -200,58 +232,25 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def percent(ax: Axes, axis: Literal["x", "y"] = "y") -> None:
-    """Write fractions as percent."""
-    from matplotlib.ticker import PercentFormatter
-
-    (ax.yaxis if axis == "y" else ax.xaxis).set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+def share(fraction: float) -> str:
+    """Write a fraction as whole percent: ``46 %``."""
+    return f"{100 * fraction:.0f} %"
 
 
 def footer(ax: Axes, *data: Any, source: Any = None) -> Text:
-    """Write source, instant, attribution and whether the data is synthetic below the axes.
-
-    Parameters
-    ----------
-    ax
-        The lowest axes of the figure, with its x label set.
-    data
-        What is drawn; the sources in its provenance are named.
-    source
-        What to name where an analysis dropped the provenance.
-    """
+    """Write below the axes where the `data`, or the `source`, is from, as of when, and whether synthetic."""
     ax.set_xlabel(textwrap.fill(ax.get_xlabel(), max(int(0.78 * cell_width(ax) / 5.4), 20)))
     provenances = [provenance(one) for one in (*data, source) if "provenance" in getattr(one, "attrs", {})]
     text, url = stated(provenances)
     if cell_width(ax) < _NARROW:
-        text = "\n".join(map(_in_lines, text.split("\n")))
-    written = ax.annotate(
-        text,
-        xy=(1.0, 0.0),
-        xycoords=("axes fraction", ax.xaxis.label),
-        xytext=(0, -5),
-        textcoords="offset points",
-        ha="right",
-        va="top",
-        fontsize=8,
-        color=GREY,
-        annotation_clip=False,
-    )
+        wrap = textwrap.TextWrapper(46, break_long_words=False, break_on_hyphens=False)
+        text = "\n".join(map(wrap.fill, text.split("\n")))
+    below: dict[str, Any] = {"xycoords": ("axes fraction", ax.xaxis.label), "textcoords": "offset points"}
+    look: dict[str, Any] = {"ha": "right", "va": "top", "fontsize": 8, "color": GREY}
+    written = ax.annotate(text, xy=(1.0, 0.0), xytext=(0, -5), annotation_clip=False, **below, **look)
     if url:
         written.set_url(url)
     return written
-
-
-def _in_lines(words: str, most: int = 46) -> str:
-    """Break the words of a footer between its parts, and a long part between words."""
-    lines: list[str] = []
-    for part in words.split(" · "):
-        if lines and len(lines[-1]) + len(part) + 3 <= most:
-            lines[-1] += f" · {part}"
-        else:
-            lines.append(part)
-    return "\n".join(
-        textwrap.fill(line, most, break_long_words=False, break_on_hyphens=False) for line in lines
-    )
 
 
 def stated(provenances: Sequence[dict[str, Any]]) -> tuple[str, str]:
@@ -286,3 +285,15 @@ def one_symbol(panel: Any, symbol: str | None) -> tuple[Any, str]:
     if symbol not in symbols:
         raise ValueError(f"symbol={symbol!r}: name one of {', '.join(symbols)}")
     return (panel.sel(symbol=symbol) if "symbol" in panel.dims else panel), symbol
+
+
+def median_price(price: Any, symbol: str | None = None) -> xr.DataArray:
+    """Return one price over time, the median of the venues, of a panel or the table ``prices_history``."""
+    level = panel_of(price, "price_usd")
+    if symbol is not None:
+        level, _ = one_symbol(level, symbol)
+    elif level.sizes.get("symbol", 1) > 1:
+        raise ValueError("price holds several symbols: choose one")
+    others = [dim for dim in level.dims if dim != "time"]
+    middle: xr.DataArray = level.median(others) if others else level
+    return middle

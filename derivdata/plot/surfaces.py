@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
+from derivdata.analysis import smile
 from derivdata.analysis import surface as analysis
-from derivdata.plot.fits import days, expiry_axis, fit_of, fitted, name_of, single
-from derivdata.plot.frames import Chain, Source, figure_function, keep_frame, long_table
-from derivdata.plot.style import (
-    DIVERGING,
-    GREY,
-    NO_DATA,
-    SEQUENTIAL,
-    axes,
-    colorbar,
-    dress,
-    footer,
-    row_size,
-)
+from derivdata.plot import style
+from derivdata.plot.fits import apart, at_the_money, days, expiry_label, fit_of, fitted, name_of, single
+from derivdata.plot.frames import Chain, Source, figure_function, finish, long_table
+from derivdata.plot.style import DIVERGING, GREY, NO_DATA, SEQUENTIAL
 from derivdata.support.arrays import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_ACROSS, _ALONG = 121, 120
+_ACROSS = 121
 _FARTHEST = 20.0
 _DEVIATIONS = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)
 """Moneyness at which venues are compared."""
@@ -44,7 +36,7 @@ def surface(
     source: Source | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw implied volatility over moneyness and time to expiry, as a heat map or in three dimensions.
+    """Draw implied volatility over moneyness and listed expiries, as a heat map or in three dimensions.
 
     Parameters
     ----------
@@ -62,8 +54,8 @@ def surface(
     -------
     Axes
         Moneyness is ln(K/F) over the at-the-money standard deviation, which puts short and long expiries
-        side by side. Blank outside the quotes: nothing is extrapolated. Ticks along time are the listed
-        expiries, with a date where there is room.
+        side by side. Blank outside the quotes, and no volatility between expiries: a column of the heat map
+        is one listed expiry; in three dimensions straight lines connect them.
 
     Raises
     ------
@@ -75,28 +67,37 @@ def surface(
     fit = fitted(single(fit_of(data), "a figure of a surface"))
     if fit.sizes["expiry"] < 2:
         raise ValueError("a surface needs two expiries with a fit; for one there is dd.plot.smile")
-    tenors, spread, iv = _grid(fit, reach)
-    title = f"{name_of(fit)}: {_highest(tenors, spread, iv)}"
-    across, along = np.meshgrid(spread, tenors, indexing="ij")
-    table = pd.DataFrame({"days": along.ravel(), "deviations": across.ravel(), "iv": iv.ravel()}).dropna()
+    spread = xr.DataArray(np.linspace(-reach, reach, _ACROSS), dims="deviation")
+    k = at_the_money(fit) * np.sqrt(fit["year_fraction"]) * spread
+    iv = np.asarray(smile.iv(fit, k).transpose("deviation", "expiry"))
+    expiries, tenors = pd.DatetimeIndex(fit["expiry"].to_numpy()), days(fit)
+    title = f"{name_of(fit)}: {_highest(expiries, spread.to_numpy(), iv)}"
+    table = pd.DataFrame(
+        {
+            "expiry": np.tile(expiries, _ACROSS),
+            "days": np.tile(tenors, _ACROSS),
+            "deviations": np.repeat(spread.to_numpy(), len(expiries)),
+            "iv": iv.ravel(),
+        }
+    ).dropna()
     if kind == "3d":
-        return keep_frame(_sheet(ax, tenors, spread, iv, title, (data, source)), table)
-    ax = axes(ax)
-    drawn = ax.pcolormesh(tenors, spread, 100 * iv, cmap=SEQUENTIAL, shading="gouraud", rasterized=True)
-    if np.isfinite(iv).sum() > 1:
-        lines = ax.contour(tenors, spread, 100 * iv, colors="#fdfdfd", linewidths=0.7, alpha=0.8)
-        ax.clabel(lines, fontsize=8, fmt="%g %%")
+        ax = _sheet(ax, np.log10(tenors), spread.to_numpy(), 100 * iv, title)
+        places = apart(np.log10(tenors), 0.12 * float(np.ptp(np.log10(tenors))))
+        cast(Any, ax).set_yticks(np.log10(tenors[places]), [f"{expiries[p]:%-d %b %y}" for p in places])
+        return finish(ax, table, data, source=source)
+    ax = style.axes(ax)
+    edges = np.arange(len(expiries) + 1) - 0.5, np.linspace(-reach, reach, _ACROSS + 1)
+    drawn = ax.pcolormesh(*edges, 100 * iv, cmap=SEQUENTIAL, rasterized=True)
     ax.axhline(0, color=GREY, lw=0.8, ls=":")
-    dress(ax, title=title, grid="")
-    expiry_axis(ax, days(fit), fit["expiry"])
-    ax.set_xlim(tenors[0], tenors[-1])
-    ax.set_ylabel("moneyness ln(K/F) / (σ√T)\n[standard deviations]")
-    colorbar(ax, drawn, "implied volatility [% per √year]")
-    footer(ax, data, source=source)
-    return keep_frame(ax, table)
+    style.dress(ax, title=title, y="moneyness ln(K/F) / (σ√T)\n[standard deviations]", grid="")
+    places = apart(np.arange(len(expiries)), 36.0 * len(expiries) / (0.72 * style.cell_width(ax)))
+    ax.set_xticks(places, [expiry_label(expiries[place], tenors[place]) for place in places])
+    ax.set_xlabel("listed expiry [UTC], time to expiry [days]")
+    style.colorbar(ax, drawn, "implied volatility [% per √year]")
+    return finish(ax, table, data, source=source)
 
 
-def _highest(tenors: Array, spread: Array, iv: Array) -> str:
+def _highest(expiries: pd.DatetimeIndex, spread: Array, iv: Array) -> str:
     """Describe where volatility is highest and lowest."""
     if not np.isfinite(iv).any():
         return "no volatility within the quotes"
@@ -104,47 +105,32 @@ def _highest(tenors: Array, spread: Array, iv: Array) -> str:
     for value, find in (("highest", np.nanargmax), ("lowest", np.nanargmin)):
         row, column = np.unravel_index(find(iv), iv.shape)
         place = f"{spread[row]:+.1f} deviations" if abs(spread[row]) >= 0.05 else "the forward"
-        words.append(f"{value} {100 * iv[row, column]:.1f} % in {tenors[column]:.3g} days at {place}")
+        words.append(f"{value} {100 * iv[row, column]:.1f} % on {expiries[column]:%Y-%m-%d} at {place}")
     return "volatility " + ", ".join(words)
 
 
-def _grid(fit: xr.Dataset, reach: float) -> tuple[Array, Array, Array]:
-    """Return days to expiry, deviations, and volatility over (deviation, day)."""
-    t = np.asarray(fit["year_fraction"])
-    maturity = xr.DataArray(np.geomspace(t[0], t[-1], _ALONG), dims="maturity")
-    maturity[[0, -1]] = t[[0, -1]]
-    spread = xr.DataArray(np.linspace(-reach, reach, _ACROSS), dims="deviation")
-    middle = analysis.iv(fit, 0.0, maturity, wings=True) * np.sqrt(maturity)
-    iv = analysis.iv(fit, middle * spread, maturity).transpose("deviation", "maturity")
-    return 365.0 * maturity.values, spread.values, np.asarray(iv)
-
-
-def _sheet(
-    ax: Axes | None, tenors: Array, spread: Array, iv: Array, title: str, data: tuple[Any, Any]
-) -> Axes:
-    from matplotlib import colormaps
-
-    ax = axes(ax, size=(8.0, 6.0), projection="3d")
+def _sheet(ax: Axes | None, along: Array, spread: Array, vol: Array, title: str) -> Axes:
+    """Draw straight lines from expiry to expiry, and each smile as a line of its own."""
+    ax = style.axes(ax, size=(8.0, 6.0), projection="3d")
     if ax.name != "3d":
         raise ValueError('kind="3d" needs axes made with projection="3d"')
     scale: Any = ax
-    across, along = np.meshgrid(spread, np.log10(tenors), indexing="ij")
+    across = np.meshgrid(spread, along, indexing="ij")
     drawn = scale.plot_surface(
-        across, along, 100 * iv, cmap=colormaps[SEQUENTIAL], rcount=60, ccount=60, lw=0, rasterized=True
+        *across, vol, cmap=SEQUENTIAL, rcount=60, ccount=len(along), lw=0, alpha=0.85, rasterized=True
     )
+    for place, when in enumerate(along):
+        scale.plot(spread, np.full(len(spread), when), vol[:, place], color="black", lw=0.8)
     figure = ax.get_figure(root=True)
     assert figure is not None
     figure.colorbar(drawn, ax=ax, shrink=0.55, pad=0.12, label="implied volatility [% per √year]")
-    ticks = [d for d in (1, 7, 30, 90, 365) if tenors[0] <= d <= tenors[-1]]
-    scale.set_yticks(np.log10(ticks), [f"{d}" for d in ticks])
     scale.set(
         xlabel="moneyness [standard deviations]",
-        ylabel="time to expiry [days]",
+        ylabel="listed expiry [UTC]",
         zlabel="implied volatility [%]",
     )
     scale.set_title(textwrap.fill(title, 58), loc="left", fontsize=11)
     scale.view_init(elev=26, azim=-50)
-    footer(scale, data[0], source=data[1])
     return ax
 
 
@@ -189,7 +175,7 @@ def venue_difference(
     gap = _differences(fit, reference, days)
     rows = [(str(v), float(d)) for v in gap["exchange"].values for d in gap["days"].values]
     cells = 100 * gap.transpose("exchange", "days", "deviation").values.reshape(len(rows), -1)
-    ax = axes(ax, size=row_size(len(rows), 0.26))
+    ax = style.axes(ax, size=style.row_size(len(rows), 0.26))
     limit = max(float(np.nanmax(np.abs(cells), initial=0.0)), 0.1) if np.isfinite(cells).any() else 1.0
     ax.set_facecolor(NO_DATA)
     drawn = ax.pcolormesh(cells, cmap=DIVERGING, vmin=-limit, vmax=limit, edgecolor="#fdfdfd", lw=0.5)
@@ -203,13 +189,13 @@ def venue_difference(
     for place in range(gap.sizes["days"], len(rows), gap.sizes["days"]):  # a gap between venues
         ax.axhline(place, color="white", lw=4)
     symbol = str(fit["symbol"].item()) if "symbol" in fit.coords and fit["symbol"].ndim == 0 else "options"
-    dress(ax, title=f"{symbol}: {_largest(cells, rows, reference)}", grid="")
+    style.dress(ax, title=f"{symbol}: {_largest(cells, rows, reference)}", grid="")
     ax.set(xlabel="moneyness ln(K/F) / (σ√T) [standard deviations]", ylabel="venue and tenor")
-    colorbar(ax, drawn, "difference [volatility points]")
-    footer(ax, data, source=source)
+    style.colorbar(ax, drawn, "difference [volatility points]")
     table = long_table(pd.DataFrame(cells, columns=_DEVIATIONS), "row", "deviations", "difference_points")
     named = pd.DataFrame(rows, columns=["exchange", "days"]).iloc[table["row"]].reset_index(drop=True)
-    return keep_frame(ax, pd.concat([named, table.drop(columns="row").astype(float)], axis=1))
+    table = pd.concat([named, table.drop(columns="row").astype(float)], axis=1)
+    return finish(ax, table, data, source=source)
 
 
 def _largest(cells: Array, rows: list[tuple[str, float]], reference: str) -> str:

@@ -10,25 +10,16 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.inputs import require_variables
-from derivdata.plot.frames import Source, figure_function, keep_frame, only_for
-from derivdata.plot.style import (
-    GREY,
-    PALETTE,
-    axes,
-    dress,
-    footer,
-    legend,
-    number,
-    percent,
-    strips,
-    utc_axis,
-)
+from derivdata.plot import style
+from derivdata.plot.frames import Source, figure_function, finish, only_for
+from derivdata.plot.style import GREY, PALETTE
 from derivdata.support.arrays import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SHOWN = ("strip_index", "atm", "rr25")
+_SKEWS = {"rr25": "risk reversal", "bf25": "butterfly"}
 
 
 @figure_function
@@ -48,11 +39,12 @@ def volatility(
     ----------
     data
         For ``"history"``: what ``dd.analysis.surface.history`` gave, of one symbol and venue, with the points
-        ``atm`` and ``rr25``. For ``"realised"``: implied volatility [1/√year] with a dim ``time`` alone. For
-        ``"cone"``: what ``dd.analysis.volatility.cone`` gave, of one symbol and venue.
+        ``atm`` and ``rr25``, and ``bf25`` if it is to be drawn. For ``"realised"``: implied volatility
+        [1/√year] with a dim ``time`` alone. For ``"cone"``: what ``dd.analysis.volatility.cone`` gave, of one
+        symbol and venue.
     kind
         ``"history"``: a volatility index with volatility at the forward; below it call less put volatility at
-        25 delta, in points, one line per time to expiry. An instant without a fit is a gap.
+        25 delta and the butterfly, in points, one line per time to expiry. An instant without a fit is a gap.
         ``"realised"``: implied and realised volatility; shaded where implied lies above (options were
         expensive against the past) and below.
         ``"cone"``: how volatility over each length of window was distributed, shaded between the outermost
@@ -70,7 +62,7 @@ def volatility(
     Returns
     -------
     Axes
-        Those of volatility: of two strips, the upper ones.
+        Those of volatility: of several strips, the upper ones.
 
     Raises
     ------
@@ -93,7 +85,7 @@ def _beside(implied: Any, realised: Any, symbol: str, source: Source | None, ax:
     for name, line in (("data", implied), ("realised", realised)):
         if getattr(line, "dims", ()) != ("time",) or not line.notnull().any():
             raise ValueError(f"{name} must be an array with one dim, time, and a value")
-    ax = axes(ax)
+    ax = style.axes(ax)
     above, below = xr.align(implied, realised, join="inner")
     instants = above["time"].values
     for sign, color in ((1.0, PALETTE[0]), (-1.0, PALETTE[1])):
@@ -103,15 +95,13 @@ def _beside(implied: Any, realised: Any, symbol: str, source: Source | None, ax:
         last = float(line.dropna("time")[-1])
         ax.plot(line["time"].values, line.values, color=color, lw=1.5, label=f"{name}: {100 * last:.1f} %")
     apart = 100 * (above - below).mean().item() if instants.size else np.nan
-    words = f": implied {abs(apart):.1f} points {'above' if apart > 0 else 'below'} realised on average"
-    dress(ax, title=f"{symbol or 'Volatility'}{words if np.isfinite(apart) else ': implied and realised'}")
-    percent(ax)
-    ax.set_ylabel("volatility [% per √year]")
-    legend(ax)
-    utc_axis(ax)
-    footer(ax, implied, realised, source=source)
+    words = f"implied {abs(apart):.1f} points {'above' if apart > 0 else 'below'} realised on average"
+    title = f"{symbol or 'Volatility'}: {words if np.isfinite(apart) else 'implied and realised'}"
+    style.dress(ax, title=title, y="volatility [% per √year]", form="percent")
+    style.legend(ax)
+    style.utc_axis(ax)
     table = pd.DataFrame({"implied": implied.to_series(), "realised": realised.to_series()})
-    return keep_frame(ax, table.rename_axis("time").reset_index())
+    return finish(ax, table.rename_axis("time").reset_index(), implied, realised, source=source)
 
 
 def _cone(cone: xr.Dataset, implied: Mapping[float, float], source: Source | None, ax: Axes | None) -> Axes:
@@ -122,39 +112,28 @@ def _cone(cone: xr.Dataset, implied: Mapping[float, float], source: Source | Non
     if set(volatility.dims) - {"window", "quantile"}:
         raise ValueError(f"data has dims {cone['volatility'].dims}: select one symbol and venue")
     values = volatility.transpose("quantile", "window").to_numpy()
-    quantiles = cone["quantile"].to_numpy()
-    days = cone["window"].to_numpy()
-    ax = axes(ax)
+    quantiles, days = cone["quantile"].to_numpy(), cone["window"].to_numpy()
+    ax = style.axes(ax)
     for inner in range(min(2, len(quantiles) // 2)):
-        low, high = quantiles[inner], quantiles[-1 - inner]
-        label = f"{100 * low:g} to {100 * high:g} % of windows"
-        ax.fill_between(
-            days,
-            values[inner],
-            values[-1 - inner],
-            color=PALETTE[5],
-            alpha=0.25 + 0.2 * inner,
-            lw=0,
-            label=label,
-        )
+        label = f"{100 * quantiles[inner]:g} to {100 * quantiles[-1 - inner]:g} % of windows"
+        look: dict[str, Any] = {"color": PALETTE[5], "alpha": 0.25 + 0.2 * inner, "lw": 0, "label": label}
+        ax.fill_between(days, values[inner], values[-1 - inner], **look)
     if len(quantiles) % 2:
         ax.plot(days, values[len(quantiles) // 2], color=GREY, lw=1.6, label="median")
     latest = np.atleast_1d(cone["latest"].squeeze(drop=True).to_numpy())
     ax.plot(days, latest, "o", color=PALETTE[0], mec="white", ms=6, label="latest window")
     if implied:
-        ax.plot(
-            list(implied), list(implied.values()), "D", color=PALETTE[1], mec="white", ms=7, label="implied"
-        )
+        look = {"color": PALETTE[1], "mec": "white", "ms": 7, "label": "implied"}
+        ax.plot(list(implied), list(implied.values()), "D", **look)
     middle = len(days) // 2
     words = _rank(latest[middle], values[:, middle], quantiles)
-    dress(ax, title=f"{days[middle]:g}-day realised volatility {100 * latest[middle]:.1f} %, {words}")
-    ax.set_xlabel("window, time to expiry [days]")
-    ax.set_ylabel("volatility [% per √year]")
-    percent(ax)
-    legend(ax, "right")
-    footer(ax, cone, source=source)
+    title = f"{days[middle]:g}-day realised volatility {100 * latest[middle]:.1f} %, {words}"
+    y = "volatility [% per √year]"
+    style.dress(ax, title=title, x="window, time to expiry [days]", y=y, form="percent")
+    style.legend(ax, "right")
     table = pd.DataFrame(values.T, columns=[f"quantile_{100 * q:g}" for q in quantiles])
-    return keep_frame(ax, pd.concat([pd.DataFrame({"days": days}), table.assign(latest=latest)], axis=1))
+    table = pd.concat([pd.DataFrame({"days": days}), table.assign(latest=latest)], axis=1)
+    return finish(ax, table, cone, source=source)
 
 
 def _rank(value: float, levels: Array, quantiles: Array) -> str:
@@ -167,53 +146,43 @@ def _rank(value: float, levels: Array, quantiles: Array) -> str:
 
 def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes | None) -> Axes:
     require_variables(history, "data", _SHOWN, dims=("time", "tenor"))
-    seen = history[list(_SHOWN)].squeeze(
+    points = [name for name in ("atm", *_SKEWS) if name in history]
+    seen = history[["strip_index", *points]].squeeze(
         [dim for dim in history.dims if dim not in ("time", "tenor") and history.sizes[dim] == 1], drop=True
     )
     if set(seen.dims) - {"time", "tenor"}:
         raise ValueError(f"data has dims {tuple(map(str, seen.dims))}: choose one symbol and one venue")
-    table = _table(seen)
+    tenors = seen["tenor"].to_numpy()
+    lines = {f"{name}_{days:g}d": seen[name].sel(tenor=days) for name in points for days in tenors}
+    table = pd.DataFrame({"time": seen["time"], "strip_index": seen["strip_index"], **lines})
     if not table.drop(columns="time").notna().to_numpy().any():
         raise ValueError("data has no instant with a value: its status says why")
-    upper, lower = strips(ax, 2.0, 1.3)
-    days = f"{history.attrs.get('index_days', 30.0):g}-day strip index"
-    upper.plot(table["time"], table["strip_index"], color=PALETTE[0], lw=1.7, label=days)
-    for place, tenor in enumerate(seen["tenor"].to_numpy()):
+    upper, *lower = style.strips(ax, 2.0, *[1.1] * (len(points) - 1), size=(8.0, 3.0 + 1.3 * len(points)))
+    index = f"{history.attrs.get('index_days', 30.0):g}-day strip index"
+    upper.plot(table["time"], table["strip_index"], color=PALETTE[0], lw=1.7, label=index)
+    for place, days in enumerate(tenors):
         look: dict[str, Any] = {"color": PALETTE[1 + place % 7], "lw": 1.2}
-        upper.plot(table["time"], table[f"atm_{tenor:g}d"], label=f"ATM, {tenor:g} days", **look)
-        lower.plot(table["time"], 100 * table[f"rr25_{tenor:g}d"], **look)
-    lower.axhline(0, color=GREY, lw=0.8)
-    dress(upper, title=f"{symbol + ': ' if symbol else ''}{_finding(table, days)}")
-    percent(upper)
-    upper.set_ylabel("volatility\n[% per √year]")
-    legend(upper, "above")
-    dress(lower)
-    lower.set_ylabel("risk reversal\n25Δ [points]")
-    lower.yaxis.set_major_formatter(lambda value, _: number(value))
-    utc_axis(lower)
-    footer(lower, history, source=source)
-    return keep_frame(upper, table)
+        upper.plot(table["time"], table[f"atm_{days:g}d"], label=f"ATM, {days:g} days", **look)
+        for strip, name in zip(lower, points[1:], strict=True):
+            strip.plot(table["time"], 100 * table[f"{name}_{days:g}d"], **look)
+    title = f"{symbol + ': ' if symbol else ''}{_finding(table, index)}"
+    style.dress(upper, title=title, y="volatility\n[% per √year]", form="percent")
+    style.legend(upper, "above")
+    for strip, name in zip(lower, points[1:], strict=True):
+        strip.axhline(0, color=GREY, lw=0.8)
+        style.dress(strip, y=f"{_SKEWS[name]}\n25Δ [points]", form="number")
+    style.utc_axis(lower[-1])
+    return finish(upper, table, history, source=source, lowest=lower[-1])
 
 
-def _table(seen: xr.Dataset) -> pd.DataFrame:
-    columns: dict[str, Any] = {
-        "time": seen["time"].to_numpy(),
-        "strip_index": seen["strip_index"].to_numpy(),
-    }
-    for name in _SHOWN[1:]:
-        for tenor in seen["tenor"].to_numpy():
-            columns[f"{name}_{tenor:g}d"] = seen[name].sel(tenor=tenor).to_numpy()
-    return pd.DataFrame(columns)
-
-
-def _finding(table: pd.DataFrame, days: str) -> str:
+def _finding(table: pd.DataFrame, index: str) -> str:
     """Describe the last index, what changed over the window, and who pays for skew."""
     known = table[["time", "strip_index"]].dropna()
     words = "no index: no two expiries lie around it"
     if len(known):
         now, first = 100 * known["strip_index"].iloc[-1], 100 * known["strip_index"].iloc[0]
         span = (known["time"].iloc[-1] - known["time"].iloc[0]) / pd.Timedelta(1, "D")
-        words = f"{days} {now:.1f} %, {now - first:+.1f} points in {span:.3g} days"
+        words = f"{index} {now:.1f} %, {now - first:+.1f} points in {span:.3g} days"
     skews = [name for name in table if str(name).startswith("rr25")]
     last = table[skews[len(skews) // 2]].dropna()
     if len(last) and np.isfinite(last.iloc[-1]):

@@ -41,9 +41,9 @@ CASES: dict[str, Callable[..., Any]] = {
     ),
     "open_interest_share": lambda **k: plot.open_interest(made.holdings(), "share", **k),
     "open_interest_trend": lambda **k: plot.open_interest(made.holdings(), "trend", **k),
-    "smile": lambda **k: plot.smile(made.chain(), made.fit(), **k),
+    "smile": lambda **k: plot.smile(made.chain(), made.fit(), before=made.earlier(), **k),
     "surface_heat": lambda **k: plot.surface(made.chain(), **k),
-    "term_structure": lambda **k: plot.term_structure(made.chain(), **k),
+    "term_structure_volatility": lambda **k: plot.term_structure(made.chain(), **k),
     "venue_difference": lambda **k: plot.venue_difference(
         made.chains(), reference="alpha", days=(14, 60), **k
     ),
@@ -62,6 +62,8 @@ CASES: dict[str, Callable[..., Any]] = {
         source=made.holdings(),
         **k,
     ),
+    "term_structure_basis": lambda **k: plot.term_structure(made.basis(), "basis", **k),
+    "strikes_volume": lambda **k: plot.strikes(made.chain(), "volume", by="expiry", **k),
     "strikes_gamma": lambda **k: plot.strikes(made.chain(), "gamma", **k),
     "orderbook_depth": lambda **k: plot.orderbook_depth(made.book(), **k),
 }

@@ -12,6 +12,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import backtest, position, surface
+from derivdata.analysis import chain as options
 from derivdata.analysis.funding import forecast_carry
 from tests.support.rows import rows
 
@@ -174,6 +175,7 @@ def chain(venue: str = "alpha", level: float = 0.5) -> pd.DataFrame:
     columns: dict[str, Any] = {
         "expiry": [QUOTED + pd.Timedelta(days, "D") for days in lives],
         "open_interest": [10.0 if side == "call" else 5.0 for side in sides],
+        "volume": [3.0 if side == "call" else 1.0 for side in sides],
         "underlying_price": [100.0 + days / 100 for days in lives],
     }
     columns["instrument_name"] = option_names(columns["expiry"], strikes, sides)
@@ -205,6 +207,18 @@ def stated(frame: pd.DataFrame) -> pd.DataFrame:
 def fit() -> xr.Dataset:
     """The surface of `chain`, fitted."""
     return surface.from_chain(chain(), method="essvi", weights="equal")
+
+
+@functools.cache
+def earlier() -> xr.Dataset:
+    """The surface of a day before, two points lower."""
+    table = chain(level=0.48).assign(time=QUOTED - pd.Timedelta(1, "D"))
+    return surface.from_chain(table, method="essvi", weights="equal")
+
+
+def basis() -> xr.Dataset:
+    """The basis of the made forwards over a spot of 100."""
+    return options.basis(options.forwards(chain()), spot=100.0).assign_attrs(provenance=json.dumps(SAID))
 
 
 @functools.cache

@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+import scipy
 import xarray as xr
 from matplotlib.figure import Figure
 
@@ -98,18 +99,75 @@ def test_bid_and_ask_stand_as_bars() -> None:
     assert [s[:, 1].tolist() for s in bars.get_segments()] == [[0.49, 0.51], [0.38, 0.42]]
 
 
-def test_colours_are_volatilities_and_blank_beyond_the_quotes() -> None:
-    """The strikes end at 1.8 deviations."""
+def test_quotes_that_nobody_bids_for_are_faded_and_yesterday_is_dashed() -> None:
+    """At 50 % and 30 days a put of k = -0.3 has a delta of 1.7 %, one of k = -0.2 of 7 %."""
+    quotes = xr.Dataset(
+        {
+            "iv": ("strike", [0.5, 0.5, 0.5, 0.9]),
+            "iv_bid": ("strike", [0.49, np.nan, 0.49, np.nan]),
+            "log_moneyness": ("strike", [-0.4, -0.3, -0.2, 0.8]),
+        },
+        coords={"expiry": np.datetime64("2026-02-04"), "year_fraction": 30 / 365},
+    )
+    ax = plot.smile(quotes)
+    faded, bright = (line for line in ax.lines if line.get_marker() == ".")
+    assert bright.get_xdata().tolist() == [-0.4, -0.2], "the first has a bid, the third a delta"
+    assert faded.get_xdata().tolist() == [-0.3, 0.8]
+    assert ax.get_xlim() == pytest.approx((-0.41, -0.19))
+    ax = plot.smile(made.chain(), made.fit(), before=made.earlier(), expiries="2026-02-04")
+    [dashed] = [line for line in ax.lines if line.get_ls() == "--" and len(line.get_xdata())]
+    assert np.interp(0.0, dashed.get_xdata(), dashed.get_ydata()) == pytest.approx(0.48, abs=1e-5)
+    assert "2026-01-04 08:00" in [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def test_the_title_of_a_smile_gives_risk_reversal_and_butterfly() -> None:
+    """Of the made slice at 30 days, from its own formula at the strikes of 25 delta forward."""
+    ax = plot.smile(made.chain(), made.fit(), expiries="2026-02-04")
+    deviation, vols = np.sqrt(30 / 365), {}
+    for side in (1.0, -1.0):
+        k = scipy.optimize.brentq(
+            lambda k, side=side: (
+                scipy.stats.norm.cdf(
+                    side * (-k / (known_iv(k, 1) * deviation) + known_iv(k, 1) * deviation / 2)
+                )
+                - 0.25
+            ),
+            -0.4,
+            0.4,
+        )
+        vols[side] = known_iv(k, 1)
+    reversal, butterfly = 100 * (vols[1.0] - vols[-1.0]), 100 * ((vols[1.0] + vols[-1.0]) / 2 - 0.5)
+    words = f"BTC on alpha: ATM 50.0 %, RR25 {reversal:+.1f}, BF25 {butterfly:+.1f} points on 2026-02-04"
+    assert " ".join(ax.get_title(loc="left").split()) == words
+
+
+def test_colours_are_volatilities_of_listed_expiries_and_blank_beyond_the_quotes() -> None:
+    """The strikes end at 1.8 deviations; a column is one expiry."""
     ax = plot.surface(made.fit())
-    [mesh] = [c for c in ax.collections if c.get_array() is not None and c.get_array().size > 1000]
-    points, cells = mesh.get_coordinates(), np.ma.filled(mesh.get_array().astype(float), np.nan)
-    spread, days = points[..., 1], points[..., 0]
-    at_money = np.isclose(spread, 0.0)
-    assert cells[at_money] == pytest.approx(50.0, abs=0.05)
-    first = np.isclose(days, 7.0) & (np.abs(spread) <= 1.75)
-    k = spread[first] * 0.5 * np.sqrt(7 / 365)
-    assert cells[first] == pytest.approx(100 * known_iv(k, 0), abs=1e-4)
+    [mesh] = [c for c in ax.collections if c.get_array() is not None and c.get_array().size > 400]
+    cells = np.ma.filled(mesh.get_array().astype(float), np.nan)
+    assert cells.shape == (121, 4)
+    assert cells[60] == pytest.approx(50.0, abs=0.05)
+    spread = np.linspace(-2.0, 2.0, 121)
+    inside = np.abs(spread) <= 1.75
+    for place, days in enumerate(made.DAYS):
+        k = spread[inside] * 0.5 * np.sqrt(days / 365)
+        assert cells[inside, place] == pytest.approx(100 * known_iv(k, place), abs=1e-3)
     assert np.isnan(cells[np.abs(spread) > 1.95]).all()
+    ticks = [text.get_text().split("\n")[0] for text in ax.get_xticklabels()]
+    assert ticks == ["12 Jan", "4 Feb", "6 Apr", "6 Jul"][::-1]
+
+
+def test_a_basis_is_the_forward_over_spot_a_year() -> None:
+    """The made forwards are 100 + days / 100, over a spot of 100: 3.65 % a year at every expiry."""
+    ax = plot.term_structure(made.basis(), "basis")
+    [line] = [line for line in ax.lines if line.get_label() == "forward over spot"]
+    assert line.get_ydata() == pytest.approx([0.0365] * 4)
+    assert "+3.65 % a year to 2026-07-06, contango" in " ".join(ax.get_title(loc="left").split())
+    with pytest.raises(ValueError, match="no expiry has a basis: give spot="):
+        plot.term_structure(made.basis() * np.nan, "basis")
+    with pytest.raises(TypeError, match=r"what dd\.analysis\.chain\.basis gave"):
+        plot.term_structure(made.chain(), "basis")
 
 
 def test_a_flat_world_is_flat_at_every_expiry() -> None:
@@ -247,6 +305,19 @@ def test_expiries_are_stacked_with_the_pain_of_the_largest() -> None:
     assert "4 expiries" in " ".join(ax.get_title(loc="left").split())
     held = plot.data(ax).groupby(["expiry", "side"])["open_interest"].sum()
     assert held["2026-02-04", "call"] == pytest.approx(156.0)
+
+
+def test_bars_by_expiry_are_calls_and_puts_of_its_strikes() -> None:
+    """13 calls of 10 coins and 13 puts of 5 of each of four expiries; volume is 3 and 1."""
+    for kind, call, put in (("open_interest", 130.0, -65.0), ("volume", 39.0, -13.0)):
+        ax = plot.strikes(made.chain(), kind, by="expiry")
+        assert [bar.get_height() for bar in ax.patches] == pytest.approx([call] * 4 + [put] * 4)
+    assert "208 BTC traded in 24 hours" in " ".join(ax.get_title(loc="left").split())
+    assert plot.data(ax)["expiry"].dt.date.astype(str).tolist()[:2] == ["2026-01-12", "2026-02-04"]
+    with pytest.raises(ValueError, match="no option has volume"):
+        plot.strikes(made.chain().assign(volume=np.nan), "volume")
+    with pytest.raises(ValueError, match="give it with by='strike'"):
+        plot.strikes(made.chain(), by="expiry", expiry="2026-02-04")
 
 
 def test_the_strike_with_most_open_interest_is_a_listed_one() -> None:

@@ -10,38 +10,47 @@ import xarray as xr
 
 import derivdata as dd
 from derivdata import plot
-from derivdata.plot.style import GREY
 from tests.plot import made
 
 matplotlib.use("Agg")
 
 
-def test_the_venues_at_both_ends_stand_out_with_their_means() -> None:
+def test_the_venues_at_both_ends_are_lines_over_a_band_of_all() -> None:
+    """240 hours in steps of two: a mean of two samples; beta's hole of 12 hours is six steps."""
     ax = plot.funding_history(made.funding(), highlight=1)
-    coloured = {line.get_label(): line for line in ax.lines if line.get_color() != GREY}
-    assert list(coloured) == ["alpha (+2.00)", "gamma (-1.00)"]
-    drawn = coloured["gamma (-1.00)"].get_ydata()
-    assert drawn == pytest.approx(-1.0 + 0.5 * np.sin(2 * np.pi * np.arange(240) / 24), abs=1e-12)
-    [grey] = [line for line in ax.lines if line.get_color() == GREY and len(line.get_xdata()) == 240]
-    assert np.isnan(grey.get_ydata()[100:112]).all(), "a hole is a gap"
+    lines = {str(line.get_label()): line for line in ax.lines if len(line.get_xdata()) > 2}
+    assert list(lines) == ["alpha (+2.00)", "gamma (-1.00)"]
+    hourly = -1.0 + 0.5 * np.sin(2 * np.pi * np.arange(240) / 24)
+    assert lines["gamma (-1.00)"].get_ydata() == pytest.approx(hourly.reshape(120, 2).mean(axis=1), abs=1e-12)
+    [band] = ax.collections
+    assert band.get_label() == "80 % of 3 venues"
+    first = band.get_paths()[0].vertices
+    swing = 0.5 * np.sin(2 * np.pi * np.array([0, 1]) / 24).mean()
+    # At the first step: a fifth of the way from -1 to 1, and four fifths of it from 1 to 2.
+    ends = sorted({round(float(y), 9) for x, y in band.get_paths()[0].vertices if x == first[0, 0]})
+    assert ends == pytest.approx([-0.6 + swing, 1.8 + swing], abs=1e-8)
+    [beta] = (line for line in plot.funding_history(made.funding(), venues=["beta"]).lines[:1])
+    assert np.flatnonzero(np.isnan(beta.get_ydata())).tolist() == list(range(50, 56)), "a hole is a gap"
+    assert len(plot.funding_history(made.funding(), step="1D").lines[0].get_xdata()) == 10
 
 
 def test_a_rate_outside_the_axis_has_an_arrowhead_and_is_counted() -> None:
-    """One rate of 50 among 708 lies above the 99.5 percentile, and outside the axis."""
+    """One step of 25 among 360 lies above the 99.5 percentile, and outside the axis."""
     table = made.funding()
     table["rate_bps_8h"] = table["rate_bps_8h"].where(table.index != 5, 50.0)
     ax = plot.funding_history(table)
-    assert ax.get_legend().get_title().get_text() == "venue (mean); ▲▼: 1 outside the axis"
+    title = ax.get_legend().get_title().get_text()
+    assert title == "venue (mean) [bps per 8 h], means over 2 h; ▲▼: 1 outside the axis"
     [mark] = [line for line in ax.lines if line.get_marker() == "^"]
-    assert list(mark.get_xdata(orig=False)) == [ax.lines[0].get_xdata(orig=False)[5]]
-    assert ax.get_ylim()[1] < 50.0
+    assert list(mark.get_xdata(orig=False)) == [ax.lines[0].get_xdata(orig=False)[2]]
+    assert ax.get_ylim()[1] < 25.0
 
 
 def test_named_venues_stand_out_and_a_panel_draws_as_its_table_does() -> None:
     """The hole of 12 hours takes more of the upper than of the lower half of the swing."""
     ax = plot.funding_history(made.funding(), venues=["beta"])
-    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["beta (+0.99)"]
-    assert len(plot.data(ax)) == len(made.funding()), "grey lines are data, too"
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["80 % of 3 venues", "beta (+0.99)"]
+    assert len(plot.data(ax)) == len(made.funding()), "the data is of all venues, and not averaged"
     with pytest.raises(ValueError, match="'delta' has no rate here; there are alpha, beta, gamma"):
         plot.funding_history(made.funding(), venues=["delta"])
     table = made.funding()
@@ -109,7 +118,7 @@ def test_payments_of_venues_that_pay_at_different_hours_are_all_lines() -> None:
     rates[1, 40] = np.nan
     lines = {str(line.get_label())[0]: line for line in plot.funding_history(rates, source=rates).get_lines()}
     drawn = np.asarray(lines["b"].get_ydata(), dtype=float)
-    assert np.flatnonzero(np.isnan(drawn)).tolist() == [5]
+    assert np.flatnonzero(np.isnan(drawn)).tolist() == [5], "a step is as long as the slowest interval"
     assert drawn.size == 12
     assert np.isfinite(np.asarray(lines["a"].get_ydata(), dtype=float)).all()
 
