@@ -15,7 +15,7 @@ import xarray as xr
 import derivdata as dd
 from derivdata.analysis import backtest, chain, liquidations, smile, surface, variance, volatility
 from derivdata.analysis.smile import svi
-from derivdata.analysis.smile.evaluate import raw_parameters
+from derivdata.analysis.smile.evaluate import RAW
 from derivdata.sources.archive import Archive
 
 __all__ = [
@@ -184,7 +184,7 @@ def fitted() -> xr.Dataset:
 
 @functools.cache
 def raw() -> svi.Raw:
-    return raw_parameters(fitted())
+    return svi.Raw(*(fitted()[name] for name in RAW))
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from scipy.optimize import curve_fit, least_squares
 from benchmarks.row import OURS, Check, Made, Row, faster, stated
 from derivdata.analysis import smile
 from derivdata.analysis.smile import svi
-from derivdata.analysis.smile.evaluate import raw_parameters
+from derivdata.analysis.smile.evaluate import RAW
 from tests.analysis.smile_reference import best_of_starts, raw_svi, rms, vol_residuals
 from tests.analysis.smiles import crypto_like
 
@@ -75,7 +75,7 @@ def _start(given: _Slice) -> list[float]:
 
 
 def _checks(fit: Any, some: list[_Slice], *, noisy: bool) -> list[Check]:
-    raw = np.stack(raw_parameters(fit), axis=1)
+    raw = np.stack([fit[name] for name in RAW], axis=1)
     ours = [rms(*each, p) for each, p in zip(some, raw[:_SOME], strict=True)]
     found = [
         _beside(name, ours, some, by) for name, by in (("least_squares", trf), ("curve_fit", by_curve_fit))

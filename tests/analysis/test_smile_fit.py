@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from derivdata.analysis import smile
 from derivdata.analysis.smile import svi
-from derivdata.analysis.smile.evaluate import Method, raw_parameters
+from derivdata.analysis.smile.evaluate import RAW, Method
 from derivdata.analysis.status import Status
 from tests.analysis.smiles import crypto_like, raw_sets
 from tests.support.examples import examples
@@ -38,19 +38,19 @@ class TestRecovery:
         raw = raw_sets()[name]
         k = np.linspace(-1.5, 1.5, 41)
         fit = smile.fit(k, np.sqrt(svi.total_variance(k, raw)), 1.0, weights="equal")
-        np.testing.assert_allclose(raw_parameters(fit), raw, rtol=0, atol=1e-8)
+        np.testing.assert_allclose([fit[name] for name in RAW], raw, rtol=0, atol=1e-8)
 
     @pytest.mark.parametrize(("name", "t"), [("quantlib_svi", 11 / 365), ("crypto30d", 30 / 365)])
     def test_short_sets(self, name, t):
         raw = raw_sets()[name]
         k = np.linspace(-0.3, 0.6, 25)
         fit = smile.fit(k, np.sqrt(svi.total_variance(k, raw) / t), t, weights="equal")
-        np.testing.assert_allclose(raw_parameters(fit), raw, rtol=0, atol=1e-8)
+        np.testing.assert_allclose([fit[name] for name in RAW], raw, rtol=0, atol=1e-8)
 
     def test_a_thousand_slices(self):
         k, iv, t, raw = crypto_like(1000, 40, seed=1)
         fit = smile.fit(k, iv, t, weights="equal")
-        for got, truth in zip(raw_parameters(fit), raw, strict=True):
+        for got, truth in zip([fit[name] for name in RAW], raw, strict=True):
             np.testing.assert_allclose(got, truth, rtol=0, atol=1e-8)
         assert (fit["status"] == 0).all()
         assert float(fit["rmse_vol"].max()) < 1e-12
@@ -61,7 +61,7 @@ class TestRecovery:
         raw = svi.Raw(0.02, 0.15, 1.0, 0.05, 0.2)
         k = np.linspace(-0.8, 0.8, 33)
         fit = smile.fit(k, np.sqrt(svi.total_variance(k, raw) / 0.5), 0.5, weights=weights)
-        np.testing.assert_allclose(raw_parameters(fit), raw, atol=1e-7)
+        np.testing.assert_allclose([fit[name] for name in RAW], raw, atol=1e-7)
 
     def test_a_flat_smile(self):
         fit = smile.fit(np.linspace(-0.5, 0.5, 11), np.full(11, 0.6), 0.25, weights="equal")
@@ -103,7 +103,7 @@ class TestLadder:
         w = theta / 2 * (1 + rho * phi * k + np.sqrt((phi * k + rho) ** 2 + 1 - rho**2))
         fit = smile.fit(k, np.sqrt(w / 0.3), 0.3, weights="equal")
         raw = (theta * (1 - rho**2) / 2, theta * phi / 2, rho, -rho / phi, np.sqrt(1 - rho**2) / phi)
-        np.testing.assert_allclose(raw_parameters(fit), raw, atol=1e-8)
+        np.testing.assert_allclose([fit[name] for name in RAW], raw, atol=1e-8)
 
     def test_fewer_quotes_than_a_smile(self):
         """Two are a line that goes on flat below and straight above, one is flat, two at a strike are one."""
@@ -180,7 +180,7 @@ class TestReasons:
         k = np.array([-1.0, -0.8, -0.6, -0.4, -0.2, 0.6, 0.8, 1.0])
         w = np.array([0.8, 0.6, 0.4, 0.2, 0.02, 0.1, 0.3, 0.5])
         fit = smile.fit(k, np.sqrt(w), 1.0, weights="equal")
-        raw = [float(x) for x in raw_parameters(fit)]
+        raw = [float(fit[name]) for name in RAW]
         assert raw[0] + raw[1] * raw[4] * np.sqrt(1 - raw[2] ** 2) >= -1e-15
         assert (smile.total_variance(fit, np.linspace(-1, 1, 999)) >= -1e-15).all()
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from derivdata.analysis import smile
-from derivdata.analysis.smile.evaluate import raw_parameters
+from derivdata.analysis.smile.evaluate import RAW
 from tests.analysis.smile_reference import best_of_starts, rms
 from tests.analysis.smiles import crypto_like
 from tests.reliability.promises import count
@@ -15,7 +15,7 @@ from tests.reliability.promises import count
 def errors(k, iv, t):
     """Root mean squares, linearised, of the batched fit and of the slow one, slice by slice."""
     fit = smile.fit(k, iv, t, weights="equal")
-    raw = np.stack([np.atleast_1d(x) for x in raw_parameters(fit)], axis=1)
+    raw = np.stack([np.atleast_1d(fit[name]) for name in RAW], axis=1)
     found = []
     for i in range(len(t)):
         used = np.isfinite(iv[i])

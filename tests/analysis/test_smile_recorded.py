@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 from derivdata.analysis import smile
-from derivdata.analysis.smile.evaluate import raw_parameters
+from derivdata.analysis.smile.evaluate import RAW
 from derivdata.analysis.status import Status
 from tests.analysis.deribit import STAMPS_2026, chain_2025, chain_2026
 from tests.analysis.smile_reference import best_of_starts, rms
@@ -74,7 +74,7 @@ def test_median_errors_in_volatility_points():
 def test_recorded_slices_are_as_good_as_the_best_of_twelve_starts(stamp):
     k, iv, t = quotes(stamp)
     fit = smile.fit(k, iv, t, weights="equal")
-    raw = np.stack(list(raw_parameters(fit)), axis=1)
+    raw = np.stack([fit[name] for name in RAW], axis=1)
     for i in range(0, fit.sizes["slice"], 3):
         used = iv[i].notnull().values
         quoted = k[i].values[used], iv[i].values[used], float(t[i])

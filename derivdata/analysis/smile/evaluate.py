@@ -77,13 +77,6 @@ def assemble(
 
 
 @typed
-def raw_parameters(fit: xr.Dataset) -> Raw:
-    """Return the raw SVI parameters of a fit, for the conversions; NaN where a slice has none."""
-    require_variables(fit, "fit", RAW)
-    return Raw(*(fit[name] for name in RAW))
-
-
-@typed
 def from_raw(
     raw: Raw,
     year_fraction: Numbers,
