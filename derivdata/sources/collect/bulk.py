@@ -21,6 +21,7 @@ AGAIN = pd.Timedelta(5, "min")
 _SOONER = 0.95
 """Polls begin at slightly different seconds of their minutes."""
 _FIGURES = ("rate", "mark", "index_price", "last", "oi_usd", "volume_usd", "change_pct")
+_LASTING = ("period_h", "settle_h", "volume_usd", "change_pct")
 _MOST_FAILED = 5
 """Requests in a row that fail, of many that one poll takes: then it is not about their contracts."""
 
@@ -33,14 +34,13 @@ class Poll:
     at: pd.Timestamp
     frames: dict[str, pd.DataFrame] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    # Why requests were not answered whose tables others filled, and lists of which older ones are used.
     parts: dict[str, str] = field(default_factory=dict)
-    """Why requests were not answered whose tables others filled, and lists of which older ones are used."""
+    # Of `parts`, the tables that lack something, each with the request.
     missing: list[tuple[str, str]] = field(default_factory=list)
-    """Of `parts`, the tables that lack something, each with the request."""
+    # What was asked for a table where it is not all contracts for the minute of the poll.
     requests: dict[str, list[LedgerEntry]] = field(default_factory=dict)
-    """What was asked for a table where it is not all contracts for the minute of the poll."""
-    gone: bool = False
-    """Whether the venue refuses this address."""
+    gone: bool = False  # whether the venue refuses this address
 
     def tell(self, endpoint: VenueEndpoint, why: str, lacking: Sequence[str] = ()) -> None:
         """Add why a request gave less than it should, and the tables that lack it, to what was told of it."""
@@ -50,18 +50,14 @@ class Poll:
 
 
 class Asked:
-    """What is known of one endpoint that is polled: its last answer, and what of it to ask for when.
-
-    `due` is when the next poll of all of it is, `again` when that of `unanswered` is, the parameters of
-    requests of the last poll that failed; `told` are figures that it has told.
-    """
+    """What is known of one endpoint that is polled: its last answer, and what of it to ask for when."""
 
     def __init__(self, endpoint: VenueEndpoint, now: pd.Timestamp) -> None:
         self.endpoint, self.cadence = endpoint, pd.Timedelta((endpoint.every or 0) * _SOONER, "s")
-        self.due = self.again = now
+        self.due = self.again = now  # when to ask for all of it, and for what is unanswered
         self.kept = Records()
-        self.unanswered: list[dict[str, str]] = []
-        self._told: set[str] = set()
+        self.unanswered: list[dict[str, str]] = []  # parameters of requests of the last poll that failed
+        self._told: set[str] = set()  # figures that it has told
         self._named_on: pd.Timestamp | None = None
 
     def keep(self, records: Records, now: pd.Timestamp, *, is_whole: bool) -> None:
@@ -87,8 +83,7 @@ class BulkAnswers:
     def __init__(self, session: VenueSession, endpoints: Sequence[VenueEndpoint]) -> None:
         self._session = session
         self._asked = {endpoint: Asked(endpoint, session.clock.utc()) for endpoint in endpoints}
-        self.arrived: dict[str, int] = {}
-        """Of each contract of this poll, when its last answer came [µs]."""
+        self.arrived: dict[str, int] = {}  # of each contract of this poll, when its last answer came [µs]
 
     @property
     def endpoints(self) -> list[VenueEndpoint]:
@@ -97,26 +92,15 @@ class BulkAnswers:
 
     def lasting(self) -> Records:
         """Return what older answers still say: intervals, and the figures of 24 hours."""
-        states = [
-            State(
-                s.instrument,
-                None,
-                period_h=s.period_h,
-                settle_h=s.settle_h,
-                volume_usd=s.volume_usd,
-                change_pct=s.change_pct,
-            )
-            for asked in self._asked.values()
-            for s in asked.kept.states
-        ]
-        return Records(states=states)
+        states = (state for asked in self._asked.values() for state in asked.kept.states)
+        return Records(
+            states=[
+                State(s.instrument, None, **{name: getattr(s, name) for name in _LASTING}) for s in states
+            ]
+        )
 
     def ask(self, poll: Poll, contracts: Contracts | None) -> dict[VenueEndpoint, Records]:
-        """Ask for what is due, and return what each endpoint answered.
-
-        A table has failed where no request for it was answered; else the request alone is named. What was not
-        answered is asked for again after `AGAIN`, however seldom the endpoint is due.
-        """
+        """Ask for what is due, or was not answered `AGAIN` ago, and return what each endpoint answered."""
         self.arrived = {}
         answered: dict[VenueEndpoint, Records] = {}
         lost: dict[VenueEndpoint, str] = {}
@@ -158,10 +142,9 @@ class BulkAnswers:
     def _answers(
         self, endpoint: VenueEndpoint, asked: list[dict[str, str]], since: pd.Timestamp
     ) -> tuple[Records, list[dict[str, str]], str]:
-        """Return what some requests say now, those that failed, and why the first of them did.
+        """Return what some requests say now, or said where this poll listed the contracts by it.
 
-        Where this poll listed the contracts by it, it is what it said then. After `_MOST_FAILED` failures in
-        a row the others are not asked.
+        And those that failed or, after `_MOST_FAILED` failures in a row, were not asked, and why the first.
         """
         records, why, in_row = Records(), "", 0
         unanswered: list[dict[str, str]] = []

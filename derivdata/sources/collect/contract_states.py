@@ -36,10 +36,8 @@ class Share(NamedTuple):
 class ContractStates:
     """The open interest of one venue's contracts, a share of them in each poll.
 
-    The contracts that were not asked for longest come first; of those never asked the chosen symbols, then
-    those with the most volume. A poll each minute takes as many as make all within the endpoint's cadence, so
-    that requests are spread evenly over it, but no longer than `seconds`. Endpoints are those that return
-    one contract (`VenueEndpoint.is_of_one`).
+    Those not asked for longest come first; of those never asked `symbols`, then those with the most volume.
+    A poll takes as many as make all within the endpoint's cadence, but no longer than `seconds`.
     """
 
     def __init__(
@@ -57,11 +55,7 @@ class ContractStates:
         self._held: dict[str, tuple[pd.Timestamp, State]] = {}
 
     def poll(self, contracts: Contracts, states: Mapping[str, State], now: pd.Timestamp) -> Share:
-        """Ask for a share of the contracts; `Stopped` where the clock was stopped.
-
-        Of `states`, by the other answers of this minute, the mark values the coins, and the volume says which
-        contracts are the largest.
-        """
+        """Ask for a share of the contracts; `states` of this minute have the marks and the volumes."""
         share = Share([], [], "")
         bad, started = 0, self._session.clock.utc()
         for endpoint, item in self._due(contracts, states, now):
@@ -84,10 +78,8 @@ class ContractStates:
                 # Out of reach, busy or limiting, the venue would answer about the next contract no better.
                 bad += _MOST_BAD if isinstance(problem, VenueError | NetworkError) and not refused else 1
             start = now.floor("min")
-            window = start, start + pd.Timedelta(endpoint.every or 0, "s")
-            share.requests.append(
-                LedgerEntry(self._session.venue.exchange, item.symbol, *window, error[:500])
-            )
+            end = start + pd.Timedelta(endpoint.every or 0, "s")
+            share.requests.append(LedgerEntry(endpoint.exchange, item.symbol, start, end, error[:500]))
             if bad >= _MOST_BAD or endpoint not in self.endpoints:
                 break
         return share
@@ -123,13 +115,12 @@ class ContractStates:
         names = {item.name for _, item in listed}
         self._held = {name: held for name, held in self._held.items() if name in names}
         never = pd.Timestamp(0, tz="UTC")
-        listed.sort(
-            key=lambda one: (
-                self._asked.get(one[1].name, never),
-                one[1].symbol not in self._symbols,
-                -volume(one[1]),
-            )
-        )
+
+        def rank(one: tuple[VenueEndpoint, Instrument]) -> tuple[pd.Timestamp, bool, float]:
+            item = one[1]
+            return self._asked.get(item.name, never), item.symbol not in self._symbols, -volume(item)
+
+        listed.sort(key=rank)
         since = now - self._cadence() + _MINUTE / 2  # a poll may begin some seconds late
         due = [one for one in listed if self._asked.get(one[1].name, never) <= since]
         if self._seconds is None:
@@ -141,17 +132,16 @@ class ContractStates:
         params = {endpoint.symbol: contract_name(endpoint, item)}
         records, _, _ = self._session.ask(endpoint, params, context={"instrument": item.name})
         state = next((row for row in records.states if row.instrument.name == item.name), None)
+        where = f"{endpoint.exchange} {endpoint.place}"
         if state is None or (state.oi_coins is None and state.oi_usd is None):
-            raise DerivdataError(
-                f"{endpoint.exchange} {endpoint.place}: the answer has nothing about {item.name}"
-            )
+            raise DerivdataError(f"{where}: the answer has nothing about {item.name}")
         usd = state.oi_usd
         if usd is None and state.oi_coins is not None and mark is not None:
             usd = state.oi_coins * mark
         if usd is None:
             raise DerivdataError(
-                f"{endpoint.exchange} {endpoint.place}: open interest of {item.name} is in coins, and "
-                "no mark price of the same minute is at hand"
+                f"{where}: open interest of {item.name} is in coins, and no mark price of the same minute is "
+                "at hand"
             )
         now = self._session.clock.utc()
         told = State(item, None, volume_usd=state.volume_usd, change_pct=state.change_pct)
@@ -177,15 +167,13 @@ class PaymentSpacing:
     def fill(self, states: Iterable[State], at: pd.Timestamp) -> list[State]:
         """Return states with the interval of each rate whose answer names the next payment.
 
-        It comes before the interval that a list told, which may be older. It is known from the first payment
-        on that passes between polls less than an hour apart, which cannot have missed another, and until one
-        passes that no two such polls saw. Instants are those of the venue's clock, by which it pays: `at`,
-        the instant of the poll here, counts for a state without one.
+        It is known from the first payment on that passes between polls less than an hour apart, which cannot
+        have missed another, until one passes that no two such polls saw; a list's interval may be older.
         """
         filled = []
         for state in states:
             if state.rate is not None and state.next_payment is not None:
-                now = times.us(at) if state.time is None else state.time
+                now = times.us(at) if state.time is None else state.time  # by the venue's clock, if told
                 seen = self._seen.get(state.instrument.name)
                 hours = None if seen is None else seen.hours
                 if seen is not None and state.next_payment != seen.next_payment:

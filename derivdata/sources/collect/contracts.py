@@ -30,15 +30,13 @@ def endpoints_for(venue: Venue, what: str, *, unconfirmed: bool) -> list[VenueEn
 
 def contract_name(endpoint: VenueEndpoint, item: Instrument) -> str:
     """Return what the venue calls a contract in a request."""
-    if endpoint.symbol == "market_id":
-        return item.name.partition(":")[0]
-    if endpoint.symbol == "pair":
-        return item.name.partition("_")[0]
-    if endpoint.symbol == "currency":
-        return item.symbol if item.inverse else item.quote
-    if endpoint.symbol == "instFamily":
-        return item.name.removesuffix("-SWAP")
-    return endpoint.names.format(item.name)
+    names = {
+        "market_id": item.name.partition(":")[0],
+        "pair": item.name.partition("_")[0],
+        "currency": item.symbol if item.inverse else item.quote,
+        "instFamily": item.name.removesuffix("-SWAP"),
+    }
+    return names.get(endpoint.symbol) or endpoint.names.format(item.name)
 
 
 def batches(endpoint: VenueEndpoint, contracts: Contracts) -> list[dict[str, str]]:
@@ -54,12 +52,8 @@ def batches(endpoint: VenueEndpoint, contracts: Contracts) -> list[dict[str, str
 def list_contracts(session: VenueSession, *, intervals: bool = True, again: bool = False) -> Contracts:
     """Return the contracts of this hour's lists; they and the intervals become the session's context.
 
-    Lists are asked for again in each hour, since an interval can change with each payment, or `again` where
-    no poll brings them along. A list that fails leaves the older one in use and those of the venue's other
-    markets as they come, and is asked for again the next time. Without `intervals` none are asked for.
-
-    Raises `VenueError`, `NetworkError` or `SchemaError`: there is no list yet, and none came; or the venue's
-    first list refuses this address. `Stopped`: the clock was stopped.
+    An interval can change with each payment. A list that fails leaves the older one in use, and is asked for
+    the next time. Raises why where there is no list at all, or the venue's first refuses this address.
     """
     shared, now = session.shared, session.clock.utc()
     listing = [endpoint for endpoint in session.venue.endpoints if endpoint.lists]
@@ -121,8 +115,7 @@ def _all_pages(session: VenueSession, endpoint: VenueEndpoint) -> Records:
     if endpoint.batch:
         listed = [item for _, told in list(session.shared.lists.values()) for item in told.instruments]
         for params in batches(endpoint, Contracts(listed)):
-            page, _, _ = session.ask(endpoint, params)
-            records.add(page)
+            records.add(session.ask(endpoint, params)[0])
         return records
     for _ in range(_PAGES):
         name = endpoint.paging.cursor if endpoint.paging else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 from collections.abc import Mapping
@@ -25,10 +24,7 @@ _CHECKS = "venues-checked.json"
 
 
 def data_folder() -> Path:
-    """Return ``DERIVDATA_DATA_DIR``, or the library's folder for data of this user.
-
-    Raises `ArchiveError`: the user has no home folder, and the variable is not set.
-    """
+    """Return ``DERIVDATA_DATA_DIR``, or the library's folder for data of this user."""
     given = os.environ.get("DERIVDATA_DATA_DIR")
     try:
         return (Path(given) if given else user_data_path("derivdata")).expanduser()
@@ -70,10 +66,9 @@ def write_checks(path: Path, checks: pd.DataFrame, day: str) -> None:
 
 
 class Quarantine:
-    """A folder of bodies that could not be read, each with what was asked, when, and what is wrong with it.
+    """A folder of bodies that could not be read, the newest of each trouble with each request, 100 at most.
 
-    The same trouble with the same request is kept once, the newest body of it; beyond 100 files the oldest
-    goes. Requests carry no key, so there is none to keep. The folder is made when there is something to keep.
+    Requests carry no key, so there is none to keep.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -96,19 +91,12 @@ class Quarantine:
         try:
             private_folder(self.folder)
             replace_file(path, msgspec.json.format(msgspec.json.encode(description)))
-            self._thin_out(path)
+            files = [p for p in self.folder.glob("*.json") if not p.name.startswith(TEMPORARY)]
+            for old in sorted(files, key=lambda p: (p == path, _changed(p)))[:-_FILES]:
+                old.unlink(missing_ok=True)
         except OSError as problem:
             return f"not kept: {problem}"
         return f"kept as {path.name}"
-
-    def _thin_out(self, newest: Path) -> None:
-        """Remove the oldest files beyond those that may be kept."""
-        files = [p for p in self.folder.glob("*.json") if p != newest and not p.name.startswith(TEMPORARY)]
-        if len(files) < _FILES:
-            return
-        for path in sorted(files, key=_changed)[: len(files) + 1 - _FILES]:
-            with contextlib.suppress(OSError):
-                path.unlink()
 
 
 def _changed(path: Path) -> float:

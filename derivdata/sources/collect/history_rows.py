@@ -49,13 +49,9 @@ def pages(
     *,
     context: Mapping[str, Any] | None = None,
 ) -> Iterator[Records]:
-    """Yield every page of a window [µs]; `given` are the parameters that do not change.
+    """Yield every page of a window [µs], or raise; `given` are the parameters that do not change.
 
-    The session's progress receives how many requests of how many are done, by the part of the window that is
-    walked. An empty page is asked for once more in each walk: a server behind the others has it for a moment.
-
-    Raises `VenueError`, `NetworkError` or `SchemaError`: a page did not come, or not as expected, or about
-    something else; or the walk does not end.
+    An empty page is asked for once more in each walk: a server behind the others has it for a moment.
     """
     steps = walk(endpoint.paging, first, last)
     params = next(steps)
@@ -90,10 +86,8 @@ def _require_window(endpoint: VenueEndpoint, page: Records, first: int, last: in
     oldest, newest = min(page.times), max(page.times)
     if newest < first - _ASIDE_US or oldest > last + _ASIDE_US:
         days = [np.datetime64(stamp, "us") for stamp in (first, last, oldest, newest)]
-        raise SchemaError(
-            f"{endpoint.exchange} {endpoint.place}: asked for {days[0]} to {days[1]}, rows are of "
-            f"{days[2]} to {days[3]}"
-        )
+        asked, told = f"{days[0]} to {days[1]}", f"{days[2]} to {days[3]}"
+        raise SchemaError(f"{endpoint.exchange} {endpoint.place}: asked for {asked}, rows are of {told}")
 
 
 def _require_contract(endpoint: VenueEndpoint, page: Records, item: Instrument) -> None:
@@ -121,10 +115,7 @@ def refilling(venue: Venue, table: str, *, unconfirmed: bool) -> list[VenueEndpo
 def history(
     session: VenueSession, endpoint: VenueEndpoint, item: Instrument, table: str, window: times.Window
 ) -> pd.DataFrame:
-    """Walk one history of one contract and return the rows of the window, all or an error.
-
-    Raises `VenueError`, `NetworkError` or `SchemaError`: a page did not come, or not as expected.
-    """
+    """Walk one history of one contract and return the rows of the window, all or an error."""
     first = times.us(window.start - (_BEFORE if table == "funding_settlements" else pd.Timedelta(0)))
     last = times.us(window.end)
     records = Records()
@@ -156,8 +147,7 @@ def _require_whole(
 ) -> None:
     """Refuse rows of a contract that trades which end long before the window, or are some of them only.
 
-    An empty window is refused only where it reaches until now, for it may lie before the contract was listed,
-    and where the request is empty about others too: a new contract, or one that pays nothing, has no rows.
+    An empty one may lie before the listing, or be of a new contract, while others have rows until now.
     """
     where, now = f"{endpoint.exchange} {endpoint.place}: {item.name}", session.clock.utc()
     end = min(window.end, now)

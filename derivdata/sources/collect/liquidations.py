@@ -1,9 +1,7 @@
 """Liquidations by request: from a venue's public list of them, or from the trades that they are among.
 
-Some venues tell them by a stream too, and the two paths do not name the same event alike. A venue is
-collected by one path, but where it changes, in a gap that the other fills or after a restart, an event may
-come by both: with another id, its instant in seconds or by another clock, and other prices. Both agree in
-contract, side and coins, and in their instants to a second.
+A stream tells the same event by another id, price and clock. Where the path of a venue changes, one that came
+by both agrees in contract, side and coins, and in the instant to a second.
 """
 
 from __future__ import annotations
@@ -67,10 +65,7 @@ def walks_of(endpoints: Sequence[VenueEndpoint], contracts: Contracts, symbol: s
 
 
 def liquidations(session: VenueSession, walks: Sequence[ListWalk], window: Window) -> WalkedRows:
-    """ListWalk some lists over a window; rows of shortly before it come along, and have the ids they had.
-
-    Raises `VenueError`, `NetworkError` or `SchemaError`: a page did not come, or not as expected.
-    """
+    """Walk some lists over a window; rows of shortly before it come along, and have the ids they had."""
     first, last = times.us(window.start - _OVERLAP), times.us(window.end)
     rows: list[Liquidation] = []
     whole = first
@@ -98,9 +93,8 @@ def _walked(session: VenueSession, one: ListWalk, first: int, last: int) -> tupl
     given = {endpoint.symbol: one.name} if one.name else {}
     for page in pages(session, endpoint, first, last, given, context=context):
         if limit and len(page.times) >= limit and min(page.times) == max(page.times):
-            raise SchemaError(
-                f"{endpoint.exchange} {endpoint.place}: more rows of one instant than a page holds"
-            )
+            where = f"{endpoint.exchange} {endpoint.place}"
+            raise SchemaError(f"{where}: more rows of one instant than a page holds")
         shown = Counter(page.liquidations)
         rows = rows + shown if by_cursor else rows | shown
     descending = endpoint.paging is not None and endpoint.paging.descending
@@ -111,11 +105,9 @@ def _walked(session: VenueSession, one: ListWalk, first: int, last: int) -> tupl
 
 
 class LiquidationPolls:
-    """The liquidations of one venue, asked for again and again.
+    """The liquidations of one venue, asked for again from where the last poll that was answered ended.
 
-    A poll goes on from where the last one that was answered ended, so a failure of some minutes loses none.
-    Where a venue has no list of all, `symbols` are asked for one by one; with `unconfirmed` what the
-    specification could not confirm is asked, too.
+    Where a venue has no list of all, `symbols` are asked for one by one.
     """
 
     def __init__(self, session: VenueSession, symbols: Sequence[str], *, unconfirmed: bool) -> None:
@@ -129,10 +121,7 @@ class LiquidationPolls:
     def poll(
         self, contracts: Contracts, now: pd.Timestamp
     ) -> tuple[list[pd.DataFrame], list[LedgerEntry], str]:
-        """Return the rows since the last poll, what was asked for them, and the last error.
-
-        Raises `Stopped`: the clock was stopped.
-        """
+        """Return the rows since the last poll, what was asked for them, and the last error."""
         rows: list[pd.DataFrame] = []
         requests: list[LedgerEntry] = []
         error = ""

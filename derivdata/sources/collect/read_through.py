@@ -36,21 +36,14 @@ _FILLED = ("funding_settlements", "oi_history", "prices_history", LIQUIDATIONS)
 def open_venues(
     archive: str | os.PathLike[str] | None = None, venues: Sequence[str] | None = None
 ) -> ReadThrough:
-    """Return a source over an archive, the one in the user's data folder unless another is named.
-
-    Raises `ArchiveError` or `ValueError`: the archive cannot be read, or none is named and the user has no
-    home folder; there is no such venue.
-    """
+    """Return a source over an archive, the one in the user's data folder unless another is named."""
     return ReadThrough(open_archive(data_folder() / "venues" if archive is None else archive), venues=venues)
 
 
 class ReadThrough:
     """A store for the service: reads are answered from the archive, after what it lacks was fetched.
 
-    The state of all venues is asked by `refresh` when the last answer is older than 60 s; histories are
-    asked by window, as the archive's ledger of requests lacks them, of the symbols of each request. A forked
-    child asks nothing and writes nothing: it reads what the archive holds. The fork lock is held while
-    notices are added or taken, and while the process forks.
+    A forked child asks nothing and writes nothing. The fork lock is held while notices change, and in forks.
     """
 
     synthetic = False
@@ -107,10 +100,7 @@ class ReadThrough:
 
     @property
     def now(self) -> pd.Timestamp:
-        """Return the first whole second after the newest state, so that every collected row is in the past.
-
-        Waits for nothing and asks nothing: `refresh` moves it on. Before the first state it is the clock's.
-        """
+        """Return the first whole second after the newest state, before it the clock's: all rows are past."""
         polled = self._polled
         return self.clock.utc().floor("s") if polled is None else polled.ceil("s")
 
@@ -120,11 +110,7 @@ class ReadThrough:
         return not self._inherited and (polled is None or self.clock.utc() - polled >= _FRESH)
 
     def refresh(self) -> None:
-        """Ask all venues for their state, side by side, if the newest is older than a minute.
-
-        Raises `NetworkError`: none of them was ever reached; what the archive holds of before is no answer to
-        a question about now. `ArchiveError`: the archive cannot be written.
-        """
+        """Ask all venues for their state if the newest is older than a minute; one must have been reached."""
         if not self.is_stale():
             return
         with self._poll_lock:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import pandas as pd
 
@@ -31,9 +30,7 @@ _MINUTE = pd.Timedelta(1, "min")
 class Refills:
     """Workers that ask for the histories of the chosen symbols, one of each venue.
 
-    A venue that is slow or has to be asked again holds up neither a minute nor another venue's histories.
-    These are to be whole for `since`; where the archive's ledger begins before, they reach back to there.
-    What is older than `keep` is not asked for. For the others see `derivdata.sources.collect.backfill`.
+    Histories are to be whole for `since`, or since where the archive's ledger begins, but not beyond `keep`.
     """
 
     def __init__(
@@ -54,15 +51,7 @@ class Refills:
         self._since, self._keep = since, keep
         self._tables = [name for name in _REFILLED if names is None or name in names]
         self._liquidations = names is None or LIQUIDATIONS in names
-        self._fill = partial(
-            backfill,
-            archive,
-            self._symbols,
-            clock=clock,
-            addresses=addresses,
-            shared=shared,
-            unconfirmed=unconfirmed,
-        )
+        self._addresses, self._shared, self._unconfirmed = addresses, shared, unconfirmed
         self._started: dict[str, pd.Timestamp] = {}
         self._told: dict[str, pd.Timestamp] = {}
         self._done: queue.Queue[Backfilled | ArchiveError] = queue.Queue()
@@ -105,10 +94,7 @@ class Refills:
             self._ended.wait_for(lambda: not self._running, END_SECONDS)
 
     def count(self, minute: Minute) -> None:
-        """Add to a minute what was refilled since the last one.
-
-        Raises `ArchiveError`: a refill could not write.
-        """
+        """Add to a minute what was refilled since the last one, or raise why a refill could not write."""
         while not self._done.empty():
             done = self._done.get()
             if isinstance(done, ArchiveError):
@@ -122,9 +108,8 @@ class Refills:
         if not self._symbols:
             return
         # Daemons, as are all threads that ask venues: a dead one must not hold up an exit.
-        worker = threading.Thread(
-            target=self._run, args=(name,), name=f"derivdata-refill-{name}", daemon=True
-        )
+        title = f"derivdata-refill-{name}"
+        worker = threading.Thread(target=self._run, args=(name,), name=title, daemon=True)
         self.workers[name] = worker
         self._running.add(name)  # before the start: the worker may be done when it returns
         try:
@@ -156,12 +141,24 @@ class Refills:
         hour, first = now.floor("h"), self._first(now)
         # A payment bears the full hour, and a window ends before its end.
         listed = (now - _REFILL_AT).floor("h") + _MINUTE
-        ends = {"funding_settlements": listed, "oi_history": hour}
-        done = Backfilled()
-        for table in self._tables:
-            done.add(self._fill(first, ends[table], venues=[name], names=[table]))
+        windows = {"funding_settlements": (first, listed), "oi_history": (first, hour)}
+        windows = {table: windows[table] for table in self._tables}
         if self._liquidations:
-            done.add(self._fill(max(first, hour - _DAY), hour, venues=[name], names=[LIQUIDATIONS]))
+            windows[LIQUIDATIONS] = max(first, hour - _DAY), hour
+        done = Backfilled()
+        for table, window in windows.items():
+            filled = backfill(
+                self._archive,
+                self._symbols,
+                *window,
+                venues=[name],
+                names=[table],
+                clock=self._clock,
+                addresses=self._addresses,
+                shared=self._shared,
+                unconfirmed=self._unconfirmed,
+            )
+            done.add(filled)
         return done
 
     def _first(self, now: pd.Timestamp) -> pd.Timestamp:

@@ -37,13 +37,10 @@ _GZIP = b"\x1f\x8b"
 
 
 class VenueStream:
-    """What one channel of a venue pushes.
+    """What one channel of a venue pushes about some contracts.
 
     A window counts from when all subscriptions were acknowledged up to the last sign of life of all
-    connections: a frame, or a ping that was answered. `contracts` returns those to subscribe to, and the
-    context of their sizes; where their names change, the venue is connected to again.
-
-    Raises `ImportError`: the package websockets is not installed.
+    connections: a frame, or a ping that was answered. Needs the package websockets.
     """
 
     def __init__(
@@ -202,10 +199,7 @@ class VenueStream:
     def _read(
         self, socket: ClientConnection, body: bytes, context: dict[str, pd.DataFrame], now: pd.Timestamp
     ) -> bool:
-        """Keep the rows of a frame, or answer what the venue wants an answer to.
-
-        Return whether the frame shows that a subscription holds: it has data, or is neither ping nor pong.
-        """
+        """Keep the rows of a frame, or answer it; return whether it shows that a subscription holds."""
         if self._stream.marker in body:
             try:
                 told = venues.read(self.venue.exchange, self._stream.channel, body, at=now, context=context)

@@ -39,9 +39,7 @@ class VenueState:
     """A venue that is polled again and again: it knows which of its requests are due.
 
     Liquidations are asked for of `symbols` where they are listed by contract (None: of none), order books of
-    those in `depth`. Where open interest takes a request for each contract, those in `first` are asked for
-    first, and a poll asks for `seconds` at most (None: for all that is due). `names` are the tables to ask
-    for (None: all); with `unconfirmed` what the specification could not confirm is asked for, too.
+    those in `depth`. Of open interest by contract `first` comes first, for `seconds` at most (None: all due).
     """
 
     def __init__(
@@ -148,10 +146,7 @@ class VenueState:
             poll.failed[LIQUIDATIONS] = error
 
     def add_book(self, poll: Poll, symbol: str) -> None:
-        """Ask for the order book of a symbol, and add it and its depth to a poll.
-
-        Raises `Stopped`: the clock was stopped.
-        """
+        """Ask for the order book of a symbol, and add it and its depth to a poll."""
         if self.contracts is None:
             self.contracts = list_contracts(self.session)
         item = self.contracts.by_symbol.get(symbol)
@@ -208,10 +203,7 @@ class VenueState:
             self._add_frames(poll, chain, CHAINS, arrived)
 
     def _some_stand_still(self, states: list[State], now: pd.Timestamp) -> bool:
-        """Return whether some contracts tell what they told a minute ago while most others moved.
-
-        A venue may go on telling of the last minute of a contract that it has delisted since its list came.
-        """
+        """Return whether some contracts, delisted perhaps, tell what they told while most others moved."""
         told = {row.instrument.name: row._replace(time=None, next_payment=None) for row in states}
         still = {name for name, row in told.items() if self._last.get(name) == row}
         self._last = told
@@ -274,11 +266,7 @@ class VenueState:
         return state
 
     def _trading(self, state: Records) -> Records:
-        """Leave out contracts that no longer trade, and all but the one that stands for its symbol.
-
-        Bulk answers may go on telling of a contract's last day. Where the answer about one market failed, a
-        contract of another must not stand in for a minute: it has its own rate.
-        """
+        """Leave out contracts that no longer trade, and all but the listed one that stands for its symbol."""
         listed = self.contracts.items if self.contracts is not None else []
         gone = {item.name for item in listed if not item.active}
         told = [row.instrument for row in state.states if row.instrument.name not in gone]
@@ -305,15 +293,11 @@ def _valued(row: State) -> State:
 
 
 def _needed(endpoints: Sequence[VenueEndpoint], names: set[str]) -> list[VenueEndpoint]:
-    """Return the requests that some tables need.
-
-    The market's table has a figure of every answer about the state, and open interest by contract takes a
-    mark and the volume of another answer.
-    """
-    if "markets_symbol_exchanges" in names:
+    """Return the requests that some tables need."""
+    if "markets_symbol_exchanges" in names:  # it has a figure of every answer about the state
         names = {*names, *STATE}
     of_one = [e for e in endpoints if e.is_of_one and names & {*e.tables}]
-    wider = names | ({"prices_history"} if of_one else set())
+    wider = names | ({"prices_history"} if of_one else set())  # a mark, and the volume
     bulk = [
         e for e in endpoints if not e.is_of_one and wider & {*(CHAINS if e.what == "chain" else e.tables)}
     ]

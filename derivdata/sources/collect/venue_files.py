@@ -288,32 +288,29 @@ class FileHost:
     def _get(self, host: str, path: str, params: Mapping[str, str]) -> KeylessReply | None:
         """Ask until it answers; None is that there is no such file, and nothing else is."""
         url = (self._address or host) + (path if path else "/" if self._address else "")
-        delay = _FIRST_WAIT
+        where, delay = url.partition("://")[2], _FIRST_WAIT
         for tried in range(1, _TRIES + 1):
-            if self._clock.wait(_PACE_SECONDS):
-                raise Stopped("the backfill was stopped")
+            self._wait(_PACE_SECONDS)
             self.requests += 1
             try:
-                return self._once(url, params)
-            except (VenueError, NetworkError) as problem:
-                is_final = isinstance(problem, VenueError) and problem.reason != "busy"
-                if is_final or tried == _TRIES:
+                reply = self._http.send("GET", url, params)
+            except NetworkError:
+                if tried == _TRIES:
                     raise
-            if self._clock.wait(delay):
-                raise Stopped("the backfill was stopped")
+            else:
+                if reply.status in (200, 404):
+                    return reply if reply.status == 200 else None
+                text = f"HTTP {reply.status}: {reply.body[:200].decode(errors='replace')}"
+                reason = {451: "region", 403: "refused"}.get(reply.status, "busy")
+                if reason != "busy" or tried == _TRIES:
+                    raise VenueError(where, text, reason=reason, status=reply.status)
+            self._wait(delay)
             delay = min(delay * 2, _LONGEST_WAIT)
         raise AssertionError("unreachable")
 
-    def _once(self, url: str, params: Mapping[str, str]) -> KeylessReply | None:
-        reply = self._http.send("GET", url, params)
-        if reply.status == 200:
-            return reply
-        if reply.status == 404:
-            return None
-        text = reply.body[:200].decode(errors="replace")
-        reason = {451: "region", 403: "refused"}.get(reply.status, "busy")
-        where = url.partition("://")[2]
-        raise VenueError(where, f"HTTP {reply.status}: {text}", reason=reason, status=reply.status)
+    def _wait(self, seconds: float) -> None:
+        if self._clock.wait(seconds):
+            raise Stopped("the backfill was stopped")
 
 
 def _field(text: str, name: str) -> str:
