@@ -13,7 +13,6 @@ import struct
 import threading
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
@@ -24,6 +23,7 @@ import pandas as pd
 from derivdata.sources.venues.hyperliquid import DEXES
 from tests.collect import books, chains, lists
 from tests.collect.clocks import SimulatedClock
+from tests.collect.payments import payments
 from tests.collect.state_bodies import (
     OKX_STRIKES,
     bitget_suffix,
@@ -264,6 +264,7 @@ class Fakes:
             body = chains.chain(exchange, place, params, ms) if body is None and self.chains else body
             body = lists.answer(self, exchange, place, params) if body is None else body
             body = state_body(self, exchange, place, params) if body is None else body
+            body = payments(self, exchange, place, params) if body is None else body
             made = VENUES["hyperliquid" if exchange in DEXES else exchange]
             body = made(self, place, params) if body is None else body
         except KeyError:
@@ -292,11 +293,6 @@ class Fakes:
                 kinds.append(ERROR_200[exchange])
             return kinds[count % len(kinds)]
         return None
-
-
-def _ms(second: int, jitter: bool = True) -> int:
-    """The stamp of a payment: some venues are late by up to a second."""
-    return second * 1000 + (second // HOUR * 37 % 900 if jitter else 0)
 
 
 def _page(
@@ -334,13 +330,6 @@ def _binance(fakes: Fakes, place: str, params: dict[str, Any], exchange: str = "
 def _binance_history(fakes: Fakes, place: str, params: dict[str, Any], exchange: str) -> Any:
     symbol = params["symbol"].removesuffix("USDT")
     start, end = _number(params, "startTime", 0), _number(params, "endTime", 9e15)
-    if place.endswith("fundingRate"):
-        rows = [(_ms(s), r) for s, _, r in fakes.payments(exchange, symbol)]
-        limit = min(int(params.get("limit", 100)), 1000)
-        return [
-            {"symbol": params["symbol"], "fundingTime": t, "fundingRate": f"{r:.8f}", "markPrice": ""}
-            for t, r in _page(rows, start, end, limit, newest=False)
-        ]
     if place.lower().endswith("klines"):
         last = 0.0 if "markPrice" in place else 1.0
         bars = [(s * 1000, m + last) for s, m in fakes.truth.bars(symbol)]
@@ -377,21 +366,6 @@ def _bybit(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
         named = fakes.symbols[half:] if one and linear else fakes.symbols[:half] if linear else fakes.symbols
         result["list"] = [filled_row("bybit instrument", s=s, kind=kind, quote=quote) for s in named]
         result["nextPageCursor"] = "next" if linear and not one else ""
-    elif place.endswith("funding/history"):
-        if "startTime" in params and "endTime" not in params:
-            return {"retCode": 10001, "retMsg": "endTime is missing", "result": {}, "time": 1}
-        rows = [(s * 1000, r) for s, _, r in fakes.payments("bybit", params["symbol"][:3])]
-        found = _page(
-            rows,
-            _number(params, "startTime", 0),
-            _number(params, "endTime", 9e15),
-            _limit(params, 200),
-            newest=True,
-        )
-        result["list"] = [
-            {"symbol": params["symbol"], "fundingRate": f"{r:.8f}", "fundingRateTimestamp": str(t)}
-            for t, r in found
-        ]
     elif place.endswith("mark-price-kline"):
         each = params["interval"] == "5"
         told = [(s, m) for s, _, m in fakes.truth.oi(params["symbol"][:3]) if each or s % HOUR == 0]
@@ -432,27 +406,6 @@ def _okx(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     if place.endswith("/instruments"):
         kinds = ("okx instrument", "okx inverse instrument")
         data: list[Any] = [filled_row(kind, s=s) for kind in kinds for s in fakes.symbols]
-    elif place.endswith("funding-rate-history"):
-        rows = [(s * 1000, r) for s, _, r in fakes.payments("okx", params["instId"][:3])]
-        oldest = fakes.now().timestamp() * 1000 - 90 * 86_400_000
-        found = _page(
-            rows,
-            oldest,
-            _number(params, "after", 9e15),
-            _limit(params, 400),
-            newest=True,
-            exclusive=True,
-        )
-        data = [
-            {
-                "instId": params["instId"],
-                "instType": "SWAP",
-                "fundingRate": "0.5",
-                "realizedRate": f"{r:.8f}",
-                "fundingTime": str(t),
-            }
-            for t, r in found
-        ]
     elif place.endswith("open-interest-history"):
         rows3 = [(s * 1000, c, c * m) for s, c, m in fakes.truth.oi(params["instId"][:3])]
         newest = rows3[-1440:]
@@ -504,24 +457,12 @@ def _hyperliquid(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
                 for _, (_, coins, mark) in fakes.states()
             ],
         ]
-    if params["type"] == "fundingHistory":
-        of, _, symbol = params["coin"].rpartition(":")
-        exchange = next((slug for slug, name in DEXES.items() if name == of), "hyperliquid")
-        rows = [(_ms(s), r) for s, _, r in fakes.payments(exchange, symbol)]
-        found = _page(rows, params["startTime"], params.get("endTime", 9e15), 500, newest=False)
-        return [
-            {"coin": params["coin"], "fundingRate": f"{r:.8f}", "premium": "0", "time": t} for t, r in found
-        ]
     raise KeyError(params["type"])
 
 
 def _gateio(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     symbol = params["contract"][:3]
-    start, end = _number(params, "from", 0), _number(params, "to", 9e12)
-    if place.endswith("/funding_rate"):
-        rows = [(s, r) for s, _, r in fakes.payments("gateio", symbol)]
-        found = _page(rows, start, end, min(int(params.get("limit", 100)), 1000), newest=True)
-        return [{"t": t, "r": f"{r:.8f}"} for t, r in found]
+    start = _number(params, "from", 0)
     if place.endswith("/contract_stats"):
         rows3 = fakes.truth.oi(symbol)
         found3 = _page(rows3, start, 9e12, min(int(params.get("limit", 100)), 1000), newest=False)
@@ -556,13 +497,6 @@ def _bitget(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
             }
             for s in bitget_symbols(params, fakes.symbols)
         ]
-    elif place.endswith("v2/mix/market/history-fund-rate"):
-        rows = [(s * 1000, r) for s, _, r in fakes.payments("bitget", params["symbol"][:3])][::-1]
-        size, number = min(int(params.get("pageSize", 20)), 100), int(params.get("pageNo", 1))
-        data = [
-            {"symbol": params["symbol"], "fundingRate": f"{r:.8f}", "fundingTime": str(t)}
-            for t, r in rows[(number - 1) * size : number * size]
-        ]
     else:
         raise KeyError(place)
     return {
@@ -573,53 +507,9 @@ def _bitget(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     }
 
 
-def _deribit(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    if place.endswith("get_funding_rate_history"):
-        rows = [(s * 1000, r) for s, _, r in fakes.payments("deribit", params["instrument_name"][:3])]
-        found = _page(
-            rows,
-            _number(params, "start_timestamp", 0),
-            _number(params, "end_timestamp", 9e15),
-            744,
-            newest=False,
-        )
-        result = [
-            {
-                "timestamp": t,
-                "index_price": fakes.truth.index(t // 1000),
-                "prev_index_price": fakes.truth.index(t // 1000 - HOUR),
-                "interest_1h": r,
-                "interest_8h": 8 * r,
-            }
-            for t, r in found
-        ]
-    else:
-        raise KeyError(place)
-    return {"jsonrpc": "2.0", "result": result, "usIn": 1, "usOut": 2}
-
-
-def _lighter(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    rows = [(s, r) for s, _, r in fakes.payments("lighter", SYMBOLS[int(params["market_id"])])]
-    found = _page(
-        rows,
-        _number(params, "start_timestamp", 0),
-        _number(params, "end_timestamp", 9e12),
-        int(params["count_back"]),
-        newest=True,
-    )
-    return {
-        "code": 200,
-        "resolution": "1h",
-        "fundings": [
-            {
-                "timestamp": t,
-                "value": "1",
-                "rate": f"{abs(r) * 100:.8f}",
-                "direction": "long" if r >= 0 else "short",
-            }
-            for t, r in found[::-1]
-        ],
-    }
+def _none(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    """Answer nothing beside lists, books and payments."""
+    raise KeyError(place)
 
 
 def _paradex(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
@@ -627,96 +517,18 @@ def _paradex(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
         start, end = int(_number(params, "start_at", 0)), int(_number(params, "end_at", 9e15))
         size = min(int(params.get("page_size", 100)), 5000)
         every_five = range(end // 5000 * 5, start // 1000 - 1, -5)  # seconds, the newest first
-        return {
-            "results": [
-                {
-                    "market": params["market"],
-                    "funding_rate": f"{s % 1000 * 1e-7:.8f}",
-                    "funding_rate_8h": "",
-                    "funding_period_hours": 8,
-                    "created_at": s * 1000,
-                }
-                for s in every_five[:size]
-                if start <= s * 1000 <= end
-            ],
-            "next": "older",
-        }
+        row = {"market": params["market"], "funding_rate_8h": "", "funding_period_hours": 8}
+        rows = [
+            {**row, "funding_rate": f"{s % 1000 * 1e-7:.8f}", "created_at": s * 1000}
+            for s in every_five[:size]
+            if start <= s * 1000 <= end
+        ]
+        return {"results": rows, "next": "older"}
     raise KeyError(place)
 
 
 def _aster(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     return _binance(fakes, place, params, "aster")
-
-
-def _kraken(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    symbol = {"XBT": "BTC"}.get(params["symbol"][3:6], params["symbol"][3:6])
-    return {
-        "result": "success",
-        "serverTime": "2026-02-01T00:00:00.000Z",
-        "rates": [
-            {
-                "timestamp": f"{datetime.fromtimestamp(s, UTC):%Y-%m-%dT%H:%M:%S}.000Z",
-                "fundingRate": 1.0,
-                "relativeFundingRate": r,
-            }
-            for s, _, r in fakes.payments("kraken", symbol)
-        ],
-    }
-
-
-def _dydx(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    ticker = place.rpartition("/")[2]
-    rows = [(_ms(s), r) for s, _, r in fakes.payments("dydx", ticker[:3])]
-    end = (
-        pd.Timestamp(params["effectiveBeforeOrAt"]).timestamp() * 1000
-        if "effectiveBeforeOrAt" in params
-        else 9e15
-    )
-    found = _page(rows, 0, end, min(int(params.get("limit", 100)), 1000), newest=True)
-    return {
-        "historicalFunding": [
-            {
-                "ticker": ticker,
-                "rate": f"{r:.8f}",
-                "price": "1",
-                "effectiveAtHeight": "1",
-                "effectiveAt": pd.Timestamp(t, unit="ms", tz="UTC").strftime("%Y-%m-%dT%H:%M:%S.")
-                + f"{t % 1000:03}Z",
-            }
-            for t, r in found
-        ]
-    }
-
-
-def _kucoin(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    if place == "/market/funding-rate-history":
-        old = _kucoin(fakes, "", {**params, "from": params["startAt"], "to": params["endAt"]})["data"]
-        rows = [{"ts": row["timepoint"], "fundingRate": row["fundingRate"]} for row in old]
-        return {"code": "200000", "data": {"symbol": params["symbol"], "list": rows}}
-    if "from" not in params or "to" not in params:
-        return {"code": "400100", "msg": "from and to are required"}
-    symbol = {"XBT": "BTC"}.get(params["symbol"][:3], params["symbol"][:3])
-    rows = [(s * 1000, r) for s, _, r in fakes.payments("kucoin", symbol)]
-    data = [
-        {"symbol": params["symbol"], "fundingRate": round(r, 8), "timepoint": t}
-        for t, r in _page(rows, _number(params, "from", 0), _number(params, "to", 0), 100, newest=True)
-    ]
-    return {"code": "200000", "data": data}
-
-
-def _mexc(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    rows = [(s * 1000, r) for s, _, r in fakes.payments("mexc", params["symbol"][:3])][::-1]
-    size, number = min(int(params.get("page_size", 20)), 1000), int(params.get("page_num", 1))
-    page = rows[(number - 1) * size : number * size]
-    data = {
-        "currentPage": number,
-        "totalPage": -(-len(rows) // size),
-        "resultList": [
-            {"symbol": params["symbol"], "fundingRate": round(r, 8), "settleTime": t, "collectCycle": 8}
-            for t, r in page
-        ],
-    }
-    return {"success": True, "code": 0, "data": data}
 
 
 def _huobi(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
@@ -734,79 +546,7 @@ def _huobi(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
             "tick": ticks,
         }
         return {"status": "ok", "ts": now, "data": data}
-    rows = [(_ms(s), r) for s, _, r in fakes.payments("huobi", params["contract_code"][:3])][::-1]
-    size, number = min(int(params.get("page_size", 20)), 50), int(params.get("page_index", 1))
-    return {
-        "status": "ok",
-        "ts": now,
-        "data": {
-            "total_page": -(-len(rows) // size),
-            "current_page": number,
-            "total_size": len(rows),
-            "data": [
-                {
-                    "contract_code": params["contract_code"],
-                    "funding_rate": f"{r:.18f}",
-                    "realized_rate": None,
-                    "funding_time": str(t),
-                }
-                for t, r in rows[(number - 1) * size : number * size]
-            ],
-        },
-    }
-
-
-def _derive(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    symbol = params["instrument_name"][:3]
-    rows = [(s * 1000, r) for s, _, r in fakes.payments("derive", symbol)]
-    found = _page(rows, params["start_timestamp"], params["end_timestamp"], 720, newest=False)
-    return {
-        "id": "1",
-        "result": {
-            "instrument_name": None,
-            "funding_rate_history": [
-                {"timestamp": t, "currency": symbol, "funding_rate": f"{r:.9f}"} for t, r in found
-            ],
-        },
-    }
-
-
-def _bingx(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    if not place.endswith("/fundingRate"):
-        raise KeyError(place)
-    rows = [(_ms(s), r) for s, _, r in fakes.payments("bingx", params["symbol"][:3])]
-    found = _page(
-        rows,
-        _number(params, "startTime", 0),
-        _number(params, "endTime", 9e15),
-        _limit(params, 1000),
-        newest=True,
-    )
-    data = [{"symbol": params["symbol"], "fundingRate": f"{r:.8f}", "fundingTime": t} for t, r in found]
-    return {"code": 0, "msg": "", "data": data}
-
-
-def _phemex(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    if not place.endswith("/funding-rate-history") or not params["symbol"].endswith("FR8H"):
-        raise KeyError(place)
-    rows = [(s * 1000, r) for s, _, r in fakes.payments("phemex", params["symbol"][1:4])]
-    found = _page(
-        rows, _number(params, "start", 0), _number(params, "end", 9e15), _limit(params, 100), newest=True
-    )
-    rows2 = [{"symbol": params["symbol"], "fundingRate": f"{r:.8f}", "fundingTime": str(t)} for t, r in found]
-    return {"code": 0, "msg": "OK", "data": {"rows": rows2}}
-
-
-def _bitmex(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    if place != "/funding":
-        raise KeyError(place)
-    symbol = params["symbol"][:3].replace("XBT", "BTC")
-    rows = [(s * 1000, r) for s, _, r in fakes.payments("bitmex", symbol)]
-    start, end = (pd.Timestamp(params[name]).timestamp() * 1000 for name in ("startTime", "endTime"))
-    found = _page(rows, start, end, min(int(params.get("count", 100)), 500), newest=False)
-    return [
-        {"symbol": params["symbol"], "timestamp": lists.iso(t), "fundingRate": round(r, 8)} for t, r in found
-    ]
+    raise KeyError(place)
 
 
 def _cryptocom(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
@@ -814,55 +554,8 @@ def _cryptocom(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
         raise KeyError(place)
     symbol, now = params["instrument_name"][:3], int(fakes.now().timestamp() * 1000)
     told = {"funding_rate": "0.0000125", "mark_price": str(fakes.truth.oi_at(symbol, now // 1000)[2])}
-    if params["valuation_type"] in told:
-        data = [{"v": told[params["valuation_type"]], "t": now // 14_400_000 * 14_400_000}]
-    else:
-        rows = [(s * 1000, r) for s, _, r in fakes.payments("cryptocom", symbol)]
-        found = _page(
-            rows,
-            _number(params, "start_ts", 0),
-            _number(params, "end_ts", 9e15),
-            int(params["count"]),
-            newest=True,
-        )
-        data = [{"v": f"{r:.8f}", "t": t} for t, r in found]
+    data = [{"v": told[params["valuation_type"]], "t": now // 14_400_000 * 14_400_000}]
     return {"id": 1, "code": 0, "result": {"instrument_name": params["instrument_name"], "data": data}}
-
-
-def _edgex(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    if not place.endswith("/getFundingRatePage"):
-        raise KeyError(place)
-    start, end = (int(params[f"filter{name}"]) for name in ("BeginTimeInclusive", "EndTimeExclusive"))
-    paid = fakes.payments("edgex", SYMBOLS[int(params["contractId"][-1])])[::-1]
-    rows = [
-        {
-            "contractId": params["contractId"],
-            "fundingTime": str(second * 1000),
-            "fundingRate": f"{rate:.8f}",
-            "isSettlement": True,
-            "fundingRateIntervalMin": str(60 * hours),
-        }
-        for second, hours, rate in paid
-        if start <= second * 1000 < end
-    ]
-    skip, size = int(params.get("offsetData", 0)), min(int(params["size"]), 100)
-    after = str(skip + size) if skip + size < len(rows) else ""
-    return {"code": "SUCCESS", "data": {"dataList": rows[skip : skip + size], "nextPageOffsetData": after}}
-
-
-def _backpack(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    if place != "/fundingRates":
-        raise KeyError(place)
-    now = fakes.now().timestamp()  # the first row is the running interval
-    told = [row for row in fakes.truth.payments("backpack", params["symbol"][:3]) if row[0] <= now + HOUR]
-    return [
-        {
-            "symbol": params["symbol"],
-            "fundingRate": f"{rate:.8f}",
-            "intervalEndTimestamp": lists.iso(second * 1000)[:-5],
-        }
-        for second, _, rate in told[::-1][: _limit(params, 10_000)]
-    ]
 
 
 VENUES: dict[str, Callable[[Fakes, str, dict[str, Any]], Any]] = {
@@ -872,20 +565,13 @@ VENUES: dict[str, Callable[[Fakes, str, dict[str, Any]], Any]] = {
     "hyperliquid": _hyperliquid,
     "gateio": _gateio,
     "bitget": _bitget,
-    "deribit": _deribit,
-    "lighter": _lighter,
+    "deribit": _none,
+    "lighter": _none,
     "paradex": _paradex,
     "aster": _aster,
-    "kraken": _kraken,
-    "dydx": _dydx,
-    "kucoin": _kucoin,
-    "mexc": _mexc,
+    **dict.fromkeys(("kraken", "dydx", "kucoin", "mexc"), _none),
     "huobi": _huobi,
-    "derive": _derive,
-    "bingx": _bingx,
-    "phemex": _phemex,
-    "bitmex": _bitmex,
+    **dict.fromkeys(("derive", "bingx", "phemex", "bitmex"), _none),
     "cryptocom": _cryptocom,
-    "edgex": _edgex,
-    "backpack": _backpack,
+    **dict.fromkeys(("edgex", "backpack"), _none),
 }

@@ -1,0 +1,111 @@
+"""Payments that the fake venues list: one truth in each venue's shape, unit and way of paging, as data.
+
+Written from the specification of the venues' APIs, as `tests.collect.fakes` is.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from derivdata.sources.venues.hyperliquid import DEXES
+from tests.collect.state_bodies import filled
+from tests.collect.truth import HOUR
+
+if TYPE_CHECKING:
+    from tests.collect.fakes import Fakes
+
+Row = dict[str, Any]
+
+_LISTS: dict[str, Row] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+"""By venue and end of the path: names of parameters, most rows of a page, its order, a row and the body."""
+_SYMBOLS = ("BTC", "ETH")
+
+
+def payments(fakes: Fakes, exchange: str, place: str, params: Row) -> Any:
+    """Return the body of a list of payments; None where it is none."""
+    venue = "hyperliquid" if exchange in DEXES else exchange
+    ends = (key for key in _LISTS if key.split()[0] == venue and f"{place}/".endswith(f"{key.split()[1]}/"))
+    key = next((k for k in ends if params.items() >= _LISTS[k].get("when", {}).items()), None)
+    if key is None and exchange == "dydx" and place.startswith("/historicalFunding/"):
+        key, params = "dydx /historicalFunding", {**params, "symbol": place.rpartition("/")[2]}
+    if key is None:
+        return None
+    shape = _LISTS[key]
+    if not params.keys() >= {*shape.get("needs", ())}:
+        return shape["refusal"]
+    rows, more = _page(fakes, shape, params, _listed(fakes, exchange, shape, params))
+    now = int(fakes.now().timestamp() * 1000)
+    asked = {"name": params.get(shape.get("symbol", "symbol")), "now": now}
+    return filled(
+        shape["body"], {**asked, **more, "rows": [filled(shape["row"], asked | row) for row in rows]}
+    )
+
+
+def _listed(fakes: Fakes, exchange: str, shape: Row, params: Row) -> list[Row]:
+    """Return what the venue lists by now of the contract that is asked for, with what a row may name."""
+    name = str(params[shape.get("symbol", "symbol")]).rpartition(":")[2]
+    cut = shape.get("cut", 0)
+    if not name.endswith(shape.get("ends", "")):
+        raise KeyError(name)
+    symbol = _SYMBOLS[int(name[-1])] if shape.get("by_number") else name[cut : cut + 3].replace("XBT", "BTC")
+    paid = fakes.payments(exchange, symbol)
+    if shape.get("ahead"):  # the first row is the running interval
+        paid = [
+            row for row in fakes.truth.payments(exchange, symbol) if row[0] <= fakes.now().timestamp() + HOUR
+        ]
+    late = shape.get("jitter", False)  # some venues are late by up to a second
+    return [
+        {
+            "t": second * 1000 + (second // HOUR * 37 % 900 if late else 0),
+            "second": second,
+            "base": symbol,
+            "minutes": 60 * hours,
+            "rate": rate,
+            "rounded": round(rate, 8),
+            "eight": 8 * rate,
+            "percent": abs(rate) * 100,
+            "direction": "long" if rate >= 0 else "short",
+            "index": fakes.truth.index(second),
+            "index_before": fakes.truth.index(second - HOUR),
+        }
+        for second, hours, rate in paid
+    ]
+
+
+def _page(fakes: Fakes, shape: Row, params: Row, rows: list[Row]) -> tuple[list[Row], Row]:
+    """Return the rows of a page, and what the body says of the others."""
+    unit = shape.get("unit", 1)
+    name, usual, most = shape.get("limit", ("", 10**6, 10**6))
+    limit = min(int(params.get(name, usual)), most)
+
+    def at(which: str, otherwise: float) -> float:
+        text = params.get(shape.get(which, ""), otherwise)
+        is_number = not isinstance(text, str) or text.replace(".", "").isdigit()
+        return float(text) * unit if is_number else pd.Timestamp(text).timestamp() * 1000
+
+    first, end = at("start", 0), at("end", 9e15)
+    if "reach_days" in shape:
+        first = max(first, fakes.now().timestamp() * 1000 - shape["reach_days"] * 86_400_000)
+    inside = [
+        r for r in rows if first <= r["t"] and (r["t"] < end if shape.get("exclusive") else r["t"] <= end)
+    ]
+    skip = int(params.get(shape.get("offset", ""), 0))
+    if "page" in shape:
+        skip = limit * (int(params.get(shape["page"], 1)) - 1)
+    newest = inside[::-1] if shape.get("newest") else inside
+    page = newest[skip : skip + limit]
+    for row in page:
+        row["whole"] = f"{pd.Timestamp(row['t'], unit='ms', tz='UTC'):%Y-%m-%dT%H:%M:%S}"
+        row["iso"] = f"{row['whole']}.{row['t'] % 1000:03}"
+    following = str(skip + limit) if skip + limit < len(newest) else ""
+    told = {
+        "pages": -(-len(newest) // limit),
+        "page": skip // limit + 1,
+        "count": len(newest),
+        "next": following,
+    }
+    return page[::-1] if shape.get("turned") else page, told
