@@ -32,6 +32,7 @@ def applied(
         kernel,
         *arrays,
         kwargs=kwargs,
+        keep_attrs=False,
         input_core_dims=core if core is not None else [[]] * len(arrays),
         output_core_dims=out,
         dask="parallelized",
@@ -52,13 +53,7 @@ def elementwise(kernel: Callable[..., Floats], *arrays: Any, **options: Any) -> 
 
 
 def named(value: Any, dims: Sequence[str], argument: str) -> xr.DataArray:
-    """Return a DataArray as it is; a bare array under the last of `dims`.
-
-    Raises
-    ------
-    TypeError
-        It holds no numbers, or has more dimensions.
-    """
+    """Return a DataArray as it is; a bare array under the last of `dims`."""
     if isinstance(value, xr.DataArray):
         return value
     try:
@@ -73,16 +68,17 @@ def named(value: Any, dims: Sequence[str], argument: str) -> xr.DataArray:
 
 
 def bare(value: Any, name: str, argument: str | None = None) -> xr.DataArray:
-    """Return a DataArray as it is; a number; a 1-D array over a new dim `name`, which it labels.
-
-    Raises
-    ------
-    TypeError
-        A bare array has more dimensions; the message names the argument, which is `name` without another.
-    """
+    """Return a DataArray as it is; a number; a 1-D array over a new dim `name`, which it labels."""
     array = named(value, (name,), argument or name)
     labelled: bool = array is not value and array.ndim == 1
     return array.assign_coords({name: array.to_numpy()}) if labelled else array
+
+
+def previous(t: Floats, usable: Any) -> Any:
+    """Return the position along the last axis of the usable expiry before each one, −1 without one."""
+    earlier = usable[..., None, :] & (t[..., None, :] < t[..., :, None])
+    last = np.where(earlier, t[..., None, :], -np.inf)
+    return np.where(earlier.any(axis=-1), last.argmax(axis=-1), -1)
 
 
 def with_units(result: xr.Dataset, units: Mapping[str, str]) -> xr.Dataset:
@@ -101,13 +97,7 @@ def origin_attrs(surface: xr.Dataset) -> dict[str, Any]:
 
 
 def require_surface(surface: xr.Dataset) -> None:
-    """Refuse what is no fit of ``dd.analysis.surface``.
-
-    Raises
-    ------
-    ValueError
-        A variable or the expiries are missing; the message names it and the argument ``surface``.
-    """
+    """Refuse what is no fit of ``dd.analysis.surface``."""
     require_variables(surface, "surface", _OF_A_SURFACE, dims=("expiry",))
     if not surface.sizes["expiry"]:
         raise ValueError("surface has no expiries")

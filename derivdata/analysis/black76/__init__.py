@@ -96,14 +96,7 @@ def price(
     7.9656
     """
     kernel = partial(kernels.price, inverse=premium == "inverse")
-    arrays = _fitting(
-        forward=forward,
-        strike=strike,
-        year_fraction=year_fraction,
-        iv=iv,
-        side=sign(side),
-        interest_rate=interest_rate,
-    )
+    arrays = _fitting(forward, strike, year_fraction, iv, side, interest_rate)
     (value,) = apply(lambda *block: (kernel(*block),), arrays, [np.float64])
     return _named(value, "price", units=_UNITS[premium], premium=premium)
 
@@ -158,14 +151,7 @@ def greeks(
         at = kernels.terms(*block, inverse=premium == "inverse")
         return tuple(kernels.greek(name, delta, at) for name in which)
 
-    arrays = _fitting(
-        forward=forward,
-        strike=strike,
-        year_fraction=year_fraction,
-        iv=iv,
-        side=sign(side),
-        interest_rate=interest_rate,
-    )
+    arrays = _fitting(forward, strike, year_fraction, iv, side, interest_rate)
     values = dict(zip(which, apply(kernel, arrays, [np.float64] * len(which)), strict=True))
     if not any(isinstance(each, xr.DataArray) for each in values.values()):
         return values
@@ -213,19 +199,18 @@ def implied_vol(
     0.2
     """
     kernel = partial(kernels.implied_volatility, inverse=premium == "inverse")
-    arrays = _fitting(
-        price=price,
-        forward=forward,
-        strike=strike,
-        year_fraction=year_fraction,
-        side=sign(side),
-        interest_rate=interest_rate,
-    )
+    names = ("price", "forward", "strike", "year_fraction")
+    arrays = _fitting(price, forward, strike, year_fraction, side, interest_rate, names=names)
     iv, status = apply(kernel, arrays, [np.float64, np.int32])
     return ImpliedVol(_named(iv, "iv", units="1/sqrt(year)"), _named(status, "status", **flag_attrs()))
 
 
-def _fitting(**arrays: Any) -> list[Any]:
+def _fitting(
+    *values: Any, names: tuple[str, ...] = ("forward", "strike", "year_fraction", "iv")
+) -> list[Any]:
+    """Return the numbers, the side as a sign and the rate, checked to fit each other."""
+    *numbers, side, rate = values
+    arrays = dict(zip(names, numbers, strict=True)) | {"side": sign(side), "interest_rate": rate}
     require_together(**arrays)
     return list(arrays.values())
 

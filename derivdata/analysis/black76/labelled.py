@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
+from derivdata.analysis.labelling import applied
 from derivdata.support.arrays import Floats
 
 _BLOCK = 16384  # a dozen arrays of this length stay in the cache of a core
@@ -18,7 +19,7 @@ _BLOCK = 16384  # a dozen arrays of this length stay in the cache of a core
 def sign(side: Any) -> Any:
     """+1.0 for ``"call"``, -1.0 for ``"put"``, NaN where missing, in an array of the kind of `side`."""
     if isinstance(side, xr.DataArray):
-        return xr.apply_ufunc(_signs, side, dask="parallelized", output_dtypes=[np.float64])
+        return applied(_signs, side)
     if _is_dask(side) and hasattr(side, "dtype"):
         return side.map_blocks(_signs, dtype=np.float64)
     if isinstance(getattr(side, "dtype", None), pd.CategoricalDtype):
@@ -42,17 +43,10 @@ def _signs(side: npt.NDArray[Any]) -> Floats:
 
 
 def apply(kernel: Callable[..., tuple[Any, ...]], arrays: Sequence[Any], dtypes: Sequence[Any]) -> list[Any]:
-    """Return outputs of an elementwise kernel over broadcast arrays, in the kind of the arrays.
+    """Return outputs of an elementwise kernel over broadcast arrays, one per dtype, in the kind of the arrays.
 
-    Parameters
-    ----------
-    kernel
-        Takes one-dimensional float arrays of equal length, gives a tuple of such arrays.
-    arrays
-        Floats, ndarrays and pandas objects give ndarrays (numpy scalars from scalars); one DataArray makes
-        all outputs DataArrays, in the dims' order of the first that has the most; dask stays lazy.
-    dtypes
-        One for each output.
+    Floats, ndarrays and pandas objects give ndarrays (numpy scalars from scalars); one DataArray makes all
+    outputs DataArrays, in the dims' order of the first that has the most; dask stays lazy.
     """
     labelled = [each for each in arrays if isinstance(each, xr.DataArray)]
     if labelled:
@@ -74,14 +68,7 @@ def _under_labels(
         values = _blocked(kernel, dtypes, *parts)
         return values if len(values) > 1 else values[0]
 
-    outputs = xr.apply_ufunc(
-        whole,
-        *arrays,
-        output_core_dims=[[] for _ in dtypes],
-        dask="parallelized",
-        output_dtypes=list(dtypes),
-        keep_attrs=False,
-    )
+    outputs = applied(whole, *arrays, out=[[]] * len(dtypes), types=dtypes)
     return outputs if isinstance(outputs, tuple) else (outputs,)
 
 

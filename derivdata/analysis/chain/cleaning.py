@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
@@ -94,7 +93,7 @@ def clean(
     if is_cleaned(chain) and min_time is iv_max is mad is None and iv_unit == "decimal":
         again: pd.DataFrame = chain.copy()
         return again
-    rows = option_rows(chain, at=at, iv_unit=_units_by_venue(iv_unit), dates=dates)
+    rows = option_rows(chain, at=at, iv_unit=iv_unit, dates=dates)
     return usable(rows, chain, min_time=min_time, iv_max=iv_max, mad=mad)
 
 
@@ -112,7 +111,7 @@ def usable(
     require_price_units(rows)
     options, dropped, left_out = rows, {}, [rows[:0]]
     for reason, test in _tests(10.0 if iv_max is None else iv_max, 5.0 if mad is None else mad).items():
-        bad = test(options) if len(options) else np.zeros(0, dtype=bool)
+        bad = np.asarray(test(options), dtype=bool) if len(options) else np.zeros(0, dtype=bool)
         dropped[reason] = int(np.sum(bad))
         if not dropped[reason]:
             continue
@@ -132,38 +131,24 @@ def usable(
 def _of_middle(rows: pd.DataFrame) -> Any:
     """Return the volatility halfway between bid and ask in price, half the ask without a bid."""
     prices = quoted(rows)
-    if prices is None:
-        return np.nan
     middle = (prices.bid.fillna(0.0) + prices.ask) / 2.0
     return implied(rows, middle, row_forward(rows), 1.0, prices.inverse)
-
-
-def _units_by_venue(iv_unit: str | Mapping[str, str]) -> str | Mapping[str, str]:
-    if not isinstance(iv_unit, str):
-        for venue, unit in iv_unit.items():
-            if unit not in ("decimal", "percent"):
-                raise ValueError(f"iv_unit of {venue!r} is {unit!r}, neither 'decimal' nor 'percent'")
-    return iv_unit
 
 
 def _tests(iv_max: float, mad: float) -> dict[str, Callable[[pd.DataFrame], Any]]:
     """Each reason to drop an option, in order; a later one only sees what the earlier ones left."""
     return {
-        "expired": lambda o: _not(o["year_fraction"] > 0),
-        "strike": lambda o: _not(o["strike"] > 0),
-        "iv_missing": lambda o: o["iv"].isna().to_numpy(),
-        "iv_not_positive": lambda o: _not(o["iv"] > 0),
-        "iv_too_high": lambda o: _not(o["iv"] <= iv_max),
-        "underlying": lambda o: (o["underlying_price"] <= 0).to_numpy(),
+        "expired": lambda o: ~(o["year_fraction"] > 0),
+        "strike": lambda o: ~(o["strike"] > 0),
+        "iv_missing": lambda o: o["iv"].isna(),
+        "iv_not_positive": lambda o: ~(o["iv"] > 0),
+        "iv_too_high": lambda o: ~(o["iv"] <= iv_max),
+        "underlying": lambda o: o["underlying_price"] <= 0,
         "duplicate": _repeated,
         "crossed": _crossed,
         "no_time_value": _without_time_value,
         "outlier": lambda o: _far_out(o, mad),
     }
-
-
-def _not(good: pd.Series) -> Any:
-    return ~good.to_numpy(dtype=bool)
 
 
 def _place(options: pd.DataFrame) -> list[str]:
@@ -183,8 +168,6 @@ def _repeated(options: pd.DataFrame) -> Any:
 
 def _width(options: pd.DataFrame) -> Any:
     prices = quoted(options)
-    if prices is None:
-        return np.nan
     width = (prices.ask - prices.bid) / (prices.ask + prices.bid)  # relative: prices may be in coin or USD
     return width.where(prices.ask >= prices.bid)  # a crossed quote is no tight one
 
@@ -218,22 +201,18 @@ def _marked(options: pd.DataFrame, repeated: Any) -> pd.DataFrame:
 
 def _crossed(options: pd.DataFrame) -> Any:
     prices = quoted(options)
-    if prices is None:
-        return np.zeros(len(options), dtype=bool)
-    return (prices.bid > prices.ask).to_numpy()
+    return prices.bid > prices.ask
 
 
 def _without_time_value(options: pd.DataFrame) -> Any:
     prices = quoted(options)
-    if prices is None:
-        return np.zeros(len(options), dtype=bool)
     price = prices.mark.fillna(prices.mid)
     forward, strike = row_forward(options), options["strike"]
     unit = forward.where(prices.inverse, 1.0)
     call = options["side"] == "call"
     low = (forward - strike).where(call, strike - forward).clip(lower=0.0) / unit
     high = forward.where(call, strike) / unit
-    return ((price <= low) | (price >= high)).to_numpy()
+    return (price <= low) | (price >= high)
 
 
 def _far_out(options: pd.DataFrame, mad: float) -> Any:
@@ -252,13 +231,11 @@ def _far_out(options: pd.DataFrame, mad: float) -> Any:
     return bad
 
 
-def flags(options: pd.DataFrame, min_time: str | pd.Timedelta | None = None) -> npt.NDArray[np.int32]:
+def flags(options: pd.DataFrame, min_time: str | pd.Timedelta | None = None) -> Any:
     """Return the status that time to expiry and quotes give to each option."""
     least = times.length("1h" if min_time is None else min_time, "min_time")
     near = options["year_fraction"] < least / pd.Timedelta(365, "D")
     status = np.where(near, np.int32(Status.NEAR_EXPIRY), np.int32(0))
     prices = quoted(options)
-    if prices is not None:
-        one_sided = (prices.ask > 0) & ~(prices.bid > 0)
-        status |= np.where(one_sided, np.int32(Status.ONE_SIDED), np.int32(0))
-    return status
+    one_sided = (prices.ask > 0) & ~(prices.bid > 0)
+    return status | np.where(one_sided, np.int32(Status.ONE_SIDED), np.int32(0))

@@ -65,13 +65,7 @@ def forward_from_delta(strike: Any, years: Any, iv: Any, side: Any, delta: Any) 
 
 
 def _joined(table: pd.DataFrame, value: Any, argument: str) -> pd.Series:
-    """Spread a number, a mapping by expiry, or a labelled Series or DataArray over the rows of `table`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        It is something else, or its labels are none that the chain has.
-    """
+    """Spread a number, a mapping by expiry, or a labelled Series or DataArray over the rows of `table`."""
     if value is None or isinstance(value, int | float | np.number):
         return pd.Series(np.nan if value is None else float(value), index=table.index)
     if getattr(value, "ndim", 1) == 0:
@@ -175,15 +169,15 @@ def _pairs(options: pd.DataFrame, place: pd.Series) -> pd.DataFrame:
     without quotes gives its marks, one without marks prices in USD that are rebuilt from its volatilities.
     """
     frame = pd.DataFrame({"place": place, "strike": options["strike"], "iv": options["iv"]})
-    frame = frame.assign(price=np.nan, spread=1.0, inverse=False, rebuilt=True)
-    if (prices := quoted(options)) is not None:
-        venue = options.groupby(
-            keys_of(options) or np.zeros(len(options)), observed=True, dropna=False
-        ).ngroup()
-        quotes, marks = (part.notna().groupby(venue).transform("any") for part in (prices.ask, prices.mark))
-        frame["price"] = prices.mid.where(quotes, prices.mark)
-        frame["spread"] = (prices.ask - prices.bid).where(quotes, 1.0)
-        frame["inverse"], frame["rebuilt"] = prices.inverse, ~(quotes | marks)
+    prices = quoted(options)
+    venue = options.groupby(keys_of(options) or np.zeros(len(options)), observed=True, dropna=False).ngroup()
+    quotes, marks = (part.notna().groupby(venue).transform("any") for part in (prices.ask, prices.mark))
+    frame = frame.assign(
+        price=prices.mid.where(quotes, prices.mark),
+        spread=(prices.ask - prices.bid).where(quotes, 1.0),
+        inverse=prices.inverse,
+        rebuilt=~(quotes | marks),
+    )
     if frame["rebuilt"].any():
         frame.loc[frame["rebuilt"], "price"] = black(options[frame["rebuilt"]])
     frame = frame.dropna(subset=None if frame["iv"].notna().any() else ["place", "strike", "price", "spread"])

@@ -14,8 +14,10 @@ from derivdata.analysis.chain.labels import by_label
 from derivdata.analysis.chain.normalise import expiry_slices, option_rows
 from derivdata.analysis.chain.option_prices import require_price_units
 from derivdata.analysis.inputs import require_beside, require_variables
+from derivdata.analysis.labelling import elementwise, previous
 from derivdata.analysis.status import Status
 from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Floats
 
 METHODS: tuple[ForwardMethod, ...] = tuple(ESTIMATES)
 _SUSPECT = 0.05
@@ -170,15 +172,13 @@ def basis(forward: xr.Dataset, *, spot: Numbers | None = None) -> xr.Dataset:
             "basis": ratio - 1.0,
             "basis_apr": (ratio - 1.0) / years,
             "carry": np.log(ratio) / years,
-            "forward_carry": xr.apply_ufunc(
+            "forward_carry": elementwise(
                 _growth,
                 np.log(not_spot_forward),
                 years,
                 np.log(xr.full_like(ratio.isel(expiry=0, drop=True), np.nan) if spot is None else spot),
-                input_core_dims=[["expiry"], ["expiry"], []],
-                output_core_dims=[["expiry"]],
-                dask="parallelized",
-                output_dtypes=[np.float64],
+                core=[["expiry"], ["expiry"], []],
+                out=[["expiry"]],
             ),
         }
     )
@@ -187,16 +187,9 @@ def basis(forward: xr.Dataset, *, spot: Numbers | None = None) -> xr.Dataset:
     return curve.transpose(*forward["forward"].dims)
 
 
-def _growth(
-    level: np.ndarray[Any, Any], years: np.ndarray[Any, Any], start: np.ndarray[Any, Any]
-) -> np.ndarray[Any, Any]:
-    """Return the slope of `level` to the last known one before it along the last axis."""
+def _growth(level: Floats, years: Floats, start: Floats) -> Floats:
+    """Return the slope of `level` along the last axis since the known one before it, or the start."""
     level, years, start = np.broadcast_arrays(level, years, np.asarray(start)[..., None])
-    last, when = start[..., 0].copy(), np.zeros(level.shape[:-1])
-    slope = np.full(level.shape, np.nan)
-    for i in range(level.shape[-1]):
-        here = np.isfinite(level[..., i])
-        slope[..., i] = np.where(here, (level[..., i] - last) / (years[..., i] - when), np.nan)
-        last = np.where(here, level[..., i], last)
-        when = np.where(here, years[..., i], when)
-    return slope
+    at = previous(years, np.isfinite(level))
+    last, when = (np.take_along_axis(part, np.maximum(at, 0), -1) for part in (level, years))
+    return np.asarray((level - np.where(at < 0, start, last)) / (years - np.where(at < 0, 0.0, when)))

@@ -46,11 +46,6 @@ def by_label(
         history has few expiries and strikes in common from day to day, so that its grid grows with the square
         of its length and is almost empty: a variable of over 4 million cells is lazy, and each chunk of a
         few instants is filled when it is computed.
-
-    Raises
-    ------
-    ImportError
-        A lazy variable without dask.
     """
     keys = keys_of(table)
     table = table.dropna(subset=list(place))

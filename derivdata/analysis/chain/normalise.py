@@ -32,11 +32,6 @@ def option_rows(
     """Return one row per option, numbers as float64, instants in UTC, ``year_fraction`` and ``status`` added.
 
     `dates` says whether expiries at midnight are dates; None decides by `_dated`.
-
-    Raises
-    ------
-    ValueError
-        A column or dim is missing, no instant is known, or `iv` is in another unit than `iv_unit`.
     """
     frame = _from_surface(chain) if isinstance(chain, xr.Dataset) else chain.copy(deep=False)
     frame.attrs = {}  # which pandas would copy, however large, with every step from here on
@@ -83,6 +78,9 @@ def _decimal(frame: pd.DataFrame, unit: str | Mapping[str, str]) -> pd.Series:
     if isinstance(unit, str):
         iv = iv / 100.0 if unit == "percent" else iv
     else:
+        for name, each in unit.items():
+            if each not in ("decimal", "percent"):
+                raise ValueError(f"iv_unit of {name!r} is {each!r}, neither 'decimal' nor 'percent'")
         percent = [name for name, each in unit.items() if each == "percent"]
         venues = set(frame["exchange"].astype(object)) if "exchange" in frame else set()
         if strange := sorted(set(unit) - venues):
@@ -126,13 +124,7 @@ def _timed(frame: pd.DataFrame, at: Any, dates: bool | None) -> pd.DataFrame:
 
 
 def instants(column: pd.Series, called: str) -> pd.Series:
-    """Read a column of instants as UTC; each text is read by itself.
-
-    Raises
-    ------
-    ValueError
-        It holds something else; the message says what it is `called`.
-    """
+    """Read a column of instants as UTC; each text is read by itself."""
     text = column.dtype.kind == "O"
     try:
         return pd.to_datetime(column, utc=True, format="mixed" if text else None).dt.as_unit("us")

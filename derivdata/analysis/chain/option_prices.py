@@ -31,45 +31,34 @@ class Quoted(NamedTuple):
     inverse: npt.NDArray[np.bool_]
 
     @property
+    def known(self) -> bool:
+        """Tell whether any option has a price."""
+        return any(bool(part.notna().any()) for part in (self.bid, self.ask, self.mark))
+
+    @property
     def mid(self) -> pd.Series:
         """Middle of bid and ask; NaN unless both are positive."""
         return ((self.bid + self.ask) / 2).where((self.bid > 0) & (self.ask > 0))
 
 
-def quoted(frame: pd.DataFrame) -> Quoted | None:
-    """Return bid, ask and mark, where the frame has any.
-
-    Raises
-    ------
-    ValueError
-        Prices without a unit in their name, or a row with prices in both units.
-    """
+def quoted(frame: pd.DataFrame) -> Quoted:
+    """Return bid, ask and mark of each option."""
     bare = [name for name in _NAMES if name in frame or f"{name}_price" in frame]
     if bare:
         raise ValueError(f"the {bare[0]} has no unit: name it {bare[0]}_coin or {bare[0]}_usd")
-    columns = {
-        unit: [frame[f"{name}_{unit}"] for name in _NAMES if f"{name}_{unit}" in frame] for unit in _UNITS
+    nothing = pd.Series(np.nan, index=frame.index)
+    prices = {
+        unit: [frame.get(f"{name}_{unit}", nothing).astype(np.float64) for name in _NAMES] for unit in _UNITS
     }
-    coin, usd = (
-        np.any([column.notna() for column in columns[unit]], axis=0)
-        if columns[unit]
-        else np.zeros(len(frame), dtype=bool)
-        for unit in _UNITS
-    )
-    if not coin.any() and not usd.any():
-        return None
+    coin, usd = (np.any([column.notna() for column in prices[unit]], axis=0) for unit in _UNITS)
     both = np.flatnonzero(coin & usd)
     if both.size:
         raise ValueError(
             f"{both.size} rows of chain{_from(frame.iloc[both[0]])} have prices in coin and in USD: keep the "
             "columns of the currency that the option is paid in"
         )
-    nothing = pd.Series(np.nan, index=frame.index)
     bid, ask, mark = (
-        frame.get(f"{name}_usd", nothing)
-        .astype(np.float64)
-        .mask(coin, frame.get(f"{name}_coin", nothing).astype(np.float64))
-        for name in _NAMES
+        each.mask(coin, other) for each, other in zip(prices["usd"], prices["coin"], strict=True)
     )
     return Quoted(bid, ask, mark, coin)
 
@@ -110,19 +99,12 @@ def venue_of(frame: pd.DataFrame) -> Any:
 
 
 def require_price_units(options: pd.DataFrame) -> None:
-    """Refuse prices that are in another unit than their name says.
+    """Refuse prices that are in another unit than their name says: three times off, and right as the other.
 
     Black's price of each option, by its own volatility and underlying price, shows which: prices in coin
     are those in USD divided by the forward.
-
-    Raises
-    ------
-    ValueError
-        The median price of a venue is over three times off, and right as the other unit.
     """
     prices = quoted(options)
-    if prices is None:
-        return
     model = black(options)
     paid = prices.mark.fillna(prices.mid)
     usable = ((paid > 0) & (model > 0) & (options["underlying_price"] > 0)).to_numpy(dtype=bool)

@@ -106,7 +106,7 @@ def _fittable(options: pd.DataFrame, table: pd.DataFrame) -> tuple[pd.DataFrame,
     quotes = quotes[~near & ~lost]
     quotes = quotes.assign(log_moneyness=np.log(quotes["strike"] / quotes["forward"]))
     prices = quoted(quotes)
-    if prices is None:
+    if not prices.known:
         return quotes, dropped
     at = (quotes["forward"], quotes["discount"], prices.inverse)
     sides = {"iv_bid": prices.bid, "iv_ask": prices.ask}

@@ -46,15 +46,9 @@ class Trade(NamedTuple):
 
 
 def quoted_expiries(rows: pd.DataFrame) -> Iterator[QuotedExpiry]:
-    """Yield the quotes of each expiry of each chain in order of time, those in coin and in USD apart.
-
-    Raises
-    ------
-    ValueError
-        No row has a bid or ask price.
-    """
+    """Yield the quotes of each expiry of each chain in order of time, those in coin and in USD apart."""
     prices = quoted(rows)
-    if prices is None:
+    if not prices.known:
         raise ValueError("the chain has no bid and ask prices: nothing in it can be traded")
     table = slice_forwards(rows, methods=("underlying", "parity", "delta", "spot"))
     _, place = expiry_slices(rows)

@@ -91,36 +91,21 @@ class Legs(NamedTuple):
 def on_surface(
     legs: pd.DataFrame, surface: xr.Dataset, argument: str = "surface", clock: Clock | None = None
 ) -> Legs:
-    """Place the legs on a surface.
-
-    Raises
-    ------
-    ValueError
-        A column is missing; a side, quantity or strike that cannot be; a surface without forwards or
-        without instants as expiries.
-    """
+    """Place the legs on a surface."""
     require_columns(legs, "legs", _COLUMNS, others=("expiry", "side"))
     _require_legs(legs)
     require_surface(surface)
     require_variables(surface, argument, ("forward",))
     dated = instants(legs["expiry"], "the column 'expiry' of legs").dt.tz_localize(None)
     years = years_until(surface, xr.DataArray(dated.to_numpy(), dims="leg"), argument)
-    parts = {
-        "strike": legs["strike"].to_numpy(np.float64),
-        "side": legs["side"].astype(object).to_numpy(),
-        "quantity": legs["quantity"].to_numpy(np.float64),
+    kinds = {"strike": np.float64, "side": object, "quantity": np.float64}
+    arrays = {
+        name: xr.DataArray(legs[name].astype(kind).to_numpy(), dims="leg") for name, kind in kinds.items()
     }
-    arrays = {name: xr.DataArray(part, dims="leg") for name, part in parts.items()}
     cut = at_maturity(surface, years, extrapolate="flat_vol", clock=clock)
     rules = None if clock is None else clock_of(clock)
-    return Legs(
-        **arrays,
-        year_fraction=years,
-        forward=forward_of(cut),
-        cut=cut,
-        origin=origin_us(surface),
-        rules=rules,
-    )
+    where_it_lies = {"year_fraction": years, "forward": forward_of(cut), "origin": origin_us(surface)}
+    return Legs(**arrays, **where_it_lies, cut=cut, rules=rules)
 
 
 def _require_legs(legs: pd.DataFrame) -> None:

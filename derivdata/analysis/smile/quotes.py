@@ -229,11 +229,6 @@ def quote_weights(
     Vega over the forward and √T is ``φ(d1) = e^(−d1²/2)/√(2π)``; only ratios of weights count, so the
     constant goes. A residual of price is one of volatility times vega, a residual of total variance
     one of volatility times ``2 iv T``.
-
-    Raises
-    ------
-    ValueError
-        The weighting is not known.
     """
     bid, ask = sides
     if weights is None and bid is not None and ask is not None:

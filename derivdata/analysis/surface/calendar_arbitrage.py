@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis.labelling import applied, in_chunks, require_surface, with_units
+from derivdata.analysis.labelling import applied, in_chunks, previous, require_surface, with_units
 from derivdata.analysis.smile.svi import Raw, total_variance
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats
@@ -58,13 +56,6 @@ def calendar_check(surface: xr.Dataset, *, k_limit: float = 100.0) -> xr.Dataset
 
     checked = in_chunks(check, bare, most=_SLICES, whole=("expiry",))
     return checked.assign_coords({name: surface.coords[name] for name in surface.coords})
-
-
-def previous(t: Floats, usable: Any) -> Any:
-    """Return the position along the last axis of the usable expiry before each one, −1 without one."""
-    earlier = usable[..., None, :] & (t[..., None, :] < t[..., :, None])
-    last = np.where(earlier, t[..., None, :], -np.inf)
-    return np.where(earlier.any(axis=-1), last.argmax(axis=-1), -1)
 
 
 def _least_gaps(t: Floats, usable: Bools, *raw: Floats, k_limit: float) -> tuple[Floats, Floats, Bools]:

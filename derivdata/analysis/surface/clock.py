@@ -107,14 +107,7 @@ def read_times(
 
 
 def clock_of(clock: Clock | xr.Dataset) -> Rules:
-    """Return the rules of a clock; what a fit could not determine stays NaN.
-
-    Raises
-    ------
-    ValueError
-        An unknown key; a weight or a variance that is missing or below 0; events without instants; an average
-        over more than two days.
-    """
+    """Return the rules of a clock; what a fit could not determine stays NaN."""
     averaging: Any = "0h"
     if isinstance(clock, xr.Dataset):
         weight, when, variance = _of_fit(clock)
@@ -165,13 +158,7 @@ def share_of(w: Floats, even: Floats, *, added: Floats, happened: Floats) -> tup
 
 
 def origin_us(surface: xr.Dataset, argument: str = "surface") -> xr.DataArray:
-    """Return the instant of a surface [µs], over its leading dims, from its expiries and the time to them.
-
-    Raises
-    ------
-    ValueError
-        A surface without instants along ``expiry``.
-    """
+    """Return the instant of a surface [µs], over its leading dims, from its expiries and the time to them."""
     if "expiry" not in surface.indexes or surface["expiry"].dtype.kind != "M":
         raise ValueError(f"{argument} has no instants along expiry, so that no date has a place on it")
     expiry = surface["expiry"].astype("datetime64[us]").astype(np.int64).astype(np.float64)

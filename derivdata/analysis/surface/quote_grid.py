@@ -40,13 +40,7 @@ class QuoteGrid(NamedTuple):
 
 
 def arrange(k: Floats, iv: Floats, t: Floats, weight: Floats, bid: Floats, ask: Floats) -> QuoteGrid:
-    """Order the quotes of surfaces given as ``(surfaces, expiries, strikes)``; t is ``(surfaces, expiries)``.
-
-    Raises
-    ------
-    ValueError
-        The volatilities look like percent.
-    """
+    """Order the quotes of surfaces ``(surfaces, expiries, strikes)`` with times ``(surfaces, expiries)``."""
     live = (
         np.isfinite(k) & np.isfinite(iv) & (iv > 0.0) & (weight > 0.0) & ((t > 0.0) & (t < np.inf))[..., None]
     )

@@ -9,9 +9,8 @@ import xarray as xr
 
 from derivdata.analysis import smile
 from derivdata.analysis.black76.kernels import DeltaKind
-from derivdata.analysis.labelling import applied, bare, require_surface, where, with_units
+from derivdata.analysis.labelling import applied, bare, previous, require_surface, where, with_units
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.calendar_arbitrage import previous
 from derivdata.analysis.surface.clock import Clock
 from derivdata.analysis.surface.maturity import Extrapolation, at_maturity
 from derivdata.analysis.surface.points import (
