@@ -114,7 +114,7 @@ def fit(
         ``business_years`` [years] and ``error_vol`` [1/√year], the surface's less fitted. ``rmse_vol``, ``n``
         (expiries), and ``status``: ``UNDETERMINED`` where there are no more expiries than parameters, or no
         expiry between two events (NaN), or where any weight from 0 to 2 would do; ``CALENDAR`` where an
-        event's variance is negative, whose `event_move` is NaN.
+        event would take variance away: it has 0, and the rest is fitted without it.
 
     Raises
     ------
@@ -169,9 +169,7 @@ def _labelled(outputs: tuple[xr.DataArray, ...], surface: xr.Dataset, when: xr.D
     for name in ("n", "status"):
         result[name] = result[name].astype(np.int32)
     result["status"].attrs = flag_attrs()
-    result["event_move"] = (
-        result["event_variance"].where(result["event_variance"] >= 0.0) ** 0.5
-    ).assign_attrs(units="1")
+    result["event_move"] = (result["event_variance"] ** 0.5).assign_attrs(units="1")
     labels = {dim: surface[dim] for dim in surface.dims if dim in surface.coords and dim in result.dims}
     result = result.assign_coords(labels | {"event": when.to_numpy().astype("datetime64[us]")})
     return result.assign_attrs(origin_attrs(surface))
@@ -199,28 +197,34 @@ def _fitted(
         status = float(Status.UNDETERMINED)
         unknown = np.full(max(len(events), 1), np.nan)
         return (*none, float(count), status, *[unknown] * 3, empty, empty.copy())
-    curve = _Curve(t[used], w[used], weekend[used], jumps[used])
     weights = _WEIGHTS if weight is None else np.array([weight])
-    squares = curve.squares(weights[:, None], _REVERSIONS[None, :])
-    at = np.unravel_index(np.argmin(squares), squares.shape)
-    best = _refined(curve, weights, at, fixed=weight is not None)
-    least, parameters = curve.solved(*best)
     ratio = float(fdtri(1, count - free, _COVERAGE)) / (count - free)
+    kept, sides = np.ones(len(events), dtype=bool), np.zeros((3, max(len(events), 1)))
+    while True:
+        curve = _Curve(t[used], w[used], weekend[used], jumps[used][:, kept])
+        squares = curve.squares(weights[:, None], _REVERSIONS[None, :])
+        at = np.unravel_index(np.argmin(squares), squares.shape)
+        best = _refined(curve, weights, at, fixed=weight is not None)
+        least, parameters = curve.solved(*best)
+        room = np.sqrt(ratio * least * curve.uncertainty(*best, parameters, fixed=weight is not None))
+        jump, wide = parameters[2:], room[2:]
+        sides[:, np.flatnonzero(kept)] = np.maximum([jump, jump - wide, jump + wide], 0.0)
+        if (jump >= 0.0).all():
+            break
+        kept[kept] = jump >= 0.0  # an event that would take variance away is none: the rest without it
     bound = least * (1.0 + ratio)
     inside = weights[squares.min(axis=1) <= max(bound, np.min(squares))]
     ends = (min(inside[0], best[0]), max(inside[-1], best[0]))
     loose = weight is None and ends[0] <= 0.0 and ends[1] >= _MOST_WEIGHT
-    theta, start, jump = parameters[0], parameters[0] + parameters[1], parameters[2:]
-    status = int(Status.UNDETERMINED) * loose | int(Status.CALENDAR) * bool((jump < 0.0).any())
+    theta, start = parameters[0], parameters[0] + parameters[1]
+    status = int(Status.UNDETERMINED) * loose | int(Status.CALENDAR) * (not kept.all())
     tau, error = empty, empty.copy()
     tau[used] = curve.business(best[0])
     model = curve.columns(*best) @ parameters
     error[used] = np.sqrt(w[used] / t[used]) - np.sqrt(np.maximum(model, 0.0) / t[used])
     rmse = float(np.sqrt(np.mean(error[used] ** 2)))
-    room = np.sqrt(ratio * least * curve.uncertainty(*best, parameters, fixed=weight is not None))
-    sides = [jump, jump - room[2:], jump + room[2:]]
     if not len(events):
-        sides = [np.array([np.nan])] * 3  # dask has no arrays of length 0
+        sides[:] = np.nan  # dask has no arrays of length 0
     return (best[0], *ends, start, theta, best[1], rmse, float(count), float(status), *sides, tau, error)
 
 

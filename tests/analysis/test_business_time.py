@@ -155,7 +155,10 @@ def test_what_cannot_be_told_is_said():
     np.testing.assert_allclose(apart["event_variance"], [0.0, 0.003], atol=2e-5)
     quiet = business_time.fit(term_structure(event=-0.002), events=[EVENT])
     assert int(quiet["status"]) & Status.CALENDAR
-    assert np.isnan(quiet["event_move"][0])
+    assert float(quiet["event_variance"][0]) == float(quiet["event_move"][0]) == 0.0
+    plain = business_time.fit(term_structure(event=-0.002))
+    assert float(quiet["rmse_vol"]) == float(plain["rmse_vol"])
+    assert float(quiet["event_variance_low"][0]) == 0.0
     with pytest.raises(ValueError, match="the event at 2027"):
         business_time.fit(term_structure(), events=["2027-06-01"])
     with pytest.raises(ValueError, match="no instants"):

@@ -9,6 +9,7 @@ import xarray as xr
 
 from derivdata.analysis import black76, business_time, position, smile, surface, variance
 from derivdata.analysis.status import Status
+from derivdata.analysis.surface.clock import clock_of
 from tests.analysis.deribit import STAMPS_2026, chain_2026
 
 FRIDAY = pd.Timestamp("2026-01-02T08:00")
@@ -99,6 +100,31 @@ def test_what_the_fit_found_is_a_clock() -> None:
     got = total(less, days[4] / 365, fitted)
     assert got == pytest.approx(w[4], rel=5e-3)
     assert abs(total(less, days[4] / 365, None) / w[4] - 1) > 0.15
+    falls = business_time.fit(made, events=["2026-01-03T18:00Z"], measure="atm")
+    assert float(falls["event_variance"][0]) >= 0.0
+    assert total(less, days[4] / 365, falls) > 0.0
+    lost = xr.concat([fitted, fitted.where(False)], "time")
+    both = xr.concat([less, less], "time")
+    cut = surface.constant_maturity(both, tenors=["5d"], points=["atm"], clock=lost)
+    assert float(cut["atm"][0, 0]) ** 2 * days[4] / 365 == pytest.approx(got, rel=1e-12)
+    assert np.isnan(cut["atm"][1, 0])
+    assert int(cut["status"][1, 0]) == Status.UNDETERMINED
+
+
+def test_an_average_counts_each_hour_for_what_is_open() -> None:
+    """Over a weekend's end, by a sum over minutes; and it grows without a jump across midnight."""
+    rules = clock_of({"weekend_weight": 0.25, "averaging": "6h"})
+    origin = xr.DataArray(pd.Timestamp("2026-01-02T00:00").value / 1e3)
+    for end in ("2026-01-03T03:00", "2026-01-05T02:30", "2026-01-05T09:00"):
+        minutes = np.arange(pd.Timestamp("2026-01-02"), pd.Timestamp(end), np.timedelta64(10, "s"))
+        left = (pd.Timestamp(end).to_datetime64() - minutes - np.timedelta64(5, "s")) / np.timedelta64(6, "h")
+        weekend = (pd.DatetimeIndex(minutes).day_of_week >= 5) * -0.75 + 1.0
+        expected = (np.clip(left, 0, 1) ** 2 * weekend).sum() * 10 / (365 * 86400) * 7 / 5.5
+        t = xr.DataArray((pd.Timestamp(end) - pd.Timestamp("2026-01-02")) / pd.Timedelta("365D"))
+        assert float(rules.read(origin, t).business) == pytest.approx(expected, rel=1e-6)
+    around = xr.DataArray(3.0 + np.array([-1e-7, 1e-7]), dims="t") / 365
+    near = rules.read(origin, around).business
+    assert float(near[1] - near[0]) == pytest.approx(0.0, abs=1e-8)
 
 
 BOOK = pd.DataFrame(

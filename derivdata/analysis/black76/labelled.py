@@ -43,7 +43,7 @@ def _signs(side: npt.NDArray[Any]) -> Floats:
 
 
 def apply(kernel: Callable[..., tuple[Any, ...]], arrays: Sequence[Any], dtypes: Sequence[Any]) -> list[Any]:
-    """Return outputs of an elementwise kernel over broadcast arrays, one per dtype, in the kind of the arrays.
+    """Return outputs of an elementwise kernel over broadcast arrays, one per dtype, in their kind.
 
     Floats, ndarrays and pandas objects give ndarrays (numpy scalars from scalars); one DataArray makes all
     outputs DataArrays, in the dims' order of the first that has the most; dask stays lazy.
