@@ -27,6 +27,7 @@ from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.support.text import did_you_mean
 from derivdata.support.times import length
 from derivdata.tables import panels as tables
+from derivdata.tables.coins import PRICES_AGREE
 from derivdata.units import BPS_UNIT, HOUR_UNIT, NATIVE_UNIT, RATE_UNIT, USD_UNIT
 
 Panel: TypeAlias = xr.DataArray | pd.DataFrame
@@ -333,10 +334,6 @@ def row_quantiles(values: Floats, *shares: float) -> list[Floats]:
         lower, upper = (np.take_along_axis(ordered, end[..., None], axis=-1)[..., 0] for end in ends)
         quantiles.append(lower + (upper - lower) * (place - ends[0]))
     return quantiles
-
-
-PRICES_AGREE = float(np.log(1.05))
-"""Logarithm of the factor by which prices of one coin may lie apart; a basis is far smaller."""
 
 
 def price_factors(price: xr.DataArray) -> xr.DataArray:

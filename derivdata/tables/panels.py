@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array, Indices
+from derivdata.tables.coins import by_coin
 from derivdata.tables.columns import COLUMNS
 from derivdata.tables.required import require_columns
 
@@ -21,7 +22,13 @@ _VALUES = ("rate_bps_8h", "oi_usd", "volume_usd", "value_usd", "iv", "price_usd"
 
 
 @typed
-def panel(table: pd.DataFrame, column: str | None = None) -> xr.DataArray:
+def panel(
+    table: pd.DataFrame,
+    column: str | None = None,
+    *,
+    by: Literal["symbol", "coin"] = "symbol",
+    prices: pd.DataFrame | None = None,
+) -> xr.DataArray:
     """Return one column of a table as a panel.
 
     Parameters
@@ -32,6 +39,12 @@ def panel(table: pd.DataFrame, column: str | None = None) -> xr.DataArray:
     column
         A numeric column of it; by default what the table is about: ``rate_bps_8h``, ``oi_usd``,
         ``volume_usd``, ``price_usd``, or its only column of numbers; of depth, both sides.
+    by
+        ``"coin"`` joins contracts of one coin, such as ``1000PEPE``, ``kPEPE`` and ``PEPE``: rates stay as
+        they are, prices become those of one coin, and a venue's values in USD are added up.
+    prices
+        Table ``prices_history``, by which ``by="coin"`` checks that contracts of one name are of one coin;
+        prices check themselves. Without it the names alone are read.
 
     Returns
     -------
@@ -48,7 +61,8 @@ def panel(table: pd.DataFrame, column: str | None = None) -> xr.DataArray:
     ValueError
         A key column or `column` is absent, a key is missing in a row, times have no zone, `column` is no
         number or not given where a table has several, rows repeat a key, or funding kinds or resolutions are
-        mixed.
+        mixed. By coin: prices of two contracts lie over 5 % apart in the median of the instants that both
+        have, or a venue has two rates or prices of a coin at one instant; both contracts are named.
 
     Examples
     --------
@@ -58,9 +72,13 @@ def panel(table: pd.DataFrame, column: str | None = None) -> xr.DataArray:
     """
     import xarray as xr
 
-    if column is None and "depth_bps" in table.columns:
+    if column is None and by == "symbol" and "depth_bps" in table.columns:
         return _depth(table)
     column = value_column(table) if column is None else column
+    if by == "coin":
+        table = by_coin(table, column, prices)
+    elif prices is not None:
+        raise ValueError("prices= is for by='coin': it tells whether contracts are of one coin")
     _check(table, column)
     cells, labels = _cells(table)
     shape = [len(along_dim) for along_dim in labels]

@@ -12,7 +12,6 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis.panels import (
-    PRICES_AGREE,
     Panel,
     beside,
     by_chunk,
@@ -29,6 +28,7 @@ from derivdata.analysis.panels import (
 from derivdata.analysis.settlements import held_settlements, newest_at
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
+from derivdata.tables.coins import PRICES_AGREE
 from derivdata.units import HOUR_UNIT, RATE_UNIT, USD_UNIT
 
 _BLOCK = 16_384  # elements of one block: the running figures stay in the second-level cache

@@ -1,0 +1,90 @@
+"""Contracts of one coin, joined: ``1000PEPE``, ``kPEPE`` and ``PEPE`` are ``PEPE``."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from derivdata.support.arrays import Array
+from derivdata.tables.columns import COLUMNS
+from derivdata.tables.contracts import base
+from derivdata.tables.required import require_columns
+
+_KEY = ["symbol", "exchange", "time"]
+_PRICE = "price_usd"
+_COUNTED = ("asset", "coin", "contracts")
+PRICES_AGREE = math.log(1.05)
+"""Logarithm of the factor by which prices of one coin may lie apart; a basis is far smaller."""
+
+
+def by_coin(table: pd.DataFrame, column: str, prices: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Return a table whose symbols are coins: prices of one coin, a venue's USD added up."""
+    require_columns(table, "table", others=(*_KEY, column))
+    unit = COLUMNS[column].unit if column in COLUMNS else ""
+    if unit in _COUNTED:
+        raise ValueError(f"{column} is in {unit}: by='coin' joins rates, prices and values in USD")
+    coins, multiples = _read(table["symbol"])
+    result = table.assign(symbol=coins)
+    if column == _PRICE:
+        prices = table
+        result[_PRICE] = table[_PRICE] / multiples
+    if prices is not None:
+        require_columns(prices, "prices", (_PRICE,), others=_KEY)
+        _refuse_other_coins(prices)
+    twice = result.duplicated(_KEY, keep=False) & ~table.duplicated(_KEY, keep=False)
+    if not twice.any():
+        return result
+    if unit == "USD" and column != _PRICE:
+        return _added(result, column)
+    row = result[twice].iloc[0]
+    same = twice & (result[_KEY] == row[_KEY]).all(axis=1)
+    names = " and ".join(map(str, table.loc[same, "symbol"]))
+    raise ValueError(
+        f"{row['exchange']} has {names} at {row['time']}: two rates or prices of one coin; leave one out"
+    )
+
+
+def _read(symbols: pd.Series) -> tuple[pd.Series, pd.Series]:
+    """Return the coin of each row's contract, and of how many coins it is."""
+    known = {name: base(name) for name in symbols.dropna().unique()}
+    coins = symbols.astype("str").map({name: coin for name, (coin, _) in known.items()})
+    return coins, symbols.astype("str").map({name: many for name, (_, many) in known.items()}).astype(float)
+
+
+def _added(result: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Add a venue's contracts of one coin up; a sum that lacks one of them is missing."""
+    others = [name for name in result.columns if name not in (*_KEY, column)]
+    groups = result.groupby(_KEY, observed=True, sort=False)
+    sums = groups[column].agg(lambda values: values.sum(skipna=False))
+    added = groups[others].first().assign(**{column: sums}).reset_index()[list(result.columns)]
+    added.attrs = dict(result.attrs)
+    return added
+
+
+def _refuse_other_coins(prices: pd.DataFrame) -> None:
+    """Refuse contracts whose prices of one coin are throughout apart; those of one name are not compared."""
+    coins, multiples = _read(prices["symbol"])
+    logs = np.log(prices[_PRICE].where(prices[_PRICE] > 0) / multiples)
+    several = prices.groupby(coins)["symbol"].transform(lambda names: names.astype("str").nunique()) > 1
+    rows = prices[several].assign(coin=coins, log=logs)
+    rows["symbol"], rows["exchange"] = rows["symbol"].astype("str"), rows["exchange"].astype("str")
+    for coin, series in rows.groupby("coin"):
+        wide = series.pivot_table("log", "time", ["symbol", "exchange"], observed=True)
+        values, names = wide.to_numpy(), list(wide.columns)
+        for place, (symbol, venue) in enumerate(names):
+            apart = _medians(values[:, place + 1 :] - values[:, [place]])
+            for other in np.flatnonzero(abs(apart) > PRICES_AGREE):
+                other_symbol, other_venue = names[place + 1 + other]
+                if other_symbol != symbol:
+                    raise ValueError(
+                        f"{symbol} on {venue} and {other_symbol} on {other_venue} are not of one coin: a "
+                        f"price of {coin} on the second is {math.exp(apart[other]):.4g} times that on the "
+                        "first; leave one out"
+                    )
+
+
+def _medians(columns: Array) -> Array:
+    """Return the median of each column over the instants that it has; NaN where it has none."""
+    return np.asarray(pd.DataFrame(columns).median())
