@@ -250,9 +250,7 @@ class View:
         """Return a column over a window that fits into memory, and how many rows were read for it."""
         frame, step = self.around(column, window, requested, chosen.symbols, chosen.venues)
         rows, step = len(frame), used or step
-        long = buckets.longer(frame[buckets.ends(frame) > window.start], step) if column.added else []
-        notices = [f"rows by {name} are left out: they are longer than buckets of {step}" for name in long]
-        frame = frame[~frame["resolution"].isin(long)] if long else frame
+        frame, notices = left_out(frame, column, window, step)
         frame = self.combined(frame, column, window, step)[[*_KEYS, column.value]]
         return Series(frame, step, notices), rows
 
@@ -272,8 +270,7 @@ class View:
 
         used = resolution or adaptive(window.requested)
         frame = read_around(read, window, times.resolution(used))
-        steps = buckets.steps(frame)
-        return frame, max(used, min(steps, key=buckets.length, default=used), key=buckets.length)
+        return frame, finest_step(frame, used)
 
     def combined(
         self, frame: pd.DataFrame, column: StoredColumn, window: AnswerWindow, used: str
@@ -313,6 +310,21 @@ def read_around(
         if step is None or longest <= back:
             break
     return frame
+
+
+def finest_step(frame: pd.DataFrame, requested: str) -> str:
+    """Return the resolution that is used: the finest that rows state, unless the requested one is coarser."""
+    stated = min(buckets.steps(frame), key=buckets.length, default=requested)
+    return max(requested, stated, key=buckets.length)
+
+
+def left_out(
+    frame: pd.DataFrame, column: StoredColumn, window: AnswerWindow, step: str
+) -> tuple[pd.DataFrame, list[str]]:
+    """Drop rows that add up and are longer than a bucket, and so have no place in it; say so."""
+    long = buckets.longer(frame[buckets.ends(frame) > window.start], step) if column.added else []
+    notices = [f"rows by {name} are left out: they are longer than buckets of {step}" for name in long]
+    return (frame[~frame["resolution"].isin(long)] if long else frame), notices
 
 
 def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
