@@ -16,8 +16,9 @@ from derivdata import tables
 from derivdata.errors import ArchiveError, DerivdataError
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.audit import OtherContract, quoted_contracts
-from derivdata.sources.archive.importing import Given, converted_rows, plan_of
+from derivdata.sources.archive.importing import converted_rows, plan_of
 from derivdata.sources.archive.importing.formats import format_of
+from derivdata.sources.archive.importing.plan import Given
 from derivdata.sources.archive.importing.readers import Chunk, Header, chunks
 from derivdata.sources.archive.ledger import LedgerEntry, LedgerFile
 from derivdata.sources.collect.clock import Clock, MachineClock
