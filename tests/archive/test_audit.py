@@ -151,6 +151,26 @@ def test_what_cannot_be_is_refused(archive: Archive) -> None:
         archive.append("oi_history", oi)
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"symbol": "BT\x1b[31mC"}, r"symbol: 'BT\\x1b\[31mC' has characters that are not shown"),
+        ({"symbol": "B\0TC"}, r"symbol: 'B\\x00TC' has characters"),
+        ({"time": START - pd.Timedelta(400 * 365, "D")}, r"time: 1 rows cannot be, the first is 1626-"),
+    ],
+)
+def test_hidden_characters_and_other_centuries_are_refused(
+    archive: Archive, change: dict[str, Any], told: str
+) -> None:
+    """An open window starts in 1970: what lies before would be in no read."""
+    wrong = rates(["BTC"], ["okx"], hours=1).assign(**change)
+    with pytest.raises(ArchiveError, match=told):
+        archive.append(FUNDING, wrong)
+    with pytest.raises(ArchiveError, match=told):
+        archive.replace(FUNDING, wrong, {"exchange": "okx"})
+    assert archive.tables() == frozenset()
+
+
 def test_stamps_of_the_future(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock that stands six minutes before the last row, with five of grace."""
     last = START + pd.Timedelta(3, "h")

@@ -186,6 +186,14 @@ def test_what_was_corrected_is_told_with_what_is_read(archive: Archive) -> None:
     assert len(dd.provenance(read(archive))["notices"]) == 1
 
 
+def test_a_reason_is_shown_and_not_obeyed(archive: Archive) -> None:
+    import derivdata as dd
+
+    archive.delete(FUNDING, OKX_BTC, reason="\x1b[2Jwrong")
+    assert archive.corrections()["reason"].tolist() == [r"\x1b[2Jwrong"]
+    assert dd.provenance(read(archive))["notices"][0].endswith(r": \x1b[2Jwrong")
+
+
 def test_rows_of_a_synthetic_archive_stay_synthetic(tmp_path: Path) -> None:
     made_up = rates()
     made_up.attrs["provenance"] = {"synthetic": True}

@@ -213,14 +213,15 @@ def test_what_is_rejected_is_counted_and_the_first_named(tmp_path: Path) -> None
     good = json.dumps(_RECORDS[0])
     path = text(
         tmp_path / "records",
-        f'{good}\n[1]\n{{"Symbol": \n{{"Symbol": {{"a": 1}}, "Rate": true}}\n',
+        f'{good}\n{{"Symbol": "A", "Symbol": "B"}}\n[1]\n'
+        '{"Symbol": \n{"Symbol": {"a": 1}, "Rate": true}\n',
         "in.jsonl",
     )
     result = import_files(
         "funding_settlements", path, tmp_path / "records" / "to", map=_MAP, set=_SET, unit="native"
     )
-    assert (result.written, result.rejected) == (1, 3)
-    assert result.first_rejected == "in.jsonl, line 2: not a record but list"
+    assert (result.written, result.rejected) == (1, 4)
+    assert result.first_rejected == "in.jsonl, line 2: no record: an object in it has the same key twice"
     with pytest.raises(ArchiveError, match=r"none of 2 rows fits .*line 2: time='2020-01-01' states no zone"):
         settlements(tmp_path / "none", "Symbol,Date,Rate\nA,2020-01-01,1\nB,2020-01-01,1\n", tz=None)
     assert open_archive(tmp_path / "none" / "to").tables() == frozenset()
@@ -397,7 +398,8 @@ def test_tables_units_and_files_that_do_not_go_together(tmp_path: Path) -> None:
         ("in.csv", b"Symbol,Symbol\nA,B\n", "two columns have the name 'Symbol'"),
         ("in.csv", b"Symbol,Date,Rate\nB\xe9,2020-01-01,1\n", "cannot be read as csv: .*utf-8"),
         ("in.json", b'[{"a": 1}', "cannot be read as json"),
-        ("in.json", b"[" * 100_000, "cannot be read as json: .*recursion"),
+        ("in.json", b"[" * 100_000, "cannot be read as json: its JSON is nested too deeply"),
+        ("in.json", b'[{"Symbol": "A", "Symbol": "B"}]', "cannot be read as json: .* same key twice"),
         ("in.csv.gz", gzip.compress(b"Symbol,Date,Rate\n" * 99, mtime=0)[:-20], "cannot be read"),
         ("in.csv.gz", b"no gzip", "cannot be read"),
         ("in.parquet", b"PAR1 no parquet PAR1", "cannot be read"),

@@ -200,6 +200,27 @@ def test_a_ratio_is_taken_from_shares_and_shares_from_a_ratio(tmp_path: Path) ->
     ]
 
 
+@pytest.mark.parametrize(
+    ("options", "rate", "hours"),
+    [
+        ({}, 2.0, 4.0),
+        ({"set": {"interval_hours": "8"}}, 1.0, 8.0),
+        ({"unit": "bps_8h", "accept": ["unit"]}, 0.0001, 4.0),
+        ({"unit": "percent", "accept": ["unit"]}, 0.02, 4.0),
+    ],
+)
+def test_a_stated_interval_or_unit_comes_before_the_spacing(
+    tmp_path: Path, options: dict[str, Any], rate: float, hours: float
+) -> None:
+    """Payments of 0.0001 four hours apart: as a fraction of 4 or 8 h, as bps of 8 h, as percent of 4 h."""
+    text = "instrument_name,funding_rate,funding_time\n" + "".join(
+        f"BTC-USDT-SWAP,0.0001,{1704067200000 + i * 14_400_000}\n" for i in range(6)
+    )
+    rows = brought(tmp_path, "funding_settlements", "a.csv", text, "okx", **options)
+    assert rows["rate_bps_8h"].tolist() == pytest.approx([rate] * 6)
+    assert rows["interval_hours"].tolist() == [hours] * 6
+
+
 def test_turnover_in_coins_is_not_taken_for_usd(tmp_path: Path) -> None:
     bar = "1704067200000,42000,42100,41900,42050,5000,1704070799999,119.0,900,2600,62.0,0\n"
     name = "BTCUSD_PERP-1h-2024-01.csv"

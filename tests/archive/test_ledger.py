@@ -56,13 +56,13 @@ def test_no_rows_and_not_asked_differ(tmp_path: Path) -> None:
 def test_a_failed_request_is_kept_until_it_is_answered(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     none = rates(hours=1)[:0]
-    failed = LedgerEntry("okx", "BTC", hour(0), hour(4), "HTTP 451: restricted location")
+    failed = LedgerEntry("okx", "BTC", hour(0), hour(4), "HTTP 451: \x1b restricted")
     archive.append("funding_history", none, requests=[failed])
     assert archive.unanswered("funding_history", "okx", "BTC", hour(0), hour(4)) == windows((0, 4))
     archive.append("funding_history", none, requests=[LedgerEntry("okx", "BTC", hour(1), hour(2))])
     rows = archive.requests()
     assert rows["answered"].tolist() == [True, False, False]
-    assert rows["error"].tolist()[1:] == ["HTTP 451: restricted location"] * 2
+    assert rows["error"].tolist()[1:] == [r"HTTP 451: \x1b restricted"] * 2
     assert list(zip(rows["start"], rows["end"], strict=True)) == windows((1, 2), (0, 1), (2, 4))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
 import struct
 import tracemalloc
@@ -85,6 +86,32 @@ def test_what_stands_before_a_bundle_is_refused(before: bytes | None, good: Path
     path = tmp_path / "two.ddz"
     path.write_bytes((whole if before is None else before) + whole)
     refused(path, "stands before the first member")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes by name")
+def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.ddz")
+    (tmp_path / "folder.ddz").mkdir()
+    for name in ("pipe.ddz", "folder.ddz"):
+        refused(tmp_path / name, f"{name}: not a bundle: it is no file")
+
+
+def test_a_body_with_a_key_twice_is_refused(good: Path, tmp_path: Path) -> None:
+    """Hashes, sizes and counts are right: only the body says a key twice."""
+    contents = members(good)
+    (old,) = (n for n, data in contents.items() if n.startswith("bodies/") and b'"ETH"' in data)
+    body = contents.pop(old).replace(b"{", b'{"symbol":"BTC",', 1)
+    sha = hashlib.sha256(body).hexdigest()
+    listed = json.loads(contents["answers.json"])
+    for entry in listed:
+        if entry["sha256"] == old.removeprefix("bodies/"):
+            entry |= {"sha256": sha, "bytes": len(body)}
+    contents["answers.json"] = json.dumps(listed).encode()
+    manifest = json.loads(contents["manifest.json"])
+    manifest["answers_sha256"] = hashlib.sha256(contents["answers.json"]).hexdigest()
+    contents["manifest.json"] = json.dumps(manifest).encode()
+    bad = zipped(tmp_path / "bad.ddz", [*contents.items(), (f"bodies/{sha}", body)])
+    refused(bad, "cannot be read: an object in it has the same key twice")
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")

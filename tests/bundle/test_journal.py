@@ -121,11 +121,10 @@ def test_one_more_answer_costs_that_answer_alone(path: Path, monkeypatch: pytest
         return write(file, data)
 
     def made_up(request: Request) -> Response:
-        content = body + str(request).encode()
+        content = b'"%b%b"' % (b"x" * 500, str(request).encode())
         sha256 = hashlib.sha256(content).hexdigest()
         return Response(request, 200, {}, content, NOON, "made up", True, sha256=sha256)
 
-    body = b'"' + b"x" * 500 + b'"'
     restore = SESSION.install(clock=lambda: NOON)
     try:
         with bundle.record(path):

@@ -30,6 +30,7 @@ from derivdata.client.bundle.layout import (
     differences,
     request_of,
 )
+from derivdata.client.transport.body import NotJson, check_json
 from derivdata.errors import BundleError
 from derivdata.support import times
 
@@ -55,6 +56,8 @@ class Bundle:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        if self.path.exists() and not self.path.is_file():  # a pipe would be waited for
+            raise BundleError(f"{path}: not a bundle: it is no file")
         self._journal = RecordingJournal(self.path) if is_journal(self.path) else None
         if self._journal is not None:
             self._open_journal(self._journal)
@@ -93,8 +96,7 @@ class Bundle:
         self.manifest = described(journal.manifest, journal.entries, "")
         self._check_manifest(self.manifest)
         self._dated(ANSWERS, (date for e in self.entries for date in (e.date, e.received)))
-        for entry in {entry.sha256: entry for entry in self.entries}.values():
-            self.body(entry)
+        self._check_bodies({entry.sha256: entry for entry in self.entries}.values())
 
     def reopen(self) -> None:
         """Read from a file handle of its own: a forked child shares its parent's, and the place in it."""
@@ -135,8 +137,18 @@ class Bundle:
         for name in self._members:
             if BODY.fullmatch(name) and name not in by_body:
                 raise BundleError(f"{self.path}: {name} belongs to no answer")
-        for entry in by_body.values():
-            self.body(entry)
+        self._check_bodies(by_body.values())
+
+    def _check_bodies(self, entries: Iterable[Entry]) -> None:
+        """Refuse bodies of another hash, and answers that a service's would be refused for."""
+        for entry in entries:
+            body = self.body(entry)
+            try:
+                if entry.status == 200:
+                    check_json(body, {})
+            except NotJson as error:
+                what = f"{body_name(entry.sha256)} ({request_of(entry)})"
+                raise BundleError(f"{self.path}: {what} cannot be read: {error}") from None
 
     def _read(self, name: str, limit: int, what: str = "") -> bytes:
         info = self._members.get(name)

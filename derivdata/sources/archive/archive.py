@@ -11,7 +11,7 @@ import pandas as pd
 from derivdata.errors import ArchiveError, SchemaError
 from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive.append import Appended, add_rows
-from derivdata.sources.archive.audit import AUDITS, audit, normalise
+from derivdata.sources.archive.audit import AUDITS, audit, normalise, refuse_impossible
 from derivdata.sources.archive.corrections import (
     Corrected,
     Dropped,
@@ -301,11 +301,13 @@ class Archive(ArchiveReader):
         return replace_rows(self._storage, keyed, frame, chosen, contracts, reason=reason, timeout=timeout)
 
     def _conformed(self, table: Table, frame: pd.DataFrame) -> pd.DataFrame:
-        """Conform a frame; word the error for an append, where there is no answer of a server to look at."""
+        """Conform a frame to a table whose rows can be; word the error for an append, without a server."""
         try:
-            return table.conform(frame)
+            rows = table.conform(frame)
         except SchemaError as problem:
             text = str(problem).replace("; see the answer with dd.raw(path, ...)", "")
             raise SchemaError(
                 f"{text}; nothing was appended (dd.tables.TABLES[{table.name!r}] lists the columns)"
             ) from None
+        refuse_impossible(table, rows)
+        return rows

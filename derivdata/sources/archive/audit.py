@@ -15,12 +15,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from pandas.api.types import union_categoricals
 
 from derivdata.errors import ArchiveError
 from derivdata.support import times
+from derivdata.support.text import escape_controls
 from derivdata.tables.contracts import contract, venue_slug
-from derivdata.tables.schema import Table
+from derivdata.tables.schema import Kind, Table
 
 AUDITS = ("unit", "interval", "schedule", "venues", "future")
 """Names of the questions, for `accept`."""
@@ -133,7 +136,6 @@ def audit(
     if rows.empty:
         return
     questions = set(AUDITS) - set(accept)
-    _refuse_impossible(table, rows)
     if "future" in questions and not synthetic:
         _refuse_future(rows)
     if {"symbol", "exchange", "time"} <= set(table.key):
@@ -188,9 +190,15 @@ def _refuse_future(rows: pd.DataFrame) -> None:
         )
 
 
-def _refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
+def refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
+    """Refuse conformed rows with numbers, instants or words that cannot be."""
     for name, column in table.columns.items():
-        if name == "interval_hours":
+        if column.kind in (Kind.TEXT, Kind.LABEL):
+            _refuse_hidden(f"{table.name}.{name}", rows[name])
+            continue
+        if column.kind is Kind.TIME:
+            wrong = ((rows[name] < times.FIRST) | (rows[name] >= times.LAST)).to_numpy()
+        elif name == "interval_hours":
             wrong = (rows[name] <= 0).to_numpy(dtype=bool, na_value=False)
         elif column.least is not None:
             low = rows[name] <= 0 if column.positive else rows[name] < column.least
@@ -200,9 +208,19 @@ def _refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
         if wrong.any():
             first = rows[wrong].iloc[0]
             key = ", ".join(str(first[k]) for k in table.key)
+            shown = first[name] if column.kind is Kind.TIME else f"{first[name]:g}"
             raise ArchiveError(
-                f"{table.name}.{name}: {wrong.sum()} rows cannot be, the first is {first[name]:g} ({key})"
+                f"{table.name}.{name}: {wrong.sum()} rows cannot be, the first is {shown} ({key})"
             )
+
+
+def _refuse_hidden(name: str, values: pd.Series) -> None:
+    """Refuse words with characters that a terminal obeys or does not show."""
+    words = pa.array(values.cat.categories if values.dtype == "category" else values, pa.string())
+    hidden = words.filter(pc.match_substring_regex(words, r"[\p{Cc}\p{Cf}\p{Co}\p{Zl}\p{Zp}]"))
+    if len(hidden):
+        shown = escape_controls(hidden[0].as_py())
+        raise ArchiveError(f"{name}: '{shown}' has characters that are not shown: correct the name")
 
 
 def _heads_of_series(rows: pd.DataFrame) -> pd.DataFrame:

@@ -27,6 +27,7 @@ from derivdata.sources.archive.schemas import frame_of, to_arrow
 from derivdata.sources.archive.selections import EVER, EVER_ALL, Selection, TimeRange, stamp
 from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
+from derivdata.support.text import escape_controls
 from derivdata.tables.schema import Kind, Table
 
 _BATCH_ROWS = 1_000_000
@@ -232,12 +233,12 @@ def corrections_frame(manifest: Manifest) -> pd.DataFrame:
             c.number,
             c.table,
             c.action,
-            ", ".join(f"{name}={'|'.join(values)}" for name, values in c.where.items()),
+            escape_controls(", ".join(_named(c))),
             None if c.first == EVER.start else stamp(c.first),
             None if c.end == EVER.end else stamp(c.end),
             sum(file.rows for file in c.removed),
             sum(file.rows for file in c.added),
-            c.reason,
+            escape_controls(c.reason),
             c.number in undone,
         )
         for c in manifest.corrections
@@ -258,13 +259,17 @@ def correction_notices(manifest: Manifest, table: str, read: Selection) -> list[
             continue
         if read.overlaps(selection_of(c)):
             went, came = sum(f.rows for f in c.removed), sum(f.rows for f in c.added)
-            rows = [f"{name}={'|'.join(values)}" for name, values in c.where.items()]
+            rows = _named(c)
             rows += [] if c.first == EVER.start else [f"from {times.iso(stamp(c.first))}"]
             rows += [] if c.end == EVER.end else [f"before {times.iso(stamp(c.end))}"]
             done = f"{went} rows replaced by {came}" if c.action == "replace" else f"{went} rows deleted"
             why = f": {c.reason}" if c.reason else ""
-            notices.append(f"correction {c.number}: {done} ({', '.join(rows)}){why}")
+            notices.append(escape_controls(f"correction {c.number}: {done} ({', '.join(rows)}){why}"))
     return notices
+
+
+def _named(correction: Correction) -> list[str]:
+    return [f"{name}={'|'.join(values)}" for name, values in correction.where.items()]
 
 
 def selection_of(correction: Correction) -> Selection:

@@ -22,6 +22,7 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.archive.selections import micros, stamp
 from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
+from derivdata.support.text import escape_controls
 
 _ALL = "*"
 _DIGITS = re.compile(r"\d+")
@@ -151,7 +152,7 @@ def _is_named_by(name: str, digest: str) -> bool:
 def requests_frame(storage: Storage, name: str) -> pd.DataFrame:
     """Return the ledger as a table: one row per table, venue, symbol (missing: all) and window."""
     rows = [
-        (table, exchange, None if symbol == _ALL else symbol, first, end, not error, error or None, source)
+        (table, exchange, None if symbol == _ALL else symbol, first, end, not error, _shown(error), source)
         for table, exchanges in sorted(_load(storage, name).items())
         for exchange, symbols in sorted(exchanges.items())
         for symbol, windows in sorted(symbols.items())
@@ -165,6 +166,10 @@ def requests_frame(storage: Storage, name: str) -> pd.DataFrame:
     for column in ("start", "end"):
         frame[column] = pd.to_datetime(frame[column], unit="us", utc=True).dt.as_unit("us")
     return frame.astype({"answered": bool})
+
+
+def _shown(error: str) -> str | None:
+    return escape_controls(error) or None
 
 
 def ledger_files(

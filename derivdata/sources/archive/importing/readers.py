@@ -18,10 +18,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from derivdata.client.transport.body import NotJson, check_json
 from derivdata.errors import ArchiveError
 
 CHUNK_ROWS = 250_000
-_UNREADABLE = (UnicodeDecodeError, EOFError, zlib.error, csv.Error, msgspec.DecodeError, RecursionError)
+_UNREADABLE = (UnicodeDecodeError, EOFError, zlib.error, csv.Error, msgspec.DecodeError, NotJson)
 _PACKED = {".gz": "gzip", ".lz4": "lz4", ".zst": "zstd"}
 _VALUE = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?|\d{4}-\d{2}-\d{2}.*", re.IGNORECASE)
 
@@ -165,7 +166,9 @@ def _json(path: Path, file: IO[str], rows: int) -> Iterator[Chunk]:
     if not first:
         raise ArchiveError(f"{path}: the file is empty")
     if first == "[":
-        records = msgspec.json.decode(first + file.read(), type=list[Any])
+        text = (first + file.read()).encode()
+        check_json(text, {})
+        records = msgspec.json.decode(text, type=list[Any])
         numbered: Iterator[tuple[int, Any]] = iter(enumerate(records, start=1))
     else:
         line = first + file.readline()
@@ -180,10 +183,12 @@ def _json(path: Path, file: IO[str], rows: int) -> Iterator[Chunk]:
 
 
 def _record(line: str) -> Any:
+    text = line.encode()
     try:
-        return msgspec.json.decode(line)
-    except (msgspec.DecodeError, RecursionError) as problem:
-        return f"not JSON: {problem}"
+        check_json(text, {})
+    except NotJson as problem:
+        return f"no record: {problem}"
+    return msgspec.json.decode(text)
 
 
 def _records(chunk_rows: list[tuple[int, Any]]) -> Chunk:
