@@ -3,57 +3,22 @@
 from __future__ import annotations
 
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Quotes, Records
+from derivdata.sources.venues.record_types import Records
+from derivdata.sources.venues.shapes import Greeks, spelled
 from derivdata.sources.venues.wire import Page, Result, Wire
 
-
-class _OptionTicker(Wire):
-    symbol: str
-    markIv: str | None = None
-    delta: str | None = None
-    gamma: str | None = None
-    vega: str | None = None
-    theta: str | None = None
-    openInterest: str | None = None
-    underlyingPrice: str | None = None
-    bid1Price: str | None = None
-    ask1Price: str | None = None
-    markPrice: str | None = None
-    indexPrice: str | None = None
-    volume24h: str | None = None
-
-
-class _OptionsBody(Result[Page[_OptionTicker]]):
-    time: int
+_TICKER = spelled(
+    Greeks[str, int], name="symbol", iv="markIv", delta="delta", gamma="gamma", vega="vega", theta="theta",
+    open_interest="openInterest", underlying="underlyingPrice", bid="bid1Price", ask="ask1Price",
+    mark="markPrice", index_price="indexPrice", volume="volume24h",
+)  # fmt: skip
 
 
 def option_tickers(reading: Reading) -> Records:
-    """Read a chain; a bid, an ask or a volatility of 0 is none."""
-    body, number = reading.decode(_OptionsBody), reading.number
-    time, records = reading.ms(body.time), Records()
-    for row in body.result.rows:
-        quotes = Quotes(
-            False,
-            number(row.bid1Price) or None,
-            number(row.ask1Price) or None,
-            number(row.markPrice),
-            number(row.indexPrice),
-            number(row.volume24h),
-        )
-        option = reading.option(
-            row.symbol,
-            time,
-            iv=number(row.markIv) or None,
-            delta=number(row.delta),
-            gamma=number(row.gamma),
-            vega=number(row.vega),
-            theta=number(row.theta),
-            open_interest=number(row.openInterest),
-            underlying=number(row.underlyingPrice),
-            quotes=quotes,
-        )
-        records.options.append(option)
-    return records
+    """Read a chain."""
+    time = reading.ms(reading.part(int, "time"))
+    rows = reading.rows(_TICKER, "result.list")
+    return Records(options=[reading.quoted(row)._replace(time=time) for row in rows])
 
 
 class _Listed(Wire):

@@ -7,13 +7,17 @@ venue is off unless the user names it.
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import msgspec
 
+from derivdata.sources.venues import wire
 from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.readers import contracts, payments
 from derivdata.sources.venues.reading import Reading, RefusedBody, refusal
-from derivdata.sources.venues.record_types import Instrument, Quotes, Records, State
-from derivdata.sources.venues.wire import Result, Wire
+from derivdata.sources.venues.record_types import Instrument, Records
+from derivdata.sources.venues.shapes import Figures, Greeks, Listed, Paid, keyed, spelled
+from derivdata.sources.venues.wire import Wire
 
 _REASONS = {-32000: "limit", -32100: "limit", 429: "limit", -32603: "busy"}
 
@@ -23,200 +27,103 @@ def _named(name: str) -> Instrument:
     return Instrument(name, base, "USDC", 1.0, perpetual=rest == "PERP")
 
 
-class _Stats(Wire):
-    c: str | None = None
-    oi: str | None = None
-    v: str | None = None
-    p: str | None = None
-
-
-class _Pricing(Wire):
-    i: str | None = None
-    d: str | None = None
-    g: str | None = None
-    v: str | None = None
-    t: str | None = None
-    f: str | None = None
-
-
 class _Slim(Wire):
-    t: int
-    a: str
-    b: str
-    I: str  # noqa: E741
-    M: str
+    """What tells a perpetual, which has a rate, from an option."""
+
     f: str | None
-    option_pricing: _Pricing | None
-    stats: _Stats
+    option_pricing: dict[str, str] | None
 
 
-def _add(reading: Reading, records: Records, name: str, row: _Slim) -> None:
+_PERPETUAL = spelled(
+    Figures[str, int], time="t", mark="M", index_price="I", rate="f", contracts="stats.oi",
+    volume_usd="stats.v", change="stats.p",
+)  # fmt: skip
+_OPTION = spelled(
+    Greeks[str, int], time="t", iv="option_pricing.i", delta="option_pricing.d", gamma="option_pricing.g",
+    vega="option_pricing.v", theta="option_pricing.t", underlying="option_pricing.f", bid="b", ask="a",
+    mark="M", index_price="I", open_interest="stats.oi", volume="stats.c",
+)  # fmt: skip
+
+
+def _add(reading: Reading, records: Records, name: str, body: bytes) -> None:
     """Add the row of a perpetual or an option, whose name comes with the request or as a key."""
-    time = reading.ms(row.t)
-    item = reading.instrument(name, _named)
-    if (row.option_pricing is None) != item.perpetual:
+    item, slim = reading.instrument(name, _named), wire.decode(body, _Slim, reading.where)
+    if (slim.option_pricing is None) != item.perpetual:
         reading.fail(f"the row is not one of {name}")
-    if row.option_pricing is None:
-        mark, coins = reading.number(row.M), reading.number(row.stats.oi)
-        records.states.append(
-            State(
-                item,
-                time,
-                reading.required(row.f),
-                1.0,
-                1.0,
-                mark=mark,
-                index_price=reading.number(row.I),
-                oi_usd=item.usd(coins, mark),
-                oi_coins=coins,
-                volume_usd=reading.number(row.stats.v),
-                change_pct=reading.percent(row.stats.p),
-            )
-        )
-        return
-    pricing, number = row.option_pricing, reading.number
-    option = reading.option(
-        name,
-        time,
-        iv=number(pricing.i) or None,
-        delta=number(pricing.d),
-        gamma=number(pricing.g),
-        vega=number(pricing.v),
-        theta=number(pricing.t),
-        open_interest=number(row.stats.oi),
-        underlying=number(pricing.f),
-        quotes=_quotes(reading, row),
-    )
-    records.options.append(option)
-
-
-def _quotes(reading: Reading, row: _Slim) -> Quotes:
-    """Return the prices in USD; a bid or ask of 0 is none."""
-    bid, ask = reading.number(row.b) or None, reading.number(row.a) or None
-    mark, index, volume = (reading.number(v) for v in (row.M, row.I, row.stats.c))
-    return Quotes(False, bid, ask, mark, index, volume)
+    if item.perpetual:
+        row = wire.decode(body, _PERPETUAL, reading.where)
+        records.states.append(reading.state(item, row, 1.0)._replace(rate=reading.required(row.rate)))
+    else:
+        records.options.append(reading.quoted(wire.decode(body, _OPTION, reading.where), name=name))
 
 
 def ticker(reading: Reading) -> Records:
     """Read one contract; the request names it."""
     records = Records()
-    _add(reading, records, reading.asked("instrument_name"), reading.decode(Result[_Slim]).result)
+    _add(reading, records, reading.asked("instrument_name"), reading.part(msgspec.Raw, "result"))
     return records
-
-
-class _SlimFrame(Wire):
-    instrument_ticker: _Slim
 
 
 def ticker_frames(reading: Reading) -> Records:
     """Read frames of one contract's channel."""
     records = Records()
-    for frame in reading.frames(_SlimFrame):
-        _add(reading, records, reading.asked("instrument_name"), frame.instrument_ticker)
+    for frame in reading.pushed(msgspec.Raw, "instrument_ticker"):
+        _add(reading, records, reading.asked("instrument_name"), frame)
     return records
 
 
-class _Tickers(Wire):
-    tickers: dict[str, _Slim]
-
-
 def tickers(reading: Reading) -> Records:
-    """Read all perpetuals, or the options of one expiry: a map of names to rows."""
-    result = _rows(reading)
+    """Read all perpetuals, or the options of one expiry: a map of names to rows, with a name or without."""
+    named = reading.part(Any, "result.tickers", None) is not None
     records = Records()
-    for name, row in result.items():
+    for name, row in reading.part(keyed(msgspec.Raw), "result.tickers" if named else "result").items():
         _add(reading, records, name, row)
     return records
 
 
-class _Peek(Wire):
-    tickers: dict[str, msgspec.Raw] | None = None
-
-
-def _rows(reading: Reading) -> dict[str, _Slim]:
-    named = reading.decode(Result[_Peek]).result.tickers is not None
-    return (
-        reading.decode(Result[_Tickers]).result.tickers
-        if named
-        else reading.decode(Result[dict[str, _Slim]]).result
-    )
-
-
-class _Paid(Wire):
-    timestamp: int
-    funding_rate: str
-
-
-class _PaidList(Wire):
-    funding_rate_history: list[_Paid]
-
-
-class _PaidNow(Wire):
-    timestamp: int
-    funding_rate: str
-    currency: str
-
-
-class _PaidNowList(Wire):
-    funding_rate_history: list[_PaidNow]
+_PAID = spelled(Paid[str, int], name="currency", time="timestamp", rate="funding_rate")
+_OLD_PAID = spelled(Paid[str, int], time="timestamp", rate="funding_rate")
+_HISTORY_AT = "result.funding_rate_history"
 
 
 def funding_history(reading: Reading) -> Records:
     """Read hourly payments; each row names its currency."""
-    rows = reading.decode(Result[_PaidNowList]).result.funding_rate_history
-    paid = ((f"{row.currency}-PERP", row.timestamp, row.funding_rate) for row in rows)
-    return reading.payments(paid, _named, period_h=1.0)
-
-
-class _Envelope(Wire):
-    result: msgspec.Raw | None = None
+    rows = reading.rows(_PAID, _HISTORY_AT)
+    return reading.payments(((f"{row.name}-PERP", row.time, row.rate) for row in rows), _named, period_h=1.0)
 
 
 def funding_history_v2(reading: Reading) -> Records:
     """Read hourly payments of the former interface, with or without its envelope."""
-    wrapped = reading.decode(_Envelope).result is not None
-    rows = (
-        reading.decode(Result[_PaidList]).result if wrapped else reading.decode(_PaidList)
-    ).funding_rate_history
-    name = reading.asked("instrument_name")
-    return reading.payments(((name, row.timestamp, row.funding_rate) for row in rows), _named, period_h=1.0)
+    wrapped = reading.part(Any, "result", None) is not None
+    path = _HISTORY_AT if wrapped else _HISTORY_AT.partition(".")[2]
+    return payments(_OLD_PAID, path, _named, by="instrument_name", period_h=1.0)(reading)
 
 
-class _Details(Wire):
-    strike: str
-    expiry: int
+_CONTRACT = spelled(
+    Listed[str, int, bool], name="instrument_name", kind="instrument_type", symbol="base_currency",
+    quote="quote_currency", status="is_active", listed="scheduled_activation", tick="tick_size",
+    step="amount_step", size="option_details.strike", expiry="option_details.expiry",
+)  # fmt: skip
 
 
-class _Listed(Wire):
-    instrument_name: str
-    instrument_type: str
-    base_currency: str
-    quote_currency: str
-    is_active: bool
-    option_details: _Details | None = None
-
-
-class _ListedList(Wire):
-    instruments: list[_Listed]
+def _contract(reading: Reading, row: Listed[str, int, bool]) -> Instrument:
+    """Return an instrument of a list."""
+    is_option = row.kind == "option"
+    return reading.contract(
+        row,
+        unit="seconds",
+        size=1.0,
+        strike=reading.required(row.size) if is_option else None,
+        perpetual=row.kind == "perp",
+        active=row.status,
+    )
 
 
 def instruments(reading: Reading) -> Records:
     """Read the list of instruments of a type; the former interface has it without a name."""
-    result = reading.decode(Result[_ListedList | list[_Listed]]).result
-    items = [
-        Instrument(
-            row.instrument_name,
-            row.base_currency,
-            row.quote_currency,
-            1.0,
-            perpetual=row.instrument_type == "perp",
-            active=row.is_active,
-            strike=None if row.option_details is None else reading.required(row.option_details.strike),
-            expiry=None if row.option_details is None else reading.seconds(row.option_details.expiry),
-        )
-        for row in (result if isinstance(result, list) else result.instruments)
-    ]
-    return Records(instruments=items)
+    named = reading.part(msgspec.Raw, "result")
+    path = "result" if bytes(named).lstrip()[:1] == b"[" else "result.instruments"
+    return contracts(_CONTRACT, path, _contract)(reading)
 
 
 _endpoint = partial(VenueEndpoint, "derive")

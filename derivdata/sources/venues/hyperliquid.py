@@ -46,12 +46,12 @@ class _Universe(Wire):
 class _Context(Figures[str, int], kw_only=True):
     funding: str
     mean: str | None = None  # a coin without one does not trade
-    coins: str | None = None  # of 24 hours
+    traded: str | None = None  # coins of 24 hours
 
 
 _CONTEXT = spelled(
     _Context, funding="funding", contracts="openInterest", mark="markPx", index_price="oraclePx",
-    opened="prevDayPx", volume_usd="dayNtlVlm", mean="midPx", coins="dayBaseVlm",
+    opened="prevDayPx", volume_usd="dayNtlVlm", mean="midPx", traded="dayBaseVlm",
 )  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def _check_means(reading: Reading, rows: list[_Context]) -> None:
     logs = []
     for row in rows:
         mark, volume = reading.number(row.mark) or 0.0, reading.number(row.volume_usd) or 0.0
-        traded = reading.number(row.coins) or 0.0
+        traded = reading.number(row.traded) or 0.0
         if traded > 0.0 and mark > 0.0 and volume > 1e4:
             logs.append(math.log(volume / traded / mark))
     if logs:

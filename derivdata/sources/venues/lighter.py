@@ -138,13 +138,13 @@ def fundings(reading: Reading) -> Records:
 class _Stats(Figures[str, int], kw_only=True):
     market_id: int
     title: str | None = None
-    volume: float | None = None
+    traded: float | None = None
     moved: float | None = None
 
 
 _STATS = spelled(
     _Stats, market_id="market_id", rate="current_funding_rate", index_price="index_price", mark="mark_price",
-    last="last_trade_price", oi_usd="open_interest", volume="daily_quote_token_volume",
+    last="last_trade_price", oi_usd="open_interest", traded="daily_quote_token_volume",
     moved="daily_price_change", title="symbol",
 )  # fmt: skip
 
@@ -166,7 +166,7 @@ def market_stats(reading: Reading) -> Records:
                     None if rate is None else 1.0,
                     time=time,
                     rate=None if rate is None else rate / _PERCENT,
-                    volume_usd=row.volume,
+                    volume_usd=row.traded,
                     change_pct=row.moved,
                 )
             )

@@ -10,15 +10,15 @@ from functools import partial
 
 from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
 from derivdata.sources.venues.okx_options import (
-    Mark,
-    OpenInterest,
     option_marks,
     option_oi,
     option_summary,
     option_tickers,
 )
+from derivdata.sources.venues.readers import contracts, payments, states
 from derivdata.sources.venues.reading import CodedBody, Reading, refusal
 from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Records, State
+from derivdata.sources.venues.shapes import Figures, Listed, Paid, spelled
 from derivdata.sources.venues.wire import Data, Wire
 
 _HOUR_US = 3_600_000_000
@@ -60,27 +60,10 @@ def funding_rates(reading: Reading) -> Records:
     return records
 
 
-class _Paid(Wire):
-    instId: str
-    realizedRate: str
-    fundingTime: str
+_PAID = spelled(Paid[str, str], name="instId", rate="realizedRate", time="fundingTime")
 
 
-def funding_history(reading: Reading) -> Records:
-    """Read payments, the newest first; ``fundingRate`` beside them is the forecast of the time."""
-    rows = reading.decode(Data[list[_Paid]]).data
-    return reading.payments(((row.instId, row.fundingTime, row.realizedRate) for row in rows), _named)
-
-
-def open_interest(reading: Reading) -> Records:
-    """Read open interest, of a request or of the stream: contracts, coins and USD."""
-    records = Records()
-    for frame in reading.frames(Data[list[OpenInterest]]):
-        for row in frame.data:
-            item = reading.instrument(row.instId, _named)
-            coins, usd = reading.required(row.oiCcy), reading.number(row.oiUsd)
-            records.states.append(State(item, reading.ms(row.ts), oi_usd=usd, oi_coins=coins))
-    return records
+_OI = spelled(Figures[str, str], name="instId", time="ts", oi_usd="oiUsd", coins="oiCcy")
 
 
 def open_interest_history(reading: Reading) -> Records:
@@ -94,42 +77,10 @@ def open_interest_history(reading: Reading) -> Records:
     return records
 
 
-def mark_prices(reading: Reading) -> Records:
-    """Read mark prices."""
-    return Records(
-        states=[
-            State(
-                reading.instrument(row.instId, _named), reading.ms(row.ts), mark=reading.required(row.markPx)
-            )
-            for row in reading.decode(Data[list[Mark]]).data
-        ]
-    )
-
-
-class _Ticker(Wire):
-    instId: str
-    ts: str
-    last: str | None = None
-    open24h: str | None = None
-    volCcy24h: str | None = None
-
-
-def tickers(reading: Reading) -> Records:
-    """Read 24 hours: the volume is coins."""
-    records = Records()
-    for row in reading.decode(Data[list[_Ticker]]).data:
-        last, first = reading.number(row.last), reading.number(row.open24h)
-        coins = reading.number(row.volCcy24h)
-        records.states.append(
-            State(
-                reading.instrument(row.instId, _named),
-                reading.ms(row.ts),
-                last=last,
-                volume_usd=None if coins is None or last is None else coins * last,
-                change_pct=(last / first - 1) * 100 if last and first else None,
-            )
-        )
-    return records
+_MARK = spelled(Figures[str, str], name="instId", time="ts", mark="markPx")
+_TICKER = spelled(
+    Figures[str, str], name="instId", time="ts", last="last", opened="open24h", volume="volCcy24h"
+)
 
 
 class _Levels(Wire):
@@ -167,44 +118,36 @@ def book_frames(reading: Reading) -> Records:
     return records
 
 
-class _Listed(Wire):
-    instId: str
-    instType: str
-    ctVal: str
-    ctMult: str
-    ctValCcy: str
-    ctType: str
-    settleCcy: str
-    uly: str
-    state: str
-    ruleType: str = "normal"
+class _Contract(Listed[str, str, str], kw_only=True):
+    value: str
+    times: str
+    currency: str
+    margin: str
+    underlying: str
 
 
-def instruments(reading: Reading) -> Records:
-    """Read the list of swaps or options; the base is ``ctValCcy`` of a linear contract, else of ``uly``."""
-    items = []
-    for row in reading.decode(Data[list[_Listed]]).data:
-        with reading.row():
-            base, _, quote = row.uly.partition("-")
-            inverse = (
-                row.instType != "OPTION"
-                and reading.word(row.ctType, {"inverse": "inverse", "linear": "linear"}) == "inverse"
-            )
-            if inverse != (row.ctValCcy == "USD"):
-                reading.fail(f"{row.instId}: {row.ctType} with contracts in {row.ctValCcy}")
-            size = reading.required(row.ctVal) * reading.required(row.ctMult)
-            items.append(
-                Instrument(
-                    row.instId,
-                    base if inverse else row.ctValCcy,
-                    quote,
-                    size,
-                    inverse,
-                    row.instType == "SWAP",
-                    row.state == "live" and row.ruleType != "pre_market",
-                )
-            )
-    return Records(instruments=items)
+_CONTRACT = spelled(
+    _Contract, name="instId", kind="instType", value="ctVal", times="ctMult", currency="ctValCcy",
+    margin="ctType", underlying="uly", status="state", stage="ruleType", listed="listTime",
+    expiry="expTime", tick="tickSz", step="lotSz",
+)  # fmt: skip
+
+
+def _contract(reading: Reading, row: _Contract) -> Instrument:
+    """Return a swap or an option; the base of a linear one is its currency, else the underlying."""
+    base, _, quote = row.underlying.partition("-")
+    inverse = row.kind != "OPTION" and reading.word(row.margin, {"inverse": True, "linear": False})
+    if inverse != (row.currency == "USD"):
+        reading.fail(f"{row.name}: {row.margin} with contracts in {row.currency}")
+    return reading.contract(
+        row,
+        symbol=base if inverse else row.currency,
+        quote=quote,
+        size=reading.required(row.value) * reading.required(row.times),
+        inverse=inverse,
+        perpetual=row.kind == "SWAP",
+        active=row.status == "live" and row.stage != "pre_market",
+    )
 
 
 class _Detail(Wire):
@@ -248,17 +191,23 @@ _FAMILIES = ("BTC-USD", "ETH-USD")
 _WALK = Paging(descending=True, start="", end="after", limit=400, reach_days=90)
 
 ENDPOINTS = (
-    _endpoint("instruments", "/api/v5/public/instruments?instType=SWAP", instruments, lists=True),
+    _endpoint(
+        "instruments", "/api/v5/public/instruments?instType=SWAP", contracts(_CONTRACT, "data", _contract),
+        lists=True,
+    ),
     _endpoint(
         "funding", "/api/v5/public/funding-rate", funding_rates, tables=RATE_TABLES, params={"instId": "ANY"},
         weight=2.5, every=60,
     ),
-    _endpoint("oi", "/api/v5/public/open-interest?instType=SWAP", open_interest, every=60),
-    _endpoint("mark", "/api/v5/public/mark-price", mark_prices, params=_SWAP, weight=2.5, every=60),
-    _endpoint("tickers", "/api/v5/market/tickers", tickers, params=_SWAP, every=60),
+    _endpoint("oi", "/api/v5/public/open-interest?instType=SWAP", states(_OI, "data", _named), every=60),
     _endpoint(
-        "settlements", "/api/v5/public/funding-rate-history", funding_history, symbol="instId", paging=_WALK,
-        weight=2.5,
+        "mark", "/api/v5/public/mark-price", states(_MARK, "data", _named), params=_SWAP, weight=2.5,
+        every=60,
+    ),
+    _endpoint("tickers", "/api/v5/market/tickers", states(_TICKER, "data", _named), params=_SWAP, every=60),
+    _endpoint(
+        "settlements", "/api/v5/public/funding-rate-history", payments(_PAID, "data", _named),
+        symbol="instId", paging=_WALK, weight=2.5,
     ),
     _endpoint(
         "oi_history", "/api/v5/rubik/stat/contracts/open-interest-history", open_interest_history,
@@ -281,7 +230,10 @@ ENDPOINTS = (
         "chain", "/api/v5/public/mark-price?instType=OPTION", option_marks, tables=(), symbol="instFamily",
         weight=2.5, every=300, each=_FAMILIES, confirmed=False, note="the specification names it for swaps",
     ),
-    _endpoint("instruments", "/api/v5/public/instruments?instType=OPTION", instruments, symbol="instFamily"),
+    _endpoint(
+        "instruments", "/api/v5/public/instruments?instType=OPTION", contracts(_CONTRACT, "data", _contract),
+        symbol="instFamily",
+    ),
     _endpoint(
         "liquidations", "/api/v5/public/liquidation-orders", liquidations,
         params={**_SWAP, "state": "filled"}, symbol="instFamily", confirmed=False,
@@ -290,7 +242,7 @@ ENDPOINTS = (
     ),
     _endpoint("funding", "funding-rate", funding_rates, tables=RATE_TABLES, method="WS"),
     _endpoint("book", "books", book_frames, method="WS"),
-    _endpoint("oi", "open-interest", open_interest, method="WS"),
+    _endpoint("oi", "open-interest", states(_OI, "data", _named, pushed=True), method="WS"),
     _endpoint("liquidations", "liquidation-orders", liquidations, method="WS"),
 )  # fmt: skip
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Interval, Liquidation, Payment, Records
-from derivdata.sources.venues.shapes import Book, Closed, Figures, Listed, Paid
+from derivdata.sources.venues.shapes import Book, Closed, Figures, Greeks, Listed, Paid
 
 Reader = Callable[[Reading], Records]
 Named = Callable[[str], Instrument]
@@ -70,6 +70,19 @@ def payments(
             for row in reading.rows(shape, path)
         ]
         return Records(payments=paid, times=[row.time for row in paid])
+
+    return read
+
+
+def options(
+    shape: type[Greeks[Any, Any]], path: str, *, is_in_coin: Callable[[str], bool] | None = None
+) -> Reader:
+    """Read options, one row each; `is_in_coin` tells by a name whether its prices are in coin."""
+
+    def read(reading: Reading) -> Records:
+        rows = reading.rows(shape, path)
+        in_coin = is_in_coin or (lambda _: False)
+        return Records(options=[reading.quoted(row, in_coin=in_coin(row.name)) for row in rows])
 
     return read
 

@@ -328,6 +328,7 @@ class Reading:
         """Return what a row says of a contract, open interest at the mark; `other` stands before that."""
         number, to_us = self.number, getattr(self, unit)
         mark, last, price = number(row.mark), number(row.last), number(row.price)
+        volume = number(row.volume)
         contracts, opened, change = number(row.contracts), number(row.opened), self.percent(row.change)
         stamp = time if row.time is None else to_us(row.time)
         told = row.change_pct.removesuffix("%") if isinstance(row.change_pct, str) else row.change_pct
@@ -349,8 +350,8 @@ class Reading:
             last=last,
             price=price,
             oi_usd=number(row.oi_usd) if contracts is None else item.usd(contracts, value_at),
-            oi_coins=item.coins(contracts, value_at),
-            volume_usd=number(row.volume_usd),
+            oi_coins=number(row.coins) if contracts is None else item.coins(contracts, value_at),
+            volume_usd=number(row.volume_usd) if volume is None or last is None else volume * last,
             change_pct=number(told) if change is None else change,
             next_payment=to_us(row.next_payment) if row.next_payment else None,
         )._replace(**other)
@@ -378,14 +379,16 @@ class Reading:
         stamp = (self.number(value) or 0.0) * (1000 if unit == "seconds" else 1)
         return self.ms(stamp) if _FIRST_MS <= stamp < _NEVER_MS else None
 
-    def quoted(self, row: Greeks[Any, Any], *, in_coin: bool = False, percent: float = 1.0) -> Option:
+    def quoted(
+        self, row: Greeks[Any, Any], *, name: str = "", in_coin: bool = False, percent: float = 1.0
+    ) -> Option:
         """Return an option of a row; a volatility, bid, ask or underlying of 0 is none, and one of -1."""
         number = self.number
         iv, bid, ask = (number(value) or None for value in (row.iv, row.bid, row.ask))
         figures = {name: number(getattr(row, name)) for name in ("delta", "gamma", "vega", "theta")}
         quotes = Quotes(in_coin, bid, ask, number(row.mark), number(row.index_price), number(row.volume))
         return self.option(
-            row.name,
+            name or row.name,
             self.at if row.time is None else self.ms(row.time),
             iv=iv / percent if iv and iv > 0 else None,
             **figures,

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from derivdata.errors import SchemaError
 from derivdata.sources.venues.wire import Wire
 
 T = TypeVar("T")
@@ -30,7 +31,9 @@ class Figures(Wire, Generic[N, S]):
     opened: N | None = None  # the price of 24 hours ago
     contracts: N | None = None  # open interest
     oi_usd: N | None = None
+    coins: N | None = None  # open interest
     volume_usd: N | None = None
+    volume: N | None = None  # in coins, at the last price
     change: N | None = None  # of 24 hours, a fraction
     change_pct: N | None = None
     expiry: S | None = None  # of a dated contract in a list with perpetual ones
@@ -130,7 +133,7 @@ def spelled(shape: type[T], **names: str) -> type[T]:
             if ours not in wire:
                 wire[ours] = head
                 fields.append((ours, Any, None))
-            others[field.name] = property(partial(_at, ours, rest))
+            others[field.name] = property(partial(_at, field.type, ours, rest))
         else:
             wire[field.name] = head
             fields.append(
@@ -142,7 +145,7 @@ def spelled(shape: type[T], **names: str) -> type[T]:
     return row  # type: ignore[no-any-return]
 
 
-def _at(ours: str, path: str, row: Any) -> Any:
+def _at(kind: Any, ours: str, path: str, row: Any) -> Any:
     """Return what stands at a path of a field; in a list of objects a name is one of an object's values."""
     value = getattr(row, ours)
     for name in path.split(".") if path else ():
@@ -150,7 +153,10 @@ def _at(ours: str, path: str, row: Any) -> Any:
             value = next((one for one in value if isinstance(one, dict) and name in one.values()), None)
         else:
             value = value.get(name) if isinstance(value, dict) else None
-    return value
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as problem:
+        raise SchemaError(f"the body is not as expected: {problem} - at {path}") from None
 
 
 def many(kind: Any) -> Any:
