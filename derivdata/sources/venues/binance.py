@@ -10,7 +10,6 @@ from functools import partial
 
 import msgspec
 
-from derivdata.sources.venues.binance_options import option_marks, option_oi, option_tickers
 from derivdata.sources.venues.endpoint import (
     PRICE_TABLES,
     RATE_TABLES,
@@ -20,8 +19,10 @@ from derivdata.sources.venues.endpoint import (
     Venue,
     VenueEndpoint,
 )
+from derivdata.sources.venues.readers import books, contracts, options, payments, states
 from derivdata.sources.venues.reading import Fault, Reading, refusal
-from derivdata.sources.venues.record_types import Instrument, Interval, Liquidation, OiPoint, Records, State
+from derivdata.sources.venues.record_types import Instrument, Interval, Liquidation, OiPoint, Records
+from derivdata.sources.venues.shapes import Book, Figures, Greeks, Listed, Paid, spelled
 from derivdata.sources.venues.wire import Wire
 from derivdata.tables import contract
 
@@ -63,33 +64,27 @@ def named(name: str) -> Instrument:
     return Instrument(name, symbol, "USD", size, inverse=True, perpetual=expiry == "PERP")
 
 
-class _Premium(Wire):
-    symbol: str
-    nextFundingTime: int
-    time: int
-    markPrice: str | None = None
-    indexPrice: str | None = None
-    lastFundingRate: str | None = None
+_PREMIUM = spelled(
+    Figures[str, int], name="symbol", time="time", rate="lastFundingRate", mark="markPrice",
+    index_price="indexPrice", next_payment="nextFundingTime",
+)  # fmt: skip
 
 
 def premium_index(reading: Reading) -> Records:
-    """Read the running rate, mark and index of all contracts."""
-    body: list[_Premium] | _Premium = reading.decode(list[_Premium] | _Premium)
+    """Read the running rate, mark and index of all contracts; dated ones have no payment to come."""
     records = Records()
-    for row in body if isinstance(body, list) else [body]:
+    for row in reading.rows(_PREMIUM):
         with reading.row():
-            item = reading.instrument(row.symbol, named)
-            if row.nextFundingTime == 0 or not item.perpetual or _is_shadow(reading, item.quote):
+            item = reading.instrument(row.name, named)
+            if _is_shadow(reading, item.quote):
                 continue
-            time, next_payment = reading.ms(row.time), reading.ms(row.nextFundingTime)
-            # fundingInfo lists only what was adjusted
-            default = _DEFAULT_HOURS if reading.context.lists_intervals(item) else None
-            hours = reading.current_interval(item, time, next_payment, default)
-            rate = reading.number(row.lastFundingRate)
-            mark, index = reading.number(row.markPrice), reading.number(row.indexPrice)
-            records.states.append(
-                State(item, time, rate, hours, hours, mark=mark, index_price=index, next_payment=next_payment)
-            )
+            hours = None
+            if item.perpetual and row.next_payment:
+                # fundingInfo lists only what was adjusted
+                default = _DEFAULT_HOURS if reading.context.lists_intervals(item) else None
+                times = reading.ms(row.time), reading.ms(row.next_payment)
+                hours = reading.current_interval(item, *times, default)
+            records.states.append(reading.state(item, row, hours))
     return records
 
 
@@ -111,32 +106,10 @@ def funding_info(reading: Reading) -> Records:
     )
 
 
-class _Paid(Wire):
-    symbol: str
-    fundingTime: int
-    fundingRate: str
-
-
-def funding_rates(reading: Reading) -> Records:
-    """Read payments of one contract, or the last of all."""
-    rows = reading.decode(list[_Paid])
-    return reading.payments(((row.symbol, row.fundingTime, row.fundingRate) for row in rows), named)
-
-
-class _Oi(Wire):
-    symbol: str
-    openInterest: str
-    time: int
-
-
-def open_interest(reading: Reading) -> Records:
-    """Read the open interest of one contract: coins, or contracts where it is coin-margined."""
-    row = reading.decode(_Oi)
-    item = reading.instrument(row.symbol, named)
-    amount, time = reading.required(row.openInterest), reading.ms(row.time)
-    mark = reading.mark(item, time)
-    coins, usd = item.coins(amount, mark), item.usd(amount, mark)
-    return Records(states=[State(item, time, oi_coins=coins, oi_usd=usd)])
+_PAID = spelled(Paid[str, int], name="symbol", rate="fundingRate", time="fundingTime")
+_OI = spelled(Figures[str, int], name="symbol", contracts="openInterest", time="time")
+funding_rates = payments(_PAID, "", named)
+open_interest = states(_OI, "", named)
 
 
 class _OiPast(Wire):
@@ -167,74 +140,60 @@ def open_interest_history(reading: Reading) -> Records:
     return records
 
 
-class _Ticker(Wire):
-    symbol: str
-    lastPrice: str | None = None
-    priceChangePercent: str | None = None
-    volume: str | None = None
-    quoteVolume: str | None = None
+class _Ticker(Figures[str, int]):
+    traded: str | None = None  # in contracts
+
+
+_TICKER = spelled(
+    _Ticker, name="symbol", last="lastPrice", change_pct="priceChangePercent", traded="volume",
+    volume_usd="quoteVolume",
+)  # fmt: skip
 
 
 def tickers(reading: Reading) -> Records:
     """Read 24 hours of all contracts."""
     records = Records()
-    for row in reading.decode(list[_Ticker]):
-        item, last = reading.instrument(row.symbol, named), reading.number(row.lastPrice)
-        inverse = coin_margined(row.symbol)
-        volume = item.usd(reading.number(row.volume), None) if inverse else reading.number(row.quoteVolume)
-        change = reading.number(row.priceChangePercent)
-        records.states.append(State(item, None, last=last, volume_usd=volume, change_pct=change))
+    for row in reading.rows(_TICKER):
+        item = reading.instrument(row.name, named)
+        of_coin = {"volume_usd": item.usd(reading.number(row.traded), None)} if item.inverse else {}
+        records.states.append(reading.state(item, row, **of_coin))
     return records
 
 
-class _Depth(Wire):
-    T: int
-    bids: list[tuple[str, str]]
-    asks: list[tuple[str, str]]
+_DEPTH = spelled(Book[tuple[str, str], int], bids="bids", asks="asks", time="T")
+depth = books(_DEPTH, "", named, by="symbol")
 
 
-def depth(reading: Reading) -> Records:
-    """Read a book: coins, or contracts where it is coin-margined."""
-    body = reading.decode(_Depth)
-    item = reading.instrument(reading.asked("symbol"), named)
-    return Records(books=[reading.book(item, reading.ms(body.T), body.bids, body.asks)])
+class _Contract(Listed[str, int, str], kw_only=True):
+    state: str | None = None
+    inverse_status: str | None = None
+    usd: float | None = None
 
 
-class _Symbol(Wire):
-    symbol: str
-    contractType: str
-    baseAsset: str
-    quoteAsset: str
-    status: str | None = None
-    contractStatus: str | None = None
-    contractSize: float | None = None
+_CONTRACT = spelled(
+    _Contract, name="symbol", kind="contractType", symbol="baseAsset", quote="quoteAsset", usd="contractSize",
+    inverse_status="contractStatus", listed="onboardDate", expiry="deliveryDate",
+    tick="filters.PRICE_FILTER.tickSize", step="filters.LOT_SIZE.stepSize", state="status",
+)  # fmt: skip
 
 
-class _ExchangeInfo(Wire):
-    symbols: list[_Symbol]
+def _contract(reading: Reading, row: _Contract) -> Instrument:
+    """Return a contract; a perpetual one that is going to be delisted has a day of delivery too."""
+    inverse, perpetual = coin_margined(row.name), row.kind in _RESTING
+    if inverse and row.usd is None:
+        reading.fail(f"{row.name} has no contractSize")
+    item = reading.contract(
+        row,
+        size=row.usd if inverse else 1.0,
+        inverse=inverse,
+        perpetual=perpetual,
+        active=(row.inverse_status if inverse else row.state) == "TRADING"
+        and not _is_shadow(reading, row.quote),
+    )
+    return item._replace(expiry=None, delisted=item.expiry) if perpetual else item
 
 
-def exchange_info(reading: Reading) -> Records:
-    """Read the list of contracts."""
-    items = []
-    for row in reading.decode(_ExchangeInfo).symbols:
-        with reading.row():
-            inverse = coin_margined(row.symbol)
-            if inverse and row.contractSize is None:
-                reading.fail(f"{row.symbol} has no contractSize")
-            items.append(
-                Instrument(
-                    row.symbol,
-                    row.baseAsset,
-                    row.quoteAsset,
-                    row.contractSize if inverse else 1.0,
-                    inverse,
-                    row.contractType in _RESTING,
-                    (row.contractStatus if inverse else row.status) == "TRADING"
-                    and not _is_shadow(reading, row.quoteAsset),
-                )
-            )
-    return Records(instruments=items)
+exchange_info = contracts(_CONTRACT, "symbols", _contract)
 
 
 class _Forced(Wire):
@@ -299,6 +258,17 @@ def klines(reading: Reading) -> Records:
     return reading.prices(bars, item, kind, reading.resolution("interval"))
 
 
+_OPTION_MARK = spelled(
+    Greeks[str, str], name="symbol", iv="markIV", delta="delta", gamma="gamma", vega="vega", theta="theta",
+    mark="markPrice",
+)  # fmt: skip
+# The price of exercise is the index that each option settles on
+_OPTION_TICKER = spelled(
+    Greeks[str, str], name="symbol", underlying="exercisePrice", index_price="exercisePrice", bid="bidPrice",
+    ask="askPrice", volume="volume",
+)  # fmt: skip
+_OPTION_OI = spelled(Greeks[str, str], name="symbol", open_interest="sumOpenInterest", time="timestamp")
+
 _endpoint = partial(VenueEndpoint, "binance")
 _linear = partial(_endpoint, margin="linear")
 _inverse = partial(_endpoint, margin="inverse", host=_COIN)
@@ -350,11 +320,14 @@ ENDPOINTS = (
         confirmed=False, note="the documented example contradicts its units",
     ),
     _inverse("book", "/dapi/v1/depth", depth, params={"limit": "500"}, symbol="symbol", weight=10),
-    _endpoint("chain", "/eapi/v1/mark", option_marks, host=_OPTIONS, weight=5, every=300),
-    _endpoint("chain", "/eapi/v1/ticker", option_tickers, tables=(), host=_OPTIONS, weight=40, every=300),
+    _endpoint("chain", "/eapi/v1/mark", options(_OPTION_MARK, ""), host=_OPTIONS, weight=5, every=300),
     _endpoint(
-        "chain", "/eapi/v1/openInterest", option_oi, tables=(), host=_OPTIONS, symbol="underlyingAsset",
-        expiry="expiration", every=300,
+        "chain", "/eapi/v1/ticker", options(_OPTION_TICKER, ""), tables=(), host=_OPTIONS, weight=40,
+        every=300,
+    ),
+    _endpoint(
+        "chain", "/eapi/v1/openInterest", options(_OPTION_OI, ""), tables=(), host=_OPTIONS,
+        symbol="underlyingAsset", expiry="expiration", every=300,
     ),
     *(
         of(

@@ -12,11 +12,12 @@ from typing import Literal
 
 import msgspec
 
-from derivdata.sources.venues.bybit_options import option_instruments, option_tickers
 from derivdata.sources.venues.endpoint import Paging, Socket, Stream, Venue, VenueEndpoint
+from derivdata.sources.venues.readers import books, closed, contracts, payments
 from derivdata.sources.venues.reading import Fault, Reading, refusal
-from derivdata.sources.venues.record_types import Instrument, Interval, Liquidation, OiPoint, Records, State
-from derivdata.sources.venues.wire import Data, Page, Result, Wire
+from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State
+from derivdata.sources.venues.shapes import Book, Closed, Figures, Greeks, Listed, Paid, spelled
+from derivdata.sources.venues.wire import Result, Wire
 from derivdata.tables import contract
 
 _REASONS = {10006: "limit", 10016: "busy", 10009: "region", 10018: "limit", 10000: "busy"}
@@ -44,90 +45,61 @@ def _named(name: str) -> Instrument:
     return Instrument(name, plain.symbol, plain.quote, 1.0, plain.quote == "USD", bool(plain.quote))
 
 
-class _Ticker(Wire):
-    symbol: str
-    fundingRate: str | None = None
-    nextFundingTime: str | None = None
-    markPrice: str | None = None
-    indexPrice: str | None = None
-    lastPrice: str | None = None
-    openInterest: str | None = None
-    turnover24h: str | None = None
-    volume24h: str | None = None
-    price24hPcnt: str | None = None
-    fundingIntervalHour: str | None = None
-    openInterestValue: str | None = None
-    singleOpenInterest: str | None = None
-    singleOpenInterestValue: str | None = None
-    curPreListingPhase: str = ""
+class _Ticker(Figures[str, str]):
+    both: str | None = None  # sides of open interest
+    both_usd: str | None = None
+    one: str | None = None
+    one_usd: str | None = None
+    traded: str | None = None  # in contracts
+    stage: str = ""
 
 
-class _TickersBody(Wire):
-    retCode: int
-    result: Page[_Ticker]
-    time: int
+_TICKER = spelled(
+    _Ticker, name="symbol", rate="fundingRate", hours="fundingIntervalHour", next_payment="nextFundingTime",
+    mark="markPrice", index_price="indexPrice", last="lastPrice", both="openInterest",
+    both_usd="openInterestValue", one="singleOpenInterest", one_usd="singleOpenInterestValue",
+    traded="volume24h", volume_usd="turnover24h", change="price24hPcnt", stage="curPreListingPhase",
+    expiry="deliveryTime",
+)  # fmt: skip
 
 
 def tickers(reading: Reading) -> Records:
     """Read rate, open interest, prices and volume of all contracts of a category."""
-    body, records = reading.decode(_TickersBody), Records()
-    for row in body.result.rows:
+    records, time = Records(), reading.ms(reading.part(int, "time"))
+    for row in reading.rows(_TICKER, "result.list"):
         with reading.row():
-            records.states += _state(reading, row, reading.ms(body.time))
+            records.states += _state(reading, row, time)
     return records
 
 
-class _Delta(Wire):
-    topic: str
-    type: str
-    data: _Ticker
-    ts: int
-
-
-class _DeltaHead(Wire):
-    topic: str
-    type: str
-
-
 def ticker_frames(reading: Reading) -> Records:
-    """Read whole tickers of the stream; deltas, which name only what changed, are ignored."""
-    for head in reading.frames(_DeltaHead):
-        reading.require_snapshot(head.type)
-    return Records(
-        states=[s for f in reading.frames(_Delta) for s in _state(reading, f.data, reading.ms(f.ts))]
-    )
+    """Read whole tickers of the stream; deltas, which name only what changed, are refused."""
+    for kind in reading.pushed(str, "type"):
+        reading.require_snapshot(kind)
+    frames = zip(reading.pushed(int, "ts"), reading.pushed_each(_TICKER, "data"), strict=True)
+    rows = [(reading.ms(stamp), row) for stamp, rows in frames for row in rows]
+    return Records(states=[state for time, row in rows for state in _state(reading, row, time)])
 
 
 def _state(reading: Reading, row: _Ticker, time: int) -> list[State]:
-    item = reading.instrument(row.symbol, _named)
-    dated = row.fundingRate in ("", None) or row.nextFundingTime in ("", "0", None) or not item.perpetual
-    if dated or row.curPreListingPhase:
+    """Return the state of a contract, which has no rate where it is dated; none of one before its listing."""
+    item = reading.instrument(row.name, _named)
+    if row.stage:
         return []
-    hours = reading.number(row.fundingIntervalHour) or reading.interval(item)
-    mark, volume = reading.number(row.markPrice), row.volume24h if item.inverse else row.turnover24h
-    amount = _one_side(reading, row.openInterest, row.singleOpenInterest)
-    value = amount if item.inverse else reading.number(row.singleOpenInterestValue)
+    is_dated = row.rate == "" or row.next_payment in ("", "0")
+    amount, mark = _one_side(reading, row.both, row.one), reading.number(row.mark)
+    value = amount if item.inverse else reading.number(row.one_usd)
     if value is None and not item.inverse:
-        doubled = reading.number(row.openInterestValue)
+        doubled = reading.number(row.both_usd)
         value = item.usd(amount, mark) if doubled is None else doubled / 2
     if not item.inverse:
         reading.require_close(value, item.usd(amount, mark), 0.2, "open interest in USD and in coins")
-    return [
-        State(
-            item,
-            time,
-            reading.required(row.fundingRate),
-            hours,
-            hours,
-            mark=mark,
-            index_price=reading.number(row.indexPrice),
-            last=reading.number(row.lastPrice),
-            oi_usd=value,
-            oi_coins=item.coins(amount, mark),
-            volume_usd=reading.number(volume),
-            change_pct=reading.percent(row.price24hPcnt),
-        )
-    ]
+    figures = {"oi_usd": value, "oi_coins": item.coins(amount, mark)}
+    if item.inverse:
+        figures["volume_usd"] = reading.number(row.traded)
+    hours = None if is_dated else reading.number(row.hours) or reading.interval(item)
+    state = reading.state(item, row, hours, time=time, next_payment=None, **figures)
+    return [state._replace(instrument=item._replace(perpetual=False)) if is_dated else state]
 
 
 def _one_side(reading: Reading, both: str | None, one: str | None) -> float | None:
@@ -141,17 +113,10 @@ def _one_side(reading: Reading, both: str | None, one: str | None) -> float | No
     return whole / 2 if single is None else single
 
 
-class _Paid(Wire):
-    symbol: str
-    fundingRate: str
-    fundingRateTimestamp: str
-
-
-def funding_history(reading: Reading) -> Records:
-    """Read payments, the newest first."""
-    rows = reading.decode(Result[Page[_Paid]]).result.rows
-    paid = ((row.symbol, row.fundingRateTimestamp, row.fundingRate) for row in rows)
-    return reading.payments(paid, _named)
+_PAID = spelled(Paid[str, str], name="symbol", rate="fundingRate", time="fundingRateTimestamp")
+_BOOK = spelled(Book[tuple[str, str], int], name="s", bids="b", asks="a", time="ts")
+_LONGS = {"Buy": "long", "Sell": "short"}  # the side of the position; the price is that of its bankruptcy
+_CLOSED = spelled(Closed[str, int], name="s", side="S", amount="v", price="p", time="T")
 
 
 class _Oi(Wire):
@@ -184,70 +149,50 @@ def open_interest(reading: Reading) -> Records:
     return records
 
 
-class _Book(Wire):
-    s: str
-    b: list[tuple[str, str]]
-    a: list[tuple[str, str]]
-    ts: int
+_CONTRACT = spelled(
+    Listed[str | float, str, str], name="symbol", status="status", symbol="baseCoin", quote="quoteCoin",
+    kind="contractType", hours="fundingInterval", listed="launchTime", expiry="deliveryTime",
+    tick="priceFilter.tickSize", step="lotSizeFilter.qtyStep",
+)  # fmt: skip
 
 
-def order_book(reading: Reading) -> Records:
-    """Read a book: coins, or USD where it is inverse."""
-    body = reading.decode(Result[_Book]).result
-    item = reading.instrument(body.s, _named)
-    return Records(books=[reading.book(item, reading.ms(body.ts), body.b, body.a)])
+def _contract(reading: Reading, row: Listed[str | float, str, str]) -> Instrument:
+    """Return a contract; a perpetual one that is going to be delisted has a time of delivery too."""
+    perpetual = row.kind in _PERPETUAL
+    item = reading.contract(
+        row,
+        inverse=row.kind.startswith("Inverse"),
+        perpetual=perpetual,
+        active=row.status == "Trading",
+    )
+    return item._replace(expiry=None, delisted=item.expiry) if perpetual else item
 
 
-class _Listed(Wire):
-    symbol: str
-    status: str
-    baseCoin: str
-    quoteCoin: str
-    contractType: str
-    fundingInterval: int | None = None
+_OPTION = spelled(
+    Greeks[str, int], name="symbol", iv="markIv", delta="delta", gamma="gamma", vega="vega", theta="theta",
+    open_interest="openInterest", underlying="underlyingPrice", bid="bid1Price", ask="ask1Price",
+    mark="markPrice", index_price="indexPrice", volume="volume24h",
+)  # fmt: skip
 
 
-def instruments(reading: Reading) -> Records:
-    """Read the list of contracts; `fundingInterval` is in minutes."""
-    result = reading.decode(Result[Page[_Listed]]).result
-    records = Records(cursor=result.nextPageCursor or None)
-    for row in result.rows:
-        item = Instrument(
-            row.symbol,
-            row.baseCoin,
-            row.quoteCoin,
-            1.0,
-            row.contractType.startswith("Inverse"),
-            row.contractType in _PERPETUAL,
-            row.status == "Trading",
-        )
-        records.instruments.append(item)
-        if item.perpetual and row.fundingInterval:
-            records.intervals.append(Interval(item, row.fundingInterval / 60))
-    return records
+def option_tickers(reading: Reading) -> Records:
+    """Read a chain: USDC- and USDT-settled options, which differ by their names."""
+    time = reading.ms(reading.part(int, "time"))
+    rows = reading.rows(_OPTION, "result.list")
+    return Records(options=[reading.quoted(row)._replace(time=time) for row in rows])
 
 
-class _Liquidated(Wire):
-    T: int
-    s: str
-    S: str
-    v: str
-    p: str
+_OPTION_LISTED = spelled(Listed[str, str, str], name="symbol", symbol="baseCoin")
 
 
-def liquidations(reading: Reading) -> Records:
-    """Read liquidations; `S` is the side of the position and `p` its bankruptcy price."""
-    records = Records()
-    for frame in reading.frames(Data[list[_Liquidated]]):
-        for row in frame.data:
-            item = reading.instrument(row.s, _named)
-            side = reading.word(row.S, {"Buy": "long", "Sell": "short"})
-            price, amount = reading.required(row.p), reading.required(row.v)
-            records.liquidations.append(
-                Liquidation.of(
-                    item, reading.ms(row.T), side, amount, order_price=price, native=(row.p, row.v)
-                )
-            )
+def option_instruments(reading: Reading) -> Records:
+    """Read the list of options."""
+    records = Records(cursor=reading.part(str | None, "result.nextPageCursor", None) or None)
+    for row in reading.rows(_OPTION_LISTED, "result.list"):
+        option = reading.option(row.name, reading.at)
+        if option.symbol != row.symbol:
+            reading.fail(f"{row.name}: the body states the base coin {row.symbol}")
+        records.options.append(option)
     return records
 
 
@@ -284,20 +229,24 @@ def _of_category(category: Literal["linear", "inverse"]) -> tuple[VenueEndpoint,
     )  # fmt: skip
     return (
         of(
-            "instruments", f"/v5/market/instruments-info?category={category}", instruments, params=_LIST,
-            paging=_CURSOR, lists=True,
+            "instruments", f"/v5/market/instruments-info?category={category}",
+            contracts(_CONTRACT, "result.list", _contract, per_hour=60.0, cursor="result.nextPageCursor"),
+            params=_LIST, paging=_CURSOR, lists=True,
         ),
         of("funding", f"/v5/market/tickers?category={category}", tickers, every=60),
         of(
-            "settlements", "/v5/market/funding/history", funding_history, params=always, symbol="symbol",
-            paging=_WALK,
+            "settlements", "/v5/market/funding/history", payments(_PAID, "result.list", _named),
+            params=always, symbol="symbol", paging=_WALK,
         ),
         of(
             "oi_history", "/v5/market/open-interest", open_interest,
             params={**always, "intervalTime": "5min"}, symbol="symbol",
             paging=Paging(descending=True, limit=200), marks=klines(params={**always, "interval": "5"}),
         ),
-        of("book", "/v5/market/orderbook", order_book, params={**always, "limit": "500"}, symbol="symbol"),
+        of(
+            "book", "/v5/market/orderbook", books(_BOOK, "result", _named), params={**always, "limit": "500"},
+            symbol="symbol",
+        ),
         klines(params={**always, "interval": "60"}, confirmed=False),
     )  # fmt: skip
 
@@ -311,7 +260,10 @@ ENDPOINTS = (
     ),
     _endpoint("instruments", "/v5/market/instruments-info?category=option", option_instruments),
     _endpoint("funding", "tickers.{symbol}", ticker_frames, method="WS"),
-    _endpoint("liquidations", "allLiquidation.{symbol}", liquidations, method="WS"),
+    _endpoint(
+        "liquidations", "allLiquidation.{symbol}", closed(_CLOSED, "data", _named, _LONGS, pushed=True),
+        method="WS",
+    ),
 )  # fmt: skip
 
 

@@ -51,104 +51,82 @@ def _named(name: str) -> Instrument:
     return Instrument(name, base, quote, 1.0 if inverse else None, inverse, perpetual)
 
 
-class _Contract(Wire):
-    name: str
-    type: str
-    funding_rate: str
-    funding_interval: int
-    quanto_multiplier: str
-    in_delisting: bool = False
-    is_pre_market: bool = False
-    mark_price: str | None = None
-    index_price: str | None = None
-    last_price: str | None = None
-    position_size: _SIZE | None = None
+class _Contract(Figures[str, float], kw_only=True):
+    kind: str
+    size: str
+    seconds: int  # between payments
+    open: _SIZE | None = None  # one side
+    delisting: bool = False
+    early: bool = False
     status: str = "trading"
+    listed: float | None = None
+    delisted: float | None = None
+    tick: str | None = None
+    step: _SIZE | None = None
+
+
+_CONTRACT = spelled(
+    _Contract, name="name", kind="type", rate="funding_rate", seconds="funding_interval", open="position_size",
+    size="quanto_multiplier", delisting="in_delisting", early="is_pre_market", mark="mark_price",
+    index_price="index_price", last="last_price", status="status", listed="launch_time",
+    delisted="delisting_time", tick="order_price_round", step="order_size_min",
+)  # fmt: skip
 
 
 def contracts(reading: Reading) -> Records:
     """Read rates, intervals, open interest and prices of all contracts of a settle currency, or of one."""
-    body: list[_Contract] | _Contract = reading.decode(list[_Contract] | _Contract)
     records = Records()
-    for row in body if isinstance(body, list) else [body]:
+    for row in reading.rows(_CONTRACT):
         with reading.row():
-            inverse = reading.word(row.type, {"inverse": True, "direct": False})
-            size = 1.0 if inverse else reading.required(row.quanto_multiplier)
-            active = not (row.in_delisting or row.is_pre_market) and row.status == "trading"
-            item = _named(row.name)._replace(size=size, inverse=inverse, active=active)
+            inverse = reading.word(row.kind, {"inverse": True, "direct": False})
+            size = 1.0 if inverse else reading.required(row.size)
+            item = _named(row.name)._replace(
+                size=size,
+                inverse=inverse,
+                active=not (row.delisting or row.early) and row.status == "trading",
+                listed=reading.seconds(row.listed) if row.listed else None,
+                delisted=reading.seconds(row.delisted) if row.delisted else None,
+                tick=reading.number(row.tick),
+                step=reading.number(row.step),
+            )
             records.instruments.append(item)
-            if not active or not item.perpetual:
+            if not item.active or not item.perpetual:
                 continue
             if size <= 0:
                 reading.fail(f"{row.name} has contracts of {size} coins")
-            mark, hours = reading.number(row.mark_price), row.funding_interval / 3600
-            contracts = reading.number(row.position_size)
-            records.states.append(
-                State(
-                    item,
-                    None,
-                    reading.required(row.funding_rate),
-                    hours,
-                    hours,
-                    mark=mark,
-                    index_price=reading.number(row.index_price),
-                    last=reading.number(row.last_price),
-                    oi_usd=item.usd(contracts, mark),
-                    oi_coins=item.coins(contracts, mark),
-                )
-            )
+            mark, amount = reading.number(row.mark), reading.number(row.open)
+            value = {"oi_usd": item.usd(amount, mark), "oi_coins": item.coins(amount, mark)}
+            rate = reading.required(row.rate)
+            records.states.append(reading.state(item, row, row.seconds / 3600, rate=rate, **value))
     return records
 
 
-class _Ticker(Wire):
-    contract: str
-    last: str | None = None
-    total_size: str | None = None
-    volume_24h_quote: str | None = None
-    change_percentage: str | None = None
-    mark_price: str | None = None
-    index_price: str | None = None
-    quanto_multiplier: str | None = None
+class _Ticker(Figures[str, int]):
+    both: str | None = None  # sides of open interest
+    size: str | None = None
+
+
+_TICKER = spelled(
+    _Ticker, name="contract", last="last", both="total_size", volume_usd="volume_24h_quote",
+    change_pct="change_percentage", mark="mark_price", index_price="index_price", size="quanto_multiplier",
+)  # fmt: skip
 
 
 def tickers(reading: Reading) -> Records:
     """Read 24 hours and open interest, which counts both sides here."""
     records = Records()
-    for row in reading.decode(list[_Ticker]):
-        item = reading.instrument(row.contract, _named)
-        if item.size is None and row.quanto_multiplier is not None:
-            item = item._replace(size=reading.number(row.quanto_multiplier) or None)
-        mark, both = reading.number(row.mark_price), reading.number(row.total_size)
+    for row in reading.rows(_TICKER):
+        item = reading.instrument(row.name, _named)
+        if item.size is None and row.size is not None:
+            item = item._replace(size=reading.number(row.size) or None)
+        mark, both = reading.number(row.mark), reading.number(row.both)
         one_side = None if both is None else both / 2
-        records.states.append(
-            State(
-                item,
-                None,
-                mark=mark,
-                index_price=reading.number(row.index_price),
-                last=reading.number(row.last),
-                oi_usd=item.usd(one_side, mark),
-                oi_coins=item.coins(one_side, mark),
-                volume_usd=reading.number(row.volume_24h_quote),
-                change_pct=reading.number(row.change_percentage),
-            )
-        )
+        usd, coins = item.usd(one_side, mark), item.coins(one_side, mark)
+        records.states.append(reading.state(item, row, oi_usd=usd, oi_coins=coins))
     return records
 
 
-class _Paid(Wire):
-    t: int
-    r: str
-
-
-def funding_rates(reading: Reading) -> Records:
-    """Read payments, the newest first, in seconds."""
-    item = reading.instrument(reading.asked("contract"), _named)
-    records = Records()
-    for row in reading.decode(list[_Paid]):
-        time = reading.seconds(row.t)
-        records.add_past(Payment(item, time, reading.required(row.r)))
-    return records
+_PAID = spelled(Paid[str, int], time="t", rate="r")
 
 
 class _Stats(Wire):
@@ -210,8 +188,7 @@ def liquidations(reading: Reading) -> Records:
 
 def liquidation_frames(reading: Reading) -> Records:
     """Read liquidations of the former stream."""
-    frames = reading.frames(Result[list[_Pushed]])
-    return Records(liquidations=[_fill(reading, row) for frame in frames for row in frame.result])
+    return Records(liquidations=[_fill(reading, row) for row in reading.pushed(_Pushed, "result")])
 
 
 class _Public(Wire):
@@ -224,17 +201,22 @@ class _Public(Wire):
 def public_liquidations(reading: Reading) -> Records:
     """Read liquidations of the public stream: the signed position, the order's price, and no fill."""
     records = Records()
-    for row in (row for frame in reading.frames(Result[list[_Public]]) for row in frame.result):
-        item = reading.instrument(row.contract, _named)
-        position, price = reading.required(row.size), reading.required(row.price)
-        if position == 0:
-            reading.fail("a liquidated position of size 0 has no side")
+    for row in reading.pushed(_Public, "result"):
+        item, price = reading.instrument(row.contract, _named), reading.required(row.price)
         if isinstance(row.price, str) and not isinstance(row.size, str):
             reading.fail(f"a size that is a number beside a price that is text: {row.size}, {row.price!r}")
-        side, size = "long" if position > 0 else "short", abs(position)
+        side, size = _position(reading, row.size)
         time, native = reading.ms(row.time_ms), (row.price, row.size)
         records.liquidations.append(Liquidation.of(item, time, side, size, order_price=price, native=native))
     return records
+
+
+def _position(reading: Reading, size: _SIZE) -> tuple[str, float]:
+    """Return the side of a signed position and its contracts."""
+    position = reading.required(size)
+    if position == 0:
+        reading.fail("a liquidated position of size 0 has no side")
+    return "long" if position > 0 else "short", abs(position)
 
 
 def _fill(reading: Reading, row: _Liquidated | _Pushed) -> Liquidation:
@@ -242,10 +224,8 @@ def _fill(reading: Reading, row: _Liquidated | _Pushed) -> Liquidation:
     sizes = [value for value in (row.size, row.left, row.order_size) if value is not None]
     if len({isinstance(value, str) for value in sizes}) > 1:
         reading.fail(f"sizes of one row are of two kinds: {sizes}")
-    position = reading.required(row.size)
-    if position == 0:
-        reading.fail("a liquidated position of size 0 has no side")
-    ordered = abs(position if row.order_size is None else reading.required(row.order_size))
+    side, position = _position(reading, row.size)
+    ordered = position if row.order_size is None else abs(reading.required(row.order_size))
     filled = ordered - abs(reading.required(row.left))
     if filled < 0:
         reading.fail(f"{row.left} is left of an order of {ordered}")
@@ -258,7 +238,7 @@ def _fill(reading: Reading, row: _Liquidated | _Pushed) -> Liquidation:
     return Liquidation.of(
         item,
         time,
-        "long" if position > 0 else "short",
+        side,
         filled,
         order_price=price,
         fill_price=fill,
@@ -267,23 +247,20 @@ def _fill(reading: Reading, row: _Liquidated | _Pushed) -> Liquidation:
     )
 
 
-class _Level(Wire):
-    p: str
-    s: _SIZE
+_LEVEL = spelled(Level[_SIZE], price="p", size="s")
 
 
 class _Book(Wire):
-    update: float
-    bids: list[_Level]
-    asks: list[_Level]
+    update: float  # in seconds with a fraction
+    bids: list[_LEVEL]  # type: ignore[valid-type]
+    asks: list[_LEVEL]  # type: ignore[valid-type]
 
 
 def book(reading: Reading) -> Records:
-    """Read a book, whose sizes are contracts; `update` is in seconds with a fraction."""
+    """Read a book, whose sizes are contracts."""
     body = reading.decode(_Book)
     item = reading.instrument(reading.asked("contract"), _named)
-    bids, asks = ([(row.p, row.s) for row in side] for side in (body.bids, body.asks))
-    return Records(books=[reading.book(item, reading.seconds(body.update), bids, asks)])
+    return Records(books=[reading.book(item, reading.seconds(body.update), body.bids, body.asks)])
 
 
 _endpoint = partial(VenueEndpoint, "gateio")
@@ -298,7 +275,7 @@ def _of_currency(settle: str, margin: Literal["linear", "inverse"]) -> tuple[Ven
         of("funding", f"{base}/contracts", contracts, lists=True, every=60),
         of("funding", f"{base}/contracts/{{contract}}", contracts),
         of("tickers", f"{base}/tickers", tickers, tables=("oi_history", *PRICE_TABLES), every=60),
-        of("settlements", f"{base}/funding_rate", funding_rates, symbol="contract", paging=_SECONDS),
+        of("settlements", f"{base}/funding_rate", payments(_PAID, "", _named, by="contract", unit="seconds"), symbol="contract", paging=_SECONDS),
         of(
             "oi_history", f"{base}/contract_stats", contract_stats, tables=("oi_history", "prices_history"),
             params={"interval": "5m"}, symbol="contract",

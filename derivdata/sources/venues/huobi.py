@@ -92,23 +92,7 @@ def funding_rates(reading: Reading) -> Records:
     return Records(states=states)
 
 
-class _Paid(Wire):
-    contract_code: str
-    funding_rate: str
-    funding_time: str
-
-
-class _PaidPage(Wire):
-    data: list[_Paid]
-    total_page: int
-    current_page: int
-
-
-def funding_history(reading: Reading) -> Records:
-    """Read payments, the newest first; ``realized_rate`` is null since about 2026."""
-    rows = reading.decode(Data[_PaidPage]).data.data
-    paid = ((row.contract_code, row.funding_time, row.funding_rate) for row in rows)
-    return reading.payments(paid, _named)
+_PAID = spelled(Paid[str, str], name="contract_code", rate="funding_rate", time="funding_time")
 
 
 class _Oi(Wire):
@@ -120,17 +104,10 @@ class _Oi(Wire):
     trade_turnover: float | None = None
 
 
-class _OiBody(Wire):
-    status: str
-    ts: int
-    data: list[_Oi]
-
-
 def open_interest(reading: Reading) -> Records:
-    """Read open interest: coins, contracts, and USD of linear swaps."""
-    body = reading.decode(_OiBody)
-    states = []
-    for row in body.data:
+    """Read open interest: coins, contracts(_CONTRACT, "data", _contract), and USD of linear swaps."""
+    time, states = reading.ms(reading.part(int, "ts")), []
+    for row in reading.rows(_Oi, "data"):
         item = reading.instrument(row.contract_code, _named)
         if row.business_type != "swap" or not item.perpetual:
             continue
@@ -138,7 +115,7 @@ def open_interest(reading: Reading) -> Records:
         states.append(
             State(
                 item,
-                reading.ms(body.ts),
+                time,
                 oi_usd=_one_side(usd),
                 oi_coins=row.amount / _SIDES,
                 volume_usd=_one_side(row.trade_turnover) or None,
@@ -177,36 +154,17 @@ def open_interest_history(reading: Reading) -> Records:
     return records
 
 
-class _Merged(Wire):
-    contract_code: str
-    close: str
-    open: str
-    trade_turnover: str | None = None
-
-
-class _MergedBody(Wire):
-    status: str
-    ts: int
-    ticks: list[_Merged]
+_MERGED = spelled(
+    Figures[str, int], name="contract_code", last="close", price="close", opened="open",
+    volume_usd="trade_turnover",
+)  # fmt: skip
 
 
 def merged(reading: Reading) -> Records:
     """Read the last price and 24 hours of all contracts; there is no bulk mark, so the last is the price."""
-    body = reading.decode(_MergedBody)
-    states = []
-    for row in body.ticks:
-        last, first = reading.number(row.close), reading.number(row.open)
-        states.append(
-            State(
-                reading.instrument(row.contract_code, _named),
-                reading.ms(body.ts),
-                last=last,
-                price=last,
-                volume_usd=_one_side(reading.number(row.trade_turnover)),
-                change_pct=(last / first - 1) * 100 if last and first else None,
-            )
-        )
-    return Records(states=states)
+    records = states(_MERGED, "ticks", _named, stamp="ts")(reading)
+    records.states = [row._replace(volume_usd=_one_side(row.volume_usd)) for row in records.states]
+    return records
 
 
 class _Liquidated(Wire):
@@ -224,7 +182,7 @@ class _Liquidated(Wire):
 def liquidations(reading: Reading) -> Records:
     """Read liquidations of v5, where volume and amount both are contracts."""
     records = Records()
-    for row in reading.decode(Data[list[_Liquidated]]).data:
+    for row in reading.rows(_Liquidated, "data"):
         item = reading.instrument(row.contract_code, _named)
         side = reading.word(row.position_side, {"long": "long", "short": "short"})
         if reading.word(row.side, {"sell": "long", "buy": "short"}) != side:
@@ -260,47 +218,37 @@ class _Forced(Wire):
 def liquidation_frames(reading: Reading) -> Records:
     """Read liquidations of the stream or of v3: the order's side, and amounts in coins."""
     records = Records()
-    for frame in reading.frames(Data[list[_Forced]]):
-        for row in frame.data:
-            item = reading.instrument(row.contract_code, _named)
-            side = reading.word(row.direction, {"sell": "long", "buy": "short"})
-            if not item.inverse:
-                reading.require_close(
-                    row.amount * row.price,
-                    row.trade_turnover,
-                    0.01,
-                    "amount × price and turnover",
-                )
-            usd = item.usd(row.volume, None) if item.inverse else row.trade_turnover
-            native, time = (row.price, row.volume), reading.ms(row.created_at)
-            records.add_past(
-                Liquidation(item, time, side, row.price, None, row.amount, row.amount, usd, native)
+    for row in reading.pushed(_Forced, "data"):
+        item = reading.instrument(row.contract_code, _named)
+        side = reading.word(row.direction, {"sell": "long", "buy": "short"})
+        if not item.inverse:
+            reading.require_close(
+                row.amount * row.price,
+                row.trade_turnover,
+                0.01,
+                "amount × price and turnover",
             )
+        usd = item.usd(row.volume, None) if item.inverse else row.trade_turnover
+        native, time = (row.price, row.volume), reading.ms(row.created_at)
+        records.add_past(
+            Liquidation(item, time, side, row.price, None, row.amount, row.amount, usd, native)
+        )
     return records
 
 
-class _Listed(Wire):
-    symbol: str
-    contract_code: str
-    contract_size: float
-    contract_status: int
-    business_type: str = "swap"  # only linear lists mix swaps and dated futures
+class _Contract(Listed[float, str, int]):
+    business: str = "swap"  # only linear lists mix swaps and dated futures
 
 
-def contracts(reading: Reading) -> Records:
-    """Read the list of contracts."""
-    items = []
-    for row in reading.decode(Data[list[_Listed]]).data:
-        item = _named(row.contract_code)
-        items.append(
-            item._replace(
-                symbol=row.symbol,
-                size=row.contract_size,
-                perpetual=row.business_type == "swap",
-                active=row.contract_status == 1,
-            )
-        )
-    return Records(instruments=items)
+_CONTRACT = spelled(
+    _Contract, name="contract_code", symbol="symbol", size="contract_size", status="contract_status",
+    business="business_type", expiry="delivery_time", tick="price_tick",
+)  # fmt: skip
+
+
+def _contract(reading: Reading, row: _Contract) -> Instrument:
+    item, perpetual, active = _named(row.name), row.business == "swap", row.status == 1
+    return reading.contract(row, quote=item.quote, inverse=item.inverse, perpetual=perpetual, active=active)
 
 
 _endpoint = partial(VenueEndpoint, "huobi")
@@ -318,7 +266,7 @@ def mark_klines(reading: Reading) -> Records:
     """Read mark prices at the start of each bar."""
     item = reading.instrument(reading.asked("contract_code"), _named)
     records = Records()
-    for row in reading.decode(Data[list[_Bar]]).data:
+    for row in reading.rows(_Bar, "data"):
         time = reading.seconds(row.id)
         records.add_past(Price(item, time, "mark", reading.required(row.open), "1h"))
     return records
@@ -335,7 +283,7 @@ def _of_margin(base: str, margin: Literal["linear", "inverse"]) -> tuple[VenueEn
         of("instruments", f"{base}/v1/swap_contract_info", contracts, lists=True),
         of("funding", f"{base}/v1/swap_batch_funding_rate", funding_rates, tables=RATE_TABLES, every=60),
         of(
-            "settlements", f"{base}/v1/swap_historical_funding_rate", funding_history, symbol="contract_code",
+            "settlements", f"{base}/v1/swap_historical_funding_rate", payments(_PAID, "data.data", _named), symbol="contract_code",
             paging=_PAGES,
         ),
         of("oi", f"{base}/v1/swap_open_interest", open_interest, every=60),

@@ -8,7 +8,7 @@ from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Venue, VenueE
 from derivdata.sources.venues.readers import contracts, payments, states
 from derivdata.sources.venues.reading import Fault, Reading, refusal
 from derivdata.sources.venues.record_types import Instrument, Records
-from derivdata.sources.venues.shapes import Figures, Listed, Paid, leaf, many, placed, spelled
+from derivdata.sources.venues.shapes import Figures, Listed, Paid, spelled
 from derivdata.sources.venues.wire import Wire
 
 _REASONS = {510: "limit", 500: "busy", 501: "busy", 509: "busy"}
@@ -56,11 +56,10 @@ def tickers(reading: Reading) -> Records:
 def ticker_frames(reading: Reading) -> Records:
     """Read marks, last prices and changes of all contracts, which the stream sends each second."""
     records = Records()
-    frames = reading.frames(placed(many(_PUSHED), "data"))
-    for stamp, frame in zip(reading.pushed(int, "ts"), frames, strict=True):
-        for row in leaf(frame):
-            item = reading.instrument(row.name, _named)
-            records.states.append(reading.state(item, row, time=reading.ms(stamp)))
+    frames = zip(reading.pushed(int, "ts"), reading.pushed_each(_PUSHED, "data"), strict=True)
+    for time, row in [(reading.ms(stamp), row) for stamp, rows in frames for row in rows]:
+        item = reading.instrument(row.name, _named)
+        records.states.append(reading.state(item, row, time=time))
     return records
 
 

@@ -9,16 +9,10 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
-from derivdata.sources.venues.okx_options import (
-    option_marks,
-    option_oi,
-    option_summary,
-    option_tickers,
-)
-from derivdata.sources.venues.readers import contracts, payments, states
+from derivdata.sources.venues.readers import contracts, options, payments, states
 from derivdata.sources.venues.reading import CodedBody, Reading, refusal
 from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Records, State
-from derivdata.sources.venues.shapes import Figures, Listed, Paid, spelled
+from derivdata.sources.venues.shapes import Figures, Greeks, Listed, Paid, spelled
 from derivdata.sources.venues.wire import Data, Wire
 
 _HOUR_US = 3_600_000_000
@@ -185,6 +179,23 @@ def liquidations(reading: Reading) -> Records:
     return records
 
 
+def _is_in_coin(name: str) -> bool:
+    """Whether an option of a name such as BTC-USD-240329-32000-C is priced and settled in its coin."""
+    return name.split("-")[1] == "USD"
+
+
+# Greeks without BS are premium-adjusted in coin; open interest is in contracts
+_OPTION = spelled(
+    Greeks[str, str], name="instId", time="ts", iv="markVol", delta="deltaBS", gamma="gammaBS", vega="vegaBS",
+    theta="thetaBS", underlying="fwdPx",
+)  # fmt: skip
+_OPTION_OI = spelled(Greeks[str, str], name="instId", time="ts", open_interest="oi")
+_OPTION_TICKER = spelled(
+    Greeks[str, str], name="instId", time="ts", bid="bidPx", ask="askPx", volume="vol24h"
+)
+_OPTION_MARK = spelled(Greeks[str, str], name="instId", time="ts", mark="markPx")
+_quoted = partial(options, path="data", is_in_coin=_is_in_coin)
+
 _endpoint = partial(VenueEndpoint, "okx")
 _SWAP = {"instType": "SWAP"}
 _FAMILIES = ("BTC-USD", "ETH-USD")
@@ -216,19 +227,21 @@ ENDPOINTS = (
     ),
     _endpoint("book", "/api/v5/market/books", order_book, params={"sz": "400"}, symbol="instId"),
     _endpoint(
-        "chain", "/api/v5/public/opt-summary", option_summary, symbol="instFamily", every=300, each=_FAMILIES,
+        "chain", "/api/v5/public/opt-summary", _quoted(_OPTION), symbol="instFamily", every=300,
+        each=_FAMILIES,
     ),
     _endpoint(
-        "chain", "/api/v5/public/open-interest?instType=OPTION", option_oi, tables=(), symbol="instFamily",
-        every=300, each=_FAMILIES,
+        "chain", "/api/v5/public/open-interest?instType=OPTION", _quoted(_OPTION_OI), tables=(),
+        symbol="instFamily", every=300, each=_FAMILIES,
     ),
     _endpoint(
-        "chain", "/api/v5/market/tickers?instType=OPTION", option_tickers, tables=(), symbol="instFamily",
-        every=300, each=_FAMILIES,
+        "chain", "/api/v5/market/tickers?instType=OPTION", _quoted(_OPTION_TICKER), tables=(),
+        symbol="instFamily", every=300, each=_FAMILIES,
     ),
     _endpoint(
-        "chain", "/api/v5/public/mark-price?instType=OPTION", option_marks, tables=(), symbol="instFamily",
-        weight=2.5, every=300, each=_FAMILIES, confirmed=False, note="the specification names it for swaps",
+        "chain", "/api/v5/public/mark-price?instType=OPTION", _quoted(_OPTION_MARK), tables=(),
+        symbol="instFamily", weight=2.5, every=300, each=_FAMILIES, confirmed=False,
+        note="the specification names it for swaps",
     ),
     _endpoint(
         "instruments", "/api/v5/public/instruments?instType=OPTION", contracts(_CONTRACT, "data", _contract),

@@ -153,14 +153,15 @@ class Reading:
         found = self.part(kind | many(kind), path)
         return found if isinstance(found, list) else [found]
 
-    def pushed(self, kind: Any, path: str = "", default: Any = msgspec.NODEFAULT) -> list[Any]:
-        """Decode the rows at a path of names in one WebSocket frame or an array of them."""
+    def pushed_each(self, kind: Any, path: str = "", default: Any = msgspec.NODEFAULT) -> list[list[Any]]:
+        """Decode what stands at a path in one WebSocket frame or an array of them: the rows of each."""
         is_row = path and isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-        rows = []
-        for frame in self.frames(placed(kind | many(kind) if is_row else kind, path, default)):
-            found = leaf(frame)
-            rows += found if isinstance(found, list) else [found]
-        return rows
+        frames = self.frames(placed(kind | many(kind) if is_row else kind, path, default))
+        return [rows if isinstance(rows, list) else [rows] for rows in map(leaf, frames)]
+
+    def pushed(self, kind: Any, path: str = "", default: Any = msgspec.NODEFAULT) -> list[Any]:
+        """Decode the rows at a path in one WebSocket frame or an array of them."""
+        return [row for rows in self.pushed_each(kind, path, default) for row in rows]
 
     def number(self, value: wire.NUMBER) -> float | None:
         """Return a number, None where it is missing; see `wire.number`."""
