@@ -19,8 +19,9 @@ from derivdata.sources.venues.endpoint import (
     Venue,
     VenueEndpoint,
 )
+from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.readers import books, contracts, options, payments, states
-from derivdata.sources.venues.reading import Fault, Reading, refusal
+from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Interval, Liquidation, OiPoint, Records
 from derivdata.sources.venues.shapes import Book, Figures, Greeks, Listed, Paid, spelled
 from derivdata.sources.venues.wire import Wire
@@ -155,8 +156,10 @@ def tickers(reading: Reading) -> Records:
     records = Records()
     for row in reading.rows(_TICKER):
         item = reading.instrument(row.name, named)
-        of_coin = {"volume_usd": item.usd(reading.number(row.traded), None)} if item.inverse else {}
-        records.states.append(reading.state(item, row, **of_coin))
+        state = reading.state(item, row)
+        if item.inverse:
+            state = state._replace(volume_usd=item.usd(reading.number(row.traded), None))
+        records.states.append(state)
     return records
 
 

@@ -8,9 +8,12 @@ from typing import ClassVar
 import msgspec
 
 from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Venue, VenueEndpoint
-from derivdata.sources.venues.reading import CodedBody, Reading, refusal
-from derivdata.sources.venues.record_types import Instrument, Interval, Liquidation, Records, State
-from derivdata.sources.venues.wire import Data, Wire
+from derivdata.sources.venues.faults import CodedBody, refusal
+from derivdata.sources.venues.readers import books, closed, contracts, payments, states
+from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.record_types import Instrument, Records, State
+from derivdata.sources.venues.shapes import Book, Closed, Figures, Listed, Paid, spelled
+from derivdata.sources.venues.wire import Wire
 from derivdata.tables import contract
 
 
@@ -92,15 +95,21 @@ def _of_type(product: str, quote: str) -> tuple[VenueEndpoint, ...]:
     of = partial(_endpoint, quote=quote)
     always = {"productType": product}
     return (
-        of("instruments", f"{_V2}/contracts", contracts(_CONTRACT, "data", _contract), params=always, lists=True),
+        of(
+            "instruments", f"{_V2}/contracts", contracts(_CONTRACT, "data", _contract), params=always,
+            lists=True,
+        ),
         # First of the two that are polled: its rate stands beside its own interval, so none is ever stale.
         of("funding", f"{_V2}/current-fund-rate", current_rates, tables=RATE_TABLES, params=always, every=60),
         of("funding", f"{_V2}/tickers", states(_TICKER, "data", _named), params=always, every=60),
         of(
-            "settlements", f"{_V2}/history-fund-rate", payments(_PAID, "data", _named), params=always, symbol="symbol",
-            paging=_PAGES,
+            "settlements", f"{_V2}/history-fund-rate", payments(_PAID, "data", _named), params=always,
+            symbol="symbol", paging=_PAGES,
         ),
-        of("book", f"{_V2}/merge-depth", books(_BOOK, "data", _named, by="symbol"), params={**always, "limit": "max"}, symbol="symbol"),
+        of(
+            "book", f"{_V2}/merge-depth", books(_BOOK, "data", _named, by="symbol"),
+            params={**always, "limit": "max"}, symbol="symbol",
+        ),
     )  # fmt: skip
 
 
@@ -108,13 +117,17 @@ ENDPOINTS = (
     *_of_type("USDT-FUTURES", "USDT"),
     *_of_type("COIN-FUTURES", "USD"),
     *_of_type("USDC-FUTURES", "USDC"),
-    _endpoint("funding", f"{_V3}/tickers", states(_TICKER_V3, "data", _named), params=_CATEGORY, quote="USDT"),
     _endpoint(
-        "settlements", f"{_V3}/history-fund-rate", payments(_PAID_V3, "data.resultList", _named), params=_CATEGORY, symbol="symbol",
-        quote="USDT", paging=Paging("page", descending=True, start="", end="", cursor="cursor", limit=200),
+        "funding", f"{_V3}/tickers", states(_TICKER_V3, "data", _named), params=_CATEGORY, quote="USDT",
     ),
     _endpoint(
-        "liquidations", f"{_V3}/liquidations", closed(_CLOSED, "data.list", _named, _LONGS, cursor="data.cursor"), params=_CATEGORY, confirmed=False,
+        "settlements", f"{_V3}/history-fund-rate", payments(_PAID_V3, "data.resultList", _named),
+        params=_CATEGORY, symbol="symbol", quote="USDT",
+        paging=Paging("page", descending=True, start="", end="", cursor="cursor", limit=200),
+    ),
+    _endpoint(
+        "liquidations", f"{_V3}/liquidations",
+        closed(_CLOSED, "data.list", _named, _LONGS, cursor="data.cursor"), params=_CATEGORY, confirmed=False,
         note="the unit of amount is unstated; the last 3 days", every=60, weight=4,
         paging=Paging("cursor", descending=True, start="", end="", cursor="cursor", limit=100, reach_days=3),
     ),

@@ -9,8 +9,9 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.readers import payments
-from derivdata.sources.venues.reading import Fault, Reading, refusal
+from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, Records
 from derivdata.sources.venues.shapes import Figures, Paid, spelled
 from derivdata.sources.venues.wire import Data, Wire

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from derivdata.sources.venues.endpoint import Paging, Socket, Stream, Venue, VenueEndpoint
+from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.readers import books, closed, contracts, payments
-from derivdata.sources.venues.reading import Fault, Reading, refusal
+from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State
 from derivdata.sources.venues.shapes import Book, Closed, Figures, Greeks, Listed, Paid, spelled
 from derivdata.sources.venues.wire import Result, Wire
@@ -94,7 +95,7 @@ def _state(reading: Reading, row: _Ticker, time: int) -> list[State]:
         value = item.usd(amount, mark) if doubled is None else doubled / 2
     if not item.inverse:
         reading.require_close(value, item.usd(amount, mark), 0.2, "open interest in USD and in coins")
-    figures = {"oi_usd": value, "oi_coins": item.coins(amount, mark)}
+    figures: dict[str, Any] = {"oi_usd": value, "oi_coins": item.coins(amount, mark)}
     if item.inverse:
         figures["volume_usd"] = reading.number(row.traded)
     hours = None if is_dated else reading.number(row.hours) or reading.interval(item)

@@ -8,8 +8,9 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.sources.venues.endpoint import PRICE_TABLES, RATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.faults import NumberedBody, refusal
 from derivdata.sources.venues.readers import contracts, states
-from derivdata.sources.venues.reading import NumberedBody, Reading, refusal
+from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Payment, Records, State
 from derivdata.sources.venues.shapes import Figures, Listed, spelled
 from derivdata.sources.venues.wire import Data, Result, Wire

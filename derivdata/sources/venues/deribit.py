@@ -7,26 +7,26 @@ what was paid in an hour; ``interest_8h`` overlaps eightfold. Volatilities are i
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 from functools import partial
-from typing import Generic, TypeVar
-
-import msgspec
+from typing import Any
 
 from derivdata.sources.venues.endpoint import STATE_TABLES, Paging, Venue, VenueEndpoint
-from derivdata.sources.venues.reading import Reading, RefusedBody, refusal
+from derivdata.sources.venues.faults import RefusedBody, refusal
+from derivdata.sources.venues.readers import contracts
+from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import (
     Instrument,
     Liquidation,
     Option,
     Payment,
     Price,
-    Quotes,
     Records,
     State,
 )
-from derivdata.sources.venues.wire import Data, Result, Wire
+from derivdata.sources.venues.shapes import Book, Figures, Greeks, Listed, spelled
+from derivdata.sources.venues.wire import Wire
 
-T = TypeVar("T")
 _REASONS = {10028: "limit", 11051: "busy", 10040: "busy", 10041: "busy", 10047: "limit", 13028: "busy"}
 
 
@@ -45,81 +45,38 @@ def _item(reading: Reading, name: str) -> Instrument:
     return reading.instrument(name, _named)._replace(size=1.0)
 
 
-class _Summary(Wire):
-    instrument_name: str
-    creation_timestamp: int
-    open_interest: float | None = None
-    mark_price: float | None = None
-    volume_usd: float | None = None
-    funding_8h: float | None = None
-    current_funding: float | None = None
-    estimated_delivery_price: float | None = None
-    last: float | None = None
-    price_change: float | None = None
+_SUMMARY = spelled(
+    Figures[float, int], name="instrument_name", time="creation_timestamp", contracts="open_interest",
+    mark="mark_price", volume_usd="volume_usd", rate="funding_8h", index_price="estimated_delivery_price",
+    last="last", change_pct="price_change",
+)  # fmt: skip
+_OPTION_SUMMARY = spelled(
+    Greeks[float, int], name="instrument_name", time="creation_timestamp", open_interest="open_interest",
+    underlying="underlying_price", bid="bid_price", ask="ask_price", mark="mark_price", volume="volume",
+    index_price="estimated_delivery_price", iv="mark_iv",
+)  # fmt: skip
 
 
 def future_summaries(reading: Reading) -> Records:
-    """Read rates of the last 8 hours, open interest, prices and volume of a currency's perpetuals."""
-    states = []
-    for row in reading.decode(Result[list[_Summary]]).result:
-        item = _item(reading, row.instrument_name)
-        if not item.perpetual or row.funding_8h is None:
-            continue
-        states.append(
-            State(
-                item,
-                reading.ms(row.creation_timestamp),
-                row.funding_8h,
-                8.0,
-                1.0,
-                mark=row.mark_price,
-                index_price=row.estimated_delivery_price,
-                last=row.last,
-                oi_usd=item.usd(row.open_interest, row.mark_price),
-                oi_coins=item.coins(row.open_interest, row.mark_price),
-                volume_usd=row.volume_usd,
-                change_pct=row.price_change,
-            )
-        )
-    return Records(states=states)
+    """Read rates of the last 8 hours, open interest, prices and volume of a currency's futures."""
+    return Records(states=[_state(reading, row) for row in reading.rows(_SUMMARY, "result")])
 
 
-class _OptionSummary(Wire):
-    instrument_name: str
-    creation_timestamp: int
-    open_interest: float | None = None
-    underlying_price: float | None = None
-    bid_price: float | None = None
-    ask_price: float | None = None
-    mark_price: float | None = None
-    volume: float | None = None
-    estimated_delivery_price: float | None = None
-    mark_iv: float | None = None
+def _state(reading: Reading, row: Figures[float, int]) -> State:
+    """Return the state of a future; a rate of 8 hours is realised in each hour."""
+    item = _item(reading, row.name)
+    return reading.state(item, row, 8.0, settle_h=1.0 if item.perpetual else None)
 
 
 def option_summaries(reading: Reading) -> Records:
     """Read the chain of a currency, which has no greeks; the volatility is in percent."""
-    records = Records()
-    for row in reading.decode(Result[list[_OptionSummary]]).result:
-        quotes = Quotes(
-            "_" not in row.instrument_name,
-            row.bid_price or None,
-            row.ask_price or None,
-            row.mark_price,
-            row.estimated_delivery_price,
-            row.volume,
-        )
-        option = reading.option(
-            row.instrument_name,
-            reading.ms(row.creation_timestamp),
-            iv=row.mark_iv / 100 if row.mark_iv else None,
-            open_interest=row.open_interest,
-            underlying=row.underlying_price or None,
-            quotes=quotes,
-        )
-        records.options.append(option)
-    _check_percent(reading, [option.iv for option in records.options if option.iv])
-    return records
+    options = [_option(reading, row) for row in reading.rows(_OPTION_SUMMARY, "result")]
+    _check_percent(reading, [option.iv for option in options if option.iv])
+    return Records(options=options)
+
+
+def _option(reading: Reading, row: Greeks[float, int]) -> Option:
+    return reading.quoted(row, in_coin="_" not in row.name, percent=100)
 
 
 def _check_percent(reading: Reading, volatilities: list[float]) -> None:
@@ -128,112 +85,43 @@ def _check_percent(reading: Reading, volatilities: list[float]) -> None:
         reading.fail(f"a volatility of {statistics.median(volatilities):g} times 100 is not in percent")
 
 
-class _Frame(Wire, Generic[T]):
-    """A frame of the stream."""
-
-    params: Data[T]
-
-
-class _Stats(Wire):
-    price_change: float | None = None
-    volume_usd: float | None = None
-    volume: float | None = None
-
-
-class _Ticker(Wire):
-    instrument_name: str
-    timestamp: int
-    open_interest: float
-    mark_price: float
-    index_price: float
-    last_price: float | None
-    funding_8h: float
-    current_funding: float
-    stats: _Stats
-
-
-class _Greeks(Wire):
-    delta: float
-    gamma: float
-    vega: float
-    theta: float
-    rho: float | None = None
-
-
-class _OptionTicker(Wire):
-    instrument_name: str
-    timestamp: int
-    open_interest: float | None
-    mark_iv: float | None
-    greeks: _Greeks
-    underlying_price: float | None = None
-    best_bid_price: float | None = None
-    best_ask_price: float | None = None
-    mark_price: float | None = None
-    index_price: float | None = None
-    stats: _Stats | None = None
+_TICKER = spelled(
+    Figures[float, int], name="instrument_name", time="timestamp", contracts="open_interest",
+    mark="mark_price", index_price="index_price", last="last_price", rate="funding_8h",
+    volume_usd="stats.volume_usd", change_pct="stats.price_change",
+)  # fmt: skip
+_OPTION_TICKER = spelled(
+    Greeks[float, int], name="instrument_name", time="timestamp", open_interest="open_interest", iv="mark_iv",
+    delta="greeks.delta", gamma="greeks.gamma", vega="greeks.vega", theta="greeks.theta", rho="greeks.rho",
+    underlying="underlying_price", bid="best_bid_price", ask="best_ask_price", mark="mark_price",
+    index_price="index_price", volume="stats.volume",
+)  # fmt: skip
 
 
 class _Head(Wire):
     instrument_name: str
 
 
+def _tickers(rows: Callable[..., Any], path: str, reading: Reading) -> Records:
+    """Return what tickers say: of perpetuals, or of options with greeks."""
+    if all(row.instrument_name.endswith(("-C", "-P")) for row in rows(_Head, path)):
+        options = [_option(reading, row) for row in rows(_OPTION_TICKER, path)]
+        _check_percent(reading, [option.iv for option in options if option.iv])
+        return Records(options=options)
+    states = [_state(reading, row) for row in rows(_TICKER, path)]
+    if not all(state.instrument.perpetual for state in states):
+        reading.fail("a future with an expiry among tickers of perpetuals")
+    return Records(states=states)
+
+
 def ticker_frames(reading: Reading) -> Records:
-    """Read tickers of the stream: of perpetuals, or of options with greeks."""
-    names = [frame.params.data.instrument_name for frame in reading.frames(_Frame[_Head])]
-    if all(name.endswith(("-C", "-P")) for name in names):
-        frames = reading.frames(_Frame[_OptionTicker])
-        return Records(options=[_option(reading, frame.params.data) for frame in frames])
-    return Records(states=[_state(reading, f.params.data) for f in reading.frames(_Frame[_Ticker])])
+    """Read tickers of the stream."""
+    return _tickers(reading.pushed, "params.data", reading)
 
 
 def ticker(reading: Reading) -> Records:
-    """Read the ticker of one perpetual, or of one option with its greeks."""
-    name = reading.decode(Result[_Head]).result.instrument_name
-    if name.endswith(("-C", "-P")):
-        return Records(options=[_option(reading, reading.decode(Result[_OptionTicker]).result)])
-    return Records(states=[_state(reading, reading.decode(Result[_Ticker]).result)])
-
-
-def _state(reading: Reading, row: _Ticker) -> State:
-    item = _item(reading, row.instrument_name)
-    if not item.perpetual:
-        reading.fail(f"{row.instrument_name} is no perpetual")
-    return State(
-        item,
-        reading.ms(row.timestamp),
-        row.funding_8h,
-        8.0,
-        1.0,
-        mark=row.mark_price,
-        index_price=row.index_price,
-        last=row.last_price,
-        oi_usd=item.usd(row.open_interest, row.mark_price),
-        oi_coins=item.coins(row.open_interest, row.mark_price),
-        volume_usd=row.stats.volume_usd,
-        change_pct=row.stats.price_change,
-    )
-
-
-def _option(reading: Reading, row: _OptionTicker) -> Option:
-    iv = row.mark_iv / 100 if row.mark_iv else None
-    _check_percent(reading, [] if iv is None else [iv])
-    return reading.option(
-        row.instrument_name,
-        reading.ms(row.timestamp),
-        iv=iv,
-        **msgspec.structs.asdict(row.greeks),
-        open_interest=row.open_interest,
-        underlying=row.underlying_price or None,
-        quotes=Quotes(
-            "_" not in row.instrument_name,
-            row.best_bid_price or None,
-            row.best_ask_price or None,
-            row.mark_price,
-            row.index_price,
-            None if row.stats is None else row.stats.volume,
-        ),
-    )
+    """Read one ticker."""
+    return _tickers(reading.rows, "result", reading)
 
 
 class _Paid(Wire):
@@ -247,7 +135,7 @@ def funding_history(reading: Reading) -> Records:
     """Read what was paid in each hour, and the index price at its end."""
     item = reading.instrument(reading.asked("instrument_name"), _named)
     records = Records()
-    for row in reading.decode(Result[list[_Paid]]).result:
+    for row in reading.rows(_Paid, "result"):
         time = reading.ms(row.timestamp)
         records.times.append(time)
         records.payments.append(Payment(item, time, row.interest_1h, 1.0))
@@ -266,23 +154,16 @@ class _Trade(Wire):
     liquidation: str | None = None
 
 
-class _Trades(Wire):
-    trades: list[_Trade]
-    has_more: bool
-
-
 def trades(reading: Reading) -> Records:
     """Read liquidations among trades: of the taker (T), the maker (M), or both (MT: two rows)."""
-    body = reading.decode(Result[_Trades]).result
-    records = _liquidated(reading, body.trades)
-    records.cursor = "more" if body.has_more else None
+    records = _liquidated(reading, reading.rows(_Trade, "result.trades"))
+    records.cursor = "more" if reading.part(bool, "result.has_more") else None
     return records
 
 
 def trade_frames(reading: Reading) -> Records:
     """Read liquidations among the trades of the stream, whose rows are those of the requests."""
-    frames = reading.frames(_Frame[list[_Trade]])
-    return _liquidated(reading, [row for frame in frames for row in frame.params.data])
+    return _liquidated(reading, reading.pushed(_Trade, "params.data"))
 
 
 def _liquidated(reading: Reading, rows: list[_Trade]) -> Records:
@@ -305,41 +186,31 @@ def _liquidated(reading: Reading, rows: list[_Trade]) -> Records:
     return records
 
 
-class _Listed(Wire):
-    instrument_name: str
-    kind: str
-    base_currency: str
-    quote_currency: str
-    is_active: bool
-    contract_size: float = 1.0
-    instrument_type: str = ""
-    settlement_period: str = ""
-    underlying_type: str = ""
+class _Contract(Listed[float, int, bool]):
+    type: str = ""
+    settles: str = ""
     strike: float | None = None
-    expiration_timestamp: int | None = None
 
 
-def instruments(reading: Reading) -> Records:
-    """Read the list of instruments, or one of them; ``contract_size`` of a reversed future is USD."""
-    rows = reading.decode(Result[list[_Listed] | _Listed]).result
-    items = [
-        Instrument(
-            row.instrument_name,
-            row.base_currency,
-            row.quote_currency,
-            row.contract_size,
-            row.instrument_type == "reversed" and row.kind == "future",
-            row.kind == "future" and row.settlement_period == "perpetual",
-            row.is_active and row.underlying_type != "preipo",
-            row.strike,
-            None
-            if row.expiration_timestamp is None or row.settlement_period == "perpetual"
-            else reading.ms(row.expiration_timestamp),
-        )
-        for row in (rows if isinstance(rows, list) else [rows])
-        if row.kind in ("future", "option")
-    ]
-    return Records(instruments=items)
+_CONTRACT = spelled(
+    _Contract, name="instrument_name", kind="kind", symbol="base_currency", quote="quote_currency",
+    status="is_active", size="contract_size", type="instrument_type", settles="settlement_period",
+    stage="underlying_type", strike="strike", expiry="expiration_timestamp", listed="creation_timestamp",
+    tick="tick_size", step="min_trade_amount",
+)  # fmt: skip
+
+
+def _contract(reading: Reading, row: _Contract) -> Instrument | None:
+    """Return a future or an option; ``contract_size`` of a reversed future is USD."""
+    if row.kind not in ("future", "option"):
+        return None
+    return reading.contract(
+        row,
+        inverse=row.type == "reversed" and row.kind == "future",
+        perpetual=row.kind == "future" and row.settles == "perpetual",
+        active=row.status and row.stage != "preipo",
+        strike=row.strike,
+    )
 
 
 class _Snapshot(Wire):
@@ -353,8 +224,7 @@ class _Snapshot(Wire):
 def book_frames(reading: Reading) -> Records:
     """Read books of the stream: levels are an action, a price and a size."""
     records = Records()
-    for frame in reading.frames(_Frame[_Snapshot]):
-        body = frame.params.data
+    for body in reading.pushed(_Snapshot, "params.data"):
         reading.require_snapshot(body.type)
         item = _named(body.instrument_name)
         bids, asks = ([row[1:] for row in side] for side in (body.bids, body.asks))
@@ -362,35 +232,34 @@ def book_frames(reading: Reading) -> Records:
     return records
 
 
-class _Book(Wire):
-    instrument_name: str
-    timestamp: int
-    bids: list[tuple[float, float]]
-    asks: list[tuple[float, float]]
+_BOOK = spelled(
+    Book[tuple[float, float], int], name="instrument_name", time="timestamp", bids="bids", asks="asks"
+)
 
 
 def book(reading: Reading) -> Records:
     """Read a book: USD of inverse contracts, coins of linear ones."""
-    body = reading.decode(Result[_Book]).result
-    item = _item(reading, body.instrument_name)
-    return Records(books=[reading.book(item, reading.ms(body.timestamp), body.bids, body.asks)])
+    (body,) = reading.rows(_BOOK, "result")
+    item = _item(reading, body.name)
+    return Records(books=[reading.book(item, reading.ms(body.time), body.bids, body.asks)])
 
 
 _endpoint = partial(VenueEndpoint, "deribit")
 _CURRENCIES = ("BTC", "ETH", "USDC", "USDT")
 _FILLS = ("liquidations_fills",)
-_SUMMARY = "/public/get_book_summary_by_currency"
+_SUMMARIES = "/public/get_book_summary_by_currency"
 
 ENDPOINTS = (
     _endpoint(
-        "instruments", "/public/get_instruments", instruments, params={"currency": "any", "expired": "false"},
-        weight=10, lists=True,
+        "instruments", "/public/get_instruments", contracts(_CONTRACT, "result", _contract),
+        params={"currency": "any", "expired": "false"}, weight=10, lists=True,
     ),
     _endpoint(
-        "funding", f"{_SUMMARY}?kind=future", future_summaries, symbol="currency", every=60, each=_CURRENCIES,
+        "funding", f"{_SUMMARIES}?kind=future", future_summaries, symbol="currency", every=60,
+        each=_CURRENCIES,
     ),
     _endpoint(
-        "chain", f"{_SUMMARY}?kind=option", option_summaries, symbol="currency", every=300,
+        "chain", f"{_SUMMARIES}?kind=option", option_summaries, symbol="currency", every=300,
         each=_CURRENCIES[:3],
     ),
     _endpoint(
@@ -405,7 +274,8 @@ ENDPOINTS = (
         paging=Paging(start="start_timestamp", end="end_timestamp", limit=1000, limit_name="count"),
     ),
     _endpoint(
-        "instruments", "/public/get_instrument", instruments, symbol="instrument_name", note="one instrument",
+        "instruments", "/public/get_instrument", contracts(_CONTRACT, "result", _contract),
+        symbol="instrument_name", note="one instrument",
     ),
     *(
         _endpoint(what, "/public/ticker", ticker, tables=tables, symbol="instrument_name")

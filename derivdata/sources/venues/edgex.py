@@ -17,7 +17,8 @@ from derivdata.sources.venues.endpoint import (
     Venue,
     VenueEndpoint,
 )
-from derivdata.sources.venues.reading import CodedBody, Reading, refusal
+from derivdata.sources.venues.faults import CodedBody, refusal
+from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Interval, Payment, Records
 from derivdata.sources.venues.shapes import Figures, Level, spelled
 from derivdata.sources.venues.wire import Data, Wire

@@ -9,22 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from derivdata.sources.venues.endpoint import PRICE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
-from derivdata.sources.venues.reading import Fault, Reading, Refused, refusal
-from derivdata.sources.venues.record_types import (
-    Instrument,
-    Liquidation,
-    OiPoint,
-    Payment,
-    Price,
-    Records,
-    State,
-)
-from derivdata.sources.venues.wire import Result, Wire
+from derivdata.sources.venues.faults import Fault, Refused, refusal
+from derivdata.sources.venues.readers import payments
+from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Price, Records
+from derivdata.sources.venues.shapes import Figures, Level, Paid, spelled
+from derivdata.sources.venues.wire import Wire
 
 _SIZE = str | float
 _REASONS = {"TOO_MANY_REQUESTS": "limit", "SERVER_ERROR": "busy", "TOO_BUSY": "busy"}
@@ -66,9 +61,9 @@ class _Contract(Figures[str, float], kw_only=True):
 
 
 _CONTRACT = spelled(
-    _Contract, name="name", kind="type", rate="funding_rate", seconds="funding_interval", open="position_size",
-    size="quanto_multiplier", delisting="in_delisting", early="is_pre_market", mark="mark_price",
-    index_price="index_price", last="last_price", status="status", listed="launch_time",
+    _Contract, name="name", kind="type", rate="funding_rate", seconds="funding_interval",
+    open="position_size", size="quanto_multiplier", delisting="in_delisting", early="is_pre_market",
+    mark="mark_price", index_price="index_price", last="last_price", status="status", listed="launch_time",
     delisted="delisting_time", tick="order_price_round", step="order_size_min",
 )  # fmt: skip
 
@@ -95,7 +90,7 @@ def contracts(reading: Reading) -> Records:
             if size <= 0:
                 reading.fail(f"{row.name} has contracts of {size} coins")
             mark, amount = reading.number(row.mark), reading.number(row.open)
-            value = {"oi_usd": item.usd(amount, mark), "oi_coins": item.coins(amount, mark)}
+            value: dict[str, Any] = {"oi_usd": item.usd(amount, mark), "oi_coins": item.coins(amount, mark)}
             rate = reading.required(row.rate)
             records.states.append(reading.state(item, row, row.seconds / 3600, rate=rate, **value))
     return records
@@ -275,7 +270,10 @@ def _of_currency(settle: str, margin: Literal["linear", "inverse"]) -> tuple[Ven
         of("funding", f"{base}/contracts", contracts, lists=True, every=60),
         of("funding", f"{base}/contracts/{{contract}}", contracts),
         of("tickers", f"{base}/tickers", tickers, tables=("oi_history", *PRICE_TABLES), every=60),
-        of("settlements", f"{base}/funding_rate", payments(_PAID, "", _named, by="contract", unit="seconds"), symbol="contract", paging=_SECONDS),
+        of(
+            "settlements", f"{base}/funding_rate", payments(_PAID, "", _named, by="contract", unit="seconds"),
+            symbol="contract", paging=_SECONDS,
+        ),
         of(
             "oi_history", f"{base}/contract_stats", contract_stats, tables=("oi_history", "prices_history"),
             params={"interval": "5m"}, symbol="contract",

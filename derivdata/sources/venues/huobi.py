@@ -15,8 +15,11 @@ from typing import Literal
 import msgspec
 
 from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
-from derivdata.sources.venues.reading import Fault, Reading, refusal
+from derivdata.sources.venues.faults import Fault, refusal
+from derivdata.sources.venues.readers import contracts, payments, states
+from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Price, Records, State
+from derivdata.sources.venues.shapes import Figures, Listed, Paid, spelled
 from derivdata.sources.venues.wire import Data, Wire
 
 _HOUR_US = 3_600_000_000
@@ -230,9 +233,7 @@ def liquidation_frames(reading: Reading) -> Records:
             )
         usd = item.usd(row.volume, None) if item.inverse else row.trade_turnover
         native, time = (row.price, row.volume), reading.ms(row.created_at)
-        records.add_past(
-            Liquidation(item, time, side, row.price, None, row.amount, row.amount, usd, native)
-        )
+        records.add_past(Liquidation(item, time, side, row.price, None, row.amount, row.amount, usd, native))
     return records
 
 
@@ -280,11 +281,14 @@ def _of_margin(base: str, margin: Literal["linear", "inverse"]) -> tuple[VenueEn
     """Return the requests that linear and inverse swaps have alike, below their own paths."""
     of = partial(_endpoint, margin=margin)
     return (
-        of("instruments", f"{base}/v1/swap_contract_info", contracts, lists=True),
+        of(
+            "instruments", f"{base}/v1/swap_contract_info", contracts(_CONTRACT, "data", _contract),
+            lists=True,
+        ),
         of("funding", f"{base}/v1/swap_batch_funding_rate", funding_rates, tables=RATE_TABLES, every=60),
         of(
-            "settlements", f"{base}/v1/swap_historical_funding_rate", payments(_PAID, "data.data", _named), symbol="contract_code",
-            paging=_PAGES,
+            "settlements", f"{base}/v1/swap_historical_funding_rate", payments(_PAID, "data.data", _named),
+            symbol="contract_code", paging=_PAGES,
         ),
         of("oi", f"{base}/v1/swap_open_interest", open_interest, every=60),
         of(

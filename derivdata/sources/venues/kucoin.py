@@ -12,8 +12,9 @@ from typing import ClassVar
 import msgspec
 
 from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.faults import CodedBody, refusal
 from derivdata.sources.venues.readers import books
-from derivdata.sources.venues.reading import CodedBody, Reading, refusal
+from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
 from derivdata.sources.venues.shapes import Book, Figures, Paid, many, spelled
 from derivdata.sources.venues.wire import Wire

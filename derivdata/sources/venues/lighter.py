@@ -22,7 +22,8 @@ from derivdata.sources.venues.endpoint import (
     Venue,
     VenueEndpoint,
 )
-from derivdata.sources.venues.reading import Fault, Reading, Refused, refusal
+from derivdata.sources.venues.faults import Fault, Refused, refusal
+from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, Payment, Records, State
 from derivdata.sources.venues.shapes import Book, Figures, Level, keyed, spelled
 from derivdata.sources.venues.wire import Wire

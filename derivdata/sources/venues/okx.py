@@ -9,8 +9,9 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
+from derivdata.sources.venues.faults import CodedBody, refusal
 from derivdata.sources.venues.readers import contracts, options, payments, states
-from derivdata.sources.venues.reading import CodedBody, Reading, refusal
+from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Records, State
 from derivdata.sources.venues.shapes import Figures, Greeks, Listed, Paid, spelled
 from derivdata.sources.venues.wire import Data, Wire

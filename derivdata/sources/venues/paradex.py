@@ -9,8 +9,9 @@ from functools import partial
 from typing import TypeVar
 
 from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.readers import Reader, books, closed, contracts, states
-from derivdata.sources.venues.reading import Fault, Reading, refusal
+from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
 from derivdata.sources.venues.shapes import Book, Closed, Figures, Listed, spelled
 from derivdata.sources.venues.wire import Wire

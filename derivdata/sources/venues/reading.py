@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, NoReturn, Protocol, TypeVar, overload
+from typing import Any, NoReturn, TypeVar, overload
 
 import msgspec
 from msgspec.structs import astuple
 
-from derivdata.errors import SchemaError, VenueError
+from derivdata.errors import SchemaError
 from derivdata.sources.venues import wire
 from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.record_types import (
@@ -30,75 +30,6 @@ T = TypeVar("T")
 _FIRST_MS, _NEVER_MS = 1_388_534_400_000, 4_102_444_800_000  # 2014 and 2100
 _MINUTE_US = 60_000_000
 _HOUR_US = 3_600_000_000
-
-Fault = tuple[str | int | None, str] | None
-"""Code and message of an error; None where there is none."""
-
-
-class _MayFail(Protocol):
-    @property
-    def fault(self) -> Fault: ...
-
-
-class Refused(wire.Wire):
-    """An error as several venues write it."""
-
-    code: int
-    message: str = ""
-
-
-class RefusedBody(wire.Wire):
-    """A body that is ``{"error": {"code": ..., "message": ...}}`` where it is an error."""
-
-    error: Refused | None = None
-
-    @property
-    def fault(self) -> Fault:
-        """The error."""
-        return None if self.error is None else (self.error.code, self.error.message)
-
-
-class CodedBody(wire.Wire):
-    """A body whose ``code`` says whether it is an error; a venue with another `success` has a subclass."""
-
-    success: ClassVar[str] = "0"
-    code: str | None = None
-    msg: str = ""
-
-    @property
-    def fault(self) -> Fault:
-        """The error."""
-        return None if self.code in (None, self.success) else (self.code, self.msg)
-
-
-class NumberedBody(RefusedBody):
-    """A body whose ``code`` is a number, 0 of what is no error."""
-
-    code: int | None = None
-    msg: str = ""
-    message: str = ""
-
-    @property
-    def fault(self) -> Fault:
-        """The error."""
-        return super().fault if self.code in (None, 0) else (self.code, self.msg or self.message)
-
-
-def refusal(kind: type[_MayFail], reason_of: Callable[[Any], str | None]) -> Callable[[Reading], None]:
-    """Return what raises a `VenueError` for a body that is an error, with HTTP 200 or not.
-
-    In `kind`, the shape of an error, every field is optional, so that each object of the venue fits;
-    `reason_of` returns `VenueError.reason` by code, or None for a refusal.
-    """
-
-    def refuse(reading: Reading) -> None:
-        fault = reading.decode(kind).fault if reading.body.lstrip()[:1] == b"{" else None
-        if fault is not None:
-            code, message = fault
-            reason = reason_of(code) or "refused"
-            raise VenueError(reading.where, message or "refused", code=code, reason=reason)
-
-    return refuse
 
 
 def named(name: str) -> Instrument:
@@ -386,7 +317,7 @@ class Reading:
         """Return an option of a row; a volatility, bid, ask or underlying of 0 is none, and one of -1."""
         number = self.number
         iv, bid, ask = (number(value) or None for value in (row.iv, row.bid, row.ask))
-        figures = {name: number(getattr(row, name)) for name in ("delta", "gamma", "vega", "theta")}
+        figures = {name: number(getattr(row, name)) for name in ("delta", "gamma", "vega", "theta", "rho")}
         quotes = Quotes(in_coin, bid, ask, number(row.mark), number(row.index_price), number(row.volume))
         return self.option(
             name or row.name,

@@ -49,6 +49,7 @@ class Greeks(Wire, Generic[N, S]):
     gamma: N | None = None
     vega: N | None = None
     theta: N | None = None
+    rho: N | None = None
     open_interest: N | None = None
     underlying: N | None = None
     bid: N | None = None

@@ -1,0 +1,79 @@
+"""Errors that venues send, with HTTP 200 or not, by the shapes that they write them in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol
+
+from derivdata.errors import VenueError
+from derivdata.sources.venues import wire
+from derivdata.sources.venues.reading import Reading
+
+Fault = tuple[str | int | None, str] | None
+"""Code and message of an error; None where there is none."""
+
+
+class _MayFail(Protocol):
+    @property
+    def fault(self) -> Fault: ...
+
+
+class Refused(wire.Wire):
+    """An error as several venues write it."""
+
+    code: int
+    message: str = ""
+
+
+class RefusedBody(wire.Wire):
+    """A body that is ``{"error": {"code": ..., "message": ...}}`` where it is an error."""
+
+    error: Refused | None = None
+
+    @property
+    def fault(self) -> Fault:
+        """The error."""
+        return None if self.error is None else (self.error.code, self.error.message)
+
+
+class CodedBody(wire.Wire):
+    """A body whose ``code`` says whether it is an error; a venue with another `success` has a subclass."""
+
+    success: ClassVar[str] = "0"
+    code: str | None = None
+    msg: str = ""
+
+    @property
+    def fault(self) -> Fault:
+        """The error."""
+        return None if self.code in (None, self.success) else (self.code, self.msg)
+
+
+class NumberedBody(RefusedBody):
+    """A body whose ``code`` is a number, 0 of what is no error."""
+
+    code: int | None = None
+    msg: str = ""
+    message: str = ""
+
+    @property
+    def fault(self) -> Fault:
+        """The error."""
+        return super().fault if self.code in (None, 0) else (self.code, self.msg or self.message)
+
+
+def refusal(kind: type[_MayFail], reason_of: Callable[[Any], str | None]) -> Callable[[Reading], None]:
+    """Return what raises a `VenueError` for a body that is an error, with HTTP 200 or not.
+
+    In `kind`, the shape of an error, every field is optional, so that each object of the venue fits;
+    `reason_of` returns `VenueError.reason` by code, or None for a refusal.
+    """
+
+    def refuse(reading: Reading) -> None:
+        fault = reading.decode(kind).fault if reading.body.lstrip()[:1] == b"{" else None
+        if fault is not None:
+            code, message = fault
+            reason = reason_of(code) or "refused"
+            raise VenueError(reading.where, message or "refused", code=code, reason=reason)
+
+    return refuse
