@@ -22,8 +22,8 @@ OUT ?= report.html
 PYTEST := -m pytest -q -n 3 --dist loadfile
 
 # A newer Python than the locks' oldest takes the newest numpy and scipy that are allowed.
-NEWER ?= $(firstword $(shell for p in python3.14 python3.13 python3.12 \
-	$(wildcard $(HOME)/.pyenv/versions/3.1[432]*/bin/python3); \
+NEWER ?= $(firstword $(shell for p in python3.14 python3.13 python3.12 $(foreach minor,14 13 12, \
+	$(wildcard $(HOME)/.pyenv/versions/3.$(minor).*/bin/python3)); \
 	do $$p -c "import ensurepip" 2>/dev/null && echo $$p; done))
 
 .PHONY: report test checks test-slow test-newest test-machines test-long test-more coverage mutants soak bench docs dist lock audit sbom clean
