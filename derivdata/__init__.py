@@ -46,6 +46,7 @@ _NAMES = {
     "concat": "tables.joining",
     "connect": "client.transport",
     "disconnect": "client.transport",
+    "features": "matrix",
     "open_archive": "sources.archive",
     "panel": "tables.panels",
     "plan": "client.plan",

@@ -28,6 +28,7 @@ from derivdata.client.transport import cache_info as cache_info
 from derivdata.client.transport import connect as connect
 from derivdata.client.transport import disconnect as disconnect
 from derivdata.client.transport import raw as raw
+from derivdata.matrix import features as features
 from derivdata.reports import report as report
 from derivdata.sources import archive as archive
 from derivdata.sources import collect as collect
@@ -54,6 +55,7 @@ __all__ = [
     "connect",
     "disconnect",
     "errors",
+    "features",
     "funding",
     "hip3",
     "hip4",

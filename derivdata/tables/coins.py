@@ -25,7 +25,7 @@ def by_coin(table: pd.DataFrame, column: str, prices: pd.DataFrame | None = None
     unit = COLUMNS[column].unit if column in COLUMNS else ""
     if unit in _COUNTED:
         raise ValueError(f"{column} is in {unit}: by='coin' joins rates, prices and values in USD")
-    coins, multiples = _read(table["symbol"])
+    coins, multiples = _read(table, "table")
     result = table.assign(symbol=coins)
     if column == _PRICE:
         prices = table
@@ -46,11 +46,15 @@ def by_coin(table: pd.DataFrame, column: str, prices: pd.DataFrame | None = None
     )
 
 
-def _read(symbols: pd.Series) -> tuple[pd.Series, pd.Series]:
+def _read(table: pd.DataFrame, argument: str) -> tuple[pd.Series, pd.Series]:
     """Return the coin of each row's contract, and of how many coins it is."""
-    known = {name: base(name) for name in symbols.dropna().unique()}
-    coins = symbols.astype("str").map({name: coin for name, (coin, _) in known.items()})
-    return coins, symbols.astype("str").map({name: many for name, (_, many) in known.items()}).astype(float)
+    contracts = table["symbol"].dropna().unique()
+    if others := [one for one in contracts if not isinstance(one, str)]:
+        raise ValueError(f"{argument} has {others[0]!r} in the column 'symbol', which is no contract's name")
+    known = {name: base(name) for name in contracts}
+    symbols = table["symbol"].astype("str")
+    coins, multiples = ({name: read[place] for name, read in known.items()} for place in (0, 1))
+    return symbols.map(coins), symbols.map(multiples).astype("float64")
 
 
 def _added(result: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -65,7 +69,7 @@ def _added(result: pd.DataFrame, column: str) -> pd.DataFrame:
 
 def _refuse_other_coins(prices: pd.DataFrame) -> None:
     """Refuse contracts whose prices of one coin are throughout apart; those of one name are not compared."""
-    coins, multiples = _read(prices["symbol"])
+    coins, multiples = _read(prices, "prices")
     logs = np.log(prices[_PRICE].where(prices[_PRICE] > 0) / multiples)
     several = prices.groupby(coins)["symbol"].transform(lambda names: names.astype("str").nunique()) > 1
     rows = prices[several].assign(coin=coins, log=logs)

@@ -22,7 +22,11 @@ CALLS: Calls = {
     "open_archive": lambda: {"path": "archive", "create": True, "lock_timeout": 1.0},
     "replay": lambda: {"path": "a.ddz"},
     "record": lambda: {"path": "new.ddz", "about": None},
-    "panel": lambda: {"table": history(), "column": "rate_bps_8h"},
+    "features": lambda: {
+        "symbols": "BTC", "start": "2026-06-30", "names": ["oi"], "end": "2026-06-30T04:00", "venues": "okx",
+        "options_venue": "deribit", "resolution": "1h", "max_age": "2h",
+    },
+    "panel": lambda: {"table": history(), "column": "rate_bps_8h", "by": "coin", "prices": None},
     "plan": lambda: {"symbols": "BTC", **HISTORY, "latency_seconds": 0.3},
     "provenance": lambda: {"data": fetched()},
     "quality": lambda: {"table": history(), "column": "rate_bps_8h", **DAY, "outlier": 12.0},

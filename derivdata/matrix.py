@@ -1,0 +1,176 @@
+"""From an idea to a matrix: figures of several tables on one grid, each as it was known at its instant."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from derivdata import funding, oi, options, prices, volume
+from derivdata.support import times
+from derivdata.support.arguments import typed
+from derivdata.support.text import did_you_mean
+from derivdata.tables.contracts import names as listed_names
+from derivdata.tables.contracts import symbol_names
+from derivdata.tables.joining import joined_provenance
+from derivdata.tables.panels import panel
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_BUCKETS: dict[str, Callable[..., pd.DataFrame]] = {
+    "funding": funding.history,
+    "oi": oi.history,
+    "volume": volume.history,
+}
+"""Fetchers whose rows are of the step that begins at their time: known when it ends."""
+
+_NAMES = (*_BUCKETS, "price", "basis")
+_IV = re.compile(r"iv([1-9]\d{0,2})")
+_HOUR, _YEAR = pd.Timedelta(1, "h"), pd.Timedelta(365, "D")
+
+
+@typed
+def features(
+    symbols: str | Sequence[str],
+    start: times.Instant,
+    names: str | Sequence[str],
+    *,
+    end: times.Instant | None = None,
+    venues: str | Sequence[str] | None = None,
+    options_venue: str = "deribit",
+    resolution: times.Resolution = "1h",
+    max_age: str | pd.Timedelta | None = None,
+) -> xr.Dataset:
+    """Return figures of symbols on one grid of instants, each as it was known at its instant.
+
+    Parameters
+    ----------
+    symbols, start, end, venues
+        As in ``dd.funding.history``: ``"90d"`` looks back from `end`.
+    names
+        What to return: ``"funding"`` [bps/8h], ``"oi"`` [USD], ``"volume"`` of the step before [USD],
+        ``"price"``, the mark price [USD], ``"basis"`` of mark over index price [bps], and ``"iv30"`` or
+        another number of days, the implied volatility at the money of that maturity [1/√year].
+    options_venue
+        Venue of ``"iv30"`` and the like.
+    resolution
+        Step of the grid, and of the histories that are asked for.
+    max_age
+        How old the newest known value may be; twice the step unless given.
+
+    Returns
+    -------
+    Dataset, dims ``(symbol, exchange, time)``
+        A variable for each name, ``iv30`` without ``exchange``; ``time`` holds the multiples of the step in
+        ``[start, end)``, naive UTC. NaN where nothing was known that was young enough. What a row says of a
+        step counts from its end on, an hourly state of options an hour after it: no value looks ahead, and
+        a value of the past does not change as time goes on.
+
+    Raises
+    ------
+    ValueError
+        A name is none of these; and as in ``dd.funding.history`` and ``dd.options.atm_history``.
+    FetchError, SchemaError
+        No answer, or one that is not the table.
+
+    Notes
+    -----
+    Between two expiries total variance is linear in time; beyond the listed ones there is no volatility.
+
+    Examples
+    --------
+    >>> matrix = dd.features(["BTC", "ETH"], "2d", ["funding", "basis", "iv30"], venues=["okx", "bybit"])
+    >>> dict(matrix.sizes), matrix["iv30"].dims
+    ({'symbol': 2, 'exchange': 2, 'time': 48}, ('symbol', 'time'))
+    """
+    import xarray as xr
+
+    from derivdata.analysis.align import align
+
+    wanted = listed_names(names, "names")
+    for name in wanted:
+        if name not in _NAMES and not _IV.fullmatch(name):
+            near = did_you_mean(name, _NAMES)
+            raise ValueError(f"names={name!r} is none of {', '.join(_NAMES)} and iv30{near}")
+    step = times.resolution(resolution)
+    if step is None:
+        raise ValueError(f"{resolution=} has no step: a grid needs one, such as '1h'")
+    oldest = 2 * step if max_age is None else times.length(max_age, "max_age")
+    window = times.window(start, end)
+    ask = _Question(symbol_names(symbols), venues, window, resolution, oldest + step, options_venue, [])
+    grid = pd.date_range(window.start.ceil(step), window.end, freq=step, inclusive="left").tz_localize(None)
+    figures = {}
+    for name in wanted:
+        if name in _BUCKETS:
+            value, delay, age = panel(ask.history(_BUCKETS[name])), step, oldest
+        elif name in ("price", "basis"):
+            value, delay, age = ask.basis() if name == "basis" else ask.price("mark"), 0 * step, oldest
+        else:
+            value, delay, age = ask.volatility(float(name.removeprefix("iv"))), _HOUR, max(oldest, _HOUR)
+        known = align(value, grid, tolerance=age, delay=delay)["value"].reindex(symbol=ask.symbols)
+        known.attrs = {"units": value.attrs["units"]}
+        figures[name] = known.rename(name)
+    matrix = xr.merge(figures.values(), join="outer", combine_attrs="drop_conflicts")
+    origins = [table.attrs.get("provenance") for table in ask.tables]
+    return matrix.assign_attrs(provenance=json.dumps(joined_provenance(origins), sort_keys=True))
+
+
+class _Question(NamedTuple):
+    """What every figure is asked with, and the tables that have come."""
+
+    symbols: list[str]
+    venues: str | Sequence[str] | None
+    window: times.Window
+    resolution: times.Resolution
+    before: pd.Timedelta  # how much longer before the window a value may have become known
+    options_venue: str
+    tables: list[pd.DataFrame]
+
+    def history(self, fetch: Callable[..., pd.DataFrame], **more: Any) -> pd.DataFrame:
+        """Return a history of the symbols, from what may still be known at the window's start."""
+        how = {"venues": self.venues, "resolution": self.resolution, **more}
+        self.tables.append(fetch(self.symbols, self.window.start - self.before, self.window.end, **how))
+        return self.tables[-1]
+
+    def price(self, kind: str) -> xr.DataArray:
+        """Return the panel of one kind of price."""
+        return panel(self.history(prices.history, kind=kind))
+
+    def basis(self) -> xr.DataArray:
+        """Return mark over index prices [bps]."""
+        from derivdata.analysis.basis import against
+
+        return against(self.price("mark"), self.price("index"))
+
+    def volatility(self, days: float) -> xr.DataArray:
+        """Return the volatility at the money of a maturity, by symbol and hour."""
+        import xarray as xr
+
+        start = self.window.start - self.before - 2 * _HOUR
+        found = []
+        for symbol in self.symbols:
+            rows = options.atm_history(symbol, self.options_venue, start, self.window.end)
+            self.tables.append(rows)
+            found.append(_at_maturity(rows, pd.Timedelta(days, "D")))
+        joined: xr.DataArray = xr.concat(found, pd.Index(self.symbols, name="symbol"), join="outer")
+        return joined.assign_attrs(units="1/√year")
+
+
+def _at_maturity(rows: pd.DataFrame, maturity: pd.Timedelta) -> xr.DataArray:
+    """Interpolate total variance between expiries, hour by hour; NaN beyond the listed ones."""
+    import xarray as xr
+
+    rows = rows.assign(years=(rows["expiry"] - rows["time"]) / _YEAR).dropna(subset="iv")
+    target = maturity / _YEAR
+    hours, values = [], []
+    for hour, slices in rows.sort_values("years").groupby("time"):
+        variance = slices["iv"] ** 2 * slices["years"]
+        hours.append(hour)
+        values.append(np.sqrt(np.interp(target, slices["years"], variance, np.nan, np.nan) / target))
+    index = pd.DatetimeIndex(hours, tz="UTC").tz_localize(None)
+    return xr.DataArray(np.array(values, dtype=np.float64), {"time": index.as_unit("us")}, "time")

@@ -1,0 +1,123 @@
+"""The matrix of figures: each value is the one that was known at its instant, and stays it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import derivdata as dd
+from derivdata.tables import TABLES
+
+NAMES = ["funding", "oi", "volume", "price", "basis", "iv30"]
+START, END = "2026-06-29T00:00", "2026-06-29T12:00"
+VENUES = ["okx", "bybit"]
+HOUR = pd.Timedelta("1h")
+
+
+@pytest.fixture(scope="module")
+def found() -> xr.Dataset:
+    dd.connect("sample")
+    return dd.features(["BTC", "ETH"], START, NAMES, end=END, venues=VENUES)
+
+
+@pytest.fixture(autouse=True)
+def _sample(found: xr.Dataset) -> None:
+    dd.connect("sample")
+
+
+def rows_of(table: pd.DataFrame, venue: str) -> pd.Series:
+    """The one column of numbers of BTC at a venue, by instant."""
+    rows = table[(table["symbol"] == "BTC") & (table["exchange"] == venue)].set_index("time")
+    return rows.select_dtypes("float64").iloc[:, 0].tz_localize(None)
+
+
+def test_a_bucket_counts_from_its_end_and_a_price_from_its_instant(found: xr.Dataset) -> None:
+    assert list(found.data_vars) == NAMES
+    grid = pd.DatetimeIndex(found["time"])
+    assert grid.equals(pd.date_range(START, periods=12, freq="h", unit="us"))
+    fetchers = {"funding": dd.funding.history, "oi": dd.oi.history, "volume": dd.volume.history}
+    for name, fetch in fetchers.items():
+        rows = rows_of(fetch("BTC", pd.Timestamp(START) - HOUR, END, venues=VENUES), "okx")
+        assert found[name].sel(symbol="BTC", exchange="okx").values.tolist() == rows[grid - HOUR].tolist()
+    mark = rows_of(dd.prices.history("BTC", START, END, venues=VENUES), "bybit")
+    index = rows_of(dd.prices.history("BTC", START, END, venues=VENUES, kind="index"), "bybit")
+    assert found["price"].sel(symbol="BTC", exchange="bybit").values.tolist() == mark[grid].tolist()
+    basis = found["basis"].sel(symbol="BTC", exchange="bybit").values
+    np.testing.assert_allclose(basis, 1e4 * (mark[grid] / index[grid] - 1.0), rtol=1e-9)
+
+
+def test_the_volatility_is_that_of_an_hour_before_linear_in_total_variance(found: xr.Dataset) -> None:
+    assert found["iv30"].dims == ("symbol", "time")
+    rows = dd.options.atm_history("ETH", "deribit", START, END)
+    rows = rows[rows["time"] == pd.Timestamp("2026-06-29T05:00Z")].sort_values("expiry")
+    days = [(expiry - rows["time"].iloc[0]).total_seconds() / 86400 for expiry in rows["expiry"]]
+    later = next(place for place, length in enumerate(days) if length > 30)
+    (t1, t2), (v1, v2) = days[later - 1 : later + 1], rows["iv"].iloc[later - 1 : later + 1]
+    total = v1**2 * t1 + (v2**2 * t2 - v1**2 * t1) * (30 - t1) / (t2 - t1)
+    value = found["iv30"].sel(symbol="ETH", time="2026-06-29T06:00").item()
+    assert value == pytest.approx(math.sqrt(total / 30), rel=1e-12)
+
+
+def test_the_past_is_the_same_when_the_future_is_cut_off(found: xr.Dataset) -> None:
+    """A source whose clock stands within an hour has half of that hour's bucket, which nothing may show."""
+    dd.connect("sample", now="2026-06-29T06:30")
+    cut = dd.features(["BTC", "ETH"], START, NAMES, end="2026-06-29T06:30", venues=VENUES)
+    assert cut.sizes["time"] == 7
+    assert int(cut.isnull().sum().to_array().sum()) == 0
+    xr.testing.assert_identical(cut.drop_attrs(), found.sel(time=cut["time"]).drop_attrs())
+
+
+def test_units_and_origin_are_stated(found: xr.Dataset) -> None:
+    assert [found[name].attrs["units"] for name in NAMES] == [
+        "bps/8h", "USD", "USD", "USD", "bps", "1/√year",
+    ]  # fmt: skip
+    about = dd.provenance(found)
+    assert (about["source"], about["synthetic"]) == ("sample", True)
+    assert {request["path"] for request in about["requests"]} == {
+        "/funding/historical", "/oi/BTC/timeseries", "/oi/ETH/timeseries", "/volume/BTC/timeseries",
+        "/volume/ETH/timeseries", "/local/prices/history", "/options/atm-history",
+    }  # fmt: skip
+
+
+def test_a_value_that_is_older_than_allowed_is_missing(tmp_path: Path) -> None:
+    """Prices of 0 to 2 and of 7 o'clock: twice the step is young enough unless another age is given."""
+    rows = pd.DataFrame(
+        {
+            "symbol": "BTC", "exchange": "okx", "kind": "mark", "resolution": "1h",
+            "time": pd.DatetimeIndex([f"2026-06-01T{hour:02d}:00Z" for hour in (0, 1, 2, 7)]),
+            "price_usd": [10.0, 11.0, 12.0, 17.0],
+        }
+    )  # fmt: skip
+    dd.open_archive(tmp_path / "made").append("prices_history", TABLES["prices_history"].conform(rows))
+    dd.connect(str(tmp_path / "made"), now="2026-06-01T08:00")
+    nan = float("nan")
+    for age, expected in (
+        (None, [10.0, 11.0, 12.0, 12.0, 12.0, nan, nan, 17.0]),
+        ("1h", [10.0, 11.0, 12.0, 12.0, nan, nan, nan, 17.0]),
+    ):
+        found = dd.features("BTC", "2026-06-01", "price", end="2026-06-01T08:00", max_age=age)
+        np.testing.assert_array_equal(found["price"].values, [[expected]])
+
+
+def test_a_maturity_beyond_the_listed_expiries_has_no_volatility() -> None:
+    assert bool(dd.features("BTC", START, "iv999", end=END)["iv999"].isnull().all())
+
+
+@pytest.mark.parametrize(
+    ("names", "resolution", "message"),
+    [
+        (["fundng"], "1h", "names='fundng' is none of funding, oi, .* did you mean 'funding'"),
+        (["iv"], "1h", "names='iv' is none of"),
+        (["iv0"], "1h", "names='iv0' is none of"),
+        (["oi", "oi"], "1h", "names must name at least one, and each once"),
+        (["oi"], "raw", "resolution='raw' has no step"),
+    ],
+)
+def test_what_is_no_figure_or_no_grid_is_refused(names: list[str], resolution: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        dd.features("BTC", START, names, end=END, resolution=resolution)
