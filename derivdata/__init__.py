@@ -47,6 +47,7 @@ _NAMES = {
     "connect": "client.transport",
     "disconnect": "client.transport",
     "features": "matrix",
+    "live": "sources.collect.live_feed",
     "open_archive": "sources.archive",
     "panel": "tables.panels",
     "plan": "client.plan",

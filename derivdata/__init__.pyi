@@ -35,6 +35,7 @@ from derivdata.sources import collect as collect
 from derivdata.sources import sample as sample
 from derivdata.sources import venues as venues
 from derivdata.sources.archive import open_archive as open_archive
+from derivdata.sources.collect.live_feed import live as live
 from derivdata.sources.service import serve as serve
 from derivdata.tables.joining import concat as concat
 from derivdata.tables.panels import panel as panel
@@ -60,6 +61,7 @@ __all__ = [
     "hip3",
     "hip4",
     "liquidations",
+    "live",
     "markets",
     "oi",
     "open_archive",

@@ -34,6 +34,10 @@ class Clock(Protocol):
         """Wait for what another thread has for us; None: nothing came in time, or collecting should stop."""
         ...
 
+    def stop(self) -> None:
+        """End every wait, now and from now on."""
+        ...
+
 
 class MachineClock:
     """The machine's clock; `stop` ends every wait at once."""

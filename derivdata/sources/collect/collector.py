@@ -16,7 +16,7 @@ from derivdata.sources.collect.bulk import Poll
 from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.files import QUARANTINE, Quarantine
 from derivdata.sources.collect.liquidations import LIQUIDATIONS, has_two_paths, without_other_path
-from derivdata.sources.collect.polling import VenuePolls
+from derivdata.sources.collect.polling import VenuePolls, until_next_minute
 from derivdata.sources.collect.refills import Refills
 from derivdata.sources.collect.reporting import Minute
 from derivdata.sources.collect.session import Stopped
@@ -24,9 +24,7 @@ from derivdata.sources.collect.sockets import VenueStream
 from derivdata.sources.collect.state import BOOKS
 from derivdata.sources.venues.registry import VENUES
 
-_STEP = pd.Timedelta(1, "min")
 _WEEK = pd.Timedelta(7, "D")
-_AFTER = pd.Timedelta(5, "s")  # of each minute
 _DEADLINE_SECONDS = 50.0
 _SHARE_SECONDS = 25.0
 """How long of a minute a venue is asked for what it tells of one contract a request."""
@@ -239,9 +237,7 @@ class Collector:
     def _run(self) -> None:
         answered = self.clock.utc()
         while True:
-            now = self.clock.utc()
-            start = (now - _AFTER).floor("min") + _STEP + _AFTER
-            if self.clock.wait((start - now).total_seconds()):
+            if self.clock.wait(until_next_minute(self.clock.utc())):
                 return
             minute = self._minute(deadline=_DEADLINE_SECONDS)
             self._write_liquidations(minute)

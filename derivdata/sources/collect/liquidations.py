@@ -118,6 +118,11 @@ class LiquidationPolls:
         self._every = pd.Timedelta(max((e.every or 0 for e in self._endpoints), default=0), "s")
         self._answered: dict[str | None, pd.Timestamp] = {}
 
+    @property
+    def is_told(self) -> bool:
+        """Whether there is anything to ask for."""
+        return bool(self._endpoints and self._scopes)
+
     def poll(
         self, contracts: Contracts, now: pd.Timestamp
     ) -> tuple[list[pd.DataFrame], list[LedgerEntry], str]:

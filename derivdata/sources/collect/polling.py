@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import pandas as pd
+
 from derivdata import tables
 from derivdata.errors import ArchiveError
 from derivdata.sources.collect.bulk import Poll
@@ -12,10 +14,13 @@ from derivdata.sources.collect.files import Quarantine
 from derivdata.sources.collect.histories import chosen_venues
 from derivdata.sources.collect.liquidations import LIQUIDATIONS
 from derivdata.sources.collect.session import Stopped, VenueSession, shared_by_host
-from derivdata.sources.collect.sockets import VenueStream
+from derivdata.sources.collect.sockets import Listed, VenueStream
 from derivdata.sources.collect.state import BOOKS, VenueState
 from derivdata.sources.venues.endpoint import Stream
 from derivdata.sources.venues.registry import VENUES
+
+_STEP = pd.Timedelta(1, "min")
+_AFTER = pd.Timedelta(5, "s")  # of each minute
 
 
 def _listened_to(venues: Sequence[str], named: Sequence[str]) -> dict[str, Stream]:
@@ -25,6 +30,11 @@ def _listened_to(venues: Sequence[str], named: Sequence[str]) -> dict[str, Strea
             raise ValueError(f"streams: {name!r} has no stream of liquidations that is known")
     streams = {name: stream for name in venues if (stream := VENUES[name].stream) is not None}
     return {name: stream for name, stream in streams.items() if stream.is_default or name in named}
+
+
+def until_next_minute(now: pd.Timestamp) -> float:
+    """Return how long to wait until the next poll of a minute [s]."""
+    return float(((now - _AFTER).floor("min") + _STEP + _AFTER - now).total_seconds())
 
 
 class VenuePolls:
@@ -89,15 +99,15 @@ class VenuePolls:
             self.gone[name] = next(iter(poll.failed.values()), "it refuses this address")
         return poll
 
-    def stream(self, name: str, stream: Stream) -> VenueStream:
-        """Return a channel of a venue, to be started."""
-        state, address = self.states[name], self._sockets.get(name)
+    def stream(self, name: str, stream: Stream, contracts: Listed | None = None) -> VenueStream:
+        """Return a channel of a venue, to be started, about some contracts or all."""
+        state = self.states[name]
         return VenueStream(
             state.session.venue,
             stream,
-            state.listed,
+            contracts or state.listed,
             self._clock,
-            address=address,
+            address=self._sockets.get(name),
             quarantine=self.shared[name].quarantine,
         )
 

@@ -8,7 +8,7 @@ import threading
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 import pandas as pd
@@ -36,6 +36,10 @@ _AGENT = f"derivdata/{version('derivdata')}"
 _GZIP = b"\x1f\x8b"
 
 
+Listed: TypeAlias = Callable[[], tuple[Sequence[Instrument], dict[str, pd.DataFrame]]]
+"""What returns contracts, and the context of their sizes."""
+
+
 class VenueStream:
     """What one channel of a venue pushes about some contracts.
 
@@ -47,7 +51,7 @@ class VenueStream:
         self,
         venue: Venue,
         stream: Stream,
-        contracts: Callable[[], tuple[Sequence[Instrument], dict[str, pd.DataFrame]]],
+        contracts: Listed,
         clock: Clock,
         *,
         address: str | None = None,

@@ -84,6 +84,14 @@ class VenueState:
             t for endpoint in (*self._bulk.endpoints, *self.by_contract.endpoints) for t in endpoint.tables
         }
 
+    def gives(self, table: str) -> bool:
+        """Return whether its polls tell of a table."""
+        if table in BOOKS:
+            return bool(self.depth and self._books)
+        if table == LIQUIDATIONS:
+            return self._liquidations is not None and self._liquidations.is_told
+        return table in self.tables
+
     def cadence(self, table: str) -> pd.Timedelta:
         """Return how long a poll of a table stands for: until the next one is due."""
         seconds = [e.every for e in self._bulk.endpoints if e.every is not None and table in e.tables]

@@ -22,6 +22,7 @@ LEFT_OUT = {
     "venues.endpoints": "takes nothing",
     "liquidations.poll": "waits for ever",
     "serve": "serves for ever",
+    "live": "asks venues: tests/collect/test_live.py",
     "analysis.liquidations.observed": "its arguments have no names",
     "report": "a quarter of a minute each",
     "archive.import_files": "reads files: tests/archive/test_import.py",

@@ -1,0 +1,341 @@
+"""Tables as they come from the venues: pushed where a channel has them, else polled."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from itertools import chain
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from derivdata.sources.archive.ledger import LedgerEntry
+from derivdata.sources.collect.clock import Clock, MachineClock
+from derivdata.sources.collect.histories import chosen_venues
+from derivdata.sources.collect.liquidations import LIQUIDATIONS
+from derivdata.sources.collect.polling import VenuePolls, until_next_minute
+from derivdata.sources.collect.session import Contracts, Stopped
+from derivdata.sources.collect.sockets import VenueStream
+from derivdata.sources.collect.state import BOOKS
+from derivdata.sources.venues.endpoint import Stream
+from derivdata.sources.venues.record_types import Instrument
+from derivdata.sources.venues.registry import VENUES
+from derivdata.sources.venues.state_streams import STATE_STREAMS
+from derivdata.support.arguments import typed
+from derivdata.support.notices import warn_caller
+from derivdata.tables.contracts import venue_names
+
+COVERAGE = "coverage"
+_COLUMNS = ("table", "exchange", "symbol", "start", "end", "answered", "error")
+_DRAIN_SECONDS = 1.0
+_END_SECONDS = 30.0
+_MINUTE = pd.Timedelta(1, "min")
+_UNHEARD = "nothing was heard of the channel"
+_UNREAD = "it was not read in time: the reader is slower than the venues"
+
+
+class Update(NamedTuple):
+    """Rows of a table as they came; of ``"coverage"`` the windows that were answered, and gaps."""
+
+    table: str
+    rows: pd.DataFrame
+
+
+def _enter(entries: list[LedgerEntry], entry: LedgerEntry) -> None:
+    """Add a window, to the one before it where that is of the same kind."""
+    for place, before in enumerate(entries):
+        if before._replace(start=entry.start, end=entry.end) == entry and before.end == entry.start:
+            entries[place] = before._replace(end=entry.end)
+            return
+    entries.append(entry)
+
+
+@dataclass
+class _Batch:
+    """What one poll or one channel brought: rows and entries by table."""
+
+    rows: dict[str, pd.DataFrame]
+    entries: dict[str, list[LedgerEntry]]
+
+    def updates(self) -> Iterator[Update]:
+        yield from (Update(table, rows) for table, rows in self.rows.items())
+        windows = [
+            (table, e.exchange, e.symbol, pd.Timestamp(e.start), pd.Timestamp(e.end), not e.error, e.error)
+            for table, entries in self.entries.items()
+            for e in entries
+        ]
+        if windows:
+            yield Update(COVERAGE, pd.DataFrame(windows, columns=list(_COLUMNS)))
+
+
+@dataclass
+class _Channel:
+    """A channel that is listened to, and until when it was told whether it was heard."""
+
+    stream: VenueStream
+    reached: pd.Timestamp
+    error: str = ""
+    entries: list[LedgerEntry] = field(default_factory=list)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether to tell the windows: of a gap, or of a minute."""
+        lengths = (pd.Timestamp(e.end) - pd.Timestamp(e.start) for e in self.entries)
+        return any(e.error for e in self.entries) or any(length >= _MINUTE for length in lengths)
+
+    def hear(self, start: pd.Timestamp, end: pd.Timestamp, error: str = "") -> None:
+        """Add a window that was heard, or a gap."""
+        self.reached = end
+        _enter(self.entries, LedgerEntry(self.stream.venue.exchange, None, start, end, error))
+
+
+class Live:
+    """Iterates over tables as they come: once, by ``for`` or ``async for``; see `live`."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        symbols: Sequence[str] | None,
+        polls: VenuePolls,
+        streams: Mapping[str, Sequence[Stream]],
+        clock: Clock,
+        most: int,
+    ) -> None:
+        self._names, self._symbols = names, symbols
+        self._polls, self._clock, self._most = polls, clock, most
+        channels = ((name, stream) for name, those in streams.items() for stream in those)
+        self._channels = [_Channel(self._stream(*pair), clock.utc()) for pair in channels]
+        self._pushed = {(c.stream.venue.exchange, table) for c in self._channels for table in c.stream.tables}
+        self._queue: deque[_Batch | BaseException] = deque()
+        self._changed = threading.Condition()
+        self._threads: list[threading.Thread] = []
+        self._is_closed = False
+        self._told: set[tuple[str, str]] = set()
+
+    def __iter__(self) -> Iterator[Update]:
+        self._start()
+        try:
+            while not self._is_closed:
+                yield from self._next()
+        finally:
+            self.close()
+
+    async def __aiter__(self) -> AsyncIterator[Update]:
+        self._start()
+        try:
+            while not self._is_closed:
+                for update in await asyncio.to_thread(self._next):
+                    yield update
+        finally:
+            await asyncio.to_thread(self.close)
+
+    def __enter__(self) -> Live:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the polls, the channels and the iteration; no thread is left."""
+        self._is_closed = True
+        self._clock.stop()
+        with self._changed:
+            self._changed.notify_all()
+        for channel in self._channels if self._threads else ():
+            channel.stream.stop()
+        for thread in self._threads:
+            thread.join(_END_SECONDS)
+        self._polls.close()
+
+    def _stream(self, name: str, stream: Stream) -> VenueStream:
+        listed, is_state = self._polls.states[name].listed, stream is not VENUES[name].stream
+
+        def contracts() -> tuple[list[Instrument], dict[str, pd.DataFrame]]:
+            items, context = listed()
+            if is_state:  # one contract stands for a symbol, as in polls
+                items = [*Contracts(items).by_symbol.values()]
+            return [i for i in items if self._symbols is None or i.symbol in self._symbols], context
+
+        return self._polls.stream(name, stream, contracts)
+
+    def _start(self) -> None:
+        if self._threads or self._is_closed:
+            raise ValueError("this feed was iterated over or closed: call dd.live again")
+        for channel in self._channels:
+            channel.stream.start()
+        for name in [*self._polls.states, *([""] if self._channels else [])]:
+            title = f"derivdata-live-{name or 'channels'}"
+            self._threads.append(threading.Thread(target=self._work, args=(name,), name=title, daemon=True))
+            self._threads[-1].start()
+
+    def _work(self, name: str) -> None:
+        """Poll a venue, or listen to the channels, until the clock is stopped."""
+        try:
+            if name:
+                self._poll(name)
+            else:
+                self._listen()
+        except Stopped:
+            pass
+        except BaseException as problem:  # reaches the thread that iterates
+            self._put(problem)
+
+    def _poll(self, name: str) -> None:
+        """Poll a venue each minute, unless all of its tables are pushed."""
+        state = self._polls.states[name]
+        wanted = [t for t in self._names if (name, t) not in self._pushed and state.gives(t)]
+        while wanted:
+            poll = self._polls.poll(name)
+            rows = {table: poll.frames[table] for table in wanted if table in poll.frames}
+            self._put(self._batch(rows, {table: state.entries(poll, table) for table in wanted}))
+            if self._clock.wait(until_next_minute(self._clock.utc())):
+                return
+
+    def _listen(self) -> None:
+        """Take what the channels brought, each second; windows are told with rows, or each minute."""
+        while not self._clock.wait(_DRAIN_SECONDS):
+            for channel in self._channels:
+                rows, covered, error = channel.stream.drain()
+                channel.error = error or channel.error
+                for window in covered:
+                    if window.start > channel.reached:
+                        channel.hear(channel.reached, window.start, channel.error or _UNHEARD)
+                    channel.hear(max(channel.reached, window.start), window.end)
+                now = self._clock.utc()
+                if not covered and now - channel.reached >= _MINUTE:
+                    channel.hear(channel.reached, now, channel.error or _UNHEARD)
+                batch = self._batch(rows, {})
+                if batch.rows or channel.is_due:
+                    mine = [table for table in channel.stream.tables if table in self._names]
+                    batch.entries = dict.fromkeys(mine, channel.entries)
+                    channel.entries, channel.error = [], ""
+                    self._put(batch)
+
+    def _batch(self, rows: Mapping[str, pd.DataFrame], entries: dict[str, list[LedgerEntry]]) -> _Batch:
+        """Return the rows of the chosen tables and symbols, without tables that have none."""
+        kept = {}
+        for table, frame in rows.items():
+            if table in self._names:
+                chosen = frame if self._symbols is None else frame[frame["symbol"].isin(self._symbols)]
+                if len(chosen):
+                    kept[table] = chosen.reset_index(drop=True)
+        return _Batch(kept, {table: windows for table, windows in entries.items() if windows})
+
+    def _put(self, batch: _Batch | BaseException) -> None:
+        """Add to the queue; where it is full, the oldest rows go, and their windows become gaps."""
+        with self._changed:
+            self._queue.append(batch)
+            if len(self._queue) > self._most:
+                old = self._queue.popleft()
+                if isinstance(old, _Batch):
+                    following = next(one for one in self._queue if isinstance(one, _Batch))
+                    for table, entries in old.entries.items():
+                        lost: list[LedgerEntry] = []
+                        for entry in entries:
+                            _enter(lost, entry._replace(error=entry.error or _UNREAD))
+                        for entry in following.entries.get(table, []):
+                            _enter(lost, entry)
+                        following.entries[table] = lost
+            self._changed.notify_all()
+
+    def _next(self) -> list[Update]:
+        with self._changed:
+            while not self._queue and not self._is_closed:
+                self._changed.wait()
+            batch = self._queue.popleft() if self._queue else _Batch({}, {})
+        if isinstance(batch, BaseException):
+            raise batch
+        for table, entry in ((table, e) for table, entries in batch.entries.items() for e in entries):
+            if entry.error and (entry.exchange, table) not in self._told:
+                self._told.add((entry.exchange, table))
+                warn_caller(f"{entry.exchange} {table}: {entry.error}; later gaps are rows of coverage")
+        return list(batch.updates())
+
+
+@typed
+def live(
+    tables: str | Sequence[str],
+    venues: str | Sequence[str] | None = None,
+    symbols: str | Sequence[str] | None = None,
+    *,
+    most: int = 1000,
+    unconfirmed: bool = False,
+    clock: Any = None,
+    addresses: Mapping[str, str] | None = None,
+    sockets: Mapping[str, str] | None = None,
+) -> Live:
+    """Return an iterator of tables as the venues tell them, in the units and columns of every other source.
+
+    Parameters
+    ----------
+    tables
+        Tables to follow: ``"funding_history"``, ``["oi_history", "liquidations_fills"]``, or those of the
+        order book, which are asked for each symbol.
+    venues
+        None is all but those that must be named (derive).
+    symbols
+        Assets; None is all contracts.
+    most
+        How many polls and frames wait to be read; beyond that the oldest rows go, and are told as gaps.
+    unconfirmed
+        Whether to ask what the specification could not confirm, too.
+    clock, addresses, sockets
+        The time, and where venues answer instead of their own addresses; for tests and mirrors.
+
+    Returns
+    -------
+    Live
+        An iterable, also by ``async for``, of pairs of a table's name and its new rows. Pairs named
+        ``"coverage"`` have a row for each window of time: ``table``, ``exchange``, ``symbol`` (None: all),
+        ``start``, ``end``, whether it was ``answered``, and the ``error`` if not. It ends with ``break``,
+        `close` or the end of a ``with`` block, and leaves no thread.
+
+    Raises
+    ------
+    ValueError
+        No such table or venue; a table that no venue here tells of now; or order books without symbols.
+
+    Notes
+    -----
+    A venue's channel is listened to where it pushes a table whole (package websockets), of all others a
+    poll each minute asks, within a quarter of the venue's published limit. A venue that fails is a notice,
+    the first time of each table, and rows of coverage: the others go on. Rows repeat nothing that the same
+    channel told before, but after a break a venue may tell the newest again.
+    """
+    names = [tables] if isinstance(tables, str) else list(dict.fromkeys(tables))
+    wanted = None if symbols is None else [symbols] if isinstance(symbols, str) else list(symbols)
+    chosen = venue_names(venues)
+    if {*names} & {*BOOKS} and not wanted:
+        raise ValueError("symbols: order books are asked for by symbol; name some, symbols=['BTC']")
+    ticking: Clock = clock or MachineClock()
+    streams: dict[str, list[Stream]] = {}
+    for name in chosen_venues(chosen, unconfirmed=unconfirmed):
+        known = STATE_STREAMS.get(name, ()) if find_spec("websockets") else ()
+        own = VENUES[name].stream
+        told = (*known, own) if own is not None and LIQUIDATIONS in names else known
+        streams[name] = [one for one in told if {*_tables_of(name, one)} & {*names}]
+    polls = VenuePolls(
+        chosen,
+        ticking,
+        symbols=wanted or (),
+        names=names,
+        depth=wanted or (),
+        streams=[name for name, those in streams.items() if VENUES[name].stream in those],
+        addresses=addresses,
+        sockets=sockets,
+        unconfirmed=unconfirmed,
+    )
+    told_of = {t for state in polls.states.values() for t in names if state.gives(t)}
+    told_of |= set(chain.from_iterable(_tables_of(n, one) for n, those in streams.items() for one in those))
+    for name in names:
+        if name not in told_of:
+            raise ValueError(f"tables: none of {', '.join(polls.states)} tells {name!r} of now")
+    return Live(names, wanted, polls, streams, ticking, most)
+
+
+def _tables_of(exchange: str, stream: Stream) -> tuple[str, ...]:
+    return next(e.tables for e in VENUES[exchange].endpoints if e.path == stream.channel)

@@ -1,0 +1,66 @@
+"""Channels that push the state of contracts whole, beside each venue's channel of liquidations.
+
+Channels whose frames tell only what changed are left out: their rows would lack the rest. Addresses and
+messages are those of the venues' public pages; none was verified live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from derivdata.sources.venues.endpoint import Socket, Stream
+
+_TOPICS = 100
+"""Contracts that one message subscribes to."""
+
+
+def _message(**parts: object) -> str:
+    return msgspec.json.encode(parts).decode()
+
+
+def _of_contracts(
+    address: str, message: Callable[[list[str]], str]
+) -> Callable[[Sequence[str], int], list[Socket]]:
+    """Return the connections to a channel that is subscribed to by contract."""
+
+    def connections(names: Sequence[str], _: int) -> list[Socket]:
+        parts = [list(names[i : i + _TOPICS]) for i in range(0, len(names), _TOPICS)]
+        return [Socket(address, [message(part) for part in parts])]
+
+    return connections
+
+
+def _of_all(address: str, message: str) -> Callable[[Sequence[str], int], list[Socket]]:
+    """Return the connection to a channel that tells of every contract."""
+    return lambda *_: [Socket(address, [message])]
+
+
+def _okx(channel: str) -> Stream:
+    def message(names: list[str]) -> str:
+        return _message(op="subscribe", args=[{"channel": channel, "instId": name} for name in names])
+
+    return Stream(channel, _of_contracts("wss://ws.okx.com:8443/ws/v5/public", message), b'"data"')
+
+
+def _kraken(names: list[str]) -> str:
+    return _message(event="subscribe", feed="ticker", product_ids=names)
+
+
+_HYPERLIQUID = _message(method="subscribe", subscription={"type": "allDexsAssetCtxs"})
+_PARADEX = _message(jsonrpc="2.0", method="subscribe", params={"channel": "markets_summary"}, id=1)
+
+STATE_STREAMS: dict[str, tuple[Stream, ...]] = {
+    "okx": (_okx("funding-rate"), _okx("open-interest")),
+    "hyperliquid": (
+        Stream("allDexsAssetCtxs", _of_all("wss://api.hyperliquid.xyz/ws", _HYPERLIQUID), b'"ctxs"'),
+    ),
+    "kraken": (
+        Stream("ticker", _of_contracts("wss://futures.kraken.com/ws/v1", _kraken), b'"funding_rate"'),
+    ),
+    "paradex": (
+        Stream("markets_summary", _of_all("wss://ws.api.prod.paradex.trade/v1", _PARADEX), b'"params"'),
+    ),
+}
+"""By venue."""
