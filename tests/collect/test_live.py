@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import threading
 import time
 import warnings
@@ -181,12 +180,11 @@ def test_the_example_of_the_page_draws_ten_minutes(
     told = partial(dd.live, clock=clock, addresses=fakes.addresses)
     monkeypatch.setattr("derivdata.sources.collect.live_feed.find_spec", lambda _: None)  # polls alone
     drawn: list[object] = []
-    notebook = SimpleNamespace(clear_output=lambda wait: None, display=drawn.append)
-    shell = SimpleNamespace(display=notebook, get_ipython=lambda: None)
-    monkeypatch.setitem(sys.modules, "IPython", shell)
-    monkeypatch.setitem(sys.modules, "IPython.display", notebook)
-    scope: dict[str, Any] = {"dd": SimpleNamespace(live=told)}
-    exec(compile(block, "venues.md", "exec"), scope)
+    line = "from IPython.display import clear_output, display\n"
+    assert line in block
+    notebook = {"clear_output": lambda wait: None, "display": drawn.append}
+    scope: dict[str, Any] = {"dd": SimpleNamespace(live=told), **notebook}
+    exec(compile(block.replace(line, ""), "venues.md", "exec"), scope)
     lines = {line.get_label(): line.get_ydata() for line in scope["axes"].get_lines()}
     plt.close(scope["figure"])
     assert {venue: set(rates.round(9)) for venue, rates in lines.items()} == {
