@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from derivdata.sources.sample import noise, oi_volume, paths
-from derivdata.sources.sample.grid import DAY_US, STEP_US, STEPS, instants
-from derivdata.sources.sample.universe import Pairs, exchange_names, select, symbols, text
+from derivdata.sources.sample.grid import DAY_US, STEP_US, STEPS
+from derivdata.sources.sample.universe import Pairs, joined, labelled, select, text
 from derivdata.support.arrays import Floats, Ints
 
 DEPTHS = (10, 25, 50, 100)
@@ -28,15 +28,17 @@ def newest(first: int, last: int, names: _Names, venues: _Names) -> dict[str, An
         return {}
     price, size = _sides(chosen, np.array([step]))
     row, side, level = np.indices(price.shape[:1] + price.shape[2:]).reshape(3, -1)
-    return {
-        "symbol": text(chosen.symbol[row], symbols().name),
-        "exchange": text(chosen.exchange[row], exchange_names()),
-        "time": instants(np.full(row.size, step * STEP_US)),
-        "side": text(1 - side, ("ask", "bid")),
-        "level": level + 1,
-        "price_usd": price[:, 0].ravel(),
-        "size": size[:, 0].ravel(),
-    }
+    return labelled(
+        {
+            "symbol": chosen.symbol[row],
+            "exchange": chosen.exchange[row],
+            "time": np.full(row.size, step * STEP_US),
+            "side": text(1 - side, ("ask", "bid")),
+            "level": level + 1,
+            "price_usd": price[:, 0].ravel(),
+            "size": size[:, 0].ravel(),
+        }
+    )
 
 
 def depths(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
@@ -45,13 +47,8 @@ def depths(first: int, last: int, names: _Names, venues: _Names) -> dict[str, An
     chosen = select(names, venues)
     if not steps.size or not len(chosen):
         return {}
-    parts = [_depths(chosen, steps[steps // STEPS == day]) for day in np.unique(steps // STEPS).tolist()]
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return joined | {
-        "symbol": text(joined["symbol"], symbols().name),
-        "exchange": text(joined["exchange"], exchange_names()),
-        "time": instants(joined["time"]),
-    }
+    days = np.unique(steps // STEPS).tolist()
+    return labelled(joined([_depths(chosen, steps[steps // STEPS == day]) for day in days]))
 
 
 def half_spread(chosen: Pairs) -> Floats:

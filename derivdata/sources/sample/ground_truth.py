@@ -100,7 +100,6 @@ def _named(chosen: Pairs) -> dict[str, Any]:
 
 
 def _funding(chosen: Pairs) -> pd.DataFrame:
-    """Return, per pair, the unclamped spread over the base rate, the clamp, and the span of trading."""
     scale = symbols().scale[chosen.symbol]
     style = np.array([MODELS[v].style for v in exchange_names()], dtype=object)[chosen.exchange]
     until = np.where(chosen.until == FOREVER, np.iinfo(np.int64).min, chosen.until * DAY_US)
@@ -118,23 +117,26 @@ def _funding(chosen: Pairs) -> pd.DataFrame:
     )
 
 
+def _per_symbol(chosen: Pairs, **values: Any) -> pd.DataFrame:
+    """Return values of every symbol for those of the pairs; a single value is that of all."""
+    own = np.unique(chosen.symbol)
+    columns = {name: v[own] if isinstance(v, np.ndarray) else v for name, v in values.items()}
+    return pd.DataFrame({"symbol": np.array(symbols().name, dtype=object)[own], **columns})
+
+
 def _funding_base(chosen: Pairs) -> pd.DataFrame:
-    """Return the base rate per symbol."""
-    s, own = symbols(), np.unique(chosen.symbol)
-    return pd.DataFrame(
-        {
-            "symbol": np.array(s.name, dtype=object)[own],
-            "mean_bps_8h": s.base[own],
-            "deviation_bps_8h": s.base_deviation[own],
-            "tail": s.base_tail[own],
-            "half_life_hours": s.base_half_life[own],
-            "squeezed": s.squeezed[own],
-        }
+    s = symbols()
+    return _per_symbol(
+        chosen,
+        mean_bps_8h=s.base,
+        deviation_bps_8h=s.base_deviation,
+        tail=s.base_tail,
+        half_life_hours=s.base_half_life,
+        squeezed=s.squeezed,
     )
 
 
 def _spreads(chosen: Pairs) -> pd.DataFrame:
-    """Return pairs of free venues whose spreads have one half-life."""
     table = _funding(chosen).query("style == 'free'")
     both = table.merge(table, on=["symbol", "half_life_hours"], suffixes=("", "_other"))
     both = both.query("exchange < exchange_other").reset_index(drop=True)
@@ -151,7 +153,6 @@ def _spreads(chosen: Pairs) -> pd.DataFrame:
 
 
 def _intervals(chosen: Pairs) -> pd.DataFrame:
-    """Return native intervals, one row per pair and instant from which one holds."""
     changed = chosen.take(np.flatnonzero((chosen.change > chosen.since) & (chosen.change < chosen.until)))
     first = np.where(chosen.since < chosen.change, chosen.interval, chosen.later_interval)
     parts = [
@@ -165,7 +166,6 @@ def _intervals(chosen: Pairs) -> pd.DataFrame:
 
 
 def _oi(chosen: Pairs) -> pd.DataFrame:
-    """Return level, growth and noise of open interest, and turnover, per pair."""
     s = symbols()
     return pd.DataFrame(
         {
@@ -180,36 +180,23 @@ def _oi(chosen: Pairs) -> pd.DataFrame:
 
 
 def _prices(chosen: Pairs) -> pd.DataFrame:
-    """Return the law of the price path per symbol."""
-    s, own = symbols(), np.unique(chosen.symbol)
-    return pd.DataFrame(
-        {
-            "symbol": np.array(s.name, dtype=object)[own],
-            "centre_usd": s.price[own],
-            "volatility": s.volatility[own],
-            "half_life_hours": paths.PRICE_HALF_LIFE_HOURS,
-        }
-    )
+    s, half_life = symbols(), paths.PRICE_HALF_LIFE_HOURS
+    return _per_symbol(chosen, centre_usd=s.price, volatility=s.volatility, half_life_hours=half_life)
 
 
 def _liquidations(chosen: Pairs) -> pd.DataFrame:
-    """Return the law of the clusters and of the orders per symbol."""
-    own = np.unique(chosen.symbol)
-    return pd.DataFrame(
-        {
-            "symbol": np.array(symbols().name, dtype=object)[own],
-            "clusters_per_day": process.starts_per_day()[own],
-            "branching": process.BRANCHING,
-            "delay_seconds": process.DELAY_SECONDS,
-            "smallest_usd": process.smallest_usd()[own],
-            "largest_usd": process.LARGEST_USD,
-            "tail": process.TAIL,
-        }
+    return _per_symbol(
+        chosen,
+        clusters_per_day=process.starts_per_day(),
+        branching=process.BRANCHING,
+        delay_seconds=process.DELAY_SECONDS,
+        smallest_usd=process.smallest_usd(),
+        largest_usd=process.LARGEST_USD,
+        tail=process.TAIL,
     )
 
 
-def _shocks(chosen: Pairs) -> pd.DataFrame:
-    """Return instants of the market-wide shocks."""
+def _shocks(_: Pairs) -> pd.DataFrame:
     return pd.DataFrame({"time": times.parse(process.SHOCKS)})
 
 

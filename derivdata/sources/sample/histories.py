@@ -14,10 +14,11 @@ import pandas as pd
 
 from derivdata.sources.sample import funding, market, oi_volume
 from derivdata.sources.sample.grid import DAY_US, STEP_US, STEPS, instants
-from derivdata.sources.sample.universe import Pairs, exchange_names, symbols, text
+from derivdata.sources.sample.universe import Pairs, exchange_names, joined, labelled, symbols, text
 from derivdata.support.arrays import Floats, Ints
 
 _BLOCK_US = 16 * DAY_US
+_STATE = "markets_symbol_exchanges"
 
 
 class Matrix(NamedTuple):
@@ -33,14 +34,9 @@ class Matrix(NamedTuple):
 
 
 class HistoryRecipe(NamedTuple):
-    """Recipe of a table: the matrix of some pairs on some days, ``days(pairs, first, count)``.
-
-    ``newest(pairs, day, last)`` is the same for one day, where steps after an instant may be left out;
-    `constants` are columns that are the same in every row.
-    """
+    """Recipe of a table: the matrix of some pairs on some days, and columns that are the same in every row."""
 
     days: Callable[[Pairs, int, int], Matrix]
-    newest: Callable[[Pairs, int, int], Matrix]
     constants: Mapping[str, str]
 
 
@@ -52,29 +48,39 @@ def read(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
         return {}
     matrix = HISTORIES[table].days(chosen, begin, stop - begin).within(first, last)
     row, step = np.nonzero(~np.isnan(next(iter(matrix.values.values()))))
-    values = {name: v[row, step] for name, v in matrix.values.items()}
-    return _columns(table, chosen.symbol[row], chosen.exchange[row], matrix.time[step], values)
+    keys = {"symbol": chosen.symbol[row], "exchange": chosen.exchange[row], "time": matrix.time[step]}
+    return _columns(table, keys | {name: v[row, step] for name, v in matrix.values.items()})
 
 
 def latest(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
     """Return the columns of each pair's newest row with ``first <= time <= last`` [µs]; none without rows."""
-    parts: list[tuple[Pairs, Ints, dict[str, Floats]]] = []
+    parts: list[dict[str, Any]] = []
     begin, stop = _days_that_hold(first, last + 1)
     for day in range(stop - 1, begin - 1, -1):
         today = chosen.trading(day, day + 1)
         if not len(today):
             continue
-        matrix = HISTORIES[table].newest(today, day, last).within(first, last + 1)
+        if table == _STATE:  # a pair that trades on a day has a row at every step of it: the last is enough
+            step = np.array([min((last - day * DAY_US) // STEP_US, STEPS - 1)])
+            matrix = Matrix(_steps(day, 1)[step], market.state(today, day, step))
+        else:
+            matrix = HISTORIES[table].days(today, day, 1)
+        matrix = matrix.within(first, last + 1)
         present = ~np.isnan(next(iter(matrix.values.values())))
         rows = np.flatnonzero(present.any(axis=1))
         if rows.size:
             step = present.shape[1] - 1 - np.argmax(present[rows, ::-1], axis=1)
-            values = {name: v[rows, step] for name, v in matrix.values.items()}
-            parts.append((today.take(rows), matrix.time[step], values))
+            own = today.take(rows)
+            keys = {"row": own.row, "symbol": own.symbol, "exchange": own.exchange, "time": matrix.time[step]}
+            parts.append(keys | {name: v[rows, step] for name, v in matrix.values.items()})
             chosen = chosen.take(np.flatnonzero(~np.isin(chosen.row, today.row[rows])))
         if not len(chosen.trading(begin, day)):
             break
-    return _gathered(table, parts) if parts else {}
+    if not parts:
+        return {}
+    columns = joined(parts)
+    order = np.argsort(columns.pop("row"))
+    return _columns(table, {name: values[order] for name, values in columns.items()})
 
 
 def sums(table: str, value: str, first: int, last: int, chosen: Pairs) -> pd.DataFrame:
@@ -82,7 +88,7 @@ def sums(table: str, value: str, first: int, last: int, chosen: Pairs) -> pd.Dat
     # Matrices of all pairs over many days would need gigabytes.
     edges = [first, *range((first // _BLOCK_US + 1) * _BLOCK_US, last, _BLOCK_US), last]
     parts = [_sums(table, value, *block, chosen) for block in itertools.pairwise(edges)]
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    columns = joined(parts)
     constant = text(np.zeros(len(columns["time"]), np.int8), (HISTORIES[table].constants["resolution"],))
     named = {"exchange": text(columns.pop("exchange"), exchange_names()), "resolution": constant}
     return pd.DataFrame(named | {"time": instants(columns.pop("time"))} | columns, copy=False)
@@ -115,26 +121,10 @@ def _days_that_hold(first: int, last: int) -> tuple[int, int]:
     return (first - 1) // DAY_US, (last - 1) // DAY_US + 1
 
 
-def _gathered(table: str, parts: list[tuple[Pairs, Ints, dict[str, Floats]]]) -> dict[str, Any]:
-    pairs = Pairs.joined([p for p, _, _ in parts])
-    order = np.argsort(pairs.row)
-    time = np.concatenate([t for _, t, _ in parts])[order]
-    values = {name: np.concatenate([v[name] for _, _, v in parts])[order] for name in parts[0][2]}
-    return _columns(table, pairs.symbol[order], pairs.exchange[order], time, values)
-
-
-def _columns(
-    table: str, symbol: Ints, exchange: Ints, time: Ints, values: Mapping[str, Floats]
-) -> dict[str, Any]:
+def _columns(table: str, columns: Mapping[str, Any]) -> dict[str, Any]:
+    zeros = np.zeros(len(columns["time"]), dtype=np.int8)
     constants = HISTORIES[table].constants.items()
-    zeros = np.zeros(len(time), dtype=np.int8)
-    return {
-        "symbol": text(symbol, symbols().name),
-        "exchange": text(exchange, exchange_names()),
-        "time": instants(time),
-        **values,
-        **{name: text(zeros, (value,)) for name, value in constants},
-    }
+    return labelled(columns) | {name: text(zeros, (value,)) for name, value in constants}
 
 
 def _steps(day: int, days: int) -> Ints:
@@ -163,20 +153,10 @@ def _market(chosen: Pairs, day: int, days: int) -> Matrix:
     return Matrix(_steps(day, days), {n: np.concatenate([p[n] for p in parts], axis=1) for n in parts[0]})
 
 
-def _market_newest(chosen: Pairs, day: int, last: int) -> Matrix:
-    """Return the last step alone: a pair that trades on a day has a row at every step of it."""
-    step = np.array([min((last - day * DAY_US) // STEP_US, STEPS - 1)])
-    return Matrix(_steps(day, 1)[step], market.state(chosen, day, step))
-
-
-def _whole(days: Callable[[Pairs, int, int], Matrix]) -> Callable[[Pairs, int, int], Matrix]:
-    return lambda chosen, day, last: days(chosen, day, 1)
-
-
 HISTORIES: dict[str, HistoryRecipe] = {
-    "funding_history": HistoryRecipe(_funding, _whole(_funding), {"resolution": "raw", "kind": "sampled"}),
-    "funding_settlements": HistoryRecipe(_settlements, _whole(_settlements), {"kind": "settled"}),
-    "oi_history": HistoryRecipe(_oi, _whole(_oi), {"resolution": "1h"}),
-    "volume_history": HistoryRecipe(_volume, _whole(_volume), {"resolution": "1h"}),
-    "markets_symbol_exchanges": HistoryRecipe(_market, _market_newest, {}),
+    "funding_history": HistoryRecipe(_funding, {"resolution": "raw", "kind": "sampled"}),
+    "funding_settlements": HistoryRecipe(_settlements, {"kind": "settled"}),
+    "oi_history": HistoryRecipe(_oi, {"resolution": "1h"}),
+    "volume_history": HistoryRecipe(_volume, {"resolution": "1h"}),
+    _STATE: HistoryRecipe(_market, {}),
 }

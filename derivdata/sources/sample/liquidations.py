@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from derivdata.sources.sample import noise, paths
-from derivdata.sources.sample.grid import DAY_US, START_DAY, STEP_US, STEPS, instants
+from derivdata.sources.sample.grid import DAY_US, START_DAY, STEP_US, STEPS
 from derivdata.sources.sample.noise import Keys
-from derivdata.sources.sample.universe import exchange_names, pairs, select, symbols, text
+from derivdata.sources.sample.universe import joined, labelled, pairs, select, symbols, text
 from derivdata.support.arrays import Bools, Floats, Ints
 
 BRANCHING = 0.55
@@ -132,7 +132,7 @@ def fill_rows(first: int, last: int, names: _Names, venues: _Names, columns: _Na
     """Return the columns of the liquidation fills with ``first <= time < last`` [µs], or some of them."""
     days = range(first // DAY_US - 1, (last - 1) // DAY_US + 1)
     parts = [_fills_started(d, first, last, select(names, venues).row) for d in days]
-    columns_of = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+    columns_of = joined(parts)
     if columns is None:
         order = np.lexsort(
             (columns_of["place"], columns_of["number"], columns_of["exchange"], columns_of["time"])
@@ -141,15 +141,12 @@ def fill_rows(first: int, last: int, names: _Names, venues: _Names, columns: _Na
     digits = columns_of["number"].astype(">u8").tobytes().hex()
     number = [digits[start : start + 16] for start in range(0, len(digits), 16)]
     places = columns_of["place"].tolist() if columns is None or "fill_id" in columns else []
-    return {
-        "exchange": text(columns_of["exchange"], exchange_names()),
+    keys = {name: columns_of[name] for name in ("symbol", "exchange", "time", *_NUMBERS)}
+    return labelled(keys) | {
         "order_id": number,
         "fill_id": [f"{n}-{k}" for n, k in zip(number, places, strict=False)],
-        "time": instants(columns_of["time"]),
-        "symbol": text(columns_of["symbol"], symbols().name),
         "side": text(np.where(columns_of["long"], 0, 1), ("long", "short")),
         "status": text(np.zeros(len(number), dtype=np.int8), ("filled",)),
-        **{n: columns_of[n] for n in _NUMBERS},
     }
 
 

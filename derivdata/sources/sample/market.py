@@ -1,9 +1,7 @@
 """State of every pair at an instant, taken from the histories, and its prices on every five-minute step.
 
-The state is the last point of each history, or its rolling sum. Of the prices the mark is that of the state.
-The index lies below it by the premium that the pair's funding is made from: a rate of 8 hours is the mean of
-that premium, so ``mark / index − 1`` is the premium [bps per 8 h] in basis points. The last price is at one
-of the two best levels of the book.
+The state is the last point of each history, or its rolling sum. The index lies below the mark by the premium
+that the pair's funding is made from [bps per 8 h]; the last price is at one of the best levels of the book.
 """
 
 from __future__ import annotations
@@ -14,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from derivdata.sources.sample import books, funding, liquidations, noise, oi_volume, paths
-from derivdata.sources.sample.grid import DAY_US, START_DAY, STEP_US, STEPS, instants
-from derivdata.sources.sample.universe import Pairs, exchange_names, pairs, select, symbols, text
+from derivdata.sources.sample.grid import DAY_US, START_DAY, STEP_US, STEPS
+from derivdata.sources.sample.universe import Pairs, joined, labelled, pairs, select, text
 from derivdata.support.arrays import Floats, Ints
 
 _HOUR = STEPS // 24
@@ -27,10 +25,8 @@ _Names = Sequence[str] | None
 def state(chosen: Pairs, day: int, steps: Ints) -> dict[str, Floats]:
     """Return columns of ``markets_symbol_exchanges`` at five-minute steps of a day, ``(pairs, steps)``.
 
-    ``price_usd`` is NaN while the pair does not trade. Funding is the newest recorded rate of the last day;
-    its mean is over the recorded rates of the seven days that end with this step. Open interest is that of
-    the hour that holds the step, volume the sum of the 24 hours before that hour, liquidations the sum of the
-    fills in the 24 hours before the step.
+    ``price_usd`` is NaN while the pair does not trade. Funding is the newest recorded rate of the last day,
+    its mean over seven days; open interest is that of the hour, volume the sum of the 24 hours before it.
     """
     trading = (day >= np.maximum(chosen.since, START_DAY)) & (day < chosen.until)
     now = _price(chosen, day, steps)
@@ -73,14 +69,9 @@ def quotes(first: int, last: int, names: _Names, venues: _Names) -> dict[str, An
         )
     if not parts:
         return {}
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return joined | {
-        "symbol": text(joined["symbol"], symbols().name),
-        "exchange": text(joined["exchange"], exchange_names()),
-        "time": instants(joined["time"]),
-        "kind": text(joined["kind"], _KINDS),
-        "resolution": text(np.zeros(len(joined["kind"]), dtype=np.int8), ("raw",)),
-    }
+    columns = labelled(joined(parts))
+    resolution = text(np.zeros(len(columns["kind"]), dtype=np.int8), ("raw",))
+    return columns | {"kind": text(columns["kind"], _KINDS), "resolution": resolution}
 
 
 def newest_quotes(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.sources.sample import noise
-from derivdata.sources.sample.grid import START_DAY, day
+from derivdata.sources.sample.grid import START_DAY, day, instants
 from derivdata.sources.sample.noise import Keys
 from derivdata.sources.sample.venue_models import MODELS
 from derivdata.support.arrays import Bools, Floats, Ints
@@ -122,11 +122,6 @@ class Pairs:
         """Return some of the pairs."""
         return Pairs(**{name: values[rows] for name, values in vars(self).items()})
 
-    @staticmethod
-    def joined(parts: Sequence[Pairs]) -> Pairs:
-        """Join several sets of pairs, one after the other."""
-        return Pairs(**{name: np.concatenate([vars(p)[name] for p in parts]) for name in vars(parts[0])})
-
     def trading(self, first: int, stop: int) -> Pairs:
         """Return those that trade on some day of ``[first, stop)``."""
         keep = np.flatnonzero((np.maximum(self.since, START_DAY) < stop) & (self.until > first))
@@ -202,6 +197,22 @@ def select(names: Sequence[str] | None, venues: Sequence[str] | None) -> Pairs:
         wanted = set(venues)
         keep &= np.array([v in wanted for v in exchange_names()])[every.exchange]
     return every if keep.all() else every.take(np.flatnonzero(keep))
+
+
+def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Join the columns of several parts, one after the other; none of no parts."""
+    return {name: np.concatenate([part[name] for part in parts]) for name in (parts[0] if parts else ())}
+
+
+def labelled(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return columns with text and instants for positions of symbols and venues and microseconds."""
+    if not columns:
+        return {}
+    return dict(columns) | {
+        "symbol": text(columns["symbol"], symbols().name),
+        "exchange": text(columns["exchange"], exchange_names()),
+        "time": instants(columns["time"]),
+    }
 
 
 def text(codes: Any, names: tuple[str, ...]) -> pd.Categorical:
