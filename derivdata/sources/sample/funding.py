@@ -13,9 +13,9 @@ from functools import lru_cache
 import numpy as np
 
 from derivdata.sources.sample import noise, paths
+from derivdata.sources.sample.facts import MODELS
 from derivdata.sources.sample.grid import DAY_US, HOUR_US, START_DAY, STEPS
 from derivdata.sources.sample.universe import Pairs, exchange_names, pairs, symbols, venue_values
-from derivdata.sources.sample.venue_models import MODELS
 from derivdata.support.arrays import Bools, Floats, Ints
 
 _MARKET = 1000

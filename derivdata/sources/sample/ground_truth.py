@@ -10,9 +10,9 @@ import pandas as pd
 
 from derivdata.sources.sample import liquidations as process
 from derivdata.sources.sample import oi_volume, paths, realisations
+from derivdata.sources.sample.facts import MODELS
 from derivdata.sources.sample.grid import DAY_US, NOW, instants
 from derivdata.sources.sample.universe import FOREVER, Pairs, exchange_names, select, symbols, venue_values
-from derivdata.sources.sample.venue_models import MODELS
 from derivdata.support import times
 
 

@@ -34,7 +34,7 @@ class Matrix(NamedTuple):
 
 
 class HistoryRecipe(NamedTuple):
-    """Recipe of a table: the matrix of some pairs on some days, and columns that are the same in every row."""
+    """Recipe of a table: the matrix of some pairs on some days, and columns that are always the same."""
 
     days: Callable[[Pairs, int, int], Matrix]
     constants: Mapping[str, str]

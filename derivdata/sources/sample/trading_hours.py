@@ -6,22 +6,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from derivdata.sources.sample.facts import MARKET
 from derivdata.sources.sample.grid import instants
 
-_US_HOLIDAYS = (
-    "2025-09-01 2025-11-27 2025-12-25 2026-01-01 2026-01-19 2026-02-16 2026-04-03 2026-05-25 2026-06-19 "
-    "2026-07-03 2026-09-07 2026-11-26 2026-12-25"
-)
-_UK_HOLIDAYS = (
-    "2025-12-25 2025-12-26 2026-01-01 2026-04-03 2026-04-06 2026-05-04 2026-05-25 2026-08-31 2026-12-25 "
-    "2026-12-28"
-)
-_JAPAN_HOLIDAYS = (
-    "2025-09-15 2025-09-23 2025-10-13 2025-11-03 2025-11-24 2025-12-31 2026-01-01 2026-01-02 2026-01-12 "
-    "2026-02-11 2026-02-23 2026-03-20 2026-04-29 2026-05-04 2026-05-05 2026-05-06 2026-07-20 2026-08-11 "
-    "2026-09-21 2026-09-22 2026-09-23 2026-10-12 2026-11-03 2026-11-23 2026-12-31"
-)
-_STOCKS = "pre 04:00 09:30, regular 09:30 16:00, post 16:00 20:00"
 _BEFORE, _AHEAD, _HOLIDAYS_AHEAD = 1, 8, 60
 
 
@@ -38,26 +25,7 @@ class _Exchange(NamedTuple):
     holidays: str
 
 
-_WORKDAYS = (0, 1, 2, 3, 4)
-_EXCHANGES = (
-    _Exchange(
-        "nyse", "New York Stock Exchange", "NYSE", "XNYS", "America/New_York", _WORKDAYS, _STOCKS,
-        _US_HOLIDAYS,
-    ),
-    _Exchange("nasdaq", "Nasdaq", "NASDAQ", "XNAS", "America/New_York", _WORKDAYS, _STOCKS, _US_HOLIDAYS),
-    _Exchange(
-        "cme", "CME Globex", "CME", "XCME", "America/Chicago", (6, 0, 1, 2, 3), "regular 17:00 16:00",
-        "2025-12-25 2026-01-01 2026-04-03 2026-12-25",
-    ),
-    _Exchange(
-        "lse", "London Stock Exchange", "LSE", "XLON", "Europe/London", _WORKDAYS, "regular 08:00 16:30",
-        _UK_HOLIDAYS,
-    ),
-    _Exchange(
-        "tse", "Tokyo Stock Exchange", "TSE", "XTKS", "Asia/Tokyo", _WORKDAYS,
-        "regular 09:00 11:30, regular 12:30 15:30", _JAPAN_HOLIDAYS,
-    ),
-)  # fmt: skip
+_EXCHANGES = [_Exchange(name, **facts) for name, facts in MARKET["exchanges"].items()]
 
 
 def newest(first: int, last: int, *_: object) -> dict[str, Any]:
