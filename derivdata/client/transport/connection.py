@@ -75,7 +75,8 @@ class Connection:
         self._secret = secret
         self._settings = settings
         self._local = local
-        self._fingerprint = secret.fingerprint() if secret is not None else ""
+        # The key of a service in this process is made up, and another in each: its answers are the same.
+        self._fingerprint = "" if secret is None or local is not None else secret.fingerprint()
         self._scope = f"{settings.scope}\n{self._fingerprint}"
         self._pace = Pace(settings.folder / "turns", self._scope, settings.timing)
         self._files = AnswerFiles(settings.folder / "answers", _digest(self._scope)[:32])

@@ -1,9 +1,8 @@
 """Funding rates: what each venue shows every five minutes, and what it pays.
 
 A pair's premium is its symbol's base rate plus a spread of its own, both Ornstein–Uhlenbeck (the base with
-fat tails and, for smaller symbols, squeezes). A free venue shows the premium; the others show
-``p + clamp(1 − p, ±band)``, which is exactly 1 bps/8h while the premium is near it. A payment is the mean of
-what was formed over its interval, whether or not every sample of it was recorded.
+fat tails and, for smaller symbols, squeezes). A free venue shows the premium; the others
+``p + clamp(1 − p, ±band)``. A payment is the mean of what was formed over its interval.
 """
 
 from __future__ import annotations
@@ -13,9 +12,8 @@ from functools import lru_cache
 import numpy as np
 
 from derivdata.sources.sample import noise, paths
-from derivdata.sources.sample.facts import MODELS
 from derivdata.sources.sample.grid import DAY_US, HOUR_US, START_DAY, STEPS
-from derivdata.sources.sample.universe import Pairs, exchange_names, pairs, symbols, venue_values
+from derivdata.sources.sample.universe import MODELS, Pairs, exchange_names, pairs, symbols, venue_values
 from derivdata.support.arrays import Bools, Floats, Ints
 
 _MARKET = 1000
@@ -48,11 +46,7 @@ def recorded(chosen: Pairs, first: int, days: int) -> Floats:
 
 
 def settled(chosen: Pairs, first: int, days: int) -> tuple[Ints, Floats, Floats]:
-    """Return the payments of the intervals that lie in whole days.
-
-    They are instants [µs] of the ``days × 24`` hours' ends; rate [bps/8h] of the payment at each, NaN where
-    there is none; interval [h] of each, both ``(pairs, days × 24)``.
-    """
+    """Return payments of whole days: ends of hours [µs]; rates [bps/8h], NaN for none; intervals [h]."""
     hourly = formed(chosen, first, days).reshape(len(chosen), days, 24, STEPS // 24).mean(axis=-1)
     interval = chosen.interval_on(first + np.arange(days))
     rate = np.full(hourly.shape, np.nan)
@@ -71,16 +65,13 @@ def totals(chosen: Pairs, day: int) -> tuple[Floats, Ints]:
     if len(chosen) > _MARKET:
         total, count = _market_totals(day)
         return total[chosen.row], count[chosen.row]
-    return _totals(chosen, day)
+    rate = recorded(chosen, day, 1)
+    return np.nansum(rate, axis=1), np.count_nonzero(~np.isnan(rate), axis=1)
 
 
 @lru_cache(maxsize=64)
 def _market_totals(day: int) -> tuple[Floats, Ints]:
-    return _totals(pairs(), day)
-
-
-def _totals(chosen: Pairs, day: int) -> tuple[Floats, Ints]:
-    rate = recorded(chosen, day, 1)
+    rate = recorded(pairs(), day, 1)
     return np.nansum(rate, axis=1), np.count_nonzero(~np.isnan(rate), axis=1)
 
 
@@ -109,7 +100,6 @@ def _spread(chosen: Pairs, first: int, days: int) -> Floats:
 
 
 def _base(own: Ints, first: int, days: int) -> Floats:
-    """Return the base rate of symbols, shape ``(symbols, days, steps)``."""
     s = symbols()
     x = paths.ou(s.streams[own], s.base_half_life[own], first, days, STEPS)
     x += s.base_tail[own, None, None] * (x * x * x)
@@ -136,13 +126,11 @@ def _spikes(streams: noise.Keys, chance: float, scale: Floats, first: int, days:
 
 
 def _trading(chosen: Pairs, first: int, days: int) -> Bools:
-    """Return whether each pair trades on each day, shape ``(pairs, days)``."""
     day = first + np.arange(days)
     return np.asarray((day >= np.maximum(chosen.since, START_DAY)[:, None]) & (day < chosen.until[:, None]))
 
 
 def _recorded(chosen: Pairs, first: int, days: int) -> Bools:
-    """Return whether each sample was recorded: the pair trades, and there is no hole in it or its venue."""
     trading = _trading(chosen, first, days)
     streams = noise.keys("outage", exchange_names())[chosen.exchange]
     outage = _holes(streams, np.full(len(chosen), 0.02), 72, first, days)

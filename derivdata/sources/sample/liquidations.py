@@ -1,8 +1,7 @@
 """Liquidations: a self-exciting (Hawkes) process, drawn as clusters, with several fills per order.
 
-Clusters begin at random, and in numbers at a few market-wide shocks. Every order of a cluster has a Poisson
-number of children with mean `BRANCHING`, each after an exponential delay with mean `DELAY_SECONDS`. The tree
-is drawn by hashing: a child's number is the hash of its parent's and of its place among the siblings.
+Clusters begin at random, and in numbers at a few market-wide shocks. Every order has a Poisson number of
+children, each after an exponential delay; a child's number is the hash of its parent's and its place.
 """
 
 from __future__ import annotations
@@ -47,11 +46,7 @@ _BEGUN, _SHOCKED, _CHILD, _FILL = (noise.key(n) for n in ("clusters", "shocks", 
 
 
 class Orders(NamedTuple):
-    """Liquidation orders as parallel arrays, by time.
-
-    `number` names an order, `cluster` the order that began its cluster; `pair` is the position among all
-    pairs; `long` says that longs were liquidated.
-    """
+    """Liquidation orders by time; `cluster` is the order that began theirs, `pair` a position among all."""
 
     number: Keys
     cluster: Keys

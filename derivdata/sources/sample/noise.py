@@ -60,10 +60,7 @@ def uniform(streams: Any, index: Any) -> Floats:
 
 
 def normal(streams: Any, index: Any) -> Floats:
-    """Draw nearly normal numbers: the sum of the four 16-bit parts of the bits, scaled, within ±3.47.
-
-    Sums of integers need no library function, so that the last bit is the same everywhere.
-    """
+    """Draw nearly normal numbers within ±3.47: the scaled sum of four 16-bit parts, the same everywhere."""
     z = bits(streams, index)
     upper = z >> np.uint64(16)
     upper &= _LANES

@@ -1,8 +1,7 @@
 """The made-up HIP-3 dexes, HIP-4 outcome markets and builders: single traders, prices, open interest.
 
 Trading is one draw per (actor, market, day), placed in one quarter of an hour. Dexes list stocks, metals and
-indices, priced as the rest of the sample prices them; outcomes are questions with a number each, traded on
-two venues; builders are front ends that route orders and charge a fee of their own.
+indices; outcomes are questions, traded on two venues; builders route orders and charge a fee of their own.
 """
 
 from __future__ import annotations
@@ -174,10 +173,7 @@ def _candles(path: Floats, days: int) -> dict[str, Floats]:
 
 
 class _Trades(NamedTuple):
-    """Trading of one actor on one market, both positions, within a quarter of an hour, sorted by its start.
-
-    `time` is that start [µs], `volume` the value traded [USD], and `number` counts trades.
-    """
+    """Trading of an actor on a market, both positions, within a quarter of an hour from `time` [µs] on."""
 
     actor: Ints
     market: Ints
@@ -204,8 +200,8 @@ def _trades(
 ) -> _Trades:
     """Return trades whose quarter begins in ``[first, last)`` [µs].
 
-    Each pair of `names` and `markets` is a stream of noise of its own. `scale` is the typical value of a
-    trade on each market [USD], `chance` that of trading on a day: for everyone, and on top for the busiest.
+    `scale` is the typical value of a trade on each market [USD], `chance` that of trading on a day: for
+    everyone, and on top for the busiest.
     """
     streams = _streams(names, markets)
     days = np.arange(max(first // DAY_US, START_DAY), -(-last // DAY_US))

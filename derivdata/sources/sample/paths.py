@@ -1,9 +1,8 @@
 """Ornstein–Uhlenbeck paths whose value at an instant never depends on the window that is asked for.
 
-A path is drawn in two levels. Its values at midnight are an AR(1) that starts from its stationary law on the
-anchor day, 32 days before the sample starts. Within a day it is the bridge between two midnights: the free
-path from the first, plus ``sinh(κ t) / sinh(κ T)`` times what it misses the second by, which is the exact law
-of the process given both ends. So a day needs its two midnights and its own noise and nothing else.
+Values at midnight are an AR(1) from the stationary law of the anchor day on. Within a day it is the bridge
+between two midnights: the free path from the first, plus ``sinh(κ t) / sinh(κ T)`` times what it misses the
+second by, the exact law of the process given both ends. So a day needs its midnights and its own noise alone.
 
 Prices of symbols are exponentials of slow such paths about a centre.
 """
@@ -55,7 +54,7 @@ def ou(
 ) -> Floats:
     """Return unit-variance OU paths on `steps` equal steps a day from midnight, ``(streams, days, steps)``.
 
-    The half-life [h] is that of each path, or of all; `ends` is what `midnights` returns for one day more.
+    `ends` is what `midnights` returns for one day more.
     """
     if ends is None:
         ends = midnights(streams, half_life_hours, first, days + 1)
@@ -89,10 +88,9 @@ def smooth(streams: Keys, half_life_hours: Any, day_fraction: Floats) -> Floats:
 
 
 def price(own: Ints, first: int, days: int, steps: int = STEPS) -> Floats:
-    """Return the price of symbols [USD], unrounded, shape ``(symbols, days × steps)``.
+    """Return the price of symbols [USD], unrounded, ``(symbols, days × steps)``.
 
-    Paths on different numbers of steps a day agree at midnight only; everything that must agree within a day
-    asks for the same `steps`.
+    Paths on different numbers of steps a day agree at midnight only.
     """
     s = symbols()
     # The stationary deviation of the log price that gives the symbol its volatility.

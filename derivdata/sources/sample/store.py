@@ -12,7 +12,6 @@ from derivdata.sources.sample import books, histories, liquidations, market, onc
 from derivdata.sources.sample.grid import NOW, START
 from derivdata.sources.sample.noise import SEED
 from derivdata.sources.sample.options import chains
-from derivdata.sources.sample.options.notional import overview
 from derivdata.sources.sample.universe import exchange_names, select
 from derivdata.sources.sample.universe import symbols as every_symbol
 from derivdata.support import times
@@ -34,7 +33,7 @@ _EVENTS: dict[str, Callable[..., dict[str, Any]]] = {
     "orderbook_book": books.newest,
     "rwa_market_hours": trading_hours.newest,
     "options_snapshot": chains.chains,
-    "options_overview_history": overview,
+    "options_overview_history": chains.overview,
 }
 _NEWEST: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
     "orderbook_book": books.newest,
@@ -54,10 +53,7 @@ _TABLES = frozenset((*histories.HISTORIES, *_EVENTS))
 
 
 class Sample:
-    """A deterministic synthetic market; a store for the service.
-
-    It has no state: every answer is computed when asked for, from the seed and nothing else.
-    """
+    """A deterministic synthetic market; a store for the service."""
 
     synthetic = True
     start = START
@@ -112,10 +108,7 @@ class Sample:
         return self.newest(Query(table, at - within, at + pd.Timedelta(1, "us"), symbols, venues))
 
     def rows(self, query: Query) -> pd.DataFrame:
-        """Return the rows of a query, as its table; empty where it has none.
-
-        With `columns`, these alone, and not sorted.
-        """
+        """Return the rows of a query, as its table; with `columns`, these alone, and not sorted."""
         _check(query.table)
         first, last = max(times.us(query.start), times.us(START)), times.us(query.end)
         table, columns = query.table, query.columns
@@ -133,11 +126,7 @@ class Sample:
         return TABLES[table].some(columns, arrays)
 
     def newest(self, query: Query) -> pd.DataFrame:
-        """Return the newest row of a query per key without its time.
-
-        For ``options_snapshot`` it is the newest whole chain of each symbol and venue; a fill is a key of its
-        own, so of ``liquidations_fills`` it is every row of the query.
-        """
+        """Return the newest row of a query per key without its time; of options the newest whole chains."""
         table = query.table
         _check(table)
         first, last = max(times.us(query.start), times.us(START)), times.us(query.end) - 1
@@ -150,10 +139,7 @@ class Sample:
         return _built(table, histories.latest(table, first, last, select(query.symbols, query.venues)))
 
     def sums(self, query: Query, value: str) -> pd.DataFrame:
-        """Add up a column over the symbols of each venue and instant, as an archive does.
-
-        The rows are not made for it: the matrices that they come from are added up.
-        """
+        """Add up a column over the symbols of each venue and instant, as an archive does."""
         _check(query.table)
         first, last = max(times.us(query.start), times.us(START)), max(times.us(query.end), times.us(START))
         return histories.sums(query.table, value, first, last, select(query.symbols, query.venues))

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from derivdata.sources.sample.facts import MARKET
 from derivdata.sources.sample.grid import instants
+from derivdata.sources.sample.universe import MARKET
 
 _BEFORE, _AHEAD, _HOLIDAYS_AHEAD = 1, 8, 60
 

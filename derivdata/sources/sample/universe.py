@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from importlib import resources
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from derivdata.sources.sample import noise
-from derivdata.sources.sample.facts import MARKET, MODELS
 from derivdata.sources.sample.grid import START_DAY, day, instants
 from derivdata.sources.sample.noise import Keys
 from derivdata.support.arrays import Bools, Floats, Ints
 from derivdata.tables import VENUES
+
+MARKET: dict[str, Any] = tomllib.loads(
+    resources.files("derivdata.sources.sample").joinpath("market.toml").read_text(encoding="utf-8")
+)
+"""What the market consists of, from ``market.toml``."""
 
 FOREVER = 10**6
 _TRAITS = noise.key("traits")
@@ -26,6 +32,29 @@ _BOTH_VENUES = frozenset(
 _CHANGING = frozenset("aster binance bingx bitget bybit gateio kucoin mexc okx phemex".split())
 
 _CRYPTO, _OTHER = (tuple(MARKET[kind].split()) for kind in ("crypto", "other"))
+
+
+class Model(NamedTuple):
+    """One venue's made-up traits."""
+
+    # ``free``: the rate is the premium. ``clamp``: ``p + clamp(1 − p, ±band)``, exactly 1 bps/8h while the
+    # premium p is within `band` of it. ``wild``: clamped, with spikes of its own
+    style: str
+    # `offset`, `deviation`: mean and standard deviation of its spread over the symbol's base rate [bps/8h],
+    # for BTC
+    offset: float
+    deviation: float
+    half_life: float  # of that spread [h]
+    band: float  # of the clamp [bps/8h]
+    breadth: float  # about how many symbols it lists
+    weight: float  # its part of a symbol's open interest at the start, relative to the others'
+    growth: float  # of its open interest, as a rate of the logarithm [1/year]
+    turnover: float  # volume of a day as a multiple of open interest
+    gaps: float  # chance of a run of missing samples per pair and day
+    since: str  # day it opened; empty where it was there from the start
+
+
+MODELS = {name: Model(*traits) for name, traits in MARKET["venues"].items()}
 
 
 @dataclass(frozen=True)

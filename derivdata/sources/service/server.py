@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import ipaddress
 import os
 import pathlib
@@ -14,12 +15,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pandas as pd
 import uvicorn
 from starlette.middleware import Middleware
 
+import derivdata
 from derivdata.sources.service import connections
 from derivdata.sources.service.application import app
 from derivdata.sources.service.connections import REQUEST_SECONDS
@@ -45,8 +48,8 @@ class RunningService:
 
     @property
     def identity(self) -> str:
-        """Text that changes whenever an answer could: with the data, and with the clock."""
-        return f"{self._store.identity}@{times.iso(self.now)}"
+        """Text that changes whenever an answer could: with the data, the clock, and the code that answers."""
+        return f"{self._store.identity}@{times.iso(self.now)} {code_digest()}"
 
     @property
     def label(self) -> str:
@@ -312,6 +315,17 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as problem:
         why = problem.strerror or str(problem)
         raise OSError(f"cannot listen on {host} port {port}: {why}") from None
+
+
+@lru_cache(maxsize=1)
+def code_digest() -> str:
+    """Return a hash of what answers are made by: answers that another version kept are not this one's."""
+    digest, package = hashlib.blake2b(digest_size=16), pathlib.Path(derivdata.__file__).parent
+    for folder in ("sources", "support", "tables"):
+        for path in sorted((package / folder).rglob("*.*")):
+            if path.suffix != ".pyc":
+                digest.update(str(path.relative_to(package)).encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def _url(listener: socket.socket) -> str:

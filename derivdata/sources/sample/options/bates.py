@@ -18,22 +18,14 @@ in units of the forward. Two things make that integral short:
   whose options Black's formula gives. What is left vanishes at ``u = ±i/2``, so that the poles of
   ``1/(u² + ¼)`` go, and the midpoint rule converges geometrically.
 
-All strikes of an expiry share one characteristic function. The sum over equally spaced nodes is a polynomial
-in ``e^(−ik du)``, by Horner's rule. Against adaptive quadrature the error is below 1e-11 of the forward
-(``tests/sample/test_bates.py``, which also compares QuantLib's BatesEngine).
+All strikes of an expiry share one characteristic function, and the sum over equally spaced nodes is a
+polynomial in ``e^(−ik du)``, by Horner's rule. Against adaptive quadrature it errs by less than 1e-11.
 
 **Parameters** are those of Bakshi, Cao and Chen (1997, table III, "SVJ", all options) for the S&P 500, with
-log returns s times as large: if x follows the model with ``(v, θ, κ, σ, ρ, λ, μ, δ)``, then sx follows it
-with ``(s²v, s²θ, κ, sσ, ρ, λ, sμ, sδ)``, but for the drift, which the forward fixes. The scale s makes the
-long-run variance ``θ + λ(μ² + δ²)`` that of the symbol's price path. The variance v moves, as in the model,
-and slowly also θ and λ, as daily recalibrations move them; κ, ρ and, on each venue, σ, μ and δ stay.
-
-One number has another meaning here. Their mean jump of −5 % is μ_J, that of the relative jump J, with
-``ln(1 + J) ~ N(ln(1 + μ_J) − δ²/2, δ²)``. Here −0.05 is μ, the mean of the log jump, and before scaling the
-mean relative jump is ``e^(μ + δ²/2) − 1 = −4.64 %``.
-
-No form that the library fits contains these smiles: shortly before expiry the jumps lift the far wings while
-the middle stays nearly Gaussian.
+log returns s times as large: sx follows the model with ``(s²v, s²θ, κ, sσ, ρ, λ, sμ, sδ)``, but for the
+drift. The scale s makes the long-run variance ``θ + λ(μ² + δ²)`` that of the symbol's price path; v moves,
+and slowly also θ and λ. Their mean jump of −5 % is of the relative jump; here it is μ, that of the log jump.
+No form that the library fits contains these smiles: shortly before expiry the jumps lift the far wings.
 
 References
 ----------
@@ -52,7 +44,7 @@ from numpy.typing import NDArray
 
 from derivdata.analysis.black76.inversion import deviation
 from derivdata.analysis.black76.normalised import time_value
-from derivdata.sources.sample.options.forward_curves import bounded_paths, venue_offsets
+from derivdata.sources.sample.options.listings import bounded_paths, venue_offsets
 from derivdata.sources.sample.universe import symbols
 from derivdata.support.arrays import Floats, Ints
 
@@ -95,17 +87,10 @@ PUBLISHED = Bates(
     jump_mean=-0.05,
     jump_deviation=0.07,
 )
-"""Bakshi, Cao and Chen's estimate, with their mean relative jump as mean of the log jump.
-
-v is a state and here at its mean.
-"""
+"""Bakshi, Cao and Chen's estimate, their mean relative jump as that of the log jump, v at its mean."""
 
 LEAST_PRICE = 1e-9
-"""Least price out of the money, in units of the forward: what is cheaper has the volatility of this price.
-
-Farther out a price would have fewer digits than its volatility needs. Marks are rounded to a thousand times
-as much.
-"""
+"""Least price out of the money, in units of the forward: what is cheaper has the volatility of this price."""
 
 
 def diffusive_variance(model: Bates, years: Floats) -> Floats:
@@ -130,8 +115,8 @@ def log_mgf(model: Bates, z: Any, years: Any) -> Any:
 def out_of_the_money(model: Bates, years: Floats, k: Floats, place: Ints) -> Floats:
     """Return prices of options out of the money, in units of the forward: calls above it, puts below.
 
-    `years` to expiry are ``(expiries, instants)``, and the model's parameters broadcast to that. `k`, which
-    is ``ln(K/F)``, is ``(options, instants)``, and `place` the row of `years` that each option belongs to.
+    `years` to expiry are ``(expiries, instants)``, as parameters may be; `k`, which is ``ln(K/F)``, is
+    ``(options, instants)``, and `place` the row of `years` that each option belongs to.
     """
     model = model._replace(
         variance=np.broadcast_to(model.variance, years.shape),
@@ -184,11 +169,7 @@ def parameters(symbol: str, exchange: str, years: Floats, time: Ints) -> dict[st
 
 
 def total_variance(symbol: str, exchange: str, years: Floats, time: Ints, k: Floats, place: Ints) -> Floats:
-    """Return total implied variance at ``k = ln(K/F)``, ``(options, instants)``.
-
-    Times to expiry `years` have the shape ``(expiries, instants)``, `time` [µs] ``(instants,)``; `place` is
-    the row of `years` that each option belongs to. A value at an instant depends on no other instant.
-    """
+    """Return total implied variance at ``k = ln(K/F)``, shapes as in `out_of_the_money`, `time` in µs."""
     price = out_of_the_money(_model(symbol, exchange, time), years, k, place)
     x = np.abs(k).ravel()
     value = np.maximum(price, LEAST_PRICE).ravel() * np.exp(-0.5 * k.ravel())
@@ -243,10 +224,7 @@ def _black(k: Floats, mean: Floats, variance: Floats) -> Floats:
 
 
 def _sum(terms: Complex, step: Floats, k: Floats, place: Ints) -> Floats:
-    """Return ``Re Σ_j terms_j e^(−i (j + ½) step k)`` of every option, 0 beyond half a period.
-
-    Beyond it the sum would repeat itself; what it stands for is nothing there: the period is many deviations.
-    """
+    """Return ``Re Σ_j terms_j e^(−i (j + ½) step k)`` of options, 0 beyond half a period."""
     angle = step[place] * k
     z = np.exp(-1j * angle)
     total = terms[-1][place]

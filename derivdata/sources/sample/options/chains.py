@@ -19,10 +19,11 @@ from derivdata.analysis.black76 import normalised as black
 from derivdata.sources.sample import noise
 from derivdata.sources.sample.grid import DAY_US, HOUR_US, instants
 from derivdata.sources.sample.options import bates
-from derivdata.sources.sample.options.forward_curves import Forwards, forwards
 from derivdata.sources.sample.options.listings import (
     EXPIRY_US,
+    Forwards,
     Listing,
+    forwards,
     instrument_names,
     listing,
     nice,
@@ -54,9 +55,13 @@ _COIN_STEP = 0.005
 _USD_TICK = 4e-5
 _HALF_SPREAD_VOL = {"deribit": 0.002, "okx": 0.004, "binance": 0.005, "bybit": 0.005, "derive": 0.006}
 """Half a typical spread before it is rounded to ticks [1/√year], as market makers quote it."""
-_HALF_SPREAD_INTRINSIC = 0.01
-"""What is added of the intrinsic value: options in the money are hedged by the future."""
+_HALF_SPREAD_INTRINSIC = 0.01  # added of the intrinsic value: such options are hedged by the future
 _Names = Sequence[str] | None
+TURNOVER = 0.02
+"""Volume of a typical hour as a part of open interest."""
+
+_VOLUME = noise.key("options volume")
+_HOURS = 24
 
 
 def markets(names: _Names, venues: _Names) -> list[tuple[str, str]]:
@@ -125,20 +130,11 @@ def _joined(hours: Ints, names: _Names, venues: _Names, columns: _Names = None) 
     }
 
 
-def _chain(
-    symbol: str,
-    exchange: str,
-    trading_day: int,
-    time: Ints,
-    names: _Names = None,
-) -> dict[str, Any]:
+def _chain(symbol: str, exchange: str, trading_day: int, time: Ints, names: _Names = None) -> dict[str, Any]:
     """Return the columns of the options snapshot at instants [µs] of one trading day, instant by instant.
 
-    ``symbol`` and ``exchange`` are positions in `SYMBOLS` and `EXCHANGES`; ``side`` is 0 for a call, 1 for
-    a put.
-
-    Every value is rounded once: volatility to 4 digits, prices to the venue's ticks, other prices and greeks
-    to 6 digits but gamma to 10. Where columns are named, others that take long are left out.
+    Text is in positions, 0 for a call. Every value is rounded once: volatility to 4 digits, prices to ticks,
+    other values to 6 digits but gamma to 10. Where columns are named, others that take long are left out.
     """
 
     def wanted(*columns: str) -> bool:
@@ -211,7 +207,6 @@ def _greeks(exchange: str, listed: Listing, f: Forwards, k: Floats, w: Floats) -
 
 
 def _is_inverse(symbol: str, exchange: str) -> bool:
-    """Return whether a venue's options on a symbol are paid in the coin."""
     return exchange in _COIN and symbol in _COIN_SYMBOLS
 
 
@@ -225,10 +220,7 @@ def _ticks(symbol: str, exchange: str, price: Floats) -> Floats:
 def _quotes(
     symbol: str, exchange: str, mark: Floats, vega: Floats, intrinsic: Floats, width: Floats
 ) -> dict[str, Floats]:
-    """Return bid, ask and mark, by their columns; no bid where it would be less than a tick.
-
-    `mark`, `vega` and `intrinsic` are in coin or USD, as the venue is paid; `width` is a factor on spreads.
-    """
+    """Return bid, ask and mark in coin or USD, as the venue is paid; no bid where it is less than a tick."""
     half = width * (_HALF_SPREAD_VOL[exchange] * vega + _HALF_SPREAD_INTRINSIC * intrinsic)
     low, high = mark - half, mark + half
     low_tick, high_tick = _ticks(symbol, exchange, low), _ticks(symbol, exchange, high)
@@ -243,3 +235,42 @@ def _quotes(
         f"ask_{unit}": np.round(ask, digits),
         f"mark_{unit}": np.round(mark, digits),
     }
+
+
+def overview(
+    first: int, last: int, names: Sequence[str] | None, venues: Sequence[str] | None
+) -> dict[str, Any]:
+    """Return the hourly overview with ``first <= time < last`` [µs]; volume is of the 24 hours before."""
+    hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US))
+    chosen = markets(names, venues)
+    if not hours.size or not chosen:
+        return {}
+    longer = np.arange(hours[0] - _HOURS, hours[-1] + 1)
+    parts = [_market(symbol, exchange, longer) for symbol, exchange in chosen]
+    count = np.full(len(chosen), hours.size)
+    return {
+        "symbol": text(np.repeat([SYMBOLS.index(s) for s, _ in chosen], count), SYMBOLS),
+        "exchange": text(np.repeat([EXCHANGES.index(e) for _, e in chosen], count), EXCHANGES),
+        "time": instants(np.tile(hours * HOUR_US, len(chosen))),
+        "notional_oi_usd": np.concatenate([oi for oi, _ in parts]),
+        "notional_volume_24h_usd": np.concatenate([volume for _, volume in parts]),
+    }
+
+
+def _market(symbol: str, exchange: str, hours: Ints) -> tuple[Floats, Floats]:
+    """Return open interest per hour after the first 24, and volume of the 24 hours before it [USD]."""
+    days = session(hours * HOUR_US)
+    oi = np.concatenate(
+        [_open_interest_usd(symbol, exchange, d, hours[days == d]) for d in np.unique(days).tolist()]
+    )
+    shock = noise.normal(noise.key("options", symbol, exchange) ^ _VOLUME, hours)
+    running = np.concatenate([[0.0], np.cumsum(TURNOVER * oi * np.exp(0.5 * shock))])
+    volume = running[_HOURS:-1] - running[: -_HOURS - 1]
+    return oi[_HOURS:], np.round(volume, 2)
+
+
+def _open_interest_usd(symbol: str, exchange: str, trading_day: int, hours: Ints) -> Floats:
+    listed = listing(symbol, exchange, trading_day)
+    forward = forwards(symbol, exchange, listed.expiry, hours * HOUR_US).underlying_price[listed.place]
+    contracts = open_interest(symbol, exchange, trading_day, hours * HOUR_US)
+    return np.asarray(np.round((contracts * np.round(forward, 6)).sum(axis=0), 2))
