@@ -69,7 +69,7 @@ def test_a_worker_draws_the_same_and_repeats_errors_and_warnings_here(
         assert worker is not None
         texts = [drawn_by_the_worker(one) for one in lines]
         assert f"process {worker.pid}" in drawn_by_the_worker(whose)
-        drawings._feeder.join(HANGS_SECONDS)  # a figure that cannot be pickled ends it
+        drawings._drawings[-1][1].result(HANGS_SECONDS)  # one that cannot be pickled
         assert [one.svg for one in (thin, failing, local)] == [None] * 3
         with (
             pytest.warns(UserWarning, match="the line is thin"),

@@ -13,7 +13,7 @@ from derivdata.analysis import risk_neutral
 from derivdata.analysis import smile as analysis
 from derivdata.analysis.smile.evaluate import durrleman
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.term_structures import points_at_expiries
+from derivdata.analysis.surface.points import points_at_expiries
 from derivdata.plot import style
 from derivdata.plot.fits import (
     at_the_money,
@@ -279,6 +279,7 @@ def implied_density(
     title = f"{name_of(fit)}: 90 % between {low} and {high} USD on {when}"
     style.dress(ax, title=title, x="price at expiry [USD]", y="probability per 1 % of the price [%]")
     style.write(ax.xaxis, "number")
+    ax.locator_params(axis="x", nbins=6)
     style.legend(ax, title="expiry: forward, dotted [USD]")
     return finish(ax, whole, data, source=source)
 

@@ -192,7 +192,7 @@ def legend(ax: Axes, where: Literal["inside", "right", "above"] = "inside", **op
         where = "above"
         names = [name.replace("\n", " ") for name in names]
         options["title"] = options.get("title", "").replace("\n", " ") or None
-        options |= {"ncols": _columns_that_fit(names, 0.85 * width), "columnspacing": 1.0}
+        options |= {"ncols": _columns_that_fit(names, 0.8 * width), "columnspacing": 1.0}
     places: dict[str, dict[str, Any]] = {
         "inside": {"loc": "best", "framealpha": 0.7, "edgecolor": "none"},
         "right": {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "frameon": False},

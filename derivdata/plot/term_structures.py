@@ -158,7 +158,7 @@ def _free(ax: Axes, free: xr.Dataset, tenors: Any, low: Any, high: Any) -> None:
     vol = np.asarray(free["vol"])
     reach = np.abs(np.vstack([vol - low, high - vol]))
     look: dict[str, Any] = {"fmt": "s", "ms": 4, "lw": 1.0, "capsize": 2.5, "color": PALETTE[1]}
-    ax.errorbar(tenors, vol, yerr=reach, label="model-free, with its bounds", **look)
+    ax.errorbar(tenors, vol, yerr=reach, label="model-free, bounds", **look)
     if np.isfinite(vol).any():
         least, most = np.nanmin(vol), np.nanmax(vol)
         margin = max(0.4 * (most - least), 0.01)

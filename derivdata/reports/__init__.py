@@ -151,7 +151,7 @@ def _earlier(previous: str | Path, wanted: ReportOptions) -> Earlier:
                         metrics += BY_NAME[name](data).metrics
     finally:
         unobserved()
-    return Earlier(metrics, asof)
+    return Earlier({metric.name: metric for metric in metrics}, asof)
 
 
 def _subtitle(wanted: ReportOptions, data: Data) -> str:

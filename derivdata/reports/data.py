@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,17 +57,7 @@ class Rates(NamedTuple):
 
 
 class Data:
-    """Tables of one report, fetched when first used.
-
-    Attributes
-    ----------
-    drawings
-        Where sections have their figures drawn; None: they draw none.
-    fetched
-        Provenance of every table, in order.
-    missing
-        What the source does not have, and why.
-    """
+    """Tables of one report, fetched when first used; `missing` says what the source lacks, and why."""
 
     def __init__(self, report_options: ReportOptions, drawings: Drawings | None = None) -> None:
         self.report_options = report_options
@@ -77,12 +67,17 @@ class Data:
         self._tables: dict[str, pd.DataFrame | None] = {}
         self._chains: dict[str, pd.DataFrame | None] = {}
         self._symbols: set[str] = set()
-        self._computed: dict[str, Any] = {}
+        self._quotes: dict[tuple[str, str], xr.Dataset] = {}
 
     @property
     def synthetic(self) -> bool:
         """Return whether any of the data is synthetic."""
         return any(table.provenance.get("synthetic") for table in self.fetched)
+
+    @property
+    def from_the_api(self) -> bool:
+        """Return whether any of the data is the API's own, which asks for an attribution."""
+        return any(t.provenance["attribution"] and not t.provenance["synthetic"] for t in self.fetched)
 
     def require_symbols(self) -> None:
         """Refuse a symbol of which nothing came and that the source does not list, by name."""
@@ -97,24 +92,15 @@ class Data:
                 near = did_you_mean(symbol, self._symbols)
                 raise ValueError(f"symbols: the source has nothing of {symbol!r}; it has {offered}{near}")
 
-    def computed(self, what: str, compute: Callable[[], Any]) -> Any:
-        """Return a result that several sections use; it is computed once."""
-        if what not in self._computed:
-            self._computed[what] = compute()
-        return self._computed[what]
-
     def funding(self) -> pd.DataFrame | None:
         """Return table ``funding_history`` of all symbols."""
         wanted = self.report_options
         fetch = partial(funding.history, venues=wanted.venues, resolution=wanted.resolution)
         return self._fetch_once("funding rates", lambda: self._of_known_symbols(fetch))
 
+    @cached_property
     def rates(self) -> Rates | None:
-        """Return sampled rates of two instants or more, else settlements summed over 8 hours, else None."""
-        found: Rates | None = self.computed("rates", self._rates)
-        return found
-
-    def _rates(self) -> Rates | None:
+        """Sampled rates of two instants or more, else settlements summed over 8 hours, else None."""
         sampled = self.funding()
         if sampled is not None and sampled["time"].nunique() > 1:  # one instant says nothing of time
             return Rates(panel(sampled), sampled, settled=False)
@@ -128,18 +114,12 @@ class Data:
             self.missing[what] = f"The payments behind the {what} have no sums over 8 hours: {problem}."
             return None
 
-    def past_rates(self, rates: Rates) -> Rates:
-        """Return the rates of the last year that forecasts learn from, of the same symbols and venues.
-
-        Those given where the window is longer, or the source has no more than that.
-        """
-        found: Rates = self.computed("past rates", lambda: self._past_rates(rates))
-        return found
-
-    def _past_rates(self, rates: Rates) -> Rates:
-        wanted, end = self.report_options, self.report_options.window.end
+    @cached_property
+    def past_rates(self) -> Rates | None:
+        """Rates of the last year, from which forecasts learn; those of the window where there are no more."""
+        rates, wanted, end = self.rates, self.report_options, self.report_options.window.end
         start = end - _PAST
-        if start >= wanted.window.start:
+        if rates is None or start >= wanted.window.start:
             return rates
         fetch = (
             partial(funding.settlements, venues=wanted.venues)
@@ -285,10 +265,9 @@ class Data:
 
     def quotes(self, symbol: str, venue: str) -> xr.Dataset:
         """Return the options out of the money, over log-moneyness, of a venue that has `options`."""
-        found: xr.Dataset = self.computed(
-            f"quotes on {symbol}, {venue}", lambda: chain.smiles(self.options(symbol, venue))
-        )
-        return found
+        if (symbol, venue) not in self._quotes:
+            self._quotes[symbol, venue] = chain.smiles(self.options(symbol, venue))
+        return self._quotes[symbol, venue]
 
     def surfaces(self, symbol: str, venue: str) -> xr.Dataset | None:
         """Return surfaces over the last month of the window at most, no more than `_SURFACES` instants."""

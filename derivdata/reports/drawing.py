@@ -13,21 +13,20 @@ from __future__ import annotations
 import io
 import os
 import pickle
-import queue
 import re
 import signal
 import subprocess
 import sys
-import threading
 import warnings
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from html import escape
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 _IMAGE_DPI = 170
 """Dots an inch of embedded images."""
@@ -75,26 +74,21 @@ def processors() -> int:
 class Drawings:
     """Figures of one report: a context manager, after which the worker is gone.
 
-    Parameters
-    ----------
-    several
-        Whether there are figures enough for a worker to be worth its start. It starts on entry, where there
-        is a second processor.
+    With `several` figures a worker is worth its start; it starts on entry, where there is a second processor.
     """
 
     def __init__(self, *, several: bool) -> None:
-        self._drawings: list[Drawing] = []
-        self._waiting: queue.SimpleQueue[Drawing | None] = queue.SimpleQueue()
+        self._drawings: list[tuple[Drawing, Future[None] | None]] = []
         self._worker: subprocess.Popen[bytes] | None = None
-        self._feeder = threading.Thread(target=self._feed, name="derivdata drawings", daemon=True)
         self._wants_worker = several and processors() > 1
-        self._ready = self._busy = False
+        self._feeder = ThreadPoolExecutor(1, thread_name_prefix="derivdata drawings")
+        self._ready = False
 
     def __enter__(self) -> Drawings:
         if self._wants_worker:
             self._worker = _start_worker()
         if self._worker is not None:
-            self._feeder.start()
+            self._feeder.submit(self._greet)
         return self
 
     def __exit__(
@@ -102,55 +96,57 @@ class Drawings:
     ) -> None:
         if self._worker is None:
             return
-        assert self._worker.stdin is not None
-        assert self._worker.stdout is not None
+        tasks, answers = self._pipes()
         with suppress(OSError):  # what is still in the pipe has no reader
-            self._worker.stdin.close()
+            tasks.close()
         try:
             self._worker.wait(_PATIENCE_SECONDS if self._ready else 0.0)
         except subprocess.TimeoutExpired:
             self._worker.kill()
             self._worker.wait()
-        self._waiting.put(None)
-        self._feeder.join(_PATIENCE_SECONDS)
-        self._worker.stdout.close()
+        self._feeder.shutdown(cancel_futures=True)
+        answers.close()
 
     def add(self, drawing: Drawing) -> Drawing:
         """Have a figure drawn; its `svg` is there after `finish`."""
-        self._drawings.append(drawing)
-        self._waiting.put(drawing)
+        asked = None if self._worker is None else self._feeder.submit(self._ask, drawing)
+        self._drawings.append((drawing, asked))
         return drawing
 
     def finish(self) -> None:
         """Draw what the worker has not started, wait for what it has, and draw what it could not."""
-        with suppress(queue.Empty):
-            while (drawing := self._waiting.get_nowait()) is not None:
+        for drawing, asked in self._drawings:
+            if asked is None or asked.cancel():
                 drawing.draw_here()
-        if self._busy:
-            self._waiting.put(None)
-            self._feeder.join()
-        for drawing in self._drawings:
+        for drawing, asked in self._drawings:
+            if asked is not None and not asked.cancelled():
+                asked.result()
             if drawing.svg is None:
                 drawing.draw_here()
 
-    def _feed(self) -> None:
-        """Give the worker one figure after another: `finish` takes over those that it has not started."""
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
         assert self._worker is not None
-        tasks, answers = self._worker.stdin, self._worker.stdout
-        assert tasks is not None
-        assert answers is not None
-        # The worker is gone, or a figure cannot be pickled: `finish` draws what is left.
+        assert self._worker.stdin is not None
+        assert self._worker.stdout is not None
+        return self._worker.stdin, self._worker.stdout
+
+    def _greet(self) -> None:
+        """Wait until the worker has imported what it draws with; figures are asked for after that."""
+        self._ready = self._pipes()[1].read(len(_READY)) == _READY
+
+    def _ask(self, drawing: Drawing) -> None:
+        """Have the worker draw one figure; without it, or where it cannot, `finish` draws it."""
+        if not self._ready:
+            return
+        tasks, answers = self._pipes()
         with suppress(OSError, EOFError, ValueError, TypeError, AttributeError, pickle.PickleError):
-            if answers.read(len(_READY)) != _READY:
-                return
-            self._ready = True
-            while (drawing := self._waiting.get()) is not None:
-                self._busy = True
-                task = (drawing.draw, drawing.title, drawing.name, drawing.size)
-                pickle.dump(task, tasks, pickle.HIGHEST_PROTOCOL)
-                tasks.flush()
-                drawing.svg = pickle.load(answers)
-                self._busy = False
+            tasks.write(
+                pickle.dumps(
+                    (drawing.draw, drawing.title, drawing.name, drawing.size), pickle.HIGHEST_PROTOCOL
+                )
+            )
+            tasks.flush()
+            drawing.svg = pickle.load(answers)
 
 
 def _start_worker() -> subprocess.Popen[bytes] | None:
@@ -193,25 +189,12 @@ def _drawn(draw: Callable[..., Any], title: str, name: str, size: tuple[float, f
 
 
 def draw_svg(draw: Callable[..., Any], title: str, *, name: str, size: tuple[float, float]) -> str:
-    """Draw on new axes and return the figure as an SVG element.
+    """Draw on new axes, by what takes ``ax=``, and return the figure as an SVG element of a `size` [inches].
 
-    Parameters
-    ----------
-    draw
-        Takes ``ax=``.
-    title
-        Accessible label, read by screen readers.
-    name
-        Prefix of the ids inside, which must differ from figure to figure of a page.
-    size
-        Width and height [inches].
-
-    Returns
-    -------
-    str
-        Black takes the page's text colour and white its background, so that the figure is readable in light
-        and dark mode; dense parts are embedded images. The same data gives the same text, whatever style
-        the user has chosen for figures.
+    Its `title` is the accessible label; ids inside begin with `name`, which no other figure of the page has.
+    Black takes the page's text colour and white its background, so that the figure is readable in light
+    and dark mode; dense parts are embedded images. The same data gives the same text, whatever style the user
+    has chosen for figures.
     """
     import matplotlib.style
     from matplotlib.backends.backend_svg import FigureCanvasSVG

@@ -24,7 +24,7 @@ from derivdata.support.text import html_page
 WIDE = 4.5
 """Width of a figure [inches]: on a phone, 390 pixels wide, its smallest words are 9 pixels high."""
 
-_SIZE = (WIDE, 3.5)
+_SIZE = (WIDE, 3.7)
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{script}'; img-src data:"
 
 
@@ -59,24 +59,40 @@ class _Figure(NamedTuple):
 
     def html(self) -> str:
         caption = f"<figcaption><b>How to read it.</b> {escape(self.reading)}</figcaption>"
-        return f"<figure>{self.drawing.svg}{caption}</figure>"
+        return f"<figure>{self.drawing.svg}{caption if self.reading else ''}</figure>"
+
+
+class _Table(NamedTuple):
+    """A table; a narrow one stands in the grid of figures, others stand beside one another where they fit."""
+
+    text: str
+    narrow: bool
+
+    def html(self) -> str:
+        return f"<div>{self.text}</div>"
+
+
+class _Text(NamedTuple):
+    text: str
+
+    def html(self) -> str:
+        return self.text
+
+
+_Block = _Figure | _Table | _Text
 
 
 @dataclass
 class Section:
     """A heading, the blocks of HTML below it, and what the summary takes from them.
 
-    Attributes
-    ----------
-    drawings
-        Where figures are drawn; None: a report that is only compared with draws none.
-    headlines
-        Parts of the sentence at the top about each symbol.
+    Where `drawings` is None, a report that is only compared with, no figure is drawn. `headlines` are parts
+    of the sentence at the top about each symbol.
     """
 
     title: str
     drawings: Drawings | None = None
-    blocks: list[str | _Figure] = field(default_factory=list)
+    blocks: list[_Block] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     numbers: list[Number] = field(default_factory=list)
     metrics: list[Metric] = field(default_factory=list)
@@ -87,9 +103,13 @@ class Section:
         """The id that links lead to."""
         return _slug(self.title)
 
+    def html(self, text: str) -> None:
+        """Add HTML as it is."""
+        self.blocks.append(_Text(text))
+
     def text(self, words: str, kind: str = "") -> None:
         """Add a paragraph; an address in it becomes a link."""
-        self.blocks.append(f'<p class="{kind}">{linked(words)}</p>' if kind else f"<p>{linked(words)}</p>")
+        self.html(f'<p class="{kind}">{linked(words)}</p>' if kind else f"<p>{linked(words)}</p>")
 
     def add_missing_note(self, words: str) -> None:
         """Add a sentence on what is missing, and why."""
@@ -97,7 +117,11 @@ class Section:
 
     def heading(self, words: str) -> None:
         """Add a heading within the section."""
-        self.blocks.append(f"<h3>{escape(words)}</h3>")
+        self.html(f"<h3>{escape(words)}</h3>")
+
+    def points(self, items: Sequence[str]) -> None:
+        """Add a list."""
+        self.html("<ul>" + "".join(f"<li>{linked(item)}</li>" for item in items) + "</ul>")
 
     def finding(self, kind: str, words: str) -> None:
         """Add a sentence to the summary."""
@@ -116,10 +140,6 @@ class Section:
         """Add a part to the sentence about a symbol at the top."""
         self.headlines.append((symbol, words))
 
-    def points(self, items: Sequence[str]) -> None:
-        """Add a list."""
-        self.blocks.append("<ul>" + "".join(f"<li>{linked(item)}</li>" for item in items) + "</ul>")
-
     def figure(
         self,
         draw: Callable[..., Any],
@@ -129,14 +149,11 @@ class Section:
         size: tuple[float, float] = _SIZE,
         **options: Any,
     ) -> None:
-        """Add a figure and a sentence that says how to read it.
-
-        `title` is the accessible label, read by screen readers.
-        """
-        if self.drawings is None:
-            return
-        drawing = Drawing(partial(draw, *data, **options), title, _slug(title), size)
-        self.blocks.append(_Figure(self.drawings.add(drawing), reading))
+        """Add a figure, with a label for screen readers, and how to read it, once for figures of a kind."""
+        if self.drawings is not None:
+            drawing = Drawing(partial(draw, *data, **options), title, _slug(title), size)
+            told = any(isinstance(block, _Figure) and block.reading == reading for block in self.blocks)
+            self.blocks.append(_Figure(self.drawings.add(drawing), "" if told else reading))
 
     def table(
         self,
@@ -154,11 +171,14 @@ class Section:
         html = _table(frame, formats or {}, " class=narrow" if narrow else "")
         if len(frame) > _LONG:
             html = f"<details class=fold><summary>all {len(frame)} rows</summary></details>{html}"
-        self.blocks.append(f"<details><summary>{escape(fold)}</summary>{html}</details>" if fold else html)
+        if fold:
+            self.html(f"<details><summary>{escape(fold)}</summary>{html}</details>")
+        else:
+            self.blocks.append(_Table(html, narrow))
 
 
-_LONG = 16
-"""Rows from which a table is folded: the style shows twelve."""
+_LONG = 14
+"""Rows above which a table is folded: the style shows twelve."""
 
 
 def render_page(
@@ -189,13 +209,19 @@ def render_page(
     )
 
 
-def _side_by_side(blocks: Sequence[str | _Figure]) -> str:
-    """Join blocks; figures that follow one another share a grid."""
+def _side_by_side(blocks: Sequence[_Block]) -> str:
+    """Join blocks: figures and narrow tables that follow one another share a grid, other tables a line."""
     joined = []
-    for kind, run in itertools.groupby(blocks, type):
-        html = "\n".join(block.html() if isinstance(block, _Figure) else block for block in run)
-        joined.append(f'<div class="figures">{html}</div>' if kind is _Figure else html)
+    for kind, run in itertools.groupby(blocks, _place):
+        html = "\n".join(block.html() for block in run)
+        joined.append(f'<div class="{kind}">{html}</div>' if kind else html)
     return "\n".join(joined)
+
+
+def _place(block: _Block) -> str:
+    if isinstance(block, _Text):
+        return ""
+    return "figures" if isinstance(block, _Figure) or block.narrow else "tables"
 
 
 @functools.cache

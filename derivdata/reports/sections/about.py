@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -16,7 +17,6 @@ from derivdata.reports.html_page import Metric, Number, Section, count, listing,
 
 _KINDS = (
     ("wide", "What is wide"),
-    ("forecast", "What is forecast to clear its costs"),
     ("left", "What survives costs, of pairs picked in this same window"),
     ("changed", "What changed"),
 )
@@ -29,10 +29,10 @@ def summary_section(sections: Sequence[Section], *, synthetic: bool) -> Section:
     for symbol, words in (part for section in sections for part in section.headlines):
         said.setdefault(symbol, []).append(words)
     for symbol, parts in said.items():
-        summary.blocks.append(f'<p class="headline"><b>{escape(symbol)}</b>: {escape("; ".join(parts))}.</p>')
+        summary.html(f'<p class="headline"><b>{escape(symbol)}</b>: {escape("; ".join(parts))}.</p>')
     tiles = [_tile(number, synthetic) for section in sections for number in section.numbers]
     if tiles:
-        summary.blocks.append(f'<div class="tiles">{"".join(tiles)}</div>')
+        summary.html(f'<div class="tiles">{"".join(tiles)}</div>')
     for kind, title in _KINDS:
         sentences = [f.words for section in sections for f in section.findings if f.kind == kind]
         if sentences:
@@ -51,12 +51,11 @@ def _tile(number: Number, synthetic: bool) -> str:
     )
 
 
-class Earlier:
-    """Numbers of an earlier report, and the instant of its data."""
+class Earlier(NamedTuple):
+    """Numbers of an earlier report by their names, and the instant of its data."""
 
-    def __init__(self, metrics: Sequence[Metric], asof: pd.Timestamp) -> None:
-        self.metrics: Mapping[str, Metric] = {metric.name: metric for metric in metrics}
-        self.asof = asof
+    metrics: Mapping[str, Metric]
+    asof: pd.Timestamp
 
 
 def clock_of(path: str | Path) -> pd.Timestamp:
@@ -96,8 +95,6 @@ def _row(now: Metric, then: Metric) -> tuple[str, str, str, str]:
 def provenance_section(fetched: Sequence[FetchedTable], missing: dict[str, str]) -> Section:
     """Build the last section: source, notices, attribution, what is missing, and every request."""
     section = Section("Where the data comes from")
-    if any(table.provenance.get("synthetic") for table in fetched):
-        section.text("Synthetic data, generated for demonstration: no market ever looked like this.", "warn")
     for words in dict.fromkeys(str(n) for table in fetched for n in table.provenance["notices"]):
         section.text(f"Notice of the source: {words}", "warn")
     for words in dict.fromkeys(

@@ -1,4 +1,4 @@
-"""Carry: the widest spreads between venues, and which of them survive their costs."""
+"""Carry: the widest spreads between venues, which of them survive their costs, and what past picks earned."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ import xarray as xr
 
 from derivdata import plot, units
 from derivdata.analysis import funding
+from derivdata.analysis.funding.carry_forecast import of_what
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.plot.style import row_size
 from derivdata.reports.data import Data, Rates
 from derivdata.reports.html_page import WIDE, Section, count, lasting, pct, rate
 from derivdata.reports.report_options import FEE_BPS, OTHERS, ReportOptions
-from derivdata.reports.sections.carry_forecast import add_forecast, fees_of, forecasts_of, said_of
 
 _PAIRS = 6
 _DAYS = 7
+_HOLD = f"{_DAYS}d"
 _PERIOD = pd.Timedelta(8, "h")
 _HOLDS = ("1d", "2d", "4d", "7d", "14d", "21d", "30d")
+_RECORD_DAYS = (7, 3)
+_LEAST_PICKS = 5
 _WARNING = (
     "The API's own warning: the data is informational and not intended for P&L, backtesting or production "
-    "trading. What follows is an estimate from it, before funding caps, margin, borrow, transfer and the "
-    "risk of either venue."
+    "trading."
 )
 _FORMATS = {
     "mean spread [bps/8h]": ".3f",
@@ -45,13 +47,19 @@ class Pair(NamedTuple):
     forecast: xr.Dataset
     even: xr.Dataset
 
+    @property
+    def name(self) -> str:
+        """Symbol and legs."""
+        return f"{self.symbol}, long {self.long}, short {self.short}"
+
 
 def carry_section(data: Data) -> Section:
     """Build the section on the widest spreads, gross and net, and on carry by holding time."""
     section = Section("Carry", drawings=data.drawings)
-    section.text(_WARNING, "warn")
+    rates = data.rates
+    if data.from_the_api:
+        section.text(_WARNING, "warn")
     section.text(_costs(data.report_options))
-    rates = data.rates()
     if rates is None:
         section.add_missing_note(data.missing["funding rates"])
         return section
@@ -67,20 +75,20 @@ def carry_section(data: Data) -> Section:
             "counted."
         )
         return section
-    fees = fees_of(rates, data.report_options)
-    past = data.past_rates(rates)
-    forecasts = forecasts_of(past, fees)
+    fees = {str(venue): data.report_options.fee(str(venue)) for venue in rates.panel["exchange"].values}
+    past = data.past_rates or rates
+    forecasts = funding.forecast_carry(past.panel, hold=_HOLD, fee_bps=fees)
     pairs = [_pair(rates, fees, forecasts, *row) for row in widest.itertuples(index=False)]
-    add_forecast(section, past, data.report_options, forecasts)
-    section.heading("What the widest pairs of this window are forecast to earn")
+    _forecast_note(section, past, forecasts)
     forecast = [pair for pair in pairs if np.isfinite(float(pair.forecast["net_bps"]))]
     if forecast:
         _spreads(section, rates, forecast)
+    for symbol in dict.fromkeys(pair.symbol for pair in forecast):
+        _holding(section, past, fees, next(pair for pair in forecast if pair.symbol == symbol))
     section.table(pd.DataFrame([_row(pair) for pair in pairs]), formats=_FORMATS)
     _unknown(section, pairs)
     _blind(section, rates)
-    for symbol in dict.fromkeys(pair.symbol for pair in forecast):
-        _holding(section, data, past, fees, next(pair for pair in forecast if pair.symbol == symbol))
+    section.text(_record(past, fees))
     _findings(section, pairs, forecast)
     return section
 
@@ -91,13 +99,46 @@ def _costs(options: ReportOptions) -> str:
     costs = f"{named}; {others:g} bps on every other venue" if named else f"{others:g} bps on every venue"
     whose = "as given" if options.given else f"assumed: {FEE_BPS:g} bps is a usual taker fee"
     return (
-        f"A spread is the short venue's rate less the long venue's. A pair trades four times: in and out on "
-        f"both venues. Cost of one trade: {costs} ({whose}); slippage is not in it. Figures are per year of "
-        f"one leg's notional for a pair held {_DAYS} days. The forecast learns from the last year where "
-        "the source has it; the break-even lets what stays of the spread revert to its mean of the window. "
-        "Half-lives are those of the part of a spread that stays, beside noise that is gone after a step; "
-        "“cannot tell” stands where the window allows everything from one step to for ever."
+        "A spread is the short venue's rate less the long venue's. A pair trades four times: in and out on "
+        f"both venues. Cost of one trade: {costs} ({whose}). Figures are per year of one leg's notional for "
+        f"a pair held {_DAYS} days; slippage, funding caps, margin, borrow, transfers and the risk of either "
+        "venue are not in them. The break-even lets what stays of the spread revert to its mean of the "
+        "window with the half-life beside it; “cannot tell” stands where the window allows everything from "
+        "one step to for ever."
     )
+
+
+def _forecast_note(section: Section, past: Rates, forecasts: xr.Dataset) -> None:
+    """Say what the forecast rests on, and how many positions it finds above their costs."""
+    net = forecasts["net_bps"]
+    if not net.notnull().any():
+        section.add_missing_note(
+            "No forecast: it needs ten past decisions with a known outcome, which takes 26 days of rates; "
+            f"the source has {_days(past):.0f}."
+        )
+        return
+    clear, of = int((net > 0.0).sum()), int(net.notnull().sum())
+    section.text(
+        "The forecast is a regression over all pairs on what each paid in the last 8 hours, day, three days, "
+        f"week and sixty days, learnt from {_days(past):.0f} days of rates; its interval comes from the "
+        f"errors of its own past forecasts, and is to contain nine in ten outcomes. {said_of(forecasts)} Of "
+        f"{of:,} positions {clear:,} have a forecast above their costs. The largest of so many is large by "
+        "luck too: what past picks earned stands below."
+    )
+    if bool((forecasts["status"] & FundingStatus.FEW_DECISIONS).any()):
+        worth = float(forecasts["decisions"].where(net.notnull()).min())
+        section.add_missing_note(
+            f"{_days(past):.0f} days of rates, all that the source has, are short for a forecast of {_DAYS} "
+            f"days: its past decisions are worth {worth:.2g} independent ones, and with fewer than eight it "
+            "is hardly better than to expect nothing. 90 days have enough."
+        )
+
+
+def said_of(forecast: xr.Dataset) -> str:
+    """Say whether the outcomes of a forecast contain what the prices of the legs do."""
+    outcome = of_what(forecast)
+    included = "is" if outcome == "funding and prices" else "is not"
+    return f"It is of {outcome}: what the prices of the two legs do against each other {included} in it."
 
 
 def _widest(rates: xr.DataArray) -> pd.DataFrame:
@@ -106,13 +147,8 @@ def _widest(rates: xr.DataArray) -> pd.DataFrame:
     for symbol in rates["symbol"].values:
         spreads = funding.spread(rates.sel(symbol=symbol, drop=True))
         observed = spreads.notnull().sum("time")
-        frame = xr.Dataset(
-            {
-                "spread": spreads.mean("time"),
-                "favour": (spreads > 0).sum("time") / observed,
-                "known": observed,
-            }
-        ).to_dataframe()
+        columns = {"spread": spreads.mean("time"), "favour": (spreads > 0).sum("time") / observed}
+        frame = xr.Dataset(columns | {"known": observed}).to_dataframe()
         candidates = frame[(frame["known"] >= 0.5 * rates.sizes["time"]) & (frame["spread"] > 0)]
         top = candidates.sort_values("spread", ascending=False).head(_PAIRS).reset_index()
         widest.append(top.assign(symbol=str(symbol)))
@@ -162,7 +198,7 @@ def _spreads(section: Section, rates: Rates, forecast: list[Pair]) -> None:
         reading="The ring is the forecast before costs, the dot after them, and the bar holds nine in ten "
         "outcomes. The brighter a dot, the likelier it earns more than it costs. "
         + said_of(forecast[0].forecast),
-        size=row_size(len(forecast), 0.36, wide=WIDE),
+        size=row_size(len(forecast), 0.3, wide=WIDE),
     )
 
 
@@ -182,16 +218,16 @@ def _unknown(section: Section, pairs: list[Pair]) -> None:
 
 
 def _row(pair: Pair) -> dict[str, object]:
-    of = {str(name): float(value) for name, value in pair.forecast.data_vars.items()}
-    gross, *net = (
-        100.0 * units.convert(of[f"{name}_bps"], "bps", "apr", hours=24.0 * _DAYS)
+    gross, net, low, high = (
+        100.0 * units.convert(float(pair.forecast[f"{name}_bps"]), "bps", "apr", hours=24.0 * _DAYS)
         for name in ("gross", "net", "net_low", "net_high")
     )
     blind = int(pair.even["status"]) & FundingStatus.CANNOT_TELL
-    low, high, lasts, even = (
+    shortest, longest, lasts, even = (
         float(pair.even[f"{name}_hours"])
         for name in ("half_life_low", "half_life_high", "half_life", "breakeven")
     )
+    interval = f"{shortest:.0f} to {longest:.0f}".replace("inf", "∞") if np.isfinite(shortest) else ""
     return {
         "symbol": pair.symbol,
         "long": pair.long,
@@ -199,16 +235,12 @@ def _row(pair: Pair) -> dict[str, object]:
         "mean spread [bps/8h]": pair.spread,
         "hours in favour [%]": 100 * pair.favour,
         "gross APR [%]": gross,
-        "costs [bps]": of["cost_bps"],
-        "net APR [%]": net[0],
-        "90 % of outcomes": f"{net[1]:.1f} to {net[2]:.1f}" if np.isfinite(net[1]) else "",
-        "half-life [h]": np.nan if blind else lasts,
-        "its interval": "cannot tell"
-        if blind
-        else f"{low:.0f} to {high:.0f}".replace("inf", "∞")
-        if np.isfinite(low)
-        else "",
+        "costs [bps]": float(pair.forecast["cost_bps"]),
+        "net APR [%]": net,
+        "90 % of outcomes": f"{low:.1f} to {high:.1f}" if np.isfinite(low) else "",
         "break-even": "" if blind or np.isnan(even) else lasting(even),
+        "half-life [h]": np.nan if blind else lasts,
+        "its interval": "cannot tell" if blind else interval,
     }
 
 
@@ -221,12 +253,10 @@ def _blind(section: Section, rates: Rates) -> None:
             continue
         record = funding.pick_record(panel, hold="1d", fee_bps=0.0, rule="last")
         picked = funding.pick_summary(record, least_predicted_bps=None)
-        if int(picked["picks"]) >= 5:
-            words.append(
-                f"{symbol}: {pct(float(picked['share_positive']), 0)} of {int(picked['picks'])} days in "
-                "favour, "
-                f"{float(picked['realised_net_bps']):+.1f} bps a day before costs"
-            )
+        if int(picked["picks"]) >= _LEAST_PICKS:
+            favour, earned = float(picked["share_positive"]), float(picked["realised_net_bps"])
+            days = f"{pct(favour, 0)} of {int(picked['picks'])} days in favour"
+            words.append(f"{symbol}: {days}, {earned:+.1f} bps a day before costs")
     section.text(
         "These pairs were picked as the widest in this same window (in sample), so expect less of them. "
         "Picked out of sample, each day the pair that was widest just before, they earned: "
@@ -235,8 +265,7 @@ def _blind(section: Section, rates: Rates) -> None:
     )
 
 
-def _holding(section: Section, data: Data, past: Rates, fees: Mapping[str, float], pair: Pair) -> None:
-    section.heading(f"{pair.symbol}: long {pair.long}, short {pair.short}")
+def _holding(section: Section, past: Rates, fees: Mapping[str, float], pair: Pair) -> None:
     panel, legs = past.panel.sel(symbol=pair.symbol), [(pair.long, pair.short)]
     curve = [funding.forecast_carry(panel, legs, hold=hold, fee_bps=fees) for hold in _HOLDS]
     curve = [each.isel(pair=0) for each in curve if np.isfinite(each["net_bps"]).all()]
@@ -250,44 +279,60 @@ def _holding(section: Section, data: Data, past: Rates, fees: Mapping[str, float
             reading="The line is what the widest pair is forecast to have earned after costs when it is "
             "closed after so many days, the band nine in ten outcomes; below zero the costs are not paid.",
         )
-    rates = data.rates()
-    if rates is None or rates.settled:
-        return
-    section.figure(
-        plot.cumulative_funding,
-        rates.table,
-        data.settlements(),
-        venue=pair.short,
-        symbol=pair.symbol,
-        title=f"{pair.symbol} cumulative funding on {pair.short}",
-        reading=f"What longs on {pair.short} paid, and a short there received, over the window. The integral "
-        "of the samples and the sum of the payments should agree.",
+
+
+def _record(past: Rates, fees: Mapping[str, float]) -> str:
+    """Say what past picks were forecast to earn and earned, over the longest holding time."""
+    for days in _RECORD_DAYS:
+        record = funding.pick_record(past.panel, hold=f"{days}d", fee_bps=fees)
+        summary = funding.pick_summary(record)
+        if int(summary["picks"]) >= _LEAST_PICKS:
+            return _said(summary, days, _days(past))
+    return "Too few past picks were forecast to clear their costs for a record of them."
+
+
+def _said(summary: xr.Dataset, days: int, history: float) -> str:
+    figures = {str(name): float(figure) for name, figure in summary.items()}
+    low, high = (figures[f"difference_{end}_bps"] for end in ("low", "high"))
+    agree = "which agrees" if low <= 0.0 <= high else "which does not agree"
+    compared = (
+        f" ({agree}: forecast less earned lies between {low:+.1f} and {high:+.1f} with 95 % confidence)"
     )
+    inside = np.rint(figures["coverage"] * figures["picks"])
+    return (
+        "Past picks: the position with the largest forecast after costs, where that was above zero, decided "
+        f"every {days} days of the last {history:.0f} days on what was known then and held as long. "
+        f"{count(int(figures['picks']), 'pick')}: forecast {figures['predicted_net_bps']:+.1f} bps each "
+        f"after costs, earned {figures['realised_net_bps']:+.1f}{'' if np.isnan(low) else compared}, by "
+        f"funding alone; {inside:.0f} of the outcomes lay within the forecast's 90 % interval."
+    )
+
+
+def _days(rates: Rates) -> float:
+    times = rates.panel["time"].values
+    return float((times[-1] - times[0]) / np.timedelta64(1, "D"))
 
 
 def _findings(section: Section, pairs: list[Pair], forecast: list[Pair]) -> None:
     widest = max(pairs, key=lambda p: p.spread)
     section.finding(
         "wide",
-        f"Widest spread: {_named(widest)}, {rate(widest.spread)} on average, in favour "
+        f"Widest spread: {widest.name}, {rate(widest.spread)} on average, in favour "
         f"{pct(widest.favour, 0)} of the time.",
     )
+    if not forecast:
+        section.finding("left", "Unknown: no pair's carry can be forecast from this window.")
+        return
     sure = [p for p in forecast if float(p.forecast["net_low_bps"]) > 0]
-    if forecast:
-        label = (
-            "of the widest pairs are forecast to earn more than they cost in 19 of 20 outcomes. Picked in "
-            "this same window (in sample): expect less"
-        )
-        section.number(f"{len(sure)} of {len(pairs)}", label, window=f"held {_DAYS} days")
+    label = "of the widest pairs clear their costs by funding in 19 of 20 outcomes (in sample)"
+    section.number(f"{len(sure)} of {len(pairs)}", label, window=f"held {_DAYS} days")
     for pair in sorted(sure, key=lambda p: -float(p.forecast["net_bps"]))[:4]:
         section.finding("left", _earning(pair))
-    if forecast and not sure:
+    if not sure:
         none = "The widest pair is not sure to clear its costs"
         if len(forecast) > 1:
             none = f"None of the {len(forecast)} widest pairs is sure to clear its costs"
         section.finding("left", f"{none} (the interval of nine in ten outcomes includes zero).")
-    if not forecast:
-        section.finding("left", "Unknown: no pair's carry can be forecast from this window.")
 
 
 def _earning(pair: Pair) -> str:
@@ -296,11 +341,8 @@ def _earning(pair: Pair) -> str:
         for end in ("", "low_", "high_")
     )
     row = _row(pair)
+    half_life = lasting(float(str(row["half-life [h]"])))
     return (
-        f"{_named(pair)}: {net} a year net ({low} to {high}) if held {_DAYS} days, half-life "
-        f"{lasting(float(str(row['half-life [h]'])))}, costs paid after {row['break-even'] or 'unknown'}."
+        f"{pair.name}: {net} a year net ({low} to {high}) if held {_DAYS} days, by {of_what(pair.forecast)}; "
+        f"costs paid after {row['break-even'] or 'unknown'} at a half-life of {half_life}."
     )
-
-
-def _named(pair: Pair) -> str:
-    return f"{pair.symbol}, long {pair.long}, short {pair.short}"

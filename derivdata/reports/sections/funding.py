@@ -39,7 +39,7 @@ _FORMATS = (
 def funding_section(data: Data) -> Section:
     """Build the section on funding per venue over the window; without a history, the rates now."""
     section = Section("Funding", drawings=data.drawings)
-    history = data.rates()
+    history = data.rates
     if history is None:
         section.add_missing_note(data.missing["funding rates"])
         _rates_now(section, data)
@@ -109,9 +109,9 @@ def _symbol(section: Section, data: Data, table: pd.DataFrame, rates: xr.DataArr
         rates,
         source=table,
         title=f"{symbol} funding rate by venue over time",
-        reading="Each line is a venue; those with the highest and the lowest mean over the window are "
-        "coloured, the others grey. Where the coloured lines lie far apart for long, a position long on the "
-        "low and short on the high venue is paid the difference.",
+        reading="The venues with the highest and the lowest mean over the window; the band holds eight in "
+        "ten of all. Where two lines lie far apart for long, a position long on the low and short on the "
+        "high venue is paid the difference.",
         size=(WIDE, 4.6),
     )
     section.figure(
@@ -120,14 +120,12 @@ def _symbol(section: Section, data: Data, table: pd.DataFrame, rates: xr.DataArr
         source=table,
         by_kind=True,
         title=f"{symbol} funding rate by venue and time",
-        reading="Each row is a venue, centralised ones above decentralised, the highest mean first. "
-        "Orange: longs pay; purple: shorts pay; the "
+        reading="Each row is a venue, the highest mean first. Orange: longs pay; purple: shorts pay; the "
         "darker, the more. A row of one colour is a lasting rate, a chequered one turns often.",
-        size=row_size(rates.sizes["exchange"] + 2, 0.145, wide=WIDE),
+        size=row_size(rates.sizes["exchange"] + 2, 0.12, wide=WIDE),
     )
     by_venue = _venues(rates, data.report_options.window.end, data.funding_now(), symbol)
     if len(by_venue) > _SHOWN:
-        section.text(f"Funding of all {len(by_venue)} venues now, and its means:")
         section.table(by_venue[_SHORT], formats=_FORMATS, narrow=True)
         section.table(by_venue, formats=_FORMATS, fold=f"{symbol}: extremes and points of every venue")
     else:

@@ -48,13 +48,12 @@ def liquidations_section(data: Data) -> Section:
         start=data.liquidations_start,
         end=data.report_options.window.end,
         title="Liquidations by venue and side",
-        reading="Each dot is an order, larger for a larger value. A column of dots across venues is a "
-        "cascade. Bars are the value per hour, shorts upwards and longs downwards. The green bar at the "
-        "bottom shows which time the source was asked for and answered in full."
-        + ("" if prices is None else f" The line on top is the price of {largest}."),
-        size=(WIDE, 5.4 if prices is None else 6.4),
+        reading="A dot is an order, a column of dots across venues a cascade. Bars are the value per hour, "
+        "shorts upwards. Green is the time that the source answered in full."
+        + ("" if prices is None else f" On top the price of {largest}."),
+        size=(WIDE, 4.6 if prices is None else 5.2),
     )
-    section.table(_venues(events), formats=_FORMATS, fold="Liquidations by venue")
+    section.table(_venues(events), formats=_FORMATS, narrow=True)
     _findings(section, events, _large(section, events), data)
     return section
 
@@ -91,7 +90,6 @@ def _venues(events: pd.DataFrame) -> pd.DataFrame:
         {
             "longs [M USD]": sides["long"] / 1e6,
             "shorts [M USD]": sides["short"] / 1e6,
-            "imbalance": analysis.imbalance(sides["long"], sides["short"]),
             "orders": rows.groupby("exchange").size(),
         }
     )

@@ -167,7 +167,8 @@ def _findings(
         section.number(usd(level), f"{symbol} open interest{coins}, {several}", window=last)
         section.metric(f"{symbol} open interest", level)
         section.metric(f"{symbol} price", price)
-        at = f"price {price:,.6g} USD, " if np.isfinite(price) else ""
+        when = f"{pd.Timestamp(total['time'].values[-1]):%H:%M}"
+        at = f"price {price:,.6g} USD at {when} UTC, " if np.isfinite(price) else ""
         section.headline(
             symbol, f"{at}open interest {usd(level)}, {_change(data, total, symbol)} over the window"
         )

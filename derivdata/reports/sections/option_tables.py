@@ -18,43 +18,32 @@ FORMATS = (
     {
         "days": ".2f",
         "tenor [days]": ".0f",
-        "forward [USD]": ",.2f",
-        "quotes": "d",
-        "options": ",d",
-        "used": ",d",
-        "expiries": "d",
         "error [points]": ".3f",
         "least g(k)": ".3f",
-        "calls": ",.1f",
-        "puts": ",.1f",
         "puts / calls": ".2f",
-        "max pain [USD]": ",.2f",
     }
-    | dict.fromkeys(
-        (
-            "ATM [%]",
-            "strip [%]",
-            "with wings at most [%]",
-            "forward vol [%]",
-            "30-day ATM [%]",
-            "30-day strip index [%]",
-        ),
-        ".2f",
-    )
+    | dict.fromkeys(("quotes", "expiries"), "d")
+    | dict.fromkeys(("options", "used"), ",d")
+    | dict.fromkeys(("calls", "puts"), ",.1f")
+    | dict.fromkeys(("forward [USD]", "max pain [USD]"), ",.2f")
+    | dict.fromkeys(("ATM [%]", "strip [%]", "with wings at most [%]", "forward vol [%]"), ".2f")
+    | dict.fromkeys(("30-day ATM [%]", "30-day strip index [%]"), ".2f")
     | dict.fromkeys(("RR 25Δ", "BF 25Δ", "RR 10Δ", "BF 10Δ", "fit − quote ATM"), "+.2f")
 )
 
 
 def expiries(table: pd.DataFrame, fit: xr.Dataset) -> pd.DataFrame:
-    """Return one row per expiry: volatility, skew, fit error and arbitrage."""
+    """Return one row per expiry: volatility, skew, fit, arbitrage, forward and model-free, positions."""
     points = points_at_expiries(fit, ("atm", "rr25", "bf25")).where(fit["method"] > 0)
+    line, free = surface.term_structure(fit), variance.model_free(fit, method="strip")
+    dates, t = pd.DatetimeIndex(fit["expiry"].values), fit["year_fraction"]
     listed = table.groupby("expiry", observed=True).size()
-    return pd.DataFrame(
+    frame = pd.DataFrame(
         {
-            "expiry": pd.DatetimeIndex(fit["expiry"].values),
-            "days": _DAYS * fit["year_fraction"].values,
+            "expiry": dates,
+            "days": _DAYS * t.values,
             "forward [USD]": fit["forward"].values,
-            "options": listed.reindex(pd.DatetimeIndex(fit["expiry"].values).tz_localize("UTC")).to_numpy(),
+            "options": listed.reindex(dates.tz_localize("UTC")).to_numpy(),
             "quotes": fit["n"].values,
             "ATM [%]": 100 * points["atm"].values,
             "RR 25Δ": 100 * points["rr25"].values,
@@ -63,6 +52,25 @@ def expiries(table: pd.DataFrame, fit: xr.Dataset) -> pd.DataFrame:
             "fit − quote ATM": (100 * fit["atm_error_vol"].values).round(2) + 0.0,  # no −0.00
             "least g(k)": smile.butterfly_check(fit)["min_g"].values,
             "what to know": verdicts(fit),
+            "strip [%]": 100 * free["vol"].values,
+            "with wings at most [%]": 100 * np.sqrt((free["upper"] / t).values),
+            "forward vol [%]": 100 * line["forward_vol"].values,
+        }
+    )
+    return frame.merge(_positions(table), on="expiry", how="left")
+
+
+def _positions(table: pd.DataFrame) -> pd.DataFrame:
+    """Return open calls and puts, their ratio and max pain, by expiry."""
+    oi = exposure.open_interest(table, by=("expiry", "side"))["open_interest"]
+    ratio = exposure.put_call_ratio(table, by=("expiry",))["put_call_ratio"]
+    return pd.DataFrame(
+        {
+            "expiry": pd.DatetimeIndex(oi["expiry"].values),
+            "calls": oi.sel(side="call").values,
+            "puts": oi.sel(side="put").values,
+            "puts / calls": ratio.values,
+            "max pain [USD]": exposure.max_pain(table)["max_pain"].values,
         }
     )
 
@@ -75,23 +83,6 @@ def tenors(fit: xr.Dataset) -> pd.DataFrame:
     }
     columns = {label: 100 * points[name].values for name, label in names.items()}
     return pd.DataFrame({"tenor [days]": points["tenor"].values} | columns).dropna(subset="ATM [%]")
-
-
-def terms(fit: xr.Dataset) -> pd.DataFrame:
-    """Return volatility at the forward, of the strip of quotes, and between expiries."""
-    line = surface.term_structure(fit)
-    free = variance.model_free(fit, method="strip")
-    t = fit["year_fraction"]
-    return pd.DataFrame(
-        {
-            "expiry": pd.DatetimeIndex(fit["expiry"].values),
-            "days": _DAYS * t.values,
-            "ATM [%]": 100 * line["atm"].values,
-            "strip [%]": 100 * free["vol"].values,
-            "with wings at most [%]": 100 * np.sqrt((free["upper"] / t).values),
-            "forward vol [%]": 100 * line["forward_vol"].values,
-        }
-    )
 
 
 def venues(tables: dict[str, pd.DataFrame], fits: xr.Dataset) -> pd.DataFrame:
@@ -125,19 +116,3 @@ def gaps(by_venue: pd.DataFrame, reference: str) -> list[str]:
 def of_venue(fits: xr.Dataset, venue: str) -> xr.Dataset:
     """Return the fit of one venue, over its own expiries."""
     return fits.sel(exchange=venue).dropna("expiry", subset=["year_fraction"])
-
-
-def positions(table: pd.DataFrame) -> pd.DataFrame:
-    """Return open calls and puts, their ratio and max pain, by expiry."""
-    oi = exposure.open_interest(table, by=("expiry", "side"))["open_interest"]
-    ratio = exposure.put_call_ratio(table, by=("expiry",))["put_call_ratio"]
-    pain = exposure.max_pain(table)["max_pain"]
-    return pd.DataFrame(
-        {
-            "expiry": pd.DatetimeIndex(oi["expiry"].values),
-            "calls": oi.sel(side="call").values,
-            "puts": oi.sel(side="put").values,
-            "puts / calls": ratio.values,
-            "max pain [USD]": pain.values,
-        }
-    )

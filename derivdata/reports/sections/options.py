@@ -16,9 +16,6 @@ from derivdata.reports.html_page import WIDE, Section, listing, pct
 from derivdata.reports.sections import option_tables as of
 from derivdata.reports.sections.volatility import add_realised_volatility, add_volatility_history
 
-_DENSITIES = (7.0, 30.0, 90.0)
-"""Days to expiry near which densities are drawn."""
-
 
 class SymbolOptions(NamedTuple):
     """Options on one symbol: usable chains by venue, the fit to all, and the venue that is shown."""
@@ -50,19 +47,22 @@ def options_section(data: Data) -> Section:
     for symbol in data.report_options.symbols:
         book = _book(section, data, symbol)
         if book is not None:
-            section.heading(f"{symbol} on {book.venue}")
+            section.heading(
+                f"{symbol} on {book.venue}, chain of {book.chain['time'].max():%Y-%m-%d %H:%M} UTC"
+            )
+            by_venue = of.venues(book.chains, book.fits)
             _smiles(section, data, book)
             _surface(section, book)
             _term(section, data, book)
             _density(section, book)
-            _tables(section, book)
-            section.heading(f"{symbol} volatility over the window")
             add_volatility_history(section, data, symbol, book.venue)
             add_realised_volatility(section, data, symbol)
-            section.heading(f"{symbol} on several venues")
-            _venues(section, data, book)
-            section.heading(f"{symbol} positions in options on {book.venue}")
+            _venues(section, data, book, by_venue)
             _open(section, book)
+            section.table(of.tenors(book.fit), formats=of.FORMATS)
+            section.table(by_venue, formats=of.FORMATS)
+            every = of.expiries(book.chain, book.fit)
+            section.table(every, formats=of.FORMATS, fold=f"{symbol}: every expiry")
     return section
 
 
@@ -107,10 +107,9 @@ def _smiles(section: Section, data: Data, book: SymbolOptions) -> None:
         source=book.chain,
         expiries=shown[:8] if data.report_options.expiries else None,
         title=f"{book.symbol} smiles on {book.venue}",
-        reading="Dots are quotes, lines the fitted smiles; left of zero puts, right of it calls. Steeper on "
-        "the left: protection against a fall costs more volatility. Below, g(k) must not fall under zero: "
-        "there a butterfly could be bought for less than nothing.",
-        size=(WIDE, 4.8),
+        reading="Dots are quotes, faded where nobody bids; lines are the fits; left of zero puts, right of "
+        "it calls. Steeper on the left: protection against a fall costs more volatility. Below, g(k) must "
+        "not fall under zero: there a butterfly could be bought for less than nothing.",
     )
 
 
@@ -123,9 +122,8 @@ def _surface(section: Section, book: SymbolOptions) -> None:
         book.fit,
         source=book.chain,
         title=f"{book.symbol} volatility surface on {book.venue}",
-        reading="Brighter means higher implied volatility; short expiries left, long ones right. Moneyness "
-        "is in standard deviations, so that one height is about equally likely at every expiry.",
-        size=(WIDE, 4.8),
+        reading="Brighter means higher implied volatility; a column is a listed expiry. Moneyness is in "
+        "standard deviations, so that one height is about equally likely at every expiry.",
     )
 
 
@@ -139,7 +137,7 @@ def _term(section: Section, data: Data, book: SymbolOptions) -> None:
         reading="Rising: calm now, more expected later; falling: stress now. The steps are what the expiries "
         "imply for the time between them; dashed is a day earlier. Below, squares price the whole smile; "
         "their bars reach to what strikes that are not listed leave open.",
-        size=(WIDE, 4.8),
+        size=(WIDE, 4.4),
     )
 
 
@@ -155,28 +153,15 @@ def _day_before(data: Data, book: SymbolOptions) -> pd.DataFrame | None:
 
 
 def _density(section: Section, book: SymbolOptions) -> None:
-    days = 365.0 * book.fit["year_fraction"].to_numpy()
-    usable = np.flatnonzero(np.isfinite(book.fit["a"].to_numpy()))
-    if not usable.size:
-        return
-    chosen = sorted({int(usable[np.argmin(np.abs(np.log(days[usable] / target)))]) for target in _DENSITIES})
     section.figure(
         plot.implied_density,
         book.fit,
-        expiries=[pd.Timestamp(expiry) for expiry in book.fit["expiry"].to_numpy()[chosen]],
         source=book.chain,
         title=f"{book.symbol} density that options imply on {book.venue}",
         reading="How likely the options hold each price at expiry to be. Dashed parts lie beyond the quotes "
         "and depend on the fitted wings. It prices options and is no forecast: what people pay for "
         "protection is in it.",
-        size=(WIDE, 3.8),
     )
-
-
-def _tables(section: Section, book: SymbolOptions) -> None:
-    section.table(of.tenors(book.fit), formats=of.FORMATS)
-    section.table(of.expiries(book.chain, book.fit), formats=of.FORMATS, fold=f"{book.symbol}: every expiry")
-    section.table(of.terms(book.fit), formats=of.FORMATS, fold=f"{book.symbol}: term structure in numbers")
 
 
 def _change(section: Section, data: Data, book: SymbolOptions) -> None:
@@ -195,13 +180,11 @@ def _change(section: Section, data: Data, book: SymbolOptions) -> None:
     )
 
 
-def _venues(section: Section, data: Data, book: SymbolOptions) -> None:
-    by_venue = of.venues(book.chains, book.fits)
+def _venues(section: Section, data: Data, book: SymbolOptions, by_venue: pd.DataFrame) -> None:
     _level(section, by_venue[by_venue["venue"] == book.venue].iloc[0], book)
     _change(section, data, book)
     alive = list(by_venue.loc[by_venue["expiries"] > 1, "venue"])
     if len(alive) < 2 or book.venue not in alive:
-        section.table(by_venue, formats=of.FORMATS)
         section.add_missing_note(f"One venue has options on {book.symbol}: there is nothing to compare.")
         return
     section.figure(
@@ -213,9 +196,8 @@ def _venues(section: Section, data: Data, book: SymbolOptions) -> None:
         reading=f"Volatility points above (orange) or below (purple) {book.venue} at the same strike and "
         "time. A row of one sign is a level, a row that changes sign a difference in skew; neither is earned "
         "before spreads and fees.",
-        size=row_size(4 * (len(alive) - 1), 0.24, wide=WIDE),
+        size=row_size(4 * (len(alive) - 1), 0.2, wide=WIDE),
     )
-    section.table(by_venue, formats=of.FORMATS)
     gaps = of.gaps(by_venue, book.venue)
     if gaps:
         words = f"at-the-money volatility at 30 days against {book.venue}, in points: {listing(gaps)}"
@@ -255,7 +237,6 @@ def _open(section: Section, book: SymbolOptions) -> None:
         reading="Calls upwards, puts downwards, in contracts of one coin each, the largest expiries apart. "
         "Tall bars are strikes at which many positions end or begin to hurt; who holds which side is not "
         "known. Max pain is where the options that expire then are worth least in sum.",
-        size=(WIDE, 4.4),
     )
     section.figure(
         plot.strikes,
@@ -266,4 +247,3 @@ def _open(section: Section, book: SymbolOptions) -> None:
         "the tall bars their trades matter most. Who is long and who is short is not known, so that no sign "
         "is drawn.",
     )
-    section.table(of.positions(book.chain), formats=of.FORMATS)

@@ -116,12 +116,12 @@ def _options(section: Section, data: Data) -> None:
             if options is not None:
                 rows.append(_chain(options, data.quotes(symbol, venue), symbol, venue))
     if rows:
-        section.heading("Options")
         section.text(
             "Options out of the money are used, one per strike. Static arbitrage between quotes is counted "
             "and not repaired: a call above one of a lower strike, a butterfly below zero."
         )
-        section.table(pd.DataFrame(rows), formats={"options": ",d", "used": ",d", "arbitrages": ",d"})
+        formats = dict.fromkeys(("options", "used", "arbitrages"), ",d")
+        section.table(pd.DataFrame(rows), formats=formats, fold="Options used and dropped, by venue")
 
 
 def _chain(options: pd.DataFrame, quotes: xr.Dataset, symbol: str, venue: str) -> dict[str, object]:

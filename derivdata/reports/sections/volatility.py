@@ -8,6 +8,7 @@ import xarray as xr
 
 from derivdata import plot
 from derivdata.analysis import surface, volatility
+from derivdata.plot.style import median_price
 from derivdata.reports.data import Data
 from derivdata.reports.html_page import WIDE, Section
 
@@ -62,13 +63,14 @@ def add_volatility_history(section: Section, data: Data, symbol: str, venue: str
 def add_realised_volatility(section: Section, data: Data, symbol: str) -> None:
     """Add the figure and sentence on 30-day implied and 7-day realised volatility."""
     frame = data.atm(symbol)
-    price = median_price(data.prices(symbol))
-    if frame is None or price is None:
+    marks = data.prices(symbol)
+    if frame is None or marks is None or marks["time"].nunique() < 2:
         section.add_missing_note(
             f"Without {'prices' if frame is not None else 'a history of options'} of {symbol}, realised and "
             "implied volatility are not compared."
         )
         return
+    price = median_price(marks).assign_attrs(units="USD")
     step = pd.Timedelta(price["time"].diff("time").median().values)
     returns = min(round(pd.Timedelta(_REALISED_DAYS, "D") / step), price.sizes["time"] - 1)
     if returns < _LEAST_RETURNS:
@@ -105,20 +107,6 @@ def add_realised_volatility(section: Section, data: Data, symbol: str) -> None:
     section.metric(f"{symbol} realised volatility, {days:.3g} days", 100 * before, "%")
 
 
-def median_price(frame: pd.DataFrame | None) -> xr.DataArray | None:
-    """Return the median mark of the venues over time [USD]; None for fewer than two instants."""
-    if frame is None or frame["time"].nunique() < 2:
-        return None
-    series = frame.groupby(frame["time"].dt.tz_localize(None))["price_usd"].median()
-    return xr.DataArray(
-        series.to_numpy(),
-        coords={"time": series.index.to_numpy()},
-        dims="time",
-        name="price_usd",
-        attrs={"units": "USD"},
-    )
-
-
 def implied_at(frame: pd.DataFrame, days: float) -> xr.DataArray:
     """Return at-the-money volatility at a fixed time to expiry [1/√year], NaN without expiries around it.
 
@@ -134,11 +122,6 @@ def implied_at(frame: pd.DataFrame, days: float) -> xr.DataArray:
         )
         for time, group in rows.groupby(rows["time"].dt.tz_localize(None))
     }
-    series = pd.Series(values, dtype=np.float64)
-    return xr.DataArray(
-        series.to_numpy(),
-        coords={"time": pd.DatetimeIndex(series.index).to_numpy()},
-        dims="time",
-        name="implied",
-        attrs={"units": "1/√year"},
-    )
+    series = pd.Series(values, dtype=np.float64).rename_axis("time")
+    implied: xr.DataArray = series.to_xarray().rename("implied").assign_attrs(units="1/√year")
+    return implied
