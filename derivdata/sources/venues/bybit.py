@@ -47,6 +47,7 @@ def _named(name: str) -> Instrument:
 
 
 class _Ticker(Figures[str, str]):
+    due: str | None = None  # the next payment
     both: str | None = None  # sides of open interest
     both_usd: str | None = None
     one: str | None = None
@@ -56,7 +57,7 @@ class _Ticker(Figures[str, str]):
 
 
 _TICKER = spelled(
-    _Ticker, name="symbol", rate="fundingRate", hours="fundingIntervalHour", next_payment="nextFundingTime",
+    _Ticker, name="symbol", rate="fundingRate", hours="fundingIntervalHour", due="nextFundingTime",
     mark="markPrice", index_price="indexPrice", last="lastPrice", both="openInterest",
     both_usd="openInterestValue", one="singleOpenInterest", one_usd="singleOpenInterestValue",
     traded="volume24h", volume_usd="turnover24h", change="price24hPcnt", stage="curPreListingPhase",
@@ -87,7 +88,7 @@ def _state(reading: Reading, row: _Ticker, time: int) -> list[State]:
     item = reading.instrument(row.name, _named)
     if row.stage:
         return []
-    is_dated = row.rate == "" or row.next_payment in ("", "0")
+    is_dated = row.rate == "" or row.due in ("", "0")
     amount, mark = _one_side(reading, row.both, row.one), reading.number(row.mark)
     value = amount if item.inverse else reading.number(row.one_usd)
     if value is None and not item.inverse:
@@ -99,7 +100,7 @@ def _state(reading: Reading, row: _Ticker, time: int) -> list[State]:
     if item.inverse:
         figures["volume_usd"] = reading.number(row.traded)
     hours = None if is_dated else reading.number(row.hours) or reading.interval(item)
-    state = reading.state(item, row, hours, time=time, next_payment=None, **figures)
+    state = reading.state(item, row, hours, time=time, **figures)
     return [state._replace(instrument=item._replace(perpetual=False)) if is_dated else state]
 
 
