@@ -15,7 +15,7 @@ from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.contracts import list_contracts
 from derivdata.sources.collect.files import is_collected
-from derivdata.sources.collect.history_rows import TABLES, history, refilling
+from derivdata.sources.collect.history_rows import OF_KINDS, TABLES, history, refilling
 from derivdata.sources.collect.liquidations import (
     LIQUIDATIONS,
     answered_requests,
@@ -249,7 +249,7 @@ class _Job:
 
     def _contract(self, endpoints: list[VenueEndpoint], table: str, item: Instrument) -> None:
         fitting = [endpoint for endpoint in endpoints if endpoint.covers(item)]
-        if table != "prices_history":  # of which each request tells another kind
+        if table not in OF_KINDS:
             fitting = fitting[:1]
         window = max(filter(None, map(self._reachable, fitting)), key=lambda w: w.end - w.start, default=None)
         if window is None:

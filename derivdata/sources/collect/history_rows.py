@@ -14,7 +14,7 @@ from derivdata.sources.collect.contracts import contract_name, endpoints_for
 from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.paging import walk
-from derivdata.sources.venues.record_types import Instrument, OiPoint, Payment, Price, Records
+from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
@@ -24,14 +24,22 @@ TABLES = {
     "oi_history": ("oi_history",),
     "prices_history": ("prices", "oi_history", "settlements"),
     "funding_history": ("funding_series",),
+    "positioning_history": ("positioning", "oi_history"),
+    "volume_taker": ("taker", "oi_history"),
     "liquidations_fills": ("liquidations",),
 }
 """Tables that venues' histories can refill, and the kinds of request that do it.
 
-Some venues tell prices beside open interest or payments, and nowhere else without a doubt.
+Some venues tell prices beside open interest or payments, and nowhere else without a doubt; Gate tells all of
+its statistics in one answer.
 """
+OF_KINDS = ("prices_history", "positioning_history")
+"""Tables of which each request tells another kind."""
 
-_BEFORE = pd.Timedelta(9, "h")  # the row before the window tells the first row's interval
+_BEFORE = {
+    "funding_settlements": pd.Timedelta(9, "h"),  # the row before the window tells the first row's interval
+    "positioning_history": pd.Timedelta(1, "h"),  # a period that ends in the window
+}
 _MOST_PAGES = 20_000
 _TOLD_EVERY = 5  # requests of one walk: a short one is done before it is read
 _ASIDE_US = times.us(pd.Timedelta(1, "D"))
@@ -92,8 +100,8 @@ def _require_window(endpoint: VenueEndpoint, page: Records, first: int, last: in
 
 def _require_contract(endpoint: VenueEndpoint, page: Records, item: Instrument) -> None:
     """Refuse a page about another contract than the one that the request names."""
-    rows: list[Payment | OiPoint | Price] = [*page.payments, *page.oi, *page.prices]
-    named = {row.instrument.symbol for row in rows}
+    pasts = (page.payments, page.oi, page.prices, page.positioning, page.taken)
+    named = {row.instrument.symbol for rows in pasts for row in rows}
     of_many = endpoint.symbol in ("", "currency")
     if named and (item.symbol not in named if of_many else named != {item.symbol}):
         others = ", ".join(sorted(named - {item.symbol})[:3])
@@ -116,7 +124,7 @@ def history(
     session: VenueSession, endpoint: VenueEndpoint, item: Instrument, table: str, window: times.Window
 ) -> pd.DataFrame:
     """Walk one history of one contract and return the rows of the window, all or an error."""
-    first = times.us(window.start - (_BEFORE if table == "funding_settlements" else pd.Timedelta(0)))
+    first = times.us(window.start - _BEFORE.get(table, pd.Timedelta(0)))
     last = times.us(window.end)
     records = Records()
     given = {endpoint.symbol: contract_name(endpoint, item)} if endpoint.symbol else {}
@@ -181,6 +189,8 @@ def _of_window(
 ) -> pd.DataFrame:
     hours = VENUES[endpoint.exchange].lone_payment_hours
     records.oi = list({row.time: row for row in records.oi}.values())  # pages overlap by a row
+    records.taken = list({row.time: row for row in records.taken}.values())
+    records.positioning = list({(row.time, row.kind): row for row in records.positioning}.values())
     records.prices = list({(row.time, row.kind): row for row in records.prices}.values())
     if table == "oi_history" and any(row.oi_usd is None for row in records.oi):
         raise SchemaError(

@@ -20,6 +20,8 @@ from derivdata.sources.collect.session import Shared, Stopped
 
 _REFILL_AT = pd.Timedelta(2, "min")  # of an hour: payments are listed a little after it
 _REFILLED = ("funding_settlements", "oi_history")
+_NAMED_ONLY = ("positioning_history", "volume_taker")
+"""Refilled only where they are named: each takes several requests of each contract an hour."""
 _DAY = pd.Timedelta(1, "D")
 """How far back liquidations are refilled: some stand among all trades, which take many requests."""
 END_SECONDS = 30.0
@@ -49,7 +51,8 @@ class Refills:
         self.workers: dict[str, threading.Thread] = {}
         self._archive, self._symbols, self._clock = archive, list(symbols), clock
         self._since, self._keep = since, keep
-        self._tables = [name for name in _REFILLED if names is None or name in names]
+        chosen = _REFILLED if names is None else names
+        self._tables = [name for name in (*_REFILLED, *_NAMED_ONLY) if name in chosen]
         self._liquidations = names is None or LIQUIDATIONS in names
         self._addresses, self._shared, self._unconfirmed = addresses, shared, unconfirmed
         self._started: dict[str, pd.Timestamp] = {}
@@ -141,8 +144,8 @@ class Refills:
         hour, first = now.floor("h"), self._first(now)
         # A payment bears the full hour, and a window ends before its end.
         listed = (now - _REFILL_AT).floor("h") + _MINUTE
-        windows = {"funding_settlements": (first, listed), "oi_history": (first, hour)}
-        windows = {table: windows[table] for table in self._tables}
+        ends = {"funding_settlements": listed}
+        windows = {table: (first, ends.get(table, hour)) for table in self._tables}
         if self._liquidations:
             windows[LIQUIDATIONS] = max(first, hour - _DAY), hour
         done = Backfilled()

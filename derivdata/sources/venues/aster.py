@@ -33,6 +33,10 @@ ENDPOINTS = (
         "settlements", "/fapi/v1/fundingRate", binance.funding_rates, symbol="symbol",
         paging=Paging(limit=1000),
     ),
+    _endpoint(
+        "taker", "/fapi/v1/klines", binance.taker_klines, params={"interval": "1h"}, symbol="symbol",
+        paging=Paging(limit=1500), weight=10,
+    ),
     _endpoint("book", "/fapi/v1/depth", binance.depth, params={"limit": "500"}, symbol="symbol", weight=10),
     _endpoint("liquidations", "!forceOrder@arr", binance.force_orders, method="WS"),
 )  # fmt: skip

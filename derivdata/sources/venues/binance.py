@@ -20,10 +20,10 @@ from derivdata.sources.venues.endpoint import (
     VenueEndpoint,
 )
 from derivdata.sources.venues.faults import Fault, refusal
-from derivdata.sources.venues.readers import books, contracts, options, payments, states
+from derivdata.sources.venues.readers import books, contracts, options, payments, positioning, states
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, Interval, Liquidation, OiPoint, Records
-from derivdata.sources.venues.shapes import Book, Figures, Greeks, Listed, Paid, spelled
+from derivdata.sources.venues.record_types import Instrument, Interval, Liquidation, OiPoint, Records, Taken
+from derivdata.sources.venues.shapes import Book, Figures, Greeks, Listed, Paid, Sided, spelled
 from derivdata.sources.venues.wire import Wire
 from derivdata.tables import contract
 
@@ -261,6 +261,48 @@ def klines(reading: Reading) -> Records:
     return reading.prices(bars, item, kind, reading.resolution("interval"))
 
 
+def taker_klines(reading: Reading) -> Records:
+    """Read what takers bought of the turnover of each bar that is over; the rest they sold."""
+    item, resolution = reading.instrument(reading.asked("symbol"), named), reading.resolution("interval")
+    records = Records()
+    for row in reading.decode(list[_Bar]):
+        start, turnover, bought = reading.ms(row[0]), reading.required(row[7]), reading.required(row[10])
+        records.times.append(start)
+        if bought > turnover:
+            reading.fail(f"takers bought {bought:g} of a turnover of {turnover:g}")
+        if reading.has_ended(start, resolution):
+            records.taken.append(Taken(item, start, bought, turnover - bought, resolution))
+    return records
+
+
+_endpoint = partial(VenueEndpoint, "binance")
+_linear = partial(_endpoint, margin="linear")
+_inverse = partial(_endpoint, margin="inverse", host=_COIN)
+_STATE = ("funding_history", "markets_symbol_exchanges", "prices_history")
+_TICKERS = ("markets_symbol_exchanges", "prices_history")
+_HISTORY = Paging(limit=1000)
+_OI_HISTORY = Paging(limit=500, descending=True, reach_days=30, span_hours=41.5)  # 499 rows: never cut
+_SIDED = {"ratio": "longShortRatio", "long": "longAccount", "short": "shortAccount", "time": "timestamp"}
+_OF_PAIR = {"long": "longPosition", "short": "shortPosition"}
+
+
+def _ratios(path: str, kind: str) -> tuple[VenueEndpoint, VenueEndpoint]:
+    """Return the requests of one ratio, at the instant of its stamp, of linear and inverse ones."""
+    of_pair = {**_SIDED, **(_OF_PAIR if kind == "top_positions" else {})}
+    always = {"params": {"period": "5m"}, "paging": _OI_HISTORY, "pool": "data"}
+    read = partial(positioning, path="", kind=kind, ends=False)
+    linear = read(spelled(Sided[str, int], name="symbol", **_SIDED), named=named)
+    inverse = read(spelled(Sided[str, int], name="pair", **of_pair), named=_perpetual_of)
+    return (
+        _linear("positioning", f"/futures/data/{path}", linear, symbol="symbol", **always),
+        _inverse("positioning", f"/futures/data/{path}?pair", inverse, symbol="pair", **always),
+    )
+
+
+def _perpetual_of(pair: str) -> Instrument:
+    return named(f"{pair}_PERP")
+
+
 _OPTION_MARK = spelled(
     Greeks[str, str], name="symbol", iv="markIV", delta="delta", gamma="gamma", vega="vega", theta="theta",
     mark="markPrice",
@@ -271,14 +313,6 @@ _OPTION_TICKER = spelled(
     ask="askPrice", volume="volume",
 )  # fmt: skip
 _OPTION_OI = spelled(Greeks[str, str], name="symbol", open_interest="sumOpenInterest", time="timestamp")
-
-_endpoint = partial(VenueEndpoint, "binance")
-_linear = partial(_endpoint, margin="linear")
-_inverse = partial(_endpoint, margin="inverse", host=_COIN)
-_STATE = ("funding_history", "markets_symbol_exchanges", "prices_history")
-_TICKERS = ("markets_symbol_exchanges", "prices_history")
-_HISTORY = Paging(limit=1000)
-_OI_HISTORY = Paging(limit=500, descending=True, reach_days=30, span_hours=41.5)  # 499 rows: never cut
 
 ENDPOINTS = (
     _linear("instruments", "/fapi/v1/exchangeInfo", exchange_info, lists=True),
@@ -323,6 +357,13 @@ ENDPOINTS = (
         confirmed=False, note="the documented example contradicts its units",
     ),
     _inverse("book", "/dapi/v1/depth", depth, params={"limit": "500"}, symbol="symbol", weight=10),
+    *_ratios("globalLongShortAccountRatio", "accounts"),
+    *_ratios("topLongShortAccountRatio", "top_accounts"),
+    *_ratios("topLongShortPositionRatio", "top_positions"),
+    _linear(
+        "taker", "/fapi/v1/klines", taker_klines, params={"interval": "1h"}, symbol="symbol",
+        paging=Paging(limit=1500), weight=10,
+    ),
     _endpoint("chain", "/eapi/v1/mark", options(_OPTION_MARK, ""), host=_OPTIONS, weight=5, every=300),
     _endpoint(
         "chain", "/eapi/v1/ticker", options(_OPTION_TICKER, ""), tables=(), host=_OPTIONS, weight=40,

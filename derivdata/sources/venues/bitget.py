@@ -9,10 +9,10 @@ import msgspec
 
 from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import CodedBody, refusal
-from derivdata.sources.venues.readers import books, closed, contracts, payments, states
+from derivdata.sources.venues.readers import books, closed, contracts, payments, positioning, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
-from derivdata.sources.venues.shapes import Book, Closed, Figures, Listed, Paid, spelled
+from derivdata.sources.venues.shapes import Book, Closed, Figures, Listed, Paid, Sided, spelled
 from derivdata.sources.venues.wire import Wire
 from derivdata.tables import contract
 
@@ -82,6 +82,8 @@ def _contract(reading: Reading, row: Listed[str, str, str]) -> Instrument:
     return reading.contract(row, quote=quote, perpetual=perpetual, active=active)
 
 
+_RATIO = spelled(Sided[str, str], long="longAccountRatio", short="shortAccountRatio", time="ts")
+
 _endpoint = partial(VenueEndpoint, "bitget")
 _CATEGORY = {"category": "USDT-FUTURES"}
 _V2 = "/api/v2/mix/market"
@@ -117,6 +119,13 @@ ENDPOINTS = (
     *_of_type("USDT-FUTURES", "USDT"),
     *_of_type("COIN-FUTURES", "USD"),
     *_of_type("USDC-FUTURES", "USDC"),
+    _endpoint(
+        "positioning", f"{_V2}/account-long-short",
+        positioning(_RATIO, "data", _named, "accounts", by="symbol"), params={"period": "1h"},
+        symbol="symbol", quote="USDT", weight=20,  # once a second
+        paging=Paging(descending=True, start="", end="", limit=30, limit_name="", reach_days=1),
+        note="the newest 30 hours or so; its ratio is a hundredth, and its shares count",
+    ),
     _endpoint(
         "funding", f"{_V3}/tickers", states(_TICKER_V3, "data", _named), params=_CATEGORY, quote="USDT",
     ),

@@ -14,10 +14,10 @@ import msgspec
 
 from derivdata.sources.venues.endpoint import Paging, Socket, Stream, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import Fault, refusal
-from derivdata.sources.venues.readers import books, closed, contracts, payments
+from derivdata.sources.venues.readers import books, closed, contracts, payments, positioning
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State
-from derivdata.sources.venues.shapes import Book, Closed, Figures, Greeks, Listed, Paid, spelled
+from derivdata.sources.venues.shapes import Book, Closed, Figures, Greeks, Listed, Paid, Sided, spelled
 from derivdata.sources.venues.wire import Result, Wire
 from derivdata.tables import contract
 
@@ -207,10 +207,12 @@ def mark_klines(reading: Reading) -> Records:
     """Read mark prices at the start of each bar, the newest first."""
     result = reading.decode(Result[_Bars]).result
     item = reading.instrument(result.symbol, _named)
-    minutes = reading.params.get("interval", "60")
-    resolution = {"1": "1m", "5": "5m", "60": "1h", "240": "4h", "D": "1d"}.get(minutes, "unstated")
-    return reading.prices(((row[0], row[1]) for row in result.rows), item, "mark", resolution)
+    return reading.prices(
+        ((row[0], row[1]) for row in result.rows), item, "mark", reading.resolution("interval")
+    )
 
+
+_RATIO = spelled(Sided[str, str], name="symbol", time="timestamp", long="buyRatio", short="sellRatio")
 
 _endpoint = partial(VenueEndpoint, "bybit")
 _LIST = {"limit": "1000"}
@@ -250,6 +252,11 @@ def _of_category(category: Literal["linear", "inverse"]) -> tuple[VenueEndpoint,
             symbol="symbol",
         ),
         klines(params={**always, "interval": "60"}, confirmed=False),
+        of(
+            "positioning", "/v5/market/account-ratio", positioning(_RATIO, "result.list", _named, "accounts"),
+            params={**always, "period": "1h"}, symbol="symbol", paging=Paging(descending=True, limit=500),
+            note="its instants are taken for the start of their hour",
+        ),
     )  # fmt: skip
 
 

@@ -25,6 +25,8 @@ _TABLES: dict[str, tuple[str, ...]] = {
     "tickers": PRICE_TABLES,
     "mark": PRICE_TABLES,
     "prices": ("prices_history",),
+    "positioning": ("positioning_history",),
+    "taker": ("volume_taker",),
     "book": BOOK_TABLES,
     "chain": ("options_snapshot",),
     "liquidations": ("liquidations_fills",),

@@ -17,8 +17,8 @@ from derivdata.sources.venues.endpoint import PRICE_TABLES, Paging, Socket, Stre
 from derivdata.sources.venues.faults import Fault, Refused, refusal
 from derivdata.sources.venues.readers import payments
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Price, Records
-from derivdata.sources.venues.shapes import Figures, Level, Paid, spelled
+from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Price, Records, Taken
+from derivdata.sources.venues.shapes import Figures, Level, Paid, Sided, spelled
 from derivdata.sources.venues.wire import Wire
 
 _SIZE = str | float
@@ -129,10 +129,18 @@ class _Stats(Wire):
     open_interest: _SIZE
     open_interest_usd: float
     mark_price: float
+    lsr_account: float | None = None
+    top_lsr_account: float | None = None
+    top_lsr_size: float | None = None
+    long_taker_size: float | None = None  # contracts, since 2026-04
+    short_taker_size: float | None = None
+
+
+_RATIOS = {"lsr_account": "accounts", "top_lsr_account": "top_accounts", "top_lsr_size": "top_positions"}
 
 
 def contract_stats(reading: Reading) -> Records:
-    """Read open interest of the past, which counts both sides, and the mark prices beside it."""
+    """Read open interest of the past, which counts both sides, the mark, positioning and taker volume."""
     item = reading.instrument(reading.asked("contract"), _named)
     resolution = reading.resolution("interval")
     records = Records()
@@ -148,6 +156,17 @@ def contract_stats(reading: Reading) -> Records:
         records.times.append(time)
         records.oi.append(OiPoint(item, time, row.open_interest_usd / 2, resolution, coins))
         records.prices.append(Price(item, time, "mark", row.mark_price, resolution))
+        if not reading.has_ended(time, resolution):
+            continue
+        for name, kind in _RATIOS.items():
+            if (ratio := getattr(row, name)) is not None:
+                sides = Sided(row.time, item.name, ratio=ratio)
+                records.positioning += reading.positioning(item, time, sides, kind, resolution, ends=True)
+        bought, sold = (
+            item.usd(size, row.mark_price) for size in (row.long_taker_size, row.short_taker_size)
+        )
+        if bought is not None and sold is not None:
+            records.taken.append(Taken(item, time, bought, sold, resolution))
     return records
 
 
@@ -260,6 +279,7 @@ def book(reading: Reading) -> Records:
 
 _endpoint = partial(VenueEndpoint, "gateio")
 _TICKERS = ("oi_history", "markets_symbol_exchanges", "prices_history")
+_STATS = ("oi_history", "prices_history", "positioning_history", "volume_taker")
 _SECONDS = Paging(descending=True, start="from", end="to", unit="s", limit=1000)
 
 
@@ -275,9 +295,8 @@ def _of_currency(settle: str, margin: Literal["linear", "inverse"]) -> tuple[Ven
             symbol="contract", paging=_SECONDS,
         ),
         of(
-            "oi_history", f"{base}/contract_stats", contract_stats, tables=("oi_history", "prices_history"),
-            params={"interval": "5m"}, symbol="contract",
-            paging=Paging(start="from", end="", unit="s", limit=1000),
+            "oi_history", f"{base}/contract_stats", contract_stats, tables=_STATS, params={"interval": "5m"},
+            symbol="contract", paging=Paging(start="from", end="", unit="s", limit=1000),
         ),
         of(
             "liquidations", f"{base}/liq_orders", liquidations,

@@ -16,10 +16,10 @@ import msgspec
 
 from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import Fault, refusal
-from derivdata.sources.venues.readers import contracts, payments, states
+from derivdata.sources.venues.readers import contracts, payments, positioning, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Price, Records, State
-from derivdata.sources.venues.shapes import Figures, Listed, Paid, spelled
+from derivdata.sources.venues.shapes import Figures, Listed, Paid, Sided, spelled
 from derivdata.sources.venues.wire import Data, Wire
 
 _HOUR_US = 3_600_000_000
@@ -147,8 +147,7 @@ def open_interest_history(reading: Reading) -> Records:
     """Read open interest of the past in USD."""
     data = reading.decode(Data[_OiSeries]).data
     item = reading.instrument(data.contract_code, _named)
-    step = reading.params.get("period", "")
-    resolution = {"60min": "1h", "4hour": "4h", "12hour": "12h", "1day": "1d"}.get(step, "unstated")
+    resolution = reading.resolution("period")
     records = Records()
     for row in data.tick:
         time = reading.ms(row.ts)
@@ -252,6 +251,9 @@ def _contract(reading: Reading, row: _Contract) -> Instrument:
     return reading.contract(row, quote=item.quote, inverse=item.inverse, perpetual=perpetual, active=active)
 
 
+_RATIO = spelled(Sided[float, int], long="buy_ratio", short="sell_ratio", time="ts")
+_ELITE = Paging(descending=True, start="", end="", limit=30, limit_name="", reach_days=1)
+
 _endpoint = partial(VenueEndpoint, "huobi")
 _PAGES = Paging(
     "page", descending=True, start="", end="", cursor="page_index", limit=50, limit_name="page_size"
@@ -321,6 +323,14 @@ ENDPOINTS = (
         params={"period": "60min", "amount_type": "2", "size": "200"}, symbol="contract_code",
         margin="linear",
         paging=Paging(descending=True, start="", end="", limit=200, limit_name="", reach_days=8),
+    ),
+    *(
+        _endpoint(
+            "positioning", f"/linear-swap-api/v1/swap_elite_{of}_ratio",
+            positioning(_RATIO, "data.list", _named, kind, by="contract_code"), params={"period": "60min"},
+            symbol="contract_code", margin="linear", paging=_ELITE, note="the newest 30 hours or so",
+        )
+        for of, kind in (("account", "top_accounts"), ("position", "top_positions"))
     ),
     _endpoint("tickers", "/linear-swap-ex/market/detail/batch_merged", merged, every=60),
     _endpoint(

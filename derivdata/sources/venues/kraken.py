@@ -17,7 +17,7 @@ from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.readers import closed, closed_rows, contracts, payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
-from derivdata.sources.venues.shapes import Closed, Figures, Listed, Paid, leaf, many, placed, spelled
+from derivdata.sources.venues.shapes import Closed, Figures, Listed, Paid, Sided, leaf, many, placed, spelled
 from derivdata.sources.venues.wire import Wire
 
 _ALIASES = {"XBT": "BTC", "XDG": "DOGE"}
@@ -26,7 +26,7 @@ _TYPES = {"flexible_futures": False, "futures_inverse": True}
 
 
 class _Fault(Wire):
-    result: str | None = None
+    result: str | dict[str, object] | None = None
     error: str = ""
 
     @property
@@ -167,6 +167,25 @@ def book(reading: Reading) -> Records:
     return Records(books=[reading.book(item, time, sides.bids, sides.asks)])
 
 
+class _Counts(Wire):
+    longCount: list[float]
+    shortCount: list[float]
+
+
+def long_short(reading: Reading) -> Records:
+    """Read numbers of accounts that are long and short, in columns."""
+    item, resolution = reading.instrument(reading.asked("symbol"), _named), reading.resolution("interval")
+    stamps, counts = reading.part(list[float], "result.timestamp"), reading.part(_Counts, "result.data")
+    if not len(stamps) == len(counts.longCount) == len(counts.shortCount):
+        reading.fail("columns of unlike lengths")
+    records = Records()
+    for stamp, long, short in zip(stamps, counts.longCount, counts.shortCount, strict=True):
+        start, row = reading.seconds(stamp), Sided(stamp, item.name, long, short)
+        records.times.append(start)
+        records.positioning += reading.positioning(item, start, row, "accounts", resolution, ends=True)
+    return records
+
+
 _endpoint = partial(VenueEndpoint, "kraken")
 _TRADES = Paging(
     descending=True, start="", end="lastTime", unit="iso", limit=100, limit_name="", exclusive=True
@@ -190,6 +209,11 @@ ENDPOINTS = (
         "liquidations", f"{_V3}/history",
         closed(_TRADE, "history", _named, _LONGS, by="symbol", unit="iso", only="liquidation", filled=True),
         symbol="symbol", every=60, note="100 trades a page, as other clients page it", paging=_TRADES,
+    ),
+    _endpoint(
+        "positioning", "/api/charts/v1/analytics/{symbol}/long-short-info", long_short,
+        params={"interval": "3600"}, symbol="symbol",
+        paging=Paging(start="since", end="to", unit="s", limit=2000, limit_name=""),
     ),
     _endpoint("funding", "ticker", ticker_frames, method="WS"),
     _endpoint("liquidations", "trade", trade_frames, method="WS"),

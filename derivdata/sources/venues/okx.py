@@ -10,10 +10,10 @@ from functools import partial
 
 from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import CodedBody, refusal
-from derivdata.sources.venues.readers import contracts, options, payments, states
+from derivdata.sources.venues.readers import Reader, contracts, options, payments, states
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Records, State
-from derivdata.sources.venues.shapes import Figures, Greeks, Listed, Paid, spelled
+from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Records, State, Taken
+from derivdata.sources.venues.shapes import Figures, Greeks, Listed, Paid, Sided, spelled
 from derivdata.sources.venues.wire import Data, Wire
 
 _HOUR_US = 3_600_000_000
@@ -197,7 +197,38 @@ _OPTION_TICKER = spelled(
 _OPTION_MARK = spelled(Greeks[str, str], name="instId", time="ts", mark="markPx")
 _quoted = partial(options, path="data", is_in_coin=_is_in_coin)
 
+
+def taken(reading: Reading) -> Records:
+    """Read what takers sold and bought in USD in each step that is over."""
+    item, resolution = reading.instrument(reading.asked("instId"), _named), reading.resolution("period")
+    records = Records()
+    for stamp, sold, bought in reading.part(list[tuple[str, str, str]], "data"):
+        start, sides = reading.ms(stamp), (reading.required(bought), reading.required(sold))
+        records.times.append(start)
+        if reading.has_ended(start, resolution):
+            records.taken.append(Taken(item, start, *sides, resolution))
+    return records
+
+
+def _ratio(kind: str) -> Reader:
+    """Read a ratio of long over short of one contract, a row an hour."""
+
+    def read(reading: Reading) -> Records:
+        item, resolution = reading.instrument(reading.asked("instId"), _named), reading.resolution("period")
+        records = Records()
+        for stamp, ratio in reading.part(list[tuple[str, str]], "data"):
+            start, row = reading.ms(stamp), Sided(stamp, item.name, ratio=ratio)
+            records.times.append(start)
+            records.positioning += reading.positioning(item, start, row, kind, resolution, ends=True)
+        return records
+
+    return read
+
+
 _endpoint = partial(VenueEndpoint, "okx")
+_HOURS = Paging(descending=True, start="begin", end="end", limit=100, exclusive=True, reach_days=59)
+_statistics = partial(_endpoint, symbol="instId", weight=4, paging=_HOURS)
+_STATISTICS = "/api/v5/rubik/stat"
 _SWAP = {"instType": "SWAP"}
 _FAMILIES = ("BTC-USD", "ETH-USD")
 _WALK = Paging(descending=True, start="", end="after", limit=400, reach_days=90)
@@ -225,6 +256,17 @@ ENDPOINTS = (
         "oi_history", "/api/v5/rubik/stat/contracts/open-interest-history", open_interest_history,
         params={"period": "5m"}, symbol="instId", weight=2.5,
         paging=Paging(descending=True, start="begin", end="end", limit=100, reach_days=5),
+    ),
+    *(
+        _statistics("positioning", f"{_STATISTICS}/contracts/{name}", _ratio(kind), params={"period": "1H"})
+        for name, kind in (
+            ("long-short-account-ratio-contract", "accounts"),
+            ("long-short-account-ratio-contract-top-trader", "top_accounts"),
+            ("long-short-position-ratio-contract-top-trader", "top_positions"),
+        )
+    ),
+    _statistics(
+        "taker", f"{_STATISTICS}/taker-volume-contract", taken, params={"period": "1H", "unit": "2"}
     ),
     _endpoint("book", "/api/v5/market/books", order_book, params={"sz": "400"}, symbol="instId"),
     _endpoint(

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Interval, Liquidation, Payment, Records
-from derivdata.sources.venues.shapes import Book, Closed, Figures, Greeks, Listed, Paid
+from derivdata.sources.venues.shapes import Book, Closed, Figures, Greeks, Listed, Paid, Sided
 
 Reader = Callable[[Reading], Records]
 Named = Callable[[str], Instrument]
@@ -83,6 +83,32 @@ def options(
         rows = reading.rows(shape, path)
         in_coin = is_in_coin or (lambda _: False)
         return Records(options=[reading.quoted(row, in_coin=in_coin(row.name)) for row in rows])
+
+    return read
+
+
+def positioning(
+    shape: type[Sided[Any, Any]],
+    path: str,
+    named: Named,
+    kind: str,
+    *,
+    by: str = "",
+    unit: Unit = "ms",
+    step: str = "period",
+    ends: bool = True,
+    cursor: str = "",
+) -> Reader:
+    """Read long against short; `step` names the period, at whose end they are known if it `ends`."""
+
+    def read(reading: Reading) -> Records:
+        records = Records(cursor=reading.part(str | None, cursor, None) or None if cursor else None)
+        resolution, asked = reading.resolution(step), reading.asked(by) if by else ""
+        for row in reading.rows(shape, path):
+            item, stamp = reading.instrument(row.name or asked, named), getattr(reading, unit)(row.time)
+            records.times.append(stamp)
+            records.positioning += reading.positioning(item, stamp, row, kind, resolution, ends=ends)
+        return records
 
     return read
 

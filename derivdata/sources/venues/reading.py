@@ -17,17 +17,20 @@ from derivdata.sources.venues.record_types import (
     Option,
     OrderBook,
     Payment,
+    Positioning,
     Price,
     Quotes,
     Records,
     State,
 )
-from derivdata.sources.venues.shapes import Figures, Greeks, Level, Listed, leaf, many, placed
+from derivdata.sources.venues.shapes import Figures, Greeks, Level, Listed, Sided, leaf, many, placed
 from derivdata.support import times
 from derivdata.tables import contract
 
 T = TypeVar("T")
 _FIRST_MS, _NEVER_MS = 1_388_534_400_000, 4_102_444_800_000  # 2014 and 2100
+_STEPS = {"60m": "1h", "60": "1h", "3600": "1h", "1": "1m", "5": "5m", "240": "4h", "d": "1d", "1hutc": "1h"}
+"""Steps as some venues write them: minutes, seconds or words."""
 _MINUTE_US = 60_000_000
 _HOUR_US = 3_600_000_000
 
@@ -214,8 +217,31 @@ class Reading:
 
     def resolution(self, name: str) -> str:
         """Return the step that a parameter of the request names, as the library spells it."""
-        step = self.params.get(name, "").replace("min", "m").lower()
+        step = self.params.get(name, "").replace("min", "m").replace("hour", "h").replace("day", "d").lower()
+        step = _STEPS.get(step, step)
         return step if step in times.RESOLUTIONS else "unstated"
+
+    def has_ended(self, stamp: int, resolution: str) -> bool:
+        """Return whether the step that begins at an instant was over when the body came."""
+        step = times.RESOLUTIONS.get(resolution)
+        return self.at is None or step is None or stamp + times.us(step) <= self.at
+
+    def positioning(
+        self, item: Instrument, stamp: int, row: Sided[Any, Any], kind: str, resolution: str, *, ends: bool
+    ) -> list[Positioning]:
+        """Return long against short at an instant, or at the end of a period that is over."""
+        long, short, ratio = self.number(row.long), self.number(row.short), self.number(row.ratio)
+        if long is not None and short:  # numbers, or shares, which need not add up to 1: some hold both
+            whole = long + short if long + short > 1.5 else 1.0
+            long, short, ratio = long / whole, short / whole, long / short
+        elif ratio is not None and ratio >= 0:
+            long, short = ratio / (1 + ratio), 1 / (1 + ratio)
+        else:
+            self.fail("a row has neither two sides nor their ratio")
+        if ends and not self.has_ended(stamp, resolution):
+            return []
+        time = stamp + (times.us(times.RESOLUTIONS[resolution]) if ends and resolution != "unstated" else 0)
+        return [Positioning(item, time, kind, long, short, ratio, resolution)]
 
     def word(self, value: str, meanings: Mapping[str, T]) -> T:
         """Return the meaning of a venue's word; others are refused."""

@@ -98,6 +98,28 @@ class OiPoint(NamedTuple):
     oi_coins: float | None = None
 
 
+class Positioning(NamedTuple):
+    """Long against short accounts or positions; `time` is the instant of the state, or a period's end."""
+
+    instrument: Instrument
+    time: int
+    kind: str
+    long_share: float | None
+    short_share: float | None
+    ratio: float
+    resolution: str
+
+
+class Taken(NamedTuple):
+    """What takers bought and sold in the step that begins at `time`."""
+
+    instrument: Instrument
+    time: int
+    buy_usd: float
+    sell_usd: float
+    resolution: str
+
+
 class Price(NamedTuple):
     """A price of the past: `kind` is mark, index or last."""
 
@@ -214,6 +236,8 @@ class Records:
     payments: list[Payment] = field(default_factory=list)
     oi: list[OiPoint] = field(default_factory=list)
     prices: list[Price] = field(default_factory=list)
+    positioning: list[Positioning] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)
     liquidations: list[Liquidation] = field(default_factory=list)
     books: list[OrderBook] = field(default_factory=list)
     options: list[Option] = field(default_factory=list)

@@ -80,6 +80,16 @@ class Closed(Wire, Generic[N, S]):
     number: int | None = None  # of a trade, where it has no id
 
 
+class Sided(Wire, Generic[N, S]):
+    """What is long and what is short at an instant or in a period: shares, numbers, or only their ratio."""
+
+    time: S
+    name: str
+    long: N | None = None
+    short: N | None = None
+    ratio: N | None = None
+
+
 class Level(Wire, Generic[N]):
     """One level of a book."""
 

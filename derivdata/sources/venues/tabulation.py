@@ -19,9 +19,11 @@ from derivdata.sources.venues.record_types import (
     OiPoint,
     Option,
     Payment,
+    Positioning,
     Price,
     Records,
     State,
+    Taken,
 )
 from derivdata.sources.venues.wire import stamps
 from derivdata.tables.schema import coded, repeated
@@ -65,6 +67,8 @@ def frames(
         "oi_history": lambda: _oi(exchange, records, at),
         "markets_symbol_exchanges": lambda: _market(exchange, records.states, at),
         "prices_history": lambda: _prices(exchange, records, at),
+        "positioning_history": lambda: _positioning(records.positioning),
+        "volume_taker": lambda: _taken(records.taken),
         "liquidations_fills": lambda: _liquidations(exchange, records.liquidations),
         "orderbook_book": lambda: _books(records, at),
         "orderbook_depth_history": lambda: _depths(records, at),
@@ -250,6 +254,30 @@ def _prices(exchange: str, records: Records, at: int | None) -> dict[str, Any]:
         "time": stamps([row.time or None for row in rows], at),
         "kind": [row.kind for row in rows],
         "price_usd": [row.price for row in rows],
+        "resolution": [row.resolution for row in rows],
+    }
+
+
+def _positioning(rows: list[Positioning]) -> dict[str, Any]:
+    rows = preferred(rows)
+    return {
+        "symbol": [row.instrument.symbol for row in rows],
+        "time": stamps([row.time for row in rows], None),
+        "kind": [row.kind for row in rows],
+        "long_share": [row.long_share for row in rows],
+        "short_share": [row.short_share for row in rows],
+        "long_short_ratio": [row.ratio for row in rows],
+        "resolution": [row.resolution for row in rows],
+    }
+
+
+def _taken(rows: list[Taken]) -> dict[str, Any]:
+    rows = preferred(rows)
+    return {
+        "symbol": [row.instrument.symbol for row in rows],
+        "time": stamps([row.time for row in rows], None),
+        "buy_usd": [row.buy_usd for row in rows],
+        "sell_usd": [row.sell_usd for row in rows],
         "resolution": [row.resolution for row in rows],
     }
 
