@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pandas as pd
 
 from derivdata.sources.venues.hyperliquid import DEXES
-from tests.collect import books, chains, lists
+from tests.collect import books, chains, lists, positions
 from tests.collect.clocks import SimulatedClock
 from tests.collect.payments import payments
 from tests.collect.state_bodies import (
@@ -263,6 +263,7 @@ class Fakes:
             body = books.book(exchange, place, params, ms)
             body = chains.chain(exchange, place, params, ms) if body is None and self.chains else body
             body = lists.answer(self, exchange, place, params) if body is None else body
+            body = positions.answer(self, exchange, place, params) if body is None else body
             body = state_body(self, exchange, place, params) if body is None else body
             body = payments(self, exchange, place, params) if body is None else body
             made = VENUES["hyperliquid" if exchange in DEXES else exchange]
@@ -334,9 +335,23 @@ def _binance_history(fakes: Fakes, place: str, params: dict[str, Any], exchange:
         last = 0.0 if "markPrice" in place else 1.0
         bars = [(s * 1000, m + last) for s, m in fakes.truth.bars(symbol)]
         found2 = _page(bars, start, end, min(int(params.get("limit", 500)), 1500), newest=False)
+        sides = [positions.taken(symbol, t // 1000) if last else (0.0, 0.0) for t, _ in found2]
         return [
-            [t, str(m), str(m + 9), str(m - 9), "1", "0", t + 3_599_999, "0", 1, "0", "0", "0"]
-            for t, m in found2
+            [
+                t,
+                str(m),
+                str(m + 9),
+                str(m - 9),
+                "1",
+                "0",
+                t + 3_599_999,
+                str(buy + sell),
+                1,
+                "0",
+                str(buy),
+                "0",
+            ]
+            for (t, m), (buy, sell) in zip(found2, sides, strict=True)
         ]
     if place.endswith("openInterestHist"):
         month = fakes.now().timestamp() * 1000 - 30 * 86_400_000
@@ -467,9 +482,10 @@ def _gateio(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
         rows3 = fakes.truth.oi(symbol)
         found3 = _page(rows3, start, 9e12, min(int(params.get("limit", 100)), 1000), newest=False)
         return [
-            {"time": t, "open_interest": 2 * c * 10000, "open_interest_usd": 2 * c * m, "mark_price": m}
+            {"time": t, "open_interest": 2 * c * 10000, "open_interest_usd": 2 * c * m, "mark_price": m,
+             **positions.gate(symbol, t, m)}
             for t, c, m in found3
-        ]
+        ]  # fmt: skip
     raise KeyError(place)
 
 

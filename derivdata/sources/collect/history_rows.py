@@ -38,7 +38,8 @@ OF_KINDS = ("prices_history", "positioning_history")
 
 _BEFORE = {
     "funding_settlements": pd.Timedelta(9, "h"),  # the row before the window tells the first row's interval
-    "positioning_history": pd.Timedelta(1, "h"),  # a period that ends in the window
+    "positioning_history": pd.Timedelta(2, "h"),  # a period that ends in the window; some leave out the start
+    "volume_taker": pd.Timedelta(1, "h"),
 }
 _MOST_PAGES = 20_000
 _TOLD_EVERY = 5  # requests of one walk: a short one is done before it is read

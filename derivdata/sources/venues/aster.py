@@ -34,7 +34,7 @@ ENDPOINTS = (
         paging=Paging(limit=1000),
     ),
     _endpoint(
-        "taker", "/fapi/v1/klines", binance.taker_klines, params={"interval": "1h"}, symbol="symbol",
+        "taker", "/fapi/v1/klines", binance.klines, params={"interval": "1h"}, symbol="symbol",
         paging=Paging(limit=1500), weight=10,
     ),
     _endpoint("book", "/fapi/v1/depth", binance.depth, params={"limit": "500"}, symbol="symbol", weight=10),

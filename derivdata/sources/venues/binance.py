@@ -254,20 +254,17 @@ _Bar = tuple[int, str, str, str, str, str, int, str, int, str, str, str]
 
 
 def klines(reading: Reading) -> Records:
-    """Read prices at the start of each bar: mark prices, or last prices."""
-    item = reading.instrument(reading.asked("symbol"), named)
-    kind = "mark" if "markPrice" in reading.place else "last"
-    bars = ((row[0], row[1]) for row in reading.decode(list[_Bar]))
-    return reading.prices(bars, item, kind, reading.resolution("interval"))
+    """Read prices at the start of each bar: mark prices, or last prices.
 
-
-def taker_klines(reading: Reading) -> Records:
-    """Read what takers bought of the turnover of each bar that is over; the rest they sold."""
+    Beside last prices stands what takers bought of the turnover, of bars that are over; the rest they sold.
+    """
     item, resolution = reading.instrument(reading.asked("symbol"), named), reading.resolution("interval")
-    records = Records()
-    for row in reading.decode(list[_Bar]):
-        start, turnover, bought = reading.ms(row[0]), reading.required(row[7]), reading.required(row[10])
-        records.times.append(start)
+    bars = reading.decode(list[_Bar])
+    if "markPrice" in reading.place:
+        return reading.prices([row[:2] for row in bars], item, "mark", resolution)
+    records = reading.prices([row[:2] for row in bars], item, "last", resolution)
+    for start, row in zip(records.times, bars if not item.inverse else (), strict=False):
+        turnover, bought = reading.required(row[7]), reading.required(row[10])
         if bought > turnover:
             reading.fail(f"takers bought {bought:g} of a turnover of {turnover:g}")
         if reading.has_ended(start, resolution):
@@ -361,7 +358,7 @@ ENDPOINTS = (
     *_ratios("topLongShortAccountRatio", "top_accounts"),
     *_ratios("topLongShortPositionRatio", "top_positions"),
     _linear(
-        "taker", "/fapi/v1/klines", taker_klines, params={"interval": "1h"}, symbol="symbol",
+        "taker", "/fapi/v1/klines", klines, params={"interval": "1h"}, symbol="symbol",
         paging=Paging(limit=1500), weight=10,
     ),
     _endpoint("chain", "/eapi/v1/mark", options(_OPTION_MARK, ""), host=_OPTIONS, weight=5, every=300),

@@ -123,7 +123,7 @@ ENDPOINTS = (
         "positioning", f"{_V2}/account-long-short",
         positioning(_RATIO, "data", _named, "accounts", by="symbol"), params={"period": "1h"},
         symbol="symbol", quote="USDT", weight=20,  # once a second
-        paging=Paging(descending=True, start="", end="", limit=30, limit_name="", reach_days=1),
+        paging=Paging(descending=True, start="", end="", limit=30, limit_name="", reach_days=1.2),
         note="the newest 30 hours or so; its ratio is a hundredth, and its shares count",
     ),
     _endpoint(

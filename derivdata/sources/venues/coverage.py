@@ -72,6 +72,13 @@ _UNITS: dict[str, Mapping[str, str]] = {
     },
     "markets_symbol_exchanges": {_OTHERS: "USD, rolling 24 hours"},
     "prices_history": {_OTHERS: "USD"},
+    "positioning_history": {
+        "okx": "ratio",
+        "gateio": "ratios",
+        "kraken": "numbers of accounts",
+        _OTHERS: "shares",
+    },
+    "volume_taker": {"gateio": "contracts", _OTHERS: "USD"},
     "orderbook_book": {_OTHERS: "USD, sizes in coins or contracts"},
     "orderbook_depth_history": {_OTHERS: "USD, sizes in coins or contracts"},
 }

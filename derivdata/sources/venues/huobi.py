@@ -252,7 +252,7 @@ def _contract(reading: Reading, row: _Contract) -> Instrument:
 
 
 _RATIO = spelled(Sided[float, int], long="buy_ratio", short="sell_ratio", time="ts")
-_ELITE = Paging(descending=True, start="", end="", limit=30, limit_name="", reach_days=1)
+_ELITE = Paging(descending=True, start="", end="", limit=30, limit_name="", reach_days=1.2)
 
 _endpoint = partial(VenueEndpoint, "huobi")
 _PAGES = Paging(

@@ -1,0 +1,137 @@
+"""Long against short, and what takers bought and sold, as the fake venues tell it: one truth in their shapes.
+
+Written from the specification of the venues' APIs, as `tests.collect.fakes` is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.collect.truth import HOUR, T0
+
+Row = dict[str, Any]
+KINDS = ("accounts", "top_accounts", "top_positions")
+
+
+def long_share(symbol: str, kind: str, second: int) -> float:
+    """The part that is long in the step that begins at an instant, 0.3 to 0.7 in steps of a thousandth."""
+    return 0.3 + (second // 300 * 13 + len(kind) + ord(symbol[0])) % 401 / 1000
+
+
+def taken(symbol: str, second: int) -> tuple[float, float]:
+    """USD that takers bought and sold in the step that begins at an instant."""
+    number = second // 300 + ord(symbol[0])
+    return 1000.0 + number * 7 % 900, 2000.0 + number * 11 % 700
+
+
+def gate(symbol: str, second: int, mark: float) -> Row:
+    """What gate tells beside open interest: ratios, and contracts of 0.0001 coins."""
+    longs = (long_share(symbol, kind, second) for kind in KINDS)
+    ratios = {name: long / (1 - long) for name, long in zip(_GATE, longs, strict=True)}
+    sizes = zip(("long_taker_size", "short_taker_size"), taken(symbol, second), strict=True)
+    return ratios | {name: usd / mark / 0.0001 for name, usd in sizes}
+
+
+def answer(fakes: Any, exchange: str, place: str, params: Row) -> Any:
+    """Return the body of a list of these; None where it is none."""
+    for (name, ending), made in _LISTS.items():
+        if name == exchange and place.endswith(ending):
+            return made(place, params, int(fakes.now().timestamp()))
+    return None
+
+
+def _steps(params: Row, now: int, step: int, unit: int, *names: str) -> list[int]:
+    """Return when the steps of a window begin, with both its ends, also the step under way."""
+    first, last = (
+        int(params.get(name, other)) // unit for name, other in zip(names, (0, 2**53), strict=True)
+    )
+    return [second for second in range(T0 - 3 * 86400, now + 1, step) if first <= second <= last]
+
+
+def _binance(place: str, params: Row, now: int) -> Any:
+    kind = dict(zip(_BINANCE, KINDS, strict=True))[place.rpartition("/")[2]]
+    seconds = _steps(params, now, 300, 1000, "startTime", "endTime")[-int(params["limit"]) :]
+    assert now - seconds[0] <= 30 * 86400 + 300 if seconds else True
+    shares = [(second, long_share(params["symbol"], kind, second)) for second in seconds]
+    return [
+        {"symbol": params["symbol"], "longAccount": f"{long:.4f}", "shortAccount": f"{1 - long:.4f}",
+         "longShortRatio": f"{long / (1 - long):.4f}", "timestamp": second * 1000}
+        for second, long in shares
+    ]  # fmt: skip
+
+
+def _bybit(_: str, params: Row, now: int) -> Any:
+    seconds = _steps(params, now, HOUR, 1000, "startTime", "endTime")[-int(params["limit"]) :][::-1]
+    shares = [(second, long_share(params["symbol"], "accounts", second)) for second in seconds]
+    rows = [
+        {"symbol": params["symbol"], "buyRatio": f"{long:.4f}", "sellRatio": f"{1 - long:.4f}",
+         "timestamp": str(second * 1000)}
+        for second, long in shares
+    ]  # fmt: skip
+    return {"retCode": 0, "retMsg": "OK", "result": {"list": rows, "nextPageCursor": ""}, "time": now * 1000}
+
+
+def _okx(place: str, params: Row, now: int) -> Any:
+    begin, end = int(params["begin"]), int(params["end"])  # both are left out
+    seconds = [s for s in _steps({}, now, HOUR, 1, "", "")[-1440:] if begin < s * 1000 < end]
+    seconds = seconds[-int(params["limit"]) :][::-1]
+    if place.endswith("taker-volume-contract"):
+        sides = [(s, *taken(params["instId"], s)) for s in seconds]
+        data = [[str(s * 1000), str(sold), str(bought)] for s, bought, sold in sides]
+    else:
+        kind = dict(zip(_OKX, KINDS, strict=True))[place.rpartition("/")[2]]
+        longs = [(s, long_share(params["instId"], kind, s)) for s in seconds]
+        data = [[str(s * 1000), str(long / (1 - long))] for s, long in longs]
+    return {"code": "0", "msg": "", "data": data}
+
+
+def _bitget(_: str, params: Row, now: int) -> Any:
+    shares = [
+        (s, long_share(params["symbol"], "accounts", s)) for s in _steps({}, now, HOUR, 1, "", "")[-30:]
+    ]
+    data = [
+        {"longAccountRatio": f"{long:.4f}", "shortAccountRatio": f"{1 - long:.4f}",
+         "longShortAccountRatio": f"{long / (1 - long) / 100:.4f}", "ts": str(second * 1000)}
+        for second, long in shares
+    ]  # fmt: skip
+    return {"code": "00000", "msg": "success", "requestTime": now * 1000, "data": data}
+
+
+def _huobi(place: str, params: Row, now: int) -> Any:
+    kind = "top_accounts" if "account" in place else "top_positions"
+    code = params["contract_code"]
+    shares = [(s, long_share(code, kind, s)) for s in _steps({}, now, HOUR, 1, "", "")[-30:]]
+    rows = [{"buy_ratio": long, "sell_ratio": 1 - long, "ts": s * 1000} for s, long in shares]
+    return {
+        "status": "ok",
+        "data": {"symbol": code[:3], "contract_code": code, "list": rows},
+        "ts": now * 1000,
+    }
+
+
+def _kraken(place: str, params: Row, now: int) -> Any:
+    symbol = place.split("/")[-2].removeprefix("PF_").replace("XBT", "BTC")
+    seconds = _steps(params, now, HOUR, 1, "since", "to")
+    page = seconds[:50]
+    longs = [round(1000 * long_share(symbol, "accounts", second)) for second in page]
+    data = {"longCount": longs, "shortCount": [1000 - long for long in longs]}
+    return {"result": {"timestamp": page, "more": len(page) < len(seconds), "data": data}, "errors": []}
+
+
+_GATE = ("lsr_account", "top_lsr_account", "top_lsr_size")
+_BINANCE = ("globalLongShortAccountRatio", "topLongShortAccountRatio", "topLongShortPositionRatio")
+_OKX = (
+    "long-short-account-ratio-contract",
+    "long-short-account-ratio-contract-top-trader",
+    "long-short-position-ratio-contract-top-trader",
+)
+_LISTS: dict[tuple[str, str], Callable[[str, Row, int], Any]] = {
+    **{("binance", f"/{name}"): _binance for name in _BINANCE},
+    ("bybit", "/account-ratio"): _bybit,
+    **{("okx", f"/{name}"): _okx for name in (*_OKX, "taker-volume-contract")},
+    ("bitget", "/account-long-short"): _bitget,
+    ("huobi", "/swap_elite_account_ratio"): _huobi,
+    ("huobi", "/swap_elite_position_ratio"): _huobi,
+    ("kraken", "/long-short-info"): _kraken,
+}

@@ -1,0 +1,85 @@
+"""Positioning and taker volume that venues tell, held to what the fake venues know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from derivdata.sources.archive import Archive
+from derivdata.sources.collect import Collector, backfill
+from tests.collect.fakes import Fakes, SimulatedClock
+from tests.collect.positions import KINDS, long_share, taken
+
+NOW = "2026-01-20T10:30:00"
+END = pd.Timestamp("2026-01-20T10:00", tz="UTC")
+HOUR, MINUTES = pd.Timedelta(1, "h"), pd.Timedelta(5, "min")
+TOLD = {
+    # What a venue tells: kinds, the step, how long a step lasts before its state is stamped, and how far back
+    "binance": (KINDS, MINUTES, pd.Timedelta(0), "3D"),
+    "bybit": (("accounts",), HOUR, HOUR, "3D"),
+    "okx": (KINDS, HOUR, HOUR, "7D"),
+    "gateio": (KINDS, MINUTES, MINUTES, "3D"),
+    "bitget": (("accounts",), HOUR, HOUR, "24h"),
+    "huobi": (("top_accounts", "top_positions"), HOUR, HOUR, "24h"),
+    "kraken": (("accounts",), HOUR, HOUR, "7D"),
+}
+
+
+def fill(archive: Archive, fakes: Fakes, clock: SimulatedClock, venue: str, table: str, start: Any) -> Any:
+    return backfill(
+        archive, ["BTC"], start, END, venues=[venue], names=[table], clock=clock, addresses=fakes.addresses
+    )
+
+
+@pytest.mark.parametrize("venue", TOLD)
+def test_positioning_of_a_window_is_the_truth_row_for_row(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock, venue: str
+) -> None:
+    kinds, step, lasts, back = TOLD[venue]
+    start = END - pd.Timedelta(back)
+    assert fill(archive, fakes, clock, venue, "positioning_history", start).failed == []
+    rows = archive.read("positioning_history", start, END)
+    assert set(rows["kind"]) == set(kinds)
+    times = pd.date_range(start, END, freq=step, inclusive="left")
+    for kind, part in rows.groupby("kind", observed=True):
+        assert part["time"].tolist() == times.tolist()
+        longs = [long_share("BTC", str(kind), int((time - lasts).timestamp())) for time in times]
+        np.testing.assert_allclose(part["long_share"], longs, rtol=1e-9)
+        np.testing.assert_allclose(part["short_share"], 1 - np.array(longs), rtol=1e-9)
+        np.testing.assert_allclose(part["long_short_ratio"], np.array(longs) / (1 - np.array(longs)))
+    before = len(fakes.log)
+    assert fill(archive, fakes, clock, venue, "positioning_history", start).written == {}
+    assert not [
+        place for _, place, _, _ in fakes.log[before:] if "ratio" in place.lower()
+    ]  # the ledger has it
+
+
+@pytest.mark.parametrize(
+    ("venue", "step"), [("binance", HOUR), ("aster", HOUR), ("okx", HOUR), ("gateio", MINUTES)]
+)
+def test_taker_volume_of_a_window_is_the_truth_row_for_row(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock, venue: str, step: pd.Timedelta
+) -> None:
+    start = END - pd.Timedelta(2, "D")
+    assert fill(archive, fakes, clock, venue, "volume_taker", start).failed == []
+    rows = archive.read("volume_taker", start, END)
+    times = pd.date_range(start, END, freq=step, inclusive="left")
+    assert rows["time"].tolist() == times.tolist()
+    wanted = [taken("BTC", int(time.timestamp())) for time in times]
+    np.testing.assert_allclose(rows[["buy_usd", "sell_usd"]].to_numpy(), wanted, rtol=1e-9)
+
+
+def test_a_collector_refills_positioning_where_it_is_named(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    def collect(*names: str) -> dict[str, int]:
+        return Collector(
+            archive, venues=["bybit"], symbols=["BTC"], names=names or None, since=pd.Timedelta(1, "D"),
+            clock=clock, addresses=fakes.addresses,
+        ).once()  # fmt: skip
+
+    assert "positioning_history" not in collect()
+    assert collect("positioning_history") == {"positioning_history": 24}
