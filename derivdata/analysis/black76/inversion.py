@@ -32,13 +32,7 @@ class Deviation(NamedTuple):
 
 
 def deviation(x: Floats, value: Floats) -> Deviation:
-    """Invert `normalised.time_value`: the s with ``b(x, s) = value``.
-
-    Parameters
-    ----------
-    x, value
-        ``|ln(F/K)| ≥ 0`` and ``0 < value < e^(-x/2)``, of one shape.
-    """
+    """Return the s with ``b(x, s) = value``, where ``x ≥ 0`` and ``0 < value < e^(-x/2)``."""
     bound = np.exp(-0.5 * x)
     high = value > _HIGH * bound
     s = _start(x, value)

@@ -13,9 +13,9 @@ one table, and what differs becomes a dim of the result.
 """
 
 from derivdata.analysis.chain.cleaning import clean
-from derivdata.analysis.chain.executable_trades import executable
 from derivdata.analysis.chain.forward import basis, forwards
 from derivdata.analysis.chain.smile_quotes import arbitrage, smiles
+from derivdata.analysis.chain.static_arbitrage import executable
 
 __all__ = [
     "arbitrage",

@@ -29,11 +29,7 @@ _TEXTS = ("symbol", "exchange")
 
 
 class Evidence(NamedTuple):
-    """Inputs of the estimates of a forward.
-
-    ``options`` are rows, ``place`` their slice, a row number of ``table``, which holds the slices with
-    their median ``underlying_price``; the rest is the caller's.
-    """
+    """Rows of options, the row of `table` that each belongs to, and what the caller gave."""
 
     options: pd.DataFrame
     place: pd.Series
@@ -163,11 +159,7 @@ def _parity(evidence: Evidence) -> pd.DataFrame:
 
 
 def _pairs(options: pd.DataFrame, place: pd.Series) -> pd.DataFrame:
-    """Pair calls with puts of their strike and unit.
-
-    ``gap`` is that of their prices, in coin where ``inverse``, and ``weight`` comes from the spreads. A venue
-    without quotes gives its marks, one without marks prices in USD that are rebuilt from its volatilities.
-    """
+    """Pair calls with puts: by quotes, by marks of a venue without, by volatilities without both."""
     frame = pd.DataFrame({"place": place, "strike": options["strike"], "iv": options["iv"]})
     prices = quoted(options)
     venue = options.groupby(keys_of(options) or np.zeros(len(options)), observed=True, dropna=False).ngroup()
@@ -192,10 +184,7 @@ def _pairs(options: pd.DataFrame, place: pd.Series) -> pd.DataFrame:
 
 
 def _fitted(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Return the forward and discount of each slice, from the weighted line of ``gap`` on strike.
-
-    A slice with prices in both units has a line for each: of those within reason that of more strikes counts.
-    """
+    """Return forward and discount by the weighted line of ``gap`` on strike, of most strikes."""
     keys = [pairs["place"], pairs["inverse"]]
     weight = pairs["weight"]
     sums = {"weight": weight, "x": weight * pairs["strike"], "y": weight * pairs["gap"]}

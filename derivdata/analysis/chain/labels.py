@@ -27,25 +27,10 @@ def by_label(
 ) -> xr.Dataset:
     """Lay columns of a table out over `place` and the keys that differ; the other keys are scalars.
 
-    Parameters
-    ----------
-    table
-        One row per label.
-    place
-        Columns that are dims in any case.
-    variables
-        Each column with the part of `place` that it depends on; an instant of several keys is ``time``, of
-        one the scalar ``as_of``.
-    units
-        Their ``units`` attribute.
-
-    Returns
-    -------
-    Dataset
-        Where the table has no row numbers are NaN, flags 0 and texts empty. Instants are naive UTC. A long
-        history has few expiries and strikes in common from day to day, so that its grid grows with the square
-        of its length and is almost empty: a variable of over 4 million cells is lazy, and each chunk of a
-        few instants is filled when it is computed.
+    `variables` names each column with the part of `place` that it depends on. Without a row numbers are NaN,
+    flags 0 and texts empty; instants are naive UTC, one of several keys ``time``, a single one ``as_of``. A
+    long history has few strikes in common from day to day, so that its grid grows with the square of its
+    length and is almost empty: a variable of over 4 million cells is lazy, filled chunk by chunk.
     """
     keys = keys_of(table)
     table = table.dropna(subset=list(place))

@@ -29,10 +29,7 @@ def option_rows(
     iv_unit: str | Mapping[str, str] = "decimal",
     dates: bool | None = None,
 ) -> pd.DataFrame:
-    """Return one row per option, numbers as float64, instants in UTC, ``year_fraction`` and ``status`` added.
-
-    `dates` says whether expiries at midnight are dates; None decides by `_dated`.
-    """
+    """Return one row per option in one form; `dates` says whether expiries at midnight are dates."""
     frame = _from_surface(chain) if isinstance(chain, xr.Dataset) else chain.copy(deep=False)
     frame.attrs = {}  # which pandas would copy, however large, with every step from here on
     missing = [name for name in _REQUIRED if name not in frame]
@@ -96,11 +93,7 @@ def _decimal(frame: pd.DataFrame, unit: str | Mapping[str, str]) -> pd.Series:
 
 
 def _dated(frame: pd.DataFrame, expiry: pd.Series) -> pd.Series:
-    """Tell which expiries are dates without a time of day.
-
-    An expiry at midnight is taken for a date where all of its chain are at midnight: venues that write dates
-    do so throughout. Beside others with a time of day, midnight is the time.
-    """
+    """Tell which expiries are dates: those at midnight where all of the venue's are."""
     midnight = expiry == expiry.dt.normalize()
     keys = [frame[name] for name in ("symbol", "exchange") if name in frame]
     if keys:

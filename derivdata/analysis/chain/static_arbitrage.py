@@ -1,4 +1,4 @@
-"""Trades without risk in the quotes of a chain: verticals and butterflies of an expiry, calendars of two."""
+"""Static arbitrage that could be traded: at bid and ask, with size, net of fees, across expiries too."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from derivdata.analysis.chain.forward import slice_forwards
-from derivdata.analysis.chain.normalise import expiry_slices, keys_of
-from derivdata.analysis.chain.option_prices import quoted
+from derivdata.analysis.chain.normalise import expiry_slices, keys_of, option_rows
+from derivdata.analysis.chain.option_prices import quoted, require_price_units
+from derivdata.analysis.inputs import require_columns
+from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
+from derivdata.tables.venue_facts import fact_value
+from derivdata.units import BPS
 
 
 class QuotedExpiry(NamedTuple):
@@ -147,3 +152,214 @@ def calendars(near: QuotedExpiry, far: QuotedExpiry) -> Iterator[list[Trade]]:
             best = int(np.argmin(np.where(fits, ask, np.inf)))
             if bid[place] > quantity * ask[best]:
                 yield [Trade(-1.0, near, side, int(place)), Trade(quantity, far, side, best)]
+
+
+_COLUMNS = (
+    *("kind", "expiry", "far_expiry", "side", "legs"),
+    *("gross_usd", "fees_usd", "net_usd", "size_coin", "fees_of"),
+)
+
+
+@typed
+def executable(
+    options: pd.DataFrame | xr.Dataset,
+    *,
+    futures: pd.DataFrame | None = None,
+    fee_rate: float | None = None,
+    fee_cap: float | None = None,
+    future_fee_rate: float | None = None,
+    at: Any = None,
+) -> pd.DataFrame:
+    """Find static arbitrage between executable quotes: buys at the ask, sells at the bid.
+
+    Parameters
+    ----------
+    options
+        The table ``options_snapshot``, or what `clean` gave, with ``bid_coin`` and ``ask_coin`` or
+        ``bid_usd`` and ``ask_usd``; sizes from columns ``bid_size`` and ``ask_size`` [coins] where it has
+        them. A bid or ask of 0 is none.
+    futures
+        Quotes of the futures: columns ``expiry``, ``bid_usd``, ``ask_usd`` (and ``symbol``, ``exchange``
+        where they differ), for parity. Without it there are no rows of kind ``"parity"``.
+    fee_rate, fee_cap
+        Fee of an option [fraction of the forward], at most `fee_cap` of its price. None: what the chain's
+        venue charges takers by ``dd.venues.facts``, and Deribit's fees (0.03 %, capped at 12.5 %) where that
+        knows none; the column ``fees_of`` says whose.
+    future_fee_rate
+        Fee of a future [fraction of its value]; None as above (Deribit: 0.05 %).
+    at
+        Instant of the quotes, where the chain has no ``time``.
+
+    Returns
+    -------
+    DataFrame, a row per violation before fees, the most profitable first
+        The labels of the chain; ``kind``; ``expiry`` and ``far_expiry`` (missing but for calendars);
+        ``side``; ``legs``, the trades in words; ``gross_usd``, ``fees_usd`` and ``net_usd`` [USD per coin of
+        the first leg]; ``size_coin`` [coins of the first leg], the least that its legs offer, NaN where the
+        chain has no sizes; ``fees_of``, the venue whose published fees are used, ``"given"`` if all are
+        arguments. Kinds:
+
+        - ``"vertical"``: a call is bought below the bid of one of higher strike; puts the other way round.
+        - ``"butterfly"``: a bid above the asks of a mix of a lower and a higher strike, which pays more.
+        - ``"box"``: call less put of two strikes lock in different forwards; in coin, quantities as 1/strike.
+        - ``"parity"``: call less put of one strike against the future; in coin, one of as many USD as the
+          strike.
+        - ``"calendar"``: a bid above the ask of a later expiry at no worse moneyness. This one, and no other,
+          needs the ratio of the two forwards to stay until the first expiry.
+
+    Raises
+    ------
+    ValueError
+        No bid and ask; prices in the other unit than their name says; a fee below 0.
+
+    Notes
+    -----
+    Money is not discounted. Options paid in coin are compared in coin, where a payoff that is nowhere below
+    another stays so, and the profit is valued at the forward. Of all combinations of an option only the best
+    is listed, and a list is no order: quotes of a snapshot need not have stood at one instant.
+    """
+    given = (fee_rate, fee_cap, future_fee_rate)
+    if not all(fee is None or fee >= 0.0 for fee in given):
+        raise ValueError("fee_rate, fee_cap and future_fee_rate must not be negative")
+    rows = option_rows(options, at=at)
+    require_price_units(rows)
+    by_chain: dict[tuple[Any, ...], list[QuotedExpiry]] = {}
+    for each in quoted_expiries(rows):
+        by_chain.setdefault(tuple(each.labels.values()), []).append(each)
+    trades = [row for expiries in by_chain.values() for row in _violations(expiries, futures, given)]
+    table = pd.DataFrame(trades, columns=[*keys_of(rows), *_COLUMNS])
+    for name in ("expiry", "far_expiry"):
+        table[name] = pd.to_datetime(table[name], utc=True).dt.as_unit("us")
+    table = table.astype(dict.fromkeys(("gross_usd", "fees_usd", "net_usd", "size_coin"), np.float64))
+    return table.sort_values("net_usd", ascending=False, kind="stable", ignore_index=True)
+
+
+def _violations(
+    expiries: list[QuotedExpiry], futures: pd.DataFrame | None, given: tuple[float | None, ...]
+) -> Iterator[dict[str, Any]]:
+    """List what the expiries of one chain allow, in order of time."""
+    fees = _fees(expiries[0].labels, given)
+    for i, each in enumerate(expiries):
+        for kind, trades in (*verticals(each), *butterflies(each)):
+            yield _row(kind, trades, fees)
+        yield from _forwards(each, _future_of(futures, each), fees)
+        for far in expiries[i + 1 :]:
+            for trades in calendars(each, far):
+                yield _row("calendar", trades, fees)
+
+
+class _Fees(NamedTuple):
+    rate: float
+    cap: float
+    future: float
+    whose: str
+
+
+def _fees(labels: dict[str, Any], given: tuple[float | None, ...]) -> _Fees:
+    """Return the fees that are given, and the others as the chain's venue publishes them, or Deribit."""
+    facts = (("option_taker_fee_bps", BPS), ("option_fee_cap", 1.0), ("taker_fee_bps", BPS))
+    whose = str(labels.get("exchange", ""))
+    published = [fact_value(whose, fact, str(labels.get("symbol", ""))) for fact, _ in facts]
+    if None in published:
+        whose, published = "deribit", [fact_value("deribit", fact, "BTC") for fact, _ in facts]
+    own, cap, future = (
+        fee if fee is not None else (value or 0.0) / unit
+        for fee, value, (_, unit) in zip(given, published, facts, strict=True)
+    )
+    return _Fees(own, cap, future, whose if None in given else "given")
+
+
+def _forwards(
+    each: QuotedExpiry, future: tuple[float, float] | None, fees: _Fees
+) -> Iterator[dict[str, Any]]:
+    """Compare the forwards that call less put lock in, with each other and with the future.
+
+    Bought at a and sold at b, ``C − P`` of strike K locks in the forward ``K + a`` or ``K + b``; in coin,
+    where it pays ``1 − K/S``, ``K/(1 − a)`` or ``K/(1 − b)``.
+    """
+    buy = each.price["call", "ask"] - each.price["put", "bid"]
+    sell = each.price["call", "bid"] - each.price["put", "ask"]
+    strike = each.strike
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bought = np.where(buy < 1.0, strike / (1.0 - buy), np.nan) if each.inverse else strike + buy
+        sold = np.where(sell < 1.0, strike / (1.0 - sell), np.nan) if each.inverse else strike + sell
+    there = np.isfinite(bought).any() and np.isfinite(sold).any()
+    low = int(np.nanargmin(bought)) if there else 0
+    high = int(np.nanargmax(sold)) if there else 0
+
+    def synthetic(quantity: float, at: int) -> list[Trade]:
+        return [Trade(quantity, each, "call", at), Trade(-quantity, each, "put", at)]
+
+    if there and sold[high] > bought[low]:
+        # Paid in coin, call less put of strike K pays 1 − K/S: the parts in 1/S cancel at quantities as 1/K.
+        other = strike[low] / strike[high] if each.inverse else 1.0
+        trades = [*synthetic(1.0, low), *synthetic(-other, high)]
+        yield _row("box", trades, fees, gross=_locked(each, strike[low], bought[low], sold[high]))
+    if future is None or not there:
+        return
+    bid, ask = future
+    if bid > bought[low]:
+        gross = _locked(each, strike[low], bought[low], bid)
+        yield _row("parity", synthetic(1.0, low), fees, gross=gross, future=("sell", bid))
+    if sold[high] > ask:
+        gross = _locked(each, strike[high], ask, sold[high])
+        yield _row("parity", synthetic(-1.0, high), fees, gross=gross, future=("buy", ask))
+
+
+def _locked(each: QuotedExpiry, strike: float, bought: float, sold: float) -> float:
+    """Return the profit of a forward bought and sold [USD]: in coin of `strike` USD, else of one coin."""
+    return float(each.forward * strike * (1.0 / bought - 1.0 / sold) if each.inverse else sold - bought)
+
+
+def _future_of(futures: pd.DataFrame | None, each: QuotedExpiry) -> tuple[float, float] | None:
+    if futures is None:
+        return None
+    require_columns(futures, "futures", ("bid_usd", "ask_usd"), others=("expiry",))
+    at = pd.to_datetime(futures["expiry"], utc=True) == pd.Timestamp(each.expiry)
+    for name in ("symbol", "exchange"):
+        if name in futures and name in each.labels:
+            at &= futures[name].astype(object) == each.labels[name]
+    row = futures[at]
+    return (float(row["bid_usd"].iloc[0]), float(row["ask_usd"].iloc[0])) if len(row) else None
+
+
+def _row(
+    kind: str,
+    trades: list[Trade],
+    fees: _Fees,
+    *,
+    gross: float | None = None,
+    future: tuple[str, float] | None = None,
+) -> dict[str, Any]:
+    """Write down one violation; without `gross` it is what the trades pay at once."""
+    first = trades[0].of
+    paid, cost, texts, sizes = 0.0, 0.0, [], []
+    for trade in trades:
+        quantity, of, side, at = trade
+        # Coin is coin: a far option's price is valued at the same rate as the near one's.
+        price, unit = of.price[trade.key][at], first.unit
+        paid -= quantity * price * unit
+        cost += abs(quantity) * min(fees.rate * of.forward, fees.cap * price * unit)
+        sizes.append(of.size[trade.key][at] / abs(quantity))
+        verb = "buy" if quantity > 0 else "sell"
+        texts.append(f"{verb} {abs(quantity):.8g} {side} {of.strike[at]:.15g} at {price:.6g}")
+    if future is not None:
+        verb, price = future
+        notional = float(first.strike[trades[0].at])  # what hedges 1 − K/S: a future of K USD, paid in coin
+        cost += fees.future * (notional if first.inverse else first.forward)
+        size = f"{notional:.15g} USD of the future" if first.inverse else "1 future"
+        texts.append(f"{verb} {size} at {price:.8g}")
+    total = paid if gross is None else gross
+    sides = {trade.side for trade in trades}
+    return first.labels | {
+        "kind": kind,
+        "expiry": first.expiry,
+        "far_expiry": trades[-1].of.expiry if kind == "calendar" else pd.NaT,
+        "side": sides.pop() if len(sides) == 1 else "both",
+        "legs": "; ".join(texts),
+        "gross_usd": total,
+        "fees_usd": cost,
+        "net_usd": total - cost,
+        "size_coin": float(np.min(sizes)),
+        "fees_of": fees.whose,
+    }

@@ -9,8 +9,14 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.position.legs import DAYS_PER_YEAR, Legs, in_both_currencies, on_surface, value_of
-from derivdata.analysis.position.sensitivities import scaled_greeks
+from derivdata.analysis.position.sensitivities import (
+    DAYS_PER_YEAR,
+    Legs,
+    in_both_currencies,
+    on_surface,
+    scaled_greeks,
+    value_of,
+)
 from derivdata.analysis.status import flag_attrs
 from derivdata.analysis.surface.clock import Clock
 from derivdata.support.arguments import typed

@@ -10,14 +10,14 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.labelling import where
-from derivdata.analysis.position.legs import (
+from derivdata.analysis.position.sensitivities import (
     DAYS_PER_YEAR,
     Legs,
     in_both_currencies,
     on_surface,
     value_of,
+    with_labels,
 )
-from derivdata.analysis.position.sensitivities import with_labels
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.clock import Clock
 from derivdata.support.arguments import Numbers, typed

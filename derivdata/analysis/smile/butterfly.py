@@ -3,7 +3,7 @@
 The proof: with ``k = m + σ sinh ξ`` and ``t = e^ξ`` everything in Durrleman's condition is rational in t, and
 ``g(k) ≥ 0`` means that a polynomial of degree 10 is not negative for any t > 0. The line is cut at powers of
 two, and on each piece the polynomial is written in Bernstein's basis: if no coefficient is negative, nor is
-the polynomial. A slice that is not proved free this way may still be free; ask `check_raw`.
+the polynomial. A slice that is not proved free this way may still be free; ask `check_slices`.
 """
 
 from __future__ import annotations
@@ -37,19 +37,15 @@ class Butterfly(NamedTuple):
     ok: Bools
 
 
-def check_raw(raw: Raw, reach: Floats) -> Butterfly:
-    """Check raw SVI slices for butterfly arbitrage over the whole line.
+def check_slices(raw: Raw, k_min: Floats, k_max: Floats) -> Butterfly:
+    """Check slices, parameters ``(slices,)``, over the whole line; NaN and False without a fit.
 
-    `g` is sampled at 801 points, dense about the vertex and out to 100 × `reach`, the lowest bracket is
-    refined, and the two limits ``1/4 − (b(1 ± ρ))²/16`` are exact.
-
-    Parameters
-    ----------
-    raw
-        Parameters, each of shape ``(slices,)``.
-    reach
-        Log-moneyness that must be covered on both sides.
+    `g` is sampled at 801 points, dense about the vertex and out to 100 times what is quoted and five
+    deviations at least, the lowest bracket is refined, and the limits ``1/4 − (b(1 ± ρ))²/16`` are exact.
     """
+    centre = np.sqrt(np.maximum(total_variance(0.0, raw), 0.0))
+    quoted = np.maximum(np.abs(k_min), np.abs(k_max)) + 1.0
+    reach = np.maximum(5.0 * centre, np.where(np.isfinite(quoted), quoted, 1.0))
     low, where = np.empty_like(reach), np.empty_like(reach)
     for start in range(0, reach.size, _ROWS):
         rows = slice(start, start + _ROWS)
@@ -60,13 +56,6 @@ def check_raw(raw: Raw, reach: Floats) -> Butterfly:
     steep = raw.b * (1.0 + np.abs(raw.rho)) >= 2.0
     ok = (low >= -TOLERANCE) & (left >= 0.0) & (right >= 0.0) & (least > 0.0) & ~steep
     return Butterfly(low, where, left, right, ok)
-
-
-def check_slices(raw: Raw, k_min: Floats, k_max: Floats) -> Butterfly:
-    """Check slices as far as they are quoted, five deviations at least; NaN and False without a fit."""
-    centre = np.sqrt(np.maximum(total_variance(0.0, raw), 0.0))
-    quoted = np.maximum(np.abs(k_min), np.abs(k_max)) + 1.0
-    return check_raw(raw, np.maximum(5.0 * centre, np.where(np.isfinite(quoted), quoted, 1.0)))
 
 
 def _lowest_raw(raw: Raw, reach: Floats) -> tuple[Floats, Floats]:
@@ -141,9 +130,8 @@ def product(p: Floats, q: Floats) -> Floats:
 def _positive(polynomial: Floats) -> Bools:
     """Tell whether no Bernstein coefficient is negative on any piece of the positive line.
 
-    On 0 ≤ s ≤ 1 a polynomial lies between its least and greatest Bernstein coefficient. The pieces are
-    [0, 2⁻¹²] (t = cut · s), [2ⁱ, 2ⁱ⁺¹] (t = cut · (1 + s)), and from 2¹² to infinity, where the reversed
-    coefficients are those of the polynomial in 1/t.
+    The pieces are [0, 2⁻¹²] (t = cut · s), [2ⁱ, 2ⁱ⁺¹] (t = cut · (1 + s)), and from 2¹² to infinity, where
+    the reversed coefficients are those of the polynomial in 1/t.
     """
     powers = np.arange(_DEGREE + 1)
     to_unit, to_next = _basis(shifted=False), _basis(shifted=True)

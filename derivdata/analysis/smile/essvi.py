@@ -136,10 +136,7 @@ def ssvi_to_raw(theta: Any, rho: Any, psi: Any) -> Raw:
 
 
 def fit_essvi(quotes: SurfaceQuotes, guess: Floats) -> tuple[Floats, Minimum]:
-    """Fit all expiries of every surface at once: slices ``(surfaces, expiries, 3)``, how the search ended.
-
-    `guess` has the shape of the slices, ``(theta, right, left)`` each, and may break the conditions.
-    """
+    """Fit all expiries of every surface, ``(θ, R, L)`` each, from a guess that may break conditions."""
     low = np.full((3, guess.shape[1]), _LEAST)
     low[:2, 0] = _FLATTEST
     start = _increments(guess).T
@@ -222,10 +219,7 @@ def _increments(guess: Floats) -> Floats:
 
 
 def _model(x: Floats) -> tuple[Floats, Floats]:
-    """Slices ``(surfaces, expiries, 3)`` of increments ``(surfaces, 3 × expiries)``, and their Jacobian.
-
-    The Jacobian in the increments is ``(surfaces, expiries, 3, increments)``.
-    """
+    """Slices ``(surfaces, expiries, 3)`` of increments, and their Jacobian with the increments last."""
     count, expiries = len(x), x.shape[1] // 3
     steps = x.reshape(count, 3, expiries)
     wings = -_STEEPEST * np.expm1(-np.cumsum(steps[:, :2], axis=-1))
@@ -241,11 +235,7 @@ def _model(x: Floats) -> tuple[Floats, Floats]:
 
 
 def _theta(steps: Floats, wings: Floats, d_wings: Floats) -> tuple[Floats, Floats]:
-    """Return θ of each expiry, and its Jacobian: ψ times the least τ that the conditions allow, plus a step.
-
-    The least τ is the larger of the earlier expiry's τ (no calendar arbitrage) and ``max(R, L)/2`` (no
-    butterfly); the derivative is that of whichever binds.
-    """
+    """Return θ of each expiry, ψ times the least τ allowed plus a step, and its Jacobian."""
     expiries = steps.shape[1]
     psi, d_psi = wings.sum(axis=1), d_wings.sum(axis=1)
     steeper = wings[:, 0] >= wings[:, 1]

@@ -18,10 +18,7 @@ _NARROWEST = 1e-3  # volatility; a market narrower than that would fix the smile
 
 
 class SmileQuotes(NamedTuple):
-    """Quotes of shape ``(slices, strikes)``; those that do not count have weight 0 and harmless values.
-
-    `weight` multiplies squared residuals of total variance. `distinct` counts different strikes.
-    """
+    """Quotes ``(slices, strikes)``, of weight 0 where there is none; `weight` is for squares of w."""
 
     k: Floats
     iv: Floats
@@ -40,10 +37,9 @@ class SmileQuotes(NamedTuple):
 
 
 class SurfaceQuotes(NamedTuple):
-    """Quotes of many surfaces as total variances, each part ``(surfaces, expiries, strikes)``.
+    """Quotes of surfaces as total variances ``(surfaces, expiries, strikes)``, scale 0 where there is none.
 
-    `low` and `high` are those of bid and ask, and `w` lies between them; or all are the quote. A place
-    without a quote has scale 0, by which residuals are multiplied, and harmless numbers.
+    `low` and `high` are those of bid and ask, and `w` lies between them; or all are the quote.
     """
 
     k: Floats
@@ -154,10 +150,7 @@ def in_rows(
     core: int,
     most: int,
 ) -> tuple[Any, ...]:
-    """Apply a kernel to quotes, whose last `core` dims are its own, and to what has all of them but strikes.
-
-    It gets the other dims as one, at most so many rows at a time, and so do its results.
-    """
+    """Apply a kernel to quotes and slices, all dims but the last `core` as one, some rows at a time."""
     shape = np.broadcast_shapes(*map(np.shape, quotes), *((*np.shape(part), 1) for part in slices))
     lead, own = shape[: len(shape) - core], shape[len(shape) - core :]
     count = int(np.prod(lead))
@@ -169,15 +162,7 @@ def in_rows(
 
 
 def prepare(k: Floats, iv: Floats, t: Floats, weight: Floats) -> SmileQuotes:
-    """Return the quotes from bare arrays; NaN, non-positive volatility, weight or time drop a quote.
-
-    Parameters
-    ----------
-    k, iv, weight
-        ``(slices, strikes)``; the weight multiplies squared residuals of volatility.
-    t
-        ``(slices,)`` [years].
-    """
+    """Return quotes of bare arrays without those whose volatility, weight or time is not positive."""
     live = np.isfinite(t) & (t > 0.0)
     with np.errstate(invalid="ignore"):
         used = np.isfinite(k) & np.isfinite(iv) & (iv > 0.0) & (weight > 0.0) & np.isfinite(weight)

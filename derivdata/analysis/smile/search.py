@@ -37,11 +37,9 @@ _ELIMINATED = 8  # most variables for which elimination by hand beats LAPACK
 
 
 class Linearised(NamedTuple):
-    """The problems at a point, to second order.
+    """The problems at a point: variables (maybe improved on), loss, what of it is rounding, and products.
 
-    `x` are the variables, which an evaluation may improve on; `loss` the sum of squares, with ``nothing``
-    as the value below which it is rounding; `gram` and `grad` the Jacobian's products with itself and with
-    the residual (pointing downhill); `scale` what the damping factor multiplies on the diagonal.
+    `gram` and `grad` are those of the Jacobian with itself and the residual; damping multiplies `scale`.
     """
 
     x: Floats

@@ -116,10 +116,7 @@ def _volatility(raw: Raw, quotes: SmileQuotes) -> Floats:
 def fit_between(
     fitted: FittedSlices, quotes: SmileQuotes, weight: Floats, bid: Floats, ask: Floats
 ) -> FittedSlices:
-    """Fit again, to the places between bid and ask that are nearest to the fit before; see `smile.fit`.
-
-    Of one side only, the other is open; of neither, the quote stays. `fitted` is changed in place.
-    """
+    """Fit again, to the places between bid and ask nearest to the fit before, in place; see `smile.fit`."""
     # A crossed market has no place between its sides: the quote itself stays there.
     crossed = bid > ask
     low = np.where(np.isfinite(bid) & ~crossed, bid, np.where(np.isfinite(ask) & ~crossed, 0.0, quotes.iv))
@@ -153,10 +150,7 @@ def fit_between(
 def _nearest(
     raw: Raw, quotes: SmileQuotes, weight: Floats, low: Floats, high: Floats
 ) -> tuple[Floats, Floats]:
-    """Return the places from `low` to `high` nearest to the slices, NaN without a quote, and each one's loss.
-
-    Where a slice has no value the place is the quote, and the loss is infinite.
-    """
+    """Return the places from `low` to `high` nearest to the slices, NaN without a quote, and losses."""
     with np.errstate(invalid="ignore", divide="ignore"):
         model = _volatility(raw, quotes)
         valued = np.isfinite(model)

@@ -89,11 +89,7 @@ def convert(parameters: Raw | JumpWings, year_fraction: Numbers) -> JumpWings | 
 
 
 def total_variance(k: Any, raw: Raw, *, derivative: int = 0) -> Floats:
-    """Return the total variance ``w(k)``, or its first or second derivative, on arrays that broadcast.
-
-    ``sigma = 0`` is allowed: the vertex is then a kink, where the first derivative is that of the middle and
-    the second is 0. NaN in, NaN out.
-    """
+    """Return ``w(k)`` or a derivative of it; where ``sigma = 0`` bends it that of the middle, and 0."""
     x = np.subtract(k, raw.m)
     radius = np.sqrt(x * x + np.square(raw.sigma))
     if derivative == 0:

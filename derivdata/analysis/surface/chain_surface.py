@@ -22,9 +22,6 @@ from derivdata.analysis.surface.fitting import SurfaceMethod, at_the_money_of, f
 from derivdata.analysis.surface.points import constant_maturity
 from derivdata.support.arguments import Numbers, typed
 
-__all__ = ["from_chain", "history"]
-
-
 _WIDE = 0.1  # half a spread, in volatility, at which a quote counts half
 _INSTANTS = 32  # of one pass: strikes of different days have little in common, and the grid holds them all
 
@@ -144,7 +141,7 @@ def _fitted(
         weights = quote_weights("vega", k, iv, t) / (1.0 + wide**2)
     surface = fit(k, iv, t, method=method, weights=weights, iv_bid=bid, iv_ask=ask, forward=quotes["forward"])
     own = surface["status"]
-    status = own | quotes["forward_status"] | _any_bit(quotes["status"])
+    status = own | quotes["forward_status"] | quotes["status"].reduce(np.bitwise_or.reduce, "strike")
     model = smile.iv(surface, k, extrapolate=True)
     error = abs(model - iv)
     surface["largest_error_vol"] = error.max("strike").assign_attrs(units="1/sqrt(year)")
@@ -161,32 +158,27 @@ def _fitted(
     return surface.assign_attrs({name: value for name, value in quotes.attrs.items() if name == "provenance"})
 
 
-def _any_bit(status: xr.DataArray) -> xr.DataArray:
-    """Return every bit that some strike of an expiry has."""
-    return status.reduce(np.bitwise_or.reduce, "strike")
-
-
 def _with_dims(part: xr.Dataset, parts: list[xr.Dataset]) -> xr.Dataset:
     """With every dim that one of the parts has; in a part with one label it is a scalar."""
-    scalars = {"symbol": "symbol", "exchange": "exchange", "time": "as_of"}
-    for dim, scalar in scalars.items():
-        if dim in part.dims or not any(dim in other.dims for other in parts):
-            continue
-        label = part[scalar].to_numpy()
-        part = part.drop_vars(scalar)
-        grown = part.expand_dims({dim: [label[()]]})
-        part = grown
+    for dim, scalar in {"symbol": "symbol", "exchange": "exchange", "time": "as_of"}.items():
+        if dim not in part.dims and any(dim in other.dims for other in parts):
+            label = part[scalar].to_numpy()[()]
+            part = part.drop_vars(scalar).expand_dims({dim: [label]})
     return part
 
 
 def _filled(surface: xr.Dataset) -> xr.Dataset:
     """Fill the labels that an outer join made: no fit, no bits but that nothing was there."""
     empty = surface["method"].isnull()
-    blank = {"status": np.int32(Status.BAD_INPUT), "method": np.int8(0), "n": 0, "nfev": 0}
-    kinds = {"status": np.int32, "method": np.int8, "n": np.int32, "nfev": np.int32}
-    for name, value in blank.items():
+    blanks: dict[str, Any] = {
+        "status": np.int32(Status.BAD_INPUT),
+        "method": np.int8(0),
+        "n": np.int32(0),
+        "nfev": np.int32(0),
+    }
+    for name, blank in blanks.items():
         attrs = surface[name].attrs
-        surface[name] = surface[name].where(~empty, value).astype(kinds[name]).assign_attrs(attrs)
+        surface[name] = surface[name].where(~empty, blank).astype(blank.dtype).assign_attrs(attrs)
     return surface
 
 
@@ -211,14 +203,10 @@ def _with_lost_expiries(surface: xr.Dataset, listed: pd.DataFrame) -> xr.Dataset
     lost = (unused & table["t"].notnull()).transpose(*surface["status"].dims)
     status = surface["status"].where(~lost, reason.transpose(*surface["status"].dims)).astype(np.int32)
     t = surface["year_fraction"]
-    t = t.fillna(table["t"]).transpose(*surface["status"].dims) if t.ndim > 1 else t.fillna(_once(table["t"]))
+    once = table["t"].max([dim for dim in table["t"].dims if dim != "expiry"])
+    t = t.fillna(table["t"]).transpose(*surface["status"].dims) if t.ndim > 1 else t.fillna(once)
     surface["status"] = status.assign_attrs(surface["status"].attrs)
     return surface.assign_coords(year_fraction=t.assign_attrs(surface["year_fraction"].attrs))
-
-
-def _once(t: xr.DataArray) -> xr.DataArray:
-    """Return times to expiry that are those of every label."""
-    return t.max([dim for dim in t.dims if dim != "expiry"])
 
 
 def _plain_labels(column: pd.Series) -> Any:

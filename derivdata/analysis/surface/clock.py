@@ -31,11 +31,7 @@ _KEYS = ("weekend_weight", "events", "averaging")
 
 
 class Reading(NamedTuple):
-    """What a clock shows at a time to expiry.
-
-    `business` is the time that has to pass [years], `events` the variance of the events until then, `pace`
-    how fast business time goes by at that time, per year of the calendar.
-    """
+    """What a clock shows: business time [years], variance of events until then, pace per year."""
 
     business: xr.DataArray
     events: xr.DataArray

@@ -30,7 +30,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from derivdata.analysis.smile.butterfly import certified, check_raw, product
+from derivdata.analysis.smile.butterfly import certified, check_slices, product
 from derivdata.analysis.smile.quotes import SurfaceQuotes
 from derivdata.analysis.smile.search import Index, Linearised, diagonal, minimise
 from derivdata.analysis.smile.svi import (
@@ -107,10 +107,7 @@ def _search(problem: _Problem, x: Floats, going: Indices, result: JointFit) -> N
 
 
 class _Constraints(NamedTuple):
-    """Values, each to be at least its margin: ``(surfaces, expiries or pairs, places)``.
-
-    `gap` is in units of volatility; `wings` are differences of √slope, left and right on the last axis.
-    """
+    """Values, each to be at least its margin: of g, of rises in volatility, of rises of wings in √slope."""
 
     g: Floats
     gap: Floats
@@ -126,10 +123,7 @@ class _Slopes(NamedTuple):
 
 
 class _Problem(NamedTuple):
-    """Quotes and conditions of surfaces with equally many places for expiries; `live` are those in use.
-
-    Variables of slice i are rows ``5 i`` to ``5 i + 4`` of x; see `Problem`.
-    """
+    """Quotes and conditions of surfaces; variables of slice i are rows ``5 i`` to ``5 i + 4`` of x."""
 
     quotes: SurfaceQuotes
     live: Bools
@@ -347,8 +341,8 @@ def _proved(raw: Raw, live: Bools) -> Bools:
     doubtful = np.flatnonzero(~safe)
     if doubtful.size:
         rest = Raw(*(part[doubtful] for part in flat))
-        reach = 10.0 * np.sqrt(total_variance(0.0, rest)) + np.abs(rest.m) + 1.0
-        safe[doubtful] = check_raw(rest, reach).ok
+        reach = 10.0 * np.sqrt(total_variance(0.0, rest)) + np.abs(rest.m)
+        safe[doubtful] = check_slices(rest, -reach, reach).ok
     butterfly = np.ones(live.shape, dtype=bool)
     butterfly[live] = safe
     calendar = never_below(Raw(*(part[:, :-1] for part in raw)), Raw(*(part[:, 1:] for part in raw)))

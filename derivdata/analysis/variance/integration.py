@@ -166,11 +166,7 @@ def _of_fit(fit: xr.Dataset, floor: float, method: str) -> xr.Dataset:
 
 
 def _nodes(width: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats, Bools]:
-    """Return the log-moneyness of the nodes, their weights, and whether they lie within the quotes.
-
-    Gauss-Legendre in ``asinh(k/width)`` on the panels that the ends of the quotes and the forward make of
-    the whole line.
-    """
+    """Return Gauss-Legendre nodes in ``asinh(k/width)`` on panels, weights, and which are quoted."""
     width, low, high = np.broadcast_arrays(width, low, high)
     end = np.arcsinh(_FAR / width)
     cuts = [np.clip(np.arcsinh(each / width), -end, end) for each in (low, high)]

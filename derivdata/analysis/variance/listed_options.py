@@ -80,21 +80,17 @@ def cboe(
 
 
 def _sorted(quotes: xr.DataArray, name: str) -> xr.DataArray:
-    _require(quotes, name, "strike", "side")
-    if sorted(quotes["side"].to_numpy().tolist()) != ["call", "put"]:
-        raise ValueError(f"side of {name} holds {quotes['side'].to_numpy().tolist()}, not call and put")
-    ordered = quotes.sortby("strike").sel(side=["call", "put"])
-    return ordered.chunk(strike=-1, side=-1) if ordered.chunks else ordered
-
-
-def _require(quotes: xr.DataArray, name: str, *dims: str) -> None:
-    missing = [dim for dim in dims if dim not in quotes.dims]
+    missing = [dim for dim in ("strike", "side") if dim not in quotes.dims]
     if missing:
         raise ValueError(f"{name} has dims {quotes.dims}; {', '.join(missing)} is missing")
     require_numbers(quotes, name)
     if "strike" not in quotes.coords:
         raise ValueError(f"{name} has no labels along strike")
     require_numbers(quotes["strike"], f"strike of {name}")
+    if sorted(quotes["side"].to_numpy().tolist()) != ["call", "put"]:
+        raise ValueError(f"side of {name} holds {quotes['side'].to_numpy().tolist()}, not call and put")
+    ordered = quotes.sortby("strike").sel(side=["call", "put"])
+    return ordered.chunk(strike=-1, side=-1) if ordered.chunks else ordered
 
 
 def _cboe(

@@ -13,8 +13,7 @@ Econometrics 2.
 """
 
 from derivdata.analysis.volatility.comparisons import cone, implied_minus_realised
-from derivdata.analysis.volatility.estimators import bipower, realised
-from derivdata.analysis.volatility.price_bars import bars
+from derivdata.analysis.volatility.estimators import bars, bipower, realised
 
 __all__ = ["bars", "bipower", "cone", "implied_minus_realised", "realised"]
 __dir__ = __all__.copy
