@@ -96,6 +96,7 @@ QUESTIONS = {
     "analysis.chain.forwards": Question(_CHAIN, lambda: chain.forwards(cleaned())),
     "analysis.chain.smiles": Question(_CHAIN, lambda: chain.smiles(cleaned())),
     "analysis.exposure.gamma_exposure": Question(_CHAIN, lambda: exposure.gamma_exposure(_snapshot())),
+    "analysis.exposure.history": Question(_CHAIN, lambda: exposure.history(_snapshot())),
     "analysis.exposure.max_pain": Question(_CHAIN, lambda: exposure.max_pain(_snapshot())),
     "analysis.exposure.open_interest": Question(_CHAIN, lambda: exposure.open_interest(_snapshot())),
     "analysis.exposure.put_call_ratio": Question(_CHAIN, lambda: exposure.put_call_ratio(_snapshot())),

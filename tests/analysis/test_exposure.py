@@ -93,6 +93,32 @@ class TestToyChain:
         found = exposure.max_pain(table(rows))
         assert [found[name].item() for name in ("lower", "upper", "max_pain")] == [90.0, 110.0, 100.0]
 
+    def test_a_history_has_gamma_vanna_and_charm_by_differences_of_delta(self, toy: pd.DataFrame):
+        """Of each option on its own at two instants; a fall of spot by day is a second, higher chain."""
+        later = toy.assign(time=NOW + pd.Timedelta("1D"), underlying_price=104.0)
+        found = exposure.history(pd.concat([toy, later]), by=["strike", "side"])
+        assert found.sizes["time"] == 2
+        for at, chain in enumerate((toy, later)):
+            years = float((MONTH - chain["time"].iloc[0]) / pd.Timedelta("365D"))
+            for row in chain.itertuples():
+
+                def delta(f=row.underlying_price, t=years, iv=row.iv, row=row):
+                    return black76.greeks(f, row.strike, t, iv, row.side, which=["delta"])["delta"].item()
+
+                here, f, h = (
+                    found.isel(time=at).sel(strike=row.strike, side=row.side),
+                    row.underlying_price,
+                    1e-4,
+                )
+                gamma = (delta(f=f + h) - delta(f=f - h)) / (2 * h) * f * f * 0.01
+                vanna = (delta(iv=row.iv + h) - delta(iv=row.iv - h)) / (2 * h) * f * 0.01
+                charm = -(delta(t=years + h) - delta(t=years - h)) / (2 * h) * f / 365
+                for name, one in (("gamma", gamma), ("vanna", vanna), ("charm", charm)):
+                    assert here[f"{name}_usd"].item() == pytest.approx(
+                        one * row.open_interest, rel=2e-4, abs=1e-7
+                    )
+        assert found["vanna_usd"].attrs["units"] == "USD per point of volatility"
+
     def test_put_call_ratios(self, toy: pd.DataFrame):
         ratio = exposure.put_call_ratio(toy)["put_call_ratio"]
         assert ratio.item() == pytest.approx(expected("put_call_oi_ratio"), rel=1e-15)
@@ -105,6 +131,14 @@ class TestToyChain:
             value[row.side] += row.open_interest * black76.price(100.0, row.strike, YEARS, row.iv, row.side)
         premium = exposure.put_call_ratio(toy, weight="premium")["put_call_ratio"]
         assert premium.item() == pytest.approx(value["put"] / value["call"], rel=1e-13)
+
+    def test_put_call_by_volume(self, toy: pd.DataFrame):
+        traded = toy.assign(volume=np.where(toy["side"] == "put", 3.0, 2.0), exchange="okx")
+        calls, puts = (toy["side"] == "call").sum(), (toy["side"] == "put").sum()
+        found = exposure.put_call_ratio(traded, weight="volume", contract_size={"okx": 0.01})
+        assert found["put_call_ratio"].item() == pytest.approx(1.5 * puts / calls)
+        with pytest.raises(ValueError, match="the chain has no volume"):
+            exposure.put_call_ratio(toy, weight="volume")
 
     def test_contract_size_scales_all_but_ratios(self, toy: pd.DataFrame):
         size = {"deribit": 0.1, "okx": 0.01}
@@ -211,6 +245,7 @@ class TestMissing:
             (lambda o: exposure.put_call_ratio(o, weight="vega"), "weight"),
             (lambda o: exposure.max_pain(o, settle="btc"), "settle"),
             (lambda o: exposure.gamma_exposure(o, dealer={"call": 1.0}), "dealer"),
+            (lambda o: exposure.history(o, which=()), "which is empty"),
             (lambda o: exposure.gamma_exposure(o, contract_size={"okx": 1.0}), "contract_size"),
             (lambda o: exposure.gamma_exposure(o.assign(iv=55.0)), "percent"),
         ],

@@ -13,7 +13,7 @@ from scipy.special import ndtr
 
 from derivdata.analysis import smile
 from derivdata.analysis.smile import svi
-from derivdata.analysis.smile.butterfly import certified, check_raw
+from derivdata.analysis.smile.butterfly import certified, check_slices
 from derivdata.analysis.smile.essvi import ssvi_to_raw
 from derivdata.analysis.smile.evaluate import durrleman
 from derivdata.analysis.smile.svi import Raw
@@ -195,7 +195,7 @@ def test_a_wing_of_slope_two_is_refused_though_its_density_is_positive(slope, ok
     With a = 3 the density falls to zero from above: g is near (a/2 - 1) / w > 0 far to the right.
     """
     raw = Raw(*(np.array([p]) for p in (3.0, slope, 0.6, 0.0, 0.5)))
-    found = check_raw(raw, np.array([5.0]))
+    found = check_slices(raw, np.array([-4.0]), np.array([4.0]))
     assert found.min_g[0] > 0.0
     assert bool(found.ok[0]) is ok
 

@@ -118,7 +118,9 @@ def test_an_index_of_the_chains_lies_within_its_bounds_and_near_its_strip(januar
     assert bool((whole["lower"] <= whole["index"]).all())
     assert bool((whole["index"] <= whole["upper"]).all())
     assert bool((strip["index"] <= strip["upper"]).all())
-    np.testing.assert_allclose(whole["index"], strip["index"], rtol=0.03)
+    # What the wings hold beyond the quotes: nothing is counted twice, and 1.5 points at most are left out.
+    assert bool((whole["index"] > strip["index"]).all())
+    np.testing.assert_allclose(whole["index"], strip["index"], atol=0.015)
     atm = surface.constant_maturity(fit, tenors=["30d"], points=["atm"])["atm"].isel(tenor=0)
     assert bool((whole["index"] > atm).all())
 

@@ -268,30 +268,26 @@ def test_what_a_strip_is_and_is_not():
         assert int(found["status"]) == Status.TOO_FEW_STRIKES
 
 
-def test_a_strip_added_by_hand():
-    """Five strikes, two of which carry no weight: no volatility, and a delta below 0.001."""
+def test_a_strip_is_the_integral_of_prices_however_far_apart_the_strikes():
+    """In the first six strikes two carry no weight: no volatility, and a delta below 0.001."""
     vol, years = 0.4, 0.25
-    strike = np.array([0.1, 0.8, 0.9, 1.05, 1.2, 1.3])
-    iv = np.array([0.4, 0.4, 0.4, 0.4, np.nan, 0.4])
-    quotes = xr.Dataset(
-        {"log_moneyness": ("strike", np.log(strike)), "iv": ("strike", iv)}, {"year_fraction": years}
-    )
-    found = variance.model_free(quotes, method="strip")
 
-    def price(at, side):
-        return float(black76.price(1.0, at, years, vol, side))
+    def otm(k):
+        return float(black76.price(1.0, np.exp(k), years, vol, "put" if k < 0 else "call")) * np.exp(-k)
 
-    at_start = (price(0.9, "put") + price(0.9, "call")) / 2
-    legs = (
-        (0.1 / 0.8**2 * price(0.8, "put"))
-        + (0.125 / 0.9**2 * at_start)
-        + (0.2 / 1.05**2 * price(1.05, "call"))
-        + (0.25 / 1.3**2 * price(1.3, "call"))
-    )
-    assert float(found["total_variance"]) == pytest.approx(2 * legs - (1 / 0.9 - 1) ** 2, rel=1e-12)
-    tails = 2 * price(1.3, "call") / 1.3 + 2 * price(0.8, "put") / 0.8 * np.log(0.8 / 0.01)
-    assert float(found["upper"] - found["lower"]) == pytest.approx(tails, rel=1e-12)
-    assert np.exp([float(found["k_low"]), float(found["k_high"])]).tolist() == pytest.approx([0.8, 1.3])
+    ends = np.log([0.8, 1.3])
+    expected = 2 * sum(integrate.quad(otm, *part)[0] for part in ((ends[0], 0.0), (0.0, ends[1])))
+    for strike in ([0.1, 0.8, 0.9, 1.05, 1.2, 1.3], [0.8, 0.95, 1.3], [0.8, 0.85, 0.9, 1.0, 1.1, 1.3]):
+        iv = np.where(np.isclose(strike, 1.2), np.nan, vol)
+        quotes = xr.Dataset(
+            {"log_moneyness": ("strike", np.log(strike)), "iv": ("strike", iv)}, {"year_fraction": years}
+        )
+        found = variance.model_free(quotes, method="strip")
+        assert float(found["total_variance"]) == pytest.approx(expected, rel=1e-8)
+        assert float(found["lower"]) < vol**2 * years < float(found["upper"])
+        np.testing.assert_allclose([found["k_low"], found["k_high"]], ends)
+    with pytest.raises(ValueError, match="looks like percent"):
+        variance.model_free(quotes.assign(iv=100 * quotes["iv"]), method="strip")
 
 
 def test_a_flat_smile_lies_within_its_bounds_wherever_quotes_end():

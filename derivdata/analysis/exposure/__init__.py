@@ -1,4 +1,4 @@
-"""Sums over open options: gamma exposure, max pain, put-call ratios.
+"""Sums over open options: gamma, vanna and charm exposure, max pain, put-call ratios.
 
 All functions take the table ``options_snapshot``, a surface, or what `chain.clean` gave, of one chain or of
 many: symbols, venues and instants that differ become dims of the result. Open interest counts contracts of
@@ -6,12 +6,13 @@ many: symbols, venues and instants that differ become dims of the result. Open i
 ``missing``: it is never taken for zero.
 """
 
-from derivdata.analysis.exposure.gamma import NAIVE_DEALER, gamma_exposure, zero_gamma
+from derivdata.analysis.exposure.gamma import NAIVE_DEALER, gamma_exposure, history, zero_gamma
 from derivdata.analysis.exposure.sums import max_pain, open_interest, put_call_ratio
 
 __all__ = [
     "NAIVE_DEALER",
     "gamma_exposure",
+    "history",
     "max_pain",
     "open_interest",
     "put_call_ratio",

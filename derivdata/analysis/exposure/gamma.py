@@ -1,9 +1,9 @@
-"""Gamma exposure: what must be traded when the underlying moves."""
+"""Exposure to moves of the underlying, of volatility and of time: what hedgers must trade."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ NAIVE_DEALER: Mapping[str, float] = {"call": 1.0, "put": -1.0}
 """Dealers long every call and short every put: a heuristic of equity indices, not observed in crypto."""
 
 _SCAN = np.linspace(0.7, 1.3, 241)
-_ONE_PERCENT = 0.01
+_UNITS = {"gamma": "USD per 1 %", "vanna": "USD per point of volatility", "charm": "USD per day"}
 
 
 @typed
@@ -54,11 +54,57 @@ def gamma_exposure(
     ValueError
         As in `open_interest`; `dealer` lacks a side.
     """
-    options = sized(chain, contract_size, at)
-    exposure = _signs(options, dealer) * _gamma_usd(options, 1.0)
-    name = "gamma_exposure_usd"
-    result = summed(options, name, exposure, by, "USD per 1 %")
-    result[name].attrs["dealer"] = "unsigned" if dealer is None else str(dict(dealer))
+    traded = history(chain, which=("gamma",), dealer=dealer, by=by, contract_size=contract_size, at=at)
+    return traded.rename(gamma_usd="gamma_exposure_usd")
+
+
+@typed
+def history(
+    chains: pd.DataFrame | xr.Dataset,
+    *,
+    which: Sequence[Literal["gamma", "vanna", "charm"]] = ("gamma", "vanna", "charm"),
+    dealer: Mapping[str, float] | None = None,
+    by: Sequence[Place] = ("expiry", "strike"),
+    contract_size: float | Mapping[str, float] = 1.0,
+    at: Any = None,
+) -> xr.Dataset:
+    """Compute what hedgers of all open options must trade, by expiry and strike, over time.
+
+    Parameters
+    ----------
+    chains
+        Chains of one instant or of many: ``dd.options.surface_history``, or a table ``options_snapshot``.
+    which
+        ``"gamma"``: per 1 % that the underlying moves, ``Γ F² · 0.01``; ``"vanna"``: per point of
+        volatility, ``∂Δ/∂σ F · 0.01``; ``"charm"``: per day that passes, ``∂Δ/∂t F / 365``.
+    dealer
+        Sign of the dealers' position by side, as in `gamma_exposure`; None counts every option with +1.
+    by, contract_size, at
+        As in `open_interest`.
+
+    Returns
+    -------
+    Dataset, dims `by`, and the labels that differ (``time``)
+        ``gamma_usd`` [USD per 1 %], ``vanna_usd`` [USD per point], ``charm_usd`` [USD per day], each summed
+        over sign times open interest of the options; NaN where none has both open interest and the greek;
+        ``listed`` and ``missing`` (open interest or greek). Greeks are our own, as in `gamma_exposure`.
+
+    Raises
+    ------
+    ValueError
+        As in `gamma_exposure`; no greek.
+    """
+    if not len(which):
+        raise ValueError("which is empty: it takes of gamma, vanna, charm")
+    options = sized(chains, contract_size, at)
+    signs = _signs(options, dealer)
+    parts = [
+        summed(options, f"{name}_usd", signs * _traded_usd(options, name, 1.0), by, _UNITS[name])
+        for name in which
+    ]
+    result = xr.merge(parts, compat="override", join="exact")
+    for name in which:
+        result[f"{name}_usd"].attrs["dealer"] = "unsigned" if dealer is None else str(dict(dealer))
     return result
 
 
@@ -110,20 +156,20 @@ def _signs(options: pd.DataFrame, dealer: Mapping[str, float] | None) -> Any:
     return options["side"].astype(object).map(dealer).astype(np.float64)
 
 
-def _gamma_usd(options: pd.DataFrame, ratio: Any) -> Any:
-    """Return the USD of underlying per 1 % of each option, its forward times `ratio`."""
+def _traded_usd(options: pd.DataFrame, name: Any, ratio: Any) -> Any:
+    """Return the USD of underlying to trade of each option, its forward times `ratio`."""
     strike, years, iv, side, coins, forward = (
-        options[name].to_numpy().reshape(-1, *[1] * np.ndim(ratio))
-        for name in ("strike", "year_fraction", "iv", "side", "oi_coin", "underlying_price")
+        options[column].to_numpy().reshape(-1, *[1] * np.ndim(ratio))
+        for column in ("strike", "year_fraction", "iv", "side", "oi_coin", "underlying_price")
     )
     level = forward * ratio
-    gamma = black76.greeks(level, strike, years, iv, side, which=["gamma"])["gamma"]
-    return gamma * coins * level**2 * _ONE_PERCENT
+    greek = black76.greeks(level, strike, years, iv, side, which=[name])[name]
+    return greek * coins * {"gamma": level**2 * 0.01, "vanna": level * 0.01, "charm": level / 365.0}[name]
 
 
 def _nearest_root(options: pd.DataFrame, signs: pd.Series) -> float:
     def exposure(ratio: Any) -> Any:
-        values = _gamma_usd(options, ratio)
+        values = _traded_usd(options, "gamma", ratio)
         return np.nansum(values * signs.to_numpy().reshape(-1, *[1] * np.ndim(ratio)), axis=0)
 
     scan = exposure(_SCAN)

@@ -58,12 +58,12 @@ def open_interest(
 def put_call_ratio(
     chain: pd.DataFrame | xr.Dataset,
     *,
-    weight: Literal["oi", "notional", "premium"] = "oi",
+    weight: Literal["oi", "notional", "premium", "volume"] = "oi",
     by: Sequence[Place] = (),
     contract_size: float | Mapping[str, float] = 1.0,
     at: Any = None,
 ) -> xr.Dataset:
-    """Divide the open interest of puts by that of calls.
+    """Divide the open interest of puts by that of calls, or what was traded of them.
 
     Parameters
     ----------
@@ -71,7 +71,8 @@ def put_call_ratio(
         As in `open_interest`.
     weight
         ``"oi"`` counts coins, ``"notional"`` coins times strike, ``"premium"`` coins times the option's
-        value by its volatility.
+        value by its volatility; ``"volume"`` the coins that were traded in 24 hours, of a chain with the
+        column ``volume`` [contracts].
     by
         Of ``"expiry"`` and ``"strike"``: dims that stay.
 
@@ -83,13 +84,17 @@ def put_call_ratio(
     Raises
     ------
     ValueError
-        An unknown `weight`; ``"side"`` in `by`; as in `open_interest`.
+        An unknown `weight`; ``"side"`` in `by`; no volumes; as in `open_interest`.
     """
     if "side" in by:
         raise ValueError("by='side' leaves no ratio: the sides are what is compared")
     options = sized(chain, contract_size, at)
     value = options["oi_coin"]
-    if weight == "notional":
+    if weight == "volume":
+        if "volume" not in options or not options["volume"].notna().any():
+            raise ValueError("the chain has no volume: weight='volume' needs the column of an archive")
+        value = options["volume"].astype(np.float64) * options["contract_size"]
+    elif weight == "notional":
         value = value * options["strike"]
     elif weight == "premium":
         contract = (options[name] for name in ("underlying_price", "strike", "year_fraction", "iv", "side"))
@@ -112,7 +117,7 @@ def sized(
         size = options["exchange"].astype(object).map(contract_size)
         if size.isna().any():
             raise ValueError(f"contract_size has none for {options.loc[size.isna(), 'exchange'].iloc[0]}")
-    return options.assign(oi_coin=options["open_interest"] * size)
+    return options.assign(oi_coin=options["open_interest"] * size, contract_size=size)
 
 
 def _with_left_out(options: pd.DataFrame, left_out: Mapping[str, list[Any]]) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Kernels of the variance strip: which strikes, how wide each, and their sum. The last axis is the strike."""
+"""Kernels of variance from prices: integrals between quotes, and what may lie beyond them."""
 
 from __future__ import annotations
 
@@ -6,54 +6,15 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 from scipy import special
 
 from derivdata.analysis.labelling import applied
 from derivdata.analysis.status import Status
-from derivdata.support.arrays import Bools, Floats
+from derivdata.support.arrays import Floats
 
 _LEAST_DELTA = 1e-3
-
-
-def spacing(strike: Floats, used: Bools) -> Floats:
-    """Half the distance between the used neighbours, at the ends all of that to the only one; 0 if unused."""
-    strike = np.broadcast_to(strike, used.shape)
-    below = _shifted(np.maximum.accumulate(np.where(used, strike, -np.inf), axis=-1), 1, -np.inf)
-    from_above = np.where(used, strike, np.inf)[..., ::-1]
-    above = _shifted(np.minimum.accumulate(from_above, axis=-1)[..., ::-1], -1, np.inf)
-    lower, upper = np.isfinite(below), np.isfinite(above)
-    wide = np.where(upper, above, strike) - np.where(lower, below, strike)
-    return np.where(used, wide / np.where(lower & upper, 2.0, 1.0), 0.0)
-
-
-def boundary(strike: Floats, listed: Bools, forward: Floats) -> Floats:
-    """Return the largest listed strike that is not above the forward, NaN without one."""
-    below = listed & (strike <= forward[..., None])
-    largest = np.where(below, strike, -np.inf).max(axis=-1)
-    return np.where(np.isfinite(largest), largest, np.nan)
-
-
-def walk(listed: Bools, bid: Bools) -> Bools:
-    """Options that a walk along the axis takes: those with a bid, until two listed in a row have none."""
-    order = np.argsort(~listed, axis=-1, kind="stable")
-    none = np.take_along_axis(listed & ~bid, order, -1)
-    second = none & _shifted(none, 1, False)
-    stopped = np.logical_or.accumulate(second, axis=-1)
-    taken = np.empty_like(listed)
-    np.put_along_axis(taken, order, ~stopped, -1)
-    return taken & listed & bid
-
-
-def contributions(strike: Floats, price: Floats, used: Bools) -> Floats:
-    """``ΔK/K² Q`` of each used strike, in rising order, 0 elsewhere."""
-    with np.errstate(invalid="ignore"):
-        return np.where(used, spacing(strike, used) / np.square(strike) * price, 0.0)
-
-
-def total(contribution: Floats, start: Floats, forward: Floats, growth: Floats | float = 1.0) -> Floats:
-    """``2 e^(RT) Σ ΔK/K² Q − (F/K₀ − 1)²``, total variance."""
-    return np.asarray(2.0 * growth * contribution.sum(axis=-1) - np.square(forward / start - 1.0))
+_NODES, _WEIGHTS = (part / 2.0 for part in np.polynomial.legendre.leggauss(6))
+_NODES = _NODES + 0.5  # of an interval between two strikes
 
 
 def over_strike(k: Floats, s: Floats) -> Floats:
@@ -92,42 +53,51 @@ def strips(
 
 
 def strip(k: Floats, iv: Floats, t: Floats, low: Floats, high: Floats) -> tuple[Any, ...]:
-    """Sum the strip of each slice of quoted volatilities: total variance, ends, deviations there, status."""
-    t = np.asarray(t)[..., None]
-    low, high = np.asarray(low)[..., None], np.asarray(high)[..., None]
-    with np.errstate(invalid="ignore"):
+    """Integrate the prices between the quotes of each slice: total variance, ends, deviations there, status.
+
+    Between two strikes the volatility is linear in log-moneyness. A sum over strikes would be too high where
+    they are far apart, since prices fall faster than in a line.
+    """
+    t, low, high = (np.asarray(part)[..., None] for part in (t, low, high))
+    with np.errstate(invalid="ignore", divide="ignore"):
         s = iv * np.sqrt(t)
-        usable = np.isfinite(k) & (s > 0.0)
-        x, s = np.broadcast_arrays(np.where(usable, k, np.inf), np.where(usable, s, 1.0))
-    order = np.argsort(x, axis=-1)
-    x, s = np.take_along_axis(x, order, -1), np.take_along_axis(s, order, -1)
-    delta = special.ndtr(-np.abs(x) / s + np.sign(x) * s / 2.0)
+        x, s = np.broadcast_arrays(k, np.where(s > 0.0, s, np.nan))
+        delta = special.ndtr(-np.abs(x) / s + np.sign(x) * s / 2.0)
     used = np.isfinite(x) & (delta >= _LEAST_DELTA) & (x >= low) & (x <= high)
-    x = np.where(used, x, 0.0)
-    strike, price = np.exp(x), over_strike(x, s) * np.exp(x)
-    forward = np.ones(used.shape[:-1])
-    start = boundary(strike, used, forward)
-    at_start = used & (strike == start[..., None])
-    price = price + np.where(at_start, (1.0 - strike) / 2.0, 0.0)
-    w = total(contributions(strike, price, used), start, forward)
-    few = (used.sum(axis=-1) < 3) | ~(used & (x > 0.0)).any(axis=-1) | np.isnan(start)
+    x, s = np.where(used, x, np.nan), np.where(used, s, np.nan)
+    middle = at_the_money_of(x, s)  # where puts and calls meet, and prices have a kink
+    few = (used.sum(axis=-1) < 3) | np.isnan(middle)
+    x = np.concatenate([x, np.where(np.isnan(middle), np.nan, 0.0)[..., None]], axis=-1)
+    s = np.concatenate([s, middle[..., None]], axis=-1)
+    order = np.argsort(x, axis=-1)  # NaN last
+    x, s = np.take_along_axis(x, order, -1), np.take_along_axis(s, order, -1)
+    step, rise = np.diff(x)[..., None], np.diff(s)[..., None]
+    nodes, deviations = x[..., :-1, None] + step * _NODES, s[..., :-1, None] + rise * _NODES
+    with np.errstate(invalid="ignore"):
+        each = 2.0 * over_strike(nodes, deviations) * step * _WEIGHTS
+    w = np.where(few, np.nan, np.nansum(each, axis=(-1, -2)))
     status = np.where(few, np.int32(Status.TOO_FEW_STRIKES), np.int32(0))
-    return np.where(few, np.nan, w), *_ends(x, s, used, few), status
-
-
-def _ends(x: Floats, s: Floats, used: Bools, none: Bools) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the log-moneyness of the first and last used strike, then their deviations."""
-    first = np.argmax(used, axis=-1)[..., None]
-    last = used.shape[-1] - 1 - np.argmax(used[..., ::-1], axis=-1)[..., None]
-    k_low, k_high, s_low, s_high = (
-        np.where(none, np.nan, np.take_along_axis(part, at, -1)[..., 0])
+    last = np.maximum(np.isfinite(x).sum(axis=-1) - 1, 0)[..., None]
+    ends = [
+        np.where(few, np.nan, np.take_along_axis(part, at, -1)[..., 0])
         for part in (x, s)
-        for at in (first, last)
+        for at in (0 * last, last)
+    ]
+    return w, *ends, status
+
+
+def at_the_money_of(k: Floats, values: Floats) -> Floats:
+    """Values of the quotes at k = 0, linear between the two around it; NaN without one on either side."""
+    k, values = np.broadcast_arrays(k, values)
+    if not values.shape[-1]:
+        return np.full(values.shape[:-1], np.nan)
+    here = np.isfinite(k) & np.isfinite(values)
+    below, above = np.where(here & (k <= 0.0), k, -np.inf), np.where(here & (k > 0.0), k, np.inf)
+    left, right = below.argmax(axis=-1)[..., None], above.argmin(axis=-1)[..., None]
+    k0, k1, v0, v1 = (
+        np.take_along_axis(part, at, -1)[..., 0]
+        for part, at in ((below, left), (above, right), (values, left), (values, right))
     )
-    return k_low, k_high, s_low, s_high
-
-
-def _shifted(values: NDArray[Any], by: int, fill: float | bool) -> NDArray[Any]:
-    out = np.roll(values, by, axis=-1)
-    out[..., 0 if by > 0 else -1] = fill
-    return out
+    both = np.isfinite(k0) & np.isfinite(k1)
+    share = np.divide(-k0, k1 - k0, out=np.zeros_like(v0), where=both)
+    return np.where(both, v0 + share * (v1 - v0), np.nan)

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from derivdata.analysis import smile
 from derivdata.analysis.inputs import require_decimal_volatility
 from derivdata.analysis.labelling import applied, elementwise, where
-from derivdata.analysis.smile import essvi
+from derivdata.analysis.smile import essvi, strip
 from derivdata.analysis.smile.essvi import ssvi_to_raw
 from derivdata.analysis.smile.evaluate import RAW, Method, assemble
 from derivdata.analysis.smile.quotes import LabelledQuotes, SurfaceQuotes, in_rows, labelled
-from derivdata.analysis.smile.strip import strips
 from derivdata.analysis.smile.svi import Raw, total_variance
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.joint_svi import fit_joint
@@ -222,7 +221,7 @@ def fit(
     surface = _alone(quotes, forward, dim) if alone else _together(quotes, forward, method, dim)
     quoted = at_the_money_of(quotes.k, (quotes.iv**2).where(quotes.iv > 0.0), dim) ** 0.5
     error = smile.iv(surface, 0.0, extrapolate=True) - quoted
-    variance, low, high, *_ = strips(quotes.k, quotes.iv, quotes.t, dim)
+    variance, low, high, *_ = strip.strips(quotes.k, quotes.iv, quotes.t, dim)
     more = {
         "strip_variance": (variance, "1"),
         "strip_low": (low, "log-moneyness"),
@@ -261,23 +260,7 @@ def _together(
 
 def at_the_money_of(k: xr.DataArray, values: xr.DataArray, dim: str) -> xr.DataArray:
     """Values of the quotes at k = 0, linear between the two around it; NaN without one on either side."""
-    return elementwise(_at_the_money_of, k, values, core=[[dim], [dim]]).reset_coords(drop=True)
-
-
-def _at_the_money_of(k: Floats, values: Floats) -> Floats:
-    k, values = np.broadcast_arrays(k, values)
-    if not values.shape[-1]:
-        return np.full(values.shape[:-1], np.nan)
-    here = np.isfinite(k) & np.isfinite(values)
-    below, above = np.where(here & (k <= 0.0), k, -np.inf), np.where(here & (k > 0.0), k, np.inf)
-    left, right = below.argmax(axis=-1)[..., None], above.argmin(axis=-1)[..., None]
-    k0, k1, v0, v1 = (
-        np.take_along_axis(part, at, -1)[..., 0]
-        for part, at in ((below, left), (above, right), (values, left), (values, right))
-    )
-    both = np.isfinite(k0) & np.isfinite(k1)
-    share = np.divide(-k0, k1 - k0, out=np.zeros_like(v0), where=both)
-    return np.where(both, v0 + share * (v1 - v0), np.nan)
+    return elementwise(strip.at_the_money_of, k, values, core=[[dim], [dim]]).reset_coords(drop=True)
 
 
 def _alone(quotes: LabelledQuotes, forward: Any, dim: str) -> xr.Dataset:

@@ -68,7 +68,7 @@ def volatility_index(
     >>> surface = dd.analysis.surface.from_chain(dd.options.snapshot("BTC", "deribit"))
     >>> index = dd.analysis.variance.volatility_index(dd.analysis.variance.model_free(surface))
     >>> round(index["index"].item(), 3)
-    0.481
+    0.477
     """
     days = length(horizon, "horizon") / pd.Timedelta(1, "D")
     if days == 0.0:

@@ -9,6 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis import smile
+from derivdata.analysis.inputs import require_decimal_volatility
 from derivdata.analysis.labelling import applied, elementwise, in_chunks, with_units
 from derivdata.analysis.smile.strip import over_strike, strips, tails
 from derivdata.analysis.status import Status
@@ -51,9 +52,10 @@ def model_free(
         `derivdata.analysis.surface`.
     method
         None: ``"strip"`` of quotes and of surfaces fitted to quotes, which carry it, else ``"fukasawa"``.
-        ``"strip"``: the Cboe's sum over the quoted strikes, of Black-76 prices at r = 0, without options
-        whose delta is below 0.001; it has no wings. ``"smile"``: ``2 ∫ OTM(k) e^(−k) dk`` over the fitted
-        smile, wings and all. ``"fukasawa"``: ``∫ w(k) φ(d2) |d2'| dk``, the same number from volatilities;
+        ``"strip"``: the integral of Black-76 prices at r = 0 between the quotes, with volatilities linear
+        between two strikes, without options whose delta is below 0.001; it has no wings. ``"smile"``:
+        ``2 ∫ OTM(k) e^(−k) dk`` over the fitted smile, wings and all. ``"fukasawa"``:
+        ``∫ w(k) φ(d2) |d2'| dk``, the same number from volatilities;
         NaN with ``BUTTERFLY`` where d2 does not fall. The integrals hold wings that nobody has quoted: on
         days of stress they are half of the variance of some expiries.
     k_range
@@ -118,6 +120,8 @@ def _require(source: xr.Dataset, names: tuple[str, ...]) -> None:
 
 def _of_quotes(source: xr.Dataset, k_range: tuple[Any, Any] | None, floor: float, dim: str) -> xr.Dataset:
     k, iv = (source[name] for name in ("log_moneyness", "iv"))
+    if iv.chunks is None:
+        require_decimal_volatility(iv)
     k, iv = (part.chunk({dim: -1}) if part.chunks else part for part in (k, iv))
     w, *ends, status = strips(k, iv, source["year_fraction"], dim, k_range or (-np.inf, np.inf))
     return _of_strip(w, ends, status, floor)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from derivdata.analysis.inputs import along, require_numbers
 from derivdata.analysis.labelling import applied, with_units
-from derivdata.analysis.smile.strip import boundary, contributions, total, walk
 from derivdata.analysis.status import Status
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Bools, Floats
@@ -101,17 +101,17 @@ def _cboe(
     firm = (bid > 0.0) & (ask > 0.0) & np.isfinite(price)
     growth = np.broadcast_to(np.exp(interest_rate * t), listed.shape[:-2])
     forward, paired = _forward(price, np.all(firm, axis=-1), strike, growth)
-    start = boundary(strike, np.any(listed, axis=-1), forward)
+    start = _boundary(strike, np.any(listed, axis=-1), forward)
     used = _selected(listed, firm, strike, start)
     at_start = strike == start[..., None]
     sides = np.where(strike > start[..., None], price[..., 0], price[..., 1])
     each = np.where(at_start, price.mean(axis=-1), sides)
-    contribution = contributions(strike, each, used)
+    contribution = _contributions(strike, each, used)
     few = ~paired | (used.sum(axis=-1) < 3)
     expired = np.broadcast_to(t <= 0.0, few.shape)
     status = np.where(few, np.int32(Status.TOO_FEW_STRIKES), np.int32(0))
     status |= np.where(expired, np.int32(Status.EXPIRED), np.int32(0))
-    w = np.where(few | expired, np.nan, total(contribution, start, forward, growth))
+    w = np.where(few | expired, np.nan, _total(contribution, start, forward, growth))
     return forward, start, w, w / np.where(expired, np.nan, t), status, contribution, used
 
 
@@ -127,6 +127,52 @@ def _forward(price: Floats, both: Bools, strike: Floats, growth: Floats) -> tupl
 def _selected(listed: Bools, firm: Bools, strike: Floats, start: Floats) -> Bools:
     """Return strikes of the strip: calls above the start, puts below, and the start if both have a bid."""
     above, below = strike > start[..., None], strike < start[..., None]
-    calls = walk(listed[..., 0] & above, firm[..., 0])
-    puts = walk((listed[..., 1] & below)[..., ::-1], firm[..., ::-1, 1])[..., ::-1]
+    calls = _walk(listed[..., 0] & above, firm[..., 0])
+    puts = _walk((listed[..., 1] & below)[..., ::-1], firm[..., ::-1, 1])[..., ::-1]
     return calls | puts | (~above & ~below & np.isfinite(start)[..., None] & firm.all(axis=-1))
+
+
+def _spacing(strike: Floats, used: Bools) -> Floats:
+    """Half the distance between the used neighbours, at the ends all of that to the only one; 0 if unused."""
+    strike = np.broadcast_to(strike, used.shape)
+    below = _shifted(np.maximum.accumulate(np.where(used, strike, -np.inf), axis=-1), 1, -np.inf)
+    from_above = np.where(used, strike, np.inf)[..., ::-1]
+    above = _shifted(np.minimum.accumulate(from_above, axis=-1)[..., ::-1], -1, np.inf)
+    lower, upper = np.isfinite(below), np.isfinite(above)
+    wide = np.where(upper, above, strike) - np.where(lower, below, strike)
+    return np.where(used, wide / np.where(lower & upper, 2.0, 1.0), 0.0)
+
+
+def _boundary(strike: Floats, listed: Bools, forward: Floats) -> Floats:
+    """Return the largest listed strike that is not above the forward, NaN without one."""
+    below = listed & (strike <= forward[..., None])
+    largest = np.where(below, strike, -np.inf).max(axis=-1)
+    return np.where(np.isfinite(largest), largest, np.nan)
+
+
+def _walk(listed: Bools, bid: Bools) -> Bools:
+    """Options that a walk along the axis takes: those with a bid, until two listed in a row have none."""
+    order = np.argsort(~listed, axis=-1, kind="stable")
+    none = np.take_along_axis(listed & ~bid, order, -1)
+    second = none & _shifted(none, 1, False)
+    stopped = np.logical_or.accumulate(second, axis=-1)
+    taken = np.empty_like(listed)
+    np.put_along_axis(taken, order, ~stopped, -1)
+    return taken & listed & bid
+
+
+def _contributions(strike: Floats, price: Floats, used: Bools) -> Floats:
+    """``ΔK/K² Q`` of each used strike, in rising order, 0 elsewhere."""
+    with np.errstate(invalid="ignore"):
+        return np.where(used, _spacing(strike, used) / np.square(strike) * price, 0.0)
+
+
+def _total(contribution: Floats, start: Floats, forward: Floats, growth: Floats) -> Floats:
+    """``2 e^(RT) Σ ΔK/K² Q − (F/K₀ − 1)²``, total variance."""
+    return np.asarray(2.0 * growth * contribution.sum(axis=-1) - np.square(forward / start - 1.0))
+
+
+def _shifted(values: NDArray[Any], by: int, fill: float | bool) -> NDArray[Any]:
+    out = np.roll(values, by, axis=-1)
+    out[..., 0 if by > 0 else -1] = fill
+    return out

@@ -85,6 +85,10 @@ CALLS: Calls = {
         "chain": options(), "dealer": exposure.NAIVE_DEALER, "by": ("strike",), "contract_size": 1.0,
         "at": AS_OF,
     },
+    "analysis.exposure.history": lambda: {
+        "chains": options(), "which": ("gamma", "vanna"), "dealer": exposure.NAIVE_DEALER, "by": ("strike",),
+        "contract_size": 1.0, "at": AS_OF,
+    },
     "analysis.exposure.max_pain": lambda: {
         "chain": options(), "settle": "usd", "contract_size": 1.0, "at": AS_OF,
     },
