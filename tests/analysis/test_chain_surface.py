@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata.analysis import black76, chain, smile, surface
+from derivdata.analysis import black76, chain, position, smile, surface
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.points import points_at_expiries
 from derivdata.sources.sample.options import bates
@@ -156,3 +156,39 @@ def test_short_expiries_of_the_sample_have_the_curvature_of_its_model():
         middle = np.interp(0.0, k, vol)
         assert float(found["atm"][place]) == pytest.approx(middle, abs=1e-3)
         assert float(found["bf10"][place]) == pytest.approx((put + call) / 2 - middle, abs=2.5e-3)
+
+
+def test_skew_stickiness_of_a_history_and_a_scenario_by_it():
+    """Straight smiles whose level moves by 1.4 times the skew: beta is 1.4 × −0.3."""
+    skew, ratio, days = -0.3, 1.4, 40
+    moves = 0.02 * np.random.default_rng(5).standard_normal(days)
+    moves[0] = 0.0
+    spots, levels = 1e5 * np.exp(moves.cumsum()), 0.6 + ratio * skew * moves.cumsum()
+    parts = []
+    for day, (spot, level) in enumerate(zip(spots, levels, strict=True)):
+        at = pd.Timestamp("2026-01-01T08:00Z") + pd.Timedelta(day, "D")
+        for length in (20, 30, 50):
+            k = np.linspace(-1.5, 1.5, 15) * 0.6 * np.sqrt(length / 365)
+            made = {"strike": spot * np.exp(k), "iv": level + skew * k, "underlying_price": spot}
+            sides = [
+                {"side": side, "time": at, "expiry": at + pd.Timedelta(length, "D")}
+                for side in ("call", "put")
+            ]
+            parts += [pd.DataFrame(made | side) for side in sides]
+    chains = pd.concat(parts, ignore_index=True).assign(open_interest=1.0, symbol="BTC", exchange="deribit")
+    found = surface.history(chains, tenors=["30d"], points=["rr25"]).isel(tenor=0)
+    np.testing.assert_allclose(found["skew"], skew, rtol=0.02)
+    np.testing.assert_allclose(found["forward"], spots, rtol=1e-9)
+    assert float(found["spot_beta"]) == pytest.approx(ratio * skew, rel=0.01)
+    assert float(found["skew_stickiness"]) == pytest.approx(ratio, rel=0.02)
+    assert 0.0 < float(found["skew_stickiness_error"]) < 0.02
+    fell, slow = moves[1:] - moves[1:].mean(), np.diff(levels) - np.diff(levels).mean()
+    assert float(found["spot_beta"]) == pytest.approx((fell @ slow) / (fell @ fell), rel=0.01)
+    leg = pd.DataFrame(
+        {"expiry": [at + pd.Timedelta("30D")], "strike": [spot], "side": ["put"], "quantity": [1.0]}
+    )
+    last = surface.from_chain(chains[chains["time"] == at])
+    by_ratio = position.scenarios(leg, last, spot_change=-0.05, sticky=float(found["skew_stickiness"]))
+    iv = level + ratio * skew * np.log(0.95) + skew * np.log(1 / 0.95)
+    expected = black76.price(0.95 * spot, spot, 30 / 365, iv, "put")
+    assert by_ratio["value"].sel(currency="usd").item() == pytest.approx(expected, rel=2e-3)

@@ -221,6 +221,48 @@ def test_a_cone_is_the_quantiles_of_its_windows() -> None:
     assert float(width.sel(window=20)) < float(width.sel(window=5))
 
 
+def _slow_har(variance: np.ndarray, ahead: int, at: int) -> float:
+    """Corsi's forecast at one day, by a loop over the windows that were over then."""
+
+    def row(day: int) -> list[float]:
+        return [1.0, *(np.sqrt(variance[day - n + 1 : day + 1].mean()) for n in (1, 7, 30))]
+
+    days = range(29, at - ahead + 1)
+    targets = [np.sqrt(variance[day + 1 : day + ahead + 1].mean()) for day in days]
+    weights = np.linalg.lstsq(np.array([row(day) for day in days]), np.array(targets), rcond=None)[0]
+    return float(np.clip(row(at) @ weights, min(targets), max(targets)))
+
+
+@pytest.mark.parametrize(("step", "window"), [("1D", 2), ("1D", 20), ("12h", 5)])
+def test_the_forecast_beside_a_cone_is_that_of_a_slow_regression(step: str, window: int) -> None:
+    """Bars that only rise by r have Garman and Klass's variance r² (3/2 − 2 ln 2)."""
+    rng = np.random.default_rng(3)
+    level = np.zeros(260)
+    for day in range(1, level.size):
+        level[day] = 0.9 * level[day - 1] + 0.3 * rng.standard_normal()
+    per_day = int(pd.Timedelta("1D") / pd.Timedelta(step))
+    rise = np.repeat(0.03 * np.exp(level), per_day) / np.sqrt(per_day)
+    close = 100.0 * np.exp(np.cumsum(rise) % 3.0)
+    opened = close / np.exp(rise)
+    times = pd.date_range("2025-01-01", periods=rise.size, freq=step)
+    gap = np.log(opened[1:] / close[:-1]) ** 2
+    columns = {"open_usd": opened, "high_usd": close, "low_usd": opened, "close_usd": close}
+    made = xr.Dataset({name: ("time", part) for name, part in columns.items()}, {"time": times.as_unit("us")})
+    found = volatility.cone(made, [f"{window}d"])
+    daily = np.append(np.nan, gap) + rise**2 * (1.5 - 2 * np.log(2))
+    daily = daily.reshape(-1, per_day).sum(axis=1)[1:] * 365
+    last = daily.size - 1
+    assert float(found["forecast"][0]) == pytest.approx(_slow_har(daily, window, last), rel=1e-9)
+    days = range(29 + 99 + window, last - window + 1)
+    misses = [_slow_har(daily, window, d) - np.sqrt(daily[d + 1 : d + window + 1].mean()) for d in days]
+    assert float(found["forecast_error"][0]) == pytest.approx(np.sqrt(np.mean(np.square(misses))), rel=1e-9)
+    lazy = volatility.cone(made.chunk(time=50), [f"{window}d"])
+    xr.testing.assert_allclose(lazy["forecast"][0].compute(), found["forecast"][0])
+    if per_day == 2:
+        assert np.isnan(volatility.cone(made, ["36h"])["forecast"][0])
+    assert np.isnan(volatility.cone(made.isel(time=slice(0, 100 * per_day)), [f"{window}d"])["forecast"][0])
+
+
 def test_implied_is_held_against_the_window_that_follows() -> None:
     time = np.datetime64("2026-01-01", "us") + np.arange(4) * np.timedelta64(1, "D")
     implied = xr.DataArray([0.5, 0.6, 0.7, 0.8], dims="time", coords={"time": time})

@@ -54,8 +54,9 @@ def scenarios(
     sticky
         How the smile of each expiry goes along: ``"strike"``, an option keeps its volatility; ``"delta"``,
         an option gets that of the strike which has its new forward delta now. A number is a skew-stickiness
-        ratio R: an option gets that of its new moneyness, plus R times the slope of the smile at the money
-        times the logarithm of spot's move; 0 moves the smile with spot, 1 is nearly ``"strike"``.
+        ratio R, as `derivdata.analysis.surface.history` measures it: an option gets that of its new
+        moneyness, plus R times the slope of the smile at the money times the logarithm of spot's move. 0
+        moves the smile with spot; 1 keeps volatilities by strike as far as the smile is a straight line.
 
     Returns
     -------
@@ -92,7 +93,7 @@ def scenarios(
         if sticky == "delta":
             at, iv = _at_delta(placed, at, passed / DAYS_PER_YEAR)
         else:
-            iv = placed.iv(at) + sticky * placed.slope * np.log1p(move)
+            iv = placed.iv(at) + sticky * placed.cut.skew() * np.log1p(move)
     moved = iv * placed.ageing(passed / DAYS_PER_YEAR) + shift
     good = (moved > 0.0) | (years <= 0.0)
     alive = placed.year_fraction > 0.0

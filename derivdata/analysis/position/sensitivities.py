@@ -16,7 +16,7 @@ from derivdata.analysis.inputs import require_columns, require_variables
 from derivdata.analysis.labelling import applied, origin_attrs, require_surface, where
 from derivdata.analysis.status import flag_attrs
 from derivdata.analysis.surface.clock import YEAR_US, Clock, Rules, clock_of, origin_us
-from derivdata.analysis.surface.evaluate import forward_of, years_until
+from derivdata.analysis.surface.evaluate import years_until
 from derivdata.analysis.surface.maturity import Maturity, at_maturity, volatility
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
@@ -80,12 +80,6 @@ class Legs(NamedTuple):
         k: xr.DataArray = np.log(ratio)
         return k
 
-    @property
-    def slope(self) -> xr.DataArray:
-        """Return the slope in log-moneyness of the smile of each leg's expiry, at the money."""
-        step = 1e-3 * self.cut.total_variance(0.0) ** 0.5
-        return (self.iv(step) - self.iv(-step)) / (2.0 * step)
-
     def status(self, k: xr.DataArray) -> xr.DataArray:
         """Return what the slices around each leg say, and whether its strike lies outside the quotes."""
         status: xr.DataArray = self.cut.flags_at(k).astype(np.int32).reset_coords(drop=True)
@@ -108,7 +102,7 @@ def on_surface(
     }
     cut = at_maturity(surface, years, extrapolate="flat_vol", clock=clock)
     rules = None if clock is None else clock_of(clock)
-    where_it_lies = {"year_fraction": years, "forward": forward_of(cut), "origin": origin_us(surface)}
+    where_it_lies = {"year_fraction": years, "forward": cut.forward, "origin": origin_us(surface)}
     return Legs(**arrays, **where_it_lies, cut=cut, rules=rules)
 
 

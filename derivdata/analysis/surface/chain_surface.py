@@ -19,7 +19,7 @@ from derivdata.analysis.smile.quotes import quote_weights
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.clock import Clock
 from derivdata.analysis.surface.fitting import SurfaceMethod, at_the_money_of, fit
-from derivdata.analysis.surface.points import constant_maturity
+from derivdata.analysis.surface.points import at_tenors
 from derivdata.support.arguments import Numbers, typed
 
 _WIDE = 0.1  # half a spread, in volatility, at which a quote counts half
@@ -243,8 +243,13 @@ def history(
     Returns
     -------
     Dataset over the dims of the chains without expiry, strike and side
-        What `constant_maturity` gives, over ``tenor`` [days]: ``atm``, ``rr25`` … [1/√year]; ``strip_index``
-        [1/√year] as `derivdata.analysis.variance.volatility_index` computes it from the strips of quotes,
+        What `constant_maturity` gives, over ``tenor`` [days]: ``atm``, ``rr25`` … [1/√year]; ``forward``
+        [USD] and ``skew``, the slope of the volatility in log-moneyness at the money. Of a history also, over
+        ``tenor``: ``spot_beta``, what volatility at the money moves per 1.00 of the forward's logarithm, and
+        ``skew_stickiness``, the multiple of ``skew`` that it moves: 0 where the smile moves with spot, 1
+        where volatilities stay at their strikes; with ``spot_beta_error`` and ``skew_stickiness_error``,
+        standard errors that allow for unequal variances. ``strip_index`` [1/√year] as
+        `derivdata.analysis.variance.volatility_index` computes it from the strips of quotes,
         ``strip_index_upper``, the most that it is with what lies beyond the quotes, and
         ``strip_index_status``.
 
@@ -264,9 +269,35 @@ def history(
     from derivdata.analysis import variance
 
     surface = from_chain(chains, method=method, weights=weights)
-    fixed = constant_maturity(surface, tenors=tenors, points=points, delta=delta, clock=clock)
+    conventions: dict[str, Any] = {"delta": delta, "atm": "forward", "interest_rate": 0.0}
+    fixed = at_tenors(surface, tenors, points, conventions, clock=clock, more=True)
+    level, fixed = fixed["level"], fixed.drop_vars("level")
+    for name, unit in (("forward", "USD"), ("skew", "1/sqrt(year)")):
+        fixed[name].attrs = {"units": unit}
+    if "time" in fixed.dims:
+        fixed = fixed.assign(_dynamics(level, fixed["skew"], fixed["forward"]))
     strips = variance.model_free(surface, method="strip")
     index = variance.volatility_index(strips, horizon=horizon, clock=clock)
     fixed["strip_index"], fixed["strip_index_upper"] = index["index"], index["upper"]
     fixed["strip_index_status"] = index["status"].astype(np.int32).assign_attrs(flag_attrs())
     return fixed.assign_attrs(fixed.attrs | surface.attrs | {"index_days": index.attrs["days"]})
+
+
+def _dynamics(level: xr.DataArray, skew: xr.DataArray, forward: xr.DataArray) -> dict[str, xr.DataArray]:
+    """Regress moves of volatility on those of the forward, and on these times the skew before."""
+    logarithm: Any = np.log(forward)
+    moved, fell = level.diff("time"), logarithm.diff("time")
+    before = skew.shift(time=1).isel(time=slice(1, None))
+    result: dict[str, xr.DataArray] = {}
+    for name, cause in (("spot_beta", fell), ("skew_stickiness", before * fell)):
+        both = cause.notnull() & moved.notnull()
+        count = both.sum("time")
+        x, y = (part.where(both) - part.where(both).mean("time") for part in (cause, moved))
+        square = (x**2).sum("time")
+        enough = (count > 2) & (square > 0.0)
+        slope = ((x * y).sum("time") / square).where(enough)
+        spread = (x**2 * (y - slope * x) ** 2).sum("time") * count / (count - 2).where(enough)
+        unit = "1/sqrt(year)" if name == "spot_beta" else "1"
+        parts = {name: slope, f"{name}_error": (spread**0.5 / square).where(enough)}
+        result |= {each: part.assign_attrs(units=unit) for each, part in parts.items()}
+    return result

@@ -14,7 +14,7 @@ from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.labelling import bare, origin_attrs, where, with_units
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import YEAR_US, Clock, origin_us
-from derivdata.analysis.surface.maturity import Extrapolation, Maturity, at_maturity, volatility
+from derivdata.analysis.surface.maturity import Extrapolation, at_maturity, volatility
 from derivdata.analysis.surface.points import at_delta
 from derivdata.support import times
 from derivdata.support.arguments import Numbers, typed
@@ -156,7 +156,7 @@ def at(
         raise ValueError("strike and target_delta are given: an option has one of the two")
     years = _years(surface, expiry)
     cut = at_maturity(surface, years, extrapolate=extrapolate, clock=clock)
-    forward = forward_of(cut)
+    forward = cut.forward
     wanted = None if target_delta is None else bare(target_delta, "target_delta")
     if strike is not None:
         require_variables(surface, "surface", ("forward",))
@@ -182,21 +182,6 @@ def at(
     found = xr.Dataset({name: part.drop_attrs() for name, part in parts.items()})
     labels = found.transpose(*vol.dims).rename(instant="expiry") if "instant" in found.dims else found
     return with_units(labels.assign_attrs(origin_attrs(surface)), _UNITS)
-
-
-def forward_of(cut: Maturity) -> xr.DataArray:
-    """Return the forward of a cut [USD], NaN where the surface has none."""
-    if "forward" not in cut.before:
-        return xr.full_like(cut.share_before, np.nan)
-    (t0, f0), (t1, f1) = (
-        [part[name] for name in ("year_fraction", "forward")] for part in (cut.before, cut.after)
-    )
-    apart = t1 > t0
-    share = ((cut.year_fraction - t0) / (t1 - t0).where(apart, 1.0)).where(apart, 0.0)
-    first: Any = np.log(f0)
-    forward: Any = np.exp(first + share * (np.log(f1) - first))
-    known: xr.DataArray = forward.transpose(*cut.share_before.dims)
-    return known
 
 
 def _years(surface: xr.Dataset, expiry: Any) -> xr.DataArray:

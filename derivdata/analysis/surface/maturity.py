@@ -79,6 +79,27 @@ class Maturity(NamedTuple):
         status: xr.DataArray = self.flags | where(outside, np.int32(Status.EXTRAPOLATED), np.int32(0))
         return status
 
+    def skew(self) -> xr.DataArray:
+        """Return the slope of the volatility in log-moneyness at the money [1/√year]."""
+        step = 1e-3 * self.total_variance(0.0) ** 0.5
+        up, down = (volatility(self.total_variance(k), self.year_fraction) for k in (step, -step))
+        return (up - down) / (2.0 * step)
+
+    @property
+    def forward(self) -> xr.DataArray:
+        """Return the forward [USD], its logarithm linear in time; NaN where the surface has none."""
+        if "forward" not in self.before:
+            return xr.full_like(self.share_before, np.nan)
+        (t0, f0), (t1, f1) = (
+            [part[name] for name in ("year_fraction", "forward")] for part in (self.before, self.after)
+        )
+        apart = t1 > t0
+        share = ((self.year_fraction - t0) / (t1 - t0).where(apart, 1.0)).where(apart, 0.0)
+        first: Any = np.log(f0)
+        forward: Any = np.exp(first + share * (np.log(f1) - first))
+        known: xr.DataArray = forward.transpose(*self.share_before.dims)
+        return known
+
     def total_variance(self, k: Any) -> xr.DataArray:
         """Return total variance at any log-moneyness, in the wings too."""
         return elementwise(cut_variance, *self.parameters, bare(k, "log_moneyness"))

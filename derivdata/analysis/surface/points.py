@@ -94,15 +94,34 @@ def constant_maturity(
     >>> fixed["atm"].round(3).values
     array([0.466, 0.467])
     """
+    conventions: Any = {"delta": delta, "atm": atm, "interest_rate": interest_rate}
+    return at_tenors(surface, tenors, points, conventions, extrapolate=extrapolate, clock=clock)
+
+
+def at_tenors(
+    surface: xr.Dataset,
+    tenors: Sequence[str | pd.Timedelta],
+    points: Sequence[str],
+    conventions: dict[str, Any],
+    *,
+    extrapolate: Extrapolation | None = None,
+    clock: Clock | None = None,
+    more: bool = False,
+) -> xr.Dataset:
+    """Return the points, and if `more` also ``forward``, ``skew`` and ``level`` at the money."""
     days = [length(each, "tenors") / pd.Timedelta(1, "D") for each in tenors]
     tenor = xr.DataArray(np.asarray(days, dtype=np.float64), dims="tenor")
 
-    def at_tenors(part: xr.Dataset) -> xr.Dataset:
+    def cut_at(part: xr.Dataset) -> xr.Dataset:
         cut = at_maturity(part, tenor / _YEAR, extrapolate=extrapolate, clock=clock)
-        return points_of(cut, points, delta=delta, atm=atm, interest_rate=interest_rate)
+        found = points_of(cut, points, **conventions)
+        if not more:
+            return found
+        level = volatility(cut.total_variance(0.0), cut.year_fraction)
+        return found.assign(forward=cut.forward, skew=cut.skew(), level=level).reset_coords(drop=True)
 
     require_surface(surface)
-    result = in_chunks(at_tenors, surface, most=_SLICES, whole=("expiry",))
+    result = in_chunks(cut_at, surface, most=_SLICES, whole=("expiry",))
     return result.assign_coords(tenor=("tenor", tenor.to_numpy(), {"units": "days"}))
 
 

@@ -10,11 +10,16 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.inputs import require_times
+from derivdata.analysis.labelling import applied
 from derivdata.analysis.panels import last_valid, require
-from derivdata.analysis.volatility.estimators import UNIT, realised
+from derivdata.analysis.volatility.estimators import BAR, UNIT, mean_of_windows, realised, step_hours
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.support.times import length
+from derivdata.units import HOURS_PER_YEAR
+
+_LAGS = (1, 7, 30)  # days
+_LEARNT = 100
 
 
 @typed
@@ -27,7 +32,7 @@ def cone(
     ] = "yang_zhang",
     quantiles: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95),
 ) -> xr.Dataset:
-    """Compute the volatility cone: how volatility over each length of window was distributed, and is now.
+    """Compute the volatility cone: how volatility over each length of window was distributed, is and will be.
 
     Parameters
     ----------
@@ -44,11 +49,22 @@ def cone(
         ``volatility`` over ``window`` [days] and ``quantile``, ``latest`` and ``count`` (windows) over
         ``window``, beside the dims of `data` but ``time``. Windows overlap, so `count` of them hold far less
         news than as many separate ones; long windows of a short history have a cone that is too narrow.
+        ``forecast`` [1/√year] of the window that begins when the last bar ends, by Corsi's heterogeneous
+        autoregression, and ``forecast_error``, the root mean square of what it would have missed before,
+        each time learnt from what was over by then; NaN with fewer than 100 days to learn from, for windows
+        that are no whole days, and for bars that do not divide a day.
 
     Raises
     ------
     ValueError, TypeError
         As in `realised`; no window or a quantile outside 0 to 1.
+
+    Notes
+    -----
+    Corsi (2009), J. Fin. Econometrics 7: the volatility of the window ahead is linear in those of the last
+    day, 7 days and 30 days, by least squares over the past; a forecast stays within what was seen before. The
+    variance of a day is the sum over its bars of the squared gap from the close before and of Garman and
+    Klass's estimate.
     """
     if not len(windows) or len(set(windows)) < len(windows):
         raise ValueError(f"windows={list(windows)} must name at least one, and each once")
@@ -75,9 +91,69 @@ def cone(
             "count": measured.sum("time"),
         }
     )
-    cone["volatility"].attrs = {"units": UNIT, "method": method}
-    cone["latest"].attrs = {"units": UNIT, "method": method}
+    for name in ("volatility", "latest"):
+        cone[name].attrs = {"units": UNIT, "method": method}
+    bars = (data[name].chunk(time=-1) if data.chunks else data[name] for name in BAR)
+    ahead = applied(
+        _forecasts,
+        *bars,
+        step_hours=step_hours(data),
+        windows=tuple(days),
+        core=[["time"]] * 4,
+        out=[["window"]] * 2,
+        types=[np.float64] * 2,
+        sizes={"window": len(days)},
+    )
+    for name, part in zip(("forecast", "forecast_error"), ahead, strict=True):
+        cone[name] = part.transpose(*cone["latest"].dims).assign_attrs(units=UNIT, method="har")
     return cone
+
+
+def _forecasts(
+    o: Floats, h: Floats, low: Floats, c: Floats, *, step_hours: float, windows: tuple[float, ...]
+) -> tuple[Floats, Floats]:
+    """Return the forecast of each window and its error, of bars along the last axis."""
+    shape = (*c.shape[:-1], len(windows))
+    found, error = np.full(shape, np.nan), np.full(shape, np.nan)
+    per_day = 24.0 / step_hours
+    if per_day < 1.0 or per_day != round(per_day):
+        return found, error
+    o, h, low, c = (np.log(np.where(part > 0.0, part, np.nan)) for part in (o, h, low, c))
+    gap = np.concatenate([np.full_like(c[..., :1], np.nan), o[..., 1:] - c[..., :-1]], axis=-1)
+    each = gap**2 + 0.5 * (h - low) ** 2 - (2.0 * np.log(2.0) - 1.0) * (c - o) ** 2
+    size = round(per_day)
+    each = each[..., each.shape[-1] % size :]  # whole days that end with the last bar
+    days = np.maximum(each.reshape(*each.shape[:-1], -1, size).sum(axis=-1), 0.0) * HOURS_PER_YEAR / 24.0
+    for place in np.ndindex(days.shape[:-1]):
+        for i, window in enumerate(windows):
+            if window >= 1.0 and window == round(window):
+                found[place][i], error[place][i] = _har(days[place], round(window))
+    return found, error
+
+
+def _har(variance: Floats, ahead: int) -> tuple[float, float]:
+    """Forecast the volatility of the days `ahead` from daily variances, and its error in the past."""
+    past = [np.sqrt(mean_of_windows(variance, n)) for n in _LAGS]
+    columns = np.stack([np.ones_like(variance), *past], axis=-1)
+    target = np.full_like(variance, np.nan)
+    if variance.size > ahead:
+        target[:-ahead] = np.sqrt(mean_of_windows(variance, ahead)[ahead:])
+    known = np.isfinite(target) & np.isfinite(columns).all(axis=-1)
+    x, y = np.where(known[:, None], columns, 0.0), np.where(known, target, 0.0)
+    gram = np.cumsum(x[:, :, None] * x[:, None, :], axis=0)
+    moment, count = np.cumsum(x * y[:, None], axis=0), np.cumsum(known)
+    low = np.minimum.accumulate(np.where(known, target, np.inf))
+    high = np.maximum.accumulate(np.where(known, target, -np.inf))
+    forecast = np.full_like(variance, np.nan)
+    # What began `ahead` days ago is the last that is over.
+    days = np.flatnonzero(np.isfinite(columns[ahead:]).all(axis=-1) & (count[:-ahead] >= _LEARNT))
+    weights = np.linalg.pinv(gram[days], rcond=1e-12, hermitian=True) @ moment[days, :, None]
+    fitted = (columns[days + ahead] * weights[..., 0]).sum(axis=-1)
+    forecast[days + ahead] = np.clip(fitted, low[days], high[days])
+    miss = (forecast - target)[np.isfinite(forecast) & known]
+    return float(forecast[-1]) if forecast.size else np.nan, float(
+        np.sqrt(np.mean(miss**2))
+    ) if miss.size else np.nan
 
 
 @typed

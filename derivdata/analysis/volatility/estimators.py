@@ -165,7 +165,7 @@ def realised(
     0.34
     """
     require_variables(data, "data", BAR)
-    step = _step_hours(data)
+    step = step_hours(data)
     n, per_year = _steps_of(window, step), HOURS_PER_YEAR / step
     volatility = xr.apply_ufunc(
         _realised,
@@ -195,10 +195,10 @@ def _realised(
         variance = _variance(c - before, n)
     elif method == "yang_zhang":
         k = 0.34 / (1.34 + (n + 1) / (n - 1))
-        inside = _mean(terms["rogers_satchell"], n)
+        inside = mean_of_windows(terms["rogers_satchell"], n)
         variance = _variance(o - before, n) + k * _variance(c - o, n) + (1.0 - k) * inside
     else:
-        variance = _mean(terms[method], n)
+        variance = mean_of_windows(terms[method], n)
     return np.sqrt(np.maximum(variance, 0.0) * per_year)
 
 
@@ -227,7 +227,7 @@ def bipower(price: xr.DataArray, window: str | pd.Timedelta) -> xr.Dataset:
         whole number of them, two at least.
     """
     require(price, "time", units="USD", name="price")
-    step = _step_hours(price)
+    step = step_hours(price)
     n, per_year = _steps_of(window, step), HOURS_PER_YEAR / step
     total, smooth = xr.apply_ufunc(
         _bipower,
@@ -259,11 +259,12 @@ def _bipower(price: Floats, *, n: int, per_year: float) -> tuple[Floats, Floats]
     product[..., 1:] = size[..., 1:] * size[..., :-1]
     # n returns have n − 1 neighbouring products; their mean times π/2 is the variance of one return.
     smooth = np.full_like(size, np.nan)
-    smooth[..., 1:] = 0.5 * np.pi * _mean(product[..., 1:], n - 1)
-    return _mean(returns**2, n) * per_year, smooth * per_year
+    smooth[..., 1:] = 0.5 * np.pi * mean_of_windows(product[..., 1:], n - 1)
+    return mean_of_windows(returns**2, n) * per_year, smooth * per_year
 
 
-def _step_hours(data: xr.DataArray | xr.Dataset) -> float:
+def step_hours(data: xr.DataArray | xr.Dataset) -> float:
+    """Return the regular step of a ``time`` [hours]."""
     require_times(data, "data")
     stamps = data["time"].values.astype("datetime64[us]").astype(np.int64)
     steps = np.unique(np.diff(stamps))
@@ -287,13 +288,13 @@ def _named(volatility: xr.DataArray, method: str, steps: int) -> xr.DataArray:
     return volatility.rename("volatility").assign_attrs(units=UNIT, method=method, steps=steps)
 
 
-def _mean(values: Floats, n: int) -> Floats:
+def mean_of_windows(values: Floats, n: int) -> Floats:
     """Return the mean of each trailing window of n values; NaN until it is full and where one is NaN."""
     return _over_windows(values, n, lambda windows: windows.mean(axis=-1))
 
 
 def _variance(values: Floats, n: int) -> Floats:
-    """Return the sample variance of each trailing window, over n − 1, with NaN as in `_mean`."""
+    """Return the sample variance of each trailing window, over n − 1, with NaN as in `mean_of_windows`."""
     return _over_windows(values, n, lambda windows: windows.var(axis=-1, ddof=1))
 
 
