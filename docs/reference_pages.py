@@ -29,7 +29,8 @@ _OTHERS = {
 
 def modules() -> dict[str, str]:
     """Every documented module and its title, in the order of the index."""
-    analysis = {f"analysis.{n}": f"Analysis: {n}" for n in derivdata.analysis.__all__}
+    names = [n for n in derivdata.analysis.__all__ if inspect.ismodule(getattr(derivdata.analysis, n))]
+    analysis = {"analysis": "Analysis: any panel"} | {f"analysis.{n}": f"Analysis: {n}" for n in names}
     return {"": _TOP} | FAMILIES | analysis | _OTHERS
 
 

@@ -15,7 +15,7 @@ import derivdata as dd
 
 HEAVY = ("pandas numpy xarray matplotlib scipy requests pyarrow starlette uvicorn dask msgspec").split()
 
-MOST_NAMES = 225  # the last three: features as they were known; live, tables as they come; exposure.history
+MOST_NAMES = 228  # the last ones: see the changelog; analysis.carry_table, percentile and rank
 """More is a decision: a new function says which one it replaces."""
 
 
@@ -55,7 +55,8 @@ def test_the_path_to_a_first_table_loads_no_plots_and_no_arrays() -> None:
 
 def test_every_public_function_is_documented() -> None:
     families = [importlib.import_module(f"derivdata.{name}") for name in dd._FAMILIES]
-    for module in [*families, *(getattr(dd.analysis, name) for name in dd.analysis.__all__)]:
+    parts = [getattr(dd.analysis, name) for name in dd.analysis.__all__]
+    for module in [*families, dd.analysis, *filter(inspect.ismodule, parts)]:
         assert module.__doc__
         for name in module.__all__:
             found = getattr(module, name)

@@ -1,9 +1,12 @@
-"""Pure functions on panels, surfaces and tables: one module per question, loaded when first used."""
+"""Pure functions on panels, surfaces and tables: one module per question, loaded when first used.
+
+Three functions stand beside the modules: `carry_table`, and `percentile` and `rank` of any panel.
+"""
 
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
+from typing import Any
 
 from derivdata.support.text import did_you_mean
 
@@ -13,26 +16,31 @@ __all__ = [
     "basis",
     "black76",
     "business_time",
+    "carry_table",
     "chain",
     "exposure",
     "funding",
     "liquidations",
     "oi",
+    "percentile",
     "position",
+    "rank",
     "risk_neutral",
     "smile",
     "surface",
     "variance",
     "volatility",
 ]
+_FUNCTIONS = {"carry_table": "funding.carry_tables", "percentile": "ranking", "rank": "ranking"}
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(
             f"module 'derivdata.analysis' has no attribute {name!r}{did_you_mean(name, __all__)}"
         )
-    return importlib.import_module(f"derivdata.analysis.{name}")
+    module = importlib.import_module(f"derivdata.analysis.{_FUNCTIONS.get(name, name)}")
+    return getattr(module, name) if name in _FUNCTIONS else module
 
 
 __dir__ = __all__.copy

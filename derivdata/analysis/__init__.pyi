@@ -15,6 +15,9 @@ from derivdata.analysis import smile as smile
 from derivdata.analysis import surface as surface
 from derivdata.analysis import variance as variance
 from derivdata.analysis import volatility as volatility
+from derivdata.analysis.funding.carry_tables import carry_table as carry_table
+from derivdata.analysis.ranking import percentile as percentile
+from derivdata.analysis.ranking import rank as rank
 
 __all__ = [
     "align",
@@ -22,12 +25,15 @@ __all__ = [
     "basis",
     "black76",
     "business_time",
+    "carry_table",
     "chain",
     "exposure",
     "funding",
     "liquidations",
     "oi",
+    "percentile",
     "position",
+    "rank",
     "risk_neutral",
     "smile",
     "surface",

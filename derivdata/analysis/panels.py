@@ -35,6 +35,7 @@ Panel: TypeAlias = xr.DataArray | pd.DataFrame
 KINDS = ("sampled", "settled")
 QUANTITY_UNITS = (USD_UNIT, "coin", "coins")
 """Units of open interest and volume; amounts in different ones are never added."""
+_MOST = 10_000_000  # rows of a window
 _SUFFIXES = {
     "_bps_8h": RATE_UNIT,
     "_bps": BPS_UNIT,
@@ -201,6 +202,27 @@ def interval_of(panel: xr.DataArray) -> xr.DataArray:
         units=HOUR_UNIT,
         name="interval_hours",
     )
+
+
+def window_rows(
+    panel: xr.DataArray, window: str | pd.Timedelta | None, rows: int | None, min_rows: int | None
+) -> tuple[int, int]:
+    """Return the rows of a window, of time in whole steps of the panel, and the least known ones."""
+    since = hours(panel) if "time" in panel.coords and panel.sizes["time"] else None
+    if (window is None) == (rows is None):
+        raise ValueError("give the window as a length of time, or its rows=")
+    if window is not None:
+        nothing = float(max(2, min_rows or 2))  # of a panel without steps, any window of enough rows will do
+        steps = nothing if since is None else hours_of(window, "window") / usual_step(since)
+        if not abs(steps - np.rint(steps)) < 1e-6:
+            raise ValueError(f"{window=} is no whole number of the panel's steps: give rows=")
+        rows = int(np.rint(steps))
+    assert rows is not None
+    least = max(2, rows // 2) if min_rows is None else min_rows
+    if not 2 <= least <= rows <= _MOST:
+        given = "" if window is None else f"{window=} has "
+        raise ValueError(f"{given}{rows=}, min_rows={least}: need 2 <= min_rows <= rows <= {_MOST:,}")
+    return rows, least
 
 
 def positive(value: Any, name: str) -> float:

@@ -189,7 +189,7 @@ def test_every_series_of_a_panel_is_scored_by_itself_in_any_order_of_dims():
 
 @pytest.mark.parametrize("options", [{"rows": 1}, {"rows": 5, "lag_rows": -1}, {"rows": 5, "min_rows": 6}])
 def test_windows_that_make_no_sense(options):
-    with pytest.raises(ValueError, match="need 2 <= min_rows <= rows and lag_rows >= 0"):
+    with pytest.raises(ValueError, match=r"need 2 <= min_rows <= rows|later ones"):
         funding.zscore(series(np.ones(9)), **options)
 
 

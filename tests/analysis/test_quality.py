@@ -257,11 +257,55 @@ def settlements() -> tuple[pd.DataFrame, pd.DataFrame]:
 @pytest.mark.parametrize("fault", injected_faults.FAULTS)
 def test_faults_put_into_five_recorded_series_are_found(fault: str, settlements: tuple) -> None:
     table, clean = settlements
-    assert injected_faults.recall(fault, table, clean, tries=2) >= 0.9
+    least = injected_faults.LEAST.get(fault, 0.9)
+    assert injected_faults.recall(fault, table, clean, tries=1) >= least
 
 
 def test_a_clean_recording_raises_few_false_alarms(settlements: tuple) -> None:
+    """Nor does another interest rate pass for another unit: mexc had 0.5 bps until December 2022, then 1."""
     assert injected_faults.false_alarms(settlements[1]) <= 1.0
+    assert set(injected_faults.alarmed_series(settlements[1]).values()) == {0}
+
+
+def test_a_unit_of_half_shows_where_venues_are_pinned_to_their_interest_rate() -> None:
+    """All at 1 bps in three tenths of the steps, else 30 % apart; one of them has another interest rate."""
+    rng = np.random.default_rng(2)
+    rates = np.where(rng.random(300) < 0.3, 1.0, np.exp(rng.normal(0.0, 0.3, (7, 300))))
+    rates[1] *= 2.0
+    rates[2, 200:] *= 0.5
+    rates[3] = np.where(rates[3] == 1.0, 0.5, rates[3])  # another interest rate
+    found = peers.compare(rates, peers.median_of_others(rates), days=100.0)
+    np.testing.assert_allclose(found.peer_scale, [1.0, 2.0, *[1.0] * 5])
+    np.testing.assert_allclose(found.scale_change, [1.0, 1.0, 0.5, *[1.0] * 4])
+    assert abs(found.at[2] - 200) <= 2
+
+
+def test_a_series_that_comes_a_step_after_its_like() -> None:
+    rng = np.random.default_rng(3)
+    market = rng.normal(size=201).cumsum()
+    table = np.stack([market[1:], market[:-1], rng.normal(size=200).cumsum()]) + 0.1 * rng.normal(
+        size=(3, 200)
+    )
+    assert peers.lag_to_twin(table).tolist() == [-1.0, 1.0, 0.0]
+    assert peers.lag_to_twin(table[:, :90]).tolist() == [0.0, 0.0, 0.0], "too short to tell"
+
+
+def test_rows_of_another_symbol_are_found_where_they_are_no_floor() -> None:
+    """Six rows of a series that has 1.0 for most of the time; five are no run."""
+    rng = np.random.default_rng(4)
+    hours = [*range(0, 800, 8)]
+    values = {name: np.where(rng.random(100) < 0.6, 1.0, rng.normal(size=100).round(6)) for name in "AB"}
+    told = np.flatnonzero((values["B"] != 1.0) & (np.arange(100) >= 40))
+    for rows, count in ((6, 6), (5, 0)):
+        mixed = values["A"].copy()
+        span = slice(int(told[0]), int(told[rows - 1]) + 1)
+        mixed[span] = values["B"][span]
+        table = pd.concat(
+            [series(hours, list(one)).assign(symbol=name) for name, one in (("A", mixed), ("B", values["B"]))]
+        )
+        assert quality(table)["other_symbol"].tolist() == [count, count]
+    apart = table.assign(exchange=np.where(table["symbol"] == "A", "a", "b"))
+    assert quality(apart)["other_symbol"].tolist() == [0, 0], "another venue may pay the same"
 
 
 def test_kinds_of_price_are_series_of_their_own() -> None:

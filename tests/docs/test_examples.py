@@ -18,7 +18,10 @@ import xarray as xr
 import derivdata as dd
 
 FAMILIES = ("funding", "liquidations", "markets", "oi", "options", "orderbook", "volume")
-ANALYSIS = tuple(f"analysis.{name}" for name in dd.analysis.__all__)
+ANALYSIS = (
+    "analysis",
+    *(f"analysis.{name}" for name in dd.analysis.__all__ if not callable(getattr(dd.analysis, name))),
+)
 SHOWN = ("", *FAMILIES, *ANALYSIS, "units")
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

@@ -10,11 +10,10 @@ import xarray as xr
 
 from derivdata.analysis.funding.ranked_windows import median_and_deviation
 from derivdata.analysis.funding.rolling import mean_and_deviation
-from derivdata.analysis.panels import Panel, hours, hours_of, like, require, usual_step, whole
+from derivdata.analysis.panels import Panel, figures_of, require, window_rows
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 
-_MOST = 10_000_000  # rows of a window
 _LEVEL = 1e-9  # a deviation below this is a constant
 _BLOCK, _BLOCK_ROBUST = 131_072, 262_144  # elements of a window's rows that are worked on at once
 _WIDE, _WIDE_ROBUST = 10_240, 4_096
@@ -59,35 +58,21 @@ def zscore(
         `min_rows` make no sense.
     """
     panel = require(panel, "time")
-    since = hours(panel) if "time" in panel.coords and panel.sizes["time"] else None
-    if (window is None) == (rows is None):
-        raise ValueError("give the window as a length of time, or its rows=")
-    if window is not None:
-        nothing = float(max(2, min_rows or 2))  # of a panel without steps, any window of enough rows will do
-        steps = nothing if since is None else hours_of(window, "window") / usual_step(since)
-        if not abs(steps - np.rint(steps)) < 1e-6:
-            raise ValueError(f"{window=} is no whole number of the panel's steps: give rows=")
-        rows = int(np.rint(steps))
-    assert rows is not None
-    least = max(2, rows // 2) if min_rows is None else min_rows
-    if not 2 <= rows <= _MOST or lag_rows < 0 or not 2 <= least <= rows:
-        given = "" if window is None else f"{window=} has "
-        raise ValueError(
-            f"{given}{rows=}, {lag_rows=}, min_rows={least}: need 2 <= min_rows <= rows and lag_rows >= 0, "
-            f"and no more than {_MOST:,} rows"
-        )
-    score = xr.apply_ufunc(
+    rows, least = window_rows(panel, window, rows, min_rows)
+    if lag_rows < 0:
+        raise ValueError(f"{lag_rows=} would score a value against later ones: give 0 or more")
+    units = {"zscore": "1"}
+    figures = figures_of(
         _zscore,
-        whole(panel, "time"),
-        input_core_dims=[["time"]],
-        output_core_dims=[["time"]],
-        kwargs={"window": rows, "lag": lag_rows, "least": least, "robust": robust},
-        dask="parallelized",
-        keep_attrs=False,
-        output_dtypes=[np.float64],
+        panel,
+        units=units,
+        into={"time": None},
+        window=rows,
+        lag=lag_rows,
+        least=least,
+        robust=robust,
     )
-    scores: xr.DataArray = like(score, panel)
-    return scores.rename("zscore").assign_attrs(units="1")
+    return figures["zscore"]
 
 
 def _zscore(values: Floats, *, window: int, lag: int, least: int, robust: bool) -> Floats:

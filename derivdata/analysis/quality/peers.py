@@ -6,7 +6,8 @@ one. Against the median of its peers it is too large or too small throughout, or
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import itertools
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,10 +18,17 @@ from derivdata.support.arrays import Array, Bools, Floats
 _LEAST = 20
 """Common steps on each side of an instant that a change takes."""
 _PEERS = 2
-_CHANGE = np.log(4.0)
 _SIZE = np.log(5.0)
+_CHANGES = {300.0: np.log(1.6), 60.0: np.log(3.2)}
+"""Least change of a rate's size in so many days and more."""
 _PRICE = np.log(1.05)
-_SPLITS = 16
+_BLOCKS = 16
+_LEAST_NOISE = 1e-3
+_IN_BLOCK = 3  # known steps of a block that has a median
+_TWINS, _TOGETHER = 0.6, 100  # correlation of moves, and steps, by which two venues tell their order in time
+_SURE = 6.0  # standard errors of a lasting change, from the medians of blocks
+_APART = 2.0  # standard deviations of the ratio by which its median is another size
+_EXACT, _OCTAVES, _PINNED = 1e-6, 3, 10  # of steps at which two venues are both at their interest rate
 _SPIKE = 12.0  # usual moves by which a single point leaves both of its neighbours
 _SIGNS = 0.3  # of steps that agree in sign less those that do not: below minus this, the sign is another
 
@@ -41,12 +49,18 @@ class Comparison(NamedTuple):
     peer_sign: Floats
 
 
-def compare(values: Floats, peers: Floats, *, prices: bool = False) -> Comparison:
-    """Compare series (series, steps) with the `median_of_others` of each, NaN where there is no value.
+def compare(values: Floats, peers: Floats, *, kind: str = "rate", days: Any = np.inf) -> Comparison:
+    """Compare series (series, steps) over some days with the `median_of_others` of each.
 
-    Prices of one coin lie within 5 % of each other; rates and amounts may differ by factors.
+    Prices of one coin lie within 5 % of each other; rates and amounts may differ by factors. How much of that
+    is a fault is told from the pair's own noise, and of rates from the steps at which the venue and its peers
+    are both pinned to their interest rate: these have an exact ratio, 2 where a 4-hour rate is read as one of
+    eight hours.
     """
-    changes, sizes = (_PRICE, _PRICE) if prices else (_CHANGE, _SIZE)
+    prices = kind == "price"
+    changes = _PRICE if prices else _SIZE
+    if kind == "rate":  # in few days rates of venues differ for long enough to look like another unit
+        changes = np.select([np.asarray(days) >= least for least in _CHANGES], list(_CHANGES.values()), _SIZE)
     both_known = np.isfinite(values) & np.isfinite(peers)
     values, peers = np.where(both_known, values, np.nan), np.where(both_known, peers, np.nan)
     enough = both_known.sum(axis=1) >= 2 * _LEAST
@@ -56,17 +70,54 @@ def compare(values: Floats, peers: Floats, *, prices: bool = False) -> Compariso
     ratio = np.log(np.abs(values) + floor) - np.log(np.abs(peers) + floor)
     agreement = np.where(both_known, np.sign(values) * np.sign(peers), np.nan)
     change, at = _change(ratio)
-    changed = enough & (np.abs(change) >= changes)
-    size = row_quantile(ratio, 0.5)
+    change = np.where(np.abs(change) >= changes, change, 0.0)
+    low, middle, high = row_quantiles(ratio, 0.25, 0.5, 0.75)
+    least = _PRICE if prices else np.maximum(_APART * (high - low) / 1.349, _SIZE)
+    size = np.where(np.abs(middle) >= least, middle, 0.0)
+    if kind == "rate":
+        octaves = np.log(2.0) * _pinned(values, peers)
+        some = np.isfinite(octaves).sum(axis=1) >= _PINNED
+        pinned = np.where(some, row_quantile(octaves, 0.5), 0.0)
+        # Another interest rate is no other unit: that moves all rates by as much, or half in a noisy median.
+        as_much = (middle * pinned >= 0.5 * pinned**2) & (pinned != 0.0)
+        size = np.where((size == 0.0) & as_much, pinned, size)
+        moved, place = _change(octaves)
+        as_much = (_step(ratio, place) * moved >= 0.5 * moved**2) & (moved != 0.0)
+        better = (change == 0.0) & as_much
+        change, at = np.where(better, moved, change), np.where(better, place, at)
+    changed = enough & (change != 0.0)
     mean = np.nansum(agreement, axis=1) / np.maximum(both_known.sum(axis=1), 1)
     return Comparison(
         _spikes(values, values - peers),
         np.where(enough, np.where(changed, np.exp(change), 1.0), np.nan),
         np.where(changed, at, -1),
         enough & _changes_sign(agreement),
-        np.where(enough, np.where(np.abs(size) >= sizes, np.exp(size), 1.0), np.nan),
+        np.where(enough, np.exp(size), np.nan),
         np.where(enough, np.where(mean < -_SIGNS, -1.0, 1.0), np.nan),
     )
+
+
+def lag_to_twin(values: Floats) -> Floats:
+    """Return by how many steps each series comes after the one that moves most like it, 0 where none does.
+
+    From correlations of moves (cut off at three usual ones) at lags of a step: venues may pay what was
+    measured an interval earlier, so that only one that moves as another does shows a shift of its own.
+    """
+    if values.shape[1] < _TOGETHER:
+        return np.zeros(len(values))
+    moves = np.diff(values, axis=1)
+    size = row_quantile(np.where(moves == 0.0, np.nan, np.abs(moves)), 0.5)[:, None]
+    moves = np.clip(moves / size, -3.0, 3.0)
+    known = np.isfinite(moves)
+    moves, known = np.where(known, moves, 0.0), known.astype(np.float64)
+    best = np.zeros((3, len(values)))
+    for place, ends in enumerate((slice(2, None), slice(1, -1), slice(0, -2))):
+        own, there, other, seen = moves[:, 1:-1], known[:, 1:-1], moves[:, ends], known[:, ends]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            together = (own @ other.T) / np.sqrt((own**2 @ seen.T) * (there @ (other**2).T))
+        few = (there @ seen.T < _TOGETHER) | np.eye(len(values), dtype=bool)
+        best[place] = np.where(few, 0.0, np.nan_to_num(together)).max(axis=1, initial=0.0)
+    return np.where(best.max(axis=0) >= _TWINS, best.argmax(axis=0) - 1.0, 0.0)
 
 
 def median_of_others(values: Floats) -> Floats:
@@ -89,24 +140,55 @@ def median_of_others(values: Floats) -> Floats:
     return np.where(others >= _PEERS, 0.5 * (lower + upper), np.nan)
 
 
-def _change(ratio: Floats) -> tuple[Floats, Array]:
-    """Return the largest lasting change of the median of each row, and its place; 0 and −1 for none.
+def _pinned(values: Floats, peers: Floats) -> Floats:
+    """Return the octaves between a rate and its peers where their ratio is a power of two, else NaN."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        octaves = np.log2(values / peers)
+        near = np.round(octaves)
+        return np.where((np.abs(octaves - near) < _EXACT) & (np.abs(near) <= _OCTAVES), near, np.nan)
 
-    Medians before and after are compared at fifteen places. A change lasts if the middle halves of before and
-    after do not overlap.
+
+def _step(ratio: Floats, at: Array) -> Floats:
+    """Return by how much the median of each row is higher from a place on than before it."""
+    places = np.arange(ratio.shape[1])
+    before, after = (
+        row_quantile(np.where(side, ratio, np.nan), 0.5)
+        for side in (places < at[:, None], places >= at[:, None])
+    )
+    return np.asarray(after - before)
+
+
+def _change(ratio: Floats) -> tuple[Floats, Array]:
+    """Return the surest lasting change of each row and its place; 0 and −1 for none.
+
+    The row is cut into blocks, and the means of their medians before and after each are compared: by over six
+    standard errors, from how far medians of one side lie apart, it is a change.
     """
     rows, width = ratio.shape
-    best, at = np.zeros(rows), np.full(rows, -1)
-    for split in sorted({round(width * k / _SPLITS) for k in range(1, _SPLITS)}):
-        before, after = ratio[:, :split], ratio[:, split:]
-        enough = (np.isfinite(before).sum(axis=1) >= _LEAST) & (np.isfinite(after).sum(axis=1) >= _LEAST)
-        if not enough.any():
-            continue
-        earlier, later = (row_quantiles(part, 0.25, 0.5, 0.75) for part in (before, after))
-        apart = (later[0] > earlier[2]) | (earlier[0] > later[2])
-        change = later[1] - earlier[1]
-        better = enough & apart & (np.abs(change) > np.abs(best))
-        best, at = np.where(better, change, best), np.where(better, split, at)
+    number = int(np.clip(width // 5, 4, _BLOCKS))
+    edges = np.linspace(0, width, number + 1).astype(np.intp)
+    medians = np.full((rows, number), np.nan)
+    for place, (first, stop) in enumerate(itertools.pairwise(edges)):
+        block = ratio[:, first:stop]
+        some = np.isfinite(block).sum(axis=1) >= _IN_BLOCK
+        medians[:, place] = np.where(some, row_quantile(block, 0.5), np.nan)
+    known = np.isfinite(medians)
+    level = np.where(known, medians, 0.0)
+    best, sure, at = np.zeros(rows), np.full(rows, _SURE), np.full(rows, -1)
+    for split in range(2, number - 1):
+        sides = slice(None, split), slice(split, None)
+        counts = [known[:, side].sum(axis=1) for side in sides]
+        means = [level[:, side].sum(axis=1) / np.maximum(n, 1) for side, n in zip(sides, counts, strict=True)]
+        squares = sum(
+            (known[:, side] * (level[:, side] - mean[:, None]) ** 2).sum(axis=1)
+            for side, mean in zip(sides, means, strict=True)
+        )
+        spread = np.sqrt(squares / np.maximum(counts[0] + counts[1] - 2, 1)) + _LEAST_NOISE
+        error = spread * np.sqrt(1.0 / np.maximum(counts[0], 1) + 1.0 / np.maximum(counts[1], 1))
+        change = means[1] - means[0]
+        better = (np.minimum(*counts) >= 2) & (np.abs(change) > sure * error)
+        best, at = np.where(better, change, best), np.where(better, edges[split], at)
+        sure = np.where(better, np.abs(change) / error, sure)
     return best, _refined(ratio, best, at)
 
 

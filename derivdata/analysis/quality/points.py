@@ -18,6 +18,8 @@ from derivdata.tables.required import require_columns
 _BATCH = 2_000_000  # points examined at once, padding included
 _MOST_CELLS = 50_000_000  # of the venues of one symbol over their common steps
 _LATE = 60e6  # µs within which two settlements are one
+_RUN, _OFTEN = 6, 0.01  # rows that are another symbol's; share of a series that has one value too often
+_ALIKE = 8
 _PAGE = 5  # rows in a row that came before: a page of an answer came twice
 
 
@@ -111,6 +113,35 @@ def collect_points(
     pages = owner[begins][lengths >= _PAGE]
     counted = {"duplicates": codes[repeated], "conflicts": codes[repeated & ~same], "repeated_pages": pages}
     return series, {name: np.bincount(rows, minlength=number) for name, rows in counted.items()}
+
+
+def rows_of_other_symbols(points: Points, report: pd.DataFrame) -> Array:
+    """Count the rows of each series that are another symbol's of its venue, in runs of `_RUN` and more.
+
+    Values that a series has often, as at its floor, tell nothing and are passed over.
+    """
+    counts = np.zeros(len(report), dtype=np.int64)
+    if not {"symbol", "exchange"} <= set(report.columns):
+        return counts
+    length = np.diff(points.bounds)
+    owner = np.repeat(np.arange(len(report)), length)
+    venue = report.groupby([name for name in ("exchange", "kind") if name in report]).ngroup().to_numpy()
+    at = {"venue": venue[owner], "time": points.stamps, "value": points.value}
+    frame = pd.DataFrame({**at, "owner": owner})
+    same = frame[frame.duplicated(list(at), keep=False) & frame["value"].notna()]
+    often = same.groupby(["owner", "value"])["time"].transform("size")
+    often = (often > np.maximum(_OFTEN * length[same["owner"]], 2)) | (
+        same.groupby(list(at))["owner"].transform("size") > _ALIKE  # one value of a whole venue
+    )
+    told = np.ones(len(frame), dtype=np.int64)
+    told[same.index[often]] = 0
+    same = same[~often].assign(row=np.cumsum(told)[same.index[~often]])
+    pairs = same.merge(same, on=list(at))
+    pairs = pairs[pairs["owner_x"] != pairs["owner_y"]].sort_values(["owner_x", "owner_y", "row_x"])
+    steps = pairs[["owner_x", "owner_y", "row_x", "row_y"]].diff()
+    run = (~(steps == [0, 0, 1, 1]).all(axis=1)).cumsum()
+    shared = pairs[run.map(run.value_counts()) >= _RUN].drop_duplicates("row_x")
+    return counts + np.bincount(shared["owner_x"], minlength=len(report))
 
 
 def answered_windows(requests: pd.DataFrame, series: pd.DataFrame) -> list[Array]:

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata.analysis.quality.peers import compare, median_of_others
+from derivdata.analysis.quality.peers import compare, lag_to_twin, median_of_others
 from derivdata.analysis.quality.points import (
     Points,
     answered_windows,
     collect_points,
     count_not_requested,
+    rows_of_other_symbols,
 )
 from derivdata.analysis.quality.series import Batch, completeness, row_quantile, steps_in_force, value_figures
 from derivdata.support import times
@@ -28,7 +29,7 @@ _NEVER = np.iinfo(np.int64).min  # NaT
 _LATE = 60_000_000  # µs by which the stamp of a row may come after its step
 _COUNTS = (
     "expected present missing gaps duplicates conflicts repeated_pages frozen stale interval_changes "
-    "off_schedule nulls outliers"
+    "off_schedule nulls outliers other_symbol"
 ).split()
 _FLAGS = ("clamped", "clamped_end", "wrong_interval", "open_last_bucket", "sign_change")
 _TIMES = ("start", "end", "scale_change_at")
@@ -36,7 +37,7 @@ _COLUMNS = (
     "start end step_hours expected present missing not_requested gaps longest_gap_hours duplicates conflicts "
     "repeated_pages frozen stale at_low_share at_high_share clamped clamped_end interval_changes "
     "stated_hours wrong_interval off_schedule open_last_bucket nulls outliers spikes scale_change "
-    "scale_change_at sign_change peer_scale peer_sign"
+    "scale_change_at sign_change peer_scale peer_sign peer_lag other_symbol"
 ).split()
 
 
@@ -95,8 +96,13 @@ def quality(
         by which the series grows against its peers at one instant, 1 for none, at ``scale_change_at``;
         ``sign_change``: from an instant on it has the other sign; of rates and prices, ``peer_scale``, the
         factor to its peers' size where that is 5 and more or 1/5 and less (of prices 5 % and more: another
-        coin under the same ticker), else 1; and, of rates only, ``peer_sign``, −1
-        where it has the other sign than its peers throughout, else 1.
+        coin under the same ticker), or 2 and 4 where venues are pinned to their interest rate, else 1; of
+        rates only, ``peer_sign``, −1 where it has the other sign than its peers throughout, else 1;
+        ``peer_lag``, the steps by which it comes after the venue that moves most like it, where that is
+        seen, else 0 (of two that move alike both have one).
+
+        Against the other symbols of its venue: ``other_symbol``, rows in runs of six and more that are those
+        of another symbol at the same instants (both have them: which is wrong their peers may say).
 
         ``attrs["summary"]`` says it in a line.
 
@@ -134,6 +140,7 @@ def quality(
     if not len(table) or "resolution" not in table or str(table["resolution"].iloc[-1]) in _NO_BUCKETS:
         figures["open_last_bucket"] = np.zeros(len(first))
     _compare(figures, points, report, column)
+    figures["other_symbol"] = rows_of_other_symbols(points, report)
     for name in _COLUMNS:
         report[name] = _as_column(name, figures[name], table)
     report.attrs["summary"] = _summary(report)
@@ -223,7 +230,7 @@ def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, colu
     """Compare the venues of each symbol over the step that most of them share."""
     prices = column.startswith("price")
     told = ("peer_scale", "peer_sign") if column.startswith("rate") else ("peer_scale",) if prices else ()
-    for name in ("spikes", "scale_change", "peer_scale", "peer_sign"):
+    for name in ("spikes", "scale_change", "peer_scale", "peer_sign", "peer_lag"):
         figures[name][:] = np.nan
     figures["scale_change_at"] = np.full(len(report), _NEVER)
     if not {"symbol", "exchange"} <= set(report.columns):
@@ -242,14 +249,14 @@ def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, colu
         rows = np.concatenate([part[0] for part in markets])
         begin = np.repeat([part[1] for part in markets], [len(part[0]) for part in markets])
         values = np.concatenate([part[2] for part in markets])
-        comparison = compare(
-            values, np.concatenate([median_of_others(part[2]) for part in markets]), prices=prices
-        )
+        others = np.concatenate([median_of_others(part[2]) for part in markets])
+        days = values.shape[1] * bucket[rows] / 86_400e6
+        comparison = compare(values, others, kind=column.partition("_")[0], days=days)
         figures["spikes"][rows] = np.where(np.isnan(comparison.scale_change), np.nan, comparison.spikes)
-        figures["scale_change"][rows], figures["sign_change"][rows] = (
-            comparison.scale_change,
-            comparison.sign_change,
-        )
+        figures["scale_change"][rows] = comparison.scale_change
+        figures["sign_change"][rows] = comparison.sign_change
+        lags = np.concatenate([lag_to_twin(part[2]) for part in markets])
+        figures["peer_lag"][rows] = np.where(np.isnan(comparison.scale_change), np.nan, lags)
         at = (begin + comparison.at) * np.nan_to_num(bucket[rows]).astype(np.int64)
         figures["scale_change_at"][rows] = np.where(comparison.at >= 0, at, _NEVER)
         for name in told:
@@ -286,6 +293,8 @@ def _summary(report: pd.DataFrame) -> str:
         (int(report["outliers"].sum()), "outliers"),
         (int(report["spikes"].sum()), "spikes"),
         (int(report["stale"].sum()), "stale points"),
+        (int(report["other_symbol"].sum()), "points that another symbol has too"),
+        (int((report["peer_lag"].fillna(0.0) != 0.0).sum()), "series a step before or after their like"),
         (int(((report["scale_change"] != 1.0) & report["scale_change"].notna()).sum()), "changes of scale"),
         (int((report["sign_change"] | (report["peer_sign"] == -1.0)).sum()), "series of the other sign"),
         (int(((report["peer_scale"] != 1.0) & report["peer_scale"].notna()).sum()), "series out of scale"),

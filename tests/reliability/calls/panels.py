@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from derivdata.analysis import backtest, liquidations
+from derivdata.analysis import backtest, funding, liquidations
 from tests.reliability.calls.call import Calls
 from tests.reliability.calls.made import (
     HOURS,
@@ -35,6 +35,11 @@ CALLS: Calls = {
     "analysis.basis.against": lambda: {
         "price": amounts("price_usd"), "reference": amounts("price_usd"),
     },
+    "analysis.carry_table": lambda: {
+        "forecast": funding.forecast_carry(settled(), hold="1d", fee_bps=0.25),
+    },
+    "analysis.percentile": lambda: {"panel": rates(), "window": "12h", "rows": None, "min_rows": 2},
+    "analysis.rank": lambda: {"panel": rates(), "dim": "exchange"},
     "analysis.funding.best_pair": lambda: {
         "panel": rates(), "oi_usd": amounts(), "min_oi_usd": 1.0, "age_hours": None, "max_age": None,
         "tradable": VENUES, "prices": None,

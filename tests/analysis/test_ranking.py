@@ -1,0 +1,86 @@
+"""Percentiles and ranks of panels, and the table of forecasts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import derivdata as dd
+from derivdata.analysis import funding
+from tests.analysis.funding_made import market, noisy, series
+
+NAN = float("nan")
+
+
+def test_percentiles_by_hand() -> None:
+    """5 above −1, 0, 1; then 1 among 0, 1, 5 with half of its equal; 9 has two of three before it."""
+    values = [-1.0, 0.0, 1.0, 5.0, 1.0, NAN, 9.0]
+    found = dd.analysis.percentile(series(values), rows=3)
+    np.testing.assert_allclose(found, [NAN, NAN, 1.0, 1.0, 0.5, NAN, 1.0])
+    assert found.attrs == {"units": "1"}
+    strict = dd.analysis.percentile(series(values), "24h", min_rows=3)
+    np.testing.assert_allclose(strict, [NAN, NAN, NAN, 1.0, 0.5, NAN, NAN])
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_percentiles_are_those_of_the_values_before_each(lazy: bool) -> None:
+    panel = noisy(symbols=2, venues=3, rows=90, gaps=0.2, seed=3).round(1)
+    given = panel.chunk(time=20) if lazy else panel
+    found = dd.analysis.percentile(given.transpose("time", ...), rows=20, min_rows=5)
+    assert found.dims == ("time", "symbol", "exchange")
+    assert (found.chunks is not None) == lazy
+    for place in np.ndindex(panel.shape):
+        past = panel.values[place[:2]][max(0, place[2] - 20) : place[2]]
+        past, value = past[np.isfinite(past)], panel.values[place]
+        share = ((past < value).sum() + 0.5 * (past == value).sum()) / max(past.size, 1)
+        expected = share if past.size >= 5 and np.isfinite(value) else NAN
+        np.testing.assert_allclose(found.values[place[2], *place[:2]], expected, rtol=1e-12)
+
+
+def test_what_comes_later_changes_no_percentile() -> None:
+    panel = noisy(rows=60, seed=4)
+    cut = dd.analysis.percentile(panel.isel(time=slice(40)), rows=10)
+    xr.testing.assert_identical(cut, dd.analysis.percentile(panel, rows=10).isel(time=slice(40)))
+
+
+def test_ranks_of_venues_and_of_symbols() -> None:
+    panel = market([[[3.0], [1.0], [3.0], [NAN]], [[2.0], [5.0], [NAN], [NAN]]])
+    np.testing.assert_array_equal(dd.analysis.rank(panel)[0, :, 0], [1.5, 3.0, 1.5, NAN])
+    np.testing.assert_array_equal(
+        dd.analysis.rank(panel, dim="symbol")[..., 0], [[1, 2, 1, NAN], [2, 1, NAN, NAN]]
+    )
+    late = xr.concat(
+        [
+            panel.isel(exchange=[0]),
+            panel.isel(exchange=[1]).assign_coords(time=panel["time"] + np.timedelta64(5, "ms")),
+        ],
+        "exchange",
+        join="outer",
+    )
+    assert dd.analysis.rank(late).values.tolist() == [[[1.0], [2.0]], [[2.0], [1.0]]]
+    with pytest.raises(ValueError, match="among later ones"):
+        dd.analysis.rank(panel, dim="time")
+
+
+def test_the_table_of_a_forecast_is_the_forecast_a_year() -> None:
+    panel = noisy(symbols=2, venues=4, rows=300, gaps=0.0, seed=5)
+    panel[1, 3, -30:] = NAN  # S1 on v03 has ended: its pairs have no forecast
+    forecast = funding.forecast_carry(panel, hold="7d", fee_bps=1.0)
+    table = dd.analysis.carry_table(forecast)
+    assert len(table) == 24
+    assert table["net_apr"].dropna().is_monotonic_decreasing
+    assert table["net_apr"].isna().tolist() == [False] * 18 + [True] * 6
+    assert set(table["status"][18:]) == {"gap"}
+    best = table.iloc[0]
+    chosen = (forecast["long"] == best["long"]) & (forecast["short"] == best["short"])
+    one = forecast.sel(symbol=best["symbol"]).isel(pair=int(np.flatnonzero(chosen)[0]))
+    for name, source in (
+        ("net_apr", "net_bps"),
+        ("net_low_apr", "net_low_bps"),
+        ("net_high_apr", "net_high_bps"),
+    ):
+        assert best[name] == pytest.approx(one[source].item() / 1e4 * 8760 / 168, rel=1e-12)
+    assert best["chance"] == one["probability_net_positive"].item()
+    with pytest.raises(ValueError, match=r"choose one, forecast.isel\(time=-1\)"):
+        dd.analysis.carry_table(funding.forecast_history(panel, hold="7d", fee_bps=1.0))
