@@ -54,6 +54,30 @@ def test_a_month_that_is_over_is_one_file_by_symbol_venue_and_time(archive: Arch
     assert archive.append(FUNDING, rates(["ETH", "BTC"], hours=72, start=JANUARY)) == 0
 
 
+@pytest.mark.parametrize("merged", [True, False])
+def test_a_large_month_is_sorted_week_by_week(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merged: bool
+) -> None:
+    """Its days lie in row groups of their weeks, whether it was merged or written at once."""
+    monkeypatch.setattr(merging, "SLICE_ROWS", 1_000)
+    monkeypatch.setattr(appending, "MONTH_ROWS", 10)
+    archive, rows = open_archive(tmp_path), rates(["ETH", "BTC"], hours=31 * 24, start=MARCH)
+    for part in (rows[rows["symbol"] == "ETH"], rows[rows["symbol"] != "ETH"]) if merged else ():
+        archive.append(FUNDING, part, accept=["unit"])
+    april = rates(["BTC"], ["okx"], hours=1, start=MARCH + pd.Timedelta("31D"))
+    archive.append(FUNDING, april if merged else pd.concat([rows, april]), accept=["unit"])
+    (path,) = archive.path.glob("*/2026-03/*.parquet")
+    weeks = []
+    for place in range(pq.read_metadata(path).num_row_groups):
+        group = pq.ParquetFile(path).read_row_group(place).to_pandas()
+        assert group.equals(group.sort_values(["symbol", "exchange", "time"], ignore_index=True))
+        weeks.append((len(group), group["time"].min().day, group["time"].max().day))
+    assert weeks == [(672, 1, 7), (672, 8, 14), (672, 15, 21), (960, 22, 31)]
+    pd.testing.assert_frame_equal(
+        archive.read(FUNDING, MARCH, "2026-04-01"), tables.TABLES[FUNDING].conform(rows)
+    )
+
+
 def test_several_months_at_once_are_files_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(appending, "MONTH_ROWS", 10)
     monkeypatch.setattr(merging, "parquet_writer", None)

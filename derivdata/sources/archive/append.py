@@ -14,12 +14,11 @@ import pyarrow.compute as pc
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import manifest as manifests
-from derivdata.sources.archive import parquet_writer, scanning
+from derivdata.sources.archive import merging, parquet_writer, scanning
 from derivdata.sources.archive.audit import refuse_other_contracts
 from derivdata.sources.archive.commits import Change, commit, past_after
 from derivdata.sources.archive.ledger import Asked, content_of, enter_requests
 from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
-from derivdata.sources.archive.merging import close_months, closed_months, merge_files
 from derivdata.sources.archive.schemas import frame_of, to_arrow
 from derivdata.sources.archive.selections import EVER, Selection, TimeRange
 from derivdata.sources.archive.storage import Storage
@@ -72,8 +71,8 @@ def add_rows(
         past = past_after(manifest, identity, [*answered, *(file.first for file in added)])
         after = msgspec.structs.replace(manifest, ledger=ledger, identity=identity, past=past)
         if added:
-            files = merge_files(storage, table, entry.files, added, written)
-            over[:] = closed_months(files, entry.files)
+            files = merging.merge_files(storage, table, entry.files, added, written)
+            over[:] = merging.closed_months(files, entry.files)
             text = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
             values = {n: sorted({*entry.values.get(n, []), *frame[n].cat.categories}) for n in text}
             after = msgspec.structs.replace(
@@ -88,7 +87,7 @@ def add_rows(
 
     counts = commit(storage, timeout, change)
     try:
-        close_months(storage, table, over, timeout=timeout)
+        merging.close_months(storage, table, over, timeout=timeout)
     except ArchiveError as problem:  # the rows are there: only their files are more than they need be
         warn_caller(f"{table.name}: {', '.join(over)} stay in several files, until a later append: {problem}")
     return counts
@@ -109,7 +108,11 @@ def write_new_rows(
             for partition, chunk in _partitions(table, month, fresh, files, month == open_month):
                 if len(waiting) >= _WRITERS:  # at most so many months wait in memory, in thousands of slices
                     waiting[-_WRITERS].result()
-                waiting.append(pool.submit(parquet_writer.write, storage, partition, table, [chunk]))
+                large = partition.endswith(month) and len(chunk) > merging.SLICE_ROWS
+                parts = _by_week(chunk, month) if large else [chunk]
+                waiting.append(
+                    pool.submit(parquet_writer.write, storage, partition, table, *([part] for part in parts))
+                )
         added = [future.result() for future in waiting]
     written = sum(file.rows for file in added)
     return added, Appended(written, len(frame) - written - differing, differing)
@@ -127,10 +130,25 @@ def _batch_by_calendar(rows: pa.RecordBatch, unit: str) -> Iterator[tuple[str, p
     stamps = np.asarray(rows["time"].cast(pa.int64()))
     ends = np.array([stamps.min(), stamps.max()]).view("datetime64[us]").astype(f"datetime64[{unit}]")
     calendar = np.arange(ends[0], ends[1] + np.timedelta64(1, unit))  # type: ignore[call-overload]
-    bounds, of_run = _runs(stamps, calendar[1:].astype("datetime64[us]").view(np.int64))
+    for code, part in _divided(rows, stamps, calendar[1:].astype("datetime64[us]").view(np.int64)):
+        yield str(calendar[code]), part
+
+
+def _by_week(rows: pa.Table, month: str) -> list[pa.Table]:
+    """Divide the rows of a large month by week, as a merged one's are."""
+    batch, *more = rows.combine_chunks().to_batches()
+    if more:  # of text beyond 2 GB
+        return [rows]
+    stamps = np.asarray(batch["time"].cast(pa.int64()))
+    return [part for _, part in _divided(batch, stamps, np.array(merging.week_cuts(month)))]
+
+
+def _divided(rows: pa.RecordBatch, stamps: Array, edges: Array) -> Iterator[tuple[int, pa.Table]]:
+    """Iterate over the rows between the same edges, with the number of edges before them."""
+    bounds, of_run = _runs(stamps, edges)
     for code in np.unique(of_run):
         chosen = of_run == code
-        yield str(calendar[code]), _picked(rows, bounds[:-1][chosen], bounds[1:][chosen])
+        yield int(code), _picked(rows, bounds[:-1][chosen], bounds[1:][chosen])
 
 
 def _runs(stamps: Array, edges: Array) -> tuple[Array, Array]:

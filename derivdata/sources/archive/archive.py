@@ -297,17 +297,16 @@ class Archive(ArchiveReader):
         if frame is not None:
             named = normalise(keyed, frame)
             frame, contracts = self._conformed(keyed, named.frame), named.contracts
+            refuse_impossible(keyed, frame)
         timeout = self._lock_timeout
         return replace_rows(self._storage, keyed, frame, chosen, contracts, reason=reason, timeout=timeout)
 
     def _conformed(self, table: Table, frame: pd.DataFrame) -> pd.DataFrame:
-        """Conform a frame to a table whose rows can be; word the error for an append, without a server."""
+        """Conform a frame; word the error for an append, where there is no answer of a server to look at."""
         try:
-            rows = table.conform(frame)
+            return table.conform(frame)
         except SchemaError as problem:
             text = str(problem).replace("; see the answer with dd.raw(path, ...)", "")
             raise SchemaError(
                 f"{text}; nothing was appended (dd.tables.TABLES[{table.name!r}] lists the columns)"
             ) from None
-        refuse_impossible(table, rows)
-        return rows

@@ -136,6 +136,7 @@ def audit(
     if rows.empty:
         return
     questions = set(AUDITS) - set(accept)
+    refuse_impossible(table, rows)
     if "future" in questions and not synthetic:
         _refuse_future(rows)
     if {"symbol", "exchange", "time"} <= set(table.key):

@@ -2,12 +2,13 @@
 
 A month is open until the table has a row of a later one. Rows of an open month lie in files by day, once
 there are many; those of a closed month in one file sorted by symbol, venue and time, in which a series is a
-few neighbouring pages.
+few neighbouring pages. A large month is sorted so week by week: a day of all series is in a quarter of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import msgspec
 import pyarrow as pa
@@ -17,7 +18,7 @@ from derivdata.sources.archive import parquet_writer, scanning
 from derivdata.sources.archive.commits import Change, Overtaken, commit
 from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
 from derivdata.sources.archive.schemas import frame_of, sorting, to_arrow
-from derivdata.sources.archive.selections import EVER_ALL
+from derivdata.sources.archive.selections import EVER, Selection, TimeRange, micros
 from derivdata.sources.archive.storage import Storage
 from derivdata.tables.schema import Table
 
@@ -25,6 +26,7 @@ _MERGE_COUNT = 8
 SMALL_ROWS = 32_768
 SLICE_ROWS = 1_000_000
 _CLOSED_LEVEL = 63
+_WEEK = 7 * 86_400_000_000
 _LATE_SHARE = 8
 """Rows that come late stay in files of their own until they are this part of their month, one eighth."""
 
@@ -99,9 +101,10 @@ def _close(storage: Storage, table: Table, month: str, timeout: float) -> None:
     group = scanning.known_files(storage, table, group)
     if len(group) < 2:
         return
-    rows = _sorted(storage, table, group)
-    whole = parquet_writer.write(storage, f"{table.name}/{month}", table, rows, level=_CLOSED_LEVEL)
-
+    cuts = week_cuts(month) if sum(file.rows for file in group) > SLICE_ROWS else []
+    spans = pairwise([EVER.start, *cuts, EVER.end])
+    weeks = [_sorted(storage, table, group, TimeRange(*span)) for span in spans]
+    whole = parquet_writer.write(storage, f"{table.name}/{month}", table, *weeks, level=_CLOSED_LEVEL)
     offered = False
 
     def change(manifest: Manifest) -> Change[bool]:
@@ -128,10 +131,18 @@ def _close(storage: Storage, table: Table, month: str, timeout: float) -> None:
             storage.remove(whole.path)
 
 
-def _sorted(storage: Storage, table: Table, group: list[DataFile]) -> Iterator[pa.Table]:
+def week_cuts(month: str) -> list[int]:
+    """Return the instants [µs] that divide a large month: its days 8, 15 and 22."""
+    return [micros(month) + week * _WEEK for week in (1, 2, 3)]
+
+
+def _sorted(
+    storage: Storage, table: Table, files: list[DataFile], window: TimeRange = EVER
+) -> Iterator[pa.Table]:
     """Iterate over the rows of several files in order, some symbols at a time to bound memory."""
     order, columns = sorting(table), list(table.columns)
-    for chosen in scanning.slices(storage, table, group, EVER_ALL, SLICE_ROWS):
+    group = scanning.plan(files, Selection({}, window))
+    for chosen in scanning.slices(storage, table, group, Selection({}, window), SLICE_ROWS):
         parts = scanning.read(storage, table, group, chosen, order=order)
         # Files of one version are one query, which sorts; those of several become one table first.
         plain = len(parts) == 1 and parts[0].column_names == columns

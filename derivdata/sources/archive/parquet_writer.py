@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,12 +25,12 @@ Smaller groups make one series cheaper to decode and footers dearer to read; 122
 
 
 def write(
-    storage: Storage, partition: str, table: Table, rows: Iterable[pa.Table], *, level: int = 0
+    storage: Storage, partition: str, table: Table, *parts: Iterable[pa.Table], level: int = 0
 ) -> DataFile:
-    """Write sorted rows as one new file of a partition."""
+    """Write sorted rows as one new file of a partition; each of its parts has row groups of its own."""
     draft = storage.draft(partition)
     try:
-        count, first, last = _write_rows(draft, table, rows)
+        count, first, last = _write_rows(draft, table, parts)
         digest, blocks = _digests(draft)
         file = DataFile(
             path=f"{partition}/{storage.unique(digest)}.parquet",
@@ -49,7 +50,7 @@ def write(
     return file
 
 
-def _write_rows(path: Path, table: Table, rows: Iterable[pa.Table]) -> tuple[int, int, int]:
+def _write_rows(path: Path, table: Table, parts: Sequence[Iterable[pa.Table]]) -> tuple[int, int, int]:
     """Write rows; return their number, and the first and the last instant."""
     schema = schema_of(table)
     texts = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
@@ -66,8 +67,9 @@ def _write_rows(path: Path, table: Table, rows: Iterable[pa.Table]) -> tuple[int
         write_statistics=[name for name in _PRUNED if name in schema.names],
         write_page_checksum=True,
     ) as writer:
-        for batch in _in_groups(rows):
-            writer.write_table(batch.cast(schema), row_group_size=GROUP_ROWS)
+        for batch in chain.from_iterable(map(_in_groups, parts)):
+            # In one piece: Parquet's writer takes six times as long for thousands of runs of rows.
+            writer.write_table(batch.combine_chunks().cast(schema), row_group_size=GROUP_ROWS)
             count += len(batch)
             bounds += [v.cast(pa.int64()).as_py() for v in pc.min_max(batch["time"]).values()]
     return count, min(bounds), max(bounds)
@@ -87,9 +89,8 @@ def _in_groups(rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
             cut = size - size % GROUP_ROWS
             yield from (whole.slice(at, GROUP_ROWS) for at in range(0, cut, GROUP_ROWS))
             waiting = [whole.slice(cut)]
-    rest = pa.concat_tables(waiting)
-    if len(rest):
-        yield rest
+    if any(map(len, waiting)):
+        yield pa.concat_tables(waiting)
 
 
 def _digests(path: Path) -> tuple[str, str]:
