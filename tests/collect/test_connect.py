@@ -116,7 +116,10 @@ def test_a_venue_that_cannot_be_had_is_one_notice_with_the_reason(
         rows = dd.funding.snapshot()
     assert set(rows["exchange"]) == {"okx"}
     clock.wait(120)
-    dd.funding.snapshot()  # said once
+    later = dd.funding.snapshot()  # said once, and in the provenance of each table that lacks it
+    for table in (rows, later):
+        [notice] = dd.provenance(table)["notices"]
+        assert notice.startswith("bybit is left out: ")
 
 
 def test_without_any_venue_there_is_no_table_until_one_answers(fakes: Fakes, clock: SimulatedClock) -> None:
@@ -154,7 +157,9 @@ def test_a_window_before_the_first_poll_names_what_has_the_past(fakes: Fakes) ->
     with pytest.warns(
         DataNotice, match="begin with the first poll, 2026-01-20 10:30, .*settlements has what"
     ):
-        assert dd.funding.history("BTC", "30d")["time"].nunique() == 1
+        rows = dd.funding.history("BTC", "30d")
+    assert rows["time"].nunique() == 1
+    assert dd.quality(rows)[["expected", "missing"]].to_numpy().tolist() == [[720, 719]]
 
 
 def test_open_interest_of_the_past_and_chains_are_fetched_and_what_no_venue_tells_is_not_found(

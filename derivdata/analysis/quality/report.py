@@ -75,7 +75,8 @@ def quality(
         One row per symbol and venue, and of prices per ``kind``:
 
         ``start``, ``end`` first and last instant; ``step_hours`` usual step [h]; ``expected`` points between
-        them at the steps in force; ``present``; ``missing``; ``not_requested``, those of the missing whose
+        them at the steps in force, and where ``clamped`` in the window that was asked; ``present``;
+        ``missing``; ``not_requested``, those of the missing between the instants whose
         time was never requested or not answered, by `requests` (NaN without), so that nothing is known of
         them, while the others are known not to exist; ``gaps`` and ``longest_gap_hours`` [h];
         ``duplicates`` (rows beyond the first at an instant, of settlements within a minute of it) and
@@ -155,11 +156,12 @@ def _check(table: pd.DataFrame, column: str) -> None:
 
 
 class _RequestedWindow(NamedTuple):
-    """The window that was requested, and the instant of the answer [µs]; None where unknown."""
+    """The window requested, the instant of the answer, the step that the table states [µs]; None: unknown."""
 
     start: int | None
     end: int | None
     as_of: int | None
+    step: int | None
 
 
 def _requested_window(
@@ -173,7 +175,10 @@ def _requested_window(
     first = min(starts, default=None) if start is None else times.instant(start, "start")
     last = max(ends, default=None) if end is None else times.instant(end, "end")
     given = last if end is not None else None if as_of is None else times.instant(as_of, "as_of")
-    return _RequestedWindow(*(None if stamp is None else times.us(stamp) for stamp in (first, last, given)))
+    words = table["resolution"].unique() if "resolution" in table else []
+    step = times.RESOLUTIONS.get(str(words[0])) if len(words) == 1 else None
+    known = [None if stamp is None else times.us(stamp) for stamp in (first, last, given, step)]
+    return _RequestedWindow(*known)
 
 
 def _examine(
@@ -186,27 +191,34 @@ def _examine(
     for rows, batch, stated in points.batches():
         count = batch.there.sum(axis=1)
         gaps, steps = steps_in_force(batch, stated)
-        first = last = np.full(len(rows), np.nan)
+        first = last = np.full(len(rows), np.nan if window.step is None else float(window.step))
         if steps.shape[1]:
             first = steps[:, 0]
             last = np.take_along_axis(steps, np.maximum(count - 2, 0)[:, None], axis=1)[:, 0]
         begin, end = batch.stamps[:, 0], batch.stamps[:, -1]
         until = min((stamp for stamp in (window.end, window.as_of) if stamp is not None), default=None)
         hours = row_quantile(stated, 0.5)
+        early = np.zeros(len(rows)) if window.start is None else begin - window.start
+        late = np.zeros(len(rows)) if until is None or window.end is None else until - end
+        clamped, clamped_end = early > 2 * first, late > 3 * last
+        beyond = np.where(clamped, np.floor(early / first), 0.0)
+        beyond += np.where(clamped_end, np.ceil(late / last) - 1.0, 0.0)
+        whole = completeness(gaps, steps, count)
+        whole["expected"] = whole["expected"] + beyond
+        whole["missing"] = whole["missing"] + beyond
+        whole["gaps"] = whole["gaps"] + clamped + clamped_end
         batch_figures = {
             "start": begin,
             "end": end,
             "present": count,
             "nulls": (batch.there & np.isnan(batch.value)).sum(axis=1),
-            **completeness(gaps, steps, count),
+            **whole,
             "not_requested": np.full(len(rows), np.nan)
             if answered is None
             else count_not_requested(batch.stamps, gaps, steps, [answered[row] for row in rows]),
             **value_figures(batch.value, outlier),
-            "clamped": np.zeros(len(rows)) if window.start is None else begin > window.start + 2 * first,
-            "clamped_end": np.zeros(len(rows))
-            if until is None or window.end is None
-            else end < until - 3 * last,
+            "clamped": clamped,
+            "clamped_end": clamped_end,
             "stated_hours": hours,
             "wrong_interval": row_quantile(steps, 0.5) < 0.55 * hours * 3_600e6,
             "off_schedule": _off_schedule(batch, steps),

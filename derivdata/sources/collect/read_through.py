@@ -176,26 +176,26 @@ class ReadThrough:
         symbols that somebody asked for were fetched, and a total of these would not be the venue's.
         Liquidations of the past are asked of venues that are named: some stand among all trades.
         """
-        table = query.table
+        table, failed = query.table, list[str]()
         self._tell_of_lacking(table)
         named = query.venues is not None if table == LIQUIDATIONS else query.symbols is not None
         if table in _FILLED and named and not self._inherited:
-            self._fill(query)
+            failed = self._fill(query)
         if table != "oi_history" or query.symbols is not None:
             rows = self.archive.rows(query)
             if table == _SAMPLED:
                 self._tell_of_beginning(query, rows)
-            return rows
+            return self._noted(rows, query, failed)
         columns = query.columns and tuple(dict.fromkeys((*query.columns, "resolution")))
         rows = self.archive.rows(replace(query, columns=columns))
         polled = rows[rows["resolution"] == "raw"].reset_index(drop=True)
-        return polled if query.columns is None else polled[list(query.columns)]
+        return self._noted(polled if query.columns is None else polled[list(query.columns)], query)
 
     def sums(self, query: Query, value: str) -> pd.DataFrame:
         """Add up what `rows` returns of all symbols: of open interest what was polled."""
         self._tell_of_lacking(query.table)
         sums = self.archive.sums(query, value)
-        return sums[sums["resolution"] == "raw"] if query.table == "oi_history" else sums
+        return self._noted(sums[sums["resolution"] == "raw"] if query.table == "oi_history" else sums, query)
 
     def newest(self, query: Query) -> pd.DataFrame:
         """Return the newest rows, of the state that `refresh` asked for last; a book is asked for first."""
@@ -204,7 +204,19 @@ class ReadThrough:
         if table == BOOKS[0] and symbols and venues and not self._inherited:
             self._ask_books(symbols, venues)
             query = replace(query, end=max(query.end, self.clock.utc().ceil("s") + pd.Timedelta(1, "us")))
-        return self.archive.newest(query)
+        return self._noted(self.archive.newest(query), query)
+
+    def _noted(self, rows: pd.DataFrame, query: Query, failed: Sequence[str] = ()) -> pd.DataFrame:
+        """Add to the provenance of rows which venues they lack, and why, however often it was told."""
+        gone, lost = self._collector.gone, self._collector.failed
+        asked = self._collector.venues if query.venues is None else query.venues
+        texts = [f"{name} is left out: {gone[name]}" for name in asked if name in gone]
+        lacking = {name: lost.get(f"{name} {query.table}") for name in asked if name not in gone}
+        texts += [f"{name}: no {query.table}: {why}" for name, why in lacking.items() if why]
+        origin = rows.attrs.get("provenance", {})
+        notices = dict.fromkeys([*origin.get("notices", []), *texts, *failed])
+        rows.attrs["provenance"] = {**origin, "notices": list(notices)}
+        return rows
 
     def close(self) -> None:
         """Close every connection."""
@@ -222,7 +234,8 @@ class ReadThrough:
                     self._books[symbol, exchange] = now
                     self._tell_failures()
 
-    def _fill(self, query: Query) -> None:
+    def _fill(self, query: Query) -> list[str]:
+        """Ask for what the ledger lacks of a query, and return what did not come and why."""
         asked = [
             name
             for name in self._collector.venues
@@ -231,7 +244,7 @@ class ReadThrough:
         last = min(query.end, (self.clock.utc() - _SETTLED_AFTER).floor("5min"))
         first = max(query.start, _FIRST)
         if query.table not in HISTORIES or not asked or first >= last:
-            return
+            return []
         done = backfill(
             self.archive,
             query.symbols or (),
@@ -245,7 +258,9 @@ class ReadThrough:
             progress=self._status.show,
         )
         self._status.end()
-        self._tell([f"{text}: left out" for text in done.failed] + done.notices)
+        texts = [f"{text}: left out" for text in done.failed] + done.notices
+        self._tell(texts)
+        return texts
 
     def _tell_failures(self) -> None:
         """Add a notice, once, for each table that a venue does not give, and why."""
