@@ -22,6 +22,8 @@ class Query:
         Values to keep; None keeps all.
     columns
         Columns to return, rows then in any order; None returns the whole table, sorted by its key.
+    near_money
+        Whether options away from the money may be left out, by a store that makes them one by one.
     """
 
     table: str
@@ -30,6 +32,7 @@ class Query:
     symbols: Sequence[str] | None = None
     venues: Sequence[str] | None = None
     columns: Sequence[str] | None = None
+    near_money: bool = False
 
     def __post_init__(self) -> None:
         for name in ("symbols", "venues", "columns"):  # tuples, so that a query can be a key of a cache

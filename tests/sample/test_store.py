@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from derivdata.sources import sample
+from derivdata.sources.query import Query
 from derivdata.sources.service.store import Store
 from derivdata.tables import TABLES, VENUES
 from derivdata.tables.contracts import contract
@@ -155,3 +156,32 @@ def test_values_are_rounded_to_what_a_wire_can_carry(store):
             digits = 10 if name == "gamma" else 6
             np.testing.assert_array_equal(values, np.round(values, digits))
             assert not np.signbit(values[values == 0.0]).any()
+
+
+def test_what_takes_long_is_kept_on_disk_and_made_again_where_that_is_damaged(store, tmp_path, monkeypatch):
+    """Sums of two months take seconds, and those of an hour are not worth a file."""
+    monkeypatch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path))
+    months = Query("oi_history", at("2026-03-01"), at("2026-05-01"))
+    store.sums(Query("oi_history", at("2026-03-01"), at("2026-03-01 01:00"), venues=["okx"]), "oi_usd")
+    assert not list(tmp_path.rglob("*.answer"))
+    made = store.sums(months, "oi_usd")
+    (file,) = tmp_path.rglob("*.answer")
+    assert file.stat().st_mode & 0o077 == 0
+    written = file.stat().st_mtime_ns
+    pd.testing.assert_frame_equal(sample.open().sums(months, "oi_usd"), made)
+    assert file.stat().st_mtime_ns == written
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-100] + bytes(100))
+    pd.testing.assert_frame_equal(store.sums(months, "oi_usd"), made)
+    assert file.read_bytes()[-100:] == whole[-100:]
+
+
+@pytest.mark.parametrize("table", ["options_overview_history", "funding_history", "options_snapshot"])
+def test_rows_from_disk_are_the_rows_that_were_made(store, table, tmp_path, monkeypatch):
+    monkeypatch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path))
+    days = 20 if table == "options_overview_history" else 1
+    symbols = ["BTC"] if table == "options_snapshot" else None
+    query = Query(table, at("2026-03-01"), at("2026-03-01") + pd.Timedelta(days, "D"), symbols)
+    made = store.rows(query)
+    assert list(tmp_path.rglob("*.answer"))
+    pd.testing.assert_frame_equal(store.rows(query), made)

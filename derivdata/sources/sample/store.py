@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+from pyarrow import feather
 
+from derivdata.client.transport.cache import AnswerFiles, Head, cache_folder
 from derivdata.sources.query import Query
 from derivdata.sources.sample import books, histories, liquidations, market, onchain, trading_hours
 from derivdata.sources.sample.grid import NOW, START
@@ -15,10 +23,14 @@ from derivdata.sources.sample.options import chains
 from derivdata.sources.sample.universe import exchange_names, select
 from derivdata.sources.sample.universe import symbols as every_symbol
 from derivdata.support import times
+from derivdata.support.files import package_digest
 from derivdata.tables import TABLES
 
 _VERSION = 4
 """Counts every change of what the sample answers."""
+
+_LONG_SECONDS = 0.2
+"""Processor time from which on what was made is kept on disk."""
 
 _Names = Sequence[str] | None
 _EVENTS: dict[str, Callable[..., dict[str, Any]]] = {
@@ -110,39 +122,73 @@ class Sample:
     def rows(self, query: Query) -> pd.DataFrame:
         """Return the rows of a query, as its table; with `columns`, these alone, and not sorted."""
         _check(query.table)
-        first, last = max(times.us(query.start), times.us(START)), times.us(query.end)
-        table, columns = query.table, query.columns
-        if first >= last:
-            arrays = {}
-        elif table in _PROJECTED:
-            arrays = _EVENTS[table](first, last, query.symbols, query.venues, columns)
-        elif table in _EVENTS:
-            arrays = _EVENTS[table](first, last, query.symbols, query.venues)
-        else:
-            arrays = histories.read(table, first, last, select(query.symbols, query.venues))
-        if columns is None or not arrays or not len(arrays["time"]):
-            frame = _built(table, arrays)
-            return frame if columns is None else frame[list(columns)]
-        return TABLES[table].some(columns, arrays)
+        return _kept(("rows", query), lambda: _rows(query))
 
     def newest(self, query: Query) -> pd.DataFrame:
         """Return the newest row of a query per key without its time; of options the newest whole chains."""
-        table = query.table
-        _check(table)
-        first, last = max(times.us(query.start), times.us(START)), times.us(query.end) - 1
-        if first > last:
-            return TABLES[table].empty()
-        if table in _NEWEST:
-            return _built(table, _NEWEST[table](first, last, query.symbols, query.venues))
-        if table in _EVENTS:
-            return _newest(table, _built(table, _EVENTS[table](first, last + 1, query.symbols, query.venues)))
-        return _built(table, histories.latest(table, first, last, select(query.symbols, query.venues)))
+        _check(query.table)
+        return _kept(("newest", query), lambda: _newest_rows(query))
 
     def sums(self, query: Query, value: str) -> pd.DataFrame:
         """Add up a column over the symbols of each venue and instant, as an archive does."""
         _check(query.table)
         first, last = max(times.us(query.start), times.us(START)), max(times.us(query.end), times.us(START))
-        return histories.sums(query.table, value, first, last, select(query.symbols, query.venues))
+        chosen = select(query.symbols, query.venues)
+        return _kept(("sums", query, value), lambda: histories.sums(query.table, value, first, last, chosen))
+
+
+def _kept(key: tuple[object, ...], make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+    """Return what was made for a key by any process, or make it, and keep it on disk if that takes long."""
+    name, files = hashlib.blake2b(repr(key).encode()).hexdigest(), _files()
+    if (record := files.record(name)) is not None:
+        return feather.read_feather(pa.BufferReader(record.body))
+    begun = time.thread_time()
+    frame = make()
+    if time.thread_time() - begun > _LONG_SECONDS:
+        sink = pa.BufferOutputStream()
+        feather.write_feather(frame, sink, compression="uncompressed")
+        body = sink.getvalue().to_pybytes()
+        files.keep(Head(name, "", {}, datetime.now(UTC), None, len(body)), body)
+    return frame
+
+
+@lru_cache(maxsize=1)
+def _version() -> str:
+    return f"{package_digest('sources/sample', 'analysis/black76', 'support', 'tables')}-{np.__version__}"
+
+
+def _files() -> AnswerFiles:
+    return AnswerFiles(cache_folder() / "sample", _version())
+
+
+def _rows(query: Query) -> pd.DataFrame:
+    first, last = max(times.us(query.start), times.us(START)), times.us(query.end)
+    table, columns = query.table, query.columns
+    if first >= last:
+        arrays = {}
+    elif table in _PROJECTED:
+        near = {"near_money": True} if query.near_money else {}
+        arrays = _EVENTS[table](first, last, query.symbols, query.venues, columns, **near)
+    elif table in _EVENTS:
+        arrays = _EVENTS[table](first, last, query.symbols, query.venues)
+    else:
+        arrays = histories.read(table, first, last, select(query.symbols, query.venues))
+    if columns is None or not arrays or not len(arrays["time"]):
+        frame = _built(table, arrays)
+        return frame if columns is None else frame[list(columns)]
+    return TABLES[table].some(columns, arrays)
+
+
+def _newest_rows(query: Query) -> pd.DataFrame:
+    table = query.table
+    first, last = max(times.us(query.start), times.us(START)), times.us(query.end) - 1
+    if first > last:
+        return TABLES[table].empty()
+    if table in _NEWEST:
+        return _built(table, _NEWEST[table](first, last, query.symbols, query.venues))
+    if table in _EVENTS:
+        return _newest(table, _built(table, _EVENTS[table](first, last + 1, query.symbols, query.venues)))
+    return _built(table, histories.latest(table, first, last, select(query.symbols, query.venues)))
 
 
 def _built(name: str, columns: dict[str, Any]) -> pd.DataFrame:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import ipaddress
 import os
 import pathlib
@@ -22,12 +21,12 @@ import pandas as pd
 import uvicorn
 from starlette.middleware import Middleware
 
-import derivdata
 from derivdata.sources.service import connections
 from derivdata.sources.service.application import app
 from derivdata.sources.service.connections import REQUEST_SECONDS
 from derivdata.sources.service.store import LiveStore, Store
 from derivdata.support import times
+from derivdata.support.files import package_digest
 from derivdata.support.forking import renew_in_child
 from derivdata.support.text import did_you_mean
 from derivdata.tables import endpoints
@@ -319,13 +318,8 @@ def _listen(host: str, port: int) -> socket.socket:
 
 @lru_cache(maxsize=1)
 def code_digest() -> str:
-    """Return a hash of what answers are made by: answers that another version kept are not this one's."""
-    digest, package = hashlib.blake2b(digest_size=16), pathlib.Path(derivdata.__file__).parent
-    for folder in ("sources", "support", "tables"):
-        for path in sorted((package / folder).rglob("*.*")):
-            if path.suffix != ".pyc":
-                digest.update(str(path.relative_to(package)).encode() + path.read_bytes())
-    return digest.hexdigest()
+    """Return a hash of what makes answers: those that another version kept are not this one's."""
+    return package_digest("sources", "support", "tables")
 
 
 def _url(listener: socket.socket) -> str:

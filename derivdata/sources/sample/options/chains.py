@@ -75,10 +75,12 @@ def markets(names: _Names, venues: _Names) -> list[tuple[str, str]]:
     ]
 
 
-def chains(first: int, last: int, names: _Names, venues: _Names, columns: _Names = None) -> dict[str, Any]:
+def chains(
+    first: int, last: int, names: _Names, venues: _Names, columns: _Names = None, *, near_money: bool = False
+) -> dict[str, Any]:
     """Return the columns of the hourly chains with ``first <= time < last`` [µs], or some of them."""
     hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
-    return _joined(hours, names, venues, columns)
+    return _joined(hours, names, venues, columns, near_money)
 
 
 def newest_chains(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
@@ -99,17 +101,20 @@ def open_interest(symbol: str, exchange: str, trading_day: int, time: Ints) -> F
     k = np.log(listed.strike[:, None] / opening.underlying_price[listed.place])
     age = ((time - EXPIRY_US) / DAY_US - listed.listed[listed.place][:, None]) / 30.0
     day = time // DAY_US
-    today, tomorrow = (noise.uniform(listed.streams[:, None], d) for d in (day, day + 1))
+    drawn = noise.uniform(listed.streams[:, None], np.arange(day[0], day[-1] + 2))
+    today, tomorrow = drawn[:, day - day[0]], drawn[:, day - day[0] + 1]
     drift = today + (tomorrow - today) * (time / DAY_US - day)
     own_size = (0.1 + 0.9 * noise.uniform(listed.streams, 0)[:, None]) ** 3
     contracts = size * own_size * age / (1.0 + age) * (0.8 + 0.4 * drift) * np.exp(-0.5 * (k / width) ** 2)
     return np.asarray(np.round(contracts, 1))
 
 
-def _joined(hours: Ints, names: _Names, venues: _Names, columns: _Names = None) -> dict[str, Any]:
+def _joined(
+    hours: Ints, names: _Names, venues: _Names, columns: _Names = None, near_money: bool = False
+) -> dict[str, Any]:
     days = session(hours)
     by_day = [
-        _chain(symbol, exchange, day, hours[days == day], columns)
+        _chain(symbol, exchange, day, hours[days == day], columns, near_money)
         for symbol, exchange in markets(names, venues)
         for day in np.unique(days).tolist()
     ]
@@ -130,7 +135,9 @@ def _joined(hours: Ints, names: _Names, venues: _Names, columns: _Names = None) 
     }
 
 
-def _chain(symbol: str, exchange: str, trading_day: int, time: Ints, names: _Names = None) -> dict[str, Any]:
+def _chain(
+    symbol: str, exchange: str, trading_day: int, time: Ints, names: _Names, near_money: bool
+) -> dict[str, Any]:
     """Return the columns of the options snapshot at instants [µs] of one trading day, instant by instant.
 
     Text is in positions, 0 for a call. Every value is rounded once: volatility to 4 digits, prices to ticks,
@@ -142,6 +149,11 @@ def _chain(symbol: str, exchange: str, trading_day: int, time: Ints, names: _Nam
 
     listed = listing(symbol, exchange, trading_day)
     f = forwards(symbol, exchange, listed.expiry, time)
+    if near_money:
+        distance = np.abs(listed.strike[:, None] - f.underlying_price[listed.place])
+        opens = np.flatnonzero(np.diff(listed.place, prepend=-1))
+        least = np.minimum.reduceat(distance, opens, axis=0)[listed.place]
+        listed = listed.take(np.flatnonzero((distance <= least + 1e-5).any(axis=1)))
     forward = f.underlying_price[listed.place]
     k = np.log(listed.strike[:, None] / forward)
     w = bates.total_variance(symbol, exchange, f.year_fraction, time, k, listed.place)

@@ -45,6 +45,11 @@ class Listing(NamedTuple):
     call: Bools
     streams: Keys  # one stream of noise per option
 
+    def take(self, options: Ints) -> Listing:
+        """Return some of the options."""
+        chosen = {name: getattr(self, name)[options] for name in ("place", "strike", "call", "streams")}
+        return self._replace(**chosen)
+
 
 _DAYS_LISTED = {"daily": 3, "weekly": 28, "monthly": 90, "quarterly": 330}
 _REACH = {"daily": 0.14, "weekly": 0.32, "monthly": 0.55, "quarterly": 0.9}

@@ -255,7 +255,8 @@ def _atm_by_hour(context: RequestContext, window: AnswerWindow) -> pd.DataFrame:
 
     def made(part: AnswerWindow) -> tuple[pd.DataFrame, int]:
         start = part.start - buckets.HOLD
-        chains = view.rows(Query("options_snapshot", start, part.end, [symbol], [exchange], _ATM))
+        query = Query("options_snapshot", start, part.end, [symbol], [exchange], _ATM, near_money=True)
+        chains = view.rows(query)
         hours = pd.date_range(part.start.ceil("1h"), part.end, freq="1h", inclusive="left", unit="us")
         return at_hours(chains, pd.DatetimeIndex(hours)), len(chains)
 
