@@ -50,13 +50,13 @@ def shades(count: int) -> Any:
     return colormaps[SEQUENTIAL](0.25 + 0.62 * np.arange(count) / max(count - 1, 1))
 
 
-def axes(ax: Axes | None, *, size: tuple[float, float] = _SIZE, projection: str | None = None) -> Axes:
+def axes(ax: Axes | None, *, size: tuple[float, float] = _SIZE) -> Axes:
     """Return the axes given, or those of a new figure."""
     if ax is not None:
         return ax
     import matplotlib.pyplot as plt
 
-    _, new = plt.subplots(figsize=size, layout="constrained", subplot_kw={"projection": projection})
+    _, new = plt.subplots(figsize=size, layout="constrained")
     return new
 
 

@@ -1,10 +1,9 @@
-"""Figures of whole volatility surfaces: one, flat or in three dimensions, and several venues compared."""
+"""Figures of whole volatility surfaces: one over its listed expiries, and several venues compared."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -31,20 +30,17 @@ _DEVIATIONS = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)
 def surface(
     data: Chain,
     *,
-    kind: Literal["heat", "3d"] = "heat",
     reach: float = 2.0,
     source: Source | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw implied volatility over moneyness and listed expiries, as a heat map or in three dimensions.
+    """Draw implied volatility over moneyness and listed expiries as a heat map.
 
     Parameters
     ----------
     data
         A fit of ``dd.analysis.surface``, or the table ``options_snapshot`` or a surface of
         ``dd.options.surface``, to which a surface is fitted first.
-    kind
-        ``"heat"``, or ``"3d"``, which needs axes with ``projection="3d"``.
     reach
         How far from the forward, in at-the-money standard deviations.
     source, ax
@@ -54,13 +50,12 @@ def surface(
     -------
     Axes
         Moneyness is ln(K/F) over the at-the-money standard deviation, which puts short and long expiries
-        side by side. Blank outside the quotes, and no volatility between expiries: a column of the heat map
-        is one listed expiry; in three dimensions straight lines connect them.
+        side by side. A column is one listed expiry: nothing is drawn between expiries or outside the quotes.
 
     Raises
     ------
     ValueError
-        An unknown `kind`, flat axes for ``"3d"``, several surfaces, or no expiry with a fit.
+        Several surfaces, or fewer than two expiries with a fit.
     """
     if not 0 < reach <= _FARTHEST:
         raise ValueError(f"{reach=} is not a number of standard deviations up to {_FARTHEST:g}")
@@ -80,11 +75,6 @@ def surface(
             "iv": iv.ravel(),
         }
     ).dropna()
-    if kind == "3d":
-        ax = _sheet(ax, np.log10(tenors), spread.to_numpy(), 100 * iv, title)
-        places = apart(np.log10(tenors), 0.12 * float(np.ptp(np.log10(tenors))))
-        cast(Any, ax).set_yticks(np.log10(tenors[places]), [f"{expiries[p]:%-d %b %y}" for p in places])
-        return finish(ax, table, data, source=source)
     ax = style.axes(ax)
     edges = np.arange(len(expiries) + 1) - 0.5, np.linspace(-reach, reach, _ACROSS + 1)
     drawn = ax.pcolormesh(*edges, 100 * iv, cmap=SEQUENTIAL, rasterized=True)
@@ -107,31 +97,6 @@ def _highest(expiries: pd.DatetimeIndex, spread: Array, iv: Array) -> str:
         place = f"{spread[row]:+.1f} deviations" if abs(spread[row]) >= 0.05 else "the forward"
         words.append(f"{value} {100 * iv[row, column]:.1f} % on {expiries[column]:%Y-%m-%d} at {place}")
     return "volatility " + ", ".join(words)
-
-
-def _sheet(ax: Axes | None, along: Array, spread: Array, vol: Array, title: str) -> Axes:
-    """Draw straight lines from expiry to expiry, and each smile as a line of its own."""
-    ax = style.axes(ax, size=(8.0, 6.0), projection="3d")
-    if ax.name != "3d":
-        raise ValueError('kind="3d" needs axes made with projection="3d"')
-    scale: Any = ax
-    across = np.meshgrid(spread, along, indexing="ij")
-    drawn = scale.plot_surface(
-        *across, vol, cmap=SEQUENTIAL, rcount=60, ccount=len(along), lw=0, alpha=0.85, rasterized=True
-    )
-    for place, when in enumerate(along):
-        scale.plot(spread, np.full(len(spread), when), vol[:, place], color="black", lw=0.8)
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    figure.colorbar(drawn, ax=ax, shrink=0.55, pad=0.12, label="implied volatility [% per √year]")
-    scale.set(
-        xlabel="moneyness [standard deviations]",
-        ylabel="listed expiry [UTC]",
-        zlabel="implied volatility [%]",
-    )
-    scale.set_title(textwrap.fill(title, 58), loc="left", fontsize=11)
-    scale.view_init(elev=26, azim=-50)
-    return ax
 
 
 @figure_function

@@ -42,7 +42,7 @@ CASES: dict[str, Callable[..., Any]] = {
     "open_interest_share": lambda **k: plot.open_interest(made.holdings(), "share", **k),
     "open_interest_trend": lambda **k: plot.open_interest(made.holdings(), "trend", **k),
     "smile": lambda **k: plot.smile(made.chain(), made.fit(), before=made.earlier(), **k),
-    "surface_heat": lambda **k: plot.surface(made.chain(), **k),
+    "surface": lambda **k: plot.surface(made.chain(), **k),
     "term_structure_volatility": lambda **k: plot.term_structure(made.chain(), **k),
     "venue_difference": lambda **k: plot.venue_difference(
         made.chains(), reference="alpha", days=(14, 60), **k

@@ -27,7 +27,6 @@ from tests.plot.cases import CASES
 BASELINE = Path(__file__).parents[1] / "baseline" / "drawn_data.json"
 
 FIGURES: dict[str, Any] = CASES | {
-    "surface_3d": lambda: plot.surface(made.fit(), kind="3d"),
     "depth_over_time": lambda: plot.orderbook_depth(made.depths()),
     "quotes_without_a_fit": lambda: plot.smile(made.chain()),
 }

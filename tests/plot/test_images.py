@@ -27,11 +27,6 @@ def test_figure(name: str) -> Figure:
 
 
 @compared
-def test_surface_3d() -> Figure:
-    return plot.surface(made.fit(), kind="3d").get_figure(root=True)
-
-
-@compared
 def test_depth_over_time() -> Figure:
     return plot.orderbook_depth(made.depths()).get_figure(root=True)
 

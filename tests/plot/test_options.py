@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 import scipy
 import xarray as xr
-from matplotlib.figure import Figure
 
 import derivdata as dd
 from derivdata import plot
@@ -71,13 +70,6 @@ def test_what_is_no_chain_surface_or_sheet_is_refused() -> None:
         plot.smile(made.chains())
     with pytest.raises(ValueError, match="a term structure is of one exchange; there are 2"):
         plot.term_structure(made.chains())
-    figure = Figure()
-    with pytest.raises(ValueError, match='needs axes made with projection="3d"'):
-        plot.surface(made.fit(), kind="3d", ax=figure.subplots())
-    ax = plot.surface(made.fit(), kind="3d", ax=figure.add_subplot(projection="3d"))
-    assert ax.name == "3d"
-    with pytest.raises(ValueError, match="kind='flat' is not one of heat, 3d"):
-        plot.surface(made.fit(), kind="flat")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="a surface needs two expiries"):
         plot.surface(made.fit().isel(expiry=[0]))
     with pytest.raises(TypeError, match=r"data must be a pandas\.DataFrame or a xarray\.Dataset, not int"):
