@@ -25,7 +25,7 @@ _CLOCK = re.compile(
     r"""|Timestamp\(\s*["'](?:now|today)["']"""
 )
 _PROVENANCE = re.compile(r"\bdd\.(?:replay|record|provenance)\(|\breplay\(|\.provenance\(|\bsha256\(")
-_FAMILIES = (
+_FAMILIES = {
     "funding",
     "hip3",
     "hip4",
@@ -36,9 +36,16 @@ _FAMILIES = (
     "orderbook",
     "prices",
     "volume",
-)
+}
 _START_AT = {"history": 1, "settlements": 1, "atm_history": 2, "surface_history": 2, "depth_history": 2}
 """Place of `start` among the arguments of fetchers of a window."""
+
+_VERDICT = re.compile(r"(?:## Verdict|\*\*Verdict\.\*\*)\s+")
+_NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
+_ORDER = re.compile(
+    r"\b(?:first|most|least|largest|smallest|widest|furthest|highest|lowest|harder|every|none)\b",
+    re.IGNORECASE,
+)
 
 
 class NotebookProblem(NamedTuple):
@@ -72,7 +79,7 @@ def _notebook(arguments: argparse.Namespace) -> int:
 
 
 def check_notebook(path: Path) -> list[NotebookProblem]:
-    """Return what to fix in a notebook: keys, local paths, the machine's clock, provenance, label, windows.
+    """Return what to fix in a notebook: keys, paths, clocks, provenance, label, windows, verdict.
 
     Raises `ValueError`: the file is no notebook of format 4.
     """
@@ -92,6 +99,7 @@ def check_notebook(path: Path) -> list[NotebookProblem]:
             problems += [NotebookProblem(number, "window", words) for words in _open_windows(source)]
     problems += [NotebookProblem(number, *finding) for number, *finding in _of_outputs(cells)]
     problems += [NotebookProblem(0, *finding) for finding in _of_whole(path, sources, code)]
+    problems += [NotebookProblem(len(sources), "verdict", words) for words in _of_verdict(sources)]
     return sorted(problems)
 
 
@@ -118,13 +126,48 @@ def _of_text(source: str, shown: str, *, is_code: bool) -> Iterator[tuple[str, s
         yield "clock", f"{clock[0].rstrip('(')} differs on every run: take dd.asof(), or write the date"
 
 
+def _of_verdict(sources: list[tuple[str, str, str]]) -> Iterator[str]:
+    """Yield numbers of the verdict that no cell shows, and words of order that rest on no assertion.
+
+    An assertion whose message is a part of the sentence, ``assert all(paid < 0), "on every venue"``, fails
+    where the data says otherwise, in every run of the notebook.
+    """
+    kind, text, _ = sources[-1] if sources else ("", "", "")
+    start = _VERDICT.match(text)
+    if kind != "markdown" or start is None:
+        return
+    shown = " ".join(f"{source} {output}" for _, source, output in sources[:-1])
+    known = {float(number.replace(",", "")) for number in _NUMBER.findall(shown)}
+    claims = [
+        node.msg.value.lower()
+        for kind, source, _ in sources
+        if kind == "code"
+        for node in ast.walk(_tree(source))
+        if isinstance(node, ast.Assert)
+        and isinstance(node.msg, ast.Constant)
+        and isinstance(node.msg.value, str)
+    ]
+    for sentence in re.split(r"(?<=[.:;])\s+", " ".join(text[start.end() :].split())):
+        for number in _NUMBER.findall(sentence):
+            digits, value = len(number.partition(".")[2]), float(number.replace(",", ""))
+            if not any(round(scale * each, digits) == value for each in known for scale in (1, 100)):
+                yield f"{number} is in no cell and no output above"
+        order = _ORDER.search(sentence)
+        if order and not any(claim in sentence.lower() for claim in claims):
+            yield f"“{order[0]}” rests on no assert whose message is a part of “{sentence}”"
+
+
+def _tree(source: str) -> ast.AST:
+    """Parse a cell without its magics; one that is no Python is empty."""
+    try:
+        return ast.parse(re.sub(r"^\s*[%!].*$", "", source, flags=re.MULTILINE))
+    except SyntaxError:
+        return ast.Module([], [])
+
+
 def _open_windows(source: str) -> Iterator[str]:
     """Yield calls of fetchers whose window ends now, whenever that is."""
-    try:
-        tree = ast.parse(re.sub(r"^\s*[%!].*$", "", source, flags=re.MULTILINE))
-    except SyntaxError:
-        return
-    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+    for call in (node for node in ast.walk(_tree(source)) if isinstance(node, ast.Call)):
         match call.func:
             case ast.Attribute(value=ast.Attribute(attr=family) | ast.Name(id=family), attr=name):
                 place = _START_AT.get(name)

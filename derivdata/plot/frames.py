@@ -30,8 +30,8 @@ Chain: TypeAlias = pd.DataFrame | xr.Dataset
 Expiries: TypeAlias = Instant | Sequence[Instant] | pd.DatetimeIndex
 """One listed expiry or several: an instant, or the day."""
 
-Source: TypeAlias = pd.DataFrame | xr.DataArray | xr.Dataset
-"""Whatever may carry a provenance."""
+Source: TypeAlias = pd.DataFrame | xr.DataArray | xr.Dataset | str
+"""Whatever may carry a provenance, or words for the data, its licence and window."""
 
 _FRAMES: WeakKeyDictionary[Axes, pd.DataFrame] = WeakKeyDictionary()
 

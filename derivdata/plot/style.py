@@ -241,6 +241,8 @@ def footer(ax: Axes, *data: Any, source: Any = None) -> Text:
     """Write below the axes where the `data`, or the `source`, is from, as of when, and whether synthetic."""
     ax.set_xlabel(textwrap.fill(ax.get_xlabel(), max(int(0.78 * cell_width(ax) / 5.4), 20)))
     provenances = [provenance(one) for one in (*data, source) if "provenance" in getattr(one, "attrs", {})]
+    if isinstance(source, str):
+        provenances = [one | {"source": source, "as_of": None} for one in provenances or [{}]]
     text, url = stated(provenances)
     if cell_width(ax) < _NARROW:
         wrap = textwrap.TextWrapper(46, break_long_words=False, break_on_hyphens=False)

@@ -196,6 +196,8 @@ def test_footers_name_sources_and_attribution_or_say_that_nothing_is_stated() ->
     [footer] = footers(plot.funding_history(table).get_figure(root=True))
     assert footer.get_text() == f"source: made by hand · as of 2026-01-15 00:00 UTC\n{credit}"
     assert footer.get_url() == "https://data.example.org"
+    [footer] = footers(plot.open_interest(made.holdings(), source="a desk's own, 2026").get_figure(root=True))
+    assert footer.get_text() == "source: a desk's own, 2026 · synthetic data"
     other = made.SAID | {"source": "elsewhere", "as_of": "2026-01-16T08:00:00Z", "synthetic": False}
     text, url = stated([made.SAID, other])
     assert text == "source: made by hand, elsewhere · as of 2026-01-16 08:00 UTC · synthetic data"
