@@ -5,12 +5,19 @@ Written from the specification of the venues' APIs, as `tests.collect.fakes` is.
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
+
+from tests.collect.state_bodies import filled
+
+_SHAPES = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+"""By venue, the row of an event."""
 
 SYMBOLS = ("BTC", "ETH")
 STEP = 5  # seconds between two trades
@@ -73,80 +80,55 @@ def _seconds(text: str) -> float:
     return pd.Timestamp(text).timestamp()
 
 
-def _numbered(symbol: str, rows: list[Event]) -> list[tuple[Event, str]]:
-    """Rows with an id each, the same whenever they are listed."""
+def _rows(venue: str, listed: list[Event], symbol: str, *, market: str = "", amount: Any = None) -> list[Any]:
+    """Fill in a venue's row for each event, with an id that is the same whenever it is listed."""
     seen: dict[int, int] = {}
-    named = []
-    for row in rows:
-        seen[row.number] = seen.get(row.number, 0) + 1
-        named.append((row, f"{symbol}-{row.number}-{seen[row.number]}"))
-    return named
+    rows = []
+    for place, event in enumerate(listed):
+        seen[event.number] = seen.get(event.number, 0) + 1
+        closing, sign = ("sell", 1) if event.is_long else ("buy", -1)
+        figures = {
+            **event._asdict(), "symbol": symbol, "market": market, "place": place, "value": event.value,
+            "id": f"{market or symbol}-{event.number}-{seen[event.number]}", "second": event.ms // 1000,
+            "iso": iso(event.ms), "below": event.price - 1, "coins_e3": event.coins * 1000,
+            "signed_e4": sign * event.coins * 10000, "order_e4": -sign * event.coins * 10000,
+            "closing": closing, "CLOSING": closing.upper(), "held": "long" if event.is_long else "short",
+            "opening": "buy" if event.is_long else "sell",
+            "taken": "sell" if event.is_long == (event.number % 2 == 0) else "buy",
+            "amount": None if amount is None else amount(event),
+            "liquidation": "liquidation" if event.is_liquidation else "fill",
+            "LIQUIDATION": "LIQUIDATION" if event.is_liquidation else "FILL",
+            "LIQUIDATED": "LIQUIDATED" if event.is_liquidation else "LIMIT",
+        }  # fmt: skip
+        rows.append(filled(_SHAPES[venue], figures))
+    return rows
 
 
 def _gateio(place: str, params: dict[str, Any], now: float) -> Any:
     start, end = int(params["from"]), int(params["to"])
     if end - start > 3600:
         return {"label": "INVALID_PARAM_VALUE", "message": "from and to span more than an hour"}
-    if "usdt" not in place:
-        return []
-    rows = [
-        {
-            "contract": f"{symbol}_USDT",
-            "time": event.ms // 1000,
-            "size": str((1 if event.is_long else -1) * event.coins * 10000),
-            "order_size": str((-1 if event.is_long else 1) * event.coins * 10000),
-            "left": "0",
-            "fill_price": str(event.price),
-            "order_price": str(event.price - 1),
-        }
-        for symbol in SYMBOLS
-        for event in liquidated(symbol, start, min(end + 0.999, now))
-    ]
+    named = SYMBOLS if "usdt" in place else ()
+    rows = [row for s in named for row in _rows("gateio", liquidated(s, start, min(end + 0.999, now)), s)]
     return sorted(rows, key=lambda row: -row["time"])[: int(params.get("limit", 100))]
 
 
 def _deribit(place: str, params: dict[str, Any], now: float) -> Any:
-    count = min(int(params.get("count", 10)), 1000)
+    count, symbol = min(int(params.get("count", 10)), 1000), params["currency"]
     start, end = int(params["start_timestamp"]) / 1000, int(params["end_timestamp"]) / 1000
-    named = (
-        _numbered(params["currency"], events(params["currency"], start, min(end, now)))
-        if params["currency"] in SYMBOLS
-        else []
-    )
-    rows = [
-        {
-            "trade_id": f"{params['currency']}-{number}",
-            "instrument_name": f"{params['currency']}-PERPETUAL",
-            "timestamp": event.ms,
-            "direction": "sell" if event.is_long == (event.number % 2 == 0) else "buy",
-            "price": event.price,
-            "amount": event.value,
-            **({"liquidation": "T" if event.number % 2 == 0 else "M"} if event.is_liquidation else {}),
-        }
-        for event, number in named
-    ]
+    listed = events(symbol, start, min(end, now)) if symbol in SYMBOLS else []
+    rows = _rows("deribit", listed, symbol)
+    for row, event in zip(rows, listed, strict=True):
+        if event.is_liquidation:
+            row["liquidation"] = "T" if event.number % 2 == 0 else "M"
     return {"jsonrpc": "2.0", "result": {"trades": rows[:count], "has_more": len(rows) > count}}
 
 
 def _dydx(place: str, params: dict[str, Any], now: float) -> Any:
     symbol = place.rpartition("/")[2][:3]
     end = min(_seconds(params["createdBeforeOrAt"]), now) if "createdBeforeOrAt" in params else now
-    named = _numbered(symbol, events(symbol, end - 10_800, end))[::-1][
-        : min(int(params.get("limit", 100)), 1000)
-    ]
-    return {
-        "trades": [
-            {
-                "id": number,
-                "side": "SELL" if event.is_long else "BUY",
-                "size": str(event.coins),
-                "price": str(event.price),
-                "type": "LIQUIDATED" if event.is_liquidation else "LIMIT",
-                "createdAt": iso(event.ms),
-            }
-            for event, number in named
-        ]
-    }
+    rows = _rows("dydx", events(symbol, end - 10_800, end), symbol)[::-1]
+    return {"trades": rows[: min(int(params.get("limit", 100)), 1000)]}
 
 
 def _kraken(place: str, params: dict[str, Any], now: float) -> Any:
@@ -154,96 +136,34 @@ def _kraken(place: str, params: dict[str, Any], now: float) -> Any:
     in_usd = params["symbol"].startswith("PI_")  # and not in coins
     symbol = inverse(symbol) if in_usd else symbol
     end = min(_seconds(params["lastTime"]) - 0.0005, now) if "lastTime" in params else now
-    named = _numbered(symbol, events(symbol, end - 3600, end))[::-1][:100]
-    return {
-        "result": "success",
-        "serverTime": iso(int(now * 1000)),
-        "history": [
-            {
-                "time": iso(event.ms),
-                "trade_id": i,
-                "uid": number,
-                "price": event.price,
-                "size": event.value if in_usd else event.coins,
-                "side": "sell" if event.is_long else "buy",
-                "type": "liquidation" if event.is_liquidation else "fill",
-            }
-            for i, (event, number) in enumerate(named)
-        ],
-    }
+    listed = events(symbol, end - 3600, end)
+    rows = _rows("kraken", listed, symbol, amount=lambda e: e.value if in_usd else e.coins)[::-1][:100]
+    return {"result": "success", "serverTime": iso(int(now * 1000)), "history": rows}
 
 
 def _paradex(place: str, params: dict[str, Any], now: float) -> Any:
     size, skip = min(int(params.get("page_size", 100)), 1000), int(params.get("cursor", 0))
     start, end = int(params["start_at"]) / 1000, int(params["end_at"]) / 1000
-    named = _numbered(params["market"], events(params["market"][:3], start, min(end, now)))[::-1]
-    return {
-        "results": [
-            {
-                "id": number,
-                "market": params["market"],
-                "side": "SELL" if event.is_long else "BUY",
-                "size": str(event.coins),
-                "price": str(event.price),
-                "created_at": event.ms,
-                "trade_type": "LIQUIDATION" if event.is_liquidation else "FILL",
-            }
-            for event, number in named[skip : skip + size]
-        ],
-        "next": str(skip + size) if skip + size < len(named) else None,
-    }
+    market = params["market"]
+    rows = _rows("paradex", events(market[:3], start, min(end, now)), market[:3], market=market)[::-1]
+    following = str(skip + size) if skip + size < len(rows) else None
+    return {"results": rows[skip : skip + size], "next": following}
 
 
 def _huobi(place: str, params: dict[str, Any], now: float) -> Any:
-    named = _numbered(params["contract_code"], liquidated(params["contract_code"][:3], now - 86_400, now))[
-        ::-1
-    ]
-    return {
-        "code": 200,
-        "message": "Success",
-        "data": [
-            {
-                "id": number,
-                "contract_code": params["contract_code"],
-                "liquidation_time": str(event.ms),
-                "side": "sell" if event.is_long else "buy",
-                "position_side": "long" if event.is_long else "short",
-                "volume": str(event.coins * 1000),
-                "amount": str(event.coins * 1000),
-                "bankrupt_price": str(event.price),
-                "trade_turnover": str(event.value),
-            }
-            for event, number in named[: int(params.get("limit", 20))]
-        ],
-        "ts": int(now * 1000),
-    }
+    market = params["contract_code"]
+    rows = _rows("huobi", liquidated(market[:3], now - 86_400, now), market[:3], market=market)[::-1]
+    told = {"code": 200, "message": "Success", "ts": int(now * 1000)}
+    return {**told, "data": rows[: int(params.get("limit", 20))]}
 
 
 def _bitget(place: str, params: dict[str, Any], now: float) -> Any:
     skip = int(params.get("cursor", 0))
-    rows = sorted(
-        ((event, symbol) for symbol in SYMBOLS for event in liquidated(symbol, now - 3 * 86_400, now)),
-        key=lambda row: -row[0].ms,
-    )
+    rows = [row for s in SYMBOLS for row in _rows("bitget", liquidated(s, now - 3 * 86_400, now), s)]
+    rows.sort(key=lambda row: -int(row["ts"]))
     page = rows[skip : skip + int(params.get("limit", 20))]
-    return {
-        "code": "00000",
-        "msg": "success",
-        "requestTime": int(now * 1000),
-        "data": {
-            "list": [
-                {
-                    "symbol": f"{symbol}USDT",
-                    "side": "buy" if event.is_long else "sell",
-                    "price": str(event.price),
-                    "amount": str(event.coins),
-                    "ts": str(event.ms),
-                }
-                for event, symbol in page
-            ],
-            "cursor": str(skip + len(page)),
-        },
-    }
+    data = {"list": page, "cursor": str(skip + len(page))}
+    return {"code": "00000", "msg": "success", "requestTime": int(now * 1000), "data": data}
 
 
 def _okx(place: str, params: dict[str, Any], now: float) -> Any:
@@ -252,18 +172,9 @@ def _okx(place: str, params: dict[str, Any], now: float) -> Any:
     end = min(int(params["after"]) / 1000 - 0.0005, now) if "after" in params else now
     symbol, _, quote = params["instFamily"].partition("-")
     in_usd = quote == "USD"  # contracts of 100 USD; others are of 0.01 coins
-    of = inverse(symbol) if in_usd else symbol
-    rows = liquidated(of, end - 86_400, end)[::-1][: int(params.get("limit", 100))]
-    details = [
-        {
-            "posSide": "long" if event.is_long else "short",
-            "side": "sell" if event.is_long else "buy",
-            "bkPx": str(event.price),
-            "sz": str(event.value / 100 if in_usd else event.coins * 100),
-            "ts": str(event.ms),
-        }
-        for event in rows
-    ]
+    listed = liquidated(inverse(symbol) if in_usd else symbol, end - 86_400, end)
+    listed = listed[::-1][: int(params.get("limit", 100))]
+    details = _rows("okx", listed, symbol, amount=lambda e: e.value / 100 if in_usd else e.coins * 100)
     return {"code": "0", "msg": "", "data": [{"instId": f"{params['instFamily']}-SWAP", "details": details}]}
 
 
