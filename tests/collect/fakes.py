@@ -23,11 +23,9 @@ import pandas as pd
 from derivdata.sources.venues.hyperliquid import DEXES
 from tests.collect import books, chains, lists, positions
 from tests.collect.clocks import SimulatedClock
-from tests.collect.payments import payments
+from tests.collect.histories import history
 from tests.collect.state_bodies import (
     OKX_STRIKES,
-    bitget_suffix,
-    bitget_symbols,
     filled_row,
     state_body,
     with_delisted,
@@ -265,7 +263,7 @@ class Fakes:
             body = lists.answer(self, exchange, place, params) if body is None else body
             body = positions.answer(self, exchange, place, params) if body is None else body
             body = state_body(self, exchange, place, params) if body is None else body
-            body = payments(self, exchange, place, params) if body is None else body
+            body = history(self, exchange, place, params) if body is None else body
             made = VENUES["hyperliquid" if exchange in DEXES else exchange]
             body = made(self, place, params) if body is None else body
         except KeyError:
@@ -296,23 +294,7 @@ class Fakes:
         return None
 
 
-def _page(
-    rows: list[Any], start: float, end: float, limit: int, *, newest: bool, exclusive: bool = False
-) -> list[Any]:
-    """Rows of (stamp, …) within both ends, or short of the end; of too many the oldest or the newest."""
-    inside = [r for r in rows if start <= r[0] and (r[0] < end if exclusive else r[0] <= end)]
-    return inside[-limit:][::-1] if newest else inside[:limit]
-
-
-def _limit(params: dict[str, Any], most: int) -> int:
-    return min(int(params.get("limit", most)), most)
-
-
-def _number(params: dict[str, Any], name: str, default: float) -> float:
-    return float(params.get(name, default))
-
-
-def _binance(fakes: Fakes, place: str, params: dict[str, Any], exchange: str = "binance") -> Any:
+def _binance(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     now = int(fakes.now().timestamp() * 1000)
     if place.endswith("fundingInfo"):
         hours = interval("binance", now // 1000)  # what is adjusted is listed, other contracts are not
@@ -325,49 +307,6 @@ def _binance(fakes: Fakes, place: str, params: dict[str, Any], exchange: str = "
         if params["symbol"] not in held:
             return {"code": -1121, "msg": "Invalid symbol."}
         return {"symbol": params["symbol"], "openInterest": str(held[params["symbol"]]), "time": now}
-    return _binance_history(fakes, place, params, exchange)
-
-
-def _binance_history(fakes: Fakes, place: str, params: dict[str, Any], exchange: str) -> Any:
-    symbol = params["symbol"].removesuffix("USDT")
-    start, end = _number(params, "startTime", 0), _number(params, "endTime", 9e15)
-    if place.lower().endswith("klines"):
-        last = 0.0 if "markPrice" in place else 1.0
-        bars = [(s * 1000, m + last) for s, m in fakes.truth.bars(symbol)]
-        found2 = _page(bars, start, end, min(int(params.get("limit", 500)), 1500), newest=False)
-        sides = [positions.taken(symbol, t // 1000) if last else (0.0, 0.0) for t, _ in found2]
-        return [
-            [
-                t,
-                str(m),
-                str(m + 9),
-                str(m - 9),
-                "1",
-                "0",
-                t + 3_599_999,
-                str(buy + sell),
-                1,
-                "0",
-                str(buy),
-                "0",
-            ]
-            for (t, m), (buy, sell) in zip(found2, sides, strict=True)
-        ]
-    if place.endswith("openInterestHist"):
-        month = fakes.now().timestamp() * 1000 - 30 * 86_400_000
-        if start and start < month - 60_000:
-            return {"code": -1130, "msg": "parameter 'startTime' is invalid."}
-        rows3 = [(s * 1000, c, c * m) for s, c, m in fakes.truth.oi(symbol)]
-        found = _page(rows3, start, end, min(int(params.get("limit", 30)), 500), newest=True)[::-1]
-        return [
-            {
-                "symbol": params["symbol"],
-                "sumOpenInterest": str(c),
-                "sumOpenInterestValue": str(v),
-                "timestamp": t,
-            }
-            for t, c, v in found
-        ]
     raise KeyError(place)
 
 
@@ -381,22 +320,6 @@ def _bybit(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
         named = fakes.symbols[half:] if one and linear else fakes.symbols[:half] if linear else fakes.symbols
         result["list"] = [filled_row("bybit instrument", s=s, kind=kind, quote=quote) for s in named]
         result["nextPageCursor"] = "next" if linear and not one else ""
-    elif place.endswith("mark-price-kline"):
-        each = params["interval"] == "5"
-        told = [(s, m) for s, _, m in fakes.truth.oi(params["symbol"][:3]) if each or s % HOUR == 0]
-        bars = [(s * 1000, m) for s, m in told]
-        start, end = _number(params, "start", 0), _number(params, "end", 9e15)
-        found2 = _page(bars, start, end, min(int(params.get("limit", 200)), 1000), newest=True)
-        result["symbol"] = params["symbol"]
-        result["list"] = [[str(t), str(m), str(m + 9), str(m - 9), "1"] for t, m in found2]
-    elif place.endswith("/open-interest"):
-        rows3 = [(s * 1000, c) for s, c, _ in fakes.truth.oi(params["symbol"][:3])]
-        start, end = _number(params, "startTime", 0), _number(params, "endTime", 9e15)
-        found3 = _page(rows3, start, end, _limit(params, 200), newest=True)
-        result["symbol"] = params["symbol"]
-        result["list"] = [
-            {"openInterest": str(2 * c), "singleOpenInterest": str(c), "timestamp": str(t)} for t, c in found3
-        ]
     elif place.endswith("/tickers"):
         result["list"] = [
             filled_row(
@@ -421,11 +344,6 @@ def _okx(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     if place.endswith("/instruments"):
         kinds = ("okx instrument", "okx inverse instrument")
         data: list[Any] = [filled_row(kind, s=s) for kind in kinds for s in fakes.symbols]
-    elif place.endswith("open-interest-history"):
-        rows3 = [(s * 1000, c, c * m) for s, c, m in fakes.truth.oi(params["instId"][:3])]
-        newest = rows3[-1440:]
-        found3 = _page(newest, _number(params, "begin", 0), _number(params, "end", 9e15), 100, newest=True)
-        data = [[str(t), str(c * 100), str(c), str(v)] for t, c, v in found3]
     elif place.endswith("/opt-summary"):
         base = params["instFamily"][:3]
         data = [
@@ -475,54 +393,6 @@ def _hyperliquid(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     raise KeyError(params["type"])
 
 
-def _gateio(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    symbol = params["contract"][:3]
-    start = _number(params, "from", 0)
-    if place.endswith("/contract_stats"):
-        rows3 = fakes.truth.oi(symbol)
-        found3 = _page(rows3, start, 9e12, min(int(params.get("limit", 100)), 1000), newest=False)
-        return [
-            {"time": t, "open_interest": 2 * c * 10000, "open_interest_usd": 2 * c * m, "mark_price": m,
-             **positions.gate(symbol, t, m)}
-            for t, c, m in found3
-        ]  # fmt: skip
-    raise KeyError(place)
-
-
-def _bitget(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    now = int(fakes.now().timestamp())
-    if place.endswith("/contracts"):
-        data: Any = [
-            {
-                "symbol": f"{s}{bitget_suffix(params)}",
-                "baseCoin": s,
-                "quoteCoin": {"PERP": "USDC"}.get(bitget_suffix(params), bitget_suffix(params)),
-                "symbolType": "perpetual",
-                "symbolStatus": "normal",
-                "fundInterval": str(interval("bitget", now)),
-            }
-            for s in bitget_symbols(params, fakes.symbols)
-        ]
-    elif place.endswith("/current-fund-rate"):
-        data = [
-            {
-                "symbol": f"{s}{bitget_suffix(params)}",
-                "fundingRate": "0.0002",
-                "fundingRateInterval": str(interval("bitget", now)),
-                "nextUpdate": str(fakes.truth.next_payment("bitget", now) * 1000),
-            }
-            for s in bitget_symbols(params, fakes.symbols)
-        ]
-    else:
-        raise KeyError(place)
-    return {
-        "code": "00000",
-        "msg": "success",
-        "requestTime": int(fakes.now().timestamp() * 1000),
-        "data": data,
-    }
-
-
 def _none(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     """Answer nothing beside lists, books and payments."""
     raise KeyError(place)
@@ -530,7 +400,7 @@ def _none(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
 
 def _paradex(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     if place.endswith("/funding/data"):
-        start, end = int(_number(params, "start_at", 0)), int(_number(params, "end_at", 9e15))
+        start, end = int(params["start_at"]), int(params["end_at"])
         size = min(int(params.get("page_size", 100)), 5000)
         every_five = range(end // 5000 * 5, start // 1000 - 1, -5)  # seconds, the newest first
         row = {"market": params["market"], "funding_rate_8h": "", "funding_period_hours": 8}
@@ -540,28 +410,6 @@ def _paradex(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
             if start <= s * 1000 <= end
         ]
         return {"results": rows, "next": "older"}
-    raise KeyError(place)
-
-
-def _aster(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    return _binance(fakes, place, params, "aster")
-
-
-def _huobi(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    now = int(fakes.now().timestamp() * 1000)
-    if place.endswith("swap_his_open_interest"):
-        hours = [row for row in fakes.truth.oi(params["contract_code"][:3]) if row[0] % HOUR == 0]
-        past = [row for row in hours if row[0] * 1000 <= now][-min(int(params.get("size", 48)), 200) :]
-        ticks = [
-            {"volume": 2 * c, "amount_type": 2, "ts": s * 1000, "value": 2 * c * m} for s, c, m in past[::-1]
-        ]  # of both sides
-        data = {
-            "symbol": params["contract_code"][:3],
-            "contract_code": params["contract_code"],
-            "business_type": "swap",
-            "tick": ticks,
-        }
-        return {"status": "ok", "ts": now, "data": data}
     raise KeyError(place)
 
 
@@ -579,15 +427,10 @@ VENUES: dict[str, Callable[[Fakes, str, dict[str, Any]], Any]] = {
     "bybit": _bybit,
     "okx": _okx,
     "hyperliquid": _hyperliquid,
-    "gateio": _gateio,
-    "bitget": _bitget,
-    "deribit": _none,
-    "lighter": _none,
+    **dict.fromkeys(("gateio", "bitget", "deribit", "lighter"), _none),
     "paradex": _paradex,
-    "aster": _aster,
-    **dict.fromkeys(("kraken", "dydx", "kucoin", "mexc"), _none),
-    "huobi": _huobi,
-    **dict.fromkeys(("derive", "bingx", "phemex", "bitmex"), _none),
+    "aster": _binance,
+    **dict.fromkeys("kraken dydx kucoin mexc huobi derive bingx phemex bitmex".split(), _none),
     "cryptocom": _cryptocom,
     **dict.fromkeys(("edgex", "backpack"), _none),
 }

@@ -7,7 +7,7 @@ Written from the specification and from recorded bodies. `Truth` has the coins o
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +120,8 @@ def filled(shape: Any, figures: Row) -> Any:
     """Fill in a template: ``"{name}"`` is the figure as text, ``"=name"`` the figure itself."""
     if isinstance(shape, dict):
         return {key: filled(value, figures) for key, value in shape.items()}
+    if isinstance(shape, list):
+        return [filled(value, figures) for value in shape]
     if isinstance(shape, str):
         return figures[shape[1:]] if shape[:1] == "=" else shape.format(**figures)
     return shape
@@ -135,21 +137,15 @@ BITGET_OTHERS = ("BTC",)
 """Bases of bitget's coin- and USDC-margined contracts."""
 
 
-def bitget_suffix(params: Row) -> str:
-    """Return what follows the base in the names of a product type; no other type is answered."""
-    return _BITGET_SUFFIXES[params["productType"]]
+def _bitget(name: str) -> Callable[[Any, int, Row], Any]:
+    def body(states: Any, now: int, params: Row) -> Any:
+        told, suffix = dict(states), _BITGET_SUFFIXES[params["productType"]]
+        symbols = [*told] if suffix == "USDT" else BITGET_OTHERS
+        figures = [_figures("bitget", i, (s, told.get(s, states[0][1])), now) for i, s in enumerate(symbols)]
+        more = {"suffix": suffix, "quote": {"PERP": "USDC"}.get(suffix, suffix)}
+        return _bulk(f"bitget {name}", [one | more for one in figures], now)
 
-
-def bitget_symbols(params: Row, symbols: Sequence[str]) -> Sequence[str]:
-    """Return the bases of a product type."""
-    return symbols if bitget_suffix(params) == "USDT" else BITGET_OTHERS
-
-
-def _bitget(states: Any, now: int, params: Row) -> Any:
-    told = dict(states)
-    pairs = [(s, told.get(s, states[0][1])) for s in bitget_symbols(params, [*told])]
-    figures = [_figures("bitget", number, pair, now) for number, pair in enumerate(pairs)]
-    return _bulk("bitget tickers", [{**one, "suffix": bitget_suffix(params)} for one in figures], now)
+    return body
 
 
 def _deribit(states: Any, now: int, params: Row) -> Any:
@@ -184,7 +180,10 @@ def _iso(ms: int) -> str:
 
 
 _BODIES: dict[tuple[str, str], Callable[[Any, int, Row], Any]] = {
-    ("bitget", "/api/v2/mix/market/tickers"): _bitget,
+    **{
+        ("bitget", f"/api/v2/mix/market/{name}"): _bitget(name)
+        for name in ("contracts", "current-fund-rate", "tickers")
+    },
     ("okx", "/api/v5/market/tickers"): _okx_options,
     ("deribit", "/public/get_book_summary_by_currency"): _deribit,
     ("dydx", "/perpetualMarkets"): _dydx,

@@ -21,10 +21,8 @@ from derivdata.sources.collect import refills
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.contracts import list_contracts
 from derivdata.sources.collect.histories import backfill
-from derivdata.sources.collect.read_through import ReadThrough
 from derivdata.sources.collect.reporting import Minute
 from derivdata.sources.collect.session import Shared, Stopped, VenueSession
-from derivdata.sources.query import Query
 from derivdata.sources.venues.registry import VENUES
 from tests.collect.clocks import HANGS_SECONDS, EventClock, SimulatedClock
 from tests.collect.direct import faked
@@ -417,34 +415,6 @@ def test_only_a_refusal_that_names_a_region_is_one_of_the_address(
         return
     assert session.ask(endpoint)[0].states
     assert len(fakes.log) == 2, "in ten minutes nothing was asked"
-
-
-def test_a_poll_and_a_fill_at_the_same_time_keep_the_venue_s_budget(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = EventClock(pd.Timestamp("2026-01-20T10:30:30", tz="UTC"))
-    fakes = faked(LAST, clock, monkeypatch)
-    store = ReadThrough(
-        open_archive(tmp_path / "market"), venues=["bybit"], clock=clock, addresses=fakes.addresses
-    )
-    first, end = pd.Timestamp("2025-12-30", tz="UTC"), pd.Timestamp("2026-01-20", tz="UTC")
-    filled: list[pd.DataFrame] = []
-
-    def fill() -> None:
-        filled.append(store.rows(Query("funding_settlements", first, end, ["BTC", "ETH"])))
-
-    beside = threading.Thread(target=fill, name="derivdata-refill", daemon=True)
-    beside.start()
-    for _ in range(3):
-        store.refresh()
-        clock.wait(61)
-    beside.join(HANGS_SECONDS)
-    assert set(filled[0]["symbol"]) == {"BTC", "ETH"}
-    kinds = [place.rpartition("/")[2] for _, place, _, _ in fakes.log]
-    assert "history" in kinds[: len(kinds) - kinds[::-1].index("tickers")], "they overlapped"
-    sent = [at for *_, at in fakes.log]
-    least = min(e.weight for e in VENUES["bybit"].endpoints) / VENUES["bybit"].budget
-    assert all(late - early >= pd.Timedelta(0.999 * least, "s") for early, late in pairwise(sent))
 
 
 def test_a_worker_that_cannot_start_is_not_taken_for_running(

@@ -1,4 +1,4 @@
-"""Payments that the fake venues list: one truth in each venue's shape, unit and way of paging, as data.
+"""Histories of the fake venues: one truth in each venue's shape, unit and way of paging, as data.
 
 Written from the specification of the venues' APIs, as `tests.collect.fakes` is.
 """
@@ -25,9 +25,9 @@ _LISTS: dict[str, Row] = json.loads(Path(__file__).with_suffix(".json").read_tex
 _SYMBOLS = ("BTC", "ETH")
 
 
-def payments(fakes: Fakes, exchange: str, place: str, params: Row) -> Any:
-    """Return the body of a list of payments; None where it is none."""
-    venue = "hyperliquid" if exchange in DEXES else exchange
+def history(fakes: Fakes, exchange: str, place: str, params: Row) -> Any:
+    """Return the body of a list of payments, open interest or prices; None where it is none."""
+    venue = "hyperliquid" if exchange in DEXES else {"aster": "binance"}.get(exchange, exchange)
     ends = (key for key in _LISTS if key.split()[0] == venue and f"{place}/".endswith(f"{key.split()[1]}/"))
     key = next((k for k in ends if params.items() >= _LISTS[k].get("when", {}).items()), None)
     if key is None and exchange == "dydx" and place.startswith("/historicalFunding/"):
@@ -38,8 +38,11 @@ def payments(fakes: Fakes, exchange: str, place: str, params: Row) -> Any:
     if not params.keys() >= {*shape.get("needs", ())}:
         return shape["refusal"]
     rows, more = _page(fakes, shape, params, _listed(fakes, exchange, shape, params))
+    if "refused" in more:
+        return shape["refusal"]
     now = int(fakes.now().timestamp() * 1000)
-    asked = {"name": params.get(shape.get("symbol", "symbol")), "now": now}
+    name = str(params.get(shape.get("symbol", "symbol")))
+    asked = {"name": name, "base": name[:3], "now": now}
     return filled(
         shape["body"], {**asked, **more, "rows": [filled(shape["row"], asked | row) for row in rows]}
     )
@@ -52,6 +55,8 @@ def _listed(fakes: Fakes, exchange: str, shape: Row, params: Row) -> list[Row]:
     if not name.endswith(shape.get("ends", "")):
         raise KeyError(name)
     symbol = _SYMBOLS[int(name[-1])] if shape.get("by_number") else name[cut : cut + 3].replace("XBT", "BTC")
+    if "of" in shape:
+        return _states(fakes, shape, params, symbol)
     paid = fakes.payments(exchange, symbol)
     if shape.get("ahead"):  # the first row is the running interval
         paid = [
@@ -76,6 +81,24 @@ def _listed(fakes: Fakes, exchange: str, shape: Row, params: Row) -> list[Row]:
     ]
 
 
+def _states(fakes: Fakes, shape: Row, params: Row, symbol: str) -> list[Row]:
+    """Return open interest and marks of every five minutes or each full hour, in the venues' units."""
+    name, value = shape.get("each_five", ("", None))
+    by_hour = shape["of"] == "hours" and (not name or params.get(name) != value)
+    now = fakes.now().timestamp()
+    return [
+        {
+            "t": second * 1000, "second": second, "ends": second * 1000 + 3_599_999, "symbol": symbol,
+            "coins": coins, "usd": coins * mark, "coins_e2": coins * 100, "both": 2 * coins,
+            "both_usd": 2 * coins * mark, "both_e4": 2 * coins * 10000,
+            "mark": mark, "high": mark + 9, "low": mark - 9,
+            "last": mark + 1.0, "last_high": mark + 10.0, "last_low": mark - 8.0,
+        }
+        for second, coins, mark in fakes.truth.oi(symbol)[-shape.get("last", 0) :]
+        if (not by_hour or second % HOUR == 0) and (second <= now or "last" in shape or not by_hour)
+    ]  # fmt: skip
+
+
 def _page(fakes: Fakes, shape: Row, params: Row, rows: list[Row]) -> tuple[list[Row], Row]:
     """Return the rows of a page, and what the body says of the others."""
     unit = shape.get("unit", 1)
@@ -88,6 +111,9 @@ def _page(fakes: Fakes, shape: Row, params: Row, rows: list[Row]) -> tuple[list[
         return float(text) * unit if is_number else pd.Timestamp(text).timestamp() * 1000
 
     first, end = at("start", 0), at("end", 9e15)
+    month = fakes.now().timestamp() * 1000 - 30 * 86_400_000
+    if shape.get("of_a_month") and 0 < first < month - 60_000:
+        return [], {"refused": True}
     if "reach_days" in shape:
         first = max(first, fakes.now().timestamp() * 1000 - shape["reach_days"] * 86_400_000)
     inside = [
