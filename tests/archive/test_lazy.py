@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,10 +13,24 @@ import pytest
 import derivdata as dd
 from derivdata import tables
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive import open_archive, parquet_writer, scanning
+from derivdata.sources.archive import Archive, open_archive, parquet_writer, scanning
 from tests.archive.rates import EVER, START, rates, said, say
 
 pytest.importorskip("dask.dataframe")
+
+
+def panel(
+    archive: Archive,
+    table: str = "funding_history",
+    column: str = "rate_bps_8h",
+    *,
+    days: int = 1,
+    **more: Any,
+) -> Any:
+    """A panel of some days by the hour."""
+    return archive.panel(
+        table, column, **{"step": "1h"} | more, start=START, end=START + pd.Timedelta(days, "D")
+    )
 
 
 def test_it_stays_lazy_and_gives_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,31 +72,15 @@ def test_a_lazy_panel_is_that_of_the_rows(
     frame = rates(["BTC", "ETH"], ["okx"])
     archive.append("funding_history", frame[frame["rate_bps_8h"] != 40.0])
     archive.append("funding_history", rates(["BTC"], ["bybit"], hours=30, plus=0.25))
-    found = archive.panel(
-        "funding_history",
-        "rate_bps_8h",
-        start=START,
-        end=START + pd.Timedelta(4, "D"),
-        step="1h",
-        chunks=chunks,
-    )
+    found = panel(archive, days=4, chunks=chunks)
     expected = dd.panel(archive.read("funding_history", *EVER)).reindex(time=found["time"])
     assert found.chunks is not None
     assert (found.attrs["units"], found.attrs["kind"]) == (expected.attrs["units"], expected.attrs["kind"])
     np.testing.assert_array_equal(found.compute().to_numpy(), expected.to_numpy())
     assert found["symbol"].to_numpy().tolist() == ["BTC", "ETH"]
     assert int(np.isnan(found.sel(symbol="ETH", exchange="okx")).sum()) == 1
-    some = archive.panel(
-        "funding_history",
-        "rate_bps_8h",
-        start=START,
-        end=START + pd.Timedelta(1, "D"),
-        step="1h",
-        symbols=["ETH"],
-    )
-    assert some.compute().sel(symbol="ETH", exchange="okx").to_numpy().tolist() == [
-        float(i) for i in range(24)
-    ]
+    some = panel(archive, symbols=["ETH"]).compute().sel(symbol="ETH", exchange="okx")
+    assert some.to_numpy().tolist() == [float(i) for i in range(24)]
 
 
 @pytest.mark.parametrize("chunks", [None, 1, 3])
@@ -108,35 +107,24 @@ def test_settlements_have_the_hours_that_each_pays_for(tmp_path: Path, chunks: i
 def test_panels_that_cannot_be_are_told(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["BTC"], ["okx"], hours=3, start=START + pd.Timedelta(90, "s")))
-    found = archive.panel(
-        "funding_history", "rate_bps_8h", start=START, end=START + pd.Timedelta(1, "D"), step="1h"
-    )
-    with pytest.raises(
-        ValueError, match="a row of funding_history at 2026-01-30 00:01:30 is not on the grid"
+    with pytest.raises(ValueError, match="of funding_history at 2026-01-30 00:01:30 is not on the grid"):
+        panel(archive).compute()
+    for table, column, more, told in (
+        ("funding_history", "resolution", {}, "column='resolution' is no column of numbers"),
+        ("options_snapshot", "iv", {}, "not keyed by symbol, exchange and time"),
+        ("prices_history", "price_usd", {}, "kind=None: .* takes 'mark' or 'index' or 'last'"),
+        ("funding_history", "rate_bps_8h", {"kind": "mark"}, "kind='mark': .* takes None"),
+        ("funding_history", "rate_bps_8h", {"step": "0s"}, "step='0s' is no length of time"),
     ):
-        found.compute()
-    archive = open_archive(tmp_path / "cannot")
-    window = {"start": START, "end": START + pd.Timedelta(1, "D")}
-    with pytest.raises(ValueError, match="column='resolution' is no column of numbers"):
-        archive.panel("funding_history", "resolution", step="1h", **window)
-    with pytest.raises(ValueError, match="not keyed by symbol, exchange and time"):
-        archive.panel("options_snapshot", "iv", step="1h", **window)
-    with pytest.raises(
-        ValueError, match="kind=None: a panel of prices_history takes 'mark' or 'index' or 'last'"
-    ):
-        archive.panel("prices_history", "price_usd", step="1h", **window)
-    with pytest.raises(ValueError, match="kind='mark': a panel of funding_history takes None"):
-        archive.panel("funding_history", "rate_bps_8h", step="1h", kind="mark", **window)
-    with pytest.raises(ValueError, match="step='0s' is no length of time"):
-        archive.panel("funding_history", "rate_bps_8h", step="0s", **window)
+        with pytest.raises(ValueError, match=told):
+            panel(archive, table, column, **more)
 
 
 def test_what_was_planned_before_files_were_merged_says_so(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["BTC"], ["okx"], hours=5))
-    day = {"start": START, "end": START + pd.Timedelta("1D"), "step": "1h"}
     for told in ("the archive was written to since this was planned", "is missing: .*: restore it"):
-        planned = [archive.lazy("funding_history"), archive.panel("funding_history", "rate_bps_8h", **day)]
+        planned = [archive.lazy("funding_history"), panel(archive)]
         if "planned" in told:
             archive.append("funding_history", rates(["ETH"], ["okx"], hours=5))
         else:
@@ -152,7 +140,6 @@ def test_a_word_that_the_manifest_does_not_list_is_no_other_s_row(tmp_path: Path
     text = said(tmp_path)
     text["tables"]["funding_history"]["values"]["symbol"] = ["BTC", "ETC"]
     say(tmp_path, text)
-    day = {"start": START, "end": START + pd.Timedelta("1D"), "step": "1h"}
-    for each in (archive.lazy("funding_history"), archive.panel("funding_history", "rate_bps_8h", **day)):
+    for each in (archive.lazy("funding_history"), panel(archive)):
         with pytest.raises(ArchiveError, match="symbol 'ETH' is in a file, but not in the archive's list"):
             each.compute()

@@ -62,6 +62,15 @@ def conformed(frame: pd.DataFrame) -> pd.DataFrame:
     return tables.TABLES["funding_history"].conform(frame)
 
 
+def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
+    """The arguments of each call of a store's method from now on."""
+    calls, real = [], getattr(ObjectStore, name)
+    monkeypatch.setattr(
+        ObjectStore, name, lambda self, *given, **more: calls.append(given) or real(self, *given, **more)
+    )
+    return calls
+
+
 def objects_of(archive: Archive) -> set[str]:
     root = archive.location.removeprefix("s3://")
     return {path.removeprefix(f"{root}/") for path in files().find(root)}
@@ -111,10 +120,7 @@ def test_what_is_lazy_reads_objects_in_few_requests(bucket: str, monkeypatch: py
     archive.append(FUNDING, rates())
     assert b"testing" not in pickle.dumps(archive)
     again = open_archive(archive.location)
-    reads, real = [], ObjectStore.read_range
-    monkeypatch.setattr(
-        ObjectStore, "read_range", lambda self, *where: reads.append(where) or real(self, *where)
-    )
+    reads = counted(monkeypatch, "read_range")
     found = again.panel(
         FUNDING, "rate_bps_8h", start=START, end=START + pd.Timedelta("4D"), step="1h", chunks=48
     )
@@ -131,10 +137,7 @@ def test_one_series_takes_two_requests_a_file(bucket: str, monkeypatch: pytest.M
     """The end of a file, once, and the blocks in which the series lies: here the same one."""
     archive = open_archive(f"s3://{bucket}/derivs")
     archive.append(FUNDING, rates(["A", "B", "C"], hours=48, start=START))
-    reads, real = [], ObjectStore.read_range
-    monkeypatch.setattr(
-        ObjectStore, "read_range", lambda self, *where: reads.append(where) or real(self, *where)
-    )
+    reads = counted(monkeypatch, "read_range")
     again = open_archive(archive.location)
     for _ in range(2):
         rows = again.read(FUNDING, *EVER, symbols=["B"], venues=["okx"])
@@ -291,12 +294,11 @@ def test_a_store_without_conditional_writes_is_refused(
     assert (objects_of(archive), len(archive.read(FUNDING, *EVER))) == (copied, 192)
     monkeypatch.undo()
     assert archive.append(FUNDING, rates(["ETH"])) == 192
-    puts = []
-    monkeypatch.setattr(
-        ObjectStore, "_put", lambda self, *path, **more: puts.append(path[0]) or real(self, *path, **more)
-    )
+    puts = counted(monkeypatch, "_put")
     assert open_archive(archive.location).append(FUNDING, rates(["SOL"])) == 192
-    assert puts == ["archive.json"], "a store that was seen to be honest is not asked again"
+    assert [path for path, _ in puts] == ["archive.json"], (
+        "a store that was seen to be honest is not asked again"
+    )
 
 
 def test_it_is_served_like_a_folder(bucket: str) -> None:
@@ -372,6 +374,21 @@ def test_threads_that_share_an_archive_write_in_turn(bucket: str) -> None:
     assert objects_of(archive) == named(archive)
 
 
+def of_two_files(bucket: str, monkeypatch: pytest.MonkeyPatch) -> Archive:
+    """An archive whose month has two files."""
+    archive = open_archive(f"s3://{bucket}/derivs")
+    monkeypatch.setattr(archive_merging, "SMALL_ROWS", 0)
+    for symbol in ("BTC", "ETH"):
+        archive.append(FUNDING, rates([symbol], ["okx"], hours=24))
+    return archive
+
+
+def close(archive: Archive, timeout: float) -> None:
+    table = archive_table(FUNDING)
+    months = sorted({file.month for file in archive._entry(table).files})
+    archive_merging.close_months(archive._storage, table, months, timeout=timeout)
+
+
 class Kept(list[str]):
     """Uploads that are not forgotten."""
 
@@ -383,10 +400,7 @@ def test_a_thread_whose_append_fails_spares_the_month_that_another_merges(
     bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The append fails when the month's file is uploaded and not yet named: every row is there after it."""
-    archive = open_archive(f"s3://{bucket}/derivs")
-    monkeypatch.setattr(archive_merging, "SMALL_ROWS", 0)
-    for symbol in ("BTC", "ETH"):
-        archive.append(FUNDING, rates([symbol], ["okx"], hours=24))
+    archive = of_two_files(bucket, monkeypatch)
     # The failing attempt began before the upload: it had forgotten the uploads before its own by then.
     monkeypatch.setattr(archive._storage, "_published", Kept())
     publish, main = ObjectStore.publish, threading.get_ident()
@@ -408,11 +422,9 @@ def test_a_thread_whose_append_fails_spares_the_month_that_another_merges(
             other.submit(fail).result()
 
     monkeypatch.setattr(ObjectStore, "publish", beside)
-    table = archive_table(FUNDING)
-    months = sorted({file.month for file in archive._entry(table).files})
-    archive_merging.close_months(archive._storage, table, months, timeout=HANGS_SECONDS)
+    close(archive, HANGS_SECONDS)
     assert uploads
-    assert {file.path for file in archive._entry(table, fresh=True).files} >= set(uploads)
+    assert {file.path for file in archive._entry(archive_table(FUNDING), fresh=True).files} >= set(uploads)
     assert len(archive.read(FUNDING, *EVER)) == 48
 
 
@@ -420,21 +432,16 @@ def test_a_merge_whose_put_may_be_done_later_keeps_its_file(
     bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer is lost, and the store takes the manifest after everyone has looked whether it has."""
-    archive = open_archive(f"s3://{bucket}/derivs")
-    monkeypatch.setattr(archive_merging, "SMALL_ROWS", 0)
-    for symbol in ("BTC", "ETH"):
-        archive.append(FUNDING, rates([symbol], ["okx"], hours=24))
+    archive = of_two_files(bucket, monkeypatch)
     real, late = ObjectStore._put, []
 
     def broken(self: ObjectStore, path: str, data: bytes, **condition: str) -> None:
         late.append((path, data))
         raise ConnectionError("reset")
 
-    table = archive_table(FUNDING)
-    months = sorted({file.month for file in archive._entry(table).files})
     monkeypatch.setattr(ObjectStore, "_put", broken)
     with pytest.raises(ArchiveError, match="nothing was appended, all is as it was: reset"):
-        archive_merging.close_months(archive._storage, table, months, timeout=HANGS_SECONDS)
+        close(archive, HANGS_SECONDS)
     assert len(open_archive(archive.location).read(FUNDING, *EVER)) == 48
     ((path, data),) = late
     real(archive._storage, path, data)
@@ -444,12 +451,8 @@ def test_a_merge_whose_put_may_be_done_later_keeps_its_file(
 
 def test_a_merge_that_others_overtake_leaves_no_file(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A put that was refused is not done later."""
-    archive = open_archive(f"s3://{bucket}/derivs")
-    monkeypatch.setattr(archive_merging, "SMALL_ROWS", 0)
-    for symbol in ("BTC", "ETH"):
-        archive.append(FUNDING, rates([symbol], ["okx"], hours=24))
-    before, table = objects_of(archive), archive_table(FUNDING)
-    months = sorted({file.month for file in archive._entry(table).files})
+    archive = of_two_files(bucket, monkeypatch)
+    before = objects_of(archive)
 
     def refused(self: ObjectStore, data: bytes, version: Any) -> None:
         assert len(objects_of(archive)) == len(before) + 1
@@ -457,7 +460,7 @@ def test_a_merge_that_others_overtake_leaves_no_file(bucket: str, monkeypatch: p
 
     monkeypatch.setattr(ObjectStore, "replace_manifest", refused)
     with pytest.raises(ArchiveError, match="other writers were faster for over 0 s"):
-        archive_merging.close_months(archive._storage, table, months, timeout=0)
+        close(archive, 0)
     assert objects_of(archive) == before
 
 

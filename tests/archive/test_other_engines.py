@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -31,28 +33,26 @@ def live_files(archive: Archive) -> list[str]:
     return [str(archive.path / part["file"]) for part in manifest["tables"]["funding_history"]["parts"]]
 
 
-def expected(archive: Archive) -> pd.DataFrame:
-    rows = archive.read("funding_history", *EVER)[[*_KEY, "rate_bps_8h"]]
-    return pd.DataFrame(rows.astype({"symbol": str, "exchange": str}))
-
-
-def test_duckdb_reads_the_same_rows(archive: Archive) -> None:
+def of_duckdb(files: list[str]) -> list[tuple[Any, ...]]:
     duckdb = pytest.importorskip("duckdb")
+    asked = "SELECT symbol, exchange, epoch_us(time), rate_bps_8h FROM read_parquet($1) ORDER BY ALL"
     with duckdb.connect() as engine:
         engine.execute("SET TimeZone = 'UTC'")
-        found = engine.execute(
-            "SELECT symbol, exchange, epoch_us(time) AS time, rate_bps_8h FROM read_parquet($1) ORDER BY ALL",
-            [live_files(archive)],
-        ).fetchall()
-    rows = expected(archive).assign(time=lambda x: x["time"].astype("int64"))
-    assert found == list(rows.itertuples(index=False, name=None))
+        return list(engine.execute(asked, [files]).fetchall())
 
 
-def test_polars_reads_the_same_rows(archive: Archive) -> None:
+def of_polars(files: list[str]) -> list[tuple[Any, ...]]:
     polars = pytest.importorskip("polars")
-    frame = polars.scan_parquet(live_files(archive)).select([*_KEY, "rate_bps_8h"]).collect()
-    frame = frame.with_columns(polars.col("symbol", "exchange").cast(polars.String)).sort(_KEY)
+    frame = polars.scan_parquet(files).select([*_KEY, "rate_bps_8h"]).collect()
     assert frame.schema["time"] == polars.Datetime("us", "UTC")
-    micros = frame.with_columns(polars.col("time").cast(polars.Int64))
-    rows = expected(archive).assign(time=lambda x: x["time"].astype("int64"))
-    assert micros.rows() == list(rows.itertuples(index=False, name=None))
+    names = polars.col("symbol", "exchange").cast(polars.String)
+    return list(frame.with_columns(names, polars.col("time").cast(polars.Int64)).sort(_KEY).rows())
+
+
+@pytest.mark.parametrize("read", [of_duckdb, of_polars])
+def test_another_engine_reads_the_same_rows(
+    archive: Archive, read: Callable[[list[str]], list[tuple[Any, ...]]]
+) -> None:
+    rows = archive.read("funding_history", *EVER)[[*_KEY, "rate_bps_8h"]]
+    plain = rows.astype({"symbol": str, "exchange": str, "time": "int64"})
+    assert read(live_files(archive)) == list(plain.itertuples(index=False, name=None))

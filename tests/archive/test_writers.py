@@ -16,7 +16,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from derivdata import tables
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import local_folder, manifest, open_archive, parquet_writer
 from derivdata.sources.archive.local_folder import LocalFolder
@@ -34,30 +33,6 @@ def process(code: str, *arguments: str) -> subprocess.Popen[str]:
         text=True,
         cwd=_ROOT,
     )
-
-
-_SYMBOLS = """
-    import sys
-    from derivdata.sources.archive import open_archive
-    from tests.archive.rates import rates
-    archive = open_archive(sys.argv[1])
-    for name in sys.argv[2].split():
-        archive.append("funding_history", rates([name], ["okx"]))
-        print(name, flush=True)
-"""
-
-
-def test_several_writers_at_once_lose_nothing(tmp_path: Path) -> None:
-    groups = [" ".join(f"{letter}{i}" for i in range(6)) for letter in "ABC"]
-    running = [process(_SYMBOLS, str(tmp_path / "x"), group) for group in groups]
-    for one in running:
-        _, errors = one.communicate(timeout=HANGS_SECONDS)
-        assert one.returncode == 0, errors
-    names = sorted(" ".join(groups).split())
-    archive = open_archive(tmp_path / "x")
-    assert list(archive.symbols("funding_history")) == names
-    expected = tables.TABLES["funding_history"].conform(rates(names, ["okx"]))
-    pd.testing.assert_frame_equal(archive.read("funding_history", *EVER), expected)
 
 
 def named_files(folder: Path) -> list[str]:
@@ -136,28 +111,6 @@ def test_a_full_disk_is_one_clear_error(
             archive.append("funding_history", rates(["SOL"]))
     assert archive.symbols("funding_history") == ("BTC", "ETH")
     assert {str(p.relative_to(tmp_path)) for p in tmp_path.glob("*/*/*")} == set(named_files(tmp_path))
-
-
-def test_a_disk_that_takes_no_more_bytes(tmp_path: Path) -> None:
-    """The kernel itself refuses, by a limit on the size of files."""
-    open_archive(tmp_path).append("funding_history", rates())
-    code = """
-        import resource, signal, sys
-        from derivdata.sources.archive import open_archive
-        from derivdata.errors import ArchiveError
-        from tests.archive.rates import rates
-        archive = open_archive(sys.argv[1])
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500))
-        try:
-            archive.append("funding_history", rates(["SOL", "XRP"], hours=400))
-        except ArchiveError as problem:
-            print(problem)
-    """
-    out, errors = process(code, str(tmp_path)).communicate(timeout=HANGS_SECONDS)
-    assert "nothing was appended, all is as it was: " in out, errors
-    assert len(open_archive(tmp_path).read("funding_history", *EVER)) == 384
-    assert not list(tmp_path.rglob("*.new"))
 
 
 def test_a_stopped_writer_blocks_only_for_the_time_given(tmp_path: Path) -> None:

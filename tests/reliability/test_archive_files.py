@@ -141,6 +141,7 @@ class Case(NamedTuple):
     append: str | None
 
 
+_SHAPE = '{"format": "derivdata-archive", "version": 2, "tables": {"oi_history": 5}}'
 _DAMAGED, _MARKER = "the file is damaged .*: restore it from a copy", r"archive\.json is damaged"
 CASES = {
     "files beside": Case(beside, None, None),
@@ -154,6 +155,7 @@ CASES = {
     "a link to nothing": Case(dangling, "a file of the archive is missing", "is missing"),
     "marker empty": Case(marker(""), _MARKER, _MARKER),
     "marker cut": Case(marker_cut, _MARKER, _MARKER),
+    "marker of another shape": Case(marker(_SHAPE), _MARKER, _MARKER),
     "marker of another program": Case(marker('{"format": "x", "version": 1}'), "not that of", "not that of"),
     "marker gone": Case(marker_gone, "not an archive: it has no", "not an archive: it has no"),
     "marker a folder": Case(marker_is_a_folder, "Is a directory", "Is a directory"),

@@ -109,46 +109,37 @@ def write_new_rows(
                 if len(waiting) >= _WRITERS:  # at most so many months wait in memory, in thousands of slices
                     waiting[-_WRITERS].result()
                 large = partition.endswith(month) and len(chunk) > merging.SLICE_ROWS
-                parts = _by_week(chunk, month) if large else [chunk]
-                waiting.append(
-                    pool.submit(parquet_writer.write, storage, partition, table, *([part] for part in parts))
-                )
+                # A large month is written week by week, as one that is merged.
+                weeks = np.array(merging.week_cuts(month) if large else [], dtype=np.int64)
+                parts = _divided(chunk, weeks).values() if large else [[chunk]]
+                waiting.append(pool.submit(parquet_writer.write, storage, partition, table, *parts))
         added = [future.result() for future in waiting]
     written = sum(file.rows for file in added)
     return added, Appended(written, len(frame) - written - differing, differing)
 
 
 def _by_calendar(rows: pa.Table, unit: str) -> Iterator[tuple[str, pa.Table]]:
-    """Iterate over rows by calendar month or day, in order; text beyond 2 GB comes in several batches."""
-    for batch in rows.combine_chunks().to_batches():
-        yield from _batch_by_calendar(batch, unit)
+    """Iterate over rows by calendar month or day that occurs, in order."""
+    if not len(rows):
+        return
+    ends = [v.cast(pa.int64()).as_py() for v in pc.min_max(rows["time"]).values()]
+    first, last = np.array(ends).view("datetime64[us]").astype(f"datetime64[{unit}]")
+    calendar = np.arange(first, last + np.timedelta64(1, unit))  # type: ignore[call-overload]
+    for code, parts in _divided(rows, calendar[1:].astype("datetime64[us]").view(np.int64)).items():
+        yield str(calendar[code]), pa.concat_tables(parts)
 
 
-def _batch_by_calendar(rows: pa.RecordBatch, unit: str) -> Iterator[tuple[str, pa.Table]]:
-    # Rows are sorted by symbol first, so a month is many runs of rows. `calendar` are the months (or days)
-    # that occur; a row belongs to the one with as many of the following starts at or before its time.
-    stamps = np.asarray(rows["time"].cast(pa.int64()))
-    ends = np.array([stamps.min(), stamps.max()]).view("datetime64[us]").astype(f"datetime64[{unit}]")
-    calendar = np.arange(ends[0], ends[1] + np.timedelta64(1, unit))  # type: ignore[call-overload]
-    for code, part in _divided(rows, stamps, calendar[1:].astype("datetime64[us]").view(np.int64)):
-        yield str(calendar[code]), part
-
-
-def _by_week(rows: pa.Table, month: str) -> list[pa.Table]:
-    """Divide the rows of a large month by week, as a merged one's are."""
-    batch, *more = rows.combine_chunks().to_batches()
-    if more:  # of text beyond 2 GB
-        return [rows]
-    stamps = np.asarray(batch["time"].cast(pa.int64()))
-    return [part for _, part in _divided(batch, stamps, np.array(merging.week_cuts(month)))]
-
-
-def _divided(rows: pa.RecordBatch, stamps: Array, edges: Array) -> Iterator[tuple[int, pa.Table]]:
-    """Iterate over the rows between the same edges, with the number of edges before them."""
-    bounds, of_run = _runs(stamps, edges)
-    for code in np.unique(of_run):
-        chosen = of_run == code
-        yield int(code), _picked(rows, bounds[:-1][chosen], bounds[1:][chosen])
+def _divided(rows: pa.Table, edges: Array) -> dict[int, list[pa.Table]]:
+    """Return the rows between the same edges, in order, by the number of edges at or before them."""
+    # Rows are sorted by symbol first, so that a month is many runs of rows.
+    found: dict[int, list[pa.Table]] = {}
+    for batch in rows.combine_chunks().to_batches():  # text beyond 2 GB comes in several
+        bounds, of_run = _runs(np.asarray(batch["time"].cast(pa.int64())), edges)
+        for code in np.unique(of_run):
+            chosen = of_run == code
+            part = _picked(batch, bounds[:-1][chosen], bounds[1:][chosen])
+            found.setdefault(int(code), []).append(part)
+    return dict(sorted(found.items()))
 
 
 def _runs(stamps: Array, edges: Array) -> tuple[Array, Array]:

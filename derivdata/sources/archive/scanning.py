@@ -13,18 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive import schemas
 from derivdata.sources.archive.engine import checked_bytes, damaged, engine, quoted
 from derivdata.sources.archive.manifest import DataFile
-from derivdata.sources.archive.schemas import (
-    INSTANT,
-    as_now,
-    latest_by,
-    of_another_version,
-    refuse_lacking,
-    schema_digest,
-    sorting,
-    sql_columns,
-)
 from derivdata.sources.archive.selections import EVER_ALL, Selection, stamp
 from derivdata.sources.archive.storage import Storage
 from derivdata.tables.schema import Kind, Table
@@ -38,7 +29,7 @@ _SUMS = pa.schema(
     [
         ("exchange", _TEXT),
         ("resolution", _TEXT),
-        ("time", INSTANT),
+        ("time", schemas.INSTANT),
         ("value", pa.float64()),
         ("symbols", pa.int64()),
         ("symbol_hash", pa.uint64()),
@@ -72,17 +63,17 @@ def read(
         rows = f"SELECT {_listed(chosen)} FROM read_parquet({{files}}) {_where(group, selection)}"
         if newest:
             # The rows themselves are read a second time, of the few that the newest instants choose.
-            keys = _listed([*latest_by(table), "time"])
-            last = f"SELECT {_listed(latest_by(table))}, max(time) AS time FROM rows GROUP BY ALL"
+            keys = _listed([*schemas.latest_by(table), "time"])
+            last = f"SELECT {_listed(schemas.latest_by(table))}, max(time) AS time FROM rows GROUP BY ALL"
             rows = f"WITH rows AS ({rows}) SELECT rows.* FROM rows JOIN ({last}) USING ({keys})"
         if order:
             rows += f" ORDER BY {_listed(order)}"
         found = _asked(rows, storage, group)
         if len(found):
             try:
-                parts.append(as_now(found, table))
+                parts.append(schemas.as_now(found, table))
             except pa.ArrowException as problem:
-                raise of_another_version(storage.place(group[0].path), str(problem)) from None
+                raise schemas.of_another_version(storage.place(group[0].path), str(problem)) from None
     return parts
 
 
@@ -114,7 +105,7 @@ def view(storage: Storage, table: Table, files: Sequence[DataFile]) -> str:
     groups = _by_columns(storage, table, files)
     names: frozenset[str] = frozenset().union(*(stored for stored, _ in groups))
     options = ", union_by_name = true" if len(groups) > 1 else ""
-    return f"SELECT {sql_columns(table, names)} FROM read_parquet({{files}}{options})"
+    return f"SELECT {schemas.sql_columns(table, names)} FROM read_parquet({{files}}{options})"
 
 
 def slices(
@@ -124,7 +115,7 @@ def slices(
     if sum(file.rows for file in files) <= rows:
         yield selection
         return
-    lead = sorting(table)[0]
+    lead = schemas.sorting(table)[0]
     if table.columns[lead].kind is not Kind.TEXT:
         yield selection  # of instants each would be a part of its own
         return
@@ -148,21 +139,22 @@ def distinct_values(
     storage: Storage, table: Table, files: Sequence[DataFile], names: Sequence[str]
 ) -> dict[str, list[str]]:
     """Return the values of some text columns, sorted."""
-    values: dict[str, set[str]] = {name: set() for name in names}
-    for stored, group in _by_columns(storage, table, files):
-        for name in stored & set(names):
-            sql = f"SELECT DISTINCT {name} FROM read_parquet({{files}}) WHERE {name} IS NOT NULL"
-            values[name].update(_asked(sql, storage, group)[name].to_pylist())
-    return {name: sorted(distinct) for name, distinct in values.items()}
+    groups = _by_columns(storage, table, files)
+    return {
+        name: sorted(_distinct(storage, [group for stored, group in groups if name in stored], name))
+        for name in names
+    }
 
 
 def series(storage: Storage, table: Table, files: Sequence[DataFile]) -> set[str]:
     """Return the series of rows, as a venue and a symbol with a space between them."""
-    names = "SELECT DISTINCT exchange || ' ' || symbol AS name FROM read_parquet({files})"
-    found: set[str] = set()
-    for _, group in _by_columns(storage, table, files):
-        found.update(_asked(names, storage, group)["name"].to_pylist())
-    return found
+    groups = [group for _, group in _by_columns(storage, table, files)]
+    return _distinct(storage, groups, "exchange || ' ' || symbol")
+
+
+def _distinct(storage: Storage, groups: Sequence[Sequence[DataFile]], term: str) -> set[str]:
+    sql = f"SELECT DISTINCT {term} AS word FROM read_parquet({{files}}) WHERE word IS NOT NULL"
+    return {word for group in groups for word in _asked(sql, storage, group)["word"].to_pylist()}
 
 
 def known_files(storage: Storage, table: Table, files: Sequence[DataFile]) -> list[DataFile]:
@@ -180,7 +172,7 @@ def _by_columns(
     storage: Storage, table: Table, files: Sequence[DataFile]
 ) -> list[tuple[frozenset[str], list[DataFile]]]:
     """Divide files by the columns that they have: those of other versions are read by themselves."""
-    now, names = schema_digest(table), frozenset(table.columns)
+    now, names = schemas.schema_digest(table), frozenset(table.columns)
     groups: dict[str, tuple[frozenset[str], list[DataFile]]] = {}
     for file in files:
         if not file.path.startswith(f"{table.name}/"):
@@ -190,7 +182,7 @@ def _by_columns(
             groups.setdefault(now, (names, []))[1].append(file)
             continue
         schema = _schema_now(storage, file)
-        refuse_lacking(storage.place(file.path), table, frozenset(schema.names))
+        schemas.refuse_lacking(storage.place(file.path), table, frozenset(schema.names))
         groups.setdefault(str(schema), (frozenset(schema.names), []))[1].append(file)
     return list(groups.values())
 

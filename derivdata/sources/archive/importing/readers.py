@@ -24,6 +24,8 @@ from derivdata.errors import ArchiveError
 CHUNK_ROWS = 250_000
 _UNREADABLE = (UnicodeDecodeError, EOFError, zlib.error, csv.Error, msgspec.DecodeError, NotJson)
 _PACKED = {".gz": "gzip", ".lz4": "lz4", ".zst": "zstd"}
+_ENDINGS = {"csv": "csv tsv txt", "json": "json jsonl ndjson", "parquet": "parquet pq"}
+_KINDS = {f".{ending}": kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
 _VALUE = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?|\d{4}-\d{2}-\d{2}.*", re.IGNORECASE)
 
 
@@ -91,13 +93,8 @@ def _kind(path: Path, member: str) -> str:
     name = (member or path.name).lower()
     for ending in _PACKED:
         name = name.removesuffix(ending)
-    for kind, endings in {
-        "csv": (".csv", ".tsv", ".txt"),
-        "json": (".json", ".jsonl", ".ndjson"),
-        "parquet": (".parquet", ".pq"),
-    }.items():
-        if name.endswith(endings):
-            return kind
+    if kind := _KINDS.get(Path(name).suffix):
+        return kind
     raise ArchiveError(
         f"{path}: what it holds cannot be told from its name: .csv, .json, .jsonl (also .gz, "
         ".zip) or .parquet"
