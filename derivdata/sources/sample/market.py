@@ -23,11 +23,7 @@ _Names = Sequence[str] | None
 
 
 def state(chosen: Pairs, day: int, steps: Ints) -> dict[str, Floats]:
-    """Return columns of ``markets_symbol_exchanges`` at five-minute steps of a day, ``(pairs, steps)``.
-
-    ``price_usd`` is NaN while the pair does not trade. Funding is the newest recorded rate of the last day,
-    its mean over seven days; open interest is that of the hour, volume the sum of the 24 hours before it.
-    """
+    """Return columns of ``markets_symbol_exchanges`` at five-minute steps of a day, ``(pairs, steps)``."""
     trading = (day >= np.maximum(chosen.since, START_DAY)) & (day < chosen.until)
     now = _price(chosen, day, steps)
     before = _price(chosen, day - 1, steps)

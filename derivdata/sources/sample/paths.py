@@ -88,10 +88,7 @@ def smooth(streams: Keys, half_life_hours: Any, day_fraction: Floats) -> Floats:
 
 
 def price(own: Ints, first: int, days: int, steps: int = STEPS) -> Floats:
-    """Return the price of symbols [USD], unrounded, ``(symbols, days × steps)``.
-
-    Paths on different numbers of steps a day agree at midnight only.
-    """
+    """Return prices of symbols [USD], unrounded; paths on different numbers of steps agree at midnight."""
     s = symbols()
     # The stationary deviation of the log price that gives the symbol its volatility.
     deviation = s.volatility[own] / np.sqrt(2.0 * np.log(2.0) * 8760.0 / PRICE_HALF_LIFE_HOURS)

@@ -36,11 +36,7 @@ Answer = Callable[[RequestContext], Mapping[str, Any]]
 
 
 def encoded(endpoint: endpoints.Endpoint, context: RequestContext, answer: Answer) -> bytes:
-    """Return the JSON of an answer.
-
-    Raises `Refusal`: it would have more than `LARGEST` bytes (400); the refusal names the longest window
-    that has not.
-    """
+    """Return the JSON of an answer, or refuse one above `LARGEST` with the longest window that is not."""
     names = {p.name for p in endpoint.params}
     has_window = "start" in names or ("range" in names and "group_by" not in names)
     window = context.window() if has_window else None

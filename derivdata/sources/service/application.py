@@ -164,10 +164,7 @@ class _Service:
         return {} if rate is None else rate.admit(caller.name), caller
 
     async def _refreshed(self, request: Request, caller: Caller) -> None:
-        """Have a store that asks others ask them in a worker, once for all requests that wait for it.
-
-        It comes before anything is read: the answer, and the key that it is kept under, are of the new clock.
-        """
+        """Have a store that asks others ask them, once for all that wait, before anything is read."""
         live = self._live
         if live is not None and live.is_stale():
             await self._made(request, ("refresh",), caller, lambda: _refreshed(live))

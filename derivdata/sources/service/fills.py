@@ -80,11 +80,7 @@ def _values(fills: pd.DataFrame) -> pd.DataFrame:
 
 
 def consolidate(fills: pd.DataFrame) -> pd.DataFrame:
-    """Make one row per (exchange, order): the table ``liquidations_events``.
-
-    Time and status are the last fill's, price and size of the order the first's. Filled size and value add
-    up; the mean price is weighted by filled size.
-    """
+    """Make one row per (exchange, order), ``liquidations_events``; the mean price is weighted by size."""
     if fills.empty:
         return tables.TABLES["liquidations_events"].empty()
     paid = fills["fill_price_usd"] * fills["filled_quantity"]

@@ -24,10 +24,7 @@ _HOST = re.compile(r"(?:\[([^][@/?#\s]+)\]|([^][:@/?#\s]+))(?::\d{1,5})?")
 
 
 class Guard:
-    """An ASGI application around another that sees only requests that may be answered.
-
-    `refuse` makes the answer to others; a body may take `body_seconds` to arrive.
-    """
+    """An ASGI application around another that sees only requests that may be answered."""
 
     def __init__(
         self,

@@ -32,10 +32,7 @@ def stamp(instant: pd.Timestamp) -> str:
 
 
 def rows(columns: Mapping[str, Any] | pd.DataFrame) -> Raw:
-    """Write columns of equal length as a JSON array of objects.
-
-    A column is a Series, index, array, or list of tokens that are ready.
-    """
+    """Write columns of equal length (Series, index, array, tokens) as a JSON array of objects."""
     return array(objects(columns))
 
 

@@ -72,10 +72,7 @@ def oi_ranks(view: View) -> dict[str, int]:
 
 
 def board(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rank symbols by open interest, under their names on the wire, from rows of `pairs`.
-
-    Amounts add up over the venues; price and its change are those of the venue with the most open interest.
-    """
+    """Rank symbols by open interest from rows of `pairs`; prices are those of the largest venue."""
     frame = frame.sort_values(["symbol", "oi_usd", "exchange"], ascending=[True, False, True])
     symbols = frame.groupby("symbol", sort=True)
     added = symbols[["volume_24h_usd", "volume_before_usd", "oi_usd", "oi_before_usd", "liquidation_24h_usd"]]

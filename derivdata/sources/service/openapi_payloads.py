@@ -70,10 +70,7 @@ def row(table: str, drop: str = "", /, **more: Schema) -> Schema:
 
 
 def rows(place: str, table: str, drop: str = "", more: Schema | None = None, /, **beside: Schema) -> Schema:
-    """Describe an answer whose field `place` has rows of a table, with ``{}`` a list of them for each venue.
-
-    Columns that stand `beside` the rows are not in them again, nor is the venue in a list of its own.
-    """
+    """Describe rows in the field `place` (``{}``: a list by venue) without what stands `beside` them."""
     name, by_venue, _ = place.partition("{}")
     listed = array(row(table, " ".join([drop, *beside, *["exchange"] * bool(by_venue)]), **(more or {})))
     return record(**{name: mapping(listed) if by_venue else listed}, **beside)

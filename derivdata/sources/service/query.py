@@ -34,10 +34,7 @@ RETIRED_PATHS = {"/oi/coin": endpoints.OI_TIMESERIES.path, "/volume/coin": endpo
 
 
 def given(endpoint: endpoints.Endpoint, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Pick the parameters of `endpoint` among the pairs of a query; others are ignored.
-
-    Raises `Refusal`: one stands there twice, is empty, or under a name that was retired (400).
-    """
+    """Pick the parameters of `endpoint` among those of a query; refuse doubled, empty and retired ones."""
     pairs = list(pairs)
     names = {p.name for p in endpoint.params if not p.in_path}
     for old, _ in pairs:
@@ -56,11 +53,7 @@ def given(endpoint: endpoints.Endpoint, pairs: Iterable[tuple[str, str]]) -> dic
 def parse(
     endpoint: endpoints.Endpoint, texts: Mapping[str, str], exchanges: frozenset[str]
 ) -> dict[str, Any]:
-    """Read every parameter of a query or path; what is not given is its default, or None.
-
-    Raises `Refusal`: a value cannot be read, is not among the choices (of venues, `exchanges`), or is missing
-    though it is required (400).
-    """
+    """Read every parameter of a query or path, or its default; refuse what cannot be read or is missing."""
     for one, other in endpoint.exclusive:
         if one in texts and other in texts:
             raise bad_request(f"{one} and {other} exclude each other: give one of them")

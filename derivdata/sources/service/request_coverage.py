@@ -35,10 +35,7 @@ def requested_spans(
     symbols: Sequence[str] | None = None,
     venues: Sequence[str] | None = None,
 ) -> RequestCoverage | None:
-    """Return the parts of a window for which each venue's liquidations were asked and answered.
-
-    Where no symbols are named, only what was answered about all counts. None: the store has no ledger.
-    """
+    """Return when each venue was asked for all that is named, and answered; None without a ledger."""
     ledger = _ledger(view)
     if ledger.empty:
         return None

@@ -21,10 +21,7 @@ _ENTRY = 1024
 
 
 class EncodedBody:
-    """One answer as bytes, compressed at most once, with the header that states corrections of its rows.
-
-    With `packed` it is compressed now, in the thread that made it, if it is worth it.
-    """
+    """One answer as bytes, compressed at most once (`packed`: now), with the corrections of its rows."""
 
     def __init__(self, body: bytes, *, packed: bool = False, corrections: str = "") -> None:
         self.body, self.corrections = body, corrections

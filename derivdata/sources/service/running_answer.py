@@ -66,20 +66,14 @@ def cancelled_by(event: threading.Event) -> None:
 
 
 def check() -> None:
-    """Return unless the work of this context was cancelled.
-
-    Raises `Cancelled`: all clients that waited for it are gone.
-    """
+    """Raise `Cancelled` where all clients that waited for the work of this context are gone."""
     event = _event.get()
     if event is not None and event.is_set():
         raise Cancelled
 
 
 def header_value(corrections: list[str]) -> str:
-    """Return the corrections as the value of the header: each once, and no more than a header can hold.
-
-    They are in the order of their numbers, whichever was noted first.
-    """
+    """Return the corrections as the header's value, by their numbers, no more than a header can hold."""
     once = sorted(set(corrections), key=lambda text: (len(text.partition(":")[0]), text))
     lines = [_encoded(text) for text in once]
     ends = accumulate(len(line) + len(_NEWLINE) for line in lines[:_MOST])

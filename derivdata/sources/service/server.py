@@ -281,10 +281,7 @@ class _Server:
         self._listener.close()
 
     def _after_fork(self) -> None:
-        """Close the sockets in a forked child, where no thread serves them: clients would wait for ever.
-
-        Their numbers stay taken, by the null device: objects of asyncio would close whatever came there.
-        """
+        """Put the null device in place of the sockets in a forked child, where no thread serves them."""
         self._fork_lock = threading.Lock()
         sockets: list[Any] = [self._listener]
         for protocol in self._server.server_state.connections:

@@ -32,10 +32,7 @@ _SECTIONS = {
 
 
 def status_page(view: View, ledger: pd.DataFrame | None) -> str:
-    """Return the page as HTML; it loads nothing, runs no script, and is loaded again after 30 seconds.
-
-    `ledger` is what `collect.reporting.status` says of an archive that is collected into; else None.
-    """
+    """Return the page, which loads and runs nothing; `ledger` is of an archive that is collected into."""
     store = view.store
     synthetic = ' <span class="late">Synthetic data.</span>' if store.synthetic else ""
     title = f"derivdata: {store.label}"
@@ -144,10 +141,7 @@ def _liquidations(view: View) -> str:
 
 
 def _table(head: list[str], rows: list[list[str]], late: list[list[int]] | None = None) -> str:
-    """Return a table; `late` lists the places of marked cells, row by row.
-
-    On a phone a row becomes a block: there the names of its cells are shown, and cells without a value not.
-    """
+    """Return a table; `late` lists the places of marked cells, row by row."""
     # A name may break after an underscore: six columns of names of tables then fit a tablet.
     names = "".join(f'<th scope="col">{escape(name).replace("_", "_<wbr>")}</th>' for name in head)
     body = []

@@ -22,10 +22,7 @@ class Store(Protocol):
 
     @property
     def version(self) -> str:
-        """Return text that changes with the data.
-
-        The part before the first dot changes only with rows of the past, not when the end grows.
-        """
+        """Return text that changes with the data; before the first dot it changes with the past alone."""
 
     @property
     def identity(self) -> str:
@@ -53,16 +50,10 @@ class Store(Protocol):
         """Venues of a base table, sorted."""
 
     def rows(self, query: Query) -> pd.DataFrame:
-        """Rows of a base table, as its table; empty where it has none.
-
-        With the query's columns these alone, and rows in any order: for sums, which need no more.
-        """
+        """Rows of a base table, as its table; with the query's columns these alone, in any order."""
 
     def newest(self, query: Query) -> pd.DataFrame:
-        """Newest row within the query's window per key without its time.
-
-        For ``options_snapshot`` it is the newest whole chain of each (symbol, exchange).
-        """
+        """Newest row in the query's window per key without its time; of options the newest whole chain."""
 
     def sums(self, query: Query, value: str) -> pd.DataFrame:
         """Add up a column over the symbols of each venue, by resolution and instant.
@@ -82,10 +73,7 @@ class LedgerStore(Protocol):
 
 @runtime_checkable
 class LiveStore(Protocol):
-    """Additional methods of a store that polls others; its `now` advances with each `refresh`.
-
-    Everything of `Store` but `rows` and `newest` waits for no `refresh` that is under way.
-    """
+    """Additional methods of a store that polls others: only `rows` and `newest` wait for a `refresh`."""
 
     def is_stale(self) -> bool:
         """Return whether `refresh` would ask."""

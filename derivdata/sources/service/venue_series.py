@@ -51,10 +51,7 @@ def joined(parts: Sequence[Totals]) -> Totals:
 def by_rows(
     rows: pd.DataFrame, value: str, width: pd.Timedelta | None, horizon: pd.Timestamp, *, added: bool
 ) -> Totals:
-    """Add up rows by symbol and bucket, then over the symbols; sorted input, as for `buckets.means`.
-
-    `width` is the length of a bucket; None takes each row as it is.
-    """
+    """Add up rows by symbol and bucket (None: as they are), then over the symbols; sorted as for `means`."""
     if width is not None:
         rows = (buckets.sums if added else buckets.means)(rows, value, width, horizon)
     rows = rows[rows[value].notna()]
@@ -72,10 +69,7 @@ def by_rows(
 def by_sums(
     sums: pd.DataFrame, width: pd.Timedelta | None, horizon: pd.Timestamp, *, added: bool
 ) -> tuple[Totals, Totals]:
-    """Return what `by_rows` does, from the sums over symbols at each instant; and what only rows can tell.
-
-    Of the latter time and venue count.
-    """
+    """Return what `by_rows` does, from sums at each instant; and time and venue that only rows can tell."""
     series = _instants(sums[sums["symbols"] > 0])
     time, venue, symbols = series["time"].array.asi8, series["exchange"].cat, series["symbols"].to_numpy()
     names = np.asarray(venue.categories, dtype=object)
@@ -104,12 +98,7 @@ def _fresh(*columns: Array) -> Array:
 
 
 class _Cells:
-    """Buckets of venues: the number of symbols in each, and whether only rows can tell its total.
-
-    That is where the symbols of two instants differ of which both may reach into the bucket. A value reaches
-    as far as the longest of the frame holds: one that ends earlier for some symbols than for others is then
-    never missed.
-    """
+    """Buckets of venues: their number of symbols, and whether these differ at instants that reach in."""
 
     def __init__(self, series: pd.DataFrame, micros: int, reach: int, horizon: pd.Timestamp) -> None:
         since = series["time"].array.asi8
@@ -134,10 +123,7 @@ class _Cells:
 
 
 def _instants(sums: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per venue and instant, sorted by both, as a series of which the symbol is empty.
-
-    Rows of several resolutions at one instant hold for different times: their value is NaN.
-    """
+    """Return one row per venue and instant as a series; of several resolutions the value is NaN."""
     venue = pd.Categorical(sums["exchange"])
     time = sums["time"].array.asi8
     order = np.lexsort((time, venue.codes))

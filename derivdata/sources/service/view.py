@@ -176,10 +176,7 @@ class View:
         at: pd.Timestamp | None = None,
         symbols: Sequence[str] | None = None,
     ) -> pd.DataFrame:
-        """Return the newest row of every series whose value still holds at an instant (default: the clock).
-
-        A settlement holds for its interval, a row with a resolution as `buckets` says, others an hour.
-        """
+        """Return the newest row of each series whose value still holds at an instant (default: the clock)."""
         at = self.now if at is None else min(at, self.now)
         if not self.has(table):
             return tables.TABLES[table].empty()
@@ -225,10 +222,7 @@ class View:
         return Series(_joined([series.frame for series in whole]), finest, notices)
 
     def blocks(self, window: AnswerWindow, make: Callable[[AnswerWindow], tuple[T, int]]) -> list[T]:
-        """Return what is made of the parts of a window, cut at midnights.
-
-        `make` returns a result and the rows that it took; the parts grow or shrink with these.
-        """
+        """Return what is made (with its rows) of parts of a window, which grow or shrink with these."""
         results: list[T] = []
         start, days = window.start, self.first_days
         while start < window.end or not results:

@@ -29,13 +29,7 @@ class AnswerWindow(NamedTuple):
 
 
 def resolve(params: Mapping[str, Any], *, now: pd.Timestamp, tier: str) -> AnswerWindow:
-    """Return the window of `range`, or of `start` and `end`; the last 7 days where none is given.
-
-    An end that is left out, or lies in the future, reaches up to and including the clock's instant.
-
-    Raises `Refusal`: the start is not before the end (400); a Dev window lies wholly outside its 30 days
-    (403).
-    """
+    """Return the window of `range`, or of `start` and `end` (default 7 days); refuse what a tier may not."""
     length = times.lookback(params["range"]) if params.get("range") else _WEEK
     end = params.get("end")
     last = now if end is None else end

@@ -19,11 +19,7 @@ _MOST_WAITING = 256
 
 
 class Job:
-    """One answer that is being made, or waits for its turn.
-
-    It has the `result` once that is made, how many `clients` of each caller wait for it, and in whose turn it
-    was started (`charged`).
-    """
+    """One answer that is being made, or waits: its `clients` by caller, and in whose turn it is `charged`."""
 
     def __init__(self, request: Hashable, make: Callable[[], EncodedBody]) -> None:
         self.request, self.make = request, make
@@ -58,13 +54,7 @@ class WorkQueue:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def join(self, request: Hashable, caller: Hashable, make: Callable[[], EncodedBody]) -> Job:
-        """Return the job of a request, which is queued unless one of the same request is under way.
-
-        A job that another caller has queued also takes its place in the queue of this one: it starts in
-        whichever turn comes first.
-
-        Raises `Refusal`: too many jobs of this caller wait (429).
-        """
+        """Return the job of a request, queued unless it is under way; refuse where too many wait (429)."""
         job = self._jobs.get(request) or Job(request, make)
         queue = self._waiting.get(caller, OrderedDict())
         if not job.started and request not in queue:

@@ -43,10 +43,7 @@ class WorkerSettings(NamedTuple):
 
 
 def run_workers(count: int, settings: WorkerSettings, listener: socket.socket) -> None:
-    """Run workers until the process gets SIGINT or SIGTERM.
-
-    Raises `OSError`: workers ended as soon as they were started.
-    """
+    """Run workers until SIGINT or SIGTERM; raise `OSError` where they end as soon as they start."""
     workers: dict[SpawnProcess, float] = {}
     with _stop_requests() as stop:
         try:

@@ -138,11 +138,7 @@ def _joined(
 def _chain(
     symbol: str, exchange: str, trading_day: int, time: Ints, names: _Names, near_money: bool
 ) -> dict[str, Any]:
-    """Return the columns of the options snapshot at instants [µs] of one trading day, instant by instant.
-
-    Text is in positions, 0 for a call. Every value is rounded once: volatility to 4 digits, prices to ticks,
-    other values to 6 digits but gamma to 10. Where columns are named, others that take long are left out.
-    """
+    """Return the columns of the options snapshot at instants [µs] of one trading day, each rounded once."""
 
     def wanted(*columns: str) -> bool:
         return names is None or not set(columns).isdisjoint(names)

@@ -24,10 +24,7 @@ _FIGURES = ("long_count", "short_count", "long_usd", "short_usd", "total_count",
 
 
 def events(context: RequestContext) -> dict[str, Any]:
-    """``GET /liquidations/events``: the last 24 hours from `min_usd` on, newest first.
-
-    With `since` what came after, oldest first, so that a client that goes on from the last one misses none.
-    """
+    """``GET /liquidations/events``: a day from `min_usd` on, newest first; `since` one, oldest first."""
     view, params = context.view, context.params
     limit = params["limit"] or DEFAULT_LIMIT
     view.need(*fills.TABLES)
@@ -174,10 +171,7 @@ def _by_side(orders: pd.DataFrame) -> dict[str, Any]:
 
 
 def _counted(orders: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
-    """Count and sum orders by side and in total, a row per name.
-
-    An order of which no side is known counts in the total alone.
-    """
+    """Count and sum orders by side and in total, a row per name; without a side in the total alone."""
     sides = _by_side(orders)
     columns = {
         "name": names,

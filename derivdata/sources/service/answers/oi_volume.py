@@ -146,10 +146,7 @@ def _change(now: pd.Series, before: pd.Series) -> Any:
 
 
 def ratio(context: RequestContext) -> dict[str, Any]:
-    """``GET /volume-oi-ratio``: volume of the `window_days` before each step over its open interest.
-
-    A step whose window begins before the source's first instant is left out.
-    """
+    """``GET /volume-oi-ratio``: volume of the `window_days` before each step over its open interest."""
     view, days = context.view, context.params["window_days"]
     view.need(OI.column.table)
     view.need(VOLUME.column.table)

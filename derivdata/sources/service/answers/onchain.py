@@ -246,10 +246,7 @@ def _past(view: View, table: str, window: AnswerWindow) -> pd.DataFrame:
 
 
 def _filtered(context: RequestContext, frame: pd.DataFrame) -> pd.DataFrame:
-    """Keep the rows of the dex, symbol, venue or outcome that is named.
-
-    Raises `Refusal`: the store has no such dex, symbol or outcome, at any time (404).
-    """
+    """Keep the rows of the dex, symbol, venue or outcome that is named, and refuse unknown ones (404)."""
     view, params = context.view, context.params
     if params.get("dex") is not None:
         dexes = {dex for dex, _ in _listed(view, _CANDLES, "dex", "symbol")}

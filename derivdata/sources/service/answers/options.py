@@ -88,10 +88,7 @@ def atm_history(context: RequestContext) -> dict[str, Any]:
 
 
 def surface_history(context: RequestContext) -> dict[str, Any]:
-    """``GET /options/surface-history``: by the hour for 2 days, every 4 for 7, 12 for 30, else by the day.
-
-    Each chain stands at its own instant, which is where its times to expiry are counted from.
-    """
+    """``GET /options/surface-history``: chains at their own instants, by the hour for 2 days, then fewer."""
     window, view = _window(context), context.view
     _require_pair(view, context.params["symbol"], context.params["exchange"])
     step = next((step for most, step in _STEPS if window.requested <= most * _DAY), _LONGEST)
@@ -191,11 +188,7 @@ def _instants(micros: Indices) -> pd.DatetimeIndex:
 
 
 def _require_pair(view: View, symbol: str, exchange: str) -> pd.DataFrame:
-    """Return the newest chain of a pair, which may be empty.
-
-    Raises `Refusal`: the pair is neither documented nor in the store (400), or there are no options at all
-    (404).
-    """
+    """Return the newest chain of a pair, which may be empty; refuse one that nobody has (400, 404)."""
     view.need("options_snapshot")
     chain = view.latest("options_snapshot", view.now, buckets.HOLD, [symbol], [exchange])
     if chain.empty and exchange not in endpoints.OPTIONS_MATRIX.get(symbol, ()):
