@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from derivdata.sources.archive import Archive, open_archive
+from derivdata.sources.collect.collector import Collector
 from tests.collect.direct import faked
 from tests.collect.fakes import Fakes, SimulatedClock
 
@@ -23,6 +26,17 @@ def fakes(request: pytest.FixtureRequest, clock: SimulatedClock, monkeypatch: py
     """Venues whose history ends a day after the clock's, or at the module's `LAST`."""
     last = getattr(request.module, "LAST", int(pd.Timestamp("2026-01-21", tz="UTC").timestamp()))
     return faked(last, clock, monkeypatch)
+
+
+@pytest.fixture
+def made(archive: Archive, fakes: Fakes, clock: SimulatedClock) -> Callable[..., Collector]:
+    """Make a collector of some venues into the archive, without histories unless symbols are named."""
+
+    def collector(*venues: str, **options: Any) -> Collector:
+        where = {"clock": clock, "addresses": fakes.addresses, "symbols": ()}
+        return Collector(archive, venues=venues, **(where | options))
+
+    return collector
 
 
 @pytest.fixture

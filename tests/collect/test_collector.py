@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from derivdata.sources.archive import Archive
-from derivdata.sources.collect.collector import Collector
 from tests.collect.direct import faked
 from tests.collect.fakes import Fakes, SimulatedClock
 
@@ -17,22 +16,13 @@ LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
 FOUR = ("binance", "bybit", "okx", "hyperliquid")
 
 
-def _collector(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock, *venues: str, **options: Any
-) -> Collector:
-    options = {"symbols": (), **options}
-    return Collector(archive, venues=venues, clock=clock, addresses=fakes.addresses, **options)
-
-
 def _rows(archive: Archive, table: str) -> pd.DataFrame:
     rows = archive.read(table, pd.Timestamp("2026-01-20", tz="UTC"), pd.Timestamp("2026-01-21", tz="UTC"))
     return rows.set_index(["exchange", "symbol"])
 
 
-def test_once_keeps_one_row_of_each_contract_of_each_venue(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
-) -> None:
-    rows = _collector(archive, fakes, clock, *FOUR).once()
+def test_once_keeps_one_row_of_each_contract_of_each_venue(made: Any, archive: Archive, fakes: Fakes) -> None:
+    rows = made(*FOUR).once()
     assert rows["funding_history"] == len(FOUR) * 2
     funding = _rows(archive, "funding_history")["rate_bps_8h"]
     found = {exchange: funding[exchange, "BTC"] for exchange in FOUR}
@@ -54,10 +44,10 @@ def test_once_keeps_one_row_of_each_contract_of_each_venue(
 
 
 def test_a_venue_that_fails_is_in_the_ledger_and_delays_no_other(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
+    made: Any, archive: Archive, fakes: Fakes
 ) -> None:
     fakes.faults["bybit"] = [(451, {}, {})]
-    collector = _collector(archive, fakes, clock, "bybit", "okx")
+    collector = made("bybit", "okx")
     collector.once()
     assert set(_rows(archive, "funding_history").index.get_level_values("exchange")) == {"okx"}
     asked = archive.requests()
@@ -71,7 +61,7 @@ def test_a_venue_that_fails_is_in_the_ledger_and_delays_no_other(
 
 
 def test_rates_in_another_unit_fail_their_venue_s_rates_and_nothing_else(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+    made: Any, archive: Archive, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [f"C{number}" for number in range(25)]
     universe = {"universe": [{"name": name, "szDecimals": 3} for name in names]}
@@ -87,7 +77,7 @@ def test_rates_in_another_unit_fail_their_venue_s_rates_and_nothing_else(
         return answer(exchange, place, params) if body is None else (200, body)
 
     monkeypatch.setattr(fakes, "_body", odd)
-    collector = _collector(archive, fakes, clock, "okx", "hyperliquid")
+    collector = made("okx", "hyperliquid")
     collector.once()
     assert set(_rows(archive, "funding_history").index) == {("okx", "BTC"), ("okx", "ETH")}
     held = _rows(archive, "oi_history")["oi_usd"]
@@ -103,9 +93,9 @@ def test_rates_in_another_unit_fail_their_venue_s_rates_and_nothing_else(
 
 
 def test_an_adapter_s_own_mistake_loses_its_venue_s_poll_and_is_named(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+    made: Any, archive: Archive, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    collector = _collector(archive, fakes, clock, "okx", "bybit")
+    collector = made("okx", "bybit")
 
     def wrong(*_: object) -> None:
         raise KeyError("fundingRate")
@@ -121,12 +111,12 @@ def test_an_adapter_s_own_mistake_loses_its_venue_s_poll_and_is_named(
 
 
 def test_rows_without_a_stamp_bear_the_instant_at_which_their_answer_arrived(
-    archive: Archive, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+    made: Any, archive: Archive, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fakes = faked(LAST, clock, monkeypatch)
     fakes.delays["hyperliquid/info"] = 7.0
     began = clock.utc()
-    _collector(archive, fakes, clock, "hyperliquid").once()
+    made("hyperliquid").once()
     sent = [at for _, _, params, at in fakes.log if params["type"] == "metaAndAssetCtxs"]
     assert sent[0] >= began + pd.Timedelta(14, "s"), "the list took seven seconds, and so does this"
     assert set(_rows(archive, "funding_history")["time"]) == {sent[0]}
@@ -134,9 +124,9 @@ def test_rows_without_a_stamp_bear_the_instant_at_which_their_answer_arrived(
 
 
 def test_a_list_that_fails_leaves_the_older_one_in_use_and_is_asked_for_again(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
+    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
 ) -> None:
-    collector = _collector(archive, fakes, clock, "okx", names=["funding_history"])
+    collector = made("okx", names=["funding_history"])
     collector.once()
     clock.wait(3600)
     fakes.faults["okx"] = ["page"]
@@ -151,10 +141,10 @@ def test_a_list_that_fails_leaves_the_older_one_in_use_and_is_asked_for_again(
 
 
 def test_a_request_of_five_minutes_that_fails_is_left_for_five_minutes_and_waits_briefly(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ["funding_history", "prices_history"]
-    collector = _collector(archive, fakes, clock, "binance", names=names)
+    collector = made("binance", names=names)
     answer = fakes._body
 
     def busy(exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
@@ -177,9 +167,9 @@ def test_a_request_of_five_minutes_that_fails_is_left_for_five_minutes_and_waits
 
 
 def test_an_older_answer_lends_its_volume_but_not_its_price(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
+    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
 ) -> None:
-    collector = _collector(archive, fakes, clock, "binance")
+    collector = made("binance")
     collector.once()
     clock.wait(60)
     collector.once()  # the 24 hours are asked every 5 minutes only
@@ -193,7 +183,7 @@ def test_an_older_answer_lends_its_volume_but_not_its_price(
 
 
 def test_twenty_minutes_with_a_tenth_of_the_requests_failing_lose_none(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
+    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
 ) -> None:
     fakes.random_faults = 0.1
     lines: list[str] = []
@@ -204,16 +194,14 @@ def test_twenty_minutes_with_a_tenth_of_the_requests_failing_lose_none(
             clock.stop()
 
     names = ["funding_history", "oi_history"]
-    _collector(archive, fakes, clock, "bybit", names=names, log=stop_after_twenty).run()
+    made("bybit", names=names, log=stop_after_twenty).run()
     assert len(lines) == 20
     rows = _rows(archive, "oi_history").loc[("bybit", "BTC")]
     assert len(rows) == 20
     assert rows["time"].is_unique
 
 
-def test_histories_are_refilled_for_the_chosen_symbols(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
-) -> None:
-    rows = _collector(archive, fakes, clock, "hyperliquid", symbols=["BTC"]).once()
+def test_histories_are_refilled_for_the_chosen_symbols(made: Any, archive: Archive) -> None:
+    rows = made("hyperliquid", symbols=["BTC"]).once()
     assert rows["funding_settlements"] == 7 * 24 + 1  # 10:00 of a week ago, and of today
     assert archive.symbols("funding_settlements") == ("BTC",)

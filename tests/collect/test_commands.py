@@ -13,7 +13,7 @@ import pytest
 
 from derivdata.cli import main
 from derivdata.errors import NetworkError
-from derivdata.sources.archive import open_archive
+from derivdata.sources.archive import Archive, open_archive
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect import Collector, backfill
 from derivdata.sources.collect.checking import check_venues
@@ -25,7 +25,6 @@ from derivdata.sources.venues.hyperliquid import DEXES
 from derivdata.sources.venues.registry import VENUES
 from derivdata.tables import TABLES
 from tests.collect import fakes as fakes_of_venues
-from tests.collect.direct import faked
 from tests.collect.fakes import Fakes, SimulatedClock
 
 LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
@@ -77,22 +76,16 @@ def test_an_unknown_venue_or_table_is_one_line(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_status_says_what_was_collected_and_what_failed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    made: Any, fakes: Fakes, clock: SimulatedClock, archive: Archive, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    clock = SimulatedClock("2026-01-20T10:30:30")
-    archive = open_archive(tmp_path / "market")
-    with Fakes(LAST, clock.utc) as fakes:
-        fakes.faults["okx"] = [(451, {}, {})]
-        collector = Collector(
-            archive, venues=["bybit", "okx"], symbols=[], clock=clock, addresses=fakes.addresses
-        )
-        collector.once()
+    fakes.faults["okx"] = [(451, {}, {})]
+    made("bybit", "okx").once()
     rows = status(archive, clock.utc()).set_index(["exchange", "table"])
     assert rows.loc[("bybit", "oi_history"), "rows_last_hour"] == 2
     assert rows.loc[("bybit", "oi_history"), "failed"] == 0
     assert rows.loc[("okx", "oi_history"), "failed"] == 1
     assert "451" in rows.loc[("okx", "oi_history"), "last_error"]
-    assert main(["status", str(tmp_path / "market")]) == 0
+    assert main(["status", str(archive.path)]) == 0
     assert "oi_history" in capsys.readouterr().out
     assert rows.loc[("bybit", "funding_history"), "last_row"] == pd.Timestamp("2026-01-20T10:30:30.6Z")
 
@@ -157,10 +150,12 @@ def test_an_alarm_is_about_what_is_collected_and_waits_for_hourly_refills(
 
 
 def test_a_check_of_venues_ends_with_a_verdict_for_each_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    fakes: Fakes,
+    clock: SimulatedClock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    clock = SimulatedClock("2026-01-20T10:30:30")
-    fakes = faked(LAST, clock, monkeypatch)
     monkeypatch.setenv("DERIVDATA_DATA_DIR", str(tmp_path))
     monkeypatch.setattr("derivdata.sources.collect.clock.MachineClock", lambda: clock)
     session = partial(VenueSession, address=fakes.addresses["dydx"])
@@ -178,21 +173,14 @@ def test_a_check_of_venues_ends_with_a_verdict_for_each_table(
     assert "not as expected: dydx /perpetualMarkets" in capsys.readouterr().err
 
 
-def test_collecting_ends_when_nothing_answers_for_so_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = SimulatedClock("2026-01-20T10:30:30")
-    fakes = faked(LAST, clock, monkeypatch)
+def test_collecting_ends_when_nothing_answers_for_so_long(made: Any, fakes: Fakes) -> None:
     minutes: list[Minute] = []
-    collector = Collector(
-        open_archive(tmp_path / "market"),
-        venues=["bybit"],
-        symbols=[],
-        clock=clock,
-        addresses=fakes.addresses,
-        fail_after=pd.Timedelta(30, "min"),
-        log=lambda minute: (minutes.append(minute), setattr(fakes, "refusals", {"bybit": (503, {}, {})}))[0],
-    )
+
+    def log(minute: Minute) -> None:
+        minutes.append(minute)
+        fakes.refusals = {"bybit": (503, {}, {})}
+
+    collector = made("bybit", fail_after=pd.Timedelta(30, "min"), log=log)
     with pytest.raises(NetworkError, match=r"nothing was collected since 2026-01-20 10:31: .*HTTP 503"):
         collector.run()
     assert minutes[0].rows["funding_history"] == 2
@@ -201,10 +189,8 @@ def test_collecting_ends_when_nothing_answers_for_so_long(
 
 
 def test_collecting_goes_on_in_a_quiet_market_where_venues_answer_without_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Any, fakes: Fakes, clock: SimulatedClock
 ) -> None:
-    clock = SimulatedClock("2026-01-20T10:30:30")
-    fakes = faked(LAST, clock, monkeypatch)
     fakes.refusals = {"gateio/futures/usdt/liq_orders": (200, {}, [])}
     minutes: list[Minute] = []
 
@@ -213,16 +199,8 @@ def test_collecting_goes_on_in_a_quiet_market_where_venues_answer_without_rows(
         if len(minutes) == 10:
             clock.stop()
 
-    Collector(
-        open_archive(tmp_path / "market"),
-        venues=["gateio"],
-        symbols=[],
-        names=["liquidations_fills"],
-        clock=clock,
-        addresses=fakes.addresses,
-        fail_after=pd.Timedelta(5, "min"),
-        log=stop_after_ten,
-    ).run()
+    limit = pd.Timedelta(5, "min")
+    made("gateio", names=["liquidations_fills"], fail_after=limit, log=stop_after_ten).run()
     assert len(minutes) == 10
     assert sum(sum(minute.rows.values()) for minute in minutes) == 0
     assert [minute.failed for minute in minutes] == [{}] * 10
@@ -245,12 +223,14 @@ def test_a_check_of_venues_at_one_address_takes_turns(monkeypatch: pytest.Monkey
     assert [session.shared.turn(now, 1.0) for session in found[0]] == [0.0, 1.0, 0.0]
 
 
-def test_check_tells_what_a_body_confirms_and_what_contradicts() -> None:
-    clock = SimulatedClock("2026-01-20T10:30:30")
-    with Fakes(LAST, clock.utc) as fakes:
-        session = VenueSession(VENUES["hyperliquid"], clock, address=fakes.addresses["hyperliquid"])
-        fakes.faults["hyperliquid"] = [None, None, {"universe": 3}]
-        rows = check_venues([session]).set_index("path_or_channel")
+def _checked(fakes: Fakes, clock: SimulatedClock, *names: str) -> pd.DataFrame:
+    sessions = [VenueSession(VENUES[name], clock, address=fakes.addresses[name]) for name in names]
+    return check_venues(sessions).set_index(["exchange", "path_or_channel"])
+
+
+def test_check_tells_what_a_body_confirms_and_what_contradicts(fakes: Fakes, clock: SimulatedClock) -> None:
+    fakes.faults["hyperliquid"] = [None, None, {"universe": 3}]
+    rows = _checked(fakes, clock, "hyperliquid").loc["hyperliquid"]
     verdicts = rows["verdict"].to_dict()
     assert verdicts["/info meta"] == verdicts["/info fundingHistory"] == "confirms"
     assert rows.loc["/info metaAndAssetCtxs", "rows"] == 2
@@ -261,7 +241,7 @@ def test_check_tells_what_a_body_confirms_and_what_contradicts() -> None:
 
 @pytest.mark.parametrize("factor", [1, 8, 100])
 def test_check_holds_the_rates_of_binance_against_hyperliquids_predictions(
-    factor: int, monkeypatch: pytest.MonkeyPatch
+    factor: int, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sound = fakes_of_venues.state_body
 
@@ -272,12 +252,8 @@ def test_check_holds_the_rates_of_binance_against_hyperliquids_predictions(
         return body
 
     monkeypatch.setattr(fakes_of_venues, "state_body", answered)
-    clock = SimulatedClock("2026-01-20T10:30:30")
-    with Fakes(LAST, clock.utc) as fakes:
-        fakes.faults["okx"] = [(451, {}, {})] * 99
-        names = ("binance", "hyperliquid", "gateio", "okx")
-        sessions = [VenueSession(VENUES[name], clock, address=fakes.addresses[name]) for name in names]
-        rows = check_venues(sessions).set_index(["exchange", "path_or_channel"])
+    fakes.faults["okx"] = [(451, {}, {})] * 99
+    rows = _checked(fakes, clock, "binance", "hyperliquid", "gateio", "okx")
     binance = rows.loc[("binance", "/fapi/v1/premiumIndex")]
     assert binance["verdict"] == ("confirms" if factor == 1 else "contradicts")
     wrong = f"the rate is {factor} times the one that hyperliquid predicts"
@@ -289,7 +265,9 @@ def test_check_holds_the_rates_of_binance_against_hyperliquids_predictions(
     assert "451" in dead["error"].iloc[0]
 
 
-def test_check_finds_both_sides_counted_where_one_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_finds_both_sides_counted_where_one_is_expected(
+    fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Gate's tickers count both sides, its contracts one: if one of them changes, the two differ."""
     sound = fakes_of_venues.state_body
 
@@ -300,11 +278,7 @@ def test_check_finds_both_sides_counted_where_one_is_expected(monkeypatch: pytes
         return body
 
     monkeypatch.setattr(fakes_of_venues, "state_body", doubled)
-    clock = SimulatedClock("2026-01-20T10:30:30")
-    with Fakes(LAST, clock.utc) as fakes:
-        session = VenueSession(VENUES["gateio"], clock, address=fakes.addresses["gateio"])
-        rows = check_venues([session]).set_index("path_or_channel")
-    found = rows.loc["/futures/usdt/tickers"]
+    found = _checked(fakes, clock, "gateio").loc["gateio", "/futures/usdt/tickers"]
     assert found["verdict"] == "contradicts"
     assert found["error"] == "open interest is 2 times that of /futures/usdt/contracts"
 
@@ -327,25 +301,25 @@ def test_an_unconfirmed_endpoint_is_collected_once_a_check_has_confirmed_it(
 
 
 def test_a_service_over_collected_data_says_whose_it_is_beyond_loopback(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    made: Any, archive: Archive, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = SimulatedClock("2026-01-20T10:30:30")
-    with Fakes(LAST, clock.utc) as fakes:
-        archive = open_archive(tmp_path / "market")
-        Collector(archive, venues=["okx"], symbols=[], clock=clock, addresses=fakes.addresses).once()
+    made("okx").once()
     monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)
     for host, said in (("127.0.0.1", False), ("0.0.0.0", True)):
-        assert main(["serve", str(tmp_path / "market"), "--live", "--host", host, "--port", "0"]) == 0
+        assert main(["serve", str(archive.path), "--live", "--host", host, "--port", "0"]) == 0
         assert ("collected from okx: redistribution is your" in capsys.readouterr().out) == said
 
 
 @pytest.mark.parametrize("lost", [["okx"], ["okx", "bybit"]])
 def test_collecting_once_names_what_failed_and_fails_where_nothing_came(
-    lost: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    lost: list[str],
+    fakes: Fakes,
+    clock: SimulatedClock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A dead venue is not asked for histories as well, which would take minutes of waiting."""
-    clock = SimulatedClock("2026-01-20T10:30:30")
-    fakes = faked(LAST, clock, monkeypatch)
     fakes.refusals = {name: (503, {}, {"msg": "maintenance"}) for name in lost}
     monkeypatch.setattr("derivdata.sources.collect.clock.MachineClock", lambda: clock)
     monkeypatch.setattr("derivdata.sources.collect.Collector", partial(Collector, addresses=fakes.addresses))
@@ -361,24 +335,17 @@ def test_collecting_once_names_what_failed_and_fails_where_nothing_came(
 
 
 def test_a_backfill_without_an_answer_says_why_and_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    fakes: Fakes,
+    clock: SimulatedClock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    clock = SimulatedClock("2026-01-20T10:30:30")
-    fakes = faked(LAST, clock, monkeypatch)
     clock.stop_on = lambda signals: None  # type: ignore[attr-defined]
     monkeypatch.setattr("derivdata.sources.collect.clock.MachineClock", lambda: clock)
     monkeypatch.setattr("derivdata.sources.collect.backfill", partial(backfill, addresses=fakes.addresses))
-    command = [
-        "backfill",
-        "--to",
-        str(tmp_path / "market"),
-        "--venues",
-        "okx",
-        "--symbols",
-        "BTC",
-        "--since",
-        "2d",
-    ]
+    options = "--venues okx --symbols BTC --since 2d".split()
+    command = ["backfill", "--to", str(tmp_path / "market"), *options]
     fakes.refusals = {"okx": (503, {}, {"msg": "maintenance"})}
     assert main(command) == 1
     told = capsys.readouterr()

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from derivdata.sources.archive import Archive
-from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.histories import backfill
 from tests.collect import lists
 from tests.collect.fakes import Fakes, SimulatedClock
@@ -83,7 +82,7 @@ def test_a_list_without_a_window_answers_from_its_oldest_row_on(
 
 @pytest.mark.parametrize("exchange", ["gateio", "deribit", "dydx"])
 def test_polls_lose_and_double_none_though_some_fail(
-    exchange: str, archive: Archive, fakes: Fakes, clock: SimulatedClock
+    exchange: str, made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
 ) -> None:
     start = clock.utc()
     minutes: list[Any] = []
@@ -97,15 +96,7 @@ def test_polls_lose_and_double_none_though_some_fail(
         if len(minutes) == 20:
             clock.stop()
 
-    Collector(
-        archive,
-        venues=[exchange],
-        symbols=["BTC", "ETH"],
-        names=[TABLE],
-        clock=clock,
-        addresses=fakes.addresses,
-        log=log,
-    ).run()
+    made(exchange, symbols=["BTC", "ETH"], names=[TABLE], log=log).run()
     assert any(minute.failed for minute in minutes)
     # The refill of the day before is entered, too, and ends at the hour before the first poll.
     answered = archive.requests().query("answered and table == @TABLE and end > @start")
@@ -118,11 +109,9 @@ def test_polls_lose_and_double_none_though_some_fail(
     assert _rows(archive, exchange, start, end) == wanted
 
 
-def test_books_of_chosen_symbols_are_kept_in_coins_with_their_depth(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
-) -> None:
+def test_books_of_chosen_symbols_are_kept_in_coins_with_their_depth(made: Any, archive: Archive) -> None:
     names = ("binance", "okx", "gateio")
-    Collector(archive, venues=names, symbols=(), depth=["BTC"], clock=clock, addresses=fakes.addresses).once()
+    made(*names, depth=["BTC"]).once()
     day = pd.Timestamp("2026-01-20", tz="UTC"), pd.Timestamp("2026-01-21", tz="UTC")
     book = archive.read("orderbook_book", *day)
     for name in names:
@@ -142,9 +131,9 @@ def test_books_of_chosen_symbols_are_kept_in_coins_with_their_depth(
 
 
 def test_a_body_that_is_not_as_expected_is_kept_and_stops_its_table_only(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
+    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
 ) -> None:
-    collector = Collector(archive, venues=["okx"], symbols=(), clock=clock, addresses=fakes.addresses)
+    collector = made("okx")
     broken = {"code": "0", "msg": "", "data": [{"instId": 3}]}
     fakes.faults["okx"] = [None, broken]
     collector.once()

@@ -8,20 +8,12 @@ import pandas as pd
 import pytest
 
 from derivdata.sources.archive import Archive
-from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.read_through import ReadThrough
 from tests.collect.fakes import PAGE, Fakes, SimulatedClock
 
 DAY = pd.Timestamp("2026-01-20", tz="UTC")
 TABLES = ("funding_history", "oi_history", "markets_symbol_exchanges")
 DOWN = (503, {}, {"code": -1001, "msg": "maintenance"})
-
-
-def _collector(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock, venue: str, **options: Any
-) -> Collector:
-    options = {"symbols": (), **options}
-    return Collector(archive, venues=[venue], clock=clock, addresses=fakes.addresses, **options)
 
 
 def _symbols(archive: Archive, table: str) -> set[str]:
@@ -37,10 +29,10 @@ def _symbols(archive: Archive, table: str) -> set[str]:
     ],
 )
 def test_a_market_that_fails_is_named_and_the_other_is_whole(
-    venue: str, part: str, answer: Any, named: str, archive: Archive, fakes: Fakes, clock: SimulatedClock
+    made: Any, venue: str, part: str, answer: Any, named: str, archive: Archive, fakes: Fakes
 ) -> None:
     fakes.refusals[f"{venue}{part}"] = answer
-    collector = _collector(archive, fakes, clock, venue, share_seconds=None)
+    collector = made(venue, share_seconds=None)
     collector.once()
     for table in TABLES:
         assert _symbols(archive, table) == {"BTC", "ETH"}, table
@@ -56,10 +48,10 @@ def test_a_market_that_fails_is_named_and_the_other_is_whole(
 
 
 def test_a_contract_of_another_market_does_not_stand_in_for_one_that_failed(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
+    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
 ) -> None:
     """The coin-margined contract of the fakes pays 9 bps, the one of USDT 1."""
-    collector = _collector(archive, fakes, clock, "binance", names=["funding_history"])
+    collector = made("binance", names=["funding_history"])
     collector.once()
     fakes.refusals["binance/fapi/v1/premiumIndex"] = DOWN
     clock.wait(60)
@@ -70,10 +62,10 @@ def test_a_contract_of_another_market_does_not_stand_in_for_one_that_failed(
 
 
 def test_a_host_that_refuses_this_address_is_left_and_the_venue_stays(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
+    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
 ) -> None:
     fakes.refusals["binance/eapi/"] = (451, {}, {"code": 0, "msg": "restricted location"})
-    collector = _collector(archive, fakes, clock, "binance", share_seconds=None)
+    collector = made("binance", share_seconds=None)
     for _ in range(2):
         collector.once()
         clock.wait(300)
@@ -84,7 +76,7 @@ def test_a_host_that_refuses_this_address_is_left_and_the_venue_stays(
 
 
 def test_the_lists_that_come_give_their_contracts_and_the_other_is_asked_for_again(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
+    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
 ) -> None:
     inverse = "bybit/v5/market/instruments-info"
     body = fakes._body
@@ -95,7 +87,7 @@ def test_the_lists_that_come_give_their_contracts_and_the_other_is_asked_for_aga
         return body(exchange, place, params)
 
     fakes._body = refusing  # type: ignore[method-assign]
-    collector = _collector(archive, fakes, clock, "bybit")
+    collector = made("bybit")
     collector.once()
     assert _symbols(archive, "funding_history") == {"BTC", "ETH"}
     listing = "bybit /v5/market/instruments-info?category=inverse"
@@ -106,23 +98,21 @@ def test_the_lists_that_come_give_their_contracts_and_the_other_is_asked_for_aga
     assert collector.failed == {}
 
 
-def test_intervals_that_never_came_are_no_default(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
-) -> None:
+def test_intervals_that_never_came_are_no_default(made: Any, archive: Archive, fakes: Fakes) -> None:
     """Where fundingInfo is missing, an adjusted contract must not pass for one of 8 hours."""
     fakes.refusals["binance/fapi/v1/fundingInfo"] = DOWN
-    collector = _collector(archive, fakes, clock, "binance", names=["funding_history"])
+    collector = made("binance", names=["funding_history"])
     collector.once()
     assert _symbols(archive, "funding_history") == set()
     assert "binance /fapi/v1/fundingInfo" in collector.failed
 
 
-def test_only_what_the_tables_need_is_asked(archive: Archive, fakes: Fakes, clock: SimulatedClock) -> None:
-    _collector(archive, fakes, clock, "binance", names=["funding_history"]).once()
+def test_only_what_the_tables_need_is_asked(made: Any, fakes: Fakes) -> None:
+    made("binance", names=["funding_history"]).once()
     asked = {place.rpartition("/")[2] for _, place, *_ in fakes.log}
     assert asked == {"exchangeInfo", "fundingInfo", "premiumIndex"}
     fakes.log.clear()
-    _collector(archive, fakes, clock, "binance", names=["options_snapshot"]).once()
+    made("binance", names=["options_snapshot"]).once()
     others = {place for _, place, *_ in fakes.log if "/eapi/" not in place}
     assert others == {"/fapi/v1/exchangeInfo", "/dapi/v1/exchangeInfo"}
 
@@ -140,9 +130,9 @@ def test_a_user_is_told_which_request_got_no_answer(
 
 
 def test_a_field_that_is_gone_leaves_its_column_empty_and_is_named_once_a_day(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
+    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
 ) -> None:
-    collector = _collector(archive, fakes, clock, "mexc")
+    collector = made("mexc")
     collector.once()
     body = fakes._body
 
@@ -168,7 +158,7 @@ def test_a_field_that_is_gone_leaves_its_column_empty_and_is_named_once_a_day(
 
 
 def test_open_interest_that_jumps_by_a_unit_is_left_out_and_the_rest_is_written(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
+    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
 ) -> None:
     names = [f"C{number}" for number in range(6)]
     coins = {"factor": 1}
@@ -180,7 +170,7 @@ def test_open_interest_that_jumps_by_a_unit_is_left_out_and_the_rest_is_written(
         return 200, universe if params["type"] == "meta" else [universe, [figures] * len(names)]
 
     fakes._body = answered  # type: ignore[method-assign]
-    collector = _collector(archive, fakes, clock, "hyperliquid")
+    collector = made("hyperliquid")
     for factor in (1, 1000, 1):
         coins["factor"] = factor
         collector.once()
@@ -194,7 +184,7 @@ def test_open_interest_that_jumps_by_a_unit_is_left_out_and_the_rest_is_written(
 
 
 def test_a_contract_delisted_within_the_hour_ends_with_its_last_row(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
+    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
 ) -> None:
     """The venue goes on telling its last minute; the others move, so the list is looked at."""
     names = [f"C{number}" for number in range(4)]
@@ -215,7 +205,7 @@ def test_a_contract_delisted_within_the_hour_ends_with_its_last_row(
         return 200, {"symbols": rows} if place.endswith("exchangeInfo") else rows
 
     fakes._body = told  # type: ignore[method-assign]
-    collector = _collector(archive, fakes, clock, "binance", names=["funding_history"])
+    collector = made("binance", names=["funding_history"])
     for number in range(6):
         minute["now"] = number
         collector.once()
@@ -244,11 +234,11 @@ def _rates_of_cryptocom(
 
 
 def test_an_hourly_request_that_no_contract_answered_failed_and_is_asked_again_in_five_minutes(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = {"BTC", "ETH"}
     _rates_of_cryptocom(fakes, monkeypatch, lost)
-    collector = _collector(archive, fakes, clock, "cryptocom", names=["funding_history"])
+    collector = made("cryptocom", names=["funding_history"])
     collector.once()
     assert "SYS_ERROR of BTC" in collector.failed["cryptocom funding_history"]
     assert archive.requests()["answered"].tolist() == [False]
@@ -260,11 +250,11 @@ def test_an_hourly_request_that_no_contract_answered_failed_and_is_asked_again_i
 
 
 def test_of_an_hourly_request_only_what_failed_is_asked_again(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = {"BTC"}
     asked = _rates_of_cryptocom(fakes, monkeypatch, lost)
-    collector = _collector(archive, fakes, clock, "cryptocom", names=["funding_history"])
+    collector = made("cryptocom", names=["funding_history"])
     label, said = "/public/get-valuations?valuation_type=funding_rate", []
     for number in range(4):
         if number == 2:
@@ -296,11 +286,11 @@ def test_of_an_hourly_request_only_what_failed_is_asked_again(
 
 
 def test_two_troubles_of_one_request_are_both_named(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+    made: Any, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row that contradicts itself, and a field that is gone, in one answer."""
     fakes.symbols = ("BTC", "ETH", "SOL")
-    collector = _collector(archive, fakes, clock, "bybit", names=["markets_symbol_exchanges"])
+    collector = made("bybit", names=["markets_symbol_exchanges"])
     collector.once()
     sound = fakes._body
 

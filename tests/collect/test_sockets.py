@@ -20,7 +20,7 @@ from websockets.sync.server import ServerConnection, serve
 from derivdata.sources.archive import open_archive
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect import Collector, sockets
-from derivdata.sources.collect.clock import MachineClock
+from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.sockets import VenueStream
 from derivdata.sources.venues.record_types import Instrument
 from derivdata.sources.venues.registry import VENUES
@@ -61,17 +61,26 @@ class Pushing:
         self._server.shutdown()
 
 
+BTC = Instrument("BTCUSDT", "BTC", "USDT", 1.0)
+ETH = Instrument("ETHUSDT", "ETH", "USDT", 1.0)
+
+
+def _bybit(clock: Clock, address: str | None, listed: Any = lambda: [BTC]) -> VenueStream:
+    venue = VENUES["bybit"]
+    assert venue.stream is not None
+    return VenueStream(venue, venue.stream, lambda: (listed(), {}), clock, address=address)
+
+
 @pytest.fixture
 def streams() -> Iterator[Callable[..., tuple[VenueStream, Pushing]]]:
     opened: list[tuple[VenueStream, Pushing]] = []
 
     def made(exchange: str, pushes: list[list[Any]], wants: int) -> tuple[VenueStream, Pushing]:
         server = Pushing(pushes, wants)
-        items = [Instrument("BTCUSDT", "BTC", "USDT", 1.0), Instrument("ETHUSDT", "ETH", "USDT", 1.0)]
         stream = VenueStream(
             VENUES[exchange],
             VENUES[exchange].stream,
-            lambda: (items, {}),
+            lambda: ([BTC, ETH], {}),
             MachineClock(),
             address=server.address,
         )
@@ -110,8 +119,7 @@ def test_bybit_is_subscribed_by_contract_and_read(streams: Any) -> None:
 
 
 def test_a_window_begins_when_every_subscription_was_acknowledged() -> None:
-    items = [Instrument("BTCUSDT", "BTC", "USDT", 1.0)]
-    stream = VenueStream(VENUES["bybit"], VENUES["bybit"].stream, lambda: (items, {}), MachineClock())
+    stream = _bybit(MachineClock(), None)
     first = pd.Timestamp("2026-01-20T10:00", tz="UTC")
     stream._unacknowledged, stream._heard = [1, 2], [first, first]
     for seconds, place in ((1, 1), (2, 0), (3, 1)):
@@ -214,10 +222,6 @@ def test_a_refused_subscription_is_the_error(streams: Any) -> None:
     assert "Invalid topic" in error
 
 
-BTC = Instrument("BTCUSDT", "BTC", "USDT", 1.0)
-ETH = Instrument("ETHUSDT", "ETH", "USDT", 1.0)
-
-
 def _until(holds: Callable[[], Any]) -> None:
     """Wait for something; only a hang takes the whole minute."""
     deadline = time.monotonic() + 60
@@ -241,9 +245,7 @@ def test_text_that_is_no_json_ends_nothing(streams: Any) -> None:
 
 def test_a_silent_peer_that_answers_pings_is_listened_to() -> None:
     clock, server = SimulatedClock("2026-03-02T08:00:00"), Pushing([], 1)
-    stream = VenueStream(
-        VENUES["bybit"], VENUES["bybit"].stream, lambda: ([BTC], {}), clock, address=server.address
-    )
+    stream = _bybit(clock, server.address)
     stream.start()
     _until(lambda: server.received)
     windows: list[Any] = []
@@ -280,7 +282,7 @@ def test_a_peer_that_shows_no_sign_of_life_is_not_listened_to() -> None:
     thread = threading.Thread(target=mute, daemon=True)
     thread.start()
     address = f"ws://127.0.0.1:{listening.getsockname()[1]}"
-    stream = VenueStream(VENUES["bybit"], VENUES["bybit"].stream, lambda: ([BTC], {}), clock, address=address)
+    stream = _bybit(clock, address)
     stream.start()
     _until(lambda: len(taken) >= 3)  # the handshake, the subscription and a ping
     clock.wait(120)
@@ -335,7 +337,7 @@ def test_only_a_connection_that_held_ends_the_longer_waits(held: int | None, wai
     server = serve(accept, "127.0.0.1", 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"ws://127.0.0.1:{server.socket.getsockname()[1]}"
-    stream = VenueStream(VENUES["bybit"], VENUES["bybit"].stream, lambda: ([BTC], {}), clock, address=address)
+    stream = _bybit(clock, address)
     noted = stream._stopping = Waits(clock, 8)
     stream.start()
     _until(noted.is_set)
@@ -346,9 +348,7 @@ def test_only_a_connection_that_held_ends_the_longer_waits(held: int | None, wai
 def test_a_contract_listed_later_is_subscribed_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets, "LOOK_SECONDS", 0.05)
     listed, server = [BTC], Pushing([], 1)
-    stream = VenueStream(
-        VENUES["bybit"], VENUES["bybit"].stream, lambda: (listed, {}), MachineClock(), address=server.address
-    )
+    stream = _bybit(MachineClock(), server.address, lambda: listed)
     stream.start()
     _until(lambda: server.received)
     listed = [BTC, ETH]
