@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -46,6 +48,21 @@ def test_the_page_says_how_fresh_each_venue_is(address: str, opened: Callable[..
     assert page.locator("td.late").first.text_content() == "3.0 h"
     assert "Data since 2026-01-01 00:00 UTC" in page.locator("body").text_content()
     assert "keeps no ledger" in page.locator("body").text_content()
+
+
+def test_late_venues_stand_on_top_the_oldest_first_and_are_counted() -> None:
+    now = pd.Timestamp("2026-06-01 12:00", tz="UTC")
+    rows = pd.DataFrame({"exchange": ["a", "b", "c"], "time": now - pd.to_timedelta([5, 180, 600], "min")})
+    view: Any = SimpleNamespace(
+        now=now, has=lambda *names: names == ("oi_history",), latest=lambda *_, **__: rows
+    )
+    text = status_page._freshness(view)
+    assert '<p class="late">2 of 3 venues late: no row for two hours.</p>' in text
+    assert re.findall("<tr><td>(.)</td><td.*?>(.*?)</td>", text) == [
+        ("c", "10.0 h"),
+        ("b", "3.0 h"),
+        ("a", "5 min"),
+    ]
 
 
 def test_the_widest_spread_is_between_the_highest_and_the_lowest_rate(

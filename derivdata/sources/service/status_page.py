@@ -60,7 +60,7 @@ def _heading(name: str) -> str:
 
 
 def _freshness(view: View) -> str:
-    """Return a table of the age of the newest row by venue and table; over two hours it is marked."""
+    """Return the ages of the newest rows by venue and table, the oldest on top; over two hours are marked."""
     ages: dict[str, pd.Series] = {}
     for name in _FRESH:
         if view.has(name):
@@ -75,10 +75,16 @@ def _freshness(view: View) -> str:
     if not ages:
         return "<p>No row of the last day.</p>"
     table = pd.DataFrame(ages).sort_index()
-    rows = [[str(venue), *map(_age, row)] for venue, row in zip(table.index, table.to_numpy(), strict=True)]
     sampled = ~table.columns.isin(["funding_settlements", _EVENTS])  # the others come when they come
+    oldest = (
+        table.loc[:, sampled].max(axis=1).fillna(pd.Timedelta(0)).sort_values(ascending=False, kind="stable")
+    )
+    table = table.loc[oldest.index]
+    rows = [[str(venue), *map(_age, row)] for venue, row in zip(table.index, table.to_numpy(), strict=True)]
     late = (table > _LATE).to_numpy() & sampled
-    return _table(
+    count, kind = int((oldest > _LATE).sum()), "late" if (oldest > _LATE).any() else "soft"
+    said = f'<p class="{kind}">{count} of {len(table)} venues late: no row for two hours.</p>'
+    return said + _table(
         ["venue", *table.columns], rows, [[place + 1 for place in row.nonzero()[0]] for row in late]
     )
 
