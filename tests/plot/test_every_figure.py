@@ -8,13 +8,11 @@ from __future__ import annotations
 import functools
 import json
 import re
-from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -204,27 +202,15 @@ def test_footers_name_sources_and_attribution_or_say_that_nothing_is_stated() ->
     assert url == ""
 
 
-@pytest.mark.parametrize("read", ["fetched", "archived"])
-def test_synthetic_data_is_labelled_by_its_tables_alone(read: str, tmp_path: Path) -> None:
+def test_synthetic_data_is_labelled_by_its_tables_alone() -> None:
     """`dd.concat` keeps where rows came from; `pd.concat` keeps attributes only if they are equal."""
     dd.connect("sample")
     tables = [dd.options.snapshot("BTC", venue) for venue in ("deribit", "okx")]
-    if read == "archived":
-        archive = dd.open_archive(tmp_path)
-        for table in tables:
-            archive.append("options_snapshot", table)
-        now, day = archive.now, pd.Timedelta(1, "D")
-        tables = [
-            archive.latest("options_snapshot", now, within=day, venues=[venue]).assign(time=now)
-            for venue in ("deribit", "okx")
-        ]
-        assert all(table.attrs["provenance"]["synthetic"] for table in tables)
     joined = dd.concat(tables)
     [footer] = footers(plot.smile(joined[joined["exchange"] == "okx"]).get_figure(root=True))
     assert "synthetic data" in footer.get_text()
-    both = pd.concat([table.assign(number=i) for i, table in enumerate(tables)])
-    both.attrs = {}
-    [footer] = footers(plot.smile(both[both["exchange"] == "okx"]).get_figure(root=True))
+    joined.attrs = {}
+    [footer] = footers(plot.smile(joined[joined["exchange"] == "okx"]).get_figure(root=True))
     assert footer.get_text() == "source not stated"
 
 

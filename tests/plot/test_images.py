@@ -9,9 +9,7 @@ import matplotlib
 import pytest
 from matplotlib.figure import Figure
 
-from derivdata import plot
-from tests.plot import made
-from tests.plot.cases import CASES
+from tests.plot.drawn_data import FIGURES
 
 matplotlib.use("Agg")
 
@@ -20,17 +18,7 @@ compared = pytest.mark.mpl_image_compare(
 )
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", FIGURES)
 @compared
 def test_figure(name: str) -> Figure:
-    return CASES[name]().get_figure(root=True)
-
-
-@compared
-def test_depth_over_time() -> Figure:
-    return plot.orderbook_depth(made.depths()).get_figure(root=True)
-
-
-@compared
-def test_quotes_without_a_fit() -> Figure:
-    return plot.smile(made.chain()).get_figure(root=True)
+    return FIGURES[name]().get_figure(root=True)

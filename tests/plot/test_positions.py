@@ -56,14 +56,6 @@ def test_trends_are_a_point_a_day_over_the_window() -> None:
     assert sure.get_xdata() == pytest.approx([39.0, -39.0]), "40 hours are too few for steps of 2 hours"
 
 
-def test_shares_are_the_same_in_coins_and_in_usd() -> None:
-    """One price turns every venue's USD into coins: the figure of shares needs no second unit."""
-    held = dd.panel(made.holdings(), "oi_usd")
-    coins = held.copy(data=held.values / 100.0).rename("oi_coin").assign_attrs(units="coin")
-    found, other = (oi.market_share(part) for part in (held, coins))
-    np.testing.assert_allclose(found.values, other.values, rtol=1e-12)
-
-
 def test_a_symbol_without_steady_venues_is_refused() -> None:
     table = made.holdings()
     sparse = table[table.groupby("exchange", observed=True).cumcount() % 7 == 0]
