@@ -43,6 +43,7 @@ _NAMES = {
     "bundle_diff": "bundle",
     "cache_clear": "client.transport",
     "cache_info": "client.transport",
+    "catalog": "client.plan",
     "concat": "tables.joining",
     "connect": "client.transport",
     "disconnect": "client.transport",

@@ -21,6 +21,7 @@ from derivdata.analysis.quality import quality as quality
 from derivdata.bundle import bundle_diff as bundle_diff
 from derivdata.bundle import record as record
 from derivdata.bundle import replay as replay
+from derivdata.client.plan import catalog as catalog
 from derivdata.client.plan import plan as plan
 from derivdata.client.transport import asof as asof
 from derivdata.client.transport import cache_clear as cache_clear
@@ -51,6 +52,7 @@ __all__ = [
     "bundle_diff",
     "cache_clear",
     "cache_info",
+    "catalog",
     "collect",
     "concat",
     "connect",

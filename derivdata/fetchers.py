@@ -19,6 +19,7 @@ from derivdata import (
     rwa,
     volume,
 )
+from derivdata.client.plan import catalog
 from derivdata.tables import TABLES
 from derivdata.tables.definitions import OPEN_TABLES
 
@@ -44,4 +45,4 @@ FETCHERS: dict[str, Callable[..., Any]] = {
     for family, module in _FAMILIES.items()
     for name in module.__all__
     if f"{family}_{name}" in TABLES.keys() | OPEN_TABLES.keys()
-}
+} | {"catalog": catalog}

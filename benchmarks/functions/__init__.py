@@ -104,6 +104,8 @@ UNTIMED: dict[str, str] = {
     "collect.backfill": "keeps the pace of venues; reading their answers is timed by row `venue-settlements`",
     "disconnect": _NOTHING,
     "connect": "opens what a row of the services and the first table time",
+    "archive.extents": "what `catalog` shows",
+    "catalog": "one statement a table: row `archive-sql` times such",
     "features": "histories that have rows, each put on the grid by `analysis.align.align`",
     "serve": "serves until it is stopped; rows of the service time its answers",
     "liquidations.poll": "waits between answers, each one of `liquidations.events`",

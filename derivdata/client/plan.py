@@ -1,16 +1,19 @@
-"""Plan a large fetch: its requests and their time, before any is sent."""
+"""Before a large fetch: what the source holds, and how many requests and how much time it takes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pandas as pd
 
-from derivdata.client.retrieval import pieces
+from derivdata.client import transport
+from derivdata.client.reading import Envelope
+from derivdata.client.retrieval import pieces, tabulate
 from derivdata.client.transport.settings import spacing_seconds
 from derivdata.support import times
 from derivdata.support.arguments import typed
-from derivdata.tables import endpoints
+from derivdata.tables import TABLES, endpoints
 from derivdata.tables.contracts import symbol_names, venue_names
 
 _HISTORIES = {
@@ -21,6 +24,20 @@ _HISTORIES = {
     "prices.history": endpoints.PRICES_HISTORY,
 }
 _SETTLED: times.Resolution = "1h"
+
+
+class _Held(msgspec.Struct):
+    table: str
+    exchange: str
+    first: str
+    last: str | None
+    step_hours: float | None
+    row_count: int | None
+
+
+class _Catalog(Envelope):
+    timestamp: str
+    tables: list[_Held]
 
 
 @typed
@@ -76,6 +93,33 @@ def plan(
     requests = pd.DataFrame(rows)
     requests.attrs["summary"] = _summary(requests, window)
     return requests
+
+
+@typed
+def catalog() -> pd.DataFrame:
+    """Return what the connected source holds: an archive, the sample, or what venues have answered.
+
+    Returns
+    -------
+    DataFrame, table ``catalog``
+        One row per table and venue (``unstated`` where a table names none): ``first`` and ``last`` instant
+        up to the source's clock, ``step_hours`` [h] between the last rows of one of its series, missing for
+        events, and ``row_count``, missing where rows are made when they are asked for.
+
+    Raises
+    ------
+    NotFound
+        The source is the hosted service, which tells no such thing.
+    FetchError, SchemaError
+        No answer, or one that is not this table.
+
+    Notes
+    -----
+    ``GET /local/catalog``, which is not part of the API document.
+    """
+    answer = transport.get(endpoints.CATALOG, {}, into=_Catalog)
+    table = TABLES["catalog"]
+    return tabulate(table, [answer], lambda one: table.rows(one.body.tables))
 
 
 def _summary(requests: pd.DataFrame, window: times.Window) -> str:

@@ -143,6 +143,11 @@ COLUMNS: dict[str, Column] = {
     "volume": Column(
         _NUMBER, "contracts", "Volume of the last 24 hours in the venue's contracts.", least=0.0
     ),
+    "table": Column(_TEXT, "", "Name of a table."),
+    "first": Column(Kind.TIME, "UTC", "Instant of the first row."),
+    "last": Column(Kind.TIME, "UTC", "Instant of the last row."),
+    "step_hours": Column(_NUMBER, "h", "Usual time between rows of a series; missing for events.", least=0.0),
+    "row_count": Column(_COUNT, "", "Rows; missing where they are made when they are asked for.", least=0.0),
     "dex": Column(_TEXT, "", "Dex of HIP-3: xyz."),
     "venue": Column(_TEXT, "", "Part of HIP-4: out or skew."),
     "outcome_id": Column(_TEXT, "", "Number of an outcome of HIP-4."),

@@ -54,6 +54,13 @@ define(
     rest="volume_usd trade_count fees_usd",
     doc="Orders that one builder routed in the quarter of an hour that starts at `time`.",
 )
+define(  # the local service serves it, and the hosted service does not
+    "catalog",
+    key="table exchange",
+    rest="first last step_hours row_count",
+    changed={"exchange": {"doc": "Venue's slug; unstated where the table names no venues."}},
+    doc="What the connected source holds, one row per table and venue.",
+)
 define(
     "funding_snapshot",
     key="symbol exchange",

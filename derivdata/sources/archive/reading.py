@@ -134,6 +134,16 @@ class ArchiveReader(ArchiveContents):
         frame.attrs["provenance"] = self._provenance(table, chosen)
         return frame
 
+    def extents(self, table: str, until: pd.Timestamp) -> pd.DataFrame:
+        """Return first and last instant, rows and the newest symbol of each venue before an instant."""
+        columns = archive_table(table).columns
+        venue, symbol = (f'"{name}"' if name in columns else "NULL" for name in ("exchange", "symbol"))
+        return self.sql(
+            f'SELECT {venue} AS exchange, min("time") AS first, max("time") AS last, count(*) AS row_count, '
+            f'arg_max({symbol}, "time") AS symbol FROM {table} '
+            f"WHERE \"time\" < TIMESTAMPTZ '{times.iso(until)}' GROUP BY ALL ORDER BY ALL"
+        )
+
     def _chosen(self, query: Query) -> tuple[Table, Selection]:
         table = archive_table(query.table)
         window = TimeRange(micros(query.start), micros(query.end))

@@ -197,6 +197,10 @@ class ReadThrough:
         sums = self.archive.sums(query, value)
         return self._noted(sums[sums["resolution"] == "raw"] if query.table == "oi_history" else sums, query)
 
+    def extents(self, table: str, until: pd.Timestamp) -> pd.DataFrame:
+        """Return what the archive has of each venue: nothing is fetched for it."""
+        return self.archive.extents(table, until)
+
     def newest(self, query: Query) -> pd.DataFrame:
         """Return the newest rows, of the state that `refresh` asked for last; a book is asked for first."""
         table, symbols, venues = query.table, query.symbols, query.venues

@@ -17,7 +17,7 @@ from pyarrow import feather
 from derivdata.client.transport.cache import AnswerFiles, Head, cache_folder
 from derivdata.sources.query import Query
 from derivdata.sources.sample import books, histories, liquidations, market, onchain, trading_hours
-from derivdata.sources.sample.grid import NOW, START
+from derivdata.sources.sample.grid import DAY_US, NOW, START, instants
 from derivdata.sources.sample.noise import SEED
 from derivdata.sources.sample.options import chains
 from derivdata.sources.sample.universe import exchange_names, select
@@ -118,6 +118,31 @@ class Sample:
     ) -> pd.DataFrame:
         """Return what `newest` does up to and including `at`, no older than `within`."""
         return self.newest(Query(table, at - within, at + pd.Timedelta(1, "us"), symbols, venues))
+
+    def extents(self, table: str, until: pd.Timestamp) -> pd.DataFrame:
+        """Return of each venue the day of its first listing, its last instant within a day, and a symbol.
+
+        Rows are not counted: they are made when they are asked for.
+        """
+        _check(table)
+        names = [name for name in ("exchange", "symbol") if name in TABLES[table].columns]
+        symbols: list[str] | None = None
+        listed = pd.DataFrame({"exchange": [], "first": []}).astype("object")
+        if table not in (*_UNLISTED, *_OPTIONS):
+            pairs = select(None, None)
+            order = np.lexsort((pairs.symbol, pairs.since, pairs.until * DAY_US < times.us(until)))
+            venue, place = np.unique(pairs.exchange[order], return_index=True)
+            chosen = order[place]
+            symbols = sorted({every_symbol().name[n] for n in pairs.symbol[chosen]})
+            listed["exchange"] = [exchange_names()[n] for n in venue]
+            listed["first"] = instants(np.maximum(pairs.since[chosen] * DAY_US, times.us(START)))
+        start = max(until - pd.Timedelta(1, "D"), START)
+        rows = self.rows(Query(table, start, until, symbols, columns=("time", *names)))
+        rows = rows.astype(dict.fromkeys(names, "object")).reindex(columns=["exchange", "symbol", "time"])
+        last = rows.groupby("exchange", dropna=False).agg(last=("time", "max"), symbol=("symbol", "min"))
+        how = "outer" if len(listed) else "right"
+        found = listed.merge(last.reset_index(), on="exchange", how=how).assign(row_count=None)
+        return found.assign(first=found["first"].fillna(START) if how == "right" else found["first"])
 
     def rows(self, query: Query) -> pd.DataFrame:
         """Return the rows of a query, as its table; with `columns`, these alone, and not sorted."""

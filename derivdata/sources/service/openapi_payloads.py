@@ -204,6 +204,7 @@ PAYLOADS: dict[str, Schema] = {
         ),
         **_NOW,
     ),
+    "/local/catalog": rows("tables", "catalog", timestamp=STAMP),
     "/local/prices/history": rows("series{}", "prices_history", kind=TEXT, **_ONE),
 } | {  # what no document fixes
     e.path: record(success=FLAG, notices=NOTICES) | {"additionalProperties": True}

@@ -49,6 +49,12 @@ class Store(Protocol):
     def exchanges(self, table: str) -> tuple[str, ...]:
         """Venues of a base table, sorted."""
 
+    def extents(self, table: str, until: pd.Timestamp) -> pd.DataFrame:
+        """Of each venue of a table ``exchange``, ``first``, ``last``, ``row_count``, a ``symbol``.
+
+        Venue and symbol are missing where it names none, the count where rows are made when asked for.
+        """
+
     def rows(self, query: Query) -> pd.DataFrame:
         """Rows of a base table, as its table; with the query's columns these alone, in any order."""
 

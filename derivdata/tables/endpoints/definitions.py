@@ -277,6 +277,10 @@ ORDERBOOK_DEPTH_HISTORY = _of(
     unit="usd",
 )
 
+CATALOG = _of(
+    "/local/catalog", "catalog", "What the source holds, by table and venue.", tier="free", fresh_seconds=5.0
+)
+
 _KIND = Param("kind", ParamKind.TEXT, "Which price.", default="mark", choices=("mark", "index", "last"))
 
 PRICES_HISTORY = _of(

@@ -13,15 +13,18 @@ import numpy as np
 import pandas as pd
 from msgspec import Raw
 
+from derivdata.sources.query import Query
 from derivdata.sources.service import buckets, json_rows
 from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.answers.oi_volume import notices
 from derivdata.sources.service.refusal import bad_request, not_found, unknown_symbol
 from derivdata.sources.service.view import StoredColumn, View
+from derivdata.tables import TABLES
 
 _DEPTHS = (10, 25, 50, 100)
 _PRICES, _DEPTH = "prices_history", "orderbook_depth_history"
 _DAY = pd.Timedelta(1, "D")
+_STEPS_WITHIN = (_DAY / 2, 10 * _DAY)
 _EXCHANGE_NAMES = ("exchange_id", "short_name", "mic")
 
 
@@ -102,6 +105,45 @@ def price_history(context: RequestContext) -> dict[str, Any]:
     }
 
 
+def catalog(context: RequestContext) -> dict[str, Any]:
+    """``GET /local/catalog``: what the source holds up to its clock, by table and venue."""
+    view = context.view
+    held = [_held(view, name) for name in sorted(view.store.tables())]
+    return {
+        "timestamp": json_rows.stamp(view.now),
+        "tables": json_rows.rows(TABLES["catalog"].conform(pd.concat(held))),
+    }
+
+
+def _held(view: View, name: str) -> pd.DataFrame:
+    """Return the rows of the catalogue about one table."""
+    extents = view.store.extents(name, view.now)
+    names = extents["exchange"].astype("object").where(extents["exchange"].notna(), "unstated")
+    steps: dict[str, float] = {}
+    if "order_id" not in TABLES[name].key:
+        pairs = extents.dropna(subset=["exchange", "symbol", "last"])
+        for within in _STEPS_WITHIN:  # a step of a day is not seen within half of one
+            steps |= _steps(view, name, pairs[~pairs["exchange"].isin(list(steps))], within)
+    held = extents.assign(table=name, exchange=names, step_hours=names.map(steps).astype("float64"))
+    return held[[*TABLES["catalog"].columns]]
+
+
+def _steps(view: View, name: str, pairs: pd.DataFrame, within: pd.Timedelta) -> dict[str, float]:
+    """Return the usual hours between the last rows of one symbol of each venue that has several."""
+    if not len(pairs):
+        return {}
+    end = pairs["last"].max().floor("h") + pd.Timedelta(1, "h")
+    symbols, venues = (sorted(set(pairs[column])) for column in ("symbol", "exchange"))
+    rows = view.store.rows(
+        Query(name, end - within, end, symbols, venues, columns=("symbol", "exchange", "time"))
+    )
+    rows = rows.astype({"symbol": "str", "exchange": "str"})
+    rows = rows.merge(pairs[["exchange", "symbol"]].astype("str")).drop_duplicates().sort_values("time")
+    gaps = rows.groupby("exchange")["time"].diff().dt.total_seconds() / 3600
+    found: dict[str, float] = gaps.groupby(rows["exchange"]).median().dropna().to_dict()
+    return found
+
+
 def market_hours(context: RequestContext) -> dict[str, Any]:
     """``GET /rwa/market-hours``: sessions and holidays; the filter takes ids, short names and codes."""
     view, wanted = context.view, context.params["exchange"]
@@ -141,6 +183,7 @@ def _intervals(rows: pd.DataFrame) -> list[Any]:
 ANSWERS: Answers = {
     "/orderbook/book": book,
     "/orderbook/depth-history": depth_history,
+    "/local/catalog": catalog,
     "/local/prices/history": price_history,
     "/rwa/market-hours": market_hours,
 }

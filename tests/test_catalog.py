@@ -1,0 +1,71 @@
+"""What the connected source holds: by table and venue, up to the source's clock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from derivdata import errors
+from derivdata.tables import TABLES
+from tests.transport.server import Reply, serving
+
+
+def stored(folder: Path) -> Path:
+    """Hourly rates of okx, four-hourly ones of bybit, and two orders of a venue."""
+    archive = dd.open_archive(folder / "made")
+    hours = {"okx": range(24), "bybit": range(0, 24, 4)}
+    rates = [
+        {"symbol": symbol, "exchange": venue, "time": pd.Timestamp(f"2026-06-01T{hour:02d}:00Z"),
+         "rate_bps_8h": 1.0, "resolution": "raw", "kind": "sampled"}
+        for venue, each in hours.items() for hour in each for symbol in ("BTC", "ETH")
+    ]  # fmt: skip
+    archive.append("funding_history", TABLES["funding_history"].conform(pd.DataFrame(rates)))
+    daily = pd.DataFrame(
+        {
+            "symbol": "BTC", "exchange": "okx", "oi_usd": 1.0, "resolution": "1d",
+            "time": pd.date_range("2026-05-25", periods=8, tz="UTC"),
+        }
+    )  # fmt: skip
+    archive.append("oi_history", TABLES["oi_history"].conform(daily))
+    return folder / "made"
+
+
+def test_an_archive_tells_first_last_step_and_rows_of_each_venue(tmp_path: Path) -> None:
+    dd.connect(str(stored(tmp_path)))
+    held = dd.catalog().astype({"table": "str", "exchange": "str"})
+    assert held[["table", "exchange", "step_hours", "row_count"]].to_numpy().tolist() == [
+        ["funding_history", "bybit", 4.0, 12],
+        ["funding_history", "okx", 1.0, 48],
+        ["oi_history", "okx", 24.0, 8],
+    ]
+    assert held["first"].dt.strftime("%m-%d %H").tolist() == ["06-01 00", "06-01 00", "05-25 00"]
+    assert held["last"].dt.strftime("%m-%d %H").tolist() == ["06-01 20", "06-01 23", "06-01 00"]
+    assert dd.provenance(dd.catalog())["requests"][0]["path"] == "/local/catalog"
+
+
+def test_what_comes_after_the_clock_does_not_count(tmp_path: Path) -> None:
+    dd.connect(str(stored(tmp_path)), now="2026-06-01T06:00")
+    held = dd.catalog()
+    assert held["row_count"].tolist() == [4, 12, 8]
+    assert held["last"].dt.strftime("%m-%d %H").tolist() == ["06-01 04", "06-01 05", "06-01 00"]
+
+
+def test_the_sample_counts_no_rows() -> None:
+    dd.connect("sample")
+    held = dd.catalog().set_index(["table", "exchange"])
+    rates, payments = (held.loc[(table, "binance")] for table in ("funding_history", "funding_settlements"))
+    assert (rates["step_hours"], payments["step_hours"]) == (pytest.approx(1 / 12), 8.0)
+    assert rates["first"] == pd.Timestamp("2025-09-01", tz="UTC")
+    assert rates["last"] == pd.Timestamp("2026-06-30T11:55Z")
+    assert held["row_count"].isna().all()
+    assert ("hip3_traders", "unstated") in held.index
+
+
+def test_the_hosted_service_has_none_and_the_error_says_who_has() -> None:
+    with serving(lambda _: Reply.json({"error": "no such path"}, status=404)) as server:
+        dd.connect(server.url, api_key="k-5d0c5a2f")
+        with pytest.raises(errors.NotFound, match="the hosted service does not have this: the sample"):
+            dd.catalog()
