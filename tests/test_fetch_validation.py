@@ -117,53 +117,6 @@ def test_a_field_that_no_row_has_is_a_schema_error(call: Any, body: Any, message
         call()
 
 
-@pytest.mark.parametrize(
-    ("call", "body"),
-    [
-        (lambda: dd.funding.history("BTC", *DAY), history({"timestamp": "soon", "y": 1.0})),
-        (lambda: dd.funding.snapshot(), {"funding_rates": {"okx": {"BTC": 1}}, "timestamp": "soon"}),
-        (lambda: dd.oi.history("BTC", *DAY), held({"timestamp": "2026-02-30", "open_interest_usd": 1.0})),
-        (lambda: dd.markets.exchanges(), {"timestamp": "soon", "exchanges": [{"exchange": "okx"}]}),
-        (lambda: dd.markets.price_buckets(), {"timestamp": "soon", "buckets": []}),
-        (lambda: dd.rwa.market_hours(), {"timestamp": "soon", "exchanges": []}),
-        (
-            lambda: dd.options.atm_history("BTC", "deribit", "1d"),
-            {"symbol": "BTC", "exchange": "deribit", "data": [{"hour": "soon", "expiry": STAMP}]},
-        ),
-        (
-            lambda: dd.liquidations.history(*DAY),
-            {"data": [{"date": "soon", "exchanges": {"okx": {"long_usd": 1.0, "short_usd": None}}}]},
-        ),
-    ],
-)
-def test_a_stamp_that_cannot_be_read_is_a_schema_error(call: Any, body: Any) -> None:
-    with answering(always(body)), pytest.raises(SchemaError, match=r"timestamp is not an instant.*dd\.raw"):
-        call()
-
-
-@pytest.mark.parametrize(
-    ("call", "body"),
-    [
-        (lambda: dd.funding.history("BTC", *DAY), history(symbol="ETH")),
-        (lambda: dd.funding.history("BTC", *DAY), history(symbol="BTCDOM")),
-        (lambda: dd.funding.history("kPEPE", *DAY), history(symbol="KPEPE")),
-        (lambda: dd.oi.history("BTC", *DAY), held() | {"symbol": "ETH"}),
-        (lambda: dd.options.snapshot("BTC", "deribit"), chain(**QUOTED) | {"exchange": "okx"}),
-        (
-            lambda: dd.orderbook.book("BTC", "okx"),
-            {"symbol": "ETH", "exchange": "okx", "timestamp": STAMP, "bids": [], "asks": []},
-        ),
-        (
-            lambda: dd.markets.symbol_exchanges("BTC"),
-            {"symbol": "ETH", "timestamp": "2026-06-30 12:00:00", "exchanges": []},
-        ),
-    ],
-)
-def test_an_answer_about_another_subject_is_a_schema_error(call: Any, body: Any) -> None:
-    with answering(always(body)), pytest.raises(SchemaError, match=r"asked for .*, the answer is about '"):
-        call()
-
-
 def test_ranks_and_intervals_come_as_numbers_or_as_text() -> None:
     body = {
         "timestamp": "2026-06-30 12:00:00",

@@ -56,6 +56,20 @@ class MemoryStore:
         # Rows come in any order with `columns`: backwards here, so that nobody relies on another.
         return rows if query.columns is None else rows.iloc[::-1].reset_index(drop=True)[[*query.columns]]
 
+    def extents(self, table: str, until: pd.Timestamp) -> pd.DataFrame:
+        rows = self.rows(Query(table, self.start, until)).reindex(columns=["exchange", "symbol", "time"])
+        rows = rows.astype({"exchange": "object", "symbol": "object"})
+        return (
+            rows.groupby("exchange", dropna=False)
+            .agg(
+                first=("time", "min"),
+                last=("time", "max"),
+                row_count=("time", "size"),
+                symbol=("symbol", "min"),
+            )
+            .reset_index()
+        )
+
     def newest(self, query: Query) -> pd.DataFrame:
         frame = self.rows(query)
         if frame.empty:

@@ -212,7 +212,6 @@ def differences(manifest: BundleManifest) -> tuple[str, ...]:
     """Return what differs between here and there, as ``"numpy 2.4.1 then, 2.5.0 now"``; empty for nothing."""
     then = {"platform": manifest.platform, "python": manifest.python, **manifest.versions}
     now = {"platform": system(), "python": platform.python_version(), **versions()}
-    then.setdefault("BLAS kernel", "unknown")  # not written down by version 0.1
     names = sorted({*then, *now})
     return tuple(
         f"{name} {then.get(name, 'absent')} then, {now.get(name, 'absent')} now"

@@ -296,7 +296,7 @@ class Connection:
 
     def _key(self, url: str) -> str:
         """Return the cache key: source, fingerprint of the API key, path, sorted query; not the port."""
-        return _digest(f"GET\n{self._scope}\n{url.removeprefix(self._site.base)}")
+        return _digest(f"{self._scope}\n{url.removeprefix(self._site.base)}")
 
     def _turn(self, url: str) -> None:
         path = url.removeprefix(self._site.base).partition("?")[0]
