@@ -10,6 +10,7 @@ import pandas as pd
 from derivdata.errors import DerivdataError
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.contracts import batches
+from derivdata.sources.collect.questions import require_current
 from derivdata.sources.collect.session import Contracts, Stopped, VenueSession
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Records, State
@@ -153,6 +154,7 @@ class BulkAnswers:
             try:
                 is_here = listed is not None and listed >= since
                 answer = told if is_here else self._session.ask(endpoint, params)[0]
+                require_current(endpoint, answer, self._session.clock.utc())
             except Stopped:
                 raise
             except DerivdataError as problem:

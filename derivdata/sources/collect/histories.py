@@ -25,6 +25,7 @@ from derivdata.sources.collect.liquidations import (
     walks_of,
     without_other_path,
 )
+from derivdata.sources.collect.questions import require_plausible
 from derivdata.sources.collect.session import Contracts, Shared, Stopped, VenueSession, shared_by_host
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument
@@ -257,6 +258,7 @@ class _Job:
         for gap in self.archive.unanswered(table, self.exchange, item.symbol, *window):
             try:
                 rows = self._rows(fitting, item, table, gap)
+                require_plausible(self.session, self.archive, table, rows)
             except DerivdataError as problem:
                 self._enter_failure(table, item.symbol, gap, problem)
                 continue

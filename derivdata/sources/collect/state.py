@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import median
 
 import msgspec
 import pandas as pd
@@ -15,6 +14,7 @@ from derivdata.sources.collect.contract_states import ContractStates, PaymentSpa
 from derivdata.sources.collect.contracts import contract_name, endpoints_for, list_contracts
 from derivdata.sources.collect.files import is_collected
 from derivdata.sources.collect.liquidations import LIQUIDATIONS, LiquidationPolls
+from derivdata.sources.collect.questions import LastPolls, require_current
 from derivdata.sources.collect.session import Contracts, Stopped, VenueSession
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Records, State
@@ -29,8 +29,6 @@ _LEVELS = 100
 _PATIENCE_SECONDS = 20.0
 """How long one poll waits in all to ask again: the next minute asks again, and histories wait longer."""
 _MINUTE = pd.Timedelta(1, "min")
-_SEVERAL, _JUMP = 5, 3.0
-"""Contracts from which the median counts, and the factor between two polls that no market makes."""
 _STILL = pd.Timedelta(5, "min")
 """How often lists are asked for again at most because the figures of some contracts stand still."""
 
@@ -60,7 +58,7 @@ class VenueState:
         self._books = endpoints_for(session.venue, "book", unconfirmed=unconfirmed)
         self.contracts: Contracts | None = None
         self._spacing = PaymentSpacing()
-        self._held: dict[str, float] = {}  # open interest of the last poll, by contract
+        self._held = LastPolls(session.venue.exchange)
         self._last: dict[str, State] = {}  # what the last poll told of each contract, but for its instant
         self._looked_at: set[str] = set()  # contracts that stand still though the venue lists them
         self._looked: pd.Timestamp | None = None
@@ -165,6 +163,7 @@ class VenueState:
         try:
             params = {endpoint.symbol: contract_name(endpoint, item)}
             answer, _, _ = self.session.ask(endpoint, params, context={"instrument": item.name})
+            require_current(endpoint, answer, self.session.clock.utc())
         except Stopped:
             raise
         except DerivdataError as problem:
@@ -223,18 +222,11 @@ class VenueState:
         return True
 
     def _hold_to_last_poll(self, poll: Poll, state: Records) -> None:
-        """Leave out open interest whose median contract jumped since the last poll: another unit, or side."""
-        now = {row.instrument.name: row.oi_usd for row in state.states if row.oi_usd}
-        ratios = [usd / self._held[name] for name, usd in now.items() if name in self._held]
-        jump = median(ratios) if len(ratios) >= _SEVERAL else 1.0
-        if 1 / _JUMP < jump < _JUMP:
-            self._held |= now
-            return
-        poll.failed[OPEN_INTEREST] = (
-            f"{poll.exchange}: open interest is {jump:.3g} times that of the last poll, of the median of "
-            f"{len(ratios)} contracts: not the unit that the venue is known to use"
-        )
-        state.states = [row._replace(oi_usd=None, oi_coins=None) for row in state.states]
+        """Leave out figures that others contradict, or those that the contract told last."""
+        state.states, failed, left_out = self._held.hold(state.states)
+        poll.failed |= failed
+        if left_out:
+            poll.parts["figures"] = f"{len(left_out)} left out: {left_out[0]}"
 
     def _add_open_interest(self, poll: Poll, state: Records) -> None:
         """Ask for the open interest of some contracts, and add it at its own instants."""

@@ -32,7 +32,8 @@ HOUR_US = 3_600_000_000
 MINUTE_US = 60_000_000
 _GOOD_HOURS = np.array([1, 2, 4, 8])
 _MANY = 20  # contracts from which the median of a batch tells a unit
-_MEDIAN_BPS = 50.0
+_MEDIAN_BPS, _MEDIAN_BPS_OF_FEW = 50.0, 300.0
+_VOLATILITIES = 0.03, 10.0  # between which the median of a chain lies
 _IMPOSSIBLE = 1.0
 _LONGEST_HOURS = 24.0
 _SEVERAL, _NEAR = 5, 2.0  # contracts from which the median mark counts, and its factor to the index
@@ -154,8 +155,9 @@ def _check_marks(exchange: str, states: list[State]) -> None:
 
 
 def _check_rates(exchange: str, rates: Any, bps: Any, contracts: int) -> None:
-    """Refuse a batch that is in another unit: no venue's median contract pays 50 bps in 8 hours."""
-    if contracts >= _MANY and np.median(np.abs(bps)) > _MEDIAN_BPS:
+    """Refuse a batch in another unit: no venue's median contract pays 50 bps in 8 hours, nor a few 300."""
+    most = _MEDIAN_BPS if contracts >= _MANY else _MEDIAN_BPS_OF_FEW
+    if contracts > 1 and np.median(np.abs(bps)) > most:
         raise SchemaError(
             f"{exchange}: the median funding rate of {contracts} contracts is "
             f"{np.median(np.abs(bps)):.4g} bps per 8 hours: not the unit that the venue is known to use"
@@ -309,6 +311,13 @@ def _digest(key: tuple[object, ...]) -> str:
 
 
 def _options(rows: list[Option], at: int | None) -> dict[str, Any]:
+    volatilities = [row.iv for row in rows if row.iv is not None]
+    if len(volatilities) >= _SEVERAL:
+        middle = float(np.median(volatilities))
+        if not _VOLATILITIES[0] <= middle <= _VOLATILITIES[1]:
+            raise SchemaError(
+                f"the median volatility of {len(volatilities)} options is {middle:g}: in another unit"
+            )
     quotes = [row.quotes for row in rows]
     return {
         "symbol": [row.symbol for row in rows],
