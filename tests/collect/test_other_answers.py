@@ -14,10 +14,11 @@ import pytest
 
 from derivdata.errors import SchemaError
 from derivdata.sources.archive import Archive
-from derivdata.sources.collect import backfill
+from derivdata.sources.collect import Collector, backfill
+from derivdata.sources.collect.questions import LastPolls
 from derivdata.sources.venues.endpoint import Paging
 from derivdata.sources.venues.paging import walk
-from derivdata.sources.venues.record_types import Records
+from derivdata.sources.venues.record_types import Instrument, Records, State
 from tests.collect.fakes import SYMBOLS, Fakes, SimulatedClock
 
 NOW = "2026-02-01T00:30:00"
@@ -89,6 +90,28 @@ def later_again(body: Body, place: str, params: dict[str, Any], seen: list[Any])
     return status, answer
 
 
+def scaled(name: str, factor: float) -> Lie:
+    """One figure of each row in another unit."""
+
+    def lie(body: Body, place: str, params: dict[str, Any], seen: list[Any]) -> tuple[int, Any]:
+        status, answer = body(place, params)
+        for rows in rows_in(answer):
+            for row in rows:
+                row[name] = type(row[name])(float(row[name]) * factor)
+        return status, answer
+
+    return lie
+
+
+def exchanged(body: Body, place: str, params: dict[str, Any], seen: list[Any]) -> tuple[int, Any]:
+    """Coins for USD, and USD for coins."""
+    names = ("sumOpenInterest", "sumOpenInterestValue")
+    status, answer = body(place, params)
+    for row in answer:
+        row.update(zip(names, [row[name] for name in reversed(names)], strict=True))
+    return status, answer
+
+
 CASES: dict[str, tuple[str, str, str, Lie, str]] = {
     "binance of ETH": ("binance", FUNDING, "fundingRate", about_ether, "the answer is about ETH"),
     "bybit of ETH": ("bybit", FUNDING, "funding/history", about_ether, "the answer is about ETH"),
@@ -107,6 +130,16 @@ CASES: dict[str, tuple[str, str, str, Lie, str]] = {
     ),
     "nothing from bybit": ("bybit", FUNDING, "funding/history", emptied, "is traded, and its rows end"),
     "a copy of binance": ("binance", FUNDING, "fundingRate", stale, "rows are of 2025-1"),
+    "percent from binance": (
+        "binance", FUNDING, "fundingRate", scaled("fundingRate", 100.0), "half of the rates are over",
+    ),
+    "bps from okx": (
+        "okx", FUNDING, "funding-rate-history", scaled("realizedRate", 1e4), "half of the rates are over 6",
+    ),
+    "a hundredth from bybit": (
+        "bybit", FUNDING, "funding/history", scaled("fundingRate", 0.01), "looks like a fraction",
+    ),
+    "coins for USD": ("binance", "oi_history", "openInterestHist", exchanged, "is that in coins"),
     "half of binance": (
         "binance",
         "oi_history",
@@ -114,7 +147,7 @@ CASES: dict[str, tuple[str, str, str, Lie, str]] = {
         every_second,
         "10:00 apart, and not 0 days 00:05",
     ),
-}
+}  # fmt: skip
 
 
 def _fill(archive: Archive, fakes: Fakes, clock: SimulatedClock, exchange: str, table: str) -> Any:
@@ -240,3 +273,75 @@ def test_a_contract_without_payments_is_no_failure_where_another_one_has_some(
     asked = archive.requests().set_index("symbol")["answered"]
     assert asked.to_dict() == {"BTC": failed == 0, "ETH": failed == 0}
     assert _rows(archive, FUNDING) == (0 if failed else _truth(fakes, "bybit", FUNDING) // 2)
+
+
+@pytest.mark.parametrize(("factor", "is_believed"), [(30.0, False), (1 / 30, False), (8.0, True)])
+def test_a_window_is_held_to_the_rows_that_the_series_had_last(
+    factor: float,
+    is_believed: bool,
+    archive: Archive,
+    fakes: Fakes,
+    clock: SimulatedClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Open interest of small coins may be of any size: nothing but the series itself tells the unit."""
+    options = {"venues": ["binance"], "names": ["oi_history"], "clock": clock, "addresses": fakes.addresses}
+    assert backfill(archive, SYMBOLS, "2026-01-30", "2026-01-31", **options).failed == []
+
+    be_honest = _lying(fakes, monkeypatch, "openInterestHist", scaled("sumOpenInterestValue", factor))
+    done = backfill(archive, SYMBOLS, "2026-01-31", END, **options)
+    assert (done.failed == []) is is_believed
+    assert all("not the unit that the venue is known to use" in why for why in done.failed)
+    be_honest()
+    backfill(archive, SYMBOLS, "2026-01-31", END, **options)
+    assert _rows(archive, "oi_history") == _truth(fakes, "binance", "oi_history")
+
+
+def _state(price: float = 100.0, **figures: Any) -> State:
+    sound = {"rate": 1e-4, "period_h": 8.0, "oi_usd": 1e6, "oi_coins": 1e4, "mark": price}
+    return State(Instrument("X", "X"), None, **(sound | figures))
+
+
+@pytest.mark.parametrize(
+    ("changed", "lost"),
+    [
+        ({"rate": 2.1e-3}, {"rate"}),  # 21 bps after 1
+        ({"rate": 1.9e-3}, set()),
+        ({"rate": -1e-6}, set()),  # rates pass through 0
+        ({"oi_usd": 1.3e6}, {"oi_usd", "oi_coins"}),  # and coins at the mark are 1e6
+        ({"oi_usd": 1.2e6}, set()),
+        ({"mark": 4.9, "oi_coins": None, "oi_usd": None}, {"mark"}),
+    ],
+)
+def test_a_poll_is_held_to_the_figures_beside_it_and_to_the_last_one(
+    changed: dict[str, Any], lost: set[str]
+) -> None:
+    at = pd.Timestamp("2026-03-02", tz="UTC")
+    polls = LastPolls("venue")
+    assert polls.hold([_state()], at) == ([_state()], {}, [])
+    (row,), failed, left_out = polls.hold([_state(**changed)], at + pd.Timedelta(1, "min"))
+    given = _state(**changed)
+    assert {name for name in row._fields if getattr(row, name) != getattr(given, name)} == lost
+    assert (failed, bool(left_out)) == ({}, bool(lost))
+    (row,), _, _ = polls.hold([_state(**changed)], at + pd.Timedelta(61, "min"))
+    contradicts_itself = "oi_usd" in lost
+    assert (row == given) is not contradicts_itself  # what a venue tells for an hour is the market
+
+
+@pytest.mark.parametrize("days", [-1, 2])
+def test_an_answer_of_another_day_is_none_about_the_present(
+    days: int, archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lie(body: Body, place: str, params: dict[str, Any], seen: list[Any]) -> tuple[int, Any]:
+        status, answer = body(place, params)
+        for row in answer:
+            row["time"] += days * 86_400_000
+            row["nextFundingTime"] += days * 86_400_000
+        return status, answer
+
+    _lying(fakes, monkeypatch, "premiumIndex", lie)
+    collector = Collector(archive, venues=["binance"], symbols=(), clock=clock, addresses=fakes.addresses)
+    collector.once()
+    assert "not of the present" in collector.failed["binance funding_history"]
+    asked = archive.requests()
+    assert not asked.loc[asked["table"] == "funding_history", "answered"].any()

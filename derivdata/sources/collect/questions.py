@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from statistics import median
+from typing import Any
 
 import msgspec
-import numpy as np
 import pandas as pd
 
-from derivdata import tables
+from derivdata import tables, units
 from derivdata.errors import ArchiveError, SchemaError
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.audit import audit
@@ -27,11 +27,14 @@ _SEVERAL, _JUMP = 5, 3.0
 """Contracts from which the median counts, and the factor between two polls that no market makes."""
 _FACTOR = 20.0
 """How many times a figure may be that which the series had last."""
+_HELD = ("mark", "index_price", "last", "oi_usd", "oi_coins", "volume_usd")
+_BELIEVED_AFTER = pd.Timedelta(1, "h")
 _USUAL_BPS = 1.0
 """Rates below it count as it: they pass through 0."""
 _NEAR_USD = 1.25
 """Factor within which coins × price are the USD beside them: the price may be of another second."""
 _MOST_USD = 1e11
+_OF_SERIES = {"funding_settlements": "rate_bps_8h", "oi_history": "oi_usd"}
 _SERIES = pd.Timedelta(7, "D")
 _SERIES_ROWS = 50
 
@@ -57,35 +60,47 @@ class LastPolls:
     def __init__(self, exchange: str) -> None:
         self._exchange = exchange
         self._open: dict[str, float] = {}
-        self._rates: dict[str, float] = {}
+        self._last: dict[tuple[str, str], float] = {}  # by contract and figure
+        self._since: dict[tuple[str, str], pd.Timestamp] = {}  # when a figure was first doubtful
 
-    def hold(self, states: list[State]) -> tuple[list[State], dict[str, str], list[str]]:
-        """Return states without the doubtful figures, why tables fail, and what else is left out."""
+    def hold(self, states: list[State], now: pd.Timestamp) -> tuple[list[State], dict[str, str], list[str]]:
+        """Return states without the doubtful figures, why tables fail, and what else is left out.
+
+        A jump of the median contract fails the table, one of a single contract leaves its figure out until
+        the venue has told it for an hour.
+        """
         left_out: list[str] = []
-        rows = [self._sound(row, left_out) for row in states]
         failed = {}
-        if why := self._jump(rows):
+        if why := self._jump(states):
             failed["oi_history"] = why
-            rows = [row._replace(oi_usd=None, oi_coins=None) for row in rows]
-        return rows, failed, left_out
+            states = [row._replace(oi_usd=None, oi_coins=None) for row in states]
+        return [self._sound(row, left_out, now) for row in states], failed, left_out
 
-    def _sound(self, row: State, left_out: list[str]) -> State:
+    def _sound(self, row: State, left_out: list[str], now: pd.Timestamp) -> State:
         """Return the state of a contract without the figures that others contradict."""
         name, price = row.instrument.name, row.mark or row.price or row.last
+        doubtful: dict[str, Any] = {}
         if row.oi_usd and row.oi_coins and price:
             ratio = row.oi_coins * price / row.oi_usd
             if not 1 / _NEAR_USD < ratio < _NEAR_USD or row.oi_usd > _MOST_USD:
-                left_out.append(
-                    f"open interest of {name}: {row.oi_coins:g} at {price:g} and {row.oi_usd:g} USD"
-                )
-                row = row._replace(oi_usd=None, oi_coins=None)
+                left_out.append(f"{name}: {row.oi_coins:g} coins at {price:g} are not {row.oi_usd:g} USD")
+                doubtful |= {"oi_usd": None, "oi_coins": None}
+        figures = {figure: getattr(row, figure) for figure in _HELD if figure not in doubtful}
         if row.rate is not None and row.period_h:
-            bps = abs(row.rate) * 1e4 * 8 / row.period_h
-            if bps > _FACTOR * max(self._rates.get(name, np.inf), _USUAL_BPS):
-                left_out.append(f"rate of {name}: {bps:.4g} bps in 8 hours after {self._rates[name]:.4g}")
-                return row._replace(rate=None)
-            self._rates[name] = bps
-        return row
+            figures["rate"] = max(abs(row.rate) * units.BPS * 8 / row.period_h, _USUAL_BPS)
+        for figure, value in figures.items():
+            if not value:
+                continue
+            key = name, figure
+            last = self._last.get(key, value)
+            is_like = 1 / _FACTOR <= value / last <= _FACTOR
+            if not is_like and now - self._since.setdefault(key, now) < _BELIEVED_AFTER:
+                left_out.append(f"{name}: {figure} {value:g} after {last:g}")
+                doubtful[figure] = None
+            else:
+                self._last[key] = value
+                self._since.pop(key, None)
+        return row._replace(**doubtful)
 
     def _jump(self, rows: list[State]) -> str:
         """Return why open interest is in another unit or of other sides, by the median; "" if not."""
@@ -111,7 +126,7 @@ def require_plausible(session: VenueSession, archive: Archive, table: str, rows:
         _hold_to_series(archive, table, rows)
     except (ArchiveError, SchemaError) as problem:
         quarantine, exchange = session.shared.quarantine, session.venue.exchange
-        why = f"{exchange} {table}: {str(problem).partition(': say ')[0]}"
+        why = f"{exchange} {table}: {str(problem).partition(' say ')[0].rstrip(':;?')}"
         if quarantine is not None:
             body = msgspec.json.encode(rows.head(_SERIES_ROWS).astype(str).to_dict("records"))
             why = f"{why} ({quarantine.keep(exchange, table, body, why, session.clock.utc())})"
@@ -126,20 +141,24 @@ def _ask(archive: Archive, table: str, rows: pd.DataFrame) -> None:
 
 
 def _hold_to_series(archive: Archive, table: str, rows: pd.DataFrame) -> None:
-    column = {"funding_settlements": "rate_bps_8h", "funding_history": "rate_bps_8h", "oi_history": "oi_usd"}
-    if table not in column or rows.empty or not archive.exchanges(table):
+    if table not in _OF_SERIES or rows.empty or not archive.exchanges(table):
         return
-    name, first = column[table], rows["time"].min()
-    venue = [str(rows["exchange"].iloc[0])]
+    first, venue = rows["time"].min(), [str(rows["exchange"].iloc[0])]
     for symbol, part in rows.groupby("symbol", observed=True):
         last = archive.read(table, first - _SERIES, first, symbols=[str(symbol)], venues=venue)
-        if last.empty:
-            continue
-        before, now = (float(f[name].abs().median()) for f in (last.tail(_SERIES_ROWS), part))
-        is_rate = name == "rate_bps_8h"
-        ratio = now / max(before, _USUAL_BPS) if is_rate else now / before if before else 1.0
-        if ratio > _FACTOR or (not is_rate and ratio < 1 / _FACTOR):
-            raise SchemaError(
-                f"{name} of {symbol} is {now:g}, of the median row, and was {before:g} in the rows before: "
-                "not the unit that the venue is known to use"
-            )
+        require_like(table, last.tail(_SERIES_ROWS), part.head(_SERIES_ROWS))
+
+
+def require_like(table: str, last: pd.DataFrame, rows: pd.DataFrame) -> None:
+    """Refuse rows of a series whose median figure is 20 times that of the last rows before them."""
+    name = _OF_SERIES[table]
+    if last.empty or rows.empty:
+        return
+    before, now = (float(frame[name].abs().median()) for frame in (last, rows))
+    if name == "rate_bps_8h":
+        before, now = max(before, _USUAL_BPS), max(now, _USUAL_BPS)
+    if not before / _FACTOR <= now <= before * _FACTOR:
+        raise SchemaError(
+            f"{name} of {rows['symbol'].iloc[0]} is {now:g}, by the median row, and was {before:g} before: "
+            "not the unit that the venue is known to use"
+        )

@@ -223,7 +223,7 @@ class VenueState:
 
     def _hold_to_last_poll(self, poll: Poll, state: Records) -> None:
         """Leave out figures that others contradict, or those that the contract told last."""
-        state.states, failed, left_out = self._held.hold(state.states)
+        state.states, failed, left_out = self._held.hold(state.states, poll.at)
         poll.failed |= failed
         if left_out:
             poll.parts["figures"] = f"{len(left_out)} left out: {left_out[0]}"
