@@ -12,15 +12,10 @@ import pandas as pd
 
 from derivdata.sources.venues.hyperliquid import DEXES
 from derivdata.sources.venues.registry import VENUES
+from tests.venues.test_budgets import LIMITS as PUBLISHED
+from tests.venues.test_budgets import Limit
 
 Params = dict[str, Any]
-
-
-class Limit(NamedTuple):
-    """Weight that is allowed in so many seconds."""
-
-    allowed: float
-    seconds: float
 
 
 class Spent(NamedTuple):
@@ -99,38 +94,25 @@ def _kucoin(place: str, _: Params) -> list[Spent]:
     return [Spent("", Limit(2000, 30), {"active": 3, "funding-rates": 5}.get(place.rpartition("/")[2], 3))]
 
 
-def _requests(allowed: float, seconds: float) -> Callable[[str, Params], list[Spent]]:
-    return lambda place, params: [Spent("", Limit(allowed, seconds), 1)]
+def _requests(exchange: str) -> Callable[[str, Params], list[Spent]]:
+    """Hold a venue to its limit of requests, of each endpoint where it counts so.
+
+    One that names no limit is held to four times what its adapter says it spends.
+    """
+    limit = PUBLISHED[exchange] or Limit(4 * VENUES[exchange].budget, 1, "none is named")
+    return lambda place, _: [Spent(place if exchange in _OF_AN_ENDPOINT else "", limit, 1)]
 
 
-def _of_budget(exchange: str) -> Callable[[str, Params], list[Spent]]:
-    """Hold a venue that names no limit to four times what its adapter says it spends."""
-    return _requests(4 * VENUES[exchange].budget, 1)
-
-
+_OF_AN_ENDPOINT = ("gateio", "bingx", "cryptocom")
 LIMITS: dict[str, Callable[[str, Params], list[Spent]]] = {
+    **{exchange: _requests(exchange) for exchange in PUBLISHED},
     "binance": _binance,
-    "bybit": _requests(600, 5),
     "okx": _okx,
     "hyperliquid": _hyperliquid,
-    "gateio": lambda place, _: [Spent(place, Limit(200, 10), 1)],
     "bitget": _bitget,
     "deribit": _deribit,
-    "lighter": _requests(60, 60),
-    "paradex": _requests(1500, 60),
     "aster": _aster,
-    "kraken": _of_budget("kraken"),
-    "dydx": _requests(100, 10),
     "kucoin": _kucoin,
-    "mexc": _requests(20, 2),
-    "huobi": _of_budget("huobi"),
-    "derive": _requests(25, 5),
-    "bingx": lambda place, _: [Spent(place, Limit(500, 10), 1)],
-    "phemex": _requests(300, 60),
-    "bitmex": _requests(30, 60),
-    "cryptocom": lambda place, _: [Spent(place, Limit(100, 1), 1)],
-    "edgex": _of_budget("edgex"),
-    "backpack": _of_budget("backpack"),
 }
 
 
@@ -150,7 +132,7 @@ def used(log: Iterable[tuple[str, str, Params, pd.Timestamp]]) -> dict[str, floa
     for (venue, pool), rows in spent.items():
         rows.sort()
         stamps, sums = [at for at, _ in rows], [0.0, *accumulate(weight for _, weight in rows)]
-        allowed, seconds = limits[venue, pool]
+        allowed, seconds, _ = limits[venue, pool]
         for number, at in enumerate(stamps):
             first = bisect_right(stamps, at - seconds + 1e-3)
             most[venue] = max(most[venue], (sums[number + 1] - sums[first]) / allowed)

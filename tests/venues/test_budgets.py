@@ -22,7 +22,7 @@ class Limit(NamedTuple):
 
     weight: float
     seconds: float
-    source: str
+    source: str = ""
 
     @property
     def quarter(self) -> float:
@@ -47,7 +47,7 @@ LIMITS: dict[str, Limit | None] = {
     "kucoin": Limit(2000, 30, "section 16: weight and IP"),
     "mexc": Limit(20, 2, "section 17"),
     "huobi": None,
-    "derive": Limit(5, 1, "section 9: and IP, in windows of 5 s"),
+    "derive": Limit(25, 5, "section 9: and IP"),
     "bingx": Limit(500, 10, "its page: of an endpoint and IP"),
     "phemex": Limit(300, 60, "its header: a minute and IP"),
     "bitmex": Limit(30, 60, "clients: a minute without a key"),
@@ -74,6 +74,7 @@ WEIGHTS = {
     "okx /api/v5/public/funding-rate": 2.5,  # 10 in 2 s where most are 20
     "okx /api/v5/public/funding-rate-history": 2.5,
     "okx /api/v5/rubik/stat/contracts/open-interest-history": 2.5,
+    "okx /api/v5/rubik/stat/taker-volume-contract": 4,  # 5 in 2 s
     "okx /api/v5/public/mark-price": 2.5,
     "okx /api/v5/public/mark-price?instType=OPTION": 2.5,
     "hyperliquid /info meta": 20,
@@ -82,6 +83,7 @@ WEIGHTS = {
     "hyperliquid /info fundingHistory": 45,  # 20 and 1 for each 20 of 500 rows
     "hyperliquid /info l2Book": 2,
     "bitget /api/v3/market/liquidations": 4,  # 5 a second where the others are 20
+    "bitget /api/v2/mix/market/account-long-short": 20,  # once a second
     "deribit /public/get_instruments": 10,  # 1 a second where the others are 20
     "aster /fapi/v1/ticker/24hr": 40,
     "aster /fapi/v1/depth": 10,

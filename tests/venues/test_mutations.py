@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import pytest
@@ -119,20 +120,24 @@ def _same(field: str, value: Any, sound: Any) -> bool:
     return field in ("oi_usd", "oi_coins") and value == pytest.approx(sound, rel=1e-2)
 
 
+def wrong_rows(body: Any, read: Callable[[bytes], Records | None]) -> dict[str, list[str]]:
+    """Some rows of damaged bodies that the sound one does not have, by the damage."""
+    sound, wrong = read(json.dumps(body).encode()), {}
+    assert sound is not None
+    for name, changed in _damaged(body):
+        found = read(changed)
+        if found is not None and (rows := _wrong_rows(sound, found)):
+            wrong[name] = rows[:2]
+    return wrong
+
+
 @pytest.mark.parametrize("file", FILES)
 def test_a_damaged_body_gives_no_wrong_row(file: str) -> None:
     body = json.loads(recorded.body_of(file))
     body = body if len(json.dumps(body)) < 20_000 else _shortened(body)
-    sound = _read(file, json.dumps(body).encode())
-    assert sound is not None
-    wrong = {}
-    for name, changed in _damaged(body):
-        if any(file.startswith(of) and re.search(place, name) for of, place in MAY_DIFFER.items()):
-            continue
-        found = _read(file, changed)
-        if found is not None and (rows := _wrong_rows(sound, found)):
-            wrong[name] = rows[:2]
-    assert wrong == {}
+    allowed = [place for of, place in MAY_DIFFER.items() if file.startswith(of)]
+    wrong = wrong_rows(body, partial(_read, file))
+    assert [name for name in wrong if not any(re.search(place, name) for place in allowed)] == []
 
 
 @pytest.mark.parametrize("file", FILES)

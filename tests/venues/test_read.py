@@ -54,10 +54,16 @@ CASES: list[dict[str, Any]] = json.loads(
 """Bodies, and by ``table.column`` the values that were worked out of them by hand; null is missing."""
 
 
+def context_of(case: dict[str, Any]) -> dict[str, Any]:
+    """What other answers told: values, and the rows of frames."""
+    told: dict[str, Any] = case.get("context", {})
+    return {name: pd.DataFrame(value) if isinstance(value, list) else value for name, value in told.items()}
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['venue']} {case['request']}")
 def test_a_body_is_read_in_its_own_unit(case: dict[str, Any]) -> None:
     frames = dd.venues.read(
-        case["venue"], case["request"], json.dumps(case["body"]), at=AT, context=case.get("context", {})
+        case["venue"], case["request"], json.dumps(case["body"]), at=AT, context=context_of(case)
     )
     for place, values in case["expected"].items():
         table, _, column = place.partition(".")
