@@ -277,9 +277,9 @@ def test_a_clean_recording_raises_few_false_alarms(settlements: tuple) -> None:
 
 
 def test_a_unit_of_half_shows_where_venues_are_pinned_to_their_interest_rate() -> None:
-    """All at 1 bps in three tenths of the steps, else 30 % apart; one of them has another interest rate."""
+    """All at 1 bps in a fifth of the steps, else 30 % apart; one of them has another interest rate."""
     rng = np.random.default_rng(2)
-    rates = np.where(rng.random(300) < 0.3, 1.0, np.exp(rng.normal(0.0, 0.3, (7, 300))))
+    rates = np.where(rng.random(300) < 0.2, 1.0, np.exp(rng.normal(0.0, 0.3, (7, 300))))
     rates[1] *= 2.0
     rates[2, 200:] *= 0.5
     rates[3] = np.where(rates[3] == 1.0, 0.5, rates[3])  # another interest rate
