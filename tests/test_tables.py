@@ -326,3 +326,11 @@ def test_depth_is_by_side_and_distance() -> None:
     now = depth.isel(symbol=0, time=0)
     slipped = slippage_bps(now, 1.5)
     assert slipped.sel(exchange="okx", side="bid").item() == pytest.approx((1 * 5 + 0.5 * 13.75) / 1.5)
+
+
+def test_the_time_of_a_table_says_which_end_of_a_step_it_is() -> None:
+    ends = {"funding_settlements", "positioning_history", "prices_history"}
+    for name, table in tables.TABLES.items():
+        if "time" in table.key:
+            said = table.columns["time"].doc.lower()
+            assert ("end" in said, "start" in said) == (name in ends, name not in ends), name

@@ -81,6 +81,7 @@ define(
     "funding_history",
     key="symbol exchange time",
     rest="rate_bps_8h resolution kind",
+    changed={"time": {"doc": "Start of the step over which the rate holds."}},
     wire={"time": "timestamp", "rate_bps_8h": "y"},
     doc="Funding rate of every venue over time, sampled, one row per venue and step.",
 )
@@ -88,6 +89,7 @@ define(
     "funding_settlements",
     key="symbol exchange time",
     rest="rate_bps_8h interval_hours kind",
+    changed={"time": {"doc": "Instant of the payment, the end of the interval that it pays for."}},
     wire={"time": "timestamp", "rate_bps_8h": "y"},
     doc="Funding payments, one row per settlement; the payment is rate_bps_8h × interval_hours / 8 bps.",
 )

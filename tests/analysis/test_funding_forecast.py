@@ -18,7 +18,7 @@ from derivdata.analysis.funding.forecast_errors import outcome_figures, walk_for
 from derivdata.analysis.funding.period_history import summed_history
 from derivdata.analysis.funding.pooled_regression import _borne_out, _left_of
 from derivdata.analysis.funding.status import FundingStatus
-from derivdata.reports.sections import carry_forecast
+from derivdata.reports.sections import carry as carry_section
 from tests.analysis.funding_made import market, noisy
 from tests.measured import carry_forecast as measured
 from tests.support.recorded_funding import recorded_funding
@@ -399,7 +399,7 @@ def test_the_report_calls_no_few_picks_agreeing(decisions: int, told: bool) -> N
     values = {"predicted_net": 1.0, "predicted_low": -1.0, "predicted_high": 3.0}
     record = xr.Dataset({f"{name}_bps": ("time", np.full(decisions, at)) for name, at in values.items()})
     record["realised_net_bps"] = ("time", 1.0 + rng.standard_normal(decisions))
-    words = carry_forecast._said(funding.pick_summary(record), 1, 30.0)
+    words = carry_section._said(funding.pick_summary(record), 1, 30.0)
     assert ("agree" in words, "confidence" in words) == (told, told)
     assert f"{decisions} picks" in words
     assert "nan" not in words

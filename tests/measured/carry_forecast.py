@@ -182,7 +182,7 @@ def pick_table(records: dict[str, xr.Dataset]) -> pd.DataFrame:
     frame = frame.rename(columns={name: name.replace("_net", "") for name in frame.columns})
     frame = frame.rename(columns={"predicted_low_bps": "low_bps", "predicted_high_bps": "high_bps"})
     amounts = ["predicted_bps", "low_bps", "high_bps", "realised_bps"]
-    frame[amounts] = frame[amounts].round(2)
+    frame[amounts] = frame[amounts].round(4)
     keys = ["rule", "symbol", "time"]
     return frame[[*keys, "long", "short", *amounts]].sort_values(keys).reset_index(drop=True)
 

@@ -20,6 +20,7 @@ from derivdata.analysis.funding.pooled_regression import (
     penalised,
     remembered,
     trailing_mean,
+    usual_outcome,
 )
 from derivdata.support.arrays import Floats, Indices
 
@@ -107,7 +108,7 @@ def walk_of(parts: tuple[Means, ...], amounts: Floats, plan: Plan) -> Walk:
     columns, missed = parts[0].columns, realised - predicted
     scale, sizes = _scales(amounts[short] - amounts[long], predicted, missed, columns, plan)
     worth = np.stack([part.worth for part in parts]).min(axis=0)
-    usual, toward = _usual(outcomes, plan), direction_of(predicted)
+    usual, toward = usual_outcome(outcomes, plan), direction_of(predicted)
     return Walk(parts, outcomes, worth, usual, columns, scale, missed, toward, sizes, plan)
 
 
@@ -170,16 +171,6 @@ def _seen_from(sign: float, errors: Floats, weight: Floats) -> tuple[Floats, Flo
     grid = np.sort(np.concatenate([errors, -errors]))
     here, behind = (np.interp(sign * grid, errors, weight, left=0.0, right=1.0) for sign in (1.0, -1.0))
     return grid, 0.5 * (here + 1.0 - behind)
-
-
-def _usual(outcomes: Floats, plan: Plan) -> Floats:
-    """Return at each period the standard deviation of known outcomes, of pairs in both directions."""
-    known = np.isfinite(outcomes)
-    paid, number = np.where(known, outcomes, 0.0), known.sum(axis=0).astype(np.float64)
-    squares = number * (paid**2).sum(axis=0) - paid.sum(axis=0) ** 2
-    total, pairs = (np.cumsum(part) for part in (squares, 0.5 * number * (number - 1.0)))
-    usual = np.sqrt(np.maximum(total, 0.0) / np.maximum(pairs, 1.0))
-    return np.pad(usual, (plan.hold, 0))[: usual.size]
 
 
 class _Sizes(NamedTuple):

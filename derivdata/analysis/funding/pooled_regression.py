@@ -18,6 +18,10 @@ _PENALTY = 0.1  # of the mean diagonal of the normal equations
 _PRIOR = 0.5  # share of the trailing means that is expected to be earned before any outcome is known
 _SCEPTICAL = 2.0  # decisions that speak for no carry at all: a slope of few outcomes is mostly luck
 
+_BORNE = 8.0
+"""Independent decisions times the root of the number of pairs from which on a forecast may be as large as the
+usual outcome: with a pair and two weeks, the largest of what is fitted is luck."""
+
 _TRUSTED = 8.0  # decisions for which forecasts of a size are taken at their word beside what came of them
 _GRID_STEPS = 2  # an octave
 _GRID = 2.0 ** (np.arange(-6 * _GRID_STEPS, 10 * _GRID_STEPS + 1) / _GRID_STEPS)
@@ -67,12 +71,16 @@ class Means(NamedTuple):
     """(pair, column) bps that it earned; NaN where that is not known and at columns that are not kept."""
     left: Floats
     """(column, `_GRID`): share of a forecast of that size that past ones bear out."""
+    most: Floats
+    """(column) bps: the largest forecast that what is known bears out."""
 
     def pair_expectations(self, at: int) -> Floats:
         """Return the bps (long, short) that every ordered pair is expected to earn over the holding time."""
         score = self.expected[:, at]
         apart = score[None, :] - score[:, None]
-        return apart * _left_of(apart[..., None], self.left[[int(np.searchsorted(self.columns, at))]])[..., 0]
+        column = int(np.searchsorted(self.columns, at))
+        left = _left_of(apart[..., None], self.left[[column]])[..., 0]
+        return np.clip(apart * left, -self.most[column], self.most[column])
 
 
 def pair_places(venues: int) -> tuple[Indices, Indices]:
@@ -132,7 +140,8 @@ def _regress(features: Floats, outcomes: Floats, prior: Floats, plan: Plan, want
     slope of past outcomes on past expectations, over all pairs:
     the linear empirical Bayes estimate, whose prior variance is the covariance of the two. That is what keeps
     the pair with the largest expectation from being the one with the largest error. Where large expectations
-    came true to a lesser part than small ones, they are shrunk the more (`_borne_out`).
+    came true to a lesser part than small ones, they are shrunk the more (`_borne_out`), and where little is
+    known none is larger than `_BORNE` says.
     """
     weight = _weights(features)
     coefficients = _coefficients(features, outcomes, weight, prior, plan)
@@ -145,8 +154,20 @@ def _regress(features: Floats, outcomes: Floats, prior: Floats, plan: Plan, want
     predicted, realised = (part[short][:, columns] - part[long][:, columns] for part in (expected, outcomes))
     realised = np.where(np.isin(columns, kept), realised, np.nan)
     left = _borne_out(predicted, realised, worth[columns], columns, plan)
-    predicted = predicted * _left_of(predicted, left)
-    return Means(expected, outcomes, worth, columns, predicted, realised, left)
+    usual = usual_outcome(outcomes, plan)
+    most = np.where(usual > 0.0, usual * worth * np.sqrt(long.size) / _BORNE, np.inf)[columns]
+    predicted = np.clip(predicted * _left_of(predicted, left), -most, most)
+    return Means(expected, outcomes, worth, columns, predicted, realised, left, most)
+
+
+def usual_outcome(outcomes: Floats, plan: Plan) -> Floats:
+    """Return at each period the standard deviation of known outcomes, of pairs in both directions."""
+    known = np.isfinite(outcomes)
+    paid, number = np.where(known, outcomes, 0.0), known.sum(axis=0).astype(np.float64)
+    squares = number * (paid**2).sum(axis=0) - paid.sum(axis=0) ** 2
+    total, pairs = (np.cumsum(part) for part in (squares, 0.5 * number * (number - 1.0)))
+    usual = np.sqrt(np.maximum(total, 0.0) / np.maximum(pairs, 1.0))
+    return np.pad(usual, (plan.hold, 0))[: usual.size]
 
 
 def direction_of(expected: Floats) -> Floats:
