@@ -129,13 +129,7 @@ class Collector:
         self._dropped: pd.Timestamp | None = None
 
     def ask_book(self, exchange: str, symbol: str) -> None:
-        """Ask a venue for the order book of a symbol, and write it with its depth.
-
-        Raises
-        ------
-        ArchiveError
-            The archive cannot be written.
-        """
+        """Ask a venue for the order book of a symbol, and write it with its depth."""
         poll = self._states[exchange].begin()
         try:
             self._states[exchange].add_book(poll, symbol)

@@ -135,17 +135,13 @@ def backfill_files(
 
 def _plan_row(series: _Series) -> list[object]:
     kind, due = series.kind, series.due
-    days = sum((w.end - w.start) / _ASIDE for w in (_kind_of(kind, f).window(f.start) for f in due))
+    days = sum((w.end - w.start) / _ASIDE for w in (kind.of(f).window(f.start) for f in due))
     sizes = [file.size for file in due]
     megabytes = None if None in sizes else round(sum(size or 0 for size in sizes) / 1e6, 3)
-    stems = [file.start.strftime(_kind_of(kind, file).period) for file in series.listed] or [""]
+    stems = [file.start.strftime(kind.of(file).period) for file in series.listed] or [""]
     rows = round(days * sum(kind.tables[table] for table in series.read))
     counts = [len(series.listed), len(series.missing), len(due), megabytes, rows]
     return [kind.exchange, kind.label, series.item.name, stems[0], stems[-1], *counts]
-
-
-def _kind_of(kind: FileKind, file: ListedFile) -> FileKind:
-    return kind.daily if file.is_day and kind.days else kind
 
 
 @dataclass
@@ -213,7 +209,7 @@ class _Job:
         inside = [p for p in periods if listed and listed[0].start < p < listed[-1].start]
         missing = [p.strftime(missing_kind.period) for p in inside] if kind.listing else []
         read = {table: self.archive.files(table, self.exchange, item.symbol) for table in wanted}
-        due = [file for file in listed if not all(_is_read(file, marks) for marks in read.values())]
+        due = [file for file in listed if not all(map(file.is_read, read.values()))]
         return _Series(kind, item, listed, due, missing, read)
 
     def fill(self, series: _Series) -> None:
@@ -261,11 +257,11 @@ class _Job:
 
     def _read(self, series: _Series, file: ListedFile, folder: Path) -> _Read | None:
         """Fetch and read a file; None where the venue has no such file."""
-        kind, item = _kind_of(series.kind, file), series.item
+        kind, item = series.kind.of(file), series.item
         path = self.host.fetch(kind, file, folder)
         if path is None:
             return None
-        body, name = path.read_bytes(), file.path.lstrip("/")
+        body, name = path.read_bytes(), file.name
         mark = LedgerFile(name, hashlib.sha256(body).hexdigest(), len(body), file.modified)
         window = kind.window(file.start)
         frames, lacking = {}, []
@@ -303,7 +299,7 @@ class _Job:
                     try:
                         parts += [] if path is None else [self._rows(daily, series.item, table, path)[0]]
                     except ArchiveError as problem:
-                        self._note(series, f"{file.path.lstrip('/')}: {problem}")
+                        self._note(series, f"{file.name}: {problem}")
         rows = pd.concat(parts, ignore_index=True)
         return rows.drop_duplicates([*tables.TABLES[table].key], ignore_index=True)
 
@@ -399,14 +395,6 @@ class _Job:
         for window in windows[["start", "end"]].itertuples(index=False):
             is_answered |= instants.between(*window, inclusive="left")
         return is_answered
-
-
-def _is_read(file: ListedFile, read: Mapping[str, LedgerFile]) -> bool:
-    """Whether the ledger has a file as it is listed now."""
-    mark = read.get(file.path.lstrip("/"))  # its path, since files of several kinds have one name
-    return mark is not None and (
-        file.size is None or (mark.size, mark.modified) == (file.size, file.modified)
-    )
 
 
 def _some(words: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from derivdata.client.transport.keyless import KeylessReply, KeylessSession
 from derivdata.errors import NetworkError, VenueError
+from derivdata.sources.archive.ledger import LedgerFile
 from derivdata.sources.collect.clock import Clock
 from derivdata.sources.collect.session import Stopped
 from derivdata.sources.venues import binance, reading
@@ -61,6 +62,10 @@ class FileKind(NamedTuple):
         """The same files by day."""
         return self._replace(path=self.days, period="%Y-%m-%d", days="")
 
+    def of(self, file: ListedFile) -> FileKind:
+        """Return the kind of one of its files, which may be of a day."""
+        return self.daily if file.is_day and self.days else self
+
     def file(self, contract: str, start: pd.Timestamp) -> str:
         """Return the path of the file of a period."""
         return str(start.strftime(self.path.format(contract=contract, period=self.period)))
@@ -86,6 +91,17 @@ class ListedFile(NamedTuple):
     is_day: bool
     size: int | None = None
     modified: str = ""
+
+    @property
+    def name(self) -> str:
+        """What the ledger calls it: its path, since files of several kinds have one name."""
+        return self.path.lstrip("/")
+
+    def is_read(self, marks: Mapping[str, LedgerFile]) -> bool:
+        """Return whether the ledger has it as it is listed now."""
+        mark = marks.get(self.name)
+        is_same = mark is not None and (mark.size, mark.modified) == (self.size, self.modified)
+        return is_same or (mark is not None and self.size is None)
 
 
 class Mismatch(NetworkError):
