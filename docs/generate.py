@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-import derivdata
 from derivdata import tables
+from derivdata.fetchers import FETCHERS
 from derivdata.tables.definitions import OPEN_TABLES
 from derivdata.tables.endpoints import ENDPOINTS, Endpoint, Param
 from derivdata.tables.schema import OpenTable, Table
@@ -26,6 +26,7 @@ FAMILIES = {
     "hip3": "HIP-3",
     "hip4": "HIP-4",
     "builders": "Builders",
+    "catalog": "What the source holds",
 }
 _MADE = "<!-- Made by docs/generate.py from the library: change the code, then run it. -->\n"
 _OURS = " Not in the API document: the local service alone answers it."
@@ -149,9 +150,7 @@ def _family(table: str) -> str:
 
 def _is_base(table: Table) -> bool:
     """Whether no function returns it: it has none of its name, or that one returns an open table."""
-    family, _, name = table.name.partition("_")
-    fetchers = getattr(derivdata, family).__all__ if family in derivdata.__all__ else ()
-    return table.name in OPEN_TABLES or name not in fetchers
+    return table.name in OPEN_TABLES or table.name not in FETCHERS
 
 
 def _function(table: str) -> str:

@@ -31,7 +31,8 @@ def modules() -> dict[str, str]:
     """Every documented module and its title, in the order of the index."""
     names = [n for n in derivdata.analysis.__all__ if inspect.ismodule(getattr(derivdata.analysis, n))]
     analysis = {"analysis": "Analysis: any panel"} | {f"analysis.{n}": f"Analysis: {n}" for n in names}
-    return {"": _TOP} | FAMILIES | analysis | _OTHERS
+    families = {name: title for name, title in FAMILIES.items() if name in derivdata._FAMILIES}
+    return {"": _TOP} | families | analysis | _OTHERS
 
 
 def write(folder: Path) -> None:
