@@ -109,7 +109,8 @@ class Live:
         self._polls, self._clock, self._most = polls, clock, most
         channels = ((name, stream) for name, those in streams.items() for stream in those)
         self._channels = [_Channel(self._stream(*pair), clock.utc()) for pair in channels]
-        self._pushed = {(c.stream.venue.exchange, table) for c in self._channels for table in c.stream.tables}
+        self._wanted = {n: [t for t in names if state.gives(t)] for n, state in polls.states.items()}
+        self._hours: dict[str, pd.Timestamp] = {}
         self._queue: deque[_Batch | BaseException] = deque()
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
@@ -152,10 +153,13 @@ class Live:
         self._polls.close()
 
     def _stream(self, name: str, stream: Stream) -> VenueStream:
-        listed, is_state = self._polls.states[name].listed, stream is not VENUES[name].stream
+        state, is_state = self._polls.states[name], stream is not VENUES[name].stream
 
         def contracts() -> tuple[list[Instrument], dict[str, pd.DataFrame]]:
-            items, context = listed()
+            hour = self._clock.utc().floor("h")
+            if not self._wanted[name] and self._hours.get(name) != hour:
+                self._hours[name], state.contracts = hour, None  # no poll lists them again
+            items, context = state.listed()
             if is_state:  # one contract stands for a symbol, as in polls
                 items = [*Contracts(items).by_symbol.values()]
             return [i for i in items if self._symbols is None or i.symbol in self._symbols], context
@@ -186,8 +190,7 @@ class Live:
 
     def _poll(self, name: str) -> None:
         """Poll a venue each minute, unless all of its tables are pushed."""
-        state = self._polls.states[name]
-        wanted = [t for t in self._names if (name, t) not in self._pushed and state.gives(t)]
+        state, wanted = self._polls.states[name], self._wanted[name]
         while wanted:
             poll = self._polls.poll(name)
             rows = {table: poll.frames[table] for table in wanted if table in poll.frames}
@@ -196,7 +199,7 @@ class Live:
                 return
 
     def _listen(self) -> None:
-        """Take what the channels brought, each second; windows are told with rows, or each minute."""
+        """Take what the channels brought, each second; windows are told each minute, and gaps at once."""
         while not self._clock.wait(_DRAIN_SECONDS):
             for channel in self._channels:
                 rows, covered, error = channel.stream.drain()
@@ -209,10 +212,11 @@ class Live:
                 if not covered and now - channel.reached >= _MINUTE:
                     channel.hear(channel.reached, now, channel.error or _UNHEARD)
                 batch = self._batch(rows, {})
-                if batch.rows or channel.is_due:
+                if channel.is_due:
                     mine = [table for table in channel.stream.tables if table in self._names]
                     batch.entries = dict.fromkeys(mine, channel.entries)
                     channel.entries, channel.error = [], ""
+                if batch.rows or batch.entries:
                     self._put(batch)
 
     def _batch(self, rows: Mapping[str, pd.DataFrame], entries: dict[str, list[LedgerEntry]]) -> _Batch:
@@ -328,6 +332,7 @@ def live(
         addresses=addresses,
         sockets=sockets,
         unconfirmed=unconfirmed,
+        pushed={n: {t for one in those for t in _tables_of(n, one)} for n, those in streams.items()},
     )
     told_of = {t for state in polls.states.values() for t in names if state.gives(t)}
     told_of |= set(chain.from_iterable(_tables_of(n, one) for n, those in streams.items() for one in those))

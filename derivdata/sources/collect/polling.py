@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pandas as pd
 
@@ -38,7 +38,10 @@ def until_next_minute(now: pd.Timestamp) -> float:
 
 
 class VenuePolls:
-    """The state of each venue, and which of them refuse this address; options as of `Collector`."""
+    """The state of each venue, and which of them refuse this address; options as of `Collector`.
+
+    Tables that are `pushed`, by venue, are not asked for.
+    """
 
     def __init__(
         self,
@@ -54,6 +57,7 @@ class VenuePolls:
         sockets: Mapping[str, str] | None = None,
         unconfirmed: bool = False,
         quarantine: Quarantine | None = None,
+        pushed: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         for name in names or ():
             if name not in tables.TABLES:
@@ -71,7 +75,7 @@ class VenuePolls:
                 depth=depth if any(map(self.keeps, BOOKS)) else (),
                 first=symbols,
                 seconds=share_seconds,
-                names=names,
+                names=None if names is None else [*{*names} - {*(pushed or {}).get(name, ())}],
             )
             for name, shared in self.shared.items()
         }
