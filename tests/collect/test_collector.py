@@ -180,28 +180,3 @@ def test_an_older_answer_lends_its_volume_but_not_its_price(
     asked = [place for _, place, _, _ in fakes.log]
     assert asked.count("/fapi/v1/premiumIndex") == 2
     assert asked.count("/fapi/v1/ticker/24hr") == 1
-
-
-def test_twenty_minutes_with_a_tenth_of_the_requests_failing_lose_none(
-    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
-) -> None:
-    fakes.random_faults = 0.1
-    lines: list[str] = []
-
-    def stop_after_twenty(line: str) -> None:
-        lines.append(line)
-        if len(lines) == 20:
-            clock.stop()
-
-    names = ["funding_history", "oi_history"]
-    made("bybit", names=names, log=stop_after_twenty).run()
-    assert len(lines) == 20
-    rows = _rows(archive, "oi_history").loc[("bybit", "BTC")]
-    assert len(rows) == 20
-    assert rows["time"].is_unique
-
-
-def test_histories_are_refilled_for_the_chosen_symbols(made: Any, archive: Archive) -> None:
-    rows = made("hyperliquid", symbols=["BTC"]).once()
-    assert rows["funding_settlements"] == 7 * 24 + 1  # 10:00 of a week ago, and of today
-    assert archive.symbols("funding_settlements") == ("BTC",)

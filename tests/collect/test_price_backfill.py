@@ -108,16 +108,6 @@ def test_paradex_has_a_row_of_its_rate_for_every_minute(
     assert (rows["kind"] == "sampled").all()
 
 
-def test_a_venue_without_a_history_of_sampled_rates_says_so(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
-) -> None:
-    done = fill(archive, fakes, clock, "okx", "funding_history")
-    assert done.notices == [
-        "okx has no confirmed request for the past of funding_history: only what is polled is there"
-    ]
-    assert (done.failed, done.written) == ([], {})
-
-
 def test_connect_venues_answers_prices(archive: Archive, fakes: Fakes, clock: SimulatedClock) -> None:
     store = ReadThrough(archive, venues=["gateio"], clock=clock, addresses=fakes.addresses)
     try:

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
-from derivdata.sources.archive import open_archive
-from derivdata.sources.collect import read_through
 from derivdata.sources.collect.contracts import endpoints_for
 from derivdata.sources.collect.session import Shared, VenueSession
-from derivdata.sources.query import Query
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.registry import VENUES
 from tests.collect.clocks import HANGS_SECONDS, EventClock
 from tests.collect.direct import faked
-from tests.collect.fakes import SimulatedClock
 from tests.collect.limits import used
 
 AT = pd.Timestamp("2026-01-20T10:30:30", tz="UTC")
@@ -61,24 +55,3 @@ def test_a_poll_and_a_history_at_once_stay_within_a_quarter_of_the_limit(
     assert len(fakes.log) == 2 * EACH
     assert len(set(first)) == 2, "both ask at once"
     assert (used(fakes.log)[exchange] <= 0.25) == is_shared
-
-
-def test_a_read_of_the_past_fills_with_the_sessions_budgets_of_the_polls(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = SimulatedClock(f"{AT:%Y-%m-%dT%H:%M:%S}")
-    fakes = faked(int(AT.timestamp()) + 3600, clock, monkeypatch)
-    made: dict[str, set[int]] = {}
-    begin = VenueSession.__init__
-
-    def noted(self: VenueSession, *args: Any, **options: Any) -> None:
-        begin(self, *args, **options)
-        made.setdefault(self.venue.exchange, set()).add(id(self.shared))
-
-    monkeypatch.setattr(VenueSession, "__init__", noted)
-    archive = open_archive(tmp_path / "market")
-    store = read_through.ReadThrough(archive, venues=[*ASKED], clock=clock, addresses=fakes.addresses)
-    store.refresh()
-    store.rows(Query("funding_settlements", AT - pd.Timedelta(2, "D"), AT, symbols=["BTC"]))
-    store.close()
-    assert {name: len(budgets) for name, budgets in made.items()} == dict.fromkeys(ASKED, 1)
