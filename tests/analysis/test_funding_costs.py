@@ -10,7 +10,6 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
-from scipy.optimize import brentq
 
 from derivdata.analysis import funding
 from derivdata.analysis.funding.payback import hours_to_earn
@@ -26,16 +25,6 @@ def _integral(spread, mean, half_life, hours):
     return sum(
         quad(lambda t: (mean + (spread - mean) * 0.5 ** (t / half_life)) / 8.0, a, b)[0] for a, b in pieces
     )
-
-
-@pytest.mark.parametrize(
-    ("spread", "mean", "half_life", "cost", "upper"),
-    [(5.0, 1.0, 24.0, 20.0, 200.0), (-5.0, 1.0, 24.0, 20.0, 1e3), (3.0, 4.0, 100.0, 2.0, 100.0)],
-)
-def test_the_carry_until_break_even_is_the_cost(spread, mean, half_life, cost, upper):
-    found = hours_to_earn(spread, cost, mean, half_life)
-    expected = brentq(lambda h: _integral(spread, mean, half_life, h) - cost, 1e-6, upper, xtol=1e-10)
-    assert found == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_spread_that_turns_negative_pays_first_or_never():

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from derivdata.analysis import funding
-from derivdata.analysis.funding import ledger
 from tests.analysis.funding_made import market, noisy, series, times
 from tests.support.examples import examples
 
@@ -152,25 +151,13 @@ def test_the_result_says_what_it_is_and_payments_compound():
     assert float(accrued["funding_bps"][-1]) == pytest.approx(201.0, rel=1e-13)
 
 
-@pytest.mark.parametrize(("gap", "missing"), [(8.0, 0.0), (11.9, 0.0), (12.0, 0.0), (12.5, 4.5), (15.0, 7.0)])
-def test_a_payment_is_missing_where_two_are_further_apart_than_one_and_a_half_intervals(gap, missing):
-    since = np.array([0.0, 8.0, 8.0 + gap])
-    kept = ledger.of_settled(np.ones(3), np.full(3, 8.0), since)
-    assert kept.missing.tolist() == [0.0, 0.0, missing]
-
-
-@pytest.mark.parametrize("hours", [1.0, 2.0, 4.0, 8.0])
-def test_payments_of_a_constant_rate_add_to_it_at_every_interval(hours):
-    sums = funding.period_sums(series(np.full(round(72 / hours), 1.5), step=hours))
-    np.testing.assert_allclose(sums["funding_bps"], 1.5)
-    assert sums["time"].dt.hour.values[:3].tolist() == [8, 16, 0]
-    assert sums["funding_bps"].attrs == {"units": "bps", "kind": "settled"}
-
-
 def test_period_sums_of_holes_changes_and_samples():
     rates = series(np.full(24, 2.0), step=1.0)
     rates[10] = NAN
-    np.testing.assert_allclose(funding.period_sums(rates)["funding_bps"], [2.0, NAN, 2.0])
+    sums = funding.period_sums(rates)["funding_bps"]
+    np.testing.assert_allclose(sums, [2.0, NAN, 2.0])
+    assert sums["time"].dt.hour.values.tolist() == [8, 16, 0]
+    assert sums.attrs == {"units": "bps", "kind": "settled"}
     assert np.isnan(funding.period_sums(rates[1:])["funding_bps"][0])
     rates = series(np.full(9, 3.0), hours=[8, *range(9, 17)])
     rates = rates.assign_coords(interval_hours=("time", [8.0] + [1.0] * 8))

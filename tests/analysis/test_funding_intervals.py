@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import xarray as xr
 
 from derivdata.analysis import funding
 from tests.analysis.funding_made import series
@@ -68,16 +67,6 @@ def test_too_short_a_series_and_samples_say_nothing():
     assert _inferred([8, 8])["interval_hours"].isnull().all()
     with pytest.raises(ValueError, match="give settlements"):
         funding.infer_interval(series(np.ones(5), kind="sampled"))
-
-
-def test_each_series_of_a_panel_is_read_by_itself():
-    hours = np.arange(1.0, 33.0)
-    hourly = series(np.ones(32), hours=hours)
-    eight = hourly.where(xr.DataArray(hours % 8 == 0, dims="time"))
-    panel = xr.concat([hourly, eight], xr.DataArray(["dex", "cex"], dims="exchange", name="exchange"))
-    found = funding.infer_interval(panel)["interval_hours"]
-    np.testing.assert_array_equal(found.sel(exchange="dex"), np.ones(32))
-    np.testing.assert_array_equal(found.sel(exchange="cex"), np.where(hours % 8 == 0, 8.0, NAN))
 
 
 @pytest.mark.parametrize("options", [{"confirm": 0}, {"candidates": []}, {"candidates": ["0h", "8h"]}])

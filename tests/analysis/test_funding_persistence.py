@@ -94,13 +94,3 @@ def test_pure_noise_tells_nothing_whether_or_not_the_interval_is_asked_for() -> 
     assert short["half_life_low_hours"].isnull().all()
     assert short["half_life_high_hours"].isnull().all()
     xr.testing.assert_identical(short["half_life_hours"], told["half_life_hours"])
-
-
-def test_gaps_and_the_order_of_series_do_not_matter() -> None:
-    values = _made("noise", 300, 5.0, 2, 4)
-    values[:, 100:130] = np.nan
-    panel = market(values[:, None, :])
-    both = funding.half_life(panel, resamples=99)
-    alone = funding.half_life(panel.isel(symbol=[1]), resamples=99)
-    xr.testing.assert_identical(both.isel(symbol=[1]), alone)
-    assert (both["half_life_low_hours"] < both["half_life_high_hours"]).all()

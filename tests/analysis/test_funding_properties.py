@@ -54,8 +54,8 @@ OVER_TIME: dict[str, tuple[xr.DataArray, Case]] = {
 WHOLE: dict[str, tuple[xr.DataArray, Case]] = {
     "infer_interval, dated back": (SETTLED, funding.infer_interval),
     "half_life": (SETTLED, lambda x: funding.half_life(x, resamples=99)),
-    "half_life, sampled": (SAMPLED, lambda x: funding.half_life(x, method="ols", level=None)),
-    "half_life, ols": (SETTLED, lambda x: funding.half_life(x, method="ols", resamples=99)),
+    "half_life, sampled": (SAMPLED, lambda x: funding.half_life(x, level=None, resamples=99)),
+    "half_life, ols": (SETTLED, lambda x: funding.half_life(x, method="ols")),
     "period_sums": (SETTLED, lambda x: funding.period_sums(x, "24h", min_cover=0.5)),
     "period_sums, sampled": (SAMPLED, funding.period_sums),
     "breakeven": (SETTLED, lambda x: funding.breakeven(x, "v00", "v02", fee_bps=1.0)),

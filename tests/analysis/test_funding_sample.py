@@ -28,7 +28,7 @@ def test_true_half_lives_lie_in_their_intervals():
     inside = []
     for row in truth.itertuples():
         one = spreads.sel(symbol=row.symbol, short=row.exchange, long=row.other_exchange)
-        found = funding.half_life(one, period="4h", method="ols", resamples=99)
+        found = funding.half_life(one, period="4h", resamples=99)
         inside.append(
             float(found["half_life_low_hours"]) <= row.half_life_hours <= float(found["half_life_high_hours"])
         )

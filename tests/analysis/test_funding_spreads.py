@@ -78,37 +78,6 @@ def test_blocks_larger_and_smaller_than_the_cache_agree():
         )
 
 
-@pytest.mark.parametrize("dims", [("time", "exchange", "symbol"), ("exchange", "symbol", "time")])
-def test_any_order_of_dims_gives_the_same_pairs(dims):
-    panel = noisy(gaps=0.4)
-    best, turned = funding.best_pair(panel), funding.best_pair(panel.transpose(*dims))
-    assert turned["long"].dims == tuple(dim for dim in dims if dim != "exchange")
-    xr.testing.assert_identical(best, turned.transpose("symbol", "time"))
-
-
-@pytest.mark.parametrize("dims", [("symbol", "time", "exchange"), ("time", "exchange", "symbol")])
-@pytest.mark.parametrize("rows", [1, 7, 20_000])
-def test_any_layout_in_memory_gives_the_same_pairs(dims, rows):
-    panel = noisy(rows=rows, gaps=0.4)
-    turned = panel.transpose(*dims)
-    laid = turned.copy(data=np.ascontiguousarray(turned.values))
-    xr.testing.assert_identical(funding.best_pair(panel), funding.best_pair(laid).transpose("symbol", "time"))
-
-
-@pytest.mark.parametrize(
-    "dims", [("symbol", "exchange", "time"), ("time", "symbol", "exchange"), ("exchange",)]
-)
-@pytest.mark.parametrize("size", [1, 2, -1])
-def test_chunks_of_any_size_give_the_same_pairs_lazily(dims, size):
-    whole = noisy(rows=9, gaps=0.4).assign_coords(
-        listed=("symbol", [2020, 2021]), kind_of=("exchange", list("ccdd"))
-    )
-    panel = whole.isel({dim: 0 for dim in whole.dims if dim not in dims}).transpose(*dims)
-    lazy = funding.best_pair(panel.chunk(dict.fromkeys(dims, size)))
-    assert all(figure.chunks is not None for figure in lazy.data_vars.values())
-    xr.testing.assert_identical(funding.best_pair(panel), lazy.compute())
-
-
 def test_the_order_and_number_of_venues_decide_nothing():
     panel = noisy(gaps=0.3).round(0)
     best = funding.best_pair(panel)

@@ -164,29 +164,6 @@ def test_windows_that_stay_sorted_give_the_figures_of_windows_that_are_sorted(sh
         np.testing.assert_array_equal(one, other)
 
 
-def test_many_values_are_scored_as_few_are():
-    values = np.random.default_rng(8).normal(size=(7, 150_000))
-    values[:, ::9] = np.nan
-    panel = market(values[None])
-    whole = funding.zscore(panel, rows=48)
-    for venue in range(7):
-        alone = funding.zscore(panel.isel(exchange=[venue]), rows=48)
-        np.testing.assert_array_equal(whole.isel(exchange=[venue]), alone)
-    assert int(whole.notnull().sum()) > 900_000
-
-
-def test_every_series_of_a_panel_is_scored_by_itself_in_any_order_of_dims():
-    rng = np.random.default_rng(9)
-    panel = market(rng.normal(size=(2, 3, 60)))
-    scores = funding.zscore(panel.transpose("time", "exchange", "symbol"), rows=10)
-    assert scores.dims == ("time", "exchange", "symbol")
-    assert scores.attrs == {"units": "1"}
-    for symbol in range(2):
-        for venue in range(3):
-            alone = funding.zscore(panel.isel(symbol=symbol, exchange=venue), rows=10)
-            np.testing.assert_array_equal(scores.isel(symbol=symbol, exchange=venue), alone)
-
-
 @pytest.mark.parametrize("options", [{"rows": 1}, {"rows": 5, "lag_rows": -1}, {"rows": 5, "min_rows": 6}])
 def test_windows_that_make_no_sense(options):
     with pytest.raises(ValueError, match=r"need 2 <= min_rows <= rows|later ones"):

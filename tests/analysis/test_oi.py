@@ -93,16 +93,6 @@ def test_shares_add_up_over_a_balanced_set() -> None:
     assert alone[0].values.tolist() == [1.0] * 20
 
 
-def test_a_set_known_beforehand_makes_shares_causal() -> None:
-    values = np.random.default_rng(1).uniform(1, 9, (3, 48))
-    spoiled = values.copy()
-    spoiled[:, 30:] = np.nan
-    spoiled[1, 40:] = 1e12
-    before = oi.market_share(panel(values), venues=["a", "b"])[:, :30]
-    after = oi.market_share(panel(spoiled), venues=["a", "b"])[:, :30]
-    xr.testing.assert_equal(before, after)
-
-
 @pytest.mark.parametrize(
     "dims", [("symbol", "exchange", "time"), ("time", "symbol", "exchange"), ("exchange",)]
 )

@@ -38,12 +38,6 @@ def test_percentiles_are_those_of_the_values_before_each(lazy: bool) -> None:
         np.testing.assert_allclose(found.values[place[2], *place[:2]], expected, rtol=1e-12)
 
 
-def test_what_comes_later_changes_no_percentile() -> None:
-    panel = noisy(rows=60, seed=4)
-    cut = dd.analysis.percentile(panel.isel(time=slice(40)), rows=10)
-    xr.testing.assert_identical(cut, dd.analysis.percentile(panel, rows=10).isel(time=slice(40)))
-
-
 def test_ranks_of_venues_and_of_symbols() -> None:
     panel = market([[[3.0], [1.0], [3.0], [NAN]], [[2.0], [5.0], [NAN], [NAN]]])
     np.testing.assert_array_equal(dd.analysis.rank(panel)[0, :, 0], [1.5, 3.0, 1.5, NAN])

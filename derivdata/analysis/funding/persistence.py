@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.funding import ar1
 from derivdata.analysis.funding.persistent_part import persistent_part
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.inputs import require_draws, seed_of
@@ -88,9 +87,9 @@ def half_life(
     method
         ``"components"``: the part that stays, beside noise that is gone after a step or two, a cycle of the
         day and a floor or cap. ``"ols"``: a first-order autoregression by least squares over neighbours,
-        which takes noise for a fast return to the mean.
+        which takes noise for a fast return to the mean; without an interval.
     level
-        Nominal coverage of the interval; None computes none, which is a hundred times faster for ``"ols"``.
+        Nominal coverage of the interval of components; None computes none.
     resamples, rng
         Simulated series per grid point of the bootstrap, and where its random numbers start (SPEC 7: a seed,
         a Generator, or None for another start each time). Every series starts there, so that results depend
@@ -100,7 +99,7 @@ def half_life(
     -------
     Dataset, the panel's dims without ``time``
         ``half_life_hours``: NaN with status ``anti_persistent`` where φ ≤ 0, inf with ``unit_root`` where
-        φ ≥ 1. ``half_life_low_hours`` and ``half_life_high_hours``: the interval, 0 to inf.
+        φ ≥ 1. ``half_life_low_hours`` and ``half_life_high_hours``: the interval of components, 0 to inf.
         ``half_life_corrected_hours`` and ``phi_corrected``: with the small-sample correction
         (nφ + 1)/(n − 3); of components both are median-unbiased and the same. ``persistent_share``: the part
         of the variance that decays so; 1 but for components. ``phi`` per step, ``mean_bps_8h``,
@@ -142,21 +141,18 @@ def _half_lives(rates: Floats, *, plan: _Plan) -> tuple[Any, ...]:
 
 def _one(rates: Floats, plan: _Plan) -> list[float]:
     regular, step, off_grid = (_settlements if plan.settled else _samples)(rates, plan)
-    fit = ar1.fit_squares(regular)
+    fit = _fit_squares(regular)
     few, level = fit.pairs < _LEAST, not np.isfinite(fit.phi)
     if few or level:
         status = FundingStatus.TOO_FEW if few else FundingStatus.CONSTANT
         return [np.nan] * (len(_UNITS) - 3) + [step, fit.pairs, off_grid, status]
     if plan.components:
         return _of_components(regular, step, fit.pairs, off_grid, plan)
-    phi, better = fit.phi, ar1.corrected(fit.phi, fit.pairs)
-    low, high = np.nan, np.nan
-    if plan.level is not None and fit.stderr > 0.0:
-        low, high = ar1.phi_interval(regular, fit, level=plan.level, resamples=plan.resamples, seed=plan.seed)
-    halves = ar1.half_life_steps([phi, low, high, better]) * step
-    halves[[0, 3]] = np.where(np.array([phi, better]) > 0.0, halves[[0, 3]], np.nan)
+    phi, better = fit.phi, _corrected(fit.phi, fit.pairs)
+    life, longer = np.where(np.array([phi, better]) > 0.0, _half_life_steps([phi, better]) * step, np.nan)
     mean = fit.intercept / (1.0 - fit.phi) if fit.phi < 1.0 else np.nan
     fitted = [mean, fit.intercept, fit.variance]
+    halves = [life, np.nan, np.nan, longer]
     return [*halves, phi, better, 1.0, *fitted, step, fit.pairs, off_grid, _status(phi)]
 
 
@@ -177,6 +173,44 @@ def _of_components(regular: Floats, step: float, pairs: int, off_grid: int, plan
     low, high = (part.low * step, part.high * step) if plan.level is not None else (np.nan, np.nan)
     halves, fitted = [life, low, high, life], [part.share, mean, mean * (1.0 - phi), np.nan]
     return [*halves, phi, phi, *fitted, step, pairs, off_grid, status]
+
+
+class _Fit(NamedTuple):
+    """``x[t] = intercept + phi x[t − 1] + noise``."""
+
+    pairs: int
+    phi: float
+    intercept: float
+    variance: float
+    """Of the noise: residual sum of squares over their number."""
+
+
+def _fit_squares(series: Floats) -> _Fit:
+    """Least squares over the pairs of neighbours; NaN figures below three pairs or without variation."""
+    both = np.isfinite(series[:-1]) & np.isfinite(series[1:])
+    x, y, n = series[:-1][both], series[1:][both], int(both.sum())
+    # Both sides about their own means: with a level that is large against its moves (a rate at its floor),
+    # products with the level itself would leave nothing but rounding of the slope.
+    around, beyond = (x - x.mean(), y - y.mean()) if n else (x, y)
+    spread = float(around @ around)
+    if n < 3 or spread <= 1e-24 * float(x @ x):
+        return _Fit(n, *[np.nan] * 3)
+    phi = float(around @ beyond) / spread
+    intercept = float(y.mean() - phi * x.mean())
+    squares = float(np.square(beyond - phi * around).sum())
+    return _Fit(n, phi, intercept, squares / n)
+
+
+def _corrected(phi: Any, pairs: Any) -> Any:
+    """Slope without the small-sample bias of least squares: ``(nφ + 1)/(n − 3)`` (Marriott, Pope 1954)."""
+    return (pairs * phi + 1.0) / (pairs - 3.0)
+
+
+def _half_life_steps(phi: Any) -> Floats:
+    """Return the steps in which a deviation halves; 0 for φ ≤ 0, inf for φ ≥ 1."""
+    phi = np.asarray(phi, dtype=np.float64)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(2.0) / np.abs(np.log(np.clip(phi, 0.0, 1.0))), dtype=np.float64)
 
 
 def _status(phi: float) -> FundingStatus:
