@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from derivdata import tables
 from derivdata.sources.archive import append as appending
 from derivdata.sources.archive import open_archive, parquet_writer
-from derivdata.tables.schema import Table
 from tests.archive.rates import EVER, START, rates
 
 ROWS = 80
@@ -69,22 +67,3 @@ def test_ranges_are_kept_of_what_reads_choose_by(tmp_path: Path) -> None:
         assert ranged == {"symbol", "exchange", "time"}
         optional = {field.name for field in pq.read_schema(path) if field.nullable}
         assert optional == {"rate_bps_8h", "resolution", "kind"}
-
-
-def test_files_whose_keys_could_be_missing_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files from before keys were declared as never missing are read, compared and merged."""
-    strict = parquet_writer.schema_of
-
-    def loose(table: Table) -> pa.Schema:
-        schema = strict(table)
-        return pa.schema([field.with_nullable(True) for field in schema], schema.metadata)
-
-    archive = open_archive(tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(parquet_writer, "schema_of", loose)
-        archive.append("funding_history", rates(hours=50))
-    assert archive.append("funding_history", rates(hours=96)) == 4 * 46
-    assert len(list(tmp_path.rglob("*.parquet"))) == 2
-    pd.testing.assert_frame_equal(
-        archive.read("funding_history", *EVER), tables.TABLES["funding_history"].conform(rates(hours=96))
-    )

@@ -25,9 +25,10 @@ def text(folder: Path, content: str, name: str = "in.csv") -> Path:
     return path
 
 
-def settlements(folder: Path, content: str, **options: Any) -> Any:
+def settlements(folder: Path, content: str | Path, **options: Any) -> Any:
     said = {"map": _MAP, "set": _SET, "tz": "UTC", "unit": "native"} | options
-    return import_files("funding_settlements", text(folder, content), folder / "to", **said)
+    path = content if isinstance(content, Path) else text(folder, content)
+    return import_files("funding_settlements", path, folder / "to", **said)
 
 
 def held(folder: Path, table: str = "funding_settlements") -> pd.DataFrame:
@@ -140,7 +141,7 @@ def test_every_kind_of_file_gives_the_same_rows(tmp_path: Path, kind: str) -> No
     path = tmp_path / f"in.{kind.replace(' lines', '')}"
     data = content.encode()
     path.write_bytes(gzip.compress(data, mtime=0) if kind.endswith("gz") else data)
-    result = import_files("funding_settlements", path, tmp_path / "to", map=_MAP, set=_SET, unit="native")
+    result = settlements(tmp_path, path, tz=None)
     assert (result.read, result.written) == (3, 3)
     rows = held(tmp_path)[["symbol", "time", "rate_bps_8h"]].to_numpy().tolist()
     assert rows == [
@@ -162,15 +163,7 @@ def test_parquet_with_its_own_types(tmp_path: Path, zoned: bool) -> None:
         }
     )
     frame.to_parquet(tmp_path / "in.parquet")
-    import_files(
-        "funding_settlements",
-        [tmp_path / "in.parquet"],
-        tmp_path / "to",
-        map=_MAP,
-        set=_SET,
-        tz=None if zoned else "Etc/GMT-3",
-        unit="native",
-    )
+    settlements(tmp_path, tmp_path / "in.parquet", tz=None if zoned else "Etc/GMT-3")
     assert held(tmp_path)["time"].tolist() == [
         pd.Timestamp("2019-12-31T21", tz="UTC"),
         pd.Timestamp("2020-01-01T21", tz="UTC"),
@@ -217,9 +210,7 @@ def test_what_is_rejected_is_counted_and_the_first_named(tmp_path: Path) -> None
         '{"Symbol": \n{"Symbol": {"a": 1}, "Rate": true}\n',
         "in.jsonl",
     )
-    result = import_files(
-        "funding_settlements", path, tmp_path / "records" / "to", map=_MAP, set=_SET, unit="native"
-    )
+    result = settlements(tmp_path / "records", path, tz=None)
     assert (result.written, result.rejected) == (1, 4)
     assert result.first_rejected == "in.jsonl, line 2: no record: an object in it has the same key twice"
     with pytest.raises(ArchiveError, match=r"none of 2 rows fits .*line 2: time='2020-01-01' states no zone"):
@@ -374,9 +365,8 @@ def test_quotes_sides_and_counts_of_liquidations(tmp_path: Path) -> None:
 def test_what_makes_no_sense_is_refused_before_a_file_is_opened(
     tmp_path: Path, options: dict[str, Any], message: str
 ) -> None:
-    said = {"map": _MAP, "set": _SET} | options
     with pytest.raises(ValueError, match=message):
-        import_files("funding_settlements", tmp_path / "absent.csv", tmp_path / "to", **said)
+        settlements(tmp_path, tmp_path / "absent.csv", **options)
 
 
 def test_tables_units_and_files_that_do_not_go_together(tmp_path: Path) -> None:
@@ -411,9 +401,7 @@ def test_a_file_that_cannot_be_read_is_one_clear_error(
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(ArchiveError, match=f"{name}: {why}"):
-        import_files(
-            "funding_settlements", tmp_path / name, tmp_path / "to", map=_MAP, set=_SET, unit="native"
-        )
+        settlements(tmp_path, tmp_path / name)
 
 
 def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import Archive, open_archive
-from derivdata.sources.archive.ledger import LedgerEntry
+from derivdata.sources.archive.ledger import Asked, LedgerEntry
 from derivdata.support.times import Window
 from tests.archive.rates import EVER, START, rates, said
 
@@ -21,6 +21,11 @@ _OLD = Path(__file__).parents[1] / "data" / "archive_format_2"
 
 def hour(number: float) -> pd.Timestamp:
     return (START + pd.Timedelta(number, "h")).as_unit("us")
+
+
+def ask(archive: Archive, *requests: Asked, rows: pd.DataFrame | None = None) -> int:
+    """Append rows, or none, with requests."""
+    return archive.append("funding_history", rates(hours=1)[:0] if rows is None else rows, requests=requests)
 
 
 def windows(*pairs: tuple[float, float]) -> list[Window]:
@@ -37,29 +42,25 @@ def test_no_rows_and_not_asked_differ(tmp_path: Path) -> None:
     assert archive.unanswered("oi_history", "okx", "BTC", hour(0), hour(4)) == windows((0, 4))
     assert archive.requests()["symbol"].tolist() == ["BTC", "LTC"]
     archive = open_archive(tmp_path / "windows")
-    none = rates(hours=1)[:0]
     for a, b in ((4, 6), (0, 2), (2, 4), (8, 10)):
-        archive.append("funding_history", none, requests=[("okx", "BTC", hour(a), hour(b))])
+        ask(archive, ("okx", "BTC", hour(a), hour(b)))
     rows = archive.requests()
     assert list(zip(rows["start"], rows["end"], strict=True)) == windows((0, 6), (8, 10))
     assert archive.unanswered("funding_history", "okx", "BTC", hour(1), hour(12)) == windows((6, 8), (10, 12))
     assert len(list((tmp_path / "windows").glob("ledger-*.json"))) == 1
     archive = open_archive(tmp_path / "every")
     every = LedgerEntry("okx", None, hour(0), hour(2))
-    archive.append(
-        "funding_history", rates(hours=1), requests=[every, LedgerEntry("okx", "BTC", hour(2), hour(3))]
-    )
+    ask(archive, every, LedgerEntry("okx", "BTC", hour(2), hour(3)), rows=rates(hours=1))
     assert archive.unanswered("funding_history", "okx", "BTC", hour(0), hour(4)) == windows((3, 4))
     assert archive.unanswered("funding_history", "okx", None, hour(0), hour(4)) == windows((2, 4))
 
 
 def test_a_failed_request_is_kept_until_it_is_answered(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
-    none = rates(hours=1)[:0]
     failed = LedgerEntry("okx", "BTC", hour(0), hour(4), "HTTP 451: \x1b restricted")
-    archive.append("funding_history", none, requests=[failed])
+    ask(archive, failed)
     assert archive.unanswered("funding_history", "okx", "BTC", hour(0), hour(4)) == windows((0, 4))
-    archive.append("funding_history", none, requests=[LedgerEntry("okx", "BTC", hour(1), hour(2))])
+    ask(archive, LedgerEntry("okx", "BTC", hour(1), hour(2)))
     rows = archive.requests()
     assert rows["answered"].tolist() == [True, False, False]
     assert rows["error"].tolist()[1:] == [r"HTTP 451: \x1b restricted"] * 2
@@ -69,7 +70,7 @@ def test_a_failed_request_is_kept_until_it_is_answered(tmp_path: Path) -> None:
 def test_the_ledger_and_the_rows_change_in_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer that is cut off as it replaces the manifest leaves neither, and no file."""
     archive = open_archive(tmp_path)
-    archive.append("funding_history", rates(hours=1), requests=[LedgerEntry("okx", "BTC", hour(0), hour(1))])
+    ask(archive, LedgerEntry("okx", "BTC", hour(0), hour(1)), rows=rates(hours=1))
     before = sorted(p.name for p in tmp_path.rglob("ledger-*"))
 
     def cut_off(*_: object) -> None:
@@ -77,16 +78,15 @@ def test_the_ledger_and_the_rows_change_in_one_step(tmp_path: Path, monkeypatch:
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", cut_off)
-        more = [LedgerEntry("okx", "BTC", hour(1), hour(2))]
         with pytest.raises(KeyboardInterrupt):
-            archive.append("funding_history", rates(hours=2)[:0], requests=more)
+            ask(archive, LedgerEntry("okx", "BTC", hour(1), hour(2)))
     assert sorted(p.name for p in tmp_path.rglob("ledger-*")) == before
     assert archive.unanswered("funding_history", "okx", "BTC", hour(0), hour(2)) == windows((1, 2))
 
 
 def test_a_damaged_ledger_is_named(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
-    archive.append("funding_history", rates(hours=1), requests=[LedgerEntry("okx", "BTC", hour(0), hour(1))])
+    ask(archive, LedgerEntry("okx", "BTC", hour(0), hour(1)), rows=rates(hours=1))
     path = next(tmp_path.glob("ledger-*.json"))
     good = path.read_bytes()
     for text in (b"{", good.replace(b"okx", b"okz"), good.replace(b"okx", b"ok\xff")):
@@ -131,13 +131,13 @@ def test_an_answer_without_rows_is_another_version(
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["BTC"], ["okx"], hours=10))
     before, identity = archive.version, archive.identity
-    asked = [LedgerEntry("okx", "LTC", hour(start), hour(10), error)]
-    assert archive.append("funding_history", rates(hours=1)[:0], requests=asked) == 0
+    asked = LedgerEntry("okx", "LTC", hour(start), hour(10), error)
+    assert ask(archive, asked) == 0
     assert archive.version != before
     assert archive.identity != identity
     assert (past(archive) != before.partition(".")[0]) == changes_past
     version = archive.version
-    archive.append("funding_history", rates(hours=1)[:0], requests=asked)
+    ask(archive, asked)
     assert archive.version == version
 
 

@@ -13,7 +13,7 @@ from derivdata import tables
 from derivdata.errors import ArchiveError, DataNotice
 from derivdata.sources.archive import Archive, manifest, merging, open_archive
 from derivdata.sources.archive import append as appending
-from tests.archive.rates import EVER, rates, said, say
+from tests.archive.rates import EVER, rates
 from tests.archive.test_writers import failing_at, named_files
 
 FUNDING = "funding_history"
@@ -174,15 +174,3 @@ def test_a_sweep_spares_a_month_that_is_being_merged(
     close(archive)
     assert folders(archive)[0] == "2026-01"
     assert len(archive.read(FUNDING, EVER[0], MARCH)) == 288
-
-
-def test_files_of_format_2_become_files_of_months(archive: Archive) -> None:
-    """What has neither checksums nor a digest of columns is checked as a whole, and merged like others."""
-    text = said(archive.path)
-    for part in text["tables"][FUNDING]["parts"]:
-        del part["blocks"], part["schema"]
-    say(archive.path, text | {"version": 2})
-    close(archive)
-    assert folders(archive) == ["2026-01", "2026-03"]
-    expected = tables.TABLES[FUNDING].conform(rates(["ETH", "BTC"], hours=72, start=JANUARY))
-    pd.testing.assert_frame_equal(archive.read(FUNDING, EVER[0], MARCH), expected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from derivdata import tables
 from derivdata.sources.archive import open_archive
-from derivdata.sources.archive.ledger import LedgerEntry
+from derivdata.sources.archive.ledger import LedgerEntry, LedgerFile
 from derivdata.sources.collect.bulk import Poll
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.reporting import late, status
@@ -18,6 +19,7 @@ from derivdata.sources.service import status_page
 from tests.collect.clocks import SimulatedClock
 
 MINUTE = pd.Timedelta(1, "min")
+_FILE = LedgerFile("a.zip", "0" * 64, 9, "2026-03-02")
 FIRST = pd.Timestamp("2026-03-02T08:00:00", tz="UTC").as_unit("us")
 
 
@@ -105,19 +107,24 @@ def test_a_venue_that_was_dropped_on_purpose_is_not_late_and_a_dead_collector_is
     ]
 
 
-def test_the_page_shows_every_kind_of_ledger() -> None:
-    """Never answered, failed, with a hole, and fine: what is not known is a dash."""
-    ledger = pd.DataFrame(
-        {
-            "exchange": ["bybit", "okx", "gateio", "binance"],
-            "table": "funding_history",
-            "lag_minutes": [None, 7.0, 1.0, 0.0],
-            "holes": [0, 0, 2, 0],
-            "failed": [3, 1, 0, 0],
-            "last_error": ["HTTP 451", None, "", ""],
-        }
-    )
-    for lags in (ledger["lag_minutes"], ledger["lag_minutes"].astype("Int64")):
-        page = status_page._gaps(ledger.assign(lag_minutes=lags))
-        assert [venue in page for venue in ledger["exchange"]] == [True, True, True, False]
-        assert page.count("–") == 2
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ([], "This source keeps no ledger"),
+        ([("okx", None, 0, 60, "")], "None: 1 pairs of venue and table were answered"),
+        ([("okx", "BTC", 0, 60, ""), ("okx", "ETH", 0, 60, "")], "None: 1 pairs"),
+        ([("okx", None, 0, 60, _FILE)], "None: 1 pairs"),
+        ([("okx", None, 0, 10, ""), ("okx", None, 40, 60, "")], "okx funding_history 0.0 1 0"),
+        ([("okx", None, 0, 60, "<b>\x1b")], "– 0 1 &lt;b&gt;\\x1b"),
+        ([("okx", None, 0, 50, ""), ("okx", None, 50, 60, "HTTP 451")], "10.0 0 1 HTTP 451"),
+    ],
+)
+def test_the_page_shows_every_kind_of_ledger(tmp_path: Path, asked: list[Any], shown: str) -> None:
+    """None, whole, by symbols, of files, with a hole, never answered, failed at last: unknown is a dash."""
+    archive = open_archive(tmp_path / "market")
+    for venue, symbol, first, last, more in asked:
+        said = {"file": more} if isinstance(more, LedgerFile) else {"error": more}
+        entry = LedgerEntry(venue, symbol, FIRST + first * MINUTE, FIRST + last * MINUTE, **said)
+        archive.merge("funding_history", tables.TABLES["funding_history"].empty(), requests=[entry])
+    page = status_page._gaps(status(archive, FIRST + 60 * MINUTE))
+    assert shown in " ".join(re.sub("<[^>]+>", " ", page).split())

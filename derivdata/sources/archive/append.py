@@ -111,7 +111,7 @@ def write_new_rows(
                 large = partition.endswith(month) and len(chunk) > merging.SLICE_ROWS
                 # A large month is written week by week, as one that is merged.
                 weeks = np.array(merging.week_cuts(month) if large else [], dtype=np.int64)
-                parts = _divided(chunk, weeks).values() if large else [[chunk]]
+                parts = [[part] for _, part in _divided(chunk, weeks)] if large else [[chunk]]
                 waiting.append(pool.submit(parquet_writer.write, storage, partition, table, *parts))
         added = [future.result() for future in waiting]
     written = sum(file.rows for file in added)
@@ -125,21 +125,18 @@ def _by_calendar(rows: pa.Table, unit: str) -> Iterator[tuple[str, pa.Table]]:
     ends = [v.cast(pa.int64()).as_py() for v in pc.min_max(rows["time"]).values()]
     first, last = np.array(ends).view("datetime64[us]").astype(f"datetime64[{unit}]")
     calendar = np.arange(first, last + np.timedelta64(1, unit))  # type: ignore[call-overload]
-    for code, parts in _divided(rows, calendar[1:].astype("datetime64[us]").view(np.int64)).items():
-        yield str(calendar[code]), pa.concat_tables(parts)
+    for code, part in _divided(rows, calendar[1:].astype("datetime64[us]").view(np.int64)):
+        yield str(calendar[code]), part
 
 
-def _divided(rows: pa.Table, edges: Array) -> dict[int, list[pa.Table]]:
-    """Return the rows between the same edges, in order, by the number of edges at or before them."""
+def _divided(rows: pa.Table, edges: Array) -> Iterator[tuple[int, pa.Table]]:
+    """Iterate over the rows between the same edges, in order, with the number of edges at or before them."""
     # Rows are sorted by symbol first, so that a month is many runs of rows.
-    found: dict[int, list[pa.Table]] = {}
     for batch in rows.combine_chunks().to_batches():  # text beyond 2 GB comes in several
         bounds, of_run = _runs(np.asarray(batch["time"].cast(pa.int64())), edges)
         for code in np.unique(of_run):
             chosen = of_run == code
-            part = _picked(batch, bounds[:-1][chosen], bounds[1:][chosen])
-            found.setdefault(int(code), []).append(part)
-    return dict(sorted(found.items()))
+            yield int(code), _picked(batch, bounds[:-1][chosen], bounds[1:][chosen])
 
 
 def _runs(stamps: Array, edges: Array) -> tuple[Array, Array]:

@@ -198,6 +198,8 @@ def refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
             _refuse_hidden(f"{table.name}.{name}", rows[name])
             continue
         if column.kind is Kind.TIME:
+            if rows[name].min() >= times.FIRST and rows[name].max() < times.LAST:
+                continue
             wrong = ((rows[name] < times.FIRST) | (rows[name] >= times.LAST)).to_numpy()
         elif name == "interval_hours":
             wrong = (rows[name] <= 0).to_numpy(dtype=bool, na_value=False)
