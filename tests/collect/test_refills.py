@@ -36,6 +36,16 @@ TABLES = ["funding_history", "oi_history", "funding_settlements"]  # without soc
 BEFORE_THE_HOUR = pd.Timestamp("2026-01-20T10:58:30", tz="UTC")
 
 
+@pytest.fixture
+def clock() -> EventClock:
+    return EventClock(BEFORE_THE_HOUR)
+
+
+@pytest.fixture
+def fakes(clock: EventClock, monkeypatch: pytest.MonkeyPatch) -> Fakes:
+    return faked(LAST, clock, monkeypatch)
+
+
 def _collected(
     folder: Path, fakes: Fakes, clock: EventClock, minutes: int, *venues: str, symbols: list[str]
 ) -> list[Minute]:
@@ -59,9 +69,7 @@ def _collected(
     return found
 
 
-def test_a_slow_refill_holds_up_no_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = EventClock(BEFORE_THE_HOUR)
-    fakes = faked(LAST, clock, monkeypatch)
+def test_a_slow_refill_holds_up_no_minute(fakes: Fakes, clock: EventClock, tmp_path: Path) -> None:
     fakes.delays["bybit/v5/market/funding/history"] = 300.0
     found = _collected(tmp_path / "market", fakes, clock, 13, "bybit", "okx", symbols=["BTC", "ETH"])
     began = [minute.time.floor("min") for minute in found]
@@ -119,10 +127,8 @@ def _is_refilled(archive: Archive, exchange: str) -> bool:
 
 
 def test_a_refill_that_is_done_is_counted_and_the_next_begins_with_the_next_hour(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fakes: Fakes, clock: EventClock, tmp_path: Path
 ) -> None:
-    clock = EventClock(BEFORE_THE_HOUR)
-    fakes = faked(LAST, clock, monkeypatch)
     found = _collected(tmp_path / "market", fakes, clock, 6, "hyperliquid", symbols=["BTC"])
     written = [
         (f"{m.time:%H:%M}", m.rows["funding_settlements"]) for m in found if "funding_settlements" in m.rows
@@ -133,9 +139,9 @@ def test_a_refill_that_is_done_is_counted_and_the_next_begins_with_the_next_hour
     assert paid["time"].tolist() == [hour], "the payment of the hour itself, three minutes after it"
 
 
-def test_what_goes_wrong_in_a_refill_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = EventClock(BEFORE_THE_HOUR)
-    fakes = faked(LAST, clock, monkeypatch)
+def test_what_goes_wrong_in_a_refill_arrives(
+    fakes: Fakes, clock: EventClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
 
     def refused(*_: object, **__: object) -> None:
         raise ArchiveError("market: nothing was appended: No space left on device")
@@ -147,10 +153,8 @@ def test_what_goes_wrong_in_a_refill_arrives(tmp_path: Path, monkeypatch: pytest
 
 
 def test_an_unexpected_error_of_a_refill_is_told_and_the_minutes_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fakes: Fakes, clock: EventClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = EventClock(BEFORE_THE_HOUR)
-    fakes = faked(LAST, clock, monkeypatch)
 
     def broken(*_: object, **__: object) -> None:
         raise KeyError("fundingTime")
@@ -191,10 +195,8 @@ def test_a_payment_that_is_listed_late_is_asked_for_again(
 
 
 def test_a_history_that_is_refused_is_told_with_the_minute(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fakes: Fakes, clock: EventClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = EventClock(BEFORE_THE_HOUR)
-    fakes = faked(LAST, clock, monkeypatch)
     truth = fakes.truth.payments
     monkeypatch.setattr(fakes.truth, "payments", lambda *a: [(s, h, float("nan")) for s, h, _ in truth(*a)])
     found = _collected(tmp_path / "market", fakes, clock, 6, "bybit", symbols=["BTC"])

@@ -163,7 +163,9 @@ class VenueSession:
             if problem.reason == "limit":
                 self.shared.close_for(self.clock.utc(), wait)
             elif problem.reason == "region":
-                self.shared.refused[part] = f"refuses this address: {problem}"
+                why = str(problem).partition(": ")[2]
+                advice = "leave it out (venues=), or ask from another network"
+                self.shared.refused[part] = f"refuses this address: {why}; {advice}"
         elif isinstance(problem, Unreachable) and not self.shared.answered:
             passing = math.isinf(self.patience)  # a poll does not insist on a venue that never said a word
         return wait if passing and wait <= min(_LONGEST_WAIT, self.patience) else None
