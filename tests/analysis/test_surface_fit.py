@@ -277,3 +277,27 @@ def test_no_call_gets_more_slices_than_it_may_have(
     found = in_chunks(doubled, fit, most=most, whole=whole)
     assert seen == sizes
     xr.testing.assert_identical(found, fit * 2)
+
+
+@pytest.mark.parametrize("method", ["svi", "essvi", "slices"])
+def test_errors_of_points_are_the_scatter_of_fits_to_noisy_quotes(method):
+    """Two hundred draws of noise that is twice as large in one wing as elsewhere."""
+    rng = np.random.default_rng(8)
+    true = surface.from_essvi([0.02, 0.045], [-0.3, -0.25], [0.12, 0.2], [0.1, 0.25])
+    k = xr.DataArray(np.linspace(-2.5, 2.5, 25), dims="strike") * true["theta"] ** 0.5
+    size = 0.002 * (1.0 + (k < 0.0)) / (1.0 + 0.0 * k)
+    noise = xr.DataArray(rng.standard_normal((200, 2, 25)), dims=("draw", "expiry", "strike"))
+    iv = smile.iv(true, k, extrapolate=True) + size * noise
+    made = surface.fit(k, iv, true["year_fraction"].drop_vars("expiry", errors="ignore"), method=method)
+    points = ("atm", "rr25", "bf10")
+    found = surface.constant_maturity(made, tenors=["40d", "60d"], points=points, errors=True)
+    for point in points:
+        scatter, told = found[point].std("draw"), found[f"{point}_error"].median("draw")
+        np.testing.assert_allclose(told, scatter, rtol=0.3, err_msg=point)
+    spread = made["covariance"].sel(parameter="b", other_parameter="b").median("draw") ** 0.5
+    np.testing.assert_allclose(spread, made["b"].std("draw"), rtol=0.3)
+    first = iv.transpose("draw", "expiry", "strike")[0, :, :5]
+    few = surface.fit(k[:5], first, true["year_fraction"], method=method)
+    assert np.isnan(few["covariance"]).all() == (method != "essvi")
+    with pytest.raises(ValueError, match="surface has no variable 'covariance'"):
+        surface.constant_maturity(true, errors=True)

@@ -12,6 +12,7 @@ from derivdata.analysis.labelling import applied, named
 from derivdata.analysis.smile.evaluate import RAW, assemble
 from derivdata.analysis.smile.quotes import in_rows, labelled, prepare
 from derivdata.analysis.smile.slices import fit_between, fit_slices
+from derivdata.analysis.smile.uncertainty import with_covariance
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 
@@ -108,7 +109,8 @@ def fit(
     )
     variables = dict(zip(_TYPES, parts, strict=True))
     weighting = weights if isinstance(weights, str) else "given" if weights is not None else "default"
-    return assemble(variables, quotes.t, forward=forwards, fit="svi", weights=weighting)
+    fit = assemble(variables, quotes.t, forward=forwards, fit="svi", weights=weighting)
+    return with_covariance(fit, quotes, dim, RAW)
 
 
 def _fit_rows(k: Floats, iv: Floats, weight: Floats, bid: Floats, ask: Floats, t: Floats) -> tuple[Any, ...]:

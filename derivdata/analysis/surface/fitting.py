@@ -18,6 +18,7 @@ from derivdata.analysis.smile.essvi import ssvi_to_raw
 from derivdata.analysis.smile.evaluate import RAW, Method, assemble
 from derivdata.analysis.smile.quotes import LabelledQuotes, SurfaceQuotes, in_rows, labelled
 from derivdata.analysis.smile.svi import Raw, total_variance
+from derivdata.analysis.smile.uncertainty import with_covariance
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.joint_svi import fit_joint
 from derivdata.analysis.surface.term_structures import calendar_check
@@ -255,7 +256,8 @@ def _together(
     variables["method"] = where(done, where(fallback | (not joint), Method.SSVI, Method.SVI), Method.NONE)
     if not joint:
         variables |= ssvi_to_raw(*(variables[name] for name in parameters))._asdict()
-    return assemble(variables, quotes.t, forward=forward, surface=method)
+    fit = assemble(variables, quotes.t, forward=forward, surface=method)
+    return with_covariance(fit, quotes, dim, parameters)
 
 
 def at_the_money_of(k: xr.DataArray, values: xr.DataArray, dim: str) -> xr.DataArray:

@@ -289,7 +289,11 @@ def slices_at(surface: xr.Dataset, at: xr.DataArray) -> xr.Dataset:
         out=[[]] * len(parts),
         types=[part.dtype for part in parts],
     )
-    return xr.Dataset(dict(zip(names, picked, strict=True)), attrs=surface.attrs)
+    slices = xr.Dataset(dict(zip(names, picked, strict=True)), attrs=surface.attrs)
+    if "covariance" in surface:
+        spread = surface["covariance"].drop_vars("expiry", errors="ignore")
+        slices["covariance"] = applied(take, spread, at, core=[["expiry"], []])
+    return slices
 
 
 def take(values: NDArray[Any], at: NDArray[Any]) -> NDArray[Any]:

@@ -12,7 +12,9 @@ import xarray as xr
 
 from derivdata.analysis import black76
 from derivdata.analysis.black76.kernels import DeltaKind
+from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.labelling import elementwise, in_chunks, require_surface, where, with_units
+from derivdata.analysis.smile.svi import Raw
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import Clock
 from derivdata.analysis.surface.maturity import (
@@ -49,6 +51,7 @@ def constant_maturity(
     interest_rate: float = 0.0,
     extrapolate: Extrapolation | None = None,
     clock: Clock | None = None,
+    errors: bool = False,
 ) -> xr.Dataset:
     """Compute volatility, skew and curvature at fixed times to expiry.
 
@@ -72,6 +75,8 @@ def constant_maturity(
         Continuous discount rate of the spot delta [1/year].
     extrapolate, clock
         As in `iv`.
+    errors
+        Whether each point comes with its standard error, of a surface that was fitted to quotes.
 
     Returns
     -------
@@ -80,7 +85,8 @@ def constant_maturity(
         and ``atm`` hold the conventions. ``status`` holds what the slices around a tenor say, and
         ``SHORT_EXTRAPOLATION`` before the first expiry, ``EXTRAPOLATED`` after the last or where a strike
         lies outside the quotes, ``PRICES_MIXED`` as in `iv`, ``DELTA_UNREACHABLE`` where some
-        point is NaN for that reason.
+        point is NaN for that reason. With `errors` also ``atm_error`` and so on [per √year]: what the
+        covariance of the slices' parameters leaves open, quotes taken as independent.
 
     Raises
     ------
@@ -95,7 +101,11 @@ def constant_maturity(
     array([0.466, 0.467])
     """
     conventions: Any = {"delta": delta, "atm": atm, "interest_rate": interest_rate}
-    return at_tenors(surface, tenors, points, conventions, extrapolate=extrapolate, clock=clock)
+    if errors:
+        require_variables(surface, "surface", ("covariance",))
+    return at_tenors(
+        surface, tenors, points, conventions, extrapolate=extrapolate, clock=clock, errors=errors
+    )
 
 
 def at_tenors(
@@ -107,14 +117,17 @@ def at_tenors(
     extrapolate: Extrapolation | None = None,
     clock: Clock | None = None,
     more: bool = False,
+    errors: bool = False,
 ) -> xr.Dataset:
-    """Return the points, and if `more` also ``forward``, ``skew`` and ``level`` at the money."""
+    """Return the points, with their errors; and if `more` also ``forward``, ``skew`` and ``level``."""
     days = [length(each, "tenors") / pd.Timedelta(1, "D") for each in tenors]
     tenor = xr.DataArray(np.asarray(days, dtype=np.float64), dims="tenor")
 
     def cut_at(part: xr.Dataset) -> xr.Dataset:
         cut = at_maturity(part, tenor / _YEAR, extrapolate=extrapolate, clock=clock)
         found = points_of(cut, points, **conventions)
+        if errors:
+            found = found.assign(_errors(cut, points, conventions))
         if not more:
             return found
         level = volatility(cut.total_variance(0.0), cut.year_fraction)
@@ -155,6 +168,40 @@ def points_of(
     result = xr.Dataset({name: part.reset_coords(drop=True) for name, part in out.items()})
     result = with_units(result, dict.fromkeys(set(out) - {"status"}, "1/sqrt(year)"))
     return result.assign_attrs(delta=delta, atm=atm)
+
+
+def _errors(cut: Maturity, points: Sequence[str], conventions: dict[str, Any]) -> dict[str, xr.DataArray]:
+    """Return the standard error of each point, by its slopes in the parameters of both slices."""
+    squares = dict.fromkeys(points, xr.zeros_like(cut.share_before))
+    for side in ("before", "after"):
+        fit = getattr(cut, side)
+        covariance = fit["covariance"]
+        slopes = []
+        for name in Raw._fields:
+            step = 1e-3 * covariance.sel(parameter=name, other_parameter=name, drop=True) ** 0.5 + 1e-9
+            up, down = (
+                points_of(
+                    cut._replace(**{side: fit.assign({name: fit[name] + sign * step})}), points, **conventions
+                )
+                for sign in (1.0, -1.0)
+            )
+            slopes.append((up - down) / (2.0 * step))
+        slope = xr.concat(
+            slopes, xr.Variable("parameter", list(Raw._fields)), coords="minimal", compat="override"
+        )
+        other = slope.rename(parameter="other_parameter")
+        for point in points:
+            square = (slope[point] * covariance * other[point]).sum(
+                ["parameter", "other_parameter"], skipna=False
+            )
+            # Beyond the first and last expiry the second slice has no share.
+            squares[point] = squares[point] + (
+                square if side == "before" else square.where(cut.share_after > 0.0, 0.0)
+            )
+    return {
+        f"{point}_error": (square**0.5).reset_coords(drop=True).assign_attrs(units="1/sqrt(year)")
+        for point, square in squares.items()
+    }
 
 
 def _value(kind: str, size: int, vols: dict[str, xr.DataArray]) -> xr.DataArray:

@@ -135,7 +135,7 @@ CALLS: Calls = {
     "analysis.surface.constant_maturity": lambda: {
         "surface": whole(), "tenors": ("40d", "60d"), "points": ("atm", "rr25"), "delta": "forward",
         "atm": "forward",
-        "interest_rate": 0.0, "extrapolate": None, "clock": 0.5,
+        "interest_rate": 0.0, "extrapolate": None, "clock": 0.5, "errors": False,
     },
     "analysis.surface.at": lambda: {
         "surface": whole(), "expiry": 0.15, "strike": 110_000.0, "target_delta": None, "side": None,

@@ -1,0 +1,72 @@
+"""How well quotes determine a slice: the covariance of its parameters, from the Jacobian of the fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from derivdata.analysis.labelling import applied
+from derivdata.analysis.smile.quotes import LabelledQuotes
+from derivdata.analysis.smile.svi import Raw, total_variance
+from derivdata.support.arrays import Floats
+
+_DIMS = ("parameter", "other_parameter")
+_DETERMINED = 1e-10  # eigenvalue of the scaled Gram matrix below which a direction is not determined
+
+
+def with_covariance(fit: xr.Dataset, quotes: LabelledQuotes, dim: str, free: tuple[str, ...]) -> xr.Dataset:
+    """Return a fit with the covariance of its raw parameters, of which `free` were fitted."""
+    size = len(Raw._fields)
+    parameters = [fit[name].reset_coords(drop=True) for name in dict.fromkeys((*Raw._fields, *free))]
+    found = applied(
+        _covariance,
+        *(quotes.k, quotes.iv, quotes.weight, quotes.t),
+        *parameters,
+        core=[[dim]] * 3 + [[]] * (1 + len(parameters)),
+        out=[_DIMS],
+        sizes=dict.fromkeys(_DIMS, size),
+    )
+    names = {each: list(Raw._fields) for each in _DIMS}
+    return fit.assign(covariance=found.reset_coords(drop=True)).assign_coords(names)
+
+
+def _covariance(k: Floats, iv: Floats, weight: Floats, t: Floats, *parameters: Floats) -> Floats:
+    """Return the sandwich of Huber and White, which allows for unequal errors, of arrays ``(…, strikes)``."""
+    raw = Raw(*(np.asarray(part)[..., None] for part in parameters[:5]))
+    used = np.isfinite(k) & (iv > 0.0) & (weight > 0.0) & np.isfinite(weight)
+    with np.errstate(all="ignore"):
+        w = total_variance(k, raw)
+        x = k - raw.m
+        radius = np.sqrt(x * x + raw.sigma**2)
+        slopes = (1.0 + 0.0 * x, raw.rho * x + radius, raw.b * x, -raw.b * (raw.rho + x / radius),
+                  raw.b * raw.sigma / radius)  # fmt: skip
+        root = 2.0 * np.sqrt(w * np.asarray(t)[..., None])
+        jacobian = np.stack([np.where(used, each / root, 0.0) for each in np.broadcast_arrays(*slopes)], -2)
+        error = np.where(used, np.sqrt(w / np.asarray(t)[..., None]) - iv, 0.0)
+    into = _from_natural(*parameters) if len(parameters) > 5 else np.eye(5)
+    jacobian = np.swapaxes(into, -1, -2) @ jacobian
+    count, free = used.sum(axis=-1), jacobian.shape[-2]
+    weighted = jacobian * np.where(used, weight, 0.0)[..., None, :]
+    gram = weighted @ jacobian.swapaxes(-1, -2)
+    spread = (weighted * error[..., None, :] ** 2) @ weighted.swapaxes(-1, -2)
+    good = (count > free) & np.isfinite(gram).all(axis=(-1, -2))
+    gram = np.where(good[..., None, None], gram, np.eye(free))
+    size = np.sqrt(np.maximum(np.einsum("...ii->...i", gram), 1e-300))
+    scale = size[..., :, None] * size[..., None, :]
+    inverse = np.linalg.pinv(gram / scale, rcond=_DETERMINED, hermitian=True) / scale
+    factor = np.where(good, count / np.maximum(count - free, 1), np.nan)[..., None, None]
+    return np.asarray(into @ (inverse @ spread @ inverse * factor) @ np.swapaxes(into, -1, -2))
+
+
+def _from_natural(*parameters: Floats) -> Floats:
+    """Return the derivatives of raw parameters by θ, ρ and ψ, after which θ and ψ come: ``(…, 5, 3)``."""
+    a, _, rho, _, _, theta, psi = np.broadcast_arrays(*parameters)
+    with np.errstate(all="ignore"):
+        flat, width = np.sqrt(1.0 - rho**2), theta / psi
+        zero, one = 0.0 * a, 1.0 + 0.0 * a
+        columns = [
+            [(1.0 - rho**2) / 2.0, zero, zero, -rho / psi, flat / psi],
+            [-theta * rho, zero, one, -width, -width * rho / flat],
+            [zero, one / 2.0, zero, rho * width / psi, -flat * width / psi],
+        ]
+    return np.moveaxis(np.array(columns), (0, 1), (-1, -2))
