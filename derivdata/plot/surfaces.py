@@ -181,7 +181,7 @@ def _differences(fit: xr.Dataset, reference: str, days: Sequence[float]) -> xr.D
         raise ValueError(
             f"reference={reference!r} and one more venue are needed; the data has {venues or 'one'}"
         )
-    crowd = [str(d) for d in fit.dims if d not in ("exchange", "expiry")]
+    crowd = [str(d) for d in fit["method"].dims if d not in ("exchange", "expiry")]
     if crowd:
         raise ValueError(f"one symbol and one instant are compared; the data has a dim {crowd[0]!r}")
     maturity = xr.DataArray(

@@ -9,14 +9,10 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
-import QuantLib as ql
 import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import brentq
-from vollib.black import black as vollib_black
 from vollib.black.greeks import analytical as vollib_greeks
-from vollib.black.implied_volatility import implied_volatility_of_undiscounted_option_price
 
 from derivdata.analysis import black76
 from derivdata.analysis.status import Status
@@ -123,17 +119,6 @@ class TestReferences:
             assert got["delta"] == pytest.approx(float(row["expected"]), abs=float(row["tolerance"])), row
             assert got["delta"] == pytest.approx(float(row["recomputed"]), abs=1e-12), row
 
-    def test_net_transaction_delta_of_the_deribit_faq(self):
-        """A call of delta 0.50 bought for 0.10 coin moves the position by 0.40."""
-
-        def premium_less_tenth(s: float) -> float:  # at d1 = 0, so ln(F/K) = -s²/2
-            return black76.price(1.0, math.exp(s * s / 2), 1.0, s, "call", premium="inverse") - 0.10
-
-        s = brentq(premium_less_tenth, 0.1, 1.0, xtol=1e-15)
-        inputs = (1.0, math.exp(s * s / 2), 1.0, s, "call")
-        assert black76.greeks(*inputs)["delta"] == pytest.approx(0.50, abs=1e-12)
-        assert black76.greeks(*inputs, delta="pa")["delta"] == pytest.approx(0.40, abs=1e-12)
-
     def test_the_coin_itself_and_an_option_by_hand(self):
         """Deribit: strike-0 call, delta 1, worth one coin, net transaction delta 0."""
         inputs = (60000.0, 0.0, 0.1, 0.5, "call")
@@ -148,14 +133,6 @@ class TestReferences:
 
 
 class TestOtherLibraries:
-    def test_price_as_vollib(self):
-        forward, strike, years, iv, side = market(300, seed=1)
-        expected = [
-            vollib_black(s[0], f, k, t, 0.0, v)
-            for f, k, t, v, s in zip(forward, strike, years, iv, side, strict=True)
-        ]
-        np.testing.assert_allclose(black76.price(forward, strike, years, iv, side), expected, rtol=5e-13)
-
     def test_greeks_as_vollib(self):
         """vollib: vega per 1 %, theta per day (365 to the year), rate discounted."""
         for f, k, t, v, s in zip(*market(60, seed=2), strict=True):
@@ -165,32 +142,6 @@ class TestOtherLibraries:
             assert got["gamma"] == pytest.approx(vollib_greeks.gamma(*args), rel=1e-9)
             assert got["vega"] / 100 == pytest.approx(vollib_greeks.vega(*args), rel=1e-9)
             assert got["theta"] / 365 == pytest.approx(vollib_greeks.theta(*args), rel=1e-9)
-
-    def test_implied_volatility_as_lets_be_rational(self):
-        forward, strike, years, iv, side = market(300, seed=3)
-        price = black76.price(forward, strike, years, iv, side)
-        got = black76.implied_vol(price, forward, strike, years, side)
-        expected = [
-            implied_volatility_of_undiscounted_option_price(p, f, k, t, s[0])
-            for p, f, k, t, s in zip(price, forward, strike, years, side, strict=True)
-        ]
-        np.testing.assert_allclose(got.iv, expected, rtol=1e-13)
-
-    @pytest.mark.parametrize("kind", ["call", "put"])
-    def test_price_and_greeks_as_quantlib(self, kind: str):
-        """Near the money, where QuantLib's difference of probabilities keeps its digits."""
-        forward, strike, years, iv, rate = 61000.0, 64000.0, 0.3, 0.55, 0.04
-        payoff = ql.PlainVanillaPayoff(ql.Option.Call if kind == "call" else ql.Option.Put, strike)
-        peer = ql.BlackCalculator(payoff, forward, iv * math.sqrt(years), math.exp(-rate * years))
-        got = black76.greeks(forward, strike, years, iv, kind, interest_rate=rate, delta="spot")
-        assert black76.price(forward, strike, years, iv, kind, interest_rate=rate) == pytest.approx(
-            peer.value(), rel=1e-12
-        )
-        assert got["delta"] == pytest.approx(peer.deltaForward(), rel=1e-12)
-        assert got["gamma"] == pytest.approx(peer.gammaForward(), rel=1e-12)
-        assert got["vega"] == pytest.approx(peer.vega(years), rel=1e-12)
-        rho = black76.greeks(forward, strike, years, iv, kind, interest_rate=rate, which=["rho"])["rho"]
-        assert rho == pytest.approx(peer.rho(years), rel=1e-12)
 
     def test_sides_as_pandas_holds_them(self):
         frame = pd.DataFrame({"side": ["call", "put"]})
@@ -352,16 +303,6 @@ class TestProperties:
         assert call - put == pytest.approx(forward - strike, abs=1e-14 * max(call, put) + 1e-15 * forward)
 
     @examples(25, 300)
-    @given(options, st.integers(-60, 60), st.sampled_from(["call", "put"]))
-    def test_scale(self, option: tuple[float, ...], power: int, side: str):
-        """Twice the currency, twice the price: a power of two changes no digit."""
-        forward, ratio, years, iv = option
-        scale = 4.0**power
-        price = black76.price(forward, forward * ratio, years, iv, side)
-        scaled = black76.price(scale * forward, scale * forward * ratio, years, iv, side)
-        assert scaled == pytest.approx(scale * price, rel=1e-15)
-
-    @examples(25, 300)
     @given(options, st.sampled_from(["linear", "inverse"]))
     def test_round_trip(self, option: tuple[float, ...], premium: str):
         forward, ratio, years, iv = option
@@ -377,30 +318,6 @@ class TestProperties:
         value = price * forward if premium == "inverse" else price
         condition = kappa(value, forward, strike, years, iv)
         assert got.iv == pytest.approx(iv, rel=64 * EPS * (1 + condition))
-
-    @examples(15, 200)
-    @given(options, st.floats(-0.1, 0.2))
-    def test_calls_and_puts_imply_the_same(self, option: tuple[float, ...], rate: float):
-        forward, ratio, years, iv = option
-        strike = forward * ratio
-        call, put = (
-            black76.implied_vol(
-                black76.price(forward, strike, years, iv, side, interest_rate=rate),
-                forward, strike, years, side, interest_rate=rate,
-            )
-            for side in ("call", "put")
-        )  # fmt: skip
-        if call.status or put.status:
-            return
-        whole = max(forward, strike)  # what the deeper of the two is rounded to
-        slope = black76.greeks(forward, strike, years, iv, "call", which=["vega"])["vega"]
-        assert call.iv == pytest.approx(put.iv, rel=1e-12, abs=200 * EPS * whole / slope)
-
-    def test_price_rises_with_volatility_across_every_region(self):
-        iv = np.linspace(0.01, 4.0, 3000)
-        for strike in (100.0, 101.0, 150.0, 400.0, 3000.0):
-            price = black76.price(100.0, strike, 1.0, iv, "call")
-            assert np.all(np.diff(price[price > 1e-300]) > 0), strike
 
 
 class TestManyOptions:

@@ -13,7 +13,7 @@ import xarray as xr
 
 from derivdata.analysis import black76, chain, exposure
 from derivdata.analysis import surface as surfaces
-from derivdata.analysis.chain.estimates import forward_from_delta, forward_from_parity
+from derivdata.analysis.chain.estimates import forward_from_delta
 from derivdata.analysis.status import Status
 from derivdata.tables.surfaces import surface
 from tests.analysis.deribit import HALF_EMPTY, STAMPS_2026, chain_2025, chain_2026
@@ -224,16 +224,6 @@ class TestClean:
 
 
 class TestForwardOfOneOption:
-    def test_parity(self):
-        """In USD, in coin, and with ``C - P = 0.98 (102 - K)``."""
-        got = forward_from_parity(
-            np.array([90.0, 100.0, 110.0]), np.array([12.0, 2.0, -8.0]), 1.0, inverse=False
-        )
-        assert got.tolist() == [102.0] * 3
-        coin = forward_from_parity(60000.0, 0.04, 1.0, inverse=True)
-        assert coin == pytest.approx(expected("forward_parity_inverse"), abs=1e-9)
-        assert forward_from_parity(90.0, 11.76, 0.98, inverse=False) == pytest.approx(102.0, abs=1e-12)
-
     def test_delta(self):
         got = forward_from_delta(110.0, 0.1, 0.6, "call", 0.3418349277207635)
         assert got == pytest.approx(expected("forward_from_delta"), abs=1e-9)
@@ -460,13 +450,6 @@ class TestSmiles:
         with_holes, without = (chain.smiles(chain.clean(each)) for each in (holed, dropped))
         xr.testing.assert_identical(with_holes.drop_attrs(), without.drop_attrs())
 
-    def test_both_sides_on_demand(self):
-        cleaned = chain.clean(market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0]))
-        smile = chain.smiles(cleaned, side="both")
-        assert smile["iv"].dims == ("expiry", "strike", "side")
-        assert smile["side"].to_numpy().tolist() == ["call", "put"]
-        assert smile["iv"].notnull().all()
-
     def test_what_cannot_be_fitted_is_counted_and_flags_travel(self):
         frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0])
         cleaned = chain.clean(frame, min_time="30D")
@@ -493,8 +476,6 @@ class TestSmiles:
     def test_a_raw_chain_is_refused(self):
         with pytest.raises(ValueError, match="clean"):
             chain.smiles(options({}))
-        with pytest.raises(ValueError, match="side"):
-            chain.smiles(chain.clean(options({})), side="call")
 
 
 class TestArbitrage:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
-import QuantLib as ql
 import xarray as xr
 from scipy.linalg import solve_banded
 
 from derivdata.analysis import black76, smile, surface
 from derivdata.analysis.smile import svi
 from derivdata.analysis.status import Status
-from tests.analysis.test_risk_neutral import three
 
 
 def natural() -> xr.Dataset:
@@ -46,31 +43,6 @@ def test_it_is_dupires_ratio_of_differences_of_prices():
     found = surface.local_volatility(made, np.log(strike), t)
     np.testing.assert_allclose(found["local_vol"].to_numpy(), expected.to_numpy(), rtol=2e-4)
     assert (found["status"] == 0).all()
-
-
-def test_it_is_quantlibs():
-    """QuantLib's LocalVolSurface over the variances of a made surface, bilinear in a fine grid."""
-    made = natural()
-    start = ql.Date(1, 1, 2026)
-    ql.Settings.instance().evaluationDate = start
-    count = ql.Actual365Fixed()
-    days = np.arange(2, 200)
-    strikes = np.exp(np.linspace(-0.8, 0.8, 321))
-    vol = surface.iv(made, np.log(strikes), days / 365.0).to_numpy()
-    matrix = ql.Matrix(strikes.size, days.size)
-    for i in range(strikes.size):
-        for j in range(days.size):
-            matrix[i][j] = float(vol[j, i])
-    black = ql.BlackVarianceSurface(
-        start, ql.NullCalendar(), [start + int(d) for d in days], strikes.tolist(), matrix, count
-    )
-    black.setInterpolation("bicubic")
-    zero = ql.YieldTermStructureHandle(ql.FlatForward(start, 0.0, count))
-    local = ql.LocalVolSurface(ql.BlackVolTermStructureHandle(black), zero, zero, 1.0)
-    for k in (-0.25, -0.05, 0.0, 0.1, 0.3):
-        theirs = local.localVol(100 / 365.0, float(np.exp(k)))
-        ours = float(surface.local_volatility(made, k, 100 / 365.0)["local_vol"])
-        assert ours == pytest.approx(theirs, rel=2e-3)
 
 
 def test_a_diffusion_with_it_has_the_prices_of_the_surface():
@@ -109,20 +81,3 @@ def test_where_it_is_not_positive_the_status_says_why():
     arbitrage = surface.local_volatility(made, [0.0, 0.9], 1.0)
     assert np.isnan(arbitrage["local_vol"]).to_numpy().tolist() == [False, True]
     assert int(arbitrage["status"][1]) & Status.BUTTERFLY
-
-
-def test_every_kind_of_array_gives_the_same():
-    one = natural()
-    two = xr.concat([one, one.assign(theta=one["theta"] * 1.1)], "time")
-    two = two.assign_coords(year_fraction=one["year_fraction"])
-    k, t = [-0.2, 0.0, 0.3], [0.1, 0.3]
-    plain = surface.local_volatility(two, k, t)
-    lazy = surface.local_volatility(two.chunk(time=1), np.array(k), np.array(t))
-    assert lazy["local_vol"].chunks
-    xr.testing.assert_allclose(lazy.compute(), plain, rtol=1e-12)
-    labelled = xr.DataArray(k, dims="log_moneyness", coords={"log_moneyness": k})
-    xr.testing.assert_allclose(surface.local_volatility(two, labelled.chunk(), t).compute(), plain)
-    single = surface.local_volatility(one, 0.3, 0.3)["local_vol"]
-    assert float(single) == pytest.approx(float(plain["local_vol"][0, 1, 2]), rel=1e-12)
-    # A history whose slices mix: the smiles of SVI keep it too.
-    assert surface.local_volatility(three(), 0.0, 0.3)["status"].item() == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import QuantLib as ql
 import xarray as xr
 from scipy import integrate, stats
 
@@ -47,20 +46,6 @@ def test_flat_smile_is_lognormal():
     for name, value in expected.items():
         assert float(about[name].item()) == pytest.approx(value, abs=1e-10), name
     assert int(found["status"].item()) == 0
-
-
-def test_density_and_distribution_are_quantlibs():
-    made = three()
-    strike = np.array([0.6, 0.8, 0.95, 1.0, 1.1, 1.4])
-    found = risk_neutral.density(made, np.log(strike))
-    for i, t in enumerate(T):
-        a, b, rho, m, sigma = (float(made[name][i]) for name in svi.Raw._fields)
-        section = ql.SviSmileSection(float(t), 1.0, [a, b, sigma, rho, m])
-        theirs = [section.density(x, 1.0, 1e-4) for x in strike]
-        ours = found["density"].isel(expiry=i).to_numpy() / strike
-        np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-6)
-        digital = [section.digitalOptionPrice(x, ql.Option.Put, 1.0, 1e-6) for x in strike]
-        np.testing.assert_allclose(found["distribution"].isel(expiry=i), digital, atol=2e-6)
 
 
 def test_between_expiries_the_density_is_the_curvature_of_calls():
@@ -191,14 +176,3 @@ def test_every_kind_of_array_gives_the_same(t):
     first = risk_neutral.moments(one, t)
     np.testing.assert_allclose(moments["skewness"].isel(time=0), first["skewness"], rtol=1e-12)
     assert moments["skewness"].attrs["units"] == "1"
-
-
-def test_quantiles_and_moments_of_lazy_surfaces_are_lazy():
-    one = three().isel(expiry=[0, 1])
-    lazy = one.chunk(expiry=1)
-    quantiles, moments = risk_neutral.quantile(one, [0.1, 0.9]), risk_neutral.moments(one)
-    found = risk_neutral.quantile(lazy, [0.1, 0.9])
-    assert found["log_moneyness"].chunks
-    xr.testing.assert_allclose(found.compute(), quantiles, rtol=1e-9)
-    xr.testing.assert_allclose(risk_neutral.moments(lazy).compute(), moments, rtol=1e-9)
-    assert quantiles["log_moneyness"].attrs["units"] == "log-moneyness"

@@ -40,13 +40,6 @@ class TestRecovery:
         fit = smile.fit(k, np.sqrt(svi.total_variance(k, raw)), 1.0, weights="equal")
         np.testing.assert_allclose([fit[name] for name in RAW], raw, rtol=0, atol=1e-8)
 
-    @pytest.mark.parametrize(("name", "t"), [("quantlib_svi", 11 / 365), ("crypto30d", 30 / 365)])
-    def test_short_sets(self, name, t):
-        raw = raw_sets()[name]
-        k = np.linspace(-0.3, 0.6, 25)
-        fit = smile.fit(k, np.sqrt(svi.total_variance(k, raw) / t), t, weights="equal")
-        np.testing.assert_allclose([fit[name] for name in RAW], raw, rtol=0, atol=1e-8)
-
     def test_a_thousand_slices(self):
         k, iv, t, raw = crypto_like(1000, 40, seed=1)
         fit = smile.fit(k, iv, t, weights="equal")
@@ -148,13 +141,6 @@ class TestReasons:
         assert np.isnan(fit["rmse_vol"][:4]).all()
         assert float(smile.iv(fit, 0.0)[4]) == pytest.approx(float(np.interp(0.0, k[4], iv[4])), rel=0.05)
 
-    @pytest.mark.parametrize("lacking", ["strike", "volatility"])
-    def test_a_quote_without_strike_or_volatility_is_as_if_it_were_not_there(self, lacking):
-        k, iv, t, _ = crypto_like(1, 12, seed=3)
-        without = smile.fit(np.delete(k, 5, axis=1), np.delete(iv, 5, axis=1), t, weights="equal")
-        (k if lacking == "strike" else iv)[0, 5] = NAN
-        xr.testing.assert_allclose(smile.fit(k, iv, t, weights="equal"), without, rtol=1e-9)
-
     def test_the_range_of_the_quotes_is_kept(self):
         k, iv, t, _ = crypto_like(2, 12, seed=3)
         iv[0, :2], iv[0, -1] = NAN, 0.0
@@ -221,7 +207,7 @@ class TestArrays:
         turned = smile.fit(k, iv.transpose("strike", "expiry", "time"), t, weights="equal")
         assert fit["a"].dims == ("time", "expiry")
         assert fit["year_fraction"].dims == ("expiry",)
-        xr.testing.assert_equal(turned.transpose("time", "expiry"), fit)
+        xr.testing.assert_equal(turned.transpose("time", "expiry", ...), fit)
         k, iv, t = labelled(*crypto_like(3, 8, seed=8)[:3])
         forward = xr.DataArray([90.0, 91.0, 92.0], dims="expiry")
         fit = smile.fit(k, iv, t, forward=forward, weights="equal")

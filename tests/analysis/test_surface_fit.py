@@ -160,18 +160,6 @@ def test_venues_and_a_history_are_leading_dims(noisy):
     )
 
 
-def test_the_past_does_not_see_the_future(rng):
-    k, iv, t = mingone.ragged([mingone.draw(rng, 4) for _ in range(6)])
-    later = iv.copy()
-    later[3:] = rng.uniform(0.1, 1.0, later[3:].shape)
-    for method in ("essvi", "slices"):
-        before, after = (
-            surface.fit(k, each, t, method=method, weights="equal").isel(time=slice(3))
-            for each in (iv, later)
-        )
-        np.testing.assert_allclose(before["a"], after["a"], rtol=1e-9)
-
-
 @pytest.mark.parametrize("method", ["essvi", "slices"])
 def test_lazy_quotes_give_a_lazy_surface_of_equal_value(rng, method):
     k, iv, t = mingone.ragged([mingone.draw(rng, count) for count in (3, 4, 5)])
@@ -294,7 +282,7 @@ def test_errors_of_points_are_the_scatter_of_fits_to_noisy_quotes(method):
     for point in points:
         scatter, told = found[point].std("draw"), found[f"{point}_error"].median("draw")
         np.testing.assert_allclose(told, scatter, rtol=0.3, err_msg=point)
-    spread = made["covariance"].sel(parameter="b", other_parameter="b").median("draw") ** 0.5
+    spread = made["covariance"].isel(parameter=1, other_parameter=1).median("draw") ** 0.5
     np.testing.assert_allclose(spread, made["b"].std("draw"), rtol=0.3)
     first = iv.transpose("draw", "expiry", "strike")[0, :, :5]
     few = surface.fit(k[:5], first, true["year_fraction"], method=method)

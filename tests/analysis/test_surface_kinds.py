@@ -17,6 +17,13 @@ READ: dict[str, Callable[[xr.Dataset], xr.Dataset]] = {
     "quantile": lambda fit: risk_neutral.quantile(fit, [0.1, 0.5]),
     "moments": risk_neutral.moments,
     "local_volatility": lambda fit: surface.local_volatility(fit, K, [0.1, 0.3]),
+    "iv": lambda fit: surface.iv(fit, [0.0, 0.1], [0.1, 0.3]).to_dataset(name="iv"),
+    "calendar_check": surface.calendar_check,
+    "constant_maturity": lambda fit: surface.constant_maturity(
+        fit, tenors=["30d", "60d"], points=["atm", "rr25"]
+    ),
+    "term_structure": surface.term_structure,
+    "forward_variance": lambda fit: surface.forward_variance(fit, 0.1, 0.3),
 }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-import QuantLib as ql
 import xarray as xr
 
 from derivdata.analysis import black76, risk_neutral, smile, surface
@@ -273,16 +272,6 @@ def test_strikes_of_published_deltas(row):
     assert float(np.exp(k)) == pytest.approx(strike, rel=1e-5)
 
 
-@pytest.mark.parametrize(("target", "kind"), [(0.25, "Fwd"), (-0.1, "Fwd"), (0.25, "PaFwd"), (-0.4, "PaFwd")])
-def test_strikes_by_quantlib_on_a_flat_smile(target, kind):
-    calculator = ql.BlackDeltaCalculator(
-        ql.Option.Call if target > 0 else ql.Option.Put, getattr(ql.DeltaVolQuote, kind), 100.0, 1.0, 1.0, 0.3
-    )
-    made = surface.from_essvi([0.09], [0.0], [0.0], [1.0])
-    k = strike_of(made, target, 1.0, delta={"Fwd": "forward", "PaFwd": "pa"}[kind])
-    assert 100 * float(np.exp(k)) == pytest.approx(calculator.strikeFromDelta(target), rel=1e-7)
-
-
 def test_an_unreachable_delta_is_missing_and_says_so():
     """At iv √T = 2 a premium-adjusted call is worth at most N(d2) K/F, well below 0.9."""
     made = surface.from_essvi([4.0], [0.0], [0.0], [1.0])
@@ -325,25 +314,6 @@ def test_term_structure_of_flat_expiries():
     assert float(found["forward_variance"][2]) == pytest.approx((0.81 * 0.2 - 0.64 * 0.05) / 0.15)
 
 
-LAZY = {
-    "iv": lambda s: surface.iv(s, [0.0, 0.1], [0.1, 0.3]),
-    "calendar_check": surface.calendar_check,
-    "constant_maturity": lambda s: surface.constant_maturity(
-        s, tenors=["30d", "60d"], points=["atm", "rr25"]
-    ),
-    "term_structure": surface.term_structure,
-    "forward_variance": lambda s: surface.forward_variance(s, 0.1, 0.3),
-}
-
-
-@pytest.mark.parametrize("name", LAZY)
-def test_lazy_surfaces_give_lazy_results_of_equal_value(three, name):
-    eager = xr.concat([three, three], "time")
-    late, now = LAZY[name](eager.chunk(time=1)), LAZY[name](eager)
-    assert all(part.chunks for part in (late.data_vars.values() if isinstance(late, xr.Dataset) else [late]))
-    xr.testing.assert_allclose(late.compute(), now, rtol=1e-12)
-
-
 def test_large_sets_are_worked_off_in_pieces_without_a_trace(three):
     """5,400 slices, more than one piece holds, against a few of them alone."""
     many = xr.concat([three] * 6, "exchange").expand_dims(time=300).copy(deep=True)
@@ -351,10 +321,10 @@ def test_large_sets_are_worked_off_in_pieces_without_a_trace(three):
     natural = (many[name] * (1.0 if name == "rho" else scale) for name in ("theta", "rho", "psi"))
     made = surface.from_essvi(*natural, three["year_fraction"]).assign_coords(time=np.arange(300))
     some = made.isel(time=[0, 150, 299])
-    for name in ("calendar_check", "constant_maturity"):
-        everything = LAZY[name](made)
+    for call in (surface.calendar_check, surface.constant_maturity):
+        everything = call(made)
         assert dict(everything.sizes)["time"] == 300
-        xr.testing.assert_allclose(everything.isel(time=[0, 150, 299]), LAZY[name](some), rtol=1e-12)
+        xr.testing.assert_allclose(everything.isel(time=[0, 150, 299]), call(some), rtol=1e-12)
 
 
 def dated(three):

@@ -159,36 +159,6 @@ def test_spread_weights_need_quotes_and_breaches_are_reported(january):
         surface.from_chain(bare, weights="spread")
 
 
-def loss_outside(fit, quotes):
-    """What a fit to bid and ask minimises: the vega-weighted squares of what lies outside them."""
-    model = smile.iv(fit, quotes["log_moneyness"], extrapolate=True)
-    outside = xr.concat([quotes["iv_bid"] - model, model - quotes["iv_ask"]], "edge").max("edge").clip(0.0)
-    deviation = quotes["iv"] * quotes["year_fraction"] ** 0.5
-    vega = np.exp(-((quotes["log_moneyness"] / deviation - deviation / 2) ** 2) / 2)
-    return (vega * outside**2).sum("strike")
-
-
-def test_fits_to_bid_and_ask_lie_outside_less(january):
-    """From the table to slices and to a surface: never worse than the fit to the marks, and half as bad."""
-    one = january[january["symbol"] == "BTC"].query("time == time.min()")
-    quotes = chain.smiles(one)
-    alone = [quotes[n] for n in ("log_moneyness", "iv", "year_fraction")]
-    sides = {"iv_bid": quotes["iv_bid"], "iv_ask": quotes["iv_ask"]}
-    pairs = [
-        (smile.fit(*alone), smile.fit(*alone, weights="vega", **sides)),
-        [
-            surface.from_chain(one, method="slices", weights="vega", loss=loss)
-            for loss in ("quote", "bid_ask")
-        ],
-    ]
-    for marks, market in pairs:
-        before, after = loss_outside(marks, quotes), loss_outside(market, quotes)
-        assert float(after.sum()) < 0.7 * float(before.sum())
-    # Each slice keeps the best of its fits, the one to the marks included.
-    marks, market = (loss_outside(fit, quotes) for fit in pairs[0])
-    assert bool((market <= marks * (1 + 1e-12)).all())
-
-
 def test_a_fit_to_bid_and_ask_needs_no_marks(january):
     """It meets as many quotes as the marks do, and marks that are off or absent change nothing."""
     one = january[january["symbol"] == "BTC"].query("time == time.min()")

@@ -75,15 +75,3 @@ def test_model_free_variance_is_that_of_the_true_surface() -> None:
     )
     mine, true = (variance.model_free(s, method="fukasawa")["total_variance"] for s in (fit, exact))
     np.testing.assert_allclose(mine, true, rtol=1e-4)
-
-
-def test_surfaces_of_venues_and_hours_fit_in_one_call() -> None:
-    dd.connect("sample")
-    history = quoted(dd.options.surface_history("BTC", "deribit", "3h"))
-    many = surface.from_chain(history, method="essvi", weights="equal")
-    assert set(many["theta"].dims) == {"time", "expiry"}
-    last = surface.from_chain(history.isel(time=-1), method="essvi", weights="equal")
-    there = last["theta"].dropna("expiry")["expiry"]
-    np.testing.assert_allclose(
-        many["theta"].isel(time=-1).sel(expiry=there), last["theta"].sel(expiry=there), rtol=1e-6
-    )

@@ -339,16 +339,6 @@ def test_an_index_between_two_expiries_with_its_bounds():
     assert "lower" not in variance.volatility_index(model[["total_variance"]])
 
 
-def test_thousands_of_smiles_are_worked_off_in_pieces_without_a_trace():
-    scale = xr.DataArray(np.linspace(0.5, 2.0, 4500), dims="time")
-    made = smile.from_raw(
-        svi.Raw(0.004 * scale, 0.06 * scale, -0.15, 0.01, 0.12), 30 / 365, k_min=-1.0, k_max=1.0
-    )
-    everything = variance.model_free(made)
-    alone = variance.model_free(made.isel(time=[0, 4499]))
-    xr.testing.assert_allclose(everything.isel(time=[0, 4499]), alone, rtol=1e-12)
-
-
 def test_misuse_is_refused():
     made = slice_of("crypto30d")
     with pytest.raises(ValueError, match="'vix' is not one of None, strip"):

@@ -17,12 +17,5 @@ from derivdata.analysis.chain.forward import basis, forwards
 from derivdata.analysis.chain.smile_quotes import arbitrage, smiles
 from derivdata.analysis.chain.static_arbitrage import executable
 
-__all__ = [
-    "arbitrage",
-    "basis",
-    "clean",
-    "executable",
-    "forwards",
-    "smiles",
-]
+__all__ = ["arbitrage", "basis", "clean", "executable", "forwards", "smiles"]
 __dir__ = __all__.copy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -41,7 +41,6 @@ _UNITS = {
 def smiles(
     options: pd.DataFrame,
     *,
-    side: Literal["otm", "both"] = "otm",
     given: Any = None,
     spot: Numbers | None = None,
     methods: Sequence[ForwardMethod] = METHODS,
@@ -49,19 +48,18 @@ def smiles(
 ) -> xr.Dataset:
     """Arrange volatility by log-moneyness of every expiry, as `smile` and `surface` take it.
 
+    At each strike the option out of the money counts, the mean of both where ``|ln(K/F)| ≤ 1e-4``.
+
     Parameters
     ----------
     options
         What `clean` gave.
-    side
-        ``"otm"``: at each strike the option out of the money, the mean of both where ``|ln(K/F)| ≤ 1e-4``.
-        ``"both"``: every option, with a dim ``side``.
     given, spot, methods, discount
         How the forward is found, as in `forwards`.
 
     Returns
     -------
-    Dataset, dims ``(expiry, strike[, side])``, before them ``symbol``, ``exchange``, ``time`` if they differ
+    Dataset, dims ``(expiry, strike)``, before them ``symbol``, ``exchange``, ``time`` if they differ
         ``iv`` [1/√year], ``log_moneyness`` ``ln(K/F)``, ``open_interest`` [contracts], ``status``; where
         the chain has quotes ``iv_bid`` and ``iv_ask``, implied at the forward; by expiry
         ``forward_source``, ``forward_status``, ``discount`` and the coordinates ``forward`` [USD] and
@@ -72,7 +70,7 @@ def smiles(
     Raises
     ------
     ValueError
-        `options` is not the result of `clean`; an unknown `side` or method.
+        `options` is not the result of `clean`; an unknown method.
     ImportError
         The history is long and dask is not installed (``derivdata[dask]``).
     """
@@ -85,9 +83,7 @@ def smiles(
     options.attrs = {}
     table = slice_forwards(options, given=given, spot=spot, methods=methods, discount=discount)
     quotes, dropped = _fittable(options, table)
-    place = ["expiry", "strike"] if side == "otm" else ["expiry", "strike", "side"]
-    if side == "otm":
-        quotes = _out_of_the_money(quotes)
+    place, quotes = ["expiry", "strike"], _out_of_the_money(quotes)
     values = [name for name in ("iv", "log_moneyness", "iv_bid", "iv_ask", "open_interest") if name in quotes]
     variables = dict.fromkeys((*values, "status"), place) | {name: ["expiry"] for name in _PER_SLICE}
     labelled = by_label(quotes, place, variables, _UNITS).set_coords(["forward", "year_fraction"])

@@ -13,8 +13,8 @@ variable                        meaning
                                 there are no more strikes than parameters
 ``n``, ``nfev``                 quotes used; model evaluations spent
 ``k_min``, ``k_max``            log-moneyness range of the quotes used
-``covariance``                  of the raw parameters as if each slice was fitted alone, over ``parameter``
-                                and ``other_parameter``, for quotes of unequal errors; NaN where there are no
+``covariance``                  of a, b, ρ, m, σ as if each slice was fitted alone, over ``parameter`` and
+                                ``other_parameter``, for quotes of unequal errors; NaN where there are no
                                 more of them than parameters; not of known parameters
 ``year_fraction``, ``forward``  coordinates: time to expiry [years]; forward, if it was given
 ==============================  =================================================================

@@ -18,15 +18,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from derivdata.analysis.smile.quotes import SmileQuotes, scaled_quotes
-from derivdata.analysis.smile.search import (
-    Index,
-    Linearised,
-    Minimum,
-    diagonal,
-    gain,
-    minimise,
-    times,
-)
+from derivdata.analysis.smile.search import Index, Linearised, Minimum, diagonal, gain, minimise, times
 from derivdata.analysis.smile.svi import Raw, floor_from_raw, floor_to_raw, jet
 from derivdata.support.arrays import Bools, Floats
 

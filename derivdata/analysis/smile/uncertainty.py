@@ -26,8 +26,7 @@ def with_covariance(fit: xr.Dataset, quotes: LabelledQuotes, dim: str, free: tup
         out=[_DIMS],
         sizes=dict.fromkeys(_DIMS, size),
     )
-    names = {each: list(Raw._fields) for each in _DIMS}
-    return fit.assign(covariance=found.reset_coords(drop=True)).assign_coords(names)
+    return fit.assign(covariance=found.reset_coords(drop=True))
 
 
 def _covariance(k: Floats, iv: Floats, weight: Floats, t: Floats, *parameters: Floats) -> Floats:

@@ -33,14 +33,7 @@ from numpy.typing import NDArray
 from derivdata.analysis.smile.butterfly import certified, check_slices, product
 from derivdata.analysis.smile.quotes import SurfaceQuotes
 from derivdata.analysis.smile.search import Index, Linearised, diagonal, minimise
-from derivdata.analysis.smile.svi import (
-    Raw,
-    density_jet,
-    floor_from_raw,
-    floor_to_raw,
-    jet,
-    total_variance,
-)
+from derivdata.analysis.smile.svi import Raw, density_jet, floor_from_raw, floor_to_raw, jet, total_variance
 from derivdata.support.arrays import Bools, Floats, Indices, Ints
 
 _ROUNDS, _FIRST_STEPS, _STEPS, _TOLERANCE = 14, 25, 12, 1e-6

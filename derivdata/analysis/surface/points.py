@@ -177,8 +177,8 @@ def _errors(cut: Maturity, points: Sequence[str], conventions: dict[str, Any]) -
         fit = getattr(cut, side)
         covariance = fit["covariance"]
         slopes = []
-        for name in Raw._fields:
-            step = 1e-3 * covariance.sel(parameter=name, other_parameter=name, drop=True) ** 0.5 + 1e-9
+        for place, name in enumerate(Raw._fields):
+            step = 1e-3 * covariance.isel(parameter=place, other_parameter=place) ** 0.5 + 1e-9
             up, down = (
                 points_of(
                     cut._replace(**{side: fit.assign({name: fit[name] + sign * step})}), points, **conventions
@@ -186,9 +186,7 @@ def _errors(cut: Maturity, points: Sequence[str], conventions: dict[str, Any]) -
                 for sign in (1.0, -1.0)
             )
             slopes.append((up - down) / (2.0 * step))
-        slope = xr.concat(
-            slopes, xr.Variable("parameter", list(Raw._fields)), coords="minimal", compat="override"
-        )
+        slope = xr.concat(slopes, "parameter", coords="minimal", compat="override")
         other = slope.rename(parameter="other_parameter")
         for point in points:
             square = (slope[point] * covariance * other[point]).sum(

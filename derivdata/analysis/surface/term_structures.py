@@ -37,25 +37,23 @@ TOLERANCE = 1e-10
 _SLICES = 4096
 _POINTS, _ZOOMS, _ZOOM_POINTS = 801, 4, 17
 _FLOOR = 1e-3
+_FARTHEST = 100.0  # log-moneyness
 
 
 @typed
-def calendar_check(surface: xr.Dataset, *, k_limit: float = 100.0) -> xr.Dataset:
+def calendar_check(surface: xr.Dataset) -> xr.Dataset:
     """Check each expiry for calendar arbitrage against the one before it.
 
     Parameters
     ----------
     surface
         Any surface or set of smiles with dim ``expiry``, in any order of time.
-    k_limit
-        Total variance is compared for ``|k| <= k_limit``: on 801 points, dense at the money, then ever
-        closer around the least gap.
 
     Returns
     -------
     Dataset over the surface's dims
-        ``min_gap``, the least ``w − w_before``, and ``argmin_k``; both NaN for the first expiry. ``ok``:
-        ``min_gap >= −1e-10``; True for the first expiry, False without a slice.
+        ``min_gap``, the least ``w − w_before`` for ``|k| ≤ 100``, and ``argmin_k``; NaN for the first
+        expiry. ``ok``: ``min_gap >= −1e-10``; True for the first expiry, False without a slice.
     """
     require_surface(surface)
     bare = surface.drop_vars([name for name in surface.coords if name != "year_fraction"])
@@ -65,7 +63,6 @@ def calendar_check(surface: xr.Dataset, *, k_limit: float = 100.0) -> xr.Dataset
             _least_gaps,
             *(part["year_fraction"].reset_coords(drop=True), part["method"] > 0),
             *(part[name] for name in Raw._fields),
-            k_limit=k_limit,
             core=[["expiry"]] * 7,
             out=[["expiry"]] * 3,
             types=[np.float64, np.float64, np.bool_],
@@ -79,14 +76,14 @@ def calendar_check(surface: xr.Dataset, *, k_limit: float = 100.0) -> xr.Dataset
     return checked.assign_coords({name: surface.coords[name] for name in surface.coords})
 
 
-def _least_gaps(t: Floats, usable: Bools, *raw: Floats, k_limit: float) -> tuple[Floats, Floats, Bools]:
+def _least_gaps(t: Floats, usable: Bools, *raw: Floats) -> tuple[Floats, Floats, Bools]:
     """Find where each slice, along the last axis, rises least over that of the expiry before."""
     t, usable, *parts = np.broadcast_arrays(t, usable, *raw)
     before = previous(t, usable)
     later = Raw(*(part[..., None] for part in parts))
     earlier = Raw(*(np.take_along_axis(part, np.maximum(before, 0), -1)[..., None] for part in parts))
     width = np.sqrt(np.maximum(total_variance(0.0, earlier), _FLOOR**2))
-    end = np.arcsinh(k_limit / width)
+    end = np.arcsinh(_FARTHEST / width)
     low, high = -end, end
     for points in (_POINTS, *[_ZOOM_POINTS] * _ZOOMS):
         u = low + (high - low) * np.linspace(0.0, 1.0, points)

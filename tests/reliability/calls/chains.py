@@ -40,7 +40,7 @@ CALLS: Calls = {
     },
     "analysis.chain.basis": lambda: {"forward": forwards(), "spot": 100.0},
     "analysis.chain.smiles": lambda: {
-        "options": cleaned(), "side": "otm", "given": None, "spot": None, "methods": ("underlying",),
+        "options": cleaned(), "given": None, "spot": None, "methods": ("underlying",),
         "discount": 1.0,
     },
     "analysis.chain.arbitrage": lambda: {"quotes": quotes()},
@@ -131,7 +131,7 @@ CALLS: Calls = {
         "theta": [0.02, 0.06], "rho": [-0.3, -0.3], "psi": [0.1, 0.2], "year_fraction": [0.1, 0.3],
         "k_min": -1.0, "k_max": 1.0, "forward": [100.0, 101.0],
     },
-    "analysis.surface.calendar_check": lambda: {"surface": whole(), "k_limit": 5.0},
+    "analysis.surface.calendar_check": lambda: {"surface": whole()},
     "analysis.surface.constant_maturity": lambda: {
         "surface": whole(), "tenors": ("40d", "60d"), "points": ("atm", "rr25"), "delta": "forward",
         "atm": "forward",
