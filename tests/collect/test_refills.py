@@ -8,6 +8,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 from derivdata.errors import ArchiveError, VenueError
 from derivdata.sources.archive import Archive, open_archive
 from derivdata.sources.collect import refills
+from derivdata.sources.collect.clock import Clock
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.contracts import list_contracts
 from derivdata.sources.collect.histories import backfill
@@ -46,8 +48,20 @@ def fakes(clock: EventClock, monkeypatch: pytest.MonkeyPatch) -> Fakes:
     return faked(LAST, clock, monkeypatch)
 
 
+def _collector(
+    folder: Path, fakes: Fakes, clock: Clock, *venues: str, symbols: Sequence[str] = ("BTC",), **more: Any
+) -> Collector:
+    where = {"clock": clock, "addresses": fakes.addresses, "names": TABLES, "symbols": symbols}
+    return Collector(open_archive(folder), venues=venues, **(where | more))
+
+
 def _collected(
-    folder: Path, fakes: Fakes, clock: EventClock, minutes: int, *venues: str, symbols: list[str]
+    folder: Path,
+    fakes: Fakes,
+    clock: EventClock,
+    minutes: int,
+    *venues: str,
+    symbols: Sequence[str] = ("BTC",),
 ) -> list[Minute]:
     """Collect for some minutes; return what each brought."""
     found: list[Minute] = []
@@ -57,15 +71,7 @@ def _collected(
         if len(found) == minutes:
             clock.stop()
 
-    Collector(
-        open_archive(folder),
-        venues=venues,
-        symbols=symbols,
-        names=TABLES,
-        clock=clock,
-        addresses=fakes.addresses,
-        log=count,
-    ).run()
+    _collector(folder, fakes, clock, *venues, symbols=symbols, log=count).run()
     return found
 
 
@@ -88,15 +94,8 @@ def test_a_venue_that_never_answers_a_history_delays_that_of_no_other(
     clock = SimulatedClock("2026-01-20T11:02:00")
     fakes = faked(LAST, clock, monkeypatch)
     held = fakes.held["bybit/v5/market/funding/history"] = threading.Event()
-    archive = open_archive(tmp_path / "market")
-    collector = Collector(
-        archive,
-        venues=["bybit", "okx"],
-        symbols=["BTC"],
-        names=TABLES,
-        clock=clock,
-        addresses=fakes.addresses,
-    )
+    collector = _collector(tmp_path / "market", fakes, clock, "bybit", "okx")
+    archive = collector.archive
     try:
         collector.refills.start_due(["bybit", "okx"])
         blocked, first = (collector.refills.workers[name] for name in ("bybit", "okx"))
@@ -129,7 +128,7 @@ def _is_refilled(archive: Archive, exchange: str) -> bool:
 def test_a_refill_that_is_done_is_counted_and_the_next_begins_with_the_next_hour(
     fakes: Fakes, clock: EventClock, tmp_path: Path
 ) -> None:
-    found = _collected(tmp_path / "market", fakes, clock, 6, "hyperliquid", symbols=["BTC"])
+    found = _collected(tmp_path / "market", fakes, clock, 6, "hyperliquid")
     written = [
         (f"{m.time:%H:%M}", m.rows["funding_settlements"]) for m in found if "funding_settlements" in m.rows
     ]
@@ -148,7 +147,7 @@ def test_what_goes_wrong_in_a_refill_arrives(
 
     monkeypatch.setattr(refills, "backfill", refused)
     with pytest.raises(ArchiveError, match="No space left on device"):
-        _collected(tmp_path / "market", fakes, clock, 20, "bybit", symbols=["BTC"])
+        _collected(tmp_path / "market", fakes, clock, 20, "bybit")
     assert clock.utc() < BEFORE_THE_HOUR + pd.Timedelta(6, "min")
 
 
@@ -160,7 +159,7 @@ def test_an_unexpected_error_of_a_refill_is_told_and_the_minutes_go_on(
         raise KeyError("fundingTime")
 
     monkeypatch.setattr(refills, "backfill", broken)
-    found = _collected(tmp_path / "market", fakes, clock, 8, "bybit", symbols=["BTC"])
+    found = _collected(tmp_path / "market", fakes, clock, 8, "bybit")
     assert len(found) == 8
     assert "bybit: KeyError('fundingTime')" in [text for minute in found for text in minute.failed.values()]
 
@@ -199,7 +198,7 @@ def test_a_history_that_is_refused_is_told_with_the_minute(
 ) -> None:
     truth = fakes.truth.payments
     monkeypatch.setattr(fakes.truth, "payments", lambda *a: [(s, h, float("nan")) for s, h, _ in truth(*a)])
-    found = _collected(tmp_path / "market", fakes, clock, 6, "bybit", symbols=["BTC"])
+    found = _collected(tmp_path / "market", fakes, clock, 6, "bybit")
     told = [text for minute in found for part, text in minute.failed.items() if part.startswith("history")]
     assert any(
         "bybit funding_settlements BTC: bybit /v5/market/funding/history: 'nan'" in text for text in told
@@ -229,15 +228,7 @@ def test_the_end_does_not_wait_for_a_dead_venue(tmp_path: Path, monkeypatch: pyt
             assert asked.wait(HANGS_SECONDS)
             clock.stop()
 
-    collector = Collector(
-        open_archive(tmp_path / "market"),
-        venues=["bybit"],
-        symbols=["BTC"],
-        names=TABLES,
-        clock=clock,
-        addresses=fakes.addresses,
-        log=stop_in_the_refill,
-    )
+    collector = _collector(tmp_path / "market", fakes, clock, "bybit", log=stop_in_the_refill)
     try:
         collector.run()
         worker = collector.refills.workers["bybit"]
@@ -424,10 +415,8 @@ def test_a_worker_that_cannot_start_is_not_taken_for_running(
 ) -> None:
     clock = SimulatedClock("2026-01-20T11:02:30")
     fakes = faked(LAST, clock, monkeypatch)
-    archive = open_archive(tmp_path / "market")
-    collector = Collector(
-        archive, venues=["bybit"], symbols=["BTC"], names=TABLES, clock=clock, addresses=fakes.addresses
-    )
+    collector = _collector(tmp_path / "market", fakes, clock, "bybit")
+    archive = collector.archive
 
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
