@@ -80,7 +80,7 @@ def test_series_without_a_half_life_say_why():
     assert int(found["status"]) == FundingStatus.CONSTANT
     assert int(found["pairs"]) == 99
     walk = np.random.default_rng(0).standard_normal(120).cumsum()
-    found = _ols(series(walk), resamples=199)
+    found = funding.half_life(series(walk), resamples=199)
     assert float(found["half_life_high_hours"]) == np.inf
 
 

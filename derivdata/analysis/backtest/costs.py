@@ -35,13 +35,7 @@ class Costs:
     liquidation_bps: float = 0.0
 
     def by_side(self, symbols: Sequence[str], venues: Sequence[str]) -> Floats:
-        """Return the fees [bps] over (buy, sell), symbols and venues.
-
-        Raises
-        ------
-        ValueError, TypeError
-            A venue has no fee, or one that is no number.
-        """
+        """Return the fees [bps] over (buy, sell), symbols and venues."""
         fees = np.empty((2, len(symbols), len(venues)))
         if self.fee_bps is None:
             fees[:] = _published(symbols, venues)

@@ -93,13 +93,7 @@ class Market:
 
 
 def market_of(panel: Panel, prices: xr.DataArray | None) -> Market:
-    """Check the panels and put them on one grid: every stamp of a rate, and every price between them.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `derivdata.analysis.backtest.carry`.
-    """
+    """Check the panels and put them on one grid: every stamp of a rate, and every price between them."""
     panel = _with_symbol(require_rate(panel, "exchange", "time"))
     for dim in ("symbol", "exchange"):
         if len(set(labels_of(panel, dim))) != panel.sizes[dim]:

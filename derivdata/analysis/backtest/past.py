@@ -185,13 +185,7 @@ class Past:
 
 
 def target_of(answer: Any, past: Past) -> Target:
-    """Return a rule's answer as a `Target`: it may be one, or a mapping of symbols to (long, short).
-
-    Raises
-    ------
-    TypeError, ValueError
-        It is neither, or names a symbol or venue that the panel does not have.
-    """
+    """Return a rule's answer as a `Target`: it may be one, or a mapping of symbols to (long, short)."""
     if isinstance(answer, Target):
         return _checked(answer, past)
     if not isinstance(answer, Mapping):

@@ -173,12 +173,9 @@ def _cumulative(
 def earned(prepared: PreparedPanel, starts: Floats, ends: Floats, *, min_cover: float = 1.0) -> xr.Dataset:
     """Return bps that each series earns over the spans ``(start, end]``, hours since the panel's `origin`.
 
-    Returns
-    -------
-    Dataset, the panel's dims with ``span`` in place of ``time``
-        ``amount`` [bps of notional, as a long pays it] of what is there, NaN where that covers less than
-        `min_cover` of the span; ``filled``, the hours [h] in it whose rate was carried over missing samples;
-        ``coverage``, the part of the hours paid for.
+    ``amount`` [bps of notional, as a long pays it] of what is there, NaN where that covers less than
+    `min_cover` of the span; ``filled``, the hours in it whose rate was carried over missing samples;
+    ``coverage``, the part of the hours paid for.
     """
     result = figures_of(
         _earned,
@@ -241,13 +238,7 @@ def require_cover(min_cover: float) -> None:
 
 
 def sums_of(prepared: PreparedPanel, period_hours: float, *, min_cover: float = 1.0) -> xr.Dataset:
-    """`earned` over each whole period, counted from 00:00 UTC (1970-01-01).
-
-    Returns
-    -------
-    Dataset, the panel's dims with ``time`` the ends of periods
-        As `earned`; NaN also where a settlement pays for more than the period.
-    """
+    """`earned` over each whole period from 00:00 UTC on; NaN where a payment is for more than the period."""
     ends = _period_ends(prepared, period_hours)
     closes = hours_at(ends, prepared.origin)
     if prepared.settled:
@@ -259,13 +250,7 @@ def sums_of(prepared: PreparedPanel, period_hours: float, *, min_cover: float = 
 
 
 def _period_ends(prepared: PreparedPanel, period_hours: float) -> NDArray[np.datetime64]:
-    """Return the ends of the whole periods that the panel's rows cover.
-
-    Raises
-    ------
-    ValueError
-        The panel is shorter than one period, or has more of them than can be told apart.
-    """
+    """Return the ends of the whole periods that the panel's rows cover."""
     start = float(hours_at(prepared.origin, np.datetime64(0, "us")))
     stop = start + float(prepared.since[-1]) + (0.0 if prepared.settled else prepared.step)
     if prepared.settled:  # its first row pays for hours before it

@@ -137,13 +137,7 @@ def _best_pairs(panel: xr.DataArray) -> xr.Dataset:
 
 
 def _mask(panel: xr.DataArray, tradable: xr.DataArray | Sequence[str]) -> xr.DataArray:
-    """Return whether a position can be opened, over the panel's dims.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Not boolean, other labels than the panel's, or a venue that the panel lacks.
-    """
+    """Return whether a position can be opened, over the panel's dims."""
     if isinstance(tradable, xr.DataArray):
         if tradable.dtype != bool:
             raise TypeError(f"tradable must be boolean, not {tradable.dtype}")
@@ -155,18 +149,8 @@ def _mask(panel: xr.DataArray, tradable: xr.DataArray | Sequence[str]) -> xr.Dat
 def extremes(rates: Floats, order: Sequence[int] | NDArray[Any]) -> Extremes:
     """Return the largest difference along the last axis and where its ends are; NaN is left out.
 
-    Parameters
-    ----------
-    rates
-        Any shape and memory layout, venues last.
-    order
-        Venues in order of preference among equal rates.
-
-    Returns
-    -------
-    Extremes
-        Places are indices into the last axis, and −1 where there is no pair: fewer than two rates, or all
-        equal. The spread is NaN below two rates.
+    `order` are the venues in order of preference among equal rates. Places are indices into the last axis, −1
+    where there is no pair: fewer than two rates (the spread is NaN), or all equal.
     """
     shape = (math.prod(rates.shape[:-2]), math.prod(rates.shape[-2:-1]))
     grid = np.moveaxis(rates, -1, 0).reshape(rates.shape[-1], *shape)

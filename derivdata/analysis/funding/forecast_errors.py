@@ -95,10 +95,7 @@ class Walk(NamedTuple):
 def walk_of(parts: tuple[Means, ...], amounts: Floats, plan: Plan) -> Walk:
     """Add up what regressions expect of pairs, and find the sizes of the errors that this has.
 
-    Parameters
-    ----------
-    amounts
-        (venue, period) bps that a long pays, of all parts together: how restless a pair is.
+    `amounts` (venue, period) [bps] are what a long pays, of all parts together: how restless a pair is.
     """
     long, short = pair_places(len(amounts))
     predicted, realised, outcomes = (
@@ -124,15 +121,9 @@ def walk_forward(amounts: Floats, plan: Plan, wanted: Indices) -> Walk:
 def pair_distribution(walk: Walk, at: int) -> tuple[Floats, Floats, Floats, Floats, int]:
     """Return the ingredients of the outcomes' distributions at a period.
 
-    Returns
-    -------
-    expected, scale
-        (long, short) bps: the mean outcome of each ordered pair before cost, and the size of its error.
-    errors, weight
-        Past errors in order, and the weight up to each; of a pair expected to lose they count reversed, of
-        one expected to do neither half in each direction.
-    decisions
-        How many past decisions the errors are of.
+    The mean outcome of each ordered pair (long, short) before cost and the size of its error [bps]; past
+    errors in order, and the weight up to each; and of how many past decisions they are. Errors of a pair
+    expected to lose count reversed, of one expected to do neither half in each direction.
     """
     venues = walk.outcomes.shape[0]
     scale = np.full((venues, venues), np.nan)

@@ -41,16 +41,7 @@ class Ledger(NamedTuple):
 def of_sampled(rates: Floats, since: Floats, *, step: float, limit: float) -> Ledger:
     """Return the ledger of rates that hold until the next: row i covers ``[since[i], since[i + 1])``.
 
-    Parameters
-    ----------
-    rates
-        [bps/8h], NaN where there is no sample.
-    since
-        Hours of the rows.
-    step
-        Hours that the last row holds.
-    limit
-        Hours that a rate holds at most, over rows without a value too.
+    The last row holds for `step` hours, and none for more than `limit`, over rows without a value too.
     """
     last = last_valid(np.isfinite(rates))
     started = last >= 0
@@ -88,16 +79,8 @@ def earned_between(
 ) -> tuple[Floats, Floats, Floats]:
     """Return the bps earned over spans common to all series, the filled hours in them, and the part paid for.
 
-    Parameters
-    ----------
-    starts, ends
-        Hours. A settlement counts in ``(start, end]``, a sampled rate is integrated over the span.
-
-    Returns
-    -------
-    amount, filled, coverage
-        The spans take the place of the rows. The amount is that of the rows that are there. The coverage is
-        1 where nothing is missing, and 0 where nothing is there.
+    A settlement counts in ``(start, end]``, a sampled rate is integrated over the span. The amount is that of
+    the rows that are there; the part is 1 where nothing is missing, and 0 where nothing is there.
     """
     if settled:
         first, last = (np.searchsorted(since, instants, side="right") for instants in (starts, ends))

@@ -23,11 +23,6 @@ def pair_costs(fee_bps: float | Mapping[str, float], venues: Sequence[str]) -> F
     """Return the cost of the four trades of every pair [bps of one leg's notional], (long, short).
 
     Each leg is opened and closed, so that a pair pays twice what one trade costs on either venue.
-
-    Raises
-    ------
-    ValueError
-        A venue has no fee, or one that is not finite.
     """
     if isinstance(fee_bps, Mapping):
         absent = [name for name in venues if name not in fee_bps]

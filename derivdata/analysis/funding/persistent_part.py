@@ -41,21 +41,11 @@ class PersistentPart(NamedTuple):
 def persistent_part(series: Floats, *, slots: int, level: float, resamples: int, seed: int) -> PersistentPart:
     """Estimate the half-life of the persistent part by test inversion.
 
-    Parameters
-    ----------
-    series
-        Values on a regular grid, NaN where there is none; they must vary.
-    slots
-        Steps of a day, whose means are taken out of data and simulations; 1 takes out the mean alone.
-    level
-        Nominal coverage of the interval, 0.9.
-
-    Notes
-    -----
-    The statistic at φ is ``Σ_k φ^k (γ[k + 2] − φ γ[k + 1]) / γ[0]`` over eight lags: 0 but for bias where φ
-    is right. Weak identification (little persistence, much noise) makes wide intervals and not wrong ones, as
-    the moments themselves are tested and not an estimate (Anderson and Rubin 1949, Annals of Mathematical
-    Statistics 20).
+    The values lie on a regular grid and must vary, NaN where there is none; the means of the `slots` of a day
+    are taken out of data and simulations. The statistic at φ is
+    ``Σ_k φ^k (γ[k + 2] − φ γ[k + 1]) / γ[0]`` over eight lags: 0 but for bias where φ is right. Weak
+    identification (little persistence, much noise) makes wide intervals and not wrong ones, as the moments
+    themselves are tested and not an estimate (Anderson and Rubin 1949, Annals of Mathematical Statistics 20).
     """
     known = np.isfinite(series)
     lives = np.exp(np.linspace(np.log(_SHORTEST), np.log(max(int(known.sum()), 2)), _POINTS))

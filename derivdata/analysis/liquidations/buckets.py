@@ -168,14 +168,7 @@ def observed(*frames: pd.DataFrame) -> pd.DataFrame:
 
 
 def check_orders(events: pd.DataFrame, by: Sequence[str]) -> list[str]:
-    """Return the columns to group orders by.
-
-    Raises
-    ------
-    ValueError
-        Columns are absent, an order occurs twice, a side is neither ``long`` nor ``short``, times are missing
-        or have no zone, or a column of `by` is missing in some rows.
-    """
+    """Check that orders can be grouped by columns, and return these."""
     numbers = [name for name in ("value_usd", "fill_price_usd") if name in ("value_usd", *events.columns)]
     require_columns(events, "events", numbers, others=("time", "side", "value_usd"))
     unknown = events["side"][~events["side"].isin(("long", "short"))]

@@ -147,17 +147,8 @@ def rows_of_other_symbols(points: Points, report: pd.DataFrame) -> Array:
 def answered_windows(requests: pd.DataFrame, series: pd.DataFrame) -> list[Array]:
     """Return for each series the answered windows [µs], one a row, in order, those that touch as one.
 
-    Parameters
-    ----------
-    requests
-        The ledger: ``exchange``, ``symbol`` (missing: all symbols), ``start``, ``end``, ``answered``.
-    series
-        ``symbol`` and ``exchange`` of each series, as far as the table has them.
-
-    Raises
-    ------
-    ValueError
-        The ledger has other columns, or is of several tables.
+    `requests` is the ledger (a missing symbol stands for all), `series` has the ``symbol`` and ``exchange``
+    of each series, as far as the table has them.
     """
     require_columns(requests, "requests", [], others=["exchange", "symbol", "start", "end", "answered"])
     if "table" in requests and requests["table"].nunique() > 1:
