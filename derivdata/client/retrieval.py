@@ -70,7 +70,7 @@ def pieces(
         return [window]
     listed = venues.split(",") if isinstance(venues, str) else venues
     count = _VENUES if listed is None or "all" in listed else max(len(set(listed)), 1)
-    step = times.resolution(resolution) or _RAW_STEP
+    step = times.RESOLUTIONS.get(resolution, _RAW_STEP)
     step_bytes = _ROW_BYTES.get(endpoint.path, _POINT_BYTES) * count
     return cut(window, step * (_BYTES_PER_ANSWER // step_bytes))
 

@@ -304,14 +304,15 @@ def _old(e: CheckedAnswer) -> Iterator[str]:
     now, stated, stamps = e.answer.as_of, e.stated.get("timestamp"), e.time_us
     if now is pd.NaT:
         return
-    late = times.us(now) - int(times.micros([stated])[0]) if isinstance(stated, str) else 0
+    now_us = int(now.asm8.astype("datetime64[us]").astype(np.int64))
+    late = now_us - int(times.micros([stated])[0]) if isinstance(stated, str) else 0
     if abs(late) > _LATE_US:
         apart = f"{abs(late) / HOUR_US:.1f} hours {'before' if late > 0 else 'after'} its Date"
         yield f"the answer's own time is {stated}, {apart}"
-    elif stamps is not None and (stamps > times.us(now) + e.step_us + _LATE_US).any():
-        yield f"{int((stamps > times.us(now)).sum())} rows are of instants after the answer's Date"
+    elif stamps is not None and (stamps > now_us + e.step_us + _LATE_US).any():
+        yield f"{int((stamps > now_us).sum())} rows are of instants after the answer's Date"
     fresh = 0.0 if e.endpoint is None else e.endpoint.fresh_seconds
-    is_past = e.window_us is not None and e.window_us[1] < times.us(now) - e.answer.age * 1e6
+    is_past = e.window_us is not None and e.window_us[1] < now_us - e.answer.age * 1e6
     if e.answer.age > fresh + _LATE_US / 1e6 and not is_past:
         yield f"a cache on the way has kept the answer for {e.answer.age / 3600:.1f} hours"
 

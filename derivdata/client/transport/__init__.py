@@ -4,17 +4,13 @@ Who answers is chosen once, by `connect`. Every answer then passes the same way:
 key, the turn at the endpoint, the deadlines and the checks; above it the error map and the typed decode.
 """
 
-from derivdata.client.transport.cache import CacheInfo, cache_clear, cache_info
+from derivdata.client.transport.cache import cache_clear, cache_info
 from derivdata.client.transport.connecting import connect, disconnect
 from derivdata.client.transport.connection import Connection
-from derivdata.client.transport.origin import LocalSource
 from derivdata.client.transport.response import Response, notify, progress
 from derivdata.client.transport.session import (
     SESSION,
     Answer,
-    Observer,
-    Responder,
-    Session,
     get,
     get_each,
     provenance,
@@ -26,13 +22,8 @@ from derivdata.support.times import asof
 __all__ = [
     "SESSION",
     "Answer",
-    "CacheInfo",
     "Connection",
-    "LocalSource",
-    "Observer",
-    "Responder",
     "Response",
-    "Session",
     "asof",
     "cache_clear",
     "cache_info",
