@@ -298,7 +298,7 @@ def test_summary(text: str) -> None:
         (f"{weighted[0]:+.2f} bps/8h", "mean of the last 24 h"),
         ("+4.00 bps/8h", "mean of the last 24 h"),
         ("10 M USD", "at 2026-01-16 23:00 UTC"),
-        ("52.9 %", "at 2026-01-16 23:00 UTC"),
+        ("52.1 %", "at 2026-01-16 23:00 UTC"),
         ("3.75 M USD", "last 7 days"),
     ]
     assert tiles[4][1] == "of BTC and ETH liquidated, 87 % of it longs"
