@@ -1,5 +1,6 @@
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,8 @@ from scipy.interpolate import CubicSpline
 from scipy.stats import norm
 
 from derivdata.sources import sample
+from derivdata.sources.query import Query
+from derivdata.sources.service.answers.options import at_the_money
 from derivdata.tables import endpoints
 from tests.support.instants import at
 
@@ -244,6 +247,15 @@ def test_greeks_are_black_76_in_the_venues_units(exchange, vega_unit, theta_unit
         assert row.vega == pytest.approx(vega * vega_unit, rel=1e-4, abs=1e-4)
         decay = (price(row, f, v, t * (1 - 1e-4)) - price(row, f, v, t * (1 + 1e-4))) / (2e-4 * t)
         assert row.theta == pytest.approx(decay * theta_unit, rel=1e-3, abs=1e-4)
+
+
+def test_strikes_about_the_money_are_enough_for_its_volatility():
+    """Of two days of BTC on Deribit: the same at each hour and expiry, of a tenth of the rows."""
+    names = ("time", "expiry", "strike", "iv", "underlying_price")
+    query = Query("options_snapshot", at("2026-03-09"), at("2026-03-11"), ["BTC"], ["deribit"], names)
+    whole, near = (STORE.rows(replace(query, near_money=near)) for near in (False, True))
+    assert len(near) < len(whole) / 10
+    pd.testing.assert_frame_equal(at_the_money(near), at_the_money(whole))
 
 
 def test_the_surface_moves_smoothly():

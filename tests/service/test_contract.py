@@ -21,29 +21,13 @@ def test_made_up_requests_find_no_failure(ask: Caller, tmp_path: Path) -> None:
         "schemathesis"
     )
     assert command is not None, "schemathesis is not installed: pip install -e '.[dev]'"
-    config = Path(__file__).with_name("schemathesis.toml")
-    run = [
-        command,
-        "--config-file",
-        str(config),
-        "run",
-        f"{ask.local.url}/openapi.json",
-        "-H",
-        "X-Api-Key: key-pro",
-    ]
-    options = [
-        "--max-time",
-        str(SECONDS),
-        "--request-timeout",
-        str(PATIENCE),
-        "--seed",
-        "1",
-        "--no-color",
-        "--generation-database",
-        "none",
-    ]
+    config, url = Path(__file__).with_name("schemathesis.toml"), f"{ask.local.url}/openapi.json"
+    options = (
+        f"--max-time {SECONDS} --request-timeout {PATIENCE} --seed 1 --no-color --generation-database none"
+    )
+    run = [command, "--config-file", str(config), "run", url, "-H", "X-Api-Key: key-pro", *options.split()]
     done = subprocess.run(
-        [*run, *options],
+        run,
         capture_output=True,
         text=True,
         cwd=tmp_path,

@@ -1,9 +1,44 @@
-"""Liquidated value over time and by group: BTC long 177,100, ETH short 3,040, SOL short 1,510 in a day."""
+"""Liquidated value over time and by group, orders with fills on both sides of an edge, and unknown sides.
+
+The hand-written market has BTC long 177,100, ETH short 3,040, SOL short 1,510 in a day.
+"""
 
 from __future__ import annotations
 
+import pandas as pd
+
 from tests.service.conftest import Caller, serving
+from tests.service.market import at
 from tests.service.memory_store import MemoryStore
+
+MIDNIGHT = "2026-06-30T00:00:00Z"
+
+
+def fill(order: str, time: str, value: float, side: str | None = "long") -> dict[str, object]:
+    return {
+        "exchange": "binance",
+        "order_id": order,
+        "fill_id": f"{order} {time}",
+        "time": at(time),
+        "symbol": "BTC",
+        "side": side,
+        "status": "filled",
+        "order_price_usd": 1.0,
+        "fill_price_usd": 1.0,
+        "quantity": 110.0,
+        "filled_quantity": value,
+        "value_usd": value,
+    }
+
+
+FILLS = pd.DataFrame(
+    [
+        fill("early", "2026-06-29 12:00", 1.0),
+        fill("both", "2026-06-29 23:59:59", 100.0),
+        fill("both", "2026-06-30 00:00:01", 10.0),
+        fill("late", "2026-06-30 06:00", 1.0),
+    ]
+)
 
 
 def test_by_the_hour_under_a_day_and_for_some_symbols(ask: Caller) -> None:
@@ -28,3 +63,62 @@ def test_dev_sees_thirty_days_of_events_whatever_since_says(store: MemoryStore) 
         )
         everything = ask.body("/liquidations/events", tier="pro", since="0")
         assert [event["oid"] for event in everything["events"]] == ["old", "a1", "a1", "b7"]
+
+
+def test_an_order_counts_once_and_whole_on_the_day_of_its_last_fill() -> None:
+    with serving({"liquidations_fills": FILLS}) as straddled:
+        body = straddled.body("/liquidations/history", start="2026-06-29T00:00Z", resolution="1d")
+        assert [(row["date"], row["exchanges"]["binance"]["long_usd"]) for row in body["data"]] == [
+            ("2026-06-29T00:00:00Z", 1.0),
+            (MIDNIGHT, 111.0),
+        ]
+        # An hour that ends at midnight and the hour that begins there.
+        before = straddled.body(
+            "/liquidations/history", start="2026-06-29T23:00Z", end=MIDNIGHT, resolution="1h"
+        )
+        after = straddled.body(
+            "/liquidations/history", start=MIDNIGHT, end="2026-06-30T01:00Z", resolution="1h"
+        )
+        assert before["data"] == []
+        assert [row["exchanges"]["binance"]["long_usd"] for row in after["data"]] == [110.0]
+        # Six hours from 18:00 end at midnight: the first of the steps in which the answer is read.
+        since = int(pd.Timestamp("2026-06-29 18:00", tz="UTC").timestamp() * 1000) - 1
+        events = straddled.body("/liquidations/events", since=since)["events"]
+        assert [(e["oid"], e["usd_value"], e["fill_count"]) for e in events] == [
+            ("both", 110.0, 2),
+            ("late", 1.0, 1),
+        ]
+
+
+def test_a_whole_order_beside_its_fills_is_taken_whole_whatever_their_times() -> None:
+    """The store has the order whole at its first fill: it lies in that day and not again in the next."""
+    whole = pd.DataFrame([fill("both", "2026-06-29 23:59:59", 110.0)]).drop(columns="fill_id")
+    frames = {"liquidations_fills": FILLS, "liquidations_events": whole.assign(fill_count=2)}
+    with serving(frames) as caller:
+        rows = caller.body("/liquidations/history", start="2026-06-29T00:00Z", resolution="1d")["data"]
+    assert [row["exchanges"]["binance"]["long_usd"] for row in rows] == [111.0, 1.0]
+
+
+def test_no_side_counts_in_the_total_alone_and_is_told() -> None:
+    """One long of 100, one short of 20, and 3 USD of an order of which no side is known."""
+    orders = [("a", "09:00", 100.0, "long"), ("b", "10:00", 20.0, "short"), ("c", "11:00", 3.0, None)]
+    frame = pd.DataFrame([fill(name, f"2026-06-30 {time}", *rest) for name, time, *rest in orders])
+    with serving({"liquidations_fills": frame}) as sided:
+        assert sided.body("/liquidations/aggregates")["totals"] == {
+            "long_count": 1,
+            "short_count": 1,
+            "long_usd": 100.0,
+            "short_usd": 20.0,
+            "total_count": 3,
+            "total_usd": 123.0,
+        }
+        body = sided.body("/liquidations/history", start="2026-06-30T00:00Z", resolution="1h")
+        assert [row["date"][11:13] for row in body["data"]] == ["09", "10"]
+        assert body["notices"] == ["3.00 USD of liquidations are left out: their side is not known"]
+        body = sided.body(
+            "/liquidations/history", start="2026-06-30T09:00Z", end="2026-06-30T10:00Z", resolution="raw"
+        )
+        assert body["resolution"] == "1m"
+        assert body["notices"] == [
+            "resolution=raw is not served: sums of liquidations are by 1m at the finest"
+        ]

@@ -51,7 +51,8 @@ class Starts:
 
     def __call__(self, source: str, *, now: pd.Timestamp | None) -> FakeLocal:
         self.asked.append((source, now))
-        self.made.append(FakeLocal(self.url, now=now or NOON))
+        key = f"local-key {len(self.made)}"  # another in each session
+        self.made.append(FakeLocal(self.url, key, now=now or NOON))
         return self.made[-1]
 
 
@@ -115,7 +116,7 @@ def test_a_local_source_brings_key_label_and_clock(starts: Starts, server: Serve
     answer = transport.get(FUNDING, {}, into=dict[str, bool])
     assert (answer.source, answer.synthetic) == ("sample", True)
     assert answer.attribution == ""
-    assert server.asked[0].headers["X-Api-Key"] == "local-key"
+    assert server.asked[0].headers["X-Api-Key"] == "local-key 0"
     assert [a.method for a in server.asked] == ["GET"], "its clock needs no request"
     assert "sample (synthetic)" in repr(connection)
 
@@ -243,3 +244,11 @@ def test_a_service_in_this_process_may_be_silent_for_long(
     transport.raw("/funding")
     assert waits[0] >= 180.0
     assert waits[-1] <= 20.0
+
+
+@pytest.mark.usefixtures("starts")
+def test_answers_of_a_source_in_this_process_serve_the_next_session(server: Server) -> None:
+    for _ in range(2):
+        transport.connect("sample")
+        assert transport.raw("/funding") == {"ok": True}
+    assert len(server.asked) == 1

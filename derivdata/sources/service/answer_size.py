@@ -1,8 +1,7 @@
 """Refuse an answer that would be too large, before it is made.
 
-How large an answer over a long window would be is learnt from the same answer over single days of that
-window: their bytes, for as many days as were requested. Windows that cannot be too large at their resolution
-are not looked at.
+How large an answer over a long window would be is learnt from the same answer over single days of it; windows
+that cannot be too large at their resolution are not looked at.
 """
 
 from __future__ import annotations

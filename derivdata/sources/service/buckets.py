@@ -1,9 +1,9 @@
 """Means and sums of a series in buckets that are anchored at midnight UTC and labelled by their start.
 
-The rule: a sample holds until the next one of its series, at most `HOLD`; a row that states a resolution
-of its own holds that long. A bucket's mean is weighted by time over what is known of the whole bucket up
-to the clock, whatever the window that was asked: joined windows equal one long window. A bucket in which
-nothing is known is left out.
+A sample holds until the next one of its series, at most `HOLD`; a row that states a resolution of its own
+holds that long. A bucket's mean is weighted by time over what is known of the whole bucket up to the clock,
+whatever window was asked: joined windows equal one long window. A bucket in which nothing is known is left
+out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Refuse foreign hosts, foreign origins and oversized bodies before routing.
 
 A page of any web site can have a browser send requests to 127.0.0.1, and by a name of its own that points
-there (DNS rebinding) read the answers. Such a request carries that name in ``Host``, or that site in
-``Origin``; an address in figures cannot be rebound, so it is always taken.
+there (DNS rebinding) read the answers: such a request carries that name in ``Host`` or ``Origin``. An address
+in figures cannot be rebound.
 """
 
 from __future__ import annotations

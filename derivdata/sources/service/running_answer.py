@@ -1,8 +1,8 @@
 """The answer that a thread is making: corrections of its rows, and whether somebody still waits for it.
 
-A store that keeps a log of corrections states them in the provenance of what is read. An answer is made by
-one thread from many reads, some of them remembered from earlier answers, so each is noted where it happens.
-Where all clients are gone, the work ends: long loops call `check` between their steps.
+An answer is made by one thread from many reads, some remembered from earlier answers, so each correction is
+noted where it happens. Where all clients are gone, the work ends: long loops call `check` between their
+steps.
 """
 
 from __future__ import annotations

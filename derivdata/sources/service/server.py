@@ -121,27 +121,13 @@ def start(
 ) -> RunningService:
     """Run the service in a thread of this process; it answers when this returns.
 
-    Parameters
-    ----------
-    source
-        ``"sample"``, ``"venues"``, an archive's path, or a store.
-    now
-        The service's clock, which stands still; the store's own unless given, which for the venues moves.
-    keys
-        Key to tier; by default one key of tier Team is generated.
-    port
-        0 takes a free one.
-    request_seconds
-        How long a request may take to arrive.
-    allow_hosts, limits, keyless, page, middleware
-        As for `app`.
-    archive, venues
-        As for `open_store`.
+    `source` is ``"sample"``, ``"venues"``, an archive's path, or a store; `now` a clock that stands still,
+    the store's own by default (that of the venues moves); `keys` key to tier, by default one of Team; `port`
+    0 takes a free one. A request may take `request_seconds` to arrive. For the rest see `app` and
+    `open_store`.
 
-    Raises
-    ------
-    ArchiveError, OSError, ValueError
-        The source cannot be read; the host or port cannot be listened on; a tier, key or instant is none.
+    Raises `ArchiveError`, `OSError` or `ValueError`: the source cannot be read, the host or port cannot be
+    listened on, or a tier, key or instant is none.
     """
     store = open_store(source, archive=archive, venues=venues) if isinstance(source, str) else source
     clock = clock_of(store, now, live=False)

@@ -1,14 +1,9 @@
 """A store as it stands at the service's clock: what every answer reads through.
 
-Three rules hold for all that is read here. Nothing later than the clock is seen; volume is known when its
-step is over. Each read adds the corrections of its rows to those of the answer under way (`running_answer`).
-And what several answers are made of, such as the state of all pairs or the totals of venues, is made once
-for each state of the store, however many ask at the same time (`View.once`): one cache, bounded by bytes,
-that forgets what was asked for longest ago. Encoded answers are kept one level up, in the `ResponseCache`,
-by their request.
-
-A history is read in blocks of days that hold about half a million rows, so that memory does not grow with the
-window, with the rows before a block whose values still hold, and the whole buckets that it touches.
+Nothing later than the clock is seen; volume is known when its step is over. Each read adds the corrections of
+its rows to those of the answer under way. What several answers are made of is made once (`View.once`). A
+history is read in blocks of days that hold about half a million rows, so that memory does not grow with the
+window.
 """
 
 from __future__ import annotations

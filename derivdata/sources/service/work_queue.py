@@ -39,10 +39,9 @@ class WorkQueue:
     """Jobs by caller; used by the serving thread alone.
 
     A free slot goes to the caller with the fewest running jobs, of several to the one that has waited
-    longest, and the last free slot only to a caller without any. So whatever some callers ask for, another's
-    request starts at once or as soon as the first running job ends, and callers that have more jobs than
-    slots share these evenly. How many answers are made `at_once` bounds memory, as each may need hundreds of
-    MiB; of one caller `most_waiting` jobs may wait.
+    longest, and the last free slot only to a caller without any: whatever some ask for, another's request
+    starts at once or as soon as the first running job ends. `at_once` bounds memory, as each answer may need
+    hundreds of MiB; of one caller `most_waiting` jobs may wait.
     """
 
     def __init__(self, *, at_once: int = _AT_ONCE, most_waiting: int = _MOST_WAITING) -> None:
