@@ -82,7 +82,7 @@ class ResponseCache(BoundedCache[EncodedBody]):
 class UnsentBodies:
     """Bodies on their way, each counted once however many clients take it; used by the serving thread."""
 
-    def __init__(self, limit: int = 512 << 20) -> None:
+    def __init__(self, limit: int = 256 << 20) -> None:
         self._limit, self._size = limit, 0
         self._clients: Counter[int] = Counter()
 
