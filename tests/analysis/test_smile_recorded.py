@@ -10,10 +10,8 @@ import pytest
 import xarray as xr
 
 from derivdata.analysis import smile
-from derivdata.analysis.smile.evaluate import RAW
 from derivdata.analysis.status import Status
 from tests.analysis.deribit import STAMPS_2026, chain_2025, chain_2026
-from tests.analysis.smile_reference import best_of_starts, rms
 
 CHAINS = ("2025", *STAMPS_2026)
 
@@ -67,15 +65,3 @@ def test_median_errors_in_volatility_points():
     )
     assert float(errors.median()) < 0.005
     assert float(errors.quantile(0.75)) < 0.01
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stamp", ["2025", "20260113T092145Z"])
-def test_recorded_slices_are_as_good_as_the_best_of_twelve_starts(stamp):
-    k, iv, t = quotes(stamp)
-    fit = smile.fit(k, iv, t, weights="equal")
-    raw = np.stack([fit[name] for name in RAW], axis=1)
-    for i in range(0, fit.sizes["slice"], 3):
-        used = iv[i].notnull().values
-        quoted = k[i].values[used], iv[i].values[used], float(t[i])
-        assert rms(*quoted, raw[i]) <= 1.01 * rms(*quoted, best_of_starts(*quoted))

@@ -12,7 +12,6 @@ import xarray as xr
 
 from derivdata.analysis import black76, chain, smile, surface, variance
 from derivdata.analysis.status import Status
-from derivdata.tables.surfaces import surface as to_surface
 from tests.analysis.deribit import HALF_EMPTY, STAMPS_2026, chain_2025, chain_2026
 from tests.measured import fits
 
@@ -123,20 +122,6 @@ def test_an_index_of_the_chains_lies_within_its_bounds_and_near_its_strip(januar
     np.testing.assert_allclose(whole["index"], strip["index"], atol=0.015)
     atm = surface.constant_maturity(fit, tenors=["30d"], points=["atm"])["atm"].isel(tenor=0)
     assert bool((whole["index"] > atm).all())
-
-
-def test_a_surface_dataset_gives_what_its_table_gives():
-    """The library's dims (expiry, strike, side), made from a table by the library itself."""
-    table = chain_2026(STAMPS_2026[0]).query("symbol == 'ETH'")
-    table = table.drop(columns=["bid_coin", "ask_coin", "mark_coin"])
-    made = to_surface(table.assign(gamma=np.nan, theta=np.nan))
-    assert set(made["iv"].dims) == {"expiry", "strike", "side"}
-    from_table, from_dataset = surface.from_chain(table), surface.from_chain(made)
-    np.testing.assert_allclose(
-        smile.iv(from_dataset, 0.0).to_numpy().ravel(),
-        smile.iv(from_table, 0.0).to_numpy().ravel(),
-        rtol=1e-5,
-    )
 
 
 def test_spread_weights_need_quotes_and_breaches_are_reported(january):

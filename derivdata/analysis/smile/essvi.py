@@ -12,12 +12,9 @@ all of one kind:
 
 So with c just below 2 these are free positive numbers, and every surface that keeps the conditions has them:
 the increments of ``−log(1 − R/c)`` and of ``−log(1 − L/c)``, and what θ exceeds ψ times the least τ by. (τ
-itself would do for the conditions, but it runs to infinity as a smile flattens; θ does not.) This is the set
-that Mingone's map (arXiv:2204.00312) covers; here its walls are bounds of single parameters, and nothing has
-to run off to infinity to reach them.
-
-Quotes of one slice enter the search only through the products of four rows (the derivatives by θ, R, L and
-the residual), so the Jacobian in the parameters is never formed quote by quote.
+itself would do, but it runs to infinity as a smile flattens; θ does not.) This is the set that Mingone's map
+(arXiv:2204.00312) covers; here its walls are bounds of single parameters. Quotes of one slice enter the
+search only through the products of four rows (the derivatives by θ, R, L and the residual).
 """
 
 from __future__ import annotations

@@ -18,9 +18,8 @@ The grids guide the search; they prove nothing. What comes out is checked withou
 neighbours by the roots of a quartic (`never_below`). Surfaces that fail are searched on with more force and a
 wider margin. What fails after the last round is given up, and the caller keeps the eSSVI surface.
 
-Martini and Mingone (arXiv:2005.03340) describe the butterfly-free SVI slices exactly, and calendar-free
-neighbours (arXiv:2103.02323, arXiv:2204.00312) for SSVI; for both conditions on SVI no free coordinates are
-known, hence the inequalities. Corbetta et al. (arXiv:1804.04924) fit expiry after expiry; here all move.
+For both conditions on SVI no free coordinates are known (Martini and Mingone, arXiv:2005.03340, describe the
+butterfly-free slices), hence the inequalities. Corbetta et al. (arXiv:1804.04924) fit expiry after expiry.
 """
 
 from __future__ import annotations

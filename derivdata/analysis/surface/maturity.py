@@ -291,7 +291,7 @@ def slices_at(surface: xr.Dataset, at: xr.DataArray) -> xr.Dataset:
     )
     slices = xr.Dataset(dict(zip(names, picked, strict=True)), attrs=surface.attrs)
     if "covariance" in surface:
-        spread = surface["covariance"].drop_vars("expiry", errors="ignore")
+        spread = surface["covariance"].reset_coords(drop=True).drop_vars("expiry", errors="ignore")
         slices["covariance"] = applied(take, spread, at, core=[["expiry"], []])
     return slices
 
