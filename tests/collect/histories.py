@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from derivdata.sources.venues.hyperliquid import DEXES
+from tests.collect.positions import gate, taken
 from tests.collect.state_bodies import filled
 from tests.collect.truth import HOUR
 
@@ -43,9 +44,10 @@ def history(fakes: Fakes, exchange: str, place: str, params: Row) -> Any:
     now = int(fakes.now().timestamp() * 1000)
     name = str(params.get(shape.get("symbol", "symbol")))
     asked = {"name": name, "base": name[:3], "now": now}
-    return filled(
-        shape["body"], {**asked, **more, "rows": [filled(shape["row"], asked | row) for row in rows]}
-    )
+    listed = [filled(shape["row"], asked | row) for row in rows]
+    if shape.get("positions"):
+        listed = [row | gate(name[:3], row["time"], row["mark_price"]) for row in listed]
+    return filled(shape["body"], {**asked, **more, "rows": listed})
 
 
 def _listed(fakes: Fakes, exchange: str, shape: Row, params: Row) -> list[Row]:
@@ -92,9 +94,11 @@ def _states(fakes: Fakes, shape: Row, params: Row, symbol: str) -> list[Row]:
             "coins": coins, "usd": coins * mark, "coins_e2": coins * 100, "both": 2 * coins,
             "both_usd": 2 * coins * mark, "both_e4": 2 * coins * 10000,
             "mark": mark, "high": mark + 9, "low": mark - 9,
+            "bought": bought, "taken": bought + sold,
             "last": mark + 1.0, "last_high": mark + 10.0, "last_low": mark - 8.0,
         }
         for second, coins, mark in fakes.truth.oi(symbol)[-shape.get("last", 0) :]
+        for bought, sold in [taken(symbol, second)]
         if (not by_hour or second % HOUR == 0) and (second <= now or "last" in shape or not by_hour)
     ]  # fmt: skip
 
