@@ -133,6 +133,18 @@ def test_an_answer_that_is_kept_needs_neither_a_thread_nor_the_session(
             opened(server.url, cache="refresh")._serve(HISTORY, FUNDING)
 
 
+def test_what_came_since_the_cache_was_looked_into_is_not_requested_again(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(counting()) as server:
+        connection = opened(server.url)
+        first = connection._serve(HISTORY, FUNDING)
+        cached, looks = connection._cached, iter([None])
+        monkeypatch.setattr(connection, "_cached", lambda url: next(looks, cached(url)))
+        assert connection._serve(HISTORY, FUNDING) == first
+        assert len(server.asked) == 1
+
+
 def test_an_answer_that_is_kept_loads_nothing_of_the_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

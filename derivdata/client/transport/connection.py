@@ -130,7 +130,8 @@ class Connection:
             return lambda: response
         if self._settings.offline:
             return lambda: _not_cached(request)
-        wait = started(lambda: self._opened().get(request.path, url, endpoint, until))
+        look = (lambda: None) if cached is not None else (lambda: self._cached(url))
+        wait = started(lambda: self._opened().get(request.path, url, endpoint, until, look))
         return lambda: self._received(request, wait)
 
     def _received(self, request: Request, wait: Callable[[float], Reply]) -> Response:
