@@ -165,10 +165,6 @@ class ArchiveContents:
             )
         return files
 
-    def _with_files(self, table: Table, read: Callable[[list[DataFile]], T]) -> T:
-        """Read the files of one state of a table; again if a writer has merged them into others."""
-        return self._with_manifest(lambda state: read(state.tables.get(table.name, TableEntry()).files))
-
     def _with_manifest(self, read: Callable[[Manifest], T]) -> T:
         """Read files of one state of the archive; again if a writer has replaced some of them."""
         state = self._manifest()

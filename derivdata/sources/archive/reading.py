@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 import pyarrow as pa
 
-from derivdata.sources.archive import scanning
+from derivdata.sources.archive import scanning, schemas
 from derivdata.sources.archive.contents import ArchiveContents
 from derivdata.sources.archive.corrections import correction_notices
 from derivdata.sources.archive.dask_reads import lazy_frame, lazy_panel
 from derivdata.sources.archive.engine import Engine
-from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
-from derivdata.sources.archive.schemas import (
-    archive_table,
-    archive_tables,
-    frame_of,
-    latest_by,
-    plain_frame,
-)
+from derivdata.sources.archive.manifest import Manifest, TableEntry
 from derivdata.sources.archive.selections import (
     EVER_ALL,
     Selection,
@@ -35,6 +28,7 @@ from derivdata.support import times
 from derivdata.tables.schema import Table
 
 SQL_MEMORY = "2GB"
+T = TypeVar("T")
 
 
 class ArchiveReader(ArchiveContents):
@@ -84,8 +78,8 @@ class ArchiveReader(ArchiveContents):
                 f"columns={list(query.columns)}: table {table.name} has {', '.join(table.columns)}"
             )
         names = query.columns
-        parts = self._with_files(table, lambda files: self._scanned(table, files, chosen, names))
-        frame = frame_of(table, parts, names)
+        parts = self._planned(scanning.read, table, chosen, names)
+        frame = schemas.frame_of(table, parts, names)
         frame.attrs["provenance"] = self._provenance(table, chosen)
         return frame
 
@@ -109,10 +103,10 @@ class ArchiveReader(ArchiveContents):
     def newest(self, query: Query) -> pd.DataFrame:
         """Return the newest row of each series among the rows of a query, or its newest chain of options."""
         table, chosen = self._chosen(query)
-        parts = self._with_files(table, lambda files: self._scanned(table, files, chosen, newest=True))
-        rows = frame_of(table, parts)
+        parts = self._planned(scanning.read, table, chosen, newest=True)
+        rows = schemas.frame_of(table, parts)
         # Files of several versions of the table are queried apart, and each has its newest.
-        last = rows.groupby(latest_by(table), observed=True)["time"].transform("max")
+        last = rows.groupby(schemas.latest_by(table), observed=True)["time"].transform("max")
         frame = rows[rows["time"] == last].reset_index(drop=True)
         frame.attrs["provenance"] = self._provenance(table, chosen)
         return frame
@@ -127,16 +121,13 @@ class ArchiveReader(ArchiveContents):
         table, chosen = self._chosen(query)
         if not {"symbol", "exchange", "resolution", "time", value} <= set(table.columns):
             raise ValueError(f"value={value!r}: table {table.name} has no sums of it over symbols")
-        found = self._with_files(
-            table, lambda files: scanning.sums(self._storage, table, files, chosen, value)
-        )
-        frame = found.to_pandas()
+        frame = self._planned(scanning.sums, table, chosen, value).to_pandas()
         frame.attrs["provenance"] = self._provenance(table, chosen)
         return frame
 
     def extents(self, table: str, until: pd.Timestamp) -> pd.DataFrame:
         """Return first and last instant, rows and the newest symbol of each venue before an instant."""
-        columns = archive_table(table).columns
+        columns = schemas.archive_table(table).columns
         venue, symbol = (f'"{name}"' if name in columns else "NULL" for name in ("exchange", "symbol"))
         return self.sql(
             f'SELECT {venue} AS exchange, min("time") AS first, max("time") AS last, count(*) AS row_count, '
@@ -145,21 +136,18 @@ class ArchiveReader(ArchiveContents):
         )
 
     def _chosen(self, query: Query) -> tuple[Table, Selection]:
-        table = archive_table(query.table)
+        table = schemas.archive_table(query.table)
         window = TimeRange(micros(query.start), micros(query.end))
         return table, Selection(read_filter(table, query.symbols, query.venues), window)
 
-    def _scanned(
-        self,
-        table: Table,
-        files: list[DataFile],
-        chosen: Selection,
-        names: Sequence[str] | None = None,
-        *,
-        newest: bool = False,
-    ) -> list[pa.Table]:
-        near = scanning.plan(files, chosen)
-        return scanning.read(self._storage, table, near, chosen, names, newest=newest)
+    def _planned(self, read: Callable[..., T], table: Table, chosen: Selection, *what: Any, **how: Any) -> T:
+        """Read the files of one state of a table that can hold rows of a selection."""
+
+        def run(state: Manifest) -> T:
+            files = scanning.plan(state.tables.get(table.name, TableEntry()).files, chosen)
+            return read(self._storage, table, files, chosen, *what, **how)
+
+        return self._with_manifest(run)
 
     def sql(self, query: str) -> pd.DataFrame:
         """Run one SELECT of DuckDB over the tables of the archive.
@@ -195,20 +183,20 @@ class ArchiveReader(ArchiveContents):
         ----------
         DuckDB, "SQL Introduction", https://duckdb.org/docs/stable/sql/introduction.
         """
-        named = {name for name in self.tables() & set(archive_tables()) if name in query.lower()}
+        named = {name for name in self.tables() & set(schemas.archive_tables()) if name in query.lower()}
 
         def run(state: Manifest) -> pa.Table:
             views = {}
-            for name in sorted(named or self.tables() & set(archive_tables())):
+            for name in sorted(named or self.tables() & set(schemas.archive_tables())):
                 files = state.tables.get(name, TableEntry()).files
                 if files:
-                    views[name] = scanning.view(self._storage, archive_table(name), files), files
+                    views[name] = scanning.view(self._storage, schemas.archive_table(name), files), files
             # A database of its own, so that nothing of one query is left for the next.
             with closing(Engine(threads=1, memory=SQL_MEMORY)) as one:
                 return one.statement(query, views, self._storage)
 
-        frame = plain_frame(self._with_manifest(run))
-        every = [self._provenance(archive_table(name), EVER_ALL) for name in sorted(named)]
+        frame = schemas.plain_frame(self._with_manifest(run))
+        every = [self._provenance(schemas.archive_table(name), EVER_ALL) for name in sorted(named)]
         notices = [notice for each in every for notice in each["notices"]]
         frame.attrs["provenance"] = {**every[0], "notices": notices} if every else {}
         return frame
@@ -226,7 +214,7 @@ class ArchiveReader(ArchiveContents):
 
         Rows are in no order over the partitions. Needs the extra ``derivdata[dask]``.
         """
-        keyed = archive_table(table)
+        keyed = schemas.archive_table(table)
         chosen = Selection(read_filter(keyed, symbols, venues), time_range(start, end))
         return lazy_frame(self._storage, keyed, self._entry(keyed), chosen)
 
@@ -276,7 +264,7 @@ class ArchiveReader(ArchiveContents):
             There is no such table or column, the table has other keys, the step is none, or `kind` is missing
             for prices or given for another table.
         """
-        keyed = archive_table(table)
+        keyed = schemas.archive_table(table)
         where = read_filter(keyed, symbols, venues)
         kinds = keyed.columns["kind"].allowed if "kind" in keyed.key else (None,)
         if kind not in kinds:

@@ -80,22 +80,21 @@ def read(
 def sums(
     storage: Storage, table: Table, files: Sequence[DataFile], selection: Selection, value: str
 ) -> pa.Table:
-    """Add up a column over the symbols of each venue, resolution and instant; see `Archive.sums`."""
-    group = plan(files, selection)
-    if not group:
+    """Add up a column of planned files; see `Archive.sums`."""
+    if not files:
         return _SUMS.empty_table()
-    _by_columns(storage, table, group)
+    _by_columns(storage, table, files)
     # One pass over all files, also those of earlier versions: the columns of a sum are in all of them.
     sql = (
         f"SELECT exchange, resolution, time, sum(CAST(round({value} * {_SCALE}) AS {{whole}}))::DOUBLE "
         f"/ {_SCALE} AS value, count({value}) AS symbols, "
         f"coalesce(bit_xor(hash(symbol)) FILTER ({value} IS NOT NULL), 0) AS symbol_hash "
-        f"FROM read_parquet({{files}}) {_where(group, selection)} GROUP BY ALL ORDER BY ALL"
+        f"FROM read_parquet({{files}}) {_where(files, selection)} GROUP BY ALL ORDER BY ALL"
     )
     try:
-        found = _asked(sql.replace("{whole}", "BIGINT", 1), storage, group)
+        found = _asked(sql.replace("{whole}", "BIGINT", 1), storage, files)
     except ArchiveError:  # a value beyond 8.8e12: 128 bits hold it, and cost half as much again
-        found = _asked(sql.replace("{whole}", "HUGEINT", 1), storage, group)
+        found = _asked(sql.replace("{whole}", "HUGEINT", 1), storage, files)
     texts = {name: found[name].dictionary_encode() for name in ("exchange", "resolution")}
     return pa.table({name: texts.get(name, found[name]) for name in _SUMS.names}).cast(_SUMS)
 
