@@ -51,6 +51,14 @@ def bucket(server: str, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixture
     return name
 
 
+@pytest.fixture
+def archive(bucket: str) -> Archive:
+    """One with the rates of a symbol on two venues."""
+    filled = open_archive(f"s3://{bucket}/derivs")
+    filled.append(FUNDING, rates(["BTC"]))
+    return filled
+
+
 def files() -> Any:
     import s3fs
 
@@ -229,11 +237,9 @@ def test_a_writer_that_is_always_overtaken_says_so(bucket: str, monkeypatch: pyt
 
 
 def test_a_put_that_was_done_but_not_answered_is_a_success(
-    bucket: str, monkeypatch: pytest.MonkeyPatch
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """botocore repeats a put whose answer got lost; the second one meets the first one's manifest."""
-    archive = open_archive(f"s3://{bucket}/derivs")
-    archive.append(FUNDING, rates(["BTC"]))
     real = ObjectStore._put
 
     def twice(self: ObjectStore, path: str, data: bytes, **condition: str) -> None:
@@ -247,10 +253,8 @@ def test_a_put_that_was_done_but_not_answered_is_a_success(
     assert len(archive.read(FUNDING, *EVER)) == 384
 
 
-def test_a_put_of_unknown_outcome_keeps_its_files(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_put_of_unknown_outcome_keeps_its_files(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection breaks after the store has the manifest: what it names must stay."""
-    archive = open_archive(f"s3://{bucket}/derivs")
-    archive.append(FUNDING, rates(["BTC"]))
     real = ObjectStore._put
 
     def broken(self: ObjectStore, path: str, data: bytes, **condition: str) -> None:
@@ -466,11 +470,9 @@ def test_a_merge_that_others_overtake_leaves_no_file(bucket: str, monkeypatch: p
 
 @pytest.mark.parametrize("landed", [False, True])
 def test_a_put_of_unknown_outcome_beside_another_writer_s_is_told_as_that(
-    bucket: str, monkeypatch: pytest.MonkeyPatch, landed: bool
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, landed: bool
 ) -> None:
     """The other's commit is not taken for ours, whether ours was lost or is below it."""
-    archive = open_archive(f"s3://{bucket}/derivs")
-    archive.append(FUNDING, rates(["BTC"]))
     real = ObjectStore._put
 
     def broken(self: ObjectStore, path: str, data: bytes, **condition: str) -> None:
@@ -495,11 +497,9 @@ def test_a_put_of_unknown_outcome_beside_another_writer_s_is_told_as_that(
 
 
 def test_a_store_that_is_lost_during_the_put_leaves_the_outcome_open(
-    bucket: str, monkeypatch: pytest.MonkeyPatch
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor can the manifest be read then: neither "nothing was appended" nor "the rows are there" is known."""
-    archive = open_archive(f"s3://{bucket}/derivs")
-    archive.append(FUNDING, rates(["BTC"]))
     real = ObjectStore._put
 
     def unreachable(*_: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -111,31 +110,6 @@ def test_a_full_disk_is_one_clear_error(
             archive.append("funding_history", rates(["SOL"]))
     assert archive.symbols("funding_history") == ("BTC", "ETH")
     assert {str(p.relative_to(tmp_path)) for p in tmp_path.glob("*/*/*")} == set(named_files(tmp_path))
-
-
-def test_a_stopped_writer_blocks_only_for_the_time_given(tmp_path: Path) -> None:
-    code = """
-        import sys, time
-        from pathlib import Path
-        from derivdata.sources.archive.local_folder import LocalFolder
-        with LocalFolder(Path(sys.argv[1])).writing(5.0):
-            print("held", flush=True)
-            time.sleep(60)
-    """
-    archive = open_archive(tmp_path, lock_timeout=0.3)
-    archive.append("funding_history", rates(["BTC"]))
-    holder = process(code, str(tmp_path))
-    try:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        holder.send_signal(signal.SIGSTOP)
-        with pytest.raises(ArchiveError, match=f"process {holder.pid} has held the writer's lock"):
-            archive.append("funding_history", rates(["ETH"]))
-        assert len(archive.read("funding_history", *EVER)) == 192
-    finally:
-        holder.kill()
-        holder.communicate()
-    assert archive.append("funding_history", rates(["ETH"])) == 192
 
 
 _FORKED = """
