@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from derivdata.cli.options import say
 from derivdata.errors import DerivdataError
 
 if TYPE_CHECKING:
-    from derivdata.sources.collect.clock import Clock
-    from derivdata.support.times import Window
+    from derivdata.sources.collect.file_histories import FileBackfill
+    from derivdata.sources.collect.histories import Backfilled
 
 
 def add_collect(parser: argparse.ArgumentParser) -> None:
@@ -110,63 +110,41 @@ def _backfill(arguments: argparse.Namespace) -> None:
 
     from derivdata.sources import archive, collect
     from derivdata.sources.collect.clock import MachineClock
+    from derivdata.sources.collect.file_histories import backfill_files
     from derivdata.support import times
 
+    if not arguments.files and (arguments.dry_run or arguments.folder):
+        raise ValueError("--dry-run and --folder are of --files")
     clock = MachineClock()
     clock.stop_on([signal.SIGINT, signal.SIGTERM])
     now = clock.utc()
     window = times.window(arguments.since, now if arguments.until is None else arguments.until)
+    place, symbols = archive.open_archive(arguments.to), arguments.symbols
+    options: dict[str, Any] = {"venues": arguments.venues, "clock": clock, "progress": say}
+    options |= {"names": arguments.tables} if arguments.tables else {}
     if arguments.files:
-        _backfill_files(arguments, window, clock)
-        return
-    if arguments.dry_run or arguments.folder:
-        raise ValueError("--dry-run and --folder are of --files")
-    done = collect.backfill(
-        archive.open_archive(arguments.to),
-        arguments.symbols,
-        window.start,
-        window.end,
-        venues=arguments.venues,
-        names=arguments.tables or ("funding_settlements", "oi_history"),
-        clock=clock,
-        unconfirmed=arguments.unconfirmed,
-        progress=say,
-    )
+        options |= {"dry_run": arguments.dry_run, "folder": arguments.folder}
+        done: Backfilled = _of_files(
+            backfill_files(place, symbols, *window, **options), dry_run=arguments.dry_run
+        )
+    else:
+        done = collect.backfill(place, symbols, *window, unconfirmed=arguments.unconfirmed, **options)
     for notice in dict.fromkeys(done.notices):
         say(notice)
-    rows = sum(done.written.values())
-    say(f"{rows} rows, {len(done.failed)} windows failed, {done.requests} requests")
+    rows, parts = sum(done.written.values()), "files" if arguments.files else "windows"
+    say(f"{rows} rows, {len(done.failed)} {parts} failed, {done.requests} requests")
     if done.failed and not rows:
         raise DerivdataError("nothing was written: see above what failed")
 
 
-def _backfill_files(arguments: argparse.Namespace, window: Window, clock: Clock) -> None:
-    from derivdata.sources import archive
-    from derivdata.sources.collect.file_histories import backfill_files
-
-    named = {"names": arguments.tables} if arguments.tables else {}
-    done = backfill_files(
-        archive.open_archive(arguments.to),
-        arguments.symbols,
-        window.start,
-        window.end,
-        venues=arguments.venues,
-        dry_run=arguments.dry_run,
-        folder=arguments.folder,
-        clock=clock,
-        progress=say,
-        **named,
-    )
+def _of_files(done: FileBackfill, *, dry_run: bool) -> FileBackfill:
+    """Say what is about files alone: terms, the plan, and what failed, which no progress told."""
     for exchange, terms in done.terms.items():
         say(f"terms of the files of {exchange}: {terms}")
-    if arguments.dry_run:
+    if dry_run:
         say(done.plan.to_string(index=False) if len(done.plan) else "there are no such files")
-    for notice in [*dict.fromkeys(done.notices), *done.failed]:
-        say(notice)
-    rows = sum(done.written.values())
-    say(f"{rows} rows, {len(done.failed)} files failed, {done.requests} requests")
-    if done.failed and not rows:
-        raise DerivdataError("nothing was written: see above what failed")
+    done.notices += done.failed
+    return done
 
 
 def _add_collected(parser: argparse.ArgumentParser, symbols: str) -> None:
