@@ -110,6 +110,7 @@ def _smiles(section: Section, data: Data, book: SymbolOptions) -> None:
         reading="Dots are quotes, faded where nobody bids; lines are the fits; left of zero puts, right of "
         "it calls. Steeper on the left: protection against a fall costs more volatility. Below, g(k) must "
         "not fall under zero: there a butterfly could be bought for less than nothing.",
+        size=(WIDE, 4.4),
     )
 
 
@@ -124,6 +125,7 @@ def _surface(section: Section, book: SymbolOptions) -> None:
         title=f"{book.symbol} volatility surface on {book.venue}",
         reading="Brighter means higher implied volatility; a column is a listed expiry. Moneyness is in "
         "standard deviations, so that one height is about equally likely at every expiry.",
+        size=(WIDE, 4.4),
     )
 
 
