@@ -65,6 +65,8 @@ ALLOWED = PIPES | {
     ("tests/docs/test_pages.py", "compile"): "runs the code of our own pages",
     ("tests/docs/test_pages.py", "exec"): "runs the code of our own pages",
     ("tests/support/real_archive.py", "compile"): "runs the code of one of our own pages",
+    ("tests/collect/test_live.py", "exec"): "runs the code of one of our own pages",
+    ("tests/collect/test_live.py", "compile"): "names that page in its tracebacks",
     ("tests/support/real_archive.py", "exec"): "runs the code of one of our own pages",
 }
 """What files of the project need of this, and why."""

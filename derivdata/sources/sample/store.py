@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
@@ -173,7 +172,7 @@ def _kept(key: tuple[object, ...], make: Callable[[], pd.DataFrame]) -> pd.DataF
         sink = pa.BufferOutputStream()
         feather.write_feather(frame, sink, compression="uncompressed")
         body = sink.getvalue().to_pybytes()
-        files.keep(Head(name, "", {}, datetime.now(UTC), None, len(body)), body)
+        files.keep(Head(name, "", {}, times.machine_now(), None, len(body)), body)
     return frame
 
 
