@@ -12,11 +12,13 @@ from derivdata.sources.archive import Archive
 from derivdata.sources.collect import backfill
 from derivdata.sources.venues.hyperliquid import DEXES
 from derivdata.sources.venues.registry import VENUES
+from tests.collect.days import hold_settlements
 from tests.collect.fakes import HOURLY, SYMBOLS, Fakes, SimulatedClock
 from tests.collect.limits import used
 
 NOW = "2026-02-01T00:30:00"
 START, END = "2026-01-01", "2026-02-01"
+MONTH = pd.Timestamp(START, tz="UTC"), pd.Timestamp(END, tz="UTC")
 LAST = int(pd.Timestamp(END, tz="UTC").timestamp()) + 1800
 SETTLING = [name for name in VENUES if name not in ("paradex", *DEXES)]  # no fake plays the dexes
 UNCONFIRMED = ("kraken", "edgex")
@@ -35,19 +37,6 @@ def _fill(archive: Archive, fakes: Fakes, clock: SimulatedClock, *venues: str, *
     )
 
 
-def _hold_settlements(archive: Archive, fakes: Fakes, exchange: str) -> None:
-    first, end = (pd.Timestamp(t, tz="UTC") for t in (START, END))
-    rows = archive.read("funding_settlements", first, end, venues=[exchange])
-    for symbol in SYMBOLS:
-        payments = fakes.truth.payments(exchange, symbol)
-        truth = [row for row in payments if first.timestamp() <= row[0] < end.timestamp()]
-        found = rows[rows["symbol"] == symbol]
-        assert found["time"].tolist() == [pd.Timestamp(s, unit="s", tz="UTC") for s, _, _ in truth]
-        assert found["interval_hours"].tolist() == [hours for _, hours, _ in truth]
-        bps = [rate * 1e4 * 8 / hours for _, hours, rate in truth]
-        np.testing.assert_allclose(found["rate_bps_8h"], bps, rtol=1e-9, atol=1e-12)
-
-
 @pytest.mark.parametrize("exchange", SETTLING)
 def test_a_month_of_settlements_equals_the_truth_row_for_row(
     exchange: str, archive: Archive, fakes: Fakes, clock: SimulatedClock
@@ -55,7 +44,7 @@ def test_a_month_of_settlements_equals_the_truth_row_for_row(
     options = {"names": ["funding_settlements"], "unconfirmed": exchange in UNCONFIRMED}
     done = _fill(archive, fakes, clock, exchange, **options)
     assert done.failed == []
-    _hold_settlements(archive, fakes, exchange)
+    hold_settlements(archive, fakes, [exchange], *MONTH)
     assert used(fakes.log)[exchange] <= 0.25
     again = _fill(archive, fakes, clock, exchange, **options)
     assert again.written == {}  # the ledger knows what was asked
@@ -88,8 +77,7 @@ def test_every_venue_in_one_run_with_a_tenth_of_the_requests_failing(
     fakes.random_faults = 0.1
     done = _fill(archive, fakes, clock, *SETTLING, names=["funding_settlements"], unconfirmed=True)
     assert done.failed == []
-    for exchange in SETTLING:
-        _hold_settlements(archive, fakes, exchange)
+    hold_settlements(archive, fakes, SETTLING, *MONTH)
     assert {exchange for exchange, *_ in fakes.log} == {*SETTLING}
 
 
@@ -102,7 +90,7 @@ def test_a_venue_that_cannot_be_had_is_said_once_and_stops_no_other(
     assert "binance" in done.failed[0]
     assert "451" in done.failed[0]
     assert sum(name == "binance" for name, *_ in fakes.log) == 1
-    _hold_settlements(archive, fakes, "bybit")
+    hold_settlements(archive, fakes, ["bybit"], *MONTH)
 
 
 def test_a_walk_that_breaks_off_writes_no_row_and_is_asked_again(
@@ -119,7 +107,7 @@ def test_a_walk_that_breaks_off_writes_no_row_and_is_asked_again(
     asked = archive.requests().set_index("symbol")
     assert asked["answered"].to_dict() == {"BTC": False, "ETH": True}
     assert _fill(archive, fakes, clock, "bybit", names=["funding_settlements"]).failed == []
-    _hold_settlements(archive, fakes, "bybit")
+    hold_settlements(archive, fakes, ["bybit"], *MONTH)
 
 
 def test_a_window_is_asked_only_where_the_ledger_lacks_it(
@@ -132,7 +120,7 @@ def test_a_window_is_asked_only_where_the_ledger_lacks_it(
     ten = pd.Timestamp("2026-01-10", tz="UTC").timestamp() * 1000
     assert asked
     assert all(float(params["endTime"]) <= ten for params in asked)
-    _hold_settlements(archive, fakes, "binance")
+    hold_settlements(archive, fakes, ["binance"], *MONTH)
 
 
 @pytest.mark.parametrize("apart", [30, 300])
