@@ -172,7 +172,7 @@ def _kept(key: tuple[object, ...], make: Callable[[], pd.DataFrame]) -> pd.DataF
         sink = pa.BufferOutputStream()
         feather.write_feather(frame, sink, compression="uncompressed")
         body = sink.getvalue().to_pybytes()
-        files.keep(Head(name, "", {}, times.machine_now(), None, len(body)), body)
+        files.keep(Head(name, "", {}, NOW.to_pydatetime(), None, len(body)), body)
     return frame
 
 
