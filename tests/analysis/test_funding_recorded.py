@@ -123,27 +123,6 @@ def _london(exchange: str, pair: str) -> xr.DataArray:
     )
 
 
-@pytest.mark.parametrize("exchange", ["binance", "bybit", "okx"])
-def test_london_times_become_a_steady_eight_hours(exchange):
-    panel = _london(exchange, "BTCUSDT")
-    assert set(panel["time"].dt.hour.values) == {0, 8, 16}
-    found = funding.infer_interval(panel)
-    assert (found["interval_hours"] == 8.0).all()
-    assert not found["missing"].any()
-
-
-def test_two_recordings_of_one_venue_agree_across_zones():
-    """Two sources, UTC+3 and London with summer time: only at the right instants are they equal."""
-    first = _venue("binance")
-    first = first.assign_coords(time=first["time"].dt.round("1min"))
-    second = _london("binance", "BTCUSDT")
-    shared, other = xr.align(first, second, join="inner")
-    assert shared.sizes["time"] == 1_095  # three a day in 2023
-    np.testing.assert_allclose(shared, other, atol=2e-4)
-    # read by eye around the change to summer time: 0.0061, −0.3326, 0.3634 bps on 2023-03-26
-    np.testing.assert_allclose(second.sel(time="2023-03-26"), [0.0061, -0.3326, 0.3634], atol=1e-12)
-
-
 def test_coin_margined_spreads_accrue_to_their_sum():
     linear, inverse = _london("binance", "BTCUSDT"), _london("binance", "BTCUSDCM")
     panel = xr.concat([linear, inverse], xr.DataArray(["linear", "coin"], dims="exchange", name="exchange"))
