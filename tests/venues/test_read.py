@@ -69,7 +69,7 @@ def test_a_body_is_read_in_its_own_unit(case: dict[str, Any]) -> None:
         table, _, column = place.partition(".")
         found = frames[table][column].tolist()
         if isinstance(values[0], str):
-            assert sorted(found) == values, place
+            assert sorted(map(str, found)) == values, place
         else:
             wanted = [np.nan if value is None else value for value in values]
             np.testing.assert_allclose(found, wanted, rtol=1e-12, err_msg=place)
@@ -327,3 +327,9 @@ def test_depth_is_the_value_near_the_mid_price_and_missing_where_the_book_ends_b
     assert depth.loc[10, "bid_depth_usd"] == pytest.approx(199.9)  # 5 bps away
     assert np.isnan(depth.loc[50, "bid_depth_usd"])  # the book ends at 40 bps
     assert depth.loc[100, "ask_depth_usd"] == pytest.approx(300.15 + 100.9)
+
+
+def test_an_answer_that_tells_twice_of_a_contract_is_refused() -> None:
+    rows = [PREMIUM, {**PREMIUM, "lastFundingRate": "0.0009"}]
+    with pytest.raises(SchemaError, match="it tells twice of LPTUSDT"):
+        dd.venues.read("binance", "/fapi/v1/premiumIndex", json.dumps(rows))

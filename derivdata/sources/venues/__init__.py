@@ -174,7 +174,7 @@ def read(
     endpoint, reading = _opened(venue, request, body, at=at, context=context)
     if endpoint is None:
         return {}
-    rows = reading.finish(endpoint.read(reading))
+    rows = reading.finish(endpoint.read(reading), is_pushed=endpoint.method == "WS")
     for why in rows.left_out:
         warn_caller(f"a row is left out: {why}")
     same = [e for e in VENUES[venue].endpoints if (e.path, e.read) == (endpoint.path, endpoint.read)]
@@ -196,7 +196,9 @@ def records(
 ) -> Records:
     """Read a body as records, before one contract a symbol is chosen; the context may be a ready one."""
     endpoint, reading = _opened(venue, request, body, at=at, context=context)
-    return Records() if endpoint is None else reading.finish(endpoint.read(reading))
+    if endpoint is None:
+        return Records()
+    return reading.finish(endpoint.read(reading), is_pushed=endpoint.method == "WS")
 
 
 def _opened(

@@ -34,6 +34,14 @@ INSTRUMENTS = Table(
         "is_active": Column(Kind.FLAG, "", "Whether it trades."),
         "strike": Column(Kind.NUMBER, "USD", "Strike of an option; missing where the list does not tell it."),
         "expiry": Column(Kind.TIME, "UTC", "Expiry of an option or a dated future; missing of others."),
+        "listed": Column(Kind.TIME, "UTC", "When it was listed; missing where the list does not tell it."),
+        "delisted": Column(Kind.TIME, "UTC", "When a perpetual contract ends or ended; missing of others."),
+        "tick": Column(
+            Kind.NUMBER, "USD", "Least step of its price; missing where the list does not tell it."
+        ),
+        "step": Column(
+            Kind.NUMBER, "contracts", "Least step of a size; missing where the list does not tell it."
+        ),
         "position": Column(Kind.COUNT, "", "Place in the venue's list, from 0: some answers go by it."),
     },
     order=("exchange", "position"),
@@ -74,7 +82,12 @@ def instruments(items: list[Instrument]) -> dict[str, Any]:
         "is_perpetual": [item.perpetual for item in items],
         "is_active": [item.active for item in items],
         "strike": [item.strike for item in items],
-        "expiry": pd.to_datetime([item.expiry for item in items], unit="us", utc=True).as_unit("us"),
+        **{
+            name: pd.to_datetime([getattr(item, name) for item in items], unit="us", utc=True).as_unit("us")
+            for name in ("expiry", "listed", "delisted")
+        },
+        "tick": [item.tick for item in items],
+        "step": [item.step for item in items],
         "position": range(len(items)),
     }
 

@@ -135,14 +135,18 @@ class Reading:
         except SchemaError as problem:
             self._odd.append(problem)
 
-    def finish(self, records: Records) -> Records:
+    def finish(self, records: Records, *, is_pushed: bool = False) -> Records:
         """Return what was read, with the reasons why some rows are left out.
 
-        Raises `SchemaError`: more than half of the rows failed: it is not the rows that are odd, but the
-        answer.
+        Raises `SchemaError`: more than half of the rows failed, so that it is not the rows that are odd, but
+        the answer; or an answer that is not `is_pushed` in frames tells twice of a contract.
         """
         if 2 * len(self._odd) > self._rows:
             raise self._odd[0]
+        names = [row.instrument.name for row in records.states] + [option.name for option in records.options]
+        if not is_pushed and len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            self.fail(f"it tells twice of {twice}, and which is right is not known")
         records.left_out += map(str, self._odd)
         return records
 
