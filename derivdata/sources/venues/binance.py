@@ -275,8 +275,6 @@ def klines(reading: Reading) -> Records:
 _endpoint = partial(VenueEndpoint, "binance")
 _linear = partial(_endpoint, margin="linear")
 _inverse = partial(_endpoint, margin="inverse", host=_COIN)
-_STATE = ("funding_history", "markets_symbol_exchanges", "prices_history")
-_TICKERS = ("markets_symbol_exchanges", "prices_history")
 _HISTORY = Paging(limit=1000)
 _OI_HISTORY = Paging(limit=500, descending=True, reach_days=30, span_hours=41.5)  # 499 rows: never cut
 _SIDED = {"ratio": "longShortRatio", "long": "longAccount", "short": "shortAccount", "time": "timestamp"}

@@ -18,7 +18,7 @@ from derivdata.sources.venues.readers import books, closed, contracts, payments,
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State
 from derivdata.sources.venues.shapes import Book, Closed, Figures, Greeks, Listed, Paid, Sided, spelled
-from derivdata.sources.venues.wire import Result, Wire
+from derivdata.sources.venues.wire import Wire
 from derivdata.tables import contract
 
 _REASONS = {10006: "limit", 10016: "busy", 10009: "region", 10018: "limit", 10000: "busy"}
@@ -136,7 +136,7 @@ class _OiList(Wire):
 
 def open_interest(reading: Reading) -> Records:
     """Read open interest of the past: coins of linear contracts, which need a price, USD of inverse ones."""
-    result = reading.decode(Result[_OiList]).result
+    result = reading.part(_OiList, "result")
     item = reading.instrument(result.symbol, _named)
     if (result.category == "inverse") != item.inverse:
         reading.fail(f"{result.symbol}: the body states category {result.category}")
@@ -205,7 +205,7 @@ class _Bars(Wire):
 
 def mark_klines(reading: Reading) -> Records:
     """Read mark prices at the start of each bar, the newest first."""
-    result = reading.decode(Result[_Bars]).result
+    result = reading.part(_Bars, "result")
     item = reading.instrument(result.symbol, _named)
     return reading.prices(
         ((row[0], row[1]) for row in result.rows), item, "mark", reading.resolution("interval")

@@ -13,7 +13,7 @@ from derivdata.sources.venues.readers import contracts, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Payment, Records, State
 from derivdata.sources.venues.shapes import Figures, Listed, spelled
-from derivdata.sources.venues.wire import Data, Result, Wire
+from derivdata.sources.venues.wire import Data, Wire
 from derivdata.tables import contract
 
 _REASONS = {42901: "limit", 40101: "refused", 50001: "busy"}
@@ -58,7 +58,7 @@ class _Valuation(Data[list[_Value]]):
 
 
 def _values(reading: Reading) -> tuple[Instrument, list[_Value]]:
-    result = reading.decode(Result[_Valuation]).result
+    result = reading.part(_Valuation, "result")
     name = result.instrument_name or reading.asked("instrument_name")
     return reading.instrument(name, _named), sorted(result.data, key=lambda row: row.t)
 
@@ -96,7 +96,7 @@ class _Book(Data[list[_Sides]]):
 
 def book(reading: Reading) -> Records:
     """Read a book; sizes are coins."""
-    result = reading.decode(Result[_Book]).result
+    result = reading.part(_Book, "result")
     item = reading.instrument(result.instrument_name or reading.asked("instrument_name"), _named)
     books = [reading.book(item, reading.ms(row.t), row.bids, row.asks) for row in result.data]
     return Records(books=books)

@@ -246,7 +246,6 @@ def book(reading: Reading) -> Records:
 
 _endpoint = partial(VenueEndpoint, "deribit")
 _CURRENCIES = ("BTC", "ETH", "USDC", "USDT")
-_FILLS = ("liquidations_fills",)
 _SUMMARIES = "/public/get_book_summary_by_currency"
 
 ENDPOINTS = (

@@ -21,7 +21,7 @@ from derivdata.sources.venues.faults import CodedBody, refusal
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Interval, Payment, Records
 from derivdata.sources.venues.shapes import Figures, Level, spelled
-from derivdata.sources.venues.wire import Data, Wire
+from derivdata.sources.venues.wire import Wire
 from derivdata.tables import contract
 
 
@@ -55,7 +55,7 @@ class _Meta(Wire):
 
 def metadata(reading: Reading) -> Records:
     """Read the list of contracts with their intervals."""
-    data, records = reading.decode(Data[list[_Meta] | _Meta]).data, Records()
+    data, records = reading.part(list[_Meta] | _Meta, "data"), Records()
     for meta in data if isinstance(data, list) else [data]:
         coins = {coin.coinId: coin.coinName for coin in meta.coinList}
         for row in meta.contractList:
@@ -132,7 +132,7 @@ class _Page(Wire):
 
 def funding_page(reading: Reading) -> Records:
     """Read what was settled, the newest first; other rows are a minute's estimates."""
-    body = reading.decode(Data[_Page]).data
+    body = reading.part(_Page, "data")
     records = Records(cursor=body.nextPageOffsetData or None)
     for row in body.dataList:
         time, minutes = reading.ms(row.fundingTime), reading.number(row.fundingRateIntervalMin)

@@ -278,7 +278,6 @@ def book(reading: Reading) -> Records:
 
 
 _endpoint = partial(VenueEndpoint, "gateio")
-_TICKERS = ("oi_history", "markets_symbol_exchanges", "prices_history")
 _STATS = ("oi_history", "prices_history", "positioning_history", "volume_taker")
 _SECONDS = Paging(descending=True, start="from", end="to", unit="s", limit=1000)
 

@@ -20,7 +20,7 @@ from derivdata.sources.venues.readers import contracts, payments, positioning, s
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Price, Records, State
 from derivdata.sources.venues.shapes import Figures, Listed, Paid, Sided, spelled
-from derivdata.sources.venues.wire import Data, Wire
+from derivdata.sources.venues.wire import Wire
 
 _HOUR_US = 3_600_000_000
 _SIDES = 2  # of open interest and 24 hours; a liquidation is of one position
@@ -145,7 +145,7 @@ class _OiSeries(Wire):
 
 def open_interest_history(reading: Reading) -> Records:
     """Read open interest of the past in USD."""
-    data = reading.decode(Data[_OiSeries]).data
+    data = reading.part(_OiSeries, "data")
     item = reading.instrument(data.contract_code, _named)
     resolution = reading.resolution("period")
     records = Records()
@@ -273,10 +273,6 @@ def mark_klines(reading: Reading) -> Records:
         time = reading.seconds(row.id)
         records.add_past(Price(item, time, "mark", reading.required(row.open), "1h"))
     return records
-
-
-_FILLS = ("liquidations_fills",)
-_FUNDING = ("funding_history",)
 
 
 def _of_margin(base: str, margin: Literal["linear", "inverse"]) -> tuple[VenueEndpoint, ...]:

@@ -40,7 +40,7 @@ class _Funding(Wire):
 def funding_rates(reading: Reading) -> Records:
     """Read running rates, also of the stream; the interval is the time between the next two payments."""
     records = Records()
-    for row in (row for frame in reading.frames(Data[list[_Funding]]) for row in frame.data):
+    for row in reading.pushed(_Funding, "data"):
         with reading.row():
             item = reading.instrument(row.instId, _named)
             if row.instType != "SWAP" or row.fundingRate == "":
@@ -66,7 +66,7 @@ def open_interest_history(reading: Reading) -> Records:
     item = reading.instrument(reading.asked("instId"), _named)
     resolution = reading.resolution("period")
     records = Records()
-    for stamp, _, coins, usd in reading.decode(Data[list[tuple[str, str, str, str]]]).data:
+    for stamp, _, coins, usd in reading.part(list[tuple[str, str, str, str]], "data"):
         time = reading.ms(stamp)
         records.add_past(OiPoint(item, time, reading.required(usd), resolution, reading.required(coins)))
     return records
@@ -88,7 +88,7 @@ def order_book(reading: Reading) -> Records:
     """Read a book, whose sizes are contracts."""
     item = reading.instrument(reading.asked("instId"), _named)
     records = Records()
-    for book in reading.decode(Data[list[_Levels]]).data:
+    for book in reading.part(list[_Levels], "data"):
         records.books.append(reading.book(item, reading.ms(book.ts), book.bids, book.asks))
     return records
 
