@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import derivdata as dd
 from derivdata.sources.archive import Archive
 from derivdata.sources.collect import backfill
 from derivdata.sources.collect.read_through import ReadThrough
@@ -117,20 +116,3 @@ def test_connect_venues_answers_prices(archive: Archive, fakes: Fakes, clock: Si
         store.close()
     assert len(rows) == 4 * 288
     assert "BTC" in store.symbols("prices_history")
-
-
-def test_a_price_of_zero_is_none_and_the_mark_of_htx_is_the_open_of_its_candle() -> None:
-    body = (
-        '[{"symbol": "BTCUSDT", "markPrice": "50000.0", "indexPrice": "0.00000000",'
-        ' "lastFundingRate": "0.0001", "nextFundingTime": 1789315200000, "time": 1789308896002}]'
-    )
-    prices = dd.venues.read("binance", "/fapi/v1/premiumIndex", body)["prices_history"]
-    assert prices[["kind", "price_usd"]].astype(object).to_numpy().tolist() == [["mark", 50000.0]]
-    body = (
-        '{"ch": "market.BTC-USDT.mark_price.60min", "status": "ok", "ts": 1769904000000,'
-        ' "data": [{"id": 1769900400, "open": "50000.5", "close": "50010", "low": "49990", "high": "50020"}]}'
-    )
-    request = "/index/market/history/linear_swap_mark_price_kline?contract_code=BTC-USDT"
-    rows = dd.venues.read("huobi", request, body)["prices_history"]
-    assert rows["price_usd"].tolist() == [50000.5]
-    assert rows["time"].tolist() == [pd.Timestamp("2026-01-31T23:00", tz="UTC")]

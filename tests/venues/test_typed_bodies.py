@@ -72,12 +72,6 @@ def test_one_crashing_coin_does_not_cost_the_others_their_rows() -> None:
         venues.read("hyperliquid", request, _contexts((50_000.0, 5e6), (2_000.0, 2e5), (0.9, 0.9)), at=AT)
 
 
-def test_a_payment_of_a_dex_is_of_an_hour() -> None:
-    paid = '[{"coin": "xyz:NVDA", "fundingRate": "0.0000125", "time": 1789002000031}]'
-    rows = venues.read("tradexyz", "/info fundingHistory?coin=xyz:NVDA", paid)["funding_settlements"]
-    assert rows["interval_hours"].tolist() == [1]
-
-
 @pytest.mark.parametrize(
     ("exchange", "frame"),
     [
