@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,22 +16,30 @@ from derivdata.client.transport import SESSION
 from derivdata.errors import NotRecorded
 from derivdata.reports.data import Data
 from derivdata.reports.drawing import Drawings
-from derivdata.reports.html_page import render_page
+from derivdata.reports.html_page import Section, render_page
 from derivdata.reports.report_options import Fees, ReportOptions, parse_options
-from derivdata.reports.sections import (
-    BY_NAME,
-    Earlier,
-    changes_section,
-    clock_of,
-    provenance_section,
-    summary_section,
-)
+from derivdata.reports.sections import about
+from derivdata.reports.sections.carry import carry_section
+from derivdata.reports.sections.funding import funding_section
+from derivdata.reports.sections.liquidations import liquidations_section
+from derivdata.reports.sections.open_interest import oi_section
+from derivdata.reports.sections.options import options_section
+from derivdata.reports.sections.quality import quality_section
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.files import replace_file
 
 __all__ = ["report"]
 
+
+_SECTIONS: dict[str, Callable[[Data], Section]] = {
+    "funding": funding_section,
+    "carry": carry_section,
+    "oi": oi_section,
+    "options": options_section,
+    "liquidations": liquidations_section,
+    "quality": quality_section,
+}
 
 _COMPARED = ("funding", "oi", "options", "liquidations")
 """Sections whose numbers are compared with those of an earlier report."""
@@ -108,14 +116,14 @@ def report(
     earlier = None if previous is None else _earlier(previous, wanted)
     with Drawings(several=len(wanted.symbols) * len(wanted.sections) >= _SEVERAL) as drawings:
         data = Data(wanted, drawings)
-        chosen = [BY_NAME[name](data) for name in wanted.sections]
+        chosen = [_SECTIONS[name](data) for name in wanted.sections]
         data.require_symbols()
         drawings.finish()
     parts = [
-        summary_section(chosen, synthetic=data.synthetic),
-        *([] if earlier is None else [changes_section(chosen, earlier)]),
+        about.summary_section(chosen, synthetic=data.synthetic),
+        *([] if earlier is None else [about.changes_section(chosen, earlier)]),
         *chosen,
-        provenance_section(data.fetched, data.missing),
+        about.provenance_section(data.fetched, data.missing),
     ]
     when = f"{wanted.window.end:%Y-%m-%d %H:%M} UTC"
     answers = f" Answers in {Path(bundle).name}." if bundle is not None else ""
@@ -130,10 +138,10 @@ def report(
     return path
 
 
-def _earlier(previous: str | Path, wanted: ReportOptions) -> Earlier:
+def _earlier(previous: str | Path, wanted: ReportOptions) -> about.Earlier:
     """Return the numbers of the report that a bundle recorded, of the symbols of this one."""
     length = wanted.window.end - wanted.window.start
-    asof = clock_of(previous)
+    asof = about.clock_of(previous)
     unobserved = SESSION.install(observer=None)  # what is replayed here is no answer to this report
     try:
         with Replay(Bundle(previous)) as replayed:
@@ -148,10 +156,10 @@ def _earlier(previous: str | Path, wanted: ReportOptions) -> Earlier:
             for name in _COMPARED:
                 if name in wanted.sections:
                     with suppress(NotRecorded):
-                        metrics += BY_NAME[name](data).metrics
+                        metrics += _SECTIONS[name](data).metrics
     finally:
         unobserved()
-    return Earlier({metric.name: metric for metric in metrics}, asof)
+    return about.Earlier({metric.name: metric for metric in metrics}, asof)
 
 
 def _subtitle(wanted: ReportOptions, data: Data) -> str:
