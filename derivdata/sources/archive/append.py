@@ -108,10 +108,10 @@ def write_new_rows(
             for partition, chunk in _partitions(table, month, fresh, files, month == open_month):
                 if len(waiting) >= _WRITERS:  # at most so many months wait in memory, in thousands of slices
                     waiting[-_WRITERS].result()
-                large = partition.endswith(month) and len(chunk) > merging.SLICE_ROWS
                 # A large month is written week by week, as one that is merged.
-                weeks = np.array(merging.week_cuts(month) if large else [], dtype=np.int64)
-                parts = [[part] for _, part in _divided(chunk, weeks)] if large else [[chunk]]
+                large = partition.endswith(month) and len(chunk) > merging.SLICE_ROWS
+                weeks = _divided(chunk, np.array(merging.week_cuts(month))) if large else [(0, chunk)]
+                parts = [[part] for _, part in weeks]
                 waiting.append(pool.submit(parquet_writer.write, storage, partition, table, *parts))
         added = [future.result() for future in waiting]
     written = sum(file.rows for file in added)
