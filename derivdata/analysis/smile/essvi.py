@@ -28,7 +28,7 @@ import xarray as xr
 from derivdata.analysis.labelling import named
 from derivdata.analysis.smile.evaluate import Method, assemble
 from derivdata.analysis.smile.quotes import SmileQuotes, SurfaceQuotes
-from derivdata.analysis.smile.search import Index, Linearised, Minimum, diagonal, minimise
+from derivdata.analysis.smile.search import Index, Linearised, Minimum, diagonal, errors, minimise
 from derivdata.analysis.smile.svi import Raw
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
@@ -263,7 +263,7 @@ def _residual_rows(slices: Floats, quotes: SurfaceQuotes) -> Floats:
     half = np.divide(0.5, root, out=np.zeros_like(root), where=root > 0.0)
     even, odd = half * width * quotes.k, half * theta * quotes.k + 0.5 * quotes.k
     out = np.empty((*root.shape[:2], 4, root.shape[2]))
-    out[:, :, 3], factor = quotes.errors(0.5 * (theta + tilt + root))
+    out[:, :, 3], factor = errors(quotes, 0.5 * (theta + tilt + root))
     out[:, :, 0] = factor * (0.5 + half * (theta + tilt))
     out[:, :, 1], out[:, :, 2] = factor * (even + odd), factor * (even - odd)
     return out

@@ -13,7 +13,6 @@ from derivdata.analysis.labelling import named
 from derivdata.support.arrays import Bools, Floats, Indices
 
 Weights = Literal["equal", "vega", "price", "variance"]
-_INSIDE = 1e-3  # share of a residual between bid and ask that counts: a millionth of the squared loss
 _NARROWEST = 1e-3  # volatility; a market narrower than that would fix the smile by itself
 
 
@@ -51,17 +50,6 @@ class SurfaceQuotes(NamedTuple):
     def rows(self, index: Indices | Bools) -> SurfaceQuotes:
         """Return the quotes of these surfaces only."""
         return SurfaceQuotes(*(part[index] for part in self))
-
-    def errors(self, w: Floats) -> tuple[Floats, Floats]:
-        """Return scaled residuals of model variances `w`, and the factor of their derivative by `w`.
-
-        What lies outside bid and ask counts in full; the thousandth of the way to the middle that is left
-        inside makes the minimum unique.
-        """
-        outside = w - np.clip(w, self.low, self.high)
-        inside = (self.low < w) & (w < self.high)
-        residual = outside + _INSIDE * (w - self.w - outside)
-        return residual * self.scale, np.where(inside, _INSIDE, 1.0) * self.scale
 
 
 class Scaling(NamedTuple):

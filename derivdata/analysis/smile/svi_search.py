@@ -18,8 +18,19 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from derivdata.analysis.smile.quotes import SmileQuotes, scaled_quotes
-from derivdata.analysis.smile.search import Index, Linearised, Minimum, diagonal, gain, minimise, times
-from derivdata.analysis.smile.svi import Raw, floor_from_raw, floor_to_raw, jet
+from derivdata.analysis.smile.search import (
+    Index,
+    Linearised,
+    Minimum,
+    diagonal,
+    floor_from_raw,
+    floor_to_raw,
+    gain,
+    jet,
+    minimise,
+    times,
+)
+from derivdata.analysis.smile.svi import Raw
 from derivdata.support.arrays import Bools, Floats
 
 _ROWS = 512
