@@ -301,7 +301,7 @@ class Reading:
             change = (last / opened - 1) * 100
         if row.expiry and number(row.expiry):
             item = item._replace(perpetual=False, expiry=to_us(row.expiry))
-        return State(
+        state = State(
             item,
             stamp,
             number(row.rate),
@@ -316,7 +316,8 @@ class Reading:
             volume_usd=number(row.volume_usd) if volume is None or last is None else volume * last,
             change_pct=number(told) if change is None else change,
             next_payment=to_us(row.next_payment) if row.next_payment else None,
-        )._replace(**other)
+        )
+        return state._replace(**other) if other else state
 
     def contract(self, row: Listed[Any, Any, Any], *, unit: str = "ms", **known: Any) -> Instrument:
         """Return the contract of a row of a list; what is `known` stands before what the row says."""
