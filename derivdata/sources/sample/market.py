@@ -46,7 +46,7 @@ def quotes(first: int, last: int, names: _Names, venues: _Names) -> dict[str, An
     parts = []
     for day in range(first // DAY_US, (last - 1) // DAY_US + 1):
         chosen = every.trading(day, day + 1)
-        step = np.arange(max(first - day * DAY_US, 0) + STEP_US - 1, DAY_US + STEP_US - 1, STEP_US) // STEP_US
+        step = np.arange(-(-max(first - day * DAY_US, 0) // STEP_US), STEPS)
         step = step[step * STEP_US + day * DAY_US < last]
         if not len(chosen) or not step.size:
             continue
