@@ -326,6 +326,8 @@ def test_a_poll_is_held_to_the_figures_beside_it_and_to_the_last_one(
     (row,), _, _ = polls.hold([_state(**changed)], at + pd.Timedelta(61, "min"))
     contradicts_itself = "oi_usd" in lost
     assert (row == given) is not contradicts_itself  # what a venue tells for an hour is the market
+    (row,), _, _ = polls.hold([_state()], at + pd.Timedelta(62, "min"))
+    assert row.rate == _state().rate, "a rate may fall at once"
 
 
 @pytest.mark.parametrize("days", [-1, 2])

@@ -93,7 +93,8 @@ class LastPolls:
                 continue
             key = name, figure
             last = self._last.get(key, value)
-            is_like = 1 / _FACTOR <= value / last <= _FACTOR
+            # A rate may fall at once: with a payment, or with its interval
+            is_like = (figure == "rate" or value >= last / _FACTOR) and value <= last * _FACTOR
             if not is_like and now - self._since.setdefault(key, now) < _BELIEVED_AFTER:
                 left_out.append(f"{name}: {figure} {value:g} after {last:g}")
                 doubtful[figure] = None
@@ -156,7 +157,7 @@ def require_like(table: str, last: pd.DataFrame, rows: pd.DataFrame) -> None:
         return
     before, now = (float(frame[name].abs().median()) for frame in (last, rows))
     if name == "rate_bps_8h":
-        before, now = max(before, _USUAL_BPS), max(now, _USUAL_BPS)
+        before, now = max(before, _USUAL_BPS), max(now, before)  # rates may fall
     if not before / _FACTOR <= now <= before * _FACTOR:
         raise SchemaError(
             f"{name} of {rows['symbol'].iloc[0]} is {now:g}, by the median row, and was {before:g} before: "
