@@ -107,6 +107,7 @@ UNTIMED: dict[str, str] = {
     "archive.extents": "what `catalog` shows",
     "catalog": "one statement a table: row `archive-sql` times such",
     "features": "histories that have rows, each put on the grid by `analysis.align.align`",
+    "live": "waits for venues; reading what they tell is timed by row `venue-minute`",
     "serve": "serves until it is stopped; rows of the service time its answers",
     "liquidations.poll": "waits between answers, each one of `liquidations.events`",
 }

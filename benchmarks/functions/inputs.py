@@ -117,6 +117,11 @@ def picks() -> xr.Dataset:
 
 
 @functools.cache
+def forecast() -> xr.Dataset:
+    return dd.analysis.funding.forecast_carry(rates(1, 60), hold="7d", fee_bps=2.0)
+
+
+@functools.cache
 def backtested() -> xr.Dataset:
     rule = backtest.SpreadThreshold(0.5, 0.1)
     return backtest.carry(rates(), rule, backtest.Costs(1.0), leg_usd=1e4)

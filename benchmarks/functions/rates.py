@@ -8,6 +8,7 @@ import derivdata as dd
 from benchmarks.functions import inputs
 from benchmarks.functions.inputs import SIZE, bars, events, prices, rates, runs, settled, share, usd
 from benchmarks.functions.question import Question
+from derivdata import analysis
 from derivdata.analysis import align, backtest, basis, funding, liquidations, oi, volatility
 
 __all__ = ["QUESTIONS"]
@@ -108,6 +109,14 @@ QUESTIONS = {
     "analysis.funding.pick_summary": Question(
         "picks of one symbol, 90 days", lambda: funding.pick_summary(inputs.picks())
     ),
+    "analysis.carry_table": Question(
+        "the forecast of one symbol on 43 venues",
+        lambda: analysis.carry_table(inputs.forecast()),
+    ),
+    "analysis.percentile": Question(
+        "one symbol on 43 venues, 30 days", lambda: analysis.percentile(rates(1), "7d")
+    ),
+    "analysis.rank": Question(SIZE, lambda: analysis.rank(rates())),
     "analysis.funding.zscore": Question(SIZE, lambda: funding.zscore(rates(), "7d")),
     "analysis.oi.hhi": Question(SIZE, lambda: oi.hhi(share())),
     "analysis.oi.market_share": Question(SIZE, lambda: oi.market_share(usd())),
