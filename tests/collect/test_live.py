@@ -23,6 +23,7 @@ from derivdata.sources import venues
 from derivdata.sources.collect.clock import MachineClock
 from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.state_streams import STATE_STREAMS
+from derivdata.support.times import Window
 from tests.collect.clocks import HANGS_SECONDS
 from tests.collect.fakes import Fakes, SimulatedClock
 from tests.collect.test_sockets import Pushing
@@ -158,11 +159,99 @@ def test_a_channel_is_listened_to_and_a_break_of_it_is_a_gap(served: Fakes) -> N
     assert not served.log or all("funding-rate" not in place for _, place, *_ in served.log), "none polled"
 
 
+def test_a_queue_of_no_batch_is_refused() -> None:
+    with pytest.raises(ValueError, match="most: 0 is less than 1"):
+        dd.live(RATES, "okx", most=0)
+
+
+class Scripted:
+    """A channel and its clock: a drain each second, as written; the first one is read before the rest."""
+
+    tables = ("funding_history",)
+    venue = VENUES["okx"]
+
+    def __init__(self, drains: list[Any]) -> None:
+        self.is_read, self.is_over = threading.Event(), threading.Event()
+        self._drains, self._seconds = drains, 0
+
+    def utc(self) -> pd.Timestamp:
+        return _at(self._seconds)
+
+    def wait(self, _: float) -> bool:
+        if self._seconds == 1:
+            self.is_read.wait(HANGS_SECONDS)
+        self._seconds += 1
+        if self._seconds > len(self._drains):
+            self.is_over.set()
+        return self.is_over.is_set()
+
+    def drain(self) -> Any:
+        bps, windows = self._drains[self._seconds - 1]
+        row = {"symbol": "BTC", "exchange": "okx", "time": _at(self._seconds), "rate_bps_8h": bps}
+        rows = {} if bps is None else {"funding_history": pd.DataFrame([row])}
+        return rows, [Window(_at(start), _at(end)) for start, end in windows], ""
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        self.is_over.set()
+
+
+def _at(second: float) -> pd.Timestamp:
+    return pd.Timestamp("2026-01-20T10:30:30", tz="UTC") + pd.Timedelta(second, "s")
+
+
+def _told(
+    monkeypatch: pytest.MonkeyPatch, drains: list[Any], most: int
+) -> tuple[list[float], list[tuple[float, float, str]]]:
+    """Return the rates that were read, and the windows [s] with their errors."""
+    script = Scripted(drains)
+    monkeypatch.setattr("derivdata.sources.collect.polling.VenueStream", lambda *_, **__: script)
+    updates: list[Any] = []
+    feed = dd.live(RATES, "okx", clock=script, most=most)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataNotice)
+        for update in feed:
+            updates.append(update)
+            script.is_read.set()
+            assert script.is_over.wait(HANGS_SECONDS)
+            if not feed._queue:
+                feed.close()
+    coverage = _of(updates, "coverage")
+    ends = [((coverage[name] - _at(0)).dt.total_seconds()).tolist() for name in ("start", "end")]
+    rates = _of(updates, "funding_history")["rate_bps_8h"].tolist()
+    return rates, list(zip(*ends, coverage["error"], strict=True))
+
+
+def test_a_window_is_a_gap_whose_pushed_rows_were_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows come at 20, 60 and 150 s, their windows each minute; with four that wait, the row at 20 s goes."""
+    drains: list[Any] = [(None, []) for _ in range(180)]
+    drains[0], drains[19], drains[59] = (1.0, []), (2.0, []), (3.0, [(0, 60)])
+    drains[119], drains[149], drains[179] = (None, [(60, 120)]), (4.0, [(120, 150)]), (None, [(150, 180)])
+    unread = "it was not read in time: the reader is slower than the venues"
+    rates, windows = _told(monkeypatch, drains, 4)
+    assert rates == [1.0, 3.0, 4.0]
+    assert windows == [(0, 60, unread), (60, 120, ""), (120, 180, "")]
+    rates, windows = _told(monkeypatch, drains, 5)
+    assert rates == [1.0, 2.0, 3.0, 4.0]
+    assert windows == [(0, 60, ""), (60, 120, ""), (120, 180, "")]
+
+
+def test_a_sign_of_life_that_comes_late_takes_no_window_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ping of second 10 is answered at 70, when the minute was told as a gap: what was told stays."""
+    drains: list[Any] = [(None, []) for _ in range(120)]
+    drains[0], drains[69], drains[119] = (1.0, []), (None, [(0, 10)]), (None, [(10, 120)])
+    _, windows = _told(monkeypatch, drains, 1000)
+    assert windows == [(0, 60, "nothing was heard of the channel"), (60, 120, "")]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ((["positioning_history"], "okx"), "none of okx tells 'positioning_history' of now"),
         ((["nope"], "okx"), "there is no table 'nope'"),
+        (([], "okx"), "tables: name at least one"),
         ((RATES, "nope"), "nope"),
         ((["orderbook_book"], "okx"), r"name some, symbols=\['BTC'\]"),
     ],

@@ -27,6 +27,7 @@ from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.state_streams import STATE_STREAMS
 from derivdata.support.arguments import typed
 from derivdata.support.notices import warn_caller
+from derivdata.support.times import Window
 from derivdata.tables.contracts import venue_names
 
 COVERAGE = "coverage"
@@ -56,10 +57,14 @@ def _enter(entries: list[LedgerEntry], entry: LedgerEntry) -> None:
 
 @dataclass
 class _Batch:
-    """What one poll or one channel brought: rows and entries by table."""
+    """What one poll or one channel brought: rows and entries by table.
+
+    The rows of a channel came within `span`; the windows that they are of may be told later.
+    """
 
     rows: dict[str, pd.DataFrame]
     entries: dict[str, list[LedgerEntry]]
+    span: Window | None = None
 
     def updates(self) -> Iterator[Update]:
         yield from (Update(table, rows) for table, rows in self.rows.items())
@@ -78,6 +83,7 @@ class _Channel:
 
     stream: VenueStream
     reached: pd.Timestamp
+    drained: pd.Timestamp
     error: str = ""
     entries: list[LedgerEntry] = field(default_factory=list)
 
@@ -88,7 +94,10 @@ class _Channel:
         return any(e.error for e in self.entries) or any(length >= _MINUTE for length in lengths)
 
     def hear(self, start: pd.Timestamp, end: pd.Timestamp, error: str = "") -> None:
-        """Add a window that was heard, or a gap."""
+        """Add a window that was heard, or a gap, but for the part that was told of before."""
+        start = max(start, self.reached)
+        if start >= end:
+            return
         self.reached = end
         _enter(self.entries, LedgerEntry(self.stream.venue.exchange, None, start, end, error))
 
@@ -107,11 +116,15 @@ class Live:
     ) -> None:
         self._names, self._symbols = names, symbols
         self._polls, self._clock, self._most = polls, clock, most
+        self._listing: dict[str, threading.Lock] = {}
         channels = ((name, stream) for name, those in streams.items() for stream in those)
-        self._channels = [_Channel(self._stream(*pair), clock.utc()) for pair in channels]
+        now = clock.utc()
+        self._channels = [_Channel(self._stream(*pair), now, now) for pair in channels]
         self._wanted = {n: [t for t in names if state.gives(t)] for n, state in polls.states.items()}
         self._hours: dict[str, pd.Timestamp] = {}
-        self._queue: deque[_Batch | BaseException] = deque()
+        self._queue: deque[_Batch] = deque()
+        self._lost: list[tuple[str, str, Window]] = []  # table and venue of rows that went unread
+        self._problem: BaseException | None = None
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._is_closed = False
@@ -154,12 +167,14 @@ class Live:
 
     def _stream(self, name: str, stream: Stream) -> VenueStream:
         state, is_state = self._polls.states[name], stream is not VENUES[name].stream
+        lock = self._listing.setdefault(name, threading.Lock())  # a venue's channels share its list
 
         def contracts() -> tuple[list[Instrument], dict[str, pd.DataFrame]]:
             hour = self._clock.utc().floor("h")
-            if not self._wanted[name] and self._hours.get(name) != hour:
-                self._hours[name], state.contracts = hour, None  # no poll lists them again
-            items, context = state.listed()
+            with lock:
+                if not self._wanted[name] and self._hours.get(name) != hour:
+                    self._hours[name], state.contracts = hour, None  # no poll lists them again
+                items, context = state.listed()
             if is_state:  # one contract stands for a symbol, as in polls
                 items = [*Contracts(items).by_symbol.values()]
             return [i for i in items if self._symbols is None or i.symbol in self._symbols], context
@@ -186,7 +201,9 @@ class Live:
         except Stopped:
             pass
         except BaseException as problem:  # reaches the thread that iterates
-            self._put(problem)
+            with self._changed:
+                self._problem = problem
+                self._changed.notify_all()
 
     def _poll(self, name: str) -> None:
         """Poll a venue each minute, unless all of its tables are pushed."""
@@ -202,16 +219,18 @@ class Live:
         """Take what the channels brought, each second; windows are told each minute, and gaps at once."""
         while not self._clock.wait(_DRAIN_SECONDS):
             for channel in self._channels:
+                since = self._clock.utc()
                 rows, covered, error = channel.stream.drain()
                 channel.error = error or channel.error
                 for window in covered:
                     if window.start > channel.reached:
                         channel.hear(channel.reached, window.start, channel.error or _UNHEARD)
-                    channel.hear(max(channel.reached, window.start), window.end)
+                    channel.hear(window.start, window.end)
                 now = self._clock.utc()
                 if not covered and now - channel.reached >= _MINUTE:
                     channel.hear(channel.reached, now, channel.error or _UNHEARD)
                 batch = self._batch(rows, {})
+                batch.span, channel.drained = Window(channel.drained, now), since
                 if channel.is_due:
                     mine = [table for table in channel.stream.tables if table in self._names]
                     batch.entries = dict.fromkeys(mine, channel.entries)
@@ -229,30 +248,48 @@ class Live:
                     kept[table] = chosen.reset_index(drop=True)
         return _Batch(kept, {table: windows for table, windows in entries.items() if windows})
 
-    def _put(self, batch: _Batch | BaseException) -> None:
+    def _put(self, batch: _Batch) -> None:
         """Add to the queue; where it is full, the oldest rows go, and their windows become gaps."""
         with self._changed:
+            self._mark_lost(batch)
             self._queue.append(batch)
             if len(self._queue) > self._most:
                 old = self._queue.popleft()
-                if isinstance(old, _Batch):
-                    following = next(one for one in self._queue if isinstance(one, _Batch))
-                    for table, entries in old.entries.items():
-                        lost: list[LedgerEntry] = []
-                        for entry in entries:
-                            _enter(lost, entry._replace(error=entry.error or _UNREAD))
-                        for entry in following.entries.get(table, []):
-                            _enter(lost, entry)
-                        following.entries[table] = lost
+                following = self._queue[0]
+                for table, entries in old.entries.items():
+                    lost: list[LedgerEntry] = []
+                    for entry in entries:
+                        _enter(lost, entry._replace(error=entry.error or _UNREAD))
+                    for entry in following.entries.get(table, []):
+                        _enter(lost, entry)
+                    following.entries[table] = lost
+                if old.span is not None:
+                    for table, rows in old.rows.items():
+                        self._lost.append((table, str(rows["exchange"].iloc[0]), old.span))
+                    for one in self._queue:
+                        self._mark_lost(one)
             self._changed.notify_all()
+
+    def _mark_lost(self, batch: _Batch) -> None:
+        """Make gaps of the windows of a batch in which rows of a channel came that went unread."""
+        for loss in [*self._lost]:
+            table, exchange, span = loss
+            for place, entry in enumerate(batch.entries.get(table, [])):
+                if entry.exchange == exchange and pd.Timestamp(entry.end) > span.start:
+                    if pd.Timestamp(entry.start) < span.end:
+                        gap = entry._replace(error=entry.error or _UNREAD)
+                        batch.entries[table] = [*batch.entries[table]]  # two tables may share the list
+                        batch.entries[table][place] = gap
+                    if pd.Timestamp(entry.end) >= span.end and loss in self._lost:
+                        self._lost.remove(loss)
 
     def _next(self) -> list[Update]:
         with self._changed:
-            while not self._queue and not self._is_closed:
+            while not self._queue and self._problem is None and not self._is_closed:
                 self._changed.wait()
+            if self._problem is not None:
+                raise self._problem
             batch = self._queue.popleft() if self._queue else _Batch({}, {})
-        if isinstance(batch, BaseException):
-            raise batch
         for table, entry in ((table, e) for table, entries in batch.entries.items() for e in entries):
             if entry.error and (entry.exchange, table) not in self._told:
                 self._told.add((entry.exchange, table))
@@ -301,7 +338,8 @@ def live(
     Raises
     ------
     ValueError
-        No such table or venue; a table that no venue here tells of now; or order books without symbols.
+        No such table or venue; a table that no venue here tells of now; order books without symbols; no
+        table at all; or `most` below 1.
 
     Notes
     -----
@@ -313,6 +351,8 @@ def live(
     names = [tables] if isinstance(tables, str) else list(dict.fromkeys(tables))
     wanted = None if symbols is None else [symbols] if isinstance(symbols, str) else list(symbols)
     chosen = venue_names(venues)
+    if not names or most < 1:
+        raise ValueError("tables: name at least one" if not names else f"most: {most} is less than 1")
     if {*names} & {*BOOKS} and not wanted:
         raise ValueError("symbols: order books are asked for by symbol; name some, symbols=['BTC']")
     ticking: Clock = clock or MachineClock()
