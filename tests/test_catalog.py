@@ -53,6 +53,18 @@ def test_what_comes_after_the_clock_does_not_count(tmp_path: Path) -> None:
     assert held["last"].dt.strftime("%m-%d %H").tolist() == ["06-01 04", "06-01 05", "06-01 00"]
 
 
+def test_a_step_is_of_rows_up_to_the_clock(tmp_path: Path) -> None:
+    """Rows by ten minutes, of which the clock has one."""
+    stamps = pd.date_range("2026-06-01T06:00", periods=6, freq="10min", tz="UTC")
+    rates = pd.DataFrame({"symbol": "BTC", "exchange": "okx", "time": stamps, "rate_bps_8h": 1.0})
+    rates = rates.assign(resolution="raw", kind="sampled")
+    dd.open_archive(tmp_path / "made").append("funding_history", TABLES["funding_history"].conform(rates))
+    dd.connect(str(tmp_path / "made"), now="2026-06-01T06:05")
+    held = dd.catalog()
+    assert held["row_count"].tolist() == [1]
+    assert held["step_hours"].isna().all()
+
+
 def test_the_sample_counts_no_rows() -> None:
     dd.connect("sample")
     held = dd.catalog().set_index(["table", "exchange"])

@@ -95,3 +95,16 @@ def test_what_no_coin_can_be_asked_of_is_refused() -> None:
     counted = prices().rename(columns={"price_usd": "quantity"})
     with pytest.raises(ValueError, match="quantity is in asset: by='coin' joins rates"):
         dd.panel(counted, "quantity", by="coin")
+
+
+def test_rows_that_repeat_a_key_are_refused_and_not_added_up() -> None:
+    """The same row twice, beside another contract of the coin."""
+    values = pd.DataFrame({"symbol": ["PEPE", "PEPE", "1000PEPE"], "exchange": "okx", "oi_usd": 1.0})
+    with pytest.raises(ValueError, match="rows repeat a"):
+        dd.panel(values.assign(time=DAYS[0]), "oi_usd", by="coin")
+
+
+def test_rows_without_a_venue_are_refused_and_not_dropped() -> None:
+    values = pd.DataFrame({"symbol": ["PEPE", "1000PEPE", "PEPE"], "exchange": ["okx", "okx", None]})
+    with pytest.raises(ValueError, match="exchange is missing in 1 rows"):
+        dd.panel(values.assign(oi_usd=1.0, time=DAYS[0]), "oi_usd", by="coin")

@@ -33,8 +33,8 @@ def by_coin(table: pd.DataFrame, column: str, prices: pd.DataFrame | None = None
     if prices is not None:
         require_columns(prices, "prices", (_PRICE,), others=_KEY)
         _refuse_other_coins(prices)
-    twice = result.duplicated(_KEY, keep=False) & ~table.duplicated(_KEY, keep=False)
-    if not twice.any():
+    twice = result.duplicated(_KEY, keep=False)
+    if not twice.any() or table.duplicated(_KEY).any():  # rows that repeat a key are refused, not added up
         return result
     if unit == "USD" and column != _PRICE:
         return _added(result, column)
@@ -60,7 +60,7 @@ def _read(table: pd.DataFrame, argument: str) -> tuple[pd.Series, pd.Series]:
 def _added(result: pd.DataFrame, column: str) -> pd.DataFrame:
     """Add a venue's contracts of one coin up; a sum that lacks one of them is missing."""
     others = [name for name in result.columns if name not in (*_KEY, column)]
-    groups = result.groupby(_KEY, observed=True, sort=False)
+    groups = result.groupby(_KEY, observed=True, sort=False, dropna=False)
     sums = groups[column].agg(lambda values: values.sum(skipna=False))
     added = groups[others].first().assign(**{column: sums}).reset_index()[list(result.columns)]
     added.attrs = dict(result.attrs)

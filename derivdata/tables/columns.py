@@ -146,7 +146,12 @@ COLUMNS: dict[str, Column] = {
     "table": Column(_TEXT, "", "Name of a table."),
     "first": Column(Kind.TIME, "UTC", "Instant of the first row."),
     "last": Column(Kind.TIME, "UTC", "Instant of the last row."),
-    "step_hours": Column(_NUMBER, "h", "Usual time between rows of a series; missing for events.", least=0.0),
+    "step_hours": Column(
+        _NUMBER,
+        "h",
+        "Usual time between rows of a series; missing for events, single instants and tables without venues.",
+        least=0.0,
+    ),
     "row_count": Column(_COUNT, "", "Rows; missing where they are made when they are asked for.", least=0.0),
     "dex": Column(_TEXT, "", "Dex of HIP-3: xyz."),
     "venue": Column(_TEXT, "", "Part of HIP-4: out or skew."),

@@ -18,11 +18,23 @@ import requests
 from derivdata import tables
 from derivdata.errors import ArchiveError
 from derivdata.sources import archive, service
+from derivdata.support.files import package_digest
 from tests.service import market
 from tests.service.conftest import KEYS, PATIENCE
 from tests.service.conftest import serving as served
 
 COMMAND = [sys.executable, "-W", "error", "-m", "derivdata", "serve"]
+
+
+def test_the_code_that_answers_is_what_the_sources_import() -> None:
+    """Answers are kept for later sessions by a hash of it: what it lacks would change them unseen."""
+    package = Path(tables.__file__).parents[1]
+    modules = re.compile(r"^ *(?:from|import) derivdata\.([a-z_0-9.]+)", re.MULTILINE)
+    sources = (path.read_text(encoding="utf-8") for path in (package / "sources").rglob("*.py"))
+    imported = {name.replace(".", "/") for text in sources for name in modules.findall(text)}
+    hashed, beside = ("sources", "analysis/black76", "support", "tables"), ("errors", "client/transport")
+    assert {name for name in imported if not name.startswith((*hashed, *beside))} == set()
+    assert service.server.code_digest() == package_digest(*hashed)
 
 
 @pytest.fixture(scope="module")

@@ -165,7 +165,7 @@ def _kept(key: tuple[object, ...], make: Callable[[], pd.DataFrame]) -> pd.DataF
     """Return what was made for a key by any process, or make it, and keep it on disk if that takes long."""
     name, files = hashlib.blake2b(repr(key).encode()).hexdigest(), _files()
     if (record := files.record(name)) is not None:
-        return feather.read_feather(pa.BufferReader(record.body))
+        return _read(record.body)
     begun = time.thread_time()
     frame = make()
     if time.thread_time() - begun > _LONG_SECONDS:
@@ -174,6 +174,13 @@ def _kept(key: tuple[object, ...], make: Callable[[], pd.DataFrame]) -> pd.DataF
         body = sink.getvalue().to_pybytes()
         files.keep(Head(name, "", {}, NOW.to_pydatetime(), None, len(body)), body)
     return frame
+
+
+def _read(body: bytes) -> pd.DataFrame:
+    frame = feather.read_feather(pa.BufferReader(body))
+    # Of no categories Arrow does not tell that they are text.
+    empty = [n for n, kind in frame.dtypes.items() if kind == "category" and kind.categories.empty]
+    return frame.astype(dict.fromkeys(empty, pd.CategoricalDtype(pd.Index([], dtype="str"))))
 
 
 @lru_cache(maxsize=1)

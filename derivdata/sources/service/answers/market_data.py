@@ -132,7 +132,7 @@ def _steps(view: View, name: str, pairs: pd.DataFrame, within: pd.Timedelta) -> 
     """Return the usual hours between the last rows of one symbol of each venue that has several."""
     if not len(pairs):
         return {}
-    end = pairs["last"].max().floor("h") + pd.Timedelta(1, "h")
+    end = min(pairs["last"].max().floor("h") + pd.Timedelta(1, "h"), view.horizon)
     symbols, venues = (sorted(set(pairs[column])) for column in ("symbol", "exchange"))
     rows = view.store.rows(
         Query(name, end - within, end, symbols, venues, columns=("symbol", "exchange", "time"))
