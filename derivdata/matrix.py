@@ -114,7 +114,7 @@ def features(
             value, delay, age = ask.volatility(float(name.removeprefix("iv"))), _HOUR, max(oldest, _HOUR)
         known = align(value, grid, tolerance=age, delay=delay)["value"].reindex(symbol=ask.symbols)
         known.attrs = {"units": value.attrs["units"]}
-        figures[name] = known.rename(name)
+        figures[name] = known.to_dataset(name=name)
     matrix = xr.merge(figures.values(), join="outer", combine_attrs="drop_conflicts")
     origins = [table.attrs.get("provenance") for table in ask.tables]
     return matrix.assign_attrs(provenance=json.dumps(joined_provenance(origins), sort_keys=True))

@@ -76,6 +76,8 @@ def test_units_and_origin_are_stated(found: xr.Dataset) -> None:
     assert [found[name].attrs["units"] for name in NAMES] == [
         "bps/8h", "USD", "USD", "USD", "bps", "1/√year",
     ]  # fmt: skip
+    one = dd.features("BTC", START, "price", end=END, venues=VENUES)
+    assert set(one.attrs) == set(found.attrs) == {"provenance"}
     about = dd.provenance(found)
     assert (about["source"], about["synthetic"]) == ("sample", True)
     assert {request["path"] for request in about["requests"]} == {

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import xarray as xr
+from pandas.api.types import is_numeric_dtype
 
 from derivdata.analysis.inputs import require_columns, require_names, require_times
 from derivdata.analysis.panels import Panel, hours, interval_of, last_valid, require
@@ -153,9 +154,13 @@ def asof_join(
 
 def _newest_rows(left: pd.DataFrame, right: pd.DataFrame, by: tuple[str, ...], oldest: pd.Timedelta) -> Array:
     """Return the place in `right` of the newest row that each row of `left` may see; -1 for none."""
-    text = {name: "str" for name in by if left[name].dtype != right[name].dtype}
-    requests = left[["time", *by]].astype(text).assign(row=np.arange(len(left)))
-    offers = right[["available_at", *by]].astype(text).assign(place=np.arange(len(right)))
+    shared = {
+        name: "float64" if all(map(is_numeric_dtype, (left[name], right[name]))) else "str"
+        for name in by
+        if left[name].dtype != right[name].dtype
+    }
+    requests = left[["time", *by]].astype(shared).assign(row=np.arange(len(left)))
+    offers = right[["available_at", *by]].astype(shared).assign(place=np.arange(len(right)))
     found = pd.merge_asof(
         requests.sort_values("time", kind="stable"),
         offers.sort_values("available_at", kind="stable"),

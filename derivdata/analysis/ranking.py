@@ -62,7 +62,8 @@ def percentile(
 
 def _percentile(values: Floats, *, rows: int, least: int) -> Floats:
     # The rank within a window that includes the value is one more than among the others.
-    series = pd.DataFrame(values.reshape(int(np.prod(values.shape[:-1])), -1).T).rolling(rows + 1, least + 1)
+    table = values.reshape(int(np.prod(values.shape[:-1])), values.shape[-1]).T
+    series = pd.DataFrame(table).rolling(rows + 1, least + 1)
     share = (series.rank(method="average") - 1.0) / (series.count() - 1.0)
     return np.asarray(share.to_numpy().T.reshape(values.shape))
 

@@ -104,6 +104,9 @@ def test_asof_join_takes_the_newest_available_row_per_venue() -> None:
     ):
         other = align.asof_join(left.astype(names), right, tolerance="4h")
         pd.testing.assert_frame_equal(other.astype(now.dtypes), now)
+    strikes = {"left": left.assign(strike=[1, 2, 2]), "right": right.assign(strike=[2.0, 2.0, 1.0])}
+    numbers = align.asof_join(**strikes, tolerance="4h", by=("strike",))
+    np.testing.assert_array_equal(numbers["oi_usd"], now["oi_usd"])
     both = align.asof_join(left.assign(oi_usd=1.0), right, tolerance="4h", by=("exchange",))
     assert both.columns.tolist()[3:] == ["oi_usd", "symbol_right", "oi_usd_right", "available_at"]
     later = align.asof_join(left, right, tolerance="4h", delay="1h")

@@ -117,6 +117,7 @@ def test_points_are_counted_from_the_window_that_was_asked() -> None:
     """A day of hours in a window of two days and four hours; one instant, whose step the table states."""
     row = only(series(list(range(24))), start="2025-12-31", end="2026-01-02T04:00")
     assert row[["expected", "present", "missing", "gaps"]].tolist() == [52, 24, 28, 2]
+    assert row["longest_gap_hours"] == 24, "before the first; 5 after the last"
     row = only(series([0], resolution="1h"), start="2025-12-30T23:30", end="2026-01-01T00:30")
     assert row[["expected", "present", "missing"]].tolist() == [25, 1, 24]
     assert only(series([0]), start="2025-12-30")["expected"] == 1, "no step is known"

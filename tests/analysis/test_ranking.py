@@ -38,6 +38,13 @@ def test_percentiles_are_those_of_the_values_before_each(lazy: bool) -> None:
         np.testing.assert_allclose(found.values[place[2], *place[:2]], expected, rtol=1e-12)
 
 
+def test_a_panel_without_series_or_rows_has_no_percentiles() -> None:
+    panel = noisy(symbols=2, venues=3, rows=9, gaps=0.0, seed=3)
+    for part in ({"exchange": slice(0)}, {"time": slice(0)}):
+        empty = panel.isel(part)
+        assert dd.analysis.percentile(empty, rows=3).sizes == empty.sizes
+
+
 def test_ranks_of_venues_and_of_symbols() -> None:
     panel = market([[[3.0], [1.0], [3.0], [NAN]], [[2.0], [5.0], [NAN], [NAN]]])
     np.testing.assert_array_equal(dd.analysis.rank(panel)[0, :, 0], [1.5, 3.0, 1.5, NAN])

@@ -207,6 +207,9 @@ def _examine(
         whole["expected"] = whole["expected"] + beyond
         whole["missing"] = whole["missing"] + beyond
         whole["gaps"] = whole["gaps"] + clamped + clamped_end
+        for at_end, length in ((clamped, early), (clamped_end, late)):
+            longest = np.where(at_end, length / 3_600e6, 0.0)
+            whole["longest_gap_hours"] = np.maximum(whole["longest_gap_hours"], longest)
         batch_figures = {
             "start": begin,
             "end": end,
