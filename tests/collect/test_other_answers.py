@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from derivdata.errors import SchemaError
+from derivdata.errors import ArchiveError, SchemaError
 from derivdata.sources.archive import Archive
 from derivdata.sources.collect import Collector, backfill
 from derivdata.sources.collect.questions import LastPolls
@@ -285,7 +285,8 @@ def test_a_window_is_held_to_the_rows_that_the_series_had_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Open interest of small coins may be of any size: nothing but the series itself tells the unit."""
-    options = {"venues": ["binance"], "names": ["oi_history"], "clock": clock, "addresses": fakes.addresses}
+    options: dict[str, Any] = {"venues": ["binance"], "names": ["oi_history"], "clock": clock}
+    options["addresses"] = fakes.addresses
     assert backfill(archive, SYMBOLS, "2026-01-30", "2026-01-31", **options).failed == []
 
     be_honest = _lying(fakes, monkeypatch, "openInterestHist", scaled("sumOpenInterestValue", factor))
@@ -295,6 +296,32 @@ def test_a_window_is_held_to_the_rows_that_the_series_had_last(
     be_honest()
     backfill(archive, SYMBOLS, "2026-01-31", END, **options)
     assert _rows(archive, "oi_history") == _truth(fakes, "binance", "oi_history")
+
+
+def test_a_series_may_rise_from_nothing(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A contract that nobody held has no figure to which its next rows could be held."""
+    options: dict[str, Any] = {"venues": ["binance"], "names": ["oi_history"], "clock": clock}
+    options["addresses"] = fakes.addresses
+    be_honest = _lying(fakes, monkeypatch, "openInterestHist", scaled("sumOpenInterestValue", 0.0))
+    assert backfill(archive, ["ETH"], "2026-01-30", "2026-01-31", **options).failed == []
+    be_honest()
+    assert backfill(archive, ["ETH"], "2026-01-31", END, **options).failed == []
+    assert _rows(archive, "oi_history") == _truth(fakes, "binance", "oi_history") // 2
+
+
+def test_an_archive_that_cannot_be_read_is_no_fault_of_the_venue(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    options: dict[str, Any] = {"venues": ["binance"], "names": ["oi_history"], "clock": clock}
+    options["addresses"] = fakes.addresses
+    assert backfill(archive, ["ETH"], "2026-01-30", "2026-01-31", **options).failed == []
+    for path in archive.path.rglob("*.parquet"):
+        path.write_bytes(b"damaged" + path.read_bytes()[7:])
+    with pytest.raises(ArchiveError, match=r"damaged|changed"):
+        backfill(archive, ["ETH"], "2026-01-31", END, **options)
+    assert archive.requests()["answered"].all(), "nothing was entered as the venue's failure"
 
 
 def _state(price: float = 100.0, **figures: Any) -> State:

@@ -36,6 +36,7 @@ _NEAR_USD = 1.25
 _MOST_USD = 1e11
 _OF_SERIES = {"funding_settlements": "rate_bps_8h", "oi_history": "oi_usd"}
 _SERIES = pd.Timedelta(7, "D")
+_MICROSECOND = pd.Timedelta(1, "us")
 _SERIES_ROWS = 50
 
 
@@ -120,34 +121,35 @@ class LastPolls:
 def require_plausible(session: VenueSession, archive: Archive, table: str, rows: pd.DataFrame) -> None:
     """Refuse rows of a history that an import would ask about, or 20 times the series' own last rows.
 
-    What is refused goes to the quarantine.
+    What is refused goes to the quarantine. Raises `ArchiveError` where the archive itself cannot be read.
     """
+    exchange, held, unreadable = session.venue.exchange, archive.exchanges(table), list[Exception]()
+
+    def read(
+        symbols: Collection[str], start: pd.Timestamp, end: pd.Timestamp, venues: Sequence[str] | None = None
+    ) -> pd.DataFrame:
+        try:
+            return archive.read(table, start, end + _MICROSECOND, symbols=[*symbols], venues=venues)
+        except ArchiveError as problem:
+            unreadable.append(problem)
+            raise
+
     try:
-        _ask(archive, table, rows)
-        _hold_to_series(archive, table, rows)
+        audit(tables.TABLES[table], rows, held, read, accept=("future", "schedule"))
+        if table in _OF_SERIES and len(rows) and held:
+            first = rows["time"].min()
+            for symbol, part in rows.groupby("symbol", observed=True):
+                last = read([str(symbol)], first - _SERIES, first - _MICROSECOND, [exchange])
+                require_like(table, last.tail(_SERIES_ROWS), part.head(_SERIES_ROWS))
     except (ArchiveError, SchemaError) as problem:
-        quarantine, exchange = session.shared.quarantine, session.venue.exchange
+        if problem in unreadable:
+            raise
+        quarantine = session.shared.quarantine
         why = f"{exchange} {table}: {str(problem).partition(' say ')[0].rstrip(':;?')}"
         if quarantine is not None:
             body = msgspec.json.encode(rows.head(_SERIES_ROWS).astype(str).to_dict("records"))
             why = f"{why} ({quarantine.keep(exchange, table, body, why, session.clock.utc())})"
         raise SchemaError(why) from None
-
-
-def _ask(archive: Archive, table: str, rows: pd.DataFrame) -> None:
-    def read(symbols: Collection[str], start: pd.Timestamp, end: pd.Timestamp) -> pd.DataFrame:
-        return archive.read(table, start, end + pd.Timedelta(1, "us"), symbols=list(symbols))
-
-    audit(tables.TABLES[table], rows, archive.exchanges(table), read, accept=("future", "schedule"))
-
-
-def _hold_to_series(archive: Archive, table: str, rows: pd.DataFrame) -> None:
-    if table not in _OF_SERIES or rows.empty or not archive.exchanges(table):
-        return
-    first, venue = rows["time"].min(), [str(rows["exchange"].iloc[0])]
-    for symbol, part in rows.groupby("symbol", observed=True):
-        last = archive.read(table, first - _SERIES, first, symbols=[str(symbol)], venues=venue)
-        require_like(table, last.tail(_SERIES_ROWS), part.head(_SERIES_ROWS))
 
 
 def require_like(table: str, last: pd.DataFrame, rows: pd.DataFrame) -> None:
@@ -158,6 +160,8 @@ def require_like(table: str, last: pd.DataFrame, rows: pd.DataFrame) -> None:
     before, now = (float(frame[name].abs().median()) for frame in (last, rows))
     if name == "rate_bps_8h":
         before, now = max(before, _USUAL_BPS), max(now, before)  # rates may fall
+    if not (before > 0 and now >= 0):  # no figure to hold to: a contract that nobody held, or no rate
+        return
     if not before / _FACTOR <= now <= before * _FACTOR:
         raise SchemaError(
             f"{name} of {rows['symbol'].iloc[0]} is {now:g}, by the median row, and was {before:g} before: "

@@ -108,7 +108,7 @@ class _Oi(Wire):
 
 
 def open_interest(reading: Reading) -> Records:
-    """Read open interest: coins, contracts(_CONTRACT, "data", _contract), and USD of linear swaps."""
+    """Read open interest: coins and contracts, and USD of linear swaps."""
     time, states = reading.ms(reading.part(int, "ts")), []
     for row in reading.rows(_Oi, "data"):
         item = reading.instrument(row.contract_code, _named)
