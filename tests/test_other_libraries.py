@@ -41,7 +41,7 @@ def test_analysis_and_figures_take_them_too(rates: pd.DataFrame) -> None:
     polars = pytest.importorskip("polars")
     one, other = dd.quality(rates), dd.quality(polars.from_pandas(rates))
     assert other["present"].tolist() == one["present"].tolist() == [168] * 4
-    ax = dd.plot.funding_history(polars.from_pandas(rates), symbol="BTC", source=rates)
+    ax = dd.plot.funding_history(polars.from_pandas(rates), symbol="BTC", source=rates, step="1h")
     assert len(ax.lines[0].get_xdata()) == 168
 
 

@@ -70,7 +70,7 @@ def test_dev_sees_thirty_days_and_openapi_says_that_it_is_ours(ask: Caller) -> N
         for p, item in document["paths"].items()
         if "Not part of the API document" in item["get"]["description"]
     ]
-    assert ours == [PATH]
+    assert ours == ["/local/catalog", PATH]
     assert document["paths"][PATH]["get"]["tags"] == ["local"]
 
 

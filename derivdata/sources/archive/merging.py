@@ -140,9 +140,9 @@ def _sorted(
     storage: Storage, table: Table, files: list[DataFile], window: TimeRange = EVER
 ) -> Iterator[pa.Table]:
     """Iterate over the rows of several files in order, some symbols at a time to bound memory."""
-    order, columns = sorting(table), list(table.columns)
-    group = scanning.plan(files, Selection({}, window))
-    for chosen in scanning.slices(storage, table, group, Selection({}, window), SLICE_ROWS):
+    order, columns, rows = sorting(table), list(table.columns), Selection({}, window)
+    group = scanning.plan(files, rows)
+    for chosen in list(scanning.slices(storage, table, group, rows, SLICE_ROWS)):
         parts = scanning.read(storage, table, group, chosen, order=order)
         # Files of one version are one query, which sorts; those of several become one table first.
         plain = len(parts) == 1 and parts[0].column_names == columns

@@ -13,6 +13,7 @@ CALLS: Calls = {**fetchers.CALLS, **basics.CALLS, **panels.CALLS, **chains.CALLS
 LEFT_OUT = {
     "asof": "takes nothing",
     "cache_info": "takes nothing",
+    "catalog": "takes nothing",
     "oi.sparklines": "takes nothing",
     "oi.exchanges": "takes nothing",
     "funding.snapshot": "takes nothing",
