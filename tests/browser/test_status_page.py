@@ -16,6 +16,7 @@ import derivdata as dd
 from derivdata.sources import service
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.service import status_page
+from derivdata.sources.service.view import View
 from tests.browser import checks
 from tests.support import known_archive
 
@@ -63,6 +64,20 @@ def test_late_venues_stand_on_top_the_oldest_first_and_are_counted() -> None:
         ("b", "3.0 h"),
         ("a", "5 min"),
     ]
+
+
+def test_a_venue_that_went_silent_two_days_ago_is_late_and_not_gone(tmp_path: Path) -> None:
+    """Its payment of this morning is no sample of its rate."""
+    now = pd.Timestamp("2026-06-10 12:00", tz="UTC")
+    last = pd.DataFrame({"exchange": ["bybit", "okx"], "time": [now - pd.Timedelta("49h"), now]})
+    last = last.assign(symbol="BTC", rate_bps_8h=1.0)
+    archive = dd.open_archive(tmp_path)
+    archive.append("funding_history", last.assign(resolution="raw", kind="sampled"))
+    paid = last.assign(time=now - pd.Timedelta("4h"), interval_hours=8.0, kind="settled")
+    archive.append("funding_settlements", paid)
+    text = status_page._freshness(View(archive, now))
+    assert '<p class="late">1 of 2 venues late: no row for two hours.</p>' in text
+    assert re.findall("<tr><td>(.*?)</td><td.*?>(.*?)</td>", text) == [("bybit", "49.0 h"), ("okx", "0 min")]
 
 
 def test_the_widest_spread_is_between_the_highest_and_the_lowest_rate(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS = 30
 _SHOWN = 12
-_DAY, _HOUR = pd.Timedelta(1, "D"), pd.Timedelta(1, "h")
+_WEEK, _DAY, _HOUR = pd.Timedelta(7, "D"), pd.Timedelta(1, "D"), pd.Timedelta(1, "h")
 _LATE = pd.Timedelta(2, "h")
 _FRESH = ("funding_history", "funding_settlements", "oi_history", "prices_history", "options_snapshot")
 _EVENTS = "liquidations_events"
@@ -60,11 +60,11 @@ def _heading(name: str) -> str:
 
 
 def _freshness(view: View) -> str:
-    """Return the ages of the newest rows by venue and table, the oldest on top; over two hours are marked."""
+    """Return the ages of the newest rows of a week, the oldest on top; over two hours are marked."""
     ages: dict[str, pd.Series] = {}
     for name in _FRESH:
         if view.has(name):
-            frame = view.latest(name, view.now, within=_DAY)
+            frame = view.latest(name, view.now, within=_WEEK)
             if len(frame):
                 newest = frame.groupby(frame["exchange"].astype(str))["time"].max()
                 ages[name] = view.now - newest
@@ -73,7 +73,7 @@ def _freshness(view: View) -> str:
         if len(frame):
             ages[_EVENTS] = view.now - frame.groupby(frame["exchange"].astype(str))["time"].max()
     if not ages:
-        return "<p>No row of the last day.</p>"
+        return "<p>No row of the last week.</p>"
     table = pd.DataFrame(ages).sort_index()
     sampled = ~table.columns.isin(["funding_settlements", _EVENTS])  # the others come when they come
     oldest = (
