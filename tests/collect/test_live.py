@@ -210,8 +210,8 @@ def _told(
     monkeypatch.setattr("derivdata.sources.collect.polling.VenueStream", lambda *_, **__: script)
     updates: list[Any] = []
     feed = dd.live(RATES, "okx", clock=script, most=most)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataNotice)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DataNotice)
         for update in feed:
             updates.append(update)
             script.is_read.set()
@@ -219,6 +219,7 @@ def _told(
             if not feed._queue:
                 feed.close()
     coverage = _of(updates, "coverage")
+    assert len(caught) == coverage["error"].str.contains("read in time|nothing was heard").any()
     ends = [((coverage[name] - _at(0)).dt.total_seconds()).tolist() for name in ("start", "end")]
     rates = _of(updates, "funding_history")["rate_bps_8h"].tolist()
     return rates, list(zip(*ends, coverage["error"], strict=True))
@@ -236,6 +237,15 @@ def test_a_window_is_a_gap_whose_pushed_rows_were_not_read(monkeypatch: pytest.M
     rates, windows = _told(monkeypatch, drains, 5)
     assert rates == [1.0, 2.0, 3.0, 4.0]
     assert windows == [(0, 60, ""), (60, 120, ""), (120, 180, "")]
+
+
+def test_the_time_until_a_channel_is_connected_is_a_gap_without_a_notice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drains: list[Any] = [(None, []) for _ in range(62)]
+    drains[0], drains[1], drains[61] = (1.0, []), (None, [(1, 2)]), (None, [(2, 62)])
+    _, windows = _told(monkeypatch, drains, 1000)
+    assert windows == [(0, 1, "the channel was not connected yet"), (1, 2, ""), (2, 62, "")]
 
 
 def test_a_sign_of_life_that_comes_late_takes_no_window_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,7 @@ _DRAIN_SECONDS = 1.0
 _END_SECONDS = 30.0
 _MINUTE = pd.Timedelta(1, "min")
 _UNHEARD = "nothing was heard of the channel"
+_CONNECTING = "the channel was not connected yet"
 _UNREAD = "it was not read in time: the reader is slower than the venues"
 
 
@@ -85,6 +86,7 @@ class _Channel:
     reached: pd.Timestamp
     drained: pd.Timestamp
     error: str = ""
+    is_told: bool = False
     entries: list[LedgerEntry] = field(default_factory=list)
 
     @property
@@ -98,7 +100,7 @@ class _Channel:
         start = max(start, self.reached)
         if start >= end:
             return
-        self.reached = end
+        self.reached, self.is_told = end, True
         _enter(self.entries, LedgerEntry(self.stream.venue.exchange, None, start, end, error))
 
 
@@ -223,8 +225,8 @@ class Live:
                 rows, covered, error = channel.stream.drain()
                 channel.error = error or channel.error
                 for window in covered:
-                    if window.start > channel.reached:
-                        channel.hear(channel.reached, window.start, channel.error or _UNHEARD)
+                    why = channel.error or (_UNHEARD if channel.is_told else _CONNECTING)
+                    channel.hear(channel.reached, window.start, why)
                     channel.hear(window.start, window.end)
                 now = self._clock.utc()
                 if not covered and now - channel.reached >= _MINUTE:
@@ -291,7 +293,7 @@ class Live:
                 raise self._problem
             batch = self._queue.popleft() if self._queue else _Batch({}, {})
         for table, entry in ((table, e) for table, entries in batch.entries.items() for e in entries):
-            if entry.error and (entry.exchange, table) not in self._told:
+            if entry.error not in ("", _CONNECTING) and (entry.exchange, table) not in self._told:
                 self._told.add((entry.exchange, table))
                 warn_caller(f"{entry.exchange} {table}: {entry.error}; later gaps are rows of coverage")
         return list(batch.updates())
