@@ -94,10 +94,10 @@ def _sides(
     counted: Any = chain if kind == "open_interest" else chain.assign(open_interest=chain["volume"])
     sums = exposure.open_interest(counted, contract_size=contract_size)
     rows = _one_chain(sums, ("expiry", "strike", "side")).to_dataframe().reset_index().query("listed > 0")
-    if not rows["open_interest"].sum() > 0:
-        raise ValueError(f"no option has {what}")
-    if expiry is not None:
+    if expiry is not None and len(rows):
         rows = rows[rows["expiry"] == listed_expiry(rows["expiry"].unique(), expiry)]
+    if not rows["open_interest"].sum() > 0:
+        raise ValueError(f"no option has {what}" + ("" if expiry is None else f" at expiry {expiry}"))
     symbol, expiries = _symbol(sums), pd.DatetimeIndex(rows["expiry"].unique()).sort_values()
     price = _price(chain, expiries[0])
     ax = style.axes(ax)

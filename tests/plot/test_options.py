@@ -277,6 +277,9 @@ def test_bars_are_coins_by_strike_and_the_underlying_the_median_of_its_options()
     table.loc[table["side"] == "put", "open_interest"] = np.nan
     ax = plot.strikes(table, expiry="2026-02-04")
     assert "(13 options without open interest)" in " ".join(ax.get_title(loc="left").split())
+    table.loc[table["expiry"].dt.strftime("%F") == "2026-02-04", "open_interest"] = 0.0
+    with pytest.raises(ValueError, match="no option has open interest at expiry 2026-02-04"):
+        plot.strikes(table, expiry="2026-02-04")
     table["open_interest"] = np.nan
     with pytest.raises(ValueError, match="no option has open interest"):
         plot.strikes(table)
