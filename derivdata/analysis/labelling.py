@@ -27,8 +27,11 @@ def applied(
     sizes: Mapping[str, int] | None = None,
     **kwargs: Any,
 ) -> Any:
-    """`xarray.apply_ufunc`, lazy where an input is: dims of inputs and outputs, types, sizes of new dims."""
-    return xr.apply_ufunc(
+    """`xarray.apply_ufunc`, lazy where an input is: dims of inputs and outputs, types, sizes of new dims.
+
+    Outputs have none of the attributes of the inputs, but coordinates keep theirs.
+    """
+    outputs = xr.apply_ufunc(
         kernel,
         *arrays,
         kwargs=kwargs,
@@ -39,6 +42,12 @@ def applied(
         output_dtypes=list(types),
         dask_gufunc_kwargs={} if sizes is None else {"output_sizes": sizes},
     )
+    labelled = [each for each in arrays if isinstance(each, xr.DataArray)]
+    said = {name: one.attrs for each in reversed(labelled) for name, one in each.coords.items() if one.attrs}
+    for output in outputs if isinstance(outputs, tuple) else (outputs,):
+        for name in said.keys() & (output.coords.keys() if labelled else ()):
+            output.coords[name].attrs = dict(said[name])
+    return outputs
 
 
 def elementwise(kernel: Callable[..., Floats], *arrays: Any, **options: Any) -> xr.DataArray:

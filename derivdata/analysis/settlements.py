@@ -191,7 +191,8 @@ def _without_overlap(
             f"settlements of {name} pay for more hours than have passed: that of "
             f"{_said(origin, since[row])} pays for {interval[place]:g} h and comes "
             f"{since[row] - since[before[place]]:g} h after the one before. A payment is there twice (see "
-            "dd.quality), or interval_hours is too long (see infer_interval); overlap='nan' leaves it out"
+            "dd.quality), or interval_hours is too long (see infer_interval); functions that take overlap= "
+            "leave it out with overlap='nan'"
         )
     for series in np.ndindex(wrong.shape[:-1]):
         if wrong[series].any():
@@ -244,7 +245,7 @@ def _merged(
         raise ValueError(
             f"{name} has two settlements within a minute of "
             f"{np.datetime_as_string(due[place[-1]], unit='s')}: one payment is there twice, see dd.quality; "
-            "overlap='nan' leaves the second out"
+            "functions that take overlap= leave the second out with overlap='nan'"
         )
     rows = np.where(there, np.arange(rates.shape[-1]), rates.shape[-1])
     first = np.minimum.reduceat(rows, starts, axis=-1)

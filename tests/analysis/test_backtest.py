@@ -632,7 +632,7 @@ def test_the_documented_years_out_of_sample() -> None:
         ({"delay": "-1h"}, "not a length of time"),
         (
             {"panel": panel(drawn(1)[0]).assign_coords(interval_hours=16.0)},
-            "pay for more hours than have passed",
+            "pay for more hours than have passed: .*; functions that take overlap= leave it out",
         ),
         ({"rule": lambda past: {"BTC": ("alpha", "nowhere")}}, "no pair of this panel"),
         ({"rule": lambda past: {"DOGE": ("alpha", "beta")}}, "no pair of this panel"),

@@ -166,6 +166,10 @@ def test_dims_are_the_slices_then_the_points(tmp_path):
         smile.total_variance(fit, 0.0, derivative=3)
     with pytest.raises(TypeError, match="names them"):
         smile.iv(fit, np.zeros((2, 2)))
+    fit["year_fraction"].attrs["units"] = "years"
+    for found in (smile.iv(fit, k), durrleman(fit, k), smile.butterfly_check(fit)):
+        assert found["year_fraction"].attrs == {"units": "years"}
+    assert [part.attrs for part in smile.butterfly_check(fit).values()] == [{}] * 5
     fit.to_netcdf(tmp_path / "fit.nc", engine="h5netcdf")
     with xr.open_dataset(tmp_path / "fit.nc", engine="h5netcdf") as back:
         np.testing.assert_array_equal(smile.iv(back, 0.05), smile.iv(fit, 0.05))
