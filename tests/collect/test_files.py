@@ -158,7 +158,7 @@ def test_a_run_that_breaks_off_goes_on_where_it_ended(run: Any, bucket: Bucket, 
     assert len(archive.read("oi_history", *EVER)) == 6 * 288
 
 
-def test_a_file_that_was_written_anew_corrects_its_rows_and_no_others(
+def test_a_file_that_was_rewritten_corrects_its_rows_and_no_others(
     run: Any, bucket: Bucket, archive: Archive
 ) -> None:
     bucket.put_zip(day_file("2024-01-01"), metrics("BTCUSDT", "2024-01-01"))
@@ -319,7 +319,7 @@ def test_what_is_in_no_file_is_said(run: Any) -> None:
         run("2024-01-01", "2024-02-01", names=["liquidations_fills"])
 
 
-def test_bars_that_were_written_anew_correct_prices_and_what_takers_did(
+def test_bars_that_were_rewritten_correct_prices_and_what_takers_did(
     run: Any, bucket: Bucket, archive: Archive
 ) -> None:
     """Prices have kinds, of which bars of trades are one; the volume of takers has none."""

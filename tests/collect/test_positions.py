@@ -72,6 +72,21 @@ def test_taker_volume_of_a_window_is_the_truth_row_for_row(
     np.testing.assert_allclose(rows[["buy_usd", "sell_usd"]].to_numpy(), wanted, rtol=1e-9)
 
 
+@pytest.mark.parametrize("venue", ["binance", "okx", "gateio"])
+def test_the_step_under_way_is_asked_for_again_when_it_is_over(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock, venue: str
+) -> None:
+    """At 10:30 the hour of 10:00 is no row yet; a backfill of two hours later brings it."""
+    start = END - pd.Timedelta(1, "D")
+    where: dict[str, Any] = {"venues": [venue], "clock": clock, "addresses": fakes.addresses}
+    assert backfill(archive, ["BTC"], start, names=["volume_taker"], **where).failed == []
+    clock.wait(7200)
+    assert backfill(archive, ["BTC"], start, names=["volume_taker"], **where).failed == []
+    rows = archive.read("volume_taker", start, END + 2 * HOUR)
+    step = TOLD[venue][1] if venue == "gateio" else HOUR
+    assert rows["time"].tolist() == pd.date_range(start, END + 2 * HOUR, freq=step, inclusive="left").tolist()
+
+
 def test_a_collector_refills_positioning_where_it_is_named(
     archive: Archive, fakes: Fakes, clock: SimulatedClock
 ) -> None:

@@ -75,8 +75,6 @@ EIGHT_HOURS = (
 )
 """Bodies whose interval no stored answer names: 8 hours there."""
 
-ARRIVALS = {"hyperliquid/ws_all_dexs_asset_ctxs.json": AT}
-
 
 @cache
 def listed() -> list[dict[str, str]]:

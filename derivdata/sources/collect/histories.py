@@ -256,15 +256,16 @@ class _Job:
         if window is None:
             return
         for gap in self.archive.unanswered(table, self.exchange, item.symbol, *window):
+            now = self.session.clock.utc()
+            # The venue lists all payments by then, and the step under way is a row when it is over
+            known = {"funding_settlements": now - _LISTED_WITHIN, "volume_taker": now.floor("h")}
+            end = min(gap.end, max(gap.start, known.get(table, gap.end)))
             try:
                 rows = self._rows(fitting, item, table, gap)
                 require_plausible(self.session, self.archive, table, rows)
             except DerivdataError as problem:
                 self._enter_failure(table, item.symbol, gap, problem)
                 continue
-            end = gap.end
-            if table == "funding_settlements":  # the venue lists all of it by then
-                end = min(end, max(gap.start, self.session.clock.utc() - _LISTED_WITHIN))
             entered = [LedgerEntry(self.exchange, item.symbol, gap.start, end)] if end > gap.start else []
             self._write(table, item.symbol, rows, entered)
 

@@ -145,7 +145,7 @@ class Socket(NamedTuple):
 
 @dataclass(frozen=True)
 class Stream:
-    """A channel that pushes liquidations."""
+    """A channel that pushes liquidations, or the state of contracts."""
 
     channel: str  # as in `VenueEndpoint.path`, to read frames by
     # Returns the connections that cover some contracts, given their names and the time [s], which some venues
