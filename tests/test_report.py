@@ -376,6 +376,16 @@ def test_an_attribution_is_a_visible_link(tmp_path: Path) -> None:
     assert '<a xlink:href="https://data.example.org/about"' in figure
 
 
+def test_a_source_is_named_as_its_author_would(tmp_path: Path) -> None:
+    out, text = tmp_path / "r.html", "Example & Co., CC BY 4.0"
+    dd.connect("sample")
+    dd.report("BTC", out=out, window="1d", venues=["okx"], sections=["funding"], source_text=text)
+    page = out.read_text()
+    assert "Source: Example &amp; Co., CC BY 4.0. Window: " in page
+    assert page.count("source: Example &amp; Co., CC BY 4.0 · synthetic") == page.count("<svg") > 1
+    assert "source: sample" not in page
+
+
 def test_the_api_warns_of_its_own_data(tmp_path: Path) -> None:
     """Data that is not synthetic and asks for an attribution is the API's, or passed on from it."""
     dd.connect(rates_archive(tmp_path / "rates", "BTC"), attribution_url="https://data.example.org")

@@ -10,7 +10,7 @@ from typing import Any
 
 from derivdata.cli.options import FeesAction, say
 
-_REPORT = ("symbols", "window", "venues", "fee_bps", "expiries", "sections")
+_REPORT = ("symbols", "window", "venues", "fee_bps", "expiries", "sections", "source_text")
 """Options of the command that are the report's own, kept with a recording."""
 
 
@@ -51,6 +51,9 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="SECTION",
         help="of funding carry oi options liquidations quality (default: all)",
+    )
+    parser.add_argument(
+        "--source-text", metavar="TEXT", help="who made the data and its licence, for the page and figures"
     )
 
 

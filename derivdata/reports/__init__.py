@@ -60,6 +60,7 @@ def report(
     fee_bps: Fees | None = None,
     expiries: Sequence[times.Instant] | None = None,
     sections: Sequence[str] | None = None,
+    source_text: str | None = None,
     bundle: str | Path | None = None,
     previous: str | Path | None = None,
 ) -> Path:
@@ -83,6 +84,9 @@ def report(
     sections
         Of ``funding``, ``carry``, ``oi``, ``options``, ``liquidations``, ``quality``; None is all. Summary
         and provenance are always there.
+    source_text
+        Who made the data and under which licence, in words, for the head of the page and below each figure;
+        None is what the source calls itself, an archive's folder for instance.
     bundle
         Name of the bundle that the answers are recorded in or replayed from, for the last line.
     previous
@@ -111,10 +115,17 @@ def report(
             f"there is no folder {str(path.parent)!r} to write {path.name} into: make it first"
         )
     wanted = parse_options(
-        symbols, window=window, venues=venues, fee_bps=fee_bps, expiries=expiries, sections=sections
+        symbols,
+        window=window,
+        venues=venues,
+        fee_bps=fee_bps,
+        expiries=expiries,
+        sections=sections,
+        source_text=source_text,
     )
     earlier = None if previous is None else _earlier(previous, wanted)
-    with Drawings(several=len(wanted.symbols) * len(wanted.sections) >= _SEVERAL) as drawings:
+    several = len(wanted.symbols) * len(wanted.sections) >= _SEVERAL
+    with Drawings(several=several, source_text=wanted.source_text) as drawings:
         data = Data(wanted, drawings)
         chosen = [_SECTIONS[name](data) for name in wanted.sections]
         data.require_symbols()
@@ -165,7 +176,8 @@ def _earlier(previous: str | Path, wanted: ReportOptions) -> about.Earlier:
 def _subtitle(wanted: ReportOptions, data: Data) -> str:
     first = data.fetched[0].provenance if data.fetched else {}
     window = f"{wanted.window.start:%Y-%m-%d %H:%M} to {wanted.window.end:%Y-%m-%d %H:%M} UTC"
-    words = [f"Source: {first.get('source', 'none answered')}", f"Window: {window}"]
+    source = wanted.source_text or first.get("source", "none answered")
+    words = [f"Source: {source}", f"Window: {window}"]
     if wanted.venues is not None:
         words.append(f"Venues: {', '.join(wanted.venues)}")
     if first.get("attribution"):

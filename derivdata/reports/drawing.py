@@ -77,7 +77,8 @@ class Drawings:
     With `several` figures a worker is worth its start; it starts on entry, where there is a second processor.
     """
 
-    def __init__(self, *, several: bool) -> None:
+    def __init__(self, *, several: bool, source_text: str | None = None) -> None:
+        self.source_text = source_text  # who made the data, for the footers of figures
         self._drawings: list[tuple[Drawing, Future[None] | None]] = []
         self._worker: subprocess.Popen[bytes] | None = None
         self._wants_worker = several and processors() > 1

@@ -151,6 +151,8 @@ class Section:
     ) -> None:
         """Add a figure, with a label for screen readers, and how to read it, once for figures of a kind."""
         if self.drawings is not None:
+            if self.drawings.source_text:
+                options["source"] = self.drawings.source_text
             drawing = Drawing(partial(draw, *data, **options), title, _slug(title), size)
             told = any(isinstance(block, _Figure) and block.reading == reading for block in self.blocks)
             self.blocks.append(_Figure(self.drawings.add(drawing), "" if told else reading))

@@ -34,6 +34,8 @@ class ReportOptions:
         Whether the caller gave the costs.
     expiries
         Days of expiry of the options to report on; empty is all.
+    source_text
+        Who made the data, in the caller's words; None is what the source calls itself.
     """
 
     symbols: tuple[str, ...]
@@ -43,6 +45,7 @@ class ReportOptions:
     given: bool
     expiries: tuple[pd.Timestamp, ...]
     sections: tuple[str, ...]
+    source_text: str | None
 
     def fee(self, venue: str) -> float:
         """Return the cost of one trade on a venue [bps]."""
@@ -63,6 +66,7 @@ def parse_options(
     fee_bps: Fees | None,
     expiries: Sequence[times.Instant] | None,
     sections: Sequence[str] | None,
+    source_text: str | None = None,
 ) -> ReportOptions:
     """Check the arguments of a report and resolve their defaults.
 
@@ -90,6 +94,7 @@ def parse_options(
         given=fee_bps is not None,
         expiries=tuple(times.instant(e, "expiries").normalize() for e in expiries or ()),
         sections=tuple(s for s in SECTIONS if s in chosen),
+        source_text=source_text,
     )
 
 
