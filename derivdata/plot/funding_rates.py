@@ -60,7 +60,7 @@ def funding_history(
     Raises
     ------
     ValueError
-        The symbol or a venue is not in the data, or `step` has no length.
+        The symbol or a venue is not in the data, no venue has a rate, or `step` has no length.
     """
     rates, symbol = style.one_symbol(style.panel_of(data, "rate_bps_8h"), symbol)
     cells, hours = _averaged(rates, step, _POINTS)
@@ -133,7 +133,7 @@ def funding_heatmap(
     Raises
     ------
     ValueError
-        The symbol is not in the data; `step`, `reach` or `centre` is no length or rate.
+        The symbol is not in the data, or no venue has a rate; `step`, `reach` or `centre` is no length or rate.
     """
     rates, symbol = style.one_symbol(style.panel_of(data, "rate_bps_8h"), symbol)
     if reach is not None and not 0 < reach < np.inf:
@@ -209,6 +209,8 @@ def _averaged(rates: xr.DataArray, step: str | pd.Timedelta | None, most: int) -
     without a rate is one that is missing.
     """
     frame: pd.DataFrame = rates.transpose("time", "exchange").to_pandas()
+    if not frame.notna().any(axis=None):
+        raise ValueError("no venue has a rate")
     if step is None:
         hours = (frame.index[-1] - frame.index[0]) / np.timedelta64(1, "h")
         apart = [frame.index[frame[venue].notna()].to_series().diff().median() for venue in frame]

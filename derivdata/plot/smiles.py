@@ -82,7 +82,7 @@ def smile(
     Raises
     ------
     ValueError
-        The data is of several chains, or an expiry is not in it.
+        The data is of several chains, an expiry is not in it, or no option has a volatility.
     """
     alone = isinstance(quotes, xr.Dataset) and is_fit(quotes)
     points = None if alone else single(quotes_of(quotes), "a figure of smiles")
@@ -94,6 +94,8 @@ def smile(
     if curve is not None and not curve.indexes["expiry"].is_unique:
         raise ValueError("fit has an expiry twice")
     listed = pd.DatetimeIndex(shown["expiry"].to_numpy())
+    if listed.empty:
+        raise ValueError("no option has an implied volatility")
     chosen = listed[chosen_expiries(listed, expiries, limit)]
     table = _table(points, curve, past, chosen)
     upper, lower = (style.axes(ax), None) if curve is None else style.strips(ax, 3.4, 1.2)

@@ -287,6 +287,11 @@ def test_bars_are_coins_by_strike_and_the_underlying_the_median_of_its_options()
         plot.strikes(made.chains())
 
 
+def test_a_smile_of_options_without_volatility_is_an_error_that_says_so() -> None:
+    with pytest.raises(ValueError, match="no option has an implied volatility"):
+        plot.smile(made.chain().assign(iv=np.nan))
+
+
 def test_expiries_are_stacked_with_the_pain_of_the_largest() -> None:
     """Each of four expiries holds 195 coins; a fifth of them more makes the second the largest."""
     table = made.chain()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import matplotlib
 import numpy as np
 import pandas as pd
@@ -57,6 +60,12 @@ def test_named_venues_stand_out_and_a_panel_draws_as_its_table_does() -> None:
     one, two = (plot.funding_history(data, highlight=1) for data in (table, dd.panel(table)))
     for a, b in zip(one.lines, two.lines, strict=True):
         assert np.array_equal(a.get_ydata(), b.get_ydata(), equal_nan=True)
+
+
+@pytest.mark.parametrize("draw", [plot.funding_history, plot.funding_heatmap])
+def test_a_table_without_any_rate_is_an_error_that_says_so(draw: Callable[..., Any]) -> None:
+    with pytest.raises(ValueError, match="no venue has a rate"):
+        draw(made.funding().assign(rate_bps_8h=np.nan))
 
 
 def test_the_heat_map_ranks_venues_leaves_holes_blank_and_averages_wider_columns() -> None:
