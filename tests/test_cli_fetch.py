@@ -188,6 +188,7 @@ def test_what_must_not_be_published_is_named_with_its_cell(
         ("Longs paid 31.6 bps.", 1),
         ("On every venue longs paid; zo paid most.", 1),
         ("None paid.", 1),
+        ("A half, of 1,234.5, is 1,235 or 1,234.", 0),
     ],
 )
 def test_a_verdict_rests_on_figures_above_and_on_assertions(
@@ -196,8 +197,8 @@ def test_a_verdict_rests_on_figures_above_and_on_assertions(
     """31.47 rounds to 31.5, 0.123 is 12 %; a sentence rests on an assertion whose message is a part of it."""
     code = (
         "code",
-        "paid = [1.0]\nassert all(p > 0 for p in paid), 'on every venue'\n31.47, 0.123",
-        "31.47 0.123",
+        "paid = [1.0]\nassert all(p > 0 for p in paid), 'on every venue'\nassert paid, ''\n31.47, 0.123",
+        "31.47 0.123 1234.5",
     )
     path = notebook(tmp_path, *GOOD, code, ("markdown", f"## Verdict\n\n{verdict}", ""))
     found = check_notebook(path)

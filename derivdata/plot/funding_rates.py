@@ -133,7 +133,7 @@ def funding_heatmap(
     Raises
     ------
     ValueError
-        The symbol is not in the data, or no venue has a rate; `step`, `reach` or `centre` is no length or rate.
+        The symbol is not in the data, no venue has a rate, or `step`, `reach` or `centre` is none.
     """
     rates, symbol = style.one_symbol(style.panel_of(data, "rate_bps_8h"), symbol)
     if reach is not None and not 0 < reach < np.inf:

@@ -279,10 +279,10 @@ def cache_clear(older_than: str | pd.Timedelta | None = None) -> int:
     ValueError
         `older_than` is not a length of time.
     """
-    folder = cache_folder() / "answers"
+    folder, age = cache_folder() / "answers", 0.0 if older_than is None else _seconds(older_than)
     if not folder.is_dir():
         return 0
-    newest = float("inf") if older_than is None else file_system_time(folder) - _seconds(older_than)
+    newest = float("inf") if older_than is None else file_system_time(folder) - age
     removed = 0
     for path, stat in records(folder):
         if stat.st_mtime <= newest:
