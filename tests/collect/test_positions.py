@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from derivdata.sources import venues
 from derivdata.sources.archive import Archive
 from derivdata.sources.collect import Collector, backfill
 from tests.collect.fakes import Fakes, SimulatedClock
@@ -85,6 +87,17 @@ def test_the_step_under_way_is_asked_for_again_when_it_is_over(
     rows = archive.read("volume_taker", start, END + 2 * HOUR)
     step = TOLD[venue][1] if venue == "gateio" else HOUR
     assert rows["time"].tolist() == pd.date_range(start, END + 2 * HOUR, freq=step, inclusive="left").tolist()
+
+
+def test_an_hour_in_which_nobody_is_short_has_no_ratio_and_costs_no_other_row() -> None:
+    """As kraken tells of the first hours after a listing."""
+    told = {
+        "timestamp": [1768860000, 1768863600, 1768867200],
+        "data": {"longCount": [0, 4, 6], "shortCount": [0, 0, 3]},
+    }
+    body = json.dumps({"result": told, "errors": []})
+    rows = venues.read("kraken", "/api/charts/v1/analytics/PF_XBTUSD/long-short-info?interval=3600", body)
+    assert rows["positioning_history"]["long_short_ratio"].tolist() == [2.0]
 
 
 def test_a_collector_refills_positioning_where_it_is_named(

@@ -235,6 +235,8 @@ class Reading:
     ) -> list[Positioning]:
         """Return long against short at an instant, or at the end of a period that is over."""
         long, short, ratio = self.number(row.long), self.number(row.short), self.number(row.ratio)
+        if long is not None and short == 0:  # no ratio: a contract that was just listed
+            return []
         if long is not None and short:  # numbers, or shares, which need not add up to 1: some hold both
             whole = long + short if long + short > 1.5 else 1.0
             long, short, ratio = long / whole, short / whole, long / short
