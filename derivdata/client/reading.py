@@ -160,7 +160,7 @@ class CheckedAnswer:
         self.answer, self.table = answer, table
         self.columns = columns  # of the answer's rows, typed, by the library's names
         self.raw = raw  # the same as they were decoded, by wire name
-        self.facts: dict[str, Any] = {}  # what a rule found out and provenance shall say
+        self.facts: dict[str, Any] = {}  # what a rule found out and the provenance says
         self.figures: dict[str, Array | None] = {}  # what `figure` has read, until rows are removed
         request, body = answer.request, answer.body
         self.endpoint = endpoints.endpoint_of(request.path)

@@ -178,7 +178,7 @@ def _date(expiry: Any) -> str:
 
 
 def _stack(ax: Axes, rows: pd.DataFrame, width: float, symbol: str) -> pd.DataFrame:
-    """Draw the coins of each group at each place, one upon the other; return what the bars hold."""
+    """Draw the coins of each group at each place, stacked; return what the bars hold."""
     places = np.unique(rows["place"])
     groups = list(dict.fromkeys(rows.sort_values("expiry")["group"]))
     others = [group for group in groups if group.endswith(" others")]

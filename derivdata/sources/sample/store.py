@@ -166,9 +166,9 @@ def _kept(key: tuple[object, ...], make: Callable[[], pd.DataFrame]) -> pd.DataF
     name, files = hashlib.blake2b(repr(key).encode()).hexdigest(), _files()
     if (record := files.record(name)) is not None:
         return _read(record.body)
-    begun = time.thread_time()
+    start = time.thread_time()
     frame = make()
-    if time.thread_time() - begun > _LONG_SECONDS:
+    if time.thread_time() - start > _LONG_SECONDS:
         sink = pa.BufferOutputStream()
         feather.write_feather(frame, sink, compression="uncompressed")
         body = sink.getvalue().to_pybytes()
