@@ -104,6 +104,13 @@ def test_settlements_have_the_hours_that_each_pays_for(tmp_path: Path, chunks: i
     np.testing.assert_array_equal(hours, expected["interval_hours"].to_numpy())
 
 
+def test_a_panel_of_no_symbols_has_none(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    archive.append("funding_history", rates())
+    found = panel(archive, symbols=[]).compute()
+    assert found.sizes == {"symbol": 0, "exchange": 2, "time": 24}
+
+
 def test_panels_that_cannot_be_are_told(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["BTC"], ["okx"], hours=3, start=START + pd.Timedelta(90, "s")))

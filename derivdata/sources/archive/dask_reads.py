@@ -81,7 +81,7 @@ def lazy_panel(
     settled = attrs.get("kind") == "settled" and "interval_hours" in table.columns
     columns = [column, "interval_hours"] if settled else [column]
     where, window = chosen
-    labels = [sorted(where.get(name) or entry.values.get(name, [])) for name in _DIMS[:2]]
+    labels = [sorted(where.get(name, entry.values.get(name, []))) for name in _DIMS[:2]]
     stamps = np.arange(window.start, window.end, micros)
     size = chunk or max(1, _CHUNK_CELLS // max(1, len(labels[0]) * len(labels[1])))
     blocks = []

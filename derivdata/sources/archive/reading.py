@@ -245,7 +245,8 @@ class ArchiveReader(ArchiveContents):
         symbols, venues
             Values to keep; None keeps all.
         kind
-            Of ``prices_history``, whose rows are keyed by it too: ``"mark"``, ``"index"`` or ``"last"``.
+            Of tables whose rows are keyed by it too: ``"mark"``, ``"index"`` or ``"last"`` of
+            ``prices_history``, ``"accounts"`` and the like of ``positioning_history``.
         chunks
             Instants per chunk; None makes chunks of about 32 MB.
 
@@ -262,7 +263,7 @@ class ArchiveReader(ArchiveContents):
             dask is not installed (``derivdata[dask]``).
         ValueError
             There is no such table or column, the table has other keys, the step is none, or `kind` is missing
-            for prices or given for another table.
+            for such a table or given for another.
         """
         keyed = schemas.archive_table(table)
         where = read_filter(keyed, symbols, venues)
