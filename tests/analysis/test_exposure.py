@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy.optimize import brentq
 
-from derivdata.analysis import black76, exposure
+from derivdata.analysis import black76, chain, exposure
 from derivdata.tables.surfaces import surface
 from tests.analysis.deribit import chain_2026
 from tests.support.shared import known
@@ -137,6 +137,10 @@ class TestToyChain:
         calls, puts = (toy["side"] == "call").sum(), (toy["side"] == "put").sum()
         found = exposure.put_call_ratio(traded, weight="volume", contract_size={"okx": 0.01})
         assert found["put_call_ratio"].item() == pytest.approx(1.5 * puts / calls)
+        lost = traded.assign(iv=traded["iv"].mask(traded["strike"] == traded["strike"].min()))
+        lost = lost.assign(open_interest=lost["open_interest"].where(lost["side"] == "call", 0.0))
+        cleaned = exposure.put_call_ratio(chain.clean(lost), weight="volume")
+        assert (cleaned["put_call_ratio"].item(), cleaned["missing"].item()) == (1.5 * puts / calls, 0)
         with pytest.raises(ValueError, match="the chain has no volume"):
             exposure.put_call_ratio(toy, weight="volume")
 

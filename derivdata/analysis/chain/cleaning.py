@@ -122,7 +122,7 @@ def usable(
         options = options[~bad]
     options = options.assign(status=options["status"] | flags(options, min_time)).reset_index(drop=True)
     options.attrs["dropped"] = dropped
-    options.attrs["left_out"] = _open_interest(pd.concat(left_out))
+    options.attrs["left_out"] = _sizes(pd.concat(left_out))
     if "provenance" in chain.attrs:
         options.attrs["provenance"] = provenance(chain)
     return options
@@ -179,14 +179,14 @@ class _LeftOut(dict[str, list[Any]]):
         return self
 
 
-def _open_interest(options: pd.DataFrame) -> _LeftOut:
-    """Write places and open interest of options as plain lists, which attributes of a frame can hold."""
-    held_options = options[options["open_interest"] > 0]
-    names = [name for name in (*_place(options), "open_interest") if name in held_options]
+def _sizes(options: pd.DataFrame) -> _LeftOut:
+    """Write places, open interest and volume of options as plain lists, which attributes can hold."""
+    some = options[(options["open_interest"] > 0) | (options.get("volume", 0) > 0)]
+    names = [name for name in (*_place(options), "open_interest", "volume") if name in some]
     columns = {
-        name: [part.isoformat() for part in held_options[name]]
-        if isinstance(held_options[name].dtype, pd.DatetimeTZDtype)
-        else held_options[name].tolist()
+        name: [part.isoformat() for part in some[name]]
+        if isinstance(some[name].dtype, pd.DatetimeTZDtype)
+        else some[name].tolist()
         for name in names
     }
     return _LeftOut(columns)

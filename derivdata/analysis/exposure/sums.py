@@ -121,7 +121,7 @@ def sized(
 
 
 def _with_left_out(options: pd.DataFrame, left_out: Mapping[str, list[Any]]) -> pd.DataFrame:
-    """Add the open interest that `chain.clean` noted of options without a usable volatility."""
+    """Add the options without a usable volatility, of which `chain.clean` noted what is open and traded."""
     more = pd.DataFrame(dict(left_out))
     for name in ("time", "expiry"):
         if name in more:
