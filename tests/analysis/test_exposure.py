@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from scipy.optimize import brentq
 
-from derivdata.analysis import black76, chain, exposure
+from derivdata.analysis import black76, exposure
+from derivdata.analysis.chain import clean
 from derivdata.tables.surfaces import surface
 from tests.analysis.deribit import chain_2026
 from tests.support.shared import known
@@ -139,7 +140,7 @@ class TestToyChain:
         assert found["put_call_ratio"].item() == pytest.approx(1.5 * puts / calls)
         lost = traded.assign(iv=traded["iv"].mask(traded["strike"] == traded["strike"].min()))
         lost = lost.assign(open_interest=lost["open_interest"].where(lost["side"] == "call", 0.0))
-        cleaned = exposure.put_call_ratio(chain.clean(lost), weight="volume")
+        cleaned = exposure.put_call_ratio(clean(lost), weight="volume")
         assert (cleaned["put_call_ratio"].item(), cleaned["missing"].item()) == (1.5 * puts / calls, 0)
         with pytest.raises(ValueError, match="the chain has no volume"):
             exposure.put_call_ratio(toy, weight="volume")

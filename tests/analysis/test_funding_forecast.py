@@ -14,7 +14,8 @@ from scipy.signal import lfilter
 import derivdata as dd
 from derivdata.analysis import funding
 from derivdata.analysis.funding import forecast_errors
-from derivdata.analysis.funding.forecast_errors import outcome_figures, walk_forward
+from derivdata.analysis.funding.carry_forecast import walks_of
+from derivdata.analysis.funding.forecast_errors import outcome_figures
 from derivdata.analysis.funding.period_history import summed_history
 from derivdata.analysis.funding.pooled_regression import _borne_out, _left_of
 from derivdata.analysis.funding.status import FundingStatus
@@ -204,7 +205,7 @@ def test_no_interval_is_wider_than_the_past_bears_out(venues: int, days: int) ->
             (venues, 3 * days)
         )
         panel = market(values)
-        walk = walk_forward(values[0], summed_history(panel, WEEK, "8h").plan, np.array([3 * days - 1]))
+        walk = walks_of(values[0], None, summed_history(panel, WEEK, "8h").plan, np.array([3 * days - 1]))[0]
         assert ((walk.sizes.slopes >= 0.0) & (walk.sizes.slopes <= 1.0)).all()
         found = funding.forecast_carry(panel, hold=WEEK, fee_bps=0.0).isel(symbol=0)
         width = (found["net_high_bps"] - found["net_low_bps"]).values
@@ -297,7 +298,9 @@ def test_periods_that_were_asked_for_push_no_past_error_out(monkeypatch) -> None
     monkeypatch.setattr(forecast_errors, "_MOST_ERRORS", 180)
     panel = _decaying(3, 400, 6)
     plan = summed_history(panel, WEEK, "8h").plan
-    walks = [walk_forward(panel.values[0], plan, np.array(wanted)) for wanted in ([399], [*range(200, 400)])]
+    walks = [
+        walks_of(panel.values[0], None, plan, np.array(wanted))[0] for wanted in ([399], [*range(200, 400)])
+    ]
     alone, among = (forecast_errors.pair_distribution(walk, 399) for walk in walks)
     assert alone[-1] == among[-1] == 60
     for one, other in zip(alone, among, strict=True):

@@ -17,8 +17,8 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import funding
-from derivdata.analysis.funding.carry_forecast import DECISIONS
-from derivdata.analysis.funding.forecast_errors import outcome_figures, pair_distribution, walk_forward
+from derivdata.analysis.funding.carry_forecast import DECISIONS, walks_of
+from derivdata.analysis.funding.forecast_errors import outcome_figures, pair_distribution
 from derivdata.analysis.funding.period_history import summed_history
 from derivdata.analysis.funding.pooled_regression import Plan, future_sums, pair_places
 from derivdata.support.arrays import Array, Floats
@@ -147,13 +147,13 @@ def by_history(panel: xr.DataArray) -> pd.DataFrame:
 def _rows_of(amounts: Floats, plan: Plan, decisions: Any, history: int | None) -> Floats:
     """Return mean, ends and outcome (4, row) of the pairs that have all, from so many periods before each."""
     came, (long, short) = future_sums(amounts, plan.hold), pair_places(len(amounts))
-    walk, rows = walk_forward(amounts, plan, decisions), [np.empty((4, 0))]
+    walk, rows = walks_of(amounts, None, plan, decisions)[0], [np.empty((4, 0))]
     for at in map(int, decisions):
         place = at
         if history is not None:
             past = amounts[:, at + 1 - history : at + 1]
             place = history - 1
-            walk = walk_forward(past, plan, np.array([place]))
+            walk = walks_of(past, None, plan, np.array([place]))[0]
         mean, scale, errors, weight, number = pair_distribution(walk, place)
         if number < DECISIONS:
             continue
@@ -283,7 +283,7 @@ def _print_picks(cost: float, rule: str, period: str, record: xr.Dataset) -> Non
 def _rows(history: Any, symbol: int) -> _Rows:
     amounts, plan = history.amounts.isel(symbol=symbol).transpose("exchange", "time").to_numpy(), history.plan
     decisions = np.arange(-history.first % plan.hold, amounts.shape[1], plan.hold)
-    walk, (long, short) = walk_forward(amounts, plan, decisions), pair_places(amounts.shape[0])
+    walk, (long, short) = walks_of(amounts, None, plan, decisions)[0], pair_places(amounts.shape[0])
     times, figures, past = [], [], []
     for at in decisions[decisions >= _WINDOW - 1]:
         mean, scale, errors, weight, number = pair_distribution(walk, int(at))

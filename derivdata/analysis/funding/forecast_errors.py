@@ -15,7 +15,6 @@ from derivdata.analysis.funding.pooled_regression import (
     Means,
     Plan,
     direction_of,
-    expect_funding,
     pair_places,
     penalised,
     remembered,
@@ -107,15 +106,6 @@ def walk_of(parts: tuple[Means, ...], amounts: Floats, plan: Plan) -> Walk:
     worth = np.stack([part.worth for part in parts]).min(axis=0)
     usual, toward = usual_outcome(outcomes, plan), direction_of(predicted)
     return Walk(parts, outcomes, worth, usual, columns, scale, missed, toward, sizes, plan)
-
-
-def walk_forward(amounts: Floats, plan: Plan, wanted: Indices) -> Walk:
-    """Forecast what pairs earn of amounts (venue, period), NaN where a period is not known.
-
-    At every period from what was known there; with sizes of errors at periods that are `wanted`, beside those
-    of decisions whose errors are kept.
-    """
-    return walk_of((expect_funding(amounts, plan, wanted),), amounts, plan)
 
 
 def pair_distribution(walk: Walk, at: int) -> tuple[Floats, Floats, Floats, Floats, int]:
