@@ -287,6 +287,21 @@ def test_no_file_holds_the_key(opened: Open, tmp_path: Path) -> None:
     assert all(p.stat().st_mode & 0o077 == 0 for p in (tmp_path / "cache").rglob("*"))
 
 
+def test_no_cookie_is_sent_back_along_a_redirect_or_later(opened: Open) -> None:
+    def baked(asked: Asked) -> Reply:
+        headers = {"Set-Cookie": "visitor=7; Path=/"}
+        if asked.path == "/funding":
+            return Reply(b"", status=302, headers={**headers, "Location": "/there"})
+        return Reply(b"{}", headers=headers)
+
+    with serving(baked) as server:
+        connection = opened(server.url, cache="off")
+        for _ in range(2):
+            checked(connection._serve(ASKED, FUNDING))
+    assert [one.path for one in server.asked] == ["/funding", "/there"] * 2
+    assert [one.headers.get("Cookie") for one in server.asked] == [None] * 4
+
+
 def test_nothing_is_logged_with_the_key(opened: Open, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(1)
     with serving(plain) as server:

@@ -182,5 +182,6 @@ def _clean(request: requests.PreparedRequest, response: requests.Response, body:
     response._content = body
     response._content_consumed = True  # type: ignore[attr-defined]
     response.headers = headers
+    response.raw = None  # requests would take the cookies of a redirect from it, and send them on
     response.request = request
     return response
