@@ -24,6 +24,7 @@ from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.sockets import VenueStream
 from derivdata.sources.venues.record_types import Instrument
 from derivdata.sources.venues.registry import VENUES
+from tests.collect.clocks import HANGS_SECONDS
 from tests.collect.fakes import Fakes, SimulatedClock
 
 MS = 1_772_438_400_000
@@ -69,6 +70,18 @@ def _bybit(clock: Clock, address: str | None, listed: Any = lambda: [BTC]) -> Ve
     venue = VENUES["bybit"]
     assert venue.stream is not None
     return VenueStream(venue, venue.stream, lambda: (listed(), {}), clock, address=address)
+
+
+def test_a_channel_of_no_contract_says_why_nothing_comes() -> None:
+    stream = _bybit(MachineClock(), None, list)
+    stream.start()
+    deadline, error = time.monotonic() + HANGS_SECONDS, ""
+    while not error and time.monotonic() < deadline:
+        _, covered, error = stream.drain()
+        assert covered == []
+        time.sleep(0.01)
+    stream.stop()
+    assert error == "DerivdataError: bybit lists none of the contracts that were asked for"
 
 
 @pytest.fixture

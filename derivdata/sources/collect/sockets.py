@@ -115,6 +115,8 @@ class VenueStream:
         items, context = self._contracts()
         now = int(self._clock.utc().timestamp())
         needed = self._stream.connections([item.name for item in items], now)
+        if not needed:
+            raise DerivdataError(f"{self.venue.exchange} lists none of the contracts that were asked for")
         with contextlib.ExitStack() as opened:
             options = {"open_timeout": _OPEN_SECONDS, "max_size": _LARGEST, "user_agent_header": _AGENT}
             sockets = [
