@@ -108,3 +108,11 @@ def test_rows_without_a_venue_are_refused_and_not_dropped() -> None:
     values = pd.DataFrame({"symbol": ["PEPE", "1000PEPE", "PEPE"], "exchange": ["okx", "okx", None]})
     with pytest.raises(ValueError, match="exchange is missing in 1 rows"):
         dd.panel(values.assign(oi_usd=1.0, time=DAYS[0]), "oi_usd", by="coin")
+
+
+def test_values_of_two_resolutions_are_refused_and_not_added_up() -> None:
+    days = table("oi_history", "oi_usd", {("1000PEPE", "okx"): [10.0, 10.0, 10.0]}, resolution="1d")
+    hours = table("oi_history", "oi_usd", {("PEPE", "okx"): [1.0, 1.0, 1.0]}, resolution="1h")
+    both = TABLES["oi_history"].conform(pd.concat([days, hours]))
+    with pytest.raises(ValueError, match="the table mixes 1d and 1h"):
+        dd.panel(both, by="coin")

@@ -76,6 +76,7 @@ def panel(
         return _depth(table)
     column = value_column(table) if column is None else column
     if by == "coin":
+        _attrs(table, column)  # rows of two resolutions are refused before they are added up
         table = by_coin(table, column, prices)
     elif prices is not None:
         raise ValueError("prices= is for by='coin': it tells whether contracts are of one coin")
