@@ -102,7 +102,7 @@ def features(
         raise ValueError(f"{resolution=} has no step: a grid needs one, such as '1h'")
     oldest = 2 * step if max_age is None else times.length(max_age, "max_age")
     window = times.window(start, end)
-    ask = _Question(symbol_names(symbols), venues, window, resolution, oldest + step, options_venue, [])
+    ask = _Question(symbol_names(symbols), venues, window, resolution, oldest + step, options_venue, [], {})
     grid = pd.date_range(window.start.ceil(step), window.end, freq=step, inclusive="left").tz_localize(None)
     figures = {}
     for name in wanted:
@@ -121,7 +121,7 @@ def features(
 
 
 class _Question(NamedTuple):
-    """What every figure is asked with, and the tables that have come."""
+    """What every figure is asked with, and the tables and panels of prices that have come."""
 
     symbols: list[str]
     venues: str | Sequence[str] | None
@@ -130,6 +130,7 @@ class _Question(NamedTuple):
     before: pd.Timedelta  # how much longer before the window a value may have become known
     options_venue: str
     tables: list[pd.DataFrame]
+    panels: dict[str, xr.DataArray]
 
     def history(self, fetch: Callable[..., pd.DataFrame], **more: Any) -> pd.DataFrame:
         """Return a history of the symbols, from what may still be known at the window's start."""
@@ -138,8 +139,10 @@ class _Question(NamedTuple):
         return self.tables[-1]
 
     def price(self, kind: str) -> xr.DataArray:
-        """Return the panel of one kind of price."""
-        return panel(self.history(prices.history, kind=kind))
+        """Return the panel of one kind of price, which is asked for once."""
+        if kind not in self.panels:
+            self.panels[kind] = panel(self.history(prices.history, kind=kind))
+        return self.panels[kind]
 
     def basis(self) -> xr.DataArray:
         """Return mark over index prices [bps]."""

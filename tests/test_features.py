@@ -79,6 +79,8 @@ def test_units_and_origin_are_stated(found: xr.Dataset) -> None:
     one = dd.features("BTC", START, "price", end=END, venues=VENUES)
     assert set(one.attrs) == set(found.attrs) == {"provenance"}
     about = dd.provenance(found)
+    asked = [request["query"]["kind"] for request in about["requests"] if "/prices/" in request["path"]]
+    assert sorted(asked) == ["index", "index", "mark", "mark"], "of each symbol, once"
     assert (about["source"], about["synthetic"]) == ("sample", True)
     assert {request["path"] for request in about["requests"]} == {
         "/funding/historical", "/oi/BTC/timeseries", "/oi/ETH/timeseries", "/volume/BTC/timeseries",

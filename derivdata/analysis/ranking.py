@@ -28,7 +28,8 @@ def percentile(
     Parameters
     ----------
     panel
-        Values with dim ``time`` at regular steps, in memory or lazy (time is put into one chunk).
+        Values with dim ``time`` at regular steps, in memory or lazy (time is put into one chunk). Settlements
+        stamped up to a minute past a whole hour stand at that hour.
     window, rows
         Length of the window, such as ``"30d"``, whole steps of the panel; or its rows, at least 2. It ends on
         the row before: the value itself and what comes later play no part.
@@ -53,7 +54,7 @@ def percentile(
     >>> bool(((share.dropna("time") >= 0.0) & (share.dropna("time") <= 1.0)).all())
     True
     """
-    panel = require(panel, "time")
+    panel = at_common_stamps(require(panel, "time"))
     rows, least = window_rows(panel, window, rows, min_rows)
     units = {"percentile": "1"}
     share = figures_of(_percentile, panel, units=units, into={"time": None}, rows=rows, least=least)

@@ -38,6 +38,14 @@ def test_percentiles_are_those_of_the_values_before_each(lazy: bool) -> None:
         np.testing.assert_allclose(found.values[place[2], *place[:2]], expected, rtol=1e-12)
 
 
+def test_windows_hold_settlements_of_venues_that_stamp_late() -> None:
+    panel = noisy(symbols=1, venues=2, rows=40, gaps=0.0, seed=3)
+    late = panel.isel(exchange=[1]).assign_coords(time=panel["time"] + np.timedelta64(5, "ms"))
+    both = xr.concat([panel.isel(exchange=[0]), late], "exchange", join="outer")
+    for score in (dd.analysis.percentile, funding.zscore):
+        xr.testing.assert_equal(score(both, "5d"), score(panel, "5d"))
+
+
 def test_a_panel_without_series_or_rows_has_no_percentiles() -> None:
     panel = noisy(symbols=2, venues=3, rows=9, gaps=0.0, seed=3)
     for part in ({"exchange": slice(0)}, {"time": slice(0)}):

@@ -11,6 +11,7 @@ import xarray as xr
 from derivdata.analysis.funding.ranked_windows import median_and_deviation
 from derivdata.analysis.funding.rolling import mean_and_deviation
 from derivdata.analysis.panels import Panel, figures_of, require, window_rows
+from derivdata.analysis.settlements import at_common_stamps
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 
@@ -34,7 +35,8 @@ def zscore(
     Parameters
     ----------
     panel
-        Values with dim ``time`` at regular steps, in memory or lazy (time is put into one chunk).
+        Values with dim ``time`` at regular steps, in memory or lazy (time is put into one chunk). Settlements
+        stamped up to a minute past a whole hour stand at that hour.
     window, rows
         Length of the window, such as ``"7d"``, whole steps of the panel; or its rows, at least 2.
     lag_rows
@@ -57,7 +59,7 @@ def zscore(
         `panel` has no ``time``, or times that do not ascend without repeats; the window, `lag_rows` or
         `min_rows` make no sense.
     """
-    panel = require(panel, "time")
+    panel = at_common_stamps(require(panel, "time"))
     rows, least = window_rows(panel, window, rows, min_rows)
     if lag_rows < 0:
         raise ValueError(f"{lag_rows=} would score a value against later ones: give 0 or more")
