@@ -357,6 +357,37 @@ def test_a_poll_is_held_to_the_figures_beside_it_and_to_the_last_one(
     assert row.rate == _state().rate, "a rate may fall at once"
 
 
+def test_open_interest_that_is_asked_for_singly_is_held_to_the_last_one_too(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Binance tells it of one contract a request."""
+    where: dict[str, Any] = {"clock": clock, "addresses": fakes.addresses, "symbols": ()}
+    collector = Collector(archive, venues=["binance"], share_seconds=None, **where)
+    collector.once()
+    before = archive.read("oi_history")
+
+    def lie(body: Body, place: str, params: dict[str, Any], seen: list[Any]) -> tuple[int, Any]:
+        status, answer = body(place, params)
+        return status, answer | {"openInterest": str(100 * float(answer["openInterest"]))}
+
+    be_honest = _lying(fakes, monkeypatch, "/openInterest", lie)
+    clock.wait(360)
+    collector.once()
+    assert len(before)
+    pd.testing.assert_frame_equal(archive.read("oi_history"), before)
+    assert "figures" in " ".join(collector.failed)
+    asked = archive.requests()
+    refused = asked.loc[(asked["table"] == "oi_history") & ~asked["answered"]]
+    assert set(refused["symbol"]) == {"BTC", "ETH"}
+    assert refused["error"].str.contains("left out").all()
+    be_honest()
+    clock.wait(360)
+    collector.once()
+    after = archive.read("oi_history")
+    assert len(after) == 2 * len(before)
+    assert after["oi_usd"].max() < 2 * before["oi_usd"].max()
+
+
 @pytest.mark.parametrize("days", [-1, 2])
 def test_an_answer_of_another_day_is_none_about_the_present(
     days: int, archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch

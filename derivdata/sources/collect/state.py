@@ -17,7 +17,7 @@ from derivdata.sources.collect.liquidations import LIQUIDATIONS, LiquidationPoll
 from derivdata.sources.collect.questions import LastPolls, require_current
 from derivdata.sources.collect.session import Contracts, Stopped, VenueSession
 from derivdata.sources.venues.endpoint import VenueEndpoint
-from derivdata.sources.venues.record_types import Instrument, Records, State
+from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
 
@@ -198,10 +198,13 @@ class VenueState:
             state = self._trading(state)
         state.states = self._spacing.fill(state.states, poll.at)
         if self.by_contract.endpoints:
-            self._add_open_interest(poll, state)
+            points = self._open_interest(poll, state)
             state.add(Records(states=self.by_contract.known(poll.at)))
             state = state.merged()
-        self._hold_to_last_poll(poll, state)
+            self._hold_to_last_poll(poll, state)
+            self._add_points(poll, state, points)
+        else:
+            self._hold_to_last_poll(poll, state)
         self._add_frames(poll, self._stamped(state), [name for name in names if name not in poll.failed], at)
         if "options_snapshot" in fresh:
             chain = chain.merged()
@@ -228,18 +231,31 @@ class VenueState:
         if left_out:
             poll.parts["figures"] = f"{len(left_out)} left out: {left_out[0]}"
 
-    def _add_open_interest(self, poll: Poll, state: Records) -> None:
-        """Ask for the open interest of some contracts, and add it at its own instants."""
+    def _open_interest(self, poll: Poll, state: Records) -> list[OiPoint]:
+        """Ask for the open interest of some contracts, which has its own instants."""
         if self.contracts is None:
-            return
+            return []
         by_name = {row.instrument.name: row for row in state.states}
         points, requests, error = self.by_contract.poll(self.contracts, by_name, poll.at)
         if requests:
             poll.requests[OPEN_INTEREST] = requests
-        if points:
-            self._add_frames(poll, Records(oi=points), [OPEN_INTEREST], times.us(poll.at))
         if error:
             poll.failed[OPEN_INTEREST] = error
+        return points
+
+    def _add_points(self, poll: Poll, state: Records, points: list[OiPoint]) -> None:
+        """Add the open interest of contracts but for what is doubtful, which counts as not answered."""
+        sound = {row.instrument.name for row in state.states if row.oi_usd is not None}
+        kept = [point for point in points if point.instrument.name in sound]
+        doubtful = {point.instrument.symbol for point in points if point not in kept}
+        if doubtful:
+            why = poll.failed.get(OPEN_INTEREST) or poll.parts.get("figures", "it is doubtful")
+            poll.requests[OPEN_INTEREST] = [
+                request._replace(error=why[:500]) if request.symbol in doubtful else request
+                for request in poll.requests.get(OPEN_INTEREST, [])
+            ]
+        if kept:
+            self._add_frames(poll, Records(oi=kept), [OPEN_INTEREST], times.us(poll.at))
 
     def _add_frames(self, poll: Poll, records: Records, names: Sequence[str], at: int) -> None:
         """Add tables of some records; a table that refuses them fails alone."""
