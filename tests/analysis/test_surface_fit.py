@@ -228,14 +228,16 @@ def test_misuse_is_refused(noisy):
         surface.fit(k, 100 * iv, years, method="essvi", weights="equal")
     with pytest.raises(ValueError, match="'sabr' is not one of svi, essvi"):
         surface.fit(k, iv, years, method="sabr", weights="equal")
-    with pytest.raises(ValueError, match="no 'expiry'"):
+    with pytest.raises(ValueError, match=r"no 'expiry'$"):
         surface.fit(k[0], iv[0], years, method="essvi", weights="equal")
-    with pytest.raises(ValueError, match="no 'strike'"):
+    with pytest.raises(ValueError, match="no 'strike'; name the dim of the quotes"):
         surface.fit(
             k.rename(strike="quote"), iv.rename(strike="quote"), years, method="essvi", weights="equal"
         )
-    with pytest.raises(ValueError, match=r"it needs \['expiry'\]"):
+    with pytest.raises(ValueError, match="it needs expiry, and not strike"):
         surface.fit(k, iv, 0.1, method="essvi", weights="equal")
+    with pytest.raises(ValueError, match="it needs those of the slices, and not strike"):
+        smile.fit(k, iv, iv, weights="equal")
     with pytest.raises(ValueError, match="'delta' is not one of equal"):
         surface.fit(k, iv, years, weights="delta", method="essvi")
 

@@ -94,15 +94,15 @@ def labelled(
         every = [*([lead] if more == 1 else [f"{lead}_{i}" for i in range(more)]), *core]
     volatility = named(iv, every, "iv")
     if missing := [name for name in core if name not in volatility.dims]:
-        raise ValueError(
-            f"iv has dims {volatility.dims} and no {missing[0]!r}; name the dim of the quotes with dim="
-        )
+        how = "; name the dim of the quotes with dim=" if dim in missing else ""
+        raise ValueError(f"iv has dims {volatility.dims} and no {missing[0]!r}{how}")
     slices = [name for name in every if name != dim]
     if not slices and volatility.ndim == 2:
         slices = [str(name) for name in volatility.dims if name != dim]
     t = named(year_fraction, slices, "year_fraction")
     if dim in t.dims or not set(core[:-1]) <= set(t.dims):
-        raise ValueError(f"year_fraction has dims {t.dims}; it needs {[*core[:-1]]} and not {dim!r}")
+        needs = ", ".join(core[:-1]) or "those of the slices"
+        raise ValueError(f"year_fraction has dims {t.dims}; it needs {needs}, and not {dim}")
     k = named(log_moneyness, every, "log_moneyness")
     if dim not in k.dims:
         raise ValueError(
