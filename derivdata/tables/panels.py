@@ -75,12 +75,12 @@ def panel(
     if column is None and by == "symbol" and "depth_bps" in table.columns:
         return _depth(table)
     column = value_column(table) if column is None else column
+    _check(table, column)
     if by == "coin":
         _attrs(table, column)  # rows of two resolutions are refused before they are added up
         table = by_coin(table, column, prices)
     elif prices is not None:
         raise ValueError("prices= is for by='coin': it tells whether contracts are of one coin")
-    _check(table, column)
     cells, labels = _cells(table)
     shape = [len(along_dim) for along_dim in labels]
     filled = np.zeros(shape, dtype=bool).reshape(-1)
