@@ -83,8 +83,10 @@ def _slugs(name: str, value: str | tuple[str, ...], exchanges: frozenset[str]) -
         return None
     unknown = [slug for slug in ([value] if isinstance(value, str) else value) if slug not in exchanges]
     if unknown:
-        near = did_you_mean(unknown[0], exchanges, "; slugs are lower case, like 'binance'")
-        raise bad_request(f"{name}: {unknown[0]!r} is not an exchange{near}")
+        is_slug = unknown[0] == unknown[0].lower()
+        others = "dd.markets.exchanges() lists them" if is_slug else "slugs are lower case, like 'binance'"
+        near = did_you_mean(unknown[0], exchanges, f"; {others}")
+        raise bad_request(f"{name}: {unknown[0]!r} is not an exchange of this source{near}")
     return value
 
 
