@@ -79,7 +79,7 @@ def _refuse_other_coins(prices: pd.DataFrame) -> None:
         values, names = wide.to_numpy(), list(wide.columns)
         for place, (symbol, venue) in enumerate(names):
             apart = _medians(values[:, place + 1 :] - values[:, [place]])
-            for other in np.flatnonzero(abs(apart) > PRICES_AGREE):
+            for other in map(int, np.flatnonzero(abs(apart) > PRICES_AGREE)):
                 other_symbol, other_venue = names[place + 1 + other]
                 if other_symbol != symbol:
                     raise ValueError(
