@@ -57,6 +57,8 @@ def test_hhi_companions() -> None:
     assert alone["hhi"].item() == 1.0
     assert np.isnan(alone["normalised"].item())
     assert np.isnan(oi.hhi(xr.DataArray([np.nan, np.nan], dims="exchange"))["hhi"].item())
+    nobody = oi.hhi(xr.DataArray(np.empty((2, 0)), dims=("time", "exchange")))
+    assert all(np.isnan(figure).all() for figure in nobody.values())
     found = oi.hhi(xr.DataArray([[1.0, np.nan], [0.5, 0.5]], dims=("time", "exchange")))
     assert found["hhi"].values.tolist() == [1.0, 0.5]
     assert found["n"].values.tolist() == [1.0, 2.0]

@@ -235,7 +235,7 @@ def _concentration(share: Array) -> tuple[Array, ...]:
 
 def _figures(block: Array) -> tuple[Any, ...]:
     squares, count = _squares(block), np.full(block.shape[1], float(len(block)))
-    if np.isnan(squares).any():
+    if np.isnan(squares).any() or not len(block):  # no venue at all: nothing is known, as where all are NaN
         there = ~np.isnan(block)
         some = there.any(axis=0)
         squares = np.where(some, _squares(np.where(there, block, 0.0)), np.nan)

@@ -53,7 +53,7 @@ def compare(values: Floats, peers: Floats, *, kind: str = "rate", days: Any = np
     """Compare series (series, steps) over some days with the `median_of_others` of each.
 
     Prices of one coin lie within 5 % of each other; rates and amounts may differ by factors. How much of that
-    is a fault is told from the pair's own noise, and of rates from the steps at which the venue and its peers
+    is a fault follows from the pair's own noise, and of rates from the steps at which the venue and its peers
     are both pinned to their interest rate: these have an exact ratio, 2 where a 4-hour rate is read as one of
     eight hours.
     """

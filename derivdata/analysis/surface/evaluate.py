@@ -86,7 +86,7 @@ def iv(
     surface stays flat. That no butterfly lies between is checked of each pair; where one would, prices are
     mixed as in lemma 5.1 of Gatheral and Jacquier (2014), and results with a ``status`` say ``PRICES_MIXED``.
     With a clock w is as linear in business time, an event between the two aside, which adds its variance at
-    its instant (all that there is where it is said to add more; ``CALENDAR``). The share of the later expiry
+    its instant (all that there is where it would add more; ``CALENDAR``). The share of the later expiry
     is that of the variance at the money, and one for all k.
     """
     k, t = bare(log_moneyness, "log_moneyness"), bare(year_fraction, "maturity", "year_fraction")

@@ -1,4 +1,4 @@
-"""A response, what its headers say, the error of one that is no answer, and what people are told."""
+"""A response, what its headers say, the error of one that is no answer, and the notices for the user."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ class Live:
                 return
 
     def _listen(self) -> None:
-        """Take what the channels brought, each second; windows are told each minute, and gaps at once."""
+        """Take what the channels brought, each second; report windows each minute, and gaps at once."""
         while not self._clock.wait(_DRAIN_SECONDS):
             for channel in self._channels:
                 since = self._clock.utc()
@@ -323,7 +323,7 @@ def live(
     symbols
         Assets; None is all contracts.
     most
-        How many polls and frames wait to be read; beyond that the oldest rows go, and are told as gaps.
+        How many polls and frames wait to be read; beyond that the oldest rows are dropped, and become gaps.
     unconfirmed
         Whether to ask what the specification could not confirm, too.
     clock, addresses, sockets

@@ -97,7 +97,7 @@ class VenuePolls:
             poll = self.states[name].poll()
         except (Stopped, ArchiveError):
             raise
-        except Exception as problem:
+        except Exception as problem:  # of an adapter: named in the poll and in the ledger
             poll = self.states[name].lost(problem)
         if poll.gone:
             self.gone[name] = next(iter(poll.failed.values()), "it refuses this address")

@@ -56,7 +56,7 @@ def require_current(endpoint: VenueEndpoint, records: Records, at: pd.Timestamp)
 
 
 class LastPolls:
-    """The figures that a venue told last, to which each poll is held."""
+    """The last figures of a venue, with which each poll is compared."""
 
     def __init__(self, exchange: str) -> None:
         self._exchange = exchange

@@ -48,7 +48,6 @@ class _Current(Wire):
     symbol: str
     fundingRate: str
     fundingRateInterval: str
-    nextUpdate: str | None = None
     maxFundingRate: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
