@@ -28,7 +28,7 @@ from derivdata.tables.schema import Kind, Table
 MONTH_ROWS = 262_144
 """Rows of an open month that lie together; of more, each day is a file."""
 BATCH_ROWS = 1_000_000
-_WRITERS = 4
+_WRITERS = 2
 _LONG_RUN = 64
 
 Array = np.ndarray[Any, Any]

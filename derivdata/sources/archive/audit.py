@@ -28,7 +28,7 @@ from derivdata.tables.schema import Kind, Table
 AUDITS = ("unit", "interval", "schedule", "venues", "future")
 """Names of the questions, for `accept`."""
 
-_SERIES_ROWS = 500
+_SERIES_ROWS = 100
 _LEAST_ROWS = 30
 _TINY_BPS_8H = 0.01
 _HUGE_BPS_8H = 50.0
