@@ -313,11 +313,10 @@ def figures_of(
         output_dtypes=[described(unit)[0] for unit in units.values()],
         dask_gufunc_kwargs={"output_sizes": {dim: size for dim, size in (into or {}).items() if size}},
     )
-    result = xr.Dataset()
-    for (name, unit), figure in zip(units.items(), found if len(units) > 1 else [found], strict=True):
-        result[name] = like(figure, panels[0])
-        result[name].attrs = described(unit)[1]
-    return result
+    figures = zip(units.items(), found if len(units) > 1 else [found], strict=True)
+    return xr.Dataset(
+        {name: like(figure, panels[0]).assign_attrs(described(unit)[1]) for (name, unit), figure in figures}
+    )
 
 
 def by_chunk(work: Callable[[xr.DataArray], xr.Dataset], panel: xr.DataArray) -> xr.Dataset:
