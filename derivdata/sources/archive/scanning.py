@@ -62,10 +62,14 @@ def read(
         chosen = [name for name in table.columns if name in names and (columns is None or name in columns)]
         rows = f"SELECT {_listed(chosen)} FROM read_parquet({{files}}) {_where(group, selection)}"
         if newest:
-            # The rows themselves are read a second time, of the few that the newest instants choose.
+            # The rows themselves are read a second time, of the few that the newest instants choose. Said so,
+            # DuckDB builds its hash table of these few, and not of the rows.
             keys = _listed([*schemas.latest_by(table), "time"])
             last = f"SELECT {_listed(schemas.latest_by(table))}, max(time) AS time FROM rows GROUP BY ALL"
-            rows = f"WITH rows AS ({rows}) SELECT rows.* FROM rows JOIN ({last}) USING ({keys})"
+            rows = (
+                f"WITH rows AS NOT MATERIALIZED ({rows}), newest AS MATERIALIZED ({last}) "
+                f"SELECT rows.* FROM rows SEMI JOIN newest USING ({keys})"
+            )
         if order:
             rows += f" ORDER BY {_listed(order)}"
         found = _asked(rows, storage, group)
