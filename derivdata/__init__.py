@@ -21,6 +21,7 @@ _FAMILIES = (
     "oi",
     "options",
     "orderbook",
+    "positioning",
     "prices",
     "rwa",
     "volume",

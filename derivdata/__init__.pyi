@@ -12,6 +12,7 @@ from derivdata import oi as oi
 from derivdata import options as options
 from derivdata import orderbook as orderbook
 from derivdata import plot as plot
+from derivdata import positioning as positioning
 from derivdata import prices as prices
 from derivdata import rwa as rwa
 from derivdata import tables as tables
@@ -72,6 +73,7 @@ __all__ = [
     "panel",
     "plan",
     "plot",
+    "positioning",
     "prices",
     "provenance",
     "quality",

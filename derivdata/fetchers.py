@@ -15,6 +15,7 @@ from derivdata import (
     oi,
     options,
     orderbook,
+    positioning,
     prices,
     rwa,
     volume,
@@ -23,9 +24,9 @@ from derivdata.client.plan import catalog
 from derivdata.tables import TABLES
 from derivdata.tables.definitions import OPEN_TABLES
 
-__all__ = ["FETCHERS"]
+__all__ = ["FAMILIES", "FETCHERS"]
 
-_FAMILIES = {
+FAMILIES = {
     "builders": builders,
     "funding": funding,
     "hip3": hip3,
@@ -35,6 +36,7 @@ _FAMILIES = {
     "oi": oi,
     "options": options,
     "orderbook": orderbook,
+    "positioning": positioning,
     "prices": prices,
     "rwa": rwa,
     "volume": volume,
@@ -42,7 +44,7 @@ _FAMILIES = {
 
 FETCHERS: dict[str, Callable[..., Any]] = {
     f"{family}_{name}": getattr(module, name)
-    for family, module in _FAMILIES.items()
+    for family, module in FAMILIES.items()
     for name in module.__all__
     if f"{family}_{name}" in TABLES.keys() | OPEN_TABLES.keys()
 } | {"catalog": catalog}

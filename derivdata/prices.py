@@ -7,30 +7,17 @@ venues; the hosted service does not, and the error names the sources that do.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
-import msgspec
 import pandas as pd
 
-from derivdata import tables
-from derivdata.client.reading import Envelope, Point, series
-from derivdata.client.retrieval import get_windows, pieces, tabulate
-from derivdata.client.transport import Answer
+from derivdata.client import quantities
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables import endpoints
-from derivdata.tables.contracts import symbol_names, venue_names
-from derivdata.tables.schema import repeated
 
 __all__ = ["history"]
 __dir__ = __all__.copy
-
-
-class _History(Envelope):
-    symbol: str
-    kind: str
-    unit: str
-    series: dict[str, msgspec.Raw]
 
 
 @typed
@@ -80,16 +67,6 @@ def history(
     >>> dd.prices.history(["BTC", "ETH"], "7d", venues=["okx"]).shape
     (336, 6)
     """
-    listed, slugs = symbol_names(symbols), venue_names(venues)
-    spans = pieces(endpoints.PRICES_HISTORY, times.window(start, end), resolution, slugs)
-    each = [{"symbol": s, "exchanges": slugs, "kind": kind, "resolution": resolution} for s in listed]
-    answers = get_windows(endpoints.PRICES_HISTORY, each, spans, _History)
-    return tabulate(tables.TABLES["prices_history"], answers, _columns, listed=listed)
-
-
-def _columns(answer: Answer[_History]) -> dict[str, Any]:
-    columns = series(answer, Point, {"y": "y"})
-    size = len(columns["y"])
-    columns["resolution"] = repeated(answer.body.resolution, size)
-    columns["kind"] = repeated(answer.body.kind, size)
-    return columns
+    return quantities.table_rows(
+        endpoints.PRICES_HISTORY, symbols, start, end, venues, kind=kind, resolution=resolution
+    )

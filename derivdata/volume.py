@@ -23,7 +23,7 @@ from derivdata.support.arguments import typed
 from derivdata.tables import endpoints
 from derivdata.tables.contracts import venue_names
 
-__all__ = ["exchange_totals", "history", "oi_ratio", "top_symbols"]
+__all__ = ["exchange_totals", "history", "oi_ratio", "taker", "top_symbols"]
 __dir__ = __all__.copy
 
 
@@ -140,6 +140,43 @@ def exchange_totals(
     ``GET /volume/exchange-totals``, Dev and above.
     """
     return quantities.over_time(_TOTALS, None, start, end, venues, resolution)
+
+
+@typed
+def taker(
+    symbols: str | Sequence[str],
+    start: times.Instant,
+    end: times.Instant | None = None,
+    *,
+    venues: str | Sequence[str] | None = None,
+    resolution: times.Resolution | None = "1h",
+) -> pd.DataFrame:
+    """Return what takers bought and sold on every venue over a window.
+
+    Parameters
+    ----------
+    symbols, start, end, venues, resolution
+        As in `derivdata.funding.history`.
+
+    Returns
+    -------
+    DataFrame, table ``volume_taker``
+        One row per symbol, venue and step; ``buy_usd`` and ``sell_usd`` [USD] were traded in the step that
+        begins at ``time``. A step without rows is no row; the newest step is left out until it is over.
+
+    Raises
+    ------
+    ValueError, TypeError, NotFound, TierError, FetchError, SchemaError
+        As in `derivdata.positioning.history`.
+
+    Notes
+    -----
+    ``GET /local/volume/taker``, which is not part of the API document.
+
+    >>> dd.volume.taker("BTC", "7d", venues=["okx", "bybit"]).shape
+    (336, 6)
+    """
+    return quantities.table_rows(endpoints.VOLUME_TAKER, symbols, start, end, venues, resolution=resolution)
 
 
 @typed

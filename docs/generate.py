@@ -17,6 +17,7 @@ FAMILIES = {
     "funding": "Funding",
     "markets": "Markets",
     "oi": "Open interest",
+    "positioning": "Positioning",
     "volume": "Volume",
     "liquidations": "Liquidations",
     "options": "Options",
@@ -56,7 +57,7 @@ def endpoints() -> str:
     """The page of every endpoint with its tier, limits, parameters, function and table."""
     parts = [_MADE, _ENDPOINTS_HEAD]
     for family, title in FAMILIES.items():
-        found = [_endpoint(e) for e in ENDPOINTS if _family(e.table) == family]
+        found = [_endpoint(e) for e in ENDPOINTS if e.table.split("_", 1)[0] == family]
         parts += [f"## {title}\n", *found]
     return "\n".join(parts)
 
@@ -65,8 +66,8 @@ def tables_page() -> str:
     """The page of every table with its key, and every column with its unit, storage and meaning."""
     parts = [_MADE, _TABLES_HEAD]
     for family, title in FAMILIES.items():
-        fixed = [t for t in tables.TABLES.values() if _family(t.name) == family]
-        opened = [_open_table(t) for t in OPEN_TABLES.values() if _family(t.name) == family]
+        fixed = [t for t in tables.TABLES.values() if t.name.split("_", 1)[0] == family]
+        opened = [_open_table(t) for t in OPEN_TABLES.values() if t.name.split("_", 1)[0] == family]
         fetched = [_table(t) for t in fixed if not _is_base(t)]
         parts += [f"## {title}\n", *fetched, *opened, *(_table(t) for t in fixed if _is_base(t))]
     return "\n".join(parts)
@@ -141,11 +142,6 @@ def _note(table: Table, name: str) -> str:
     if name in table.wire:
         notes.append(f"wire `{table.wire[name]}`")
     return ", ".join(notes)
-
-
-def _family(table: str) -> str:
-    """Return whose section a table stands in; who holds the positions stands beside how many there are."""
-    return {"positioning": "oi"}.get(family := table.split("_", 1)[0], family)
 
 
 def _is_base(table: Table) -> bool:

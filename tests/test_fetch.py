@@ -12,38 +12,11 @@ import pytest
 from vcr.errors import CannotOverwriteExistingCassetteException as UnrecordedRequest
 
 import derivdata as dd
-from derivdata import (
-    builders,
-    funding,
-    hip3,
-    hip4,
-    liquidations,
-    markets,
-    oi,
-    options,
-    orderbook,
-    prices,
-    rwa,
-    volume,
-)
 from derivdata.errors import DataNotice, NotFound, SchemaError
+from derivdata.fetchers import FAMILIES
 from derivdata.tables.definitions import OPEN_TABLES
 from tests.support.cassettes import FOLDER, KEY, ORIGINS, origin, playing
 
-FAMILIES = {
-    "builders": builders,
-    "funding": funding,
-    "hip3": hip3,
-    "hip4": hip4,
-    "liquidations": liquidations,
-    "markets": markets,
-    "oi": oi,
-    "options": options,
-    "orderbook": orderbook,
-    "prices": prices,
-    "rwa": rwa,
-    "volume": volume,
-}
 DAY = ("2026-06-01", "2026-06-02")
 NOON = pd.Timestamp("2026-06-30T12:00:00", tz="UTC")
 ANSWERED = pd.Timestamp("2026-06-30T12:00:05", tz="UTC")
@@ -63,12 +36,14 @@ CASES: list[tuple[str, str, tuple[Any, ...], dict[str, Any], int]] = [  # rows c
     ("options", "snapshot", ("BTC", "deribit"), {}, 3),
     ("volume", "history", ("BTC", *DAY), {"resolution": "12h"}, 2),
     ("oi", "exchange_totals", DAY, {"resolution": "12h"}, 3),
+    ("volume", "taker", ("BTC", *DAY), {"resolution": "12h"}, 2),
     ("volume", "exchange_totals", DAY, {"resolution": "12h"}, 1),
     ("volume", "oi_ratio", DAY, {"resolution": "12h", "window_days": 1}, 2),
     ("oi", "top_symbols", ("binance", *DAY), {"limit": 2}, 3),
     ("volume", "top_symbols", ("binance", *DAY), {}, 1),
     ("orderbook", "book", ("BTC", "binance"), {"limit": 2}, 3),
     ("orderbook", "depth_history", ("BTC", "binance", *DAY), {"resolution": "12h"}, 4),
+    ("positioning", "history", ("BTC", *DAY), {"resolution": "12h"}, 3),
     ("prices", "history", ("BTC", *DAY), {"kind": "index", "resolution": "12h"}, 3),
     ("options", "metrics", ("BTC", "deribit"), {}, 2),
     ("options", "atm_history", ("BTC", "deribit", "6h"), {}, 2),

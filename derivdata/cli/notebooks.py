@@ -34,10 +34,18 @@ _FAMILIES = {
     "oi",
     "options",
     "orderbook",
+    "positioning",
     "prices",
     "volume",
 }
-_START_AT = {"history": 1, "settlements": 1, "atm_history": 2, "surface_history": 2, "depth_history": 2}
+_START_AT = {
+    "history": 1,
+    "settlements": 1,
+    "taker": 1,
+    "atm_history": 2,
+    "surface_history": 2,
+    "depth_history": 2,
+}
 """Place of `start` among the arguments of fetchers of a window."""
 
 _VERDICT = re.compile(r"(?:## Verdict|\*\*Verdict\.\*\*)\s+")

@@ -1,19 +1,24 @@
-"""The fetchers of open interest and volume, written once: histories, totals of venues, largest symbols."""
+"""Fetchers that many tables share: open interest and volume over time, largest symbols, local tables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+import msgspec
+import numpy as np
 import pandas as pd
 
-from derivdata.client.reading import Envelope, instants
+from derivdata.client.reading import Envelope, decode_raw, instants
 from derivdata.client.retrieval import get_windows, pieces, tabulate
 from derivdata.client.transport import Answer
 from derivdata.support import times
+from derivdata.support.decoders import DECODERS
+from derivdata.tables import TABLES
 from derivdata.tables.contracts import symbol_names, venue_names, venue_of
 from derivdata.tables.endpoints import Endpoint
-from derivdata.tables.schema import Table
+from derivdata.tables.schema import Kind, Table, coded
 
 
 class Quantity(NamedTuple):
@@ -85,3 +90,57 @@ def _wide_rows(
         value: [number for _, _, number in cells],
         "resolution": [answer.body.resolution] * len(cells),
     }
+
+
+class _Rows(Envelope, kw_only=True):
+    """The answer of a local table: its rows by venue."""
+
+    symbol: str
+    kind: str | None = None
+    series: dict[str, msgspec.Raw]
+
+
+_TYPES = {Kind.NUMBER: float, Kind.COUNT: int, Kind.RANK: int, Kind.FLAG: bool}
+"""Types of the fields of a row; others are text."""
+
+
+def table_rows(
+    endpoint: Endpoint,
+    symbols: str | Sequence[str],
+    start: times.Instant,
+    end: times.Instant | None,
+    venues: str | Sequence[str] | None,
+    **query: Any,
+) -> pd.DataFrame:
+    """Return the rows of symbols in a local table over a window; `query` has its other parameters."""
+    listed, slugs = symbol_names(symbols), venue_names(venues)
+    spans = pieces(endpoint, times.window(start, end), query.get("resolution", "raw"), slugs)
+    each = [{"symbol": s, "exchanges": slugs, **query} for s in listed]
+    answers = get_windows(endpoint, each, spans, _Rows)
+    table = TABLES[endpoint.table]
+    return tabulate(table, answers, lambda answer: _by_venue(table, answer), listed=listed)
+
+
+def _by_venue(table: Table, answer: Answer[_Rows]) -> dict[str, Any]:
+    """Return the columns of the rows under ``series``, with those that are one for the whole answer."""
+    beside = {n: getattr(answer.body, n) for n in ("symbol", "kind", "resolution") if n in table.columns}
+    decoder = DECODERS[list[_row_type(table.name, ("exchange", *beside))]]  # type: ignore[misc]
+    rows: list[Any] = []
+    sizes = []
+    for venue, raw in answer.body.series.items():
+        own = decode_raw(answer, raw, decoder, f"$.series.{venue}")
+        rows += own
+        sizes.append(len(own))
+    columns = table.rows(rows, **beside)
+    return columns | {"exchange": coded(answer.body.series, np.repeat(np.arange(len(sizes)), sizes))}
+
+
+@lru_cache
+def _row_type(table: str, beside: tuple[str, ...]) -> type[msgspec.Struct]:
+    """Return the structure of a row without the columns that stand `beside` it."""
+    columns, fields = TABLES[table].columns, []
+    for name in (one for one in columns if one not in beside):
+        kind = _TYPES.get(columns[name].kind, str)
+        optional = (kind | None, None) if name in TABLES[table].optional else (kind,)
+        fields.append((TABLES[table].wire.get(name, name), *optional))
+    return msgspec.defstruct(table, fields, gc=False, kw_only=True)

@@ -102,6 +102,7 @@ LIKELY: dict[str, Relations] = {
         "market_share,total_oi_usd,sum total_oi_usd": lambda s, a, b: abs(s - a / b) > 0.001 + 0.1 * s,
         "total_usd,long_usd,short_usd": lambda t, a, b: abs(t - a - b) > 1 + 0.01 * t,
         "total_count,long_count,short_count": lambda t, a, b: t != a + b,
+        "long_share,short_share,long_short_ratio": lambda a, b, r: abs(r - a / b) > 0.005 * r,
         "symbol_count,#symbols": lambda n, listed: n != listed,
         "volume_oi_ratio,volume_usd,oi_usd": lambda r, v, oi: abs(r - v / oi) > 0.001 + 0.02 * r,
         "value_usd,fill_price_usd,filled_quantity,order_price_usd,quantity": lambda v, fp, f, op, q: (

@@ -53,7 +53,10 @@ def check(answer: CheckedAnswer) -> list[str]:
 
 _MOST = {
     "interval_hours": (168.0, "a week"),
-    "market_share": (1 + SHARES_TOLERANCE, "shares are fractions from 0 to 1"),
+    **dict.fromkeys(
+        ("long_share", "market_share", "short_share"),
+        (1 + SHARES_TOLERANCE, "shares are fractions from 0 to 1"),
+    ),
 }
 """The largest figure that is possible, and what it is."""
 

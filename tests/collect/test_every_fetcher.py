@@ -49,7 +49,9 @@ CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "options.surface_history": (("BTC", "okx", "2h"), {}),
     "options.metrics": (("BTC", "okx"), {}),
     "orderbook.book": (("BTC", "okx"), {}),
+    "positioning.history": (("BTC", *DAY), {}),
     "prices.history": (("BTC", "2h"), {"kind": "mark", "resolution": None}),
+    "volume.taker": (("BTC", *DAY), {}),
 }
 """Fetchers whose tables venues fill when they are polled and asked for their histories."""
 
@@ -211,7 +213,7 @@ def test_chains_are_the_truth(exchange: str, market: Fakes) -> None:
     asked = [at for name, place, _, at in market.log if name == exchange and (name, place) in chains.CHAINS]
     truth = {
         (pd.Timestamp(o.expiry, unit="s", tz="UTC"), float(o.strike), {"C": "call", "P": "put"}[o.side]): o
-        for o in chains.options(int(asked[0].timestamp()))
+        for o in chains.options(int(asked[-1].timestamp()))
     }
     found = rows.set_index(["expiry", "strike", "side"])
     assert {*found.index} == {*truth}

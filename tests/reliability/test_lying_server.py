@@ -77,7 +77,9 @@ CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "options.overview_history": (("6h",), {}),
     "orderbook.book": (("BTC", "binance"), {"limit": 3}),
     "orderbook.depth_history": (("BTC", "binance", *DAY), STEP),
+    "positioning.history": (("BTC", *DAY), OKX | STEP),
     "prices.history": (("BTC", *DAY), OKX | STEP),
+    "volume.taker": (("BTC", *DAY), OKX | STEP),
     "rwa.market_hours": (("XNYS",), {}),
     "hip3.dashboard": (("1d",), {}),
     "hip3.dex_detail": (("xyz", "1d"), {}),
@@ -1245,7 +1247,7 @@ REASONS = {
     "no other figure of the answer repeats, within its usual size",
     r"(\w*name|\w*symbol|\w*exchange|o?id|address|outcome_id|builder|venue|dex|side|status|label|display"
     r"|timezone|session|is_tradable) ": "a word like others, which nothing repeats",
-    r"(resolution|range|period|success|interval|coin) drop": "it need not be there",
+    r"(resolution|range|period|success|interval|coin|\w+_share) drop": "it need not be there",
 }
 """Why nothing can tell, by field and change."""
 

@@ -21,7 +21,7 @@ from tests.support.instants import at
 PARAMS = {
     "/funding/historical": {"symbol": "BTC"},
     "/funding/settlement": {"symbol": "BTC"},
-    "/local/prices/history": {"symbol": "BTC"},
+    **{e.path: {"symbol": "BTC"} for e in endpoints.ENDPOINTS if e.rows},
     "/options/snapshot": {"exchange": "deribit"},
     "/options/metrics": {"exchange": "deribit"},
     "/options/atm-history": {"exchange": "deribit"},

@@ -1,4 +1,4 @@
-"""Prices over time: sampled at the end of each step, never averaged, one kind at a time."""
+"""Local tables by their rows: prices and positioning at the end of each step, taker volume added up."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 import derivdata as dd
 from derivdata.errors import NotFound
+from derivdata.tables import endpoints
 from tests.service import market
 from tests.service.conftest import Caller
 from tests.service.conftest import serving as served
@@ -61,6 +62,36 @@ def test_kinds_stand_apart_and_raw_rows_are_as_they_came(ask: Caller) -> None:
     )
 
 
+def test_rows_are_sampled_whole_and_added_up_column_by_column(ask: Caller) -> None:
+    """Of binance five minutes and half hours; the row at 11:00 is the state at the end of the step before."""
+    asked = {"symbol": "BTC", "start": "2026-06-30T10:00Z", "resolution": "1h"}
+    body = ask.body("/local/positioning/history", **asked)
+    assert (body["kind"], body["unit"], body["resolution"]) == ("accounts", "ratio", "1h")
+    shares = ("long_share", "short_share", "long_short_ratio")
+    found = {
+        v: [(p["timestamp"][11:16], *map(p.get, shares)) for p in rows] for v, rows in body["series"].items()
+    }
+    assert found == {
+        "binance": [("11:00", 0.75, 0.25, 3.0), ("12:00", 0.8, 0.2, 4.0)],
+        "hyperliquid": [("11:00", None, None, 1.5)],
+    }
+    top = ask.body("/local/positioning/history", **asked, kind="top_positions")["series"]
+    assert [point["long_short_ratio"] for point in top["binance"]] == [0.25]
+    taken = ask.body("/local/volume/taker", **asked)
+    found = {
+        v: [(p["timestamp"][11:16], p["buy_usd"], p["sell_usd"]) for p in rows]
+        for v, rows in taken["series"].items()
+    }
+    assert found == {
+        "binance": [("10:00", 30.0, 10.0), ("11:00", 40.0, 5.0)],
+        "hyperliquid": [("10:00", 7.0, 8.0)],
+    }
+    finer = ask.body("/local/volume/taker", **asked | {"resolution": "30m"})
+    assert [p["buy_usd"] for p in finer["series"]["binance"]] == [10.0, 20.0, 40.0]
+    assert "hyperliquid" not in finer["series"]
+    assert finer["notices"] == ["rows by 1h are left out: they are longer than buckets of 30m"]
+
+
 def test_dev_sees_thirty_days_and_openapi_says_that_it_is_ours(ask: Caller) -> None:
     body = ask.body(PATH, tier="dev", symbol="BTC", start="2026-01-01", resolution="1h")
     assert "Dev covers the rolling 30 days" in body["notices"][0]
@@ -70,7 +101,7 @@ def test_dev_sees_thirty_days_and_openapi_says_that_it_is_ours(ask: Caller) -> N
         for p, item in document["paths"].items()
         if "Not part of the API document" in item["get"]["description"]
     ]
-    assert ours == ["/local/catalog", PATH]
+    assert ours == [e.path for e in endpoints.ENDPOINTS if e.local]
     assert document["paths"][PATH]["get"]["tags"] == ["local"]
 
 

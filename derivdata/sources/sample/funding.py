@@ -99,9 +99,15 @@ def _spread(chosen: Pairs, first: int, days: int) -> Floats:
     return path
 
 
+def crowding(own: Ints, first: int, days: int) -> Floats:
+    """Return the unit process of symbols' base rates every five minutes, ``(symbols, days, 288)``."""
+    s = symbols()
+    return paths.ou(s.streams[own], s.base_half_life[own], first, days, STEPS)
+
+
 def _base(own: Ints, first: int, days: int) -> Floats:
     s = symbols()
-    x = paths.ou(s.streams[own], s.base_half_life[own], first, days, STEPS)
+    x = crowding(own, first, days)
     x += s.base_tail[own, None, None] * (x * x * x)
     x *= s.base_deviation[own, None, None]
     x += s.base[own, None, None]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata.sources.sample import funding, oi_volume, paths
+from derivdata.sources.sample import funding, oi_volume, paths, positioning
 from derivdata.sources.sample import liquidations as process
 from derivdata.sources.sample.grid import DAY_US, HOUR_US, NOW, START_DAY, STEP_US, instants
 from derivdata.sources.sample.options import bates
@@ -58,6 +58,12 @@ def truth(
         ``"oi"``
             Per pair, ``oi_usd = level_usd × e^(growth t) × price/centre × e^z``: t in years of 365 days from
             the sample's start, z an OU process.
+        ``"positioning"``
+            Per pair and kind, the log of long over short is ``mean + crowding × x + deviation × z``: x the
+            process of the symbol's base rate, z one of its own with that half-life [h].
+        ``"taker_volume"``
+            Per pair, ``(buy − sell) / (buy + sell) = tanh(impact × r + deviation × z)``: r the hour's return
+            in its standard deviations, z standard normal.
         ``"prices"``
             Per symbol, centre, volatility [1/√year] and half-life of the log price.
         ``"liquidations"``
@@ -195,6 +201,17 @@ def _oi(chosen: Pairs) -> pd.DataFrame:
             "turnover_per_day": venue_values("turnover")[chosen.exchange],
         }
     )
+
+
+def _positioning(chosen: Pairs) -> pd.DataFrame:
+    crowds = pd.DataFrame(positioning.CROWDS.values()).assign(kind=[*positioning.CROWDS])
+    table = pd.DataFrame(_named(chosen)).merge(crowds, how="cross")
+    return table[["symbol", "exchange", "kind", *positioning.Crowd._fields]]
+
+
+def _taker_volume(chosen: Pairs) -> pd.DataFrame:
+    law = {"impact": positioning.TAKER_IMPACT, "deviation": positioning.TAKER_DEVIATION}
+    return pd.DataFrame({**_named(chosen), **law})
 
 
 def _prices(chosen: Pairs) -> pd.DataFrame:
@@ -350,6 +367,8 @@ _TIMELESS: dict[str, Callable[[Pairs], pd.DataFrame]] = {
     "spreads": _spreads,
     "intervals": _intervals,
     "oi": _oi,
+    "positioning": _positioning,
+    "taker_volume": _taker_volume,
     "prices": _prices,
     "liquidations": _liquidations,
     "shocks": _shocks,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata.sources.sample import funding, market, oi_volume
+from derivdata.sources.sample import funding, market, oi_volume, positioning
 from derivdata.sources.sample.grid import DAY_US, STEP_US, STEPS, instants
 from derivdata.sources.sample.universe import Pairs, exchange_names, joined, labelled, symbols, text
 from derivdata.support.arrays import Floats, Ints
@@ -148,6 +148,10 @@ def _volume(chosen: Pairs, day: int, days: int) -> Matrix:
     return Matrix(oi_volume.hours(day, days), {"volume_usd": oi_volume.volume(chosen, day, days)})
 
 
+def _taken(chosen: Pairs, day: int, days: int) -> Matrix:
+    return Matrix(oi_volume.hours(day, days), positioning.taken(chosen, day, days))
+
+
 def _market(chosen: Pairs, day: int, days: int) -> Matrix:
     parts = [market.state(chosen, d, np.arange(STEPS)) for d in range(day, day + days)]
     return Matrix(_steps(day, days), {n: np.concatenate([p[n] for p in parts], axis=1) for n in parts[0]})
@@ -158,5 +162,6 @@ HISTORIES: dict[str, HistoryRecipe] = {
     "funding_settlements": HistoryRecipe(_settlements, {"kind": "settled"}),
     "oi_history": HistoryRecipe(_oi, {"resolution": "1h"}),
     "volume_history": HistoryRecipe(_volume, {"resolution": "1h"}),
+    "volume_taker": HistoryRecipe(_taken, {"resolution": "1h"}),
     _STATE: HistoryRecipe(_market, {}),
 }

@@ -7,7 +7,7 @@ import numpy as np
 from derivdata.sources.sample import noise, paths
 from derivdata.sources.sample.grid import DAY_US, HOUR_US, START_DAY, STEPS, years
 from derivdata.sources.sample.universe import Pairs, pairs, symbols, venue_values
-from derivdata.support.arrays import Floats, Ints
+from derivdata.support.arrays import Bools, Floats, Ints
 
 OI_HALF_LIFE_HOURS = 72.0
 OI_DEVIATION = 0.05
@@ -59,7 +59,11 @@ def _oi(chosen: Pairs, first: int, days: int) -> Floats:
     return np.asarray(level[:, None] * np.exp(path) * price[place])
 
 
-def _alive(values: Floats, chosen: Pairs, first: int, days: int) -> Floats:
+def trading(chosen: Pairs, first: int, days: int) -> Bools:
+    """Return the hours in which each pair trades, ``(pairs, hours)``."""
     day = np.repeat(first + np.arange(days), 24)
-    trading = (day >= np.maximum(chosen.since, START_DAY)[:, None]) & (day < chosen.until[:, None])
-    return np.where(trading, values, np.nan)
+    return np.asarray((day >= np.maximum(chosen.since, START_DAY)[:, None]) & (day < chosen.until[:, None]))
+
+
+def _alive(values: Floats, chosen: Pairs, first: int, days: int) -> Floats:
+    return np.where(trading(chosen, first, days), values, np.nan)

@@ -15,7 +15,15 @@ from pyarrow import feather
 
 from derivdata.client.transport.cache import AnswerFiles, Head, cache_folder
 from derivdata.sources.query import Query
-from derivdata.sources.sample import books, histories, liquidations, market, onchain, trading_hours
+from derivdata.sources.sample import (
+    books,
+    histories,
+    liquidations,
+    market,
+    onchain,
+    positioning,
+    trading_hours,
+)
 from derivdata.sources.sample.grid import DAY_US, NOW, START, instants
 from derivdata.sources.sample.noise import SEED
 from derivdata.sources.sample.options import chains
@@ -25,7 +33,7 @@ from derivdata.support import times
 from derivdata.support.files import package_digest
 from derivdata.tables import TABLES
 
-_VERSION = 4
+_VERSION = 5
 """Counts every change of what the sample answers."""
 
 _LONG_SECONDS = 0.2
@@ -36,6 +44,7 @@ _EVENTS: dict[str, Callable[..., dict[str, Any]]] = {
     "liquidations_fills": liquidations.fill_rows,
     "orderbook_depth_history": books.depths,
     "prices_history": market.quotes,
+    "positioning_history": positioning.rows,
     "hip3_traders": onchain.hip3_traders,
     "hip3_hourly_candles": onchain.hip3_candles,
     "hip4_traders": onchain.hip4_traders,

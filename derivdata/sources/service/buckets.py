@@ -100,21 +100,23 @@ def sums(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Timest
     return _labelled(frame, first[series[opens]], bucket[opens] * times.us(step), value, total)
 
 
-def samples(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Timestamp) -> pd.DataFrame:
-    """Take the newest value of each step at the step's end; sorted input, as for `means`.
+def samples(frame: pd.DataFrame, by: list[str], step: pd.Timedelta, horizon: pd.Timestamp) -> pd.DataFrame:
+    """Take the newest row of each step and series at the step's end; input with instants in order.
 
     Changes of means over steps have two thirds of the variance of the changes between their ends, so prices
     are sampled. A value stands for the step that it lies in alone: repeating it in later steps would be a
     return of zero that nobody saw.
     """
-    frame = frame[frame[value].notna() & (frame["time"] < horizon)]
-    if frame.empty:
-        return frame[["symbol", "exchange", "time", value]]
-    series, _ = _series(frame)
-    end = -(-frame["time"].array.asi8 // times.us(step))  # a value at the end itself belongs to it
-    last = np.flatnonzero(np.r_[(np.diff(end) != 0) | (np.diff(series) != 0), True])
-    steps = _labelled(frame, last, end[last] * times.us(step), value, frame[value].to_numpy()[last])
-    return steps[steps["time"] < horizon]
+    end = frame["time"].dt.ceil(step)  # a value at the end itself belongs to it
+    newest = ~frame[by].assign(end=end).duplicated(keep="last")
+    return frame.assign(time=end)[newest & (end < horizon)]
+
+
+def added(frame: pd.DataFrame, by: list[str], step: pd.Timedelta, horizon: pd.Timestamp) -> pd.DataFrame:
+    """Add up every number over the rows of a series that begin in each bucket."""
+    frame = frame[frame["time"] < horizon]
+    grouped = frame.assign(time=frame["time"].dt.floor(step)).groupby([*by, "time"], observed=True)
+    return grouped.sum(numeric_only=True, min_count=1).round(2).reset_index()
 
 
 def _series(frame: pd.DataFrame) -> tuple[Ints, Ints]:

@@ -102,113 +102,128 @@ _DEPTHS = [f"{side}_depth_{bps}bps_usd" for bps in (10, 25, 50, 100) for side in
 _MOVERS = array(row("markets_price_movers", "direction time"))
 _RIVALS = "asset_class asset_group asset_subgroup time"
 
-PAYLOADS: dict[str, Schema] = {
-    "/funding": record(
-        symbols=array(TEXT),
-        exchanges=_VENUES,
-        funding_rates=mapping(mapping(NUMBER)),
-        funding_rates_raw=mapping(mapping(TEXT)),
-        funding_intervals=mapping(mapping(NUMBER)),
-        oi_rankings=mapping(either(COUNT, TEXT)),
-        default_oi_rank=TEXT,
-        **_NOW,
-    ),
-    "/funding/metadata": record(symbols=array(TEXT), exchanges=_VENUES, **_NOW),
-    "/funding/historical": rows("series{}", "funding_history", "", {"t": ISO}, **_ONE),
-    "/funding/settlement": rows(
-        "series{}",
-        "funding_settlements",
-        "interval_hours",
-        {"t": ISO, "intervalMinutes": NUMBER},
-        symbol=TEXT,
-        notices=NOTICES,
-    ),
-    "/markets/symbols": rows("symbols", "markets_symbols", _RIVALS, **_NOW),
-    "/markets/price-movers": record(gainers=_MOVERS, losers=_MOVERS, **_NOW),
-    "/markets/funding-leaders": rows(
-        "data", "markets_funding_leaders", "time", exchanges_filter=maybe(array(TEXT)), **_NOW
-    ),
-    "/markets/price-buckets": rows(
-        "buckets", "markets_price_buckets", "rank symbols time", {"symbols": array(TEXT)}, **_NOW
-    ),
-    "/markets/exchanges/all": rows("exchanges", "markets_exchanges", "time", **_NOW),
-    "/markets/exchanges/{exchange}/symbols": rows(
-        "symbols", "markets_exchange_symbols", "time", exchange=TEXT, **_NOW
-    ),
-    "/markets/exchanges/{exchange}/timeseries": rows(
-        "data", "markets_exchange_history", exchange=TEXT, range=maybe(TEXT), **_UNIT
-    ),
-    "/markets/{symbol}/exchanges": rows("exchanges", "markets_symbol_exchanges", "time", symbol=TEXT, **_NOW),
-    "/markets/{symbol}/stats": row("markets_symbol_stats", _RIVALS, **_NOW),
-    "/oi/exchanges-summary": rows(
-        "exchanges",
-        "oi_exchanges",
-        "time",
-        {"sparkline_7d": array(maybe(NUMBER))},
-        total=COUNT,
-        total_market_oi=NUMBER,
-    ),
-    "/oi/exchange-totals": rows("data", "oi_exchange_totals", **_UNIT),
-    "/oi/{symbol}/timeseries": rows("data", "oi_history", **_ONE),
-    "/oi/exchange-top-symbols-timeseries": _WIDE,
-    "/volume/exchange-totals": rows("data", "volume_exchange_totals", **_UNIT),
-    "/volume/{symbol}/timeseries": rows("data", "volume_history", **_ONE),
-    "/volume/exchange-top-symbols-timeseries": _WIDE,
-    "/volume-oi-ratio": rows("data{}", "volume_oi_ratio", window_days=COUNT, **_UNIT),
-    "/liquidations/events": _sometimes(rows("events", "liquidations_events", count=COUNT), **_COVERED),
-    "/liquidations/history": _sometimes(
-        record(
-            data=array(record(date=ISO, exchanges=mapping(row("liquidations_history", "time exchange")))),
-            **_UNIT,
+PAYLOADS: dict[str, Schema] = (
+    {
+        "/funding": record(
+            symbols=array(TEXT),
+            exchanges=_VENUES,
+            funding_rates=mapping(mapping(NUMBER)),
+            funding_rates_raw=mapping(mapping(TEXT)),
+            funding_intervals=mapping(mapping(NUMBER)),
+            oi_rankings=mapping(either(COUNT, TEXT)),
+            default_oi_rank=TEXT,
+            **_NOW,
         ),
-        **_COVERED,
-    ),
-    "/liquidations/aggregates": _sometimes(
-        rows(
-            "groups",
-            "liquidations_aggregates",
+        "/funding/metadata": record(symbols=array(TEXT), exchanges=_VENUES, **_NOW),
+        "/funding/historical": rows("series{}", "funding_history", "", {"t": ISO}, **_ONE),
+        "/funding/settlement": rows(
+            "series{}",
+            "funding_settlements",
+            "interval_hours",
+            {"t": ISO, "intervalMinutes": NUMBER},
+            symbol=TEXT,
+            notices=NOTICES,
+        ),
+        "/markets/symbols": rows("symbols", "markets_symbols", _RIVALS, **_NOW),
+        "/markets/price-movers": record(gainers=_MOVERS, losers=_MOVERS, **_NOW),
+        "/markets/funding-leaders": rows(
+            "data", "markets_funding_leaders", "time", exchanges_filter=maybe(array(TEXT)), **_NOW
+        ),
+        "/markets/price-buckets": rows(
+            "buckets", "markets_price_buckets", "rank symbols time", {"symbols": array(TEXT)}, **_NOW
+        ),
+        "/markets/exchanges/all": rows("exchanges", "markets_exchanges", "time", **_NOW),
+        "/markets/exchanges/{exchange}/symbols": rows(
+            "symbols", "markets_exchange_symbols", "time", exchange=TEXT, **_NOW
+        ),
+        "/markets/exchanges/{exchange}/timeseries": rows(
+            "data", "markets_exchange_history", exchange=TEXT, range=maybe(TEXT), **_UNIT
+        ),
+        "/markets/{symbol}/exchanges": rows(
+            "exchanges", "markets_symbol_exchanges", "time", symbol=TEXT, **_NOW
+        ),
+        "/markets/{symbol}/stats": row("markets_symbol_stats", _RIVALS, **_NOW),
+        "/oi/exchanges-summary": rows(
+            "exchanges",
+            "oi_exchanges",
             "time",
-            period=TEXT,
-            range=TEXT,
-            group_by=TEXT,
-            totals=record(**dict.fromkeys(_COUNTS, COUNT), **dict.fromkeys(_SUMS, NUMBER)),
-            largest=maybe(record(name=TEXT, total_usd=NUMBER)),
+            {"sparkline_7d": array(maybe(NUMBER))},
+            total=COUNT,
+            total_market_oi=NUMBER,
         ),
-        **_COVERED,
-    ),
-    "/options/snapshot": _sometimes(
-        rows("instruments", "options_snapshot", "time", **_PAIR, count=COUNT), time=ISO
-    ),
-    "/options/metrics": rows("data", "options_metrics", "time", **_PAIR, count=COUNT, cached=FLAG),
-    "/options/atm-history": rows("data", "options_atm_history", **_DAYS, count=COUNT),
-    "/options/surface-history": rows(
-        "snapshots{}", "options_surface_history", "time", **_DAYS, hours=array(ISO)
-    ),
-    "/options/overview-history": rows(
-        "data", "options_overview_history", **_UNIT, range=TEXT, days=COUNT, count=COUNT
-    ),
-    "/orderbook/book": record(**_PAIR, **_NOW, bids=array(array(NUMBER)), asks=array(array(NUMBER))),
-    "/orderbook/depth-history": record(
-        **_PAIR, data=array(record(timestamp=ISO, **dict.fromkeys(_DEPTHS, maybe(NUMBER)))), **_UNIT
-    ),
-    "/rwa/market-hours": record(
-        exchanges=array(
+        "/oi/exchange-totals": rows("data", "oi_exchange_totals", **_UNIT),
+        "/oi/{symbol}/timeseries": rows("data", "oi_history", **_ONE),
+        "/oi/exchange-top-symbols-timeseries": _WIDE,
+        "/volume/exchange-totals": rows("data", "volume_exchange_totals", **_UNIT),
+        "/volume/{symbol}/timeseries": rows("data", "volume_history", **_ONE),
+        "/volume/exchange-top-symbols-timeseries": _WIDE,
+        "/volume-oi-ratio": rows("data{}", "volume_oi_ratio", window_days=COUNT, **_UNIT),
+        "/liquidations/events": _sometimes(rows("events", "liquidations_events", count=COUNT), **_COVERED),
+        "/liquidations/history": _sometimes(
             record(
-                id=TEXT,
-                **dict.fromkeys(_CALENDAR_TEXTS, maybe(TEXT)),
-                is_tradable=FLAG,
-                next_session=maybe(_SESSION),
-                sessions=array(_SESSION),
-                holidays=array(_SESSION),
-            )
+                data=array(record(date=ISO, exchanges=mapping(row("liquidations_history", "time exchange")))),
+                **_UNIT,
+            ),
+            **_COVERED,
         ),
-        **_NOW,
-    ),
-    "/local/catalog": rows("tables", "catalog", timestamp=STAMP),
-    "/local/prices/history": rows("series{}", "prices_history", kind=TEXT, **_ONE),
-} | {  # what no document fixes
-    e.path: record(success=FLAG, notices=NOTICES) | {"additionalProperties": True}
-    for e in endpoints.ENDPOINTS
-    if e.path.startswith(("/hip3-", "/hip4-", "/builder-"))
-}
+        "/liquidations/aggregates": _sometimes(
+            rows(
+                "groups",
+                "liquidations_aggregates",
+                "time",
+                period=TEXT,
+                range=TEXT,
+                group_by=TEXT,
+                totals=record(**dict.fromkeys(_COUNTS, COUNT), **dict.fromkeys(_SUMS, NUMBER)),
+                largest=maybe(record(name=TEXT, total_usd=NUMBER)),
+            ),
+            **_COVERED,
+        ),
+        "/options/snapshot": _sometimes(
+            rows("instruments", "options_snapshot", "time", **_PAIR, count=COUNT), time=ISO
+        ),
+        "/options/metrics": rows("data", "options_metrics", "time", **_PAIR, count=COUNT, cached=FLAG),
+        "/options/atm-history": rows("data", "options_atm_history", **_DAYS, count=COUNT),
+        "/options/surface-history": rows(
+            "snapshots{}", "options_surface_history", "time", **_DAYS, hours=array(ISO)
+        ),
+        "/options/overview-history": rows(
+            "data", "options_overview_history", **_UNIT, range=TEXT, days=COUNT, count=COUNT
+        ),
+        "/orderbook/book": record(**_PAIR, **_NOW, bids=array(array(NUMBER)), asks=array(array(NUMBER))),
+        "/orderbook/depth-history": record(
+            **_PAIR, data=array(record(timestamp=ISO, **dict.fromkeys(_DEPTHS, maybe(NUMBER)))), **_UNIT
+        ),
+        "/rwa/market-hours": record(
+            exchanges=array(
+                record(
+                    id=TEXT,
+                    **dict.fromkeys(_CALENDAR_TEXTS, maybe(TEXT)),
+                    is_tradable=FLAG,
+                    next_session=maybe(_SESSION),
+                    sessions=array(_SESSION),
+                    holidays=array(_SESSION),
+                )
+            ),
+            **_NOW,
+        ),
+        "/local/catalog": rows("tables", "catalog", timestamp=STAMP),
+    }
+    | {
+        e.path: rows(
+            "series{}",
+            e.table,
+            **{p.name: TEXT for p in e.params if p.name in (*_ONE, "kind")},
+            unit=TEXT,
+            notices=NOTICES,
+        )
+        for e in endpoints.ENDPOINTS
+        if e.rows
+    }
+    | {  # what no document fixes
+        e.path: record(success=FLAG, notices=NOTICES) | {"additionalProperties": True}
+        for e in endpoints.ENDPOINTS
+        if e.path.startswith(("/hip3-", "/hip4-", "/builder-"))
+    }
+)
 """Path of an endpoint to the schema of its payload."""

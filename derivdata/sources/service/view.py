@@ -37,6 +37,10 @@ _SMALL = 4096
 """Bytes that are counted for a result, beside those of its frames."""
 
 _KEYS = ("symbol", "exchange", "time")
+_BESIDE = ("kind", "resolution")
+_STEPS_OVER = ("volume_history", "volume_taker")
+"""Tables whose rows are known when their step is over."""
+
 _DECIMALS = {"rate_bps_8h": 6}
 
 _NOT_MADE = object()
@@ -45,15 +49,23 @@ _NOT_MADE = object()
 class StoredColumn(NamedTuple):
     """What a history is of."""
 
-    # `table`, `value`: a base table, and the column that is shown
+    # `table`, `value`: a base table, and the column that is shown; empty shows whole rows, sampled instead of
+    # averaged, see `buckets.samples`
     table: str
-    value: str
+    value: str = ""
     # Whether the rows of a bucket add up, as volume does; else they are averaged over time. Rows that are
     # longer than a bucket have no place in a sum and are left out
     added: bool = False
-    # The kind of price, for a table that has several: its rows alone, sampled instead of averaged, see
-    # `buckets.samples`
+    # Of a table that has several kinds, the one whose rows are shown
     kind: str | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """What is shown, after the keys."""
+        if self.value:
+            return [*_KEYS, self.value]
+        others = (name for name in tables.TABLES[self.table].columns if name not in _BESIDE)
+        return [*dict.fromkeys([*_KEYS, *others])]
 
 
 class Series(NamedTuple):
@@ -161,7 +173,7 @@ class View:
         return self._known(query, running_answer.note_read(self.store.sums(query, value)))
 
     def _known(self, query: Query, frame: pd.DataFrame) -> pd.DataFrame:
-        if query.table != "volume_history" or query.end + _LONGEST <= self.now:
+        if query.table not in _STEPS_OVER or query.end + _LONGEST <= self.now:
             return frame
         return frame[buckets.ends(stated(frame)) <= self.now]
 
@@ -240,7 +252,7 @@ class View:
         frame, step = self.around(column, window, requested, chosen.symbols, chosen.venues)
         rows, step = len(frame), used or step
         frame, notices = left_out(frame, column, window, step)
-        frame = self.combined(frame, column, window, step)[[*_KEYS, column.value]]
+        frame = self.combined(frame, column, window, step)[column.columns]
         return Series(frame, step, notices), rows
 
     def around(
@@ -267,14 +279,16 @@ class View:
         """Return a column of what `around` read, in the window and at the resolution, without gaps."""
         step, value = times.resolution(used), column.value
         if step is not None and (frame["resolution"] != used).any():
-            if column.kind is not None:
-                frame = buckets.samples(frame, value, step, self.horizon)
-                return frame[(frame["time"] >= window.start) & (frame["time"] < window.end)]
-            combine = buckets.sums if column.added else buckets.means
-            frame = combine(frame, value, step, self.horizon)
-            frame[value] = frame[value].round(_DECIMALS.get(value, 2))
-        inside = (frame["time"] >= window.start) & (frame["time"] < window.end) & frame[value].notna()
-        return frame[inside]
+            if not value:
+                by = [name for name in tables.TABLES[column.table].key if name != "time"]
+                combine_rows = buckets.added if column.added else buckets.samples
+                frame = combine_rows(frame, by, step, self.horizon)
+            else:
+                combine = buckets.sums if column.added else buckets.means
+                frame = combine(frame, value, step, self.horizon)
+                frame[value] = frame[value].round(_DECIMALS.get(value, 2))
+        inside = (frame["time"] >= window.start) & (frame["time"] < window.end)
+        return frame[inside & frame[value].notna() if value else inside]
 
 
 def _bytes_of(value: Any) -> int:
@@ -322,7 +336,7 @@ def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
     if len(frames) == 1:
         return frames[0]
     columns = {name: pd.concat([frame[name] for frame in frames], ignore_index=True) for name in frames[0]}
-    for name in ("symbol", "exchange"):
+    for name in (n for n, kind in frames[0].dtypes.items() if kind == "category"):
         texts = [pd.Categorical(frame[name]) for frame in frames]
         columns[name] = pd.Series(union_categoricals(texts, sort_categories=True))
     order = np.lexsort(

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from derivdata.support.times import RESOLUTIONS
-from derivdata.tables.endpoints.model import Endpoint, Param, ParamKind
+from derivdata.tables.endpoints.model import LOCAL, Endpoint, Param, ParamKind
 
 SYMBOL = Param("symbol", ParamKind.TEXT, "Base symbol.", required=True)
 PATH_SYMBOL = Param("symbol", ParamKind.TEXT, "Base symbol.", required=True, in_path=True)
@@ -281,16 +281,33 @@ CATALOG = _of(
     "/local/catalog", "catalog", "What the source holds, by table and venue.", tier="free", fresh_seconds=5.0
 )
 
-_KIND = Param("kind", ParamKind.TEXT, "Which price.", default="mark", choices=("mark", "index", "last"))
 
-PRICES_HISTORY = _of(
-    "/local/prices/history",
-    "prices_history",
-    "Mark, index or last price of one symbol over time.",
-    *(SYMBOL, START, END, EXCHANGES, _KIND, RESOLUTION),
-    unit="usd",
-    states_resolution=True,
+def _rows(
+    table: str, rows: str, doc: str, *, unit: str = "usd", kinds: tuple[str, ...] = (), **how: Any
+) -> Endpoint:
+    """Return the local endpoint of a table's rows of one symbol; of several `kinds` it shows one."""
+    kind = Param("kind", ParamKind.TEXT, "Which of them.", default=kinds[0], choices=kinds) if kinds else None
+    resolution = RESOLUTION if rows != "single" else None
+    params = [p for p in (SYMBOL, START, END, EXCHANGES, kind, resolution) if p is not None]
+    path = f"{LOCAL}{table.replace('_', '/', 1)}"
+    how.setdefault("states_resolution", rows != "single")
+    return _of(path, table, doc, *params, rows=rows, unit=unit, **how)
+
+
+POSITIONING_HISTORY = _rows(
+    "positioning_history",
+    "sampled",
+    "Long against short accounts or positions of one symbol over time.",
+    unit="ratio",
+    kinds=("accounts", "top_accounts", "top_positions"),
 )
+PRICES_HISTORY = _rows(
+    "prices_history",
+    "sampled",
+    "Mark, index or last price of one symbol over time.",
+    kinds=("mark", "index", "last"),
+)
+VOLUME_TAKER = _rows("volume_taker", "added", "Value that takers bought and sold of one symbol over time.")
 
 RWA_MARKET_HOURS = _of(
     "/rwa/market-hours",

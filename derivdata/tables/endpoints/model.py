@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
 import pandas as pd
@@ -80,6 +80,9 @@ class Endpoint:
     exclusive: tuple[tuple[str, str], ...] = ()  # pairs of parameters that may not stand together
     unit: str = ""  # of the figures, as an answer names it
     states_resolution: bool = False  # the document promises that an answer names the one it used
+    # Of a local endpoint that shows a table's rows by venue: how they come to a resolution. "sampled" is the
+    # newest row of each step at its end, "added" their sum; "single" rows have no resolution
+    rows: Literal["", "sampled", "added", "single"] = ""
 
     @cached_property
     def local(self) -> bool:

@@ -47,6 +47,8 @@ CALLS: Calls = {
     "options.overview_history": lambda: DAY,
     "orderbook.book": lambda: {"symbol": "BTC", "venue": "binance", "limit": 5},
     "orderbook.depth_history": lambda: {"symbol": "BTC", "venue": "binance", **DAY, "resolution": "1h"},
+    "positioning.history": lambda: {"symbols": "BTC", **HISTORY, "kind": "accounts"},
+    "volume.taker": lambda: {"symbols": "BTC", **HISTORY},
     "prices.history": lambda: {"symbols": "BTC", **HISTORY, "kind": "mark"},
     "rwa.market_hours": lambda: {"venues": "XNYS"},
     "hip3.dashboard": lambda: {"window": "7d"},

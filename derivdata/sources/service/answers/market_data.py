@@ -1,12 +1,13 @@
-"""Order books, prices over time and trading hours: answers that show one table as it is.
+"""Order books, trading hours and the local tables: answers that show one table as it is.
 
-The document describes neither books nor depth; their shape is ours. Prices over time are the local service's
-alone.
+The document describes neither books nor depth; their shape is ours. The local tables, such as prices over
+time, are the local service's alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,10 @@ from derivdata.sources.service.answers.oi_volume import notices
 from derivdata.sources.service.refusal import bad_request, not_found, unknown_symbol
 from derivdata.sources.service.view import StoredColumn, View
 from derivdata.tables import TABLES
+from derivdata.tables.endpoints import ENDPOINTS, Endpoint
 
 _DEPTHS = (10, 25, 50, 100)
-_PRICES, _DEPTH = "prices_history", "orderbook_depth_history"
+_DEPTH = "orderbook_depth_history"
 _DAY = pd.Timedelta(1, "D")
 _STEPS_WITHIN = (_DAY / 2, 10 * _DAY)
 _EXCHANGE_NAMES = ("exchange_id", "short_name", "mic")
@@ -83,25 +85,25 @@ def _require(view: View, table: str, symbol: str, exchange: str) -> None:
         raise unknown_symbol(symbol, known)
 
 
-def price_history(context: RequestContext) -> dict[str, Any]:
-    """``GET /local/prices/history``: one price of one symbol; unknown symbols have an empty series."""
-    view, params = context.view, context.params
-    view.need(_PRICES)
-    window = context.window()
-    column, chosen = (
-        StoredColumn(_PRICES, "price_usd", kind=params["kind"]),
-        ([params["symbol"]], params["exchanges"]),
-    )
-    frame, used, _ = view.series(column, window, params["resolution"], *chosen)
-    stamps = json_rows.iso_tokens(pd.DatetimeIndex(frame["time"]))
-    points = json_rows.objects({"timestamp": stamps, "y": frame["price_usd"]})
+def table_rows(context: RequestContext, endpoint: Endpoint) -> dict[str, Any]:
+    """Show the rows of one symbol in a local table, by venue; an unknown symbol has none."""
+    view, params, name = context.view, context.params, endpoint.table
+    view.need(name)
+    window, chosen = context.window(), ([params["symbol"]], params["exchanges"])
+    column = StoredColumn(name, added=endpoint.rows == "added", kind=params.get("kind"))
+    stated = {n: params[n] for n in ("symbol", "kind") if n in params} | {"unit": endpoint.unit}
+    left_out: list[str] = []
+    if endpoint.rows == "single":
+        frame = view.rows(Query(name, window.start, window.end, *chosen))[column.columns]
+        frame = frame.sort_values("exchange", kind="stable")
+    else:
+        frame, stated["resolution"], left_out = view.series(column, window, params["resolution"], *chosen)
+    wire = TABLES[name].wire
+    shown = {wire.get(n, n): frame[n] for n in frame if n not in ("symbol", "exchange")}
     return {
-        "symbol": params["symbol"],
-        "kind": params["kind"],
-        "unit": "usd",
-        "resolution": used,
-        "series": json_rows.split(points, frame["exchange"]),
-        "notices": notices(window, frame, context.missing(frame, window, _PRICES)),
+        **stated,
+        "series": json_rows.split(json_rows.objects(shown), frame["exchange"]),
+        "notices": notices(window, frame, left_out + context.missing(frame, window, name)),
     }
 
 
@@ -184,6 +186,5 @@ ANSWERS: Answers = {
     "/orderbook/book": book,
     "/orderbook/depth-history": depth_history,
     "/local/catalog": catalog,
-    "/local/prices/history": price_history,
     "/rwa/market-hours": market_hours,
-}
+} | {e.path: partial(table_rows, endpoint=e) for e in ENDPOINTS if e.rows}
