@@ -27,7 +27,7 @@ def history(
     end: times.Instant | None = None,
     *,
     venues: str | Sequence[str] | None = None,
-    kind: Literal["accounts", "top_accounts", "top_positions"] = "accounts",
+    kind: Literal["accounts", "positions", "top_accounts", "top_positions"] = "accounts",
     resolution: times.Resolution | None = "1h",
 ) -> pd.DataFrame:
     """Return long against short of every venue over a window.
@@ -38,7 +38,8 @@ def history(
         As in `derivdata.funding.history`.
     kind
         ``"accounts"``, every account with a position counts once; ``"top_accounts"``, the same among the
-        venue's largest traders; ``"top_positions"``, the positions of these.
+        venue's largest traders; ``"top_positions"``, the positions of these; ``"positions"``, those of the
+        traders that Bitget takes for active.
 
     Returns
     -------

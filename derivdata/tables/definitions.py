@@ -339,9 +339,9 @@ define(  # as prices_history
     changed={
         "time": {"doc": "Instant of the state; where a venue tells it of a period, the period's end."},
         "kind": {
-            "doc": "What is counted: 'accounts', or of a venue's largest traders 'top_accounts' or "
-            "'top_positions'.",
-            "allowed": ("accounts", "top_accounts", "top_positions"),
+            "doc": "What is counted: 'accounts', 'positions' of those that the venue takes for active, or of "
+            "its largest traders 'top_accounts' or 'top_positions'.",
+            "allowed": ("accounts", "positions", "top_accounts", "top_positions"),
         },
     },
     doc="Long against short accounts and positions of every venue over time; venues count unlike each other.",

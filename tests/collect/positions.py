@@ -12,6 +12,8 @@ from tests.collect.truth import HOUR, T0
 
 Row = dict[str, Any]
 KINDS = ("accounts", "top_accounts", "top_positions")
+MARK = 50_000.0
+"""USD at which the venues that tell volumes of takers in coins mark every contract."""
 
 
 def long_share(symbol: str, kind: str, second: int) -> float:
@@ -86,16 +88,24 @@ def _okx(place: str, params: Row, now: int) -> Any:
     return {"code": "0", "msg": "", "data": data}
 
 
-def _bitget(_: str, params: Row, now: int) -> Any:
-    shares = [
-        (s, long_share(params["symbol"], "accounts", s)) for s in _steps({}, now, HOUR, 1, "", "")[-30:]
-    ]
-    data = [
-        {"longAccountRatio": f"{long:.4f}", "shortAccountRatio": f"{1 - long:.4f}",
-         "longShortAccountRatio": f"{long / (1 - long) / 100:.4f}", "ts": str(second * 1000)}
-        for second, long in shares
-    ]  # fmt: skip
+def _bitget(place: str, params: Row, now: int) -> Any:
+    seconds, data = _steps({}, now, HOUR, 1, "", "")[-30:], []
+    of = "Account" if "account" in place else "Position"
+    for second in seconds:
+        long = long_share(params["symbol"], f"{of.lower()}s", second)
+        row = {f"long{of}Ratio": f"{long:.4f}", f"short{of}Ratio": f"{1 - long:.4f}",
+               f"longShort{of}Ratio": f"{long / (1 - long) / 100:.4f}"}  # fmt: skip
+        if place.endswith("taker-buy-sell"):
+            sides = zip(("buyVolume", "sellVolume"), taken(params["symbol"], second), strict=True)
+            row = {name: str(usd / MARK) for name, usd in sides}
+        data.append({**row, "ts": str(second * 1000)})
     return {"code": "00000", "msg": "success", "requestTime": now * 1000, "data": data}
+
+
+def _bitget_marks(_: str, params: Row, now: int) -> Any:
+    seconds = _steps(params, now, HOUR, 1000, "startTime", "endTime")[-int(params["limit"]) :]
+    rows = [[str(second * 1000), *[str(MARK)] * 4, "0", "0"] for second in seconds]
+    return {"code": "00000", "msg": "success", "requestTime": now * 1000, "data": rows}
 
 
 def _huobi(place: str, params: Row, now: int) -> Any:
@@ -115,8 +125,18 @@ def _kraken(place: str, params: Row, now: int) -> Any:
     seconds = _steps(params, now, HOUR, 1, "since", "to")
     page = seconds[:50]
     longs = [round(1000 * long_share(symbol, "accounts", second)) for second in page]
-    data = {"longCount": longs, "shortCount": [1000 - long for long in longs]}
+    data: Row = {"longCount": longs, "shortCount": [1000 - long for long in longs]}
+    if place.endswith("/cvd"):
+        sides = zip(*(taken(symbol, second) for second in page), strict=True)
+        names = ("buy_volume", "sell_volume")
+        data = {name: [str(usd / MARK) for usd in side] for name, side in zip(names, sides, strict=False)}
     return {"result": {"timestamp": page, "more": len(page) < len(seconds), "data": data}, "errors": []}
+
+
+def _kraken_marks(_: str, params: Row, now: int) -> Any:
+    seconds = _steps(params, now, HOUR, 1, "from", "to")
+    rows = [{"time": second * 1000, "open": str(MARK), "close": "1"} for second in seconds[:50]]
+    return {"candles": rows, "more_candles": len(seconds) > 50}
 
 
 _GATE = ("lsr_account", "top_lsr_account", "top_lsr_size")
@@ -130,8 +150,12 @@ _LISTS: dict[tuple[str, str], Callable[[str, Row, int], Any]] = {
     **{("binance", f"/{name}"): _binance for name in _BINANCE},
     ("bybit", "/account-ratio"): _bybit,
     **{("okx", f"/{name}"): _okx for name in (*_OKX, "taker-volume-contract")},
-    ("bitget", "/account-long-short"): _bitget,
+    **dict.fromkeys([("bitget", f"/{n}-long-short") for n in ("account", "position")], _bitget),
+    ("bitget", "/taker-buy-sell"): _bitget,
+    ("bitget", "/history-mark-candles"): _bitget_marks,
     ("huobi", "/swap_elite_account_ratio"): _huobi,
     ("huobi", "/swap_elite_position_ratio"): _huobi,
     ("kraken", "/long-short-info"): _kraken,
+    ("kraken", "/cvd"): _kraken,
+    ("kraken", "/1h"): _kraken_marks,
 }

@@ -1,4 +1,4 @@
-"""Mark, index and last price of the sample against its own market, funding and books."""
+"""Prices, positioning and taker volume of the sample against its own market, funding, books and truth."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from derivdata.sources import sample
 from derivdata.tables import TABLES
@@ -68,3 +69,51 @@ def test_the_last_price_is_a_best_price_of_the_book() -> None:
     above = (several["last"] > several["mark"]).loc["BTC"]
     assert above.any()
     assert not above.all()
+
+
+def test_positioning_follows_the_published_law() -> None:
+    """Of all pairs at ten instants that are weeks apart: venues of a symbol share x, and z is their own."""
+    instants = pd.date_range("2025-10-01 07:00", freq="21D", periods=10, tz="UTC")
+    rows = pd.concat([STORE.read("positioning_history", t, t + pd.Timedelta("1min")) for t in instants])
+    rows["log"] = np.log(rows["long_share"] / rows["short_share"])
+    truth = sample.truth("positioning").drop_duplicates("kind").set_index("kind")
+    for kind, part in rows.groupby("kind", observed=True):
+        law = truth.loc[kind]
+        groups = part.groupby(["symbol", "time"], observed=True)["log"]
+        means, counts = groups.mean()[groups.size() > 9], groups.size()[groups.size() > 9]
+        noise = np.mean(law["deviation"] ** 2 / counts)
+        assert len(means) > 300
+        assert (part["log"] - groups_mean(part)).std() == pytest.approx(law["deviation"], rel=0.02)
+        assert np.sqrt(means.var() - noise) == pytest.approx(abs(law["crowding"]), rel=0.15)
+        assert means.mean() == pytest.approx(law["mean"], abs=0.04)
+    sums = rows["long_share"] + rows["short_share"]
+    np.testing.assert_allclose(sums, 1.0, atol=1e-12)
+
+
+def groups_mean(part: pd.DataFrame) -> pd.Series:
+    """The mean over a symbol's venues at an instant, of the others: unbiased by the row itself."""
+    grouped = part.groupby(["symbol", "time"], observed=True)["log"]
+    count = grouped.transform("size")
+    return part["log"] - (part["log"] - grouped.transform("mean")) * np.sqrt(count / (count - 1))
+
+
+def test_accounts_are_long_where_longs_pay_and_takers_buy_what_rises() -> None:
+    start, end = at("2026-05-01"), at("2026-06-20")
+    one = {"symbols": ["BTC"], "venues": ["hyperliquid"]}
+    taken = STORE.read("volume_taker", start, end, **one).set_index("time")
+    traded = STORE.read("volume_history", start, end, **one).set_index("time")["volume_usd"]
+    np.testing.assert_allclose(taken["buy_usd"] + taken["sell_usd"], traded, atol=2e-6)
+    marks = STORE.read("prices_history", start, end + pd.Timedelta("1min"), **one).query("kind == 'mark'")
+    price = np.log(marks.set_index("time")["price_usd"].reindex([*taken.index, end]))
+    moved = np.diff(price) / (sample.truth("prices", symbols=["BTC"])["volatility"][0] / np.sqrt(8760.0))
+    law = sample.truth("taker_volume", **one).iloc[0]
+    told = np.arctanh((taken["buy_usd"] - taken["sell_usd"]) / traded)
+    slope = np.cov(told, moved)[0, 1] / moved.var(ddof=1)
+    assert slope == pytest.approx(law["impact"], abs=4 * law["deviation"] / np.sqrt(len(told)))
+    assert np.std(told - slope * moved) == pytest.approx(law["deviation"], rel=0.1)
+    rates = STORE.read("funding_history", start, end, symbols=["BTC"]).groupby("time")["rate_bps_8h"].mean()
+    longs = STORE.read("positioning_history", start, end, **one)
+    longs = longs.pivot(index="time", columns="kind", values="long_share").join(rates, how="inner")
+    found = longs.corr(method="spearman")["rate_bps_8h"]
+    assert found["accounts"] > 0.5
+    assert found["top_positions"] < -0.5

@@ -193,11 +193,14 @@ def _of_window(
     records.taken = list({row.time: row for row in records.taken}.values())
     records.positioning = list({(row.time, row.kind): row for row in records.positioning}.values())
     records.prices = list({(row.time, row.kind): row for row in records.prices}.values())
-    if table == "oi_history" and any(row.oi_usd is None for row in records.oi):
-        raise SchemaError(
-            f"{endpoint.exchange} {endpoint.place}: open interest of {item.name} is in coins, and no price "
-            "of the same minutes is at hand"
-        )
     frame = frames(endpoint.exchange, records, [table], default_hours=hours)[table]
     inside = (frame["time"] >= window.start) & (frame["time"] < window.end) & (frame["symbol"] == item.symbol)
+    unvalued = [row.oi_usd is None for row in records.oi]
+    if table == "volume_taker":
+        unvalued = frame.loc[inside, "buy_usd"].isna().tolist()
+    if table in ("oi_history", "volume_taker") and any(unvalued):
+        raise SchemaError(
+            f"{endpoint.exchange} {endpoint.place}: {table} of {item.name} is in coins, and no price of the "
+            "same minutes is at hand"
+        )
     return tables.TABLES[table].conform(frame[inside])

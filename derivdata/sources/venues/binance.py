@@ -20,7 +20,7 @@ from derivdata.sources.venues.endpoint import (
     VenueEndpoint,
 )
 from derivdata.sources.venues.faults import Fault, refusal
-from derivdata.sources.venues.readers import books, contracts, options, payments, positioning, states
+from derivdata.sources.venues.readers import books, contracts, options, payments, positioning, states, taken
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Interval, Liquidation, OiPoint, Records, Taken
 from derivdata.sources.venues.shapes import Book, Figures, Greeks, Listed, Paid, Sided, spelled
@@ -298,6 +298,9 @@ def _perpetual_of(pair: str) -> Instrument:
     return named(f"{pair}_PERP")
 
 
+_TAKEN = spelled(
+    Sided[str, int], name="pair", long="takerBuyVol", short="takerSellVol", time="timestamp",
+)  # fmt: skip
 _OPTION_MARK = spelled(
     Greeks[str, str], name="symbol", iv="markIV", delta="delta", gamma="gamma", vega="vega", theta="theta",
     mark="markPrice",
@@ -358,6 +361,11 @@ ENDPOINTS = (
     _linear(
         "taker", "/fapi/v1/klines", klines, params={"interval": "1h"}, symbol="symbol",
         paging=Paging(limit=1500), weight=10,
+    ),
+    _inverse(
+        "taker", "/futures/data/takerBuySellVol?pair", taken(_TAKEN, "", _perpetual_of), symbol="pair",
+        params={"contractType": "PERPETUAL", "period": "1h"}, pool="data",
+        paging=Paging(limit=500, descending=True, reach_days=30, span_hours=499),
     ),
     _endpoint("chain", "/eapi/v1/mark", options(_OPTION_MARK, ""), host=_OPTIONS, weight=5, every=300),
     _endpoint(

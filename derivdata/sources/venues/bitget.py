@@ -9,7 +9,7 @@ import msgspec
 
 from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import CodedBody, refusal
-from derivdata.sources.venues.readers import books, closed, contracts, payments, positioning, states
+from derivdata.sources.venues.readers import books, closed, contracts, payments, positioning, states, taken
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
 from derivdata.sources.venues.shapes import Book, Closed, Figures, Listed, Paid, Sided, spelled
@@ -81,7 +81,20 @@ def _contract(reading: Reading, row: Listed[str, str, str]) -> Instrument:
     return reading.contract(row, quote=quote, perpetual=perpetual, active=active)
 
 
-_RATIO = spelled(Sided[str, str], long="longAccountRatio", short="shortAccountRatio", time="ts")
+_SIDED = partial(spelled, Sided[str, str], time="ts")
+_RATIOS = {
+    "account-long-short": ("accounts", _SIDED(long="longAccountRatio", short="shortAccountRatio")),
+    "position-long-short": ("positions", _SIDED(long="longPositionRatio", short="shortPositionRatio")),
+}
+_TAKEN = _SIDED(long="buyVolume", short="sellVolume")
+
+
+def mark_candles(reading: Reading) -> Records:
+    """Read mark prices at the start of each candle."""
+    rows = reading.part(list[tuple[str, str, str, str, str, str, str]], "data")
+    item, step = reading.instrument(reading.asked("symbol"), _named), reading.resolution("granularity")
+    return reading.prices([row[:2] for row in rows], item, "mark", step)
+
 
 _endpoint = partial(VenueEndpoint, "bitget")
 _CATEGORY = {"category": "USDT-FUTURES"}
@@ -114,17 +127,32 @@ def _of_type(product: str, quote: str) -> tuple[VenueEndpoint, ...]:
     )  # fmt: skip
 
 
+_hours = partial(
+    _endpoint, params={"period": "1h"}, symbol="symbol", quote="USDT", weight=20,  # once a second
+    paging=Paging(descending=True, start="", end="", limit=30, limit_name="", reach_days=1.2),
+)  # fmt: skip
+_MARKS = _endpoint(
+    "prices", f"{_V2}/history-mark-candles", mark_candles, symbol="symbol", quote="USDT", confirmed=False,
+    params={"productType": "USDT-FUTURES", "granularity": "1H"},
+    paging=Paging(descending=True, limit=200, span_hours=199),
+)  # fmt: skip
+
 ENDPOINTS = (
     *_of_type("USDT-FUTURES", "USDT"),
     *_of_type("COIN-FUTURES", "USD"),
     *_of_type("USDC-FUTURES", "USDC"),
-    _endpoint(
-        "positioning", f"{_V2}/account-long-short",
-        positioning(_RATIO, "data", _named, "accounts", by="symbol"), params={"period": "1h"},
-        symbol="symbol", quote="USDT", weight=20,  # once a second
-        paging=Paging(descending=True, start="", end="", limit=30, limit_name="", reach_days=1.2),
-        note="the newest 30 hours or so; its ratio is a hundredth, and its shares count",
+    *(
+        _hours(
+            "positioning", f"{_V2}/{name}", positioning(shape, "data", _named, kind, by="symbol"),
+            note="the newest 30 hours or so; its ratio is a hundredth, and its shares count",
+        )
+        for name, (kind, shape) in _RATIOS.items()
     ),
+    _hours(
+        "taker", f"{_V2}/taker-buy-sell", taken(_TAKEN, "data", _named, by="symbol"), confirmed=False,
+        note="the newest 30 hours or so; whether volumes are coins is unconfirmed", marks=_MARKS,
+    ),
+    _MARKS,
     _endpoint(
         "funding", f"{_V3}/tickers", states(_TICKER_V3, "data", _named), params=_CATEGORY, quote="USDT",
     ),

@@ -78,7 +78,12 @@ _UNITS: dict[str, Mapping[str, str]] = {
         "kraken": "numbers of accounts",
         _OTHERS: "shares",
     },
-    "volume_taker": {"gateio": "contracts", _OTHERS: "USD"},
+    "volume_taker": {
+        "bitget": "coins",
+        "gateio": "contracts",
+        "kraken": "coins; inverse: USD",
+        _OTHERS: "USD",
+    },
     "orderbook_book": {_OTHERS: "USD, sizes in coins or contracts"},
     "orderbook_depth_history": {_OTHERS: "USD, sizes in coins or contracts"},
 }

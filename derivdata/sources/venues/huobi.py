@@ -295,6 +295,15 @@ def _of_margin(base: str, margin: Literal["linear", "inverse"]) -> tuple[VenueEn
             note="v5 is asked instead; the two do not share ids",
             paging=Paging(descending=True, start="start_time", end="end_time"),
         ),
+        *(
+            of(
+                "positioning", f"{base}/v1/swap_elite_{name}_ratio",
+                positioning(_RATIO, "data.list", _named, kind, by="contract_code"),
+                params={"period": "60min"}, symbol="contract_code", paging=_ELITE,
+                note="the newest 30 hours or so",
+            )
+            for name, kind in (("account", "top_accounts"), ("position", "top_positions"))
+        ),
     )  # fmt: skip
 
 
@@ -319,14 +328,6 @@ ENDPOINTS = (
         params={"period": "60min", "amount_type": "2", "size": "200"}, symbol="contract_code",
         margin="linear",
         paging=Paging(descending=True, start="", end="", limit=200, limit_name="", reach_days=8),
-    ),
-    *(
-        _endpoint(
-            "positioning", f"/linear-swap-api/v1/swap_elite_{of}_ratio",
-            positioning(_RATIO, "data.list", _named, kind, by="contract_code"), params={"period": "60min"},
-            symbol="contract_code", margin="linear", paging=_ELITE, note="the newest 30 hours or so",
-        )
-        for of, kind in (("account", "top_accounts"), ("position", "top_positions"))
     ),
     _endpoint("tickers", "/linear-swap-ex/market/detail/batch_merged", merged, every=60),
     _endpoint(

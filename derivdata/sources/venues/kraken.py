@@ -7,7 +7,9 @@ hours apart.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -172,18 +174,50 @@ class _Counts(Wire):
     shortCount: list[float]
 
 
+class _Taken(Wire):
+    buy_volume: list[str]
+    sell_volume: list[str]
+
+
 def long_short(reading: Reading) -> Records:
     """Read numbers of accounts that are long and short, in columns."""
-    item, resolution = reading.instrument(reading.asked("symbol"), _named), reading.resolution("interval")
-    stamps, counts = reading.part(list[float], "result.timestamp"), reading.part(_Counts, "result.data")
-    if not len(stamps) == len(counts.longCount) == len(counts.shortCount):
-        reading.fail("columns of unlike lengths")
-    records = Records()
-    for stamp, long, short in zip(stamps, counts.longCount, counts.shortCount, strict=True):
-        start, row = reading.seconds(stamp), Sided(stamp, item.name, long, short)
-        records.times.append(start)
-        records.positioning += reading.positioning(item, start, row, "accounts", resolution, ends=True)
+    counts, records = reading.part(_Counts, "result.data"), Records()
+    for item, start, step, long, short in _sides(reading, records, counts.longCount, counts.shortCount):
+        row = Sided(start, item.name, long, short)
+        records.positioning += reading.positioning(item, start, row, "accounts", step, ends=True)
     return records
+
+
+def taker_volume(reading: Reading) -> Records:
+    """Read what takers bought and sold, in columns: coins of PF_, USD of PI_."""
+    volumes, records = reading.part(_Taken, "result.data"), Records()
+    for item, start, step, *sides in _sides(reading, records, volumes.buy_volume, volumes.sell_volume):
+        records.taken += reading.taken(item, start, sides[0], sides[1], step)
+    return records
+
+
+def _sides(
+    reading: Reading, records: Records, long: list[Any], short: list[Any]
+) -> Iterator[tuple[Instrument, int, str, Any, Any]]:
+    """Yield contract, start and length of each step, and its two figures; the starts go to the records."""
+    item, resolution = reading.instrument(reading.asked("symbol"), _named), reading.resolution("interval")
+    stamps = reading.part(list[float], "result.timestamp")
+    if not len(stamps) == len(long) == len(short):
+        reading.fail("columns of unlike lengths")
+    records.times += map(reading.seconds, stamps)
+    for start, one, other in zip(records.times, long, short, strict=True):
+        yield item, start, resolution, one, other
+
+
+class _Candle(Wire):
+    time: int
+    open: str
+
+
+def mark_candles(reading: Reading) -> Records:
+    """Read mark prices at the start of each hour."""
+    rows = [(row.time, row.open) for row in reading.part(list[_Candle], "candles")]
+    return reading.prices(rows, reading.instrument(reading.asked("symbol"), _named), "mark", "1h")
 
 
 _endpoint = partial(VenueEndpoint, "kraken")
@@ -191,6 +225,19 @@ _TRADES = Paging(
     descending=True, start="", end="lastTime", unit="iso", limit=100, limit_name="", exclusive=True
 )
 _V3 = "/derivatives/api/v3"
+_CHARTS = "/api/charts/v1"
+_analytics = partial(
+    _endpoint, params={"interval": "3600"}, symbol="symbol",
+    paging=Paging(start="since", end="to", unit="s", limit=2000, limit_name=""),
+)  # fmt: skip
+_MARKS = _endpoint(
+    "prices",
+    f"{_CHARTS}/mark/{{symbol}}/1h",
+    mark_candles,
+    symbol="symbol",
+    confirmed=False,
+    paging=Paging(start="from", end="to", unit="s", limit=2000, limit_name=""),
+)
 
 ENDPOINTS = (
     _endpoint(
@@ -210,11 +257,12 @@ ENDPOINTS = (
         closed(_TRADE, "history", _named, _LONGS, by="symbol", unit="iso", only="liquidation", filled=True),
         symbol="symbol", every=60, note="100 trades a page, as other clients page it", paging=_TRADES,
     ),
-    _endpoint(
-        "positioning", "/api/charts/v1/analytics/{symbol}/long-short-info", long_short,
-        params={"interval": "3600"}, symbol="symbol",
-        paging=Paging(start="since", end="to", unit="s", limit=2000, limit_name=""),
+    _analytics("positioning", f"{_CHARTS}/analytics/{{symbol}}/long-short-info", long_short),
+    _analytics(
+        "taker", f"{_CHARTS}/analytics/{{symbol}}/cvd", taker_volume, marks=_MARKS, confirmed=False,
+        note="clients take the volumes of PF_ contracts for coins; the venue states no unit",
     ),
+    _MARKS,
     _endpoint("funding", "ticker", ticker_frames, method="WS"),
     _endpoint("liquidations", "trade", trade_frames, method="WS"),
 )  # fmt: skip

@@ -113,6 +113,23 @@ def positioning(
     return read
 
 
+def taken(
+    shape: type[Sided[Any, Any]], path: str, named: Named, *, by: str = "", step: str = "period"
+) -> Reader:
+    """Read contracts that takers bought (`long`) and sold (`short`) in the step that begins at a stamp."""
+
+    def read(reading: Reading) -> Records:
+        records, asked = Records(), reading.asked(by) if by else ""
+        resolution = reading.resolution(step)
+        for row in reading.rows(shape, path):
+            item, start = reading.instrument(row.name or asked, named), reading.ms(row.time)
+            records.times.append(start)
+            records.taken += reading.taken(item, start, row.long, row.short, resolution)
+        return records
+
+    return read
+
+
 def books(
     shape: type[Book[Any, Any]], path: str, named: Named, *, by: str = "", unit: Unit = "ms", per: int = 1
 ) -> Reader:

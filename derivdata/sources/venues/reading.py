@@ -22,6 +22,7 @@ from derivdata.sources.venues.record_types import (
     Quotes,
     Records,
     State,
+    Taken,
 )
 from derivdata.sources.venues.shapes import Figures, Greeks, Level, Listed, Sided, leaf, many, placed
 from derivdata.support import times
@@ -248,6 +249,14 @@ class Reading:
             return []
         time = stamp + (times.us(times.RESOLUTIONS[resolution]) if ends and resolution != "unstated" else 0)
         return [Positioning(item, time, kind, long, short, ratio, resolution)]
+
+    def taken(
+        self, item: Instrument, start: int, bought: wire.NUMBER, sold: wire.NUMBER, resolution: str
+    ) -> list[Taken]:
+        """Return what takers bought and sold in a step that is over, linear contracts at its mark."""
+        mark = None if item.inverse else self.mark(item, start)
+        buy, sell = (item.usd(self.required(side), mark) for side in (bought, sold))
+        return [Taken(item, start, buy, sell, resolution)] if self.has_ended(start, resolution) else []
 
     def word(self, value: str, meanings: Mapping[str, T]) -> T:
         """Return the meaning of a venue's word; others are refused."""

@@ -111,12 +111,12 @@ class Positioning(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What takers bought and sold in the step that begins at `time`."""
+    """What takers bought and sold in the step that begins at `time`; None of coins without a price."""
 
     instrument: Instrument
     time: int
-    buy_usd: float
-    sell_usd: float
+    buy_usd: float | None
+    sell_usd: float | None
     resolution: str
 
 

@@ -299,7 +299,7 @@ POSITIONING_HISTORY = _rows(
     "sampled",
     "Long against short accounts or positions of one symbol over time.",
     unit="ratio",
-    kinds=("accounts", "top_accounts", "top_positions"),
+    kinds=("accounts", "positions", "top_accounts", "top_positions"),
 )
 PRICES_HISTORY = _rows(
     "prices_history",
