@@ -12,7 +12,7 @@ import pytest
 from vcr.errors import CannotOverwriteExistingCassetteException as UnrecordedRequest
 
 import derivdata as dd
-from derivdata.errors import DataNotice, NotFound, SchemaError
+from derivdata.errors import DataNotice
 from derivdata.fetchers import FAMILIES
 from derivdata.tables.definitions import OPEN_TABLES
 from tests.support.cassettes import FOLDER, KEY, ORIGINS, origin, playing
@@ -188,21 +188,6 @@ def test_funding_history_and_settlements_read_the_wire() -> None:
     assert frame["interval_hours"].tolist() == [8.0, 1.0, 1.0]
 
 
-def test_a_row_at_the_end_of_the_window_is_dropped_with_a_notice() -> None:
-    notice = "1 rows at the edges of the window were dropped: it is half-open"
-    with playing("funding_history"), pytest.warns(DataNotice, match=notice):
-        frame = dd.funding.history("BTC", *DAY, resolution="8h")
-    assert dd.provenance(frame)["notices"] == [notice]
-
-
-def test_unknown_symbol_is_an_error_after_the_services_notice() -> None:
-    with (
-        pytest.warns(DataNotice, match="historical funding starts in September 2025"),
-        pytest.raises(NotFound, match="unknown symbol 'NOSUCH': it has no rows in this window, and is not"),
-    ):
-        fetched("funding", "history", "NOSUCH", *DAY, cassette="funding_history_unknown")
-
-
 def test_markets_read_the_wire() -> None:
     frame = fetched("markets", "symbols").set_index("symbol")
     btc = frame.loc["BTC"]
@@ -300,11 +285,14 @@ def test_pair_off_the_matrix_warns_and_asks_all_the_same() -> None:
     [
         (lambda: dd.funding.history("BTC", "2026-01-02", "2026-01-01"), "is not before end"),
         (lambda: dd.funding.history([], *DAY), "symbols must name at least one"),
-        (lambda: dd.funding.history(["BTC", "BTC"], *DAY), "each once"),
+        (lambda: dd.funding.history(["BTC", "BTCUSDT"], *DAY), "each once"),
+        (lambda: dd.oi.history("BTC,ETH", *DAY), "symbols='BTC,ETH': give several names as a list"),
         (lambda: dd.funding.history("BTC", *DAY, resolution="7h"), "resolution='7h' is not one of"),
         (lambda: dd.oi.history("BTC", *DAY, resolution="weekly"), "resolution='weekly'"),
         (lambda: dd.liquidations.events(symbols="BTC", exclude_symbols="ETH"), "exclude each other"),
         (lambda: dd.markets.price_movers(limit=0), "limit must be at least 1"),
+        (lambda: dd.hip4.dashboard("7d", venue="both"), "venue='both' is not one of out, skew"),
+        (lambda: dd.liquidations.aggregates("25h"), "range='25h' is not one of 1h, 4h, 12h, 24h"),
     ],
 )
 def test_bad_arguments_are_refused_before_anything_is_sent(call: Any, message: str) -> None:
@@ -312,8 +300,3 @@ def test_bad_arguments_are_refused_before_anything_is_sent(call: Any, message: s
         with pytest.raises(ValueError, match=message):
             call()
         assert cassette.play_count == 0
-
-
-def test_a_body_of_another_shape_is_a_schema_error_that_names_the_field() -> None:
-    with pytest.raises(SchemaError, match=r"/funding/historical.*series"):
-        fetched("funding", "history", "BTC", *DAY, resolution="8h", cassette="broken_history")

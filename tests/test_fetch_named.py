@@ -15,7 +15,6 @@ from derivdata.errors import DataNotice, SchemaError
 from derivdata.sources import service
 from derivdata.support import times
 from derivdata.tables.definitions import OPEN_TABLES
-from tests.support.cassettes import playing
 from tests.test_fetch import ANSWERED, DAY, NOON, fetched
 
 WEEK = pd.Timedelta("7D")
@@ -196,25 +195,6 @@ def test_open_table_rule() -> None:
 def test_numerals_that_a_float_would_change_stay_as_they_arrive(arrived: list[Any], kept: list[Any]) -> None:
     rows = [{"part": "a", "number": value} for value in arrived]
     assert OPEN_TABLES["hip3_by_dex"].build(rows)["number"].tolist() == kept
-
-
-@pytest.mark.parametrize(
-    ("family", "name", "args", "message"),
-    [
-        ("hip4", "dashboard", ("7d",), "venue='both' is not one of out, skew"),
-        ("liquidations", "aggregates", ("25h",), "range='25h' is not one of 1h, 4h, 12h, 24h"),
-        ("liquidations", "aggregates", ("soon",), "range='soon' is not one of 1h, 4h, 12h, 24h"),
-        ("options", "atm_history", ("BTC", "deribit", "2026-07-02"), "is not before end"),
-    ],
-)
-def test_bad_windows_are_refused_before_anything_is_sent(
-    family: str, name: str, args: tuple[str, ...], message: str
-) -> None:
-    options = {"venue": "both"} if name == "dashboard" else {}
-    with playing("hip3_by_dex") as cassette:
-        with pytest.raises(ValueError, match=message):
-            getattr(getattr(dd, family), name)(*args, **options)
-        assert cassette.play_count <= 1, "at most the clock was asked"
 
 
 class Asked:

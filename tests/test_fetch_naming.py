@@ -56,12 +56,6 @@ def test_names_that_are_assets_stay_whole(name: str) -> None:
     assert asked(lambda: dd.funding.history(name, *DAY), body)["symbol"] == name
 
 
-def test_two_names_of_one_symbol_are_refused() -> None:
-    with answering(always({})) as requests, pytest.raises(ValueError, match="each once"):
-        dd.funding.history(["BTC", "BTCUSDT"], *DAY)
-    assert requests == []
-
-
 @pytest.mark.parametrize(
     ("name", "slug"),
     [("Binance", "binance"), ("htx", "huobi"), ("gate", "gateio"), ("Gate.io", "gateio"), ("OKX", "okx")],
@@ -72,16 +66,6 @@ def test_venues_are_read_by_their_other_names(name: str, slug: str) -> None:
     board = {"timestamp": "2026-06-30 12:00:00", "exchange": slug, "symbols": []}
     call = lambda: dd.markets.exchange_symbols(name)  # noqa: E731
     assert asked(call, board)["path"] == f"/markets/exchanges/{slug}/symbols"
-
-
-@pytest.mark.parametrize(("name", "near"), [("binanc", "binance"), ("hyperliqid", "hyperliquid")])
-def test_a_misspelt_venue_is_refused_before_sending(name: str, near: str) -> None:
-    with answering(always({})) as requests:
-        with pytest.raises(ValueError, match=f"venues='{name}' is no venue; did you mean '{near}'"):
-            dd.funding.history("BTC", *DAY, venues=[name])
-        with pytest.raises(ValueError, match=f"did you mean '{near}'"):
-            dd.orderbook.book("BTC", name)
-    assert requests == []
 
 
 def test_a_venue_of_ones_own_is_asked_for() -> None:
@@ -129,6 +113,11 @@ def test_a_symbol_without_rows_that_no_list_has_is_an_error() -> None:
             lambda: dd.oi.history("BTC", "1d", resolution="7h"),
             "resolution='7h' is not one of None, raw, 1m, 3m",
         ),
+        (
+            lambda: dd.oi.history("BTC", "1d", venues=["binanc"]),
+            "did you mean 'binance'",
+        ),
+        (lambda: dd.orderbook.book("BTC", "hyperliqid"), "did you mean 'hyperliquid'"),
         (lambda: dd.connect("Sample"), "'Sample' is no source and no folder; did you mean 'sample'?"),
         (
             lambda: dd.analysis.fundings,

@@ -120,14 +120,6 @@ def test_asof_join_takes_the_newest_available_row_per_venue() -> None:
         align.asof_join(left.assign(time=left["time"].dt.tz_localize(None)), right, tolerance="1h")
 
 
-def test_attributes_do_not_depend_on_what_xarray_keeps() -> None:
-    found = []
-    for keep in (True, False):
-        with xr.set_options(keep_attrs=keep):
-            found.append(align.align(SAMPLED, "1h"))
-    xr.testing.assert_identical(*found)
-
-
 def test_a_joined_table_has_the_provenance_of_both() -> None:
     times = pd.to_datetime(["2026-01-01T00:00Z", "2026-01-01T01:00Z"])
     left = pd.DataFrame({"time": times, "symbol": "BTC", "exchange": "a", "x": [1.0, 2.0]})

@@ -657,20 +657,15 @@ def test_a_panel_of_one_symbol_and_a_lazy_one_give_the_same() -> None:
         xr.testing.assert_equal(results[0], other)
 
 
-def test_provenance_stays_with_the_result() -> None:
-    dd.connect("sample")
-    rates = dd.panel(dd.funding.history("BTC", "3d", venues=["binance", "okx"]))
-    result = backtest.carry(rates, backtest.SpreadThreshold(0.1), backtest.Costs(fee_bps=1.0))
-    assert dd.provenance(result)["synthetic"] is True
-    assert result.attrs["kind"] == "sampled"
-
-
 def test_synthetic_prices_and_depth_are_told_beside_recorded_rates() -> None:
     def said(data: xr.DataArray, source: str) -> xr.DataArray:
         about = {"source": source, "synthetic": source == "sample", "as_of": None, "requests": []}
         return data.assign_attrs(provenance=json.dumps(about))
 
     rates = panel([[[0.0] * 6, [4.0] * 6]])
+    assert (
+        backtest.carry(rates, backtest.SpreadThreshold(1.0), backtest.Costs(1.0)).attrs["kind"] == "settled"
+    )
     marks = said(panel(np.full((1, 2, 6), 100.0), unit="USD"), "sample")
     depth = said(books(1e6, 1e6), "sample")
     rule, costs = backtest.SpreadThreshold(1.0), backtest.Costs(fee_bps=1.0)

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from derivdata.analysis import black76, chain, exposure
+from derivdata.analysis import black76, chain, exposure, smile
 from derivdata.analysis import surface as surfaces
 from derivdata.analysis.chain.estimates import forward_from_delta
 from derivdata.analysis.status import Status
@@ -175,13 +175,6 @@ class TestClean:
         screened = chain.clean(frame, mad=3)  # 3 × 1.4826 × 0.04, the median step
         assert screened.attrs["dropped"]["outlier"] == 1
         assert screened["iv"].tolist() == [0.70, 0.65, 0.62, 0.60, 0.61, 0.64]
-
-    def test_input_is_left_alone_and_order_is_kept(self):
-        frame = options(*pairs([110.0, 90.0, 100.0])).sample(frac=1.0, random_state=1)
-        before = frame.copy(deep=True)
-        cleaned = chain.clean(frame)
-        pd.testing.assert_frame_equal(frame, before)
-        assert cleaned["strike"].tolist() == frame["strike"].tolist()
 
     def test_nothing_in_nothing_out(self):
         empty = chain.clean(options({}).iloc[:0])
@@ -439,12 +432,9 @@ class TestSmiles:
         assert smile["forward"].item() == 100.0
         assert smile["year_fraction"].item() == pytest.approx(28 / 365 + 8 / 8760)
 
-    def test_order_of_rows_and_rows_without_volatility_change_nothing(self):
+    def test_rows_without_volatility_change_nothing(self):
         frame = market({MONTH: 100.0, SPRING: 102.0}, [80.0, 90.0, 110.0, 120.0])
         frame["iv"] += 1e-3 * np.arange(len(frame))
-        smile = chain.smiles(chain.clean(frame))
-        shuffled = chain.clean(frame.sample(frac=1.0, random_state=3))
-        xr.testing.assert_identical(chain.smiles(shuffled), smile)
         holed = frame.assign(iv=frame["iv"].where(frame["strike"] != 90.0))
         dropped = frame[frame["strike"] != 90.0]
         with_holes, without = (chain.smiles(chain.clean(each)) for each in (holed, dropped))
@@ -629,7 +619,10 @@ class TestAsTheyCome:
         cleaned = chain.clean(pd.concat([near, frame], ignore_index=True), min_time="0s", iv_max=20.0)
         assert cleaned["expiry"].nunique() == 3
         pd.testing.assert_frame_equal(chain.clean(cleaned), cleaned)
-        assert surfaces.from_chain(cleaned).sizes["expiry"] == 3
+        at_the_money = smile.iv(surfaces.from_chain(cleaned, method="slices"), 0.0)
+        np.testing.assert_allclose(at_the_money, [12.0, 0.6, 0.6], rtol=1e-6)
+        with pytest.raises(ValueError, match="at is for a chain that was not cleaned"):
+            surfaces.from_chain(cleaned, at="2026-03-01")
         assert chain.clean(cleaned, iv_max=10.0)["expiry"].nunique() == 2, "asked for again, it is done again"
 
     def test_midnight_beside_other_times_of_day_is_the_time(self):

@@ -45,18 +45,6 @@ def options(at=START, days=(1.25, 8.25, 30.25), iv=0.6, symbol="BTC", spread=Non
     return pd.DataFrame(rows)
 
 
-def test_what_clean_was_told_is_respected():
-    """30 minutes left and min_time="0s": three expiries, not two; a volatility of 12 under iv_max=20."""
-    table = options(days=(0.5 / 24, 1.25, 8.25)).assign(
-        iv=lambda o: np.where(o["expiry"] == o["expiry"].min(), 12, 0.6)
-    )
-    cleaned = chain.clean(table, min_time="0s", iv_max=20.0)
-    fitted = surface.from_chain(cleaned, method="slices")
-    np.testing.assert_allclose(smile.iv(fitted, 0.0), [12.0, 0.6, 0.6], rtol=1e-6)
-    with pytest.raises(ValueError, match="at is for a chain that was not cleaned"):
-        surface.from_chain(cleaned, at="2026-03-01")
-
-
 def test_every_listed_expiry_is_there_with_its_reason_and_flags():
     table = options(days=(-1.25, 0.5 / 24, 1.25, 8.25))
     table.loc[table["expiry"] == table["expiry"].max(), "iv"] = np.nan

@@ -158,14 +158,6 @@ def test_the_order_of_dims_and_labels_means_nothing(name):
         assert [dim for dim in figure.dims if dim in kept] == kept
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_inputs_are_left_as_they_were(name):
-    panel, case = CASES[name]
-    before = panel.copy(deep=True)
-    case(panel)
-    xr.testing.assert_identical(panel, before)
-
-
 NEEDS_SYMBOLS = {"universe"}
 VENUE_BY_VENUE = [
     name
@@ -257,10 +249,11 @@ def test_open_interest_is_read_by_its_own_label():
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_attributes_do_not_depend_on_what_xarray_keeps(name):
+def test_inputs_stay_and_attributes_do_not_depend_on_what_xarray_keeps(name):
     panel, case = CASES[name]
-    found = []
+    before, found = panel.copy(deep=True), []
     for keep in (True, False):
         with xr.set_options(keep_attrs=keep):
             found.append(case(panel))
     _same(*found)
+    _same(panel, before)

@@ -408,6 +408,8 @@ def test_negative_open_interest_rates_and_times_that_do_not_ascend_are_refused()
         ):
             with pytest.raises(ValueError, match="must ascend without repeats"):
                 refused(wrong)
+    with pytest.raises(ValueError, match="share is in 'USD': shares are fractions"):
+        oi.hhi(held)
 
 
 def test_the_status_and_the_interval_of_a_trend_by_hand() -> None:
@@ -439,23 +441,3 @@ def test_the_status_and_the_interval_of_a_trend_by_hand() -> None:
     assert oi.share_trend(holes)["slope"].item() == oi.share_trend(line)["slope"].item() == 1.0
     assert oi.share_trend(holes)["n"].item() == 5
     assert np.isnan(oi.share_trend(line[:2])["slope"].item())
-
-
-def test_attributes_do_not_depend_on_what_xarray_keeps() -> None:
-    held = panel(np.random.default_rng(3).uniform(1, 9, (3, 48)))
-    functions = [
-        oi.market_share,
-        oi.by_kind,
-        lambda x: oi.hhi(oi.market_share(x)),
-        lambda x: oi.share_trend(oi.market_share(x)),
-        lambda x: oi.migration(x, HOURS[0], HOURS[5]),
-        lambda x: oi.oi_to_volume(x, x),
-    ]
-    for function in functions:
-        found = []
-        for keep in (True, False):
-            with xr.set_options(keep_attrs=keep):
-                found.append(function(held))
-        xr.testing.assert_identical(*found)
-    with pytest.raises(ValueError, match="share is in 'USD': shares are fractions"):
-        oi.hhi(held)

@@ -1,16 +1,18 @@
-"""Rows of a table have no order: every public function that takes a table of panels gives the same."""
+"""What holds for every call: rows have no order, arguments stay, xarray's options change no attribute."""
 
 from __future__ import annotations
 
+import copy
 import inspect
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
 
 import derivdata as dd
-from tests.reliability.calls import made, panels
+from tests.reliability.calls import CALLS, made, panels
 from tests.reliability.calls.walk import function
 
 # Rows of one instant and value are taken in the order in which they came, which shows what a page repeats.
@@ -69,6 +71,26 @@ def test_shuffled_rows_give_the_same(name: str) -> None:
         for share, tables in ((0.0, _tables(name)), (1.0, _tables(name)))
     ]
     _same(*results)
+
+
+@pytest.mark.parametrize("name", sorted(name for name in CALLS if name.startswith("analysis.")))
+def test_arguments_stay_and_attributes_do_not_depend_on_what_xarray_keeps(name: str) -> None:
+    given = CALLS[name]()
+    before = copy.deepcopy(given)
+    found = []
+    for keep in (True, False):
+        with xr.set_options(keep_attrs=keep):
+            found.append(function(name)(**given))
+    if isinstance(found[0], (xr.DataArray, xr.Dataset)):
+        xr.testing.assert_identical(*found)
+    for argument, value in given.items():
+        np.testing.assert_equal(_plain(value), _plain(before[argument]), err_msg=argument)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (xr.DataArray, xr.Dataset)):
+        return value.to_dict()
+    return value.to_dict("list") if isinstance(value, pd.DataFrame) else value
 
 
 def test_most_functions_of_panels_take_tables() -> None:

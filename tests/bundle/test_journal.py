@@ -68,10 +68,13 @@ def test_what_was_cut_off_in_the_last_frame_is_left_out(killed: Path, tmp_path: 
         assert bundle.verify(cut) == sum(whole <= end for whole in ends), end
 
 
-@pytest.mark.parametrize("part", [b'"/x/1"', b"answer ", b"manifest ", b'"asof"', b"body "])
-def test_damage_is_an_error_and_not_an_end(part: bytes, killed: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("part", "offset"),
+    [(b'"/x/1"', 1), (b"answer ", 1), (b"manifest ", 1), (b'"asof"', 1), (b"body ", 1), (b"body ", 80)],
+)
+def test_damage_is_an_error_and_not_an_end(part: bytes, offset: int, killed: Path, tmp_path: Path) -> None:
     data = bytearray(killed.read_bytes())
-    data[data.index(part) + 1] ^= 1
+    data[data.index(part) + offset] ^= 1
     bad = tmp_path / "bad.ddz"
     bad.write_bytes(data)
     with pytest.raises(errors.BundleError, match=r"damaged|cannot be read|cut off"):
@@ -99,16 +102,6 @@ def test_a_length_that_leads_past_the_end_is_an_error_where_frames_follow(
         bad.write_bytes(data[:place] + size + data[data.index(b" ", place) :])
         with pytest.raises(errors.BundleError, match="no frame begins there"):
             bundle.verify(bad)
-
-
-def test_a_body_of_another_hash_is_refused(killed: Path, tmp_path: Path) -> None:
-    data = bytearray(killed.read_bytes())
-    place = data.index(b"\n", data.index(b"body ")) + 4
-    data[place] ^= 1
-    bad = tmp_path / "bad.ddz"
-    bad.write_bytes(data)
-    with pytest.raises(errors.BundleError, match="damaged"):
-        bundle.verify(bad)
 
 
 def test_one_more_answer_costs_that_answer_alone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

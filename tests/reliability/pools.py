@@ -13,6 +13,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,18 +50,8 @@ def failing(n: int) -> tuple[int, Any]:
     return echoed(n)
 
 
-def _forked(work: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
-    with multiprocessing.get_context("fork").Pool(WORKERS) as pool:
-        return pool.map(work, items, chunksize=1)
-
-
-def _spawned(work: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
-    with multiprocessing.get_context("spawn").Pool(WORKERS) as pool:
-        return pool.map(work, items, chunksize=1)
-
-
-def _forkserver(work: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
-    with multiprocessing.get_context("forkserver").Pool(WORKERS) as pool:
+def _processes(method: str, work: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
+    with multiprocessing.get_context(method).Pool(WORKERS) as pool:
         return pool.map(work, items, chunksize=1)
 
 
@@ -79,9 +70,7 @@ def _threads(work: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
 
 
 POOLS: dict[str, Callable[[Callable[[int], Any], Iterable[int]], list[Any]]] = {
-    "fork": _forked,
-    "spawn": _spawned,
-    "forkserver": _forkserver,
+    **{method: partial(_processes, method) for method in ("fork", "spawn", "forkserver")},
     "concurrent.futures": _futures,
     "joblib loky": _loky,
     "threads": _threads,
@@ -210,7 +199,7 @@ def replayed(source: str, folder: Path, count: int) -> int:
             echoed(n)
     dd.disconnect()
     with dd.replay(folder / "all.ddz"):
-        return sum(answer == {"path": f"/echo/{n}"} for n, answer in _forked(echoed, range(count)))
+        return sum(answer == {"path": f"/echo/{n}"} for n, answer in POOLS["fork"](echoed, range(count)))
 
 
 def keyless(source: str, count: int) -> list[int]:

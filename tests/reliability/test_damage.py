@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import struct
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from derivdata import bundle, errors
 from derivdata.client import transport
 from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, Request
 from tests.bundle.conftest import path, service
-from tests.bundle.test_hostile import good, members, with_body, zipped
+from tests.bundle.test_hostile import claiming, good, members, with_body, zipped
 from tests.reliability.conftest import Measured
 from tests.reliability.promises import count
 from tests.transport.conftest import Open
@@ -137,16 +136,6 @@ def forged(contents: dict[str, bytes]) -> Iterator[tuple[str, list[tuple[str, by
         for place in range(0, len(body), 1 + len(body) // 10):
             other = body[:place] + bytes([body[place] ^ 1]) + body[place + 1 :]
             yield f"{name} at {place}", [*(contents | {name: other}).items()]
-
-
-def claiming(path: Path, size: int, *names: bytes) -> Path:
-    """The bundle with members whose stated size, when unpacked, is another."""
-    data, place = bytearray(path.read_bytes()), -1
-    while (place := data.find(b"PK\x01\x02", place + 1)) >= 0:
-        if data[place + 46 :].startswith(names or b""):
-            data[place + 24 : place + 28] = struct.pack("<L", size)
-    path.write_bytes(data)
-    return path
 
 
 def huge(folder: Path, contents: dict[str, bytes]) -> Iterator[Path]:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.reliability.conftest import Measured
 from tests.reliability.pools import POOLS, WORKERS
-from tests.reliability.processes import ROOT
+from tests.reliability.processes import ROOT, finished
 from tests.reliability.promises import SOAK, count
 from tests.transport.server import Asked, Reply, Server, serving
 
@@ -145,16 +145,8 @@ print(json.dumps(found))
 
 
 def test_a_fork_while_families_are_imported_for_the_first_time(server: Server) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FIRST_TOUCH, server.url],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=HANGS_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [f"/echo/{n}" for n in range(4)]
+    found = json.loads(finished(FIRST_TOUCH, server.url))
+    assert found == [f"/echo/{n}" for n in range(4)]
 
 
 def test_a_replay_answers_in_forked_children(server: Server, tmp_path: Path) -> None:

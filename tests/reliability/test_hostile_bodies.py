@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
-import textwrap
 import time
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
@@ -15,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.reliability.conftest import Measured
-from tests.transport.conftest import HANGS_SECONDS
+from tests.reliability.processes import finished
 from tests.transport.server import Asked, Reply, serving
 
-ROOT = Path(__file__).resolve().parents[2]
 MIB = 2**20
 GZIP = {"Content-Encoding": "gzip"}
 HEAD = b"HTTP/1.1 200 OK\r\nDate: Tue, 30 Jun 2026 12:00:30 GMT\r\n"
@@ -125,16 +121,8 @@ def answered(asked: Asked) -> Reply:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_each_hostile_body_is_a_typed_error_in_little_memory(tmp_path: Path, measured: Measured) -> None:
     with serving(answered) as server:
-        command = [sys.executable, "-c", textwrap.dedent(CLIENT), server.url, str(tmp_path)]
-        done = subprocess.run(
-            [*command, json.dumps(list(BODIES))],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=HANGS_SECONDS,
-        )
-    assert done.returncode == 0, done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+        said = finished(CLIENT, server.url, tmp_path, json.dumps(list(BODIES)))
+    found = [json.loads(line) for line in said.splitlines()]
     assert [name for name, *_ in found] == list(BODIES)
     for name, said, extra in found:
         for one in said:

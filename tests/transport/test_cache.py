@@ -9,7 +9,6 @@ import random
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -394,10 +393,3 @@ def test_a_session_that_writes_much_evicts_on_its_way(
             connection._serve(Request(f"/x/{n}", ()), FUNDING)
     kept = sum(p.stat().st_size for p in files(tmp_path))
     assert 15_000 < kept < 45_000
-
-
-def test_no_warning_is_heard_in_ordinary_work(opened: Open) -> None:
-    with serving(counting()) as server, warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        opened(server.url)._serve(HISTORY, FUNDING_HISTORICAL)
-    assert caught == []

@@ -244,11 +244,3 @@ def test_a_service_in_this_process_may_be_silent_for_long(
     transport.raw("/funding")
     assert waits[0] >= 180.0
     assert waits[-1] <= 20.0
-
-
-@pytest.mark.usefixtures("starts")
-def test_answers_of_a_source_in_this_process_serve_the_next_session(server: Server) -> None:
-    for _ in range(2):
-        transport.connect("sample")
-        assert transport.raw("/funding") == {"ok": True}
-    assert len(server.asked) == 1

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
-import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +91,7 @@ def test_a_key_is_sent_on_this_machine_and_by_https(url: str) -> None:
     "url",
     [
         "https://user@a.example",
-        "https://user:pw@a.example",
+        "https://user:hunter2@a.example",
         "https://a.example/?q=1",
         "https://a.example/#x",
         "https://",
@@ -101,13 +99,8 @@ def test_a_key_is_sent_on_this_machine_and_by_https(url: str) -> None:
     ],
 )
 def test_an_address_with_more_than_an_address_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="address"):
+    with pytest.raises(ValueError, match="address") as raised:
         transport.connect(url)
-
-
-def test_a_password_in_an_address_is_not_repeated() -> None:
-    with pytest.raises(ValueError, match="user or a password") as raised:
-        transport.connect("https://user:hunter2@a.example")
     assert "hunter2" not in str(raised.value)
 
 
@@ -130,16 +123,6 @@ def test_https_needs_a_certificate_that_is_trusted_before_anything_is_sent(
     with serving(plain, tls=TLS) as server:
         checked(opened(server.url)._serve(ASKED, FUNDING))
         assert sent_key(server.asked[0]) == KEY
-
-
-def test_another_server_gets_no_key_on_a_redirect(opened: Open) -> None:
-    """Another port is another origin; by plain http it is not even asked."""
-    with serving(plain) as other:
-        away = Reply(b"", status=302, headers={"Location": f"{other.url}/funding"})
-        with serving(lambda _: away) as server, pytest.raises(errors.NetworkError, match="plain http"):
-            opened(server.url)._serve(ASKED, FUNDING)
-        assert sent_key(server.asked[0]) == KEY
-        assert other.asked == []
 
 
 @pytest.mark.parametrize(
@@ -211,38 +194,6 @@ def test_no_other_credentials_are_looked_for(monkeypatch: pytest.MonkeyPatch, op
         assert "Authorization" not in server.asked[0].headers
 
 
-def shown_everywhere(error: BaseException) -> str:
-    """Everything that a debugger, `rich` or IPython would print of an error."""
-    formatted = traceback.TracebackException.from_exception(error, capture_locals=True, compact=False)
-    return (
-        "".join(formatted.format()) + repr(error) + str(error) + repr(vars(error)) + str(pickle.dumps(error))
-    )
-
-
-FAILURES: list[tuple[str, Callable[[Asked], Reply]]] = [
-    ("reset", lambda _: Reply(raw=lambda h: None)),
-    ("cut", lambda _: Reply(b"{", length=99)),
-    ("html", lambda _: Reply(b"<html>")),
-    ("echo", lambda a: Reply.json({"error": f"unknown key {sent_key(a)}"}, status=401)),
-    ("echo in text", lambda a: Reply(f"no {sent_key(a)}".encode(), status=400, kind="text/plain")),
-    ("500", lambda _: Reply(b"", status=500)),
-    ("wrong type", lambda _: Reply.json([])),
-]
-
-
-@pytest.mark.parametrize("answer", [f[1] for f in FAILURES], ids=[f[0] for f in FAILURES])
-def test_no_error_shows_the_key(
-    answer: Callable[[Asked], Reply], opened: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with serving(answer) as server:
-        connection = opened(server.url)
-        monkeypatch.setattr("derivdata.client.transport.session.SESSION.connection", connection)
-        with pytest.raises((errors.FetchError, errors.SchemaError)) as raised:
-            transport.get(FUNDING, {}, into=dict[str, int])
-    assert KEY not in shown_everywhere(raised.value)
-    assert KEY not in repr(vars(connection))
-
-
 @pytest.mark.parametrize(("key", "said"), [("a", "a bad day"), ("abcdefgh", "***"), ("1234567", "1234567")])
 def test_a_key_too_short_to_be_secret_does_not_garble_what_was_said(key: str, said: str) -> None:
     text = "a bad day" if key == "a" else key
@@ -271,22 +222,6 @@ def test_neither_key_nor_connection_is_pickled_or_shown(opened: Open) -> None:
     assert KEY not in repr([Secret(KEY).reveal()])
 
 
-def test_no_file_holds_the_key(opened: Open, tmp_path: Path) -> None:
-    def moved(asked: Asked) -> Reply:
-        if asked.path == "/funding":
-            return Reply(b"", status=302, headers={"Location": "/there"})
-        return Reply.json({"notices": []})
-
-    with serving(moved) as server:
-        checked(opened(server.url)._serve(ASKED, FUNDING))
-    files = [p for p in tmp_path.rglob("*") if p.is_file()]
-    assert files
-    for path in files:
-        assert KEY.encode() not in path.read_bytes()
-        assert path.stat().st_mode & 0o077 == 0
-    assert all(p.stat().st_mode & 0o077 == 0 for p in (tmp_path / "cache").rglob("*"))
-
-
 def test_no_cookie_is_sent_back_along_a_redirect_or_later(opened: Open) -> None:
     def baked(asked: Asked) -> Reply:
         headers = {"Set-Cookie": "visitor=7; Path=/"}
@@ -300,14 +235,6 @@ def test_no_cookie_is_sent_back_along_a_redirect_or_later(opened: Open) -> None:
             checked(connection._serve(ASKED, FUNDING))
     assert [one.path for one in server.asked] == ["/funding", "/there"] * 2
     assert [one.headers.get("Cookie") for one in server.asked] == [None] * 4
-
-
-def test_nothing_is_logged_with_the_key(opened: Open, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(1)
-    with serving(plain) as server:
-        checked(opened(server.url)._serve(ASKED, FUNDING))
-    assert caplog.records
-    assert KEY not in caplog.text
 
 
 def test_a_site_knows_every_spelling_of_its_origin_and_codes_sent_as_written() -> None:
@@ -357,11 +284,3 @@ def test_a_site_is_spelled_as_requests_sends_it(url: str) -> None:
 def test_an_address_that_would_be_sent_otherwise_than_it_is_written_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="is not an address"):
         site(url)
-
-
-def test_module_names_no_key() -> None:
-    """The last connection's key is in no module variable's repr."""
-    with serving(plain) as server:
-        transport.connect(server.url, api_key=KEY)
-        modules = [m for name, m in sys.modules.items() if name.startswith("derivdata.client.transport")]
-        assert not any(KEY in repr(vars(module)) for module in modules)

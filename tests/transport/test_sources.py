@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pandas as pd
@@ -89,19 +90,16 @@ def test_another_source_at_the_same_address_is_not_mixed_up(other: str | None, o
         assert rows(opened(server.url)) == 12
 
 
-def test_a_service_that_says_nothing_of_its_data_is_its_address(opened: Open) -> None:
-    """As the hosted one: no request is made to use what is cached."""
-    with serving(lambda _: Reply.json({"rows": 5})) as server:
-        assert rows(opened(server.url)) == 5
-        assert rows(opened(server.url)) == 5
-        assert len(server.asked) == 1
-
-
-def test_a_served_archive_of_version_0_1_is_still_cached(opened: Open) -> None:
-    with serving(Source(id=None, version=None)) as server:
-        assert rows(opened(server.url)) == 12
-        assert rows(opened(server.url)) == 12
-        assert gets(server.asked) == 1
+@pytest.mark.parametrize(
+    ("source", "requests"), [(lambda _: Reply.json({"rows": 12}), 1), (Source(id=None, version=None), 2)]
+)
+def test_a_service_that_says_nothing_of_its_data_is_its_address(
+    source: Any, requests: int, opened: Open
+) -> None:
+    """The hosted one, of which no request is made to use what is cached; and a served archive of 0.1."""
+    with serving(source) as server:
+        assert [rows(opened(server.url)) for _ in range(2)] == [12, 12]
+        assert (gets(server.asked), len(server.asked)) == (1, requests)
 
 
 def test_a_source_that_cannot_be_reached_gives_its_cached_answers_offline_only(opened: Open) -> None:

@@ -102,7 +102,8 @@ def put_call_ratio(
     sums = summed(options, "value", value, [*by, "side"], "").reindex(side=["call", "put"])
     calls, puts = (sums["value"].sel(side=side, drop=True) for side in ("call", "put"))
     missing = sums["missing"].fillna(0).sum("side").astype(np.int64)
-    return xr.Dataset({"put_call_ratio": puts / calls.where(calls > 0), "missing": missing})
+    ratio = (puts / calls.where(calls > 0)).assign_attrs(units="1")
+    return xr.Dataset({"put_call_ratio": ratio, "missing": missing.drop_attrs()})
 
 
 def sized(

@@ -100,7 +100,7 @@ def bucket(
     )
     if coverage is not None:
         result = result.map(lambda values: values.where(observed_share > 0), keep_attrs=True)
-    result["imbalance"] = imbalance(result["long_usd"], result["short_usd"])
+    result["imbalance"] = imbalance(result["long_usd"], result["short_usd"]).assign_attrs(units="fraction")
     return result.assign(coverage=observed_share)
 
 

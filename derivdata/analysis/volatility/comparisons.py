@@ -88,7 +88,7 @@ def cone(
         {
             "volatility": every.quantile(list(quantiles), "time", skipna=True),
             "latest": last,
-            "count": measured.sum("time"),
+            "count": measured.sum("time").drop_attrs(),
         }
     )
     for name in ("volatility", "latest"):
