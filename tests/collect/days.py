@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,11 +14,116 @@ from derivdata.sources.archive import Archive
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.reporting import Minute
 from tests.collect.clocks import EventClock
-from tests.collect.fakes import SYMBOLS, Fakes
+from tests.collect.fakes import PAGE, SYMBOLS, Fakes
 
 TABLES = ("funding_history", "oi_history", "funding_settlements")
 OI_HISTORIES = {"binance": 420, "okx": 60, "gateio": 60}
 """Seconds after which open interest is there at the latest, of venues that tell it of the past, too."""
+
+TROUBLES = {
+    "binance": "a sub-market is silent",
+    "gateio": "a sub-market refuses this region",
+    "huobi": "a sub-market is down",
+    "bitget": "a sub-market answers a page of HTML",
+    "bybit": "a contract contradicts itself",
+    "mexc": "a field is gone",
+    "kucoin": "HTTP 429 that says how long to wait",
+    "kraken": "HTTP 429 that does not",
+    "okx": "open interest in another unit",
+    "dydx": "each page of payments stands twice in itself",
+    "deribit": "a clock 90 s ahead",
+    "backpack": "half of a body",
+    "phemex": "an empty list",
+    "bitmex": "maintenance",
+}
+"""What each venue of `Hostile` has, beside a contract that all delist; hyperliquid has nothing else."""
+_WHOLE = ("gateio", "huobi", "bitget", "bybit", "mexc", "kucoin", "kraken", "dydx")
+WHOLE = {"funding_history": ("binance", *_WHOLE, "okx", "phemex"), "oi_history": _WHOLE}
+"""Venues whose trouble is not about a table, beside binance, whose open interest is asked for singly."""
+_DOWN = (503, {}, {"msg": "maintenance"})
+_FAULTS: dict[str, tuple[str, Any]] = {
+    "binance": ("/dapi/v1/premiumIndex", "silence"),
+    "gateio": ("/futures/btc/", (451, {}, {"message": "not in your region"})),
+    "huobi": ("/swap-api/", _DOWN),
+    "bitmex": ("", _DOWN),
+}
+"""By venue, the beginning of a path and what is answered."""
+_LIMITS = {"kucoin": (429, {"Retry-After": "3"}, {}), "kraken": (429, {}, {})}
+"""What each third request is answered."""
+
+
+def _odd(body: Any) -> Any:
+    for row in body["result"]["list"]:
+        if row["symbol"] == "ODDUSDT":
+            row["singleOpenInterest"] = str(3 * float(row["openInterest"]))
+    return body
+
+
+def _without_change(body: Any) -> Any:
+    for row in body["data"]:
+        del row["riseFallRate"]
+    return body
+
+
+def _in_thousandths(body: Any) -> Any:
+    for row in body["data"]:
+        row |= {name: str(1000 * float(row[name])) for name in ("oi", "oiCcy", "oiUsd")}
+    return body
+
+
+def _half(body: Any) -> str:
+    text = json.dumps(body)
+    return text[: len(text) // 2]
+
+
+_SPOILED: dict[tuple[str, str], Callable[[Any], Any]] = {
+    ("bitget", "COIN-FUTURES"): lambda _: PAGE.decode(),
+    ("bybit", "/tickers linear"): _odd,
+    ("mexc", "/ticker"): _without_change,
+    ("okx", "/open-interest SWAP"): _in_thousandths,
+    ("dydx", "/historicalFunding/"): lambda body: {
+        "historicalFunding": [row for row in body["historicalFunding"] for _ in range(2)]
+    },
+    ("backpack", "/"): _half,
+    ("phemex", "/md/v3/ticker/24hr/all"): lambda body: body | {"result": []},
+}
+"""By venue, and what stands in its path and parameters."""
+
+
+class Hostile(Fakes):
+    """Venues that misbehave, each in its own way, from `first` until `over`.
+
+    Each answer about now goes on to tell of OLD, delisted in the middle of that time.
+    """
+
+    first = over = pd.Timestamp(0, tz="UTC")
+
+    def trouble(self, first: pd.Timestamp, over: pd.Timestamp, symbols: Sequence[str]) -> None:
+        """Say when, and what contracts there are; before and after it all venues are well."""
+        self.first, self.over, self.symbols = first, over, tuple(symbols)
+        self.delisted, self.delisted_at = True, first + (over - first) / 2
+
+    @property
+    def _is_on(self) -> bool:
+        return self.first <= self._clock() < self.over
+
+    def now(self) -> pd.Timestamp:
+        ahead = self._is_on and getattr(self._of, "exchange", "") == "deribit"
+        return super().now() + pd.Timedelta(90 if ahead else 0, "s")
+
+    def _fault(self, exchange: str, place: str) -> Any:
+        start, fault = _FAULTS.get(exchange, ("", None))
+        if exchange in _LIMITS and self._counts[exchange] % 3 == 0:
+            fault = _LIMITS[exchange]
+        return fault if self._is_on and place.startswith(start) else None
+
+    def _body(self, exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
+        status, body = super()._body(exchange, place, params)
+        asked = " ".join([place, *map(str, params.values())])
+        for (name, part), spoiled in _SPOILED.items():
+            if self._is_on and status == 200 and name == exchange and part in asked:
+                body = spoiled(body)
+        return status, body
 
 
 def collect_until(
@@ -92,21 +199,34 @@ def hold_open_interest(
     return len(rows)
 
 
-def hold_minutes(archive: Archive, venues: Sequence[str], first: pd.Timestamp, end: pd.Timestamp) -> int:
+def answered_minutes(
+    archive: Archive, table: str, exchange: str, first: pd.Timestamp, end: pd.Timestamp
+) -> set[pd.Timestamp]:
+    """Return the minutes for which the ledger says that a venue answered about all contracts."""
+    asked = archive.requests()
+    asked = asked[(asked["table"] == table) & (asked["exchange"] == exchange) & asked["answered"]]
+    windows = asked.loc[asked["symbol"].isna(), ["start", "end"]].itertuples(index=False)
+    return {
+        at
+        for window in windows
+        for at in pd.date_range(window.start, window.end, freq="min", inclusive="left")
+        if first <= at < end
+    }
+
+
+def hold_minutes(
+    archive: Archive,
+    venues: Sequence[str],
+    first: pd.Timestamp,
+    end: pd.Timestamp,
+    symbols: Sequence[str] = SYMBOLS,
+) -> int:
     """Hold sampled rates to the ledger: a row of each contract in each answered minute, and no other."""
     rows = archive.read("funding_history", first, end)
-    ledger = archive.requests()
-    asked = ledger[(ledger["table"] == "funding_history") & ledger["answered"]]
     count = 0
     for exchange in venues:
-        windows = asked.loc[asked["exchange"] == exchange, ["start", "end"]].itertuples(index=False)
-        minutes = {
-            at
-            for window in windows
-            for at in pd.date_range(window.start, window.end, freq="min", inclusive="left")
-            if first <= at < end
-        }
-        for symbol in SYMBOLS:
+        minutes = answered_minutes(archive, "funding_history", exchange, first, end)
+        for symbol in symbols:
             mine = rows[(rows["exchange"] == exchange) & (rows["symbol"] == symbol)]
             assert not mine["time"].duplicated().any(), (exchange, symbol)
             assert len(mine) == len(minutes), (exchange, symbol)

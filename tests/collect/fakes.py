@@ -91,8 +91,9 @@ class Fakes:
     Attributes
     ----------
     faults
-        By venue, what is to be answered next instead: None (nothing is wrong), ``"drop"``, ``"reset"``,
-        ``"cut"``, ``"page"`` (a page of HTML with status 200), a (status, headers, body), or a body.
+        By venue, what is to be answered next instead: None (nothing is wrong), ``"drop"``, ``"silence"`` (of
+        10 s, without sockets), ``"reset"``, ``"cut"``, ``"page"`` (a page of HTML with status 200), a
+        (status, headers, body), or a body.
     random_faults
         The part of each venue's requests that fail, each in a way of its venue: the same ones in every run.
     held
@@ -215,8 +216,8 @@ class Fakes:
         for start, event in self.held.items():
             if f"{exchange}{place}".startswith(start):
                 event.wait()
-        if fault == "drop":
-            raise Dropped
+        if fault in ("drop", "silence"):
+            raise Dropped(fault)
         status, headers, body = 200, {}, fault
         if isinstance(fault, tuple):
             status, headers, body = fault

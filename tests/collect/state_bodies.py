@@ -229,7 +229,7 @@ def with_delisted(exchange: str, place: str, params: Row, body: Any, *, gone: bo
         status = "FINAL_SETTLEMENT" if gone else "ACTIVE"
         body["markets"]["OLD-USD"] = {**last, "ticker": "OLD-USD", "status": status}
     elif exchange == "kucoin" and place == "/api/v1/contracts/active":
-        last = body["data"][-1]
+        last = body["data"][-2]  # the linear one; the inverse one stands after it
         status = "Closed" if gone else "Open"
         body["data"].append({**last, "symbol": "OLDUSDTM", "baseCurrency": "OLD", "status": status})
     marks = _OLD.get(f"{'binance' if exchange == 'aster' else exchange} {place}")

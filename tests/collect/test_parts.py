@@ -73,6 +73,10 @@ def test_a_host_that_refuses_this_address_is_left_and_the_venue_stays(
     assert _symbols(archive, "funding_history") == _symbols(archive, "oi_history") == {"BTC", "ETH"}
     assert "restricted location" in collector.failed["binance options_snapshot"]
     assert sum(place.startswith("/eapi") for _, place, *_ in fakes.log) == 1, "not asked again"
+    fakes.refusals.clear()
+    clock.wait((clock.utc().ceil("h") - clock.utc()).total_seconds())
+    collector.once()
+    assert "binance options_snapshot" not in collector.failed, "but with the next hour"
 
 
 def test_the_lists_that_come_give_their_contracts_and_the_other_is_asked_for_again(
@@ -171,16 +175,26 @@ def test_open_interest_that_jumps_by_a_unit_is_left_out_and_the_rest_is_written(
 
     fakes._body = answered  # type: ignore[method-assign]
     collector = made("hyperliquid")
-    for factor in (1, 1000, 1):
+    for number, factor in enumerate((1, 1000, 1, 1000)):
+        if number == 3:
+            collector = made("hyperliquid")  # a restart forgets nothing
         coins["factor"] = factor
         collector.once()
         if factor == 1000:
             assert "is 1e+03 times that of the last poll" in collector.failed["hyperliquid oi_history"]
         clock.wait(60)
     held = archive.read("oi_history", DAY, DAY + pd.Timedelta(1, "D"))
-    assert held["oi_usd"].tolist() == [300.0] * 12, "two of three minutes"
+    assert held["oi_usd"].tolist() == [300.0] * 12, "two of four minutes"
     rates = archive.read("funding_history", DAY, DAY + pd.Timedelta(1, "D"))
-    assert len(rates) == 18
+    assert len(rates) == 24
+    clock.wait(3600)
+    collector.once()
+    assert (
+        "it is believed, since the venue has told it for an hour" in collector.failed["hyperliquid figures"]
+    )
+    assert (
+        archive.read("oi_history", clock.utc() - pd.Timedelta(1, "min"))["oi_usd"].tolist() == [300_000.0] * 6
+    )
 
 
 def test_a_contract_delisted_within_the_hour_ends_with_its_last_row(

@@ -47,6 +47,7 @@ PROMISES = (
     "archive: disk and files",
     "collecting: failing venues",
     "killed: collector",
+    "hostile venues",
     "replay",
 )
 """Names of the rows of the page's table, in its order."""

@@ -5,16 +5,27 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
-from derivdata.sources.archive import open_archive
+from derivdata.sources.archive import Archive, open_archive
 from tests.collect.clocks import EventClock
-from tests.collect.days import collect_until, hold_minutes, hold_open_interest, hold_settlements
+from tests.collect.days import (
+    TROUBLES,
+    WHOLE,
+    Hostile,
+    answered_minutes,
+    collect_until,
+    hold_minutes,
+    hold_open_interest,
+    hold_settlements,
+)
 from tests.collect.direct import connect_directly, faked
 from tests.collect.fakes import Fakes
 from tests.collect.limits import used
+from tests.collect.state_bodies import RUNNING_BPS
 from tests.reliability.conftest import Measured
 from tests.reliability.processes import finished
 from tests.reliability.promises import SOAK, count
@@ -22,7 +33,7 @@ from tests.reliability.promises import SOAK, count
 FIRST = pd.Timestamp("2026-01-20T09:30:30", tz="UTC")
 FEW = ["binance", "okx", "hyperliquid"]
 EIGHT = ["binance", "bybit", "okx", "hyperliquid", "gateio", "bitget", "deribit", "kraken"]
-HOUR = pd.Timedelta(1, "h")
+HOUR, MINUTE = pd.Timedelta(1, "h"), pd.Timedelta(1, "min")
 
 
 def test_hours_of_failing_venues_lose_no_row_and_double_none(
@@ -71,13 +82,14 @@ KILLED = """
     from derivdata.sources.archive import open_archive
     from derivdata.sources.archive.archive import Archive
     from tests.collect.clocks import EventClock
-    from tests.collect.days import collect_until
+    from tests.collect.days import Hostile, collect_until
     from tests.collect.direct import DirectSession
     from tests.collect.fakes import Fakes
     import derivdata.sources.collect.session as sessions
 
     folder, kills, venues = sys.argv[1], int(sys.argv[2]), sys.argv[3].split()
-    first, end = pd.Timestamp(sys.argv[4]), pd.Timestamp(sys.argv[5])
+    first, end, most = pd.Timestamp(sys.argv[4]), pd.Timestamp(sys.argv[5]), int(sys.argv[6])
+    troubled = json.loads(sys.argv[7])
     chance, told = random.Random(7), []
     instant = mmap.mmap(-1, 8)  # shared with every child: what time it is outlives the process that is killed
 
@@ -91,8 +103,10 @@ KILLED = """
 
     def collect(start, write, silent):
         clock = LastingClock(start)
-        fakes = Fakes(int(end.timestamp()) + 86_400, clock.utc)
+        fakes = (Hostile if troubled else Fakes)(int(end.timestamp()) + 86_400, clock.utc)
         fakes.random_faults = 0.1
+        if troubled:
+            fakes.trouble(*map(pd.Timestamp, troubled["window"]), troubled["symbols"])
         DirectSession.fakes, DirectSession.wait = fakes, clock.wait
         sessions.KeylessSession = DirectSession
         merge, merges = Archive.merge, itertools.count(1)
@@ -115,7 +129,7 @@ KILLED = """
 
     start = first
     for kill in range(kills):
-        silent = chance.randint(1, 6) if kill % 2 else None
+        silent = chance.randint(1, most // 2) if kill % 2 else None
         struct.pack_into("q", instant, 0, start.as_unit("us").value // 1000)
         read, write = os.pipe()
         child = os.fork()
@@ -124,7 +138,7 @@ KILLED = """
             collect(start, write, silent)
         os.close(write)
         # After so many signs of life, and then in the middle of what follows: a merge takes some 20 ms.
-        text, signs = b"", chance.randint(1, 12)
+        text, signs = b"", chance.randint(1, most)
         while text.count(b"b\\n") + text.endswith(b"b") < signs and (part := os.read(read, 65_536)):
             text += part
         spin = chance.randint(0, 400_000)
@@ -144,19 +158,12 @@ KILLED = """
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_collector_that_is_killed_loses_nothing_acknowledged(
-    tmp_path: Path, measured: Measured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One archive whose writer is killed again and again: what was said to be there is there, once."""
-    kills, venues = count(6, 100), ["okx", "hyperliquid"]
-    folder, end = tmp_path / "market", FIRST.ceil("h") + pd.Timedelta(count(3, 12), "h")
-    found = json.loads(finished(KILLED, folder, kills, " ".join(venues), FIRST, end, seconds=3000))
-    archive = open_archive(folder)
+def _hold_acknowledged(archive: Archive, appends: list[Any], end: pd.Timestamp) -> int:
+    """Hold rows and requests that were acknowledged to the archive; return how many rows there were."""
     ledger = archive.requests()
     keys = 0
     held: dict[str, set[tuple[str, str, str]]] = {}
-    for told in found["told"]:
+    for told in appends:
         table = told["table"]
         if table not in held:
             rows = archive.read(table, FIRST - pd.Timedelta(30, "D"), end + HOUR)
@@ -169,6 +176,19 @@ def test_a_collector_that_is_killed_loses_nothing_acknowledged(
             mine = mine[mine["symbol"].isna() if symbol is None else mine["symbol"] == symbol]
             inside = (mine["start"] <= pd.Timestamp(start)) & (mine["end"] >= pd.Timestamp(until))
             assert inside.any(), (table, exchange, symbol, start)
+    return keys
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_collector_that_is_killed_loses_nothing_acknowledged(
+    tmp_path: Path, measured: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One archive whose writer is killed again and again: what was said to be there is there, once."""
+    kills, venues = count(6, 100), ["okx", "hyperliquid"]
+    folder, end = tmp_path / "market", FIRST.ceil("h") + pd.Timedelta(count(3, 12), "h")
+    found = json.loads(finished(KILLED, folder, kills, " ".join(venues), FIRST, end, 12, "{}", seconds=3000))
+    archive = open_archive(folder)
+    keys = _hold_acknowledged(archive, found["told"], end)
     assert keys
     clock = EventClock(pd.Timestamp(found["start"]))
     fakes = faked(int(end.timestamp()) + 86_400, clock, monkeypatch)
@@ -184,4 +204,65 @@ def test_a_collector_that_is_killed_loses_nothing_acknowledged(
         "killed: collector",
         f"{kills} kills, {len(found['told']):,} appends of {keys:,} rows acknowledged: 0 damaged, 0 lost, "
         "0 double, every gap that the histories give back was filled",
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_what_is_broken_of_hostile_venues_takes_nothing_else_away(
+    tmp_path: Path, measured: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each venue has a trouble of its own, while intervals change and the collector is killed."""
+    kills, venues = count(1, 20), [*TROUBLES, "hyperliquid"]
+    symbols = ("BTC", "ETH", "ODD", *(f"A{number:02}" for number in range(count(2, 37))))
+    folder, change = tmp_path / "market", pd.Timestamp("2026-01-12", tz="UTC")
+    start, first, over, end = (
+        change + pd.Timedelta(minutes, "min")
+        for minutes in ((-330, -328, 310, 330) if SOAK else (-6, -4, 3, 6))
+    )
+    troubled = json.dumps({"window": [str(first), str(over)], "symbols": symbols})
+    arguments = " ".join(venues), start, end, count(9, 150), troubled
+    found = json.loads(finished(KILLED, folder, kills, *arguments, seconds=3000))
+    archive = open_archive(folder)
+    _hold_acknowledged(archive, found["told"], end)
+    again = pd.Timestamp(found["start"])
+    assert again < over
+    for until in (over, end):  # and a restart, which asks again for payments that were refused
+        clock = EventClock(again)
+        fakes = Hostile(int(end.timestamp()) + 86_400, clock.utc)
+        fakes.trouble(first, over, symbols)
+        connect_directly(fakes, clock, monkeypatch)
+        collect_until(archive, fakes, clock, until, venues)
+        again = clock.utc()
+    told = {
+        table: {name: answered_minutes(archive, table, name, start, end) for name in venues}
+        for table in ("funding_history", "oi_history")
+    }
+    for table, by_venue in told.items():
+        whole = by_venue.pop("hyperliquid")
+        assert len(whole) >= (end - start) // MINUTE - 2 * kills - 3
+        for name in WHOLE[table]:
+            assert len(whole - by_venue[name]) <= kills, (table, name)
+        for name in by_venue.keys() - {*WHOLE[table], "binance"}:
+            assert not any(first <= at < over for at in by_venue[name]), (table, name)
+            assert len({at for at in whole if at >= over} - by_venue[name]) <= 1, (table, name)
+    lost = archive.requests().query("not answered")
+    named = dict(zip(lost["exchange"], lost["error"], strict=True))
+    assert {*named} == {*TROUBLES} - {"bybit", "mexc", "kucoin", "kraken", "dydx"}, named
+    settling = [name for name in venues if name != "kraken"]
+    payments = hold_settlements(archive, fakes, settling, start.floor("h") - 24 * HOUR, end)
+    held = hold_open_interest(archive, fakes, [], start, end)
+    hold_open_interest(archive, fakes, venues, start.floor("h"), end.floor("h"))
+    polled = hold_minutes(archive, venues, start, end)
+    hold_minutes(archive, [*WHOLE["funding_history"], "hyperliquid"], start, end, symbols[3:])
+    rates = archive.read("funding_history", start, end)
+    times = (rates["rate_bps_8h"] / rates["exchange"].astype(str).map(RUNNING_BPS)).round(6)
+    assert set(times[rates["time"] < change]) == {1}
+    assert set(times) == {1, 2}, "eight hours became four"
+    old = rates.loc[rates["symbol"] == "OLD", "time"]
+    assert first < old.max() < fakes.delisted_at + HOUR
+    measured(
+        "hostile venues",
+        f"{(end - start) / HOUR:.1f} h of {len(venues)} venues with {len(TROUBLES)} kinds of trouble, "
+        f"{len(symbols)} contracts, {kills} kills: {polled:,} polls, {payments:,} payments, {held:,} rows of "
+        "open interest: 0 lost but those of the broken parts, 0 double, 0 wrong",
     )

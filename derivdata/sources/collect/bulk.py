@@ -12,7 +12,7 @@ from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.contracts import batches
 from derivdata.sources.collect.questions import require_current
 from derivdata.sources.collect.session import Contracts, Stopped, VenueSession
-from derivdata.sources.venues.endpoint import VenueEndpoint
+from derivdata.sources.venues.endpoint import STATE_TABLES, VenueEndpoint
 from derivdata.sources.venues.record_types import Records, State
 from derivdata.support import times
 
@@ -110,6 +110,8 @@ class BulkAnswers:
             params = self._params(endpoint, contracts) if is_whole else asked.unanswered
             if is_whole or (params and poll.at >= asked.again):
                 records, unanswered, why = self._answers(endpoint, params, poll.at)
+                if is_whole and not unanswered and (why := self._lack(asked, records, contracts)):
+                    unanswered = params
                 asked.again = poll.at + min(asked.cadence, AGAIN * _SOONER)
                 asked.unanswered = unanswered
                 is_answered = not unanswered or len(unanswered) < len(params)
@@ -139,6 +141,16 @@ class BulkAnswers:
             poll.failed |= dict.fromkeys(sorted(told - filled), why)
             if told & filled:
                 poll.tell(endpoint, why, sorted(told & filled))
+
+    def _lack(self, asked: Asked, records: Records, contracts: Contracts | None) -> str:
+        """Return why a whole answer about the state is none: it tells of no contract, or of half as many."""
+        endpoint, told, last = asked.endpoint, len(records.states), len(asked.kept.states)
+        listed = () if contracts is None else contracts.by_symbol.values()
+        is_about_some = any(endpoint.covers(item) for item in listed)
+        if not {*endpoint.tables} & {*STATE_TABLES} or not is_about_some or (told and 2 * told >= last):
+            return ""
+        before = f"{last} of the last poll" if last else "those that are listed"
+        return f"{endpoint.exchange} {endpoint.place}: it tells of {told} contracts, and not of {before}"
 
     def _answers(
         self, endpoint: VenueEndpoint, asked: list[dict[str, str]], since: pd.Timestamp

@@ -22,6 +22,7 @@ from derivdata.sources.collect.reporting import Minute
 from derivdata.sources.collect.session import Stopped
 from derivdata.sources.collect.sockets import VenueStream
 from derivdata.sources.collect.state import BOOKS
+from derivdata.sources.query import Query
 from derivdata.sources.venues.registry import VENUES
 
 _WEEK = pd.Timedelta(7, "D")
@@ -109,6 +110,7 @@ class Collector:
             sockets=sockets,
             unconfirmed=unconfirmed,
             quarantine=Quarantine(archive.path / QUARANTINE),
+            open_interest=_last_open_interest(archive, self.clock.utc()),
         )
         self.shared, self.gone, self._states = self._asked.shared, self._asked.gone, self._asked.states
         self._streams: dict[str, VenueStream] = {}
@@ -264,7 +266,7 @@ class Collector:
         What comes later is written with the next minute: a slow venue delays no other.
         """
         if self.clock.utc().minute == 0:
-            self.gone.clear()  # once an hour, so that the ledger has it that they still refuse
+            self._asked.ask_again()
         for name in self._asked.here():
             if name not in self._running:
                 self._running.add(name)
@@ -315,3 +317,13 @@ class Collector:
                 requests += self._states[poll.exchange].entries(poll, table)
             self._merge(minute, table, frames, requests)
         return minute
+
+
+def _last_open_interest(archive: Archive, now: pd.Timestamp) -> dict[str, dict[str, float]]:
+    """Return the newest open interest of the last week, by venue and symbol in USD."""
+    columns = ["symbol", "exchange", "time", "oi_usd"]
+    rows = archive.newest(Query("oi_history", now - _WEEK, now, None, None, columns))
+    return {
+        str(exchange): dict(zip(part["symbol"].astype(str), part["oi_usd"], strict=True))
+        for exchange, part in rows.groupby("exchange", observed=True)
+    }

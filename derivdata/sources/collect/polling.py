@@ -40,7 +40,8 @@ def until_next_minute(now: pd.Timestamp) -> float:
 class VenuePolls:
     """The state of each venue, and which of them refuse this address; options as of `Collector`.
 
-    Tables that are `pushed`, by venue, are not asked for.
+    Tables that are `pushed`, by venue, are not asked for. `open_interest` is that of before the first poll,
+    by venue and symbol in USD.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class VenuePolls:
         unconfirmed: bool = False,
         quarantine: Quarantine | None = None,
         pushed: Mapping[str, Collection[str]] | None = None,
+        open_interest: Mapping[str, Mapping[str, float]] | None = None,
     ) -> None:
         for name in names or ():
             if name not in tables.TABLES:
@@ -76,6 +78,7 @@ class VenuePolls:
                 first=symbols,
                 seconds=share_seconds,
                 names=None if names is None else [*{*names} - {*(pushed or {}).get(name, ())}],
+                open_interest=(open_interest or {}).get(name),
             )
             for name, shared in self.shared.items()
         }
@@ -87,6 +90,12 @@ class VenuePolls:
     def here(self) -> list[str]:
         """Return the venues that do not refuse this address."""
         return [name for name in self.states if name not in self.gone]
+
+    def ask_again(self) -> None:
+        """Forget what refused this address: it is asked, and named where it still refuses."""
+        self.gone.clear()
+        for shared in self.shared.values():
+            shared.refused.clear()
 
     def poll(self, name: str) -> Poll:
         """Ask a venue for what is due; an error of an adapter loses this venue's poll alone.

@@ -6,7 +6,7 @@ that what is doubtful is left out or fails, named, and is asked for again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -56,26 +56,34 @@ def require_current(endpoint: VenueEndpoint, records: Records, at: pd.Timestamp)
 
 
 class LastPolls:
-    """The last figures of a venue, with which each poll is compared."""
+    """The last figures of a venue, with which each poll is compared; `open_interest` is by symbol, in USD."""
 
-    def __init__(self, exchange: str) -> None:
+    def __init__(self, exchange: str, open_interest: Mapping[str, float] | None = None) -> None:
         self._exchange = exchange
-        self._open: dict[str, float] = {}
+        self._open = dict(open_interest or {})
+        self._jumped: tuple[pd.Timestamp, float] | None = (
+            None  # since when the median is far off, and how far
+        )
         self._last: dict[tuple[str, str], float] = {}  # by contract and figure
         self._since: dict[tuple[str, str], pd.Timestamp] = {}  # when a figure was first doubtful
 
     def hold(self, states: list[State], now: pd.Timestamp) -> tuple[list[State], dict[str, str], list[str]]:
-        """Return states without the doubtful figures, why tables fail, and what else is left out.
+        """Return states without the doubtful figures, why tables fail, and what else is to be known.
 
-        A jump of the median contract fails the table, one of a single contract leaves its figure out until
+        A jump of the median contract fails the table, one of a single contract leaves its figure out, until
         the venue has told it for an hour.
         """
         left_out: list[str] = []
-        failed = {}
-        if why := self._jump(states):
-            failed["oi_history"] = why
-            states = [row._replace(oi_usd=None, oi_coins=None) for row in states]
-        return [self._sound(row, left_out, now) for row in states], failed, left_out
+        failed, notes = {}, list[str]()
+        if why := self._jump(states, now):
+            if self._jumped is None:
+                notes.append(f"{why}; it is believed, since the venue has told it for an hour")
+            else:
+                failed["oi_history"] = why
+                states = [row._replace(oi_usd=None, oi_coins=None) for row in states]
+        states = [self._sound(row, left_out, now) for row in states]
+        notes += [f"{len(left_out)} left out: {left_out[0]}"] if left_out else []
+        return states, failed, notes
 
     def _sound(self, row: State, left_out: list[str], now: pd.Timestamp) -> State:
         """Return the state of a contract without the figures that others contradict."""
@@ -104,14 +112,23 @@ class LastPolls:
                 self._since.pop(key, None)
         return row._replace(**doubtful)
 
-    def _jump(self, rows: list[State]) -> str:
-        """Return why open interest is in another unit or of other sides, by the median; "" if not."""
-        now = {row.instrument.name: row.oi_usd for row in rows if row.oi_usd}
-        ratios = [usd / self._open[name] for name, usd in now.items() if name in self._open]
+    def _jump(self, rows: list[State], now: pd.Timestamp) -> str:
+        """Return why open interest is in another unit or of other sides, by the median; "" if not.
+
+        It is no longer `_jumped`, and what later polls are compared with, once polls agreed for an hour.
+        """
+        told = {row.instrument.symbol: row.oi_usd for row in rows if row.oi_usd}
+        ratios = [usd / self._open[symbol] for symbol, usd in told.items() if symbol in self._open]
         jump = median(ratios) if len(ratios) >= _SEVERAL else 1.0
         if 1 / _JUMP < jump < _JUMP:
-            self._open |= now
+            self._open |= told
+            self._jumped = None
             return ""
+        since, first = self._jumped or (now, jump)
+        agrees = 1 / _JUMP < jump / first < _JUMP
+        self._jumped = (since, first) if agrees else (now, jump)
+        if now - self._jumped[0] >= _BELIEVED_AFTER:
+            self._open, self._jumped = told, None
         return (
             f"{self._exchange}: open interest is {jump:.3g} times that of the last poll, of the median of "
             f"{len(ratios)} contracts: not the unit that the venue is known to use"

@@ -115,7 +115,8 @@ class VenueSession:
         self.venue, self.clock = venue, clock
         self.shared = shared or Shared()
         self.requests = 0
-        self.patience = math.inf  # how much longer it may wait to ask again, or for a limit to end [s]
+        # How much longer it may wait to ask again, for a limit to end, or for what then fails [s]
+        self.patience = math.inf
         self.progress: Callable[[str], None] | None = None  # called with how far a long walk is
         self.context: dict[str, Any] = {}
         self._read_context: tuple[dict[str, Any], Context] | None = None
@@ -142,9 +143,11 @@ class VenueSession:
             )
         for tried in range(1, _TRIES + 1):
             self._pace(endpoint)
+            sent = self.clock.utc()
             try:
                 return self._once(endpoint, given, context)
             except (VenueError, NetworkError) as problem:
+                self.patience -= (self.clock.utc() - sent).total_seconds()
                 pause = self._pause(problem, part, delay)
                 if pause is None or tried == _TRIES:
                     raise

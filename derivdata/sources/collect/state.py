@@ -38,6 +38,7 @@ class VenueState:
 
     Liquidations are asked for of `symbols` where they are listed by contract (None: of none), order books of
     those in `depth`. Of open interest by contract `first` comes first, for `seconds` at most (None: all due).
+    The first poll is compared with `open_interest`, by symbol in USD, as later ones are with the last.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class VenueState:
         first: Sequence[str] = (),
         seconds: float | None = None,
         names: Sequence[str] | None = None,
+        open_interest: Mapping[str, float] | None = None,
     ) -> None:
         self.session, self.depth = session, depth
         self._liquidations = (
@@ -58,7 +60,7 @@ class VenueState:
         self._books = endpoints_for(session.venue, "book", unconfirmed=unconfirmed)
         self.contracts: Contracts | None = None
         self._spacing = PaymentSpacing()
-        self._held = LastPolls(session.venue.exchange)
+        self._held = LastPolls(session.venue.exchange, open_interest)
         self._last: dict[str, State] = {}  # what the last poll told of each contract, but for its instant
         self._looked_at: set[str] = set()  # contracts that stand still though the venue lists them
         self._looked: pd.Timestamp | None = None
@@ -226,10 +228,10 @@ class VenueState:
 
     def _hold_to_last_poll(self, poll: Poll, state: Records) -> None:
         """Leave out figures that others contradict, or those that the contract told last."""
-        state.states, failed, left_out = self._held.hold(state.states, poll.at)
+        state.states, failed, notes = self._held.hold(state.states, poll.at)
         poll.failed |= failed
-        if left_out:
-            poll.parts["figures"] = f"{len(left_out)} left out: {left_out[0]}"
+        if notes:
+            poll.parts["figures"] = "; ".join(notes)
 
     def _open_interest(self, poll: Poll, state: Records) -> list[OiPoint]:
         """Ask for the open interest of some contracts, which has its own instants."""
