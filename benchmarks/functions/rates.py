@@ -9,7 +9,7 @@ from benchmarks.functions import inputs
 from benchmarks.functions.inputs import SIZE, bars, events, prices, rates, runs, settled, share, usd
 from benchmarks.functions.question import Question
 from derivdata import analysis
-from derivdata.analysis import align, backtest, basis, funding, liquidations, oi, volatility
+from derivdata.analysis import align, backtest, basis, funding, liquidations, oi, taker, volatility
 
 __all__ = ["QUESTIONS"]
 
@@ -116,6 +116,8 @@ QUESTIONS = {
     "analysis.percentile": Question(
         "one symbol on 43 venues, 30 days", lambda: analysis.percentile(rates(1), "7d")
     ),
+    "analysis.taker.imbalance": Question(SIZE, lambda: taker.imbalance(prices(), prices())),
+    "analysis.taker.cumulative_delta": Question(SIZE, lambda: taker.cumulative_delta(prices(), prices())),
     "analysis.rank": Question(SIZE, lambda: analysis.rank(rates())),
     "analysis.funding.zscore": Question(SIZE, lambda: funding.zscore(rates(), "7d")),
     "analysis.oi.hhi": Question(SIZE, lambda: oi.hhi(share())),

@@ -28,6 +28,7 @@ __all__ = [
     "risk_neutral",
     "smile",
     "surface",
+    "taker",
     "variance",
     "volatility",
 ]

@@ -11,6 +11,7 @@ draws as a frame.
 from derivdata.plot.backtests import backtest, pnl_attribution
 from derivdata.plot.cards import card
 from derivdata.plot.carry_bars import carry, cumulative_funding
+from derivdata.plot.flows import positioning, taker_volume
 from derivdata.plot.frames import data
 from derivdata.plot.funding_rates import funding_heatmap, funding_history
 from derivdata.plot.oi_shares import open_interest
@@ -34,9 +35,11 @@ __all__ = [
     "open_interest",
     "orderbook_depth",
     "pnl_attribution",
+    "positioning",
     "smile",
     "strikes",
     "surface",
+    "taker_volume",
     "term_structure",
     "venue_difference",
     "volatility",

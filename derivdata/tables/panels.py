@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _DIMS = ("symbol", "exchange", "time")
-_VALUES = ("rate_bps_8h", "oi_usd", "volume_usd", "value_usd", "iv", "price_usd")
+_VALUES = ("rate_bps_8h", "oi_usd", "volume_usd", "value_usd", "iv", "price_usd", "long_short_ratio")
 
 
 @typed

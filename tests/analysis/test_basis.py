@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 import derivdata as dd
-from derivdata.analysis import backtest, basis, funding, oi
+from derivdata.analysis import backtest, basis, funding, oi, taker
 from derivdata.sources import sample
 
 
@@ -137,3 +137,14 @@ def test_the_best_pair_leaves_another_coin_out_and_quality_names_it() -> None:
     assert report.loc["odd", "peer_scale"] == pytest.approx(0.0091, rel=0.01)
     assert (report.loc[["a", "b", "c"], "peer_scale"] == 1.0).all()
     assert "1 series out of scale" in report.attrs["summary"]
+
+
+def test_takers_bought_three_of_four_and_a_gap_adds_nothing() -> None:
+    time = pd.date_range("2026-01-01", periods=4, freq="h")
+    units = {"units": "USD"}
+    buy = xr.DataArray([3.0, np.nan, 0.0, 1.0], {"time": time}, "time", attrs=units)
+    sell = xr.DataArray([1.0, 5.0, 0.0, 3.0], {"time": time}, "time", attrs=units)
+    np.testing.assert_array_equal(taker.imbalance(buy, sell), [0.5, np.nan, np.nan, -0.5])
+    np.testing.assert_array_equal(taker.cumulative_delta(buy, sell), [2.0, np.nan, 2.0, 0.0])
+    with pytest.raises(ValueError, match="sell is in 'coin' where 'USD' is needed"):
+        taker.imbalance(buy, sell.assign_attrs(units="coin"))

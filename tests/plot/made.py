@@ -96,6 +96,24 @@ def holdings() -> pd.DataFrame:
     return stated(rows("oi_history", symbol="BTC", resolution="1d", **columns))
 
 
+def positioned() -> pd.DataFrame:
+    """Daily ratios of two venues over twelve days: alpha's doubles each day from ¼, beta's is always 1."""
+    days = np.arange(12)
+    times = [START + pd.Timedelta(int(day), "D") for day in days]
+    ratio = np.concatenate([2.0 ** (days - 2.0), np.ones(12)])
+    told = {"exchange": ["alpha"] * 12 + ["beta"] * 12, "timestamp": times * 2, "long_short_ratio": ratio}
+    fixed = {"symbol": "BTC", "kind": "accounts", "resolution": "1d"}
+    return stated(rows("positioning_history", **told, **fixed))
+
+
+def taken() -> pd.DataFrame:
+    """Twelve days: takers bought 3 M USD and sold 1 M a day on alpha, from day 6 on the reverse on beta."""
+    times = [START + pd.Timedelta(day, "D") for day in range(12)]
+    told = {"exchange": ["alpha"] * 12 + ["beta"] * 6, "timestamp": times + times[6:]}
+    told |= {"buy_usd": [3e6] * 12 + [1e6] * 6, "sell_usd": [1e6] * 12 + [3e6] * 6}
+    return stated(rows("volume_taker", symbol="BTC", resolution="1d", **told))
+
+
 def price() -> xr.DataArray:
     """Daily prices of BTC that double in 40 days: 1 M USD are 1 coin at the start and half at the end."""
     days = np.arange(40)

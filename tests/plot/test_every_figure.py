@@ -41,6 +41,8 @@ TIMED = {
     "volatility_realised",
     "volatility_history",
     "liquidations",
+    "positioning",
+    "taker_volume",
 }
 WORDS = {"venue", "venue and tenor", "watched", ""}
 """Axes of names have no unit."""

@@ -217,3 +217,37 @@ def test_the_largest_term_of_a_pnl_may_have_the_other_sign() -> None:
     terms = plot.data(ax).iloc[:-1].set_index("term")["amount_usd"]
     largest = terms.abs().idxmax()
     assert f"; the largest term is {largest} (" in " ".join(ax.get_title(loc="left").split())
+
+
+def test_a_ratio_that_doubles_each_day_is_above_all_before_it() -> None:
+    ax = plot.positioning(made.positioned(), funding=made.constant(1.0, 12))
+    assert ax.get_title(loc="left") == "BTC: on alpha 512 longs stand against one short"
+    legend = ax.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "alpha (512, above 100 %)",
+        "beta (1, above 50 %)",
+    ]
+    drawn = plot.data(ax).set_index(["exchange", "time"]).sort_index()
+    alpha = drawn.loc["alpha"]
+    assert alpha["long_short_ratio"].tolist() == [2.0 ** (day - 2) for day in range(12)]
+    np.testing.assert_array_equal(alpha["change"], [np.nan] + [1.0] * 11)
+    assert alpha["rate_bps_8h"].tolist() == [1.0] * 12
+    for change, reason in (("1h", "shorter than the step of the data, 1 days"), ("x", "change")):
+        with pytest.raises(ValueError, match=reason):
+            plot.positioning(made.positioned(), change=change)
+
+
+def test_takers_who_buy_three_of_four_add_up_to_two_millions_a_day() -> None:
+    """Beta begins on day 6, so that before it no imbalance of all venues is known."""
+    ax = plot.taker_volume(made.taken(), window="2d", price=made.price())
+    assert ax.get_title(loc="left") == "BTC: takers bought 12 million USD more than they sold"
+    drawn = plot.data(ax).set_index(["exchange", "time"]).sort_index()
+    assert drawn.loc["alpha", "delta_usd"].tolist() == [2e6 * day for day in range(1, 13)]
+    assert drawn.loc["beta", "delta_usd"].tolist() == [-2e6 * day for day in range(1, 7)]
+    np.testing.assert_array_equal(drawn.loc["alpha", "imbalance"], [np.nan] * 7 + [0.0] * 5)
+    one = made.taken().query("exchange == 'alpha'")
+    drawn = plot.data(plot.taker_volume(one, window="2d"))
+    np.testing.assert_array_equal(drawn["imbalance"], [np.nan] + [0.5] * 11)
+    with pytest.raises(ValueError, match="shorter than the step of the data, 1 days"):
+        plot.taker_volume(one, window="12h")

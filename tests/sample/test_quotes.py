@@ -3,18 +3,56 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
+import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.axes import Axes
 
+import derivdata as dd
+from derivdata import plot
+from derivdata.fetchers import FETCHERS
 from derivdata.sources import sample
 from derivdata.tables import TABLES
+from derivdata.tables.endpoints import ENDPOINTS, Endpoint
 from tests.support.instants import at
 
 STORE = sample.open()
 FEW = {"symbols": ["BTC", "PEPE"], "venues": ["binance", "hyperliquid", "okx"]}
 START, END = "2026-03-09 23:40", "2026-03-10 00:30"
+LOCAL = [endpoint for endpoint in ENDPOINTS if endpoint.rows]
+DRAWN: dict[str, Any] = {
+    "positioning_history": plot.positioning,
+    "prices_history": lambda rows: plot.taker_volume(_taken(), price=rows),
+    "volume_taker": plot.taker_volume,
+}
+"""A figure of each local table."""
+
+matplotlib.use("Agg")
+
+
+def _taken() -> pd.DataFrame:
+    return dd.volume.taker("BTC", "2026-03-01", "2026-03-03", venues=["okx"])
+
+
+@pytest.mark.parametrize("endpoint", LOCAL, ids=[endpoint.table for endpoint in LOCAL])
+def test_a_local_table_is_made_served_fetched_and_drawn(endpoint: Endpoint) -> None:
+    """Every row of the sample comes back by the table's name, but for prices between full hours."""
+    name, window = endpoint.table, ("2026-03-01", "2026-03-03")
+    steps = {} if endpoint.rows == "single" else {"resolution": "1h"}
+    dd.connect("sample")
+    rows = FETCHERS[name]("BTC", *window, venues=["okx"], **steps)
+    made = STORE.read(name, at(window[0]), at(window[1]), symbols=["BTC"], venues=["okx"])
+    kinds = [p.default for p in endpoint.params if p.name == "kind"]
+    made = made[made["kind"].isin(kinds)] if kinds else made
+    made = made[made["time"] == made["time"].dt.floor("h")] if steps else made
+    held = TABLES[name].conform(made.assign(**steps))
+    assert len(held) > 0
+    pd.testing.assert_frame_equal(rows, held, rtol=1e-9)
+    assert isinstance(DRAWN[name](rows), Axes)
+    dd.disconnect()
 
 
 def prices(start: str = START, end: str = END) -> pd.DataFrame:

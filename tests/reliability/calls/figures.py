@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from derivdata import plot
+from tests.plot import made
 from tests.reliability.calls.call import Calls
 from tests.reliability.calls.made import (
     amounts,
@@ -45,6 +46,13 @@ CALLS: Calls = {
     "plot.open_interest": lambda: {
         "data": amounts(), "kind": "trend", "symbol": "BTC", "price": None, "top": 2, "window": "7d",
         "source": None, "ax": None,
+    },
+    "plot.positioning": lambda: {
+        "data": made.positioned(), "symbol": "BTC", "funding": None, "change": "1d", "source": None,
+        "ax": None,
+    },
+    "plot.taker_volume": lambda: {
+        "data": made.taken(), "symbol": "BTC", "window": "2d", "price": None, "source": None, "ax": None,
     },
     "plot.strikes": lambda: {
         "chain": options(), "kind": "gamma", "expiry": None, "dealer": {"call": 1.0, "put": -0.5},

@@ -35,6 +35,8 @@ CALLS: Calls = {
     "analysis.basis.against": lambda: {
         "price": amounts("price_usd"), "reference": amounts("price_usd"),
     },
+    "analysis.taker.imbalance": lambda: {"buy": amounts("volume_usd"), "sell": amounts("volume_usd")},
+    "analysis.taker.cumulative_delta": lambda: {"buy": amounts("volume_usd"), "sell": amounts("volume_usd")},
     "analysis.carry_table": lambda: {
         "forecast": funding.forecast_carry(settled(), hold="1d", fee_bps=0.25),
     },

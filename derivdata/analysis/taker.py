@@ -1,0 +1,74 @@
+"""Taker volume: which side crosses the spread, and what that adds up to."""
+
+from __future__ import annotations
+
+import xarray as xr
+
+from derivdata.analysis.panels import Panel, require
+from derivdata.support.arguments import typed
+
+__all__ = ["cumulative_delta", "imbalance"]
+__dir__ = __all__.copy
+
+
+@typed
+def imbalance(buy: Panel, sell: Panel) -> xr.DataArray:
+    """Compute by how much takers bought more than they sold, of all that they traded.
+
+    Parameters
+    ----------
+    buy, sell
+        What takers bought and sold [USD] per step, any dims: ``dd.panel(taken, "buy_usd")`` and
+        ``"sell_usd"`` of ``dd.volume.taker``. Sums over longer windows give the imbalance of these.
+
+    Returns
+    -------
+    DataArray, dims of the panels
+        ``(buy − sell) / (buy + sell)`` [1], from -1, all sold, to 1. NaN where a side is missing, and where
+        nothing was traded.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A panel is none, or its unit is not USD.
+
+    Examples
+    --------
+    >>> taken = dd.volume.taker("BTC", "7d", venues=["okx"])
+    >>> found = dd.analysis.taker.imbalance(dd.panel(taken, "buy_usd"), dd.panel(taken, "sell_usd"))
+    >>> bool((abs(found) < 1.0).all())
+    True
+    """
+    buy, sell = _sides(buy, sell)
+    traded = buy + sell
+    return ((buy - sell) / traded.where(traded > 0.0)).rename("imbalance").assign_attrs(units="1")
+
+
+@typed
+def cumulative_delta(buy: Panel, sell: Panel) -> xr.DataArray:
+    """Add up what takers bought less what they sold: the cumulative volume delta.
+
+    Parameters
+    ----------
+    buy, sell
+        As in `imbalance`, with dim ``time``.
+
+    Returns
+    -------
+    DataArray, dims of the panels
+        ``delta_usd`` [USD] at the end of each step, from the first step on. NaN where a side is missing; the
+        sum goes on after it without that step, so that levels of venues with gaps are not to be compared.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As in `imbalance`; there is no dim ``time``.
+    """
+    buy, sell = _sides(buy, sell, "time")
+    delta = buy - sell
+    return delta.cumsum("time").where(delta.notnull()).rename("delta_usd").assign_attrs(units="USD")
+
+
+def _sides(buy: Panel, sell: Panel, *dims: str) -> tuple[xr.DataArray, xr.DataArray]:
+    bought = require(buy, *dims, units="USD", name="buy")
+    return xr.align(bought, require(sell, *dims, units="USD", name="sell"), join="outer")
