@@ -51,8 +51,7 @@ _SLOW = (
     *("reliability/test_service_abuse.py", "service/test_workers.py", "service/test_served_growth.py"),
     *("browser/", "test_contributing.py", "collect/test_notebooks_on_venues.py::test_a_notebook"),
     *("collect/test_every_fetcher.py::test_the_report", "collect/test_refills.py::test_a_signal"),
-    *("test_report.py::test_the_same_data_gives", "test_typed_front_door.py::test_pyright"),
-    "test_typed_front_door.py::test_mypy",
+    *("test_typed_front_door.py::test_mypy", "test_typed_front_door.py::test_pyright"),
 )
 
 _connect = socket.socket.connect

@@ -12,6 +12,7 @@ import pytest
 
 import derivdata as dd
 from derivdata.cli import _parser, main
+from tests.support.rows import rows
 
 
 def test_wrong_usage_is_2(capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,15 +171,6 @@ def test_a_report_is_recorded_and_made_again_from_its_bundle_alone(
     assert "symbol=BTC" in capsys.readouterr().err, "what was not recorded is named"
 
 
-def test_a_damaged_bundle_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "x.ddz").write_bytes(b"PK nothing")
-    for arguments in (["bundle", "info"], ["bundle", "verify"], ["report"]):
-        assert main([*arguments, str(tmp_path / "x.ddz")]) == 1
-        said = capsys.readouterr().err.strip()
-        assert "x.ddz" in said
-        assert len(said.splitlines()) == 1
-
-
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [
@@ -228,16 +220,8 @@ def test_archives_on_object_storage_keep_their_address(
 
 def test_info_lists_the_tables_of_an_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two hourly rates on one venue; a folder that is no archive fails."""
-    frame = dd.tables.TABLES["funding_history"].build(
-        {
-            "symbol": ["BTC"] * 2,
-            "exchange": ["okx"] * 2,
-            "timestamp": ["2024-03-01T00:00:00Z", "2024-03-01T01:00:00Z"],
-            "y": [1.0, 2.0],
-            "resolution": ["1h"] * 2,
-            "kind": ["sampled"] * 2,
-        }
-    )
+    stamps, about = ["2024-03-01T00:00:00Z", "2024-03-01T01:00:00Z"], {"resolution": "1h", "kind": "sampled"}
+    frame = rows("funding_history", symbol="BTC", exchange="okx", timestamp=stamps, y=[1.0, 2.0], **about)
     dd.open_archive(tmp_path / "mine").append("funding_history", frame)
     assert main(["info", str(tmp_path / "mine")]) == 0
     [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("funding_history")]

@@ -166,30 +166,6 @@ def test_identity_changes_with_every_append_and_is_that_of_the_data(tmp_path: Pa
     assert one.identity != other.identity
 
 
-def test_a_month_with_many_rows_goes_by_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(appending, "MONTH_ROWS", 100)
-    archive = open_archive(tmp_path)
-    archive.append("funding_history", rates(["BTC"], ["okx"]))
-    archive.append("funding_history", rates(["ETH", "SOL"], ["okx"]))
-    folders = {"2026-01", "2026-02", "2026-02-01", "2026-02-02"}
-    assert {p.parent.name for p in tmp_path.rglob("*.parquet")} == folders, "January is over"
-    pd.testing.assert_frame_equal(
-        archive.read("funding_history", *EVER),
-        tables.TABLES["funding_history"].conform(rates(["BTC", "ETH", "SOL"], ["okx"])),
-    )
-
-
-def test_small_files_are_merged(tmp_path: Path) -> None:
-    archive = open_archive(tmp_path)
-    whole = rates(hours=24)
-    for hour in range(24):
-        archive.append("funding_history", whole[whole["time"] == START + pd.Timedelta(hour, "h")])
-    assert len(list(tmp_path.rglob("*.parquet"))) == 1
-    pd.testing.assert_frame_equal(
-        archive.read("funding_history", *EVER), tables.TABLES["funding_history"].conform(whole)
-    )
-
-
 def test_large_files_are_merged_eight_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("derivdata.sources.archive.parquet_writer.GROUP_ROWS", 4)
     monkeypatch.setattr(merging, "SMALL_ROWS", 4)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from derivdata.errors import ArchiveError, DataNotice, SchemaError
+from derivdata.errors import ArchiveError, SchemaError
 from derivdata.sources.archive import Archive, import_files, open_archive
 from tests.archive.rates import EVER, START, rates
 
@@ -44,15 +44,6 @@ def test_an_append_spells_names_as_an_import_does(archive: Archive) -> None:
     assert archive.symbols(FUNDING) == ("BTC", "SOL")
     assert archive.exchanges(FUNDING) == ("binance", "huobi")
     assert archive.append(FUNDING, rates(["BTC", "SOL"], ["binance", "huobi"], hours=3, plus=1.0)) == 0
-
-
-def test_of_two_contracts_of_a_symbol_the_first_quote_stays(archive: Archive) -> None:
-    usdc, usdt = (
-        rates([f"BTC-{quote}"], ["okx"], hours=2, plus=plus) for quote, plus in (("USDC", 7.0), ("USDT", 1.0))
-    )
-    with pytest.warns(DataNotice, match="2 rows of a quote currency of lower priority were left out"):
-        assert archive.append(FUNDING, pd.concat([usdc, usdt])) == 2
-    assert archive.read(FUNDING, *EVER)["rate_bps_8h"].tolist() == [1.0, 2.0]
 
 
 def test_what_is_no_such_table_is_told_in_words_of_an_archive(archive: Archive) -> None:

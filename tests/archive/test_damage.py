@@ -16,13 +16,6 @@ from derivdata.sources.archive.schemas import archive_table
 from tests.archive.rates import EVER, START, rates, said, say
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    filled = open_archive(tmp_path / "mine")
-    filled.append("funding_history", rates())
-    return filled
-
-
 def rewrite(archive: Archive, **changes: Any) -> None:
     say(archive.path, said(archive.path) | changes)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from derivdata.errors import ArchiveError, SchemaError
+from derivdata.errors import ArchiveError
 from derivdata.sources.archive import import_files, open_archive
 from tests.archive.rates import EVER
 
@@ -252,27 +252,6 @@ def test_of_several_quotes_one_is_taken(tmp_path: Path) -> None:
     assert found == [["BTC", "gateio", 7.0], ["BTC", "okx", 1.0]]
 
 
-@pytest.mark.parametrize("constant", [False, True])
-def test_a_second_contract_of_a_stored_series_is_refused_by_both_names(
-    tmp_path: Path, constant: bool
-) -> None:
-    """Of one file of each contract the series would be of both; other spellings of the first one go on."""
-
-    def day(name: str, number: int) -> Any:
-        if constant:
-            said = {"map": {"time": "Date", "rate_bps_8h": "Rate"}, "set": {**_SET, "symbol": name}}
-            return settlements(tmp_path, f"Date,Rate\n2020-01-{number:02},0.0001\n", **said)
-        return settlements(tmp_path, f"Symbol,Date,Rate\n{name},2020-01-{number:02},0.0001\n")
-
-    assert day("BTCUSDT", 1).written == 1
-    with pytest.raises(
-        ArchiveError, match=r"BTCUSDC would continue the series of BTCUSDT \(binance BTC\): they are two"
-    ):
-        day("BTCUSDC", 2)
-    assert held(tmp_path)["time"].dt.day.tolist() == [1]
-    assert (day("BTC/USDT:USDT", 2).written, day("BTC", 3).written, day("ETHUSDC", 2).written) == (1, 1, 1)
-
-
 _LIQUIDATIONS = "\n".join(
     [
         "timestamp,venue,coin,side,size_usd,price",
@@ -360,22 +339,17 @@ def test_quotes_sides_and_counts_of_liquidations(tmp_path: Path) -> None:
         ({"set": {**_SET, "symbol": "BTC"}}, "column 'symbol' is in both map and set"),
         ({"unit": "apr"}, "unit='apr' is not one of bps_8h, native, percent, bps"),
         ({"tz": "Europe/Atlantis"}, "tz='Europe/Atlantis' is no zone"),
+        ({"table": "fundings"}, "'fundings' cannot be archived"),
+        ({"table": "volume_history", "map": {}, "set": {}}, "volume_history has nothing to convert"),
+        ({"files": []}, "files: name at least one"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_a_file_is_opened(
     tmp_path: Path, options: dict[str, Any], message: str
 ) -> None:
+    said = {"table": "funding_settlements", "files": "absent.csv", "map": _MAP, "set": _SET, "unit": "native"}
     with pytest.raises(ValueError, match=message):
-        settlements(tmp_path, tmp_path / "absent.csv", **options)
-
-
-def test_tables_units_and_files_that_do_not_go_together(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="'fundings' cannot be archived"):
-        import_files("fundings", "x.csv", tmp_path / "to")
-    with pytest.raises(ValueError, match="table volume_history has nothing to convert"):
-        import_files("volume_history", "x.csv", tmp_path / "to", unit="native")
-    with pytest.raises(ValueError, match="files: name at least one"):
-        import_files("oi_history", [], tmp_path / "to")
+        import_files(**said | options, to=tmp_path / "to")
 
 
 @pytest.mark.parametrize(
@@ -435,18 +409,6 @@ def test_large_files_come_in_bites(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (result.read, result.written, result.rejected) == (7, 6, 1)
     assert result.first_rejected == "in.csv, line 8: 1 fields, where the first line names 6"
     assert liquidations(tmp_path, content).present == 6
-
-
-def test_nothing_is_printed_and_an_archive_of_something_else_left_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    settlements(tmp_path, "Symbol,Date,Rate\nBTC,2020-01-01,1\n")
-    assert capsys.readouterr() == ("", "")
-    (tmp_path / "other" / "to").mkdir(parents=True)
-    (tmp_path / "other" / "to" / "thesis.txt").write_text("mine")
-    with pytest.raises(ArchiveError, match="not an archive"):
-        settlements(tmp_path / "other", "Symbol,Date,Rate\nBTC,2020-01-01,1\n")
-    assert not issubclass(ArchiveError, SchemaError)
 
 
 @pytest.mark.parametrize(

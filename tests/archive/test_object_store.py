@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-import subprocess
 import sys
-import textwrap
 import threading
 import time
 from collections.abc import Iterator
@@ -26,13 +24,14 @@ from derivdata.sources.archive.object_store import ObjectStore
 from derivdata.sources.archive.schemas import archive_table
 from tests.archive.rates import EVER, START, rates
 from tests.archive.stores import environment, s3_server
+from tests.reliability.processes import output, started
+from tests.support.threads import in_threads
 from tests.transport.conftest import HANGS_SECONDS
 
 pytest.importorskip("s3fs")
 pytest.importorskip("moto")
 
 FUNDING = "funding_history"
-_ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -169,17 +168,7 @@ def test_two_processes_that_write_at_once_lose_no_row(bucket: str) -> None:
     """Both also append equal rows: they are stored once, and the loser's file goes without the winner's."""
     place = f"s3://{bucket}/derivs"
     groups = [" ".join(f"{letter}{i}" for i in range(4)) for letter in "AB"]
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(_WRITER), place, group],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=_ROOT,
-            env=os.environ.copy(),
-        )
-        for group in groups
-    ]
+    running = [started(_WRITER, place, group) for group in groups]
     seen = 0
     reader = open_archive(place)
     while any(one.poll() is None for one in running):
@@ -187,9 +176,7 @@ def test_two_processes_that_write_at_once_lose_no_row(bucket: str) -> None:
         assert len(rows) >= seen  # whole appends, and none that goes again
         assert len(rows) % 24 == 0
         seen = len(rows)
-    outputs = [one.communicate(timeout=HANGS_SECONDS) for one in running]
-    assert [one.returncode for one in running] == [0, 0], outputs
-    assert sorted(out.strip() for out, _ in outputs) == ["0", "24"]
+    assert sorted(output(one).strip() for one in running) == ["0", "24"]
     archive = open_archive(place)
     names = sorted([*" ".join(groups).split(), "SAME"])
     expected = conformed(rates(names, ["okx"], hours=24))
@@ -366,15 +353,8 @@ def test_without_s3fs_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_threads_that_share_an_archive_write_in_turn(bucket: str) -> None:
     archive = open_archive(f"s3://{bucket}/derivs")
-    names = [f"T{i}" for i in range(2)]
-    threads = [
-        threading.Thread(target=archive.append, args=(FUNDING, rates([name], ["okx"]))) for name in names
-    ]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join(HANGS_SECONDS)
-    assert archive.symbols(FUNDING) == tuple(names)
+    in_threads(2, lambda number: archive.append(FUNDING, rates([f"T{number}"], ["okx"])))
+    assert archive.symbols(FUNDING) == ("T0", "T1")
     assert objects_of(archive) == named(archive)
 
 

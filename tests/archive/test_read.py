@@ -13,13 +13,6 @@ from derivdata.sources.archive import Archive, open_archive, scanning
 from tests.archive.rates import EVER, START, rates
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    filled = open_archive(tmp_path / "mine")
-    filled.append("funding_history", rates())
-    return filled
-
-
 def test_windows_symbols_and_venues_are_chosen(archive: Archive) -> None:
     rows = archive.read("funding_history", START + pd.Timedelta("2h"), START + pd.Timedelta("4h"))
     assert sorted(set(rows["rate_bps_8h"])) == [2.0, 3.0]

@@ -13,7 +13,6 @@ import pytest
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import Archive, open_archive
 from tests.archive.rates import EVER, START, rates
-from tests.support.threads import in_threads
 
 FUNDING = "funding_history"
 
@@ -140,15 +139,6 @@ def test_more_memory_than_allowed_is_refused(archive: Archive, monkeypatch: pyte
     monkeypatch.setattr("derivdata.sources.archive.reading.SQL_MEMORY", "10MB")
     with pytest.raises(ValueError, match="query: Out of Memory Error"):
         archive.sql("SELECT count(DISTINCT range) FROM range(5000000)")
-
-
-def test_threads_and_the_same_bits(archive: Archive) -> None:
-    query = "SELECT exchange, sum(sqrt(rate_bps_8h)) AS s FROM funding_history GROUP BY exchange ORDER BY 1"
-    expected, found = archive.sql(query), []
-    in_threads(4, lambda _: found.append(archive.sql(query)))
-    assert len(found) == 4
-    for each in found:
-        pd.testing.assert_frame_equal(each, expected, rtol=0, atol=0)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

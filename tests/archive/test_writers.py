@@ -5,9 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,19 +16,8 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.archive import local_folder, manifest, open_archive, parquet_writer
 from derivdata.sources.archive.local_folder import LocalFolder
 from tests.archive.rates import EVER, START, rates
+from tests.reliability.processes import started
 from tests.transport.conftest import HANGS_SECONDS
-
-_ROOT = Path(__file__).resolve().parents[2]
-
-
-def process(code: str, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=_ROOT,
-    )
 
 
 def named_files(folder: Path) -> list[str]:
@@ -150,10 +136,10 @@ _FORKED = """
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_process_that_is_forked_neither_keeps_the_lock_nor_releases_it(tmp_path: Path) -> None:
-    out, errors = process(_FORKED, str(tmp_path), "stays").communicate(timeout=HANGS_SECONDS)
+    out, errors = started(_FORKED, tmp_path, "stays").communicate(timeout=HANGS_SECONDS)
     assert out.split() == ["384", "True"], errors
     # It leaves the block by an exception, while the parent still writes.
-    out, errors = process(_FORKED, str(tmp_path / "leaves"), "leaves").communicate(timeout=HANGS_SECONDS)
+    out, errors = started(_FORKED, tmp_path / "leaves", "leaves").communicate(timeout=HANGS_SECONDS)
     refused, written = out.split("\n")[:2]
     assert "has held the writer's lock for over 0.1 s" in refused, errors
     assert written == "384"
