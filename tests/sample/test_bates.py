@@ -1,10 +1,9 @@
-"""Prices of the Bates model against QuantLib, adaptive quadrature, and the models that it contains."""
+"""Prices of the Bates model against QuantLib and adaptive quadrature."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -65,13 +64,6 @@ def by_quadrature(model: Bates, years: float, k: float) -> float:
     return math.fsum(parts) / math.pi
 
 
-def black(forward: float, strike: float, deviation: float) -> float:
-    """The option out of the money of K against 1: a call above, a put below."""
-    d = math.log(forward / strike) / deviation + deviation / 2
-    sign = 1.0 if strike > 1.0 else -1.0
-    return sign * float(forward * norm.cdf(sign * d) - strike * norm.cdf(sign * (d - deviation)))
-
-
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("years", [1 / 365, 7 / 365, 0.25, 0.9])
 def test_prices_are_those_of_adaptive_quadrature(scale: float, years: float) -> None:
@@ -103,62 +95,11 @@ def test_prices_are_those_of_quantlib(model: Bates, days: int) -> None:
         assert price == pytest.approx(option.NPV(), abs=1e-8)
 
 
-def test_without_jumps_and_with_a_certain_variance_it_is_black() -> None:
-    """σ → 0 leaves ``w = θT + (v − θ)(1 − e^(−κT))/κ``, here 0.09 × ¼ + 0.07 × (1 − e^(−½))/2.
-
-    At σ = 3e-4 the variance of ``∫ v dt`` is about σ²θT³/3 = 4e-11, and moves a price by 100 times that.
-    """
-    model = Bates(0.16, 0.09, 2.0, 3e-4, 0.0, 1e-12, -0.1, 0.1)
-    w = 0.09 * 0.25 + 0.07 * (1 - math.exp(-0.5)) / 2
-    k = np.array([-0.5, -0.2, 0.1, 0.4])
-    expected = [black(1.0, math.exp(each), math.sqrt(w)) for each in k]
-    np.testing.assert_allclose(prices(model, 0.25, k), expected, rtol=0, atol=1e-8)
-
-
-def test_with_a_certain_variance_it_is_merton() -> None:
-    """Merton (1976): Poisson weights of Black with ``F e^(−λmT) e^(n(μ + δ²/2))`` and ``w + nδ²``."""
-    model = Bates(0.09, 0.09, 2.0, 3e-4, 0.0, 3.0, -0.1, 0.15)
-    years, m = 0.5, math.exp(-0.1 + 0.15**2 / 2) - 1
-    for k in (-0.6, -0.1, 0.2, 0.7):
-        total = 0.0
-        for n in range(40):
-            weight = math.exp(-1.5) * 1.5**n / math.factorial(n)
-            forward = math.exp(-1.5 * m) * (1 + m) ** n
-            total += weight * black(forward, math.exp(k), math.sqrt(0.045 + n * 0.15**2))
-        assert prices(model, years, np.array([k]))[0] == pytest.approx(total, abs=1e-8)
-
-
-@pytest.mark.parametrize("scale", SCALES)
-def test_the_forward_is_a_martingale(scale: float) -> None:
-    """``E[e^(zx)]`` is 1 at z = 0 and at z = 1; a put and a call differ by ``1 − K/F``."""
-    model = scaled(scale)
-    for z in (0.0, 1.0):
-        assert log_mgf(model, complex(z, 0.0), 0.3) == pytest.approx(0.0, abs=1e-14)
-    k = 1e-9  # a call and a put at two strikes with nothing between
-    put, call = prices(model, 0.3, np.array([-k, k]))
-    assert call - put == pytest.approx(0.0, abs=2 * k)
-
-
 def test_variance_is_that_of_the_moments() -> None:
     """``E[−2x]`` is the value of the log contract; without jumps it is the expected quadratic variation."""
     model, h = scaled(2.14, 1.5)._replace(jumps_per_year=0.0), 1e-5
     slope = (log_mgf(model, complex(h, 0.0), 0.7) - log_mgf(model, complex(-h, 0.0), 0.7)).real / (2 * h)
     assert -2 * slope == pytest.approx(float(expected_variance(model, np.array(0.7))), rel=1e-8)
-
-
-def test_twice_as_many_nodes_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to a year the rule has converged: twice as many nodes give the same price to 1e-11."""
-    cases: list[tuple[Bates, float, Floats]] = [
-        (scaled(s, v), t, around(scaled(s, v), t))
-        for s in SCALES
-        for v in (0.4, 2.5)
-        for t in (1e-4, 0.02, 0.9)
-    ]
-    fewer: list[Any] = [prices(*case) for case in cases]
-    monkeypatch.setattr(bates, "NODES_WITHOUT_JUMP", 2 * bates.NODES_WITHOUT_JUMP)
-    monkeypatch.setattr(bates, "NODES_WITH_JUMPS", 2 * bates.NODES_WITH_JUMPS)
-    for case, before in zip(cases, fewer, strict=True):
-        np.testing.assert_allclose(prices(*case), before, rtol=0, atol=1e-11)
 
 
 def test_far_from_the_money_only_jumps_count() -> None:

@@ -124,19 +124,6 @@ def test_payments_are_means_of_the_samples(symbol):
     assert checked > 300
 
 
-def test_integral_of_the_samples_is_the_sum_of_the_payments():
-    """Over a month, on every venue that missed no sample: ∫ rate dt / 8 h against Σ rate × h / 8."""
-    samples = rates("BTC", *MONTH).groupby("exchange", observed=True)["rate_bps_8h"]
-    paid = STORE.read(
-        "funding_settlements", MONTH[0] + pd.Timedelta("1us"), MONTH[1] + pd.Timedelta("1us"), symbols=["BTC"]
-    )
-    total = (paid["rate_bps_8h"] * paid["interval_hours"] / 8).groupby(paid["exchange"], observed=True).sum()
-    whole = samples.size() == 31 * 288
-    assert whole.sum() >= 3
-    integral = samples.sum() * 5 / 480
-    assert integral[whole].to_numpy() == pytest.approx(total[integral.index[whole]].to_numpy(), abs=5e-5)
-
-
 def test_intervals_change_when_the_truth_says():
     known = sample.truth("intervals")
     changes = known[known.duplicated(["symbol", "exchange"])]

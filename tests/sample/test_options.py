@@ -125,18 +125,6 @@ def test_marks_and_volatilities_are_those_of_the_model(symbol, exchange):
     assert table["mark_usd" if coin else "mark_coin"].isna().all()
 
 
-@THREE
-def test_a_call_less_a_put_is_the_forward_less_the_strike(symbol, exchange):
-    frame = chain(symbol, exchange, "2026-06-30 12:00")
-    unit = "coin" if exchange == "deribit" else "usd"
-    mark = frame.pivot(index=["expiry", "strike", "underlying_price"], columns="side", values=f"mark_{unit}")
-    strike, forward = (mark.index.get_level_values(n).to_numpy() for n in ("strike", "underlying_price"))
-    expected = (forward - strike) / (forward if unit == "coin" else 1.0)
-    # Two marks, each off by half of what it is rounded to: 1e-6 coin, 1e-6 USD of XRP and 1e-5 USD of ZEC.
-    rounding = 1.1e-5 if symbol == "ZEC" else 1.1e-6
-    np.testing.assert_allclose(mark["call"] - mark["put"], expected, rtol=0, atol=rounding)
-
-
 TICKS = {
     ("BTC", "deribit"): ("coin", None),
     ("ETH", "okx"): ("coin", None),

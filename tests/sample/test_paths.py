@@ -28,15 +28,6 @@ def test_values_depend_on_neither_window_nor_step():
     np.testing.assert_array_equal(fine, paths.midnights(STREAMS, 12.0, DAY, 5).T)
 
 
-def test_autocorrelation_is_exponential_within_days_and_across_midnight():
-    half_life, steps = 6.0, 24
-    x = paths.ou(noise.keys("ensemble", range(4000)), half_life, DAY, 2, steps).reshape(4000, -1)
-    assert x.var(axis=0) == pytest.approx(1.0, abs=0.12)
-    for i, lag in ((5, 6), (20, 6), (20, 12), (12, 24)):
-        found = np.mean(x[:, i] * x[:, i + lag])
-        assert found == pytest.approx(0.5 ** (lag / half_life), abs=0.05)
-
-
 def test_smooth_path_is_continuously_differentiable_through_the_midnights():
     t = DAY + np.array([0.999, 1.0, 1.001, 1.999, 2.0, 2.001])
     x = paths.smooth(STREAMS, 24.0, t)
