@@ -12,6 +12,7 @@ import xarray as xr
 from derivdata.analysis.backtest import trades
 from derivdata.analysis.inputs import require_variables
 from derivdata.plot import style
+from derivdata.plot.fits import apart
 from derivdata.plot.frames import Source, figure_function, finish
 from derivdata.plot.style import GREY, LONG, PALETTE, SHORT
 from derivdata.tables.required import require_columns
@@ -47,13 +48,14 @@ def backtest(
     kind
         ``"equity"``: what the rule added to its capital [USD], and below it the drawdown [% of the peak].
         ``"attribution"``: funding and price P&L beside fees and slippage, cumulative [USD], costs downwards.
-        ``"positions"``: when each symbol was held, and whether that earned more than it cost; a row per
-        symbol, of more than 40 those that were held longest.
+        ``"positions"``: when each symbol was held on which venues, and what that earned after costs [USD], in
+        all and each time; a row per symbol, of more than 40 those that were held longest.
         ``"trades"``: what each position earned after costs [bps] by the days it was held, coloured by why it
         was closed.
         ``"turnover"``: notional traded [USD] a day, week or month, whichever leaves 40 bars or fewer.
-        ``"capacity"``: net P&L [USD] by size of a leg, with the size that earns most; sizes at which the
-        books fill a part of the trades are marked, those at which they fill none are left out.
+        ``"capacity"``: P&L [USD] by size of a leg, before and after slippage, with the size that earns most;
+        below it what is left of a leg's notional [bps]. Sizes at which the books fill a part of the trades
+        are marked, those at which they fill none are left out.
         ``"sweep"``: the Sharpe ratio of each rule, the best at the top, of more than 40 the best 40, and what
         the best is worth after so many trials.
     source, ax
@@ -62,7 +64,7 @@ def backtest(
     Returns
     -------
     Axes
-        Of ``"equity"`` the upper ones.
+        Of ``"equity"`` and ``"capacity"`` the upper ones.
 
     Raises
     ------
@@ -98,7 +100,10 @@ def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     table = _held(result)
     held = table["days"].groupby(table["symbol"]).sum().sort_values(ascending=False)
     symbols = list(held.index[:_MOST_ROWS])
-    ax, _ = style.rows(ax, symbols, 0.28)
+    net = table.groupby("symbol")["net_usd"].sum()
+    ax, _ = style.rows(ax, [f"{symbol}\n{net[symbol]:+,.0f} USD" for symbol in symbols], 0.4)
+    times = result["time"].to_numpy()
+    span = (times[-1] - times[0]) / np.timedelta64(1, "D")
     for sign, color, words in ((1, _GAIN, "earned its costs"), (-1, _LOSS, "did not")):
         chosen = table[(np.sign(table["net_usd"]) == sign) & table["symbol"].isin(symbols)]
         if chosen.empty:
@@ -106,16 +111,22 @@ def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
         start = chosen["entry"].dt.tz_localize(None).to_numpy()
         width = (chosen["exit"] - chosen["entry"]).to_numpy()
         place = [symbols.index(symbol) for symbol in chosen["symbol"]]
-        ax.barh(place, width, left=start, height=0.62, color=color, label=words)
-    times = result["time"].to_numpy()
+        ax.barh(place, width, left=start, height=0.7, color=color, edgecolor="white", label=words)
+        room = 0.72 * style.cell_width(ax) * chosen["days"] / span  # [points]
+        for row, at, points in zip(chosen.itertuples(), place, room, strict=True):
+            net_usd = f"{row.net_usd:+,.0f}"
+            options = (f"{row.long} / {row.short}  {net_usd}", net_usd)
+            fitting = next((text for text in options if 4.4 * len(text) < points), "")
+            middle = row.entry.tz_localize(None) + (row.exit - row.entry) / 2
+            ax.text(middle, at, fitting, ha="center", va="center", fontsize=7.5, color="white")
     ax.set_xlim(times[0], times[-1])
-    span = (times[-1] - times[0]) / np.timedelta64(1, "D")
     share = float(held.sum() / span / result.sizes["symbol"])
     more = f", the {len(symbols)} longest held shown" if len(held) > len(symbols) else ""
     title = f"{len(table)} positions in {len(held)} symbols, held {share:.0%} of the time{more}"
+    title += f": net {net.sum():+,.0f} USD"
     style.dress(ax, title=title, grid="x")
     style.utc_axis(ax)
-    style.legend(ax, "above")
+    style.legend(ax, "above", title="long / short venue, net of costs [USD]")
     return finish(ax, table.drop(columns="days"), result, source=source)
 
 
@@ -183,34 +194,39 @@ def _turnover(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
 
 def _capacity(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     require_variables(result, "result", ("net_usd", "filled", "capacity_usd"), dims=("size_usd",))
-    ax = style.axes(ax)
     sizes, filled = result["size_usd"].to_numpy(), result["filled"].to_numpy()
     net = np.where(filled > 0.0, result["net_usd"].to_numpy(), np.nan)
     if not np.isfinite(net).any():
         raise ValueError("there is no trade, or no size at which the books fill one")
-    ax.plot(sizes, net, "o-", color=PALETTE[0], lw=1.6, ms=4, label="net of costs")
+    upper, lower = style.strips(ax, 2.0, 1.0)
+    gross, left = net + result["slippage_usd"].to_numpy(), 1e4 * net / sizes
+    upper.plot(sizes, gross, "--", color=GREY, lw=1.2, label="before slippage")
+    upper.plot(sizes, net, "o-", color=PALETTE[0], lw=1.6, ms=4, label="net of costs")
+    lower.plot(sizes, left, "o-", color=PALETTE[0], lw=1.6, ms=4)
     partly = (filled > 0.0) & (filled < 1.0)
     if partly.any():
         words = "books fill a part of the trades"
-        ax.plot(sizes[partly], net[partly], "o", color=PALETTE[1], ms=6, label=words)
-    ax.axhline(0, color=GREY, lw=1.0)
+        upper.plot(sizes[partly], net[partly], "o", color=PALETTE[1], ms=6, label=words)
     best = float(result["capacity_usd"])
     title = "At no size do the trades earn more than they cost"
     if np.isfinite(best):
-        ax.axvline(best, color=PALETTE[2], lw=1.2, ls=":", label="earns most")
-        most = float(result["net_usd"].max())
-        title = f"Legs of {style.number(best)} USD earn most: {style.number(most)} USD"
-    ax.set_xscale("log")
-    style.dress(
-        ax,
-        title=title,
-        x="notional of a leg [USD]",
-        y="net of costs, whole backtest [USD]",
-        form="number",
-    )
-    style.write(ax.xaxis, "number")
-    style.legend(ax)
-    return finish(ax, {"size_usd": sizes, "net_usd": net, "filled": filled}, result, source=source)
+        upper.axvline(best, color=PALETTE[2], lw=1.2, ls=":", label="earns most")
+        most = f"{style.number(float(np.nanmax(net)))} USD"
+        title = f"Legs of {style.number(best)} USD earn most: {most}"
+        if best == sizes[np.isfinite(net)].max():
+            title = f"Legs of {style.number(best)} USD, the largest that is filled, earn most: {most}"
+    for strip, label in ((upper, "P&L, whole backtest\n[USD]"), (lower, "net [bps of\na leg's notional]")):
+        strip.axhline(0, color=GREY, lw=1.0)
+        style.dress(strip, y=label, form="number")
+    style.dress(upper, title=title)
+    style.legend(upper, "above")
+    lower.set_xscale("log")
+    places = apart(np.log(sizes), np.log(sizes.max() / sizes.min()) * 60.0 / (0.8 * style.cell_width(upper)))
+    lower.set_xticks(sizes[places], [f"{sizes[place]:,.0f}" for place in places])
+    lower.minorticks_off()
+    lower.set_xlabel("notional of a leg [USD]")
+    table = {"size_usd": sizes, "net_usd": net, "gross_usd": gross, "net_bps": left, "filled": filled}
+    return finish(upper, table, result, source=source, lowest=lower)
 
 
 def _sweep(result: pd.DataFrame, source: Any, ax: Axes | None) -> Axes:

@@ -15,6 +15,7 @@ import xarray as xr
 
 from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.smile.evaluate import Method
+from derivdata.plot import style
 from derivdata.plot.fits import at_the_money, days, is_fit, name_of, single, verdicts
 from derivdata.plot.frames import figure_function
 from derivdata.plot.smiles import smile
@@ -88,17 +89,27 @@ def _of_fit(fit: xr.Dataset) -> Card:
         "error [points]": error.round(4),
         "status": words,
     }
-    known = error[np.isfinite(error)]
     facts = {
         "fit": str(fit.attrs.get("surface", ", ".join(rungs) or "none")),
         "expiries": f"{alive.sum()} of {alive.size} fitted",
-        "error": f"median {np.median(known):.4f}, largest {known.max():.4f} points"
-        if known.size
-        else "unknown",
+        **_errors(fit),
         "arbitrage": ", ".join(kind for kind in ("butterfly", "calendar") if kind in defects) or "none",
     }
     draw: Callable[..., Any] = surface if alive.sum() > 1 else smile
     return Card(name_of(fit), facts, pd.DataFrame(table), _picture(draw, fit) if alive.any() else b"")
+
+
+def _errors(fit: xr.Dataset) -> dict[str, str]:
+    """Describe how far the fit lies off at the money, where it is traded, and off all quotes."""
+    names = {"error at the money": "atm_error_vol", "error of all quotes": "rmse_vol"}
+    facts = {}
+    for words, name in names.items():
+        error = 100 * np.abs(fit[name].values) if name in fit else np.array([])
+        if np.isfinite(error).any():
+            worst, length = int(np.nanargmax(error)), days(fit)
+            middle, most = (style.number(float(f(error))) for f in (np.nanmedian, np.nanmax))
+            facts[words] = f"median {middle}, largest {most} points at {length[worst]:.3g} days"
+    return facts or {"error": "unknown"}
 
 
 def _of_quotes(data: xr.Dataset) -> Card:

@@ -146,8 +146,16 @@ def verdicts(fit: xr.Dataset) -> list[str]:
     ]
 
 
+_WORDS = {
+    Status.ONE_SIDED: "quotes without a bid",
+    Status.FALLBACK_USED: "simpler method used",
+    Status.FLAT: "flat within the noise",
+}
+"""What names of bits alone do not say."""
+
+
 def _verdict(status: int, butterfly: bool, calendar: bool) -> str:
-    words = [str(bit.name).lower().replace("_", " ") for bit in Status if status & bit]
+    words = [_WORDS.get(bit, str(bit.name).lower().replace("_", " ")) for bit in Status if status & bit]
     if "too few strikes" not in words or Status.FALLBACK_USED & status:
         words += [
             w for w, free in (("butterfly", butterfly), ("calendar", calendar)) if not free and w not in words

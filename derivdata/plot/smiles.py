@@ -103,7 +103,7 @@ def smile(
         _one(upper, lower, table[table["expiry"] == expiry], _label(shown, curve, expiry), color)
     upper.axvline(0, color=GREY, lw=0.8)
     title = f"{name_of(shown)}: {_finding(curve, chosen)}"
-    style.dress(upper, title=title, y="implied volatility\n[% per √year]", form="percent")
+    style.dress(upper, title=title, y="implied volatility\n[% annualised]", form="percent")
     traded = table[table["traded"]]
     if len(traded):
         for (low, high), limits, least in (

@@ -47,15 +47,16 @@ def strikes(
         ``"open_interest"`` or ``"volume"`` (of 24 hours): calls upwards, puts downwards [coins], at the right
         in USD at the underlying's price; by strike with that price and, of open interest, max pain. Options
         without a number are counted in the title and not drawn. ``"gamma"``: of all expiries
-        [million USD per 1 %].
+        [million USD per 1 %], calls and puts stacked, or on the side of their sign; the three strikes with
+        most are named.
     by
         Of open interest and volume: a bar for each ``"strike"``, which is the default, or ``"expiry"``.
     expiry
         Of bars by strike: which expiry. None stacks all of them, the four largest in colours of their own,
         and draws max pain of the largest: it belongs to one expiry.
     dealer
-        Of gamma: sign of the dealers' position by side, such as ``exposure.NAIVE_DEALER``; then the level at
-        which their gamma changes sign is marked. None counts every option with +1.
+        Of gamma: sign of the dealers' position by side, such as ``exposure.NAIVE_DEALER``; then their net by
+        strike and the level at which it changes sign in all are marked. None counts every option with +1.
     contract_size
         Coins per contract.
     source, ax
@@ -136,29 +137,53 @@ def _sides(
 def _gamma(
     chain: Chain, dealer: dict[str, float] | None, contract_size: float, ax: Axes | None
 ) -> tuple[Axes, pd.DataFrame]:
-    found = exposure.gamma_exposure(chain, dealer=dealer, by=("strike",), contract_size=contract_size)
-    gamma = _one_chain(found, ("strike",))["gamma_exposure_usd"].fillna(0.0).to_series() / 1e6
-    if not gamma.abs().sum() > 0:
-        raise ValueError("chain: no option has gamma and open interest, or they cancel out")
-    bins, binned = _bins(gamma.abs())
+    found = exposure.gamma_exposure(chain, dealer=dealer, by=("strike", "side"), contract_size=contract_size)
+    both = _one_chain(found, ("strike", "side"))["gamma_exposure_usd"].reindex(side=["call", "put"])
+    gamma = both.fillna(0.0).transpose("strike", "side").to_pandas() / 1e6
+    size = gamma.abs().sum(axis=1)
+    if not size.sum() > 0:
+        raise ValueError("chain: no option has gamma and open interest")
+    bins, binned = _bins(size)
     bars = gamma.groupby(gamma.index.map(bins)).sum()
+    calls, puts, net = bars["call"], bars["put"], bars.sum(axis=1)
     ax = style.axes(ax)
-    colours = np.where(bars >= 0.0, PALETTE[0], PALETTE[1]).tolist()
-    ax.bar(bars.index, bars, width=_width(bars.index.to_numpy()), color=colours)
+    width, beneath = _width(bars.index.to_numpy()), np.where(calls * puts > 0.0, calls, 0.0)
+    for side, color, bottom in (("call", LONG, 0.0), ("put", SHORT, beneath)):
+        label = f"{side}s: {style.number(float(gamma[side].sum()))} M USD"
+        ax.bar(bars.index, bars[side], width=width, bottom=bottom, color=color, label=label)
     ax.axhline(0, color=GREY, lw=0.8)
-    _strike_axis(ax, gamma.abs(), _price(chain, pd.Timestamp(np.min(chain["expiry"]))))
+    _name_largest(ax, net, np.maximum(calls, beneath + puts).clip(lower=0.0))
+    _strike_axis(ax, size, _price(chain, pd.Timestamp(np.min(chain["expiry"]))))
     if dealer is not None:
+        ax.plot(net.index, net, "D", ms=3.5, color="black", mec="white", mew=0.6, label="net")
         turn = float(exposure.zero_gamma(chain, dealer=dealer, contract_size=contract_size)["price_usd"])
         if np.isfinite(turn):
             label = f"zero gamma: {style.number(turn)} USD"
             ax.axvline(turn, color=PALETTE[2], lw=1.2, ls=":", label=label)
     whose = "all options counted +1" if dealer is None else "dealers' sign assumed"
-    total = style.number(float(gamma.sum()))
+    total = style.number(float(net.sum()))
     title = f"{_symbol(found)}: gamma {total} M USD per 1 % move, {whose}"
     label = f"strike [USD{binned}], 99.5 % shown"
     style.dress(ax, title=title, x=label, y="gamma [million USD per 1 %]", form="number")
     style.legend(ax, "above")
-    return ax, pd.DataFrame({"strike": bars.index, "gamma_musd": bars.to_numpy()})
+    parts = {"calls_musd": calls, "puts_musd": puts, "gamma_musd": net}
+    return ax, pd.DataFrame(parts).rename_axis("strike").reset_index()
+
+
+def _name_largest(ax: Axes, values: pd.Series, tops: pd.Series) -> None:
+    """Write the strike above the three largest bars."""
+    ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+    for strike in values.abs().nlargest(3).index:
+        words: dict[str, Any] = {
+            "rotation": 90,
+            "ha": "center",
+            "va": "bottom",
+            "fontsize": 7.5,
+            "bbox": ground,
+        }
+        offset: dict[str, Any] = {"xytext": (0, 3), "textcoords": "offset points"}
+        ax.annotate(style.number(strike), (strike, tops[strike]), **offset, **words)
+    ax.margins(y=0.2)
 
 
 def _one_chain(found: xr.Dataset, dims: tuple[str, ...]) -> xr.Dataset:
@@ -213,7 +238,7 @@ def _strike_axis(ax: Axes, totals: pd.Series, price: float) -> None:
     """Limit the axis to the strikes that hold nearly all, and mark the price of the underlying."""
     ax.set_xlim(_range(totals))
     style.write(ax.xaxis, "number")
-    ax.locator_params(axis="x", nbins=6)
+    ax.locator_params(axis="x", nbins=int(0.75 * style.cell_width(ax) / 48.0))
     if np.isfinite(price):
         label = f"underlying: {style.number(price)} USD"
         ax.axvline(price, color=GREY, lw=1.2, ls="--", zorder=0.5, label=label)

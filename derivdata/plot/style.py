@@ -151,10 +151,8 @@ def dress(
 
 def write(axis: Axis, form: Form) -> None:
     """Write the values of an axis as numbers, numbers without a sign, or fractions as percent."""
-    from matplotlib.ticker import PercentFormatter
-
     if form == "percent":
-        axis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+        axis.set_major_formatter(lambda value, _: f"{number(round(100 * value, 9) + 0.0)} %")  # no −0
     else:
         axis.set_major_formatter(lambda value, _: number(abs(value) if form == "size" else value))
 
@@ -172,12 +170,15 @@ def _title_size(width: float) -> float:
 
 
 def utc_axis(ax: Axes) -> None:
-    """Write short dates, and the zone in the label."""
+    """Write short dates, and the zone in the label; a day has its month, since two may stand on one axis."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     locator = AutoDateLocator(minticks=3, maxticks=8)
+    form = ConciseDateFormatter(locator)
+    form.formats[2] = form.zero_formats[2] = form.zero_formats[3] = "%d %b"
+    form.offset_formats[2] = "%Y"
     ax.xaxis.set_major_locator(locator)
-    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    ax.xaxis.set_major_formatter(form)
     ax.set_xlabel("time [UTC]")
 
 

@@ -76,14 +76,15 @@ def surface(
         }
     ).dropna()
     ax = style.axes(ax)
-    edges = np.arange(len(expiries) + 1) - 0.5, np.linspace(-reach, reach, _ACROSS + 1)
-    drawn = ax.pcolormesh(*edges, 100 * iv, cmap=SEQUENTIAL, rasterized=True)
+    columns = np.arange(len(expiries))
+    drawn = ax.pcolormesh(columns, spread, 100 * iv, cmap=SEQUENTIAL, shading="nearest", rasterized=True)
+    ax.set_ylim(-reach, reach)
     ax.axhline(0, color=GREY, lw=0.8, ls=":")
     style.dress(ax, title=title, y="moneyness ln(K/F) / (σ√T)\n[standard deviations]", grid="")
-    places = apart(np.arange(len(expiries)), 36.0 * len(expiries) / (0.72 * style.cell_width(ax)))
+    places = apart(columns, 36.0 * len(expiries) / (0.72 * style.cell_width(ax)))
     ax.set_xticks(places, [expiry_label(expiries[place], tenors[place]) for place in places])
     ax.set_xlabel("listed expiry [UTC], time to expiry [days]")
-    style.colorbar(ax, drawn, "implied volatility [% per √year]")
+    style.colorbar(ax, drawn, "implied volatility [% annualised]")
     return finish(ax, table, data, source=source)
 
 

@@ -94,11 +94,11 @@ def term_structure(
     if top - bottom < 0.02:  # two points of volatility at least: no line is steep by rounding alone
         upper.set_ylim((bottom + top) / 2 - 0.01, (bottom + top) / 2 + 0.01)
     title = f"{name_of(fit)}: ATM volatility {' and '.join(dict.fromkeys(ends))}"
-    style.dress(upper, title=title, y="volatility\n[% per √year]", form="percent")
+    style.dress(upper, title=title, y="volatility\n[% annualised]", form="percent")
     style.legend(upper, "above")
     low, high = (np.sqrt(np.asarray(free[end] / free["year_fraction"])) for end in ("lower", "upper"))
     _free(lower, free, tenors, low, high)
-    style.dress(lower, y="model-free\n[% per √year]", form="percent")
+    style.dress(lower, y="model-free\n[% annualised]", form="percent")
     expiry_axis(lower, tenors, dates)
     table = table.assign(model_free=np.asarray(free["vol"]), model_free_low=low, model_free_high=high)
     return finish(upper, table, data, source=source, lowest=lower)

@@ -40,8 +40,8 @@ def volatility(
     data
         For ``"history"``: what ``dd.analysis.surface.history`` gave, of one symbol and venue, with the points
         ``atm`` and ``rr25``, and ``bf25`` if it is to be drawn. For ``"realised"``: implied volatility
-        [1/√year] with a dim ``time`` alone. For ``"cone"``: what ``dd.analysis.volatility.cone`` gave, of one
-        symbol and venue.
+        [1/√year] with a dim ``time`` alone; a scalar coordinate ``tenor`` [days] is named. For ``"cone"``:
+        what ``dd.analysis.volatility.cone`` gave, of one symbol and venue.
     kind
         ``"history"``: a volatility index with volatility at the forward; below it call less put volatility at
         25 delta and the butterfly, in points, one line per time to expiry. An instant without a fit is a gap.
@@ -51,7 +51,8 @@ def volatility(
         quantiles and, darker, between the next ones where there are four or more; a line for the middle one;
         dots for the latest window, diamonds for implied volatility.
     realised
-        For ``"realised"``: the realised volatility, of the same form, labelled by its window's end.
+        For ``"realised"``: the realised volatility, of the same form, labelled by its window's end. The
+        length of the windows is named where it is what ``dd.analysis.volatility`` gave.
     implied
         For ``"cone"``: implied volatility [1/√year] by days to expiry.
     symbol
@@ -91,17 +92,33 @@ def _beside(implied: Any, realised: Any, symbol: str, source: Source | None, ax:
     for sign, color in ((1.0, PALETTE[0]), (-1.0, PALETTE[1])):
         where = (sign * (above - below)).values > 0
         ax.fill_between(instants, above.values, below.values, where=where, color=color, alpha=0.18, lw=0)
-    for name, line, color in (("implied", implied, PALETTE[0]), ("realised", realised, PALETTE[1])):
+    of = _length(float(implied["tenor"]) if "tenor" in implied.coords else np.nan)
+    over = _length(_window_days(realised))
+    for name, line, color in (
+        ("implied" + of, implied, PALETTE[0]),
+        ("realised" + over, realised, PALETTE[1]),
+    ):
         last = float(line.dropna("time")[-1])
         ax.plot(line["time"].values, line.values, color=color, lw=1.5, label=f"{name}: {100 * last:.1f} %")
     apart = 100 * (above - below).mean().item() if instants.size else np.nan
-    words = f"implied {abs(apart):.1f} points {'above' if apart > 0 else 'below'} realised on average"
-    title = f"{symbol or 'Volatility'}: {words if np.isfinite(apart) else 'implied and realised'}"
-    style.dress(ax, title=title, y="volatility [% per √year]", form="percent")
-    style.legend(ax)
+    words = f"implied{of} {abs(apart):.1f} points {'above' if apart > 0 else 'below'} realised{over}"
+    words = f"{words} on average" if np.isfinite(apart) else f"implied{of} and realised{over}"
+    title = f"{symbol or 'Volatility'}: {words}"
+    style.dress(ax, title=title, y="volatility [% annualised]", form="percent")
+    style.legend(ax, "above")
     style.utc_axis(ax)
     table = pd.DataFrame({"implied": implied.to_series(), "realised": realised.to_series()})
     return finish(ax, table.rename_axis("time").reset_index(), implied, realised, source=source)
+
+
+def _window_days(realised: xr.DataArray) -> float:
+    """Return the length of the windows of ``dd.analysis.volatility``, whose results state their steps."""
+    step = realised["time"].diff("time").median() / np.timedelta64(1, "D")
+    return float(step * realised.attrs.get("steps", np.nan))
+
+
+def _length(days: float) -> str:
+    return f" ({days:.3g} days)" if np.isfinite(days) else ""
 
 
 def _cone(cone: xr.Dataset, implied: Mapping[float, float], source: Source | None, ax: Axes | None) -> Axes:
@@ -128,7 +145,7 @@ def _cone(cone: xr.Dataset, implied: Mapping[float, float], source: Source | Non
     middle = len(days) // 2
     words = _rank(latest[middle], values[:, middle], quantiles)
     title = f"{days[middle]:g}-day realised volatility {100 * latest[middle]:.1f} %, {words}"
-    y = "volatility [% per √year]"
+    y = "volatility [% annualised]"
     style.dress(ax, title=title, x="window, time to expiry [days]", y=y, form="percent")
     style.legend(ax, "right")
     table = pd.DataFrame(values.T, columns=[f"quantile_{100 * q:g}" for q in quantiles])
@@ -166,7 +183,7 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
         for strip, name in zip(lower, points[1:], strict=True):
             strip.plot(table["time"], 100 * table[f"{name}_{days:g}d"], **look)
     title = f"{symbol + ': ' if symbol else ''}{_finding(table, index)}"
-    style.dress(upper, title=title, y="volatility\n[% per √year]", form="percent")
+    style.dress(upper, title=title, y="volatility\n[% annualised]", form="percent")
     style.legend(upper, "above")
     for strip, name in zip(lower, points[1:], strict=True):
         strip.axhline(0, color=GREY, lw=0.8)
@@ -182,10 +199,13 @@ def _finding(table: pd.DataFrame, index: str) -> str:
     if len(known):
         now, first = 100 * known["strip_index"].iloc[-1], 100 * known["strip_index"].iloc[0]
         span = (known["time"].iloc[-1] - known["time"].iloc[0]) / pd.Timedelta(1, "D")
-        words = f"{index} {now:.1f} %, {now - first:+.1f} points in {span:.3g} days"
+        length = f"{span:.3g} days" if span >= 1.0 else f"{24.0 * span:.0f} hours"
+        words = f"{index} {now:.1f} %, {now - first:+.1f} points in {length}"
     skews = [name for name in table if str(name).startswith("rr25")]
-    last = table[skews[len(skews) // 2]].dropna()
+    middle = skews[len(skews) // 2]
+    last = table[middle].dropna()
     if len(last) and np.isfinite(last.iloc[-1]):
         side = "puts" if last.iloc[-1] < 0 else "calls"
-        words += f"; {side} {100 * abs(last.iloc[-1]):.1f} richer"
+        tenor = middle.removeprefix("rr25_").removesuffix("d")
+        words += f"; {tenor}-day {side} {100 * abs(last.iloc[-1]):.1f} points richer"
     return words

@@ -14,6 +14,7 @@ import derivdata as dd
 from derivdata import plot
 from derivdata.analysis import smile, surface
 from derivdata.analysis.smile import svi
+from derivdata.analysis.status import Status
 from tests.plot import made
 
 matplotlib.use("Agg")
@@ -231,7 +232,7 @@ def test_a_density_is_that_of_black_where_volatility_is_flat_and_states_its_forw
 def test_an_index_says_how_far_it_moved() -> None:
     ax = plot.volatility(made.index_history(), symbol="BTC")
     words = " ".join(ax.get_title(loc="left").split())
-    assert words == "BTC: 30-day strip index 59.0 %, +9.0 points in 9 days; puts 3.0 richer"
+    assert words == "BTC: 30-day strip index 59.0 %, +9.0 points in 9 days; 30-day puts 3.0 points richer"
     below = ax.get_figure(root=True).axes[0].child_axes[1]
     assert below.lines[0].get_ydata() == pytest.approx([-3.0] * 10)
     with pytest.raises(ValueError, match="choose one symbol and one venue"):
@@ -349,15 +350,19 @@ def test_a_card_says_parameters_error_and_arbitrage_and_counts_quotes() -> None:
     assert card.facts["expiries"] == "4 of 4 fitted"
     assert card.facts["arbitrage"] == "none"
     assert card.table["ATM [%]"].tolist() == [50.0] * 4
+    missed = made.fit().assign(rmse_vol=("expiry", [0.106, 0.01, 0.01, 0.02]))
+    assert plot.card(missed).facts["error of all quotes"] == "median 1.5, largest 10.6 points at 7 days"
     assert card.table["rho"].tolist() == [-0.3] * 4
     assert card.table["psi"].tolist() == [0.06, 0.12, 0.2, 0.27]
     html = card._repr_html_()
     assert '<img alt="BTC on alpha" src="data:image/png;base64,' in html
     assert "4 of 4 fitted" in repr(card)
     flat = made.chain().assign(underlying_price=100.0)
-    card = plot.card(surface.from_chain(flat))
+    offered = surface.from_chain(flat)
+    offered["status"] |= Status.ONE_SIDED
+    card = plot.card(offered)
     assert card.facts["arbitrage"] == "none"
-    assert card.table["status"].tolist() == ["forward is spot"] * 4
+    assert card.table["status"].tolist() == ["forward is spot, quotes without a bid"] * 4
     vogt = smile.from_raw(svi.Raw(-0.0410, 0.1331, 0.3060, 0.3586, 0.4153), 1.0, k_min=-1.5, k_max=1.5)
     card = plot.card(vogt)
     assert card.facts["arbitrage"] == "butterfly"

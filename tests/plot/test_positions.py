@@ -179,25 +179,29 @@ def strips_of(ax: Any) -> list[Any]:
 
 
 def test_gamma_by_strike_is_that_of_the_analysis() -> None:
-    """Bars add up to the analysis' sum; calls less puts are less."""
+    """Bars add up to the analysis' sum, calls twice the puts: they have twice the open interest."""
     whole = exposure.gamma_exposure(made.chain(), by=())["gamma_exposure_usd"].item() / 1e6
     ax = plot.strikes(made.chain(), "gamma")
-    assert sum(bar.get_height() for bar in ax.patches) == pytest.approx(whole)
+    table = plot.data(ax)
+    assert table["gamma_musd"].sum() == pytest.approx(whole)
+    assert table["calls_musd"].to_numpy() == pytest.approx(2 * table["puts_musd"].to_numpy())
+    assert max(bar.get_y() + bar.get_height() for bar in ax.patches) == table["gamma_musd"].max()
+    assert ax.texts[0].get_text() == "100", "the strike with most"
     signed = plot.strikes(made.chain(), "gamma", dealer=exposure.NAIVE_DEALER)
-    below = [bar.get_height() for bar in signed.patches]
-    assert sum(below) < whole
+    [net] = [line for line in signed.lines if line.get_label() == "net"]
+    assert net.get_ydata() == pytest.approx(table["gamma_musd"].to_numpy() / 3)
+    assert min(bar.get_height() for bar in signed.patches) == pytest.approx(-table["puts_musd"].max())
     with pytest.raises(ValueError, match="a dim 'exchange'"):
         plot.strikes(made.chains(), "gamma")
 
 
 def test_implied_against_realised_says_how_far_apart() -> None:
-    ax = plot.volatility(made.volatility(0.5), "realised", realised=made.volatility(0.4), symbol="BTC")
+    past = made.volatility(0.4).assign_attrs(steps=7)
+    ax = plot.volatility(made.volatility(0.5).assign_coords(tenor=30.0), "realised", realised=past)
     words = " ".join(ax.get_title(loc="left").split())
-    assert words == "BTC: implied 10.0 points above realised on average"
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
-        "implied: 50.0 %",
-        "realised: 40.0 %",
-    ]
+    assert words == "Volatility: implied (30 days) 10.0 points above realised (7 days) on average"
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == ["implied (30 days): 50.0 %", "realised (7 days): 40.0 %"]
     with pytest.raises(ValueError, match="realised must be an array with one dim, time"):
         plot.volatility(made.volatility(0.5), "realised", realised=made.volatility(np.nan))
 

@@ -123,5 +123,5 @@ def implied_at(frame: pd.DataFrame, days: float) -> xr.DataArray:
         for time, group in rows.groupby(rows["time"].dt.tz_localize(None))
     }
     series = pd.Series(values, dtype=np.float64).rename_axis("time")
-    implied: xr.DataArray = series.to_xarray().rename("implied").assign_attrs(units="1/√year")
+    implied: xr.DataArray = series.to_xarray().rename("implied").assign_coords(tenor=days)
     return implied
