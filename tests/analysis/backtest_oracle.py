@@ -178,3 +178,110 @@ def threshold(  # noqa: C901
         return best
 
     return wanted
+
+
+def portfolio(  # noqa: C901 - one loop from top to bottom is the point
+    rates: Any, interval: float, prices: Any, rules: Rules, sizes: dict[int, Any], fee: Any, band: float
+) -> tuple[list[float], list[tuple[int, int, int, int, int, str]]]:
+    """As `backtest` of settlements, of many sized pairs; the legs on a venue share an account.
+
+    `sizes` has, by the row at which they are new, USD of a leg by (symbol, long, short) and collateral by
+    venue, for the capital; `fee` is in bps by side (buy, sell) and venue.
+    """
+    venues, rows = range(len(rates[0])), len(rates[0][0])
+    equity, path, closed = rules.capital, [], []
+    held: dict[tuple[int, int, int], Any] = {}
+    account, wanted_account, moved = dict.fromkeys(venues, 0.0), dict.fromkeys(venues, 0.0), 0.0
+
+    def trade(pair: Any, coins: float, bought: int, lost: tuple[int, ...] = ()) -> float:
+        cost = 0.0
+        for leg in (LONG, SHORT):
+            side = bought if leg == LONG else 1 - bought
+            bps = fee[side][pair[1 + leg]] + rules.slip
+            bps += rules.liquidation if pair[1 + leg] in lost else 0.0
+            cost += coins * held[pair]["mark"][leg] * bps / 10_000
+        return cost
+
+    def close(pair: Any, row: int, reason: str, lost: tuple[int, ...] = ()) -> float:
+        cost = trade(pair, held[pair]["coins"], 1, lost)
+        closed.append((*pair, held[pair]["entered"], row, reason))
+        for leg in (LONG, SHORT):
+            account[pair[1 + leg]] -= held[pair]["share"][leg]
+        del held[pair]
+        return cost
+
+    def on_venue(venue: int) -> float:
+        legs = [(p, leg) for p in held for leg in (LONG, SHORT) if p[1 + leg] == venue]
+        return sum(held[p]["coins"] * held[p]["mark"][leg] for p, leg in legs)
+
+    def allot() -> None:
+        """Bring the accounts to their collateral; a leg's share of it leaves with the leg."""
+        used = {venue: wanted_account[venue] if on_venue(venue) > 0 else 0.0 for venue in venues}
+        reach = min(1.0, equity / sum(used.values())) if sum(used.values()) else 0.0
+        for venue in venues:
+            account[venue] = reach * used[venue]
+        for pair, position in held.items():
+            for leg in (LONG, SHORT):
+                part = position["coins"] * position["mark"][leg] / on_venue(pair[1 + leg])
+                position["share"][leg] = account[pair[1 + leg]] * part
+
+    for row in range(rows):
+        now = row * rules.hours
+        for pair, position in held.items():
+            there = [prices[pair[0]][venue][row] for venue in pair[1:]]
+            there = position["mark"] if any(map(math.isnan, there)) else there
+            if there is not position["mark"]:
+                position["marked"] = now
+            for leg, sign in ((LONG, 1), (SHORT, -1)):
+                gain = sign * position["coins"] * (there[leg] - position["mark"][leg])
+                rate = rates[pair[0]][pair[1 + leg]][row]
+                if not math.isnan(rate):
+                    gain -= sign * rate * interval / 8 / 10_000 * position["coins"] * there[leg]
+                equity += gain
+                account[pair[1 + leg]] += gain
+                position["share"][leg] += gain
+            position["mark"] = there
+        for pair in [each for each in held if now - held[each]["marked"] > rules.oldest_mark]:
+            equity -= close(pair, row, "no_mark")
+        lost = tuple(v for v in venues if account[v] < rules.maintenance * on_venue(v) and on_venue(v) > 0)
+        for pair in [each for each in held if set(each[1:]) & set(lost)]:
+            equity -= close(pair, row, "liquidation", lost)
+        if now - moved >= rules.transfer:
+            allot()
+            moved = now
+        if row == rows - 1:
+            for pair in list(held):
+                equity -= close(pair, row, "end")
+        elif row in sizes:
+            leg_usd, collateral = sizes[row]
+            scale = equity / rules.capital
+            for pair in [each for each in held if not leg_usd.get(each)]:
+                equity -= close(pair, row, "rule")
+            for pair, size in leg_usd.items():
+                marks = [prices[pair[0]][venue][row] for venue in pair[1:]]
+                middle, present = sum(marks) / 2, held.get(pair)
+                before = present["coins"] * sum(present["mark"]) / 2 if present else 0.0
+                if (
+                    not size
+                    or math.isnan(middle)
+                    or (present and abs(scale * size - before) <= band * before)
+                ):
+                    continue
+                coins = scale * size / middle
+                if present:
+                    equity -= trade(pair, abs(coins - present["coins"]), int(coins < present["coins"]))
+                    present["coins"] = coins
+                else:
+                    held[pair] = {
+                        "coins": coins,
+                        "mark": marks,
+                        "marked": now,
+                        "entered": row,
+                        "share": [0.0, 0.0],
+                    }
+                    equity -= trade(pair, coins, 0)
+            wanted_account = {venue: scale * collateral[venue] for venue in venues}
+            allot()
+            moved = now
+        path.append(equity)
+    return path, closed

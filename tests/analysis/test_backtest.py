@@ -261,6 +261,68 @@ def test_the_loop_of_a_reader_agrees_to_the_cent(kind: str, seed: int) -> None:
     ) == sorted((SYMBOLS[s], VENUES[long], VENUES[short], reason) for s, long, short, _, _, reason in closed)
 
 
+def drawn_sizes(seed: int, rows: int = 40) -> xr.Dataset:
+    """Sizes of all pairs of three symbols, new at every fifth row; a third of them are none."""
+    rng = np.random.default_rng([seed, 1])
+    pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
+    times = panel(np.zeros((3, 4, rows)))["time"].values[2::5]
+    leg = rng.uniform(2e3, 2e4, (3, len(pairs), times.size)) * (rng.random((3, len(pairs), times.size)) > 0.6)
+    return xr.Dataset(
+        {
+            "leg_usd": (("symbol", "pair", "time"), leg),
+            "collateral_usd": (("exchange", "time"), rng.uniform(500.0, 15e3, (4, times.size))),
+        },
+        {"symbol": SYMBOLS, "exchange": VENUES, "time": times}
+        | {name: ("pair", [VENUES[p[at]] for p in pairs]) for at, name in enumerate(("long", "short"))},
+        {"capital_usd": 100_000.0},
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_portfolio_agrees_with_the_loop_of_a_reader(seed: int) -> None:
+    rates, prices = drawn(seed)
+    sizes, fees = drawn_sizes(seed), {"buy": [1.0, 2.0, 3.0, 4.0], "sell": [4.0, 3.0, -1.0, 2.0]}
+    rules = oracle.Rules(
+        settled=True, hours=8.0, fee=[], slip=0.5, capital=100_000.0, leg=0.0, leverage=0.0,
+        maintenance=0.02, transfer=24.0 if seed % 2 else math.inf, liquidation=30.0,
+        oldest_mark=8.0,
+    )  # fmt: skip
+    names = [
+        (VENUES.index(a), VENUES.index(b)) for a, b in zip(*(sizes[leg].values for leg in ("long", "short")))
+    ]
+    by_row = {
+        2 + 5 * at: (
+            {(s, *pair): float(sizes["leg_usd"][s, k, at]) for s in range(3) for k, pair in enumerate(names)},
+            sizes["collateral_usd"][:, at].values.tolist(),
+        )
+        for at in range(sizes.sizes["time"])
+    }
+    path, closed = oracle.portfolio(
+        rates.tolist(), 8.0, prices.tolist(), rules, by_row, list(fees.values()), 0.3
+    )
+    costs = {v: {side: fees[side][at] for side in fees} for at, v in enumerate(VENUES)}
+    result = backtest.carry(
+        panel(rates),
+        backtest.Portfolio(sizes, band=0.3),
+        backtest.Costs(costs, slippage_bps=0.5, liquidation_bps=30.0),
+        prices=panel(prices, unit="USD"),
+        capital=100_000.0,
+        maintenance=0.02,
+        max_mark_age="8h",
+        transfer_every="1d" if seed % 2 else None,
+    )
+    np.testing.assert_allclose(result["equity_usd"].values, path, atol=1e-8, rtol=0)
+    table = backtest.trades(result)
+    columns = [table[name] for name in ("symbol", "long", "short", "entry", "exit", "reason")]
+    stamps = pd.DatetimeIndex(result["time"].values, tz="UTC")
+    assert sorted(zip(*columns, strict=True)) == sorted(
+        (SYMBOLS[s], VENUES[a], VENUES[b], stamps[first], stamps[last], why)
+        for s, a, b, first, last, why in closed
+    )
+    assert table["net_usd"].sum() == pytest.approx(path[-1] - 100_000.0, abs=1e-8)
+    assert {"rule", "liquidation", "no_mark"} <= set(table["reason"]), "every branch is reached"
+
+
 def test_the_drawn_markets_reach_every_branch_of_the_loop() -> None:
     """Otherwise the agreement of the two loops would say nothing about liquidations and refusals."""
     reasons, refused = set(), 0

@@ -10,6 +10,7 @@ from derivdata.analysis.backtest.costs import Costs
 from derivdata.analysis.backtest.depths import capacity
 from derivdata.analysis.backtest.engine import carry
 from derivdata.analysis.backtest.past import Past, Target
+from derivdata.analysis.backtest.portfolios import Portfolio
 from derivdata.analysis.backtest.results import trades
 from derivdata.analysis.backtest.rules import (
     ForecastThreshold,
@@ -27,6 +28,7 @@ __all__ = [
     "HoldPair",
     "HoldingTime",
     "Past",
+    "Portfolio",
     "Rotation",
     "SpreadThreshold",
     "Target",

@@ -1,4 +1,4 @@
-"""Positions of a backtest: one pair per symbol, as arrays over (leg, symbol) and over symbols.
+"""Positions of a backtest, each a pair of one symbol, as arrays over (leg, place) and over places.
 
 The long leg is row 0, the short leg row 1. Both legs have the same number of coins, so that the pair gains or
 loses by the difference of the venues' prices only.
@@ -49,29 +49,38 @@ class Fills(NamedTuple):
 
 
 class Book:
-    """Positions, and what each has earned since its entry [USD]."""
+    """Positions, and what each has earned since its entry [USD].
 
-    def __init__(self, symbols: int, venues: int, account: Account) -> None:
-        self.account = account
-        self.legs = np.full((2, symbols), -1, dtype=np.intp)
-        self.opened = np.zeros(symbols)
-        self.coins = np.zeros(symbols)
+    A place holds one pair at a time, of the symbol (by its place in the tables) that `symbol` says.
+    """
+
+    def __init__(self, symbol: Indices, shape: tuple[int, int], account: Account) -> None:
+        self.account, self.symbol = account, symbol
+        places = symbol.size
+        self.legs = np.full((2, places), -1, dtype=np.intp)
+        self.opened = np.zeros(places)
+        self.coins = np.zeros(places)
         by_leg = ("entry", "mark", "margin", "leg_funding", "missing")
         self.entry, self.mark, self.margin, self.leg_funding, self.missing = (
-            np.zeros((2, symbols)) for _ in by_leg
+            np.zeros((2, places)) for _ in by_leg
         )
-        self.paid_at = np.full((symbols, venues), -np.inf)
+        self.paid_at = np.full(shape, -np.inf)
         """Hours of each series' last payment, those before an entry included: its next is due from there."""
-        self.transferred, self.marked_at, self.unmarked = (np.zeros(symbols) for _ in range(3))
-        self.entry_row = np.zeros(symbols, dtype=np.intp)
-        self.entry_usd = np.zeros(symbols)
-        self.funding, self.price, self.fees, self.slippage = (np.zeros(symbols) for _ in range(4))
+        self.transferred, self.marked_at, self.unmarked = (np.zeros(places) for _ in range(3))
+        self.entry_row = np.zeros(places, dtype=np.intp)
+        self.entry_usd, self.exit_usd = np.zeros(places), np.zeros(places)
+        self.funding, self.price, self.fees, self.slippage = (np.zeros(places) for _ in range(4))
         self.closed: list[dict[str, Any]] = []
 
     @property
     def held(self) -> Indices:
-        """Places of the symbols that have a position."""
+        """Places that have a position."""
         return np.flatnonzero(self.legs[0] >= 0)
+
+    def of_legs(self, table: Floats, at: Indices) -> Floats:
+        """Return what a table (symbol, venue) has of the legs of some places."""
+        found: Floats = table[self.symbol[at], self.legs[:, at]]
+        return found
 
     def mark_to(self, marks: Floats, now: float, passed: float) -> Floats:
         """Take in the marks of a row, NaN where there is none; return the gains [USD] of the held pairs.
@@ -80,7 +89,7 @@ class Book:
         would look like a gain.
         """
         held = self.held
-        fresh = marks[held, self.legs[:, held]]
+        fresh = self.of_legs(marks, held)
         both = np.isfinite(fresh).all(axis=0)
         new = np.where(both, fresh, self.mark[:, held])
         gained = self.coins[held] * (_DIRECTION * (new - self.mark[:, held])).sum(axis=0)
@@ -92,14 +101,13 @@ class Book:
         return np.asarray(gained)
 
     def unmarked_pairs(self, now: float) -> Indices:
-        """Return the symbols whose pair has had no common mark for too long."""
+        """Return the places whose pair has had no common mark for too long."""
         return np.flatnonzero((self.legs[0] >= 0) & (now - self.marked_at > self.account.max_mark_age))
 
     def settle(self, rates: Floats, interval: Floats, now: float) -> Floats:
         """Take in a row's settlements; return what the held pairs received [USD]."""
         held = self.held
-        legs = self.legs[:, held]
-        rate, hours = rates[held, legs], interval[held, legs]
+        rate, hours = self.of_legs(rates, held), self.of_legs(interval, held)
         due = np.isfinite(rate) & (hours > 0.0)
         self.missing[:, held] += np.where(
             due, self._lacking(held, now - hours, np.where(due, hours, 1.0)), 0.0
@@ -113,14 +121,13 @@ class Book:
         They are due an interval apart, the last of them at `until`. None that is at most half an interval
         after the series' last payment is due: that payment was late.
         """
-        since = np.maximum(self.paid_at[at, self.legs[:, at]] + (LATE - 1.0) * interval, self.opened[at])
+        since = np.maximum(self.of_legs(self.paid_at, at) + (LATE - 1.0) * interval, self.opened[at])
         return np.asarray(np.clip(np.ceil((until - since) / interval - _ROUNDING), 0.0, None) * interval)
 
     def accrue(self, rates: Floats, hours: Floats, passed: float) -> Floats:
         """Take in what sampled rates accrued since the row before, over `hours` of the `passed` ones."""
         held = self.held
-        legs = self.legs[:, held]
-        rate, covered = rates[held, legs], hours[held, legs]
+        rate, covered = self.of_legs(rates, held), self.of_legs(hours, held)
         covered = np.where(np.isfinite(rate), covered, 0.0)
         self.missing[:, held] += passed - covered
         return self._receive(held, np.where(covered > 0.0, rate, 0.0), covered)
@@ -140,38 +147,54 @@ class Book:
         unrealised = _DIRECTION * self.coins * (self.mark - self.entry)
         return np.asarray(self.margin + unrealised + self.leg_funding)
 
-    def transfer(self, now: float) -> None:
+    def transfer(self, now: float, equity: float) -> None:
         """Share the equity of the legs evenly, where the last transfer is long enough ago."""
         due = (self.legs[0] >= 0) & (now - self.transferred >= self.account.transfer_hours)
         if due.any():
-            equity = self._equity()
-            self.margin += np.where(due, equity.mean(axis=0) - equity, 0.0)
+            left = self._equity()
+            self.margin += np.where(due, left.mean(axis=0) - left, 0.0)
             self.transferred[due] = now
 
     def margin_used(self) -> float:
         """Return the margin of all positions that were opened [USD]."""
         return self.account.pair_margin * self.held.size
 
-    def open(self, at: Indices, legs: Any, row: int, now: float, fills: Fills) -> tuple[Floats, Any, Any]:
-        """Open pairs; return what is traded, the fees and the slippage by symbol [USD]."""
+    def open(
+        self, at: Indices, legs: Any, leg_usd: Any, row: int, now: float, fills: Fills
+    ) -> tuple[Floats, Any, Any]:
+        """Open pairs; return what is traded, the fees and the slippage by place [USD]."""
         self.legs[:, at], self.opened[at], self.entry_row[at] = legs, now, row
-        mark = fills.mark[at, legs]
-        self.coins[at] = self.account.leg_usd / mark.mean(axis=0)
+        mark = self.of_legs(fills.mark, at)
+        self.coins[at] = leg_usd / mark.mean(axis=0)
         self.entry[:, at] = self.mark[:, at] = mark
         self.margin[:, at] = self.account.pair_margin / 2.0
         self.leg_funding[:, at] = self.missing[:, at] = 0.0
         self.transferred[at] = self.marked_at[at] = now
-        self.unmarked[at] = 0.0
-        for part in (self.funding, self.price, self.fees, self.slippage):
+        for part in (self.unmarked, self.exit_usd, self.funding, self.price, self.fees, self.slippage):
             part[at] = 0.0
-        traded = self._trade(at, _ENTRY, fills, None)
+        traded = self._trade(at, self.coins[at], _ENTRY, fills, None)
         self.entry_usd[at] = traded[0]
+        return traded
+
+    def resize(self, at: Indices, leg_usd: Floats, fills: Fills) -> tuple[Floats, Any, Any]:
+        """Trade pairs that are open to other sizes of their legs; return what `open` returns."""
+        mark, before = self.of_legs(fills.mark, at), self.coins[at]
+        coins = leg_usd / mark.mean(axis=0)
+        more, entry = coins > before, self.entry[:, at]
+        # What is closed has earned its gain; what is added joins at the mark of now.
+        gained = _DIRECTION * (before - coins) * (mark - entry)
+        self.leg_funding[:, at] += np.where(more, 0.0, gained)
+        self.entry[:, at] = np.where(more, (before * entry + (coins - before) * mark) / coins, entry)
+        traded = self._trade(at, np.abs(coins - before), np.where(more, _ENTRY, _EXIT), fills, None)
+        self.coins[at] = coins
+        self.entry_usd[at] += np.where(more, traded[0], 0.0)
+        self.exit_usd[at] += np.where(more, 0.0, traded[0])
         return traded
 
     def close(
         self, at: Indices, row: int, now: float, fills: Fills, reason: int, lost: Bools | None, due: Floats
     ) -> tuple[Floats, Any, Any]:
-        """Close pairs at their marks; return what is traded, the fees and the slippage by symbol [USD].
+        """Close pairs at their marks; return what is traded, the fees and the slippage by place [USD].
 
         Parameters
         ----------
@@ -181,20 +204,20 @@ class Book:
             Interval [h] of the legs' settlements as last known; what is due and not paid is missing.
         """
         interval = np.where(due > 0.0, due, 1.0)
-        gap = now - self.paid_at[at, self.legs[:, at]]
+        gap = now - self.of_legs(self.paid_at, at)
         overdue = (due > 0.0) & (gap > LATE * interval) & np.isfinite(gap)
         until = np.where(overdue, now - np.mod(np.where(overdue, gap, 0.0), interval), self.opened[at])
         self.missing[:, at] += self._lacking(at, until, interval)
-        traded = self._trade(at, _EXIT, fills, lost)
+        traded = self._trade(at, self.coins[at], _EXIT, fills, lost)
         self.closed.append(
             {
-                "symbol": at,
+                "symbol": self.symbol[at],
                 "long": self.legs[0, at],
                 "short": self.legs[1, at],
                 "entry_row": self.entry_row[at],
                 "exit_row": np.full(at.size, row),
                 "entry_usd": self.entry_usd[at],
-                "exit_usd": traded[0],
+                "exit_usd": self.exit_usd[at] + traded[0],
                 "funding_usd": self.funding[at],
                 "price_usd": self.price[at],
                 "fees_usd": self.fees[at],
@@ -208,14 +231,16 @@ class Book:
         self.coins[at] = 0.0
         return traded
 
-    def _trade(self, at: Indices, side: Indices, fills: Fills, lost: Bools | None) -> tuple[Floats, Any, Any]:
-        legs = self.legs[:, at]
-        notional = self.coins[at] * self.mark[:, at]
-        fee = self.account.fees[side, at, legs]
+    def _trade(
+        self, at: Indices, coins: Floats, side: Indices, fills: Fills, lost: Bools | None
+    ) -> tuple[Floats, Any, Any]:
+        where = (side, self.symbol[at], self.legs[:, at])
+        notional = coins * self.mark[:, at]
+        fee = self.account.fees[where]
         if lost is not None:
             fee = fee + np.where(lost, self.account.liquidation, 0.0)
         fees = (notional * fee / BPS).sum(axis=0)
-        slippage = (notional * fills.slippage[side, at, legs] / BPS).sum(axis=0)
+        slippage = (notional * fills.slippage[where] / BPS).sum(axis=0)
         self.fees[at] += fees
         self.slippage[at] += slippage
         return np.asarray(notional.sum(axis=0)), fees, slippage

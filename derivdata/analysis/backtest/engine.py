@@ -14,6 +14,7 @@ from derivdata.analysis.backtest.costs import Costs
 from derivdata.analysis.backtest.depths import Slippage
 from derivdata.analysis.backtest.market import Market, market_of
 from derivdata.analysis.backtest.past import Knowledge, Past, Target, target_of
+from derivdata.analysis.backtest.portfolios import Accounts, Portfolio, Sizes
 from derivdata.analysis.backtest.results import Reason, dataset, provenance_of
 from derivdata.analysis.panels import Panel, hours_of, positive, require, require_rate
 from derivdata.support.arguments import typed
@@ -23,7 +24,7 @@ from derivdata.support.arrays import Bools, Floats, Indices
 @typed
 def carry(
     panel: Panel,
-    rule: Callable,  # type: ignore[type-arg]
+    rule: Callable | Portfolio,  # type: ignore[type-arg]
     costs: Costs,
     *,
     prices: Panel | None = None,
@@ -46,7 +47,8 @@ def carry(
         before; samples accrue over time, which estimates payments.
     rule
         Called at every row with what is known (`Past`); returns the pairs to hold. See `SpreadThreshold`,
-        `ForecastThreshold`, `Rotation`, `HoldingTime` and `VenueLimit`.
+        `ForecastThreshold`, `Rotation`, `HoldingTime` and `VenueLimit`. Or a `Portfolio`: many pairs of a
+        symbol in sizes of their own, with an account for each venue.
     costs
         Fees by venue and side; slippage where no `depth` is given.
     prices
@@ -81,12 +83,12 @@ def carry(
         Over ``time``: ``equity_usd``, ``drawdown`` (fraction of the peak), ``refused_entries``. Over
         ``symbol`` and ``time``, of each row: ``funding_usd``, ``price_usd``, ``fees_usd``,
         ``slippage_usd``, ``traded_usd``, and the venues held after it, ``long_venue`` and ``short_venue``
-        (places in ``exchange``, −1 for none). Over ``trade``: see `trades`. Single figures: ``net_usd``,
-        ``apr`` (simple), ``sharpe`` (annualised, of the returns of whole UTC days, taken as independent),
-        ``sharpe_adjusted`` (for their dependence: Lo 2002), ``max_drawdown``, ``turnover`` (notional a year
-        over capital), ``liquidations``, ``missing_hours``, ``unmarked_hours``. Equity is `capital` plus
-        all funding and price less all fees and slippage. The positions of the last row are closed there. The
-        provenance is that of `panel`, `prices` and `depth`.
+        (places in ``exchange``, −1 for none; not of a `Portfolio`). Over ``trade``: see `trades`. Single
+        figures: ``net_usd``, ``apr`` (simple), ``sharpe`` (annualised, of the returns of whole UTC days,
+        taken as independent), ``sharpe_adjusted`` (for their dependence: Lo 2002), ``max_drawdown``,
+        ``turnover`` (notional a year over capital), ``liquidations``, ``missing_hours``, ``unmarked_hours``.
+        Equity is `capital` plus all funding and price less all fees and slippage. The positions of the last
+        row are closed there. The provenance is that of `panel`, `prices` and `depth`.
 
     Raises
     ------
@@ -145,10 +147,21 @@ class Journal(NamedTuple):
     slippage: Floats
     traded: Floats
     legs: Any
-    """Venues held after the row's trades, over (row, leg, symbol); −1 for none."""
+    """Venues held after the row's trades, over (row, leg, place); −1 for none."""
+    symbol: Indices
+    """Of each place."""
     refused: Any
     """Entries at each row for which there was no capital, or no mark or depth."""
     closed: list[dict[str, Any]]
+
+    def net_of(self, row: int) -> float:
+        """Return what a row has earned so far, all symbols together [USD]."""
+        earned = self.funding[row] + self.price[row] - self.fees[row] - self.slippage[row]
+        return float(earned.sum())
+
+    def add(self, table: Floats, row: int, at: Indices, amounts: Floats) -> None:
+        """Add amounts of some places to their symbols' in a row of one of these tables."""
+        np.add.at(table[row], self.symbol[at], amounts)
 
 
 class _Now(NamedTuple):
@@ -162,16 +175,22 @@ class _Now(NamedTuple):
 
 
 def simulate(
-    market: Market, rule: Callable[[Past], Any], account: Account, slippage: Slippage, latency: float
+    market: Market,
+    rule: Callable[[Past], Any] | Portfolio,
+    account: Account,
+    slippage: Slippage,
+    latency: float,
 ) -> Journal:
     """Run a rule over all rows; positions that are left at the last row are closed there."""
-    rows, symbols = market.since.size, len(market.symbols)
-    book, knowledge = Book(symbols, len(market.venues), account), Knowledge(market, latency)
-    legs = np.full((rows, 2, symbols), -1, dtype=np.int16)
-    funding, price, fees, slipped, traded = (np.zeros((rows, symbols)) for _ in range(5))
-    refused = np.zeros(rows, dtype=np.intp)
-    journal = Journal(funding, price, fees, slipped, traded, legs, refused, book.closed)
-    marks = np.ones(knowledge.last.shape)
+    rows, shape = market.since.size, (len(market.symbols), len(market.venues))
+    sizes = rule.on(market) if isinstance(rule, Portfolio) else None
+    each = np.arange(shape[0])
+    book = Book(each, shape, account) if sizes is None else Accounts(sizes.symbol, shape, account)
+    knowledge = Knowledge(market, latency)
+    legs = np.full((rows, 2, book.symbol.size), -1, dtype=np.int16)
+    amounts = (np.zeros((rows, shape[0])) for _ in range(5))
+    journal = Journal(*amounts, legs, book.symbol, np.zeros(rows, dtype=np.intp), book.closed)
+    marks = np.ones(shape)
     accrual = np.full(marks.shape, np.nan), np.full(marks.shape, -np.inf)
     equity = account.capital
     for row in range(rows):
@@ -184,19 +203,19 @@ def simulate(
         if market.prices is not None:
             _close(book, now, book.unmarked_pairs(now.hours), Reason.NO_MARK, journal)
             _liquidate(book, now, journal)
-            book.transfer(now.hours)
+            book.transfer(now.hours, equity + journal.net_of(row))
         knowledge.advance(now.hours)
         if row == rows - 1:
             _close(book, now, book.held, Reason.END, journal)
-        else:
+        elif sizes is None:
             held_hours = np.where(book.legs[0] >= 0, now.hours - book.opened, 0.0)
             past = Past(knowledge, row, book.legs, held_hours, now.tradable, account.leg_usd)
-            target = target_of(rule(past), past)
-            before = journal.fees[row].sum() + journal.slippage[row].sum()
-            earned = journal.funding[row].sum() + journal.price[row].sum()
-            _follow(book, now, target, equity + earned - before, journal)
-        equity += journal.funding[row].sum() + journal.price[row].sum()
-        equity -= journal.fees[row].sum() + journal.slippage[row].sum()
+            _follow(book, now, target_of(rule(past), past), equity, journal)
+        elif isinstance(book, Accounts):
+            place = sizes.due(market.times[row], market.times[max(row - 1, 0)])
+            if place is not None:
+                _resize(book, now, sizes, place, equity, journal)
+        equity += journal.net_of(row)
         journal.legs[row] = book.legs
     return journal
 
@@ -206,16 +225,17 @@ def _earn(book: Book, market: Market, now: _Now, accrual: tuple[Floats, Floats],
     held, row = book.held, now.row
     if held.size:
         passed = now.hours - market.since[row - 1] if row else 0.0
-        journal.price[row, held] = book.mark_to(now.fills.mark, now.hours, passed)
+        journal.add(journal.price, row, held, book.mark_to(now.fills.mark, now.hours, passed))
     rates = market.rates.row(row)
     if market.interval is not None:
-        journal.funding[row, held] = book.settle(rates, market.interval.row(row), now.hours)
+        paid = book.settle(rates, market.interval.row(row), now.hours)
+        journal.add(journal.funding, row, held, paid)
         return
     last, at = accrual
     if held.size and row:
         before = market.since[row - 1]
         hours = np.clip(np.minimum(now.hours, at + market.limit) - before, 0.0, None)
-        journal.funding[row, held] = book.accrue(last, hours, now.hours - before)
+        journal.add(journal.funding, row, held, book.accrue(last, hours, now.hours - before))
     there = np.isfinite(rates)
     np.copyto(last, rates, where=there)
     at[there] = now.hours
@@ -232,32 +252,48 @@ def _close(
     book: Book, now: _Now, at: Indices, reason: Reason, journal: Journal, lost: Bools | None = None
 ) -> None:
     if at.size:
-        due = now.interval[at, book.legs[:, at]]
+        due = book.of_legs(now.interval, at)
         _enter(journal, now.row, at, book.close(at, now.row, now.hours, now.fills, reason, lost, due))
 
 
-def _follow(book: Book, now: _Now, target: Target, equity: float, journal: Journal) -> None:
+def _follow(book: Book, now: _Now, target: Target, before: float, journal: Journal) -> None:
     """Trade from the positions to the target, the highest scores first, as far as the capital reaches."""
     wanted = np.stack([target.long, target.short])
     changes = (wanted != book.legs).any(axis=0)
-    leaves = (changes & (book.legs[0] >= 0)).nonzero()[0]
-    if leaves.size:
-        paid = journal.fees[now.row].sum() + journal.slippage[now.row].sum()
-        _close(book, now, leaves, Reason.RULE, journal)
-        equity -= journal.fees[now.row].sum() + journal.slippage[now.row].sum() - paid
+    _close(book, now, np.flatnonzero(changes & (book.legs[0] >= 0)), Reason.RULE, journal)
     enters = (changes & (wanted[0] >= 0)).nonzero()[0]
     if not enters.size:
         return
     fills = now.tradable[enters, wanted[:, enters]].all(axis=0)
     ranked = enters[fills][np.argsort(-target.score[enters[fills]], kind="stable")]
-    free = equity - book.margin_used()
+    free = before + journal.net_of(now.row) - book.margin_used()
     able = ranked[: max(int(np.floor(free / book.account.pair_margin + 1e-9)), 0)]
     journal.refused[now.row] = enters.size - able.size
     if able.size:
-        traded = book.open(able, wanted[:, able], now.row, now.hours, now.fills)
+        traded = book.open(able, wanted[:, able], book.account.leg_usd, now.row, now.hours, now.fills)
         _enter(journal, now.row, able, traded)
+
+
+def _resize(book: Accounts, now: _Now, sizes: Sizes, place: int, before: float, journal: Journal) -> None:
+    """Trade from the positions to sizes for the equity that there is, and set the accounts' collateral."""
+    scale = max(before + journal.net_of(now.row), 0.0) / sizes.capital
+    wanted, held = scale * sizes.leg_usd[place], book.legs[0] >= 0
+    _close(book, now, np.flatnonzero(held & (wanted <= 0.0)), Reason.RULE, journal)
+    held = book.legs[0] >= 0
+    present = book.coins * book.mark.mean(axis=0)
+    changes = np.flatnonzero((wanted > 0.0) & (np.abs(wanted - present) > sizes.band * present * held))
+    able = changes[now.tradable[sizes.symbol[changes], sizes.legs[:, changes]].all(axis=0)]
+    journal.refused[now.row] = changes.size - able.size
+    old, new = able[held[able]], able[~held[able]]
+    if old.size:
+        _enter(journal, now.row, old, book.resize(old, wanted[old], now.fills))
+    if new.size:
+        traded = book.open(new, sizes.legs[:, new], wanted[new], now.row, now.hours, now.fills)
+        _enter(journal, now.row, new, traded)
+    book.collateral = scale * sizes.collateral_usd[place]
+    book.allot(now.hours, before + journal.net_of(now.row))
 
 
 def _enter(journal: Journal, row: int, at: Indices, trade: tuple[Floats, Any, Any]) -> None:
     for total, part in zip((journal.traded, journal.fees, journal.slippage), trade, strict=True):
-        total[row, at] += part
+        journal.add(total, row, at, part)

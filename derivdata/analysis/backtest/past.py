@@ -14,7 +14,7 @@ from derivdata.analysis.backtest.market import Market
 from derivdata.analysis.funding.ledger import LATE
 from derivdata.analysis.panels import hours_of
 from derivdata.support.arrays import Bools, Floats, Indices
-from derivdata.units import RATE_UNIT
+from derivdata.units import HOUR_UNIT, RATE_UNIT
 
 _BLOCK = 256
 _COVER = 0.75
@@ -162,19 +162,24 @@ class Past:
         return self._knowledge.mean(hours_of(window, "window")).copy()
 
     def panel(self) -> xr.DataArray:
-        """Return every rate that is known [bps/8h], dims ``(symbol, exchange, time)``."""
+        """Return every rate that is known [bps/8h], dims ``(symbol, exchange, time)``.
+
+        As the panel that the backtest was given, settlements with their ``interval_hours``: what takes a
+        panel takes it.
+        """
         market, known = self._knowledge.market, self._knowledge.known
-        values = market.rates.array[..., :known].view()
-        values.flags.writeable = False
-        labels = {"symbol": list(market.symbols), "exchange": list(market.venues)}
+        dims = ("symbol", "exchange", "time")
+        labels: dict[str, Any] = {"symbol": list(market.symbols), "exchange": list(market.venues)}
+        labels["time"] = market.times[:known]
+        if market.interval is not None:
+            labels["interval_hours"] = (
+                dims,
+                _frozen(market.interval.array[..., :known]),
+                {"units": HOUR_UNIT},
+            )
         kind = "settled" if market.settled else "sampled"
-        return xr.DataArray(
-            values,
-            dims=("symbol", "exchange", "time"),
-            coords={**labels, "time": market.times[:known]},
-            name="rate_bps_8h",
-            attrs={"units": RATE_UNIT, "kind": kind},
-        )
+        attrs = {"units": RATE_UNIT, "kind": kind}
+        return xr.DataArray(_frozen(market.rates.array[..., :known]), labels, dims, "rate_bps_8h", attrs)
 
     def positions(self) -> dict[str, tuple[str, str]]:
         """Return the pair held for each symbol that has one, (long, short)."""
@@ -182,6 +187,12 @@ class Past:
             self.symbols[place]: (self.venues[self.long[place]], self.venues[self.short[place]])
             for place in np.flatnonzero(self.long >= 0)
         }
+
+
+def _frozen(values: Floats) -> Floats:
+    view = values.view()
+    view.flags.writeable = False
+    return view
 
 
 def target_of(answer: Any, past: Past) -> Target:

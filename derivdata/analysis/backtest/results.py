@@ -12,6 +12,7 @@ import xarray as xr
 
 from derivdata.analysis.backtest.book import Account
 from derivdata.analysis.backtest.market import Market
+from derivdata.analysis.backtest.portfolios import Portfolio
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.tables.joining import joined_provenance
@@ -70,8 +71,6 @@ def dataset(market: Market, journal: Any, account: Account, rule: Any, attrs: di
     variables |= {
         "equity_usd": ("time", equity, {"units": USD_UNIT}),
         "drawdown": ("time", 1.0 - equity / peak, {"units": "fraction"}),
-        "long_venue": (("symbol", "time"), journal.legs[:, 0].T, codes),
-        "short_venue": (("symbol", "time"), journal.legs[:, 1].T, codes),
         "refused_entries": ("time", journal.refused, {"units": "count"}),
     }
     labels = {"symbol": list(market.symbols), "exchange": list(market.venues), "time": market.times}
@@ -79,10 +78,12 @@ def dataset(market: Market, journal: Any, account: Account, rule: Any, attrs: di
     result.attrs |= {
         "kind": "settled" if market.settled else "sampled",
         "capital_usd": account.capital,
-        "leg_usd": account.leg_usd,
-        "leverage": account.leverage,
         "rule": repr(rule),
     }
+    if not isinstance(rule, Portfolio):
+        result.attrs |= {"leg_usd": account.leg_usd, "leverage": account.leverage}
+        for place, name in enumerate(("long_venue", "short_venue")):
+            result[name] = (("symbol", "time"), journal.legs[:, place].T, codes)
     return result.assign(_totals(result, market))
 
 

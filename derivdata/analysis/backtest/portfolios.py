@@ -1,0 +1,137 @@
+"""Portfolios of pairs in a backtest: sizes by time, and accounts whose legs share their collateral."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from derivdata.analysis.backtest.book import Account, Book
+from derivdata.analysis.backtest.market import Market
+from derivdata.analysis.inputs import require_times, require_variables
+from derivdata.analysis.panels import labels_of, positive
+from derivdata.support.arrays import Bools, Floats, Indices
+
+
+@dataclass(frozen=True, eq=False)
+class Portfolio:
+    """Hold pairs in the sizes that `derivdata.analysis.funding.portfolio` gave, many of a symbol at once.
+
+    In place of a rule of `carry`, which then leaves ``leg_usd`` and ``leverage`` aside: sizes and collateral
+    grow and shrink with the equity. The legs on a venue share one account. It is liquidated whole where its
+    equity is below `carry`'s ``maintenance`` of its legs' notional, and the other legs of its pairs are
+    closed with it. Collateral is set to what the sizes call for when they change and at every
+    ``transfer_every``, as far as the equity reaches.
+
+    Attributes
+    ----------
+    sizes
+        Dims ``symbol``, ``pair`` and ``time``, with ``leg_usd`` and, over ``exchange`` and ``time``,
+        ``collateral_usd``, both for a capital of ``attrs["capital_usd"]``; ``long`` and ``short`` along
+        ``pair``. They count from the first row at or after their time.
+    band
+        A pair is left as it is while its size is within this fraction of what is wanted: each trade costs.
+    """
+
+    sizes: xr.Dataset = field(repr=False)
+    band: float = 0.1
+
+    def __post_init__(self) -> None:
+        require_variables(
+            self.sizes, "sizes", ["leg_usd", "collateral_usd"], dims=["symbol", "pair", "exchange", "time"]
+        )
+        require_times(self.sizes, "sizes")
+        if (np.diff(self.sizes["time"].to_numpy()) <= np.timedelta64(0, "us")).any():
+            raise ValueError("the times of sizes must ascend without repeats")
+        positive(self.sizes.attrs.get("capital_usd", np.nan), "sizes.attrs['capital_usd']")
+        if not 0.0 <= self.band < 1.0:
+            raise ValueError(f"band={self.band} is a fraction of a pair's size, from 0 up to 1")
+
+    def on(self, market: Market) -> Sizes:
+        """Return the sizes by the places of a market; pairs that are never wanted have none."""
+        for dim, labels in (("symbol", market.symbols), ("exchange", market.venues)):
+            wanted = labels_of(self.sizes, dim)
+            strange = sorted(set(wanted.tolist()) - set(labels))
+            if strange:
+                raise ValueError(f"the panel has no {dim} {strange[0]!r}, of which sizes has a position")
+        legs = np.array(
+            [
+                [market.venues.index(str(name)) for name in self.sizes[leg].to_numpy()]
+                for leg in ("long", "short")
+            ],
+            dtype=np.intp,
+        ).reshape(2, -1)
+        leg_usd = np.nan_to_num(self.sizes["leg_usd"].transpose("time", "symbol", "pair").to_numpy())
+        symbol, pair = np.nonzero((leg_usd > 0.0).any(axis=0))
+        names = labels_of(self.sizes, "symbol")
+        places = np.array([market.symbols.index(str(name)) for name in names], dtype=np.intp)
+        collateral = self.sizes["collateral_usd"].reindex(exchange=list(market.venues), fill_value=0.0)
+        return Sizes(
+            self.sizes["time"].to_numpy(),
+            places[symbol],
+            legs[:, pair],
+            leg_usd[:, symbol, pair],
+            np.nan_to_num(collateral.transpose("time", "exchange").to_numpy()),
+            float(self.sizes.attrs["capital_usd"]),
+            self.band,
+        )
+
+
+class Sizes(NamedTuple):
+    """Sizes of a portfolio; its places are pairs of a symbol."""
+
+    times: Any
+    symbol: Indices
+    legs: Indices
+    """(leg, place) venues."""
+    leg_usd: Floats
+    """(time, place)."""
+    collateral_usd: Floats
+    """(time, venue)."""
+    capital: float
+    band: float
+
+    def due(self, now: Any, previous: Any) -> int | None:
+        """Return the place of the newest sizes at a row, None where the row before had them too."""
+        newest, before = np.searchsorted(self.times, [now, previous], side="right") - 1
+        return None if newest < 0 or (newest == before and now != previous) else int(newest)
+
+
+class Accounts(Book):
+    """Positions of which all legs on a venue share one account.
+
+    Its equity is that of its legs: which leg the collateral is booked to means nothing.
+    """
+
+    def __init__(self, symbol: Indices, shape: tuple[int, int], account: Account) -> None:
+        super().__init__(symbol, shape, account)
+        self.collateral = np.zeros(shape[1])
+        """Equity that each account is brought to [USD]."""
+        self.allotted = 0.0
+
+    def _by_venue(self, amounts: Floats) -> Floats:
+        """Return the sums of the legs' amounts over venues."""
+        there = self.legs >= 0
+        return np.bincount(self.legs[there], amounts[there], self.collateral.size)
+
+    def lost_legs(self) -> Bools:
+        """Tell which legs are on a venue whose account has less left than its maintenance margin."""
+        needs = self.account.maintenance * self._by_venue(self.coins * self.mark)
+        return (self.legs >= 0) & (self._by_venue(self._equity()) < needs)[self.legs]
+
+    def transfer(self, now: float, equity: float) -> None:
+        """Bring the accounts to their collateral, where the last transfer is long enough ago."""
+        if now - self.allotted >= self.account.transfer_hours:
+            self.allot(now, equity)
+
+    def allot(self, now: float, equity: float) -> None:
+        """Bring the accounts to their collateral, to as large a part of each as the equity [USD] reaches."""
+        notional = np.where(self.legs >= 0, self.coins * self.mark, 0.0)
+        on_venue = self._by_venue(notional)
+        used = np.where(on_venue > 0.0, self.collateral, 0.0)
+        reach = min(1.0, max(equity, 0.0) / max(float(used.sum()), 1e-12))
+        share = reach * used / np.where(on_venue > 0.0, on_venue, 1.0)
+        self.margin += np.where(self.legs >= 0, share[self.legs] * notional - self._equity(), 0.0)
+        self.allotted = now
