@@ -14,7 +14,7 @@ from derivdata.analysis.backtest.costs import Costs
 from derivdata.analysis.backtest.depths import Slippage
 from derivdata.analysis.backtest.market import Market, market_of
 from derivdata.analysis.backtest.past import Knowledge, Past, Target, target_of
-from derivdata.analysis.backtest.portfolios import Accounts, Portfolio, Sizes
+from derivdata.analysis.backtest.portfolios import Accounts, Portfolio
 from derivdata.analysis.backtest.results import Reason, dataset, provenance_of
 from derivdata.analysis.panels import Panel, hours_of, positive, require, require_rate
 from derivdata.support.arguments import typed
@@ -174,22 +174,17 @@ class _Now(NamedTuple):
     interval: Floats
 
 
-def simulate(
-    market: Market,
-    rule: Callable[[Past], Any] | Portfolio,
-    account: Account,
-    slippage: Slippage,
-    latency: float,
-) -> Journal:
+def simulate(market: Market, rule: Any, account: Account, slippage: Slippage, latency: float) -> Journal:
     """Run a rule over all rows; positions that are left at the last row are closed there."""
     rows, shape = market.since.size, (len(market.symbols), len(market.venues))
-    sizes = rule.on(market) if isinstance(rule, Portfolio) else None
-    each = np.arange(shape[0])
-    book = Book(each, shape, account) if sizes is None else Accounts(sizes.symbol, shape, account)
+    book = Book(np.arange(shape[0]), shape, account)
+    if isinstance(rule, Portfolio):
+        book = Accounts(rule.on(market), shape, account)
     knowledge = Knowledge(market, latency)
     legs = np.full((rows, 2, book.symbol.size), -1, dtype=np.int16)
-    amounts = (np.zeros((rows, shape[0])) for _ in range(5))
-    journal = Journal(*amounts, legs, book.symbol, np.zeros(rows, dtype=np.intp), book.closed)
+    funding, price, fees, slipped, traded = (np.zeros((rows, shape[0])) for _ in range(5))
+    refused = np.zeros(rows, dtype=np.intp)
+    journal = Journal(funding, price, fees, slipped, traded, legs, book.symbol, refused, book.closed)
     marks = np.ones(shape)
     accrual = np.full(marks.shape, np.nan), np.full(marks.shape, -np.inf)
     equity = account.capital
@@ -207,14 +202,12 @@ def simulate(
         knowledge.advance(now.hours)
         if row == rows - 1:
             _close(book, now, book.held, Reason.END, journal)
-        elif sizes is None:
+        elif isinstance(book, Accounts):
+            _resize(book, now, market.times, equity, journal)
+        else:
             held_hours = np.where(book.legs[0] >= 0, now.hours - book.opened, 0.0)
             past = Past(knowledge, row, book.legs, held_hours, now.tradable, account.leg_usd)
             _follow(book, now, target_of(rule(past), past), equity, journal)
-        elif isinstance(book, Accounts):
-            place = sizes.due(market.times[row], market.times[max(row - 1, 0)])
-            if place is not None:
-                _resize(book, now, sizes, place, equity, journal)
         equity += journal.net_of(row)
         journal.legs[row] = book.legs
     return journal
@@ -274,8 +267,12 @@ def _follow(book: Book, now: _Now, target: Target, before: float, journal: Journ
         _enter(journal, now.row, able, traded)
 
 
-def _resize(book: Accounts, now: _Now, sizes: Sizes, place: int, before: float, journal: Journal) -> None:
-    """Trade from the positions to sizes for the equity that there is, and set the accounts' collateral."""
+def _resize(book: Accounts, now: _Now, times: Any, before: float, journal: Journal) -> None:
+    """Trade from the positions to new sizes for the equity that there is; set the accounts' collateral."""
+    sizes = book.sizes
+    place = sizes.due(times[now.row], times[max(now.row - 1, 0)])
+    if place is None:
+        return
     scale = max(before + journal.net_of(now.row), 0.0) / sizes.capital
     wanted, held = scale * sizes.leg_usd[place], book.legs[0] >= 0
     _close(book, now, np.flatnonzero(held & (wanted <= 0.0)), Reason.RULE, journal)

@@ -51,11 +51,12 @@ class Portfolio:
 
     def on(self, market: Market) -> Sizes:
         """Return the sizes by the places of a market; pairs that are never wanted have none."""
-        for dim, labels in (("symbol", market.symbols), ("exchange", market.venues)):
-            wanted = labels_of(self.sizes, dim)
+        names = labels_of(self.sizes["leg_usd"], "symbol")
+        venues = labels_of(self.sizes["collateral_usd"], "exchange")
+        for dim, labels, wanted in (("symbol", market.symbols, names), ("exchange", market.venues, venues)):
             strange = sorted(set(wanted.tolist()) - set(labels))
             if strange:
-                raise ValueError(f"the panel has no {dim} {strange[0]!r}, of which sizes has a position")
+                raise ValueError(f"the panel has no {dim} {strange[0]!r}, which sizes are of")
         legs = np.array(
             [
                 [market.venues.index(str(name)) for name in self.sizes[leg].to_numpy()]
@@ -65,7 +66,6 @@ class Portfolio:
         ).reshape(2, -1)
         leg_usd = np.nan_to_num(self.sizes["leg_usd"].transpose("time", "symbol", "pair").to_numpy())
         symbol, pair = np.nonzero((leg_usd > 0.0).any(axis=0))
-        names = labels_of(self.sizes, "symbol")
         places = np.array([market.symbols.index(str(name)) for name in names], dtype=np.intp)
         collateral = self.sizes["collateral_usd"].reindex(exchange=list(market.venues), fill_value=0.0)
         return Sizes(
@@ -105,8 +105,9 @@ class Accounts(Book):
     Its equity is that of its legs: which leg the collateral is booked to means nothing.
     """
 
-    def __init__(self, symbol: Indices, shape: tuple[int, int], account: Account) -> None:
-        super().__init__(symbol, shape, account)
+    def __init__(self, sizes: Sizes, shape: tuple[int, int], account: Account) -> None:
+        super().__init__(sizes.symbol, shape, account)
+        self.sizes = sizes
         self.collateral = np.zeros(shape[1])
         """Equity that each account is brought to [USD]."""
         self.allotted = 0.0
@@ -114,7 +115,7 @@ class Accounts(Book):
     def _by_venue(self, amounts: Floats) -> Floats:
         """Return the sums of the legs' amounts over venues."""
         there = self.legs >= 0
-        return np.bincount(self.legs[there], amounts[there], self.collateral.size)
+        return np.asarray(np.bincount(self.legs[there], amounts[there], self.collateral.size), float)
 
     def lost_legs(self) -> Bools:
         """Tell which legs are on a venue whose account has less left than its maintenance margin."""

@@ -16,6 +16,7 @@ from derivdata.analysis.funding.pairs import realised_carry, slippage_bps
 from derivdata.analysis.funding.payback import breakeven
 from derivdata.analysis.funding.persistence import half_life
 from derivdata.analysis.funding.picks import pick_record, pick_summary
+from derivdata.analysis.funding.portfolios import portfolio
 from derivdata.analysis.funding.spreads import dispersion, spread
 from derivdata.analysis.funding.zscores import zscore
 
@@ -34,6 +35,7 @@ __all__ = [
     "period_sums",
     "pick_record",
     "pick_summary",
+    "portfolio",
     "realised_carry",
     "slippage_bps",
     "spread",

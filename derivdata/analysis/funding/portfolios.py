@@ -1,0 +1,297 @@
+"""Portfolio of pairs: sizes from forecasts, capital by venue, and how likely an account is liquidated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from scipy.special import ndtri
+
+from derivdata.analysis.funding.margin_moves import Moves, moves_of
+from derivdata.analysis.funding.sizing import Limits, Problem, best_for_risk, correlation, solve
+from derivdata.analysis.funding.status import FundingStatus
+from derivdata.analysis.inputs import require_labels, require_times, require_variables
+from derivdata.analysis.panels import (
+    Panel,
+    hours,
+    hours_of,
+    labels_of,
+    positive,
+    refuse_other_coins,
+    require,
+    usual_step,
+)
+from derivdata.analysis.status import flag_attrs
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Floats
+from derivdata.support.times import Instant, instant
+from derivdata.units import BPS, USD_UNIT
+
+_NEEDS = ("gross_bps", "net_bps", "net_low_bps", "net_high_bps", "realised_net_bps", "decisions")
+_PAIRS = 100
+"""Pairs that take part at an instant: the held ones, then those with the most net for their risk."""
+
+
+@typed
+def portfolio(
+    forecasts: xr.Dataset,
+    prices: Panel,
+    *,
+    capital: float,
+    max_venue_share: float = 1.0,
+    max_liquidation: float = 0.01,
+    transfer_every: str | pd.Timedelta = "1d",
+    maintenance: float | Mapping[str, float] = 0.01,
+    haircut: float | Mapping[str, float] = 0.0,
+    max_leverage: float = 10.0,
+    max_leg_usd: float | None = None,
+    risk_aversion: float = 1.0,
+    start: Instant | None = None,
+) -> xr.Dataset:
+    """Find the sizes of pairs that earn most for their risk, with the collateral that each venue needs.
+
+    Parameters
+    ----------
+    forecasts
+        What `forecast_history` gave with ``prices=``: means, intervals and past outcomes of the pairs.
+    prices
+        Marks [USD] over ``exchange`` and ``time``, ``symbol`` allowed.
+    capital
+        What there is [USD].
+    max_venue_share
+        Largest part of the capital that stands on one venue as collateral, and is lost if the venue fails.
+    max_liquidation
+        Largest probability that any account is liquidated within a week.
+    transfer_every
+        Time until collateral can be moved: so long an account must bear the prices' moves by itself.
+    maintenance
+        Part of the legs' notional below which a venue liquidates an account, one number or by venue.
+    haircut
+        Part of the collateral that a venue does not count, as of coins in place of USD.
+    max_leverage
+        Largest notional over counted collateral of an account, the venue's initial margin.
+    max_leg_usd
+        Largest notional of one pair's leg [USD], as by the depth of its books; None: no limit.
+    risk_aversion
+        What is maximised is the mean outcome less ``risk_aversion / 2`` times its variance over the capital:
+        1 is the growth of the capital (Kelly), 2 half the size of that where no limit holds.
+    start
+        Sizes of every instant of the forecasts from here on, nothing being held before: what is held already
+        pays no cost again. None: of the last instant alone.
+
+    Returns
+    -------
+    Dataset, for `derivdata.analysis.backtest.Portfolio`
+        Over ``symbol``, ``pair`` and ``time``: ``leg_usd``, the notional of each leg. Over ``exchange`` and
+        ``time``: ``collateral_usd``, ``exposure_usd`` (notional of the legs) and
+        ``liquidation_probability``, within a week. Over ``time``: ``net_usd``, the mean outcome of the
+        holding time less the cost of what is added, ``risk_usd``, its standard deviation, ``idle_usd``, and
+        ``status``: ``too_few`` without a forecast or with fewer than thirty times `transfer_every` of
+        prices, all sizes are 0. ``attrs["capital_usd"]``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `forecasts` are no such Dataset or are of funding only; `prices` are not in USD, lack a symbol or are
+        of another coin; a venue has no maintenance or haircut; an amount makes no sense.
+
+    Notes
+    -----
+    Sizes are never negative, the legs of a pair are equal. The risk of a pair is that of its forecast's
+    interval; how pairs move together is the correlation of past forecasts' errors, drawn to independence.
+    All legs on a venue share one account (cross margin), of which legs in opposite directions bear each
+    other's moves but have their maintenance each. A symbol has one price, the median of its venues; a move
+    within a step of `prices` is not seen, nor is a venue's own wick. Of each instant the hundred pairs with
+    the most net per risk take part. Coverage on recorded data: docs/methods/carry.md.
+
+    Examples
+    --------
+    >>> venues = ["binance", "bybit", "hyperliquid", "okx"]
+    >>> paid = dd.funding.settlements(["BTC", "ETH"], "60d", venues=venues)
+    >>> marks = dd.prices.history(["BTC", "ETH"], "60d", venues=venues)
+    >>> found = dd.analysis.funding.forecast_history(paid, hold="7d", fee_bps=0.2, prices=marks)
+    >>> sizes = dd.analysis.funding.portfolio(found, marks, capital=1e6, max_venue_share=0.3)
+    >>> bool((sizes["collateral_usd"] <= 300_000 * (1 + 1e-9)).all())
+    True
+    """
+    for name, value in (
+        ("capital", capital),
+        ("max_leverage", max_leverage),
+        ("risk_aversion", risk_aversion),
+    ):
+        positive(value, name)
+    for name, share in (("max_venue_share", max_venue_share), ("max_liquidation", max_liquidation)):
+        if not 0.0 < share <= 1.0 or (name == "max_liquidation" and share == 1.0):
+            raise ValueError(f"{name}={share} is a part of the whole, above 0: 0.3")
+    pairs = _pairs_of(forecasts)
+    limits = Limits(
+        np.inf if max_leg_usd is None else positive(max_leg_usd, "max_leg_usd") / capital,
+        max_venue_share,
+        max_liquidation / pairs.venues.size,
+        _by_venue(maintenance, "maintenance", pairs.venues),
+        1.0 - _by_venue(haircut, "haircut", pairs.venues),
+        1.0 / max_leverage,
+        risk_aversion,
+    )
+    first = pairs.times.size - 1
+    if start is not None:
+        stamp = instant(start, "start").tz_localize(None).to_datetime64()
+        first = int(np.searchsorted(pairs.times, stamp))
+    span = hours_of(transfer_every, "transfer_every")
+    moves = _moves(prices, pairs, first, span)
+    return _labelled(forecasts, pairs, first, capital, *_walk(pairs, moves, limits, first))
+
+
+class _Pairs(NamedTuple):
+    """Forecasts of the pairs of all symbols, over (pair, time); parts of a leg's notional."""
+
+    symbols: Any
+    venues: Any
+    times: Any
+    signed: Floats
+    """(venue, symbol, pair): 1 where a pair is long, −1 where it is short."""
+    gross: Floats
+    net: Floats
+    deviation: Floats
+    errors: Floats
+    """Outcomes less means, in units of the deviation."""
+    decisions: Floats
+    hold: Any
+
+
+def _pairs_of(forecasts: xr.Dataset) -> _Pairs:
+    require_variables(forecasts, "forecasts", _NEEDS, dims=["pair", "time"])
+    require_times(forecasts, "forecasts")
+    if "price_bps" not in forecasts:
+        raise ValueError(
+            "forecasts are of funding only, and the prices of the legs are the larger risk: "
+            "forecast_history(..., prices=marks)"
+        )
+    whole = _with_symbol(forecasts[list(_NEEDS)])
+    symbols, times = labels_of(whole["net_bps"], "symbol"), whole["time"].to_numpy()
+    legs = np.stack([[str(name) for name in forecasts[leg].to_numpy()] for leg in ("long", "short")])
+    venues = np.unique(legs)
+    places, count = np.searchsorted(venues, legs), legs.shape[1]
+    symbol, pair = np.repeat(np.arange(symbols.size), count), np.tile(np.arange(count), symbols.size)
+    signed = np.zeros((venues.size, symbols.size, symbol.size))
+    for sign, leg in ((1.0, 0), (-1.0, 1)):
+        signed[places[leg][pair], symbol, np.arange(symbol.size)] = sign
+    whole = whole.broadcast_like(whole["net_bps"]).transpose("symbol", "pair", "time")
+    figures = {name: whole[name].to_numpy().reshape(symbol.size, times.size) for name in _NEEDS}
+    apart = 2.0 * ndtri(0.5 * (1.0 + float(forecasts.attrs["level"])))
+    deviation = (figures["net_high_bps"] - figures["net_low_bps"]) / apart
+    with np.errstate(divide="ignore", invalid="ignore"):
+        errors = (figures["realised_net_bps"] - figures["net_bps"]) / deviation
+    hold = np.timedelta64(round(float(forecasts["hold_hours"]) * 3600.0), "s")
+    gross, net, decisions = figures["gross_bps"] / BPS, figures["net_bps"] / BPS, figures["decisions"]
+    return _Pairs(symbols, venues, times, signed, gross, net, deviation / BPS, errors, decisions, hold)
+
+
+def _with_symbol(data: Any) -> Any:
+    if "symbol" in data.dims:
+        return data
+    name = str(data["symbol"].item()) if "symbol" in data.coords else ""
+    return data.drop_vars("symbol", errors="ignore").expand_dims(symbol=[name])
+
+
+def _by_venue(given: float | Mapping[str, float], name: str, venues: Any) -> Floats:
+    lacking = [venue for venue in venues if isinstance(given, Mapping) and venue not in given]
+    if lacking:
+        raise ValueError(f"{name} names no part for {', '.join(lacking)}")
+    parts = np.array([given[venue] if isinstance(given, Mapping) else given for venue in venues], dtype=float)
+    if not ((parts >= 0.0) & (parts < 1.0)).all():
+        raise ValueError(f"{name}={given!r}: parts from 0 up to 1 are needed")
+    return parts
+
+
+def _moves(prices: Panel, pairs: _Pairs, first: int, span: float) -> Moves:
+    """Return the moves of the symbols' prices as known at each instant of the forecasts from one on."""
+    marks = _with_symbol(require(prices, "exchange", "time", units=USD_UNIT, name="prices"))
+    require_labels(marks, "prices", "symbol", pairs.symbols.tolist())
+    marks = marks.sel(symbol=pairs.symbols.tolist())
+    refuse_other_coins(marks, "prices")
+    step = usual_step(hours(marks, name="prices"))
+    middle = np.log(marks.where(marks > 0.0).median("exchange").transpose("symbol", "time").to_numpy())
+    at = np.searchsorted(marks["time"].to_numpy(), pairs.times[first:], side="right") - 1
+    return moves_of(middle, step, span, np.maximum(at, 0))
+
+
+def _walk(pairs: _Pairs, moves: Moves, limits: Limits, first: int) -> tuple[Floats, Floats, Floats]:
+    """Return sizes (pair, time), accounts (figure, venue, time) and totals (figure, time) of the walk."""
+    number, count = pairs.net.shape[0], pairs.times.size - first
+    sizes, held = np.zeros((number, count)), np.zeros(number)
+    accounts, totals = np.zeros((3, pairs.venues.size, count)), np.full((2, count), np.nan)
+    for column, at in enumerate(range(first, pairs.times.size)):
+        known = np.isfinite(pairs.net[:, at]) & np.isfinite(pairs.deviation[:, at])
+        net = np.where(known, pairs.net[:, at], -1.0)
+        before = np.where(known, held, 0.0)
+        chosen, held = best_for_risk(net, pairs.deviation[:, at], before, _PAIRS), np.zeros(number)
+        if not known.any() or not np.isfinite(moves.tail[column]):
+            continue
+        over = pairs.times + pairs.hold <= pairs.times[at]
+        decisions = float(pairs.decisions[chosen, at].max(initial=1.0))
+        together = correlation(pairs.errors[chosen][:, over].T, decisions)
+        risk = pairs.deviation[chosen, at]
+        problem = Problem(
+            pairs.gross[chosen, at],
+            pairs.gross[chosen, at] - net[chosen],
+            risk[:, None] * together * risk[None, :],
+            before[chosen],
+            pairs.signed[:, :, chosen],
+            moves.covariance[column],
+            moves.deviations(column, limits.liquidation),
+            limits,
+        )
+        held[chosen] = solve(problem) if chosen.size else 0.0
+        sizes[:, column] = held
+        notional, deviation = problem.exposures(held[chosen])
+        collateral = problem.collateral(held[chosen])
+        spare = collateral * limits.counted - limits.maintenance * notional
+        with np.errstate(divide="ignore", invalid="ignore"):
+            likely = moves.weekly(column, spare / deviation)
+        accounts[..., column] = collateral, notional, np.where(notional > 0.0, likely, 0.0)
+        mean = problem.gross @ held[chosen] - problem.cost @ np.maximum(held - before, 0.0)[chosen]
+        totals[:, column] = mean, np.sqrt(held[chosen] @ problem.covariance @ held[chosen])
+    return sizes, accounts, totals
+
+
+def _labelled(
+    forecasts: xr.Dataset,
+    pairs: _Pairs,
+    first: int,
+    capital: float,
+    sizes: Floats,
+    accounts: Floats,
+    totals: Floats,
+) -> xr.Dataset:
+    usd, count = {"units": USD_UNIT}, sizes.shape[1]
+    sizes = capital * sizes.reshape(pairs.symbols.size, -1, count)
+    collateral, exposure, likely = accounts
+    status = np.where(np.isnan(totals[0]), int(FundingStatus.TOO_FEW), 0).astype(np.int32)
+    variables: dict[str, Any] = {
+        "leg_usd": (("symbol", "pair", "time"), sizes, usd | {"long_name": "notional of each leg"}),
+        "collateral_usd": (("exchange", "time"), capital * collateral, usd),
+        "exposure_usd": (
+            ("exchange", "time"),
+            capital * exposure,
+            usd | {"long_name": "notional of the legs"},
+        ),
+        "liquidation_probability": (
+            ("exchange", "time"),
+            likely,
+            {"units": "1", "long_name": "within a week"},
+        ),
+        "net_usd": ("time", capital * totals[0], usd | {"long_name": "mean outcome, of funding and prices"}),
+        "risk_usd": ("time", capital * totals[1], usd | {"long_name": "standard deviation of the outcome"}),
+        "idle_usd": ("time", capital * (1.0 - collateral.sum(axis=0)), usd),
+        "status": ("time", status, flag_attrs(FundingStatus)),
+    }
+    labels = {"symbol": pairs.symbols, "exchange": pairs.venues, "time": pairs.times[first:]}
+    legs = {leg: forecasts[leg].variable for leg in ("long", "short")}
+    attrs = {"capital_usd": capital} | {
+        name: forecasts.attrs[name] for name in ("provenance",) if name in forecasts.attrs
+    }
+    return xr.Dataset(variables, labels | legs | {"hold_hours": forecasts["hold_hours"].item()}, attrs)
