@@ -100,6 +100,8 @@ UNTIMED: dict[str, str] = {
     "archive.undo": "timed with `archive.replace`",
     "analysis.funding.forecast_history": "walks as `analysis.funding.pick_record` does, and has "
     "the figures of `analysis.funding.forecast_carry` at each instant: both have rows",
+    "analysis.funding.portfolio": "a problem of a hundred pairs at most an instant, of which the forecasts "
+    "take longer: `analysis.funding.pick_record` has a row",
     "asof": _NOTHING,
     "collect.backfill": "keeps the pace of venues; reading their answers is timed by row `venue-settlements`",
     "disconnect": _NOTHING,

@@ -287,9 +287,8 @@ def test_a_portfolio_agrees_with_the_loop_of_a_reader(seed: int) -> None:
         maintenance=0.02, transfer=24.0 if seed % 2 else math.inf, liquidation=30.0,
         oldest_mark=8.0,
     )  # fmt: skip
-    names = [
-        (VENUES.index(a), VENUES.index(b)) for a, b in zip(*(sizes[leg].values for leg in ("long", "short")))
-    ]
+    legs = (sizes[leg].values for leg in ("long", "short"))
+    names = [(VENUES.index(a), VENUES.index(b)) for a, b in zip(*legs, strict=True)]
     by_row = {
         2 + 5 * at: (
             {(s, *pair): float(sizes["leg_usd"][s, k, at]) for s in range(3) for k, pair in enumerate(names)},

@@ -14,16 +14,15 @@ from scipy.signal import lfilter
 import derivdata as dd
 from derivdata.analysis import funding
 from derivdata.analysis.funding import forecast_errors
-from derivdata.analysis.funding.carry_forecast import walks_of
 from derivdata.analysis.funding.forecast_errors import outcome_figures
+from derivdata.analysis.funding.pair_forecasts import walks_of
 from derivdata.analysis.funding.period_history import summed_history
 from derivdata.analysis.funding.pooled_regression import _borne_out, _left_of
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.reports.sections import carry as carry_section
 from tests.analysis.funding_made import market, noisy
 from tests.measured import carry_forecast as measured
-from tests.support.recorded_funding import recorded_funding
-from tests.support.shared import shared_path
+from tests.support.recorded_funding import recorded_funding, recorded_marks
 
 WEEK = "7d"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "methods" / "carry.md"
@@ -107,6 +106,33 @@ def test_names_and_order_of_venues_mean_nothing() -> None:
                     "probability_net_positive",
                 ):
                     assert float(first[figure]) == pytest.approx(float(second[figure]), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("beyond", [0.0, 12.0])
+def test_no_forecast_of_funding_is_beyond_the_published_caps(beyond: float) -> None:
+    """Bybit pays its cap of 50 bps, okx its floor of −37.5, now and then nothing: 21 times 87.5 at most.
+
+    A payment beyond the cap shows that the fact is behind, and widens the bound.
+    """
+    rng, times = np.random.default_rng(2), pd.date_range("2026-09-12", periods=300, freq="8h")
+    rates = np.array([[50.0], [-37.5]]) * (rng.random((2, 300)) > 0.2)
+    rates[0, 20] += beyond
+    panel = xr.DataArray(
+        rates[None],
+        {"symbol": ["BTC"], "exchange": ["bybit", "okx"], "time": times.to_numpy(), "interval_hours": 8.0},
+        ("symbol", "exchange", "time"),
+        attrs={"units": "bps/8h", "kind": "settled"},
+    )
+    free = panel.assign_coords(exchange=["x", "y"])
+    known, unknown = (
+        _pair(funding.forecast_carry(each, hold=WEEK, fee_bps=1.0, level=0.99).isel(symbol=0), long, short)
+        for each, long, short in ((panel, "okx", "bybit"), (free, "y", "x"))
+    )
+    most = 21.0 * (max(50.0, rates[0].max()) + 37.5)
+    assert float(unknown["net_high_bps"]) > most - 4.0
+    assert float(known["net_high_bps"]) == pytest.approx(most - 4.0)
+    assert float(known["gross_bps"]) == pytest.approx(min(float(unknown["gross_bps"]), most))
+    assert float(known["net_low_bps"]) == pytest.approx(float(unknown["net_low_bps"]))
 
 
 def test_an_expectation_of_nothing_is_the_same_in_both_directions() -> None:
@@ -523,16 +549,7 @@ def test_the_notebook_holds_these_picks(free) -> None:
 @pytest.mark.parametrize(("hold", "funding_alone"), [("8h", 0.5), ("7d", 0.85)])
 def test_intervals_of_funding_and_prices_hold_what_pairs_earned(hold: str, funding_alone: float) -> None:
     """Four perpetuals of bybit and okx, BTC and ETH, 2023 to mid-2024, decided at 00:00 UTC."""
-    frame = pd.read_csv(shared_path("data/funding_basis_2023_2024/all_exchanges.csv"))
-    # The candles of binance begin at other hours than those of the two.
-    frame = frame[(frame["contract"] == "perpetual") & (frame["exchange"] != "binance")]
-    local = pd.to_datetime(frame["time"]).dt.tz_localize("Europe/London", ambiguous=True)
-    frame["time"] = local.dt.tz_convert("UTC").dt.tz_localize(None).astype("datetime64[us]")
-    frame["symbol"], linear = frame["pair"].str[:3], frame["pair"].str.endswith("USDT")
-    frame["venue"] = frame["exchange"].where(linear, frame["exchange"] + "_coin")
-    rows = frame.drop_duplicates(["symbol", "venue", "time"]).rename(columns={"venue": "name"})
-    marks = rows.drop(columns="exchange").rename(columns={"name": "exchange"})
-    marks = marks.set_index(["symbol", "exchange", "time"])["open"].to_xarray().assign_attrs(units="USD")
+    marks = recorded_marks()
     paid = recorded_funding().sel(exchange=marks["exchange"].to_numpy(), time=slice("2023", None))
     every = "7d" if hold == "7d" else "3d"
     found = funding.forecast_history(paid, hold=hold, fee_bps=0.0, prices=marks, every=every)

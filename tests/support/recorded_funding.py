@@ -66,3 +66,19 @@ def _second() -> dict[tuple[str, str], pd.Series]:
     first = _first()
     joined = {key: pd.concat([first[key], found[key]]) for key in found.keys() & first.keys()}
     return found | {key: rows[~rows.index.duplicated()] for key, rows in joined.items()}
+
+
+def recorded_marks() -> xr.DataArray:
+    """Return prices [USD] of four perpetuals of bybit and okx every 8 hours, BTC and ETH, 2023 to mid-2024.
+
+    The candles of binance begin at other hours than those of the two.
+    """
+    frame = pd.read_csv(shared_path("data/funding_basis_2023_2024/all_exchanges.csv"))
+    frame = frame[(frame["contract"] == "perpetual") & (frame["exchange"] != "binance")]
+    local = pd.to_datetime(frame["time"]).dt.tz_localize("Europe/London", ambiguous=True)
+    frame["time"] = local.dt.tz_convert("UTC").dt.tz_localize(None).astype("datetime64[us]")
+    frame["symbol"], linear = frame["pair"].str[:3], frame["pair"].str.endswith("USDT")
+    frame["exchange"] = frame["exchange"].where(linear, frame["exchange"] + "_coin")
+    rows = frame.drop_duplicates(["symbol", "exchange", "time"]).set_index(["symbol", "exchange", "time"])
+    marks: xr.DataArray = rows["open"].to_xarray().assign_attrs(units="USD")
+    return marks

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.funding.forecast_errors import Walk, outcome_figures, pair_distribution, walk_of
+from derivdata.analysis.funding.caps import published_bounds
+from derivdata.analysis.funding.pair_forecasts import NET, PARTS, forecast_pairs
 from derivdata.analysis.funding.pairs import pair_costs
 from derivdata.analysis.funding.period_history import History, summed_history, whole_periods
-from derivdata.analysis.funding.pooled_regression import Plan, expect_funding, expect_prices, relative_levels
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.panels import (
     Panel,
@@ -25,13 +25,8 @@ from derivdata.analysis.panels import (
     require_venues,
 )
 from derivdata.support.arguments import typed
-from derivdata.support.arrays import Floats, Indices
+from derivdata.support.arrays import Indices
 from derivdata.units import BPS_UNIT
-
-DECISIONS = 10
-"""Past decisions with a known outcome that a distribution needs."""
-_WORTH = 8.0
-"""Independent decisions from which a forecast has no status: with fewer it is hardly better than none."""
 
 
 @typed
@@ -96,6 +91,7 @@ def forecast_carry(
 
     Notes
     -----
+    Funding is never beyond the caps and floors of ``dd.venues.facts()``, wider where more was paid before.
     A regression pooled over all pairs, of the next outcome on the last period and the trailing means over a
     day, three, seven and sixty days (heterogeneous autoregression: Corsi 2009, Journal of Financial
     Econometrics 7(2)). It is refitted at each period of the past on what was known there and shrunk by how
@@ -181,11 +177,12 @@ def forecasts_at(
     names = labels_of(history.amounts, "exchange")
     long, short = _places(panel, names, pairs)
     cost = pair_costs(fee_bps, names.tolist())[long, short]
-    parts = [history.amounts] if history.levels is None else [history.amounts, history.levels]
-    figures = _NET if history.levels is None else _NET + _PARTS
+    parts = [history.amounts, *published_bounds(panel, history.amounts, history.length)]
+    parts += [] if history.levels is None else [history.levels]
+    figures = NET if history.levels is None else NET + PARTS
     units = {name: "1" if name in ("probability_net_positive", "decisions") else BPS_UNIT for name in figures}
     result = figures_of(
-        _forecast,
+        forecast_pairs,
         *(part.drop_vars("time") for part in parts),
         units={**units, "status": FundingStatus},
         over=["exchange", "time"],
@@ -212,24 +209,6 @@ def forecasts_at(
     return forecasts.assign_attrs(origin_attrs(panel), level=level)
 
 
-_NET = (
-    "net_bps",
-    "net_median_bps",
-    "net_low_bps",
-    "net_high_bps",
-    "gross_bps",
-    "probability_net_positive",
-    "realised_net_bps",
-    "decisions",
-)
-_PARTS = (
-    "funding_bps",
-    "funding_low_bps",
-    "funding_high_bps",
-    "price_bps",
-    "price_low_bps",
-    "price_high_bps",
-)
 _LONG_NAMES = {
     "net_bps": "mean outcome after cost, {of}",
     "net_median_bps": "median outcome after cost, {of}",
@@ -271,58 +250,3 @@ def _places(
     where = {name: place for place, name in enumerate(names.tolist())}
     places = np.array([[where[venue] for venue in pair] for pair in pairs], dtype=np.intp).reshape(-1, 2)
     return places[:, 0], places[:, 1]
-
-
-def walks_of(amounts: Floats, levels: Floats | None, plan: Plan, wanted: Indices) -> list[Walk]:
-    """Return the walk of what pairs earn, and where prices are known those of funding and of prices alone."""
-    funding = expect_funding(amounts, plan, wanted)
-    if levels is None:
-        return [walk_of((funding,), amounts, plan)]
-    price = expect_prices(levels, plan, wanted)
-    moves = np.diff(relative_levels(levels), axis=1, prepend=np.nan)
-    both = walk_of((funding, price), amounts + moves, plan)
-    return [both, walk_of((funding,), amounts, plan), walk_of((price,), moves, plan)]
-
-
-def _forecast(
-    amounts: Floats,
-    levels: Floats | None = None,
-    *,
-    plan: Plan,
-    long: Indices,
-    short: Indices,
-    cost: Floats,
-    level: float,
-    at: Indices,
-) -> tuple[Any, ...]:
-    number = len(_NET) + (0 if levels is None else len(_PARTS)) + 1
-    results = np.empty((number, *amounts.shape[:-2], long.size, at.size))
-    for series in np.ndindex(amounts.shape[:-2]):
-        walks = walks_of(amounts[series], None if levels is None else levels[series], plan, at)
-        known = np.cumsum(np.isfinite(amounts[series]), axis=-1)
-        for column, period in enumerate(map(int, at)):
-            found = _of_pairs(walks, period, known[:, period], long, short, cost, level)
-            results[(slice(None), *series, slice(None), column)] = found
-    return *results[:-1], results[-1].astype(np.int32)
-
-
-def _of_pairs(
-    walks: list[Walk], at: int, known: Any, long: Indices, short: Indices, cost: Floats, level: float
-) -> Floats:
-    parts = []
-    for paid, walk in zip((cost, 0.0, 0.0), walks, strict=False):
-        expected, scale, errors, weight, decisions = pair_distribution(walk, at)
-        mean = np.where(decisions < DECISIONS, np.nan, expected[long, short])
-        ends = outcome_figures(mean, scale[long, short], errors, weight, paid, level)
-        parts.append((mean, *ends, decisions < DECISIONS, np.isnan(expected[long, short])))
-    mean, low, middle, high, above, few, unknown = parts[0]
-    realised = walks[0].outcomes[short, at] - walks[0].outcomes[long, at] - cost
-    worth = np.full(mean.shape, walks[0].worth[at])
-    short_history = np.minimum(known[long], known[short]) < walks[0].plan.least
-    unsure = FundingStatus.FEW_DECISIONS if worth.size and worth[0] < _WORTH else 0
-    status = np.where(few | short_history, FundingStatus.TOO_FEW, unsure)
-    status = status | np.where(unknown & ~short_history, FundingStatus.GAP, 0)
-    figures = [mean - cost, middle, low, high, mean, above, realised, worth]
-    for part in parts[1:]:
-        figures += [part[0], part[1], part[3]]
-    return np.stack([np.asarray(figure, dtype=np.float64) for figure in (*figures, status)])

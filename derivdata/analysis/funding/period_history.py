@@ -42,6 +42,8 @@ class History(NamedTuple):
     first: int
     """Number of the first period's end, counted from 1970-01-01 00:00 UTC."""
     plan: Plan
+    length: float
+    """Hours of a period."""
     levels: xr.DataArray | None = None
     """Logarithms of marks at the ends of periods [−bps], where prices are known."""
 
@@ -70,7 +72,7 @@ def summed_history(
     stride = max(1, count // 7)
     memory, recent = _MEMORY_HOURS / length, OWN_HOURS / length
     plan = Plan(count, spans, stride, -first % stride, memory, _LEAST, recent)
-    return History(amounts, first, plan, None if prices is None else _levels(prices, amounts))
+    return History(amounts, first, plan, length, None if prices is None else _levels(prices, amounts))
 
 
 def whole_periods(value: str | pd.Timedelta, name: str, length: float) -> int:

@@ -42,6 +42,12 @@ def settled() -> xr.DataArray:
 
 
 @functools.cache
+def forecasts() -> xr.Dataset:
+    prices = amounts("price_usd")
+    return dd.analysis.funding.forecast_history(settled(), hold="1d", fee_bps=0.25, prices=prices)
+
+
+@functools.cache
 def picks() -> xr.Dataset:
     return dd.analysis.funding.pick_record(settled(), hold="1d", fee_bps=0.25)
 

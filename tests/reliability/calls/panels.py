@@ -13,6 +13,7 @@ from tests.reliability.calls.made import (
     counts,
     depth,
     events,
+    forecasts,
     history,
     picks,
     rates,
@@ -83,6 +84,11 @@ CALLS: Calls = {
     },
     "analysis.funding.pick_summary": lambda: {
         "record": picks(), "least_predicted_bps": 0.0, "level": 0.95, "resamples": 99, "rng": 0,
+    },
+    "analysis.funding.portfolio": lambda: {
+        "forecasts": forecasts(), "prices": amounts("price_usd"), "capital": 1e6, "max_venue_share": 0.5,
+        "max_liquidation": 0.01, "transfer_every": "8h", "maintenance": 0.01, "haircut": 0.0,
+        "max_leverage": 10.0, "max_leg_usd": 1e5, "risk_aversion": 1.0, "start": "2026-06-20",
     },
     "analysis.funding.realised_carry": lambda: {
         "panel": settled(), "long": "binance", "short": "okx", "start": "2026-06-15", "end": "2026-06-20",
