@@ -14,6 +14,7 @@ __version__ = "0.2.0"
 _FAMILIES = (
     "builders",
     "funding",
+    "futures",
     "hip3",
     "hip4",
     "liquidations",

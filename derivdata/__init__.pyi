@@ -4,6 +4,7 @@ from derivdata import builders as builders
 from derivdata import bundle as bundle
 from derivdata import errors as errors
 from derivdata import funding as funding
+from derivdata import futures as futures
 from derivdata import hip3 as hip3
 from derivdata import hip4 as hip4
 from derivdata import liquidations as liquidations
@@ -61,6 +62,7 @@ __all__ = [
     "errors",
     "features",
     "funding",
+    "futures",
     "hip3",
     "hip4",
     "liquidations",

@@ -8,6 +8,7 @@ from typing import Any
 from derivdata import (
     builders,
     funding,
+    futures,
     hip3,
     hip4,
     liquidations,
@@ -29,6 +30,7 @@ __all__ = ["FAMILIES", "FETCHERS"]
 FAMILIES = {
     "builders": builders,
     "funding": funding,
+    "futures": futures,
     "hip3": hip3,
     "hip4": hip4,
     "liquidations": liquidations,

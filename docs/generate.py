@@ -23,6 +23,7 @@ FAMILIES = {
     "options": "Options",
     "orderbook": "Order book",
     "prices": "Prices",
+    "futures": "Dated futures",
     "rwa": "Market hours of real-world assets",
     "hip3": "HIP-3",
     "hip4": "HIP-4",

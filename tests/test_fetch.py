@@ -43,6 +43,7 @@ CASES: list[tuple[str, str, tuple[Any, ...], dict[str, Any], int]] = [  # rows c
     ("volume", "top_symbols", ("binance", *DAY), {}, 1),
     ("orderbook", "book", ("BTC", "binance"), {"limit": 2}, 3),
     ("orderbook", "depth_history", ("BTC", "binance", *DAY), {"resolution": "12h"}, 4),
+    ("futures", "history", ("BTC", *DAY), {"resolution": "12h"}, 3),
     ("positioning", "history", ("BTC", *DAY), {"resolution": "12h"}, 3),
     ("prices", "history", ("BTC", *DAY), {"kind": "index", "resolution": "12h"}, 3),
     ("options", "metrics", ("BTC", "deribit"), {}, 2),

@@ -45,6 +45,7 @@ _ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "options.overview_history": ("all assets and venues, 30 days", ("30d",), {}),
     "orderbook.book": ("one book", ("BTC", "binance"), {}),
     "orderbook.depth_history": ("one book by the hour, 30 days", ("BTC", "binance", "30d"), {}),
+    "futures.history": ("hours of one symbol on one venue, 30 days", ("BTC", "30d"), {"venues": ["okx"]}),
     "positioning.history": ("hours of one symbol on all venues, 30 days", ("BTC", "30d"), {}),
     "prices.history": ("hours of one symbol on all venues, 30 days", ("BTC", "30d"), {}),
     "rwa.market_hours": ("one exchange", ("XNYS",), {}),

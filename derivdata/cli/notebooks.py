@@ -27,6 +27,7 @@ _CLOCK = re.compile(
 _PROVENANCE = re.compile(r"\bdd\.(?:replay|record|provenance)\(|\breplay\(|\.provenance\(|\bsha256\(")
 _FAMILIES = {
     "funding",
+    "futures",
     "hip3",
     "hip4",
     "liquidations",

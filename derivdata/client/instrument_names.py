@@ -82,8 +82,6 @@ def read_names(names: tuple[str, ...]) -> OptionNames:
 
 def names_against_options(e: CheckedAnswer) -> Iterator[str]:
     """Compare the first option whose name and columns differ."""
-    if "instrument_name" not in e.columns:
-        return
     symbol = e.requested.get("symbol")
     names = np.asarray(e.columns["instrument_name"], dtype=object).tolist()
     named = read_names(tuple(names))
@@ -105,6 +103,18 @@ def names_against_options(e: CheckedAnswer) -> Iterator[str]:
             f"the instrument {name!r} has the strike {strikes[first]:g}",
             f"the instrument {name!r} expires on {np.datetime64(int(days[first]), 'D')}",
         )[next(n for n, differs in enumerate(differing) if differs[first])]
+
+
+def names_against_expiries(e: CheckedAnswer) -> Iterator[str]:
+    """Compare the first dated future whose name and expiry differ, of names that end in a date."""
+    if "strike" in e.columns:
+        return
+    names = np.asarray(e.columns["instrument_name"], dtype=object).tolist()
+    days = (np.asarray(e.micros("expiry")) // DAY_US).tolist()
+    for name, day in dict.fromkeys(zip(names, days, strict=True)):
+        if _day(re.split("[-_]", name)[-1]) not in (None, day):
+            yield f"the instrument {name!r} expires on {np.datetime64(day, 'D')}"
+            return
 
 
 def unread_names(e: CheckedAnswer) -> Iterator[str]:

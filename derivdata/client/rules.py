@@ -19,7 +19,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from derivdata.client.instrument_names import names_against_options, options_twice, unread_names
+from derivdata.client.instrument_names import (
+    names_against_expiries,
+    names_against_options,
+    options_twice,
+    unread_names,
+)
 from derivdata.client.reading import HOUR_US, CheckedAnswer, figure, related
 from derivdata.client.relations import LIKELY, PROMISED, SHARES_TOLERANCE
 from derivdata.errors import SchemaError
@@ -34,7 +39,7 @@ class Rule(NamedTuple):
     name: str
     outcome: Literal["error", "notice"]
     breaches: Callable[[CheckedAnswer], Iterator[str]]
-    column: str = ""  # without which a typed table cannot break it
+    columns: str = ""  # without all of which a typed table cannot break it
 
 
 def check(answer: CheckedAnswer) -> list[str]:
@@ -42,7 +47,7 @@ def check(answer: CheckedAnswer) -> list[str]:
     notices: list[str] = []
     path = answer.answer.request.path
     for rule in RULES:
-        if rule.column and rule.column not in answer.columns:
+        if not {*rule.columns.split()} <= answer.columns.keys():
             continue
         for breach in rule.breaches(answer):
             if rule.outcome == "error":
@@ -351,7 +356,8 @@ RULES = (
     Rule("one venue twice", "error", _spelled_twice, "exchange"),
     Rule("another unit", "error", partial(_other_unit, known=True)),
     Rule("another resolution", "error", partial(_other_resolution, coarser=False)),
-    Rule("name against option", "error", names_against_options, "instrument_name"),
+    Rule("name against option", "error", names_against_options, "instrument_name strike"),
+    Rule("name against expiry", "error", names_against_expiries, "instrument_name expiry"),
     Rule("raw rate against rate", "error", _raw_rates, "rate_native"),
     Rule("another window", "error", _other_window),
     Rule("old snapshot", "notice", _old),
@@ -362,8 +368,8 @@ RULES = (
     Rule("unknown unit", "notice", partial(_other_unit, known=False)),
     Rule("more than the limit", "notice", _beyond_limit),
     Rule("odd venue", "notice", _odd_venue, "exchange"),
-    Rule("unread name", "notice", unread_names, "instrument_name"),
-    Rule("option twice", "notice", options_twice, "instrument_name"),
+    Rule("unread name", "notice", unread_names, "instrument_name strike"),
+    Rule("option twice", "notice", options_twice, "instrument_name strike"),
     Rule("rows in disorder", "notice", _unsorted_rows),
     *(Rule(name, "notice", partial(related, name=name, relations=each)) for name, each in LIKELY.items()),
 )

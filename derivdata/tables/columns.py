@@ -120,7 +120,7 @@ COLUMNS: dict[str, Column] = {
     "value_usd": Column(_NUMBER, "USD", "Value that was liquidated.", least=0.0),
     "status": Column(_TEXT, "", "State of the order; 'filled' is the one documented."),
     "fill_count": Column(_COUNT, "", "Fills that make up the order.", least=0.0),
-    "instrument_name": Column(_LABEL, "", "Venue's name of the option."),
+    "instrument_name": Column(_LABEL, "", "Venue's name of the contract."),
     "expiry": Column(Kind.TIME, "UTC", "Instant of expiry."),
     "strike": Column(_NUMBER, "USD", "Strike price.", least=0.0),
     "iv": Column(_NUMBER, "1/√year", "Implied volatility, decimal.", least=0.0),

@@ -93,6 +93,18 @@ define(
     wire={"time": "timestamp", "rate_bps_8h": "y"},
     doc="Funding payments, one row per settlement; the payment is rate_bps_8h × interval_hours / 8 bps.",
 )
+define(  # as prices_history
+    "futures_history",
+    key="symbol exchange time instrument_name",
+    rest="expiry price_usd index_price_usd oi_usd volume_24h_usd resolution",
+    optional="index_price_usd oi_usd volume_24h_usd",
+    wire={"time": "timestamp"},
+    changed={
+        "time": {"doc": "Instant of the price; where there are buckets, a bucket's end."},
+        "price_usd": {"doc": "Mark price, or the last one where the venue has no mark.", "positive": True},
+    },
+    doc="Dated futures of every venue over time.",
+)
 define_open("hip3_by_dex", "Activity by dex.")
 define_open("hip3_by_symbol", "Activity by symbol.")
 define_open("hip3_candles", "Open, high, low, close and volume of one coin.")

@@ -304,7 +304,7 @@ def _binance(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     if place.startswith(("/dapi", "/eapi")):
         return []
     if place.endswith("/openInterest"):
-        held = {f"{s}USDT": coins for s, (_, coins, _) in fakes.states()}
+        held = {f"{s}USDT": coins for s, (_, coins, _) in fakes.states()} | {"BTCUSDT_260327": 7.0}
         if params["symbol"] not in held:
             return {"code": -1121, "msg": "Invalid symbol."}
         return {"symbol": params["symbol"], "openInterest": str(held[params["symbol"]]), "time": now}
@@ -342,9 +342,15 @@ def _bybit(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
 
 def _okx(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     now = int(fakes.now().timestamp() * 1000)
-    if place.endswith("/instruments"):
+    if params.get("instType") == "FUTURES":
+        data: list[Any] = [filled_row("okx dated", now=now)]
+    elif place.endswith("/index-tickers"):
+        data = [
+            {"instId": f"{s}-{params['quoteCcy']}", "idxPx": "50000", "ts": str(now)} for s in fakes.symbols
+        ]
+    elif place.endswith("/instruments"):
         kinds = ("okx instrument", "okx inverse instrument")
-        data: list[Any] = [filled_row(kind, s=s) for kind in kinds for s in fakes.symbols]
+        data = [filled_row(kind, s=s) for kind in kinds for s in fakes.symbols]
     elif place.endswith("/opt-summary"):
         base = params["instFamily"][:3]
         data = [

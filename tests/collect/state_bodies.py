@@ -258,8 +258,8 @@ def _usual(rows: list[Row]) -> Row:
 
 def _market_rows(params: Row, body: Any) -> list[Row] | None:
     """Return the rows of the market in which all contracts are; None of another market or an error."""
-    others = {"instType": "OPTION", "category": "inverse"}
-    elsewhere = any(params.get(name) == value for name, value in others.items())
+    others = {("instType", "OPTION"), ("instType", "FUTURES"), ("category", "inverse"), ("kind", "option")}
+    elsewhere = bool(others & {*params.items()})
     elsewhere |= params.get("productType", "USDT-FUTURES") != "USDT-FUTURES"
     return None if elsewhere else _rows(body)
 

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from derivdata.sources.archive import Archive
-from derivdata.sources.collect.reporting import late
 from tests.collect.direct import faked
 from tests.collect.fakes import Fakes, SimulatedClock
 
@@ -111,22 +110,6 @@ def test_an_adapter_s_own_mistake_loses_its_venue_s_poll_and_is_named(
     assert "bybit" in _rows(archive, "funding_history").index.get_level_values("exchange")
 
 
-def test_a_poll_that_hangs_is_entered_as_not_answered_from_ten_minutes_on(
-    made: Any, archive: Archive, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else a venue whose thread hangs would look like one that is no longer collected."""
-    collector, began = made("okx", names=["funding_history"]), clock.utc()
-    monkeypatch.setattr(clock, "receive", lambda source, seconds: None)
-    monkeypatch.setattr(collector, "_poll", lambda name: None)
-    for _ in range(120):
-        collector._minute(deadline=50)
-        clock.wait(60)
-    asked = archive.requests()
-    assert asked["error"].tolist() == [f"okx: the poll of {began:%Y-%m-%d %H:%M} has not ended"]
-    assert asked["start"].tolist() == [began.floor("min") + pd.Timedelta(10, "min")]
-    assert late(archive, clock.utc(), pd.Timedelta(10, "min")) == ["okx funding_history"]
-
-
 def test_rows_without_a_stamp_bear_the_instant_at_which_their_answer_arrived(
     made: Any, archive: Archive, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,7 +135,11 @@ def test_a_list_that_fails_leaves_the_older_one_in_use_and_is_asked_for_again(
     clock.wait(60)
     collector.once()
     assert collector.failed == {}
-    lists = [place for _, place, _, _ in fakes.log if place.endswith("public/instruments")]
+    lists = [
+        place
+        for _, place, asked, _ in fakes.log
+        if asked.get("instType") == "SWAP" and place.endswith("instruments")
+    ]
     assert len(lists) == 3
     assert len(_rows(archive, "funding_history")) == 3 * 2
 

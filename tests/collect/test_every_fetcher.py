@@ -49,6 +49,7 @@ CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "options.surface_history": (("BTC", "okx", "2h"), {}),
     "options.metrics": (("BTC", "okx"), {}),
     "orderbook.book": (("BTC", "okx"), {}),
+    "futures.history": (("BTC", "2h"), {"resolution": None}),
     "positioning.history": (("BTC", *DAY), {}),
     "prices.history": (("BTC", "2h"), {"kind": "mark", "resolution": None}),
     "volume.taker": (("BTC", *DAY), {}),

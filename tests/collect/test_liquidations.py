@@ -135,7 +135,7 @@ def test_a_body_that_is_not_as_expected_is_kept_and_stops_its_table_only(
 ) -> None:
     collector = made("okx")
     broken = {"code": "0", "msg": "", "data": [{"instId": 3}]}
-    fakes.faults["okx"] = [None, broken]
+    fakes.faults["okx"] = [None, None, broken]
     collector.once()
     assert list(collector.failed) == ["okx funding_history"]
     wrong = "Expected `str`, got `int` - at `$.data[0].instId`"

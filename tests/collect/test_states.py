@@ -26,7 +26,7 @@ def test_a_poll_of_all_venues_is_the_truth_and_leaves_out_what_is_none_to_collec
     fakes = faked(int(DAY.timestamp()) + 86_400, clock, monkeypatch)
     fakes.symbols, fakes.extras = (*SYMBOLS, *(f"C{number:02}" for number in range(38))), True
     fakes.delisted = True
-    tables = ["funding_history", "oi_history", "markets_symbol_exchanges"]
+    tables = ["funding_history", "oi_history", "markets_symbol_exchanges", "futures_history"]
     archive = open_archive(tmp_path / "market")
     collector = Collector(
         archive, venues=[*VENUES], symbols=(), names=tables, clock=clock, addresses=fakes.addresses,
@@ -47,6 +47,11 @@ def test_a_poll_of_all_venues_is_the_truth_and_leaves_out_what_is_none_to_collec
     market = archive.read("markets_symbol_exchanges", DAY, DAY + pd.Timedelta(1, "D"))
     assert set(market["exchange"]) == set(VENUES)
     assert set(market["symbol"]) == set(fakes.symbols)
+    dated = archive.read("futures_history", DAY, DAY + pd.Timedelta(1, "D"))
+    assert dated["exchange"].tolist() == ["binance", "bybit", "deribit", "kraken", "okx"]
+    assert set(dated["expiry"]) == {pd.Timestamp("2026-03-27T08:00Z")}
+    figures = dated[["price_usd", "index_price_usd", "oi_usd"]]
+    assert (figures == [50_600.0, 50_000.0, 7 * 50_600.0]).all(axis=None)
 
 
 def test_a_coin_that_bitget_lists_coin_margined_is_polled_and_its_payments_are_asked_as_such(

@@ -77,6 +77,7 @@ CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "options.overview_history": (("6h",), {}),
     "orderbook.book": (("BTC", "binance"), {"limit": 3}),
     "orderbook.depth_history": (("BTC", "binance", *DAY), STEP),
+    "futures.history": (("BTC", *DAY), OKX | STEP),
     "positioning.history": (("BTC", *DAY), OKX | STEP),
     "prices.history": (("BTC", *DAY), OKX | STEP),
     "volume.taker": (("BTC", *DAY), OKX | STEP),

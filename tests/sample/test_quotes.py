@@ -109,6 +109,28 @@ def test_the_last_price_is_a_best_price_of_the_book() -> None:
     assert not above.all()
 
 
+def test_dated_futures_are_the_forwards_of_options_on_them_and_follow_the_truth() -> None:
+    """Of deribit and binance; a forward over spot is ``e^(bT)``, one b for all expiries of an instant."""
+    hour = pd.Timestamp("2026-03-25T07:00Z")
+    rows = STORE.read("futures_history", hour, hour + pd.Timedelta("1h"), symbols=["BTC"])
+    chain = STORE.read(
+        "options_snapshot", hour, hour + pd.Timedelta("1h"), symbols=["BTC"], venues=["deribit"]
+    )
+    own = rows[rows["exchange"] == "deribit"].set_index("expiry")["price_usd"]
+    forwards = chain.groupby("expiry")["underlying_price"].first()
+    assert own.size == 9
+    assert own.to_dict() == forwards[own.index].to_dict()
+    assert set(rows.loc[rows["exchange"] == "binance", "instrument_name"]) == {
+        "BTCUSDT_260327", "BTCUSDT_260626", "BTCUSDT_260925", "BTCUSDT_261225",
+    }  # fmt: skip
+    truth = sample.truth("futures", symbols=["BTC"], start=hour, end=hour + pd.Timedelta("1h"))
+    assert (truth.groupby("exchange")["carry"].agg(np.ptp) < 1e-12).all()
+    wanted = truth["spot"] * np.exp(truth["carry"] * truth["year_fraction"])
+    pairs = rows.sort_values(["exchange", "expiry"]).reset_index(drop=True)
+    assert np.allclose(pairs["price_usd"], wanted, rtol=1e-9)
+    assert np.allclose(pairs["oi_usd"], truth["oi_usd"], rtol=1e-6)
+
+
 def test_positioning_follows_the_published_law() -> None:
     """Of all pairs at ten instants that are weeks apart: venues of a symbol share x, and z is their own."""
     instants = pd.date_range("2025-10-01 07:00", freq="21D", periods=10, tz="UTC")

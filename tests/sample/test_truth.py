@@ -5,7 +5,7 @@ from derivdata.sources import sample
 from derivdata.sources.sample.ground_truth import TOPICS
 from derivdata.tables import VENUES
 
-TIMELESS = [t for t in TOPICS if t not in ("clusters", "premium", "surface", "volatilities")]
+TIMELESS = [t for t in TOPICS if t not in ("clusters", "futures", "premium", "surface", "volatilities")]
 
 
 def test_windows_are_half_open_and_an_unknown_topic_is_refused():

@@ -89,6 +89,10 @@ def test_rows_are_sampled_whole_and_added_up_column_by_column(ask: Caller) -> No
     finer = ask.body("/local/volume/taker", **asked | {"resolution": "30m"})
     assert [p["buy_usd"] for p in finer["series"]["binance"]] == [10.0, 20.0, 40.0]
     assert "hyperliquid" not in finer["series"]
+    dated = ask.body("/local/futures/history", **asked)["series"]
+    found = [(p["timestamp"][11:16], p["instrument_name"], p["price_usd"]) for p in dated["deribit"]]
+    assert sorted(found) == [("11:00", "BTC-25SEP26", 103.0), ("11:00", "BTC-30JUN26", 100.5)]
+    assert dated["okx"][0]["index_price_usd"] is None
     assert finer["notices"] == ["rows by 1h are left out: they are longer than buckets of 30m"]
 
 

@@ -79,7 +79,8 @@ class ContractStates:
                 bad += _MOST_BAD if isinstance(problem, VenueError | NetworkError) and not refused else 1
             start = now.floor("min")
             end = start + pd.Timedelta(endpoint.every or 0, "s")
-            share.requests.append(LedgerEntry(endpoint.exchange, item.symbol, start, end, error[:500]))
+            if item.perpetual:  # the ledger is of the symbol, for which that one stands
+                share.requests.append(LedgerEntry(endpoint.exchange, item.symbol, start, end, error[:500]))
             if bad >= _MOST_BAD or endpoint not in self.endpoints:
                 break
         return share
@@ -108,7 +109,7 @@ class ContractStates:
 
         listed: list[tuple[VenueEndpoint, Instrument]] = []
         for endpoint in self.endpoints:
-            fitting = [item for item in contracts.by_symbol.values() if endpoint.covers(item)]
+            fitting = [item for item in contracts.collected if endpoint.covers(item)]
             fitting.sort(key=volume, reverse=True)
             listed += [(endpoint, item) for item in fitting[: endpoint.largest or None]]
         self.wanted = len(listed)

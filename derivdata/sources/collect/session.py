@@ -38,7 +38,7 @@ class Stopped(DerivdataError):
 
 
 class Contracts:
-    """Perpetuals of a venue that trade, the preferred one of each symbol."""
+    """Contracts of a venue that trade: the preferred perpetual of each symbol, and dated futures."""
 
     def __init__(self, items: list[Instrument]) -> None:
         self.items = items
@@ -46,6 +46,7 @@ class Contracts:
         for item in sorted(items, key=lambda i: (i.rank, i.name)):
             if item.perpetual and item.active:
                 self.by_symbol.setdefault(item.symbol, item)
+        self.collected = [*self.by_symbol.values(), *(i for i in items if i.is_dated and i.active)]
 
 
 class ContractList(NamedTuple):

@@ -21,7 +21,7 @@ from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, 
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
 
-STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
+STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history", "futures_history")
 OPEN_INTEREST = "oi_history"
 BOOKS = ("orderbook_book", "orderbook_depth_history")
 _LEVELS = 100
@@ -284,11 +284,11 @@ class VenueState:
         return state
 
     def _trading(self, state: Records) -> Records:
-        """Leave out contracts that no longer trade, and all but the listed one that stands for its symbol."""
+        """Leave out contracts that no longer trade, and perpetuals but the one that stands for a symbol."""
         listed = self.contracts.items if self.contracts is not None else []
         gone = {item.name for item in listed if not item.active}
         told = [row.instrument for row in state.states if row.instrument.name not in gone]
-        names = {item.name for item in Contracts([*listed, *told]).by_symbol.values()}
+        names = {item.name for item in Contracts([*listed, *told]).collected}
         state.states = [row for row in state.states if row.instrument.name in names]
         return state
 

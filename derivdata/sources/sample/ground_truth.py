@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata.sources.sample import funding, oi_volume, paths, positioning
+from derivdata.sources.sample import funding, futures, oi_volume, paths, positioning
 from derivdata.sources.sample import liquidations as process
 from derivdata.sources.sample.grid import DAY_US, HOUR_US, NOW, START_DAY, STEP_US, instants
 from derivdata.sources.sample.options import bates
@@ -80,12 +80,15 @@ def truth(
             window: those of `derivdata.sources.sample.options.bates.Bates`, the
             same for all expiries of an instant; ``expected_variance``, the expected quadratic variation;
             ``atm_iv``, the volatility at the forward.
+        ``"futures"``
+            Per contract and full hour of the window, ``price_usd = spot × e^(carry × year_fraction)``,
+            unrounded, and ``oi_usd``.
         ``"volatilities"``
             Volatility and log-moneyness of every strike, expiry and full hour of the window.
     symbols, venues
         What to keep; None is everything.
     start, end
-        Half-open window, for the last four topics alone; unless given, the last hour up to the sample's
+        Half-open window, for the last five topics alone; unless given, the last hour up to the sample's
         clock and that instant itself.
 
     Returns
@@ -298,6 +301,26 @@ def _surface(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFra
     return _hourly(_expiries, ["expiry"], first, last, names, venues)
 
 
+def _futures(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFrame:
+    """Return price, carry and open interest of the dated futures at each full hour of ``[first, last)``."""
+    hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
+    parts = []
+    for symbol, exchange, expiry, time, curve in futures.sessions(hours, names, venues):
+        price, years = curve.underlying_price, curve.year_fraction
+        columns = {
+            "time": time,
+            "expiry": expiry[:, None] * DAY_US + EXPIRY_US,
+            "year_fraction": years,
+            "price_usd": price,
+            "spot": curve.spot,
+            "carry": np.log(price / curve.spot) / years,
+            "oi_usd": futures.open_interest(symbol, exchange, curve),
+        }
+        shaped = {name: np.broadcast_to(values, years.shape) for name, values in columns.items()}
+        parts.append(_frame(symbol, exchange, shaped))
+    return pd.concat(parts).sort_values(["symbol", "exchange", "time", "expiry"], ignore_index=True)
+
+
 def _volatilities(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFrame:
     """Return the unrounded volatility of every strike at each full hour of ``[first, last)`` [µs]."""
     return _hourly(_strikes, ["expiry", "strike"], first, last, names, venues)
@@ -375,6 +398,7 @@ _TIMELESS: dict[str, Callable[[Pairs], pd.DataFrame]] = {
 }
 _TIMED = {
     "clusters": _clusters,
+    "futures": _futures,
     "premium": _premium,
     "surface": _surface,
     "volatilities": _volatilities,

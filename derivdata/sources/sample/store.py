@@ -17,6 +17,7 @@ from derivdata.client.transport.cache import AnswerFiles, Head, cache_folder
 from derivdata.sources.query import Query
 from derivdata.sources.sample import (
     books,
+    futures,
     histories,
     liquidations,
     market,
@@ -33,7 +34,7 @@ from derivdata.support import times
 from derivdata.support.files import package_digest
 from derivdata.tables import TABLES
 
-_VERSION = 5
+_VERSION = 6
 """Counts every change of what the sample answers."""
 
 _LONG_SECONDS = 0.2
@@ -44,6 +45,7 @@ _EVENTS: dict[str, Callable[..., dict[str, Any]]] = {
     "liquidations_fills": liquidations.fill_rows,
     "orderbook_depth_history": books.depths,
     "prices_history": market.quotes,
+    "futures_history": futures.rows,
     "positioning_history": positioning.rows,
     "hip3_traders": onchain.hip3_traders,
     "hip3_hourly_candles": onchain.hip3_candles,
@@ -63,7 +65,11 @@ _NEWEST: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
 }
 _PROJECTED = ("liquidations_fills", "options_snapshot")
 """Tables some of whose columns take long to make."""
-_OPTIONS = ("options_snapshot", "options_overview_history")
+_LISTED = {
+    **dict.fromkeys(("options_snapshot", "options_overview_history"), (chains.SYMBOLS, chains.EXCHANGES)),
+    "futures_history": (futures.SYMBOLS, futures.EXCHANGES),
+}
+"""Symbols and venues of tables that are not of the perpetuals."""
 _UNLISTED = frozenset(
     "hip3_traders hip3_hourly_candles hip4_traders hip4_oi builders_history rwa_market_hours".split()
 )
@@ -94,14 +100,14 @@ class Sample:
         _check(table)
         if table in _UNLISTED:
             return ()
-        return chains.SYMBOLS if table in _OPTIONS else every_symbol().name
+        return _LISTED[table][0] if table in _LISTED else every_symbol().name
 
     def exchanges(self, table: str) -> tuple[str, ...]:
         """Return the venues of a base table, sorted."""
         _check(table)
         if table in _UNLISTED:
             return ()
-        return chains.EXCHANGES if table in _OPTIONS else exchange_names()
+        return _LISTED[table][1] if table in _LISTED else exchange_names()
 
     def read(
         self,
@@ -136,7 +142,7 @@ class Sample:
         names = [name for name in ("exchange", "symbol") if name in TABLES[table].columns]
         symbols: list[str] | None = None
         listed = pd.DataFrame({"exchange": [], "first": []}).astype("object")
-        if table not in (*_UNLISTED, *_OPTIONS):
+        if table not in (*_UNLISTED, *_LISTED):
             pairs = select(None, None)
             order = np.lexsort((pairs.symbol, pairs.since, pairs.until * DAY_US < times.us(until)))
             venue, place = np.unique(pairs.exchange[order], return_index=True)

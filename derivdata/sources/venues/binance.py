@@ -11,6 +11,7 @@ from functools import partial
 import msgspec
 
 from derivdata.sources.venues.endpoint import (
+    DATED,
     PRICE_TABLES,
     RATE_TABLES,
     Paging,
@@ -24,7 +25,7 @@ from derivdata.sources.venues.readers import books, contracts, options, payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Interval, Liquidation, OiPoint, Records, Taken
 from derivdata.sources.venues.shapes import Book, Figures, Greeks, Listed, Paid, Sided, spelled
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Wire, expiry_in
 from derivdata.tables import contract
 
 _COIN = "https://dapi.binance.com"
@@ -56,13 +57,14 @@ def coin_margined(name: str) -> bool:
 
 def named(name: str) -> Instrument:
     """Return the contract of a name; coin-margined ones are of 100 USD for BTC and 10 USD for others."""
+    pair, _, ending = name.partition("_")
+    expiry = expiry_in(name)
     if not coin_margined(name):
-        plain = contract(name)
-        return Instrument(name, plain.symbol, plain.quote, 1.0, perpetual="_" not in name)
-    pair, _, expiry = name.partition("_")
+        plain = contract(pair)
+        return Instrument(name, plain.symbol, plain.quote, 1.0, perpetual=not ending, expiry=expiry)
     symbol = pair.removesuffix("USD")
     size = 100.0 if symbol == "BTC" else 10.0
-    return Instrument(name, symbol, "USD", size, inverse=True, perpetual=expiry == "PERP")
+    return Instrument(name, symbol, "USD", size, inverse=True, perpetual=ending == "PERP", expiry=expiry)
 
 
 _PREMIUM = spelled(
@@ -316,8 +318,8 @@ ENDPOINTS = (
     _linear("instruments", "/fapi/v1/exchangeInfo", exchange_info, lists=True),
     _linear("intervals", "/fapi/v1/fundingInfo", funding_info, pool="funding"),
     _linear(
-        "funding", "/fapi/v1/premiumIndex", premium_index, tables=(*RATE_TABLES, *PRICE_TABLES), weight=10,
-        every=60,
+        "funding", "/fapi/v1/premiumIndex", premium_index, tables=(*RATE_TABLES, *PRICE_TABLES, DATED),
+        weight=10, every=60,
     ),
     _linear("tickers", "/fapi/v1/ticker/24hr", tickers, weight=40, every=300),
     _linear(
@@ -337,8 +339,8 @@ ENDPOINTS = (
     _inverse("instruments", "/dapi/v1/exchangeInfo", exchange_info, lists=True),
     _inverse("intervals", "/dapi/v1/fundingInfo", funding_info, pool="funding"),
     _inverse(
-        "funding", "/dapi/v1/premiumIndex", premium_index, tables=(*RATE_TABLES, *PRICE_TABLES), weight=10,
-        every=60,
+        "funding", "/dapi/v1/premiumIndex", premium_index, tables=(*RATE_TABLES, *PRICE_TABLES, DATED),
+        weight=10, every=60,
     ),
     _inverse("tickers", "/dapi/v1/ticker/24hr", tickers, weight=40, every=300),
     _inverse(

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import msgspec
 
-from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.endpoint import DATED, RATE_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import CodedBody, refusal
 from derivdata.sources.venues.readers import books, closed, contracts, payments, positioning, states, taken
 from derivdata.sources.venues.reading import Reading
@@ -28,8 +28,9 @@ def _named(name: str) -> Instrument:
     """Return the contract of a name: BTCUSDT, BTCPERP (USDC), BTCUSD (coin-margined), dated ones with _."""
     if name.endswith("PERP"):
         return Instrument(name, name.removesuffix("PERP"), "USDC", 1.0)
-    plain = contract(name)
-    return Instrument(name, plain.symbol, plain.quote, 1.0, perpetual=bool(plain.quote) and "_" not in name)
+    pair, _, date = name.partition("_")
+    plain = contract(pair)
+    return Instrument(name, plain.symbol, plain.quote, 1.0, perpetual=bool(plain.quote) and not date)
 
 
 _TICKER = spelled(
@@ -115,7 +116,10 @@ def _of_type(product: str, quote: str) -> tuple[VenueEndpoint, ...]:
         ),
         # First of the two that are polled: its rate stands beside its own interval, so none is ever stale.
         of("funding", f"{_V2}/current-fund-rate", current_rates, tables=RATE_TABLES, params=always, every=60),
-        of("funding", f"{_V2}/tickers", states(_TICKER, "data", _named), params=always, every=60),
+        of(
+            "funding", f"{_V2}/tickers", states(_TICKER, "data", _named),
+            tables=(*STATE_TABLES, DATED), params=always, every=60,
+        ),
         of(
             "settlements", f"{_V2}/history-fund-rate", payments(_PAID, "data", _named), params=always,
             symbol="symbol", paging=_PAGES,

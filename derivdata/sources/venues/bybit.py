@@ -6,22 +6,33 @@ A liquidation names the side of the position: ``Buy`` is a long that was liquida
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
 
 import msgspec
 
-from derivdata.sources.venues.endpoint import Paging, Socket, Stream, Venue, VenueEndpoint
+from derivdata.sources.venues.endpoint import (
+    DATED,
+    STATE_TABLES,
+    Paging,
+    Socket,
+    Stream,
+    Venue,
+    VenueEndpoint,
+)
 from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.readers import books, closed, contracts, payments, positioning
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State
 from derivdata.sources.venues.shapes import Book, Closed, Figures, Greeks, Listed, Paid, Sided, spelled
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Wire, expiry_in
 from derivdata.tables import contract
 
 _REASONS = {10006: "limit", 10016: "busy", 10009: "region", 10018: "limit", 10000: "busy"}
+_DATED = re.compile(r"(\w+)-\d{1,2}[A-Z]{3}\d\d|([A-Z0-9]+USD)[FGHJKMNQUVXZ]\d\d")
+"""Names of linear (BTCUSDT-26DEC25) and inverse (BTCUSDZ25) futures."""
 _PERPETUAL = ("LinearPerpetual", "InversePerpetual")
 
 
@@ -42,8 +53,12 @@ class _Fault(Wire):
 def _named(name: str) -> Instrument:
     if name.endswith("PERP"):
         return Instrument(name, name.removesuffix("PERP"), "USDC", 1.0)
-    plain = contract(name)
-    return Instrument(name, plain.symbol, plain.quote, 1.0, plain.quote == "USD", bool(plain.quote))
+    dated = _DATED.fullmatch(name)
+    plain = contract(dated[1] or dated[2] if dated else name)
+    item = Instrument(name, plain.symbol, plain.quote, 1.0, plain.quote == "USD", bool(plain.quote))
+    if dated:  # BTC-26DEC25 is quoted in USDC
+        return item._replace(quote=plain.quote or "USDC", perpetual=False, expiry=expiry_in(name))
+    return item
 
 
 class _Ticker(Figures[str, str]):
@@ -101,7 +116,9 @@ def _state(reading: Reading, row: _Ticker, time: int) -> list[State]:
         figures["volume_usd"] = reading.number(row.traded)
     hours = None if is_dated else reading.number(row.hours) or reading.interval(item)
     state = reading.state(item, row, hours, time=time, **figures)
-    return [state._replace(instrument=item._replace(perpetual=False)) if is_dated else state]
+    expiry = state.instrument.expiry if is_dated else None  # a perpetual one that ends has a delivery too
+    perpetual = item.perpetual and state.instrument.perpetual and not is_dated
+    return [state._replace(instrument=item._replace(perpetual=perpetual, expiry=expiry))]
 
 
 def _one_side(reading: Reading, both: str | None, one: str | None) -> float | None:
@@ -237,7 +254,10 @@ def _of_category(category: Literal["linear", "inverse"]) -> tuple[VenueEndpoint,
             contracts(_CONTRACT, "result.list", _contract, per_hour=60.0, cursor="result.nextPageCursor"),
             params=_LIST, paging=_CURSOR, lists=True,
         ),
-        of("funding", f"/v5/market/tickers?category={category}", tickers, every=60),
+        of(
+            "funding", f"/v5/market/tickers?category={category}", tickers, tables=(*STATE_TABLES, DATED),
+            every=60,
+        ),
         of(
             "settlements", "/v5/market/funding/history", payments(_PAID, "result.list", _named),
             params=always, symbol="symbol", paging=_WALK,

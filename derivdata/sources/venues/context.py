@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from derivdata import tables
 from derivdata.sources.venues.record_types import Instrument, Records
+from derivdata.support import times
 from derivdata.tables.schema import Column, Kind, Table
 
 _MULTIPLIER = re.compile(r"^(?:(?P<before>10{3,7})|1(?P<million>M))(?=[A-Z])|(?<=[A-Z])(?P<after>10{3,7})$")
@@ -179,6 +181,8 @@ def _instrument(row: Mapping[str, Any]) -> Instrument:
         bool(row["is_inverse"]),
         bool(row["is_perpetual"]),
         bool(row["is_active"]),
+        strike=None if pd.isna(strike := row.get("strike", np.nan)) else float(strike),
+        expiry=None if pd.isna(expiry := row.get("expiry")) else times.us(pd.Timestamp(expiry)),
     )
 
 

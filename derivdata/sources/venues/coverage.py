@@ -72,6 +72,7 @@ _UNITS: dict[str, Mapping[str, str]] = {
     },
     "markets_symbol_exchanges": {_OTHERS: "USD, rolling 24 hours"},
     "prices_history": {_OTHERS: "USD"},
+    "futures_history": {_OTHERS: "USD"},
     "positioning_history": {
         "okx": "ratio",
         "gateio": "ratios",

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from derivdata.sources.venues.endpoint import STATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.endpoint import DATED, STATE_TABLES, Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import RefusedBody, refusal
 from derivdata.sources.venues.readers import contracts
 from derivdata.sources.venues.reading import Reading
@@ -25,16 +25,17 @@ from derivdata.sources.venues.record_types import (
     State,
 )
 from derivdata.sources.venues.shapes import Book, Figures, Greeks, Listed, spelled
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Wire, expiry_in
 
 _REASONS = {10028: "limit", 11051: "busy", 10040: "busy", 10041: "busy", 10047: "limit", 13028: "busy"}
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of a name: BTC-PERPETUAL (inverse, USD) or SOL_USDC-PERPETUAL (linear, coins)."""
+    """Return the contract of a name: BTC-27DEC24 (inverse, USD) or SOL_USDC-PERPETUAL (linear, coins)."""
     base, _, rest = name.partition("-")
     coin, _, quote = base.partition("_")
-    return Instrument(name, coin, quote or "USD", 1.0, quote == "", rest == "PERPETUAL")
+    plain = Instrument(name, coin, quote or "USD", 1.0, quote == "", rest == "PERPETUAL")
+    return plain._replace(expiry=expiry_in(rest))
 
 
 def _item(reading: Reading, name: str) -> Instrument:
@@ -103,15 +104,12 @@ class _Head(Wire):
 
 
 def _tickers(rows: Callable[..., Any], path: str, reading: Reading) -> Records:
-    """Return what tickers say: of perpetuals, or of options with greeks."""
+    """Return what tickers say: of futures, or of options with greeks."""
     if all(row.instrument_name.endswith(("-C", "-P")) for row in rows(_Head, path)):
         options = [_option(reading, row) for row in rows(_OPTION_TICKER, path)]
         _check_percent(reading, [option.iv for option in options if option.iv])
         return Records(options=options)
-    states = [_state(reading, row) for row in rows(_TICKER, path)]
-    if not all(state.instrument.perpetual for state in states):
-        reading.fail("a future with an expiry among tickers of perpetuals")
-    return Records(states=states)
+    return Records(states=[_state(reading, row) for row in rows(_TICKER, path)])
 
 
 def ticker_frames(reading: Reading) -> Records:
@@ -254,8 +252,8 @@ ENDPOINTS = (
         params={"currency": "any", "expired": "false"}, weight=10, lists=True,
     ),
     _endpoint(
-        "funding", f"{_SUMMARIES}?kind=future", future_summaries, symbol="currency", every=60,
-        each=_CURRENCIES,
+        "funding", f"{_SUMMARIES}?kind=future", future_summaries,
+        tables=(*STATE_TABLES, DATED), symbol="currency", every=60, each=_CURRENCIES,
     ),
     _endpoint(
         "chain", f"{_SUMMARIES}?kind=option", option_summaries, symbol="currency", every=300,
@@ -278,7 +276,7 @@ ENDPOINTS = (
     ),
     *(
         _endpoint(what, "/public/ticker", ticker, tables=tables, symbol="instrument_name")
-        for what, tables in (("funding", STATE_TABLES), ("chain", ("options_snapshot",)))
+        for what, tables in (("funding", (*STATE_TABLES, DATED)), ("chain", ("options_snapshot",)))
     ),
     *(
         _endpoint("liquidations", f"trades.{{instrument_name}}.{step}", trade_frames, method="WS")
@@ -288,7 +286,7 @@ ENDPOINTS = (
     *(
         _endpoint(what, f"ticker.{{instrument_name}}.{step}", ticker_frames, tables=tables, method="WS")
         for step in ("100ms", "raw")
-        for what, tables in (("funding", STATE_TABLES), ("chain", ("options_snapshot",)))
+        for what, tables in (("funding", (*STATE_TABLES, DATED)), ("chain", ("options_snapshot",)))
     ),
 )  # fmt: skip
 

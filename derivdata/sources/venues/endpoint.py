@@ -15,6 +15,7 @@ from derivdata.sources.venues.record_types import Instrument, Records
 RATE_TABLES = ("funding_history",)
 PRICE_TABLES = ("markets_symbol_exchanges", "prices_history")
 STATE_TABLES = (*RATE_TABLES, "oi_history", *PRICE_TABLES)
+DATED = "futures_history"
 BOOK_TABLES = ("orderbook_book", "orderbook_depth_history")
 _TABLES: dict[str, tuple[str, ...]] = {
     "funding": STATE_TABLES,

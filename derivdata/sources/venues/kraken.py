@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from derivdata.sources.venues import wire
-from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.endpoint import DATED, STATE_TABLES, Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.readers import closed, closed_rows, contracts, payments
 from derivdata.sources.venues.reading import Reading
@@ -24,7 +24,7 @@ from derivdata.sources.venues.wire import Wire
 
 _ALIASES = {"XBT": "BTC", "XDG": "DOGE"}
 _REASONS = {"apiLimitExceeded": "limit", "Server Error": "busy", "Unavailable": "busy"}
-_TYPES = {"flexible_futures": False, "futures_inverse": True}
+_TYPES = {"flexible_futures": False, "futures_vanilla": False, "futures_inverse": True}
 
 
 class _Fault(Wire):
@@ -39,9 +39,9 @@ class _Fault(Wire):
 
 def _named(name: str) -> Instrument:
     """Return the contract of PF_XBTUSD (linear, coins) or PI_XBTUSD (inverse, USD); others are dated."""
-    kind, _, pair = name.partition("_")
+    kind, pair, *_ = (*name.split("_"), "")
     base = pair.removesuffix("USD")
-    perpetual = kind in ("PF", "PI") and pair.endswith("USD")
+    perpetual = kind in ("PF", "PI") and name.endswith("USD")
     return Instrument(name, _ALIASES.get(base, base), "USD", 1.0, kind in ("PI", "FI"), perpetual)
 
 
@@ -243,8 +243,8 @@ ENDPOINTS = (
     _endpoint(
         "instruments", f"{_V3}/instruments", contracts(_CONTRACT, "instruments", _contract), lists=True,
     ),
-    _endpoint("funding", f"{_V3}/tickers", tickers, every=60),
-    _endpoint("funding", f"{_V3}/tickers/{{symbol}}", ticker),
+    _endpoint("funding", f"{_V3}/tickers", tickers, tables=(*STATE_TABLES, DATED), every=60),
+    _endpoint("funding", f"{_V3}/tickers/{{symbol}}", ticker, tables=(*STATE_TABLES, DATED)),
     _endpoint(
         "settlements", "/derivatives/api/v4/historicalfundingrates",
         payments(_PAID, "rates", _named, by="symbol", unit="iso", period_h=1.0), symbol="symbol",

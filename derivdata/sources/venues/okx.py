@@ -1,4 +1,4 @@
-"""OKX v5: perpetual swaps and options.
+"""OKX v5: perpetual swaps, dated futures and options.
 
 Sizes of books, liquidations and open interest are contracts; ``ctVal`` × ``ctMult`` of the instrument list is
 the coins (linear) or USD (inverse) of one. The rate that was paid is ``realizedRate``.
@@ -8,24 +8,26 @@ from __future__ import annotations
 
 from functools import partial
 
-from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
+from derivdata.sources.venues.endpoint import DATED, RATE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import CodedBody, refusal
 from derivdata.sources.venues.readers import Reader, contracts, options, payments, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Records, State, Taken
 from derivdata.sources.venues.shapes import Figures, Greeks, Listed, Paid, Sided, spelled
-from derivdata.sources.venues.wire import Data, Wire
+from derivdata.sources.venues.wire import Data, Wire, expiry_in
 
 _HOUR_US = 3_600_000_000
 _REASONS = {"50011": "limit", "50013": "busy", "50001": "busy", "50026": "busy"}
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of an id such as BTC-USDT-SWAP or BTC-USD-SWAP (inverse)."""
+    """Return the contract of an id such as BTC-USDT-SWAP or BTC-USD-241227; those in USD are inverse."""
     parts = name.split("-")
-    if len(parts) == 3 and parts[2] == "SWAP":
-        return Instrument(name, parts[0], parts[1], inverse=parts[1] == "USD")
-    return Instrument(name, parts[0], parts[1] if len(parts) > 1 else "", perpetual=False)
+    quote = parts[1] if len(parts) > 1 else ""
+    if len(parts) != 3:
+        return Instrument(name, parts[0], quote, perpetual=False)
+    swap, expiry = parts[2] == "SWAP", expiry_in(name)
+    return Instrument(name, parts[0], quote, inverse=quote == "USD", perpetual=swap, expiry=expiry)
 
 
 class _Funding(Wire):
@@ -78,6 +80,22 @@ _TICKER = spelled(
 )
 
 
+class _Index(Wire):
+    instId: str
+    idxPx: str
+    ts: str
+
+
+def indices(reading: Reading) -> Records:
+    """Read index prices, those of the swaps that are listed: an index has the name of its pair."""
+    listed, records = reading.context.instruments, Records()
+    for row in reading.rows(_Index, "data"):
+        item = listed.get(f"{row.instId}-SWAP")
+        if item is not None:
+            records.states.append(State(item, reading.ms(row.ts), index_price=reading.number(row.idxPx)))
+    return records
+
+
 class _Levels(Wire):
     bids: list[tuple[str, str, str, str]]
     asks: list[tuple[str, str, str, str]]
@@ -119,17 +137,21 @@ class _Contract(Listed[str, str, str], kw_only=True):
     currency: str
     margin: str
     underlying: str
+    strike: str | None = None
 
 
 _CONTRACT = spelled(
     _Contract, name="instId", kind="instType", value="ctVal", times="ctMult", currency="ctValCcy",
     margin="ctType", underlying="uly", status="state", stage="ruleType", listed="listTime",
-    expiry="expTime", tick="tickSz", step="lotSz",
+    expiry="expTime", tick="tickSz", step="lotSz", strike="stk",
 )  # fmt: skip
 
 
 def _contract(reading: Reading, row: _Contract) -> Instrument:
-    """Return a swap or an option; the base of a linear one is its currency, else the underlying."""
+    """Return a swap, future or option; the base of a linear one is its currency, else the underlying.
+
+    Of futures those that pay funding (``xperp``) are no dated ones.
+    """
     base, _, quote = row.underlying.partition("-")
     inverse = row.kind != "OPTION" and reading.word(row.margin, {"inverse": True, "linear": False})
     if inverse != (row.currency == "USD"):
@@ -141,7 +163,8 @@ def _contract(reading: Reading, row: _Contract) -> Instrument:
         size=reading.required(row.value) * reading.required(row.times),
         inverse=inverse,
         perpetual=row.kind == "SWAP",
-        active=row.status == "live" and row.stage != "pre_market",
+        active=row.status == "live" and row.stage not in ("pre_market", "xperp"),
+        strike=reading.number(row.strike),
     )
 
 
@@ -230,6 +253,7 @@ _HOURS = Paging(descending=True, start="begin", end="end", limit=100, exclusive=
 _statistics = partial(_endpoint, symbol="instId", weight=4, paging=_HOURS)
 _STATISTICS = "/api/v5/rubik/stat"
 _SWAP = {"instType": "SWAP"}
+_DATED = "instType=FUTURES"
 _FAMILIES = ("BTC-USD", "ETH-USD")
 _WALK = Paging(descending=True, start="", end="after", limit=400, reach_days=90)
 
@@ -248,6 +272,28 @@ ENDPOINTS = (
         every=60,
     ),
     _endpoint("tickers", "/api/v5/market/tickers", states(_TICKER, "data", _named), params=_SWAP, every=60),
+    _endpoint(
+        "instruments", f"/api/v5/public/instruments?{_DATED}", contracts(_CONTRACT, "data", _contract),
+        lists=True,
+    ),
+    *(
+        _endpoint(
+            "mark", "/api/v5/market/index-tickers", indices, params={"quoteCcy": quote}, quote=quote,
+            every=60,
+        )
+        for quote in ("USD", "USDT")
+    ),
+    *(
+        _endpoint(
+            what, f"/api/v5/{path}?{_DATED}", states(shape, "data", _named), tables=(DATED,), weight=weight,
+            every=60,
+        )
+        for what, path, shape, weight in (
+            ("mark", "public/mark-price", _MARK, 2.5),
+            ("oi", "public/open-interest", _OI, 1.0),
+            ("tickers", "market/tickers", _TICKER, 1.0),
+        )
+    ),
     _endpoint(
         "settlements", "/api/v5/public/funding-rate-history", payments(_PAID, "data", _named),
         symbol="instId", paging=_WALK, weight=2.5,

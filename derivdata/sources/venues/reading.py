@@ -42,6 +42,11 @@ def named(name: str) -> Instrument:
     return Instrument(name, plain.symbol, plain.quote, perpetual=bool(plain.quote))
 
 
+def _whole_minute(us: int) -> int:
+    """Return the minute at or after an instant: a venue writes 07:59:59 for an expiry at 08:00."""
+    return -(-us // _MINUTE_US) * _MINUTE_US
+
+
 class Reading:
     """One body with all that is needed to read it; adapters get nothing else.
 
@@ -311,7 +316,7 @@ class Reading:
         if change is None and opened and last:
             change = (last / opened - 1) * 100
         if row.expiry and number(row.expiry):
-            item = item._replace(perpetual=False, expiry=to_us(row.expiry))
+            item = item._replace(perpetual=False, expiry=_whole_minute(to_us(row.expiry)))
         state = State(
             item,
             stamp,
@@ -337,7 +342,7 @@ class Reading:
             row.symbol,
             row.quote or "",
             1.0 if row.size is None else self.number(row.size),
-            expiry=self._day(row.expiry, unit),
+            expiry=None if (end := self._day(row.expiry, unit)) is None else _whole_minute(end),
             listed=self._day(row.listed, unit),
             tick=self.number(row.tick),
             step=self.number(row.step),

@@ -35,6 +35,11 @@ class Instrument(NamedTuple):
     step: float | None = None
 
     @property
+    def is_dated(self) -> bool:
+        """Whether it is a future with an expiry that is known."""
+        return not self.perpetual and self.expiry is not None and self.strike is None
+
+    @property
     def rank(self) -> tuple[bool, int, bool]:
         """Priority of the contract among those of one symbol, the lowest first."""
         quote = QUOTES.index(self.quote) if self.quote in QUOTES else len(QUOTES)

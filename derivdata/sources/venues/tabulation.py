@@ -68,6 +68,7 @@ def frames(
         "oi_history": lambda: _oi(exchange, records, at),
         "markets_symbol_exchanges": lambda: _market(exchange, records.states, at),
         "prices_history": lambda: _prices(exchange, records, at),
+        "futures_history": lambda: _futures(exchange, records.states, at),
         "positioning_history": lambda: _positioning(records.positioning),
         "volume_taker": lambda: _taken(records.taken),
         "liquidations_fills": lambda: _liquidations(exchange, records.liquidations),
@@ -239,6 +240,32 @@ def _market(exchange: str, states: list[State], at: int | None) -> dict[str, Any
 
 def _price(state: State) -> float | None:
     return state.mark or state.price or None  # venues write 0 where they have none
+
+
+def _futures(exchange: str, states: list[State], at: int | None) -> dict[str, Any]:
+    """Return dated futures that still run; what has no index takes that of another of coin and quote."""
+    _check_marks(exchange, states)
+    indices = {(s.instrument.symbol, s.instrument.quote): s.index_price for s in states if s.index_price}
+    rows = [
+        s
+        for s in states
+        if s.instrument.is_dated
+        and (_price(s) or s.last)
+        and ((s.time or at or 0) < (s.instrument.expiry or 0))
+    ]
+    return {
+        "symbol": [row.instrument.symbol for row in rows],
+        "time": stamps([row.time for row in rows], at),
+        "instrument_name": [row.instrument.name for row in rows],
+        "expiry": stamps([row.instrument.expiry for row in rows], None),
+        "price_usd": [_price(row) or row.last for row in rows],
+        "index_price_usd": [
+            row.index_price or indices.get((row.instrument.symbol, row.instrument.quote)) for row in rows
+        ],
+        "oi_usd": [row.oi_usd for row in rows],
+        "volume_24h_usd": [row.volume_usd for row in rows],
+        "resolution": repeated("raw", len(rows)),
+    }
 
 
 def _prices(exchange: str, records: Records, at: int | None) -> dict[str, Any]:

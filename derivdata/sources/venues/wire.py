@@ -170,6 +170,12 @@ def expiry_of(text: str, where: str) -> int:
     return times.us(stamp)
 
 
+def expiry_in(name: str) -> int | None:
+    """Return the expiry in a name such as BTC-27DEC24 or BTCUSDT_251226, None where it has none."""
+    end = re.split(r"[-_]", name)[-1]
+    return expiry_of(end, name) if _DAY_NAME.fullmatch(end) or _DAY_DIGITS.fullmatch(end) else None
+
+
 def require_close(first: float | None, second: float | None, tolerance: float, what: str, where: str) -> None:
     """Refuse two figures of one quantity that differ by more than a relative `tolerance`.
 

@@ -294,6 +294,7 @@ def _rows(
     return _of(path, table, doc, *params, rows=rows, unit=unit, **how)
 
 
+FUTURES_HISTORY = _rows("futures_history", "sampled", "Dated futures of one symbol over time.")
 POSITIONING_HISTORY = _rows(
     "positioning_history",
     "sampled",

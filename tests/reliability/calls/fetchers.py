@@ -47,6 +47,7 @@ CALLS: Calls = {
     "options.overview_history": lambda: DAY,
     "orderbook.book": lambda: {"symbol": "BTC", "venue": "binance", "limit": 5},
     "orderbook.depth_history": lambda: {"symbol": "BTC", "venue": "binance", **DAY, "resolution": "1h"},
+    "futures.history": lambda: {"symbols": "BTC", **HISTORY},
     "positioning.history": lambda: {"symbols": "BTC", **HISTORY, "kind": "accounts"},
     "volume.taker": lambda: {"symbols": "BTC", **HISTORY},
     "prices.history": lambda: {"symbols": "BTC", **HISTORY, "kind": "mark"},

@@ -152,18 +152,18 @@ def nice(value: float) -> float:
 @lru_cache(maxsize=512)
 def _names(symbol: str, exchange: str, expiry: int, ladder: bytes) -> NDArray[np.object_]:
     """Return the venue's names of the options of one expiry: call and put of every strike."""
-    date = instants([expiry * DAY_US])[0]
     head, tail = _NAMES[exchange]
-    head = head.format(
-        symbol=symbol,
-        day=date.day,
-        month=_MONTHS[date.month - 1],
-        number=date.month,
-        year=date.year % 100,
-    )
+    head = dated_name(head, symbol, expiry)
     strikes = [f"{strike:.4f}".rstrip("0").rstrip(".") for strike in np.frombuffer(ladder).tolist()]
     names = [f"{head}{strike}-{side}{tail}" for strike in strikes for side in "CP"]
     return np.array(names, dtype=object)
+
+
+def dated_name(template: str, symbol: str, expiry: int) -> str:
+    """Return a venue's name of a contract on a symbol that expires on a day since 1970."""
+    date = instants([expiry * DAY_US])[0]
+    month = _MONTHS[date.month - 1]
+    return template.format(symbol=symbol, day=date.day, month=month, number=date.month, year=date.year % 100)
 
 
 class Forwards(NamedTuple):

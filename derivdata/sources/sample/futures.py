@@ -1,0 +1,97 @@
+"""Dated futures of every hour, at the forwards that the options of an instant are priced on.
+
+The mark is ``F = S e^(bT)`` of `listings.forwards`, the index is the spot S. Open interest is
+``level_usd × e^(−decay T) × S/centre``: most of it stands in the nearest contracts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from derivdata.sources.sample.grid import DAY_US, HOUR_US, instants
+from derivdata.sources.sample.options.listings import (
+    EXPIRY_US,
+    Forwards,
+    dated_name,
+    expiries,
+    forwards,
+    session,
+)
+from derivdata.sources.sample.universe import symbols, text
+from derivdata.support.arrays import Floats, Ints
+
+SYMBOLS = ("BTC", "ETH")
+_NAMES = {
+    "binance": "{symbol}USDT_{year}{number:02}{day:02}",
+    "bitget": "{symbol}USD_{year}{number:02}{day:02}",
+    "bybit": "{symbol}USDT-{day:02}{month}{year}",
+    "deribit": "{symbol}-{day}{month}{year}",
+    "kraken": "FI_{symbol}USD_{year}{number:02}{day:02}",
+    "okx": "{symbol}-USD-{year}{number:02}{day:02}",
+}
+EXCHANGES = tuple(sorted(_NAMES))
+_KINDS = {
+    **dict.fromkeys(("binance", "bitget"), ("quarterly",)),
+    "kraken": ("monthly", "quarterly"),
+    **dict.fromkeys(("bybit", "deribit", "okx"), ("weekly", "monthly", "quarterly")),
+}
+_WEIGHT = {"binance": 0.4, "bitget": 0.05, "bybit": 0.2, "deribit": 1.0, "kraken": 0.1, "okx": 0.5}
+OI_SHARE, OI_DECAY, TURNOVER = 0.02, 2.0, 0.5
+"""Part of the perpetuals' open interest at the start, decay a year, volume of a day over open interest."""
+
+_Names = Sequence[str] | None
+
+
+def sessions(hours: Ints, names: _Names, venues: _Names) -> Iterator[tuple[str, str, Ints, Ints, Forwards]]:
+    """Give symbol, venue, expiries [days], instants [µs] and forwards of each trading day of some hours."""
+    days = session(hours)
+    for symbol in SYMBOLS:
+        for exchange in EXCHANGES:
+            if (names is not None and symbol not in names) or (venues is not None and exchange not in venues):
+                continue
+            for day in np.unique(days).tolist():
+                expiry = np.array([e.day for e in expiries(day, _KINDS[exchange])], dtype=np.int64)
+                time = hours[days == day]
+                yield symbol, exchange, expiry, time, forwards(symbol, exchange, expiry, time)
+
+
+def rows(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
+    """Return the columns of the futures with ``first <= time < last`` [µs]."""
+    hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
+    parts: list[dict[str, Any]] = []
+    for symbol, exchange, expiry, time, curve in sessions(hours, names, venues):
+        shape = curve.year_fraction.shape
+        named = [dated_name(_NAMES[exchange], symbol, day) for day in expiry.tolist()]
+        oi = np.round(open_interest(symbol, exchange, curve), 2)
+        columns: dict[str, Any] = {
+            "symbol": SYMBOLS.index(symbol),
+            "exchange": EXCHANGES.index(exchange),
+            "time": time,
+            "instrument_name": np.array(named, dtype=object)[:, None],
+            "expiry": expiry[:, None] * DAY_US + EXPIRY_US,
+            "price_usd": np.round(curve.underlying_price, 6),
+            "index_price_usd": np.round(curve.spot, 6),
+            "oi_usd": oi,
+            "volume_24h_usd": np.round(TURNOVER * oi, 2),
+        }
+        parts.append({name: np.broadcast_to(values, shape).ravel() for name, values in columns.items()})
+    if not parts:
+        return {}
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return joined | {
+        "symbol": text(joined["symbol"], SYMBOLS),
+        "exchange": text(joined["exchange"], EXCHANGES),
+        "time": instants(joined["time"]),
+        "expiry": instants(joined["expiry"]),
+        "resolution": text(np.zeros(len(joined["time"]), dtype=np.int8), ("1h",)),
+    }
+
+
+def open_interest(symbol: str, exchange: str, curve: Forwards) -> Floats:
+    """Return open interest [USD], unrounded, over expiries and instants."""
+    s, own = symbols(), symbols().name.index(symbol)
+    level = s.oi[own] * OI_SHARE * _WEIGHT[exchange]
+    return np.asarray(level * np.exp(-OI_DECAY * curve.year_fraction) * curve.spot / s.price[own])
