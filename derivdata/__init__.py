@@ -13,6 +13,7 @@ __version__ = "0.2.0"
 
 _FAMILIES = (
     "builders",
+    "delivery",
     "funding",
     "futures",
     "hip3",
@@ -25,6 +26,7 @@ _FAMILIES = (
     "positioning",
     "prices",
     "rwa",
+    "volatility",
     "volume",
 )
 _MODULES = {

@@ -2,6 +2,7 @@
 from derivdata import analysis as analysis
 from derivdata import builders as builders
 from derivdata import bundle as bundle
+from derivdata import delivery as delivery
 from derivdata import errors as errors
 from derivdata import funding as funding
 from derivdata import futures as futures
@@ -18,6 +19,7 @@ from derivdata import prices as prices
 from derivdata import rwa as rwa
 from derivdata import tables as tables
 from derivdata import units as units
+from derivdata import volatility as volatility
 from derivdata import volume as volume
 from derivdata.analysis.quality import quality as quality
 from derivdata.bundle import bundle_diff as bundle_diff
@@ -58,6 +60,7 @@ __all__ = [
     "collect",
     "concat",
     "connect",
+    "delivery",
     "disconnect",
     "errors",
     "features",
@@ -89,5 +92,6 @@ __all__ = [
     "tables",
     "units",
     "venues",
+    "volatility",
     "volume",
 ]

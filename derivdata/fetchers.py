@@ -7,6 +7,7 @@ from typing import Any
 
 from derivdata import (
     builders,
+    delivery,
     funding,
     futures,
     hip3,
@@ -19,6 +20,7 @@ from derivdata import (
     positioning,
     prices,
     rwa,
+    volatility,
     volume,
 )
 from derivdata.client.plan import catalog
@@ -29,6 +31,7 @@ __all__ = ["FAMILIES", "FETCHERS"]
 
 FAMILIES = {
     "builders": builders,
+    "delivery": delivery,
     "funding": funding,
     "futures": futures,
     "hip3": hip3,
@@ -41,6 +44,7 @@ FAMILIES = {
     "positioning": positioning,
     "prices": prices,
     "rwa": rwa,
+    "volatility": volatility,
     "volume": volume,
 }
 

@@ -21,6 +21,8 @@ FAMILIES = {
     "volume": "Volume",
     "liquidations": "Liquidations",
     "options": "Options",
+    "delivery": "Delivery prices",
+    "volatility": "Volatility indices",
     "orderbook": "Order book",
     "prices": "Prices",
     "futures": "Dated futures",

@@ -226,6 +226,7 @@ def test_sides_are_those_of_the_table() -> None:
         "liquidations_fills": ("long", "short"),
         "options_snapshot": ("call", "put"),
         "options_surface_history": ("call", "put"),
+        "options_trades": ("call", "put"),
         "orderbook_book": ("bid", "ask"),
     }
 

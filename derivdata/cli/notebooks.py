@@ -26,6 +26,7 @@ _CLOCK = re.compile(
 )
 _PROVENANCE = re.compile(r"\bdd\.(?:replay|record|provenance)\(|\breplay\(|\.provenance\(|\bsha256\(")
 _FAMILIES = {
+    "delivery",
     "funding",
     "futures",
     "hip3",
@@ -37,12 +38,16 @@ _FAMILIES = {
     "orderbook",
     "positioning",
     "prices",
+    "volatility",
     "volume",
 }
 _START_AT = {
     "history": 1,
     "settlements": 1,
     "taker": 1,
+    "trades": 1,
+    "prices": 1,
+    "index_published": 1,
     "atm_history": 2,
     "surface_history": 2,
     "depth_history": 2,

@@ -57,6 +57,7 @@ def check(answer: CheckedAnswer) -> list[str]:
 
 
 _MOST = {
+    "index_pct": (400.0, "four times what any volatility index has been"),
     "interval_hours": (168.0, "a week"),
     **dict.fromkeys(
         ("long_share", "market_share", "short_share"),

@@ -5,7 +5,7 @@ in units that the API does not state; analysis computes its own from the implied
 """
 
 from derivdata.options.chains import metrics, snapshot, surface
-from derivdata.options.histories import atm_history, overview_history, surface_history
+from derivdata.options.histories import atm_history, overview_history, surface_history, trades
 
-__all__ = ["atm_history", "metrics", "overview_history", "snapshot", "surface", "surface_history"]
+__all__ = ["atm_history", "metrics", "overview_history", "snapshot", "surface", "surface_history", "trades"]
 __dir__ = __all__.copy

@@ -143,6 +143,16 @@ COLUMNS: dict[str, Column] = {
     "volume": Column(
         _NUMBER, "contracts", "Volume of the last 24 hours in the venue's contracts.", least=0.0
     ),
+    "trade_id": Column(_LABEL, "", "Trade on the venue; unique within an instrument."),
+    "taker_side": Column(_TEXT, "", "What the taker did, 'buy' or 'sell'.", ("buy", "sell")),
+    "execution": Column(
+        _TEXT,
+        "",
+        "'book', 'block' (negotiated: the side is that of one party) or 'combo' (a leg of a package).",
+        ("book", "block", "combo"),
+    ),
+    "price_coin": Column(_NUMBER, "coin", "Price of the option, in the coin itself.", least=0.0),
+    "index_pct": Column(_NUMBER, "%", "Volatility index, 50 for 50 %.", least=0.0, positive=True),
     "table": Column(_TEXT, "", "Name of a table."),
     "first": Column(Kind.TIME, "UTC", "Instant of the first row."),
     "last": Column(Kind.TIME, "UTC", "Instant of the last row."),

@@ -61,6 +61,17 @@ define(  # the local service serves it, and the hosted service does not
     changed={"exchange": {"doc": "Venue's slug; unstated where the table names no venues."}},
     doc="What the connected source holds, one row per table and venue.",
 )
+define(  # as prices_history
+    "delivery_prices",
+    key="symbol exchange time",
+    rest="price_usd",
+    wire={"time": "timestamp"},
+    changed={
+        "time": {"doc": "Instant of the delivery, at the end of what is settled."},
+        "price_usd": {"positive": True},
+    },
+    doc="Prices that options and futures were settled at when they expired, one row per expiry.",
+)
 define(
     "funding_snapshot",
     key="symbol exchange",
@@ -326,6 +337,22 @@ define(
     wire={"time": "timestamp"},
     doc="Options open interest and volume by venue and symbol, every hour.",
 )
+define(  # as prices_history
+    "options_trades",
+    key="symbol exchange time instrument_name trade_id",
+    rest="expiry strike side taker_side execution size price_coin price_usd iv index_price_usd "
+    "underlying_price",
+    wire={"time": "timestamp"},
+    optional="price_coin price_usd iv index_price_usd underlying_price",
+    changed={
+        "time": {"doc": "Instant of the trade."},
+        "side": {"allowed": ("call", "put")},
+        "size": {"unit": "coin", "doc": "Coins that were traded."},
+        "price_usd": {"doc": "Price of the option, in USD."},
+        "iv": {"doc": "Implied volatility of the price, decimal."},
+    },
+    doc="Trades of options; the price is in the coin where the option is settled in it, else in USD.",
+)
 define(
     "orderbook_book",
     key="symbol exchange time side level",
@@ -376,6 +403,14 @@ define(
     rest="time end is_tradable name short_name mic timezone is_tradable_now next_session_start",
     optional="name short_name mic timezone is_tradable_now next_session_start",
     doc="Sessions and holidays of the exchanges behind real-world assets, one row per interval.",
+)
+define(  # as prices_history
+    "volatility_index_published",
+    key="symbol exchange time",
+    rest="index_pct resolution",
+    wire={"time": "timestamp"},
+    changed={"time": {"doc": "Instant of the index, the end of its step."}},
+    doc="Volatility indices that venues publish, such as DVOL and BVOL.",
 )
 define(
     "volume_history",

@@ -67,7 +67,7 @@ def answer(fakes: Any, exchange: str, place: str, params: dict[str, Any]) -> Any
     """What a list answers; None for a place that is no list."""
     now = fakes.now().timestamp()
     for (name, ending), made in LISTS.items():
-        if name == exchange and place.partition("{")[0].find(ending) >= 0:
+        if name == exchange and params.get("kind") != "option" and place.partition("{")[0].find(ending) >= 0:
             return made(place, params, now)
     return None
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
+
 from tests.collect.truth import HOUR, T0
 
 Row = dict[str, Any]
@@ -139,6 +141,63 @@ def _kraken_marks(_: str, params: Row, now: int) -> Any:
     return {"candles": rows, "more_candles": len(seconds) > 50}
 
 
+def traded(second: int) -> Row:
+    """A trade of an option, one each 10 minutes; each sixth shares its instant with the one after."""
+    number = second // 600
+    return {
+        "trade_id": str(number),
+        "timestamp": (second - 600 * (number % 6 == 1)) * 1000,
+        "instrument_name": "BTC-30JAN26-90000-C",
+        "price": 0.01 + number % 7 / 1000,
+        "amount": 0.5,
+        "direction": "buy" if number % 3 else "sell",
+        "iv": 40.0 + number % 5,
+        "index_price": 90_000.0,
+    }
+
+
+def dvol(second: int) -> float:
+    """The volatility index at the end of the hour that begins at an instant [%]."""
+    return 40.0 + second // HOUR % 23 / 10
+
+
+def delivered(day: int) -> float:
+    """The price of delivery at 08:00 of a day since 1970."""
+    return 90_000.0 + day % 37 * 10
+
+
+def _trades(_: str, params: Row, now: int) -> Any:
+    first, last = int(params["start_timestamp"]), int(params["end_timestamp"])
+    rows = [traded(second) for second in range(T0 - 3 * 86400, now + 1, 600)]
+    rows = [row for row in rows if params["currency"] == "BTC" and first <= row["timestamp"] <= last]
+    page = sorted(rows, key=lambda row: row["timestamp"])[: min(int(params["count"]), 20)]
+    return {"result": {"trades": page, "has_more": len(page) < len(rows)}}
+
+
+def _deliveries(_: str, params: Row, now: int) -> Any:
+    days = [day for day in range(T0 // 86400 - 30, now // 86400 + 1) if day * 86400 + 8 * HOUR <= now][::-1]
+    page = days[int(params.get("offset", 0)) :][: min(int(params["count"]), 10)]
+    rows = [{"date": f"{pd.Timestamp(d, unit='D'):%Y-%m-%d}", "delivery_price": delivered(d)} for d in page]
+    return {"result": {"data": rows, "records_total": len(days)}}
+
+
+def _dvol(_: str, params: Row, now: int) -> Any:
+    seconds = _steps(params, now, HOUR, 1000, "start_timestamp", "end_timestamp")[-30:]
+    return {
+        "result": {"data": [[s * 1000, 50.0, 50.0, 50.0, dvol(s)] for s in seconds], "continuation": None}
+    }
+
+
+def _okx_trades(_: str, params: Row, now: int) -> Any:
+    name = f"{params['instFamily']}-260130-90000-C"
+    rows = [
+        {"instId": name, "tradeId": str(s), "px": "0.01", "sz": "30", "side": "buy", "fillVol": "0.4",
+         "fwdPx": "90500", "idxPx": "90000", "ts": str(s * 1000)}
+        for s in range(now // 3 * 3 - 300, now // 3 * 3, 3)
+    ]  # fmt: skip
+    return {"code": "0", "msg": "", "data": rows[::-1]}
+
+
 _GATE = ("lsr_account", "top_lsr_account", "top_lsr_size")
 _BINANCE = ("globalLongShortAccountRatio", "topLongShortAccountRatio", "topLongShortPositionRatio")
 _OKX = (
@@ -158,4 +217,8 @@ _LISTS: dict[tuple[str, str], Callable[[str, Row, int], Any]] = {
     ("kraken", "/long-short-info"): _kraken,
     ("kraken", "/cvd"): _kraken,
     ("kraken", "/1h"): _kraken_marks,
+    ("deribit", "/get_last_trades_by_currency_and_time"): _trades,
+    ("deribit", "/get_delivery_prices"): _deliveries,
+    ("deribit", "/get_volatility_index_data"): _dvol,
+    ("okx", "/option-trades"): _okx_trades,
 }

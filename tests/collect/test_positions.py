@@ -13,7 +13,7 @@ from derivdata.sources import venues
 from derivdata.sources.archive import Archive
 from derivdata.sources.collect import Collector, backfill
 from tests.collect.fakes import Fakes, SimulatedClock
-from tests.collect.positions import KINDS, long_share, taken
+from tests.collect.positions import KINDS, delivered, dvol, long_share, taken, traded
 
 NOW = "2026-01-20T10:30:00"
 END = pd.Timestamp("2026-01-20T10:00", tz="UTC")
@@ -91,6 +91,70 @@ def test_the_step_under_way_is_asked_for_again_when_it_is_over(
     rows = archive.read("volume_taker", start, END + 2 * HOUR)
     step = TOLD[venue][1] if venue == "gateio" else HOUR
     assert rows["time"].tolist() == pd.date_range(start, END + 2 * HOUR, freq=step, inclusive="left").tolist()
+
+
+def _instants(start: pd.Timestamp, step: str) -> list[int]:
+    """Seconds of a window that lie on a step of the day."""
+    return [int(time.timestamp()) for time in pd.date_range(start, END, freq=step, inclusive="left")]
+
+
+OF_OPTIONS: dict[str, tuple[str, Any]] = {
+    "options_trades": (
+        "trade_id",
+        lambda start: sorted(
+            (row["timestamp"], row["trade_id"]) for row in map(traded, _instants(start, "10min"))
+        ),
+    ),
+    "delivery_prices": (
+        "price_usd",
+        lambda start: [
+            (second * 1000, delivered(second // 86400))
+            for second in _instants(start, "h")
+            if second % 86400 == 8 * 3600
+        ],
+    ),
+    "volatility_index_published": (
+        "index_pct",
+        lambda start: [(second * 1000, dvol(second - 3600)) for second in _instants(start, "h")],
+    ),
+}
+
+
+@pytest.mark.parametrize("table", OF_OPTIONS)
+def test_options_of_a_window_are_the_truth_row_for_row(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock, table: str
+) -> None:
+    start, (column, wanted) = END - pd.Timedelta(2, "D"), OF_OPTIONS[table]
+    assert fill(archive, fakes, clock, "deribit", table, start).failed == []
+    rows = archive.read(table, start, END)
+    assert [
+        (time.timestamp() * 1000, value) for time, value in zip(rows["time"], rows[column], strict=True)
+    ] == (wanted(start))
+    asked = len(fakes.log)
+    assert fill(archive, fakes, clock, "deribit", table, start).written == {}
+    assert {place for _, place, _, _ in fakes.log[asked:]} <= {"/public/get_instruments"}
+
+
+def test_a_collector_polls_the_newest_option_trades_where_they_are_named(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    """100 trades of each family reach back five minutes: the ledger has so much and no more."""
+
+    def collect(*names: str) -> dict[str, int]:
+        return Collector(
+            archive, venues=["okx"], names=names or None, clock=clock, addresses=fakes.addresses
+        ).once()  # fmt: skip
+
+    assert "options_trades" not in collect()
+    assert collect("options_trades") == {"options_trades": 200}
+    clock.wait(600)
+    assert collect("options_trades") == {"options_trades": 200}
+    rows = archive.read("options_trades", END, END + HOUR, symbols=["BTC"])
+    assert set(rows["size"]) == {30 * 0.01}
+    asked = archive.requests().query("table == 'options_trades' and symbol == 'BTC'").sort_values("start")
+    assert asked["start"].tolist() == rows["time"].iloc[[0, 100]].tolist()
+    (gap,) = archive.unanswered("options_trades", "okx", "BTC", rows["time"].iloc[0], rows["time"].iloc[-1])
+    assert gap == (asked["end"].iloc[0], rows["time"].iloc[100])
 
 
 def test_an_hour_in_which_nobody_is_short_has_no_ratio_and_costs_no_other_row() -> None:

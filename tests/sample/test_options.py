@@ -10,6 +10,8 @@ from scipy.stats import norm
 
 from derivdata.sources import sample
 from derivdata.sources.query import Query
+from derivdata.sources.sample import paths
+from derivdata.sources.sample.universe import symbols
 from derivdata.sources.service.answers.options import at_the_money
 from derivdata.tables import endpoints
 from tests.support.instants import at
@@ -264,3 +266,56 @@ def test_open_interest_grows_from_nothing():
     assert chain("BTC", "deribit", "2026-04-30 07:00")["expiry"].max() < at("2027-03-26 08:00")
     assert sizes[0] == 0
     assert 0 < 3 * sizes[1] < sizes[2]
+
+
+def test_trades_are_made_at_the_quotes_of_their_hour_and_by_the_published_law() -> None:
+    start, end = at("2026-06-01"), at("2026-06-15")
+    where = {"symbols": ["BTC"], "venues": ["deribit"]}
+    rows = STORE.read("options_trades", start, end, **where)
+    hour = rows["time"].dt.floor("h")
+    assert (rows["time"] - hour).max() < pd.Timedelta("1min")
+    chain = STORE.read("options_snapshot", start, start + pd.Timedelta("3h"), **where)
+    both = rows.assign(hour=hour).merge(
+        chain,
+        left_on=["hour", "instrument_name"],
+        right_on=["time", "instrument_name"],
+        suffixes=("", "_of_chain"),
+    )
+    side = both["taker_side"].astype(object).map({"buy": "ask_coin", "sell": "bid_coin"})
+    side = side.where(both["execution"] == "book", "mark_coin")
+    quotes = [row[name] for (_, row), name in zip(both.iterrows(), side, strict=True)]
+    assert len(both) > 50
+    assert both["price_coin"].tolist() == quotes
+    law = sample.truth("option_trades", **where).iloc[0]
+    for name, part in rows.groupby("side", observed=True):
+        bought, expected = (part["taker_side"] == "buy").mean(), law[f"buy_{name}"]
+        assert abs(bought - expected) < 4 * np.sqrt(expected * (1 - expected) / len(part)) + 0.04, (
+            "no bid, no sale"
+        )
+    blocks = rows["execution"] == "block"
+    assert blocks.mean() == pytest.approx(law["block"], abs=4 * np.sqrt(law["block"] / len(rows)))
+    overview = STORE.read("options_overview_history", start, end, **where).set_index("time")
+    days = rows.set_index("time").eval("size * underlying_price").resample("D").sum().iloc[:-1]
+    told = overview["notional_volume_24h_usd"].reindex(days.index + pd.Timedelta("1D")).to_numpy()
+    assert days.sum() / told.sum() == pytest.approx(1 + law["block"] * (law["block_size"] - 1), rel=0.1)
+
+
+def test_deliveries_average_the_index_and_the_published_index_is_the_log_contract() -> None:
+    day, where = at("2026-06-10"), {"symbols": ["BTC"], "venues": ["deribit"]}
+    (row,) = STORE.read("delivery_prices", day, day + pd.Timedelta("1D"), **where).itertuples()
+    assert row.time == day + pd.Timedelta("8h")
+    own = np.array([symbols().name.index("BTC")])
+    prices = paths.price(own, day.value // 86_400_000_000_000, 1)[0]
+    assert row.price_usd == pytest.approx(prices[90:97].mean(), abs=1e-6), "of 07:30, 07:35, ... 08:00"
+    index = STORE.read("volatility_index_published", day, day + pd.Timedelta("1h"), **where)[
+        "index_pct"
+    ].item()
+    model = sample.truth("surface", start=day, end=day + pd.Timedelta("1h"), **where).iloc[0]
+    t = 30.0 / 365.0
+    mean_variance = model["long_variance"] * t + (model["variance"] - model["long_variance"]) * (
+        -np.expm1(-model["reversion"] * t) / model["reversion"]
+    )
+    mean, spread = model["jump_mean"], model["jump_deviation"]
+    jump = np.exp(mean + spread**2 / 2) - 1 - mean
+    variance = mean_variance + 2 * model["jumps_per_year"] * t * jump
+    assert index == round(100 * np.sqrt(variance / t), 2)

@@ -138,7 +138,7 @@ def test_it_begins_at_its_start_and_goes_on_after_its_clock(store, table):
 
 def test_an_unknown_table_is_refused_and_symbols_are_base_symbols(store):
     for call in (store.symbols, store.exchanges):
-        with pytest.raises(ValueError, match="no table 'funding'; it has builders_history, funding_history"):
+        with pytest.raises(ValueError, match="no table 'funding'; it has builders_history, delivery_prices"):
             call("funding")
     with pytest.raises(ValueError, match="no table"):
         store.read("funding", store.start, store.now)

@@ -96,6 +96,22 @@ def test_rows_are_sampled_whole_and_added_up_column_by_column(ask: Caller) -> No
     assert finer["notices"] == ["rows by 1h are left out: they are longer than buckets of 30m"]
 
 
+def test_single_rows_are_shown_as_they_are_up_to_the_clock(ask: Caller) -> None:
+    body = ask.body("/local/options/trades", symbol="BTC", start="2026-06-30T10:00Z")
+    assert {venue: [row["trade_id"] for row in rows] for venue, rows in body["series"].items()} == {
+        "bybit": ["1"],
+        "deribit": ["1"],
+    }
+    (block,) = body["series"]["deribit"]
+    assert (block["execution"], block["price_coin"], block["price_usd"]) == ("block", 0.05, None)
+    assert "resolution" not in body
+    delivered = ask.body("/local/delivery/prices", symbol="BTC", start="2026-06-29T12:00Z")["series"]
+    assert [row["price_usd"] for row in delivered["deribit"]] == [99.25]
+    asked = {"symbol": "BTC", "start": "2026-06-30T10:00Z", "resolution": "1h"}
+    index = ask.body("/local/volatility/index_published", **asked)["series"]["deribit"]
+    assert [(row["timestamp"][11:16], row["index_pct"]) for row in index] == [("11:00", 48.5)]
+
+
 def test_dev_sees_thirty_days_and_openapi_says_that_it_is_ours(ask: Caller) -> None:
     body = ask.body(PATH, tier="dev", symbol="BTC", start="2026-01-01", resolution="1h")
     assert "Dev covers the rolling 30 days" in body["notices"][0]

@@ -71,6 +71,8 @@ WEIGHTS = {
     "binance /dapi/v1/depth": 10,
     "binance /eapi/v1/mark": 5,
     "binance /eapi/v1/ticker": 40,
+    "binance /eapi/v1/blockTrades": 5,
+    "binance /eapi/v1/exerciseHistory": 3,
     "okx /api/v5/public/funding-rate": 2.5,  # 10 in 2 s where most are 20
     "okx /api/v5/public/funding-rate-history": 2.5,
     "okx /api/v5/rubik/stat/contracts/open-interest-history": 2.5,
@@ -168,6 +170,7 @@ def test_planned_weights_are_those_that_the_specification_adds_up() -> None:
     binance = VENUES["binance"]
     bulk = 10 + 10 + (40 + 40) / 5
     chain = (5 + 40 + EXPIRIES["binance"]) / 5
+    chain += 5 / 5 + 2 * 3 / 60  # block trades, and what options of two coins were exercised at
     # The inverse market is counted as if it had as many contracts: a bound.
     assert _planned(binance, "", busiest=False) == pytest.approx(bulk + chain + 2 * 700 / 5)
     dexes = [v for v in VENUES.values() if v.host == VENUES["hyperliquid"].host]

@@ -35,8 +35,10 @@ def contract_name(endpoint: VenueEndpoint, item: Instrument) -> str:
         "pair": item.name.partition("_")[0],
         "currency": item.symbol if item.inverse else item.quote,
         "instFamily": item.name.removesuffix("-SWAP"),
+        "index_name": f"{item.symbol}_{item.quote}".lower(),
     }
-    return names.get(endpoint.symbol) or endpoint.names.format(item.name)
+    own = endpoint.names.format(item.name, symbol=item.symbol)
+    return own if endpoint.names != "{}" else names.get(endpoint.symbol, own)
 
 
 def batches(endpoint: VenueEndpoint, contracts: Contracts) -> list[dict[str, str]]:

@@ -34,6 +34,7 @@ from derivdata.support import times
 
 _LISTED_WITHIN = pd.Timedelta(10, "min")
 """After a payment, until when a venue may still list it: its window is not entered as answered sooner."""
+_LISTED_LATE = ("funding_settlements", "options_trades", "delivery_prices")
 
 
 @dataclass
@@ -258,7 +259,8 @@ class _Job:
         for gap in self.archive.unanswered(table, self.exchange, item.symbol, *window):
             now = self.session.clock.utc()
             # The venue lists all payments by then, and the step under way is a row when it is over
-            known = {"funding_settlements": now - _LISTED_WITHIN, "volume_taker": now.floor("h")}
+            known = {name: now.floor("h") for name in ("volume_taker", "volatility_index_published")}
+            known |= dict.fromkeys(_LISTED_LATE, now - _LISTED_WITHIN)
             end = min(gap.end, max(gap.start, known.get(table, gap.end)))
             try:
                 rows = self._rows(fitting, item, table, gap)

@@ -27,6 +27,9 @@ TABLES = {
     "positioning_history": ("positioning", "oi_history"),
     "volume_taker": ("taker", "oi_history"),
     "liquidations_fills": ("liquidations",),
+    "options_trades": ("option_trades",),
+    "delivery_prices": ("deliveries",),
+    "volatility_index_published": ("volatility_index",),
 }
 """Tables that venues' histories can refill, and the kinds of request that do it.
 
@@ -36,10 +39,20 @@ its statistics in one answer.
 OF_KINDS = ("prices_history", "positioning_history")
 """Tables of which each request tells another kind."""
 
+NAMED_ONLY = (
+    "positioning_history",
+    "volume_taker",
+    "options_trades",
+    "delivery_prices",
+    "volatility_index_published",
+)
+"""Collected only where they are named: each takes several requests of each contract an hour."""
+
 _BEFORE = {
     "funding_settlements": pd.Timedelta(9, "h"),  # the row before the window tells the first row's interval
     "positioning_history": pd.Timedelta(2, "h"),  # a period that ends in the window; some leave out the start
     "volume_taker": pd.Timedelta(1, "h"),
+    "volatility_index_published": pd.Timedelta(2, "h"),
 }
 _MOST_PAGES = 20_000
 _TOLD_EVERY = 5  # requests of one walk: a short one is done before it is read
@@ -47,6 +60,8 @@ _ASIDE_US = times.us(pd.Timedelta(1, "D"))
 """How far from their window rows may be: a bucket of a day may be stamped at either end."""
 _ENDS_WITHIN = pd.Timedelta(1, "D")
 """A contract that trades pays at least each 8 hours: its history ends no longer before the window."""
+_EVENTS = ("options_trades", "delivery_prices")
+"""Tables with a row for each event, of which a symbol may have none for days."""
 
 
 def pages(
@@ -117,7 +132,7 @@ def refilling(venue: Venue, table: str, *, unconfirmed: bool) -> list[VenueEndpo
         endpoint
         for what in TABLES[table]
         for endpoint in endpoints_for(venue, what, unconfirmed=unconfirmed)
-        if table in endpoint.tables
+        if table in endpoint.tables and (table not in _EVENTS or endpoint.paging is not None)
     ]
 
 
@@ -142,7 +157,8 @@ def history(
         _require_contract(endpoint, page, item)
         records.add(page)
     frame = _of_window(endpoint, records, item, table, window)
-    _require_whole(session, endpoint, frame, item, table, window)
+    if table not in _EVENTS:
+        _require_whole(session, endpoint, frame, item, table, window)
     return frame
 
 
@@ -193,6 +209,8 @@ def _of_window(
     records.taken = list({row.time: row for row in records.taken}.values())
     records.positioning = list({(row.time, row.kind): row for row in records.positioning}.values())
     records.prices = list({(row.time, row.kind): row for row in records.prices}.values())
+    records.trades = list({(row.option.name, row.trade_id): row for row in records.trades}.values())
+    records.indices = list({row.time: row for row in records.indices}.values())
     frame = frames(endpoint.exchange, records, [table], default_hours=hours)[table]
     inside = (frame["time"] >= window.start) & (frame["time"] < window.end) & (frame["symbol"] == item.symbol)
     unvalued = [row.oi_usd is None for row in records.oi]

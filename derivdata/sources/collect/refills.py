@@ -14,14 +14,13 @@ from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.clock import Clock
 from derivdata.sources.collect.histories import Backfilled, backfill
+from derivdata.sources.collect.history_rows import NAMED_ONLY
 from derivdata.sources.collect.liquidations import LIQUIDATIONS
 from derivdata.sources.collect.reporting import Minute
 from derivdata.sources.collect.session import Shared, Stopped
 
 _REFILL_AT = pd.Timedelta(2, "min")  # of an hour: payments are listed a little after it
 _REFILLED = ("funding_settlements", "oi_history")
-_NAMED_ONLY = ("positioning_history", "volume_taker")
-"""Refilled only where they are named: each takes several requests of each contract an hour."""
 _DAY = pd.Timedelta(1, "D")
 """How far back liquidations are refilled: some stand among all trades, which take many requests."""
 END_SECONDS = 30.0
@@ -52,7 +51,7 @@ class Refills:
         self._archive, self._symbols, self._clock = archive, list(symbols), clock
         self._since, self._keep = since, keep
         chosen = _REFILLED if names is None else names
-        self._tables = [name for name in (*_REFILLED, *_NAMED_ONLY) if name in chosen]
+        self._tables = [name for name in (*_REFILLED, *NAMED_ONLY) if name in chosen]
         self._liquidations = names is None or LIQUIDATIONS in names
         self._addresses, self._shared, self._unconfirmed = addresses, shared, unconfirmed
         self._started: dict[str, pd.Timestamp] = {}

@@ -24,6 +24,8 @@ from derivdata.support import times
 STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history", "futures_history")
 OPEN_INTEREST = "oi_history"
 BOOKS = ("orderbook_book", "orderbook_depth_history")
+RECENT = ("options_trades", "delivery_prices")
+"""Tables of which some venues list the newest rows alone; polled where they are named."""
 _LEVELS = 100
 """Levels of a side that are kept of a book; the depth is that of the whole book that the venue sent."""
 _PATIENCE_SECONDS = 20.0
@@ -72,7 +74,8 @@ class VenueState:
             and endpoint.what not in ("liquidations", "book")
             and is_collected(endpoint, unconfirmed=unconfirmed)
         ]
-        polled = polled if names is None else _needed(polled, set(names))
+        chosen = {t for e in polled for t in e.tables} - {*RECENT} if names is None else set(names)
+        polled = _needed(polled, chosen)
         self._bulk = BulkAnswers(session, [endpoint for endpoint in polled if not endpoint.is_of_one])
         of_one = [endpoint for endpoint in polled if endpoint.is_of_one]
         self.by_contract = ContractStates(session, of_one, symbols=first, seconds=seconds)
@@ -208,11 +211,25 @@ class VenueState:
         else:
             self._hold_to_last_poll(poll, state)
         self._add_frames(poll, self._stamped(state), [name for name in names if name not in poll.failed], at)
+        for table in (name for name in RECENT if name in fresh):
+            self._add_recent(poll, state, table, at)
         if "options_snapshot" in fresh:
             chain = chain.merged()
             chain.options = [o for o in chain.options if o.iv is not None or o.open_interest is not None]
             arrived = max((self._bulk.arrived[o.name] for o in chain.options), default=at)  # one instant
             self._add_frames(poll, chain, CHAINS, arrived)
+
+    def _add_recent(self, poll: Poll, state: Records, table: str, at: int) -> None:
+        """Add lists of the newest rows: each is whole from its oldest row of a symbol until now."""
+        self._add_frames(poll, state, [table], at)
+        rows = poll.frames.get(table)
+        if rows is not None and table not in poll.failed:
+            oldest = rows.groupby("symbol", observed=True)["time"].min()
+            poll.requests[table] = [
+                LedgerEntry(poll.exchange, str(symbol), first, poll.at)
+                for symbol, first in oldest.items()
+                if first < poll.at
+            ]
 
     def _some_stand_still(self, states: list[State], now: pd.Timestamp) -> bool:
         """Return whether some contracts, delisted perhaps, tell what they told while most others moved."""

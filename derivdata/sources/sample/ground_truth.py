@@ -11,7 +11,7 @@ import pandas as pd
 from derivdata.sources.sample import funding, futures, oi_volume, paths, positioning
 from derivdata.sources.sample import liquidations as process
 from derivdata.sources.sample.grid import DAY_US, HOUR_US, NOW, START_DAY, STEP_US, instants
-from derivdata.sources.sample.options import bates
+from derivdata.sources.sample.options import bates, chains, trades
 from derivdata.sources.sample.options.chains import markets
 from derivdata.sources.sample.options.listings import EXPIRY_US, forwards, listing, session
 from derivdata.sources.sample.universe import (
@@ -66,6 +66,9 @@ def truth(
             in its standard deviations, z standard normal.
         ``"prices"``
             Per symbol, centre, volatility [1/√year] and half-life of the log price.
+        ``"option_trades"``
+            Per chain, how probably takers buy a call and a put, and a trade is a block; block sizes are so
+            many times as large. The law is that of `derivdata.sources.sample.options.trades`.
         ``"liquidations"``
             Per symbol, clusters a day, branching ratio, mean delay to a child [s], Pareto law of the values.
         ``"shocks"``
@@ -101,9 +104,11 @@ def truth(
     ValueError
         The topic is unknown, or the topic has no time and a window was given.
     """
-    if topic in _TIMELESS:
+    if topic in _TIMELESS or topic in _OF_CHAINS:
         if start is not None or end is not None:
             raise ValueError(f"topic {topic!r} has no time: leave out start and end")
+        if topic in _OF_CHAINS:
+            return _OF_CHAINS[topic](symbols, venues)
         return _TIMELESS[topic](select(symbols, venues))
     if topic not in TOPICS:
         raise ValueError(f"topic={topic!r} is not one of {', '.join(TOPICS)}")
@@ -232,6 +237,12 @@ def _liquidations(chosen: Pairs) -> pd.DataFrame:
         largest_usd=process.LARGEST_USD,
         tail=process.TAIL,
     )
+
+
+def _option_trades(names: _Names, venues: _Names) -> pd.DataFrame:
+    law = {f"buy_{side}": chance for side, chance in trades.BUY_PROBABILITY.items()}
+    law |= {"block": trades.BLOCK_PROBABILITY, "block_size": trades.BLOCK_SIZE}
+    return pd.DataFrame(chains.markets(names, venues), columns=["symbol", "exchange"]).assign(**law)
 
 
 def _shocks(_: Pairs) -> pd.DataFrame:
@@ -403,4 +414,5 @@ _TIMED = {
     "surface": _surface,
     "volatilities": _volatilities,
 }
-TOPICS = (*_TIMELESS, *_TIMED)
+_OF_CHAINS = {"option_trades": _option_trades}
+TOPICS = (*_TIMELESS, *_OF_CHAINS, *_TIMED)

@@ -27,7 +27,7 @@ from derivdata.sources.sample import (
 )
 from derivdata.sources.sample.grid import DAY_US, NOW, START, instants
 from derivdata.sources.sample.noise import SEED
-from derivdata.sources.sample.options import chains
+from derivdata.sources.sample.options import chains, trades
 from derivdata.sources.sample.universe import exchange_names, select
 from derivdata.sources.sample.universe import symbols as every_symbol
 from derivdata.support import times
@@ -56,6 +56,9 @@ _EVENTS: dict[str, Callable[..., dict[str, Any]]] = {
     "rwa_market_hours": trading_hours.newest,
     "options_snapshot": chains.chains,
     "options_overview_history": chains.overview,
+    "options_trades": trades.trades,
+    "delivery_prices": trades.deliveries,
+    "volatility_index_published": trades.indices,
 }
 _NEWEST: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
     "orderbook_book": books.newest,
@@ -66,7 +69,11 @@ _NEWEST: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
 _PROJECTED = ("liquidations_fills", "options_snapshot")
 """Tables some of whose columns take long to make."""
 _LISTED = {
-    **dict.fromkeys(("options_snapshot", "options_overview_history"), (chains.SYMBOLS, chains.EXCHANGES)),
+    **dict.fromkeys(
+        ("options_snapshot", "options_overview_history", "options_trades", "delivery_prices"),
+        (chains.SYMBOLS, chains.EXCHANGES),
+    ),
+    "volatility_index_published": (("BTC", "ETH"), tuple(trades.INDICES)),
     "futures_history": (futures.SYMBOLS, futures.EXCHANGES),
 }
 """Symbols and venues of tables that are not of the perpetuals."""

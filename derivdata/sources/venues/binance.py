@@ -10,6 +10,7 @@ from functools import partial
 
 import msgspec
 
+from derivdata.sources.venues.binance_options import OPTION_ENDPOINTS
 from derivdata.sources.venues.endpoint import (
     DATED,
     PRICE_TABLES,
@@ -21,15 +22,14 @@ from derivdata.sources.venues.endpoint import (
     VenueEndpoint,
 )
 from derivdata.sources.venues.faults import Fault, refusal
-from derivdata.sources.venues.readers import books, contracts, options, payments, positioning, states, taken
+from derivdata.sources.venues.readers import books, contracts, payments, positioning, states, taken
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Interval, Liquidation, OiPoint, Records, Taken
-from derivdata.sources.venues.shapes import Book, Figures, Greeks, Listed, Paid, Sided, spelled
+from derivdata.sources.venues.shapes import Book, Figures, Listed, Paid, Sided, spelled
 from derivdata.sources.venues.wire import Wire, expiry_in
 from derivdata.tables import contract
 
 _COIN = "https://dapi.binance.com"
-_OPTIONS = "https://eapi.binance.com"
 _DEFAULT_HOURS = 8.0
 _RESTING = ("PERPETUAL", "TRADIFI_PERPETUAL")
 _REASONS = {451: "region", -1003: "limit", **dict.fromkeys((-1000, -1001, -1007, -1008, -1016), "busy")}
@@ -303,16 +303,6 @@ def _perpetual_of(pair: str) -> Instrument:
 _TAKEN = spelled(
     Sided[str, int], name="pair", long="takerBuyVol", short="takerSellVol", time="timestamp",
 )  # fmt: skip
-_OPTION_MARK = spelled(
-    Greeks[str, str], name="symbol", iv="markIV", delta="delta", gamma="gamma", vega="vega", theta="theta",
-    mark="markPrice",
-)  # fmt: skip
-# The price of exercise is the index that each option settles on
-_OPTION_TICKER = spelled(
-    Greeks[str, str], name="symbol", underlying="exercisePrice", index_price="exercisePrice", bid="bidPrice",
-    ask="askPrice", volume="volume",
-)  # fmt: skip
-_OPTION_OI = spelled(Greeks[str, str], name="symbol", open_interest="sumOpenInterest", time="timestamp")
 
 ENDPOINTS = (
     _linear("instruments", "/fapi/v1/exchangeInfo", exchange_info, lists=True),
@@ -369,15 +359,7 @@ ENDPOINTS = (
         params={"contractType": "PERPETUAL", "period": "1h"}, pool="data",
         paging=Paging(limit=500, descending=True, reach_days=30, span_hours=499),
     ),
-    _endpoint("chain", "/eapi/v1/mark", options(_OPTION_MARK, ""), host=_OPTIONS, weight=5, every=300),
-    _endpoint(
-        "chain", "/eapi/v1/ticker", options(_OPTION_TICKER, ""), tables=(), host=_OPTIONS, weight=40,
-        every=300,
-    ),
-    _endpoint(
-        "chain", "/eapi/v1/openInterest", options(_OPTION_OI, ""), tables=(), host=_OPTIONS,
-        symbol="underlyingAsset", expiry="expiration", every=300,
-    ),
+    *OPTION_ENDPOINTS,
     *(
         of(
             "prices", path, klines, params={"interval": "1h"}, symbol="symbol", paging=Paging(limit=1500),

@@ -70,6 +70,13 @@ _UNITS: dict[str, Mapping[str, str]] = {
         "okx": "volatility as a fraction, prices in coins, contracts of 0.01 or 0.1 coins",
         _OTHERS: "volatility as a fraction, prices in USD",
     },
+    "options_trades": {
+        "deribit": "volatility in percent, prices in coins or USDC, sizes in coins",
+        "okx": "volatility as a fraction, prices in coins, contracts of 0.01 or 0.1 coins",
+        _OTHERS: "prices in USD, sizes in coins",
+    },
+    "delivery_prices": {_OTHERS: "USD"},
+    "volatility_index_published": {_OTHERS: "percent"},
     "markets_symbol_exchanges": {_OTHERS: "USD, rolling 24 hours"},
     "prices_history": {_OTHERS: "USD"},
     "futures_history": {_OTHERS: "USD"},

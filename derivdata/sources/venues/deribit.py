@@ -13,9 +13,11 @@ from typing import Any
 
 from derivdata.sources.venues.endpoint import DATED, STATE_TABLES, Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import RefusedBody, refusal
-from derivdata.sources.venues.readers import contracts
+from derivdata.sources.venues.readers import contracts, option_trades
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import (
+    Delivery,
+    IndexPoint,
     Instrument,
     Liquidation,
     Option,
@@ -24,8 +26,9 @@ from derivdata.sources.venues.record_types import (
     Records,
     State,
 )
-from derivdata.sources.venues.shapes import Book, Figures, Greeks, Listed, spelled
+from derivdata.sources.venues.shapes import Bargain, Book, Figures, Greeks, Listed, spelled
 from derivdata.sources.venues.wire import Wire, expiry_in
+from derivdata.support import times
 
 _REASONS = {10028: "limit", 11051: "busy", 10040: "busy", 10041: "busy", 10047: "limit", 13028: "busy"}
 
@@ -184,6 +187,43 @@ def _liquidated(reading: Reading, rows: list[_Trade]) -> Records:
     return records
 
 
+_OPTION_TRADE = spelled(
+    Bargain[float, int, str | int], name="instrument_name", time="timestamp", id="trade_id", side="direction",
+    price="price", amount="amount", iv="iv", index_price="index_price", block="block_trade_id",
+    combo="combo_id",
+)  # fmt: skip
+
+
+class _Delivered(Wire):
+    date: str
+    delivery_price: float
+
+
+def delivery_prices(reading: Reading) -> Records:
+    """Read the prices of an index at 08:00 UTC, the newest first: its mean over the half hour before."""
+    symbol = reading.asked("index_name").partition("_")[0].upper()
+    rows = reading.rows(_Delivered, "result.data")
+    days = [Delivery(symbol, reading.iso(f"{row.date}T08:00:00Z"), row.delivery_price) for row in rows]
+    seen = int(reading.params.get("offset") or 0) + len(rows)
+    more = rows and seen < reading.part(int, "result.records_total")
+    return Records(deliveries=days, times=[day.time for day in days], cursor=str(seen) if more else None)
+
+
+def volatility_index(reading: Reading) -> Records:
+    """Read DVOL [%]: the last value of each candle that is over, stamped with its end."""
+    symbol, resolution = reading.asked("currency"), reading.resolution("resolution")
+    if resolution not in times.RESOLUTIONS:
+        reading.fail("the request names no step of candles: ?resolution=3600")
+    records = Records()
+    for stamp, *_, last in reading.part(list[tuple[int, float, float, float, float]], "result.data"):
+        start = reading.ms(stamp)
+        records.times.append(start)
+        if reading.has_ended(start, resolution):
+            end = start + times.us(times.RESOLUTIONS[resolution])
+            records.indices.append(IndexPoint(symbol, end, last, resolution))
+    return records
+
+
 class _Contract(Listed[float, int, bool]):
     type: str = ""
     settles: str = ""
@@ -269,6 +309,29 @@ ENDPOINTS = (
         "liquidations", "/public/get_last_trades_by_currency_and_time", trades,
         params={"kind": "future", "sorting": "asc"}, symbol="currency", every=60, each=_CURRENCIES,
         paging=Paging(start="start_timestamp", end="end_timestamp", limit=1000, limit_name="count"),
+    ),
+    _endpoint(
+        "option_trades", "/public/get_last_trades_by_currency_and_time?kind=option",
+        option_trades(
+            _OPTION_TRADE, "result.trades", is_in_coin=lambda name: "_" not in name, percent=100,
+            more="result.has_more",
+        ),
+        host="https://history.deribit.com/api/v2", params={"sorting": "asc"}, symbol="currency",
+        paging=Paging(start="start_timestamp", end="end_timestamp", limit=10_000, limit_name="count"),
+        note="all since 2016, seconds late; 10,000 rows were answered, the page says 1,000",
+    ),
+    _endpoint(
+        "deliveries", "/public/get_delivery_prices", delivery_prices, symbol="index_name",
+        paging=Paging(
+            by="cursor", descending=True, start="", end="", limit=1000, limit_name="count", cursor="offset"
+        ),
+    ),
+    _endpoint(
+        "volatility_index", "/public/get_volatility_index_data", volatility_index,
+        params={"resolution": "3600"}, symbol="currency",
+        paging=Paging(
+            descending=True, start="start_timestamp", end="end_timestamp", limit=1000, limit_name=""
+        ),
     ),
     _endpoint(
         "instruments", "/public/get_instrument", contracts(_CONTRACT, "result", _contract),

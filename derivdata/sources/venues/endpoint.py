@@ -30,6 +30,9 @@ _TABLES: dict[str, tuple[str, ...]] = {
     "taker": ("volume_taker",),
     "book": BOOK_TABLES,
     "chain": ("options_snapshot",),
+    "option_trades": ("options_trades",),
+    "deliveries": ("delivery_prices",),
+    "volatility_index": ("volatility_index_published",),
     "liquidations": ("liquidations_fills",),
     "instruments": (),
     "intervals": (),
@@ -78,7 +81,7 @@ class VenueEndpoint:
     params: Mapping[str, str] = field(default_factory=dict, compare=False)  # that are always sent
     symbol: str = ""  # parameter that names the contract; empty where one answer has all
     paging: Paging | None = None  # None where one answer has all
-    names: str = "{}"  # how `symbol` writes the name of a contract
+    names: str = "{}"  # how `symbol` writes the name of a contract, or its ``{symbol}``
     host: str = ""  # address that differs from the venue's
     weight: float = 1.0  # cost in the venue's own units, of which `Venue.budget` may be spent
     pool: str = ""  # which limit counts it, a name in `Venue.pools`; "" is `Venue.budget`

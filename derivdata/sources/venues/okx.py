@@ -10,10 +10,18 @@ from functools import partial
 
 from derivdata.sources.venues.endpoint import DATED, RATE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import CodedBody, refusal
-from derivdata.sources.venues.readers import Reader, contracts, options, payments, states
+from derivdata.sources.venues.readers import Reader, contracts, option_trades, options, payments, states
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Records, State, Taken
-from derivdata.sources.venues.shapes import Figures, Greeks, Listed, Paid, Sided, spelled
+from derivdata.sources.venues.record_types import (
+    Delivery,
+    Instrument,
+    Liquidation,
+    OiPoint,
+    Records,
+    State,
+    Taken,
+)
+from derivdata.sources.venues.shapes import Bargain, Figures, Greeks, Listed, Paid, Sided, spelled
 from derivdata.sources.venues.wire import Data, Wire, expiry_in
 
 _HOUR_US = 3_600_000_000
@@ -248,6 +256,44 @@ def _ratio(kind: str) -> Reader:
     return read
 
 
+_OPTION_TRADE = spelled(
+    Bargain[str, str, str], name="instId", time="ts", id="tradeId", side="side", price="px", amount="sz",
+    iv="fillVol", index_price="idxPx", underlying="fwdPx",
+)  # fmt: skip
+_OPTION_COINS = {"BTC": 0.01, "ETH": 0.1}
+"""Coins of one option, ``ctVal × ctMult``, where no list of instruments is at hand."""
+
+
+def _option_coins(reading: Reading, name: str) -> float:
+    listed = reading.context.instruments.get(name)
+    size = (listed and listed.size) or reading.context.contract_size or _OPTION_COINS.get(name.split("-")[0])
+    return size or reading.fail(f"how many coins an option {name} is of is not known: give the instruments")
+
+
+class _DeliveredContract(Wire):
+    type: str
+    insId: str
+    px: str
+
+
+class _DeliveredGroup(Wire):
+    ts: str
+    details: list[_DeliveredContract]
+
+
+def delivery_prices(reading: Reading) -> Records:
+    """Read the prices at which futures of a family were delivered, the newest first."""
+    records = Records()
+    for group in reading.rows(_DeliveredGroup, "data"):
+        time = reading.ms(group.ts)
+        records.times.append(time)
+        for row in group.details:
+            if row.type == "delivery":
+                symbol = row.insId.partition("-")[0]
+                records.deliveries.append(Delivery(symbol, time, reading.required(row.px)))
+    return records
+
+
 _endpoint = partial(VenueEndpoint, "okx")
 _HOURS = Paging(descending=True, start="begin", end="end", limit=100, exclusive=True, reach_days=59)
 _statistics = partial(_endpoint, symbol="instId", weight=4, paging=_HOURS)
@@ -341,6 +387,17 @@ ENDPOINTS = (
         params={**_SWAP, "state": "filled"}, symbol="instFamily", confirmed=False,
         paging=Paging(descending=True, start="", end="after", limit=100, exclusive=True),
         note="left the documentation in 2023, answered in 2026-09: to refill a gap",
+    ),
+    _endpoint(
+        "option_trades", "/api/v5/public/option-trades",
+        option_trades(_OPTION_TRADE, "data", is_in_coin=_is_in_coin, coins=_option_coins),
+        symbol="instFamily", every=60, each=_FAMILIES, note="the newest 100",
+    ),
+    _endpoint(
+        "deliveries", "/api/v5/public/delivery-exercise-history?instType=FUTURES", delivery_prices,
+        symbol="instFamily", names="{symbol}-USD",
+        paging=Paging(descending=True, start="", end="after", limit=100, reach_days=90),
+        note="three months",
     ),
     _endpoint("funding", "funding-rate", funding_rates, tables=RATE_TABLES, method="WS"),
     _endpoint("book", "books", book_frames, method="WS"),

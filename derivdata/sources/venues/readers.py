@@ -10,8 +10,16 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, Interval, Liquidation, Payment, Records
-from derivdata.sources.venues.shapes import Book, Closed, Figures, Greeks, Listed, Paid, Sided
+from derivdata.sources.venues.record_types import (
+    Instrument,
+    Interval,
+    Liquidation,
+    Payment,
+    Quotes,
+    Records,
+    Traded,
+)
+from derivdata.sources.venues.shapes import Bargain, Book, Closed, Figures, Greeks, Listed, Paid, Sided
 
 Reader = Callable[[Reading], Records]
 Named = Callable[[str], Instrument]
@@ -83,6 +91,42 @@ def options(
         rows = reading.rows(shape, path)
         in_coin = is_in_coin or (lambda _: False)
         return Records(options=[reading.quoted(row, in_coin=in_coin(row.name)) for row in rows])
+
+    return read
+
+
+def option_trades(
+    shape: type[Bargain[Any, Any, Any]],
+    path: str,
+    *,
+    is_in_coin: Callable[[str], bool] = lambda _: False,
+    percent: float = 1.0,
+    coins: Callable[[Reading, str], float] = lambda *_: 1.0,
+    is_block: bool = False,
+    more: str = "",
+) -> Reader:
+    """Read trades of options; `coins` are those of one contract, and what is at `more` names the next page.
+
+    Sides are ``buy`` and ``sell``, or 1 and -1. A volatility of 0 is none.
+    """
+
+    def read(reading: Reading) -> Records:
+        number, records = reading.number, Records()
+        records.cursor = "more" if more and reading.part(bool, more) else None
+        for row in reading.rows(shape, path):
+            time = reading.ms(row.time)
+            records.times.append(time)
+            quotes = Quotes(is_in_coin(row.name), index_price=number(row.index_price))
+            iv, underlying = number(row.iv) or None, number(row.underlying) or None
+            option = reading.option(
+                row.name, time, iv=iv and iv / percent, underlying=underlying, quotes=quotes
+            )
+            execution = "block" if is_block or row.block else "combo" if row.combo else "book"
+            side = reading.word(str(row.side), {"buy": "buy", "sell": "sell", "1": "buy", "-1": "sell"})
+            size = abs(reading.required(row.amount)) * coins(reading, row.name)
+            price = reading.required(row.price)
+            records.trades.append(Traded(option, str(row.id), side, execution, price, size))
+        return records
 
     return read
 

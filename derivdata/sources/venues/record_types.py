@@ -224,6 +224,34 @@ class Option(NamedTuple):
     rho: float | None = None
 
 
+class Traded(NamedTuple):
+    """One trade of an option; the price is in coin where `option.quotes` says so, the size in coins."""
+
+    option: Option
+    trade_id: str
+    taker_side: str
+    execution: str
+    price: float
+    size: float
+
+
+class Delivery(NamedTuple):
+    """The price at which what expires at an instant is settled."""
+
+    symbol: str
+    time: int
+    price: float
+
+
+class IndexPoint(NamedTuple):
+    """A volatility index that a venue publishes [%], at the end of a step."""
+
+    symbol: str
+    time: int
+    index_pct: float
+    resolution: str
+
+
 class Interval(NamedTuple):
     """Hours between the funding payments of a contract, now."""
 
@@ -246,6 +274,9 @@ class Records:
     liquidations: list[Liquidation] = field(default_factory=list)
     books: list[OrderBook] = field(default_factory=list)
     options: list[Option] = field(default_factory=list)
+    trades: list[Traded] = field(default_factory=list)
+    deliveries: list[Delivery] = field(default_factory=list)
+    indices: list[IndexPoint] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
     """Raw stamps of all rows of a page, also of those that are no rows of ours: where to go on from."""
     left_out: list[str] = field(default_factory=list)

@@ -80,6 +80,22 @@ class Closed(Wire, Generic[N, S]):
     number: int | None = None  # of a trade, where it has no id
 
 
+class Bargain(Wire, Generic[N, S, T]):
+    """A trade of an option; ids and sides are text or numbers."""
+
+    name: str
+    time: S
+    id: T
+    side: T
+    price: N
+    amount: N
+    iv: N | None = None
+    index_price: N | None = None
+    underlying: N | None = None
+    block: T | None = None  # what names a block trade, or a package of which it is a leg
+    combo: T | None = None
+
+
 class Sided(Wire, Generic[N, S]):
     """What is long and what is short at an instant or in a period: shares, numbers, or only their ratio."""
 

@@ -12,12 +12,12 @@ import pandas as pd
 
 from derivdata import tables, units
 from derivdata.errors import SchemaError
+from derivdata.sources.venues import option_tables
 from derivdata.sources.venues.context import INSTRUMENTS, INTERVALS, instruments, intervals
 from derivdata.sources.venues.record_types import (
     Instrument,
     Liquidation,
     OiPoint,
-    Option,
     Payment,
     Positioning,
     Price,
@@ -33,7 +33,6 @@ MINUTE_US = 60_000_000
 _GOOD_HOURS = np.array([1, 2, 4, 8])
 _MANY = 20  # contracts from which the median of a batch tells a unit
 _MEDIAN_BPS, _MEDIAN_BPS_OF_FEW = 50.0, 300.0
-_VOLATILITIES = 0.03, 10.0  # between which the median of a chain lies
 _IMPOSSIBLE = 1.0
 _LONGEST_HOURS = 24.0
 _SEVERAL, _NEAR = 5, 2.0  # contracts from which the median mark counts, and its factor to the index
@@ -74,7 +73,10 @@ def frames(
         "liquidations_fills": lambda: _liquidations(exchange, records.liquidations),
         "orderbook_book": lambda: _books(records, at),
         "orderbook_depth_history": lambda: _depths(records, at),
-        "options_snapshot": lambda: _options(records.options, at),
+        "options_snapshot": lambda: option_tables.options(records.options, at),
+        "options_trades": lambda: option_tables.trades(records.trades),
+        "delivery_prices": lambda: option_tables.deliveries(records.deliveries),
+        "volatility_index_published": lambda: option_tables.indices(records.indices),
     }
     result = {}
     for name in names:
@@ -335,41 +337,6 @@ def _liquidations(exchange: str, rows: list[Liquidation]) -> dict[str, Any]:
 
 def _digest(key: tuple[object, ...]) -> str:
     return hashlib.blake2b("|".join(map(str, key)).encode(), digest_size=12).hexdigest()
-
-
-def _options(rows: list[Option], at: int | None) -> dict[str, Any]:
-    volatilities = [row.iv for row in rows if row.iv is not None]
-    if len(volatilities) >= _SEVERAL:
-        middle = float(np.median(volatilities))
-        if not _VOLATILITIES[0] <= middle <= _VOLATILITIES[1]:
-            raise SchemaError(
-                f"the median volatility of {len(volatilities)} options is {middle:g}: in another unit"
-            )
-    quotes = [row.quotes for row in rows]
-    return {
-        "symbol": [row.symbol for row in rows],
-        "time": stamps([row.time for row in rows], at),
-        "instrument_name": [row.name for row in rows],
-        "expiry": stamps([row.expiry for row in rows], None),
-        "strike": [row.strike for row in rows],
-        "side": [row.side for row in rows],
-        "iv": [row.iv for row in rows],
-        "delta": [row.delta for row in rows],
-        "gamma": [row.gamma for row in rows],
-        "vega": [row.vega for row in rows],
-        "theta": [row.theta for row in rows],
-        "rho": [row.rho for row in rows],
-        "open_interest": [row.open_interest for row in rows],
-        "underlying_price": [row.underlying for row in rows],
-        "bid_coin": [q.bid if q and q.in_coin else None for q in quotes],
-        "ask_coin": [q.ask if q and q.in_coin else None for q in quotes],
-        "mark_coin": [q.mark if q and q.in_coin else None for q in quotes],
-        "bid_usd": [q.bid if q and not q.in_coin else None for q in quotes],
-        "ask_usd": [q.ask if q and not q.in_coin else None for q in quotes],
-        "mark_usd": [q.mark if q and not q.in_coin else None for q in quotes],
-        "index_price_usd": [q.index_price if q else None for q in quotes],
-        "volume": [q.volume if q else None for q in quotes],
-    }
 
 
 def _books(records: Records, at: int | None) -> dict[str, Any]:

@@ -294,7 +294,9 @@ def _rows(
     return _of(path, table, doc, *params, rows=rows, unit=unit, **how)
 
 
+DELIVERY_PRICES = _rows("delivery_prices", "single", "Prices at which a symbol's expiries were settled.")
 FUTURES_HISTORY = _rows("futures_history", "sampled", "Dated futures of one symbol over time.")
+OPTIONS_TRADES = _rows("options_trades", "single", "Trades of the options of one symbol.", unit="mixed")
 POSITIONING_HISTORY = _rows(
     "positioning_history",
     "sampled",
@@ -307,6 +309,12 @@ PRICES_HISTORY = _rows(
     "sampled",
     "Mark, index or last price of one symbol over time.",
     kinds=("mark", "index", "last"),
+)
+VOLATILITY_INDEX_PUBLISHED = _rows(
+    "volatility_index_published",
+    "sampled",
+    "Volatility index that venues publish of one symbol over time.",
+    unit="percent",
 )
 VOLUME_TAKER = _rows("volume_taker", "added", "Value that takers bought and sold of one symbol over time.")
 

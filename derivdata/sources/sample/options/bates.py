@@ -181,6 +181,13 @@ def typical_variance(symbol: str, exchange: str, years: Floats, time: Ints) -> F
     return expected_variance(_model(symbol, exchange, time), years)
 
 
+def log_contract_variance(symbol: str, exchange: str, years: Floats, time: Ints) -> Floats:
+    """Return ``−2 E[ln(S_T/F)]``, the total variance that a strip of all options pays for."""
+    model = _model(symbol, exchange, time)
+    jumps = 2.0 * model.jumps_per_year * years * (model.compensator - model.jump_mean)
+    return np.asarray(diffusive_variance(model, years) + jumps)
+
+
 def _model(symbol: str, exchange: str, time: Ints) -> Bates:
     """Return the model of a symbol on a venue; what moves has the shape of `time`."""
     bounded, offsets = bounded_paths(symbol, time), venue_offsets(symbol, exchange)

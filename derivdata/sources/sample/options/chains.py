@@ -89,10 +89,21 @@ def newest_chains(first: int, last: int, names: _Names, venues: _Names) -> dict[
     return _joined(np.array([hour] if hour >= first else [], dtype=np.int64), names, venues)
 
 
+def usual_size(symbol: str, exchange: str) -> float:
+    """Return the largest open interest of an option at the money [contracts]."""
+    own = symbols().name.index(symbol)
+    return float(0.004 * symbols().oi[own] / symbols().price[own] * _WEIGHT[exchange])
+
+
+def turnover(symbol: str, exchange: str, hours: Ints) -> Floats:
+    """Return the volume of each hour as a part of open interest."""
+    shock = noise.normal(noise.key("options", symbol, exchange) ^ _VOLUME, hours)
+    return np.asarray(TURNOVER * np.exp(0.5 * shock))
+
+
 def open_interest(symbol: str, exchange: str, trading_day: int, time: Ints) -> Floats:
     """Return contracts: more near the money at the day's opening, growing since the listing."""
-    own = symbols().name.index(symbol)
-    size = 0.004 * symbols().oi[own] / symbols().price[own] * _WEIGHT[exchange]
+    size = usual_size(symbol, exchange)
     listed = listing(symbol, exchange, trading_day)
     at = np.array([trading_day * DAY_US + EXPIRY_US])
     opening = forwards(symbol, exchange, listed.expiry, at)
@@ -114,7 +125,7 @@ def _joined(
 ) -> dict[str, Any]:
     days = session(hours)
     by_day = [
-        _chain(symbol, exchange, day, hours[days == day], columns, near_money)
+        chain(symbol, exchange, day, hours[days == day], columns, near_money=near_money)
         for symbol, exchange in markets(names, venues)
         for day in np.unique(days).tolist()
     ]
@@ -135,8 +146,8 @@ def _joined(
     }
 
 
-def _chain(
-    symbol: str, exchange: str, trading_day: int, time: Ints, names: _Names, near_money: bool
+def chain(
+    symbol: str, exchange: str, trading_day: int, time: Ints, names: _Names, *, near_money: bool = False
 ) -> dict[str, Any]:
     """Return the columns of the options snapshot at instants [µs] of one trading day, each rounded once."""
 
@@ -271,8 +282,7 @@ def _market(symbol: str, exchange: str, hours: Ints) -> tuple[Floats, Floats]:
     oi = np.concatenate(
         [_open_interest_usd(symbol, exchange, d, hours[days == d]) for d in np.unique(days).tolist()]
     )
-    shock = noise.normal(noise.key("options", symbol, exchange) ^ _VOLUME, hours)
-    running = np.concatenate([[0.0], np.cumsum(TURNOVER * oi * np.exp(0.5 * shock))])
+    running = np.concatenate([[0.0], np.cumsum(turnover(symbol, exchange, hours) * oi)])
     volume = running[_HOURS:-1] - running[: -_HOURS - 1]
     return oi[_HOURS:], np.round(volume, 2)
 

@@ -178,8 +178,8 @@ def forwards(symbol: str, exchange: str, expiry: Ints, time: Ints) -> Forwards:
     """Return the forwards of some expiries (days since 1970) at some instants [µs]."""
     basis = 0.06 + 0.03 * bounded_paths(symbol, time)[5] + 0.004 * venue_offsets(symbol, exchange)[2]
     years = (expiry[:, None] * DAY_US + EXPIRY_US - time) / (SECONDS_PER_YEAR * 1e6)
-    spot = _spot(symbol, time)
-    return Forwards(years, spot * np.exp(basis * years), spot)
+    now = spot(symbol, time)
+    return Forwards(years, now * np.exp(basis * years), now)
 
 
 def bounded_paths(symbol: str, time: Ints) -> Floats:
@@ -198,7 +198,8 @@ def _streams(symbol: str) -> Keys:
     return np.array([noise.key("surface", symbol, n) for n in range(6)], dtype=np.uint64)
 
 
-def _spot(symbol: str, time: Ints) -> Floats:
+def spot(symbol: str, time: Ints) -> Floats:
+    """Return the spot price at some instants [µs], which is that of the five minutes they lie in."""
     since = time - ANCHOR_DAY * DAY_US
     months, place = np.unique(since // (_MONTH * DAY_US), return_inverse=True)
     path = np.stack([_month(symbol, month) for month in months.tolist()])

@@ -1,0 +1,56 @@
+"""Delivery: the prices at which options and dated futures are settled when they expire.
+
+The API document has no such endpoint. The local service answers it, over the sample, an archive or the
+venues; the hosted service does not, and the error names the sources that do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from derivdata.client import quantities
+from derivdata.support import times
+from derivdata.support.arguments import typed
+from derivdata.tables import endpoints
+
+__all__ = ["prices"]
+__dir__ = __all__.copy
+
+
+@typed
+def prices(
+    symbols: str | Sequence[str],
+    start: times.Instant,
+    end: times.Instant | None = None,
+    *,
+    venues: str | Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """Return the delivery prices of every venue over a window.
+
+    Parameters
+    ----------
+    symbols, start, end, venues
+        As in `derivdata.funding.history`.
+
+    Returns
+    -------
+    DataFrame, table ``delivery_prices``
+        One row per symbol, venue and instant of delivery; ``price_usd`` [USD], a mean of the venue's index
+        over the half hour before. A day on which nothing expired may have a row too, as Deribit's have.
+
+    Raises
+    ------
+    ValueError, TypeError, NotFound, TierError, FetchError, SchemaError
+        As in `derivdata.positioning.history`.
+
+    Notes
+    -----
+    ``GET /local/delivery/prices``, which is not part of the API document. Deribit and OKX tell those of their
+    futures' index, Binance those of its options. An index in USDT is not one in USD.
+
+    >>> dd.delivery.prices("BTC", "7d", venues=["deribit"]).shape
+    (7, 4)
+    """
+    return quantities.table_rows(endpoints.DELIVERY_PRICES, symbols, start, end, venues)

@@ -1,0 +1,59 @@
+"""Volatility indices that venues publish: DVOL of Deribit, BVOL of Binance.
+
+The API document has no such endpoint. The local service answers it, over the sample, an archive or the
+venues; the hosted service does not, and the error names the sources that do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from derivdata.client import quantities
+from derivdata.support import times
+from derivdata.support.arguments import typed
+from derivdata.tables import endpoints
+
+__all__ = ["index_published"]
+__dir__ = __all__.copy
+
+
+@typed
+def index_published(
+    symbols: str | Sequence[str],
+    start: times.Instant,
+    end: times.Instant | None = None,
+    *,
+    venues: str | Sequence[str] | None = None,
+    resolution: times.Resolution | None = "1h",
+) -> pd.DataFrame:
+    """Return the volatility index that each venue publishes over a window.
+
+    Parameters
+    ----------
+    symbols, start, end, venues, resolution
+        As in `derivdata.funding.history`.
+
+    Returns
+    -------
+    DataFrame, table ``volatility_index_published``
+        One row per symbol, venue and step; ``index_pct`` [%], 50 for a volatility of 50 % per √year, is the
+        newest of the step that ends at ``time``.
+
+    Raises
+    ------
+    ValueError, TypeError, NotFound, TierError, FetchError, SchemaError
+        As in `derivdata.positioning.history`.
+
+    Notes
+    -----
+    ``GET /local/volatility/index_published``, which is not part of the API document. Methods differ: DVOL
+    cuts the strip of options at 5 % delta, `derivdata.analysis.variance.volatility_index` does not.
+
+    >>> dd.volatility.index_published("BTC", "1d", venues=["deribit"]).shape
+    (24, 5)
+    """
+    return quantities.table_rows(
+        endpoints.VOLATILITY_INDEX_PUBLISHED, symbols, start, end, venues, resolution=resolution
+    )
