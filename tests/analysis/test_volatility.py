@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-import derivdata as dd
 from derivdata.analysis import volatility
 
 METHODS = ("close_to_close", "parkinson", "garman_klass", "rogers_satchell", "yang_zhang")
@@ -85,30 +84,6 @@ def test_parkinson_and_close_to_close_by_hand() -> None:
     rows = [(c, c, c, c) for c in closes]
     found = volatility.realised(dataset(rows), "4d", method="close_to_close")
     assert float(found[-1]) == pytest.approx(math.sqrt(4e-4 / 3 * 365), rel=1e-9)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_known_volatility_is_recovered(method: str) -> None:
-    """2,000 days of 288 steps at 50 %: ranges of samples are smaller by 0.58/√288 a side, some 4 %."""
-    made = volatility.bars(walk(2000, 288, 0.5))
-    found = float(volatility.realised(made, "1999d", method=method)[-2])  # type: ignore[arg-type]
-    assert found == pytest.approx(0.5, rel=0.03 if method == "close_to_close" else 0.07)
-    if method == "parkinson":
-        assert found < 0.5
-
-
-def test_a_drift_does_not_fool_rogers_satchell() -> None:
-    """At a drift of 2,000 % a year a day's range is mostly drift, and Parkinson is too high by half and more.
-
-    Rogers–Satchell is 10 % low here: the ends of ranges of samples are.
-    """
-    made = volatility.bars(walk(1000, 288, 0.5, drift=20.0))
-    one, other = (
-        float(volatility.realised(made, "999d", method=method)[-2])
-        for method in ("parkinson", "rogers_satchell")
-    )
-    assert one > 0.65
-    assert other == pytest.approx(0.45, abs=0.02)
 
 
 def test_a_step_of_another_length_is_annualised_by_it() -> None:
@@ -286,15 +261,3 @@ def test_what_is_refused() -> None:
         volatility.bars(walk(5, 24, 0.5), step="0h")
     with pytest.raises(ValueError, match="are not parts from 0 to 1"):
         volatility.cone(made, ["2d"], quantiles=[5.0])
-
-
-def test_the_sample_has_the_volatility_that_it_publishes() -> None:
-    """60 days of five-minute returns know a volatility to 1/√(2 × 17,280), some 0.5 %."""
-    from derivdata.sources import sample
-
-    dd.connect("sample")
-    price = dd.panel(dd.prices.history("BTC", "60d", venues=["okx"], resolution="5m"), "price_usd")
-    window = pd.Timedelta(5 * (price.sizes["time"] - 1), "min")
-    found = volatility.bipower(price, window)["volatility"].isel(time=-1).item()
-    truth = sample.truth("prices", symbols=["BTC"])["volatility"].item()
-    assert found == pytest.approx(truth, rel=0.05)
