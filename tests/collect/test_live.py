@@ -21,6 +21,8 @@ import derivdata as dd
 from derivdata.errors import DataNotice
 from derivdata.sources import venues
 from derivdata.sources.collect.clock import MachineClock
+from derivdata.sources.collect.sockets import VenueStream
+from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.state_streams import STATE_STREAMS
 from derivdata.support.times import Window
@@ -61,19 +63,19 @@ def test_rows_come_with_their_windows_and_break_leaves_no_thread(fakes: Fakes, c
     updates: list[Any] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataNotice)
-        for update in dd.live(names, ["Bybit", "bitget"], "BTC", **where):
+        for update in dd.live(names, ["Gateio", "bitget"], "BTC", **where):
             updates.append(update)
             told = [rows["exchange"].iloc[0] for table, rows in updates if table == "coverage"]
-            if min(told.count("bybit"), told.count("bitget")) == 3:
+            if min(told.count("gateio"), told.count("bitget")) == 3:
                 break
     assert _threads() == set()
-    rates = _of(updates, "funding_history").query("exchange == 'bybit'")
+    rates = _of(updates, "funding_history").query("exchange == 'gateio'")
     assert set(rates["symbol"]) == {"BTC"}
-    assert rates["rate_bps_8h"].tolist() == pytest.approx([4.0] * len(rates))
+    assert rates["rate_bps_8h"].tolist() == pytest.approx([1.0] * len(rates))
     assert set(_of(updates, "prices_history")["kind"]) == {"mark", "index", "last"}
     coverage = _of(updates, "coverage")
     assert list(coverage) == ["table", "exchange", "symbol", "start", "end", "answered", "error"]
-    mine = coverage[(coverage["exchange"] == "bybit") & (coverage["table"] == "funding_history")]
+    mine = coverage[(coverage["exchange"] == "gateio") & (coverage["table"] == "funding_history")]
     assert mine["answered"].all()
     assert (mine["end"] - mine["start"] == pd.Timedelta(1, "min")).all()
     refused = coverage[coverage["exchange"] == "bitget"]
@@ -88,14 +90,14 @@ def test_what_is_not_read_in_time_is_a_gap(fakes: Fakes, clock: SimulatedClock) 
     deadline = time.monotonic() + HANGS_SECONDS
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataNotice)
-        for update in dd.live(RATES, ["bybit"], clock=clock, addresses=fakes.addresses, most=2):
+        for update in dd.live(RATES, ["gateio"], clock=clock, addresses=fakes.addresses, most=2):
             updates.append(update)
             while clock.utc() < pd.Timestamp("2026-01-20T11:00", tz="UTC") and time.monotonic() < deadline:
                 time.sleep(0.01)
             if len(updates) == 9:
                 break
     assert [str(one.message) for one in caught] == [
-        f"bybit funding_history: {unread}; later gaps are rows of coverage"
+        f"gateio funding_history: {unread}; later gaps are rows of coverage"
     ]
     coverage = _of(updates, "coverage")
     coverage = coverage.iloc[1:]  # the first poll lists the contracts, which takes more than a minute
@@ -107,7 +109,7 @@ def test_what_is_not_read_in_time_is_a_gap(fakes: Fakes, clock: SimulatedClock) 
 
 def test_the_same_by_async_for(fakes: Fakes, clock: SimulatedClock) -> None:
     async def first() -> Any:
-        feed = dd.live(RATES, ["bybit"], ["ETH"], clock=clock, addresses=fakes.addresses)
+        feed = dd.live(RATES, ["gateio"], ["ETH"], clock=clock, addresses=fakes.addresses)
         async for update in feed:
             feed.close()
             return update
@@ -115,7 +117,7 @@ def test_the_same_by_async_for(fakes: Fakes, clock: SimulatedClock) -> None:
 
     table, rows = asyncio.run(first())
     assert table == "funding_history"
-    assert rows[["symbol", "exchange"]].to_numpy().tolist() == [["ETH", "bybit"]]
+    assert rows[["symbol", "exchange"]].to_numpy().tolist() == [["ETH", "gateio"]]
     assert _threads() == set()
 
 
@@ -159,6 +161,103 @@ def test_a_channel_is_listened_to_and_a_break_of_it_is_a_gap(served: Fakes) -> N
     assert not served.log or all("funding-rate" not in place for _, place, *_ in served.log), "none polled"
 
 
+def _listened(exchange: str, frames: list[Any], names: set[str]) -> tuple[VenueStream, dict[str, Any]]:
+    """Let a channel's frames come, the clock's second by second; return the stream and the newest rows."""
+    (stream,), clock = STATE_STREAMS[exchange], SimulatedClock("2026-01-20T10:30:30")
+    listening = VenueStream(VENUES[exchange], stream, lambda: ([], {}), clock)
+    listening._names, rows = names, {}
+    for frame in frames:
+        body = json.dumps(frame).encode()
+        assert stream.marker in body
+        listening._keep(body, Context(None, exchange), clock.utc())
+        rows, _, error = listening.drain()
+        assert error == ""
+        clock.wait(1)
+    return listening, rows
+
+
+_TOPIC = {"topic": "tickers.BTCUSDT", "cs": 1}
+_WHOLE = {
+    "symbol": "BTCUSDT", "fundingRate": "0.0001", "fundingIntervalHour": "8",
+    "nextFundingTime": "1768924800000", "markPrice": "50000", "indexPrice": "49990", "lastPrice": "50010",
+    "openInterest": "20",
+    "openInterestValue": "1000000", "turnover24h": "777", "price24hPcnt": "0.01",
+}  # fmt: skip
+_SLIM = {"M": "100", "I": "99", "f": "0.0000125", "t": 1768905030000, "option_pricing": None,
+         "stats": {"oi": "30", "v": "5", "p": "0.1"}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("exchange", "name", "frames", "told"),
+    [
+        # of what changed alone: the mark values the coins of before
+        ("bybit", "BTCUSDT", [
+            {**_TOPIC, "type": "snapshot", "ts": 1768905030000, "data": _WHOLE},
+            {**_TOPIC, "type": "delta", "ts": 1768905031000,
+             "data": {"symbol": "BTCUSDT", "markPrice": "60000"}},
+        ], (1.0, 600_000.0, 60_000.0)),
+        ("dydx", "BTC-USD", [
+            {"type": "subscribed", "contents": {"markets": {"BTC-USD": {
+                "ticker": "BTC-USD", "status": "ACTIVE", "oraclePrice": "50000",
+                "nextFundingRate": "0.0000125", "openInterest": "10", "volume24H": "1",
+                "priceChange24H": "1"}}}},
+            {"type": "channel_data", "contents": {"trading": {"BTC-USD": {"openInterest": "12"}}}},
+        ], (1.0, 600_000.0, None)),
+        ("lighter", "1:BTC", [{"channel": "market_stats:all", "market_stats": {"1": {
+            "symbol": "BTC", "market_id": 1, "index_price": "49990", "mark_price": "50000",
+            "open_interest": "600000", "last_trade_price": "50000", "current_funding_rate": "0.0012",
+            "funding_rate": "0.0011", "daily_quote_token_volume": 777.0, "daily_price_change": 1.0}}}],
+         (0.96, 600_000.0, 50_000.0)),
+        ("deribit", "BTC-PERPETUAL", [{"jsonrpc": "2.0", "method": "subscription", "params": {
+            "channel": "ticker.BTC-PERPETUAL.agg2", "data": {
+                "instrument_name": "BTC-PERPETUAL", "timestamp": 1768905030000, "open_interest": 600000.0,
+                "mark_price": 50000.0, "index_price": 49990.0, "last_price": 50000.0, "funding_8h": 0.0001,
+                "stats": {"volume_usd": 1.0, "price_change": 1.0}}}}], (1.0, 600_000.0, 50_000.0)),
+        ("derive", "BTC-PERP", [{"method": "subscription", "params": {
+            "channel": "ticker_slim.BTC-PERP.1000", "data": {"timestamp": 1, "instrument_ticker": _SLIM}}}],
+         (1.0, 3_000.0, 100.0)),
+    ],
+)  # fmt: skip
+def test_frames_of_a_channel_become_rows_of_the_whole_state(
+    exchange: str, name: str, frames: list[Any], told: tuple[float, float, float | None]
+) -> None:
+    _, rows = _listened(exchange, frames, {name})
+    marks = rows["prices_history"].query("kind == 'mark'")["price_usd"].tolist()
+    assert rows["funding_history"]["rate_bps_8h"].tolist() == [pytest.approx(told[0])]
+    assert rows["oi_history"]["oi_usd"].tolist() == [told[1]]
+    assert marks == ([] if told[2] is None else [told[2]])
+    _, others = _listened(exchange, frames, {"another contract"})
+    assert others["funding_history"].empty
+
+
+def test_a_channel_in_another_unit_was_not_listened_to_and_an_odd_figure_is_named() -> None:
+    """Of dydx, which tells of six contracts: each in another unit, then one that is thirty times itself."""
+
+    def frame(*coins: int) -> dict[str, Any]:
+        rows = {
+            f"C{n}-USD": {"oraclePrice": "100", "openInterest": str(amount), "nextFundingRate": "0.0000125"}
+            for n, amount in enumerate(coins)
+        }
+        return {"type": "channel_data", "contents": {"trading": rows, "oraclePrices": {
+            name: {"oraclePrice": "100"} for name in rows
+        }}}  # fmt: skip
+
+    stream, _ = _listened("dydx", [frame(*[3] * 6)], {f"C{n}-USD" for n in range(6)})
+    clock, told = stream._clock, []
+    for coins in ([3000] * 6, [3, 3, 3, 3, 3, 90]):
+        stream._since, stream._heard = clock.utc() - pd.Timedelta(1, "s"), [clock.utc()]
+        stream._keep(json.dumps(frame(*coins)).encode(), Context(None, "dydx"), clock.utc())
+        rows, covered, error = stream.drain()
+        told.append((rows["oi_history"]["oi_usd"].tolist(), len(covered), error, stream.left_out))
+        assert len(rows["funding_history"]) == 6
+        clock.wait(1)
+    (first, gaps, why, _), (second, heard, error, left_out) = told
+    assert (first, gaps) == ([], 0)
+    assert "is 1e+03 times that of the last poll" in why
+    assert (second, heard, error) == ([300.0] * 5, 1, "")
+    assert left_out == "2 left out: C5-USD: oi_usd 9000 after 300"
+
+
 def test_a_queue_of_no_batch_is_refused() -> None:
     with pytest.raises(ValueError, match="most: 0 is less than 1"):
         dd.live(RATES, "okx", most=0)
@@ -169,6 +268,7 @@ class Scripted:
 
     tables = ("funding_history",)
     venue = VENUES["okx"]
+    left_out = ""
 
     def __init__(self, drains: list[Any]) -> None:
         self.is_read, self.is_over = threading.Event(), threading.Event()
@@ -315,6 +415,17 @@ def test_the_channels_of_the_state_are_known_endpoints_and_ask_for_names() -> No
         for exchange, streams in STATE_STREAMS.items()
     }
     assert sent == {
+        "bybit": {"op": "subscribe", "args": ["tickers.A", "tickers.B"]},
+        "deribit": {
+            "jsonrpc": "2.0", "method": "public/subscribe",
+            "params": {"channels": ["ticker.A.agg2", "ticker.B.agg2"]}, "id": 1,
+        },
+        "derive": {
+            "method": "subscribe", "id": 1,
+            "params": {"channels": ["ticker_slim.A.1000", "ticker_slim.B.1000"]},
+        },
+        "dydx": {"type": "subscribe", "channel": "v4_markets"},
+        "lighter": {"type": "subscribe", "channel": "market_stats/all"},
         "okx": {"op": "subscribe", "args": [
             {"channel": "open-interest", "instId": "A"}, {"channel": "open-interest", "instId": "B"}
         ]},

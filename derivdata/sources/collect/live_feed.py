@@ -229,6 +229,9 @@ class Live:
                     channel.hear(channel.reached, window.start, why)
                     channel.hear(window.start, window.end)
                 now = self._clock.utc()
+                if left_out := channel.stream.left_out:
+                    exchange = channel.stream.venue.exchange
+                    _enter(channel.entries, LedgerEntry(exchange, "figures", since, now, left_out))
                 if not covered and now - channel.reached >= _MINUTE:
                     channel.hear(channel.reached, now, channel.error or _UNHEARD)
                 batch = self._batch(rows, {})
@@ -334,7 +337,8 @@ def live(
     Live
         An iterable, also by ``async for``, of pairs of a table's name and its new rows. Pairs named
         ``"coverage"`` have a row for each window of time: ``table``, ``exchange``, ``symbol`` (None: all),
-        ``start``, ``end``, whether it was ``answered``, and the ``error`` if not. It ends with ``break``,
+        ``start``, ``end``, whether it was ``answered``, and the ``error`` if not; where the symbol is
+        ``"figures"``, doubtful ones were left out. It ends with ``break``,
         `close` or the end of a ``with`` block, and leaves no thread.
 
     Raises
@@ -345,8 +349,8 @@ def live(
 
     Notes
     -----
-    A venue's channel is listened to where it pushes a table whole (package websockets), of all others a
-    poll each minute asks, within a quarter of the venue's published limit. A venue that fails is a notice,
+    A venue's channel is listened to where it pushes a table (package websockets), once a second at most for
+    each contract; of all others a poll each minute asks, within a quarter of the venue's published limit. A venue that fails is a notice,
     the first time of each table, and rows of coverage: the others go on. Rows repeat nothing that the same
     channel told before, but after a break a venue may tell the newest again.
     """

@@ -18,8 +18,12 @@ from derivdata.errors import DerivdataError, SchemaError
 from derivdata.sources import venues
 from derivdata.sources.collect.clock import Clock
 from derivdata.sources.collect.files import Quarantine
-from derivdata.sources.venues.endpoint import Stream, Venue
+from derivdata.sources.collect.pushed_states import PushedStates
+from derivdata.sources.venues.context import Context
+from derivdata.sources.venues.endpoint import STATE_TABLES, Stream, Venue
 from derivdata.sources.venues.record_types import Instrument
+from derivdata.sources.venues.tabulation import frames
+from derivdata.support import times
 from derivdata.support.extras import import_extra
 from derivdata.support.times import Window
 
@@ -66,10 +70,13 @@ class VenueStream:
         self._contracts, self._address, self._quarantine = contracts, address, quarantine
         self._lock = threading.Lock()
         self._frames: list[Mapping[str, pd.DataFrame]] = []
+        self._states = PushedStates(venue.exchange) if {*self.tables} & {*STATE_TABLES} else None
+        self.left_out = ""  # figures of states that are doubtful, of the last time that it was drained
         self._covered: list[Window] = []
         self._since: pd.Timestamp | None = None
         self._heard: list[pd.Timestamp] = []  # the last sign of life of each connection
         self._unacknowledged: list[int] = []  # subscriptions of each connection
+        self._names: set[str] = set()  # of the contracts that are listened to
         self._error = ""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"derivdata-{venue.exchange}-ws", daemon=True)
@@ -84,17 +91,24 @@ class VenueStream:
         self._thread.join(_OPEN_SECONDS + 5)
 
     def drain(self) -> tuple[dict[str, pd.DataFrame], list[Window], str]:
-        """Return the rows since the last time, the windows that were listened to, and the last error."""
+        """Return the rows since the last time, the windows that were listened to, and the last error.
+
+        Where a table of states has no rows because they are in another unit, no window was listened to.
+        """
         with self._lock:
             self._close_window()
-            frames, self._frames = self._frames, []
+            parts, self._frames = self._frames, []
             covered, self._covered = self._covered, []
             error, self._error = self._error, ""
+            if self._states is not None:
+                rows, why, self.left_out = self._states.take(self.tables, self._clock.utc())
+                parts.append(rows)
+                covered, error = ([], why) if why else (covered, error)
         rows = {}
         for name in self.tables:
             table = tables.TABLES[name]
-            parts = [frame[name] for frame in frames if len(frame[name])]
-            whole = pd.concat(parts, ignore_index=True) if parts else table.empty()
+            full = [part[name] for part in parts if name in part and len(part[name])]
+            whole = pd.concat(full, ignore_index=True) if full else table.empty()
             rows[name] = table.conform(whole.drop_duplicates([*table.key]))
         return rows, covered, error
 
@@ -115,6 +129,7 @@ class VenueStream:
         items, context = self._contracts()
         now = int(self._clock.utc().timestamp())
         needed = self._stream.connections([item.name for item in items], now)
+        self._names = {item.name for item in items}
         if not needed:
             raise DerivdataError(f"{self.venue.exchange} lists none of the contracts that were asked for")
         with contextlib.ExitStack() as opened:
@@ -131,12 +146,12 @@ class VenueStream:
                 self._unacknowledged = [len(messages) for _, messages in needed]
                 self._since = None if any(self._unacknowledged) else now
                 self._heard = [now] * len(sockets)
-            self._listen_together(sockets, context, {item.name for item in items})
+                if self._states is not None:
+                    self._states.forget()
+            self._listen_together(sockets, Context(context, self.venue.exchange))
             return self._clock.utc() - now
 
-    def _listen_together(
-        self, sockets: list[ClientConnection], context: dict[str, pd.DataFrame], names: set[str]
-    ) -> None:
+    def _listen_together(self, sockets: list[ClientConnection], context: Context) -> None:
         """Listen until a connection ends, or the venue lists other contracts than those subscribed to."""
         ended = threading.Event()
         listeners = [
@@ -147,7 +162,7 @@ class VenueStream:
             listener.start()
         try:
             while sockets and not ended.wait(LOOK_SECONDS):
-                if {item.name for item in self._contracts()[0]} != names:
+                if {item.name for item in self._contracts()[0]} != self._names:
                     break
         finally:
             ended.set()
@@ -157,9 +172,7 @@ class VenueStream:
                 self._close_window()
                 self._since = None
 
-    def _listen(
-        self, place: int, socket: ClientConnection, context: dict[str, pd.DataFrame], ended: threading.Event
-    ) -> None:
+    def _listen(self, place: int, socket: ClientConnection, context: Context, ended: threading.Event) -> None:
         """Read the frames of one connection until it or another ends."""
         text, every = self.venue.ping
         spoken = pinged = self._clock.utc()
@@ -186,9 +199,7 @@ class VenueStream:
         finally:
             ended.set()
 
-    def _take(
-        self, place: int, socket: ClientConnection, body: bytes, context: dict[str, pd.DataFrame]
-    ) -> None:
+    def _take(self, place: int, socket: ClientConnection, body: bytes, context: Context) -> None:
         """Read one frame; one that cannot be read costs its instant, and not the connection."""
         now = self._clock.utc()
         try:
@@ -202,20 +213,16 @@ class VenueStream:
                     self._since = now
         self._hear(place, now)
 
-    def _read(
-        self, socket: ClientConnection, body: bytes, context: dict[str, pd.DataFrame], now: pd.Timestamp
-    ) -> bool:
+    def _read(self, socket: ClientConnection, body: bytes, context: Context, now: pd.Timestamp) -> bool:
         """Keep the rows of a frame, or answer it; return whether it shows that a subscription holds."""
         if self._stream.marker in body:
             try:
-                told = venues.read(self.venue.exchange, self._stream.channel, body, at=now, context=context)
+                self._keep(body, context, now)
             except SchemaError as problem:
                 note = None if self._quarantine is None else self._quarantine.keep(
                     self.venue.exchange, self._stream.channel, body, str(problem), now
                 )  # fmt: skip
                 raise SchemaError(f"{problem} ({note})" if note else str(problem)) from None
-            with self._lock:
-                self._frames.append(told)
             return True
         if body != b"pong":
             with contextlib.suppress(ValueError, msgspec.DecodeError):  # text that is no JSON says nothing
@@ -226,6 +233,20 @@ class VenueStream:
                 venues.read(self.venue.exchange, "any", body)  # a refused subscription
                 return True
         return False
+
+    def _keep(self, body: bytes, context: Context, now: pd.Timestamp) -> None:
+        """Keep the rows of a frame."""
+        exchange = self.venue.exchange
+        records = venues.records(exchange, self._stream.channel, body, at=now, context=context)
+        if self._states is None:
+            told = frames(exchange, records, self.tables, at=times.us(now))
+            with self._lock:
+                self._frames.append(told)
+            for why in records.left_out[:1]:
+                self._tell(SchemaError(f"a row is left out: {why}"))
+        else:
+            with self._lock:
+                self._states.add(records, self._names, now)
 
     def _acknowledge(self, place: int, at: pd.Timestamp) -> None:
         """Begin the window when every subscription was acknowledged; nothing was told of before."""

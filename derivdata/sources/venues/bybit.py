@@ -90,9 +90,9 @@ def tickers(reading: Reading) -> Records:
 
 
 def ticker_frames(reading: Reading) -> Records:
-    """Read whole tickers of the stream; deltas, which name only what changed, are refused."""
+    """Read tickers of the stream: whole ones, and deltas, which tell only what changed."""
     for kind in reading.pushed(str, "type"):
-        reading.require_snapshot(kind)
+        reading.word(kind, {"snapshot": True, "delta": False})
     frames = zip(reading.pushed(int, "ts"), reading.pushed_each(_TICKER, "data"), strict=True)
     rows = [(reading.ms(stamp), row) for stamp, rows in frames for row in rows]
     return Records(states=[state for time, row in rows for state in _state(reading, row, time)])
@@ -296,17 +296,17 @@ ENDPOINTS = (
 )  # fmt: skip
 
 
-def _connections(names: Sequence[str], _: int) -> list[Socket]:
+def connections(channel: str, names: Sequence[str], _: int) -> list[Socket]:
     """Return connections for the linear and the inverse contracts, a few hundred topics each."""
-    connections = []
+    sockets = []
     for category, inverse in (("linear", False), ("inverse", True)):
-        topics = [f"allLiquidation.{name}" for name in names if name.endswith("USD") == inverse]
+        topics = [f"{channel}.{name}" for name in names if name.endswith("USD") == inverse]
         for i in range(0, len(topics), _CONNECTION_TOPICS):
             mine = topics[i : i + _CONNECTION_TOPICS]
             parts = [mine[j : j + _TOPICS] for j in range(0, len(mine), _TOPICS)]
             messages = [msgspec.json.encode({"op": "subscribe", "args": part}).decode() for part in parts]
-            connections.append(Socket(f"{_SOCKET}/{category}", messages))
-    return connections
+            sockets.append(Socket(f"{_SOCKET}/{category}", messages))
+    return sockets
 
 
 VENUE = Venue(
@@ -317,6 +317,6 @@ VENUE = Venue(
     budget=5.0,
     socket=f"{_SOCKET}/linear",
     ping=('{"op":"ping"}', 20.0),
-    stream=Stream("allLiquidation.{symbol}", _connections, b'"topic"'),
+    stream=Stream("allLiquidation.{symbol}", partial(connections, "allLiquidation"), b'"topic"'),
     terms="No text on public data was found: for the user's own use. Refuses some countries.",
 )

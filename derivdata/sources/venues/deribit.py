@@ -346,6 +346,7 @@ ENDPOINTS = (
         for step in ("100ms", "raw")
     ),
     _endpoint("book", "book.{instrument_name}.100ms", book_frames, method="WS"),
+    _endpoint("funding", "ticker.{instrument_name}.agg2", ticker_frames, method="WS"),
     *(
         _endpoint(what, f"ticker.{{instrument_name}}.{step}", ticker_frames, tables=tables, method="WS")
         for step in ("100ms", "raw")

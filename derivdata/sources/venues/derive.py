@@ -65,11 +65,28 @@ def ticker(reading: Reading) -> Records:
     return records
 
 
+class _Told(Wire):
+    instrument_ticker: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _Notice(Wire):
+    channel: str
+    data: _Told
+
+
+class _Frame(_Told):
+    params: _Notice | None = None
+
+
 def ticker_frames(reading: Reading) -> Records:
-    """Read frames of one contract's channel."""
+    """Read frames of one contract's channel, with the notification around them or without."""
     records = Records()
-    for frame in reading.pushed(msgspec.Raw, "instrument_ticker"):
-        _add(reading, records, reading.asked("instrument_name"), frame)
+    for frame in reading.frames(_Frame):
+        if frame.params is None:
+            _add(reading, records, reading.asked("instrument_name"), frame.instrument_ticker)
+        else:
+            name = frame.params.channel.removeprefix("ticker_slim.").rpartition(".")[0]
+            _add(reading, records, name, frame.params.data.instrument_ticker)
     return records
 
 

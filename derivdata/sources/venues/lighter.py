@@ -266,7 +266,7 @@ ENDPOINTS = (
     _endpoint("liquidations", "trade/{market_id}", trades, method="WS"),
 )  # fmt: skip
 
-_SOCKET = "wss://mainnet.zklighter.elliot.ai/stream"
+SOCKET = "wss://mainnet.zklighter.elliot.ai/stream"
 _CHANNELS = 100  # of one connection, at most
 
 
@@ -277,7 +277,7 @@ class _Ping(Wire):
 _PINGS = msgspec.json.Decoder(_Ping)
 
 
-def _answer(frame: bytes) -> str | None:
+def answer(frame: bytes) -> str | None:
     """Return the pong to a ping."""
     return '{"type":"pong"}' if _PINGS.decode(frame).type == "ping" else None
 
@@ -286,7 +286,7 @@ def _connections(names: Sequence[str], _: int) -> list[Socket]:
     """Return connections with a channel for each market."""
     messages = [f'{{"type":"subscribe","channel":"trade/{name.partition(":")[0]}"}}' for name in names]
     parts = [messages[i : i + _CHANNELS] for i in range(0, len(messages), _CHANNELS)]
-    return [Socket(_SOCKET, part) for part in parts]
+    return [Socket(SOCKET, part) for part in parts]
 
 
 VENUE = Venue(
@@ -295,7 +295,7 @@ VENUE = Venue(
     ENDPOINTS,
     refusal(_Fault, {429: "limit", 23000: "limit"}.get),
     budget=0.25,
-    socket=_SOCKET,
-    stream=Stream("trade/{market_id}", _connections, b'"liquidation_trades"', _answer),
+    socket=SOCKET,
+    stream=Stream("trade/{market_id}", _connections, b'"liquidation_trades"', answer),
     hourly=True,
 )

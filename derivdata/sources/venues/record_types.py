@@ -293,14 +293,14 @@ class Records:
         states: dict[str, State] = {}
         for state in self.states:
             earlier = states.get(state.instrument.name, state)
-            states[state.instrument.name] = State(*_filled(earlier, state))
+            states[state.instrument.name] = State(*filled(earlier, state))
         options: dict[str, Option] = {}
         for option in self.options:
             first = options.get(option.name, option)
-            filled = Option(*_filled(first, option))
+            whole = Option(*filled(first, option))
             if first.quotes is not None and option.quotes is not None:
-                filled = filled._replace(quotes=Quotes(*_filled(first.quotes, option.quotes)))
-            options[option.name] = filled
+                whole = whole._replace(quotes=Quotes(*filled(first.quotes, option.quotes)))
+            options[option.name] = whole
         newest: dict[str, int] = {}
         for option in options.values():
             if option.time is not None:
@@ -329,6 +329,6 @@ class Records:
         self.cursor = other.cursor
 
 
-def _filled(first: tuple[Any, ...], second: tuple[Any, ...]) -> list[Any]:
+def filled(first: tuple[Any, ...], second: tuple[Any, ...]) -> list[Any]:
     """Return the members of a record, those that are missing from another."""
     return [a if a is not None else b for a, b in zip(first, second, strict=True)]

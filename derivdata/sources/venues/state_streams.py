@@ -1,15 +1,17 @@
-"""Channels that push the state of contracts whole, beside each venue's channel of liquidations.
+"""Channels that push the state of contracts, beside each venue's channel of liquidations.
 
-Channels whose frames tell only what changed are left out: their rows would lack the rest. Addresses and
-messages are those of the venues' public pages; none was verified live.
+They begin with the whole state of each contract; frames of bybit and dydx then tell only what changed.
+Addresses and messages are those of the venues' public pages; none was verified live.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
+from derivdata.sources.venues import bybit, lighter
 from derivdata.sources.venues.endpoint import Socket, Stream
 
 _TOPICS = 100
@@ -48,13 +50,43 @@ def _kraken(names: list[str]) -> str:
     return _message(event="subscribe", feed="ticker", product_ids=names)
 
 
+def _deribit(names: list[str]) -> str:
+    channels = [f"ticker.{name}.agg2" for name in names]
+    return _message(jsonrpc="2.0", method="public/subscribe", params={"channels": channels}, id=1)
+
+
+def _derive(names: list[str]) -> str:
+    return _message(method="subscribe", params={"channels": [f"ticker_slim.{n}.1000" for n in names]}, id=1)
+
+
+_DYDX = _message(type="subscribe", channel="v4_markets")
 _HYPERLIQUID = _message(method="subscribe", subscription={"type": "allDexsAssetCtxs"})
+_LIGHTER = _message(type="subscribe", channel="market_stats/all")
 _PARADEX = _message(jsonrpc="2.0", method="subscribe", params={"channel": "markets_summary"}, id=1)
 
 STATE_STREAMS: dict[str, tuple[Stream, ...]] = {
     "okx": (_okx("funding-rate"), _okx("open-interest")),
     "hyperliquid": (
         Stream("allDexsAssetCtxs", _of_all("wss://api.hyperliquid.xyz/ws", _HYPERLIQUID), b'"ctxs"'),
+    ),
+    "bybit": (Stream("tickers.{symbol}", partial(bybit.connections, "tickers"), b'"topic"'),),
+    "deribit": (
+        Stream(
+            "ticker.{instrument_name}.agg2",
+            _of_contracts("wss://www.deribit.com/ws/api/v2", _deribit),
+            b'"subscription"',
+        ),
+    ),
+    "derive": (
+        Stream(
+            "ticker_slim.{instrument_name}.{interval}",
+            _of_contracts("wss://api.derive.xyz/v3/ws", _derive),
+            b'"instrument_ticker"',
+        ),
+    ),
+    "dydx": (Stream("v4_markets", _of_all("wss://indexer.dydx.trade/v4/ws", _DYDX), b'"contents"'),),
+    "lighter": (
+        Stream("market_stats/all", _of_all(lighter.SOCKET, _LIGHTER), b'"market_stats"', lighter.answer),
     ),
     "kraken": (
         Stream("ticker", _of_contracts("wss://futures.kraken.com/ws/v1", _kraken), b'"funding_rate"'),
