@@ -350,9 +350,9 @@ def live(
     Notes
     -----
     A venue's channel is listened to where it pushes a table (package websockets), once a second at most for
-    each contract; of all others a poll each minute asks, within a quarter of the venue's published limit. A venue that fails is a notice,
-    the first time of each table, and rows of coverage: the others go on. Rows repeat nothing that the same
-    channel told before, but after a break a venue may tell the newest again.
+    each contract; of all others a poll each minute asks, within a quarter of the venue's published limit. A
+    venue that fails is a notice, the first time of each table, and rows of coverage: the others go on. Rows
+    repeat nothing that the same channel told before, but after a break a venue may tell the newest again.
     """
     names = [tables] if isinstance(tables, str) else list(dict.fromkeys(tables))
     wanted = None if symbols is None else [symbols] if isinstance(symbols, str) else list(symbols)

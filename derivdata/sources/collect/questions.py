@@ -117,7 +117,7 @@ class LastPolls:
 
         It is no longer `_jumped`, and what later polls are compared with, once polls agreed for an hour.
         """
-        told = {row.instrument.symbol: row.oi_usd for row in rows if row.oi_usd}
+        told = {r.instrument.symbol: r.oi_usd for r in rows if r.oi_usd and r.instrument.perpetual}
         ratios = [usd / self._open[symbol] for symbol, usd in told.items() if symbol in self._open]
         jump = median(ratios) if len(ratios) >= _SEVERAL else 1.0
         if 1 / _JUMP < jump < _JUMP:
