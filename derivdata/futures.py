@@ -51,7 +51,7 @@ def history(
     Notes
     -----
     ``GET /local/futures/history``, which is not part of the API document. The basis of each contract is that
-    of `derivdata.analysis.basis.term_structure`.
+    of `derivdata.analysis.futures.term_structure`.
 
     >>> contracts = dd.futures.history("BTC", "1d", venues=["deribit"])
     >>> sorted(contracts["expiry"].dt.strftime("%d %b").unique())[:2]

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import functools
+
 import pandas as pd
+import xarray as xr
 
 import derivdata as dd
 from benchmarks.functions import inputs
 from benchmarks.functions.inputs import SIZE, bars, events, prices, rates, runs, settled, share, usd
 from benchmarks.functions.question import Question
 from derivdata import analysis
-from derivdata.analysis import align, backtest, basis, funding, liquidations, oi, taker, volatility
+from derivdata.analysis import align, backtest, basis, funding, futures, liquidations, oi, taker, volatility
 
 __all__ = ["QUESTIONS"]
 
 _PAID = "43 venues × 30 symbols × 90 days of payments, every 8 h"
 _EVENTS = "six hours of liquidations of all venues"
 _BARS = "days of a year, 30 assets on one venue"
+_DATED = "hours of one symbol on one venue, 30 days, nine expiries"
 _PAIR = "venue00", "venue07"
+
+
+def _futures() -> pd.DataFrame:
+    table: pd.DataFrame = inputs.table("futures.history", "BTC", "30d", venues="okx")
+    return table
+
+
+@functools.cache
+def _curve() -> xr.Dataset:
+    return futures.term_structure(_futures())
 
 
 def _minutes() -> pd.DataFrame:
@@ -32,6 +46,18 @@ QUESTIONS = {
         ),
     ),
     "analysis.basis.against": Question(SIZE, lambda: basis.against(prices(), prices())),
+    "analysis.futures.cash_and_carry": Question(_DATED, lambda: futures.cash_and_carry(_curve())),
+    "analysis.futures.constant_maturity": Question(_DATED, lambda: futures.constant_maturity(_curve())),
+    "analysis.futures.roll": Question(_DATED, lambda: futures.roll(_futures(), before="3d")),
+    "analysis.futures.term_structure": Question(_DATED, lambda: futures.term_structure(_futures())),
+    "analysis.futures.with_leg": Question(
+        _DATED,
+        lambda: futures.with_leg(
+            dd.panel(inputs.table("funding.settlements", "BTC", "30d", venues="okx")),
+            dd.panel(inputs.table("prices.history", "BTC", "30d", venues="okx")),
+            futures.roll(_futures(), before="3d"),
+        ),
+    ),
     "analysis.funding.cumulative": Question(SIZE, lambda: funding.cumulative(rates())),
     "analysis.funding.dispersion": Question(SIZE, lambda: funding.dispersion(rates())),
     "analysis.funding.infer_interval": Question(_PAID, lambda: funding.infer_interval(settled())),

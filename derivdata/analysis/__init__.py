@@ -20,6 +20,7 @@ __all__ = [
     "chain",
     "exposure",
     "funding",
+    "futures",
     "liquidations",
     "oi",
     "percentile",

@@ -61,6 +61,25 @@ def amounts(name: str = "oi_usd") -> xr.DataArray:
 
 
 @functools.cache
+def dated() -> pd.DataFrame:
+    """Two dated futures of each hour and venue."""
+    marks = amounts("price_usd").to_series().rename("index_price_usd").reset_index()
+    expiries = pd.DataFrame({"expiry": HOURS[-1] + pd.to_timedelta([30, 90], "D")})
+    table = marks.merge(expiries, how="cross")
+    table["time"], table["expiry"] = (table[name].dt.tz_localize("UTC") for name in ("time", "expiry"))
+    return table.assign(
+        instrument_name=table["expiry"].dt.strftime("BTC-%y%m%d"),
+        price_usd=1.01 * table["index_price_usd"],
+        oi_usd=1.0,
+    )
+
+
+@functools.cache
+def basis_curve() -> xr.Dataset:
+    return dd.analysis.futures.term_structure(dated())
+
+
+@functools.cache
 def bars() -> xr.Dataset:
     return dd.analysis.volatility.bars(amounts("price_usd"), step="4h")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from derivdata.analysis import backtest, funding, liquidations
+from derivdata.analysis import backtest, funding, futures, liquidations
 from tests.reliability.calls.call import Calls
 from tests.reliability.calls.made import (
     HOURS,
@@ -10,7 +10,9 @@ from tests.reliability.calls.made import (
     amounts,
     backtested,
     bars,
+    basis_curve,
     counts,
+    dated,
     depth,
     events,
     forecasts,
@@ -35,6 +37,13 @@ CALLS: Calls = {
     },
     "analysis.basis.against": lambda: {
         "price": amounts("price_usd"), "reference": amounts("price_usd"),
+    },
+    "analysis.futures.cash_and_carry": lambda: {"curve": basis_curve(), "costs_bps": 1.0, "borrow_apr": 0.05},
+    "analysis.futures.constant_maturity": lambda: {"curve": basis_curve(), "tenor": "45d"},
+    "analysis.futures.roll": lambda: {"futures": dated(), "before": "1d"},
+    "analysis.futures.term_structure": lambda: {"futures": dated(), "least": "1h"},
+    "analysis.futures.with_leg": lambda: {
+        "rates": rates(), "prices": amounts("price_usd"), "held": futures.roll(dated()),
     },
     "analysis.taker.imbalance": lambda: {"buy": amounts("volume_usd"), "sell": amounts("volume_usd")},
     "analysis.taker.cumulative_delta": lambda: {"buy": amounts("volume_usd"), "sell": amounts("volume_usd")},

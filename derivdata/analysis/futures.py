@@ -1,0 +1,299 @@
+"""Dated futures: basis by expiry and at a constant maturity, cash and carry, rolls, and a leg of backtests.
+
+Of several contracts of one expiry on a venue, the one with the largest median open interest counts. Each is
+compared with the index in its own quote currency.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata.analysis.chain.forward import basis
+from derivdata.analysis.inputs import require_variables
+from derivdata.analysis.labelling import elementwise
+from derivdata.analysis.panels import Panel, hours_of, kind_of, require, require_rate
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Floats
+from derivdata.support.times import SECONDS_PER_YEAR, length
+from derivdata.tables.required import require_columns, require_instants
+from derivdata.units import BPS
+
+__all__ = ["cash_and_carry", "constant_maturity", "roll", "term_structure", "with_leg"]
+__dir__ = __all__.copy
+
+_PLACE = ["symbol", "exchange", "time"]
+_YEAR_HOURS = SECONDS_PER_YEAR / 3600.0
+
+
+@typed
+def term_structure(futures: pd.DataFrame, *, least: str | pd.Timedelta = "1h") -> xr.Dataset:
+    """Compute the basis of every expiry from dated futures.
+
+    Parameters
+    ----------
+    futures
+        Table ``futures_history``. Rows without an index are left out.
+    least
+        Time to expiry below which a contract is left out: the basis a year of the last hour is noise.
+
+    Returns
+    -------
+    Dataset, dims ``symbol``, ``exchange``, ``time``, ``expiry``
+        ``forward`` [USD]: the price, times the venue's index over the index of the contract's own currency;
+        ``spot`` [USD], the median index of the venue's contracts; ``oi_usd`` [USD]; and ``basis``,
+        ``basis_apr``, ``carry`` and ``forward_carry`` as `derivdata.analysis.chain.basis` defines them.
+        Coordinate ``year_fraction`` [years of 365 days]. NaN where no contract of the expiry has a row.
+
+    Raises
+    ------
+    ValueError
+        A column is absent, an instant is missing, or no row has an index and time left.
+
+    Notes
+    -----
+    ``plot.term_structure(kind="basis")`` draws one instant of it.
+
+    Examples
+    --------
+    >>> curve = dd.analysis.futures.term_structure(dd.futures.history("BTC", "1d", venues=["okx"]))
+    >>> curve.sizes["expiry"]
+    9
+    """
+    rows = _chosen(futures, hours_of(least, "least", least=0.0))
+    rows = rows.dropna(subset=["index_price_usd"])
+    if rows.empty:
+        raise ValueError("futures has no row with an index and time left until its expiry")
+    spot = rows.groupby(_PLACE)["index_price_usd"].median()
+    rows = rows.join(spot.rename("spot"), on=_PLACE)
+    rows["forward"] = rows["price_usd"] / rows["index_price_usd"] * rows["spot"]
+    columns = ["forward", "oi_usd"]
+    curve: xr.Dataset = rows.set_index([*_PLACE, "expiry"])[columns].to_xarray()
+    curve = curve.assign(spot=spot.to_xarray())
+    years = (curve["expiry"] - curve["time"]) / np.timedelta64(int(SECONDS_PER_YEAR), "s")
+    curve = curve.assign_coords(year_fraction=years.where(years > 0.0))
+    curve["forward_status"] = xr.zeros_like(curve["forward"], dtype=np.int32)
+    curve = curve.assign(basis(curve, spot=curve["spot"])).drop_vars("forward_status")
+    for name in (*columns, "spot"):
+        curve[name].attrs["units"] = "USD"
+    return curve
+
+
+@typed
+def constant_maturity(curve: xr.Dataset, tenor: str | pd.Timedelta = "90d") -> xr.DataArray:
+    """Interpolate the basis to a fixed time to expiry.
+
+    Parameters
+    ----------
+    curve
+        What `term_structure` gave, or `derivdata.analysis.chain.basis` with a spot.
+    tenor
+        Time to expiry.
+
+    Returns
+    -------
+    DataArray, the dims of `curve` without ``expiry``
+        ``basis_apr`` [1/year, simple]: the logarithm of forward over spot is linear in time between two
+        expiries, and from 0 to the first. NaN where no expiry is as late as `tenor`.
+
+    Raises
+    ------
+    ValueError
+        `curve` has no basis, or `tenor` is no length of time above 0.
+
+    Examples
+    --------
+    >>> curve = dd.analysis.futures.term_structure(dd.futures.history("BTC", "1d", venues=["okx"]))
+    >>> dd.analysis.futures.constant_maturity(curve, "30d").sizes["time"]
+    24
+    """
+    require_variables(curve, "curve", ("basis", "year_fraction"), dims=("expiry",))
+    at = hours_of(tenor, "tenor") / _YEAR_HOURS
+    core = [["expiry"], ["expiry"], []]
+    inputs = np.log1p(curve["basis"]), curve["year_fraction"], at
+    apr: xr.DataArray = elementwise(_interpolated, *inputs, core=core, out=[[]])
+    return apr.rename("basis_apr").assign_attrs(units="1/year")
+
+
+def _interpolated(total: Floats, years: Floats, at: Floats) -> Floats:
+    """Return the simple rate of `total` at one place of `years` along the last axis; `total` is 0 at 0."""
+    total, years = np.broadcast_arrays(total, years)
+    known, tenor = np.isfinite(total) & (years > 0.0), np.asarray(at)[..., None]
+    before = np.where(known & (years <= tenor), years, 0.0)
+    after = np.where(known & (years >= tenor), years, np.inf)
+    ends = [np.take_along_axis(total, part[..., None], -1)[..., 0]
+            for part in (before.argmax(-1), after.argmin(-1))]  # fmt: skip
+    first, last = before.max(-1), after.min(-1)
+    low = np.where(first > 0.0, ends[0], 0.0)
+    weight = np.where(last > first, (tenor[..., 0] - first) / np.where(last > first, last - first, 1.0), 0.0)
+    inside = np.where(np.isfinite(last), low + weight * (ends[1] - low), np.nan)
+    return np.asarray(np.expm1(inside) / tenor[..., 0])
+
+
+@typed
+def cash_and_carry(curve: xr.Dataset, *, costs_bps: float = 0.0, borrow_apr: float = 0.0) -> xr.Dataset:
+    """Compute what buying the coin and selling its future pays, held until the expiry.
+
+    Parameters
+    ----------
+    curve
+        What `term_structure` gave, or `derivdata.analysis.chain.basis` with a spot.
+    costs_bps
+        All costs of the round trip [bps of the spot's value]: the fees of buying and selling the coin, of
+        selling the future, and of its delivery.
+    borrow_apr
+        Rate at which the money for the coin is borrowed [1/year, simple]. The future's margin bears none.
+
+    Returns
+    -------
+    Dataset, the dims of `curve`
+        ``net`` [fraction of the spot's value, at the expiry], ``net_apr`` [1/year, simple] and
+        ``breakeven_borrow_apr`` [1/year], the rate at which it pays nothing. Below 0 the reverse trade, short
+        of the coin, may pay: its costs are others. NaN where there is no basis.
+
+    Raises
+    ------
+    ValueError
+        `curve` has no basis, or a cost is below 0.
+
+    Examples
+    --------
+    >>> curve = dd.analysis.futures.term_structure(dd.futures.history("BTC", "1d", venues=["okx"]))
+    >>> trade = dd.analysis.futures.cash_and_carry(curve, costs_bps=15.0, borrow_apr=0.05)
+    >>> sorted(trade)
+    ['breakeven_borrow_apr', 'net', 'net_apr']
+    """
+    require_variables(curve, "curve", ("basis", "year_fraction"), dims=("expiry",))
+    if not costs_bps >= 0.0:
+        raise ValueError(f"{costs_bps=} cannot be below 0")
+    years, left = curve["year_fraction"], curve["basis"] - costs_bps / BPS
+    net = left - borrow_apr * years
+    parts = {"net": net, "net_apr": net / years, "breakeven_borrow_apr": left / years}
+    trade = xr.Dataset(parts).transpose(*curve["basis"].dims)
+    for name in trade:
+        trade[name].attrs = {"units": "fraction" if name == "net" else "1/year"}
+    return trade
+
+
+@typed
+def roll(futures: pd.DataFrame, *, before: str | pd.Timedelta = "1d") -> pd.DataFrame:
+    """Return a future that is held and rolled into the next expiry, with what each roll costs.
+
+    Parameters
+    ----------
+    futures
+        Table ``futures_history``.
+    before
+        Time to expiry from which on the next expiry is held.
+
+    Returns
+    -------
+    DataFrame
+        One row per symbol, venue and instant: ``instrument_name``, ``expiry`` and ``price_usd`` [USD] of the
+        contract held from there on; ``roll_bps`` [bps], its price over that of the contract before at the
+        instant of a roll, less one, else NaN; ``rolled_usd`` [USD], what one contract's worth bought at the
+        first instant is worth, without fees: only later prices change with a roll, never earlier ones.
+
+    Raises
+    ------
+    ValueError
+        A column is absent, an instant is missing, no contract has `before` left, or a contract has no price
+        at the instant at which it is rolled: ask for a finer resolution, or a larger `before`.
+
+    Examples
+    --------
+    >>> held = dd.analysis.futures.roll(dd.futures.history("BTC", "30d", venues=["binance"]), before="3d")
+    >>> held["instrument_name"].unique().tolist()
+    ['BTCUSDT_260626', 'BTCUSDT_260925']
+    """
+    rows = _chosen(futures, 0.0)
+    runs = rows[rows["expiry"] - rows["time"] > length(before, "before")]
+    if runs.empty:
+        raise ValueError(f"futures has no contract with more than {before} until its expiry")
+    held = runs.sort_values([*_PLACE, "expiry"]).drop_duplicates(_PLACE, ignore_index=True)
+    series = held.groupby(_PLACE[:2])
+    last = series["expiry"].shift()
+    is_roll = last.notna() & (last != held["expiry"])
+    left = held.loc[is_roll, _PLACE].assign(expiry=last[is_roll])
+    keys = [*_PLACE, "expiry"]
+    left = left.merge(rows[[*keys, "price_usd"]], on=keys, how="left").set_index(held.index[is_roll])
+    if left["price_usd"].isna().any():
+        one = left[left["price_usd"].isna()].iloc[0]
+        raise ValueError(
+            f"{one['symbol']} on {one['exchange']}: the contract of {one['expiry']:%Y-%m-%d} has no price at "
+            f"{one['time']}, when it is rolled: ask for a finer resolution, or give a larger before="
+        )
+    ratio = (held["price_usd"] / left["price_usd"]).reindex(held.index)
+    carried = ratio.fillna(1.0).groupby([held["symbol"], held["exchange"]]).cumprod()
+    held = held.assign(roll_bps=BPS * (ratio - 1.0), rolled_usd=held["price_usd"] / carried)
+    held["time"], held["expiry"] = (held[name].dt.tz_localize("UTC") for name in ("time", "expiry"))
+    return held[[*_PLACE, "instrument_name", "expiry", "price_usd", "roll_bps", "rolled_usd"]]
+
+
+@typed
+def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
+    """Add a rolled future to the rates and prices of a backtest, as venues without funding.
+
+    Parameters
+    ----------
+    rates, prices
+        What ``analysis.backtest.carry`` takes: funding rates [bps/8h] and marks [USD] of perpetuals.
+    held
+        What `roll` gave, at the instants of `prices`.
+
+    Returns
+    -------
+    Dataset
+        ``rate_bps_8h`` and ``price_usd``, with a venue such as ``"okx future"`` beside those of `rates`, for
+        each venue of `held`. Its rate is 0 at every row that has a rate, and its price ``rolled_usd``, so
+        that a pair earns the basis as it shrinks. What trades cost in a roll is not in it: give the leg a
+        fee, and count the rolls. Name it in ``Costs(fee_bps=...)``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A panel lacks a dim or is of another unit, or `held` has no price at an instant of `prices`.
+    """
+    rates = require_rate(rates, "symbol", "exchange", "time")
+    prices = require(prices, "symbol", "exchange", "time", units="USD", name="prices")
+    require_columns(held, "held", ("rolled_usd",), others=_PLACE)
+    legs = held.assign(
+        exchange=held["exchange"].astype(str) + " future", time=held["time"].dt.tz_localize(None)
+    )
+    marks = legs.set_index(_PLACE)["rolled_usd"].to_xarray()
+    marks = marks.reindex(symbol=prices["symbol"], time=prices["time"])
+    if not marks.notnull().any():
+        raise ValueError("held has no price at an instant of prices: use one resolution for both")
+    paid = rates.notnull().any("exchange")
+    since, until = (marks["time"].where(marks.notnull()).reduce(f, "time") for f in (np.nanmin, np.nanmax))
+    free = xr.zeros_like(paid, dtype=np.float64).where(
+        paid & (paid["time"] >= since) & (paid["time"] <= until)
+    )
+    if kind_of(rates) == "settled":
+        hours = rates["interval_hours"].max("exchange")
+        free = free.assign_coords(interval_hours=hours.where(free.notnull()).broadcast_like(free))
+    order = ("symbol", "exchange", "time")
+    return xr.Dataset(
+        {
+            "rate_bps_8h": xr.concat([rates, free.transpose(*order)], "exchange").assign_attrs(rates.attrs),
+            "price_usd": xr.concat([prices, marks.transpose(*order)], "exchange").assign_attrs(prices.attrs),
+        }
+    )
+
+
+def _chosen(futures: pd.DataFrame, least_hours: float) -> pd.DataFrame:
+    """Return the rows with time left, one contract of each expiry, with naive instants."""
+    names = ("price_usd", "index_price_usd", "oi_usd")
+    require_columns(futures, "futures", names, others=(*_PLACE, "expiry", "instrument_name"))
+    require_instants(futures, "futures", ["time", "expiry"])
+    rows = futures[futures["expiry"] - futures["time"] > pd.Timedelta(least_hours, "h")]
+    rows = rows.assign(
+        **{name: rows[name].astype(str) for name in ("symbol", "exchange")},
+        **{name: rows[name].dt.tz_convert("UTC").dt.tz_localize(None) for name in ("time", "expiry")},
+    )
+    held = rows.groupby(["symbol", "exchange", "instrument_name"], observed=True)["oi_usd"]
+    rows = rows.assign(usual=held.transform("median")).sort_values(
+        ["usual", "instrument_name"], ascending=[True, False], kind="stable", na_position="first"
+    )
+    return rows.drop_duplicates([*_PLACE, "expiry"], keep="last").sort_values([*_PLACE, "expiry"])

@@ -1,0 +1,124 @@
+"""Dated futures: figures worked out by hand, the sample's known carry, and a leg in a backtest."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from derivdata.analysis import backtest
+from derivdata.analysis.futures import cash_and_carry, constant_maturity, roll, term_structure, with_leg
+from derivdata.sources import sample
+
+START = pd.Timestamp("2026-03-02T08:00Z")
+NEAR, FAR = START + pd.Timedelta("73D"), START + pd.Timedelta("146D")  # 0.2 and 0.4 years
+
+
+def rows(*cells: tuple[str, pd.Timestamp, float, float, float], at: pd.Timestamp = START) -> pd.DataFrame:
+    """Rows of one instant on okx: contract, expiry, price, index, open interest."""
+    names = ["instrument_name", "expiry", "price_usd", "index_price_usd", "oi_usd"]
+    return pd.DataFrame(cells, columns=names).assign(symbol="BTC", exchange="okx", time=at)
+
+
+TABLE = rows(
+    ("BTC-USD-260514", NEAR, 102.0, 100.0, 50.0),
+    ("BTC-USDT-260514", NEAR, 999.0, 100.0, 5.0),  # smaller: it does not count
+    ("BTC-USDT-260726", FAR, 106.05, 101.0, 50.0),  # an index of 101 in its own quote
+    ("BTC-USD-260302", START + pd.Timedelta("30min"), 100.1, 100.0, 900.0),  # its last hour
+)
+
+
+def test_the_basis_of_each_expiry_is_against_the_index_of_its_own_quote() -> None:
+    curve = term_structure(TABLE).isel(symbol=0, exchange=0, time=0)
+    assert pd.DatetimeIndex(curve["expiry"]).tz_localize("UTC").tolist() == [NEAR, FAR]
+    assert float(curve["spot"]) == 100.5  # the median of both; each basis is of its own
+    assert curve["forward"].values.tolist() == pytest.approx([1.02 * 100.5, 1.05 * 100.5])
+    assert curve["basis"].values.tolist() == pytest.approx([0.02, 0.05])
+    assert curve["basis_apr"].values.tolist() == pytest.approx([0.1, 0.125])
+    assert curve["forward_carry"].values[1] == pytest.approx(np.log(1.05 / 1.02) / 0.2)
+    figure = dd.plot.term_structure(curve, kind="basis")
+    assert figure.get_title(loc="left").startswith("BTC on okx: +12.50 % a year to 2026-07-26, contango")
+    with pytest.raises(ValueError, match="no row with an index and time left"):
+        term_structure(TABLE, least="300d")
+
+
+@pytest.mark.parametrize(
+    ("days", "total"),
+    [
+        (36.5, 0.5 * np.log(1.02)),  # half of the way from 0
+        (73.0, np.log(1.02)),
+        (109.5, 0.5 * (np.log(1.02) + np.log(1.05))),
+        (146.0, np.log(1.05)),
+        (147.0, np.nan),
+    ],
+)
+def test_a_constant_maturity_is_linear_in_the_logarithm_between_expiries(days: float, total: float) -> None:
+    curve = term_structure(TABLE)
+    for data in (curve, curve.chunk(time=1)):
+        found = constant_maturity(data, pd.Timedelta(days, "D")).values.item()
+        assert found == pytest.approx(np.expm1(total) * 365.0 / days, nan_ok=True)
+
+
+def test_cash_and_carry_pays_the_basis_less_costs_and_the_loan() -> None:
+    trade = cash_and_carry(term_structure(TABLE), costs_bps=50.0, borrow_apr=0.05)
+    near = trade.isel(symbol=0, exchange=0, time=0, expiry=0)
+    assert float(near["net"]) == pytest.approx(0.02 - 0.005 - 0.01)
+    assert float(near["net_apr"]) == pytest.approx(0.025)
+    assert float(near["breakeven_borrow_apr"]) == pytest.approx(0.075)
+    with pytest.raises(ValueError, match=r"costs_bps=-1\.0 cannot be below 0"):
+        cash_and_carry(term_structure(TABLE), costs_bps=-1.0)
+
+
+def _days(*prices: tuple[float | None, float]) -> pd.DataFrame:
+    """Days of a near and a far contract, up to the near one's expiry."""
+    first = NEAR - pd.Timedelta(len(prices), "D")
+    return pd.concat(
+        rows(*cells, at=first + pd.Timedelta(day, "D"))
+        for day, (near, far) in enumerate(prices)
+        for cells in [[("N", NEAR, near, 100.0, 9.0)] * (near is not None) + [("F", FAR, far, 100.0, 9.0)]]
+    )
+
+
+def test_a_roll_sells_the_old_contract_at_its_price_and_changes_no_earlier_one() -> None:
+    held = roll(_days((102.0, 105.0), (101.0, 106.05), (100.0, 110.0)), before="2d")
+    assert held["instrument_name"].tolist() == ["N", "F", "F"]  # two days are not more than two days
+    assert held["roll_bps"].tolist() == pytest.approx([np.nan, 500.0, np.nan], nan_ok=True)
+    assert held["rolled_usd"].tolist() == pytest.approx([102.0, 101.0, 110.0 / 1.05])
+    with pytest.raises(ValueError, match="contract of 2026-05-14 has no price at 2026-05-12"):
+        roll(_days((102.0, 105.0), (None, 106.05), (100.0, 110.0)), before="2d")
+    with pytest.raises(ValueError, match="no contract with more than 900d"):
+        roll(TABLE, before="900d")
+
+
+def test_a_backtest_earns_the_basis_of_its_leg_as_it_shrinks_and_its_rates_are_the_perpetuals() -> None:
+    """Short the future at 105, at expiry 100; long the perpetual, which is paid twice."""
+    times = pd.date_range(START, periods=3, freq="8h")
+    cells = {"symbol": "BTC", "exchange": "okx", "time": times}
+    paid = pd.DataFrame({**cells, "rate_bps_8h": [5.0, -2.0, -3.0], "kind": "settled", "interval_hours": 8.0})
+    marks = pd.DataFrame({**cells, "kind": "mark", "price_usd": [100.0] * 3, "resolution": "raw"})
+    future = pd.concat(
+        rows(("F", FAR, price, 100.0, 9.0), at=at)
+        for at, price in zip(times, (105.0, 103.0, 100.0), strict=True)
+    )
+    market = with_leg(dd.panel(paid), dd.panel(marks), roll(future))
+    assert market["exchange"].values.tolist() == ["okx", "okx future"]
+    assert market["rate_bps_8h"].sel(exchange="okx future").values.ravel().tolist() == [0.0] * 3
+
+    def hold(past: backtest.Past) -> dict[str, tuple[str, str]]:
+        return {"BTC": ("okx", "okx future")}
+
+    rates, prices = market["rate_bps_8h"], market["price_usd"]
+    trade = backtest.trades(backtest.carry(rates, hold, backtest.Costs(fee_bps=0.0), prices=prices)).iloc[0]
+    assert trade["price_usd"] > 0.0  # of each coin 5 USD, and 2 and 3 bps of 100
+    assert trade["price_usd"] / trade["funding_usd"] == pytest.approx(5.0 / 0.05)
+
+
+def test_the_carry_of_the_sample_is_found_again() -> None:
+    dd.connect("sample")
+    futures = dd.futures.history("ETH", "2026-03-01", "2026-03-02", venues=["kraken", "okx"])
+    truth = sample.truth("futures", symbols=["ETH"], venues=["okx"], start="2026-03-01", end="2026-03-02")
+    found = term_structure(futures).sel(symbol="ETH", exchange="okx")["carry"]
+    wanted = truth.groupby("time")["carry"].first().to_numpy()
+    assert np.allclose(found.max("expiry"), wanted, rtol=1e-5)
+    assert np.allclose(found.min("expiry"), wanted, rtol=1e-5)
