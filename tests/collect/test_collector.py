@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from derivdata.sources.archive import Archive
+from derivdata.sources.collect.reporting import late
 from tests.collect.direct import faked
 from tests.collect.fakes import Fakes, SimulatedClock
 
@@ -108,6 +109,22 @@ def test_an_adapter_s_own_mistake_loses_its_venue_s_poll_and_is_named(
     clock.wait(60)
     collector.once()
     assert "bybit" in _rows(archive, "funding_history").index.get_level_values("exchange")
+
+
+def test_a_poll_that_hangs_is_entered_as_not_answered_from_ten_minutes_on(
+    made: Any, archive: Archive, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a venue whose thread hangs would look like one that is no longer collected."""
+    collector, began = made("okx", names=["funding_history"]), clock.utc()
+    monkeypatch.setattr(clock, "receive", lambda source, seconds: None)
+    monkeypatch.setattr(collector, "_poll", lambda name: None)
+    for _ in range(120):
+        collector._minute(deadline=50)
+        clock.wait(60)
+    asked = archive.requests()
+    assert asked["error"].tolist() == [f"okx: the poll of {began:%Y-%m-%d %H:%M} has not ended"]
+    assert asked["start"].tolist() == [began.floor("min") + pd.Timedelta(10, "min")]
+    assert late(archive, clock.utc(), pd.Timedelta(10, "min")) == ["okx funding_history"]
 
 
 def test_rows_without_a_stamp_bear_the_instant_at_which_their_answer_arrived(

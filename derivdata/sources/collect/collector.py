@@ -30,6 +30,8 @@ _DEADLINE_SECONDS = 50.0
 _SHARE_SECONDS = 25.0
 """How long of a minute a venue is asked for what it tells of one contract a request."""
 _SHOWN = 3
+_HUNG = pd.Timedelta(10, "min")
+"""How long a poll may be under way before the ledger has it that the venue does not answer."""
 _OWN = pd.Timedelta(1, "h")
 """How long ids are remembered of what came by a path: longer than a poll reaches back."""
 
@@ -114,7 +116,7 @@ class Collector:
         )
         self.shared, self.gone, self._states = self._asked.shared, self._asked.gone, self._asked.states
         self._streams: dict[str, VenueStream] = {}
-        self._running: set[str] = set()
+        self._running: dict[str, pd.Timestamp] = {}  # venues that are being polled, and since when
         self._polls: queue.Queue[Poll | BaseException] = queue.Queue()
         self.refills = Refills(
             archive,
@@ -267,13 +269,7 @@ class Collector:
         """
         if self.clock.utc().minute == 0:
             self._asked.ask_again()
-        for name in self._asked.here():
-            if name not in self._running:
-                self._running.add(name)
-                poll = threading.Thread(
-                    target=self._poll, args=(name,), name=f"derivdata-poll-{name}", daemon=True
-                )
-                poll.start()
+        hung = self._start_polls()
         polls: list[Poll] = []
         ends = None if deadline is None else self.clock.utc() + pd.Timedelta(deadline, "s")
         while self._running:
@@ -283,16 +279,30 @@ class Collector:
                 break
             if isinstance(answer, BaseException):
                 raise answer
-            self._running.discard(answer.exchange)
+            self._running.pop(answer.exchange)
             polls.append(answer)
             if self._progress is not None:
                 waiting = ", ".join(sorted(self._running)[:_SHOWN])
                 said = f"; waiting for {waiting}" if waiting else ""
                 self._progress(f"{len(polls)} of {len(self._states)} venues{said}")
-        minute = self._write(polls)
+        minute = self._write([*polls, *hung])
         minute.failed |= {f"{p.exchange} {part}": why for p in polls for part, why in p.parts.items()}
         self.failed = minute.failed
         return minute
+
+    def _start_polls(self) -> list[Poll]:
+        """Poll the venues that are not still busy; return a failed poll of each that hangs."""
+        now, hung = self.clock.utc(), []
+        for name in self._asked.here():
+            since = self._running.get(name)
+            if since is None:
+                self._running[name] = now
+                title = f"derivdata-poll-{name}"
+                threading.Thread(target=self._poll, args=(name,), name=title, daemon=True).start()
+            elif now - since >= _HUNG:
+                why = f"{name}: the poll of {since:%Y-%m-%d %H:%M} has not ended"
+                hung.append(Poll(name, now, failed=dict.fromkeys(sorted(self._states[name].tables), why)))
+        return hung
 
     def _poll(self, name: str) -> None:
         try:
