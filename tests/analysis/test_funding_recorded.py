@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 
+import derivdata as dd
 from derivdata import units
 from derivdata.analysis import funding
 from derivdata.analysis.funding.status import FundingStatus
@@ -164,6 +165,12 @@ def test_the_best_of_thirty_nine_venues(snapshots, time, symbol, long, short, sp
     assert (str(at["long"].values), str(at["short"].values)) == (long, short)
     assert float(at["spread_bps_8h"]) == pytest.approx(spread, abs=1e-12)
     assert int(at["venues"]) == venues
+
+
+def test_no_venue_of_a_week_is_said_to_change_its_sign(snapshots):
+    table = snapshots.rename("rate_bps_8h").to_series().dropna().reset_index()
+    report = dd.quality(table.assign(time=table["time"].dt.tz_localize("UTC")))
+    assert (len(report), int(report["sign_change"].sum())) == (78, 0)
 
 
 def test_best_pairs_dispersion_and_outliers_of_the_week(snapshots):

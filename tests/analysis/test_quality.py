@@ -78,10 +78,20 @@ def test_clean_series_change_no_sign() -> None:
         claimed += int(peers.compare(values, peers.median_of_others(values)).sign_change.sum())
     assert claimed <= 2
     values[2, 500:] *= -1.0
-    assert (
-        peers.compare(values, peers.median_of_others(values)).sign_change.tolist()
-        == [False] * 2 + [True] + [False] * 2
-    )
+    others = peers.median_of_others(values)
+    assert peers.compare(values, others).sign_change.tolist() == [False] * 2 + [True] + [False] * 2
+    # As many steps in nine days: a rate may have another sign than others for so long.
+    assert not peers.compare(values, others, days=9.0).sign_change.any()
+
+
+def test_a_rate_below_zero_that_moves_with_its_peers_has_not_another_sign() -> None:
+    common = np.random.default_rng(2).uniform(-1.0, 1.0, 200)
+    values = 3.0 + np.stack([common, common, common, common])
+    values[0, 120:] -= 5.0
+    found = peers.compare(values, peers.median_of_others(values))
+    assert not found.sign_change.any()
+    values[0, 120:] = -values[1, 120:]
+    assert peers.compare(values, peers.median_of_others(values)).sign_change.tolist() == [True] + [False] * 3
 
 
 def test_frozen_capped_missing_and_outlying_values() -> None:

@@ -31,8 +31,7 @@ _APART = 2.0  # standard deviations of the ratio by which its median is another 
 _EXACT, _OCTAVES, _PINNED = 1e-6, 3, 10  # of steps at which two venues are both at their interest rate
 _SPIKE = 12.0  # usual moves by which a single point leaves both of its neighbours
 _SIGNS = 0.3  # of steps that agree in sign less those that do not: below minus this, the sign is another
-
-
+_DAYS = 5.0  # that each side of a change of sign lasts
 _SURE_OF_SIGN = 6.0
 """Standard errors by which the sides of a change of sign differ: the best of many instants is looked at."""
 
@@ -91,7 +90,7 @@ def compare(values: Floats, peers: Floats, *, kind: str = "rate", days: Any = np
         _spikes(values, values - peers),
         np.where(enough, np.where(changed, np.exp(change), 1.0), np.nan),
         np.where(changed, at, -1),
-        enough & _changes_sign(agreement),
+        enough & _changes_sign(agreement, values, peers, np.asarray(days)),
         np.where(enough, np.exp(size), np.nan),
         np.where(enough, np.where(mean < -_SIGNS, -1.0, 1.0), np.nan),
     )
@@ -202,8 +201,11 @@ def _refined(ratio: Floats, change: Floats, at: Array) -> Array:
     return refined
 
 
-def _changes_sign(agreement: Floats) -> Bools:
+def _changes_sign(agreement: Floats, values: Floats, peers: Floats, days: Any) -> Bools:
     """Tell whether the sign agrees with the peers' on one side of an instant and disagrees on the other.
+
+    Both sides last five days: in fewer a rate may well be below zero while others are above. Where the signs
+    differ, the series moves against its peers: a low rate of the right sign moves with them.
 
     At the instant where the two sides differ most, by more than the series' own noise bears out: their
     difference over its standard error, in which neighbouring steps say in part the same.
@@ -216,7 +218,9 @@ def _changes_sign(agreement: Floats) -> Bools:
         before = total / number
         after = (total[:, -1:] - total) / (number[:, -1:] - number)
         share = np.sqrt(1.0 / number + 1.0 / (number[:, -1:] - number))
-    enough = (number >= _LEAST) & (number[:, -1:] - number >= _LEAST)
+    with np.errstate(invalid="ignore"):
+        least = np.maximum(_LEAST, _DAYS * number[:, -1] / days)[:, None]
+    enough = (number >= least) & (number[:, -1:] - number >= least)
     opposite = ((before > _SIGNS) & (after < -_SIGNS)) | ((before < -_SIGNS) & (after > _SIGNS))
     apart = np.where(enough & opposite, np.abs(before - after) / share, 0.0)
     at = apart.argmax(axis=1)
@@ -229,7 +233,10 @@ def _changes_sign(agreement: Floats) -> Bools:
     together = (noise[:, 1:] * noise[:, :-1]).sum(axis=1) / np.maximum(number[:, -1], 1)
     slope = np.clip(together / np.maximum(variance, 1e-12), 0.0, 0.99)
     error = np.sqrt(variance * (1.0 + slope) / (1.0 - slope)) + 1e-12
-    return np.asarray(apart[rows, at] / error > _SURE_OF_SIGN)
+    opposed = np.where(sides < 0.0, 1.0, np.nan)  # the side on which the signs differ
+    own, other = (part - row_quantile(part, 0.5)[:, None] for part in (values * opposed, peers * opposed))
+    against = np.nansum(np.sign(own) * np.sign(other), axis=1) < 0.0
+    return np.asarray((apart[rows, at] / error > _SURE_OF_SIGN) & against)
 
 
 def _spikes(values: Floats, apart: Floats) -> Array:
