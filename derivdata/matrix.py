@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata import funding, oi, options, prices, volume
+from derivdata import funding, oi, options, positioning, prices, volume
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.text import did_you_mean
@@ -29,7 +29,14 @@ _BUCKETS: dict[str, Callable[..., pd.DataFrame]] = {
 }
 """Fetchers whose rows are of the step that begins at their time: known when it ends."""
 
-_NAMES = (*_BUCKETS, "price", "basis")
+_STATES: dict[str, Callable[[_Question], xr.DataArray]] = {
+    "positioning": lambda ask: panel(ask.history(positioning.history)),
+    "price": lambda ask: ask.price("mark"),
+    "basis": lambda ask: ask.basis(),
+}
+"""Figures that have the instant at which they were known."""
+
+_NAMES = (*_BUCKETS, *_STATES)
 _IV = re.compile(r"iv([1-9]\d{0,2})")
 _HOUR, _YEAR = pd.Timedelta(1, "h"), pd.Timedelta(365, "D")
 
@@ -54,7 +61,8 @@ def features(
         As in ``dd.funding.history``: ``"90d"`` looks back from `end`.
     names
         What to return: ``"funding"`` [bps/8h], ``"oi"`` [USD], ``"volume"`` of the step before [USD],
-        ``"price"``, the mark price [USD], ``"basis"`` of mark over index price [bps], and ``"iv30"`` or
+        ``"price"``, the mark price [USD], ``"basis"`` of mark over index price [bps], ``"positioning"``, long
+        over short accounts [1], and ``"iv30"`` or
         another number of days, the implied volatility at the money of that maturity [1/√year].
     options_venue
         Venue of ``"iv30"`` and the like.
@@ -108,8 +116,8 @@ def features(
     for name in wanted:
         if name in _BUCKETS:
             value, delay, age = panel(ask.history(_BUCKETS[name])), step, oldest
-        elif name in ("price", "basis"):
-            value, delay, age = ask.basis() if name == "basis" else ask.price("mark"), 0 * step, oldest
+        elif name in _STATES:
+            value, delay, age = _STATES[name](ask), 0 * step, oldest
         else:
             value, delay, age = ask.volatility(float(name.removeprefix("iv"))), _HOUR, max(oldest, _HOUR)
         known = align(value, grid, tolerance=age, delay=delay)["value"].reindex(symbol=ask.symbols)

@@ -13,7 +13,7 @@ import xarray as xr
 import derivdata as dd
 from derivdata.tables import TABLES
 
-NAMES = ["funding", "oi", "volume", "price", "basis", "iv30"]
+NAMES = ["funding", "oi", "volume", "price", "basis", "positioning", "iv30"]
 START, END = "2026-06-29T00:00", "2026-06-29T12:00"
 VENUES = ["okx", "bybit"]
 HOUR = pd.Timedelta("1h")
@@ -49,6 +49,9 @@ def test_a_bucket_counts_from_its_end_and_a_price_from_its_instant(found: xr.Dat
     assert found["price"].sel(symbol="BTC", exchange="bybit").values.tolist() == mark[grid].tolist()
     basis = found["basis"].sel(symbol="BTC", exchange="bybit").values
     np.testing.assert_allclose(basis, 1e4 * (mark[grid] / index[grid] - 1.0), rtol=1e-9)
+    sides = dd.positioning.history("BTC", START, END, venues=VENUES).query("exchange == 'bybit'")
+    ratio = found["positioning"].sel(symbol="BTC", exchange="bybit")
+    assert ratio.values.tolist() == sides["long_short_ratio"].tolist()
 
 
 def test_the_volatility_is_that_of_an_hour_before_linear_in_total_variance(found: xr.Dataset) -> None:
@@ -74,7 +77,7 @@ def test_the_past_is_the_same_when_the_future_is_cut_off(found: xr.Dataset) -> N
 
 def test_units_and_origin_are_stated(found: xr.Dataset) -> None:
     assert [found[name].attrs["units"] for name in NAMES] == [
-        "bps/8h", "USD", "USD", "USD", "bps", "1/√year",
+        "bps/8h", "USD", "USD", "USD", "bps", "1", "1/√year",
     ]  # fmt: skip
     one = dd.features("BTC", START, "price", end=END, venues=VENUES)
     assert set(one.attrs) == set(found.attrs) == {"provenance"}
@@ -84,7 +87,8 @@ def test_units_and_origin_are_stated(found: xr.Dataset) -> None:
     assert (about["source"], about["synthetic"]) == ("sample", True)
     assert {request["path"] for request in about["requests"]} == {
         "/funding/historical", "/oi/BTC/timeseries", "/oi/ETH/timeseries", "/volume/BTC/timeseries",
-        "/volume/ETH/timeseries", "/local/prices/history", "/options/atm-history",
+        "/volume/ETH/timeseries", "/local/prices/history", "/local/positioning/history",
+        "/options/atm-history",
     }  # fmt: skip
 
 

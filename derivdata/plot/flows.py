@@ -67,7 +67,9 @@ def positioning(
     if not 0 < len(venues) <= _MOST:
         raise ValueError(f"data has {len(venues)} venues with a ratio: choose one to {_MOST}")
     moved = _changes(ratios, change)
-    lines = {name: frame.transpose("time", "exchange").to_pandas() for name, frame in moved.items()}
+    lines: dict[str, pd.DataFrame] = {
+        name: values.transpose("time", "exchange").to_pandas() for name, values in moved.items()
+    }
     rate = None if funding is None else style.one_symbol(style.panel_of(funding, "rate_bps_8h"), symbol)[0]
     places = percentile(ratios, rows=max(ratios.sizes["time"] - 1, 2), min_rows=2)
     strip = style.strips(ax, *[2.2, 1.4, 1.0][: 2 + (rate is not None)], size=(8.0, 6.0))
