@@ -1,4 +1,4 @@
-"""Prices over time: mark, index and last price of every venue.
+"""Prices over time: mark, index and last price of every venue, and spot prices.
 
 The API document has no such endpoint. The local service answers it, over the sample, an archive or the
 venues; the hosted service does not, and the error names the sources that do.
@@ -16,7 +16,7 @@ from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables import endpoints
 
-__all__ = ["history"]
+__all__ = ["history", "spot"]
 __dir__ = __all__.copy
 
 
@@ -69,4 +69,48 @@ def history(
     """
     return quantities.table_rows(
         endpoints.PRICES_HISTORY, symbols, start, end, venues, kind=kind, resolution=resolution
+    )
+
+
+@typed
+def spot(
+    symbols: str | Sequence[str],
+    start: times.Instant,
+    end: times.Instant | None = None,
+    *,
+    venues: str | Sequence[str] | None = None,
+    quote: Literal["USDT", "USD", "USDC"] = "USDT",
+    resolution: times.Resolution | None = "1h",
+) -> pd.DataFrame:
+    """Return the spot price of every venue in one currency over a window.
+
+    Parameters
+    ----------
+    symbols, start, end, venues, resolution
+        As in `derivdata.funding.history`.
+    quote
+        Currency of the price. A price in USDT is not one in USD: the difference is that of the two
+        currencies.
+
+    Returns
+    -------
+    DataFrame, table ``prices_spot``
+        One row per symbol, venue and step. ``price`` [`quote`] at ``time`` is the newest of the step that
+        ends there, as in `history`; of 1000PEPE it is the price of 1000 coins.
+
+    Raises
+    ------
+    ValueError, TypeError, NotFound, TierError, FetchError, SchemaError
+        As in `history`.
+
+    Notes
+    -----
+    ``GET /local/prices/spot``, which is not part of the API document. With mark prices,
+    `derivdata.analysis.basis.against` gives the premium of perpetuals over spot.
+
+    >>> dd.prices.spot("BTC", "7d", venues=["okx", "bybit"]).shape
+    (336, 6)
+    """
+    return quantities.table_rows(
+        endpoints.PRICES_SPOT, symbols, start, end, venues, quote=quote, resolution=resolution
     )

@@ -45,6 +45,7 @@ CASES: list[tuple[str, str, tuple[Any, ...], dict[str, Any], int]] = [  # rows c
     ("orderbook", "depth_history", ("BTC", "binance", *DAY), {"resolution": "12h"}, 4),
     ("futures", "history", ("BTC", *DAY), {"resolution": "12h"}, 3),
     ("positioning", "history", ("BTC", *DAY), {"resolution": "12h"}, 3),
+    ("prices", "spot", ("BTC", *DAY), {"quote": "USD", "resolution": "12h"}, 2),
     ("prices", "history", ("BTC", *DAY), {"kind": "index", "resolution": "12h"}, 3),
     ("options", "trades", ("BTC", *DAY), {}, 2),
     ("delivery", "prices", ("BTC", *DAY), {}, 2),

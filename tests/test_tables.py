@@ -329,7 +329,7 @@ def test_depth_is_by_side_and_distance() -> None:
 
 
 def test_the_time_of_a_table_says_which_end_of_a_step_it_is() -> None:
-    ends = {"funding_settlements", "futures_history", "positioning_history", "prices_history"}
+    ends = {"funding_settlements", "futures_history", "positioning_history", "prices_history", "prices_spot"}
     ends |= {"delivery_prices", "volatility_index_published"}
     for name, table in tables.TABLES.items():
         if "time" in table.key and name != "options_trades":

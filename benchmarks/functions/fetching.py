@@ -50,6 +50,7 @@ _ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "orderbook.depth_history": ("one book by the hour, 30 days", ("BTC", "binance", "30d"), {}),
     "futures.history": ("hours of one symbol on one venue, 30 days", ("BTC", "30d"), {"venues": ["okx"]}),
     "positioning.history": ("hours of one symbol on all venues, 30 days", ("BTC", "30d"), {}),
+    "prices.spot": ("hours of one symbol on all venues, 30 days", ("BTC", "30d"), {}),
     "prices.history": ("hours of one symbol on all venues, 30 days", ("BTC", "30d"), {}),
     "rwa.market_hours": ("one exchange", ("XNYS",), {}),
     "hip3.dashboard": ("a week", ("7d",), {}),

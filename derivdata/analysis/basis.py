@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import xarray as xr
 
-from derivdata.analysis.panels import Panel, refuse_other_coins, require, require_venues
+from derivdata.analysis.panels import Panel, refuse_other_coins, require, require_venues, unit_of
 from derivdata.support.arguments import typed
 from derivdata.units import BPS
 
@@ -26,8 +26,8 @@ def against(price: Panel, reference: Panel | str) -> xr.DataArray:
         Mark or last prices [USD] of one kind, dims ``exchange`` and ``time``, others allowed: what
         ``dd.prices.history`` returns, or its panel.
     reference
-        Index prices [USD], dims ``symbol``, ``exchange`` and ``time`` as `price` then needs them; or the
-        venue to measure against.
+        Index prices [USD], or spot prices in the currency of the contracts (``dd.prices.spot``), dims
+        ``symbol``, ``exchange`` and ``time`` as `price` then needs them; or the venue to measure against.
 
     Returns
     -------
@@ -56,7 +56,9 @@ def against(price: Panel, reference: Panel | str) -> xr.DataArray:
         other = price.sel(exchange=reference).drop_vars("exchange")
         return _basis(price, other).transpose(*price.dims).assign_attrs(reference=reference)
     price = require(price, "symbol", "exchange", "time", units="USD", name="price")
-    index = require(reference, "symbol", "exchange", "time", units="USD", name="reference")
+    index = require(reference, "symbol", "exchange", "time", name="reference")
+    if unit_of(index, "reference") != "quote":
+        index = require(index, units="USD", name="reference")
     price, index = xr.align(price, index, join="inner")
     _refuse_apart(price, index)
     return _basis(price, index).transpose(*price.dims)

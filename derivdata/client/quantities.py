@@ -97,9 +97,11 @@ class _Rows(Envelope, kw_only=True):
 
     symbol: str
     kind: str | None = None
+    quote: str | None = None
     series: dict[str, msgspec.Raw]
 
 
+_BESIDE = ("symbol", "kind", "quote", "resolution")
 _TYPES = {Kind.NUMBER: float, Kind.COUNT: int, Kind.RANK: int, Kind.FLAG: bool}
 """Types of the fields of a row; others are text."""
 
@@ -123,7 +125,8 @@ def table_rows(
 
 def _by_venue(table: Table, answer: Answer[_Rows]) -> dict[str, Any]:
     """Return the columns of the rows under ``series``, with those that are one for the whole answer."""
-    beside = {n: getattr(answer.body, n) for n in ("symbol", "kind", "resolution") if n in table.columns}
+    stated = {n: getattr(answer.body, n) for n in _BESIDE if n in table.columns}
+    beside = {n: word for n, word in stated.items() if word is not None}
     decoder = DECODERS[list[_row_type(table.name, ("exchange", *beside))]]  # type: ignore[misc]
     rows: list[Any] = []
     sizes = []

@@ -21,7 +21,7 @@ SHARES_TOLERANCE = 0.02
 _HIGH_RATE_BPS = 400.0
 
 _USUALLY = {
-    **dict.fromkeys(("price_usd", "underlying_price", "index_price_usd", "atm_strike"), 4.0),
+    **dict.fromkeys(("price_usd", "price", "underlying_price", "index_price_usd", "atm_strike"), 4.0),
     **dict.fromkeys(("oi_usd", "total_oi_usd", "notional_oi_usd"), 8.0),
 }
 """By how many times a figure may differ from the median of its series."""

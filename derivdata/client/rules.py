@@ -112,6 +112,7 @@ _NAMED = {
     "interval": ("interval",),
     "group_by": ("group_by",),
     "kind": ("kind",),
+    "quote": ("quote",),
     "window_days": ("window_days",),
 }
 """Fields in which an answer repeats a parameter, beside its rows and, where it names a subject, in them."""

@@ -32,6 +32,8 @@ COLUMNS: dict[str, Column] = {
     "rank": Column(_COUNT, "", "Position in the list, from 1.", least=0.0),
     "direction": Column(_TEXT, "", "'gainer' or 'loser'.", ("gainer", "loser")),
     "price_usd": Column(_NUMBER, "USD", "Price.", least=0.0),
+    "quote": Column(_TEXT, "", "Currency in which the price is.", ("USD", "USDC", "USDT")),
+    "price": Column(_NUMBER, "quote", "Price in the currency `quote`.", least=0.0, positive=True),
     "price_24h_change_pct": Column(_NUMBER, "%", "Price change over 24 hours.", least=-100.0),
     "volume_usd": Column(_NUMBER, "USD", "Volume traded in the bucket that starts at `time`.", least=0.0),
     "volume_24h_usd": Column(_NUMBER, "USD", "Volume of the last 24 hours.", least=0.0),

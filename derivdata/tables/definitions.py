@@ -397,6 +397,14 @@ define(  # the local service serves it, and the hosted service does not
     },
     doc="Mark, index and last price of every venue over time.",
 )
+define(  # as prices_history
+    "prices_spot",
+    key="symbol exchange time quote",
+    rest="price resolution",
+    wire={"time": "timestamp", "price": "y"},
+    changed={"time": {"doc": "Instant of the price; where there are buckets, a bucket's end."}},
+    doc="Price of the coins themselves, of as many as a contract of the symbol counts, by currency.",
+)
 define(
     "rwa_market_hours",
     key="exchange_id start session",

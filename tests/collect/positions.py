@@ -122,6 +122,32 @@ def _huobi(place: str, params: Row, now: int) -> Any:
     }
 
 
+def _spot(_: str, params: Row, now: int) -> Any:
+    """A spot price is 40,000 and the hours since the start, open first; what follows is something else."""
+    unit = 1 if "pair" in params else 1000
+    names = ("startTime", "endTime") if "startTime" in params else ("since" if unit == 1 else "start", "end")
+    seconds = _steps(params, now, HOUR, unit, *names)
+    if "instId" in params:
+        seconds = [s for s in _steps({}, now, HOUR, 1, "", "") if s * 1000 < int(params["after"])][-100:]
+    if "category" in params:
+        seconds = seconds[-1000:]
+    rows: list[Any] = [[str(s * 1000), str(spot(s)), "9", "1", "2", "3"] for s in seconds]
+    if unit == 1:
+        rows = [[s, str(spot(s)), "9", "1", "2", "3", "4", 5] for s in seconds[-720:]]
+        return {"error": [], "result": {"XXBTZUSD": rows, "last": seconds[-1]}}
+    if "instId" in params:
+        return {"code": "0", "msg": "", "data": rows[::-1]}
+    if "category" in params:
+        result = {"category": "spot", "symbol": params["symbol"], "list": rows[::-1]}
+        return {"retCode": 0, "retMsg": "OK", "result": result, "time": now * 1000}
+    return [[int(row[0]), *row[1:]] for row in rows[: int(params["limit"])]]
+
+
+def spot(second: int) -> float:
+    """The spot price of every coin at an instant."""
+    return 40_000.0 + (second - T0) / HOUR
+
+
 def _kraken(place: str, params: Row, now: int) -> Any:
     symbol = place.split("/")[-2].removeprefix("PF_").replace("XBT", "BTC")
     seconds = _steps(params, now, HOUR, 1, "since", "to")
@@ -216,6 +242,10 @@ _LISTS: dict[tuple[str, str], Callable[[str, Row, int], Any]] = {
     ("huobi", "/swap_elite_position_ratio"): _huobi,
     ("kraken", "/long-short-info"): _kraken,
     ("kraken", "/cvd"): _kraken,
+    ("binance", "/api/v3/klines"): _spot,
+    ("bybit", "/v5/market/kline"): _spot,
+    ("kraken", "/0/public/OHLC"): _spot,
+    ("okx", "/history-candles"): _spot,
     ("kraken", "/1h"): _kraken_marks,
     ("deribit", "/get_last_trades_by_currency_and_time"): _trades,
     ("deribit", "/get_delivery_prices"): _deliveries,

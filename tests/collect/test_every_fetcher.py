@@ -54,6 +54,7 @@ CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "orderbook.book": (("BTC", "okx"), {}),
     "futures.history": (("BTC", "2h"), {"resolution": None}),
     "positioning.history": (("BTC", *DAY), {}),
+    "prices.spot": (("BTC", *DAY), {}),
     "prices.history": (("BTC", "2h"), {"kind": "mark", "resolution": None}),
     "volume.taker": (("BTC", *DAY), {}),
 }

@@ -13,7 +13,7 @@ from derivdata.sources import venues
 from derivdata.sources.archive import Archive
 from derivdata.sources.collect import Collector, backfill
 from tests.collect.fakes import Fakes, SimulatedClock
-from tests.collect.positions import KINDS, delivered, dvol, long_share, taken, traded
+from tests.collect.positions import KINDS, delivered, dvol, long_share, spot, taken, traded
 
 NOW = "2026-01-20T10:30:00"
 END = pd.Timestamp("2026-01-20T10:00", tz="UTC")
@@ -76,6 +76,21 @@ def test_taker_volume_of_a_window_is_the_truth_row_for_row(
     assert rows["time"].tolist() == times.tolist()
     wanted = [taken("BTC", int(time.timestamp())) for time in times]
     np.testing.assert_allclose(rows[["buy_usd", "sell_usd"]].to_numpy(), wanted, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("venue", "quote"), [("binance", "USDT"), ("bybit", "USDT"), ("kraken", "USD"), ("okx", "USDT")]
+)
+def test_spot_prices_of_a_window_are_the_truth_row_for_row(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock, venue: str, quote: str
+) -> None:
+    start = END - pd.Timedelta(3, "D")
+    assert fill(archive, fakes, clock, venue, "prices_spot", start).failed == []
+    rows = archive.read("prices_spot", start, END)
+    times = pd.date_range(start, END, freq=HOUR, inclusive="left")
+    assert rows["time"].tolist() == times.tolist()
+    assert set(rows["quote"]) == {quote}
+    assert rows["price"].tolist() == [spot(int(time.timestamp())) for time in times]
 
 
 @pytest.mark.parametrize("venue", ["binance", "okx", "gateio"])

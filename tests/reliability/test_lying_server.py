@@ -83,6 +83,7 @@ CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "futures.history": (("BTC", *DAY), OKX | STEP),
     "positioning.history": (("BTC", *DAY), OKX | STEP),
     "prices.history": (("BTC", *DAY), OKX | STEP),
+    "prices.spot": (("BTC", *DAY), OKX | STEP),
     "volume.taker": (("BTC", *DAY), OKX | STEP),
     "rwa.market_hours": (("XNYS",), {}),
     "hip3.dashboard": (("1d",), {}),

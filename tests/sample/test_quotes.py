@@ -26,6 +26,7 @@ LOCAL = [endpoint for endpoint in ENDPOINTS if endpoint.rows]
 DRAWN: dict[str, Any] = {
     "positioning_history": plot.positioning,
     "prices_history": lambda rows: plot.taker_volume(_taken(), price=rows),
+    "prices_spot": lambda rows: plot.taker_volume(_taken(), price=dd.panel(rows)),
     "volume_taker": plot.taker_volume,
 }
 """A figure of each local table."""
@@ -43,15 +44,17 @@ def test_a_local_table_is_made_served_fetched_and_drawn(endpoint: Endpoint) -> N
     name, window = endpoint.table, ("2026-03-01", "2026-03-03")
     steps = {} if endpoint.rows == "single" else {"resolution": "1h"}
     dd.connect("sample")
-    rows = FETCHERS[name]("BTC", *window, venues=["okx"], **steps)
-    made = STORE.read(name, at(window[0]), at(window[1]), symbols=["BTC"], venues=["okx"])
-    kinds = [p.default for p in endpoint.params if p.name == "kind"]
-    made = made[made["kind"].isin(kinds)] if kinds else made
+    venue = ["okx" if "okx" in STORE.exchanges(name) else STORE.exchanges(name)[0]]
+    rows = FETCHERS[name]("BTC", *window, venues=venue, **steps)
+    made = STORE.read(name, at(window[0]), at(window[1]), symbols=["BTC"], venues=venue)
+    for choice in (p for p in endpoint.params if p.name in ("kind", "quote")):
+        made = made[made[choice.name] == choice.default]
     made = made[made["time"] == made["time"].dt.floor("h")] if steps else made
     held = TABLES[name].conform(made.assign(**steps))
     assert len(held) > 0
     pd.testing.assert_frame_equal(rows, held, rtol=1e-9)
-    assert isinstance(DRAWN[name](rows), Axes)
+    if name in DRAWN:
+        assert isinstance(DRAWN[name](rows), Axes)
     dd.disconnect()
 
 
@@ -177,3 +180,19 @@ def test_accounts_are_long_where_longs_pay_and_takers_buy_what_rises() -> None:
     found = longs.corr(method="spearman")["rate_bps_8h"]
     assert found["accounts"] > 0.5
     assert found["top_positions"] < -0.5
+
+
+def test_spot_is_the_index_within_its_deviation_and_usd_differs_by_the_price_of_usdt() -> None:
+    start, end = at("2026-02-01"), at("2026-04-01")
+    where = {"symbols": ["BTC", "ETH"], "venues": ["binance", "coinbase"]}
+    law = sample.truth("spot", **where).iloc[0]
+    rows = STORE.read("prices_spot", start, end, **where).set_index(["symbol", "exchange", "time"])
+    index = STORE.read("prices_history", start, end, **where).query("kind == 'index'")
+    index = index.set_index(["symbol", "exchange", "time"])["price_usd"]
+    apart = (1e4 * (rows["price"] / index.reindex(rows.index) - 1.0)).unstack("exchange")
+    assert apart["binance"].std() == pytest.approx(law["deviation_bps"], rel=0.06)
+    assert set(rows.xs("coinbase", level="exchange")["quote"]) == {"USD"}
+    tether = apart["coinbase"].unstack("symbol")
+    own = (tether["BTC"] - tether["ETH"]).std() / np.sqrt(2.0)
+    assert own == pytest.approx(law["deviation_bps"], rel=0.06)
+    assert tether.mean(axis=1).std() == pytest.approx(law["usdt_deviation_bps"], rel=0.35)

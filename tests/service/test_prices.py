@@ -77,6 +77,10 @@ def test_rows_are_sampled_whole_and_added_up_column_by_column(ask: Caller) -> No
     }
     top = ask.body("/local/positioning/history", **asked, kind="top_positions")["series"]
     assert [point["long_short_ratio"] for point in top["binance"]] == [0.25]
+    for quote, venue, price in (("USDT", "binance", 99.5), ("USD", "kraken", 99.0)):
+        body = ask.body("/local/prices/spot", **asked, quote=quote)
+        assert (body["quote"], body["unit"]) == (quote, "quote")
+        assert {v: [p["y"] for p in rows] for v, rows in body["series"].items()} == {venue: [price]}
     taken = ask.body("/local/volume/taker", **asked)
     found = {
         v: [(p["timestamp"][11:16], p["buy_usd"], p["sell_usd"]) for p in rows]

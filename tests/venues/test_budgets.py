@@ -58,6 +58,7 @@ LIMITS: dict[str, Limit | None] = {
 POOLS = {
     ("binance", "funding"): Limit(500, 300, "section 2: fundingInfo and fundingRate together"),
     ("binance", "data"): Limit(1000, 300, "section 2: /futures/data and IP"),
+    ("binance", "spot"): Limit(6000, 60, "more-tables, section 2: weight a minute on the spot address"),
 }
 WEIGHTS = {
     "binance /fapi/v1/premiumIndex": 10,

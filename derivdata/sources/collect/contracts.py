@@ -12,6 +12,7 @@ from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
+from derivdata.tables.contracts import base
 
 _PAGES = 50
 LISTED_FOR = pd.Timedelta(1, "h")
@@ -37,7 +38,9 @@ def contract_name(endpoint: VenueEndpoint, item: Instrument) -> str:
         "instFamily": item.name.removesuffix("-SWAP"),
         "index_name": f"{item.symbol}_{item.quote}".lower(),
     }
-    own = endpoint.names.format(item.name, symbol=item.symbol)
+    pair = item.name.rpartition("_")[2]
+    coin = {"base": base(item.symbol)[0], "quote": item.quote, "pair": pair}
+    own = endpoint.names.format(item.name, symbol=item.symbol, **coin)
     return own if endpoint.names != "{}" else names.get(endpoint.symbol, own)
 
 

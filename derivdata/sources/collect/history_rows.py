@@ -25,6 +25,7 @@ TABLES = {
     "prices_history": ("prices", "oi_history", "settlements"),
     "funding_history": ("funding_series",),
     "positioning_history": ("positioning", "oi_history"),
+    "prices_spot": ("spot",),
     "volume_taker": ("taker", "oi_history"),
     "liquidations_fills": ("liquidations",),
     "options_trades": ("option_trades",),
@@ -41,6 +42,7 @@ OF_KINDS = ("prices_history", "positioning_history")
 
 NAMED_ONLY = (
     "positioning_history",
+    "prices_spot",
     "volume_taker",
     "options_trades",
     "delivery_prices",

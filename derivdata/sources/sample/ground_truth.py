@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata.sources.sample import funding, futures, oi_volume, paths, positioning
+from derivdata.sources.sample import funding, futures, market, oi_volume, paths, positioning
 from derivdata.sources.sample import liquidations as process
 from derivdata.sources.sample.grid import DAY_US, HOUR_US, NOW, START_DAY, STEP_US, instants
 from derivdata.sources.sample.options import bates, chains, trades
@@ -69,6 +69,9 @@ def truth(
         ``"option_trades"``
             Per chain, how probably takers buy a call and a put, and a trade is a block; block sizes are so
             many times as large. The law is that of `derivdata.sources.sample.options.trades`.
+        ``"spot"``
+            Per pair with a spot price, its currency; the standard deviation [bps] of the spot price from the
+            venue's index; that of USDT from 1 USD, by which prices in USD differ, and its half-life [h].
         ``"liquidations"``
             Per symbol, clusters a day, branching ratio, mean delay to a child [s], Pareto law of the values.
         ``"shocks"``
@@ -225,6 +228,16 @@ def _taker_volume(chosen: Pairs) -> pd.DataFrame:
 def _prices(chosen: Pairs) -> pd.DataFrame:
     s, half_life = symbols(), paths.PRICE_HALF_LIFE_HOURS
     return _per_symbol(chosen, centre_usd=s.price, volatility=s.volatility, half_life_hours=half_life)
+
+
+def _spot(chosen: Pairs) -> pd.DataFrame:
+    table = pd.DataFrame(_named(chosen))
+    table["quote"] = table["exchange"].map(market.SPOT_QUOTES)
+    return table.dropna(subset="quote").assign(
+        deviation_bps=market.SPOT_DEVIATION_BPS,
+        usdt_deviation_bps=market.USDT_DEVIATION_BPS,
+        usdt_half_life_hours=market.USDT_HALF_LIFE_HOURS,
+    )
 
 
 def _liquidations(chosen: Pairs) -> pd.DataFrame:
@@ -404,6 +417,7 @@ _TIMELESS: dict[str, Callable[[Pairs], pd.DataFrame]] = {
     "positioning": _positioning,
     "taker_volume": _taker_volume,
     "prices": _prices,
+    "spot": _spot,
     "liquidations": _liquidations,
     "shocks": _shocks,
 }

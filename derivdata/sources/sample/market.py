@@ -13,12 +13,16 @@ import numpy as np
 
 from derivdata.sources.sample import books, funding, liquidations, noise, oi_volume, paths
 from derivdata.sources.sample.grid import DAY_US, START_DAY, STEP_US, STEPS
-from derivdata.sources.sample.universe import Pairs, joined, labelled, pairs, select, text
+from derivdata.sources.sample.universe import Pairs, exchange_names, joined, labelled, pairs, select, text
 from derivdata.support.arrays import Floats, Ints
 
 _HOUR = STEPS // 24
 _KINDS = ("index", "last", "mark")
 _TAKER = noise.key("side of the last trade")
+_SPOT, _TETHER = noise.key("spot"), noise.key("price of USDT")
+SPOT_QUOTES = {"binance": "USDT", "bybit": "USDT", "coinbase": "USD", "okx": "USDT"}
+"""The venues with spot prices, and their currency."""
+SPOT_DEVIATION_BPS, USDT_DEVIATION_BPS, USDT_HALF_LIFE_HOURS = 1.0, 5.0, 48.0
 _Names = Sequence[str] | None
 
 
@@ -68,6 +72,39 @@ def quotes(first: int, last: int, names: _Names, venues: _Names) -> dict[str, An
     columns = labelled(joined(parts))
     resolution = text(np.zeros(len(columns["kind"]), dtype=np.int8), ("raw",))
     return columns | {"kind": text(columns["kind"], _KINDS), "resolution": resolution}
+
+
+def spot(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
+    """Return the columns of the hourly spot prices with ``first <= time < last`` [µs].
+
+    A spot price is the venue's index, but for a distance of its own. One in USD is of the same coins by the
+    price of USDT, an Ornstein–Uhlenbeck path about 1.
+    """
+    every, parts = select(names, venues), []
+    every = every.take(np.flatnonzero(np.isin(every.exchange, [*map(exchange_names().index, SPOT_QUOTES)])))
+    step = np.arange(0, STEPS, _HOUR)
+    for day in range(first // DAY_US, (last - 1) // DAY_US + 1):
+        chosen = every.trading(day, day + 1)
+        if not len(chosen):
+            continue
+        index = _price(chosen, day, step) / (1.0 + funding.premium(chosen, day, 1)[:, step] / 1e4)
+        drawn = noise.normal((chosen.streams ^ _SPOT)[:, None], day * 24 + np.arange(24))
+        price = index * (1.0 + SPOT_DEVIATION_BPS / 1e4 * drawn)
+        is_usd = np.array([SPOT_QUOTES.get(name) == "USD" for name in exchange_names()])[chosen.exchange]
+        path = paths.ou(np.array([_TETHER]), USDT_HALF_LIFE_HOURS, day, 1, 24)[0, 0]
+        price *= np.where(is_usd[:, None], 1.0 + USDT_DEVIATION_BPS / 1e4 * path, 1.0)
+        row, hour = np.indices(price.shape).reshape(2, -1)
+        time = day * DAY_US + step[hour] * STEP_US
+        kept = (time >= first) & (time < last)
+        keys = {"symbol": chosen.symbol[row], "exchange": chosen.exchange[row], "time": time}
+        table = {**keys, "quote": is_usd[row] == 0, "price": np.round(price, 8).ravel()}
+        parts.append({name: values[kept] for name, values in table.items()})
+    if not parts:
+        return {}
+    columns = labelled(joined(parts))
+    resolution = text(np.zeros(len(columns["quote"]), dtype=np.int8), ("1h",))
+    quotes = text(columns["quote"].astype(np.int8), ("USD", "USDT"))
+    return columns | {"quote": quotes, "resolution": resolution}
 
 
 def newest_quotes(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:

@@ -47,6 +47,7 @@ _EVENTS: dict[str, Callable[..., dict[str, Any]]] = {
     "prices_history": market.quotes,
     "futures_history": futures.rows,
     "positioning_history": positioning.rows,
+    "prices_spot": market.spot,
     "hip3_traders": onchain.hip3_traders,
     "hip3_hourly_candles": onchain.hip3_candles,
     "hip4_traders": onchain.hip4_traders,

@@ -213,7 +213,7 @@ PAYLOADS: dict[str, Schema] = (
         e.path: rows(
             "series{}",
             e.table,
-            **{p.name: TEXT for p in e.params if p.name in (*_ONE, "kind")},
+            **{p.name: TEXT for p in e.params if p.name in (*_ONE, *tables.TABLES[e.table].key)},
             unit=TEXT,
             notices=NOTICES,
         )

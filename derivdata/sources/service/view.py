@@ -37,7 +37,6 @@ _SMALL = 4096
 """Bytes that are counted for a result, beside those of its frames."""
 
 _KEYS = ("symbol", "exchange", "time")
-_BESIDE = ("kind", "resolution")
 _STEPS_OVER = ("volume_history", "volume_taker")
 """Tables whose rows are known when their step is over."""
 
@@ -56,16 +55,17 @@ class StoredColumn(NamedTuple):
     # Whether the rows of a bucket add up, as volume does; else they are averaged over time. Rows that are
     # longer than a bucket have no place in a sum and are left out
     added: bool = False
-    # Of a table that has several kinds, the one whose rows are shown
-    kind: str | None = None
+    # Of a table that has several series of a pair, a column and the word in it whose rows are shown
+    only: tuple[str, str] | None = None
 
     @property
     def columns(self) -> list[str]:
         """What is shown, after the keys."""
         if self.value:
             return [*_KEYS, self.value]
-        others = (name for name in tables.TABLES[self.table].columns if name not in _BESIDE)
-        return [*dict.fromkeys([*_KEYS, *others])]
+        beside = {"resolution", *(self.only or ())[:1]}
+        names = dict.fromkeys([*_KEYS, *tables.TABLES[self.table].columns])
+        return [name for name in names if name not in beside]
 
 
 class Series(NamedTuple):
@@ -267,7 +267,7 @@ class View:
 
         def read(start: pd.Timestamp, end: pd.Timestamp) -> pd.DataFrame:
             frame = self.rows(Query(column.table, start, end, symbols, venues))
-            return frame if column.kind is None else frame[frame["kind"] == column.kind]
+            return frame if column.only is None else frame[frame[column.only[0]] == column.only[1]]
 
         used = resolution or adaptive(window.requested)
         frame = read_around(read, window, times.resolution(used))

@@ -22,7 +22,15 @@ from derivdata.sources.venues.endpoint import (
     VenueEndpoint,
 )
 from derivdata.sources.venues.faults import Fault, refusal
-from derivdata.sources.venues.readers import books, contracts, payments, positioning, states, taken
+from derivdata.sources.venues.readers import (
+    books,
+    contracts,
+    payments,
+    positioning,
+    spot_candles,
+    states,
+    taken,
+)
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Interval, Liquidation, OiPoint, Records, Taken
 from derivdata.sources.venues.shapes import Book, Figures, Listed, Paid, Sided, spelled
@@ -30,6 +38,7 @@ from derivdata.sources.venues.wire import Wire, expiry_in
 from derivdata.tables import contract
 
 _COIN = "https://dapi.binance.com"
+_SPOT = "https://data-api.binance.vision"
 _DEFAULT_HOURS = 8.0
 _RESTING = ("PERPETUAL", "TRADIFI_PERPETUAL")
 _REASONS = {451: "region", -1003: "limit", **dict.fromkeys((-1000, -1001, -1007, -1008, -1016), "busy")}
@@ -372,6 +381,11 @@ ENDPOINTS = (
             ("/dapi/v1/klines", _inverse),
         )
     ),
+    _linear(
+        "spot", "/api/v3/klines", spot_candles("", named, by="symbol", step="interval"), host=_SPOT,
+        params={"interval": "1h"}, symbol="symbol", names="{base}{quote}", paging=Paging(limit=1000),
+        pool="spot", weight=2,
+    ),
     _endpoint("liquidations", "!forceOrder@arr", force_orders, method="WS"),
 )  # fmt: skip
 
@@ -383,7 +397,7 @@ VENUE = Venue(
     ENDPOINTS,
     refuse,
     budget=10.0,  # of 2,400 a minute
-    pools={"funding": 500 / 300 / 4, "data": 1000 / 300 / 4},
+    pools={"funding": 500 / 300 / 4, "data": 1000 / 300 / 4, "spot": 6000 / 60 / 4},
     socket=_SOCKET,
     stream=Stream("!forceOrder@arr", lambda *_: [Socket(_SOCKET, [])], b"forceOrder"),
     terms="API terms of 2025-01-22 are written for key holders; a clause on public data was not seen.",

@@ -23,7 +23,7 @@ from derivdata.sources.venues.endpoint import (
     VenueEndpoint,
 )
 from derivdata.sources.venues.faults import Fault, refusal
-from derivdata.sources.venues.readers import books, closed, contracts, payments, positioning
+from derivdata.sources.venues.readers import books, closed, contracts, payments, positioning, spot_candles
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State
 from derivdata.sources.venues.shapes import Book, Closed, Figures, Greeks, Listed, Paid, Sided, spelled
@@ -286,6 +286,11 @@ ENDPOINTS = (
     _endpoint(
         "chain", "/v5/market/tickers?category=option", option_tickers, symbol="baseCoin", every=300,
         each=_BASES, note="one request for each of BTC, ETH, SOL, XRP and DOGE",
+    ),
+    _endpoint(
+        "spot", "/v5/market/kline", spot_candles("result.list", _named, by="symbol", step="interval"),
+        params={"category": "spot", "interval": "60"}, symbol="symbol", names="{base}{quote}",
+        margin="linear", paging=Paging(descending=True, limit=1000, start="start", end="end"),
     ),
     _endpoint("instruments", "/v5/market/instruments-info?category=option", option_instruments),
     _endpoint("funding", "tickers.{symbol}", ticker_frames, method="WS"),

@@ -26,6 +26,7 @@ _TABLES: dict[str, tuple[str, ...]] = {
     "tickers": PRICE_TABLES,
     "mark": PRICE_TABLES,
     "prices": ("prices_history",),
+    "spot": ("prices_spot",),
     "positioning": ("positioning_history",),
     "taker": ("volume_taker",),
     "book": BOOK_TABLES,
@@ -81,7 +82,8 @@ class VenueEndpoint:
     params: Mapping[str, str] = field(default_factory=dict, compare=False)  # that are always sent
     symbol: str = ""  # parameter that names the contract; empty where one answer has all
     paging: Paging | None = None  # None where one answer has all
-    names: str = "{}"  # how `symbol` writes the name of a contract, or its ``{symbol}``
+    # How `symbol` writes the name of a contract, or its ``{symbol}``, ``{base}``, ``{quote}`` or ``{pair}``
+    names: str = "{}"
     host: str = ""  # address that differs from the venue's
     weight: float = 1.0  # cost in the venue's own units, of which `Venue.budget` may be spent
     pool: str = ""  # which limit counts it, a name in `Venue.pools`; "" is `Venue.budget`

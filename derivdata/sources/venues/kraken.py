@@ -18,7 +18,7 @@ from derivdata.sources.venues.endpoint import DATED, STATE_TABLES, Paging, Venue
 from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.readers import closed, closed_rows, contracts, payments
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, Records
+from derivdata.sources.venues.record_types import Instrument, Price, Records
 from derivdata.sources.venues.shapes import Closed, Figures, Listed, Paid, Sided, leaf, many, placed, spelled
 from derivdata.sources.venues.wire import Wire
 
@@ -29,11 +29,13 @@ _TYPES = {"flexible_futures": False, "futures_vanilla": False, "futures_inverse"
 
 class _Fault(Wire):
     result: str | dict[str, object] | None = None
-    error: str = ""
+    error: str | list[str] = ""
 
     @property
     def fault(self) -> Fault:
         """An error comes with HTTP 200."""
+        if isinstance(self.error, list):  # of spot prices, and empty where there is none
+            return (self.error[0], self.error[0]) if self.error else None
         return (self.error, self.error) if self.result == "error" else None
 
 
@@ -209,6 +211,23 @@ def _sides(
         yield item, start, resolution, one, other
 
 
+class _Ohlc(Wire):
+    result: dict[str, msgspec.Raw]
+
+
+def spot_candles(reading: Reading) -> Records:
+    """Read spot prices at the start of each hour, under the venue's long name of the pair."""
+    item = reading.instrument(reading.context.named or f"PF_{reading.asked('pair')}", _named)
+    records, found = Records(), reading.decode(_Ohlc).result
+    for pair in (one for one in found if one != "last"):
+        for row in wire.decode(
+            found[pair], list[tuple[int, str, str, str, str, str, str, int]], reading.where
+        ):
+            time, price = reading.seconds(row[0]), reading.required(row[1])
+            records.add_past(Price(item, time, "spot", price, "1h"))
+    return records
+
+
 class _Candle(Wire):
     time: int
     open: str
@@ -263,6 +282,12 @@ ENDPOINTS = (
         note="clients take the volumes of PF_ contracts for coins; the venue states no unit",
     ),
     _MARKS,
+    _endpoint(
+        "spot", "/0/public/OHLC", spot_candles, host="https://api.kraken.com", symbol="pair", names="{pair}",
+        params={"interval": "60"}, margin="linear", weight=4,
+        paging=Paging(start="since", end="", unit="s", limit=720, limit_name="", reach_days=29.9),
+        note="the newest 720 hours",
+    ),
     _endpoint("funding", "ticker", ticker_frames, method="WS"),
     _endpoint("liquidations", "trade", trade_frames, method="WS"),
 )  # fmt: skip

@@ -10,7 +10,15 @@ from functools import partial
 
 from derivdata.sources.venues.endpoint import DATED, RATE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import CodedBody, refusal
-from derivdata.sources.venues.readers import Reader, contracts, option_trades, options, payments, states
+from derivdata.sources.venues.readers import (
+    Reader,
+    contracts,
+    option_trades,
+    options,
+    payments,
+    spot_candles,
+    states,
+)
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import (
     Delivery,
@@ -241,6 +249,11 @@ def taken(reading: Reading) -> Records:
     return records
 
 
+def _spot_pair(name: str) -> Instrument:
+    """Return the contract of a pair such as BTC-USDT."""
+    return _named(f"{name}-SWAP")
+
+
 def _ratio(kind: str) -> Reader:
     """Read a ratio of long over short of one contract, a row an hour."""
 
@@ -398,6 +411,11 @@ ENDPOINTS = (
         symbol="instFamily", names="{symbol}-USD",
         paging=Paging(descending=True, start="", end="after", limit=100, reach_days=90),
         note="three months",
+    ),
+    _endpoint(
+        "spot", "/api/v5/market/history-candles", spot_candles("data", _spot_pair, by="instId", step="bar"),
+        params={"bar": "1H"}, symbol="instId", names="{base}-{quote}", margin="linear",
+        paging=Paging(descending=True, start="", end="after", limit=100, exclusive=True),
     ),
     _endpoint("funding", "funding-rate", funding_rates, tables=RATE_TABLES, method="WS"),
     _endpoint("book", "books", book_frames, method="WS"),

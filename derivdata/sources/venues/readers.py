@@ -15,11 +15,13 @@ from derivdata.sources.venues.record_types import (
     Interval,
     Liquidation,
     Payment,
+    Price,
     Quotes,
     Records,
     Traded,
 )
 from derivdata.sources.venues.shapes import Bargain, Book, Closed, Figures, Greeks, Listed, Paid, Sided
+from derivdata.tables.contracts import base
 
 Reader = Callable[[Reading], Records]
 Named = Callable[[str], Instrument]
@@ -169,6 +171,25 @@ def taken(
             item, start = reading.instrument(row.name or asked, named), reading.ms(row.time)
             records.times.append(start)
             records.taken += reading.taken(item, start, row.long, row.short, resolution)
+        return records
+
+    return read
+
+
+def spot_candles(path: str, named: Named, *, by: str, step: str) -> Reader:
+    """Read spot prices at the start of each candle, a row of its instant, its open and more.
+
+    The pair that is asked for is that of a contract (the context's), of 1000 coins where this is.
+    """
+
+    def read(reading: Reading) -> Records:
+        rows = reading.part(list[list[Any]], path) if path else reading.decode(list[list[Any]])
+        item = reading.instrument(reading.context.named or reading.asked(by), named)
+        multiple = base(item.symbol)[1]
+        records, resolution = Records(), reading.resolution(step)
+        for row in rows:
+            price = multiple * reading.required(row[1])
+            records.add_past(Price(item, reading.ms(row[0]), "spot", price, resolution))
         return records
 
     return read

@@ -126,7 +126,7 @@ class Taken(NamedTuple):
 
 
 class Price(NamedTuple):
-    """A price of the past: `kind` is mark, index or last."""
+    """A price of the past: `kind` is mark, index, last or spot."""
 
     instrument: Instrument
     time: int

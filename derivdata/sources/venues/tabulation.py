@@ -68,6 +68,7 @@ def frames(
         "markets_symbol_exchanges": lambda: _market(exchange, records.states, at),
         "prices_history": lambda: _prices(exchange, records, at),
         "futures_history": lambda: _futures(exchange, records.states, at),
+        "prices_spot": lambda: _spot(records.prices),
         "positioning_history": lambda: _positioning(records.positioning),
         "volume_taker": lambda: _taken(records.taken),
         "liquidations_fills": lambda: _liquidations(exchange, records.liquidations),
@@ -279,12 +280,24 @@ def _prices(exchange: str, records: Records, at: int | None) -> dict[str, Any]:
         if value is not None
     ]
     # Venues write 0 where they have no price, of an index that is not made or a contract that never traded.
-    rows = [row for row in [*now, *preferred(records.prices)] if row.price > 0.0]
+    past = [row for row in preferred(records.prices) if row.kind != "spot"]
+    rows = [row for row in [*now, *past] if row.price > 0.0]
     return {
         "symbol": [row.instrument.symbol for row in rows],
         "time": stamps([row.time or None for row in rows], at),
         "kind": [row.kind for row in rows],
         "price_usd": [row.price for row in rows],
+        "resolution": [row.resolution for row in rows],
+    }
+
+
+def _spot(prices: list[Price]) -> dict[str, Any]:
+    rows = [row for row in preferred(prices) if row.kind == "spot"]
+    return {
+        "symbol": [row.instrument.symbol for row in rows],
+        "time": stamps([row.time for row in rows], None),
+        "quote": [row.instrument.quote for row in rows],
+        "price": [row.price for row in rows],
         "resolution": [row.resolution for row in rows],
     }
 

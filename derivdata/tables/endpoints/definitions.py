@@ -283,12 +283,19 @@ CATALOG = _of(
 
 
 def _rows(
-    table: str, rows: str, doc: str, *, unit: str = "usd", kinds: tuple[str, ...] = (), **how: Any
+    table: str,
+    rows: str,
+    doc: str,
+    *,
+    unit: str = "usd",
+    by: str = "kind",
+    of: tuple[str, ...] = (),
+    **how: Any,
 ) -> Endpoint:
-    """Return the local endpoint of a table's rows of one symbol; of several `kinds` it shows one."""
-    kind = Param("kind", ParamKind.TEXT, "Which of them.", default=kinds[0], choices=kinds) if kinds else None
+    """Return the local endpoint of a table's rows of one symbol; of several values of `by` it shows one."""
+    choice = Param(by, ParamKind.TEXT, "Which of them.", default=of[0], choices=of) if of else None
     resolution = RESOLUTION if rows != "single" else None
-    params = [p for p in (SYMBOL, START, END, EXCHANGES, kind, resolution) if p is not None]
+    params = [p for p in (SYMBOL, START, END, EXCHANGES, choice, resolution) if p is not None]
     path = f"{LOCAL}{table.replace('_', '/', 1)}"
     how.setdefault("states_resolution", rows != "single")
     return _of(path, table, doc, *params, rows=rows, unit=unit, **how)
@@ -302,13 +309,21 @@ POSITIONING_HISTORY = _rows(
     "sampled",
     "Long against short accounts or positions of one symbol over time.",
     unit="ratio",
-    kinds=("accounts", "positions", "top_accounts", "top_positions"),
+    of=("accounts", "positions", "top_accounts", "top_positions"),
 )
 PRICES_HISTORY = _rows(
     "prices_history",
     "sampled",
     "Mark, index or last price of one symbol over time.",
-    kinds=("mark", "index", "last"),
+    of=("mark", "index", "last"),
+)
+PRICES_SPOT = _rows(
+    "prices_spot",
+    "sampled",
+    "Spot price of one symbol in one currency over time.",
+    unit="quote",
+    by="quote",
+    of=("USDT", "USD", "USDC"),
 )
 VOLATILITY_INDEX_PUBLISHED = _rows(
     "volatility_index_published",

@@ -53,6 +53,7 @@ CALLS: Calls = {
     "futures.history": lambda: {"symbols": "BTC", **HISTORY},
     "positioning.history": lambda: {"symbols": "BTC", **HISTORY, "kind": "accounts"},
     "volume.taker": lambda: {"symbols": "BTC", **HISTORY},
+    "prices.spot": lambda: {"symbols": "BTC", **HISTORY, "quote": "USDT"},
     "prices.history": lambda: {"symbols": "BTC", **HISTORY, "kind": "mark"},
     "rwa.market_hours": lambda: {"venues": "XNYS"},
     "hip3.dashboard": lambda: {"window": "7d"},

@@ -90,8 +90,9 @@ def table_rows(context: RequestContext, endpoint: Endpoint) -> dict[str, Any]:
     view, params, name = context.view, context.params, endpoint.table
     view.need(name)
     window, chosen = context.window(), ([params["symbol"]], params["exchanges"])
-    column = StoredColumn(name, added=endpoint.rows == "added", kind=params.get("kind"))
-    stated = {n: params[n] for n in ("symbol", "kind") if n in params} | {"unit": endpoint.unit}
+    stated = {n: params[n] for n in TABLES[name].key if n in params} | {"unit": endpoint.unit}
+    only = [(n, word) for n, word in stated.items() if n not in ("symbol", "unit")]
+    column = StoredColumn(name, added=endpoint.rows == "added", only=only[0] if only else None)
     left_out: list[str] = []
     if endpoint.rows == "single":
         frame = view.rows(Query(name, window.start, window.end, *chosen))[column.columns]
