@@ -124,7 +124,7 @@ def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     title = f"{rows['name'].iloc[0]}: costs of {cost:.3g} bps are {paid}"
     style.dress(ax, title=title, x="holding time [days]", y=f"carry, {of} [bps of one leg's notional]")
     ax.set_xlim(0, days.max())
-    style.legend(ax)
+    style.legend(ax, "above")
     return ax
 
 
@@ -190,7 +190,7 @@ def cumulative_funding(
     did = "paid" if total >= 0 else "received"
     title = f"{symbol} on {venue}: a long {did} {abs(total):.1f} bps in {days:.3g} days"
     style.dress(ax, title=title, y="cumulative funding [bps of notional]")
-    style.legend(ax)
+    style.legend(ax, "above")
     style.utc_axis(ax)
     table = pd.DataFrame(lines).rename_axis("time").reset_index()
     return finish(ax, table, sampled, *([] if settled is None else [settled]), source=source)

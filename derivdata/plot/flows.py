@@ -88,7 +88,8 @@ def positioning(
     most = str(np.log(newest).abs().idxmax())
     title = f"{symbol}: on {most} {style.number(newest[most])} longs stand against one short"
     style.dress(strip[0], title=title, y="long / short [1]", form="number")
-    strip[0].yaxis.set_minor_formatter(lambda value, _: style.number(value))
+    low, high = strip[0].get_ylim()  # labels between powers of ten run into one another over a decade
+    strip[0].yaxis.set_minor_formatter(lambda value, _: style.number(value) if high < 10 * low else "")
     strip[0].tick_params(axis="y", which="minor", labelsize=8.5)
     style.legend(strip[0], "above")
     style.dress(strip[1], y=f"change in {_written(change)}\n[%]", form="percent")

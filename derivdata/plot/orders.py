@@ -73,7 +73,9 @@ def liquidations(
     """
     first, last = _span(events, start, end)
     heights = (4.2, 1.8, 0.35) if price is None else (1.3, 3.6, 1.8, 0.35)
-    *upper, raster, sums, seen = style.strips(ax, *heights, size=(8.0, 6.0 if price is None else 7.2))
+    *upper, raster, sums, seen = style.strips(
+        ax, *heights, size=(8.0, 6.0 if price is None else 7.2), gap=0.08
+    )
     names = _raster(raster, events, top)
     assets = ", ".join(sorted(set(events["symbol"].astype(str)))) or "no order"
     value = float(events["value_usd"].sum())

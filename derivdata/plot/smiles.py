@@ -167,7 +167,7 @@ def _finding(curve: xr.Dataset | None, chosen: pd.DatetimeIndex) -> str:
         return "implied volatility by expiry"
     points = points_at_expiries(curve.sel(expiry=[expiry]), ("atm", "rr25", "bf25")).isel(expiry=0)
     atm, reversal, butterfly = (100 * float(points[name]) for name in ("atm", "rr25", "bf25"))
-    words = f"ATM {atm:.1f} %, RR25 {reversal:+.1f}, BF25 {butterfly:+.1f} points"
+    words = f"ATM {atm:.1f} %, RR25 {reversal:+z.1f}, BF25 {butterfly:+z.1f} points"
     return (
         f"{words.replace('RR25 +nan, BF25 +nan points', '25 delta beyond the quotes')} on {expiry:%Y-%m-%d}"
     )

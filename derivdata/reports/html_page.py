@@ -262,7 +262,8 @@ def _cell(value: Any, spec: str) -> str:
         return ""
     if isinstance(value, pd.Timestamp):
         return f"{value:%Y-%m-%d %H:%M}"
-    return format(value, spec) if spec else str(value)
+    text = format(value, spec) if spec else str(value)
+    return text.removeprefix("-") if spec and not text.strip("-0.") else text  # no −0
 
 
 def usd(value: float) -> str:

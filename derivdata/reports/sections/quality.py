@@ -16,33 +16,15 @@ from derivdata.reports.sections.liquidations import is_full
 from derivdata.tables.panels import panel
 
 _WORST = 12
-_SUMS = [
-    "present",
-    "expected",
-    "missing",
-    "gaps",
-    "duplicates",
-    "conflicts",
-    "repeated_pages",
-    "interval_changes",
-]
-_NAMES = {
-    "step_hours": "step [h]",
-    "longest_gap_hours": "longest gap [h]",
-    "repeated_pages": "repeated pages",
-    "interval_changes": "interval changes",
-    "at_high_share": "at its highest [%]",
-    "at_low_share": "at its lowest [%]",
-}
+_FORMATS = {"present": ",d", "missing": ",d", "gaps": ",d", "step [h]": ".3g", "longest gap [h]": ".1f"}
 
 
 def quality_section(data: Data) -> Section:
     """Build the section on points, gaps and duplicates of each table, and on options not used."""
     section = Section("Data quality and coverage", drawings=data.drawings)
     section.text(
-        "Expected points are those between the first and the last of a series at its own step. A venue whose "
-        "rate often equals its highest or lowest value has a cap or a floor. Outliers are more than twelve "
-        "robust deviations from the median; they are counted and kept."
+        "Expected points are those between the first and the last of a series at its own step. Outliers are "
+        "more than twelve robust deviations from the median; they are counted and kept."
     )
     tables = {"funding rates": data.funding(), "funding settlements": data.settlements()}
     tables |= {f"open interest of {symbol}": data.oi(symbol) for symbol in data.report_options.symbols}
@@ -53,11 +35,10 @@ def quality_section(data: Data) -> Section:
     if not examined:
         section.add_missing_note("The source has no table over time: there is nothing to examine.")
     else:
-        section.table(_overview(examined), formats=_formats())
         section.points([f"{what}: {report.attrs['summary']}." for what, report in examined.items()])
         worst = _worst(examined)
         if len(worst):
-            section.table(worst, formats=_formats(), fold=f"Series with the most missing: {len(worst)}")
+            section.table(worst, formats=_FORMATS, fold=f"Series with the most missing: {len(worst)}")
     _prices(section, data)
     _options(section, data)
     _liquidations(section, data)
@@ -83,19 +64,6 @@ def _prices(section: Section, data: Data) -> None:
         section.finding("wide", f"{words}; another coin or contract under the same ticker.")
 
 
-def _overview(examined: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return a row per table, without columns that are zero in all of them."""
-    rows = []
-    for what, report in examined.items():
-        flags = {n: int(report[n].sum()) for n in ("clamped", "open_last_bucket", "outliers")}
-        whole = 100 * report["present"].sum() / max(report["expected"].sum(), 1)
-        sums = {name: int(report[name].sum()) for name in _SUMS}
-        rows.append({"table": what, "series": len(report), "complete [%]": whole, **sums, **flags})
-    frame = pd.DataFrame(rows)
-    quiet = [name for name in frame.columns[6:] if not frame[name].any()]
-    return frame.drop(columns=quiet).rename(columns=_NAMES | {"open_last_bucket": "open last bucket"})
-
-
 def _worst(examined: dict[str, pd.DataFrame]) -> pd.DataFrame:
     columns = ["symbol", "exchange", "start", "end", "step_hours", "present", "missing", "gaps"]
     parts = [
@@ -105,7 +73,8 @@ def _worst(examined: dict[str, pd.DataFrame]) -> pd.DataFrame:
     rows = pd.concat(parts, ignore_index=True)
     rows = rows[rows["missing"] > 0].sort_values("missing", ascending=False, kind="stable").head(_WORST)
     text = {name: rows[name].astype(str) for name in ("symbol", "exchange")}
-    return rows.assign(**text).rename(columns=_NAMES | {"exchange": "venue"})
+    names = {"exchange": "venue", "step_hours": "step [h]", "longest_gap_hours": "longest gap [h]"}
+    return rows.assign(**text).rename(columns=names)
 
 
 def _options(section: Section, data: Data) -> None:
@@ -149,8 +118,3 @@ def _liquidations(section: Section, data: Data) -> None:
         f"Liquidations: {count(len(events), 'order')} since {data.liquidations_start:%Y-%m-%d %H:%M} UTC; "
         f"the answer {full}. What a venue's own feed leaves out is not known."
     )
-
-
-def _formats() -> dict[str, str]:
-    counts = [_NAMES.get(n, n) for n in _SUMS] + ["series", "clamped", "open last bucket", "outliers"]
-    return dict.fromkeys(counts, ",d") | {"complete [%]": ".2f", "step [h]": ".3g", "longest gap [h]": ".1f"}
