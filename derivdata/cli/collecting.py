@@ -28,6 +28,9 @@ def add_collect(parser: argparse.ArgumentParser) -> None:
         metavar="VENUE",
         help="listen to liquidations of these venues, where the default is to ask for them (gateio)",
     )
+    parser.add_argument(
+        "--push", action="store_true", help="keep what venues push of SYMBOLS too, of each second"
+    )
     parser.add_argument("--once", action="store_true", help="ask once and end")
     parser.add_argument("--log", choices=("json",), help="print a line of JSON each minute")
     parser.add_argument(
@@ -57,6 +60,7 @@ def _collect(arguments: argparse.Namespace) -> None:
         names=arguments.tables,
         depth=arguments.depth,
         streams=arguments.streams,
+        push=arguments.push,
         unconfirmed=arguments.unconfirmed,
         keep=None if arguments.keep is None else times.length(arguments.keep, "keep"),
         fail_after=None if arguments.fail_after is None else times.length(arguments.fail_after, "fail-after"),

@@ -20,7 +20,9 @@ import pytest
 import derivdata as dd
 from derivdata.errors import DataNotice
 from derivdata.sources import venues
+from derivdata.sources.archive import Archive
 from derivdata.sources.collect.clock import MachineClock
+from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.sockets import VenueStream
 from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.registry import VENUES
@@ -261,6 +263,39 @@ def test_a_channel_in_another_unit_was_not_listened_to_and_an_odd_figure_is_name
 def test_a_queue_of_no_batch_is_refused() -> None:
     with pytest.raises(ValueError, match="most: 0 is less than 1"):
         dd.live(RATES, "okx", most=0)
+
+
+def test_a_collector_keeps_what_is_pushed_for_a_service_that_grows(
+    served: Fakes, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second's row is there before the next poll, and the service answers with it."""
+    monkeypatch.setattr("derivdata.sources.collect.collector._PUSHED_SECONDS", 0.1)
+    ms, clock = int(time.time() * 1000), MachineClock()
+    row = {"instType": "SWAP", "instId": "BTC-USDT-SWAP", "fundingRate": "0.0007", "ts": str(ms),
+           "fundingTime": str(ms + 3_600_000), "nextFundingTime": str(ms + 9 * 3_600_000),
+           "method": "current_period"}  # fmt: skip
+    server = Pushing([[{"arg": {"channel": "funding-rate"}, "data": [row]}]], 1)
+    where: dict[str, Any] = {"addresses": served.addresses, "sockets": {"okx": server.address}}
+    collector = Collector(
+        archive, venues=["okx"], symbols=["BTC"], names=RATES, push=True, clock=clock, **where
+    )
+    running = threading.Thread(target=collector.run, name="derivdata-collector")
+    running.start()
+    deadline = time.monotonic() + HANGS_SECONDS
+    while "funding_history" not in archive.tables() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    pushed = archive.read("funding_history")
+    dd.connect(str(archive.path), cache="off")
+    shown = dd.funding.snapshot()
+    dd.disconnect()
+    clock.stop()
+    running.join(HANGS_SECONDS)
+    server.close()
+    collector.close()
+    assert pushed["rate_bps_8h"].tolist() == [pytest.approx(7.0)]
+    assert pushed["time"].tolist() == [pd.Timestamp(ms, unit="ms", tz="UTC")]
+    assert shown[["exchange", "symbol"]].to_numpy().tolist() == [["okx", "BTC"]]
+    assert _threads() == set()
 
 
 class Scripted:

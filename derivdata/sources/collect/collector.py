@@ -30,6 +30,8 @@ _DEADLINE_SECONDS = 50.0
 _SHARE_SECONDS = 25.0
 """How long of a minute a venue is asked for what it tells of one contract a request."""
 _SHOWN = 3
+_PUSHED_SECONDS = 10.0
+"""How often what is pushed is appended."""
 _HUNG = pd.Timedelta(10, "min")
 """How long a poll may be under way before the ledger has it that the venue does not answer."""
 _OWN = pd.Timedelta(1, "h")
@@ -56,6 +58,8 @@ class Collector:
         default there: a venue is collected by one path, since the two do not name the same row alike.
     since
         How far back refills reach; where the archive's ledger begins before, they reach back to there.
+    push
+        Whether to keep what venues push of `symbols` too, of each second, beside the polls.
     keep
         What is older goes, in whole months or days; None keeps all.
     share_seconds
@@ -83,6 +87,7 @@ class Collector:
         since: pd.Timedelta = _WEEK,
         depth: Sequence[str] = (),
         streams: Sequence[str] = (),
+        push: bool = False,
         keep: pd.Timedelta | None = None,
         share_seconds: float | None = _SHARE_SECONDS,
         clock: Clock | None = None,
@@ -116,6 +121,9 @@ class Collector:
         )
         self.shared, self.gone, self._states = self._asked.shared, self._asked.gone, self._asked.states
         self._streams: dict[str, VenueStream] = {}
+        self._pushed = self._asked.state_streams(self.symbols) if push else []
+        self._push_troubles: dict[str, str] = {}  # by venue and channel, since the last minute
+        self._ended = threading.Event()
         self._running: dict[str, pd.Timestamp] = {}  # venues that are being polled, and since when
         self._polls: queue.Queue[Poll | BaseException] = queue.Queue()
         self.refills = Refills(
@@ -189,17 +197,44 @@ class Collector:
             No venue answered for `fail_after`.
         """
         self._streams = {name: self._asked.stream(name, one) for name, one in self._asked.listened.items()}
-        for stream in self._streams.values():
+        for stream in (*self._streams.values(), *self._pushed):
             stream.start()
+        pusher = threading.Thread(target=self._keep_pushed, name="derivdata-pushed", daemon=True)
+        if self._pushed:
+            pusher.start()
         try:
             self._run()
         finally:
-            for stream in self._streams.values():
+            self._ended.set()
+            for stream in (*self._streams.values(), *self._pushed):
                 stream.stop()
+            if self._pushed:
+                pusher.join(_PUSHED_SECONDS)
             self.refills.end()
             last = Minute(self.clock.utc())
             self._write_liquidations(last)
             self.refills.count(last)
+
+    def _keep_pushed(self) -> None:
+        """Append what is pushed, every few seconds, to the end."""
+        try:
+            while not (self._ended.is_set() or self.clock.wait(_PUSHED_SECONDS)):
+                self._write_pushed()
+        except BaseException as problem:  # reaches the collector's own thread
+            self._polls.put(problem)
+
+    def _write_pushed(self) -> None:
+        """Append the rows of channels of the state; the ledger has the polls beside them."""
+        frames: dict[str, list[pd.DataFrame]] = {}
+        for stream in self._pushed:
+            rows, _, error = stream.drain()
+            if why := error or stream.left_out:
+                self._push_troubles[f"{stream.venue.exchange} {stream.channel}"] = why
+            for table, frame in rows.items():
+                if len(frame) and self._asked.keeps(table):
+                    frames.setdefault(table, []).append(frame)
+        for table, parts in frames.items():
+            self.archive.merge(table, tables.TABLES[table].conform(pd.concat(parts, ignore_index=True)))
 
     def _write_liquidations(self, minute: Minute) -> None:
         """Append what was pushed, with the windows that were listened to."""
@@ -241,6 +276,8 @@ class Collector:
             self._write_liquidations(minute)
             self.refills.count(minute)
             self.refills.start_due(self._asked.here())
+            troubles, self._push_troubles = self._push_troubles, {}
+            minute.failed |= troubles
             self._drop_old(minute)
             if self._log is not None:
                 minute.gone = dict(self.gone)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from importlib.util import find_spec
 
 import pandas as pd
 
@@ -13,11 +15,13 @@ from derivdata.sources.collect.clock import Clock
 from derivdata.sources.collect.files import Quarantine
 from derivdata.sources.collect.histories import chosen_venues
 from derivdata.sources.collect.liquidations import LIQUIDATIONS
-from derivdata.sources.collect.session import Stopped, VenueSession, shared_by_host
+from derivdata.sources.collect.session import Contracts, Stopped, VenueSession, shared_by_host
 from derivdata.sources.collect.sockets import Listed, VenueStream
 from derivdata.sources.collect.state import BOOKS, VenueState
 from derivdata.sources.venues.endpoint import Stream
+from derivdata.sources.venues.record_types import Instrument
 from derivdata.sources.venues.registry import VENUES
+from derivdata.sources.venues.state_streams import STATE_STREAMS
 
 _STEP = pd.Timedelta(1, "min")
 _AFTER = pd.Timedelta(5, "s")  # of each minute
@@ -35,6 +39,13 @@ def _listened_to(venues: Sequence[str], named: Sequence[str]) -> dict[str, Strea
 def until_next_minute(now: pd.Timestamp) -> float:
     """Return how long to wait until the next poll of a minute [s]."""
     return float(((now - _AFTER).floor("min") + _STEP + _AFTER - now).total_seconds())
+
+
+def _preferred(state: VenueState, symbols: Sequence[str]) -> tuple[list[Instrument], dict[str, pd.DataFrame]]:
+    """Return the contract that stands for each of some symbols, and what is known of the contracts."""
+    items, context = state.listed()
+    by_symbol = Contracts(items).by_symbol
+    return [by_symbol[symbol] for symbol in symbols if symbol in by_symbol], context
 
 
 class VenuePolls:
@@ -123,6 +134,15 @@ class VenuePolls:
             address=self._sockets.get(name),
             quarantine=self.shared[name].quarantine,
         )
+
+    def state_streams(self, symbols: Sequence[str]) -> list[VenueStream]:
+        """Return the channels of the state of some symbols, to be started: of those tables that are kept."""
+        found = []
+        for name, state in self.states.items() if find_spec("websockets") else ():
+            contracts = partial(_preferred, state, symbols)
+            streams = [self.stream(name, one, contracts) for one in STATE_STREAMS.get(name, ())]
+            found += [stream for stream in streams if any(map(self.keeps, stream.tables))]
+        return found
 
     def close(self) -> None:
         """Close every connection."""

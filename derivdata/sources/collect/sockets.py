@@ -67,6 +67,7 @@ class VenueStream:
         self._trouble = (broken, OSError, EOFError, zlib.error, DerivdataError)
         self.tables = next(e.tables for e in venue.endpoints if e.path == stream.channel)
         self.venue, self._stream, self._clock = venue, stream, clock
+        self.channel = stream.channel
         self._contracts, self._address, self._quarantine = contracts, address, quarantine
         self._lock = threading.Lock()
         self._frames: list[Mapping[str, pd.DataFrame]] = []
