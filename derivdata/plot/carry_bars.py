@@ -52,8 +52,8 @@ def carry(
     Returns
     -------
     Axes
-        The label says what the outcomes are of: funding only, or funding and prices where the forecasts were
-        given `prices`. Pairs without a forecast (NaN) are left out.
+        Title, legend and label say what the outcomes are of: funding only, or funding and prices where the
+        forecasts were given `prices`. Pairs without a forecast (NaN) are left out.
 
     Raises
     ------
@@ -89,14 +89,14 @@ def _by_pair(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     chance = 100.0 * rows["probability_net_positive"]
     dots = ax.scatter(
         rows["net_apr"], place, s=42, c=chance, cmap=SEQUENTIAL, vmin=0.0, vmax=100.0, ec=GREY, lw=0.6,
-        zorder=4, label="net of costs",
+        zorder=4, label=f"net of costs, {of}",
     )  # fmt: skip
     style.colorbar(ax, dots, "chance to exceed the costs [%]")
     ax.axvline(0, color=GREY, lw=1.0)
     holds = rows["hold_hours"].unique()
     subject = f"pairs held {holds[0] / 24:.3g} days" if len(holds) == 1 else "pairs"
     clear = int((rows["net_bps"] > 0).sum())
-    title = f"{clear} of {len(rows)} {subject} are forecast to clear their costs"
+    title = f"{clear} of {len(rows)} {subject} are forecast to clear their costs, {of}"
     words = f"simple APR of one leg's notional [% per year], {of}; bar: {share} of outcomes"
     style.dress(ax, title=title, x=words, grid="x")
     style.write(ax.xaxis, "percent")
@@ -110,7 +110,7 @@ def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     ax = style.axes(ax)
     days, net = rows["hold_hours"].to_numpy() / 24.0, rows["net_bps"].to_numpy()
     ax.fill_between(days, rows["net_low_bps"], rows["net_high_bps"], color=PALETTE[0], alpha=0.2, lw=0)
-    ax.plot(days, net, color=PALETTE[0], lw=1.8, label=f"net of costs, {share} of outcomes")
+    ax.plot(days, net, color=PALETTE[0], lw=1.8, label=f"net of costs, {of}; {share} of outcomes")
     ax.plot(days, rows["gross_bps"], color=PALETTE[1], lw=1.2, ls="--", label="gross")
     ax.axhline(0, color=GREY, lw=1.0)
     cost, paid = float(rows["gross_bps"].iloc[-1] - net[-1]), "not paid within them"
@@ -121,7 +121,7 @@ def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
         even = float(np.interp(0.0, net[before], days[before]))
         paid = f"paid after {even:.3g} days"
         ax.axvline(even, color=PALETTE[2], lw=1.2, ls=":", label=f"costs are {paid}")
-    title = f"{rows['name'].iloc[0]}: costs of {cost:.3g} bps are {paid}"
+    title = f"{rows['name'].iloc[0]}: costs of {cost:.3g} bps are {paid}, {of}"
     style.dress(ax, title=title, x="holding time [days]", y=f"carry, {of} [bps of one leg's notional]")
     ax.set_xlim(0, days.max())
     style.legend(ax, "above")

@@ -23,7 +23,7 @@ def test_rings_dots_and_bars_are_the_gross_the_net_and_its_interval() -> None:
     year = 1e-4 * 8760 / 168
     [rings] = [line for line in ax.lines if line.get_label() == "gross"]
     assert rings.get_xdata() == pytest.approx([year * float(p["gross_bps"]) for p in pairs])
-    [dots] = [c for c in ax.collections if c.get_label() == "net of costs"]
+    [dots] = [c for c in ax.collections if c.get_label() == "net of costs, funding only"]
     assert np.asarray(dots.get_offsets())[:, 0] == pytest.approx([year * float(p["net_bps"]) for p in pairs])
     assert np.asarray(dots.get_array()) == pytest.approx(
         [100 * float(p["probability_net_positive"]) for p in pairs]
@@ -66,7 +66,12 @@ def test_carry_by_hold_marks_where_costs_of_one_pair_are_paid() -> None:
 def test_labels_say_whether_prices_are_in_the_outcomes() -> None:
     for prices, of in ((False, "funding only"), (True, "funding and prices")):
         curve = [made.carry("low", "high", hold, prices=prices) for hold in ("1d", "7d")]
-        labels = [plot.carry(curve).get_xlabel(), plot.carry(curve, "hold").get_ylabel()]
+        figures = [plot.carry(curve), plot.carry(curve, "hold")]
+        assert all(ax.get_title(loc="left").endswith(of) for ax in figures)
+        legends = [{t.get_text() for t in ax.get_legend().get_texts()} for ax in figures]
+        assert f"net of costs, {of}" in legends[0]
+        assert f"net of costs, {of}; 90 % of outcomes" in legends[1]
+        labels = [figures[0].get_xlabel(), figures[1].get_ylabel()]
         assert [" ".join(label.split()) for label in labels] == [
             f"simple APR of one leg's notional [% per year], {of}; bar: 90 % of outcomes",
             f"carry, {of} [bps of one leg's notional]",

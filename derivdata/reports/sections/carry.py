@@ -194,7 +194,7 @@ def _spreads(section: Section, rates: Rates, forecast: list[Pair]) -> None:
         plot.carry,
         [pair.forecast for pair in forecast],
         source=rates.table,
-        title="Carry of the widest spreads, gross and net",
+        title=f"Carry of the widest spreads, gross and net, {of_what(forecast[0].forecast)}",
         reading="The ring is the forecast before costs, the dot after them, and the bar holds nine in ten "
         "outcomes. The brighter a dot, the likelier it earns more than it costs. "
         + said_of(forecast[0].forecast),
@@ -275,7 +275,7 @@ def _holding(section: Section, past: Rates, fees: Mapping[str, float], pair: Pai
             curve,
             kind="hold",
             source=past.table,
-            title=f"{pair.symbol} forecast carry by holding time",
+            title=f"{pair.symbol} forecast carry by holding time, {of_what(pair.forecast)}",
             reading="The line is what the widest pair is forecast to have earned after costs when it is "
             "closed after so many days, the band nine in ten outcomes; below zero the costs are not paid.",
         )
