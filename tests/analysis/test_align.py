@@ -62,13 +62,6 @@ def test_the_past_does_not_know_the_future() -> None:
         xr.testing.assert_identical(one, other)
 
 
-def test_lazy_alignment_stays_lazy_and_agrees() -> None:
-    pytest.importorskip("dask")
-    lazy = align.align(SAMPLED.chunk({"time": 2}), "1h")
-    assert lazy["value"].chunks is not None
-    xr.testing.assert_identical(lazy.compute(), align.align(SAMPLED, "1h"))
-
-
 def test_nothing_aligns_to_nothing() -> None:
     empty = SAMPLED.isel(time=slice(0, 0))
     assert align.align(empty, "1h").sizes["time"] == 0

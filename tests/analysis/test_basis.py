@@ -42,15 +42,6 @@ def test_basis_by_hand() -> None:
         basis.against(price.rename("rate_bps_8h").assign_attrs(units="bps/8h"), price)
 
 
-def test_basis_stays_lazy() -> None:
-    price = panel([[100.1, 99.9], [101.0, 102.0]], ["okx", "zo"], [0, 1])
-    index = panel([[100.0, 100.0], [100.0, 100.0]], ["okx", "zo"], [0, 1])
-    lazy = basis.against(price.chunk(time=1), index.chunk(time=1))
-    assert lazy.chunks is not None
-    np.testing.assert_allclose(lazy.compute(), basis.against(price, index))
-    assert basis.against(price.chunk(time=1), "zo").chunks is not None
-
-
 def test_the_samples_basis_is_the_premium_that_it_publishes() -> None:
     dd.connect("sample")
     window = ("2026-06-29", "2026-06-29T06:00")

@@ -101,15 +101,12 @@ def test_a_depth_that_falls_or_is_missing_gives_no_slippage(depth):
     assert np.isnan(funding.slippage_bps(_depth(depth), 50.0))
 
 
-def test_slippage_of_several_books_and_lazily():
+def test_slippage_of_several_books():
     depth = _depth([[100.0, 200.0, 300.0, 400.0], [50.0, 60.0, 70.0, 80.0]])
     cost = funding.slippage_bps(depth, 100.0)
     assert cost.dims == ("side",)
     assert float(cost[0]) == 5.0
     assert np.isnan(cost[1])
-    lazy = funding.slippage_bps(depth.chunk({"depth_bps": 2}), 100.0)
-    assert lazy.chunks
-    xr.testing.assert_identical(lazy.compute(), cost)
     with pytest.raises(ValueError, match="not stated"):
         funding.slippage_bps(_depth([1.0, 2.0, 3.0, 4.0]).drop_attrs(), 1.0)
     with pytest.raises(ValueError, match="ascend"):

@@ -225,13 +225,6 @@ def test_independent_events_have_no_figure_of_note() -> None:
     assert any(np.isnan(one.item()) for one in found)
 
 
-def test_branching_ratios_of_lazy_counts_are_those_in_memory() -> None:
-    both = xr.concat([_flow("level", 0.5, 0.5, 3, 30), _flow("day", 0.0, 1.0, 3, 30)], "exchange")
-    lazy = liquidations.branching_ratio(both.chunk(exchange=1, time=500))
-    assert lazy.chunks is not None
-    xr.testing.assert_identical(lazy.compute(), liquidations.branching_ratio(both))
-
-
 def test_misuse_is_refused(events: pd.DataFrame) -> None:
     doubled = pd.concat([events, events]).assign(order_id="one")
     with pytest.raises(ValueError, match="repeat an order"):

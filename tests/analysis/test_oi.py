@@ -115,36 +115,6 @@ def test_concentration_is_that_of_the_definition_in_any_layout_and_chunks(
     np.testing.assert_array_equal(found["n"].compute(), share.count("exchange"))
 
 
-def test_lazy_shares_trends_and_migration_stay_lazy_and_agree() -> None:
-    values = np.random.default_rng(2).uniform(1, 9, (2, 3, 48))
-    values[0, 1, ::7] = np.nan
-    full = xr.DataArray(
-        values,
-        dims=("symbol", "exchange", "time"),
-        coords={"symbol": ["BTC", "ETH"], "exchange": list("abc"), "time": HOURS},
-        attrs={"units": "USD"},
-    )
-    lazy = full.chunk({"symbol": 1, "time": 16})
-    share, lazy_share = oi.market_share(full, min_cover=0.8), oi.market_share(lazy, min_cover=0.8)
-    assert lazy_share.chunks is not None
-    xr.testing.assert_equal(share, lazy_share.compute())
-    lazy_hhi = oi.hhi(lazy_share)
-    assert lazy_hhi["hhi"].chunks is not None
-    xr.testing.assert_equal(oi.hhi(share), lazy_hhi.compute())
-    pytest.importorskip("dask")
-    values = panel(np.random.default_rng(8).uniform(1, 9, (3, 48)))
-    lazy = values.chunk({"exchange": 1, "time": 12})
-    one, other = (oi.share_trend(x.drop_attrs()) for x in (values, lazy))
-    assert other["slope"].chunks is not None
-    xr.testing.assert_identical(one, other.compute())
-    one, other = (oi.migration(x, HOURS[3], HOURS[40]) for x in (values, lazy))
-    assert other["growth"].chunks is not None
-    xr.testing.assert_allclose(one, other.compute(), rtol=1e-14)
-    one, other = oi.by_kind(values), oi.by_kind(lazy)
-    assert other.chunks is not None
-    xr.testing.assert_identical(one, other.compute())
-
-
 @given(hnp.arrays(float, (4, 6), elements=st.floats(0.5, 1e9)), st.permutations(range(4)))
 def test_shares_do_not_depend_on_the_order_of_venues(values: np.ndarray, order: list[int]) -> None:
     one = oi.market_share(panel(values, "abcd"))

@@ -297,33 +297,6 @@ def test_results_say_where_their_surfaces_come_from():
     assert "provenance" not in position.greeks(BOOK, made()).attrs
 
 
-def test_histories_and_lazy_surfaces_give_the_same():
-    one, two = made(), made(level=1.2, passed=1.0, move=0.02)
-    history = xr.concat([one, two], xr.Variable("time", [AS_OF, AS_OF + np.timedelta64(1, "D")]))
-    history = history.transpose("time", "expiry")
-    lazy = history.chunk(time=1)
-    calls = {
-        "greeks": lambda part: position.greeks(BOOK, part),
-        "vega_buckets": lambda part: position.vega_buckets(BOOK, part),
-        "scenarios": lambda part: position.scenarios(
-            BOOK, part, spot_change=[-0.1, 0.1], elapsed=["0d", "3d"]
-        ),
-    }
-    for name, call in calls.items():
-        plain = call(history)
-        delayed = call(lazy)
-        assert any(part.chunks for part in delayed.data_vars.values()), name
-        xr.testing.assert_allclose(delayed.compute(), plain, rtol=1e-9)
-        single = call(two).drop_vars("time", errors="ignore")
-        for variable in single:
-            got = (
-                plain[variable].isel(time=1, drop=True) if "time" in plain[variable].dims else plain[variable]
-            )
-            np.testing.assert_allclose(
-                got.to_numpy(), single[variable].to_numpy(), rtol=1e-9, err_msg=variable
-            )
-
-
 def test_a_waterfall_has_no_residual_and_slides_before_the_smile_moves():
     """Each step by hand for one call of 40 days: spot +3 %, basis +1 %, and a smile that moved by itself."""
     one = legs((1, 110_000, "call", 2.0))

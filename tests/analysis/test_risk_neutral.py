@@ -156,23 +156,3 @@ def test_recorded_chain_sums_to_one_and_keeps_its_forward():
     assert abs(about["martingale"].to_numpy()[fitted] - 1).max() < 1e-8
     free = variance.model_free(made, method="smile")["total_variance"]
     np.testing.assert_allclose(-2 * about["mean"].to_numpy()[fitted], free.to_numpy()[fitted], rtol=1e-5)
-
-
-@pytest.mark.parametrize("t", [None, 0.11])
-def test_every_kind_of_array_gives_the_same(t):
-    one = three()
-    k = np.array([-0.3, 0.2])
-    two = xr.concat([one, one.assign(a=one["a"] * 1.1)], "time").assign_coords(
-        year_fraction=one["year_fraction"]
-    )
-    lazy = two.chunk(time=1)
-    plain = risk_neutral.density(two, k, t)
-    for given in (k.tolist(), xr.DataArray(k, dims="log_moneyness", coords={"log_moneyness": k}).chunk()):
-        found = risk_neutral.density(lazy, given, t)
-        assert found["density"].chunks
-        assert found["mass"].chunks
-        xr.testing.assert_allclose(found.compute(), plain, rtol=1e-12)
-    moments = risk_neutral.moments(two, t)
-    first = risk_neutral.moments(one, t)
-    np.testing.assert_allclose(moments["skewness"].isel(time=0), first["skewness"], rtol=1e-12)
-    assert moments["skewness"].attrs["units"] == "1"

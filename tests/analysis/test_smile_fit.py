@@ -179,9 +179,6 @@ class TestArrays:
         lazy = smile.fit(*chunks, weights="equal")
         assert all(isinstance(x.data, da.Array) for x in lazy.data_vars.values())
         xr.testing.assert_identical(lazy.compute(), whole)
-        for call in (smile.iv, smile.total_variance):
-            assert isinstance(call(lazy, 0.0).data, da.Array)
-            xr.testing.assert_identical(call(lazy, 0.0).compute(), call(whole, 0.0))
 
     def test_bare_arrays_of_any_rank(self):
         k, iv, t, _ = crypto_like(6, 12, seed=6, noise=0.01)

@@ -212,18 +212,6 @@ def test_clocks_that_cannot_be_are_refused(clock: object, message: str) -> None:
         surface.iv(THREE.drop_vars("expiry"), 0.0, SUNDAY, clock=0.5)
 
 
-def test_a_history_is_read_by_each_of_its_instants_lazy_or_not() -> None:
-    later = flat((3, 10), (0.004, 0.018), FRIDAY)
-    both = xr.concat([THREE.isel(expiry=[1, 2]), later], "time").transpose("time", "expiry")
-    found = surface.iv(both, 0.0, [SUNDAY - 1 / 365, SUNDAY], clock=0.5)
-    for i, one in enumerate((THREE.isel(expiry=[1, 2]), later)):
-        alone = surface.iv(one, 0.0, [SUNDAY - 1 / 365, SUNDAY], clock=0.5)
-        np.testing.assert_allclose(found.isel(time=i), alone, rtol=1e-12)
-    lazy = surface.iv(both.chunk(time=1), 0.0, [SUNDAY - 1 / 365, SUNDAY], clock=0.5)
-    assert lazy.chunks
-    xr.testing.assert_allclose(lazy.compute(), found)
-
-
 def test_recorded_expiries_left_out_under_two_days() -> None:
     """The middle of the first three expiries from its neighbours, eight instants, BTC and ETH.
 

@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from derivdata.analysis import risk_neutral, surface
+from derivdata.analysis import business_time, position, risk_neutral, surface, variance
+from tests.analysis import test_position
 from tests.analysis.test_risk_neutral import three
 
 K = np.linspace(-0.5, 0.5, 5)
+LAZY_K = xr.DataArray(K, {"log_moneyness": K}, "log_moneyness").chunk(2)
 READ: dict[str, Callable[[xr.Dataset], xr.Dataset]] = {
     "density": lambda fit: risk_neutral.density(fit, K),
+    "density_between": lambda fit: risk_neutral.density(fit, LAZY_K, [0.11, 0.3]),
     "quantile": lambda fit: risk_neutral.quantile(fit, [0.1, 0.5]),
     "moments": risk_neutral.moments,
     "local_volatility": lambda fit: surface.local_volatility(fit, K, [0.1, 0.3]),
@@ -24,13 +27,26 @@ READ: dict[str, Callable[[xr.Dataset], xr.Dataset]] = {
     ),
     "term_structure": surface.term_structure,
     "forward_variance": lambda fit: surface.forward_variance(fit, 0.1, 0.3),
+    "model_free": lambda fit: variance.model_free(fit, method="smile"),
+    "fukasawa": lambda fit: variance.model_free(fit, method="fukasawa"),
+    "volatility_index": lambda fit: variance.volatility_index(variance.model_free(fit)),
+    "clock": lambda fit: surface.iv(fit, 0.1, [0.1, 0.3], clock=0.5).to_dataset(name="iv"),
+    "greeks": lambda fit: position.greeks(test_position.BOOK, fit),
+    "vega_buckets": lambda fit: position.vega_buckets(test_position.BOOK, fit),
+    "scenarios": lambda fit: position.scenarios(
+        test_position.BOOK, fit, spot_change=[-0.1, 0.1], elapsed=["0d", "3d"]
+    ),
+    "business_time": business_time.fit,
 }
+DATED = ("volatility_index", "clock", "greeks", "vega_buckets", "scenarios", "business_time")
 
 
 @pytest.mark.parametrize("name", READ)
 def test_several_surfaces_are_read_as_each_alone_and_lazy_ones_stay_lazy(name: str) -> None:
     read, one = READ[name], three()
     other = one.assign(a=one["a"] * 1.5)
+    if name in DATED:
+        one, other = test_position.made(), test_position.made(level=1.2)
     both = xr.concat([one, other], "symbol", data_vars="all").assign_attrs(one.attrs)
     together = read(both)
     for place, alone in enumerate([one, other]):

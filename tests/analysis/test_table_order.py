@@ -6,6 +6,7 @@ import copy
 import inspect
 from typing import Any
 
+import dask
 import numpy as np
 import pandas as pd
 import pytest
@@ -85,6 +86,39 @@ def test_arguments_stay_and_attributes_do_not_depend_on_what_xarray_keeps(name: 
         xr.testing.assert_identical(*found)
     for argument, value in given.items():
         np.testing.assert_equal(_plain(value), _plain(before[argument]), err_msg=argument)
+
+
+_LABELLED = (xr.DataArray, xr.Dataset)
+_COMPUTED = (
+    "analysis.backtest.",
+    "analysis.volatility.bars",
+    "analysis.funding.pick_summary",
+)
+"""What is a walk through time, or a summary, is computed at once."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(
+        n
+        for n in CALLS
+        if n.startswith("analysis.") and any(isinstance(v, _LABELLED) for v in CALLS[n]().values())
+    ),
+)
+def test_lazy_arguments_give_the_same_and_stay_lazy(name: str) -> None:
+    given = CALLS[name]()
+    lazy = {
+        argument: value.chunk({dim: -1 if dim == "expiry" else -(-n // 2) for dim, n in value.sizes.items()})
+        if isinstance(value, _LABELLED)
+        else value
+        for argument, value in given.items()
+    }
+    expected, found = function(name)(**given), function(name)(**lazy)
+    if isinstance(expected, _LABELLED):
+        assert dask.is_dask_collection(found) != name.startswith(_COMPUTED)
+        xr.testing.assert_allclose(found.compute(), expected, rtol=1e-12)
+    else:
+        _same(found, expected)
 
 
 def _plain(value: Any) -> Any:

@@ -353,20 +353,3 @@ def test_misuse_is_refused():
         variance.volatility_index(variance.model_free(made))
     with pytest.raises(ValueError, match="horizon='0d'"):
         variance.volatility_index(variance.model_free(made), horizon="0d")
-
-
-def test_lazy_in_lazy_out_and_equal():
-    made = surface.from_essvi(
-        [0.01, 0.05], [-0.3, -0.3], [0.1, 0.3], [20 / 365, 80 / 365], k_min=-0.5, k_max=0.5
-    )
-    fits = xr.concat([made, made], "time", data_vars="all")
-    quotes = xr.concat([strip_quotes(0.4), strip_quotes(0.5)], "time", data_vars="all")
-    cases = [(fits, "smile"), (fits, "fukasawa"), (quotes, "strip")]
-    for source, method in cases:
-        now, late = (variance.model_free(each, method=method) for each in (source, source.chunk(time=1)))
-        assert late["total_variance"].chunks
-        xr.testing.assert_allclose(late.compute(), now, rtol=1e-12)
-        if method != "strip":
-            later = variance.volatility_index(late)
-            assert later["index"].chunks
-            xr.testing.assert_allclose(later.compute(), variance.volatility_index(now), rtol=1e-12)

@@ -175,14 +175,6 @@ def test_neither_an_unfinished_day_nor_the_future_changes_a_figure() -> None:
     np.testing.assert_array_equal(volatility.realised(made, "5d")[:20], early)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_lazy_panels_stay_lazy_and_agree(method: str) -> None:
-    made = volatility.bars(walk(20, 24, 0.5)).expand_dims(symbol=["BTC"])
-    lazy = volatility.realised(made.chunk(time=7), "5d", method=method)  # type: ignore[arg-type]
-    assert lazy.chunks is not None
-    np.testing.assert_allclose(lazy.compute(), volatility.realised(made, "5d", method=method))  # type: ignore[arg-type]
-
-
 def test_a_cone_is_the_quantiles_of_its_windows() -> None:
     made = volatility.bars(walk(60, 24, 0.5))
     cone = volatility.cone(made, ["5d", "20d"], quantiles=[0.0, 0.5, 1.0], method="parkinson")

@@ -294,7 +294,7 @@ def vega_buckets(
         weight = (share * pillar * own / (iv * t)).where(share != 0.0, 0.0)
         shares = shares + where(years == own, weight, 0.0)
     buckets = (vega * hats * shares).sum("leg", skipna=False)
-    buckets = buckets.transpose("currency", *years.dims, "call_delta")
+    buckets = buckets.transpose("currency", ..., "expiry", "call_delta")
     result = xr.Dataset({"vega": buckets, "total": vega.sum("leg", skipna=False)})
     for each in result.data_vars.values():
         each.attrs = {"units": _UNITS["vega"]}
