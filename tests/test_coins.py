@@ -81,38 +81,33 @@ def test_one_instant_that_is_off_is_no_other_coin() -> None:
     assert dd.panel(prices(kpepe=[0.0101, 0.0119, 0.5]), by="coin").sizes["symbol"] == 2
 
 
-def test_two_rates_of_one_coin_at_an_instant_are_refused_by_name() -> None:
-    both = {("PEPE", "okx"): [1.0, 2.0, 3.0], ("1000PEPE", "okx"): [float("nan"), 2.0, 3.0]}
-    with pytest.raises(
-        ValueError, match=r"okx has 1000PEPE and PEPE at 2026-06-02 00:00:00\+00:00: two rates"
-    ):
-        dd.panel(rates(both), by="coin")
+TWO_RATES = {("PEPE", "okx"): [1.0, 2.0, 3.0], ("1000PEPE", "okx"): [float("nan"), 2.0, 3.0]}
+HELD = pd.DataFrame(
+    {"symbol": ["PEPE", "PEPE", "1000PEPE"], "exchange": "okx", "oi_usd": 1.0, "time": DAYS[0]}
+)
+HELD_BY = {
+    step: table("oi_history", "oi_usd", {(name, "okx"): [1.0, 1.0, 1.0]}, resolution=step)
+    for step, name in (("1d", "1000PEPE"), ("1h", "PEPE"))
+}
 
 
-def test_what_no_coin_can_be_asked_of_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (rates(TWO_RATES), r"okx has 1000PEPE and PEPE at 2026-06-02 00:00:00\+00:00: two rates"),
+        (prices().rename(columns={"price_usd": "quantity"}), "quantity is in asset: by='coin' joins rates"),
+        (HELD, "rows repeat a"),
+        (HELD.assign(exchange=["okx", None, "okx"]), "exchange is missing in 1 rows"),
+        (TABLES["oi_history"].conform(pd.concat(HELD_BY.values())), "the table mixes 1d and 1h"),
+    ],
+)
+def test_what_cannot_be_joined_is_refused_and_neither_added_up_nor_dropped(
+    data: pd.DataFrame, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        dd.panel(data, by="coin")
+
+
+def test_prices_without_coins_are_refused() -> None:
     with pytest.raises(ValueError, match="prices= is for by='coin'"):
         dd.panel(prices(), prices=prices())
-    counted = prices().rename(columns={"price_usd": "quantity"})
-    with pytest.raises(ValueError, match="quantity is in asset: by='coin' joins rates"):
-        dd.panel(counted, "quantity", by="coin")
-
-
-def test_rows_that_repeat_a_key_are_refused_and_not_added_up() -> None:
-    """The same row twice, beside another contract of the coin."""
-    values = pd.DataFrame({"symbol": ["PEPE", "PEPE", "1000PEPE"], "exchange": "okx", "oi_usd": 1.0})
-    with pytest.raises(ValueError, match="rows repeat a"):
-        dd.panel(values.assign(time=DAYS[0]), "oi_usd", by="coin")
-
-
-def test_rows_without_a_venue_are_refused_and_not_dropped() -> None:
-    values = pd.DataFrame({"symbol": ["PEPE", "1000PEPE", "PEPE"], "exchange": ["okx", "okx", None]})
-    with pytest.raises(ValueError, match="exchange is missing in 1 rows"):
-        dd.panel(values.assign(oi_usd=1.0, time=DAYS[0]), "oi_usd", by="coin")
-
-
-def test_values_of_two_resolutions_are_refused_and_not_added_up() -> None:
-    days = table("oi_history", "oi_usd", {("1000PEPE", "okx"): [10.0, 10.0, 10.0]}, resolution="1d")
-    hours = table("oi_history", "oi_usd", {("PEPE", "okx"): [1.0, 1.0, 1.0]}, resolution="1h")
-    both = TABLES["oi_history"].conform(pd.concat([days, hours]))
-    with pytest.raises(ValueError, match="the table mixes 1d and 1h"):
-        dd.panel(both, by="coin")

@@ -42,20 +42,13 @@ def test_assets_whose_name_ends_like_a_quote_stay_whole(name: str) -> None:
     assert contract(f"{name}-USD") == (name, "USD")
 
 
-@pytest.mark.parametrize(
-    "name", ["BTC-27JUN25", "BTCUSDT_250627", "xyz:TSLA", "BTC-EUR", "BTCFDUSD", "BTC-FDUSD", ""]
-)
-def test_what_is_no_perpetual_against_a_known_quote_stays_whole(name: str) -> None:
-    assert contract(name) == (name, "")
+NO_PERPETUALS = ["BTC-27JUN25", "BTCUSDT_250627", "BTC-EUR", "BTCFDUSD", "BTC-FDUSD", ""]
+USD_OR_BUSD = ["BOBUSD", "ORBUSD", "BOBUSDPERP"]
+OF_A_DEX = ["xyz:tsla", "xyz:TSLA", "xyz:usd", "flx:BTCUSD"]
 
 
-@pytest.mark.parametrize("name", ["BOBUSD", "ORBUSD", "BOBUSDPERP"])
-def test_what_could_be_usd_or_busd_stays_whole(name: str) -> None:
-    assert contract(name) == (name, "")
-
-
-@pytest.mark.parametrize("name", ["xyz:tsla", "xyz:TSLA", "xyz:usd", "flx:BTCUSD"])
-def test_names_of_a_dex_stay_as_they_are(name: str) -> None:
+@pytest.mark.parametrize("name", NO_PERPETUALS + USD_OR_BUSD + OF_A_DEX)
+def test_what_is_no_perpetual_against_one_known_quote_stays_whole(name: str) -> None:
     assert contract(name) == (name, "")
 
 

@@ -46,9 +46,13 @@ def test_the_users_style_does_not_reach_a_report() -> None:
     assert styled.svg == plain.svg
 
 
-def test_one_processor_draws_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing, "processors", lambda: 1)
-    monkeypatch.setattr(drawing, "_start_worker", lambda: pytest.fail("a worker was started"))
+@pytest.mark.parametrize(("processors", "executable"), [(1, sys.executable), (2, "/opt/desk/trader")])
+def test_one_processor_draws_here_and_an_application_that_is_no_python_is_not_started_again(
+    processors: int, executable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drawing, "processors", lambda: processors)
+    monkeypatch.setattr(drawing.sys, "executable", executable)
+    monkeypatch.setattr(drawing.subprocess, "Popen", lambda *_, **__: pytest.fail("a worker was started"))
     with Drawings(several=True) as drawings:
         one = drawings.add(figure(partial(draw.line, 5.0)))
         drawings.finish()
@@ -97,16 +101,6 @@ def test_a_worker_that_is_no_use_is_done_without(start: str, monkeypatch: pytest
     assert worker is not None
     assert worker.returncode is not None, "it is gone"
     assert "up to 7" in (one.svg or "")
-
-
-def test_an_application_that_is_no_python_is_not_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing, "processors", lambda: 2)
-    monkeypatch.setattr(drawing.sys, "executable", "/opt/desk/trader")
-    monkeypatch.setattr(drawing.subprocess, "Popen", lambda *_, **__: pytest.fail("it was started"))
-    with Drawings(several=True) as drawings:
-        one = drawings.add(figure(partial(draw.line, 9.0)))
-        drawings.finish()
-    assert "up to 9" in (one.svg or "")
 
 
 SCRIPT = """

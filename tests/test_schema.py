@@ -61,6 +61,10 @@ def test_empty_tables_have_every_column_and_conform() -> None:
         ({"symbol": ["BTC", None]}, "symbol is part of the key and missing in 1 rows"),
         ({"symbol": ["BTC", "BTC"]}, "1 rows repeat a key, the first at symbol=BTC, exchange=okx"),
         ({"y": [1.0]}, "columns of unequal length"),
+        *(
+            ({"y": nested}, "rate_bps_8h is not number")
+            for nested in ([[1], [2]], np.ones((2, 1)), [(1,), (2,)])
+        ),
     ],
 )
 def test_what_is_not_the_table_is_a_schema_error_that_names_the_field(change: Any, message: str) -> None:
@@ -184,12 +188,6 @@ def test_tables_may_be_changed_in_place_and_share_no_labels() -> None:
     again = tables.TABLES["funding_history"].empty()
     assert again.columns.name is None
     pd.testing.assert_index_equal(again.columns, pd.Index([*tables.TABLES["funding_history"].columns]))
-
-
-@pytest.mark.parametrize("column", [[[1.0], [2.0]], np.ones((2, 1)), [(1,), (2,)]])
-def test_nested_values_are_no_numbers(column: Any) -> None:
-    with pytest.raises(SchemaError, match="rate_bps_8h is not number"):
-        HISTORY.build(TWO | {"y": column})
 
 
 @pytest.mark.parametrize(

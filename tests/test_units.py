@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from derivdata import units
-from derivdata.tables import COLUMNS
 
 RATES = st.floats(-500.0, 500.0, allow_nan=False)
 HOURS = st.sampled_from([0.5, 1.0, 2.0, 4.0, 8.0, 24.0])
@@ -43,24 +42,11 @@ def test_each_conversion_undoes_its_inverse(rate, interval):
     assert units.convert(amount, "bps", "bps_8h", hours=interval) == pytest.approx(rate, rel=1e-13)
 
 
-def test_a_compounded_rate_is_above_the_simple_one():
-    assert units.convert(1.0, "bps_8h", "apy", hours=8.0) - units.convert(
-        1.0, "bps_8h", "apr"
-    ) == pytest.approx(0.00621396, abs=1e-8)
-
-
 @pytest.mark.parametrize("make", [np.array, pd.Series, xr.DataArray], ids=["numpy", "pandas", "xarray"])
 def test_arrays_come_back_as_they_are_and_nan_stays(make):
     result = units.convert(make([0.0001, np.nan]), "native", "bps_8h", hours=4.0)
     assert type(result) is type(make([0.0]))
     np.testing.assert_allclose(np.asarray(result), [2.0, np.nan])
-
-
-def test_the_labels_are_those_of_the_tables():
-    assert COLUMNS["rate_bps_8h"].unit == units.RATE_UNIT
-    assert COLUMNS["rate_native"].unit == units.NATIVE_UNIT
-    assert COLUMNS["interval_hours"].unit == units.HOUR_UNIT
-    assert COLUMNS["oi_usd"].unit == units.USD_UNIT
 
 
 def _panel(unit: str, name: str) -> xr.DataArray:
