@@ -59,6 +59,7 @@ QUESTIONS = {
         ),
     ),
     "analysis.funding.cumulative": Question(SIZE, lambda: funding.cumulative(rates())),
+    "analysis.funding.with_spot": Question(SIZE, lambda: funding.with_spot(rates())),
     "analysis.funding.dispersion": Question(SIZE, lambda: funding.dispersion(rates())),
     "analysis.funding.infer_interval": Question(_PAID, lambda: funding.infer_interval(settled())),
     "analysis.funding.next_settlements": Question(

@@ -139,3 +139,24 @@ def test_takers_bought_three_of_four_and_a_gap_adds_nothing() -> None:
     np.testing.assert_array_equal(taker.cumulative_delta(buy, sell), [2.0, np.nan, 2.0, 0.0])
     with pytest.raises(ValueError, match="sell is in 'coin' where 'USD' is needed"):
         taker.imbalance(buy, sell.assign_attrs(units="coin"))
+
+
+def test_a_pair_of_spot_and_a_perpetual_earns_the_funding_and_a_borrowed_coin_costs_its_rate() -> None:
+    """Nine payments of 2 bps per 8 hours; 10.95 % a year are 1 bp per 8 hours."""
+    time = pd.date_range("2026-01-01", periods=9, freq="8h").to_numpy()
+    paid = xr.DataArray([[2.0] * 9], {"exchange": ["okx"], "time": time}, ("exchange", "time"))
+    paid = paid.assign_attrs(units="bps/8h", kind="settled")
+    paid = paid.assign_coords(interval_hours=(paid.dims, np.full((1, 9), 8.0)))
+    legs = funding.with_spot(paid, borrow_apr=0.1095)
+    held = {
+        "start": "2025-12-31T23:00",
+        "end": "2026-01-03T17:00",
+        "fee_bps": {"okx": 1.0, "spot": 5.0, "borrowed": 5.0},
+    }
+    carry = funding.realised_carry(legs, "spot", "okx", **held)
+    assert (carry["gross_bps"].item(), carry["net_bps"].item()) == pytest.approx((18.0, 6.0))
+    assert funding.realised_carry(legs, "okx", "borrowed", **held)["gross_bps"].item() == pytest.approx(-27.0)
+    with pytest.raises(ValueError, match="has the venue 'spot' already"):
+        funding.with_spot(legs)
+    with pytest.raises(ValueError, match="no cost of a year"):
+        funding.with_spot(paid, borrow_apr=-0.1)

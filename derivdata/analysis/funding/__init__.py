@@ -17,6 +17,7 @@ from derivdata.analysis.funding.payback import breakeven
 from derivdata.analysis.funding.persistence import half_life
 from derivdata.analysis.funding.picks import pick_record, pick_summary
 from derivdata.analysis.funding.portfolios import portfolio
+from derivdata.analysis.funding.spot_leg import with_spot
 from derivdata.analysis.funding.spreads import dispersion, spread
 from derivdata.analysis.funding.zscores import zscore
 
@@ -40,6 +41,7 @@ __all__ = [
     "slippage_bps",
     "spread",
     "universe",
+    "with_spot",
     "zscore",
 ]
 __dir__ = __all__.copy

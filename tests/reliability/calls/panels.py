@@ -68,6 +68,7 @@ CALLS: Calls = {
         "panel": rates(), "compound": False, "gaps": "nan", "max_gap": "2h", "step": "1h",
         "overlap": "raise",
     },
+    "analysis.funding.with_spot": lambda: {"panel": rates(), "borrow_apr": 0.1},
     "analysis.funding.dispersion": lambda: {"panel": rates()},
     "analysis.funding.forecast_carry": lambda: {
         "panel": settled(), "pairs": [("binance", "okx")], "hold": "1d", "fee_bps": 0.25,

@@ -1,0 +1,49 @@
+"""Spot as a leg of a pair: no funding, and what it costs to borrow coins."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from derivdata.analysis.panels import Panel, require_rate
+from derivdata.support.arguments import typed
+
+_PERIODS = 3 * 365
+"""Periods of 8 hours in a year."""
+
+
+@typed
+def with_spot(panel: Panel, *, borrow_apr: float | None = None) -> xr.DataArray:
+    """Add spot to a panel of funding rates, as venues whose legs are coins instead of contracts.
+
+    Parameters
+    ----------
+    panel
+        Funding rates [bps/8h], dims ``exchange`` and ``time``, others allowed.
+    borrow_apr
+        What borrowed coins cost [fraction per year].
+
+    Returns
+    -------
+    DataArray, dims of the panel
+        Its venues and ``"spot"``, at 0 where the venue with the most rates has one: to be long of. With
+        `borrow_apr` also ``"borrowed"``, at minus its rate, which the short pays: to be short of. Pairs such
+        as ``("spot", "binance")`` then go through ``forecast_carry`` and the other functions of pairs; a
+        trade of spot has a fee of its own in ``fee_bps``, and its price is that of ``dd.prices.spot``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        The panel is none of rates or has these venues already; `borrow_apr` is below 0 or not finite.
+    """
+    rates = require_rate(panel, "exchange", "time")
+    if borrow_apr is not None and not (np.isfinite(borrow_apr) and borrow_apr >= 0.0):
+        raise ValueError(f"{borrow_apr=} is no cost of a year: a fraction of 0 or more")
+    legs = {"spot": 0.0} | ({} if borrow_apr is None else {"borrowed": -1e4 * borrow_apr / _PERIODS})
+    if taken := [str(name) for name in rates["exchange"].values if name in legs]:
+        raise ValueError(f"panel has the venue {taken[0]!r} already")
+    count = rates.count([dim for dim in rates.dims if dim != "exchange"])
+    model = rates.isel(exchange=[int(count.argmax("exchange"))])
+    added = [(model * 0.0 + rate).assign_coords(exchange=[name]) for name, rate in legs.items()]
+    joined: xr.DataArray = xr.concat([rates, *added], "exchange", join="exact")
+    return joined.rename(rates.name).assign_attrs(rates.attrs)
