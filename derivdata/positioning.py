@@ -50,15 +50,8 @@ def history(
 
     Raises
     ------
-    ValueError, TypeError
-        `start` is not before `end`; a name, instant, kind or resolution is not one.
-    NotFound
-        The source is the hosted service, which has no positioning, or it holds none; a symbol has no rows
-        and is not in the source's own list.
-    TierError
-        The key may not read history, or not that far back.
-    FetchError, SchemaError
-        No answer, or one that is not this table. A partial table is never returned.
+    ValueError, TypeError, NotFound, TierError, FetchError, SchemaError
+        As in `derivdata.prices.history`.
 
     Notes
     -----

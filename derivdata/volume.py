@@ -167,7 +167,7 @@ def taker(
     Raises
     ------
     ValueError, TypeError, NotFound, TierError, FetchError, SchemaError
-        As in `derivdata.positioning.history`.
+        As in `derivdata.prices.history`.
 
     Notes
     -----

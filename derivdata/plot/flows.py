@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 
 from derivdata.analysis import taker
 from derivdata.analysis.ranking import percentile
@@ -14,6 +13,7 @@ from derivdata.plot import style
 from derivdata.plot.frames import Rates, Source, figure_function, finish, long_table
 from derivdata.plot.style import GREY, PALETTE
 from derivdata.support import times
+from derivdata.support.arrays import Array
 from derivdata.tables.panels import panel
 
 if TYPE_CHECKING:
@@ -66,10 +66,9 @@ def positioning(
     venues = [str(name) for name in ratios["exchange"].values]
     if not 0 < len(venues) <= _MOST:
         raise ValueError(f"data has {len(venues)} venues with a ratio: choose one to {_MOST}")
-    moved = _changes(ratios, change)
-    lines: dict[str, pd.DataFrame] = {
-        name: values.transpose("time", "exchange").to_pandas() for name, values in moved.items()
-    }
+    length, _ = _length(change, ratios["time"].values, "change")
+    ratio: pd.DataFrame = ratios.transpose("time", "exchange").to_pandas()
+    moved = ratio / ratio.reindex(ratio.index - length).to_numpy() - 1.0
     rate = None if funding is None else style.one_symbol(style.panel_of(funding, "rate_bps_8h"), symbol)[0]
     places = percentile(ratios, rows=max(ratios.sizes["time"] - 1, 2), min_rows=2)
     strip = style.strips(ax, *[2.2, 1.4, 1.0][: 2 + (rate is not None)], size=(8.0, 6.0))
@@ -79,12 +78,12 @@ def positioning(
         above = float(places.sel(exchange=venue, time=known["time"][-1]))
         share = "" if np.isnan(above) else f", above {style.share(above)}"
         words.append(f"{venue} ({style.number(float(known[-1]))}{share})")
-        for one, frame in zip(strip, lines.values(), strict=False):
+        for one, frame in zip(strip, (ratio, moved), strict=False):
             one.plot(frame.index, frame[venue], lw=1.3, label=words[-1], **style.look(place))
     strip[0].set_yscale("log")
     strip[0].axhline(1.0, color=GREY, lw=0.8)
     strip[1].axhline(0.0, color=GREY, lw=0.8)
-    newest = lines["ratio"].ffill().iloc[-1]
+    newest = ratio.ffill().iloc[-1]
     most = str(np.log(newest).abs().idxmax())
     title = f"{symbol}: on {most} {style.number(newest[most])} longs stand against one short"
     style.dress(strip[0], title=title, y="long / short [1]", form="number")
@@ -93,8 +92,8 @@ def positioning(
     strip[0].tick_params(axis="y", which="minor", labelsize=8.5)
     style.legend(strip[0], "above")
     style.dress(strip[1], y=f"change in {_written(change)}\n[%]", form="percent")
-    table = long_table(lines["ratio"], "time", "exchange", "long_short_ratio")
-    table["change"] = table.set_index(["time", "exchange"]).index.map(lines["change"].stack())
+    table = long_table(ratio, "time", "exchange", "long_short_ratio")
+    table["change"] = table.set_index(["time", "exchange"]).index.map(moved.stack())
     if rate is not None:
         middle = rate.median("exchange") if "exchange" in rate.dims else rate
         middle = middle.sel(time=slice(ratios["time"][0], ratios["time"][-1]))
@@ -106,14 +105,13 @@ def positioning(
     return finish(strip[0], table, data, funding, source=source, lowest=strip[-1])
 
 
-def _changes(ratios: xr.DataArray, change: str | pd.Timedelta) -> dict[str, xr.DataArray]:
-    """Return the ratios and by how much they changed since `change` before, a fraction."""
-    length, stamps = times.length(change, "change"), ratios["time"].values
+def _length(text: str | pd.Timedelta, stamps: Array, name: str) -> tuple[pd.Timedelta, pd.Timedelta]:
+    """Return a length of time and the step of the data, which is no longer."""
+    length = times.length(text, name)
     step = pd.Timedelta(np.median(np.diff(stamps))) if stamps.size > 1 else pd.Timedelta(0)
     if not step or length < step:
-        raise ValueError(f"change={change!r} is shorter than the step of the data, {step}")
-    before = ratios.reindex(time=stamps - length.to_timedelta64()).assign_coords(time=stamps)
-    return {"ratio": ratios, "change": ratios / before - 1.0}
+        raise ValueError(f"{name}={text!r} is shorter than the step of the data, {step}")
+    return length, step
 
 
 def _written(length: str | pd.Timedelta) -> str:
@@ -164,10 +162,7 @@ def taker_volume(
     if buy.sizes["exchange"] > _MOST:
         raise ValueError(f"data has {buy.sizes['exchange']} venues: choose one to {_MOST}")
     stamps = buy["time"].values
-    step = pd.Timedelta(np.median(np.diff(stamps))) if stamps.size > 1 else pd.Timedelta(0)
-    length = times.length(window, "window")
-    if not step or length < step:
-        raise ValueError(f"{window=} is shorter than the step of the data, {step}")
+    length, step = _length(window, stamps, "window")
     delta: pd.DataFrame = taker.cumulative_delta(buy, sell).transpose("time", "exchange").to_pandas()
     steps = int(length / step)
     sums = [side.sum("exchange", skipna=False).rolling(time=steps).sum() for side in (buy, sell)]

@@ -13,7 +13,7 @@ import numpy as np
 
 from derivdata.sources.sample import books, funding, liquidations, noise, oi_volume, paths
 from derivdata.sources.sample.grid import DAY_US, START_DAY, STEP_US, STEPS
-from derivdata.sources.sample.universe import Pairs, exchange_names, joined, labelled, pairs, select, text
+from derivdata.sources.sample.universe import Pairs, exchange_names, pairs, select, with_words
 from derivdata.support.arrays import Floats, Ints
 
 _HOUR = STEPS // 24
@@ -67,11 +67,7 @@ def quotes(first: int, last: int, names: _Names, venues: _Names) -> dict[str, An
                 "price_usd": np.round(kinds, 8).ravel(),
             }
         )
-    if not parts:
-        return {}
-    columns = labelled(joined(parts))
-    resolution = text(np.zeros(len(columns["kind"]), dtype=np.int8), ("raw",))
-    return columns | {"kind": text(columns["kind"], _KINDS), "resolution": resolution}
+    return with_words(parts, "kind", _KINDS, "raw")
 
 
 def spot(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
@@ -99,12 +95,7 @@ def spot(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]
         keys = {"symbol": chosen.symbol[row], "exchange": chosen.exchange[row], "time": time}
         table = {**keys, "quote": is_usd[row] == 0, "price": np.round(price, 8).ravel()}
         parts.append({name: values[kept] for name, values in table.items()})
-    if not parts:
-        return {}
-    columns = labelled(joined(parts))
-    resolution = text(np.zeros(len(columns["quote"]), dtype=np.int8), ("1h",))
-    quotes = text(columns["quote"].astype(np.int8), ("USD", "USDT"))
-    return columns | {"quote": quotes, "resolution": resolution}
+    return with_words(parts, "quote", ("USD", "USDT"), "1h")
 
 
 def newest_quotes(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:

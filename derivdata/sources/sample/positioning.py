@@ -15,7 +15,7 @@ import numpy as np
 
 from derivdata.sources.sample import funding, noise, oi_volume, paths
 from derivdata.sources.sample.grid import DAY_US, STEPS
-from derivdata.sources.sample.universe import Pairs, joined, labelled, select, symbols, text
+from derivdata.sources.sample.universe import Pairs, select, symbols, with_words
 from derivdata.support.arrays import Floats
 
 _Names = Sequence[str] | None
@@ -64,9 +64,7 @@ def rows(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]
                 "long_short_ratio": np.round(long / (1.0 - long), 4),
             }
         )
-    columns = labelled(joined(parts))
-    resolution = text(np.zeros(len(columns["kind"]), dtype=np.int8), ("1h",))
-    return columns | {"kind": text(columns["kind"], tuple(sorted(CROWDS))), "resolution": resolution}
+    return with_words(parts, "kind", tuple(sorted(CROWDS)), "1h")
 
 
 def taken(chosen: Pairs, first: int, days: int) -> dict[str, Floats]:

@@ -204,6 +204,17 @@ def text(codes: Any, names: tuple[str, ...]) -> pd.Categorical:
     return pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype="str"))
 
 
+def with_words(
+    parts: Sequence[Mapping[str, Any]], name: str, words: tuple[str, ...], step: str
+) -> dict[str, Any]:
+    """Return the labelled columns of parts, positions in `name` as their word, all at one resolution."""
+    columns = labelled(joined(parts))
+    if not columns:
+        return {}
+    resolution = text(np.zeros(len(columns[name]), dtype=np.int8), (step,))
+    return columns | {name: text(columns[name].astype(np.int8), words), "resolution": resolution}
+
+
 @lru_cache(maxsize=16)
 def venue_values(trait: str) -> Floats:
     """Return one number of every venue's model, in the order of the sorted venues."""

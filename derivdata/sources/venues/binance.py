@@ -24,10 +24,10 @@ from derivdata.sources.venues.endpoint import (
 from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.readers import (
     books,
+    candles,
     contracts,
     payments,
     positioning,
-    spot_candles,
     states,
     taken,
 )
@@ -382,7 +382,7 @@ ENDPOINTS = (
         )
     ),
     _linear(
-        "spot", "/api/v3/klines", spot_candles("", named, by="symbol", step="interval"), host=_SPOT,
+        "spot", "/api/v3/klines", candles("", named, "spot", by="symbol", step="interval"), host=_SPOT,
         params={"interval": "1h"}, symbol="symbol", names="{base}{quote}", paging=Paging(limit=1000),
         pool="spot", weight=2,
     ),

@@ -9,7 +9,16 @@ import msgspec
 
 from derivdata.sources.venues.endpoint import DATED, RATE_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import CodedBody, refusal
-from derivdata.sources.venues.readers import books, closed, contracts, payments, positioning, states, taken
+from derivdata.sources.venues.readers import (
+    books,
+    candles,
+    closed,
+    contracts,
+    payments,
+    positioning,
+    states,
+    taken,
+)
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
 from derivdata.sources.venues.shapes import Book, Closed, Figures, Listed, Paid, Sided, spelled
@@ -89,14 +98,6 @@ _RATIOS = {
 }
 _TAKEN = _SIDED(long="buyVolume", short="sellVolume")
 
-
-def mark_candles(reading: Reading) -> Records:
-    """Read mark prices at the start of each candle."""
-    rows = reading.part(list[tuple[str, str, str, str, str, str, str]], "data")
-    item, step = reading.instrument(reading.asked("symbol"), _named), reading.resolution("granularity")
-    return reading.prices([row[:2] for row in rows], item, "mark", step)
-
-
 _endpoint = partial(VenueEndpoint, "bitget")
 _CATEGORY = {"category": "USDT-FUTURES"}
 _V2 = "/api/v2/mix/market"
@@ -136,8 +137,9 @@ _hours = partial(
     paging=Paging(descending=True, start="", end="", limit=30, limit_name="", reach_days=1.2),
 )  # fmt: skip
 _MARKS = _endpoint(
-    "prices", f"{_V2}/history-mark-candles", mark_candles, symbol="symbol", quote="USDT", confirmed=False,
-    params={"productType": "USDT-FUTURES", "granularity": "1H"},
+    "prices", f"{_V2}/history-mark-candles",
+    candles("data", _named, "mark", by="symbol", step="granularity"), symbol="symbol", quote="USDT",
+    params={"productType": "USDT-FUTURES", "granularity": "1H"}, confirmed=False,
     paging=Paging(descending=True, limit=200, span_hours=199),
 )  # fmt: skip
 

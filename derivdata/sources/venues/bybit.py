@@ -23,7 +23,7 @@ from derivdata.sources.venues.endpoint import (
     VenueEndpoint,
 )
 from derivdata.sources.venues.faults import Fault, refusal
-from derivdata.sources.venues.readers import books, closed, contracts, payments, positioning, spot_candles
+from derivdata.sources.venues.readers import books, candles, closed, contracts, payments, positioning
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State
 from derivdata.sources.venues.shapes import Book, Closed, Figures, Greeks, Listed, Paid, Sided, spelled
@@ -215,20 +215,6 @@ def option_instruments(reading: Reading) -> Records:
     return records
 
 
-class _Bars(Wire):
-    symbol: str
-    rows: list[tuple[str, str, str, str, str]] = msgspec.field(name="list")
-
-
-def mark_klines(reading: Reading) -> Records:
-    """Read mark prices at the start of each bar, the newest first."""
-    result = reading.part(_Bars, "result")
-    item = reading.instrument(result.symbol, _named)
-    return reading.prices(
-        ((row[0], row[1]) for row in result.rows), item, "mark", reading.resolution("interval")
-    )
-
-
 _RATIO = spelled(Sided[str, str], name="symbol", time="timestamp", long="buyRatio", short="sellRatio")
 
 _endpoint = partial(VenueEndpoint, "bybit")
@@ -245,7 +231,8 @@ def _of_category(category: Literal["linear", "inverse"]) -> tuple[VenueEndpoint,
     always = {"category": category}
     of = partial(_endpoint, margin=category)
     klines = partial(
-        of, "prices", "/v5/market/mark-price-kline", mark_klines, symbol="symbol",
+        of, "prices", "/v5/market/mark-price-kline",
+        candles("result.list", _named, "mark", by="symbol", step="interval"), symbol="symbol",
         paging=Paging(descending=True, limit=1000, start="start", end="end"),
     )  # fmt: skip
     return (
@@ -288,7 +275,7 @@ ENDPOINTS = (
         each=_BASES, note="one request for each of BTC, ETH, SOL, XRP and DOGE",
     ),
     _endpoint(
-        "spot", "/v5/market/kline", spot_candles("result.list", _named, by="symbol", step="interval"),
+        "spot", "/v5/market/kline", candles("result.list", _named, "spot", by="symbol", step="interval"),
         params={"category": "spot", "interval": "60"}, symbol="symbol", names="{base}{quote}",
         margin="linear", paging=Paging(descending=True, limit=1000, start="start", end="end"),
     ),

@@ -18,7 +18,7 @@ from derivdata.sources.venues.endpoint import DATED, STATE_TABLES, Paging, Venue
 from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.readers import closed, closed_rows, contracts, payments
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, Price, Records
+from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.shapes import Closed, Figures, Listed, Paid, Sided, leaf, many, placed, spelled
 from derivdata.sources.venues.wire import Wire
 
@@ -211,32 +211,28 @@ def _sides(
         yield item, start, resolution, one, other
 
 
-class _Ohlc(Wire):
-    result: dict[str, msgspec.Raw]
-
-
-def spot_candles(reading: Reading) -> Records:
-    """Read spot prices at the start of each hour, under the venue's long name of the pair."""
-    item = reading.instrument(reading.context.named or f"PF_{reading.asked('pair')}", _named)
-    records, found = Records(), reading.decode(_Ohlc).result
-    for pair in (one for one in found if one != "last"):
-        for row in wire.decode(
-            found[pair], list[tuple[int, str, str, str, str, str, str, int]], reading.where
-        ):
-            time, price = reading.seconds(row[0]), reading.required(row[1])
-            records.add_past(Price(item, time, "spot", price, "1h"))
-    return records
-
-
 class _Candle(Wire):
     time: int
     open: str
+
+
+class _Ohlc(Wire):
+    result: dict[str, msgspec.Raw]
 
 
 def mark_candles(reading: Reading) -> Records:
     """Read mark prices at the start of each hour."""
     rows = [(row.time, row.open) for row in reading.part(list[_Candle], "candles")]
     return reading.prices(rows, reading.instrument(reading.asked("symbol"), _named), "mark", "1h")
+
+
+def spot_candles(reading: Reading) -> Records:
+    """Read spot prices at the start of each hour, under the venue's long name of the pair."""
+    item = reading.instrument(reading.context.named or f"PF_{reading.asked('pair')}", _named)
+    found = reading.decode(_Ohlc).result
+    [pair] = found.keys() - {"last"}
+    rows = wire.decode(found[pair], list[tuple[int, str, str, str, str, str, str, int]], reading.where)
+    return reading.prices([(1000 * row[0], row[1]) for row in rows], item, "spot", "1h")
 
 
 _endpoint = partial(VenueEndpoint, "kraken")

@@ -12,11 +12,11 @@ from derivdata.sources.venues.endpoint import DATED, RATE_TABLES, Paging, Socket
 from derivdata.sources.venues.faults import CodedBody, refusal
 from derivdata.sources.venues.readers import (
     Reader,
+    candles,
     contracts,
     option_trades,
     options,
     payments,
-    spot_candles,
     states,
 )
 from derivdata.sources.venues.reading import Reading
@@ -249,11 +249,6 @@ def taken(reading: Reading) -> Records:
     return records
 
 
-def _spot_pair(name: str) -> Instrument:
-    """Return the contract of a pair such as BTC-USDT."""
-    return _named(f"{name}-SWAP")
-
-
 def _ratio(kind: str) -> Reader:
     """Read a ratio of long over short of one contract, a row an hour."""
 
@@ -413,7 +408,8 @@ ENDPOINTS = (
         note="three months",
     ),
     _endpoint(
-        "spot", "/api/v5/market/history-candles", spot_candles("data", _spot_pair, by="instId", step="bar"),
+        "spot", "/api/v5/market/history-candles",
+        candles("data", lambda name: _named(f"{name}-SWAP"), "spot", by="instId", step="bar"),
         params={"bar": "1H"}, symbol="instId", names="{base}-{quote}", margin="linear",
         paging=Paging(descending=True, start="", end="after", limit=100, exclusive=True),
     ),

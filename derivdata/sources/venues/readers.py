@@ -15,7 +15,6 @@ from derivdata.sources.venues.record_types import (
     Interval,
     Liquidation,
     Payment,
-    Price,
     Quotes,
     Records,
     Traded,
@@ -176,21 +175,19 @@ def taken(
     return read
 
 
-def spot_candles(path: str, named: Named, *, by: str, step: str) -> Reader:
-    """Read spot prices at the start of each candle, a row of its instant, its open and more.
+def candles(path: str, named: Named, kind: str, *, by: str, step: str) -> Reader:
+    """Read prices at the start of each candle, a row of its instant, its open and more.
 
-    The pair that is asked for is that of a contract (the context's), of 1000 coins where this is.
+    A spot pair is that of a contract (the context's), and its price that of 1000 coins where this is.
     """
 
     def read(reading: Reading) -> Records:
         rows = reading.part(list[list[Any]], path) if path else reading.decode(list[list[Any]])
-        item = reading.instrument(reading.context.named or reading.asked(by), named)
-        multiple = base(item.symbol)[1]
-        records, resolution = Records(), reading.resolution(step)
-        for row in rows:
-            price = multiple * reading.required(row[1])
-            records.add_past(Price(item, reading.ms(row[0]), "spot", price, resolution))
-        return records
+        name = reading.context.named if kind == "spot" else None
+        item = reading.instrument(name or reading.asked(by), named)
+        multiple = base(item.symbol)[1] if kind == "spot" else 1
+        prices = [(row[0], multiple * reading.required(row[1])) for row in rows]
+        return reading.prices(prices, item, kind, reading.resolution(step))
 
     return read
 
