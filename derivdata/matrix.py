@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata import funding, oi, options, positioning, prices, volume
+from derivdata.errors import BadRequest, DataNotice, FetchError, NotFound
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.text import did_you_mean
@@ -77,14 +79,15 @@ def features(
         A variable for each name, ``iv30`` without ``exchange``; ``time`` holds the multiples of the step in
         ``[start, end)``, naive UTC. NaN where nothing was known that was young enough. What a row says of a
         step counts from its end on, an hourly state of options an hour after it: no value looks ahead, and
-        a value of the past does not change as time goes on.
+        a value of the past does not change as time goes on. A symbol without options has no volatility, and
+        a `DataNotice` names it.
 
     Raises
     ------
     ValueError
         A name is none of these; and as in ``dd.funding.history`` and ``dd.options.atm_history``.
     FetchError, SchemaError
-        No answer, or one that is not the table.
+        No answer, or one that is not the table; none of the symbols has options.
 
     Notes
     -----
@@ -163,12 +166,21 @@ class _Question(NamedTuple):
         import xarray as xr
 
         start = self.window.start - self.before - 2 * _HOUR
-        found = []
+        found: dict[str, xr.DataArray] = {}
+        lacking: dict[str, FetchError] = {}
         for symbol in self.symbols:
-            rows = options.atm_history(symbol, self.options_venue, start, self.window.end)
+            try:
+                rows = options.atm_history(symbol, self.options_venue, start, self.window.end)
+            except (BadRequest, NotFound) as problem:
+                lacking[symbol] = problem
+                continue
             self.tables.append(rows)
-            found.append(_at_maturity(rows, pd.Timedelta(days, "D")))
-        joined: xr.DataArray = xr.concat(found, pd.Index(self.symbols, name="symbol"), join="outer")
+            found[symbol] = _at_maturity(rows, pd.Timedelta(days, "D"))
+        if not found:
+            raise next(iter(lacking.values()))
+        for symbol, why in lacking.items():
+            warnings.warn(f"iv{days:g} of {symbol} is missing: {why}", DataNotice, stacklevel=4)
+        joined: xr.DataArray = xr.concat(found.values(), pd.Index(found, name="symbol"), join="outer")
         return joined.assign_attrs(units="1/√year")
 
 

@@ -54,6 +54,16 @@ def test_a_bucket_counts_from_its_end_and_a_price_from_its_instant(found: xr.Dat
     assert ratio.values.tolist() == sides["long_short_ratio"].tolist()
 
 
+def test_a_symbol_without_options_has_no_volatility_and_is_named() -> None:
+    with pytest.warns(
+        dd.errors.DataNotice, match="iv30 of DOGE is missing: .* no options of DOGE on deribit"
+    ):
+        some = dd.features(["DOGE", "BTC"], START, ["iv30"], end=END)["iv30"]
+    assert some.notnull().all("time").to_series().to_dict() == {"DOGE": False, "BTC": True}
+    with pytest.warns(dd.errors.DataNotice), pytest.raises(dd.errors.BadRequest, match="no options of DOGE"):
+        dd.features("DOGE", START, ["iv30"], end=END)
+
+
 def test_the_volatility_is_that_of_an_hour_before_linear_in_total_variance(found: xr.Dataset) -> None:
     assert found["iv30"].dims == ("symbol", "time")
     rows = dd.options.atm_history("ETH", "deribit", START, END)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 
@@ -84,12 +85,9 @@ def test_the_table_of_a_forecast_is_the_forecast_a_year() -> None:
     best = table.iloc[0]
     chosen = (forecast["long"] == best["long"]) & (forecast["short"] == best["short"])
     one = forecast.sel(symbol=best["symbol"]).isel(pair=int(np.flatnonzero(chosen)[0]))
-    for name, source in (
-        ("net_apr", "net_bps"),
-        ("net_low_apr", "net_low_bps"),
-        ("net_high_apr", "net_high_bps"),
-    ):
-        assert best[name] == pytest.approx(one[source].item() / 1e4 * 8760 / 168, rel=1e-12)
+    pd.testing.assert_frame_equal(dd.analysis.carry_table(one), table.iloc[:1])
+    for name in ("net", "net_low", "net_high"):
+        assert best[f"{name}_apr"] == pytest.approx(one[f"{name}_bps"].item() / 1e4 * 8760 / 168, rel=1e-12)
     assert best["chance"] == one["probability_net_positive"].item()
     with pytest.raises(ValueError, match=r"choose one, forecast.isel\(time=-1\)"):
         dd.analysis.carry_table(funding.forecast_history(panel, hold="7d", fee_bps=1.0))

@@ -177,13 +177,14 @@ def test_neither_an_unfinished_day_nor_the_future_changes_a_figure() -> None:
 
 def test_a_cone_is_the_quantiles_of_its_windows() -> None:
     made = volatility.bars(walk(60, 24, 0.5))
-    cone = volatility.cone(made, ["5d", "20d"], quantiles=[0.0, 0.5, 1.0], method="parkinson")
+    cone = volatility.cone(made, ["5d", "20d", "90d"], quantiles=[0.0, 0.5, 1.0], method="parkinson")
+    assert np.isnan(cone["volatility"].sel(window=90)).all(), "history is too short: NaN and no warning"
     five = volatility.realised(made, "5d", method="parkinson").values
     five = five[~np.isnan(five)]
     found = cone["volatility"].sel(window=5)
     assert found.values == pytest.approx([five.min(), np.median(five), five.max()])
     assert float(cone["latest"].sel(window=5)) == five[-1]
-    assert cone["count"].values.tolist() == [56, 41]
+    assert cone["count"].values.tolist() == [56, 41, 0]
     width = cone["volatility"].sel(quantile=1.0) - cone["volatility"].sel(quantile=0.0)
     assert float(width.sel(window=20)) < float(width.sel(window=5))
 

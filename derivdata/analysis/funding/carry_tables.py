@@ -21,7 +21,7 @@ def carry_table(forecast: xr.Dataset) -> pd.DataFrame:
     Parameters
     ----------
     forecast
-        What `forecast_carry` returned, for all pairs or some.
+        What `forecast_carry` returned, for all pairs, some or one.
 
     Returns
     -------
@@ -49,9 +49,11 @@ def carry_table(forecast: xr.Dataset) -> pd.DataFrame:
     (['symbol', 'long', 'short'], 6)
     """
     numbers = [*_APR.values(), "probability_net_positive", "cost_bps", "hold_hours", "status"]
-    require_variables(forecast, "forecast", numbers, dims=["pair"])
+    require_variables(forecast, "forecast", numbers)
     if "time" in forecast.dims:
         raise ValueError("forecast is of many instants: choose one, forecast.isel(time=-1)")
+    if "pair" not in forecast.dims:
+        forecast = forecast.expand_dims("pair")
     frame = forecast[numbers].reset_coords(drop=False).drop_vars("time", errors="ignore").to_dataframe()
     frame = frame.reset_index().rename(columns={"probability_net_positive": "chance"})
     years = frame["hold_hours"] / HOURS_PER_YEAR

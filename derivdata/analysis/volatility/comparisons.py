@@ -11,7 +11,7 @@ import xarray as xr
 
 from derivdata.analysis.inputs import require_times
 from derivdata.analysis.labelling import applied
-from derivdata.analysis.panels import last_valid, require
+from derivdata.analysis.panels import last_valid, require, row_quantiles
 from derivdata.analysis.volatility.estimators import BAR, UNIT, mean_of_windows, realised, step_hours
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
@@ -86,7 +86,7 @@ def cone(
     )
     cone = xr.Dataset(
         {
-            "volatility": every.quantile(list(quantiles), "time", skipna=True),
+            "volatility": _quantiles(every, quantiles),
             "latest": last,
             "count": measured.sum("time").drop_attrs(),
         }
@@ -107,6 +107,17 @@ def cone(
     for name, part in zip(("forecast", "forecast_error"), ahead, strict=True):
         cone[name] = part.transpose(*cone["latest"].dims).assign_attrs(units=UNIT, method="har")
     return cone
+
+
+def _quantiles(every: xr.DataArray, shares: Sequence[float]) -> xr.DataArray:
+    """Return quantiles over time, NaN of a window that history is too short for."""
+
+    def kernel(values: Floats) -> Floats:
+        return np.stack(row_quantiles(values, *shares), axis=-1)
+
+    sizes = {"quantile": len(shares)}
+    found = applied(kernel, every, core=[["time"]], out=[["quantile"]], sizes=sizes)
+    return found.assign_coords(quantile=list(shares)).transpose("quantile", ...)  # type: ignore[no-any-return]
 
 
 def _forecasts(
