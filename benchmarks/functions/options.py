@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from benchmarks.functions import inputs
@@ -16,7 +17,9 @@ from derivdata.analysis import (
     black76,
     business_time,
     chain,
+    delivery,
     exposure,
+    option_trades,
     position,
     risk_neutral,
     smile,
@@ -52,6 +55,18 @@ def _snapshot() -> Any:
 
 def _day() -> Any:
     return table("options.surface_history", "BTC", "deribit", "1d")
+
+
+def _traded() -> Any:
+    return table("options.trades", "BTC", "1d", venues="deribit")
+
+
+@functools.cache
+def _delivered() -> Any:
+    """A price for each expiry of the surface, as if all were over."""
+    expiries = whole()["expiry"].to_index().tz_localize("UTC")
+    told = {"symbol": "BTC", "exchange": "deribit", "time": expiries, "price_usd": 100_000.0}
+    return pd.DataFrame(told)
 
 
 @functools.cache
@@ -118,6 +133,19 @@ QUESTIONS = {
         ),
     ),
     "analysis.position.vega_buckets": Question(_LEGS, lambda: position.vega_buckets(legs(), whole())),
+    "analysis.option_trades.flow": Question(
+        "a day of one venue, by strike and side", lambda: option_trades.flow(_traded())
+    ),
+    "analysis.option_trades.chain": Question(
+        "the last six hours of one venue", lambda: option_trades.chain(_traded())
+    ),
+    "analysis.delivery.probabilities": Question(
+        "one surface, eleven expiries", lambda: delivery.probabilities(whole(), _delivered())
+    ),
+    "analysis.delivery.calibration": Question(
+        "a thousand deliveries",
+        lambda: delivery.calibration(xr.DataArray(np.linspace(0.001, 0.999, 1000), dims="expiry")),
+    ),
     "analysis.risk_neutral.density": Question(
         "one surface × 41 places", lambda: risk_neutral.density(whole(), K)
     ),

@@ -5,10 +5,12 @@ from derivdata.analysis import basis as basis
 from derivdata.analysis import black76 as black76
 from derivdata.analysis import business_time as business_time
 from derivdata.analysis import chain as chain
+from derivdata.analysis import delivery as delivery
 from derivdata.analysis import exposure as exposure
 from derivdata.analysis import funding as funding
 from derivdata.analysis import liquidations as liquidations
 from derivdata.analysis import oi as oi
+from derivdata.analysis import option_trades as option_trades
 from derivdata.analysis import position as position
 from derivdata.analysis import risk_neutral as risk_neutral
 from derivdata.analysis import smile as smile
@@ -27,10 +29,12 @@ __all__ = [
     "business_time",
     "carry_table",
     "chain",
+    "delivery",
     "exposure",
     "funding",
     "liquidations",
     "oi",
+    "option_trades",
     "percentile",
     "position",
     "rank",

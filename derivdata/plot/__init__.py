@@ -11,6 +11,7 @@ draws as a frame.
 from derivdata.plot.backtests import backtest, pnl_attribution
 from derivdata.plot.cards import card
 from derivdata.plot.carry_bars import carry, cumulative_funding
+from derivdata.plot.deliveries import calibration, option_flow
 from derivdata.plot.flows import positioning, taker_volume
 from derivdata.plot.frames import data
 from derivdata.plot.funding_rates import funding_heatmap, funding_history
@@ -24,6 +25,7 @@ from derivdata.plot.volatilities import volatility
 
 __all__ = [
     "backtest",
+    "calibration",
     "card",
     "carry",
     "cumulative_funding",
@@ -33,6 +35,7 @@ __all__ = [
     "implied_density",
     "liquidations",
     "open_interest",
+    "option_flow",
     "orderbook_depth",
     "pnl_attribution",
     "positioning",

@@ -111,12 +111,12 @@ def _sides(
         ax.set_xticks(range(len(expiries)), [f"{date.day} {date:%b}\n{date:%Y}" for date in expiries])
         label, most = "expiry [UTC]", f"on {_date(totals.idxmax())}"
     else:
-        bins, binned = _bins(totals)
+        bins, binned = strike_bins(totals)
         named = _groups(rows) if stacked else dict.fromkeys(expiries, _date(expiries[0]))
         rows = rows.assign(place=rows["strike"].map(bins), group=rows["expiry"].map(named))
-        table = _stack(ax, rows, _width(rows["place"][rows["open_interest"] > 0].unique()), symbol)
+        table = _stack(ax, rows, bar_width(rows["place"][rows["open_interest"] > 0].unique()), symbol)
         label, most = f"strike [USD{binned}], 99.5 % shown", f"at {style.number(totals.idxmax())} USD"
-        _strike_axis(ax, totals, price)
+        strike_axis(ax, totals, price)
         if kind == "open_interest":
             largest = rows.groupby("expiry")["open_interest"].sum().idxmax()
             _mark_pain(ax, chain, largest, contract_size, of=f" {_date(largest)}" if stacked else "")
@@ -143,17 +143,17 @@ def _gamma(
     size = gamma.abs().sum(axis=1)
     if not size.sum() > 0:
         raise ValueError("chain: no option has gamma and open interest")
-    bins, binned = _bins(size)
+    bins, binned = strike_bins(size)
     bars = gamma.groupby(gamma.index.map(bins)).sum()
     calls, puts, net = bars["call"], bars["put"], bars.sum(axis=1)
     ax = style.axes(ax)
-    width, beneath = _width(bars.index.to_numpy()), np.where(calls * puts > 0.0, calls, 0.0)
+    width, beneath = bar_width(bars.index.to_numpy()), np.where(calls * puts > 0.0, calls, 0.0)
     for side, color, bottom in (("call", LONG, 0.0), ("put", SHORT, beneath)):
         label = f"{side}s: {style.number(float(gamma[side].sum()))} M USD"
         ax.bar(bars.index, bars[side], width=width, bottom=bottom, color=color, label=label)
     ax.axhline(0, color=GREY, lw=0.8)
     _name_largest(ax, net, np.maximum(calls, beneath + puts).clip(lower=0.0))
-    _strike_axis(ax, size, _price(chain, pd.Timestamp(np.min(chain["expiry"]))))
+    strike_axis(ax, size, _price(chain, pd.Timestamp(np.min(chain["expiry"]))))
     if dealer is not None:
         ax.plot(net.index, net, "D", ms=3.5, color="black", mec="white", mew=0.6, label="net")
         turn = float(exposure.zero_gamma(chain, dealer=dealer, contract_size=contract_size)["price_usd"])
@@ -234,7 +234,7 @@ def _groups(rows: pd.DataFrame) -> dict[Any, str]:
     return {expiry: _date(expiry) if place < apart else rest for place, expiry in enumerate(sizes.index)}
 
 
-def _strike_axis(ax: Axes, totals: pd.Series, price: float) -> None:
+def strike_axis(ax: Axes, totals: pd.Series, price: float) -> None:
     """Limit the axis to the strikes that hold nearly all, and mark the price of the underlying."""
     ax.set_xlim(_range(totals))
     style.write(ax.xaxis, "number")
@@ -267,13 +267,13 @@ def _usd_axis(ax: Axes, price: float) -> None:
     style.write(right.yaxis, "size")
 
 
-def _width(places: Array) -> float:
+def bar_width(places: Array) -> float:
     """Return one width for all bars: nearly the distance between close ones."""
     close = np.percentile(np.diff(np.sort(places)), 25) if places.size > 1 else 0.02 * places[0] / 0.85
     return 0.85 * float(close)
 
 
-def _bins(totals: pd.Series) -> tuple[dict[float, float], str]:
+def strike_bins(totals: pd.Series) -> tuple[dict[float, float], str]:
     """Return the middle of each strike's bin, and the bins' width in words.
 
     Where there are too many strikes for bars to be seen, bins are 1, 2 or 5 times a power of ten wide and

@@ -25,9 +25,10 @@ _SKEWS = {"rr25": "risk reversal", "bf25": "butterfly"}
 @figure_function
 def volatility(
     data: xr.Dataset | xr.DataArray,
-    kind: Literal["history", "realised", "cone"] = "history",
+    kind: Literal["history", "realised", "published", "cone"] = "history",
     *,
     realised: xr.DataArray | None = None,
+    own: xr.DataArray | None = None,
     implied: Mapping[float, float] | None = None,
     symbol: str = "",
     source: Source | None = None,
@@ -40,19 +41,23 @@ def volatility(
     data
         For ``"history"``: what ``dd.analysis.surface.history`` gave, of one symbol and venue, with the points
         ``atm`` and ``rr25``, and ``bf25`` if it is to be drawn. For ``"realised"``: implied volatility
-        [1/√year] with a dim ``time`` alone; a scalar coordinate ``tenor`` [days] is named. For ``"cone"``:
+        [1/√year] with a dim ``time`` alone; a scalar coordinate ``tenor`` [days] is named. For
+        ``"published"``: an index that a venue publishes [1/√year], of the same form. For ``"cone"``:
         what ``dd.analysis.volatility.cone`` gave, of one symbol and venue.
     kind
         ``"history"``: a volatility index with volatility at the forward; below it call less put volatility at
         25 delta and the butterfly, in points, one line per time to expiry. An instant without a fit is a gap.
         ``"realised"``: implied and realised volatility; shaded where implied lies above (options were
         expensive against the past) and below.
+        ``"published"``: the same of a published index and one's own.
         ``"cone"``: how volatility over each length of window was distributed, shaded between the outermost
         quantiles and, darker, between the next ones where there are four or more; a line for the middle one;
         dots for the latest window, diamonds for implied volatility.
     realised
         For ``"realised"``: the realised volatility, of the same form, labelled by its window's end. The
         length of the windows is named where it is what ``dd.analysis.volatility`` gave.
+    own
+        For ``"published"``: the index computed from chains, of the same form.
     implied
         For ``"cone"``: implied volatility [1/√year] by days to expiry.
     symbol
@@ -72,9 +77,12 @@ def volatility(
         or an option is of another `kind`.
     """
     only_for(kind, ("realised",), realised=realised)
+    only_for(kind, ("published",), own=own)
     only_for(kind, ("cone",), implied=implied)
     if kind == "realised":
         return _beside(data, realised, symbol, source, ax)
+    if kind == "published":
+        return _beside(data, own, symbol, source, ax, names=("published", "own"))
     if not isinstance(data, xr.Dataset):
         raise ValueError(f"data is an array, but kind={kind!r} draws a Dataset")
     if kind == "cone":
@@ -82,8 +90,15 @@ def volatility(
     return _over_time(data, symbol, source, ax)
 
 
-def _beside(implied: Any, realised: Any, symbol: str, source: Source | None, ax: Axes | None) -> Axes:
-    for name, line in (("data", implied), ("realised", realised)):
+def _beside(
+    implied: Any,
+    realised: Any,
+    symbol: str,
+    source: Source | None,
+    ax: Axes | None,
+    names: tuple[str, str] = ("implied", "realised"),
+) -> Axes:
+    for name, line in (("data", implied), (names[1], realised)):
         if getattr(line, "dims", ()) != ("time",) or not line.notnull().any():
             raise ValueError(f"{name} must be an array with one dim, time, and a value")
     ax = style.axes(ax)
@@ -95,19 +110,20 @@ def _beside(implied: Any, realised: Any, symbol: str, source: Source | None, ax:
     of = _length(float(implied["tenor"]) if "tenor" in implied.coords else np.nan)
     over = _length(_window_days(realised))
     for name, line, color in (
-        ("implied" + of, implied, PALETTE[0]),
-        ("realised" + over, realised, PALETTE[1]),
+        (names[0] + of, implied, PALETTE[0]),
+        (names[1] + over, realised, PALETTE[1]),
     ):
         last = float(line.dropna("time")[-1])
         ax.plot(line["time"].values, line.values, color=color, lw=1.5, label=f"{name}: {100 * last:.1f} %")
     apart = 100 * (above - below).mean().item() if instants.size else np.nan
-    words = f"implied{of} {abs(apart):.1f} points {'above' if apart > 0 else 'below'} realised{over}"
-    words = f"{words} on average" if np.isfinite(apart) else f"implied{of} and realised{over}"
+    first, second = names[0] + of, names[1] + over
+    words = f"{first} {abs(apart):.1f} points {'above' if apart > 0 else 'below'} {second} on average"
+    words = words if np.isfinite(apart) else f"{first} and {second}"
     title = f"{symbol or 'Volatility'}: {words}"
     style.dress(ax, title=title, y="volatility [% annualised]", form="percent")
     style.legend(ax, "above")
     style.utc_axis(ax)
-    table = pd.DataFrame({"implied": implied.to_series(), "realised": realised.to_series()})
+    table = pd.DataFrame({names[0]: implied.to_series(), names[1]: realised.to_series()})
     return finish(ax, table.rename_axis("time").reset_index(), implied, realised, source=source)
 
 

@@ -65,6 +65,11 @@ CASES: dict[str, Callable[..., Any]] = {
     "term_structure_basis": lambda **k: plot.term_structure(made.basis(), "basis", **k),
     "strikes_volume": lambda **k: plot.strikes(made.chain(), "volume", by="expiry", **k),
     "strikes_gamma": lambda **k: plot.strikes(made.chain(), "gamma", **k),
+    "option_flow": lambda **k: plot.option_flow(made.option_trades(), **k),
+    "calibration": lambda **k: plot.calibration(made.delivered(), source=made.holdings(), **k),
+    "volatility_published": lambda **k: plot.volatility(
+        made.volatility(0.5), "published", own=made.volatility(0.52), source=made.holdings(), **k
+    ),
     "positioning": lambda **k: plot.positioning(made.positioned(), funding=made.constant(1.0, 12), **k),
     "taker_volume": lambda **k: plot.taker_volume(made.taken(), window="2d", price=made.price(), **k),
     "orderbook_depth": lambda **k: plot.orderbook_depth(made.book(), **k),

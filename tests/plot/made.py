@@ -106,6 +106,39 @@ def positioned() -> pd.DataFrame:
     return stated(rows("positioning_history", **told, **fixed))
 
 
+def option_trades() -> pd.DataFrame:
+    """Calls at 110 were bought for 6 and sold for 2 coins, puts at 90 sold for 3; a block of 50 puts."""
+    told = {
+        "timestamp": [START + pd.Timedelta(hour, "h") for hour in range(4)],
+        "trade_id": list("1234"),
+        "strike": [110.0, 110.0, 90.0, 90.0],
+        "side": ["call", "call", "put", "put"],
+        "taker_side": ["buy", "sell", "sell", "buy"],
+        "execution": ["book", "book", "book", "block"],
+        "size": [6.0, 2.0, 3.0, 50.0],
+        "price_coin": [0.05, 0.04, 0.02, 0.02],
+        "price_usd": [np.nan] * 4,
+        "iv": [0.5, 0.4, 0.6, 0.6],
+        "instrument_name": ["C", "C", "P", "P"],
+    }
+    fixed = {"symbol": "BTC", "exchange": "deribit", "expiry": START + pd.Timedelta("30D")}
+    return stated(rows("options_trades", index_price_usd=100.0, underlying_price=101.0, **told, **fixed))
+
+
+def delivery_prices() -> pd.DataFrame:
+    """Two days of one venue."""
+    times = [START + pd.Timedelta(hours, "h") for hours in (8, 32)]
+    return stated(
+        rows("delivery_prices", symbol="BTC", exchange="deribit", timestamp=times, price_usd=[99.0, 101.0])
+    )
+
+
+def delivered() -> xr.DataArray:
+    """Probabilities of twenty deliveries: two in each tenth but for the first, whose lie in the second."""
+    places = np.repeat(np.arange(10) / 10, 2) + 0.05
+    return xr.DataArray(np.where(places < 0.1, 0.15, places), dims="expiry")
+
+
 def taken() -> pd.DataFrame:
     """Twelve days: takers bought 3 M USD and sold 1 M a day on alpha, from day 6 on the reverse on beta."""
     times = [START + pd.Timedelta(day, "D") for day in range(12)]

@@ -39,6 +39,7 @@ TIMED = {
     "open_interest_share",
     "open_interest_level",
     "volatility_realised",
+    "volatility_published",
     "volatility_history",
     "liquidations",
     "positioning",

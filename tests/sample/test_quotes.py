@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 
 import derivdata as dd
 from derivdata import plot
+from derivdata.analysis import delivery, surface
 from derivdata.fetchers import FETCHERS
 from derivdata.sources import sample
 from derivdata.tables import TABLES
@@ -24,6 +25,9 @@ FEW = {"symbols": ["BTC", "PEPE"], "venues": ["binance", "hyperliquid", "okx"]}
 START, END = "2026-03-09 23:40", "2026-03-10 00:30"
 LOCAL = [endpoint for endpoint in ENDPOINTS if endpoint.rows]
 DRAWN: dict[str, Any] = {
+    "delivery_prices": lambda rows: plot.calibration(_probabilities(rows)),
+    "options_trades": plot.option_flow,
+    "volatility_index_published": lambda rows: plot.volatility(_index(rows), "published", own=_index(rows)),
     "positioning_history": plot.positioning,
     "prices_history": lambda rows: plot.taker_volume(_taken(), price=rows),
     "prices_spot": lambda rows: plot.taker_volume(_taken(), price=dd.panel(rows)),
@@ -32,6 +36,19 @@ DRAWN: dict[str, Any] = {
 """A figure of each local table."""
 
 matplotlib.use("Agg")
+
+
+def _probabilities(delivered: pd.DataFrame) -> Any:
+    """Where deliveries fell in the densities of the hour before the first."""
+    first = delivered["time"].min()
+    at_one = (first - pd.Timedelta("2h"), first - pd.Timedelta("1h"))
+    chain = STORE.read("options_snapshot", *at_one, symbols=["BTC"], venues=["okx"])
+    near = chain[chain["expiry"] <= delivered["time"].max()]
+    return delivery.probabilities(surface.from_chain(near), delivered)["probability"]
+
+
+def _index(rows: pd.DataFrame) -> Any:
+    return dd.panel(rows, "index_pct").squeeze(drop=True) / 100
 
 
 def _taken() -> pd.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from derivdata.analysis import exposure
 from derivdata.analysis.smile import svi
+from tests.plot import made as figures_made
 from tests.reliability.calls.call import Calls
 from tests.reliability.calls.made import (
     AS_OF,
@@ -69,6 +70,16 @@ CALLS: Calls = {
     "analysis.position.attribution": lambda: {
         "legs": legs(), "before": slopes(), "after": later_surface(), "spot": (100.0, 101.0),
         "interest_rate": 0.0, "method": "revaluation", "clock": 0.5,
+    },
+    "analysis.option_trades.flow": lambda: {
+        "trades": figures_made.option_trades(), "by": ["strike"], "every": "1d",
+    },
+    "analysis.option_trades.chain": lambda: {
+        "trades": figures_made.option_trades(), "at": "2026-01-05T04:00:00Z", "window": "6h",
+    },
+    "analysis.delivery.probabilities": lambda: {"surface": whole(), "prices": figures_made.delivery_prices()},
+    "analysis.delivery.calibration": lambda: {
+        "probability": figures_made.delivered(), "intervals": [0.5, 0.9],
     },
     "analysis.risk_neutral.density": lambda: {
         "surface": slopes(), "log_moneyness": LOCAL, "year_fraction": 0.15,

@@ -54,6 +54,10 @@ CALLS: Calls = {
     "plot.taker_volume": lambda: {
         "data": made.taken(), "symbol": "BTC", "window": "2d", "price": None, "source": None, "ax": None,
     },
+    "plot.option_flow": lambda: {
+        "trades": made.option_trades(), "expiry": None, "source": None, "ax": None,
+    },
+    "plot.calibration": lambda: {"probability": made.delivered(), "source": None, "ax": None},
     "plot.strikes": lambda: {
         "chain": options(), "kind": "gamma", "expiry": None, "dealer": {"call": 1.0, "put": -0.5},
         "contract_size": 1.0, "source": None, "ax": None,
@@ -73,7 +77,8 @@ CALLS: Calls = {
     },
     "plot.backtest": lambda: {"result": backtested(), "kind": "trades", "source": None, "ax": None},
     "plot.volatility": lambda: {
-        "data": one_volatility(), "kind": "realised", "realised": one_volatility(), "implied": None,
+        "data": one_volatility(), "kind": "realised", "realised": one_volatility(), "own": None,
+        "implied": None,
         "symbol": "BTC", "source": None, "ax": None,
     },
     "plot.orderbook_depth": lambda: {"data": book(), "source": None, "ax": None},

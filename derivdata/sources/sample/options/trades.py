@@ -28,6 +28,7 @@ INDEX_DAYS = 30.0
 INDICES = {"binance": ("BTC", "ETH"), "deribit": ("BTC", "ETH")}
 """Venues that publish an index, and of what."""
 
+_MOST_VOLATILITY = 5.0  # what is worth more by the day's last quotes has none
 _AVERAGED = np.arange(-6, 1) * STEP_US
 _COLUMNS = ("open_interest", "bid_coin", "bid_usd", "instrument_name")
 _DRAWS = {name: noise.key("option trades", name) for name in ("traded", "second", "size", "side", "block")}
@@ -102,14 +103,14 @@ def _traded(symbol: str, exchange: str, day: int, hours: Ints) -> dict[str, Any]
 
 
 def _volatility(value: Floats, rows: dict[str, Any]) -> Floats:
-    """Return the volatility at which options are worth so many USD; NaN of a price without time value."""
+    """Return the volatility at which options are worth so many USD; NaN without time value or above 500 %."""
     years = (rows["expiry"] - rows["time"]) / (SECONDS_PER_YEAR * 1e6)
     sign = np.where(rows["side"] == 0, 1.0, -1.0)
     rate = np.zeros(value.size)
     found, _ = implied_volatility(
         value, rows["underlying_price"], rows["strike"], years, sign, rate, inverse=False
     )
-    return np.round(found, 4)
+    return np.where(found < _MOST_VOLATILITY, np.round(found, 4), np.nan)
 
 
 def deliveries(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:

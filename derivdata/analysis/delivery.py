@@ -1,0 +1,115 @@
+"""Did the density hold: where delivery prices fell in the distributions that options implied before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from scipy import stats
+
+from derivdata.analysis import risk_neutral
+from derivdata.analysis.inputs import require_columns, require_variables
+from derivdata.support.arguments import typed
+from derivdata.tables.required import require_instants
+
+__all__ = ["calibration", "probabilities"]
+__dir__ = __all__.copy
+
+
+@typed
+def probabilities(surface: xr.Dataset, prices: pd.DataFrame) -> xr.Dataset:
+    """Compute the probability that options gave to a price at or below the one that was delivered.
+
+    Parameters
+    ----------
+    surface
+        Result of `derivdata.analysis.surface.from_chain`, of one symbol on one venue, at one instant or
+        over time.
+    prices
+        Table ``delivery_prices``; rows of the surface's symbol and venue count.
+
+    Returns
+    -------
+    Dataset over the surface's dims
+        ``probability`` [1] of the risk-neutral distribution, ``log_moneyness`` ``ln(S/F)`` of the delivery,
+        ``price_usd`` [USD], and ``status`` as in `derivdata.analysis.risk_neutral.density`. NaN where nothing
+        was delivered at an expiry, or there is no fit.
+
+    Raises
+    ------
+    ValueError
+        No surface with forwards, several symbols or venues, or `prices` is not that table.
+
+    Notes
+    -----
+    If the distribution were that of the price, probabilities would be uniform (Rosenblatt 1952; Diebold,
+    Gunther and Tay 1998). It is the risk-neutral one: a price of risk shifts it, and volatility sold above
+    its worth makes probabilities crowd in the middle.
+    """
+    require_variables(surface, "surface", ("forward",), dims=("expiry",))
+    require_columns(prices, "prices", ("price_usd",), others=("symbol", "exchange", "time"))
+    require_instants(prices, "prices", ("time",))
+    for name in ("symbol", "exchange"):
+        if name in surface.dims:
+            raise ValueError(f"surface has a dim {name!r}: choose one")
+        if name in surface.coords:
+            prices = prices[prices[name] == surface[name].item()]
+    delivered = prices.set_index(prices["time"].dt.tz_convert("UTC").dt.tz_localize(None))["price_usd"]
+    if not delivered.index.is_unique:
+        raise ValueError("prices has several deliveries of an instant: choose one symbol and venue")
+    values = delivered.reindex(pd.DatetimeIndex(surface["expiry"].to_numpy())).to_numpy(np.float64)
+    price = xr.DataArray(values, {"expiry": surface["expiry"]}, "expiry", attrs={"units": "USD"})
+    k = xr.ones_like(price) * np.log(price / surface["forward"].reset_coords(drop=True))
+    found = risk_neutral.density(surface, k)
+    named = {"probability": found["distribution"].where(k.notnull()), "log_moneyness": k}
+    return xr.Dataset({**named, "price_usd": price, "status": found["status"]})
+
+
+@typed
+def calibration(probability: xr.DataArray, *, intervals: Sequence[float] = (0.5, 0.8, 0.9)) -> xr.Dataset:
+    """Compare probabilities of deliveries with what they are if the densities held: uniform.
+
+    Parameters
+    ----------
+    probability
+        Of `probabilities`, any dims: one forecast of each delivery, or the test takes one price for several.
+    intervals
+        Central parts of the distributions.
+
+    Returns
+    -------
+    Dataset, dim ``interval``
+        ``inside``, the share of deliveries within each [1]; ``count``; ``mean`` [1], 0.5 if neither side was
+        dearer; ``ks_statistic`` and ``p_value`` of the test of Kolmogorov and Smirnov against the uniform
+        distribution, for independent deliveries. NaN without a probability.
+
+    Raises
+    ------
+    ValueError
+        An interval is not between 0 and 1.
+
+    Examples
+    --------
+    >>> held = dd.analysis.delivery.calibration(xr.DataArray([0.1, 0.4, 0.6, 0.97], dims="expiry"))
+    >>> held["inside"].values.tolist(), held["count"].item()
+    ([0.5, 0.75, 0.75], 4)
+    """
+    if not all(0.0 < each < 1.0 for each in intervals):
+        raise ValueError("intervals must be above 0 and below 1")
+    values = probability.to_numpy()
+    values = values[np.isfinite(values)]
+    apart = np.abs(values - 0.5)
+    inside = [float(np.mean(apart <= each / 2.0)) if values.size else np.nan for each in intervals]
+    test = stats.kstest(values, "uniform") if values.size else None
+    return xr.Dataset(
+        {
+            "inside": ("interval", inside, {"units": "1"}),
+            "count": values.size,
+            "mean": values.mean() if values.size else np.nan,
+            "ks_statistic": np.nan if test is None else test.statistic,
+            "p_value": np.nan if test is None else test.pvalue,
+        },
+        {"interval": list(intervals)},
+    )

@@ -1,0 +1,187 @@
+"""What was traded in options: who bought what, and the chain that trades tell.
+
+``trades`` is the table ``options_trades``. Blocks are negotiated, so that their side is that of one party,
+and a leg of a package is priced with the others: neither counts as flow or as a volatility.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from scipy.special import ndtr
+
+from derivdata.analysis.black76 import kernels
+from derivdata.analysis.chain.labels import by_label
+from derivdata.analysis.inputs import require_columns
+from derivdata.support import times
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Floats
+from derivdata.tables import TABLES
+from derivdata.tables.required import require_instants
+
+__all__ = ["chain", "flow"]
+__dir__ = __all__.copy
+
+_UNITS = dict.fromkeys(("bought", "sold", "net", "block"), "coin") | {"premium_usd": "USD"}
+_SERIES = ("symbol", "exchange", "expiry")
+_LEAST_SLOPE, _ROUNDS = 0.2, 30
+
+
+@typed
+def flow(
+    trades: pd.DataFrame,
+    *,
+    by: Sequence[Literal["expiry", "strike", "side"]] = ("strike", "side"),
+    every: str | pd.Timedelta | None = None,
+) -> xr.Dataset:
+    """Add up what takers bought and sold by any of expiry, strike and side.
+
+    Parameters
+    ----------
+    trades
+        See the module.
+    by
+        Dims that stay.
+    every
+        Length of the steps over which to add up, which become the dim ``time`` of their starts. None adds
+        up everything.
+
+    Returns
+    -------
+    Dataset, dims `by`, before them ``symbol``, ``exchange`` and ``time`` as far as they differ
+        ``bought`` and ``sold`` [coin] in the book, ``net``, the first less the second; ``premium_usd`` [USD],
+        what takers paid less what they got; ``block`` [coin], blocks and legs of packages, in no other
+        figure; ``trade_count``. NaN where nothing was traded at all.
+
+    Raises
+    ------
+    ValueError
+        A column is missing.
+
+    Examples
+    --------
+    >>> trades = dd.options.trades("BTC", "1d", venues=["deribit"])
+    >>> found = dd.analysis.option_trades.flow(trades, by=["side"])
+    >>> bool((found["bought"] - found["sold"] == found["net"]).all())
+    True
+    """
+    rows = _rows(trades)
+    size, in_book = rows["size"], rows["execution"] == "book"
+    bought, sold = ((size.where(in_book & (rows["taker_side"] == side), 0.0)) for side in ("buy", "sell"))
+    figures = pd.DataFrame(
+        {
+            "bought": bought,
+            "sold": sold,
+            "net": bought - sold,
+            "premium_usd": (bought - sold) * _price_usd(rows),
+            "block": size.where(~in_book, 0.0),
+            "trade_count": 1,
+        }
+    )
+    places = ["symbol", "exchange", *by]
+    labels = rows[[name for name in places if name in rows]]
+    if every is not None:
+        labels = labels.assign(time=rows["time"].dt.floor(times.length(every, "every")))
+    keys = [labels[name] for name in labels]
+    table = figures.groupby(keys, observed=True).sum(min_count=1).reset_index()
+    return by_label(table, by, dict.fromkeys(figures, by), _UNITS)
+
+
+@typed
+def chain(
+    trades: pd.DataFrame, *, at: times.Instant | None = None, window: str | pd.Timedelta = "6h"
+) -> pd.DataFrame:
+    """Return the chain that trades of the last hours tell, as quotes of a surface.
+
+    Parameters
+    ----------
+    trades
+        See the module; ``iv`` is needed.
+    at
+        Instant of the chain; None is that of the last trade.
+    window
+        How far back trades count.
+
+    Returns
+    -------
+    DataFrame, table ``options_snapshot``
+        One row per option out of the money that was traded in the book: ``iv`` [1/√year], the mean by size;
+        ``volume`` [coin]; ``underlying_price`` [USD], the forward. Open interest is missing.
+        `derivdata.analysis.surface.from_chain` fits it, `derivdata.plot.smile` draws it.
+
+    Raises
+    ------
+    ValueError
+        A column is missing, or no trade of the window has a volatility.
+
+    Notes
+    -----
+    The forward over the index is that of the venue where it states one, else the median over an expiry of
+    what price and volatility of each trade imply, for an option paid in coin: ``price = B(1, m, T, iv)`` in
+    ``m = K/F``, solved where its slope is above 0.2. Expiries without either are left out. The smile moves
+    with the price within the window: volatilities count at the moneyness of their strike now.
+
+    Examples
+    --------
+    >>> quotes = dd.analysis.option_trades.chain(dd.options.trades("BTC", "6h", venues=["deribit"]))
+    >>> surface = dd.analysis.surface.from_chain(quotes)
+    """
+    rows = _rows(trades)
+    now = rows["time"].max() if at is None else times.instant(at, "at")
+    since = now - times.length(window, "window")
+    rows = rows[(rows["time"] > since) & (rows["time"] <= now) & (rows["expiry"] > now)]
+    rows = rows[(rows["execution"] == "book") & rows["iv"].notna() & rows["index_price_usd"].notna()]
+    if rows.empty:
+        raise ValueError(f"no trade of {since} to {now} has a volatility and an index price")
+    rows = rows.sort_values("time", kind="stable").astype(dict.fromkeys(_SERIES[:2], "object"))
+    rows = rows.assign(ratio=_forwards(rows) / rows["index_price_usd"], weighted=rows["iv"] * rows["size"])
+    series = rows.groupby([*_SERIES])
+    index = series["index_price_usd"].transform("last")
+    rows["underlying_price"] = series["ratio"].transform("median") * index
+    options = rows.groupby([*_SERIES, "strike", "side", "instrument_name"], observed=True)
+    table = options[["size", "weighted"]].sum().join(options[["underlying_price", "index_price_usd"]].last())
+    table = table.reset_index().assign(time=now, iv=lambda t: t["weighted"] / t["size"], open_interest=np.nan)
+    is_call = table["side"] == "call"
+    outside = is_call == (table["strike"] >= table["underlying_price"])
+    quotes = table[outside & table["underlying_price"].notna()].rename(columns={"size": "volume"})
+    result = TABLES["options_snapshot"].conform(quotes.drop(columns="weighted"))
+    result.attrs = dict(trades.attrs)
+    return result
+
+
+def _rows(trades: pd.DataFrame) -> pd.DataFrame:
+    others = ("time", "expiry", "side", "taker_side", "execution")
+    numbers = ("strike", "size", "price_coin", "price_usd", "iv", "index_price_usd", "underlying_price")
+    require_columns(trades, "trades", numbers, others=others)
+    require_instants(trades, "trades", ("time", "expiry"))
+    rows = trades.copy(deep=False)
+    rows.attrs = {}
+    return rows
+
+
+def _price_usd(rows: pd.DataFrame) -> pd.Series:
+    return rows["price_usd"].fillna(rows["price_coin"] * rows["index_price_usd"])
+
+
+def _forwards(rows: pd.DataFrame) -> pd.Series:
+    """Return the forward of each trade: the venue's, or what price in coin and volatility imply, or NaN."""
+    years = times.year_fraction(rows["time"], rows["expiry"]).to_numpy()
+    names = ("strike", "iv", "price_coin", "index_price_usd")
+    strike, iv, price, index = (rows[name].to_numpy(np.float64) for name in names)
+    sign = np.where(rows["side"] == "call", 1.0, -1.0)
+    ones, root = np.ones(len(rows)), iv * np.sqrt(years)
+
+    def slope(m: Floats) -> Floats:
+        return np.asarray(sign * ndtr(sign * (-np.log(m) / root - 0.5 * root)))
+
+    m = strike / index
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for _ in range(_ROUNDS):  # Newton's steps of a convex function
+            value = kernels.price(ones, m, years, iv, sign, np.zeros(len(rows)), inverse=False)
+            m = np.maximum(m + (value - price) / np.where(slope(m) == 0.0, np.nan, slope(m)), 1e-9)
+        implied = np.where(np.abs(slope(m)) > _LEAST_SLOPE, strike / m, np.nan)
+    return rows["underlying_price"].fillna(pd.Series(implied, rows.index))

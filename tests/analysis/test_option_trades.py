@@ -1,0 +1,96 @@
+"""Flow, the chain of trades, and deliveries beside densities, by numbers worked out by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from scipy.stats import norm
+
+from derivdata.analysis import black76, delivery, option_trades, surface
+from derivdata.support.times import year_fraction
+from tests.plot import made
+
+
+def test_flow_is_what_takers_bought_less_what_they_sold_and_blocks_stand_apart() -> None:
+    """Calls: 6 bought at 0.05 and 2 sold at 0.04 coin of 100 USD: 30 - 8 USD; puts: 3 sold at 0.02."""
+    found = option_trades.flow(made.option_trades(), by=["side"])
+    assert found["symbol"].item() == "BTC"
+    told = {str(name): values.sel(side=["call", "put"]).values.tolist() for name, values in found.items()}
+    assert told["premium_usd"] == pytest.approx([22.0, -6.0])
+    del told["premium_usd"]
+    assert told == {
+        "bought": [6.0, 0.0],
+        "sold": [2.0, 3.0],
+        "net": [4.0, -3.0],
+        "block": [0.0, 50.0],
+        "trade_count": [2, 2],
+    }
+    hourly = option_trades.flow(made.option_trades(), by=(), every="2h")
+    assert hourly["net"].values.tolist() == [4.0, -3.0]
+    assert hourly.indexes["time"].tz_localize("UTC").tolist() == [made.START, made.START + pd.Timedelta("2h")]
+
+
+def test_a_chain_of_trades_has_the_mean_volatility_by_size_and_the_forward_that_prices_imply() -> None:
+    """Calls at 110: (6 × 0.5 + 2 × 0.4) / 8 = 0.475; the block of puts does not count."""
+    quotes = option_trades.chain(made.option_trades()).set_index("side")
+    assert quotes["iv"].to_dict() == pytest.approx({"call": 0.475, "put": 0.6})
+    assert quotes["volume"].to_dict() == {"call": 8.0, "put": 3.0}
+    assert set(quotes["underlying_price"]) == {101.0}
+    rows = made.option_trades().assign(underlying_price=np.nan)
+    rows["strike"], rows["side"] = [101.0, 104.0, 101.0, 98.0], ["call", "call", "put", "put"]
+    rows["execution"], rows["instrument_name"] = "book", list("abcd")
+    forward = rows["index_price_usd"] * 1.02  # what the index is over the trades' own forward stays
+    years = year_fraction(rows["time"], rows["expiry"])
+    rows["price_coin"] = black76.price(forward, rows["strike"], years, rows["iv"], rows["side"]) / forward
+    rows.loc[3, "index_price_usd"] = 200.0
+    rows.loc[3, "price_coin"] = np.nan
+    told = option_trades.chain(rows)
+    assert told["underlying_price"].to_numpy() == pytest.approx(204.0, rel=1e-9)
+    with pytest.raises(ValueError, match=r"no trade of .* has a volatility and an index price"):
+        option_trades.chain(rows, at="2025-01-01")
+
+
+def _flat(volatility: float, forward: float) -> xr.Dataset:
+    """A surface of one volatility for two expiries, a day and two after the start at 08:00."""
+    days = pd.DatetimeIndex([made.START + pd.Timedelta(hours, "h") for hours in (8, 32)]).tz_localize(None)
+    k = xr.DataArray(np.linspace(-0.3, 0.3, 13), dims="strike")
+    t = xr.DataArray([0.1, 0.2], {"expiry": days}, "expiry")
+    fit = surface.fit(k, xr.full_like(k * t, volatility), t, forward=xr.full_like(t, forward))
+    return fit.assign_coords(symbol="BTC", exchange="deribit")
+
+
+def test_a_delivery_has_the_lognormal_probability_of_a_flat_surface() -> None:
+    found = delivery.probabilities(_flat(0.5, 100.0), made.delivery_prices())
+    k, t = np.log([0.99, 1.01]), np.array([0.1, 0.2])
+    deviation = 0.5 * np.sqrt(t)
+    np.testing.assert_allclose(found["log_moneyness"], k, atol=1e-12)
+    np.testing.assert_allclose(found["probability"], norm.cdf(k / deviation + deviation / 2), atol=2e-6)
+    later = made.delivery_prices().assign(time=lambda rows: rows["time"] + pd.Timedelta("1D"))
+    missing = delivery.probabilities(_flat(0.5, 100.0), later)["probability"]
+    assert np.isnan(missing.values).tolist() == [True, False]
+    twice = pd.concat([made.delivery_prices()] * 2)
+    with pytest.raises(ValueError, match="several deliveries of an instant"):
+        delivery.probabilities(_flat(0.5, 100.0), twice)
+
+
+@pytest.mark.parametrize(
+    ("values", "inside", "statistic"),
+    [
+        ([0.1, 0.4, 0.6, 0.97], [0.5, 0.75], 0.25),  # at 0.1 the first quarter lies 0.15 above, at 0.75 0.15
+        ([0.5, np.nan], [1.0, 1.0], 0.5),
+        ([], [np.nan, np.nan], np.nan),
+    ],
+)
+def test_calibration_counts_what_lies_within_and_is_far_from_uniform(
+    values: list[float], inside: list[float], statistic: float
+) -> None:
+    held: Any = delivery.calibration(xr.DataArray(values, dims="expiry"), intervals=[0.5, 0.9])
+    np.testing.assert_allclose(held["inside"], inside)
+    assert held["count"].item() == np.isfinite(values).sum()
+    np.testing.assert_allclose(held["ks_statistic"], statistic, atol=0.1)
+    with pytest.raises(ValueError, match="intervals must be above 0 and below 1"):
+        delivery.calibration(xr.DataArray([0.5]), intervals=[1.0])
