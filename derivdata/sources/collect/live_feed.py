@@ -17,8 +17,8 @@ from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.histories import chosen_venues
 from derivdata.sources.collect.liquidations import LIQUIDATIONS
-from derivdata.sources.collect.polling import VenuePolls, until_next_minute
-from derivdata.sources.collect.session import Contracts, Stopped
+from derivdata.sources.collect.polling import VenuePolls, chosen_contracts, until_next_minute
+from derivdata.sources.collect.session import Stopped
 from derivdata.sources.collect.sockets import VenueStream
 from derivdata.sources.collect.state import BOOKS
 from derivdata.sources.venues.endpoint import Stream
@@ -177,9 +177,7 @@ class Live:
                 if not self._wanted[name] and self._hours.get(name) != hour:
                     self._hours[name], state.contracts = hour, None  # no poll lists them again
                 items, context = state.listed()
-            if is_state:  # one contract stands for a symbol, as in polls
-                items = [*Contracts(items).by_symbol.values()]
-            return [i for i in items if self._symbols is None or i.symbol in self._symbols], context
+            return chosen_contracts(items, self._symbols, is_state=is_state), context
 
         return self._polls.stream(name, stream, contracts)
 

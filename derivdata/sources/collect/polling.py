@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from importlib.util import find_spec
 
 import pandas as pd
@@ -41,11 +40,12 @@ def until_next_minute(now: pd.Timestamp) -> float:
     return float(((now - _AFTER).floor("min") + _STEP + _AFTER - now).total_seconds())
 
 
-def _preferred(state: VenueState, symbols: Sequence[str]) -> tuple[list[Instrument], dict[str, pd.DataFrame]]:
-    """Return the contract that stands for each of some symbols, and what is known of the contracts."""
-    items, context = state.listed()
-    by_symbol = Contracts(items).by_symbol
-    return [by_symbol[symbol] for symbol in symbols if symbol in by_symbol], context
+def chosen_contracts(
+    items: list[Instrument], symbols: Sequence[str] | None, *, is_state: bool = True
+) -> list[Instrument]:
+    """Return the contracts of some symbols or all; of the state one stands for a symbol, as in polls."""
+    items = [*Contracts(items).by_symbol.values()] if is_state else items
+    return [item for item in items if symbols is None or item.symbol in symbols]
 
 
 class VenuePolls:
@@ -139,7 +139,11 @@ class VenuePolls:
         """Return the channels of the state of some symbols, to be started: of those tables that are kept."""
         found = []
         for name, state in self.states.items() if find_spec("websockets") else ():
-            contracts = partial(_preferred, state, symbols)
+
+            def contracts(state: VenueState = state) -> tuple[list[Instrument], dict[str, pd.DataFrame]]:
+                items, context = state.listed()
+                return chosen_contracts(items, symbols), context
+
             streams = [self.stream(name, one, contracts) for one in STATE_STREAMS.get(name, ())]
             found += [stream for stream in streams if any(map(self.keeps, stream.tables))]
         return found

@@ -1,7 +1,8 @@
 """BitMEX: one answer has every contract; 30 requests a minute without a key.
 
 Contracts are 1 USD (inverse), a power of ten of a coin (linear), or pay in a third coin (quanto, whose value
-is stated in that coin). ``XBt`` is a hundred-millionth of a bitcoin, ``USDt`` a millionth of a dollar.
+is stated in that coin). ``XBt`` is a hundred-millionth of a bitcoin, ``USDt`` a millionth of a dollar. Its
+list of liquidations is not read: it has orders at work, without an instant or a fill.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.readers import payments
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, Liquidation, Records
+from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.shapes import Figures, Paid, spelled
-from derivdata.sources.venues.wire import Data, Wire
+from derivdata.sources.venues.wire import Wire
 from derivdata.tables import contract
 
 _ALIASES = {"XBT": "BTC"}
@@ -137,43 +138,6 @@ def _value(reading: Reading, item: Instrument, row: _Contract, bitcoin: float | 
 _PAID = spelled(Paid[float, str], name="symbol", time="timestamp", rate="fundingRate")
 
 
-class _Order(Wire):
-    orderID: str
-    symbol: str
-    side: str
-    price: float | None
-    leavesQty: float | None
-
-
-class _OrderFrame(Data[list[_Order]]):
-    action: str
-
-
-def liquidations(reading: Reading) -> Records:
-    """Read orders of liquidations that are at work now: the venue tells neither an instant nor a fill."""
-    return _at_work(reading, reading.decode(list[_Order]))
-
-
-def liquidation_frames(reading: Reading) -> Records:
-    """Read the same of the stream, where ``insert`` is the event and other actions are its life."""
-    frames = reading.frames(_OrderFrame)
-    return _at_work(reading, [row for frame in frames if frame.action == "insert" for row in frame.data])
-
-
-def _at_work(reading: Reading, rows: list[_Order]) -> Records:
-    records = Records()
-    for row in rows:
-        item = reading.instrument(row.symbol, _named)
-        side = reading.word(row.side, {"Sell": "long", "Buy": "short"})
-        price, amount = reading.required(row.price), reading.required(row.leavesQty)
-        if reading.at is None:
-            reading.fail("an order has no instant of its own: give at=, when it arrived")
-        records.liquidations.append(
-            Liquidation.of(item, reading.at, side, amount, order_price=price, order_id=row.orderID)
-        )
-    return records
-
-
 class _Level(Wire):
     symbol: str
     side: str
@@ -197,11 +161,6 @@ def book(reading: Reading) -> Records:
 
 
 _endpoint = partial(VenueEndpoint, "bitmex")
-_at_work_now = partial(
-    _endpoint, "liquidations", tables=("liquidations_fills",), confirmed=False,
-    note="orders at work, without an instant or a fill; whose side it is was not compared",
-)  # fmt: skip
-
 ENDPOINTS = (
     _endpoint("funding", "/instrument/active", instruments, lists=True, every=60),
     _endpoint(
@@ -209,8 +168,6 @@ ENDPOINTS = (
         paging=Paging(unit="iso", limit=500, limit_name="count"),
     ),
     _endpoint("book", "/orderBook/L2", book, params={"depth": "500"}, symbol="symbol"),
-    _at_work_now("/liquidation", read=liquidations),
-    _at_work_now("liquidation", method="WS", read=liquidation_frames),
 )  # fmt: skip
 
 VENUE = Venue(
