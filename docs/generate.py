@@ -35,7 +35,7 @@ FAMILIES = {
 _MADE = "<!-- Made by docs/generate.py from the library: change the code, then run it. -->\n"
 _OURS = " Not in the API document: the local service alone answers it."
 _ENDPOINTS_HEAD = """\
-# Which endpoints are there?
+# Endpoints
 
 Every endpoint that the library asks, by family. *Tier* is the lowest that may ask; *cached* is how long an
 answer is served again while its window is open (one whose window has closed is [kept for good](fetch.md)).
@@ -43,7 +43,7 @@ Beside each stands the function that asks it, and the [table](tables.md) that co
 gives any answer as decoded JSON.
 """
 _TABLES_HEAD = """\
-# Which tables and columns are there?
+# Tables and columns
 
 One row per key; columns in this order, rows sorted by the key unless said otherwise. The unit stands in the
 name wherever the world uses more than one. *May lack*: missing in every row where the source does not give

@@ -98,7 +98,8 @@ def with_outputs(app: Any, page: str, source: list[str]) -> None:
             write_files(source[0])
             shared = _Run(page, names, itertools.count(1), simulations)
             # A picture that stands in the page for readers elsewhere is drawn by a block here.
-            text = _IMAGE.sub(lambda found: "" if hasattr(dd.plot, found[1]) else found[0], source[0])
+            drawn = tuple(dd.plot.__all__)
+            text = _IMAGE.sub(lambda found: "" if found[1].startswith(drawn) else found[0], source[0])
             source[0] = _FENCE.sub(lambda found: _block(found, shared), text)
         finally:
             dd.disconnect()  # a page may end in a replay

@@ -112,7 +112,7 @@ def test_the_guide_is_short_and_its_titles_are_nouns() -> None:
 def sentences(text: str) -> list[str]:
     """The sentences of a page, without code, tables, headings and pictures; code in a sentence is a word."""
     text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
-    text = re.sub(r"^(\||#|<!--|!\[|:::|    ).*$", "", text, flags=re.M)
+    text = re.sub(r"^( *\||#|<!--|!\[|:::|    ).*$", "", text, flags=re.M)
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "x", text))
     text = re.sub(r"^\s*([-*]|\d+\.) ", "\n\n", text, flags=re.M)
     parts = [" ".join(part.split()) for part in re.split(r"\n\s*\n", text)]
