@@ -8,6 +8,7 @@ import re
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -93,6 +94,10 @@ def page(written: str) -> Page:
     return Page(written)
 
 
+def reported(folder: Path, symbol: str, **options: Any) -> str:
+    return dd.report(symbol, out=folder / "r.html", **options).read_text(encoding="utf-8")
+
+
 def said(page: Page) -> str:
     return " ".join(" ".join(page.words).split())
 
@@ -164,14 +169,14 @@ def test_pairs_are_net_of_the_four_trades_over_the_year(page: Page) -> None:
 
 def test_one_hash_of_all_answers(tmp_path: Path) -> None:
     dd.connect("sample")
-    out = dd.report("ETH", out=tmp_path / "r.html", window="2d", sections=["funding"])
+    text = reported(tmp_path, "ETH", window="2d", sections=["funding"])
     hashes = [
         request["sha256"]
         for frame in (dd.funding.history("ETH", "2d"), dd.funding.snapshot(), dd.oi.history("ETH", "2d"))
         for request in dd.provenance(frame)["requests"]
     ]
     whole = hashlib.sha256("\n".join(sorted(hashes)).encode()).hexdigest()
-    assert whole in out.read_text(encoding="utf-8")
+    assert whole in text
 
 
 def test_a_folder_that_does_not_exist_is_refused_before_anything_is_fetched(tmp_path: Path) -> None:
@@ -182,15 +187,8 @@ def test_a_folder_that_does_not_exist_is_refused_before_anything_is_fetched(tmp_
 def test_venues_and_expiries_hold_the_report(tmp_path: Path) -> None:
     dd.connect("sample")
     held = ["binance", "okx", "deribit"]
-    out = dd.report(
-        "BTC",
-        out=tmp_path / "r.html",
-        window="2d",
-        venues=held,
-        expiries=["2026-07-31", "2026-09-25"],
-        sections=["funding", "options"],
-    )
-    page = Page(out.read_text(encoding="utf-8"))
+    days, parts = ["2026-07-31", "2026-09-25"], ["funding", "options"]
+    page = Page(reported(tmp_path, "BTC", window="2d", venues=held, expiries=days, sections=parts))
     assert set(page.table("venue", "mean [bps/8h]")["venue"]) == {"binance", "okx"}
     assert list(page.table("expiry", "ATM [%]")["expiry"]) == ["2026-07-31 08:00", "2026-09-25 08:00"]
     assert set(page.table("venue", "30-day ATM [%]")["venue"]) == {"deribit", "binance", "okx"}
@@ -200,12 +198,11 @@ def test_venues_and_expiries_hold_the_report(tmp_path: Path) -> None:
 def test_a_short_window_is_forecast_from_the_year_before(tmp_path: Path) -> None:
     dd.connect("sample")
     two = {"window": "2d", "sections": ["carry"], "venues": ["binance", "hyperliquid"]}
-    text = dd.report("BTC", out=tmp_path / "r.html", **two).read_text(encoding="utf-8")
+    text = reported(tmp_path, "BTC", **two)
     assert re.search(r"learnt\s+from 3\d\d days of rates", text)
     assert "under ten past decisions" not in text
     assert not Page(text).table("net APR [%]", "mean spread [bps/8h]")["net APR [%]"].eq("").any()
-    hour = dd.report("BTC", out=tmp_path / "h.html", **(two | {"window": "1h"})).read_text(encoding="utf-8")
-    assert "no sums over 8 hours" in hour
+    assert "no sums over 8 hours" in reported(tmp_path, "BTC", **(two | {"window": "1h"}))
 
 
 def test_what_a_source_lacks_is_said_and_not_fatal(tmp_path: Path) -> None:
@@ -247,8 +244,7 @@ def test_payments_stand_in_for_rates_that_were_not_sampled(tmp_path: Path) -> No
     frame = rows("funding_settlements", symbol="BTC", kind="settled", **columns)
     dd.open_archive(tmp_path / "paid").append("funding_settlements", frame)
     dd.connect(str(tmp_path / "paid"))
-    out = dd.report("BTC", out=tmp_path / "r.html", window="60d", sections=["funding", "carry"])
-    page = Page(out.read_text(encoding="utf-8"))
+    page = Page(reported(tmp_path, "BTC", window="60d", sections=["funding", "carry"]))
     assert "These are payments, added up over every 8 hours" in said(page)
     means = page.table("venue", "mean [bps/8h]").set_index("venue")["mean [bps/8h]"]
     assert means.to_dict() == {"busy": "3.000", "calm": "1.000"}
@@ -279,8 +275,7 @@ def test_payments_of_the_year_before_that_have_no_sums_leave_the_window_its_rate
         return mixed if end - start > pd.Timedelta(100, "D") else table
 
     monkeypatch.setattr(dd.funding, "settlements", over_a_year)
-    out = dd.report("BTC", out=tmp_path / "r.html", window="30d", sections=["funding", "carry"])
-    said_there = said(Page(out.read_text(encoding="utf-8")))
+    said_there = said(Page(reported(tmp_path, "BTC", window="30d", sections=["funding", "carry"])))
     assert "payments behind the funding rates of the last year have no sums over 8 hours" in said_there
     assert "behind the funding rates have" not in said_there
 
@@ -295,8 +290,7 @@ def test_one_expiry_without_open_interest_is_shown_as_far_as_it_goes(tmp_path: P
     whole = made.chain()
     one = whole[whole["expiry"] == whole["expiry"].min()].assign(open_interest=float("nan"))
     dd.connect(options_archive(tmp_path / "one", dd.tables.TABLES["options_snapshot"].conform(one)))
-    out = dd.report("BTC", out=tmp_path / "r.html", window="1d", sections=["options", "quality"])
-    page = Page(out.read_text(encoding="utf-8"))
+    page = Page(reported(tmp_path, "BTC", window="1d", sections=["options", "quality"]))
     row = page.table("expiry", "ATM [%]", "what to know").iloc[0]
     assert (row["days"], row["ATM [%]"], row["what to know"]) == ("7.00", "50.00", "forward is spot")
     for lack in (
@@ -313,24 +307,17 @@ def test_one_expiry_without_open_interest_is_shown_as_far_as_it_goes(tmp_path: P
 def test_chains_that_cannot_be_used_are_said(tmp_path: Path) -> None:
     percent = made.chain().assign(iv=lambda t: 100 * t["iv"])
     dd.connect(options_archive(tmp_path / "percent", percent))
-    out = dd.report("BTC", out=tmp_path / "r.html", window="1d", sections=["options"])
-    assert (
-        "The options on BTC, deribit, cannot be used: /options/snapshot: volatility in percent"
-        in out.read_text("utf-8")
-    )
+    text = reported(tmp_path, "BTC", window="1d", sections=["options"])
+    assert "The options on BTC, deribit, cannot be used: /options/snapshot: volatility in percent" in text
     dd.connect(options_archive(tmp_path / "other", made.chain()))
-    out = dd.report(
-        "BTC", out=tmp_path / "r.html", window="1d", sections=["options"], expiries=["2026-01-13"]
-    )
-    text = out.read_text(encoding="utf-8")
+    text = reported(tmp_path, "BTC", window="1d", sections=["options"], expiries=["2026-01-13"])
     assert "No options on BTC, deribit, expire on the days chosen." in text
     assert "The source has nothing to summarise" in text
 
 
 def test_an_attribution_is_a_visible_link(tmp_path: Path) -> None:
     dd.connect("sample", attribution_url="https://data.example.org/about")
-    out = dd.report("BTC", out=tmp_path / "r.html", window="1d", sections=["funding"])
-    text = out.read_text(encoding="utf-8")
+    text = reported(tmp_path, "BTC", window="1d", sections=["funding"])
     link = '<a href="https://data.example.org/about">https://data.example.org/about</a>'
     assert f"Funding rate data provided by {link}" in text
     [figure, *_] = re.findall(r"<figure>.*?</figure>", text, flags=re.S)
@@ -350,8 +337,7 @@ def test_a_source_is_named_as_its_author_would(tmp_path: Path) -> None:
 def test_the_api_warns_of_its_own_data(tmp_path: Path) -> None:
     """Data that is not synthetic and asks for an attribution is the API's, or passed on from it."""
     dd.connect(rates_archive(tmp_path / "rates", "BTC"), attribution_url="https://data.example.org")
-    out = dd.report("BTC", out=tmp_path / "r.html", window="1d", sections=["carry"])
-    text = out.read_text(encoding="utf-8")
+    text = reported(tmp_path, "BTC", window="1d", sections=["carry"])
     assert "The API&#x27;s own warning: the data is informational and not intended for P&amp;L" in text
 
 
@@ -359,8 +345,7 @@ def test_a_full_answer_is_not_taken_for_the_whole(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("derivdata.reports.data.EVENTS", 40)
     dd.connect("sample")
     with pytest.warns(DataNotice, match="the answer is full at limit=40"):
-        out = dd.report("BTC", out=tmp_path / "r.html", window="2d", sections=["liquidations", "quality"])
-    text = out.read_text(encoding="utf-8")
+        text = reported(tmp_path, "BTC", window="2d", sections=["liquidations", "quality"])
     assert "The answer hit its limit of 40 orders: others may be missing." in text
     assert (
         "40 orders since 2026-06-28 12:00 UTC; the answer hit its limit, so that some may be missing" in text
@@ -446,12 +431,10 @@ def test_an_unknown_symbol_fails_and_leaves_the_file_that_was_there(
 
 def test_a_symbol_with_signs_of_mathematics_is_drawn_and_reported(tmp_path: Path) -> None:
     dd.connect(rates_archive(tmp_path / "rates", "A$X_{$B"))
-    out = dd.report("A$X_{$B", out=tmp_path / "r.html", window="1d", sections=["funding"])
-    text = out.read_text(encoding="utf-8")
+    text = reported(tmp_path, "A$X_{$B", window="1d", sections=["funding"])
     assert text.count("A$X_{$B funding: long") == 2, "in the titles of both figures"
     rates = dd.funding.history("A$X_{$B", "1d")
-    figure = dd.plot.funding_history(rates).get_figure(root=True)
-    figure.savefig(tmp_path / "alone.png")
+    dd.plot.funding_history(rates).get_figure(root=True).savefig(tmp_path / "alone.png")
 
 
 def test_the_page_allows_its_own_script_and_holds_no_control_characters(
@@ -475,8 +458,7 @@ def test_the_page_allows_its_own_script_and_holds_no_control_characters(
         return frame
 
     monkeypatch.setattr(funding, "history", noticed)
-    out = dd.report("BTC", out=tmp_path / "r.html", window="1d", sections=["funding"])
-    text = out.read_text(encoding="utf-8")
+    text = reported(tmp_path, "BTC", window="1d", sections=["funding"])
     assert "Notice of the source: red \\x1b[31mtext \\x07 backwards \\u202egnp.exe" in text
     assert all(character.isprintable() or character == "\n" for character in text)
 
@@ -487,11 +469,10 @@ def test_a_free_key_gets_the_rates_now(tmp_path: Path) -> None:
     try:
         dd.connect(local.url, api_key="dk_free")
         now = dd.funding.snapshot().query("symbol == 'BTC'").sort_values("rate_bps_8h", ascending=False)
-        out = dd.report("BTC", out=tmp_path / "r.html", window="2d", sections=["funding"])
+        page = Page(reported(tmp_path, "BTC", window="2d", sections=["funding"]))
         dd.disconnect()
     finally:
         local.close()
-    page = Page(out.read_text(encoding="utf-8"))
     shown = page.table("venue", "rate [bps/8h]", "as APR [%]", "interval [h]")
     assert list(shown["venue"]) == list(now["exchange"].astype(str))
     assert list(shown["rate [bps/8h]"]) == [f"{rate:.3f}" for rate in now["rate_bps_8h"]]

@@ -145,29 +145,3 @@ def test_every_environment_installs_with_the_locked_uv() -> None:
     assert all("$(UV)" in rule.partition("\n")[0] for rule in rules if rule.partition(":")[0] in installing)
     [first] = [line for rule in rules for line in rule.splitlines() if "-m pip" in line]
     assert first.split("--requirement")[1].split() == ["requirements/uv.txt"]
-
-
-PIN = "a==1 ; python_version < '4' \\\n    --hash=sha256:" + 64 * "0"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "--index-url x\n" + PIN,
-        "a @ https://example.org/a.whl",
-        PIN.replace("sha256:0", "md5:0"),
-        PIN + " \\\n    --hash=sha256:0",
-    ],
-)
-def test_what_is_no_pin_is_refused(text: str) -> None:
-    assert pins(PIN)[0].hashes
-    assert pins("a==1")[0].hashes == ()
-    with pytest.raises(AssertionError, match=r"no package|no hash|not one version"):
-        on({}, pins(text))
-
-
-def test_what_is_not_locked_or_too_old_is_named() -> None:
-    assert unmet([Requirement("a>=1"), Requirement("a>=2"), Requirement("b")], on({}, pins(PIN))) == [
-        "a>=2 has 1",
-        "b has None",
-    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import re
@@ -133,19 +132,3 @@ def test_jedi_completes_without_running_the_code(tmp_path: Path, monkeypatch: py
     assert {"history", "snapshot", "settlements"} <= families
     [signature] = jedi.Script("import derivdata as dd\ndd.funding.history(").get_signatures(2, 19)
     assert [p.name for p in signature.params] == ["symbols", "start", "end", "venues", "resolution"]
-
-
-@pytest.mark.parametrize(
-    "module",
-    [
-        dd.errors,
-        dd.plot,
-        dd.tables,
-        dd.units,
-        dd.analysis,
-        *filter(inspect.ismodule, (getattr(dd.analysis, n) for n in dd.analysis.__all__)),
-    ],
-    ids=lambda m: m.__name__,
-)
-def test_a_module_lists_its_public_names_only(module: ModuleType) -> None:
-    assert sorted(dir(module)) == sorted(module.__all__)
