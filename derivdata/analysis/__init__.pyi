@@ -8,6 +8,7 @@ from derivdata.analysis import chain as chain
 from derivdata.analysis import delivery as delivery
 from derivdata.analysis import exposure as exposure
 from derivdata.analysis import funding as funding
+from derivdata.analysis import futures as futures
 from derivdata.analysis import liquidations as liquidations
 from derivdata.analysis import oi as oi
 from derivdata.analysis import option_trades as option_trades
@@ -32,6 +33,7 @@ __all__ = [
     "delivery",
     "exposure",
     "funding",
+    "futures",
     "liquidations",
     "oi",
     "option_trades",
