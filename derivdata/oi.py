@@ -14,7 +14,7 @@ import pandas as pd
 
 from derivdata import tables
 from derivdata.client import quantities, transport
-from derivdata.client.quantities import Quantity
+from derivdata.client.quantities import quantity
 from derivdata.client.reading import Envelope
 from derivdata.client.retrieval import tabulate
 from derivdata.client.transport import Answer
@@ -41,35 +41,9 @@ class _Summary(Envelope):
     exchanges: list[_Exchange]
 
 
-class _Row(msgspec.Struct):
-    exchange: str
-    open_interest_usd: float | None
-    timestamp: str = ""
-    t: str = ""
-
-
-class _Timeseries(Envelope):
-    symbol: str
-    data: list[_Row]
-
-
-class _Total(msgspec.Struct):
-    exchange: str
-    total_open_interest_usd: float | None
-    symbol_count: int | None = None
-    timestamp: str = ""
-    t: str = ""
-
-
-class _Totals(Envelope):
-    data: list[_Total]
-
-
-_HISTORY = Quantity(endpoints.OI_TIMESERIES, tables.TABLES["oi_history"], _Timeseries, "open_interest_usd")
-_TOTALS = Quantity(
-    endpoints.OI_EXCHANGE_TOTALS, tables.TABLES["oi_exchange_totals"], _Totals, "total_open_interest_usd"
-)
-_TOP = Quantity(endpoints.OI_TOP_SYMBOLS, tables.TABLES["oi_top_symbols"], quantities.TopSymbols, "oi_usd")
+_HISTORY = quantity(endpoints.OI_TIMESERIES, "open_interest_usd")
+_TOTALS = quantity(endpoints.OI_EXCHANGE_TOTALS, "total_open_interest_usd")
+_TOP = quantity(endpoints.OI_TOP_SYMBOLS, "oi_usd")
 
 
 @typed

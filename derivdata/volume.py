@@ -14,7 +14,7 @@ import pandas as pd
 
 from derivdata import tables
 from derivdata.client import quantities
-from derivdata.client.quantities import Quantity
+from derivdata.client.quantities import quantity
 from derivdata.client.reading import Envelope, instants
 from derivdata.client.retrieval import get_windows, pieces, tabulate
 from derivdata.client.transport import Answer
@@ -25,30 +25,6 @@ from derivdata.tables.contracts import venue_names
 
 __all__ = ["exchange_totals", "history", "oi_ratio", "taker", "top_symbols"]
 __dir__ = __all__.copy
-
-
-class _Row(msgspec.Struct):
-    exchange: str
-    volume_usd: float | None
-    timestamp: str = ""
-    t: str = ""
-
-
-class _Timeseries(Envelope):
-    symbol: str
-    data: list[_Row]
-
-
-class _Total(msgspec.Struct):
-    exchange: str
-    total_volume_usd: float | None
-    symbol_count: int | None = None
-    timestamp: str = ""
-    t: str = ""
-
-
-class _Totals(Envelope):
-    data: list[_Total]
 
 
 class _Ratio(msgspec.Struct):
@@ -63,13 +39,9 @@ class _Ratios(Envelope):
     data: dict[str, list[_Ratio]]
 
 
-_HISTORY = Quantity(endpoints.VOLUME_TIMESERIES, tables.TABLES["volume_history"], _Timeseries, "volume_usd")
-_TOTALS = Quantity(
-    endpoints.VOLUME_EXCHANGE_TOTALS, tables.TABLES["volume_exchange_totals"], _Totals, "total_volume_usd"
-)
-_TOP = Quantity(
-    endpoints.VOLUME_TOP_SYMBOLS, tables.TABLES["volume_top_symbols"], quantities.TopSymbols, "volume_usd"
-)
+_HISTORY = quantity(endpoints.VOLUME_TIMESERIES, "volume_usd")
+_TOTALS = quantity(endpoints.VOLUME_EXCHANGE_TOTALS, "total_volume_usd")
+_TOP = quantity(endpoints.VOLUME_TOP_SYMBOLS, "volume_usd")
 
 
 @typed

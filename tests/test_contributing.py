@@ -35,9 +35,14 @@ COLUMNS["surprise"] = Column(_NUMBER, "1", "A column of a made-up endpoint.", le
 __all__ += ["largest"]
 
 
+class _LargestRow(msgspec.Struct):
+    exchange: str
+    open_interest_usd: float
+
+
 class _Largest(Envelope):
     symbol: str
-    data: list[_Row]
+    data: list[_LargestRow]
 
 
 def largest(symbol: str) -> pd.DataFrame:

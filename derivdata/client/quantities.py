@@ -25,9 +25,22 @@ class Quantity(NamedTuple):
     """One way to ask for a quantity."""
 
     endpoint: Endpoint
-    table: Table
     into: type[Any]
     value: str  # its field in a row of the answer; of wide rows, the table's column
+
+    @property
+    def table(self) -> Table:
+        """The table that its rows make."""
+        return TABLES[self.endpoint.table]
+
+
+def quantity(endpoint: Endpoint, value: str) -> Quantity:
+    """Return a way to ask for a quantity whose rows, one for each venue and step, stand in ``data``."""
+    fields: list[Any] = [("exchange", str), (value, float | None), ("symbol_count", int | None, None)]
+    row = msgspec.defstruct("Row", [*fields, ("timestamp", str, ""), ("t", str, "")])
+    named: list[Any] = [("symbol", str)] if "{symbol}" in endpoint.path else []
+    rows = [*named, ("data", list[row])]  # type: ignore[valid-type]
+    return Quantity(endpoint, msgspec.defstruct("Rows", rows, bases=(Envelope,), kw_only=True), value)
 
 
 class TopSymbols(Envelope):

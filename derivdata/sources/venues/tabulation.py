@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -213,12 +214,8 @@ def _oi(exchange: str, records: Records, at: int | None) -> dict[str, Any]:
     now = preferred(s for s in records.states if s.oi_usd is not None)
     past: list[OiPoint] = preferred(p for p in records.oi if p.oi_usd is not None)
     rows: list[State | OiPoint] = [*now, *past]
-    return {
-        "symbol": [row.instrument.symbol for row in rows],
-        "time": stamps([row.time for row in rows], at),
-        "oi_usd": [row.oi_usd for row in rows],
-        "resolution": ["raw"] * len(now) + [row.resolution for row in past],
-    }
+    stated = ["raw"] * len(now) + [row.resolution for row in past]
+    return _columns(rows, at, oi_usd="oi_usd") | {"resolution": stated}
 
 
 def _market(exchange: str, states: list[State], at: int | None) -> dict[str, Any]:
@@ -230,15 +227,9 @@ def _market(exchange: str, states: list[State], at: int | None) -> dict[str, Any
     _check_rates(exchange, native, bps, len(with_rates))
     checked = iter(bps.tolist())
     rates = [next(checked) if _has_rate(row) else None for row in rows]
-    return {
-        "symbol": [row.instrument.symbol for row in rows],
-        "time": stamps([row.time for row in rows], at),
-        "price_usd": [_price(row) for row in rows],
-        "price_24h_change_pct": [row.change_pct for row in rows],
-        "volume_24h_usd": [row.volume_usd for row in rows],
-        "oi_usd": [row.oi_usd for row in rows],
-        "funding_current_bps_8h": rates,
-    }
+    figures = {"price_24h_change_pct": "change_pct", "volume_24h_usd": "volume_usd", "oi_usd": "oi_usd"}
+    made = {"price_usd": [_price(row) for row in rows], "funding_current_bps_8h": rates}
+    return _columns(rows, at, **figures) | made
 
 
 def _price(state: State) -> float | None:
@@ -256,17 +247,13 @@ def _futures(exchange: str, states: list[State], at: int | None) -> dict[str, An
         and (_price(s) or s.last)
         and ((s.time or at or 0) < (s.instrument.expiry or 0))
     ]
-    return {
-        "symbol": [row.instrument.symbol for row in rows],
-        "time": stamps([row.time for row in rows], at),
-        "instrument_name": [row.instrument.name for row in rows],
+    names = {"instrument_name": "instrument.name", "oi_usd": "oi_usd", "volume_24h_usd": "volume_usd"}
+    return _columns(rows, at, **names) | {
         "expiry": stamps([row.instrument.expiry for row in rows], None),
         "price_usd": [_price(row) or row.last for row in rows],
         "index_price_usd": [
             row.index_price or indices.get((row.instrument.symbol, row.instrument.quote)) for row in rows
         ],
-        "oi_usd": [row.oi_usd for row in rows],
-        "volume_24h_usd": [row.volume_usd for row in rows],
         "resolution": repeated("raw", len(rows)),
     }
 
@@ -282,48 +269,28 @@ def _prices(exchange: str, records: Records, at: int | None) -> dict[str, Any]:
     # Venues write 0 where they have no price, of an index that is not made or a contract that never traded.
     past = [row for row in preferred(records.prices) if row.kind != "spot"]
     rows = [row for row in [*now, *past] if row.price > 0.0]
-    return {
-        "symbol": [row.instrument.symbol for row in rows],
-        "time": stamps([row.time or None for row in rows], at),
-        "kind": [row.kind for row in rows],
-        "price_usd": [row.price for row in rows],
-        "resolution": [row.resolution for row in rows],
-    }
+    return _columns(rows, at, kind="kind", price_usd="price", resolution="resolution")
 
 
 def _spot(prices: list[Price]) -> dict[str, Any]:
     rows = [row for row in preferred(prices) if row.kind == "spot"]
-    return {
-        "symbol": [row.instrument.symbol for row in rows],
-        "time": stamps([row.time for row in rows], None),
-        "quote": [row.instrument.quote for row in rows],
-        "price": [row.price for row in rows],
-        "resolution": [row.resolution for row in rows],
-    }
+    return _columns(rows, quote="instrument.quote", price="price", resolution="resolution")
 
 
 def _positioning(rows: list[Positioning]) -> dict[str, Any]:
-    rows = preferred(rows)
-    return {
-        "symbol": [row.instrument.symbol for row in rows],
-        "time": stamps([row.time for row in rows], None),
-        "kind": [row.kind for row in rows],
-        "long_share": [row.long_share for row in rows],
-        "short_share": [row.short_share for row in rows],
-        "long_short_ratio": [row.ratio for row in rows],
-        "resolution": [row.resolution for row in rows],
-    }
+    told = {name: name for name in ("kind", "long_share", "short_share", "resolution")}
+    return _columns(preferred(rows), None, long_short_ratio="ratio", **told)
 
 
 def _taken(rows: list[Taken]) -> dict[str, Any]:
-    rows = preferred(rows)
-    return {
-        "symbol": [row.instrument.symbol for row in rows],
-        "time": stamps([row.time for row in rows], None),
-        "buy_usd": [row.buy_usd for row in rows],
-        "sell_usd": [row.sell_usd for row in rows],
-        "resolution": [row.resolution for row in rows],
-    }
+    return _columns(preferred(rows), buy_usd="buy_usd", sell_usd="sell_usd", resolution="resolution")
+
+
+def _columns(rows: Sequence[Any], at: int | None = None, /, **fields: str) -> dict[str, Any]:
+    """Return symbol and instant of rows, and by column a field of each, such as ``instrument.quote``."""
+    found = {column: [*map(attrgetter(field), rows)] for column, field in fields.items()}
+    symbols = [row.instrument.symbol for row in rows]
+    return {"symbol": symbols, "time": stamps([row.time or None for row in rows], at), **found}
 
 
 def _liquidations(exchange: str, rows: list[Liquidation]) -> dict[str, Any]:
@@ -333,19 +300,10 @@ def _liquidations(exchange: str, rows: list[Liquidation]) -> dict[str, Any]:
         key = (exchange, row.instrument.name, row.time, row.side, *row.native)
         seen[key] += 1
         orders.append(row.order_id or _digest((*key, seen[key])))
-    return {
-        "order_id": orders,
-        "fill_id": ["1"] * len(rows),
-        "time": stamps([row.time for row in rows], None),
-        "symbol": [row.instrument.symbol for row in rows],
-        "side": [row.side for row in rows],
-        "order_price_usd": [row.order_price for row in rows],
-        "fill_price_usd": [row.fill_price for row in rows],
-        "quantity": [row.quantity for row in rows],
-        "filled_quantity": [row.filled for row in rows],
-        "value_usd": [row.value_usd for row in rows],
-        "status": repeated("filled", len(rows)),
-    }
+    fields = {"order_price_usd": "order_price", "fill_price_usd": "fill_price", "filled_quantity": "filled"}
+    fields |= {name: name for name in ("side", "quantity", "value_usd")}
+    made = {"order_id": orders, "fill_id": ["1"] * len(rows), "status": repeated("filled", len(rows))}
+    return _columns(rows, None, **fields) | made
 
 
 def _digest(key: tuple[object, ...]) -> str:
