@@ -16,6 +16,7 @@ from derivdata.analysis import position as position
 from derivdata.analysis import risk_neutral as risk_neutral
 from derivdata.analysis import smile as smile
 from derivdata.analysis import surface as surface
+from derivdata.analysis import taker as taker
 from derivdata.analysis import variance as variance
 from derivdata.analysis import volatility as volatility
 from derivdata.analysis.funding.carry_tables import carry_table as carry_table
@@ -43,6 +44,7 @@ __all__ = [
     "risk_neutral",
     "smile",
     "surface",
+    "taker",
     "variance",
     "volatility",
 ]
