@@ -313,49 +313,42 @@ _TAKEN = spelled(
     Sided[str, int], name="pair", long="takerBuyVol", short="takerSellVol", time="timestamp",
 )  # fmt: skip
 
+
+def _of_market(of: partial[VenueEndpoint], base: str) -> tuple[VenueEndpoint, ...]:
+    """Return the requests that the linear and the inverse market have alike."""
+    return (
+        of("instruments", f"{base}/exchangeInfo", exchange_info, lists=True),
+        of("intervals", f"{base}/fundingInfo", funding_info, pool="funding"),
+        of(
+            "funding", f"{base}/premiumIndex", premium_index, tables=(*RATE_TABLES, *PRICE_TABLES, DATED),
+            weight=10, every=60,
+        ),
+        of("tickers", f"{base}/ticker/24hr", tickers, weight=40, every=300),
+        of(
+            "oi", f"{base}/openInterest", open_interest, symbol="symbol", every=300,
+            note="one request for each contract, a fifth of them each minute",
+        ),
+        of(
+            "settlements", f"{base}/fundingRate", funding_rates, symbol="symbol", paging=_HISTORY,
+            pool="funding", note="500 requests in 5 minutes",
+        ),
+        of("book", f"{base}/depth", depth, params={"limit": "500"}, symbol="symbol", weight=10),
+    )  # fmt: skip
+
+
 ENDPOINTS = (
-    _linear("instruments", "/fapi/v1/exchangeInfo", exchange_info, lists=True),
-    _linear("intervals", "/fapi/v1/fundingInfo", funding_info, pool="funding"),
-    _linear(
-        "funding", "/fapi/v1/premiumIndex", premium_index, tables=(*RATE_TABLES, *PRICE_TABLES, DATED),
-        weight=10, every=60,
-    ),
-    _linear("tickers", "/fapi/v1/ticker/24hr", tickers, weight=40, every=300),
-    _linear(
-        "oi", "/fapi/v1/openInterest", open_interest, symbol="symbol", every=300,
-        note="one request for each contract, a fifth of them each minute",
-    ),
-    _linear(
-        "settlements", "/fapi/v1/fundingRate", funding_rates, symbol="symbol", paging=_HISTORY,
-        pool="funding", note="500 requests in 5 minutes",
-    ),
+    *_of_market(_linear, "/fapi/v1"),
     _linear(
         "oi_history", "/futures/data/openInterestHist", open_interest_history, params={"period": "5m"},
         symbol="symbol", paging=_OI_HISTORY, pool="data",
         note="1,000 requests in 5 minutes; the newest month",
     ),
-    _linear("book", "/fapi/v1/depth", depth, params={"limit": "500"}, symbol="symbol", weight=10),
-    _inverse("instruments", "/dapi/v1/exchangeInfo", exchange_info, lists=True),
-    _inverse("intervals", "/dapi/v1/fundingInfo", funding_info, pool="funding"),
-    _inverse(
-        "funding", "/dapi/v1/premiumIndex", premium_index, tables=(*RATE_TABLES, *PRICE_TABLES, DATED),
-        weight=10, every=60,
-    ),
-    _inverse("tickers", "/dapi/v1/ticker/24hr", tickers, weight=40, every=300),
-    _inverse(
-        "oi", "/dapi/v1/openInterest", open_interest, symbol="symbol", every=300,
-        note="one request for each contract, a fifth of them each minute",
-    ),
-    _inverse(
-        "settlements", "/dapi/v1/fundingRate", funding_rates, symbol="symbol", paging=_HISTORY,
-        pool="funding",
-    ),
+    *_of_market(_inverse, "/dapi/v1"),
     _inverse(
         "oi_history", "/futures/data/openInterestHist?pair", open_interest_history,
         params={"period": "5m", "contractType": "PERPETUAL"}, symbol="pair", paging=_OI_HISTORY, pool="data",
         confirmed=False, note="the documented example contradicts its units",
     ),
-    _inverse("book", "/dapi/v1/depth", depth, params={"limit": "500"}, symbol="symbol", weight=10),
     *_ratios("globalLongShortAccountRatio", "accounts"),
     *_ratios("topLongShortAccountRatio", "top_accounts"),
     *_ratios("topLongShortPositionRatio", "top_positions"),

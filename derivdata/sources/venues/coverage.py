@@ -16,29 +16,20 @@ from derivdata.sources.venues.registry import VENUES
 
 _OTHERS = ""
 _HOURLY = "fraction of an hour"
+_PAID = {
+    **dict.fromkeys(("deribit", "hyperliquid", "derive", "dydx", "kraken", "cryptocom"), _HOURLY),
+    "paradex": "fraction of the market's funding period",
+    "lighter": "percent of an hour, the sign apart",
+    _OTHERS: "fraction of the interval",
+}
 _UNITS: dict[str, Mapping[str, str]] = {
     "funding_history": {
+        **_PAID,
         "deribit": "fraction of 8 hours, realised",
-        "hyperliquid": _HOURLY,
-        "derive": _HOURLY,
-        "paradex": "fraction of the market's funding period",
-        "dydx": _HOURLY,
         "lighter": "fraction of 8 hours",
         "kraken": "USD of a contract and hour",
-        "cryptocom": _HOURLY,
-        _OTHERS: "fraction of the interval",
     },
-    "funding_settlements": {
-        "deribit": _HOURLY,
-        "hyperliquid": _HOURLY,
-        "derive": _HOURLY,
-        "paradex": "fraction of the market's funding period",
-        "dydx": _HOURLY,
-        "lighter": "percent of an hour, the sign apart",
-        "kraken": _HOURLY,
-        "cryptocom": _HOURLY,
-        _OTHERS: "fraction of the interval",
-    },
+    "funding_settlements": _PAID,
     "oi_history": {
         "binance": "coins; inverse: contracts",
         "bybit": "USD and coins; of both sides before 2026-06",

@@ -44,13 +44,6 @@ class Result(Wire, Generic[T]):
     result: T
 
 
-class Page(Wire, Generic[T]):
-    """Envelope ``{"list": [...]}`` of a page, with the cursor of the next."""
-
-    rows: list[T] = msgspec.field(name="list")
-    nextPageCursor: str | None = None
-
-
 @overload
 def decode(body: bytes, kind: type[T], where: str) -> T: ...
 @overload
