@@ -47,6 +47,7 @@ from derivdata.tables.panels import panel as panel
 from derivdata.tables.panels import provenance as provenance
 
 __version__: str
+_FAMILIES: tuple[str, ...]
 __all__ = [
     "analysis",
     "archive",

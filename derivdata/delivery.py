@@ -1,8 +1,4 @@
-"""Delivery: the prices at which options and dated futures are settled when they expire.
-
-The API document has no such endpoint. The local service answers it, over the sample, an archive or the
-venues; the hosted service does not, and the error names the sources that do.
-"""
+"""Delivery: the prices at which options and dated futures are settled when they expire."""
 
 from __future__ import annotations
 

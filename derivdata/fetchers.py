@@ -3,50 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
-from derivdata import (
-    builders,
-    delivery,
-    funding,
-    futures,
-    hip3,
-    hip4,
-    liquidations,
-    markets,
-    oi,
-    options,
-    orderbook,
-    positioning,
-    prices,
-    rwa,
-    volatility,
-    volume,
-)
+import derivdata
 from derivdata.client.plan import catalog
 from derivdata.tables import TABLES
 from derivdata.tables.definitions import OPEN_TABLES
 
 __all__ = ["FAMILIES", "FETCHERS"]
 
-FAMILIES = {
-    "builders": builders,
-    "delivery": delivery,
-    "funding": funding,
-    "futures": futures,
-    "hip3": hip3,
-    "hip4": hip4,
-    "liquidations": liquidations,
-    "markets": markets,
-    "oi": oi,
-    "options": options,
-    "orderbook": orderbook,
-    "positioning": positioning,
-    "prices": prices,
-    "rwa": rwa,
-    "volatility": volatility,
-    "volume": volume,
-}
+FAMILIES = {name: import_module(f"derivdata.{name}") for name in derivdata._FAMILIES}
 
 FETCHERS: dict[str, Callable[..., Any]] = {
     f"{family}_{name}": getattr(module, name)

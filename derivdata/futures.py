@@ -1,8 +1,4 @@
-"""Dated futures: price, index, expiry and open interest of every contract with an expiry.
-
-The API document has no such endpoint. The local service answers it, over the sample, an archive or the
-venues; the hosted service does not, and the error names the sources that do.
-"""
+"""Dated futures: price, index, expiry and open interest of every contract with an expiry."""
 
 from __future__ import annotations
 

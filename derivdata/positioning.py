@@ -1,8 +1,4 @@
-"""Positioning: how many accounts, and how much of the positions, are long against short.
-
-The API document has no such endpoint. The local service answers it, over the sample, an archive or the
-venues; the hosted service does not, and the error names the sources that do.
-"""
+"""Positioning: how many accounts, and how much of the positions, are long against short."""
 
 from __future__ import annotations
 

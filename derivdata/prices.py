@@ -1,8 +1,4 @@
-"""Prices over time: mark, index and last price of every venue, and spot prices.
-
-The API document has no such endpoint. The local service answers it, over the sample, an archive or the
-venues; the hosted service does not, and the error names the sources that do.
-"""
+"""Prices over time: mark, index and last price of every venue, and spot prices."""
 
 from __future__ import annotations
 

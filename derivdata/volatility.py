@@ -1,8 +1,4 @@
-"""Volatility indices that venues publish: DVOL of Deribit, BVOL of Binance.
-
-The API document has no such endpoint. The local service answers it, over the sample, an archive or the
-venues; the hosted service does not, and the error names the sources that do.
-"""
+"""Volatility indices that venues publish: DVOL of Deribit, BVOL of Binance."""
 
 from __future__ import annotations
 

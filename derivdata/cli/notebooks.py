@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import derivdata
 from derivdata.cli.options import say
 
 _KEYS = re.compile(
@@ -25,22 +26,6 @@ _CLOCK = re.compile(
     r"""|Timestamp\(\s*["'](?:now|today)["']"""
 )
 _PROVENANCE = re.compile(r"\bdd\.(?:replay|record|provenance)\(|\breplay\(|\.provenance\(|\bsha256\(")
-_FAMILIES = {
-    "delivery",
-    "funding",
-    "futures",
-    "hip3",
-    "hip4",
-    "liquidations",
-    "markets",
-    "oi",
-    "options",
-    "orderbook",
-    "positioning",
-    "prices",
-    "volatility",
-    "volume",
-}
 _START_AT = {
     "history": 1,
     "settlements": 1,
@@ -188,7 +173,7 @@ def _open_windows(source: str) -> Iterator[str]:
                 place = _START_AT.get(name)
             case _:
                 continue
-        if family not in _FAMILIES or place is None:
+        if family not in derivdata._FAMILIES or place is None:
             continue
         if len(call.args) < place + 2 and "end" not in {keyword.arg for keyword in call.keywords}:
             yield f"{family}.{name}(…) has no end: give one, or replay a recording (dd.replay)"
