@@ -251,8 +251,8 @@ def _check(names: Sequence[str], out: Path | None) -> None:
     confirmed = endpoint_names[checks["verdict"] == "confirms"]
     contradicted = endpoint_names[checks["verdict"] == "contradicts"]
     keep_checks(dict.fromkeys(confirmed, day), contradicted.tolist())
-    say(checks.to_string(index=False))
-    say(verdicts_of_tables(checks).to_string(index=False))
+    found = (checks, verdicts_of_tables(checks))
+    say("\n".join(rows.to_string(index=False) for rows in found if len(rows)))
     if out is not None:
         write_checks(out, checks, day)
     if len(contradicted):

@@ -23,8 +23,11 @@ def _rows(archive: Archive, table: str) -> pd.DataFrame:
 
 
 def test_once_keeps_one_row_of_each_contract_of_each_venue(made: Any, archive: Archive, fakes: Fakes) -> None:
-    rows = made(*FOUR).once()
+    said: list[str] = []
+    rows = made(*FOUR, progress=said.append).once()
     assert rows["funding_history"] == len(FOUR) * 2
+    assert "waiting for " in said[0]
+    assert said[-1] == f"4 of 4 venues, {len(fakes.log)} requests"
     funding = _rows(archive, "funding_history")["rate_bps_8h"]
     found = {exchange: funding[exchange, "BTC"] for exchange in FOUR}
     assert found == pytest.approx({"binance": 1.0, "bybit": 4.0, "okx": 3.0, "hyperliquid": 1.0})

@@ -319,9 +319,11 @@ class Collector:
             self._running.pop(answer.exchange)
             polls.append(answer)
             if self._progress is not None:
-                waiting = ", ".join(sorted(self._running)[:_SHOWN])
-                said = f"; waiting for {waiting}" if waiting else ""
-                self._progress(f"{len(polls)} of {len(self._states)} venues{said}")
+                asked = {name: state.session.requests for name, state in self._states.items()}
+                slowest = sorted(self._running, key=lambda name: -asked[name])[:_SHOWN]
+                said = f"; waiting for {', '.join(slowest)}" if slowest else ""
+                done = f"{len(polls)} of {len(self._states)} venues, {sum(asked.values())} requests"
+                self._progress(f"{done}{said}")
         minute = self._write([*polls, *hung])
         minute.failed |= {f"{p.exchange} {part}": why for p in polls for part, why in p.parts.items()}
         self.failed = minute.failed

@@ -116,8 +116,7 @@ class VenueSession:
         self.venue, self.clock = venue, clock
         self.shared = shared or Shared()
         self.requests = 0
-        # How much longer it may wait to ask again, for a limit to end, or for what then fails [s]
-        self.patience = math.inf
+        self.patience = math.inf  # how much longer it may wait: to ask again, for a limit, for silence [s]
         self.progress: Callable[[str], None] | None = None  # called with how far a long walk is
         self.context: dict[str, Any] = {}
         self._read_context: tuple[dict[str, Any], Context] | None = None

@@ -92,10 +92,7 @@ class VenueStream:
         self._thread.join(_OPEN_SECONDS + 5)
 
     def drain(self) -> tuple[dict[str, pd.DataFrame], list[Window], str]:
-        """Return the rows since the last time, the windows that were listened to, and the last error.
-
-        Where a table of states has no rows because they are in another unit, no window was listened to.
-        """
+        """Return the rows since the last time, the windows listened to (none where rows fail), and why."""
         with self._lock:
             self._close_window()
             parts, self._frames = self._frames, []
