@@ -22,6 +22,7 @@ ORDER = (
     "a_btc_surface_you_can_defend",
     "thirty_day_volatility_from_one_snapshot",
     "is_volatility_rich",
+    "what_was_traded_at_which_volatility",
     "what_did_the_surface_move_cost_me",
     "anatomy_of_a_liquidation_cascade",
     "longs_in_the_week_of_ftx",
