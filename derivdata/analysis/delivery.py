@@ -61,7 +61,7 @@ def probabilities(surface: xr.Dataset, prices: pd.DataFrame) -> xr.Dataset:
         raise ValueError("prices has several deliveries of an instant: choose one symbol and venue")
     values = delivered.reindex(pd.DatetimeIndex(surface["expiry"].to_numpy())).to_numpy(np.float64)
     price = xr.DataArray(values, {"expiry": surface["expiry"]}, "expiry", attrs={"units": "USD"})
-    k = xr.ones_like(price) * np.log(price / surface["forward"].reset_coords(drop=True))
+    k = (xr.ones_like(price) * np.log(price / surface["forward"].reset_coords(drop=True))).drop_attrs()
     found = risk_neutral.density(surface, k)
     named = {"probability": found["distribution"].where(k.notnull()), "log_moneyness": k}
     return xr.Dataset({**named, "price_usd": price, "status": found["status"]})

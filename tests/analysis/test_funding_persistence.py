@@ -88,7 +88,6 @@ def test_pure_noise_tells_nothing_whether_or_not_the_interval_is_asked_for() -> 
     panel = market(np.random.default_rng(2).standard_normal((10, 1, 270)))
     status = funding.half_life(panel, resamples=99)["status"].values
     assert ((status & FundingStatus.CANNOT_TELL) > 0).sum() >= 5
-    panel = market(np.random.default_rng(2).standard_normal((10, 1, 270)))
     told, short = (funding.half_life(panel, resamples=99, level=level) for level in (0.9, None))
     xr.testing.assert_identical(short["status"], told["status"])
     assert short["half_life_low_hours"].isnull().all()

@@ -24,13 +24,10 @@ def test_percentiles_by_hand() -> None:
     np.testing.assert_allclose(strict, [NAN, NAN, NAN, 1.0, 0.5, NAN, NAN])
 
 
-@pytest.mark.parametrize("lazy", [False, True])
-def test_percentiles_are_those_of_the_values_before_each(lazy: bool) -> None:
+def test_percentiles_are_those_of_the_values_before_each() -> None:
     panel = noisy(symbols=2, venues=3, rows=90, gaps=0.2, seed=3).round(1)
-    given = panel.chunk(time=20) if lazy else panel
-    found = dd.analysis.percentile(given.transpose("time", ...), rows=20, min_rows=5)
+    found = dd.analysis.percentile(panel.transpose("time", ...), rows=20, min_rows=5)
     assert found.dims == ("time", "symbol", "exchange")
-    assert (found.chunks is not None) == lazy
     for place in np.ndindex(panel.shape):
         past = panel.values[place[:2]][max(0, place[2] - 20) : place[2]]
         past, value = past[np.isfinite(past)], panel.values[place]

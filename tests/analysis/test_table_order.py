@@ -91,6 +91,7 @@ def test_arguments_stay_and_attributes_do_not_depend_on_what_xarray_keeps(name: 
 _LABELLED = (xr.DataArray, xr.Dataset)
 _COMPUTED = (
     "analysis.backtest.",
+    "analysis.delivery.calibration",
     "analysis.volatility.bars",
     "analysis.funding.pick_summary",
 )
