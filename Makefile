@@ -79,7 +79,7 @@ bench: $(VENV)/.bench
 
 SOAK_ON_VENUES := $(addprefix tests/collect/test_,every_fetcher.py notebooks_on_venues.py refills.py deployment.py)
 
-# Some eighteen minutes on a machine that does nothing else; writes the figures of docs/methods/reliability.md.
+# Some half an hour on a machine that does nothing else; writes the figures of docs/methods/reliability.md.
 soak: $(VENV)/.dev
 	DERIVDATA_SOAK=1 $(BIN)/python -m pytest -q tests/reliability $(SOAK_ON_VENUES) tests/test_report_drawing.py --durations=25
 

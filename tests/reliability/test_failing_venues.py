@@ -18,7 +18,6 @@ from tests.collect.clocks import EventClock
 from tests.collect.days import hold_minutes, hold_settlements
 from tests.collect.direct import connect_directly, faked
 from tests.collect.fakes import SYMBOLS, Fakes, SimulatedClock
-from tests.collect.truth import T0
 from tests.reliability.promises import SOAK
 
 LAST = int(pd.Timestamp("2026-02-01T00:30", tz="UTC").timestamp())
@@ -117,21 +116,6 @@ def test_a_venue_whose_clock_is_20_s_ahead_keeps_its_stamps(
     assert (_times(archive, "okx", "BTC") - ahead).dt.floor("min").tolist() == polled
 
 
-@pytest.mark.skipif(
-    not SOAK, reason="two hours of minutes: in the gate it is test_refills that has one late payment"
-)
-def test_payments_that_venues_list_late_are_all_there_an_hour_later(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Listed four minutes after they were made: after the refill of their hour has asked."""
-    start, end = DAY + pd.Timedelta("09:58:30"), DAY + pd.Timedelta("12:04:00")
-    late = dict.fromkeys(("hyperliquid", "bybit"), pd.Timedelta(4, "min"))
-    told, _ = _collected(archive, monkeypatch, start, end, [*late], symbols=SYMBOLS, listed_after=late)
-    first, whole = start.floor("h") - pd.Timedelta(1, "D"), DAY + pd.Timedelta("12:00:00")
-    assert hold_settlements(archive, told, [*late], first, whole) > 2 * 24
-    hold_minutes(archive, [*late], start, end)
-
-
 @pytest.mark.parametrize("exchange", [*PAYING, *HOURLY] if SOAK else ["bybit", "gateio", "huobi", "dydx"])
 def test_payments_made_late_bear_the_hour_within_a_minute_and_their_own_stamp_after_it(
     exchange: str, archive: Archive, fakes: tuple[Fakes, SimulatedClock]
@@ -174,26 +158,6 @@ def test_windows_that_begin_in_the_middle_of_a_change_of_interval_are_the_truth(
     ]
     assert rows.loc[rows["symbol"] == "BTC", "interval_hours"].tolist() == truth
     assert set(truth) == {8, 4, 1}
-
-
-def test_a_running_rate_is_of_the_interval_of_its_minute(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At midnight of the 12th eight hours become four: the same rate is twice as much in eight hours.
-
-    Answers of okx, gateio, kucoin, bitget and mexc name the interval, binance lists it; huobi tells it of
-    ten contracts a request.
-    """
-    midnight = pd.Timestamp(T0 + 11 * 86_400, unit="s", tz="UTC")
-    before = {"okx": 3.0, "gateio": 1.0, "kucoin": 1.0, "bitget": 2.0, "mexc": 3.0, "binance": 1.0}
-    before["huobi"] = 1.0
-    _collected(archive, monkeypatch, midnight - 2 * MINUTE, midnight + 2 * MINUTE, [*before])
-    rows = archive.read("funding_history", midnight - 3 * MINUTE, midnight + 3 * MINUTE)
-    changed = (rows["time"] >= midnight).to_numpy()
-    for venue, bps in before.items():
-        mine = (rows["exchange"] == venue).to_numpy()
-        assert rows.loc[mine & ~changed, "rate_bps_8h"].round(9).unique().tolist() == [bps], venue
-        assert rows.loc[mine & changed, "rate_bps_8h"].round(9).unique().tolist() == [2 * bps], venue
 
 
 REGION = {"code": 0, "msg": "Service unavailable from a restricted location according to 'b. Eligibility'"}
