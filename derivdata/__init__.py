@@ -52,6 +52,7 @@ _NAMES = {
     "connect": "client.transport",
     "disconnect": "client.transport",
     "features": "matrix",
+    "instruments": "client.plan",
     "live": "sources.collect.live_feed",
     "open_archive": "sources.archive",
     "panel": "tables.panels",

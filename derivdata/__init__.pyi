@@ -26,6 +26,7 @@ from derivdata.bundle import bundle_diff as bundle_diff
 from derivdata.bundle import record as record
 from derivdata.bundle import replay as replay
 from derivdata.client.plan import catalog as catalog
+from derivdata.client.plan import instruments as instruments
 from derivdata.client.plan import plan as plan
 from derivdata.client.transport import asof as asof
 from derivdata.client.transport import cache_clear as cache_clear
@@ -69,6 +70,7 @@ __all__ = [
     "futures",
     "hip3",
     "hip4",
+    "instruments",
     "liquidations",
     "live",
     "markets",

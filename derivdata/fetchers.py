@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 import derivdata
-from derivdata.client.plan import catalog
+from derivdata.client.plan import catalog, instruments
 from derivdata.tables import TABLES
 from derivdata.tables.definitions import OPEN_TABLES
 
@@ -20,4 +20,4 @@ FETCHERS: dict[str, Callable[..., Any]] = {
     for family, module in FAMILIES.items()
     for name in module.__all__
     if f"{family}_{name}" in TABLES.keys() | OPEN_TABLES.keys()
-} | {"catalog": catalog}
+} | {"catalog": catalog, "instruments": instruments}

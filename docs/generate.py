@@ -31,6 +31,7 @@ FAMILIES = {
     "hip4": "HIP-4",
     "builders": "Builders",
     "catalog": "What the source holds",
+    "instruments": "Contracts",
 }
 _MADE = "<!-- Made by docs/generate.py from the library: change the code, then run it. -->\n"
 _OURS = " Not in the API document: the local service alone answers it."

@@ -9,6 +9,7 @@ import pytest
 
 import derivdata as dd
 from derivdata import errors
+from derivdata.sources.collect.contracts import changed
 from derivdata.tables import TABLES
 from tests.transport.server import Reply, serving
 
@@ -81,3 +82,21 @@ def test_the_hosted_service_has_none_and_the_error_says_who_has() -> None:
         dd.connect(server.url, api_key="k-5d0c5a2f")
         with pytest.raises(errors.NotFound, match="the hosted service does not have this: the sample"):
             dd.catalog()
+
+
+def test_a_contract_that_left_the_list_is_shown_as_it_was_last(tmp_path: Path) -> None:
+    """OLD is on the first list only, ETH has another step on the second, and BTC is alike on both."""
+    archive = dd.open_archive(tmp_path / "made")
+    for hour, listed in ((10, {"BTC": 0.1, "OLD": 0.1, "ETH": 0.1}), (11, {"BTC": 0.1, "ETH": 0.01})):
+        rows = pd.DataFrame({"symbol": [*listed], "step": [*listed.values()]}).assign(
+            exchange="okx", instrument_name=lambda f: f["symbol"] + "-USDT-SWAP", is_inverse=False,
+            is_perpetual=True, is_active=True, multiplier=1.0, time=pd.Timestamp(f"2026-06-01T{hour}:00Z"),
+        )  # fmt: skip
+        archive.append("instruments", changed(archive, TABLES["instruments"].conform(rows)))
+    assert len(archive.read("instruments")) == 5
+    dd.connect(str(tmp_path / "made"))
+    found = dd.instruments().set_index("symbol")
+    assert found["is_active"].to_dict() == {"BTC": True, "ETH": True, "OLD": False}
+    assert found["step"].to_dict() == {"BTC": 0.1, "ETH": 0.01, "OLD": 0.1}
+    assert found.loc["OLD", "delisted"] == pd.Timestamp("2026-06-01T11:00Z")
+    assert dd.instruments("OLD", venues="okx")["instrument_name"].tolist() == ["OLD-USDT-SWAP"]

@@ -48,6 +48,7 @@ _ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "volatility.index_published": ("hours of one asset, 30 days", ("BTC", "30d"), {}),
     "orderbook.book": ("one book", ("BTC", "binance"), {}),
     "orderbook.depth_history": ("one book by the hour, 30 days", ("BTC", "binance", "30d"), {}),
+    "instruments": ("contracts of one symbol", ("BTC",), {}),
     "futures.history": ("hours of one symbol on one venue, 30 days", ("BTC", "30d"), {"venues": ["okx"]}),
     "positioning.history": ("hours of one symbol on all venues, 30 days", ("BTC", "30d"), {}),
     "prices.spot": ("hours of one symbol on all venues, 30 days", ("BTC", "30d"), {}),

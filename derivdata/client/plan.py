@@ -8,6 +8,7 @@ import msgspec
 import pandas as pd
 
 from derivdata.client import transport
+from derivdata.client.quantities import row_type
 from derivdata.client.reading import Envelope
 from derivdata.client.retrieval import pieces, tabulate
 from derivdata.client.transport.settings import spacing_seconds
@@ -38,6 +39,14 @@ class _Held(msgspec.Struct):
 class _Catalog(Envelope):
     timestamp: str
     tables: list[_Held]
+
+
+_Instrument = row_type("instruments")
+
+
+class _Instruments(Envelope):
+    timestamp: str
+    instruments: list[_Instrument]  # type: ignore[valid-type]
 
 
 @typed
@@ -121,6 +130,48 @@ def catalog() -> pd.DataFrame:
     answer = transport.get(endpoints.CATALOG, {}, into=_Catalog)
     table = TABLES["catalog"]
     return tabulate(table, [answer], lambda one: table.rows(one.body.tables))
+
+
+@typed
+def instruments(
+    symbols: str | Sequence[str] | None = None, *, venues: str | Sequence[str] | None = None
+) -> pd.DataFrame:
+    """Return the contracts that venues list, and those that they listed, as each was listed last.
+
+    Parameters
+    ----------
+    symbols, venues
+        What to keep; None is all.
+
+    Returns
+    -------
+    DataFrame, table ``instruments``
+        One row per contract: base ``symbol`` and ``quote``, ``contract_size`` and ``multiplier``, its kind,
+        ``listed``, ``delisted`` and ``expiry``, ``tick`` and ``step`` of price and size; NaN or NaT where the
+        venue's list does not say. ``is_active`` is False of a contract that is gone, from ``time`` on as far
+        as it was seen.
+
+    Raises
+    ------
+    NotFound
+        The source is the hosted service, or holds no lists.
+    FetchError, SchemaError
+        No answer, or one that is not this table.
+
+    Notes
+    -----
+    ``GET /local/instruments``, which is not part of the API document. The symbols of this table, not those
+    that are listed now, are what `derivdata.analysis.funding.universe` is to choose from.
+
+    >>> contracts = dd.instruments("BTC", venues=["okx", "bybit"])
+    >>> int(contracts["is_perpetual"].sum())
+    2
+    """
+    listed = None if symbols is None else symbol_names(symbols)
+    query = {"symbols": listed, "exchanges": venue_names(venues)}
+    answer = transport.get(endpoints.INSTRUMENTS, query, into=_Instruments)
+    table = TABLES["instruments"]
+    return tabulate(table, [answer], lambda one: table.rows(one.body.instruments))
 
 
 def _summary(requests: pd.DataFrame, window: times.Window) -> str:

@@ -140,7 +140,7 @@ def _by_venue(table: Table, answer: Answer[_Rows]) -> dict[str, Any]:
     """Return the columns of the rows under ``series``, with those that are one for the whole answer."""
     stated = {n: getattr(answer.body, n) for n in _BESIDE if n in table.columns}
     beside = {n: word for n, word in stated.items() if word is not None}
-    decoder = DECODERS[list[_row_type(table.name, ("exchange", *beside))]]  # type: ignore[misc]
+    decoder = DECODERS[list[row_type(table.name, ("exchange", *beside))]]  # type: ignore[misc]
     rows: list[Any] = []
     sizes = []
     for venue, raw in answer.body.series.items():
@@ -152,7 +152,7 @@ def _by_venue(table: Table, answer: Answer[_Rows]) -> dict[str, Any]:
 
 
 @lru_cache
-def _row_type(table: str, beside: tuple[str, ...]) -> type[msgspec.Struct]:
+def row_type(table: str, beside: tuple[str, ...] = ()) -> type[msgspec.Struct]:
     """Return the structure of a row without the columns that stand `beside` it."""
     columns, fields = TABLES[table].columns, []
     for name in (one for one in columns if one not in beside):

@@ -137,7 +137,9 @@ LIKELY: dict[str, Relations] = {
         ("mark_coin,strike,underlying_price", "bid_coin,strike,underlying_price"),
         lambda p, k, s: p > 1.05 * np.fmax(1, k / s),
     ),
-    "unlikely hour of expiry": {"expiry,instrument_name=": lambda t, _: t % DAY_US != 8 * HOUR_US},
+    "unlikely hour of expiry": {
+        "expiry,instrument_name=": lambda t, _: (t == t) & (t % DAY_US != 8 * HOUR_US),
+    },
     "payment without an interval": {"interval_hours,kind=settled": lambda h, paid: np.isnan(h) & paid},
     "far from the usual": {f"{name},usual {name}": _far(factor) for name, factor in _USUALLY.items()},
     "high rate": {

@@ -123,6 +123,18 @@ COLUMNS: dict[str, Column] = {
     "status": Column(_TEXT, "", "State of the order; 'filled' is the one documented."),
     "fill_count": Column(_COUNT, "", "Fills that make up the order.", least=0.0),
     "instrument_name": Column(_LABEL, "", "Venue's name of the contract."),
+    "quote": Column(_LABEL, "", "Quote currency; missing where the venue does not say."),
+    "contract_size": Column(_NUMBER, "asset", "Coins of one contract; USD where it is inverse.", least=0.0),
+    "multiplier": Column(
+        _NUMBER, "1", "Coins that one unit of the symbol stands for: 1000 of 1000PEPE.", least=0.0
+    ),
+    "is_inverse": Column(Kind.FLAG, "", "Whether it is margined and settled in the coin."),
+    "is_perpetual": Column(Kind.FLAG, "", "Whether it has no expiry."),
+    "is_active": Column(Kind.FLAG, "", "Whether it trades."),
+    "listed": Column(Kind.TIME, "UTC", "When it was listed; missing where the list does not tell it."),
+    "delisted": Column(Kind.TIME, "UTC", "When a perpetual contract ends or ended; missing of others."),
+    "tick": Column(_NUMBER, "USD", "Least step of its price; missing where the list does not tell it."),
+    "step": Column(_NUMBER, "contracts", "Least step of a size; missing where the list does not tell it."),
     "expiry": Column(Kind.TIME, "UTC", "Instant of expiry."),
     "strike": Column(_NUMBER, "USD", "Strike price.", least=0.0),
     "iv": Column(_NUMBER, "1/√year", "Implied volatility, decimal.", least=0.0),

@@ -154,6 +154,21 @@ define(
     rest="open_interest oi_usd",
     doc="Open interest of one HIP-4 outcome at the end of the day before `time`.",
 )
+define(  # the local service serves it, and the hosted service does not
+    "instruments",
+    key="exchange instrument_name time",
+    rest="symbol quote contract_size multiplier is_inverse is_perpetual is_active strike expiry listed "
+    "delisted tick step",
+    optional="quote contract_size strike expiry listed delisted tick step",
+    changed={
+        "time": {
+            "doc": "Instant from which the list says so, the start of this state as far as it was seen."
+        },
+        "strike": {"doc": "Strike of an option; missing of others."},
+        "expiry": {"doc": "Expiry of an option or a dated future; missing of others."},
+    },
+    doc="Contracts that venues list or listed, a row for each state of one.",
+)
 define(
     "liquidations_events",
     key="exchange order_id",

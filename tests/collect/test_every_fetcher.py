@@ -154,6 +154,7 @@ def test_every_fetcher_is_walked() -> None:
 def test_fetchers_have_rows_or_name_the_table_that_no_venue_tells(market: Fakes) -> None:
     found = {name: _call(name, *call) for name, call in CALLS.items()}
     assert [name for name, table in found.items() if len(table) == 0] == []
+    assert {*SYMBOLS} <= {*dd.instruments(venues="okx")["symbol"]}
     for name, table in found.items():
         if isinstance(table, pd.DataFrame) and "exchange" in table:
             assert set(table["exchange"]) <= set(VENUES), name

@@ -34,7 +34,7 @@ PARAMS = {
     "/hip3-analytics/oi-trends/dex": {"dex": "xyz"},
     "/hip3-analytics/candles": {"coin": "xyz:TSLA"},
 }
-FREE = {"/funding", "/options/snapshot", "/markets/{symbol}/stats", "/local/catalog"}
+FREE = {"/funding", "/options/snapshot", "/markets/{symbol}/stats", "/local/catalog", "/local/instruments"}
 PRO = {"/rwa/market-hours"}
 TIERS = ["free", "dev", "pro", "team"]
 SEGMENTS = {"symbol": "BTC", "exchange": "binance", "outcome_id": "101"}

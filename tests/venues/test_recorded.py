@@ -40,7 +40,9 @@ def test_a_recorded_body_gives_the_rows_worked_out_by_hand(file: str) -> None:
         assert caught.value.code == rows[0]["value"]
         return
     frames = recorded.read(file)
-    for frame, table in ((f, tables.TABLES[n]) for n, f in frames.items() if n in tables.TABLES):
+    for frame, table in (
+        (f, tables.TABLES[n]) for n, f in frames.items() if n in tables.TABLES and "time" in f
+    ):
         pd.testing.assert_frame_equal(frame, table.conform(frame))
     records = recorded.records(file)
     for row in rows:

@@ -14,6 +14,7 @@ from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.bulk import Poll
 from derivdata.sources.collect.clock import Clock, MachineClock
+from derivdata.sources.collect.contracts import changed
 from derivdata.sources.collect.files import QUARANTINE, Quarantine
 from derivdata.sources.collect.liquidations import LIQUIDATIONS, has_two_paths, without_other_path
 from derivdata.sources.collect.polling import VenuePolls, until_next_minute
@@ -21,7 +22,7 @@ from derivdata.sources.collect.refills import Refills
 from derivdata.sources.collect.reporting import Minute
 from derivdata.sources.collect.session import Stopped
 from derivdata.sources.collect.sockets import VenueStream
-from derivdata.sources.collect.state import BOOKS
+from derivdata.sources.collect.state import BOOKS, INSTRUMENTS
 from derivdata.sources.query import Query
 from derivdata.sources.venues.registry import VENUES
 
@@ -360,7 +361,9 @@ class Collector:
             for poll in polls:
                 if table in poll.frames:
                     rows = poll.frames[table]
-                    frames.append(self._of_one_path(poll.exchange, rows) if table == LIQUIDATIONS else rows)
+                    if table == LIQUIDATIONS:
+                        rows = self._of_one_path(poll.exchange, rows)
+                    frames.append(changed(self.archive, rows) if table == INSTRUMENTS else rows)
                 if table in poll.failed:
                     minute.failed[f"{poll.exchange} {table}"] = poll.failed[table]
                 requests += self._states[poll.exchange].entries(poll, table)

@@ -6,6 +6,7 @@ import pandas as pd
 
 from derivdata.client.transport.keyless import Unreachable
 from derivdata.errors import DerivdataError, SchemaError, VenueError
+from derivdata.sources.archive import Archive
 from derivdata.sources.collect.files import is_collected
 from derivdata.sources.collect.session import ContractList, Contracts, Stopped, VenueSession
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
@@ -113,6 +114,22 @@ def _merged(session: VenueSession, unknown: tuple[str, ...]) -> ContractList:
     at, names = times.us(session.clock.utc()), ["instruments", "intervals"]
     tables = frames(session.venue.exchange, records, names, at=at)
     return ContractList(Contracts(records.instruments), {**tables, "margins_without_intervals": unknown})
+
+
+def changed(archive: Archive, listed: pd.DataFrame) -> pd.DataFrame:
+    """Return the contracts of a venue's list that the archive has otherwise, and those that left it."""
+    if "instruments" not in archive.tables() or listed.empty:
+        return listed
+    now = listed["time"].max()
+    known = archive.read("instruments", venues=list(listed["exchange"].unique()))
+    known = known.sort_values("time").drop_duplicates("instrument_name", keep="last")
+    gone = known[known["is_active"] & ~known["instrument_name"].isin(listed["instrument_name"])]
+    ended = gone["delisted"].fillna(now).where(gone["is_perpetual"])
+    gone = gone.assign(is_active=False, time=now, delisted=ended)
+    both = pd.concat([listed, gone], ignore_index=True)
+    alike = [name for name in listed if name != "time"]
+    told = pd.concat([known, both], ignore_index=True).duplicated(alike)
+    return both[~told.iloc[len(known) :].to_numpy()]
 
 
 def _all_pages(session: VenueSession, endpoint: VenueEndpoint) -> Records:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pandas as pd
 
+from derivdata import tables
 from derivdata.errors import DerivdataError, SchemaError, VenueError
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.bulk import AGAIN, CHAINS, BulkAnswers, Poll
@@ -23,6 +24,7 @@ from derivdata.support import times
 
 STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history", "futures_history")
 OPEN_INTEREST = "oi_history"
+INSTRUMENTS = "instruments"
 BOOKS = ("orderbook_book", "orderbook_depth_history")
 RECENT = ("options_trades", "delivery_prices")
 """Tables of which some venues list the newest rows alone; polled where they are named."""
@@ -66,6 +68,8 @@ class VenueState:
         self._last: dict[str, State] = {}  # what the last poll told of each contract, but for its instant
         self._looked_at: set[str] = set()  # contracts that stand still though the venue lists them
         self._looked: pd.Timestamp | None = None
+        self._lists = names is None or INSTRUMENTS in names
+        self._told_list: object = None  # the list of the last poll
         self._with_rates = names is None or bool({*names} & {"funding_history", "markets_symbol_exchanges"})
         polled = [
             endpoint
@@ -139,6 +143,10 @@ class VenueState:
         except DerivdataError as problem:
             return self._lost(poll, problem)
         poll.parts |= self.session.shared.list_errors
+        if self._lists and self.session.shared.listing is not self._told_list:
+            self._told_list = self.session.shared.listing
+            rows = self.session.context[INSTRUMENTS].drop(columns="position").assign(time=poll.at)
+            poll.frames[INSTRUMENTS] = tables.TABLES[INSTRUMENTS].conform(rows)
         self._tabulate(poll, self._bulk.ask(poll, self.contracts))
         self._add_liquidations(poll)
         for symbol in self.depth:

@@ -14,6 +14,7 @@ import numpy as np
 from derivdata.sources.sample.grid import DAY_US, HOUR_US, instants
 from derivdata.sources.sample.options.listings import (
     EXPIRY_US,
+    Expiry,
     Forwards,
     dated_name,
     expiries,
@@ -45,17 +46,34 @@ OI_SHARE, OI_DECAY, TURNOVER = 0.02, 2.0, 0.5
 _Names = Sequence[str] | None
 
 
+def markets(names: _Names, venues: _Names) -> list[tuple[str, str]]:
+    """Return symbol and venue of the futures that are requested; None is all of them."""
+    return [
+        (symbol, exchange)
+        for symbol in SYMBOLS
+        for exchange in EXCHANGES
+        if (names is None or symbol in names) and (venues is None or exchange in venues)
+    ]
+
+
+def listing(exchange: str, day: int) -> tuple[Expiry, ...]:
+    """Return the expiries that a venue lists during a trading day."""
+    return expiries(day, _KINDS[exchange])
+
+
+def name(symbol: str, exchange: str, expiry: int) -> str:
+    """Return the venue's name of the contract that expires on a day since 1970."""
+    return dated_name(_NAMES[exchange], symbol, expiry)
+
+
 def sessions(hours: Ints, names: _Names, venues: _Names) -> Iterator[tuple[str, str, Ints, Ints, Forwards]]:
     """Give symbol, venue, expiries [days], instants [µs] and forwards of each trading day of some hours."""
     days = session(hours)
-    for symbol in SYMBOLS:
-        for exchange in EXCHANGES:
-            if (names is not None and symbol not in names) or (venues is not None and exchange not in venues):
-                continue
-            for day in np.unique(days).tolist():
-                expiry = np.array([e.day for e in expiries(day, _KINDS[exchange])], dtype=np.int64)
-                time = hours[days == day]
-                yield symbol, exchange, expiry, time, forwards(symbol, exchange, expiry, time)
+    for symbol, exchange in markets(names, venues):
+        for day in np.unique(days).tolist():
+            expiry = np.array([e.day for e in listing(exchange, day)], dtype=np.int64)
+            time = hours[days == day]
+            yield symbol, exchange, expiry, time, forwards(symbol, exchange, expiry, time)
 
 
 def rows(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
@@ -64,7 +82,7 @@ def rows(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]
     parts: list[dict[str, Any]] = []
     for symbol, exchange, expiry, time, curve in sessions(hours, names, venues):
         shape = curve.year_fraction.shape
-        named = [dated_name(_NAMES[exchange], symbol, day) for day in expiry.tolist()]
+        named = [name(symbol, exchange, day) for day in expiry.tolist()]
         oi = np.round(open_interest(symbol, exchange, curve), 2)
         columns: dict[str, Any] = {
             "symbol": SYMBOLS.index(symbol),
@@ -77,10 +95,10 @@ def rows(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]
             "oi_usd": oi,
             "volume_24h_usd": np.round(TURNOVER * oi, 2),
         }
-        parts.append({name: np.broadcast_to(values, shape).ravel() for name, values in columns.items()})
+        parts.append({n: np.broadcast_to(values, shape).ravel() for n, values in columns.items()})
     if not parts:
         return {}
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    joined = {n: np.concatenate([part[n] for part in parts]) for n in parts[0]}
     return joined | {
         "symbol": text(joined["symbol"], SYMBOLS),
         "exchange": text(joined["exchange"], EXCHANGES),

@@ -17,6 +17,7 @@ from derivdata.client.transport.cache import AnswerFiles, Head, cache_folder
 from derivdata.sources.query import Query
 from derivdata.sources.sample import (
     books,
+    contracts,
     futures,
     histories,
     liquidations,
@@ -46,6 +47,7 @@ _EVENTS: dict[str, Callable[..., dict[str, Any]]] = {
     "orderbook_depth_history": books.depths,
     "prices_history": market.quotes,
     "futures_history": futures.rows,
+    "instruments": contracts.rows,
     "positioning_history": positioning.rows,
     "prices_spot": market.spot,
     "hip3_traders": onchain.hip3_traders,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,44 +18,22 @@ from derivdata.tables.schema import Column, Kind, Table
 _MULTIPLIER = re.compile(r"^(?:(?P<before>10{3,7})|1(?P<million>M))(?=[A-Z])|(?<=[A-Z])(?P<after>10{3,7})$")
 _SAME_US = 60_000_000  # one minute
 _FRAMES = ("instruments", "intervals", "prices_history", "markets_symbol_exchanges")
-_NAME = Column(Kind.LABEL, "", "Venue's name of the contract.")
 
-INSTRUMENTS = Table(
-    name="instruments",
+_LISTED = tables.TABLES["instruments"]
+INSTRUMENTS = replace(
+    _LISTED,
     key=("exchange", "instrument_name"),
-    columns={
-        "exchange": tables.COLUMNS["exchange"],
-        "instrument_name": _NAME,
-        "symbol": tables.COLUMNS["symbol"],
-        "quote": Column(Kind.LABEL, "", "Quote currency; missing where the venue does not say."),
-        "contract_size": Column(Kind.NUMBER, "asset", "Coins of one contract; USD where it is inverse."),
-        "multiplier": Column(
-            Kind.NUMBER, "1", "Coins that one unit of the symbol stands for: 1000 of 1000PEPE."
-        ),
-        "is_inverse": Column(Kind.FLAG, "", "Whether it is margined and settled in the coin."),
-        "is_perpetual": Column(Kind.FLAG, "", "Whether it has no expiry."),
-        "is_active": Column(Kind.FLAG, "", "Whether it trades."),
-        "strike": Column(Kind.NUMBER, "USD", "Strike of an option; missing where the list does not tell it."),
-        "expiry": Column(Kind.TIME, "UTC", "Expiry of an option or a dated future; missing of others."),
-        "listed": Column(Kind.TIME, "UTC", "When it was listed; missing where the list does not tell it."),
-        "delisted": Column(Kind.TIME, "UTC", "When a perpetual contract ends or ended; missing of others."),
-        "tick": Column(
-            Kind.NUMBER, "USD", "Least step of its price; missing where the list does not tell it."
-        ),
-        "step": Column(
-            Kind.NUMBER, "contracts", "Least step of a size; missing where the list does not tell it."
-        ),
-        "position": Column(Kind.COUNT, "", "Place in the venue's list, from 0: some answers go by it."),
-    },
+    columns={name: column for name, column in _LISTED.columns.items() if name != "time"}
+    | {"position": Column(Kind.COUNT, "", "Place in the venue's list, from 0: some answers go by it.")},
     order=("exchange", "position"),
-    doc="Contracts of a venue as it lists them now.",
 )
+"""The list of a venue as one body tells it."""
 INTERVALS = Table(
     name="intervals",
     key=("exchange", "instrument_name"),
     columns={
         "exchange": tables.COLUMNS["exchange"],
-        "instrument_name": _NAME,
+        "instrument_name": tables.COLUMNS["instrument_name"],
         "symbol": tables.COLUMNS["symbol"],
         "interval_hours": tables.COLUMNS["interval_hours"],
     },

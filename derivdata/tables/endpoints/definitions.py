@@ -282,6 +282,15 @@ CATALOG = _of(
 )
 
 
+INSTRUMENTS = _of(
+    "/local/instruments",
+    "instruments",
+    "Contracts that venues list or listed, as they were listed last.",
+    *(Param("symbols", ParamKind.LIST, "Base symbols."), EXCHANGES),
+    tier="free",
+)
+
+
 def _rows(
     table: str,
     rows: str,

@@ -50,6 +50,7 @@ CALLS: Calls = {
     "volatility.index_published": lambda: {"symbols": "BTC", **HISTORY},
     "orderbook.book": lambda: {"symbol": "BTC", "venue": "binance", "limit": 5},
     "orderbook.depth_history": lambda: {"symbol": "BTC", "venue": "binance", **DAY, "resolution": "1h"},
+    "instruments": lambda: {"symbols": "BTC", "venues": ["okx"]},
     "futures.history": lambda: {"symbols": "BTC", **HISTORY},
     "positioning.history": lambda: {"symbols": "BTC", **HISTORY, "kind": "accounts"},
     "volume.taker": lambda: {"symbols": "BTC", **HISTORY},

@@ -118,6 +118,16 @@ def catalog(context: RequestContext) -> dict[str, Any]:
     }
 
 
+def instruments(context: RequestContext) -> dict[str, Any]:
+    """``GET /local/instruments``: each contract as it was listed last, also those that are gone."""
+    view, table = context.view, TABLES["instruments"]
+    view.need(table.name)
+    chosen = context.params["symbols"], context.params["exchanges"]
+    rows = view.rows(Query(table.name, view.store.start, view.horizon, *chosen)).sort_values("time")
+    newest = rows.drop_duplicates(["exchange", "instrument_name"], keep="last")
+    return {"timestamp": json_rows.stamp(view.now), table.name: json_rows.rows(table.conform(newest))}
+
+
 def _held(view: View, name: str) -> pd.DataFrame:
     """Return the rows of the catalogue about one table."""
     extents = view.store.extents(name, view.now)
@@ -187,5 +197,6 @@ ANSWERS: Answers = {
     "/orderbook/book": book,
     "/orderbook/depth-history": depth_history,
     "/local/catalog": catalog,
+    "/local/instruments": instruments,
     "/rwa/market-hours": market_hours,
 } | {e.path: partial(table_rows, endpoint=e) for e in ENDPOINTS if e.rows}
