@@ -123,7 +123,6 @@ COLUMNS: dict[str, Column] = {
     "status": Column(_TEXT, "", "State of the order; 'filled' is the one documented."),
     "fill_count": Column(_COUNT, "", "Fills that make up the order.", least=0.0),
     "instrument_name": Column(_LABEL, "", "Venue's name of the contract."),
-    "quote": Column(_LABEL, "", "Quote currency; missing where the venue does not say."),
     "contract_size": Column(_NUMBER, "asset", "Coins of one contract; USD where it is inverse.", least=0.0),
     "multiplier": Column(
         _NUMBER, "1", "Coins that one unit of the symbol stands for: 1000 of 1000PEPE.", least=0.0

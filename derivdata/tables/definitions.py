@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from derivdata.tables.columns import COLUMNS
-from derivdata.tables.schema import OpenTable, Table
+from derivdata.tables.schema import Kind, OpenTable, Table
 
 TABLES: dict[str, Table] = {}
 """Every table of fixed columns by its name: what a fetcher returns, or an archive holds."""
@@ -164,6 +164,7 @@ define(  # the local service serves it, and the hosted service does not
         "time": {
             "doc": "Instant from which the list says so, the start of this state as far as it was seen."
         },
+        "quote": {"kind": Kind.LABEL, "doc": "Quote currency; missing if not told.", "allowed": ()},
         "strike": {"doc": "Strike of an option; missing of others."},
         "expiry": {"doc": "Expiry of an option or a dated future; missing of others."},
     },
