@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 import pandas as pd
 
 from derivdata.client import transport
@@ -27,21 +26,12 @@ _HISTORIES = {
 _SETTLED: times.Resolution = "1h"
 
 
-class _Held(msgspec.Struct):
-    table: str
-    exchange: str
-    first: str
-    last: str | None
-    step_hours: float | None
-    row_count: int | None
+_Held, _Instrument = map(row_type, ("catalog", "instruments"))
 
 
 class _Catalog(Envelope):
     timestamp: str
-    tables: list[_Held]
-
-
-_Instrument = row_type("instruments")
+    tables: list[_Held]  # type: ignore[valid-type]
 
 
 class _Instruments(Envelope):

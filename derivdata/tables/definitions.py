@@ -58,6 +58,7 @@ define(  # the local service serves it, and the hosted service does not
     "catalog",
     key="table exchange",
     rest="first last step_hours row_count",
+    optional="last step_hours row_count",
     changed={"exchange": {"doc": "Venue's slug; unstated where the table names no venues."}},
     doc="What the connected source holds, one row per table and venue.",
 )

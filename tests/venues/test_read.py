@@ -12,7 +12,6 @@ import pytest
 
 import derivdata as dd
 from derivdata.errors import DataNotice, SchemaError, VenueError
-from derivdata.sources.venues.context import multiplier
 from derivdata.sources.venues.tabulation import payment_hours
 
 AT = "2026-03-02T08:00:00Z"
@@ -218,27 +217,6 @@ def test_a_late_stamp_is_floored_within_a_minute(late_ms: int, floored: bool) ->
     body = json.dumps([{"symbol": "BTCUSDT", "fundingTime": MS + late_ms, "fundingRate": "0.0001"}])
     time = dd.venues.read("binance", "/fapi/v1/fundingRate", body)["funding_settlements"]["time"][0]
     assert time == pd.Timestamp(AT) + pd.Timedelta(0 if floored else late_ms, "ms")
-
-
-@pytest.mark.parametrize(
-    ("symbol", "coins"),
-    [
-        ("1000PEPE", 1e3),
-        ("SHIB1000", 1e3),
-        ("1000000BABYDOGE", 1e6),
-        ("1MBABYDOGE", 1e6),
-        ("kPEPE", 1e3),
-        ("1INCH", 1),
-        ("1CAT", 1),
-        ("1000CAT", 1e3),
-        ("10000LADYS", 1e4),
-        ("BTC", 1),
-        ("KAVA", 1),
-        ("1000MOG", 1e3),
-    ],
-)
-def test_multipliers_are_read_from_the_base(symbol: str, coins: float) -> None:
-    assert multiplier(symbol) == coins
 
 
 def test_figures_in_another_unit_are_refused() -> None:

@@ -34,17 +34,13 @@ def rows(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]
     return dict(frame[columns[:3]]) | {
         "time": instants(frame["time"]),
         "quote": np.where(perpetual, "USDT", "USD"),
-        "contract_size": np.ones(len(frame)),
         "multiplier": [float(base(symbol)[1]) for symbol in frame["symbol"]],
         "is_inverse": np.zeros(len(frame), dtype=bool),
         "is_perpetual": perpetual,
         "is_active": ~gone,
-        "strike": np.full(len(frame), np.nan),
         "expiry": until.where(~perpetual),
         "listed": instants(frame["since"]),
         "delisted": until.where(perpetual & gone),
-        "tick": np.full(len(frame), np.nan),
-        "step": np.full(len(frame), np.nan),
     }
 
 

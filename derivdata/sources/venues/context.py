@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,7 +14,6 @@ from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.support import times
 from derivdata.tables.schema import Column, Kind, Table
 
-_MULTIPLIER = re.compile(r"^(?:(?P<before>10{3,7})|1(?P<million>M))(?=[A-Z])|(?<=[A-Z])(?P<after>10{3,7})$")
 _SAME_US = 60_000_000  # one minute
 _FRAMES = ("instruments", "intervals", "prices_history", "markets_symbol_exchanges")
 
@@ -41,16 +39,6 @@ INTERVALS = Table(
 )
 
 
-def multiplier(symbol: str) -> float:
-    """Return how many coins one unit of a base stands for: 1000 of 1000PEPE, SHIB1000 and kPEPE, else 1."""
-    if symbol[:1] == "k" and symbol[1:].isupper() and len(symbol) > 2:
-        return 1000.0
-    match = _MULTIPLIER.search(symbol)
-    if match is None:
-        return 1.0
-    return 1e6 if match["million"] else float(match["before"] or match["after"])
-
-
 def instruments(items: list[Instrument]) -> dict[str, Any]:
     """Return the columns of `INSTRUMENTS`."""
     return {
@@ -58,7 +46,7 @@ def instruments(items: list[Instrument]) -> dict[str, Any]:
         "symbol": [item.symbol for item in items],
         "quote": [item.quote or None for item in items],
         "contract_size": [item.size for item in items],
-        "multiplier": [multiplier(item.symbol) for item in items],
+        "multiplier": [float(tables.base(item.symbol)[1]) for item in items],
         "is_inverse": [item.inverse for item in items],
         "is_perpetual": [item.perpetual for item in items],
         "is_active": [item.active for item in items],
