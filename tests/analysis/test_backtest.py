@@ -400,6 +400,23 @@ def test_a_rule_of_ones_own_sees_the_past_only_and_cannot_change_it() -> None:
     assert trade["exit"] == pd.Timestamp("2026-01-05", tz="UTC")
 
 
+def test_a_rule_can_forecast_from_its_past() -> None:
+    """The panel that a rule sees carries the intervals: it forecasts as the rows up to there do."""
+    rates, _ = drawn(4, 120)
+    found: list[Any] = []
+
+    def rule(past: backtest.Past) -> dict[str, tuple[str, str]]:
+        if past.now == np.datetime64("2026-02-05"):
+            found.append(dd.analysis.funding.forecast_carry(past.panel(), hold="1d", fee_bps=1.0))
+        return {}
+
+    backtest.carry(panel(rates), rule, backtest.Costs(fee_bps=1.0))
+    known = panel(rates).sel(time=slice(None, "2026-02-05T00:00"))
+    alone = dd.analysis.funding.forecast_carry(known, hold="1d", fee_bps=1.0)
+    assert alone["net_bps"].notnull().any()
+    xr.testing.assert_allclose(found[0]["net_bps"], alone["net_bps"])
+
+
 @pytest.mark.parametrize("rule", [backtest.SpreadThreshold(1.0), backtest.SpreadThreshold(0.3, window="6h")])
 def test_prices_between_hourly_samples_do_not_end_their_buckets(rule: Any) -> None:
     """Flat marks every 10 minutes, from before the first rate to after the last, change nothing at all."""

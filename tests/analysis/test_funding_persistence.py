@@ -22,6 +22,9 @@ PROCESSES = {
     "theta +0.5": "ARMA, θ = +0.5",
     "cycle": "autoregression and a cycle of the day",
     "floor": "autoregression cut off at its mean",
+    "week": "autoregression and a cycle of the week",
+    "weekend": "autoregression, at weekends four shocks higher",
+    "pinned": "autoregression, half of its values pinned to a level between",
 }
 
 
@@ -36,6 +39,14 @@ def _made(process: str, steps: int, half_life: float, count: int, seed: int) -> 
         return values + 1.5 * rng.standard_normal((count, steps))
     if process == "cycle":
         return values + 2.0 * np.cos(2.0 * np.pi * (np.arange(steps) % 3) / 3.0)
+    if process in ("week", "weekend"):
+        place = np.arange(steps) % 21
+        return values + (
+            4.0 * (place >= 15) if process == "weekend" else 4.2 * np.sin(2 * np.pi * place / 21)
+        )
+    if process == "pinned":
+        within = 0.67 / np.sqrt(1.0 - phi**2)
+        return values - np.clip(values, -within, within)
     return np.maximum(values, 0.0) if process == "floor" else values
 
 
@@ -69,7 +80,16 @@ def test_the_interval_covers_85_to_95_of_a_hundred(process: str, half_life: floa
     on_page = coverage_on_page("methods/carry.md", PROCESSES[process])[0 if half_life == 3.0 else 1]
     assert inside / 300 == pytest.approx(on_page, abs=0.011)
     assert 0.815 <= inside / 300 <= 0.985
-    assert blank <= 3
+    assert blank <= 5
+
+
+def test_where_neighbours_go_against_each_other_nothing_stays() -> None:
+    """Each shock is taken back by nine tenths at the next step: once said never to come back."""
+    shocks = np.random.default_rng(1).standard_normal((10, 271))
+    found = funding.half_life(market((shocks[:, 1:] - 0.9 * shocks[:, :-1])[:, None, :]), resamples=99)
+    assert (found["status"] == FundingStatus.ANTI_PERSISTENT).all()
+    for name in ("half_life_hours", "half_life_low_hours", "half_life_high_hours"):
+        assert found[name].isnull().all()
 
 
 def test_noise_hides_neither_the_half_life_nor_its_share() -> None:

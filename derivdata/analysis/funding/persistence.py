@@ -86,8 +86,9 @@ def half_life(
         Settlements have their own step, by default the commonest gap.
     method
         ``"components"``: the part that stays, beside noise that is gone after a step or two, a cycle of the
-        day and a floor or cap. ``"ols"``: a first-order autoregression by least squares over neighbours,
-        which takes noise for a fast return to the mean; without an interval.
+        week (of the day below ten weeks), a floor or cap, and a level to which venues pin the rate.
+        ``"ols"``: a first-order autoregression by least squares over neighbours, which takes noise for a
+        fast return to the mean; without an interval.
     level
         Nominal coverage of the interval of components; None computes none.
     resamples, rng
@@ -98,8 +99,9 @@ def half_life(
     Returns
     -------
     Dataset, the panel's dims without ``time``
-        ``half_life_hours``: NaN with status ``anti_persistent`` where φ ≤ 0, inf with ``unit_root`` where
-        φ ≥ 1. ``half_life_low_hours`` and ``half_life_high_hours``: the interval of components, 0 to inf.
+        ``half_life_hours``: NaN with status ``anti_persistent`` where φ ≤ 0 (of components, as their ends,
+        where neighbours go against each other), inf with ``unit_root`` where φ ≥ 1.
+        ``half_life_low_hours`` and ``half_life_high_hours``: the interval of components, 0 to inf.
         ``half_life_corrected_hours`` and ``phi_corrected``: with the small-sample correction
         (nφ + 1)/(n − 3); of components both are median-unbiased and the same. ``persistent_share``: the part
         of the variance that decays so; 1 but for components. ``phi`` per step, ``mean_bps_8h``,
@@ -158,8 +160,13 @@ def _one(rates: Floats, plan: _Plan) -> list[float]:
 
 def _of_components(regular: Floats, step: float, pairs: int, off_grid: int, plan: _Plan) -> list[float]:
     """Return the figures of the persistent part; noise variance and likelihood are not of this model."""
-    day = 24.0 / step
-    slots = round(day) if abs(day - round(day)) < 1e-6 and regular.size >= 10 * day else 1
+    # The cycle of a week where there are ten, else that of a day where there are ten of these.
+    cycles = [
+        round(length / step)
+        for length in (168.0, 24.0)
+        if abs(length / step - round(length / step)) < 1e-6 and regular.size * step >= 10.0 * length
+    ]
+    slots = cycles[0] if cycles else 1
     level = _USUAL_LEVEL if plan.level is None else plan.level
     part = persistent_part(
         regular, slots=max(slots, 1), level=level, resamples=plan.resamples, seed=plan.seed

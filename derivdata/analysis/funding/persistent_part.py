@@ -1,4 +1,4 @@
-"""Half-life of the part of a series that stays, beside noise that goes, a daily cycle and a floor.
+"""Half-life of the part of a series that stays, beside noise that goes, a cycle, a floor or a pinned level.
 
 The model is an autoregression under moving-average noise, an ARMA(1, 1): its autocovariances fall by φ from
 each lag to the next, but not from lag 0 to lag 1. So the lags from 1 on tell φ, whatever the noise. How far
@@ -18,10 +18,12 @@ _LAGS = 8
 _POINTS = 24
 _SHORTEST = 0.3  # steps
 _ATOM = 0.03  # share of values at an extreme from which it is a floor or a cap
+_PINNED = 0.1  # share of values at a level between from which it is one that a venue pins rates to
 _WIDER = 0.5
 """Of the nominal tails: the noise is fitted to the data's first autocorrelation, which makes the simulations
 too alike where that is high by chance. With whole tails a nominal 90 % covers 77 to 85 % at a half-life of a
 thirtieth of the data; see the table in docs/methods/carry.md."""
+_ALTERNATES = 3.0  # standard errors by which a first autocorrelation is below zero
 _LARGEST = 0.999
 _TINY = 1e-300
 _BLOCK = 4_000_000  # simulated values at once
@@ -31,7 +33,8 @@ class PersistentPart(NamedTuple):
     """Half-life [steps] of what decays slowest, and how much of the variance that is."""
 
     half_life: float
-    """Median-unbiased; 0 where all is gone within a third of a step, inf where nothing decays."""
+    """Median-unbiased; 0 where all is gone within a third of a step, inf where nothing decays; 0 with ends of
+    NaN where neighbours go against each other, so that nothing stays."""
     low: float
     high: float
     share: float
@@ -41,8 +44,8 @@ class PersistentPart(NamedTuple):
 def persistent_part(series: Floats, *, slots: int, level: float, resamples: int, seed: int) -> PersistentPart:
     """Estimate the half-life of the persistent part by test inversion.
 
-    The values lie on a regular grid and must vary, NaN where there is none; the means of the `slots` of a day
-    are taken out of data and simulations. The statistic at φ is
+    The values lie on a regular grid and must vary, NaN where there is none; the means of the `slots` of a
+    cycle are taken out of data and simulations. The statistic at φ is
     ``Σ_k φ^k (γ[k + 2] − φ γ[k + 1]) / γ[0]`` over eight lags: 0 but for bias where φ is right. Weak
     identification (little persistence, much noise) makes wide intervals and not wrong ones, as the moments
     themselves are tested and not an estimate (Anderson and Rubin 1949, Annals of Mathematical Statistics 20).
@@ -53,6 +56,8 @@ def persistent_part(series: Floats, *, slots: int, level: float, resamples: int,
     own = _autocovariances(np.where(known, series, 0.0)[:, None, None], known, slots)
     observed = _statistics(own, phis[:, None])[:, 0]
     first, atoms = float(own[1, 0, 0] / max(own[0, 0, 0], _TINY)), _atoms(series[known])
+    if first < -_ALTERNATES / np.sqrt(known.sum()):  # no share of any persistent part makes it negative
+        return PersistentPart(0.0, np.nan, np.nan, 0.0)
     tail = 0.5 * _WIDER * (1.0 - level)
     ends = np.empty((3, _POINTS))
     chunk = max(1, _BLOCK // (series.size * resamples))
@@ -119,15 +124,37 @@ def _simulated(phi: Floats, first: float, size: int, samples: int, seed: int) ->
     return result
 
 
-def _atoms(values: Floats) -> tuple[float, float]:
-    """Return the shares of values at the lowest and the highest, 0 where that is no floor or cap."""
+class _Atoms(NamedTuple):
+    """Shares of values at the lowest and the highest; at a level between them, and below that one."""
+
+    low: float
+    high: float
+    inner: float
+    below: float
+
+
+def _atoms(values: Floats) -> _Atoms:
+    """Return the shares of values at a floor, a cap and a pinned level, 0 where there is none."""
     near = 1e-9 * max(float(np.abs(values).max()), _TINY)
-    shares = float((values <= np.min(values) + near).mean()), float((values >= np.max(values) - near).mean())
-    return shares[0] if shares[0] > _ATOM else 0.0, shares[1] if shares[1] > _ATOM else 0.0
+    low, high = (
+        float((values <= np.min(values) + near).mean()),
+        float((values >= np.max(values) - near).mean()),
+    )
+    ordered = np.sort(values)
+    edges = np.flatnonzero(np.diff(ordered, prepend=-np.inf) > near)
+    runs = np.diff(np.append(edges, ordered.size))
+    place = int(np.argmax(runs))
+    inner, below = runs[place] / ordered.size, edges[place] / ordered.size
+    pinned = inner > _PINNED and 0 < place < runs.size - 1
+    return _Atoms(low if low > _ATOM else 0.0, high if high > _ATOM else 0.0, inner if pinned else 0.0, below)
 
 
-def _clipped(simulated: Floats, atoms: tuple[float, float]) -> Floats:
-    low, high = atoms
+def _clipped(simulated: Floats, atoms: _Atoms) -> Floats:
+    """Cut off what lies beyond floor and cap, and pin what lies within the range of the level between."""
+    low, high, inner, below = atoms
+    if inner:  # venues pay the interest rate while the premium is within a range, and the excess beyond it
+        bottom, top = np.quantile(simulated, [below, below + inner], axis=0)
+        simulated = simulated - np.clip(simulated, bottom, top)
     if low + high >= 1.0 or low + high == 0.0:
         return simulated
     bottom, top = np.quantile(simulated, [low, 1.0 - high], axis=0)
