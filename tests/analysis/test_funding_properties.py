@@ -93,6 +93,7 @@ WHOLE: dict[str, tuple[xr.DataArray, Case]] = {
 CASES = OVER_TIME | WHOLE
 ELEMENTWISE = {"pick_summary"}  # of a record, not of a panel
 ELEMENTWISE |= {"next_settlements", "portfolio"}  # of a table of payments and of forecasts, not of a panel
+ELEMENTWISE |= {"with_spot"}  # adds a venue of zeros
 
 
 def test_every_function_is_held_to_the_properties():
