@@ -88,18 +88,28 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, default=1, metavar="N", help=workers)
     page = "show freshness, gaps, spreads and liquidations at /status, to all who can reach it, without a key"
     parser.add_argument("--page", action="store_true", help=page)
-    parser.set_defaults(run=_serve)
+    tools = "answer the program that started this one, over standard input and output: its tools are the "
+    tools += "endpoints (Model Context Protocol, extra mcp); only --now and --live go with it"
+    parser.add_argument("--mcp", action="store_true", help=tools)
+    parser.set_defaults(run=_serve, default_of=parser.get_default)
 
 
 def _serve(arguments: argparse.Namespace) -> None:
     from derivdata.sources import service
     from derivdata.support import times
 
+    now = None if arguments.now is None else times.instant(arguments.now, "--now")
+    if arguments.mcp:
+        from derivdata.sources.service import mcp_server
+
+        _refuse_beside_mcp(arguments)
+        mcp_server.serve_mcp(arguments.source, now=now, live=arguments.live)
+        return
     service.serve(
         arguments.source,
         host=arguments.host,
         port=arguments.port,
-        now=None if arguments.now is None else times.instant(arguments.now, "--now"),
+        now=now,
         live=arguments.live,
         keys=arguments.key if arguments.key_file is None else _keys_in(arguments.key_file, arguments.key),
         keyless=arguments.keyless,
@@ -107,6 +117,15 @@ def _serve(arguments: argparse.Namespace) -> None:
         workers=arguments.workers,
         page=arguments.page,
     )
+
+
+def _refuse_beside_mcp(arguments: argparse.Namespace) -> None:
+    """Refuse options of a port where there is none."""
+    names = ("host", "port", "key", "key_file", "keyless", "allow_host", "workers", "page")
+    for name in names:
+        if getattr(arguments, name) != arguments.default_of(name):
+            option = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{option} is of a port, and --mcp has none: leave one of them out")
 
 
 def _keys_in(path: str, keys: dict[str, str]) -> dict[str, str]:
