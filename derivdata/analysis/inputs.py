@@ -27,6 +27,7 @@ __all__ = [
     "require_variables",
     "seed_of",
     "together",
+    "with_symbol",
 ]
 
 
@@ -104,6 +105,14 @@ def require_variables(
             raise ValueError(f"{argument} has no variable {name!r}{did_you_mean(name, data.variables)}")
         if not np.issubdtype(data[name].dtype, np.number):
             raise ValueError(f"{argument} has no numbers in {name!r} but {data[name].dtype}")
+
+
+def with_symbol(data: Any) -> Any:
+    """Return data with a dim ``symbol``, of the one that its coordinate names, or of one without a name."""
+    if "symbol" in data.dims:
+        return data
+    name = str(data["symbol"].item()) if "symbol" in data.coords else ""
+    return data.drop_vars("symbol", errors="ignore").expand_dims(symbol=[name])
 
 
 def require_beside(value: Any, argument: str, data: xr.Dataset | xr.DataArray) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from derivdata.analysis.inputs import with_symbol
 from derivdata.analysis.panels import (
     Panel,
     hours,
@@ -94,7 +95,7 @@ class Market:
 
 def market_of(panel: Panel, prices: xr.DataArray | None) -> Market:
     """Check the panels and put them on one grid: every stamp of a rate, and every price between them."""
-    panel = _with_symbol(require_rate(panel, "exchange", "time"))
+    panel = with_symbol(require_rate(panel, "exchange", "time"))
     for dim in ("symbol", "exchange"):
         if len(set(labels_of(panel, dim))) != panel.sizes[dim]:
             raise ValueError(f"panel has a {dim} more than once")
@@ -127,13 +128,6 @@ def market_of(panel: Panel, prices: xr.DataArray | None) -> Market:
     )
 
 
-def _with_symbol(panel: xr.DataArray) -> xr.DataArray:
-    if "symbol" in panel.dims:
-        return panel
-    name = str(panel["symbol"].item()) if "symbol" in panel.coords else ""
-    return panel.drop_vars("symbol", errors="ignore").expand_dims(symbol=[name])
-
-
 def _on_one_grid(
     panel: xr.DataArray, interval: xr.DataArray | None, prices: Panel | None
 ) -> tuple[xr.DataArray, xr.DataArray | None, xr.DataArray | None]:
@@ -143,7 +137,7 @@ def _on_one_grid(
     labels = {"symbol": labels_of(panel, "symbol"), "exchange": np.array(venues)}
     rows = panel["time"].to_numpy()
     if prices is not None:
-        prices = _with_symbol(require(prices, "exchange", "time", units=USD_UNIT, name="prices"))
+        prices = with_symbol(require(prices, "exchange", "time", units=USD_UNIT, name="prices"))
         refuse_other_coins(prices, "prices")
         hours(prices, name="prices")
         stamps = prices["time"].to_numpy()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
+from derivdata.analysis.inputs import with_symbol
 from derivdata.analysis.panels import labels_of
 from derivdata.support.arrays import Floats, Indices
 from derivdata.tables.venue_facts import FACTS, fact_value
@@ -24,7 +25,7 @@ def published_bounds(panel: xr.DataArray, amounts: xr.DataArray, length: float) 
     place = np.searchsorted(
         np.array(_DAYS, dtype="datetime64[D]"), times.astype("datetime64[D]"), side="right"
     )
-    symbols = labels_of(amounts, "symbol") if "symbol" in amounts.dims else [_symbol_of(amounts)]
+    symbols = labels_of(with_symbol(amounts), "symbol")
     venues = labels_of(amounts, "exchange")
     stated = _shortest_intervals(panel)
     bounds = np.stack([np.full((len(symbols), venues.size, times.size), none) for none in _BOUNDS.values()])
@@ -42,10 +43,6 @@ def published_bounds(panel: xr.DataArray, amounts: xr.DataArray, length: float) 
         xr.DataArray(part if "symbol" in labels else part[0], labels, [dim for dim in dims if dim in labels])
         for part in bounds
     ]
-
-
-def _symbol_of(amounts: xr.DataArray) -> str:
-    return str(amounts["symbol"].item()) if "symbol" in amounts.coords else ""
 
 
 def _shortest_intervals(panel: xr.DataArray) -> dict[str, float]:

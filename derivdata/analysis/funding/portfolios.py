@@ -13,7 +13,7 @@ from scipy.special import ndtri
 from derivdata.analysis.funding.margin_moves import Moves, moves_of
 from derivdata.analysis.funding.sizing import Limits, Problem, best_for_risk, correlation, solve
 from derivdata.analysis.funding.status import FundingStatus
-from derivdata.analysis.inputs import require_labels, require_times, require_variables
+from derivdata.analysis.inputs import require_labels, require_times, require_variables, with_symbol
 from derivdata.analysis.panels import (
     Panel,
     hours,
@@ -170,7 +170,7 @@ def _pairs_of(forecasts: xr.Dataset) -> _Pairs:
             "forecasts are of funding only, and the prices of the legs are the larger risk: "
             "forecast_history(..., prices=marks)"
         )
-    whole = _with_symbol(forecasts[list(_NEEDS)])
+    whole = with_symbol(forecasts[list(_NEEDS)])
     symbols, times = labels_of(whole["net_bps"], "symbol"), whole["time"].to_numpy()
     legs = np.stack([[str(name) for name in forecasts[leg].to_numpy()] for leg in ("long", "short")])
     venues = np.unique(legs)
@@ -190,13 +190,6 @@ def _pairs_of(forecasts: xr.Dataset) -> _Pairs:
     return _Pairs(symbols, venues, times, signed, gross, net, deviation / BPS, errors, decisions, hold)
 
 
-def _with_symbol(data: Any) -> Any:
-    if "symbol" in data.dims:
-        return data
-    name = str(data["symbol"].item()) if "symbol" in data.coords else ""
-    return data.drop_vars("symbol", errors="ignore").expand_dims(symbol=[name])
-
-
 def _by_venue(given: float | Mapping[str, float], name: str, venues: Any) -> Floats:
     lacking = [venue for venue in venues if isinstance(given, Mapping) and venue not in given]
     if lacking:
@@ -209,7 +202,7 @@ def _by_venue(given: float | Mapping[str, float], name: str, venues: Any) -> Flo
 
 def _moves(prices: Panel, pairs: _Pairs, first: int, span: float) -> Moves:
     """Return the moves of the symbols' prices as known at each instant of the forecasts from one on."""
-    marks = _with_symbol(require(prices, "exchange", "time", units=USD_UNIT, name="prices"))
+    marks = with_symbol(require(prices, "exchange", "time", units=USD_UNIT, name="prices"))
     require_labels(marks, "prices", "symbol", pairs.symbols.tolist())
     marks = marks.sel(symbol=pairs.symbols.tolist())
     refuse_other_coins(marks, "prices")
