@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -56,7 +57,7 @@ def _taken() -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("endpoint", LOCAL, ids=[endpoint.table for endpoint in LOCAL])
-def test_a_local_table_is_made_served_fetched_and_drawn(endpoint: Endpoint) -> None:
+def test_a_local_table_is_made_stored_served_fetched_and_drawn(endpoint: Endpoint, tmp_path: Path) -> None:
     """Every row of the sample comes back by the table's name, but for prices between full hours."""
     name, window = endpoint.table, ("2026-03-01", "2026-03-03")
     steps = {} if endpoint.rows == "single" else {"resolution": "1h"}
@@ -72,6 +73,9 @@ def test_a_local_table_is_made_served_fetched_and_drawn(endpoint: Endpoint) -> N
     pd.testing.assert_frame_equal(rows, held, rtol=1e-9)
     if name in DRAWN:
         assert isinstance(DRAWN[name](rows), Axes)
+    dd.open_archive(tmp_path / "market").append(name, held)
+    dd.connect(str(tmp_path / "market"), now=window[1])
+    pd.testing.assert_frame_equal(FETCHERS[name]("BTC", *window, venues=venue, **steps), held, rtol=1e-9)
     dd.disconnect()
 
 

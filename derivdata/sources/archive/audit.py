@@ -113,9 +113,7 @@ def refuse_other_contracts(table: Table, stored: Mapping[str, str], new: Mapping
 def _changes(table: Table) -> dict[str, Callable[[str], Any]]:
     """Return the function that normalises the words of each column."""
     changes: dict[str, Callable[[str], Any]] = {
-        name: lambda word: word.strip().lower()
-        for name, c in table.columns.items()
-        if str(c.allowed).islower()
+        name: column.spelt for name, column in table.columns.items() if column.allowed
     }
     if "symbol" in table.columns:
         changes["symbol"] = lambda word: contract(word).symbol

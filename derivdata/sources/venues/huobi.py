@@ -18,7 +18,7 @@ from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Socket, Strea
 from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.readers import contracts, payments, positioning, states
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Price, Records, State
+from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Records, State
 from derivdata.sources.venues.shapes import Figures, Listed, Paid, Sided, spelled
 from derivdata.sources.venues.wire import Wire
 
@@ -267,12 +267,8 @@ class _Bar(Wire):
 
 def mark_klines(reading: Reading) -> Records:
     """Read mark prices at the start of each bar."""
-    item = reading.instrument(reading.asked("contract_code"), _named)
-    records = Records()
-    for row in reading.rows(_Bar, "data"):
-        time = reading.seconds(row.id)
-        records.add_past(Price(item, time, "mark", reading.required(row.open), "1h"))
-    return records
+    rows = [(1000 * row.id, row.open) for row in reading.rows(_Bar, "data")]
+    return reading.prices(rows, reading.instrument(reading.asked("contract_code"), _named), "mark", "1h")
 
 
 def _of_margin(base: str, margin: Literal["linear", "inverse"]) -> tuple[VenueEndpoint, ...]:

@@ -19,7 +19,7 @@ from derivdata.sources.archive.importing.values import Rejections, instants, num
 from derivdata.support import times
 from derivdata.tables.contracts import contract, venue_slug
 from derivdata.tables.required import require_decimal_volatility
-from derivdata.tables.schema import Kind
+from derivdata.tables.schema import Column, Kind
 
 RANK, CONTRACT = "quote_rank", "contract_name"
 _WORDS = (Kind.TEXT, Kind.LABEL)
@@ -71,7 +71,7 @@ def _words(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, 
             if replaced:
                 given = columns[name]
                 columns[name] = _mapped(given, {w: replaced.get(w.lower(), w) for w in given if w}.get)
-            _hold_to(columns, name, column.allowed, raw, rejections)
+            _hold_to(columns, name, column, raw, rejections)
         elif column.kind is Kind.FLAG and (raw := plan.raw(name, chunk)) is not None:
             columns[name] = _flags(raw, name, rejections)
     if "exchange" in columns:
@@ -91,11 +91,9 @@ def _flags(raw: Any, name: str, rejections: Rejections) -> Any:
     return _mapped(texts, _FLAGS.get)
 
 
-def _hold_to(
-    columns: dict[str, Any], name: str, allowed: tuple[str, ...], raw: Any, rejections: Rejections
-) -> None:
-    if allowed:
-        columns[name] = _mapped(columns[name], str.lower)
+def _hold_to(columns: dict[str, Any], name: str, column: Column, raw: Any, rejections: Rejections) -> None:
+    if allowed := column.allowed:
+        columns[name] = _mapped(columns[name], column.spelt)
         wrong = np.array([word is not None and word not in allowed for word in columns[name]])
         choice = " or ".join(f"--set {name}={word}" for word in allowed[:2])
         why = f"is not {' or '.join(allowed)}: if all rows are one of them, say {choice}"
