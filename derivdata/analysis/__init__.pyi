@@ -22,29 +22,3 @@ from derivdata.analysis import volatility as volatility
 from derivdata.analysis.funding.carry_tables import carry_table as carry_table
 from derivdata.analysis.ranking import percentile as percentile
 from derivdata.analysis.ranking import rank as rank
-
-__all__ = [
-    "align",
-    "backtest",
-    "basis",
-    "black76",
-    "business_time",
-    "carry_table",
-    "chain",
-    "delivery",
-    "exposure",
-    "funding",
-    "futures",
-    "liquidations",
-    "oi",
-    "option_trades",
-    "percentile",
-    "position",
-    "rank",
-    "risk_neutral",
-    "smile",
-    "surface",
-    "taker",
-    "variance",
-    "volatility",
-]
