@@ -134,13 +134,8 @@ def _funding(exchange: str, states: list[State], at: int | None) -> dict[str, An
     period = np.array([row.period_h for row in rows], dtype=np.float64)
     bps = units.convert(rates, "native", "bps_8h", hours=period)
     _check_rates(exchange, rates, bps, len(rows))
-    return {
-        "symbol": [row.instrument.symbol for row in rows],
-        "time": stamps([row.time for row in rows], at),
-        "rate_bps_8h": bps,
-        "resolution": repeated("raw", len(rows)),
-        "kind": repeated("sampled", len(rows)),
-    }
+    words = {"resolution": repeated("raw", len(rows)), "kind": repeated("sampled", len(rows))}
+    return _columns(rows, at) | {"rate_bps_8h": bps, **words}
 
 
 def _has_rate(state: State) -> bool:
