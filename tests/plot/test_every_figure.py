@@ -94,44 +94,29 @@ def test_a_figure_draws_the_same_data(name: str) -> None:
         for kind in ("lines", "patches", "collections"):
             assert len(axes[kind]) == len(expected[kind]), kind
             for one, other in zip(axes[kind], expected[kind], strict=True):
-                np.testing.assert_allclose(
-                    np.array(one, dtype=np.float64),
-                    np.array(other, dtype=np.float64),
-                    rtol=1e-5,
-                    atol=1e-7,
-                    err_msg=kind,
-                )
+                numbers = (np.array(each, dtype=np.float64) for each in (one, other))
+                np.testing.assert_allclose(*numbers, rtol=1e-5, atol=1e-7, err_msg=kind)
 
 
 @pytest.mark.parametrize(
-    ("draw", "message"),
+    ("figure", "data", "kind", "option", "message"),
     [
-        (
-            lambda: plot.strikes(made.chain(), "gamma", expiry="2026-02-04"),
-            "expiry is an option of kind='open_",
-        ),
-        (
-            lambda: plot.strikes(made.chain(), dealer={"call": 1.0}),
-            "dealer is an option of kind='gamma'; kind=",
-        ),
-        (lambda: plot.open_interest(made.holdings(), "share", price=made.price()), "option of kind='level'"),
-        (lambda: plot.open_interest(made.holdings(), top=3), "top is an option of kind='share' and 'trend'"),
-        (lambda: plot.open_interest(made.holdings(), window="7d"), "window is an option of kind='trend'"),
-        (
-            lambda: plot.volatility(made.index_history(), implied={7.0: 0.5}),
-            "implied is an option of kind='cone'",
-        ),
-        (
-            lambda: plot.volatility(made.volatility(0.5)),
-            "data is an array, but kind='history' draws a Dataset",
-        ),
-        (lambda: plot.backtest(made.swept()), "not what backtest.carry returned, which kind='equity' draws"),
-        (lambda: plot.backtest(made.backtested(), "sweep"), "not what backtest.sweep returned"),
+        (plot.strikes, made.chain, "gamma", {"expiry": "2026-02-04"}, "expiry is an option of kind='open_"),
+        (plot.strikes, made.chain, "open_interest", {"dealer": {"call": 1.0}}, "dealer .*'gamma'; kind="),
+        (plot.open_interest, made.holdings, "share", {"price": made.price()}, "option of kind='level'"),
+        (plot.open_interest, made.holdings, "level", {"top": 3}, "top is an .* kind='share' and 'trend'"),
+        (plot.open_interest, made.holdings, "level", {"window": "7d"}, "window is an option of kind='trend'"),
+        (plot.volatility, made.index_history, "history", {"implied": {7.0: 0.5}}, "implied .*kind='cone'"),
+        (plot.volatility, lambda: made.volatility(0.5), "history", {}, "an array, .* draws a Dataset"),
+        (plot.backtest, made.swept, "equity", {}, "backtest.carry returned, .*'equity' draws"),
+        (plot.backtest, made.backtested, "sweep", {}, "not what backtest.sweep returned"),
     ],
 )
-def test_an_option_or_a_result_of_another_kind_is_refused(draw: Any, message: str) -> None:
+def test_an_option_or_a_result_of_another_kind_is_refused(
+    figure: Any, data: Any, kind: str, option: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
-        draw()
+        figure(data(), kind, **option)
 
 
 @pytest.mark.parametrize("name", CASES)
