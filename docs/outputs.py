@@ -273,7 +273,8 @@ def _figure(figure: Any, name: str) -> str:
     for ax in figure.axes:
         title = title or next((one.get_title(loc="left") for one in ax.child_axes), "")
     alt = " ".join(title.split()) or "figure"
-    return "\n".join(
+    pictures = "\n".join(
         f"\n:::{{image}} outputs/{name}{suffix}.svg\n:class: only-{mode}\n:alt: {alt}\n:::\n"
         for suffix, mode in (("", "light"), ("-dark", "dark"))
     )
+    return f"\n::::{{container}} chart\n{pictures}\n::::\n"

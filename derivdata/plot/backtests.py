@@ -118,7 +118,7 @@ def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
             options = (f"{row.long} / {row.short}  {net_usd}", net_usd)
             fitting = next((text for text in options if 4.4 * len(text) < points), "")
             middle = row.entry.tz_localize(None) + (row.exit - row.entry) / 2
-            ax.text(middle, at, fitting, ha="center", va="center", fontsize=7.5, color="white")
+            ax.text(middle, at, fitting, ha="center", va="center", fontsize=7.5, color="#fcfcfc")
     ax.set_xlim(times[0], times[-1])
     share = float(held.sum() / span / result.sizes["symbol"])
     more = f", the {len(symbols)} longest held shown" if len(held) > len(symbols) else ""

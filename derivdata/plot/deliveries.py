@@ -140,6 +140,6 @@ def calibration(probability: xr.DataArray, *, source: Source | None = None, ax: 
         y="deliveries [1]",
         form="number",
     )
-    style.legend(ax)
+    style.legend(ax, "above")
     table = pd.DataFrame({"probability": edges[:-1], "deliveries": counts})
     return finish(ax, table, probability, source=source)
