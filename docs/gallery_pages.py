@@ -18,6 +18,7 @@ ORDER = (
     "did_the_picks_pay",
     "eight_hours_four_hours_one_hour",
     "who_holds_the_open_interest",
+    "spot_perpetual_or_future",
     "who_is_positioned_how",
     "a_btc_surface_you_can_defend",
     "thirty_day_volatility_from_one_snapshot",

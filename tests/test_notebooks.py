@@ -115,7 +115,7 @@ def test_bundle_is_small_and_says_what_it_is(notebook: Path, recorder: ModuleTyp
 
 def test_every_bundle_has_its_notebook() -> None:
     assert [path.stem for path in sorted(FOLDER.glob("*.ddz"))] == [path.stem for path in BUNDLED]
-    assert len(BUNDLED) == 11
+    assert len(BUNDLED) == 14
     assert {path.stem for path in FOLDER.glob("*.csv")} == STORED
 
 

@@ -48,6 +48,7 @@ LEFT_OUT = {
     "is_volatility_rich",
     "longs_in_the_week_of_ftx",
     "open_interest_on_october_10",
+    "spot_perpetual_or_future",
     "what_did_the_surface_move_cost_me",
     "what_was_traded_at_which_volatility",
     "who_is_positioned_how",
