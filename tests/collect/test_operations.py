@@ -181,8 +181,9 @@ def _at(fakes: Fakes) -> dict[str, object]:
 
 def test_a_minute_is_a_line_of_json_and_a_line_of_text() -> None:
     minute = Minute(
-        START, {FUNDING: 1200, "oi_history": 0}, {"okx oi_history": "HTTP 503"}, {"bybit": "HTTP 451"}, 7
+        START, {FUNDING: 1200, "oi_history": 0}, {"okx oi_history": "HTTP 503"}, {"bybit": "HTTP 451"}
     )
+    minute.changed, minute.dropped = {"okx instruments": "BTC-USDT-SWAP is listed no more"}, 7
     told = json.loads(minute.json())
     assert told["rows"] == {FUNDING: 1200, "oi_history": 0}
     assert told["time"] == "2026-01-20 10:30:30+00:00"
@@ -190,7 +191,7 @@ def test_a_minute_is_a_line_of_json_and_a_line_of_text() -> None:
     assert "\n" not in minute.json()
     assert minute.line() == (
         "2026-01-20 10:30:30; 1,200 funding_history; failed: okx oi_history; unavailable: bybit; "
-        "7 old rows dropped"
+        "lists changed: okx instruments; 7 old rows dropped"
     )
 
 

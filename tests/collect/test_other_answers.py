@@ -9,13 +9,14 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from derivdata.errors import ArchiveError, SchemaError
 from derivdata.sources.archive import Archive
 from derivdata.sources.collect import Collector, backfill
-from derivdata.sources.collect.questions import LastPolls
+from derivdata.sources.collect.questions import LastPolls, hold_list
 from derivdata.sources.venues.endpoint import Paging
 from derivdata.sources.venues.paging import walk
 from derivdata.sources.venues.record_types import Instrument, Records, State
@@ -405,3 +406,60 @@ def test_an_answer_of_another_day_is_none_about_the_present(
     assert "not of the present" in collector.failed["binance funding_history"]
     asked = archive.requests()
     assert not asked.loc[asked["table"] == "funding_history", "answered"].any()
+
+
+def test_rows_that_cannot_be_lose_their_venue_and_no_row_of_another(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The archive refuses a name with a character that is not shown, and all that comes with it."""
+
+    def lie(body: Body, place: str, params: dict[str, Any], seen: list[Any]) -> tuple[int, Any]:
+        status, answer = body(place, params)
+        answer[0]["symbol"] = "BTC\u200bUSDT"
+        return status, answer
+
+    _lying(fakes, monkeypatch, "fapi/v1/premiumIndex", lie)
+    where: dict[str, Any] = {"clock": clock, "addresses": fakes.addresses, "symbols": ()}
+    collector = Collector(archive, venues=["binance", "bybit"], **where)
+    collector.once()
+    assert "characters that are not shown" in collector.failed["binance funding_history"]
+    assert archive.exchanges("funding_history") == ("bybit",)
+    asked = archive.requests()
+    answered = asked[asked["table"] == "funding_history"].groupby("exchange")["answered"].all()
+    assert answered.to_dict() == {"binance": False, "bybit": True}
+
+
+@pytest.mark.parametrize(
+    ("changed", "held", "news"),
+    [
+        ({"size": 10.0}, ["X: size 10.0 after 1.0"], []),
+        ({"tick": 0.1}, [], ["X: tick 0.1 after None"]),
+        ({"active": False}, [], ["X: active False after True"]),
+        ({"name": "Y"}, [], ["X is listed no more"]),
+        ({}, [], []),
+    ],
+)
+def test_a_list_is_held_to_the_one_before(changed: dict[str, Any], held: list[str], news: list[str]) -> None:
+    """What makes a contract another one is believed when the next list tells it again."""
+    before, doubted = Instrument("X", "X", "USDT", 1.0), dict[str, Instrument]()
+    for again in (False, True):
+        told = Records(instruments=[before._replace(**changed)])
+        found = hold_list(Records(instruments=[before]), told, doubted)
+        assert found == (([], held) if again and held else (held, news))
+        assert (told.instruments == [before]) is (not changed or bool(held and not again))
+
+
+def test_a_liquidation_far_from_the_last_price_or_of_no_contract_is_left_out() -> None:
+    at = pd.Timestamp("2026-03-02", tz="UTC")
+    polls = LastPolls("venue")
+    polls.hold([_state()], at)
+    prices = {"X": (190.0, 210.0, 40.0), "Z": (100.0,)}
+    rows = pd.DataFrame(
+        [(symbol, at, price, np.nan) for symbol, those in prices.items() for price in those],
+        columns=["symbol", "time", "order_price_usd", "fill_price_usd"],
+    )
+    late = rows.head(1).assign(time=at + pd.Timedelta(11, "min"))
+    sound, left_out = polls.sound_fills(pd.concat([rows, late]), at, {"X"})
+    assert sound["order_price_usd"].tolist() == [190.0]
+    assert len(left_out) == 4
+    assert "no list of contracts names it" in left_out[2]

@@ -158,7 +158,7 @@ def test_a_stream_after_a_run_with_polls_stores_nothing_again(
     drains = _pushed(again + new[:place]), _pushed(new[place:])
     collector._streams["gateio"] = Stub(*drains)  # type: ignore[assignment]
     for _ in range(2):
-        collector._write_liquidations(Minute(clock.utc()))
+        collector._write_liquidations(Minute(END))
     assert len(again) > 1
     assert len(archive.read(TABLE, START, END)) == stored + len(new)
 

@@ -321,5 +321,5 @@ def test_two_troubles_of_one_request_are_both_named(
     clock.wait(60)
     collector.once()
     said = collector.failed["bybit /v5/market/tickers?category=linear"]
-    assert said.startswith("1 rows left out: ")
+    assert said.startswith("1 left out: ")
     assert said.endswith("; no longer tells change_pct: these columns stay empty")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,12 @@ def context_of(case: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['venue']} {case['request']}")
 def test_a_body_is_read_in_its_own_unit(case: dict[str, Any]) -> None:
-    frames = dd.venues.read(
-        case["venue"], case["request"], json.dumps(case["body"]), at=AT, context=context_of(case)
-    )
+    with warnings.catch_warnings(record=True) as notices:
+        warnings.simplefilter("always", DataNotice)
+        frames = dd.venues.read(
+            case["venue"], case["request"], json.dumps(case["body"]), at=AT, context=context_of(case)
+        )
+    assert [str(notice.message).rpartition(": ")[2] for notice in notices] == case.get("left_out", [])
     for place, values in case["expected"].items():
         table, _, column = place.partition(".")
         found = frames[table][column].tolist()
@@ -230,7 +234,7 @@ def test_figures_in_another_unit_are_refused() -> None:
         for i in range(6)
     ]
     body = {"success": True, "data": [{**row, "fairPrice": 2000.0, "holdVol": 1.0} for row in rows]}
-    with pytest.raises(SchemaError, match="the mark is 1000 times the index or last price"):
+    with pytest.raises(SchemaError, match=r"mark 2000 and index_price 2 .*6 of 6 rows: not the unit"):
         dd.venues.read("mexc", "/api/v1/contract/ticker", json.dumps(body), context={"interval_hours": 8})
     body = {"topic": "public.*.liquidation_orders", "data": [
         {"contract_code": "BTC-USDT", "direction": "sell", "created_at": MS, "price": 50000, "volume": 3,
@@ -246,7 +250,7 @@ def test_figures_in_another_unit_are_refused() -> None:
 def test_rows_that_contradict_themselves_are_left_out_and_most_of_them_are_the_venue() -> None:
     sound, odd = {**BYBIT, "symbol": "ETHUSD"}, {**BYBIT, "singleOpenInterest": "2000000"}
     request = "/v5/market/tickers?category=inverse"
-    with pytest.warns(DataNotice, match="a row is left out: .*half of openInterest"):
+    with pytest.warns(DataNotice, match="left out: .*half of openInterest"):
         rows = dd.venues.read("bybit", request, json.dumps(_bybit([sound, odd])))
     assert rows["oi_history"]["symbol"].tolist() == ["ETH"]
     with pytest.raises(SchemaError, match="half of openInterest"):

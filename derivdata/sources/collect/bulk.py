@@ -42,6 +42,7 @@ class Poll:
     # What was asked for a table where it is not all contracts for the minute of the poll.
     requests: dict[str, list[LedgerEntry]] = field(default_factory=dict)
     gone: bool = False  # whether the venue refuses this address
+    changed: dict[str, str] = field(default_factory=dict)  # what is new in its lists, by request
 
     def tell(self, endpoint: VenueEndpoint, why: str, lacking: Sequence[str] = ()) -> None:
         """Add why a request gave less than it should, and the tables that lack it, to what was told of it."""
@@ -132,7 +133,7 @@ class BulkAnswers:
         """Say what answers leave out, and which tables have none."""
         for endpoint, records in answered.items():
             if records.left_out:
-                poll.tell(endpoint, f"{len(records.left_out)} rows left out: {records.left_out[0]}")
+                poll.tell(endpoint, f"{len(records.left_out)} left out: {records.left_out[0]}")
             if gone := self._asked[endpoint].gone_fields(poll.at):
                 poll.tell(endpoint, f"no longer tells {', '.join(gone)}: these columns stay empty")
         filled = {table for endpoint in answered for table in endpoint.tables}

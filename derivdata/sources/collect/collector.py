@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 import pandas as pd
 
 from derivdata import tables
-from derivdata.errors import DerivdataError, NetworkError
+from derivdata.errors import ArchiveError, DerivdataError, NetworkError
 from derivdata.sources.archive import Archive
+from derivdata.sources.archive.audit import refuse_impossible
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.bulk import Poll
 from derivdata.sources.collect.clock import Clock, MachineClock
@@ -241,9 +242,11 @@ class Collector:
         """Append what was pushed, with the windows that were listened to."""
         frames, requests = [], []
         for name, stream in self._streams.items():
-            rows, covered, error = stream.drain()
-            frames.append(self._of_one_path(name, rows[LIQUIDATIONS]))
-            requests += [LedgerEntry(name, None, window.start, window.end) for window in covered]
+            pushed, covered, error = stream.drain()
+            entries = [LedgerEntry(name, None, window.start, window.end) for window in covered]
+            rows, entries = self._accepted(minute, name, LIQUIDATIONS, pushed[LIQUIDATIONS], entries)
+            frames.append(rows)
+            requests += entries
             if error:
                 minute.failed[f"{name} {LIQUIDATIONS}"] = error
         if frames:
@@ -256,6 +259,27 @@ class Collector:
         rows = keyed.conform(pd.concat(frames, ignore_index=True)) if frames else keyed.empty()
         written = self.archive.merge(table, rows, requests=requests).written
         minute.rows[table] = minute.rows.get(table, 0) + written
+
+    def _accepted(
+        self, minute: Minute, name: str, table: str, rows: pd.DataFrame, requests: list[LedgerEntry]
+    ) -> tuple[pd.DataFrame, list[LedgerEntry]]:
+        """Return a venue's rows and their requests; where rows cannot be, none, and the requests failed.
+
+        The archive would refuse them with the rows of all other venues.
+        """
+        try:
+            refuse_impossible(tables.TABLES[table], rows)
+        except ArchiveError as problem:
+            minute.failed[f"{name} {table}"] = why = str(problem)
+            return rows[:0], [request._replace(error=request.error or why[:500]) for request in requests]
+        if table == LIQUIDATIONS:
+            state = self._states[name]
+            listed = rows["symbol"] if state.contracts is None else {i.symbol for i in state.contracts.items}
+            rows, left_out = state.held.sound_fills(rows, minute.time, listed)
+            if left_out:
+                minute.failed[f"{name} {table}"] = f"{len(left_out)} left out: {left_out[0]}"
+            rows = self._of_one_path(name, rows)
+        return rows, requests
 
     def _of_one_path(self, name: str, rows: pd.DataFrame) -> pd.DataFrame:
         """Leave out what is stored by the venue's other path: of before a restart, or of a gap."""
@@ -327,6 +351,7 @@ class Collector:
                 self._progress(f"{done}{said}")
         minute = self._write([*polls, *hung])
         minute.failed |= {f"{p.exchange} {part}": why for p in polls for part, why in p.parts.items()}
+        minute.changed |= {f"{p.exchange} {part}": why for p in polls for part, why in p.changed.items()}
         self.failed = minute.failed
         return minute
 
@@ -359,14 +384,14 @@ class Collector:
                 continue
             frames, requests = [], []
             for poll in polls:
-                if table in poll.frames:
-                    rows = poll.frames[table]
-                    if table == LIQUIDATIONS:
-                        rows = self._of_one_path(poll.exchange, rows)
-                    frames.append(changed(self.archive, rows) if table == INSTRUMENTS else rows)
                 if table in poll.failed:
                     minute.failed[f"{poll.exchange} {table}"] = poll.failed[table]
-                requests += self._states[poll.exchange].entries(poll, table)
+                entries = self._states[poll.exchange].entries(poll, table)
+                if table in poll.frames:
+                    told = poll.frames[table]
+                    rows, entries = self._accepted(minute, poll.exchange, table, told, entries)
+                    frames.append(changed(self.archive, rows) if table == INSTRUMENTS else rows)
+                requests += entries
             self._merge(minute, table, frames, requests)
         return minute
 

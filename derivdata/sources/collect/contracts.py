@@ -8,6 +8,7 @@ from derivdata.client.transport.keyless import Unreachable
 from derivdata.errors import DerivdataError, SchemaError, VenueError
 from derivdata.sources.archive import Archive
 from derivdata.sources.collect.files import is_collected
+from derivdata.sources.collect.questions import hold_list
 from derivdata.sources.collect.session import ContractList, Contracts, Stopped, VenueSession
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Records
@@ -91,8 +92,13 @@ def _ask_lists(session: VenueSession, due: list[VenueEndpoint], first: VenueEndp
         if endpoint.host in silent:
             continue
         try:
-            shared.lists[endpoint] = now, _all_pages(session, endpoint)
+            listed = _all_pages(session, endpoint)
+            held, news = hold_list(shared.lists.get(endpoint, (now, listed))[1], listed, shared.doubted)
+            shared.lists[endpoint] = now, listed
             shared.list_errors.pop(endpoint.label, None)
+            if held:
+                shared.list_errors[endpoint.label] = f"{len(held)} left as they were listed before: {held[0]}"
+            shared.add_list_news(endpoint.label, news)
         except Stopped:
             raise
         except DerivdataError as problem:

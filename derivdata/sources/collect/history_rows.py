@@ -116,11 +116,17 @@ def _require_window(endpoint: VenueEndpoint, page: Records, first: int, last: in
         raise SchemaError(f"{endpoint.exchange} {endpoint.place}: asked for {asked}, rows are of {told}")
 
 
-def _require_contract(endpoint: VenueEndpoint, page: Records, item: Instrument) -> None:
+def require_contract(endpoint: VenueEndpoint, page: Records, item: Instrument) -> None:
     """Refuse a page about another contract than the one that the request names."""
-    pasts = (page.payments, page.oi, page.prices, page.positioning, page.taken)
-    named = {row.instrument.symbol for rows in pasts for row in rows}
+    pasts = (page.payments, page.oi, page.prices, page.positioning, page.taken, page.books)
+    contracts = {row.instrument.name: row.instrument.symbol for rows in pasts for row in rows}
+    named = {*contracts.values()}
     of_many = endpoint.symbol in ("", "currency")
+    if len(contracts) > 1 and not of_many:
+        both = " and ".join(sorted(contracts)[:2])
+        raise SchemaError(
+            f"{endpoint.exchange} {endpoint.place}: asked for {item.name}, the answer is about {both}"
+        )
     if named and (item.symbol not in named if of_many else named != {item.symbol}):
         others = ", ".join(sorted(named - {item.symbol})[:3])
         raise SchemaError(
@@ -150,13 +156,13 @@ def history(
     if endpoint.marks is not None and not item.inverse:
         prices = Records()
         for page in pages(session, endpoint.marks, first, last, given, context=context):
-            _require_contract(endpoint.marks, page, item)
+            require_contract(endpoint.marks, page, item)
             prices.add(page)
         names = ["prices_history"]
         prices.prices = list({row.time: row for row in prices.prices}.values())  # pages overlap by a row
         context |= frames(endpoint.exchange, prices, names)
     for page in pages(session, endpoint, first, last, given, context=context):
-        _require_contract(endpoint, page, item)
+        require_contract(endpoint, page, item)
         records.add(page)
     frame = _of_window(endpoint, records, item, table, window)
     if table not in _EVENTS:

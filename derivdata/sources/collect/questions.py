@@ -6,11 +6,12 @@ that what is doubtful is left out or fails, named, and is asked for again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 import msgspec
+import numpy as np
 import pandas as pd
 
 from derivdata import tables, units
@@ -19,22 +20,29 @@ from derivdata.sources.archive import Archive
 from derivdata.sources.archive.audit import audit
 from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.endpoint import VenueEndpoint
-from derivdata.sources.venues.record_types import Option, OrderBook, Records, State
+from derivdata.sources.venues.record_types import Instrument, Option, OrderBook, Records, State
 from derivdata.support import times
 
-_AGE_US = times.us(pd.Timedelta(10, "min"))
+_AGE = pd.Timedelta(10, "min")
+_AGE_US = times.us(_AGE)
 _SEVERAL, _JUMP = 5, 3.0
 """Contracts from which the median counts, and the factor between two polls that no market makes."""
 _FACTOR = 20.0
 """How many times a figure may be that which the series had last."""
+_FACTORS = {**dict.fromkeys(("mark", "index_price", "last", "underlying"), 5.0), "change_pct": 1.05}
+"""The same of prices, and of a change, which is compared by the price of 24 hours ago that it tells."""
 _HELD = ("mark", "index_price", "last", "oi_usd", "oi_coins", "volume_usd")
+_HELD_OF_OPTIONS = ("iv", "underlying")
+_HELD_IN_LISTS = ("symbol", "quote", "size", "inverse", "perpetual", "strike", "expiry")
+_FILL_FACTOR = 2.0
+"""How many times the last mark the price of a liquidation may be."""
 _BELIEVED_AFTER = pd.Timedelta(1, "h")
 _USUAL_BPS = 1.0
 """Rates below it count as it: they pass through 0."""
 _NEAR_USD = 1.25
 """Factor within which coins × price are the USD beside them: the price may be of another second."""
 _MOST_USD = 1e11
-_OF_SERIES = {"funding_settlements": "rate_bps_8h", "oi_history": "oi_usd"}
+OF_SERIES = {"funding_settlements": "rate_bps_8h", "oi_history": "oi_usd", "prices_history": "price_usd"}
 _SERIES = pd.Timedelta(7, "D")
 _MICROSECOND = pd.Timedelta(1, "us")
 _SERIES_ROWS = 50
@@ -66,12 +74,16 @@ class LastPolls:
         )
         self._last: dict[tuple[str, str], float] = {}  # by contract and figure
         self._since: dict[tuple[str, str], pd.Timestamp] = {}  # when a figure was first doubtful
+        self._named: set[str] = set()  # contracts that a poll told of
+        self.prices: dict[str, float] = {}  # the last price of each symbol
 
-    def hold(self, states: list[State], now: pd.Timestamp) -> tuple[list[State], dict[str, str], list[str]]:
+    def hold(
+        self, states: list[State], now: pd.Timestamp, listed: Collection[str] = ()
+    ) -> tuple[list[State], dict[str, str], list[str]]:
         """Return states without the doubtful figures, why tables fail, and what else is to be known.
 
         A jump of the median contract fails the table, one of a single contract leaves its figure out, until
-        the venue has told it for an hour.
+        the venue has told it for an hour; so long a contract is left out that no list and no poll named.
         """
         left_out: list[str] = []
         failed, notes = {}, list[str]()
@@ -81,9 +93,46 @@ class LastPolls:
             else:
                 failed["oi_history"] = why
                 states = [row._replace(oi_usd=None, oi_coins=None) for row in states]
+        states = [row for row in states if self._is_named(row.instrument.name, listed, left_out, now)]
+        self._named.update(row.instrument.name for row in states)
         states = [self._sound(row, left_out, now) for row in states]
+        # Replaced whole: another thread reads it.
+        self.prices = self.prices | {row.instrument.symbol: row.mark for row in states if row.mark}
         notes += [f"{len(left_out)} left out: {left_out[0]}"] if left_out else []
         return states, failed, notes
+
+    def hold_chain(self, options: list[Option], now: pd.Timestamp) -> tuple[list[Option], list[str]]:
+        """Return options without the figures that jump, and what is left out; as `hold`."""
+        left_out: list[str] = []
+        sound = []
+        for row in options:
+            figures = {figure: getattr(row, figure) for figure in _HELD_OF_OPTIONS}
+            sound.append(row._replace(**self._doubtful(row.name, figures, left_out, now)))
+        return sound, left_out
+
+    def sound_fills(
+        self, rows: pd.DataFrame, now: pd.Timestamp, listed: Iterable[str]
+    ) -> tuple[pd.DataFrame, list[str]]:
+        """Return liquidations of `listed` symbols near their last prices, and what is left out."""
+        listed = set(listed)
+        known = rows["symbol"].astype(object).map(self.prices).to_numpy(dtype="float64")
+        told = rows["fill_price_usd"].fillna(rows["order_price_usd"]).to_numpy(dtype="float64")
+        is_far = (told > _FILL_FACTOR * known) | (told * _FILL_FACTOR < known)
+        is_far |= (rows["time"] > now + _AGE).to_numpy() | ~rows["symbol"].isin(listed).to_numpy()
+        left_out = [
+            f"a liquidation of {row.symbol} at {price:g} on {times.iso(row.time)}: "
+            + (f"the last price is {last:g}" if row.symbol in listed else "no list of contracts names it")
+            for row, price, last in zip(rows[is_far].itertuples(), told[is_far], known[is_far], strict=True)
+        ]
+        return rows[~is_far], left_out
+
+    def _is_named(self, name: str, listed: Collection[str], left_out: list[str], now: pd.Timestamp) -> bool:
+        if not self._named or name in self._named or name in listed:
+            return True
+        if now - self._since.setdefault((name, ""), now) >= _BELIEVED_AFTER:
+            return True
+        left_out.append(f"{name}: no list of contracts names it")
+        return False
 
     def _sound(self, row: State, left_out: list[str], now: pd.Timestamp) -> State:
         """Return the state of a contract without the figures that others contradict."""
@@ -97,20 +146,30 @@ class LastPolls:
         figures = {figure: getattr(row, figure) for figure in _HELD if figure not in doubtful}
         if row.rate is not None and row.period_h:
             figures["rate"] = max(abs(row.rate) * units.BPS * 8 / row.period_h, _USUAL_BPS)
+        if price and row.change_pct is not None and row.change_pct > -100:
+            figures["change_pct"] = price / (1 + row.change_pct / 100)
+        return row._replace(**doubtful, **self._doubtful(name, figures, left_out, now))
+
+    def _doubtful(
+        self, name: str, figures: dict[str, float | None], left_out: list[str], now: pd.Timestamp
+    ) -> dict[str, Any]:
+        """Return the figures of a contract, as None, that are not like those that it told last."""
+        doubtful: dict[str, Any] = {}
         for figure, value in figures.items():
             if not value:
                 continue
             key = name, figure
             last = self._last.get(key, value)
             # A rate may fall at once: with a payment, or with its interval
-            is_like = (figure == "rate" or value >= last / _FACTOR) and value <= last * _FACTOR
+            factor = _FACTORS.get(figure, _FACTOR)
+            is_like = (figure == "rate" or value >= last / factor) and value <= last * factor
             if not is_like and now - self._since.setdefault(key, now) < _BELIEVED_AFTER:
                 left_out.append(f"{name}: {figure} {value:g} after {last:g}")
                 doubtful[figure] = None
             else:
                 self._last[key] = value
                 self._since.pop(key, None)
-        return row._replace(**doubtful)
+        return doubtful
 
     def _jump(self, rows: list[State], now: pd.Timestamp) -> str:
         """Return why open interest is in another unit or of other sides, by the median; "" if not.
@@ -135,6 +194,38 @@ class LastPolls:
         )
 
 
+def hold_list(before: Records, told: Records, doubted: dict[str, Instrument]) -> tuple[list[str], list[str]]:
+    """Leave contracts as a venue listed them before where the list now says that they are others.
+
+    Returns those changes, and the ones that are believed: what was `doubted` in the list before, and
+    contracts that ended or whose steps changed.
+    """
+    earlier = {item.name: item for item in before.instruments}
+    gone = earlier.keys() - {item.name for item in told.instruments}
+    held, news = list[str](), [f"{name} is listed no more" for name in sorted(gone)]
+    then, now = ({row.instrument.name: row.hours for row in one.intervals} for one in (before, told))
+    news += [
+        f"{name}: interval {now.get(name)} after {then.get(name)}"
+        for name in sorted(then.keys() | now.keys() if then else ())
+        if now.get(name) != then.get(name)
+    ]
+    for place, item in enumerate(told.instruments):
+        last = earlier.get(item.name, item)
+        changes = [
+            f"{item.name}: {name} {now} after {then}"
+            for name, now, then in zip(item._fields, item, last, strict=True)
+            if now != then
+        ]
+        is_other = any(getattr(item, name) != getattr(last, name) for name in _HELD_IN_LISTS)
+        if is_other and doubted.get(item.name) != item:
+            doubted[item.name], told.instruments[place] = item, last
+            held += changes
+        else:
+            doubted.pop(item.name, None)
+            news += changes
+    return held, news
+
+
 def require_plausible(session: VenueSession, archive: Archive, table: str, rows: pd.DataFrame) -> None:
     """Refuse rows of a history that an import would ask about, or 20 times the series' own last rows.
 
@@ -153,11 +244,12 @@ def require_plausible(session: VenueSession, archive: Archive, table: str, rows:
 
     try:
         audit(tables.TABLES[table], rows, held, read, accept=("future", "schedule"))
-        if table in _OF_SERIES and len(rows) and held:
+        if table in OF_SERIES and len(rows) and held:
             first = rows["time"].min()
             for symbol, part in rows.groupby("symbol", observed=True):
                 last = read([str(symbol)], first - _SERIES, first - _MICROSECOND, [exchange])
                 require_like(table, last.tail(_SERIES_ROWS), part.head(_SERIES_ROWS))
+        require_even(table, rows)
     except (ArchiveError, SchemaError) as problem:
         if problem in unreadable:
             raise
@@ -169,9 +261,26 @@ def require_plausible(session: VenueSession, archive: Archive, table: str, rows:
         raise SchemaError(why) from None
 
 
+def require_even(table: str, rows: pd.DataFrame) -> None:
+    """Refuse a row 20 times the rows before and after it, or that part of both; rates may jump."""
+    name = OF_SERIES.get(table)
+    if name in (None, "rate_bps_8h"):
+        return
+    for _, part in rows.groupby(["symbol", "kind"] if "kind" in rows else ["symbol"], observed=True):
+        values = part.sort_values("time")[name].to_numpy()
+        before, value, after = values[:-2], values[1:-1], values[2:]
+        high, low = value > _FACTOR * np.fmax(before, after), value * _FACTOR < np.fmin(before, after)
+        if (high | low).any():
+            place = int(np.argmax(high | low))
+            raise SchemaError(
+                f"{name} of {part['symbol'].iloc[0]} is {value[place]:g} between {before[place]:g} and "
+                f"{after[place]:g}: one of them is not right"
+            )
+
+
 def require_like(table: str, last: pd.DataFrame, rows: pd.DataFrame) -> None:
     """Refuse rows of a series whose median figure is 20 times that of the last rows before them."""
-    name = _OF_SERIES[table]
+    name = OF_SERIES[table]
     if last.empty or rows.empty:
         return
     before, now = (float(frame[name].abs().median()) for frame in (last, rows))

@@ -71,6 +71,7 @@ class Minute:
     # Why some tables of some venues were not answered, by ``"venue table"``
     failed: dict[str, str] = field(default_factory=dict)
     gone: dict[str, str] = field(default_factory=dict)  # venues that refuse this address, and why
+    changed: dict[str, str] = field(default_factory=dict)  # what is new in a venue's list, by request
     dropped: int = 0  # rows that were older than is to be kept
 
     def json(self) -> str:
@@ -85,6 +86,8 @@ class Minute:
             parts.append(f"failed: {', '.join(sorted(self.failed))}")
         if self.gone:
             parts.append(f"unavailable: {', '.join(sorted(self.gone))}")
+        if self.changed:
+            parts.append(f"lists changed: {', '.join(sorted(self.changed))}")
         if self.dropped:
             parts.append(f"{self.dropped:,} old rows dropped")
         return "; ".join(parts)

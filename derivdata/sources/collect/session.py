@@ -88,11 +88,23 @@ class Shared:
         # What each list said last and when, and why it could not be asked for again, by its request.
         self.lists: dict[VenueEndpoint, tuple[pd.Timestamp, Records]] = {}
         self.list_errors: dict[str, str] = {}
+        self.doubted: dict[str, Instrument] = {}  # contracts of the last lists that were others before
+        self._list_news: dict[str, str] = {}
         self.refused: dict[str, str] = {}  # hosts and requests that refuse this address, and why
         self.answered = False  # whether anything ever came back
         self.quarantine = quarantine  # for bodies that are not as expected; None keeps none
         self._closed_until: pd.Timestamp | None = None
         self._lock = threading.Lock()
+
+    def add_list_news(self, label: str, news: list[str]) -> None:
+        """Note what changed in a list, to be told once."""
+        if news:
+            self._list_news[label] = f"{len(news)} changes: {news[0]}"
+
+    def take_list_news(self) -> dict[str, str]:
+        """Return what changed in the lists since the last time."""
+        news, self._list_news = self._list_news, {}
+        return news
 
     def close_for(self, now: pd.Timestamp, seconds: float) -> None:
         """Ask nothing for a while: a limit that one session was told of holds for all."""

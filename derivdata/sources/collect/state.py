@@ -14,6 +14,7 @@ from derivdata.sources.collect.bulk import AGAIN, CHAINS, BulkAnswers, Poll
 from derivdata.sources.collect.contract_states import ContractStates, PaymentSpacing
 from derivdata.sources.collect.contracts import contract_name, endpoints_for, list_contracts
 from derivdata.sources.collect.files import is_collected
+from derivdata.sources.collect.history_rows import require_contract
 from derivdata.sources.collect.liquidations import LIQUIDATIONS, LiquidationPolls
 from derivdata.sources.collect.questions import LastPolls, require_current
 from derivdata.sources.collect.session import Contracts, Stopped, VenueSession
@@ -64,7 +65,7 @@ class VenueState:
         self._books = endpoints_for(session.venue, "book", unconfirmed=unconfirmed)
         self.contracts: Contracts | None = None
         self._spacing = PaymentSpacing()
-        self._held = LastPolls(session.venue.exchange, open_interest)
+        self.held = LastPolls(session.venue.exchange, open_interest)
         self._last: dict[str, State] = {}  # what the last poll told of each contract, but for its instant
         self._looked_at: set[str] = set()  # contracts that stand still though the venue lists them
         self._looked: pd.Timestamp | None = None
@@ -143,6 +144,7 @@ class VenueState:
         except DerivdataError as problem:
             return self._lost(poll, problem)
         poll.parts |= self.session.shared.list_errors
+        poll.changed = self.session.shared.take_list_news()
         if self._lists and self.session.shared.listing is not self._told_list:
             self._told_list = self.session.shared.listing
             rows = self.session.context[INSTRUMENTS].drop(columns="position").assign(time=poll.at)
@@ -176,6 +178,7 @@ class VenueState:
         try:
             params = {endpoint.symbol: contract_name(endpoint, item)}
             answer, _, _ = self.session.ask(endpoint, params, context={"instrument": item.name})
+            require_contract(endpoint, answer, item)
             require_current(endpoint, answer, self.session.clock.utc())
         except Stopped:
             raise
@@ -224,6 +227,9 @@ class VenueState:
         if "options_snapshot" in fresh:
             chain = chain.merged()
             chain.options = [o for o in chain.options if o.iv is not None or o.open_interest is not None]
+            chain.options, left_out = self.held.hold_chain(chain.options, poll.at)
+            if left_out:
+                poll.parts["options"] = f"{len(left_out)} left out: {left_out[0]}"
             arrived = max((self._bulk.arrived[o.name] for o in chain.options), default=at)  # one instant
             self._add_frames(poll, chain, CHAINS, arrived)
 
@@ -253,7 +259,8 @@ class VenueState:
 
     def _hold_to_last_poll(self, poll: Poll, state: Records) -> None:
         """Leave out figures that others contradict, or those that the contract told last."""
-        state.states, failed, notes = self._held.hold(state.states, poll.at)
+        listed = () if self.contracts is None else {item.name for item in self.contracts.items}
+        state.states, failed, notes = self.held.hold(state.states, poll.at, listed)
         poll.failed |= failed
         if notes:
             poll.parts["figures"] = "; ".join(notes)

@@ -153,7 +153,8 @@ def read(
     -------
     dict of DataFrame
         Every table that the endpoint can fill, also an empty one; with ``instruments`` and ``intervals``
-        where the body tells them. A row that contradicts itself is left out, with a `DataNotice`.
+        where the body tells them. A row or a figure that contradicts another is left out, with a
+        `DataNotice`.
 
     Raises
     ------
@@ -176,7 +177,7 @@ def read(
         return {}
     rows = reading.finish(endpoint.read(reading), is_pushed=endpoint.method == "WS")
     for why in rows.left_out:
-        warn_caller(f"a row is left out: {why}")
+        warn_caller(f"left out: {why}")
     same = [e for e in VENUES[venue].endpoints if (e.path, e.read) == (endpoint.path, endpoint.read)]
     names = list(dict.fromkeys(table for e in same for table in e.tables))
     names += ["instruments"] * bool(rows.instruments or endpoint.what == "instruments")

@@ -239,7 +239,11 @@ def _fill(reading: Reading, row: _Liquidated | _Pushed) -> Liquidation:
     if len({isinstance(value, str) for value in sizes}) > 1:
         reading.fail(f"sizes of one row are of two kinds: {sizes}")
     side, position = _position(reading, row.size)
-    ordered = position if row.order_size is None else abs(reading.required(row.order_size))
+    ordered = position
+    if row.order_size is not None:
+        ordering, ordered = _position(reading, row.order_size)
+        if ordering == side or ordered > position:
+            reading.fail(f"an order of {row.order_size} does not close a position of {row.size}")
     filled = ordered - abs(reading.required(row.left))
     if filled < 0:
         reading.fail(f"{row.left} is left of an order of {ordered}")

@@ -25,7 +25,7 @@ from derivdata.sources.venues.endpoint import (
 from derivdata.sources.venues.faults import Fault, Refused, refusal
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, Payment, Records, State
-from derivdata.sources.venues.shapes import Book, Figures, Level, keyed, spelled
+from derivdata.sources.venues.shapes import Figures, Level, keyed, spelled
 from derivdata.sources.venues.wire import Wire
 
 _PERCENT = 100.0
@@ -230,7 +230,15 @@ def _liquidated(reading: Reading, rows: list[_Trade]) -> Records:
 
 
 _ORDER = spelled(Level[str], price="price", size="remaining_base_amount")
-_BOOK = spelled(Book[_ORDER, int], bids="bids", asks="asks")  # type: ignore[valid-type]
+
+
+class _Book(Wire):
+    bids: list[_ORDER]  # type: ignore[valid-type]
+    asks: list[_ORDER]  # type: ignore[valid-type]
+    total_bids: int | None = None
+    total_asks: int | None = None
+
+
 _PAGES = Paging(
     descending=True,
     start="start_timestamp",
@@ -244,8 +252,11 @@ _PAGES = Paging(
 def orders(reading: Reading) -> Records:
     """Read a book of single orders, added up by price; sizes are coins."""
     item = _of_market(reading, reading.asked("market_id"))
-    (body,) = reading.rows(_BOOK)
-    return Records(books=[reading.book(item, None, body.bids, body.asks)])
+    body = reading.decode(_Book)
+    for side, total in ((body.bids, body.total_bids), (body.asks, body.total_asks)):
+        if total is not None and len(side) > total:
+            reading.fail(f"{len(side)} orders of a side that has {total}")
+    return Records(books=[reading.book(item, None, body.bids, body.asks, of_orders=True)])
 
 
 _endpoint = partial(VenueEndpoint, "lighter")

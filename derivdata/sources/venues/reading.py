@@ -24,6 +24,7 @@ from derivdata.sources.venues.record_types import (
     State,
     Taken,
 )
+from derivdata.sources.venues.relations import contradictions, told, without
 from derivdata.sources.venues.shapes import Figures, Greeks, Level, Listed, Sided, leaf, many, placed
 from derivdata.support import times
 from derivdata.tables import contract
@@ -32,6 +33,7 @@ T = TypeVar("T")
 _FIRST_MS, _NEVER_MS = 1_388_534_400_000, 4_102_444_800_000  # 2014 and 2100
 _STEPS = {"60m": "1h", "60": "1h", "3600": "1h", "1": "1m", "5": "5m", "240": "4h", "d": "1d", "1hutc": "1h"}
 """Steps as some venues write them: minutes, seconds or words."""
+_RELATED = ("states", "options", "intervals", "liquidations", "positioning", "taken")
 _MINUTE_US = 60_000_000
 _HOUR_US = 3_600_000_000
 
@@ -154,7 +156,24 @@ class Reading:
             twice = next(name for name in names if names.count(name) > 1)
             self.fail(f"it tells twice of {twice}, and which is right is not known")
         records.left_out += map(str, self._odd)
+        for kind in _RELATED:
+            self._leave_out_contradictions(records, kind)
         return records
+
+    def _leave_out_contradictions(self, records: Records, kind: str) -> None:
+        """Leave out figures that cannot be; raise where they are those of more than half of the rows."""
+        rows = getattr(records, kind)
+        found = contradictions(rows)
+        texts = [f"{self.where}: {told(rows[place], names)} cannot be" for place, names in found.items()]
+        if 2 * len(found) > len(rows):
+            raise SchemaError(
+                f"{texts[0]}, as are those of {len(found)} of {len(rows)} rows: not the unit that the venue "
+                "is known to use"
+            )
+        if found:
+            changed = [without(row, found[n]) if n in found else row for n, row in enumerate(rows)]
+            setattr(records, kind, [row for row in changed if row is not None])
+            records.left_out += texts
 
     def require_snapshot(self, kind: str) -> None:
         """Refuse a frame that is not whole: a change says only what changed."""
@@ -401,7 +420,10 @@ class Reading:
         total: dict[float, float | None] = {}
         for row in rows:
             price = self.required(row[0])
-            coins, before = item.coins(self.required(row[1]), price), total.get(price, 0.0)
+            size = self.required(row[1])
+            if price <= 0 or size < 0:
+                self.fail(f"a level of {size:g} at {price:g} cannot be")
+            coins, before = item.coins(size, price), total.get(price, 0.0)
             total[price] = None if coins is None or before is None else before + coins
         return list(total.items())
 
@@ -411,11 +433,13 @@ class Reading:
         time: int | None,
         bids: Iterable[Sequence[wire.NUMBER] | Level[Any]],
         asks: Iterable[Sequence[wire.NUMBER] | Level[Any]],
+        *,
+        of_orders: bool = False,
     ) -> OrderBook:
-        """Return a book from rows of price and size, the best first.
+        """Return a book from rows of price and size, the best first; equal prices `of_orders` are added up.
 
-        Raises `SchemaError`: some levels are text and others numbers; or the best bid is above the best ask:
-        the sides are not what they are taken for.
+        Raises `SchemaError`: some levels are text and others numbers; a level stands twice; or the best bid
+        is above the best ask: the sides are not what they are taken for.
         """
         pairs = [
             [astuple(row) if isinstance(row, msgspec.Struct) else row for row in side]
@@ -426,6 +450,8 @@ class Reading:
             wire.fail(self.where, "levels of one book are written in two ways")
         bid = sorted(self.levels(item, pairs[0]), key=lambda level: -level[0])
         ask = sorted(self.levels(item, pairs[1]), key=lambda level: level[0])
+        if not of_orders and len(bid) + len(ask) < len(pairs[0]) + len(pairs[1]):
+            self.fail("a level of the book stands twice, and which is right is not known")
         if bid and ask and bid[0][0] >= ask[0][0]:
             wire.fail(self.where, f"the best bid {bid[0][0]} is not below the best ask {ask[0][0]}")
         return OrderBook(item, time, bid, ask)

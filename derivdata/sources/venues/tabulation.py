@@ -168,6 +168,26 @@ def _check_rates(exchange: str, rates: Any, bps: Any, contracts: int) -> None:
         )
 
 
+def _check_payments(symbol: str, times: Any, rates: Any, is_first: Any) -> None:
+    """Refuse two rates of one payment, and a payment beside the middle of those before and after it.
+
+    Times are ascending [µs]; `is_first` are the payments but for those that stand again.
+    """
+    places = np.flatnonzero(~is_first & (np.diff(rates, prepend=rates[:1]) != 0))
+    if not places.size:
+        hours = np.rint(np.diff(times[is_first]) / HOUR_US)
+        before, after = hours[:-1], hours[1:]
+        usual = np.median(hours) if hours.size else 0.0
+        is_beside = (before + after == 2 * usual) & ~np.isin([before, after], [0, *_GOOD_HOURS]).any(axis=0)
+        places = np.flatnonzero(is_first)[1:-1][is_beside]
+    if places.size:
+        time = np.datetime64(int(times[places[0]]), "us")
+        raise SchemaError(
+            f"the payment of {symbol} on {time} stands twice with two rates, or not at the hour of payments: "
+            "which of them is right is not known"
+        )
+
+
 def _settlements(payments: list[Payment], default: float) -> dict[str, Any]:
     by_symbol: dict[str, list[Payment]] = {}
     for row in preferred(payments):
@@ -183,10 +203,11 @@ def _settlements(payments: list[Payment], default: float) -> dict[str, Any]:
         times = np.array([row.time for row in rows], dtype=np.int64)
         order = np.argsort(times, kind="stable")
         times = times[order]
+        rates = np.array([row.rate for row in rows])[order]
         # Pages overlap, and a payment may stand again a moment later: no venue pays more than once an hour.
         first = np.append(True, np.diff(times) >= HOUR_US // 2)
-        times, order = times[first], order[first]
-        rates = np.array([row.rate for row in rows])[order]
+        _check_payments(symbol, times, rates, first)
+        times, order, rates = times[first], order[first], rates[first]
         period = np.array([row.period_h for row in rows], dtype=np.float64)[order]
         hours = payment_hours(times, default)
         bps = units.convert(rates, "native", "bps_8h", hours=np.where(np.isnan(period), hours, period))

@@ -1,0 +1,265 @@
+"""Each number and word of each body in turn, changed by value: seen, or listed as what nothing can see.
+
+A change is seen where the reader refuses it, or a collector that had the honest body a minute before leaves
+something out. Of a change that no table shows, or that only takes figures away, nothing is wrong.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from derivdata import tables
+from derivdata.errors import ArchiveError, SchemaError, VenueError
+from derivdata.sources import venues
+from derivdata.sources.archive.audit import refuse_impossible
+from derivdata.sources.collect import questions
+from derivdata.sources.collect.history_rows import require_contract
+from derivdata.sources.venues.record_types import Records
+from derivdata.sources.venues.tabulation import frames
+from derivdata.support import times
+from tests.reliability.promises import SOAK
+from tests.reliability.test_lying_server import Change, Place, as_number, at, changes_of, every_place, put
+from tests.venues import recorded
+from tests.venues.test_mutations import FILES, _shortened
+from tests.venues.test_read import CASES, context_of
+
+_MINUTE = pd.Timedelta(1, "min")
+_STEPS = {1.0: 3600, 1e3: 3_600_000, 1e6: 3_600_000_000, 1e9: 3_600_000_000_000}
+"""An hour in the units in which venues write instants: seconds to nanoseconds."""
+_ROWS = 6
+_GATE = 12
+"""In the gate one of so many fields."""
+
+
+class Told:
+    """A body as a collector gets it, and what becomes of it when a value is changed."""
+
+    def __init__(self, venue: str, request: str, body: Any, context: dict[str, Any]) -> None:
+        self.venue, self.request, self.context = venue, request, context
+        self.body = {"$": body}
+        self.now, self.endpoint = recorded.AT, self._endpoint()
+        stamps = [row.time for rows in _pasts(self.read(body)) for row in rows if row.time is not None]
+        self.now = pd.Timestamp(max(stamps), unit="us", tz="UTC") if stamps else recorded.AT
+        self.honest = self.read(body)
+        self.tables = self._tables(self.honest)
+
+    def _endpoint(self) -> Any:
+        place, params = venues._parsed(self.request)
+        return venues._endpoint_of(self.venue, place, params)[0]
+
+    def read(self, body: Any) -> Records:
+        text = json.dumps(body)
+        return venues.records(self.venue, self.request, text, at=self.now, context=self.context)
+
+    def _tables(self, records: Records) -> dict[str, pd.DataFrame]:
+        names = [*self.endpoint.tables, "instruments", "intervals"]
+        found = frames(self.venue, records, names, at=times.us(self.now))
+        for name in set() if records.states else questions.OF_SERIES.keys() & found.keys():
+            found[name] = found[name][found[name]["time"] <= self.now]  # the window ends now
+        return found
+
+    @cached_property
+    def asked(self) -> Any:
+        """The contract that the request names, where it names one."""
+        named = {row.instrument for rows in _pasts(self.honest) for row in rows if hasattr(row, "instrument")}
+        by_name = self.endpoint.symbol or "{" in self.endpoint.path
+        return next(iter(named)) if by_name and len(named) == 1 else None
+
+    def outcome(self, change: Change) -> str:
+        """What comes of a change: "seen", the "same" tables, "missing" figures, or "unseen"."""
+        body = copy.deepcopy(self.body)
+        change(body, {})
+        try:
+            records = self.read(body.get("$"))
+            if len(records.left_out) > len(self.honest.left_out):
+                return "seen"
+            told = self._tables(records)
+            if self._is_doubted(records, told):
+                return "seen"
+        except (ArchiveError, SchemaError, VenueError):
+            return "seen"
+        if all(told[name].equals(frame) for name, frame in self.tables.items()):
+            return "same"
+        if all(map(_is_part, self.tables.values(), told.values())):
+            return "missing"
+        fills = [found.get("liquidations_fills", pd.DataFrame()) for found in (self.tables, told)]
+        return "id" if len(fills[1]) and _but_id(fills[0]).equals(_but_id(fills[1])) else "unseen"
+
+    def _is_doubted(self, records: Records, told: dict[str, pd.DataFrame]) -> bool:
+        """Whether a collector leaves something out, after a minute in which the venue was honest."""
+        questions.require_current(self.endpoint, records, self.now)
+        if self.asked is not None:
+            require_contract(self.endpoint, records, self.asked)
+        polls, later = questions.LastPolls(self.venue), self.now + _MINUTE
+        before, after = self.honest.merged(), records.merged()
+        polls.hold(before.states, self.now)
+        polls.hold_chain(before.options, self.now)
+        _, failed, doubtful = polls.hold(after.states, later)
+        doubtful += polls.hold_chain(after.options, later)[1]
+        held, news = questions.hold_list(
+            self.honest, replace(records, instruments=[*records.instruments]), {}
+        )
+        fills = self.tables.get("liquidations_fills")
+        if fills is not None:
+            prices = fills["fill_price_usd"].fillna(fills["order_price_usd"])
+            polls.prices = dict(zip(fills["symbol"], prices, strict=True))
+            doubtful += polls.sound_fills(told["liquidations_fills"], self.now, fills["symbol"])[1]
+        for name, rows in told.items():
+            if name in tables.TABLES:
+                refuse_impossible(tables.TABLES[name], rows)
+                questions.require_even(name, rows)
+            if name in questions.OF_SERIES and not records.states:
+                for symbol, part in rows.groupby("symbol", observed=True):
+                    own = self.tables[name]["symbol"] == symbol
+                    questions.require_like(name, self.tables[name][own], part)
+        return bool(failed or doubtful or held or news)
+
+
+def _pasts(records: Records) -> list[list[Any]]:
+    names = "states options books liquidations payments oi prices positioning taken".split()
+    return [getattr(records, name) for name in names]
+
+
+def _but_id(fills: pd.DataFrame) -> pd.DataFrame:
+    return fills.drop(columns="order_id").sort_values([*fills.columns.drop("order_id")], ignore_index=True)
+
+
+def _is_part(honest: pd.DataFrame, told: pd.DataFrame) -> bool:
+    """Whether rows are some of the honest ones, but for figures that are missing."""
+    before, after = (
+        frame.astype(object).where(frame.notna(), None).to_dict("records") for frame in (honest, told)
+    )
+    return all(any(_lacks(row, other) for other in before) for row in after)
+
+
+def _lacks(row: dict[Any, Any], other: dict[Any, Any]) -> bool:
+    """An id that is made of what a row says is another one where something is missing."""
+    differing = {name for name, value in row.items() if value != other[name]}
+    missing = {name for name in differing if row[name] is None}
+    return differing - missing <= ({"order_id"} if missing else set())
+
+
+def _bodies() -> Iterator[tuple[str, Told]]:
+    for file in FILES:
+        row = next(row for row in recorded.listed() if row["file"] == file)
+        body = json.loads(recorded.body_of(file))
+        body = body if len(json.dumps(body)) < 20_000 else _shortened(body)
+        yield file, Told(row["exchange"], recorded.request_of(file), body, recorded.context_of(file))
+    for number, case in enumerate(CASES):
+        yield f"typed {number}", Told(case["venue"], case["request"], case["body"], context_of(case))
+
+
+BODIES = [*FILES, *(f"typed {number}" for number in range(len(CASES)))]
+_TOLD: dict[str, Told] = {}
+
+
+def told_of(name: str) -> Told:
+    if not _TOLD:
+        _TOLD.update(_bodies())
+    return _TOLD[name]
+
+
+def changes(body: Any, place: Place) -> dict[str, Change]:
+    """The changes that a value has room for, but for its absence; an instant also moves by an hour."""
+    value = at(body, place.steps)
+    if not place.steps or (place.steps == ("$",) and not isinstance(value, list)):
+        return {}
+    found = changes_of(body, place)
+    number = None if isinstance(value, list | dict | bool | None) else as_number(value)
+    for unit, hour in _STEPS.items():
+        if number is not None and 1.3e9 * unit < number < 2e9 * unit:
+            later = str(int(number) + hour) if isinstance(value, str) else value + hour
+            found["shift"] = partial(lambda b, _, new: put(b, place.steps, new), new=later)
+    return {name: change for name, change in found.items() if name != "drop"}
+
+
+def fields(told: Told) -> Iterator[tuple[str, list[Place]]]:
+    """The fields of a body, and where they stand: in some of the rows, of which the reader may take few."""
+    found: dict[str, list[Place]] = {}
+    for place in every_place(told.body, (), ()):
+        field = place.field.removeprefix("$").removeprefix(".")
+        found.setdefault(f"{told.venue} {told.endpoint.path} {field}", []).append(place)
+    yield from ((field, places[:_ROWS]) for field, places in found.items())
+
+
+def outcomes(told: Told, places: list[Place]) -> dict[str, str]:
+    """What comes of each change of a field, in the first row in which a change has an effect on a figure."""
+    by_row = [
+        {name: told.outcome(change) for name, change in changes(told.body, place).items()} for place in places
+    ]
+    for quiet in ({"same", "id"}, {"same"}):
+        if found := next((found for found in by_row if {*found.values()} - quiet), None):
+            return {name: "unseen" if what == "id" else what for name, what in found.items()}
+    return {}
+
+
+UNSEEN: dict[str, str] = json.loads(
+    (Path(__file__).parents[1] / "baseline" / "unseen_changes_of_venues.json").read_text("utf-8")
+)
+"""By endpoint and field, the changes of a lone value that nothing sees in some of its bodies."""
+
+REASONS = {
+    r"\[\] again": "equal rows of one instant are different fills",
+    r"\w*(rate|Rate|funding|fundingRateRr|funding_8h|[. ][frv]|interest_1h|valuations\S* result.data.v)"
+    r" (x10|x0.01|-1|swap)": "rates have any size and sign",
+    r"(value|\w*[cC]hange\w*|\w*Pcnt|closeRp|open) (x10|x0.01|-1|swap)": "of 24 hours ago, and small",
+    r"(\w*id|orderID|\*) (x10|x0.01|-1|swap|shift)": "an id that nothing repeats",
+    r"(\w*[tT]ime\w*|ts|T|t|created_at|effectiveAt) (shift|swap)": "another instant before now is as good",
+    r"(contract|contract_code|instId) shift": "where the list is not at hand, the coin is read from the name",
+    r"\S+ swap": "two rows or figures of one kind and size",
+    r"\w*(olume|[vV]ol|vol\w*24h|volume_\w+|amount|qty|size|[sS]z|[qvszab]|leavesQty|asks|bids"
+    r"|[oO]penInterest\w*|open_interest|oi|oiUsd|\w*Value|turnover\w*|dayNtlVlm|quoteVolume"
+    r"|\w*_volume) (x10|x0.01|-1)": "an amount that nothing repeats, within 20 times the last",
+    r"(collectCycle|fundingIntervalHour) (x10|x0.01|-1)": "an hour more or less is an interval too",
+    r"(delta|gamma|vega|theta|markIV|mark_iv|iv) (x10|x0.01)": "options far from the money have any",
+    r"(\w*[pP]rice\w*|\w*Px|p|px) (x10|x0.01)": "a price that stands alone, of an option or a first fill",
+    r"is_maker_ask -1": "who made and who took, which nothing repeats",
+}
+"""Why nothing can tell, by field and change."""
+
+MOST_BLIND = 0.1
+"""The part of all fields that reach a row of which no change is seen, at most."""
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_each_number_and_word_is_seen_or_listed(name: str) -> None:
+    """In the gate some fields of each body; all of them in the long form."""
+    told, number = told_of(name), BODIES.index(name)
+    for field, places in [*fields(told)][0 if SOAK else number % _GATE :: 1 if SOAK else _GATE]:
+        unseen = {change for change, outcome in outcomes(told, places).items() if outcome == "unseen"}
+        assert unseen <= set(UNSEEN.get(field, "").split()), field
+
+
+def test_each_change_that_nothing_sees_has_a_reason() -> None:
+    told = {f"{field} {change}" for field, changes in UNSEEN.items() for change in changes.split()}
+    assert [one for one in told if not any(re.search(f"({reason})$", one) for reason in REASONS)] == []
+
+
+@pytest.mark.skipif(not SOAK, reason="changes every value of every body: a part of the full loads")
+def test_most_fields_cannot_be_changed_unseen() -> None:
+    found: dict[str, dict[str, set[str]]] = {}
+    for told in map(told_of, BODIES):
+        for field, places in fields(told):
+            for change, outcome in outcomes(told, places).items():
+                found.setdefault(field, {}).setdefault(change, set()).add(outcome)
+    unseen = {
+        field: " ".join(change for change, outcomes in changes.items() if "unseen" in outcomes)
+        for field, changes in found.items()
+    }
+    assert {field: changes for field, changes in unseen.items() if changes} == UNSEEN
+    blind = [
+        field
+        for field, changes in found.items()
+        if unseen[field] and "seen" not in set().union(*changes.values())
+    ]
+    assert len(blind) <= MOST_BLIND * len(found), blind
