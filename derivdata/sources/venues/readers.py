@@ -124,7 +124,10 @@ def option_trades(
             )
             execution = "block" if is_block or row.block else "combo" if row.combo else "book"
             side = reading.word(str(row.side), {"buy": "buy", "sell": "sell", "1": "buy", "-1": "sell"})
-            size = abs(reading.required(row.amount)) * coins(reading, row.name)
+            amount = reading.required(row.amount)
+            if amount < 0 and side == "buy":
+                reading.fail(f"a purchase of {amount:g}: the size of a sale alone may be negative")
+            size = abs(amount) * coins(reading, row.name)
             price = reading.required(row.price)
             records.trades.append(Traded(option, str(row.id), side, execution, price, size))
         return records

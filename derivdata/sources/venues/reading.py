@@ -33,7 +33,7 @@ T = TypeVar("T")
 _FIRST_MS, _NEVER_MS = 1_388_534_400_000, 4_102_444_800_000  # 2014 and 2100
 _STEPS = {"60m": "1h", "60": "1h", "3600": "1h", "1": "1m", "5": "5m", "240": "4h", "d": "1d", "1hutc": "1h"}
 """Steps as some venues write them: minutes, seconds or words."""
-_RELATED = ("states", "options", "intervals", "liquidations", "positioning", "taken")
+_RELATED = tuple("states options intervals liquidations positioning taken trades deliveries indices".split())
 _MINUTE_US = 60_000_000
 _HOUR_US = 3_600_000_000
 

@@ -11,6 +11,8 @@ from operator import attrgetter
 from typing import Any
 
 from derivdata.sources.venues.record_types import (
+    Delivery,
+    IndexPoint,
     Interval,
     Liquidation,
     Option,
@@ -18,6 +20,7 @@ from derivdata.sources.venues.record_types import (
     Quotes,
     State,
     Taken,
+    Traded,
 )
 
 _HOUR_US, _DAY_US = 3_600_000_000, 86_400_000_000
@@ -79,6 +82,16 @@ _RELATIONS: dict[type, dict[str, Callable[..., bool]]] = {
         "ratio": _is_negative,
     },
     Taken: dict.fromkeys(("buy_usd", "sell_usd"), _is_negative),
+    Traded: {
+        "price": _is_negative,
+        "option.iv": lambda iv: not 0 <= iv <= 50,
+        "option.underlying option.quotes.index_price": _far(1.5),
+        "price option.quotes.in_coin option.side": lambda price, coin, side: (
+            coin and side == "call" and price > 1.05
+        ),
+    },
+    Delivery: {"price": _is_negative},
+    IndexPoint: {"index_pct": lambda percent: not 1 <= percent <= 1000},
 }
 """Figures of a record, by names, and what finds that they contradict each other or cannot be."""
 
@@ -88,7 +101,7 @@ _BY_KIND = {
     for kind, relations in _RELATIONS.items()
 }
 _NO_QUOTES = Quotes(in_coin=False)
-_NAMING = ("side", "time", "quotes.in_coin")
+_NAMING = ("side", "time", "quotes.in_coin", "option.side", "option.quotes.in_coin")
 """What identifies a row or its unit, and is no figure."""
 
 
@@ -116,5 +129,6 @@ def without(row: Any, names: Sequence[str]) -> Any | None:
 
 def told(row: Any, names: Sequence[str]) -> str:
     """Return what a row says, for a message."""
-    name = row.name if isinstance(row, Option) else row.instrument.name
+    named = getattr(row, "instrument", getattr(row, "option", row))
+    name = named.name if hasattr(named, "name") else named.symbol
     return f"{name}: " + " and ".join(f"{n} {attrgetter(n)(row):g}" for n in dict.fromkeys(names))
