@@ -198,7 +198,7 @@ def fields(told: Told) -> Iterator[tuple[str, list[Place]]]:
 
 
 def outcomes(told: Told, places: list[Place]) -> dict[str, str]:
-    """What comes of each change of a field, in the row in which the most changes have an effect on a figure."""
+    """What comes of each change of a field, in the row where most of them change a figure."""
     by_row = [
         {name: told.outcome(change) for name, change in changes(told.body, place).items()} for place in places
     ]
