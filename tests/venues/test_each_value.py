@@ -65,7 +65,7 @@ class Told:
     def _tables(self, records: Records) -> dict[str, pd.DataFrame]:
         names = [*self.endpoint.tables, "instruments", "intervals"]
         found = frames(self.venue, records, names, at=times.us(self.now))
-        for name in found.keys() & tables.TABLES.keys():
+        for name in self.endpoint.tables:
             found[name] = found[name].drop_duplicates([*tables.TABLES[name].key], ignore_index=True)
             if name in questions.OF_SERIES and not records.states:
                 found[name] = found[name][found[name]["time"] <= self.now]  # the window ends now
@@ -118,7 +118,7 @@ class Told:
             polls.prices = dict(zip(fills["symbol"], prices, strict=True))
             doubtful += polls.sound_fills(told["liquidations_fills"], self.now, fills["symbol"])[1]
         for name, rows in told.items():
-            if name in tables.TABLES:
+            if name in self.endpoint.tables:
                 refuse_impossible(tables.TABLES[name], rows)
                 questions.require_even(name, rows)
             if name in questions.OF_SERIES and not records.states:
