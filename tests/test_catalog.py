@@ -47,11 +47,11 @@ def test_an_archive_tells_first_last_step_and_rows_of_each_venue(tmp_path: Path)
     assert dd.provenance(dd.catalog())["requests"][0]["path"] == "/local/catalog"
 
 
-def test_what_comes_after_the_clock_does_not_count(tmp_path: Path) -> None:
+def test_a_row_at_the_clock_counts_and_later_ones_do_not(tmp_path: Path) -> None:
     dd.connect(str(stored(tmp_path)), now="2026-06-01T06:00")
     held = dd.catalog()
-    assert held["row_count"].tolist() == [4, 12, 8]
-    assert held["last"].dt.strftime("%m-%d %H").tolist() == ["06-01 04", "06-01 05", "06-01 00"]
+    assert held["row_count"].tolist() == [4, 14, 8]
+    assert held["last"].dt.strftime("%m-%d %H").tolist() == ["06-01 04", "06-01 06", "06-01 00"]
 
 
 def test_a_step_is_of_rows_up_to_the_clock(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_the_sample_counts_no_rows() -> None:
     rates, payments = (held.loc[(table, "binance")] for table in ("funding_history", "funding_settlements"))
     assert (rates["step_hours"], payments["step_hours"]) == (pytest.approx(1 / 12), 8.0)
     assert rates["first"] == pd.Timestamp("2025-09-01", tz="UTC")
-    assert rates["last"] == pd.Timestamp("2026-06-30T11:55Z")
+    assert rates["last"] == pd.Timestamp("2026-06-30T12:00Z")
     assert held["row_count"].isna().all()
     assert ("hip3_traders", "unstated") in held.index
 

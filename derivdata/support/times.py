@@ -129,6 +129,8 @@ def length(value: str | pd.Timedelta, name: str = "length") -> pd.Timedelta:
     """Return a length of time, from ``"90s"``, ``"4h"``, ``"30d"`` and the like or a Timedelta."""
     try:
         found = lookback(value) if isinstance(value, str) else value
+        if isinstance(value, str) and found is None and value.endswith(("d", "w")):
+            found = pd.Timedelta(value[:-1] + value[-1].upper())  # as pandas spells days and weeks
         result = pd.Timedelta(value) if found is None else found
     except (ValueError, OverflowError):
         result = pd.NaT

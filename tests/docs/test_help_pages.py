@@ -50,6 +50,7 @@ def test_the_page_of_symbols_lists_the_resolutions_and_units_of_windows(docs: Pa
     sentence = page.partition("`resolution=`")[2].partition("The default")[0]
     assert set(re.findall(r"`(\w+)`", sentence)) == {*times.RESOLUTIONS, "raw"}
     units = re.findall(r"`(\w)`", page.partition("A lookback")[2].partition(":")[0])
+    assert times.length("1.5d") == times.length("36h")
     assert [times.length(f"2{unit}", "w") > times.length(f"1{unit}", "w") for unit in units] == [True] * 5
 
 
