@@ -156,6 +156,10 @@ def test_a_pair_of_spot_and_a_perpetual_earns_the_funding_and_a_borrowed_coin_co
     carry = funding.realised_carry(legs, "spot", "okx", **held)
     assert (carry["gross_bps"].item(), carry["net_bps"].item()) == pytest.approx((18.0, 6.0))
     assert funding.realised_carry(legs, "okx", "borrowed", **held)["gross_bps"].item() == pytest.approx(-27.0)
+    both = xr.concat([paid, paid.assign_coords(exchange=["bybit"])], "exchange")
+    both = both.expand_dims(symbol=["BTC", "ETH"])  # each is on a venue of its own
+    apart = both.where((both["symbol"] == "BTC") == (both["exchange"] == "okx"))
+    assert (funding.with_spot(apart).sel(exchange="spot") == 0.0).all()
     with pytest.raises(ValueError, match="has the venue 'spot' already"):
         funding.with_spot(legs)
     with pytest.raises(ValueError, match="no cost of a year"):

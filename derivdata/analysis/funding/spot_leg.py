@@ -23,9 +23,9 @@ def with_spot(panel: Panel, *, borrow_apr: float | None = None) -> xr.DataArray:
     Returns
     -------
     DataArray, dims of the panel
-        Its venues and ``"spot"``, at 0 where the venue with the most rates has one: to be long of. With
-        `borrow_apr` also ``"borrowed"``, at minus its rate, which the short pays: to be short of. Pairs such
-        as ``("spot", "binance")`` then go through ``forecast_carry`` and the other functions of pairs; a
+        Its venues and ``"spot"``, at 0 where a symbol's venue with the most rates has one: to be long of.
+        With `borrow_apr` also ``"borrowed"``, at minus its rate, which the short pays: to be short of. Pairs
+        such as ``("spot", "binance")`` then go through ``forecast_carry`` and the other functions of pairs; a
         trade of spot has a fee of its own in ``fee_bps``, and its price is that of ``dd.prices.spot``.
 
     Raises
@@ -39,8 +39,8 @@ def with_spot(panel: Panel, *, borrow_apr: float | None = None) -> xr.DataArray:
     legs = {"spot": 0.0} | ({} if borrow_apr is None else {"borrowed": -1e4 * borrow_apr / (3 * 365)})
     if taken := [str(name) for name in rates["exchange"].values if name in legs]:
         raise ValueError(f"panel has the venue {taken[0]!r} already")
-    count = rates.count([dim for dim in rates.dims if dim != "exchange"])
-    model = rates.isel(exchange=[int(count.argmax("exchange"))])
-    added = [(model * 0.0 + rate).assign_coords(exchange=[name]) for name, rate in legs.items()]
+    most = rates.count("time").argmax("exchange").compute()
+    model = 0.0 * rates.isel(exchange=most).drop_vars("exchange")
+    added = [(model + rate).expand_dims(exchange=[name]) for name, rate in legs.items()]
     joined: xr.DataArray = xr.concat([rates, *added], "exchange", join="exact")
     return joined.rename(rates.name).assign_attrs(rates.attrs)
