@@ -73,6 +73,11 @@ def test_limits_bind(limits: dict[str, Any], q: float, size: float) -> None:
     np.testing.assert_allclose(sizing.solve(problem([1e-2], 1e-3, q=q, **limits)), size, rtol=1e-4)
 
 
+def test_a_pair_at_its_limit_leaves_the_others_their_sizes() -> None:
+    held = problem([3e-3, 1e-3], 1e-2, cost=1e-4, most=1.0)._replace(held=np.array([1.0, 0.0]))
+    np.testing.assert_allclose(sizing.solve(held), 1.0, rtol=1e-4)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_no_other_sizes_within_the_limits_are_better(seed: int) -> None:
     """Of twenty thousand drawn ones, many near what was found; the solver starts from what is held."""
@@ -183,8 +188,11 @@ def test_sizes_are_made_of_what_was_known() -> None:
     np.testing.assert_array_equal(
         again["leg_usd"].sel(time=slice(None, cut)), sizes["leg_usd"].sel(time=slice(None, cut))
     )
-    last = funding.portfolio(forecasts, marks, capital=1e5)
+    both = [one.isel(symbol=[0, 0]).assign_coords(symbol=["BTC", "ETH"]) for one in (forecasts, marks)]
+    last = funding.portfolio(both[0], both[1].where(both[1]["symbol"] == "BTC"), capital=1e5)["leg_usd"]
+    alone = funding.portfolio(forecasts, marks, capital=1e5)["leg_usd"]
     assert last.sizes["time"] == 1
+    np.testing.assert_array_equal(last, np.stack([alone[0], 0.0 * alone[0]]))  # without marks no part
 
 
 @pytest.mark.parametrize(
@@ -196,6 +204,7 @@ def test_sizes_are_made_of_what_was_known() -> None:
         ({"maintenance": {"alpha": 0.01}}, "maintenance names no part for beta, gamma"),
         ({"haircut": 1.0}, "haircut"),
         ({"max_leg_usd": -1.0}, "max_leg_usd"),
+        ({"start": "2030-01-01"}, "start='2030-01-01' is after the last forecast"),
     ],
 )
 def test_misuse_is_refused_by_name(options: dict[str, Any], match: str) -> None:

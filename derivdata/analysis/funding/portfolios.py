@@ -13,7 +13,7 @@ from scipy.special import ndtri
 from derivdata.analysis.funding.margin_moves import Moves, moves_of
 from derivdata.analysis.funding.sizing import Limits, Problem, best_for_risk, correlation, solve
 from derivdata.analysis.funding.status import FundingStatus
-from derivdata.analysis.inputs import require_labels, require_times, require_variables, with_symbol
+from derivdata.analysis.inputs import require_labels, require_variables, with_symbol
 from derivdata.analysis.panels import (
     Panel,
     hours,
@@ -117,11 +117,8 @@ def portfolio(
     >>> bool((sizes["collateral_usd"] <= 300_000 * (1 + 1e-9)).all())
     True
     """
-    for name, value in (
-        ("capital", capital),
-        ("max_leverage", max_leverage),
-        ("risk_aversion", risk_aversion),
-    ):
+    amounts = {"capital": capital, "max_leverage": max_leverage, "risk_aversion": risk_aversion}
+    for name, value in amounts.items():
         positive(value, name)
     for name, share in (("max_venue_share", max_venue_share), ("max_liquidation", max_liquidation)):
         if not 0.0 < share <= 1.0 or (name == "max_liquidation" and share == 1.0):
@@ -140,6 +137,8 @@ def portfolio(
     if start is not None:
         stamp = instant(start, "start").tz_localize(None).to_datetime64()
         first = int(np.searchsorted(pairs.times, stamp))
+        if first == pairs.times.size:
+            raise ValueError(f"{start=} is after the last forecast, of {pairs.times[-1]}")
     span = hours_of(transfer_every, "transfer_every")
     moves = _moves(prices, pairs, first, span)
     return _labelled(forecasts, pairs, first, capital, *_walk(pairs, moves, limits, first))
@@ -164,7 +163,7 @@ class _Pairs(NamedTuple):
 
 def _pairs_of(forecasts: xr.Dataset) -> _Pairs:
     require_variables(forecasts, "forecasts", _NEEDS, dims=["pair", "time"])
-    require_times(forecasts, "forecasts")
+    hours(forecasts["net_bps"], name="forecasts")
     if "price_bps" not in forecasts:
         raise ValueError(
             "forecasts are of funding only, and the prices of the legs are the larger risk: "
@@ -218,7 +217,9 @@ def _walk(pairs: _Pairs, moves: Moves, limits: Limits, first: int) -> tuple[Floa
     sizes, held = np.zeros((number, count)), np.zeros(number)
     accounts, totals = np.zeros((3, pairs.venues.size, count)), np.full((2, count), np.nan)
     for column, at in enumerate(range(first, pairs.times.size)):
-        known = np.isfinite(pairs.net[:, at]) & np.isfinite(pairs.deviation[:, at])
+        covariance = moves.covariance[column]
+        marked = np.repeat(np.isfinite(np.diag(covariance)), number // len(covariance))
+        known = np.isfinite(pairs.net[:, at]) & np.isfinite(pairs.deviation[:, at]) & marked
         net = np.where(known, pairs.net[:, at], -1.0)
         before = np.where(known, held, 0.0)
         chosen, held = best_for_risk(net, pairs.deviation[:, at], before, _PAIRS), np.zeros(number)
@@ -234,7 +235,7 @@ def _walk(pairs: _Pairs, moves: Moves, limits: Limits, first: int) -> tuple[Floa
             risk[:, None] * together * risk[None, :],
             before[chosen],
             pairs.signed[:, :, chosen],
-            moves.covariance[column],
+            np.nan_to_num(covariance),  # of symbols without marks no pair takes part
             moves.deviations(column, limits.liquidation),
             limits,
         )

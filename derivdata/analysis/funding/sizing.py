@@ -103,7 +103,8 @@ def solve(problem: Problem) -> Floats:
         own = np.diag(limits.counted)
         return np.hstack([-of_sizes, np.vstack([own, own, -np.ones((1, venues))])])
 
-    upper = np.concatenate([problem.held, np.full(pairs, limits.most), np.full(venues, limits.share)])
+    more = np.maximum(limits.most - problem.held, 0.0)  # added where all that was held is kept
+    upper = np.concatenate([problem.held, more, np.full(venues, limits.share)])
     keeps = np.concatenate(
         [problem.held, np.zeros(pairs), np.minimum(limits.share, problem.collateral(problem.held))]
     )
