@@ -11,9 +11,10 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.chain.forward import basis
+from derivdata.analysis.funding.spot_leg import free_leg
 from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.labelling import elementwise
-from derivdata.analysis.panels import Panel, hours_of, kind_of, require, require_rate
+from derivdata.analysis.panels import Panel, hours_of, require, require_rate
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.support.times import SECONDS_PER_YEAR, length
@@ -246,9 +247,9 @@ def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
     -------
     Dataset
         ``rate_bps_8h`` and ``price_usd``, with a venue such as ``"okx future"`` beside those of `rates`, for
-        each venue of `held`. Its rate is 0 at every row that has a rate, and its price ``rolled_usd``, so
-        that a pair earns the basis as it shrinks. What trades cost in a roll is not in it: give the leg a
-        fee, and count the rolls. Name it in ``Costs(fee_bps=...)``.
+        each venue of `held`. Its rate is 0 where the symbol's venue with the most rates has one, and its price
+        ``rolled_usd``, so that a pair earns the basis as it shrinks. What trades cost in a roll is not in it:
+        give the leg a fee, and count the rolls. Name it in ``Costs(fee_bps=...)``.
 
     Raises
     ------
@@ -265,14 +266,13 @@ def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
     marks = marks.reindex(symbol=prices["symbol"], time=prices["time"])
     if not marks.notnull().any():
         raise ValueError("held has no price at an instant of prices: use one resolution for both")
-    paid = rates.notnull().any("exchange")
-    since, until = (marks["time"].where(marks.notnull()).reduce(f, "time") for f in (np.nanmin, np.nanmax))
-    free = xr.zeros_like(paid, dtype=np.float64).where(
-        paid & (paid["time"] >= since) & (paid["time"] <= until)
+    known = marks["time"].where(marks.notnull())
+    free = free_leg(rates)
+    free = free.where(
+        (free["time"] >= known.min("time", skipna=True)) & (free["time"] <= known.max("time", skipna=True))
     )
-    if kind_of(rates) == "settled":
-        hours = rates["interval_hours"].max("exchange")
-        free = free.assign_coords(interval_hours=hours.where(free.notnull()).broadcast_like(free))
+    if "interval_hours" in free.coords:
+        free = free.assign_coords(interval_hours=free["interval_hours"].where(free.notnull()))
     order = ("symbol", "exchange", "time")
     return xr.Dataset(
         {
@@ -287,6 +287,7 @@ def _chosen(futures: pd.DataFrame, least_hours: float) -> pd.DataFrame:
     names = ("price_usd", "index_price_usd", "oi_usd")
     require_columns(futures, "futures", names, others=(*_PLACE, "expiry", "instrument_name"))
     require_instants(futures, "futures", ["time", "expiry"])
+    futures = futures[futures["price_usd"].notna()]
     rows = futures[futures["expiry"] - futures["time"] > pd.Timedelta(least_hours, "h")]
     rows = rows.assign(
         **{name: rows[name].astype(str) for name in ("symbol", "exchange")},

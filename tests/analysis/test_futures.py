@@ -87,6 +87,8 @@ def test_a_roll_sells_the_old_contract_at_its_price_and_changes_no_earlier_one()
     assert held["rolled_usd"].tolist() == pytest.approx([102.0, 101.0, 110.0 / 1.05])
     with pytest.raises(ValueError, match="contract of 2026-05-14 has no price at 2026-05-12"):
         roll(_days((102.0, 105.0), (None, 106.05), (100.0, 110.0)), before="2d")
+    unpriced = roll(_days((102.0, 105.0), (101.0, np.nan), (100.0, 110.0)), before="2d")
+    assert unpriced["rolled_usd"].tolist() == pytest.approx([102.0, 100.0])  # the roll waits for both prices
     with pytest.raises(ValueError, match="no contract with more than 900d"):
         roll(TABLE, before="900d")
 
@@ -101,9 +103,11 @@ def test_a_backtest_earns_the_basis_of_its_leg_as_it_shrinks_and_its_rates_are_t
         rows(("F", FAR, price, 100.0, 9.0), at=at)
         for at, price in zip(times, (105.0, 103.0, 100.0), strict=True)
     )
-    market = with_leg(dd.panel(paid), dd.panel(marks), roll(future))
-    assert market["exchange"].values.tolist() == ["okx", "okx future"]
-    assert market["rate_bps_8h"].sel(exchange="okx future").values.ravel().tolist() == [0.0] * 3
+    hourly = {"time": pd.date_range(START, times[-1], freq="h"), "interval_hours": 1.0, "exchange": "dydx"}
+    hourly = pd.DataFrame({"symbol": "BTC", "rate_bps_8h": 1.0, "kind": "settled", **hourly})
+    market = with_leg(dd.panel(pd.concat([paid, hourly])), dd.panel(marks), roll(future))
+    assert market["exchange"].values.tolist() == ["dydx", "okx", "okx future"]
+    assert market["rate_bps_8h"].sel(exchange="okx future").values.ravel().tolist() == [0.0] * 17
 
     def hold(past: backtest.Past) -> dict[str, tuple[str, str]]:
         return {"BTC": ("okx", "okx future")}

@@ -39,8 +39,13 @@ def with_spot(panel: Panel, *, borrow_apr: float | None = None) -> xr.DataArray:
     legs = {"spot": 0.0} | ({} if borrow_apr is None else {"borrowed": -1e4 * borrow_apr / (3 * 365)})
     if taken := [str(name) for name in rates["exchange"].values if name in legs]:
         raise ValueError(f"panel has the venue {taken[0]!r} already")
-    most = rates.count("time").argmax("exchange").compute()
-    model = 0.0 * rates.isel(exchange=most).drop_vars("exchange")
+    model = free_leg(rates)
     added = [(model + rate).expand_dims(exchange=[name]) for name, rate in legs.items()]
     joined: xr.DataArray = xr.concat([rates, *added], "exchange", join="exact")
     return joined.rename(rates.name).assign_attrs(rates.attrs)
+
+
+def free_leg(rates: xr.DataArray) -> xr.DataArray:
+    """Return rates of 0 at the instants of the venue with the most rates of each symbol."""
+    most = rates.count("time").argmax("exchange").compute()
+    return 0.0 * rates.isel(exchange=most).drop_vars("exchange")
