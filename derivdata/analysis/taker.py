@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import xarray as xr
 
-from derivdata.analysis.panels import Panel, require
+from derivdata.analysis.panels import Panel, hours, require
 from derivdata.support.arguments import typed
 
 __all__ = ["cumulative_delta", "imbalance"]
@@ -62,10 +62,11 @@ def cumulative_delta(buy: Panel, sell: Panel) -> xr.DataArray:
     Raises
     ------
     ValueError, TypeError
-        As in `imbalance`; there is no dim ``time``.
+        As in `imbalance`; there is no dim ``time``, or it does not ascend.
     """
     buy, sell = _sides(buy, sell, "time")
     delta = buy - sell
+    hours(delta, name="buy and sell")
     return delta.cumsum("time").where(delta.notnull()).rename("delta_usd").assign_attrs(units="USD")
 
 

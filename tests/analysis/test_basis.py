@@ -137,6 +137,8 @@ def test_takers_bought_three_of_four_and_a_gap_adds_nothing() -> None:
     sell = xr.DataArray([1.0, 5.0, 0.0, 3.0], {"time": time}, "time", attrs=units)
     np.testing.assert_array_equal(taker.imbalance(buy, sell), [0.5, np.nan, np.nan, -0.5])
     np.testing.assert_array_equal(taker.cumulative_delta(buy, sell), [2.0, np.nan, 2.0, 0.0])
+    with pytest.raises(ValueError, match="must ascend without repeats"):
+        taker.cumulative_delta(buy[::-1], sell[::-1])
     with pytest.raises(ValueError, match="sell is in 'coin' where 'USD' is needed"):
         taker.imbalance(buy, sell.assign_attrs(units="coin"))
 
