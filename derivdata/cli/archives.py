@@ -102,7 +102,10 @@ def _serve(arguments: argparse.Namespace) -> None:
     if arguments.mcp:
         from derivdata.sources.service import mcp_server
 
-        _refuse_beside_mcp(arguments)
+        for name in ("host", "port", "key", "key_file", "keyless", "allow_host", "workers", "page"):
+            if getattr(arguments, name) != arguments.default_of(name):
+                option = f"--{name.replace('_', '-')}"
+                raise ValueError(f"{option} is of a port, and --mcp has none: leave one of them out")
         mcp_server.serve_mcp(arguments.source, now=now, live=arguments.live)
         return
     service.serve(
@@ -117,15 +120,6 @@ def _serve(arguments: argparse.Namespace) -> None:
         workers=arguments.workers,
         page=arguments.page,
     )
-
-
-def _refuse_beside_mcp(arguments: argparse.Namespace) -> None:
-    """Refuse options of a port where there is none."""
-    names = ("host", "port", "key", "key_file", "keyless", "allow_host", "workers", "page")
-    for name in names:
-        if getattr(arguments, name) != arguments.default_of(name):
-            option = f"--{name.replace('_', '-')}"
-            raise ValueError(f"{option} is of a port, and --mcp has none: leave one of them out")
 
 
 def _keys_in(path: str, keys: dict[str, str]) -> dict[str, str]:

@@ -108,7 +108,8 @@ def _beside(
         where = (sign * (above - below)).values > 0
         ax.fill_between(instants, above.values, below.values, where=where, color=color, alpha=0.18, lw=0)
     of = _length(float(implied["tenor"]) if "tenor" in implied.coords else np.nan)
-    over = _length(_window_days(realised))
+    step = realised["time"].diff("time").median() / np.timedelta64(1, "D")
+    over = _length(float(step * realised.attrs.get("steps", np.nan)))
     for name, line, color in (
         (names[0] + of, implied, PALETTE[0]),
         (names[1] + over, realised, PALETTE[1]),
@@ -125,12 +126,6 @@ def _beside(
     style.utc_axis(ax)
     table = pd.DataFrame({names[0]: implied.to_series(), names[1]: realised.to_series()})
     return finish(ax, table.rename_axis("time").reset_index(), implied, realised, source=source)
-
-
-def _window_days(realised: xr.DataArray) -> float:
-    """Return the length of the windows of ``dd.analysis.volatility``, whose results state their steps."""
-    step = realised["time"].diff("time").median() / np.timedelta64(1, "D")
-    return float(step * realised.attrs.get("steps", np.nan))
 
 
 def _length(days: float) -> str:

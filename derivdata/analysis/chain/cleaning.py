@@ -106,8 +106,10 @@ def usable(
     mad: float | None = None,
 ) -> pd.DataFrame:
     """Return the options that can be used of the rows of a chain, as `clean` does."""
-    if "iv" not in chain:
-        rows = rows.assign(iv=_of_middle(rows))
+    if "iv" not in chain:  # halfway between bid and ask in price, half the ask without a bid
+        prices = quoted(rows)
+        middle = (prices.bid.fillna(0.0) + prices.ask) / 2.0
+        rows = rows.assign(iv=implied(rows, middle, row_forward(rows), 1.0, prices.inverse))
     require_price_units(rows)
     options, dropped, left_out = rows, {}, [rows[:0]]
     for reason, test in _tests(10.0 if iv_max is None else iv_max, 5.0 if mad is None else mad).items():
@@ -116,7 +118,10 @@ def usable(
         if not dropped[reason]:
             continue
         if reason == "duplicate":
-            options = _marked(options, bad)
+            shared = options.duplicated(_place(options), keep=False).to_numpy() & ~bad
+            options = options.assign(
+                status=options["status"] | np.where(shared, np.int32(Status.DUPLICATE), np.int32(0))
+            )
         if reason not in _GONE:
             left_out.append(options[bad])
         options = options[~bad]
@@ -126,13 +131,6 @@ def usable(
     if "provenance" in chain.attrs:
         options.attrs["provenance"] = provenance(chain)
     return options
-
-
-def _of_middle(rows: pd.DataFrame) -> Any:
-    """Return the volatility halfway between bid and ask in price, half the ask without a bid."""
-    prices = quoted(rows)
-    middle = (prices.bid.fillna(0.0) + prices.ask) / 2.0
-    return implied(rows, middle, row_forward(rows), 1.0, prices.inverse)
 
 
 def _tests(iv_max: float, mad: float) -> dict[str, Callable[[pd.DataFrame], Any]]:
@@ -190,13 +188,6 @@ def _sizes(options: pd.DataFrame) -> _LeftOut:
         for name in names
     }
     return _LeftOut(columns)
-
-
-def _marked(options: pd.DataFrame, repeated: Any) -> pd.DataFrame:
-    shared = options.duplicated(_place(options), keep=False).to_numpy() & ~repeated
-    return options.assign(
-        status=options["status"] | np.where(shared, np.int32(Status.DUPLICATE), np.int32(0))
-    )
 
 
 def _crossed(options: pd.DataFrame) -> Any:

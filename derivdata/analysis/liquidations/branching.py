@@ -114,8 +114,12 @@ def _branching(counts: Array, *, clock: _Clock | None) -> tuple[float, int]:
     if clock is None or np.unique(clock.day[known]).size < _DAYS:
         status |= BranchingStatus.CANNOT_TELL
     else:
-        residuals, strata = _without_cycle(level, known, clock)
-        within = _ratio(float((residuals[known] ** 2).sum()) / (n - strata), mean)
+        # Without the mean of each block of the day, of weekends and of weekdays apart.
+        stratum = clock.block + _BLOCKS * clock.weekend
+        count = np.bincount(stratum[known], minlength=2 * _BLOCKS)
+        sums = np.bincount(stratum[known], weights=level[known], minlength=2 * _BLOCKS)
+        residuals = level - (sums / np.maximum(count, 1))[stratum]
+        within = _ratio(float((residuals[known] ** 2).sum()) / (n - int((count > 0).sum())), mean)
         if ratio - within > _MATTERS and _follows_clock(level, known, clock):
             status |= BranchingStatus.CYCLE
     return ratio, int(status | _correlated(residuals, known, mean))
@@ -124,14 +128,6 @@ def _branching(counts: Array, *, clock: _Clock | None) -> tuple[float, int]:
 def _ratio(variance: float, mean: float) -> float:
     """Return 1 − √(mean/variance): long buckets of a Hawkes process have variance/mean 1/(1 − n)²."""
     return 1.0 - float(np.sqrt(mean / variance)) if variance > mean else 0.0
-
-
-def _without_cycle(level: Floats, known: Bools, clock: _Clock) -> tuple[Floats, int]:
-    """Return what is left without the mean of each block of the day, of weekends and of weekdays apart."""
-    stratum = clock.block + _BLOCKS * clock.weekend
-    count = np.bincount(stratum[known], minlength=2 * _BLOCKS)
-    sums = np.bincount(stratum[known], weights=level[known], minlength=2 * _BLOCKS)
-    return level - (sums / np.maximum(count, 1))[stratum], int((count > 0).sum())
 
 
 def _follows_clock(level: Floats, known: Bools, clock: _Clock) -> bool:

@@ -67,21 +67,16 @@ def steps_in_force(batch: Batch, stated: Floats) -> tuple[Floats, Floats]:
     follows[:, :-1] = np.maximum(follows[:, :-1], np.where(equal[:, :-1], 0, follows[:, 1:]))
     believed = (follows >= _CHANGE_AFTER - 1) & np.isfinite(rounded)
     last = last_valid(believed)
-    steps = np.where(
-        last >= 0, np.take_along_axis(rounded, np.maximum(last, 0), axis=1), _first_step(rounded)
-    )
+    # Before the first: the commonest of the first twelve gaps, the shortest of equally common ones.
+    lead = np.sort(rounded[:, : 4 * _CHANGE_AFTER], axis=1)
+    number = (lead[:, :, None] == lead[:, None, :]).sum(axis=2)
+    first = np.take_along_axis(lead, number.argmax(axis=1)[:, None], axis=1)
+    steps = np.where(last >= 0, np.take_along_axis(rounded, np.maximum(last, 0), axis=1), first)
     multiple = steps / (stated * 3_600e6)
     thinned = (np.round(multiple) >= 2.0) & (np.abs(multiple - np.round(multiple)) <= 0.05)
     steps = np.where(thinned, stated * 3_600e6, steps)
     _fill_thinned(steps, gaps)
     return gaps, np.where(np.isfinite(gaps), steps, np.nan)
-
-
-def _first_step(rounded: Floats) -> Floats:
-    """Return the commonest of the first twelve gaps of each row, the shortest of equally common ones."""
-    lead = np.sort(rounded[:, : 4 * _CHANGE_AFTER], axis=1)
-    number = (lead[:, :, None] == lead[:, None, :]).sum(axis=2)
-    return np.asarray(np.take_along_axis(lead, number.argmax(axis=1)[:, None], axis=1))
 
 
 def _fill_thinned(steps: Floats, gaps: Floats) -> None:

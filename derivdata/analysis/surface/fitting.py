@@ -285,7 +285,12 @@ def _block(
         parameters, nfev, status = _joint(ordered, parameters, nfev, status)
     raw = Raw(*parameters) if joint else ssvi_to_raw(*parameters)
     w = total_variance(ordered.k, Raw(*(part[..., None] for part in raw)))
-    out: list[NDArray[Any]] = [*parameters, _rmse(w, ordered, len(parameters)), ordered.n, nfev]
+    here = ordered.weight > 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = np.where(here, np.sqrt(w / ordered.t[..., None]) - ordered.iv, 0.0)
+        mean = (error**2).sum(axis=-1) / here.sum(axis=-1)
+    rmse = np.where((ordered.status == 0) & (ordered.n > len(parameters)), np.sqrt(mean), np.nan)
+    out: list[NDArray[Any]] = [*parameters, rmse, ordered.n, nfev]
     out += [*ends_of(ordered.k), status]
     back = [np.empty_like(part) for part in out]
     for part, in_order in zip(back, out, strict=True):
@@ -347,12 +352,3 @@ def _joint(
     lost = status[:, :count] | np.int32(Status.FALLBACK_USED)
     status[:, :count] = np.where(free, settled, np.where(live, lost, status[:, :count]))
     return start, nfev, status
-
-
-def _rmse(w: Floats, ordered: QuoteGrid, parameters: int) -> Floats:
-    """Return the root mean square error in volatility; NaN where there are no more quotes than parameters."""
-    here = ordered.weight > 0.0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        error = np.where(here, np.sqrt(w / ordered.t[..., None]) - ordered.iv, 0.0)
-        mean = (error**2).sum(axis=-1) / here.sum(axis=-1)
-    return np.asarray(np.where((ordered.status == 0) & (ordered.n > parameters), np.sqrt(mean), np.nan))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -207,14 +207,11 @@ def implied_minus_realised(
         raise ValueError(f"{window=} is not a length of time above 0")
     if ahead:
         realised = realised.assign_coords(time=realised["time"] - shift)
-    implied, realised = xr.align(implied, realised, join="left", exclude=_others(implied, realised))
+    others = ({*implied.dims} | {*realised.dims}) - {"time"}
+    implied, realised = xr.align(implied, realised, join="left", exclude=others)
     difference = xr.Dataset({"volatility": implied - realised, "variance": implied**2 - realised**2})
     difference["volatility"].attrs, difference["variance"].attrs = {"units": UNIT}, {"units": "1/year"}
     return difference
-
-
-def _others(one: xr.DataArray, other: xr.DataArray) -> set[Any]:
-    return ({*one.dims} | {*other.dims}) - {"time"}
 
 
 def _newest(values: Floats) -> Floats:

@@ -118,8 +118,10 @@ class Adapter(HTTPAdapter):
                     cap=self._limits.body_bytes,
                     monotonic=self._timing.monotonic,
                 )
-            finally:
-                _release(response.raw)
+            finally:  # a connection whose body was not read to its end is closed
+                if getattr(response.raw, "length_remaining", None) not in (0, None):
+                    response.raw.close()
+                response.raw.release_conn()
             return _checked(request, response, body)
         except BodyTooLarge:
             limit = f"the answer is larger than {self._limits.body_bytes >> 20} MiB"
@@ -151,13 +153,6 @@ class Adapter(HTTPAdapter):
 def _backoff(tried: int, timing: Timing) -> float:
     """Return the seconds before the next try after `tried` of them: full jitter, doubling, capped."""
     return timing.chance() * min(_CAP_SECONDS, _BASE_SECONDS * 2.0 ** (tried - 1))
-
-
-def _release(raw: Any) -> None:
-    """Give a connection back to the pool; one whose body was not read to its end is closed instead."""
-    if getattr(raw, "length_remaining", None) not in (0, None):
-        raw.close()
-    raw.release_conn()
 
 
 def _checked(

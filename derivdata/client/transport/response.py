@@ -250,15 +250,12 @@ def progress(items: Iterable[T], *, total: int, label: str) -> Iterable[T]:
 
     Without ipywidgets a bar would be a warning and lines of red text: a notebook is quiet then.
     """
-    drawn = _in_notebook() and importlib.util.find_spec("ipywidgets") is not None
+    shell = sys.modules.get("IPython")
+    running = shell.get_ipython() if shell is not None else None
+    in_notebook = running is not None and "IPKernelApp" in running.config
+    drawn = in_notebook and importlib.util.find_spec("ipywidgets") is not None
     if total < 2 or not (drawn or sys.stderr.isatty()):
         return items
     from tqdm.auto import tqdm
 
     return tqdm(items, total=total, desc=label, leave=False)
-
-
-def _in_notebook() -> bool:
-    shell = sys.modules.get("IPython")
-    running = shell.get_ipython() if shell is not None else None
-    return running is not None and "IPKernelApp" in running.config

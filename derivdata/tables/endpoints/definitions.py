@@ -11,6 +11,7 @@ from derivdata.tables.endpoints.model import LOCAL, Endpoint, Param, ParamKind
 
 SYMBOL = Param("symbol", ParamKind.TEXT, "Base symbol.", required=True)
 PATH_SYMBOL = Param("symbol", ParamKind.TEXT, "Base symbol.", required=True, in_path=True)
+_SYMBOLS = Param("symbol", ParamKind.LIST, "Base symbols.")
 EXCHANGES = Param("exchanges", ParamKind.LIST, "Venues' slugs, or 'all'.")
 START = Param("start", ParamKind.INSTANT, "Start of the range; 7 days before its end unless given.")
 END = Param("end", ParamKind.INSTANT, "End of the range; now unless given.")
@@ -20,21 +21,9 @@ RESOLUTION = Param(
     "Sampling step; left out, the service chooses by the length of the range.",
     choices=("raw", *RESOLUTIONS),
 )
-RANGE = Param(
-    "range",
-    ParamKind.TEXT,
-    "Rolling window that ends now.",
-    choices=("1d", "7d", "30d", "90d"),
-    documented=False,
-)
-WEEK_TO_QUARTER = Param(
-    "range",
-    ParamKind.TEXT,
-    "Rolling window that ends now.",
-    default="7d",
-    choices=("7d", "30d", "90d"),
-    documented=False,
-)
+_ROLLING = Param("range", ParamKind.TEXT, "Rolling window that ends now.")
+RANGE = replace(_ROLLING, choices=("1d", "7d", "30d", "90d"), documented=False)
+WEEK_TO_QUARTER = replace(RANGE, default="7d", choices=("7d", "30d", "90d"))
 
 AGGREGATE_SECONDS = 600.0
 EXCHANGE = Param("exchange", ParamKind.TEXT, "Venue's slug.", required=True)
@@ -82,7 +71,7 @@ LIQUIDATIONS_EVENTS = _of(
     Param("limit", ParamKind.INTEGER, "Most events in one answer."),
     Param("min_usd", ParamKind.NUMBER, "Smallest value in USD; without effect beside since."),
     Param("exchange", ParamKind.LIST, "Venues' slugs."),
-    Param("symbol", ParamKind.LIST, "Base symbols."),
+    _SYMBOLS,
     Param("exclude_symbol", ParamKind.LIST, "Base symbols to leave out."),
     fresh_seconds=5.0,
     exclusive=(("symbol", "exclude_symbol"),),
@@ -92,7 +81,7 @@ LIQUIDATIONS_HISTORY = _of(
     "liquidations_history",
     "Liquidated value by venue and side over time.",
     *WINDOW,
-    Param("symbol", ParamKind.LIST, "Base symbols."),
+    _SYMBOLS,
     RESOLUTION,
     unit="usd",
 )
@@ -100,13 +89,7 @@ LIQUIDATIONS_AGGREGATES = _of(
     "/liquidations/aggregates",
     "liquidations_aggregates",
     "Liquidations of the last hours by symbol, venue or both.",
-    Param(
-        "range",
-        ParamKind.TEXT,
-        "Rolling window that ends now.",
-        default="24h",
-        choices=("1h", "4h", "12h", "24h"),
-    ),
+    replace(_ROLLING, default="24h", choices=("1h", "4h", "12h", "24h")),
     Param(
         "group_by",
         ParamKind.TEXT,
@@ -221,7 +204,7 @@ OPTIONS_SNAPSHOT = _of(
     "/options/snapshot",
     "options_snapshot",
     "Every active option of one symbol on one venue.",
-    Param("symbol", ParamKind.TEXT, "Base symbol.", default="BTC"),
+    _OPTIONS_SYMBOL,
     Param("exchange", ParamKind.TEXT, "Venue; venues are added over time.", required=True),
     tier="free",
 )

@@ -222,7 +222,11 @@ def _localized(
         group = (
             rows.groupby(list(keys), sort=False, dropna=False).ngroup() if keys else pd.Series(0, rows.index)
         )
-        forward, backward = _directions(rows["time"], group, twice)
+        # How often each group goes forward and backward, except within repeated hours.
+        step = rows["time"].groupby(group).diff().dt.total_seconds().fillna(0.0)
+        before = pd.Series(twice, rows.index).groupby(group).shift(fill_value=False).to_numpy()
+        step[twice & before] = 0.0
+        forward, backward = ((s > 0).groupby(group).transform("sum").to_numpy() for s in (step, -step))
         newest_first = backward > forward
         again = np.where(newest_first, rows.duplicated(keep="last"), rows.duplicated())
         doubled = rows.duplicated(keep=False).to_numpy() & twice
@@ -231,14 +235,3 @@ def _localized(
             second = again & twice
     zoned = local.tz_localize(tz, ambiguous=~second, nonexistent="NaT")
     return np.asarray(zoned.tz_convert("UTC").tz_localize(None)), unordered
-
-
-def _directions(
-    stamps: pd.Series, group: pd.Series, twice: np.ndarray[Any, Any]
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Count for each row how often its group goes forward and backward, except within repeated hours."""
-    step = stamps.groupby(group).diff().dt.total_seconds().fillna(0.0)
-    before = pd.Series(twice, stamps.index).groupby(group).shift(fill_value=False).to_numpy()
-    step[twice & before] = 0.0
-    counts = [(sign > 0).groupby(group).transform("sum").to_numpy() for sign in (step, -step)]
-    return counts[0], counts[1]

@@ -34,11 +34,13 @@ def snapshot(context: RequestContext) -> dict[str, Any]:
     ).sort_values(["exchange", "symbol"])
     stated = merged[merged["interval_hours"].notna()]
     shown = sorted(merged["symbol"].astype(str).unique())
+    native = units.convert(stated["rate_bps_8h"], "bps_8h", "native", hours=stated["interval_hours"])
+    raw = [b'"%b"' % (f"{v:.15f}".rstrip("0") + "0" * (v == round(v))).encode() for v in native.tolist()]
     return {
         "symbols": shown,
         "exchanges": _venues(sorted(merged["exchange"].astype(str).unique())),
         "funding_rates": _by_venue(merged, json_rows.tokens(merged["rate_bps_8h"])),
-        "funding_rates_raw": _by_venue(stated, _raw(stated)),
+        "funding_rates_raw": _by_venue(stated, raw),
         "funding_intervals": _by_venue(stated, _whole(stated["interval_hours"])),
         "oi_rankings": {s: r for s, r in market.oi_ranks(view).items() if r <= _RANKED and s in shown},
         "default_oi_rank": _UNRANKED,
@@ -124,12 +126,6 @@ def _by_venue(frame: pd.DataFrame, values: list[bytes]) -> dict[str, Any]:
     """Venue to (symbol to token), from rows sorted by venue."""
     pairs = list(map(b"%b:%b".__mod__, zip(json_rows.tokens(frame["symbol"]), values, strict=True)))
     return json_rows.split(pairs, frame["exchange"], b"{%b}")
-
-
-def _raw(frame: pd.DataFrame) -> list[bytes]:
-    """Decimal rate per native interval as JSON text, never in exponent form."""
-    native = units.convert(frame["rate_bps_8h"], "bps_8h", "native", hours=frame["interval_hours"])
-    return [b'"%b"' % (f"{v:.15f}".rstrip("0") + "0" * (v == round(v))).encode() for v in native.tolist()]
 
 
 def _whole(values: pd.Series) -> list[bytes]:
