@@ -30,33 +30,27 @@ INTERVALS = Table(
     name="intervals",
     key=("exchange", "instrument_name"),
     columns={
-        "exchange": tables.COLUMNS["exchange"],
-        "instrument_name": tables.COLUMNS["instrument_name"],
-        "symbol": tables.COLUMNS["symbol"],
-        "interval_hours": tables.COLUMNS["interval_hours"],
+        name: tables.COLUMNS[name] for name in ("exchange", "instrument_name", "symbol", "interval_hours")
     },
     doc="Hours between the funding payments of a contract now.",
 )
+_FIELDS = {"instrument_name": "name", "contract_size": "size", "symbol": "symbol", "strike": "strike"}
+_FIELDS |= {f"is_{name}": name for name in ("inverse", "perpetual", "active")} | {
+    "tick": "tick",
+    "step": "step",
+}
 
 
 def instruments(items: list[Instrument]) -> dict[str, Any]:
     """Return the columns of `INSTRUMENTS`."""
     return {
-        "instrument_name": [item.name for item in items],
-        "symbol": [item.symbol for item in items],
+        **{column: [getattr(item, name) for item in items] for column, name in _FIELDS.items()},
         "quote": [item.quote or None for item in items],
-        "contract_size": [item.size for item in items],
         "multiplier": [float(tables.base(item.symbol)[1]) for item in items],
-        "is_inverse": [item.inverse for item in items],
-        "is_perpetual": [item.perpetual for item in items],
-        "is_active": [item.active for item in items],
-        "strike": [item.strike for item in items],
         **{
             name: pd.to_datetime([getattr(item, name) for item in items], unit="us", utc=True).as_unit("us")
             for name in ("expiry", "listed", "delisted")
         },
-        "tick": [item.tick for item in items],
-        "step": [item.step for item in items],
         "position": range(len(items)),
     }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Generic, Literal
 
 import msgspec
 
@@ -18,7 +18,7 @@ from derivdata.sources.venues.faults import Fault, Refused, refusal
 from derivdata.sources.venues.readers import payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Price, Records, Taken
-from derivdata.sources.venues.shapes import Figures, Level, Paid, Sided, spelled
+from derivdata.sources.venues.shapes import Figures, Level, N, Paid, Sided, spelled
 from derivdata.sources.venues.wire import Wire
 
 _SIZE = str | float
@@ -170,31 +170,24 @@ def contract_stats(reading: Reading) -> Records:
     return records
 
 
-class _Liquidated(Wire):
+class _Liquidated(Wire, Generic[N]):
     contract: str
     time: int
     size: _SIZE
     left: _SIZE
-    fill_price: str
-    order_price: str
+    fill_price: N
+    order_price: N
     order_size: _SIZE | None = None
 
 
-class _Pushed(Wire):
-    contract: str
-    time: int
+class _Pushed(_Liquidated[float], kw_only=True):
     time_ms: int
-    size: _SIZE
-    left: _SIZE
-    fill_price: float
-    order_price: float
-    order_size: _SIZE | None = None
 
 
 def liquidations(reading: Reading) -> Records:
     """Read liquidations of all contracts; several rows of one second and price are separate fills."""
     records = Records()
-    for row in reading.decode(list[_Liquidated]):
+    for row in reading.decode(list[_Liquidated[str]]):
         with reading.row():
             records.add_past(_fill(reading, row))
     return records
@@ -233,7 +226,7 @@ def _position(reading: Reading, size: _SIZE) -> tuple[str, float]:
     return "long" if position > 0 else "short", abs(position)
 
 
-def _fill(reading: Reading, row: _Liquidated | _Pushed) -> Liquidation:
+def _fill(reading: Reading, row: _Liquidated[Any]) -> Liquidation:
     item = reading.instrument(row.contract, _named)
     sizes = [value for value in (row.size, row.left, row.order_size) if value is not None]
     if len({isinstance(value, str) for value in sizes}) > 1:

@@ -8,7 +8,6 @@ The interval of swaps is in no bulk answer: v5 tells it of ten contracts a reque
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Literal
 
@@ -21,6 +20,7 @@ from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Records, State
 from derivdata.sources.venues.shapes import Figures, Listed, Paid, Sided, spelled
 from derivdata.sources.venues.wire import Wire
+from derivdata.support.decoders import DECODERS
 
 _HOUR_US = 3_600_000_000
 _SIDES = 2  # of open interest and 24 hours; a liquidation is of one position
@@ -344,20 +344,15 @@ class _Ping(Wire):
     ping: int | None = None
 
 
-_PINGS = msgspec.json.Decoder(_Ping)
-
-
 def _answer(frame: bytes) -> str | None:
     """Return the pong to a ping, which the venue wants with the same number."""
-    ping = _PINGS.decode(frame)
+    ping = DECODERS[_Ping].decode(frame)
     if ping.op == "ping":
         return msgspec.json.encode({"op": "pong", "ts": ping.ts}).decode()
     return None if ping.ping is None else msgspec.json.encode({"pong": ping.ping}).decode()
 
 
-def _connections(_: Sequence[str], now: int) -> list[Socket]:
-    """Return the one connection that covers all linear contracts."""
-    return [Socket(_SOCKET, ['{"op":"sub","cid":"1","topic":"public.*.liquidation_orders"}'])]
+_SUBSCRIBE = '{"op":"sub","cid":"1","topic":"public.*.liquidation_orders"}'
 
 
 VENUE = Venue(
@@ -367,5 +362,7 @@ VENUE = Venue(
     refusal(_Fault, _REASONS.get),
     budget=5.0,
     socket=_SOCKET,
-    stream=Stream("public.*.liquidation_orders", _connections, b'"notify"', _answer),
+    stream=Stream(
+        "public.*.liquidation_orders", lambda *_: [Socket(_SOCKET, [_SUBSCRIBE])], b'"notify"', _answer
+    ),
 )

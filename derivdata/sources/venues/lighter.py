@@ -11,8 +11,6 @@ import statistics
 from collections.abc import Sequence
 from functools import partial
 
-import msgspec
-
 from derivdata.sources.venues.endpoint import (
     PRICE_TABLES,
     RATE_TABLES,
@@ -27,6 +25,7 @@ from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, Payment, Records, State
 from derivdata.sources.venues.shapes import Figures, Level, keyed, spelled
 from derivdata.sources.venues.wire import Wire
+from derivdata.support.decoders import DECODERS
 
 _PERCENT = 100.0
 
@@ -285,12 +284,9 @@ class _Ping(Wire):
     type: str = ""
 
 
-_PINGS = msgspec.json.Decoder(_Ping)
-
-
 def answer(frame: bytes) -> str | None:
     """Return the pong to a ping."""
-    return '{"type":"pong"}' if _PINGS.decode(frame).type == "ping" else None
+    return '{"type":"pong"}' if DECODERS[_Ping].decode(frame).type == "ping" else None
 
 
 def _connections(names: Sequence[str], _: int) -> list[Socket]:

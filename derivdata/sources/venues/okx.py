@@ -7,11 +7,13 @@ the coins (linear) or USD (inverse) of one. The rate that was paid is ``realized
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from derivdata.sources.venues.endpoint import DATED, RATE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import CodedBody, refusal
 from derivdata.sources.venues.readers import (
     Reader,
+    books,
     candles,
     contracts,
     option_trades,
@@ -29,7 +31,7 @@ from derivdata.sources.venues.record_types import (
     State,
     Taken,
 )
-from derivdata.sources.venues.shapes import Bargain, Figures, Greeks, Listed, Paid, Sided, spelled
+from derivdata.sources.venues.shapes import Bargain, Book, Figures, Greeks, Listed, Paid, Sided, spelled
 from derivdata.sources.venues.wire import Data, Wire, expiry_in
 
 _HOUR_US = 3_600_000_000
@@ -112,38 +114,27 @@ def indices(reading: Reading) -> Records:
     return records
 
 
-class _Levels(Wire):
-    bids: list[tuple[str, str, str, str]]
-    asks: list[tuple[str, str, str, str]]
-    ts: str
-
-
-def order_book(reading: Reading) -> Records:
-    """Read a book, whose sizes are contracts."""
-    item = reading.instrument(reading.asked("instId"), _named)
-    records = Records()
-    for book in reading.part(list[_Levels], "data"):
-        records.books.append(reading.book(item, reading.ms(book.ts), book.bids, book.asks))
-    return records
+# Sizes are contracts
+_BOOK = spelled(Book[tuple[str, str, str, str], str], bids="bids", asks="asks", time="ts")
 
 
 class _Topic(Wire):
     instId: str
 
 
-class _BookFrame(Data[list[_Levels]]):
+class _BookFrame(Data[list[_BOOK]]):  # type: ignore[valid-type]
     arg: _Topic
     action: str = "snapshot"
 
 
 def book_frames(reading: Reading) -> Records:
-    """Read books of the stream, whose sizes are contracts."""
+    """Read books of the stream."""
     records = Records()
     for frame in reading.frames(_BookFrame):
         reading.require_snapshot(frame.action)
         item = reading.instrument(frame.arg.instId, _named)
-        books = [reading.book(item, reading.ms(book.ts), book.bids, book.asks) for book in frame.data]
-        records.books += books
+        rows: list[Any] = frame.data
+        records.books += [reading.book(item, reading.ms(row.time), row.bids, row.asks) for row in rows]
     return records
 
 
@@ -368,7 +359,10 @@ ENDPOINTS = (
     _statistics(
         "taker", f"{_STATISTICS}/taker-volume-contract", taken, params={"period": "1H", "unit": "2"}
     ),
-    _endpoint("book", "/api/v5/market/books", order_book, params={"sz": "400"}, symbol="instId"),
+    _endpoint(
+        "book", "/api/v5/market/books", books(_BOOK, "data", _named, by="instId"), params={"sz": "400"},
+        symbol="instId",
+    ),
     _endpoint(
         "chain", "/api/v5/public/opt-summary", _quoted(_OPTION), symbol="instFamily", every=300,
         each=_FAMILIES,

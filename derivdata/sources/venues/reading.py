@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn, TypeVar, overload
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import astuple
@@ -49,7 +49,7 @@ def _whole_minute(us: int) -> int:
     return -(-us // _MINUTE_US) * _MINUTE_US
 
 
-class Reading:
+class Reading(wire.Body):
     """One body with all that is needed to read it; adapters get nothing else.
 
     It knows what was asked, the `place` (path or channel) with its parameters and the values of the `parts`
@@ -67,24 +67,12 @@ class Reading:
         context: Context,
         parts: Mapping[str, str] | None = None,
     ) -> None:
-        self.exchange, self.place, self.params, self.body = exchange, place, params, body
+        super().__init__(body, f"{exchange} {place}")
+        self.exchange, self.place, self.params = exchange, place, params
         self.at, self.context = at, context
         self.parts = dict(parts or {})
         self._instruments: dict[str, Instrument] = {}
         self._rows, self._odd = 0, list[SchemaError]()
-        self.where = f"{exchange} {place}"
-
-    @overload
-    def decode(self, kind: type[T]) -> T: ...
-    @overload
-    def decode(self, kind: Any) -> Any: ...
-    def decode(self, kind: Any) -> Any:
-        """Decode the body; see `wire.decode`."""
-        return wire.decode(self.body, kind, self.where)
-
-    def frames(self, kind: type[T]) -> list[T]:
-        """Decode one WebSocket frame or an array of them."""
-        return wire.frames_of(self.body, kind, self.where)
 
     def part(self, kind: Any, path: str, default: Any = msgspec.NODEFAULT) -> Any:
         """Decode what stands at a path of names in the body."""
@@ -104,35 +92,6 @@ class Reading:
     def pushed(self, kind: Any, path: str = "", default: Any = msgspec.NODEFAULT) -> list[Any]:
         """Decode the rows at a path in one WebSocket frame or an array of them."""
         return [row for rows in self.pushed_each(kind, path, default) for row in rows]
-
-    def number(self, value: wire.NUMBER) -> float | None:
-        """Return a number, None where it is missing; see `wire.number`."""
-        return wire.number(value, self.where)
-
-    def percent(self, fraction: wire.NUMBER) -> float | None:
-        """Return a fraction in percent, None where it is missing."""
-        value = wire.number(fraction, self.where)
-        return None if value is None else value * 100
-
-    def required(self, value: wire.NUMBER) -> float:
-        """Return a number that must be there."""
-        return wire.required(value, self.where)
-
-    def ms(self, value: float | str) -> int:
-        """Return the microseconds of an instant in milliseconds."""
-        return wire.ms_us(value, self.where)
-
-    def seconds(self, value: float) -> int:
-        """Return the microseconds of an instant in seconds."""
-        return wire.seconds_us(value, self.where)
-
-    def iso(self, text: str) -> int:
-        """Return the microseconds of an instant in ISO 8601."""
-        return wire.iso_us(text, self.where)
-
-    def require_close(self, first: float | None, second: float | None, tolerance: float, what: str) -> None:
-        """Refuse two figures of one quantity that differ; see `wire.require_close`."""
-        wire.require_close(first, second, tolerance, what, self.where)
 
     @contextmanager
     def row(self) -> Iterator[None]:
@@ -179,10 +138,6 @@ class Reading:
         """Refuse a frame that is not whole: a change says only what changed."""
         if kind != "snapshot":
             self.fail(f"{kind}: it says only what changed, and only snapshots can be read alone")
-
-    def fail(self, why: str) -> NoReturn:
-        """Raise a `SchemaError` that names the body."""
-        wire.fail(self.where, why)
 
     def asked(self, *names: str) -> str:
         """Return the first of these parts or parameters that the request has, else the context's instrument.
@@ -285,7 +240,7 @@ class Reading:
     def word(self, value: str, meanings: Mapping[str, T]) -> T:
         """Return the meaning of a venue's word; others are refused."""
         if value not in meanings:
-            wire.fail(self.where, f"{value!r} is not one of {', '.join(map(repr, meanings))}")
+            self.fail(f"{value!r} is not one of {', '.join(map(repr, meanings))}")
         return meanings[value]
 
     def payments(
@@ -447,11 +402,11 @@ class Reading:
         ]
         kinds = {(isinstance(row[0], str), isinstance(row[1], str)) for row in (*pairs[0], *pairs[1])}
         if len(kinds) > 1:
-            wire.fail(self.where, "levels of one book are written in two ways")
+            self.fail("levels of one book are written in two ways")
         bid = sorted(self.levels(item, pairs[0]), key=lambda level: -level[0])
         ask = sorted(self.levels(item, pairs[1]), key=lambda level: level[0])
         if not of_orders and len(bid) + len(ask) < len(pairs[0]) + len(pairs[1]):
             self.fail("a level of the book stands twice, and which is right is not known")
         if bid and ask and bid[0][0] >= ask[0][0]:
-            wire.fail(self.where, f"the best bid {bid[0][0]} is not below the best ask {ask[0][0]}")
+            self.fail(f"the best bid {bid[0][0]} is not below the best ask {ask[0][0]}")
         return OrderBook(item, time, bid, ask)

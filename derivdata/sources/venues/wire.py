@@ -61,78 +61,97 @@ def decode(body: bytes, kind: Any, where: str) -> Any:
         raise SchemaError(f"{where}: the body is not whole JSON: {problem}") from None
 
 
-def frames_of(body: bytes, kind: type[T], where: str) -> list[T]:
-    """Decode one WebSocket frame, or an array of them as recordings keep them."""
-    if body.lstrip()[:1] == b"[":
-        frames: list[T] = decode(body, list[kind], where)  # type: ignore[valid-type]
-        return frames
-    return [decode(body, kind, where)]
+class Body:
+    """A body, and how messages name it: decoding, and numbers and instants that are checked."""
 
+    def __init__(self, body: bytes, where: str) -> None:
+        self.body, self.where = body, where
 
-def fail(where: str, why: str) -> NoReturn:
-    """Raise a `SchemaError` that names the body."""
-    raise SchemaError(f"{where}: {why}")
+    @overload
+    def decode(self, kind: type[T]) -> T: ...
+    @overload
+    def decode(self, kind: Any) -> Any: ...
+    def decode(self, kind: Any) -> Any:
+        """Decode the body; see `wire.decode`."""
+        return decode(self.body, kind, self.where)
 
+    def frames(self, kind: type[T]) -> list[T]:
+        """Decode one WebSocket frame, or an array of them as recordings keep them."""
+        if self.body.lstrip()[:1] == b"[":
+            frames: list[T] = self.decode(list[kind])  # type: ignore[valid-type]
+            return frames
+        return [self.decode(kind)]
 
-def number(value: NUMBER, where: str) -> float | None:
-    """Return a number from text or a number; None, empty text and N/A are missing.
+    def fail(self, why: str) -> NoReturn:
+        """Raise a `SchemaError` that names the body."""
+        raise SchemaError(f"{self.where}: {why}")
 
-    Raises `SchemaError`: it is no finite number.
-    """
-    if value in (None, "", "N/A"):
-        return None
-    try:
-        result = float(value)
-    except ValueError:
-        fail(where, f"{value!r} is no number")
-    if not math.isfinite(result):
-        fail(where, f"{value!r} is no finite number")
-    return result
+    def number(self, value: NUMBER) -> float | None:
+        """Return a number from text or a number; None, empty text and N/A are missing.
 
-
-def required(value: NUMBER, where: str) -> float:
-    """Return a number that must be there."""
-    try:
-        result = float(value)  # type: ignore[arg-type]  # the usual case first: histories are long
-    except (TypeError, ValueError):
-        result = math.nan
-    if math.isfinite(result):
+        Raises `SchemaError`: it is no finite number.
+        """
+        if value in (None, "", "N/A"):
+            return None
+        try:
+            result = float(value)
+        except ValueError:
+            self.fail(f"{value!r} is no number")
+        if not math.isfinite(result):
+            self.fail(f"{value!r} is no finite number")
         return result
-    if number(value, where) is None:  # which says what is wrong with any other value
-        fail(where, "a number is missing")
-    raise AssertionError("unreachable")
 
+    def percent(self, fraction: NUMBER) -> float | None:
+        """Return a fraction in percent, None where it is missing."""
+        value = self.number(fraction)
+        return None if value is None else value * 100
 
-def _plausible(us: int, value: object, where: str) -> int:
-    """Refuse instants before 2014 and after 2100: seconds taken for milliseconds, or the like."""
-    if not _FIRST_US <= us < _LAST_US:
-        fail(where, f"{value!r} is no instant of 2014 to 2100 in the unit that the venue uses")
-    return us
+    def required(self, value: NUMBER) -> float:
+        """Return a number that must be there."""
+        try:
+            result = float(value)  # type: ignore[arg-type]  # the usual case first: histories are long
+        except (TypeError, ValueError):
+            result = math.nan
+        if math.isfinite(result):
+            return result
+        self.number(value)  # which says what is wrong with any other value
+        return self.fail("a number is missing")
 
+    def _plausible(self, us: int, value: object) -> int:
+        """Refuse instants before 2014 and after 2100: seconds taken for milliseconds, or the like."""
+        if not _FIRST_US <= us < _LAST_US:
+            self.fail(f"{value!r} is no instant of 2014 to 2100 in the unit that the venue uses")
+        return us
 
-def ms_us(value: float | str, where: str) -> int:
-    """Return microseconds from milliseconds, which some venues write as text."""
-    try:
-        us = int(value) * 1000
-    except ValueError:
-        fail(where, f"{value!r} is no instant in milliseconds")
-    return us if _FIRST_US <= us < _LAST_US else _plausible(us, value, where)
+    def ms(self, value: float | str) -> int:
+        """Return microseconds from milliseconds, which some venues write as text."""
+        try:
+            us = int(value) * 1000
+        except ValueError:
+            self.fail(f"{value!r} is no instant in milliseconds")
+        return us if _FIRST_US <= us < _LAST_US else self._plausible(us, value)
 
+    def seconds(self, value: float) -> int:
+        """Return microseconds from seconds, which may have a fraction (kept to the millisecond)."""
+        return self._plausible(round(value * 1000) * 1000, value)
 
-def seconds_us(value: float, where: str) -> int:
-    """Return microseconds from seconds, which may have a fraction (kept to the millisecond)."""
-    return _plausible(round(value * 1000) * 1000, value, where)
+    def iso(self, value: str) -> int:
+        """Return microseconds from ISO 8601 text."""
+        try:
+            stamp = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is no instant")
+        if stamp.tzinfo is None:
+            self.fail(f"{value!r} is no instant with a zone")
+        return self._plausible((stamp - _EPOCH) // _MICROSECOND, value)
 
+    def require_close(self, first: float | None, second: float | None, tolerance: float, what: str) -> None:
+        """Refuse two figures of one quantity that differ by more than a relative `tolerance`.
 
-def iso_us(value: str, where: str) -> int:
-    """Return microseconds from ISO 8601 text."""
-    try:
-        stamp = datetime.fromisoformat(value)
-    except ValueError:
-        fail(where, f"{value!r} is no instant")
-    if stamp.tzinfo is None:
-        fail(where, f"{value!r} is no instant with a zone")
-    return _plausible((stamp - _EPOCH) // _MICROSECOND, value, where)
+        Where either is missing or 0, nothing is checked.
+        """
+        if first and second and abs(first - second) > tolerance * max(abs(first), abs(second)):
+            self.fail(f"{what}: {first!r} and {second!r} should agree: a unit is not as expected")
 
 
 def stamps(times: Sequence[int | None], at: int | None) -> pd.DatetimeIndex:
@@ -154,12 +173,12 @@ def expiry_of(text: str, where: str) -> int:
     else:
         digits = _DAY_DIGITS.fullmatch(text)
         if digits is None:
-            fail(where, f"{text!r} is no date of expiry")
+            raise SchemaError(f"{where}: {text!r} is no date of expiry")
         year, month, day = int(digits[1]), int(digits[2]), int(digits[3])
     try:
         stamp = pd.Timestamp(2000 + year, month, day, 8, tz="UTC")
     except ValueError:
-        fail(where, f"{text!r} is no date of expiry")
+        raise SchemaError(f"{where}: {text!r} is no date of expiry") from None
     return times.us(stamp)
 
 
@@ -167,12 +186,3 @@ def expiry_in(name: str) -> int | None:
     """Return the expiry in a name such as BTC-27DEC24 or BTCUSDT_251226, None where it has none."""
     end = re.split(r"[-_]", name)[-1]
     return expiry_of(end, name) if _DAY_NAME.fullmatch(end) or _DAY_DIGITS.fullmatch(end) else None
-
-
-def require_close(first: float | None, second: float | None, tolerance: float, what: str, where: str) -> None:
-    """Refuse two figures of one quantity that differ by more than a relative `tolerance`.
-
-    Where either is missing or 0, nothing is checked.
-    """
-    if first and second and abs(first - second) > tolerance * max(abs(first), abs(second)):
-        fail(where, f"{what}: {first!r} and {second!r} should agree: a unit is not as expected")
