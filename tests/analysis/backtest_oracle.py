@@ -205,8 +205,6 @@ def portfolio(  # noqa: C901 - one loop from top to bottom is the point
     def close(pair: Any, row: int, reason: str, lost: tuple[int, ...] = ()) -> float:
         cost = trade(pair, held[pair]["coins"], 1, lost)
         closed.append((*pair, held[pair]["entered"], row, reason))
-        for leg in (LONG, SHORT):
-            account[pair[1 + leg]] -= held[pair]["share"][leg]
         del held[pair]
         return cost
 
@@ -215,15 +213,11 @@ def portfolio(  # noqa: C901 - one loop from top to bottom is the point
         return sum(held[p]["coins"] * held[p]["mark"][leg] for p, leg in legs)
 
     def allot() -> None:
-        """Bring the accounts to their collateral; a leg's share of it leaves with the leg."""
+        """Bring the accounts to their collateral; what a closed leg leaves stays there until then."""
         used = {venue: wanted_account[venue] if on_venue(venue) > 0 else 0.0 for venue in venues}
         reach = min(1.0, equity / sum(used.values())) if sum(used.values()) else 0.0
         for venue in venues:
             account[venue] = reach * used[venue]
-        for pair, position in held.items():
-            for leg in (LONG, SHORT):
-                part = position["coins"] * position["mark"][leg] / on_venue(pair[1 + leg])
-                position["share"][leg] = account[pair[1 + leg]] * part
 
     for row in range(rows):
         now = row * rules.hours
@@ -239,7 +233,6 @@ def portfolio(  # noqa: C901 - one loop from top to bottom is the point
                     gain -= sign * rate * interval / 8 / 10_000 * position["coins"] * there[leg]
                 equity += gain
                 account[pair[1 + leg]] += gain
-                position["share"][leg] += gain
             position["mark"] = there
         for pair in [each for each in held if now - held[each]["marked"] > rules.oldest_mark]:
             equity -= close(pair, row, "no_mark")
@@ -272,13 +265,7 @@ def portfolio(  # noqa: C901 - one loop from top to bottom is the point
                     equity -= trade(pair, abs(coins - present["coins"]), int(coins < present["coins"]))
                     present["coins"] = coins
                 else:
-                    held[pair] = {
-                        "coins": coins,
-                        "mark": marks,
-                        "marked": now,
-                        "entered": row,
-                        "share": [0.0, 0.0],
-                    }
+                    held[pair] = {"coins": coins, "mark": marks, "marked": now, "entered": row}
                     equity -= trade(pair, coins, 0)
             wanted_account = {venue: scale * collateral[venue] for venue in venues}
             allot()

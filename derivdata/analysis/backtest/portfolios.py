@@ -129,10 +129,20 @@ class Accounts(Book):
 
     def allot(self, now: float, equity: float) -> None:
         """Bring the accounts to their collateral, to as large a part of each as the equity [USD] reaches."""
-        notional = np.where(self.legs >= 0, self.coins * self.mark, 0.0)
-        on_venue = self._by_venue(notional)
-        used = np.where(on_venue > 0.0, self.collateral, 0.0)
-        reach = min(1.0, max(equity, 0.0) / max(float(used.sum()), 1e-12))
-        share = reach * used / np.where(on_venue > 0.0, on_venue, 1.0)
-        self.margin += np.where(self.legs >= 0, share[self.legs] * notional - self._equity(), 0.0)
+        used = np.where(self._by_venue(self.coins * self.mark) > 0.0, self.collateral, 0.0)
+        self._book(min(1.0, max(equity, 0.0) / max(float(used.sum()), 1e-12)) * used)
         self.allotted = now
+
+    def close(self, at: Indices, *rest: Any, **named: Any) -> tuple[Floats, Any, Any]:
+        """Close pairs as `Book.close`; what their legs have gained or lost stays in the accounts."""
+        left = self._by_venue(self._equity())
+        traded = super().close(at, *rest, **named)
+        self._book(left)
+        return traded
+
+    def _book(self, equity: Floats) -> None:
+        """Book the equity of the accounts to their legs, by notional."""
+        notional = self.coins * self.mark
+        on_venue = self._by_venue(notional)
+        share = equity / np.where(on_venue > 0.0, on_venue, 1.0)
+        self.margin += np.where(self.legs >= 0, share[self.legs] * notional - self._equity(), 0.0)
