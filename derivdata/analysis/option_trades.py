@@ -76,7 +76,6 @@ def flow(
         {
             "bought": bought,
             "sold": sold,
-            "net": bought - sold,
             "premium_usd": (bought - sold) * _price_usd(rows),
             "block": size.where(~in_book, 0.0),
             "trade_count": 1,
@@ -88,7 +87,8 @@ def flow(
         labels = labels.assign(time=rows["time"].dt.floor(times.length(every, "every")))
     keys = [labels[name] for name in labels]
     table = figures.groupby(keys, observed=True).sum(min_count=1).reset_index()
-    return by_label(table, by, dict.fromkeys(figures, by), _UNITS)
+    table["net"] = table["bought"] - table["sold"]
+    return by_label(table, by, dict.fromkeys([*figures, "net"], by), _UNITS)
 
 
 @typed
@@ -139,9 +139,9 @@ def chain(
         raise ValueError(f"no trade of {since} to {now} has a volatility and an index price")
     rows = rows.sort_values("time", kind="stable").astype(dict.fromkeys(_SERIES[:2], "object"))
     rows = rows.assign(ratio=_forwards(rows) / rows["index_price_usd"], weighted=rows["iv"] * rows["size"])
-    series = rows.groupby([*_SERIES])
-    index = series["index_price_usd"].transform("last")
-    rows["underlying_price"] = series["ratio"].transform("median") * index
+    rows["index_price_usd"] = rows.groupby([*_SERIES[:2]])["index_price_usd"].transform("last")
+    median = rows.groupby([*_SERIES])["ratio"].transform("median")
+    rows["underlying_price"] = median * rows["index_price_usd"]
     options = rows.groupby([*_SERIES, "strike", "side", "instrument_name"], observed=True)
     table = options[["size", "weighted"]].sum().join(options[["underlying_price", "index_price_usd"]].last())
     table = table.reset_index().assign(time=now, iv=lambda t: t["weighted"] / t["size"], open_interest=np.nan)

@@ -43,12 +43,14 @@ def test_a_chain_of_trades_has_the_mean_volatility_by_size_and_the_forward_that_
     rows = made.option_trades().assign(underlying_price=np.nan)
     rows["strike"], rows["side"] = [101.0, 104.0, 101.0, 98.0], ["call", "call", "put", "put"]
     rows["execution"], rows["instrument_name"] = "book", list("abcd")
+    rows.loc[0, "expiry"] += pd.Timedelta("7D")  # not traded since the index was 100
     forward = rows["index_price_usd"] * 1.02  # what the index is over the trades' own forward stays
     years = year_fraction(rows["time"], rows["expiry"])
     rows["price_coin"] = black76.price(forward, rows["strike"], years, rows["iv"], rows["side"]) / forward
     rows.loc[3, "index_price_usd"] = 200.0
     rows.loc[3, "price_coin"] = np.nan
     told = option_trades.chain(rows)
+    assert set(told["index_price_usd"]) == {200.0}
     assert told["underlying_price"].to_numpy() == pytest.approx(204.0, rel=1e-9)
     with pytest.raises(ValueError, match=r"no trade of .* has a volatility and an index price"):
         option_trades.chain(rows, at="2025-01-01")
