@@ -97,6 +97,7 @@ HELD_BY = {
         (rates(TWO_RATES), r"okx has 1000PEPE and PEPE at 2026-06-02 00:00:00\+00:00: two rates"),
         (prices().rename(columns={"price_usd": "quantity"}), "quantity is in asset: by='coin' joins rates"),
         (HELD, "rows repeat a"),
+        (HELD.assign(instrument_name=list("abc")), "choose one instrument_name"),
         (HELD.assign(exchange=["okx", None, "okx"]), "exchange is missing in 1 rows"),
         (TABLES["oi_history"].conform(pd.concat(HELD_BY.values())), "the table mixes 1d and 1h"),
     ],

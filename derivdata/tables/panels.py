@@ -86,7 +86,9 @@ def panel(
     filled = np.zeros(shape, dtype=bool).reshape(-1)
     filled[cells] = True
     if np.count_nonzero(filled) != len(table):
-        raise ValueError("rows repeat a (symbol, exchange, time): run dd.quality(table) to see which")
+        several = "instrument_name" in table.columns
+        todo = "choose one instrument_name" if several else "run dd.quality(table) to see which"
+        raise ValueError(f"rows repeat a (symbol, exchange, time): {todo}")
     attrs = _attrs(table, column)
     coords: dict[str, Any] = dict(zip(_DIMS, labels, strict=True))
     if attrs.get("kind") == "settled" and "interval_hours" in table.columns:

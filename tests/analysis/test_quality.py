@@ -328,7 +328,8 @@ def test_rows_of_another_symbol_are_found_where_they_are_no_floor() -> None:
     assert quality(apart)["other_symbol"].tolist() == [0, 0], "another venue may pay the same"
 
 
-def test_kinds_of_price_are_series_of_their_own() -> None:
+@pytest.mark.parametrize("key", ["kind", "instrument_name"])
+def test_kinds_and_contracts_of_a_price_are_series_of_their_own(key: str) -> None:
     """Mark and index at one instant are no duplicates; a spike of one mark shows against the other marks."""
     time = pd.date_range("2026-01-01", periods=200, freq="h", tz="UTC", unit="us")
     walk = 100.0 * np.exp(np.cumsum(np.random.default_rng(5).normal(0.0, 0.002, 200)))
@@ -340,10 +341,10 @@ def test_kinds_of_price_are_series_of_their_own() -> None:
                 price = np.where(np.arange(200) == 120, price * 1.5, price)
             parts.append(
                 pd.DataFrame(
-                    {"symbol": "BTC", "exchange": venue, "time": time, "kind": kind, "price_usd": price}
+                    {"symbol": "BTC", "exchange": venue, "time": time, key: kind, "price_usd": price}
                 )
             )
-    report = quality(pd.concat(parts, ignore_index=True)).set_index(["exchange", "kind"])
+    report = quality(pd.concat(parts, ignore_index=True)).set_index(["exchange", key])
     assert report["present"].tolist() == [200] * 6
     assert report["duplicates"].tolist() == [0] * 6
     assert report["spikes"].to_dict() == {key: float(key == ("b", "mark")) for key in report.index}

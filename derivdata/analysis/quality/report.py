@@ -65,14 +65,13 @@ def quality(
     outlier
         How many robust standard deviations from the median make an outlier. A level at which a rate sits for
         most of the time (its floor) does not narrow the deviation.
-
     requests
         The ledger of the archive that the table is from: rows of `Archive.requests` about this table.
 
     Returns
     -------
     DataFrame
-        One row per symbol and venue, and of prices per ``kind``:
+        One row per symbol and venue, also per contract and ``kind`` where the table has them:
 
         ``start``, ``end`` first and last instant; ``step_hours`` usual step [h]; ``expected`` points between
         them at the steps in force, and where ``clamped`` in the window that was asked; ``present``;
@@ -125,8 +124,8 @@ def quality(
     column = column or value_column(table)
     _check(table, column)
     window = _requested_window(table, start, end)
-    keys = [name for name in ("symbol", "exchange") if name in table.columns]
-    if {"kind", "price_usd"} <= set(table.columns):  # mark, index and last of a venue are series of their own
+    keys = [name for name in ("symbol", "exchange", "instrument_name") if name in table.columns]
+    if "kind" in table and not column.startswith("rate"):  # mark and index, accounts and positions
         keys.append("kind")
     groups = table.groupby(keys, observed=True, sort=True) if keys else None
     codes = np.zeros(len(table), dtype=np.intp) if groups is None else groups.ngroup().to_numpy()
@@ -252,7 +251,7 @@ def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, colu
         return
     bucket = np.full(len(report), np.nan)
     waiting: dict[int, list[tuple[Indices, int, Floats]]] = {}
-    same = [name for name in ("symbol", "kind") if name in report.columns]
+    same = [name for name in ("symbol", "instrument_name", "kind") if name in report.columns]
     for rows in report.groupby(same, observed=True).indices.values():
         if len(rows) < _LEAST_VENUES:
             continue
