@@ -100,3 +100,5 @@ def test_a_contract_that_left_the_list_is_shown_as_it_was_last(tmp_path: Path) -
     assert found["step"].to_dict() == {"BTC": 0.1, "ETH": 0.01, "OLD": 0.1}
     assert found.loc["OLD", "delisted"] == pd.Timestamp("2026-06-01T11:00Z")
     assert dd.instruments("OLD", venues="okx")["instrument_name"].tolist() == ["OLD-USDT-SWAP"]
+    with pytest.warns(dd.errors.DataNotice, match="no contract of these symbols and venues"):
+        assert dd.instruments("NEW").empty

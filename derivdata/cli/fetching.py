@@ -79,7 +79,7 @@ def _fetch(arguments: argparse.Namespace) -> None:
 
 def _fetcher(name: str) -> Callable[..., pd.DataFrame]:
     """Return a function that fetches a table."""
-    from derivdata.fetchers import FETCHERS
+    from derivdata.fetchers import FAMILIES, FETCHERS
 
     if name.count(".") == 1 and name.replace(".", "_") in FETCHERS:
         return FETCHERS[name.replace(".", "_")]
@@ -87,8 +87,7 @@ def _fetcher(name: str) -> Callable[..., pd.DataFrame]:
     names = [table.removeprefix(f"{family}_") for table in FETCHERS if table.startswith(f"{family}_")]
     if names:
         raise ValueError(f"{name!r} is no table: {family} has {', '.join(names)}")
-    families = dict.fromkeys(table.partition("_")[0] for table in FETCHERS)
-    raise ValueError(f"{name!r} is no table: write FAMILY.FUNCTION, of {', '.join(families)}")
+    raise ValueError(f"{name!r} is no table: write FAMILY.FUNCTION, of {', '.join(FAMILIES)}")
 
 
 def _arguments(fetcher: Callable[..., Any], given: argparse.Namespace) -> dict[str, Any]:

@@ -24,8 +24,6 @@ _HISTORIES = {
     "prices.history": endpoints.PRICES_HISTORY,
 }
 _SETTLED: times.Resolution = "1h"
-
-
 _Held, _Instrument = map(row_type, ("catalog", "instruments"))
 
 

@@ -125,7 +125,8 @@ def instruments(context: RequestContext) -> dict[str, Any]:
     chosen = context.params["symbols"], context.params["exchanges"]
     rows = view.rows(Query(table.name, view.store.start, view.horizon, *chosen)).sort_values("time")
     newest = rows.drop_duplicates(["exchange", "instrument_name"], keep="last")
-    return {"timestamp": json_rows.stamp(view.now), table.name: json_rows.rows(table.conform(newest))}
+    listed = {"timestamp": json_rows.stamp(view.now), table.name: json_rows.rows(table.conform(newest))}
+    return listed | {"notices": [] if len(newest) else ["no contract of these symbols and venues"]}
 
 
 def _held(view: View, name: str) -> pd.DataFrame:
