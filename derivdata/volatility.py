@@ -1,4 +1,4 @@
-"""Volatility indices that venues publish: DVOL of Deribit, BVOL of Binance."""
+"""Volatility indices that venues publish, such as DVOL of Deribit."""
 
 from __future__ import annotations
 

@@ -435,7 +435,7 @@ define(  # as prices_history
     rest="index_pct resolution",
     wire={"time": "timestamp"},
     changed={"time": {"doc": "Instant of the index, the end of its step."}},
-    doc="Volatility indices that venues publish, such as DVOL and BVOL.",
+    doc="Volatility indices that venues publish, such as DVOL.",
 )
 define(
     "volume_history",
