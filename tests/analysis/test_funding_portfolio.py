@@ -122,6 +122,9 @@ def test_the_largest_move_of_a_random_walk_is_that_of_the_reflection_principle()
         1.645, abs=0.12
     )  # hourly: a little is missed between the hours
     assert abs(found.covariance[0, 0, 1]) < 0.15 * found.covariance[0, 0, 0]
+    listed = np.stack([levels[0], np.where(np.arange(24 * 900) < 24 * 890, np.nan, levels[0])])
+    twin = moves_of(listed, 1.0, 24.0, np.array([24 * 900 - 1])).covariance[0]  # of ten days so far
+    assert twin[0, 1] == pytest.approx(np.sqrt(twin[0, 0] * twin[1, 1]), rel=0.05)
     four = 1.0 - (1.0 - 2.0 * ndtr(-4.0)) ** 7
     assert four < float(found.weekly(0, 4.0)) < 0.03  # a fatter tail than the normal one, as of prices
     for weekly in (0.001, 0.01, 0.1):
@@ -193,6 +196,9 @@ def test_sizes_are_made_of_what_was_known() -> None:
     alone = funding.portfolio(forecasts, marks, capital=1e5)["leg_usd"]
     assert last.sizes["time"] == 1
     np.testing.assert_array_equal(last, np.stack([alone[0], 0.0 * alone[0]]))  # without marks no part
+    finer = marks.resample(time="4h").asfreq()
+    sparse = funding.portfolio(forecasts, finer, capital=1e5)["leg_usd"]
+    assert float(sparse.sum()) == pytest.approx(float(alone.sum()), rel=0.1)
 
 
 @pytest.mark.parametrize(

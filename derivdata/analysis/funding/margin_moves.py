@@ -81,12 +81,12 @@ def _recent(moves: Floats, half_life: float, at: Indices) -> tuple[Floats, Float
 
     deviation = np.sqrt(mean(moves**2))
     with np.errstate(divide="ignore", invalid="ignore"):
-        standard = np.nan_to_num(moves / deviation)
+        standard = moves / deviation
     number, count = len(moves), at.size
     products = mean((standard[:, None] * standard[None]).reshape(number**2, -1))[:, at]
     products = np.moveaxis(products.reshape(number, number, count), -1, 0)
     own = np.sqrt(np.maximum(np.einsum("tii->ti", products), 1e-300))
-    return deviation, products / own[:, :, None] / own[:, None, :]
+    return deviation, np.clip(products / own[:, :, None] / own[:, None, :], -1.0, 1.0)
 
 
 def _largest(levels: Floats, rows: int) -> Floats:

@@ -206,9 +206,10 @@ def _moves(prices: Panel, pairs: _Pairs, first: int, span: float) -> Moves:
     marks = marks.sel(symbol=pairs.symbols.tolist())
     refuse_other_coins(marks, "prices")
     step = usual_step(hours(marks, name="prices"))
-    middle = np.log(marks.where(marks > 0.0).median("exchange").transpose("symbol", "time").to_numpy())
+    middle = marks.where(marks > 0.0).median("exchange").transpose("time", "symbol").to_pandas()
+    levels = np.log(middle.ffill().to_numpy().T)  # what prices do over a gap counts at its end
     at = np.searchsorted(marks["time"].to_numpy(), pairs.times[first:], side="right") - 1
-    return moves_of(middle, step, span, np.maximum(at, 0))
+    return moves_of(levels, step, span, np.maximum(at, 0))
 
 
 def _walk(pairs: _Pairs, moves: Moves, limits: Limits, first: int) -> tuple[Floats, Floats, Floats]:
