@@ -68,6 +68,7 @@ def option_flow(
     table = found.groupby(["strike", "side"], as_index=False)[["bought", "sold", "net"]].sum()
     wide = table.pivot(index="strike", columns="side", values=["bought", "sold"]).fillna(0.0)
     ax = style.axes(ax)
+    ax.use_sticky_edges = False
     look = bar_width(wide.index[wide.sum(axis=1) > 0].to_numpy())
     for name, sign in (("bought", 1.0), ("sold", -1.0)):
         below = np.zeros(len(wide))
@@ -126,20 +127,16 @@ def calibration(probability: xr.DataArray, *, source: Source | None = None, ax: 
     counts, edges = np.histogram(values[np.isfinite(values)], np.linspace(0.0, 1.0, 11))
     ax = style.axes(ax)
     ax.bar(10 * edges[:-1] + 0.5, counts, 0.9, color=PALETTE[0])
-
     low, high = (float(binom.ppf(each, count, 0.1)) for each in (0.05, 0.95))
-    ax.axhspan(low, high, color=GREY, alpha=0.2, lw=0, label="90 % of chance")
-    ax.axhline(count / 10, color=GREY, lw=1.0, ls="--", label="uniform")
+    ax.axhspan(low, high, color=GREY, alpha=0.2, lw=0, label="90 % of what chance gives")
+    ax.axhline(count / 10, color=GREY, lw=1.0, ls="--", label="expected")
     ax.set_xlim(0, 10)
+    ax.locator_params(axis="y", integer=True)
     inside = 100 * float(held["inside"].sel(interval=0.8))
-    title = f"{inside:.0f} % of {count} deliveries within the central 80 %, p {float(held['p_value']):.2g}"
-    style.dress(
-        ax,
-        title=title,
-        x="place in the distribution [tenths, from the lowest prices]",
-        y="deliveries [1]",
-        form="number",
-    )
+    chance = f"test of uniformity p = {float(held['p_value']):.2g}"
+    title = f"{inside:.0f} % of {count} deliveries in the central 80 %; {chance}"
+    place = "place in the distribution [tenths, from the lowest prices]"
+    style.dress(ax, title=title, x=place, y="deliveries [1]", form="number")
     style.legend(ax, "above")
     table = pd.DataFrame({"probability": edges[:-1], "deliveries": counts})
     return finish(ax, table, probability, source=source)

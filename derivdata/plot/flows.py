@@ -76,7 +76,7 @@ def positioning(
     for place, venue in enumerate(venues):
         known = ratios.sel(exchange=venue).dropna("time")
         above = float(places.sel(exchange=venue, time=known["time"][-1]))
-        share = "" if np.isnan(above) else f", above {style.share(above)}"
+        share = "" if np.isnan(above) else f", percentile {100 * above:.0f}"
         words.append(f"{venue} ({style.number(float(known[-1]))}{share})")
         for one, frame in zip(strip, (ratio, moved), strict=False):
             one.plot(frame.index, frame[venue], lw=1.3, label=words[-1], **style.look(place))

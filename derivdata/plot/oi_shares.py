@@ -152,8 +152,8 @@ def _trends(
     ax.hlines(place[told], steepest["low"][told], steepest["high"][told], color=PALETTE[0], lw=1.6, alpha=0.6)
     for chosen, color, fill, words in (
         (sure, PALETTE[0], PALETTE[0], "trend"),
-        (told & ~sure, PALETTE[0], "none", "holds zero"),
-        (~told, GREY, "none", "cannot tell"),
+        (told & ~sure, PALETTE[0], "none", "interval includes zero"),
+        (~told, GREY, "none", "no interval: too little data"),
     ):
         if chosen.any():
             change = steepest["slope"][chosen]
@@ -165,8 +165,7 @@ def _trends(
     lead = "no share of open interest has a clear trend"
     if len(moving):
         most = moving.abs().idxmax()
-        did = "gained" if moving[most] > 0 else "lost"
-        lead = f"{most} {did} most, {abs(moving[most]):.2g} points; clear trends: {len(moving)}"
+        lead = f"clear trends: {len(moving)}, the largest {most} ({moving[most]:+.2g} points)"
     span = "a day" if length == 1.0 else f"in {length:.3g} days"
     words = f"change of share by its trend [percentage points {span}], with {level}"
     style.dress(ax, title=f"{symbol}: {lead}; {shown} venues", x=words, grid="x")

@@ -83,9 +83,11 @@ def liquidations(
     words = f"{value / 1e6:,.1f} M USD liquidated, {100 * longs:.0f} % longs" if value else "no liquidation"
     title = f"{assets if len(assets) < 40 else 'Many symbols'}: {words}"
     style.dress(raster, title="" if upper else title, y="venue")
+    if raster.get_legend_handles_labels()[0]:
+        style.legend(raster, "above", handletextpad=0.2)
     raster.set_yticks(range(len(names)), names)
-    margin = max((last - first) * 0.01, pd.Timedelta(1, "min"))
-    raster.set(ylim=(len(names) - 0.4, -0.6 - 0.12 * len(names)), xlim=(first - margin, last + margin))
+    margin = max((last - first) * 0.03, pd.Timedelta(1, "min"))
+    raster.set(ylim=(len(names) - 0.4, -0.6), xlim=(first - margin, last + margin))
     for highest in upper:
         line = style.median_price(price).sel(time=slice(first, last))
         highest.plot(line["time"], line, color=PALETTE[4], lw=1.3)
@@ -131,12 +133,9 @@ def _raster(ax: Axes, events: pd.DataFrame, top: int) -> list[str]:
         mine = (ordered["side"] == side).to_numpy()
         where = _times(ordered)[mine], place[mine] + shift, sizes[mine]
         ax.scatter(*where, color=color, alpha=0.55, lw=0, rasterized=True)
-    shown = [value for value in _SIZES if value <= largest][-3:]
-    for value in shown:
+    for value in [size for size in _SIZES if size <= largest][-3:]:
         label = f"{value / 1e6:g} M USD" if value >= 1e6 else f"{value / 1e3:g} k USD"
         ax.scatter([], [], s=_LARGEST * np.sqrt(value / largest), color=GREY, alpha=0.6, lw=0, label=label)
-    if shown:
-        style.legend(ax, handletextpad=0.2, loc="upper right", ncols=3, columnspacing=1.0, borderpad=0.1)
     return names
 
 

@@ -113,7 +113,8 @@ def smile(
             margin = max(0.05 * (high - low), least)
             limits(low - margin, high + margin)
     if past is not None:
-        label = f"{instant_of(past):%Y-%m-%d %H:%M}"
+        upper.set_ylim(bottom=min(upper.get_ylim()[0], table["iv"][table["kind"] == "before"].min() - 0.005))
+        label = f"fit of {instant_of(past):%Y-%m-%d %H:%M}"
         upper.plot([], [], ls="--", color=GREY, lw=1.2, label=label)
     has_errors = curve is not None and "atm_error_vol" in curve
     words = "expiry, fit − quote\nat the money [points]" if has_errors else "expiry"

@@ -172,7 +172,7 @@ def _gamma(
 
 def _name_largest(ax: Axes, values: pd.Series, tops: pd.Series) -> None:
     """Write the strike above the three largest bars."""
-    ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+    ground = {"facecolor": "white", "edgecolor": "none", "pad": 2.5}  # covers the line of the price
     for strike in values.abs().nlargest(3).index:
         words: dict[str, Any] = {
             "rotation": 90,
@@ -183,7 +183,7 @@ def _name_largest(ax: Axes, values: pd.Series, tops: pd.Series) -> None:
         }
         offset: dict[str, Any] = {"xytext": (0, 3), "textcoords": "offset points"}
         ax.annotate(style.number(strike), (strike, tops[strike]), **offset, **words)
-    ax.margins(y=0.2)
+    ax.margins(y=0.45)  # room for seven letters in a small figure
 
 
 def _one_chain(found: xr.Dataset, dims: tuple[str, ...]) -> xr.Dataset:
@@ -295,7 +295,7 @@ def _range(totals: pd.Series) -> tuple[float, float]:
     share, tail = np.cumsum(part), (1.0 - _SHOWN) / 2
     inside = strike[(share >= tail) & (share - part <= 1.0 - tail)]
     low, high = float(inside.min()), float(inside.max())
-    margin = 0.04 * (high - low) + 0.01 * low
+    margin = max(0.04 * (high - low), 0.6 * bar_width(inside)) + 0.01 * low  # few bars are wide
     return low - margin, high + margin
 
 

@@ -110,7 +110,7 @@ def test_quotes_that_nobody_bids_for_are_faded_and_yesterday_is_dashed() -> None
     ax = plot.smile(made.chain(), made.fit(), before=made.earlier(), expiries="2026-02-04")
     [dashed] = [line for line in ax.lines if line.get_ls() == "--" and len(line.get_xdata())]
     assert np.interp(0.0, dashed.get_xdata(), dashed.get_ydata()) == pytest.approx(0.48, abs=1e-5)
-    assert "2026-01-04 08:00" in [text.get_text() for text in ax.get_legend().get_texts()]
+    assert "fit of 2026-01-04 08:00" in [text.get_text() for text in ax.get_legend().get_texts()]
 
 
 def test_the_title_of_a_smile_gives_risk_reversal_and_butterfly() -> None:

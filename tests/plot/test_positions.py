@@ -37,7 +37,7 @@ def test_trends_are_a_point_a_day_over_the_window() -> None:
     assert [t.get_text() for t in ax.get_yticklabels()] == ["alpha", "gamma", "beta"]
     sure, unsure = (line for line in ax.lines if line.get_marker() == "o")
     assert sure.get_xdata() == pytest.approx([39.0, -39.0]), "39 days from the first to the last"
-    assert "alpha gained most, 39 points" in " ".join(ax.get_title(loc="left").split())
+    assert "the largest alpha (+39 points)" in " ".join(ax.get_title(loc="left").split())
     assert unsure.get_xdata() == pytest.approx([0.0], abs=1e-9)
     share = oi.market_share(dd.panel(made.holdings(), "oi_usd").isel(symbol=0))
     again = plot.open_interest(oi.share_trend(share), "trend", top=1)
@@ -47,7 +47,7 @@ def test_trends_are_a_point_a_day_over_the_window() -> None:
     trend = oi.share_trend(share).assign(status=("exchange", [TrendStatus.CANNOT_TELL, 0, 0]))
     ax = plot.open_interest(trend, "trend")
     counts = {line.get_label(): len(line.get_xdata()) for line in ax.lines if line.get_marker() == "o"}
-    assert counts == {"trend": 1, "holds zero": 1, "cannot tell": 1}
+    assert counts == {"trend": 1, "interval includes zero": 1, "no interval: too little data": 1}
     assert len(ax.collections[0].get_segments()) == 2, "no interval for what cannot be told"
     hours = made.holdings().assign(time=lambda t: made.START + (t["time"] - made.START) / 24)
     hours.attrs = made.holdings().attrs
@@ -229,8 +229,8 @@ def test_a_ratio_that_doubles_each_day_is_above_all_before_it() -> None:
     legend = ax.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == [
-        "alpha (512, above 100 %)",
-        "beta (1, above 50 %)",
+        "alpha (512, percentile 100)",
+        "beta (1, percentile 50)",
     ]
     drawn = plot.data(ax).set_index(["exchange", "time"]).sort_index()
     alpha = drawn.loc["alpha"]

@@ -104,7 +104,7 @@ def _costs(options: ReportOptions) -> str:
         f"a pair held {_DAYS} days; slippage, funding caps, margin, borrow, transfers and the risk of either "
         "venue are not in them. The break-even lets what stays of the spread revert to its mean of the "
         "window with the half-life beside it; “cannot tell” stands where the window allows everything from "
-        "one step to for ever."
+        "one step to for ever, a blank where nothing of the spread lasts a step."
     )
 
 
