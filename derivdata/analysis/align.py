@@ -180,7 +180,7 @@ def _grid(panel: xr.DataArray, grid: str | pd.DatetimeIndex, wait: pd.Timedelta)
         return instants if instants.tz is None else instants.tz_convert("UTC").tz_localize(None)
     stamps, step = pd.DatetimeIndex(panel["time"].values), length(grid, "grid")
     if not step:
-        raise ValueError(f"{grid=} is no step")
+        raise ValueError(f"{grid=} is no length of time above 0")
     if not len(stamps):
         return stamps
     first, last = stamps[0].ceil(step), (stamps[-1] + wait).floor(step)

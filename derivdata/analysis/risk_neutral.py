@@ -200,7 +200,7 @@ def _cut(surface: xr.Dataset, t: Any, extrapolate: Any, clock: Clock | None) -> 
     if t is not None:
         return at_maturity(surface, t, extrapolate=extrapolate, clock=clock)
     if extrapolate is not None:
-        raise ValueError("extrapolate needs year_fraction: expiries are not beyond the last")
+        raise ValueError("extrapolate is for year_fraction, which may lie beyond the last expiry: give both")
     return at_expiries(surface)
 
 

@@ -71,7 +71,7 @@ def card(data: xr.Dataset) -> Card:
         return _of_fit(single(data, "a card"))
     if isinstance(data, xr.Dataset) and {"iv", "observed"} <= set(data.data_vars):
         return _of_quotes(data)
-    raise TypeError("give a fit, or a surface of dd.options.surface")
+    raise TypeError(f"data must be a fit or a surface of dd.options.surface, not {type(data).__name__}")
 
 
 def _of_fit(fit: xr.Dataset) -> Card:

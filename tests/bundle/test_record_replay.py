@@ -332,7 +332,7 @@ def test_replay_says_whether_it_repeats_to_the_bit(
 def test_what_cannot_be_written_to_is_one_clear_error(service: Service, tmp_path: Path) -> None:
     notes = tmp_path / "notes.txt"
     notes.write_text("mine")
-    with pytest.raises(ValueError, match="is not overwritten"):
+    with pytest.raises(ValueError, match="name another file"):
         bundle.record(notes)
     assert notes.read_text() == "mine"
     fetched()

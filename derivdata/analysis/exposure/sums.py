@@ -185,7 +185,7 @@ def max_pain(
     """
     sums = open_interest(chain, contract_size=contract_size, at=at)
     if not sums.sizes["strike"]:
-        raise ValueError("chain has no options that say what and when they are")
+        raise ValueError("chain has no option with a time, expiry, strike and side")
     strike = sums["strike"].to_numpy()
     apart = np.maximum(strike[:, None] - strike, 0.0)  # (settlement - strike)⁺
     both = sums["open_interest"].reindex(side=["call", "put"])

@@ -96,7 +96,7 @@ class Bundle:
         self.manifest = described(journal.manifest, journal.entries, "")
         self._check_manifest(self.manifest)
         self._dated(ANSWERS, (date for e in self.entries for date in (e.date, e.received)))
-        self._check_bodies({entry.sha256: entry for entry in self.entries}.values())
+        self._check_bodies()
 
     def reopen(self) -> None:
         """Read from a file handle of its own: a forked child shares its parent's, and the place in it."""
@@ -133,15 +133,15 @@ class Bundle:
                 raise BundleError(f"{self.path}: {name} cannot be read: {str(date)[:40]!r} is not an instant")
 
     def _verify(self) -> None:
-        by_body = {body_name(entry.sha256): entry for entry in self.entries}
+        bodies = {body_name(entry.sha256) for entry in self.entries}
         for name in self._members:
-            if BODY.fullmatch(name) and name not in by_body:
+            if BODY.fullmatch(name) and name not in bodies:
                 raise BundleError(f"{self.path}: {name} belongs to no answer")
-        self._check_bodies(by_body.values())
+        self._check_bodies()
 
-    def _check_bodies(self, entries: Iterable[Entry]) -> None:
+    def _check_bodies(self) -> None:
         """Refuse bodies of another hash, and answers that a service's would be refused for."""
-        for entry in entries:
+        for entry in {(entry.sha256, entry.status == 200): entry for entry in self.entries}.values():
             body = self.body(entry)
             try:
                 if entry.status == 200:

@@ -162,7 +162,7 @@ def _plain(about: Mapping[str, Any]) -> dict[str, Any]:
     except (TypeError, ValueError) as fault:
         raise type(fault)(f"about= holds what JSON cannot say: {fault}") from None
     if SESSION.holds_key(text.encode()):
-        raise ValueError("about= holds the API key")
+        raise ValueError("about= holds the API key: leave it out")
     return dict(json.loads(text))
 
 
@@ -177,6 +177,4 @@ def _refuse_other_files(path: Path) -> None:
     try:
         Bundle(path).close()
     except BundleError:
-        raise ValueError(
-            f"path={str(path)!r} exists and is not a whole bundle: it is not overwritten"
-        ) from None
+        raise ValueError(f"path={str(path)!r} exists and is not a whole bundle: name another file") from None

@@ -214,7 +214,8 @@ def cache_folder() -> Path:
         return Path(given or platformdirs.user_cache_dir("derivdata", appauthor=False)).expanduser()
     except RuntimeError:
         if given:
-            raise ValueError(f"DERIVDATA_CACHE_DIR={given!r}, and this user has no home folder") from None
+            why = "this user has no home folder: write the whole path"
+            raise ValueError(f"DERIVDATA_CACHE_DIR={given!r}, and {why}") from None
         return _temporary_folder()
 
 

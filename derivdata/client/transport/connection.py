@@ -79,7 +79,8 @@ class Connection:
         self._fingerprint = "" if secret is None or local is not None else secret.fingerprint()
         self._scope = f"{settings.scope}\n{self._fingerprint}"
         self._pace = Pace(settings.folder / "turns", self._scope, settings.timing)
-        self._files = AnswerFiles(settings.folder / "answers", _digest(self._scope)[:32])
+        kept = self._scope if local is None else f"local {local.label}"  # the keys say of which data
+        self._files = AnswerFiles(settings.folder / "answers", _digest(kept)[:32])
         self._network: Network | None = None
         self._last_date: tuple[float, pd.Timestamp] | None = None
         self._last_marks: tuple[float, _Marks] | None = None
@@ -242,7 +243,6 @@ class Connection:
         scope = f"local {self._local.identity}\n{self._fingerprint}"
         if scope != self._scope:
             self._scope = scope
-            self._files = AnswerFiles(self._settings.folder / "answers", _digest(scope)[:32])
             with self._fork_lock:
                 network, self._network = self._network, None
             if network is not None:
@@ -348,7 +348,7 @@ class Connection:
 
 
 def _not_cached(request: Request) -> NoReturn:
-    raise NotCached(str(request), "not in the cache, and this connection is offline")
+    raise NotCached(str(request), "not in the cache: ask for it once without offline=True")
 
 
 @lru_cache(maxsize=1024)

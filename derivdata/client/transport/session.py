@@ -277,7 +277,7 @@ def _canonical(endpoint: Endpoint, path: str, params: Mapping[str, Any]) -> Requ
     in_path = endpoint.values(path)
     twice = sorted(set(in_path) & set(params))
     if twice:
-        raise ValueError(f"{twice[0]} is already in the path {path}")
+        raise ValueError(f"{twice[0]} is already in the path {path}: give it once")
     named = {n: v for n, v in params.items() if n in names}
     documented = endpoint.request({**in_path, **named}, strict=False)
     other = _plain(path, {n: v for n, v in params.items() if n not in names})

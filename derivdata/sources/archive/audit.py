@@ -95,6 +95,14 @@ def quoted_contracts(venues: Iterable[str], symbols: Iterable[str], words: Itera
     return {f"{venue} {symbol}": word for venue, symbol, word in series if contract(word).quote}
 
 
+class Question(ArchiveError):
+    """Rows suggest a mistake: the `finding`, and after it what to do about it."""
+
+    def __init__(self, finding: str, remedy: str) -> None:
+        super().__init__(f"{finding}: {remedy}")
+        self.finding = finding
+
+
 class OtherContract(ArchiveError):
     """Rows are of another contract than the stored ones of their series."""
 
@@ -185,9 +193,9 @@ def _ask_about_rates(
 def _refuse_future(rows: pd.DataFrame) -> None:
     last = rows["time"].max()
     if last > future_limit():
-        raise ArchiveError(
-            f"time: the newest row is of {times.iso(last)}, in the future by this machine's clock: correct "
-            "its unit or zone, or say accept=['future'] (--accept future)"
+        raise Question(
+            f"time: the newest row is of {times.iso(last)}, in the future by this machine's clock",
+            "correct its unit or zone, or say accept=['future'] (--accept future)",
         )
 
 
@@ -212,9 +220,8 @@ def refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
             first = rows[wrong].iloc[0]
             key = ", ".join(str(first[k]) for k in table.key)
             shown = first[name] if column.kind is Kind.TIME else f"{first[name]:g}"
-            raise ArchiveError(
-                f"{table.name}.{name}: {wrong.sum()} rows cannot be, the first is {shown} ({key})"
-            )
+            found = f"{wrong.sum()} rows cannot be, the first is {shown} ({key})"
+            raise Question(f"{table.name}.{name}: {found}", "correct them or leave them out")
 
 
 def _refuse_hidden(name: str, values: pd.Series) -> None:
@@ -223,7 +230,7 @@ def _refuse_hidden(name: str, values: pd.Series) -> None:
     hidden = words.filter(pc.match_substring_regex(words, r"[\p{Cc}\p{Cf}\p{Co}\p{Zl}\p{Zp}]"))
     if len(hidden):
         shown = escape_controls(hidden[0].as_py())
-        raise ArchiveError(f"{name}: '{shown}' has characters that are not shown: correct the name")
+        raise Question(f"{name}: '{shown}' has characters that are not shown", "correct the name")
 
 
 def _heads_of_series(rows: pd.DataFrame) -> pd.DataFrame:
@@ -252,18 +259,18 @@ def _refuse_unit_of_rates(some: pd.DataFrame, *, named: bool) -> None:
             kind = f"percent, not bps per 8 hours: {at_floor:.0%} of the rates are 0.01, the floor in percent"
         else:
             kind = "a fraction, not bps per 8 hours"
-        raise ArchiveError(
-            f"rate_bps_8h looks like {kind}: say --unit native or --unit percent (and --set "
-            "interval_hours=8, say), or --unit bps_8h if it is not; before an append convert it "
-            "(dd.units), or say accept=['unit']"
+        raise Question(
+            f"rate_bps_8h looks like {kind}",
+            "say --unit native or --unit percent (and --set interval_hours=8, say), or --unit bps_8h if it "
+            "is not; before an append convert it (dd.units), or say accept=['unit']",
         )
     # A coin may pay as much for days; a major one, or several at once, do not.
     symbols = set(some["symbol"].unique())
     many = len(symbols) >= _LEAST_SYMBOLS or symbols & set(_LARGE_COINS)
     if rate.size >= _LEAST_ROWS and median > (_HUGE_BPS_8H if many else _HUGE_BPS_8H_OF_ONE):
-        raise ArchiveError(
-            f"rate_bps_8h: half of the rates are over {median:.0f} bps per 8 hours: what is their unit? say "
-            "it with --unit, or --accept unit (accept=['unit']) if it is right"
+        raise Question(
+            f"rate_bps_8h: half of the rates are over {median:.0f} bps per 8 hours",
+            "what is their unit? say it with --unit, or --accept unit (accept=['unit']) if it is right",
         )
 
 
@@ -278,10 +285,11 @@ def _refuse_intervals(some: pd.DataFrame) -> None:
         ratio = hours / stated
         if np.nanmedian(ratio) < 0.6 or np.nanquantile(ratio, 0.25) > 1.7:
             interval, spacing = float(np.nanmedian(stated)), float(np.nanmedian(hours))
-            raise ArchiveError(
+            raise Question(
                 f"interval_hours: {exchange} {symbol} states {interval:g}, and its rows are {spacing:g} "
-                f"hours apart: which is right? say --set interval_hours={spacing:g} (and --unit), or "
-                "--accept interval (accept=['interval']) if rows are missing"
+                "hours apart",
+                f"which is right? say --set interval_hours={spacing:g} (and --unit), or --accept interval "
+                "(accept=['interval']) if rows are missing",
             )
 
 
@@ -297,10 +305,11 @@ def _refuse_schedules(some: pd.DataFrame) -> None:
         apart = float(np.median(beside))
         step = float(np.median(interval[counted]))
         if apart not in (0.0, step / 2.0) and np.mean(beside == apart) > 0.9:
-            raise ArchiveError(
+            raise Question(
                 f"time: payments of {exchange} {symbol} every {step:g} hours count from 00:00 UTC, and these "
-                f"are {apart:g} hours later: in which zone is the file? say it with --tz (--tz UTC+{apart:g} "
-                "if its clock is ahead), or --accept schedule (accept=['schedule']) if these times are UTC"
+                f"are {apart:g} hours later",
+                f"in which zone is the file? say it with --tz (--tz UTC+{apart:g} if its clock is ahead), or "
+                "--accept schedule (accept=['schedule']) if these times are UTC",
             )
 
 
@@ -335,10 +344,10 @@ def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
             enough = len(ratios) >= (1 if factor >= 100 else _LEAST_SYMBOLS)
             if enough and near.mean() > 0.5:
                 size = f"{ratio:.3g} times" if ratio > 1 else f"1/{1 / ratio:.3g} of"
-                raise ArchiveError(
+                raise Question(
                     f"rate_bps_8h: rates of {exchange} are {size} those of other venues for "
-                    f"{', '.join(map(str, those[near][:5]))}: is their {what} right? correct it, or "
-                    "say --accept venues (accept=['venues']) if it is"
+                    f"{', '.join(map(str, those[near][:5]))}",
+                    f"is their {what} right? correct it, or say --accept venues (accept=['venues']) if it is",
                 )
 
 
@@ -355,8 +364,9 @@ def _refuse_coins(some: pd.DataFrame) -> None:
         small = symbol in _LARGE_COINS and 0 < median < _TINY_OI_USD
         if small or median > _HUGE_OI_USD:
             guess = "coins or contracts" if small else "another currency or unit"
-            raise ArchiveError(
-                f"oi_usd: {exchange} {symbol} holds {median:,.0f}: is that in {guess}, not USD? say --unit "
-                "coins (with --map price_usd=COLUMN, or prices in the archive), multiply it by the price or "
-                "the contract's size first, or say --accept unit (accept=['unit']) if it is USD"
+            raise Question(
+                f"oi_usd: {exchange} {symbol} holds {median:,.0f}",
+                f"is that in {guess}, not USD? say --unit coins (with --map price_usd=COLUMN, or prices in "
+                "the archive), multiply it by the price or the contract's size first, or say --accept unit "
+                "(accept=['unit']) if it is USD",
             )

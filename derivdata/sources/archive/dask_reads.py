@@ -177,6 +177,5 @@ def _labelled(table: Table, frame: pd.DataFrame, entry: TableEntry) -> pd.DataFr
 def _refuse_unlisted(table: Table, name: str, words: Sequence[Any]) -> None:
     """Refuse rows with words that the manifest does not list: they would have no place, or another's."""
     if len(words):
-        raise ArchiveError(
-            f"{table.name}: {name} {str(words[0])!r} is in a file, but not in the archive's list"
-        )
+        why = f"{name} {str(words[0])!r} is in a file, but not in the archive's list"
+        raise ArchiveError(f"{table.name}: {why}: restore the archive from a copy")

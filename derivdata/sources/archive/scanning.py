@@ -180,7 +180,7 @@ def _by_columns(
     for file in files:
         if not file.path.startswith(f"{table.name}/"):
             stored = file.path.partition("/")[0]
-            raise ArchiveError(f"{storage.place(file.path)}: the file holds {stored}, not {table.name}")
+            raise damaged(storage, file, ValueError(f"it holds {stored}, not {table.name}"))
         if file.schema == now:
             groups.setdefault(now, (names, []))[1].append(file)
             continue

@@ -151,7 +151,7 @@ class BulkAnswers:
         if not {*endpoint.tables} & {*STATE_TABLES} or not is_about_some or (told and 2 * told >= last):
             return ""
         before = f"{last} of the last poll" if last else "those that are listed"
-        return f"{endpoint.exchange} {endpoint.place}: it tells of {told} contracts, and not of {before}"
+        return f"{endpoint.where}: it tells of {told} contracts, and not of {before}"
 
     def _answers(
         self, endpoint: VenueEndpoint, asked: list[dict[str, str]], since: pd.Timestamp

@@ -133,17 +133,14 @@ class ContractStates:
         params = {endpoint.symbol: contract_name(endpoint, item)}
         records, _, _ = self._session.ask(endpoint, params, context={"instrument": item.name})
         state = next((row for row in records.states if row.instrument.name == item.name), None)
-        where = f"{endpoint.exchange} {endpoint.place}"
         if state is None or (state.oi_coins is None and state.oi_usd is None):
-            raise DerivdataError(f"{where}: the answer has nothing about {item.name}")
+            raise DerivdataError(f"{endpoint.where}: the answer has nothing about {item.name}")
         usd = state.oi_usd
         if usd is None and state.oi_coins is not None and mark is not None:
             usd = state.oi_coins * mark
         if usd is None:
-            raise DerivdataError(
-                f"{where}: open interest of {item.name} is in coins, and no mark price of the same minute is "
-                "at hand"
-            )
+            why = f"open interest of {item.name} is in coins, and no mark price of the same minute is at hand"
+            raise DerivdataError(f"{endpoint.where}: {why}")
         now = self._session.clock.utc()
         told = State(item, None, volume_usd=state.volume_usd, change_pct=state.change_pct)
         self._held[item.name] = now, told._replace(oi_coins=state.oi_coins, oi_usd=usd)

@@ -153,5 +153,5 @@ def _all_pages(session: VenueSession, endpoint: VenueEndpoint) -> Records:
         if not cursor or not name:
             break
     if endpoint.lists and not records.instruments:
-        raise SchemaError(f"{endpoint.exchange} {endpoint.place}: the list of contracts is empty")
+        raise SchemaError(f"{endpoint.where}: the list of contracts is empty")
     return records

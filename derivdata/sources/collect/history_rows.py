@@ -100,8 +100,8 @@ def pages(
         except StopIteration:
             return
         except SchemaError as problem:
-            raise SchemaError(f"{endpoint.exchange} {endpoint.place}: {problem}") from None
-    raise SchemaError(f"{endpoint.exchange} {endpoint.place}: the walk does not end")
+            raise SchemaError(f"{endpoint.where}: {problem}") from None
+    raise SchemaError(f"{endpoint.where}: {_MOST_PAGES:,} pages do not reach the end of the window")
 
 
 def _require_window(endpoint: VenueEndpoint, page: Records, first: int, last: int) -> None:
@@ -113,7 +113,7 @@ def _require_window(endpoint: VenueEndpoint, page: Records, first: int, last: in
     if newest < first - _ASIDE_US or oldest > last + _ASIDE_US:
         days = [np.datetime64(stamp, "us") for stamp in (first, last, oldest, newest)]
         asked, told = f"{days[0]} to {days[1]}", f"{days[2]} to {days[3]}"
-        raise SchemaError(f"{endpoint.exchange} {endpoint.place}: asked for {asked}, rows are of {told}")
+        raise SchemaError(f"{endpoint.where}: asked for {asked}, rows are of {told}")
 
 
 def require_contract(endpoint: VenueEndpoint, page: Records, item: Instrument) -> None:
@@ -124,14 +124,10 @@ def require_contract(endpoint: VenueEndpoint, page: Records, item: Instrument) -
     of_many = endpoint.symbol in ("", "currency")
     if len(contracts) > 1 and not of_many:
         both = " and ".join(sorted(contracts)[:2])
-        raise SchemaError(
-            f"{endpoint.exchange} {endpoint.place}: asked for {item.name}, the answer is about {both}"
-        )
+        raise SchemaError(f"{endpoint.where}: asked for {item.name}, the answer is about {both}")
     if named and (item.symbol not in named if of_many else named != {item.symbol}):
         others = ", ".join(sorted(named - {item.symbol})[:3])
-        raise SchemaError(
-            f"{endpoint.exchange} {endpoint.place}: asked for {item.name}, the answer is about {others}"
-        )
+        raise SchemaError(f"{endpoint.where}: asked for {item.name}, the answer is about {others}")
 
 
 def refilling(venue: Venue, table: str, *, unconfirmed: bool) -> list[VenueEndpoint]:
@@ -182,7 +178,7 @@ def _require_whole(
 
     An empty one may lie before the listing, or be of a new contract, while others have rows until now.
     """
-    where, now = f"{endpoint.exchange} {endpoint.place}: {item.name}", session.clock.utc()
+    where, now = f"{endpoint.where}: {item.name}", session.clock.utc()
     end = min(window.end, now)
     newest = frame["time"].max() if len(frame) else window.start if end >= now - _ENDS_WITHIN else end
     is_short = item.active and newest < end - _ENDS_WITHIN
@@ -225,8 +221,6 @@ def _of_window(
     if table == "volume_taker":
         unvalued = frame.loc[inside, "buy_usd"].isna().tolist()
     if table in ("oi_history", "volume_taker") and any(unvalued):
-        raise SchemaError(
-            f"{endpoint.exchange} {endpoint.place}: {table} of {item.name} is in coins, and no price of the "
-            "same minutes is at hand"
-        )
+        why = f"{table} of {item.name} is in coins, and no price of the same minutes is at hand"
+        raise SchemaError(f"{endpoint.where}: {why}")
     return tables.TABLES[table].conform(frame[inside])

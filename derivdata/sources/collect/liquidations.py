@@ -93,8 +93,8 @@ def _walked(session: VenueSession, one: ListWalk, first: int, last: int) -> tupl
     given = {endpoint.symbol: one.name} if one.name else {}
     for page in pages(session, endpoint, first, last, given, context=context):
         if limit and len(page.times) >= limit and min(page.times) == max(page.times):
-            where = f"{endpoint.exchange} {endpoint.place}"
-            raise SchemaError(f"{where}: more rows of one instant than a page holds")
+            why = f"a page of {limit} rows is of one instant, which may have more"
+            raise SchemaError(f"{endpoint.where}: {why}")
         shown = Counter(page.liquidations)
         rows = rows + shown if by_cursor else rows | shown
     descending = endpoint.paging is not None and endpoint.paging.descending

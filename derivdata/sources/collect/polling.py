@@ -21,6 +21,7 @@ from derivdata.sources.venues.endpoint import Stream
 from derivdata.sources.venues.record_types import Instrument
 from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.state_streams import STATE_STREAMS
+from derivdata.support.text import did_you_mean
 
 _STEP = pd.Timedelta(1, "min")
 _AFTER = pd.Timedelta(5, "s")  # of each minute
@@ -74,7 +75,7 @@ class VenuePolls:
     ) -> None:
         for name in names or ():
             if name not in tables.TABLES:
-                raise ValueError(f"tables: there is no table {name!r}")
+                raise ValueError(f"tables: there is no table {name!r}{did_you_mean(name, tables.TABLES)}")
         self.names, self.gone = names, dict[str, str]()
         self._clock, self._sockets = clock, sockets or {}
         chosen = chosen_venues(venues, unconfirmed=unconfirmed)

@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 
 from derivdata import tables, units
-from derivdata.errors import ArchiveError, SchemaError
+from derivdata.errors import SchemaError
 from derivdata.sources.archive import Archive
-from derivdata.sources.archive.audit import audit
+from derivdata.sources.archive.audit import Question, audit
 from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Option, OrderBook, Records, State
@@ -57,10 +57,7 @@ def require_current(endpoint: VenueEndpoint, records: Records, at: pd.Timestamp)
     apart = max(stamps, default=times.us(at)) - times.us(at)
     if abs(apart) > _AGE_US:
         stamp = times.iso(pd.Timestamp(max(stamps), unit="us", tz="UTC"))
-        raise SchemaError(
-            f"{endpoint.exchange} {endpoint.place}: the newest row is of {stamp}, and not of the present "
-            f"({times.iso(at)})"
-        )
+        raise SchemaError(f"{endpoint.where}: the newest row is of {stamp}, and the clock {times.iso(at)}")
 
 
 class LastPolls:
@@ -231,16 +228,12 @@ def require_plausible(session: VenueSession, archive: Archive, table: str, rows:
 
     What is refused goes to the quarantine. Raises `ArchiveError` where the archive itself cannot be read.
     """
-    exchange, held, unreadable = session.venue.exchange, archive.exchanges(table), list[Exception]()
+    exchange, held = session.venue.exchange, archive.exchanges(table)
 
     def read(
         symbols: Collection[str], start: pd.Timestamp, end: pd.Timestamp, venues: Sequence[str] | None = None
     ) -> pd.DataFrame:
-        try:
-            return archive.read(table, start, end + _MICROSECOND, symbols=[*symbols], venues=venues)
-        except ArchiveError as problem:
-            unreadable.append(problem)
-            raise
+        return archive.read(table, start, end + _MICROSECOND, symbols=[*symbols], venues=venues)
 
     try:
         audit(tables.TABLES[table], rows, held, read, accept=("future", "schedule"))
@@ -250,11 +243,9 @@ def require_plausible(session: VenueSession, archive: Archive, table: str, rows:
                 last = read([str(symbol)], first - _SERIES, first - _MICROSECOND, [exchange])
                 require_like(table, last.tail(_SERIES_ROWS), part.head(_SERIES_ROWS))
         require_even(table, rows)
-    except (ArchiveError, SchemaError) as problem:
-        if problem in unreadable:
-            raise
+    except (Question, SchemaError) as problem:
         quarantine = session.shared.quarantine
-        why = f"{exchange} {table}: {str(problem).partition(' say ')[0].rstrip(':;?')}"
+        why = f"{exchange} {table}: {problem.finding if isinstance(problem, Question) else problem}"
         if quarantine is not None:
             body = msgspec.json.encode(rows.head(_SERIES_ROWS).astype(str).to_dict("records"))
             why = f"{why} ({quarantine.keep(exchange, table, body, why, session.clock.utc())})"

@@ -150,9 +150,7 @@ class VenueSession:
         given = {**endpoint.fixed, **endpoint.params, **(params or {})}
         part, delay = endpoint.host or endpoint.path, 1.0
         if part in self.shared.refused:
-            raise VenueError(
-                f"{self.venue.exchange} {endpoint.place}", self.shared.refused[part], reason="region"
-            )
+            raise VenueError(endpoint.where, self.shared.refused[part], reason="region")
         for tried in range(1, _TRIES + 1):
             self._pace(endpoint)
             sent = self.clock.utc()
@@ -255,7 +253,7 @@ class VenueSession:
                 return
             if closed > min(_LONGEST_WAIT, self.patience):
                 raise VenueError(
-                    f"{self.venue.exchange} {endpoint.place}",
+                    endpoint.where,
                     f"not asked: its rate limit allows the next request in {closed:.0f} s",
                     reason="limit",
                     retry_after=closed,

@@ -121,6 +121,11 @@ class VenueEndpoint:
         margin = "inverse" if item.inverse else "linear"
         return self.margin in ("any", margin) and self.quote in ("", item.quote)
 
+    @property
+    def where(self) -> str:
+        """Venue and place, which errors name."""
+        return f"{self.exchange} {self.place}"
+
     @cached_property
     def place(self) -> str:
         """The path or channel without its parameters."""

@@ -23,9 +23,8 @@ def _check_volatilities(values: Iterable[float | None]) -> None:
     if len(volatilities) >= _SEVERAL:
         middle = float(np.median(volatilities))
         if not _VOLATILITIES[0] <= middle <= _VOLATILITIES[1]:
-            raise SchemaError(
-                f"the median of {len(volatilities)} volatilities is {middle:g}: in another unit"
-            )
+            unit = "not the unit that the venue is known to use"
+            raise SchemaError(f"the median of {len(volatilities)} volatilities is {middle:g}: {unit}")
 
 
 def _told(rows: Sequence[Any], fields: str) -> dict[str, Any]:
@@ -70,8 +69,9 @@ def deliveries(rows: list[Delivery]) -> dict[str, Any]:
     """Return one price of each instant: futures and options of an expiry have the same."""
     prices: dict[tuple[str, int], float] = {}
     for row in rows:
-        if prices.setdefault((row.symbol, row.time), row.price) != row.price:
-            raise SchemaError(f"{row.symbol} is delivered at {row.price} and at another price at once")
+        known = prices.setdefault((row.symbol, row.time), row.price)
+        if known != row.price:
+            raise SchemaError(f"{row.symbol} is delivered at {row.price} and at {known} at once")
     return {
         "symbol": [symbol for symbol, _ in prices],
         "time": stamps([time for _, time in prices], None),

@@ -63,12 +63,12 @@ def frames(
     makers: dict[str, Callable[[], dict[str, Any]]] = {
         "instruments": lambda: instruments(records.instruments),
         "intervals": lambda: intervals(records),
-        "funding_history": lambda: _funding(exchange, records.states, at),
+        "funding_history": lambda: _funding(records.states, at),
         "funding_settlements": lambda: _settlements(records.payments, default_hours),
-        "oi_history": lambda: _oi(exchange, records, at),
-        "markets_symbol_exchanges": lambda: _market(exchange, records.states, at),
-        "prices_history": lambda: _prices(exchange, records, at),
-        "futures_history": lambda: _futures(exchange, records.states, at),
+        "oi_history": lambda: _oi(records, at),
+        "markets_symbol_exchanges": lambda: _market(records.states, at),
+        "prices_history": lambda: _prices(records, at),
+        "futures_history": lambda: _futures(records.states, at),
         "prices_spot": lambda: _spot(records.prices),
         "positioning_history": lambda: _positioning(records.positioning),
         "volume_taker": lambda: _taken(records.taken),
@@ -83,7 +83,10 @@ def frames(
     result = {}
     for name in names:
         table = {"instruments": INSTRUMENTS, "intervals": INTERVALS}.get(name) or tables.TABLES[name]
-        columns = makers[name]()
+        try:
+            columns = makers[name]()
+        except SchemaError as problem:
+            raise SchemaError(f"{exchange} {name}: {problem}") from None
         size = len(next(iter(columns.values())))
         columns["exchange"] = repeated(exchange, size)
         result[name] = table.build({table.wire.get(column, column): v for column, v in columns.items()})
@@ -127,13 +130,13 @@ def settled_time(times: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.where(late < MINUTE_US, times - late, times)
 
 
-def _funding(exchange: str, states: list[State], at: int | None) -> dict[str, Any]:
+def _funding(states: list[State], at: int | None) -> dict[str, Any]:
     """Return sampled rates; a rate whose period no answer has named yet is left out."""
     rows = preferred(filter(_has_rate, states))
     rates = np.array([row.rate for row in rows], dtype=np.float64)
     period = np.array([row.period_h for row in rows], dtype=np.float64)
     bps = units.convert(rates, "native", "bps_8h", hours=period)
-    _check_rates(exchange, rates, bps, len(rows))
+    _check_rates(rates, bps, len(rows))
     words = {"resolution": repeated("raw", len(rows)), "kind": repeated("sampled", len(rows))}
     return _columns(rows, at) | {"rate_bps_8h": bps, **words}
 
@@ -143,29 +146,28 @@ def _has_rate(state: State) -> bool:
     return state.rate is not None and state.period_h is not None and 0 < state.period_h <= _LONGEST_HOURS
 
 
-def _check_marks(exchange: str, states: list[State]) -> None:
+def _check_marks(states: list[State]) -> None:
     """Refuse prices whose median mark is not near the index or the last trade: it is in another unit."""
     pairs = ((s.mark, s.index_price or s.last) for s in states)
     ratios = [mark / beside for mark, beside in pairs if mark and beside]
     if len(ratios) >= _SEVERAL and not 1 / _NEAR < np.median(ratios) < _NEAR:
         raise SchemaError(
-            f"{exchange}: the mark is {np.median(ratios):.4g} times the index or last price, of the median "
+            f"the mark is {np.median(ratios):.4g} times the index or last price, of the median "
             f"of {len(ratios)} contracts: not the unit that the venue is known to use"
         )
 
 
-def _check_rates(exchange: str, rates: Any, bps: Any, contracts: int) -> None:
+def _check_rates(rates: Any, bps: Any, contracts: int, whose: str = "") -> None:
     """Refuse a batch in another unit: no venue's median contract pays 50 bps in 8 hours, nor a few 300."""
     most = _MEDIAN_BPS if contracts >= _MANY else _MEDIAN_BPS_OF_FEW
     if contracts > 1 and np.median(np.abs(bps)) > most:
         raise SchemaError(
-            f"{exchange}: the median funding rate of {contracts} contracts is "
+            f"the median funding rate of {contracts} contracts is "
             f"{np.median(np.abs(bps)):.4g} bps per 8 hours: not the unit that the venue is known to use"
         )
-    if rates.size and np.abs(rates).max() > _IMPOSSIBLE:
-        raise SchemaError(
-            f"{exchange}: a funding rate of {np.abs(rates).max():.4g} is above 100 %: not a fraction"
-        )
+    largest = np.abs(rates).max(initial=0.0)
+    if largest > _IMPOSSIBLE:
+        raise SchemaError(f"a funding rate{whose}, {largest:.4g}, is above 100 %: not a fraction")
 
 
 def _check_payments(symbol: str, times: Any, rates: Any, is_first: Any) -> None:
@@ -211,7 +213,7 @@ def _settlements(payments: list[Payment], default: float) -> dict[str, Any]:
         period = np.array([row.period_h for row in rows], dtype=np.float64)[order]
         hours = payment_hours(times, default)
         bps = units.convert(rates, "native", "bps_8h", hours=np.where(np.isnan(period), hours, period))
-        _check_rates(symbol, rates, bps, 1)
+        _check_rates(rates, bps, 1, f" of {symbol}")
         columns["time"].append(settled_time(times))
         columns["rate_bps_8h"].append(bps)
         columns["interval_hours"].append(hours)
@@ -225,8 +227,8 @@ def _settlements(payments: list[Payment], default: float) -> dict[str, Any]:
     }
 
 
-def _oi(exchange: str, records: Records, at: int | None) -> dict[str, Any]:
-    _check_marks(exchange, records.states)
+def _oi(records: Records, at: int | None) -> dict[str, Any]:
+    _check_marks(records.states)
     now = preferred(s for s in records.states if s.oi_usd is not None)
     past: list[OiPoint] = preferred(p for p in records.oi if p.oi_usd is not None)
     rows: list[State | OiPoint] = [*now, *past]
@@ -234,13 +236,13 @@ def _oi(exchange: str, records: Records, at: int | None) -> dict[str, Any]:
     return _columns(rows, at, oi_usd="oi_usd") | {"resolution": stated}
 
 
-def _market(exchange: str, states: list[State], at: int | None) -> dict[str, Any]:
-    _check_marks(exchange, states)
+def _market(states: list[State], at: int | None) -> dict[str, Any]:
+    _check_marks(states)
     rows = preferred(s for s in states if _price(s) is not None or s.volume_usd is not None)
     with_rates = [row for row in rows if _has_rate(row)]
     native, hours = np.array([row.rate for row in with_rates]), np.array([row.period_h for row in with_rates])
     bps = units.convert(native, "native", "bps_8h", hours=hours) if with_rates else native
-    _check_rates(exchange, native, bps, len(with_rates))
+    _check_rates(native, bps, len(with_rates))
     checked = iter(bps.tolist())
     rates = [next(checked) if _has_rate(row) else None for row in rows]
     figures = {"price_24h_change_pct": "change_pct", "volume_24h_usd": "volume_usd", "oi_usd": "oi_usd"}
@@ -252,9 +254,9 @@ def _price(state: State) -> float | None:
     return state.mark or state.price or None  # venues write 0 where they have none
 
 
-def _futures(exchange: str, states: list[State], at: int | None) -> dict[str, Any]:
+def _futures(states: list[State], at: int | None) -> dict[str, Any]:
     """Return dated futures that still run; what has no index takes that of another of coin and quote."""
-    _check_marks(exchange, states)
+    _check_marks(states)
     indices = {(s.instrument.symbol, s.instrument.quote): s.index_price for s in states if s.index_price}
     rows = [
         s
@@ -274,8 +276,8 @@ def _futures(exchange: str, states: list[State], at: int | None) -> dict[str, An
     }
 
 
-def _prices(exchange: str, records: Records, at: int | None) -> dict[str, Any]:
-    _check_marks(exchange, records.states)
+def _prices(records: Records, at: int | None) -> dict[str, Any]:
+    _check_marks(records.states)
     now = [
         Price(row.instrument, row.time or 0, kind, value, "raw")
         for row in preferred(records.states)

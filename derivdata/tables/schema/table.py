@@ -16,6 +16,7 @@ from msgspec.structs import astuple
 
 from derivdata.errors import SchemaError
 from derivdata.support.arrays import Array
+from derivdata.support.text import escape_controls
 from derivdata.tables.schema.column import Column, Kind, cast_columns, packed, repeated, text
 
 _ARROW = {
@@ -147,7 +148,7 @@ class Table:
         else:
             where = np.flatnonzero(pd.DataFrame({k: bare(columns[k]) for k in self.key}).duplicated())
         if where.size:
-            first = ", ".join(f"{name}={bare(columns[name])[where[0]]}" for name in self.key)
+            first = escape_controls(", ".join(f"{k}={bare(columns[k])[where[0]]}" for k in self.key))
             raise SchemaError(f"{self.name}: {where.size} rows repeat a key, the first at {first}")
 
 
