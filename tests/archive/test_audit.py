@@ -122,8 +122,8 @@ def test_venues_that_merely_differ_are_not_asked_about(archive: Archive, factor:
 @pytest.mark.parametrize(
     ("oi", "told"),
     [
-        (90_171.0, r"oi_usd: okx BTC holds 90,171: is that in coins or contracts, not USD\?"),
-        (5.2e13, r"oi_usd: okx BTC holds 52,000,000,000,000: is that in another currency or unit"),
+        (90_171.0, "oi_usd: okx BTC holds 90,171, which may be in coins or contracts, not USD: say"),
+        (5.2e13, "BTC holds 52,000,000,000,000, which may be in another currency or unit"),
     ],
 )
 def test_open_interest_in_coins(archive: Archive, oi: float, told: str) -> None:

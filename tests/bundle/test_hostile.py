@@ -106,8 +106,10 @@ def test_a_body_with_a_key_twice_is_refused(good: Path, tmp_path: Path) -> None:
     for entry in listed:
         if entry["sha256"] == old.removeprefix("bodies/"):
             entry |= {"sha256": sha, "bytes": len(body)}
+            listed = [*listed, entry | {"path": "/z", "status": 404}]  # where such a body is no fault
     contents["answers.json"] = json.dumps(listed).encode()
     manifest = json.loads(contents["manifest.json"])
+    manifest["answers"] = len(listed)
     manifest["answers_sha256"] = hashlib.sha256(contents["answers.json"]).hexdigest()
     contents["manifest.json"] = json.dumps(manifest).encode()
     bad = zipped(tmp_path / "bad.ddz", [*contents.items(), (f"bodies/{sha}", body)])

@@ -140,7 +140,7 @@ CASES: dict[str, tuple[str, str, str, Lie, str]] = {
     "a hundredth from bybit": (
         "bybit", FUNDING, "funding/history", scaled("fundingRate", 0.01), "looks like a fraction",
     ),
-    "coins for USD": ("binance", "oi_history", "openInterestHist", exchanged, "is that in coins"),
+    "coins for USD": ("binance", "oi_history", "openInterestHist", exchanged, "1,256, which may be in coins"),
     "half of binance": (
         "binance",
         "oi_history",
@@ -403,7 +403,7 @@ def test_an_answer_of_another_day_is_none_about_the_present(
     _lying(fakes, monkeypatch, "premiumIndex", lie)
     collector = Collector(archive, venues=["binance"], symbols=(), clock=clock, addresses=fakes.addresses)
     collector.once()
-    assert "not of the present" in collector.failed["binance funding_history"]
+    assert "Z, not of now, 2026-02-01T00:30" in collector.failed["binance funding_history"]
     asked = archive.requests()
     assert not asked.loc[asked["table"] == "funding_history", "answered"].any()
 

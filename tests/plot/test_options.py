@@ -375,7 +375,7 @@ def test_a_card_says_parameters_error_and_arbitrage_and_counts_quotes() -> None:
         "as of": "2026-01-05 08:00 UTC",
     }
     assert card.table["open interest"].tolist() == [195.0] * 4
-    with pytest.raises(TypeError, match="must be a fit or a surface of dd.options.surface, not "):
+    with pytest.raises(TypeError, match="must be a fit or a surface"):
         plot.card(xr.Dataset())
 
 

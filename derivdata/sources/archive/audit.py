@@ -365,8 +365,7 @@ def _refuse_coins(some: pd.DataFrame) -> None:
         if small or median > _HUGE_OI_USD:
             guess = "coins or contracts" if small else "another currency or unit"
             raise Question(
-                f"oi_usd: {exchange} {symbol} holds {median:,.0f}",
-                f"is that in {guess}, not USD? say --unit coins (with --map price_usd=COLUMN, or prices in "
-                "the archive), multiply it by the price or the contract's size first, or say --accept unit "
-                "(accept=['unit']) if it is USD",
+                f"oi_usd: {exchange} {symbol} holds {median:,.0f}, which may be in {guess}, not USD",
+                "say --unit coins (with --map price_usd=COLUMN, or prices in the archive), multiply it by "
+                "the price or the contract's size first, or say --accept unit (accept=['unit']) if it is USD",
             )

@@ -57,7 +57,7 @@ def require_current(endpoint: VenueEndpoint, records: Records, at: pd.Timestamp)
     apart = max(stamps, default=times.us(at)) - times.us(at)
     if abs(apart) > _AGE_US:
         stamp = times.iso(pd.Timestamp(max(stamps), unit="us", tz="UTC"))
-        raise SchemaError(f"{endpoint.where}: the newest row is of {stamp}, and the clock {times.iso(at)}")
+        raise SchemaError(f"{endpoint.where}: the newest row is of {stamp}, not of now, {times.iso(at)}")
 
 
 class LastPolls:
