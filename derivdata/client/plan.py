@@ -100,7 +100,7 @@ def catalog() -> pd.DataFrame:
     -------
     DataFrame, table ``catalog``
         One row per table and venue (``unstated`` where a table names none): ``first`` and ``last`` instant
-        before the source's clock, ``step_hours`` [h] between the last rows of one of its series, missing for
+        up to the source's clock, ``step_hours`` [h] between the last rows of one of its series, missing for
         events, single instants and tables without venues, and ``row_count``, missing where rows are made
         when they are asked for.
 

@@ -73,7 +73,7 @@ def by_week(sizes: xr.Dataset, result: xr.Dataset) -> dict[str, float]:
 
 
 def main() -> None:
-    out = ["| leverage | evened out every | claimed | came | weeks of a leg |\n|---|---|---|---|---|\n"]
+    out = ["| leverage | transfer every | claimed | observed | weeks of a leg |\n|---|---|---|---|---|\n"]
     for leverage in (3.0, 5.0, 10.0):
         for transfer in (24.0, 72.0):
             claimed, came, weeks = liquidations(leverage, transfer)
