@@ -65,18 +65,12 @@ def _parser() -> argparse.ArgumentParser:
     add_backfill(commands.add_parser("backfill", help="fetch histories of the venues, without a key"))
     add_status(commands.add_parser("status", help="what was collected of each venue"))
     add_venues(commands.add_parser("venues", help="what each venue can be asked, and whether it answers"))
-    _add_completion(
-        commands.add_parser("completion", help="the script that completes these commands"), parser
-    )
+    completion = commands.add_parser("completion", help="the script that completes these commands")
+    completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+    completion.set_defaults(run=lambda arguments: _completion(parser, arguments.shell))
     for command in commands.choices.values():  # also after the command: SUPPRESS keeps what stood before it
         command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=debug)
     return parser
-
-
-def _add_completion(parser: argparse.ArgumentParser, program: argparse.ArgumentParser) -> None:
-    """Add the options of ``derivdata completion``."""
-    parser.add_argument("shell", choices=("bash", "zsh", "tcsh"))
-    parser.set_defaults(run=lambda arguments: _completion(program, arguments.shell))
 
 
 def _completion(program: argparse.ArgumentParser, shell: str) -> None:

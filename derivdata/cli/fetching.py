@@ -78,7 +78,6 @@ def _fetch(arguments: argparse.Namespace) -> None:
 
 
 def _fetcher(name: str) -> Callable[..., pd.DataFrame]:
-    """Return a function that fetches a table."""
     from derivdata.fetchers import FAMILIES, FETCHERS
 
     if name.count(".") == 1 and name.replace(".", "_") in FETCHERS:

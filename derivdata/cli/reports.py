@@ -34,7 +34,6 @@ def add_report(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_choices(parser: argparse.ArgumentParser) -> None:
-    """Add the options that narrow the report."""
     parser.add_argument("--venues", nargs="+", metavar="VENUE", help="only these venues (default: all)")
     parser.add_argument(
         "--fee-bps",

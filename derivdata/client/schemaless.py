@@ -59,7 +59,10 @@ def _table(endpoint: Endpoint, answers: Sequence[Answer[dict[str, Any]]]) -> pd.
             raise
         for notice in notices:
             transport.notify(answer.request, notice)
-        top = _top(answer.body)
+        # The fields beside the rows; an empty list is no rows.
+        top = {name: value for name, value in answer.body.items() if not _has_rows(value) and value != []}
+        if "range" not in top and "period" in top:
+            top["range"] = top["period"]
         tops += [top] if top and top not in tops else []
         rows += checked_rows
         seen.append(replace(answer, notices=(*answer.notices, *notices)))
@@ -83,12 +86,6 @@ def _checked(
     evidence = CheckedAnswer(answer, None, {"place": np.arange(len(rows)), **columns}, {})
     notices = check(evidence)
     return [rows[place] for place in evidence.columns["place"]], notices
-
-
-def _top(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an answer beside its rows; an empty list is no rows."""
-    top = {name: value for name, value in body.items() if not _has_rows(value) and value != []}
-    return top if "range" in top or "period" not in top else {**top, "range": top["period"]}
 
 
 def _has_rows(value: Any) -> bool:

@@ -119,7 +119,13 @@ def _sides(
         strike_axis(ax, totals, price)
         if kind == "open_interest":
             largest = rows.groupby("expiry")["open_interest"].sum().idxmax()
-            _mark_pain(ax, chain, largest, contract_size, of=f" {_date(largest)}" if stacked else "")
+            of = f" {_date(largest)}" if stacked else ""
+            pain = float(
+                exposure.max_pain(chain, contract_size=contract_size)["max_pain"].sel(expiry=largest)
+            )
+            if np.isfinite(pain):
+                words = f"max pain{of}: {style.number(pain)}{'' if of else ' USD'}"
+                ax.axvline(pain, color=PALETTE[2], lw=1.2, ls=":", label=words)
     missing = int(rows["missing"].sum())
     lack = f" ({missing} options without {what})" if missing else ""
     worth = f", {style.number(coins * price / 1e6)} M USD" if np.isfinite(price) else ""
@@ -242,13 +248,6 @@ def strike_axis(ax: Axes, totals: pd.Series, price: float) -> None:
     if np.isfinite(price):
         label = f"underlying: {style.number(price)} USD"
         ax.axvline(price, color=GREY, lw=1.2, ls="--", zorder=0.5, label=label)
-
-
-def _mark_pain(ax: Axes, chain: Chain, expiry: Any, contract_size: float, *, of: str) -> None:
-    pain = float(exposure.max_pain(chain, contract_size=contract_size)["max_pain"].sel(expiry=expiry))
-    if np.isfinite(pain):
-        label = f"max pain{of}: {style.number(pain)}{'' if of else ' USD'}"
-        ax.axvline(pain, color=PALETTE[2], lw=1.2, ls=":", label=label)
 
 
 def _usd_axis(ax: Axes, price: float) -> None:

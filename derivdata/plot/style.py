@@ -134,8 +134,11 @@ def dress(
     size = _title_size(width)
     fitting = int(0.78 * width / (0.55 * size))  # a letter is about 0.55 of the font's size wide
     kept = re.sub(r"(\d) ?%", "\\1\u00a0%", title)  # a number and its percent sign stay on one line
-    lines = _in_even_lines(kept, min(_TITLE, max(fitting, 20)))
-    ax.set_title(lines.replace("\u00a0", " "), loc="left", fontsize=size)
+    most = min(_TITLE, max(fitting, 20))
+    lines = textwrap.wrap(kept, most)
+    while most > 1 and len(narrower := textwrap.wrap(kept, most - 1)) <= len(lines):
+        lines, most = narrower, most - 1  # as few lines, of about the same length
+    ax.set_title("\n".join(lines).replace("\u00a0", " "), loc="left", fontsize=size)
     if x:
         ax.set_xlabel(x)
     if y:
@@ -155,14 +158,6 @@ def write(axis: Axis, form: Form) -> None:
         axis.set_major_formatter(lambda value, _: f"{number(round(100 * value, 9) + 0.0)} %")  # no −0
     else:
         axis.set_major_formatter(lambda value, _: number(abs(value) if form == "size" else value))
-
-
-def _in_even_lines(words: str, most: int) -> str:
-    """Break words into as few lines as `most` letters a line allow, of about the same length."""
-    lines = textwrap.wrap(words, most)
-    while most > 1 and len(narrower := textwrap.wrap(words, most - 1)) <= len(lines):
-        lines, most = narrower, most - 1
-    return "\n".join(lines)
 
 
 def _title_size(width: float) -> float:

@@ -89,7 +89,6 @@ def surface(
 
 
 def _highest(expiries: pd.DatetimeIndex, spread: Array, iv: Array) -> str:
-    """Describe where volatility is highest and lowest."""
     if not np.isfinite(iv).any():
         return "no volatility within the quotes"
     words = []
@@ -165,7 +164,6 @@ def venue_difference(
 
 
 def _largest(cells: Array, rows: list[tuple[str, float]], reference: str) -> str:
-    """Describe the largest difference."""
     if not np.isfinite(cells).any():
         return f"no quotes to compare with those of {reference}"
     row, column = np.unravel_index(np.nanargmax(np.abs(cells)), cells.shape)

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from derivdata.support.arguments import typed
-from derivdata.tables.schema import Table
+from derivdata.tables.definitions import TABLES
 
 
 @typed
@@ -51,7 +51,7 @@ def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
                 f"frames[{place}] has other columns than frames[0]: {', '.join(map(str, other))}"
             )
     joined = pd.concat(_plain(frames), ignore_index=True)
-    table = _table_of(columns)
+    table = next((one for one in TABLES.values() if list(one.columns) == columns), None)
     if table is not None:
         joined = table.conform(joined)
     provenances = [frame.attrs.get("provenance") for frame in frames]
@@ -93,10 +93,3 @@ def joined_provenance(provenances: Sequence[Mapping[str, Any] | None]) -> dict[s
             dict.fromkeys(one["attribution"] for one in given if one.get("attribution"))
         ),
     }
-
-
-def _table_of(columns: list[str]) -> Table | None:
-    """Return the table that has these columns, if there is one."""
-    from derivdata.tables import TABLES
-
-    return next((table for table in TABLES.values() if list(table.columns) == columns), None)

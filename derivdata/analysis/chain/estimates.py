@@ -96,10 +96,6 @@ def _series(value: Any, argument: str) -> pd.Series:
         raise TypeError(f"{argument} must hold numbers") from None
 
 
-def _given(evidence: Evidence) -> pd.DataFrame:
-    return _undiscounted(_joined(evidence.table, evidence.given, "given"))
-
-
 def _spot(evidence: Evidence) -> pd.DataFrame:
     spot = _joined(evidence.table, evidence.spot, "spot")
     return _undiscounted(spot.fillna(evidence.table["underlying_price"]))
@@ -204,7 +200,7 @@ def _fitted(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 ESTIMATES: dict[ForwardMethod, Callable[[Evidence], pd.DataFrame]] = {
-    "given": _given,
+    "given": lambda evidence: _undiscounted(_joined(evidence.table, evidence.given, "given")),
     "parity": _parity,
     "underlying": _underlying,
     "delta": _delta,

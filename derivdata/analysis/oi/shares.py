@@ -138,11 +138,8 @@ def hhi(share: xr.DataArray, *, dim: str = "exchange") -> xr.Dataset:
     (0.38, 2.63)
     """
     share = require_share(share, dim)
-    return by_chunk(partial(_hhi, dim=dim), whole(share, dim))
-
-
-def _hhi(share: xr.DataArray, dim: str) -> xr.Dataset:
-    return figures_of(_concentration, share, units=dict.fromkeys(_FIGURES, "1"), over=[dim])
+    measured = partial(figures_of, _concentration, units=dict.fromkeys(_FIGURES, "1"), over=[dim])
+    return by_chunk(measured, whole(share, dim))
 
 
 @typed
@@ -195,18 +192,16 @@ def _balanced(
         there = ~np.isnan(block)
         member = there.mean(axis=-1) >= cover if chosen is None else chosen & there.any(axis=-1)
         members = block[member]
-        _fractions(members if there[member].all() else _carried_forward(members, stamps, oldest), members)
+        known = members
+        if not there[member].all():  # filled with the last figure, unless that is too old
+            last = last_valid(~np.isnan(members))
+            fresh = (last >= 0) & (stamps - stamps[np.maximum(last, 0)] <= oldest)
+            known = np.where(fresh, np.take_along_axis(members, np.maximum(last, 0), axis=-1), np.nan)
+        _fractions(known, members)
         into[...] = np.nan
         into[member] = members
         gone[place] = there.any(axis=-1) & np.isnan(into).all(axis=-1)
     return share, gone
-
-
-def _carried_forward(values: Array, stamps: Array, oldest: int) -> Array:
-    """Fill missing figures with the last one, unless that is too old."""
-    place = last_valid(~np.isnan(values))
-    fresh = (place >= 0) & (stamps - stamps[np.maximum(place, 0)] <= oldest)
-    return np.where(fresh, np.take_along_axis(values, np.maximum(place, 0), axis=-1), np.nan)
 
 
 def _fractions(values: Array, out: Array) -> Array:

@@ -144,7 +144,6 @@ def _joined_origin(before: xr.Dataset, after: xr.Dataset) -> dict[str, str]:
 
 
 def _volatilities(one: Legs, two: Legs, k: xr.DataArray, ageing: Any) -> list[xr.DataArray]:
-    """Return the volatility of each leg after each of `STEPS`."""
 
     def moved(at: Any) -> xr.DataArray:
         change: xr.DataArray = two.iv(at) - one.iv(at) * ageing

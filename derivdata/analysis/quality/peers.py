@@ -74,7 +74,11 @@ def compare(values: Floats, peers: Floats, *, kind: str = "rate", days: Any = np
     least = _PRICE if prices else np.maximum(_APART * (high - low) / 1.349, _SIZE)
     size = np.where(np.abs(middle) >= least, middle, 0.0)
     if kind == "rate":
-        octaves = np.log(2.0) * _pinned(values, peers)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.log2(values / peers)  # [octaves]
+            near = np.round(ratio)
+            exact = (np.abs(ratio - near) < _EXACT) & (np.abs(near) <= _OCTAVES)
+        octaves = np.log(2.0) * np.where(exact, near, np.nan)
         some = np.isfinite(octaves).sum(axis=1) >= _PINNED
         pinned = np.where(some, row_quantile(octaves, 0.5), 0.0)
         # Another interest rate is no other unit: that moves all rates by as much, or half in a noisy median.
@@ -137,14 +141,6 @@ def median_of_others(values: Floats) -> Floats:
         for place in middle
     )
     return np.where(others >= _PEERS, 0.5 * (lower + upper), np.nan)
-
-
-def _pinned(values: Floats, peers: Floats) -> Floats:
-    """Return the octaves between a rate and its peers where their ratio is a power of two, else NaN."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        octaves = np.log2(values / peers)
-        near = np.round(octaves)
-        return np.where((np.abs(octaves - near) < _EXACT) & (np.abs(near) <= _OCTAVES), near, np.nan)
 
 
 def _step(ratio: Floats, at: Array) -> Floats:

@@ -283,7 +283,9 @@ def fit_svi(quotes: SmileQuotes, start: Raw | None) -> tuple[Raw, Minimum]:
     if start is not None:
         warm = np.stack([(start.m - scaling.centre) / scaling.half, np.log(start.sigma / scaling.half)])
     best = _search(slices, warm)
-    raw = Raw(*_raw_in_scale(best.x))
+    total = best.x[1] + best.x[2]  # b = (r + l)/2 and ρ = (r − l)/(r + l)
+    slant = np.divide(best.x[1] - best.x[2], total, out=np.zeros_like(total), where=total > 0.0)
+    raw = Raw(best.x[0].copy(), total / 2.0, slant, best.x[3].copy(), np.exp(best.x[4]))
     sunk = np.flatnonzero(raw.a + raw.b * raw.sigma * np.sqrt(np.maximum(1.0 - raw.rho**2, 0.0)) < 0.0)
     if sunk.size:
         lifted = _lift(slices.rows(sunk), Raw(*(part[sunk] for part in raw)))
@@ -330,13 +332,6 @@ def _improve(best: Minimum, slices: Scaled, places: Floats, chosen: Bools) -> No
         into = index[better]
         best.x[:, into], best.loss[into] = minimum.x[:, better], minimum.loss[better]
         best.converged[into] = minimum.converged[better]
-
-
-def _raw_in_scale(x: Floats) -> tuple[Floats, ...]:
-    """Return raw ``(a, b, ρ, m, σ)`` of scaled variables: ``b = (r + l)/2`` and ``ρ = (r − l)/(r + l)``."""
-    total = x[1] + x[2]
-    rho = np.divide(x[1] - x[2], total, out=np.zeros_like(total), where=total > 0.0)
-    return x[0].copy(), total / 2.0, rho, x[3].copy(), np.exp(x[4])
 
 
 def _lift(slices: Scaled, raw: Raw) -> Minimum:

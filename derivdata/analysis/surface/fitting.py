@@ -237,7 +237,6 @@ def fit(
 def _together(
     quotes: LabelledQuotes, forward: xr.DataArray | None, method: SurfaceMethod, dim: str
 ) -> xr.Dataset:
-    """Fit all expiries of every surface in one search."""
     joint = method == "svi"
     parameters = RAW if joint else essvi.SsviSlices._fields
     outputs = applied(

@@ -102,7 +102,11 @@ def _cboe(
     growth = np.broadcast_to(np.exp(interest_rate * t), listed.shape[:-2])
     forward, paired = _forward(price, np.all(firm, axis=-1), strike, growth)
     start = _boundary(strike, np.any(listed, axis=-1), forward)
-    used = _selected(listed, firm, strike, start)
+    # The strip: calls above the start, puts below, and the start if both have a bid.
+    above, below = strike > start[..., None], strike < start[..., None]
+    calls = _walk(listed[..., 0] & above, firm[..., 0])
+    puts = _walk((listed[..., 1] & below)[..., ::-1], firm[..., ::-1, 1])[..., ::-1]
+    used = calls | puts | (~above & ~below & np.isfinite(start)[..., None] & firm.all(axis=-1))
     at_start = strike == start[..., None]
     sides = np.where(strike > start[..., None], price[..., 0], price[..., 1])
     each = np.where(at_start, price.mean(axis=-1), sides)
@@ -122,14 +126,6 @@ def _forward(price: Floats, both: Bools, strike: Floats, growth: Floats) -> tupl
     there = np.any(both, axis=-1)
     call, put = (np.take_along_axis(price[..., i], at, -1)[..., 0] for i in (0, 1))
     return np.where(there, strike[at[..., 0]] + growth * (call - put), np.nan), there
-
-
-def _selected(listed: Bools, firm: Bools, strike: Floats, start: Floats) -> Bools:
-    """Return strikes of the strip: calls above the start, puts below, and the start if both have a bid."""
-    above, below = strike > start[..., None], strike < start[..., None]
-    calls = _walk(listed[..., 0] & above, firm[..., 0])
-    puts = _walk((listed[..., 1] & below)[..., ::-1], firm[..., ::-1, 1])[..., ::-1]
-    return calls | puts | (~above & ~below & np.isfinite(start)[..., None] & firm.all(axis=-1))
 
 
 def _spacing(strike: Floats, used: Bools) -> Floats:

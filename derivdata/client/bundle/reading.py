@@ -73,7 +73,11 @@ class Bundle:
             )
             self._check_manifest(self.manifest)
             self.entries = self._entries()
-            self._verify()
+            bodies = {body_name(entry.sha256) for entry in self.entries}
+            for name in self._members:
+                if BODY.fullmatch(name) and name not in bodies:
+                    raise BundleError(f"{self.path}: {name} belongs to no answer")
+            self._check_bodies()
         except BaseException:
             self._zip.close()
             raise
@@ -131,13 +135,6 @@ class Bundle:
         for date in set(dates) - {None}:
             if not _is_instant(str(date)):
                 raise BundleError(f"{self.path}: {name} cannot be read: {str(date)[:40]!r} is not an instant")
-
-    def _verify(self) -> None:
-        bodies = {body_name(entry.sha256) for entry in self.entries}
-        for name in self._members:
-            if BODY.fullmatch(name) and name not in bodies:
-                raise BundleError(f"{self.path}: {name} belongs to no answer")
-        self._check_bodies()
 
     def _check_bodies(self) -> None:
         """Refuse bodies of another hash, and answers that a service's would be refused for."""

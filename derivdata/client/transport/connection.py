@@ -175,11 +175,9 @@ class Connection:
         return self._last_date[1].floor("min")
 
     def _forget(self, request: Request) -> None:
-        """Remove a cached answer, so that it is requested again."""
         self._files.forget(self._key(f"{self._site.base}{_path_and_query(request)}"))
 
     def _holds_key(self, data: bytes) -> bool:
-        """Return whether the key's bytes are in `data`."""
         return self._secret is not None and self._secret.within(data)
 
     def close(self) -> None:

@@ -93,7 +93,10 @@ class Pace:
         for _ in range(_TURNS):
             delay = self._shared_delay(name, spacing)
             if delay is None:
-                delay = self._own_delay(name, spacing)
+                with self._lock:
+                    now, slot = self._next(self._own.get(name), spacing)
+                    self._own[name] = slot
+                delay = slot - now
             if not self._overslept(delay):
                 return
 
@@ -133,12 +136,6 @@ class Pace:
             os.write(file, repr(slot).encode())
         finally:
             os.close(file)
-        return slot - now
-
-    def _own_delay(self, name: str, spacing: float) -> float:
-        with self._lock:
-            now, slot = self._next(self._own.get(name), spacing)
-            self._own[name] = slot
         return slot - now
 
     def _next(self, last: float | None, spacing: float) -> tuple[float, float]:

@@ -13,7 +13,7 @@ import pandas as pd
 from derivdata import bundle
 from derivdata.errors import BundleError
 from derivdata.reports.data import FetchedTable
-from derivdata.reports.html_page import Metric, Number, Section, count, listing, pct, usd
+from derivdata.reports.html_page import Metric, Section, count, listing, pct, usd
 
 _KINDS = (
     ("wide", "What is wide"),
@@ -30,7 +30,13 @@ def summary_section(sections: Sequence[Section], *, synthetic: bool) -> Section:
         said.setdefault(symbol, []).append(words)
     for symbol, parts in said.items():
         summary.html(f'<p class="headline"><b>{escape(symbol)}</b>: {escape("; ".join(parts))}.</p>')
-    tiles = [_tile(number, synthetic) for section in sections for number in section.numbers]
+    label = '<span class="synthetic">synthetic</span>' if synthetic else ""
+    tiles = [
+        f'<div class="tile"><b>{escape(number.value)}</b><span>{escape(number.label)}</span>'
+        f'<span class="window">{escape(number.window)}</span>{label}</div>'
+        for section in sections
+        for number in section.numbers
+    ]
     if tiles:
         summary.html(f'<div class="tiles">{"".join(tiles)}</div>')
     for kind, title in _KINDS:
@@ -41,14 +47,6 @@ def summary_section(sections: Sequence[Section], *, synthetic: bool) -> Section:
     if not summary.blocks:
         summary.add_missing_note("The source has nothing to summarise; the sections say why.")
     return summary
-
-
-def _tile(number: Number, synthetic: bool) -> str:
-    label = '<span class="synthetic">synthetic</span>' if synthetic else ""
-    return (
-        f'<div class="tile"><b>{escape(number.value)}</b><span>{escape(number.label)}</span>'
-        f'<span class="window">{escape(number.window)}</span>{label}</div>'
-    )
 
 
 class Earlier(NamedTuple):

@@ -165,7 +165,12 @@ def _pair(
     spread: float,
     favour: float,
 ) -> Pair:
-    panel = _until_known(rates.panel.sel(symbol=symbol), long, short)
+    panel = rates.panel.sel(symbol=symbol)
+    # Until the last instant at which both venues have a rate, if within the last day.
+    both = np.flatnonzero(panel.sel(exchange=[long, short]).notnull().all("exchange"))
+    times = panel["time"].values
+    if both.size and times[-1] - times[both[-1]] <= np.timedelta64(1, "D"):
+        panel = panel.isel(time=slice(None, both[-1] + 1))
     of_symbol = forecasts.sel(symbol=symbol)
     place = int(np.flatnonzero((of_symbol["long"] == long) & (of_symbol["short"] == short))[0])
     even = funding.breakeven(panel, long, short, fee_bps=fees)
@@ -179,14 +184,6 @@ def _holds_a_period(rates: Rates) -> bool:
         return True
     end = times[-1] + pd.Timedelta(np.median(np.diff(times)))  # the last sample holds for a step
     return bool(times[0].ceil(_PERIOD) + _PERIOD <= end)
-
-
-def _until_known(panel: xr.DataArray, long: str, short: str) -> xr.DataArray:
-    """Cut the panel after the last instant at which both venues have a rate, if within the last day."""
-    both = np.flatnonzero(panel.sel(exchange=[long, short]).notnull().all("exchange"))
-    times = panel["time"].values
-    fresh = both.size and times[-1] - times[both[-1]] <= np.timedelta64(1, "D")
-    return panel.isel(time=slice(None, both[-1] + 1)) if fresh else panel
 
 
 def _spreads(section: Section, rates: Rates, forecast: list[Pair]) -> None:
@@ -203,7 +200,6 @@ def _spreads(section: Section, rates: Rates, forecast: list[Pair]) -> None:
 
 
 def _unknown(section: Section, pairs: list[Pair]) -> None:
-    """Say why pairs have no net figure."""
     reasons = {
         FundingStatus.TOO_FEW: "have under ten past decisions with a known outcome, which takes 26 days of "
         "rates",

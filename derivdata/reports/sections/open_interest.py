@@ -45,7 +45,6 @@ def oi_section(data: Data) -> Section:
 
 
 def _everything(section: Section, summary: pd.DataFrame) -> None:
-    """Add the open interest of all symbols, by venue."""
     total = summary["total_oi_usd"].sum()
     ranked = summary.sort_values("total_oi_usd", ascending=False)
     section.text(

@@ -111,8 +111,3 @@ def gaps(by_venue: pd.DataFrame, reference: str) -> list[str]:
     away = (level - level[reference]).drop(reference).dropna()
     ordered = away.loc[away.abs().sort_values(ascending=False).index]
     return [f"{venue} {gap:+.2f}" for venue, gap in ordered.items()]
-
-
-def of_venue(fits: xr.Dataset, venue: str) -> xr.Dataset:
-    """Return the fit of one venue, over its own expiries."""
-    return fits.sel(exchange=venue).dropna("expiry", subset=["year_fraction"])

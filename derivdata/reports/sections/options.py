@@ -33,7 +33,7 @@ class SymbolOptions(NamedTuple):
     @property
     def fit(self) -> xr.Dataset:
         """Fit of the venue that is shown, over its own expiries."""
-        return of.of_venue(self.fits, self.venue)
+        return self.fits.sel(exchange=self.venue).dropna("expiry", subset=["year_fraction"])
 
 
 def options_section(data: Data) -> Section:
@@ -71,21 +71,16 @@ def _book(section: Section, data: Data, symbol: str) -> SymbolOptions | None:
     if chains:
         fits = surface.from_chain(pd.concat(list(chains.values()), ignore_index=True))
         fits = fits if "exchange" in fits.dims else fits.expand_dims("exchange")
-        fits = _each_at_its_time(fits, chains)
+        if "time" in fits.dims:  # venues do not answer at one instant: each at the time of its own chain
+            venues = fits["exchange"]
+            stamps = [chains[venue]["time"].iloc[0] for venue in venues.values]
+            times = pd.DatetimeIndex(stamps).tz_localize(None).to_numpy()
+            fits = fits.sel(time=xr.DataArray(times, {"exchange": venues}, "exchange"))
         alive = [v for v in chains if np.isfinite(fits["a"].sel(exchange=v)).any()]
         if alive:
             return SymbolOptions(symbol, alive[0], chains, fits)
     section.add_missing_note(_why(data, symbol))
     return None
-
-
-def _each_at_its_time(fits: xr.Dataset, chains: dict[str, pd.DataFrame]) -> xr.Dataset:
-    """Return the fit of each venue at the time of its own chain: venues do not answer at one instant."""
-    if "time" not in fits.dims:
-        return fits
-    venues = fits["exchange"]
-    times = pd.DatetimeIndex([chains[venue]["time"].iloc[0] for venue in venues.values]).tz_localize(None)
-    return fits.sel(time=xr.DataArray(times.to_numpy(), {"exchange": venues}, "exchange"))
 
 
 def _why(data: Data, symbol: str) -> str:

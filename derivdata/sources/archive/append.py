@@ -105,14 +105,19 @@ def write_new_rows(
         for month, rows in _by_calendar(to_arrow(table, frame), "M"):
             fresh, unequal = _unseen(table, rows, _existing(storage, table, files, rows))
             differing += unequal
-            for partition, chunk in _partitions(table, month, fresh, files, month == open_month):
+            size = fresh.num_rows + sum(file.rows for file in files if file.month == month)
+            by_day = month == open_month and size > MONTH_ROWS  # an open month that is large
+            for name, chunk in _by_calendar(fresh, "D") if by_day else [(month, fresh)]:
+                if not chunk.num_rows:
+                    continue
                 if len(waiting) >= _WRITERS:  # at most so many months wait in memory, in thousands of slices
                     waiting[-_WRITERS].result()
                 # A large month is written week by week, as one that is merged.
-                large = partition.endswith(month) and len(chunk) > merging.SLICE_ROWS
+                large = name == month and len(chunk) > merging.SLICE_ROWS
                 weeks = _divided(chunk, np.array(merging.week_cuts(month))) if large else [(0, chunk)]
                 parts = [[part] for _, part in weeks]
-                waiting.append(pool.submit(parquet_writer.write, storage, partition, table, *parts))
+                folder = f"{table.name}/{name}"
+                waiting.append(pool.submit(parquet_writer.write, storage, folder, table, *parts))
         added = [future.result() for future in waiting]
     written = sum(file.rows for file in added)
     return added, Appended(written, len(frame) - written - differing, differing)
@@ -160,17 +165,6 @@ def _picked(rows: pa.RecordBatch, starts: Array, ends: Array) -> pa.Table:
     # with run i).
     places = np.repeat(ends - lengths.cumsum(), lengths) + np.arange(lengths.sum())
     return pa.Table.from_batches([rows.take(pa.array(places))])
-
-
-def _partitions(
-    table: Table, month: str, fresh: pa.Table, files: list[DataFile], is_open: bool
-) -> Iterator[tuple[str, pa.Table]]:
-    """Divide the rows of a month by folder: one for the month, but one per day while it is open and large."""
-    size = fresh.num_rows + sum(file.rows for file in files if file.month == month)
-    chunks = _by_calendar(fresh, "D") if is_open and size > MONTH_ROWS else [(month, fresh)]
-    for name, chunk in chunks:
-        if chunk.num_rows:
-            yield f"{table.name}/{name}", chunk
 
 
 def _existing(storage: Storage, table: Table, files: list[DataFile], rows: pa.Table) -> list[pa.Table]:

@@ -157,7 +157,6 @@ class ArchiveContents:
         return self._manifest(fresh=fresh).tables.get(table.name, TableEntry())
 
     def _files(self) -> list[DataFile]:
-        """Return the files of all tables."""
         files = [file for entry in self._manifest().tables.values() for file in entry.files]
         if not files:
             raise ArchiveError(

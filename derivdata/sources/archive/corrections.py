@@ -331,7 +331,6 @@ def drop_old_partitions(
 
 
 def _end(file: DataFile) -> pd.Timestamp:
-    """Return the end of a file's month or day."""
     name = file.partition.rpartition("/")[2]
     start = pd.Timestamp(name, tz="UTC")
     return start + (pd.offsets.MonthBegin() if name.count("-") == 1 else pd.Timedelta(1, "D"))

@@ -76,7 +76,10 @@ def lazy_panel(
     micros = int(times.length(step, "step") / pd.Timedelta(1, "us"))
     if micros <= 0:
         raise ValueError(f"step={step!r} is no length of time")
-    attrs = _panel_attrs(table, column, entry)
+    attrs = dict(tables_panel(table.empty(), column).attrs)
+    for name in ("resolution", "kind") if column.startswith("rate_") else ("resolution",):
+        if len(entry.values.get(name, [])) == 1:  # the whole table has one word for it
+            attrs[name] = entry.values[name][0]
     # What a settlement pays for is read with it, from the same rows, as `derivdata.panel` has it.
     settled = attrs.get("kind") == "settled" and "interval_hours" in table.columns
     columns = [column, "interval_hours"] if settled else [column]
@@ -99,14 +102,6 @@ def lazy_panel(
     for place, name in enumerate(columns[1:], 1):
         coords[name] = (_DIMS, values[place], {"units": table.columns[name].unit})
     return xr.DataArray(values[0], dims=_DIMS, coords=coords, name=column, attrs=attrs)
-
-
-def _panel_attrs(table: Table, column: str, entry: TableEntry) -> dict[Any, Any]:
-    """Return the attributes that `derivdata.panel` gives, where the whole table has one word for them."""
-    attrs = dict(tables_panel(table.empty(), column).attrs)
-    names = ["resolution", "kind"] if column.startswith("rate_") else ["resolution"]
-    words = {name: entry.values.get(name, []) for name in names}
-    return attrs | {name: stated[0] for name, stated in words.items() if len(stated) == 1}
 
 
 def _panel_block(

@@ -258,10 +258,6 @@ def _option_trades(names: _Names, venues: _Names) -> pd.DataFrame:
     return pd.DataFrame(chains.markets(names, venues), columns=["symbol", "exchange"]).assign(**law)
 
 
-def _shocks(_: Pairs) -> pd.DataFrame:
-    return pd.DataFrame({"time": times.parse(process.SHOCKS)})
-
-
 def _clusters(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFrame:
     """Return the clusters that begin in ``[first, last)`` [µs]; with their orders on the chosen venues."""
     chosen = select(names, venues)
@@ -419,7 +415,7 @@ _TIMELESS: dict[str, Callable[[Pairs], pd.DataFrame]] = {
     "prices": _prices,
     "spot": _spot,
     "liquidations": _liquidations,
-    "shocks": _shocks,
+    "shocks": lambda _: pd.DataFrame({"time": times.parse(process.SHOCKS)}),
 }
 _TIMED = {
     "clusters": _clusters,

@@ -184,7 +184,6 @@ class _Trades(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _addresses() -> tuple[str, ...]:
-    """Return the addresses of the traders, sorted."""
     drawn = [[int(noise.key("address", n, part)) for part in range(3)] for n in range(_PEOPLE)]
     return tuple(sorted(f"0x{a:016x}{b:016x}{c >> 32:08x}" for a, b, c in drawn))
 

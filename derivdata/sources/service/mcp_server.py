@@ -109,7 +109,6 @@ class _Tools:
 
 
 def _inputs(parameters: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the JSON schema of a tool's arguments."""
     return {
         "type": "object",
         "properties": {p["name"]: {**p["schema"], "description": p["description"]} for p in parameters},

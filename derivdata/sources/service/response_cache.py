@@ -125,5 +125,4 @@ class StreamedResponse(Response):
 
 
 def _bytes_of(key: Hashable) -> int:
-    """Bytes of the texts in a key."""
     return sum(map(_bytes_of, key)) if isinstance(key, tuple) else sys.getsizeof(key)

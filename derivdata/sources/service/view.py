@@ -292,7 +292,6 @@ class View:
 
 
 def _bytes_of(value: Any) -> int:
-    """Return the bytes of the frames in a result."""
     if isinstance(value, pd.DataFrame | pd.Series):
         return int(np.sum(value.memory_usage()))
     return sum(map(_bytes_of, value)) if isinstance(value, tuple | list) else 0

@@ -82,7 +82,6 @@ class WorkQueue:
                 del self._jobs[job.request]
 
     def _take(self, job: Job, caller: Hashable) -> None:
-        """Remove a job from the queue of one caller."""
         queue = self._waiting.get(caller, OrderedDict())
         if queue.get(job.request) is job:
             del queue[job.request]
@@ -90,7 +89,6 @@ class WorkQueue:
                 del self._waiting[caller]
 
     def _start(self) -> None:
-        """Start what may run."""
         while self._waiting and (free := self._at_once - self._running.total()) > 0:
             caller = min(self._waiting, key=self._running.__getitem__)  # the first of those with the fewest
             if free == 1 < self._at_once and self._running[caller]:

@@ -119,7 +119,11 @@ def text(values: Any) -> Any:
     if not isinstance(array, pd.Categorical):
         values = array = _categorical(array)
     words = array.categories
-    used = _used(array.codes, len(words))
+    codes = array.codes
+    used = np.zeros(len(words) + 1, dtype=bool)  # the last place is for −1, what is missing
+    used[codes[:1]] = True
+    used[codes[1:][codes[1:] != codes[:-1]]] = True  # runs of equal neighbours are looked at once
+    used = used[:-1]
     if used.all() and words.dtype == "str" and words.is_monotonic_increasing:
         return values
     return array.set_categories(pd.Index(sorted(words[used]), dtype="str"))
@@ -157,14 +161,6 @@ def _categorical(values: Any) -> pd.Categorical:
     codes, words = pd.factorize(listed)
     _refuse_others(words)
     return pd.Categorical.from_codes(codes, categories=pd.Index(words, dtype="str"))
-
-
-def _used(codes: Array, size: int) -> Array:
-    """Return which of `size` codes occur; runs of equal neighbours are looked at once."""
-    used = np.zeros(size + 1, dtype=bool)  # the last place is for −1, what is missing
-    used[codes[:1]] = True
-    used[codes[1:][codes[1:] != codes[:-1]]] = True
-    return used[:-1]
 
 
 def _label(values: Any) -> Any:

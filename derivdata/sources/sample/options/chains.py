@@ -230,7 +230,6 @@ def _is_inverse(symbol: str, exchange: str) -> bool:
 
 
 def _ticks(symbol: str, exchange: str, price: Floats) -> Floats:
-    """Return the tick at each price."""
     if _is_inverse(symbol, exchange):
         return np.where(price < _COIN_STEP, *_COIN_TICKS)
     return np.full(price.shape, nice(symbols().price[symbols().name.index(symbol)] * _USD_TICK))

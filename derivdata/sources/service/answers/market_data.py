@@ -130,7 +130,6 @@ def instruments(context: RequestContext) -> dict[str, Any]:
 
 
 def _held(view: View, name: str) -> pd.DataFrame:
-    """Return the rows of the catalogue about one table."""
     extents = view.store.extents(name, view.horizon)
     names = extents["exchange"].astype("object").where(extents["exchange"].notna(), "unstated")
     steps: dict[str, float] = {}

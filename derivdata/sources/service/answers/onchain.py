@@ -136,12 +136,10 @@ def _stamped(selected: _Selected) -> pd.DataFrame:
 
 
 def _series(name: str, figures: Mapping[str, str]) -> _Part:
-    """Add up by the hour or the day."""
     return lambda selected: {name: json_rows.rows(_summed(_stamped(selected), ["timestamp"], figures))}
 
 
 def _daily(name: str, figures: Mapping[str, str], count: _Count) -> _Part:
-    """Add up by the day."""
 
     def part(selected: _Selected) -> Mapping[str, Any]:
         frame = selected.frame.assign(date=selected.frame["time"].dt.floor("1D"))
@@ -228,7 +226,6 @@ _ECHOED = {
 
 
 def _answer(context: RequestContext, path: str) -> dict[str, Any]:
-    """Make the answer that `_PARTS` describes."""
     table, parts = _PARTS[path]
     window = context.window()
     selected = _Selected(context, window, _filtered(context, _past(context.view, table, window)))
