@@ -120,9 +120,8 @@ def _sides(
         if kind == "open_interest":
             largest = rows.groupby("expiry")["open_interest"].sum().idxmax()
             of = f" {_date(largest)}" if stacked else ""
-            pain = float(
-                exposure.max_pain(chain, contract_size=contract_size)["max_pain"].sel(expiry=largest)
-            )
+            pains = exposure.max_pain(chain, contract_size=contract_size)["max_pain"]
+            pain = float(pains.sel(expiry=largest))
             if np.isfinite(pain):
                 words = f"max pain{of}: {style.number(pain)}{'' if of else ' USD'}"
                 ax.axvline(pain, color=PALETTE[2], lw=1.2, ls=":", label=words)

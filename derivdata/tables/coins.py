@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pandas as pd
 
-from derivdata.support.arrays import Array
 from derivdata.tables.columns import COLUMNS
 from derivdata.tables.contracts import base
 from derivdata.tables.required import require_columns
@@ -78,7 +77,7 @@ def _refuse_other_coins(prices: pd.DataFrame) -> None:
         wide = series.pivot_table("log", "time", ["symbol", "exchange"], observed=True)
         values, names = wide.to_numpy(), list(wide.columns)
         for place, (symbol, venue) in enumerate(names):
-            apart = _medians(values[:, place + 1 :] - values[:, [place]])
+            apart = np.asarray(pd.DataFrame(values[:, place + 1 :] - values[:, [place]]).median())
             for other in map(int, np.flatnonzero(abs(apart) > PRICES_AGREE)):
                 other_symbol, other_venue = names[place + 1 + other]
                 if other_symbol != symbol:
@@ -87,8 +86,3 @@ def _refuse_other_coins(prices: pd.DataFrame) -> None:
                         f"price of {coin} on the second is {math.exp(apart[other]):.4g} times that on the "
                         "first; leave one out"
                     )
-
-
-def _medians(columns: Array) -> Array:
-    """Return the median of each column over the instants that it has; NaN where it has none."""
-    return np.asarray(pd.DataFrame(columns).median())

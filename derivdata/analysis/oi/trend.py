@@ -84,6 +84,12 @@ def share_trend(share: xr.DataArray, *, ci: Literal["ar1", "iid"] = "ar1", level
         if share.sizes["time"]:
             hours(share, name="share")
     days = share["time"].values.astype("datetime64[us]").astype(np.int64) / _DAY_US
+    slots = 1  # the steps of a day, whose means are a cycle, where they divide it and fill three
+    if days.size >= 3:
+        step = float(np.median(np.diff(days)))
+        whole = round(1.0 / step)
+        if whole > 1 and abs(whole * step - 1.0) < 1e-6 and days.size >= 3 * whole:
+            slots = whole
     per_day, plain = dict.fromkeys(("slope", "low", "high"), "1/day"), ("phi", "n", "n_effective")
     result = figures_of(
         _theil_sen,
@@ -91,20 +97,11 @@ def share_trend(share: xr.DataArray, *, ci: Literal["ar1", "iid"] = "ar1", level
         units={**per_day, **dict.fromkeys(plain, "1"), "status": TrendStatus},
         vectorize=True,
         x=days - days[:1],
-        slots=_slots(days),
+        slots=slots,
         inflate=ci == "ar1",
         z=float(ndtri(0.5 + level / 2)),
     )
     return result.assign_attrs(ci=ci, level=level)
-
-
-def _slots(days: Array) -> int:
-    """Return the steps of a day, whose means are a cycle; 1 if they do not divide it or fill three."""
-    if days.size < 3:
-        return 1
-    step = float(np.median(np.diff(days)))
-    slots = round(1.0 / step)
-    return slots if slots > 1 and abs(slots * step - 1.0) < 1e-6 and days.size >= 3 * slots else 1
 
 
 def _theil_sen(y: Array, *, x: Array, slots: int, inflate: bool, z: float) -> tuple[Any, ...]:

@@ -135,12 +135,10 @@ def attribution(
         result["vol_steps"] = _joined(STEPS, moved).assign_attrs(units="1/sqrt(year)")
     status = (one.status(k) | two.status(k_after)).astype(np.int32)
     labelled: xr.Dataset = result.assign(status=status.drop_attrs().assign_attrs(flag_attrs()))
-    return labelled.assign_attrs(_joined_origin(before, after))
-
-
-def _joined_origin(before: xr.Dataset, after: xr.Dataset) -> dict[str, str]:
-    origins = [provenance(part) if "provenance" in part.attrs else None for part in (before, after)]
-    return {"provenance": json.dumps(joined_provenance(origins), sort_keys=True)} if any(origins) else {}
+    origins = [provenance(each) if "provenance" in each.attrs else None for each in (before, after)]
+    if any(origins):
+        labelled.attrs["provenance"] = json.dumps(joined_provenance(origins), sort_keys=True)
+    return labelled
 
 
 def _volatilities(one: Legs, two: Legs, k: xr.DataArray, ageing: Any) -> list[xr.DataArray]:

@@ -111,8 +111,12 @@ def minimise(
     here, live, rule = problem.evaluate(start), np.arange(count), _Damping(count, damping)
     over = np.zeros(count, dtype=bool)
     for step in range(steps + 1):
-        move, lowers = _move(problem, here, rule.factor)
-        small = lowers <= tolerance * here.loss
+        # Bounds of the step, not of the variables; 0 lies between them also where rounding put x outside.
+        low, high = np.minimum(problem.low - here.x, 0.0), np.maximum(problem.high - here.x, 0.0)
+        damped = here.gram.copy()
+        diagonal(damped)[:] += rule.factor * here.scale
+        move = _box_step(damped, here.grad, low, high)
+        small = gain(here.gram, here.grad, move) <= tolerance * here.loss
         still = np.abs(move).max(axis=0) <= _STILL
         # Under heavy damping every step promises little, so there only a step that is none is an end.
         done = ~over & (np.where(rule.factor < 1.0, small, still) | (here.loss <= here.nothing))
@@ -173,15 +177,6 @@ class _Damping:
         self.factor = np.where(going, factor, self.factor)
         self.growth = np.where(going, np.where(better, 2.0, 2.0 * self.growth), self.growth)
         return np.asarray(better & going)
-
-
-def _move(problem: Problem, here: Linearised, factor: Floats) -> tuple[Floats, Floats]:
-    # Bounds of the step, not of the variables; 0 lies between them also where rounding put x outside.
-    low, high = np.minimum(problem.low - here.x, 0.0), np.maximum(problem.high - here.x, 0.0)
-    damped = here.gram.copy()
-    diagonal(damped)[:] += factor * here.scale
-    move = _box_step(damped, here.grad, low, high)
-    return move, gain(here.gram, here.grad, move)
 
 
 def _advance(

@@ -121,15 +121,6 @@ def _packed(live: NDArray[np.bool_], *quotes: Floats) -> list[Floats]:
     return [np.where(here, part, 0.0 if i == 2 else np.nan) for i, part in enumerate(moved)]
 
 
-def ends_of(k: Floats) -> tuple[Floats, Floats]:
-    """Return the least and greatest log-moneyness of every slice, NaN without quotes."""
-    ends = []
-    for outside, pick in ((np.inf, np.min), (-np.inf, np.max)):
-        end = pick(np.where(np.isnan(k), outside, k), axis=-1, initial=outside)
-        ends.append(np.where(np.isinf(end), np.nan, end))
-    return ends[0], ends[1]
-
-
 SurfaceMethod = Literal["svi", "essvi", "slices"]
 
 _FACTS = {
@@ -290,7 +281,10 @@ def _block(
         mean = (error**2).sum(axis=-1) / here.sum(axis=-1)
     rmse = np.where((ordered.status == 0) & (ordered.n > len(parameters)), np.sqrt(mean), np.nan)
     out: list[NDArray[Any]] = [*parameters, rmse, ordered.n, nfev]
-    out += [*ends_of(ordered.k), status]
+    for outside, pick in ((np.inf, np.min), (-np.inf, np.max)):  # of log-moneyness, NaN without quotes
+        end = pick(np.where(np.isnan(ordered.k), outside, ordered.k), axis=-1, initial=outside)
+        out.append(np.where(np.isinf(end), np.nan, end))
+    out.append(status)
     back = [np.empty_like(part) for part in out]
     for part, in_order in zip(back, out, strict=True):
         np.put_along_axis(part, ordered.order, in_order, 1)

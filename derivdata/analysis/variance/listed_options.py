@@ -101,7 +101,10 @@ def _cboe(
     firm = (bid > 0.0) & (ask > 0.0) & np.isfinite(price)
     growth = np.broadcast_to(np.exp(interest_rate * t), listed.shape[:-2])
     forward, paired = _forward(price, np.all(firm, axis=-1), strike, growth)
-    start = _boundary(strike, np.any(listed, axis=-1), forward)
+    # The largest listed strike that is not above the forward.
+    low = np.any(listed, axis=-1) & (strike <= forward[..., None])
+    start = np.where(low, strike, -np.inf).max(axis=-1)
+    start = np.where(np.isfinite(start), start, np.nan)
     # The strip: calls above the start, puts below, and the start if both have a bid.
     above, below = strike > start[..., None], strike < start[..., None]
     calls = _walk(listed[..., 0] & above, firm[..., 0])
@@ -110,12 +113,15 @@ def _cboe(
     at_start = strike == start[..., None]
     sides = np.where(strike > start[..., None], price[..., 0], price[..., 1])
     each = np.where(at_start, price.mean(axis=-1), sides)
-    contribution = _contributions(strike, each, used)
+    with np.errstate(invalid="ignore"):  # ``ΔK/K² Q`` of each used strike, in rising order
+        contribution = np.where(used, _spacing(strike, used) / np.square(strike) * each, 0.0)
     few = ~paired | (used.sum(axis=-1) < 3)
     expired = np.broadcast_to(t <= 0.0, few.shape)
     status = np.where(few, np.int32(Status.TOO_FEW_STRIKES), np.int32(0))
     status |= np.where(expired, np.int32(Status.EXPIRED), np.int32(0))
-    w = np.where(few | expired, np.nan, _total(contribution, start, forward, growth))
+    # ``2 e^(RT) Σ ΔK/K² Q − (F/K₀ − 1)²``
+    w = 2.0 * growth * contribution.sum(axis=-1) - np.square(forward / start - 1.0)
+    w = np.where(few | expired, np.nan, w)
     return forward, start, w, w / np.where(expired, np.nan, t), status, contribution, used
 
 
@@ -139,13 +145,6 @@ def _spacing(strike: Floats, used: Bools) -> Floats:
     return np.where(used, wide / np.where(lower & upper, 2.0, 1.0), 0.0)
 
 
-def _boundary(strike: Floats, listed: Bools, forward: Floats) -> Floats:
-    """Return the largest listed strike that is not above the forward, NaN without one."""
-    below = listed & (strike <= forward[..., None])
-    largest = np.where(below, strike, -np.inf).max(axis=-1)
-    return np.where(np.isfinite(largest), largest, np.nan)
-
-
 def _walk(listed: Bools, bid: Bools) -> Bools:
     """Options that a walk along the axis takes: those with a bid, until two listed in a row have none."""
     order = np.argsort(~listed, axis=-1, kind="stable")
@@ -155,17 +154,6 @@ def _walk(listed: Bools, bid: Bools) -> Bools:
     taken = np.empty_like(listed)
     np.put_along_axis(taken, order, ~stopped, -1)
     return taken & listed & bid
-
-
-def _contributions(strike: Floats, price: Floats, used: Bools) -> Floats:
-    """``ΔK/K² Q`` of each used strike, in rising order, 0 elsewhere."""
-    with np.errstate(invalid="ignore"):
-        return np.where(used, _spacing(strike, used) / np.square(strike) * price, 0.0)
-
-
-def _total(contribution: Floats, start: Floats, forward: Floats, growth: Floats) -> Floats:
-    """``2 e^(RT) Σ ΔK/K² Q − (F/K₀ − 1)²``, total variance."""
-    return np.asarray(2.0 * growth * contribution.sum(axis=-1) - np.square(forward / start - 1.0))
 
 
 def _shifted(values: NDArray[Any], by: int, fill: float | bool) -> NDArray[Any]:

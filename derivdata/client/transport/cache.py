@@ -91,12 +91,6 @@ def read(data: bytes, key: str) -> Record | None:
         return None
 
 
-def load_head(data: bytes) -> Head | None:
-    """Return what the first bytes of a record say, unchecked by the seal; None if they cannot be read."""
-    seal, _, rest = data.partition(b"\n")
-    return _head(rest.partition(b"\n")[0]) if seal.startswith(_MAGIC) else None
-
-
 def _head(line: bytes) -> Head | None:
     try:
         return _HEADS.decode(line)
@@ -186,7 +180,8 @@ class AnswerFiles:
     def _read_dates(self) -> Iterator[tuple[pd.Timestamp, str]]:
         for path in self._folder.glob(f"*{_SUFFIX}"):
             with suppress(OSError), path.open("rb") as file:
-                head = load_head(file.read(_HEAD_BYTES))
+                seal, _, rest = file.read(_HEAD_BYTES).partition(b"\n")
+                head = _head(rest.partition(b"\n")[0]) if seal.startswith(_MAGIC) else None
                 date = None if head is None else http_date(head.headers.get("Date"))
                 if date is not None:
                     yield date, path.stem

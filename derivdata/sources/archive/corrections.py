@@ -109,7 +109,10 @@ def _apply(
     """Make a correction of which number, files and contracts that change are not known yet."""
     entry = manifest.tables.get(table.name, TableEntry())
     files, removed = _remove_rows(storage, table, entry.files, selection_of(draft), mask)
-    emptied = _emptied(storage, table, entry, files, removed)
+    emptied: set[str] = set()
+    if entry.contracts:  # of these, series of which rows were removed and none is left
+        emptied = scanning.series(storage, table, removed) & set(entry.contracts)
+        emptied -= scanning.series(storage, table, files)
     left = {series: word for series, word in entry.contracts.items() if series not in emptied}
     refuse_other_contracts(table, left, {series: word for series, word in draft.contracts.items() if word})
     # What is left of a file may be merged into another one below, and is named by no manifest then.
@@ -161,17 +164,6 @@ def _words(
     if any(set(went[name]) - set(there[name]) for name in names):
         return scanning.distinct_values(storage, table, files, names)
     return {name: sorted({*entry.values.get(name, []), *there[name]}) for name in names}
-
-
-def _emptied(
-    storage: Storage, table: Table, entry: TableEntry, files: list[DataFile], removed: list[DataFile]
-) -> set[str]:
-    """Return the series of stated contracts of which rows were removed and none is left."""
-    if not entry.contracts:
-        return set()
-    return (scanning.series(storage, table, removed) & set(entry.contracts)) - scanning.series(
-        storage, table, files
-    )
 
 
 def _remove_rows(

@@ -77,9 +77,9 @@ def lazy_panel(
     if micros <= 0:
         raise ValueError(f"step={step!r} is no length of time")
     attrs = dict(tables_panel(table.empty(), column).attrs)
-    for name in ("resolution", "kind") if column.startswith("rate_") else ("resolution",):
-        if len(entry.values.get(name, [])) == 1:  # the whole table has one word for it
-            attrs[name] = entry.values[name][0]
+    for stated in ("resolution", "kind") if column.startswith("rate_") else ("resolution",):
+        if len(entry.values.get(stated, [])) == 1:  # the whole table has one word for it
+            attrs[stated] = entry.values[stated][0]
     # What a settlement pays for is read with it, from the same rows, as `derivdata.panel` has it.
     settled = attrs.get("kind") == "settled" and "interval_hours" in table.columns
     columns = [column, "interval_hours"] if settled else [column]

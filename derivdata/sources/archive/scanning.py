@@ -184,17 +184,13 @@ def _by_columns(
         if file.schema == now:
             groups.setdefault(now, (names, []))[1].append(file)
             continue
-        schema = _schema_now(storage, file)
+        try:
+            schema = _stored_schema(storage, file, storage.state(file.path))
+        except (OSError, pa.ArrowException) as problem:
+            raise damaged(storage, file, problem) from None
         schemas.refuse_lacking(storage.place(file.path), table, frozenset(schema.names))
         groups.setdefault(str(schema), (frozenset(schema.names), []))[1].append(file)
     return list(groups.values())
-
-
-def _schema_now(storage: Storage, file: DataFile) -> pa.Schema:
-    try:
-        return _stored_schema(storage, file, storage.state(file.path))
-    except (OSError, pa.ArrowException) as problem:
-        raise damaged(storage, file, problem) from None
 
 
 @lru_cache(maxsize=4096)

@@ -198,9 +198,10 @@ class ImportReport:
         rows = rows[~again]
         if self._plan.unit == "coins":
             rows = usd_from_coins(rows, self._archive)
+        absent: dict[str, Any] = dict.fromkeys({*self._plan.table.columns} - {*rows.columns})
         counts = self._archive.merge(
             self._plan.table.name,
-            self._complete(rows),
+            rows.assign(**absent),
             unit=self._plan.unit,
             accept=self._plan.accept,
             contracts=self._contracts,
@@ -220,11 +221,6 @@ class ImportReport:
         if is_of_contracts(self._plan.table):
             self._contracts |= quoted_contracts(frame["exchange"], frame["symbol"], frame[CONTRACT])
         return frame.drop(columns=[RANK, CONTRACT])
-
-    def _complete(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Add the table's columns that no row gives, as missing."""
-        absent: dict[str, Any] = dict.fromkeys(set(self._plan.table.columns) - set(frame.columns))
-        return frame.assign(**absent)
 
 
 def _plans(table: str, path: Path, source: str | None, given: Given) -> list[ImportPlan]:

@@ -278,16 +278,13 @@ def overview(
 def _market(symbol: str, exchange: str, hours: Ints) -> tuple[Floats, Floats]:
     """Return open interest per hour after the first 24, and volume of the 24 hours before it [USD]."""
     days = session(hours * HOUR_US)
-    oi = np.concatenate(
-        [_open_interest_usd(symbol, exchange, d, hours[days == d]) for d in np.unique(days).tolist()]
-    )
+    parts = []
+    for day in np.unique(days).tolist():
+        listed, at = listing(symbol, exchange, day), hours[days == day] * HOUR_US
+        forward = forwards(symbol, exchange, listed.expiry, at).underlying_price[listed.place]
+        contracts = open_interest(symbol, exchange, day, at)
+        parts.append(np.round((contracts * np.round(forward, 6)).sum(axis=0), 2))
+    oi = np.concatenate(parts)
     running = np.concatenate([[0.0], np.cumsum(turnover(symbol, exchange, hours) * oi)])
     volume = running[_HOURS:-1] - running[: -_HOURS - 1]
     return oi[_HOURS:], np.round(volume, 2)
-
-
-def _open_interest_usd(symbol: str, exchange: str, trading_day: int, hours: Ints) -> Floats:
-    listed = listing(symbol, exchange, trading_day)
-    forward = forwards(symbol, exchange, listed.expiry, hours * HOUR_US).underlying_price[listed.place]
-    contracts = open_interest(symbol, exchange, trading_day, hours * HOUR_US)
-    return np.asarray(np.round((contracts * np.round(forward, 6)).sum(axis=0), 2))
