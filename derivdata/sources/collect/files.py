@@ -99,6 +99,13 @@ class Quarantine:
         return f"kept as {path.name}"
 
 
+def noted(
+    quarantine: Quarantine | None, exchange: str, request: str, body: bytes, error: str, at: pd.Timestamp
+) -> str:
+    """Return an error, with the place in the quarantine where its body is now, if there is one."""
+    return f"{error} ({quarantine.keep(exchange, request, body, error, at)})" if quarantine else error
+
+
 def _changed(path: Path) -> float:
     try:
         return path.stat().st_mtime

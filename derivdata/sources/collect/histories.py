@@ -193,17 +193,15 @@ class _Job:
         except ArchiveError as problem:
             self.fatal = problem
         except DerivdataError as problem:
-            self._fail(f"{self.exchange}: {problem}")
+            failure = f"{self.exchange}: {problem}"
+            self.done.failed.append(failure)  # to which other venues' threads append, too
+            if self.progress is not None:
+                self.progress(failure)
         except BaseException as problem:  # what is not ours must reach the caller's thread
             self.fatal = problem
         finally:
             self.done.notices += self.session.notices
             self.session.close()
-
-    def _fail(self, failure: str) -> None:
-        self.done.failed.append(failure)  # to which other venues' threads append, too
-        if self.progress is not None:
-            self.progress(failure)
 
     def _venue(self) -> None:
         requests = {

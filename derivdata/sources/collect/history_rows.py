@@ -122,11 +122,12 @@ def require_contract(endpoint: VenueEndpoint, page: Records, item: Instrument) -
     contracts = {row.instrument.name: row.instrument.symbol for rows in pasts for row in rows}
     named = {*contracts.values()}
     of_many = endpoint.symbol in ("", "currency")
+    others = ""
     if len(contracts) > 1 and not of_many:
-        both = " and ".join(sorted(contracts)[:2])
-        raise SchemaError(f"{endpoint.where}: asked for {item.name}, the answer is about {both}")
-    if named and (item.symbol not in named if of_many else named != {item.symbol}):
+        others = " and ".join(sorted(contracts)[:2])
+    elif named and (item.symbol not in named if of_many else named != {item.symbol}):
         others = ", ".join(sorted(named - {item.symbol})[:3])
+    if others:
         raise SchemaError(f"{endpoint.where}: asked for {item.name}, the answer is about {others}")
 
 

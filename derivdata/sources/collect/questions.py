@@ -18,6 +18,7 @@ from derivdata import tables, units
 from derivdata.errors import SchemaError
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.audit import Question, audit
+from derivdata.sources.collect.files import noted
 from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Option, OrderBook, Records, State
@@ -66,9 +67,8 @@ class LastPolls:
     def __init__(self, exchange: str, open_interest: Mapping[str, float] | None = None) -> None:
         self._exchange = exchange
         self._open = dict(open_interest or {})
-        self._jumped: tuple[pd.Timestamp, float] | None = (
-            None  # since when the median is far off, and how far
-        )
+        # Since when the median is far off, and how far
+        self._jumped: tuple[pd.Timestamp, float] | None = None
         self._last: dict[tuple[str, str], float] = {}  # by contract and figure
         self._since: dict[tuple[str, str], pd.Timestamp] = {}  # when a figure was first doubtful
         self._named: set[str] = set()  # contracts that a poll told of
@@ -244,12 +244,10 @@ def require_plausible(session: VenueSession, archive: Archive, table: str, rows:
                 require_like(table, last.tail(_SERIES_ROWS), part.head(_SERIES_ROWS))
         require_even(table, rows)
     except (Question, SchemaError) as problem:
-        quarantine = session.shared.quarantine
         why = f"{exchange} {table}: {problem.finding if isinstance(problem, Question) else problem}"
-        if quarantine is not None:
-            body = msgspec.json.encode(rows.head(_SERIES_ROWS).astype(str).to_dict("records"))
-            why = f"{why} ({quarantine.keep(exchange, table, body, why, session.clock.utc())})"
-        raise SchemaError(why) from None
+        body = msgspec.json.encode(rows.head(_SERIES_ROWS).astype(str).to_dict("records"))
+        now, quarantine = session.clock.utc(), session.shared.quarantine
+        raise SchemaError(noted(quarantine, exchange, table, body, why, now)) from None
 
 
 def require_even(table: str, rows: pd.DataFrame) -> None:

@@ -16,7 +16,7 @@ from derivdata.client.transport.response import http_date, retry_after
 from derivdata.errors import DerivdataError, NetworkError, SchemaError, VenueError
 from derivdata.sources import venues
 from derivdata.sources.collect.clock import Clock
-from derivdata.sources.collect.files import Quarantine
+from derivdata.sources.collect.files import Quarantine, noted
 from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.reading import Reading
@@ -225,10 +225,8 @@ class VenueSession:
         try:
             records = venues.records(self.venue.exchange, text, reply.body, at=at, context=read_context)
         except SchemaError as problem:
-            if self.shared.quarantine is None:
-                raise
-            note = self.shared.quarantine.keep(self.venue.exchange, text, reply.body, str(problem), at)
-            raise SchemaError(f"{problem} ({note})") from None
+            exchange, quarantine = self.venue.exchange, self.shared.quarantine
+            raise SchemaError(noted(quarantine, exchange, text, reply.body, str(problem), at)) from None
         return records, text, reply.body
 
     def _context(self, more: Mapping[str, Any]) -> Context:

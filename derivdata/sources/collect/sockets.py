@@ -17,7 +17,7 @@ from derivdata import tables
 from derivdata.errors import DerivdataError, SchemaError
 from derivdata.sources import venues
 from derivdata.sources.collect.clock import Clock
-from derivdata.sources.collect.files import Quarantine
+from derivdata.sources.collect.files import Quarantine, noted
 from derivdata.sources.collect.pushed_states import PushedStates
 from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.endpoint import STATE_TABLES, Stream, Venue
@@ -217,10 +217,10 @@ class VenueStream:
             try:
                 self._keep(body, context, now)
             except SchemaError as problem:
-                note = None if self._quarantine is None else self._quarantine.keep(
-                    self.venue.exchange, self._stream.channel, body, str(problem), now
-                )  # fmt: skip
-                raise SchemaError(f"{problem} ({note})" if note else str(problem)) from None
+                exchange, channel = self.venue.exchange, self.channel
+                raise SchemaError(
+                    noted(self._quarantine, exchange, channel, body, str(problem), now)
+                ) from None
             return True
         if body != b"pong":
             with contextlib.suppress(ValueError, msgspec.DecodeError):  # text that is no JSON says nothing

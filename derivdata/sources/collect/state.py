@@ -13,7 +13,7 @@ from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.bulk import AGAIN, CHAINS, BulkAnswers, Poll
 from derivdata.sources.collect.contract_states import ContractStates, PaymentSpacing
 from derivdata.sources.collect.contracts import contract_name, endpoints_for, list_contracts
-from derivdata.sources.collect.files import is_collected
+from derivdata.sources.collect.files import is_collected, noted
 from derivdata.sources.collect.history_rows import require_contract
 from derivdata.sources.collect.liquidations import LIQUIDATIONS, LiquidationPolls
 from derivdata.sources.collect.questions import LastPolls, require_current
@@ -301,11 +301,8 @@ class VenueState:
 
     def _refused(self, poll: Poll, table: str, records: Records, problem: SchemaError) -> str:
         """Keep records that are no rows of a table in the quarantine; return what is wrong with them."""
-        quarantine = self.session.shared.quarantine
-        if quarantine is None:
-            return str(problem)
         body = msgspec.json.encode(records)
-        return f"{problem} ({quarantine.keep(poll.exchange, table, body, str(problem), poll.at)})"
+        return noted(self.session.shared.quarantine, poll.exchange, table, body, str(problem), poll.at)
 
     def _stamped(self, state: Records) -> Records:
         """Stamp what has no instant of its own with that at which its contract's last answer arrived."""

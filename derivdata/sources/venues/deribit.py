@@ -20,11 +20,9 @@ from derivdata.sources.venues.record_types import (
     IndexPoint,
     Instrument,
     Liquidation,
-    Option,
     Payment,
     Price,
     Records,
-    State,
 )
 from derivdata.sources.venues.shapes import Bargain, Book, Figures, Greeks, Listed, spelled
 from derivdata.sources.venues.wire import Wire, expiry_in
@@ -63,30 +61,31 @@ _OPTION_SUMMARY = spelled(
 
 def future_summaries(reading: Reading) -> Records:
     """Read rates of the last 8 hours, open interest, prices and volume of a currency's futures."""
-    return Records(states=[_state(reading, row) for row in reading.rows(_SUMMARY, "result")])
+    return _futures(reading, reading.rows(_SUMMARY, "result"))
 
 
-def _state(reading: Reading, row: Figures[float, int]) -> State:
-    """Return the state of a future; a rate of 8 hours is realised in each hour."""
-    item = _item(reading, row.name)
-    return reading.state(item, row, 8.0, settle_h=1.0 if item.perpetual else None)
+def _futures(reading: Reading, rows: list[Figures[float, int]]) -> Records:
+    """Return the states of futures; a rate of 8 hours is realised in each hour."""
+    items = [_item(reading, row.name) for row in rows]
+    states = [
+        reading.state(item, row, 8.0, settle_h=1.0 if item.perpetual else None)
+        for item, row in zip(items, rows, strict=True)
+    ]
+    return Records(states=states)
 
 
 def option_summaries(reading: Reading) -> Records:
-    """Read the chain of a currency, which has no greeks; the volatility is in percent."""
-    options = [_option(reading, row) for row in reading.rows(_OPTION_SUMMARY, "result")]
-    _check_percent(reading, [option.iv for option in options if option.iv])
-    return Records(options=options)
+    """Read the chain of a currency, which has no greeks."""
+    return _options(reading, reading.rows(_OPTION_SUMMARY, "result"))
 
 
-def _option(reading: Reading, row: Greeks[float, int]) -> Option:
-    return reading.quoted(row, in_coin="_" not in row.name, percent=100)
-
-
-def _check_percent(reading: Reading, volatilities: list[float]) -> None:
-    """Refuse a chain whose median is below 3 % or above 1,000 %: it is not in percent."""
+def _options(reading: Reading, rows: list[Greeks[float, int]]) -> Records:
+    """Return options; refuse those whose median volatility is below 3 % or above 1,000 %."""
+    options = [reading.quoted(row, in_coin="_" not in row.name, percent=100) for row in rows]
+    volatilities = [option.iv for option in options if option.iv]
     if volatilities and not 0.03 <= statistics.median(volatilities) <= 10:
         reading.fail(f"a volatility of {statistics.median(volatilities):g} times 100 is not in percent")
+    return Records(options=options)
 
 
 _TICKER = spelled(
@@ -109,10 +108,8 @@ class _Head(Wire):
 def _tickers(rows: Callable[..., Any], path: str, reading: Reading) -> Records:
     """Return what tickers say: of futures, or of options with greeks."""
     if all(row.instrument_name.endswith(("-C", "-P")) for row in rows(_Head, path)):
-        options = [_option(reading, row) for row in rows(_OPTION_TICKER, path)]
-        _check_percent(reading, [option.iv for option in options if option.iv])
-        return Records(options=options)
-    return Records(states=[_state(reading, row) for row in rows(_TICKER, path)])
+        return _options(reading, rows(_OPTION_TICKER, path))
+    return _futures(reading, rows(_TICKER, path))
 
 
 def ticker_frames(reading: Reading) -> Records:

@@ -50,8 +50,9 @@ class CodedBody(wire.Wire):
 
 
 class NumberedBody(RefusedBody):
-    """A body whose ``code`` is a number, 0 of what is no error."""
+    """A body whose ``code`` is a number; a venue with another `success` has a subclass."""
 
+    success: ClassVar[int] = 0
     code: int | None = None
     msg: str = ""
     message: str = ""
@@ -59,7 +60,7 @@ class NumberedBody(RefusedBody):
     @property
     def fault(self) -> Fault:
         """The error."""
-        return super().fault if self.code in (None, 0) else (self.code, self.msg or self.message)
+        return super().fault if self.code in (None, self.success) else (self.code, self.msg or self.message)
 
 
 def refusal(kind: type[_MayFail], reason_of: Callable[[Any], str | None]) -> Callable[[Reading], None]:

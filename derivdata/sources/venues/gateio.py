@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal
 import msgspec
 
 from derivdata.sources.venues.endpoint import PRICE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import Fault, Refused, refusal
+from derivdata.sources.venues.faults import Fault, RefusedBody, refusal
 from derivdata.sources.venues.readers import payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Price, Records, Taken
@@ -25,17 +25,14 @@ _SIZE = str | float
 _REASONS = {"TOO_MANY_REQUESTS": "limit", "SERVER_ERROR": "busy", "TOO_BUSY": "busy"}
 
 
-class _Fault(Wire):
+class _Fault(RefusedBody):
     label: str | None = None
     message: str = ""
-    error: Refused | None = None
 
     @property
     def fault(self) -> Fault:
         """Of an answer its label, of a frame its error."""
-        if self.label is not None:
-            return self.label, self.message
-        return None if self.error is None else (self.error.code, self.error.message)
+        return super().fault if self.label is None else (self.label, self.message)
 
 
 def _named(name: str) -> Instrument:

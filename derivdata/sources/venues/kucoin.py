@@ -148,7 +148,8 @@ def funding_history(reading: Reading) -> Records:
 
 
 _LEVEL = tuple[str | float, float]
-_BOOK = spelled(Book[_LEVEL, int], name="symbol", bids="bids", asks="asks", time="ts")  # in nanoseconds
+_BOOK = spelled(Book[_LEVEL, int], name="symbol", bids="bids", asks="asks", time="ts")
+book = books(_BOOK, "data", _named, per=1_000_000)  # whose instants are in nanoseconds
 
 _HUNDRED_HOURS = Paging(
     descending=True, start="startAt", end="endAt", limit=100, limit_name="", span_hours=100
@@ -172,14 +173,8 @@ ENDPOINTS = (
         "settlements", "/api/v1/contract/funding-rates", funding_history, symbol="symbol", weight=5,
         paging=Paging(descending=True, start="from", end="to", limit=100, limit_name=""),
     ),
-    _endpoint(
-        "book", "/api/v1/level2/snapshot", books(_BOOK, "data", _named, per=1_000_000), symbol="symbol",
-        weight=3,
-    ),
-    _endpoint(
-        "book", "/api/v1/level2/depth100", books(_BOOK, "data", _named, per=1_000_000), symbol="symbol",
-        weight=5,
-    ),
+    _endpoint("book", "/api/v1/level2/snapshot", book, symbol="symbol", weight=3),
+    _endpoint("book", "/api/v1/level2/depth100", book, symbol="symbol", weight=5),
 )  # fmt: skip
 
 VENUE = Venue(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from functools import partial
+from typing import ClassVar
 
 from derivdata.sources.venues.endpoint import (
     PRICE_TABLES,
@@ -20,7 +21,7 @@ from derivdata.sources.venues.endpoint import (
     Venue,
     VenueEndpoint,
 )
-from derivdata.sources.venues.faults import Fault, Refused, refusal
+from derivdata.sources.venues.faults import NumberedBody, refusal
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, Payment, Records, State
 from derivdata.sources.venues.shapes import Figures, Level, keyed, spelled
@@ -30,17 +31,8 @@ from derivdata.support.decoders import DECODERS
 _PERCENT = 100.0
 
 
-class _Fault(Wire):
-    code: int | None = None
-    message: str = ""
-    error: Refused | None = None
-
-    @property
-    def fault(self) -> Fault:
-        """Of an answer its code, of a frame its error."""
-        if self.code not in (None, 200):
-            return self.code, self.message
-        return None if self.error is None else (self.error.code, self.error.message)
+class _Fault(NumberedBody):
+    success: ClassVar[int] = 200
 
 
 def _named(symbol: str) -> Instrument:

@@ -175,6 +175,9 @@ def _contract(reading: Reading, row: _Contract) -> Instrument:
     )
 
 
+instruments = contracts(_CONTRACT, "data", _contract)
+
+
 class _Detail(Wire):
     posSide: str
     side: str
@@ -300,13 +303,11 @@ _STATISTICS = "/api/v5/rubik/stat"
 _SWAP = {"instType": "SWAP"}
 _DATED = "instType=FUTURES"
 _FAMILIES = ("BTC-USD", "ETH-USD")
+_chain = partial(_endpoint, "chain", symbol="instFamily", every=300, each=_FAMILIES)
 _WALK = Paging(descending=True, start="", end="after", limit=400, reach_days=90)
 
 ENDPOINTS = (
-    _endpoint(
-        "instruments", "/api/v5/public/instruments?instType=SWAP", contracts(_CONTRACT, "data", _contract),
-        lists=True,
-    ),
+    _endpoint("instruments", "/api/v5/public/instruments?instType=SWAP", instruments, lists=True),
     _endpoint(
         "funding", "/api/v5/public/funding-rate", funding_rates, tables=RATE_TABLES, params={"instId": "ANY"},
         weight=2.5, every=60,
@@ -317,10 +318,7 @@ ENDPOINTS = (
         every=60,
     ),
     _endpoint("tickers", "/api/v5/market/tickers", states(_TICKER, "data", _named), params=_SWAP, every=60),
-    _endpoint(
-        "instruments", f"/api/v5/public/instruments?{_DATED}", contracts(_CONTRACT, "data", _contract),
-        lists=True,
-    ),
+    _endpoint("instruments", f"/api/v5/public/instruments?{_DATED}", instruments, lists=True),
     *(
         _endpoint(
             "mark", "/api/v5/market/index-tickers", indices, params={"quoteCcy": quote}, quote=quote,
@@ -363,27 +361,14 @@ ENDPOINTS = (
         "book", "/api/v5/market/books", books(_BOOK, "data", _named, by="instId"), params={"sz": "400"},
         symbol="instId",
     ),
-    _endpoint(
-        "chain", "/api/v5/public/opt-summary", _quoted(_OPTION), symbol="instFamily", every=300,
-        each=_FAMILIES,
+    _chain("/api/v5/public/opt-summary", _quoted(_OPTION)),
+    _chain("/api/v5/public/open-interest?instType=OPTION", _quoted(_OPTION_OI), tables=()),
+    _chain("/api/v5/market/tickers?instType=OPTION", _quoted(_OPTION_TICKER), tables=()),
+    _chain(
+        "/api/v5/public/mark-price?instType=OPTION", _quoted(_OPTION_MARK), tables=(), weight=2.5,
+        confirmed=False, note="the specification names it for swaps",
     ),
-    _endpoint(
-        "chain", "/api/v5/public/open-interest?instType=OPTION", _quoted(_OPTION_OI), tables=(),
-        symbol="instFamily", every=300, each=_FAMILIES,
-    ),
-    _endpoint(
-        "chain", "/api/v5/market/tickers?instType=OPTION", _quoted(_OPTION_TICKER), tables=(),
-        symbol="instFamily", every=300, each=_FAMILIES,
-    ),
-    _endpoint(
-        "chain", "/api/v5/public/mark-price?instType=OPTION", _quoted(_OPTION_MARK), tables=(),
-        symbol="instFamily", weight=2.5, every=300, each=_FAMILIES, confirmed=False,
-        note="the specification names it for swaps",
-    ),
-    _endpoint(
-        "instruments", "/api/v5/public/instruments?instType=OPTION", contracts(_CONTRACT, "data", _contract),
-        symbol="instFamily",
-    ),
+    _endpoint("instruments", "/api/v5/public/instruments?instType=OPTION", instruments, symbol="instFamily"),
     _endpoint(
         "liquidations", "/api/v5/public/liquidation-orders", liquidations,
         params={**_SWAP, "state": "filled"}, symbol="instFamily", confirmed=False,

@@ -14,7 +14,6 @@ from derivdata.sources.venues.record_types import (
     Instrument,
     Interval,
     Liquidation,
-    Payment,
     Quotes,
     Records,
     Traded,
@@ -73,12 +72,8 @@ def payments(
 
     def read(reading: Reading) -> Records:
         asked = reading.asked(by) if by else ""
-        instant, instrument, required = getattr(reading, unit), reading.instrument, reading.required
-        paid = [
-            Payment(instrument(row.name or asked, named), instant(row.time), required(row.rate), period_h)
-            for row in reading.rows(shape, path)
-        ]
-        return Records(payments=paid, times=[row.time for row in paid])
+        rows = ((row.name or asked, row.time, row.rate) for row in reading.rows(shape, path))
+        return reading.payments(rows, named, period_h, unit=unit)
 
     return read
 

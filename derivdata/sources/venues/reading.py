@@ -248,14 +248,18 @@ class Reading(wire.Body):
         rows: Iterable[tuple[str, float | str, wire.NUMBER]],
         parse: Callable[[str], Instrument],
         period_h: float | None = None,
+        *,
+        unit: str = "ms",
     ) -> Records:
-        """Return payments from rows of contract, instant [ms] and rate.
+        """Return payments from rows of contract, instant and rate.
 
         The rate is of `period_h` hours, by default of the spacing of the payments.
         """
-        instrument, ms, required = self.instrument, self.ms, self.required  # histories are long
+        # Histories are long
+        instrument, to_us, required = self.instrument, getattr(self, unit), self.required
         paid = [
-            Payment(instrument(name, parse), ms(time), required(rate), period_h) for name, time, rate in rows
+            Payment(instrument(name, parse), to_us(time), required(rate), period_h)
+            for name, time, rate in rows
         ]
         return Records(payments=paid, times=[row.time for row in paid])
 

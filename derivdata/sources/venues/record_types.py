@@ -311,14 +311,8 @@ class Records:
     def add_past(self, row: Payment | OiPoint | Price | Liquidation) -> None:
         """Add a row of a history, and its stamp to those of the page."""
         self.times.append(row.time)
-        if isinstance(row, Payment):
-            self.payments.append(row)
-        elif isinstance(row, OiPoint):
-            self.oi.append(row)
-        elif isinstance(row, Price):
-            self.prices.append(row)
-        else:
-            self.liquidations.append(row)
+        past = {Payment: self.payments, OiPoint: self.oi, Price: self.prices, Liquidation: self.liquidations}
+        past[type(row)].append(row)  # type: ignore[attr-defined]
 
     def add(self, other: Records) -> None:
         """Add the records of another body; its cursor becomes the cursor."""

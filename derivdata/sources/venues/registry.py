@@ -28,32 +28,11 @@ from derivdata.sources.venues import (
 )
 from derivdata.sources.venues.endpoint import Venue
 
+_MODULES = (
+    binance, bybit, okx, hyperliquid, gateio, bitget, deribit, lighter, paradex, aster, kraken,
+    dydx, kucoin, mexc, huobi, derive, bingx, phemex, bitmex, cryptocom, edgex, backpack,
+)  # fmt: skip
 VENUES: dict[str, Venue] = {
-    venue.exchange: venue
-    for venue in (
-        binance.VENUE,
-        bybit.VENUE,
-        okx.VENUE,
-        hyperliquid.VENUE,
-        gateio.VENUE,
-        bitget.VENUE,
-        deribit.VENUE,
-        lighter.VENUE,
-        paradex.VENUE,
-        aster.VENUE,
-        kraken.VENUE,
-        dydx.VENUE,
-        kucoin.VENUE,
-        mexc.VENUE,
-        huobi.VENUE,
-        derive.VENUE,
-        bingx.VENUE,
-        phemex.VENUE,
-        bitmex.VENUE,
-        cryptocom.VENUE,
-        edgex.VENUE,
-        backpack.VENUE,
-        *hyperliquid.DEX_VENUES,
-    )
+    venue.exchange: venue for venue in (*(module.VENUE for module in _MODULES), *hyperliquid.DEX_VENUES)
 }
 """The venues by slug, and after them the dexes of Hyperliquid, each a venue of its own."""

@@ -337,8 +337,7 @@ def _books(records: Records, at: int | None) -> dict[str, Any]:
         for level, (price, size) in enumerate(levels, 1)
     ]
     return {
-        "symbol": [row[0].instrument.symbol for row in rows],
-        "time": stamps([row[0].time for row in rows], at),
+        **_columns([row[0] for row in rows], at),
         "side": [row[1] for row in rows],
         "level": [row[2] for row in rows],
         "price_usd": [row[3] for row in rows],
@@ -357,8 +356,7 @@ def _depths(records: Records, at: int | None) -> dict[str, Any]:
             bids, asks = (_within(levels, mid, depth) for levels in (book.bids, book.asks))
             rows.append((book, depth, bids, asks))
     return {
-        "symbol": [row[0].instrument.symbol for row in rows],
-        "time": stamps([row[0].time for row in rows], at),
+        **_columns([row[0] for row in rows], at),
         "depth_bps": [row[1] for row in rows],
         "bid_depth_usd": [row[2] for row in rows],
         "ask_depth_usd": [row[3] for row in rows],

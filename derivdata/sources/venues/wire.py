@@ -38,12 +38,6 @@ class Data(Wire, Generic[T]):
     data: T
 
 
-class Result(Wire, Generic[T]):
-    """Envelope ``{"result": ...}``."""
-
-    result: T
-
-
 @overload
 def decode(body: bytes, kind: type[T], where: str) -> T: ...
 @overload
