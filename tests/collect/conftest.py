@@ -11,6 +11,7 @@ import pytest
 
 from derivdata.sources.archive import Archive, open_archive
 from derivdata.sources.collect.collector import Collector
+from derivdata.sources.collect.histories import Backfilled, backfill
 from tests.collect.direct import faked
 from tests.collect.fakes import Fakes, SimulatedClock
 
@@ -37,6 +38,21 @@ def made(archive: Archive, fakes: Fakes, clock: SimulatedClock) -> Callable[...,
         return Collector(archive, venues=venues, **(where | options))
 
     return collector
+
+
+@pytest.fixture
+def fill(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock, request: pytest.FixtureRequest
+) -> Callable[..., Backfilled]:
+    """Fetch a table of some venues into the archive, of the module's `SYMBOLS`, `START` and `END`."""
+    usual = {"symbols": ["BTC"], **{name.lower(): value for name, value in vars(request.module).items()}}
+
+    def filled(table: str, *venues: str, **options: Any) -> Backfilled:
+        about = [options.pop(name, usual.get(name)) for name in ("symbols", "start", "end")]
+        where = {"clock": clock, "addresses": fakes.addresses}
+        return backfill(archive, *about, venues=venues, names=[table], **where, **options)
+
+    return filled
 
 
 @pytest.fixture

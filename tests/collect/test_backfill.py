@@ -24,40 +24,27 @@ SETTLING = [name for name in VENUES if name not in ("paradex", *DEXES)]  # no fa
 UNCONFIRMED = ("kraken", "edgex")
 
 
-def _fill(archive: Archive, fakes: Fakes, clock: SimulatedClock, *venues: str, **options: Any) -> Any:
-    return backfill(
-        archive,
-        options.pop("symbols", SYMBOLS),
-        options.pop("start", START),
-        options.pop("end", END),
-        venues=venues,
-        clock=clock,
-        addresses=fakes.addresses,
-        **options,
-    )
-
-
 @pytest.mark.parametrize("exchange", SETTLING)
 def test_a_month_of_settlements_equals_the_truth_row_for_row(
-    exchange: str, archive: Archive, fakes: Fakes, clock: SimulatedClock
+    exchange: str, fill: Any, archive: Archive, fakes: Fakes
 ) -> None:
-    options = {"names": ["funding_settlements"], "unconfirmed": exchange in UNCONFIRMED}
-    done = _fill(archive, fakes, clock, exchange, **options)
+    options = {"unconfirmed": exchange in UNCONFIRMED}
+    done = fill("funding_settlements", exchange, **options)
     assert done.failed == []
     hold_settlements(archive, fakes, [exchange], *MONTH)
     assert used(fakes.log)[exchange] <= 0.25
-    again = _fill(archive, fakes, clock, exchange, **options)
+    again = fill("funding_settlements", exchange, **options)
     assert again.written == {}  # the ledger knows what was asked
     assert len(archive.requests()) == len(SYMBOLS)
 
 
 @pytest.mark.parametrize("exchange", ["binance", "bybit", "okx", "gateio"])
 def test_open_interest_of_the_past_equals_the_truth(
-    exchange: str, archive: Archive, fakes: Fakes, clock: SimulatedClock
+    exchange: str, fill: Any, archive: Archive, fakes: Fakes
 ) -> None:
     """Bybit tells coins: its marks of the same five minutes value them."""
     start = "2026-01-29"
-    done = _fill(archive, fakes, clock, exchange, names=["oi_history"], start=start)
+    done = fill("oi_history", exchange, start=start)
     assert done.failed == []
     assert used(fakes.log)[exchange] <= 0.25
     first, end = (pd.Timestamp(t, tz="UTC") for t in (start, END))
@@ -72,20 +59,20 @@ def test_open_interest_of_the_past_equals_the_truth(
 
 
 def test_every_venue_in_one_run_with_a_tenth_of_the_requests_failing(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
+    fill: Any, archive: Archive, fakes: Fakes
 ) -> None:
     fakes.random_faults = 0.1
-    done = _fill(archive, fakes, clock, *SETTLING, names=["funding_settlements"], unconfirmed=True)
+    done = fill("funding_settlements", *SETTLING, unconfirmed=True)
     assert done.failed == []
     hold_settlements(archive, fakes, SETTLING, *MONTH)
     assert {exchange for exchange, *_ in fakes.log} == {*SETTLING}
 
 
 def test_a_venue_that_cannot_be_had_is_said_once_and_stops_no_other(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
+    fill: Any, archive: Archive, fakes: Fakes
 ) -> None:
     fakes.faults["binance"] = [(451, {}, {"code": 0, "msg": "restricted location"})]
-    done = _fill(archive, fakes, clock, "binance", "bybit", names=["funding_settlements"])
+    done = fill("funding_settlements", "binance", "bybit")
     assert len(done.failed) == 1
     assert "binance" in done.failed[0]
     assert "451" in done.failed[0]
@@ -94,28 +81,26 @@ def test_a_venue_that_cannot_be_had_is_said_once_and_stops_no_other(
 
 
 def test_a_walk_that_breaks_off_writes_no_row_and_is_asked_again(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
+    fill: Any, archive: Archive, fakes: Fakes
 ) -> None:
-    _fill(archive, fakes, clock, "bybit", names=["funding_settlements"], symbols=["ETH"])
+    fill("funding_settlements", "bybit", symbols=["ETH"])
     listing = 3  # requests for the list of contracts
     refused = {"retCode": 10001, "retMsg": "bad", "result": {}, "time": 1}
     fakes.faults["bybit"] = [*[None] * (listing + 1), refused]
-    done = _fill(archive, fakes, clock, "bybit", names=["funding_settlements"], symbols=["BTC"])
+    done = fill("funding_settlements", "bybit", symbols=["BTC"])
     assert len(done.failed) == 1
     assert "10001" in done.failed[0]
     assert "BTC" not in archive.symbols("funding_settlements")
     asked = archive.requests().set_index("symbol")
     assert asked["answered"].to_dict() == {"BTC": False, "ETH": True}
-    assert _fill(archive, fakes, clock, "bybit", names=["funding_settlements"]).failed == []
+    assert fill("funding_settlements", "bybit").failed == []
     hold_settlements(archive, fakes, ["bybit"], *MONTH)
 
 
-def test_a_window_is_asked_only_where_the_ledger_lacks_it(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
-) -> None:
-    _fill(archive, fakes, clock, "binance", names=["funding_settlements"], start="2026-01-10")
+def test_a_window_is_asked_only_where_the_ledger_lacks_it(fill: Any, archive: Archive, fakes: Fakes) -> None:
+    fill("funding_settlements", "binance", start="2026-01-10")
     fakes.log.clear()
-    _fill(archive, fakes, clock, "binance", names=["funding_settlements"])
+    fill("funding_settlements", "binance")
     asked = [params for _, place, params, _ in fakes.log if place.endswith("fundingRate")]
     ten = pd.Timestamp("2026-01-10", tz="UTC").timestamp() * 1000
     assert asked
@@ -129,7 +114,8 @@ def test_a_clock_that_differs_is_noticed_or_stops_writing(
 ) -> None:
     offset = pd.Timedelta(apart, "s")
     with Fakes(LAST, lambda: clock.utc() + offset) as running:
-        done = _fill(archive, running, clock, "dydx", names=["funding_settlements"])
+        where: dict[str, Any] = {"clock": clock, "addresses": running.addresses}
+        done = backfill(archive, SYMBOLS, START, END, venues=["dydx"], names=["funding_settlements"], **where)
     if apart == 30:
         assert "30 s apart" in done.notices[0]
         assert archive.tables() == {"funding_settlements"}
@@ -142,14 +128,10 @@ def test_an_hourly_venue_of_the_truth_is_a_venue() -> None:
     assert set(HOURLY) <= set(VENUES)
 
 
-def test_a_long_walk_tells_requests_done_of_how_many(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
-) -> None:
+def test_a_long_walk_tells_requests_done_of_how_many(fill: Any, fakes: Fakes) -> None:
     """Phemex: 31 days in steps of 100 hours, and 9 hours before them, are 8 requests."""
     said: list[str] = []
-    _fill(
-        archive, fakes, clock, "phemex", symbols=["BTC"], names=["funding_settlements"], progress=said.append
-    )
+    fill("funding_settlements", "phemex", symbols=["BTC"], progress=said.append)
     asked = sum(place.endswith("funding-rate-history") for _, place, *_ in fakes.log)
     told = [text.rpartition(": ")[2] for text in said[:-1]]
     assert told == ["5 of about 8 requests"], said

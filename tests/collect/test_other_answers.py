@@ -15,7 +15,7 @@ import pytest
 
 from derivdata.errors import ArchiveError, SchemaError
 from derivdata.sources.archive import Archive
-from derivdata.sources.collect import Collector, backfill
+from derivdata.sources.collect import Collector
 from derivdata.sources.collect.questions import LastPolls, hold_list
 from derivdata.sources.venues.endpoint import Paging
 from derivdata.sources.venues.paging import walk
@@ -151,19 +151,6 @@ CASES: dict[str, tuple[str, str, str, Lie, str]] = {
 }  # fmt: skip
 
 
-def _fill(archive: Archive, fakes: Fakes, clock: SimulatedClock, exchange: str, table: str) -> Any:
-    return backfill(
-        archive,
-        SYMBOLS,
-        START if table == FUNDING else "2026-01-30",
-        END,
-        venues=[exchange],
-        names=[table],
-        clock=clock,
-        addresses=fakes.addresses,
-    )
-
-
 def _lying(fakes: Fakes, monkeypatch: pytest.MonkeyPatch, about: str, lie: Lie) -> Callable[[], None]:
     """Tell a lie at the places whose names end so; return what makes the venues honest."""
     honest, seen = fakes._body, list[Any]()
@@ -192,17 +179,23 @@ def _truth(fakes: Fakes, exchange: str, table: str) -> int:
 
 @pytest.mark.parametrize("title", CASES)
 def test_an_answer_about_something_else_is_filled_by_the_next_backfill(
-    title: str, archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+    title: str,
+    fill: Any,
+    archive: Archive,
+    fakes: Fakes,
+    clock: SimulatedClock,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     exchange, table, place, lie, message = CASES[title]
     be_honest = _lying(fakes, monkeypatch, place, lie)
-    done = _fill(archive, fakes, clock, exchange, table)
+    start = START if table == FUNDING else "2026-01-30"
+    done = fill(table, exchange, start=start)
     assert done.failed, "the lie was believed"
     assert pd.Series(done.failed).str.contains(message).all(), done.failed
     assert _rows(archive, table) < _truth(fakes, exchange, table)
     be_honest()
     clock.wait(600)
-    assert _fill(archive, fakes, clock, exchange, table).failed == []
+    assert fill(table, exchange, start=start).failed == []
     assert _rows(archive, table) == _truth(fakes, exchange, table)
 
 
@@ -232,35 +225,30 @@ def test_an_empty_page_is_asked_for_again_and_a_payment_that_stands_twice_is_one
     exchange: str,
     place: str,
     lie: Lie,
+    fill: Any,
     archive: Archive,
     fakes: Fakes,
-    clock: SimulatedClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _lying(fakes, monkeypatch, place, lie)
-    assert _fill(archive, fakes, clock, exchange, FUNDING).failed == []
+    assert fill(FUNDING, exchange).failed == []
     assert _rows(archive, FUNDING) == _truth(fakes, exchange, FUNDING)
 
 
 def test_an_empty_list_of_contracts_is_a_failure_and_leaves_the_older_one(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+    fill: Any, archive: Archive, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     be_honest = _lying(fakes, monkeypatch, "exchangeInfo", emptied)
-    done = _fill(archive, fakes, clock, "binance", FUNDING)
+    done = fill(FUNDING, "binance")
     assert any("the list of contracts is empty" in line for line in done.failed), done.failed
     be_honest()
-    assert _fill(archive, fakes, clock, "binance", FUNDING).failed == []
+    assert fill(FUNDING, "binance").failed == []
     assert _rows(archive, FUNDING) == _truth(fakes, "binance", FUNDING)
 
 
 @pytest.mark.parametrize(("silent", "failed"), [({"ETH"}, 0), ({"BTC", "ETH"}, 2)])
 def test_a_contract_without_payments_is_no_failure_where_another_one_has_some(
-    silent: set[str],
-    failed: int,
-    archive: Archive,
-    fakes: Fakes,
-    clock: SimulatedClock,
-    monkeypatch: pytest.MonkeyPatch,
+    silent: set[str], failed: int, fill: Any, archive: Archive, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is new, or pays nothing; a request that is empty about BTC too is broken."""
     honest = fakes.payments
@@ -269,7 +257,7 @@ def test_a_contract_without_payments_is_no_failure_where_another_one_has_some(
         return [] if symbol in silent else honest(exchange, symbol)
 
     monkeypatch.setattr(fakes, "payments", payments)
-    done = _fill(archive, fakes, clock, "bybit", FUNDING)
+    done = fill(FUNDING, "bybit")
     assert len(done.failed) == failed, done.failed
     asked = archive.requests().set_index("symbol")["answered"]
     assert asked.to_dict() == {"BTC": failed == 0, "ETH": failed == 0}
@@ -280,48 +268,40 @@ def test_a_contract_without_payments_is_no_failure_where_another_one_has_some(
 def test_a_window_is_held_to_the_rows_that_the_series_had_last(
     factor: float,
     is_believed: bool,
+    fill: Any,
     archive: Archive,
     fakes: Fakes,
-    clock: SimulatedClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Open interest of small coins may be of any size: nothing but the series itself tells the unit."""
-    options: dict[str, Any] = {"venues": ["binance"], "names": ["oi_history"], "clock": clock}
-    options["addresses"] = fakes.addresses
-    assert backfill(archive, SYMBOLS, "2026-01-30", "2026-01-31", **options).failed == []
+    assert fill("oi_history", "binance", start="2026-01-30", end="2026-01-31").failed == []
 
     be_honest = _lying(fakes, monkeypatch, "openInterestHist", scaled("sumOpenInterestValue", factor))
-    done = backfill(archive, SYMBOLS, "2026-01-31", END, **options)
+    done = fill("oi_history", "binance", start="2026-01-31")
     assert (done.failed == []) is is_believed
     assert all("not the unit that the venue is known to use" in why for why in done.failed)
     be_honest()
-    backfill(archive, SYMBOLS, "2026-01-31", END, **options)
+    fill("oi_history", "binance", start="2026-01-31")
     assert _rows(archive, "oi_history") == _truth(fakes, "binance", "oi_history")
 
 
 def test_a_series_may_rise_from_nothing(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+    fill: Any, archive: Archive, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A contract that nobody held has no figure to which its next rows could be held."""
-    options: dict[str, Any] = {"venues": ["binance"], "names": ["oi_history"], "clock": clock}
-    options["addresses"] = fakes.addresses
     be_honest = _lying(fakes, monkeypatch, "openInterestHist", scaled("sumOpenInterestValue", 0.0))
-    assert backfill(archive, ["ETH"], "2026-01-30", "2026-01-31", **options).failed == []
+    assert fill("oi_history", "binance", symbols=["ETH"], start="2026-01-30", end="2026-01-31").failed == []
     be_honest()
-    assert backfill(archive, ["ETH"], "2026-01-31", END, **options).failed == []
+    assert fill("oi_history", "binance", symbols=["ETH"], start="2026-01-31").failed == []
     assert _rows(archive, "oi_history") == _truth(fakes, "binance", "oi_history") // 2
 
 
-def test_an_archive_that_cannot_be_read_is_no_fault_of_the_venue(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
-) -> None:
-    options: dict[str, Any] = {"venues": ["binance"], "names": ["oi_history"], "clock": clock}
-    options["addresses"] = fakes.addresses
-    assert backfill(archive, ["ETH"], "2026-01-30", "2026-01-31", **options).failed == []
+def test_an_archive_that_cannot_be_read_is_no_fault_of_the_venue(fill: Any, archive: Archive) -> None:
+    assert fill("oi_history", "binance", symbols=["ETH"], start="2026-01-30", end="2026-01-31").failed == []
     for path in archive.path.rglob("*.parquet"):
         path.write_bytes(b"damaged" + path.read_bytes()[7:])
     with pytest.raises(ArchiveError, match=r"damaged|changed"):
-        backfill(archive, ["ETH"], "2026-01-31", END, **options)
+        fill("oi_history", "binance", symbols=["ETH"], start="2026-01-31")
     assert archive.requests()["answered"].all(), "nothing was entered as the venue's failure"
 
 

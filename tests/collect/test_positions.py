@@ -30,20 +30,13 @@ TOLD = {
 }
 
 
-def fill(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock, venue: str, table: str, start: Any, **how: Any
-) -> Any:
-    where = {"venues": [venue], "names": [table], "clock": clock, "addresses": fakes.addresses, **how}
-    return backfill(archive, ["BTC"], start, END, **where)
-
-
 @pytest.mark.parametrize("venue", TOLD)
 def test_positioning_of_a_window_is_the_truth_row_for_row(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock, venue: str
+    fill: Any, archive: Archive, fakes: Fakes, venue: str
 ) -> None:
     kinds, step, lasts, back = TOLD[venue]
     start = END - pd.Timedelta(back)
-    assert fill(archive, fakes, clock, venue, "positioning_history", start).failed == []
+    assert fill("positioning_history", venue, start=start).failed == []
     rows = archive.read("positioning_history", start, END)
     assert set(rows["kind"]) == set(kinds)
     times = pd.date_range(start, END, freq=step, inclusive="left")
@@ -54,7 +47,7 @@ def test_positioning_of_a_window_is_the_truth_row_for_row(
         np.testing.assert_allclose(part["short_share"], 1 - np.array(longs), rtol=1e-9)
         np.testing.assert_allclose(part["long_short_ratio"], np.array(longs) / (1 - np.array(longs)))
     before = len(fakes.log)
-    assert fill(archive, fakes, clock, venue, "positioning_history", start).written == {}
+    assert fill("positioning_history", venue, start=start).written == {}
     assert not [
         place for _, place, _, _ in fakes.log[before:] if "ratio" in place.lower()
     ]  # the ledger has it
@@ -65,11 +58,11 @@ def test_positioning_of_a_window_is_the_truth_row_for_row(
     [(v, HOUR) for v in ("binance", "aster", "okx", "bitget", "kraken")] + [("gateio", MINUTES)],
 )
 def test_taker_volume_of_a_window_is_the_truth_row_for_row(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock, venue: str, step: pd.Timedelta
+    fill: Any, archive: Archive, venue: str, step: pd.Timedelta
 ) -> None:
     """Bitget and Kraken state coins, which count at the mark of the step's start."""
     start = END - pd.Timedelta(1, "D")
-    done = fill(archive, fakes, clock, venue, "volume_taker", start, unconfirmed=True)
+    done = fill("volume_taker", venue, start=start, unconfirmed=True)
     assert done.failed == []
     rows = archive.read("volume_taker", start, END)
     times = pd.date_range(start, END, freq=step, inclusive="left")
@@ -82,10 +75,10 @@ def test_taker_volume_of_a_window_is_the_truth_row_for_row(
     ("venue", "quote"), [("binance", "USDT"), ("bybit", "USDT"), ("kraken", "USD"), ("okx", "USDT")]
 )
 def test_spot_prices_of_a_window_are_the_truth_row_for_row(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock, venue: str, quote: str
+    fill: Any, archive: Archive, venue: str, quote: str
 ) -> None:
     start = END - pd.Timedelta(3, "D")
-    assert fill(archive, fakes, clock, venue, "prices_spot", start).failed == []
+    assert fill("prices_spot", venue, start=start).failed == []
     rows = archive.read("prices_spot", start, END)
     times = pd.date_range(start, END, freq=HOUR, inclusive="left")
     assert rows["time"].tolist() == times.tolist()
@@ -137,16 +130,16 @@ OF_OPTIONS: dict[str, tuple[str, Any]] = {
 
 @pytest.mark.parametrize("table", OF_OPTIONS)
 def test_options_of_a_window_are_the_truth_row_for_row(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock, table: str
+    fill: Any, archive: Archive, fakes: Fakes, table: str
 ) -> None:
     start, (column, wanted) = END - pd.Timedelta(2, "D"), OF_OPTIONS[table]
-    assert fill(archive, fakes, clock, "deribit", table, start).failed == []
+    assert fill(table, "deribit", start=start).failed == []
     rows = archive.read(table, start, END)
     assert [
         (time.timestamp() * 1000, value) for time, value in zip(rows["time"], rows[column], strict=True)
     ] == (wanted(start))
     asked = len(fakes.log)
-    assert fill(archive, fakes, clock, "deribit", table, start).written == {}
+    assert fill(table, "deribit", start=start).written == {}
     assert {place for _, place, _, _ in fakes.log[asked:]} <= {"/public/get_instruments"}
 
 

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from derivdata.sources.archive import Archive
-from derivdata.sources.collect import backfill
 from derivdata.sources.collect.read_through import ReadThrough
 from derivdata.sources.query import Query
 from tests.collect.fakes import Fakes, SimulatedClock
@@ -24,16 +23,6 @@ FIRST, LAST = (pd.Timestamp(text, tz="UTC") for text in (START, END))
 def fakes(clock: SimulatedClock) -> Iterator[Fakes]:
     with Fakes(int(LAST.timestamp()) + 1800, clock.utc) as running:
         yield running
-
-
-def fill(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock, venue: str, table: str, **options: Any
-) -> Any:
-    start = options.pop("start", START)
-    return backfill(
-        archive, ["BTC"], start, END, venues=[venue], names=[table], clock=clock,
-        addresses=fakes.addresses, **options,
-    )  # fmt: skip
 
 
 def kinds(archive: Archive) -> dict[str, pd.DataFrame]:
@@ -52,22 +41,18 @@ def hold(frame: pd.DataFrame, truth: pd.Series, resolution: str) -> None:
     assert set(frame["resolution"]) == {resolution}
 
 
-def test_deribit_tells_its_index_beside_the_payments(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
-) -> None:
-    done = fill(archive, fakes, clock, "deribit", "prices_history")
+def test_deribit_tells_its_index_beside_the_payments(fill: Any, archive: Archive, fakes: Fakes) -> None:
+    done = fill("prices_history", "deribit")
     assert (done.failed, done.notices) == ([], [])
     hours = range(int(FIRST.timestamp()), int(LAST.timestamp()), 3600)
     found = kinds(archive)
     assert set(found) == {"index"}
     hold(found["index"], inside([(s, fakes.truth.index(s)) for s in hours]), "1h")
-    assert fill(archive, fakes, clock, "deribit", "prices_history").written == {}  # the ledger has the window
+    assert fill("prices_history", "deribit").written == {}  # the ledger has the window
 
 
-def test_gate_tells_its_mark_beside_the_open_interest(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
-) -> None:
-    done = fill(archive, fakes, clock, "gateio", "prices_history")
+def test_gate_tells_its_mark_beside_the_open_interest(fill: Any, archive: Archive, fakes: Fakes) -> None:
+    done = fill("prices_history", "gateio")
     assert done.failed == []
     found = kinds(archive)
     assert set(found) == {"mark"}
@@ -78,27 +63,25 @@ def test_gate_tells_its_mark_beside_the_open_interest(
     ("venue", "known"), [("binance", {"mark": 0.0, "last": 1.0}), ("bybit", {"mark": 0.0})]
 )
 def test_candles_are_asked_only_where_unconfirmed_requests_are_wanted(
-    venue: str, known: dict[str, float], archive: Archive, fakes: Fakes, clock: SimulatedClock
+    venue: str, known: dict[str, float], fill: Any, archive: Archive, fakes: Fakes
 ) -> None:
     """A candle's price is its open, at its start; binance has candles of the mark and of trades."""
-    done = fill(archive, fakes, clock, venue, "prices_history")
+    done = fill("prices_history", venue)
     assert done.notices == [
         f"{venue} has no confirmed request for the past of prices_history: only what is polled is there"
     ]
     assert archive.requests().empty
-    assert fill(archive, fakes, clock, venue, "prices_history", unconfirmed=True).failed == []
+    assert fill("prices_history", venue, unconfirmed=True).failed == []
     found = kinds(archive)
     assert set(found) == set(known)
     for kind, above in known.items():
         hold(found[kind], inside([(s, mark + above) for s, mark in fakes.truth.bars("BTC")]), "1h")
 
 
-def test_paradex_has_a_row_of_its_rate_for_every_minute(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
-) -> None:
+def test_paradex_has_a_row_of_its_rate_for_every_minute(fill: Any, archive: Archive) -> None:
     """Of rows five seconds apart the newest of each minute; a fraction of 8 hours is 10,000 bps."""
     start = LAST - pd.Timedelta(1, "h")
-    assert fill(archive, fakes, clock, "paradex", "funding_history", start=start).failed == []
+    assert fill("funding_history", "paradex", start=start).failed == []
     rows = archive.read("funding_history", start, LAST)
     assert 59 <= len(rows) <= 61
     assert rows["time"].diff().dropna().max() <= pd.Timedelta(1, "min")
