@@ -11,7 +11,7 @@ from derivdata.sources.venues.endpoint import PRICE_TABLES, RATE_TABLES, Paging,
 from derivdata.sources.venues.faults import NumberedBody, refusal
 from derivdata.sources.venues.readers import contracts, states
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, Payment, Records, State
+from derivdata.sources.venues.record_types import Instrument, Records, State
 from derivdata.sources.venues.shapes import Figures, Listed, spelled
 from derivdata.sources.venues.wire import Data, Wire
 from derivdata.tables import contract
@@ -78,10 +78,7 @@ def mark_prices(reading: Reading) -> Records:
 def funding_history(reading: Reading) -> Records:
     """Read hourly payments."""
     item, rows = _values(reading)
-    records = Records()
-    for row in rows:
-        records.add_past(Payment(item, reading.ms(row.t), reading.required(row.v), 1.0))
-    return records
+    return reading.payments(((item.name, row.t, row.v) for row in rows), _named, 1.0)
 
 
 class _Sides(Wire):

@@ -8,10 +8,10 @@ import msgspec
 
 from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import Fault, refusal
-from derivdata.sources.venues.readers import closed_rows, payments
+from derivdata.sources.venues.readers import books, closed_rows, payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
-from derivdata.sources.venues.shapes import Closed, Level, Paid, leaf, many, placed, spelled
+from derivdata.sources.venues.shapes import Book, Closed, Level, Paid, leaf, many, placed, spelled
 from derivdata.sources.venues.wire import Wire
 
 
@@ -146,16 +146,12 @@ _PART = placed(many(_TRADE), "trades")
 _PARTS = placed(_PART | many(_PART), "contents")  # one, or a batch
 
 
-class _Book(Wire):
-    bids: list[Level[str]]
-    asks: list[Level[str]]
+_BOOK = spelled(Book[Level[str], str], bids="bids", asks="asks")
 
 
 def book(reading: Reading) -> Records:
     """Read a book; sizes are coins."""
-    body = reading.part(_Book, _path(reading, ""))
-    item = reading.instrument(reading.asked("ticker"), _named)
-    return Records(books=[reading.book(item, None, body.bids, body.asks)])
+    return books(_BOOK, _path(reading, ""), _named, by="ticker")(reading)
 
 
 _endpoint = partial(VenueEndpoint, "dydx")

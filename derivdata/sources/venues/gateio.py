@@ -15,10 +15,10 @@ import msgspec
 
 from derivdata.sources.venues.endpoint import PRICE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import Fault, RefusedBody, refusal
-from derivdata.sources.venues.readers import payments
+from derivdata.sources.venues.readers import books, payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Price, Records, Taken
-from derivdata.sources.venues.shapes import Figures, Level, N, Paid, Sided, spelled
+from derivdata.sources.venues.shapes import Book, Figures, Level, N, Paid, Sided, spelled
 from derivdata.sources.venues.wire import Wire
 
 _SIZE = str | float
@@ -256,19 +256,11 @@ def _fill(reading: Reading, row: _Liquidated[Any]) -> Liquidation:
 
 
 _LEVEL = spelled(Level[_SIZE], price="p", size="s")
-
-
-class _Book(Wire):
-    update: float  # in seconds with a fraction
-    bids: list[_LEVEL]  # type: ignore[valid-type]
-    asks: list[_LEVEL]  # type: ignore[valid-type]
-
-
-def book(reading: Reading) -> Records:
-    """Read a book, whose sizes are contracts."""
-    body = reading.decode(_Book)
-    item = reading.instrument(reading.asked("contract"), _named)
-    return Records(books=[reading.book(item, reading.seconds(body.update), body.bids, body.asks)])
+# Sizes are contracts; the instant is in seconds with a fraction
+_BOOK = spelled(
+    Book[_LEVEL, float], bids="bids", asks="asks", time="update",  # type: ignore[valid-type]
+)  # fmt: skip
+book = books(_BOOK, "", _named, by="contract", unit="seconds")
 
 
 _endpoint = partial(VenueEndpoint, "gateio")

@@ -9,10 +9,10 @@ from functools import partial
 
 from derivdata.sources.venues.endpoint import RATE_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import NumberedBody, refusal
-from derivdata.sources.venues.readers import contracts, states
+from derivdata.sources.venues.readers import books, contracts, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Payment, Records
-from derivdata.sources.venues.shapes import Figures, Listed, spelled
+from derivdata.sources.venues.shapes import Book, Figures, Listed, spelled
 from derivdata.sources.venues.wire import Wire
 from derivdata.tables import contract
 
@@ -64,23 +64,12 @@ def funding_history(reading: Reading) -> Records:
     return records
 
 
-class _Sides(Wire):
-    bids: list[tuple[str, str]]
-    asks: list[tuple[str, str]]
-
-
-class _Book(Wire):
-    symbol: str
-    orderbook_p: _Sides
-    timestamp: int
-
-
-def book(reading: Reading) -> Records:
-    """Read a book of 30 levels a side; sizes are coins, and the instant is in nanoseconds."""
-    body = reading.part(_Book, "result")
-    item, sides = reading.instrument(body.symbol, _named), body.orderbook_p
-    time = reading.ms(body.timestamp // 1_000_000)
-    return Records(books=[reading.book(item, time, sides.bids, sides.asks)])
+# 30 levels a side, of coins; the instant is in nanoseconds
+_BOOK = spelled(
+    Book[tuple[str, str], int], name="symbol", time="timestamp", bids="orderbook_p.bids",
+    asks="orderbook_p.asks",
+)  # fmt: skip
+book = books(_BOOK, "result", _named, per=1_000_000)
 
 
 _endpoint = partial(VenueEndpoint, "phemex")
