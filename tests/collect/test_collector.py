@@ -87,12 +87,12 @@ def test_rates_in_another_unit_fail_their_venue_s_rates_and_nothing_else(
     held = _rows(archive, "oi_history")["oi_usd"]
     assert held["hyperliquid"].tolist() == [300.0] * len(names)
     assert "okx" in held.index.get_level_values("exchange")
-    why = "hyperliquid: the median funding rate of 25 contracts is 1600 bps per 8 hours"
+    why = "the median funding rate of 25 contracts is 1600 bps per 8 hours"
     assert set(collector.failed) == {"hyperliquid funding_history", "hyperliquid markets_symbol_exchanges"}
-    assert all(text.startswith(why) and "(kept as" in text for text in collector.failed.values())
+    assert all(t.startswith(f"{name}: {why}") and "(kept as" in t for name, t in collector.failed.items())
     asked = archive.requests()
     refused = asked[(asked["exchange"] == "hyperliquid") & (asked["table"] == "funding_history")]
-    assert refused["error"].str.startswith(why).all()
+    assert refused["error"].str.startswith(f"hyperliquid funding_history: {why}").all()
     assert not refused["answered"].any()
 
 

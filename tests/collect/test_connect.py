@@ -92,7 +92,7 @@ def test_a_slow_venue_holds_up_no_read_of_another(fakes: Fakes) -> None:
     assert set(store.requests()["exchange"]) == {"bybit", "okx"}
 
 
-def test_the_state_is_that_of_the_last_minute(fakes: Fakes, clock: SimulatedClock) -> None:
+def test_the_state_is_that_of_the_last_minute(fakes: Fakes, clock: SimulatedClock, tmp_path: Path) -> None:
     dd.connect("venues", venues=["bybit", "okx", "hyperliquid"])
     assert dd.asof() == clock.utc().floor("min")
     rows = dd.funding.snapshot()
@@ -105,6 +105,8 @@ def test_the_state_is_that_of_the_last_minute(fakes: Fakes, clock: SimulatedCloc
     assert dd.asof() == clock.utc().floor("min")
     dd.markets.symbols()
     assert _asked(fakes, "/v5/market/tickers") > polls
+    kept = [*tmp_path.rglob("*.answer")]
+    assert (len(kept), len({path.parent for path in kept})) == (3, 1)  # no folder for each state
 
 
 def test_a_venue_that_cannot_be_had_is_one_notice_with_the_reason(
