@@ -54,8 +54,8 @@ def flow(
     -------
     Dataset, dims `by`, before them ``symbol``, ``exchange`` and ``time`` as far as they differ
         ``bought`` and ``sold`` [coin] in the book, ``net``, the first less the second; ``premium_usd`` [USD],
-        what takers paid less what they got; ``block`` [coin], blocks and legs of packages, in no other
-        figure; ``trade_count``. NaN where nothing was traded at all.
+        what takers paid less what they got, NaN where a trade has no price or index; ``block`` [coin], blocks
+        and legs of packages, in no other figure; ``trade_count``. NaN where nothing was traded at all.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def flow(
         {
             "bought": bought,
             "sold": sold,
-            "premium_usd": (bought - sold) * _price_usd(rows),
+            "premium_usd": ((bought - sold) * _price_usd(rows)).where(in_book, 0.0),
             "block": size.where(~in_book, 0.0),
             "trade_count": 1,
         }
@@ -86,7 +86,7 @@ def flow(
     if every is not None:
         labels = labels.assign(time=rows["time"].dt.floor(times.length(every, "every")))
     keys = [labels[name] for name in labels]
-    table = figures.groupby(keys, observed=True).sum(min_count=1).reset_index()
+    table = figures.groupby(keys, observed=True).sum(skipna=False).reset_index()
     table["net"] = table["bought"] - table["sold"]
     return by_label(table, by, dict.fromkeys([*figures, "net"], by), _UNITS)
 

@@ -29,6 +29,11 @@ def test_flow_is_what_takers_bought_less_what_they_sold_and_blocks_stand_apart()
         "block": [0.0, 50.0],
         "trade_count": [2, 2],
     }
+    unpriced = made.option_trades().assign(
+        index_price_usd=[np.nan, 100.0, 100.0, np.nan]
+    )  # the last: a block
+    premium = option_trades.flow(unpriced, by=["side"])["premium_usd"].sel(side=["call", "put"])
+    assert premium.values.tolist() == pytest.approx([np.nan, -6.0], nan_ok=True)
     hourly = option_trades.flow(made.option_trades(), by=(), every="2h")
     assert hourly["net"].values.tolist() == [4.0, -3.0]
     assert hourly.indexes["time"].tz_localize("UTC").tolist() == [made.START, made.START + pd.Timedelta("2h")]
