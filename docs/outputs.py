@@ -61,7 +61,7 @@ _SIMULATED = {"<!-- site only: simulated venues -->": venues, "<!-- site only: s
 _HOSTED = re.compile(r'dd\.connect\("https://…"[^)]*\)')
 _ELSEWHERE = ("real-data", "gallery/", "reference/", "development/")
 _ROWS, _LINES, _COLUMNS, _WIDTH = 10, 24, 10, 600
-_DARK = {"#000000": "#e6eaf0", "#262626": "#e6eaf0", "#ffffff": "#12161c"}
+_DARK = {"#000000": "#e6eaf0", "#262626": "#e6eaf0", "#ffffff": "#12161c", "#7f3c8d": "#b57bc6"}
 
 
 def setup(app: Any) -> None:
