@@ -69,7 +69,9 @@ class Table:
         What a struct has no field for, or what no row gives (`msgspec.UNSET`), is left out, so that `build`
         can say what is missing.
         """
-        return self.batches(in_batches(rows)) | {n: repeated(v, len(rows)) for n, v in constants.items()}
+        # Batches stay in the processor's cache while all their fields are read.
+        batches = (rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH))
+        return self.batches(batches) | {n: repeated(v, len(rows)) for n, v in constants.items()}
 
     def batches(self, batches: Iterable[Sequence[Struct]]) -> dict[str, Any]:
         """Return the columns of structs that come in batches, none of them needed when the next come."""
@@ -208,11 +210,6 @@ def _codes(column: Any) -> Array:
     if values.dtype == "float64":
         return np.asarray(values)
     return np.asarray(pd.factorize(values, sort=True)[0])
-
-
-def in_batches(rows: Sequence[Struct]) -> Iterable[Sequence[Struct]]:
-    """Yield rows in batches that stay in the processor's cache while all their fields are read."""
-    return (rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH))
 
 
 def gather(batches: Iterable[Sequence[Struct]], kinds: Mapping[str, Kind]) -> dict[str, Any]:
