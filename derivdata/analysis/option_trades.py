@@ -66,7 +66,7 @@ def flow(
     --------
     >>> trades = dd.options.trades("BTC", "1d", venues=["deribit"])
     >>> found = dd.analysis.option_trades.flow(trades, by=["side"])
-    >>> bool((found["bought"] - found["sold"] == found["net"]).all())
+    >>> bool(abs(found["bought"] - found["sold"] - found["net"]).max() < 1e-9)
     True
     """
     rows = _rows(trades)

@@ -182,6 +182,11 @@ def other_echo(name: str, value: Any, body: Body, query: Body) -> None:
     body[name] = value
 
 
+def other_kind(body: Body, query: Body) -> None:
+    need(body.get("kind") in ("mark", "index"))
+    body["kind"] = "last"
+
+
 def other_filter(body: Body, query: Body) -> None:
     need(isinstance(body.get("exchanges_filter"), list))
     body["exchanges_filter"] = ["bybit"]
@@ -339,6 +344,12 @@ def option(change: dict[str, Any], body: Body, query: Body) -> None:
     need("instruments" in body)
     row = body["instruments"][10]
     row |= {name: value(row) if callable(value) else value for name, value in change.items()}
+
+
+def future(body: Body, query: Body) -> None:
+    rows = [row for row in rows_of(body) if "instrument_name" in row and "side" not in row]
+    need(rows)
+    rows[0]["expiry"] = "2027-09-24T08:00:00Z"
 
 
 def date_only(body: Body, query: Body) -> None:
@@ -589,7 +600,7 @@ LIES: dict[str, Lie] = {
     "another outcome": Lie(partial(other_echo, "outcome_id", "109"), "another subject", "about '109'"),
     "another interval": Lie(partial(other_echo, "interval", "4h"), "another subject", "asked for interval"),
     "another grouping": Lie(partial(other_echo, "group_by", "symbol"), "another subject", "about 'symbol'"),
-    "another kind of price": Lie(partial(other_echo, "kind", "last"), "another subject", "about 'last'"),
+    "another kind of price": Lie(other_kind, "another subject", "about 'last'"),
     "another length": Lie(partial(other_echo, "window_days", 30), "another subject", "asked for window_days"),
     "another filter": Lie(other_filter, "another subject", "about 'bybit'"),
     "another range": Lie(other_range, "another range", "about range '77d'"),
@@ -621,6 +632,7 @@ LIES: dict[str, Lie] = {
     "a name of another day": Lie(
         partial(option, {"expiry": "2027-09-24T08:00:00Z"}), "name against option", "expires on 2027-09-24"
     ),
+    "a future of another day": Lie(future, "name against expiry", "expires on 2027-09-24"),
     "expired options": Lie(
         partial(option, {"expiry": "2020-06-26T08:00:00Z", "instrument_name": "an option"}),
         "expired option",
