@@ -23,7 +23,7 @@ from derivdata.errors import ArchiveError
 from derivdata.support import times
 from derivdata.support.text import escape_controls
 from derivdata.tables.contracts import contract, venue_slug
-from derivdata.tables.schema import Kind, Table
+from derivdata.tables.schema import Column, Kind, Table
 
 AUDITS = ("unit", "interval", "schedule", "venues", "future")
 """Names of the questions, for `accept`."""
@@ -118,10 +118,16 @@ def refuse_other_contracts(table: Table, stored: Mapping[str, str], new: Mapping
             )
 
 
+def speller(column: Column) -> Callable[[str], str]:
+    """Return what gives the allowed word that differs by case and spaces alone, else the word in lower case."""
+    known = {word.lower(): word for word in column.allowed}
+    return lambda word: known.get(word.strip().lower(), word.strip().lower())
+
+
 def _changes(table: Table) -> dict[str, Callable[[str], Any]]:
     """Return the function that normalises the words of each column."""
     changes: dict[str, Callable[[str], Any]] = {
-        name: column.spelt for name, column in table.columns.items() if column.allowed
+        name: speller(column) for name, column in table.columns.items() if column.allowed
     }
     if "symbol" in table.columns:
         changes["symbol"] = lambda word: contract(word).symbol

@@ -61,11 +61,6 @@ class Column:
     least: float | None = None
     positive: bool = False
 
-    def spelt(self, word: str) -> str:
-        """Return the allowed word that differs by case and spaces alone, else the word in lower case."""
-        plain = word.strip().lower()
-        return next((one for one in self.allowed if one.lower() == plain), plain)
-
 
 def cast_columns(
     table: str,

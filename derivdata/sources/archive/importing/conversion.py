@@ -12,7 +12,7 @@ import pandas as pd
 from derivdata import units
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.archive import Archive
-from derivdata.sources.archive.audit import future_limit
+from derivdata.sources.archive.audit import future_limit, speller
 from derivdata.sources.archive.importing.plan import ImportPlan
 from derivdata.sources.archive.importing.readers import Chunk
 from derivdata.sources.archive.importing.values import Rejections, instants, numbers, shown, words
@@ -93,7 +93,7 @@ def _flags(raw: Any, name: str, rejections: Rejections) -> Any:
 
 def _hold_to(columns: dict[str, Any], name: str, column: Column, raw: Any, rejections: Rejections) -> None:
     if allowed := column.allowed:
-        columns[name] = _mapped(columns[name], column.spelt)
+        columns[name] = _mapped(columns[name], speller(column))
         wrong = np.array([word is not None and word not in allowed for word in columns[name]])
         choice = " or ".join(f"--set {name}={word}" for word in allowed[:2])
         why = f"is not {' or '.join(allowed)}: if all rows are one of them, say {choice}"
