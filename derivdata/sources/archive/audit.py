@@ -119,7 +119,7 @@ def refuse_other_contracts(table: Table, stored: Mapping[str, str], new: Mapping
 
 
 def speller(column: Column) -> Callable[[str], str]:
-    """Return what spells a word as the allowed one that differs by case and spaces alone, else in lower case."""
+    """Return what spells a word as the allowed one that differs by case alone, else in lower case."""
     known = {word.lower(): word for word in column.allowed}
     return lambda word: known.get(word.strip().lower(), word.strip().lower())
 
