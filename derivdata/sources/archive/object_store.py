@@ -95,7 +95,7 @@ class ObjectStore:
     @property
     def folder(self) -> Path:
         """Raise: there is no folder."""
-        raise ArchiveError(f"{self}: this needs a folder of this machine: copy the archive into one")
+        raise ArchiveError(f"{self}: this needs an archive in a folder of this machine: copy it")
 
     def place(self, path: str) -> str:
         """Return the address of an object."""
