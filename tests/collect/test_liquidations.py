@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from derivdata.sources.archive import Archive
-from derivdata.sources.collect.histories import backfill
 from tests.collect import lists
 from tests.collect.fakes import Fakes, SimulatedClock
 
@@ -42,12 +41,10 @@ def _rows(archive: Archive, exchange: str, start: pd.Timestamp, end: pd.Timestam
 
 @pytest.mark.parametrize("exchange", [*OF_ALL, "dydx", "kraken", "paradex", "okx"])
 def test_a_backfill_is_the_truth_row_for_row(
-    exchange: str, archive: Archive, fakes: Fakes, clock: SimulatedClock
+    exchange: str, fill: Any, archive: Archive, fakes: Fakes
 ) -> None:
     start, end = pd.Timestamp("2026-01-20T04:10:07", tz="UTC"), pd.Timestamp("2026-01-20T10:00", tz="UTC")
-    options: dict[str, Any] = {"venues": [exchange], "names": [TABLE], "clock": clock}
-    options |= {"addresses": fakes.addresses, "unconfirmed": True}
-    done = backfill(archive, ["BTC"], start, end, **options)
+    done = fill(TABLE, exchange, start=start, end=end, unconfirmed=True)
     assert done.failed == []
     symbols: tuple[str, ...] = lists.SYMBOLS if exchange in OF_ALL else ("BTC",)
     symbols += (lists.inverse("BTC"),) if exchange in WITH_INVERSE else ()
@@ -57,19 +54,15 @@ def test_a_backfill_is_the_truth_row_for_row(
     assert _rows(archive, exchange, start, end) == wanted
     assert max(wanted.values()) == 3, "equal fills of one instant are rows of their own"
     asked = len(fakes.log)
-    backfill(archive, ["BTC"], start, end, **options)
+    fill(TABLE, exchange, start=start, end=end, unconfirmed=True)
     listing = {"/perpetualMarkets", "/markets", "instruments", "/contracts"}
     again = [place for _, place, _, _ in fakes.log[asked:] if not any(word in place for word in listing)]
     assert again == [], "what was answered is not asked again"
 
 
-def test_a_list_without_a_window_answers_from_its_oldest_row_on(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
-) -> None:
+def test_a_list_without_a_window_answers_from_its_oldest_row_on(fill: Any, archive: Archive) -> None:
     start, end = pd.Timestamp("2026-01-19T10:30", tz="UTC"), pd.Timestamp("2026-01-20T10:30", tz="UTC")
-    done = backfill(
-        archive, ["BTC"], start, end, venues=["huobi"], names=[TABLE], clock=clock, addresses=fakes.addresses
-    )
+    done = fill(TABLE, "huobi", start=start, end=end)
     asked = archive.requests().set_index("answered")
     whole_from = asked.loc[True, "start"]
     assert asked.loc[False, "end"] == whole_from

@@ -24,7 +24,6 @@ from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.sockets import VenueStream
 from derivdata.sources.venues.record_types import Instrument
 from derivdata.sources.venues.registry import VENUES
-from tests.collect.clocks import HANGS_SECONDS
 from tests.collect.fakes import Fakes, SimulatedClock
 
 MS = 1_772_438_400_000
@@ -72,16 +71,20 @@ def _bybit(clock: Clock, address: str | None, listed: Any = lambda: [BTC]) -> Ve
     return VenueStream(venue, venue.stream, lambda: (listed(), {}), clock, address=address)
 
 
+def _until(holds: Callable[[], Any]) -> None:
+    """Wait for something; only a hang takes the whole minute."""
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def test_a_channel_of_no_contract_says_why_nothing_comes() -> None:
     stream = _bybit(MachineClock(), None, list)
     stream.start()
-    deadline, error = time.monotonic() + HANGS_SECONDS, ""
-    while not error and time.monotonic() < deadline:
-        _, covered, error = stream.drain()
-        assert covered == []
-        time.sleep(0.01)
+    why = "DerivdataError: bybit lists none of the contracts that were asked for"
+    _until(lambda: stream.drain()[1:] == ([], why))
     stream.stop()
-    assert error == "DerivdataError: bybit lists none of the contracts that were asked for"
 
 
 @pytest.fixture
@@ -107,21 +110,31 @@ def streams() -> Iterator[Callable[..., tuple[VenueStream, Pushing]]]:
         server.close()
 
 
-def _rows(stream: VenueStream, count: int) -> tuple[pd.DataFrame, list[Any]]:
-    """Drain until so many rows came; only a hang takes the whole minute."""
-    frames, windows = [], []
-    deadline = time.monotonic() + 60
-    while sum(map(len, frames)) < count and time.monotonic() < deadline:
-        rows, covered, _ = stream.drain()
+HUOBI = {"op": "notify", "topic": "public.*.liquidation_orders", "data": [
+    {"contract_code": "BTC-USDT", "direction": "sell", "created_at": MS, "price": 50000.0, "volume": 500,
+     "amount": 0.5, "trade_turnover": 25000.0}
+]}  # fmt: skip
+HUOBI_FRAME = json.dumps(HUOBI, separators=(",", ":")).encode()
+
+
+def _rows(stream: VenueStream, count: int) -> tuple[pd.DataFrame, list[Any], list[str]]:
+    """Drain until so many rows came; return them, the windows and the errors."""
+    frames, windows, errors = list[pd.DataFrame](), list[Any](), list[str]()
+
+    def is_there() -> bool:
+        rows, covered, error = stream.drain()
         frames.append(rows["liquidations_fills"])
-        windows += covered
-        time.sleep(0.05)
-    return pd.concat(frames, ignore_index=True), windows
+        windows.extend(covered)
+        errors.extend([error] * bool(error))
+        return sum(map(len, frames)) >= count
+
+    _until(is_there)
+    return pd.concat(frames, ignore_index=True), windows, errors
 
 
 def test_bybit_is_subscribed_by_contract_and_read(streams: Any) -> None:
     stream, server = streams("bybit", [[PUSH]], 1)
-    rows, windows = _rows(stream, 1)
+    rows, windows, _ = _rows(stream, 1)
     assert server.received == [
         {"op": "subscribe", "args": ["allLiquidation.BTCUSDT", "allLiquidation.ETHUSDT"]}
     ]
@@ -150,15 +163,8 @@ def test_an_unreadable_frame_costs_its_instant_and_not_the_connection(streams: A
     later = {**PUSH, "data": [{**PUSH["data"][0], "T": PUSH["data"][0]["T"] + 1}]}
     unreadable = {**PUSH, "data": [{**PUSH["data"][0], "p": 5}]}
     stream, server = streams("bybit", [[PUSH, unreadable, later]], 1)
-    frames, windows, errors = [], [], []
-    deadline = time.monotonic() + 60
-    while sum(map(len, frames)) < 2 and time.monotonic() < deadline:
-        rows, covered, error = stream.drain()
-        frames.append(rows["liquidations_fills"])
-        windows += covered
-        errors += [error] * bool(error)
-        time.sleep(0.05)
-    assert pd.concat(frames)["order_id"].nunique() == 2, "what came after it is read"
+    rows, windows, errors = _rows(stream, 2)
+    assert rows["order_id"].nunique() == 2, "what came after it is read"
     assert len(server.received) == 1, "subscribed to once"
     assert "Expected `str`, got `int`" in errors[0]
     assert all(late.start >= early.end for early, late in pairwise(windows))
@@ -166,7 +172,7 @@ def test_an_unreadable_frame_costs_its_instant_and_not_the_connection(streams: A
 
 def test_after_a_drop_it_listens_again_and_a_frame_sent_twice_is_one_order(streams: Any) -> None:
     stream, _ = streams("binance", [[FORCED], [FORCED, FORCED]], 0)
-    rows, _ = _rows(stream, 2)
+    rows, *_ = _rows(stream, 2)
     assert rows["order_id"].nunique() == 1
     assert rows["side"].unique().tolist() == ["short"]
     assert rows["value_usd"].unique().tolist() == [6003.0]
@@ -211,46 +217,23 @@ def test_frames_sent_twice_are_one_row_and_frames_lost_in_a_drop_are_a_gap(
 def test_a_packed_frame_is_read_and_a_ping_is_answered_with_its_number(
     streams: Callable[..., tuple[VenueStream, Pushing]],
 ) -> None:
-    packed = gzip.compress(json.dumps({"op": "notify", "topic": "public.*.liquidation_orders", "data": [
-        {"contract_code": "BTC-USDT", "direction": "sell", "created_at": MS, "price": 50000.0, "volume": 500,
-         "amount": 0.5, "trade_turnover": 25000.0}
-    ]}, separators=(",", ":")).encode())  # fmt: skip
     ping = gzip.compress(b'{"op":"ping","ts":"1492420473058"}')
-    stream, server = streams("huobi", [[ping, packed]], 1)
-    rows, _ = _rows(stream, 1)
+    stream, server = streams("huobi", [[ping, gzip.compress(HUOBI_FRAME)]], 1)
+    rows, *_ = _rows(stream, 1)
     assert rows[["side", "filled_quantity", "value_usd"]].to_numpy().tolist() == [["long", 0.5, 25_000.0]]
-    deadline = time.monotonic() + 60
-    while len(server.received) < 2 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    _until(lambda: len(server.received) == 2)
     assert server.received[-1] == {"op": "pong", "ts": "1492420473058"}
 
 
 def test_a_refused_subscription_is_the_error(streams: Any) -> None:
     refused = {"success": False, "ret_msg": "Invalid topic", "op": "subscribe"}
     stream, _ = streams("bybit", [[refused], []], 1)
-    error, deadline = "", time.monotonic() + 60
-    while not error and time.monotonic() < deadline:
-        _, _, error = stream.drain()
-        time.sleep(0.05)
-    assert "Invalid topic" in error
-
-
-def _until(holds: Callable[[], Any]) -> None:
-    """Wait for something; only a hang takes the whole minute."""
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    _until(lambda: "Invalid topic" in stream.drain()[2])
 
 
 def test_text_that_is_no_json_ends_nothing(streams: Any) -> None:
-    liquidated = {"op": "notify", "topic": "public.*.liquidation_orders", "data": [
-        {"contract_code": "BTC-USDT", "direction": "sell", "created_at": MS, "price": 50000.0, "volume": 500,
-         "amount": 0.5, "trade_turnover": 25000.0}
-    ]}  # fmt: skip
-    packed = json.dumps(liquidated, separators=(",", ":")).encode()
-    stream, server = streams("huobi", [[b"hello", packed]], 1)
-    rows, _ = _rows(stream, 1)
+    stream, server = streams("huobi", [[b"hello", HUOBI_FRAME]], 1)
+    rows, *_ = _rows(stream, 1)
     assert rows["value_usd"].tolist() == [25_000.0]
     assert stream.drain()[2] == ""
     assert len(server.received) == 1

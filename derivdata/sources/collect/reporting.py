@@ -82,12 +82,8 @@ class Minute:
         """Return it as one line of text."""
         rows = ", ".join(f"{count:,} {table}" for table, count in sorted(self.rows.items()) if count)
         parts = [f"{self.time:%Y-%m-%d %H:%M:%S}", rows or "no rows"]
-        if self.failed:
-            parts.append(f"failed: {', '.join(sorted(self.failed))}")
-        if self.gone:
-            parts.append(f"unavailable: {', '.join(sorted(self.gone))}")
-        if self.changed:
-            parts.append(f"lists changed: {', '.join(sorted(self.changed))}")
+        told = {"failed": self.failed, "unavailable": self.gone, "lists changed": self.changed}
+        parts += [f"{what}: {', '.join(sorted(names))}" for what, names in told.items() if names]
         if self.dropped:
             parts.append(f"{self.dropped:,} old rows dropped")
         return "; ".join(parts)

@@ -112,9 +112,17 @@ def all_contexts(reading: Reading) -> Records:
 
 
 def meta(reading: Reading) -> Records:
-    """Read the coins of one dex, or of every dex."""
-    coins = [coin for dex in reading.rows(_Universe) for coin in dex.universe]
-    return Records(instruments=[_named(coin.name)._replace(active=not coin.isDelisted) for coin in coins])
+    """Read the coins of one dex."""
+    return Records(instruments=_listed(reading.decode(_Universe)))
+
+
+def all_metas(reading: Reading) -> Records:
+    """Read the coins of every dex."""
+    return Records(instruments=[item for dex in reading.decode(list[_Universe]) for item in _listed(dex)])
+
+
+def _listed(universe: _Universe) -> list[Instrument]:
+    return [_named(coin.name)._replace(active=not coin.isDelisted) for coin in universe.universe]
 
 
 _PAID = spelled(Paid[str, int], name="coin", rate="fundingRate", time="time")
@@ -158,7 +166,7 @@ _endpoint = partial(VenueEndpoint, "hyperliquid")
 
 ENDPOINTS = (
     _endpoint("instruments", "/info meta", meta, method="POST", weight=20, lists=True),
-    _endpoint("instruments", "/info allPerpMetas", meta, method="POST", weight=20),
+    _endpoint("instruments", "/info allPerpMetas", all_metas, method="POST", weight=20),
     _endpoint("funding", "/info metaAndAssetCtxs", meta_and_contexts, method="POST", weight=20, every=60),
     _endpoint("intervals", "/info predictedFundings", predicted_fundings, method="POST", weight=20),
     _endpoint(
