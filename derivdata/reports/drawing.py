@@ -214,8 +214,8 @@ def draw_svg(draw: Callable[..., Any], title: str, *, name: str, size: tuple[flo
     text = out.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.S)
     text = re.sub(r"(fill|stroke): ?#(000000|262626)", r"\1: currentColor", text)
-    for color, name in (("ffffff", "paper"), ("7f3c8d", "violet")):
-        text = re.sub(rf"(fill|stroke): ?#{color}", rf"\1: var(--{name})", text)
+    for color, variable in (("ffffff", "paper"), ("7f3c8d", "violet")):
+        text = re.sub(rf"(fill|stroke): ?#{color}", rf"\1: var(--{variable})", text)
     # Coordinates to a hundredth of a point make the page smaller by a third.
     shorten = partial(re.sub, r"(\d+\.\d\d)\d+", r"\1")
     text = re.sub(r'\b(d|x|y|transform|points)="[^"]*"', lambda match: shorten(match[0]), text)

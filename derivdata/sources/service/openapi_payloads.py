@@ -208,7 +208,7 @@ PAYLOADS: dict[str, Schema] = (
             **_NOW,
         ),
         "/local/catalog": rows("tables", "catalog", timestamp=STAMP),
-        "/local/instruments": rows("instruments", "instruments", timestamp=STAMP),
+        "/local/instruments": rows("instruments", "instruments", timestamp=STAMP, notices=NOTICES),
     }
     | {
         e.path: rows(
