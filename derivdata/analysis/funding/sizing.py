@@ -120,7 +120,8 @@ def solve(problem: Problem) -> Floats:
     sizes: Floats = both @ found.x[: 2 * pairs]
     sizes[sizes < _LEAST] = 0.0
     needs = problem.collateral(sizes)
-    over = max(needs.max(initial=0.0) / limits.share, needs.sum(), sizes.max(initial=0.0) / limits.most, 1.0)
+    needed, largest = (float(np.max(each, initial=0.0)) for each in (needs, sizes))
+    over = max(needed / limits.share, float(needs.sum()), largest / limits.most, 1.0)
     return np.asarray(sizes / over)
 
 
