@@ -163,6 +163,29 @@ def test_a_channel_is_listened_to_and_a_break_of_it_is_a_gap(served: Fakes) -> N
     assert not served.log or all("funding-rate" not in place for _, place, *_ in served.log), "none polled"
 
 
+def test_a_liquidation_far_from_the_mark_is_left_out_and_named(served: Fakes) -> None:
+    """Prices are polled for it, though nobody asked for them."""
+    ms = int(time.time() * 1000)
+    rows = [{"T": ms, "s": "BTCUSDT", "S": "Buy", "v": "2", "p": price} for price in ("2500", "45000", "1e6")]
+    server = Pushing([[{"topic": "allLiquidation.BTCUSDT", "type": "snapshot", "ts": ms, "data": rows}]], 1)
+    where: dict[str, Any] = {"addresses": served.addresses, "sockets": {"bybit": server.address}}
+    updates: list[Any] = []
+    feed = dd.live("liquidations_fills", "bybit", "BTC", **where)
+    feed._polls.poll("bybit")
+    with feed, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DataNotice)
+        for update in feed:
+            updates.append(update)
+            if "liquidations_fills" in dict(updates) and "coverage" in dict(updates):
+                break
+    server.close()
+    assert ["2 left out: a liquidation of BTC at" in str(one.message) for one in caught] == [True]
+    assert _of(updates, "liquidations_fills")["order_price_usd"].tolist() == [45000.0]
+    doubts = _of(updates, "coverage").query("symbol == 'figures'")
+    assert (len(doubts), doubts["answered"].any()) == (1, False)
+    assert {name for name, _ in updates} == {"liquidations_fills", "coverage"}
+
+
 def _listened(exchange: str, frames: list[Any], names: set[str]) -> tuple[VenueStream, dict[str, Any]]:
     """Let a channel's frames come, the clock's second by second; return the stream and the newest rows."""
     (stream,), clock = STATE_STREAMS[exchange], SimulatedClock("2026-01-20T10:30:30")

@@ -273,11 +273,9 @@ class Collector:
             minute.failed[f"{name} {table}"] = why = str(problem)
             return rows[:0], [request._replace(error=request.error or why[:500]) for request in requests]
         if table == LIQUIDATIONS:
-            state = self._states[name]
-            listed = rows["symbol"] if state.contracts is None else {i.symbol for i in state.contracts.items}
-            rows, left_out = state.held.sound_fills(rows, minute.time, listed)
+            rows, left_out = self._states[name].sound_fills(rows, minute.time)
             if left_out:
-                minute.failed[f"{name} {table}"] = f"{len(left_out)} left out: {left_out[0]}"
+                minute.failed[f"{name} {table}"] = left_out
             rows = self._of_one_path(name, rows)
         return rows, requests
 

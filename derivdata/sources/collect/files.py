@@ -1,18 +1,21 @@
-"""Files that collecting keeps: the user's data folder, what checks confirmed, and bodies in quarantine."""
+"""Files that collecting keeps: the user's data folder, what checks confirmed, and the quarantine."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 import pandas as pd
 from platformdirs import user_data_path
 
-from derivdata.errors import ArchiveError
+from derivdata.errors import ArchiveError, SchemaError
 from derivdata.sources.venues.endpoint import VenueEndpoint
+from derivdata.sources.venues.record_types import Records
+from derivdata.sources.venues.tabulation import frames
+from derivdata.support import times
 from derivdata.support.decoders import DECODERS
 from derivdata.support.files import TEMPORARY, private_folder, replace_file
 
@@ -68,7 +71,9 @@ def write_checks(path: Path, checks: pd.DataFrame, day: str) -> None:
 class Quarantine:
     """A folder of bodies that could not be read, the newest of each trouble with each request, 100 at most.
 
-    Requests carry no key, so there is none to keep.
+    And of doubtful rows, which no limit removes: a market may do what nobody has seen. Their files hold whole
+    rows of a table, so that ``derivdata import`` takes what was right after all. Requests carry no key, so
+    there is none to keep.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -94,6 +99,33 @@ class Quarantine:
             files = [p for p in self.folder.glob("*.json") if not p.name.startswith(TEMPORARY)]
             for old in sorted(files, key=lambda p: (p == path, _changed(p)))[:-_FILES]:
                 old.unlink(missing_ok=True)
+        except OSError as problem:
+            return f"not kept: {problem}"
+        return f"kept as {path.name}"
+
+    def keep_records(self, exchange: str, names: Iterable[str], records: Records, at: pd.Timestamp) -> None:
+        """Keep doubtful records as rows of some tables, beside those of the same day."""
+        for table in names:
+            try:
+                rows = frames(exchange, records, [table], at=times.us(at))[table]
+            except SchemaError as problem:  # no rows of this table in any unit
+                self.keep(exchange, table, msgspec.json.encode(records), str(problem), at)
+                continue
+            if len(rows):
+                self.keep_rows(exchange, table, rows, f"{at:%Y-%m-%d}", append=True)
+
+    def keep_rows(
+        self, exchange: str, table: str, rows: pd.DataFrame, part: str, *, append: bool = False
+    ) -> str:
+        """Keep rows of a table in the file of a `part`, or `append` them, and return where, or why not."""
+        path = self.folder / f"{exchange}-{table}-{part}.csv"
+        try:
+            private_folder(self.folder)
+            if append and path.exists():
+                with path.open("ab") as file:
+                    file.write(rows.to_csv(index=False, header=False).encode())
+            else:
+                replace_file(path, rows.to_csv(index=False).encode())
         except OSError as problem:
             return f"not kept: {problem}"
         return f"kept as {path.name}"

@@ -14,7 +14,7 @@ from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.contracts import list_contracts
-from derivdata.sources.collect.files import is_collected
+from derivdata.sources.collect.files import QUARANTINE, Quarantine, is_collected
 from derivdata.sources.collect.history_rows import OF_KINDS, TABLES, history, refilling
 from derivdata.sources.collect.liquidations import (
     LIQUIDATIONS,
@@ -142,7 +142,8 @@ def backfill(
     clock = clock or MachineClock()
     window = asked_window(names, TABLES, start, end, clock)
     done, chosen = Backfilled(), chosen_venues(venues, unconfirmed=unconfirmed)
-    each = {**shared_by_host(VENUES[name] for name in chosen), **(shared or {})}
+    quarantine = Quarantine(archive.path / QUARANTINE)
+    each = {**shared_by_host((VENUES[name] for name in chosen), quarantine), **(shared or {})}
     wanted = list(dict.fromkeys(symbols))
     jobs = []
     for name in chosen:

@@ -208,10 +208,13 @@ class Live:
     def _poll(self, name: str) -> None:
         """Poll a venue each minute, unless all of its tables are pushed."""
         state, wanted = self._polls.states[name], self._wanted[name]
-        while wanted:
+        while wanted or LIQUIDATIONS in self._names:  # which are held to prices
             poll = self._polls.poll(name)
             rows = {table: poll.frames[table] for table in wanted if table in poll.frames}
-            self._put(self._batch(rows, {table: state.entries(poll, table) for table in wanted}))
+            entries = {table: state.entries(poll, table) for table in wanted}
+            if why := self._leave_out(name, rows, poll.at):
+                entries[LIQUIDATIONS].append(LedgerEntry(name, "figures", poll.at, self._clock.utc(), why))
+            self._put(self._batch(rows, entries))
             if self._clock.wait(until_next_minute(self._clock.utc())):
                 return
 
@@ -227,9 +230,9 @@ class Live:
                     channel.hear(channel.reached, window.start, why)
                     channel.hear(window.start, window.end)
                 now = self._clock.utc()
-                if left_out := channel.stream.left_out:
-                    exchange = channel.stream.venue.exchange
-                    _enter(channel.entries, LedgerEntry(exchange, "figures", since, now, left_out))
+                exchange = channel.stream.venue.exchange
+                if why := channel.stream.left_out or self._leave_out(exchange, rows, now):
+                    _enter(channel.entries, LedgerEntry(exchange, "figures", since, now, why))
                 if not covered and now - channel.reached >= _MINUTE:
                     channel.hear(channel.reached, now, channel.error or _UNHEARD)
                 batch = self._batch(rows, {})
@@ -240,6 +243,13 @@ class Live:
                     channel.entries, channel.error = [], ""
                 if batch.rows or batch.entries:
                     self._put(batch)
+
+    def _leave_out(self, name: str, rows: dict[str, pd.DataFrame], now: pd.Timestamp) -> str:
+        """Leave out liquidations far from the last prices of the venue, and return which."""
+        if LIQUIDATIONS not in rows:
+            return ""
+        rows[LIQUIDATIONS], why = self._polls.states[name].sound_fills(rows[LIQUIDATIONS], now)
+        return why
 
     def _batch(self, rows: Mapping[str, pd.DataFrame], entries: dict[str, list[LedgerEntry]]) -> _Batch:
         """Return the rows of the chosen tables and symbols, without tables that have none."""

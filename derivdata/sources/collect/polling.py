@@ -81,6 +81,7 @@ class VenuePolls:
         chosen = chosen_venues(venues, unconfirmed=unconfirmed)
         self.listened = _listened_to(chosen, streams) if self.keeps(LIQUIDATIONS) else {}
         self.shared = shared_by_host((VENUES[name] for name in chosen), quarantine)
+        marks = ["prices_history"] * self.keeps(LIQUIDATIONS)  # to which liquidations are held
         self.states = {
             name: VenueState(
                 VenueSession(VENUES[name], clock, address=(addresses or {}).get(name), shared=shared),
@@ -89,7 +90,7 @@ class VenuePolls:
                 depth=depth if any(map(self.keeps, BOOKS)) else (),
                 first=symbols,
                 seconds=share_seconds,
-                names=None if names is None else [*{*names} - {*(pushed or {}).get(name, ())}],
+                names=None if names is None else [*{*names} - {*(pushed or {}).get(name, ())}, *marks],
                 open_interest=(open_interest or {}).get(name),
             )
             for name, shared in self.shared.items()

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 import pandas as pd
 
 from derivdata.errors import SchemaError
+from derivdata.sources.collect.files import Quarantine
 from derivdata.sources.collect.questions import LastPolls
 from derivdata.sources.venues.record_types import Records, State, filled
 from derivdata.sources.venues.tabulation import frames
@@ -18,8 +19,8 @@ _SECOND_US = 1_000_000
 class PushedStates:
     """The newest state of each contract and second, of frames that may tell only what changed."""
 
-    def __init__(self, exchange: str) -> None:
-        self._exchange = exchange
+    def __init__(self, exchange: str, quarantine: Quarantine | None = None) -> None:
+        self._exchange, self._quarantine = exchange, quarantine
         self._last: dict[str, State] = {}  # all that was told of each contract, by this connection
         self._new: dict[tuple[str, int], State] = {}  # by contract and second
         self._left_out: list[str] = []  # rows that contradict themselves
@@ -48,6 +49,8 @@ class PushedStates:
         new, self._new = self._new, {}
         left_out, self._left_out = self._left_out, []
         states, failed, notes = self._held.hold([*new.values()], now)
+        if self._held.withheld and self._quarantine is not None:
+            self._quarantine.keep_records(self._exchange, names, Records(states=self._held.withheld), now)
         rows = dict[str, pd.DataFrame]()
         for name in names:
             try:

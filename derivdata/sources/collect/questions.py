@@ -6,11 +6,11 @@ that what is doubtful is left out or fails, named, and is asked for again.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-import msgspec
 import numpy as np
 import pandas as pd
 
@@ -18,7 +18,6 @@ from derivdata import tables, units
 from derivdata.errors import SchemaError
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.audit import Question, audit
-from derivdata.sources.collect.files import noted
 from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Option, OrderBook, Records, State
@@ -72,6 +71,7 @@ class LastPolls:
         self._last: dict[tuple[str, str], float] = {}  # by contract and figure
         self._since: dict[tuple[str, str], pd.Timestamp] = {}  # when a figure was first doubtful
         self._named: set[str] = set()  # contracts that a poll told of
+        self.withheld: list[Any] = []  # rows of the last poll as they were told that lost a figure
         self.prices: dict[str, float] = {}  # the last price of each symbol
 
     def hold(
@@ -82,7 +82,7 @@ class LastPolls:
         A jump of the median contract fails the table, one of a single contract leaves its figure out, until
         the venue has told it for an hour; so long a contract is left out that no list and no poll named.
         """
-        left_out: list[str] = []
+        left_out, told = list[str](), states
         failed, notes = {}, list[str]()
         if why := self._jump(states, now):
             if self._jumped is None:
@@ -93,8 +93,11 @@ class LastPolls:
         states = [row for row in states if self._is_named(row.instrument.name, listed, left_out, now)]
         self._named.update(row.instrument.name for row in states)
         states = [self._sound(row, left_out, now) for row in states]
+        kept = {(row.instrument.name, row.time): row for row in states}
+        self.withheld = [row for row in told if kept.get((row.instrument.name, row.time)) != row]
         # Replaced whole: another thread reads it.
-        self.prices = self.prices | {row.instrument.symbol: row.mark for row in states if row.mark}
+        prices = ((row.instrument.symbol, row.mark or row.price or row.last) for row in states)
+        self.prices = self.prices | {symbol: price for symbol, price in prices if price}
         notes += [f"{len(left_out)} left out: {left_out[0]}"] if left_out else []
         return states, failed, notes
 
@@ -105,6 +108,7 @@ class LastPolls:
         for row in options:
             figures = {figure: getattr(row, figure) for figure in _HELD_OF_OPTIONS}
             sound.append(row._replace(**self._doubtful(row.name, figures, left_out, now)))
+        self.withheld = [row for row, kept in zip(options, sound, strict=True) if kept != row]
         return sound, left_out
 
     def sound_fills(
@@ -245,9 +249,10 @@ def require_plausible(session: VenueSession, archive: Archive, table: str, rows:
         require_even(table, rows)
     except (Question, SchemaError) as problem:
         why = f"{exchange} {table}: {problem.finding if isinstance(problem, Question) else problem}"
-        body = msgspec.json.encode(rows.head(_SERIES_ROWS).astype(str).to_dict("records"))
-        now, quarantine = session.clock.utc(), session.shared.quarantine
-        raise SchemaError(noted(quarantine, exchange, table, body, why, now)) from None
+        if quarantine := session.shared.quarantine:
+            part = re.sub(r"\W", "_", str(rows["symbol"].iloc[0]))
+            why += f" ({quarantine.keep_rows(exchange, table, rows, part)})"
+        raise SchemaError(why) from None
 
 
 def require_even(table: str, rows: pd.DataFrame) -> None:
@@ -268,13 +273,14 @@ def require_even(table: str, rows: pd.DataFrame) -> None:
 
 
 def require_like(table: str, last: pd.DataFrame, rows: pd.DataFrame) -> None:
-    """Refuse rows of a series whose median figure is 20 times that of the last rows before them."""
+    """Refuse rows whose median figure is 20 times that of the last rows before them, or the largest rate."""
     name = OF_SERIES[table]
     if last.empty or rows.empty:
         return
     before, now = (float(frame[name].abs().median()) for frame in (last, rows))
-    if name == "rate_bps_8h":
-        before, now = max(before, _USUAL_BPS), max(now, before)  # rates may fall
+    if name == "rate_bps_8h":  # rates may fall, and rise to where they were
+        before = max(float(last[name].abs().max()), _USUAL_BPS)
+        now = max(now, before)
     if not (before > 0 and now >= 0):  # no figure to hold to: a contract that nobody held, or no rate
         return
     if not before / _FACTOR <= now <= before * _FACTOR:

@@ -227,6 +227,8 @@ class VenueSession:
         except SchemaError as problem:
             exchange, quarantine = self.venue.exchange, self.shared.quarantine
             raise SchemaError(noted(quarantine, exchange, text, reply.body, str(problem), at)) from None
+        if records.withheld and self.shared.quarantine is not None:
+            self.shared.quarantine.keep_records(endpoint.exchange, endpoint.tables, records.doubtful(), at)
         return records, text, reply.body
 
     def _context(self, more: Mapping[str, Any]) -> Context:

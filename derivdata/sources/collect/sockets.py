@@ -71,7 +71,8 @@ class VenueStream:
         self._contracts, self._address, self._quarantine = contracts, address, quarantine
         self._lock = threading.Lock()
         self._frames: list[Mapping[str, pd.DataFrame]] = []
-        self._states = PushedStates(venue.exchange) if {*self.tables} & {*STATE_TABLES} else None
+        is_state = bool({*self.tables} & {*STATE_TABLES})
+        self._states = PushedStates(venue.exchange, quarantine) if is_state else None
         self.left_out = ""  # figures of states that are doubtful, of the last time that it was drained
         self._covered: list[Window] = []
         self._since: pd.Timestamp | None = None
@@ -236,6 +237,8 @@ class VenueStream:
         """Keep the rows of a frame."""
         exchange = self.venue.exchange
         records = venues.records(exchange, self._stream.channel, body, at=now, context=context)
+        if records.withheld and self._quarantine is not None:
+            self._quarantine.keep_records(exchange, self.tables, records.doubtful(), now)
         if self._states is None:
             told = frames(exchange, records, self.tables, at=times.us(now))
             with self._lock:

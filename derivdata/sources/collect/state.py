@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import pandas as pd
@@ -217,20 +217,21 @@ class VenueState:
             points = self._open_interest(poll, state)
             state.add(Records(states=self.by_contract.known(poll.at)))
             state = state.merged()
-            self._hold_to_last_poll(poll, state)
+            self._hold_to_last_poll(poll, state, {*names, OPEN_INTEREST})
             self._add_points(poll, state, points)
         else:
-            self._hold_to_last_poll(poll, state)
-        self._add_frames(poll, self._stamped(state), [name for name in names if name not in poll.failed], at)
+            self._hold_to_last_poll(poll, state, names)
+        self._add_frames(poll, state, [name for name in names if name not in poll.failed], at)
         for table in (name for name in RECENT if name in fresh):
             self._add_recent(poll, state, table, at)
         if "options_snapshot" in fresh:
             chain = chain.merged()
             chain.options = [o for o in chain.options if o.iv is not None or o.open_interest is not None]
+            arrived = max((self._bulk.arrived[o.name] for o in chain.options), default=at)  # one instant
             chain.options, left_out = self.held.hold_chain(chain.options, poll.at)
             if left_out:
                 poll.parts["options"] = f"{len(left_out)} left out: {left_out[0]}"
-            arrived = max((self._bulk.arrived[o.name] for o in chain.options), default=at)  # one instant
+                self._keep(CHAINS, Records(options=self.held.withheld), arrived)
             self._add_frames(poll, chain, CHAINS, arrived)
 
     def _add_recent(self, poll: Poll, state: Records, table: str, at: int) -> None:
@@ -257,10 +258,29 @@ class VenueState:
         self._looked, self._looked_at = now, still
         return True
 
-    def _hold_to_last_poll(self, poll: Poll, state: Records) -> None:
+    def sound_fills(self, rows: pd.DataFrame, now: pd.Timestamp) -> tuple[pd.DataFrame, str]:
+        """Return liquidations near the last prices of contracts that are listed, and what is left out."""
+        listed = rows["symbol"] if self.contracts is None else {i.symbol for i in self.contracts.items}
+        sound, left_out = self.held.sound_fills(rows, now, listed)
+        if left_out and (quarantine := self.session.shared.quarantine):
+            far = rows[~rows.index.isin(sound.index)]
+            quarantine.keep_rows(
+                self.session.venue.exchange, LIQUIDATIONS, far, f"{now:%Y-%m-%d}", append=True
+            )
+        return sound, f"{len(left_out)} left out: {left_out[0]}" if left_out else ""
+
+    def _keep(self, names: Iterable[str], records: Records, at: int) -> None:
+        """Keep doubtful records in the quarantine."""
+        if quarantine := self.session.shared.quarantine:
+            instant = pd.Timestamp(at, unit="us", tz="UTC")
+            quarantine.keep_records(self.session.venue.exchange, names, records, instant)
+
+    def _hold_to_last_poll(self, poll: Poll, state: Records, names: Iterable[str]) -> None:
         """Leave out figures that others contradict, or those that the contract told last."""
         listed = () if self.contracts is None else {item.name for item in self.contracts.items}
-        state.states, failed, notes = self.held.hold(state.states, poll.at, listed)
+        state.states, failed, notes = self.held.hold(self._stamped(state).states, poll.at, listed)
+        if self.held.withheld:
+            self._keep(names, Records(states=self.held.withheld), times.us(poll.at))
         poll.failed |= failed
         if notes:
             poll.parts["figures"] = "; ".join(notes)
