@@ -242,7 +242,7 @@ ROWS = [
         make=_append,
         # Rows are judged, divided by month and day, packed and hashed; packing alone takes two thirds of what
         # to_parquet takes for all.
-        goals={_WRITE: within(2), _BYTES: stated()},
+        goals={_WRITE: within(1.5), _BYTES: stated()},
         rounds=3,
     ),
     Row(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from derivdata.support.arguments import typed
@@ -88,6 +89,7 @@ def contract(name: str) -> Contract:
     return _contract(name)
 
 
+@lru_cache(maxsize=8192)
 def _contract(name: str) -> Contract:
     """Read a name that is text: what `contract` does, without its check of the argument."""
     stripped = name.strip()

@@ -245,22 +245,23 @@ def _heads_of_series(rows: pd.DataFrame) -> pd.DataFrame:
     change = np.append(True, (codes[0][1:] != codes[0][:-1]) | (codes[1][1:] != codes[1][:-1]))
     starts = np.flatnonzero(change)
     taken = np.minimum(np.diff(np.append(starts, len(rows))), _SERIES_ROWS)
-    before = np.cumsum(taken) - taken
-    places = np.arange(taken.sum()) + np.repeat(starts - before, taken)
     names = ["symbol", "exchange", "time", "rate_bps_8h", "interval_hours", "oi_usd"]
-    return rows[[name for name in names if name in rows.columns]].take(places)
+    some = rows[[name for name in names if name in rows.columns]]
+    if taken.sum() == len(rows):
+        return some
+    before = np.cumsum(taken) - taken
+    return some.take(np.arange(taken.sum()) + np.repeat(starts - before, taken))
 
 
 def _refuse_unit_of_rates(some: pd.DataFrame, *, named: bool) -> None:
     """Refuse rates that are too small if no unit was stated, and rates that are too large."""
-    rate = some["rate_bps_8h"].abs()
-    rate = rate[rate > 0].to_numpy()
+    rate = np.abs(some["rate_bps_8h"].to_numpy())
+    rate = rate[rate > 0]
     if not rate.size:
         return
-    median = float(np.median(rate))
-    at_floor = float(np.mean(np.isclose(rate, _FLOOR_PERCENT, rtol=1e-9)))
-    at_percent_floor = rate.size >= _LEAST_ROWS and at_floor > 0.05 and median < 0.1
-    if not named and (median < _TINY_BPS_8H or at_percent_floor):
+    at_floor = float(np.mean(np.abs(rate - _FLOOR_PERCENT) < 1e-8))
+    at_percent_floor = rate.size >= _LEAST_ROWS and at_floor > 0.05 and np.mean(rate < 0.1) > 0.5
+    if not named and (np.mean(rate < _TINY_BPS_8H) > 0.5 or at_percent_floor):
         if at_floor > 0.05:
             kind = f"percent, not bps per 8 hours: {at_floor:.0%} of the rates are 0.01, the floor in percent"
         else:
@@ -273,9 +274,10 @@ def _refuse_unit_of_rates(some: pd.DataFrame, *, named: bool) -> None:
     # A coin may pay as much for days; a major one, or several at once, do not.
     symbols = set(some["symbol"].unique())
     many = len(symbols) >= _LEAST_SYMBOLS or symbols & set(_LARGE_COINS)
-    if rate.size >= _LEAST_ROWS and median > (_HUGE_BPS_8H if many else _HUGE_BPS_8H_OF_ONE):
+    huge = _HUGE_BPS_8H if many else _HUGE_BPS_8H_OF_ONE
+    if rate.size >= _LEAST_ROWS and np.mean(rate > huge) >= 0.5:
         raise Question(
-            f"rate_bps_8h: half of the rates are over {median:.0f} bps per 8 hours",
+            f"rate_bps_8h: half of the rates are over {np.median(rate):.0f} bps per 8 hours",
             "what is their unit? say it with --unit, or --accept unit (accept=['unit']) if it is right",
         )
 

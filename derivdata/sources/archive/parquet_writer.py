@@ -66,6 +66,8 @@ def _write_rows(path: Path, table: Table, parts: Sequence[Iterable[pa.Table]]) -
         use_dictionary=[*texts, "time"],
         write_statistics=[name for name in _PRUNED if name in schema.names],
         write_page_checksum=True,
+        # Words that occur are counted anew for each of the writer's batches, of 1,024 rows if nothing is said.
+        write_batch_size=GROUP_ROWS,
     ) as writer:
         for batch in chain.from_iterable(map(_in_groups, parts)):
             # In one piece: Parquet's writer takes six times as long for thousands of runs of rows.
