@@ -6,6 +6,9 @@ whether it is synthetic. Most results of an analysis do not carry that along: ``
 or surface that they were made of, or words: the data, its licence and window. Figures of several strips take
 the place of the axes given and return the main one of theirs. ``derivdata.plot.data(ax)`` gives what a figure
 draws as a frame.
+
+Five take ``engine="plotly"`` (extra ``derivdata[plotly]``): the same numbers and words, with a hover text for
+each mark and zoom, as a plotly ``Figure`` instead of axes.
 """
 
 from derivdata.plot.backtests import backtest, pnl_attribution

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _DAYS = 365.0
+EXPIRY = "expiry [UTC], time to expiry [days]"
 
 
 def is_fit(data: Any) -> bool:
@@ -111,15 +112,25 @@ def expiry_axis(ax: Axes, days: Any, expiries: Any) -> None:
 
     Expiries too close to one another for their labels have a tick without one.
     """
-    days, dates = np.asarray(days, dtype=np.float64), pd.DatetimeIndex(np.asarray(expiries))
+    limits, ticks = expiry_ticks(days, expiries, style.cell_width(ax))
     ax.set_xscale("log")
-    low, high = days.min() / 1.15, days.max() * 1.15
-    ax.set_xlim(low, high)
-    # A label takes about 36 points of the axes, which are some three quarters of the figure wide.
-    chosen = apart(np.log(days), np.log(high / low) * 36.0 / (0.72 * style.cell_width(ax)))
-    ax.set_xticks(days[chosen], [expiry_label(dates[place], float(days[place])) for place in chosen])
-    ax.set_xticks(days, minor=True, labels=[])
-    ax.set_xlabel("expiry [UTC], time to expiry [days]")
+    ax.set_xlim(*limits)
+    ax.set_xticks(list(ticks), list(ticks.values()))
+    ax.set_xticks(np.asarray(days, dtype=np.float64), minor=True, labels=[])
+    ax.set_xlabel(EXPIRY)
+
+
+def expiry_ticks(days: Any, expiries: Any, width: float) -> tuple[tuple[float, float], dict[float, str]]:
+    """Return the limits of a logarithmic axis [days], and the labels that fit into a figure's width [points].
+
+    A label takes about 36 points of the axes, which are some three quarters of the figure wide.
+    """
+    days, dates = np.asarray(days, dtype=np.float64), pd.DatetimeIndex(np.asarray(expiries))
+    low, high = float(days.min() / 1.15), float(days.max() * 1.15)
+    chosen = apart(np.log(days), np.log(high / low) * 36.0 / (0.72 * width))
+    return (low, high), {
+        float(days[place]): expiry_label(dates[place], float(days[place])) for place in chosen
+    }
 
 
 def apart(places: Any, least: float) -> list[int]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 import pandas as pd
 import xarray as xr
@@ -33,7 +32,11 @@ Expiries: TypeAlias = Instant | Sequence[Instant] | pd.DatetimeIndex
 Source: TypeAlias = pd.DataFrame | xr.DataArray | xr.Dataset | str
 """Whatever may carry a provenance, or words for the data, its licence and window."""
 
-_FRAMES: WeakKeyDictionary[Axes, pd.DataFrame] = WeakKeyDictionary()
+Engine: TypeAlias = Literal["matplotlib", "plotly"]
+"""The library that draws."""
+
+_FRAME = "_derivdata_frame"
+"""Attribute of what a figure returns: the data that it draws."""
 
 
 def figure_function(function: Callable[P, T]) -> Callable[P, T]:
@@ -49,6 +52,8 @@ def figure_function(function: Callable[P, T]) -> Callable[P, T]:
         if not isinstance(ax, Axes | None):
             kind = type(ax).__name__
             raise TypeError(f"ax must be the Axes of a matplotlib figure or None, not {kind}")
+        if ax is not None and kwargs.get("engine") == "plotly":
+            raise ValueError("ax is of matplotlib; engine='plotly' makes a figure of its own: leave ax out")
         # A symbol or a venue may hold "$", which matplotlib would read as mathematics.
         with warnings.catch_warnings(), rc_context({"text.parse_math": False}):
             warnings.filterwarnings("ignore", "Attempting to set identical low and high", UserWarning)
@@ -72,7 +77,7 @@ def data(ax: Any) -> pd.DataFrame:
     Parameters
     ----------
     ax
-        What a figure of `derivdata.plot` returned.
+        What a figure of `derivdata.plot` returned, by either engine.
 
     Returns
     -------
@@ -91,11 +96,10 @@ def data(ax: Any) -> pd.DataFrame:
     >>> list(dd.plot.data(ax).columns)
     ['time', 'exchange', 'rate_bps_8h']
     """
-    from matplotlib.axes import Axes
-
-    if not isinstance(ax, Axes) or ax not in _FRAMES:
+    frame = getattr(ax, _FRAME, None)
+    if not isinstance(frame, pd.DataFrame):
         raise ValueError("ax is not what a figure of derivdata.plot returned")
-    return _FRAMES[ax].copy()
+    return frame.copy()
 
 
 def finish(
@@ -107,12 +111,17 @@ def finish(
 ) -> Axes:
     """Write the footer below the `lowest` axes, keep the table for `data`, and return `ax`."""
     style.footer(ax if lowest is None else lowest, *drawn, source=source)
+    return keep_frame(ax, table)
+
+
+def keep_frame(drawn: T, table: pd.DataFrame | dict[str, Any]) -> T:
+    """Return what was drawn, with the table for `data`."""
     table = pd.DataFrame(table).reset_index(drop=True)
     for name in ("time", "expiry", "entry", "exit"):
         if name in table and table[name].dtype.kind == "M" and getattr(table[name].dt, "tz", None) is None:
             table[name] = table[name].dt.tz_localize("UTC")
-    _FRAMES[ax] = table
-    return ax
+    vars(drawn)[_FRAME] = table
+    return drawn
 
 
 def long_table(wide: pd.DataFrame, row: str, column: str, value: str) -> pd.DataFrame:

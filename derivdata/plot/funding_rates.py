@@ -9,8 +9,8 @@ import pandas as pd
 import xarray as xr
 
 from derivdata import tables
-from derivdata.plot import style
-from derivdata.plot.frames import Rates, Source, figure_function, finish, long_table
+from derivdata.plot import interactive, style
+from derivdata.plot.frames import Engine, Rates, Source, figure_function, finish, long_table
 from derivdata.plot.style import DIVERGING, GREY, NO_DATA
 from derivdata.support import times
 from derivdata.support.text import did_you_mean
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _STEPS = {"1h": 1, "2h": 2, "4h": 4, "8h": 8, "1D": 24}
+_RATE = "funding rate [bps per 8 h]"
 _POINTS, _COLUMNS = 120, 400
 
 
@@ -32,7 +33,8 @@ def funding_history(
     step: str | pd.Timedelta | None = None,
     source: Source | None = None,
     ax: Axes | None = None,
-) -> Axes:
+    engine: Engine = "matplotlib",
+) -> Axes | Any:
     """Draw the funding rate over time of the venues that pay most and least, and a band for all of them.
 
     Parameters
@@ -48,12 +50,12 @@ def funding_history(
     step
         Length of time over which rates are averaged; None takes the finest that is no finer than the rates
         of any venue and leaves at most 120 points.
-    source, ax
+    source, ax, engine
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
-    Axes
+    Axes, or a plotly Figure
         A line per venue; where there are others, a band between the 10th and the 90th percentile of all. A
         step without a rate is a gap. The scale holds 99 % of what is drawn; arrowheads mark the rest.
 
@@ -66,28 +68,50 @@ def funding_history(
     cells, hours = _averaged(rates, step, _POINTS)
     means = rates.mean("time").to_series().dropna().sort_values(ascending=False)
     chosen = _chosen(means, venues, highlight)
-    ax = style.axes(ax)
-    if len(means) > len(chosen):
-        ends, label = cells.quantile([0.1, 0.9], axis=1), f"80 % of {len(means)} venues"
-        ax.fill_between(cells.index, ends.iloc[0], ends.iloc[1], color=GREY, alpha=0.3, lw=0, label=label)
-    for place, venue in enumerate(chosen):
-        ax.plot(
-            cells.index, cells[venue], lw=1.3, label=f"{venue} ({means[venue]:+.2f})", **style.look(place)
-        )
+    ends = cells.quantile([0.1, 0.9] if len(means) > len(chosen) else [], axis=1)
+    others = f"80 % of {len(means)} venues"
+    names = {venue: f"{venue} ({means[venue]:+.2f})" for venue in chosen}
     low, high = np.nanpercentile(cells[chosen], [0.5, 99.5])
     margin = 0.15 * (high - low) + 0.1
-    ax.set_ylim(low - margin, high + margin)
-    ax.axhline(0, color=GREY, lw=0.8)
-    clipped = sum(
-        style.mark_clipped(ax, cells.index, cells[venue], color=style.look(place)["color"])
-        for place, venue in enumerate(chosen)
-    )
+    limits = low - margin, high + margin
+    clipped = int(((cells[chosen] < limits[0]) | (cells[chosen] > limits[1])).to_numpy().sum())
+    title = f"{symbol} funding: {_ends(means)}"
+    unit = f"venue (mean) [bps per 8 h], means over {_written(hours)}"
     cut = f"; ▲▼: {clipped:,} outside the axis" if clipped else ""
-    style.dress(ax, title=f"{symbol} funding: {_ends(means)}", y="funding rate [bps per 8 h]")
-    style.legend(ax, "above", title=f"venue (mean) [bps per 8 h], means over {_written(hours)}{cut}")
-    style.utc_axis(ax)
     frame: pd.DataFrame = rates.transpose("time", "exchange").to_pandas()
     table = long_table(frame[list(means.index)], "time", "exchange", "rate_bps_8h")
+    if engine == "plotly":
+        hover = f"{interactive.AT_TIME}<br>%{{y:.2f}} bps per 8 h"
+        area: Any = {"line_width": 0, "fillcolor": "rgba(138, 138, 138, 0.3)", "name": others}
+        traces = [
+            interactive.line(cells.index, edge, hover=hover, fill=fill, showlegend=fill != "none", **area)
+            for fill, edge in zip(("none", "tonexty"), ends.to_numpy(), strict=False)
+        ]
+        traces += [
+            interactive.line(cells.index, cells[venue], name, hover, place)
+            for place, (venue, name) in enumerate(names.items())
+        ]
+        strip = interactive.Strip(traces, _RATE, axis={"range": limits})
+        about: Any = {
+            "title": title,
+            "x": interactive.TIME,
+            "table": table,
+            "data": (data,),
+            "source": source,
+        }
+        return interactive.figure(strip, **about, legend=unit + cut.replace("▲▼: ", ""))
+    ax = style.axes(ax)
+    if len(ends):
+        ax.fill_between(cells.index, ends.iloc[0], ends.iloc[1], color=GREY, alpha=0.3, lw=0, label=others)
+    ax.set_ylim(*limits)
+    for place, (venue, name) in enumerate(names.items()):
+        ax.plot(cells.index, cells[venue], lw=1.3, label=name, **style.look(place))
+    ax.axhline(0, color=GREY, lw=0.8)
+    for place, venue in enumerate(chosen):
+        style.mark_clipped(ax, cells.index, cells[venue], color=style.look(place)["color"])
+    style.dress(ax, title=title, y=_RATE)
+    style.legend(ax, "above", title=unit + cut)
+    style.utc_axis(ax)
     return finish(ax, table, data, source=source)
 
 
@@ -102,7 +126,8 @@ def funding_heatmap(
     by_kind: bool = False,
     source: Source | None = None,
     ax: Axes | None = None,
-) -> Axes:
+    engine: Engine = "matplotlib",
+) -> Axes | Any:
     """Draw the funding rate by venue and time as colours: who pays, who is paid, and when that changed.
 
     Parameters
@@ -121,12 +146,12 @@ def funding_heatmap(
         Rate [bps/8h] between the two colours: 0, or 1 to see who leaves the usual 0.01 % per 8 hours.
     by_kind
         Put centralised and decentralised venues under a heading of their own.
-    source, ax
+    source, ax, engine
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
-    Axes
+    Axes, or a plotly Figure
         Venues in order of their mean rate, the highest at the top. A column without a rate is grey; arrows
         of the colour scale mark rates beyond it.
 
@@ -143,28 +168,54 @@ def funding_heatmap(
     cells, hours = _averaged(rates, step, _COLUMNS)
     means = rates.mean("time").to_series().dropna().sort_values()
     rows = _rows(list(means.index), by_kind=by_kind)
-    ax = style.axes(ax, size=style.row_size(len(rows), 0.16))
     shown = cells.reindex(columns=rows).to_numpy().T
     reach = reach or max(float(np.nanpercentile(np.abs(shown - centre), 98)), 0.01)
+    known = shown[~np.isnan(shown)]
+    share = style.share(float(np.mean(known > centre)))
+    above = "longs paid" if centre == 0 else f"above {centre:g} bps"
+    title = f"{symbol} funding: {above} in {share} of cells (venue × {_written(hours)})"
+    table = long_table(cells[list(means.index)], "time", "exchange", "rate_bps_8h")
+    width, height = style.row_size(len(rows), 0.16)
+    if engine == "plotly":
+        bare = np.where(np.isnan(shown) & np.isin(rows, means.index)[:, None], 0.0, np.nan)
+        where: Any = {"x": cells.index, "y": [interactive.text(row) for row in rows]}
+        where |= {"xperiod": 3.6e6 * hours, "xperiodalignment": "middle"}
+        colours: Any = {"colorscale": DIVERGING, "zmin": centre - reach, "zmax": centre + reach}
+        grey: Any = {"colorscale": [[0, NO_DATA], [1, NO_DATA]], "showscale": False}
+        traces = [
+            interactive.trace("Heatmap", "", "%{y}<br>no rate", z=bare, **where, **grey),
+            interactive.heat_map(
+                shown,
+                _RATE,
+                f"%{{y}}<br>{interactive.AT_TIME}, {_written(hours)}<br>%{{z:.2f}} bps per 8 h",
+                **where,
+                **colours,
+            ),
+        ]
+        strip = interactive.Strip(traces, "venue", axis={"dtick": 1})
+        about: Any = {
+            "title": title,
+            "x": interactive.TIME,
+            "table": table,
+            "data": (data,),
+            "source": source,
+        }
+        return interactive.figure(strip, **about, height=height)
+    ax = style.axes(ax, size=(width, height))
     edges = cells.index.append(cells.index[-1:] + pd.Timedelta(hours, "h"))
-    colours: Any = {"cmap": DIVERGING, "vmin": centre - reach, "vmax": centre + reach}
+    colours = {"cmap": DIVERGING, "vmin": centre - reach, "vmax": centre + reach}
     ax.set_facecolor(NO_DATA)
     drawn = ax.pcolormesh(edges.to_numpy(), np.arange(len(rows) + 1), shown, rasterized=True, **colours)
     for place in map(int, np.flatnonzero(~np.isin(rows, means.index))):  # headings
         ax.axhspan(place, place + 1, color="white", lw=0)
     ax.set_yticks(np.arange(len(rows)) + 0.5, rows)
-    known = shown[~np.isnan(shown)]
-    share = style.share(float(np.mean(known > centre)))
-    above = "longs paid" if centre == 0 else f"above {centre:g} bps"
-    title = f"{symbol} funding: {above} in {share} of cells (venue × {_written(hours)})"
     style.dress(ax, title=title, y="venue", grid="")
     ax.tick_params(axis="y", labelsize=8 if len(rows) > 20 else 8.5, length=0)
     lack = "\ngrey: no rate" if known.size < cells[list(means.index)].size else ""
     ends = ("neither", "min", "max", "both")
     beyond = ends[bool(known.min() < centre - reach) + 2 * bool(known.max() > centre + reach)]
-    style.colorbar(ax, drawn, f"funding rate [bps per 8 h]{lack}", extend=beyond)
+    style.colorbar(ax, drawn, _RATE + lack, extend=beyond)
     style.utc_axis(ax)
-    table = long_table(cells[list(means.index)], "time", "exchange", "rate_bps_8h")
     return finish(ax, table, data, source=source)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from derivdata.analysis.liquidations import observed
-from derivdata.plot import style
-from derivdata.plot.frames import Rates, Source, figure_function, finish
+from derivdata.plot import interactive, style
+from derivdata.plot.frames import Engine, Rates, Source, figure_function, finish
 from derivdata.plot.style import GREY, LONG, NO_DATA, PALETTE, SHORT
 from derivdata.support import times
 from derivdata.support.arrays import Array
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SIDES = (("long", LONG), ("short", SHORT))
+_SHIFTS = dict(zip(_SIDES, (-0.16, 0.16), strict=True))
+_PRICE = "price\n[USD]"
 _LARGEST = 160.0
 _SIZES = (1e4, 1e5, 1e6, 1e7)
 _STEPS = ((1.0, 1), (3.0, 5), *((170.0 * hours, 60 * hours) for hours in (1, 2, 4, 8, 12)))
@@ -37,7 +39,8 @@ def liquidations(
     top: int = 12,
     source: Source | None = None,
     ax: Axes | None = None,
-) -> Axes:
+    engine: Engine = "matplotlib",
+) -> Axes | Any:
     """Draw liquidations by venue and time under the price, their value per hour, and the feed's coverage.
 
     Parameters
@@ -54,12 +57,12 @@ def liquidations(
         The span that is drawn; the events' own without them.
     top
         How many venues have a row of their own, those with the most value; the others share one.
-    source, ax
+    source, ax, engine
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
-    Axes
+    Axes, or a plotly Figure
         That of the raster, where the area of a dot grows as the square root of the order's value. Above it
         stands the price; below it the value of longs (down) and shorts (up) per hour, or per so many hours
         that 170 bars or fewer are left (a minute in windows under an hour, five under three hours), and the
@@ -73,31 +76,51 @@ def liquidations(
     """
     first, last = _span(events, start, end)
     heights = (4.2, 1.8, 0.35) if price is None else (1.3, 3.6, 1.8, 0.35)
-    *upper, raster, sums, seen = style.strips(
-        ax, *heights, size=(8.0, 6.0 if price is None else 7.2), gap=0.08
-    )
-    names = _raster(raster, events, top)
+    height = 6.0 if price is None else 7.2
     assets = ", ".join(sorted(set(events["symbol"].astype(str)))) or "no order"
     value = float(events["value_usd"].sum())
     longs = float(events.loc[events["side"] == "long", "value_usd"].sum()) / value if value else 0.0
     words = f"{value / 1e6:,.1f} M USD liquidated, {100 * longs:.0f} % longs" if value else "no liquidation"
     title = f"{assets if len(assets) < 40 else 'Many symbols'}: {words}"
+    names, dots = _dots(events, top)
+    sums = _sums(events, (last - first) / pd.Timedelta(1, "h"))
+    margin = max((last - first) * 0.03, pd.Timedelta(1, "min"))
+    limits = first - margin, last + margin
+    if coverage is None and "coverage" in events.attrs.get("provenance", {}):
+        coverage = observed(events)
+    lines = [] if price is None else [style.median_price(price).sel(time=slice(first, last))]
+    table = events[["time", "symbol", "exchange", "side", "value_usd"]]
+    if engine == "plotly":
+        hover = f"{interactive.AT_TIME}<br>%{{y:,.2f}} USD"
+        strips = [
+            interactive.Strip(
+                [interactive.line(each["time"], each, "price", hover, 4, showlegend=False)], _PRICE
+            )
+            for each in lines
+        ]
+        strips += [_raster_of(names, dots), _sums_of(*sums), _coverage_of(coverage, limits)]
+        strips = [strip._replace(height=part) for strip, part in zip(strips, heights, strict=True)]
+        about: Any = {"title": title, "table": table, "data": (events, price), "source": source}
+        return interactive.figure(
+            *strips, **about, x=interactive.TIME | {"range": limits}, height=1.2 * height
+        )
+    *upper, raster, bars, seen = style.strips(ax, *heights, size=(8.0, height), gap=0.08)
+    _raster(raster, dots)
     style.dress(raster, title="" if upper else title, y="venue")
     if raster.get_legend_handles_labels()[0]:
         style.legend(raster, "above", handletextpad=0.2)
     raster.set_yticks(range(len(names)), names)
-    margin = max((last - first) * 0.03, pd.Timedelta(1, "min"))
-    raster.set(ylim=(len(names) - 0.4, -0.6), xlim=(first - margin, last + margin))
-    for highest in upper:
-        line = style.median_price(price).sel(time=slice(first, last))
+    raster.set(ylim=(len(names) - 0.4, -0.6), xlim=limits)
+    for highest, line in zip(upper, lines, strict=True):
         highest.plot(line["time"], line, color=PALETTE[4], lw=1.3)
-        style.dress(highest, title=title, y="price\n[USD]", form="number")
-    _bars(sums, events, (last - first) / pd.Timedelta(1, "h"))
-    if coverage is None and "coverage" in events.attrs.get("provenance", {}):
-        coverage = observed(events)
+        style.dress(highest, title=title, y=_PRICE, form="number")
+    for (_, color), (name, value) in zip(_SIDES, sums[0].items(), strict=True):
+        bars.bar(value.index, value, width=sums[1], align="edge", color=color, label=name)
+    bars.axhline(0, color=GREY, lw=0.8)
+    style.dress(bars, y=sums[2], form="size")
+    style.legend(bars, "above")
     _coverage(seen, coverage)
     style.utc_axis(seen)
-    table = events[["time", "symbol", "exchange", "side", "value_usd"]]
     return finish(raster, table, events, price, source=source, lowest=seen)
 
 
@@ -118,42 +141,90 @@ def _naive(when: pd.Timestamp) -> pd.Timestamp:
     return stamp if stamp.tzinfo is None else stamp.tz_convert("UTC").tz_localize(None)
 
 
-def _raster(ax: Axes, events: pd.DataFrame, top: int) -> list[str]:
-    """Draw one row of dots per venue, the largest orders first so that small ones stay on top."""
+def _dots(events: pd.DataFrame, top: int) -> tuple[list[str], pd.DataFrame]:
+    """Return the rows of venues, and one dot per order: the largest first so that small ones stay on top.
+
+    Columns: ``time`` (UTC, naive), ``venue``, ``side``, ``value_usd``, its ``row`` and the dot's ``area``.
+    """
     total = events.groupby("exchange", observed=True)["value_usd"].sum().sort_values(ascending=False)
     names = [str(name) for name in total.index[:top]]
     if len(total) > top:
         names.append(f"{len(total) - top} others")
-    row = {name: place for place, name in enumerate(names)}
+    place = {name: row for row, name in enumerate(names)}
     largest = float(events["value_usd"].max()) if len(events) else 1.0
     ordered = events.sort_values("value_usd", ascending=False)
-    place = ordered["exchange"].astype(str).map(row).fillna(len(names) - 1).to_numpy(dtype=np.float64)
-    sizes = _LARGEST * np.sqrt(ordered["value_usd"].to_numpy() / largest)
-    for (side, color), shift in zip(_SIDES, (-0.16, 0.16), strict=True):
-        mine = (ordered["side"] == side).to_numpy()
-        where = _times(ordered)[mine], place[mine] + shift, sizes[mine]
+    venue = ordered["exchange"].astype(str)
+    dots = ordered[["side", "value_usd"]].assign(
+        time=_times(ordered),
+        venue=venue,
+        row=venue.map(place).fillna(len(names) - 1).astype(np.float64),
+        area=_LARGEST * np.sqrt(ordered["value_usd"] / largest),
+    )
+    return names, dots
+
+
+def _raster(ax: Axes, dots: pd.DataFrame) -> None:
+    """Draw one row of dots per venue, and a key of their sizes."""
+    for (side, color), shift in _SHIFTS.items():
+        mine = dots[dots["side"] == side]
+        where = mine["time"].to_numpy(), mine["row"] + shift, mine["area"]
         ax.scatter(*where, color=color, alpha=0.55, lw=0, rasterized=True)
+    largest = float(dots["value_usd"].max()) if len(dots) else 1.0
     for value in [size for size in _SIZES if size <= largest][-3:]:
         label = f"{value / 1e6:g} M USD" if value >= 1e6 else f"{value / 1e3:g} k USD"
         ax.scatter([], [], s=_LARGEST * np.sqrt(value / largest), color=GREY, alpha=0.6, lw=0, label=label)
-    return names
 
 
-def _bars(ax: Axes, events: pd.DataFrame, hours: float) -> None:
-    """Draw the value of shorts upwards and of longs downwards, per hour or a step that suits the window."""
+def _sums(events: pd.DataFrame, hours: float) -> tuple[dict[str, pd.Series], np.timedelta64, str]:
+    """Sum value per hour, or a step that suits the window: by label, longs below 0; step, and axis label."""
     minutes = next((each for most, each in _STEPS if hours <= most), 24 * 60)
     count, unit = (minutes, "minute") if minutes < 60 else (minutes // 60, "hour")
     step = np.timedelta64(minutes, "m")
     place = pd.DatetimeIndex(_times(events)).floor(pd.Timedelta(step))
-    for (side, color), sign in zip(_SIDES, (-1.0, 1.0), strict=True):
+    sums = {}
+    for (side, _), sign in zip(_SIDES, (-1.0, 1.0), strict=True):
         mine = (events["side"] == side).to_numpy()
-        sums = events.loc[mine, "value_usd"].groupby(place[mine]).sum() / 1e6
-        label = f"{side}s: {sums.sum():,.1f} M USD"
-        ax.bar(sums.index, sign * sums, width=step, align="edge", color=color, label=label)
-    ax.axhline(0, color=GREY, lw=0.8)
+        value = events.loc[mine, "value_usd"].groupby(place[mine]).sum() / 1e6
+        sums[f"{side}s: {value.sum():,.1f} M USD"] = sign * value
     per = unit if count == 1 else f"{count} {unit}s"
-    style.dress(ax, y=f"per {per}\n[million USD]", form="size")
-    style.legend(ax, "above")
+    return sums, step, f"per {per}\n[million USD]"
+
+
+def _raster_of(names: list[str], dots: pd.DataFrame) -> interactive.Strip:
+    """Return the dots as plotly draws them; the text over one has its venue and value."""
+    traces = []
+    for (side, color), shift in _SHIFTS.items():
+        mine = dots[dots["side"] == side]
+        # Plotly takes a diameter in pixels, where matplotlib takes an area in square points.
+        marker = {"color": color, "opacity": 0.55, "size": 4 / 3 * np.sqrt(mine["area"]), "line_width": 0}
+        hover = f"%{{customdata[0]}}<br>{interactive.AT_TIME}<br>%{{customdata[1]:,.0f}} USD"
+        where: Any = {"x": mine["time"], "y": mine["row"] + shift, "customdata": mine[["venue", "value_usd"]]}
+        look = {"mode": "markers", "marker": marker, "showlegend": False}
+        traces.append(interactive.trace("Scatter", side, hover, **where, **look))
+    axis: Any = {"tickvals": list(range(len(names))), "range": (len(names) - 0.4, -0.6)}
+    axis["ticktext"] = [interactive.text(name) for name in names]
+    return interactive.Strip(traces, "venue", axis=axis)
+
+
+def _sums_of(sums: dict[str, pd.Series], step: np.timedelta64, label: str) -> interactive.Strip:
+    """Return the bars as plotly draws them."""
+    traces = []
+    for (_, color), (name, value) in zip(_SIDES, sums.items(), strict=True):
+        hover = f"from {interactive.AT_TIME}<br>%{{customdata:.3~f}} million USD"
+        where: Any = {"x": value.index, "y": value, "customdata": value.abs(), "offset": 0}
+        look: Any = {"width": step / np.timedelta64(1, "ms"), "marker": {"color": color, "line_width": 0}}
+        traces.append(interactive.trace("Bar", name, hover, **where, **look))
+    return interactive.Strip(traces, label)
+
+
+def _coverage_of(coverage: pd.DataFrame | None, limits: tuple[pd.Timestamp, ...]) -> interactive.Strip:
+    """Return what was watched as plotly draws it; a grey bar where nobody knows."""
+    spans = [limits] if coverage is None else [*zip(*map(coverage.get, ("start", "end")), strict=True)]
+    name, color = ("not stated", NO_DATA) if coverage is None else ("watched", PALETTE[2])
+    x = [when for start, end in spans for when in (_naive(start), _naive(end), None)]
+    look: Any = {"line": {"color": color, "width": 12}, "showlegend": False}
+    drawn = interactive.line(x, [0.0] * len(x), name, interactive.AT_TIME, **look)
+    return interactive.Strip([drawn], "watched", axis={"showticklabels": False, "showgrid": False})
 
 
 def _coverage(ax: Axes, coverage: pd.DataFrame | None) -> None:

@@ -80,13 +80,11 @@ def strips(
     return made
 
 
-def mark_clipped(ax: Axes, x: Any, y: Any, *, color: str = GREY) -> int:
-    """Put an arrowhead at the edge of the axes for each value outside its y limits; return how many."""
+def mark_clipped(ax: Axes, x: Any, y: Any, *, color: str = GREY) -> None:
+    """Put an arrowhead at the edge of the axes for each value outside its y limits."""
     low, high = ax.get_ylim()
     x, y = np.asarray(x), np.asarray(y, dtype=np.float64)
-    outside = 0
     for beyond, edge, marker in ((y > high, 0.985, "^"), (y < low, 0.015, "v")):
-        outside += int(beyond.sum())
         if beyond.any():
             look: dict[str, Any] = {
                 "color": color,
@@ -95,7 +93,6 @@ def mark_clipped(ax: Axes, x: Any, y: Any, *, color: str = GREY) -> int:
                 "zorder": 5,
             }
             ax.plot(x[beyond], np.full(int(beyond.sum()), edge), marker, ms=4, lw=0, **look)
-    return outside
 
 
 def row_size(rows: int, each: float, *, wide: float = _SIZE[0]) -> tuple[float, float]:
@@ -133,12 +130,8 @@ def dress(
     width = cell_width(ax)
     size = _title_size(width)
     fitting = int(0.78 * width / (0.55 * size))  # a letter is about 0.55 of the font's size wide
-    kept = re.sub(r"(\d) ?%", "\\1\u00a0%", title)  # a number and its percent sign stay on one line
-    most = min(_TITLE, max(fitting, 20))
-    lines = textwrap.wrap(kept, most)
-    while most > 1 and len(narrower := textwrap.wrap(kept, most - 1)) <= len(lines):
-        lines, most = narrower, most - 1  # as few lines, of about the same length
-    ax.set_title("\n".join(lines).replace("\u00a0", " "), loc="left", fontsize=size)
+    lines = title_lines(title, min(_TITLE, max(fitting, 20)))
+    ax.set_title("\n".join(lines), loc="left", fontsize=size)
     if x:
         ax.set_xlabel(x)
     if y:
@@ -150,6 +143,15 @@ def dress(
     ax.set_axisbelow(True)
     if grid:
         ax.grid(axis=grid, color=GREY, alpha=0.25, lw=0.6)
+
+
+def title_lines(title: str, most: int) -> list[str]:
+    """Divide a title into lines of about one length and of `most` letters, as few as that needs."""
+    kept = re.sub(r"(\d) ?%", "\\1\u00a0%", title)  # a number and its percent sign stay on one line
+    lines = textwrap.wrap(kept, most)
+    while most > 1 and len(narrower := textwrap.wrap(kept, most - 1)) <= len(lines):
+        lines, most = narrower, most - 1
+    return [line.replace("\u00a0", " ") for line in lines]
 
 
 def write(axis: Axis, form: Form) -> None:
@@ -236,10 +238,7 @@ def share(fraction: float) -> str:
 def footer(ax: Axes, *data: Any, source: Any = None) -> Text:
     """Write below the axes where the `data`, or the `source`, is from, as of when, and whether synthetic."""
     ax.set_xlabel(textwrap.fill(ax.get_xlabel(), max(int(0.78 * cell_width(ax) / 5.4), 20)))
-    provenances = [provenance(one) for one in (*data, source) if "provenance" in getattr(one, "attrs", {})]
-    if isinstance(source, str):
-        provenances = [one | {"source": source, "as_of": None} for one in provenances or [{}]]
-    text, url = stated(provenances)
+    text, url = stated(*data, source=source)
     if cell_width(ax) < _NARROW:
         wrap = textwrap.TextWrapper(46, break_long_words=False, break_on_hyphens=False)
         text = "\n".join(map(wrap.fill, text.split("\n")))
@@ -251,8 +250,11 @@ def footer(ax: Axes, *data: Any, source: Any = None) -> Text:
     return written
 
 
-def stated(provenances: Sequence[dict[str, Any]]) -> tuple[str, str]:
+def stated(*data: Any, source: Any = None) -> tuple[str, str]:
     """Return the text of the footer, and the address that an attribution names."""
+    provenances = [provenance(one) for one in (*data, source) if "provenance" in getattr(one, "attrs", {})]
+    if isinstance(source, str):
+        provenances = [one | {"source": source, "as_of": None} for one in provenances or [{}]]
     if not provenances:
         return "source not stated", ""  # `pandas.concat` and many analyses drop the provenance
     sources = dict.fromkeys(s["source"] for s in provenances)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -11,9 +11,9 @@ import xarray as xr
 
 from derivdata.analysis import smile
 from derivdata.analysis import surface as analysis
-from derivdata.plot import style
+from derivdata.plot import interactive, style
 from derivdata.plot.fits import apart, at_the_money, days, expiry_label, fit_of, fitted, name_of, single
-from derivdata.plot.frames import Chain, Source, figure_function, finish, long_table
+from derivdata.plot.frames import Chain, Engine, Source, figure_function, finish, long_table
 from derivdata.plot.style import DIVERGING, GREY, NO_DATA, SEQUENTIAL
 from derivdata.support.arrays import Array
 
@@ -33,7 +33,8 @@ def surface(
     reach: float = 2.0,
     source: Source | None = None,
     ax: Axes | None = None,
-) -> Axes:
+    engine: Engine = "matplotlib",
+) -> Axes | Any:
     """Draw implied volatility over moneyness and listed expiries as a heat map.
 
     Parameters
@@ -43,12 +44,12 @@ def surface(
         ``dd.options.surface``, to which a surface is fitted first.
     reach
         How far from the forward, in at-the-money standard deviations.
-    source, ax
+    source, ax, engine
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
-    Axes
+    Axes, or a plotly Figure
         Moneyness is ln(K/F) over the at-the-money standard deviation, which puts short and long expiries
         side by side. A column is one listed expiry: nothing is drawn between expiries or outside the quotes.
 
@@ -75,16 +76,28 @@ def surface(
             "iv": iv.ravel(),
         }
     ).dropna()
-    ax = style.axes(ax)
     columns = np.arange(len(expiries))
+    labels = [expiry_label(expiry, tenor) for expiry, tenor in zip(expiries, tenors, strict=True)]
+    x, y = "listed expiry [UTC], time to expiry [days]", "moneyness ln(K/F) / (σ√T)\n[standard deviations]"
+    unit = "implied volatility [% annualised]"
+    if engine == "plotly":
+        hover = "%{customdata}<br>%{y:+.2f} standard deviations<br>%{z:.2f} % annualised"
+        names = np.tile([label.replace("\n", " ") for label in labels], (_ACROSS, 1))
+        place = {"x": columns, "y": spread, "customdata": names, "colorscale": SEQUENTIAL}
+        strip = interactive.Strip([interactive.heat_map(100 * iv, unit, hover, **place)], y)
+        few = apart(columns, len(expiries) / 4)  # as many as a narrow screen has room for
+        ticks = {"tickvals": few, "ticktext": [interactive.text(labels[place]) for place in few]}
+        words = {"title": title, "table": table, "data": (data,), "source": source}
+        return interactive.figure(strip, **words, x={"title": x, **ticks})
+    ax = style.axes(ax)
     drawn = ax.pcolormesh(columns, spread, 100 * iv, cmap=SEQUENTIAL, shading="nearest", rasterized=True)
     ax.set_ylim(-reach, reach)
     ax.axhline(0, color=GREY, lw=0.8, ls=":")
-    style.dress(ax, title=title, y="moneyness ln(K/F) / (σ√T)\n[standard deviations]", grid="")
+    style.dress(ax, title=title, y=y, grid="")
     places = apart(columns, 36.0 * len(expiries) / (0.72 * style.cell_width(ax)))
-    ax.set_xticks(places, [expiry_label(expiries[place], tenors[place]) for place in places])
-    ax.set_xlabel("listed expiry [UTC], time to expiry [days]")
-    style.colorbar(ax, drawn, "implied volatility [% annualised]")
+    ax.set_xticks(places, [labels[place] for place in places])
+    ax.set_xlabel(x)
+    style.colorbar(ax, drawn, unit)
     return finish(ax, table, data, source=source)
 
 

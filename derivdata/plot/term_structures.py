@@ -10,11 +10,13 @@ import xarray as xr
 
 from derivdata.analysis import surface, variance
 from derivdata.analysis.inputs import require_variables
-from derivdata.plot import style
+from derivdata.plot import interactive, style
 from derivdata.plot.fits import (
+    EXPIRY,
     at_the_money,
     days,
     expiry_axis,
+    expiry_ticks,
     fit_of,
     fitted,
     instant_of,
@@ -22,7 +24,7 @@ from derivdata.plot.fits import (
     name_of,
     single,
 )
-from derivdata.plot.frames import Chain, Source, figure_function, finish, only_for
+from derivdata.plot.frames import Chain, Engine, Source, figure_function, finish, only_for
 from derivdata.plot.style import GREY, PALETTE
 from derivdata.tables.required import require_columns, require_instants
 
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _INDEX_DAYS = 30.0
+_NARROW = 300.0
+_FORWARD, _BOUNDS = "forward, from expiry to expiry", "model-free, bounds"
+_PERCENT: dict[str, Any] = {"tickformat": ".3~%"}
 
 
 @figure_function
@@ -40,7 +45,8 @@ def term_structure(
     before: Chain | None = None,
     source: Source | None = None,
     ax: Axes | None = None,
-) -> Axes:
+    engine: Engine = "matplotlib",
+) -> Axes | Any:
     """Draw volatility by expiry, now and before, forward and model-free; or the basis that options imply.
 
     Parameters
@@ -59,12 +65,12 @@ def term_structure(
     before
         At-the-money volatility of an earlier instant, drawn at the same expiries: a fit, or rows of one
         instant of the table ``options_atm_history``.
-    source, ax
+    source, ax, engine
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
-    Axes
+    Axes, or a plotly Figure
         Of volatility the upper ones. An arrowhead marks bars that end outside.
 
     Raises
@@ -74,42 +80,86 @@ def term_structure(
     """
     only_for(kind, ("volatility",), before=before)
     if kind == "basis":
-        return _basis(data, source, ax)
+        return _basis(data, source, ax, engine)
     fit = fitted(single(fit_of(data), "a term structure"))
     term, free = surface.term_structure(fit), variance.model_free(fit)
-    upper, lower = style.strips(ax, 2.0, 1.3, size=(8.0, 5.5), gap=0.13)  # a legend stands between
     tenors, dates = days(fit), pd.DatetimeIndex(fit["expiry"].to_numpy())
     middle, vol = np.asarray(term["atm"]), np.asarray(term["forward_vol"])
-    _steps(upper, tenors, vol)
+    low, high = (np.sqrt(np.asarray(free[end] / free["year_fraction"])) for end in ("lower", "upper"))
     table = pd.DataFrame({"expiry": dates, "days": tenors, "atm": middle, "forward_vol": vol})
     if before is not None:
         past, when = _before(before, fit)
-        label = f"at the forward, {when:%Y-%m-%d %H:%M}"
-        upper.plot(past["days"], past["iv"], "o--", ms=3.5, lw=1.1, color=PALETTE[4], label=label)
+        earlier = f"at the forward, {when:%Y-%m-%d %H:%M}"
         table["atm_before"] = table["expiry"].map(past.set_index("expiry")["iv"])
-    upper.plot(tenors, middle, "o-", ms=4.5, lw=1.5, color=PALETTE[0], label="at the forward")
+    model_free = np.asarray(free["vol"])
+    table = table.assign(model_free=model_free, model_free_low=low, model_free_high=high)
     known = np.flatnonzero(np.isfinite(middle))
     ends = [f"{100 * middle[place]:.1f} % on {dates[place]:%Y-%m-%d}" for place in known[[0, -1]]]
-    bottom, top = upper.get_ylim()
-    if top - bottom < 0.02:  # two points of volatility at least: no line is steep by rounding alone
-        upper.set_ylim((bottom + top) / 2 - 0.01, (bottom + top) / 2 + 0.01)
     title = f"{name_of(fit)}: ATM volatility {' and '.join(dict.fromkeys(ends))}"
-    style.dress(upper, title=title, y="volatility\n[% annualised]", form="percent")
-    style.legend(upper, "above")
-    low, high = (np.sqrt(np.asarray(free[end] / free["year_fraction"])) for end in ("lower", "upper"))
-    _free(lower, free, tenors, low, high)
-    style.dress(lower, y="model-free\n[% annualised]", form="percent")
-    expiry_axis(lower, tenors, dates)
-    table = table.assign(model_free=np.asarray(free["vol"]), model_free_low=low, model_free_high=high)
-    return finish(upper, table, data, source=source, lowest=lower)
+    index = _index(free)
+    y = ("volatility\n[% annualised]", "model-free\n[% annualised]")
+    if engine == "plotly":
+        lines = [_steps_of(tenors, vol), _line_of(table, "atm", "at the forward")]
+        if before is not None:
+            lines.append(_line_of(table.dropna(subset="atm_before"), "atm_before", earlier, 4))
+        bars = {"symmetric": False, "array": high - model_free, "arrayminus": model_free - low}
+        marks = [_line_of(table, "model_free", _BOUNDS, 1, mode="markers", error_y=bars)]
+        marks += [
+            interactive.line([_INDEX_DAYS], [level], name, "%{y:.2%} a year", 2, mode="markers")
+            for name, level in index.items()
+        ]
+        upper = interactive.Strip(lines, y[0], 2.0, _PERCENT)
+        lower = interactive.Strip(marks, y[1], 1.3, _PERCENT | {"range": _limits(model_free)})
+        return _interactive(upper, lower, title=title, table=table, data=(data,), source=source, height=6.2)
+    above, below = style.strips(ax, 2.0, 1.3, size=(8.0, 5.5), gap=0.13)  # a legend stands between
+    _steps(above, tenors, vol)
+    if before is not None:
+        look: dict[str, Any] = {"ms": 3.5, "lw": 1.1, "color": PALETTE[4], "label": earlier}
+        above.plot(past["days"], past["iv"], "o--", **look)
+    above.plot(tenors, middle, "o-", ms=4.5, lw=1.5, color=PALETTE[0], label="at the forward")
+    bottom, top = above.get_ylim()
+    if top - bottom < 0.02:  # two points of volatility at least: no line is steep by rounding alone
+        above.set_ylim((bottom + top) / 2 - 0.01, (bottom + top) / 2 + 0.01)
+    style.dress(above, title=title, y=y[0], form="percent")
+    style.legend(above, "above")
+    _free(below, tenors, model_free, low, high, index)
+    style.dress(below, y=y[1], form="percent")
+    expiry_axis(below, tenors, dates)
+    return finish(above, table, data, source=source, lowest=below)
+
+
+def _starts(tenors: Any) -> Any:
+    """Return where the steps up to each expiry begin."""
+    return np.r_[tenors[0] / 1.3, tenors[:-1]]
 
 
 def _steps(ax: Axes, tenors: Any, levels: Any) -> None:
-    starts = np.r_[tenors[0] / 1.3, tenors[:-1]]
-    ax.hlines(levels, starts, tenors, color=GREY, lw=1.6, label="forward, from expiry to expiry")
+    ax.hlines(levels, _starts(tenors), tenors, color=GREY, lw=1.6, label=_FORWARD)
 
 
-def _basis(data: Chain, source: Source | None, ax: Axes | None) -> Axes:
+def _steps_of(tenors: Any, levels: Any) -> Any:
+    """Return the same steps of plotly: a line with a gap after each."""
+    x = np.column_stack([_starts(tenors), tenors, np.full(len(tenors), np.nan)]).ravel()
+    stroke = {"color": GREY, "width": 2}
+    return interactive.line(x, np.repeat(levels, 3), _FORWARD, "%{y:.2%} a year", line=stroke)
+
+
+def _line_of(table: pd.DataFrame, column: str, name: str, place: int = 0, **options: Any) -> Any:
+    """Return a column of the table over days to expiry, as plotly draws it; the text names the expiry."""
+    hover = "%{customdata|%Y-%m-%d %H:%M} UTC, %{x:.1f} days<br>%{y:.2%} a year"
+    dated = {"mode": "lines+markers", "customdata": table["expiry"]} | options
+    return interactive.line(table["days"], table[column], name, hover, place, **dated)
+
+
+def _interactive(*strips: interactive.Strip, table: pd.DataFrame, **words: Any) -> Any:
+    """Return a figure of plotly over listed expiries, with the labels that fit on a narrow screen."""
+    limits, ticks = expiry_ticks(table["days"], table["expiry"], _NARROW)
+    axis = {"type": "log", "range": np.log10(limits), "tickvals": list(ticks), "title": EXPIRY}
+    axis["ticktext"] = [interactive.text(label) for label in ticks.values()]
+    return interactive.figure(*strips, x=axis, table=table, **words)
+
+
+def _basis(data: Chain, source: Source | None, ax: Axes | None, engine: Engine) -> Axes | Any:
     """Draw the simple rate a year of each forward over spot, and the growth between expiries."""
     if not isinstance(data, xr.Dataset):
         raise TypeError("data must be what dd.analysis.chain.basis gave, not a table")
@@ -119,16 +169,21 @@ def _basis(data: Chain, source: Source | None, ax: Axes | None) -> Axes:
         raise ValueError("no expiry has a basis: give spot= to dd.analysis.chain.basis")
     tenors, apr = days(curve), np.asarray(curve["basis_apr"])
     growth, dates = np.asarray(curve["forward_carry"]), pd.DatetimeIndex(curve["expiry"].to_numpy())
-    ax = style.axes(ax)
-    _steps(ax, tenors, growth)
-    ax.plot(tenors, apr, "o-", ms=4.5, lw=1.5, color=PALETTE[0], label="forward over spot")
-    ax.axhline(0, color=GREY, lw=0.8)
     shape = "contango" if apr[-1] > 0 else "backwardation"
     title = f"{name_of(curve)}: {100 * apr[-1]:+.2f} % a year to {dates[-1]:%Y-%m-%d}, {shape}"
-    style.dress(ax, title=title, y="basis [% per year, simple]", form="percent")
+    y, name = "basis [% per year, simple]", "forward over spot"
+    table = pd.DataFrame({"expiry": dates, "days": tenors, "basis_apr": apr, "forward_carry": growth})
+    if engine == "plotly":
+        lines = [_steps_of(tenors, growth), _line_of(table, "basis_apr", name)]
+        strip = interactive.Strip(lines, y, axis=_PERCENT)
+        return _interactive(strip, title=title, table=table, data=(data,), source=source)
+    ax = style.axes(ax)
+    _steps(ax, tenors, growth)
+    ax.plot(tenors, apr, "o-", ms=4.5, lw=1.5, color=PALETTE[0], label=name)
+    ax.axhline(0, color=GREY, lw=0.8)
+    style.dress(ax, title=title, y=y, form="percent")
     style.legend(ax, "above")
     expiry_axis(ax, tenors, dates)
-    table = {"expiry": dates, "days": tenors, "basis_apr": apr, "forward_carry": growth}
     return finish(ax, table, data, source=source)
 
 
@@ -153,22 +208,33 @@ def _before(before: Chain, fit: xr.Dataset) -> tuple[pd.DataFrame, pd.Timestamp]
     return frame.dropna(subset="days").sort_values("days", ignore_index=True), time
 
 
-def _free(ax: Axes, free: xr.Dataset, tenors: Any, low: Any, high: Any) -> None:
+def _index(free: xr.Dataset) -> dict[str, float]:
+    """Return the level of the index by its label, where two expiries lie around its horizon."""
+    if free.sizes["expiry"] < 2:
+        return {}
+    level = float(variance.volatility_index(free, horizon=f"{_INDEX_DAYS:g}d")["index"])
+    kind = "strip index" if free.attrs["method"] == "strip" else "index"
+    return {f"{_INDEX_DAYS:g}-day {kind}: {100 * level:.2f} %": level} if np.isfinite(level) else {}
+
+
+def _limits(vol: Any) -> tuple[float, float] | None:
+    """Return the limits of an axis for volatilities: bars that are longer end outside."""
+    if not np.isfinite(vol).any():
+        return None
+    least, most = np.nanmin(vol), np.nanmax(vol)
+    margin = max(0.4 * (most - least), 0.01)
+    return least - margin, most + 1.5 * margin
+
+
+def _free(ax: Axes, tenors: Any, vol: Any, low: Any, high: Any, index: dict[str, float]) -> None:
     """Draw model-free volatility with its bounds, and the index."""
-    vol = np.asarray(free["vol"])
     reach = np.abs(np.vstack([vol - low, high - vol]))
     look: dict[str, Any] = {"fmt": "s", "ms": 4, "lw": 1.0, "capsize": 2.5, "color": PALETTE[1]}
-    ax.errorbar(tenors, vol, yerr=reach, label="model-free, bounds", **look)
-    if np.isfinite(vol).any():
-        least, most = np.nanmin(vol), np.nanmax(vol)
-        margin = max(0.4 * (most - least), 0.01)
-        ax.set_ylim(least - margin, most + 1.5 * margin)
+    ax.errorbar(tenors, vol, yerr=reach, label=_BOUNDS, **look)
+    if limits := _limits(vol):
+        ax.set_ylim(*limits)
     for end in (high, low):
         style.mark_clipped(ax, tenors, end, color=PALETTE[1])
-    if free.sizes["expiry"] >= 2:
-        level = float(variance.volatility_index(free, horizon=f"{_INDEX_DAYS:g}d")["index"])
-        if np.isfinite(level):
-            kind = "strip index" if free.attrs["method"] == "strip" else "index"
-            label = f"{_INDEX_DAYS:g}-day {kind}: {100 * level:.2f} %"
-            ax.plot(_INDEX_DAYS, level, "D", ms=7, mfc="none", mec=PALETTE[2], mew=1.6, label=label)
+    for label, level in index.items():
+        ax.plot(_INDEX_DAYS, level, "D", ms=7, mfc="none", mec=PALETTE[2], mew=1.6, label=label)
     style.legend(ax, "above")

@@ -13,6 +13,7 @@ from typing import Any, get_args, get_type_hints
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -185,7 +186,10 @@ def test_footers_name_sources_and_attribution_or_say_that_nothing_is_stated() ->
     [footer] = footers(plot.open_interest(made.holdings(), source="a desk's own, 2026").get_figure(root=True))
     assert footer.get_text() == "source: a desk's own, 2026 · synthetic data"
     other = made.SAID | {"source": "elsewhere", "as_of": "2026-01-16T08:00:00Z", "synthetic": False}
-    text, url = stated([made.SAID, other])
+    frames = [pd.DataFrame() for _ in range(2)]
+    for frame, said in zip(frames, (made.SAID, other), strict=True):
+        frame.attrs["provenance"] = said
+    text, url = stated(*frames)
     assert text == "source: made by hand, elsewhere · as of 2026-01-16 08:00 UTC · synthetic data"
     assert url == ""
 
