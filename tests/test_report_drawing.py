@@ -16,7 +16,7 @@ import matplotlib
 import pytest
 
 from derivdata.reports import drawing
-from derivdata.reports.drawing import Drawing, Drawings
+from derivdata.reports.drawing import Drawings, Task, draw_svg
 from tests.reliability.promises import SOAK
 from tests.support import drawn_by_worker as draw
 
@@ -24,26 +24,25 @@ HANGS_SECONDS = 60.0
 """Only a worker that hangs takes so long."""
 
 
-def figure(function: Callable[..., Any], number: int = 0) -> Drawing:
-    return Drawing(function, "A line", f"figure-{number}", (3.0, 2.0))
+def figure(function: Callable[..., Any], number: int = 0) -> Callable[[], str]:
+    return partial(draw_svg, function, "A line", name=f"figure-{number}", size=(3.0, 2.0))
 
 
-def drawn_by_the_worker(one: Drawing) -> str:
+def drawn_by_the_worker(one: Task) -> str:
     """The text of a figure that nothing but the worker can have drawn, for `finish` was not called."""
     deadline = time.monotonic() + HANGS_SECONDS
-    while one.svg is None:
+    while one.made is None:
         assert time.monotonic() < deadline, "the worker does not draw"
         time.sleep(0.01)
-    return one.svg
+    return str(one.made)
 
 
 def test_the_users_style_does_not_reach_a_report() -> None:
     """The worker has the defaults, so that figures would differ with the number of processors."""
     plain, styled = figure(partial(draw.line, 3.0)), figure(partial(draw.line, 3.0))
-    plain.draw_here()
+    text = plain()
     with matplotlib.rc_context({"lines.linewidth": 7.5, "axes.grid": True, "timezone": "Asia/Tokyo"}):
-        styled.draw_here()
-    assert styled.svg == plain.svg
+        assert styled() == text
 
 
 @pytest.mark.parametrize(("processors", "executable"), [(1, sys.executable), (2, "/opt/desk/trader")])
@@ -56,7 +55,7 @@ def test_one_processor_draws_here_and_an_application_that_is_no_python_is_not_st
     with Drawings(several=True) as drawings:
         one = drawings.add(figure(partial(draw.line, 5.0)))
         drawings.finish()
-    assert "up to 5" in (one.svg or "")
+    assert "up to 5" in (one.made or "")
 
 
 def test_a_worker_draws_the_same_and_repeats_errors_and_warnings_here(
@@ -73,8 +72,9 @@ def test_a_worker_draws_the_same_and_repeats_errors_and_warnings_here(
         assert worker is not None
         texts = [drawn_by_the_worker(one) for one in lines]
         assert f"process {worker.pid}" in drawn_by_the_worker(whose)
-        drawings._drawings[-1][1].result(HANGS_SECONDS)  # one that cannot be pickled
-        assert [one.svg for one in (thin, failing, local)] == [None] * 3
+        assert local.asked is not None
+        local.asked.result(HANGS_SECONDS)  # it cannot be pickled
+        assert [one.made for one in (thin, failing, local)] == [None] * 3
         with (
             pytest.warns(UserWarning, match="the line is thin"),
             pytest.raises(ZeroDivisionError, match="no line has this height"),
@@ -82,8 +82,7 @@ def test_a_worker_draws_the_same_and_repeats_errors_and_warnings_here(
             drawings.finish()
     assert worker.returncode == 0
     for one, text in zip(lines, texts, strict=True):
-        one.draw_here()
-        assert one.svg == text
+        assert one.make() == text
 
 
 @pytest.mark.parametrize("start", ["exit(3)", "print('hello')", "import time; time.sleep(1000)"])
@@ -100,7 +99,7 @@ def test_a_worker_that_is_no_use_is_done_without(start: str, monkeypatch: pytest
         worker = drawings._worker
     assert worker is not None
     assert worker.returncode is not None, "it is gone"
-    assert "up to 7" in (one.svg or "")
+    assert "up to 7" in (one.made or "")
 
 
 SCRIPT = """

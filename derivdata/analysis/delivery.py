@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import xarray as xr
-from scipy import stats
 
 from derivdata.analysis import risk_neutral
 from derivdata.analysis.inputs import require_columns, require_variables
@@ -96,6 +95,8 @@ def calibration(probability: xr.DataArray, *, intervals: Sequence[float] = (0.5,
     >>> held["inside"].values.tolist(), held["count"].item()
     ([0.5, 0.75, 0.75], 4)
     """
+    from scipy import stats  # takes long to import, and the test alone needs it
+
     if not all(0.0 < each < 1.0 for each in intervals):
         raise ValueError("intervals must be above 0 and below 1")
     values = probability.to_numpy()

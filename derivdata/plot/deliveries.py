@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 import xarray as xr
-from scipy.stats import binom
 
 from derivdata.analysis import delivery, option_trades
 from derivdata.plot import style
@@ -119,6 +118,8 @@ def calibration(probability: xr.DataArray, *, source: Source | None = None, ax: 
     ValueError
         There is no probability.
     """
+    from scipy.stats import binom  # takes long to import, and this figure alone needs it
+
     held = delivery.calibration(probability)
     count = int(held["count"])
     if not count:

@@ -129,6 +129,8 @@ def report(
         data = Data(wanted, drawings)
         chosen = [_SECTIONS[name](data) for name in wanted.sections]
         data.require_symbols()
+        for section in chosen:
+            section.rest()
         drawings.finish()
     parts = [
         about.summary_section(chosen, synthetic=data.synthetic),

@@ -1,10 +1,10 @@
-"""Draw the figures of a report as SVG, in a second process while this one computes what comes next.
+"""Draw the figures of a report as SVG, and forecast, in a second process while this one goes on.
 
-Drawing takes about half as long as computing. The worker is a Python of its own that is given pickled figures
-through a pipe and returns their SVG. It never imports the caller's ``__main__``, so that a script needs no
-guard, and ends when its pipe closes, so that it outlives neither the report nor a killed process.
+The worker is a Python of its own that is given pickled tasks through a pipe and returns what they make. It
+never imports the caller's ``__main__``, so that a script needs no guard, and ends when its pipe closes, so
+that it outlives neither the report nor a killed process.
 
-The worker is an optimisation alone: whatever it has not drawn, for any reason, is drawn here, where an error
+The worker is an optimisation alone: whatever it has not made, for any reason, is made here, where an error
 or a warning appears as if there were no worker.
 """
 
@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -52,18 +52,16 @@ _PATIENCE_SECONDS = 10.0
 
 
 @dataclass(eq=False)
-class Drawing:
-    """A figure to be drawn: arguments as in `draw_svg`, and its text once it is drawn."""
+class Task:
+    """Something to be made, a figure's SVG for one, and what was made once it is."""
 
-    draw: Callable[..., Any]
-    title: str
-    name: str
-    size: tuple[float, float]
-    svg: str | None = None
+    make: Callable[[], Any]
+    made: Any = None
+    asked: Future[None] | None = None
 
-    def draw_here(self) -> None:
-        """Draw in this process."""
-        self.svg = draw_svg(self.draw, self.title, name=self.name, size=self.size)
+    def make_here(self) -> None:
+        """Make it in this process."""
+        self.made = self.make()
 
 
 def processors() -> int:
@@ -79,7 +77,7 @@ class Drawings:
 
     def __init__(self, *, several: bool, source_text: str | None = None) -> None:
         self.source_text = source_text  # who made the data, for the footers of figures
-        self._drawings: list[tuple[Drawing, Future[None] | None]] = []
+        self._tasks: list[Task] = []
         self._worker: subprocess.Popen[bytes] | None = None
         self._wants_worker = several and processors() > 1
         self._feeder = ThreadPoolExecutor(1, thread_name_prefix="derivdata drawings")
@@ -108,22 +106,24 @@ class Drawings:
         self._feeder.shutdown(cancel_futures=True)
         answers.close()
 
-    def add(self, drawing: Drawing) -> Drawing:
-        """Have a figure drawn; its `svg` is there after `finish`."""
-        asked = None if self._worker is None else self._feeder.submit(self._ask, drawing)
-        self._drawings.append((drawing, asked))
-        return drawing
+    def add(self, make: Callable[[], Any]) -> Task:
+        """Have something made that is not None; it is there after `finish`."""
+        task = Task(make)
+        task.asked = None if self._worker is None else self._feeder.submit(self._ask, task)
+        self._tasks.append(task)
+        return task
 
-    def finish(self) -> None:
-        """Draw what the worker has not started, wait for what it has, and draw what it could not."""
-        for drawing, asked in self._drawings:
-            if asked is None or asked.cancel():
-                drawing.draw_here()
-        for drawing, asked in self._drawings:
-            if asked is not None and not asked.cancelled():
-                asked.result()
-            if drawing.svg is None:
-                drawing.draw_here()
+    def finish(self, tasks: Sequence[Task] | None = None) -> None:
+        """Make what the worker has not started, wait for what it has, and make what it could not."""
+        chosen = [task for task in (self._tasks if tasks is None else tasks) if task.made is None]
+        for task in chosen:
+            if task.asked is None or task.asked.cancel():
+                task.make_here()
+        for task in chosen:
+            if task.made is None and task.asked is not None:
+                task.asked.result()
+            if task.made is None:
+                task.make_here()
 
     def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
         assert self._worker is not None
@@ -132,22 +132,18 @@ class Drawings:
         return self._worker.stdin, self._worker.stdout
 
     def _greet(self) -> None:
-        """Wait until the worker has imported what it draws with; figures are asked for after that."""
+        """Wait until the worker has imported what it draws with; it is asked after that."""
         self._ready = self._pipes()[1].read(len(_READY)) == _READY
 
-    def _ask(self, drawing: Drawing) -> None:
-        """Have the worker draw one figure; without it, or where it cannot, `finish` draws it."""
+    def _ask(self, task: Task) -> None:
+        """Have the worker do one task; without it, or where it cannot, `finish` does it."""
         if not self._ready:
             return
         tasks, answers = self._pipes()
         with suppress(OSError, EOFError, ValueError, TypeError, AttributeError, pickle.PickleError):
-            tasks.write(
-                pickle.dumps(
-                    (drawing.draw, drawing.title, drawing.name, drawing.size), pickle.HIGHEST_PROTOCOL
-                )
-            )
+            tasks.write(pickle.dumps(task.make, pickle.HIGHEST_PROTOCOL))
             tasks.flush()
-            drawing.svg = pickle.load(answers)
+            task.made = pickle.load(answers)
 
 
 def _start_worker() -> subprocess.Popen[bytes] | None:
@@ -163,7 +159,7 @@ def _start_worker() -> subprocess.Popen[bytes] | None:
 
 
 def serve() -> None:
-    """Draw the figures that come through standard input until it closes: the worker's whole work."""
+    """Do the tasks that come through standard input until it closes: the worker's whole work."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the report, which closes the pipe
     tasks, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not get between the answers
@@ -176,16 +172,16 @@ def serve() -> None:
         answers.write(_READY)
         while True:
             answers.flush()
-            pickle.dump(_drawn(*pickle.load(tasks)), answers)
+            pickle.dump(_made(pickle.load(tasks)), answers, pickle.HIGHEST_PROTOCOL)
     except (EOFError, OSError):
         os._exit(0)  # the report is done or gone; nothing here is to be cleaned up
 
 
-def _drawn(draw: Callable[..., Any], title: str, name: str, size: tuple[float, float]) -> str | None:
-    """Return the figure; None for one with an error or a warning, which the report's process repeats."""
+def _made(make: Callable[[], Any]) -> Any:
+    """Return what a task makes; None after an error or a warning, which the report's process repeats."""
     with warnings.catch_warnings(record=True) as noticed, suppress(Exception):
-        text = draw_svg(draw, title, name=name, size=size)
-        return None if noticed else text
+        made = make()
+        return None if noticed else made
     return None
 
 

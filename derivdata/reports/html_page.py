@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata.reports.drawing import Drawing, Drawings
+from derivdata.reports.drawing import Drawings, Task, draw_svg
 from derivdata.support.text import html_page
 
 WIDE = 4.5
@@ -54,12 +54,12 @@ class Metric(NamedTuple):
 class _Figure(NamedTuple):
     """A figure that may still be drawn, and the sentence that says how to read it."""
 
-    drawing: Drawing
+    drawing: Task
     reading: str
 
     def html(self) -> str:
         caption = f"<figcaption><b>How to read it.</b> {escape(self.reading)}</figcaption>"
-        return f"<figure>{self.drawing.svg}{caption if self.reading else ''}</figure>"
+        return f"<figure>{self.drawing.made}{caption if self.reading else ''}</figure>"
 
 
 class _Table(NamedTuple):
@@ -87,7 +87,8 @@ class Section:
     """A heading, the blocks of HTML below it, and what the summary takes from them.
 
     Where `drawings` is None, a report that is only compared with, no figure is drawn. `headlines` are parts
-    of the sentence at the top about each symbol.
+    of the sentence at the top about each symbol; `rest` adds what a second process computes, once all
+    sections have been begun.
     """
 
     title: str
@@ -97,6 +98,7 @@ class Section:
     numbers: list[Number] = field(default_factory=list)
     metrics: list[Metric] = field(default_factory=list)
     headlines: list[tuple[str, str]] = field(default_factory=list)
+    rest: Callable[[], None] = lambda: None
 
     @property
     def anchor(self) -> str:
@@ -153,9 +155,10 @@ class Section:
         if self.drawings is not None:
             if self.drawings.source_text:
                 options["source"] = self.drawings.source_text
-            drawing = Drawing(partial(draw, *data, **options), title, _slug(title), size)
+            drawn = partial(draw, *data, **options)
+            drawing = self.drawings.add(partial(draw_svg, drawn, title, name=_slug(title), size=size))
             told = any(isinstance(block, _Figure) and block.reading == reading for block in self.blocks)
-            self.blocks.append(_Figure(self.drawings.add(drawing), "" if told else reading))
+            self.blocks.append(_Figure(drawing, "" if told else reading))
 
     def table(
         self,

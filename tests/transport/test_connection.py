@@ -20,6 +20,7 @@ from derivdata.support import times
 from derivdata.tables.endpoints import FUNDING
 from tests.transport.conftest import KEY, FakeTime, Open
 from tests.transport.server import NOON, Asked, Reply, Server, serving
+from tests.transport.test_cache import expire
 
 
 @dataclass
@@ -121,11 +122,16 @@ def test_a_local_source_brings_key_label_and_clock(starts: Starts, server: Serve
     assert "sample (synthetic)" in repr(connection)
 
 
-def test_a_local_source_is_cached_by_what_it_is(starts: Starts, server: Server) -> None:
-    for _ in range(2):
-        transport.connect("sample")
+@pytest.mark.parametrize("synthetic", [True, False])
+def test_a_local_source_is_cached_by_what_it_is_and_the_sample_for_good(
+    synthetic: bool, starts: Starts, server: Server
+) -> None:
+    for aged in (False, False, True):
+        if aged:
+            expire(transport.cache_info().folder)
+        transport.connect("sample").synthetic = synthetic
         transport.raw("/funding")
-    assert len(server.asked) == 1
+    assert len(server.asked) == (1 if synthetic else 2)
 
 
 def test_what_fits_one_kind_of_source_is_refused_for_the_other(starts: Starts) -> None:

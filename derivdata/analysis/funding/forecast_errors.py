@@ -149,7 +149,7 @@ def _seen_from(sign: float, errors: Floats, weight: Floats) -> tuple[Floats, Flo
     """Return errors in order and the weight up to each: as they are, reversed, or at 0 half of either."""
     if sign:
         return (errors, weight) if sign > 0.0 else (-errors[::-1], 1.0 - weight[::-1])
-    grid = np.sort(np.concatenate([errors, -errors]))
+    grid = np.sort(np.concatenate([-errors[::-1], errors]), kind="stable")  # which merges what is in order
     here, behind = (np.interp(sign * grid, errors, weight, left=0.0, right=1.0) for sign in (1.0, -1.0))
     return grid, 0.5 * (here + 1.0 - behind)
 

@@ -183,7 +183,8 @@ def trailing_mean(values: Floats, span: int, least: float) -> Floats:
     known = np.isfinite(values)
     before = [(0, 0)] * (values.ndim - 1) + [(span - 1, 0)]
     total = sliding(np.add, np.pad(np.where(known, values, 0.0), before), span)
-    count = sliding(np.add, np.pad(known.astype(np.float64), before), span)
+    count = np.cumsum(known, axis=-1, dtype=np.float64)  # of whole numbers, whose differences are exact
+    count[..., span:] -= count[..., :-span].copy()
     return np.where(count >= least, total / np.maximum(count, 1.0), np.nan)
 
 

@@ -196,11 +196,14 @@ class Connection:
         self._inherited = True
 
     def _cached(self, url: str) -> Record | None:
-        """Return a cached answer that may be used as it is: one that has not expired, offline any."""
+        """Return a cached answer that may be used as it is: one that has not expired, any offline.
+
+        Those of the sample do not expire: their keys say of which clock, market and code they are.
+        """
         if self._settings.cache != "on" and not self._settings.offline:
             return None
-        record = self._files.record(self._key(url))
-        if record is None or self._settings.offline or record.head.expires is None:
+        record, sample = self._files.record(self._key(url)), self._local is not None and self.synthetic
+        if record is None or self._settings.offline or sample or record.head.expires is None:
             return record
         now = self._settings.timing.machine()
         if record.head.created > now:  # kept while the clock was ahead: it would count for longer than it may

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +17,7 @@ from derivdata.analysis.funding.carry_forecast import of_what
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.plot.style import row_size
 from derivdata.reports.data import Data, Rates
+from derivdata.reports.drawing import Drawings, Task
 from derivdata.reports.html_page import WIDE, Section, count, lasting, pct, rate
 from derivdata.reports.report_options import FEE_BPS, OTHERS, ReportOptions
 
@@ -83,13 +86,22 @@ def carry_section(data: Data) -> Section:
     forecast = [pair for pair in pairs if np.isfinite(float(pair.forecast["net_bps"]))]
     if forecast:
         _spreads(section, rates, forecast)
-    for symbol in dict.fromkeys(pair.symbol for pair in forecast):
-        _holding(section, past, fees, next(pair for pair in forecast if pair.symbol == symbol))
-    section.table(pd.DataFrame([_row(pair) for pair in pairs]), formats=_FORMATS)
-    _unknown(section, pairs)
-    _blind(section, rates)
-    section.text(_record(past, fees))
-    _findings(section, pairs, forecast)
+    drawings = data.drawings or Drawings(several=False)
+    record = drawings.add(partial(funding.pick_record, past.panel, hold=f"{_RECORD_DAYS[0]}d", fee_bps=fees))
+    firsts = {pair.symbol: pair for pair in reversed(forecast)}
+    tasks = {symbol: _by_holding(drawings, past, fees, firsts[symbol]) for symbol in sorted(firsts)}
+
+    def rest() -> None:
+        drawings.finish([record, *chain.from_iterable(tasks.values())])
+        for symbol in dict.fromkeys(pair.symbol for pair in forecast):
+            _holding(section, past, firsts[symbol], tasks[symbol])
+        section.table(pd.DataFrame([_row(pair) for pair in pairs]), formats=_FORMATS)
+        _unknown(section, pairs)
+        _blind(section, rates)
+        section.text(_record(past, fees, record.made))
+        _findings(section, pairs, forecast)
+
+    section.rest = rest
     return section
 
 
@@ -261,10 +273,16 @@ def _blind(section: Section, rates: Rates) -> None:
     )
 
 
-def _holding(section: Section, past: Rates, fees: Mapping[str, float], pair: Pair) -> None:
+def _by_holding(drawings: Drawings, past: Rates, fees: Mapping[str, float], pair: Pair) -> list[Task]:
+    """Have a pair forecast over the holding times beside the one that it has a forecast of."""
     panel, legs = past.panel.sel(symbol=pair.symbol), [(pair.long, pair.short)]
-    curve = [funding.forecast_carry(panel, legs, hold=hold, fee_bps=fees) for hold in _HOLDS]
-    curve = [each.isel(pair=0) for each in curve if np.isfinite(each["net_bps"]).all()]
+    forecast = partial(funding.forecast_carry, panel, legs, fee_bps=fees)
+    return [drawings.add(partial(forecast, hold=hold)) for hold in _HOLDS if hold != _HOLD]
+
+
+def _holding(section: Section, past: Rates, pair: Pair, tasks: list[Task]) -> None:
+    curve = [task.made.isel(pair=0) for task in tasks if np.isfinite(task.made["net_bps"]).all()]
+    curve = sorted([pair.forecast, *curve], key=lambda each: float(each["hold_hours"]))
     if len(curve) > 1:
         section.figure(
             plot.carry,
@@ -277,10 +295,11 @@ def _holding(section: Section, past: Rates, fees: Mapping[str, float], pair: Pai
         )
 
 
-def _record(past: Rates, fees: Mapping[str, float]) -> str:
-    """Say what past picks were forecast to earn and earned, over the longest holding time."""
+def _record(past: Rates, fees: Mapping[str, float], record: xr.Dataset) -> str:
+    """Say what past picks were forecast to earn and earned, over the longest holding time first: `record`."""
     for days in _RECORD_DAYS:
-        record = funding.pick_record(past.panel, hold=f"{days}d", fee_bps=fees)
+        if days < _RECORD_DAYS[0]:
+            record = funding.pick_record(past.panel, hold=f"{days}d", fee_bps=fees)
         summary = funding.pick_summary(record)
         if int(summary["picks"]) >= _LEAST_PICKS:
             return _said(summary, days, _days(past))
