@@ -35,6 +35,7 @@ _MODULES = {
     "archive": "sources.archive",
     "bundle": "bundle",
     "collect": "sources.collect",
+    "datasets": "sources.datasets",
     "errors": "errors",
     "plot": "plot",
     "sample": "sources.sample",

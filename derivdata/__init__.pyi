@@ -38,6 +38,7 @@ from derivdata.matrix import features as features
 from derivdata.reports import report as report
 from derivdata.sources import archive as archive
 from derivdata.sources import collect as collect
+from derivdata.sources import datasets as datasets
 from derivdata.sources import sample as sample
 from derivdata.sources import venues as venues
 from derivdata.sources.archive import open_archive as open_archive

@@ -18,6 +18,7 @@ __all__ = ["modules", "write"]
 _TOP = "Connection, cache, recordings, report"
 _OTHERS = {
     "archive": "Archives",
+    "datasets": "Recorded data sets",
     "tables": "Tables, panels, surfaces",
     "units": "Units",
     "errors": "Errors and notices",

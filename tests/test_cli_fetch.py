@@ -33,6 +33,17 @@ def test_fetch_prints_csv_and_keeps_notices_apart(capsys: pytest.CaptureFixture[
     assert printed.err == "derivdata: the data is synthetic\n"
 
 
+def test_what_a_source_holds_and_lists_is_fetched_by_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fetch", "catalog", "--source", "sample", "--to", "-"]) == 0
+    held = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    assert set(held.loc[held["table"] == "funding_history", "exchange"]) > {"binance", "okx"}
+    place = ["--venues", "okx", "bybit", "--source", "sample", "--to", str(tmp_path / "listed.parquet")]
+    assert main(["fetch", "instruments", "BTC", *place]) == 0
+    assert pd.read_parquet(tmp_path / "listed.parquet")["is_perpetual"].sum() == 2
+
+
 def test_fetch_appends_to_an_archive_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [
         "fetch",
@@ -70,6 +81,7 @@ def test_fetch_writes_files_that_keep_types_and_needs_a_place(tmp_path: Path) ->
         (["nonsense", "--to", "-"], "positioning, prices, rwa, volatility, volume\n"),
         (["options.surface", "BTC", "--to", "-"], "'options.surface' is no table"),
         (["funding.snapshot", "BTC", "--to", "-"], "funding.snapshot takes no SYMBOL"),
+        (["catalog", "BTC", "--to", "-"], "catalog takes no SYMBOL"),
         (["funding.history", "BTC", "--to", "-"], "funding.history needs --since"),
         (["orderbook.book", "--to", "-"], "orderbook.book needs SYMBOL, --venues"),
         (["funding.history", "BTC", "--since", "1d", "--set", "depth=3", "--to", "-"], "takes no depth"),

@@ -95,6 +95,7 @@ ROWS_OF: dict[str, str] = {
 _NOTHING = "does no work that grows with data"
 
 UNTIMED: dict[str, str] = {
+    "datasets.load": "a download and an import once, then `archive.read`",
     "archive.import_files": "what `archive.merge` does with the rows of files, which pandas reads",
     "archive.delete": "what `archive.replace` does, with no new rows",
     "archive.undo": "timed with `archive.replace`",

@@ -116,7 +116,7 @@ QUESTIONS = {
     "analysis.exposure.open_interest": Question(_CHAIN, lambda: exposure.open_interest(_snapshot())),
     "analysis.exposure.put_call_ratio": Question(_CHAIN, lambda: exposure.put_call_ratio(_snapshot())),
     "analysis.exposure.zero_gamma": Question(
-        _CHAIN, lambda: exposure.zero_gamma(_snapshot(), dealer=exposure.NAIVE_DEALER)
+        _CHAIN, lambda: exposure.zero_gamma(_snapshot(), dealer={"call": 1.0, "put": -1.0})
     ),
     "analysis.position.attribution": Question(
         f"{_LEGS}, an hour", lambda: position.attribution(legs(), whole(), _later())

@@ -22,7 +22,8 @@ _START, _END = ("start", "since", "window"), ("end",)
 
 def add_fetch(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``derivdata fetch``."""
-    parser.add_argument("name", metavar="FETCHER", help="family and function, such as funding.history")
+    fetcher = "family and function, such as funding.history; or catalog, or instruments"
+    parser.add_argument("name", metavar="FETCHER", help=fetcher)
     parser.add_argument("symbols", nargs="*", metavar="SYMBOL", help="assets, such as BTC ETH")
     parser.add_argument(
         "--source", help="'sample', 'venues', an archive's folder or a URL (default: DERIVDATA_BASE_URL)"
@@ -80,13 +81,14 @@ def _fetch(arguments: argparse.Namespace) -> None:
 def _fetcher(name: str) -> Callable[..., pd.DataFrame]:
     from derivdata.fetchers import FAMILIES, FETCHERS
 
-    if name.count(".") == 1 and name.replace(".", "_") in FETCHERS:
+    if name in ("catalog", "instruments") or (name.count(".") == 1 and name.replace(".", "_") in FETCHERS):
         return FETCHERS[name.replace(".", "_")]
     family = name.partition(".")[0]
     names = [table.removeprefix(f"{family}_") for table in FETCHERS if table.startswith(f"{family}_")]
     if names:
         raise ValueError(f"{name!r} is no table: {family} has {', '.join(names)}")
-    raise ValueError(f"{name!r} is no table: write FAMILY.FUNCTION, of {', '.join(FAMILIES)}")
+    listed = f"catalog, instruments, or FAMILY.FUNCTION of {', '.join(FAMILIES)}"
+    raise ValueError(f"{name!r} is no table: write {listed}")
 
 
 def _arguments(fetcher: Callable[..., Any], given: argparse.Namespace) -> dict[str, Any]:

@@ -65,7 +65,8 @@ def positioning(
     ratios = ratios.where(ratios > 0.0).dropna("exchange", how="all").dropna("time", how="all")
     venues = [str(name) for name in ratios["exchange"].values]
     if not 0 < len(venues) <= _MOST:
-        raise ValueError(f"data has {len(venues)} venues with a ratio: choose one to {_MOST}")
+        fix = f"choose one to {_MOST}, by venues= of the fetcher or data[data['exchange'].isin([...])]"
+        raise ValueError(f"data has {len(venues)} venues with a ratio: {fix}")
     length, _ = _length(change, ratios["time"].values, "change")
     ratio: pd.DataFrame = ratios.transpose("time", "exchange").to_pandas()
     moved = ratio / ratio.reindex(ratio.index - length).to_numpy() - 1.0

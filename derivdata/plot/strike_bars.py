@@ -55,7 +55,7 @@ def strikes(
         Of bars by strike: which expiry. None stacks all of them, the four largest in colours of their own,
         and draws max pain of the largest: it belongs to one expiry.
     dealer
-        Of gamma: sign of the dealers' position by side, such as ``exposure.NAIVE_DEALER``; then their net by
+        Of gamma: sign of the dealers' position by side, such as ``{"call": 1, "put": -1}``; then their net by
         strike and the level at which it changes sign in all are marked. None counts every option with +1.
     contract_size
         Coins per contract.

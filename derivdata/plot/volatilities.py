@@ -100,7 +100,9 @@ def _beside(
 ) -> Axes:
     for name, line in (("data", implied), (names[1], realised)):
         if getattr(line, "dims", ()) != ("time",) or not line.notnull().any():
-            raise ValueError(f"{name} must be an array with one dim, time, and a value")
+            others = [f"{dim}=..." for dim in getattr(line, "dims", ()) if dim != "time"]
+            fix = f": choose with {name}.sel({', '.join(others)})" if others else ""
+            raise ValueError(f"{name} must be an array with one dim, time, and a value{fix}")
     ax = style.axes(ax)
     above, below = xr.align(implied, realised, join="inner")
     instants = above["time"].values

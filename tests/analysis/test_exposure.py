@@ -66,13 +66,13 @@ class TestToyChain:
         assert total.item() == pytest.approx(expected("gex_gross_usd_per_1pct"), rel=1e-11)
         assert total.attrs["dealer"] == "unsigned"
         assert total.attrs["units"] == "USD per 1 %"
-        by_strike = exposure.gamma_exposure(toy, dealer=exposure.NAIVE_DEALER, by=["strike"])
+        by_strike = exposure.gamma_exposure(toy, dealer={"call": 1.0, "put": -1.0}, by=["strike"])
         values = by_strike["gamma_exposure_usd"]
         for strike in (90, 100, 110):
             assert values.sel(strike=strike).item() == pytest.approx(
                 expected(f"gex_by_strike_{strike}"), abs=1e-9
             )
-        total = exposure.gamma_exposure(toy, dealer=exposure.NAIVE_DEALER, by=[])["gamma_exposure_usd"]
+        total = exposure.gamma_exposure(toy, dealer={"call": 1.0, "put": -1.0}, by=[])["gamma_exposure_usd"]
         assert total.item() == pytest.approx(expected("gex_usd_per_1pct = net*S^2*0.01"), abs=1e-9)
         net = expected("net_gamma_coin_per_usd (calls +, puts -)")
         assert total.item() == pytest.approx(net * 100**2 * 0.01, abs=1e-9)
@@ -165,7 +165,7 @@ class TestZeroGamma:
             {"strike": 110.0, "side": "call", "open_interest": 10.0},
             {"strike": 90.0, "side": "put", "open_interest": 10.0},
         ]
-        found = exposure.zero_gamma(table(rows), dealer=exposure.NAIVE_DEALER)
+        found = exposure.zero_gamma(table(rows), dealer={"call": 1.0, "put": -1.0})
         level = found["price_usd"].item()
         gammas = [
             black76.greeks(level, k, YEARS, 0.5, "call", which=["gamma"])["gamma"] for k in (90.0, 110.0)
@@ -176,13 +176,13 @@ class TestZeroGamma:
         assert found["ratio"].item() == pytest.approx(level / 100.0, rel=1e-12)
         lopsided = [rows[0], rows[1] | {"open_interest": 20.0}]
         both = pd.concat([table(rows, exchange="okx"), table(lopsided, exchange="derive")])
-        found = exposure.zero_gamma(both, dealer=exposure.NAIVE_DEALER)["ratio"]
+        found = exposure.zero_gamma(both, dealer={"call": 1.0, "put": -1.0})["ratio"]
         assert found.dims == ("exchange",)
-        alone = exposure.zero_gamma(table(rows), dealer=exposure.NAIVE_DEALER)["ratio"]
+        alone = exposure.zero_gamma(table(rows), dealer={"call": 1.0, "put": -1.0})["ratio"]
         assert found.sel(exchange="okx").item() == alone.item()
         assert found.sel(exchange="derive").item() > found.sel(exchange="okx").item()
         rows = [{"strike": 110.0, "side": "call", "open_interest": 10.0}]
-        found = exposure.zero_gamma(table(rows), dealer=exposure.NAIVE_DEALER)
+        found = exposure.zero_gamma(table(rows), dealer={"call": 1.0, "put": -1.0})
         assert math.isnan(found["ratio"].item())
         assert math.isnan(found["price_usd"].item())
 
@@ -292,14 +292,18 @@ class TestRecorded:
         whole = exposure.gamma_exposure(frame, by=[])["gamma_exposure_usd"]
         parts = exposure.gamma_exposure(frame)["gamma_exposure_usd"].sum(["expiry", "strike"])
         np.testing.assert_allclose(parts, whole, rtol=1e-12)
-        signed = exposure.gamma_exposure(frame, dealer=exposure.NAIVE_DEALER, by=[])["gamma_exposure_usd"]
+        signed = exposure.gamma_exposure(frame, dealer={"call": 1.0, "put": -1.0}, by=[])[
+            "gamma_exposure_usd"
+        ]
         sides = exposure.gamma_exposure(frame, by=["side"])["gamma_exposure_usd"]
         np.testing.assert_allclose(sides.sel(side="call") - sides.sel(side="put"), signed, rtol=1e-9)
-        found = exposure.zero_gamma(frame, dealer=exposure.NAIVE_DEALER)
+        found = exposure.zero_gamma(frame, dealer={"call": 1.0, "put": -1.0})
         for symbol in ("BTC", "ETH"):
             ratio = found["ratio"].sel(symbol=symbol).item()
             moved = frame[frame["symbol"] == symbol]
             moved = moved.assign(underlying_price=ratio * moved["underlying_price"])
-            net = exposure.gamma_exposure(moved, dealer=exposure.NAIVE_DEALER, by=[])["gamma_exposure_usd"]
+            net = exposure.gamma_exposure(moved, dealer={"call": 1.0, "put": -1.0}, by=[])[
+                "gamma_exposure_usd"
+            ]
             gross = exposure.gamma_exposure(moved, by=[])["gamma_exposure_usd"]
             assert abs(net.item()) < 1e-9 * gross.item()

@@ -43,7 +43,7 @@ FUNCTIONS: dict[str, Callable[[pd.DataFrame], Any]] = {
     "history": lambda options: surface.history(options, method="essvi"),
     "open_interest": exposure.open_interest,
     "gamma_exposure": exposure.gamma_exposure,
-    "zero_gamma": lambda options: exposure.zero_gamma(options, dealer=exposure.NAIVE_DEALER),
+    "zero_gamma": lambda options: exposure.zero_gamma(options, dealer={"call": 1.0, "put": -1.0}),
     "max_pain": exposure.max_pain,
     "put_call_ratio": exposure.put_call_ratio,
 }

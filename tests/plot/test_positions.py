@@ -187,7 +187,7 @@ def test_gamma_by_strike_is_that_of_the_analysis() -> None:
     assert table["calls_musd"].to_numpy() == pytest.approx(2 * table["puts_musd"].to_numpy())
     assert max(bar.get_y() + bar.get_height() for bar in ax.patches) == table["gamma_musd"].max()
     assert ax.texts[0].get_text() == "100", "the strike with most"
-    signed = plot.strikes(made.chain(), "gamma", dealer=exposure.NAIVE_DEALER)
+    signed = plot.strikes(made.chain(), "gamma", dealer={"call": 1.0, "put": -1.0})
     [net] = [line for line in signed.lines if line.get_label() == "net"]
     assert net.get_ydata() == pytest.approx(table["gamma_musd"].to_numpy() / 3)
     assert min(bar.get_height() for bar in signed.patches) == pytest.approx(-table["puts_musd"].max())
@@ -204,6 +204,9 @@ def test_implied_against_realised_says_how_far_apart() -> None:
     assert names == ["implied (30 days): 50.0 %", "realised (7 days): 40.0 %"]
     with pytest.raises(ValueError, match="realised must be an array with one dim, time"):
         plot.volatility(made.volatility(0.5), "realised", realised=made.volatility(np.nan))
+    several = made.volatility(0.5).expand_dims(symbol=["BTC", "ETH"])
+    with pytest.raises(ValueError, match=r"time, and a value: choose with data.sel\(symbol=...\)$"):
+        plot.volatility(several, "published", own=made.volatility(0.5))
 
 
 @pytest.mark.parametrize(
@@ -240,6 +243,9 @@ def test_a_ratio_that_doubles_each_day_is_above_all_before_it() -> None:
     for change, reason in (("1h", "shorter than the step of the data, 1 days"), ("x", "change")):
         with pytest.raises(ValueError, match=reason):
             plot.positioning(made.positioned(), change=change)
+    many = dd.panel(made.positioned(), "long_short_ratio").isel(exchange=[0] * 9)
+    with pytest.raises(ValueError, match="data has 9 venues with a ratio: choose one to 8, by venues="):
+        plot.positioning(many.assign_coords(exchange=list("abcdefghi")))
 
 
 def test_takers_who_buy_three_of_four_add_up_to_two_millions_a_day() -> None:

@@ -6,16 +6,8 @@ many: symbols, venues and instants that differ become dims of the result. Open i
 ``missing``: it is never taken for zero.
 """
 
-from derivdata.analysis.exposure.gamma import NAIVE_DEALER, gamma_exposure, history, zero_gamma
+from derivdata.analysis.exposure.gamma import gamma_exposure, history, zero_gamma
 from derivdata.analysis.exposure.sums import max_pain, open_interest, put_call_ratio
 
-__all__ = [
-    "NAIVE_DEALER",
-    "gamma_exposure",
-    "history",
-    "max_pain",
-    "open_interest",
-    "put_call_ratio",
-    "zero_gamma",
-]
+__all__ = ["gamma_exposure", "history", "max_pain", "open_interest", "put_call_ratio", "zero_gamma"]
 __dir__ = __all__.copy

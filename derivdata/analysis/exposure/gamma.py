@@ -16,9 +16,6 @@ from derivdata.analysis.chain.normalise import keys_of
 from derivdata.analysis.exposure.sums import Place, sized, summed
 from derivdata.support.arguments import typed
 
-NAIVE_DEALER: Mapping[str, float] = {"call": 1.0, "put": -1.0}
-"""Dealers long every call and short every put: a heuristic of equity indices, not observed in crypto."""
-
 _SCAN = np.linspace(0.7, 1.3, 241)
 _UNITS = {"gamma": "USD per 1 %", "vanna": "USD per point of volatility", "charm": "USD per day"}
 
@@ -39,8 +36,9 @@ def gamma_exposure(
     chain, by, contract_size, at
         As in `open_interest`.
     dealer
-        Sign of the dealers' position by side, such as `NAIVE_DEALER`. None counts every option with +1:
-        the gamma that hedgers face in total.
+        Sign of the dealers' position by side. ``{"call": 1, "put": -1}``, long calls and short puts, is a
+        heuristic of equity indices, not observed in crypto. None counts every option with +1: the gamma
+        that hedgers face in total.
 
     Returns
     -------

@@ -26,6 +26,7 @@ from derivdata.client.bundle.layout import (
     body_name,
     decoded,
     request_of,
+    unusable,
 )
 from derivdata.errors import BundleError
 
@@ -61,7 +62,8 @@ class RecordingJournal:
         try:
             self._read()
         except OSError as error:
-            raise BundleError(f"{path}: cannot be read: {error.strerror or error}") from None
+            why = f"cannot be read: {error.strerror or error}"
+            raise BundleError(f"{path}: {why}; check that you may read it") from None
         self.entries.sort(key=request_of)
 
     @property
@@ -72,7 +74,7 @@ class RecordingJournal:
     def body(self, name: str) -> bytes:
         """Return a body, unpacked but not yet compared with its hash."""
         if name not in self._bodies:
-            raise BundleError(f"{self.path}: {name} is missing")
+            raise unusable(self.path, f"{name} is missing")
         start, size = self._bodies[name]
         with self.path.open("rb") as file:
             file.seek(start)
@@ -81,16 +83,16 @@ class RecordingJournal:
         try:
             data = unpacker.decompress(packed, BODY_BYTES)
         except zlib.error as error:
-            raise BundleError(f"{self.path}: {name} is damaged: {error}") from None
+            raise unusable(self.path, f"{name} is damaged: {error}") from None
         if unpacker.unconsumed_tail or not unpacker.eof:
-            raise BundleError(f"{self.path}: {name} is damaged or absurdly large")
+            raise unusable(self.path, f"{name} is damaged or absurdly large")
         return data
 
     def _read(self) -> None:
         with self.path.open("rb") as file:
             size = file.seek(0, 2)
             if size > TOTAL_BYTES:
-                raise BundleError(f"{self.path}: refused: absurdly large")
+                raise unusable(self.path, "refused: absurdly large")
             place = len(MAGIC)
             while place < size:
                 file.seek(place)
@@ -101,7 +103,7 @@ class RecordingJournal:
                 is_cut = (head is None and b"\n" not in line and len(line) < _HEAD_BYTES) or end > size
                 file.seek(place)
                 if length > LIST_BYTES or (_NEXT.search(file.read()) if is_cut else head is None):
-                    raise BundleError(f"{self.path}: damaged at byte {place}: no frame begins there")
+                    raise unusable(self.path, f"damaged at byte {place}: no frame begins there")
                 if head is None or is_cut:
                     return  # the writer was killed within its last frame, which nobody has acknowledged
                 start = place + head.end()
@@ -114,7 +116,7 @@ class RecordingJournal:
 
     def _take(self, kind: bytes, sha256: str, content: bytes, place: int) -> None:
         if hashlib.sha256(content).hexdigest() != sha256:
-            raise BundleError(f"{self.path}: the {kind.decode()} at byte {place} is damaged")
+            raise unusable(self.path, f"the {kind.decode()} at byte {place} is damaged")
         if kind == b"manifest":
             self.manifest = decoded(content, BundleManifest, f"{self.path}: what is at byte {place}")
         else:

@@ -99,7 +99,12 @@ def decoded(text: bytes, into: type[T], what: str) -> T:
         value: T = DECODERS[into].decode(text)
         return value
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BundleError(f"{what} cannot be read: {error}") from None
+        raise unusable(f"{what} cannot be read", str(error)) from None
+
+
+def unusable(what: object, why: str) -> BundleError:
+    """Return the error of a bundle that is damaged or hostile; `what` begins with its path."""
+    return BundleError(f"{what}: {why}; use another copy of the file, or record it again")
 
 
 def body_name(sha256: str) -> str:

@@ -29,6 +29,7 @@ from derivdata.client.bundle.layout import (
     described,
     differences,
     request_of,
+    unusable,
 )
 from derivdata.client.transport.body import NotJson, check_json
 from derivdata.errors import BundleError
@@ -57,7 +58,7 @@ class Bundle:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         if self.path.exists() and not self.path.is_file():  # a pipe would be waited for
-            raise BundleError(f"{path}: not a bundle: it is no file")
+            raise BundleError(f"{path}: not a bundle: it is no file; give the path of a recording, FILE.ddz")
         self._journal = RecordingJournal(self.path) if is_journal(self.path) else None
         if self._journal is not None:
             self._open_journal(self._journal)
@@ -65,7 +66,7 @@ class Bundle:
         try:
             self._zip = zipfile.ZipFile(self.path)
         except _DAMAGE as error:
-            raise BundleError(f"{path}: not a bundle, or cut off: {_words(error)}") from None
+            raise unusable(path, f"not a bundle, or cut off: {_words(error)}") from None
         try:
             self._members = _surveyed(self.path, self._zip.infolist())
             self.manifest = decoded(
@@ -76,7 +77,7 @@ class Bundle:
             bodies = {body_name(entry.sha256) for entry in self.entries}
             for name in self._members:
                 if BODY.fullmatch(name) and name not in bodies:
-                    raise BundleError(f"{self.path}: {name} belongs to no answer")
+                    raise unusable(self.path, f"{name} belongs to no answer")
             self._check_bodies()
         except BaseException:
             self._zip.close()
@@ -89,13 +90,13 @@ class Bundle:
         journal = self._journal
         body = self._read(name, BODY_BYTES, what) if journal is None else journal.body(name)
         if hashlib.sha256(body).hexdigest() != entry.sha256 or len(body) != entry.bytes:
-            raise BundleError(f"{self.path}: {what} is damaged: its hash or size is another")
+            raise unusable(self.path, f"{what} is damaged: its hash or size is another")
         return body
 
     def _open_journal(self, journal: RecordingJournal) -> None:
         """Take a recording that is under way, or was killed, for the bundle of what had come."""
         if journal.manifest is None:
-            raise BundleError(f"{self.path}: not a bundle, or cut off: it says nothing of itself")
+            raise unusable(self.path, "not a bundle, or cut off: it says nothing of itself")
         self.entries = journal.entries
         self.manifest = described(journal.manifest, journal.entries, "")
         self._check_manifest(self.manifest)
@@ -116,17 +117,17 @@ class Bundle:
         if manifest.format != FORMAT or manifest.version != 1:
             raise BundleError(
                 f"{self.path}: {MANIFEST} says format {manifest.format!r}, version {manifest.version}: this "
-                "library reads version 1"
+                "library reads version 1; update derivdata, or record it again"
             )
         self._dated(MANIFEST, [manifest.asof])
 
     def _entries(self) -> list[Entry]:
         text = self._read(ANSWERS, LIST_BYTES)
         if hashlib.sha256(text).hexdigest() != self.manifest.answers_sha256:
-            raise BundleError(f"{self.path}: {ANSWERS} is damaged: its hash is not the manifest's")
+            raise unusable(self.path, f"{ANSWERS} is damaged: its hash is not the manifest's")
         entries = decoded(text, list[Entry], f"{self.path}: {ANSWERS}")
         if len(entries) != self.manifest.answers:
-            raise BundleError(f"{self.path}: {ANSWERS} is damaged: {MANIFEST} says another number of answers")
+            raise unusable(self.path, f"{ANSWERS} is damaged: {MANIFEST} says another number of answers")
         self._dated(ANSWERS, (date for entry in entries for date in (entry.date, entry.received)))
         return entries
 
@@ -134,7 +135,7 @@ class Bundle:
         """Refuse dates that are not written as a recording writes them."""
         for date in set(dates) - {None}:
             if not _is_instant(str(date)):
-                raise BundleError(f"{self.path}: {name} cannot be read: {str(date)[:40]!r} is not an instant")
+                raise unusable(self.path, f"{name} cannot be read: {str(date)[:40]!r} is not an instant")
 
     def _check_bodies(self) -> None:
         """Refuse bodies of another hash, and answers that a service's would be refused for."""
@@ -145,39 +146,39 @@ class Bundle:
                     check_json(body, {})
             except NotJson as error:
                 what = f"{body_name(entry.sha256)} ({request_of(entry)})"
-                raise BundleError(f"{self.path}: {what} cannot be read: {error}") from None
+                raise unusable(self.path, f"{what} cannot be read: {error}") from None
 
     def _read(self, name: str, limit: int, what: str = "") -> bytes:
         info = self._members.get(name)
         if info is None:
-            raise BundleError(f"{self.path}: {what or name} is missing")
+            raise unusable(self.path, f"{what or name} is missing")
         if info.file_size > limit:
-            raise BundleError(f"{self.path}: {what or name} is absurdly large: {info.file_size} bytes")
+            raise unusable(self.path, f"{what or name} is absurdly large: {info.file_size} bytes")
         try:
             with self._zip.open(info) as file:
                 data = file.read(info.file_size + 1)
         except _DAMAGE as error:
-            raise BundleError(f"{self.path}: {what or name} is damaged: {_words(error)}") from None
+            raise unusable(self.path, f"{what or name} is damaged: {_words(error)}") from None
         if len(data) != info.file_size:
-            raise BundleError(f"{self.path}: {what or name} is damaged: its size is not what it says")
+            raise unusable(self.path, f"{what or name} is damaged: its size is not what it says")
         return data
 
 
 def _surveyed(path: Path, infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
     """Members by name, after a look at the directory alone."""
     if len(infos) > MEMBERS or sum(info.file_size for info in infos) > TOTAL_BYTES:
-        raise BundleError(f"{path}: refused: absurdly large when unpacked")
+        raise unusable(path, "refused: absurdly large when unpacked")
     if infos and min(info.header_offset for info in infos) > 0:  # readers of zips skip what stands before
-        raise BundleError(f"{path}: refused: something stands before the first member")
+        raise unusable(path, "refused: something stands before the first member")
     members: dict[str, Any] = {}
     for info in infos:
         name = info.orig_filename
         if name not in (MANIFEST, ANSWERS) and not BODY.fullmatch(name):
-            raise BundleError(f"{path}: refused: {name!r} is not the name of anything in a bundle")
+            raise unusable(path, f"refused: {name!r} is not the name of anything in a bundle")
         if info.compress_type not in _METHODS or info.flag_bits & _ENCRYPTED:
-            raise BundleError(f"{path}: refused: {name} is packed in a way that no bundle is")
+            raise unusable(path, f"refused: {name} is packed in a way that no bundle is")
         if name in members:
-            raise BundleError(f"{path}: refused: {name} is there twice")
+            raise unusable(path, f"refused: {name} is there twice")
         members[name] = info
     return members
 

@@ -160,13 +160,14 @@ class Writer:
         except FileNotFoundError:
             there = None
         if there is None or (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino):
-            raise BundleError(f"{self.path}: the recording's file was removed or replaced meanwhile")
+            raise BundleError(f"{self.path}: the recording's file was removed or replaced: begin another one")
 
     def _beside(self) -> Path:
         return self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
 
     def _unwritable(self, error: OSError) -> BundleError:
-        return BundleError(f"{self.path}: cannot be written: {error.strerror or error}")
+        why = f"cannot be written: {error.strerror or error}"
+        return BundleError(f"{self.path}: {why}; free space there, or record elsewhere")
 
     def _manifest(self) -> BundleManifest:
         return BundleManifest(

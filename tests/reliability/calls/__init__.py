@@ -27,6 +27,7 @@ LEFT_OUT = {
     "analysis.liquidations.observed": "its arguments have no names",
     "report": "a quarter of a minute each",
     "archive.import_files": "reads files: tests/archive/test_import.py",
+    "datasets.load": "fetches files: tests/test_datasets.py",
     "bundle.info": "reads a file: tests/bundle/test_hostile.py",
     "bundle.verify": "reads a file: tests/bundle/test_hostile.py",
     "collect.backfill": "asks venues: tests/collect/test_backfill.py",

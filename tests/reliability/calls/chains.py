@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from derivdata.analysis import exposure
 from derivdata.analysis.smile import svi
 from tests.plot import made as figures_made
 from tests.reliability.calls.call import Calls
@@ -93,12 +92,12 @@ CALLS: Calls = {
         "surface": slopes(), "year_fraction": 0.15, "extrapolate": None, "clock": 0.5,
     },
     "analysis.exposure.gamma_exposure": lambda: {
-        "chain": options(), "dealer": exposure.NAIVE_DEALER, "by": ("strike",), "contract_size": 1.0,
+        "chain": options(), "dealer": {"call": 1.0, "put": -1.0}, "by": ("strike",), "contract_size": 1.0,
         "at": AS_OF,
     },
     "analysis.exposure.history": lambda: {
-        "chains": options(), "which": ("gamma", "vanna"), "dealer": exposure.NAIVE_DEALER, "by": ("strike",),
-        "contract_size": 1.0, "at": AS_OF,
+        "chains": options(), "which": ("gamma", "vanna"), "dealer": {"call": 1.0, "put": -1.0},
+        "by": ("strike",), "contract_size": 1.0, "at": AS_OF,
     },
     "analysis.exposure.max_pain": lambda: {
         "chain": options(), "settle": "usd", "contract_size": 1.0, "at": AS_OF,
@@ -110,7 +109,7 @@ CALLS: Calls = {
         "chain": options(), "weight": "oi", "by": ("expiry",), "contract_size": 1.0, "at": AS_OF,
     },
     "analysis.exposure.zero_gamma": lambda: {
-        "chain": options(), "dealer": exposure.NAIVE_DEALER, "contract_size": 1.0, "at": AS_OF,
+        "chain": options(), "dealer": {"call": 1.0, "put": -1.0}, "contract_size": 1.0, "at": AS_OF,
     },
     "analysis.smile.fit": lambda: {
         "log_moneyness": quotes()["log_moneyness"], "iv": quotes()["iv"],
