@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 import pytest
 
 from derivdata import tables
+from derivdata.client.transport.session import request_of
 from derivdata.tables import endpoints as api
 
 DOCUMENTED = {  # spec: path, lowest tier, parameters
@@ -35,7 +37,7 @@ def test_endpoint_is_as_documented(path: str) -> None:
 
 
 def test_every_spelling_of_a_question_is_one_request() -> None:
-    ask = api.FUNDING_HISTORICAL.request
+    ask = functools.partial(request_of, api.FUNDING_HISTORICAL)
     one = ask({"symbol": "BTC", "exchanges": ["okx", "binance", "okx"], "start": "2026-01-01", "end": None})
     two = ask({"start": "2026-01-01T01:00+01:00", "exchanges": "binance,okx", "symbol": "BTC"})
     assert one == two
@@ -43,7 +45,7 @@ def test_every_spelling_of_a_question_is_one_request() -> None:
 
 
 def test_path_parameters_are_escaped_and_found_again() -> None:
-    request = api.OI_TIMESERIES.request({"symbol": "龙/X", "range": "7d"})
+    request = request_of(api.OI_TIMESERIES, {"symbol": "龙/X", "range": "7d"})
     assert request.path == "/oi/%E9%BE%99%2FX/timeseries"
     assert api.endpoint_of(request.path) is api.OI_TIMESERIES
     assert api.endpoint_of("/oi/exchanges-summary") is api.OI_EXCHANGES_SUMMARY
@@ -80,7 +82,7 @@ def test_bad_arguments_are_refused_before_anything_is_sent(
     endpoint: Any, params: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=message):
-        endpoint.request(params)
+        request_of(endpoint, params)
 
 
 @pytest.mark.parametrize(
@@ -96,13 +98,13 @@ def test_bad_arguments_are_refused_before_anything_is_sent(
 def test_choices_that_no_document_states_are_the_services_to_judge(
     endpoint: api.Endpoint, params: dict[str, str]
 ) -> None:
-    sent = endpoint.request(params)
+    sent = request_of(endpoint, params)
     assert dict(sent.query).items() >= {n: v for n, v in params.items() if n != "symbol"}.items()
 
 
 def test_since_is_milliseconds_and_limits_stay_whole() -> None:
-    request = api.LIQUIDATIONS_EVENTS.request(
-        {"since": "2026-01-01T00:00:00.123Z", "min_usd": 1e6, "limit": 5}
+    request = request_of(
+        api.LIQUIDATIONS_EVENTS, {"since": "2026-01-01T00:00:00.123Z", "min_usd": 1e6, "limit": 5}
     )
     assert dict(request.query) == {"since": "1767225600123", "min_usd": "1000000", "limit": "5"}
 
@@ -110,10 +112,10 @@ def test_since_is_milliseconds_and_limits_stay_whole() -> None:
 @pytest.mark.parametrize("limit", [np.int64(5), np.uint8(5), 5])
 @pytest.mark.parametrize("least", [np.float32(0.5), np.float64(0.5), 0.5])
 def test_numbers_of_numpy_are_numbers(limit: Any, least: Any) -> None:
-    request = api.LIQUIDATIONS_EVENTS.request({"limit": limit, "min_usd": least})
+    request = request_of(api.LIQUIDATIONS_EVENTS, {"limit": limit, "min_usd": least})
     assert dict(request.query) == {"limit": "5", "min_usd": "0.5"}
     with pytest.raises(TypeError, match="limit must be a whole number"):
-        api.LIQUIDATIONS_EVENTS.request({"limit": np.bool_(True)})
+        request_of(api.LIQUIDATIONS_EVENTS, {"limit": np.bool_(True)})
 
 
 def test_tiers_are_ordered() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import derivdata as dd
 from derivdata.client import transport
+from derivdata.client.transport.session import request_of
 from derivdata.errors import DataNotice, SchemaError
 from derivdata.sources import service
 from derivdata.support import times
@@ -207,7 +208,7 @@ class Asked:
         patch.setattr(times, "asof", lambda: NOON)
 
     def answer(self, endpoint: Any, params: dict[str, Any], **_: Any) -> Any:
-        request = endpoint.request(params)
+        request = request_of(endpoint, params)
         self.queries.append(dict(request.query))
         return transport.Answer(dict(self.body), NOON, request, "0" * 64, (), "here", False)
 

@@ -15,6 +15,7 @@ import pytest
 import derivdata as dd
 from derivdata.analysis.liquidations import bucket, observed
 from derivdata.client import transport
+from derivdata.client.transport.session import request_of
 from derivdata.errors import DataNotice
 from derivdata.support import times
 from derivdata.tables import endpoints
@@ -55,7 +56,7 @@ class Feed:
         }
 
     def answer(self, endpoint: Any, params: dict[str, Any], *, into: Any, until: Any = None) -> Any:
-        request = endpoint.request(params)
+        request = request_of(endpoint, params)
         query = dict(request.query)
         self.asked.append(query)
         since = dt.datetime.fromtimestamp(int(query["since"]) / 1000, dt.UTC)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.trace_call import cached_history, surface_from_chain
 
-FILES, CHANGES = 14, 35
+FILES, CHANGES = 12, 35
 SURFACE_CHANGES = 200
 
 

@@ -268,7 +268,7 @@ def test_the_service_answers_while_venues_are_asked(
     local = server.start("venues", venues=["bybit"])
     path = "/funding/settlement?symbol=BTC&start=2026-01-12T00:00:00Z&end=2026-01-13T00:00:00Z"
     assert _get(local, "/funding").status_code == 200
-    told = local.now
+    told = local.clock()
     held = fill if busy == "fill" else poll
     held.holding = True
     clock.wait(0 if busy == "fill" else 300)

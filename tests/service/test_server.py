@@ -16,6 +16,7 @@ import pytest
 import requests
 
 from derivdata import tables
+from derivdata.client.transport.connection import local_scope
 from derivdata.errors import ArchiveError
 from derivdata.sources import archive, service
 from derivdata.support.files import package_digest
@@ -124,7 +125,7 @@ def test_what_cannot_be_served_is_one_line_and_exit_code_1(tmp_path: Path, folde
 def test_an_archive_answers_its_own_span_whatever_its_years(folder: Path) -> None:
     with served(str(folder)) as ask:
         local = ask.local
-        assert (local.label, local.synthetic) == ("desk", False)
+        assert (local.store.label, local.store.synthetic) == ("desk", False)
         assert ask("/").headers["Date"] == "Tue, 30 Jun 2026 12:01:00 GMT"
         body = ask.body("/funding/historical", symbol="BTC", exchanges="binance", start="2020-01-01")
         assert body["series"]["binance"][0]["t"] == "2026-05-20T00:00:00Z"
@@ -132,9 +133,9 @@ def test_an_archive_answers_its_own_span_whatever_its_years(folder: Path) -> Non
         assert none["notices"] == [
             "no data for this request: historical funding starts in May 2026 (2026-05-20 00:00:00 UTC)"
         ]
-        before = local.identity
+        before = local_scope(local)
         archive.open_archive(folder).append("volume_history", market.volume())
-        assert local.identity != before
+        assert local_scope(local) != before
         assert ask.body("/markets/symbols")["symbols"][0]["volume_24h_usd"] == 48e6
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -29,11 +30,13 @@ class FakeLocal:
 
     url: str
     api_key: str | None = "local-key"
-    identity: str = "sample 1"
-    label: str = "sample"
-    synthetic: bool = True
+    store: Any = field(default_factory=lambda: SimpleNamespace(identity="1", label="sample", synthetic=True))
     now: pd.Timestamp = NOON
+    code: str = "code 1"
     closed: int = 0
+
+    def clock(self) -> pd.Timestamp:
+        return self.now
 
     def take_notices(self) -> list[str]:
         return []

@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 
 from derivdata import errors
+from derivdata.client.transport.session import request_of
 from derivdata.client.transport.settings import Limits, Timing
 from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, MARKETS_SYMBOLS, Endpoint, Request
 from tests.transport.conftest import FakeTime, Open, checked
@@ -125,7 +126,7 @@ def test_a_refusal_without_a_tier_claims_none_of_the_key(
     endpoint: Endpoint, params: dict[str, str], says: str, opened: Open
 ) -> None:
     with serving(lambda _: error(403, error="old")) as server:
-        served = opened(server.url)._serve(endpoint.request(params), endpoint)
+        served = opened(server.url)._serve(request_of(endpoint, params), endpoint)
     with pytest.raises(errors.TierError, match=says) as raised:
         checked(served)
     assert "needs" not in str(raised.value), "the key may be of that very tier"

@@ -4,6 +4,7 @@ Who answers is chosen once, by `connect`. Every answer then passes the same way:
 key, the turn at the endpoint, the deadlines and the checks; above it the error map and the typed decode.
 """
 
+from derivdata.client.transport.any_path import raw
 from derivdata.client.transport.cache import cache_clear, cache_info
 from derivdata.client.transport.connecting import connect, disconnect
 from derivdata.client.transport.connection import Connection
@@ -14,7 +15,6 @@ from derivdata.client.transport.session import (
     get,
     get_each,
     provenance,
-    raw,
     unreadable,
 )
 from derivdata.support.times import asof

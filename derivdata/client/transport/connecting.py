@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from derivdata.client.transport.cache import cache_folder
-from derivdata.client.transport.connection import Connection
+from derivdata.client.transport.connection import Connection, local_scope
 from derivdata.client.transport.origin import LocalSource, Secret, find, is_url, site
 from derivdata.client.transport.session import SESSION
 from derivdata.client.transport.settings import IN_PROCESS, ConnectionSettings
@@ -141,12 +141,12 @@ def _local(
 ) -> Connection:
     local: LocalSource = start_local(source, now=now, **options)
     try:
-        identity = local.identity  # venues are asked for their state first
+        scope = local_scope(local)  # venues are asked for their state first
     except BaseException:
         local.close()
         raise
     settings = ConnectionSettings(
-        scope=f"local {identity}",
+        scope=scope,
         folder=cache_folder(),
         cache=cache,
         offline=offline,

@@ -19,6 +19,7 @@ from derivdata.client.transport.response import DIGEST_HEADER, Response, http_da
 from derivdata.client.transport.settings import ConnectionSettings, Pace
 from derivdata.client.transport.worker import TookTooLong, started
 from derivdata.errors import CacheNotice, FetchError, NetworkError, NotCached
+from derivdata.support import times
 from derivdata.support.forking import renew_in_child
 from derivdata.support.notices import warn_caller
 from derivdata.tables.endpoints import Endpoint, Request, endpoint_of
@@ -68,8 +69,8 @@ class Connection:
         local: LocalSource | None = None,
         attribution_url: str | None = None,
     ) -> None:
-        self.source = site.host if local is None else local.label
-        self.synthetic = local is not None and local.synthetic
+        self.source = site.host if local is None else local.store.label
+        self.synthetic = local is not None and local.store.synthetic
         self._site = site
         self._attribution_url = attribution_url
         self._secret = secret
@@ -79,7 +80,7 @@ class Connection:
         self._fingerprint = "" if secret is None or local is not None else secret.fingerprint()
         self._scope = f"{settings.scope}\n{self._fingerprint}"
         self._pace = Pace(settings.folder / "turns", self._scope, settings.timing)
-        kept = self._scope if local is None else f"local {local.label}"  # the keys say of which data
+        kept = self._scope if local is None else f"local {self.source}"  # the keys say of which data
         self._files = AnswerFiles(settings.folder / "answers", _digest(kept)[:32])
         self._network: Network | None = None
         self._last_date: tuple[float, pd.Timestamp] | None = None
@@ -158,7 +159,7 @@ class Connection:
         the newest one in the cache.
         """
         if self._local is not None and not self._inherited:
-            return self._local.now.floor("min")
+            return self._local.clock().floor("min")
         if self._settings.offline:
             newest = self._files.newest(self._latest_date())
             if newest is None:
@@ -241,7 +242,7 @@ class Connection:
         """Move on to answers of the data that a local source has now: rows may have come since `connect`."""
         if self._local is None:
             return
-        scope = f"local {self._local.identity}\n{self._fingerprint}"
+        scope = f"{local_scope(self._local)}\n{self._fingerprint}"
         if scope != self._scope:
             self._scope = scope
             with self._fork_lock:
@@ -346,6 +347,12 @@ class Connection:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a connection holds a key and is not pickled: call dd.connect where the work is done")
+
+
+def local_scope(local: LocalSource) -> str:
+    """Return what changes whenever an answer of a local source could: its clock, its data and its code."""
+    now = times.iso(local.clock())  # first, as a source that asks others has new data then
+    return f"local {local.store.identity}@{now} {local.code}"
 
 
 def _not_cached(request: Request) -> NoReturn:

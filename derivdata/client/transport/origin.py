@@ -7,9 +7,10 @@ import ipaddress
 import os
 import re
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 from urllib.parse import SplitResult, urlsplit
 
 import pandas as pd
@@ -41,29 +42,11 @@ class Site:
 class LocalSource(Protocol):
     """A local service, running in this process."""
 
-    @property
-    def url(self) -> str:
-        """Return the address that it answers at."""
-
-    @property
-    def api_key(self) -> str | None:
-        """A key that it takes."""
-
-    @property
-    def identity(self) -> str:
-        """Text that changes whenever an answer could."""
-
-    @property
-    def label(self) -> str:
-        """The name that people know it by."""
-
-    @property
-    def synthetic(self) -> bool:
-        """Return whether its data is synthetic."""
-
-    @property
-    def now(self) -> pd.Timestamp:
-        """Its clock."""
+    url: str  # the address that it answers at
+    api_key: str | None  # that it takes
+    store: Any  # its data: `label`, `synthetic`, and an `identity` that changes whenever the data could
+    clock: Callable[[], pd.Timestamp]
+    code: str  # digest of the code that answers
 
     def take_notices(self) -> list[str]:
         """Return what the source has to tell the user since the last time."""

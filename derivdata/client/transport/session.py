@@ -1,12 +1,15 @@
-"""The session of this process: who answers its requests, and the typed answers that fetchers get."""
+"""The session of this process: who answers its requests, how they are written, and the typed answers."""
 
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import msgspec
 import pandas as pd
@@ -24,9 +27,9 @@ from derivdata.client.transport.response import (
 )
 from derivdata.errors import SchemaError
 from derivdata.support import times
-from derivdata.support.arguments import typed
 from derivdata.support.decoders import DECODERS
-from derivdata.tables.endpoints import Endpoint, Request, endpoint_of
+from derivdata.support.text import did_you_mean
+from derivdata.tables.endpoints import Endpoint, ParamKind, Request
 
 T = TypeVar("T")
 
@@ -146,7 +149,7 @@ def get(
     quiet: bool = False,
 ) -> Answer[T]:
     """Request one answer and decode it."""
-    request = endpoint.request(params)
+    request = request_of(endpoint, params)
     return _answer(SESSION.serve(request, endpoint, until), into, quiet)
 
 
@@ -198,7 +201,7 @@ def get_each(
     """
     single = until is None or isinstance(until, pd.Timestamp)
     ends = [until] * len(params) if single else list(until)  # type: ignore[arg-type]
-    requests = [(endpoint.request(one), end) for one, end in zip(params, ends, strict=True)]
+    requests = [(request_of(endpoint, one), end) for one, end in zip(params, ends, strict=True)]
     responses: Iterable[Response] = SESSION.serve_each(requests, endpoint)
     if len(requests) > 1:
         responses = progress(responses, total=len(requests), label=endpoint.path)
@@ -243,57 +246,98 @@ def unreadable(request: Request, message: str) -> SchemaError:
     return SchemaError(f"{request.path}: {message}; see the answer with dd.raw({request.path!r}, ...)")
 
 
-@typed
-def raw(path: str, **params: Any) -> Any:
-    """Return the decoded JSON of any path of the API: what a table leaves out, or what has no table yet.
+def request_of(endpoint: Endpoint, params: Mapping[str, Any], *, strict: bool = True) -> Request:
+    """Build the canonical request for `params`; None means not given.
 
-    Parameters
-    ----------
-    path
-        ``"/funding"``, ``"/oi/BTC/timeseries"``.
-    **params
-        Query parameters; those that the API document names are written in its way, others are sent as
-        text. Which values it takes is the service's to say.
-
-    Raises
-    ------
-    ValueError, TypeError
-        The path or a parameter makes no request.
-    NotConnected, FetchError, SchemaError
-        Nothing is connected; no usable answer came; it is not JSON.
+    Unless `strict`, a value need not be among those that the document lists: the service judges it.
     """
-    if not path.startswith("/") or path.startswith("//") or any(c in path for c in "?#\\ "):
-        raise ValueError(f"path={path!r} must start with one / and hold no query: give parameters by name")
-    endpoint = endpoint_of(path)
-    request = _plain(path, params) if endpoint is None else _canonical(endpoint, path, params)
-    response = SESSION.serve(request, endpoint, None)
-    warn_deprecated(response)
-    return decode_body(response, Any)
+    by_name = {p.name: p for p in endpoint.params}
+    unknown = sorted(set(params) - set(by_name))
+    if unknown:
+        raise ValueError(
+            f"{endpoint.path} has no parameter {unknown[0]!r}; it has {', '.join(by_name) or 'none'}"
+            f"{did_you_mean(unknown[0], by_name)}"
+        )
+    texts: dict[str, str] = {}
+    for name, value in ((n, v) for n, v in params.items() if v is not None):
+        p = by_name[name]
+        texts[name] = _WRITERS[p.kind](name, value)
+        if strict and p.documented and p.choices and texts[name] not in p.choices:
+            near = did_you_mean(texts[name], p.choices)
+            raise ValueError(f"{name}={texts[name]!r} is not one of {', '.join(p.choices)}{near}")
+    for p in endpoint.params:
+        if p.required and p.name not in texts:
+            raise ValueError(f"{endpoint.path} needs {p.name}")
+    for one, other in endpoint.exclusive:
+        if one in texts and other in texts:
+            raise ValueError(f"{endpoint.path}: {one} and {other} exclude each other; give one of them")
+    segments = {p.name: quote(texts.pop(p.name), safe="") for p in endpoint.params if p.in_path}
+    return Request(endpoint.path.format(**segments), tuple(sorted(texts.items())))
 
 
-def _canonical(endpoint: Endpoint, path: str, params: Mapping[str, Any]) -> Request:
-    """Return the canonical request, with what the document does not name beside it."""
-    names = {p.name for p in endpoint.params}
-    in_path = endpoint.values(path)
-    twice = sorted(set(in_path) & set(params))
-    if twice:
-        raise ValueError(f"{twice[0]} is already in the path {path}: give it once")
-    named = {n: v for n, v in params.items() if n in names}
-    documented = endpoint.request({**in_path, **named}, strict=False)
-    other = _plain(path, {n: v for n, v in params.items() if n not in names})
-    return Request(documented.path, tuple(sorted((*documented.query, *other.query))))
-
-
-def _plain(path: str, params: Mapping[str, Any]) -> Request:
-    query = {name: _text(name, value) for name, value in params.items() if value is not None}
-    return Request(path, tuple(sorted(query.items())))
+_UNSENDABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+"""Control characters, and halves of surrogate pairs, which no encoding takes."""
 
 
 def _text(name: str, value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str | int | float):
-        return str(value)
-    if isinstance(value, list | tuple):
-        return ",".join(_text(name, item) for item in value)
-    return times.iso_of(name, value)
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be text, not {value!r}")
+    if not value or value != value.strip() or _UNSENDABLE.search(value):
+        raise ValueError(f"{name}={value!r} is empty or has spaces or control characters at its ends")
+    return value
+
+
+def _list(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        value = value.split(",")
+    elif not isinstance(value, Iterable):
+        raise TypeError(f"{name} must be text or a list of texts, not {value!r}")
+    items = [_text(name, item) for item in value]
+    if not items:
+        raise ValueError(f"{name} is an empty list; leave it out to ask for all")
+    if any("," in item for item in items):
+        raise ValueError(f"{name}: an item holds a comma: {items!r}")
+    return ",".join(sorted(set(items)))
+
+
+def _number(name: str, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, not {value!r}")
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be finite, not {value!r}")
+    return str(int(value)) if isinstance(value, Integral) else format(float(value), ".15g")
+
+
+def _integer(name: str, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be a whole number, not {value!r}")
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, not {value}")
+    return str(int(value))
+
+
+def _instant(name: str, value: Any) -> str:
+    ready = isinstance(value, pd.Timestamp) and value.tz is not None and value.unit == "us"
+    return times.iso(value if ready else times.instant(value, name))
+
+
+def _millis(name: str, value: Any) -> str:
+    return str((times.instant(value, name) - pd.Timestamp(0, tz="UTC")) // pd.Timedelta(1, "ms"))
+
+
+def _days(name: str, value: Any) -> str:
+    text = _text(name, value)
+    if not (text.endswith("d") and text[:-1].isdecimal() and text[0] != "0"):
+        raise ValueError(f"{name}={value!r} is not a number of days such as '30d'")
+    return text
+
+
+_WRITERS = {
+    ParamKind.TEXT: _text,
+    ParamKind.LIST: _list,
+    ParamKind.INTEGER: _integer,
+    ParamKind.NUMBER: _number,
+    ParamKind.INSTANT: _instant,
+    ParamKind.MILLIS: _millis,
+    ParamKind.DAYS: _days,
+}

@@ -42,42 +42,21 @@ class RunningService:
     def __init__(
         self, url: str, api_key: str, store: Store, clock: Callable[[], pd.Timestamp], server: _Server
     ) -> None:
-        self.url, self.api_key = url, api_key
-        self._store, self._clock, self._server = store, clock, server
-
-    @property
-    def identity(self) -> str:
-        """Text that changes whenever an answer could: with the data, the clock, and the code that answers."""
-        return f"{self._store.identity}@{times.iso(self.now)} {code_digest()}"
-
-    @property
-    def label(self) -> str:
-        """The source's name, shown to people."""
-        return self._store.label
-
-    @property
-    def synthetic(self) -> bool:
-        """Return whether the data is synthetic."""
-        return self._store.synthetic
-
-    @property
-    def now(self) -> pd.Timestamp:
-        """The service's clock, after a source that asks others has asked them; not in a forked child."""
-        if isinstance(self._store, LiveStore):
-            self._store.refresh()
-        return self._clock()
+        self.url, self.api_key, self.store, self.clock = url, api_key, store, clock
+        self.code = code_digest()
+        self._server = server
 
     def take_notices(self) -> list[str]:
         """Return the source's notices since the last call."""
-        return self._store.take_notices() if isinstance(self._store, LiveStore) else []
+        return self.store.take_notices() if isinstance(self.store, LiveStore) else []
 
     def __repr__(self) -> str:
-        return f"<derivdata service of {self.label} at {self.url}>"
+        return f"<derivdata service of {self.store.label} at {self.url}>"
 
     def close(self) -> None:
         """Stop it; a second time does nothing."""
         self._server.stop()
-        if (close := getattr(self._store, "close", None)) is not None:
+        if (close := getattr(self.store, "close", None)) is not None:
             close()
 
 
@@ -138,7 +117,18 @@ def start(
     server = _Server(connections.config(served, request_seconds=request_seconds), listener)
     server.start()
     best = max(keys, key=lambda key: endpoints.TIERS.index(keys[key]))
-    return RunningService(_url(listener), best, store, clock, server)
+    asked = _asking(store, clock) if isinstance(store, LiveStore) else clock
+    return RunningService(_url(listener), best, store, asked, server)
+
+
+def _asking(store: LiveStore, clock: Callable[[], pd.Timestamp]) -> Callable[[], pd.Timestamp]:
+    """Return the clock of a source that asks others, read after it has asked; not in a forked child."""
+
+    def asked() -> pd.Timestamp:
+        store.refresh()
+        return clock()
+
+    return asked
 
 
 def clock_of(store: Store, now: times.Instant | None, *, live: bool) -> Callable[[], pd.Timestamp]:
