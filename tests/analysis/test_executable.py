@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from derivdata.analysis import black76, chain
+from derivdata.sources import sample
 from tests.analysis.deribit import chain_2026
 
 NOW = pd.Timestamp("2026-01-01T08:00Z")
@@ -189,6 +190,25 @@ def test_calendar_by_hand(unit):
     assert row["far_expiry"] == FAR
     # 105 is not listed: the far call of 110 has the worse moneyness and is cheaper, and is not taken.
     assert "call 100 at" in row["legs"].split(";")[1]
+
+
+def test_an_arbitrage_across_expiries_needs_the_later_one_to_be_later() -> None:
+    """Of the sample nothing can be traded; taking expiries as they came found 815 calendars."""
+    market, hour = sample.open(), pd.Timedelta("1h")
+    snapshot = market.latest("options_snapshot", market.now, within=hour, symbols=["BTC"], venues=["deribit"])
+    for order in (snapshot, snapshot.sample(frac=1.0, random_state=1)):
+        assert chain.executable(order).empty
+    # A calendar that is there: the far call's ask below the near one's bid, at the same strike and forward.
+    rows = snapshot[snapshot["side"] == "call"]
+    near, far = np.sort(rows["expiry"].unique())[[4, 5]]
+    both = rows[rows["expiry"].isin([near, far])].assign(underlying_price=rows["underlying_price"].iloc[0])
+    dear = both.assign(bid_coin=both["bid_coin"].where(both["expiry"] == far, 0.9))
+    dear["ask_coin"] = dear["ask_coin"].where(dear["expiry"] == far, 0.95)
+    for order in (dear, dear[::-1]):
+        found = chain.executable(order)
+        calendars = found[found["kind"] == "calendar"]
+        assert len(calendars) > 0
+        assert (calendars["expiry"] < calendars["far_expiry"]).all()
 
 
 def test_recorded_chains_hold_little_that_pays():

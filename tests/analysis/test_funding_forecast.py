@@ -14,7 +14,6 @@ from scipy.signal import lfilter
 import derivdata as dd
 from derivdata.analysis import funding
 from derivdata.analysis.funding import forecast_errors
-from derivdata.analysis.funding.forecast_errors import outcome_figures
 from derivdata.analysis.funding.pair_forecasts import walks_of
 from derivdata.analysis.funding.period_history import summed_history
 from derivdata.analysis.funding.pooled_regression import _borne_out, _left_of
@@ -133,20 +132,6 @@ def test_no_forecast_of_funding_is_beyond_the_published_caps(beyond: float) -> N
     assert float(known["net_high_bps"]) == pytest.approx(most - 4.0)
     assert float(known["gross_bps"]) == pytest.approx(min(float(unknown["gross_bps"]), most))
     assert float(known["net_low_bps"]) == pytest.approx(float(unknown["net_low_bps"]))
-
-
-def test_an_expectation_of_nothing_is_the_same_in_both_directions() -> None:
-    """Errors of −1, 0 and 4 seen both ways are −4, −1, 0, 0, 1, 4 with a sixth each."""
-    errors, weight = np.array([-1.0, 0.0, 4.0]), np.array([0.5, 1.5, 2.5]) / 3.0
-    mean, size, cost = np.zeros(2), np.full(2, 2.0), np.zeros(2)
-    low, middle, high, above = outcome_figures(mean, size, errors, weight, cost, 0.9)
-    np.testing.assert_allclose(low, -high)
-    np.testing.assert_allclose(middle, 0.0, atol=1e-12)
-    np.testing.assert_allclose(above, 0.5)
-    there = outcome_figures(mean + 1.0, size, errors, weight, cost, 0.9)
-    back = outcome_figures(mean - 1.0, size, errors, weight, cost, 0.9)
-    np.testing.assert_allclose(there[0], -back[2])
-    np.testing.assert_allclose(there[3], 1.0 - back[3])
 
 
 def test_forecasts_of_a_size_that_came_true_in_part_are_shrunk_to_it() -> None:
@@ -456,22 +441,14 @@ def test_units_kind_and_origin_are_there() -> None:
         ({"level": 90.0}, "probability"),
         ({"pairs": [("v00", "v09")]}, "'v09' is not a venue"),
         ({"pairs": [("v00", "v00")]}, "against itself"),
+        ({"panel": _decaying(3, 60, 1).isel(exchange=[0])}, "two venues"),
+        ({"panel": _decaying(3, 60, 1).isel(exchange=[0, 0])}, "more than once"),
     ],
 )
 def test_misuse_is_refused(options: dict[str, object], message: str) -> None:
-    keywords = {"hold": "3d", "fee_bps": 0.0} | options
+    keywords = {"panel": _decaying(3, 60, 1), "hold": "3d", "fee_bps": 0.0} | options
     with pytest.raises(ValueError, match=message):
-        funding.forecast_carry(_decaying(3, 60, 1), **keywords)
-
-
-def test_one_venue_is_no_pair() -> None:
-    panel = _decaying(3, 60, 1)
-    for wrong, message in (
-        (panel.isel(exchange=[0]), "two venues"),
-        (panel.isel(exchange=[0, 0]), "more than once"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            funding.forecast_carry(wrong, hold="3d", fee_bps=0.0)
+        funding.forecast_carry(**keywords)
 
 
 @pytest.fixture(scope="module")

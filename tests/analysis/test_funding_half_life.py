@@ -28,21 +28,6 @@ def _decaying(half_life, rows, seed, *, count=1):
     return lfilter([1.0], [1.0, -phi], noise)
 
 
-@pytest.mark.parametrize("half_life", [1.0, 3.0, 10.0])
-def test_a_long_series_gives_its_half_life_back(half_life):
-    found = _ols(series(_decaying(half_life, 20_000, 1)[0]), level=None)
-    assert float(found["half_life_hours"]) == pytest.approx(8.0 * half_life, rel=0.1)
-    assert float(found["half_life_corrected_hours"]) == pytest.approx(8.0 * half_life, rel=0.1)
-    assert int(found["status"]) == 0
-
-
-def test_the_correction_lengthens_the_half_life():
-    """(nφ + 1)/(n − 3) with 89 pairs."""
-    found = _ols(series(_decaying(5.0, 90, 3)[0]), level=None)
-    assert float(found["phi_corrected"]) == pytest.approx((89 * float(found["phi"]) + 1) / 86)
-    assert found["half_life_corrected_hours"] > found["half_life_hours"]
-
-
 def test_gaps_are_not_bridged():
     """Alternating rates with every other row missing: neighbours that are known do not exist."""
     values = np.where(np.arange(200) % 2 == 0, 1.0, NAN)

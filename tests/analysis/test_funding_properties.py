@@ -247,14 +247,3 @@ def test_open_interest_is_read_by_its_own_label():
     assert funding.oi_weighted(SETTLED, oi.drop_attrs())["rate_bps_8h"].notnull().any()
     with pytest.raises(ValueError, match="oi_usd is not stated"):
         funding.oi_weighted(SETTLED, oi.drop_attrs().rename("oi"))
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_inputs_stay_and_attributes_do_not_depend_on_what_xarray_keeps(name):
-    panel, case = CASES[name]
-    before, found = panel.copy(deep=True), []
-    for keep in (True, False):
-        with xr.set_options(keep_attrs=keep):
-            found.append(case(panel))
-    _same(*found)
-    _same(panel, before)

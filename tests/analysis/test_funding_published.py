@@ -121,14 +121,6 @@ def test_funding_figure(key):
     assert FIGURES[key]() == pytest.approx(expected, rel=0.0, abs=tolerance)
 
 
-def test_the_sum_of_normalised_settlements_is_not_what_was_paid():
-    """The trap of the file: 2.4 bps are added where 1.7 were paid."""
-    assert FIGURES["cumulative_from_8h_panel_WRONG", "same data summed as 8h-normalised bps"]() == (
-        pytest.approx(2.4)
-    )
-    assert _mixed() == pytest.approx(1.7)
-
-
 def test_published_pairs():
     rates = known("funding_pair_panel")
     panel = xr.DataArray(

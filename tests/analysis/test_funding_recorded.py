@@ -81,17 +81,6 @@ def test_a_held_pair_on_the_first_of_january_2021():
     assert int(held["status"]) == FundingStatus.GAP
 
 
-def test_who_moves_with_binance_and_who_a_period_later():
-    """mexc pays binance's rates at the same settlements; bybit of 2021 paid the rate of the period before."""
-    panel = _settled("binance", "mexc", start="2023-01-01", end="2023-12-31")
-    pair = funding.comovement(panel, max_lag=1)["correlation"]
-    assert float(pair.sel(first="binance", second="mexc", lag=0)) > 0.98
-    panel = _settled("binance", "bybit", start="2021-01-01", end="2021-12-31")
-    pair = funding.comovement(panel, max_lag=1)["correlation"]
-    later = pair.sel(first="binance", second="bybit")
-    assert float(later.sel(lag=1)) > float(later.sel(lag=0)) + 0.1
-
-
 def test_hourly_and_eight_hourly_venues_on_common_days():
     panel = _settled("binance", "dydx", "kucoin", start="2023-01-01", end="2023-03-31T23:59")
     found = funding.comovement(panel, period="24h")
@@ -100,37 +89,6 @@ def test_hourly_and_eight_hourly_venues_on_common_days():
     by_hand = _venue("dydx").sel(time=slice("2023-01-01", "2023-03-31T23:59")).sum() / 8.0
     assert float(accrued.sel(exchange="dydx")) == pytest.approx(float(by_hand), rel=1e-12)
     assert float(by_hand) < 0.2 * float(accrued.sel(exchange="dydx")) * 8.0  # the sum of rates is no payment
-
-
-def test_persistence_of_three_years_is_days_not_weeks():
-    found = funding.half_life(_venue("bybit"), resamples=99)
-    assert int(found["pairs"]) == 3_284
-    assert (
-        8.0 < found["half_life_low_hours"] < found["half_life_hours"] < found["half_life_high_hours"] < 200.0
-    )
-
-
-def _london(exchange: str, pair: str) -> xr.DataArray:
-    frame = pd.read_csv(shared_path("data/funding_basis_2023_2024") / "all_exchanges.csv")
-    chosen = frame[(frame["exchange"] == exchange) & (frame["pair"] == pair)]
-    summer = np.ones(len(chosen), dtype=bool)  # 01:00 on the day of the change is 00:00 UTC, a settlement
-    local = pd.to_datetime(chosen["time"]).dt.tz_localize("Europe/London", ambiguous=summer)
-    times = local.dt.tz_convert("UTC")
-    return xr.DataArray(
-        units.convert(chosen["funding rate"].to_numpy(), "native", "bps_8h", hours=8.0),
-        dims="time",
-        coords={"time": times.dt.tz_localize(None).astype("datetime64[us]").to_numpy()},
-        attrs={"units": "bps/8h", "kind": "settled"},
-    )
-
-
-def test_coin_margined_spreads_accrue_to_their_sum():
-    linear, inverse = _london("binance", "BTCUSDT"), _london("binance", "BTCUSDCM")
-    panel = xr.concat([linear, inverse], xr.DataArray(["linear", "coin"], dims="exchange", name="exchange"))
-    earned = funding.spread(panel, "coin", "linear")
-    accrued = funding.cumulative(earned.assign_coords(interval_hours=8.0))["funding_bps"]
-    assert float(accrued[-1]) == pytest.approx(float(linear.sum() - inverse.sum()), rel=1e-9)
-    assert float(earned[0]) == pytest.approx(1.0 + 0.1609, abs=1e-12)  # 0.0001 and −1.609e-05
 
 
 @pytest.fixture(scope="module")
@@ -171,16 +129,6 @@ def test_no_venue_of_a_week_is_said_to_change_its_sign(snapshots):
     table = snapshots.rename("rate_bps_8h").to_series().dropna().reset_index()
     report = dd.quality(table.assign(time=table["time"].dt.tz_localize("UTC")))
     assert (len(report), int(report["sign_change"].sum())) == (78, 0)
-
-
-def test_best_pairs_dispersion_and_outliers_of_the_week(snapshots):
-    best, spread = funding.best_pair(snapshots), funding.dispersion(snapshots)
-    xr.testing.assert_allclose(best["spread_bps_8h"], spread["range_bps_8h"], rtol=1e-13)
-    np.testing.assert_array_equal(best["venues"], spread["venues"])
-    # hotstuff's 100.16 on 2026-08-11 16:34:49, after a day of values around 1.
-    score = funding.zscore(snapshots, rows=40, robust=True).sel(symbol="BTC", exchange="hotstuff")
-    assert str(score["time"][int(score.argmax("time"))].values).startswith("2026-08-11T16:34:49")
-    assert float(score.max()) > 20.0
 
 
 def test_samples_are_held_until_the_next_and_holes_are_counted(snapshots):

@@ -71,20 +71,6 @@ def test_a_window_longer_than_one_block_of_memory():
         assert float(scores[t]) == pytest.approx((values[t] - past.mean()) / past.std(ddof=1), rel=1e-10)
 
 
-def test_small_movements_after_a_huge_one_and_rates_that_do_not_move():
-    """A running sum of squares would hold 2048² for good and lose the 1e-4 after it."""
-    rng = np.random.default_rng(2)
-    values = 1.0 + 1e-4 * rng.normal(size=200)
-    values[10] = -2048.0
-    scores = funding.zscore(series(values), rows=20)
-    np.testing.assert_allclose(scores[40:], _exact(values, 20)[40:], rtol=1e-9)
-    assert np.isfinite(scores[40:]).all()
-    values = np.ones(100)
-    values[5] = -2048.0
-    scores = funding.zscore(series(values), rows=10)
-    assert np.isnan(scores[16:]).all()
-
-
 def test_scores_by_hand():
     """Window −1, 0, 1: mean 0, deviation 1, so that 5 scores 5; with itself included it would soften."""
     values = [-1.0, 0.0, 1.0, 5.0]
@@ -112,21 +98,6 @@ def test_robust_scores_hold_the_windows_of_a_few_rows_at_once():
     past = values[500 - 168 : 500]
     spread = 1.482602218505602 * np.median(np.abs(past - np.median(past)))
     assert float(scores[0, 599, 500]) == pytest.approx((values[500] - np.median(past)) / spread)
-
-
-def test_robust_scores_leave_missing_values_out():
-    rng = np.random.default_rng(4)
-    values = rng.normal(size=700)
-    values[rng.random(700) < 0.3] = NAN
-    scores = funding.zscore(series(values), rows=25, robust=True)
-    for t in range(700):
-        past = values[max(0, t - 25) : t]
-        past = past[np.isfinite(past)]
-        expected = NAN
-        if past.size >= 12 and np.isfinite(values[t]):
-            median = np.median(past)
-            expected = (values[t] - median) / (1.482602218505602 * np.median(np.abs(past - median)))
-        np.testing.assert_allclose(scores[t], expected, rtol=1e-12)
 
 
 def sorted_windows(values, window, least):

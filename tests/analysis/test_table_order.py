@@ -13,11 +13,12 @@ import pytest
 import xarray as xr
 
 import derivdata as dd
-from tests.reliability.calls import CALLS, made, panels
+from tests.reliability.calls import CALLS, chains, made, panels
 from tests.reliability.calls.walk import function
 
-# Rows of one instant and value are taken in the order in which they came, which shows what a page repeats.
-_KEEPS_ORDER = {"quality"}
+# Rows of one instant and value are taken in the order in which they came, which shows what a page repeats;
+# figures of a book stand leg by leg.
+_KEEPS_ORDER = ("quality", "analysis.position.")
 
 
 def _table(panel: xr.DataArray) -> pd.DataFrame:
@@ -36,14 +37,16 @@ def _as_table(value: Any, annotation: str) -> Any:
 
 def _tables(name: str) -> dict[str, pd.DataFrame]:
     """The arguments of a call that are tables, or panels that may be given as tables."""
-    given, wanted = panels.CALLS[name](), inspect.signature(function(name)).parameters
+    given, wanted = CALLS[name](), inspect.signature(function(name)).parameters
     found = {
         key: _as_table(value, str(wanted[key].annotation)) for key, value in given.items() if key in wanted
     }
     return {key: table for key, table in found.items() if table is not None}
 
 
-_CALLS = sorted(name for name in panels.CALLS if name not in _KEEPS_ORDER and _tables(name))
+_CALLS = sorted(
+    name for name in panels.CALLS | chains.CALLS if not name.startswith(_KEEPS_ORDER) and _tables(name)
+)
 
 
 def _same(first: Any, second: Any) -> None:
@@ -51,7 +54,11 @@ def _same(first: Any, second: Any) -> None:
         xr.testing.assert_allclose(first, second, rtol=1e-12, atol=1e-12)
     elif isinstance(first, pd.DataFrame):
         # A table made of a table's rows may keep their order: what stands in a row is the same.
-        keys = [name for name in ("symbol", "exchange", "time", "trade", "entry") if name in first]
+        keys = [
+            name
+            for name in ("symbol", "exchange", "time", "expiry", "strike", "side", "trade", "entry")
+            if name in first
+        ]
         first, second = (
             part.sort_values(keys, ignore_index=True) if keys else part for part in (first, second)
         )
@@ -62,7 +69,7 @@ def _same(first: Any, second: Any) -> None:
 
 @pytest.mark.parametrize("name", _CALLS)
 def test_shuffled_rows_give_the_same(name: str) -> None:
-    given = panels.CALLS[name]()
+    given = CALLS[name]()
     results = [
         function(name)(
             **given | {key: table.sample(frac=share, random_state=4) for key, table in tables.items()}
@@ -129,7 +136,7 @@ def _plain(value: Any) -> Any:
 
 
 def test_most_functions_of_panels_take_tables() -> None:
-    assert len(_CALLS) >= 25
+    assert len(_CALLS) >= 40
     for name in (
         "funding.forecast_carry",
         "funding.best_pair",

@@ -167,12 +167,12 @@ def _traded_usd(options: pd.DataFrame, name: Any, ratio: Any) -> Any:
 
 def _nearest_root(options: pd.DataFrame, signs: pd.Series) -> float:
     def exposure(ratio: Any) -> Any:
-        values = _traded_usd(options, "gamma", ratio)
-        return np.nansum(values * signs.to_numpy().reshape(-1, *[1] * np.ndim(ratio)), axis=0)
+        values = _traded_usd(options, "gamma", ratio) * signs.to_numpy().reshape(-1, *[1] * np.ndim(ratio))
+        total, gross = np.nansum(values, axis=0), np.nansum(np.abs(values), axis=0)
+        return np.where(np.abs(total) > 1e-13 * gross, total, 0.0)  # the rest is rounding
 
     scan = exposure(_SCAN)
     turns = np.flatnonzero(np.sign(scan[:-1]) * np.sign(scan[1:]) < 0)
-    ends = zip(_SCAN[turns].tolist(), _SCAN[turns + 1].tolist(), strict=True)
-    roots = [optimize.brentq(exposure, low, high, xtol=1e-12) for low, high in ends]
+    roots = [optimize.brentq(exposure, *_SCAN[turn : turn + 2], xtol=1e-12) for turn in turns]
     roots.extend(_SCAN[(scan == 0.0) & (scan.any())])
     return min(roots, key=lambda root: abs(root - 1.0), default=np.nan)
