@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from derivdata.analysis.quality import quality
-from tests.support.shared import shared_path
+from tests.support.recorded_funding import first_set
 
 SERIES = (("BTC", "binance"), ("BTC", "bybit"), ("BTC", "gate"), ("ETH", "kucoin"), ("ETH", "mexc"))
-_MOSCOW = {"binance", "bybit", "htx", "mexc", "kucoin"}
 _SPAN = ("2021-06-01", "2023-12-31")
 _TRIES = 8
 
@@ -26,20 +24,15 @@ Fault = Callable[[pd.DataFrame, np.random.Generator], pd.DataFrame]
 def recorded() -> pd.DataFrame:
     """Read settlements of seven venues, BTC and ETH, June 2021 to December 2023, with their intervals."""
     parts = []
-    for file in sorted(Path(shared_path("data/funding_2020_2023")).glob("*.csv")):
-        symbol, venue = file.name.split("-")[0], file.name.split("_")[1]
-        frame = pd.read_csv(file)
-        zone = "Etc/GMT-3" if venue in _MOSCOW else "UTC"
-        times = pd.to_datetime(frame["Date"], format="ISO8601").dt.tz_localize(zone).dt.tz_convert("UTC")
-        hours = 1.0 if venue == "dydx" else 8.0
+    for (symbol, venue), rows in first_set().items():
         parts.append(
             pd.DataFrame(
                 {
                     "symbol": symbol,
                     "exchange": venue,
-                    "time": times.dt.as_unit("us"),
-                    "rate_bps_8h": frame["Funding Rate"] * 1e4 * 8.0 / hours,
-                    "interval_hours": hours,
+                    "time": rows.index.tz_localize("UTC"),
+                    "rate_bps_8h": rows.to_numpy(),
+                    "interval_hours": 1.0 if venue == "dydx" else 8.0,
                     "kind": "settled",
                 }
             )

@@ -3,39 +3,32 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import xarray as xr
 
 import derivdata as dd
-from derivdata import units
 from derivdata.analysis import funding
 from derivdata.analysis.funding.status import FundingStatus
 from tests.analysis.funding_made import latest
+from tests.support.recorded_funding import first_set
 from tests.support.shared import shared_path
 
-MOSCOW = {"binance", "bybit", "htx", "mexc", "kucoin"}  # stamps of these files are UTC+3, of the others UTC
 VENUES = ("binance", "bybit", "dydx", "gate", "htx", "kucoin", "mexc")
 
 
-def _venue(venue: str, *, zone: bool = True) -> xr.DataArray:
-    folder = shared_path("data/funding_2020_2023")
-    (file,) = Path(folder).glob(f"BTC-USDT_{venue}_*.csv")
-    frame = pd.read_csv(file)
-    times = pd.to_datetime(frame["Date"], format="ISO8601").astype("datetime64[us]")
-    if zone and venue in MOSCOW:
-        times = times - pd.Timedelta(hours=3)
+def _venue(venue: str) -> xr.DataArray:
+    rates = first_set()["BTC", venue]
     hours = 1.0 if venue == "dydx" else 8.0
-    rates = units.convert(frame["Funding Rate"].to_numpy(), "native", "bps_8h", hours=hours)
-    coords = {"time": times.to_numpy(), "interval_hours": ((), hours, {"units": "h"})}
-    return xr.DataArray(rates, dims="time", coords=coords, attrs={"units": "bps/8h", "kind": "settled"})
+    coords = {"time": rates.index.to_numpy(), "interval_hours": ((), hours, {"units": "h"})}
+    return xr.DataArray(
+        rates.to_numpy(), dims="time", coords=coords, attrs={"units": "bps/8h", "kind": "settled"}
+    )
 
 
-def _settled(*venues: str, start: str, end: str, zone: bool = True) -> xr.DataArray:
-    series = [_venue(venue, zone=zone).sel(time=slice(start, end)) for venue in venues]
+def _settled(*venues: str, start: str, end: str) -> xr.DataArray:
+    series = [_venue(venue).sel(time=slice(start, end)) for venue in venues]
     return xr.concat(series, xr.DataArray(list(venues), dims="exchange", name="exchange"), join="outer")
 
 

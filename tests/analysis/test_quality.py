@@ -10,7 +10,7 @@ from scipy.signal import lfilter
 from derivdata import tables
 from derivdata.analysis.quality import peers, quality
 from tests.analysis import injected_faults
-from tests.support.shared import shared_path
+from tests.support.recorded_funding import first_set
 
 
 def series(hours: list[float], values: list[float] | None = None, **columns: object) -> pd.DataFrame:
@@ -151,28 +151,23 @@ def test_misuse_is_refused() -> None:
         quality(pd.DataFrame({"time": pd.to_datetime(["2026-01-01T00Z"]), "x": [1.0], "y": [2.0]}))
 
 
-def recorded(name: str, zone: str) -> pd.DataFrame:
-    frame = pd.read_csv(shared_path(f"data/funding_2020_2023/{name}"))
-    times = pd.to_datetime(frame["Date"], format="ISO8601").dt.tz_localize(zone).dt.tz_convert("UTC")
-    return pd.DataFrame({"time": times, "rate": frame["Funding Rate"]})
-
-
 def test_what_recorded_series_lack_is_found() -> None:
     """December 2020 of gate, a day of htx; dydx is hourly; milliseconds in binance's stamps are no gaps."""
-    row = only(recorded("BTC-USDT_gate_2020-01-01_2024-01-01_funding_history.csv", "UTC"), column="rate")
+    of = {
+        venue: only(
+            pd.DataFrame({"time": rows.index.tz_localize("UTC"), "rate": rows.to_numpy()}), column="rate"
+        )
+        for (symbol, venue), rows in first_set().items()
+        if symbol == "BTC"
+    }
+    row = of["gate"]
     assert row["step_hours"] == 8
     assert row["longest_gap_hours"] > 30 * 24, "December 2020 is not there"
     assert 90 <= row["missing"] <= 100
-    row = only(recorded("BTC-USDT_htx_2021-01-01_2024-01-01_funding_history.csv", "Etc/GMT-3"), column="rate")
-    assert row["longest_gap_hours"] == 24
-    assert row["missing"] == 2
-    row = only(recorded("BTC-USDT_dydx_2022-01-01_2024-01-01_funding_history.csv", "UTC"), column="rate")
-    assert row["step_hours"] == 1
-    row = only(
-        recorded("BTC-USDT_binance_2020-01-01_2024-01-01_funding_history.csv", "Etc/GMT-3"), column="rate"
-    )
-    assert row["step_hours"] == pytest.approx(8, abs=1e-3)
-    assert row["missing"] == 0
+    assert (of["htx"]["longest_gap_hours"], of["htx"]["missing"]) == (24, 2)
+    assert of["dydx"]["step_hours"] == 1
+    assert of["binance"]["step_hours"] == pytest.approx(8, abs=1e-3)
+    assert of["binance"]["missing"] == 0
 
 
 @pytest.mark.parametrize("seconds", [1, 10, 29])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,7 +18,7 @@ from derivdata.analysis.settlements import (
     merge_late_stamps,
     scheduled,
 )
-from tests.support.shared import shared_path
+from tests.support.recorded_funding import first_set
 
 LATE = pd.Timedelta("12ms")
 STAMPS = pd.date_range("2026-01-01", periods=12, freq="8h").as_unit("us")
@@ -321,12 +320,10 @@ def test_late_stamps_in_chunks_are_merged_lazily():
 
 def test_recorded_stamps_give_the_sums_of_rounded_ones():
     """binance BTC 2020 to 2023, late by milliseconds: every span as with stamps rounded to the minute."""
-    (file,) = Path(shared_path("data/funding_2020_2023")).glob("BTC-USDT_binance_*.csv")
-    frame = pd.read_csv(file)
-    stamps = pd.DatetimeIndex(pd.to_datetime(frame["Date"].to_list(), format="ISO8601")).as_unit("us")
-    stamps -= pd.Timedelta(hours=3)  # UTC+3 in the file
+    recorded = first_set()["BTC", "binance"]
+    stamps = pd.DatetimeIndex(recorded.index)
     assert (stamps != stamps.floor("1min")).any(), "the recording has late stamps"
-    rates = settled((frame["Funding Rate"].to_numpy() * 1e4).tolist(), stamps)
+    rates = settled(recorded.tolist(), stamps)
     rounded = rates.assign_coords(time=stamps.round("1min"))
     xr.testing.assert_identical(funding.period_sums(rates), funding.period_sums(rounded))
     assert funding.period_sums(rates)["funding_bps"].notnull().all()

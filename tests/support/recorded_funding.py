@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pandas as pd
 import xarray as xr
 
@@ -23,7 +25,8 @@ def recorded_funding() -> xr.DataArray:
     Of the second set ``binance_coin`` and its like are coin-margined perpetuals; binance and bybit go on
     where the first set ends (over 2023 the two agree to the last digit). Skips where the data is absent.
     """
-    series = _first() | _second()
+    first = {key: rows.set_axis(rows.index.floor("s")) for key, rows in first_set().items()}
+    series = first | _second(first)
     frame = pd.DataFrame(series)
     symbols, venues = (sorted(set(frame.columns.get_level_values(level))) for level in (0, 1))
     # htx settled once more than its schedule that day, and for which hours is not known.
@@ -42,7 +45,9 @@ def recorded_funding() -> xr.DataArray:
     )
 
 
-def _first() -> dict[tuple[str, str], pd.Series]:
+@functools.cache
+def first_set() -> dict[tuple[str, str], pd.Series]:
+    """Return settlements of 2020 to 2023 [bps/8h] by symbol and venue, each stamped as it was, in UTC."""
     found = {}
     for file in sorted(shared_path("data/funding_2020_2023").glob("*.csv")):
         symbol, venue = file.name.split("-USDT_")[0], file.name.split("_")[1]
@@ -50,11 +55,11 @@ def _first() -> dict[tuple[str, str], pd.Series]:
         times = pd.to_datetime(frame["Date"], format="ISO8601").astype("datetime64[us]")
         times = times - pd.Timedelta(hours=3 if venue in _MOSCOW else 0)
         rates = frame["Funding Rate"].to_numpy() * 1e4 * (8.0 if venue in _HOURLY else 1.0)
-        found[symbol, venue] = pd.Series(rates, times.dt.floor("s"))  # binance is late by milliseconds
+        found[symbol, venue] = pd.Series(rates, times.to_numpy())  # binance is late by milliseconds
     return found
 
 
-def _second() -> dict[tuple[str, str], pd.Series]:
+def _second(first: dict[tuple[str, str], pd.Series]) -> dict[tuple[str, str], pd.Series]:
     frame = pd.read_csv(shared_path("data/funding_basis_2023_2024/all_exchanges.csv"))
     frame = frame[frame["contract"] == "perpetual"].dropna(subset="funding rate")
     local = pd.to_datetime(frame["time"]).dt.tz_localize("Europe/London", ambiguous=True)
@@ -63,7 +68,6 @@ def _second() -> dict[tuple[str, str], pd.Series]:
     for (venue, pair), rows in frame.groupby(["exchange", "pair"]):
         key = str(pair)[:3], str(venue) if str(pair).endswith("USDT") else f"{venue}_coin"
         found[key] = pd.Series(rows["funding rate"].to_numpy() * 1e4, rows["time"])
-    first = _first()
     joined = {key: pd.concat([first[key], found[key]]) for key in found.keys() & first.keys()}
     return found | {key: rows[~rows.index.duplicated()] for key, rows in joined.items()}
 

@@ -173,6 +173,6 @@ def _nearest_root(options: pd.DataFrame, signs: pd.Series) -> float:
 
     scan = exposure(_SCAN)
     turns = np.flatnonzero(np.sign(scan[:-1]) * np.sign(scan[1:]) < 0)
-    roots = [optimize.brentq(exposure, *_SCAN[turn : turn + 2], xtol=1e-12) for turn in turns]
+    roots = [optimize.brentq(exposure, _SCAN[turn], _SCAN[turn + 1], xtol=1e-12) for turn in turns]
     roots.extend(_SCAN[(scan == 0.0) & (scan.any())])
     return min(roots, key=lambda root: abs(root - 1.0), default=np.nan)
