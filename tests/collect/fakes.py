@@ -68,6 +68,7 @@ ERROR_200 = {
     "cryptocom": {"id": 1, "code": 42901, "message": "RATE_LIMIT"},
     "edgex": {"code": "RATE_LIMIT", "msg": "too many requests", "data": None},
     "backpack": {"code": "TOO_MANY_REQUESTS", "message": "slow down"},
+    "coinbase": {"message": "Public rate limit exceeded"},
 }
 
 
@@ -439,5 +440,5 @@ VENUES: dict[str, Callable[[Fakes, str, dict[str, Any]], Any]] = {
     "aster": _binance,
     **dict.fromkeys("kraken dydx kucoin mexc huobi derive bingx phemex bitmex".split(), _none),
     "cryptocom": _cryptocom,
-    **dict.fromkeys(("edgex", "backpack"), _none),
+    **dict.fromkeys(("edgex", "backpack", "coinbase"), _none),
 }

@@ -48,8 +48,9 @@ def answer(fakes: Any, exchange: str, place: str, params: Row) -> Any:
 def _steps(params: Row, now: int, step: int, unit: int, *names: str) -> list[int]:
     """Return when the steps of a window begin, with both its ends, also the step under way."""
     first, last = (
-        int(params.get(name, other)) // unit for name, other in zip(names, (0, 2**53), strict=True)
-    )
+        int(pd.Timestamp(params[name]).timestamp()) if "T" in params.get(name, "")
+        else int(params.get(name, other)) // unit for name, other in zip(names, (0, 2**53), strict=True)
+    )  # fmt: skip
     return [second for second in range(T0 - 3 * 86400, now + 1, step) if first <= second <= last]
 
 
@@ -132,6 +133,8 @@ def _spot(_: str, params: Row, now: int) -> Any:
     if "category" in params:
         seconds = seconds[-1000:]
     rows: list[Any] = [[str(s * 1000), str(spot(s)), "9", "1", "2", "3"] for s in seconds]
+    if "granularity" in params:
+        return [[s, 1.0, 9.0, spot(s), 2.0, 3.0] for s in _steps(params, now, HOUR, 1, "start", "end")][::-1]
     if unit == 1:
         rows = [[s, str(spot(s)), "9", "1", "2", "3", "4", 5] for s in seconds[-720:]]
         return {"error": [], "result": {"XXBTZUSD": rows, "last": seconds[-1]}}
@@ -246,6 +249,7 @@ _LISTS: dict[tuple[str, str], Callable[[str, Row, int], Any]] = {
     ("bybit", "/v5/market/kline"): _spot,
     ("kraken", "/0/public/OHLC"): _spot,
     ("okx", "/history-candles"): _spot,
+    ("coinbase", "/candles"): _spot,
     ("kraken", "/1h"): _kraken_marks,
     ("deribit", "/get_last_trades_by_currency_and_time"): _trades,
     ("deribit", "/get_delivery_prices"): _deliveries,

@@ -72,7 +72,8 @@ def test_taker_volume_of_a_window_is_the_truth_row_for_row(
 
 
 @pytest.mark.parametrize(
-    ("venue", "quote"), [("binance", "USDT"), ("bybit", "USDT"), ("kraken", "USD"), ("okx", "USDT")]
+    ("venue", "quote"),
+    [("binance", "USDT"), ("bybit", "USDT"), ("coinbase", "USD"), ("kraken", "USD"), ("okx", "USDT")],
 )
 def test_spot_prices_of_a_window_are_the_truth_row_for_row(
     fill: Any, archive: Archive, venue: str, quote: str

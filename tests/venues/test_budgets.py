@@ -54,6 +54,7 @@ LIMITS: dict[str, Limit | None] = {
     "cryptocom": Limit(100, 1, "its page: of a method and IP"),
     "edgex": None,
     "backpack": None,
+    "coinbase": Limit(10, 1, "more-tables, section 2: and IP"),
 }
 POOLS = {
     ("binance", "funding"): Limit(500, 300, "section 2: fundingInfo and fundingRate together"),

@@ -14,7 +14,7 @@ from tests.venues.test_mutations import wrong_rows
 from tests.venues.test_read import CASES, context_of
 
 AT = pd.Timestamp("2026-10-01T12:00:00Z")
-UNRECORDED = ("bingx", "phemex", "bitmex", "cryptocom", "edgex", "backpack")
+UNRECORDED = ("bingx", "phemex", "bitmex", "cryptocom", "edgex", "backpack", "coinbase")
 """Venues none of whose bodies anybody recorded for these tests."""
 DAMAGED = [case for case in CASES if case["venue"] in UNRECORDED or "unrecorded" in case]
 MAY_BE_EITHER = {

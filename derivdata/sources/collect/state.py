@@ -69,7 +69,8 @@ class VenueState:
         self._last: dict[str, State] = {}  # what the last poll told of each contract, but for its instant
         self._looked_at: set[str] = set()  # contracts that stand still though the venue lists them
         self._looked: pd.Timestamp | None = None
-        self._lists = names is None or INSTRUMENTS in names
+        is_spot_alone = all(endpoint.every is None for endpoint in session.venue.endpoints)
+        self._lists = not is_spot_alone and (names is None or INSTRUMENTS in names)
         self._told_list: object = None  # the list of the last poll
         self._with_rates = names is None or bool({*names} & {"funding_history", "markets_symbol_exchanges"})
         polled = [

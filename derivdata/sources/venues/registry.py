@@ -10,6 +10,7 @@ from derivdata.sources.venues import (
     bitget,
     bitmex,
     bybit,
+    coinbase,
     cryptocom,
     deribit,
     derive,
@@ -31,6 +32,7 @@ from derivdata.sources.venues.endpoint import Venue
 _MODULES = (
     binance, bybit, okx, hyperliquid, gateio, bitget, deribit, lighter, paradex, aster, kraken,
     dydx, kucoin, mexc, huobi, derive, bingx, phemex, bitmex, cryptocom, edgex, backpack,
+    coinbase,
 )  # fmt: skip
 VENUES: dict[str, Venue] = {
     venue.exchange: venue for venue in (*(module.VENUE for module in _MODULES), *hyperliquid.DEX_VENUES)

@@ -1,0 +1,63 @@
+"""Coinbase: spot pairs in USD, a market without perpetuals; an hour without a trade is no candle."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.faults import Fault, refusal
+from derivdata.sources.venues.readers import contracts
+from derivdata.sources.venues.reading import Reading, named
+from derivdata.sources.venues.record_types import Instrument, Records
+from derivdata.sources.venues.shapes import Listed, spelled
+from derivdata.sources.venues.wire import Wire
+
+_REASONS = {"Public rate limit exceeded": "limit", "Internal server error": "busy"}
+
+
+class _Fault(Wire):
+    message: str | None = None
+
+    @property
+    def fault(self) -> Fault:
+        return None if self.message is None else (self.message, self.message)
+
+
+_PRODUCT = spelled(
+    Listed[str, str, str], name="id", symbol="base_currency", quote="quote_currency", status="status",
+    tick="quote_increment", step="base_increment",
+)  # fmt: skip
+
+
+def _product(reading: Reading, row: Listed[str, str, str]) -> Instrument | None:
+    """Return a pair in USD: one in USDC is the same book, and others trade little."""
+    return reading.contract(row, active=row.status == "online") if row.quote == "USD" else None
+
+
+def candles(reading: Reading) -> Records:
+    """Read the open of each hour: a row is instant [s], low, high, open, close, volume."""
+    rows = reading.decode(list[tuple[int, float, float, float, float, float]])
+    item = reading.instrument(reading.asked("product_id"), named)
+    return reading.prices([(1000 * row[0], row[3]) for row in rows], item, "spot", "1h")
+
+
+_endpoint = partial(VenueEndpoint, "coinbase")
+
+ENDPOINTS = (
+    _endpoint("instruments", "/products", contracts(_PRODUCT, "", _product), lists=True),
+    _endpoint(
+        "spot", "/products/{product_id}/candles", candles, params={"granularity": "3600"},
+        symbol="product_id",
+        paging=Paging(descending=True, start="start", end="end", unit="iso", limit=300, limit_name="",
+                      span_hours=299),
+        note="in USD; hours without a trade are no rows",
+    ),
+)  # fmt: skip
+
+VENUE = Venue(
+    "coinbase",
+    "https://api.exchange.coinbase.com",
+    ENDPOINTS,
+    refusal(_Fault, _REASONS.get),
+    budget=2.5,  # of 10 a second, as clients count
+)
