@@ -47,12 +47,26 @@ def _collect(arguments: argparse.Namespace) -> None:
 
     from derivdata.sources import archive, collect
     from derivdata.sources.collect.clock import MachineClock
-    from derivdata.sources.collect.reporting import StatusLine
+    from derivdata.sources.collect.reporting import Minute, StatusLine
     from derivdata.support import times
 
     clock, status = MachineClock(), StatusLine()
     whole = {"share_seconds": None} if arguments.once else {}
     show = status.show if arguments.log is None else lambda _: None
+    answered = True
+
+    def tell(minute: Minute) -> None:
+        """Show a minute, and say the first in which nothing came: a status line may not be seen."""
+        nonlocal answered
+        comes = any(minute.rows.values())
+        if arguments.log:
+            say(minute.json())
+        elif answered and not comes:
+            why = next(iter([*minute.failed.values(), *minute.gone.values()]), "no rows")
+            say(f"{minute.time:%Y-%m-%d %H:%M} no venue answers: {why}")
+        show(minute.line())
+        answered = comes
+
     collector = collect.Collector(
         archive.open_archive(arguments.to),
         venues=arguments.venues,
@@ -66,7 +80,7 @@ def _collect(arguments: argparse.Namespace) -> None:
         fail_after=None if arguments.fail_after is None else times.length(arguments.fail_after, "fail-after"),
         clock=clock,
         **whole,
-        log=lambda minute: say(minute.json()) if arguments.log else show(minute.line()),
+        log=tell,
         progress=show,
     )
     for terms in collector.terms:

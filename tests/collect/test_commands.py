@@ -332,6 +332,11 @@ def test_collecting_once_names_what_failed_and_fails_where_nothing_came(
         assert len({place for venue, place, _, _ in fakes.log if venue == name}) == 1, "lists of contracts"
     assert code == (1 if len(lost) == 2 else 0)
     assert ("nothing was collected" in told.err) == (len(lost) == 2)
+    clock.stop_on = lambda signals: None  # type: ignore[attr-defined]
+    if len(lost) == 2:
+        assert main(["collect", *to, "--tables", "funding_history", "--fail-after", "5m"]) == 1
+        silence = [line for line in capsys.readouterr().out.splitlines() if "no venue answers: " in line]
+        assert len(silence) == 1, "the first minute says so, and not each"
 
 
 def test_a_backfill_without_an_answer_says_why_and_fails(

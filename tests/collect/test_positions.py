@@ -91,11 +91,14 @@ def test_spot_prices_of_a_window_are_the_truth_row_for_row(
 def test_the_step_under_way_is_asked_for_again_when_it_is_over(
     archive: Archive, fakes: Fakes, clock: SimulatedClock, venue: str
 ) -> None:
-    """At 10:30 the hour of 10:00 is no row yet; a backfill of two hours later brings it."""
+    """At 10:30 the hour of 10:00 is no row yet, and at 11:05 it may not be; a later backfill brings it."""
     start = END - pd.Timedelta(1, "D")
     where: dict[str, Any] = {"venues": [venue], "clock": clock, "addresses": fakes.addresses}
     assert backfill(archive, ["BTC"], start, names=["volume_taker"], **where).failed == []
-    clock.wait(7200)
+    clock.wait(35 * 60)
+    assert backfill(archive, ["BTC"], start, names=["volume_taker"], **where).failed == []
+    assert archive.requests()["end"].max() == clock.utc().floor("h") - HOUR
+    clock.wait(85 * 60)
     assert backfill(archive, ["BTC"], start, names=["volume_taker"], **where).failed == []
     rows = archive.read("volume_taker", start, END + 2 * HOUR)
     step = TOLD[venue][1] if venue == "gateio" else HOUR

@@ -33,8 +33,8 @@ from derivdata.sources.venues.registry import VENUES
 from derivdata.support import times
 
 _LISTED_WITHIN = pd.Timedelta(10, "min")
-"""After a payment, until when a venue may still list it: its window is not entered as answered sooner."""
-_LISTED_LATE = ("funding_settlements", "options_trades", "delivery_prices")
+"""After an event or a step, until when a venue may still list it: its window is not answered sooner."""
+_LISTED_LATE = ("funding_settlements", "positioning_history", "options_trades", "delivery_prices")
 
 
 @dataclass
@@ -258,8 +258,9 @@ class _Job:
         for gap in self.archive.unanswered(table, self.exchange, item.symbol, *window):
             now = self.session.clock.utc()
             # The venue lists all payments by then, and the step under way is a row when it is over
-            known = {name: now.floor("h") for name in ("volume_taker", "volatility_index_published")}
-            known |= dict.fromkeys(_LISTED_LATE, now - _LISTED_WITHIN)
+            listed = now - _LISTED_WITHIN
+            known = {name: listed.floor("h") for name in ("volume_taker", "volatility_index_published")}
+            known |= dict.fromkeys(_LISTED_LATE, listed)
             end = min(gap.end, max(gap.start, known.get(table, gap.end)))
             try:
                 rows = self._rows(fitting, item, table, gap)

@@ -78,17 +78,29 @@ _PAID_V3 = spelled(Paid[str, str], name="symbol", rate="fundingRate", time="fund
 _CLOSED = spelled(Closed[str, str], name="symbol", side="side", price="price", amount="amount", time="ts")
 _LONGS = {"buy": "long", "sell": "short"}  # the side of the position; the price is about that of bankruptcy
 _BOOK = spelled(Book[tuple[float | str, float | str], str], bids="bids", asks="asks", time="ts")
+
+
+class _Contract(Listed[str, str, str]):
+    places: str | None = None  # decimals of a price, whose last moves by `tick`
+
+
 _CONTRACT = spelled(
-    Listed[str, str, str], name="symbol", symbol="baseCoin", quote="quoteCoin", kind="symbolType",
+    _Contract, name="symbol", symbol="baseCoin", quote="quoteCoin", kind="symbolType",
     status="symbolStatus", hours="fundInterval", listed="launchTime", expiry="deliveryTime",
+    tick="priceEndStep", places="pricePlace", step="sizeMultiplier",
 )  # fmt: skip
 
 
-def _contract(reading: Reading, row: Listed[str, str, str]) -> Instrument:
+def _contract(reading: Reading, row: _Contract) -> Instrument:
     """Return a contract of the list; ``sizeMultiplier`` is a lot step, contracts are counted in coins."""
-    quote = "USDC" if row.name.endswith("PERP") else row.quote
-    perpetual, active = row.kind == "perpetual", row.status == "normal"
-    return reading.contract(row, quote=quote, perpetual=perpetual, active=active)
+    quote, units, places = row.quote, reading.number(row.tick), reading.number(row.places)
+    return reading.contract(
+        row,
+        quote="USDC" if row.name.endswith("PERP") else quote,
+        perpetual=row.kind == "perpetual",
+        active=row.status == "normal",
+        tick=None if units is None or places is None else round(units * 10**-places, 12),
+    )
 
 
 _SIDED = partial(spelled, Sided[str, str], time="ts")

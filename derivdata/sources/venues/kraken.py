@@ -113,7 +113,11 @@ def ticker_frames(reading: Reading) -> Records:
 _PAID = spelled(Paid[float, str], time="timestamp", rate="relativeFundingRate")
 
 
-def _contract(reading: Reading, row: Listed[float, str, bool]) -> Instrument | None:
+class _Contract(Listed[float, str, bool]):
+    places: int | None = None  # decimals of a size, below 0 of whole tens
+
+
+def _contract(reading: Reading, row: _Contract) -> Instrument | None:
     """Return a contract of a list; FI_ and FF_ are dated, other types are no futures."""
     if row.kind not in _TYPES:
         return None
@@ -128,12 +132,14 @@ def _contract(reading: Reading, row: Listed[float, str, bool]) -> Instrument | N
         inverse=item.inverse,
         perpetual=item.perpetual,
         active=row.status and row.stage != "Pre-IPO",
+        step=None if row.places is None else 10.0**-row.places,
     )
 
 
 _CONTRACT = spelled(
-    Listed[float, str, bool], name="symbol", symbol="base", kind="type", status="tradeable", stage="category",
+    _Contract, name="symbol", symbol="base", kind="type", status="tradeable", stage="category",
     size="contractSize", listed="openingDate", expiry="lastTradingTime", tick="tickSize",
+    places="contractValueTradePrecision",
 )  # fmt: skip
 
 
