@@ -1,10 +1,12 @@
 """Dated futures: basis by expiry and at a constant maturity, cash and carry, rolls, and a leg of backtests.
 
-Of several contracts of one expiry on a venue, the one with the largest median open interest counts. Each is
-compared with the index in its own quote currency.
+Of several contracts of one expiry on a venue, the one counts whose open interest has the largest median so
+far: nothing looks ahead. Each is compared with the index in its own quote currency.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -62,7 +64,8 @@ def term_structure(futures: pd.DataFrame, *, least: str | pd.Timedelta = "1h") -
     >>> curve.sizes["expiry"]
     9
     """
-    rows = _chosen(futures, hours_of(least, "least", least=0.0))
+    rows = _known(futures, hours_of(least, "least", least=0.0))
+    rows = rows.drop_duplicates([*_PLACE, "expiry"], keep="last")
     rows = rows.dropna(subset=["index_price_usd"])
     if rows.empty:
         raise ValueError("futures has no row with an index and time left until its expiry")
@@ -191,7 +194,8 @@ def roll(futures: pd.DataFrame, *, before: str | pd.Timedelta = "1d") -> pd.Data
     Returns
     -------
     DataFrame
-        One row per symbol, venue and instant: ``instrument_name``, ``expiry`` and ``price_usd`` [USD] of the
+        One row per symbol, venue and instant at which the held contract has a price, each decided by what was
+        known then, so that a contract once left is never held again: ``instrument_name``, ``expiry`` and ``price_usd`` [USD] of the
         contract held from there on; ``roll_bps`` [bps], its price over that of the contract before at the
         instant of a roll, less one, else NaN; ``rolled_usd`` [USD], what one contract's worth bought at the
         first instant is worth, without fees: only later prices change with a roll, never earlier ones.
@@ -199,8 +203,8 @@ def roll(futures: pd.DataFrame, *, before: str | pd.Timedelta = "1d") -> pd.Data
     Raises
     ------
     ValueError
-        A column is absent, an instant is missing, no contract has `before` left, or a contract has no price
-        at the instant at which it is rolled: ask for a finer resolution, or a larger `before`.
+        A column is absent, an instant is missing, no contract has `before` left, or a contract expires before
+        it and a later one have a price at one instant: ask for a finer resolution, or a larger `before`.
 
     Examples
     --------
@@ -208,28 +212,47 @@ def roll(futures: pd.DataFrame, *, before: str | pd.Timedelta = "1d") -> pd.Data
     >>> held["instrument_name"].unique().tolist()
     ['BTCUSDT_260626', 'BTCUSDT_260925']
     """
-    rows = _chosen(futures, 0.0)
-    runs = rows[rows["expiry"] - rows["time"] > length(before, "before")]
-    if runs.empty:
+    rows, ahead = _known(futures, 0.0), np.timedelta64(length(before, "before"))
+    if not (rows["expiry"] - rows["time"] > ahead).any():
         raise ValueError(f"futures has no contract with more than {before} until its expiry")
-    held = runs.sort_values([*_PLACE, "expiry"]).drop_duplicates(_PLACE, ignore_index=True)
-    series = held.groupby(_PLACE[:2])
-    last = series["expiry"].shift()
-    is_roll = last.notna() & (last != held["expiry"])
-    left = held.loc[is_roll, _PLACE].assign(expiry=last[is_roll])
-    keys = [*_PLACE, "expiry"]
-    left = left.merge(rows[[*keys, "price_usd"]], on=keys, how="left").set_index(held.index[is_roll])
-    if left["price_usd"].isna().any():
-        one = left[left["price_usd"].isna()].iloc[0]
-        raise ValueError(
-            f"{one['symbol']} on {one['exchange']}: the contract of {one['expiry']:%Y-%m-%d} has no price at "
-            f"{one['time']}, when it is rolled: ask for a finer resolution, or give a larger before="
-        )
-    ratio = (held["price_usd"] / left["price_usd"]).reindex(held.index)
-    carried = ratio.fillna(1.0).groupby([held["symbol"], held["exchange"]]).cumprod()
-    held = held.assign(roll_bps=BPS * (ratio - 1.0), rolled_usd=held["price_usd"] / carried)
+    held = pd.concat([_held(part, ahead) for _, part in rows.groupby(_PLACE[:2])], ignore_index=True)
+    carried = held["ratio"].fillna(1.0).groupby([held["symbol"], held["exchange"]]).cumprod()
+    held = held.assign(roll_bps=BPS * (held["ratio"] - 1.0), rolled_usd=held["price_usd"] / carried)
     held["time"], held["expiry"] = (held[name].dt.tz_localize("UTC") for name in ("time", "expiry"))
     return held[[*_PLACE, "instrument_name", "expiry", "price_usd", "roll_bps", "rolled_usd"]]
+
+
+def _held(rows: pd.DataFrame, ahead: np.timedelta64) -> pd.DataFrame:
+    """Return the rows of a venue's held contracts, with ``ratio``, what a roll's two prices are apart.
+
+    What happens at an instant rests on its rows and those before. The rows ascend by time, expiry and usual
+    open interest.
+    """
+    held, ratios = [], []
+    expiry, price, name = (rows[each].to_numpy() for each in ("expiry", "price_usd", "instrument_name"))
+    last: Any = None  # the row of the held contract
+    for instant, at in rows.groupby("time").indices.items():
+        now = instant.to_datetime64()
+        if last is not None and expiry[last] <= now:
+            lost = rows.iloc[last]
+            raise ValueError(
+                f"{lost['symbol']} on {lost['exchange']}: no instant before the contract of "
+                f"{lost['expiry']:%Y-%m-%d} expired has a price of it and of a later one, with which to roll "
+                "it: ask for a finer resolution, or give a larger before="
+            )
+        if last is not None:
+            own = at[name[at] == name[last]]
+            if not own.size:  # without a price nothing is known, and a roll waits
+                continue
+            last = own[0]
+        chosen, later = last, at[expiry[at] - now > ahead]
+        if later.size and (last is None or expiry[last] - now <= ahead):
+            chosen = later[expiry[later] == expiry[later].min()][-1]
+        if chosen is not None:
+            held.append(chosen)
+            ratios.append(np.nan if last in (None, chosen) else price[chosen] / price[last])
+        last = chosen
+    return rows.iloc[held].assign(ratio=ratios)
 
 
 @typed
@@ -282,19 +305,19 @@ def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
     )
 
 
-def _chosen(futures: pd.DataFrame, least_hours: float) -> pd.DataFrame:
-    """Return the rows with time left, one contract of each expiry, with naive instants."""
+def _known(futures: pd.DataFrame, least_hours: float) -> pd.DataFrame:
+    """Return the rows with time left, instants naive; of an expiry at an instant the usual contract is last."""
     names = ("price_usd", "index_price_usd", "oi_usd")
     require_columns(futures, "futures", names, others=(*_PLACE, "expiry", "instrument_name"))
     require_instants(futures, "futures", ["time", "expiry"])
-    futures = futures[futures["price_usd"].notna()]
-    rows = futures[futures["expiry"] - futures["time"] > pd.Timedelta(least_hours, "h")]
+    rows = futures[futures["price_usd"].notna()]
     rows = rows.assign(
         **{name: rows[name].astype(str) for name in ("symbol", "exchange")},
-        **{name: rows[name].dt.tz_convert("UTC").dt.tz_localize(None) for name in ("time", "expiry")},
+        **{name: pd.to_datetime(rows[name], utc=True).dt.tz_localize(None) for name in ("time", "expiry")},
     )
-    held = rows.groupby(["symbol", "exchange", "instrument_name"], observed=True)["oi_usd"]
-    rows = rows.assign(usual=held.transform("median")).sort_values(
-        ["usual", "instrument_name"], ascending=[True, False], kind="stable", na_position="first"
-    )
-    return rows.drop_duplicates([*_PLACE, "expiry"], keep="last").sort_values([*_PLACE, "expiry"])
+    rows = rows[rows["expiry"] - rows["time"] > pd.Timedelta(least_hours, "h")]
+    rows = rows.sort_values([*_PLACE, "instrument_name"], ignore_index=True)
+    held = rows.groupby(["symbol", "exchange", "instrument_name"])["oi_usd"]
+    rows["usual"] = held.transform(lambda amounts: amounts.expanding().median())
+    order = [*_PLACE, "expiry", "usual", "instrument_name"]
+    return rows.sort_values(order, na_position="first", ignore_index=True)

@@ -10,9 +10,15 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.support.text import did_you_mean
-from derivdata.tables.required import require_columns, require_decimal_volatility
+from derivdata.tables.required import (
+    DECIMAL_UNIT,
+    require_columns,
+    require_decimal_volatility,
+    states_decimal,
+)
 
 __all__ = [
+    "DECIMAL_UNIT",
     "along",
     "require_beside",
     "require_columns",
@@ -26,6 +32,7 @@ __all__ = [
     "require_together",
     "require_variables",
     "seed_of",
+    "states_decimal",
     "together",
     "with_symbol",
 ]

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.inputs import require_variables
+from derivdata.analysis.panels import whole
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arrays import Floats
 
@@ -29,14 +30,19 @@ def applied(
 ) -> Any:
     """`xarray.apply_ufunc`, lazy where an input is: dims of inputs and outputs, types, sizes of new dims.
 
-    Outputs have none of the attributes of the inputs, but coordinates keep theirs.
+    Core dims of lazy inputs are put into one chunk. Outputs have none of the attributes of the inputs, but
+    coordinates keep theirs.
     """
+    cores = core if core is not None else [[]] * len(arrays)
     outputs = xr.apply_ufunc(
         kernel,
-        *arrays,
+        *(
+            whole(array, *dims) if isinstance(array, xr.DataArray) else array
+            for array, dims in zip(arrays, cores, strict=True)
+        ),
         kwargs=kwargs,
         keep_attrs=False,
-        input_core_dims=core if core is not None else [[]] * len(arrays),
+        input_core_dims=cores,
         output_core_dims=out,
         dask="parallelized",
         output_dtypes=list(types),

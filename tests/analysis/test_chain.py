@@ -164,6 +164,9 @@ class TestClean:
         with pytest.raises(ValueError, match="percent"):
             chain.forwards(frame)
         assert chain.clean(frame, iv_unit="percent")["iv"].tolist() == pytest.approx([0.6, 0.55])
+        wild = options(*({"strike": 90.0 + 5 * i, "iv": 6.0} for i in range(5)))
+        stated = chain.clean(wild, iv_unit="decimal", iv_max=20.0)  # a unit that is stated is believed
+        assert float(surfaces.from_chain(stated)["n"].sum()) > 0
         frame = options({}, {"strike": 90.0}, {"strike": 110.0}, {"exchange": "okx", "iv": 60.0})
         with pytest.raises(ValueError, match="percent"):
             chain.clean(frame)
@@ -469,8 +472,7 @@ class TestSmiles:
 
 
 class TestArbitrage:
-    def smile(self, iv: list[float]) -> xr.Dataset:
-        strikes = [80.0 + 10.0 * i for i in range(len(iv))]
+    def smile(self, iv: list[float], strikes: Any = (80.0, 90.0, 100.0, 110.0, 120.0)) -> xr.Dataset:
         rows = [
             {"strike": k, "side": "call" if k >= 100 else "put", "iv": v}
             for k, v in zip(strikes, iv, strict=True)
@@ -489,6 +491,12 @@ class TestArbitrage:
         assert found["amount_usd"].tolist() == pytest.approx(
             [call[1] - call[0], call[1] - 0.5 * (call[0] + call[2])]
         )
+        strikes = np.arange(80.0, 120.0, 0.25)
+        for decimals, count in ((4, 0), (3, 1)):  # rounded, as marks are: what that does is no arbitrage
+            iv = np.round(0.6 + 0.5 * np.log(strikes / 100.0) ** 2, decimals)
+            found = chain.arbitrage(self.smile(iv.tolist(), strikes))
+            assert (len(found) > 10) if count else found.empty
+            assert count or chain.arbitrage(self.smile((iv + 1e-9 * strikes).tolist(), strikes)).size
         found = chain.arbitrage(self.smile([1.60, 0.30, 0.59, 0.60, 0.62]))
         assert found["kind"].tolist()[0] == "steep"
         assert found["strike"].tolist()[0] == 90.0
@@ -555,7 +563,7 @@ class TestRecordedChains:
         np.testing.assert_allclose(ratios, [1.0, 0.01], rtol=0.01)
 
     def test_arbitrage_of_marks_is_what_a_slow_search_finds(self):
-        """Marks are rounded to 1e-4 of volatility: some butterflies are worth less than nothing."""
+        """Marks are rounded to 1e-4 of volatility, and some butterflies are worth less than that explains."""
         raw = chain_2026("20260116T092000Z").drop(columns=["bid_coin", "ask_coin", "mark_coin"])
         smile = chain.smiles(chain.clean(raw[raw["symbol"] == "BTC"]))
         slow = []
@@ -563,22 +571,28 @@ class TestRecordedChains:
             row = smile.sel(expiry=expiry)
             row = row.isel(strike=np.isfinite(row["iv"].to_numpy()))
             forward, root = float(row["forward"]), math.sqrt(float(row["year_fraction"]))
-            strikes, calls = row["strike"].to_numpy().tolist(), []
-            for k, s in zip(strikes, (row["iv"].to_numpy() * root).tolist(), strict=True):
-                d1 = math.log(forward / k) / s + s / 2
-                calls.append(forward * normal(d1) - k * normal(d1 - s))
+            strikes, volatilities = row["strike"].to_numpy().tolist(), row["iv"].to_numpy().tolist()
+            calls, higher = [], []
+            for prices, more in ((calls, 0.0), (higher, 0.5e-4)):
+                for k, v in zip(strikes, volatilities, strict=True):
+                    s = (v + more) * root
+                    d1 = math.log(forward / k) / s + s / 2
+                    prices.append(forward * normal(d1) - k * normal(d1 - s))
+            room = [up - call for up, call in zip(higher, calls, strict=True)]
             for i in range(1, len(strikes)):
-                slow.append((expiry, strikes[i], "rising", calls[i] - calls[i - 1]))
-                slow.append(
-                    (expiry, strikes[i], "steep", calls[i - 1] - calls[i] - strikes[i] + strikes[i - 1])
-                )
+                fall, both = calls[i - 1] - calls[i], room[i - 1] + room[i]
+                slow.append((expiry, strikes[i], "rising", -fall, both))
+                slow.append((expiry, strikes[i], "steep", fall - strikes[i] + strikes[i - 1], both))
             for i in range(1, len(strikes) - 1):
                 (k1, k2, k3), (c1, c2, c3) = strikes[i - 1 : i + 2], calls[i - 1 : i + 2]
-                gain = (c2 * (k3 - k1) - c1 * (k3 - k2) - c3 * (k2 - k1)) / (k3 - k1)
-                slow.append((expiry, k2, "concave", gain))
+                shares = (k3 - k2) / (k3 - k1), (k2 - k1) / (k3 - k1)
+                gain = c2 - c1 * shares[0] - c3 * shares[1]
+                all_three = room[i] + shares[0] * room[i - 1] + shares[1] * room[i + 1]
+                slow.append((expiry, k2, "concave", gain, all_three))
         columns = ["expiry", "strike", "kind", "amount_usd"]
-        expected_rows = pd.DataFrame(slow, columns=columns).query("amount_usd > 1e-4")
-        got = chain.arbitrage(smile).query("amount_usd > 1e-4")[columns]
+        expected_rows = pd.DataFrame(slow, columns=[*columns, "room"]).query("amount_usd > room + 1e-4")
+        expected_rows = expected_rows[columns]
+        got = chain.arbitrage(smile)[columns]
         assert len(got) > 10
         pd.testing.assert_frame_equal(
             got.sort_values(columns[:3], ignore_index=True),

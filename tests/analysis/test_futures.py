@@ -41,6 +41,8 @@ def test_the_basis_of_each_expiry_is_against_the_index_of_its_own_quote() -> Non
     assert figure.get_title(loc="left").startswith("BTC on okx: +12.50 % a year to 2026-07-26, contango")
     with pytest.raises(ValueError, match="no row with an index and time left"):
         term_structure(TABLE, least="300d")
+    naive = TABLE.assign(time=TABLE["time"].dt.tz_localize(None))  # of instants without a zone: UTC
+    assert term_structure(naive).identical(term_structure(TABLE))
 
 
 @pytest.mark.parametrize(
@@ -85,12 +87,30 @@ def test_a_roll_sells_the_old_contract_at_its_price_and_changes_no_earlier_one()
     assert held["instrument_name"].tolist() == ["N", "F", "F"]  # two days are not more than two days
     assert held["roll_bps"].tolist() == pytest.approx([np.nan, 500.0, np.nan], nan_ok=True)
     assert held["rolled_usd"].tolist() == pytest.approx([102.0, 101.0, 110.0 / 1.05])
-    with pytest.raises(ValueError, match="contract of 2026-05-14 has no price at 2026-05-12"):
-        roll(_days((102.0, 105.0), (None, 106.05), (100.0, 110.0)), before="2d")
+    waited = roll(_days((102.0, 105.0), (None, 106.05), (100.0, 110.0)), before="2d")  # for both prices
+    assert waited["instrument_name"].tolist() == ["N", "F"]
+    assert waited["roll_bps"].iat[1] == pytest.approx(1000.0)
+    gone = [_days((102.0, 105.0), (None, 106.05)), rows(("F", FAR, 110.0, 100.0, 9.0), at=NEAR)]
+    with pytest.raises(ValueError, match="before the contract of 2026-05-14 expired has a price of it and of"):
+        roll(pd.concat(gone), before="1d")
     unpriced = roll(_days((102.0, 105.0), (101.0, np.nan), (100.0, 110.0)), before="2d")
-    assert unpriced["rolled_usd"].tolist() == pytest.approx([102.0, 100.0])  # the roll waits for both prices
+    assert unpriced["rolled_usd"].tolist() == pytest.approx([102.0, 101.0, 100.0])
     with pytest.raises(ValueError, match="no contract with more than 900d"):
         roll(TABLE, before="900d")
+
+
+def test_what_is_held_at_an_instant_never_depends_on_later_rows() -> None:
+    """A nearer expiry is listed later, and another contract of the same expiry becomes the larger one."""
+    table = _days((None, 105.0), (102.0, 106.0), (101.0, 107.0), (100.0, 108.0))
+    table = pd.concat(
+        [table, table[table["instrument_name"] == "F"].assign(instrument_name="G", oi_usd=[1, 99, 99, 99])]
+    )
+    held = roll(table.sample(frac=1.0, random_state=1), before="1h")
+    assert held["instrument_name"].tolist() == ["F"] * 4 and held["roll_bps"].isna().all()
+    for last in table["time"].unique():
+        pd.testing.assert_frame_equal(
+            roll(table[table["time"] <= last], before="1h"), held[held["time"] <= last]
+        )
 
 
 def test_a_backtest_earns_the_basis_of_its_leg_as_it_shrinks_and_its_rates_are_the_perpetuals() -> None:

@@ -29,7 +29,7 @@ def clean(
     at: Any = None,
     min_time: str | pd.Timedelta | None = None,
     iv_max: float | None = None,
-    iv_unit: Literal["decimal", "percent"] | Mapping[str, str] = "decimal",
+    iv_unit: Literal["decimal", "percent"] | Mapping[str, str] | None = None,
     mad: float | None = None,
     dates: bool | None = None,
 ) -> pd.DataFrame:
@@ -53,7 +53,8 @@ def clean(
         these two and `mad` is returned as it is: whatever takes a chain respects how it was cleaned.
     iv_unit
         ``"decimal"``, or ``"percent"``, which is divided by 100; or either by venue,
-        ``{"okx": "percent"}``, where venues not named are decimal.
+        ``{"okx": "percent"}``. What is not named must be decimal, and is refused where the median of a venue
+        is above 5; what is named is believed.
     mad
         How far an option's volatility may lie from the median of itself and its two neighbours of the same
         side, in units of 1.4826 times the median absolute step between neighbours of its expiry (but 0.1
@@ -90,7 +91,7 @@ def clean(
     """
     if is_cleaned(chain) and dates is not None:
         raise ValueError("dates is for a chain that was not cleaned: its expiries have their time of day")
-    if is_cleaned(chain) and min_time is iv_max is mad is None and iv_unit == "decimal":
+    if is_cleaned(chain) and min_time is iv_max is mad is None and iv_unit in (None, "decimal"):
         again: pd.DataFrame = chain.copy()
         return again
     rows = option_rows(chain, at=at, iv_unit=iv_unit, dates=dates)

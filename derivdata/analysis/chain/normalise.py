@@ -26,7 +26,7 @@ def option_rows(
     chain: pd.DataFrame | xr.Dataset,
     *,
     at: Any = None,
-    iv_unit: str | Mapping[str, str] = "decimal",
+    iv_unit: str | Mapping[str, str] | None = None,
     dates: bool | None = None,
 ) -> pd.DataFrame:
     """Return one row per option in one form; `dates` says whether expiries at midnight are dates."""
@@ -70,11 +70,11 @@ def _from_surface(surface: xr.Dataset) -> pd.DataFrame:
     return frame
 
 
-def _decimal(frame: pd.DataFrame, unit: str | Mapping[str, str]) -> pd.Series:
+def _decimal(frame: pd.DataFrame, unit: str | Mapping[str, str] | None) -> pd.Series:
     iv = frame["iv"]
-    if isinstance(unit, str):
-        iv = iv / 100.0 if unit == "percent" else iv
-    else:
+    if isinstance(unit, str) or (unit is None and is_cleaned(frame)):
+        return iv / 100.0 if unit == "percent" else iv
+    if unit is not None:
         for name, each in unit.items():
             if each not in ("decimal", "percent"):
                 raise ValueError(f"iv_unit of {name!r} is {each!r}, neither 'decimal' nor 'percent'")
@@ -87,6 +87,8 @@ def _decimal(frame: pd.DataFrame, unit: str | Mapping[str, str]) -> pd.Series:
     # Each venue by itself: one that writes percent must not hide among others.
     keys = [frame[name] for name in venue] or [pd.Series("", index=frame.index)]
     for labels, group in iv.groupby(keys, observed=True):
+        if unit is not None and labels[-1] in unit:
+            continue
         at = f"{{{labels[-1]!r}: 'percent'}}" if "exchange" in venue else "'percent'"
         require_decimal_volatility(group, f"pass the chain through chain.clean(..., iv_unit={at}) first")
     return iv

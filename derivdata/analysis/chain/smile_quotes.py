@@ -17,18 +17,18 @@ from derivdata.analysis.chain.forward import METHODS, slice_forwards
 from derivdata.analysis.chain.labels import by_label
 from derivdata.analysis.chain.normalise import expiry_slices, keys_of
 from derivdata.analysis.chain.option_prices import implied, quoted
-from derivdata.analysis.inputs import require_columns, require_variables
+from derivdata.analysis.inputs import DECIMAL_UNIT, require_columns, require_variables
 from derivdata.analysis.status import Status
 from derivdata.support.arguments import Numbers, typed
 
 _AT_THE_MONEY = 1e-4
 _TOLERANCE = 1e-9
+_STEPS = (1e-6, 1e-5, 1e-4)  # of volatilities; Deribit's are written as 55.25
+_ON_A_STEP = 1e-5
 _PER_SLICE = ("forward", "forward_source", "forward_status", "discount", "year_fraction")
 _NUMBERS = ("strike", "iv", "open_interest", "underlying_price", "year_fraction", "status")
 _UNITS = {
-    "iv": "1/sqrt(year)",
-    "iv_bid": "1/sqrt(year)",
-    "iv_ask": "1/sqrt(year)",
+    **dict.fromkeys(("iv", "iv_bid", "iv_ask"), DECIMAL_UNIT),
     "log_moneyness": "1",
     "open_interest": "contracts",
     "forward": "USD",
@@ -142,7 +142,8 @@ def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
 
     Notes
     -----
-    Undiscounted calls rebuilt from ``iv``; tolerance 1e-9 of the forward.
+    Undiscounted calls rebuilt from ``iv``. Where all volatilities of an expiry are written to 2, 3 or 4 decimals
+    of a percent, what rounding alone can do to the trade is no violation; else 1e-9 of the forward of each leg.
     """
     require_variables(quotes, "quotes", ("iv", "forward", "year_fraction"), dims=("expiry", "strike"))
     sizes = quotes.chunksizes.get("time", ())
@@ -153,18 +154,28 @@ def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
     frame = frame.sort_values([*labels, "strike"], ignore_index=True)
     forward, strike, years = (frame[name] for name in ("forward", "strike", "year_fraction"))
     frame["call"] = black76.price(forward, strike, years, frame["iv"], "call")
-    groups = frame.groupby(labels, observed=True)[["strike", "call"]]
+    doubt = black76.price(forward, strike, years, frame["iv"] + _half_step(frame, labels), "call")
+    frame["doubt"] = doubt - frame["call"] + _TOLERANCE * forward
+    groups = frame.groupby(labels, observed=True)[["strike", "call", "doubt"]]
     below, above = groups.shift(1), groups.shift(-1)
     step, fall = frame["strike"] - below["strike"], below["call"] - frame["call"]
     lower = (above["strike"] - frame["strike"]) / (above["strike"] - below["strike"])
-    excess = {
-        "rising": -fall,
-        "steep": fall - step,
-        "concave": frame["call"] - lower * below["call"] - (1.0 - lower) * above["call"],
-    }
+    pair = frame["doubt"] + below["doubt"]
+    butterfly = frame["doubt"] + lower * below["doubt"] + (1.0 - lower) * above["doubt"]
+    concave = frame["call"] - lower * below["call"] - (1.0 - lower) * above["call"]
+    excess = {"rising": (-fall, pair), "steep": (fall - step, pair), "concave": (concave, butterfly)}
     violations = [
-        frame.assign(kind=kind, amount_usd=amount)[amount > _TOLERANCE * frame["forward"]]
-        for kind, amount in excess.items()
+        frame.assign(kind=kind, amount_usd=amount)[amount > doubt] for kind, (amount, doubt) in excess.items()
     ]
     columns = [*labels, "kind", "strike", "amount_usd"]
     return pd.concat(violations)[columns].sort_values([*labels, "strike"], ignore_index=True)
+
+
+def _half_step(frame: pd.DataFrame, labels: list[str]) -> Any:
+    """Return half the step that all volatilities of an expiry are written to, 0 where there is none."""
+    half = np.zeros(len(frame))
+    for step in _STEPS:  # the mean of call and put lies on half a step
+        halves = 2.0 * frame["iv"] / step
+        on = ((halves - halves.round()).abs() < _ON_A_STEP).groupby([frame[name] for name in labels])
+        half = np.where(on.transform("all"), 0.5 * step, half)
+    return half

@@ -169,6 +169,8 @@ def _pairs_of(forecasts: xr.Dataset) -> _Pairs:
             "forecasts are of funding only, and the prices of the legs are the larger risk: "
             "forecast_history(..., prices=marks)"
         )
+    if not forecasts.sizes["pair"]:
+        raise ValueError("forecasts have no pairs: forecast_history(..., pairs=None) is of all pairs")
     whole = with_symbol(forecasts[list(_NEEDS)])
     symbols, times = labels_of(whole["net_bps"], "symbol"), whole["time"].to_numpy()
     legs = np.stack([[str(name) for name in forecasts[leg].to_numpy()] for leg in ("long", "short")])

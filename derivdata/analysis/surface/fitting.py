@@ -11,7 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis import smile
-from derivdata.analysis.inputs import require_decimal_volatility
+from derivdata.analysis.inputs import require_decimal_volatility, states_decimal
 from derivdata.analysis.labelling import applied, elementwise, where
 from derivdata.analysis.smile import essvi, strip
 from derivdata.analysis.smile.essvi import ssvi_to_raw
@@ -48,12 +48,18 @@ class QuoteGrid(NamedTuple):
     order: Indices
 
 
-def arrange(k: Floats, iv: Floats, t: Floats, weight: Floats, bid: Floats, ask: Floats) -> QuoteGrid:
-    """Order the quotes of surfaces ``(surfaces, expiries, strikes)`` with times ``(surfaces, expiries)``."""
+def arrange(
+    k: Floats, iv: Floats, t: Floats, weight: Floats, bid: Floats, ask: Floats, *, stated: bool = False
+) -> QuoteGrid:
+    """Order the quotes of surfaces ``(surfaces, expiries, strikes)`` with times ``(surfaces, expiries)``.
+
+    Volatilities that are `stated` to be decimal may be above 500 %.
+    """
     live = (
         np.isfinite(k) & np.isfinite(iv) & (iv > 0.0) & (weight > 0.0) & ((t > 0.0) & (t < np.inf))[..., None]
     )
-    require_decimal_volatility(iv[live])
+    if not stated:
+        require_decimal_volatility(iv[live])
     k, iv, weight, bid, ask = _packed(live, k, iv, weight, bid, ask)
     with np.errstate(invalid="ignore"):
         distinct = (np.diff(np.sort(k, axis=-1), axis=-1) > 0.0).sum(axis=-1) + 1
@@ -228,11 +234,11 @@ def fit(
 def _together(
     quotes: LabelledQuotes, forward: xr.DataArray | None, method: SurfaceMethod, dim: str
 ) -> xr.Dataset:
-    joint = method == "svi"
+    joint, stated = method == "svi", states_decimal(quotes.iv)
     parameters = RAW if joint else essvi.SsviSlices._fields
     outputs = applied(
         lambda *blocks: in_rows(
-            functools.partial(_block, joint=joint), blocks[:5], blocks[5:], core=2,
+            functools.partial(_block, joint=joint, stated=stated), blocks[:5], blocks[5:], core=2,
             most=_JOINT_SURFACES if joint else _SURFACES,
         ),
         *quotes,
@@ -266,10 +272,10 @@ def _alone(quotes: LabelledQuotes, forward: Any, dim: str) -> xr.Dataset:
 
 
 def _block(
-    k: Floats, iv: Floats, weight: Floats, bid: Floats, ask: Floats, t: Floats, *, joint: bool
+    k: Floats, iv: Floats, weight: Floats, bid: Floats, ask: Floats, t: Floats, *, joint: bool, stated: bool
 ) -> list[Any]:
     """Return parameters and `_FACTS` of surfaces on one axis, expiries as they came."""
-    ordered = arrange(k, iv, t, weight, bid, ask)
+    ordered = arrange(k, iv, t, weight, bid, ask, stated=stated)
     parameters, nfev, status = _essvi(ordered)
     if joint:
         parameters, nfev, status = _joint(ordered, parameters, nfev, status)
