@@ -25,7 +25,7 @@ import xarray as xr
 from scipy.special import fdtri
 
 from derivdata.analysis import smile, variance
-from derivdata.analysis.labelling import origin_attrs, require_surface
+from derivdata.analysis.labelling import origin_attrs, whole_surface
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.clock import YEAR_US, origin_us, weekend_us
 from derivdata.support import times
@@ -126,7 +126,7 @@ def fit(
     Least squares in volatility, linear for given ω and κ, which are searched on a grid that is refined.
     Weekends show only where expiries are days apart: three expiries of this week say more than ten months.
     """
-    require_surface(surface)
+    surface = whole_surface(surface)
     origin = origin_us(surface)
     if weekend_weight is not None and not weekend_weight >= 0.0:
         raise ValueError(f"{weekend_weight=} must be 0 or more")

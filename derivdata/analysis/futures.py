@@ -195,10 +195,11 @@ def roll(futures: pd.DataFrame, *, before: str | pd.Timedelta = "1d") -> pd.Data
     -------
     DataFrame
         One row per symbol, venue and instant at which the held contract has a price, each decided by what was
-        known then, so that a contract once left is never held again: ``instrument_name``, ``expiry`` and ``price_usd`` [USD] of the
-        contract held from there on; ``roll_bps`` [bps], its price over that of the contract before at the
-        instant of a roll, less one, else NaN; ``rolled_usd`` [USD], what one contract's worth bought at the
-        first instant is worth, without fees: only later prices change with a roll, never earlier ones.
+        known then; a contract once left is never held again. ``instrument_name``, ``expiry`` and
+        ``price_usd`` [USD] of the contract held from there on; ``roll_bps`` [bps], its price over that of the
+        contract before at the instant of a roll, less one, else NaN; ``rolled_usd`` [USD], what one
+        contract's worth bought at the first instant is worth, without fees: only later prices change with a
+        roll, never earlier ones.
 
     Raises
     ------
@@ -306,7 +307,7 @@ def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
 
 
 def _known(futures: pd.DataFrame, least_hours: float) -> pd.DataFrame:
-    """Return the rows with time left, instants naive; of an expiry at an instant the usual contract is last."""
+    """Return the rows with time left, instants naive; of an expiry at an instant the usual contract last."""
     names = ("price_usd", "index_price_usd", "oi_usd")
     require_columns(futures, "futures", names, others=(*_PLACE, "expiry", "instrument_name"))
     require_instants(futures, "futures", ["time", "expiry"])

@@ -9,7 +9,6 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.inputs import require_variables
-from derivdata.analysis.panels import whole
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arrays import Floats
 
@@ -30,19 +29,14 @@ def applied(
 ) -> Any:
     """`xarray.apply_ufunc`, lazy where an input is: dims of inputs and outputs, types, sizes of new dims.
 
-    Core dims of lazy inputs are put into one chunk. Outputs have none of the attributes of the inputs, but
-    coordinates keep theirs.
+    Outputs have none of the attributes of the inputs, but coordinates keep theirs.
     """
-    cores = core if core is not None else [[]] * len(arrays)
     outputs = xr.apply_ufunc(
         kernel,
-        *(
-            whole(array, *dims) if isinstance(array, xr.DataArray) else array
-            for array, dims in zip(arrays, cores, strict=True)
-        ),
+        *arrays,
         kwargs=kwargs,
         keep_attrs=False,
-        input_core_dims=cores,
+        input_core_dims=core if core is not None else [[]] * len(arrays),
         output_core_dims=out,
         dask="parallelized",
         output_dtypes=list(types),
@@ -111,11 +105,13 @@ def origin_attrs(surface: xr.Dataset) -> dict[str, Any]:
     return {name: surface.attrs[name] for name in ("provenance",) if name in surface.attrs}
 
 
-def require_surface(surface: xr.Dataset) -> None:
-    """Refuse what is no fit of ``dd.analysis.surface``."""
+def whole_surface(surface: xr.Dataset) -> xr.Dataset:
+    """Refuse what is no fit of ``dd.analysis.surface``; put the expiries of a lazy one into one chunk."""
     require_variables(surface, "surface", _OF_A_SURFACE, dims=("expiry",))
     if not surface.sizes["expiry"]:
         raise ValueError("surface has no expiries")
+    lazy = any("expiry" in part.dims and part.chunks for part in surface.variables.values())
+    return surface.chunk(expiry=-1) if lazy else surface
 
 
 def in_chunks(

@@ -20,6 +20,7 @@ from derivdata.analysis.labelling import (
     in_chunks,
     origin_attrs,
     where,
+    whole_surface,
     with_units,
 )
 from derivdata.analysis.status import Status
@@ -99,7 +100,7 @@ def density(
     >>> round(found["distribution"].item(), 3), round(found["mass"].item(), 6)
     (0.496, 1.0)
     """
-    k = bare(log_moneyness, "log_moneyness")
+    surface, k = whole_surface(surface), bare(log_moneyness, "log_moneyness")
     cut = _cut(surface, year_fraction, extrapolate, clock)
     sums = _summary(surface, year_fraction, extrapolate, clock)
     result = sums[["mass", "martingale", "status"]].assign(
@@ -141,6 +142,7 @@ def quantile(
     wanted = bare(probability, "probability")
     if not wanted.chunks and not bool(((wanted > 0.0) & (wanted < 1.0)).all()):
         raise ValueError("probability must be above 0 and below 1")
+    surface = whole_surface(surface)
     k = elementwise(_places, *_cut(surface, year_fraction, extrapolate, clock).parameters, wanted)
     sums = _summary(surface, year_fraction, extrapolate, clock)
     result = sums[["mass", "martingale", "status"]].assign(log_moneyness=k)
@@ -181,6 +183,7 @@ def moments(
     ``−2 mean`` is the variance of `derivdata.analysis.variance.model_free`. Moments of short expiries rest
     on the wings that the fit extrapolates: a skewness of a smile quoted over two deviations is the form's.
     """
+    surface = whole_surface(surface)
     sums = _summary(surface, year_fraction, extrapolate, clock)
     usable = (abs(sums["mass"] - 1.0) <= _USELESS) & (abs(sums["martingale"] - 1.0) <= _USELESS)
     m1, m2, m3, m4 = (sums[f"power_{n}"].where(usable) for n in (1, 2, 3, 4))

@@ -91,7 +91,9 @@ def test_a_roll_sells_the_old_contract_at_its_price_and_changes_no_earlier_one()
     assert waited["instrument_name"].tolist() == ["N", "F"]
     assert waited["roll_bps"].iat[1] == pytest.approx(1000.0)
     gone = [_days((102.0, 105.0), (None, 106.05)), rows(("F", FAR, 110.0, 100.0, 9.0), at=NEAR)]
-    with pytest.raises(ValueError, match="before the contract of 2026-05-14 expired has a price of it and of"):
+    with pytest.raises(
+        ValueError, match="before the contract of 2026-05-14 expired has a price of it and of"
+    ):
         roll(pd.concat(gone), before="1d")
     unpriced = roll(_days((102.0, 105.0), (101.0, np.nan), (100.0, 110.0)), before="2d")
     assert unpriced["rolled_usd"].tolist() == pytest.approx([102.0, 101.0, 100.0])
@@ -106,7 +108,8 @@ def test_what_is_held_at_an_instant_never_depends_on_later_rows() -> None:
         [table, table[table["instrument_name"] == "F"].assign(instrument_name="G", oi_usd=[1, 99, 99, 99])]
     )
     held = roll(table.sample(frac=1.0, random_state=1), before="1h")
-    assert held["instrument_name"].tolist() == ["F"] * 4 and held["roll_bps"].isna().all()
+    assert held["instrument_name"].tolist() == ["F"] * 4
+    assert held["roll_bps"].isna().all()
     for last in table["time"].unique():
         pd.testing.assert_frame_equal(
             roll(table[table["time"] <= last], before="1h"), held[held["time"] <= last]

@@ -121,6 +121,9 @@ def test_clamped_ends_and_an_open_last_bucket_come_from_what_was_asked() -> None
     assert not only(frame, end="2026-01-02")["clamped_end"]
     assert not only(frame, end="2026-01-02T02:00")["clamped_end"], "two steps are no clamp"
     assert only(frame, end="2026-01-02T03:00")["clamped_end"]
+    for expiry, missing in ((pd.Timestamp("2026-01-02T00:00Z"), 0), (pd.Timestamp("2026-01-05T00:00Z"), 24)):
+        row = only(frame.assign(expiry=expiry), end="2026-01-03")  # nothing is missing after an expiry
+        assert (row["missing"], row["clamped_end"]) == (missing, missing > 0)
 
 
 def test_points_are_counted_from_the_window_that_was_asked() -> None:
@@ -289,7 +292,7 @@ def test_a_unit_of_half_shows_where_venues_are_pinned_to_their_interest_rate() -
     rates[1] *= 2.0
     rates[2, 200:] *= 0.5
     rates[3] = np.where(rates[3] == 1.0, 0.5, rates[3])  # another interest rate
-    found = peers.compare(rates, peers.median_of_others(rates), days=100.0)
+    found = peers.compare(rates, peers.median_of_others(rates), peers.octaves_to_others(rates), days=100.0)
     np.testing.assert_allclose(found.peer_scale, [1.0, 2.0, *[1.0] * 5])
     np.testing.assert_allclose(found.scale_change, [1.0, 1.0, 0.5, *[1.0] * 4])
     assert abs(found.at[2] - 200) <= 5

@@ -142,8 +142,9 @@ def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
 
     Notes
     -----
-    Undiscounted calls rebuilt from ``iv``. Where all volatilities of an expiry are written to 2, 3 or 4 decimals
-    of a percent, what rounding alone can do to the trade is no violation; else 1e-9 of the forward of each leg.
+    Undiscounted calls rebuilt from ``iv``. Where all volatilities of an expiry are written to 2, 3 or 4
+    decimals of a percent, what rounding alone can do to a trade is no violation; and never is 1e-9 of the
+    forward of each leg.
     """
     require_variables(quotes, "quotes", ("iv", "forward", "year_fraction"), dims=("expiry", "strike"))
     sizes = quotes.chunksizes.get("time", ())

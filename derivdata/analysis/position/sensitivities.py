@@ -13,7 +13,7 @@ from derivdata.analysis import black76, smile
 from derivdata.analysis.black76.kernels import Greek
 from derivdata.analysis.chain.normalise import instants
 from derivdata.analysis.inputs import require_columns, require_variables
-from derivdata.analysis.labelling import applied, origin_attrs, require_surface, where
+from derivdata.analysis.labelling import applied, origin_attrs, where, whole_surface
 from derivdata.analysis.status import flag_attrs
 from derivdata.analysis.surface.clock import YEAR_US, Clock, Rules, clock_of, origin_us
 from derivdata.analysis.surface.evaluate import years_until
@@ -92,7 +92,7 @@ def on_surface(
     """Place the legs on a surface."""
     require_columns(legs, "legs", _COLUMNS, others=("expiry", "side"))
     _require_legs(legs)
-    require_surface(surface)
+    surface = whole_surface(surface)
     require_variables(surface, argument, ("forward",))
     dated = instants(legs["expiry"], "the column 'expiry' of legs").dt.tz_localize(None)
     years = years_until(surface, xr.DataArray(dated.to_numpy(), dims="leg"), argument)

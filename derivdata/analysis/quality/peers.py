@@ -29,6 +29,11 @@ _TWINS, _TOGETHER = 0.6, 100  # correlation of moves, and steps, by which two ve
 _SURE = 6.0  # standard errors of a lasting change, from the medians of blocks
 _APART = 2.0  # standard deviations of the ratio by which its median is another size
 _EXACT, _OCTAVES, _PINNED = 1e-6, 3, 10  # of steps at which two venues are both at their interest rate
+_PINNED_SIDE, _KINDS = (
+    6,
+    np.arange(-_OCTAVES, _OCTAVES + 1)[:, None],
+)  # of these on a side of a change; their octaves
+_FOLLOWS = 0.35
 _SPIKE = 12.0  # usual moves by which a single point leaves both of its neighbours
 _SIGNS = 0.3  # of steps that agree in sign less those that do not: below minus this, the sign is another
 _DAYS = 5.0  # that each side of a change of sign lasts
@@ -48,8 +53,10 @@ class Comparison(NamedTuple):
     peer_sign: Floats
 
 
-def compare(values: Floats, peers: Floats, *, kind: str = "rate", days: Any = np.inf) -> Comparison:
-    """Compare series (series, steps) over some days with the `median_of_others` of each.
+def compare(
+    values: Floats, peers: Floats, octaves: Any = np.nan, *, kind: str = "rate", days: Any = np.inf
+) -> Comparison:
+    """Compare series (series, steps) over some days with `median_of_others` and `octaves_to_others` of each.
 
     Prices of one coin lie within 5 % of each other; rates and amounts may differ by factors. How much of that
     is a fault follows from the pair's own noise, and of rates from the steps at which the venue and its peers
@@ -75,17 +82,15 @@ def compare(values: Floats, peers: Floats, *, kind: str = "rate", days: Any = np
     size = np.where(np.abs(middle) >= least, middle, 0.0)
     if kind == "rate":
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.log2(values / peers)  # [octaves]
-            near = np.round(ratio)
-            exact = (np.abs(ratio - near) < _EXACT) & (np.abs(near) <= _OCTAVES)
-        octaves = np.log(2.0) * np.where(exact, near, np.nan)
+            ratio = np.log(values / peers)
+        octaves = np.where(both_known, octaves, np.nan)
         some = np.isfinite(octaves).sum(axis=1) >= _PINNED
-        pinned = np.where(some, row_quantile(octaves, 0.5), 0.0)
-        # Another interest rate is no other unit: that moves all rates by as much, or half in a noisy median.
-        as_much = (middle * pinned >= 0.5 * pinned**2) & (pinned != 0.0)
+        pinned = np.where(some, np.log(2.0) * row_quantile(octaves, 0.5), 0.0)
+        # Another interest rate is no other unit: that moves all rates by as much, or a third in noisy medians.
+        as_much = (middle * pinned >= _FOLLOWS * pinned**2) & (pinned != 0.0)
         size = np.where((size == 0.0) & as_much, pinned, size)
-        moved, place = _change(octaves)
-        as_much = (_step(ratio, place) * moved >= 0.5 * moved**2) & (moved != 0.0)
+        moved, place = _change_of_octave(octaves)
+        as_much = (_step(ratio, place) * moved >= _FOLLOWS * moved**2) & (moved != 0.0)
         better = (change == 0.0) & as_much
         change, at = np.where(better, moved, change), np.where(better, place, at)
     changed = enough & (change != 0.0)
@@ -143,6 +148,35 @@ def median_of_others(values: Floats) -> Floats:
     return np.where(others >= _PEERS, 0.5 * (lower + upper), np.nan)
 
 
+def octaves_to_others(values: Floats) -> Floats:
+    """Return how many times a value is twice that of others which it is a power of two of, exactly.
+
+    At each step, from the median exponent of the other series that have the same leading digits in base two:
+    venues that are pinned to one interest rate. NaN where there is none.
+    """
+    with np.errstate(divide="ignore"):
+        size = np.log2(np.abs(values))
+    size = np.where(np.isfinite(size), size, np.nan)
+    exponent = np.round(size)
+    digits = np.round((size - exponent) / _EXACT) + np.sign(values) / _EXACT
+    order = np.lexsort([exponent, digits], axis=0)
+    exponent, digits = (np.take_along_axis(part, order, axis=0) for part in (exponent, digits))
+    same = np.zeros(values.shape, dtype=np.bool_)
+    same[1:] = digits[1:] == digits[:-1]
+    place = np.arange(len(values))[:, None]
+    begin = np.maximum.accumulate(np.where(same, 0, place), axis=0)
+    stop = np.minimum.accumulate(np.where(np.roll(same, -1, axis=0), len(values), place + 1)[::-1], axis=0)[
+        ::-1
+    ]
+    middle = begin + (stop - begin - 2) // 2
+    other = np.minimum(middle + (middle >= place), len(values) - 1)
+    apart = exponent - np.take_along_axis(exponent, other, axis=0)
+    octaves = np.empty(values.shape)
+    known = (stop - begin >= 2) & (np.abs(apart) <= _OCTAVES)
+    np.put_along_axis(octaves, order, np.where(known, apart, np.nan), axis=0)
+    return octaves
+
+
 def _step(ratio: Floats, at: Array) -> Floats:
     """Return by how much the median of each row is higher from a place on than before it."""
     places = np.arange(ratio.shape[1])
@@ -185,6 +219,24 @@ def _change(ratio: Floats) -> tuple[Floats, Array]:
         best, at = np.where(better, change, best), np.where(better, edges[split], at)
         sure = np.where(better, np.abs(change) / error, sure)
     return best, _refined(ratio, best, at)
+
+
+def _change_of_octave(octaves: Floats) -> tuple[Floats, Array]:
+    """Return the change of each row from one octave to another that most steps bear out, and its place.
+
+    As a logarithm. Of the steps on either side at least `_PINNED_SIDE` have an octave, four fifths the same.
+    """
+    change, at = np.zeros(len(octaves)), np.full(len(octaves), -1)
+    for row in np.flatnonzero(np.isfinite(octaves).sum(axis=1) >= 2 * _PINNED_SIDE):
+        before = np.cumsum(octaves[row] == _KINDS, axis=1)
+        sides = before, before[:, -1:] - before
+        count, most = (np.array([of(side, axis=0) for side in sides]) for of in (np.sum, np.max))
+        first, then = (side.argmax(axis=0) for side in sides)
+        sure = ((count >= _PINNED_SIDE) & (most >= 0.8 * count)).all(axis=0) & (first != then)
+        if sure.any():
+            best = int(np.where(sure, most.sum(axis=0), 0).argmax())
+            change[row], at[row] = np.log(2.0) * (then[best] - first[best]), best + 1
+    return change, at
 
 
 def _refined(ratio: Floats, change: Floats, at: Array) -> Array:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata.analysis.quality.peers import compare, lag_to_twin, median_of_others
+from derivdata.analysis.quality.peers import compare, lag_to_twin, median_of_others, octaves_to_others
 from derivdata.analysis.quality.points import (
     Points,
     answered_windows,
@@ -136,7 +136,7 @@ def quality(
     for name in _TIMES:
         figures[name] = np.full(len(first), _NEVER)
     answered = None if requests is None else answered_windows(requests, report)
-    _examine(figures, points, window, outlier, answered)
+    _examine(figures, points, window, outlier, answered, _expiries(table, codes, len(first)))
     if not len(table) or "resolution" not in table or str(table["resolution"].iloc[-1]) in _NO_BUCKETS:
         figures["open_last_bucket"] = np.zeros(len(first))
     _compare(figures, points, report, column)
@@ -180,12 +180,24 @@ def _requested_window(
     return _RequestedWindow(*known)
 
 
+def _expiries(table: pd.DataFrame, codes: Indices, number: int) -> Floats:
+    """Return the last expiry of each series [µs], after which it has no rows; infinite where it has none."""
+    last = np.full(number, np.inf)
+    if "expiry" in table and table["expiry"].dtype.kind == "M":
+        known = table["expiry"].notna().to_numpy() & (codes >= 0)
+        stamps = table["expiry"].dt.as_unit("us").array.asi8
+        ends = pd.Series(stamps[known]).groupby(codes[known]).max()
+        last[ends.index] = ends
+    return last
+
+
 def _examine(
     figures: dict[str, Any],
     points: Points,
     window: _RequestedWindow,
     outlier: float,
     answered: Sequence[Array] | None,
+    expiries: Floats,
 ) -> None:
     for rows, batch, stated in points.batches():
         count = batch.there.sum(axis=1)
@@ -198,7 +210,9 @@ def _examine(
         until = min((stamp for stamp in (window.end, window.as_of) if stamp is not None), default=None)
         hours = row_quantile(stated, 0.5)
         early = np.zeros(len(rows)) if window.start is None else begin - window.start
-        late = np.zeros(len(rows)) if until is None or window.end is None else until - end
+        late = np.zeros(len(rows))
+        if until is not None and window.end is not None:
+            late = np.minimum(until, expiries[rows]) - end
         clamped, clamped_end = early > 2 * first, late > 3 * last
         beyond = np.where(clamped, np.floor(early / first), 0.0)
         beyond += np.where(clamped_end, np.ceil(late / last) - 1.0, 0.0)
@@ -263,9 +277,12 @@ def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, colu
         rows = np.concatenate([part[0] for part in markets])
         begin = np.repeat([part[1] for part in markets], [len(part[0]) for part in markets])
         values = np.concatenate([part[2] for part in markets])
-        others = np.concatenate([median_of_others(part[2]) for part in markets])
+        others, octaves = (
+            np.concatenate([compared(part[2]) for part in markets])
+            for compared in (median_of_others, octaves_to_others)
+        )
         days = values.shape[1] * bucket[rows] / 86_400e6
-        comparison = compare(values, others, kind=column.partition("_")[0], days=days)
+        comparison = compare(values, others, octaves, kind=column.partition("_")[0], days=days)
         figures["spikes"][rows] = np.where(np.isnan(comparison.scale_change), np.nan, comparison.spikes)
         figures["scale_change"][rows] = comparison.scale_change
         figures["sign_change"][rows] = comparison.sign_change

@@ -61,7 +61,7 @@ class Scaling(NamedTuple):
 
 
 class LabelledQuotes(NamedTuple):
-    """Quotes over slices and strikes; a bid or ask that is not known is NaN."""
+    """Quotes over slices and strikes, each in one chunk; a bid or ask that is not known is NaN."""
 
     k: xr.DataArray
     iv: xr.DataArray
@@ -123,7 +123,11 @@ def labelled(
         part.expand_dims({name: size[name] for name in core if name not in part.dims})
         for part in (k, volatility, weight, *sides.values())
     ]
-    return LabelledQuotes(*parts, t)
+    whole = [
+        part.chunk({name: -1 for name in core if name in part.dims}) if part.chunks else part
+        for part in (*parts, t)
+    ]
+    return LabelledQuotes(*whole)
 
 
 def in_rows(

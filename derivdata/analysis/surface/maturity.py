@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from derivdata.analysis.black76.inversion import deviation
 from derivdata.analysis.black76.normalised import time_value
-from derivdata.analysis.labelling import applied, bare, elementwise, require_surface, where
+from derivdata.analysis.labelling import applied, bare, elementwise, where, whole_surface
 from derivdata.analysis.smile.svi import Raw, total_variance
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import Clock, read_times, share_of
@@ -107,7 +107,7 @@ class Maturity(NamedTuple):
 
 def at_expiries(surface: xr.Dataset) -> Maturity:
     """Return a surface at its own expiries as a cut."""
-    require_surface(surface)
+    surface = whole_surface(surface)
     years = surface["year_fraction"].reset_coords(drop=True)
     fit = surface.reset_coords(drop=True).assign(year_fraction=years)
     one = xr.ones_like(fit["a"]).where(fit["method"] > 0)
@@ -124,7 +124,7 @@ def at_maturity(
     clock: Clock | None = None,
 ) -> Maturity:
     """Cut a surface at given times; parameters as in `derivdata.analysis.surface.iv`."""
-    require_surface(surface)
+    surface = whole_surface(surface)
     t = bare(year_fraction, "maturity", "year_fraction")
     if "expiry" in t.dims:
         raise ValueError(

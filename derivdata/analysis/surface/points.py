@@ -13,7 +13,7 @@ import xarray as xr
 from derivdata.analysis import black76
 from derivdata.analysis.black76.kernels import DeltaKind
 from derivdata.analysis.inputs import require_variables
-from derivdata.analysis.labelling import elementwise, in_chunks, require_surface, where, with_units
+from derivdata.analysis.labelling import elementwise, in_chunks, where, whole_surface, with_units
 from derivdata.analysis.smile.svi import Raw
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import Clock
@@ -133,7 +133,7 @@ def at_tenors(
         level = volatility(cut.total_variance(0.0), cut.year_fraction)
         return found.assign(forward=cut.forward, skew=cut.skew(), level=level).reset_coords(drop=True)
 
-    require_surface(surface)
+    surface = whole_surface(surface)
     result = in_chunks(cut_at, surface, most=_SLICES, whole=("expiry",))
     return result.assign_coords(tenor=("tenor", tenor.to_numpy(), {"units": "days"}))
 

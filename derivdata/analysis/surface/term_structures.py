@@ -14,8 +14,8 @@ from derivdata.analysis.labelling import (
     bare,
     in_chunks,
     previous,
-    require_surface,
     where,
+    whole_surface,
     with_units,
 )
 from derivdata.analysis.smile.svi import Raw, total_variance
@@ -55,7 +55,7 @@ def calendar_check(surface: xr.Dataset) -> xr.Dataset:
         ``min_gap``, the least ``w − w_before`` for ``|k| ≤ 100``, and ``argmin_k``; NaN for the first
         expiry. ``ok``: ``min_gap >= −1e-10``; True for the first expiry, False without a slice.
     """
-    require_surface(surface)
+    surface = whole_surface(surface)
     bare = surface.drop_vars([name for name in surface.coords if name != "year_fraction"])
 
     def check(part: xr.Dataset) -> xr.Dataset:
@@ -169,7 +169,7 @@ def term_structure(
         dim ``expiry``: ``slope_90d_30d``, the point at 90 less at 30 days, and ``ratio_7d_30d``, at 7 over
         30 days, NaN where a tenor lies beyond the last expiry.
     """
-    require_surface(surface)
+    surface = whole_surface(surface)
     require_points([point], "point")
     usable = surface["method"] > 0
     t = surface["year_fraction"].drop_vars("expiry", errors="ignore").reset_coords(drop=True)

@@ -89,7 +89,8 @@ def volatility_index(
     at_expiries, at_horizon = read_times(variance, clock, years, ahead, argument="variance")
     outputs = applied(
         _index,
-        *(*parts, status, *at_expiries[:2], ahead, *at_horizon),
+        *(part.chunk(expiry=-1) if part.chunks else part for part in (*parts, status, *at_expiries[:2])),
+        *(ahead, *at_horizon),
         core=[["expiry"]] * 7 + [[]] * 4,
         out=[[]] * len(_OUT),
         types=[np.float64] * 6 + [np.int32],

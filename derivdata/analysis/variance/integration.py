@@ -122,6 +122,7 @@ def _of_quotes(source: xr.Dataset, k_range: tuple[Any, Any] | None, floor: float
     k, iv = (source[name] for name in ("log_moneyness", "iv"))
     if iv.chunks is None:
         require_decimal_volatility(iv)
+    k, iv = (part.chunk({dim: -1}) if part.chunks else part for part in (k, iv))
     w, *ends, status = strips(k, iv, source["year_fraction"], dim, k_range or (-np.inf, np.inf))
     return _of_strip(w, ends, status, floor)
 
