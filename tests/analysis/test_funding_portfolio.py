@@ -201,6 +201,40 @@ def test_sizes_are_made_of_what_was_known() -> None:
     assert float(sparse.sum()) == pytest.approx(float(alone.sum()), rel=0.1)
 
 
+def test_coins_that_are_owned_take_their_price_and_are_neither_liquidated_nor_short() -> None:
+    """Gamma pays 6 bps more, and is short against coins."""
+    forecasts, marks = made()
+    forecasts = forecasts.isel(pair=~((forecasts["long"] == "beta") | (forecasts["short"] == "beta")).values)
+    legs = {
+        leg: forecasts[leg].copy(data=np.where(forecasts[leg] == "alpha", "spot", "gamma"))
+        for leg in ("long", "short")
+    }
+    forecasts, marks = forecasts.assign_coords(legs), marks.assign_coords(exchange=["spot", "beta", "gamma"])
+    start = forecasts["time"].values[-30]
+    sizes = funding.portfolio(forecasts, marks, capital=1e5, maintenance={"gamma": 0.01}, start=start)
+    spot = sizes.sel(exchange="spot")
+    assert float(spot["exposure_usd"].max()) > 1e3
+    np.testing.assert_allclose(spot["collateral_usd"], spot["exposure_usd"], rtol=1e-6)
+    assert (spot["liquidation_probability"] == 0.0).all()
+    assert float(sizes["leg_usd"].where(sizes["short"] == "spot", 0.0).sum()) == 0.0
+    rates = (0.0 * marks).assign_attrs(units="bps/8h", kind="settled").assign_coords(interval_hours=8.0)
+    for factor, lost in ((0.3, "beta"), (2.0, "gamma")):  # prices fall: the longs lose; they rise: the short
+        jump = marks.where(marks["time"] < marks["time"][-5], marks * factor)
+        options = {"prices": jump, "leg_usd": 1e4, "leverage": 3.0}
+        for long in ("spot", "beta"):
+            rule = backtest.HoldPair("BTC", long, "gamma")
+            run = backtest.carry(rates, rule, backtest.Costs(fee_bps=0.0), **options)
+            assert int(run["liquidations"]) == (lost in (long, "gamma"))
+            if factor < 1.0 and long == "spot":
+                assert abs(float(run["net_usd"])) < 100.0
+        options = {"prices": jump, "transfer_every": "8h"}
+        sized = backtest.carry(rates, backtest.Portfolio(sizes, 0.0), backtest.Costs(fee_bps=0.0), **options)
+        assert (int(sized["liquidations"]) > 0) == (factor > 1.0)
+    short = backtest.carry(rates, backtest.HoldPair("BTC", "beta", "spot"), backtest.Costs(0.0), prices=marks)
+    assert backtest.trades(short).empty
+    assert int(short["refused_entries"].sum()) > 0
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [

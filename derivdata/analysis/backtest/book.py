@@ -35,10 +35,18 @@ class Account(NamedTuple):
     max_mark_age: float
     """Hours since the last instant at which both legs had a mark, after which a pair is closed."""
 
-    @property
-    def pair_margin(self) -> float:
-        """Margin that a pair is opened with [USD], of both legs."""
-        return 2.0 * self.leg_usd / self.leverage
+    owned: Bools
+    """Which venues' legs are coins that are bought outright: long only, and without margin."""
+    borrowed: Bools
+    """Which venues' legs are coins that are borrowed and sold: short only."""
+
+    def margins(self, legs: Any) -> Floats:
+        """Return the margin that legs are opened with [USD]: of coins that are owned their price."""
+        return np.where(self.owned[legs], self.leg_usd, self.leg_usd / self.leverage)
+
+    def possible(self, legs: Any) -> Bools:
+        """Tell which pairs (leg, pair) can be held at all."""
+        return ~(self.owned[legs[1]] | self.borrowed[legs[0]])
 
 
 class Fills(NamedTuple):
@@ -141,7 +149,8 @@ class Book:
 
     def lost_legs(self) -> Bools:
         """Tell which legs have less left than their maintenance margin."""
-        return (self.legs >= 0) & (self._equity() < self.account.maintenance * self.coins * self.mark)
+        margined = (self.legs >= 0) & ~self.account.owned[self.legs]
+        return margined & (self._equity() < self.account.maintenance * self.coins * self.mark)
 
     def _equity(self) -> Floats:
         unrealised = _DIRECTION * self.coins * (self.mark - self.entry)
@@ -149,7 +158,8 @@ class Book:
 
     def transfer(self, now: float, equity: float) -> None:
         """Share the equity of the legs evenly, where the last transfer is long enough ago."""
-        due = (self.legs[0] >= 0) & (now - self.transferred >= self.account.transfer_hours)
+        due = (self.legs[0] >= 0) & ~self.account.owned[self.legs[0]]  # what coins gain cannot be moved
+        due &= now - self.transferred >= self.account.transfer_hours
         if due.any():
             left = self._equity()
             self.margin += np.where(due, left.mean(axis=0) - left, 0.0)
@@ -157,7 +167,7 @@ class Book:
 
     def margin_used(self) -> float:
         """Return the margin of all positions that were opened [USD]."""
-        return self.account.pair_margin * self.held.size
+        return float(self.account.margins(self.legs[:, self.held]).sum())
 
     def open(
         self, at: Indices, legs: Any, leg_usd: Any, row: int, now: float, fills: Fills
@@ -167,7 +177,7 @@ class Book:
         mark = self.of_legs(fills.mark, at)
         self.coins[at] = leg_usd / mark.mean(axis=0)
         self.entry[:, at] = self.mark[:, at] = mark
-        self.margin[:, at] = self.account.pair_margin / 2.0
+        self.margin[:, at] = self.account.margins(legs)
         self.leg_funding[:, at] = self.missing[:, at] = 0.0
         self.transferred[at] = self.marked_at[at] = now
         for part in (self.unmarked, self.exit_usd, self.funding, self.price, self.fees, self.slippage):

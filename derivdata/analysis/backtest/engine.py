@@ -16,6 +16,7 @@ from derivdata.analysis.backtest.market import Market, market_of
 from derivdata.analysis.backtest.past import Knowledge, Past, Target, target_of
 from derivdata.analysis.backtest.portfolios import Accounts, Portfolio
 from derivdata.analysis.backtest.results import Reason, dataset, provenance_of
+from derivdata.analysis.funding.spot_leg import BORROWED, OWNED
 from derivdata.analysis.panels import Panel, hours_of, positive, require, require_rate
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats, Indices
@@ -101,7 +102,10 @@ def carry(
     At a row, positions are marked and paid, then liquidated, then the rule is asked, then its trades are
     filled at the marks of the row. A payment at the entry itself is not earned, one at the exit is. A payment
     that is missing is not earned either, and counted in ``missing_hours``: a result with many of them is not
-    one. Impact on later prices, borrowing, and failures of venues are not simulated.
+    one. A leg on the venue ``"spot"`` (`derivdata.analysis.funding.with_spot`) is coins that are bought: it
+    takes their whole price and is never liquidated, what it gains cannot be moved to the other leg, and a
+    pair short of it is refused; ``"borrowed"`` is short only, at its rate and on margin. Impact on later
+    prices and failures of venues are not simulated.
 
     Examples
     --------
@@ -132,6 +136,8 @@ def carry(
         costs.liquidation_bps,
         market.mark_step,
         hours_of(max_mark_age, "max_mark_age"),
+        np.array([venue == OWNED for venue in market.venues]),
+        np.array([venue == BORROWED for venue in market.venues]),
     )
     slippage = Slippage(market, depth, leg_usd, costs.slippage_bps)
     journal = simulate(market, rule, account, slippage, hours_of(delay, "delay", least=0.0))
@@ -257,10 +263,11 @@ def _follow(book: Book, now: _Now, target: Target, before: float, journal: Journ
     enters = (changes & (wanted[0] >= 0)).nonzero()[0]
     if not enters.size:
         return
-    fills = now.tradable[enters, wanted[:, enters]].all(axis=0)
+    fills = now.tradable[enters, wanted[:, enters]].all(axis=0) & book.account.possible(wanted[:, enters])
     ranked = enters[fills][np.argsort(-target.score[enters[fills]], kind="stable")]
     free = before + journal.net_of(now.row) - book.margin_used()
-    able = ranked[: max(int(np.floor(free / book.account.pair_margin + 1e-9)), 0)]
+    needs = np.cumsum(book.account.margins(wanted[:, ranked]).sum(axis=0))
+    able = ranked[needs * (1.0 - 1e-9) <= free]
     journal.refused[now.row] = enters.size - able.size
     if able.size:
         traded = book.open(able, wanted[:, able], book.account.leg_usd, now.row, now.hours, now.fills)
@@ -279,7 +286,8 @@ def _resize(book: Accounts, now: _Now, times: Any, before: float, journal: Journ
     held = book.legs[0] >= 0
     present = book.coins * book.mark.mean(axis=0)
     changes = np.flatnonzero((wanted > 0.0) & (np.abs(wanted - present) > sizes.band * present * held))
-    able = changes[now.tradable[sizes.symbol[changes], sizes.legs[:, changes]].all(axis=0)]
+    legs = sizes.legs[:, changes]
+    able = changes[now.tradable[sizes.symbol[changes], legs].all(axis=0) & book.account.possible(legs)]
     journal.refused[now.row] = changes.size - able.size
     old, new = able[held[able]], able[~held[able]]
     if old.size:

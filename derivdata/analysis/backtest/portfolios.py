@@ -33,6 +33,7 @@ class Portfolio:
         ``pair``. They count from the first row at or after their time.
     band
         A pair is left as it is while its size is within this fraction of what is wanted: each trade costs.
+        What coins that are owned gain is money only once they are sold: 0 keeps the other leg's collateral.
     """
 
     sizes: xr.Dataset = field(repr=False)
@@ -120,7 +121,8 @@ class Accounts(Book):
     def lost_legs(self) -> Bools:
         """Tell which legs are on a venue whose account has less left than its maintenance margin."""
         needs = self.account.maintenance * self._by_venue(self.coins * self.mark)
-        return (self.legs >= 0) & (self._by_venue(self._equity()) < needs)[self.legs]
+        lost = ~self.account.owned & (self._by_venue(self._equity()) < needs)
+        return (self.legs >= 0) & lost[self.legs]
 
     def transfer(self, now: float, equity: float) -> None:
         """Bring the accounts to their collateral, where the last transfer is long enough ago."""
@@ -128,9 +130,14 @@ class Accounts(Book):
             self.allot(now, equity)
 
     def allot(self, now: float, equity: float) -> None:
-        """Bring the accounts to their collateral, to as large a part of each as the equity [USD] reaches."""
-        used = np.where(self._by_venue(self.coins * self.mark) > 0.0, self.collateral, 0.0)
-        self._book(min(1.0, max(equity, 0.0) / max(float(used.sum()), 1e-12)) * used)
+        """Bring the accounts to their collateral, to as large a part of each as the equity [USD] reaches.
+
+        Coins that are owned are what they are worth: only the rest can be moved.
+        """
+        notional, owned = self._by_venue(self.coins * self.mark), self.account.owned
+        coins, used = notional * owned, np.where((notional > 0.0) & ~owned, self.collateral, 0.0)
+        share = max(equity - float(coins.sum()), 0.0) / max(float(used.sum()), 1e-12)
+        self._book(coins + min(1.0, share) * used)
         self.allotted = now
 
     def close(self, at: Indices, *rest: Any, **named: Any) -> tuple[Floats, Any, Any]:

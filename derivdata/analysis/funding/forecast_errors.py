@@ -116,10 +116,10 @@ def pair_distribution(walk: Walk, at: int) -> tuple[Floats, Floats, Floats, Floa
 
     The mean outcome of each ordered pair (long, short) before cost and the size of its error [bps]; past
     errors in order, and the weight up to each; and of how many past decisions they are. Errors of a pair
-    expected to lose count reversed, of one expected to do neither half in each direction. The size is larger by
-    what Student's t has over the normal distribution at 5 %: of few decisions neither the errors nor their
-    sizes say how large the next one may be. Degrees of freedom are two and a quarter of the decisions' worth
-    times the pairs.
+    expected to lose count reversed, of one expected to do neither half in each direction. The size is
+    larger by what Student's t has over the normal distribution at 5 %: of few decisions neither the errors
+    nor their sizes say how large the next one may be. Degrees of freedom are two and a quarter of the
+    decisions' worth times the pairs.
     """
     venues, expected = walk.outcomes.shape[0], walk.pair_expectations(at)
     scale = np.full((venues, venues), np.nan)

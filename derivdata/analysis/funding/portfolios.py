@@ -12,6 +12,7 @@ from scipy.special import ndtri
 
 from derivdata.analysis.funding.margin_moves import Moves, moves_of
 from derivdata.analysis.funding.sizing import Limits, Problem, best_for_risk, correlation, solve
+from derivdata.analysis.funding.spot_leg import BORROWED, OWNED
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.inputs import require_labels, require_variables, with_symbol
 from derivdata.analysis.panels import (
@@ -103,9 +104,12 @@ def portfolio(
     Sizes are never negative, the legs of a pair are equal. The risk of a pair is that of its forecast's
     interval; how pairs move together is the correlation of past forecasts' errors, drawn to independence.
     All legs on a venue share one account (cross margin), of which legs in opposite directions bear each
-    other's moves but have their maintenance each. A symbol has one price, the median of its venues; a move
-    within a step of `prices` is not seen, nor is a venue's own wick. Of each instant the hundred pairs with
-    the most net per risk take part. Coverage on recorded data: docs/methods/carry.md.
+    other's moves but have their maintenance each. A leg on the venue ``"spot"`` (`with_spot`) is coins
+    that are owned: all of their price is paid, whatever `max_leverage` and `maintenance`, they are not
+    liquidated, and are never short; those of ``"borrowed"`` are never long. A symbol has one price, the
+    median of its venues; a move within a step of `prices` is not seen, nor is a venue's own wick. Of each
+    instant the hundred pairs with the most net per risk take part. Coverage on recorded data:
+    docs/methods/carry.md.
 
     Examples
     --------
@@ -124,14 +128,16 @@ def portfolio(
         if not 0.0 < share <= 1.0 or (name == "max_liquidation" and share == 1.0):
             raise ValueError(f"{name}={share} is a part of the whole, above 0: 0.3")
     pairs = _pairs_of(forecasts)
+    owned = pairs.venues == OWNED
     limits = Limits(
         np.inf if max_leg_usd is None else positive(max_leg_usd, "max_leg_usd") / capital,
         max_venue_share,
         max_liquidation / pairs.venues.size,
         _by_venue(maintenance, "maintenance", pairs.venues),
         1.0 - _by_venue(haircut, "haircut", pairs.venues),
-        1.0 / max_leverage,
+        np.where(owned, 1.0, 1.0 / max_leverage),
         risk_aversion,
+        np.where(owned, 0.0, 1.0),
     )
     first = pairs.times.size - 1
     if start is not None:
@@ -182,6 +188,8 @@ def _pairs_of(forecasts: xr.Dataset) -> _Pairs:
         signed[places[leg][pair], symbol, np.arange(symbol.size)] = sign
     whole = whole.broadcast_like(whole["net_bps"]).transpose("symbol", "pair", "time")
     figures = {name: whole[name].to_numpy().reshape(symbol.size, times.size) for name in _NEEDS}
+    impossible = (legs[0] == BORROWED) | (legs[1] == OWNED)  # coins that are owned can not be short
+    figures["net_bps"] = np.where(impossible[pair][:, None], np.nan, figures["net_bps"])
     apart = 2.0 * ndtri(0.5 * (1.0 + float(forecasts.attrs["level"])))
     deviation = (figures["net_high_bps"] - figures["net_low_bps"]) / apart
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -192,10 +200,11 @@ def _pairs_of(forecasts: xr.Dataset) -> _Pairs:
 
 
 def _by_venue(given: float | Mapping[str, float], name: str, venues: Any) -> Floats:
-    lacking = [venue for venue in venues if isinstance(given, Mapping) and venue not in given]
+    named = given if isinstance(given, Mapping) else dict.fromkeys(venues, given)
+    lacking = [venue for venue in venues if venue not in named and venue != OWNED]
     if lacking:
         raise ValueError(f"{name} names no part for {', '.join(lacking)}")
-    parts = np.array([given[venue] if isinstance(given, Mapping) else given for venue in venues], dtype=float)
+    parts = np.array([0.0 if venue == OWNED else named[venue] for venue in venues], dtype=float)
     if not ((parts >= 0.0) & (parts < 1.0)).all():
         raise ValueError(f"{name}={given!r}: parts from 0 up to 1 are needed")
     return parts

@@ -26,10 +26,12 @@ class Limits(NamedTuple):
     """Part of the legs' notional at which a venue liquidates."""
     counted: Floats
     """Part of the collateral that a venue counts."""
-    initial: float
+    initial: Floats | float
     """Least collateral of the legs' notional."""
     aversion: float
     """Of the variance of the outcome."""
+    bears: Floats | float = 1.0
+    """1 where an account bears what its legs gain and lose, 0 of coins that are owned."""
 
 
 class Problem(NamedTuple):
@@ -55,7 +57,8 @@ class Problem(NamedTuple):
         """Return the notional of the legs on each venue, and the deviation of what they gain together."""
         gross = np.abs(self.signed).sum(axis=1) @ sizes
         held = self.signed @ sizes
-        return gross, np.sqrt(np.maximum(np.einsum("vs,st,vt->v", held, self.moves, held), 0.0))
+        variance = np.maximum(np.einsum("vs,st,vt->v", held, self.moves, held), 0.0)
+        return gross, self.limits.bears * np.sqrt(variance)
 
     def collateral(self, sizes: Floats) -> Floats:
         """Return the collateral that each venue's account needs."""
@@ -77,7 +80,8 @@ def solve(problem: Problem) -> Floats:
     both = np.hstack([np.eye(pairs), np.eye(pairs)])
     scale = max(float(np.abs(problem.gross).max(initial=0.0)), _TINY)
     per_venue = np.abs(problem.signed).sum(axis=1)
-    joint = np.einsum("vsk,st,vtl->vkl", problem.signed, problem.moves, problem.signed)
+    bears, initial = (np.reshape(part, (-1, 1)) for part in (limits.bears, limits.initial))
+    joint = np.einsum("vsk,st,vtl->vkl", problem.signed, problem.moves, problem.signed) * bears[..., None]
 
     def loss(x: Floats) -> tuple[float, Floats]:
         sizes = both @ x[: 2 * pairs]
@@ -90,16 +94,16 @@ def solve(problem: Problem) -> Floats:
         sizes, collateral = both @ x[: 2 * pairs], x[2 * pairs :] * limits.counted
         gross = per_venue @ sizes
         deviation = np.sqrt(np.maximum(joint @ sizes @ sizes, 0.0) + _TINY) - np.sqrt(_TINY)
-        bears = limits.maintenance * gross + problem.deviations * deviation
+        margin = limits.maintenance * gross + problem.deviations * deviation
         total = 1.0 - x[2 * pairs :].sum()
-        return np.concatenate([collateral - bears, collateral - limits.initial * gross, [total]])
+        return np.concatenate([collateral - margin, collateral - limits.initial * gross, [total]])
 
     def slopes(x: Floats) -> Floats:
         sizes = both @ x[: 2 * pairs]
         moved = joint @ sizes
         deviation = np.sqrt(np.maximum(moved @ sizes, 0.0) + _TINY)
-        bears = limits.maintenance[:, None] * per_venue + problem.deviations * moved / deviation[:, None]
-        of_sizes = np.vstack([bears, limits.initial * per_venue, np.zeros((1, pairs))]) @ both
+        margin = limits.maintenance[:, None] * per_venue + problem.deviations * moved / deviation[:, None]
+        of_sizes = np.vstack([margin, initial * per_venue, np.zeros((1, pairs))]) @ both
         own = np.diag(limits.counted)
         return np.hstack([-of_sizes, np.vstack([own, own, -np.ones((1, venues))])])
 

@@ -8,6 +8,9 @@ import xarray as xr
 from derivdata.analysis.panels import Panel, require_rate
 from derivdata.support.arguments import typed
 
+OWNED, BORROWED = "spot", "borrowed"
+"""Venues whose legs are coins: of the first they are bought, of the second they are borrowed and sold."""
+
 
 @typed
 def with_spot(panel: Panel, *, borrow_apr: float | None = None) -> xr.DataArray:
@@ -36,7 +39,7 @@ def with_spot(panel: Panel, *, borrow_apr: float | None = None) -> xr.DataArray:
     rates = require_rate(panel, "exchange", "time")
     if borrow_apr is not None and not (np.isfinite(borrow_apr) and borrow_apr >= 0.0):
         raise ValueError(f"{borrow_apr=} is no cost of a year: a fraction of 0 or more")
-    legs = {"spot": 0.0} | ({} if borrow_apr is None else {"borrowed": -1e4 * borrow_apr / (3 * 365)})
+    legs = {OWNED: 0.0} | ({} if borrow_apr is None else {BORROWED: -1e4 * borrow_apr / (3 * 365)})
     if taken := [str(name) for name in rates["exchange"].values if name in legs]:
         raise ValueError(f"panel has the venue {taken[0]!r} already")
     model = free_leg(rates)

@@ -19,7 +19,7 @@ _LEAST = 20
 """Common steps on each side of an instant that a change takes."""
 _PEERS = 2
 _SIZE = np.log(5.0)
-_CHANGES = {300.0: np.log(1.6), 60.0: np.log(3.2)}
+_CHANGES = {300.0: np.log(1.6), 60.0: np.log(3.5)}
 """Least change of a rate's size in so many days and more."""
 _PRICE = np.log(1.05)
 _BLOCKS = 16
@@ -29,7 +29,7 @@ _TWINS, _TOGETHER = 0.6, 100  # correlation of moves, and steps, by which two ve
 _SURE = 6.0  # standard errors of a lasting change, from the medians of blocks
 _APART = 2.0  # standard deviations of the ratio by which its median is another size
 _EXACT, _OCTAVES, _PINNED = 1e-6, 3, 10  # of steps at which two venues are both at their interest rate
-_PINNED_SIDE, _KINDS = (
+_PINNED, _KINDS = (
     6,
     np.arange(-_OCTAVES, _OCTAVES + 1)[:, None],
 )  # of these on a side of a change; their octaves
@@ -86,7 +86,7 @@ def compare(
         octaves = np.where(both_known, octaves, np.nan)
         some = np.isfinite(octaves).sum(axis=1) >= _PINNED
         pinned = np.where(some, np.log(2.0) * row_quantile(octaves, 0.5), 0.0)
-        # Another interest rate is no other unit: that moves all rates by as much, or a third in noisy medians.
+        # Another interest rate is no other unit: that moves all rates by as much, a third in noisy medians.
         as_much = (middle * pinned >= _FOLLOWS * pinned**2) & (pinned != 0.0)
         size = np.where((size == 0.0) & as_much, pinned, size)
         moved, place = _change_of_octave(octaves)
@@ -157,22 +157,21 @@ def octaves_to_others(values: Floats) -> Floats:
     with np.errstate(divide="ignore"):
         size = np.log2(np.abs(values))
     size = np.where(np.isfinite(size), size, np.nan)
-    exponent = np.round(size)
-    digits = np.round((size - exponent) / _EXACT) + np.sign(values) / _EXACT
-    order = np.lexsort([exponent, digits], axis=0)
-    exponent, digits = (np.take_along_axis(part, order, axis=0) for part in (exponent, digits))
+    whole = np.round(size)
+    digits = np.round((size - whole) / _EXACT) + np.sign(values) / _EXACT
+    order = np.lexsort([whole, digits], axis=0)
+    exponent, ordered = (np.take_along_axis(part, order, axis=0) for part in (whole, digits))
     same = np.zeros(values.shape, dtype=np.bool_)
-    same[1:] = digits[1:] == digits[:-1]
+    same[1:] = ordered[1:] == ordered[:-1]
     place = np.arange(len(values))[:, None]
     begin = np.maximum.accumulate(np.where(same, 0, place), axis=0)
-    stop = np.minimum.accumulate(np.where(np.roll(same, -1, axis=0), len(values), place + 1)[::-1], axis=0)[
-        ::-1
-    ]
+    ends = np.where(np.roll(same, -1, axis=0), len(values), place + 1)
+    stop = np.minimum.accumulate(ends[::-1], axis=0)[::-1]
     middle = begin + (stop - begin - 2) // 2
     other = np.minimum(middle + (middle >= place), len(values) - 1)
     apart = exponent - np.take_along_axis(exponent, other, axis=0)
     octaves = np.empty(values.shape)
-    known = (stop - begin >= 2) & (np.abs(apart) <= _OCTAVES)
+    known = (stop - begin >= 3) & (np.abs(apart) <= _OCTAVES)
     np.put_along_axis(octaves, order, np.where(known, apart, np.nan), axis=0)
     return octaves
 
@@ -224,15 +223,15 @@ def _change(ratio: Floats) -> tuple[Floats, Array]:
 def _change_of_octave(octaves: Floats) -> tuple[Floats, Array]:
     """Return the change of each row from one octave to another that most steps bear out, and its place.
 
-    As a logarithm. Of the steps on either side at least `_PINNED_SIDE` have an octave, four fifths the same.
+    As a logarithm. Of the steps on either side at least `_PINNED` have an octave, four fifths the same.
     """
     change, at = np.zeros(len(octaves)), np.full(len(octaves), -1)
-    for row in np.flatnonzero(np.isfinite(octaves).sum(axis=1) >= 2 * _PINNED_SIDE):
+    for row in np.flatnonzero(np.isfinite(octaves).sum(axis=1) >= 2 * _PINNED):
         before = np.cumsum(octaves[row] == _KINDS, axis=1)
         sides = before, before[:, -1:] - before
         count, most = (np.array([of(side, axis=0) for side in sides]) for of in (np.sum, np.max))
         first, then = (side.argmax(axis=0) for side in sides)
-        sure = ((count >= _PINNED_SIDE) & (most >= 0.8 * count)).all(axis=0) & (first != then)
+        sure = ((count >= _PINNED) & (most >= 0.8 * count)).all(axis=0) & (first != then)
         if sure.any():
             best = int(np.where(sure, most.sum(axis=0), 0).argmax())
             change[row], at[row] = np.log(2.0) * (then[best] - first[best]), best + 1
