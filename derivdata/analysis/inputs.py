@@ -10,15 +10,9 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.support.text import did_you_mean
-from derivdata.tables.required import (
-    DECIMAL_UNIT,
-    require_columns,
-    require_decimal_volatility,
-    states_decimal,
-)
+from derivdata.tables.required import require_columns, require_decimal_volatility
 
 __all__ = [
-    "DECIMAL_UNIT",
     "along",
     "require_beside",
     "require_columns",
@@ -32,7 +26,6 @@ __all__ = [
     "require_together",
     "require_variables",
     "seed_of",
-    "states_decimal",
     "together",
     "with_symbol",
 ]

@@ -10,7 +10,7 @@ import pandas as pd
 
 from derivdata.support.text import did_you_mean
 
-DECIMAL_UNIT = "1/sqrt(year)"
+_DECIMAL_UNIT = "1/sqrt(year)"
 _LARGEST_MEDIAN_IV = 5.0  # no market trades at a median of 500 %, but 5 may be 5 % written as percent
 
 
@@ -43,14 +43,9 @@ def require_instants(frame: pd.DataFrame, argument: str, names: Sequence[str]) -
             raise ValueError(f"{argument} has a row without {name!r}")
 
 
-def states_decimal(iv: Any) -> bool:
-    """Tell whether an array of volatilities says that they are decimal."""
-    return getattr(iv, "attrs", {}).get("units") == DECIMAL_UNIT
-
-
 def require_decimal_volatility(iv: Any, remedy: str = "divide it by 100") -> None:
     """Refuse implied volatilities that look like percent, their finite median is above 5, and say no unit."""
-    if states_decimal(iv):
+    if getattr(iv, "attrs", {}).get("units") == _DECIMAL_UNIT:
         return
     values = np.asarray(iv, dtype=np.float64)
     finite = values[np.isfinite(values)]

@@ -46,7 +46,7 @@ class Account(NamedTuple):
 
     def possible(self, legs: Any) -> Bools:
         """Tell which pairs (leg, pair) can be held at all."""
-        return ~(self.owned[legs[1]] | self.borrowed[legs[0]])
+        return np.asarray(~(self.owned[legs[1]] | self.borrowed[legs[0]]))
 
 
 class Fills(NamedTuple):

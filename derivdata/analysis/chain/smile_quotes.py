@@ -17,7 +17,7 @@ from derivdata.analysis.chain.forward import METHODS, slice_forwards
 from derivdata.analysis.chain.labels import by_label
 from derivdata.analysis.chain.normalise import expiry_slices, keys_of
 from derivdata.analysis.chain.option_prices import implied, quoted
-from derivdata.analysis.inputs import DECIMAL_UNIT, require_columns, require_variables
+from derivdata.analysis.inputs import require_columns, require_variables
 from derivdata.analysis.status import Status
 from derivdata.support.arguments import Numbers, typed
 
@@ -28,7 +28,7 @@ _ON_A_STEP = 1e-5
 _PER_SLICE = ("forward", "forward_source", "forward_status", "discount", "year_fraction")
 _NUMBERS = ("strike", "iv", "open_interest", "underlying_price", "year_fraction", "status")
 _UNITS = {
-    **dict.fromkeys(("iv", "iv_bid", "iv_ask"), DECIMAL_UNIT),
+    **dict.fromkeys(("iv", "iv_bid", "iv_ask"), "1/sqrt(year)"),  # which makes them believed
     "log_moneyness": "1",
     "open_interest": "contracts",
     "forward": "USD",

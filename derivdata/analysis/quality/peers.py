@@ -151,11 +151,11 @@ def median_of_others(values: Floats) -> Floats:
 def octaves_to_others(values: Floats) -> Floats:
     """Return how many times a value is twice that of others which it is a power of two of, exactly.
 
-    At each step, from the median exponent of the other series that have the same leading digits in base two:
-    venues that are pinned to one interest rate. NaN where there is none.
+    At each step, from the median exponent of at least two others that have the same leading digits in base
+    two: venues that are pinned to one interest rate. NaN where there are none.
     """
     with np.errstate(divide="ignore"):
-        size = np.log2(np.abs(values))
+        size: Any = np.log2(np.abs(values))
     size = np.where(np.isfinite(size), size, np.nan)
     whole = np.round(size)
     digits = np.round((size - whole) / _EXACT) + np.sign(values) / _EXACT
@@ -164,14 +164,13 @@ def octaves_to_others(values: Floats) -> Floats:
     same = np.zeros(values.shape, dtype=np.bool_)
     same[1:] = ordered[1:] == ordered[:-1]
     place = np.arange(len(values))[:, None]
-    begin = np.maximum.accumulate(np.where(same, 0, place), axis=0)
+    begin: Any = np.maximum.accumulate(np.where(same, 0, place), axis=0)
     ends = np.where(np.roll(same, -1, axis=0), len(values), place + 1)
-    stop = np.minimum.accumulate(ends[::-1], axis=0)[::-1]
-    middle = begin + (stop - begin - 2) // 2
+    number = np.minimum.accumulate(ends[::-1], axis=0)[::-1] - begin
+    middle = begin + (number - 2) // 2
     other = np.minimum(middle + (middle >= place), len(values) - 1)
     apart = exponent - np.take_along_axis(exponent, other, axis=0)
-    octaves = np.empty(values.shape)
-    known = (stop - begin >= 3) & (np.abs(apart) <= _OCTAVES)
+    octaves, known = np.empty(values.shape), (number > _PEERS) & (np.abs(apart) <= _OCTAVES)
     np.put_along_axis(octaves, order, np.where(known, apart, np.nan), axis=0)
     return octaves
 

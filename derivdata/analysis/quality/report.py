@@ -136,7 +136,11 @@ def quality(
     for name in _TIMES:
         figures[name] = np.full(len(first), _NEVER)
     answered = None if requests is None else answered_windows(requests, report)
-    _examine(figures, points, window, outlier, answered, _expiries(table, codes, len(first)))
+    expiries = np.full(len(first), np.inf)  # [µs], after which a series has no rows
+    if "expiry" in table:
+        ends = table["expiry"].groupby(codes).max().drop(-1, errors="ignore").dropna()
+        expiries[ends.index] = ends.dt.as_unit("us").astype(np.int64)
+    _examine(figures, points, window, outlier, answered, expiries)
     if not len(table) or "resolution" not in table or str(table["resolution"].iloc[-1]) in _NO_BUCKETS:
         figures["open_last_bucket"] = np.zeros(len(first))
     _compare(figures, points, report, column)
@@ -178,17 +182,6 @@ def _requested_window(
     step = times.RESOLUTIONS.get(str(words[0])) if len(words) == 1 else None
     known = [None if stamp is None else times.us(stamp) for stamp in (first, last, given, step)]
     return _RequestedWindow(*known)
-
-
-def _expiries(table: pd.DataFrame, codes: Indices, number: int) -> Floats:
-    """Return the last expiry of each series [µs], after which it has no rows; infinite where it has none."""
-    last = np.full(number, np.inf)
-    if "expiry" in table and table["expiry"].dtype.kind == "M":
-        known = table["expiry"].notna().to_numpy() & (codes >= 0)
-        stamps = table["expiry"].dt.as_unit("us").array.asi8
-        ends = pd.Series(stamps[known]).groupby(codes[known]).max()
-        last[ends.index] = ends
-    return last
 
 
 def _examine(

@@ -11,7 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis import smile
-from derivdata.analysis.inputs import require_decimal_volatility, states_decimal
+from derivdata.analysis.inputs import require_decimal_volatility
 from derivdata.analysis.labelling import applied, elementwise, where
 from derivdata.analysis.smile import essvi, strip
 from derivdata.analysis.smile.essvi import ssvi_to_raw
@@ -48,18 +48,11 @@ class QuoteGrid(NamedTuple):
     order: Indices
 
 
-def arrange(
-    k: Floats, iv: Floats, t: Floats, weight: Floats, bid: Floats, ask: Floats, *, stated: bool = False
-) -> QuoteGrid:
-    """Order the quotes of surfaces ``(surfaces, expiries, strikes)`` with times ``(surfaces, expiries)``.
-
-    Volatilities that are `stated` to be decimal may be above 500 %.
-    """
+def arrange(k: Floats, iv: Floats, t: Floats, weight: Floats, bid: Floats, ask: Floats) -> QuoteGrid:
+    """Order the quotes of surfaces ``(surfaces, expiries, strikes)`` with times ``(surfaces, expiries)``."""
     live = (
         np.isfinite(k) & np.isfinite(iv) & (iv > 0.0) & (weight > 0.0) & ((t > 0.0) & (t < np.inf))[..., None]
     )
-    if not stated:
-        require_decimal_volatility(iv[live])
     k, iv, weight, bid, ask = _packed(live, k, iv, weight, bid, ask)
     with np.errstate(invalid="ignore"):
         distinct = (np.diff(np.sort(k, axis=-1), axis=-1) > 0.0).sum(axis=-1) + 1
@@ -202,8 +195,8 @@ def fit(
     Raises
     ------
     ValueError
-        Unknown method or weighting; a dimension is missing; the volatilities look like percent (on lazy
-        input when the result is computed).
+        Unknown method or weighting; a dimension is missing; the volatilities look like percent (lazy input is
+        not checked).
 
     Notes
     -----
@@ -215,6 +208,8 @@ def fit(
     quotes = labelled(
         log_moneyness, iv, year_fraction, weights, iv_bid, iv_ask, core=("expiry", dim), lead="surface"
     )
+    if quotes.iv.chunks is None:
+        require_decimal_volatility(quotes.iv)
     alone = method == "slices"
     surface = _alone(quotes, forward, dim) if alone else _together(quotes, forward, method, dim)
     quoted = at_the_money_of(quotes.k, (quotes.iv**2).where(quotes.iv > 0.0), dim) ** 0.5
@@ -234,11 +229,11 @@ def fit(
 def _together(
     quotes: LabelledQuotes, forward: xr.DataArray | None, method: SurfaceMethod, dim: str
 ) -> xr.Dataset:
-    joint, stated = method == "svi", states_decimal(quotes.iv)
+    joint = method == "svi"
     parameters = RAW if joint else essvi.SsviSlices._fields
     outputs = applied(
         lambda *blocks: in_rows(
-            functools.partial(_block, joint=joint, stated=stated), blocks[:5], blocks[5:], core=2,
+            functools.partial(_block, joint=joint), blocks[:5], blocks[5:], core=2,
             most=_JOINT_SURFACES if joint else _SURFACES,
         ),
         *quotes,
@@ -272,10 +267,10 @@ def _alone(quotes: LabelledQuotes, forward: Any, dim: str) -> xr.Dataset:
 
 
 def _block(
-    k: Floats, iv: Floats, weight: Floats, bid: Floats, ask: Floats, t: Floats, *, joint: bool, stated: bool
+    k: Floats, iv: Floats, weight: Floats, bid: Floats, ask: Floats, t: Floats, *, joint: bool
 ) -> list[Any]:
     """Return parameters and `_FACTS` of surfaces on one axis, expiries as they came."""
-    ordered = arrange(k, iv, t, weight, bid, ask, stated=stated)
+    ordered = arrange(k, iv, t, weight, bid, ask)
     parameters, nfev, status = _essvi(ordered)
     if joint:
         parameters, nfev, status = _joint(ordered, parameters, nfev, status)
