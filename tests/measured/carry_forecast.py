@@ -35,6 +35,7 @@ __all__ = [
     "advantage",
     "after",
     "by_history",
+    "by_pair",
     "forecasts",
     "main",
     "pick_table",
@@ -144,17 +145,42 @@ def by_history(panel: xr.DataArray) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
+def by_pair(panel: xr.DataArray) -> pd.DataFrame:
+    """Return coverage and decisions by holding time and history, of every two venues alone.
+
+    Decided every twelve weeks; before 2023, where the degrees of freedom were chosen, and from then on.
+    """
+    found = []
+    for hold in HOLDS:
+        history = summed_history(panel, hold, "8h")
+        amounts = history.amounts.transpose("symbol", "exchange", "time")
+        cut = int(np.searchsorted(amounts["time"].to_numpy(), np.datetime64("2023-01-01")))
+        pairs = list(itertools.combinations(range(amounts.sizes["exchange"]), 2))
+        for series, (number, pair) in itertools.product(amounts.to_numpy(), enumerate(pairs)):
+            both = series[list(pair)]
+            known = np.flatnonzero(np.isfinite(both).all(axis=0))
+            first = known[0] + _LEAST + number % 3 * _FOUR_WEEKS if known.size else both.shape[1]
+            decisions = np.arange(first, both.shape[1] - history.plan.hold, 3 * _FOUR_WEEKS)
+            for days, late in itertools.product(HISTORIES, (False, True)):
+                chosen = decisions[((decisions >= cut) == late) & (decisions >= 3 * (days or 0))]
+                past = None if days is None else 3 * days
+                _, low, high, came = _rows_of(both, history.plan, chosen, past)
+                found += [(late, days or "all", hold, one) for one in (low <= came) & (came <= high)]
+    frame = pd.DataFrame(found, columns=["from 2023", "days", "hold", "covered"])
+    return frame.groupby(["from 2023", "days", "hold"])["covered"].agg(["mean", "size"]).unstack("hold")
+
+
 def _rows_of(amounts: Floats, plan: Plan, decisions: Any, history: int | None) -> Floats:
     """Return mean, ends and outcome (4, row) of the pairs that have all, from so many periods before each."""
     came, (long, short) = future_sums(amounts, plan.hold), pair_places(len(amounts))
-    walk, rows = walks_of(amounts, None, plan, decisions)[0], [np.empty((4, 0))]
+    rows, whole = [np.empty((4, 0))], [] if history else walks_of(amounts, None, plan, decisions)
     for at in map(int, decisions):
-        place = at
+        place, walks = at, whole
         if history is not None:
             past = amounts[:, at + 1 - history : at + 1]
             place = history - 1
-            walk = walks_of(past, None, plan, np.array([place]))[0]
-        mean, scale, errors, weight, number = pair_distribution(walk, place)
+            walks = walks_of(past, None, plan, np.array([place]))
+        mean, scale, errors, weight, number = pair_distribution(walks[0], place)
         if number < DECISIONS:
             continue
         mean, scale = mean[long, short], scale[long, short]
@@ -190,9 +216,12 @@ def pick_table(records: dict[str, xr.Dataset]) -> pd.DataFrame:
 def main(options: Sequence[str] = ()) -> int:
     """Print the tables; with ``--record`` only write the picks beside the notebook that shows them.
 
-    With ``--history`` only that by length of history.
+    With ``--history`` only that by length of history, with ``--pairs`` that of two venues alone.
     """
     panel = recorded_funding()
+    if "--pairs" in options:
+        print(by_pair(panel).to_string())
+        return 0
     if "--history" in options:
         _print_by_history(by_history(panel))
         return 0

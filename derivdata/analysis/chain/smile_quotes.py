@@ -23,8 +23,7 @@ from derivdata.support.arguments import Numbers, typed
 
 _AT_THE_MONEY = 1e-4
 _TOLERANCE = 1e-9
-_STEPS = (1e-6, 1e-5, 1e-4)  # of volatilities; Deribit's are written as 55.25
-_ON_A_STEP = 1e-5
+_STEP = 1e-4  # of volatilities; Deribit's are written as 55.25
 _PER_SLICE = ("forward", "forward_source", "forward_status", "discount", "year_fraction")
 _NUMBERS = ("strike", "iv", "open_interest", "underlying_price", "year_fraction", "status")
 _UNITS = {
@@ -142,9 +141,8 @@ def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
 
     Notes
     -----
-    Undiscounted calls rebuilt from ``iv``. Where all volatilities of an expiry are written to 2, 3 or 4
-    decimals of a percent, what rounding alone can do to a trade is no violation; and never is 1e-9 of the
-    forward of each leg.
+    Undiscounted calls rebuilt from ``iv``. Where all volatilities of an expiry are written to hundredths of a
+    percent, what rounding alone can do to a trade is no violation; and never is 1e-9 of each leg's forward.
     """
     require_variables(quotes, "quotes", ("iv", "forward", "year_fraction"), dims=("expiry", "strike"))
     sizes = quotes.chunksizes.get("time", ())
@@ -155,7 +153,10 @@ def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
     frame = frame.sort_values([*labels, "strike"], ignore_index=True)
     forward, strike, years = (frame[name] for name in ("forward", "strike", "year_fraction"))
     frame["call"] = black76.price(forward, strike, years, frame["iv"], "call")
-    doubt = black76.price(forward, strike, years, frame["iv"] + _half_step(frame, labels), "call")
+    steps = 2.0 * frame["iv"] / _STEP  # the mean of call and put lies on half a step
+    rounded = ((steps - steps.round()).abs() < 1e-5).groupby([frame[name] for name in labels])
+    half = 0.5 * _STEP * rounded.transform("all")
+    doubt = black76.price(forward, strike, years, frame["iv"] + half, "call")
     frame["doubt"] = doubt - frame["call"] + _TOLERANCE * forward
     groups = frame.groupby(labels, observed=True)[["strike", "call", "doubt"]]
     below, above = groups.shift(1), groups.shift(-1)
@@ -170,13 +171,3 @@ def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
     ]
     columns = [*labels, "kind", "strike", "amount_usd"]
     return pd.concat(violations)[columns].sort_values([*labels, "strike"], ignore_index=True)
-
-
-def _half_step(frame: pd.DataFrame, labels: list[str]) -> Any:
-    """Return half the step that all volatilities of an expiry are written to, 0 where there is none."""
-    half = np.zeros(len(frame))
-    for step in _STEPS:  # the mean of call and put lies on half a step
-        halves = 2.0 * frame["iv"] / step
-        on = ((halves - halves.round()).abs() < _ON_A_STEP).groupby([frame[name] for name in labels])
-        half = np.where(on.transform("all"), 0.5 * step, half)
-    return half
