@@ -72,11 +72,12 @@ def flow(
     rows = _rows(trades)
     size, in_book = rows["size"], rows["execution"] == "book"
     bought, sold = ((size.where(in_book & (rows["taker_side"] == side), 0.0)) for side in ("buy", "sell"))
+    price_usd = rows["price_usd"].fillna(rows["price_coin"] * rows["index_price_usd"])
     figures = pd.DataFrame(
         {
             "bought": bought,
             "sold": sold,
-            "premium_usd": ((bought - sold) * _price_usd(rows)).where(in_book, 0.0),
+            "premium_usd": ((bought - sold) * price_usd).where(in_book, 0.0),
             "block": size.where(~in_book, 0.0),
             "trade_count": 1,
         }
@@ -161,10 +162,6 @@ def _rows(trades: pd.DataFrame) -> pd.DataFrame:
     rows = trades.copy(deep=False)
     rows.attrs = {}
     return rows
-
-
-def _price_usd(rows: pd.DataFrame) -> pd.Series:
-    return rows["price_usd"].fillna(rows["price_coin"] * rows["index_price_usd"])
 
 
 def _forwards(rows: pd.DataFrame) -> pd.Series:

@@ -360,11 +360,6 @@ def _of_series(what: str, e: CheckedAnswer, values: Array, _: str) -> Array:
     return np.asarray(pd.Series(values).groupby(e.series("time")).transform(what))
 
 
-def _middle(e: CheckedAnswer, values: Array, _: str) -> Array | None:
-    known = values[~np.isnan(values)]
-    return np.array([np.median(known)]) if known.size else None
-
-
 def _best(e: CheckedAnswer, values: Array, side: str) -> Array | None:
     rows = np.flatnonzero(e.columns["side"] == side) if "level" in e.columns else ()
     return values[rows[:1]] if len(rows) else None
@@ -372,7 +367,7 @@ def _best(e: CheckedAnswer, values: Array, side: str) -> Array | None:
 
 _OF: dict[str, Callable[[CheckedAnswer, Array, str], Array | None]] = {
     "sum": lambda e, values, _: np.array([values.sum()]),
-    "middle": _middle,
+    "middle": lambda e, values, _: None if np.isnan(values).all() else np.array([np.nanmedian(values)]),
     "known": lambda e, values, _: np.array([np.isfinite(values).sum()]),
     "usual": _usual,
     "typical": partial(_of_series, "median"),

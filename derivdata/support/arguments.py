@@ -124,7 +124,12 @@ def _rule(hint: Any) -> _Rule | None:
     if origin in (typing.Union, types.UnionType):
         return _union([_rule(part) for part in parts])
     if origin is Literal:
-        return _literal(parts)
+        # The kind first: True equals 1, and an array has no single answer to ==.
+        return _Rule(
+            f"one of {', '.join(map(repr, parts))}",
+            lambda value: _has_kind(value, parts) and value in parts,
+            choices=parts,
+        )
     if origin is tuple and parts[-1] is not ...:
         return _tuple([_rule(part) for part in parts])
     if origin in (Sequence, list, tuple):
@@ -151,15 +156,6 @@ def _to_pandas(value: Any) -> Any:
     import pyarrow as pa
 
     return pa.table(value).to_pandas()
-
-
-def _literal(choices: tuple[Any, ...]) -> _Rule:
-    # The kind first: True equals 1, and an array has no single answer to ==.
-    return _Rule(
-        f"one of {', '.join(map(repr, choices))}",
-        lambda value: _has_kind(value, choices) and value in choices,
-        choices=choices,
-    )
 
 
 def _has_kind(value: Any, choices: tuple[Any, ...]) -> bool:

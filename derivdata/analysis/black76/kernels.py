@@ -158,10 +158,6 @@ def _premium_adjusted_delta(at: Terms) -> Floats:
     return at.sign * at.strike / at.forward * special.ndtr(at.sign * at.d2)
 
 
-def _spot_delta(at: Terms) -> Floats:
-    return _discount(at) * _forward_delta(at)
-
-
 def _gamma(at: Terms) -> Floats:
     linear = _or_limit(at, at.density / (at.forward * at.s))
     if at.inverse:
@@ -185,10 +181,6 @@ def _vanna(at: Terms) -> Floats:
     if at.inverse:
         linear = (linear - at.density * np.sqrt(at.years)) / at.forward
     return _discount(at) * linear
-
-
-def _volga(at: Terms) -> Floats:
-    return _or_limit(at, _vega(at) * at.d1 * at.d2 / at.iv)
 
 
 def _rho(at: Terms) -> Floats:
@@ -223,14 +215,14 @@ def _speed(at: Terms) -> Floats:
 _DELTAS: dict[DeltaKind, Callable[[Terms], Floats]] = {
     "forward": _forward_delta,
     "pa": _premium_adjusted_delta,
-    "spot": _spot_delta,
+    "spot": lambda at: _discount(at) * _forward_delta(at),
 }
 _FORMS: dict[Greek, Callable[[Terms], Floats]] = {
     "gamma": _gamma,
     "vega": _vega,
     "theta": _theta,
     "vanna": _vanna,
-    "volga": _volga,
+    "volga": lambda at: _or_limit(at, _vega(at) * at.d1 * at.d2 / at.iv),
     "rho": _rho,
     "charm": _charm,
     "speed": _speed,

@@ -144,7 +144,7 @@ def _tests(iv_max: float, mad: float) -> dict[str, Callable[[pd.DataFrame], Any]
         "iv_too_high": lambda o: ~(o["iv"] <= iv_max),
         "underlying": lambda o: o["underlying_price"] <= 0,
         "duplicate": _repeated,
-        "crossed": _crossed,
+        "crossed": lambda o: quoted(o).bid > quoted(o).ask,
         "no_time_value": _without_time_value,
         "outlier": lambda o: _far_out(o, mad),
     }
@@ -189,11 +189,6 @@ def _sizes(options: pd.DataFrame) -> _LeftOut:
         for name in names
     }
     return _LeftOut(columns)
-
-
-def _crossed(options: pd.DataFrame) -> Any:
-    prices = quoted(options)
-    return prices.bid > prices.ask
 
 
 def _without_time_value(options: pd.DataFrame) -> Any:

@@ -152,7 +152,12 @@ def audit(
     questions = set(AUDITS) - set(accept)
     refuse_impossible(table, rows)
     if "future" in questions and not synthetic:
-        _refuse_future(rows)
+        last = rows["time"].max()
+        if last > future_limit():
+            raise Question(
+                f"time: the newest row is of {times.iso(last)}, in the future by this machine's clock",
+                "correct its unit or zone, or say accept=['future'] (--accept future)",
+            )
     if {"symbol", "exchange", "time"} <= set(table.key):
         some = _heads_of_series(rows)
         if "rate_bps_8h" in table.columns:
@@ -194,15 +199,6 @@ def _ask_about_rates(
         _refuse_schedules(some)
     if "venues" in questions and len(venues | {*some["exchange"].cat.categories}) > 1:
         _refuse_factors(some, read)
-
-
-def _refuse_future(rows: pd.DataFrame) -> None:
-    last = rows["time"].max()
-    if last > future_limit():
-        raise Question(
-            f"time: the newest row is of {times.iso(last)}, in the future by this machine's clock",
-            "correct its unit or zone, or say accept=['future'] (--accept future)",
-        )
 
 
 def refuse_impossible(table: Table, rows: pd.DataFrame) -> None:

@@ -220,11 +220,6 @@ def _positioning(chosen: Pairs) -> pd.DataFrame:
     return table[["symbol", "exchange", "kind", *positioning.Crowd._fields]]
 
 
-def _taker_volume(chosen: Pairs) -> pd.DataFrame:
-    law = {"impact": positioning.TAKER_IMPACT, "deviation": positioning.TAKER_DEVIATION}
-    return pd.DataFrame({**_named(chosen), **law})
-
-
 def _prices(chosen: Pairs) -> pd.DataFrame:
     s, half_life = symbols(), paths.PRICE_HALF_LIFE_HOURS
     return _per_symbol(chosen, centre_usd=s.price, volatility=s.volatility, half_life_hours=half_life)
@@ -411,7 +406,9 @@ _TIMELESS: dict[str, Callable[[Pairs], pd.DataFrame]] = {
     "intervals": _intervals,
     "oi": _oi,
     "positioning": _positioning,
-    "taker_volume": _taker_volume,
+    "taker_volume": lambda chosen: pd.DataFrame(
+        {**_named(chosen), "impact": positioning.TAKER_IMPACT, "deviation": positioning.TAKER_DEVIATION}
+    ),
     "prices": _prices,
     "spot": _spot,
     "liquidations": _liquidations,

@@ -77,7 +77,15 @@ class _Tools:
             self._types.Tool(
                 name=name,
                 description=f"{about['summary']} {about['description']}",
-                input_schema=_inputs(about["parameters"]),
+                input_schema={
+                    "type": "object",
+                    "properties": {
+                        p["name"]: {**p["schema"], "description": p["description"]}
+                        for p in about["parameters"]
+                    },
+                    "required": [p["name"] for p in about["parameters"] if p["required"]],
+                    "additionalProperties": False,
+                },
             )
             for name, (_path, about) in (await self._operations()).items()
         ]
@@ -106,15 +114,6 @@ class _Tools:
     def _text(self, text: str, good: bool) -> Any:
         content = [self._types.TextContent(type="text", text=text)]
         return self._types.CallToolResult(content=content, is_error=not good)
-
-
-def _inputs(parameters: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": {p["name"]: {**p["schema"], "description": p["description"]} for p in parameters},
-        "required": [p["name"] for p in parameters if p["required"]],
-        "additionalProperties": False,
-    }
 
 
 def _address(path: str, parameters: list[dict[str, Any]], given: Mapping[str, Any]) -> str:

@@ -40,10 +40,6 @@ def _is_no_interval(hours: float) -> bool:
     return not 0 < hours <= _LONGEST_HOURS or hours * 60 % 1 > 0
 
 
-def _is_no_share(share: float) -> bool:
-    return not 0 <= share <= 1
-
-
 _RELATIONS: dict[type, dict[str, Callable[..., bool]]] = {
     State: {
         **dict.fromkeys(("mark", "index_price", "last", "price"), _is_negative),
@@ -78,7 +74,7 @@ _RELATIONS: dict[type, dict[str, Callable[..., bool]]] = {
         "value_usd filled fill_price": lambda usd, coins, price: _far(2)(usd, coins * price),
     },
     Positioning: {
-        **dict.fromkeys(("long_share", "short_share"), _is_no_share),
+        **dict.fromkeys(("long_share", "short_share"), lambda share: not 0 <= share <= 1),
         "ratio": _is_negative,
     },
     Taken: dict.fromkeys(("buy_usd", "sell_usd"), _is_negative),

@@ -188,10 +188,6 @@ def _in_coins(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _shares_of_percent(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame.assign(long_share=frame["long_share"] / 100, short_share=frame["short_share"] / 100)
-
-
 _COIN_AMOUNTS = ("binance", "bybit")
 _METRICS = (
     "create_time symbol sum_open_interest sum_open_interest_value count_toptrader_long_short_ratio "
@@ -370,7 +366,9 @@ FORMATS = (
             "positioning_history",
             f"long_share={word}_long_percent short_share={word}_short_percent",
             f"kind={kind}",
-            adjust=_shares_of_percent,
+            adjust=lambda rows: rows.assign(
+                long_share=rows["long_share"] / 100, short_share=rows["short_share"] / 100
+            ),
         )
         for path, word, kind in (
             ("global-long-short-account", "global_account", "accounts"),
