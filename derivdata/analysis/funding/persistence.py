@@ -150,7 +150,7 @@ def _one(rates: Floats, plan: _Plan) -> list[float]:
         return [np.nan] * (len(_UNITS) - 3) + [step, fit.pairs, off_grid, status]
     if plan.components:
         return _of_components(regular, step, fit.pairs, off_grid, plan)
-    phi, better = fit.phi, _corrected(fit.phi, fit.pairs)
+    phi, better = fit.phi, ((fit.pairs * fit.phi + 1.0) / (fit.pairs - 3.0))
     life, longer = np.where(np.array([phi, better]) > 0.0, _half_life_steps([phi, better]) * step, np.nan)
     mean = fit.intercept / (1.0 - fit.phi) if fit.phi < 1.0 else np.nan
     fitted = [mean, fit.intercept, fit.variance]
@@ -206,11 +206,6 @@ def _fit_squares(series: Floats) -> _Fit:
     intercept = float(y.mean() - phi * x.mean())
     squares = float(np.square(beyond - phi * around).sum())
     return _Fit(n, phi, intercept, squares / n)
-
-
-def _corrected(phi: Any, pairs: Any) -> Any:
-    """Slope without the small-sample bias of least squares: ``(nφ + 1)/(n − 3)`` (Marriott, Pope 1954)."""
-    return (pairs * phi + 1.0) / (pairs - 3.0)
 
 
 def _half_life_steps(phi: Any) -> Floats:

@@ -35,17 +35,13 @@ class _Fault(NumberedBody):
     success: ClassVar[int] = 200
 
 
-def _named(symbol: str) -> Instrument:
-    return Instrument(symbol, symbol, "USDC", 1.0)
-
-
 def _of_market(reading: Reading, market: str) -> Instrument:
     """Return the contract of a market's number, which only the list of contracts tells."""
     for item in reading.context.instruments.values():
         if item.name.partition(":")[0] == market:
             return item
     if not market.isdecimal():
-        return _named(market)
+        return Instrument(market, market, "USDC", 1.0)
     return reading.fail(
         f"market {market} is not among the instruments of the context: give /orderBookDetails"
     )
