@@ -38,6 +38,18 @@ def test_a_month_of_settlements_equals_the_truth_row_for_row(
     assert len(archive.requests()) == len(SYMBOLS)
 
 
+@pytest.mark.parametrize("exchange", ["binance", "bitget", "hyperliquid", "kraken"])
+def test_a_delisted_contract_has_a_past(exchange: str, fill: Any, archive: Archive, fakes: Fakes) -> None:
+    fakes.delisted = True
+    options = {"symbols": ["OLD"], "unconfirmed": exchange in UNCONFIRMED}
+    assert fill("funding_settlements", exchange, **options).failed == []
+    first, end = (moment.timestamp() for moment in MONTH)
+    paid = [row[0] for row in fakes.truth.payments(exchange, "OLD") if first <= row[0] < end]
+    assert archive.read("funding_settlements", *MONTH)["time"].dt.floor("h").tolist() == [
+        pd.Timestamp(second, unit="s", tz="UTC").floor("h") for second in paid
+    ]
+
+
 @pytest.mark.parametrize("exchange", ["binance", "bybit", "okx", "gateio"])
 def test_open_interest_of_the_past_equals_the_truth(
     exchange: str, fill: Any, archive: Archive, fakes: Fakes

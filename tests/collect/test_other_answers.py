@@ -264,6 +264,20 @@ def test_a_contract_without_payments_is_no_failure_where_another_one_has_some(
     assert _rows(archive, FUNDING) == (0 if failed else _truth(fakes, "bybit", FUNDING) // 2)
 
 
+def test_a_window_in_the_life_of_a_contract_is_not_empty(
+    fill: Any, archive: Archive, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ether was paid before and bitcoin is: a week without a payment is an answer about something else."""
+    assert fill(FUNDING, "bybit", symbols=["ETH"], end="2026-01-10").failed == []
+    honest = fakes.payments
+    monkeypatch.setattr(fakes, "payments", lambda venue, s: [] if s == "ETH" else honest(venue, s))
+    (why,) = fill(FUNDING, "bybit", symbols=["ETH"], start="2026-01-10", end="2026-01-17").failed
+    assert "no payment of ETHUSDT from 2026-01-10" in why
+    monkeypatch.setattr(fakes, "payments", honest)
+    assert fill(FUNDING, "bybit", symbols=["ETH"]).failed == []
+    assert _rows(archive, FUNDING) == _truth(fakes, "bybit", FUNDING) // 2
+
+
 @pytest.mark.parametrize(("factor", "is_believed"), [(30.0, False), (1 / 30, False), (8.0, True)])
 def test_a_window_is_held_to_the_rows_that_the_series_had_last(
     factor: float,

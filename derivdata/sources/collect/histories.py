@@ -15,7 +15,7 @@ from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.contracts import list_contracts
 from derivdata.sources.collect.files import QUARANTINE, Quarantine, is_collected
-from derivdata.sources.collect.history_rows import OF_KINDS, TABLES, history, refilling
+from derivdata.sources.collect.history_rows import OF_KINDS, TABLES, history, refilling, require_payments
 from derivdata.sources.collect.liquidations import (
     LIQUIDATIONS,
     answered_requests,
@@ -221,7 +221,7 @@ class _Job:
                 self._liquidations(contracts, endpoints)
                 continue
             for symbol in self.symbols if endpoints else ():
-                item = contracts.by_symbol.get(symbol)
+                item = contracts.by_symbol.get(symbol) or contracts.ended.get(symbol)
                 if item is not None:
                     self._contract(endpoints, table, item)
 
@@ -264,6 +264,11 @@ class _Job:
             end = min(gap.end, max(gap.start, known.get(table, gap.end)))
             try:
                 rows = self._rows(fitting, item, table, gap)
+                if rows.empty and table == "funding_settlements":
+                    paid = self.archive.read(table, symbols=[item.symbol], venues=[self.exchange])["time"]
+                    require_payments(
+                        self.session, fitting[0], item, gap, paid.min() if len(paid) else gap.end
+                    )
                 require_plausible(self.session, self.archive, table, rows)
             except DerivdataError as problem:
                 self._enter_failure(table, item.symbol, gap, problem)

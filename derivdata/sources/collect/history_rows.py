@@ -195,6 +195,25 @@ def _require_whole(
         raise SchemaError(f"{where}: rows are {apart} apart, and not {step}")
 
 
+def require_payments(
+    session: VenueSession,
+    endpoint: VenueEndpoint,
+    item: Instrument,
+    window: times.Window,
+    first: pd.Timestamp,
+) -> None:
+    """Refuse more than a day without a payment of a contract that was listed, or paid `first`, before.
+
+    Another contract must have been paid at its end: no history reaches further back than the venue's own.
+    """
+    end, table = min(window.end, session.clock.utc()), "funding_settlements"
+    listed = first if item.listed is None else min(pd.Timestamp(item.listed, unit="us", tz="UTC"), first)
+    lived = item.active and max(listed, window.start) < end - _ENDS_WITHIN
+    if lived and _tells_of_another(session, endpoint, item, table, end):
+        since = f"{times.iso(window.start)} to {times.iso(end)}"
+        raise SchemaError(f"{endpoint.where}: no payment of {item.name} from {since}, and others were paid")
+
+
 def _tells_of_another(
     session: VenueSession, endpoint: VenueEndpoint, item: Instrument, table: str, end: pd.Timestamp
 ) -> bool:

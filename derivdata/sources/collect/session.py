@@ -43,9 +43,10 @@ class Contracts:
     def __init__(self, items: list[Instrument]) -> None:
         self.items = items
         self.by_symbol: dict[str, Instrument] = {}
+        self.ended: dict[str, Instrument] = {}  # what trades no more, of which histories tell
         for item in sorted(items, key=lambda i: (i.rank, i.name)):
-            if item.perpetual and item.active:
-                self.by_symbol.setdefault(item.symbol, item)
+            if item.perpetual:
+                (self.by_symbol if item.active else self.ended).setdefault(item.symbol, item)
         self.collected = [*self.by_symbol.values(), *(i for i in items if i.is_dated and i.active)]
 
 
