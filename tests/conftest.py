@@ -49,7 +49,7 @@ _SLOW = (
     *(f"reliability/test_{name}.py" for name in "failing_venues forks interrupts kills many_at_once".split()),
     *(f"reliability/test_{name}.py" for name in "random_faults rate_limit replay request_cost".split()),
     *("reliability/test_service_abuse.py", "service/test_workers.py", "service/test_served_growth.py"),
-    *("browser/", "test_contributing.py", "collect/test_notebooks_on_venues.py::test_a_notebook"),
+    *("browser/", "test_contributing.py"),
     *("collect/test_every_fetcher.py::test_the_report", "collect/test_refills.py::test_a_signal"),
     *("test_typed_front_door.py::test_mypy", "test_typed_front_door.py::test_pyright"),
 )

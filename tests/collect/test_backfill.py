@@ -13,7 +13,7 @@ from derivdata.sources.collect import backfill
 from derivdata.sources.venues.hyperliquid import DEXES
 from derivdata.sources.venues.registry import VENUES
 from tests.collect.days import hold_settlements
-from tests.collect.fakes import HOURLY, SYMBOLS, Fakes, SimulatedClock
+from tests.collect.fakes import SYMBOLS, Fakes, SimulatedClock
 from tests.collect.limits import used
 
 NOW = "2026-02-01T00:30:00"
@@ -28,6 +28,8 @@ UNCONFIRMED = ("kraken", "edgex")
 def test_a_month_of_settlements_equals_the_truth_row_for_row(
     exchange: str, fill: Any, archive: Archive, fakes: Fakes
 ) -> None:
+    """Though a tenth of the requests fail."""
+    fakes.random_faults = 0.1
     options = {"unconfirmed": exchange in UNCONFIRMED}
     done = fill("funding_settlements", exchange, **options)
     assert done.failed == []
@@ -68,28 +70,6 @@ def test_open_interest_of_the_past_equals_the_truth(
         assert found["time"].tolist() == [pd.Timestamp(s, unit="s", tz="UTC") for s, _, _ in truth]
         np.testing.assert_allclose(found["oi_usd"], [coins * mark for _, coins, mark in truth], rtol=1e-9)
         assert set(found["resolution"]) == {"5m"}
-
-
-def test_every_venue_in_one_run_with_a_tenth_of_the_requests_failing(
-    fill: Any, archive: Archive, fakes: Fakes
-) -> None:
-    fakes.random_faults = 0.1
-    done = fill("funding_settlements", *SETTLING, unconfirmed=True)
-    assert done.failed == []
-    hold_settlements(archive, fakes, SETTLING, *MONTH)
-    assert {exchange for exchange, *_ in fakes.log} == {*SETTLING}
-
-
-def test_a_venue_that_cannot_be_had_is_said_once_and_stops_no_other(
-    fill: Any, archive: Archive, fakes: Fakes
-) -> None:
-    fakes.faults["binance"] = [(451, {}, {"code": 0, "msg": "restricted location"})]
-    done = fill("funding_settlements", "binance", "bybit")
-    assert len(done.failed) == 1
-    assert "binance" in done.failed[0]
-    assert "451" in done.failed[0]
-    assert sum(name == "binance" for name, *_ in fakes.log) == 1
-    hold_settlements(archive, fakes, ["bybit"], *MONTH)
 
 
 def test_a_walk_that_breaks_off_writes_no_row_and_is_asked_again(
@@ -134,10 +114,6 @@ def test_a_clock_that_differs_is_noticed_or_stops_writing(
     else:
         assert "300 s apart: set the clock" in done.failed[0]
         assert archive.tables() == frozenset()
-
-
-def test_an_hourly_venue_of_the_truth_is_a_venue() -> None:
-    assert set(HOURLY) <= set(VENUES)
 
 
 def test_a_long_walk_tells_requests_done_of_how_many(fill: Any, fakes: Fakes) -> None:

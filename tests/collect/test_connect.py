@@ -164,24 +164,6 @@ def test_a_window_before_the_first_poll_names_what_has_the_past(fakes: Fakes) ->
     assert dd.quality(rows)[["expected", "missing"]].to_numpy().tolist() == [[720, 719]]
 
 
-def test_open_interest_of_the_past_and_chains_are_fetched_and_what_no_venue_tells_is_not_found(
-    fakes: Fakes,
-) -> None:
-    dd.connect("venues", venues=["okx"])
-    rows = dd.oi.history("BTC", "2026-01-19", "2026-01-20", resolution="5m")
-    truth = {s: c * m for s, c, m in fakes.truth.oi("BTC")}
-    assert len(rows) == 288
-    assert all(
-        usd == pytest.approx(truth[int(time.timestamp())])
-        for time, usd in zip(rows["time"], rows["oi_usd"], strict=True)
-    )
-    chain = dd.options.snapshot("BTC", "okx")
-    assert chain["strike"].tolist() == [40000, 50000, 60000]
-    assert set(chain["iv"]) == {0.6}
-    with pytest.raises(dd.errors.FetchError):
-        dd.hip3.dashboard()
-
-
 def test_polls_and_histories_share_the_venue_s_budget_and_its_list_of_contracts(fakes: Fakes) -> None:
     """Each history is asked in a session of its own; the venue counts all of them together."""
     dd.connect("venues", venues=["bybit"])
@@ -221,14 +203,6 @@ def test_a_book_is_asked_for_when_it_is_older_than_a_minute(fakes: Fakes, clock:
     assert _asked(fakes, "/market/books") == 2
     depth = dd.orderbook.depth_history("BTC", "okx", "1h", resolution="1m")
     assert depth.loc[depth["depth_bps"] == 50, "ask_depth_usd"].dropna().unique().tolist() == [303.0]
-
-
-def test_liquidations_of_a_named_venue_are_fetched(fakes: Fakes, clock: SimulatedClock) -> None:
-    dd.connect("venues", venues=["gateio"])
-    rows = dd.liquidations.events(venues=["gateio"], min_usd=350_000)
-    assert _asked(fakes, "/futures/usdt/liq_orders") > 24
-    assert set(rows["symbol"]) == {"BTC", "ETH"}
-    assert rows["side"].value_counts().gt(9).all()
 
 
 def test_options_of_the_venues_are_refused_for_other_sources() -> None:

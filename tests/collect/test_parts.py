@@ -9,42 +9,14 @@ import pytest
 
 from derivdata.sources.archive import Archive
 from derivdata.sources.collect.read_through import ReadThrough
-from tests.collect.fakes import PAGE, Fakes, SimulatedClock
+from tests.collect.fakes import Fakes, SimulatedClock
 
 DAY = pd.Timestamp("2026-01-20", tz="UTC")
-TABLES = ("funding_history", "oi_history", "markets_symbol_exchanges")
 DOWN = (503, {}, {"code": -1001, "msg": "maintenance"})
 
 
 def _symbols(archive: Archive, table: str) -> set[str]:
     return set(archive.read(table, DAY, DAY + pd.Timedelta(1, "D"))["symbol"])
-
-
-@pytest.mark.parametrize(
-    ("venue", "part", "answer", "named"),
-    [
-        ("binance", "/dapi/", DOWN, "/dapi/v1/premiumIndex"),
-        ("huobi", "/swap-api/", DOWN, "/swap-api/v1/swap_open_interest"),
-        ("gateio", "/futures/btc/", (200, {}, PAGE.decode()), "/futures/btc/contracts"),
-    ],
-)
-def test_a_market_that_fails_is_named_and_the_other_is_whole(
-    made: Any, venue: str, part: str, answer: Any, named: str, archive: Archive, fakes: Fakes
-) -> None:
-    fakes.refusals[f"{venue}{part}"] = answer
-    collector = made(venue, share_seconds=None)
-    collector.once()
-    for table in TABLES:
-        assert _symbols(archive, table) == {"BTC", "ETH"}, table
-    assert f"{venue} {named}" in collector.failed
-    assert not {f"{venue} {table}" for table in TABLES} & set(collector.failed)
-    asked = archive.requests()
-    lost = asked[asked["symbol"] == named]
-    assert len(lost)
-    assert not lost["answered"].any()
-    whole = asked[asked["symbol"].isna() & asked["table"].isin(TABLES)]
-    assert set(whole["table"]) >= set(TABLES) - {"oi_history"}
-    assert whole["answered"].all()
 
 
 def test_a_contract_of_another_market_does_not_stand_in_for_one_that_failed(

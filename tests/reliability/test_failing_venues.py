@@ -160,26 +160,7 @@ def test_windows_that_begin_in_the_middle_of_a_change_of_interval_are_the_truth(
     assert set(truth) == {8, 4, 1}
 
 
-REGION = {"code": 0, "msg": "Service unavailable from a restricted location according to 'b. Eligibility'"}
 FIREWALL = "<html><body><h1>403 Forbidden</h1><p>The request is blocked.</p></body></html>"
-
-
-@pytest.mark.parametrize(("status", "body"), [(451, REGION), (403, REGION)])
-def test_an_address_that_is_refused_loses_its_venue_and_no_row_of_another(
-    status: int, body: Any, archive: Archive, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    at = DAY + pd.Timedelta("10:30:30")
-    told, minutes = _collected(
-        archive,
-        monkeypatch,
-        at,
-        at + 4 * MINUTE,
-        ["binance", "bybit"],
-        refusals={"binance": (status, {}, body)},
-    )
-    assert sum(name == "binance" for name, *_ in told.log) == 1, "asked once, and left alone"
-    assert minutes[-1].gone.keys() == {"binance"}
-    assert hold_minutes(archive, ["binance", "bybit"], at, at + 10 * MINUTE) == len(minutes)
 
 
 def test_one_path_that_a_firewall_refuses_leaves_a_hole_that_is_filled_when_it_answers(
