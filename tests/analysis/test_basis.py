@@ -9,7 +9,6 @@ import xarray as xr
 
 import derivdata as dd
 from derivdata.analysis import backtest, basis, funding, oi, taker
-from derivdata.sources import sample
 
 
 def panel(
@@ -42,23 +41,6 @@ def test_basis_by_hand() -> None:
         basis.against(price.rename("rate_bps_8h").assign_attrs(units="bps/8h"), price)
 
 
-def test_the_samples_basis_is_the_premium_that_it_publishes() -> None:
-    dd.connect("sample")
-    window = ("2026-06-29", "2026-06-29T06:00")
-    mark, index = (
-        dd.panel(
-            dd.prices.history("BTC", *window, venues=["okx", "vest"], kind=kind, resolution="5m"),
-            "price_usd",
-        )
-        for kind in ("mark", "index")
-    )
-    found = basis.against(mark, index).sel(symbol="BTC")
-    truth = sample.truth("premium", symbols=["BTC"], venues=["okx", "vest"], start=window[0], end=window[1])
-    wide = truth.pivot(index="exchange", columns="time", values="premium_bps")
-    assert found.sizes["time"] == 72
-    np.testing.assert_allclose(found.values, wide.to_numpy(), atol=1e-6)
-
-
 def test_open_interest_in_coins_by_hand() -> None:
     """1,000 USD at 50 are 20 coins; without a price at the instant there is no figure."""
     held = panel([[1000.0, 1000.0, 1000.0]], ["okx"], [0, 1, 2], "oi_usd")
@@ -70,24 +52,6 @@ def test_open_interest_in_coins_by_hand() -> None:
     assert share.item() == 1.0
     with pytest.raises(ValueError, match="USD"):
         oi.in_coins(found, price)
-
-
-def test_the_samples_coins_do_not_move_with_the_price() -> None:
-    """Its open interest is a level times the price: in coins the price's move is gone."""
-    dd.connect("sample")
-    held = dd.panel(dd.oi.history("BTC", "30d", venues=["okx"], resolution="1h"), "oi_usd")
-    price = dd.panel(dd.prices.history("BTC", "30d", venues=["okx"], resolution="1h"), "price_usd")
-    coins = oi.in_coins(held, price).squeeze(drop=True).to_series()
-    frame = pd.DataFrame(
-        {
-            "usd": held.squeeze(drop=True).to_series(),
-            "coins": coins,
-            "price": price.squeeze(drop=True).to_series(),
-        }
-    )
-    moves = np.log(frame.dropna()).diff().dropna().corr()
-    assert len(frame.dropna()) > 700
-    assert moves.loc["usd", "price"] > moves.loc["coins", "price"] + 0.1
 
 
 def _venue_prices(**factors: float) -> xr.DataArray:

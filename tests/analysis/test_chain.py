@@ -601,16 +601,6 @@ class TestRecordedChains:
             atol=1e-8,
         )
 
-    def test_basis_curve_of_the_venue(self):
-        """Index 95602.49 at the recorded instant; December's future is dearer and the curve is smooth."""
-        raw = chain_2026("20260116T092000Z")
-        raw = raw[raw["symbol"] == "BTC"].drop(columns=["bid_coin", "ask_coin", "mark_coin"])
-        curve = chain.basis(chain.forwards(raw), spot=95602.49)
-        long = curve.where(curve["year_fraction"] > 1 / 12, drop=True)
-        assert np.all((long["carry"] > 0.02) & (long["carry"] < 0.08))
-        last = raw.loc[raw["expiry"] == raw["expiry"].max(), "underlying_price"].median()
-        assert curve["basis"].to_numpy()[-1] == pytest.approx(last / 95602.49 - 1, rel=1e-12)
-
 
 class TestAsTheyCome:
     """Chains as recorders write them: what is stated once holds for all that follows."""

@@ -9,7 +9,6 @@ import pytest
 import derivdata as dd
 from derivdata.analysis import backtest
 from derivdata.analysis.futures import cash_and_carry, constant_maturity, roll, term_structure, with_leg
-from derivdata.sources import sample
 
 START = pd.Timestamp("2026-03-02T08:00Z")
 NEAR, FAR = START + pd.Timedelta("73D"), START + pd.Timedelta("146D")  # 0.2 and 0.4 years
@@ -139,13 +138,3 @@ def test_a_backtest_earns_the_basis_of_its_leg_as_it_shrinks_and_its_rates_are_t
     trade = backtest.trades(backtest.carry(rates, hold, backtest.Costs(fee_bps=0.0), prices=prices)).iloc[0]
     assert trade["price_usd"] > 0.0  # of each coin 5 USD, and 2 and 3 bps of 100
     assert trade["price_usd"] / trade["funding_usd"] == pytest.approx(5.0 / 0.05)
-
-
-def test_the_carry_of_the_sample_is_found_again() -> None:
-    dd.connect("sample")
-    futures = dd.futures.history("ETH", "2026-03-01", "2026-03-02", venues=["kraken", "okx"])
-    truth = sample.truth("futures", symbols=["ETH"], venues=["okx"], start="2026-03-01", end="2026-03-02")
-    found = term_structure(futures).sel(symbol="ETH", exchange="okx")["carry"]
-    wanted = truth.groupby("time")["carry"].first().to_numpy()
-    assert np.allclose(found.max("expiry"), wanted, rtol=1e-5)
-    assert np.allclose(found.min("expiry"), wanted, rtol=1e-5)

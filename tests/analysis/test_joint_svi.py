@@ -113,16 +113,6 @@ def test_never_below_agrees_with_a_dense_grid(rng):
     assert (~said & ~crossed).mean() < 0.01  # what crosses between two places, or beyond 10⁴
 
 
-def test_bid_and_ask_bound_what_counts(rng):
-    """Quotes off by noise within wide sides: inside nothing pulls, so the fit is inside nearly everywhere."""
-    k, iv, t = noisy(rng, 3, 4, 0.0)
-    marks = iv * np.exp(0.01 * rng.standard_normal(iv.shape))
-    bid, ask = iv * 0.97, iv * 1.03
-    fitted = surface.fit(k, marks, t, iv_bid=bid, iv_ask=ask)
-    model = smile.iv(fitted, k, extrapolate=True)
-    assert bool(((model > bid) & (model < ask)).where(iv.notnull(), True).all())
-
-
 def test_the_error_at_the_money_is_fit_less_quote():
     """Quotes at k = ∓0.1 of 0.5 and 0.7: variance between them is (0.25 + 0.49)/2, its root 0.60828."""
     k = np.array([[-0.3, -0.1, 0.1, 0.3]])

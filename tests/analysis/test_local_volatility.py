@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
-from scipy.linalg import solve_banded
 
 from derivdata.analysis import black76, smile, surface
 from derivdata.analysis.smile import svi
@@ -43,32 +42,6 @@ def test_it_is_dupires_ratio_of_differences_of_prices():
     found = surface.local_volatility(made, np.log(strike), t)
     np.testing.assert_allclose(found["local_vol"].to_numpy(), expected.to_numpy(), rtol=2e-4)
     assert (found["status"] == 0).all()
-
-
-def test_a_diffusion_with_it_has_the_prices_of_the_surface():
-    """Dupire's forward equation ``∂c/∂T = ½ σ² (∂²c/∂k² − ∂c/∂k)``, implicit in time."""
-    made, end, steps = natural(), 0.4, 400
-    k = np.linspace(-2.5, 2.5, 501)
-    dk, dt = k[1] - k[0], end / steps
-    call = np.maximum(1.0 - np.exp(k), 0.0)
-    inner = slice(1, -1)
-    middle = (np.arange(steps) + 0.5) * dt
-    local = surface.local_volatility(made, k, middle)["local_vol"].to_numpy()
-    for vol in local:
-        # Far out nothing is worth anything, and the variance there does not matter.
-        known = np.isfinite(vol)
-        vol = np.interp(k, k[known], vol[known])
-        a = 0.5 * vol**2 * dt
-        bands = np.zeros((3, k.size))
-        bands[1] = 1.0
-        bands[0, 2:] = -(a / dk**2 - a / (2 * dk))[inner]
-        bands[1, inner] = 1.0 + 2.0 * a[inner] / dk**2
-        bands[2, :-2] = -(a / dk**2 + a / (2 * dk))[inner]
-        call = solve_banded((1, 1), bands, call)
-    at = np.searchsorted(k, [-0.4, -0.2, 0.0, 0.2, 0.4])
-    iv = black76.implied_vol(call[at], 1.0, np.exp(k[at]), end, "call").iv
-    expected = surface.iv(made, k[at], end).to_numpy()
-    np.testing.assert_allclose(iv, expected, atol=2e-3)
 
 
 def test_where_it_is_not_positive_the_status_says_why():

@@ -174,25 +174,6 @@ def test_theil_sen_is_sens_example() -> None:
     assert found["high"].item() == pytest.approx(known.loc["ci_high_93", "value"], abs=1e-10)
 
 
-def _ar1(phi: float, n: int, seeds: int) -> np.ndarray:
-    noise = np.random.default_rng(11).standard_normal((seeds, n + 200))
-    for i in range(1, noise.shape[1]):
-        noise[:, i] += phi * noise[:, i - 1]
-    return noise[:, 200:]
-
-
-@pytest.mark.parametrize(("phi", "iid_at_most"), [(0.5, 0.85), (0.8, 0.62)])
-def test_the_default_interval_covers_autocorrelated_shares(phi: float, iid_at_most: float) -> None:
-    days = pd.date_range("2026-01-01", periods=120, freq="D").as_unit("us")
-    series = xr.DataArray(_ar1(phi, 120, 200), dims=("seed", "time"), coords={"time": days})
-    covered = {}
-    for ci in ("ar1", "iid"):
-        found = oi.share_trend(series, ci=ci)
-        covered[ci] = float(((found["low"] <= 0) & (found["high"] >= 0)).mean())
-    assert covered["ar1"] >= 0.91
-    assert covered["iid"] <= iid_at_most, "a plain interval is far too narrow"
-
-
 def _shares(process: str, n: int, seeds: int) -> xr.DataArray:
     """Series without a trend, every eight hours: name and φ of an autoregression, or a random walk."""
     name, phi = process.split()[0], float(process.split()[-1])
@@ -205,6 +186,16 @@ def _shares(process: str, n: int, seeds: int) -> xr.DataArray:
         values = values + 4.0 * np.cos(2.0 * np.pi * np.arange(n) / 3.0)
     times = pd.date_range("2026-01-01", periods=n, freq="8h").as_unit("us")
     return xr.DataArray(values, dims=("seed", "time"), coords={"time": times})
+
+
+@pytest.mark.parametrize(("phi", "iid_at_most"), [(0.5, 0.85), (0.8, 0.62)])
+def test_the_default_interval_covers_autocorrelated_shares(phi: float, iid_at_most: float) -> None:
+    covered = {}
+    for ci in ("ar1", "iid"):
+        found = oi.share_trend(_shares(f"autoregression {phi}", 120, 200), ci=ci)
+        covered[ci] = float(((found["low"] <= 0) & (found["high"] >= 0)).mean())
+    assert covered["ar1"] >= 0.91
+    assert covered["iid"] <= iid_at_most, "a plain interval is far too narrow"
 
 
 def _trend_counts(process: str, n: int, seeds: int) -> tuple[float, float, float]:
@@ -245,44 +236,30 @@ def test_a_cycle_of_the_day_does_not_hide_persistence() -> None:
     assert np.median([np.corrcoef(row[1:], row[:-1])[0, 1] for row in raw]) < 0.4
 
 
-TREND_ROWS = {
-    "autoregression 0.5": "autoregression, φ = 0.5",
-    "autoregression 0.8": "autoregression, φ = 0.8",
-    "autoregression 0.9": "autoregression, φ = 0.9",
-    "autoregression 0.95": "autoregression, φ = 0.95",
-    "autoregression 0.99": "autoregression, φ = 0.99",
-    "walk 1.0": "random walk",
-    "cycle 0.5": "φ = 0.5 and a cycle of the day of four shocks",
-    "cycle 0.9": "φ = 0.9 and the cycle",
-    "cycle 0.95": "φ = 0.95 and the cycle",
-    "noise 0.9": "φ = 0.9 under noise of three shocks",
-    "noise 0.95": "φ = 0.95 under that noise",
-    "noise 0.98": "φ = 0.98 under that noise",
-}
-
-
 @pytest.mark.skipif(not SOAK, reason="the long form: DERIVDATA_SOAK=1")
 @pytest.mark.parametrize(
-    ("process", "least", "silent_at_most"),
+    ("process", "row", "least", "silent_at_most"),
     [
-        ("autoregression 0.5", 0.92, 0.08),
-        ("autoregression 0.8", 0.92, 0.08),
-        ("autoregression 0.9", 0.92, 0.08),
-        ("autoregression 0.95", 0.92, 0.08),
-        ("autoregression 0.99", 0.84, 0.08),
-        ("walk 1.0", 0.8, 0.08),
-        ("cycle 0.5", 0.92, 0.08),
-        ("cycle 0.9", 0.92, 0.08),
-        ("cycle 0.95", 0.92, 0.08),
-        ("noise 0.9", 0.85, 0.15),
-        ("noise 0.95", 0.85, 0.15),
-        ("noise 0.98", 0.8, 0.15),
+        ("autoregression 0.5", "autoregression, φ = 0.5", 0.92, 0.08),
+        ("autoregression 0.8", "autoregression, φ = 0.8", 0.92, 0.08),
+        ("autoregression 0.9", "autoregression, φ = 0.9", 0.92, 0.08),
+        ("autoregression 0.95", "autoregression, φ = 0.95", 0.92, 0.08),
+        ("autoregression 0.99", "autoregression, φ = 0.99", 0.84, 0.08),
+        ("walk 1.0", "random walk", 0.8, 0.08),
+        ("cycle 0.5", "φ = 0.5 and a cycle of the day of four shocks", 0.92, 0.08),
+        ("cycle 0.9", "φ = 0.9 and the cycle", 0.92, 0.08),
+        ("cycle 0.95", "φ = 0.95 and the cycle", 0.92, 0.08),
+        ("noise 0.9", "φ = 0.9 under noise of three shocks", 0.85, 0.15),
+        ("noise 0.95", "φ = 0.95 under that noise", 0.85, 0.15),
+        ("noise 0.98", "φ = 0.98 under that noise", 0.8, 0.15),
     ],
 )
-def test_trends_of_270_steps_cover_or_cannot_tell(process: str, least: float, silent_at_most: float) -> None:
+def test_trends_of_270_steps_cover_or_cannot_tell(
+    process: str, row: str, least: float, silent_at_most: float
+) -> None:
     """The table of docs/market-structure.md: 300 series each."""
     inside, unknown, silent = _trend_counts(process, 270, 300)
-    on_page = coverage_on_page("market-structure.md", TREND_ROWS[process])
+    on_page = coverage_on_page("market-structure.md", row)
     assert (inside, unknown, silent) == pytest.approx(on_page, abs=0.011)
     assert inside >= least
     assert silent <= silent_at_most

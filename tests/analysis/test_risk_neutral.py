@@ -10,8 +10,6 @@ from scipy import integrate, stats
 from derivdata.analysis import black76, risk_neutral, smile, surface, variance
 from derivdata.analysis.smile import svi
 from derivdata.analysis.status import Status
-from derivdata.sources.sample.options.bates import Bates, log_mgf, out_of_the_money
-from tests.analysis.deribit import chain_2026
 
 T = np.array([0.05, 0.2, 0.6])
 
@@ -88,42 +86,6 @@ def test_mean_is_the_variance_swap_and_the_skewness_a_sum_on_a_line():
     assert (about["skewness"] < 0).all()
 
 
-BATES = Bates(0.30, 0.35, 3.0, 1.2, -0.3, 6.0, -0.03, 0.10)
-
-
-def bates_surface(years: float) -> tuple[xr.Dataset, np.ndarray]:
-    k = np.linspace(-1.2, 1.0, 45) * np.sqrt(0.35 * years) * 2.5
-    otm = out_of_the_money(BATES, np.array([[years]]), k[:, None], np.zeros(k.size, dtype=np.int64))[:, 0]
-    side = np.where(k > 0, "call", "put")
-    iv = black76.implied_vol(otm, 1.0, np.exp(k), years, side).iv
-    return surface.fit(k[None], iv[None], [years], weights="equal"), k
-
-
-def test_distribution_of_a_bates_market_is_that_of_its_characteristic_function():
-    """Gil-Pelaez: P(x ≤ k) = ½ − 1/π ∫ Im[e^(−iuk) φ(u)]/u du, φ from the model, nothing of ours."""
-    years = 60 / 365
-    made, _ = bates_surface(years)
-    places = np.array([-0.4, -0.2, -0.1, 0.0, 0.1, 0.2, 0.35])
-    found = risk_neutral.density(made, places)
-
-    def below(k: float) -> float:
-        def integrand(u: float) -> float:
-            return float((np.exp(-1j * u * k + log_mgf(BATES, 1j * u, years)) / u).imag)
-
-        return 0.5 - integrate.quad(integrand, 1e-9, 120.0, limit=400)[0] / np.pi
-
-    truth = [below(k) for k in places]
-    # The fit is within 0.1 volatility points of the model; a slope in k of that size moves 0.002.
-    np.testing.assert_allclose(found["distribution"].isel(expiry=0), truth, atol=0.003)
-    step = 1e-3
-    logs = [complex(log_mgf(BATES, z * step, years)).real for z in (-2, -1, 0, 1, 2)]
-    mean = (logs[3] - logs[1]) / (2 * step)
-    spread = ((logs[3] - 2 * logs[2] + logs[1]) / step**2) ** 0.5
-    about = risk_neutral.moments(made)
-    assert float(about["mean"].item()) == pytest.approx(mean, rel=0.01)
-    assert float(about["standard_deviation"].item()) == pytest.approx(spread, rel=0.01)
-
-
 def test_status_of_butterflies_wings_and_missing_fits():
     """Vogt's slice (Gatheral and Jacquier 2014, example 3.1)."""
     vogt = svi.Raw(*(xr.DataArray([x], dims="expiry") for x in (-0.0410, 0.1331, 0.3060, 0.3586, 0.4153)))
@@ -144,15 +106,3 @@ def test_status_of_butterflies_wings_and_missing_fits():
     assert np.isnan(found["density"]).to_numpy()[:, 0].tolist() == [False, True, False]
     assert np.isnan(found["mass"]).to_numpy().tolist() == [False, True, False]
     assert found["status"].to_numpy().tolist() == [0, 2, 0]
-
-
-def test_recorded_chain_sums_to_one_and_keeps_its_forward():
-    table = chain_2026("20260120T092708Z")
-    made = surface.from_chain(table[table["symbol"] == "BTC"])
-    about = risk_neutral.moments(made)
-    fitted = (made["method"] > 0).to_numpy()
-    assert fitted.sum() >= 9
-    assert abs(about["mass"].to_numpy()[fitted] - 1).max() < 1e-8
-    assert abs(about["martingale"].to_numpy()[fitted] - 1).max() < 1e-8
-    free = variance.model_free(made, method="smile")["total_variance"]
-    np.testing.assert_allclose(-2 * about["mean"].to_numpy()[fitted], free.to_numpy()[fitted], rtol=1e-5)

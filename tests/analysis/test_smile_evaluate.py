@@ -175,13 +175,6 @@ def test_dims_are_the_slices_then_the_points(tmp_path):
         np.testing.assert_array_equal(smile.iv(back, 0.05), smile.iv(fit, 0.05))
 
 
-def test_lazy_fits_stay_lazy_and_equal():
-    fit, k = surface_of_slices(), np.linspace(-0.5, 0.5, 7)
-    lazy = fit.chunk({"expiry": 2})
-    assert isinstance(durrleman(lazy, k).data, da.Array)
-    xr.testing.assert_identical(durrleman(lazy, k).compute(), durrleman(fit, k))
-
-
 @pytest.mark.parametrize(("slope", "ok"), [(1.25, False), (1.2499, True)])
 def test_a_wing_of_slope_two_is_refused_though_its_density_is_positive(slope, ok):
     """Lee (2004): total variance grows by less than 2 per unit of log-moneyness. Here b (1 + rho) is 2.

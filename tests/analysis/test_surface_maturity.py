@@ -69,17 +69,6 @@ def test_at_an_expiry_a_cut_is_the_slice_itself_and_between_two_linear(three):
         assert float(surface.iv(three, k, t)) ** 2 * t == pytest.approx(expected, rel=1e-14)
 
 
-def test_between_expiries_total_variance_does_not_fall_and_call_prices_are_convex(three):
-    t = xr.DataArray(np.linspace(0.01, 0.6, 60), dims="maturity")
-    w = surface.iv(three, np.linspace(-3, 3, 61), t) ** 2 * t
-    assert float(w.diff("maturity").min()) > -1e-12
-    strike = np.linspace(0.3, 2.5, 441)
-    vol = surface.iv(three, np.log(strike), [0.1, 0.15, 0.4])
-    price = black76.price(1.0, xr.DataArray(strike, dims="log_moneyness"), vol["maturity"], vol, "call")
-    assert float(price.diff("log_moneyness", 2).min()) > -1e-13
-    assert float(price.diff("log_moneyness").max()) < 0
-
-
 def test_a_flat_surface_is_flat_at_every_time():
     """Mixed prices made a 25-delta butterfly of 0.96 points at 45 days of it, and one of 10 delta of 3.67."""
     years = np.array([30, 90, 180, 360]) / 365

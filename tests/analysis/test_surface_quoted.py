@@ -72,22 +72,6 @@ def test_a_worse_method_is_flagged_at_the_money(market: tuple[str, str]) -> None
     np.testing.assert_allclose(fit["atm_error_vol"], error, rtol=0, atol=0.006)
 
 
-def test_no_fit_is_exact_in_the_wings_and_slices_alone_cross() -> None:
-    crossings = {
-        method: int(
-            (~surface.calendar_check(fitted(("BTC", "deribit"), method=method, weights="vega"))["ok"]).sum()
-        )
-        for method in ("slices", "svi")
-    }
-    assert crossings["slices"] > 0
-    assert crossings["svi"] == 0
-    # Shortly before expiry the wings are jumps and the middle is Gaussian: five parameters miss some.
-    for method in ("slices", "svi", "essvi"):
-        fit = fitted(("BTC", "deribit"), method=method, weights="vega")
-        assert float(fit["rmse_vol"].isel(expiry=0)) > 0.01
-        assert float(fit["breach_vol"].max()) > 0.005
-
-
 @each_market
 def test_a_fit_to_bid_and_ask_meets_what_a_fit_to_the_marks_meets(market: tuple[str, str]) -> None:
     """Of the quotes with both sides all but one in twenty lie inside, or nearly as many as by the marks.

@@ -91,17 +91,6 @@ def test_the_documented_table_of_fits_is_that_of_the_chains(recorded_quotes, nam
     np.testing.assert_allclose(figures[6:], known[6:], atol=0 if "slices" not in name else 2)
 
 
-def test_the_default_meets_a_desks_goals(recorded_quotes):
-    found = fits.row({}, recorded_quotes)
-    alone = fits.row({"method": "slices"}, recorded_quotes)
-    assert found["atm"] <= 0.2
-    assert found["25"] <= 0.35
-    assert found["all"] <= min(0.3, 1.25 * alone["all"])
-    assert found["half"] >= 95
-    assert (found["butterflies"], found["crossings"], found["between"]) == (0, 0, 0)
-    assert alone["crossings"] > 0
-
-
 def test_an_index_of_the_chains_lies_within_its_bounds_and_near_its_strip(january):
     quotes = chain.smiles(january)
     fit = surface.from_chain(january)
