@@ -1,53 +1,11 @@
-"""Books, depth, option overviews, outcome and builder markets: random access, and the right rows."""
+"""Books, candles and market hours: the right rows."""
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pandas as pd
-import pytest
 
 from derivdata.sources import sample
-from derivdata.tables import TABLES
 from tests.support.instants import at
-
-TABLES_BY_TIME = (
-    "options_overview_history",
-    "orderbook_depth_history",
-    "hip3_traders",
-    "hip3_hourly_candles",
-    "hip4_traders",
-    "hip4_oi",
-    "builders_history",
-)
-FEW = {"symbols": ["BTC"], "venues": ["binance", "deribit"]}
-CUTS = ("2026-03-09 22:00", "2026-03-09 23:07", "2026-03-10 00:00", "2026-03-10 09:30", "2026-03-11 00:10")
-
-
-def read(table: str, start: str, end: str) -> pd.DataFrame:
-    few = FEW if "symbol" in TABLES[table].key and "exchange" in TABLES[table].key else {}
-    return sample.open().read(table, at(start), at(end), **few)
-
-
-@pytest.mark.parametrize("table", TABLES_BY_TIME)
-def test_joined_windows_are_the_long_window(table: str) -> None:
-    whole = read(table, CUTS[0], CUTS[-1])
-    parts = pd.concat([read(table, a, b) for a, b in pairwise(CUTS)], ignore_index=True)
-    assert len(whole) > 0
-    assert whole["time"].between(at(CUTS[0]), at(CUTS[-1]), inclusive="left").all()
-    pd.testing.assert_frame_equal(whole, TABLES[table].conform(parts))
-
-
-@pytest.mark.parametrize(
-    "table", ["options_overview_history", "orderbook_depth_history", "hip3_hourly_candles"]
-)
-def test_the_newest_row_is_the_last_of_the_history(table: str) -> None:
-    few = FEW if "exchange" in TABLES[table].key else {}
-    newest = sample.open().latest(table, at("2026-03-10 09:00"), within=pd.Timedelta(2, "h"), **few)
-    history = read(table, "2026-03-10 07:00", "2026-03-10 09:00:01")
-    key = [name for name in TABLES[table].key if name != "time"]
-    last = history.sort_values("time").drop_duplicates(key, keep="last")
-    pd.testing.assert_frame_equal(newest, TABLES[table].conform(last))
 
 
 def test_books_are_books() -> None:
@@ -67,7 +25,7 @@ def test_books_are_books() -> None:
 
 
 def test_candles_join_and_hold_their_prices() -> None:
-    candles = read("hip3_hourly_candles", "2026-03-09", "2026-03-11")
+    candles = sample.open().read("hip3_hourly_candles", at("2026-03-09"), at("2026-03-11"))
     for _, coin in candles.groupby(["dex", "symbol"], observed=True):
         assert (coin["open_usd"].to_numpy()[1:] == coin["close_usd"].to_numpy()[:-1]).all()
     ends = candles[["open_usd", "close_usd"]]

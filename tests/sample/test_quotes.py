@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -82,17 +81,6 @@ def test_a_local_table_is_made_stored_served_fetched_and_drawn(endpoint: Endpoin
 def prices(start: str = START, end: str = END) -> pd.DataFrame:
     rows = STORE.read("prices_history", at(start), at(end), **FEW)
     return rows.pivot(index=["symbol", "exchange", "time"], columns="kind", values="price_usd")
-
-
-def test_rows_are_the_table_and_parts_join() -> None:
-    whole = STORE.read("prices_history", at(START), at(END), **FEW)
-    cuts = (START, "2026-03-09 23:41", "2026-03-10 00:00:01", END)
-    parts = [STORE.read("prices_history", at(a), at(b), **FEW) for a, b in pairwise(cuts)]
-    pd.testing.assert_frame_equal(TABLES["prices_history"].conform(pd.concat(parts)), whole)
-    assert len(whole) == 3 * 10 * whole.groupby(["symbol", "exchange"], observed=True).ngroups
-    newest = STORE.latest("prices_history", at("2026-03-10 00:07"), within=pd.Timedelta("1h"), **FEW)
-    last = whole[whole["time"] == at("2026-03-10 00:05")].reset_index(drop=True)
-    pd.testing.assert_frame_equal(newest, last)
 
 
 def test_mark_and_index_are_the_market_s_price_and_below_it_by_the_published_premium() -> None:
