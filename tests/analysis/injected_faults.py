@@ -135,24 +135,15 @@ def _hourly(series: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
     return series.assign(time=series["time"].min().floor("h") + pd.to_timedelta(hours, "h"))
 
 
+SCALES = {"×2": 2.0, "/2": 0.5, "×4": 4.0, "/4": 0.25, "×8": 8.0, "/8": 1 / 8, "×100": 100.0, "/100": 0.01}
+
 # Each fault, and the columns of the report in which it must show.
 FAULTS: dict[str, tuple[Fault, tuple[str, ...]]] = {
-    "×2 from the middle on": (_from_the_middle_on(2.0), ("scale_change",)),
-    "/2 from the middle on": (_from_the_middle_on(0.5), ("scale_change",)),
-    "×4 from the middle on": (_from_the_middle_on(4.0), ("scale_change",)),
-    "/4 from the middle on": (_from_the_middle_on(0.25), ("scale_change",)),
-    "×2 throughout": (_scaled(2.0), ("peer_scale",)),
-    "/2 throughout": (_scaled(0.5), ("peer_scale",)),
-    "×4 throughout": (_scaled(4.0), ("peer_scale",)),
-    "/4 throughout": (_scaled(0.25), ("peer_scale",)),
-    "×8 from the middle on": (_from_the_middle_on(8.0), ("scale_change",)),
-    "/8 from the middle on": (_from_the_middle_on(1 / 8), ("scale_change",)),
-    "/100 from the middle on": (_from_the_middle_on(0.01), ("scale_change",)),
-    "×100 from the middle on": (_from_the_middle_on(100.0), ("scale_change",)),
-    "×8 throughout": (_scaled(8.0), ("peer_scale",)),
-    "/8 throughout": (_scaled(1 / 8), ("peer_scale",)),
-    "×100 throughout": (_scaled(100.0), ("peer_scale",)),
-    "/100 throughout": (_scaled(0.01), ("peer_scale",)),
+    **{
+        f"{name} from the middle on": (_from_the_middle_on(by), ("scale_change",))
+        for name, by in SCALES.items()
+    },
+    **{f"{name} throughout": (_scaled(by), ("peer_scale",)) for name, by in SCALES.items()},
     "other sign from the middle on": (_from_the_middle_on(-1.0), ("sign_change",)),
     "other sign throughout": (_scaled(-1.0), ("peer_sign",)),
     "shift of an hour": (_shifted, ("off_schedule",)),

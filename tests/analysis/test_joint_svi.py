@@ -50,12 +50,6 @@ def test_garbage_comes_out_free_or_as_essvi_that_says_so(rng, most):
         np.testing.assert_allclose(fitted[name].to_numpy()[fallback], essvi[name].to_numpy()[fallback])
 
 
-def test_five_parameters_come_closer_than_three(rng):
-    k, iv, t = noisy(rng, 6, 5, 0.01)
-    five, three = (surface.fit(k, iv, t, method=method, weights="equal") for method in ("svi", "essvi"))
-    assert ((five["rmse_vol"] ** 2).sum("expiry") < (three["rmse_vol"] ** 2).sum("expiry")).all()
-
-
 def test_known_svi_slices_without_arbitrage_are_recovered():
     """Neither slice is SSVI (its vertex is not where it would be); both are free, and far apart."""
     years = np.array([0.1, 0.4])

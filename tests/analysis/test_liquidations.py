@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,7 +11,6 @@ from derivdata.analysis import liquidations
 from derivdata.analysis.liquidations.branching import BranchingStatus
 from tests.support.shared import known_path, shared_path
 
-SOAK = os.environ.get("DERIVDATA_SOAK") == "1"
 DAY = 1440  # minutes
 
 
@@ -198,22 +195,6 @@ def test_a_branching_ratio_is_right_or_says_why_not(
         assert abs(found.item() - ratio) > 0.05, "the status is right to warn"
     else:
         assert found.item() == pytest.approx(figure, abs=0.05)
-
-
-@pytest.mark.skipif(not SOAK, reason="the long form: DERIVDATA_SOAK=1")
-@pytest.mark.parametrize(("kind", "ratio", "lag", "width", "figure", "status"), FLOWS)
-def test_hardly_a_branching_ratio_is_wrong_without_a_word(
-    kind: str, ratio: float, lag: float, width: int, figure: float | None, status: BranchingStatus
-) -> None:
-    """Forty flows of each: at most two are off by over 0.08 without a status, four have it in vain."""
-    silent = vain = 0
-    for seed in range(40):
-        found = liquidations.branching_ratio(_flow(kind, ratio, lag, seed, width))
-        warned = (int(found["status"]) & (CYCLE | CORRELATED)) > 0
-        silent += abs(found.item() - ratio) > 0.08 and not warned
-        vain += warned and figure is not None
-    assert silent <= 2
-    assert vain <= 4
 
 
 def test_independent_events_have_no_figure_of_note() -> None:

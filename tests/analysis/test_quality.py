@@ -255,17 +255,6 @@ def test_series_without_a_value_are_examined_beside_each_other() -> None:
     assert report["sign_change"].tolist() == [False, False, False]
 
 
-def test_the_median_of_others_leaves_each_out() -> None:
-    values = np.array(
-        [[1.0, 5.0, np.nan, 1.0], [2.0, 1.0, 2.0, np.nan], [9.0, 3.0, 4.0, np.nan], [4.0, 7.0, 6.0, 2.0]]
-    )
-    others = peers.median_of_others(values)
-    np.testing.assert_array_equal(
-        others,
-        [[4.0, 3.0, 4.0, np.nan], [4.0, 5.0, 5.0, 1.5], [2.0, 5.0, 4.0, 1.5], [2.0, 3.0, 3.0, np.nan]],
-    )
-
-
 @pytest.fixture(scope="module")
 def settlements() -> tuple[pd.DataFrame, pd.DataFrame]:
     table = injected_faults.recorded()

@@ -149,17 +149,6 @@ def test_many_surfaces_in_one_call_are_those_of_many_calls(rng):
             np.testing.assert_allclose(together[name][i], alone[name], rtol=1e-7)
 
 
-def test_venues_and_a_history_are_leading_dims(noisy):
-    k, iv, years = noisy
-    history = xr.concat([iv, 1.1 * iv], "time").expand_dims(exchange=["deribit", "okx"])
-    found = surface.fit(k, history, years, method="essvi", weights="equal")
-    assert found["theta"].dims == ("exchange", "time", "expiry")
-    np.testing.assert_allclose(
-        found["theta"].sel(exchange="okx")[0],
-        surface.fit(k, iv, years, method="essvi", weights="equal")["theta"],
-    )
-
-
 @pytest.mark.parametrize("method", ["essvi", "slices"])
 def test_lazy_quotes_give_a_lazy_surface_of_equal_value(rng, method):
     k, iv, t = mingone.ragged([mingone.draw(rng, count) for count in (3, 4, 5)])

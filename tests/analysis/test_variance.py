@@ -247,11 +247,7 @@ def strip_quotes(vol=0.5, years=0.1, low=-0.8, high=0.8, step=0.01):
 
 
 def test_what_a_strip_is_and_is_not():
-    """Strikes that lie dense: the sum is the integral, of which 1e-3 of delta on each side is missing."""
-    found = variance.model_free(strip_quotes(step=0.001), method="strip")
-    assert float(found["total_variance"]) == pytest.approx(0.25 * 0.1, rel=3e-3)
-    assert float(found["lower"]) <= 0.025 <= float(found["upper"])
-    assert float(found["wing_share"]) == 0
+    """Quotes that are missing are strikes that are not listed, in any order; one side alone is no strip."""
     quotes = strip_quotes()
     holed = quotes.assign(iv=quotes["iv"].where(np.arange(quotes.sizes["strike"]) % 3 > 0))
     dropped = quotes.isel(strike=np.arange(quotes.sizes["strike"]) % 3 > 0)

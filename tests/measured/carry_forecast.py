@@ -24,25 +24,6 @@ from derivdata.analysis.funding.pooled_regression import Plan, future_sums, pair
 from derivdata.support.arrays import Array, Floats
 from tests.support.recorded_funding import PERIODS, recorded_funding
 
-__all__ = [
-    "COSTS",
-    "HISTORIES",
-    "HOLD",
-    "HOLDS",
-    "RULES",
-    "STORED",
-    "VENUES",
-    "advantage",
-    "after",
-    "by_history",
-    "by_pair",
-    "forecasts",
-    "main",
-    "pick_table",
-    "picks",
-    "scores",
-]
-
 HOLD = "7d"
 STORED = Path(__file__).resolve().parents[2] / "notebooks" / "did_the_picks_pay.csv"
 RULES: tuple[Literal["forecast", "last", "mean_7d"], ...] = ("forecast", "last", "mean_7d")
