@@ -96,7 +96,10 @@ def test_what_nobody_watched_is_blank_and_a_feed_brings_its_own_coverage() -> No
         patch.get_x()
     )
     assert hours == pd.Timedelta(3, "h")
-    unknown = plot.liquidations(made.liquidated()).get_figure(root=True).axes[0].child_axes[2]
+    ax = plot.liquidations(made.liquidated())
+    areas = np.concatenate([c.get_sizes() for c in ax.collections if len(c.get_offsets()) == 10])
+    assert areas.max() / areas.min() == pytest.approx(np.sqrt(2)), "twice the value, √2 the area"
+    unknown = ax.get_figure(root=True).axes[0].child_axes[2]
     assert [t.get_text() for t in unknown.texts if "source" not in t.get_text()] == ["not stated"]
     events = made.liquidated()
     watched = [["2026-01-05T00:00:00Z", "2026-01-05T06:00:00Z"]]

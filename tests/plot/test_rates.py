@@ -57,6 +57,10 @@ def test_a_table_without_any_rate_is_an_error_that_says_so(draw: Callable[..., A
 
 
 def test_the_heat_map_averages_wider_columns() -> None:
+    [mesh] = plot.funding_heatmap(made.funding()).collections
+    cells = np.ma.filled(mesh.get_array(), np.nan)
+    assert mesh.get_clim()[1] == pytest.approx(np.nanpercentile(np.abs(cells), 98))
+    assert mesh.get_clim()[0] == -mesh.get_clim()[1]
     ax = plot.funding_heatmap(made.funding(), step="1D", reach=3.0)
     assert ax.get_title(loc="left") == "BTC funding: longs paid in 67 % of cells (venue × 1 d)"
     [mesh] = ax.collections
