@@ -87,19 +87,12 @@ def funding_history(
             interactive.line(cells.index, edge, hover=hover, fill=fill, showlegend=fill != "none", **area)
             for fill, edge in zip(("none", "tonexty"), ends.to_numpy(), strict=False)
         ]
-        traces += [
-            interactive.line(cells.index, cells[venue], name, hover, place)
-            for place, (venue, name) in enumerate(names.items())
-        ]
+        for place, (venue, name) in enumerate(names.items()):
+            traces.append(interactive.line(cells.index, cells[venue], name, hover, place))
         strip = interactive.Strip(traces, _RATE, axis={"range": limits})
-        about: Any = {
-            "title": title,
-            "x": interactive.TIME,
-            "table": table,
-            "data": (data,),
-            "source": source,
-        }
-        return interactive.figure(strip, **about, legend=unit + cut.replace("▲▼: ", ""))
+        return interactive.figure(
+            [strip], title, table, data, source=source, legend=unit + cut.replace("▲▼: ", "")
+        )
     ax = style.axes(ax)
     if len(ends):
         ax.fill_between(cells.index, ends.iloc[0], ends.iloc[1], color=GREY, alpha=0.3, lw=0, label=others)
@@ -177,6 +170,7 @@ def funding_heatmap(
     table = long_table(cells[list(means.index)], "time", "exchange", "rate_bps_8h")
     width, height = style.row_size(len(rows), 0.16)
     if engine == "plotly":
+        hover = f"%{{y}}<br>{interactive.AT_TIME}, {_written(hours)}<br>%{{z:.2f}} bps per 8 h"
         bare = np.where(np.isnan(shown) & np.isin(rows, means.index)[:, None], 0.0, np.nan)
         where: Any = {"x": cells.index, "y": [interactive.text(row) for row in rows]}
         where |= {"xperiod": 3.6e6 * hours, "xperiodalignment": "middle"}
@@ -184,23 +178,10 @@ def funding_heatmap(
         grey: Any = {"colorscale": [[0, NO_DATA], [1, NO_DATA]], "showscale": False}
         traces = [
             interactive.trace("Heatmap", "", "%{y}<br>no rate", z=bare, **where, **grey),
-            interactive.heat_map(
-                shown,
-                _RATE,
-                f"%{{y}}<br>{interactive.AT_TIME}, {_written(hours)}<br>%{{z:.2f}} bps per 8 h",
-                **where,
-                **colours,
-            ),
+            interactive.heat_map(shown, _RATE, hover, **where, **colours),
         ]
         strip = interactive.Strip(traces, "venue", axis={"dtick": 1})
-        about: Any = {
-            "title": title,
-            "x": interactive.TIME,
-            "table": table,
-            "data": (data,),
-            "source": source,
-        }
-        return interactive.figure(strip, **about, height=height)
+        return interactive.figure([strip], title, table, data, source=source, height=height)
     ax = style.axes(ax, size=(width, height))
     edges = cells.index.append(cells.index[-1:] + pd.Timedelta(hours, "h"))
     colours = {"cmap": DIVERGING, "vmin": centre - reach, "vmax": centre + reach}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -23,9 +23,8 @@ _ABOVE |= {"x": 0.02, "y": 1.0, "yanchor": "top", "pad_t": 14}
 _BELOW: dict[str, Any] = {"orientation": "h", "x": 0, "font_size": 11, "traceorder": "normal"}
 _DASHES = {"-": "solid", "--": "dash", ":": "dot"}
 
-TIME = {"title": "time [UTC]"}
 AT_TIME = "%{x|%Y-%m-%d %H:%M} UTC"
-"""An axis of time, and in a hover text the instant of a mark."""
+"""Of a hover text: the instant of a mark."""
 
 
 class Strip(NamedTuple):
@@ -38,18 +37,20 @@ class Strip(NamedTuple):
 
 
 def figure(
-    *strips: Strip,
+    strips: Sequence[Strip],
     title: str,
-    x: dict[str, Any],
     table: pd.DataFrame,
-    data: tuple[Any, ...],
+    *data: Any,
     source: Any,
     height: float = 4.9,
     legend: str = "",
+    label: str = "time [UTC]",
+    **x: Any,
 ) -> Any:
     """Return a figure of strips below one another with one x axis, dressed like those of matplotlib.
 
-    `height` is in inches; `data` and `source` are what the line below the title names.
+    `height` is in inches; `data` and `source` are what the line below the title names; `label` and `x` are of
+    that axis.
     """
     made = import_extra("plotly.subplots", "plotly", "engine='plotly'").make_subplots(
         rows=len(strips),
@@ -60,8 +61,8 @@ def figure(
     for row, strip in enumerate(strips, start=1):
         made.add_traces(strip.traces, rows=row, cols=1)
         made.update_yaxes(strip.axis, title_text=text(strip.label), title_font_size=12, row=row)
-    made.update_xaxes(x | {"title": None})
-    made.update_xaxes(title_text=x["title"], title_font_size=12, title_standoff=4, row=len(strips))
+    made.update_xaxes(**x)
+    made.update_xaxes(title_text=label, title_font_size=12, title_standoff=4, row=len(strips))
     lines = title_lines(title, _ACROSS)
     words, url = stated(*data, source=source)
     below = [line for each in words.split("\n") for line in textwrap.wrap(each, _ACROSS + 8)]

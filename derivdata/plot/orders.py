@@ -92,18 +92,12 @@ def liquidations(
     table = events[["time", "symbol", "exchange", "side", "value_usd"]]
     if engine == "plotly":
         hover = f"{interactive.AT_TIME}<br>%{{y:,.2f}} USD"
-        strips = [
-            interactive.Strip(
-                [interactive.line(each["time"], each, "price", hover, 4, showlegend=False)], _PRICE
-            )
-            for each in lines
-        ]
+        drawn = [interactive.line(each["time"], each, "price", hover, 4, showlegend=False) for each in lines]
+        strips = [interactive.Strip([each], _PRICE) for each in drawn]
         strips += [_raster_of(names, dots), _sums_of(*sums), _coverage_of(coverage, limits)]
         strips = [strip._replace(height=part) for strip, part in zip(strips, heights, strict=True)]
-        about: Any = {"title": title, "table": table, "data": (events, price), "source": source}
-        return interactive.figure(
-            *strips, **about, x=interactive.TIME | {"range": limits}, height=1.2 * height
-        )
+        size: Any = {"height": 1.2 * height, "range": limits}
+        return interactive.figure(strips, title, table, events, price, source=source, **size)
     *upper, raster, bars, seen = style.strips(ax, *heights, size=(8.0, height), gap=0.08)
     _raster(raster, dots)
     style.dress(raster, title="" if upper else title, y="venue")

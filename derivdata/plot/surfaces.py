@@ -86,9 +86,8 @@ def surface(
         place = {"x": columns, "y": spread, "customdata": names, "colorscale": SEQUENTIAL}
         strip = interactive.Strip([interactive.heat_map(100 * iv, unit, hover, **place)], y)
         few = apart(columns, len(expiries) / 4)  # as many as a narrow screen has room for
-        ticks = {"tickvals": few, "ticktext": [interactive.text(labels[place]) for place in few]}
-        words = {"title": title, "table": table, "data": (data,), "source": source}
-        return interactive.figure(strip, **words, x={"title": x, **ticks})
+        ticks: Any = {"tickvals": few, "ticktext": [interactive.text(labels[place]) for place in few]}
+        return interactive.figure([strip], title, table, data, source=source, label=x, **ticks)
     ax = style.axes(ax)
     drawn = ax.pcolormesh(columns, spread, 100 * iv, cmap=SEQUENTIAL, shading="nearest", rasterized=True)
     ax.set_ylim(-reach, reach)

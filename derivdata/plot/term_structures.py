@@ -110,7 +110,7 @@ def term_structure(
         ]
         upper = interactive.Strip(lines, y[0], 2.0, _PERCENT)
         lower = interactive.Strip(marks, y[1], 1.3, _PERCENT | {"range": _limits(model_free)})
-        return _interactive(upper, lower, title=title, table=table, data=(data,), source=source, height=6.2)
+        return _interactive([upper, lower], title, table, data, source=source, height=6.2)
     above, below = style.strips(ax, 2.0, 1.3, size=(8.0, 5.5), gap=0.13)  # a legend stands between
     _steps(above, tenors, vol)
     if before is not None:
@@ -151,12 +151,12 @@ def _line_of(table: pd.DataFrame, column: str, name: str, place: int = 0, **opti
     return interactive.line(table["days"], table[column], name, hover, place, **dated)
 
 
-def _interactive(*strips: interactive.Strip, table: pd.DataFrame, **words: Any) -> Any:
+def _interactive(strips: list[interactive.Strip], title: str, table: Any, *data: Any, **more: Any) -> Any:
     """Return a figure of plotly over listed expiries, with the labels that fit on a narrow screen."""
     limits, ticks = expiry_ticks(table["days"], table["expiry"], _NARROW)
-    axis = {"type": "log", "range": np.log10(limits), "tickvals": list(ticks), "title": EXPIRY}
+    axis: Any = {"type": "log", "range": np.log10(limits), "tickvals": list(ticks), "label": EXPIRY}
     axis["ticktext"] = [interactive.text(label) for label in ticks.values()]
-    return interactive.figure(*strips, x=axis, table=table, **words)
+    return interactive.figure(strips, title, table, *data, **axis, **more)
 
 
 def _basis(data: Chain, source: Source | None, ax: Axes | None, engine: Engine) -> Axes | Any:
@@ -176,7 +176,7 @@ def _basis(data: Chain, source: Source | None, ax: Axes | None, engine: Engine) 
     if engine == "plotly":
         lines = [_steps_of(tenors, growth), _line_of(table, "basis_apr", name)]
         strip = interactive.Strip(lines, y, axis=_PERCENT)
-        return _interactive(strip, title=title, table=table, data=(data,), source=source)
+        return _interactive([strip], title, table, data, source=source)
     ax = style.axes(ax)
     _steps(ax, tenors, growth)
     ax.plot(tenors, apr, "o-", ms=4.5, lw=1.5, color=PALETTE[0], label=name)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import tempfile
+import tomllib
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-import msgspec
 import pandas as pd
 
 from derivdata.client.transport.cache import cache_folder
@@ -26,33 +28,6 @@ from derivdata.support.text import did_you_mean
 
 __all__ = ["load"]
 __dir__ = __all__.copy
-
-
-class _File(msgspec.Struct):
-    path: str
-    bytes: int
-    sha256: str
-
-
-class _Part(msgspec.Struct):
-    """Files that are imported in one way."""
-
-    files: list[_File]
-    set: dict[str, str] = {}
-    tz: str | None = None
-
-
-class _Dataset(msgspec.Struct):
-    table: str
-    holds: str
-    units: str
-    licence: str
-    source: str
-    certain: str  # what of the address could be compared with something
-    url: str
-    map: dict[str, str]
-    parts: list[_Part]
-    unit: str | None = None
 
 
 @typed
@@ -86,48 +61,47 @@ def load(name: str | None = None) -> pd.DataFrame:
     """
     known = _registry()
     if name is None:
-        told = ("table", "holds", "units", "licence", "source", "certain")
-        rows = {key: {field: getattr(one, field) for field in told} for key, one in known.items()}
-        sizes = {key: sum(f.bytes for part in one.parts for f in part.files) for key, one in known.items()}
-        return pd.DataFrame.from_dict(rows, orient="index").assign(bytes=sizes).rename_axis("name")
+        listed = pd.DataFrame.from_dict(known, orient="index").rename_axis("name")
+        sizes = [sum(f["bytes"] for part in parts for f in part["files"]) for parts in listed["parts"]]
+        return listed.drop(columns=["url", "map", "unit", "parts"]).assign(bytes=sizes)
     if name not in known:
         raise ValueError(f"{name=}: there are {', '.join(known)}{did_you_mean(name, known)}")
     dataset, folder = known[name], cache_folder() / "datasets"
-    recipe = hashlib.sha256(msgspec.json.encode(dataset)).hexdigest()[:12]
+    recipe = hashlib.sha256(json.dumps(dataset).encode()).hexdigest()[:12]
     private_folder(folder / "files")
     archive = folder / f"{name}-{recipe}"
     if not archive.is_dir():
         _make(dataset, folder, archive)
-    frame = open_archive(archive).read(dataset.table)
-    credit = f"data: {dataset.source}; licence: {dataset.licence}"
+    frame = open_archive(archive).read(dataset["table"])
+    credit = f"data: {dataset['source']}; licence: {dataset['licence']}"
     frame.attrs["provenance"] |= {"source": name, "attribution": credit}
     return frame
 
 
 @functools.cache
-def _registry() -> dict[str, _Dataset]:
-    text = Path(__file__).with_suffix(".toml").read_bytes()
-    return msgspec.toml.decode(text, type=dict[str, _Dataset])
+def _registry() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
-def _make(dataset: _Dataset, folder: Path, archive: Path) -> None:
+def _make(dataset: dict[str, Any], folder: Path, archive: Path) -> None:
     """Import the files into a folder that takes the archive's place when it is whole."""
+    how = {"map": dataset["map"], "unit": dataset.get("unit")}
     paths = [
-        [_fetched(dataset.url + f.path, f, folder / "files") for f in part.files] for part in dataset.parts
+        [_fetched(dataset["url"], f, folder / "files") for f in part["files"]] for part in dataset["parts"]
     ]
-    table, columns, unit = dataset.table, dataset.map, dataset.unit
     with tempfile.TemporaryDirectory(dir=folder) as made:
         whole = Path(made) / "archive"
-        for part, files in zip(dataset.parts, paths, strict=True):
-            import_files(table, files, whole, map=columns, set=part.set, tz=part.tz, unit=unit)
+        for part, files in zip(dataset["parts"], paths, strict=True):
+            import_files(dataset["table"], files, whole, set=part.get("set"), tz=part.get("tz"), **how)
         with suppress(OSError):  # another process was first
             whole.rename(archive)
 
 
-def _fetched(url: str, file: _File, folder: Path) -> Path:
+def _fetched(base: str, file: dict[str, Any], folder: Path) -> Path:
     """Return the path of a file with the recorded hash, fetched if it is not there."""
-    path = folder / f"{file.sha256[:12]}-{Path(file.path).name}"
-    if path.is_file() and _is_same(path.read_bytes(), file):
+    url, wanted = base + file["path"], file["sha256"]
+    path = folder / f"{wanted[:12]}-{Path(file['path']).name}"
+    if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == wanted:
         return path
     try:
         with KeylessSession() as session:
@@ -135,13 +109,9 @@ def _fetched(url: str, file: _File, folder: Path) -> Path:
         why = "" if reply.status == 200 else f"HTTP {reply.status} from {url}"
     except NetworkError as problem:
         why = f"{str(problem).partition(': ')[2]}; the address is {url}"
-    if not why and not _is_same(reply.body, file):
-        why = f"{len(reply.body):,} bytes came from {url}, not the {file.bytes:,} with SHA-256 {file.sha256}"
+    if not why and hashlib.sha256(reply.body).hexdigest() != wanted:
+        why = f"{len(reply.body):,} bytes came from {url}, not the {file['bytes']:,} with SHA-256 {wanted}"
     if why:
-        raise NetworkError(file.path, f"{why}; try again, or save the file by hand as {path}")
+        raise NetworkError(file["path"], f"{why}; try again, or save the file by hand as {path}")
     replace_file(path, reply.body)
     return path
-
-
-def _is_same(content: bytes, file: _File) -> bool:
-    return hashlib.sha256(content).hexdigest() == file.sha256

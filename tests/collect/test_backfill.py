@@ -81,6 +81,7 @@ def test_a_walk_that_breaks_off_writes_no_row_and_is_asked_again(
     fakes.faults["bybit"] = [*[None] * (listing + 1), refused]
     done = fill("funding_settlements", "bybit", symbols=["BTC"])
     assert len(done.failed) == 1
+    assert done.failed[0].startswith("bybit funding_settlements BTC: /v5/market/funding/history: ")
     assert "10001" in done.failed[0]
     assert "BTC" not in archive.symbols("funding_settlements")
     asked = archive.requests().set_index("symbol")

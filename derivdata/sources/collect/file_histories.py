@@ -125,7 +125,7 @@ def backfill_files(
         except ArchiveError:
             raise
         except DerivdataError as problem:
-            done.failed.append(f"{exchange}: {problem}")
+            done.failed.append(f"{exchange}: {str(problem).removeprefix(f'{exchange} ')}")
         finally:
             done.requests += host.requests
             host.close()

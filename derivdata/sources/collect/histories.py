@@ -194,7 +194,7 @@ class _Job:
         except ArchiveError as problem:
             self.fatal = problem
         except DerivdataError as problem:
-            failure = f"{self.exchange}: {problem}"
+            failure = f"{self.exchange}: {str(problem).removeprefix(f'{self.exchange} ')}"
             self.done.failed.append(failure)  # to which other venues' threads append, too
             if self.progress is not None:
                 self.progress(failure)
@@ -315,6 +315,6 @@ class _Job:
         self.done.count(self.exchange, table, counts.written)
         named = f"{self.exchange} {table} {symbol or 'of all symbols'}"
         errors = [request.error for request in requests if request.error]
-        self.done.failed += [f"{named}: {error}" for error in errors]
+        self.done.failed += [f"{named}: {error.removeprefix(f'{self.exchange} ')}" for error in errors]
         if self.progress is not None:
             self.progress(f"{named}: {'; '.join(errors) or f'{counts.written} rows'}")
