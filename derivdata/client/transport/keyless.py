@@ -1,22 +1,25 @@
-"""Requests to public APIs that want no key: one session a venue, one try, nothing kept.
+"""Requests to public APIs that want no key: sessions, turns at limits, tries, refusals; nothing is kept.
 
-Who asks decides how often and how long to wait; see `derivdata.sources.collect`.
+Who asks decides how patient to be; see `derivdata.sources.collect`.
 """
 
 from __future__ import annotations
 
 import http.cookiejar
+import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+import pandas as pd
 import requests
 import urllib3
 
 from derivdata.client.transport.body import BodyTooLarge, TooSlow, read_body
-from derivdata.errors import NetworkError
+from derivdata.client.transport.response import retry_after
+from derivdata.errors import NetworkError, VenueError
 from derivdata.support.forking import renew_in_child
 
 _CONNECT_SECONDS, _SECONDS = 5.0, 10.0
@@ -26,6 +29,17 @@ WHOLE_SECONDS = 120.0
 """Longest time for a whole answer: a venue that sends a byte now and then must not hold up its own polls."""
 
 LARGEST = 64 * 2**20
+
+LONGEST_WAIT = 60.0
+"""Longest wait before another try [s]."""
+
+_LIMITS = {403: 600.0, 418: 120.0, 429: None}
+"""Statuses of rate limits, and how long to wait where the answer does not say so [s]."""
+_REFUSAL_BYTES = 2**14
+_TAG = re.compile(r"<(style|script)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
+_REGION = re.compile(r"\b(countr(y|ies)|regions?|jurisdictions?|territor(y|ies)|locations?)\b", re.IGNORECASE)
+
+T = TypeVar("T")
 
 
 class Unreachable(NetworkError):
@@ -38,6 +52,21 @@ class KeylessReply(NamedTuple):
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+
+class Turns:
+    """Turns at the limits of one host, which venues at the same address share."""
+
+    def __init__(self) -> None:
+        self._free_at: dict[str, pd.Timestamp] = {}
+        self._lock = threading.Lock()
+
+    def take(self, now: pd.Timestamp, seconds: float, pool: str = "") -> float:
+        """Take the next turn of a limit, of so many seconds, and return how long to wait for it [s]."""
+        with self._lock:
+            start = max(now, self._free_at.get(pool, now))
+            self._free_at[pool] = start + pd.Timedelta(seconds, "s")
+        return float((start - now).total_seconds())
 
 
 class KeylessSession:
@@ -90,6 +119,44 @@ class KeylessSession:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def persist(
+    ask: Callable[[], T],
+    pause: Callable[[VenueError | NetworkError, float], float | None],
+    wait: Callable[[float], None],
+    *,
+    tries: int,
+) -> T:
+    """Ask until there is an answer; `pause` says how long to wait after an error [s], None for no more.
+
+    It is given the usual time, which doubles from a second up to a minute.
+    """
+    usual = 1.0
+    for tried in range(1, tries + 1):
+        try:
+            return ask()
+        except (VenueError, NetworkError) as problem:
+            seconds = pause(problem, usual)
+            if seconds is None or tried == tries:
+                raise
+        wait(seconds)
+        usual = min(usual * 2, LONGEST_WAIT)
+    raise AssertionError("unreachable")
+
+
+def refusal(where: str, reply: KeylessReply) -> VenueError:
+    """Return the error of an answer that is none, by its status: a limit, busy, a region, or refused."""
+    wait = retry_after(reply.headers.get("Retry-After"), reply.headers.get("Date"))
+    reason = "busy" if reply.status >= 500 else "refused"
+    # A refusal speaks of where the address is; a firewall's page, whose limit 403 is, of other things.
+    text = _TAG.sub(" ", reply.body[:_REFUSAL_BYTES].decode(errors="replace"))
+    if reply.status == 451 or (reply.status == 403 and _REGION.search(text)):
+        reason = "region"
+    elif reply.status in _LIMITS:
+        reason, wait = "limit", wait or _LIMITS[reply.status]
+    message = f"HTTP {reply.status}: {reply.body[:300].decode(errors='replace')}"
+    return VenueError(where, message, code=reply.status, reason=reason, status=reply.status, retry_after=wait)
 
 
 def _unreachable(problem: BaseException, host: str) -> str:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import copy
 import math
-import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from derivdata.client.transport.keyless import KeylessReply, KeylessSession, Unreachable
-from derivdata.client.transport.response import http_date, retry_after
+from derivdata.client.transport.keyless import (
+    LONGEST_WAIT,
+    KeylessReply,
+    KeylessSession,
+    Turns,
+    Unreachable,
+    persist,
+    refusal,
+)
+from derivdata.client.transport.response import http_date
 from derivdata.errors import DerivdataError, NetworkError, SchemaError, VenueError
 from derivdata.sources import venues
 from derivdata.sources.collect.clock import Clock
@@ -23,14 +30,8 @@ from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
 
 _TRIES = 7
-_LONGEST_WAIT = 60.0
-_LIMITS = {403: 600.0, 418: 120.0, 429: None}
-"""Statuses of rate limits, and how long to wait where the answer does not say so [s]."""
 _SKEW_NOTICE, _SKEW_STOP = 5.0, 60.0
 _PASSING = ("limit", "busy")
-_REFUSAL_BYTES = 2**14
-_TAG = re.compile(r"<(style|script)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
-_REGION = re.compile(r"\b(countr(y|ies)|regions?|jurisdictions?|territor(y|ies)|locations?)\b", re.IGNORECASE)
 
 
 class Stopped(DerivdataError):
@@ -55,21 +56,6 @@ class ContractList(NamedTuple):
 
     contracts: Contracts
     frames: dict[str, Any]
-
-
-class Turns:
-    """Turns at the limits of one host, which venues at the same address share."""
-
-    def __init__(self) -> None:
-        self._free_at: dict[str, pd.Timestamp] = {}
-        self._lock = threading.Lock()
-
-    def take(self, now: pd.Timestamp, seconds: float, pool: str = "") -> float:
-        """Take the next turn of a limit, of so many seconds, and return how long to wait for it [s]."""
-        with self._lock:
-            start = max(now, self._free_at.get(pool, now))
-            self._free_at[pool] = start + pd.Timedelta(seconds, "s")
-        return float((start - now).total_seconds())
 
 
 def shared_by_host(venues: Iterable[Venue], quarantine: Quarantine | None = None) -> dict[str, Shared]:
@@ -149,24 +135,25 @@ class VenueSession:
         Raises `VenueError` or `NetworkError` after every try, `SchemaError`, or `Stopped`: the clock was.
         """
         given = {**endpoint.fixed, **endpoint.params, **(params or {})}
-        part, delay = endpoint.host or endpoint.path, 1.0
+        part, sent = endpoint.host or endpoint.path, self.clock.utc()
         if part in self.shared.refused:
             raise VenueError(endpoint.where, self.shared.refused[part], reason="region")
-        for tried in range(1, _TRIES + 1):
+
+        def ask() -> tuple[Records, str, bytes]:
+            nonlocal sent
             self._pace(endpoint)
             sent = self.clock.utc()
-            try:
-                return self._once(endpoint, given, context)
-            except (VenueError, NetworkError) as problem:
-                self.patience -= (self.clock.utc() - sent).total_seconds()
-                pause = self._pause(problem, part, delay)
-                if pause is None or tried == _TRIES:
-                    raise
-                wait = pause
-            self.patience -= wait
-            self._wait(wait)
-            delay = min(delay * 2, _LONGEST_WAIT)
-        raise AssertionError("unreachable")
+            return self._once(endpoint, given, context)
+
+        def pause(problem: VenueError | NetworkError, usual: float) -> float | None:
+            self.patience -= (self.clock.utc() - sent).total_seconds()
+            return self._pause(problem, part, usual)
+
+        def wait(seconds: float) -> None:
+            self.patience -= seconds
+            self._wait(seconds)
+
+        return persist(ask, pause, wait, tries=_TRIES)
 
     def _pause(self, problem: VenueError | NetworkError, part: str, delay: float) -> float | None:
         """Return how long to wait before asking again [s]; None: not again. Limits hold for all sessions."""
@@ -182,7 +169,7 @@ class VenueSession:
                 self.shared.refused[part] = f"refuses this address: {why}; {advice}"
         elif isinstance(problem, Unreachable) and not self.shared.answered:
             passing = math.isinf(self.patience)  # a poll does not insist on a venue that never said a word
-        return wait if passing and wait <= min(_LONGEST_WAIT, self.patience) else None
+        return wait if passing and wait <= min(LONGEST_WAIT, self.patience) else None
 
     def _wait(self, seconds: float) -> None:
         if self.clock.wait(seconds):
@@ -221,7 +208,7 @@ class VenueSession:
             except VenueError as problem:
                 problem.status = problem.status or reply.status
                 raise
-        self._check(place, reply, sent)
+        self._check(f"{self.venue.exchange} {place}", reply, sent)
         read_context = self._context(context or {})
         try:
             records = venues.records(self.venue.exchange, text, reply.body, at=at, context=read_context)
@@ -252,7 +239,7 @@ class VenueSession:
             closed = self.shared.closed_for(self.clock.utc())
             if closed <= 0:
                 return
-            if closed > min(_LONGEST_WAIT, self.patience):
+            if closed > min(LONGEST_WAIT, self.patience):
                 raise VenueError(
                     endpoint.where,
                     f"not asked: its rate limit allows the next request in {closed:.0f} s",
@@ -263,35 +250,18 @@ class VenueSession:
             self._wait(closed)
             # Another turn: those that waited for the venue together must not ask together.
 
-    def _check(self, place: str, reply: KeylessReply, sent: pd.Timestamp) -> None:
-        where = f"{self.venue.exchange} {place}"
-        self._check_clock(where, reply, sent)
-        if reply.status == 200:
-            return
-        wait = retry_after(reply.headers.get("Retry-After"), reply.headers.get("Date"))
-        reason = "busy" if reply.status >= 500 else "refused"
-        # A refusal speaks of where the address is; a firewall's page, whose limit 403 is, of other things.
-        text = _TAG.sub(" ", reply.body[:_REFUSAL_BYTES].decode(errors="replace"))
-        if reply.status == 451 or (reply.status == 403 and _REGION.search(text)):
-            reason = "region"
-        elif reply.status in _LIMITS:
-            reason, wait = "limit", wait or _LIMITS[reply.status]
-        message = f"HTTP {reply.status}: {reply.body[:300].decode(errors='replace')}"
-        raise VenueError(
-            where, message, code=reply.status, reason=reason, status=reply.status, retry_after=wait
-        )
-
-    def _check_clock(self, where: str, reply: KeylessReply, sent: pd.Timestamp) -> None:
-        """Compare the venue's clock with ours: rows of two clocks that differ would not join."""
+    def _check(self, where: str, reply: KeylessReply, sent: pd.Timestamp) -> None:
+        """Compare the venue's clock with ours, as rows of two clocks would not join; raise a refusal."""
         theirs = http_date(reply.headers.get("Date"))
-        if theirs is None:
-            return
-        apart = max((sent - theirs).total_seconds(), (theirs - self.clock.utc()).total_seconds())
-        said = f"its clock and this machine's are {apart:.0f} s apart"
-        if apart > _SKEW_STOP:
-            raise VenueError(where, f"{said}: set the clock", code="clock")
-        if apart > _SKEW_NOTICE and not self.notices:
-            self.notices.append(f"{where}: {said}")
+        if theirs is not None:
+            apart = max((sent - theirs).total_seconds(), (theirs - self.clock.utc()).total_seconds())
+            said = f"its clock and this machine's are {apart:.0f} s apart"
+            if apart > _SKEW_STOP:
+                raise VenueError(where, f"{said}: set the clock", code="clock")
+            if apart > _SKEW_NOTICE and not self.notices:
+                self.notices.append(f"{where}: {said}")
+        if reply.status != 200:
+            raise refusal(where, reply)
 
 
 def _typed(params: Mapping[str, str]) -> dict[str, Any]:

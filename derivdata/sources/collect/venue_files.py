@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from derivdata.client.transport.keyless import KeylessReply, KeylessSession
+from derivdata.client.transport.keyless import LONGEST_WAIT, KeylessReply, KeylessSession, persist, refusal
 from derivdata.errors import NetworkError, VenueError
 from derivdata.sources.archive.ledger import LedgerFile
 from derivdata.sources.collect.clock import Clock
@@ -22,7 +22,7 @@ from derivdata.support import times
 from derivdata.support.files import replace_file
 
 _PACE_SECONDS = 0.05
-_TRIES, _FIRST_WAIT, _LONGEST_WAIT = 5, 1.0, 60.0
+_TRIES = 5
 _MOST_PAGES = 1_000
 _ENTRY = re.compile(r"<Contents>(.*?)</Contents>", re.DOTALL)
 _FOLDER = re.compile(r"<CommonPrefixes>.*?<Prefix>(.*?)</Prefix>", re.DOTALL)
@@ -304,25 +304,21 @@ class FileHost:
     def _get(self, host: str, path: str, params: Mapping[str, str]) -> KeylessReply | None:
         """Ask until it answers; None is that there is no such file, and nothing else is."""
         url = (self._address or host) + (path if path else "/" if self._address else "")
-        where, delay = url.partition("://")[2], _FIRST_WAIT
-        for tried in range(1, _TRIES + 1):
+
+        def ask() -> KeylessReply | None:
             self._wait(_PACE_SECONDS)
             self.requests += 1
-            try:
-                reply = self._http.send("GET", url, params)
-            except NetworkError:
-                if tried == _TRIES:
-                    raise
-            else:
-                if reply.status in (200, 404):
-                    return reply if reply.status == 200 else None
-                text = f"HTTP {reply.status}: {reply.body[:200].decode(errors='replace')}"
-                reason = {451: "region", 403: "refused"}.get(reply.status, "busy")
-                if reason != "busy" or tried == _TRIES:
-                    raise VenueError(where, text, reason=reason, status=reply.status)
-            self._wait(delay)
-            delay = min(delay * 2, _LONGEST_WAIT)
-        raise AssertionError("unreachable")
+            reply = self._http.send("GET", url, params)
+            if reply.status in (200, 404):
+                return reply if reply.status == 200 else None
+            raise refusal(url.partition("://")[2], reply)
+
+        def pause(problem: VenueError | NetworkError, usual: float) -> float | None:
+            seconds = problem.retry_after or usual
+            refused = isinstance(problem, VenueError) and problem.reason in ("refused", "region")
+            return None if refused or seconds > LONGEST_WAIT else seconds
+
+        return persist(ask, pause, self._wait, tries=_TRIES)
 
     def _wait(self, seconds: float) -> None:
         if self._clock.wait(seconds):
