@@ -23,23 +23,24 @@ def test_constant_samples_of_thirty_days_are_ninety_bps_at_every_resolution(step
     assert float(accrued["missing_hours"][-1]) == 0.0
 
 
-@pytest.mark.parametrize("interval", [1.0, 2.0, 4.0, 8.0])
-def test_constant_settlements_of_thirty_days_are_ninety_bps_at_every_interval(interval):
-    accrued = funding.cumulative(series(np.ones(round(720 / interval)), step=interval))
-    assert float(accrued["funding_bps"][-1]) == pytest.approx(90.0, rel=1e-12)
-    assert float(accrued["covered_hours"][-1]) == 720.0
+STEADY = [[(720 // hours, hours)] for hours in (1, 2, 4, 8)]
+CHANGED = [[(45, 8), (90, 4)], [(30, 8), (60, 4), (240, 1)], [(480, 1), (30, 8)]]
 
 
-@pytest.mark.parametrize("changes", [[(45, 8), (90, 4)], [(30, 8), (60, 4), (240, 1)], [(480, 1), (30, 8)]])
+@pytest.mark.parametrize("changes", STEADY + CHANGED)
 @pytest.mark.parametrize("read", ["reported", "inferred"])
-def test_ninety_bps_through_changes_of_interval(changes, read):
+def test_constant_settlements_of_thirty_days_are_ninety_bps_through_changes_of_interval(changes, read):
     interval = np.repeat([hours for _, hours in changes], [count for count, _ in changes]).astype(float)
     panel = series(np.ones(interval.size), hours=interval.cumsum())
     hours = panel.copy(data=interval).assign_attrs(units="h")
     if read == "inferred":
-        hours = funding.infer_interval(panel)["interval_hours"]
+        found = funding.infer_interval(panel)
+        hours = found["interval_hours"]
+        assert hours.attrs == {"units": "h"}
+        assert (found["changed"].sum(), found["missing"].sum()) == (len(changes) - 1, 0)
     accrued = funding.cumulative(panel.assign_coords(interval_hours=hours))
     assert float(accrued["funding_bps"][-1]) == pytest.approx(90.0, rel=1e-12)
+    assert float(accrued["covered_hours"][-1]) == 720.0
 
 
 def test_samples_hold_until_the_next_for_two_steps():

@@ -19,15 +19,6 @@ def _inferred(gaps, **options):
     return funding.infer_interval(series(np.ones(hours.size), hours=hours), **options)
 
 
-@pytest.mark.parametrize("interval", [1.0, 2.0, 4.0, 8.0])
-def test_a_steady_venue(interval):
-    found = _inferred([interval] * 5)
-    np.testing.assert_array_equal(found["interval_hours"], [interval] * 6)
-    assert not found["changed"].any()
-    assert not found["missing"].any()
-    assert found["interval_hours"].attrs == {"units": "h"}
-
-
 def test_a_change_is_dated_to_its_first_settlement_and_known_after_three():
     found = _inferred([8, 8, 8, 4, 4, 4])
     np.testing.assert_array_equal(found["interval_hours"], [8, 8, 8, 8, 4, 4, 4])

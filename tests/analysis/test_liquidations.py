@@ -9,7 +9,7 @@ import xarray as xr
 
 from derivdata.analysis import liquidations
 from derivdata.analysis.liquidations.branching import BranchingStatus
-from tests.support.shared import known_path, shared_path
+from tests.support.shared import known_path
 
 DAY = 1440  # minutes
 
@@ -218,17 +218,6 @@ def test_misuse_is_refused(events: pd.DataFrame) -> None:
         liquidations.bucket(events.iloc[:0])
     quiet = liquidations.bucket(events.iloc[:0], start="2026-01-01", end="2026-01-01T01:00")
     assert quiet["long_usd"].values.tolist() == [0.0] * 12
-
-
-def test_recorded_liquidations_bucket_to_their_total() -> None:
-    frame = pd.read_parquet(shared_path("data/liquidations_hyperliquid/liquidations.parquet"))
-    found = liquidations.bucket(
-        frame.rename(columns={"timestamp": "time", "size_usd": "value_usd"}).assign(side="short"), "1h"
-    )
-    assert found["count"].sum().item() == 2243
-    assert found["short_usd"].sum().item() == pytest.approx(frame["size_usd"].sum(), rel=1e-12)
-    first = found.sel(time="2025-05-25T14:00")
-    assert first["count"].item() == (frame["timestamp"] < "2025-05-25T15:00Z").sum()
 
 
 def test_a_cluster_that_still_runs_is_not_known() -> None:
