@@ -73,14 +73,16 @@ class Quarantine:
 
     And of doubtful rows, which no limit removes: a market may do what nobody has seen. Their files hold whole
     rows of a table, so that ``derivdata import`` takes what was right after all. Requests carry no key, so
-    there is none to keep.
+    there is none to keep. Without a folder nothing is kept.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
 
     def keep(self, exchange: str, request: str, body: bytes, error: str, at: pd.Timestamp) -> str:
-        """Keep a body and return where, or why not: a disk that refuses must not stop the collecting."""
+        """Keep a body and return its error with where, or why not: a disk must not stop the collecting."""
+        if self.folder is None:
+            return error
         place = request.partition("?")[0]
         kind = hashlib.blake2b(f"{exchange} {place} {error}".encode(), digest_size=6).hexdigest()
         description = {
@@ -100,24 +102,29 @@ class Quarantine:
             for old in sorted(files, key=lambda p: (p == path, _changed(p)))[:-_FILES]:
                 old.unlink(missing_ok=True)
         except OSError as problem:
-            return f"not kept: {problem}"
-        return f"kept as {path.name}"
+            return f"{error} (not kept: {problem})"
+        return f"{error} (kept as {path.name})"
 
-    def keep_records(self, exchange: str, names: Iterable[str], records: Records, at: pd.Timestamp) -> None:
+    def keep_records(
+        self, exchange: str, names: Iterable[str], records: Records | None, at: pd.Timestamp
+    ) -> None:
         """Keep doubtful records as rows of some tables, beside those of the same day."""
+        if records is None or self.folder is None:
+            return
         for table in names:
             try:
                 rows = frames(exchange, records, [table], at=times.us(at))[table]
             except SchemaError as problem:  # no rows of this table in any unit
                 self.keep(exchange, table, msgspec.json.encode(records), str(problem), at)
                 continue
-            if len(rows):
-                self.keep_rows(exchange, table, rows, f"{at:%Y-%m-%d}", append=True)
+            self.keep_rows(exchange, table, rows, f"{at:%Y-%m-%d}", append=True)
 
     def keep_rows(
         self, exchange: str, table: str, rows: pd.DataFrame, part: str, *, append: bool = False
     ) -> str:
         """Keep rows of a table in the file of a `part`, or `append` them, and return where, or why not."""
+        if self.folder is None or rows.empty:
+            return "not kept"
         path = self.folder / f"{exchange}-{table}-{part}.csv"
         try:
             private_folder(self.folder)
@@ -129,13 +136,6 @@ class Quarantine:
         except OSError as problem:
             return f"not kept: {problem}"
         return f"kept as {path.name}"
-
-
-def noted(
-    quarantine: Quarantine | None, exchange: str, request: str, body: bytes, error: str, at: pd.Timestamp
-) -> str:
-    """Return an error, with the place in the quarantine where its body is now, if there is one."""
-    return f"{error} ({quarantine.keep(exchange, request, body, error, at)})" if quarantine else error
 
 
 def _changed(path: Path) -> float:

@@ -19,7 +19,7 @@ _SECOND_US = 1_000_000
 class PushedStates:
     """The newest state of each contract and second, of frames that may tell only what changed."""
 
-    def __init__(self, exchange: str, quarantine: Quarantine | None = None) -> None:
+    def __init__(self, exchange: str, quarantine: Quarantine) -> None:
         self._exchange, self._quarantine = exchange, quarantine
         self._last: dict[str, State] = {}  # all that was told of each contract, by this connection
         self._new: dict[tuple[str, int], State] = {}  # by contract and second
@@ -49,8 +49,7 @@ class PushedStates:
         new, self._new = self._new, {}
         left_out, self._left_out = self._left_out, []
         states, failed, notes = self._held.hold([*new.values()], now)
-        if self._held.withheld and self._quarantine is not None:
-            self._quarantine.keep_records(self._exchange, names, Records(states=self._held.withheld), now)
+        self._quarantine.keep_records(self._exchange, names, self._held.withheld, now)
         rows = dict[str, pd.DataFrame]()
         for name in names:
             try:

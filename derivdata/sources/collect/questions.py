@@ -71,7 +71,7 @@ class LastPolls:
         self._last: dict[tuple[str, str], float] = {}  # by contract and figure
         self._since: dict[tuple[str, str], pd.Timestamp] = {}  # when a figure was first doubtful
         self._named: set[str] = set()  # contracts that a poll told of
-        self.withheld: list[Any] = []  # rows of the last poll as they were told that lost a figure
+        self.withheld: Records | None = None  # of the last poll, as they were told, that lost a figure
         self.prices: dict[str, float] = {}  # the last price of each symbol
 
     def hold(
@@ -94,7 +94,8 @@ class LastPolls:
         self._named.update(row.instrument.name for row in states)
         states = [self._sound(row, left_out, now) for row in states]
         kept = {(row.instrument.name, row.time): row for row in states}
-        self.withheld = [row for row in told if kept.get((row.instrument.name, row.time)) != row]
+        lost = [row for row in told if kept.get((row.instrument.name, row.time)) != row]
+        self.withheld = Records(states=lost) if lost else None
         # Replaced whole: another thread reads it.
         prices = ((row.instrument.symbol, row.mark or row.price or row.last) for row in states)
         self.prices = self.prices | {symbol: price for symbol, price in prices if price}
@@ -108,7 +109,7 @@ class LastPolls:
         for row in options:
             figures = {figure: getattr(row, figure) for figure in _HELD_OF_OPTIONS}
             sound.append(row._replace(**self._doubtful(row.name, figures, left_out, now)))
-        self.withheld = [row for row, kept in zip(options, sound, strict=True) if kept != row]
+        self.withheld = Records(options=[a for a, b in zip(options, sound, strict=True) if a != b])
         return sound, left_out
 
     def sound_fills(
@@ -249,10 +250,9 @@ def require_plausible(session: VenueSession, archive: Archive, table: str, rows:
         require_even(table, rows)
     except (Question, SchemaError) as problem:
         why = f"{exchange} {table}: {problem.finding if isinstance(problem, Question) else problem}"
-        if quarantine := session.shared.quarantine:
-            part = re.sub(r"\W", "_", str(rows["symbol"].iloc[0]))
-            why += f" ({quarantine.keep_rows(exchange, table, rows, part)})"
-        raise SchemaError(why) from None
+        part = re.sub(r"\W", "_", str(rows["symbol"].iloc[0]))
+        kept = session.shared.quarantine.keep_rows(exchange, table, rows, part)
+        raise SchemaError(f"{why} ({kept})") from None
 
 
 def require_even(table: str, rows: pd.DataFrame) -> None:

@@ -23,7 +23,7 @@ from derivdata.client.transport.response import http_date
 from derivdata.errors import DerivdataError, NetworkError, SchemaError, VenueError
 from derivdata.sources import venues
 from derivdata.sources.collect.clock import Clock
-from derivdata.sources.collect.files import Quarantine, noted
+from derivdata.sources.collect.files import Quarantine
 from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.reading import Reading
@@ -79,7 +79,7 @@ class Shared:
         self._list_news: dict[str, str] = {}
         self.refused: dict[str, str] = {}  # hosts and requests that refuse this address, and why
         self.answered = False  # whether anything ever came back
-        self.quarantine = quarantine  # for bodies that are not as expected; None keeps none
+        self.quarantine = quarantine or Quarantine()  # for what is not as expected
         self._closed_until: pd.Timestamp | None = None
         self._lock = threading.Lock()
 
@@ -213,10 +213,9 @@ class VenueSession:
         try:
             records = venues.records(self.venue.exchange, text, reply.body, at=at, context=read_context)
         except SchemaError as problem:
-            exchange, quarantine = self.venue.exchange, self.shared.quarantine
-            raise SchemaError(noted(quarantine, exchange, text, reply.body, str(problem), at)) from None
-        if records.withheld and self.shared.quarantine is not None:
-            self.shared.quarantine.keep_records(endpoint.exchange, endpoint.tables, records.doubtful(), at)
+            why = self.shared.quarantine.keep(self.venue.exchange, text, reply.body, str(problem), at)
+            raise SchemaError(why) from None
+        self.shared.quarantine.keep_records(self.venue.exchange, endpoint.tables, records.withheld, at)
         return records, text, reply.body
 
     def _context(self, more: Mapping[str, Any]) -> Context:

@@ -17,7 +17,7 @@ from derivdata import tables
 from derivdata.errors import DerivdataError, SchemaError
 from derivdata.sources import venues
 from derivdata.sources.collect.clock import Clock
-from derivdata.sources.collect.files import Quarantine, noted
+from derivdata.sources.collect.files import Quarantine
 from derivdata.sources.collect.pushed_states import PushedStates
 from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.endpoint import STATE_TABLES, Stream, Venue
@@ -68,11 +68,12 @@ class VenueStream:
         self.tables = next(e.tables for e in venue.endpoints if e.path == stream.channel)
         self.venue, self._stream, self._clock = venue, stream, clock
         self.channel = stream.channel
-        self._contracts, self._address, self._quarantine = contracts, address, quarantine
+        self._contracts, self._address = contracts, address
+        self._quarantine = quarantine or Quarantine()
         self._lock = threading.Lock()
         self._frames: list[Mapping[str, pd.DataFrame]] = []
         is_state = bool({*self.tables} & {*STATE_TABLES})
-        self._states = PushedStates(venue.exchange, quarantine) if is_state else None
+        self._states = PushedStates(venue.exchange, self._quarantine) if is_state else None
         self.left_out = ""  # figures of states that are doubtful, of the last time that it was drained
         self._covered: list[Window] = []
         self._since: pd.Timestamp | None = None
@@ -219,9 +220,7 @@ class VenueStream:
                 self._keep(body, context, now)
             except SchemaError as problem:
                 exchange, channel = self.venue.exchange, self.channel
-                raise SchemaError(
-                    noted(self._quarantine, exchange, channel, body, str(problem), now)
-                ) from None
+                raise SchemaError(self._quarantine.keep(exchange, channel, body, str(problem), now)) from None
             return True
         if body != b"pong":
             with contextlib.suppress(ValueError, msgspec.DecodeError):  # text that is no JSON says nothing
@@ -237,8 +236,7 @@ class VenueStream:
         """Keep the rows of a frame."""
         exchange = self.venue.exchange
         records = venues.records(exchange, self._stream.channel, body, at=now, context=context)
-        if records.withheld and self._quarantine is not None:
-            self._quarantine.keep_records(exchange, self.tables, records.doubtful(), now)
+        self._quarantine.keep_records(exchange, self.tables, records.withheld, now)
         if self._states is None:
             told = frames(exchange, records, self.tables, at=times.us(now))
             with self._lock:

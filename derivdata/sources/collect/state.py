@@ -13,7 +13,7 @@ from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.bulk import AGAIN, CHAINS, BulkAnswers, Poll
 from derivdata.sources.collect.contract_states import ContractStates, PaymentSpacing
 from derivdata.sources.collect.contracts import contract_name, endpoints_for, list_contracts
-from derivdata.sources.collect.files import is_collected, noted
+from derivdata.sources.collect.files import is_collected
 from derivdata.sources.collect.history_rows import require_contract
 from derivdata.sources.collect.liquidations import LIQUIDATIONS, LiquidationPolls
 from derivdata.sources.collect.questions import LastPolls, require_current
@@ -232,7 +232,9 @@ class VenueState:
             chain.options, left_out = self.held.hold_chain(chain.options, poll.at)
             if left_out:
                 poll.parts["options"] = f"{len(left_out)} left out: {left_out[0]}"
-                self._keep(CHAINS, Records(options=self.held.withheld), arrived)
+                self.session.shared.quarantine.keep_records(
+                    poll.exchange, CHAINS, self.held.withheld, poll.at
+                )
             self._add_frames(poll, chain, CHAINS, arrived)
 
     def _add_recent(self, poll: Poll, state: Records, table: str, at: int) -> None:
@@ -263,25 +265,18 @@ class VenueState:
         """Return liquidations near the last prices of contracts that are listed, and what is left out."""
         listed = rows["symbol"] if self.contracts is None else {i.symbol for i in self.contracts.items}
         sound, left_out = self.held.sound_fills(rows, now, listed)
-        if left_out and (quarantine := self.session.shared.quarantine):
+        if left_out:
             far = rows[~rows.index.isin(sound.index)]
-            quarantine.keep_rows(
+            self.session.shared.quarantine.keep_rows(
                 self.session.venue.exchange, LIQUIDATIONS, far, f"{now:%Y-%m-%d}", append=True
             )
         return sound, f"{len(left_out)} left out: {left_out[0]}" if left_out else ""
-
-    def _keep(self, names: Iterable[str], records: Records, at: int) -> None:
-        """Keep doubtful records in the quarantine."""
-        if quarantine := self.session.shared.quarantine:
-            instant = pd.Timestamp(at, unit="us", tz="UTC")
-            quarantine.keep_records(self.session.venue.exchange, names, records, instant)
 
     def _hold_to_last_poll(self, poll: Poll, state: Records, names: Iterable[str]) -> None:
         """Leave out figures that others contradict, or those that the contract told last."""
         listed = () if self.contracts is None else {item.name for item in self.contracts.items}
         state.states, failed, notes = self.held.hold(self._stamped(state).states, poll.at, listed)
-        if self.held.withheld:
-            self._keep(names, Records(states=self.held.withheld), times.us(poll.at))
+        self.session.shared.quarantine.keep_records(poll.exchange, names, self.held.withheld, poll.at)
         poll.failed |= failed
         if notes:
             poll.parts["figures"] = "; ".join(notes)
@@ -323,7 +318,7 @@ class VenueState:
     def _refused(self, poll: Poll, table: str, records: Records, problem: SchemaError) -> str:
         """Keep records that are no rows of a table in the quarantine; return what is wrong with them."""
         body = msgspec.json.encode(records)
-        return noted(self.session.shared.quarantine, poll.exchange, table, body, str(problem), poll.at)
+        return self.session.shared.quarantine.keep(poll.exchange, table, body, str(problem), poll.at)
 
     def _stamped(self, state: Records) -> Records:
         """Stamp what has no instant of its own with that at which its contract's last answer arrived."""

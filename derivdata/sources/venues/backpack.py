@@ -5,24 +5,14 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.sources.venues.endpoint import PRICE_TABLES, RATE_TABLES, Paging, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import Fault, refusal
+from derivdata.sources.venues.faults import WordedBody, refusal
 from derivdata.sources.venues.readers import books, contracts, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Payment, Records
 from derivdata.sources.venues.shapes import Book, Figures, Listed, Paid, spelled
-from derivdata.sources.venues.wire import Wire
 
 _HOUR_MS = 3_600_000
 _REASONS = {"TOO_MANY_REQUESTS": "limit", "SERVICE_UNAVAILABLE": "busy", "MAINTENANCE": "busy"}
-
-
-class _Fault(Wire):
-    code: str | None = None
-    message: str = ""
-
-    @property
-    def fault(self) -> Fault:
-        return None if self.code is None else (self.code, self.message)
 
 
 def _named(name: str) -> Instrument:
@@ -94,7 +84,7 @@ VENUE = Venue(
     "backpack",
     "https://api.backpack.exchange/api/v1",
     ENDPOINTS,
-    refusal(_Fault, _REASONS.get),
+    refusal(WordedBody, _REASONS.get),
     budget=5.0,  # no limit is published; clients ask 20 times a second
     terms="Persons of the United States may not trade perpetuals; no text on public data was found.",
     hourly=True,

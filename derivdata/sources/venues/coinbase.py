@@ -6,9 +6,9 @@ from functools import partial
 
 from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import Fault, refusal
-from derivdata.sources.venues.readers import contracts
+from derivdata.sources.venues.readers import candles, contracts
 from derivdata.sources.venues.reading import Reading, named
-from derivdata.sources.venues.record_types import Instrument, Records
+from derivdata.sources.venues.record_types import Instrument
 from derivdata.sources.venues.shapes import Listed, spelled
 from derivdata.sources.venues.wire import Wire
 
@@ -16,11 +16,11 @@ _REASONS = {"Public rate limit exceeded": "limit", "Internal server error": "bus
 
 
 class _Fault(Wire):
-    message: str | None = None
+    message: str = ""
 
     @property
     def fault(self) -> Fault:
-        return None if self.message is None else (self.message, self.message)
+        return (self.message, self.message) if self.message else None
 
 
 _PRODUCT = spelled(
@@ -34,19 +34,13 @@ def _product(reading: Reading, row: Listed[str, str, str]) -> Instrument | None:
     return reading.contract(row, active=row.status == "online") if row.quote == "USD" else None
 
 
-def candles(reading: Reading) -> Records:
-    """Read the open of each hour: a row is instant [s], low, high, open, close, volume."""
-    rows = reading.decode(list[tuple[int, float, float, float, float, float]])
-    item = reading.instrument(reading.asked("product_id"), named)
-    return reading.prices([(1000 * row[0], row[3]) for row in rows], item, "spot", "1h")
-
-
+_candles = candles("", named, "spot", by="product_id", step="granularity", unit="seconds", opened=3)
 _endpoint = partial(VenueEndpoint, "coinbase")
 
 ENDPOINTS = (
     _endpoint("instruments", "/products", contracts(_PRODUCT, "", _product), lists=True),
     _endpoint(
-        "spot", "/products/{product_id}/candles", candles, params={"granularity": "3600"},
+        "spot", "/products/{product_id}/candles", _candles, params={"granularity": "3600"},
         symbol="product_id",
         paging=Paging(descending=True, start="start", end="end", unit="iso", limit=300, limit_name="",
                       span_hours=299),

@@ -49,6 +49,18 @@ class CodedBody(wire.Wire):
         return None if self.code in (None, self.success) else (self.code, self.msg)
 
 
+class WordedBody(wire.Wire):
+    """A body whose ``code`` is a word where it is an error."""
+
+    code: str | None = None
+    message: str = ""
+
+    @property
+    def fault(self) -> Fault:
+        """The error."""
+        return None if self.code is None else (self.code, self.message)
+
+
 class NumberedBody(RefusedBody):
     """A body whose ``code`` is a number; a venue with another `success` has a subclass."""
 

@@ -5,26 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import Fault, refusal
+from derivdata.sources.venues.faults import NumberedBody, refusal
 from derivdata.sources.venues.readers import contracts, payments, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.shapes import Figures, Listed, Paid, spelled
-from derivdata.sources.venues.wire import Wire
 
 _REASONS = {510: "limit", 500: "busy", 501: "busy", 509: "busy"}
-
-
-class _Fault(Wire):
-    success: bool | None = None
-    code: int | None = None
-    message: str = ""
-
-    @property
-    def fault(self) -> Fault:
-        """An error comes with HTTP 200."""
-        failed = self.success is False or self.code not in (None, 0)
-        return (self.code, self.message) if failed else None
 
 
 def _named(name: str) -> Instrument:
@@ -103,4 +90,4 @@ ENDPOINTS = (
     _endpoint("tickers", "push.tickers", ticker_frames, method="WS"),
 )  # fmt: skip
 
-VENUE = Venue("mexc", "https://api.mexc.com", ENDPOINTS, refusal(_Fault, _REASONS.get), budget=2.5)
+VENUE = Venue("mexc", "https://api.mexc.com", ENDPOINTS, refusal(NumberedBody, _REASONS.get), budget=2.5)

@@ -8,8 +8,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TypeVar
 
+import msgspec
+
 from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import Fault, refusal
+from derivdata.sources.venues.faults import WordedBody, refusal
 from derivdata.sources.venues.readers import Reader, books, closed, contracts, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
@@ -20,13 +22,8 @@ T = TypeVar("T")
 _OLD_HOURS = 8.0
 
 
-class _Fault(Wire):
-    error: str | None = None
-    message: str = ""
-
-    @property
-    def fault(self) -> Fault:
-        return None if self.error is None else (self.error, self.message)
+class _Fault(WordedBody):
+    code: str | None = msgspec.field(default=None, name="error")
 
 
 def _named(name: str) -> Instrument:

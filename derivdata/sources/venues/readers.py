@@ -173,8 +173,10 @@ def taken(
     return read
 
 
-def candles(path: str, named: Named, kind: str, *, by: str, step: str) -> Reader:
-    """Read prices at the start of each candle, a row of its instant, its open and more.
+def candles(
+    path: str, named: Named, kind: str, *, by: str, step: str, unit: Unit = "ms", opened: int = 1
+) -> Reader:
+    """Read prices at the start of each candle, a row of its instant and, at the place `opened`, its open.
 
     A spot pair is that of a contract (the context's), and its price that of 1000 coins where this is.
     """
@@ -184,7 +186,10 @@ def candles(path: str, named: Named, kind: str, *, by: str, step: str) -> Reader
         name = reading.context.named if kind == "spot" else None
         item = reading.instrument(name or reading.asked(by), named)
         multiple = base(item.symbol)[1] if kind == "spot" else 1
-        prices = [(row[0], multiple * reading.required(row[1])) for row in rows]
+        to_ms = 1000 if unit == "seconds" else 1
+        prices = [
+            (to_ms * reading.required(row[0]), multiple * reading.required(row[opened])) for row in rows
+        ]
         return reading.prices(prices, item, kind, reading.resolution(step))
 
     return read

@@ -132,7 +132,8 @@ class Reading(wire.Body):
         if found:
             changed = [without(row, found[n]) if n in found else row for n, row in enumerate(rows)]
             setattr(records, kind, [row for row in changed if row is not None])
-            records.withheld += [(kind, rows[place]) for place in found]
+            records.withheld = records.withheld or Records()
+            setattr(records.withheld, kind, [rows[place] for place in found])
             records.left_out += texts
 
     def require_snapshot(self, kind: str) -> None:

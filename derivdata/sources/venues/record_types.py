@@ -281,8 +281,8 @@ class Records:
     """Raw stamps of all rows of a page, also of those that are no rows of ours: where to go on from."""
     left_out: list[str] = field(default_factory=list)
     """Why rows are left out that fail their own checks: a figure that contradicts another one, say."""
-    withheld: list[tuple[str, Any]] = field(default_factory=list)
-    """Rows as they were told that lost figures for that, each after the name of its list here."""
+    withheld: Records | None = None
+    """Rows as they were told that lost figures for that."""
     cursor: str | None = None
     """What the venue wants back to give the next page."""
 
@@ -309,13 +309,6 @@ class Records:
                 newest[option.symbol] = max(option.time, newest.get(option.symbol, 0))
         chain = [o._replace(time=newest.get(o.symbol)) for o in options.values()]
         return replace(self, states=[*states.values()], options=chain)
-
-    def doubtful(self) -> Records:
-        """Return the records that were `withheld`."""
-        found = Records()
-        for name, row in self.withheld:
-            getattr(found, name).append(row)
-        return found
 
     def add_past(self, row: Payment | OiPoint | Price | Liquidation) -> None:
         """Add a row of a history, and its stamp to those of the page."""
