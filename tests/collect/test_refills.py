@@ -200,9 +200,7 @@ def test_a_history_that_is_refused_is_told_with_the_minute(
     monkeypatch.setattr(fakes.truth, "payments", lambda *a: [(s, h, float("nan")) for s, h, _ in truth(*a)])
     found = _collected(tmp_path / "market", fakes, clock, 6, "bybit")
     told = [text for minute in found for part, text in minute.failed.items() if part.startswith("history")]
-    assert any(
-        "bybit funding_settlements BTC: bybit /v5/market/funding/history: 'nan'" in text for text in told
-    )
+    assert any("bybit funding_settlements BTC: /v5/market/funding/history: 'nan'" in text for text in told)
 
 
 def test_the_end_does_not_wait_for_a_dead_venue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

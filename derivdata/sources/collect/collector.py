@@ -128,17 +128,7 @@ class Collector:
         self._ended = threading.Event()
         self._running: dict[str, pd.Timestamp] = {}  # venues that are being polled, and since when
         self._polls: queue.Queue[Poll | BaseException] = queue.Queue()
-        self.refills = Refills(
-            archive,
-            self.shared,
-            self.symbols,
-            names=names,
-            since=since,
-            keep=keep,
-            clock=self.clock,
-            addresses=addresses or {},
-            unconfirmed=unconfirmed,
-        )
+        self.refills = Refills(archive, self._asked, self.symbols, since=since, keep=keep)
         self._own: dict[str, dict[str, pd.Timestamp]] = {}  # ids of fills of each venue with two paths
         self._dropped: pd.Timestamp | None = None
 

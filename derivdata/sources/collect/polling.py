@@ -77,14 +77,15 @@ class VenuePolls:
             if name not in tables.TABLES:
                 raise ValueError(f"tables: there is no table {name!r}{did_you_mean(name, tables.TABLES)}")
         self.names, self.gone = names, dict[str, str]()
-        self._clock, self._sockets = clock, sockets or {}
+        self.clock, self.addresses, self.unconfirmed = clock, addresses or {}, unconfirmed
+        self._sockets = sockets or {}
         chosen = chosen_venues(venues, unconfirmed=unconfirmed)
         self.listened = _listened_to(chosen, streams) if self.keeps(LIQUIDATIONS) else {}
         self.shared = shared_by_host((VENUES[name] for name in chosen), quarantine)
         marks = ["prices_history"] * self.keeps(LIQUIDATIONS)  # to which liquidations are held
         self.states = {
             name: VenueState(
-                VenueSession(VENUES[name], clock, address=(addresses or {}).get(name), shared=shared),
+                VenueSession(VENUES[name], clock, address=self.addresses.get(name), shared=shared),
                 unconfirmed=unconfirmed,
                 symbols=symbols if self.keeps(LIQUIDATIONS) and name not in self.listened else None,
                 depth=depth if any(map(self.keeps, BOOKS)) else (),
@@ -132,7 +133,7 @@ class VenuePolls:
             state.session.venue,
             stream,
             contracts or state.listed,
-            self._clock,
+            self.clock,
             address=self._sockets.get(name),
             quarantine=self.shared[name].quarantine,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 
@@ -12,12 +12,12 @@ from derivdata import tables
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry
-from derivdata.sources.collect.clock import Clock
 from derivdata.sources.collect.histories import Backfilled, backfill
 from derivdata.sources.collect.history_rows import NAMED_ONLY
 from derivdata.sources.collect.liquidations import LIQUIDATIONS
+from derivdata.sources.collect.polling import VenuePolls
 from derivdata.sources.collect.reporting import Minute
-from derivdata.sources.collect.session import Shared, Stopped
+from derivdata.sources.collect.session import Stopped
 
 _REFILL_AT = pd.Timedelta(2, "min")  # of an hour: payments are listed a little after it
 _REFILLED = ("funding_settlements", "oi_history")
@@ -37,23 +37,17 @@ class Refills:
     def __init__(
         self,
         archive: Archive,
-        shared: Mapping[str, Shared],
+        polls: VenuePolls,
         symbols: Sequence[str],
         *,
-        names: Sequence[str] | None,
         since: pd.Timedelta,
         keep: pd.Timedelta | None,
-        clock: Clock,
-        addresses: Mapping[str, str],
-        unconfirmed: bool,
     ) -> None:
         self.workers: dict[str, threading.Thread] = {}
-        self._archive, self._symbols, self._clock = archive, list(symbols), clock
+        self._archive, self._polls, self._symbols, self._clock = archive, polls, list(symbols), polls.clock
         self._since, self._keep = since, keep
-        chosen = _REFILLED if names is None else names
-        self._tables = [name for name in (*_REFILLED, *NAMED_ONLY) if name in chosen]
-        self._liquidations = names is None or LIQUIDATIONS in names
-        self._addresses, self._shared, self._unconfirmed = addresses, shared, unconfirmed
+        known = _REFILLED if polls.names is None else (*_REFILLED, *NAMED_ONLY)
+        self._tables = [name for name in known if polls.keeps(name)]
         self._started: dict[str, pd.Timestamp] = {}
         self._told: dict[str, pd.Timestamp] = {}
         self._done: queue.Queue[Backfilled | ArchiveError] = queue.Queue()
@@ -145,7 +139,7 @@ class Refills:
         listed = (now - _REFILL_AT).floor("h") + _MINUTE
         ends = {"funding_settlements": listed}
         windows = {table: (first, ends.get(table, hour)) for table in self._tables}
-        if self._liquidations:
+        if self._polls.keeps(LIQUIDATIONS):
             windows[LIQUIDATIONS] = max(first, hour - _DAY), hour
         done = Backfilled()
         for table, window in windows.items():
@@ -156,9 +150,9 @@ class Refills:
                 venues=[name],
                 names=[table],
                 clock=self._clock,
-                addresses=self._addresses,
-                shared=self._shared,
-                unconfirmed=self._unconfirmed,
+                addresses=self._polls.addresses,
+                shared=self._polls.shared,
+                unconfirmed=self._polls.unconfirmed,
             )
             done.add(filled)
         return done
