@@ -12,14 +12,13 @@ import pytest
 
 from derivdata.cli import main
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive import open_archive
 from derivdata.sources.archive.ledger import LedgerEntry
-from derivdata.sources.archive.local_folder import LocalFolder
 from derivdata.sources.collect import clock as clocks
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.reporting import Minute, StatusLine
 from tests.archive.rates import rates
+from tests.archive.test_writers import named_files
 from tests.collect.clocks import EventClock
 from tests.collect.days import hold_minutes
 from tests.collect.direct import faked
@@ -58,10 +57,9 @@ def test_whole_months_that_are_too_old_go_with_their_ledger(tmp_path: Path) -> N
     window = archive.unanswered(FUNDING, "okx", "BTC", "2025-12-20", "2025-12-21")
     assert len(window) == 1, "what was dropped reads as not asked"
     assert archive.version != before, "clients must not take their cached answers for these"
-    manifest = manifests.load(LocalFolder(tmp_path / "market"))
-    assert manifest is not None
-    named = {file.path for file in manifest.files()}
-    assert {str(p.relative_to(tmp_path / "market")) for p in (tmp_path / "market").glob("*/*/*")} == named
+    assert {*named_files(archive.path)} == {
+        str(p.relative_to(archive.path)) for p in archive.path.glob("*/*/*")
+    }
     assert archive.drop_before("2026-01-15") == (0, 0)
 
 
@@ -108,46 +106,30 @@ def test_a_collector_keeps_as_long_as_it_was_told_and_refills_no_further(
 def test_a_full_disk_ends_collecting_with_one_line_and_nothing_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk fills up at several steps of an append: the lock, rows, the ledger, the manifest."""
-    archive = open_archive(tmp_path / "market")
-    clock = EventClock(START)
-    fakes = faked(LAST, clock, monkeypatch)
-    written = monkeypatch.context
-    steps = [
-        "derivdata.sources.archive.manifest.save",
-        "derivdata.sources.archive.local_folder.sync",
-        "derivdata.sources.archive.append.enter_requests",
-        "derivdata.sources.archive.append.write_new_rows",
-    ]
+    """At the last step of an append, with which the rows of the third minute are told."""
+    archive, clock = open_archive(tmp_path / "market"), EventClock(START)
+    fakes, minutes = faked(LAST, clock, monkeypatch), list[Minute]()
 
-    def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def fill_up(minute: Minute) -> None:
+        minutes.append(minute)
+        if len(minutes) == 3:
+            monkeypatch.setattr("derivdata.sources.archive.manifest.save", _full)
 
-    for step in steps:
-        minutes: list[Minute] = []
-        with written() as patch:
+    collector = Collector(
+        archive, venues=["okx"], symbols=(), names=[FUNDING], clock=clock, addresses=fakes.addresses,
+        log=fill_up,
+    )  # fmt: skip
+    with pytest.raises(ArchiveError, match=r"No space left on device$"):
+        collector.run()
+    assert len(archive.read(FUNDING, *EVER)) == 2 * 3, "two contracts in three minutes"
+    assert hold_minutes(archive, ["okx"], START, clock.utc()) == 3
+    assert {*named_files(archive.path)} == {
+        str(p.relative_to(archive.path)) for p in archive.path.glob("*/*/*")
+    }
 
-            def fill_up(minute: Minute, step: str = step, patch: pytest.MonkeyPatch = patch) -> None:
-                minutes.append(minute)  # noqa: B023
-                if len(minutes) == 3:  # noqa: B023
-                    patch.setattr(step, full)
 
-            collector = Collector(
-                archive, venues=["okx"], symbols=(), names=[FUNDING], clock=clock,
-                addresses=fakes.addresses, log=fill_up,
-            )  # fmt: skip
-            with pytest.raises(ArchiveError) as refused:
-                collector.run()
-        assert "No space left on device" in str(refused.value)
-        assert "\n" not in str(refused.value)
-        assert len(minutes) == 3
-    rows = archive.read(FUNDING, *EVER)
-    assert len(rows) == 2 * 3 * len(steps), "two contracts in three minutes, each time"
-    assert hold_minutes(archive, ["okx"], START, clock.utc()) == 3 * len(steps)
-    manifest = manifests.load(LocalFolder(tmp_path / "market"))
-    assert manifest is not None
-    named = {file.path for file in manifest.files()}
-    assert {str(p.relative_to(tmp_path / "market")) for p in (tmp_path / "market").glob("*/*/*")} == named
+def _full(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_the_command_says_a_full_disk_in_one_line(
@@ -156,10 +138,7 @@ def test_the_command_says_a_full_disk_in_one_line(
     clock = EventClock(START)
     fakes = faked(LAST, clock, monkeypatch)
 
-    def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("derivdata.sources.archive.append.write_new_rows", full)
+    monkeypatch.setattr("derivdata.sources.archive.append.write_new_rows", _full)
     monkeypatch.setattr(clocks, "MachineClock", lambda: clock)
     monkeypatch.setattr(EventClock, "stop_on", lambda *_: None, raising=False)
     run = ["collect", "--to", str(tmp_path / "market"), "--venues", "okx", "--tables", FUNDING]
