@@ -109,6 +109,8 @@ class Fakes:
         How long after a payment some venues list it.
     refusals
         What is answered instead, always, by the beginning of venue and path: (status, headers, body).
+    altered
+        What makes another body, or status and body, of the parameters and the body, by the end of the path.
     delisted
         Whether bulk answers go on to tell of OLD, which was delisted.
     delisted_at
@@ -130,6 +132,7 @@ class Fakes:
         self.log: list[tuple[str, str, dict[str, Any], pd.Timestamp]] = []
         self.faults: dict[str, list[Any]] = {}
         self.random_faults = 0.0
+        self.altered: dict[str, Callable[[dict[str, Any], Any], Any]] = {}
         self.held: dict[str, threading.Event] = {}
         self.delays: dict[str, float] = {}
         self.skew = pd.Timedelta(0)
@@ -223,7 +226,7 @@ class Fakes:
         if isinstance(fault, tuple):
             status, headers, body = fault
         elif fault in (None, "cut", "reset"):
-            status, body = self._body(exchange, place, params)
+            status, body = self._altered(exchange, place, params)
         raw = (
             PAGE if fault == "page" else body.encode() if isinstance(body, str) else json.dumps(body).encode()
         )
@@ -256,6 +259,12 @@ class Fakes:
                 now = struct.pack("ii", 1, 0)  # lingers for no time: what was not read is thrown away
                 handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, now)
             handler.connection.close()
+
+    def _altered(self, exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
+        status, body = self._body(exchange, place, params)
+        alter = next((a for end, a in self.altered.items() if f"{exchange}{place}".endswith(end)), None)
+        changed = body if alter is None else alter(params, body)
+        return changed if isinstance(changed, tuple) else (status, changed)
 
     def _body(self, exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
         try:

@@ -65,7 +65,7 @@ def test_a_venue_that_fails_is_in_the_ledger_and_delays_no_other(
 
 
 def test_rates_in_another_unit_fail_their_venue_s_rates_and_nothing_else(
-    made: Any, archive: Archive, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
+    made: Any, archive: Archive, fakes: Fakes
 ) -> None:
     names = [f"C{number}" for number in range(25)]
     universe = {"universe": [{"name": name, "szDecimals": 3} for name in names]}
@@ -74,13 +74,7 @@ def test_rates_in_another_unit_fail_their_venue_s_rates_and_nothing_else(
         "prevDayPx": "100", "dayNtlVlm": "9", "dayBaseVlm": "1", "premium": None, "impactPxs": None,
     }  # fmt: skip
     bodies = {"meta": universe, "metaAndAssetCtxs": [universe, [figures] * len(names)]}
-    answer = fakes._body
-
-    def odd(exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
-        body = bodies.get(params.get("type", "")) if exchange == "hyperliquid" else None
-        return answer(exchange, place, params) if body is None else (200, body)
-
-    monkeypatch.setattr(fakes, "_body", odd)
+    fakes.altered["hyperliquid/info"] = lambda params, body: bodies.get(params["type"], body)
     collector = made("okx", "hyperliquid")
     collector.once()
     assert set(_rows(archive, "funding_history").index) == {("okx", "BTC"), ("okx", "ETH")}
@@ -165,20 +159,11 @@ def test_a_list_that_fails_leaves_the_older_one_in_use_and_is_asked_for_again(
 
 
 def test_a_request_of_five_minutes_that_fails_is_left_for_five_minutes_and_waits_briefly(
-    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
 ) -> None:
     names = ["funding_history", "prices_history"]
     collector = made("binance", names=names)
-    answer = fakes._body
-
-    def busy(exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
-        return answer(exchange, "/busy" if place.endswith("fapi/v1/ticker/24hr") else place, params)
-
-    def status(exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
-        code, body = busy(exchange, place, params)
-        return (503 if code == 404 else code), body
-
-    monkeypatch.setattr(fakes, "_body", status)
+    fakes.refusals["binance/fapi/v1/ticker/24hr"] = (503, {}, {"message": "busy"})
     began = clock.utc()
     collector.once()
     assert clock.utc() - began < pd.Timedelta(40, "s"), "20 s of waiting, and the pace of the budget"

@@ -24,7 +24,6 @@ from derivdata.sources.venues.coverage import coverage_of
 from derivdata.sources.venues.hyperliquid import DEXES
 from derivdata.sources.venues.registry import VENUES
 from derivdata.tables import TABLES
-from tests.collect import fakes as fakes_of_venues
 from tests.collect.fakes import Fakes, SimulatedClock
 
 LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
@@ -241,17 +240,11 @@ def test_check_tells_what_a_body_confirms_and_what_contradicts(fakes: Fakes, clo
 
 @pytest.mark.parametrize("factor", [1, 8, 100])
 def test_check_holds_the_rates_of_binance_against_hyperliquids_predictions(
-    factor: int, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+    factor: int, fakes: Fakes, clock: SimulatedClock
 ) -> None:
-    sound = fakes_of_venues.state_body
-
-    def answered(fakes: Fakes, exchange: str, place: str, params: dict[str, Any]) -> Any:
-        body = sound(fakes, exchange, place, params)
-        if (exchange, place) == ("binance", "/fapi/v1/premiumIndex"):
-            return [{**row, "lastFundingRate": str(factor * 0.0001)} for row in body]
-        return body
-
-    monkeypatch.setattr(fakes_of_venues, "state_body", answered)
+    fakes.altered["binance/fapi/v1/premiumIndex"] = lambda _, body: [
+        {**row, "lastFundingRate": str(factor * 0.0001)} for row in body
+    ]
     fakes.faults["okx"] = [(451, {}, {})] * 99
     rows = _checked(fakes, clock, "binance", "hyperliquid", "gateio", "okx")
     binance = rows.loc[("binance", "/fapi/v1/premiumIndex")]
@@ -265,19 +258,11 @@ def test_check_holds_the_rates_of_binance_against_hyperliquids_predictions(
     assert "451" in dead["error"].iloc[0]
 
 
-def test_check_finds_both_sides_counted_where_one_is_expected(
-    fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_finds_both_sides_counted_where_one_is_expected(fakes: Fakes, clock: SimulatedClock) -> None:
     """Gate's tickers count both sides, its contracts one: if one of them changes, the two differ."""
-    sound = fakes_of_venues.state_body
-
-    def doubled(fakes: Fakes, exchange: str, place: str, params: dict[str, Any]) -> Any:
-        body = sound(fakes, exchange, place, params)
-        if place.endswith("/futures/usdt/tickers"):
-            return [{**row, "total_size": str(2 * float(row["total_size"]))} for row in body]
-        return body
-
-    monkeypatch.setattr(fakes_of_venues, "state_body", doubled)
+    fakes.altered["/futures/usdt/tickers"] = lambda _, body: [
+        {**row, "total_size": str(2 * float(row["total_size"]))} for row in body
+    ]
     found = _checked(fakes, clock, "gateio").loc["gateio", "/futures/usdt/tickers"]
     assert found["verdict"] == "contradicts"
     assert found["error"] == "open interest is 2 times that of /futures/usdt/contracts"

@@ -157,18 +157,13 @@ def test_chosen_symbols_come_first_and_once_asks_for_all(
 
 
 def test_a_refused_contract_costs_its_row_and_a_busy_venue_the_rest_of_the_poll(
-    collected: Callable[..., Collector], fakes: Many, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+    collected: Callable[..., Collector], fakes: Many, clock: SimulatedClock
 ) -> None:
-    body = fakes._body
-
-    def refusing(exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
-        if place.endswith("/openInterest") and params["symbol"] == "S22USDT":
-            return 400, {"code": -1121, "msg": "Invalid symbol."}
-        if place.endswith("/openInterest") and params["symbol"] == "S19USDT":
-            return 503, {"msg": "maintenance"}
-        return body(exchange, place, params)
-
-    monkeypatch.setattr(fakes, "_body", refusing)
+    refused = {
+        "S22USDT": (400, {"code": -1121, "msg": "Invalid symbol."}),
+        "S19USDT": (503, {"msg": "maintenance"}),
+    }
+    fakes.altered["/openInterest"] = lambda params, body: refused.get(params["symbol"], body)
     collector = collected()
     collector.once()
     assert "maintenance" in collector.failed["binance oi_history"]
@@ -194,16 +189,11 @@ def test_an_unreadable_contract_costs_its_row_and_five_in_a_row_the_rest(
     asked: int,
     fakes: Many,
     clock: SimulatedClock,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    body = fakes._body
-
-    def unreadable(exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
-        if place.endswith("/openInterest") and params["symbol"].removesuffix("USDT") in bad:
-            return 200, {"symbol": params["symbol"], "openInterest": [], "time": "soon"}
-        return body(exchange, place, params)
-
-    monkeypatch.setattr(fakes, "_body", unreadable)
+    wrong = {"openInterest": [], "time": "soon"}
+    fakes.altered["/openInterest"] = lambda params, body: (
+        body | wrong if params["symbol"].removesuffix("USDT") in bad else body
+    )
     session = VenueSession(VENUES["binance"], clock, address=fakes.addresses["binance"])
     VenueState(session, seconds=25.0 if len(bad) == 3 else None).poll()
     assert [symbol for symbol, _ in fakes.asked()] == [f"S{22 - n:02}" for n in range(asked)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pandas as pd
-import pytest
 
 from derivdata.sources.archive import Archive
 from derivdata.sources.collect.read_through import ReadThrough
@@ -54,21 +53,14 @@ def test_a_host_that_refuses_this_address_is_left_and_the_venue_stays(
 def test_the_lists_that_come_give_their_contracts_and_the_other_is_asked_for_again(
     made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
 ) -> None:
-    inverse = "bybit/v5/market/instruments-info"
-    body = fakes._body
-
-    def refusing(exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
-        if params.get("category") == "inverse":
-            return 200, {"retCode": 10016, "retMsg": "busy", "result": {}, "time": 1}
-        return body(exchange, place, params)
-
-    fakes._body = refusing  # type: ignore[method-assign]
+    busy = {"retCode": 10016, "retMsg": "busy", "result": {}, "time": 1}
+    fakes.altered["instruments-info"] = lambda params, body: busy if params["category"] == "inverse" else body
     collector = made("bybit")
     collector.once()
     assert _symbols(archive, "funding_history") == {"BTC", "ETH"}
     listing = "bybit /v5/market/instruments-info?category=inverse"
-    assert "10016" in collector.failed[listing] or "busy" in collector.failed[listing], inverse
-    fakes._body = body  # type: ignore[method-assign]
+    assert "10016" in collector.failed[listing] or "busy" in collector.failed[listing]
+    fakes.altered.clear()
     clock.wait(60)
     collector.once()
     assert collector.failed == {}
@@ -108,19 +100,15 @@ def test_a_user_is_told_which_request_got_no_answer(
 def test_a_field_that_is_gone_leaves_its_column_empty_and_is_named_once_a_day(
     made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
 ) -> None:
-    collector = made("mexc")
+    collector, said = made("mexc"), list[str]()
     collector.once()
-    body = fakes._body
 
-    def without(exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
-        status, answer = body(exchange, place, params)
-        if place.endswith("/ticker"):
-            for row in answer["data"]:
-                del row["riseFallRate"]
-        return status, answer
+    def without(_: dict[str, Any], body: Any) -> Any:
+        for row in body["data"]:
+            del row["riseFallRate"]
+        return body
 
-    fakes._body = without  # type: ignore[method-assign]
-    said = []
+    fakes.altered["/ticker"] = without
     for _ in range(3):
         clock.wait(60)
         collector.once()
@@ -202,28 +190,24 @@ def test_a_contract_delisted_within_the_hour_ends_with_its_last_row(
     assert len(lists) == 2, "at the start, and where one stood still"
 
 
-def _rates_of_cryptocom(
-    fakes: Fakes, monkeypatch: pytest.MonkeyPatch, lost: set[str]
-) -> list[tuple[str, pd.Timestamp]]:
+def _rates_of_cryptocom(fakes: Fakes, lost: set[str]) -> list[tuple[str, pd.Timestamp]]:
     """Refuse the hourly rates of some contracts, a request each; return what is asked, and when."""
-    sound, asked = fakes._body, list[tuple[str, pd.Timestamp]]()
+    asked: list[tuple[str, pd.Timestamp]] = []
 
-    def body(exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
-        if place != "/public/get-valuations":
-            return sound(exchange, place, params)
+    def refusing(params: dict[str, Any], body: Any) -> Any:
         asked.append((params["instrument_name"][:3], fakes.now().floor("min")))
         refused = {"code": 10001, "message": f"SYS_ERROR of {params['instrument_name']}"}
-        return (400, refused) if asked[-1][0] in lost else sound(exchange, place, params)
+        return (400, refused) if asked[-1][0] in lost else body
 
-    monkeypatch.setattr(fakes, "_body", body)
+    fakes.altered["/public/get-valuations"] = refusing
     return asked
 
 
 def test_an_hourly_request_that_no_contract_answered_failed_and_is_asked_again_in_five_minutes(
-    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
 ) -> None:
     lost = {"BTC", "ETH"}
-    _rates_of_cryptocom(fakes, monkeypatch, lost)
+    _rates_of_cryptocom(fakes, lost)
     collector = made("cryptocom", names=["funding_history"])
     collector.once()
     assert "SYS_ERROR of BTC" in collector.failed["cryptocom funding_history"]
@@ -236,10 +220,10 @@ def test_an_hourly_request_that_no_contract_answered_failed_and_is_asked_again_i
 
 
 def test_of_an_hourly_request_only_what_failed_is_asked_again(
-    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
 ) -> None:
     lost = {"BTC"}
-    asked = _rates_of_cryptocom(fakes, monkeypatch, lost)
+    asked = _rates_of_cryptocom(fakes, lost)
     collector = made("cryptocom", names=["funding_history"])
     label, said = "/public/get-valuations?valuation_type=funding_rate", []
     for number in range(4):
@@ -271,25 +255,20 @@ def test_of_an_hourly_request_only_what_failed_is_asked_again(
     assert gap == (start, start + pd.Timedelta(10, "min")), "until its first answer"
 
 
-def test_two_troubles_of_one_request_are_both_named(
-    made: Any, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_troubles_of_one_request_are_both_named(made: Any, fakes: Fakes, clock: SimulatedClock) -> None:
     """A row that contradicts itself, and a field that is gone, in one answer."""
     fakes.symbols = ("BTC", "ETH", "SOL")
     collector = made("bybit", names=["markets_symbol_exchanges"])
     collector.once()
-    sound = fakes._body
 
-    def body(exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
-        status, answer = sound(exchange, place, params)
-        if place.endswith("/tickers"):
-            for row in answer["result"]["list"]:
-                row.pop("price24hPcnt")
-                if row["symbol"] == "SOLUSDT":
-                    row["singleOpenInterest"] = str(3 * float(row["openInterest"]))
-        return status, answer
+    def odd(_: dict[str, Any], body: Any) -> Any:
+        for row in body["result"]["list"]:
+            row.pop("price24hPcnt")
+            if row["symbol"] == "SOLUSDT":
+                row["singleOpenInterest"] = str(3 * float(row["openInterest"]))
+        return body
 
-    monkeypatch.setattr(fakes, "_body", body)
+    fakes.altered["/tickers"] = odd
     clock.wait(60)
     collector.once()
     said = collector.failed["bybit /v5/market/tickers?category=linear"]

@@ -10,8 +10,6 @@ import pandas as pd
 import pytest
 
 from derivdata.sources.archive import Archive
-from derivdata.sources.collect.read_through import ReadThrough
-from derivdata.sources.query import Query
 from tests.collect.fakes import Fakes, SimulatedClock
 
 NOW = "2026-02-01T00:30:00"
@@ -88,14 +86,3 @@ def test_paradex_has_a_row_of_its_rate_for_every_minute(fill: Any, archive: Arch
     seconds = rows["time"].astype("int64") // 1_000_000
     np.testing.assert_allclose(rows["rate_bps_8h"], seconds % 1000 * 1e-3, atol=1e-9)
     assert (rows["kind"] == "sampled").all()
-
-
-def test_connect_venues_answers_prices(archive: Archive, fakes: Fakes, clock: SimulatedClock) -> None:
-    store = ReadThrough(archive, venues=["gateio"], clock=clock, addresses=fakes.addresses)
-    try:
-        assert "prices_history" in store.tables()
-        rows = store.rows(Query("prices_history", FIRST, LAST, ["BTC"]))
-    finally:
-        store.close()
-    assert len(rows) == 4 * 288
-    assert "BTC" in store.symbols("prices_history")
