@@ -52,12 +52,9 @@ def figure(
     `height` is in inches; `data` and `source` are what the line below the title names; `label` and `x` are of
     that axis.
     """
-    made = import_extra("plotly.subplots", "plotly", "engine='plotly'").make_subplots(
-        rows=len(strips),
-        shared_xaxes=True,
-        row_heights=[strip.height for strip in strips],
-        vertical_spacing=0.06,
-    )
+    heights = [strip.height for strip in strips]
+    rows = {"rows": len(strips), "row_heights": heights, "shared_xaxes": True, "vertical_spacing": 0.06}
+    made = import_extra("plotly.subplots", "plotly", "engine='plotly'").make_subplots(**rows)
     for row, strip in enumerate(strips, start=1):
         made.add_traces(strip.traces, rows=row, cols=1)
         made.update_yaxes(strip.axis, title_text=text(strip.label), title_font_size=12, row=row)

@@ -136,10 +136,7 @@ def _naive(when: pd.Timestamp) -> pd.Timestamp:
 
 
 def _dots(events: pd.DataFrame, top: int) -> tuple[list[str], pd.DataFrame]:
-    """Return the rows of venues, and one dot per order: the largest first so that small ones stay on top.
-
-    Columns: ``time`` (UTC, naive), ``venue``, ``side``, ``value_usd``, its ``row`` and the dot's ``area``.
-    """
+    """Return the rows of venues, and one dot per order: the largest first so that small ones stay on top."""
     total = events.groupby("exchange", observed=True)["value_usd"].sum().sort_values(ascending=False)
     names = [str(name) for name in total.index[:top]]
     if len(total) > top:
@@ -148,12 +145,9 @@ def _dots(events: pd.DataFrame, top: int) -> tuple[list[str], pd.DataFrame]:
     largest = float(events["value_usd"].max()) if len(events) else 1.0
     ordered = events.sort_values("value_usd", ascending=False)
     venue = ordered["exchange"].astype(str)
-    dots = ordered[["side", "value_usd"]].assign(
-        time=_times(ordered),
-        venue=venue,
-        row=venue.map(place).fillna(len(names) - 1).astype(np.float64),
-        area=_LARGEST * np.sqrt(ordered["value_usd"] / largest),
-    )
+    dots = ordered[["side", "value_usd"]].assign(time=_times(ordered), venue=venue)
+    dots["row"] = venue.map(place).fillna(len(names) - 1).astype(np.float64)
+    dots["area"] = _LARGEST * np.sqrt(ordered["value_usd"] / largest)
     return names, dots
 
 

@@ -104,18 +104,16 @@ def term_structure(
             lines.append(_line_of(table.dropna(subset="atm_before"), "atm_before", earlier, 4))
         bars = {"symmetric": False, "array": high - model_free, "arrayminus": model_free - low}
         marks = [_line_of(table, "model_free", _BOUNDS, 1, mode="markers", error_y=bars)]
-        marks += [
-            interactive.line([_INDEX_DAYS], [level], name, "%{y:.2%} a year", 2, mode="markers")
-            for name, level in index.items()
-        ]
+        for name, level in index.items():
+            at_index = [_INDEX_DAYS], [level], name, "%{y:.2%} a year", 2
+            marks.append(interactive.line(*at_index, mode="markers"))
         upper = interactive.Strip(lines, y[0], 2.0, _PERCENT)
         lower = interactive.Strip(marks, y[1], 1.3, _PERCENT | {"range": _limits(model_free)})
         return _interactive([upper, lower], title, table, data, source=source, height=6.2)
     above, below = style.strips(ax, 2.0, 1.3, size=(8.0, 5.5), gap=0.13)  # a legend stands between
-    _steps(above, tenors, vol)
+    above.hlines(vol, _starts(tenors), tenors, color=GREY, lw=1.6, label=_FORWARD)
     if before is not None:
-        look: dict[str, Any] = {"ms": 3.5, "lw": 1.1, "color": PALETTE[4], "label": earlier}
-        above.plot(past["days"], past["iv"], "o--", **look)
+        above.plot(past["days"], past["iv"], "o--", ms=3.5, lw=1.1, color=PALETTE[4], label=earlier)
     above.plot(tenors, middle, "o-", ms=4.5, lw=1.5, color=PALETTE[0], label="at the forward")
     bottom, top = above.get_ylim()
     if top - bottom < 0.02:  # two points of volatility at least: no line is steep by rounding alone
@@ -133,12 +131,8 @@ def _starts(tenors: Any) -> Any:
     return np.r_[tenors[0] / 1.3, tenors[:-1]]
 
 
-def _steps(ax: Axes, tenors: Any, levels: Any) -> None:
-    ax.hlines(levels, _starts(tenors), tenors, color=GREY, lw=1.6, label=_FORWARD)
-
-
 def _steps_of(tenors: Any, levels: Any) -> Any:
-    """Return the same steps of plotly: a line with a gap after each."""
+    """Return the steps up to each expiry as plotly draws them: a line with a gap after each."""
     x = np.column_stack([_starts(tenors), tenors, np.full(len(tenors), np.nan)]).ravel()
     stroke = {"color": GREY, "width": 2}
     return interactive.line(x, np.repeat(levels, 3), _FORWARD, "%{y:.2%} a year", line=stroke)
@@ -178,7 +172,7 @@ def _basis(data: Chain, source: Source | None, ax: Axes | None, engine: Engine) 
         strip = interactive.Strip(lines, y, axis=_PERCENT)
         return _interactive([strip], title, table, data, source=source)
     ax = style.axes(ax)
-    _steps(ax, tenors, growth)
+    ax.hlines(growth, _starts(tenors), tenors, color=GREY, lw=1.6, label=_FORWARD)
     ax.plot(tenors, apr, "o-", ms=4.5, lw=1.5, color=PALETTE[0], label=name)
     ax.axhline(0, color=GREY, lw=0.8)
     style.dress(ax, title=title, y=y, form="percent")
