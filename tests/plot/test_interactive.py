@@ -91,7 +91,6 @@ def test_volatilities_are_those_of_the_table_in_percent() -> None:
     table, drawn = plot.data(figure), traces(figure)
     np.testing.assert_allclose(drawn["at the forward"].y, table["atm"])
     np.testing.assert_allclose(drawn["at the forward"].x, table["days"])
-    np.testing.assert_allclose(drawn["forward, from expiry to expiry"].y[1::3], table["forward_vol"])
     bars = drawn["model-free, bounds"]
     np.testing.assert_allclose(bars.y, table["model_free"])
     np.testing.assert_allclose(bars.y + bars.error_y.array, table["model_free_high"])
@@ -99,7 +98,9 @@ def test_volatilities_are_those_of_the_table_in_percent() -> None:
     earlier = next(trace for name, trace in drawn.items() if name.startswith("at the forward, "))
     np.testing.assert_allclose(earlier.y, table["atm_before"].dropna())
     figure = plot.term_structure(made.basis(), "basis", engine="plotly")
-    np.testing.assert_allclose(traces(figure)["forward over spot"].y, plot.data(figure)["basis_apr"])
+    table, drawn = plot.data(figure), traces(figure)
+    np.testing.assert_allclose(drawn["forward over spot"].y, table["basis_apr"])
+    np.testing.assert_allclose(drawn["forward, from expiry to expiry"].y[1::3], table["forward_carry"])
 
 
 @pytest.mark.parametrize("coverage", [WATCHED, None])
