@@ -64,7 +64,8 @@ def from_chain(
     Dataset
         What `fit` gives, with coordinate ``forward`` [USD]; ``status`` also holds what the forward's and
         the options' say. Every expiry that the chain lists is there: of one without a fit the parameters
-        are NaN and ``status`` says why (``EXPIRED``, ``NEAR_EXPIRY``, ``TOO_FEW_STRIKES``; ``BAD_INPUT``:
+        are NaN and ``status`` says why (``EXPIRED``, ``NEAR_EXPIRY``, ``TOO_FEW_STRIKES``; ``CROSSED``: all
+        bids are above their asks; ``BAD_INPUT``:
         no option or no forward could be used). Where the chain has bid and ask prices: ``breach_vol``
         [per √year], how far at most the surface lies outside bid and ask, 0 if nowhere;
         ``atm_half_spread_vol``, half the spread at the money; and ``OFF_AT_THE_MONEY`` in ``status`` where
@@ -188,15 +189,21 @@ def _with_lost_expiries(surface: xr.Dataset, listed: pd.DataFrame) -> xr.Dataset
     listed = listed.dropna(subset=["expiry"])
     if listed.empty:
         return surface
-    near = (listed["status"].to_numpy() & np.int32(Status.NEAR_EXPIRY)) != 0
+    bits = {"near": Status.NEAR_EXPIRY, "crossed": Status.CROSSED}
+    all_are = {name: (listed["status"].to_numpy() & np.int32(bit)) != 0 for name, bit in bits.items()}
     plain = {name: _plain_labels(listed[name]) for name in (*dims, "expiry")}
-    rows = pd.DataFrame(plain | {"t": listed["year_fraction"].to_numpy(), "near": near})
-    table = rows.groupby([*dims, "expiry"], sort=True).agg({"t": "min", "near": "all"}).to_xarray()
+    rows = pd.DataFrame(plain | all_are | {"t": listed["year_fraction"].to_numpy()})
+    table = (
+        rows.groupby([*dims, "expiry"], sort=True)
+        .agg({"t": "min", "near": "all", "crossed": "all"})
+        .to_xarray()
+    )
     table = table.reindex({dim: surface[dim] for dim in dims})
     expiries = np.union1d(table["expiry"], surface["expiry"])
     there = xr.ones_like(surface["method"], dtype=bool).reindex(expiry=expiries, fill_value=False)
     surface, table = _filled(surface.reindex(expiry=expiries)), table.reindex(expiry=expiries)
     reason = where(table["t"] <= 0.0, Status.EXPIRED, Status.BAD_INPUT)
+    reason = where(table["crossed"].astype(bool) & (table["t"] > 0.0), Status.CROSSED, reason)
     reason = where(table["near"].astype(bool) & (table["t"] > 0.0), Status.NEAR_EXPIRY, reason)
     # A place that was in the fit keeps its status, unless all it says is that no quote came in.
     unused = (surface["method"] == 0) & (~there | (surface["status"] == np.int32(Status.BAD_INPUT)))
