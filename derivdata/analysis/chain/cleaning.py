@@ -225,5 +225,5 @@ def flags(options: pd.DataFrame, min_time: str | pd.Timedelta | None = None) -> 
     status = np.where(near, np.int32(Status.NEAR_EXPIRY), np.int32(0))
     prices = quoted(options)
     one_sided = (prices.ask > 0) & ~(prices.bid > 0)
-    status = status | np.where(_crossed(options), np.int32(Status.CROSSED), np.int32(0))
+    status = status | np.where(prices.bid > prices.ask, np.int32(Status.CROSSED), np.int32(0))
     return status | np.where(one_sided, np.int32(Status.ONE_SIDED), np.int32(0))
