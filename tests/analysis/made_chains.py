@@ -1,14 +1,36 @@
-"""A chain a day at noon, listed as on Deribit: three days, four Fridays and four month ends ahead."""
+"""Chains made by hand: rows on top of a plain call; and a chain a day at noon, listed as on Deribit."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-__all__ = ["daily_chains"]
+__all__ = ["MONTH", "NOW", "daily_chains", "options"]
 
 _STEPS = ((0.03, 500.0), (0.1, 1_000.0), (0.3, 2_000.0), (np.inf, 5_000.0))
 """Distance between strikes [USD] up to so many years to expiry."""
+
+
+NOW = pd.Timestamp("2026-01-02T00:00", tz="UTC").as_unit("us")
+MONTH = pd.Timestamp("2026-01-30T08:00", tz="UTC").as_unit("us")
+
+
+def options(*rows: dict[str, Any], **common: Any) -> pd.DataFrame:
+    """Rows of the table, each on top of a plain call a month before expiry."""
+    plain = {
+        "symbol": "BTC",
+        "exchange": "deribit",
+        "time": NOW,
+        "expiry": MONTH,
+        "strike": 100.0,
+        "side": "call",
+        "iv": 0.6,
+        "open_interest": 1.0,
+        "underlying_price": 100.0,
+    }
+    return pd.DataFrame([plain | common | row for row in rows])
 
 
 def daily_chains(days: int, *, seed: int = 1) -> pd.DataFrame:

@@ -17,10 +17,9 @@ from derivdata.analysis.chain.estimates import forward_from_delta
 from derivdata.analysis.status import Status
 from derivdata.tables.surfaces import surface
 from tests.analysis.deribit import HALF_EMPTY, STAMPS_2026, chain_2025, chain_2026
+from tests.analysis.made_chains import MONTH, NOW, options
 from tests.support.shared import known
 
-NOW = pd.Timestamp("2026-01-02T00:00", tz="UTC").as_unit("us")
-MONTH = pd.Timestamp("2026-01-30T08:00", tz="UTC").as_unit("us")
 SPRING = pd.Timestamp("2026-03-27T08:00", tz="UTC").as_unit("us")
 REASONS = [
     "expired",
@@ -40,22 +39,6 @@ def expected(quantity: str) -> float:
     return float(
         {row["quantity"]: row["expected"] for row in known("term_structure_forward_expected")}[quantity]
     )
-
-
-def options(*rows: dict[str, Any], **common: Any) -> pd.DataFrame:
-    """Rows of the table, each on top of a plain call a month before expiry."""
-    plain = {
-        "symbol": "BTC",
-        "exchange": "deribit",
-        "time": NOW,
-        "expiry": MONTH,
-        "strike": 100.0,
-        "side": "call",
-        "iv": 0.6,
-        "open_interest": 1.0,
-        "underlying_price": 100.0,
-    }
-    return pd.DataFrame([plain | common | row for row in rows])
 
 
 def pairs(strikes: list[float], **common: Any) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from derivdata.analysis import black76, chain, position, smile, surface
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.points import points_at_expiries
 from derivdata.sources.sample.options import bates
+from tests.analysis import made_chains
 
 START = pd.Timestamp("2026-03-01T00:00", tz="UTC")
 
@@ -22,18 +23,8 @@ def options(at=START, days=(1.25, 8.25, 30.25), iv=0.6, symbol="BTC", spread=Non
         years, forward = max(length, 0.01) / 365, 100 + 0.01 * length
         for strike in np.round(100 * np.exp(np.linspace(-2, 2, 9) * iv * np.sqrt(years)), 2):
             for side in ("call", "put"):
-                row = {
-                    "symbol": symbol,
-                    "exchange": "deribit",
-                    "time": at,
-                    "instrument_name": f"{symbol}-{length}-{strike}-{side}",
-                    "expiry": at + pd.Timedelta(length, "D"),
-                    "strike": strike,
-                    "side": side,
-                    "iv": iv,
-                    "open_interest": 1.0,
-                    "underlying_price": forward,
-                }
+                row = {"expiry": at + pd.Timedelta(length, "D"), "strike": strike, "side": side}
+                row |= {"instrument_name": f"{symbol}-{length}-{strike}-{side}", "underlying_price": forward}
                 if spread is not None:
                     mark = float(black76.price(forward, strike, years, iv, side, premium="inverse"))
                     row |= {
@@ -42,7 +33,7 @@ def options(at=START, days=(1.25, 8.25, 30.25), iv=0.6, symbol="BTC", spread=Non
                         "mark_coin": mark,
                     }
                 rows.append(row)
-    return pd.DataFrame(rows)
+    return made_chains.options(*rows, symbol=symbol, time=at, iv=iv)
 
 
 def test_every_listed_expiry_is_there_with_its_reason_and_flags():

@@ -9,35 +9,22 @@ import pytest
 from derivdata.analysis import black76, chain, surface
 from derivdata.analysis.status import Status
 from tests.analysis.deribit import chain_2026
+from tests.analysis.made_chains import MONTH, options
+from tests.analysis.made_chains import NOW as AT
 from tests.venues import recorded
 
-AT = pd.Timestamp("2026-01-02T00:00Z")
-MONTH = pd.Timestamp("2026-01-30T08:00Z")
 COIN, USD = "bid_coin ask_coin mark_coin".split(), "bid_usd ask_usd mark_usd".split()
 
 
 def quotes(exchange: str, unit: str, gaps: dict[float, float], base: float, **more: object) -> pd.DataFrame:
     """A call and a put per strike whose mid prices differ by the gap, quoted one per cent on either side."""
     rows = [
-        {
-            "symbol": "BTC",
-            "exchange": exchange,
-            "time": AT,
-            "instrument_name": f"{exchange}-{strike}-{side}-{unit}",
-            "expiry": MONTH,
-            "strike": strike,
-            "side": side,
-            "iv": 0.6,
-            "open_interest": 1.0,
-            "underlying_price": 62000.0,
-            f"bid_{unit}": 0.99 * price,
-            f"ask_{unit}": 1.01 * price,
-        }
-        | more
+        {"instrument_name": f"{exchange}-{strike}-{side}-{unit}", "strike": strike, "side": side}
+        | {f"bid_{unit}": 0.99 * price, f"ask_{unit}": 1.01 * price}
         for strike, gap in gaps.items()
         for side, price in (("call", base + gap), ("put", base))
     ]
-    return pd.DataFrame(rows)
+    return options(*rows, exchange=exchange, underlying_price=62000.0).assign(**more)
 
 
 STRIKES = (58000.0, 60000.0, 62000.0, 64000.0, 66000.0)

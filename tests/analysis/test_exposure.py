@@ -14,6 +14,7 @@ from derivdata.analysis import black76, exposure
 from derivdata.analysis.chain import clean
 from derivdata.tables.surfaces import surface
 from tests.analysis.deribit import chain_2026
+from tests.analysis.made_chains import options
 from tests.support.shared import known
 
 NOW = pd.Timestamp("2026-01-02T08:00", tz="UTC").as_unit("us")
@@ -26,15 +27,7 @@ def expected(quantity: str) -> float:
 
 
 def table(rows: list[dict[str, Any]], **common: Any) -> pd.DataFrame:
-    plain = {
-        "symbol": "BTC",
-        "exchange": "deribit",
-        "time": NOW,
-        "expiry": MONTH,
-        "iv": 0.5,
-        "underlying_price": 100.0,
-    }
-    return pd.DataFrame([plain | common | row for row in rows])
+    return options(*rows, **{"time": NOW, "expiry": MONTH, "iv": 0.5} | common)
 
 
 def volatility_of_gamma(strike: float, gamma: float) -> float:
