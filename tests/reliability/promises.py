@@ -33,7 +33,6 @@ PROMISES = (
     "stopped process",
     "forked processes",
     "interrupts",
-    "rate limit",
     "one URL",
     "the key",
     "hostile bodies",

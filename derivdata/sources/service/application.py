@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
 from email.utils import format_datetime
 from typing import Any
 from urllib.parse import quote
@@ -50,7 +50,6 @@ def app(
     limits: bool = True,
     hosts: Collection[str] = (),
     page: bool = False,
-    middleware: Sequence[Middleware] = (),
 ) -> Starlette:
     """Return the documented API over a store, as an ASGI application.
 
@@ -66,8 +65,6 @@ def app(
         Names besides ``localhost`` under which it is reached; numeric IP addresses always are.
     page
         Whether ``/status`` shows the state of the service to everybody who can reach it, without a key.
-    middleware
-        Wrapped around the whole application, the first outermost.
 
     Raises
     ------
@@ -86,7 +83,7 @@ def app(
             *(Route(e.path, service.endpoint(e)) for e in endpoints.ENDPOINTS),
             *(Route(path, service.retired) for path in query.RETIRED_PATHS),
         ],
-        middleware=[*middleware, Middleware(Guard, refuse=service.refusal, hosts=hosts)],
+        middleware=[Middleware(Guard, refuse=service.refusal, hosts=hosts)],
         exception_handlers={
             Refusal: service.refused,
             HTTPException: service.refused,

@@ -19,7 +19,6 @@ from typing import Any
 
 import pandas as pd
 import uvicorn
-from starlette.middleware import Middleware
 
 from derivdata.sources.service import connections
 from derivdata.sources.service.application import app
@@ -94,7 +93,6 @@ def start(
     allow_hosts: Collection[str] = (),
     request_seconds: float = REQUEST_SECONDS,
     page: bool = False,
-    middleware: Sequence[Middleware] = (),
     archive: str | None = None,
     venues: Sequence[str] | None = None,
 ) -> RunningService:
@@ -111,8 +109,8 @@ def start(
     store = open_store(source, archive=archive, venues=venues) if isinstance(source, str) else source
     clock = clock_of(store, now, live=False)
     keys = dict(keys) if keys else {secrets.token_hex(16): endpoints.TIERS[-1]}
-    about: dict[str, Any] = {"limits": limits, "page": page, "middleware": middleware}
-    served = app(store, clock=clock, keys=keys, keyless=keyless, hosts=[host, *allow_hosts], **about)
+    hosts = [host, *allow_hosts]
+    served = app(store, clock=clock, keys=keys, keyless=keyless, limits=limits, hosts=hosts, page=page)
     listener = _listen(host, port)
     server = _Server(connections.config(served, request_seconds=request_seconds), listener)
     server.start()
