@@ -53,19 +53,10 @@ def _collect(arguments: argparse.Namespace) -> None:
     clock, status = MachineClock(), StatusLine()
     whole = {"share_seconds": None} if arguments.once else {}
     show = status.show if arguments.log is None else lambda _: None
-    answered = True
 
     def tell(minute: Minute) -> None:
-        """Show a minute, and say the first in which nothing came: a status line may not be seen."""
-        nonlocal answered
-        comes = any(minute.rows.values())
-        if arguments.log:
-            say(minute.json())
-        elif answered and not comes:
-            why = next(iter([*minute.failed.values(), *minute.gone.values()]), "no rows")
-            say(f"{minute.time:%Y-%m-%d %H:%M} no venue answers: {why}")
-        show(minute.line())
-        answered = comes
+        is_silent = not any(minute.rows.values()) and (minute.failed or minute.gone)  # of all that was due
+        (say if arguments.log or is_silent else show)(minute.json() if arguments.log else minute.line())
 
     collector = collect.Collector(
         archive.open_archive(arguments.to),

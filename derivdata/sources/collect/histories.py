@@ -15,7 +15,7 @@ from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.contracts import list_contracts
 from derivdata.sources.collect.files import QUARANTINE, Quarantine, is_collected
-from derivdata.sources.collect.history_rows import OF_KINDS, TABLES, history, refilling, require_payments
+from derivdata.sources.collect.history_rows import OF_KINDS, TABLES, history, refilling
 from derivdata.sources.collect.liquidations import (
     LIQUIDATIONS,
     answered_requests,
@@ -255,6 +255,9 @@ class _Job:
         window = max(filter(None, map(self._reachable, fitting)), key=lambda w: w.end - w.start, default=None)
         if window is None:
             return
+        if table == "funding_settlements" and item.listed is None:  # since the first payment at least
+            paid = self.archive.read(table, symbols=[item.symbol], venues=[self.exchange])["time"]
+            item = item._replace(listed=times.us(paid.min()) if len(paid) else None)
         for gap in self.archive.unanswered(table, self.exchange, item.symbol, *window):
             now = self.session.clock.utc()
             # The venue lists all payments by then, and the step under way is a row when it is over
@@ -264,11 +267,6 @@ class _Job:
             end = min(gap.end, max(gap.start, known.get(table, gap.end)))
             try:
                 rows = self._rows(fitting, item, table, gap)
-                if rows.empty and table == "funding_settlements":
-                    paid = self.archive.read(table, symbols=[item.symbol], venues=[self.exchange])["time"]
-                    require_payments(
-                        self.session, fitting[0], item, gap, paid.min() if len(paid) else gap.end
-                    )
                 require_plausible(self.session, self.archive, table, rows)
             except DerivdataError as problem:
                 self._enter_failure(table, item.symbol, gap, problem)

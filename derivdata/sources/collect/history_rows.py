@@ -177,13 +177,18 @@ def _require_whole(
 ) -> None:
     """Refuse rows of a contract that trades which end long before the window, or are some of them only.
 
-    An empty one may lie before the listing, or be of a new contract, while others have rows until now.
+    An empty one may lie before the listing, or be of a new contract, while others have rows until now; but
+    one of payments not while the contract is listed and others are paid.
     """
     where, now = f"{endpoint.where}: {item.name}", session.clock.utc()
     end = min(window.end, now)
-    newest = frame["time"].max() if len(frame) else window.start if end >= now - _ENDS_WITHIN else end
+    is_recent = end >= now - _ENDS_WITHIN
+    first = window.end if item.listed is None else pd.Timestamp(item.listed, unit="us", tz="UTC")
+    is_due = table == "funding_settlements" and max(first, window.start) < end - _ENDS_WITHIN
+    newest = frame["time"].max() if len(frame) else window.start if is_recent or is_due else end
     is_short = item.active and newest < end - _ENDS_WITHIN
-    if is_short and (len(frame) or not _tells_of_another(session, endpoint, item, table, end)):
+    others = is_short and frame.empty and _tells_of_another(session, endpoint, item, table, end)
+    if is_short and (len(frame) or (is_due if others else is_recent)):
         raise SchemaError(
             f"{where} is traded, and its rows end at {times.iso(newest)}, in a window until {times.iso(end)}"
         )
@@ -193,25 +198,6 @@ def _require_whole(
     is_thinned = endpoint.paging is not None and endpoint.paging.thinned
     if step is not None and len(frame) > 3 and not is_thinned and apart > 1.5 * step:
         raise SchemaError(f"{where}: rows are {apart} apart, and not {step}")
-
-
-def require_payments(
-    session: VenueSession,
-    endpoint: VenueEndpoint,
-    item: Instrument,
-    window: times.Window,
-    first: pd.Timestamp,
-) -> None:
-    """Refuse more than a day without a payment of a contract that was listed, or paid `first`, before.
-
-    Another contract must have been paid at its end: no history reaches further back than the venue's own.
-    """
-    end, table = min(window.end, session.clock.utc()), "funding_settlements"
-    listed = first if item.listed is None else min(pd.Timestamp(item.listed, unit="us", tz="UTC"), first)
-    lived = item.active and max(listed, window.start) < end - _ENDS_WITHIN
-    if lived and _tells_of_another(session, endpoint, item, table, end):
-        since = f"{times.iso(window.start)} to {times.iso(end)}"
-        raise SchemaError(f"{endpoint.where}: no payment of {item.name} from {since}, and others were paid")
 
 
 def _tells_of_another(
