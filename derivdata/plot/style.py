@@ -86,13 +86,9 @@ def mark_clipped(ax: Axes, x: Any, y: Any, *, color: str = GREY) -> None:
     x, y = np.asarray(x), np.asarray(y, dtype=np.float64)
     for beyond, edge, marker in ((y > high, 0.985, "^"), (y < low, 0.015, "v")):
         if beyond.any():
-            look: dict[str, Any] = {
-                "color": color,
-                "transform": ax.get_xaxis_transform(),
-                "label": "_clipped",
-                "zorder": 5,
-            }
-            ax.plot(x[beyond], np.full(int(beyond.sum()), edge), marker, ms=4, lw=0, **look)
+            look: dict[str, Any] = {"color": color, "label": "_clipped", "zorder": 5, "ms": 4, "lw": 0}
+            look["transform"] = ax.get_xaxis_transform()
+            ax.plot(x[beyond], np.full(int(beyond.sum()), edge), marker, **look)
 
 
 def row_size(rows: int, each: float, *, wide: float = _SIZE[0]) -> tuple[float, float]:
