@@ -75,11 +75,6 @@ def test_a_family_is_a_module_of_the_documented_name_and_lists_its_functions_alo
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_what_is_no_family_is_no_module() -> None:
-    with pytest.raises(ModuleNotFoundError, match=r"derivdata\.fundings"):
-        importlib.import_module("derivdata.fundings")
-
-
 def test_no_function_hides_the_module_of_its_name() -> None:
     """`import derivdata.x.y as m` would be a function of that name in the package `x`."""
     modules = (module.name for module in pkgutil.walk_packages(dd.__path__, "derivdata."))

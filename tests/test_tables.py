@@ -260,17 +260,6 @@ def test_surfaces_share_nothing_that_can_be_changed_and_are_of_one_chain() -> No
         tables.surface(_chain())
 
 
-def test_surface_keeps_the_larger_open_interest_and_says_so() -> None:
-    doubled = _chain(
-        strike=[100_000.0] * 3, side=["call"] * 3, expiry=["2026-07-03T08:00:00Z"] * 3, iv=[0.4, 0.5, 0.6]
-    )
-    with pytest.warns(DataNotice, match="2 instruments share expiry, strike and side") as told:
-        surface = tables.surface(doubled)
-    assert told[0].filename == __file__, "the warning points at the user's line"
-    assert surface["iv"].sel(side="call").item() == 0.6
-    assert surface["open_interest"].sel(side="call").item() == 30.0
-
-
 def test_surfaces_of_no_rows_are_empty(tmp_path: object) -> None:
     none = tables.surface(tables.TABLES["options_snapshot"].empty())
     assert none.sizes == {"expiry": 0, "strike": 0, "side": 2}
@@ -300,8 +289,9 @@ def test_a_history_keeps_the_larger_open_interest_and_the_median_of_prices() -> 
         }
     )
     rows.attrs["provenance"] = {"source": "test"}
-    with pytest.warns(DataNotice, match="1 instruments share expiry, strike and side"):
+    with pytest.warns(DataNotice, match="1 instruments share expiry, strike and side") as told:
         history = tables.surface(rows)
+    assert told[0].filename == __file__, "the warning points at the user's line"
     place = {"expiry": "2026-07-03T08:00", "strike": 1e5, "side": "call", "time": "2026-06-30T12:00"}
     assert history["iv"].sel(place).item() == 0.6
     assert history["underlying_price"].values.tolist() == [[102.0]], "of 101, 102 and 106"

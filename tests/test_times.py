@@ -89,20 +89,6 @@ def test_without_a_connection_there_is_no_clock() -> None:
         times.set_clock(before)
 
 
-def test_both_wire_formats_and_iso_read_alike() -> None:
-    parsed = times.parse(["2026-06-30 12:00:00", "2026-06-30T12:00:00Z", "2026-06-30T12:00:00.250000Z", None])
-    assert list(parsed[:2]) == [NOON, NOON]
-    assert parsed[2] - NOON == pd.Timedelta("250ms")
-    assert parsed.isna().tolist() == [False, False, False, True]
-    assert str(parsed.dtype) == "datetime64[us, UTC]"
-
-
-@pytest.mark.parametrize("text", ["12:00", "soon", "2026-02-30T00:00:00Z"])
-def test_wire_text_that_is_no_instant_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r".+"):
-        times.parse([text])
-
-
 def _one_by_one(text: str) -> pd.Timestamp | None:
     """The slow reference: one text at a time; None where it is no instant."""
     try:

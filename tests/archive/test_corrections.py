@@ -60,13 +60,6 @@ def test_wrong_rows_are_replaced_and_the_others_stay(archive: Archive) -> None:
     assert len(read(archive)) == 384
 
 
-def test_a_deletion_leaves_what_lies_outside_its_window(archive: Archive) -> None:
-    assert archive.delete(FUNDING, {"exchange": ["okx"]}, start=hour(10), end=hour(12)) == (1, 4, 0)
-    left = read(archive, symbols=["ETH"], venues=["okx"])["rate_bps_8h"].tolist()
-    assert left == [float(i) for i in range(96) if i not in (10, 11)]
-    assert len(read(archive, venues=["binance"])) == 192
-
-
 def test_a_venue_that_is_deleted_is_listed_no_more_and_comes_back(archive: Archive) -> None:
     before = read(archive)
     archive.delete(FUNDING, {"exchange": "okx"})
@@ -98,16 +91,6 @@ def test_undoing_a_replacement_brings_the_old_values_back_and_again_the_new(arch
     assert log["undone"].tolist() == [False, True, False]
     with pytest.raises(ValueError, match="number=2: this correction was undone already"):
         archive.undo(2)
-
-
-def test_rows_that_were_appended_since_outlast_an_undo(archive: Archive) -> None:
-    """Two of the deleted hours came again with other values: those stay, the rest returns."""
-    archive.delete(FUNDING, OKX_BTC)
-    archive.append(FUNDING, rates(["BTC"], ["okx"], hours=2, plus=100.0))
-    archive.append(FUNDING, rates(["BTC"], ["okx"], hours=1, start=hour(200), plus=7.0))
-    archive.undo(1)
-    found = read(archive, symbols=["BTC"], venues=["okx"])["rate_bps_8h"].tolist()
-    assert found == [100.0, 101.0, *map(float, range(2, 96)), 7.0]
 
 
 def test_rows_that_outlasted_an_undo_outlast_that_it_is_undone(archive: Archive) -> None:

@@ -25,10 +25,12 @@ def stepped(step: str) -> pd.DataFrame:
 
 @pytest.mark.parametrize("step", ["10D", "11h", "1h", "1min"])
 @pytest.mark.parametrize("month_rows", [4_000_000, 0])
+@pytest.mark.parametrize("batch", [1, 7, ROWS, 2 * ROWS - 1, 2 * ROWS])
 def test_a_file_holds_what_a_plain_grouping_gives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, month_rows: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, month_rows: int, batch: int
 ) -> None:
     monkeypatch.setattr(appending, "MONTH_ROWS", month_rows)
+    monkeypatch.setattr(appending, "BATCH_ROWS", batch)
     frame = stepped(step)
     assert open_archive(tmp_path).append("funding_history", frame, accept=["future"]) == 2 * ROWS
     files = {path.parent.name: path for path in tmp_path.rglob("*.parquet")}

@@ -108,14 +108,6 @@ def test_prices_of_options_are_kept_and_volatility_may_be_in_percent(tmp_path: P
     assert pd.isna(row["underlying_price"])
 
 
-def test_fractions_are_not_taken_for_bps(tmp_path: Path) -> None:
-    content = "Symbol,Date,Rate\nBTC,2020-01-01,0.0001\nBTC,2020-01-02,0\n"
-    with pytest.raises(ArchiveError, match="looks like a fraction, not bps per 8 hours: say --unit native"):
-        settlements(tmp_path, content, unit=None)
-    settlements(tmp_path, content, unit="bps_8h")
-    assert held(tmp_path)["rate_bps_8h"].tolist() == [0.0001, 0.0]
-
-
 _RECORDS = [
     {"Symbol": "BTC", "Date": "2020-01-01T00:00:00Z", "Rate": 0.0001},
     {"Symbol": "BTC", "Date": "2020-01-01T08:00:00Z", "Rate": "0.0003"},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -339,15 +338,6 @@ def test_other_addresses_make_no_folder(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ArchiveError, match="cannot be opened, only folders and s3://bucket/path: copy it"):
         open_archive(address)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_without_s3fs_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "s3fs", None)
-    for opening in (open_archive, dd.connect):
-        with pytest.raises(ImportError, match=r"derivdata\[s3\]"):
-            opening("s3://bucket/x")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -68,46 +68,6 @@ def test_the_newest_row_per_key(archive: Archive) -> None:
     assert archive.latest("funding_history", at, within=pd.Timedelta("4h")).empty
     exactly = START + pd.Timedelta("95h")
     assert len(archive.latest("funding_history", exactly, within=pd.Timedelta(0))) == 4
-    archive.append("funding_history", rates(["SOL"], ["okx"], hours=10))
-    at = START + pd.Timedelta("12h30min")
-    newest = archive.latest("funding_history", at, within=pd.Timedelta("8h"))
-    found = {(r.symbol, r.exchange): r.rate_bps_8h for r in newest.itertuples()}
-    assert found == {
-        ("BTC", "binance"): 12.0,
-        ("BTC", "okx"): 12.0,
-        ("ETH", "binance"): 12.0,
-        ("ETH", "okx"): 12.0,
-        ("SOL", "okx"): 9.0,
-    }
-
-
-def chain(time: pd.Timestamp, symbol: str, names: list[str], iv: float) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "symbol": symbol,
-            "exchange": "deribit",
-            "time": time,
-            "instrument_name": names,
-            "expiry": START + pd.Timedelta(30, "D"),
-            "strike": 100.0,
-            "side": ["call", "put"][: len(names)],
-            "iv": iv,
-            "open_interest": 1.0,
-            "underlying_price": 100.0,
-        }
-    )
-
-
-def test_the_newest_chain_is_one_whole_chain(tmp_path: Path) -> None:
-    """An instrument that the newest chain lacks is not taken from the chain before."""
-    archive = open_archive(tmp_path)
-    hour = pd.Timedelta("1h")
-    archive.append("options_snapshot", chain(START, "BTC", ["B-C", "B-P"], 0.5))
-    archive.append("options_snapshot", chain(START + hour, "BTC", ["B-C"], 0.6))
-    archive.append("options_snapshot", chain(START, "ETH", ["E-C", "E-P"], 0.7))
-    newest = archive.latest("options_snapshot", START + 2 * hour, within=pd.Timedelta("1D"))
-    assert newest[["instrument_name", "iv"]].to_numpy().tolist() == [["B-C", 0.6], ["E-C", 0.7], ["E-P", 0.7]]
-    assert newest["gamma"].isna().all()
 
 
 def test_what_is_there(archive: Archive) -> None:

@@ -181,18 +181,6 @@ def test_errors_of_the_service_are_recorded_and_come_back(service: Service, path
         dd.funding.history("DOGE", "2h")
 
 
-def test_answers_from_the_cache_are_recorded(service: Service, path: Path, tmp_path: Path) -> None:
-    assert service.server is not None
-    transport.connect(service.server.url, now=None)
-    live = fetched()
-    with bundle.record(path):
-        fetched()
-        fetched()
-    transport.disconnect()
-    with bundle.replay(path):
-        pd.testing.assert_frame_equal(fetched(), live)
-
-
 def test_two_recordings_of_the_same_answers_are_the_same_bytes(service: Service, tmp_path: Path) -> None:
     """In whatever order they came, from the network or the cache, asked once or twice, by threads."""
     assert service.server is not None

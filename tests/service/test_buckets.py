@@ -118,10 +118,3 @@ def test_joined_windows_are_the_long_window(ask: Caller, resolution: str) -> Non
     ]
     assert parts == points(ask, resolution=resolution, start=cuts[0], end=cuts[-1])
     assert parts
-
-
-@pytest.mark.parametrize("resolution", ["raw", "1m", "15m", "1h", "4h", "12h", "1d"])
-def test_a_constant_is_constant_at_every_resolution(ask: Caller, resolution: str) -> None:
-    body = ask.body(HISTORY, symbol="BTC", exchanges="binance", resolution=resolution, start="2026-06-20")
-    assert body["resolution"] == resolution
-    assert {p["y"] for p in body["series"]["binance"]} == {1.0}

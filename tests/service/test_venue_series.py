@@ -277,18 +277,6 @@ def test_corrections_are_seen_and_noted(archive: Read) -> None:
     assert before["value"].tolist() != after["value"].tolist()
 
 
-def test_volume_counts_when_its_step_is_over(tmp_path: Path) -> None:
-    """At 10:30 the hour of 10:00 is not over: of three symbols at 8 to 10 o'clock six rows count."""
-    rows = pd.concat([hours(name, "okx", 8, [1.0, 2.0, 4.0]) for name in "ABCD"])
-    archive = open_archive(tmp_path)
-    archive.append("volume_history", rows.rename(columns={"oi_usd": "volume_usd"}), accept=["unit"])
-    now = START + pd.Timedelta(630, "min")
-    view = View(archive, now)
-    window = resolve({"start": START, "end": None}, now=now, tier="pro")
-    frame = totals(view, VOLUME, window, "4h").frame
-    assert frame[["value", "symbol_count"]].values.tolist() == [[12.0, 4.0]]
-
-
 @pytest.mark.parametrize("column", [OI_USD, VOLUME])
 def test_the_sample_sums_what_it_returns_as_rows(column: StoredColumn) -> None:
     """Over three weeks in which pairs come and go; hashes differ, and are equal where the others are."""

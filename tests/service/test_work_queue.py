@@ -82,17 +82,6 @@ def joined(queue: WorkQueue, work: Work, *names: str) -> list[Job]:
 
 
 @played
-async def test_callers_take_turns(work: Work) -> None:
-    """One slot: after a1 each waiting caller has one job made before any has a second."""
-    queue = WorkQueue(at_once=1)
-    jobs = joined(queue, work, "a1", "a2", "a3", "b1", "c1", "b2")
-    for _ in jobs:
-        work.may.release()
-    await asyncio.wait([job.result for job in jobs])
-    assert work.started == ["a1", "b1", "c1", "a2", "b2", "a3"]
-
-
-@played
 async def test_one_caller_leaves_one_slot_free(work: Work) -> None:
     queue = WorkQueue(at_once=4)
     jobs = joined(queue, work, "a1", "a2", "a3", "a4", "a5")
@@ -209,17 +198,6 @@ async def test_a_job_ends_when_its_last_client_leaves(work: Work) -> None:
     assert again is not job
     work.may.release()
     assert (await again.result).body == b"a1"
-
-
-@played
-async def test_a_job_that_nobody_waits_for_never_begins(work: Work) -> None:
-    queue = WorkQueue(at_once=1)
-    first, second, third = joined(queue, work, "a1", "a2", "a3")
-    await work.began(1)
-    queue.leave(second, "a")
-    work.may.release(2)
-    await asyncio.wait([first.result, third.result])
-    assert work.started == ["a1", "a3"]
 
 
 @played
