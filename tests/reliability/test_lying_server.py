@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
+import operator
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -175,9 +176,10 @@ def shift(row: Body, days: float) -> None:
             row[name] = moved.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def other_symbol(symbol: str, body: Body, query: Body) -> None:
-    need("symbol" in body and "symbol" in query)
-    body["symbol"] = symbol
+def other_echo(name: str, value: Any, body: Body, query: Body) -> None:
+    need(name in body and isinstance(body[name], str | int))
+    need({"dex_name": "dex"}.get(name, name) in query)
+    body[name] = value
 
 
 def other_venue(body: Body, query: Body) -> None:
@@ -546,9 +548,9 @@ class Lie(NamedTuple):
 
 
 LIES: dict[str, Lie] = {
-    "another symbol": Lie(partial(other_symbol, "LTC"), "another subject", "asked for symbol '"),
+    "another symbol": Lie(partial(other_echo, "symbol", "LTC"), "another subject", "asked for symbol '"),
     "a symbol of the same letters": Lie(
-        partial(other_symbol, "BTCDOM"), "another subject", "the answer is about 'BTCDOM'"
+        partial(other_echo, "symbol", "BTCDOM"), "another subject", "the answer is about 'BTCDOM'"
     ),
     "another range": Lie(other_range, "another range", "about range '77d'"),
     "rows of a venue that was not asked for": Lie(other_venue, "another subject", "rows are of zo"),
@@ -563,6 +565,15 @@ LIES: dict[str, Lie] = {
         "name against option",
         "an instrument is 'ETH-",
     ),
+    "a name of another side": Lie(
+        partial(option, {"side": lambda r: "put" if r["side"] == "call" else "call"}),
+        "name against option",
+        "has the side",
+    ),
+    "a name of another day": Lie(
+        partial(option, {"expiry": "2027-09-24T08:00:00Z"}), "name against option", "expires on 2027-09-24"
+    ),
+    "a negative volatility": Lie(partial(option, {"iv": -0.57}), "impossible figure", "iv is -0.57"),
     "a name of another strike": Lie(
         partial(option, {"strike": lambda r: r["strike"] * 10}), "name against option", "has the strike"
     ),
@@ -615,6 +626,9 @@ LIES: dict[str, Lie] = {
     ),
     "a venue in Cyrillic": Lie(partial(second_name, "\u043ekx"), "odd venue", "is no slug of a venue"),
     "a total among venues": Lie(partial(second_name, "Total"), "one venue twice", "stands among the venues"),
+    "half of the orders": Lie(partial(half_of, "events"), "stated count", r"\$count \d+, # \d+"),
+    "half of the hours": Lie(partial(half_of, "data"), "stated count", r"\$count \d+, # \d+"),
+    "half of the venues": Lie(partial(half_of, "exchanges"), "stated count", r"\$total \d+, # \d+"),
     "half of the options": Lie(partial(half_of, "instruments"), "stated count", r"\$count \d+, # \d+"),
     "open interest in thousands": Lie(
         partial(each, "total_oi_usd", lambda v: v / 1000),
@@ -717,6 +731,25 @@ LIES: dict[str, Lie] = {
     "asks at three times the bids": Lie(far_levels, "unlikely book", "best:bid price_usd .*, best:ask"),
     "a best bid that stands three times": Lie(repeated_level, "unlikely book", "next:level price_usd"),
 }
+LIES |= {
+    f"another {name}": Lie(partial(other_echo, name, value), "another subject", f"about '?{value}")
+    for name, value in {
+        "exchange": "kraken", "dex_name": "flx", "coin": "xyz:NVDA", "outcome_id": "109", "interval": "4h",
+        "group_by": "symbol", "window_days": 30,
+    }.items()
+} | {
+    f"{factor} times {field}": Lie(
+        partial(each, field, partial(operator.mul, factor)), "figure against its parts", words
+    )
+    for field, factor, words in (
+        ("total_usd", 3, "total_usd .*, long_usd"),
+        ("total_count", 3, "total_count .*, long_count"),
+        ("usd_value", 1000, "value_usd .*, fill_price_usd"),
+        ("filled_quantity", 7, "filled_quantity .*, quantity"),
+        ("ratio", 100, "volume_oi_ratio"),
+        ("count", 3, "symbol_count .*, #symbols"),
+    )
+}  # fmt: skip
 UNREAD = {
     ("oi.sparklines", "shares in percent"),
     ("oi.sparklines", "half of the shares"),
