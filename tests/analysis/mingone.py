@@ -1,7 +1,5 @@
 """Slow, readable references: Mingone's map, one surface at a time, and a fit over it by scipy."""
 
-from __future__ import annotations
-
 import numpy as np
 import xarray as xr
 from scipy.optimize import least_squares

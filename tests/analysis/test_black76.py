@@ -273,9 +273,7 @@ class TestLimits:
         ("arguments", "message"),
         [
             ({"side": "Call"}, "side"),
-            ({"premium": "coin"}, "premium"),
             ({"which": ["zomma"]}, "which"),
-            ({"delta": "fwd"}, "delta"),
         ],
     )
     def test_misuse_raises(self, arguments: dict[str, Any], message: str):

@@ -1,7 +1,5 @@
 """From chains to surfaces: what was cleaned stays, no expiry is lost, many chains are those of many calls."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

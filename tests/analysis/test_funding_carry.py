@@ -1,7 +1,5 @@
 """What pairs earned and can be expected to earn, by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import xarray as xr

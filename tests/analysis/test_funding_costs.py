@@ -1,7 +1,5 @@
 """Break-even times and slippage, by hand and against numerical integration."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

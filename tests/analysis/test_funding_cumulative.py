@@ -1,7 +1,5 @@
 """What positions accrue: samples are integrated, settlements added, holes are never zero."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import xarray as xr
@@ -128,7 +126,6 @@ def test_venues_of_unequal_interval_share_a_panel():
         (series([1.0]).drop_vars("interval_hours"), {}, r"assign_coords\(interval_hours=8.0\)"),
         (series([1.0]), {"max_gap": "2h"}, "for sampled rates"),
         (series([1.0, 1.0], kind="sampled"), {"compound": True}, "only payments compound"),
-        (series([1.0, 1.0], kind="sampled"), {"gaps": "zero"}, "not one of nan, skip"),
         (series([1.0], kind="sampled"), {}, "give step"),
         (series([1.0, 1.0]).drop_attrs().assign_attrs(units="bps/8h"), {}, "kind"),
         (series([1.0, 1.0]).drop_attrs(), {}, "not stated"),

@@ -1,7 +1,5 @@
 """Half-lives: recovery of known ones, refusals, and the coverage of the interval (measured in docs)."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import xarray as xr
@@ -119,7 +117,6 @@ def test_results_depend_on_the_generator_and_not_on_neighbours():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "yule-walker"}, "not one of components, ols"),
         ({"level": 90.0}, "probability"),
         ({"resamples": 10}, "99 at least"),
         ({"rng": -1}, "0 or above"),

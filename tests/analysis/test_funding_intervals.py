@@ -1,7 +1,5 @@
 """Settlement intervals read from gaps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

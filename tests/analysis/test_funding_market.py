@@ -1,7 +1,5 @@
 """Figures of a whole market: weighted rates, the universe as it was, co-movement."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import xarray as xr
@@ -203,7 +201,6 @@ def test_what_does_not_move_or_is_too_short_has_no_correlation():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "kendall"}, "not one of pearson, spearman"),
         ({"max_lag": -1}, "max_lag"),
         ({"age_hours": _moving()}, "for samples"),
     ],

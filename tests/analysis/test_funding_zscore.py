@@ -1,7 +1,5 @@
 """Rolling z-scores against exact arithmetic, window by window."""
 
-from __future__ import annotations
-
 import math
 import tracemalloc
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """SVI surfaces fitted together: no arbitrage by an independent count, whatever the quotes are."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

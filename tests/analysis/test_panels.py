@@ -1,7 +1,5 @@
 """What panels must be: the refusals, and what is allowed through."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import xarray as xr

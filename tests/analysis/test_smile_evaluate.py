@@ -1,7 +1,5 @@
 """Smiles evaluated, checked for butterflies and converted, against 60-digit values and printed ones."""
 
-from __future__ import annotations
-
 import dask.array as da
 import numpy as np
 import pandas as pd

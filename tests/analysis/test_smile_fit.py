@@ -1,7 +1,5 @@
 """Smiles fitted: known truths recovered, the ladder, reasons, every kind of array."""
 
-from __future__ import annotations
-
 import dask.array as da
 import numpy as np
 import pytest

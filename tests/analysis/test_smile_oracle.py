@@ -1,7 +1,5 @@
 """The batched SVI fit against slow, readable fits of one slice at a time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Every expiry of the recorded Deribit chains: fitted, or refused with its reason."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

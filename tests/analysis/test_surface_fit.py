@@ -215,8 +215,6 @@ def test_misuse_is_refused(noisy):
     k, iv, years = noisy
     with pytest.raises(ValueError, match="looks like percent, its median is"):
         surface.fit(k, 100 * iv, years, method="essvi", weights="equal")
-    with pytest.raises(ValueError, match="'sabr' is not one of svi, essvi"):
-        surface.fit(k, iv, years, method="sabr", weights="equal")
     with pytest.raises(ValueError, match=r"no 'expiry'$"):
         surface.fit(k[0], iv[0], years, method="essvi", weights="equal")
     with pytest.raises(ValueError, match="no 'strike'; name the dim of the quotes"):

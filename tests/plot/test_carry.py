@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import matplotlib
 import numpy as np
 import pytest
 import xarray as xr
 
 from derivdata import plot
 from tests.plot import made
-
-matplotlib.use("Agg")
 
 
 def test_pairs_are_drawn_and_those_without_a_forecast_left_out() -> None:

@@ -10,7 +10,6 @@ import json
 import re
 from typing import Any, get_args, get_type_hints
 
-import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -24,8 +23,6 @@ from derivdata.plot.style import dress, stated
 from tests.plot import made
 from tests.plot.cases import CASES
 from tests.plot.drawn_data import BASELINE, FIGURES, drawn
-
-matplotlib.use("Agg")
 
 EXPECTED: dict[str, list[dict[str, Any]]] = json.loads(BASELINE.read_text(encoding="utf-8"))
 

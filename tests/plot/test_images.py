@@ -5,13 +5,10 @@ Regenerate with ``pytest tests/plot/test_images.py --mpl-generate-path=tests/bas
 
 from __future__ import annotations
 
-import matplotlib
 import pytest
 from matplotlib.figure import Figure
 
 from tests.plot.drawn_data import FIGURES
-
-matplotlib.use("Agg")
 
 compared = pytest.mark.mpl_image_compare(
     baseline_dir="../baseline", tolerance=4, style="default", savefig_kwargs={"dpi": 55}, deterministic=True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -16,8 +15,6 @@ from derivdata.analysis import smile, surface
 from derivdata.analysis.smile import svi
 from derivdata.analysis.status import Status
 from tests.plot import made
-
-matplotlib.use("Agg")
 
 
 def known_iv(k: np.ndarray, place: int) -> np.ndarray:
@@ -79,7 +76,7 @@ def test_bid_and_ask_stand_as_bars() -> None:
     assert [s[:, 1].tolist() for s in bars.get_segments()] == [[0.49, 0.51], [0.38, 0.42]]
 
 
-def test_quotes_that_nobody_bids_for_are_faded_and_yesterday_is_dashed() -> None:
+def test_quotes_that_nobody_bids_for_are_faded() -> None:
     """At 50 % and 30 days a put of k = -0.3 has a delta of 1.7 %, one of k = -0.2 of 7 %."""
     quotes = xr.Dataset(
         {
@@ -94,10 +91,6 @@ def test_quotes_that_nobody_bids_for_are_faded_and_yesterday_is_dashed() -> None
     assert bright.get_xdata().tolist() == [-0.4, -0.2], "the first has a bid, the third a delta"
     assert faded.get_xdata().tolist() == [-0.3, 0.8]
     assert ax.get_xlim() == pytest.approx((-0.41, -0.19))
-    ax = plot.smile(made.chain(), made.fit(), before=made.earlier(), expiries="2026-02-04")
-    [dashed] = [line for line in ax.lines if line.get_ls() == "--" and len(line.get_xdata())]
-    assert np.interp(0.0, dashed.get_xdata(), dashed.get_ydata()) == pytest.approx(0.48, abs=1e-5)
-    assert "fit of 2026-01-04 08:00" in [text.get_text() for text in ax.get_legend().get_texts()]
 
 
 def test_the_title_of_a_smile_gives_risk_reversal_and_butterfly() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,8 +13,6 @@ import xarray as xr
 import derivdata as dd
 from derivdata import plot
 from tests.plot import made
-
-matplotlib.use("Agg")
 
 
 def test_a_hole_is_a_gap_and_a_step_a_mean() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
@@ -34,8 +33,6 @@ DRAWN: dict[str, Any] = {
     "volume_taker": plot.taker_volume,
 }
 """A figure of each local table."""
-
-matplotlib.use("Agg")
 
 
 def _probabilities(delivered: pd.DataFrame) -> Any:
