@@ -7,7 +7,9 @@ are parameters that name the contract where the rows do not; `unit` is how insta
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import (
@@ -180,15 +182,16 @@ def candles(
 
     A spot pair is that of a contract (the context's), and its price that of 1000 coins where this is.
     """
+    row: Any = Annotated[list[Any], msgspec.Meta(min_length=opened + 1)]
 
     def read(reading: Reading) -> Records:
-        rows = reading.part(list[list[Any]], path) if path else reading.decode(list[list[Any]])
+        rows = reading.part(list[row], path)
         name = reading.context.named if kind == "spot" else None
         item = reading.instrument(name or reading.asked(by), named)
         multiple = base(item.symbol)[1] if kind == "spot" else 1
         to_ms = 1000 if unit == "seconds" else 1
         prices = [
-            (to_ms * reading.required(row[0]), multiple * reading.required(row[opened])) for row in rows
+            (to_ms * reading.required(one[0]), multiple * reading.required(one[opened])) for one in rows
         ]
         return reading.prices(prices, item, kind, reading.resolution(step))
 
