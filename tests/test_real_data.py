@@ -48,13 +48,6 @@ def test_settlements_of_every_venue_come_back_in_utc_and_bps() -> None:
 
 
 @pytest.mark.usefixtures("served")
-def test_stamps_keep_their_milliseconds_over_http() -> None:
-    frame = dd.funding.settlements("BTC", "2022-11-09", "2022-11-10", venues="binance")
-    row = frame[frame["time"] == at("2022-11-09T08:00:00.013")]
-    assert row["rate_bps_8h"].tolist() == [pytest.approx(0.7305, abs=1e-12)]
-
-
-@pytest.mark.usefixtures("served")
 def test_the_holes_of_the_files_are_holes_of_the_frames() -> None:
     gate = dd.funding.settlements("BTC", "2020-11-25", "2021-01-05", venues="gateio")
     assert not ((gate["time"] >= at("2020-12-02")) & (gate["time"] < at("2020-12-30"))).any()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from derivdata import tables
 from derivdata.sources.archive import manifest
 
 START = pd.Timestamp("2026-01-30", tz="UTC")
@@ -42,6 +43,11 @@ def rates(
         ],
         ignore_index=True,
     )
+
+
+def conformed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rates as the archive gives them."""
+    return tables.TABLES["funding_history"].conform(frame)
 
 
 def said(folder: Path) -> dict[str, Any]:

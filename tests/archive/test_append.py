@@ -15,7 +15,7 @@ from derivdata.errors import ArchiveError, DataNotice, SchemaError
 from derivdata.sources.archive import merging, open_archive
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.tables.schema import Kind
-from tests.archive.rates import EVER, START, rates
+from tests.archive.rates import EVER, START, conformed, rates
 
 
 def orders(ids: list[str], *, start: pd.Timestamp = START, value: float = 10.0) -> pd.DataFrame:
@@ -97,9 +97,7 @@ def test_only_new_keys_are_written_and_values_first_seen_stay(tmp_path: Path) ->
     archive.append("funding_history", rates(hours=50))
     assert archive.append("funding_history", rates(["BTC", "SOL"], hours=60)) == 2 * 10 + 2 * 60
     whole = pd.concat([rates(hours=50), rates(["BTC", "SOL"], hours=60)]).drop_duplicates()
-    pd.testing.assert_frame_equal(
-        archive.read("funding_history", *EVER), tables.TABLES["funding_history"].conform(whole)
-    )
+    pd.testing.assert_frame_equal(archive.read("funding_history", *EVER), conformed(whole))
     archive = open_archive(tmp_path / "seen")
     archive.append("funding_history", rates(hours=3))
     restated = rates(hours=4)
@@ -155,9 +153,7 @@ def test_large_files_are_merged_eight_at_a_time(tmp_path: Path, monkeypatch: pyt
         archive.append("funding_history", whole[whole["time"] == START + pd.Timedelta(hour, "h")])
         counts.append(len(list(tmp_path.rglob("*.parquet"))))
     assert counts == [1, 2, 3, 4, 5, 6, 7, 1, 2, 3, 4, 5, 6, 7, 8, 2, 3, 4, 5, 6]
-    pd.testing.assert_frame_equal(
-        archive.read("funding_history", *EVER), tables.TABLES["funding_history"].conform(whole)
-    )
+    pd.testing.assert_frame_equal(archive.read("funding_history", *EVER), conformed(whole))
     merged = max(tmp_path.rglob("*.parquet"), key=lambda p: pq.read_metadata(p).num_rows)
     assert pq.read_table(merged)["symbol"].to_pylist() == ["A"] * 16 + ["B"] * 16 + ["C"] * 16
 

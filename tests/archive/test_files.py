@@ -8,10 +8,9 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from derivdata import tables
 from derivdata.sources.archive import append as appending
 from derivdata.sources.archive import open_archive, parquet_writer
-from tests.archive.rates import EVER, START, rates
+from tests.archive.rates import EVER, START, conformed, rates
 
 ROWS = 80
 
@@ -39,8 +38,8 @@ def test_a_file_holds_what_a_plain_grouping_gives(
     groups = dict(iter(frame.groupby(day.where(by_day, month))))
     assert files.keys() == groups.keys()
     for name, group in groups.items():
-        found = tables.TABLES["funding_history"].conform(pq.ParquetFile(files[name]).read().to_pandas())
-        pd.testing.assert_frame_equal(found, tables.TABLES["funding_history"].conform(group))
+        found = conformed(pq.ParquetFile(files[name]).read().to_pandas())
+        pd.testing.assert_frame_equal(found, conformed(group))
 
 
 @pytest.mark.parametrize("group_rows", [1, 7, 1_000_000])
@@ -56,9 +55,7 @@ def test_a_file_is_the_same_in_bites_of_any_size(
         sizes = [held.row_group(i).num_rows for i in range(held.num_row_groups)]
         assert all(size == group_rows for size in sizes[:-1])
         assert sizes[-1] <= group_rows
-    pd.testing.assert_frame_equal(
-        archive.read("funding_history", *EVER), tables.TABLES["funding_history"].conform(frame)
-    )
+    pd.testing.assert_frame_equal(archive.read("funding_history", *EVER), conformed(frame))
 
 
 def test_ranges_are_kept_of_what_reads_choose_by(tmp_path: Path) -> None:

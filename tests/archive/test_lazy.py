@@ -14,7 +14,7 @@ import derivdata as dd
 from derivdata import tables
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import Archive, open_archive, parquet_writer, scanning
-from tests.archive.rates import EVER, START, rates, said, say
+from tests.archive.rates import EVER, START, conformed, rates, said, say
 
 pytest.importorskip("dask.dataframe")
 
@@ -41,7 +41,7 @@ def test_it_stays_lazy_and_gives_the_same_rows(tmp_path: Path, monkeypatch: pyte
         patch.setattr(scanning, "read", None)
         frame = archive.lazy("funding_history", start=start, end=end, symbols=["BTC"])
         assert frame.npartitions == 2
-    found = tables.TABLES["funding_history"].conform(frame.compute())
+    found = conformed(frame.compute())
     pd.testing.assert_frame_equal(found, archive.read("funding_history", start, end, symbols=["BTC"]))
 
 

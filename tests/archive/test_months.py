@@ -9,11 +9,10 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from derivdata import tables
 from derivdata.errors import ArchiveError, DataNotice
 from derivdata.sources.archive import Archive, manifest, merging, open_archive
 from derivdata.sources.archive import append as appending
-from tests.archive.rates import EVER, rates
+from tests.archive.rates import EVER, conformed, rates
 from tests.archive.test_writers import failing_at, named_files
 
 FUNDING = "funding_history"
@@ -73,9 +72,7 @@ def test_a_large_month_is_sorted_week_by_week(
         assert group.equals(group.sort_values(["symbol", "exchange", "time"], ignore_index=True))
         weeks.append((len(group), group["time"].min().day, group["time"].max().day))
     assert weeks == [(672, 1, 7), (672, 8, 14), (672, 15, 21), (960, 22, 31)]
-    pd.testing.assert_frame_equal(
-        archive.read(FUNDING, MARCH, "2026-04-01"), tables.TABLES[FUNDING].conform(rows)
-    )
+    pd.testing.assert_frame_equal(archive.read(FUNDING, MARCH, "2026-04-01"), conformed(rows))
 
 
 def test_several_months_at_once_are_files_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

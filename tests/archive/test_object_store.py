@@ -15,13 +15,12 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata import tables
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import Archive, commits, object_store, open_archive
 from derivdata.sources.archive import merging as archive_merging
 from derivdata.sources.archive.object_store import ObjectStore
 from derivdata.sources.archive.schemas import archive_table
-from tests.archive.rates import EVER, START, rates
+from tests.archive.rates import EVER, START, conformed, rates
 from tests.archive.stores import environment, s3_server
 from tests.reliability.processes import output, started
 from tests.support.threads import in_threads
@@ -62,10 +61,6 @@ def files() -> Any:
 
     s3fs.S3FileSystem.clear_instance_cache()
     return s3fs.S3FileSystem(use_listings_cache=False)
-
-
-def conformed(frame: pd.DataFrame) -> pd.DataFrame:
-    return tables.TABLES["funding_history"].conform(frame)
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from derivdata import tables
 from derivdata.sources.archive import Archive, open_archive, scanning
-from tests.archive.rates import EVER, START, rates
+from tests.archive.rates import EVER, START, conformed, rates
 
 
 def test_windows_symbols_and_venues_are_chosen(archive: Archive) -> None:
@@ -57,7 +57,7 @@ def test_every_filter_gives_what_a_plain_filter_gives(
                     & (frame["time"] < end)
                 ]
                 found = archive.read("funding_history", start, end, symbols=symbols, venues=venues)
-                pd.testing.assert_frame_equal(found, tables.TABLES["funding_history"].conform(chosen))
+                pd.testing.assert_frame_equal(found, conformed(chosen))
 
 
 def test_the_newest_row_per_key(archive: Archive) -> None:

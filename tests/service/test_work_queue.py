@@ -201,6 +201,17 @@ async def test_a_job_ends_when_its_last_client_leaves(work: Work) -> None:
 
 
 @played
+async def test_a_job_that_nobody_waits_for_never_begins(work: Work) -> None:
+    queue = WorkQueue(at_once=1)
+    first, second, third = joined(queue, work, "a1", "a2", "a3")
+    await work.began(1)
+    queue.leave(second, "a")
+    work.may.release(2)
+    await asyncio.wait([first.result, third.result])
+    assert work.started == ["a1", "a3"]
+
+
+@played
 async def test_an_error_goes_to_every_client_and_frees_the_slot(work: Work) -> None:
     queue = WorkQueue(at_once=1)
 

@@ -59,14 +59,6 @@ def test_every_try_takes_a_turn(opened: Open, fake: FakeTime) -> None:
     assert fake.slept == pytest.approx([pauses[0], turns[0], pauses[1], turns[1]])
 
 
-def test_hits_never_wait(opened: Open, fake: FakeTime) -> None:
-    with serving(lambda _: Reply.json({})) as server:
-        connection = opened(server.url)
-        for _ in range(200):
-            connection._serve(history(0), FUNDING_HISTORICAL)
-    assert fake.slept == []
-
-
 def test_a_source_in_this_process_is_not_paced(opened: Open, fake: FakeTime, tmp_path: Path) -> None:
     with serving(lambda _: Reply.json({})) as server:
         connection = opened(server.url, paced=False)
