@@ -26,7 +26,7 @@ _ENVIRONMENT = (
         f"analysis/test_{name}"
         for name in "align backtest black76 chain exposure joint_svi liquidations oi quality".split()
     ),
-    *(f"analysis/test_{name}" for name in "settlements smile_evaluate smile_fit smile_recorded".split()),
+    *(f"analysis/test_{name}" for name in "settlements smile_evaluate smile_fit".split()),
     *(f"analysis/test_{name}" for name in "surface_fit surface_recorded variance".split()),
     *(f"analysis/test_funding_{name}" for name in "carry half_life published recorded zscore".split()),
     *("transport", "archive/test_import_times.py", "test_cli.py", "test_fetch.py", "test_real_data.py"),

@@ -10,10 +10,9 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from derivdata.analysis import chain, smile, surface, variance
+from derivdata.analysis import chain, smile, surface
 from derivdata.analysis.status import Status
 from derivdata.sources import sample
-from derivdata.sources.sample.options import bates
 
 NOW = pd.Timestamp("2026-06-30 12:00", tz="UTC").as_unit("us")
 MARKETS = [("BTC", "deribit"), ("ETH", "okx"), ("SOL", "bybit"), ("XRP", "deribit")]
@@ -97,26 +96,6 @@ def test_a_surface_inside_all_spreads_has_no_loss() -> None:
     fit = surface.fit(k, wavy, t, iv_bid=iv - 0.01, iv_ask=iv + 0.01)
     model = smile.iv(fit, k)
     assert float(np.abs(model - iv).max()) < 0.01
-
-
-@each_market
-def test_model_free_variance_is_the_log_contracts(market: tuple[str, str]) -> None:
-    """``−2 E[x] = −2 d ln M/dz`` at z = 0, jumps included, against the integral over the default fit.
-
-    Not against the strip of its quotes, the default of `model_free`. That is a sum over the listed strikes:
-    it ends where they do, and is too high where they are far apart. Shortly before expiry those of SOL at
-    bybit are up to one and a half deviations apart; the strip of even the fitted smile at these is four
-    tenths too high.
-    """
-    names = list(bates.Bates._fields)
-    t = truth(market)
-    h = 1e-4
-    integral = variance.model_free(fitted(market), method="fukasawa")["total_variance"]
-    for row, total in zip(t.to_dict("records"), integral.to_numpy(), strict=True):
-        model = bates.Bates(*(row[name] for name in names))
-        rise = bates.log_mgf(model, complex(h, 0.0), row["year_fraction"])
-        fall = bates.log_mgf(model, complex(-h, 0.0), row["year_fraction"])
-        assert total == pytest.approx(-2 * (rise - fall).real / (2 * h), rel=0.025)
 
 
 @each_market

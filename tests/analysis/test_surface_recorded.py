@@ -12,7 +12,7 @@ import xarray as xr
 
 from derivdata.analysis import black76, chain, smile, surface, variance
 from derivdata.analysis.status import Status
-from tests.analysis.deribit import HALF_EMPTY, STAMPS_2026, chain_2025, chain_2026
+from tests.analysis.deribit import STAMPS_2026, chain_2025, chain_2026
 from tests.measured import fits
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "methods" / "surfaces.md"
@@ -57,17 +57,6 @@ def test_every_expiry_is_free_or_refused_with_a_reason(options, fitted):
     assert float(w.diff("maturity").min()) > 0
     price = black76.price(1.0, xr.DataArray(strike, dims="log_moneyness"), 1.0, w**0.5, "call")
     assert float(price.diff("log_moneyness", 2).min()) > -1e-13
-
-
-def test_the_half_empty_chain_loses_expiries_and_nothing_else():
-    full, half = (
-        surface.from_chain(chain_2026(stamp).query("symbol == 'BTC'"))
-        for stamp in (STAMPS_2026[2], HALF_EMPTY)
-    )
-    done = half["method"] > 0
-    assert 5 <= int(done.sum()) <= int((full["method"] > 0).sum())
-    assert int(half["n"].sum()) < int(full["n"].sum())
-    assert float(abs(half["atm_error_vol"]).max()) < 0.02
 
 
 def documented():
