@@ -28,15 +28,8 @@ def test_once_keeps_one_row_of_each_contract_of_each_venue(made: Any, archive: A
     assert rows["funding_history"] == len(FOUR) * 2
     assert "waiting for " in said[0]
     assert said[-1] == f"4 of 4 venues, {len(fakes.log)} requests"
-    funding = _rows(archive, "funding_history")["rate_bps_8h"]
-    found = {exchange: funding[exchange, "BTC"] for exchange in FOUR}
-    assert found == pytest.approx({"binance": 1.0, "bybit": 4.0, "okx": 3.0, "hyperliquid": 1.0})
-    state = dict(fakes.states())["BTC"]
-    oi = _rows(archive, "oi_history")["oi_usd"]
-    for exchange in ("bybit", "okx", "hyperliquid"):
-        assert oi[exchange, "BTC"] == pytest.approx(state[1] * state[2])
     market = _rows(archive, "markets_symbol_exchanges")
-    assert market.loc[("binance", "BTC"), "price_usd"] == state[2]
+    assert market.loc[("binance", "BTC"), "price_usd"] == dict(fakes.states())["BTC"][2]
     assert market.loc[("binance", "BTC"), "volume_24h_usd"] == 100_000  # of another answer, in the same row
     assert market.loc[("okx", "BTC"), "price_24h_change_pct"] == pytest.approx(100.0)
     chain = _rows(archive, "options_snapshot")

@@ -132,18 +132,6 @@ def _rows(stream: VenueStream, count: int) -> tuple[pd.DataFrame, list[Any], lis
     return pd.concat(frames, ignore_index=True), windows, errors
 
 
-def test_bybit_is_subscribed_by_contract_and_read(streams: Any) -> None:
-    stream, server = streams("bybit", [[PUSH]], 1)
-    rows, windows, _ = _rows(stream, 1)
-    assert server.received == [
-        {"op": "subscribe", "args": ["allLiquidation.BTCUSDT", "allLiquidation.ETHUSDT"]}
-    ]
-    assert rows[["exchange", "symbol", "side", "value_usd"]].to_numpy().tolist() == [
-        ["bybit", "BTC", "long", 100_000.0]
-    ]
-    assert all(window.start < window.end for window in windows)
-
-
 def test_a_window_begins_when_every_subscription_was_acknowledged() -> None:
     stream = _bybit(MachineClock(), None)
     first = pd.Timestamp("2026-01-20T10:00", tz="UTC")

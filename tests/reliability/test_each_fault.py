@@ -1,4 +1,7 @@
-"""Each fault that the service can be asked for: its exact error, after an exact number of tries."""
+"""Faults that the service can be asked for: the exact error, after an exact number of tries.
+
+Plain statuses, pages and resets are in tests/transport/test_faults.py.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +23,13 @@ from tests.transport.conftest import KEY, FakeTime, checked
 from tests.transport.test_faults import LASTING, RECOVERED
 
 LASTS: list[tuple[str, type[errors.DerivdataError], int, str]] = [
-    ("400", errors.BadRequest, 1, "a fault that was asked for"),
-    ("401", errors.AuthError, 1, "a fault that was asked for"),
-    ("403", errors.TierError, 1, "a fault that was asked for"),
-    ("404", errors.NotFound, 1, "a fault that was asked for"),
     ("408", errors.BadRequest, 1, "HTTP 408"),
     ("429=0.5", errors.RateLimited, 5, "try again in 0.5 s"),
-    ("429=3600", errors.RateLimited, 1, "try again in 3600 s"),
-    ("500", errors.ServerError, 5, "HTTP 500"),
-    ("501", errors.ServerError, 1, "HTTP 501"),
-    ("503", errors.ServerError, 5, "HTTP 503"),
-    ("html", errors.SchemaError, 1, "HTML"),
     ("html=502", errors.ServerError, 5, "HTTP 502"),
     ("html=404", errors.NotFound, 1, "HTTP 404"),
     ("garbled", errors.NetworkError, 5, "broke off"),
     ("bomb=70", errors.NetworkError, 1, "larger than"),
     ("redirect=http://127.0.0.1:9/x", errors.NetworkError, 1, "plain http"),
-    ("reset", errors.NetworkError, 5, "failed or broke off"),
     ("reset=100", errors.NetworkError, 5, "broke off"),
     ("cut=0", errors.NetworkError, 5, "broke off"),
     ("cut=100", errors.NetworkError, 5, "broke off"),

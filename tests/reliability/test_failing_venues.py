@@ -160,33 +160,6 @@ def test_windows_that_begin_in_the_middle_of_a_change_of_interval_are_the_truth(
     assert set(truth) == {8, 4, 1}
 
 
-FIREWALL = "<html><body><h1>403 Forbidden</h1><p>The request is blocked.</p></body></html>"
-
-
-def test_one_path_that_a_firewall_refuses_leaves_a_hole_that_is_filled_when_it_answers(
-    archive: Archive, fakes: tuple[Fakes, SimulatedClock]
-) -> None:
-    told, clock = fakes
-    path = "gateio/futures/usdt/contract_stats"
-    told.refusals[path] = (403, {}, FIREWALL)
-    names = ["funding_settlements", "oi_history"]
-    done = _fill(archive, fakes, "2026-01-30", "2026-01-31", "gateio", "bybit", names=names)
-    assert done.failed
-    assert all("gateio oi_history" in text for text in done.failed if "bybit" not in text)
-    first, end = (pd.Timestamp(at, tz="UTC") for at in ("2026-01-30", "2026-01-31"))
-    hold_settlements(archive, told, ["gateio", "bybit"], first, end)
-    assert archive.unanswered("oi_history", "gateio", "BTC", first, end) != [], "a hole, and not no rows"
-    assert "gateio" not in archive.exchanges("oi_history")
-    told.refusals.clear()
-    clock.wait(3600)
-    assert _fill(archive, fakes, "2026-01-30", "2026-01-31", "gateio", names=names).failed == []
-    rows = archive.read("oi_history", first, end, symbols=["BTC"], venues=["gateio"])
-    truth = [
-        coins * mark for s, coins, mark in told.truth.oi("BTC") if first.timestamp() <= s < end.timestamp()
-    ]
-    assert rows["oi_usd"].tolist() == pytest.approx(truth)
-
-
 @pytest.mark.parametrize("fault", ["drop", "reset", "cut", "page", "maintenance", "gzip"])
 def test_an_answer_that_breaks_off_is_asked_for_again_and_the_month_is_the_truth(
     fault: str, archive: Archive

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from tests.reliability.calls import basics, chains, fetchers, figures, panels
-from tests.reliability.calls.call import Calls
-from tests.reliability.calls.walk import function, public
+from tests.reliability.calls import chains, fetchers, figures, panels
+from tests.reliability.calls.walk import Calls, function, public
 
 __all__ = ["CALLS", "LEFT_OUT", "MAIN", "function", "public"]
 
-CALLS: Calls = {**fetchers.CALLS, **basics.CALLS, **panels.CALLS, **chains.CALLS, **figures.CALLS}
+CALLS: Calls = {**fetchers.CALLS, **panels.CALLS, **chains.CALLS, **figures.CALLS}
 
 LEFT_OUT = {
     "asof": "takes nothing",

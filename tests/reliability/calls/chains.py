@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from derivdata.analysis.smile import svi
 from tests.plot import made as figures_made
-from tests.reliability.calls.call import Calls
 from tests.reliability.calls.made import (
     AS_OF,
     LOCAL,
@@ -23,6 +22,7 @@ from tests.reliability.calls.made import (
     slopes,
     whole,
 )
+from tests.reliability.calls.walk import Calls
 
 __all__ = ["CALLS"]
 

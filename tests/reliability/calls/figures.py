@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from derivdata import plot
 from tests.plot import made
-from tests.reliability.calls.call import Calls
 from tests.reliability.calls.made import (
     amounts,
     attributed,
@@ -21,6 +20,7 @@ from tests.reliability.calls.made import (
     venues,
     whole,
 )
+from tests.reliability.calls.walk import Calls
 
 __all__ = ["CALLS"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from derivdata.analysis import backtest, funding, futures, liquidations
-from tests.reliability.calls.call import Calls
 from tests.reliability.calls.made import (
     HOURS,
     VENUES,
@@ -24,6 +23,7 @@ from tests.reliability.calls.made import (
     share,
     volatilities,
 )
+from tests.reliability.calls.walk import Calls
 
 __all__ = ["CALLS"]
 

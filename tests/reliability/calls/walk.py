@@ -1,4 +1,4 @@
-"""Every public function by its dotted name."""
+"""Every public function by its dotted name, and what calls of them are."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import derivdata as dd
 
-__all__ = ["function", "public"]
+__all__ = ["Calls", "function", "public"]
+
+Calls: TypeAlias = dict[str, Callable[[], dict[str, Any]]]
+"""The arguments of a valid call, by the function's dotted name."""
 
 
 def function(name: str) -> Callable[..., Any]:
