@@ -99,10 +99,8 @@ def surface_history(context: RequestContext) -> dict[str, Any]:
         list({chain["time"].iloc[0]: chain for chain in chains}.values()), tables.TABLES["options_snapshot"]
     )
     names = ["expiry", "strike", "side", "iv", "underlying_price", "open_interest"]
-    stamps = pd.Series(json_rows.iso_tokens(pd.DatetimeIndex(frame["time"])), dtype=object).str.decode(
-        "ascii"
-    )
-    snapshots = json_rows.split(json_rows.objects(frame[names]), stamps.str.strip('"'))
+    stamps = [stamp[1:-1].decode() for stamp in json_rows.iso_tokens(pd.DatetimeIndex(frame["time"]))]
+    snapshots = json_rows.split(json_rows.objects(frame[names]), pd.Series(stamps, dtype=object))
     thinned = f"of a range of {context.params['range']} the surface is given by {step}, not 1h"
     return _envelope(context) | {
         "hours": list(snapshots),
@@ -231,13 +229,14 @@ def _chain(view: View, symbol: str, exchange: str, at: pd.Timestamp) -> pd.DataF
 def _chain_of_step(context: RequestContext, start: pd.Timestamp, length: pd.Timedelta) -> pd.DataFrame:
     """Return the chain of a step: the newest at its start, at most an hour old, else the last within it."""
     view, params = context.view, context.params
-    if start + length <= view.store.start:
-        return view.rows(Query("options_snapshot", start, start))
     last = min(start + length, view.now + INSTANT) - INSTANT
-    chain = tables.TABLES["options_snapshot"].empty()
+    if last < view.store.start:
+        return view.rows(Query("options_snapshot", start, start))
     for at, within in ((start, buckets.HOLD), (last, last - start)):
-        if chain.empty and at >= view.store.start:
+        if at >= view.store.start:
             chain = view.latest("options_snapshot", at, within, [params["symbol"]], [params["exchange"]])
+            if len(chain):
+                break
     return chain[chain["expiry"] > chain["time"]]
 
 
