@@ -19,7 +19,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -59,10 +59,6 @@ class Task:
     made: Any = None
     asked: Future[None] | None = None
 
-    def make_here(self) -> None:
-        """Make it in this process."""
-        self.made = self.make()
-
 
 def processors() -> int:
     """Return how many processors this process may use."""
@@ -84,8 +80,7 @@ class Drawings:
         self._ready = False
 
     def __enter__(self) -> Drawings:
-        if self._wants_worker:
-            self._worker = _start_worker()
+        self._worker = _start_worker() if self._wants_worker else None
         if self._worker is not None:
             self._feeder.submit(self._greet)
         return self
@@ -118,12 +113,10 @@ class Drawings:
         chosen = [task for task in (self._tasks if tasks is None else tasks) if task.made is None]
         for task in chosen:
             if task.asked is None or task.asked.cancel():
-                task.make_here()
+                task.made = task.make()
+        wait(task.asked for task in chosen if task.asked is not None)
         for task in chosen:
-            if task.made is None and task.asked is not None:
-                task.asked.result()
-            if task.made is None:
-                task.make_here()
+            task.made = task.make() if task.made is None else task.made
 
     def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
         assert self._worker is not None

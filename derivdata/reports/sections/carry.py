@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -89,12 +88,12 @@ def carry_section(data: Data) -> Section:
     drawings = data.drawings or Drawings(several=False)
     record = drawings.add(partial(funding.pick_record, past.panel, hold=f"{_RECORD_DAYS[0]}d", fee_bps=fees))
     firsts = {pair.symbol: pair for pair in reversed(forecast)}
-    tasks = {symbol: _by_holding(drawings, past, fees, firsts[symbol]) for symbol in sorted(firsts)}
+    curves = [(pair, _by_holding(drawings, past, fees, pair)) for pair in reversed(firsts.values())]
 
     def rest() -> None:
-        drawings.finish([record, *chain.from_iterable(tasks.values())])
-        for symbol in dict.fromkeys(pair.symbol for pair in forecast):
-            _holding(section, past, firsts[symbol], tasks[symbol])
+        drawings.finish([record, *(task for _, tasks in curves for task in tasks)])
+        for pair, tasks in curves:
+            _holding(section, past, pair, tasks)
         section.table(pd.DataFrame([_row(pair) for pair in pairs]), formats=_FORMATS)
         _unknown(section, pairs)
         _blind(section, rates)

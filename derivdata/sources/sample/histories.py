@@ -140,16 +140,8 @@ def _settlements(chosen: Pairs, day: int, days: int) -> Matrix:
     return Matrix(time, {"rate_bps_8h": rate, "interval_hours": interval})
 
 
-def _oi(chosen: Pairs, day: int, days: int) -> Matrix:
-    return Matrix(oi_volume.hours(day, days), {"oi_usd": oi_volume.oi(chosen, day, days)})
-
-
-def _volume(chosen: Pairs, day: int, days: int) -> Matrix:
-    return Matrix(oi_volume.hours(day, days), {"volume_usd": oi_volume.volume(chosen, day, days)})
-
-
-def _taken(chosen: Pairs, day: int, days: int) -> Matrix:
-    return Matrix(oi_volume.hours(day, days), positioning.taken(chosen, day, days))
+def _by_hour(columns: Callable[[Pairs, int, int], dict[str, Any]]) -> Callable[[Pairs, int, int], Matrix]:
+    return lambda *which: Matrix(oi_volume.hours(*which[1:]), columns(*which))
 
 
 def _market(chosen: Pairs, day: int, days: int) -> Matrix:
@@ -160,8 +152,12 @@ def _market(chosen: Pairs, day: int, days: int) -> Matrix:
 HISTORIES: dict[str, HistoryRecipe] = {
     "funding_history": HistoryRecipe(_funding, {"resolution": "raw", "kind": "sampled"}),
     "funding_settlements": HistoryRecipe(_settlements, {"kind": "settled"}),
-    "oi_history": HistoryRecipe(_oi, {"resolution": "1h"}),
-    "volume_history": HistoryRecipe(_volume, {"resolution": "1h"}),
-    "volume_taker": HistoryRecipe(_taken, {"resolution": "1h"}),
+    "oi_history": HistoryRecipe(
+        _by_hour(lambda *which: {"oi_usd": oi_volume.oi(*which)}), {"resolution": "1h"}
+    ),
+    "volume_history": HistoryRecipe(
+        _by_hour(lambda *which: {"volume_usd": oi_volume.volume(*which)}), {"resolution": "1h"}
+    ),
+    "volume_taker": HistoryRecipe(_by_hour(positioning.taken), {"resolution": "1h"}),
     _STATE: HistoryRecipe(_market, {}),
 }

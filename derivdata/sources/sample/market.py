@@ -56,7 +56,9 @@ def quotes(first: int, last: int, names: _Names, venues: _Names) -> dict[str, An
             continue
         mark = _price(chosen, day, step)
         premium = funding.premium(chosen, day, 1)[:, step]
-        kinds = np.stack([mark / (1.0 + premium / 1e4), mark * _trade(chosen, day, step), mark], axis=-1)
+        buys = noise.uniform((chosen.streams ^ _TAKER)[:, None], day * STEPS + step) >= 0.5
+        traded = mark * (1.0 + np.where(buys, 1e-4, -1e-4) * books.half_spread(chosen)[:, None])
+        kinds = np.stack([mark / (1.0 + premium / 1e4), traded, mark], axis=-1)
         row, place, kind = np.indices(kinds.shape).reshape(3, -1)
         parts.append(
             {
@@ -152,9 +154,3 @@ def _liquidated(chosen: Pairs, day: int, steps: Ints) -> Floats:
         np.add.at(sums, (row[keep], step[keep] + 1), value[keep])
     sums = np.cumsum(sums, axis=1)
     return np.round(sums[:, STEPS + steps] - sums[:, steps], 6)
-
-
-def _trade(chosen: Pairs, day: int, step: Ints) -> Floats:
-    """Return the last price over the mid price: the best bid's or the best ask's distance from it."""
-    side = noise.uniform((chosen.streams ^ _TAKER)[:, None], day * STEPS + step)
-    return np.asarray(1.0 + np.where(side < 0.5, -1e-4, 1e-4) * books.half_spread(chosen)[:, None])

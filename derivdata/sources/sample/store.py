@@ -188,7 +188,10 @@ class Sample:
 
 def _kept(key: tuple[object, ...], make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
     """Return what was made for a key by any process, or make it, and keep it on disk if that takes long."""
-    name, files = hashlib.blake2b(repr(key).encode()).hexdigest(), _files()
+    name, files = (
+        hashlib.blake2b(repr(key).encode()).hexdigest(),
+        AnswerFiles(cache_folder() / "sample", _version()),
+    )
     if (record := files.record(name)) is not None:
         return _read(record.body)
     start = time.thread_time()
@@ -211,10 +214,6 @@ def _read(body: bytes) -> pd.DataFrame:
 @lru_cache(maxsize=1)
 def _version() -> str:
     return f"{package_digest('sources/sample', 'analysis/black76', 'support', 'tables')}-{np.__version__}"
-
-
-def _files() -> AnswerFiles:
-    return AnswerFiles(cache_folder() / "sample", _version())
 
 
 def _rows(query: Query) -> pd.DataFrame:

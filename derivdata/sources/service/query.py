@@ -131,12 +131,8 @@ def _days(name: str, text: str) -> str:
     return text
 
 
-def _text(name: str, text: str) -> str:
-    return text
-
-
 _READERS: dict[endpoints.ParamKind, Callable[[str, str], Any]] = {
-    endpoints.ParamKind.TEXT: _text,
+    endpoints.ParamKind.TEXT: lambda _, text: text,
     endpoints.ParamKind.LIST: _list,
     endpoints.ParamKind.INTEGER: _integer,
     endpoints.ParamKind.NUMBER: _number,
