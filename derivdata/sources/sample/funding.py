@@ -29,13 +29,15 @@ def formed(chosen: Pairs, first: int, days: int) -> Floats:
 
 def premium(chosen: Pairs, first: int, days: int) -> Floats:
     """Return the premium that rates are formed from [bps/8h], before the clamp; unrounded, as `formed`."""
-    p = _spread(chosen, first, days)
+    scale = symbols().scale[chosen.symbol]
+    p = paths.ou(chosen.streams, venue_values("half_life")[chosen.exchange], first, days, STEPS)
+    p *= (scale * venue_values("deviation")[chosen.exchange])[:, None, None]
+    p += (scale * venue_values("offset")[chosen.exchange])[:, None, None]
     own, place = np.unique(chosen.symbol, return_inverse=True)
     p += _base(own, first, days)[place]
     wild = np.flatnonzero(np.array([MODELS[v].style == "wild" for v in exchange_names()])[chosen.exchange])
     if wild.size:
-        scale = 12.0 * symbols().scale[chosen.symbol[wild]]
-        p[wild] += _spikes(chosen.streams[wild], 0.05, scale, first, days)
+        p[wild] += _spikes(chosen.streams[wild], 0.05, 12.0 * scale[wild], first, days)
     return np.ascontiguousarray(p.reshape(len(chosen), days * STEPS))
 
 
@@ -89,14 +91,6 @@ def _formed(chosen: Pairs, first: int, days: int) -> Floats:
     np.round(rate, 6, out=rate)
     rate += 0.0
     return rate
-
-
-def _spread(chosen: Pairs, first: int, days: int) -> Floats:
-    scale = symbols().scale[chosen.symbol]
-    path = paths.ou(chosen.streams, venue_values("half_life")[chosen.exchange], first, days, STEPS)
-    path *= (scale * venue_values("deviation")[chosen.exchange])[:, None, None]
-    path += (scale * venue_values("offset")[chosen.exchange])[:, None, None]
-    return path
 
 
 def crowding(own: Ints, first: int, days: int) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -300,20 +301,10 @@ def _premium(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFra
         value = funding.premium(chosen, day, 1)
         row, step = np.indices(value.shape).reshape(2, -1)
         time = day * DAY_US + step * STEP_US
-        table = pd.DataFrame(
-            {
-                **_named(chosen.take(row)),
-                "time": instants(time),
-                "premium_bps": value.ravel(),
-            }
-        )
+        columns = {"time": instants(time), "premium_bps": value.ravel()}
+        table = pd.DataFrame(_named(chosen.take(row)) | columns)
         parts.append(table[(time >= first) & (time < last)])
     return pd.concat(parts).sort_values(["symbol", "exchange", "time"], ignore_index=True)
-
-
-def _surface(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFrame:
-    """Return the parameters of every expiry that is open at each full hour of ``[first, last)`` [µs]."""
-    return _hourly(_expiries, ["expiry"], first, last, names, venues)
 
 
 def _futures(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFrame:
@@ -334,11 +325,6 @@ def _futures(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFra
         shaped = {name: np.broadcast_to(values, years.shape) for name, values in columns.items()}
         parts.append(_frame(symbol, exchange, shaped))
     return pd.concat(parts).sort_values(["symbol", "exchange", "time", "expiry"], ignore_index=True)
-
-
-def _volatilities(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFrame:
-    """Return the unrounded volatility of every strike at each full hour of ``[first, last)`` [µs]."""
-    return _hourly(_strikes, ["expiry", "strike"], first, last, names, venues)
 
 
 def _hourly(
@@ -418,8 +404,8 @@ _TIMED = {
     "clusters": _clusters,
     "futures": _futures,
     "premium": _premium,
-    "surface": _surface,
-    "volatilities": _volatilities,
+    "surface": partial(_hourly, _expiries, ["expiry"]),
+    "volatilities": partial(_hourly, _strikes, ["expiry", "strike"]),
 }
 _OF_CHAINS = {"option_trades": _option_trades}
 TOPICS = (*_TIMELESS, *_OF_CHAINS, *_TIMED)

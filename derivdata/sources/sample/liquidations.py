@@ -95,7 +95,9 @@ def orders(day: int) -> Orders:
     tree, pair = tree.take(keep), pair[keep]
     number = tree.number
     long = (noise.uniform(tree.cluster, 1) < _LONG) ^ (noise.uniform(number, 2) < _AGAINST)
-    quote = _price(day, tree) * paths.premium(pairs())[pair]
+    step = np.minimum((tree.time - day * DAY_US) // STEP_US, STEPS - 1)  # after midnight the day's last
+    path = paths.price(np.arange(len(symbols().name)), day, 1)
+    quote = path[tree.symbol, step] * paths.premium(pairs())[pair]
     quote = np.round(quote * (1.0 + 0.002 * (noise.uniform(number, 3) - 0.5)), 6)
     tail = (1.0 - noise.uniform(number, 7)) ** (-1.0 / TAIL)
     value = np.minimum(smallest_usd()[tree.symbol] * tail, LARGEST_USD)
@@ -212,12 +214,6 @@ def _pair(tree: _Tree) -> Ints:
     day = tree.time // DAY_US
     alive = (day >= np.maximum(p.since[pair], START_DAY)) & (day < p.until[pair])
     return np.where(alive & (p.symbol[pair] == tree.symbol), pair, -1)
-
-
-def _price(day: int, tree: _Tree) -> Floats:
-    """Return the symbol's price at the step that an order falls in; after midnight the day's last."""
-    path = paths.price(np.arange(len(symbols().name)), day, 1)
-    return np.asarray(path[tree.symbol, np.minimum((tree.time - day * DAY_US) // STEP_US, STEPS - 1)])
 
 
 def _fills_started(day: int, first: int, last: int, rows: Ints) -> dict[str, Any]:

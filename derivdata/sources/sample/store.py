@@ -242,7 +242,10 @@ def _newest_rows(query: Query) -> pd.DataFrame:
     if table in _NEWEST:
         return _built(table, _NEWEST[table](first, last, query.symbols, query.venues))
     if table in _EVENTS:
-        return _newest(table, _built(table, _EVENTS[table](first, last + 1, query.symbols, query.venues)))
+        frame = _built(table, _EVENTS[table](first, last + 1, query.symbols, query.venues))
+        key = [column for column in TABLES[table].key if column != "time"]
+        newest = frame.groupby(key, observed=True)["time"].transform("max")
+        return TABLES[table].conform(frame[frame["time"] == newest])
     return _built(table, histories.latest(table, first, last, select(query.symbols, query.venues)))
 
 
@@ -251,13 +254,6 @@ def _built(name: str, columns: dict[str, Any]) -> pd.DataFrame:
     if not columns or not len(columns["time"]):
         return table.empty()
     return table.build({table.wire.get(name, name): values for name, values in columns.items()})
-
-
-def _newest(name: str, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the newest row of each key without its time."""
-    key = [column for column in TABLES[name].key if column != "time"]
-    newest = frame.groupby(key, observed=True)["time"].transform("max")
-    return TABLES[name].conform(frame[frame["time"] == newest])
 
 
 def _check(table: str) -> None:

@@ -123,8 +123,11 @@ def _pairs(view: View) -> pd.DataFrame:
         "oi_usd": oi_at(view, view.now),
         "oi_before_usd": oi_at(view, view.now - _DAY),
         "funding_bps_8h": _keyed(funding_now(view), "rate_bps_8h"),
-        "liquidation_24h_usd": _liquidated(view, market),
+        "liquidation_24h_usd": _keyed(market, "liquidation_24h_usd"),
     }
+    if view.has(*fills.TABLES):
+        events = fills.events(view, view.now - _DAY, view.horizon)
+        columns["liquidation_24h_usd"] = _summed(events, "value_usd")
     joined = pd.concat(columns, axis=1, join="outer", sort=True).round(_CENTS)
     if view.has(*fills.TABLES):
         joined["liquidation_24h_usd"] = joined["liquidation_24h_usd"].fillna(0.0)
@@ -141,13 +144,6 @@ def _volumes(view: View, market: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     ended = buckets.ends(rows)
     before = (ended > middle - _DAY) & (ended <= middle)
     return _summed(rows[ended > middle], "volume_usd"), _summed(rows[before], "volume_usd")
-
-
-def _liquidated(view: View, market: pd.DataFrame) -> pd.Series:
-    if not view.has(*fills.TABLES):
-        return _keyed(market, "liquidation_24h_usd")
-    events = fills.events(view, view.now - _DAY, view.horizon)
-    return _summed(events, "value_usd")
 
 
 def _keyed(frame: pd.DataFrame, column: str) -> pd.Series:

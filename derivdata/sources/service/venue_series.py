@@ -90,13 +90,6 @@ def by_sums(
     return joined([whole.take(~cells.unsure[cell])]), joined([missing])
 
 
-def _fresh(*columns: Array) -> Array:
-    """Return where any of some sorted columns changes; the first place counts."""
-    fresh = np.ones(len(columns[0]), dtype=bool)
-    fresh[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
-    return fresh
-
-
 class _Cells:
     """Buckets of venues: their number of symbols, and whether these differ at instants that reach in."""
 
@@ -130,7 +123,8 @@ def _instants(sums: pd.DataFrame) -> pd.DataFrame:
     series = sums.take(order).reset_index(drop=True)
     series = series.assign(symbol=pd.Categorical.from_codes(np.zeros(len(series), np.int8), [""]))
     series["exchange"] = venue.take(order)
-    fresh = _fresh(time[order], venue.codes[order])
+    changes = np.stack([np.diff(each[order], prepend=-1) for each in (time, venue.codes)])
+    fresh = changes.any(axis=0)  # the first row of each venue and instant
     if not fresh.all():
         several = ~fresh | ~np.append(fresh[1:], True)
         series.loc[several, "value"] = np.nan

@@ -176,22 +176,18 @@ def _ratios(oi: pd.DataFrame, volume: pd.DataFrame, length: pd.Timedelta) -> pd.
     ratios = oi.rename(columns={"time": "timestamp", "value": "open_interest"})
     ratios = ratios.sort_values(["exchange", "timestamp"], ignore_index=True)
     volumes = dict(iter(volume.groupby("exchange")))  # comparing names venue by venue takes the most time
-    traded = [
-        _trailing(rows["timestamp"], volumes.get(exchange, volume.iloc[:0]), length)
-        for exchange, rows in ratios.groupby("exchange", sort=True)
-    ]
+    traded = []
+    for exchange, rows in ratios.groupby("exchange", sort=True):
+        own, at = volumes.get(exchange, volume.iloc[:0]), rows["timestamp"]
+        # Of the steps that ended in ``(at − length, at]``, from the running sum.
+        running = np.concatenate([[0.0], own["value"].astype("float64").cumsum()])
+        late, early = (np.searchsorted(own["end"], t, side="right") for t in (at, at - length))
+        traded.append(running[late] - running[early])
     ratios["volume"] = np.concatenate([*traded, np.array([])])
     open_interest = ratios["open_interest"].astype("float64")
     ratios["ratio"] = (ratios["volume"] / open_interest.where(open_interest > 0)).round(6)
     ratios = ratios.round({"volume": 2, "open_interest": 2})
     return ratios[["exchange", "timestamp", "ratio", "volume", "open_interest"]]
-
-
-def _trailing(at: pd.Series, volume: pd.DataFrame, length: pd.Timedelta) -> Any:
-    """Volume of the steps that ended in ``(at − length, at]``, from the running sum."""
-    running = np.concatenate([[0.0], volume["value"].astype("float64").cumsum()])
-    late, early = (np.searchsorted(volume["end"], t, side="right") for t in (at, at - length))
-    return running[late] - running[early]
 
 
 ANSWERS: Answers = {

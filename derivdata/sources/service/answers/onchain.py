@@ -139,13 +139,9 @@ def _series(name: str, figures: Mapping[str, str]) -> _Part:
     return lambda selected: {name: json_rows.rows(_summed(_stamped(selected), ["timestamp"], figures))}
 
 
-def _daily(name: str, figures: Mapping[str, str], count: _Count) -> _Part:
-
-    def part(selected: _Selected) -> Mapping[str, Any]:
-        frame = selected.frame.assign(date=selected.frame["time"].dt.floor("1D"))
-        return {name: json_rows.rows(_summed(frame, ["date"], figures, count))}
-
-    return part
+def _outcomes_by_day(selected: _Selected) -> Mapping[str, Any]:
+    frame = selected.frame.assign(date=selected.frame["time"].dt.floor("1D"))
+    return {"timeseries": json_rows.rows(_summed(frame, ["date"], _OUTCOME, _TRADERS))}
 
 
 def _breakdown(selected: _Selected) -> Mapping[str, Any]:
@@ -176,7 +172,7 @@ def _held(name: str, key: str, names: str = "") -> _Part:
 _leaders = partial(_ranked, "data", "address", shown=_TRADERS_SHOWN, total="total_traders")
 _USERS, _TRADERS = _Count("unique_users"), _Count("unique_traders")
 _HIP3_ALL = _totals("summary", _DEX, _USERS), _series("timeseries", _OVER_TIME)
-_HIP4_ALL = _totals("summary", _OUTCOME, _TRADERS), _daily("timeseries", _OUTCOME, _TRADERS)
+_HIP4_ALL = _totals("summary", _OUTCOME, _TRADERS), _outcomes_by_day
 _PARTS: dict[str, tuple[str, tuple[_Part, ...]]] = {
     "/hip3-analytics/dashboard": (_HIP3, (*_HIP3_ALL, _ranked("by_dex", "dex", _DEX, _USERS))),
     "/hip3-analytics/dex-detail": (
