@@ -400,7 +400,7 @@ _TIMELESS: dict[str, Callable[[Pairs], pd.DataFrame]] = {
     "liquidations": _liquidations,
     "shocks": lambda _: pd.DataFrame({"time": times.parse(process.SHOCKS)}),
 }
-_TIMED = {
+_TIMED: dict[str, Callable[[int, int, _Names, _Names], pd.DataFrame]] = {
     "clusters": _clusters,
     "futures": _futures,
     "premium": _premium,

@@ -41,22 +41,13 @@ def status_page(view: View, ledger: pd.DataFrame | None) -> str:
         f'<p class="soft">As of {view.now:%Y-%m-%d %H:%M:%S} UTC, loaded again every {REFRESH_SECONDS} '
         f"seconds. Data since {store.start:%Y-%m-%d %H:%M} UTC; {len(store.tables())} tables.{synthetic}</p>",
         "<nav>" + " ".join(f'<a href="#{name}">{title}</a>' for name, title in _SECTIONS.items()) + "</nav>",
-        _heading("freshness"),
-        _freshness(view),
-        _heading("gaps"),
-        _gaps(ledger),
-        _heading("spreads"),
-        _spreads(view),
-        _heading("liquidations"),
-        _liquidations(view),
     ]
+    bodies = (_freshness(view), _gaps(ledger), _spreads(view), _liquidations(view))
+    for (name, heading), body in zip(_SECTIONS.items(), bodies, strict=True):
+        parts += [f'<h2 id="{name}">{heading}</h2>', body]
     style = resources.files("derivdata.sources.service").joinpath("status.css").read_text(encoding="utf-8")
     refresh = f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}">'
     return html_page(title, "\n".join(parts), style=style, policy=_POLICY, head=refresh)
-
-
-def _heading(name: str) -> str:
-    return f'<h2 id="{name}">{_SECTIONS[name]}</h2>'
 
 
 def _freshness(view: View) -> str:

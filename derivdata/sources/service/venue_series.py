@@ -123,8 +123,8 @@ def _instants(sums: pd.DataFrame) -> pd.DataFrame:
     series = sums.take(order).reset_index(drop=True)
     series = series.assign(symbol=pd.Categorical.from_codes(np.zeros(len(series), np.int8), [""]))
     series["exchange"] = venue.take(order)
-    changes = np.stack([np.diff(each[order], prepend=-1) for each in (time, venue.codes)])
-    fresh = changes.any(axis=0)  # the first row of each venue and instant
+    moved, other = (np.diff(each[order], prepend=-1) != 0 for each in (time, venue.codes))
+    fresh = np.logical_or(moved, other)  # the first row of each venue and instant
     if not fresh.all():
         several = ~fresh | ~np.append(fresh[1:], True)
         series.loc[several, "value"] = np.nan
