@@ -33,7 +33,7 @@ class Served:
     """The service in a process of its own."""
 
     def __init__(self, process: subprocess.Popen[str], said: str) -> None:
-        self.process, self.said = process, said
+        self.process = process
         url = urlsplit(re.findall(r"http://\S+", said)[0])
         self.host, self.port = "127.0.0.1", int(url.port or 0)
 

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import random
-import re
 import socket
 import threading
 import time
@@ -21,7 +20,7 @@ from derivdata.sources import service
 from derivdata.sources.service import access
 from derivdata.sources.service.access import Keys
 from derivdata.sources.service.refusal import Refusal
-from tests.reliability.alone import KEY, NO_MORE_MIB, PATIENCE, PLAIN, Served, run, served
+from tests.reliability.alone import KEY, NO_MORE_MIB, PATIENCE, PLAIN, Served, served
 from tests.reliability.conftest import Measured
 from tests.reliability.promises import SOAK, count
 from tests.support.threads import in_threads
@@ -192,19 +191,6 @@ def test_slow_clients_slow_nobody(served: Served, measured: Measured) -> None:
         f"{many} slow clients: the longest plain answer took {longest * 1000:.0f} ms, {grown:.0f} MiB more"
     )
     measured("service: slow clients", figure)
-
-
-def test_it_binds_to_loopback_unless_told_otherwise_and_then_says_so(served: Served) -> None:
-    assert re.search(r"http://127\.0\.0\.1:\d+$", served.said.strip())
-    process = run("sample", "--keyless", "--host", "0.0.0.0")
-    try:
-        assert process.stdout is not None
-        said = "".join(process.stdout.readline() for _ in range(3))
-    finally:
-        process.terminate()
-        process.communicate(timeout=PATIENCE)
-    assert "other machines can reach this; keys and data travel unencrypted" in said
-    assert "no key is asked for" in said
 
 
 def test_every_known_key_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
