@@ -69,12 +69,6 @@ def funding_rates(reading: Reading) -> Records:
     return Records(states=[State(item, None, reading.required(row.v), 1.0, 1.0) for row in rows[-1:]])
 
 
-def mark_prices(reading: Reading) -> Records:
-    """Read the mark price."""
-    item, rows = _values(reading)
-    return Records(states=[State(item, reading.ms(row.t), mark=reading.required(row.v)) for row in rows[-1:]])
-
-
 def funding_history(reading: Reading) -> Records:
     """Read hourly payments."""
     item, rows = _values(reading)
@@ -101,7 +95,6 @@ def book(reading: Reading) -> Records:
 
 _endpoint = partial(VenueEndpoint, "cryptocom")
 _VALUATIONS = "/public/get-valuations?valuation_type="
-_ONE = {"count": "1"}
 _HUNDRED_HOURS = Paging(
     descending=True, start="start_ts", end="end_ts", limit=100, limit_name="count", span_hours=100
 )
@@ -116,10 +109,9 @@ ENDPOINTS = (
         note="open interest is in coins by its step; which sides it counts is not known",
     ),
     _endpoint(
-        "funding", f"{_VALUATIONS}funding_rate", funding_rates, tables=RATE_TABLES, params=_ONE,
+        "funding", f"{_VALUATIONS}funding_rate", funding_rates, tables=RATE_TABLES, params={"count": "1"},
         symbol="instrument_name", batch=1, every=3600, note="each hour, one contract a request",
     ),
-    _endpoint("mark", f"{_VALUATIONS}mark_price", mark_prices, params=_ONE, symbol="instrument_name"),
     _endpoint(
         "settlements", f"{_VALUATIONS}funding_hist", funding_history, symbol="instrument_name",
         note="how far back it reaches is not known", paging=_HUNDRED_HOURS,

@@ -1,6 +1,6 @@
-"""EdgeX: its second generation (contracts such as BTCUSDC) is collected, the first (BTCUSD) can be read.
+"""EdgeX, its second generation (contracts such as BTCUSDC): the first, in USD, is a book of its own.
 
-The two are separate books. A rate is fixed when its interval begins and paid when it ends. All numbers are
+A rate is fixed when its interval begins and paid when it ends. All numbers are
 text, and contracts are named by numbers, which only the list of contracts tells the coins of.
 """
 
@@ -166,37 +166,30 @@ _PAGES = Paging(
 )  # fmt: skip
 
 
-def _of_generation(number: int, host: str) -> tuple[VenueEndpoint, ...]:
-    """Return the requests of one generation; only the second is collected."""
-    base, collected = f"/api/v{number}/public", number == 2
-    of = partial(
-        # Contracts of the first are quoted in USD: none of the second is ever asked for there
-        VenueEndpoint, "edgex", host=host, confirmed=collected, quote="" if collected else "USD",
-        note="" if collected else "the first generation, a book of its own",
-    )  # fmt: skip
-    named = partial(of, symbol="contractId")
-    return (
-        of("instruments", f"{base}/meta/getMetaData", metadata, lists=collected),
-        named(
-            "funding", f"{base}/funding/getLatestFundingRate", latest_rates,
-            tables=(*RATE_TABLES, *PRICE_TABLES), batch=20, every=60 if collected else None,
-        ),
-        named("oi", f"{base}/quote/getTicker", ticker, every=300 if collected else None),
-        named("tickers", f"{base}/quote/getTicker", ticker, tables=STATE_TABLES),
-        named(
-            "settlements", f"{base}/funding/getFundingRatePage", funding_page,
-            params={"filterSettlementFundingRate": "true"}, confirmed=False,
-            note="whether a rate was paid at its stamp or at the end of its interval is not confirmed",
-            paging=_PAGES,
-        ),
-        named("book", f"{base}/quote/getDepth", book, params={"level": "200"}),
-    )  # fmt: skip
+_endpoint = partial(VenueEndpoint, "edgex")
+_named_one = partial(_endpoint, symbol="contractId")
+_BASE = "/api/v2/public"
 
+ENDPOINTS = (
+    _endpoint("instruments", f"{_BASE}/meta/getMetaData", metadata, lists=True),
+    _named_one(
+        "funding", f"{_BASE}/funding/getLatestFundingRate", latest_rates,
+        tables=(*RATE_TABLES, *PRICE_TABLES), batch=20, every=60,
+    ),
+    _named_one("oi", f"{_BASE}/quote/getTicker", ticker, every=300),
+    _named_one("tickers", f"{_BASE}/quote/getTicker", ticker, tables=STATE_TABLES),
+    _named_one(
+        "settlements", f"{_BASE}/funding/getFundingRatePage", funding_page,
+        params={"filterSettlementFundingRate": "true"}, confirmed=False, paging=_PAGES,
+        note="whether a rate was paid at its stamp or at the end of its interval is not confirmed",
+    ),
+    _named_one("book", f"{_BASE}/quote/getDepth", book, params={"level": "200"}),
+)  # fmt: skip
 
 VENUE = Venue(
     "edgex",
     "https://edgex-prod-v2.edgex.exchange",
-    (*_of_generation(2, ""), *_of_generation(1, "https://pro.edgex.exchange")),
+    ENDPOINTS,
     refusal(_Coded, {"RATE_LIMIT": "limit", "TOO_MANY_REQUESTS": "limit"}.get),
     budget=2.0,  # no limit is published; clients meet 429
 )

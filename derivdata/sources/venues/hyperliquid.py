@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -162,21 +162,28 @@ def book(reading: Reading) -> Records:
     return Records(books=[reading.book(item, reading.ms(body.time), *body.levels)])
 
 
+def _requests(of: partial[VenueEndpoint], params: Mapping[str, str]) -> tuple[VenueEndpoint, ...]:
+    """Return the requests that the venue's own book and those of its dexes have alike."""
+    post = partial(of, method="POST")
+    return (
+        post("instruments", "/info meta", meta, params=params, weight=20, lists=True),
+        post("funding", "/info metaAndAssetCtxs", meta_and_contexts, params=params, weight=20, every=60),
+        post(
+            "settlements", "/info fundingHistory", payments(_PAID, "", _named), symbol="coin", weight=45,
+            paging=Paging(limit=500, limit_name=""),
+        ),
+        post("book", "/info l2Book", book, symbol="coin", weight=2),
+    )  # fmt: skip
+
+
 _endpoint = partial(VenueEndpoint, "hyperliquid")
 
 ENDPOINTS = (
-    _endpoint("instruments", "/info meta", meta, method="POST", weight=20, lists=True),
+    *_requests(_endpoint, {}),
     _endpoint("instruments", "/info allPerpMetas", all_metas, method="POST", weight=20),
-    _endpoint("funding", "/info metaAndAssetCtxs", meta_and_contexts, method="POST", weight=20, every=60),
     _endpoint("intervals", "/info predictedFundings", predicted_fundings, method="POST", weight=20),
-    _endpoint(
-        "settlements", "/info fundingHistory", payments(_PAID, "", _named), method="POST", symbol="coin",
-        paging=Paging(limit=500, limit_name=""), weight=45,
-        note="the largest 50 coins every hour, the others every 6 hours",
-    ),
-    _endpoint("book", "/info l2Book", book, method="POST", symbol="coin", weight=2),
     _endpoint("funding", "allDexsAssetCtxs", all_contexts, method="WS"),
-)  # fmt: skip
+)
 
 VENUE = Venue(
     "hyperliquid",
@@ -198,20 +205,7 @@ def _dex(slug: str, dex: str) -> Venue:
     of = partial(
         VenueEndpoint, slug, confirmed=False, note=f"the dex {dex}; the slug is inferred from its name"
     )
-    named = {"dex": dex}
-    endpoints = (
-        of("instruments", "/info meta", meta, method="POST", params=named, weight=20, lists=True),
-        of(
-            "funding", "/info metaAndAssetCtxs", meta_and_contexts, method="POST", params=named, weight=20,
-            every=60,
-        ),
-        of(
-            "settlements", "/info fundingHistory", payments(_PAID, "", _named), method="POST", symbol="coin",
-            paging=Paging(limit=500, limit_name=""), weight=45,
-        ),
-        of("book", "/info l2Book", book, method="POST", symbol="coin", weight=2),
-    )  # fmt: skip
-    return Venue(slug, VENUE.host, endpoints, refuse, budget=VENUE.budget, hourly=True)
+    return Venue(slug, VENUE.host, _requests(of, {"dex": dex}), refuse, budget=VENUE.budget, hourly=True)
 
 
 DEX_VENUES = tuple(_dex(slug, dex) for slug, dex in DEXES.items())

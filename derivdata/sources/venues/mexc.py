@@ -80,10 +80,6 @@ ENDPOINTS = (
         "funding", f"{_BASE}/funding_rate", states(_RATE, "data", _named), tables=RATE_TABLES, every=60,
     ),
     _endpoint(
-        "funding", f"{_BASE}/funding_rate/{{symbol}}", states(_RATE, "data", _named), tables=RATE_TABLES,
-        symbol="symbol",
-    ),
-    _endpoint(
         "settlements", f"{_BASE}/funding_rate/history", payments(_PAID, "data.resultList", _named),
         symbol="symbol", paging=_PAGES,
     ),

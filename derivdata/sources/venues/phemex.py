@@ -41,10 +41,6 @@ _TICKER = spelled(
     Figures[str, int], name="symbol", mark="markRp", index_price="indexRp", last="lastRp", opened="openRp",
     rate="fundingRateRr", contracts="openInterestRv", volume_usd="turnoverRv",
 )  # fmt: skip
-_OLD_TICKER = spelled(
-    Figures[str, int], name="symbol", mark="markPriceRp", index_price="indexPriceRp", last="closeRp",
-    opened="openRp", rate="fundingRateRr", contracts="openInterestRv", volume_usd="turnoverRv",
-)  # fmt: skip
 _RATE = spelled(Figures[str | float, int], name="symbol", rate="fundingRate", plain_hours="fundingInterval")
 
 
@@ -88,10 +84,6 @@ ENDPOINTS = (
     _endpoint(
         "tickers", "/md/v3/ticker/24hr/all", states(_TICKER, "result", _named), tables=STATE_TABLES, every=60,
         note="open interest is coins, as other clients take it; which sides it counts is not known",
-    ),
-    _endpoint(
-        "tickers", "/md/v2/ticker/24hr/all", states(_OLD_TICKER, "result", _named), tables=STATE_TABLES,
-        note="will be removed",
     ),
     _endpoint(
         "settlements", "/api-data/public/data/funding-rate-history", funding_history, symbol="symbol",

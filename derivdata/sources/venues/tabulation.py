@@ -317,15 +317,12 @@ def _liquidations(exchange: str, rows: list[Liquidation]) -> dict[str, Any]:
     for row in rows:
         key = (exchange, row.instrument.name, row.time, row.side, *row.native)
         seen[key] += 1
-        orders.append(row.order_id or _digest((*key, seen[key])))
+        text = "|".join(map(str, (*key, seen[key])))
+        orders.append(row.order_id or hashlib.blake2b(text.encode(), digest_size=12).hexdigest())
     fields = {"order_price_usd": "order_price", "fill_price_usd": "fill_price", "filled_quantity": "filled"}
     fields |= {name: name for name in ("side", "quantity", "value_usd")}
     made = {"order_id": orders, "fill_id": ["1"] * len(rows), "status": repeated("filled", len(rows))}
     return _columns(rows, None, **fields) | made
-
-
-def _digest(key: tuple[object, ...]) -> str:
-    return hashlib.blake2b("|".join(map(str, key)).encode(), digest_size=12).hexdigest()
 
 
 def _books(records: Records, at: int | None) -> dict[str, Any]:
