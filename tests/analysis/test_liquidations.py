@@ -226,6 +226,9 @@ def test_a_cluster_that_still_runs_is_not_known() -> None:
         found.assign(value_usd=[9e9, 1e6, 2e6, 5e6]), min_usd=1.5e6, quantile=1.0, history=1
     )
     assert spoiled["start"].tolist() == large["start"].tolist()
+    touching = found.assign(value_usd=[9e6, 3e6, 2e6, 5e6], end=found["end"].mask(found.index == 1, at[2]))
+    large = liquidations.cascades(touching, min_usd=1.5e6, quantile=1.0, history=1)
+    assert 2e6 in large["value_usd"].tolist(), "what ends at the instant of a start had not ended before it"
 
 
 @pytest.mark.parametrize(
