@@ -17,6 +17,8 @@ from tests.plot import made
 def test_bands_beyond_the_largest_are_the_others() -> None:
     ax = plot.open_interest(made.holdings(), "share", top=2)
     assert [t.get_text() for t in ax.texts[1::2]] == ["alpha 59 %", "beta 21 %", "others 20 %"]
+    places = [t.get_position()[1] for t in ax.texts[1::2]]
+    assert places == pytest.approx([0.295, 0.695, 0.90]), "in the middle of each band"
 
 
 def test_trends_are_a_point_a_day_over_the_window() -> None:
