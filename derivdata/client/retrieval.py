@@ -239,9 +239,12 @@ def rolling(endpoint: Endpoint, window: times.Instant | None) -> str | None:
     choices = next(p.choices for p in endpoint.params if p.name == "range")
     if window is None or (isinstance(window, str) and window in choices):
         return window
-    length = _length(window)
+    length = times.lookback(window) if isinstance(window, str) else None
     if length is None:
-        return str(window)
+        try:
+            length = times.asof() - times.instant(window, "window")
+        except ValueError:  # text that is no lookback and no instant: the service judges it
+            return str(window)
     lengths = {name: times.lookback(name) or pd.Timedelta.max for name in choices}
     holding = [name for name in choices if lengths[name] >= length]
     if not holding:
@@ -265,14 +268,3 @@ def days_back(window: times.Window, *, spare: pd.Timedelta = _MINUTE) -> str:
         raise ValueError(f"start {times.iso(window.start)} is not before dd.asof(), {times.iso(now)}")
     exact, ample = (-((window.start - now - more) // _DAY) for more in (pd.Timedelta(0), spare))
     return f"{exact if exact == _CAP_DAYS else ample}d"
-
-
-def _length(window: times.Instant) -> pd.Timedelta | None:
-    """Return how far a window reaches back from now; None for text that is no lookback and no instant."""
-    back = times.lookback(window) if isinstance(window, str) else None
-    if back is not None:
-        return back
-    try:
-        return times.asof() - times.instant(window, "window")
-    except ValueError:
-        return None

@@ -166,11 +166,6 @@ def iso(stamp: pd.Timestamp) -> str:
     return f"{stamp.tz_convert('UTC').isoformat().removesuffix('+00:00')}Z"
 
 
-def iso_of(name: str, value: Instant) -> str:
-    """Return an instant as ISO 8601 text; `name` is the argument that an error names."""
-    return iso(instant(value, name))
-
-
 def parse(texts: Any) -> pd.DatetimeIndex:
     """UTC instants from wire text: ``YYYY-MM-DD HH:MM:SS`` or ISO 8601, mixed if need be."""
     return pd.DatetimeIndex(micros(texts), dtype=_DTYPE)

@@ -65,4 +65,4 @@ def _text(name: str, value: Any) -> str:
         return str(value)
     if isinstance(value, list | tuple):
         return ",".join(_text(name, item) for item in value)
-    return times.iso_of(name, value)
+    return times.iso(times.instant(value, name))

@@ -88,8 +88,6 @@ def check_json(body: bytes, headers: Mapping[str, str]) -> None:
     try:
         _json.decode(body)
         _once_each.decode(body.decode("utf-8"))
-    except _Repeated:
-        raise NotJson("an object in it has the same key twice", cut=False) from None
     except RecursionError:
         raise NotJson("its JSON is nested too deeply", cut=False) from None
     except UnicodeDecodeError:
@@ -100,13 +98,9 @@ def check_json(body: bytes, headers: Mapping[str, str]) -> None:
         raise NotJson(f"it is not JSON: {error}", cut=_may_be_cut(str(error), body, headers)) from None
 
 
-class _Repeated(Exception):
-    pass
-
-
 def _keys_once(pairs: list[tuple[str, Any]]) -> None:
     if len(dict(pairs)) != len(pairs):
-        raise _Repeated
+        raise NotJson("an object in it has the same key twice")
 
 
 _once_each = json.JSONDecoder(object_pairs_hook=_keys_once, parse_int=len, parse_float=len)

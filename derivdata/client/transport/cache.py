@@ -275,10 +275,13 @@ def cache_clear(older_than: str | pd.Timedelta | None = None) -> int:
     ValueError
         `older_than` is not a length of time.
     """
-    folder, age = cache_folder() / "answers", 0.0 if older_than is None else _seconds(older_than)
+    age = times.lookback(older_than) if isinstance(older_than, str) else older_than
+    if older_than is not None and (not isinstance(age, pd.Timedelta) or not age >= pd.Timedelta(0)):
+        raise ValueError(f"older_than={older_than!r} is not a length of time: write it like '30d' or '12h'")
+    folder = cache_folder() / "answers"
     if not folder.is_dir():
         return 0
-    newest = float("inf") if older_than is None else file_system_time(folder) - age
+    newest = float("inf") if age is None else file_system_time(folder) - age.total_seconds()
     removed = 0
     for path, stat in records(folder):
         if stat.st_mtime <= newest:
@@ -286,10 +289,3 @@ def cache_clear(older_than: str | pd.Timedelta | None = None) -> int:
                 path.unlink()
                 removed += 1
     return removed
-
-
-def _seconds(length: str | pd.Timedelta) -> float:
-    age = times.lookback(length) if isinstance(length, str) else length
-    if not isinstance(age, pd.Timedelta) or not age >= pd.Timedelta(0):
-        raise ValueError(f"older_than={length!r} is not a length of time: write it like '30d' or '12h'")
-    return float(age.total_seconds())

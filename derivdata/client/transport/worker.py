@@ -30,7 +30,9 @@ def started(work: Callable[[], T]) -> Callable[[float], T]:
         try:
             box.put((work(), None))
         except BaseException as error:  # hand over any error: else the caller would wait forever
-            box.put((None, _bare(error)))
+            error.__context__ = error.__cause__ = None
+            # Without the frames that saw the request as it went out, key and all.
+            box.put((None, error.with_traceback(None)))
 
     def result(seconds: float) -> T:
         try:
@@ -51,12 +53,6 @@ def started(work: Callable[[], T]) -> Callable[[float], T]:
             raise error.__context__ from None
         raise
     return result
-
-
-def _bare(error: BaseException) -> BaseException:
-    """Return the error without the frames that saw the request as it went out, key and all."""
-    error.__context__ = error.__cause__ = None
-    return error.with_traceback(None)
 
 
 class SharedRequests(Generic[T]):

@@ -188,7 +188,9 @@ def _by_columns(
             schema = _stored_schema(storage, file, storage.state(file.path))
         except (OSError, pa.ArrowException) as problem:
             raise damaged(storage, file, problem) from None
-        schemas.refuse_lacking(storage.place(file.path), table, frozenset(schema.names))
+        if lacking := sorted(names - {*schema.names, *table.optional}):
+            why = f"it has no column {', '.join(lacking)}"
+            raise schemas.of_another_version(storage.place(file.path), why)
         groups.setdefault(str(schema), (frozenset(schema.names), []))[1].append(file)
     return list(groups.values())
 

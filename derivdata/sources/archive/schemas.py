@@ -74,13 +74,6 @@ def schema_digest(table: Table) -> str:
     return hashlib.blake2b(str(schema_of(table)).encode(), digest_size=4).hexdigest()
 
 
-def refuse_lacking(place: str, table: Table, names: frozenset[str]) -> None:
-    """Refuse a file without a column that every row of the table has."""
-    lacking = sorted(set(table.columns) - names - set(table.optional))
-    if lacking:
-        raise of_another_version(place, f"it has no column {', '.join(lacking)}")
-
-
 def as_now(rows: pa.Table, table: Table) -> pa.Table:
     """Return rows of a query with the types of the table's columns; text becomes dictionaries."""
     return pa.table({name: _typed(rows[name], table.columns[name].kind) for name in rows.column_names})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,9 +64,8 @@ def _typed(name: str, values: list[Any]) -> Any:
     if there and all(_is_number(v) for v in there):
         return np.array([np.nan if v is None else float(v) for v in values])
     if name in _TIME_NAMES and all(isinstance(v, str) for v in there):
-        parsed = _instants(values)
-        if parsed is not None:
-            return parsed
+        with suppress(ValueError):
+            return times.parse(values)
     return pd.array([_written(v) for v in values], dtype="str")
 
 
@@ -75,13 +75,6 @@ def _is_number(value: Any) -> bool:
     if isinstance(value, str):
         return bool(_WHOLE.fullmatch(value) or _DECIMAL.fullmatch(value))
     return isinstance(value, float) or (isinstance(value, int) and abs(value) <= _LARGEST)
-
-
-def _instants(values: list[Any]) -> pd.DatetimeIndex | None:
-    try:
-        return times.parse(values)
-    except ValueError:
-        return None
 
 
 def _written(value: Any) -> Any:
