@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -73,22 +74,25 @@ def plan(
         raise ValueError(f"latency_seconds={latency_seconds!r} must be 0 or more")
     listed = symbol_names(symbols)
     window = times.window(start, end)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for fetcher, endpoint in _HISTORIES.items():
         step = _SETTLED if endpoint is endpoints.FUNDING_SETTLEMENT else resolution
         count = len(listed) * len(pieces(endpoint, window, step, venue_names(venues)))
-        each = max(spacing_seconds(endpoint), latency_seconds)
+        pause = max(spacing_seconds(endpoint), latency_seconds)
         rows.append(
             {
                 "fetcher": fetcher,
                 "tier": endpoint.tier,
                 "requests": count,
                 "per_second": float("nan") if endpoint.per_second is None else endpoint.per_second,
-                "seconds": (count - 1) * each + latency_seconds,
+                "seconds": (count - 1) * pause + latency_seconds,
             }
         )
     requests = pd.DataFrame(rows)
-    requests.attrs["summary"] = _summary(requests, window)
+    each = "; ".join(
+        f"{row['fetcher']} {row['requests']:,} requests, {_lasting(row['seconds'])}" for row in rows
+    )
+    requests.attrs["summary"] = f"{window.start:%Y-%m-%d %H:%M} to {window.end:%Y-%m-%d %H:%M} UTC: {each}"
     return requests
 
 
@@ -160,13 +164,6 @@ def instruments(
     answer = transport.get(endpoints.INSTRUMENTS, query, into=_Instruments)
     table = TABLES["instruments"]
     return tabulate(table, [answer], lambda one: table.rows(one.body.instruments))
-
-
-def _summary(requests: pd.DataFrame, window: times.Window) -> str:
-    each = (
-        f"{row.fetcher} {row.requests:,} requests, {_lasting(row.seconds)}" for row in requests.itertuples()
-    )
-    return f"{window.start:%Y-%m-%d %H:%M} to {window.end:%Y-%m-%d %H:%M} UTC: {'; '.join(each)}"
 
 
 def _lasting(seconds: float) -> str:

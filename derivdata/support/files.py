@@ -32,7 +32,9 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
             while view:
                 view = view[os.write(handle, view) :]
             if mode != 0o600 and hasattr(os, "fchmod"):
-                os.fchmod(handle, mode & ~_umask())
+                mask = os.umask(0o077)  # which can only be read by setting it
+                os.umask(mask)
+                os.fchmod(handle, mode & ~mask)
         finally:
             os.close(handle)
         Path(name).replace(path)
@@ -49,13 +51,6 @@ def file_system_time(folder: Path) -> float:
         return Path(name).stat().st_mtime
     finally:
         Path(name).unlink()
-
-
-def _umask() -> int:
-    """Return the process's umask, which can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def package_digest(*folders: str) -> str:

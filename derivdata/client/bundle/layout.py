@@ -119,7 +119,8 @@ def request_of(entry: Entry) -> Request:
 
 def entry_of(response: Response) -> Entry:
     """Return the entry of an answer."""
-    dated = response.as_of is not pd.NaT
+    dated, stated = response.as_of is not pd.NaT, response.headers.get("Age", "0")
+    age = pd.Timedelta(int(stated) if stated.isdecimal() and len(stated) < 9 else 0, "s")
     return Entry(
         method="GET",
         path=response.request.path,
@@ -127,7 +128,7 @@ def entry_of(response: Response) -> Entry:
         status=response.status,
         headers=dict(sorted(response.headers.items())),
         date=times.iso(response.as_of) if dated else None,
-        received=times.iso(response.as_of + _age(response)) if dated else None,
+        received=times.iso(response.as_of + age) if dated else None,
         sha256=response.sha256,
         bytes=len(response.body),
         source=response.source,
@@ -155,11 +156,6 @@ def spoken(entry: Entry) -> bytes:
     """Everything that an entry says, escapes undone: where a key would be seen."""
     request = str(request_of(entry))
     return msgspec.json.encode(entry) + f"\n{request}\n{unquote(request)}".encode()
-
-
-def _age(response: Response) -> pd.Timedelta:
-    text = response.headers.get("Age", "0")
-    return pd.Timedelta(int(text) if text.isdecimal() and len(text) < 9 else 0, "s")
 
 
 _NUMERIC = ("derivdata", "matplotlib", "msgspec", "numpy", "pandas", "pyarrow", "requests", "scipy", "xarray")

@@ -321,10 +321,6 @@ def _instant(name: str, value: Any) -> str:
     return times.iso(value if ready else times.instant(value, name))
 
 
-def _millis(name: str, value: Any) -> str:
-    return str((times.instant(value, name) - pd.Timestamp(0, tz="UTC")) // pd.Timedelta(1, "ms"))
-
-
 def _days(name: str, value: Any) -> str:
     text = _text(name, value)
     if not (text.endswith("d") and text[:-1].isdecimal() and text[0] != "0"):
@@ -338,6 +334,6 @@ _WRITERS = {
     ParamKind.INTEGER: _integer,
     ParamKind.NUMBER: _number,
     ParamKind.INSTANT: _instant,
-    ParamKind.MILLIS: _millis,
+    ParamKind.MILLIS: lambda name, value: str(times.us(times.instant(value, name)) // 1000),
     ParamKind.DAYS: _days,
 }
