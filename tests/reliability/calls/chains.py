@@ -4,70 +4,56 @@ from __future__ import annotations
 
 from derivdata.analysis.smile import svi
 from tests.plot import made as figures_made
-from tests.reliability.calls.made import (
-    AS_OF,
-    LOCAL,
-    PRICE,
-    VOGT,
-    cleaned,
-    fitted,
-    forwards,
-    free,
-    later_surface,
-    legs,
-    options,
-    priced,
-    quoted_options,
-    quotes,
-    slopes,
-    whole,
-)
+from tests.reliability.calls import made
 from tests.reliability.calls.walk import Calls
 
 __all__ = ["CALLS"]
 
 CALLS: Calls = {
-    "analysis.black76.price": lambda: {**PRICE, "iv": 0.5},
-    "analysis.black76.greeks": lambda: {**PRICE, "iv": 0.5, "which": ("delta", "vega"), "delta": "forward"},
-    "analysis.black76.implied_vol": lambda: {**PRICE, "price": 10.0},
+    "analysis.black76.price": lambda: {**made.PRICE, "iv": 0.5},
+    "analysis.black76.greeks": lambda: {
+        **made.PRICE, "iv": 0.5, "which": ("delta", "vega"), "delta": "forward",
+    },
+    "analysis.black76.implied_vol": lambda: {**made.PRICE, "price": 10.0},
     "analysis.chain.clean": lambda: {
-        "chain": options(), "at": AS_OF, "min_time": "1h", "iv_max": 10.0, "iv_unit": "decimal",
+        "chain": made.options(), "at": made.AS_OF, "min_time": "1h", "iv_max": 10.0, "iv_unit": "decimal",
         "mad": 5.0,
     },
     "analysis.chain.forwards": lambda: {
-        "chain": cleaned(), "given": None, "spot": 100.0, "methods": ("parity", "underlying"),
-        "discount": 1.0, "at": AS_OF,
+        "chain": made.cleaned(), "given": None, "spot": 100.0, "methods": ("parity", "underlying"),
+        "discount": 1.0, "at": made.AS_OF,
     },
-    "analysis.chain.basis": lambda: {"forward": forwards(), "spot": 100.0},
+    "analysis.chain.basis": lambda: {"forward": made.forwards(), "spot": 100.0},
     "analysis.chain.smiles": lambda: {
-        "options": cleaned(), "given": None, "spot": None, "methods": ("underlying",),
+        "options": made.cleaned(), "given": None, "spot": None, "methods": ("underlying",),
         "discount": 1.0,
     },
-    "analysis.chain.arbitrage": lambda: {"quotes": quotes()},
+    "analysis.chain.arbitrage": lambda: {"quotes": made.quotes()},
     "analysis.chain.executable": lambda: {
-        "options": quoted_options(), "futures": None, "fee_rate": 0.0003, "fee_cap": 0.125,
-        "future_fee_rate": 0.0005, "at": AS_OF,
+        "options": made.quoted_options(), "futures": None, "fee_rate": 0.0003, "fee_cap": 0.125,
+        "future_fee_rate": 0.0005, "at": made.AS_OF,
     },
     "analysis.business_time.years": lambda: {
         "start": "2026-06-29", "end": "2026-07-06", "weekend_weight": 0.5,
     },
     "analysis.business_time.fit": lambda: {
-        "surface": whole(), "events": (), "weekend_weight": 0.5, "measure": "atm",
+        "surface": made.whole(), "events": (), "weekend_weight": 0.5, "measure": "atm",
     },
     "analysis.position.greeks": lambda: {
-        "legs": legs(), "surface": slopes(), "which": ("delta", "vega"), "interest_rate": 0.0,
+        "legs": made.legs(), "surface": made.slopes(), "which": ("delta", "vega"), "interest_rate": 0.0,
         "clock": 0.5,
     },
     "analysis.position.vega_buckets": lambda: {
-        "legs": legs(), "surface": slopes(), "deltas": (0.25, 0.5, 0.75), "interest_rate": 0.0,
+        "legs": made.legs(), "surface": made.slopes(), "deltas": (0.25, 0.5, 0.75), "interest_rate": 0.0,
         "clock": 0.5,
     },
     "analysis.position.scenarios": lambda: {
-        "legs": legs(), "surface": slopes(), "spot_change": [-0.1, 0.1], "vol_change": 0.05, "elapsed": "1d",
+        "legs": made.legs(), "surface": made.slopes(), "spot_change": [-0.1, 0.1], "vol_change": 0.05,
+        "elapsed": "1d",
         "sticky": "strike", "interest_rate": 0.0, "clock": 0.5,
     },
     "analysis.position.attribution": lambda: {
-        "legs": legs(), "before": slopes(), "after": later_surface(), "spot": (100.0, 101.0),
+        "legs": made.legs(), "before": made.slopes(), "after": made.later_surface(), "spot": (100.0, 101.0),
         "interest_rate": 0.0, "method": "revaluation", "clock": 0.5,
     },
     "analysis.option_trades.flow": lambda: {
@@ -76,108 +62,111 @@ CALLS: Calls = {
     "analysis.option_trades.chain": lambda: {
         "trades": figures_made.option_trades(), "at": "2026-01-05T04:00:00Z", "window": "6h",
     },
-    "analysis.delivery.probabilities": lambda: {"surface": whole(), "prices": figures_made.delivery_prices()},
+    "analysis.delivery.probabilities": lambda: {
+        "surface": made.whole(), "prices": figures_made.delivery_prices(),
+    },
     "analysis.delivery.calibration": lambda: {
         "probability": figures_made.delivered(), "intervals": [0.5, 0.9],
     },
     "analysis.risk_neutral.density": lambda: {
-        "surface": slopes(), "log_moneyness": LOCAL, "year_fraction": 0.15,
+        "surface": made.slopes(), "log_moneyness": made.LOCAL, "year_fraction": 0.15,
         "extrapolate": None, "clock": 0.5,
     },
     "analysis.risk_neutral.quantile": lambda: {
-        "surface": slopes(), "probability": 0.5, "year_fraction": 0.15,
+        "surface": made.slopes(), "probability": 0.5, "year_fraction": 0.15,
         "extrapolate": None, "clock": 0.5,
     },
     "analysis.risk_neutral.moments": lambda: {
-        "surface": slopes(), "year_fraction": 0.15, "extrapolate": None, "clock": 0.5,
+        "surface": made.slopes(), "year_fraction": 0.15, "extrapolate": None, "clock": 0.5,
     },
     "analysis.exposure.gamma_exposure": lambda: {
-        "chain": options(), "dealer": {"call": 1.0, "put": -1.0}, "by": ("strike",), "contract_size": 1.0,
-        "at": AS_OF,
+        "chain": made.options(), "dealer": {"call": 1.0, "put": -1.0}, "by": ("strike",),
+        "contract_size": 1.0,
+        "at": made.AS_OF,
     },
     "analysis.exposure.history": lambda: {
-        "chains": options(), "which": ("gamma", "vanna"), "dealer": {"call": 1.0, "put": -1.0},
-        "by": ("strike",), "contract_size": 1.0, "at": AS_OF,
+        "chains": made.options(), "which": ("gamma", "vanna"), "dealer": {"call": 1.0, "put": -1.0},
+        "by": ("strike",), "contract_size": 1.0, "at": made.AS_OF,
     },
     "analysis.exposure.max_pain": lambda: {
-        "chain": options(), "settle": "usd", "contract_size": 1.0, "at": AS_OF,
+        "chain": made.options(), "settle": "usd", "contract_size": 1.0, "at": made.AS_OF,
     },
     "analysis.exposure.open_interest": lambda: {
-        "chain": options(), "by": ("strike",), "contract_size": 1.0, "at": AS_OF,
+        "chain": made.options(), "by": ("strike",), "contract_size": 1.0, "at": made.AS_OF,
     },
     "analysis.exposure.put_call_ratio": lambda: {
-        "chain": options(), "weight": "oi", "by": ("expiry",), "contract_size": 1.0, "at": AS_OF,
+        "chain": made.options(), "weight": "oi", "by": ("expiry",), "contract_size": 1.0, "at": made.AS_OF,
     },
     "analysis.exposure.zero_gamma": lambda: {
-        "chain": options(), "dealer": {"call": 1.0, "put": -1.0}, "contract_size": 1.0, "at": AS_OF,
+        "chain": made.options(), "dealer": {"call": 1.0, "put": -1.0}, "contract_size": 1.0, "at": made.AS_OF,
     },
     "analysis.smile.fit": lambda: {
-        "log_moneyness": quotes()["log_moneyness"], "iv": quotes()["iv"],
-        "year_fraction": quotes()["year_fraction"], "dim": "strike", "weights": "equal",
+        "log_moneyness": made.quotes()["log_moneyness"], "iv": made.quotes()["iv"],
+        "year_fraction": made.quotes()["year_fraction"], "dim": "strike", "weights": "equal",
         "iv_bid": None, "iv_ask": None,
         "forward": None,
     },
-    "analysis.smile.iv": lambda: {"fit": fitted(), "log_moneyness": LOCAL, "extrapolate": False},
+    "analysis.smile.iv": lambda: {"fit": made.fitted(), "log_moneyness": made.LOCAL, "extrapolate": False},
     "analysis.smile.total_variance": lambda: {
-        "fit": fitted(), "log_moneyness": LOCAL, "derivative": 0, "extrapolate": False,
+        "fit": made.fitted(), "log_moneyness": made.LOCAL, "derivative": 0, "extrapolate": False,
     },
-    "analysis.smile.butterfly_check": lambda: {"fit": fitted()},
+    "analysis.smile.butterfly_check": lambda: {"fit": made.fitted()},
     "analysis.smile.from_raw": lambda: {
-        "raw": VOGT, "year_fraction": 0.5, "k_min": -1.0, "k_max": 1.0, "forward": 100.0,
+        "raw": made.VOGT, "year_fraction": 0.5, "k_min": -1.0, "k_max": 1.0, "forward": 100.0,
     },
     "analysis.smile.svi.convert": lambda: {
-        "parameters": svi.convert(VOGT, 0.5), "year_fraction": 0.5,
+        "parameters": svi.convert(made.VOGT, 0.5), "year_fraction": 0.5,
     },
     "analysis.surface.fit": lambda: {
-        "log_moneyness": quotes()["log_moneyness"], "iv": quotes()["iv"],
-        "year_fraction": quotes()["year_fraction"], "method": "essvi", "weights": "equal",
+        "log_moneyness": made.quotes()["log_moneyness"], "iv": made.quotes()["iv"],
+        "year_fraction": made.quotes()["year_fraction"], "method": "essvi", "weights": "equal",
         "iv_bid": None, "iv_ask": None, "forward": None, "dim": "strike",
     },
     "analysis.surface.from_chain": lambda: {
-        "chain": options(), "method": "essvi", "weights": "equal", "loss": "quote", "at": AS_OF,
+        "chain": made.options(), "method": "essvi", "weights": "equal", "loss": "quote", "at": made.AS_OF,
         "given": None, "spot": None,
     },
     "analysis.surface.from_essvi": lambda: {
         "theta": [0.02, 0.06], "rho": [-0.3, -0.3], "psi": [0.1, 0.2], "year_fraction": [0.1, 0.3],
         "k_min": -1.0, "k_max": 1.0, "forward": [100.0, 101.0],
     },
-    "analysis.surface.calendar_check": lambda: {"surface": whole()},
+    "analysis.surface.calendar_check": lambda: {"surface": made.whole()},
     "analysis.surface.constant_maturity": lambda: {
-        "surface": whole(), "tenors": ("40d", "60d"), "points": ("atm", "rr25"), "delta": "forward",
+        "surface": made.whole(), "tenors": ("40d", "60d"), "points": ("atm", "rr25"), "delta": "forward",
         "atm": "forward",
         "interest_rate": 0.0, "extrapolate": None, "clock": 0.5, "errors": False,
     },
     "analysis.surface.at": lambda: {
-        "surface": whole(), "expiry": 0.15, "strike": 110_000.0, "target_delta": None, "side": None,
+        "surface": made.whole(), "expiry": 0.15, "strike": 110_000.0, "target_delta": None, "side": None,
         "delta": "forward", "interest_rate": 0.0, "extrapolate": None, "clock": 0.5,
     },
     "analysis.surface.forward_variance": lambda: {
-        "surface": whole(), "near": 0.1, "far": 0.2, "log_moneyness": 0.0,
+        "surface": made.whole(), "near": 0.1, "far": 0.2, "log_moneyness": 0.0,
         "extrapolate": None, "clock": 0.5,
     },
     "analysis.surface.history": lambda: {
-        "chains": options(), "tenors": ("40d", "60d"), "points": ("atm",), "horizon": "40d",
+        "chains": made.options(), "tenors": ("40d", "60d"), "points": ("atm",), "horizon": "40d",
         "delta": "forward",
         "method": "essvi", "weights": "price", "clock": 0.5,
     },
     "analysis.surface.local_volatility": lambda: {
-        "surface": slopes(), "log_moneyness": LOCAL, "year_fraction": 0.15,
+        "surface": made.slopes(), "log_moneyness": made.LOCAL, "year_fraction": 0.15,
         "extrapolate": None, "clock": 0.5,
     },
     "analysis.surface.iv": lambda: {
-        "surface": whole(), "log_moneyness": LOCAL, "year_fraction": 0.15,
+        "surface": made.whole(), "log_moneyness": made.LOCAL, "year_fraction": 0.15,
         "extrapolate": None, "wings": False, "clock": 0.5,
     },
     "analysis.surface.term_structure": lambda: {
-        "surface": whole(), "point": "atm", "delta": "forward", "atm": "forward", "interest_rate": 0.0,
+        "surface": made.whole(), "point": "atm", "delta": "forward", "atm": "forward", "interest_rate": 0.0,
         "clock": 0.5,
     },
     "analysis.variance.cboe": lambda: {
-        "bid": priced() * 0.99, "ask": priced() * 1.01, "year_fraction": 0.25, "interest_rate": 0.0,
+        "bid": made.priced() * 0.99, "ask": made.priced() * 1.01, "year_fraction": 0.25, "interest_rate": 0.0,
         "price": None,
     },
     "analysis.variance.model_free": lambda: {
-        "source": whole(), "method": "fukasawa", "k_range": (-1.0, 1.0), "floor": 0.01, "dim": "strike",
+        "source": made.whole(), "method": "fukasawa", "k_range": (-1.0, 1.0), "floor": 0.01, "dim": "strike",
     },
-    "analysis.variance.volatility_index": lambda: {"variance": free(), "horizon": "30d", "clock": 0.5},
+    "analysis.variance.volatility_index": lambda: {"variance": made.free(), "horizon": "30d", "clock": 0.5},
 }  # fmt: skip
