@@ -12,7 +12,7 @@ import hashlib
 import json
 import tempfile
 import tomllib
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,7 @@ def _fetched(base: str, file: dict[str, Any], folder: Path) -> Path:
     if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == wanted:
         return path
     try:
-        with KeylessSession() as session:
+        with closing(KeylessSession()) as session:
             reply = session.send("GET", url, {})
         why = "" if reply.status == 200 else f"HTTP {reply.status} from {url}"
     except NetworkError as problem:

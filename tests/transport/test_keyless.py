@@ -19,7 +19,7 @@ BODY = b'{"result": [1, 2, 3]}' * 100
 
 @pytest.fixture
 def session() -> Iterator[keyless.KeylessSession]:
-    with keyless.KeylessSession() as opened:
+    with closing(keyless.KeylessSession()) as opened:
         yield opened
 
 

@@ -114,12 +114,6 @@ class KeylessSession:
         self._fork_lock = threading.Lock()
         self._session = _new_session()
 
-    def __enter__(self) -> KeylessSession:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 def persist(
     ask: Callable[[], T],
