@@ -21,7 +21,6 @@ _COLUMNS = 5
 PROMISES = (
     "faults at 30 %",
     "faults at 70 %",
-    "each fault",
     "every fetcher",
     "lying server",
     "damaged cache record",

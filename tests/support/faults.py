@@ -9,10 +9,6 @@ for one try after the other, the last for all that follow: ``503;reset;ok`` is w
 ``503``, ``429=2``     that status; ``Retry-After: 2``
 ``html``, ``html=502`` a page instead of JSON, with status 200 or another
 ``garbled``            a body that is said to be compressed and is not
-``bomb=300``           so many MiB of blanks, compressed
-``redirect=URL``       302 to another address, or to the same one without its fault
-``type=text/html``     the answer under another content type
-``skew=3600``          the answer with its ``Date`` moved by so many seconds
 ``reset=100``          the connection is reset after so many bytes of the body; ``reset``: at once
 ``cut=100``            the connection ends after so many bytes of the body, whose length was announced
 ``open=100``           the same without a length
@@ -26,7 +22,6 @@ for one try after the other, the last for all that follow: ``503;reset;ok`` is w
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 import random
 import socket
@@ -35,9 +30,7 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import timedelta
-from email.utils import format_datetime, parsedate_to_datetime
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode
@@ -57,7 +50,6 @@ PASSING = (
 
 _PREFIX = "/fault:"
 _PAGE = b"<html><body>Please log in</body></html>"
-_BLANKS = gzip.compress(b" " * 2**20)
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
@@ -211,33 +203,10 @@ def _garbled(answer: _Answer, _: str) -> _Answer:
     return answer.instead(b"no gzip", content_encoding="gzip", content_type="application/json")
 
 
-def _bomb(answer: _Answer, value: str) -> _Answer:
-    return answer.instead(_BLANKS * int(value), content_encoding="gzip", content_type="application/json")
-
-
-def _redirect(answer: _Answer, value: str) -> _Answer:
-    return answer.instead(b"", 302, location=value or answer.target)
-
-
-def _type(answer: _Answer, value: str) -> _Answer:
-    return replace(answer, headers=MutableHeaders({**answer.headers, "content-type": value}))
-
-
-def _skew(answer: _Answer, value: str) -> _Answer:
-    moved = parsedate_to_datetime(answer.headers["date"]) + timedelta(seconds=float(value))
-    return replace(
-        answer, headers=MutableHeaders({**answer.headers, "date": format_datetime(moved, usegmt=True)})
-    )
-
-
 _INSTEAD: dict[str, Callable[[_Answer, str], _Answer]] = {
     "status": _status,
     "html": _page,
     "garbled": _garbled,
-    "bomb": _bomb,
-    "redirect": _redirect,
-    "type": _type,
-    "skew": _skew,
 }
 
 

@@ -42,6 +42,7 @@ CUT_CHUNKED = Reply(b"ff\r\n{", headers={"Transfer-Encoding": "chunked"}, framed
 CUT_GZIP = Reply(gzip.compress(GOOD.body)[:-9], headers={"Content-Encoding": "gzip"}, framed=False)
 RESET = Reply(raw=reset)
 HTML = Reply(b"<html><body>log in</body></html>", kind="text/html")
+AWAY = Reply(b"", status=302, headers={"Location": "http://127.0.0.1:9/x"})
 BOMB = Reply(gzip.compress(b"0" * 300_000), headers={"Content-Encoding": "gzip"})
 
 RECOVERED = [
@@ -61,6 +62,8 @@ RECOVERED = [
     ("cut without length", [CUT_UNFRAMED, GOOD], [0.25]),
     ("cut in chunks", [CUT_CHUNKED, GOOD], [0.25]),
     ("cut while compressed", [CUT_GZIP, GOOD], [0.25]),
+    ("four kinds in turn", [error(503), RESET, CUT, CUT_CHUNKED, GOOD], [0.25, 0.5, 1.0, 2.0]),
+    ("JSON under another type", [Reply(GOOD.body, kind="text/html")], []),
 ]
 LASTING = [
     ("400", [error(400, error="symbol is required")], errors.BadRequest, 1, "symbol is required"),
@@ -81,6 +84,9 @@ LASTING = [
         "to the Free tier and higher ones: up",
     ),
     ("404", [error(404, error="no such symbol")], errors.NotFound, 1, "no such symbol"),
+    ("404 page", [Reply(b"<html>", status=404, kind="text/html")], errors.NotFound, 1, "HTTP 404"),
+    ("408", [error(408)], errors.BadRequest, 1, "HTTP 408"),
+    ("redirect in clear", [AWAY], errors.NetworkError, 1, "plain http"),
     ("405", [error(405)], errors.BadRequest, 1, "HTTP 405"),
     ("501", [error(501)], errors.ServerError, 1, "HTTP 501"),
     ("500 for ever", [error(500, error="boom")], errors.ServerError, 5, "boom"),
