@@ -147,7 +147,7 @@ def _python(found: re.Match[str], shared: _Run) -> str:
     if code.startswith(">>>"):
         if "Traceback" not in code:
             lines = [line[4:] for line in code.splitlines() if line.startswith((">>> ", "... "))]
-            exec("\n".join(lines), names)
+            exec("\n".join(lines), names)  # noqa: S102 - our pages
         return found[0]
     plt.close("all")
     printed = io.StringIO()
@@ -188,9 +188,9 @@ def values_of(code: str, names: dict[str, Any], page: str) -> list[tuple[str, An
     values = []
     for statement in ast.parse(code).body:
         if not isinstance(statement, ast.Expr):
-            exec(compile(ast.Module([statement], []), page, "exec"), names)
+            exec(compile(ast.Module([statement], []), page, "exec"), names)  # noqa: S102 - our pages
             continue
-        value = eval(compile(ast.Expression(statement.value), page, "eval"), names)
+        value = eval(compile(ast.Expression(statement.value), page, "eval"), names)  # noqa: S307 - our pages
         if value is not None:
             values.append((" ".join(ast.unparse(statement).split()), value))
     return values

@@ -60,9 +60,9 @@ def run(
         printed = io.StringIO()
         value = None
         with contextlib.redirect_stdout(printed):
-            exec(compile(ast.Module(body, []), where, "exec"), names)
+            exec(compile(ast.Module(body, []), where, "exec"), names)  # noqa: S102 - as a kernel
             if last is not None:
-                value = eval(compile(ast.Expression(last.value), where, "eval"), names)
+                value = eval(compile(ast.Expression(last.value), where, "eval"), names)  # noqa: S307 - as a kernel
         shown = [_stream(printed.getvalue())] if printed.getvalue() else []
         shown += [_picture(plt.figure(number)) for number in plt.get_fignums()]
         plt.close("all")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import pickle
+import pickle  # noqa: TID251 - decorated functions travel by it
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path

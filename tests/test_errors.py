@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import pickle
+import pickle  # noqa: TID251 - errors travel by it
 import pkgutil
 
 import pytest

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+import yaml  # noqa: TID251 - safe_load of our own files
 from packaging.requirements import Requirement
 
 import derivdata as dd

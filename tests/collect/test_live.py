@@ -441,7 +441,7 @@ def test_the_example_of_the_page_draws_ten_minutes(
     assert line in block
     notebook = {"clear_output": lambda wait: None, "display": drawn.append}
     scope: dict[str, Any] = {"dd": SimpleNamespace(live=told), **notebook}
-    exec(compile(block.replace(line, ""), "venues.md", "exec"), scope)
+    exec(compile(block.replace(line, ""), "venues.md", "exec"), scope)  # noqa: S102 - a page of ours
     lines = {line.get_label(): line.get_ydata() for line in scope["axes"].get_lines()}
     plt.close(scope["figure"])
     assert {venue: set(rates.round(9)) for venue, rates in lines.items()} == {

@@ -89,7 +89,7 @@ def test_code_of_a_page_runs(page: Path, names: dict[str, Any]) -> None:
             if code.startswith(">>>"):
                 _check_session(code, block, page, names)
             else:
-                exec(compile("\n" * (block.line - 1) + code, str(page), "exec"), names)
+                exec(compile("\n" * (block.line - 1) + code, str(page), "exec"), names)  # noqa: S102 - our pages
 
 
 def listed_in(page: Path) -> list[Path]:
@@ -148,7 +148,7 @@ def test_the_first_block_of_a_page_runs_in_an_empty_notebook(
         if first.code.startswith(">>>"):
             _check_session(first.code, first, page, names)
         else:
-            exec(compile(_HOSTED.sub('dd.connect("sample")', first.code), str(page), "exec"), names)
+            exec(compile(_HOSTED.sub('dd.connect("sample")', first.code), str(page), "exec"), names)  # noqa: S102 - our pages
     assert names["dd"] is dd
 
 

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import joblib
+import joblib  # noqa: TID251 - workers of users
 
 import derivdata as dd
 from derivdata import bundle, errors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import pickle  # noqa: TID251 - what pickles of errors hold
 import sys
 import traceback
 import warnings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import pickle
+import pickle  # noqa: TID251 - provenance outlasts it
 import warnings
 from pathlib import Path
 from typing import Any
