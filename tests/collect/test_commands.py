@@ -228,7 +228,7 @@ def _checked(fakes: Fakes, clock: SimulatedClock, *names: str) -> pd.DataFrame:
 
 
 def test_check_tells_what_a_body_confirms_and_what_contradicts(fakes: Fakes, clock: SimulatedClock) -> None:
-    fakes.faults["hyperliquid"] = [None, None, {"universe": 3}]
+    fakes.faults["hyperliquid"] = [*[None] * 5, {"universe": 3}]
     rows = _checked(fakes, clock, "hyperliquid").loc["hyperliquid"]
     verdicts = rows["verdict"].to_dict()
     assert verdicts["/info meta"] == verdicts["/info fundingHistory"] == "confirms"
