@@ -105,13 +105,6 @@ def expected_variance(model: Bates, years: Floats) -> Floats:
     return np.asarray(diffusive_variance(model, years) + jumps)
 
 
-def log_mgf(model: Bates, z: Any, years: Any) -> Any:
-    """Return ``ln E[e^(zx)]`` at complex z; density, moments and prices of every kind follow from it."""
-    jump = np.exp(model.jump_mean * z + 0.5 * model.jump_deviation**2 * z * z)
-    jumps = model.jumps_per_year * years * (jump - 1.0 - model.compensator * z)
-    return _log_mgf_heston(model, z, years) + jumps
-
-
 def out_of_the_money(model: Bates, years: Floats, k: Floats, place: Ints) -> Floats:
     """Return prices of options out of the money, in units of the forward: calls above it, puts below.
 
