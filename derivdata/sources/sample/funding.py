@@ -44,7 +44,11 @@ def premium(chosen: Pairs, first: int, days: int) -> Floats:
 def recorded(chosen: Pairs, first: int, days: int) -> Floats:
     """Return rates as recorded [bps/8h]; NaN where the pair did not trade or the sample is missing."""
     rate = formed(chosen, first, days)
-    return np.where(_recorded(chosen, first, days), rate, np.nan)
+    streams = noise.keys("outage", exchange_names())[chosen.exchange]
+    missing = _holes(streams, np.full(len(chosen), 0.02), 72, first, days)
+    missing |= _holes(chosen.streams, venue_values("gaps")[chosen.exchange], 24, first, days)
+    there = _trading(chosen, first, days)[..., None] & ~missing
+    return np.where(there.reshape(len(chosen), days * STEPS), rate, np.nan)
 
 
 def settled(chosen: Pairs, first: int, days: int) -> tuple[Ints, Floats, Floats]:
@@ -128,15 +132,6 @@ def _spikes(streams: noise.Keys, chance: float, scale: Floats, first: int, days:
 def _trading(chosen: Pairs, first: int, days: int) -> Bools:
     day = first + np.arange(days)
     return np.asarray((day >= np.maximum(chosen.since, START_DAY)[:, None]) & (day < chosen.until[:, None]))
-
-
-def _recorded(chosen: Pairs, first: int, days: int) -> Bools:
-    trading = _trading(chosen, first, days)
-    streams = noise.keys("outage", exchange_names())[chosen.exchange]
-    outage = _holes(streams, np.full(len(chosen), 0.02), 72, first, days)
-    gap = _holes(chosen.streams, venue_values("gaps")[chosen.exchange], 24, first, days)
-    missing = outage | gap
-    return np.asarray((trading[..., None] & ~missing).reshape(len(chosen), days * STEPS))
 
 
 def _holes(streams: noise.Keys, chance: Floats, longest: int, first: int, days: int) -> Bools:

@@ -99,7 +99,11 @@ def hip3_candles(first: int, last: int, *_: object) -> dict[str, Any]:
     path = paths.price(own, int(days[0]), days.size + 1) * premium[:, None]
     time = days[0] * DAY_US + np.arange(days.size * _SLOTS) * _SLOT_US
     keep = np.flatnonzero((time >= first) & (time < last))
-    candles = _candles(path, days.size)
+    # Open, high, low and close of every quarter of an hour: its steps and the next one's first.
+    close = path[:, _STEPS_PER_SLOT : days.size * STEPS + 1 : _STEPS_PER_SLOT]
+    inner = path[:, : days.size * STEPS].reshape(len(path), -1, _STEPS_PER_SLOT)
+    high, low = np.maximum(inner.max(axis=2), close), np.minimum(inner.min(axis=2), close)
+    candles = {"open_usd": inner[..., 0], "high_usd": high, "low_usd": low, "close_usd": close}
     noisy = paths.ou(noise.keys("coin", _HIP3.names) ^ _OI, 120.0, int(days[0]), days.size, _SLOTS)
     level = _DEX_SCALE * 400.0 / symbols().price[own]
     oi = level[:, None] * np.exp(0.3 * noisy.reshape(len(_COINS), -1))
@@ -157,18 +161,6 @@ def builders_history(first: int, last: int, *_: object) -> dict[str, Any]:
         "volume_usd": activity.volume,
         "trade_count": activity.number * 40,
         "fees_usd": np.round(activity.volume * fee[activity.actor], 2),
-    }
-
-
-def _candles(path: Floats, days: int) -> dict[str, Floats]:
-    """Return open, high, low and close of every quarter of an hour: its steps and the next one's first."""
-    close = path[:, _STEPS_PER_SLOT : days * STEPS + 1 : _STEPS_PER_SLOT]
-    inner = path[:, : days * STEPS].reshape(len(path), -1, _STEPS_PER_SLOT)
-    return {
-        "open_usd": inner[..., 0],
-        "high_usd": np.maximum(inner.max(axis=2), close),
-        "low_usd": np.minimum(inner.min(axis=2), close),
-        "close_usd": close,
     }
 
 

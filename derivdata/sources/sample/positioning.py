@@ -49,10 +49,14 @@ def rows(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]
     time = oi_volume.hours(begin, stop - begin)
     inside = (time >= first) & (time < last)
     row, hour = np.nonzero(oi_volume.trading(chosen, begin, stop - begin) & inside)
+    own, symbol = np.unique(chosen.symbol, return_inverse=True)
+    common = funding.crowding(own, begin, stop - begin)[..., ::_HOUR].reshape(len(own), -1)[symbol]
     parts = []
-    for place, kind in enumerate(sorted(CROWDS)):
-        share = 1.0 / (1.0 + np.exp(-_log_ratio(chosen, kind, begin, stop - begin)[row, hour]))
-        long = np.round(share, 4)
+    for place, (kind, crowd) in enumerate(sorted(CROWDS.items())):
+        streams = chosen.streams ^ noise.key("positioning", kind)
+        alone = paths.ou(streams, crowd.half_life_hours, begin, stop - begin, 24).reshape(len(chosen), -1)
+        log_ratio = crowd.mean + crowd.crowding * common + crowd.deviation * alone
+        long = np.round(1.0 / (1.0 + np.exp(-log_ratio[row, hour])), 4)
         parts.append(
             {
                 "symbol": chosen.symbol[row],
@@ -78,12 +82,3 @@ def taken(chosen: Pairs, first: int, days: int) -> dict[str, Floats]:
     volume = oi_volume.volume(chosen, first, days)
     bought = np.round(volume * (1.0 + imbalance) / 2.0, 6)
     return {"buy_usd": bought, "sell_usd": np.round(volume - bought, 6)}
-
-
-def _log_ratio(chosen: Pairs, kind: str, first: int, days: int) -> Floats:
-    crowd = CROWDS[kind]
-    own, place = np.unique(chosen.symbol, return_inverse=True)
-    common = funding.crowding(own, first, days)[..., ::_HOUR].reshape(len(own), -1)[place]
-    streams = chosen.streams ^ noise.key("positioning", kind)
-    alone = paths.ou(streams, crowd.half_life_hours, first, days, 24).reshape(len(chosen), -1)
-    return np.asarray(crowd.mean + crowd.crowding * common + crowd.deviation * alone)

@@ -49,10 +49,7 @@ def _calendar(exchange: _Exchange, now: pd.Timestamp) -> pd.DataFrame:
     later = tradable[tradable["start"] > now]["start"]
     return frame.assign(
         exchange_id=exchange.id,
-        name=exchange.name,
-        short_name=exchange.short_name,
-        mic=exchange.mic,
-        timezone=exchange.timezone,
+        **{name: getattr(exchange, name) for name in ("name", "short_name", "mic", "timezone")},
         time=now,
         is_tradable_now=bool(((tradable["start"] <= now) & (now < tradable["end"])).any()),
         next_session_start=later.min(),

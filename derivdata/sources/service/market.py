@@ -11,23 +11,13 @@ from derivdata.sources.query import Query
 from derivdata.sources.service import buckets, fills
 from derivdata.sources.service.view import View
 
-COLUMNS = (
-    "price_usd",
-    "price_24h_change_pct",
-    "volume_24h_usd",
-    "volume_before_usd",
-    "oi_usd",
-    "oi_before_usd",
-    "funding_bps_8h",
-    "liquidation_24h_usd",
-)
-_CENTS = {name: 2 for name in COLUMNS if name.startswith(("volume", "oi", "liquidation"))}
+_USD = ("volume_24h_usd", "volume_before_usd", "oi_usd", "oi_before_usd", "liquidation_24h_usd")
 _DAY = pd.Timedelta(1, "D")
 _KEYS = ["symbol", "exchange"]
 
 
 def pairs(view: View) -> pd.DataFrame:
-    """Return a row per pair that has a price, volume, open interest or rate now: its keys and `COLUMNS`.
+    """Return a row per pair that has a price, volume, open interest or rate now: its keys and figures.
 
     NaN is unknown, ``before`` a day earlier. A figure comes from its own history where the store holds one,
     else from ``markets_symbol_exchanges``.
@@ -68,15 +58,24 @@ def oi_at(view: View, at: pd.Timestamp) -> pd.Series:
 
 def oi_ranks(view: View) -> dict[str, int]:
     """Rank symbols by open interest on the reference venue: the one that has the most of all."""
-    return view.once("oi_ranks", lambda: _oi_ranks(oi_at(view, view.now)))
+
+    def ranks() -> dict[str, int]:
+        oi = oi_at(view, view.now)
+        if oi.empty:
+            return {}
+        reference = oi.groupby(level="exchange").sum().idxmax()
+        ranked = oi.xs(reference, level="exchange").rename("oi_usd").reset_index()
+        ranked = ranked.sort_values(["oi_usd", "symbol"], ascending=[False, True])
+        return {symbol: rank for rank, symbol in enumerate(ranked["symbol"], 1)}
+
+    return view.once("oi_ranks", ranks)
 
 
 def board(frame: pd.DataFrame) -> pd.DataFrame:
     """Rank symbols by open interest from rows of `pairs`; prices are those of the largest venue."""
     frame = frame.sort_values(["symbol", "oi_usd", "exchange"], ascending=[True, False, True])
     symbols = frame.groupby("symbol", sort=True)
-    added = symbols[["volume_24h_usd", "volume_before_usd", "oi_usd", "oi_before_usd", "liquidation_24h_usd"]]
-    total = added.sum(min_count=1)
+    total = symbols[[*_USD]].sum(min_count=1)
     first = symbols[["price_usd", "price_24h_change_pct"]].first()
     highest = frame.sort_values(["symbol", "funding_bps_8h", "exchange"], ascending=[True, False, True])
     top = highest.dropna(subset="funding_bps_8h").drop_duplicates("symbol").set_index("symbol")
@@ -96,15 +95,6 @@ def board(frame: pd.DataFrame) -> pd.DataFrame:
     result = result.sort_values(["oi_usd", "symbol"], ascending=[False, True], ignore_index=True)
     result.insert(0, "rank", np.arange(1, len(result) + 1))
     return result
-
-
-def _oi_ranks(oi: pd.Series) -> dict[str, int]:
-    if oi.empty:
-        return {}
-    reference = oi.groupby(level="exchange").sum().idxmax()
-    ranked = oi.xs(reference, level="exchange").rename("oi_usd").reset_index()
-    ranked = ranked.sort_values(["oi_usd", "symbol"], ascending=[False, True])
-    return {symbol: rank for rank, symbol in enumerate(ranked["symbol"], 1)}
 
 
 def _percent(now: pd.Series, before: pd.Series) -> pd.Series:
@@ -128,7 +118,7 @@ def _pairs(view: View) -> pd.DataFrame:
     if view.has(*fills.TABLES):
         events = fills.events(view, view.now - _DAY, view.horizon)
         columns["liquidation_24h_usd"] = _summed(events, "value_usd")
-    joined = pd.concat(columns, axis=1, join="outer", sort=True).round(_CENTS)
+    joined = pd.concat(columns, axis=1, join="outer", sort=True).round(dict.fromkeys(_USD, 2))
     if view.has(*fills.TABLES):
         joined["liquidation_24h_usd"] = joined["liquidation_24h_usd"].fillna(0.0)
     present = joined[["price_usd", "volume_24h_usd", "oi_usd", "funding_bps_8h"]].notna().any(axis=1)

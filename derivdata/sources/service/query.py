@@ -60,21 +60,16 @@ def parse(
     values: dict[str, Any] = {}
     for p in endpoint.params:
         if p.name in texts:
-            values[p.name] = _value(p, texts[p.name], None if endpoint.path in _OTHER_NAMES else exchanges)
+            values[p.name] = value = _READERS[p.kind](p.name, texts[p.name])
+            if p.choices and value not in p.choices:
+                raise bad_request(f"{p.name}={texts[p.name]!r} is not one of {', '.join(p.choices)}")
+            if p.name in _SLUGS and not p.in_path and endpoint.path not in _OTHER_NAMES:
+                values[p.name] = _slugs(p.name, value, exchanges)
         elif p.required:
             raise bad_request(f"{p.name} is required")
         else:
             values[p.name] = p.default
     return values
-
-
-def _value(p: endpoints.Param, text: str, exchanges: frozenset[str] | None) -> Any:
-    value = _READERS[p.kind](p.name, text)
-    if p.choices and value not in p.choices:
-        raise bad_request(f"{p.name}={text!r} is not one of {', '.join(p.choices)}")
-    if p.name in _SLUGS and not p.in_path and exchanges is not None:
-        return _slugs(p.name, value, exchanges)
-    return value
 
 
 def _slugs(name: str, value: str | tuple[str, ...], exchanges: frozenset[str]) -> Any:

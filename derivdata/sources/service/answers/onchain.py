@@ -116,7 +116,8 @@ def _ranked(
     def part(selected: _Selected) -> Mapping[str, Any]:
         rows = _summed(selected.frame, by.split(), figures, count)
         first = [next(iter(figures.values())), rows.columns[0]]
-        ordered = rows.sort_values(first, ascending=[False, True]).rename(columns=_RENAMED.get(by, {}))
+        names = {"dex": "dex_name"} if by == "dex" else {}
+        ordered = rows.sort_values(first, ascending=[False, True]).rename(columns=names)
         if numbered:
             ordered["rank"] = np.arange(1, len(ordered) + 1)
         limit = selected.context.params.get("limit") or shown
@@ -124,9 +125,6 @@ def _ranked(
         return {name: json_rows.rows(top)} | ({total: len(rows)} if total else {})
 
     return part
-
-
-_RENAMED = {"dex": {"dex": "dex_name"}}
 
 
 def _stamped(selected: _Selected) -> pd.DataFrame:
