@@ -19,7 +19,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -114,8 +114,9 @@ class Drawings:
         for task in chosen:
             if task.asked is None or task.asked.cancel():
                 task.made = task.make()
-        wait(task.asked for task in chosen if task.asked is not None)
         for task in chosen:
+            if task.made is None and task.asked is not None:
+                task.asked.result()
             task.made = task.make() if task.made is None else task.made
 
     def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
