@@ -36,15 +36,11 @@ def prices(
         One row per symbol, venue and instant of delivery; ``price_usd`` [USD], a mean of the venue's index
         over the half hour before. A day on which nothing expired may have a row too, as Deribit's have.
 
-    Raises
-    ------
-    ValueError, TypeError, NotFound, TierError, FetchError, SchemaError
-        As in `derivdata.positioning.history`.
-
     Notes
     -----
     ``GET /local/delivery/prices``, which is not part of the API document. Deribit and OKX tell those of their
-    futures' index, Binance those of its options. An index in USDT is not one in USD.
+    futures' index, Binance those of its options. An index in USDT is not one in USD. Errors are those of
+    `derivdata.prices.history`.
 
     >>> dd.delivery.prices("BTC", "7d", venues=["deribit"]).shape
     (7, 4)

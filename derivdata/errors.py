@@ -24,6 +24,8 @@ Arguments that make no sense raise ``ValueError`` or ``TypeError`` before anythi
 
 from __future__ import annotations
 
+import copyreg
+
 __all__ = [
     "ArchiveError",
     "AuthError",
@@ -56,7 +58,7 @@ class DerivdataError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # The default calls the class with `args`, which is the message and not what the class takes.
-        return _rebuild, (type(self), self.args, self.__dict__)
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class NotConnected(DerivdataError):
@@ -189,13 +191,3 @@ class CacheNotice(UserWarning):
 
 class DeprecationNotice(UserWarning):
     """The service announced that something the library asked for will be retired."""
-
-
-def _rebuild(
-    kind: type[DerivdataError], args: tuple[object, ...], state: dict[str, object]
-) -> DerivdataError:
-    """Make an error again that was pickled, without calling its class."""
-    error = kind.__new__(kind)
-    error.args = args
-    error.__dict__.update(state)
-    return error

@@ -103,21 +103,12 @@ def metadata() -> pd.DataFrame:
     DataFrame, table ``funding_metadata``
         One row per venue. ``interval_hours`` [h] is the venue's usual interval; single symbols differ.
 
-    Raises
-    ------
-    FetchError, SchemaError
-        No answer, or one that is not this table.
-
     Notes
     -----
-    ``GET /funding/metadata``, Dev and above.
+    ``GET /funding/metadata``, Dev and above. Errors are those of `snapshot`.
     """
     answer = transport.get(endpoints.FUNDING_METADATA, {}, into=_Metadata)
-    return tabulate(
-        tables.TABLES["funding_metadata"],
-        [answer],
-        _metadata_columns,
-    )
+    return tabulate(tables.TABLES["funding_metadata"], [answer], _metadata_columns)
 
 
 @typed
@@ -199,14 +190,10 @@ def settlements(
         One row per symbol, venue and settlement, for the ``interval_hours`` [h] that end at ``time``.
         ``rate_bps_8h`` [bps/8h] is normalised: the payment is ``rate_bps_8h × interval_hours / 8`` bps.
 
-    Raises
-    ------
-    ValueError, TypeError, TierError, FetchError, SchemaError
-        As in `history`.
-
     Notes
     -----
-    ``GET /funding/settlement``, Dev and above. A position earns settlements in ``(entry, exit]``.
+    ``GET /funding/settlement``, Dev and above. A position earns settlements in ``(entry, exit]``. Errors are
+    those of `history`.
     """
     listed, slugs = symbol_names(symbols), venue_names(venues)
     spans = pieces(endpoints.FUNDING_SETTLEMENT, times.window(start, end), "1h", slugs)

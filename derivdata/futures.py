@@ -39,15 +39,10 @@ def history(
         [USD] the venue's index in the contract's quote currency, ``oi_usd`` [USD]; NaN where the venue does
         not say. Contracts of one expiry in several currencies differ by ``instrument_name``.
 
-    Raises
-    ------
-    ValueError, TypeError, NotFound, TierError, FetchError, SchemaError
-        As in `derivdata.positioning.history`.
-
     Notes
     -----
     ``GET /local/futures/history``, which is not part of the API document. The basis of each contract is that
-    of `derivdata.analysis.futures.term_structure`.
+    of `derivdata.analysis.futures.term_structure`. Errors are those of `derivdata.prices.history`.
 
     >>> contracts = dd.futures.history("BTC", "1d", venues=["deribit"])
     >>> sorted(contracts["expiry"].dt.strftime("%d %b").unique())[:2]

@@ -175,7 +175,7 @@ class _Question(NamedTuple):
                 lacking[symbol] = problem
                 continue
             self.tables.append(rows)
-            found[symbol] = _at_maturity(rows, pd.Timedelta(days, "D"))
+            found[symbol] = at_maturity(rows, pd.Timedelta(days, "D"))
         if not found:
             raise next(iter(lacking.values()))
         for symbol, why in lacking.items():
@@ -184,11 +184,15 @@ class _Question(NamedTuple):
         return joined.assign_attrs(units="1/√year")
 
 
-def _at_maturity(rows: pd.DataFrame, maturity: pd.Timedelta) -> xr.DataArray:
-    """Interpolate total variance between expiries, hour by hour; NaN beyond the listed ones."""
+def at_maturity(rows: pd.DataFrame, maturity: pd.Timedelta) -> xr.DataArray:
+    """Return volatility at the money of a maturity [1/√year] from rows of ``options_atm_history``.
+
+    Total variance is linear between two expiries, hour by hour; NaN beyond the listed ones.
+    """
     import xarray as xr
 
     rows = rows.assign(years=(rows["expiry"] - rows["time"]) / _YEAR).dropna(subset="iv")
+    rows = rows[rows["years"] > 0.0]
     target = maturity / _YEAR
     hours, values = [], []
     for hour, slices in rows.sort_values("years").groupby("time"):

@@ -56,14 +56,10 @@ def exchanges() -> pd.DataFrame:
         One row per venue. ``market_share`` is a fraction of all open interest; the unit of ``change_24h``
         and ``change_7d`` is not stated by the API. ``time`` is the server's ``Date``.
 
-    Raises
-    ------
-    FetchError, SchemaError
-        No answer, or one that is not this table.
-
     Notes
     -----
-    ``GET /oi/exchanges-summary``, Dev and above. Its week's line is `sparklines`.
+    ``GET /oi/exchanges-summary``, Dev and above. Its week's line is `sparklines`. Errors are those of
+    `derivdata.funding.snapshot`.
 
     Examples
     --------
@@ -89,14 +85,10 @@ def sparklines() -> pd.DataFrame:
         One row per venue and point. ``days_ago`` counts steps before the newest point (0); the API says
         that the oldest comes first and not at what hour points are taken.
 
-    Raises
-    ------
-    FetchError, SchemaError
-        No answer, or one that is not this table.
-
     Notes
     -----
-    ``GET /oi/exchanges-summary``, Dev and above; the same answer as `exchanges`.
+    ``GET /oi/exchanges-summary``, Dev and above; the same answer as `exchanges`. Errors are those of
+    `derivdata.funding.snapshot`.
     """
     answer = transport.get(endpoints.OI_EXCHANGES_SUMMARY, {}, into=_Summary)
     return tabulate(tables.TABLES["oi_sparklines"], [answer], _sparkline_columns)
@@ -123,14 +115,9 @@ def history(
     DataFrame, table ``oi_history``
         One row per symbol, venue and step; ``oi_usd`` [USD]. A null on the wire is no row.
 
-    Raises
-    ------
-    ValueError, TypeError, NotFound, TierError, FetchError, SchemaError
-        As in `derivdata.funding.history`.
-
     Notes
     -----
-    ``GET /oi/{symbol}/timeseries``, Dev and above.
+    ``GET /oi/{symbol}/timeseries``, Dev and above. Errors are those of `derivdata.funding.history`.
 
     Examples
     --------
@@ -160,14 +147,9 @@ def exchange_totals(
     DataFrame, table ``oi_exchange_totals``
         One row per venue and step; ``total_oi_usd`` [USD]. A null on the wire is no row.
 
-    Raises
-    ------
-    ValueError, TypeError, FetchError, SchemaError
-        As in `history`.
-
     Notes
     -----
-    ``GET /oi/exchange-totals``, Dev and above.
+    ``GET /oi/exchange-totals``, Dev and above. Errors are those of `history`.
     """
     return quantities.over_time(_TOTALS, None, start, end, venues, resolution)
 
@@ -192,15 +174,10 @@ def top_symbols(
     DataFrame, table ``oi_top_symbols``
         One row per symbol and instant; ``oi_usd`` [USD]. A null on the wire is no row.
 
-    Raises
-    ------
-    ValueError, TypeError, FetchError, SchemaError
-        As in `history`.
-
     Notes
     -----
-    ``GET /oi/exchange-top-symbols-timeseries``, Dev and above. The list is today's: on past data it is
-    chosen with hindsight.
+    ``GET /oi/exchange-top-symbols-timeseries``, Dev and above. The list is today's: on past data it is chosen
+    with hindsight. Errors are those of `history`.
     """
     return quantities.top_symbols(_TOP, venue, start, end, limit)
 

@@ -109,11 +109,9 @@ def depth_history(
     Parameters
     ----------
     symbol, venue
-        ``"BTC"``, ``"binance"``.
-    start, end
-        Half-open window; a lookback such as ``"7d"`` reaches back from `end`.
-    resolution
-        Step, ``"1m"`` to ``"1d"`` or ``"raw"``; None leaves the choice to the server.
+        As in `book`.
+    start, end, resolution
+        As in `derivdata.funding.history`.
 
     Returns
     -------
@@ -133,13 +131,9 @@ def depth_history(
     -----
     ``GET /orderbook/depth-history``, Dev (30 days) and above.
     """
-    spans = pieces(
-        endpoints.ORDERBOOK_DEPTH_HISTORY,
-        times.window(start, end),
-        resolution,
-        names(venue_of(venue), "venue"),
-    )
-    each = [{"symbol": symbol_of(symbol), "exchange": venue_of(venue), "resolution": resolution}]
+    slug, window = venue_of(venue), times.window(start, end)
+    spans = pieces(endpoints.ORDERBOOK_DEPTH_HISTORY, window, resolution, names(slug, "venue"))
+    each = [{"symbol": symbol_of(symbol), "exchange": slug, "resolution": resolution}]
     answers = get_windows(endpoints.ORDERBOOK_DEPTH_HISTORY, each, spans, _Depths)
     return tabulate(tables.TABLES["orderbook_depth_history"], answers, _depth_columns)
 

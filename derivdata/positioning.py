@@ -44,15 +44,11 @@ def history(
         newest of the step that ends there, NaN where only the ratio is known; ``long_short_ratio`` [1].
         Accounts on one side do not have to equal those on the other, as positions do.
 
-    Raises
-    ------
-    ValueError, TypeError, NotFound, TierError, FetchError, SchemaError
-        As in `derivdata.prices.history`.
-
     Notes
     -----
     ``GET /local/positioning/history``, which is not part of the API document. Each venue defines its largest
-    traders and when an account counts: compare a venue with its own past, not with another venue.
+    traders and when an account counts: compare a venue with its own past, not with another venue. Errors are
+    those of `derivdata.prices.history`.
 
     >>> dd.positioning.history("BTC", "7d", venues=["okx", "bybit"]).shape
     (336, 8)

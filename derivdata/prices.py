@@ -94,15 +94,11 @@ def spot(
         One row per symbol, venue and step. ``price`` [`quote`] at ``time`` is the newest of the step that
         ends there, as in `history`; of 1000PEPE it is the price of 1000 coins.
 
-    Raises
-    ------
-    ValueError, TypeError, NotFound, TierError, FetchError, SchemaError
-        As in `history`.
-
     Notes
     -----
     ``GET /local/prices/spot``, which is not part of the API document. With mark prices,
-    `derivdata.analysis.basis.against` gives the premium of perpetuals over spot.
+    `derivdata.analysis.basis.against` gives the premium of perpetuals over spot. Errors are those of
+    `history`.
 
     >>> dd.prices.spot("BTC", "7d", venues=["okx", "bybit"]).shape
     (336, 6)

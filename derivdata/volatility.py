@@ -37,15 +37,11 @@ def index_published(
         One row per symbol, venue and step; ``index_pct`` [%], 50 for a volatility of 50 % per √year, is the
         newest of the step that ends at ``time``.
 
-    Raises
-    ------
-    ValueError, TypeError, NotFound, TierError, FetchError, SchemaError
-        As in `derivdata.positioning.history`.
-
     Notes
     -----
     ``GET /local/volatility/index_published``, which is not part of the API document. Methods differ: DVOL
-    cuts the strip of options at 5 % delta, `derivdata.analysis.variance.volatility_index` does not.
+    cuts the strip of options at 5 % delta, `derivdata.analysis.variance.volatility_index` does not. Errors
+    are those of `derivdata.prices.history`.
 
     >>> dd.volatility.index_published("BTC", "1d", venues=["deribit"]).shape
     (24, 5)

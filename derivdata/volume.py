@@ -65,14 +65,9 @@ def history(
     DataFrame, table ``volume_history``
         One row per symbol, venue and step; ``volume_usd`` [USD]. A null on the wire is no row.
 
-    Raises
-    ------
-    ValueError, TypeError, NotFound, TierError, FetchError, SchemaError
-        As in `derivdata.funding.history`.
-
     Notes
     -----
-    ``GET /volume/{symbol}/timeseries``, Dev and above.
+    ``GET /volume/{symbol}/timeseries``, Dev and above. Errors are those of `derivdata.funding.history`.
 
     Examples
     --------
@@ -102,14 +97,9 @@ def exchange_totals(
     DataFrame, table ``volume_exchange_totals``
         One row per venue and step; ``total_volume_usd`` [USD]. A null on the wire is no row.
 
-    Raises
-    ------
-    ValueError, TypeError, FetchError, SchemaError
-        As in `history`.
-
     Notes
     -----
-    ``GET /volume/exchange-totals``, Dev and above.
+    ``GET /volume/exchange-totals``, Dev and above. Errors are those of `history`.
     """
     return quantities.over_time(_TOTALS, None, start, end, venues, resolution)
 
@@ -136,14 +126,10 @@ def taker(
         One row per symbol, venue and step; ``buy_usd`` and ``sell_usd`` [USD] were traded in the step that
         begins at ``time``. A step without rows is no row; the newest step is left out until it is over.
 
-    Raises
-    ------
-    ValueError, TypeError, NotFound, TierError, FetchError, SchemaError
-        As in `derivdata.prices.history`.
-
     Notes
     -----
-    ``GET /local/volume/taker``, which is not part of the API document.
+    ``GET /local/volume/taker``, which is not part of the API document. Errors are those of
+    `derivdata.prices.history`.
 
     >>> dd.volume.taker("BTC", "7d", venues=["okx", "bybit"]).shape
     (336, 6)
@@ -159,27 +145,18 @@ def top_symbols(
 
     Parameters
     ----------
-    venue
-        One venue.
-    start, end
-        Half-open window.
-    limit
-        Most symbols; the service's default (50) unless given.
+    venue, start, end, limit
+        As in `derivdata.oi.top_symbols`.
 
     Returns
     -------
     DataFrame, table ``volume_top_symbols``
         One row per symbol and instant; ``volume_usd`` [USD]. A null on the wire is no row.
 
-    Raises
-    ------
-    ValueError, TypeError, FetchError, SchemaError
-        As in `history`.
-
     Notes
     -----
     ``GET /volume/exchange-top-symbols-timeseries``, Dev and above. The list is today's: on past data it is
-    chosen with hindsight.
+    chosen with hindsight. Errors are those of `history`.
     """
     return quantities.top_symbols(_TOP, venue, start, end, limit)
 
@@ -208,14 +185,9 @@ def oi_ratio(
         One row per venue and step: ``volume_oi_ratio``, ``volume_usd`` and ``oi_usd`` [USD]. A null ratio is
         no row.
 
-    Raises
-    ------
-    ValueError, TypeError, FetchError, SchemaError
-        As in `history`.
-
     Notes
     -----
-    ``GET /volume-oi-ratio``, Dev and above.
+    ``GET /volume-oi-ratio``, Dev and above. Errors are those of `history`.
     """
     slugs = venue_names(venues)
     spans = pieces(endpoints.VOLUME_OI_RATIO, times.window(start, end), resolution, slugs)

@@ -19,6 +19,8 @@ from derivdata.errors import NetworkError
 from derivdata.sources import datasets
 from tests.support.shared import shared_path
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*all are called")
+
 MADE = b"""Symbol,Date,Funding Rate
 BTC-USDT,2020-01-01 03:00:00,-0.00012359
 BTC-USDT,2020-01-01 11:00:00,0.0002
@@ -31,6 +33,7 @@ units = "fraction"
 licence = "MIT"
 source = "https://example.org/made"
 certain = "all"
+notices = ["all are called settled"]
 url = "ADDRESS"
 unit = "native"
 map = {{ symbol = "Symbol", time = "Date", rate_bps_8h = "Funding Rate" }}
@@ -60,12 +63,14 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_a_set_is_fetched_once_and_read_as_a_table(files: Path) -> None:
     (files / "x" / "made.csv").write_bytes(MADE)
-    frame = dd.datasets.load("made")
+    with pytest.warns(dd.errors.DataNotice, match="made: all are called settled"):
+        frame = dd.datasets.load("made")
     assert frame["rate_bps_8h"].tolist() == pytest.approx([-1.2359, 2.0], abs=1e-12)
     assert frame["time"].tolist() == list(pd.to_datetime(["2020-01-01T00:00Z", "2020-01-01T08:00Z"]))
     assert frame["symbol"].tolist() == ["BTC", "BTC"]
     said = dd.provenance(frame)
     assert (said["source"], said["synthetic"]) == ("made", False)
+    assert said["notices"] == ["all are called settled"]
     assert said["attribution"] == "data: https://example.org/made; licence: MIT"
     (files / "x" / "made.csv").unlink()
     pd.testing.assert_frame_equal(dd.datasets.load("made"), frame)

@@ -55,15 +55,11 @@ def poll(
         holds the spans that the answer covers (``observed``) and those of which it may have lost orders
         because it was full (``missed``); `derivdata.analysis.liquidations.observed` makes a frame of them.
 
-    Raises
-    ------
-    ValueError, TypeError, FetchError, SchemaError
-        As in `events`. A feed that failed is taken up again with `since` at the end of its last span.
-
     Notes
     -----
     ``GET /liquidations/events`` with ``since``. Each question reaches back half a minute before the last
-    answer, for orders that reached the store late; venue and order id tell what was seen.
+    answer, for orders that reached the store late; venue and order id tell what was seen. Errors are those of
+    `events`. A feed that failed is taken up again with `since` at the end of its last span.
 
     A full answer lacks the newest orders or the oldest, which no document says: a question for a single order
     tells. Where it lacks the newest the next question goes on from its last order, at once, and nothing is

@@ -102,14 +102,9 @@ def symbols(*, venues: str | Sequence[str] | None = None) -> pd.DataFrame:
         One row per symbol, best rank first. Figures that the service lacks are NaN; the asset's class,
         group and subgroup are missing where the service gives none.
 
-    Raises
-    ------
-    FetchError, SchemaError
-        No answer, or one that is not this table.
-
     Notes
     -----
-    ``GET /markets/symbols``, Dev (top 200) and above (all).
+    ``GET /markets/symbols``, Dev (top 200) and above (all). Errors are those of `derivdata.funding.snapshot`.
 
     Examples
     --------
@@ -148,14 +143,10 @@ def price_movers(
     DataFrame, table ``markets_price_movers``
         One row per entry: ``direction`` is ``gainer`` or ``loser``, ``rank`` counts from 1 in each.
 
-    Raises
-    ------
-    FetchError, SchemaError
-        No answer, or one that is not this table.
-
     Notes
     -----
-    ``GET /markets/price-movers`` (wire ``min_value``), Dev and above.
+    ``GET /markets/price-movers`` (wire ``min_value``), Dev and above. Errors are those of
+    `derivdata.funding.snapshot`.
     """
     query = {"min_value": min_volume_usd, "limit": limit, "exchanges": venue_names(venues)}
     answer = transport.get(endpoints.MARKETS_PRICE_MOVERS, query, into=_Movers)
@@ -176,14 +167,9 @@ def funding_leaders(*, venues: str | Sequence[str] | None = None) -> pd.DataFram
     DataFrame, table ``markets_funding_leaders``
         Up to ten rows, highest rate first; ``funding_current_bps_8h`` [bps/8h].
 
-    Raises
-    ------
-    FetchError, SchemaError
-        No answer, or one that is not this table.
-
     Notes
     -----
-    ``GET /markets/funding-leaders``, Dev and above.
+    ``GET /markets/funding-leaders``, Dev and above. Errors are those of `derivdata.funding.snapshot`.
     """
     answer = transport.get(
         endpoints.MARKETS_FUNDING_LEADERS, {"exchanges": venue_names(venues)}, into=_Leaders
@@ -210,14 +196,9 @@ def price_buckets(*, venues: str | Sequence[str] | None = None) -> pd.DataFrame:
         One row per bucket from the top; ``lower_pct`` and ``upper_pct`` [%] are NaN where it is open,
         ``symbols`` are joined by commas.
 
-    Raises
-    ------
-    FetchError, SchemaError
-        No answer, or one that is not this table.
-
     Notes
     -----
-    ``GET /markets/price-buckets``, Dev and above.
+    ``GET /markets/price-buckets``, Dev and above. Errors are those of `derivdata.funding.snapshot`.
     """
     answer = transport.get(
         endpoints.MARKETS_PRICE_BUCKETS, {"exchanges": venue_names(venues)}, into=_PriceBuckets

@@ -75,14 +75,9 @@ def exchanges() -> pd.DataFrame:
     DataFrame, table ``markets_exchanges``
         One row per venue; figures that the service lacks are NaN.
 
-    Raises
-    ------
-    FetchError, SchemaError
-        No answer, or one that is not this table.
-
     Notes
     -----
-    ``GET /markets/exchanges/all``, Dev and above.
+    ``GET /markets/exchanges/all``, Dev and above. Errors are those of `derivdata.funding.snapshot`.
     """
     answer = transport.get(endpoints.MARKETS_EXCHANGES, {}, into=_Exchanges)
     return tabulate(

@@ -125,14 +125,9 @@ def surface(symbol: str, venue: str) -> xr.Dataset:
         As `derivdata.tables.surface` makes it from the snapshot; no options give a Dataset of no expiries
         and no strikes, and a `DataNotice`.
 
-    Raises
-    ------
-    BadRequest, FetchError, SchemaError
-        As in `snapshot`.
-
     Notes
     -----
-    ``GET /options/snapshot``, every tier.
+    ``GET /options/snapshot``, every tier. Errors are those of `snapshot`.
 
     Examples
     --------
@@ -169,14 +164,9 @@ def metrics(symbol: str, venue: str) -> pd.DataFrame:
     DataFrame, table ``options_metrics``
         One row per expiry; volatilities [1/√year], NaN where the service has none.
 
-    Raises
-    ------
-    BadRequest, FetchError, SchemaError
-        As in `snapshot`.
-
     Notes
     -----
-    ``GET /options/metrics``, Dev and above.
+    ``GET /options/metrics``, Dev and above. Errors are those of `snapshot`.
     """
     symbol, venue = symbol_of(symbol), venue_of(venue)
     warn_off_matrix(symbol, venue)

@@ -125,16 +125,11 @@ def surface_history(
         boolean ``observed``; coordinate ``year_fraction(time, expiry)``, NaN after expiry. Instants are
         naive UTC. No options in the window give a Dataset of no instants, and a `DataNotice`.
 
-    Raises
-    ------
-    BadRequest, TierError, FetchError, SchemaError
-        As in `atm_history`.
-
     Notes
     -----
     ``GET /options/surface-history``, Dev (30 days) and above; no greeks and no instrument names. The service
     may thin out surfaces by the length of the range that is asked for, so that no day is asked for beyond the
-    window: of whole days, the first hour may be missing.
+    window: of whole days, the first hour may be missing. Errors are those of `atm_history`.
     """
     symbol, venue = symbol_of(symbol), venue_of(venue)
     window = times.window(start, end)
@@ -162,14 +157,9 @@ def overview_history(start: times.Instant, end: times.Instant | None = None) -> 
         One row per symbol, venue and hour: ``notional_oi_usd`` [USD], and ``notional_volume_24h_usd``
         [USD], which is rolling: do not add it up over hours.
 
-    Raises
-    ------
-    FetchError, SchemaError
-        As in `atm_history`.
-
     Notes
     -----
-    ``GET /options/overview-history``, Dev and above.
+    ``GET /options/overview-history``, Dev and above. Errors are those of `atm_history`.
     """
     window = times.window(start, end)
     answer = transport.get(
@@ -225,15 +215,11 @@ def trades(
         ``execution``: ``"book"``, ``"block"``, whose side is that of one party, or ``"combo"``, a leg of a
         package, whose price alone means little.
 
-    Raises
-    ------
-    ValueError, TypeError, NotFound, TierError, FetchError, SchemaError
-        As in `derivdata.positioning.history`.
-
     Notes
     -----
-    ``GET /local/options/trades``, which is not part of the API document. Deribit tells all since 2016,
-    OKX the newest 100 and Binance its newest blocks: these are whole only while a collector runs.
+    ``GET /local/options/trades``, which is not part of the API document. Deribit tells all since 2016, OKX
+    the newest 100 and Binance its newest blocks: these are whole only while a collector runs. Errors are
+    those of `derivdata.prices.history`.
 
     >>> rows = dd.options.trades("BTC", "1d", venues=["deribit"])
     >>> sorted(rows["execution"].unique())

@@ -84,13 +84,8 @@ def option_flow(
     spent = f"paid {style.number(premium)}" if premium > 0 else f"received {style.number(-premium)}"
     title = f"{symbol} options: takers {spent} million USD of premium"
     title += f"; {style.number(block)} {symbol} in blocks" if block > 0 else ""
-    style.dress(
-        ax,
-        title=title,
-        x=f"strike [USD{binned}], 99.5 % shown",
-        y=f"sold (down), bought (up) [{symbol}]",
-        form="size",
-    )
+    x, y = f"strike [USD{binned}], 99.5 % shown", f"sold (down), bought (up) [{symbol}]"
+    style.dress(ax, title=title, x=x, y=y, form="size")
     ax.axhline(0, color=GREY, lw=0.8)
     style.legend(ax, "above")
     return finish(ax, table, trades, source=source)

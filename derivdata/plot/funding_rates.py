@@ -18,7 +18,8 @@ from derivdata.support.text import did_you_mean
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_STEPS = {"1h": 1, "2h": 2, "4h": 4, "8h": 8, "1D": 24}
+STEPS = {"1h": 1, "2h": 2, "4h": 4, "8h": 8, "1D": 24}
+"""Lengths of steps [hours] by name."""
 _RATE = "funding rate [bps per 8 h]"
 _POINTS, _COLUMNS = 120, 400
 
@@ -247,7 +248,7 @@ def _averaged(rates: xr.DataArray, step: str | pd.Timedelta | None, most: int) -
         hours = (frame.index[-1] - frame.index[0]) / np.timedelta64(1, "h")
         apart = [frame.index[frame[venue].notna()].to_series().diff().median() for venue in frame]
         slowest = pd.Series(apart, dtype="timedelta64[ns]").max() / pd.Timedelta(1, "h")
-        fitting = [n for n, width in _STEPS.items() if hours <= most * width and width >= 0.99 * slowest]
+        fitting = [n for n, width in STEPS.items() if hours <= most * width and width >= 0.99 * slowest]
         step = fitting[0] if fitting else "1D"
     width = times.length(step, "step")
     if not width:

@@ -11,13 +11,13 @@ import xarray as xr
 from derivdata.analysis import oi as analysis
 from derivdata.plot import style
 from derivdata.plot.frames import Rates, Source, figure_function, finish, long_table, only_for
+from derivdata.plot.funding_rates import STEPS
 from derivdata.plot.style import GREY, PALETTE
 from derivdata.support import times
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_STEPS = {"1h": 1, "2h": 2, "4h": 4, "8h": 8, "1D": 24}
 _LEAST_POINTS = 24
 _BILLION = 1e9
 
@@ -227,7 +227,7 @@ def trend_of(share: xr.DataArray) -> xr.Dataset:
     """
     stamps = share["time"].values
     hours = (stamps[-1] - stamps[0]) / np.timedelta64(1, "h")
-    fitting = [name for name, width in _STEPS.items() if hours / width >= _LEAST_POINTS]
+    fitting = [name for name, width in STEPS.items() if hours / width >= _LEAST_POINTS]
     return analysis.share_trend(share.resample(time=fitting[-1] if fitting else "1h").mean())
 
 

@@ -179,15 +179,9 @@ def _name_largest(ax: Axes, values: pd.Series, tops: pd.Series) -> None:
     """Write the strike above the three largest bars."""
     ground = {"facecolor": "white", "edgecolor": "none", "pad": 2.5}  # covers the line of the price
     for strike in values.abs().nlargest(3).index:
-        words: dict[str, Any] = {
-            "rotation": 90,
-            "ha": "center",
-            "va": "bottom",
-            "fontsize": 7.5,
-            "bbox": ground,
-        }
-        offset: dict[str, Any] = {"xytext": (0, 3), "textcoords": "offset points"}
-        ax.annotate(style.number(strike), (strike, tops[strike]), **offset, **words)
+        above: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "bottom", "bbox": ground}
+        above |= {"xytext": (0, 3), "textcoords": "offset points", "fontsize": 7.5}
+        ax.annotate(style.number(strike), (strike, tops[strike]), **above)
     ax.margins(y=0.45)  # room for seven letters in a small figure
 
 
@@ -251,14 +245,8 @@ def strike_axis(ax: Axes, totals: pd.Series, price: float) -> None:
 
 def _usd_axis(ax: Axes, price: float) -> None:
     """Write the same bars in dollars at the right."""
-
-    def to_usd(coins: Any) -> Any:
-        return coins * price / 1e6
-
-    def to_coins(millions: Any) -> Any:
-        return millions * 1e6 / price
-
-    right = ax.secondary_yaxis("right", functions=(to_usd, to_coins))
+    scales: Any = (lambda coins: coins * price / 1e6, lambda millions: millions * 1e6 / price)
+    right = ax.secondary_yaxis("right", functions=scales)
     right.set_ylabel("[million USD]")
     right.tick_params(labelsize=8.5)
     right.spines["right"].set_visible(False)

@@ -98,6 +98,10 @@ def term_structure(
     title = f"{name_of(fit)}: ATM volatility {' and '.join(dict.fromkeys(ends))}"
     index = _index(free)
     y = ("volatility\n[% annualised]", "model-free\n[% annualised]")
+    levels = table[table.columns.intersection(["atm", "forward_vol", "atm_before"])].stack()
+    centre, reach = (levels.max() + levels.min()) / 2, 1.1 * (levels.max() - levels.min()) / 2
+    # Two points of volatility at least: no line is steep by rounding alone.
+    limits = (centre - 0.01, centre + 0.01) if reach < 0.01 else None
     if engine == "plotly":
         lines = [_steps_of(tenors, vol), _line_of(table, "atm", "at the forward")]
         if before is not None:
@@ -107,7 +111,7 @@ def term_structure(
         for name, level in index.items():
             at_index = [_INDEX_DAYS], [level], name, "%{y:.2%} a year", 2
             marks.append(interactive.line(*at_index, mode="markers"))
-        upper = interactive.Strip(lines, y[0], 2.0, _PERCENT)
+        upper = interactive.Strip(lines, y[0], 2.0, _PERCENT | {"range": limits})
         lower = interactive.Strip(marks, y[1], 1.3, _PERCENT | {"range": _limits(model_free)})
         return _interactive([upper, lower], title, table, data, source=source, height=6.2)
     above, below = style.strips(ax, 2.0, 1.3, size=(8.0, 5.5), gap=0.13)  # a legend stands between
@@ -115,9 +119,8 @@ def term_structure(
     if before is not None:
         above.plot(past["days"], past["iv"], "o--", ms=3.5, lw=1.1, color=PALETTE[4], label=earlier)
     above.plot(tenors, middle, "o-", ms=4.5, lw=1.5, color=PALETTE[0], label="at the forward")
-    bottom, top = above.get_ylim()
-    if top - bottom < 0.02:  # two points of volatility at least: no line is steep by rounding alone
-        above.set_ylim((bottom + top) / 2 - 0.01, (bottom + top) / 2 + 0.01)
+    if limits is not None:
+        above.set_ylim(limits)
     style.dress(above, title=title, y=y[0], form="percent")
     style.legend(above, "above")
     _free(below, tenors, model_free, low, high, index)
@@ -195,6 +198,8 @@ def _before(before: Chain, fit: xr.Dataset) -> tuple[pd.DataFrame, pd.Timestamp]
         require_instants(before, "before", ["time", "expiry"])
         if before["time"].nunique() != 1:
             raise ValueError(f"before holds {before['time'].nunique()} instants: choose one")
+        if before["expiry"].duplicated().any():
+            raise ValueError("before holds an expiry twice: choose one symbol and one venue")
         frame = before[["expiry", "iv"]].assign(expiry=before["expiry"].dt.tz_localize(None))
         time = before["time"].iloc[0].round("min")
     left = pd.Series(days(fit), fit["expiry"].to_numpy())

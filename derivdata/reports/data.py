@@ -313,14 +313,10 @@ class Data:
 
         What is `optional` may also be absent from a recording: those of earlier versions do not hold it.
         """
-        if what not in self._tables:
-            lacks = (*_LACKS, NotRecorded) if optional else _LACKS
-            self._tables[what] = self._fetch(what, fetch, lacks)
-        return self._tables[what]
-
-    def _fetch(
-        self, what: str, fetch: Callable[[], pd.DataFrame], lacks: tuple[type[Exception], ...]
-    ) -> pd.DataFrame | None:
+        if what in self._tables:
+            return self._tables[what]
+        self._tables[what] = None
+        lacks = (*_LACKS, NotRecorded) if optional else _LACKS
         try:
             frame = fetch()
         except lacks as problem:
@@ -332,6 +328,7 @@ class Data:
             return None
         if "symbol" in frame.columns and what != "list of symbols":
             self._symbols |= set(map(str, frame["symbol"].unique())) & set(self.report_options.symbols)
+        self._tables[what] = frame
         return frame
 
 

@@ -24,6 +24,7 @@ from derivdata.errors import NetworkError
 from derivdata.sources.archive import import_files, open_archive
 from derivdata.support.arguments import typed
 from derivdata.support.files import private_folder, replace_file
+from derivdata.support.notices import warn_caller
 from derivdata.support.text import did_you_mean
 
 __all__ = ["load"]
@@ -43,8 +44,9 @@ def load(name: str | None = None) -> pd.DataFrame:
     -------
     DataFrame
         The table that the set is of, with its units and times in UTC; the provenance names the source and
-        its licence. The list has a row per name: ``table``, what it ``holds``, its ``units``, ``licence``,
-        ``source``, size in ``bytes``, and what of its addresses is ``certain``.
+        its licence. A `DataNotice` says what the files do not. The list has a row per name: ``table``, what
+        it ``holds``, its ``units``, ``licence``, ``source``, size in ``bytes``, and what of its addresses is
+        ``certain``.
 
     Raises
     ------
@@ -63,7 +65,7 @@ def load(name: str | None = None) -> pd.DataFrame:
     if name is None:
         listed = pd.DataFrame.from_dict(known, orient="index").rename_axis("name")
         sizes = [sum(f["bytes"] for part in parts for f in part["files"]) for parts in listed["parts"]]
-        return listed.drop(columns=["url", "map", "unit", "parts"]).assign(bytes=sizes)
+        return listed[["table", "holds", "units", "licence", "source", "certain"]].assign(bytes=sizes)
     if name not in known:
         raise ValueError(f"{name=}: there are {', '.join(known)}{did_you_mean(name, known)}")
     dataset, folder = known[name], cache_folder() / "datasets"
@@ -74,7 +76,10 @@ def load(name: str | None = None) -> pd.DataFrame:
         _make(dataset, folder, archive)
     frame = open_archive(archive).read(dataset["table"])
     credit = f"data: {dataset['source']}; licence: {dataset['licence']}"
-    frame.attrs["provenance"] |= {"source": name, "attribution": credit}
+    notices = dataset.get("notices", [])
+    for notice in notices:
+        warn_caller(f"{name}: {notice}")
+    frame.attrs["provenance"] |= {"source": name, "attribution": credit, "notices": notices}
     return frame
 
 

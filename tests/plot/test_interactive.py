@@ -97,6 +97,8 @@ def test_volatilities_are_those_of_the_table_in_percent() -> None:
     np.testing.assert_allclose(bars.y - bars.error_y.arrayminus, table["model_free_low"])
     earlier = next(trace for name, trace in drawn.items() if name.startswith("at the forward, "))
     np.testing.assert_allclose(earlier.y, table["atm_before"].dropna())
+    level = plot.term_structure(made.chain(), engine="plotly")
+    assert level.layout.yaxis.range == pytest.approx((0.49, 0.51), abs=1e-4), "no step of rounding is steep"
     figure = plot.term_structure(made.basis(), "basis", engine="plotly")
     table, drawn = plot.data(figure), traces(figure)
     np.testing.assert_allclose(drawn["forward over spot"].y, table["basis_apr"])

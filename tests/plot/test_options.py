@@ -144,6 +144,8 @@ def test_the_day_before_stands_at_the_same_expiries() -> None:
     [line] = [line for line in ax.lines if line.get_label() == "at the forward, 2026-01-04 08:00"]
     assert line.get_xdata() == pytest.approx([7.0, 30.0])
     assert line.get_ydata() == pytest.approx([0.48, 0.52])
+    with pytest.raises(ValueError, match="before holds an expiry twice: choose one symbol and one venue"):
+        plot.term_structure(made.fit(), before=pd.concat([before, before]))
     with pytest.raises(ValueError, match="before holds 2 instants"):
         plot.term_structure(made.fit(), before=before.assign(time=expiries[:2] + expiries[:1]))
 

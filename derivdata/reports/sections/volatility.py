@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 
 from derivdata import plot
 from derivdata.analysis import surface, volatility
+from derivdata.matrix import at_maturity
 from derivdata.plot.style import median_price
 from derivdata.reports.data import Data
 from derivdata.reports.html_page import WIDE, Section
@@ -18,7 +18,6 @@ _LEAST = pd.Timedelta(3, "D")
 _IMPLIED_DAYS = 30.0
 _REALISED_DAYS = 7
 _LEAST_RETURNS = 24
-_DAYS_PER_YEAR = 365.0
 
 
 def add_volatility_history(section: Section, data: Data, symbol: str, venue: str) -> None:
@@ -79,7 +78,7 @@ def add_realised_volatility(section: Section, data: Data, symbol: str) -> None:
     days = returns * step / pd.Timedelta(1, "D")
     regular = price.reindex(time=pd.date_range(price["time"].values[0], price["time"].values[-1], freq=step))
     realised = volatility.bipower(regular, returns * step)["volatility"]
-    implied = implied_at(frame, _IMPLIED_DAYS)
+    implied = at_maturity(frame, pd.Timedelta(_IMPLIED_DAYS, "D")).assign_coords(tenor=_IMPLIED_DAYS)
     realised = realised.sel(time=slice(data.report_options.window.start.tz_localize(None), None))
     if not (implied.notnull().any() and realised.notnull().any()):
         section.add_missing_note(
@@ -105,23 +104,3 @@ def add_realised_volatility(section: Section, data: Data, symbol: str) -> None:
         f"{days:.3g} days",
     )
     section.metric(f"{symbol} realised volatility, {days:.3g} days", 100 * before, "%")
-
-
-def implied_at(frame: pd.DataFrame, days: float) -> xr.DataArray:
-    """Return at-the-money volatility at a fixed time to expiry [1/√year], NaN without expiries around it.
-
-    Total variance is linear between the two expiries, as in ``surface.constant_maturity``.
-    """
-    years = (frame["expiry"] - frame["time"]) / pd.Timedelta(_DAYS_PER_YEAR, "D")
-    rows = frame.assign(years=years, variance=frame["iv"] ** 2 * years)
-    rows = rows[(years > 0) & rows["variance"].notna()].sort_values(["time", "years"])
-    target = days / _DAYS_PER_YEAR
-    values = {
-        time: np.sqrt(
-            np.interp(target, group["years"], group["variance"], left=np.nan, right=np.nan) / target
-        )
-        for time, group in rows.groupby(rows["time"].dt.tz_localize(None))
-    }
-    series = pd.Series(values, dtype=np.float64).rename_axis("time")
-    implied: xr.DataArray = series.to_xarray().rename("implied").assign_coords(tenor=days)
-    return implied
