@@ -22,6 +22,7 @@ from derivdata.analysis import funding, smile, surface, variance
 from derivdata.analysis.oi.trend import TrendStatus
 from derivdata.cli import main
 from derivdata.errors import DataNotice
+from derivdata.reports.drawing import Drawings
 from derivdata.reports.html_page import Section
 from derivdata.reports.sections import carry, open_interest
 from tests.plot import made
@@ -423,7 +424,10 @@ def test_forecast_carry_is_drawn_from_a_day_to_a_month() -> None:
     )
     for days, shown in ((333, [1, 2, 4, 7, 14, 21, 30]), (60, [1, 2, 4, 7, 14])):
         rates = _spread_rates(5.0 + np.random.default_rng(3).standard_normal(3 * days))
-        carry._holding(section, rates, {"a": 2.0, "b": 2.0}, _pair_of(rates))
+        pair, drawings = _pair_of(rates), Drawings(several=False)
+        tasks = carry._by_holding(drawings, rates, {"a": 2.0, "b": 2.0}, pair)
+        drawings.finish()
+        carry._holding(section, rates, pair, tasks)
         assert [float(each["hold_hours"]) / 24 for each in drawn.pop()] == shown
 
 

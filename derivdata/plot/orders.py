@@ -131,8 +131,7 @@ def _span(
 
 
 def _naive(when: pd.Timestamp) -> pd.Timestamp:
-    stamp = pd.Timestamp(when)
-    return stamp if stamp.tzinfo is None else stamp.tz_convert("UTC").tz_localize(None)
+    return times.instant(when).tz_localize(None)
 
 
 def _dots(events: pd.DataFrame, top: int) -> tuple[list[str], pd.DataFrame]:
@@ -229,8 +228,7 @@ def _coverage(ax: Axes, coverage: pd.DataFrame | None) -> None:
 
 
 def _times(events: pd.DataFrame) -> Array:
-    naive = events["time"].dt.tz_convert("UTC").dt.tz_localize(None)
-    return np.asarray(naive.to_numpy())
+    return events["time"].dt.tz_convert(None).to_numpy()
 
 
 @figure_function

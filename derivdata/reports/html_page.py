@@ -72,14 +72,8 @@ class _Table(NamedTuple):
         return f"<div>{self.text}</div>"
 
 
-class _Text(NamedTuple):
-    text: str
-
-    def html(self) -> str:
-        return self.text
-
-
-_Block = _Figure | _Table | _Text
+_Block = _Figure | _Table | str
+"""A figure, a table, or HTML as it is."""
 
 
 @dataclass
@@ -107,7 +101,7 @@ class Section:
 
     def html(self, text: str) -> None:
         """Add HTML as it is."""
-        self.blocks.append(_Text(text))
+        self.blocks.append(text)
 
     def text(self, words: str, kind: str = "") -> None:
         """Add a paragraph; an address in it becomes a link."""
@@ -218,13 +212,13 @@ def _side_by_side(blocks: Sequence[_Block]) -> str:
     """Join blocks: figures and narrow tables that follow one another share a grid, other tables a line."""
     joined = []
     for kind, run in itertools.groupby(blocks, _place):
-        html = "\n".join(block.html() for block in run)
+        html = "\n".join(block if isinstance(block, str) else block.html() for block in run)
         joined.append(f'<div class="{kind}">{html}</div>' if kind else html)
     return "\n".join(joined)
 
 
 def _place(block: _Block) -> str:
-    if isinstance(block, _Text):
+    if isinstance(block, str):
         return ""
     return "figures" if isinstance(block, _Figure) or block.narrow else "tables"
 
