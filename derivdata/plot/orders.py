@@ -228,7 +228,7 @@ def _coverage(ax: Axes, coverage: pd.DataFrame | None) -> None:
 
 
 def _times(events: pd.DataFrame) -> Array:
-    return events["time"].dt.tz_convert(None).to_numpy()
+    return np.asarray(events["time"].dt.tz_convert(None))
 
 
 @figure_function
