@@ -4,13 +4,7 @@ Price and current funding refresh about once a minute, rolling figures about eve
 answer's own time and not the age of each figure.
 """
 
-from derivdata.markets.rankings import (
-    funding_leaders,
-    price_buckets,
-    price_movers,
-    symbol_stats,
-    symbols,
-)
+from derivdata.markets.rankings import funding_leaders, price_buckets, price_movers, symbol_stats, symbols
 from derivdata.markets.states import exchange_history, exchange_symbols, exchanges, symbol_exchanges
 
 __all__ = [

@@ -138,16 +138,9 @@ def symbol_exchanges(symbol: str) -> pd.DataFrame:
     DataFrame, table ``markets_symbol_exchanges``
         One row per venue; figures that the service lacks are NaN.
 
-    Raises
-    ------
-    NotFound
-        The symbol is not known.
-    FetchError, SchemaError
-        No answer, or one that is not this table.
-
     Notes
     -----
-    ``GET /markets/{symbol}/exchanges``, Dev and above.
+    ``GET /markets/{symbol}/exchanges``, Dev and above. Errors are those of `symbol_stats`.
     """
     answer = transport.get(
         endpoints.MARKETS_SYMBOL_EXCHANGES, {"symbol": symbol_of(symbol)}, into=_SymbolExchanges

@@ -139,9 +139,8 @@ def _table(
             k, iv = np.asarray(quotes["log_moneyness"]), np.asarray(quotes["iv"])
             ends = {n: np.asarray(quotes[n]) for n in ("iv_bid", "iv_ask") if n in quotes}
             deviation = iv * np.sqrt(float(quotes["year_fraction"]))
-            delta = ndtr(
-                -np.abs(k) / deviation + np.sign(k) * deviation / 2.0
-            )  # of the option out of the money
+            # Delta of the option out of the money.
+            delta = ndtr(-np.abs(k) / deviation + np.sign(k) * deviation / 2.0)
             traded = (delta >= _LEAST_DELTA) | np.isfinite(ends.get("iv_bid", np.nan))
             rows.append({"kind": "quote", "log_moneyness": k, "iv": iv, "traded": traded, **ends})
             rows[-1]["expiry"] = expiry
@@ -149,13 +148,9 @@ def _table(
             fit = _at(fits, expiry)
             if fit is not None and np.isfinite(fit["k_min"]) and np.isfinite(fit["k_max"]):
                 k = np.linspace(float(fit["k_min"]), float(fit["k_max"]), _POINTS)
-                line = {
-                    "expiry": expiry,
-                    "kind": kind,
-                    "log_moneyness": k,
-                    "iv": np.asarray(analysis.iv(fit, k)),
-                }
+                line = {"kind": kind, "log_moneyness": k, "iv": np.asarray(analysis.iv(fit, k))}
                 rows.append(line | ({"g": np.asarray(durrleman(fit, k))} if kind == "fit" else {}))
+                rows[-1]["expiry"] = expiry
     table = pd.concat([pd.DataFrame(row) for row in rows] or [pd.DataFrame()], ignore_index=True)
     table = table.reindex(columns=columns).assign(traded=lambda t: t["traded"].eq(True))
     return table[table["iv"].notna()]

@@ -112,14 +112,11 @@ def _beside(
     of = _length(float(implied["tenor"]) if "tenor" in implied.coords else np.nan)
     step = realised["time"].diff("time").median() / np.timedelta64(1, "D")
     over = _length(float(step * realised.attrs.get("steps", np.nan)))
-    for name, line, color in (
-        (names[0] + of, implied, PALETTE[0]),
-        (names[1] + over, realised, PALETTE[1]),
-    ):
+    first, second = names[0] + of, names[1] + over
+    for name, line, color in ((first, implied, PALETTE[0]), (second, realised, PALETTE[1])):
         last = float(line.dropna("time")[-1])
         ax.plot(line["time"].values, line.values, color=color, lw=1.5, label=f"{name}: {100 * last:.1f} %")
     apart = 100 * (above - below).mean().item() if instants.size else np.nan
-    first, second = names[0] + of, names[1] + over
     words = f"{first} {abs(apart):.1f} points {'above' if apart > 0 else 'below'} {second} on average"
     words = words if np.isfinite(apart) else f"{first} and {second}"
     title = f"{symbol or 'Volatility'}: {words}"
