@@ -81,19 +81,6 @@ def joined(queue: WorkQueue, work: Work, *names: str) -> list[Job]:
     return [queue.join(name, name[0], work(name)) for name in names]
 
 
-@played
-async def test_one_caller_leaves_one_slot_free(work: Work) -> None:
-    queue = WorkQueue(at_once=4)
-    jobs = joined(queue, work, "a1", "a2", "a3", "a4", "a5")
-    assert sorted(await work.began(3)) == ["a1", "a2", "a3"]
-    jobs += joined(queue, work, "b1", "b2")
-    assert (await work.began(4))[3] == "b1"
-    for _ in jobs:
-        work.may.release()
-    await asyncio.wait([job.result for job in jobs])
-    assert sorted(work.started) == ["a1", "a2", "a3", "a4", "a5", "b1", "b2"]
-
-
 @pytest.mark.parametrize("first", ["b1", "b2", "c1", "d1"])
 @played
 async def test_beside_three_busy_callers_another_starts_when_the_first_job_ends(
