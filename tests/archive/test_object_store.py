@@ -6,8 +6,9 @@ import os
 import pickle  # noqa: TID251 - archives travel without their secret
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,19 @@ def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
         ObjectStore, name, lambda self, *given, **more: calls.append(given) or real(self, *given, **more)
     )
     return calls
+
+
+def committing(monkeypatch: pytest.MonkeyPatch, commit: Callable[..., None]) -> None:
+    """Let a put under a condition, which is that of a manifest, be made by `commit`; it is given the put."""
+    real = ObjectStore._put
+
+    def put(self: ObjectStore, path: str, data: bytes, **condition: str) -> None:
+        plain = partial(real, self, path, data)
+        if condition:
+            return commit(partial(plain, **condition))
+        return plain()
+
+    monkeypatch.setattr(ObjectStore, "_put", put)
 
 
 def objects_of(archive: Archive) -> set[str]:
@@ -204,9 +218,8 @@ def test_a_writer_that_another_overtakes_repeats_its_change(
     assert objects_of(archive) == named(archive)
 
 
-def test_a_writer_that_is_always_overtaken_says_so(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive = open_archive(f"s3://{bucket}/derivs", lock_timeout=0.0)
-    archive.append(FUNDING, rates(["BTC"]))
+def test_a_writer_that_is_always_overtaken_says_so(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = open_archive(archive.location, lock_timeout=0.0)
 
     def changed(*_: Any) -> None:
         raise object_store.ManifestChanged
@@ -221,14 +234,7 @@ def test_a_put_that_was_done_but_not_answered_is_a_success(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """botocore repeats a put whose answer got lost; the second one meets the first one's manifest."""
-    real = ObjectStore._put
-
-    def twice(self: ObjectStore, path: str, data: bytes, **condition: str) -> None:
-        real(self, path, data, **condition)
-        if condition:
-            real(self, path, data, **condition)
-
-    monkeypatch.setattr(ObjectStore, "_put", twice)
+    committing(monkeypatch, lambda put: [put(), put()])
     assert archive.append(FUNDING, rates(["ETH"])) == 192
     assert objects_of(archive) == named(archive)
     assert len(archive.read(FUNDING, *EVER)) == 384
@@ -236,14 +242,12 @@ def test_a_put_that_was_done_but_not_answered_is_a_success(
 
 def test_a_put_of_unknown_outcome_keeps_its_files(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection breaks after the store has the manifest: what it names must stay."""
-    real = ObjectStore._put
 
-    def broken(self: ObjectStore, path: str, data: bytes, **condition: str) -> None:
-        real(self, path, data, **condition)
-        if condition:
-            raise ConnectionError("reset")
+    def broken(put: Callable[[], None]) -> None:
+        put()
+        raise ConnectionError("reset")
 
-    monkeypatch.setattr(ObjectStore, "_put", broken)
+    committing(monkeypatch, broken)
     with pytest.raises(ArchiveError, match="the rows are there"):
         archive.append(FUNDING, rates(["ETH"]))
     monkeypatch.undo()
@@ -286,9 +290,7 @@ def test_a_store_without_conditional_writes_is_refused(
     )
 
 
-def test_it_is_served_like_a_folder(bucket: str) -> None:
-    archive = open_archive(f"s3://{bucket}/derivs")
-    archive.append(FUNDING, rates())
+def test_it_is_served_like_a_folder(archive: Archive) -> None:
     dd.connect(archive.location)
     try:
         found = dd.funding.history("BTC", START, START + pd.Timedelta("2D"), venues=["okx"])
@@ -315,10 +317,8 @@ def test_places_without_an_archive(bucket: str, tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_store_that_cannot_be_reached_is_one_clear_error(
-    bucket: str, monkeypatch: pytest.MonkeyPatch
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archive = open_archive(f"s3://{bucket}/derivs")
-    archive.append(FUNDING, rates())
     monkeypatch.setattr(
         ObjectStore, "read_range", lambda *_: (_ for _ in ()).throw(ConnectionError("no route"))
     )
@@ -402,18 +402,17 @@ def test_a_merge_whose_put_may_be_done_later_keeps_its_file(
 ) -> None:
     """The answer is lost, and the store takes the manifest after everyone has looked whether it has."""
     archive = of_two_files(bucket, monkeypatch)
-    real, late = ObjectStore._put, []
+    late: list[Callable[[], None]] = []
 
-    def broken(self: ObjectStore, path: str, data: bytes, **condition: str) -> None:
-        late.append((path, data))
+    def broken(put: Callable[[], None]) -> None:
+        late.append(put)
         raise ConnectionError("reset")
 
-    monkeypatch.setattr(ObjectStore, "_put", broken)
+    committing(monkeypatch, broken)
     with pytest.raises(ArchiveError, match="nothing was appended, all is as it was: reset"):
         close(archive, HANGS_SECONDS)
     assert len(open_archive(archive.location).read(FUNDING, *EVER)) == 48
-    ((path, data),) = late
-    real(archive._storage, path, data)
+    late.pop()()
     assert len(open_archive(archive.location).read(FUNDING, *EVER)) == 48
     assert named(archive) <= objects_of(archive)
 
@@ -440,16 +439,14 @@ def test_a_put_of_unknown_outcome_beside_another_writer_s_is_told_as_that(
     """The other's commit is not taken for ours, whether ours was lost or is below it."""
     real = ObjectStore._put
 
-    def broken(self: ObjectStore, path: str, data: bytes, **condition: str) -> None:
-        if not condition:
-            return real(self, path, data)
+    def broken(put: Callable[[], None]) -> None:
         monkeypatch.setattr(ObjectStore, "_put", real)
         if landed:
-            real(self, path, data, **condition)
+            put()
         assert open_archive(archive.location).append(FUNDING, rates(["SOL"])) == 192
         raise ConnectionError("reset")
 
-    monkeypatch.setattr(ObjectStore, "_put", broken)
+    committing(monkeypatch, broken)
     with pytest.raises(
         ArchiveError,
         match="another writer has committed, and whether these rows were appended is not known: "
@@ -465,18 +462,15 @@ def test_a_store_that_is_lost_during_the_put_leaves_the_outcome_open(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor can the manifest be read then: neither "nothing was appended" nor "the rows are there" is known."""
-    real = ObjectStore._put
 
     def unreachable(*_: Any) -> Any:
         raise ConnectionError("no route")
 
-    def broken(self: ObjectStore, path: str, data: bytes, **condition: str) -> None:
-        if condition:
-            monkeypatch.setattr(ObjectStore, "_head", unreachable)
-            raise ConnectionError("reset")
-        real(self, path, data)
+    def broken(_: Callable[[], None]) -> None:
+        monkeypatch.setattr(ObjectStore, "_head", unreachable)
+        raise ConnectionError("reset")
 
-    monkeypatch.setattr(ObjectStore, "_put", broken)
+    committing(monkeypatch, broken)
     with pytest.raises(ArchiveError, match=r"whether these rows were appended is not known: .*: reset"):
         archive.append(FUNDING, rates(["ETH"]))
 

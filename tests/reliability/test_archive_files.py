@@ -66,14 +66,6 @@ def instead(archive: Archive) -> None:
     others(path)
 
 
-def text_instead(archive: Archive) -> None:
-    one_of(archive).write_text(TEXT)
-
-
-def cut(archive: Archive) -> None:
-    os.truncate(one_of(archive), one_of(archive).stat().st_size - 100)
-
-
 def of_a_neighbour(archive: Archive) -> None:
     shutil.copy(one_of(neighbour(archive)), one_of(archive))
 
@@ -115,11 +107,6 @@ def marker_gone(archive: Archive) -> None:
     (archive.path / "archive.json").unlink()
 
 
-def marker_cut(archive: Archive) -> None:
-    path = archive.path / "archive.json"
-    os.truncate(path, path.stat().st_size // 2)
-
-
 def marker_leads_away(archive: Archive) -> None:
     """The marker names a file of a neighbour, as it is there."""
     text = said(neighbour(archive).path)
@@ -146,15 +133,11 @@ _DAMAGED, _MARKER = "the file is damaged .*: restore it from a copy", r"archive\
 CASES = {
     "files beside": Case(beside, None, None),
     "another's Parquet instead": Case(instead, _DAMAGED, _DAMAGED),
-    "a text instead": Case(text_instead, _DAMAGED, _DAMAGED),
-    "a cut file": Case(cut, _DAMAGED, _DAMAGED),
     "a neighbour's file instead": Case(of_a_neighbour, _DAMAGED, _DAMAGED),
     "a twin's file instead": Case(of_a_twin, _DAMAGED, _DAMAGED),
     "a folder instead": Case(folder_instead, _DAMAGED, _DAMAGED),
     "a link instead": Case(linked, None, None),
     "a link to nothing": Case(dangling, "a file of the archive is missing", "is missing"),
-    "marker empty": Case(marker(""), _MARKER, _MARKER),
-    "marker cut": Case(marker_cut, _MARKER, _MARKER),
     "marker of another shape": Case(marker(_SHAPE), _MARKER, _MARKER),
     "marker of another program": Case(marker('{"format": "x", "version": 1}'), "not that of", "not that of"),
     "marker gone": Case(marker_gone, "not an archive: it has no", "not an archive: it has no"),

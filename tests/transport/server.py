@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import ssl
+import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -76,10 +77,14 @@ def serving(answer: Callable[[Asked], Reply], *, tls: Path | None = None) -> Ite
             except (ConnectionError, ValueError):
                 self.close_connection = True
 
+        def finish(self) -> None:
+            with suppress(ConnectionError):
+                super().finish()
+
         def do_GET(self) -> None:
             one = Asked(self.command, self.path, dict(self.headers))
             asked.append(one)
-            _send(self, answer(one))
+            send(self, answer(one))
 
         do_HEAD = do_GET
 
@@ -99,7 +104,13 @@ def serving(answer: Callable[[Asked], Reply], *, tls: Path | None = None) -> Ite
         thread.join()
 
 
-def _send(handler: BaseHTTPRequestHandler, reply: Reply) -> None:
+def reset(handler: BaseHTTPRequestHandler) -> None:
+    """Let the connection end by a reset."""
+    handler.connection.setsockopt(1, 13, struct.pack("ii", 1, 0))  # SOL_SOCKET, SO_LINGER: RST on close
+
+
+def send(handler: BaseHTTPRequestHandler, reply: Reply) -> None:
+    """Write one answer."""
     if reply.raw is not None:
         reply.raw(handler)
         handler.close_connection = True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import random
-import struct
 import threading
 import time
 from contextlib import suppress
@@ -18,14 +17,10 @@ from derivdata.client.transport.session import request_of
 from derivdata.client.transport.settings import Limits, Timing
 from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, MARKETS_SYMBOLS, Endpoint, Request
 from tests.transport.conftest import FakeTime, Open, checked
-from tests.transport.server import NOON, Asked, Reply, serving
+from tests.transport.server import NOON, Asked, Reply, reset, serving
 
 GOOD = Reply.json({"rate": 1.0})
 ASKED = Request("/funding", ())
-
-
-def reset(handler: BaseHTTPRequestHandler) -> None:
-    handler.connection.setsockopt(1, 13, struct.pack("ii", 1, 0))  # SOL_SOCKET, SO_LINGER: RST on close
 
 
 def error(status: int, **body: object) -> Reply:
