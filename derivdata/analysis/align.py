@@ -14,7 +14,8 @@ import xarray as xr
 from pandas.api.types import is_numeric_dtype
 
 from derivdata.analysis.inputs import require_columns, require_names, require_times
-from derivdata.analysis.panels import Panel, hours, interval_of, last_valid, require
+from derivdata.analysis.labelling import applied
+from derivdata.analysis.panels import Panel, hours, interval_of, last_valid, require, whole
 from derivdata.analysis.settlements import at_common_stamps
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array
@@ -80,22 +81,18 @@ def align(
     stamps = panel["time"].values.astype("datetime64[us]").astype(np.int64) + wait // pd.Timedelta(1, "us")
     instants = _grid(panel, grid, wait)
     oldest = int(2 * np.median(np.diff(stamps))) if age is None and stamps.size > 1 else age or 0
-    value, staleness = xr.apply_ufunc(
+    value, staleness = applied(
         _newest,
-        panel,
-        input_core_dims=[["time"]],
-        output_core_dims=[["grid"], ["grid"]],
-        kwargs={
-            "stamps": stamps,
-            "grid": instants.to_numpy().astype("datetime64[us]").astype(np.int64),
-            "oldest": oldest,
-        },
-        dask="parallelized",
-        output_dtypes=[np.float64, np.float64],
-        dask_gufunc_kwargs={"allow_rechunk": True, "output_sizes": {"grid": len(instants)}},
-        keep_attrs=True,
+        whole(panel, "time"),
+        core=[["time"]],
+        out=[["grid"]] * 2,
+        types=[np.float64] * 2,
+        sizes={"grid": len(instants)},
+        stamps=stamps,
+        grid=instants.to_numpy().astype("datetime64[us]").astype(np.int64),
+        oldest=oldest,
     )
-    staleness.attrs = {"units": "h"}
+    value, staleness = value.assign_attrs(panel.attrs), staleness.assign_attrs(units="h")
     joined = xr.Dataset({"value": value, "staleness": staleness}).rename(grid="time")
     return joined.assign_coords(time=instants.as_unit("us")).transpose(*panel.dims)
 

@@ -15,7 +15,7 @@ import xarray as xr
 from derivdata.analysis.chain.forward import basis
 from derivdata.analysis.funding.spot_leg import free_leg
 from derivdata.analysis.inputs import require_variables
-from derivdata.analysis.labelling import elementwise
+from derivdata.analysis.labelling import elementwise, with_units
 from derivdata.analysis.panels import Panel, hours_of, require, require_rate
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
@@ -126,8 +126,8 @@ def _interpolated(total: Floats, years: Floats, at: Floats) -> Floats:
     known, tenor = np.isfinite(total) & (years > 0.0), np.asarray(at)[..., None]
     before = np.where(known & (years <= tenor), years, 0.0)
     after = np.where(known & (years >= tenor), years, np.inf)
-    ends = [np.take_along_axis(total, part[..., None], -1)[..., 0]
-            for part in (before.argmax(-1), after.argmin(-1))]  # fmt: skip
+    places = before.argmax(-1), after.argmin(-1)
+    ends = [np.take_along_axis(total, place[..., None], -1)[..., 0] for place in places]
     first, last = before.max(-1), after.min(-1)
     low = np.where(first > 0.0, ends[0], 0.0)
     weight = np.where(last > first, (tenor[..., 0] - first) / np.where(last > first, last - first, 1.0), 0.0)
@@ -174,10 +174,8 @@ def cash_and_carry(curve: xr.Dataset, *, costs_bps: float = 0.0, borrow_apr: flo
     years, left = curve["year_fraction"], curve["basis"] - costs_bps / BPS
     net = left - borrow_apr * years
     parts = {"net": net, "net_apr": net / years, "breakeven_borrow_apr": left / years}
-    trade = xr.Dataset(parts).transpose(*curve["basis"].dims)
-    for name in trade:
-        trade[name].attrs = {"units": "fraction" if name == "net" else "1/year"}
-    return trade
+    units = {"net": "fraction", "net_apr": "1/year", "breakeven_borrow_apr": "1/year"}
+    return with_units(xr.Dataset(parts).transpose(*curve["basis"].dims), units)
 
 
 @typed

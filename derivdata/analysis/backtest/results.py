@@ -118,23 +118,23 @@ def _trade_variables(market: Market, closed: list[dict[str, Any]]) -> dict[str, 
 
 def _totals(result: xr.Dataset, market: Market) -> dict[str, Any]:
     capital = float(result.attrs["capital_usd"])
-    years = float(market.since[-1]) / HOURS_PER_YEAR
+    years = float(market.since[-1]) / HOURS_PER_YEAR or np.nan
     net = float(result["equity_usd"][-1]) - capital
     returns = daily_returns(result)
     spread = float(returns.std(ddof=1)) if returns.size > 1 else np.nan
     sharpe = float(returns.mean()) / spread * np.sqrt(DAYS_PER_YEAR) if spread > 0.0 else np.nan
     adjusted = sharpe / np.sqrt(long_run_ratio(returns)[0])
-    traded = float(result["traded_usd"].sum())
+    turnover = float(result["traded_usd"].sum()) / capital / years
     lost = int((result["trade_reason"] == int(Reason.LIQUIDATION)).sum())
     return {
         "net_usd": ((), net, {"units": USD_UNIT}),
-        "apr": ((), net / capital / years if years > 0.0 else np.nan, {"units": APR_UNIT}),
+        "apr": ((), net / capital / years, {"units": APR_UNIT}),
         "sharpe": ((), sharpe, {"units": "1", "long_name": "annualised, of daily returns on the capital"}),
         "sharpe_adjusted": ((), adjusted, {"units": "1", "long_name": "the same, for dependent days"}),
         "max_drawdown": ((), float(result["drawdown"].max()), {"units": "fraction"}),
         "turnover": (
             (),
-            traded / capital / years if years > 0.0 else np.nan,
+            turnover,
             {"units": "1/year", "long_name": "notional traded a year, of the capital"},
         ),
         "liquidations": ((), lost, {"units": "count"}),

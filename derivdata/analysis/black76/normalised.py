@@ -87,7 +87,8 @@ def value_over_vega(h: Floats, t: Floats) -> Floats:
     """
     wide = t >= _SERIES_BELOW
     deep = h + np.where(wide, t, 0.0) > _MILLS_BELOW
-    return _by_region(2 * wide.astype(np.int8) + deep, (_series, _asymptotic, _near, _far), h, t)
+    forms = (_series, _asymptotic, _near, lambda h, t: mills(h - t) - mills(h + t))
+    return _by_region(2 * wide.astype(np.int8) + deep, forms, h, t)
 
 
 def _by_region(
@@ -149,10 +150,6 @@ def _near(h: Floats, t: Floats) -> Floats:
     inside = np.flatnonzero(z < 0)
     lower[inside] = _SQRT_TAU * np.exp(0.5 * z[inside] ** 2) - lower[inside]
     return lower - _mills_fit(h + t)
-
-
-def _far(h: Floats, t: Floats) -> Floats:
-    return mills(h - t) - mills(h + t)
 
 
 def _mills_fit(z: Floats) -> Floats:

@@ -8,6 +8,7 @@ import xarray as xr
 
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.inputs import require_variables
+from derivdata.analysis.labelling import origin_attrs
 from derivdata.support.arguments import typed
 from derivdata.units import BPS, HOURS_PER_YEAR
 
@@ -66,5 +67,5 @@ def carry_table(forecast: xr.Dataset) -> pd.DataFrame:
     columns = [name for name in frame if name not in {*columns, *_APR.values(), "pair"}] + columns
     order = np.lexsort((frame["short"], frame["long"], -frame["net_apr"]))  # NaN comes last
     table = frame.iloc[order][columns].reset_index(drop=True)
-    table.attrs = {"provenance": forecast.attrs["provenance"]} if "provenance" in forecast.attrs else {}
+    table.attrs = origin_attrs(forecast)
     return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -10,6 +11,7 @@ import xarray as xr
 
 from derivdata.analysis.funding.accrual import PreparedPanel, prepare, sums_of
 from derivdata.analysis.funding.status import FundingStatus
+from derivdata.analysis.labelling import applied
 from derivdata.analysis.panels import Panel, beside, hours_of, labels_of, require_rate, whole
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import typed
@@ -77,16 +79,13 @@ def comovement(
     filled = sums["filled"].where(sums["amount"].notnull()).mean("time") / hours
     amounts = sums["amount"].where(filled <= max_filled).transpose(..., "exchange", "time")
     names, lags = labels_of(panel, "exchange"), np.arange(-max_lag, max_lag + 1)
-    figures = xr.apply_ufunc(
-        _matrices,
+    figures = applied(
+        partial(_matrices, lags=lags, least=min_periods, method=method),
         whole(amounts, "exchange", "time"),
-        input_core_dims=[["exchange", "time"]],
-        output_core_dims=[["first", "second", "lag"], ["first", "second", "lag"], []],
-        kwargs={"lags": lags, "least": min_periods, "method": method},
-        dask="parallelized",
-        keep_attrs=False,
-        output_dtypes=[np.float64, np.int32, np.float64],
-        dask_gufunc_kwargs={"output_sizes": {"first": names.size, "second": names.size, "lag": lags.size}},
+        core=[["exchange", "time"]],
+        out=[["first", "second", "lag"], ["first", "second", "lag"], []],
+        types=[np.float64, np.int32, np.float64],
+        sizes={"first": names.size, "second": names.size, "lag": lags.size},
     )
     variables = dict(zip(("correlation", "periods", "top_share"), figures, strict=True))
     status = (filled > max_filled) * FundingStatus.FILLED.value

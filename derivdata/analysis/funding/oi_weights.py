@@ -10,11 +10,9 @@ from derivdata.analysis.panels import (
     figures_of,
     hours,
     labels_of,
-    like,
     refuse_negative,
     require,
     require_rate,
-    whole,
 )
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats, Indices
@@ -107,18 +105,10 @@ def universe(oi_usd: Panel, top: int, *, lag_rows: int = 1) -> xr.DataArray:
     if top < 1 or lag_rows < 0:
         raise ValueError(f"{top=}, {lag_rows=}: need at least one symbol and no look ahead")
     total = oi_usd.sum("exchange", min_count=1) if "exchange" in oi_usd.dims else oi_usd
-    member = xr.apply_ufunc(
-        _members,
-        whole(total.shift(time=lag_rows), "symbol"),
-        input_core_dims=[["symbol"]],
-        output_core_dims=[["symbol"]],
-        kwargs={"top": top, "order": np.argsort(labels_of(oi_usd, "symbol"), kind="stable")},
-        dask="parallelized",
-        keep_attrs=False,
-        output_dtypes=[np.bool_],
-    )
-    members: xr.DataArray = like(member, total)
-    return members.drop_attrs().rename("member")
+    order, shape = np.argsort(labels_of(oi_usd, "symbol"), kind="stable"), {"symbol": None}
+    before, units = total.shift(time=lag_rows), {"member": np.bool_}
+    found = figures_of(_members, before, units=units, over=["symbol"], into=shape, top=top, order=order)
+    return found["member"].drop_attrs()
 
 
 def _weighted(rates: Floats, weights: Floats, *, min_cover: float) -> tuple[Floats, Floats]:

@@ -11,7 +11,8 @@ import xarray as xr
 from derivdata.analysis.funding.accrual import earned, prepare, require_cover
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.inputs import along, require_numbers
-from derivdata.analysis.panels import Panel, hours_at, kind_of, require, require_rate, require_venues
+from derivdata.analysis.labelling import elementwise
+from derivdata.analysis.panels import Panel, hours_at, kind_of, require, require_rate, require_venues, whole
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
@@ -102,9 +103,9 @@ def realised_carry(
     }
     gross = received["long_bps"] + received["short_bps"]
     figures = {"net_bps": gross - cost, "gross_bps": gross, **received, "cost_bps": xr.DataArray(cost)}
-    result = xr.Dataset({name: figure.drop_attrs() for name, figure in figures.items()})
-    for name in result:
-        result[name].attrs = {"units": BPS_UNIT}
+    result = xr.Dataset(
+        {name: each.drop_attrs().assign_attrs(units=BPS_UNIT) for name, each in figures.items()}
+    )
     for leg, venue in venues.items():
         result[f"{leg}_settlements"] = inside.drop_attrs().sel(exchange=venue, drop=True)
         result[f"{leg}_coverage"] = carry["coverage"].sel(exchange=venue, drop=True)
@@ -145,17 +146,8 @@ def slippage_bps(depth_usd: xr.DataArray, size_usd: Numbers, *, dim: str = "dept
         raise ValueError(f"depth_usd has no distances along {dim!r}")
     if (np.diff(distance, prepend=0.0) <= 0.0).any():
         raise ValueError(f"the distances along {dim!r} must ascend from above 0: {distance}")
-    cost = xr.apply_ufunc(
-        _slippage,
-        depth_usd.chunk({dim: -1}) if depth_usd.chunks else depth_usd,
-        size_usd,
-        input_core_dims=[[dim], []],
-        kwargs={"distance": distance},
-        dask="parallelized",
-        keep_attrs=False,
-        output_dtypes=[np.float64],
-    )
-    return xr.DataArray(cost).rename("slippage_bps").assign_attrs(units=BPS_UNIT)
+    cost = elementwise(_slippage, whole(depth_usd, dim), size_usd, core=[[dim], []], distance=distance)
+    return cost.rename("slippage_bps").assign_attrs(units=BPS_UNIT)
 
 
 def _slippage(depth: Floats, size: Any, *, distance: Floats) -> Floats:
@@ -164,8 +156,7 @@ def _slippage(depth: Floats, size: Any, *, distance: Floats) -> Floats:
     inner = np.concatenate([np.zeros_like(outer[..., :1]), np.minimum(depth[..., :-1], size)], axis=-1)
     previous = np.concatenate([np.zeros_like(depth[..., :1]), depth[..., :-1]], axis=-1)
     width = np.diff(distance, prepend=0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(depth > previous, (outer - previous) / (depth - previous), 0.0)
+    share = np.where(depth > previous, (outer - previous) / (depth - previous), 0.0)
     filled = np.maximum(outer - inner, 0.0)
     near = distance - width
     cost = (filled * (near + 0.5 * width * np.clip(share, 0.0, 1.0))).sum(axis=-1) / size[..., 0]

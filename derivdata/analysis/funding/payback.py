@@ -14,6 +14,7 @@ from derivdata.analysis.funding.pairs import pair_costs, slippage_bps
 from derivdata.analysis.funding.persistence import half_life
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.inputs import require_labels
+from derivdata.analysis.labelling import elementwise
 from derivdata.analysis.panels import Panel, hours_of, positive, require, require_rate, require_venues
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import typed
@@ -91,9 +92,7 @@ def breakeven(
     mean, lasts = life["mean_bps_8h"].where(~pinned, last), life["half_life_hours"].where(~pinned, np.inf)
     start = mean + life["persistent_share"].where(~pinned, 1.0) * (last - mean)
     paid = cost + slipped
-    even = xr.apply_ufunc(
-        hours_to_earn, start, paid, mean, lasts, dask="parallelized", output_dtypes=[np.float64]
-    )
+    even = elementwise(hours_to_earn, start, paid, mean, lasts)
     figures = {
         "breakeven_hours": (even, HOUR_UNIT),
         "cost_bps": (xr.DataArray(paid), BPS_UNIT),
@@ -105,19 +104,13 @@ def breakeven(
         "half_life_low_hours": (life["half_life_low_hours"], HOUR_UNIT),
         "half_life_high_hours": (life["half_life_high_hours"], HOUR_UNIT),
     }
-    result = xr.Dataset({name: figure.drop_attrs(deep=False) for name, (figure, _) in figures.items()})
-    for name, (_, unit) in figures.items():
-        result[name].attrs = {"units": unit}
-    result["status"] = (
-        (
-            life["status"].astype(np.int32)
-            | last.isnull() * np.int32(FundingStatus.GAP)
-            | np.isinf(even) * np.int32(FundingStatus.UNREACHABLE)
-            | slipped.isnull() * np.int32(FundingStatus.TOO_THIN)
-        )
-        .drop_attrs()
-        .assign_attrs(flag_attrs(FundingStatus))
+    result = xr.Dataset(
+        {name: part.drop_attrs(deep=False).assign_attrs(units=unit) for name, (part, unit) in figures.items()}
     )
+    status = life["status"].astype(np.int32) | last.isnull() * np.int32(FundingStatus.GAP)
+    status |= np.isinf(even) * np.int32(FundingStatus.UNREACHABLE)
+    status |= slipped.isnull() * np.int32(FundingStatus.TOO_THIN)
+    result["status"] = status.drop_attrs().assign_attrs(flag_attrs(FundingStatus))
     return result.assign_coords(long=long, short=short)
 
 

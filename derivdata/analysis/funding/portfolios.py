@@ -15,6 +15,7 @@ from derivdata.analysis.funding.sizing import Limits, Problem, best_for_risk, co
 from derivdata.analysis.funding.spot_leg import BORROWED, OWNED
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.inputs import require_labels, require_variables, with_symbol
+from derivdata.analysis.labelling import origin_attrs
 from derivdata.analysis.panels import (
     Panel,
     hours,
@@ -273,23 +274,15 @@ def _labelled(
     accounts: Floats,
     totals: Floats,
 ) -> xr.Dataset:
-    usd, count = {"units": USD_UNIT}, sizes.shape[1]
-    sizes = capital * sizes.reshape(pairs.symbols.size, -1, count)
+    usd, venue = {"units": USD_UNIT}, ("exchange", "time")
+    sizes = capital * sizes.reshape(pairs.symbols.size, -1, sizes.shape[1])
     collateral, exposure, likely = accounts
     status = np.where(np.isnan(totals[0]), int(FundingStatus.TOO_FEW), 0).astype(np.int32)
     variables: dict[str, Any] = {
         "leg_usd": (("symbol", "pair", "time"), sizes, usd | {"long_name": "notional of each leg"}),
-        "collateral_usd": (("exchange", "time"), capital * collateral, usd),
-        "exposure_usd": (
-            ("exchange", "time"),
-            capital * exposure,
-            usd | {"long_name": "notional of the legs"},
-        ),
-        "liquidation_probability": (
-            ("exchange", "time"),
-            likely,
-            {"units": "1", "long_name": "within a week"},
-        ),
+        "collateral_usd": (venue, capital * collateral, usd),
+        "exposure_usd": (venue, capital * exposure, usd | {"long_name": "notional of the legs"}),
+        "liquidation_probability": (venue, likely, {"units": "1", "long_name": "within a week"}),
         "net_usd": ("time", capital * totals[0], usd | {"long_name": "mean outcome, of funding and prices"}),
         "risk_usd": ("time", capital * totals[1], usd | {"long_name": "standard deviation of the outcome"}),
         "idle_usd": ("time", capital * (1.0 - collateral.sum(axis=0)), usd),
@@ -297,7 +290,5 @@ def _labelled(
     }
     labels = {"symbol": pairs.symbols, "exchange": pairs.venues, "time": pairs.times[first:]}
     legs = {leg: forecasts[leg].variable for leg in ("long", "short")}
-    attrs = {"capital_usd": capital} | {
-        name: forecasts.attrs[name] for name in ("provenance",) if name in forecasts.attrs
-    }
+    attrs = {"capital_usd": capital} | origin_attrs(forecasts)
     return xr.Dataset(variables, labels | legs | {"hold_hours": forecasts["hold_hours"].item()}, attrs)

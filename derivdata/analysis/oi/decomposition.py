@@ -109,9 +109,8 @@ def migration(
     t0, t1 = first.sum("exchange"), last.sum("exchange")
     parts |= {n: scale * v for n, v in _METHODS[method](first, last, t0, t1).items()}
     unit = unit_of(oi, "oi")
-    result = xr.Dataset(parts | {"change": change}).drop_attrs()
-    for name in result:
-        result[name].attrs = {"units": unit}
+    every = (parts | {"change": change}).items()
+    result = xr.Dataset({name: part.drop_attrs().assign_attrs(units=unit) for name, part in every})
     return result.assign_attrs(units=unit, method=method)
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.inputs import require_times
+from derivdata.analysis.labelling import applied
 from derivdata.analysis.panels import (
     Panel,
     by_chunk,
@@ -85,22 +86,16 @@ def market_share(
     if venues is not None:
         require_venues(oi, venues=venues)
         chosen = np.isin(oi["exchange"].values.tolist(), venues)
-    stamps = oi["time"].values.astype("datetime64[us]").astype(np.int64)
-    share, gone = xr.apply_ufunc(
+    share, gone = applied(
         _balanced,
-        oi,
-        input_core_dims=[["exchange", "time"]],
-        output_core_dims=[["exchange", "time"], ["exchange"]],
-        kwargs={
-            "stamps": stamps,
-            "cover": min_cover,
-            "oldest": round(hours_of(tolerance, "tolerance", least=0.0) * _HOUR_US),
-            "chosen": chosen,
-        },
-        dask="parallelized",
-        keep_attrs=False,
-        output_dtypes=[np.float64, np.bool_],
-        dask_gufunc_kwargs={"allow_rechunk": True},
+        whole(oi, "exchange", "time"),
+        core=[["exchange", "time"]],
+        out=[["exchange", "time"], ["exchange"]],
+        types=[np.float64, np.bool_],
+        stamps=oi["time"].values.astype("datetime64[us]").astype(np.int64),
+        cover=min_cover,
+        oldest=round(hours_of(tolerance, "tolerance", least=0.0) * _HOUR_US),
+        chosen=chosen,
     )
     ordered: xr.DataArray = share.transpose(*oi.dims).rename("market_share")
     ordered = ordered.assign_attrs(units="fraction", weights=unit_of(oi, "oi"))

@@ -28,11 +28,9 @@ _IN_BLOCK = 3  # known steps of a block that has a median
 _TWINS, _TOGETHER = 0.6, 100  # correlation of moves, and steps, by which two venues tell their order in time
 _SURE = 6.0  # standard errors of a lasting change, from the medians of blocks
 _APART = 2.0  # standard deviations of the ratio by which its median is another size
-_EXACT, _OCTAVES, _PINNED = 1e-6, 3, 10  # of steps at which two venues are both at their interest rate
-_PINNED, _KINDS = (
-    6,
-    np.arange(-_OCTAVES, _OCTAVES + 1)[:, None],
-)  # of these on a side of a change; their octaves
+_EXACT, _OCTAVES = 1e-6, 3
+_PINNED = 6  # steps on a side of a change at which two venues are both at their interest rate
+_KINDS = np.arange(-_OCTAVES, _OCTAVES + 1)[:, None]
 _FOLLOWS = 0.35
 _SPIKE = 12.0  # usual moves by which a single point leaves both of its neighbours
 _SIGNS = 0.3  # of steps that agree in sign less those that do not: below minus this, the sign is another
@@ -264,7 +262,6 @@ def _changes_sign(agreement: Floats, values: Floats, peers: Floats, days: Any) -
         before = total / number
         after = (total[:, -1:] - total) / (number[:, -1:] - number)
         share = np.sqrt(1.0 / number + 1.0 / (number[:, -1:] - number))
-    with np.errstate(invalid="ignore"):
         least = np.maximum(_LEAST, _DAYS * number[:, -1] / days)[:, None]
     enough = (number >= least) & (number[:, -1:] - number >= least)
     opposite = ((before > _SIGNS) & (after < -_SIGNS)) | ((before < -_SIGNS) & (after > _SIGNS))

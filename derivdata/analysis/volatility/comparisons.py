@@ -10,8 +10,8 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.inputs import require_times
-from derivdata.analysis.labelling import applied
-from derivdata.analysis.panels import last_valid, require, row_quantiles
+from derivdata.analysis.labelling import applied, elementwise
+from derivdata.analysis.panels import last_valid, require, row_quantiles, whole
 from derivdata.analysis.volatility.estimators import BAR, UNIT, mean_of_windows, realised, step_hours
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
@@ -71,32 +71,18 @@ def cone(
     if not len(quantiles) or not all(0.0 <= q <= 1.0 for q in quantiles):
         raise ValueError(f"quantiles={list(quantiles)} are not parts from 0 to 1")
     days = [length(window, "windows") / pd.Timedelta(1, "D") for window in windows]
-    parts = [
-        realised(data, window, method=method).chunk(time=-1)
-        if data.chunks
-        else realised(data, window, method=method)
-        for window in windows
-    ]
+    parts = [whole(realised(data, window, method=method), "time") for window in windows]
     every = xr.concat(
         parts, xr.Variable("window", days, {"units": "days"}), coords="minimal", compat="override"
     )
     measured = every.notnull()
-    last = xr.apply_ufunc(
-        _newest, every, input_core_dims=[["time"]], dask="parallelized", output_dtypes=[np.float64]
-    )
-    cone = xr.Dataset(
-        {
-            "volatility": _quantiles(every, quantiles),
-            "latest": last,
-            "count": measured.sum("time").drop_attrs(),
-        }
-    )
+    latest, count = elementwise(_newest, every, core=[["time"]]), measured.sum("time").drop_attrs()
+    cone = xr.Dataset({"volatility": _quantiles(every, quantiles), "latest": latest, "count": count})
     for name in ("volatility", "latest"):
         cone[name].attrs = {"units": UNIT, "method": method}
-    bars = (data[name].chunk(time=-1) if data.chunks else data[name] for name in BAR)
     ahead = applied(
         _forecasts,
-        *bars,
+        *(whole(data[name], "time") for name in BAR),
         step_hours=step_hours(data),
         windows=tuple(days),
         core=[["time"]] * 4,
@@ -162,9 +148,8 @@ def _har(variance: Floats, ahead: int) -> tuple[float, float]:
     fitted = (columns[days + ahead] * weights[..., 0]).sum(axis=-1)
     forecast[days + ahead] = np.clip(fitted, low[days], high[days])
     miss = (forecast - target)[np.isfinite(forecast) & known]
-    return float(forecast[-1]) if forecast.size else np.nan, float(
-        np.sqrt(np.mean(miss**2))
-    ) if miss.size else np.nan
+    error = float(np.sqrt(np.mean(miss**2))) if miss.size else np.nan
+    return float(forecast[-1]) if forecast.size else np.nan, error
 
 
 @typed

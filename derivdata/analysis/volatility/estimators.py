@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -10,7 +11,8 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.inputs import require_times, require_variables
-from derivdata.analysis.panels import require
+from derivdata.analysis.labelling import applied
+from derivdata.analysis.panels import require, whole
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.support.times import length
@@ -167,16 +169,9 @@ def realised(
     require_variables(data, "data", BAR)
     step = step_hours(data)
     n, per_year = _steps_of(window, step), HOURS_PER_YEAR / step
-    volatility = xr.apply_ufunc(
-        _realised,
-        *(data[name] for name in BAR),
-        input_core_dims=[["time"]] * 4,
-        output_core_dims=[["time"]],
-        kwargs={"n": n, "method": method, "per_year": per_year},
-        dask="parallelized",
-        output_dtypes=[np.float64],
-        dask_gufunc_kwargs={"allow_rechunk": True},
-    )
+    bars = [whole(data[name], "time") for name in BAR]
+    kernel = partial(_realised, n=n, method=method, per_year=per_year)
+    volatility = applied(kernel, *bars, core=[["time"]] * 4, out=[["time"]])
     return _named(volatility.transpose(*data["close_usd"].dims), method, n)
 
 
@@ -229,16 +224,8 @@ def bipower(price: xr.DataArray, window: str | pd.Timedelta) -> xr.Dataset:
     require(price, "time", units="USD", name="price")
     step = step_hours(price)
     n, per_year = _steps_of(window, step), HOURS_PER_YEAR / step
-    total, smooth = xr.apply_ufunc(
-        _bipower,
-        price,
-        input_core_dims=[["time"]],
-        output_core_dims=[["time"], ["time"]],
-        kwargs={"n": n, "per_year": per_year},
-        dask="parallelized",
-        output_dtypes=[np.float64, np.float64],
-        dask_gufunc_kwargs={"allow_rechunk": True},
-    )
+    kernel, types = partial(_bipower, n=n, per_year=per_year), [np.float64] * 2
+    total, smooth = applied(kernel, whole(price, "time"), core=[["time"]], out=[["time"]] * 2, types=types)
     total, smooth = total.transpose(*price.dims), smooth.transpose(*price.dims)
     share = (1.0 - smooth / total.where(total > 0.0)).clip(min=0.0)
     return xr.Dataset(
