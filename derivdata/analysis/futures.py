@@ -295,11 +295,10 @@ def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
     )
     if "interval_hours" in free.coords:
         free = free.assign_coords(interval_hours=free["interval_hours"].where(free.notnull()))
-    order = ("symbol", "exchange", "time")
     return xr.Dataset(
         {
-            "rate_bps_8h": xr.concat([rates, free.transpose(*order)], "exchange").assign_attrs(rates.attrs),
-            "price_usd": xr.concat([prices, marks.transpose(*order)], "exchange").assign_attrs(prices.attrs),
+            "rate_bps_8h": xr.concat([rates, free.transpose(*_PLACE)], "exchange").assign_attrs(rates.attrs),
+            "price_usd": xr.concat([prices, marks.transpose(*_PLACE)], "exchange").assign_attrs(prices.attrs),
         }
     )
 

@@ -10,26 +10,8 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.support.text import did_you_mean
-from derivdata.tables.required import require_columns, require_decimal_volatility
-
-__all__ = [
-    "along",
-    "require_beside",
-    "require_columns",
-    "require_decimal_volatility",
-    "require_draws",
-    "require_labels",
-    "require_names",
-    "require_numbers",
-    "require_same",
-    "require_times",
-    "require_together",
-    "require_variables",
-    "seed_of",
-    "together",
-    "with_symbol",
-]
-
+from derivdata.tables.required import require_columns as require_columns
+from derivdata.tables.required import require_decimal_volatility as require_decimal_volatility
 
 _MOST_DRAWS = 100_000
 

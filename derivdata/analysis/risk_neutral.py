@@ -227,13 +227,9 @@ def _places(*parts: Floats) -> Floats:
 
 
 def _labelled(result: xr.Dataset, surface: xr.Dataset, t: Any) -> xr.Dataset:
-    names = ("density", "distribution", "mass", "martingale", "log_moneyness")
-    units = dict.fromkeys((*names, "mean", "standard_deviation", "skewness", "excess_kurtosis"), "1")
-    result = with_units(
-        result.assign_attrs(origin_attrs(surface)), units | {"density": "1/log-moneyness", "price_usd": "USD"}
-    )
-    if "log_moneyness" in result.data_vars:
-        result["log_moneyness"].attrs["units"] = "log-moneyness"
+    named = {"density": "1/log-moneyness", "price_usd": "USD", "log_moneyness": "log-moneyness"}
+    units = dict.fromkeys(set(map(str, result.data_vars)) - {"status"}, "1") | named
+    result = with_units(result.assign_attrs(origin_attrs(surface)), units)
     if t is not None:
         return result
     return result.assign_coords({name: surface.coords[name] for name in surface.coords})

@@ -19,8 +19,8 @@ from derivdata.analysis.panels import (
     refuse_other_coins,
     require,
     require_rate,
+    usual_step,
 )
-from derivdata.analysis.panels import usual_step as usual_step_of
 from derivdata.analysis.settlements import merge_late_stamps, without_overlap
 from derivdata.support.arrays import Floats
 from derivdata.units import USD_UNIT
@@ -106,9 +106,9 @@ def market_of(panel: Panel, prices: xr.DataArray | None) -> Market:
         panel, interval = merge_late_stamps(panel.drop_vars("interval_hours"), interval)
         panel = without_overlap(panel, interval)
     panel = panel.drop_vars("interval_hours", errors="ignore")
-    limit = np.inf if settled else 2.0 * usual_step_of(since)
+    limit = np.inf if settled else 2.0 * usual_step(since)
     stamps = np.empty(0) if prices is None else hours(prices, name="prices")
-    mark_step = usual_step_of(stamps) if stamps.size > 1 else np.inf
+    mark_step = usual_step(stamps) if stamps.size > 1 else np.inf
     own, ends = panel["time"].to_numpy(), np.append(since[1:], np.inf)
     panel, interval, marks = _on_one_grid(panel, interval, prices)
     since = hours(panel)

@@ -172,13 +172,9 @@ class Past:
         labels: dict[str, Any] = {"symbol": list(market.symbols), "exchange": list(market.venues)}
         labels["time"] = market.times[:known]
         if market.interval is not None:
-            labels["interval_hours"] = (
-                dims,
-                _frozen(market.interval.array[..., :known]),
-                {"units": HOUR_UNIT},
-            )
-        kind = "settled" if market.settled else "sampled"
-        attrs = {"units": RATE_UNIT, "kind": kind}
+            interval = _frozen(market.interval.array[..., :known])
+            labels["interval_hours"] = (dims, interval, {"units": HOUR_UNIT})
+        attrs = {"units": RATE_UNIT, "kind": "settled" if market.settled else "sampled"}
         return xr.DataArray(_frozen(market.rates.array[..., :known]), labels, dims, "rate_bps_8h", attrs)
 
     def positions(self) -> dict[str, tuple[str, str]]:

@@ -157,18 +157,14 @@ def _place(options: pd.DataFrame) -> list[str]:
 def _repeated(options: pd.DataFrame) -> Any:
     if not (again := options.duplicated(_place(options)).to_numpy()).any():
         return again
-    ranked = options.assign(wide=_width(options))
+    prices = quoted(options)
+    width = (prices.ask - prices.bid) / (prices.ask + prices.bid)  # relative: prices may be in coin or USD
+    ranked = options.assign(wide=width.where(prices.ask >= prices.bid))  # a crossed quote is no tight one
     # Of equal open interest the tighter quote stays, then the lower volatility, then the first name.
     columns = [name for name in ("open_interest", "wide", "iv", "instrument_name") if name in ranked]
     ascending = [name != "open_interest" for name in columns]
     ordered = ranked.sort_values(columns, ascending=ascending, na_position="last", kind="stable")
     return ordered.duplicated(_place(options)).reindex(options.index).to_numpy()
-
-
-def _width(options: pd.DataFrame) -> Any:
-    prices = quoted(options)
-    width = (prices.ask - prices.bid) / (prices.ask + prices.bid)  # relative: prices may be in coin or USD
-    return width.where(prices.ask >= prices.bid)  # a crossed quote is no tight one
 
 
 class _LeftOut(dict[str, list[Any]]):

@@ -124,12 +124,8 @@ def _delta(evidence: Evidence) -> pd.DataFrame:
         return _undiscounted(pd.Series(np.nan, index=evidence.table.index))
     size = options["delta"].abs()
     used = options[(size > _DELTAS[0]) & (size < _DELTAS[1]) & (options["year_fraction"] > 0)]
-    forward = pd.Series(
-        forward_from_delta(
-            *(used[name].to_numpy() for name in ("strike", "year_fraction", "iv", "side", "delta"))
-        ),
-        index=used.index,
-    )
+    names = ("strike", "year_fraction", "iv", "side", "delta")
+    forward = pd.Series(forward_from_delta(*(used[name].to_numpy() for name in names)), used.index)
     return _undiscounted(_agreed(forward, evidence.place[used.index]).reindex(evidence.table.index))
 
 

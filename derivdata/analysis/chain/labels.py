@@ -37,25 +37,26 @@ def by_label(
     varying = [name for name in keys if table[name].nunique() > 1]
     codes, labels = {}, {}
     for name in (*varying, *place):
-        codes[name], labels[name] = pd.factorize(_plain(table[name]), sort=True)
+        codes[name], labels[name] = pd.factorize(plain(table[name]), sort=True)
     data = {}
     for name, depends in variables.items():
         dims = [*varying, *depends]
         shape = [len(labels[dim]) for dim in dims]
         long = "time" in varying and len(labels["time"]) > _FEW_INSTANTS and math.prod(shape) > MOST_CELLS
         scatter = functools.partial(_lazily, axis=varying.index("time")) if long else _scattered
-        values = scatter(_plain(table[name]), [codes[dim] for dim in dims], shape)
+        values = scatter(plain(table[name]), [codes[dim] for dim in dims], shape)
         attrs: dict[str, Any] = {"units": units[name]} if name in units else {}
         data[name] = (dims, values, flag_attrs() if name.endswith("status") else attrs)
     constants = {
-        "as_of" if name == "time" else name: _plain(table[name])[0]
+        "as_of" if name == "time" else name: plain(table[name])[0]
         for name in keys
         if name not in varying and len(table)
     }
     return xr.Dataset(data, coords=labels | constants)
 
 
-def _plain(column: Any) -> Any:
+def plain(column: Any) -> Any:
+    """Return a column as labels of an array: instants naive, in UTC, and texts as such."""
     if isinstance(column.dtype, pd.DatetimeTZDtype):
         return column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
     return column.to_numpy(dtype=str if column.dtype.kind == "O" else None)

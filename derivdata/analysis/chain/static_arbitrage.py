@@ -123,14 +123,9 @@ def butterflies(each: QuotedExpiry) -> Iterator[tuple[str, list[Trade]]]:
                 continue
             i, j = np.unravel_index(np.nanargmin(cost), cost.shape)
             if bid[place] > cost[i, j]:
-                yield (
-                    "butterfly",
-                    [
-                        Trade(-1.0, each, side, place),
-                        Trade(float(share[i, j]), each, side, int(i)),
-                        Trade(float(1.0 - share[i, j]), each, side, int(place + 1 + j)),
-                    ],
-                )
+                lower = float(share[i, j])
+                legs = ((-1.0, place), (lower, int(i)), (1.0 - lower, int(place + 1 + j)))
+                yield "butterfly", [Trade(quantity, each, side, at) for quantity, at in legs]
 
 
 def calendars(near: QuotedExpiry, far: QuotedExpiry) -> Iterator[list[Trade]]:

@@ -130,24 +130,18 @@ def half_life(
         step = max(8.0 if period is None else step, usual_step(since))
     origin = float(hours_at(panel["time"].to_numpy()[:1], np.datetime64(0, "us"))[0])
     plan = _Plan(since, origin, settled, step, method == "components", level, resamples, seed_of(rng))
-    result = figures_of(_half_lives, panel, units={**_UNITS, "status": FundingStatus}, plan=plan)
+    units = {**_UNITS, "status": FundingStatus}
+    result = figures_of(_half_life, panel, units=units, vectorize=True, plan=plan)
     return result.assign_attrs(kind=panel.attrs["kind"], method=method)
 
 
-def _half_lives(rates: Floats, *, plan: _Plan) -> tuple[Any, ...]:
-    results = np.empty((len(_UNITS) + 1, *rates.shape[:-1]))
-    for series in np.ndindex(rates.shape[:-1]):
-        results[(slice(None), *series)] = _one(rates[series], plan)
-    return *results[:-1], results[-1].astype(np.int32)
-
-
-def _one(rates: Floats, plan: _Plan) -> list[float]:
+def _half_life(rates: Floats, *, plan: _Plan) -> tuple[float, ...]:
     regular, step, off_grid = (_settlements if plan.settled else _samples)(rates, plan)
     fit = _fit_squares(regular)
     few, level = fit.pairs < _LEAST, not np.isfinite(fit.phi)
     if few or level:
         status = FundingStatus.TOO_FEW if few else FundingStatus.CONSTANT
-        return [np.nan] * (len(_UNITS) - 3) + [step, fit.pairs, off_grid, status]
+        return *[np.nan] * (len(_UNITS) - 3), step, fit.pairs, off_grid, status
     if plan.components:
         return _of_components(regular, step, fit.pairs, off_grid, plan)
     phi, better = fit.phi, ((fit.pairs * fit.phi + 1.0) / (fit.pairs - 3.0))
@@ -155,11 +149,11 @@ def _one(rates: Floats, plan: _Plan) -> list[float]:
     mean = fit.intercept / (1.0 - fit.phi) if fit.phi < 1.0 else np.nan
     fitted = [mean, fit.intercept, fit.variance]
     halves = [life, np.nan, np.nan, longer]
-    return [*halves, phi, better, 1.0, *fitted, step, fit.pairs, off_grid, _status(phi)]
+    return *halves, phi, better, 1.0, *fitted, step, fit.pairs, off_grid, _status(phi)
 
 
-def _of_components(regular: Floats, step: float, pairs: int, off_grid: int, plan: _Plan) -> list[float]:
-    """Return the figures of the persistent part; noise variance and likelihood are not of this model."""
+def _of_components(regular: Floats, step: float, pairs: int, off_grid: int, plan: _Plan) -> tuple[float, ...]:
+    """Return the figures of the persistent part; the noise variance is not of this model."""
     # The cycle of a week where there are ten, else that of a day where there are ten of these.
     cycles = [
         round(length / step)
@@ -179,7 +173,7 @@ def _of_components(regular: Floats, step: float, pairs: int, off_grid: int, plan
     mean = float(np.nanmean(regular))
     low, high = (part.low * step, part.high * step) if plan.level is not None else (np.nan, np.nan)
     halves, fitted = [life, low, high, life], [part.share, mean, mean * (1.0 - phi), np.nan]
-    return [*halves, phi, phi, *fitted, step, pairs, off_grid, status]
+    return *halves, phi, phi, *fitted, step, pairs, off_grid, status
 
 
 class _Fit(NamedTuple):

@@ -95,9 +95,7 @@ def pick_record(
     record = figures_of(
         _picked,
         *ends,
-        forecasts["realised_net_bps"],
-        forecasts["cost_bps"],
-        forecasts["status"],
+        *(forecasts[name] for name in ("realised_net_bps", "cost_bps", "status")),
         xr.DataArray(decisions + plan.hold < last, dims="time"),
         units=units,
         over=["pair"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Sequence
 from typing import Any
 
@@ -153,14 +152,6 @@ def _past_quantiles(ordered: pd.DataFrame, quantile: float, history: int) -> Arr
         np.asarray(column.dt.as_unit("us").array.asi8) for column in (by_end["end"], ordered["start"])
     )
     ended = np.searchsorted(ends, starts, side="left")
-    values, bars = by_end["value_usd"].to_numpy(dtype=np.float64), np.full(len(ordered), -np.inf)
-    past: list[float] = []
-    for row, number in enumerate(ended):
-        for value in values[len(past) : number]:
-            bisect.insort(past, float(value))
-        if number and number >= history:
-            place = quantile * (number - 1)
-            below, share = int(place), place % 1.0
-            above = past[min(below + 1, number - 1)]
-            bars[row] = past[below] + share * (above - past[below])
-    return bars
+    final = by_end["value_usd"].expanding().quantile(quantile).to_numpy(dtype=np.float64)
+    enough = ended >= max(history, 1)
+    return np.where(enough, final[np.maximum(ended, 1) - 1] if final.size else np.nan, -np.inf)

@@ -105,15 +105,8 @@ def scenarios(
     then = in_both_currencies(
         lambda premium: value_of(placed, forward, years, moved.where(good), interest_rate, premium)
     ).where(alive)
-    pnl = then - now
-    result = xr.Dataset(
-        {
-            "value": then.sum("leg", skipna=False),
-            "pnl": pnl.sum("leg", skipna=False),
-            "value_by_leg": then,
-            "pnl_by_leg": pnl,
-        }
-    )
+    by_leg = xr.Dataset({"value": then, "pnl": then - now})
+    result = by_leg.sum("leg", skipna=False).assign({f"{name}_by_leg": by_leg[name] for name in by_leg})
     for part in result.data_vars.values():
         part.attrs = {"units": "currency", "sticky": sticky}
     expired = where(years <= 0.0, np.int32(Status.EXPIRED), np.int32(0))

@@ -40,6 +40,15 @@ from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 
 RAW = Raw._fields
+FACTS = {
+    "rmse_vol": np.float64,
+    "n": np.int32,
+    "nfev": np.int32,
+    "k_min": np.float64,
+    "k_max": np.float64,
+    "status": np.int32,
+}
+"""What every fit says of a slice beside its parameters, by type."""
 _UNITS = {"rmse_vol": "1/sqrt(year)", "k_min": "log-moneyness", "k_max": "log-moneyness"}
 
 

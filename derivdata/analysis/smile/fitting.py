@@ -9,7 +9,7 @@ import xarray as xr
 
 from derivdata.analysis.inputs import require_decimal_volatility, require_same
 from derivdata.analysis.labelling import applied, named
-from derivdata.analysis.smile.evaluate import RAW, assemble
+from derivdata.analysis.smile.evaluate import FACTS, RAW, assemble
 from derivdata.analysis.smile.quotes import in_rows, labelled, prepare
 from derivdata.analysis.smile.slices import fit_between, fit_slices
 from derivdata.analysis.smile.uncertainty import with_covariance
@@ -17,15 +17,7 @@ from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 
 _ROWS = 8192
-_TYPES = dict.fromkeys(RAW, np.float64) | {
-    "method": np.int8,
-    "status": np.int32,
-    "rmse_vol": np.float64,
-    "n": np.int32,
-    "nfev": np.int32,
-    "k_min": np.float64,
-    "k_max": np.float64,
-}
+_TYPES = dict.fromkeys(RAW, np.float64) | {"method": np.int8} | FACTS
 
 
 @typed
@@ -119,5 +111,5 @@ def _fit_rows(k: Floats, iv: Floats, weight: Floats, bid: Floats, ask: Floats, t
     if np.isfinite(bid).any() or np.isfinite(ask).any():
         fitted = fit_between(fitted, quotes, weight, bid, ask)
     n = quotes.used.sum(axis=1).astype(np.int32)
-    facts = (fitted.method, fitted.notes, fitted.rmse_vol, n, fitted.nfev, quotes.k_min, quotes.k_max)
+    facts = (fitted.method, fitted.rmse_vol, n, fitted.nfev, quotes.k_min, quotes.k_max, fitted.notes)
     return *fitted.raw, *facts

@@ -13,6 +13,7 @@ from derivdata.analysis import chain as chains
 from derivdata.analysis import smile
 from derivdata.analysis.black76.kernels import DeltaKind
 from derivdata.analysis.chain.cleaning import flags, usable
+from derivdata.analysis.chain.labels import plain
 from derivdata.analysis.chain.normalise import is_cleaned, option_rows
 from derivdata.analysis.labelling import where
 from derivdata.analysis.smile.quotes import quote_weights
@@ -171,15 +172,10 @@ def _with_dims(part: xr.Dataset, parts: list[xr.Dataset]) -> xr.Dataset:
 def _filled(surface: xr.Dataset) -> xr.Dataset:
     """Fill the labels that an outer join made: no fit, no bits but that nothing was there."""
     empty = surface["method"].isnull()
-    blanks: dict[str, Any] = {
-        "status": np.int32(Status.BAD_INPUT),
-        "method": np.int8(0),
-        "n": np.int32(0),
-        "nfev": np.int32(0),
-    }
-    for name, blank in blanks.items():
-        attrs = surface[name].attrs
-        surface[name] = surface[name].where(~empty, blank).astype(blank.dtype).assign_attrs(attrs)
+    types = {"status": np.int32, "method": np.int8, "n": np.int32, "nfev": np.int32}
+    for name, kind in types.items():
+        filled = surface[name].where(~empty, int(Status.BAD_INPUT) if name == "status" else 0)
+        surface[name] = filled.astype(kind).assign_attrs(surface[name].attrs)
     return surface
 
 
@@ -191,13 +187,10 @@ def _with_lost_expiries(surface: xr.Dataset, listed: pd.DataFrame) -> xr.Dataset
         return surface
     bits = {"near": Status.NEAR_EXPIRY, "crossed": Status.CROSSED}
     all_are = {name: (listed["status"].to_numpy() & np.int32(bit)) != 0 for name, bit in bits.items()}
-    plain = {name: _plain_labels(listed[name]) for name in (*dims, "expiry")}
+    plain = {name: plain(listed[name]) for name in (*dims, "expiry")}
     rows = pd.DataFrame(plain | all_are | {"t": listed["year_fraction"].to_numpy()})
-    table = (
-        rows.groupby([*dims, "expiry"], sort=True)
-        .agg({"t": "min", "near": "all", "crossed": "all"})
-        .to_xarray()
-    )
+    groups = rows.groupby([*dims, "expiry"], sort=True)
+    table = groups.agg({"t": "min", "near": "all", "crossed": "all"}).to_xarray()
     table = table.reindex({dim: surface[dim] for dim in dims})
     expiries = np.union1d(table["expiry"], surface["expiry"])
     there = xr.ones_like(surface["method"], dtype=bool).reindex(expiry=expiries, fill_value=False)
@@ -214,12 +207,6 @@ def _with_lost_expiries(surface: xr.Dataset, listed: pd.DataFrame) -> xr.Dataset
     t = t.fillna(table["t"]).transpose(*surface["status"].dims) if t.ndim > 1 else t.fillna(once)
     surface["status"] = status.assign_attrs(surface["status"].attrs)
     return surface.assign_coords(year_fraction=t.assign_attrs(surface["year_fraction"].attrs))
-
-
-def _plain_labels(column: pd.Series) -> Any:
-    if isinstance(column.dtype, pd.DatetimeTZDtype):
-        return column.dt.tz_convert("UTC").dt.tz_localize(None)
-    return column.astype(str)
 
 
 @typed

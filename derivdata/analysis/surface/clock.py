@@ -75,12 +75,8 @@ class Rules(NamedTuple):
         """Return the business time of an average: all of it before, and the open shares squared within."""
         later, length = origin + years * YEAR_US, self.averaging * YEAR_US
         window = (years * YEAR_US).clip(0.0, length)
-        before = (
-            later
-            - origin
-            - window
-            + (self.weekend_weight - 1.0) * (weekend_us(later - window) - weekend_us(origin))
-        )
+        passed = weekend_us(later - window) - weekend_us(origin)
+        before = later - origin - window + (self.weekend_weight - 1.0) * passed
         # The average reaches at most into the weekend of this week, and into that which ended with the last.
         monday = later - (later - _MONDAY_US) % (7 * _DAY_US)
         weekend = 0.0 * later

@@ -15,7 +15,7 @@ from derivdata.analysis.inputs import require_decimal_volatility
 from derivdata.analysis.labelling import applied, elementwise, where
 from derivdata.analysis.smile import essvi, strip
 from derivdata.analysis.smile.essvi import ssvi_to_raw
-from derivdata.analysis.smile.evaluate import RAW, Method, assemble
+from derivdata.analysis.smile.evaluate import FACTS, RAW, Method, assemble
 from derivdata.analysis.smile.quotes import LabelledQuotes, SurfaceQuotes, in_rows, labelled
 from derivdata.analysis.smile.svi import Raw, total_variance
 from derivdata.analysis.smile.uncertainty import with_covariance
@@ -122,14 +122,6 @@ def _packed(live: NDArray[np.bool_], *quotes: Floats) -> list[Floats]:
 
 SurfaceMethod = Literal["svi", "essvi", "slices"]
 
-_FACTS = {
-    "rmse_vol": np.float64,
-    "n": np.int32,
-    "nfev": np.int32,
-    "k_min": np.float64,
-    "k_max": np.float64,
-    "status": np.int32,
-}
 _SURFACES, _JOINT_SURFACES = 512, 64
 _FLAT = 4.0  # rms residuals by which a slice may leave its value at the money and still count as flat
 
@@ -238,10 +230,10 @@ def _together(
         ),
         *quotes,
         core=[["expiry", dim]] * 5 + [["expiry"]],
-        out=[["expiry"]] * (len(parameters) + len(_FACTS)),
-        types=[*[np.float64] * len(parameters), *_FACTS.values()],
+        out=[["expiry"]] * (len(parameters) + len(FACTS)),
+        types=[*[np.float64] * len(parameters), *FACTS.values()],
     )  # fmt: skip
-    variables = dict(zip((*parameters, *_FACTS), outputs, strict=True))
+    variables = dict(zip((*parameters, *FACTS), outputs, strict=True))
     done = np.isfinite(variables[parameters[0]])
     fallback = (variables["status"] & np.int32(Status.FALLBACK_USED)) != 0
     variables["method"] = where(done, where(fallback | (not joint), Method.SSVI, Method.SVI), Method.NONE)
@@ -269,7 +261,7 @@ def _alone(quotes: LabelledQuotes, forward: Any, dim: str) -> xr.Dataset:
 def _block(
     k: Floats, iv: Floats, weight: Floats, bid: Floats, ask: Floats, t: Floats, *, joint: bool
 ) -> list[Any]:
-    """Return parameters and `_FACTS` of surfaces on one axis, expiries as they came."""
+    """Return parameters and `FACTS` of surfaces on one axis, expiries as they came."""
     ordered = arrange(k, iv, t, weight, bid, ask)
     parameters, nfev, status = _essvi(ordered)
     if joint:

@@ -215,8 +215,6 @@ def _last(t: Floats, w: Floats) -> tuple[Floats, Floats]:
 
 def _plain(value: Any, argument: str) -> xr.DataArray:
     """Return a time without a coordinate of its own, so that two of them line up by position."""
-    return (
-        value
-        if isinstance(value, xr.DataArray)
-        else bare(value, "maturity", argument).drop_vars("maturity", errors="ignore")
-    )
+    if isinstance(value, xr.DataArray):
+        return value
+    return bare(value, "maturity", argument).drop_vars("maturity", errors="ignore")

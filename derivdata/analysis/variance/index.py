@@ -73,14 +73,9 @@ def volatility_index(
     days = length(horizon, "horizon") / pd.Timedelta(1, "D")
     if days == 0.0:
         raise ValueError(f"horizon={horizon!r} is not a time ahead")
-    missing = [name for name in ("total_variance", "year_fraction") if name not in variance]
-    if missing or "expiry" not in variance["total_variance"].dims:
-        raise ValueError(
-            f"the variances have no {', '.join(missing) or 'dim expiry'}: give model_free's result"
-        )
     require_variables(variance, "variance", ("total_variance", "year_fraction"))
-    if not variance.sizes["expiry"]:
-        raise ValueError("variance has no expiries")
+    if not variance["total_variance"].sizes.get("expiry"):
+        raise ValueError("variance has no total_variance over expiries: give model_free's result")
     absent = xr.full_like(variance["total_variance"], np.nan)
     bounds = [name for name in ("lower", "upper") if name in variance]
     parts = [variance.get(name, absent) for name in ("year_fraction", "total_variance", "lower", "upper")]
