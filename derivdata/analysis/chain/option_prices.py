@@ -90,14 +90,6 @@ def implied(
     return iv
 
 
-def venue_of(frame: pd.DataFrame) -> Any:
-    """Return a number for each row that tells venues and symbols apart."""
-    names = [name for name in _VENUE if name in frame]
-    if not names:
-        return np.zeros(len(frame), dtype=np.intp)
-    return frame.groupby(names, observed=True, sort=False, dropna=False).ngroup().to_numpy()
-
-
 def require_price_units(options: pd.DataFrame) -> None:
     """Refuse prices that are in another unit than their name says: three times off, and right as the other.
 
@@ -113,7 +105,9 @@ def require_price_units(options: pd.DataFrame) -> None:
         as_coin = as_usd + np.log(options["underlying_price"].to_numpy())
     stated = np.where(prices.inverse, as_coin, as_usd)
     other = np.where(prices.inverse, as_usd, as_coin)
-    frame = pd.DataFrame({"venue": venue_of(options), "inverse": prices.inverse})
+    names = [name for name in _VENUE if name in options]
+    venues = options.groupby(names or np.zeros(len(options)), observed=True, sort=False, dropna=False)
+    frame = pd.DataFrame({"venue": venues.ngroup().to_numpy(), "inverse": prices.inverse})
     for (_, inverse), rows in frame[usable].groupby(["venue", "inverse"]).groups.items():
         off = np.median(np.abs(stated[rows])) > _FAR and np.median(np.abs(other[rows])) < _NEAR
         if len(rows) >= _LEAST_PRICES and off:

@@ -74,22 +74,16 @@ def quoted_expiries(rows: pd.DataFrame) -> Iterator[QuotedExpiry]:
             wide = part.pivot_table(
                 index="strike", columns="side", values=values, aggfunc="first", dropna=False
             )
-            strike = wide.index.to_numpy(np.float64)
-            nothing = np.full(strike.size, np.nan)
-
-            def column(name: str, side: str, wide: Any = wide, nothing: Any = nothing) -> Floats:
-                there = (name, side) in wide.columns
-                return np.asarray(wide[name, side], dtype=np.float64) if there else nothing
-
+            wide = wide.reindex(columns=pd.MultiIndex.from_product([values, ("call", "put")]))
             sides = [(side, end) for side in ("call", "put") for end in ("bid", "ask")]
             yield QuotedExpiry(
                 {name: part[name].iloc[0] for name in labels},
                 part["expiry"].iloc[0],
                 forward,
                 bool(inverse),
-                strike,
-                {(side, end): column(end, side) for side, end in sides},
-                {(side, end): column(f"{end}_size", side) for side, end in sides},
+                wide.index.to_numpy(np.float64),
+                {(side, end): wide[end, side].to_numpy(np.float64) for side, end in sides},
+                {(side, end): wide[f"{end}_size", side].to_numpy(np.float64) for side, end in sides},
             )
 
 

@@ -136,10 +136,8 @@ class _Atoms(NamedTuple):
 def _atoms(values: Floats) -> _Atoms:
     """Return the shares of values at a floor, a cap and a pinned level, 0 where there is none."""
     near = 1e-9 * max(float(np.abs(values).max()), _TINY)
-    low, high = (
-        float((values <= np.min(values) + near).mean()),
-        float((values >= np.max(values) - near).mean()),
-    )
+    low = float((values <= np.min(values) + near).mean())
+    high = float((values >= np.max(values) - near).mean())
     ordered = np.sort(values)
     edges = np.flatnonzero(np.diff(ordered, prepend=-np.inf) > near)
     runs = np.diff(np.append(edges, ordered.size))

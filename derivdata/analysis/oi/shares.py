@@ -233,13 +233,8 @@ def _figures(block: Array) -> tuple[Any, ...]:
     floor = 1.0 / count
     with np.errstate(divide="ignore"):
         effective = 1.0 / squares
-    return (
-        squares,
-        1e4 * squares,
-        effective,
-        (squares - floor) / np.where(count > 1, 1.0 - floor, np.nan),
-        count,
-    )
+    normalised = (squares - floor) / np.where(count > 1, 1.0 - floor, np.nan)
+    return squares, 1e4 * squares, effective, normalised, count
 
 
 def _squares(block: Array) -> Array:

@@ -23,9 +23,6 @@ from derivdata.support.arguments import typed
 from derivdata.tables.joining import joined_provenance
 from derivdata.tables.panels import provenance
 
-TERMS = (
-    "theta", "delta", "rho", "gamma", "speed", "vega", "volga", "vanna", "charm", "veta",
-)  # fmt: skip
 STEPS = ("theta", "spot", "basis", "slide", "level", "skew", "wings")
 
 
@@ -173,7 +170,7 @@ def _terms(
         "charm": (then["delta"] - now["delta"]) * d_forward,
         "veta": (then["vega"] - now["vega"]) * d_vol,
     }
-    return _joined(TERMS, [parts[name] for name in TERMS])
+    return _joined(tuple(parts), list(parts.values()))
 
 
 def _joined(names: tuple[str, ...], parts: list[Any]) -> xr.DataArray:

@@ -187,8 +187,8 @@ def _with_lost_expiries(surface: xr.Dataset, listed: pd.DataFrame) -> xr.Dataset
         return surface
     bits = {"near": Status.NEAR_EXPIRY, "crossed": Status.CROSSED}
     all_are = {name: (listed["status"].to_numpy() & np.int32(bit)) != 0 for name, bit in bits.items()}
-    plain = {name: plain(listed[name]) for name in (*dims, "expiry")}
-    rows = pd.DataFrame(plain | all_are | {"t": listed["year_fraction"].to_numpy()})
+    labels = {name: plain(listed[name]) for name in (*dims, "expiry")}
+    rows = pd.DataFrame(labels | all_are | {"t": listed["year_fraction"].to_numpy()})
     groups = rows.groupby([*dims, "expiry"], sort=True)
     table = groups.agg({"t": "min", "near": "all", "crossed": "all"}).to_xarray()
     table = table.reindex({dim: surface[dim] for dim in dims})

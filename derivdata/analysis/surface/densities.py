@@ -29,7 +29,12 @@ _ROOT_TAU = np.sqrt(2.0 * np.pi)
 
 def density(cut: Maturity, k: xr.DataArray, *, weighted: bool = False) -> xr.DataArray:
     """Return the density of ``ln(S/F)`` at `k`; times ``e^k``, which cannot overflow, if `weighted`."""
-    return elementwise(lambda *parts: _mixed(_weighted if weighted else _density, *parts), *cut.parameters, k)
+
+    def kernel(k: Floats, w: Floats, dw: Floats, d2w: Floats) -> Floats:
+        """``p(k) = g(k) φ(d₂)/√w``, and ``e^k φ(d₂) = φ(d₁)``."""
+        return np.asarray(density_factor(k, w, dw, d2w) * _vega(k, w, 1.0 if weighted else -1.0))
+
+    return elementwise(lambda *parts: _mixed(kernel, *parts), *cut.parameters, k)
 
 
 def distribution(cut: Maturity, k: xr.DataArray) -> xr.DataArray:
@@ -64,18 +69,6 @@ def _mixed(
     return np.where(np.isfinite(price_share), mean, alone)
 
 
-def _density(k: Floats, w: Floats, dw: Floats, d2w: Floats) -> Floats:
-    """``p(k) = g(k) φ(d₂)/√w``."""
-    root = np.sqrt(np.where(w > 0.0, w, np.nan))
-    d2 = -k / root - root / 2.0
-    return np.asarray(density_factor(k, w, dw, d2w) * np.exp(-0.5 * d2 * d2) / (_ROOT_TAU * root))
-
-
-def _weighted(k: Floats, w: Floats, dw: Floats, d2w: Floats) -> Floats:
-    """``e^k p(k)``, by ``e^k φ(d₂) = φ(d₁)``."""
-    return np.asarray(density_factor(k, w, dw, d2w) * _vega(k, w))
-
-
 def _distribution(k: Floats, w: Floats, dw: Floats, d2w: Floats) -> Floats:
     """``∂P/∂K = N(−d₂) + φ(d₂) ∂√w/∂k``: the slope of the undiscounted put in its strike."""
     root = np.sqrt(np.where(w > 0.0, w, np.nan))
@@ -83,11 +76,10 @@ def _distribution(k: Floats, w: Floats, dw: Floats, d2w: Floats) -> Floats:
     return np.asarray(ndtr(-d2) + np.exp(-0.5 * d2 * d2) / _ROOT_TAU * dw / (2.0 * root))
 
 
-def _vega(k: Floats, w: Floats) -> Floats:
-    """``φ(d₁)/√w``, twice the derivative of the call over the forward in its total variance."""
+def _vega(k: Floats, w: Floats, side: float = 1.0) -> Floats:
+    """``φ(d₁)/√w``, twice the derivative of the call over the forward in total variance; of d₂ with −1."""
     root = np.sqrt(np.where(w > 0.0, w, np.nan))
-    d1 = -k / root + root / 2.0
-    return np.asarray(np.exp(-0.5 * d1**2) / (_ROOT_TAU * root))
+    return np.asarray(np.exp(-0.5 * (-k / root + side * root / 2.0) ** 2) / (_ROOT_TAU * root))
 
 
 @typed
