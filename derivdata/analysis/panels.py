@@ -196,12 +196,8 @@ def interval_of(panel: xr.DataArray) -> xr.DataArray:
     stated = panel["interval_hours"].reset_coords(drop=True)
     if not stated.dims and stated.chunks is None:
         return beside(panel, stated.item(), units=None, name="interval_hours")
-    return beside(
-        panel,
-        stated.assign_attrs(units=stated.attrs.get("units", HOUR_UNIT)),
-        units=HOUR_UNIT,
-        name="interval_hours",
-    )
+    stated = stated.assign_attrs(units=stated.attrs.get("units", HOUR_UNIT))
+    return beside(panel, stated, units=HOUR_UNIT, name="interval_hours")
 
 
 def window_rows(

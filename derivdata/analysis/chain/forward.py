@@ -167,19 +167,15 @@ def basis(forward: xr.Dataset, *, spot: Numbers | None = None) -> xr.Dataset:
     not_spot_forward = forward["forward"].where((forward["forward_status"] & Status.FORWARD_IS_SPOT) == 0)
     years = forward["year_fraction"]
     ratio = not_spot_forward / (np.nan if spot is None else spot)
+    start = xr.full_like(ratio.isel(expiry=0, drop=True), np.nan) if spot is None else spot
+    parts, core = (np.log(not_spot_forward), years, np.log(start)), [["expiry"], ["expiry"], []]
+    grown = elementwise(_growth, *parts, core=core, out=[["expiry"]])
     curve = xr.Dataset(
         {
             "basis": ratio - 1.0,
             "basis_apr": (ratio - 1.0) / years,
             "carry": np.log(ratio) / years,
-            "forward_carry": elementwise(
-                _growth,
-                np.log(not_spot_forward),
-                years,
-                np.log(xr.full_like(ratio.isel(expiry=0, drop=True), np.nan) if spot is None else spot),
-                core=[["expiry"], ["expiry"], []],
-                out=[["expiry"]],
-            ),
+            "forward_carry": grown,
         }
     )
     for name in curve:

@@ -26,14 +26,7 @@ NET = (
     "realised_net_bps",
     "decisions",
 )
-PARTS = (
-    "funding_bps",
-    "funding_low_bps",
-    "funding_high_bps",
-    "price_bps",
-    "price_low_bps",
-    "price_high_bps",
-)
+PARTS = tuple(f"{part}{end}_bps" for part in ("funding", "price") for end in ("", "_low", "_high"))
 
 
 def walks_of(amounts: Floats, levels: Floats | None, plan: Plan, wanted: Indices) -> list[Walk]:

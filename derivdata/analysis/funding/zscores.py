@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -63,18 +64,8 @@ def zscore(
     rows, least = window_rows(panel, window, rows, min_rows)
     if lag_rows < 0:
         raise ValueError(f"{lag_rows=} would score a value against later ones: give 0 or more")
-    units = {"zscore": "1"}
-    figures = figures_of(
-        _zscore,
-        panel,
-        units=units,
-        into={"time": None},
-        window=rows,
-        lag=lag_rows,
-        least=least,
-        robust=robust,
-    )
-    return figures["zscore"]
+    kernel = partial(_zscore, window=rows, lag=lag_rows, least=least, robust=robust)
+    return figures_of(kernel, panel, units={"zscore": "1"}, into={"time": None})["zscore"]
 
 
 def _zscore(values: Floats, *, window: int, lag: int, least: int, robust: bool) -> Floats:

@@ -83,16 +83,11 @@ def bucket(
     shape = (*(len(names) for _, names in keys), len(labels))
     at = (*(codes for codes, _ in keys), place)
     value = inside["value_usd"].to_numpy(dtype=np.float64)
-    dims = [*by, "time"]
+    added = {f"{side}_usd": np.where(inside["side"] == side, value, 0.0) for side in ("long", "short")}
     data = {
-        f"{side}_usd": (
-            dims,
-            _summed(at, np.where(inside["side"] == side, value, 0.0), shape),
-            {"units": "USD"},
-        )
-        for side in ("long", "short")
+        name: ([*by, "time"], _summed(at, part, shape), {"units": "1" if name == "count" else "USD"})
+        for name, part in (added | {"count": np.ones(len(inside))}).items()
     }
-    data["count"] = (dims, _summed(at, np.ones(len(inside)), shape), {"units": "1"})
     coords = {name: names for name, (_, names) in zip(by, keys, strict=True)}
     result = xr.Dataset(data, coords=coords | {"time": labels.tz_localize(None).as_unit("us")})
     observed_share = xr.DataArray(

@@ -376,12 +376,11 @@ class JointProblem(NamedTuple):
         """Measure how far each condition is from its margin, moved by its multiplier, 0 where it holds."""
         force, margin = self.force[:, None, None], self.margin[:, None, None]
         parts = zip(_MARGINS, values, self.multiplier, self.masks, strict=True)
-        return Constraints(
-            *(
-                np.maximum(least * margin - value + multiplier / force, 0.0) * mask
-                for least, value, multiplier, mask in parts
-            )
+        found = (
+            np.maximum(least * margin - value + multiplier / force, 0.0) * mask
+            for least, value, multiplier, mask in parts
         )
+        return Constraints(*found)
 
     @property
     def masks(self) -> tuple[Bools, Bools, Bools]:

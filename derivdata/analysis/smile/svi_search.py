@@ -307,10 +307,8 @@ def _search(slices: Scaled, warm: Floats | None) -> Minimum:
         _improve(best, slices, warm[None], np.asarray(np.isfinite(warm).all(axis=0))[None])
     cold = np.asarray(~best.converged)
     if cold.any():
-        places, losses = (
-            np.full((len(_SCAN_SIGMA), 2, count), np.nan),
-            np.full((len(_SCAN_SIGMA), count), np.inf),
-        )
+        shape = (len(_SCAN_SIGMA), 2, count)
+        places, losses = np.full(shape, np.nan), np.full(shape[::2], np.inf)
         places[..., cold], losses[:, cold] = _scan(slices.rows(cold))
         _improve(best, slices, places[:1], cold[None])
         promising = (losses[1:] < _PROMISING * best.loss) & (best.loss > _FLOOR * slices.s0)

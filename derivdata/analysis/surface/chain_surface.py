@@ -115,11 +115,7 @@ def _passes(options: pd.DataFrame) -> list[pd.DataFrame]:
     starts = range(0, max(len(instants) - 1, 1), _INSTANTS)
     cuts = [instants[start] for start in starts][1:]
     number = np.searchsorted(np.asarray(cuts), options["time"].to_numpy(), side="right")
-    attrs = options.attrs
-    parts = [options[number == i] for i in range(len(cuts) + 1)]
-    for part in parts:
-        part.attrs = attrs
-    return parts
+    return [options[number == i] for i in range(len(cuts) + 1)]
 
 
 def _fitted(
