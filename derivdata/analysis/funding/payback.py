@@ -108,8 +108,8 @@ def breakeven(
         {name: part.drop_attrs(deep=False).assign_attrs(units=unit) for name, (part, unit) in figures.items()}
     )
     status = life["status"].astype(np.int32) | last.isnull() * np.int32(FundingStatus.GAP)
-    status |= np.isinf(even) * np.int32(FundingStatus.UNREACHABLE)
-    status |= slipped.isnull() * np.int32(FundingStatus.TOO_THIN)
+    status = status | np.isinf(even) * np.int32(FundingStatus.UNREACHABLE)
+    status = status | slipped.isnull() * np.int32(FundingStatus.TOO_THIN)
     result["status"] = status.drop_attrs().assign_attrs(flag_attrs(FundingStatus))
     return result.assign_coords(long=long, short=short)
 
