@@ -11,9 +11,9 @@ from derivdata.client.transport.connection import Connection
 from derivdata.client.transport.settings import Limits, Timing
 from tests.reliability.promises import PAGE, PROMISES, SOAK, machine, written
 from tests.support import faults
-from tests.transport.conftest import KEY, Open, fake, joiners, opened
+from tests.transport.conftest import KEY, Open, fake, opened
 
-__all__ = ["fake", "joiners", "opened"]  # fixtures of the transport tests
+__all__ = ["fake", "opened"]  # fixtures of the transport tests
 
 _figures = pytest.StashKey[dict[str, list[str]]]()
 

@@ -32,7 +32,6 @@ PROMISES = (
     "stopped process",
     "forked processes",
     "interrupts",
-    "one URL",
     "the key",
     "hostile bodies",
     "arguments",

@@ -16,20 +16,16 @@ import pytest
 from derivdata import bundle
 from derivdata.client import transport
 from derivdata.client.transport.cache import AnswerFiles
-from derivdata.client.transport.connection import Connection
 from derivdata.client.transport.settings import Pace, Timing
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import open_archive
-from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, Request
+from derivdata.tables.endpoints import FUNDING_HISTORICAL
 from tests.archive.rates import EVER, rates
 from tests.reliability.alone import PATIENCE
 from tests.reliability.conftest import Measured
 from tests.reliability.processes import finished, started
 from tests.reliability.promises import SOAK, count
 from tests.support.kept_answers import keep, kept
-from tests.support.threads import in_threads
-from tests.transport.conftest import Joiners, Open
-from tests.transport.server import Asked, Reply, serving
 
 WRITERS = """
     import os, random, sys, threading, time
@@ -84,32 +80,6 @@ def test_many_writers_lose_nothing_and_none_waits_long(tmp_path: Path, measured:
         "many writers",
         f"{len(expected):,} writes of 8 × 4: all present, the longest took {longest * 1000:.0f} ms",
     )
-
-
-def bodies(connection: Connection, request: Request) -> list[bytes]:
-    """What 16 threads get that ask for one thing."""
-    found: list[bytes] = []
-    in_threads(16, lambda _: found.append(connection._serve(request, FUNDING).body))
-    return found
-
-
-def test_one_url_asked_by_16_threads_is_one_request(
-    opened: Open, joiners: Joiners, measured: Measured
-) -> None:
-    """Each answer comes once the fifteen others wait for it."""
-    rounds = count(3, 30)
-
-    def slow(_: Asked) -> Reply:
-        joiners.wait_for(15 * len(server.asked))
-        return Reply.json({})
-
-    with serving(slow) as server:
-        for cache in ("on", "off", "refresh"):
-            connection = opened(server.url, cache=cache, timing=Timing())
-            for n in range(rounds):
-                assert bodies(connection, Request(f"/{cache}/{n}", ())) == [b"{}"] * 16
-        assert len(server.asked) == 3 * rounds
-    measured("one URL", f"{3 * rounds} addresses, each by 16 threads: {3 * rounds} requests")
 
 
 STOPPED = """

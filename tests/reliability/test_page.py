@@ -25,9 +25,9 @@ def test_each_promise_is_a_row_with_a_figure_and_what_was_broken_to_see_it_fail(
 
 def test_a_soak_writes_its_figures_and_nothing_else() -> None:
     before = page()
-    after = written(before, {"the key": ["none", "some", "none"], "one URL": ["1 request"]}, "a machine")
+    after = written(before, {"the key": ["none", "some", "none"], "arguments": ["1 request"]}, "a machine")
     assert rows(after)["the key"] == [*rows(before)["the key"][:-1], "2 × none; some"]
-    assert rows(after)["one URL"][-1] == "1 request"
+    assert rows(after)["arguments"][-1] == "1 request"
     assert "\nLast run: a machine.\n" in after
     changed = [a for a, b in zip(before.splitlines(), after.splitlines(), strict=True) if a != b]
     assert len(changed) == 3

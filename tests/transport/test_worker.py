@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from derivdata import errors
+from derivdata.client.transport.settings import Timing
 from derivdata.client.transport.worker import started
 from derivdata.tables.endpoints import FUNDING, Request
 from tests.support.threads import in_threads
@@ -14,26 +15,31 @@ from tests.transport.conftest import Joiners, Open
 from tests.transport.server import Asked, Reply, serving
 
 
-def test_an_error_reaches_all_who_wait_for_it_and_is_not_kept(opened: Open, joiners: Joiners) -> None:
+@pytest.mark.parametrize("cache", ["on", "off", "refresh"])
+def test_an_answer_and_an_error_reach_all_who_wait_and_the_error_is_not_kept(
+    cache: str, opened: Open, joiners: Joiners
+) -> None:
+    """Sixteen threads at a time: each answer comes once the fifteen others wait for it."""
     replies = iter([Reply(b"<html>")])
 
     def slow(_: Asked) -> Reply:
-        joiners.wait_for(3)
+        joiners.wait_for(15 * len(server.asked))
         return next(replies, Reply.json({}))
 
-    raised: list[str] = []
+    told: list[object] = []
 
     def ask(_: int) -> None:
-        with pytest.raises(errors.SchemaError) as error:
-            connection._serve(Request("/x", ()), FUNDING)
-        raised.append(str(error.value))
+        try:
+            told.append(connection._serve(Request("/x", ()), FUNDING).body)
+        except errors.SchemaError as error:
+            told.append(type(error))
 
     with serving(slow) as server:
-        connection = opened(server.url)
-        in_threads(4, ask)
-        assert connection._serve(Request("/x", ()), FUNDING).body == b"{}"
+        connection = opened(server.url, cache=cache, timing=Timing())
+        in_threads(16, ask)
+        in_threads(16, ask)
         assert len(server.asked) == 2
-    assert len(raised) == 4
+    assert told == [errors.SchemaError] * 16 + [b"{}"] * 16
 
 
 def test_a_fault_of_ours_comes_out_where_it_was_called_and_without_its_frames() -> None:
