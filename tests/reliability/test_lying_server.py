@@ -177,9 +177,14 @@ def shift(row: Body, days: float) -> None:
 
 
 def other_echo(name: str, value: Any, body: Body, query: Body) -> None:
-    need(name in body and isinstance(body[name], str | int))
-    need({"dex_name": "dex"}.get(name, name) in query)
+    need(name in body and isinstance(body[name], type(value)))
+    need({"dex_name": "dex", "exchanges_filter": "exchanges"}.get(name, name) in query)
     body[name] = value
+
+
+def other_row(asked: str, name: str, word: str, body: Body, query: Body) -> None:
+    need(asked in query)
+    next(row for row in rows_of(body) if name in row)[name] = word
 
 
 def other_venue(body: Body, query: Body) -> None:
@@ -552,6 +557,17 @@ LIES: dict[str, Lie] = {
     "a symbol of the same letters": Lie(
         partial(other_echo, "symbol", "BTCDOM"), "another subject", "the answer is about 'BTCDOM'"
     ),
+    "the symbol in small letters": Lie(
+        partial(other_echo, "symbol", "btc"), "another subject", "about 'btc'"
+    ),
+    "another kind of price": Lie(
+        only(lambda body: body.get("kind") == "mark", partial(other_echo, "kind", "last")),
+        "another subject",
+        "about 'last'",
+    ),
+    "another filter": Lie(
+        partial(other_echo, "exchanges_filter", ["bybit"]), "another subject", "about 'bybit'"
+    ),
     "another range": Lie(other_range, "another range", "about range '77d'"),
     "rows of a venue that was not asked for": Lie(other_venue, "another subject", "rows are of zo"),
     "another exchange behind assets": Lie(other_exchange, "another exchange", "rows are of lse"),
@@ -565,8 +581,14 @@ LIES: dict[str, Lie] = {
         "name against option",
         "an instrument is 'ETH-",
     ),
-    "a name of another side": Lie(
-        partial(option, {"side": lambda r: "put" if r["side"] == "call" else "call"}),
+    "a name in small letters of another side": Lie(
+        partial(
+            option,
+            {
+                "instrument_name": lambda r: r["instrument_name"].lower(),
+                "side": lambda r: "put" if r["side"] == "call" else "call",
+            },
+        ),
         "name against option",
         "has the side",
     ),
@@ -574,8 +596,16 @@ LIES: dict[str, Lie] = {
         partial(option, {"expiry": "2027-09-24T08:00:00Z"}), "name against option", "expires on 2027-09-24"
     ),
     "a negative volatility": Lie(partial(option, {"iv": -0.57}), "impossible figure", "iv is -0.57"),
-    "a name of another strike": Lie(
-        partial(option, {"strike": lambda r: r["strike"] * 10}), "name against option", "has the strike"
+    "a name with a long year of another strike": Lie(
+        partial(
+            option,
+            {
+                "instrument_name": lambda r: r["instrument_name"].replace("26-", "2026-"),
+                "strike": lambda r: r["strike"] * 10,
+            },
+        ),
+        "name against option",
+        "2026-.* has the strike",
     ),
     "a future of another day": Lie(future, "name against expiry", "expires on 2027-09-24"),
     "expired options": Lie(
@@ -610,8 +640,6 @@ LIES: dict[str, Lie] = {
         high_rate, "high rate", "high rate: rate_bps_8h|high rate: funding_current_bps_8h"
     ),
     "no rows": Lie(nothing, "", "has no rows, and no notice"),
-    "now": Lie(partial(not_an_instant, "now"), "", "is not"),
-    "a bare year": Lie(partial(not_an_instant, "2026"), "", "is not"),
     "a number with a line": Lie(partial(raw_rate, "1_000"), "", "'1_000' is not a number"),
     "a row between each two": Lie(
         halved, "closer than the resolution", r"step_hours \d, hours_apart [0-2]\b"
@@ -732,6 +760,17 @@ LIES: dict[str, Lie] = {
     "a best bid that stands three times": Lie(repeated_level, "unlikely book", "next:level price_usd"),
 }
 LIES |= {
+    f"a row of another {name}": Lie(
+        partial(other_row, asked, name, word), "another subject", f"rows are of .*{word}"
+    )
+    for asked, name, word in (
+        ("symbol", "symbol", "DOGE"), ("dex", "dex", "flx"), ("dex", "dex_name", "flx"),
+        ("venue", "venue", "flx"),
+    )
+} | {
+    word: Lie(partial(not_an_instant, word), "", "is not")
+    for word in ("now", "today", "2026", "2026-06", "20260601")
+} | {
     f"another {name}": Lie(partial(other_echo, name, value), "another subject", f"about '?{value}")
     for name, value in {
         "exchange": "kraken", "dex_name": "flx", "coin": "xyz:NVDA", "outcome_id": "109", "interval": "4h",
@@ -739,15 +778,18 @@ LIES |= {
     }.items()
 } | {
     f"{factor} times {field}": Lie(
-        partial(each, field, partial(operator.mul, factor)), "figure against its parts", words
+        partial(each, field, partial(operator.mul, factor)), rule, words
     )
-    for field, factor, words in (
-        ("total_usd", 3, "total_usd .*, long_usd"),
-        ("total_count", 3, "total_count .*, long_count"),
-        ("usd_value", 1000, "value_usd .*, fill_price_usd"),
-        ("filled_quantity", 7, "filled_quantity .*, quantity"),
-        ("ratio", 100, "volume_oi_ratio"),
-        ("count", 3, "symbol_count .*, #symbols"),
+    for field, factor, rule, words in (
+        ("total_usd", 3, "figure against its parts", "total_usd .*, long_usd"),
+        ("total_usd", 4, "stated total", r"\$totals\.total_usd"),
+        ("total_count", 3, "figure against its parts", "total_count .*, long_count"),
+        ("total_count", 4, "stated total", r"\$totals\.total_count"),
+        ("usd_value", 1000, "figure against its parts", "value_usd .*, fill_price_usd"),
+        ("filled_quantity", 7, "figure against its parts", "filled_quantity .*, quantity"),
+        ("ratio", 100, "figure against its parts", "volume_oi_ratio"),
+        ("count", 3, "figure against its parts", "symbol_count .*, #symbols"),
+        ("delta", 100, "unlikely greek", "delta .*, strike"),
     )
 }  # fmt: skip
 UNREAD = {
@@ -758,6 +800,7 @@ UNREAD = {
     ("oi.sparklines", "open interest in thousands"),
     ("oi.sparklines", "billions from no symbols"),
     ("prices.history", "a rate of 20 percent"),
+    ("prices.spot", "a rate of 20 percent"),
 }
 """Lies about fields that are no part of the table, or are no rates in it: 2,048 is a price like another."""
 
