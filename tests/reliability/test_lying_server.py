@@ -182,8 +182,8 @@ def other_echo(name: str, value: Any, body: Body, query: Body) -> None:
     body[name] = value
 
 
-def other_row(asked: str, name: str, word: str, body: Body, query: Body) -> None:
-    need(asked in query)
+def other_row(name: str, word: str, body: Body, query: Body) -> None:
+    need(name in query)
     next(row for row in rows_of(body) if name in row)[name] = word
 
 
@@ -760,13 +760,8 @@ LIES: dict[str, Lie] = {
     "a best bid that stands three times": Lie(repeated_level, "unlikely book", "next:level price_usd"),
 }
 LIES |= {
-    f"a row of another {name}": Lie(
-        partial(other_row, asked, name, word), "another subject", f"rows are of .*{word}"
-    )
-    for asked, name, word in (
-        ("symbol", "symbol", "DOGE"), ("dex", "dex", "flx"), ("dex", "dex_name", "flx"),
-        ("venue", "venue", "flx"),
-    )
+    f"a row of another {name}": Lie(partial(other_row, name, word), "another subject", f"rows are of {word}")
+    for name, word in {"symbol": "DOGE", "dex": "flx"}.items()
 } | {
     word: Lie(partial(not_an_instant, word), "", "is not")
     for word in ("now", "today", "2026", "2026-06", "20260601")
