@@ -1,4 +1,4 @@
-"""Many processes and threads at one cache folder; and beside a stopped process."""
+"""Many processes and threads at one cache folder and one address; and beside a stopped process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from derivdata import bundle
 from derivdata.client import transport
 from derivdata.client.transport.cache import AnswerFiles
 from derivdata.client.transport.settings import Pace, Timing
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive import open_archive
 from derivdata.tables.endpoints import FUNDING_HISTORICAL
+from tests.archive.rates import EVER, rates
 from tests.reliability.alone import PATIENCE
 from tests.reliability.conftest import Measured
 from tests.reliability.processes import finished, started
@@ -118,6 +121,12 @@ STOPPED = """
         transport.raw("/first")
         Path.replace = os.replace = stop
         transport.raw("/second")
+    elif what == "archive":
+        from derivdata.sources.archive import manifest, open_archive
+        from tests.archive.rates import rates
+
+        manifest.save = stop
+        open_archive(folder).append("funding_history", rates(["ETH"]))
 """
 
 
@@ -149,7 +158,15 @@ def beside_bundle(folder: Path) -> None:
         assert transport.raw("/first") == 1
 
 
-BESIDE = {"cache": beside_cache, "turn": beside_turn, "bundle": beside_bundle}
+def beside_archive(folder: Path) -> None:
+    """Readers go on; after the time that it allows another writer gets an error that names the holder."""
+    archive = open_archive(folder, lock_timeout=0.3)
+    assert len(archive.read("funding_history", *EVER)) == 192
+    with pytest.raises(ArchiveError, match="has held the writer's lock"):
+        archive.append("funding_history", rates(["SOL"]))
+
+
+BESIDE = {"cache": beside_cache, "turn": beside_turn, "bundle": beside_bundle, "archive": beside_archive}
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
@@ -159,6 +176,8 @@ def test_a_stopped_process_stops_nobody(tmp_path: Path, measured: Measured) -> N
         for what, beside in BESIDE.items():
             folder = tmp_path / f"{what}{round_}"
             folder.mkdir()
+            if what == "archive":
+                open_archive(folder).append("funding_history", rates(["BTC"]))
             with ThreadPoolExecutor(1) as pool, stopped(what, folder):
                 began = time.monotonic()
                 pool.submit(beside, folder).result(timeout=PATIENCE)

@@ -1,18 +1,20 @@
-"""What the largest requests may cost the service: memory of four of them at once, and of a refusal."""
+"""What one request may cost the service: memory of the largest answers, and the time of everybody else."""
 
 from __future__ import annotations
 
 import re
+import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pandas as pd
 import pytest
 
 from tests.reliability.alone import PATIENCE, Served, run
 from tests.reliability.conftest import Measured
-from tests.reliability.promises import SOAK
+from tests.reliability.promises import SOAK, count
 from tests.support.threads import together
 
 GREEDY, OTHER = "k-greedy-2b7c", "k-other-91aa"
@@ -78,3 +80,57 @@ def test_four_of_the_largest_answers_at_once_stay_under_2_gib(alone: Served, mea
     mib = max(sizes) / 2**20
     figure = f"refused after {refused:.2f} s; four answers of up to {mib:.0f} MiB at once: {peak:,.0f} MiB"
     measured("service: one request", figure)
+
+
+def test_four_that_read_the_most_at_once_stay_under_2_gib(alone: Served, measured: Measured) -> None:
+    """Every symbol of the largest venues over all that is stored."""
+    start = "2025-09-01" if SOAK else "2026-06-20"
+    ends: list[int] = []
+
+    def ask(path: str, key: str) -> None:
+        ends.append(alone.get(f"{path}&start={start}&limit=500", key=key, seconds=900)[0])
+
+    paths = [
+        f"/{family}/exchange-top-symbols-timeseries?exchange={venue}"
+        for family, venue in (("oi", "binance"), ("oi", "bybit"), ("volume", "gateio"), ("volume", "mexc"))
+    ]
+    threads = [
+        threading.Thread(target=ask, args=(path, key))
+        for path, key in zip(paths, (GREEDY, GREEDY, OTHER, OTHER), strict=True)
+    ]
+    together(threads)
+    assert ends == [200] * 4
+    peak = alone.peak_mib()
+    assert peak < 2048
+    measured("service: one request", f"four that read the most at once: {peak:,.0f} MiB")
+
+
+def send(stack: ExitStack, local: Served, path: str) -> None:
+    line = stack.enter_context(socket.create_connection((local.host, local.port), timeout=PATIENCE))
+    line.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: {GREEDY}\r\n\r\n".encode())
+
+
+def test_another_key_is_answered_while_one_has_long_requests_under_way(
+    alone: Served, measured: Measured
+) -> None:
+    number, waits = count(16, 64), []
+    with ExitStack() as stack:
+        for n in range(number):
+            start = f"2026-{2 + n % 4:02d}-{1 + n % 28:02d}T{n % 24:02d}:00Z"
+            send(stack, alone, f"/volume-oi-ratio?window_days=30&start={start}")
+        for hour in range(count(3, 10)):
+            began = time.monotonic()
+            path = f"/oi/BTC/timeseries?start=2026-06-29T{hour:02d}:00Z&end=2026-06-30"
+            status, body = alone.get(path, key=OTHER)
+            waits.append(time.monotonic() - began)
+            assert status == 200, body[:200]
+    began = time.monotonic()
+    while alone.get("/oi/exchange-totals?range=1d&resolution=1h", key=GREEDY)[0] != 200:
+        pass
+    after = time.monotonic() - began
+    assert not SOAK or max(waits) < 2.0
+    measured(
+        "service: one request",
+        f"{number} long requests of one key: another's took at most {max(waits):.2f} s; "
+        f"{after:.1f} s after they had left, that key's next was answered",
+    )
