@@ -97,9 +97,7 @@ def price_buckets(context: RequestContext) -> dict[str, Any]:
     context.view.need("markets_symbol_exchanges")
     board = market.board(market.within(market.pairs(context.view), context.params["exchanges"]))
     moved = board[board["price_24h_change_pct"].notna()].sort_values("symbol")
-    change = moved["price_24h_change_pct"].to_numpy()
-    falling, rising = (np.searchsorted(_EDGES, change, side=side) for side in ("right", "left"))
-    place = np.where(change < 0, falling, np.where(change > 0, rising + 1, _UNCHANGED))
+    place = _place(moved["price_24h_change_pct"].to_numpy())
     counts = []
     for i, (label, lower, upper) in reversed(list(enumerate(_BUCKETS))):
         names = moved["symbol"][place == i].tolist()
@@ -182,6 +180,13 @@ def _movers(board: pd.DataFrame, limit: int, *, ascending: bool) -> Any:
     top = board.sort_values(by, ascending=[ascending, True]).head(limit)
     top = top[["symbol", "price_usd", "price_24h_change_pct"]].assign(rank=np.arange(1, len(top) + 1))
     return json_rows.rows(top)
+
+
+def _place(change: Any) -> Any:
+    """Return the number of each change's bucket."""
+    falling = np.searchsorted(_EDGES, change, side="right")
+    rising = np.searchsorted(_EDGES, change, side="left") + 1
+    return np.where(change < 0, falling, np.where(change > 0, rising, _UNCHANGED))
 
 
 def _figures(rows: pd.DataFrame) -> Mapping[str, Any]:
