@@ -174,7 +174,7 @@ def funding_heatmap(
         hover = f"%{{y}}<br>{interactive.AT_TIME}, {_written(hours)}<br>%{{z:.2f}} bps per 8 h"
         bare = np.where(np.isnan(shown) & np.isin(rows, means.index)[:, None], 0.0, np.nan)
         where: Any = {"x": cells.index, "y": [interactive.text(row) for row in rows]}
-        where |= {"xperiod": 3.6e6 * hours, "xperiodalignment": "middle"}
+        where |= {"xperiod": 3.6e6 * hours, "xperiod0": cells.index[0], "xperiodalignment": "middle"}
         colours: Any = {"colorscale": DIVERGING, "zmin": centre - reach, "zmax": centre + reach}
         grey: Any = {"colorscale": [[0, NO_DATA], [1, NO_DATA]], "showscale": False}
         traces = [

@@ -175,9 +175,10 @@ class TestZeroGamma:
         assert found.sel(exchange="okx").item() == alone.item()
         assert found.sel(exchange="derive").item() > found.sel(exchange="okx").item()
         rows = [{"strike": 110.0, "side": "call", "open_interest": 10.0}]
-        found = exposure.zero_gamma(table(rows), dealer={"call": 1.0, "put": -1.0})
-        assert math.isnan(found["ratio"].item())
-        assert math.isnan(found["price_usd"].item())
+        for expiry in (MONTH, NOW + pd.Timedelta("3h")):  # of which nothing is left at 30 % from the strike
+            found = exposure.zero_gamma(table(rows, expiry=expiry), dealer={"call": 1.0, "put": -1.0})
+            assert math.isnan(found["ratio"].item())
+            assert math.isnan(found["price_usd"].item())
 
 
 class TestMissing:

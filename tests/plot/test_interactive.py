@@ -80,6 +80,7 @@ def test_cells_of_the_heat_map_are_those_of_the_table_and_headings_have_none() -
     assert np.isnan(np.array(bare.z)[is_heading]).all()
     assert (np.isnan(np.array(bare.z)) != np.isnan(np.array(cells.z)))[~is_heading].all()
     assert (cells.xperiod, cells.zmin) == (8 * 3.6e6, -cells.zmax)
+    assert {trace.xperiod0 for trace in figure.data} == {expected.index.get_level_values("time").min()}
 
 
 def test_volatilities_are_those_of_the_table_in_percent() -> None:

@@ -172,7 +172,7 @@ def _nearest_root(options: pd.DataFrame, signs: pd.Series) -> float:
         return np.where(np.abs(total) > 1e-13 * gross, total, 0.0)  # the rest is rounding
 
     scan = exposure(_SCAN)
-    turns = np.flatnonzero(np.sign(scan[:-1]) * np.sign(scan[1:]) < 0)
-    roots = [optimize.brentq(exposure, _SCAN[turn], _SCAN[turn + 1], xtol=1e-12) for turn in turns]
-    roots.extend(_SCAN[(scan == 0.0) & (scan.any())])
+    places = _SCAN[scan != 0.0]  # far from the strikes of short options nothing is left
+    turns = np.flatnonzero(np.diff(np.sign(scan[scan != 0.0])))
+    roots = [optimize.brentq(exposure, places[turn], places[turn + 1], xtol=1e-12) for turn in turns]
     return min(roots, key=lambda root: abs(root - 1.0), default=np.nan)

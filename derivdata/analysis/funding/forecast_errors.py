@@ -118,8 +118,8 @@ def pair_distribution(walk: Walk, at: int) -> tuple[Floats, Floats, Floats, Floa
     errors in order, and the weight up to each; and of how many past decisions they are. Errors of a pair
     expected to lose count reversed, of one expected to do neither half in each direction. The size is
     larger by what Student's t has over the normal distribution at 5 %: of few decisions neither the errors
-    nor their sizes say how large the next one may be. Degrees of freedom are two and a quarter of the
-    decisions' worth times the pairs.
+    nor their sizes say how large the next one may be. It has 2 + n/4 degrees of freedom, where the decisions
+    of all pairs are worth n.
     """
     venues, expected = walk.outcomes.shape[0], walk.pair_expectations(at)
     scale = np.full((venues, venues), np.nan)

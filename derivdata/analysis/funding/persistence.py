@@ -144,7 +144,7 @@ def _half_life(rates: Floats, *, plan: _Plan) -> tuple[float, ...]:
         return *[np.nan] * (len(_UNITS) - 3), step, fit.pairs, off_grid, status
     if plan.components:
         return _of_components(regular, step, fit.pairs, off_grid, plan)
-    phi, better = fit.phi, ((fit.pairs * fit.phi + 1.0) / (fit.pairs - 3.0))
+    phi, better = fit.phi, (fit.pairs * fit.phi + 1.0) / (fit.pairs - 3.0)  # Marriott, Pope (1954): less bias
     life, longer = np.where(np.array([phi, better]) > 0.0, _half_life_steps([phi, better]) * step, np.nan)
     mean = fit.intercept / (1.0 - fit.phi) if fit.phi < 1.0 else np.nan
     fitted = [mean, fit.intercept, fit.variance]
