@@ -186,6 +186,16 @@ def test_a_liquidation_far_from_the_mark_is_left_out_and_named(served: Fakes) ->
     assert {name for name, _ in updates} == {"liquidations_fills", "coverage"}
 
 
+def test_prices_are_polled_for_pushed_liquidations_and_told_by_their_channel(fakes: Fakes) -> None:
+    names, chosen = ["liquidations_fills", "prices_history"], ["bybit", "kucoin"]
+    with dd.live(names, chosen, "BTC", addresses=fakes.addresses) as feed:
+        assert feed._wanted == {"bybit": [], "kucoin": ["prices_history"]}
+        assert feed._polled == chosen
+    with dd.live(names[0], chosen, "BTC", addresses=fakes.addresses) as feed:
+        assert feed._polled == ["bybit"]
+        assert "prices_history" not in feed._polls.states["kucoin"].tables, "it has no liquidations"
+
+
 def _listened(exchange: str, frames: list[Any], names: set[str]) -> tuple[VenueStream, dict[str, Any]]:
     """Let a channel's frames come, the clock's second by second; return the stream and the newest rows."""
     (stream,), clock = STATE_STREAMS[exchange], SimulatedClock("2026-01-20T10:30:30")

@@ -7,6 +7,7 @@ import threading
 import pandas as pd
 import pytest
 
+from derivdata.errors import VenueError
 from derivdata.sources.collect.contracts import endpoints_for
 from derivdata.sources.collect.session import Shared, VenueSession
 from derivdata.sources.venues.endpoint import VenueEndpoint
@@ -55,3 +56,17 @@ def test_a_poll_and_a_history_at_once_stay_within_a_quarter_of_the_limit(
     assert len(fakes.log) == 2 * EACH
     assert len(set(first)) == 2, "both ask at once"
     assert (used(fakes.log)[exchange] <= 0.25) == is_shared
+
+
+def test_a_venue_that_is_closed_for_longer_costs_no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The turn that was waited for is no trouble of the venue."""
+    clock = EventClock(AT)
+    fakes = faked(int(AT.timestamp()) + 3600, clock, monkeypatch)
+    session = VenueSession(VENUES["mexc"], clock, address=fakes.addresses["mexc"])
+    state = next(e for e in session.venue.endpoints if e.every is not None)
+    session.ask(state)
+    session.patience = 20.0
+    session.shared.close_for(clock.utc(), 30.0)
+    with pytest.raises(VenueError, match="not asked"):
+        session.ask(state)
+    assert session.patience == 20.0

@@ -103,6 +103,8 @@ def test_payments_that_no_window_brought_before_are_kept_as_rows(
     (why,) = fill("funding_settlements", "binance", start="2026-01-18", end="2026-01-19").failed
     assert "(kept as binance-funding_settlements-BTC.csv)" in why
     path = archive.path / "quarantine" / "binance-funding_settlements-BTC.csv"
+    assert fill("funding_settlements", "binance", start="2026-01-19", end="2026-01-20").failed != []
+    assert len(pd.read_csv(path)) == 6, "of both windows"
     import_files("funding_settlements", path, archive.path, accept=["unit", "interval", "venues"])
     assert fill("funding_settlements", "binance", start="2026-01-19", end="2026-01-20").failed == []
     paid = archive.read("funding_settlements")

@@ -117,22 +117,22 @@ class Quarantine:
             except SchemaError as problem:  # no rows of this table in any unit
                 self.keep(exchange, table, msgspec.json.encode(records), str(problem), at)
                 continue
-            self.keep_rows(exchange, table, rows, f"{at:%Y-%m-%d}", append=True)
+            self.keep_rows(exchange, table, rows, f"{at:%Y-%m-%d}")
 
-    def keep_rows(
-        self, exchange: str, table: str, rows: pd.DataFrame, part: str, *, append: bool = False
-    ) -> str:
-        """Keep rows of a table in the file of a `part`, or `append` them, and return where, or why not."""
+    def keep_rows(self, exchange: str, table: str, rows: pd.DataFrame, part: str) -> str:
+        """Add rows of a table that are new to the file of a `part`, and return where, or why not."""
         if self.folder is None or rows.empty:
             return "not kept"
         path = self.folder / f"{exchange}-{table}-{part}.csv"
         try:
             private_folder(self.folder)
-            if append and path.exists():
+            lines = rows.to_csv(index=False).encode().splitlines(keepends=True)
+            if path.exists():
+                known = {*path.read_bytes().splitlines(keepends=True)}
                 with path.open("ab") as file:
-                    file.write(rows.to_csv(index=False, header=False).encode())
+                    file.writelines(line for line in lines if line not in known)
             else:
-                replace_file(path, rows.to_csv(index=False).encode())
+                replace_file(path, b"".join(lines))
         except OSError as problem:
             return f"not kept: {problem}"
         return f"kept as {path.name}"

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from itertools import chain
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -122,7 +121,12 @@ class Live:
         channels = ((name, stream) for name, those in streams.items() for stream in those)
         now = clock.utc()
         self._channels = [_Channel(self._stream(*pair), now, now) for pair in channels]
-        self._wanted = {n: [t for t in names if state.gives(t)] for n, state in polls.states.items()}
+        self._wanted = {
+            n: [t for t in names if state.gives(t) and t not in polls.pushed[n]]
+            for n, state in polls.states.items()
+        }
+        # What is pushed of liquidations is held to the prices that are polled.
+        self._polled = [n for n, wanted in self._wanted.items() if wanted or LIQUIDATIONS in polls.pushed[n]]
         self._hours: dict[str, pd.Timestamp] = {}
         self._queue: deque[_Batch] = deque()
         self._lost: list[tuple[str, str, Window]] = []  # table and venue of rows that went unread
@@ -174,7 +178,7 @@ class Live:
         def contracts() -> tuple[list[Instrument], dict[str, pd.DataFrame]]:
             hour = self._clock.utc().floor("h")
             with lock:
-                if not self._wanted[name] and self._hours.get(name) != hour:
+                if name not in self._polled and self._hours.get(name) != hour:
                     self._hours[name], state.contracts = hour, None  # no poll lists them again
                 items, context = state.listed()
             return chosen_contracts(items, self._symbols, is_state=is_state), context
@@ -186,7 +190,7 @@ class Live:
             raise ValueError("this feed was iterated over or closed: call dd.live again")
         for channel in self._channels:
             channel.stream.start()
-        for name in [*self._polls.states, *([""] if self._channels else [])]:
+        for name in [*self._polled, *([""] if self._channels else [])]:
             title = f"derivdata-live-{name or 'channels'}"
             self._threads.append(threading.Thread(target=self._work, args=(name,), name=title, daemon=True))
             self._threads[-1].start()
@@ -206,9 +210,9 @@ class Live:
                 self._changed.notify_all()
 
     def _poll(self, name: str) -> None:
-        """Poll a venue each minute, unless all of its tables are pushed."""
+        """Poll a venue each minute."""
         state, wanted = self._polls.states[name], self._wanted[name]
-        while wanted or LIQUIDATIONS in self._names:  # which are held to prices
+        while True:
             poll = self._polls.poll(name)
             rows = {table: poll.frames[table] for table in wanted if table in poll.frames}
             entries = {table: state.entries(poll, table) for table in wanted}
@@ -388,10 +392,8 @@ def live(
         unconfirmed=unconfirmed,
         pushed={n: {t for one in those for t in _tables_of(n, one)} for n, those in streams.items()},
     )
-    told_of = {t for state in polls.states.values() for t in names if state.gives(t)}
-    told_of |= set(chain.from_iterable(_tables_of(n, one) for n, those in streams.items() for one in those))
     for name in names:
-        if name not in told_of:
+        if not any(state.gives(name) or name in polls.pushed[n] for n, state in polls.states.items()):
             raise ValueError(f"tables: none of {', '.join(polls.states)} tells {name!r} of now")
     return Live(names, wanted, polls, streams, ticking, most)
 

@@ -78,11 +78,14 @@ class VenuePolls:
                 raise ValueError(f"tables: there is no table {name!r}{did_you_mean(name, tables.TABLES)}")
         self.names, self.gone = names, dict[str, str]()
         self.clock, self.addresses, self.unconfirmed = clock, addresses or {}, unconfirmed
-        self._sockets = sockets or {}
+        self._sockets, self.pushed = sockets or {}, pushed or {}
         chosen = chosen_venues(venues, unconfirmed=unconfirmed)
         self.listened = _listened_to(chosen, streams) if self.keeps(LIQUIDATIONS) else {}
         self.shared = shared_by_host((VENUES[name] for name in chosen), quarantine)
-        marks = ["prices_history"] * self.keeps(LIQUIDATIONS)  # to which liquidations are held
+        needed = {name: {*(names or ())} - {*self.pushed.get(name, ())} for name in chosen}
+        for name in chosen if self.keeps(LIQUIDATIONS) else ():
+            if any(LIQUIDATIONS in endpoint.tables for endpoint in VENUES[name].endpoints):
+                needed[name].add("prices_history")  # to which liquidations are held
         self.states = {
             name: VenueState(
                 VenueSession(VENUES[name], clock, address=self.addresses.get(name), shared=shared),
@@ -91,7 +94,7 @@ class VenuePolls:
                 depth=depth if any(map(self.keeps, BOOKS)) else (),
                 first=symbols,
                 seconds=share_seconds,
-                names=None if names is None else [*{*names} - {*(pushed or {}).get(name, ())}, *marks],
+                names=None if names is None else [*needed[name]],
                 open_interest=(open_interest or {}).get(name),
             )
             for name, shared in self.shared.items()

@@ -6,6 +6,7 @@ import copy
 import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -135,27 +136,22 @@ class VenueSession:
         Raises `VenueError` or `NetworkError` after every try, `SchemaError`, or `Stopped`: the clock was.
         """
         given = {**endpoint.fixed, **endpoint.params, **(params or {})}
-        part, sent = endpoint.host or endpoint.path, self.clock.utc()
+        part = endpoint.host or endpoint.path
         if part in self.shared.refused:
             raise VenueError(endpoint.where, self.shared.refused[part], reason="region")
 
         def ask() -> tuple[Records, str, bytes]:
-            nonlocal sent
             self._pace(endpoint)
             sent = self.clock.utc()
-            return self._once(endpoint, given, context)
+            try:
+                return self._once(endpoint, given, context)
+            except (VenueError, NetworkError):
+                self.patience -= (self.clock.utc() - sent).total_seconds()
+                raise
 
-        def pause(problem: VenueError | NetworkError, usual: float) -> float | None:
-            self.patience -= (self.clock.utc() - sent).total_seconds()
-            return self._pause(problem, part, usual)
+        return persist(ask, partial(self._pause, part), self._be_patient, tries=_TRIES)
 
-        def wait(seconds: float) -> None:
-            self.patience -= seconds
-            self._wait(seconds)
-
-        return persist(ask, pause, wait, tries=_TRIES)
-
-    def _pause(self, problem: VenueError | NetworkError, part: str, delay: float) -> float | None:
+    def _pause(self, part: str, problem: VenueError | NetworkError, delay: float) -> float | None:
         """Return how long to wait before asking again [s]; None: not again. Limits hold for all sessions."""
         wait = problem.retry_after if problem.retry_after is not None else delay
         passing = True
@@ -174,6 +170,10 @@ class VenueSession:
     def _wait(self, seconds: float) -> None:
         if self.clock.wait(seconds):
             raise Stopped("collecting was stopped")
+
+    def _be_patient(self, seconds: float) -> None:
+        self.patience -= seconds
+        self._wait(seconds)
 
     def close(self) -> None:
         """Close the connections."""
@@ -245,8 +245,7 @@ class VenueSession:
                     reason="limit",
                     retry_after=closed,
                 )
-            self.patience -= closed
-            self._wait(closed)
+            self._be_patient(closed)
             # Another turn: those that waited for the venue together must not ask together.
 
     def _check(self, where: str, reply: KeylessReply, sent: pd.Timestamp) -> None:

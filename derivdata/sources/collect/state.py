@@ -58,7 +58,7 @@ class VenueState:
         names: Sequence[str] | None = None,
         open_interest: Mapping[str, float] | None = None,
     ) -> None:
-        self.session, self.depth = session, depth
+        self.session, self.depth, self._quarantine = session, depth, session.shared.quarantine
         self._liquidations = (
             None if symbols is None else LiquidationPolls(session, symbols, unconfirmed=unconfirmed)
         )
@@ -232,9 +232,7 @@ class VenueState:
             chain.options, left_out = self.held.hold_chain(chain.options, poll.at)
             if left_out:
                 poll.parts["options"] = f"{len(left_out)} left out: {left_out[0]}"
-                self.session.shared.quarantine.keep_records(
-                    poll.exchange, CHAINS, self.held.withheld, poll.at
-                )
+                self._quarantine.keep_records(poll.exchange, CHAINS, self.held.withheld, poll.at)
             self._add_frames(poll, chain, CHAINS, arrived)
 
     def _add_recent(self, poll: Poll, state: Records, table: str, at: int) -> None:
@@ -267,16 +265,14 @@ class VenueState:
         sound, left_out = self.held.sound_fills(rows, now, listed)
         if left_out:
             far = rows[~rows.index.isin(sound.index)]
-            self.session.shared.quarantine.keep_rows(
-                self.session.venue.exchange, LIQUIDATIONS, far, f"{now:%Y-%m-%d}", append=True
-            )
+            self._quarantine.keep_rows(self.session.venue.exchange, LIQUIDATIONS, far, f"{now:%Y-%m-%d}")
         return sound, f"{len(left_out)} left out: {left_out[0]}" if left_out else ""
 
     def _hold_to_last_poll(self, poll: Poll, state: Records, names: Iterable[str]) -> None:
         """Leave out figures that others contradict, or those that the contract told last."""
         listed = () if self.contracts is None else {item.name for item in self.contracts.items}
         state.states, failed, notes = self.held.hold(self._stamped(state).states, poll.at, listed)
-        self.session.shared.quarantine.keep_records(poll.exchange, names, self.held.withheld, poll.at)
+        self._quarantine.keep_records(poll.exchange, names, self.held.withheld, poll.at)
         poll.failed |= failed
         if notes:
             poll.parts["figures"] = "; ".join(notes)
@@ -318,7 +314,7 @@ class VenueState:
     def _refused(self, poll: Poll, table: str, records: Records, problem: SchemaError) -> str:
         """Keep records that are no rows of a table in the quarantine; return what is wrong with them."""
         body = msgspec.json.encode(records)
-        return self.session.shared.quarantine.keep(poll.exchange, table, body, str(problem), poll.at)
+        return self._quarantine.keep(poll.exchange, table, body, str(problem), poll.at)
 
     def _stamped(self, state: Records) -> Records:
         """Stamp what has no instant of its own with that at which its contract's last answer arrived."""
