@@ -106,14 +106,13 @@ def test_bipower_by_hand() -> None:
 
 
 def test_bars_by_hand() -> None:
-    """Bars of two hours: the second opens at 12, the close before it; 14:00 to 16:00 has no price."""
-    time = np.array(
-        ["2026-01-01T10:00", "2026-01-01T11:30", "2026-01-01T12:30", "2026-01-01T13:00", "2026-01-01T17:00"],
-        "M8[us]",
-    )
-    price = xr.DataArray(
-        [10.0, 12.0, 15.0, 11.0, 9.0], dims="time", coords={"time": time}, attrs={"units": "USD"}
-    )
+    """Bars of two hours: the second opens at 12, the close before it; 14:00 to 16:00 has no price.
+
+    Nor has 12:45: one price that is missing leaves the rest of its bar as it is.
+    """
+    clocks = ("10:00", "11:30", "12:30", "12:45", "13:00", "17:00")
+    time = np.array([f"2026-01-01T{clock}" for clock in clocks], "M8[us]")
+    price = xr.DataArray([10.0, 12.0, 15.0, np.nan, 11.0, 9.0], {"time": time}, attrs={"units": "USD"})
     made = volatility.bars(price, step="2h")
     assert [str(t)[11:16] for t in made["time"].values] == ["10:00", "12:00", "14:00", "16:00"]
     rows = np.stack([made[name].values for name in NAMES], axis=-1)
