@@ -42,7 +42,8 @@ class SimulatedClock:
 class EventClock:
     """A clock of many threads: it goes on to the next instant that one waits for when all wait.
 
-    Threads of collecting are known by their names. The thread that made the clock takes part too.
+    Threads of collecting are known by their names: of a channel it is that which reads. The thread that made
+    the clock takes part too.
     """
 
     def __init__(self, now: pd.Timestamp) -> None:
@@ -92,8 +93,9 @@ class EventClock:
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         asking = any(name.startswith("derivdata-history-") for name in names.values())
         for ident, name in names.items():
-            joins = name == "derivdata-refill" and asking
-            takes_part = ident == self._own or (name.startswith("derivdata-") and not joins)
+            joins = (name == "derivdata-refill" and asking) or name.endswith("-ws")
+            asks = name.startswith("derivdata-") or "(_listen)" in name
+            takes_part = ident == self._own or (asks and not joins)
             if takes_part and ident not in self._until:
                 return False
         self._now = max(self._now, min(self._until.values()))

@@ -136,6 +136,7 @@ def collect_until(
     end: pd.Timestamp,
     venues: Sequence[str],
     *,
+    names: Sequence[str] = TABLES,
     unconfirmed: bool = False,
 ) -> list[Minute]:
     """Collect until an instant, as a process does from its start to its end."""
@@ -150,7 +151,7 @@ def collect_until(
         archive,
         venues=venues,
         symbols=SYMBOLS,
-        names=TABLES,
+        names=names,
         since=pd.Timedelta(1, "D"),
         clock=clock,
         addresses=fakes.addresses,

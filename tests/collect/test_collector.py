@@ -8,7 +8,9 @@ import pandas as pd
 import pytest
 
 from derivdata.sources.archive import Archive
+from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.reporting import late
+from tests.collect.clocks import EventClock
 from tests.collect.direct import faked
 from tests.collect.fakes import Fakes, SimulatedClock
 
@@ -27,7 +29,7 @@ def test_once_keeps_one_row_of_each_contract_of_each_venue(made: Any, archive: A
     rows = made(*FOUR, progress=said.append).once()
     assert rows["funding_history"] == len(FOUR) * 2
     assert "waiting for " in said[0]
-    assert said[-1] == f"4 of 4 venues, {len(fakes.log)} requests"
+    assert said[-1] == f"4 of 4 venues, {len(fakes.log)} of {len(fakes.log)} requests"
     market = _rows(archive, "markets_symbol_exchanges")
     assert market.loc[("binance", "BTC"), "price_usd"] == dict(fakes.states())["BTC"][2]
     assert market.loc[("binance", "BTC"), "volume_24h_usd"] == 100_000  # of another answer, in the same row
@@ -38,6 +40,19 @@ def test_once_keeps_one_row_of_each_contract_of_each_venue(made: Any, archive: A
     assert set(chain["open_interest"]) == {7.0}
     prices = _rows(archive, "prices_history")
     assert set(prices.loc[("binance", "BTC"), "kind"]) == {"mark", "index", "last"}
+
+
+def test_progress_counts_the_requests_to_come_and_names_the_slowest_to_answer_first(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, said = EventClock(pd.Timestamp(NOW, tz="UTC")), list[str]()
+    fakes = faked(LAST, clock, monkeypatch)
+    fakes.delays = {"bybit": 9.0, "okx": 2.0}
+    where: dict[str, Any] = {"clock": clock, "addresses": fakes.addresses, "symbols": ()}
+    Collector(archive, venues=FOUR[1:], progress=said.append, **where).once()
+    done, of = [int(word) for word in said[0].split() if word.isdecimal()][2:]
+    assert said[0].endswith("; waiting for bybit, okx"), "though okx was asked more often"
+    assert done < of == len(fakes.log)
 
 
 def test_a_venue_that_fails_is_in_the_ledger_and_delays_no_other(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 import time
 import warnings
@@ -23,6 +24,7 @@ from derivdata.sources import venues
 from derivdata.sources.archive import Archive
 from derivdata.sources.collect.clock import MachineClock
 from derivdata.sources.collect.collector import Collector
+from derivdata.sources.collect.reporting import StatusLine
 from derivdata.sources.collect.sockets import VenueStream
 from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.registry import VENUES
@@ -57,8 +59,12 @@ def _of(updates: list[Any], table: str) -> pd.DataFrame:
     return pd.concat([rows for name, rows in updates if name == table], ignore_index=True)
 
 
-def test_rows_come_with_their_windows_and_break_leaves_no_thread(fakes: Fakes, clock: SimulatedClock) -> None:
+def test_rows_come_with_their_windows_and_break_leaves_no_thread(
+    fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Bitget refuses this address: a notice, once, and a gap in each minute; the others go on."""
+    said: list[str] = []
+    monkeypatch.setattr(StatusLine, "show", lambda _, text: said.append(text))
     fakes.refusals["bitget"] = (451, {}, {})
     names = [*RATES, "prices_history"]
     where: dict[str, Any] = {"clock": clock, "addresses": fakes.addresses}
@@ -71,6 +77,8 @@ def test_rows_come_with_their_windows_and_break_leaves_no_thread(fakes: Fakes, c
             if min(told.count("gateio"), told.count("bitget")) == 3:
                 break
     assert _threads() == set()
+    assert re.match(r"1 of 2 venues, \d+ of \d+ requests; waiting for (gateio|bitget)$", said[0])
+    assert len(said) == 2, "of the first poll of each venue"
     rates = _of(updates, "funding_history").query("exchange == 'gateio'")
     assert set(rates["symbol"]) == {"BTC"}
     assert rates["rate_bps_8h"].tolist() == pytest.approx([1.0] * len(rates))

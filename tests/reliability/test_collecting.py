@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -271,3 +274,59 @@ def test_what_is_broken_of_hostile_venues_takes_nothing_else_away(
         f"{len(symbols)} contracts, {kills} kills: {polled:,} polls, {payments:,} payments, {held:,} rows of "
         "open interest: 0 lost but those of the broken parts, 0 double, 0 wrong",
     )
+
+
+class Garbling:
+    """A socket of binance: a liquidation each minute, in each third minute as what cannot be read."""
+
+    def __init__(self, clock: EventClock, price: float) -> None:
+        self._clock, self._price = clock, price
+        self.whole, self.unreadable = list[pd.Timestamp](), list[pd.Timestamp]()
+
+    def recv(self, timeout: float) -> bytes:
+        self._clock.wait(10.0)
+        now = self._clock.utc()
+        last = max([*self.whole, *self.unreadable], default=now - HOUR)
+        if now - last < MINUTE:
+            raise TimeoutError
+        price, stamp = str(self._price), int(now.timestamp() * 1000)
+        order = {"s": "BTCUSDT", "S": "BUY", "q": "3", "p": price, "ap": price, "z": "3", "T": stamp}
+        body = json.dumps({"e": "forceOrder", "E": stamp, "o": order}).encode()
+        number = len(self.whole) + len(self.unreadable)
+        if number % 3 < 2:
+            self.whole.append(now)
+            return body
+        self.unreadable.append(now)
+        return (body[:-9], gzip.compress(body)[:-9], body.replace(b'"3"', b"[]"))[number // 3 % 3]
+
+    def ping(self) -> threading.Event:
+        pong = threading.Event()
+        pong.set()
+        return pong
+
+
+def test_frames_of_a_channel_that_cannot_be_read_cost_their_instants_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, archive = EventClock(FIRST), open_archive(tmp_path / "market")
+    end = FIRST + count(12, 660) * MINUTE
+    fakes = faked(int(end.timestamp()) + 86_400, clock, monkeypatch)
+    socket, opened = Garbling(clock, fakes.states()["BTC"][2]), list[str]()
+
+    def connect(address: str, **_: Any) -> Any:
+        opened.append(address)
+        return nullcontext(socket)
+
+    monkeypatch.setattr("websockets.sync.client.connect", connect)
+    collect_until(archive, fakes, clock, end, ["binance"], names=["liquidations_fills"])
+    assert len(opened) == 1, "the socket stays"
+    assert len(socket.unreadable) >= 3
+    rows = archive.read("liquidations_fills", FIRST, end + HOUR)
+    assert rows["time"].tolist() == [at.floor("ms") for at in socket.whole]
+    kept = [json.loads(file.read_bytes()) for file in (archive.path / "quarantine").glob("*.json")]
+    assert {one["request"] for one in kept} == {"!forceOrder@arr"}
+    assert len(kept) == 3, "the newest of each kind"
+    windows = archive.requests().query("table == 'liquidations_fills' and answered").sort_values("start")
+    gaps = list(zip(windows["end"][:-1], windows["start"][1:], strict=True))
+    assert [later for _, later in gaps] == socket.unreadable
+    assert all(before < later <= before + MINUTE / 2 for before, later in gaps)

@@ -101,6 +101,11 @@ class BulkAnswers:
             ]
         )
 
+    def count(self, now: pd.Timestamp, contracts: Contracts | None) -> int:
+        """Return how many requests are due, as far as the contracts are known."""
+        due = [endpoint for endpoint, asked in self._asked.items() if now >= asked.due]
+        return sum(len(self._params(endpoint, contracts)) for endpoint in due)
+
     def ask(self, poll: Poll, contracts: Contracts | None) -> dict[VenueEndpoint, Records]:
         """Ask for what is due, or was not answered `AGAIN` ago, and return what each endpoint answered."""
         self.arrived = {}

@@ -105,9 +105,8 @@ def _answer(session: VenueSession, endpoint: VenueEndpoint, item: Instrument | N
 
 def _is_final(problem: DerivdataError) -> bool:
     """Return whether an error is about the request itself, and not about the moment or the address."""
-    if isinstance(problem, VenueError):
-        return problem.reason == "refused"
-    return isinstance(problem, SchemaError)
+    is_refused = isinstance(problem, VenueError) and problem.reason == "refused"
+    return is_refused or isinstance(problem, SchemaError)
 
 
 def verdicts_of_tables(checks: pd.DataFrame) -> pd.DataFrame:
@@ -194,11 +193,9 @@ def _between_venues(answers: Sequence[_Answer], symbol: str) -> dict[_Key, str]:
     rates: dict[_Key, float] = {}
     marks: dict[_Key, float] = {}
     for answer in answers:
-        rates_of = _figures(answer, _bps, by_symbol=True)
-        if rates_of:
+        if rates_of := _figures(answer, _bps, by_symbol=True):
             rates[answer.key] = median(map(abs, rates_of.values()))
-        mark = _figures(answer, lambda state: state.mark, by_symbol=True).get(symbol)
-        if mark is not None:
+        if mark := _figures(answer, lambda state: state.mark, by_symbol=True).get(symbol):
             marks[answer.key] = mark
     return _far_from_others("the median rate", rates, 0.0, _MEDIAN_FACTOR) | _far_from_others(
         f"the mark of {symbol}", marks, 1 / _SAME_FACTOR, _SAME_FACTOR

@@ -31,7 +31,6 @@ _WEEK = pd.Timedelta(7, "D")
 _DEADLINE_SECONDS = 50.0
 _SHARE_SECONDS = 25.0
 """How long of a minute a venue is asked for what it tells of one contract a request."""
-_SHOWN = 3
 _PUSHED_SECONDS = 10.0
 """How often what is pushed is appended."""
 _HUNG = pd.Timedelta(10, "min")
@@ -76,7 +75,7 @@ class Collector:
     log
         Called with each minute.
     progress
-        Called by `once` with a line for each venue that was asked.
+        Called with a line for each venue that was asked: requests done of how many, and the slowest ones.
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class Collector:
         self.keep, self._fail_after = keep, fail_after
         self.clock = clock or MachineClock()
         self.failed: dict[str, str] = {}
-        self._log, self._progress = log, progress
+        self._log, self._progress = log, progress or (lambda _: None)
         self._asked = VenuePolls(
             venues,
             self.clock,
@@ -331,12 +330,7 @@ class Collector:
                 raise answer
             self._running.pop(answer.exchange)
             polls.append(answer)
-            if self._progress is not None:
-                asked = {name: state.session.requests for name, state in self._states.items()}
-                slowest = sorted(self._running, key=lambda name: -asked[name])[:_SHOWN]
-                said = f"; waiting for {', '.join(slowest)}" if slowest else ""
-                done = f"{len(polls)} of {len(self._states)} venues, {sum(asked.values())} requests"
-                self._progress(f"{done}{said}")
+            self._progress(self._asked.line(self._running))
         minute = self._write([*polls, *hung])
         minute.failed |= {f"{p.exchange} {part}": why for p in polls for part, why in p.parts.items()}
         minute.changed |= {f"{p.exchange} {part}": why for p in polls for part, why in p.changed.items()}

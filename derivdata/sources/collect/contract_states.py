@@ -58,7 +58,7 @@ class ContractStates:
         """Ask for a share of the contracts; `states` of this minute have the marks and the volumes."""
         share = Share([], [], "")
         bad, started = 0, self._session.clock.utc()
-        for endpoint, item in self._due(contracts, states, now):
+        for endpoint, item in self.due(contracts, states, now):
             spent = (self._session.clock.utc() - started).total_seconds()
             if self._seconds is not None and spent >= self._seconds:
                 break
@@ -98,7 +98,7 @@ class ContractStates:
     def _cadence(self) -> pd.Timedelta:
         return pd.Timedelta(max((e.every or 0.0 for e in self.endpoints), default=0.0), "s")
 
-    def _due(
+    def due(
         self, contracts: Contracts, states: Mapping[str, State], now: pd.Timestamp
     ) -> list[tuple[VenueEndpoint, Instrument]]:
         """Return what to ask in this poll, in order."""

@@ -40,8 +40,7 @@ def contract_name(endpoint: VenueEndpoint, item: Instrument) -> str:
         "instFamily": item.name.removesuffix("-SWAP"),
         "index_name": f"{item.symbol}_{item.quote}".lower(),
     }
-    pair = item.name.rpartition("_")[2]
-    coin = {"base": base(item.symbol)[0], "quote": item.quote, "pair": pair}
+    coin = {"base": base(item.symbol)[0], "quote": item.quote, "pair": item.name.rpartition("_")[2]}
     own = endpoint.names.format(item.name, symbol=item.symbol, **coin)
     return own if endpoint.names != "{}" else names.get(endpoint.symbol, own)
 
@@ -73,6 +72,7 @@ def list_contracts(session: VenueSession, *, intervals: bool = True, again: bool
         or hour > listed[0].floor(LISTED_FOR)
         or (again and e.lists and e.every is None)
     ]
+    session.expected += sum(e.every is None for e in due)  # a poll counts the others
     problems = _ask_lists(session, due, listing[0])
     if not any(endpoint in shared.lists for endpoint in listing):
         raise problems[0]

@@ -115,7 +115,7 @@ def backfill_files(
     rows = []
     for exchange in chosen:
         host = FileHost(clock, (addresses or {}).get(exchange))
-        job = _Job(archive, exchange, host, done, progress, folder)
+        job = _Job(archive, exchange, host, done, progress or (lambda _: None), folder)
         try:
             for series in job.planned(list(dict.fromkeys(symbols)), names, window):
                 rows.append(_plan_row(series))
@@ -166,7 +166,7 @@ class _Job:
     exchange: str
     host: FileHost
     done: FileBackfill
-    progress: Callable[[str], None] | None
+    progress: Callable[[str], None]
     folder: Path | None
     _last: tuple[tuple[Path, Header] | None, list[Chunk]] = field(default=(None, []))
 
@@ -353,8 +353,7 @@ class _Job:
                     f"{counts.differing} rows of {table} are stored already with other values, from "
                     "requests; the stored values stay",
                 )
-            if self.progress is not None:
-                self.progress(f"{series.label}: {table}: {batch.files} files, {counts.written} rows")
+            self.progress(f"{series.label}: {table}: {batch.files} files, {counts.written} rows")
 
     def _correct(self, series: _Series, table: str, frame: pd.DataFrame, read: _Read) -> pd.DataFrame:
         """Put a file's rows in the place of those that it had before; return those outside its period.

@@ -55,8 +55,7 @@ def is_collected(endpoint: VenueEndpoint, *, unconfirmed: bool) -> bool:
 def keep_checks(confirmed: Mapping[str, str], contradicted: list[str]) -> None:
     """Remember endpoints that were confirmed, and forget those that were contradicted."""
     days = {**checked_on(), **confirmed}
-    for name in contradicted:
-        days.pop(name, None)
+    days = {name: day for name, day in days.items() if name not in contradicted}
     path = data_folder() / _CHECKS
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, msgspec.json.encode(days, order="sorted"))

@@ -149,7 +149,8 @@ def backfill(
     for name in chosen:
         session = VenueSession(VENUES[name], clock, address=(addresses or {}).get(name), shared=each[name])
         session.progress = progress
-        jobs.append(_Job(archive, session, wanted, window, names, unconfirmed, done, progress))
+        tell = progress or (lambda _: None)
+        jobs.append(_Job(archive, session, wanted, window, names, unconfirmed, done, tell))
     # Daemons, as are all threads that ask venues: what a venue takes its time for must not hold up an exit.
     threads = [
         threading.Thread(target=job.run, name=f"derivdata-history-{job.exchange}", daemon=True)
@@ -180,7 +181,7 @@ class _Job:
     names: Sequence[str]
     unconfirmed: bool
     done: Backfilled
-    progress: Callable[[str], None] | None
+    progress: Callable[[str], None]
     fatal: BaseException | None = None
 
     @property
@@ -196,8 +197,7 @@ class _Job:
         except DerivdataError as problem:
             failure = f"{self.exchange}: {str(problem).removeprefix(f'{self.exchange} ')}"
             self.done.failed.append(failure)  # to which other venues' threads append, too
-            if self.progress is not None:
-                self.progress(failure)
+            self.progress(failure)
         except BaseException as problem:  # what is not ours must reach the caller's thread
             self.fatal = problem
         finally:
@@ -314,5 +314,4 @@ class _Job:
         named = f"{self.exchange} {table} {symbol or 'of all symbols'}"
         errors = [request.error for request in requests if request.error]
         self.done.failed += [f"{named}: {error.removeprefix(f'{self.exchange} ')}" for error in errors]
-        if self.progress is not None:
-            self.progress(f"{named}: {'; '.join(errors) or f'{counts.written} rows'}")
+        self.progress(f"{named}: {'; '.join(errors) or f'{counts.written} rows'}")

@@ -17,6 +17,7 @@ from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.histories import chosen_venues
 from derivdata.sources.collect.liquidations import LIQUIDATIONS
 from derivdata.sources.collect.polling import VenuePolls, chosen_contracts, until_next_minute
+from derivdata.sources.collect.reporting import StatusLine
 from derivdata.sources.collect.session import Stopped
 from derivdata.sources.collect.sockets import VenueStream
 from derivdata.sources.collect.state import BOOKS
@@ -127,6 +128,7 @@ class Live:
         }
         # What is pushed of liquidations is held to the prices that are polled.
         self._polled = [n for n, wanted in self._wanted.items() if wanted or LIQUIDATIONS in polls.pushed[n]]
+        self._status, self._first = StatusLine(), {*self._polled}
         self._hours: dict[str, pd.Timestamp] = {}
         self._queue: deque[_Batch] = deque()
         self._lost: list[tuple[str, str, Window]] = []  # table and venue of rows that went unread
@@ -214,6 +216,11 @@ class Live:
         state, wanted = self._polls.states[name], self._wanted[name]
         while True:
             poll = self._polls.poll(name)
+            if name in self._first:
+                self._first.discard(name)
+                self._status.show(self._polls.line([*self._first]))
+            if not self._first:
+                self._status.end()
             rows = {table: poll.frames[table] for table in wanted if table in poll.frames}
             entries = {table: state.entries(poll, table) for table in wanted}
             if why := self._leave_out(name, rows, poll.at):

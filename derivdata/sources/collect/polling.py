@@ -25,6 +25,7 @@ from derivdata.support.text import did_you_mean
 
 _STEP = pd.Timedelta(1, "min")
 _AFTER = pd.Timedelta(5, "s")  # of each minute
+_SHOWN = 3
 
 
 def _listened_to(venues: Sequence[str], named: Sequence[str]) -> dict[str, Stream]:
@@ -125,9 +126,19 @@ class VenuePolls:
             raise
         except Exception as problem:  # of an adapter: named in the poll and in the ledger
             poll = self.states[name].lost(problem)
+        self.states[name].session.expected = 0  # more than it made
         if poll.gone:
             self.gone[name] = next(iter(poll.failed.values()), "it refuses this address")
         return poll
+
+    def line(self, running: Collection[str]) -> str:
+        """Return how many venues and requests are done of how many, and which are slowest to answer."""
+        sessions = {name: state.session for name, state in self.states.items()}
+        done = sum(session.requests for session in sessions.values())
+        of = sum(max(session.requests, session.expected) for session in sessions.values())
+        slowest = sorted(running, key=lambda name: -sessions[name].answer_seconds())[:_SHOWN]
+        said = f"; waiting for {', '.join(slowest)}" if slowest else ""
+        return f"{len(sessions) - len(running)} of {len(sessions)} venues, {done} of {of} requests{said}"
 
     def stream(self, name: str, stream: Stream, contracts: Listed | None = None) -> VenueStream:
         """Return a channel of a venue, to be started, about some contracts or all."""

@@ -137,8 +137,7 @@ class Refills:
         hour, first = now.floor("h"), self._first(now)
         # A payment bears the full hour, and a window ends before its end.
         listed = (now - _REFILL_AT).floor("h") + _MINUTE
-        ends = {"funding_settlements": listed}
-        windows = {table: (first, ends.get(table, hour)) for table in self._tables}
+        windows = {t: (first, listed if t == "funding_settlements" else hour) for t in self._tables}
         if self._polls.keeps(LIQUIDATIONS):
             windows[LIQUIDATIONS] = max(first, hour - _DAY), hour
         done = Backfilled()

@@ -115,7 +115,9 @@ class VenueSession:
     ) -> None:
         self.venue, self.clock = venue, clock
         self.shared = shared or Shared()
-        self.requests = 0
+        self.requests = self.expected = 0  # of a poll, and how many it takes as far as is known
+        self.waited = 0.0  # for its answers [s]
+        self._asked_at: pd.Timestamp | None = None  # of the request that is under way
         self.patience = math.inf  # how much longer it may wait: to ask again, for a limit, for silence [s]
         self.progress: Callable[[str], None] | None = None  # called with how far a long walk is
         self.context: dict[str, Any] = {}
@@ -123,6 +125,11 @@ class VenueSession:
         self._address = address
         self._http = KeylessSession()
         self.notices: list[str] = []
+
+    def answer_seconds(self) -> float:
+        """Return how long an answer of a poll takes on average, with the one that is waited for."""
+        since, now = self._asked_at, self.clock.utc()
+        return (self.waited + (now - (since or now)).total_seconds()) / max(self.requests, 1)
 
     def ask(
         self,
@@ -142,12 +149,14 @@ class VenueSession:
 
         def ask() -> tuple[Records, str, bytes]:
             self._pace(endpoint)
-            sent = self.clock.utc()
+            self._asked_at = sent = self.clock.utc()
             try:
                 return self._once(endpoint, given, context)
             except (VenueError, NetworkError):
                 self.patience -= (self.clock.utc() - sent).total_seconds()
                 raise
+            finally:
+                self.waited, self._asked_at = self.waited + (self.clock.utc() - sent).total_seconds(), None
 
         return persist(ask, partial(self._pause, part), self._be_patient, tries=_TRIES)
 

@@ -192,7 +192,6 @@ class VenueStream:
                         spoken = now
                     continue
                 body = message.encode() if isinstance(message, str) else message
-                body = gzip.decompress(body) if body[:2] == _GZIP else body
                 self._take(place, socket, body, context)
         except self._trouble as problem:
             self._tell(problem)
@@ -215,13 +214,14 @@ class VenueStream:
 
     def _read(self, socket: ClientConnection, body: bytes, context: Context, now: pd.Timestamp) -> bool:
         """Keep the rows of a frame, or answer it; return whether it shows that a subscription holds."""
-        if self._stream.marker in body:
-            try:
+        try:
+            body = gzip.decompress(body) if body[:2] == _GZIP else body
+            if self._stream.marker in body:
                 self._keep(body, context, now)
-            except SchemaError as problem:
-                exchange, channel = self.venue.exchange, self.channel
-                raise SchemaError(self._quarantine.keep(exchange, channel, body, str(problem), now)) from None
-            return True
+                return True
+        except (SchemaError, EOFError, zlib.error, gzip.BadGzipFile) as problem:
+            exchange, channel = self.venue.exchange, self.channel
+            raise SchemaError(self._quarantine.keep(exchange, channel, body, str(problem), now)) from None
         if body != b"pong":
             with contextlib.suppress(ValueError, msgspec.DecodeError):  # text that is no JSON says nothing
                 reply = self._stream.answer(body)

@@ -132,14 +132,17 @@ class VenueState:
 
     def begin(self) -> Poll:
         """Return an empty poll of this instant; its waiting is bounded."""
-        self.session.patience = _PATIENCE_SECONDS
+        self.session.patience, self.session.waited, self.session.requests = _PATIENCE_SECONDS, 0.0, 0
         return Poll(self.session.venue.exchange, self.session.clock.utc())
 
     def poll(self) -> Poll:
         """Ask for what is due and return a row of each contract; a part that fails fails its tables only."""
         poll = self.begin()
         try:
+            due = self.session.expected = self._bulk.count(poll.at, self.contracts)
             self.contracts = list_contracts(self.session, intervals=self._with_rates)
+            of_one = len(self.by_contract.due(self.contracts, {}, poll.at))
+            self.session.expected += self._bulk.count(poll.at, self.contracts) - due + of_one
         except Stopped:
             raise
         except DerivdataError as problem:

@@ -145,17 +145,10 @@ def _binance(kind: str, market: str, tables: Mapping[str, int], *, name: str = "
     )
 
 
+_METRICS = {"oi_history": 288, "positioning_history": 864}
 FILES: tuple[FileKind, ...] = (
     *(_binance("fundingRate", market, {"funding_settlements": 3}) for market in ("um", "cm")),
-    *(
-        _binance(
-            "metrics",
-            market,
-            {"oi_history": 288, "positioning_history": 864},
-            offset=pd.Timedelta(5, "min"),
-        )
-        for market in ("um", "cm")
-    ),
+    *(_binance("metrics", market, _METRICS, offset=pd.Timedelta(5, "min")) for market in ("um", "cm")),
     _binance("markPriceKlines", "um", {"prices_history": 24}, name="1h", fixed={"kind": "mark"}),
     _binance("indexPriceKlines", "um", {"prices_history": 24}, name="1h", fixed={"kind": "index"}),
     _binance("klines", "um", {"prices_history": 24, "volume_taker": 24}, name="1h", fixed={"kind": "last"}),
@@ -332,6 +325,5 @@ def _field(text: str, name: str) -> str:
 
 def _digest(body: bytes, like: str) -> str:
     """Return the checksum of a file in the kind of another: SHA-256, or MD5 of 32 digits."""
-    if len(like) == 32:
-        return hashlib.md5(body, usedforsecurity=False).hexdigest()
-    return hashlib.sha256(body).hexdigest()
+    kind = "md5" if len(like) == 32 else "sha256"
+    return hashlib.new(kind, body, usedforsecurity=False).hexdigest()
