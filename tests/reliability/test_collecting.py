@@ -311,7 +311,7 @@ def test_frames_of_a_channel_that_cannot_be_read_cost_their_instants_alone(
     clock, archive = EventClock(FIRST), open_archive(tmp_path / "market")
     end = FIRST + count(12, 660) * MINUTE
     fakes = faked(int(end.timestamp()) + 86_400, clock, monkeypatch)
-    socket, opened = Garbling(clock, fakes.states()["BTC"][2]), list[str]()
+    socket, opened = Garbling(clock, dict(fakes.states())["BTC"][2]), list[str]()
 
     def connect(address: str, **_: Any) -> Any:
         opened.append(address)

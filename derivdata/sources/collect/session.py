@@ -129,7 +129,7 @@ class VenueSession:
     def answer_seconds(self) -> float:
         """Return how long an answer of a poll takes on average, with the one that is waited for."""
         since, now = self._asked_at, self.clock.utc()
-        return (self.waited + (now - (since or now)).total_seconds()) / max(self.requests, 1)
+        return (self.waited + float((now - (since or now)).total_seconds())) / max(self.requests, 1)
 
     def ask(
         self,
