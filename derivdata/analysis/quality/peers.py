@@ -230,7 +230,7 @@ def _change_of_octave(octaves: Floats) -> tuple[Floats, Array]:
         first, then = (side.argmax(axis=0) for side in sides)
         sure = ((count >= _PINNED) & (most >= 0.8 * count)).all(axis=0) & (first != then)
         if sure.any():
-            best = int(np.where(sure, most.sum(axis=0), 0).argmax())
+            best = int(np.argmax(np.where(sure, most.sum(axis=0), 0)))
             change[row], at[row] = np.log(2.0) * (then[best] - first[best]), best + 1
     return change, at
 
