@@ -108,7 +108,7 @@ class TestClean:
         assert dated["expiry"].item() == MONTH
         assert dated["status"].item() == Status.EXPIRY_TIME_ASSUMED
         assert dated["year_fraction"].item() == chain.clean(options({}))["year_fraction"].item()
-        near = options({"time": MONTH - pd.Timedelta(59, "min")}, {"time": MONTH - pd.Timedelta(1, "h")})
+        near = options({"time": MONTH - pd.Timedelta(3599, "s")}, {"time": MONTH - pd.Timedelta(1, "h")})
         assert chain.clean(near)["status"].tolist() == [Status.NEAR_EXPIRY, 0]
         assert chain.clean(near, min_time="2h")["status"].tolist() == [Status.NEAR_EXPIRY] * 2
         frame = options(
