@@ -21,7 +21,7 @@ HOUR = pd.Timedelta("1h")
 
 @pytest.fixture(scope="module")
 def found() -> xr.Dataset:
-    dd.connect("sample")
+    dd.connect("sample", cache="off")  # no folder of this test alone is there yet
     return dd.features(["BTC", "ETH"], START, NAMES, end=END, venues=VENUES)
 
 
