@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import http.server
 import re
+import shutil
 import threading
 import tomllib
 from collections.abc import Iterator
@@ -92,6 +93,25 @@ def test_other_bytes_are_refused_and_a_file_put_there_by_hand_is_taken(
         dd.datasets.load("made")
     path.write_bytes(MADE)
     assert len(dd.datasets.load("made")) == 2
+
+
+@pytest.mark.parametrize("another_was_first", [True, False])
+def test_a_set_that_cannot_be_put_in_its_place_is_an_error_unless_it_is_there(
+    files: Path, monkeypatch: pytest.MonkeyPatch, another_was_first: bool
+) -> None:
+    (files / "x" / "made.csv").write_bytes(MADE)
+
+    def rename(self: Path, target: Path) -> None:
+        if another_was_first:
+            shutil.copytree(self, target)
+        raise OSError("there is no way")
+
+    monkeypatch.setattr(Path, "rename", rename)
+    if another_was_first:
+        assert len(dd.datasets.load("made")) == 2
+    else:
+        with pytest.raises(OSError, match="there is no way"):
+            dd.datasets.load("made")
 
 
 def test_without_a_network_the_address_is_named(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:

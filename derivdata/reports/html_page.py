@@ -82,7 +82,7 @@ class Section:
 
     Where `drawings` is None, a report that is only compared with, no figure is drawn. `headlines` are parts
     of the sentence at the top about each symbol; `rest` adds what a second process computes, once all
-    sections have been begun.
+    sections have started.
     """
 
     title: str

@@ -12,7 +12,7 @@ import hashlib
 import json
 import tempfile
 import tomllib
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +98,11 @@ def _make(dataset: dict[str, Any], folder: Path, archive: Path) -> None:
         whole = Path(made) / "archive"
         for part, files in zip(dataset["parts"], paths, strict=True):
             import_files(dataset["table"], files, whole, set=part.get("set"), tz=part.get("tz"), **how)
-        with suppress(OSError):  # another process was first
+        try:
             whole.rename(archive)
+        except OSError:
+            if not archive.is_dir():  # else another process was first
+                raise
 
 
 def _fetched(base: str, file: dict[str, Any], folder: Path) -> Path:

@@ -106,7 +106,7 @@ def test_a_collector_keeps_as_long_as_it_was_told_and_refills_no_further(
 def test_a_full_disk_ends_collecting_with_one_line_and_nothing_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the last step of an append, with which the rows of the third minute are told."""
+    """The disk is full at the last step of the append of the third minute."""
     archive, clock = open_archive(tmp_path / "market"), EventClock(START)
     fakes, minutes = faked(LAST, clock, monkeypatch), list[Minute]()
 

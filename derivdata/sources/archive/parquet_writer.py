@@ -66,7 +66,7 @@ def _write_rows(path: Path, table: Table, parts: Sequence[Iterable[pa.Table]]) -
         use_dictionary=[*texts, "time"],
         write_statistics=[name for name in _PRUNED if name in schema.names],
         write_page_checksum=True,
-        # Words that occur are counted anew for each of the batches, by default 1,024 rows.
+        # Words that occur are counted again in each batch, of 1,024 rows by default.
         write_batch_size=GROUP_ROWS,
     ) as writer:
         for batch in chain.from_iterable(map(_in_groups, parts)):

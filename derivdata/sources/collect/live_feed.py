@@ -126,7 +126,7 @@ class Live:
             n: [t for t in names if state.gives(t) and t not in polls.pushed[n]]
             for n, state in polls.states.items()
         }
-        # What is pushed of liquidations is held to the prices that are polled.
+        # Liquidations that are pushed are compared with the prices that are polled.
         self._polled = [n for n, wanted in self._wanted.items() if wanted or LIQUIDATIONS in polls.pushed[n]]
         self._status, self._first = StatusLine(), {*self._polled}
         self._hours: dict[str, pd.Timestamp] = {}

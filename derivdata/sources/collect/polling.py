@@ -86,7 +86,7 @@ class VenuePolls:
         needed = {name: {*(names or ())} - {*self.pushed.get(name, ())} for name in chosen}
         for name in chosen if self.keeps(LIQUIDATIONS) else ():
             if any(LIQUIDATIONS in endpoint.tables for endpoint in VENUES[name].endpoints):
-                needed[name].add("prices_history")  # to which liquidations are held
+                needed[name].add("prices_history")  # with which liquidations are compared
         self.states = {
             name: VenueState(
                 VenueSession(VENUES[name], clock, address=self.addresses.get(name), shared=shared),
