@@ -95,7 +95,7 @@ def _states(fakes: Fakes, shape: Row, params: Row, symbol: str) -> list[Row]:
             "both_usd": 2 * coins * mark, "both_e4": 2 * coins * 10000,
             "mark": mark, "high": mark + 9, "low": mark - 9,
             "bought": bought, "taken": bought + sold,
-            "last": mark + 1.0, "last_high": mark + 10.0, "last_low": mark - 8.0,
+            "last": mark + 1.0, "index": mark - 2.0, "last_high": mark + 10.0, "last_low": mark - 8.0,
         }
         for second, coins, mark in fakes.truth.oi(symbol)[-shape.get("last", 0) :]
         for bought, sold in [taken(symbol, second)]

@@ -210,6 +210,14 @@ def _deliveries(_: str, params: Row, now: int) -> Any:
     return {"result": {"data": rows, "records_total": len(days)}}
 
 
+def _delivered_days(_: str, params: Row, now: int) -> Any:
+    """Deliveries of a pair, all at once, stamped with the day or 08:00 of it."""
+    days = [day for day in range(T0 // 86400 - 30, now // 86400 + 1) if day * 86400 + 8 * HOUR <= now]
+    return [
+        {"deliveryTime": 1000 * (d * 86400 + d % 2 * 8 * HOUR), "deliveryPrice": delivered(d)} for d in days
+    ]
+
+
 def _dvol(_: str, params: Row, now: int) -> Any:
     seconds = _steps(params, now, HOUR, 1000, "start_timestamp", "end_timestamp")[-30:]
     return {
@@ -253,6 +261,7 @@ _LISTS: dict[tuple[str, str], Callable[[str, Row, int], Any]] = {
     ("kraken", "/1h"): _kraken_marks,
     ("deribit", "/get_last_trades_by_currency_and_time"): _trades,
     ("deribit", "/get_delivery_prices"): _deliveries,
+    ("binance", "/delivery-price"): _delivered_days,
     ("deribit", "/get_volatility_index_data"): _dvol,
     ("okx", "/option-trades"): _okx_trades,
 }

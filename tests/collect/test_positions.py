@@ -132,19 +132,22 @@ OF_OPTIONS: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("table", OF_OPTIONS)
+@pytest.mark.parametrize(
+    ("table", "venue"), [*((table, "deribit") for table in OF_OPTIONS), ("delivery_prices", "binance")]
+)
 def test_options_of_a_window_are_the_truth_row_for_row(
-    fill: Any, archive: Archive, fakes: Fakes, table: str
+    fill: Any, archive: Archive, fakes: Fakes, table: str, venue: str
 ) -> None:
     start, (column, wanted) = END - pd.Timedelta(2, "D"), OF_OPTIONS[table]
-    assert fill(table, "deribit", start=start).failed == []
+    assert fill(table, venue, start=start).failed == []
     rows = archive.read(table, start, END)
     assert [
         (time.timestamp() * 1000, value) for time, value in zip(rows["time"], rows[column], strict=True)
     ] == (wanted(start))
     asked = len(fakes.log)
-    assert fill(table, "deribit", start=start).written == {}
-    assert {place for _, place, _, _ in fakes.log[asked:]} <= {"/public/get_instruments"}
+    assert fill(table, venue, start=start).written == {}
+    lists = {"/public/get_instruments", "/fapi/v1/exchangeInfo", "/dapi/v1/exchangeInfo"}
+    assert {place for _, place, _, _ in fakes.log[asked:]} <= lists
 
 
 def test_a_collector_polls_the_newest_option_trades_where_they_are_named(

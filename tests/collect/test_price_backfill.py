@@ -58,12 +58,16 @@ def test_gate_tells_its_mark_beside_the_open_interest(fill: Any, archive: Archiv
 
 
 @pytest.mark.parametrize(
-    ("venue", "known"), [("binance", {"mark": 0.0, "last": 1.0}), ("bybit", {"mark": 0.0})]
+    ("venue", "known"),
+    [
+        ("binance", {"mark": 0.0, "last": 1.0, "index": -2.0}),
+        *((v, {"mark": 0.0, "index": -2.0}) for v in ("bybit", "okx")),
+    ],
 )
 def test_candles_are_asked_only_where_unconfirmed_requests_are_wanted(
     venue: str, known: dict[str, float], fill: Any, archive: Archive, fakes: Fakes
 ) -> None:
-    """A candle's price is its open, at its start; binance has candles of the mark and of trades."""
+    """A candle's price is its open, at its start; binance has candles of trades too."""
     done = fill("prices_history", venue)
     assert done.notices == [
         f"{venue} has no confirmed request for the past of prices_history: only what is polled is there"
@@ -74,6 +78,21 @@ def test_candles_are_asked_only_where_unconfirmed_requests_are_wanted(
     assert set(found) == set(known)
     for kind, above in known.items():
         hold(found[kind], inside([(s, mark + above) for s, mark in fakes.truth.bars("BTC")]), "1h")
+
+
+@pytest.mark.parametrize("venue", ["binance", "bybit", "okx"])
+def test_the_past_of_dated_futures_is_the_mark_beside_the_index(
+    venue: str, fill: Any, archive: Archive, fakes: Fakes
+) -> None:
+    """Of those that are listed: the ledger has no window of them, since others may have expired in it."""
+    fakes.extras = True
+    assert fill("futures_history", venue, unconfirmed=True).failed == []
+    rows = archive.read("futures_history", FIRST, LAST).set_index("time")
+    assert set(rows["expiry"]) == {pd.Timestamp("2026-03-27T08:00Z")}
+    truth = inside(fakes.truth.bars("BTC"))
+    hold(rows, truth, "1h")
+    np.testing.assert_array_equal(rows["index_price_usd"], truth - 2.0)
+    assert archive.requests().empty
 
 
 def test_paradex_has_a_row_of_its_rate_for_every_minute(fill: Any, archive: Archive) -> None:

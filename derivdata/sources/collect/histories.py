@@ -27,7 +27,7 @@ from derivdata.sources.collect.liquidations import (
 )
 from derivdata.sources.collect.questions import require_plausible
 from derivdata.sources.collect.session import Contracts, Shared, Stopped, VenueSession, shared_by_host
-from derivdata.sources.venues.endpoint import VenueEndpoint
+from derivdata.sources.venues.endpoint import DATED, VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument
 from derivdata.sources.venues.registry import VENUES
 from derivdata.support import times
@@ -221,8 +221,9 @@ class _Job:
                 self._liquidations(contracts, endpoints)
                 continue
             for symbol in self.symbols if endpoints else ():
-                item = contracts.by_symbol.get(symbol) or contracts.ended.get(symbol)
-                if item is not None:
+                one = contracts.by_symbol.get(symbol) or contracts.ended.get(symbol)
+                dated = [item for item in contracts.dated if item.symbol == symbol]
+                for item in dated if table == DATED else filter(None, [one]):
                     self._contract(endpoints, table, item)
 
     def _liquidations(self, contracts: Contracts, endpoints: list[VenueEndpoint]) -> None:
@@ -253,6 +254,8 @@ class _Job:
         if table not in OF_KINDS:
             fitting = fitting[:1]
         window = max(filter(None, map(self._reachable, fitting)), key=lambda w: w.end - w.start, default=None)
+        if window is not None and table == DATED:
+            window = _life(item, window)
         if window is None:
             return
         if table == "funding_settlements" and item.listed is None:  # since the first payment at least
@@ -271,7 +274,9 @@ class _Job:
             except DerivdataError as problem:
                 self._enter_failure(table, item.symbol, gap, problem)
                 continue
-            entered = [LedgerEntry(self.exchange, item.symbol, gap.start, end)] if end > gap.start else []
+            # Of dated futures those that expired may be listed no more: no window of a symbol is whole
+            is_whole = end > gap.start and table != DATED
+            entered = [LedgerEntry(self.exchange, item.symbol, gap.start, end)] if is_whole else []
             self._write(table, item.symbol, rows, entered)
 
     def _rows(
@@ -315,3 +320,10 @@ class _Job:
         errors = [request.error for request in requests if request.error]
         self.done.failed += [f"{named}: {error.removeprefix(f'{self.exchange} ')}" for error in errors]
         self.progress(f"{named}: {'; '.join(errors) or f'{counts.written} rows'}")
+
+
+def _life(item: Instrument, window: times.Window) -> times.Window | None:
+    """Return the part of a window in which a dated future was listed."""
+    listed, expiry = (pd.Timestamp(stamp or 0, unit="us", tz="UTC") for stamp in (item.listed, item.expiry))
+    first, last = max(window.start, listed), min(window.end, expiry)
+    return times.Window(first, last) if first < last else None

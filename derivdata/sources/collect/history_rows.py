@@ -12,7 +12,7 @@ from derivdata import tables
 from derivdata.errors import SchemaError
 from derivdata.sources.collect.contracts import contract_name, endpoints_for
 from derivdata.sources.collect.session import VenueSession
-from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
+from derivdata.sources.venues.endpoint import DATED, Venue, VenueEndpoint
 from derivdata.sources.venues.paging import walk
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.registry import VENUES
@@ -23,6 +23,7 @@ TABLES = {
     "funding_settlements": ("settlements",),
     "oi_history": ("oi_history",),
     "prices_history": ("prices", "oi_history", "settlements"),
+    DATED: ("prices",),
     "funding_history": ("funding_series",),
     "positioning_history": ("positioning", "oi_history"),
     "prices_spot": ("spot",),
@@ -150,14 +151,18 @@ def history(
     records = Records()
     given = {endpoint.symbol: contract_name(endpoint, item)} if endpoint.symbol else {}
     context: dict[str, Any] = {"instrument": item.name}
-    if endpoint.marks is not None and not item.inverse:
+    marks = endpoint.marks
+    if marks is not None and (table == DATED if DATED in endpoint.tables else not item.inverse):
         prices = Records()
-        for page in pages(session, endpoint.marks, first, last, given, context=context):
-            require_contract(endpoint.marks, page, item)
+        asked = {marks.symbol: contract_name(marks, item)}
+        for page in pages(session, marks, first, last, asked, context=context):
+            require_contract(marks, page, item)
             prices.add(page)
-        names = ["prices_history"]
         prices.prices = list({row.time: row for row in prices.prices}.values())  # pages overlap by a row
-        context |= frames(endpoint.exchange, prices, names)
+        if table == DATED:
+            records.prices = prices.prices
+        else:
+            context |= frames(endpoint.exchange, prices, ["prices_history"])
     for page in pages(session, endpoint, first, last, given, context=context):
         require_contract(endpoint, page, item)
         records.add(page)

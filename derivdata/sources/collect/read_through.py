@@ -22,6 +22,7 @@ from derivdata.sources.collect.liquidations import LIQUIDATIONS
 from derivdata.sources.collect.reporting import StatusLine
 from derivdata.sources.collect.state import BOOKS, STATE
 from derivdata.sources.query import Query
+from derivdata.sources.venues.endpoint import DATED
 from derivdata.support.forking import renew_in_child
 
 _FRESH = pd.Timedelta(60, "s")
@@ -30,7 +31,7 @@ _SETTLED_AFTER = pd.Timedelta(2, "min")  # venues list a payment a little after 
 _SHARE_SECONDS = 10.0
 """How long a user waits for open interest that takes a request for each contract; the next state has more."""
 _FIRST = pd.Timestamp("2019-01-01", tz="UTC")
-_FILLED = (*(name for name in HISTORIES if name != _SAMPLED), LIQUIDATIONS)
+_FILLED = (*(name for name in HISTORIES if name not in (_SAMPLED, DATED)), LIQUIDATIONS)
 
 
 def open_venues(

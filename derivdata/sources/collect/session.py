@@ -49,7 +49,8 @@ class Contracts:
         for item in sorted(items, key=lambda i: (i.rank, i.name)):
             if item.perpetual:
                 (self.by_symbol if item.active else self.ended).setdefault(item.symbol, item)
-        self.collected = [*self.by_symbol.values(), *(i for i in items if i.is_dated and i.active)]
+        self.dated = [i for i in items if i.is_dated]
+        self.collected = [*self.by_symbol.values(), *(i for i in self.dated if i.active)]
 
 
 class ContractList(NamedTuple):

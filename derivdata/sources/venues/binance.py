@@ -32,7 +32,15 @@ from derivdata.sources.venues.readers import (
     taken,
 )
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, Interval, Liquidation, OiPoint, Records, Taken
+from derivdata.sources.venues.record_types import (
+    Delivery,
+    Instrument,
+    Interval,
+    Liquidation,
+    OiPoint,
+    Records,
+    Taken,
+)
 from derivdata.sources.venues.shapes import Book, Figures, Listed, Paid, Sided, spelled
 from derivdata.sources.venues.wire import Wire, expiry_in
 from derivdata.tables import contract
@@ -40,6 +48,7 @@ from derivdata.tables import contract
 _COIN = "https://dapi.binance.com"
 _SPOT = "https://data-api.binance.vision"
 _DEFAULT_HOURS = 8.0
+_DAY_US = 86_400_000_000
 _RESTING = ("PERPETUAL", "TRADIFI_PERPETUAL")
 _REASONS = {451: "region", -1003: "limit", **dict.fromkeys((-1000, -1001, -1007, -1008, -1016), "busy")}
 
@@ -265,22 +274,35 @@ _Bar = tuple[int, str, str, str, str, str, int, str, int, str, str, str]
 
 
 def klines(reading: Reading) -> Records:
-    """Read prices at the start of each bar: mark prices, or last prices.
+    """Read prices at the start of each bar: of the mark, the index of a pair, or the last trade.
 
     Beside last prices stands what takers bought of the turnover, of bars that are over; the rest they sold.
     """
-    item, resolution = reading.instrument(reading.asked("symbol"), named), reading.resolution("interval")
-    bars = reading.decode(list[_Bar])
-    if "markPrice" in reading.place:
-        return reading.prices([row[:2] for row in bars], item, "mark", resolution)
-    records = reading.prices([row[:2] for row in bars], item, "last", resolution)
-    for start, row in zip(records.times, bars if not item.inverse else (), strict=False):
+    item = reading.instrument(reading.asked("symbol", "pair"), named)
+    resolution, bars = reading.resolution("interval"), reading.decode(list[_Bar])
+    kind = next((kind for kind in ("mark", "index") if f"{kind}Price" in reading.place), "last")
+    records = reading.prices([row[:2] for row in bars], item, kind, resolution)
+    has_turnover = kind == "last" and not item.inverse
+    for start, row in zip(records.times, bars if has_turnover else (), strict=False):
         turnover, bought = reading.required(row[7]), reading.required(row[10])
         if bought > turnover:
             reading.fail(f"takers bought {bought:g} of a turnover of {turnover:g}")
         if reading.has_ended(start, resolution):
             records.taken.append(Taken(item, start, bought, turnover - bought, resolution))
     return records
+
+
+class _Delivered(Wire):
+    deliveryTime: int
+    deliveryPrice: float
+
+
+def deliveries(reading: Reading) -> Records:
+    """Read what quarterly futures of a pair were delivered at: at 08:00, though some stamps say 00:00."""
+    symbol = reading.instrument(reading.asked("pair"), named).symbol
+    rows = [(reading.ms(row.deliveryTime), row.deliveryPrice) for row in reading.rows(_Delivered)]
+    days = [Delivery(symbol, time // _DAY_US * _DAY_US + _DAY_US // 3, price) for time, price in rows]
+    return Records(deliveries=days, times=[day.time for day in days])
 
 
 _endpoint = partial(VenueEndpoint, "binance")
@@ -336,6 +358,19 @@ def _of_market(of: partial[VenueEndpoint], base: str) -> tuple[VenueEndpoint, ..
     )  # fmt: skip
 
 
+def _candles(of: partial[VenueEndpoint], base: str) -> tuple[VenueEndpoint, ...]:
+    """Return the requests for prices of a market; of a dated future the mark with the index beside it."""
+    candles_of = partial(
+        of, "prices", read=klines, params={"interval": "1h"}, paging=Paging(limit=1500), weight=10,
+        confirmed=False,
+    )  # fmt: skip
+    index = candles_of(path=f"{base}/indexPriceKlines", symbol="pair")
+    mark = candles_of(
+        path=f"{base}/markPriceKlines", symbol="symbol", tables=("prices_history", DATED), marks=index
+    )
+    return mark, candles_of(path=f"{base}/klines", symbol="symbol"), index
+
+
 ENDPOINTS = (
     *_of_market(_linear, "/fapi/v1"),
     _linear(
@@ -361,19 +396,13 @@ ENDPOINTS = (
         params={"contractType": "PERPETUAL", "period": "1h"}, pool="data",
         paging=Paging(limit=500, descending=True, reach_days=30, span_hours=499),
     ),
-    *OPTION_ENDPOINTS,
-    *(
-        of(
-            "prices", path, klines, params={"interval": "1h"}, symbol="symbol", paging=Paging(limit=1500),
-            weight=10, confirmed=False,
-        )
-        for path, of in (
-            ("/fapi/v1/markPriceKlines", _linear),
-            ("/fapi/v1/klines", _linear),
-            ("/dapi/v1/markPriceKlines", _inverse),
-            ("/dapi/v1/klines", _inverse),
-        )
+    _linear(
+        "deliveries", "/futures/data/delivery-price", deliveries, symbol="pair", pool="data",
+        paging=Paging("cursor", start="", end="", limit_name=""), note="of quarterly futures",
     ),
+    *OPTION_ENDPOINTS,
+    *_candles(_linear, "/fapi/v1"),
+    *_candles(_inverse, "/dapi/v1"),
     _linear(
         "spot", "/api/v3/klines", candles("", named, "spot", by="symbol", step="interval"), host=_SPOT,
         params={"interval": "1h"}, symbol="symbol", names="{base}{quote}", paging=Paging(limit=1000),

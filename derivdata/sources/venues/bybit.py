@@ -230,11 +230,15 @@ _BASES = ("BTC", "ETH", "SOL", "XRP", "DOGE")
 def _of_category(category: Literal["linear", "inverse"]) -> tuple[VenueEndpoint, ...]:
     always = {"category": category}
     of = partial(_endpoint, margin=category)
-    klines = partial(
-        of, "prices", "/v5/market/mark-price-kline",
-        candles("result.list", _named, "mark", by="symbol", step="interval"), symbol="symbol",
-        paging=Paging(descending=True, limit=1000, start="start", end="end"),
+    mark, index = (
+        partial(
+            of, "prices", f"/v5/market/{kind}-price-kline",
+            candles("result.list", _named, kind, by="symbol", step="interval"), symbol="symbol",
+            paging=Paging(descending=True, limit=1000, start="start", end="end"),
+        )
+        for kind in ("mark", "index")
     )  # fmt: skip
+    hourly = {"params": {**always, "interval": "60"}, "confirmed": False}
     return (
         of(
             "instruments", f"/v5/market/instruments-info?category={category}",
@@ -252,13 +256,14 @@ def _of_category(category: Literal["linear", "inverse"]) -> tuple[VenueEndpoint,
         of(
             "oi_history", "/v5/market/open-interest", open_interest,
             params={**always, "intervalTime": "5min"}, symbol="symbol",
-            paging=Paging(descending=True, limit=200), marks=klines(params={**always, "interval": "5"}),
+            paging=Paging(descending=True, limit=200), marks=mark(params={**always, "interval": "5"}),
         ),
         of(
             "book", "/v5/market/orderbook", books(_BOOK, "result", _named), params={**always, "limit": "500"},
             symbol="symbol",
         ),
-        klines(params={**always, "interval": "60"}, confirmed=False),
+        mark(**hourly, tables=("prices_history", DATED), marks=index(**hourly)),
+        index(**hourly),
         of(
             "positioning", "/v5/market/account-ratio", positioning(_RATIO, "result.list", _named, "accounts"),
             params={**always, "period": "1h"}, symbol="symbol", paging=Paging(descending=True, limit=500),

@@ -226,10 +226,11 @@ class _Ohlc(Wire):
     result: dict[str, msgspec.Raw]
 
 
-def mark_candles(reading: Reading) -> Records:
-    """Read mark prices at the start of each hour."""
+def price_candles(reading: Reading) -> Records:
+    """Read marks, or the index (``spot``), at the start of each hour."""
     rows = [(row.time, row.open) for row in reading.part(list[_Candle], "candles")]
-    return reading.prices(rows, reading.instrument(reading.asked("symbol"), _named), "mark", "1h")
+    kind = "mark" if "/mark/" in reading.place else "index"
+    return reading.prices(rows, reading.instrument(reading.asked("symbol"), _named), kind, "1h")
 
 
 def spot_candles(reading: Reading) -> Records:
@@ -251,14 +252,12 @@ _analytics = partial(
     _endpoint, params={"interval": "3600"}, symbol="symbol",
     paging=Paging(start="since", end="to", unit="s", limit=2000, limit_name=""),
 )  # fmt: skip
-_MARKS = _endpoint(
-    "prices",
-    f"{_CHARTS}/mark/{{symbol}}/1h",
-    mark_candles,
-    symbol="symbol",
-    confirmed=False,
+_candles = partial(
+    _endpoint, "prices", read=price_candles, symbol="symbol", confirmed=False,
     paging=Paging(start="from", end="to", unit="s", limit=2000, limit_name=""),
-)
+)  # fmt: skip
+_INDEX = _candles(path=f"{_CHARTS}/spot/{{symbol}}/1h", note="that spot is the index is unconfirmed")
+_MARKS = _candles(path=f"{_CHARTS}/mark/{{symbol}}/1h", tables=("prices_history", DATED), marks=_INDEX)
 
 ENDPOINTS = (
     _endpoint(
@@ -284,6 +283,7 @@ ENDPOINTS = (
         note="clients take the volumes of PF_ contracts for coins; the venue states no unit",
     ),
     _MARKS,
+    _INDEX,
     _endpoint(
         "spot", "/0/public/OHLC", spot_candles, host="https://api.kraken.com", symbol="pair", names="{pair}",
         params={"interval": "60"}, margin="linear", weight=4,

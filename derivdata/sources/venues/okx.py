@@ -48,6 +48,10 @@ def _named(name: str) -> Instrument:
     return Instrument(name, parts[0], quote, inverse=quote == "USD", perpetual=swap, expiry=expiry)
 
 
+def _of_pair(name: str) -> Instrument:
+    return _named(f"{name}-SWAP")
+
+
 class _Funding(Wire):
     instId: str
     instType: str
@@ -305,6 +309,15 @@ _DATED = "instType=FUTURES"
 _FAMILIES = ("BTC-USD", "ETH-USD")
 _chain = partial(_endpoint, "chain", symbol="instFamily", every=300, each=_FAMILIES)
 _WALK = Paging(descending=True, start="", end="after", limit=400, reach_days=90)
+_CANDLES = "/api/v5/market/history"
+_hourly = partial(
+    _endpoint, params={"bar": "1H"}, symbol="instId",
+    paging=Paging(descending=True, start="", end="after", limit=100, exclusive=True),
+)  # fmt: skip
+_INDEX = _hourly(
+    "prices", f"{_CANDLES}-index-candles", candles("data", _of_pair, "index", by="instId", step="bar"),
+    names="{base}-{quote}", confirmed=False,
+)  # fmt: skip
 
 ENDPOINTS = (
     _endpoint("instruments", "/api/v5/public/instruments?instType=SWAP", instruments, lists=True),
@@ -386,11 +399,14 @@ ENDPOINTS = (
         paging=Paging(descending=True, start="", end="after", limit=100, reach_days=90),
         note="three months",
     ),
-    _endpoint(
-        "spot", "/api/v5/market/history-candles",
-        candles("data", lambda name: _named(f"{name}-SWAP"), "spot", by="instId", step="bar"),
-        params={"bar": "1H"}, symbol="instId", names="{base}-{quote}", margin="linear",
-        paging=Paging(descending=True, start="", end="after", limit=100, exclusive=True),
+    _hourly(
+        "prices", f"{_CANDLES}-mark-price-candles", candles("data", _named, "mark", by="instId", step="bar"),
+        tables=("prices_history", DATED), marks=_INDEX, confirmed=False,
+    ),
+    _INDEX,
+    _hourly(
+        "spot", f"{_CANDLES}-candles", candles("data", _of_pair, "spot", by="instId", step="bar"),
+        names="{base}-{quote}", margin="linear",
     ),
     _endpoint("funding", "funding-rate", funding_rates, tables=RATE_TABLES, method="WS"),
     _endpoint("book", "books", book_frames, method="WS"),

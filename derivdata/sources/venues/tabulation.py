@@ -68,7 +68,7 @@ def frames(
         "oi_history": lambda: _oi(records, at),
         "markets_symbol_exchanges": lambda: _market(records.states, at),
         "prices_history": lambda: _prices(records, at),
-        "futures_history": lambda: _futures(records.states, at),
+        "futures_history": lambda: _futures(records, at),
         "prices_spot": lambda: _spot(records.prices),
         "positioning_history": lambda: _positioning(records.positioning),
         "volume_taker": lambda: _taken(records.taken),
@@ -254,17 +254,32 @@ def _price(state: State) -> float | None:
     return state.mark or state.price or None  # venues write 0 where they have none
 
 
-def _futures(states: list[State], at: int | None) -> dict[str, Any]:
-    """Return dated futures that still run; what has no index takes that of another of coin and quote."""
+def _futures(records: Records, at: int | None) -> dict[str, Any]:
+    """Return dated futures that still run; what has no index takes that of another of coin and quote.
+
+    Of the past it takes the index of the mark's instant.
+    """
+    states = records.states
     _check_marks(states)
     indices = {(s.instrument.symbol, s.instrument.quote): s.index_price for s in states if s.index_price}
-    rows = [
-        s
-        for s in states
+    then = {
+        (p.instrument.symbol, p.instrument.quote, p.time): p.price
+        for p in records.prices
+        if p.kind == "index"
+    }
+    past = [p for p in records.prices if p.kind == "mark"]
+    told = [(state, "raw") for state in states]
+    for p in past:
+        index = then.get((p.instrument.symbol, p.instrument.quote, p.time))
+        told.append((State(p.instrument, p.time, mark=p.price, index_price=index), p.resolution))
+    told = [
+        (s, step)
+        for s, step in told
         if s.instrument.is_dated
         and (_price(s) or s.last)
         and ((s.time or at or 0) < (s.instrument.expiry or 0))
     ]
+    rows = [state for state, _ in told]
     names = {"instrument_name": "instrument.name", "oi_usd": "oi_usd", "volume_24h_usd": "volume_usd"}
     return _columns(rows, at, **names) | {
         "expiry": stamps([row.instrument.expiry for row in rows], None),
@@ -272,7 +287,7 @@ def _futures(states: list[State], at: int | None) -> dict[str, Any]:
         "index_price_usd": [
             row.index_price or indices.get((row.instrument.symbol, row.instrument.quote)) for row in rows
         ],
-        "resolution": repeated("raw", len(rows)),
+        "resolution": [step for _, step in told],
     }
 
 
