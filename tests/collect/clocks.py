@@ -43,7 +43,7 @@ class EventClock:
     """A clock of many threads: it goes on to the next instant that one waits for when all wait.
 
     Threads of collecting are known by their names: of a channel it is that which reads. The thread that made
-    the clock takes part too.
+    the clock takes part too; others that ran before it, such as a service of other tests, do not.
     """
 
     def __init__(self, now: pd.Timestamp) -> None:
@@ -53,6 +53,7 @@ class EventClock:
         self._sources: dict[int, queue.Queue[object]] = {}
         self._stopped = False
         self._own = threading.get_ident()
+        self._earlier = {*threading.enumerate()} - {threading.current_thread()}
 
     def utc(self) -> pd.Timestamp:
         with self._changed:
@@ -90,7 +91,7 @@ class EventClock:
         """Go to the next instant if every thread waits and none has something to receive."""
         if any(not source.empty() for source in self._sources.values()):
             return False
-        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        names = {t.ident: t.name for t in threading.enumerate() if t not in self._earlier}
         asking = any(name.startswith("derivdata-history-") for name in names.values())
         for ident, name in names.items():
             joins = (name == "derivdata-refill" and asking) or name.endswith("-ws")
