@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
@@ -21,7 +21,7 @@ from derivdata.errors import ArchiveError
 from derivdata.sources import archive, service
 from derivdata.support.files import package_digest
 from tests.service import market
-from tests.service.conftest import KEYS, PATIENCE
+from tests.service.conftest import PATIENCE
 from tests.service.conftest import serving as served
 
 COMMAND = [sys.executable, "-W", "error", "-m", "derivdata", "serve"]
@@ -97,13 +97,6 @@ def test_it_says_where_it_is_and_makes_up_a_key_per_tier_that_no_log_shows(said:
         assert answer.headers["Date"] == "Mon, 29 Jun 2026 15:00:00 GMT"
 
 
-def test_alone_it_holds_to_the_documented_rate(said: str) -> None:
-    url, key = said.splitlines()[0].split(": ")[1], key_file(said).read_text().split()[5]
-    ask = f"{url}/funding/historical?symbol=BTC&resolution=1d"
-    codes = [requests.get(ask, headers={"X-Api-Key": key}, timeout=PATIENCE).status_code for _ in range(10)]
-    assert 429 in codes
-
-
 def failed(*arguments: str) -> str:
     done = subprocess.run(
         [*COMMAND, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False
@@ -175,26 +168,3 @@ def hours(first: str, last: str) -> pd.DataFrame:
     times = pd.date_range(first, last, freq="1h", tz="UTC", inclusive="left", unit="us")
     rows = {"symbol": "BTC", "exchange": "okx", "time": times, "oi_usd": 1e9, "resolution": "1h"}
     return tables.TABLES["oi_history"].conform(pd.DataFrame(rows))
-
-
-def identity(url: str) -> tuple[str, str]:
-    headers = requests.head(url, timeout=PATIENCE).headers
-    return headers["X-Derivdata-Source-Id"], headers["X-Derivdata-Data-Version"]
-
-
-def test_an_archive_keeps_its_id_and_changes_its_version_with_its_past(tmp_path: Path) -> None:
-    mine = archive.open_archive(tmp_path / "desk")
-    mine.append("oi_history", hours("2026-06-01T00:00", "2026-06-01T12:00"))
-    with closing(service.start(str(tmp_path / "desk"), keys=KEYS, now="2026-06-10")) as local:
-        before = identity(local.url)
-        mine.append("oi_history", hours("2026-05-31T00:00", "2026-05-31T12:00"))
-        after = identity(local.url)
-        assert (after[0], after[1] == before[1]) == (before[0], False)
-    with closing(service.start(str(tmp_path / "desk"), keys=KEYS, now="2026-06-10")) as again:
-        assert identity(again.url) == after
-    other = archive.open_archive(tmp_path / "other")
-    other.append("oi_history", hours("2026-06-01T00:00", "2026-06-01T12:00"))
-    with closing(service.start(str(tmp_path / "other"), keys=KEYS)) as local:
-        assert identity(local.url)[0] != before[0]
-    with closing(service.start("sample", keys=KEYS)) as local:
-        assert identity(local.url)[0].startswith("sample-")

@@ -14,7 +14,7 @@ from derivdata.sources.service.running_answer import Cancelled
 from derivdata.sources.service.venue_totals import totals
 from derivdata.sources.service.view import Series, StoredColumn, View
 from derivdata.sources.service.window import resolve
-from tests.service import market, slow_totals
+from tests.service import market
 from tests.service.memory_store import MemoryStore
 from tests.service.test_answer_size import Counting
 from tests.service.test_mixed_steps import frames
@@ -62,11 +62,6 @@ STORES: dict[str, Any] = {
     "irregular": irregular(),
 }
 COLUMNS = [StoredColumn("oi_history", "oi_usd"), StoredColumn("volume_history", "volume_usd", added=True)]
-WINDOWS: list[tuple[str, str | None, list[str] | None]] = [
-    ("2026-06-26T05:00Z", "2026-06-29T17:30Z", None),
-    ("2026-06-28T00:00Z", None, ["okx", "binance"]),
-    ("2026-06-29T03:00Z", "2026-06-29T05:00Z", None),
-]
 
 
 def difference(found: Series, expected: Series) -> str:
@@ -81,25 +76,6 @@ def difference(found: Series, expected: Series) -> str:
     except AssertionError as problem:
         return str(problem) if len(left) or len(right) else ""
     return ""
-
-
-@pytest.mark.parametrize("store", list(STORES))
-@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.value)
-def test_the_same_as_the_slow_reference(store: str, column: StoredColumn) -> None:
-    """At six resolutions, of three windows, with and without a choice of venues: each pair of them twice."""
-    source, failures = STORES[store], []
-    view = View(source, source.now)
-    first = list(STORES).index(store) + COLUMNS.index(column)
-    for number, resolution in enumerate((None, "raw", "15m", "1h", "4h", "1d"), first):
-        start, end, venues = WINDOWS[number % 3]
-        chosen = (venues or ["okx", "deribit"]) if store == "sample" else venues
-        params = {"start": pd.Timestamp(start), "end": end and pd.Timestamp(end)}
-        window = resolve(params, now=view.now, tier="pro")
-        expected = slow_totals.totals(view, column, window, resolution, venues=chosen)
-        found = totals(view, column, window, resolution, venues=chosen)
-        if problem := difference(found, expected):
-            failures.append(f"{resolution} {start} {end}: {problem}")
-    assert failures == []
 
 
 class CancelledOnce(Counting):

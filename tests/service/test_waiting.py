@@ -86,19 +86,6 @@ def totals(window: dict[str, str]) -> str:
     return f"/volume/exchange-totals?start={window['start']}&end={window['end']}"
 
 
-def test_a_slow_answer_holds_up_no_other() -> None:
-    store = SlowStore()
-    with callers(store, 2) as (slow, quick), ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(slow.body, "/volume/exchange-totals", **DAY)
-        try:
-            store.await_count("reads", 1)
-            assert quick.body("/oi/exchanges-summary")["total"] == 2
-            assert not waiting.done()
-        finally:
-            store.may.set()
-        assert len(waiting.result(PATIENCE)["data"]) > 0
-
-
 def test_those_who_ask_for_the_same_share_the_work() -> None:
     alone, together = SlowStore(), SlowStore()
     alone.may.set()
@@ -131,26 +118,6 @@ def test_one_key_has_at_most_three_answers_made_at_once_and_another_key_the_four
         finally:
             store.may.set()
         assert len({len(answer.result(PATIENCE)["data"]) for answer in waiting}) > 1
-
-
-def test_too_many_waiting_requests_of_one_key_are_refused() -> None:
-    """Three run, 256 wait; one more is a 429, and another key is answered."""
-    store = SlowStore()
-    with callers(store, 1) as (client,), ExitStack() as stack:
-        for number in range(259):
-            send(
-                stack,
-                client,
-                totals(
-                    {
-                        "start": f"2026-06-29T00:00:{number % 60:02d}Z",
-                        "end": f"2026-06-30T{number // 60:02d}:00Z",
-                    }
-                ),
-            )
-        refused = send(stack, client, totals(DAY))
-        assert refused.recv(1024).startswith(b"HTTP/1.1 429 ")
-        assert client.body("/oi/exchanges-summary", tier="dev")["total"] == 2
 
 
 def test_work_that_nobody_waits_for_ends() -> None:

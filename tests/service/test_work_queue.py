@@ -125,20 +125,6 @@ async def test_six_callers_share_four_slots_in_turn(work: Work) -> None:
 
 
 @played
-async def test_a_caller_that_asks_again_and_again_passes_nobody(work: Work) -> None:
-    queue = WorkQueue(at_once=1)
-    jobs = dict(zip(["a1", "b1", "c1"], joined(queue, work, "a1", "b1", "c1"), strict=True))
-    await work.began(1)
-    await ended(work, jobs, "a1")
-    jobs["a2"] = queue.join("a2", "a", work("a2"))
-    await ended(work, jobs, "b1")
-    jobs["b2"] = queue.join("b2", "b", work("b2"))
-    work.may.release(3)
-    await asyncio.wait([job.result for job in jobs.values()])
-    assert work.started == ["a1", "b1", "c1", "a2", "b2"]
-
-
-@played
 async def test_a_queued_request_of_another_caller_starts_in_whichever_turn_is_first(work: Work) -> None:
     """The fifth request of a waits behind its first four; b asks for the same, and has a slot."""
     queue = WorkQueue(at_once=4)
@@ -185,17 +171,6 @@ async def test_a_job_ends_when_its_last_client_leaves(work: Work) -> None:
     assert again is not job
     work.may.release()
     assert (await again.result).body == b"a1"
-
-
-@played
-async def test_a_job_that_nobody_waits_for_never_begins(work: Work) -> None:
-    queue = WorkQueue(at_once=1)
-    first, second, third = joined(queue, work, "a1", "a2", "a3")
-    await work.began(1)
-    queue.leave(second, "a")
-    work.may.release(2)
-    await asyncio.wait([first.result, third.result])
-    assert work.started == ["a1", "a3"]
 
 
 @played
