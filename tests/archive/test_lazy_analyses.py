@@ -16,16 +16,13 @@ import derivdata as dd
 from derivdata.analysis import align, basis, funding, oi, volatility
 from derivdata.sources.archive import Archive
 from tests.analysis.funding_made import dollars
-from tests.analysis.test_funding_properties import CASES, ELEMENTWISE, SAMPLED, SETTLED
-from tests.reliability.promises import SOAK
+from tests.analysis.test_funding_properties import SAMPLED, SETTLED
 
 pytest.importorskip("dask.array")
 
 START, END = pd.Timestamp("2026-01-01"), pd.Timestamp("2026-01-27T16:00")
 GRID = pd.date_range(START, END, freq="8h", inclusive="left").as_unit("us").to_numpy()
 CHUNK = 40
-NAMES = dict.fromkeys(("funding_settlements", "funding_history"), None)
-"""The cases make other quantities of these panels, which must not keep the name of a rate."""
 TABLES = {
     "funding_settlements": "rate_bps_8h",
     "funding_history": "rate_bps_8h",
@@ -36,8 +33,9 @@ TABLES = {
 
 Panels = dict[str, xr.DataArray]
 
-OTHERS: dict[str, Callable[[Panels], Any]] = {
+CASES: dict[str, Callable[[Panels], Any]] = {
     "align.align": lambda x: align.align(x["funding_history"], "16h"),
+    "funding.cumulative": lambda x: funding.cumulative(x["funding_settlements"]),
     "basis.against": lambda x: basis.against(x["prices_history"], 0.99 * x["prices_history"]),
     "basis.against, a venue": lambda x: basis.against(x["prices_history"], "v01"),
     "oi.by_kind": lambda x: oi.by_kind(x["oi_history"]),
@@ -64,14 +62,8 @@ OTHERS: dict[str, Callable[[Panels], Any]] = {
 CLOSE = {"oi.migration"}
 """Sums over chunks in another order: equal to 1e-12 of the largest, all others to the bit."""
 
-AT_ONCE = {name for name in OTHERS if name.startswith("volatility.")} - {"volatility.bipower"}
+AT_ONCE = {name for name in CASES if name.startswith("volatility.")} - {"volatility.bipower"}
 """Made of bars, which are computed when they are asked for: a bar is few numbers for many prices."""
-
-FROM_FUNDING = {f"funding.{name}" for name in CASES}
-QUICK = {
-    f"funding.{name}" for name in ("best_pair", "cumulative, sampled", "oi_weighted", "zscore")
-} | OTHERS.keys()
-"""What the gate compares; test_funding_properties does so with every function and panels cut in memory."""
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +99,7 @@ def lazy(archive: Archive) -> Panels:
     window = {"start": START, "end": END, "step": "8h", "chunks": CHUNK}
     kinds = {"prices_history": {"kind": "index"}}
     return {
-        table: archive.panel(table, column, **window, **kinds.get(table, {})).rename(NAMES.get(table, column))
+        table: archive.panel(table, column, **window, **kinds.get(table, {}))
         for table, column in TABLES.items()
     }
 
@@ -120,13 +112,8 @@ def eager(archive: Archive) -> Panels:
         rows = archive.read(table, START.tz_localize("UTC"), END.tz_localize("UTC"))
         if table == "prices_history":
             rows = rows[rows["kind"] == "index"]
-        found[table] = dd.panel(rows, column).reindex(time=GRID).rename(NAMES.get(table, column))
+        found[table] = dd.panel(rows, column).reindex(time=GRID)
     return found
-
-
-def _of_funding(name: str, panels: Panels) -> Any:
-    panel, case = CASES[name]
-    return case(panels["funding_history" if panel.identical(SAMPLED) else "funding_settlements"])
 
 
 def _no_work(*_: Any, **__: Any) -> None:
@@ -134,31 +121,27 @@ def _no_work(*_: Any, **__: Any) -> None:
 
 
 def test_every_lazy_analysis_of_a_panel_is_here() -> None:
-    """The rest of the modules whose functions take panels: a join of two tables, and plain numbers."""
-    modules = {"align": align, "basis": basis, "funding": funding, "oi": oi, "volatility": volatility}
+    """Those of funding are in test_funding_properties; else a join of two tables is left."""
+    modules = {"align": align, "basis": basis, "oi": oi, "volatility": volatility}
     public = {
         f"{name}.{each}"
         for name, module in modules.items()
         for each in module.__all__
         if inspect.isfunction(getattr(module, each))
     }
-    here = {name.partition(",")[0] for name in FROM_FUNDING} | OTHERS.keys()
-    assert public - here == {"align.asof_join"} | {
-        f"funding.{name}" for name in ELEMENTWISE if name[0].islower()
-    }
+    assert public - {name.partition(",")[0] for name in CASES} == {"align.asof_join"}
 
 
-@pytest.mark.parametrize("name", sorted(FROM_FUNDING | OTHERS.keys() if SOAK else QUICK))
+@pytest.mark.parametrize("name", CASES)
 def test_a_lazy_panel_of_an_archive_gives_the_numbers_of_memory(
     name: str, lazy: Panels, eager: Panels
 ) -> None:
-    ask = OTHERS[name] if name in OTHERS else lambda panels: _of_funding(name.partition(".")[2], panels)
     with dask.config.set(scheduler="synchronous" if name in AT_ONCE else _no_work):
-        found = ask(lazy)
+        found = CASES[name](lazy)
     assert dask.is_dask_collection(found) == (name not in AT_ONCE)
     with dask.config.set(scheduler="synchronous"):
         found = found.compute()
-    expected = ask(eager)
+    expected = CASES[name](eager)
     if name in CLOSE:
         xr.testing.assert_allclose(found, expected, rtol=1e-12, atol=0.0)
     else:
