@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -156,20 +155,6 @@ def test_large_files_are_merged_eight_at_a_time(tmp_path: Path, monkeypatch: pyt
     pd.testing.assert_frame_equal(archive.read("funding_history", *EVER), conformed(whole))
     merged = max(tmp_path.rglob("*.parquet"), key=lambda p: pq.read_metadata(p).num_rows)
     assert pq.read_table(merged)["symbol"].to_pylist() == ["A"] * 16 + ["B"] * 16 + ["C"] * 16
-
-
-def test_an_append_and_a_read_go_a_short_way(tmp_path: Path) -> None:
-    """Of 24 rows, also where their file is merged with one that is there; jumps between files of the code."""
-    from tests.support.trace_call import trace
-
-    archive, frame = open_archive(tmp_path), rates(["BTC"], ["okx"], hours=48)
-    first, second = (trace(partial(archive.append, "funding_history", frame[at : at + 24])) for at in (0, 24))
-    assert len(list(tmp_path.rglob("*.parquet"))) == 1, "the second one merges"
-    assert first.changes <= 70
-    assert second.changes <= 80
-    read = trace(lambda: archive.read("funding_history", *EVER))
-    assert read.changes <= 50
-    assert len(read.calls) <= 13
 
 
 def test_what_was_made_up_stays_marked(tmp_path: Path) -> None:

@@ -205,35 +205,6 @@ def test_a_website_s_export_with_percent_signs_and_hours(tmp_path: Path) -> None
     assert rows["symbol"].unique().tolist() == ["BTC"]
 
 
-def test_five_mistakes_in_one_import_are_asked_about_one_by_one(tmp_path: Path) -> None:
-    """No venue, percent taken for bps, the wrong interval, then a fraction; and two rows that cannot be."""
-    stamps = pd.date_range("2026-01-01", periods=60, freq="h")
-    rows = [f"BTC-PERP,{t:%Y-%m-%d %H:%M},{0.00125 * (0.5 + i % 2):.7f}" for i, t in enumerate(stamps)]
-    path = tmp_path / "rates.csv"
-    path.write_text(
-        "\n".join(["coin,when,funding", *rows, "BTC-PERP,2226-01-01 00:00,0.001", "BTC-PERP,soon,0.001"])
-    )
-    names = {"symbol": "coin", "time": "when", "rate_bps_8h": "funding"}
-    said: dict[str, Any] = {"map": names, "tz": "UTC"}
-
-    def attempt(**more: Any) -> Any:
-        return import_files(SETTLED, path, tmp_path / "to", **(said | more))
-
-    with pytest.raises(ArchiveError, match=r"funding_settlements\.exchange is not in the file"):
-        attempt()
-    with pytest.raises(ArchiveError, match="looks like a fraction, not bps per 8 hours"):
-        attempt(set={"exchange": "hyperliquid", "interval_hours": "8"})
-    with pytest.raises(ArchiveError, match="hyperliquid BTC states 8, and its rows are 1 hours apart"):
-        attempt(set={"exchange": "hyperliquid", "interval_hours": "8"}, unit="percent")
-    with pytest.raises(ArchiveError, match="half of the rates are over 100 bps per 8 hours"):
-        attempt(set={"exchange": "hyperliquid", "interval_hours": "1"}, unit="native")
-    result = attempt(set={"exchange": "hyperliquid", "interval_hours": "1"}, unit="percent")
-    assert (result.read, result.written, result.rejected) == (62, 60, 2)
-    assert "rates.csv, line 62: time=2226-01-01T00:00:00Z lies in the future" in str(result.first_rejected)
-    found = open_archive(tmp_path / "to").read(SETTLED, *EVER)["rate_bps_8h"]
-    assert found.tolist()[:2] == [pytest.approx(0.5), pytest.approx(1.5)]
-
-
 def test_words_of_a_file_become_those_of_the_table(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text(

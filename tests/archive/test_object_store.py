@@ -23,7 +23,6 @@ from derivdata.sources.archive.object_store import ObjectStore
 from derivdata.sources.archive.schemas import archive_table
 from tests.archive.rates import EVER, START, conformed, rates
 from tests.archive.stores import environment, s3_server
-from tests.reliability.processes import output, started
 from tests.support.threads import in_threads
 from tests.transport.conftest import HANGS_SECONDS
 
@@ -159,37 +158,6 @@ def test_one_series_takes_two_requests_a_file(bucket: str, monkeypatch: pytest.M
         assert rows["rate_bps_8h"].tolist() == [float(i) for i in range(48)]
         assert len(reads) == 1
         reads.clear()
-
-
-_WRITER = """
-    import sys
-    from derivdata.sources.archive import open_archive
-    from tests.archive.rates import rates
-    archive = open_archive(sys.argv[1])
-    for name in sys.argv[2].split():
-        assert archive.append("funding_history", rates([name], ["okx"], hours=24)) == 24
-    print(archive.append("funding_history", rates(["SAME"], ["okx"], hours=24)))
-"""
-
-
-def test_two_processes_that_write_at_once_lose_no_row(bucket: str) -> None:
-    """Both also append equal rows: they are stored once, and the loser's file goes without the winner's."""
-    place = f"s3://{bucket}/derivs"
-    groups = [" ".join(f"{letter}{i}" for i in range(4)) for letter in "AB"]
-    running = [started(_WRITER, place, group) for group in groups]
-    seen = 0
-    reader = open_archive(place)
-    while any(one.poll() is None for one in running):
-        rows = reader.read(FUNDING, *EVER)
-        assert len(rows) >= seen  # whole appends, and none that goes again
-        assert len(rows) % 24 == 0
-        seen = len(rows)
-    assert sorted(output(one).strip() for one in running) == ["0", "24"]
-    archive = open_archive(place)
-    names = sorted([*" ".join(groups).split(), "SAME"])
-    expected = conformed(rates(names, ["okx"], hours=24))
-    pd.testing.assert_frame_equal(archive.read(FUNDING, *EVER), expected)
-    assert objects_of(archive) == named(archive)
 
 
 def test_a_writer_that_another_overtakes_repeats_its_change(

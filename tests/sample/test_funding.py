@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from derivdata.sources import sample
-from tests.sample import scalar
 
 STORE = sample.open()
 MONTH = (pd.Timestamp("2026-05-01", tz="UTC"), pd.Timestamp("2026-06-01", tz="UTC"))
@@ -29,27 +28,6 @@ def btc():
         if s == "free"
     ]
     return wide(rates("BTC", "2025-09-01", "2026-07-01", venues=[*venues, "binance", "grvt", "hyperliquid"]))
-
-
-@pytest.mark.parametrize(
-    ("venue", "instant"),
-    [("lighter", "2026-06-30T12:00"), ("lighter", "2025-09-01T00:00"), ("binance", "2026-01-15T07:35"),
-     ("pacifica", "2026-03-03T23:55")],
-)  # fmt: skip
-def test_a_rate_is_that_of_plain_python(venue, instant):
-    """Base plus spread, clamped, from the true parameters and a scalar copy of the noise."""
-    stamp = pd.Timestamp(instant, tz="UTC")
-    day, step = divmod(int(stamp.timestamp()) // 300, 288)
-    base = sample.truth("funding_base", symbols=["BTC"]).iloc[0]
-    own = sample.truth("funding", symbols=["BTC"], venues=[venue]).iloc[0]
-    x = scalar.ou(scalar.key("symbol", "BTC"), base.half_life_hours, day, step, 288)
-    y = scalar.ou(scalar.key("pair", f"BTC|{venue}"), own.half_life_hours, day, step, 288)
-    premium = base.mean_bps_8h + base.deviation_bps_8h * (x + base["tail"] * x**3)
-    premium += own.mean_bps_8h + own.deviation_bps_8h * y
-    band = 0.0 if math.isnan(own.band_bps_8h) else own.band_bps_8h
-    expected = premium + min(max(1.0 - premium, -band), band)
-    row = STORE.read("funding_history", stamp, stamp + pd.Timedelta("5min"), symbols=["BTC"], venues=[venue])
-    assert row["rate_bps_8h"].tolist() == pytest.approx([expected], abs=1e-6)
 
 
 def test_half_lives_of_spreads_are_recovered(btc):

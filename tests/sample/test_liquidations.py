@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from derivdata.sources import sample
-from tests.sample import scalar
 from tests.support.instants import at
 
 STORE = sample.open()
@@ -84,21 +83,3 @@ def test_shocks_strike_every_symbol(shock):
     after = STORE.read("liquidations_fills", instant, instant + minutes)
     assert after["order_id"].nunique() > 8 * before["order_id"].nunique()
     assert after["symbol"].nunique() > 300
-
-
-def test_first_order_of_a_cluster_is_that_of_plain_python():
-    """A quiet five minutes of BTC hold a cluster with chance clusters_per_day / 288, by the hash alone."""
-    rate = sample.truth("liquidations", symbols=["BTC"])["clusters_per_day"].iloc[0] / 288
-    stream = scalar.key("symbol", "BTC") ^ scalar.key("clusters")
-    start = at("2026-05-05")
-    steps = int(start.timestamp()) // 300 + np.arange(288)
-    numbers = [scalar.splitmix(stream, int(s)) for s in steps]
-    begun = [(s, n) for s, n in zip(steps, numbers, strict=True) if scalar.uniform(n, 0) < rate]
-    expected = [(f"{n:016x}", int(s) * 300_000 + int(scalar.uniform(n, 4) * 300_000)) for s, n in begun]
-    found = sample.truth("clusters", symbols=["BTC"], start=start, end=start + pd.Timedelta("1D"))
-    stamps = dict(
-        zip(found["cluster"], (found["time"] - at("1970-01-01")) // pd.Timedelta("1ms"), strict=True)
-    )
-    assert len(expected) > 60
-    assert sum(stamps.get(name) == time for name, time in expected) >= len(expected) - 3
-    assert len(found) <= len(expected)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.axes import Axes
 
 import derivdata as dd
-from derivdata import plot
-from derivdata.analysis import delivery, surface
 from derivdata.fetchers import FETCHERS
 from derivdata.sources import sample
 from derivdata.tables import TABLES
@@ -23,37 +19,10 @@ STORE = sample.open()
 FEW = {"symbols": ["BTC", "PEPE"], "venues": ["binance", "hyperliquid", "okx"]}
 START, END = "2026-03-09 23:40", "2026-03-10 00:30"
 LOCAL = [endpoint for endpoint in ENDPOINTS if endpoint.rows]
-DRAWN: dict[str, Any] = {
-    "delivery_prices": lambda rows: plot.calibration(_probabilities(rows)),
-    "options_trades": plot.option_flow,
-    "volatility_index_published": lambda rows: plot.volatility(_index(rows), "published", own=_index(rows)),
-    "positioning_history": plot.positioning,
-    "prices_history": lambda rows: plot.taker_volume(_taken(), price=rows),
-    "prices_spot": lambda rows: plot.taker_volume(_taken(), price=dd.panel(rows)),
-    "volume_taker": plot.taker_volume,
-}
-"""A figure of each local table."""
-
-
-def _probabilities(delivered: pd.DataFrame) -> Any:
-    """Where deliveries fell in the densities of the hour before the first."""
-    first = delivered["time"].min()
-    at_one = (first - pd.Timedelta("2h"), first - pd.Timedelta("1h"))
-    chain = STORE.read("options_snapshot", *at_one, symbols=["BTC"], venues=["okx"])
-    near = chain[chain["expiry"] <= delivered["time"].max()]
-    return delivery.probabilities(surface.from_chain(near), delivered)["probability"]
-
-
-def _index(rows: pd.DataFrame) -> Any:
-    return dd.panel(rows, "index_pct").squeeze(drop=True) / 100
-
-
-def _taken() -> pd.DataFrame:
-    return dd.volume.taker("BTC", "2026-03-01", "2026-03-03", venues=["okx"])
 
 
 @pytest.mark.parametrize("endpoint", LOCAL, ids=[endpoint.table for endpoint in LOCAL])
-def test_a_local_table_is_made_stored_served_fetched_and_drawn(endpoint: Endpoint, tmp_path: Path) -> None:
+def test_a_local_table_is_made_stored_served_and_fetched(endpoint: Endpoint, tmp_path: Path) -> None:
     """Every row of the sample comes back by the table's name, but for prices between full hours."""
     name, window = endpoint.table, ("2026-03-01", "2026-03-03")
     steps = {} if endpoint.rows == "single" else {"resolution": "1h"}
@@ -67,8 +36,6 @@ def test_a_local_table_is_made_stored_served_fetched_and_drawn(endpoint: Endpoin
     held = TABLES[name].conform(made.assign(**steps))
     assert len(held) > 0
     pd.testing.assert_frame_equal(rows, held, rtol=1e-9)
-    if name in DRAWN:
-        assert isinstance(DRAWN[name](rows), Axes)
     dd.open_archive(tmp_path / "market").append(name, held)
     dd.connect(str(tmp_path / "market"), now=window[1])
     pd.testing.assert_frame_equal(FETCHERS[name]("BTC", *window, venues=venue, **steps), held, rtol=1e-9)
