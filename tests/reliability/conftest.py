@@ -17,6 +17,9 @@ __all__ = ["fake", "opened"]  # fixtures of the transport tests
 
 _figures = pytest.StashKey[dict[str, list[str]]]()
 
+PATIENT = Limits(connect=300.0, read=300.0, answer=300.0, budget=1500.0, patience=1500.0)
+"""No machine is so slow that an answer that is on its way is given up."""
+
 Measured = Callable[[str, str], None]
 Use = Callable[..., Connection]
 
@@ -67,7 +70,7 @@ def use(faulty: str, opened: Open, monkeypatch: pytest.MonkeyPatch) -> Use:
 
     def connect(plan: str, **settings: object) -> Connection:
         settings.setdefault("timing", Timing(sleep=lambda _: None))
-        settings.setdefault("limits", Limits(read=1.0, answer=2.0))
+        settings.setdefault("limits", PATIENT)
         settings.setdefault("paced", False)
         connection = opened(f"{faulty}/fault:{plan}", **settings)
         monkeypatch.setattr(SESSION, "connection", connection)

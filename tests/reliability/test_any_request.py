@@ -30,21 +30,18 @@ def schemathesis(url: str, folder: Path, *options: str) -> str:
     assert command is not None, "schemathesis is not installed: pip install -e '.[dev]'"
     config = ["--config-file", str(Path(__file__).with_name("schemathesis.toml"))]
     asked = ["run", f"{url}/openapi.json", "-H", f"X-Api-Key: {KEY}", "--request-timeout", "120"]
-    plain = ["--no-color", "--generation-database", "none"]
+    plain = ["--no-color", "--generation-database", "none", "--suppress-health-check", "all"]
     done = subprocess.run(
-        [command, *config, *asked, *plain, *options], capture_output=True, text=True, cwd=folder, timeout=900
+        [command, *config, *asked, *plain, *options], capture_output=True, text=True, cwd=folder, timeout=1800
     )
     assert done.returncode == 0, done.stdout[-4000:]
     return done.stdout
 
 
 def test_no_made_up_request_finds_a_failure(served: Served, tmp_path: Path, measured: Measured) -> None:
-    url, seconds, cases = f"http://{served.host}:{served.port}", str(count(4, 60)), 0
-    for seed in range(1, 21):
-        said = schemathesis(url, tmp_path, "--seed", str(seed), "--max-time", seconds)
-        cases += sum(int(found.replace(",", "")) for found in re.findall(r"([\d,]+) generated", said))
-        if cases >= count(50, 1000):
-            break
+    url, each = f"http://{served.host}:{served.port}", str(count(1, 20))
+    said = schemathesis(url, tmp_path, "--phases", "fuzzing", "--seed", "1", "--max-examples", each)
+    cases = sum(int(found.replace(",", "")) for found in re.findall(r"([\d,]+) generated", said))
     assert cases >= count(50, 1000), said[-4000:]
     recovered = served.well()
     assert not SOAK or recovered < 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -14,8 +15,7 @@ import xarray as xr
 
 import derivdata as dd
 from derivdata import errors
-from derivdata.client.transport.settings import Limits
-from tests.reliability.conftest import Measured, Use
+from tests.reliability.conftest import PATIENT, Measured, Use
 from tests.reliability.promises import count
 from tests.support.threads import in_threads
 from tests.test_fetch import CASES, DAY, FAMILIES, OPEN
@@ -23,7 +23,7 @@ from tests.transport.conftest import KEY
 
 SEVERAL = ["BTC", "ETH", "SOL", "DOGE"]
 THREADS = 8
-TWO = Limits(read=0.5, answer=1.0, tries=2)
+TWO = replace(PATIENT, tries=2)
 """So that half of the questions that four answers are needed for fail, most of them midway."""
 
 LASTING: dict[str, type[errors.DerivdataError]] = {
@@ -137,7 +137,7 @@ def test_a_lasting_fault_is_the_same_error_from_every_fetcher(
     use: Use, truth: dict[str, Any], measured: Measured
 ) -> None:
     for plan, kind in LASTING.items():
-        use(quote(plan, safe="="), cache="off", limits=Limits(tries=2))
+        use(quote(plan, safe="="), cache="off", limits=TWO)
         assert outcomes(truth) == {kind.__name__: sorted(CALLS)}, plan
     cases = len(LASTING) * len(CALLS)
     measured("every fetcher", f"{cases} calls at {len(LASTING)} lasting faults: each its class")

@@ -13,8 +13,6 @@ for one try after the other, the last for all that follow: ``503;reset;ok`` is w
 ``cut=100``            the connection ends after so many bytes of the body, whose length was announced
 ``open=100``           the same without a length
 ``chunk=100``          the same in chunks
-``silent=2``           nothing for so many seconds, then the end
-``drip=0.1``           one byte of the body each so many seconds
 ``any=0.3:7``          with chance 0.3 one of `PASSING`, drawn from the seed 7, the address and the try
 ====================== =================================================================================
 """
@@ -39,7 +37,7 @@ from tests.transport.server import Asked, Reply, reset, send, serving
 
 PASSING = (
     "500", "html=502", "503", "504", "429=0.01", "429=soon", "reset", "reset=20", "cut=20", "open=20",
-    "chunk=20", "garbled", "silent=1.5", "drip=0.1",
+    "chunk=20", "garbled",
 )  # fmt: skip
 """Faults that the next try may find gone."""
 
@@ -158,21 +156,6 @@ def _chunk(whole: Reply, value: str) -> Reply:
     return replace(whole, body=announced + _part(whole, value), headers=headers, framed=False)
 
 
-def _silent(_: Reply, value: str) -> Reply:
-    return Reply(raw=lambda _: time.sleep(float(value)))
-
-
-def _drip(whole: Reply, value: str) -> Reply:
-    def send_bytes(handler: BaseHTTPRequestHandler) -> None:
-        send(handler, _cut(whole, "0"))
-        for byte in whole.body:
-            handler.wfile.write(bytes([byte]))
-            handler.wfile.flush()
-            time.sleep(float(value))
-
-    return Reply(raw=send_bytes)
-
-
 _FAULTS: dict[str, Callable[[Reply, str], Reply]] = {
     "ok": lambda whole, _: whole,
     "status": _status,
@@ -182,6 +165,4 @@ _FAULTS: dict[str, Callable[[Reply, str], Reply]] = {
     "cut": _cut,
     "open": _open,
     "chunk": _chunk,
-    "silent": _silent,
-    "drip": _drip,
 }

@@ -6,6 +6,7 @@ import json
 import ssl
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -107,6 +108,20 @@ def serving(answer: Callable[[Asked], Reply], *, tls: Path | None = None) -> Ite
 def reset(handler: BaseHTTPRequestHandler) -> None:
     """Let the connection end by a reset."""
     handler.connection.setsockopt(1, 13, struct.pack("ii", 1, 0))  # SOL_SOCKET, SO_LINGER: RST on close
+
+
+def endless(head: bytes, piece: bytes) -> Reply:
+    """A body of one piece again and again, until the client closes: only its deadline ends it."""
+
+    def send_pieces(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\n")
+        with suppress(OSError):
+            while True:
+                handler.wfile.write(piece)
+                handler.wfile.flush()
+                time.sleep(0.02)
+
+    return Reply(raw=send_pieces)
 
 
 def send(handler: BaseHTTPRequestHandler, reply: Reply) -> None:

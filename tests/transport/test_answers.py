@@ -15,7 +15,7 @@ import pytest
 
 from derivdata import errors
 from derivdata.client import transport
-from derivdata.client.transport import SESSION, Answer, Response
+from derivdata.client.transport import Answer
 from derivdata.tables.endpoints import FUNDING, OI_TIMESERIES, Request
 from tests.transport.server import NOON, Asked, Reply, serving
 
@@ -258,31 +258,3 @@ def test_provenance_says_all_and_is_json() -> None:
     }
     assert json.loads(json.dumps(said)) == said
     assert transport.provenance([])["as_of"] is None
-
-
-def test_an_observer_sees_every_answer_and_a_responder_replaces_them() -> None:
-    seen: list[Response] = []
-    with serving(one_symbol) as server:
-        transport.connect(server.url)
-        restore = SESSION.install(observer=seen.append)
-        for _ in range(2):
-            transport.get(OI_TIMESERIES, {"symbol": "A"}, into=Body)
-        with pytest.raises(errors.NotFound):
-            transport.get(OI_TIMESERIES, {"symbol": "BAD"}, into=Body)
-        restore()
-        assert SESSION.observer is None
-    assert [s.status for s in seen] == [200, 200, 404]
-    assert seen[0] == seen[1]
-    assert set(seen[0].headers) == {"Content-Type", "Date"}
-
-    transport.disconnect()
-    by_request = {served.request: served for served in seen}
-    restore = SESSION.install(responder=by_request.__getitem__)
-    try:
-        assert transport.get(OI_TIMESERIES, {"symbol": "A"}, into=Body).body.rate == 1.0
-        with pytest.raises(errors.NotFound):
-            transport.get(OI_TIMESERIES, {"symbol": "BAD"}, into=Body)
-        with pytest.raises(errors.SchemaError):
-            transport.get(OI_TIMESERIES, {"symbol": "A"}, into=list[int])
-    finally:
-        restore()

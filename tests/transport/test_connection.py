@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -18,7 +16,7 @@ from derivdata.client import transport
 from derivdata.client.transport.settings import Timing
 from derivdata.sources import service
 from derivdata.support import times
-from derivdata.tables.endpoints import FUNDING
+from derivdata.tables.endpoints import FUNDING, Request
 from tests.transport.conftest import KEY, FakeTime, Open
 from tests.transport.server import NOON, Asked, Reply, Server, serving
 from tests.transport.test_cache import expire
@@ -93,12 +91,6 @@ def test_the_environment_connects(server: Server, monkeypatch: pytest.MonkeyPatc
     assert transport.SESSION.current() is transport.SESSION.current()
 
 
-def test_a_base_address_may_have_a_path(server: Server) -> None:
-    transport.connect(f"{server.url}/v1/")
-    transport.raw("/funding")
-    assert server.paths == ["/v1/funding"]
-
-
 def test_a_new_connection_ends_the_old_one_and_a_failed_one_does_not(starts: Starts, server: Server) -> None:
     first = transport.connect("sample")
     with pytest.raises(ValueError, match="cache='maybe'"):
@@ -145,17 +137,6 @@ def test_what_fits_one_kind_of_source_is_refused_for_the_other(starts: Starts) -
     with pytest.raises(ValueError, match="now="):
         transport.connect("sample", now="soon")
     assert starts.asked == []
-
-
-def test_a_local_source_is_started_by_whichever_name_connect_is_reached() -> None:
-    """Importing `connect` from the transport alone is enough: nobody has to announce the service first."""
-    code = (
-        "from derivdata.client.transport import connect, raw\n"
-        "connection = connect('sample')\n"
-        "print(connection.synthetic, type(raw('/oi/exchanges-summary')).__name__)"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.split() == ["True", "dict"]
 
 
 def test_what_a_connection_shows(server: Server) -> None:
@@ -212,8 +193,6 @@ def test_the_clock_is_the_servers_floored_to_the_minute_and_kept_15_seconds(
 
 
 def test_an_answer_sets_the_clock_and_a_cached_one_does_not(opened: Open, fake: FakeTime) -> None:
-    from derivdata.tables.endpoints import Request
-
     with serving(ticking(pd.Timedelta("60s"))) as server:
         connection = opened(server.url)
         connection._serve(Request("/funding", ()), FUNDING)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import gzip
+import io
 import random
 import threading
-import time
-from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
+from typing import Any
 
 import pytest
+import urllib3
 
 from derivdata import errors
+from derivdata.client.transport.body import BodyTooLarge, read_body
 from derivdata.client.transport.session import request_of
 from derivdata.client.transport.settings import Limits, Timing
 from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, MARKETS_SYMBOLS, Endpoint, Request
 from tests.transport.conftest import FakeTime, Open, checked
-from tests.transport.server import NOON, Asked, Reply, reset, serving
+from tests.transport.server import NOON, Asked, Reply, endless, reset, serving
 
 GOOD = Reply.json({"rate": 1.0})
 ASKED = Request("/funding", ())
@@ -82,22 +84,17 @@ LASTING = [
     ("404 page", [Reply(b"<html>", status=404, kind="text/html")], errors.NotFound, 1, "HTTP 404"),
     ("408", [error(408)], errors.BadRequest, 1, "HTTP 408"),
     ("redirect in clear", [AWAY], errors.NetworkError, 1, "plain http"),
-    ("405", [error(405)], errors.BadRequest, 1, "HTTP 405"),
     ("501", [error(501)], errors.ServerError, 1, "HTTP 501"),
     ("500 for ever", [error(500, error="boom")], errors.ServerError, 5, "boom"),
     ("429 for ever", [asking(429, "2")], errors.RateLimited, 5, "slow down.*in 2 s"),
     ("429 asks for a day", [asking(429, "86400")], errors.RateLimited, 1, "in 86400 s"),
     ("reset for ever", [RESET], errors.NetworkError, 5, "connection failed or broke off"),
     ("cut for ever", [CUT], errors.NetworkError, 5, "broke off"),
-    ("cut without length for ever", [CUT_UNFRAMED], errors.NetworkError, 5, "broke off"),
     ("200 page", [HTML], errors.SchemaError, 1, "HTML"),
     ("200 broken JSON", [Reply(b'{"rate": 1.0,}')], errors.SchemaError, 1, "not JSON"),
     ("200 short JSON of full length", [Reply(b'{"rate": 1.')], errors.SchemaError, 1, "not JSON"),
-    ("200 empty", [Reply(b"")], errors.SchemaError, 1, "not JSON"),
-    ("200 NaN", [Reply(b'{"rate": NaN}')], errors.SchemaError, 1, "not JSON"),
     ("200 latin-1", [Reply('{"rate": "é"}'.encode("latin-1"))], errors.SchemaError, 1, "UTF-8"),
     ("200 nested", [Reply(b"[" * 100_000)], errors.SchemaError, 1, "nested"),
-    ("200 with a BOM", [Reply(b'\xef\xbb\xbf{"rate": 1.0}')], errors.SchemaError, 1, "not JSON"),
     (
         "200 with a key twice",
         [Reply(b'[{"a": {"rate": 1, "b": {}, "rate": 2}}]')],
@@ -205,39 +202,35 @@ def test_a_refused_connection_is_a_network_error(opened: Open) -> None:
         opened(url)._serve(ASKED, FUNDING)
 
 
-def _repeat(handler: BaseHTTPRequestHandler, piece: bytes) -> None:
-    """Send one piece again and again until the client closes: only its deadline ends the wait."""
-    with suppress(OSError):
-        while True:
-            handler.wfile.write(piece)
-            handler.wfile.flush()
-            time.sleep(0.02)
-
-
-def test_bodies_without_end_and_silence_end_at_their_limits(opened: Open) -> None:
-    def drip(handler: BaseHTTPRequestHandler) -> None:
-        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
-        _repeat(handler, b" ")
-
-    with serving(answers([Reply(raw=drip)])) as server:
-        connection = opened(server.url, timing=Timing(), limits=Limits(answer=0.1, tries=1))
-        with pytest.raises(errors.NetworkError, match="not complete"):
+@pytest.mark.parametrize(
+    ("reply", "limit", "says"),
+    [
+        (endless(b"Content-Length: 1000000", b" "), {"answer": 0.1}, "not complete"),
+        # Empty members: what is decompressed never grows.
+        (endless(b"Content-Encoding: gzip", gzip.compress(b"") * 50), {"answer": 0.1}, "not complete"),
+        (Reply(raw=lambda handler: handler.rfile.read(1)), {"read": 0.05}, "silent"),
+    ],
+)
+def test_bodies_without_end_and_silence_end_at_their_limits(
+    reply: Reply, limit: dict[str, float], says: str, opened: Open
+) -> None:
+    with serving(answers([reply])) as server:
+        connection = opened(server.url, timing=Timing(), limits=Limits(**limit, tries=1))  # type: ignore[arg-type]
+        with pytest.raises(errors.NetworkError, match=says):
             connection._serve(ASKED, FUNDING)
-    # Empty members, endlessly: what is decompressed never grows.
-    nothing = gzip.compress(b"") * 50
 
-    def drip(handler: BaseHTTPRequestHandler) -> None:
-        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n")
-        _repeat(handler, nothing)
 
-    with serving(answers([Reply(raw=drip)])) as server:
-        connection = opened(server.url, timing=Timing(), limits=Limits(answer=0.1, tries=1))
-        with pytest.raises(errors.NetworkError, match="not complete"):
-            connection._serve(ASKED, FUNDING)
-    with serving(answers([Reply(raw=lambda _: time.sleep(0.3))])) as server:
-        connection = opened(server.url, timing=Timing(), limits=Limits(read=0.05, tries=1))
-        with pytest.raises(errors.NetworkError, match="silent"):
-            connection._serve(ASKED, FUNDING)
+def reply(body: bytes) -> Any:
+    return urllib3.HTTPResponse(io.BytesIO(body), {"Content-Encoding": "gzip"}, preload_content=False)
+
+
+def test_a_body_that_is_larger_on_the_wire_than_unpacked_is_cut_off_too() -> None:
+    """Empty gzip members unpack to nothing: the size of what they become never reaches the cap."""
+    empty = gzip.compress(b"", mtime=0)
+    with pytest.raises(BodyTooLarge):
+        read_body(reply(empty * 5_000), deadline=60.0, cap=65_536, monotonic=lambda: 0.0)
+    few = reply(empty * 5 + gzip.compress(b"{}", mtime=0))
+    assert read_body(few, deadline=60.0, cap=65_536, monotonic=lambda: 0.0) == b"{}"
 
 
 @pytest.mark.parametrize("size", [0, 1, 2**16 - 2, 2**16 - 1, 2**16, 2**17, 2**17 + 1, 300_001])

@@ -50,12 +50,6 @@ def symbols(count: int) -> list[dict[str, Any]]:
     return [{"symbol": f"S{n:03}", "range": "7d"} for n in range(count)]
 
 
-@pytest.fixture(autouse=True)
-def _connected(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert OI_TIMESERIES.per_second is None
-    assert FUNDING_HISTORICAL.per_second is not None
-
-
 @pytest.mark.parametrize("cache", ["on", "off", "refresh"])
 def test_eight_are_under_way_and_the_answers_come_in_order(cache: str) -> None:
     crowd = Crowd(8)
@@ -116,15 +110,3 @@ def test_a_first_error_ends_it_before_others_are_sent() -> None:
         with pytest.raises(errors.BadRequest):
             paths(symbols(20))
         assert len(server.asked) == 1
-
-
-def test_what_the_cache_holds_needs_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(Crowd(1)) as server:
-        transport.connect(server.url)
-        first = paths(symbols(20))
-
-        def refuse(*_: Any) -> None:
-            raise AssertionError("a thread was started")
-
-        monkeypatch.setattr("derivdata.client.transport.connection.started", refuse)
-        assert paths(symbols(20)) == first

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import gzip
-import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
-from http.server import BaseHTTPRequestHandler
+from contextlib import closing
 
 import pytest
 
 from derivdata.client.transport import keyless
 from derivdata.errors import NetworkError
-from tests.transport.server import Reply, serving
+from tests.transport.server import Reply, endless, serving
 
 BODY = b'{"result": [1, 2, 3]}' * 100
 
@@ -60,18 +58,8 @@ def test_an_answer_that_drips_ends_at_the_deadline(
     """A byte now and then is never silence long enough for a time-out: only the deadline ends it."""
     monkeypatch.setattr(keyless, "WHOLE_SECONDS", 0.1)
 
-    def drip(handler: BaseHTTPRequestHandler) -> None:
-        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
-        with suppress(OSError):
-            while True:
-                handler.wfile.write(b" ")
-                handler.wfile.flush()
-                time.sleep(0.02)
-
-    with (
-        serving(lambda _: Reply(raw=drip)) as server,
-        pytest.raises(NetworkError, match="was not complete"),
-    ):
+    dripping = endless(b"Content-Length: 100000", b" ")
+    with serving(lambda _: dripping) as server, pytest.raises(NetworkError, match="was not complete"):
         session.send("GET", f"{server.url}/v5/tickers", {})
 
 
