@@ -49,8 +49,8 @@ def by_pair(body: dict[str, Any]) -> list[tuple[Any, ...]]:
     for name, rates in body["funding_rates"].items():
         for symbol, rate in rates.items():
             if rate is not None:
-                native = body["funding_rates_raw"].get(name, {}).get(symbol)
-                hours = body["funding_intervals"].get(name, {}).get(symbol)
+                native = body.get("funding_rates_raw", {}).get(name, {}).get(symbol)
+                hours = body.get("funding_intervals", {}).get(name, {}).get(symbol)
                 rank = body["oi_rankings"].get(symbol, "500+")
                 numbers = [None if v is None else float(v) for v in (rate, native, hours)]
                 rows.append((symbol, name, *numbers, int(rank) if str(rank).isdecimal() else None))
@@ -73,11 +73,11 @@ NATIVE = st.one_of(
 
 def agreeing(body: dict[str, Any]) -> dict[str, Any]:
     """Native rates that belong to the rate wherever both and the interval are known."""
-    for name, natives in body["funding_rates_raw"].items():
-        rates, hours = (body[field].get(name, {}) for field in ("funding_rates", "funding_intervals"))
+    for name, natives in body.get("funding_rates_raw", {}).items():
+        rates, hours = (body.get(field, {}).get(name, {}) for field in ("funding_rates", "funding_intervals"))
         for symbol in natives.keys() & rates.keys() & hours.keys():
             if None not in (natives[symbol], rates[symbol], hours[symbol]):
-                natives[symbol] = repr(rates[symbol] / 1e4 * hours[symbol] / 8)
+                natives[symbol] = repr(rates[symbol] / 1e4 * float(hours[symbol]) / 8)
     return body
 
 
@@ -85,11 +85,13 @@ def agreeing(body: dict[str, Any]) -> dict[str, Any]:
     st.fixed_dictionaries(
         {
             "funding_rates": by_venue(RATE),
-            "funding_rates_raw": by_venue(NATIVE),
-            "funding_intervals": by_venue(st.sampled_from([1, 4.0, 8, None])),
             "oi_rankings": by_symbol(st.sampled_from([1, "2", 499, "500+"])),
-            "timestamp": st.just("2026-01-01 00:00:00"),
-        }
+            "timestamp": st.sampled_from(["2026-01-01 00:00:00", "2026-01-01T00:00:00Z"]),
+        },
+        optional={
+            "funding_rates_raw": by_venue(NATIVE),
+            "funding_intervals": by_venue(st.sampled_from([1, 4.0, "8", None])),
+        },
     ).map(agreeing)
 )
 def test_snapshot_is_what_reading_pair_by_pair_gives(body: dict[str, Any]) -> None:
@@ -99,7 +101,9 @@ def test_snapshot_is_what_reading_pair_by_pair_gives(body: dict[str, Any]) -> No
     columns = ["symbol", "exchange", "rate_bps_8h", "rate_native", "interval_hours", "oi_rank"]
     found = frame[columns].astype(object).where(frame[columns].notna(), None)
     assert list(found.itertuples(index=False, name=None)) == by_pair(body)
-    assert set(frame["time"]) <= {pd.Timestamp("2026-01-01", tz="UTC")}
+    assert set(zip(frame["time"], frame["kind"], strict=True)) <= {
+        (pd.Timestamp("2026-01-01", tz="UTC"), "sampled")
+    }
 
 
 def test_a_native_rate_that_is_no_number_is_a_schema_error() -> None:
@@ -135,8 +139,8 @@ def test_history_is_what_reading_row_by_row_gives(series: dict[str, list[dict[st
     frame = history(series)
     rows = zip(frame["exchange"], frame["time"], frame["rate_bps_8h"], strict=True)
     assert list(rows) == one_by_one(series)
-    assert set(frame["symbol"]) <= {"BTC"}
-    assert set(frame["resolution"]) <= {"30m"}
+    columns = frame[["symbol", "resolution", "kind"]].astype("str")
+    assert set(columns.itertuples(index=False, name=None)) <= {("BTC", "30m", "sampled")}
 
 
 def test_venues_of_one_grid_and_of_others_keep_their_own_instants() -> None:
@@ -176,5 +180,6 @@ def test_settlements_are_what_reading_row_by_row_gives() -> None:
         frame = dd.funding.settlements("BTC", START, END)
     rows = zip(frame["exchange"], frame["time"], frame["rate_bps_8h"], strict=True)
     assert list(rows) == one_by_one(series)
+    assert set(frame["kind"]) == {"settled"}
     assert frame.loc[frame["exchange"] == "okx", "interval_hours"].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
     assert frame.loc[frame["exchange"] == "binance", "interval_hours"].isna().tolist() == [True]

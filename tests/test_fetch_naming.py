@@ -34,7 +34,7 @@ def asked(call: Any, body: Any) -> dict[str, str]:
     return {"path": requests[0].path, **dict(requests[0].query)}
 
 
-@pytest.mark.parametrize("name", ["BTC", "btc", "BTCUSDT", "BTC-PERP", "BTC/USDT:USDT", "BTC_USDC", "XBT"])
+@pytest.mark.parametrize("name", ["btc", "BTC/USDT:USDT", "XBT"])
 def test_contracts_are_read_as_their_asset(name: str) -> None:
     body = history({"timestamp": STAMP, "y": 1.0})
     assert asked(lambda: dd.funding.history(name, *DAY), body)["symbol"] == "BTC"
@@ -50,22 +50,18 @@ def test_contracts_are_read_as_their_asset(name: str) -> None:
     assert asked(lambda: dd.liquidations.events(symbols=[name, "eth"]), orders)["symbol"] == "BTC,ETH"
 
 
-@pytest.mark.parametrize("name", ["kPEPE", "1000SHIB", "xyz:TSLA", "STARDUST", "SUPERP", "PERP", "FDUSD"])
+@pytest.mark.parametrize("name", ["kPEPE", "xyz:TSLA", "FDUSD"])
 def test_names_that_are_assets_stay_whole(name: str) -> None:
     body = history({"timestamp": STAMP, "y": 1.0}, symbol=name)
     assert asked(lambda: dd.funding.history(name, *DAY), body)["symbol"] == name
 
 
-@pytest.mark.parametrize(
-    ("name", "slug"),
-    [("Binance", "binance"), ("htx", "huobi"), ("gate", "gateio"), ("Gate.io", "gateio"), ("OKX", "okx")],
-)
-def test_venues_are_read_by_their_other_names(name: str, slug: str) -> None:
-    body = history() | {"series": {slug: [{"timestamp": STAMP, "y": 1.0}]}}
-    assert asked(lambda: dd.funding.history("BTC", *DAY, venues=[name]), body)["exchanges"] == slug
-    board = {"timestamp": "2026-06-30 12:00:00", "exchange": slug, "symbols": []}
-    call = lambda: dd.markets.exchange_symbols(name)  # noqa: E731
-    assert asked(call, board)["path"] == f"/markets/exchanges/{slug}/symbols"
+def test_venues_are_read_by_their_other_names() -> None:
+    body = history() | {"series": {"gateio": [{"timestamp": STAMP, "y": 1.0}]}}
+    assert asked(lambda: dd.funding.history("BTC", *DAY, venues=["Gate.io"]), body)["exchanges"] == "gateio"
+    board = {"timestamp": "2026-06-30 12:00:00", "exchange": "huobi", "symbols": []}
+    path = asked(lambda: dd.markets.exchange_symbols("htx"), board)["path"]
+    assert path == "/markets/exchanges/huobi/symbols"
 
 
 def test_a_venue_of_ones_own_is_asked_for() -> None:
@@ -96,47 +92,23 @@ def test_a_symbol_without_rows_that_no_list_has_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("call", "refusal"),
     [
-        (
-            lambda: dd.funding.history("BTC", "1d", exchange=["okx"]),
-            "no argument 'exchange'; did you mean 'venues'?",
-        ),
-        (
-            lambda: dd.oi.top_symbols("okx", "1d", exchanges=1),
-            "no argument 'exchanges'; did you mean 'venue'?",
-        ),
+        (lambda: dd.funding.history("BTC", "1d", exchange=1), "no argument 'exchange'; did you mean 'venues"),
+        (lambda: dd.oi.top_symbols("okx", "1d", exchanges=1), "'exchanges'; did you mean 'venue'?"),
         (lambda: dd.prices.history("BTC", "1d", resoluton="1h"), "'resoluton'; did you mean 'resolution'?"),
-        (
-            lambda: dd.prices.history("BTC", "1d", colour="red"),
-            "'colour'; it takes symbols, start, end, venues, k",
-        ),
-        (
-            lambda: dd.oi.history("BTC", "1d", resolution="7h"),
-            "resolution='7h' is not one of None, raw, 1m, 3m",
-        ),
-        (
-            lambda: dd.oi.history("BTC", "1d", venues=["binanc"]),
-            "did you mean 'binance'",
-        ),
+        (lambda: dd.prices.history("BTC", "1d", colour=1), "'colour'; it takes symbols, start, end, v"),
+        (lambda: dd.oi.history("BTC", "1d", resolution="7h"), "'7h' is not one of None, raw, 1m, 3m"),
+        (lambda: dd.oi.history("BTC", "1d", venues=["binanc"]), "did you mean 'binance'"),
         (lambda: dd.orderbook.book("BTC", "hyperliqid"), "did you mean 'hyperliquid'"),
         (lambda: dd.connect("Sample"), "'Sample' is no source and no folder; did you mean 'sample'?"),
-        (
-            lambda: dd.analysis.fundings,
-            "'derivdata.analysis' has no attribute 'fundings'; did you mean 'funding'?",
-        ),
+        (lambda: dd.analysis.fundings, "no attribute 'fundings'; did you mean 'funding'?"),
         (lambda: dd.venues.facts(["htx"]), "hyperliquid, dydx; did you mean 'huobi'?"),
         (lambda: dd.venues.read("binnance", "any", "{}"), "did you mean 'binance'?"),
-        (
-            lambda: dd.panel(RATES, "rate_bps8h"),
-            "table has no column 'rate_bps8h'; did you mean 'rate_bps_8h'?",
-        ),
+        (lambda: dd.panel(RATES, "rate_bps8h"), "no column 'rate_bps8h'; did you mean 'rate_bps_8h'?"),
         (
             lambda: dd.analysis.funding.spread(RATES, "Binance", "okx"),
             "'Binance' is not a venue of this panel; its exchange has binance, okx; did you mean 'binance'?",
         ),
-        (
-            lambda: dd.units.convert(1.0, "bps8h", "apr"),
-            "bps_8h, native, bps, apr, apy; did you mean 'bps_8h'?",
-        ),
+        (lambda: dd.units.convert(1.0, "bps8h", "apr"), "apr, apy; did you mean 'bps_8h'?"),
     ],
 )
 def test_a_wrong_word_is_refused_without_a_request_and_the_right_one_named(call: Any, refusal: str) -> None:

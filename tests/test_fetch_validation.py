@@ -83,22 +83,11 @@ DEPTH = {f"{side}_depth_{bps}bps_usd": 1.0 for side in ("bid", "ask") for bps in
     ("call", "body", "message"),
     [
         (lambda: dd.funding.history("BTC", *DAY), history({"timestamp": STAMP, "rate": 1.0}), "field `y`"),
-        (lambda: dd.oi.history("BTC", *DAY), held({"timestamp": STAMP, "oi": 1.0}), "`open_interest_usd`"),
         (lambda: dd.oi.history("BTC", *DAY), held({"time": STAMP, "open_interest_usd": 1.0}), "no timestamp"),
-        (lambda: dd.volume.history("BTC", *DAY), held({"timestamp": STAMP, "usd": 1.0}), "`volume_usd`"),
         (
             lambda: dd.options.snapshot("BTC", "deribit"),
             chain(open_interest=1.0, underlying_price=1e5),
             r"\.iv is missing",
-        ),
-        (
-            lambda: dd.markets.symbol_exchanges("BTC"),
-            {
-                "symbol": "BTC",
-                "timestamp": "2026-06-30 12:00:00",
-                "exchanges": [{"venue": "okx", "price_usd": 1}],
-            },
-            "`exchange`",
         ),
         (
             lambda: dd.orderbook.depth_history("BTC", "okx", *DAY),
@@ -117,21 +106,7 @@ def test_a_field_that_no_row_has_is_a_schema_error(call: Any, body: Any, message
         call()
 
 
-def test_ranks_and_intervals_come_as_numbers_or_as_text() -> None:
-    body = {
-        "timestamp": "2026-06-30 12:00:00",
-        "funding_rates": {"okx": {"BTC": 1.0, "ETH": 2.0, "PEPE": 3.0}},
-        "funding_intervals": {"okx": {"BTC": "8", "ETH": 4}},
-        "oi_rankings": {"BTC": 1.0, "ETH": "2", "PEPE": "500+"},
-    }
-    with answering(always(body)):
-        frame = dd.funding.snapshot().set_index("symbol")
-    assert frame["oi_rank"].tolist() == [1, 2, pd.NA]
-    assert frame["interval_hours"].tolist()[:2] == [8.0, 4.0]
-    assert np.isnan(frame.loc["PEPE", "interval_hours"])
-
-
-@pytest.mark.parametrize("count", [1, 255, 256, 40_000, 70_000])
+@pytest.mark.parametrize("count", [1, 256, 70_000])
 def test_an_answer_may_hold_any_number_of_venues(count: int) -> None:
     venues = [f"venue{i:05d}" for i in range(count)]
     body = history() | {
@@ -143,28 +118,26 @@ def test_an_answer_may_hold_any_number_of_venues(count: int) -> None:
     assert frame["rate_bps_8h"].tolist() == [i / 1e3 for i in range(count)]
 
 
+def answered(body: Any, call: Callable[[], Any]) -> Any:
+    with answering(always(body)):
+        return call()
+
+
 def test_fields_without_a_symbol_are_no_rows_and_the_servers_step_is_a_column() -> None:
     body = {"symbols": ["BTC"], "timeseries": [{"timestamp": STAMP, "BTC": 1.0, "total": 3.0}]}
-    with answering(always(body)):
-        frame = dd.oi.top_symbols("okx", *DAY)
-    assert frame["symbol"].tolist() == ["BTC"]
-    assert frame["resolution"].tolist() == ["unstated"]
-    body = {
-        "exchange": "okx",
-        "resolution": "4h",
-        "data": [{"timestamp": STAMP, "volume_usd": 1, "oi_usd": 2}],
-    }
-    with answering(always(body)):
-        assert dd.markets.exchange_history("okx", *DAY)["resolution"].tolist() == ["4h"]
-    body = {
-        "resolution": "1m",
-        "data": [{"date": STAMP, "exchanges": {"okx": {"long_usd": 1, "short_usd": 2}}}],
-    }
-    with answering(always(body)), pytest.warns(DataNotice, match="'raw', the answer has '1m'"):
-        assert dd.liquidations.history(*DAY, resolution="raw")["resolution"].tolist() == ["1m"]
+    frame = answered(body, lambda: dd.oi.top_symbols("okx", *DAY))
+    assert frame[["symbol", "resolution"]].astype("str").to_numpy().tolist() == [["BTC", "unstated"]]
+    rows = [{"timestamp": STAMP, "volume_usd": 1, "oi_usd": 2}]
+    body = {"exchange": "okx", "resolution": "4h", "data": rows}
+    assert set(answered(body, lambda: dd.markets.exchange_history("okx", *DAY))["resolution"]) == {"4h"}
+    rows = [{"date": STAMP, "exchanges": {"okx": {"long_usd": 1, "short_usd": 2}}}]
+    body = {"resolution": "1m", "data": rows}
+    with pytest.warns(DataNotice, match="'raw', the answer has '1m'"):
+        frame = answered(body, lambda: dd.liquidations.history(*DAY, resolution="raw"))
+    assert frame["resolution"].tolist() == ["1m"]
     body = {"symbol": "BTC", "exchange": "okx", "data": [{"timestamp": STAMP} | DEPTH]}
-    with answering(always(body)):
-        assert set(dd.orderbook.depth_history("BTC", "okx", *DAY)["resolution"]) == {"unstated"}
+    frame = answered(body, lambda: dd.orderbook.depth_history("BTC", "okx", *DAY))
+    assert set(frame["resolution"]) == {"unstated"}
 
 
 def by_span(covered: pd.Timestamp, body: Any) -> Reply:
@@ -229,48 +202,56 @@ def test_pieces_are_cut_by_the_size_of_rows_and_the_number_of_venues() -> None:
     )
 
 
-def surfaces(*points: dict[str, Any]) -> dict[str, Any]:
-    return {"symbol": "BTC", "exchange": "deribit", "snapshots": {"2026-06-30T11:00:00Z": points}}
-
-
-def option(iv: float, held: float, price: float) -> dict[str, Any]:
-    place = {"expiry": "2026-07-03T08:00:00Z", "strike": 1e5, "side": "call"}
+def option(iv: float, held: float, price: float, name: str = "") -> dict[str, Any]:
+    place = {"expiry": "2026-07-03T08:00:00Z", "strike": 1e5, "side": "call", "instrument_name": name}
     return place | {"iv": iv, "open_interest": held, "underlying_price": price}
 
 
+def snapshot(points: list[dict[str, Any]], fetch: str = "snapshot", **more: Any) -> Any:
+    """What a fetcher makes of a chain."""
+    body = {"symbol": "BTC", "exchange": "deribit", "instruments": points, **more}
+    return answered(body, lambda: getattr(dd.options, fetch)("BTC", "deribit"))
+
+
+def surfaces(snapshots: dict[str, Any]) -> Any:
+    """What the fetcher makes of chains by time."""
+    body = {"symbol": "BTC", "exchange": "deribit", "snapshots": snapshots}
+    return answered(body, lambda: dd.options.surface_history("BTC", "deribit", "6h"))
+
+
 def test_two_instruments_at_one_place_are_treated_alike_now_and_over_time() -> None:
-    points = [option(0.4, 1.0, 101.0), option(0.6, 2.0, 103.0), option(0.5, 1.0, 5.0) | {"side": "put"}]
-    named = [
-        point | {"instrument_name": f"BTC-3JUL26-100000-{side}"}
-        for side, point in zip(("C", "C-B", "P"), points, strict=True)
+    points = [
+        option(0.4, 1.0, 101.0, "BTC-3JUL26-100000-C"),
+        option(0.6, 2.0, 103.0, "BTC-3JUL26-100000-C-B"),
+        option(0.5, 1.0, 5.0, "BTC-3JUL26-100000-P") | {"side": "put"},
     ]
-    now = {"symbol": "BTC", "exchange": "deribit", "instruments": named}
     with (
-        answering(always(now)),
         pytest.warns(DataNotice, match="1 instruments share"),
         pytest.warns(DataNotice, match="1 options have expiry, strike and side of another one"),
     ):
-        surface = dd.options.surface("BTC", "deribit")
-    with answering(always(surfaces(*points))), pytest.warns(DataNotice, match="1 instruments share"):
-        history = dd.options.surface_history("BTC", "deribit", "6h").isel(time=0)
+        surface = snapshot(points, "surface")
+    with pytest.warns(DataNotice, match="1 instruments share"):
+        history = surfaces({"2026-06-30T11:00:00Z": points}).isel(time=0)
     for found in (surface, history):
         assert found["iv"].sel(side="call").values.tolist() == [[0.6]]
         assert found["underlying_price"].values.tolist() == [54.0], "median of 103 and 5"
+    with (
+        pytest.warns(DataNotice, match="1 options have"),
+        pytest.raises(SchemaError, match="1 rows repeat a key"),
+    ):
+        snapshot(points[:1] * 2, "surface")
 
 
 def test_a_surface_is_that_of_the_snapshot_with_all_that_was_said() -> None:
     points = [
-        option(0.1 * n, float(n), 100.0 + n)
-        | {
-            "instrument_name": f"BTC-3JUL26-{100_000 + 500 * n}-{side[0].upper()}",
-            "strike": 1e5 + 500 * n,
-            "side": side,
-        }
+        option(0.1 * n, float(n), 100.0 + n, f"BTC-3JUL26-{100_000 + 500 * n}-{side[0].upper()}")
+        | {"strike": 1e5 + 500 * n, "side": side}
         for n, side in enumerate(["put", "call", "call", "put"], start=1)
     ]
-    body = {"symbol": "BTC", "exchange": "deribit", "instruments": points, "notices": ["thinned out"]}
-    with answering(always(body)), pytest.warns(DataNotice, match="thinned out"):
-        surface, chain = dd.options.surface("BTC", "deribit"), dd.options.snapshot("BTC", "deribit")
+    with pytest.warns(DataNotice, match="thinned out"):
+        surface = snapshot(points, "surface", notices=["thinned out"])
+    with pytest.warns(DataNotice, match="thinned out"):
+        chain = snapshot(points, notices=["thinned out"])
     xr.testing.assert_identical(surface, dd.tables.surface(chain))
     assert dd.provenance(surface) == dd.provenance(chain)
     assert dd.provenance(surface)["notices"] == ["thinned out"]
@@ -278,55 +259,36 @@ def test_a_surface_is_that_of_the_snapshot_with_all_that_was_said() -> None:
 
 def test_a_name_against_its_option_is_found_behind_names_that_say_nothing() -> None:
     names = ["a", "BTC-3JUL26-100000-C", "no option", "BTC-3JUL26-100000-P"]
-    message = "'BTC-3JUL26-100000-P' has the side 'call'"
-    points = [option(0.4, 1.0, 101.0) | {"instrument_name": one} for one in names]
-    body = {"symbol": "BTC", "exchange": "deribit", "instruments": points}
-    with answering(always(body)), pytest.raises(SchemaError, match=message):
-        dd.options.snapshot("BTC", "deribit")
+    with pytest.raises(SchemaError, match="'BTC-3JUL26-100000-P' has the side 'call'"):
+        snapshot([option(0.4, 1.0, 101.0, name) for name in names])
 
 
 def test_a_field_that_only_late_rows_give_is_missing_in_the_others() -> None:
-    named = [{"instrument_name": f"BTC-3JUL26-{n}-C", "strike": float(n)} for n in range(600)]
-    points = [option(0.4, 1.0, 101.0) | name | {"rho": 0.25} for name in named]
-    for point in points[:550]:
-        del point["rho"]
-    body = {"symbol": "BTC", "exchange": "deribit", "instruments": points}
-    with answering(always(body)):
-        chain = dd.options.snapshot("BTC", "deribit").set_index("instrument_name")
+    points = [option(0.4, 1.0, 101.0, f"BTC-3JUL26-{n}-C") | {"strike": float(n)} for n in range(600)]
+    for point in points[550:]:
+        point["rho"] = 0.25
+    chain = snapshot(points).set_index("instrument_name")
     assert chain["rho"].isna().sum() == 550
     assert set(chain["rho"].dropna()) == {0.25}
     assert chain.loc[["BTC-3JUL26-549-C", "BTC-3JUL26-550-C"], "rho"].isna().tolist() == [True, False]
     assert chain["volume"].isna().all()
 
 
-def test_an_instrument_that_comes_twice_is_no_surface_either() -> None:
-    twice = [option(0.4, 1.0, 101.0) | {"instrument_name": "BTC-3JUL26-100000-C", "strike": 1e5}] * 2
-    body = {"symbol": "BTC", "exchange": "deribit", "instruments": twice}
-    with (
-        answering(always(body)),
-        pytest.warns(DataNotice, match="1 options have"),
-        pytest.raises(SchemaError, match="1 rows repeat a key"),
-    ):
-        dd.options.surface("BTC", "deribit")
-
-
 def test_no_options_are_an_empty_surface_and_a_notice() -> None:
-    now = {"symbol": "BTC", "exchange": "deribit", "instruments": []}
-    with answering(always(now)), pytest.warns(DataNotice, match="no options on BTC at deribit"):
-        surface = dd.options.surface("BTC", "deribit")
+    with pytest.warns(DataNotice, match="no options on BTC at deribit"):
+        surface = snapshot([], "surface")
     assert surface.sizes == {"expiry": 0, "strike": 0, "side": 2}
     assert (surface["symbol"].item(), surface["exchange"].item()) == ("BTC", "deribit")
     assert surface["as_of"].values == np.datetime64("2026-06-30T12:00")
-    empty = surfaces() | {"snapshots": {}}
-    with answering(always(empty)), pytest.warns(DataNotice, match="the answer has no rows"):
-        history = dd.options.surface_history("BTC", "deribit", "6h")
+    with pytest.warns(DataNotice, match="the answer has no rows"):
+        history = surfaces({})
     assert history.sizes == {"time": 0, "expiry": 0, "strike": 0, "side": 2}
     assert history["symbol"].item() == "BTC"
 
 
 @pytest.mark.parametrize(
     ("start", "asked"),
-    [("6h", "1d"), ("2d", "3d"), ("47h", "2d"), ("89d", "90d"), ("90d", "90d"), ("91d", "92d")],
+    [("6h", "1d"), ("2d", "3d"), ("47h", "2d"), ("90d", "90d"), ("91d", "92d")],
 )
 def test_the_first_hour_is_asked_for_though_the_clock_has_seconds(start: str, asked: str) -> None:
     """The service counts whole days from its own second, up to a minute after `asof`."""
@@ -354,12 +316,10 @@ def test_a_window_after_the_current_instant_is_refused(name: str) -> None:
     [
         ("24h", ["liquidations of 3 venues are estimates"], True),
         ("4h", ["liquidations of 3 venues are estimates"], False),
-        ("4h", [], False),
         ("4h", ["the range was clamped"], True),
         ("4h", ["this key sees the last 4h"], True),
         ("1d", [], True),
         ("48h", ["the range was clamped"], False),
-        ("999999d", ["the range was clamped"], False),
         ("soon", ["the range was clamped"], False),
     ],
 )
