@@ -13,9 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from scipy.optimize import brentq
 from scipy.signal import lfilter
-from scipy.stats import norm
 
 import derivdata as dd
 from derivdata.analysis import funding, smile, surface, variance
@@ -30,6 +28,7 @@ from tests.support import known_archive
 from tests.support.rows import rows
 from tests.test_report import Page
 
+POINTS = ("atm", "rr25", "bf25", "rr10", "bf10")
 EXPIRIES = ["2026-01-23 23:00", "2026-02-15 23:00", "2026-04-17 23:00", "2026-07-17 23:00"]
 
 
@@ -60,12 +59,6 @@ EVERY_EXPIRY = (
     "error [points]", "fit − quote ATM", "least g(k)", "what to know", "strip [%]", "with wings at most [%]",
     "forward vol [%]", "calls", "puts", "puts / calls", "max pain [USD]",
 )  # fmt: skip
-
-
-def by_expiry(tables: list[list[list[str]]], *columns: str) -> list[list[str]]:
-    """Some columns of the table of every expiry."""
-    places = [EVERY_EXPIRY.index(name) for name in columns]
-    return [[row[place] for place in places] for row in find(tables, *EVERY_EXPIRY)]
 
 
 def same(rows: list[list[str]], expected: list[list[str]]) -> None:
@@ -150,93 +143,49 @@ def test_open_interest(tables: list[list[list[str]]]) -> None:
     ]
 
 
-def skew(days: float, psi: float, delta: float) -> tuple[float, float]:
-    """Risk reversal and butterfly [points] of the slice that the chain was made of, by plain root finding."""
-    t = days / 365.0
-    theta = 0.25 * t
-    phi = psi / theta
-
-    def deviation(k: float) -> float:
-        root = np.sqrt((phi * k + made.RHO) ** 2 + 1 - made.RHO**2)
-        return float(np.sqrt(theta / 2 * (1 + made.RHO * phi * k + root)))
-
-    def vol(d1: float) -> float:
-        strike = brentq(
-            lambda k: (-k / deviation(k) + deviation(k) / 2) - d1, -5 * theta**0.5, 5 * theta**0.5
-        )
-        return 100 * deviation(strike) / t**0.5
-
-    call, put = vol(norm.ppf(delta)), vol(norm.ppf(1 - delta))
-    return call - put, (call + put) / 2 - 50.0
-
-
 @cache
 def fitted() -> xr.Dataset:
     """The chain as the report fits it."""
     return surface.from_chain(made.chain())
 
 
+def wings(dataset: xr.Dataset, *names: str) -> list[str]:
+    """Risk reversals and butterflies as the report writes them."""
+    return [f"{100 * float(dataset[name]):+.2f}" for name in names]
+
+
 def test_expiries(tables: list[list[list[str]]]) -> None:
-    """50 % at the forward and the skew of the slices; half of the 26 options are out of the money."""
-    least = smile.butterfly_check(fitted())["min_g"].values
-    rows = []
-    for expiry, days, psi, g in zip(EXPIRIES, made.DAYS, made.PSI, least, strict=True):
-        reversal, butterfly = skew(days, psi, 0.25)
-        forward = f"{100 + days / 100:.2f}"
-        rows.append(
-            [expiry, f"{days:.2f}", forward, "26", "13", "50.00", f"{reversal:+.2f}", f"{butterfly:+.2f}"]
-        )
-        rows[-1] += ["0.000", "+0.00", f"{g:.3f}", "free of arbitrage"]
-    same(by_expiry(tables, *EVERY_EXPIRY[:12]), rows)
-
-
-def test_tenors(tables: list[list[list[str]]]) -> None:
-    """At 7 and at 30 days an expiry is listed: its own skew. Between them the surface's, to two digits."""
-    rows = find(tables, "tenor [days]", "ATM [%]", "RR 25Δ", "BF 25Δ", "RR 10Δ", "BF 10Δ")
-    for row, days, psi in ((rows[0], 7, made.PSI[0]), (rows[2], 30, made.PSI[1])):
-        wings = [f"{value:+.2f}" for delta in (0.25, 0.10) for value in skew(days, psi, delta)]
-        same([row], [[str(days), "50.00", *wings]])
-    between = surface.constant_maturity(
-        fitted(), tenors=("14d", "60d", "90d", "180d"), points=("atm", "rr25", "bf25", "rr10", "bf10")
-    )
-    for place, row in enumerate([rows[1], *rows[3:]]):
-        one = between.isel(tenor=place)
-        names = ("rr25", "bf25", "rr10", "bf10")
-        wings = [f"{100 * float(one[name]):+.2f}" for name in names]
-        same([row], [[f"{float(one['tenor']):.0f}", "50.00", *wings]])
-
-
-def test_term_structure(tables: list[list[list[str]]]) -> None:
-    """Volatility at the forward is 50 % at every expiry, and so it is between them."""
-    columns = ("days", "ATM [%]", "strip [%]", "with wings at most [%]", "forward vol [%]")
-    rows = by_expiry(tables, "expiry", *columns)
-    free = variance.model_free(fitted(), method="strip")
-    high = np.sqrt((free["upper"] / free["year_fraction"]).values)
-    for place, (row, days) in enumerate(zip(rows, made.DAYS, strict=True)):
-        strip = [f"{100 * line[place]:.2f}" for line in (free["vol"].values, high)]
-        same([row], [[EXPIRIES[place], f"{days:.2f}", "50.00", *strip, "50.00"]])
-
-
-def test_venues_and_positions(tables: list[list[list[str]]]) -> None:
-    """13 calls of 10 coins and 13 puts of 5 at each expiry.
+    """50 % at the forward; half of the 26 options are out of the money, 13 calls of 10 coins, 13 puts of 5.
 
     Max pain is the fifth strike: below it lie 4 calls of 10, above it 8 puts of 5, 40 and 40.
     """
+    least = smile.butterfly_check(fitted())["min_g"].values
+    free = variance.model_free(fitted(), method="strip")
+    strip, highest = 100 * free["vol"].values, 100 * np.sqrt(free["upper"] / free["year_fraction"]).values
+    skews = surface.constant_maturity(fitted(), tenors=[f"{days}d" for days in made.DAYS], points=POINTS)
+    rows = []
+    for place, (expiry, days) in enumerate(zip(EXPIRIES, made.DAYS, strict=True)):
+        forward = 100 + days / 100
+        fifth = forward * np.exp(-0.6 * 0.5 * np.sqrt(days / 365))
+        row = [expiry, f"{days:.2f}", f"{forward:.2f}", "26", "13", "50.00"]
+        row += [*wings(skews.isel(tenor=place), "rr25", "bf25"), "0.000", "+0.00", f"{least[place]:.3f}"]
+        row += ["free of arbitrage", f"{strip[place]:.2f}", f"{highest[place]:.2f}"]
+        rows.append([*row, "50.00", "130.0", "65.0", "0.50", f"{fifth:.2f}"])
+    same(find(tables, *EVERY_EXPIRY), rows)
+
+
+def test_tenors_and_venues_of_options(tables: list[list[list[str]]]) -> None:
+    days = (7, 14, 30, 60, 90, 180)
+    skews = surface.constant_maturity(fitted(), tenors=[f"{n}d" for n in days], points=POINTS)
+    rows = [[str(n), "50.00", *wings(skews.isel(tenor=place), *POINTS[1:])] for place, n in enumerate(days)]
+    same(find(tables, "tenor [days]", "ATM [%]", "RR 25Δ", "BF 25Δ", "RR 10Δ", "BF 10Δ"), rows)
     columns = (
         "venue", "options", "used", "expiries", "30-day ATM [%]", "RR 25Δ", "30-day strip index [%]",
         "error [points]",
     )  # fmt: skip
     index = 100 * float(variance.volatility_index(variance.model_free(fitted()))["index"])
-    reversal = f"{skew(30, made.PSI[1], 0.25)[0]:+.2f}"
-    same(
-        find(tables, *columns),
-        [["deribit", "104", "52", "4", "50.00", reversal, f"{index:.2f}", "0.000"]],
-    )
-    fifth = [(100 + d / 100) * np.exp(-0.6 * 0.5 * np.sqrt(d / 365)) for d in made.DAYS]
-    assert by_expiry(tables, "expiry", *EVERY_EXPIRY[15:]) == [
-        [expiry, "130.0", "65.0", "0.50", f"{strike:.2f}"]
-        for expiry, strike in zip(EXPIRIES, fifth, strict=True)
-    ]
+    row = ["deribit", "104", "52", "4", "50.00", *wings(skews.isel(tenor=2), "rr25"), f"{index:.2f}", "0.000"]
+    same(find(tables, *columns), [row])
 
 
 def test_liquidations_quality_and_requests(text: str, tables: list[list[list[str]]]) -> None:

@@ -9,6 +9,7 @@ import pandas as pd
 
 import derivdata as dd
 from tests.plot import made
+from tests.support.rows import rows
 
 START = pd.Timestamp("2026-01-01", tz="UTC")
 HOURS = 24 * 16
@@ -41,64 +42,42 @@ def window() -> pd.DatetimeIndex:
 
 
 def funding() -> pd.DataFrame:
-    rows = [("BTC", venue, time, rate) for venue, rate in RATES.items() for time in hours()]
-    rows += [("ETH", "binance", time, ETH_RATE[place >= HOURS - 24]) for place, time in enumerate(hours())]
-    return dd.tables.TABLES["funding_history"].build(
-        {
-            "symbol": [row[0] for row in rows],
-            "exchange": [row[1] for row in rows],
-            "timestamp": pd.DatetimeIndex([row[2] for row in rows]),
-            "y": [row[3] for row in rows],
-            "resolution": ["1h"] * len(rows),
-            "kind": ["sampled"] * len(rows),
-        }
-    )
+    found = [("BTC", venue, time, rate) for venue, rate in RATES.items() for time in hours()]
+    found += [("ETH", "binance", time, ETH_RATE[place >= HOURS - 24]) for place, time in enumerate(hours())]
+    frame = pd.DataFrame(found, columns=["symbol", "exchange", "timestamp", "y"])
+    return rows("funding_history", **frame, resolution="1h", kind="sampled")
 
 
 def open_interest() -> pd.DataFrame:
     """10 M USD in all; binance has 60 % when the window starts and gains 2 points a day from okx."""
     days = (hours() - window()[0]) / pd.Timedelta(1, "D")
     share = 0.6 + 0.02 * days.to_numpy()
-    held = {"binance": 1e7 * share, "okx": 1e7 * (1.0 - share)}
-    return dd.tables.TABLES["oi_history"].build(
-        {
-            "symbol": ["BTC"] * (2 * HOURS),
-            "exchange": np.repeat(list(held), HOURS).tolist(),
-            "timestamp": hours().append(hours()),
-            "open_interest_usd": np.concatenate(list(held.values())),
-            "resolution": ["1h"] * (2 * HOURS),
-        }
+    return rows(
+        "oi_history",
+        symbol="BTC",
+        exchange=np.repeat(["binance", "okx"], HOURS),
+        timestamp=hours().append(hours()),
+        open_interest_usd=1e7 * np.concatenate([share, 1.0 - share]),
+        resolution="1h",
     )
 
 
 def liquidations() -> pd.DataFrame:
     """Three orders on okx, two on binance, five of them a second apart: a cascade of 3.5 M USD."""
-    last = hours()[-1]
-    rows = [
-        ("okx", "long", last - pd.Timedelta(3, "D"), 250_000.0, 100.0),
-        ("okx", "long", last - pd.Timedelta(7200, "s"), 1_000_000.0, 100.0),
-        ("okx", "long", last - pd.Timedelta(7199, "s"), 1_000_000.0, 99.0),
-        ("binance", "long", last - pd.Timedelta(7198, "s"), 500_000.0, 98.0),
-        ("binance", "short", last - pd.Timedelta(7197, "s"), 500_000.0, 98.0),
-        ("binance", "long", last - pd.Timedelta(7196, "s"), 500_000.0, 98.0),
+    orders = [
+        ("okx", "long", 3 * 86400, 250_000.0, 100.0),
+        ("okx", "long", 7200, 1_000_000.0, 100.0),
+        ("okx", "long", 7199, 1_000_000.0, 99.0),
+        ("binance", "long", 7198, 500_000.0, 98.0),
+        ("binance", "short", 7197, 500_000.0, 98.0),
+        ("binance", "long", 7196, 500_000.0, 98.0),
     ]
-    size = len(rows)
-    return dd.tables.TABLES["liquidations_events"].build(
-        {
-            "exchange": [row[0] for row in rows],
-            "oid": [f"order {i}" for i in range(size)],
-            "timestamp": pd.DatetimeIndex([row[2] for row in rows]),
-            "symbol": ["BTC"] * size,
-            "side": [row[1] for row in rows],
-            "price": [row[4] for row in rows],
-            "avg_price": [row[4] for row in rows],
-            "quantity": [row[3] / row[4] for row in rows],
-            "filled_quantity": [row[3] / row[4] for row in rows],
-            "usd_value": np.array([row[3] for row in rows]),
-            "status": ["filled"] * size,
-            "fill_count": [1] * size,
-        }
-    )
+    frame = pd.DataFrame(orders, columns=["exchange", "side", "ago", "usd_value", "price"])
+    coins = frame["usd_value"] / frame["price"]
+    stamps = hours()[-1] - pd.to_timedelta(frame.pop("ago"), "s")
+    frame = frame.assign(timestamp=stamps, oid=[f"order {i}" for i in range(6)], avg_price=frame["price"])
+    frame = frame.assign(quantity=coins, filled_quantity=coins)
+    return rows("liquidations_events", **frame, symbol="BTC", status="filled", fill_count=1)
 
 
 def options() -> pd.DataFrame:
