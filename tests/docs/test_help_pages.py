@@ -7,13 +7,12 @@ import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import derivdata as dd
 from derivdata.support import times
-from tests.docs.test_pages import blocks
+from tests.docs.test_pages import DOCS, blocks
 
 PACKAGE = Path(dd.__file__).parent
 
@@ -34,8 +33,8 @@ def quoted(page: str) -> list[str]:
     return [text for text in found if not re.fullmatch(r"HTTP \d+|\w+(Error|Recorded)", text)]
 
 
-def test_every_message_and_error_of_the_troubleshooting_page_is_in_the_sources(docs: Path) -> None:
-    page = (docs / "troubleshooting.md").read_text(encoding="utf-8")
+def test_every_message_and_error_of_the_troubleshooting_page_is_in_the_sources() -> None:
+    page = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
     texts = {text for path in PACKAGE.rglob("*.py") for text in literals(ast.parse(path.read_bytes()))}
     messages = quoted(page)
     assert len(messages) > 20
@@ -45,8 +44,8 @@ def test_every_message_and_error_of_the_troubleshooting_page_is_in_the_sources(d
     assert named <= set(dd.errors.__all__)
 
 
-def test_the_page_of_symbols_lists_the_resolutions_and_units_of_windows(docs: Path) -> None:
-    page = (docs / "connect.md").read_text(encoding="utf-8")
+def test_the_page_of_symbols_lists_the_resolutions_and_units_of_windows() -> None:
+    page = (DOCS / "connect.md").read_text(encoding="utf-8")
     sentence = page.partition("`resolution=`")[2].partition("The default")[0]
     assert set(re.findall(r"`(\w+)`", sentence)) == {*times.RESOLUTIONS, "raw"}
     units = re.findall(r"`(\w)`", page.partition("A lookback")[2].partition(":")[0])
@@ -54,16 +53,8 @@ def test_the_page_of_symbols_lists_the_resolutions_and_units_of_windows(docs: Pa
     assert [times.length(f"2{unit}", "w") > times.length(f"1{unit}", "w") for unit in units] == [True] * 5
 
 
-@pytest.fixture
-def outputs(docs: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """docs/outputs.py."""
-    monkeypatch.syspath_prepend(str(docs))
-    return importlib.import_module("outputs")
-
-
-def test_an_output_shows_nothing_of_the_machine(
-    outputs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_output_shows_nothing_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs = importlib.import_module("outputs")
     monkeypatch.chdir(tmp_path)
     folder = dd.cache_info().folder
     text = f"{tmp_path}/rates.parquet, {folder}, {Path.home()}/x, 127.0.0.1:43817, <Past at 0x7f12ab34cd56>"
@@ -73,25 +64,9 @@ def test_an_output_shows_nothing_of_the_machine(
         outputs.hide_machine(f"{tmp_path.parent}/another")
 
 
-def test_every_block_has_an_output_but_what_matplotlib_returns(outputs: ModuleType) -> None:
-    """Each expression's value; what was assigned last where there is none."""
-    names = {"dd": dd}
-    assert outputs.values_of("a = 1\na + 1\nNone\n'x'", names, "p") == [("a + 1", 2), ("'x'", "x")]
-    assert outputs.last_assigned("a = 1\nwith open(p) as f:\n    b = 2", names | {"a": 1, "b": 2}) == [
-        ("b", 2)
-    ]
-    names = {"plt": importlib.import_module("matplotlib.pyplot")}
-    [(_, axes), (_, artists)] = outputs.values_of("plt.gca()\nplt.gca().set(xlabel='k')", names, "p")
-    assert outputs.is_drawing(axes)
-    assert outputs.is_drawing(artists)
-    assert not outputs.is_drawing([1.0, 2.0])
-    assert not outputs.is_drawing([])
-    names["plt"].close("all")
-
-
-def test_the_gallery_shows_the_figure_of_each_recipe(docs: Path) -> None:
+def test_the_gallery_shows_the_figure_of_each_recipe() -> None:
     """Figures are numbered as they stand in the cookbook: a new one moves those below it."""
-    tree = ast.parse((docs / "gallery_pages.py").read_bytes())  # imports nbformat, which only the pages need
+    tree = ast.parse((DOCS / "gallery_pages.py").read_bytes())  # imports nbformat, which only the pages need
     values = {
         target.id: ast.literal_eval(part.value)
         for part in tree.body
@@ -99,7 +74,7 @@ def test_the_gallery_shows_the_figure_of_each_recipe(docs: Path) -> None:
         for target in part.targets
         if isinstance(target, ast.Name) and target.id in ("ORDER", "FIGURES")
     }
-    page = (docs / "cookbook.md").read_text(encoding="utf-8")
+    page = (DOCS / "cookbook.md").read_text(encoding="utf-8")
     drawn = [
         re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
         for heading, text in re.findall(r"^### (.*?)\n(.*?)(?=^##|\Z)", page, flags=re.M | re.S)
@@ -110,7 +85,7 @@ def test_the_gallery_shows_the_figure_of_each_recipe(docs: Path) -> None:
     assert len(values["ORDER"]) + len(values["FIGURES"]) >= 14
 
 
-def test_recipes_are_short(docs: Path) -> None:
-    recipes = blocks(docs / "cookbook.md")
+def test_recipes_are_short() -> None:
+    recipes = blocks(DOCS / "cookbook.md")
     assert len(recipes) >= 30
     assert max(block.code.count("\n") for block in recipes) <= 12
