@@ -12,7 +12,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
-LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}")
 
@@ -74,21 +73,20 @@ def unmet(wanted: list[Requirement], locked: dict[str, str]) -> list[str]:
     return [f"{r} has {v}" for r, v in found.items() if v is None or v not in Requirement(r).specifier]
 
 
-MACHINES = {
-    "this": {},
-    "linux": {"sys_platform": "linux", "platform_machine": "x86_64"},
-    "mac": {"sys_platform": "darwin", "platform_machine": "arm64", "platform_system": "Darwin"},
-    "windows": {"sys_platform": "win32", "platform_machine": "AMD64", "platform_system": "Windows"},
-}
-PYTHONS = ("3.11.4", "3.11.9", "3.12.5", "3.13.1")
+MACHINES = (
+    {"sys_platform": "linux", "platform_machine": "x86_64"},
+    {"sys_platform": "darwin", "platform_machine": "arm64", "platform_system": "Darwin"},
+    {"sys_platform": "win32", "platform_machine": "AMD64", "platform_system": "Windows"},
+)
 
 
 def machines() -> list[dict[str, str]]:
-    return [
+    """This one, and three others with each Python."""
+    return [{}] + [
         machine | {"python_version": full.rpartition(".")[0], "python_full_version": full}
-        for machine in MACHINES.values()
-        for full in PYTHONS
-    ] + [{}]
+        for machine in MACHINES
+        for full in ("3.11.4", "3.11.9", "3.12.5", "3.13.1")
+    ]
 
 
 BASE = [Requirement(text) for text in [*PROJECT["project"]["dependencies"], *BUILD]]
@@ -104,23 +102,16 @@ WANTED = {"base": BASE, "tools": TOOLS, "uv": UV} | {g: BASE + OPTIONAL + groupe
 
 @pytest.mark.parametrize("name", WANTED)
 def test_all_that_is_asked_for_is_locked_on_every_machine(name: str) -> None:
-    lock = pins((ROOT / "requirements" / f"{name}.txt").read_text())
+    """By version and hash, and without a place to fetch it from."""
+    text = (ROOT / "requirements" / f"{name}.txt").read_text()
     for machine in machines():
-        assert unmet(WANTED[name], on(machine, lock)) == [], machine
-
-
-@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.stem)
-def test_a_lock_holds_versions_and_hashes_and_no_place_to_fetch_them_from(lock: Path) -> None:
-    text = lock.read_text()
+        assert unmet(WANTED[name], on(machine, pins(text))) == [], machine
     assert all(pin.hashes for pin in pins(text))
     assert not re.search(r"https?:|file:|index|find-links|@|/(tmp|home|root|opt|usr)/", text)
 
 
-def test_every_lock_is_held_to_what_it_is_for() -> None:
-    assert {lock.stem for lock in LOCKS} == set(WANTED)
-
-
 def test_locks_agree_so_that_one_environment_takes_them_all() -> None:
+    assert {lock.stem for lock in (ROOT / "requirements").glob("*.txt")} == set(WANTED)
     locks = {name: pins((ROOT / "requirements" / f"{name}.txt").read_text()) for name in ("base", *GROUPS)}
     for machine in machines():
         dev = on(machine, locks["dev"])
@@ -130,18 +121,14 @@ def test_locks_agree_so_that_one_environment_takes_them_all() -> None:
             assert {n: other[n] for n in other.keys() & dev} == {n: dev[n] for n in other.keys() & dev}
 
 
-def test_the_makefile_installs_from_locks_or_without_dependencies() -> None:
-    text = (ROOT / "Makefile").read_text().replace("\\\n", " ")
-    installs = [line for line in text.splitlines() if "pip install" in line]
-    assert installs
-    assert all("--require-hashes" in line or "--no-deps" in line for line in installs), installs
-
-
-def test_every_environment_installs_with_the_locked_uv() -> None:
+def test_every_environment_installs_from_locks_with_the_locked_uv() -> None:
     """The pip that venv brings installs uv from its own lock, and nothing else; other rules come after."""
     rules = (ROOT / "Makefile").read_text().replace("\\\n", " ").split("\n\n")
     installing = {rule.partition(":")[0] for rule in rules if "$(LOCKED) requirements/" in rule}
     assert installing == {f"$(VENV)/.{name}" for name in ("base", "dev", "docs", "bench", "tools")}
     assert all("$(UV)" in rule.partition("\n")[0] for rule in rules if rule.partition(":")[0] in installing)
-    [first] = [line for rule in rules for line in rule.splitlines() if "-m pip" in line]
+    lines = [line for rule in rules for line in rule.splitlines()]
+    [first] = [line for line in lines if "-m pip" in line]
     assert first.split("--requirement")[1].split() == ["requirements/uv.txt"]
+    installs = [line for line in lines if "pip install" in line]
+    assert all("--require-hashes" in line or "--no-deps" in line for line in installs), installs
