@@ -3,7 +3,8 @@
 The model is an autoregression under moving-average noise, an ARMA(1, 1): its autocovariances fall by φ from
 each lag to the next, but not from lag 0 to lag 1. So the lags from 1 on tell φ, whatever the noise. How far
 they can be trusted is simulated: a φ of a grid stays in the interval if the data's autocovariances are not
-extreme among those of series with that φ, and with the data's first autocorrelation, gaps and floor.
+extreme among those of series with that φ, and with the data's first autocorrelation, gaps and floor. As a
+floor or a pinned level takes from autocorrelations, simulated values have more before they are cut off.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.polynomial import hermite_e, polynomial
+from scipy.special import factorial, ndtri
 
 from derivdata.support.arrays import Bools, Floats
 
@@ -26,6 +29,7 @@ thirtieth of the data; see the table in docs/methods/carry.md."""
 _ALTERNATES = 3.0  # standard errors by which a first autocorrelation is below zero
 _LARGEST = 0.999
 _TINY = 1e-300
+_NODES, _DEGREES = 4000, 30
 _BLOCK = 4_000_000  # simulated values at once
 
 
@@ -58,12 +62,12 @@ def persistent_part(series: Floats, *, slots: int, level: float, resamples: int,
     first, atoms = float(own[1, 0, 0] / max(own[0, 0, 0], _TINY)), _atoms(series[known])
     if first < -_ALTERNATES / np.sqrt(known.sum()):  # no share of any persistent part makes it negative
         return PersistentPart(0.0, np.nan, np.nan, 0.0)
-    tail = 0.5 * _WIDER * (1.0 - level)
+    tail, uncut = 0.5 * _WIDER * (1.0 - level), _uncut(first, atoms)
     ends = np.empty((3, _POINTS))
     chunk = max(1, _BLOCK // (series.size * resamples))
     for begin in range(0, _POINTS, chunk):
         part = slice(begin, begin + chunk)
-        simulated = _clipped(_simulated(phis[part], first, series.size, resamples, seed), atoms)
+        simulated = _clipped(_simulated(phis[part], uncut, series.size, resamples, seed), atoms)
         simulated[~known] = 0.0
         statistics = _statistics(_autocovariances(simulated, known, slots), phis[part, None])
         ends[:, part] = np.quantile(statistics, [tail, 0.5, 1.0 - tail], axis=1)
@@ -157,6 +161,22 @@ def _clipped(simulated: Floats, atoms: _Atoms) -> Floats:
         return simulated
     bottom, top = np.quantile(simulated, [low, 1.0 - high], axis=0)
     return np.clip(simulated, bottom if low else -np.inf, top if high else np.inf)
+
+
+def _uncut(first: float, atoms: _Atoms) -> float:
+    """Return the first autocorrelation of Gaussian values that have `first` when they are cut off and pinned.
+
+    Between neighbours with correlation r, Hermite polynomials of degree n have rⁿ (Mehler). Cut values are a
+    sum of these, and so have the mean of rⁿ over the shares that each degree has of their variance.
+    """
+    if first <= 0.0 or not any(atoms[:3]):
+        return first
+    normal = ndtri((np.arange(_NODES) + 0.5) / _NODES)
+    cut = _clipped(normal[:, None, None], atoms)[:, 0, 0]
+    degrees = hermite_e.hermevander(normal, _DEGREES) / np.sqrt(factorial(np.arange(_DEGREES + 1)))
+    shares = np.square((cut - cut.mean()) @ degrees)
+    grid = np.linspace(0.0, 1.0, 501)
+    return float(np.interp(first, polynomial.polyval(grid, shares / shares.sum()), grid))
 
 
 def _crossing(lives: Floats, apart: Floats) -> float:
