@@ -216,6 +216,8 @@ def test_coins_that_are_owned_take_their_price_and_are_neither_liquidated_nor_sh
     assert float(spot["exposure_usd"].max()) > 1e3
     np.testing.assert_allclose(spot["collateral_usd"], spot["exposure_usd"], rtol=1e-6)
     assert (spot["liquidation_probability"] == 0.0).all()
+    # All that any account may be liquidated with is left to the one that can be.
+    assert float(sizes["liquidation_probability"].max()) == pytest.approx(0.01)
     assert float(sizes["leg_usd"].where(sizes["short"] == "spot", 0.0).sum()) == 0.0
     rates = (0.0 * marks).assign_attrs(units="bps/8h", kind="settled").assign_coords(interval_hours=8.0)
     for factor, lost in ((0.3, "beta"), (2.0, "gamma")):  # prices fall: the longs lose; they rise: the short
