@@ -170,8 +170,10 @@ def moments(
     -------
     Dataset over the dims of `density` without those of k
         ``mean``, ``standard_deviation`` (of the return to expiry, not per √year), ``skewness`` and
-        ``excess_kurtosis`` [1]; ``mass``, ``martingale`` and ``status`` as in `density`. Moments are NaN
-        where `mass` or `martingale` is off 1 by over 1e-3: no part of a distribution has moments.
+        ``excess_kurtosis`` [1]; ``quoted_share``, the part of the mean of ``ln(S/F)⁴`` that lies between the
+        lowest and the highest quote [1]: the rest is that of fitted wings, and so is most of the kurtosis
+        where it is small; ``mass``, ``martingale`` and ``status`` as in `density`. Moments are NaN where
+        `mass` or `martingale` is off 1 by over 1e-3: no part of a distribution has moments.
 
     Raises
     ------
@@ -195,6 +197,7 @@ def moments(
         standard_deviation=variance**0.5,
         skewness=third / variance**1.5,
         excess_kurtosis=fourth / variance**2 - 3.0,
+        quoted_share=sums["quoted"] / m4,
     )
     return _labelled(result, surface, year_fraction)
 
@@ -236,13 +239,18 @@ def _labelled(result: xr.Dataset, surface: xr.Dataset, t: Any) -> xr.Dataset:
 
 
 def _summed(cut: Maturity) -> xr.Dataset:
-    """Sum a density up: ``mass``, ``martingale``, means of ``k`` to ``k⁴`` about 0, and its ``status``."""
+    """Sum a density up: ``mass``, ``martingale``, means of ``k`` to ``k⁴`` about 0, and its ``status``.
+
+    ``quoted`` is the part of the mean of ``k⁴`` that lies within the quotes.
+    """
     scale = cut.total_variance(xr.zeros_like(cut.k_min)) ** 0.5
     slices = (cut.before,) if cut.before is cut.after else (cut.before, cut.after)
-    size = _POINTS.size * (_PANELS + len(slices) * (_BEND_PANELS + 1))
+    size = _POINTS.size * (_PANELS + 2 + len(slices) * (_BEND_PANELS + 1))
     k, weight = applied(
         _panels,
         scale,
+        cut.k_min,
+        cut.k_max,
         *(part[name] for part in slices for name in ("m", "sigma")),
         out=[[NODE]] * 2,
         types=[np.float64] * 2,
@@ -250,6 +258,7 @@ def _summed(cut: Maturity) -> xr.Dataset:
     )
     density, weighted = (densities.density(cut, k, weighted=each) for each in (False, True))
     sums = {"mass": density, "martingale": weighted} | {f"power_{n}": density * k**n for n in (1, 2, 3, 4)}
+    sums["quoted"] = where((cut.k_min <= k) & (k <= cut.k_max), sums["power_4"], 0.0)
     there = cut.share_before.notnull()
     result = xr.Dataset(
         {name: (each * weight).sum(NODE, skipna=True).where(there) for name, each in sums.items()}
@@ -261,11 +270,12 @@ def _summed(cut: Maturity) -> xr.Dataset:
     return result.assign(status=status.astype(np.int32))
 
 
-def _panels(scale: Floats, *bends: Floats) -> tuple[Floats, Floats]:
-    """Gauss-Legendre nodes and weights on panels between all edges, those of the bends included."""
-    scale, *parts = (np.asarray(each)[..., None] for each in np.broadcast_arrays(scale, *bends))
+def _panels(*places: Floats) -> tuple[Floats, Floats]:
+    """Gauss-Legendre nodes and weights on panels between all edges: the scale's, quotes and bends."""
+    scale, low, high, *parts = (np.asarray(each)[..., None] for each in np.broadcast_arrays(*places))
     with np.errstate(over="ignore", invalid="ignore"):
         edges = [scale * np.sinh(np.linspace(-_FAR, _FAR, _PANELS + 1))]
+        edges += [np.clip(end, edges[0][..., :1], edges[0][..., -1:]) for end in (low, high)]
         for vertex, bend in zip(parts[::2], parts[1::2], strict=True):
             usable = np.isfinite(vertex) & (bend > 0.0)
             unit = np.where(usable, np.minimum(bend, scale), scale)

@@ -258,7 +258,9 @@ class TestForwards:
         wrong = {k: (60.0 + 0.4 * (102.0 - k), 60.0) for k in (80.0, 90.0, 100.0, 110.0, 120.0)}
         few = {k: (30.0 + 0.98 * (102.0 - k), 30.0) for k in (90.0, 100.0, 110.0)}
         for prices in (wrong, few):
-            assert chain.forwards(self.quoted("usd", prices), discount="fit")["forward_source"] == "spot"
+            found = chain.forwards(self.quoted("usd", prices), discount="fit")
+            assert found["forward_source"] == "spot"
+            assert found["forward_status"].item() & Status.DISCOUNT_SUSPECT
 
     def test_a_bad_line_of_many_strikes_does_not_hide_a_good_one_in_the_other_unit(self):
         """Six linear pairs with a discount of 0.4, five inverse ones with 0.98 on 102."""

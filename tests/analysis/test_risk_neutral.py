@@ -44,6 +44,10 @@ def test_flat_smile_is_lognormal():
     for name, value in expected.items():
         assert float(about[name].item()) == pytest.approx(value, abs=1e-10), name
     assert int(found["status"].item()) == 0
+    ends = {name: xr.full_like(made[name], end) for name, end in (("k_min", -0.4), ("k_max", 0.3))}
+    quoted = risk_neutral.moments(made.assign(ends))
+    within = integrate.quad(lambda x: x**4 * normal.pdf(x), -0.4, 0.3)[0] / normal.moment(4)
+    assert float(quoted["quoted_share"].item()) == pytest.approx(within, rel=1e-9)
 
 
 def test_between_expiries_the_density_is_the_curvature_of_calls():

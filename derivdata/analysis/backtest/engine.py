@@ -81,13 +81,14 @@ def carry(
     Returns
     -------
     Dataset
-        Over ``time``: ``equity_usd``, ``drawdown`` (fraction of the peak), ``refused_entries``. Over
-        ``symbol`` and ``time``, of each row: ``funding_usd``, ``price_usd``, ``fees_usd``,
-        ``slippage_usd``, ``traded_usd``, and the venues held after it, ``long_venue`` and ``short_venue``
-        (places in ``exchange``, −1 for none; not of a `Portfolio`). Over ``trade``: see `trades`. Single
-        figures: ``net_usd``, ``apr`` (simple), ``sharpe`` (annualised, of the returns of whole UTC days,
-        taken as independent), ``sharpe_adjusted`` (for their dependence: Lo 2002), ``max_drawdown``,
-        ``turnover`` (notional a year over capital), ``liquidations``, ``missing_hours``, ``unmarked_hours``.
+        Over ``time``: ``equity_usd``, ``drawdown`` (fraction of the peak), ``refused_entries`` (once
+        more at each row). Over ``symbol`` and ``time``, of each row: ``funding_usd``, ``price_usd``,
+        ``fees_usd``, ``slippage_usd``, ``traded_usd``, and the venues held after it, ``long_venue`` and
+        ``short_venue`` (places in ``exchange``, −1 for none; not of a `Portfolio`). Over ``trade``: see
+        `trades`. Single figures: ``net_usd``, ``apr`` (simple), ``sharpe`` (annualised, of the returns of
+        whole UTC days, taken as independent), ``sharpe_adjusted`` (for their dependence: Lo 2002),
+        ``max_drawdown``, ``turnover`` (notional a year over capital), ``liquidations``, ``missing_hours``,
+        ``unmarked_hours``.
         Equity is `capital` plus all funding and price less all fees and slippage. The positions of the last
         row are closed there. The provenance is that of `panel`, `prices` and `depth`.
 

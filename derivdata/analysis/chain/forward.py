@@ -72,8 +72,8 @@ def forwards(
         ``forward`` [USD], ``forward_source`` (a method's name, empty where none served), ``discount``,
         the median ``underlying_price`` [USD], ``forward_status`` with bits ``FORWARD_IS_SPOT``,
         ``FORWARD_SUSPECT`` (over 5 % from the underlying price), ``DISCOUNT_SUSPECT`` (a fitted discount off
-        1 by over 0.5 % and by more than 10 % a year), ``BAD_INPUT`` (no forward; NaN);
-        coordinate ``year_fraction`` [years].
+        1 by over 0.5 % and by more than 10 % a year, or 1 where none could be fitted), ``BAD_INPUT`` (no
+        forward; NaN); coordinate ``year_fraction`` [years].
 
     Raises
     ------
@@ -112,17 +112,18 @@ def slice_forwards(
         for column, value in (("forward", estimate["forward"]), ("discount", estimate["discount"])):
             table[column] = table[column].mask(taken, value)
         table["forward_source"] = table["forward_source"].mask(taken, name)
-    table["forward_status"] = _status(table)
+    table["forward_status"] = _status(table, fitted=isinstance(discount, str))
     return table
 
 
-def _status(table: pd.DataFrame) -> np.ndarray[Any, Any]:
+def _status(table: pd.DataFrame, *, fitted: bool) -> np.ndarray[Any, Any]:
     forward = table["forward"]
     apart = (forward / table["underlying_price"] - 1.0).abs()
     status = np.where(table["forward_source"] == "spot", Status.FORWARD_IS_SPOT, 0)
     status |= np.where(apart > _SUSPECT, Status.FORWARD_SUSPECT, 0)
     size = np.log(table["discount"]).abs()
     far = (size > _DISCOUNT_NOISE) & (size > _DISCOUNT_RATE * table["year_fraction"])
+    far |= fitted & ~table["forward_source"].isin(["parity", ""])  # 1, as none could be fitted
     status |= np.where(far, Status.DISCOUNT_SUSPECT, 0)
     status |= np.where(forward.isna(), Status.BAD_INPUT, 0)
     return status.astype(np.int32)
