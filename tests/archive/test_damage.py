@@ -40,28 +40,17 @@ def test_places_that_hold_no_archive(tmp_path: Path) -> None:
         open_archive(tmp_path / "foreign" / "thesis.txt")
 
 
-@pytest.mark.parametrize(
-    ("version", "before", "after"),
-    [
-        (4, '"tables":', '"uables":'),
-        (4, '"BTC"', '"BTB"'),
-        (4, '"version":4', '"version":3'),
-        (4, '"rows":', '"rows": '),
-        (3, '"tables":', '"uables":'),
-        (3, '"epoch":', '"fpoch":'),
-    ],
-)
-def test_a_manifest_that_was_changed_is_refused(
-    archive: Archive, version: int, before: str, after: str
+@pytest.mark.parametrize("name", ["tables", "epoch"])
+def test_a_manifest_without_a_seal_is_refused_where_its_names_mean_nothing(
+    archive: Archive, name: str
 ) -> None:
-    """Any byte of a sealed one; of format 3, which had no seal, names that mean nothing."""
+    """Of format 3; each byte of a sealed one is tested in reliability."""
     text = said(archive.path)
-    if version == 3:
-        del text["past"]
-        say(archive.path, text | {"version": 3, "epoch": 7})
-        assert len(open_archive(archive.path).read("funding_history", *EVER)) == 384
+    del text["past"]
+    say(archive.path, text | {"version": 3, "epoch": 7})
+    assert len(open_archive(archive.path).read("funding_history", *EVER)) == 384
     path = archive.path / "archive.json"
-    path.write_text(path.read_text().replace(before, after, 1))
+    path.write_text(path.read_text().replace(f'"{name}":', '"other":', 1))
     with pytest.raises(ArchiveError, match=r"archive\.json is damaged"):
         open_archive(archive.path)
 

@@ -84,18 +84,6 @@ def test_the_ledger_and_the_rows_change_in_one_step(tmp_path: Path, monkeypatch:
     assert archive.unanswered("funding_history", "okx", "BTC", hour(0), hour(2)) == windows((1, 2))
 
 
-def test_a_damaged_ledger_is_named(tmp_path: Path) -> None:
-    archive = open_archive(tmp_path)
-    ask(archive, LedgerEntry("okx", "BTC", hour(0), hour(1)), rows=rates(hours=1))
-    path = next(tmp_path.glob("ledger-*.json"))
-    good = path.read_bytes()
-    for text in (b"{", good.replace(b"okx", b"okz"), good.replace(b"okx", b"ok\xff")):
-        path.write_bytes(text)
-        with pytest.raises(ArchiveError, match=rf"{path.name}: the ledger of requests cannot be read"):
-            archive.requests()
-    assert len(archive.read("funding_history", *EVER)) == 4
-
-
 def test_an_archive_keeps_its_id_and_its_version_says_what_changed(tmp_path: Path) -> None:
     """Rows at the end leave the past as it was; rows over an hour behind the newest change it."""
     archive = open_archive(tmp_path / "a")

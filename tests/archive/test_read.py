@@ -60,16 +60,6 @@ def test_every_filter_gives_what_a_plain_filter_gives(
                 pd.testing.assert_frame_equal(found, conformed(chosen))
 
 
-def test_the_newest_row_per_key(archive: Archive) -> None:
-    at = START + pd.Timedelta("100h")
-    assert (
-        archive.latest("funding_history", at, within=pd.Timedelta("5h"))["rate_bps_8h"].tolist() == [95.0] * 4
-    )
-    assert archive.latest("funding_history", at, within=pd.Timedelta("4h")).empty
-    exactly = START + pd.Timedelta("95h")
-    assert len(archive.latest("funding_history", exactly, within=pd.Timedelta(0))) == 4
-
-
 def test_what_is_there(archive: Archive) -> None:
     assert archive.tables() == {"funding_history"}
     assert archive.symbols("funding_history") == ("BTC", "ETH")
@@ -82,15 +72,6 @@ def test_what_is_there(archive: Archive) -> None:
     assert (row["first"], row["last"]) == (START, START + pd.Timedelta("95h"))
     assert "funding_history" in repr(archive)
     assert "<table" in archive._repr_html_()
-
-
-def test_a_reader_sees_what_another_appends(archive: Archive) -> None:
-    other = open_archive(archive.path)
-    before = archive.identity
-    other.append("funding_history", rates(["SOL"]))
-    assert archive.symbols("funding_history") == ("BTC", "ETH", "SOL")
-    assert len(archive.read("funding_history", *EVER)) == 384 + 192
-    assert archive.identity == other.identity != before
 
 
 def test_a_reader_survives_a_merge_under_its_hands(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:

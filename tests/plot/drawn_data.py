@@ -36,10 +36,11 @@ _POINTS = 40
 
 def drawn(figure: Figure) -> list[dict[str, Any]]:
     """What each axes of a figure holds."""
-    return [_axes(ax) for ax in _all(figure)]
+    return [_axes(ax) for ax in all_axes(figure)]
 
 
-def _all(figure: Figure) -> list[Axes]:
+def all_axes(figure: Figure) -> list[Axes]:
+    """The axes of a figure, those within others too."""
     found, todo = [], list(figure.axes)
     while todo:
         ax = todo.pop(0)
