@@ -412,3 +412,85 @@ def test_words_that_would_poison_the_archive_are_turned_down(tmp_path: Path) -> 
     ):
         with pytest.raises(ArchiveError, match=f"{column}='{word}' {told}"):
             import_files("funding_history", path, tmp_path / "to", set={column: word})
+
+
+PRICES = "symbol,time,price\nBTC-USDT,2026-01-01 00:00,90000.5\nBTC-USDT,2026-01-01 01:00,{}\n"
+
+
+def prices(folder: Path, second: str, **options: Any) -> Any:
+    said = {"map": {"price_usd": "price"}, "set": {"exchange": "binance", "kind": "mark"}, "tz": "UTC"}
+    return import_files(
+        "prices_history", text(folder, PRICES.format(second)), folder / "to", **said | options
+    )
+
+
+def test_prices_are_imported_as_one_kind(tmp_path: Path) -> None:
+    assert prices(tmp_path, "91000").written == 2
+    rows = held(tmp_path, "prices_history")
+    assert rows["price_usd"].tolist() == [90000.5, 91000.0]
+    assert rows[["symbol", "kind", "resolution"]].drop_duplicates().to_numpy().tolist() == [
+        ["BTC", "mark", "raw"]
+    ]
+    with pytest.raises(ArchiveError, match=r"prices_history\.kind is not in the file"):
+        prices(tmp_path, "91000", set={"exchange": "binance"})
+
+
+@pytest.mark.parametrize("price", ["0", "-5"])
+def test_a_price_is_above_zero(tmp_path: Path, price: str) -> None:
+    """One that is not is rejected and counted, like every row that cannot be."""
+    result = prices(tmp_path, price)
+    assert (result.written, result.rejected) == (1, 1)
+
+
+def interest(folder: Path, content: str, **options: Any) -> Any:
+    said = {"set": {"exchange": "binance", "symbol": "BTC"}, "unit": "coins"} | options
+    return import_files("oi_history", text(folder, content), folder / "to", **said)
+
+
+@pytest.mark.parametrize(
+    ("head", "options"),
+    [
+        ("time,oi_usd,price_usd", {}),
+        ("time,coins,mark", {"map": {"oi_usd": "coins", "price_usd": "mark"}}),
+    ],
+)
+def test_open_interest_in_coins_by_the_prices_of_the_file(tmp_path: Path, head: str, options: Any) -> None:
+    """90,171 coins at 60,000 and 90,000 at 61,000; a price of 0 is none."""
+    content = f"{head}\n2026-01-01,90171,60000\n2026-01-01 01:00,90000,61000\n2026-01-01 02:00,1,0\n"
+    result = interest(tmp_path, content, tz="UTC", **options)
+    assert held(tmp_path, "oi_history")["oi_usd"].tolist() == [5_410_260_000.0, 5_490_000_000.0]
+    assert (result.written, result.rejected) == (2, 1)
+    assert result.first_rejected.endswith("price_usd=0 is no price")
+
+
+def test_open_interest_in_coins_by_the_prices_of_the_archive(tmp_path: Path) -> None:
+    """The venue's mark of the hour before, else its last price, else another venue's; never a later one."""
+    prices = pd.DataFrame(
+        [
+            ("binance", "00:30", "mark", 60_000.0),
+            ("binance", "00:30", "last", 1.0),
+            ("okx", "00:59", "mark", 2.0),
+            ("binance", "01:10", "last", 61_000.0),
+            ("okx", "04:00", "index", 62_000.0),
+            ("binance", "04:01", "mark", 3.0),
+        ],
+        columns=["exchange", "time", "kind", "price_usd"],
+    ).assign(symbol="BTC", resolution="raw")
+    prices["time"] = pd.to_datetime("2026-01-01 " + prices["time"], utc=True)
+    archive = open_archive(tmp_path / "to")
+    archive.append("prices_history", prices)
+    content = "time,oi_usd\n2026-01-01 01:00,100000\n2026-01-01 02:00,100000\n2026-01-01 04:00,100000\n"
+    interest(tmp_path, content, tz="UTC")
+    assert held(tmp_path, "oi_history")["oi_usd"].tolist() == [6.0e9, 6.1e9, 6.2e9]
+
+
+def test_open_interest_in_coins_without_a_price_is_refused(tmp_path: Path) -> None:
+    said = r"1 of 1 rows are in coins, and the archive has no price of BTC within the hour before 2026-01-01"
+    with pytest.raises(ArchiveError, match=said):
+        interest(tmp_path, "time,oi_usd\n2026-01-01,90171\n", tz="UTC")
+    assert not open_archive(tmp_path / "to").tables()
+    with pytest.raises(ValueError, match="'price_usd'"):
+        interest(tmp_path, "time,oi_usd,p\n2026-01-01,1,1\n", unit="usd", map={"price_usd": "p"})
+    rows = "".join(f"2026-01-{i + 1:02d},90171\n" for i in range(31))
+    with pytest.raises(ArchiveError, match="say --unit coins"):
+        interest(tmp_path, f"time,oi_usd\n{rows}", tz="UTC", unit=None)

@@ -104,6 +104,15 @@ def test_settlements_have_the_hours_that_each_pays_for(tmp_path: Path, chunks: i
     np.testing.assert_array_equal(hours, expected["interval_hours"].to_numpy())
 
 
+def test_a_panel_of_prices_is_of_one_kind(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    rows = {"symbol": "BTC", "exchange": "okx", "time": [START] * 2, "resolution": "1h"}
+    both = pd.DataFrame(rows).assign(kind=["mark", "index"], price_usd=[100.0, 101.0])
+    archive.append("prices_history", both)
+    found = panel(archive, "prices_history", "price_usd", kind="index").dropna("time")
+    assert found.to_numpy().tolist() == [[[101.0]]]
+
+
 def test_a_panel_of_no_symbols_has_none(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates())
