@@ -94,6 +94,11 @@ def _kucoin(place: str, _: Params) -> list[Spent]:
     return [Spent("", Limit(2000, 30), {"active": 3, "funding-rates": 5}.get(place.rpartition("/")[2], 3))]
 
 
+def _backpack(place: str, _: Params) -> list[Spent]:
+    spent = [Spent("", Limit(2000, 60), 1)]
+    return [*spent, Spent("history", Limit(30, 60), 1)] if place == "/fundingRates" else spent
+
+
 def _requests(exchange: str) -> Callable[[str, Params], list[Spent]]:
     """Hold a venue to its limit of requests, of each endpoint where it counts so.
 
@@ -113,6 +118,7 @@ LIMITS: dict[str, Callable[[str, Params], list[Spent]]] = {
     "deribit": _deribit,
     "aster": _aster,
     "kucoin": _kucoin,
+    "backpack": _backpack,
 }
 
 

@@ -95,7 +95,6 @@ def _figures(exchange: str, number: int, state: tuple[str, tuple[int, float, flo
         "interval_min": 60 * hours,
         "clock": f"{hours:02}",
         "due": due,
-        "after": due + HOUR * 1000 * hours,
         "coin_id": 1001 + number,
         "contract_usd": 100 if symbol == "BTC" else 10,
         "coins": coins,
@@ -199,7 +198,6 @@ _OLD: dict[str, Row] = _SHAPES.pop("delisted")
 
 
 _NAMED = {
-    "huobi /v5/market/funding_rate": "contract_code",
     "bingx /openApi/swap/v2/quote/openInterest": "symbol",
     "edgex /api/v2/public/funding/getLatestFundingRate": "contractId",
     "edgex /api/v2/public/quote/getTicker": "contractId",

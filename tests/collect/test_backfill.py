@@ -21,7 +21,7 @@ START, END = "2026-01-01", "2026-02-01"
 MONTH = pd.Timestamp(START, tz="UTC"), pd.Timestamp(END, tz="UTC")
 LAST = int(pd.Timestamp(END, tz="UTC").timestamp()) + 1800
 SETTLING = [name for name in VENUES if name not in ("paradex", "coinbase", *DEXES)]  # no fake plays the dexes
-UNCONFIRMED = ("kraken", "edgex")
+UNCONFIRMED = ("kraken",)
 
 
 @pytest.mark.parametrize("exchange", SETTLING)

@@ -501,6 +501,7 @@ def test_the_channels_of_the_state_are_known_endpoints_and_ask_for_names() -> No
             "params": {"channels": ["ticker_slim.A.1000", "ticker_slim.B.1000"]},
         },
         "dydx": {"type": "subscribe", "channel": "v4_markets"},
+        "edgex": {"type": "subscribe", "channel": "ticker.all.1s"},
         "lighter": {"type": "subscribe", "channel": "market_stats/all"},
         "okx": {"op": "subscribe", "args": [
             {"channel": "open-interest", "instId": "A"}, {"channel": "open-interest", "instId": "B"}
@@ -511,5 +512,7 @@ def test_the_channels_of_the_state_are_known_endpoints_and_ask_for_names() -> No
             "jsonrpc": "2.0", "method": "subscribe", "params": {"channel": "markets_summary"}, "id": 1
         },
     }  # fmt: skip
+    ping = b'{"type":"ping","time":"1789136310001"}'
+    assert STATE_STREAMS["edgex"][0].answer(ping) == '{"type":"pong","time":"1789136310001"}'
     assert len(STATE_STREAMS["kraken"][0].connections([str(n) for n in range(250)], 0)[0].messages) == 3
     assert venues.read("okx", "open-interest", b'{"data": []}')["oi_history"].empty

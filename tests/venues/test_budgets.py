@@ -53,10 +53,11 @@ LIMITS: dict[str, Limit | None] = {
     "bitmex": Limit(30, 60, "clients: a minute without a key"),
     "cryptocom": Limit(100, 1, "its page: of a method and IP"),
     "edgex": None,
-    "backpack": None,
+    "backpack": Limit(2000, 60, "its support pages: a minute"),
     "coinbase": Limit(10, 1, "more-tables, section 2: and IP"),
 }
 POOLS = {
+    ("backpack", "history"): Limit(30, 60, "its support pages: of time ranges, a minute"),
     ("binance", "funding"): Limit(500, 300, "section 2: fundingInfo and fundingRate together"),
     ("binance", "data"): Limit(1000, 300, "section 2: /futures/data and IP"),
     ("binance", "spot"): Limit(6000, 60, "more-tables, section 2: weight a minute on the spot address"),
@@ -93,7 +94,7 @@ WEIGHTS = {
     "aster /fapi/v1/depth": 10,
     "kucoin /api/v1/contracts/active": 3,
 }
-CONTRACTS = {"binance": 700, "bingx": 600, "edgex": 300, "cryptocom": 400}
+CONTRACTS = {"binance": 700, "bingx": 1100, "edgex": 300, "cryptocom": 400}
 """Contracts of venues that tell a state of one contract a request."""
 SYMBOLS = 10
 """Symbols whose liquidations are asked for one by one."""

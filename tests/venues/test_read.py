@@ -79,6 +79,18 @@ def test_a_body_is_read_in_its_own_unit(case: dict[str, Any]) -> None:
         assert set(frames[table]["exchange"]) == {case["venue"]}
 
 
+@pytest.mark.parametrize(
+    ("exchange", "request_", "code"),
+    [
+        ("kucoin", "/api/v1/contract/funding-rates?symbol=XBTUSDTM", "200000"),
+        ("bingx", "/openApi/swap/v2/quote/fundingRate?symbol=BTC-USDT", 0),
+    ],
+)
+def test_null_is_a_part_of_a_history_without_payments(exchange: str, request_: str, code: object) -> None:
+    found = dd.venues.read(exchange, request_, json.dumps({"code": code, "data": None}), at=AT)
+    assert found["funding_settlements"].empty
+
+
 def test_prices_of_options_are_in_coin_where_they_are_settled_in_coin() -> None:
     row = {"creation_timestamp": MS, "open_interest": 5.0, "underlying_price": 50_500.0, "mark_iv": 60.0,
            "bid_price": 0.04, "ask_price": None, "mark_price": 0.041, "volume": 2.0,

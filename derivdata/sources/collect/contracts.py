@@ -140,11 +140,6 @@ def changed(archive: Archive, listed: pd.DataFrame) -> pd.DataFrame:
 
 def _all_pages(session: VenueSession, endpoint: VenueEndpoint) -> Records:
     records, cursor = Records(), ""
-    if endpoint.batch:
-        listed = [item for _, told in list(session.shared.lists.values()) for item in told.instruments]
-        for params in batches(endpoint, Contracts(listed)):
-            records.add(session.ask(endpoint, params)[0])
-        return records
     for _ in range(_PAGES):
         name = endpoint.paging.cursor if endpoint.paging else ""
         page, _, _ = session.ask(endpoint, {name: cursor} if cursor and name else {})

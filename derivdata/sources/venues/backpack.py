@@ -22,9 +22,9 @@ def _named(name: str) -> Instrument:
 
 
 _MARKET = spelled(
-    Listed[str | float, int, str], name="symbol", symbol="baseSymbol", quote="quoteSymbol", kind="marketType",
+    Listed[str | float, str, str], name="symbol", symbol="baseSymbol", quote="quoteSymbol", kind="marketType",
     status="orderBookState", shown="visible", hours="fundingInterval", tick="filters.price.tickSize",
-    step="filters.quantity.stepSize",
+    step="filters.quantity.stepSize", listed="createdAt",
 )  # fmt: skip
 _MARK = spelled(
     Figures[str, int], name="symbol", mark="markPrice", index_price="indexPrice", rate="fundingRate",
@@ -38,7 +38,7 @@ _PAID = spelled(Paid[str, str], name="symbol", rate="fundingRate", time="interva
 _BOOK = spelled(Book[tuple[str, str], int], bids="bids", asks="asks", time="timestamp")
 
 
-def _market(reading: Reading, row: Listed[str | float, int, str]) -> Instrument:
+def _market(reading: Reading, row: Listed[str | float, str, str]) -> Instrument:
     active = row.status != "Closed" and row.shown
     return reading.contract(row, perpetual=row.kind == "PERP", active=active)
 
@@ -71,7 +71,7 @@ ENDPOINTS = (
     ),
     _endpoint("tickers", "/tickers", states(_TICKER, "", _named), every=60),
     _endpoint(
-        "settlements", "/fundingRates", funding_rates, symbol="symbol",
+        "settlements", "/fundingRates", funding_rates, symbol="symbol", pool="history",
         paging=Paging(descending=True, start="", end="", limit=10_000, reach_days=400),
     ),
     _endpoint(
@@ -85,7 +85,8 @@ VENUE = Venue(
     "https://api.backpack.exchange/api/v1",
     ENDPOINTS,
     refusal(WordedBody, _REASONS.get),
-    budget=5.0,  # no limit is published; clients ask 20 times a second
+    budget=2000 / 60 / 4,
+    pools={"history": 30 / 60 / 4},
     terms="Persons of the United States may not trade perpetuals; no text on public data was found.",
     hourly=True,
 )

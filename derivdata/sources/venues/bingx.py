@@ -1,7 +1,7 @@
 """BingX: perpetual swaps in USDT and USDC, whose open interest is stated in USD, one contract a request.
 
 ``nextFundingTime`` is an instant and ``updateTime`` that of the last payment, whatever the venue's page says.
-Coin-margined swaps have no request for their rates and are not read.
+Coin-margined swaps are not read: each has a twin in USDT, which would stand for it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ def _contract(reading: Reading, row: Listed[float, int, int]) -> Instrument:
     return reading.contract(row, active=_named(row.name).active and row.status == 1)  # which is online
 
 
-_CONTRACT = spelled(Listed[float, int, int], name="symbol", symbol="asset", quote="currency", status="status")
+_CONTRACT = spelled(
+    Listed[float, int, int], name="symbol", symbol="asset", quote="currency", status="status",
+    listed="launchTime",
+)  # fmt: skip
 _PREMIUM = spelled(
     Figures[str, int], name="symbol", mark="markPrice", index_price="indexPrice",
     rate="lastFundingRate", next_payment="nextFundingTime", plain_hours="fundingIntervalHours",

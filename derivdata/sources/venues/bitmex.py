@@ -74,6 +74,7 @@ class _Contract(Wire):
     markPrice: float | None = None
     tickSize: float | None = None
     lotSize: float | None = None
+    listing: str | None = None
 
 
 _ROW = spelled(
@@ -89,7 +90,7 @@ def instruments(reading: Reading) -> Records:
     bitcoin = next((row.markPrice for row in rows if row.symbol == "XBTUSD"), None)
     for row, figures in zip(rows, reading.rows(_ROW), strict=True):
         with reading.row():
-            item = _listed(row)
+            item = _listed(reading, row)
             records.instruments.append(item)
             if not item.perpetual or not item.active:
                 continue
@@ -99,7 +100,7 @@ def instruments(reading: Reading) -> Records:
     return records
 
 
-def _listed(row: _Contract) -> Instrument:
+def _listed(reading: Reading, row: _Contract) -> Instrument:
     size = 1.0 if row.isInverse else None
     if not row.isInverse and not row.isQuanto and row.underlyingToPositionMultiplier:
         size = 1 / row.underlyingToPositionMultiplier
@@ -112,6 +113,7 @@ def _listed(row: _Contract) -> Instrument:
         row.isInverse,
         row.typ == _PERPETUAL and row.quoteCurrency in _QUOTES,
         row.state == "Open",
+        listed=reading.day(row.listing),
         tick=row.tickSize,
         step=row.lotSize,
     )

@@ -1,12 +1,12 @@
-"""EdgeX, its second generation (contracts such as BTCUSDC): the first, in USD, is a book of its own.
+"""EdgeX, its second generation (contracts such as BTCUSDC); the first, in USD, trades no more.
 
-A rate is fixed when its interval begins and paid when it ends. All numbers are
-text, and contracts are named by numbers, which only the list of contracts tells the coins of.
+The running rate is ``forecastFundingRate``, which tickers call ``fundingRate``; beside it ``fundingRate`` is
+that of the last payment. All numbers are text, and contracts are named by numbers, which only the list of
+contracts tells the coins of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 from derivdata.sources.venues.endpoint import (
@@ -18,10 +18,12 @@ from derivdata.sources.venues.endpoint import (
     VenueEndpoint,
 )
 from derivdata.sources.venues.faults import CodedBody, refusal
+from derivdata.sources.venues.readers import Reader
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Interval, Payment, Records
 from derivdata.sources.venues.shapes import Figures, Level, spelled
 from derivdata.sources.venues.wire import Wire
+from derivdata.support.decoders import DECODERS
 from derivdata.tables import contract
 
 
@@ -45,7 +47,10 @@ class _Contract(Wire):
     baseCoinId: str
     quoteCoinId: str
     enableTrade: bool = True
+    enableDisplay: bool = True
     fundingRateIntervalMin: str | None = None
+    tickSize: str | None = None
+    stepSize: str | None = None
 
 
 class _Meta(Wire):
@@ -59,14 +64,20 @@ def metadata(reading: Reading) -> Records:
     for meta in data if isinstance(data, list) else [data]:
         coins = {coin.coinId: coin.coinName for coin in meta.coinList}
         for row in meta.contractList:
-            if row.baseCoinId not in coins:
-                reading.fail(f"contract {row.contractId} is of coin {row.baseCoinId}, which is not listed")
-            quote = coins.get(row.quoteCoinId, "")
-            item = Instrument(row.contractId, coins[row.baseCoinId], quote, 1.0, active=row.enableTrade)
-            records.instruments.append(item)
-            minutes = reading.number(row.fundingRateIntervalMin)
-            if minutes:
-                records.intervals.append(Interval(item, minutes / 60))
+            with reading.row():
+                number, coin, minutes = (
+                    row.contractId,
+                    row.baseCoinId,
+                    reading.number(row.fundingRateIntervalMin),
+                )
+                if coin not in coins:
+                    reading.fail(f"contract {number} is of coin {coin}, which is not listed")
+                tick, step = reading.number(row.tickSize), reading.number(row.stepSize)
+                is_shown, quote = row.enableTrade and row.enableDisplay, coins.get(row.quoteCoinId, "")
+                item = Instrument(number, coins[coin], quote, 1.0, active=is_shown, tick=tick, step=step)
+                records.instruments.append(item)
+                if minutes:
+                    records.intervals.append(Interval(item, minutes / 60))
     return records
 
 
@@ -79,21 +90,14 @@ def _item(reading: Reading, number: str, name: str | None = None) -> Instrument:
     return reading.instrument(name, _named)
 
 
-_RATE = spelled(
-    Figures[str, str], name="contractId", time="fundingTimestamp", rate="fundingRate", price="oraclePrice",
-    hours="fundingRateIntervalMin", index_price="indexPrice", mark="markPrice",
-)  # fmt: skip
-
-
-def latest_rates(reading: Reading) -> Records:
-    """Read the rates of the running intervals, with the oracle's prices; the mark comes with the tickers."""
-    return _states(reading, [(_item(reading, row.name), row) for row in reading.rows(_RATE, "data")])
-
-
 class _Titled(Figures[str, str]):
     title: str | None = None
 
 
+_RATE = spelled(
+    _Titled, name="contractId", time="fundingTimestamp", rate="forecastFundingRate", price="oraclePrice",
+    hours="fundingRateIntervalMin", index_price="indexPrice", mark="markPrice",
+)  # fmt: skip
 _TICKER = spelled(
     _Titled, name="contractId", title="contractName", last="lastPrice", index_price="indexPrice",
     price="oraclePrice", mark="markPrice", contracts="openInterest", rate="fundingRate", volume_usd="value",
@@ -101,20 +105,18 @@ _TICKER = spelled(
 )  # fmt: skip
 
 
-def ticker(reading: Reading) -> Records:
-    """Read one contract; open interest is coins, at the mark, else at the oracle's price."""
-    rows = reading.rows(_TICKER, "data")
-    return _states(reading, [(_item(reading, row.name, row.title), row) for row in rows])
+def _states(shape: type[_Titled], path: str, *, pushed: bool = False) -> Reader:
+    """Read contracts; open interest is coins, at the mark, else at the oracle's price."""
 
+    def read(reading: Reading) -> Records:
+        states = []
+        for row in (reading.pushed if pushed else reading.rows)(shape, path):
+            item, minutes = _item(reading, row.name, row.title), reading.number(row.hours)
+            state = reading.state(item, row, minutes / 60 if minutes else reading.interval(item))
+            states.append(state._replace(mark=state.mark or None))
+        return Records(states=[state for state in states if state.instrument.active])
 
-def _states(reading: Reading, rows: Sequence[tuple[Instrument, Figures[str, str]]]) -> Records:
-    states = []
-    for item, row in rows:
-        minutes = reading.number(row.hours)
-        hours = reading.interval(item) if minutes is None else minutes / 60
-        state = reading.state(item, row, hours)
-        states.append(state._replace(mark=state.mark or None))
-    return Records(states=[state for state in states if state.instrument.active])
+    return read
 
 
 class _Paid(Wire):
@@ -169,22 +171,36 @@ _PAGES = Paging(
 _endpoint = partial(VenueEndpoint, "edgex")
 _named_one = partial(_endpoint, symbol="contractId")
 _BASE = "/api/v2/public"
+_ticker = _states(_TICKER, "data")
 
 ENDPOINTS = (
     _endpoint("instruments", f"{_BASE}/meta/getMetaData", metadata, lists=True),
     _named_one(
-        "funding", f"{_BASE}/funding/getLatestFundingRate", latest_rates,
-        tables=(*RATE_TABLES, *PRICE_TABLES), batch=20, every=60,
+        "funding", f"{_BASE}/funding/getLatestFundingRate", _states(_RATE, "data"),
+        tables=(*RATE_TABLES, *PRICE_TABLES), batch=200, every=60,
     ),
-    _named_one("oi", f"{_BASE}/quote/getTicker", ticker, every=300),
-    _named_one("tickers", f"{_BASE}/quote/getTicker", ticker, tables=STATE_TABLES),
+    _named_one("oi", f"{_BASE}/quote/getTicker", _ticker, every=300),
+    _named_one("tickers", f"{_BASE}/quote/getTicker", _ticker, tables=STATE_TABLES),
     _named_one(
         "settlements", f"{_BASE}/funding/getFundingRatePage", funding_page,
-        params={"filterSettlementFundingRate": "true"}, confirmed=False, paging=_PAGES,
-        note="whether a rate was paid at its stamp or at the end of its interval is not confirmed",
+        params={"filterSettlementFundingRate": "true"}, paging=_PAGES,
+        note="paid at the stamp, as the venue flags it; a sentence of its page can mean an interval later",
     ),
     _named_one("book", f"{_BASE}/quote/getDepth", book, params={"level": "200"}),
+    _endpoint("funding", "ticker.all.1s", _states(_TICKER, "content.data", pushed=True), method="WS"),
 )  # fmt: skip
+
+
+class _Ping(Wire):
+    type: str = ""
+    time: str = ""
+
+
+def answer(frame: bytes) -> str | None:
+    """Return the pong to a ping, with its time."""
+    ping = DECODERS[_Ping].decode(frame)
+    return f'{{"type":"pong","time":"{ping.time}"}}' if ping.type == "ping" else None
+
 
 VENUE = Venue(
     "edgex",

@@ -76,8 +76,8 @@ def contracts(reading: Reading) -> Records:
                 size=size,
                 inverse=inverse,
                 active=not (row.delisting or row.early) and row.status == "trading",
-                listed=reading.seconds(row.listed) if row.listed else None,
-                delisted=reading.seconds(row.delisted) if row.delisted else None,
+                listed=reading.day(row.listed, "seconds"),
+                delisted=reading.day(row.delisted, "seconds"),
                 tick=reading.number(row.tick),
                 step=reading.number(row.step),
             )

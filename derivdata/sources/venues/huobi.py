@@ -3,7 +3,7 @@
 The venue's pages say "sum of both buy and sell sides" of open interest, its value, and the volume and
 turnover of 24 hours: each is halved here, so that it counts as every other venue's does.
 ``amount`` of a liquidation is coins in v3 and the stream, and contracts in v5, where it equals ``volume``.
-The interval of swaps is in no bulk answer: v5 tells it of ten contracts a request.
+The list of linear contracts tells their intervals; of inverse ones two polls around a payment do.
 """
 
 from __future__ import annotations
@@ -236,19 +236,22 @@ def liquidation_frames(reading: Reading) -> Records:
     return records
 
 
-class _Contract(Listed[float, str, int]):
+class _Contract(Listed[float | str, str, int]):
     business: str = "swap"  # only linear lists mix swaps and dated futures
 
 
 _CONTRACT = spelled(
     _Contract, name="contract_code", symbol="symbol", size="contract_size", status="contract_status",
-    business="business_type", expiry="delivery_time", tick="price_tick",
+    business="business_type", expiry="delivery_time", tick="price_tick", hours="settlement_period",
+    listed="create_date",
 )  # fmt: skip
 
 
 def _contract(reading: Reading, row: _Contract) -> Instrument:
     item, perpetual, active = _named(row.name), row.business == "swap", row.status == 1
-    return reading.contract(row, quote=item.quote, inverse=item.inverse, perpetual=perpetual, active=active)
+    known = {"quote": item.quote, "inverse": item.inverse, "perpetual": perpetual, "active": active}
+    item = reading.contract(row, **known)
+    return item._replace(expiry=None, delisted=item.expiry) if perpetual else item
 
 
 _RATIO = spelled(Sided[float, int], long="buy_ratio", short="sell_ratio", time="ts")
@@ -312,12 +315,8 @@ ENDPOINTS = (
     *_of_margin("/linear-swap-api", "linear"),
     *_of_margin("/swap-api", "inverse"),
     _endpoint(
-        "intervals", "/v5/market/funding_rate", funding_rates, symbol="contract_code", batch=10,
-        margin="linear", note="of ten contracts at most",
-    ),
-    _endpoint(
         "funding", "/v5/market/funding_rate", funding_rates, tables=RATE_TABLES, symbol="contract_code",
-        margin="linear",
+        margin="linear", note="of ten contracts at most",
     ),
     _endpoint(
         "oi_history", "/linear-swap-api/v1/swap_his_open_interest", open_interest_history,

@@ -126,7 +126,6 @@ def _contract(reading: Reading, row: _Contract) -> Instrument | None:
         reading.fail(f"{row.name}: the body states type {row.kind}")
     return reading.contract(
         row,
-        unit="iso",
         symbol=_ALIASES.get(row.symbol, row.symbol) or item.symbol,
         quote=item.quote,
         inverse=item.inverse,

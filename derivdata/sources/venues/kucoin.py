@@ -81,7 +81,7 @@ def contracts(reading: Reading) -> Records:
                 row.kind == "FFWCSX",
                 row.status == "Open" and row.stage != "PRE_MARKET",
                 expiry=reading.ms(row.expiry) if row.expiry else None,
-                listed=reading.ms(row.listed) if row.listed else None,
+                listed=reading.day(row.listed),
                 tick=row.tick,
                 step=row.lot,
             )
@@ -141,7 +141,7 @@ _PAID = spelled(Paid[float, int], name="symbol", rate="fundingRate", time="timep
 
 def funding_history(reading: Reading) -> Records:
     """Read payments, the newest first, in their old or their new shape."""
-    data = reading.part(many(_PAID) | _PaidList, "data")
+    data = reading.part(many(_PAID) | _PaidList | None, "data") or []
     if isinstance(data, _PaidList):
         return reading.payments(((data.symbol, row.ts, row.fundingRate) for row in data.rows), _named)
     return reading.payments(((row.name, row.time, row.rate) for row in data), _named)

@@ -1,6 +1,7 @@
 """Phemex: perpetuals in USDT and USDC; ``openInterestRv`` is coins, though ``Rv`` marks values elsewhere.
 
-Coin-margined contracts come in scaled numbers from other requests, and are not read.
+Coin-margined contracts come in scaled numbers, and are not read: each has a twin in USDT, which would stand
+for it.
 """
 
 from __future__ import annotations
@@ -26,15 +27,16 @@ def _named(name: str) -> Instrument:
     return Instrument(name, plain.symbol.removeprefix("u"), plain.quote, 1.0, active=plain.quote in _QUOTES)
 
 
-def _product(reading: Reading, row: Listed[float, int, str]) -> Instrument:
+def _product(reading: Reading, row: Listed[float | str, int, str]) -> Instrument:
     """Return a contract, whose base is written with a space, as in 1000 PEPE."""
     active = row.status == "Listed" and row.stage != "PreMarket"
     return reading.contract(row, symbol=row.symbol.replace(" ", ""), active=active)
 
 
 _PRODUCT = spelled(
-    Listed[float, int, str], name="symbol", symbol="baseCurrency", quote="quoteCurrency", status="status",
-    stage="perpProductSubType", hours="fundingInterval",
+    Listed[float | str, int, str], name="symbol", symbol="baseCurrency", quote="quoteCurrency",
+    status="status", stage="perpProductSubType", hours="fundingInterval", listed="listTime", tick="tickSize",
+    step="qtyStepSize",
 )  # fmt: skip
 # `timestamp` is when a row last changed, and not that of the answer
 _TICKER = spelled(

@@ -74,7 +74,8 @@ def payments(
 
     def read(reading: Reading) -> Records:
         asked = reading.asked(by) if by else ""
-        rows = ((row.name or asked, row.time, row.rate) for row in reading.rows(shape, path))
+        found = reading.rows(shape, path, or_null=True)
+        rows = ((row.name or asked, row.time, row.rate) for row in found)
         return reading.payments(rows, named, period_h, unit=unit)
 
     return read

@@ -30,7 +30,7 @@ from derivdata.support import times
 from derivdata.tables import contract
 
 T = TypeVar("T")
-_FIRST_MS, _NEVER_MS = 1_388_534_400_000, 4_102_444_800_000  # 2014 and 2100
+_FIRST_MS, _NEVER_MS, _NEVER_YEAR = 1_388_534_400_000, 4_102_444_800_000, "2100"  # since 2014
 _STEPS = {"60m": "1h", "60": "1h", "3600": "1h", "1": "1m", "5": "5m", "240": "4h", "d": "1d", "1hutc": "1h"}
 """Steps as some venues write them: minutes, seconds or words."""
 _RELATED = tuple("states options intervals liquidations positioning taken trades deliveries indices".split())
@@ -78,10 +78,13 @@ class Reading(wire.Body):
         """Decode what stands at a path of names in the body."""
         return leaf(self.decode(placed(kind, path, default)))
 
-    def rows(self, kind: type[T], path: str = "") -> list[T]:
-        """Decode the rows at a path of names in the body, or the only one that stands there."""
-        found = self.part(kind | many(kind), path)
-        return found if isinstance(found, list) else [found]
+    def rows(self, kind: type[T], path: str = "", *, or_null: bool = False) -> list[T]:
+        """Decode the rows at a path of names in the body, or the only one that stands there.
+
+        Some venues write null for a part of a history that has no rows.
+        """
+        found = self.part(kind | many(kind) | None if or_null else kind | many(kind), path)
+        return found if isinstance(found, list) else [] if found is None else [found]
 
     def pushed_each(self, kind: Any, path: str = "", default: Any = msgspec.NODEFAULT) -> list[list[Any]]:
         """Decode what stands at a path in one WebSocket frame or an array of them: the rows of each."""
@@ -322,8 +325,8 @@ class Reading(wire.Body):
             row.symbol,
             row.quote or "",
             1.0 if row.size is None else self.number(row.size),
-            expiry=None if (end := self._day(row.expiry, unit)) is None else _whole_minute(end),
-            listed=self._day(row.listed, unit),
+            expiry=None if (end := self.day(row.expiry, unit)) is None else _whole_minute(end),
+            listed=self.day(row.listed, unit),
             tick=self.number(row.tick),
             step=self.number(row.step),
         )._replace(**known)
@@ -331,10 +334,14 @@ class Reading(wire.Body):
             self.fail(f"{item.name} has no base coin")
         return item
 
-    def _day(self, value: Any, unit: str) -> int | None:
-        """Return an instant of a list, None for 0, -1, and the far future that some write for never."""
-        if isinstance(value, str) and unit == "iso":
-            return self.iso(value)
+    def day(self, value: Any, unit: str = "ms") -> int | None:
+        """Return an instant of a list, None for 0, -1, and the far future that some write for never.
+
+        Text may be ISO 8601, also without its zone, UTC, and a day such as 20201021.
+        """
+        if isinstance(value, str) and (value[4:5] == "-" or len(value) == 8):
+            text = value.removesuffix("Z")
+            return self.iso(f"{text}{'' if 'T' in text else 'T00'}Z") if value < _NEVER_YEAR else None
         stamp = (self.number(value) or 0.0) * (1000 if unit == "seconds" else 1)
         return self.ms(stamp) if _FIRST_MS <= stamp < _NEVER_MS else None
 

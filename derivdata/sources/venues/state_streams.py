@@ -1,6 +1,6 @@
 """Channels that push the state of contracts, beside each venue's channel of liquidations.
 
-They begin with the whole state of each contract; frames of bybit and dydx then tell only what changed.
+They begin with the whole state of each contract; frames of bybit, dydx and edgex then tell only what changed.
 Addresses and messages are those of the venues' public pages; none was verified live.
 """
 
@@ -11,7 +11,7 @@ from functools import partial
 
 import msgspec
 
-from derivdata.sources.venues import bybit, lighter
+from derivdata.sources.venues import bybit, edgex, lighter
 from derivdata.sources.venues.endpoint import Socket, Stream
 
 _TOPICS = 100
@@ -60,6 +60,8 @@ def _derive(names: list[str]) -> str:
 
 
 _DYDX = _message(type="subscribe", channel="v4_markets")
+_EDGEX = _message(type="subscribe", channel="ticker.all.1s")
+_EDGEX_SOCKET = "wss://edgex-quote-prod-v2.edgex.exchange/api/v1/public/ws"
 _HYPERLIQUID = _message(method="subscribe", subscription={"type": "allDexsAssetCtxs"})
 _LIGHTER = _message(type="subscribe", channel="market_stats/all")
 _PARADEX = _message(jsonrpc="2.0", method="subscribe", params={"channel": "markets_summary"}, id=1)
@@ -85,6 +87,7 @@ STATE_STREAMS: dict[str, tuple[Stream, ...]] = {
         ),
     ),
     "dydx": (Stream("v4_markets", _of_all("wss://indexer.dydx.trade/v4/ws", _DYDX), b'"contents"'),),
+    "edgex": (Stream("ticker.all.1s", _of_all(_EDGEX_SOCKET, _EDGEX), b'"quote-event"', edgex.answer),),
     "lighter": (
         Stream("market_stats/all", _of_all(lighter.SOCKET, _LIGHTER), b'"market_stats"', lighter.answer),
     ),
