@@ -237,6 +237,7 @@ REASONS = {
     r"(collectCycle|fundingIntervalHour) (x10|x0.01|-1)": "an hour more or less is an interval too",
     r"(delta|gamma|vega|theta|markIV|mark_iv|iv) (x10|x0.01)": "options far from the money have any",
     r"(\w*[pP]rice\w*|\w*Px|p|px) (x10|x0.01)": "a price that stands alone, of an option or a first fill",
+    r"isSettlement -1": "a row that is called no payment is none",
     r"is_maker_ask -1": "who made and who took, which nothing repeats",
 }
 """Why nothing can tell, by field and change."""

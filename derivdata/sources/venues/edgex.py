@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from derivdata.errors import SchemaError
 from derivdata.sources.venues.endpoint import (
     PRICE_TABLES,
     RATE_TABLES,
@@ -18,23 +19,20 @@ from derivdata.sources.venues.endpoint import (
     VenueEndpoint,
 )
 from derivdata.sources.venues.faults import CodedBody, refusal
-from derivdata.sources.venues.readers import Reader
+from derivdata.sources.venues.readers import books, states
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, Interval, Payment, Records
-from derivdata.sources.venues.shapes import Figures, Level, spelled
+from derivdata.sources.venues.record_types import Instrument, Interval, Records
+from derivdata.sources.venues.shapes import Book, Figures, Level, Paid, spelled
 from derivdata.sources.venues.wire import Wire
 from derivdata.support.decoders import DECODERS
-from derivdata.tables import contract
 
 
 class _Coded(CodedBody):
     success = "SUCCESS"
 
 
-def _named(name: str) -> Instrument:
-    """Return the contract of a name such as BTCUSDC; a number says nothing."""
-    plain = contract(name)
-    return Instrument(name, plain.symbol, plain.quote, 1.0)
+def _named(number: str) -> Instrument:
+    raise SchemaError(f"contract {number} is not among the instruments of the context: give getMetaData")
 
 
 class _Coin(Wire):
@@ -64,104 +62,47 @@ def metadata(reading: Reading) -> Records:
     for meta in data if isinstance(data, list) else [data]:
         coins = {coin.coinId: coin.coinName for coin in meta.coinList}
         for row in meta.contractList:
+            number, coin = row.contractId, row.baseCoinId
             with reading.row():
-                number, coin, minutes = (
-                    row.contractId,
-                    row.baseCoinId,
-                    reading.number(row.fundingRateIntervalMin),
-                )
                 if coin not in coins:
                     reading.fail(f"contract {number} is of coin {coin}, which is not listed")
                 tick, step = reading.number(row.tickSize), reading.number(row.stepSize)
                 is_shown, quote = row.enableTrade and row.enableDisplay, coins.get(row.quoteCoinId, "")
                 item = Instrument(number, coins[coin], quote, 1.0, active=is_shown, tick=tick, step=step)
                 records.instruments.append(item)
-                if minutes:
+                if minutes := reading.number(row.fundingRateIntervalMin):
                     records.intervals.append(Interval(item, minutes / 60))
     return records
 
 
-def _item(reading: Reading, number: str, name: str | None = None) -> Instrument:
-    """Return a contract by its number, from the list, else by its name where the row has one."""
-    if number in reading.context.instruments:
-        return reading.context.instruments[number]
-    if not name:
-        reading.fail(f"contract {number} is not among the instruments of the context: give getMetaData")
-    return reading.instrument(name, _named)
-
-
-class _Titled(Figures[str, str]):
-    title: str | None = None
-
-
 _RATE = spelled(
-    _Titled, name="contractId", time="fundingTimestamp", rate="forecastFundingRate", price="oraclePrice",
-    hours="fundingRateIntervalMin", index_price="indexPrice", mark="markPrice",
+    Figures[str, str], name="contractId", time="fundingTimestamp", rate="forecastFundingRate",
+    price="oraclePrice", hours="fundingRateIntervalMin", index_price="indexPrice", mark="markPrice",
 )  # fmt: skip
+# Open interest is coins, at the mark, else at the oracle's price
 _TICKER = spelled(
-    _Titled, name="contractId", title="contractName", last="lastPrice", index_price="indexPrice",
-    price="oraclePrice", mark="markPrice", contracts="openInterest", rate="fundingRate", volume_usd="value",
+    Figures[str, str], name="contractId", last="lastPrice", index_price="indexPrice", price="oraclePrice",
+    mark="markPrice", contracts="openInterest", rate="fundingRate", volume_usd="value",
     change="priceChangePercent",
 )  # fmt: skip
 
 
-def _states(shape: type[_Titled], path: str, *, pushed: bool = False) -> Reader:
-    """Read contracts; open interest is coins, at the mark, else at the oracle's price."""
-
-    def read(reading: Reading) -> Records:
-        states = []
-        for row in (reading.pushed if pushed else reading.rows)(shape, path):
-            item, minutes = _item(reading, row.name, row.title), reading.number(row.hours)
-            state = reading.state(item, row, minutes / 60 if minutes else reading.interval(item))
-            states.append(state._replace(mark=state.mark or None))
-        return Records(states=[state for state in states if state.instrument.active])
-
-    return read
+class _Paid(Paid[str, str]):
+    is_paid: bool = True
 
 
-class _Paid(Wire):
-    contractId: str
-    fundingTime: str
-    fundingRate: str
-    fundingRateIntervalMin: str | None = None
-    isSettlement: bool = True
-
-
-class _Page(Wire):
-    dataList: list[_Paid]
-    nextPageOffsetData: str = ""
+_PAID = spelled(_Paid, name="contractId", time="fundingTime", rate="fundingRate", is_paid="isSettlement")
 
 
 def funding_page(reading: Reading) -> Records:
     """Read what was settled, the newest first; other rows are a minute's estimates."""
-    body = reading.part(_Page, "data")
-    records = Records(cursor=body.nextPageOffsetData or None)
-    for row in body.dataList:
-        time, minutes = reading.ms(row.fundingTime), reading.number(row.fundingRateIntervalMin)
-        records.times.append(time)
-        if row.isSettlement:
-            hours = None if minutes is None else minutes / 60
-            payment = Payment(_item(reading, row.contractId), time, reading.required(row.fundingRate), hours)
-            records.payments.append(payment)
+    rows = [row for row in reading.rows(_PAID, "data.dataList") if row.is_paid]
+    records = reading.payments(((row.name, row.time, row.rate) for row in rows), _named)
+    records.cursor = reading.part(str, "data.nextPageOffsetData", "") or None
     return records
 
 
-class _Book(Wire):
-    contractId: str
-    bids: list[Level[str]]
-    asks: list[Level[str]]
-    contractName: str | None = None
-
-
-def book(reading: Reading) -> Records:
-    """Read a book; sizes are coins."""
-    records = Records()
-    for row in reading.rows(_Book, "data"):
-        item = _item(reading, row.contractId, row.contractName)
-        records.books.append(reading.book(item, None, row.bids, row.asks))
-    return records
-
-
+_BOOK = spelled(Book[Level[str], str], name="contractId", bids="bids", asks="asks")
 _PAGES = Paging(
     "cursor", descending=True, start="filterBeginTimeInclusive", end="filterEndTimeExclusive",
     cursor="offsetData", limit=100, limit_name="size",
@@ -171,12 +112,12 @@ _PAGES = Paging(
 _endpoint = partial(VenueEndpoint, "edgex")
 _named_one = partial(_endpoint, symbol="contractId")
 _BASE = "/api/v2/public"
-_ticker = _states(_TICKER, "data")
+_ticker = states(_TICKER, "data", _named)
 
 ENDPOINTS = (
     _endpoint("instruments", f"{_BASE}/meta/getMetaData", metadata, lists=True),
     _named_one(
-        "funding", f"{_BASE}/funding/getLatestFundingRate", _states(_RATE, "data"),
+        "funding", f"{_BASE}/funding/getLatestFundingRate", states(_RATE, "data", _named, per_hour=60),
         tables=(*RATE_TABLES, *PRICE_TABLES), batch=200, every=60,
     ),
     _named_one("oi", f"{_BASE}/quote/getTicker", _ticker, every=300),
@@ -186,8 +127,8 @@ ENDPOINTS = (
         params={"filterSettlementFundingRate": "true"}, paging=_PAGES,
         note="paid at the stamp, as the venue flags it; a sentence of its page can mean an interval later",
     ),
-    _named_one("book", f"{_BASE}/quote/getDepth", book, params={"level": "200"}),
-    _endpoint("funding", "ticker.all.1s", _states(_TICKER, "content.data", pushed=True), method="WS"),
+    _named_one("book", f"{_BASE}/quote/getDepth", books(_BOOK, "data", _named), params={"level": "200"}),
+    _endpoint("funding", "ticker.all.1s", states(_TICKER, "content.data", _named, pushed=True), method="WS"),
 )  # fmt: skip
 
 

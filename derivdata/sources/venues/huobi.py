@@ -248,10 +248,11 @@ _CONTRACT = spelled(
 
 
 def _contract(reading: Reading, row: _Contract) -> Instrument:
-    item, perpetual, active = _named(row.name), row.business == "swap", row.status == 1
-    known = {"quote": item.quote, "inverse": item.inverse, "perpetual": perpetual, "active": active}
-    item = reading.contract(row, **known)
-    return item._replace(expiry=None, delisted=item.expiry) if perpetual else item
+    item = _named(row.name)
+    item = reading.contract(
+        row, quote=item.quote, inverse=item.inverse, perpetual=row.business == "swap", active=row.status == 1
+    )
+    return item._replace(expiry=None, delisted=item.expiry) if item.perpetual else item
 
 
 _RATIO = spelled(Sided[float, int], long="buy_ratio", short="sell_ratio", time="ts")
