@@ -203,6 +203,26 @@ def test_payments_with_and_without_a_header_at_their_hour(run: Any, bucket: Buck
     assert "2021-02, 2021-03, 2021-04, 2021-05, 2021-06 and 54 more" in missing
 
 
+def test_bvol_is_the_last_value_of_each_hour_at_its_end(run: Any, bucket: Bucket, archive: Archive) -> None:
+    """A row a second, of which these are some; by hand: 40.5 is the last of the first hour."""
+    first = pd.Timestamp("2026-07-01", tz="UTC")
+    stamps = [first + pd.Timedelta(h, "h") + pd.Timedelta(s, "s") for h in range(24) for s in (0, 1800, 3599)]
+    rows = [
+        f"{t.value // 10**6 + 1},BTCBVOLUSDT,BTCBVOL,USDT,{40 + t.hour + (t.minute + 1) // 60 / 2}"
+        for t in stamps
+    ]
+    header = "calc_time,symbol,base_asset,quote_asset,index_value"
+    path = "/data/option/daily/BVOLIndex/BTCBVOLUSDT/BTCBVOLUSDT-BVOLIndex-2026-07-01.zip"
+    bucket.put_zip(path, "\n".join([header, *rows]))
+    done = run("2026-07-01T01:00", "2026-07-02T01:00", names=["volatility_index_published"])
+    assert (done.failed, done.notices) == ([], [])
+    found = archive.read("volatility_index_published", *EVER)
+    assert found["time"].tolist() == list(pd.date_range("2026-07-01T01:00", periods=24, freq="h", tz="UTC"))
+    assert found["index_pct"].tolist() == [40.5 + hour for hour in range(24)]
+    assert set(found["symbol"]) == {"BTC"}
+    assert run("2026-07-01T01:00", "2026-07-02T01:00", names=["volatility_index_published"]).written == {}
+
+
 def test_a_file_about_another_month_or_contract_is_refused(run: Any, bucket: Bucket) -> None:
     rows = "1609459200000,8,0.00010000\n"
     bucket.put_zip(f"{UM}/monthly/fundingRate/BTCUSDT/BTCUSDT-fundingRate-2022-01.zip", rows)

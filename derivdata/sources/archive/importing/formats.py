@@ -163,6 +163,12 @@ def _contracts_in_usd(frame: pd.DataFrame) -> pd.DataFrame:
     return _metrics(frame.assign(oi_usd=frame["oi_usd"] * frame["contract_name"].map(sizes)))
 
 
+def _hourly(frame: pd.DataFrame) -> pd.DataFrame:
+    """Take of a series with a row each second the last of each hour, at the hour's end."""
+    hour = frame["time"].dt.floor("h") + pd.Timedelta(1, "h")
+    return frame.assign(time=hour).drop_duplicates(["symbol", "time"], keep="last")
+
+
 def _bought_and_sold(frame: pd.DataFrame) -> pd.DataFrame:
     """Take what takers bought from all that was traded; the rest they sold."""
     if frame["contract_name"].astype(str).str.contains("USD_").any():
@@ -281,6 +287,21 @@ FORMATS = (
         ),
         rf"(?P<symbol>[^/]+?)-(?P<resolution>\d+[mhdw])-{_DAY}\.(?:zip|csv)",
         by_position=True,
+        set={"exchange": "binance"},
+    ),
+    Format(
+        "binance",
+        "BVOLIndex",
+        "calc_time symbol base_asset quote_asset index_value",
+        (
+            _reads(
+                "volatility_index_published",
+                "time=calc_time index_pct=index_value",
+                "resolution=1h",
+                adjust=_hourly,
+            ),
+        ),
+        rf"(?P<symbol>[A-Z]+)BVOLUSDT-BVOLIndex-{_DAY}\.(?:zip|csv)",
         set={"exchange": "binance"},
     ),
     _payments(
