@@ -203,6 +203,25 @@ def test_payments_with_and_without_a_header_at_their_hour(run: Any, bucket: Buck
     assert "2021-02, 2021-03, 2021-04, 2021-05, 2021-06 and 54 more" in missing
 
 
+def test_dated_futures_have_the_index_of_their_hours_and_expired_ones_are_found(
+    run: Any, bucket: Bucket, archive: Archive
+) -> None:
+    """Bars open at 1,000 and 100 more each hour; the perpetual's files stand beside and are no futures."""
+    for name in ("BTCUSDT", "BTCUSDT_240329", "BTCUSDT_240628"):
+        path = f"{UM}/monthly/klines/{name}/1h/{name}-1h-2024-03.zip"
+        bucket.put_zip(path, bars(name, "2024-03-29", "2024-03-30"))
+    bucket.put_zip(bar_file("2024-03", "indexPriceKlines"), bars("BTCUSDT", "2024-03-29", "2024-03-30"))
+    done = run("2024-03-29", "2024-03-30", names=["futures_history"])
+    assert done.failed == []
+    rows = archive.read("futures_history", *EVER)
+    assert rows["index_price_usd"].tolist() == rows["price_usd"].tolist()
+    assert rows.groupby("instrument_name").size().to_dict() == {"BTCUSDT_240329": 8, "BTCUSDT_240628": 24}
+    assert rows.loc[rows["time"] == "2024-03-29T07:00Z", "price_usd"].tolist() == [1700.0, 1700.0]
+    assert rows["expiry"].drop_duplicates().tolist() == [
+        pd.Timestamp(day, tz="UTC") for day in ("2024-03-29T08:00", "2024-06-28T08:00")
+    ]
+
+
 def test_bvol_is_the_last_value_of_each_hour_at_its_end(run: Any, bucket: Bucket, archive: Archive) -> None:
     """A row a second, of which these are some; by hand: 40.5 is the last of the first hour."""
     first = pd.Timestamp("2026-07-01", tz="UTC")

@@ -32,6 +32,7 @@ from derivdata.sources.collect.venue_files import (
     ListedFile,
     Mismatch,
 )
+from derivdata.sources.venues.endpoint import DATED
 from derivdata.sources.venues.record_types import Instrument
 from derivdata.support import times
 
@@ -42,6 +43,7 @@ _FLUSH_ROWS = 200_000
 _FLUSH_FILES = 100
 _ASIDE = pd.Timedelta(1, "D")
 _SHOWN = 5
+_LISTED_AT_MOST = pd.Timedelta(366, "D")
 _PAYMENTS = 3
 """Rows a day of payments, whose number depends on the interval: fewer say nothing."""
 _PLAN = "exchange kind contract first last files missing to_fetch megabytes rows".split()
@@ -174,7 +176,7 @@ class _Job:
         self, symbols: Sequence[str], names: Sequence[str], window: times.Window
     ) -> Iterator[_Series]:
         """Yield the series of every symbol; of several markets the first that has the symbol's contract."""
-        kinds = [kind for kind in FILES if kind.exchange == self.exchange and set(kind.tables) & set(names)]
+        kinds = [kind for kind in FILES if kind.exchange == self.exchange and _wanted(kind, names)]
         if not kinds:
             self.done.notices.append(f"{self.exchange}: no files are known that tell of {', '.join(names)}")
         for symbol in symbols:
@@ -183,7 +185,9 @@ class _Job:
                 items = [] if kind.label in found else self.host.contracts(kind, symbol)
                 if items:
                     found.add(kind.label)
-                    yield self._series(kind, items[0], [t for t in kind.tables if t in names], window)
+                for item in items if kind.dated else items[:1]:
+                    if life := _life(item, window):
+                        yield self._series(kind, item, _wanted(kind, names), life)
             none = dict.fromkeys(kind.label for kind in kinds if kind.label not in found)
             self.done.notices += [
                 f"{self.exchange} {label}: there are no files of {symbol}" for label in none
@@ -278,7 +282,8 @@ class _Job:
             if len(frame) < expected and kind.days:
                 frame = self._with_days(series, table, frame, window, folder)
             frames[table] = frame
-            if why or (len(frame) < expected and kind.tables[table] > _PAYMENTS):
+            is_short = len(frame) < expected and kind.tables[table] > _PAYMENTS and not kind.dated
+            if why or is_short:
                 period = file.start.strftime(kind.period)
                 lacking.append(f"{period} ({len(frame)} of {expected} rows of {table}{why})")
         if self.folder is None:
@@ -343,6 +348,8 @@ class _Job:
             keyed = tables.TABLES[table]
             full = [frame for frame in frames if len(frame)]
             rows = pd.concat(full, ignore_index=True) if full else keyed.empty()
+            if series.kind.dated and len(rows):
+                rows = self._with_index(series, rows)
             rows = keyed.conform(rows.drop_duplicates([*keyed.key], keep="last"))
             contracts = quoted_contracts([self.exchange], [series.item.symbol], [series.item.name])
             counts = self.archive.merge(table, rows, requests=batch.entries[table], contracts=contracts)
@@ -355,6 +362,18 @@ class _Job:
                 )
             self.progress(f"{series.label}: {table}: {batch.files} files, {counts.written} rows")
 
+    def _with_index(self, series: _Series, rows: pd.DataFrame) -> pd.DataFrame:
+        """Set the index of each row's instant beside it, from the archive."""
+        window = rows["time"].min(), rows["time"].max() + pd.Timedelta(1, "us")
+        prices = self.archive.read(
+            "prices_history", *window, symbols=[series.item.symbol], venues=[self.exchange]
+        )
+        index = prices[prices["kind"] == "index"].drop_duplicates("time").set_index("time")["price_usd"]
+        rows = rows.assign(index_price_usd=rows["time"].map(index))
+        if missing := int(rows["index_price_usd"].isna().sum()):
+            self._note(series, f"{missing} rows have no index beside them")
+        return rows
+
     def _correct(self, series: _Series, table: str, frame: pd.DataFrame, read: _Read) -> pd.DataFrame:
         """Put a file's rows in the place of those that it had before; return those outside its period.
 
@@ -364,6 +383,7 @@ class _Job:
         is_inside = frame["time"].between(*read.window, inclusive="left")
         new = keyed.conform(frame[is_inside])
         fixed = {name: word for name, word in series.kind.fixed.items() if name in keyed.columns}
+        fixed |= {"instrument_name": series.item.name} if series.kind.dated else {}
         stored = self.archive.read(table, *read.window, symbols=[symbol], venues=[self.exchange])
         for name, word in fixed.items():
             stored = stored[stored[name] == word]
@@ -394,6 +414,21 @@ class _Job:
         for window in windows[["start", "end"]].itertuples(index=False):
             is_answered |= instants.between(*window, inclusive="left")
         return is_answered
+
+
+def _wanted(kind: FileKind, names: Sequence[str]) -> list[str]:
+    """Return what is read of files; with dated futures also the index that stands beside them."""
+    more = ["prices_history"] if DATED in names and kind.fixed.get("kind") == "index" else []
+    return [table for table in kind.tables if table in (*names, *more)]
+
+
+def _life(item: Instrument, window: times.Window) -> times.Window | None:
+    """Return the part of a window in which a dated future may be listed: the year before its expiry."""
+    if not item.is_dated:
+        return window
+    expiry = pd.Timestamp(item.expiry, unit="us", tz="UTC")
+    first, last = max(window.start, expiry - _LISTED_AT_MOST), min(window.end, expiry)
+    return times.Window(first, last) if first < last else None
 
 
 def _some(words: Sequence[str]) -> str:

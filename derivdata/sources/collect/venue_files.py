@@ -17,6 +17,7 @@ from derivdata.sources.archive.ledger import LedgerFile
 from derivdata.sources.collect.clock import Clock
 from derivdata.sources.collect.session import Stopped
 from derivdata.sources.venues import binance, reading
+from derivdata.sources.venues.endpoint import DATED
 from derivdata.sources.venues.record_types import Instrument
 from derivdata.support import times
 from derivdata.support.files import replace_file
@@ -45,12 +46,13 @@ class FileKind(NamedTuple):
     contract: str = ""  # the name for a symbol, where nothing lists the names
     offset: pd.Timedelta = pd.Timedelta(0)  # how much later than the period in UTC a file's rows are
     fixed: Mapping[str, str] = {}  # what holds of all rows: the kind of a price
+    dated: bool = False  # the files are those of dated futures
     days: str = ""  # the same files by day, for months that are not over, not there or not whole
 
     @property
     def label(self) -> str:
-        """What messages and plans call it: of prices with their kind."""
-        return " ".join([self.kind, *self.fixed.values()])
+        """What messages and plans call it: of prices with their kind, or that they are dated futures'."""
+        return " ".join([self.kind, *self.fixed.values(), *(["dated"] if self.dated else [])])
 
     @property
     def monthly(self) -> bool:
@@ -158,6 +160,7 @@ FILES: tuple[FileKind, ...] = (
     _binance("markPriceKlines", "um", {"prices_history": 24}, name="1h", fixed={"kind": "mark"}),
     _binance("indexPriceKlines", "um", {"prices_history": 24}, name="1h", fixed={"kind": "index"}),
     _binance("klines", "um", {"prices_history": 24, "volume_taker": 24}, name="1h", fixed={"kind": "last"}),
+    _binance("klines", "um", {DATED: 24}, name="1h", dated=True),
     _binance("BVOLIndex", "um", {"volatility_index_published": 24}, offset=pd.Timedelta(1, "h"))._replace(
         path="/data/option/daily/BVOLIndex/{contract}BVOLUSDT/{contract}BVOLUSDT-BVOLIndex-{period}.zip",
         period="%Y-%m-%d",
@@ -216,7 +219,7 @@ class FileHost:
     def contracts(self, kind: FileKind, symbol: str) -> list[Instrument]:
         """Return the perpetuals of a symbol that have files, delisted ones too, the preferred one first.
 
-        `symbol` may also be the venue's name of a contract.
+        Or its dated futures, where files are of these. `symbol` may also be the venue's name of a contract.
         """
         if not kind.listing:
             name = kind.contract.format(symbol)
@@ -229,7 +232,8 @@ class FileHost:
             found = self._folders[folder] = [name.rstrip("/").rpartition("/")[2] for name in prefixes]
         if symbol in found:
             return [kind.instrument(symbol)]
-        items = [item for item in map(kind.instrument, found) if item.perpetual and item.symbol == symbol]
+        items = [item for item in map(kind.instrument, found) if item.symbol == symbol]
+        items = [item for item in items if (item.is_dated if kind.dated else item.perpetual)]
         return sorted(items, key=lambda item: (item.rank, item.name))
 
     def files(self, kind: FileKind, contract: str, window: times.Window) -> list[ListedFile]:

@@ -163,6 +163,19 @@ def _contracts_in_usd(frame: pd.DataFrame) -> pd.DataFrame:
     return _metrics(frame.assign(oi_usd=frame["oi_usd"] * frame["contract_name"].map(sizes)))
 
 
+def _dated(frame: pd.DataFrame) -> pd.DataFrame:
+    """Take the coin and the expiry of dated futures from their names; nothing is traded after it."""
+    items = {name: binance_contract(name) for name in set(frame["contract_name"])}
+    if other := next((name for name, item in items.items() if not item.is_dated), None):
+        raise ArchiveError(f"{other} is no dated future")
+    names = frame["contract_name"]
+    expiry = pd.to_datetime(
+        names.map({name: item.expiry for name, item in items.items()}), unit="us", utc=True
+    )
+    symbol = names.map({name: item.symbol for name, item in items.items()})
+    return frame.assign(symbol=symbol, expiry=expiry, instrument_name=names)[frame["time"] < expiry]
+
+
 def _hourly(frame: pd.DataFrame) -> pd.DataFrame:
     """Take of a series with a row each second the last of each hour, at the hour's end."""
     hour = frame["time"].dt.floor("h") + pd.Timedelta(1, "h")
@@ -283,6 +296,12 @@ FORMATS = (
                 "volume_taker",
                 "time=open_time buy_usd=taker_buy_quote_volume sell_usd=quote_volume",
                 adjust=_bought_and_sold,
+            ),
+            _reads(  # these two are what the name of the contract tells, at last
+                "futures_history",
+                "time=open_time price_usd=open",
+                "instrument_name=named expiry=2000-01-01",
+                adjust=_dated,
             ),
         ),
         rf"(?P<symbol>[^/]+?)-(?P<resolution>\d+[mhdw])-{_DAY}\.(?:zip|csv)",
