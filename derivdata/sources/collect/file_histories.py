@@ -22,7 +22,7 @@ from derivdata.sources.archive.importing.plan import Given
 from derivdata.sources.archive.importing.readers import Chunk, Header, chunks
 from derivdata.sources.archive.ledger import LedgerEntry, LedgerFile
 from derivdata.sources.collect.clock import Clock, MachineClock
-from derivdata.sources.collect.histories import Backfilled, asked_window
+from derivdata.sources.collect.histories import Backfilled, asked_window, life
 from derivdata.sources.collect.venue_files import (
     FILES,
     NOT_IN_FILES,
@@ -43,7 +43,6 @@ _FLUSH_ROWS = 200_000
 _FLUSH_FILES = 100
 _ASIDE = pd.Timedelta(1, "D")
 _SHOWN = 5
-_LISTED_AT_MOST = pd.Timedelta(366, "D")
 _PAYMENTS = 3
 """Rows a day of payments, whose number depends on the interval: fewer say nothing."""
 _PLAN = "exchange kind contract first last files missing to_fetch megabytes rows".split()
@@ -186,8 +185,8 @@ class _Job:
                 if items:
                     found.add(kind.label)
                 for item in items if kind.dated else items[:1]:
-                    if life := _life(item, window):
-                        yield self._series(kind, item, _wanted(kind, names), life)
+                    if reach := life(item, window):
+                        yield self._series(kind, item, _wanted(kind, names), reach)
             none = dict.fromkeys(kind.label for kind in kinds if kind.label not in found)
             self.done.notices += [
                 f"{self.exchange} {label}: there are no files of {symbol}" for label in none
@@ -420,15 +419,6 @@ def _wanted(kind: FileKind, names: Sequence[str]) -> list[str]:
     """Return what is read of files; with dated futures also the index that stands beside them."""
     more = ["prices_history"] if DATED in names and kind.fixed.get("kind") == "index" else []
     return [table for table in kind.tables if table in (*names, *more)]
-
-
-def _life(item: Instrument, window: times.Window) -> times.Window | None:
-    """Return the part of a window in which a dated future may be listed: the year before its expiry."""
-    if not item.is_dated:
-        return window
-    expiry = pd.Timestamp(item.expiry, unit="us", tz="UTC")
-    first, last = max(window.start, expiry - _LISTED_AT_MOST), min(window.end, expiry)
-    return times.Window(first, last) if first < last else None
 
 
 def _some(words: Sequence[str]) -> str:

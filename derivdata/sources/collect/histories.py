@@ -34,6 +34,7 @@ from derivdata.support import times
 
 _LISTED_WITHIN = pd.Timedelta(10, "min")
 """After an event or a step, until when a venue may still list it: its window is not answered sooner."""
+_LISTED_AT_MOST = pd.Timedelta(366, "D")  # dated futures
 _LISTED_LATE = ("funding_settlements", "positioning_history", "options_trades", "delivery_prices")
 
 
@@ -254,8 +255,7 @@ class _Job:
         if table not in OF_KINDS:
             fitting = fitting[:1]
         window = max(filter(None, map(self._reachable, fitting)), key=lambda w: w.end - w.start, default=None)
-        if window is not None and table == DATED:
-            window = _life(item, window)
+        window = window and life(item, window)
         if window is None:
             return
         if table == "funding_settlements" and item.listed is None:  # since the first payment at least
@@ -322,8 +322,10 @@ class _Job:
         self.progress(f"{named}: {'; '.join(errors) or f'{counts.written} rows'}")
 
 
-def _life(item: Instrument, window: times.Window) -> times.Window | None:
-    """Return the part of a window in which a dated future was listed."""
-    listed, expiry = (pd.Timestamp(stamp or 0, unit="us", tz="UTC") for stamp in (item.listed, item.expiry))
-    first, last = max(window.start, listed), min(window.end, expiry)
+def life(item: Instrument, window: times.Window) -> times.Window | None:
+    """Return the part of a window in which a contract may be listed, a dated one a year before its expiry."""
+    if not item.is_dated:
+        return window
+    expiry = pd.Timestamp(item.expiry, unit="us", tz="UTC")
+    first, last = max(window.start, expiry - _LISTED_AT_MOST), min(window.end, expiry)
     return times.Window(first, last) if first < last else None
