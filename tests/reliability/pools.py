@@ -21,7 +21,6 @@ import joblib  # noqa: TID251 - workers of users
 
 import derivdata as dd
 from derivdata import bundle, errors
-from derivdata.client import transport
 from derivdata.client.transport.keyless import KeylessSession
 from derivdata.sources.archive import Archive, open_archive
 from derivdata.sources.collect import read_through
@@ -42,12 +41,6 @@ def hourly(n: int) -> tuple[int, Any]:
     start, end = (f"2026-06-{1 + day:02}T{hour:02}:{minute}:00Z" for minute in ("00", "59"))
     frame = dd.funding.history("BTC", start, end, venues=["okx"], resolution="1h")
     return n, [str(frame["time"].iloc[0]), float(frame["rate_bps_8h"].iloc[0])]
-
-
-def failing(n: int) -> tuple[int, Any]:
-    """Request something without being connected."""
-    transport.SESSION.connection = None
-    return echoed(n)
 
 
 def _processes(method: str, work: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
@@ -94,29 +87,6 @@ def pool(kind: str, source: str, count: int) -> dict[str, Any]:
         "right": sum(a == b for a, b in zip(answers, expected, strict=True)),
         "cached": sum(a == b for a, b in zip(cached, expected, strict=True)),
     }
-
-
-def errors_of(kind: str, source: str, count: int) -> str:
-    """Have a pool raise an error of ours; return it as its caller sees it."""
-    try:
-        POOLS[kind](failing, range(count))
-    except errors.NotConnected as error:
-        return f"NotConnected: {error}"
-    return f"no error, connected to {source}"
-
-
-def recorded(kind: str, source: str, folder: Path, count: int) -> list[str]:
-    """Record while children fetch; return the paths in the bundle."""
-    dd.connect(source, cache="off")
-    path = folder / "parent.ddz"
-    with dd.record(path):
-        echoed(1_000_000)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", errors.DataNotice)
-            answers = POOLS[kind](echoed, range(count))
-        assert all(answer == {"path": f"/echo/{n}"} for n, answer in answers), answers
-        echoed(1_000_001)
-    return list(bundle.info(path).requests["path"])
 
 
 def noticed(source: str, folder: Path) -> list[str]:
@@ -282,8 +252,6 @@ def main() -> None:
     what, kind, source, count, folder = sys.argv[1:]
     calls: dict[str, Callable[[], Any]] = {
         "pool": lambda: pool(kind, source, int(count)),
-        "errors": lambda: errors_of(kind, source, int(count)),
-        "recorded": lambda: recorded(kind, source, Path(folder), int(count)),
         "noticed": lambda: noticed(source, Path(folder)),
         "restless": lambda: restless(source, Path(folder), int(count)),
         "orphaned": lambda: orphaned(kind),

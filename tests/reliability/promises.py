@@ -29,7 +29,6 @@ PROMISES = (
     "killed: bundle",
     "killed: archive",
     "many writers",
-    "stopped process",
     "forked processes",
     "interrupts",
     "the key",

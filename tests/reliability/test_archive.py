@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import errno
-import json
+import itertools
 import os
 import random
 import re
-import shutil
 import signal
 import subprocess
-import sys
-import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 from derivdata import tables
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import Archive, local_folder, open_archive
 from tests.archive.rates import EVER, rates
-from tests.archive.test_writers import named_files
+from tests.archive.test_writers import failing_at, named_files
 from tests.reliability.conftest import Measured
-from tests.reliability.processes import ROOT, output, started
+from tests.reliability.processes import output, started
 from tests.reliability.promises import count
 
 PROMISE = "archive: disk and files"
@@ -53,69 +52,6 @@ WRITER = """
             "funding_history", pd.concat([mine, shared, disputed]), accept=["unit"]
         )
     print(written)
-"""
-
-FILLED = """
-    import json, os, random, sys, warnings
-    from pathlib import Path
-    import pandas as pd
-    from derivdata import tables
-    from derivdata.sources.archive import open_archive
-    from derivdata.errors import ArchiveError
-    from tests.archive.rates import EVER, rates
-    from tests.archive.test_writers import named_files
-
-    disk, rounds = Path(sys.argv[1]), int(sys.argv[2])
-    chance = random.Random(5)
-    archive = open_archive(disk / "mine")
-    names = ["FIRST"]
-    archive.append("funding_history", rates(names, ["okx"]))
-
-    def fill_bytes(left):
-        with (disk / "filler").open("wb", buffering=0) as file:
-            free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize
-            os.posix_fallocate(file.fileno(), 0, max(1, free - left * 4096))
-
-    def fill_files(left):
-        (disk / "fillers").mkdir()
-        for n in range(os.statvfs(disk).f_favail - left):
-            (disk / "fillers" / str(n)).touch()
-
-    def clear():
-        (disk / "filler").unlink(missing_ok=True)
-        for path in (disk / "fillers").glob("*"):
-            path.unlink()
-        if (disk / "fillers").exists():
-            (disk / "fillers").rmdir()
-
-    def check():
-        expected = tables.TABLES["funding_history"].conform(rates(names, ["okx"]))
-        for seen in (archive, open_archive(disk / "mine")):
-            pd.testing.assert_frame_equal(seen.read("funding_history", *EVER), expected)
-        there = {str(p.relative_to(disk / "mine")) for p in (disk / "mine").rglob("*") if p.is_file()}
-        ours = {"archive.json", ".lock", *named_files(disk / "mine")}
-        assert there - {".merging", ".merged", ".writing"} == ours, there
-
-    told = []
-    for n in range(rounds):
-        fill = (fill_bytes, fill_files)[n % 2]
-        fill(n // 2 % 7 if n < 14 else chance.randrange(7))
-        new = rates([f"S{n:03d}"], ["okx"])
-        try:
-            assert archive.append("funding_history", new) == 96
-        except ArchiveError as problem:
-            told.append(str(problem))
-        else:
-            told.append("")
-            names.append(f"S{n:03d}")
-        check()
-        clear()
-        again = archive.append("funding_history", new)
-        assert again == (96 if told[-1] else 0)
-        if told[-1]:
-            names.append(f"S{n:03d}")
-        check()
-    print(json.dumps(told))
 """
 
 
@@ -210,35 +146,37 @@ def _appended(archive: Archive, symbol: str, holder: int) -> bool:
     return False
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> list[str]:
-    """How to run a command that sees a disk of 2 MB and 60 files at ``tmp_path/disk``, for itself alone."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = 'mount -t tmpfs -o size=2m,nr_inodes=60 none "$0" && exec "$@"'
-    command = ["unshare", "--map-root-user", "--mount", "sh", "-c", mount, str(disk)]
-    if not shutil.which("unshare") or subprocess.run([*command, "true"], capture_output=True).returncode:
-        pytest.skip("no disk can be made here: tests/archive/test_writers.py fails its writes at each step")
-    return command
-
-
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [(Path, "open"), (os, "replace"), (pq.ParquetWriter, "write_table"), (local_folder, "sync")],
+)
 def test_a_full_disk_loses_nothing_and_is_one_clear_error(
-    small_disk: list[str], tmp_path: Path, measured: Measured
+    module: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measured: Measured
 ) -> None:
-    """A real disk with 0 to 6 pages or files left: every step of an append finds it full."""
-    rounds = count(14, 70)
-    script = [sys.executable, "-c", textwrap.dedent(FILLED), str(tmp_path / "disk"), str(rounds)]
-    run = subprocess.run([*small_disk, *script], cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert run.returncode == 0, run.stderr
-    told = json.loads(run.stdout)
-    refused = [said for said in told if said]
-    assert len(told) == rounds
-    assert len(refused) < rounds
-    assert all("No space left on device" in said for said in refused), refused
-    assert len({said.partition(": ")[2] for said in refused}) > 1, "it was full at several steps"
-    measured(
-        PROMISE, f"a full disk at {rounds} moments: {len(refused)} refused in one line, 0 lost, 0 left over"
-    )
+    """At the first call that an append makes of the disk, at the second, and so on to the last."""
+    archive, names, refused = open_archive(tmp_path / "x"), ["FIRST"], 0
+    archive.append(FUNDING, rates(names, ["okx"]))
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    for at in itertools.count(1):
+        real = getattr(module, name)
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, failing_at(at, real, full))
+            try:
+                archive.append(FUNDING, rates([f"S{at}"], ["okx"]))
+                break
+            except ArchiveError as problem:
+                refused += 1
+                told = str(problem)
+        assert "No space left on device" in told
+        there = "the rows are there, but" in told
+        names += [f"S{at}"] * there
+        for seen in (archive, open_archive(tmp_path / "x")):
+            assert sorted(seen.symbols(FUNDING)) == sorted(names)
+        assert files_of(archive) == set(named_files(archive.path))
+        assert archive.append(FUNDING, rates([f"S{at}"], ["okx"])) == (0 if there else 96)
+        names += [f"S{at}"] * (not there)
+    assert refused
+    measured(PROMISE, f"a disk full at {refused} calls of {name}: refused in one line, 0 lost, 0 left over")
 
 
 def test_a_disk_that_fails_after_the_fact_is_told_as_that(

@@ -158,25 +158,3 @@ def test_windows_that_begin_in_the_middle_of_a_change_of_interval_are_the_truth(
     ]
     assert rows.loc[rows["symbol"] == "BTC", "interval_hours"].tolist() == truth
     assert set(truth) == {8, 4, 1}
-
-
-@pytest.mark.parametrize("fault", ["drop", "reset", "cut", "page", "maintenance", "gzip"])
-def test_an_answer_that_breaks_off_is_asked_for_again_and_the_month_is_the_truth(
-    fault: str, archive: Archive
-) -> None:
-    """Over real connections: five answers in a row, of lists and of pages; every answer is packed."""
-    clock = SimulatedClock("2026-02-01T00:30:00")
-    venues = ["bybit", "dydx", "mexc"]
-    kinds = {"maintenance": (503, {}, {"msg": "maintenance"}), "gzip": None}
-    with Fakes(LAST, clock.utc) as told:
-        for venue in venues:
-            told.faults[venue] = [None, kinds.get(fault, fault)] * 5
-        done = _fill(archive, (told, clock), FIRST, "2026-02-01", *venues)
-        if fault == "page":  # HTML is not as expected, so it is reported, and asked for again the next time
-            assert len(done.failed) >= len(venues)
-            told.faults.clear()
-            clock.wait(3600)
-            done = _fill(archive, (told, clock), FIRST, "2026-02-01", *venues)
-    assert done.failed == []
-    first, end = (pd.Timestamp(at, tz="UTC") for at in (FIRST, "2026-02-01"))
-    hold_settlements(archive, told, venues, first, end)

@@ -22,7 +22,6 @@ from tests.transport.server import Asked, Reply, Server, serving
 
 HANGS_SECONDS = 300
 FORKED = ["fork", "concurrent.futures"] if SOAK else ["fork"]
-SOME_POOLS = [*POOLS] if SOAK else ["fork", "spawn"]
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -82,21 +81,6 @@ def test_a_child_whose_parent_stopped_the_service_is_told_so(how: str, tmp_path:
     message = run("orphaned", how, "sample", 0, tmp_path)
     assert message.startswith("NetworkError: /funding/historical: the service of 'sample' ran in the process")
     assert message.endswith("call dd.connect in this process")
-
-
-@pytest.mark.parametrize("kind", SOME_POOLS)
-def test_an_error_of_ours_crosses_from_a_worker_to_its_caller(kind: str, tmp_path: Path) -> None:
-    message = run("errors", kind, "sample", 4, tmp_path)
-    assert message.startswith("NotConnected: not connected: call dd.connect(url, api_key=...)")
-
-
-@pytest.mark.parametrize("kind", FORKED)
-def test_a_recording_is_the_parents_and_stays_whole(
-    kind: str, server: Server, tmp_path: Path, measured: Measured
-) -> None:
-    requests = count(100, 1000)
-    assert run("recorded", kind, server.url, requests, tmp_path) == ["/echo/1000000", "/echo/1000001"]
-    measured("forked processes", f"{requests} answers in children while the parent records, 0 in its bundle")
 
 
 def test_a_child_is_told_once_that_it_is_not_recorded(server: Server, tmp_path: Path) -> None:

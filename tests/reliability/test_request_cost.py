@@ -82,29 +82,6 @@ def test_four_of_the_largest_answers_at_once_stay_under_2_gib(alone: Served, mea
     measured("service: one request", figure)
 
 
-def test_four_that_read_the_most_at_once_stay_under_2_gib(alone: Served, measured: Measured) -> None:
-    """Every symbol of the largest venues over all that is stored."""
-    start = "2025-09-01" if SOAK else "2026-06-20"
-    ends: list[int] = []
-
-    def ask(path: str, key: str) -> None:
-        ends.append(alone.get(f"{path}&start={start}&limit=500", key=key, seconds=900)[0])
-
-    paths = [
-        f"/{family}/exchange-top-symbols-timeseries?exchange={venue}"
-        for family, venue in (("oi", "binance"), ("oi", "bybit"), ("volume", "gateio"), ("volume", "mexc"))
-    ]
-    threads = [
-        threading.Thread(target=ask, args=(path, key))
-        for path, key in zip(paths, (GREEDY, GREEDY, OTHER, OTHER), strict=True)
-    ]
-    together(threads)
-    assert ends == [200] * 4
-    peak = alone.peak_mib()
-    assert peak < 2048
-    measured("service: one request", f"four that read the most at once: {peak:,.0f} MiB")
-
-
 def send(stack: ExitStack, local: Served, path: str) -> None:
     line = stack.enter_context(socket.create_connection((local.host, local.port), timeout=PATIENCE))
     line.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: {GREEDY}\r\n\r\n".encode())

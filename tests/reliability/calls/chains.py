@@ -25,8 +25,7 @@ CALLS: Calls = {
     },
     "analysis.chain.basis": lambda: {"forward": made.forwards(), "spot": 100.0},
     "analysis.chain.smiles": lambda: {
-        "options": made.cleaned(), "given": None, "spot": None, "methods": ("underlying",),
-        "discount": 1.0,
+        "options": made.cleaned(), "given": None, "spot": None, "methods": ("underlying",), "discount": 1.0,
     },
     "analysis.chain.arbitrage": lambda: {"quotes": made.quotes()},
     "analysis.chain.executable": lambda: {
@@ -49,8 +48,7 @@ CALLS: Calls = {
     },
     "analysis.position.scenarios": lambda: {
         "legs": made.legs(), "surface": made.slopes(), "spot_change": [-0.1, 0.1], "vol_change": 0.05,
-        "elapsed": "1d",
-        "sticky": "strike", "interest_rate": 0.0, "clock": 0.5,
+        "elapsed": "1d", "sticky": "strike", "interest_rate": 0.0, "clock": 0.5,
     },
     "analysis.position.attribution": lambda: {
         "legs": made.legs(), "before": made.slopes(), "after": made.later_surface(), "spot": (100.0, 101.0),
@@ -69,20 +67,19 @@ CALLS: Calls = {
         "probability": figures_made.delivered(), "intervals": [0.5, 0.9],
     },
     "analysis.risk_neutral.density": lambda: {
-        "surface": made.slopes(), "log_moneyness": made.LOCAL, "year_fraction": 0.15,
-        "extrapolate": None, "clock": 0.5,
+        "surface": made.slopes(), "log_moneyness": made.LOCAL, "year_fraction": 0.15, "extrapolate": None,
+        "clock": 0.5,
     },
     "analysis.risk_neutral.quantile": lambda: {
-        "surface": made.slopes(), "probability": 0.5, "year_fraction": 0.15,
-        "extrapolate": None, "clock": 0.5,
+        "surface": made.slopes(), "probability": 0.5, "year_fraction": 0.15, "extrapolate": None,
+        "clock": 0.5,
     },
     "analysis.risk_neutral.moments": lambda: {
         "surface": made.slopes(), "year_fraction": 0.15, "extrapolate": None, "clock": 0.5,
     },
     "analysis.exposure.gamma_exposure": lambda: {
         "chain": made.options(), "dealer": {"call": 1.0, "put": -1.0}, "by": ("strike",),
-        "contract_size": 1.0,
-        "at": made.AS_OF,
+        "contract_size": 1.0, "at": made.AS_OF,
     },
     "analysis.exposure.history": lambda: {
         "chains": made.options(), "which": ("gamma", "vanna"), "dealer": {"call": 1.0, "put": -1.0},
@@ -102,9 +99,8 @@ CALLS: Calls = {
     },
     "analysis.smile.fit": lambda: {
         "log_moneyness": made.quotes()["log_moneyness"], "iv": made.quotes()["iv"],
-        "year_fraction": made.quotes()["year_fraction"], "dim": "strike", "weights": "equal",
-        "iv_bid": None, "iv_ask": None,
-        "forward": None,
+        "year_fraction": made.quotes()["year_fraction"], "dim": "strike", "weights": "equal", "iv_bid": None,
+        "iv_ask": None, "forward": None,
     },
     "analysis.smile.iv": lambda: {"fit": made.fitted(), "log_moneyness": made.LOCAL, "extrapolate": False},
     "analysis.smile.total_variance": lambda: {
@@ -114,9 +110,7 @@ CALLS: Calls = {
     "analysis.smile.from_raw": lambda: {
         "raw": made.VOGT, "year_fraction": 0.5, "k_min": -1.0, "k_max": 1.0, "forward": 100.0,
     },
-    "analysis.smile.svi.convert": lambda: {
-        "parameters": svi.convert(made.VOGT, 0.5), "year_fraction": 0.5,
-    },
+    "analysis.smile.svi.convert": lambda: {"parameters": svi.convert(made.VOGT, 0.5), "year_fraction": 0.5},
     "analysis.surface.fit": lambda: {
         "log_moneyness": made.quotes()["log_moneyness"], "iv": made.quotes()["iv"],
         "year_fraction": made.quotes()["year_fraction"], "method": "essvi", "weights": "equal",
@@ -133,29 +127,27 @@ CALLS: Calls = {
     "analysis.surface.calendar_check": lambda: {"surface": made.whole()},
     "analysis.surface.constant_maturity": lambda: {
         "surface": made.whole(), "tenors": ("40d", "60d"), "points": ("atm", "rr25"), "delta": "forward",
-        "atm": "forward",
-        "interest_rate": 0.0, "extrapolate": None, "clock": 0.5, "errors": False,
+        "atm": "forward", "interest_rate": 0.0, "extrapolate": None, "clock": 0.5, "errors": False,
     },
     "analysis.surface.at": lambda: {
         "surface": made.whole(), "expiry": 0.15, "strike": 110_000.0, "target_delta": None, "side": None,
         "delta": "forward", "interest_rate": 0.0, "extrapolate": None, "clock": 0.5,
     },
     "analysis.surface.forward_variance": lambda: {
-        "surface": made.whole(), "near": 0.1, "far": 0.2, "log_moneyness": 0.0,
-        "extrapolate": None, "clock": 0.5,
+        "surface": made.whole(), "near": 0.1, "far": 0.2, "log_moneyness": 0.0, "extrapolate": None,
+        "clock": 0.5,
     },
     "analysis.surface.history": lambda: {
         "chains": made.options(), "tenors": ("40d", "60d"), "points": ("atm",), "horizon": "40d",
-        "delta": "forward",
-        "method": "essvi", "weights": "price", "clock": 0.5,
+        "delta": "forward", "method": "essvi", "weights": "price", "clock": 0.5,
     },
     "analysis.surface.local_volatility": lambda: {
-        "surface": made.slopes(), "log_moneyness": made.LOCAL, "year_fraction": 0.15,
-        "extrapolate": None, "clock": 0.5,
+        "surface": made.slopes(), "log_moneyness": made.LOCAL, "year_fraction": 0.15, "extrapolate": None,
+        "clock": 0.5,
     },
     "analysis.surface.iv": lambda: {
-        "surface": made.whole(), "log_moneyness": made.LOCAL, "year_fraction": 0.15,
-        "extrapolate": None, "wings": False, "clock": 0.5,
+        "surface": made.whole(), "log_moneyness": made.LOCAL, "year_fraction": 0.15, "extrapolate": None,
+        "wings": False, "clock": 0.5,
     },
     "analysis.surface.term_structure": lambda: {
         "surface": made.whole(), "point": "atm", "delta": "forward", "atm": "forward", "interest_rate": 0.0,

@@ -65,8 +65,7 @@ CALLS: Calls = {
     "plot.backtest": lambda: {"result": made.backtested(), "kind": "trades", "source": None, "ax": None},
     "plot.volatility": lambda: {
         "data": made.one_volatility(), "kind": "realised", "realised": made.one_volatility(), "own": None,
-        "implied": None,
-        "symbol": "BTC", "source": None, "ax": None,
+        "implied": None, "symbol": "BTC", "source": None, "ax": None,
     },
     "plot.orderbook_depth": lambda: {"data": made.book(), "source": None, "ax": None},
     "plot.venue_difference": lambda: {

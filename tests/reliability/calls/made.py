@@ -48,11 +48,6 @@ def forecasts() -> xr.Dataset:
 
 
 @functools.cache
-def picks() -> xr.Dataset:
-    return dd.analysis.funding.pick_record(settled(), hold="1d", fee_bps=0.25)
-
-
-@functools.cache
 def amounts(name: str = "oi_usd") -> xr.DataArray:
     values = [np.arange(1.0, 49.0), np.arange(49.0, 1.0, -1.0), np.full(48, 9.0)]
     if name == "price_usd":  # of one coin, so that venues lie close together
@@ -75,33 +70,8 @@ def dated() -> pd.DataFrame:
 
 
 @functools.cache
-def basis_curve() -> xr.Dataset:
-    return dd.analysis.futures.term_structure(dated())
-
-
-@functools.cache
-def bars() -> xr.Dataset:
-    return dd.analysis.volatility.bars(amounts("price_usd"), step="4h")
-
-
-@functools.cache
-def volatilities() -> xr.DataArray:
-    return dd.analysis.volatility.realised(bars(), "12h")
-
-
-@functools.cache
-def one_volatility() -> xr.DataArray:
-    return volatilities().isel(symbol=0, exchange=0, drop=True)
-
-
-@functools.cache
 def backtested() -> xr.Dataset:
     return backtest.carry(rates(), backtest.SpreadThreshold(0.5, 0.1), backtest.Costs(1.0), leg_usd=1e4)
-
-
-@functools.cache
-def share() -> xr.DataArray:
-    return dd.analysis.oi.market_share(amounts())
 
 
 @functools.cache
@@ -184,45 +154,15 @@ def later_surface() -> xr.Dataset:
 
 
 @functools.cache
-def attributed() -> xr.Dataset:
-    return dd.analysis.position.attribution(legs(), slopes(), later_surface())
-
-
-@functools.cache
-def cleaned() -> pd.DataFrame:
-    return chain.clean(options())
-
-
-@functools.cache
-def forwards() -> xr.Dataset:
-    return chain.forwards(cleaned())
-
-
-@functools.cache
-def quotes() -> xr.Dataset:
-    return chain.smiles(cleaned())
-
-
-@functools.cache
 def fitted() -> xr.Dataset:
     found = quotes()
     return smile.fit(found["log_moneyness"], found["iv"], found["year_fraction"])
 
 
 @functools.cache
-def whole() -> xr.Dataset:
-    return surface.from_chain(options())
-
-
-@functools.cache
 def slopes() -> xr.Dataset:
     """The parameters of SSVI slices, of two expiries."""
     return surface.from_chain(options(), method="essvi")
-
-
-@functools.cache
-def free() -> xr.Dataset:
-    return variance.model_free(whole())
 
 
 @functools.cache
@@ -264,18 +204,8 @@ def history() -> pd.DataFrame:
 
 
 @functools.cache
-def fetched() -> pd.DataFrame:
-    return dd.oi.exchanges()
-
-
-@functools.cache
 def book() -> pd.DataFrame:
     return dd.orderbook.depth_history("BTC", "binance", "2026-06-29", "2026-06-29T03:00Z")
-
-
-@functools.cache
-def outcome() -> int:
-    return int(dd.hip4.dashboard("7d")["outcome_id"].dropna().iloc[0])
 
 
 @functools.cache
@@ -295,6 +225,22 @@ def carry(hold: str = "8h") -> xr.Dataset:
     forecast = dd.analysis.funding.forecast_carry(settled(), [("binance", "okx")], hold=hold, fee_bps=1.0)
     return forecast.isel(pair=0)
 
+
+# What one call makes of another.
+picks = functools.cache(lambda: dd.analysis.funding.pick_record(settled(), hold="1d", fee_bps=0.25))
+basis_curve = functools.cache(lambda: dd.analysis.futures.term_structure(dated()))
+bars = functools.cache(lambda: dd.analysis.volatility.bars(amounts("price_usd"), step="4h"))
+volatilities = functools.cache(lambda: dd.analysis.volatility.realised(bars(), "12h"))
+one_volatility = functools.cache(lambda: volatilities().isel(symbol=0, exchange=0, drop=True))
+share = functools.cache(lambda: dd.analysis.oi.market_share(amounts()))
+attributed = functools.cache(lambda: dd.analysis.position.attribution(legs(), slopes(), later_surface()))
+cleaned = functools.cache(lambda: chain.clean(options()))
+forwards = functools.cache(lambda: chain.forwards(cleaned()))
+quotes = functools.cache(lambda: chain.smiles(cleaned()))
+whole = functools.cache(lambda: surface.from_chain(options()))
+free = functools.cache(lambda: variance.model_free(whole()))
+fetched = functools.cache(lambda: dd.oi.exchanges())
+outcome = functools.cache(lambda: int(dd.hip4.dashboard("7d")["outcome_id"].dropna().iloc[0]))
 
 VOGT = svi.Raw(a=0.02, b=0.13, rho=-0.3, m=0.0, sigma=0.4)
 LOCAL = [-0.2, -0.1, 0.0, 0.1, 0.2]

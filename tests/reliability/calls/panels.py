@@ -9,13 +9,10 @@ from tests.reliability.calls.walk import Calls
 __all__ = ["CALLS"]
 
 CALLS: Calls = {
-    "analysis.align.align": lambda: {
-        "panel": made.rates(), "grid": "4h", "tolerance": "4h", "delay": "0h",
-    },
+    "analysis.align.align": lambda: {"panel": made.rates(), "grid": "4h", "tolerance": "4h", "delay": "0h"},
     "analysis.align.asof_join": lambda: {
         "left": made.history(), "right": made.history().rename(columns={"rate_bps_8h": "other"}),
-        "tolerance": "2h",
-        "by": ("symbol", "exchange"), "delay": "0h",
+        "tolerance": "2h", "by": ("symbol", "exchange"), "delay": "0h",
     },
     "analysis.basis.against": lambda: {
         "price": made.amounts("price_usd"), "reference": made.amounts("price_usd"),
@@ -42,16 +39,15 @@ CALLS: Calls = {
     "analysis.rank": lambda: {"panel": made.rates(), "dim": "exchange"},
     "analysis.funding.best_pair": lambda: {
         "panel": made.rates(), "oi_usd": made.amounts(), "min_oi_usd": 1.0, "age_hours": None,
-        "max_age": None,
-        "tradable": made.VENUES, "prices": None,
+        "max_age": None, "tradable": made.VENUES, "prices": None,
     },
     "analysis.funding.breakeven": lambda: {
         "panel": made.settled(), "long": "binance", "short": "okx", "fee_bps": 1.0, "period": "8h",
         "depth_usd": made.depth(), "size_usd": 1000.0, "overlap": "raise",
     },
     "analysis.funding.comovement": lambda: {
-        "panel": made.rates(), "period": "8h", "method": "pearson", "max_lag": 1,
-        "min_periods": 3, "age_hours": None, "max_filled": 0.2, "overlap": "raise",
+        "panel": made.rates(), "period": "8h", "method": "pearson", "max_lag": 1, "min_periods": 3,
+        "age_hours": None, "max_filled": 0.2, "overlap": "raise",
     },
     "analysis.funding.cumulative": lambda: {
         "panel": made.rates(), "compound": False, "gaps": "nan", "max_gap": "2h", "step": "1h",
@@ -60,8 +56,8 @@ CALLS: Calls = {
     "analysis.funding.with_spot": lambda: {"panel": made.rates(), "borrow_apr": 0.1},
     "analysis.funding.dispersion": lambda: {"panel": made.rates()},
     "analysis.funding.forecast_carry": lambda: {
-        "panel": made.settled(), "pairs": [("binance", "okx")], "hold": "1d", "fee_bps": 0.25,
-        "period": "8h", "level": 0.9, "overlap": "raise",
+        "panel": made.settled(), "pairs": [("binance", "okx")], "hold": "1d", "fee_bps": 0.25, "period": "8h",
+        "level": 0.9, "overlap": "raise",
     },
     "analysis.funding.forecast_history": lambda: {
         "panel": made.settled(), "pairs": [("binance", "okx")], "hold": "1d", "fee_bps": 0.25, "every": "1d",
@@ -81,22 +77,19 @@ CALLS: Calls = {
     },
     "analysis.funding.pick_record": lambda: {
         "panel": made.settled(), "hold": "1d", "fee_bps": 0.25, "rule": "forecast", "period": "8h",
-        "level": 0.9,
-        "overlap": "raise",
+        "level": 0.9, "overlap": "raise",
     },
     "analysis.funding.pick_summary": lambda: {
         "record": made.picks(), "least_predicted_bps": 0.0, "level": 0.95, "resamples": 99, "rng": 0,
     },
     "analysis.funding.portfolio": lambda: {
         "forecasts": made.forecasts(), "prices": made.amounts("price_usd"), "capital": 1e6,
-        "max_venue_share": 0.5,
-        "max_liquidation": 0.01, "transfer_every": "8h", "maintenance": 0.01, "haircut": 0.0,
-        "max_leverage": 10.0, "max_leg_usd": 1e5, "risk_aversion": 1.0, "start": "2026-06-20",
+        "max_venue_share": 0.5, "max_liquidation": 0.01, "transfer_every": "8h", "maintenance": 0.01,
+        "haircut": 0.0, "max_leverage": 10.0, "max_leg_usd": 1e5, "risk_aversion": 1.0, "start": "2026-06-20",
     },
     "analysis.funding.realised_carry": lambda: {
         "panel": made.settled(), "long": "binance", "short": "okx", "start": "2026-06-15",
-        "end": "2026-06-20",
-        "fee_bps": 1.0, "min_cover": 0.9, "overlap": "raise",
+        "end": "2026-06-20", "fee_bps": 1.0, "min_cover": 0.9, "overlap": "raise",
     },
     "analysis.funding.slippage_bps": lambda: {
         "depth_usd": made.depth(), "size_usd": 1000.0, "dim": "depth_bps",
@@ -108,9 +101,8 @@ CALLS: Calls = {
     },
     "analysis.backtest.carry": lambda: {
         "panel": made.rates(), "rule": backtest.SpreadThreshold(0.5, 0.1), "costs": backtest.Costs(1.0),
-        "prices": made.amounts("price_usd"), "depth": made.depth(), "capital": 1e6,
-        "leg_usd": 1e4, "leverage": 3.0, "maintenance": 0.01, "transfer_every": "8h", "delay": "0h",
-        "max_mark_age": "24h",
+        "prices": made.amounts("price_usd"), "depth": made.depth(), "capital": 1e6, "leg_usd": 1e4,
+        "leverage": 3.0, "maintenance": 0.01, "transfer_every": "8h", "delay": "0h", "max_mark_age": "24h",
     },
     "analysis.backtest.capacity": lambda: {
         "result": made.backtested(), "depth": made.depth(), "sizes_usd": [1e4, 1e5],
