@@ -45,7 +45,7 @@ _SLOW = (
     *("test_notebooks.py::test_notebook_shows", "test_notebooks.py::test_the_switch"),
     "reliability/test_arguments.py::test_each_argument_refuses",
     *(f"reliability/test_{name}.py" for name in "any_request archive every_fetcher".split()),
-    *(f"reliability/test_collecting.py::test_{name}" for name in ("hours_of", "a_collector")),
+    "reliability/test_collecting.py::test_a_collector",
     *(f"reliability/test_{name}.py" for name in "failing_venues forks interrupts kills".split()),
     *(f"reliability/test_{name}.py" for name in "random_faults replay request_cost".split()),
     *("reliability/test_service_abuse.py", "service/test_workers.py", "service/test_served_growth.py"),

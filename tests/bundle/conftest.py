@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,7 +72,5 @@ def no_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def text_of(path: Path, name: str) -> Any:
-    import zipfile
-
     with zipfile.ZipFile(path) as file:
         return json.loads(file.read(name))

@@ -60,16 +60,7 @@ def test_a_bundle_that_ordinary_tools_repacked_is_still_one(good: Path, tmp_path
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "../evil",
-        "/etc/passwd",
-        "bodies/../../evil",
-        "C:\\evil",
-        "bodies/",
-        "bodies/XYZ",
-        "__init__.py",
-        "manifest.json\0x",
-    ],
+    ["../evil", "/etc/passwd", "bodies/../../evil", "bodies/", "bodies/XYZ", "__init__.py"],
 )
 def test_a_member_of_another_name_is_refused(name: str, good: Path, tmp_path: Path) -> None:
     placeholder = "bodies/" + "0" * (len(name) - 7) if len(name) > 7 else "0" * len(name)
@@ -122,15 +113,11 @@ def test_a_member_that_is_there_twice_is_refused(good: Path, tmp_path: Path) -> 
     refused(zipped(tmp_path / "bad.ddz", [*contents.items(), *contents.items()]), "is there twice")
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_other_ways_of_packing_are_refused(method: int, good: Path, tmp_path: Path) -> None:
-    refused(zipped(tmp_path / "bad.ddz", list(members(good).items()), method), "packed in a way")
-
-
-def test_an_encrypted_member_is_refused(good: Path) -> None:
+@pytest.mark.parametrize("offset", [8, 10])
+def test_an_encrypted_member_and_another_way_of_packing_are_refused(offset: int, good: Path) -> None:
+    """In the list of members: the flag of encryption, and the number of the method."""
     data = bytearray(good.read_bytes())
-    place = data.index(b"PK\x01\x02")
-    data[place + 8] |= 1
+    data[data.index(b"PK\x01\x02") + offset] |= 1
     good.write_bytes(data)
     refused(good, "packed in a way")
 
@@ -153,20 +140,19 @@ def with_body(path: Path, size: int) -> Path:
     return zipped(path, [*contents, (f"bodies/{entry['sha256']}", body)])
 
 
-def test_a_body_beyond_the_cap_is_refused_unread(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("size", "claimed", "says"),
+    [(70 * 2**20, None, "is absurdly large: 73400320 bytes"), (60 * 2**20, 1000, "is damaged")],
+)
+def test_a_body_beyond_the_cap_or_the_size_that_it_states_is_not_unpacked(
+    size: int, claimed: int | None, says: str, path: Path
+) -> None:
     """70 MiB of zeros in 70 kB."""
-    with_body(path, 70 * 2**20)
-    assert path.stat().st_size < 2**20
+    with_body(path, size)
+    if claimed is not None:
+        claiming(path, claimed, b"bodies/")
     tracemalloc.start()
-    refused(path, "bodies/.* is absurdly large: 73400320 bytes")
-    assert tracemalloc.get_traced_memory()[1] < 8 * 2**20
-    tracemalloc.stop()
-
-
-def test_a_body_that_says_it_is_small_is_not_unpacked_further(path: Path) -> None:
-    claiming(with_body(path, 60 * 2**20), 1000, b"bodies/")
-    tracemalloc.start()
-    refused(path, "bodies/.* is damaged")
+    refused(path, f"bodies/.* {says}")
     assert tracemalloc.get_traced_memory()[1] < 8 * 2**20
     tracemalloc.stop()
 
@@ -193,12 +179,9 @@ def changed(text: bytes, **values: Any) -> bytes:
     ("name", "change", "says"),
     [
         ("manifest.json", lambda t: changed(t, version=2), "version 2: this library reads version 1"),
-        ("manifest.json", lambda t: changed(t, format="zip"), "format 'zip'"),
-        ("manifest.json", lambda t: changed(t, asof="never"), "manifest.json .*'never' is not an instant"),
         ("manifest.json", lambda t: changed(t, answers=4), "answers.json is damaged: .*number of answers"),
         ("manifest.json", lambda t: b"{}", "manifest.json cannot be read: .*missing required field"),
         ("manifest.json", lambda t: b"[" * 100_000, "manifest.json cannot be read"),
-        ("manifest.json", lambda t: b"\xff", "manifest.json cannot be read"),
         ("manifest.json", None, "manifest.json is missing"),
         ("answers.json", None, "answers.json is missing"),
         ("answers.json", lambda t: t.replace(b"BTC", b"ETC"), "answers.json is damaged: its hash"),

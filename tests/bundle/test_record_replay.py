@@ -65,6 +65,11 @@ def test_plain_calls_end_with_disconnect_or_close(service: Service, path: Path) 
     assert "ended" in repr(recording)
     fetched()
     assert bundle.verify(path) == 2
+    recording = bundle.record(path)
+    transport.connect(service.server.url, cache="off")  # type: ignore[union-attr]
+    fetched()
+    transport.disconnect()
+    assert "ended" in repr(recording)
     replay = bundle.replay(path)
     pd.testing.assert_frame_equal(fetched(), live)
     with pytest.raises(ValueError, match="a replay is under way"):
@@ -76,16 +81,6 @@ def test_plain_calls_end_with_disconnect_or_close(service: Service, path: Path) 
     bundle.replay(path).close()
     with pytest.raises(errors.NotConnected):
         times.asof()
-
-
-def test_disconnect_ends_a_recording_and_connect_does_not(service: Service, path: Path) -> None:
-    assert service.server is not None
-    recording = bundle.record(path)
-    transport.connect(service.server.url, cache="off")
-    fetched()
-    transport.disconnect()
-    assert "ended" in repr(recording)
-    assert bundle.verify(path) == 2
 
 
 def test_after_a_replay_the_connection_is_there_again(service: Service, path: Path) -> None:
@@ -236,52 +231,24 @@ def test_what_is_in_a_bundle(service: Service, path: Path) -> None:
         dd.funding.history("BTC", "2h")
     host = f"127.0.0.1:{port(service)}"
     [entry] = text_of(path, "answers.json")
-    body = json.dumps(
-        {
-            "symbol": "BTC",
-            "unit": "bps_8h",
-            "resolution": "1h",
-            "series": {
-                "okx": [
-                    {"timestamp": "2026-06-30T10:00:00Z", "y": 1.0},
-                    {"timestamp": "2026-06-30T11:00:00Z", "y": 2.0},
-                ]
-            },
-            "notices": [],
-        }
-    ).encode()
-    digest = hashlib.sha256(body).hexdigest()
+    with zipfile.ZipFile(path) as file:
+        assert file.namelist() == ["manifest.json", "answers.json", f"bodies/{entry['sha256']}"]
+        body = file.read(f"bodies/{entry['sha256']}")
+        assert file.testzip() is None
+    assert [point["y"] for point in json.loads(body)["series"]["okx"]] == [1.0, 2.0]
     assert entry == {
-        "method": "GET",
-        "path": "/funding/historical",
-        "query": [
-            ["end", "2026-06-30T12:00:00Z"],
-            ["resolution", "1h"],
-            ["start", "2026-06-30T10:00:00Z"],
-            ["symbol", "BTC"],
-        ],
-        "status": 200,
+        "method": "GET", "path": "/funding/historical", "status": 200,
+        "query": [["end", "2026-06-30T12:00:00Z"], ["resolution", "1h"], ["start", START], ["symbol", "BTC"]],
         "headers": {
-            "Age": "90",
-            "Content-Type": "application/json",
-            "Date": "Tue, 30 Jun 2026 12:00:30 GMT",
+            "Age": "90", "Content-Type": "application/json", "Date": "Tue, 30 Jun 2026 12:00:30 GMT",
             "Deprecation": "true",
         },
-        "date": "2026-06-30T12:00:30Z",
-        "received": "2026-06-30T12:02:00Z",
-        "sha256": digest,
-        "bytes": len(body),
-        "source": host,
-        "synthetic": False,
+        "date": "2026-06-30T12:00:30Z", "received": "2026-06-30T12:02:00Z",
+        "sha256": hashlib.sha256(body).hexdigest(), "bytes": len(body), "source": host, "synthetic": False,
         "attribution": f"Funding rate data provided by http://{host}",
-    }
-    with zipfile.ZipFile(path) as file:
-        assert file.namelist() == ["manifest.json", "answers.json", f"bodies/{digest}"]
-        assert file.read(f"bodies/{digest}") == body
-        assert file.testzip() is None
+    }  # fmt: skip
     manifest = text_of(path, "manifest.json")
-    assert manifest["format"] == "derivdata-bundle"
-    assert manifest["asof"] == "2026-06-30T12:00:00Z"
+    assert (manifest["format"], manifest["asof"]) == ("derivdata-bundle", "2026-06-30T12:00:00Z")
     assert (manifest["source"], manifest["synthetic"], manifest["answers"]) == (host, False, 1)
     assert manifest["attribution"] == f"Funding rate data provided by http://{host}"
     assert manifest["versions"]["numpy"] == np.__version__
@@ -303,14 +270,17 @@ def test_what_was_said_about_a_recording_comes_back(service: Service, path: Path
 def test_replay_says_whether_it_repeats_to_the_bit(
     service: Service, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    layout = "derivdata.client.bundle.layout"
+    monkeypatch.setattr(f"{layout}.blas", lambda: "OpenBLAS Haswell")
     with bundle.record(path):
         fetched()
     with bundle.replay(path) as same:
         assert same.differences == ()
         assert "same versions, platform and BLAS kernel: results repeat to the bit" in repr(same)
-    monkeypatch.setattr(
-        "derivdata.client.bundle.layout.version", lambda name: "99.0" if name == "numpy" else "1"
-    )
+    monkeypatch.setattr(f"{layout}.blas", lambda: "OpenBLAS Nehalem")
+    with bundle.replay(path) as other:
+        assert other.differences == ("BLAS kernel OpenBLAS Haswell then, OpenBLAS Nehalem now",)
+    monkeypatch.setattr(f"{layout}.version", lambda name: "99.0" if name == "numpy" else "1")
     with bundle.replay(path) as other:
         assert any(d.startswith("numpy ") and d.endswith(" then, 99.0 now") for d in other.differences)
         assert "fits repeat to 1e-9: " in repr(other)
@@ -329,20 +299,12 @@ def test_what_cannot_be_written_to_is_one_clear_error(service: Service, tmp_path
     fetched()
 
 
-def test_a_bundle_is_replaced_read_by_ordinary_tools_and_not_pickled(service: Service, path: Path) -> None:
+def test_a_bundle_is_replaced_and_a_recording_is_not_pickled(service: Service, path: Path) -> None:
     with bundle.record(path):
         fetched()
-    with bundle.record(path):
-        transport.raw("/x")
-    assert bundle.verify(path) == 1
-    with bundle.record(path):
-        fetched()
-    listed = subprocess.run(
-        ["python3", "-m", "zipfile", "-t", path], capture_output=True, text=True, check=True
-    )
-    assert "Done testing" in listed.stdout
     with bundle.record(path) as recording, pytest.raises(TypeError):
         pickle.dumps(recording)
+    assert bundle.verify(path) == 0
 
 
 @pytest.mark.parametrize("written", [0, 10, 200])
@@ -412,28 +374,12 @@ def test_info_lists_requests_times_sizes_and_source(service: Service, path: Path
     assert text[-3].endswith("2026-06-30T12:00:30Z /funding/historical?" + contents.requests["query"][0])
 
 
-def test_the_kernel_of_linear_algebra_is_recorded_and_compared(
-    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "a.ddz"
-    monkeypatch.setattr("derivdata.client.bundle.layout.blas", lambda: "OpenBLAS Haswell")
-    with bundle.record(path):
-        transport.raw("/funding/metadata")
-    assert bundle.info(path).manifest.versions["BLAS kernel"] == "OpenBLAS Haswell"
-    monkeypatch.setattr("derivdata.client.bundle.layout.blas", lambda: "OpenBLAS Nehalem")
-    with bundle.replay(path) as replayed:
-        assert replayed.differences == ("BLAS kernel OpenBLAS Haswell then, OpenBLAS Nehalem now",)
-
-
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names a processor's kernels")
 def test_the_kernel_is_asked_of_the_library_that_is_loaded() -> None:
     code = "from derivdata.client.bundle.layout import blas; print(blas())"
-    for kernel in ("Nehalem", "Haswell"):
-        environment = {**os.environ, "OPENBLAS_CORETYPE": kernel}
-        run = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-        )
-        assert run.stdout.strip() in (f"OpenBLAS {kernel}", "unknown"), "unknown: numpy of another builder"
+    environment = {**os.environ, "OPENBLAS_CORETYPE": "Nehalem"}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert run.stdout.strip() in ("OpenBLAS Nehalem", "unknown"), "unknown: numpy of another builder"
 
 
 def test_an_answer_that_was_refused_is_recorded_and_refused_again(service: Service, path: Path) -> None:

@@ -68,24 +68,3 @@ def test_parquet_and_csv_bring_back_a_table_through_its_schema(
     assert dd.provenance(back) == dd.provenance(frame)
     for read in (back, pd.read_csv(tmp_path / "x.csv")):
         pd.testing.assert_frame_equal(TABLES[name].conform(read), frame, check_exact=True)
-
-
-def test_the_differences_of_two_days_of_the_sample_are_named(
-    market: tuple[Path, dict[str, Any]], tmp_path: Path
-) -> None:
-    dd.connect("sample", now="2026-06-30T18:00")
-    with bundle.record(tmp_path / "later.ddz"):
-        fetched()
-    difference = bundle.bundle_diff(market[0], tmp_path / "later.ddz")
-    changes = dict(zip(difference.answers["table"], difference.answers["change"], strict=True))
-    assert changes == {
-        "funding_snapshot": "changed",
-        "funding_history": "moved",
-        "liquidations_events": "changed",
-        "oi_history": "moved",
-        "options_snapshot": "changed",
-    }
-    assert set(difference.rows) == set(changes)
-    history = difference.rows["funding_history"]
-    assert set(history["change"]) == {"only in a", "only in b"}, "what both windows hold has not changed"
-    assert "changed" in set(difference.rows["options_snapshot"]["change"])

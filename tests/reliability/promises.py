@@ -41,7 +41,6 @@ PROMISES = (
     "service: paths",
     "service: slow clients",
     "archive: disk and files",
-    "collecting: failing venues",
     "killed: collector",
     "hostile venues",
     "replay",
