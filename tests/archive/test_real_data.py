@@ -19,12 +19,6 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     return open_archive(real_archive(tmp_path_factory), create=False)
 
 
-def row(archive: Archive, table: str, symbol: str, exchange: str, time: str) -> pd.DataFrame:
-    instant = at(time)
-    end = instant + pd.Timedelta(1, "us")
-    return archive.read(table, instant, end, symbols=[symbol], venues=[exchange])
-
-
 def test_every_row_of_every_file_is_there(archive: Archive) -> None:
     """Lines of the files but their headings; 287 × 39 × 2 snapshots but 52 that are null."""
     assert archive.info()["rows"].to_dict() == {
@@ -34,23 +28,6 @@ def test_every_row_of_every_file_is_there(archive: Archive) -> None:
         "oi_history": 43_590,
         "options_snapshot": 10_704,
     }
-
-
-@pytest.mark.parametrize(
-    ("symbol", "exchange", "time", "bps_8h"),
-    [
-        ("BTC", "binance", "2022-11-09T08:00:00.013", 0.7305),
-        ("BTC", "bybit", "2021-01-01T00:00", 3.4729),
-        ("BTC", "huobi", "2022-11-09T00:00", 0.68241786983605),
-        ("BTC", "mexc", "2021-01-01T16:00", 3.74),
-        ("BTC", "kucoin", "2021-01-01T12:00", 2.96),
-        ("ETH", "dydx", "2023-12-31T23:00", 3.691392),
-    ],
-)
-def test_settlements(archive: Archive, symbol: str, exchange: str, time: str, bps_8h: float) -> None:
-    found = row(archive, "funding_settlements", symbol, exchange, time)
-    assert found["rate_bps_8h"].tolist() == [pytest.approx(bps_8h, rel=1e-12)]
-    assert found["interval_hours"].tolist() == [1.0 if exchange == "dydx" else 8.0]
 
 
 def test_every_venue_settles_on_its_own_grid(archive: Archive) -> None:

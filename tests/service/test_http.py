@@ -105,17 +105,6 @@ def test_failures_are_json_without_details(problem: Exception, status: int) -> N
     assert "secret" not in body["error"]
 
 
-def test_what_a_source_lacks_is_said() -> None:
-    with serving({"oi_history": market.open_interest()}) as ask:
-        for path in ["/funding", "/funding/metadata", "/markets/price-movers", "/liquidations/events"]:
-            assert "memory holds no" in ask.error(path, 404)["error"]
-        for path in ["/funding/historical", "/funding/settlement"]:
-            assert "memory holds no" in ask.error(path, 404, symbol="BTC")["error"]
-        board = ask.body("/markets/symbols")["symbols"]
-    assert [row["symbol"] for row in board] == ["BTC", "SOL", "ETH"]
-    assert board[0]["price_usd"] is None
-
-
 def test_answers_are_the_same_until_the_store_changes(ask: Caller) -> None:
     first = [ask("/markets/symbols", tier=tier).content for tier in ("dev", "pro")]
     assert [ask("/markets/symbols", tier=tier).content for tier in ("dev", "pro")] == first

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -64,37 +64,28 @@ def serving(folder: Path, end: signal.Signals) -> Iterator[str]:
     assert not key_file(lines).exists()
 
 
-@pytest.fixture(scope="module")
-def said(folder: Path) -> Iterator[str]:
-    with serving(folder, signal.SIGINT) as lines:
-        yield lines
-
-
-def test_a_service_that_is_terminated_leaves_no_keys_behind(folder: Path) -> None:
-    with serving(folder, signal.SIGTERM) as lines:
-        url = lines.splitlines()[0].split(": ")[1]
-        assert requests.get(url, timeout=PATIENCE).status_code == 200
-        assert key_file(lines).exists()
-
-
 def key_file(said: str) -> Path:
     """The file that holds the keys of a service whose output is no terminal."""
     return Path(re.findall(r"keys for this run: (.+)", said)[0])
 
 
-def test_it_says_where_it_is_and_makes_up_a_key_per_tier_that_no_log_shows(said: str) -> None:
-    assert re.fullmatch(r"desk at 2026-06-29T15:00:00Z: http://127\.0\.0\.1:\d+", said.splitlines()[0])
-    assert key_file(said).stat().st_mode & 0o077 == 0
-    first = said.splitlines()[0]
-    found = dict(line.split(": ") for line in key_file(said).read_text().splitlines())
-    assert not any(key in said for key in found.values())
-    assert list(found) == ["free", "dev", "pro", "team"]
-    assert len(set(found.values())) == 4
-    url = first.split(": ")[1]
-    for tier, key in found.items():
-        answer = requests.get(f"{url}/oi/exchanges-summary", headers={"X-Api-Key": key}, timeout=PATIENCE)
-        assert answer.status_code == (403 if tier == "free" else 200)
-        assert answer.headers["Date"] == "Mon, 29 Jun 2026 15:00:00 GMT"
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_it_says_where_it_is_and_makes_up_a_key_per_tier_that_no_log_shows(
+    folder: Path, end: signal.Signals
+) -> None:
+    with serving(folder, end) as said:
+        first = said.splitlines()[0]
+        assert re.fullmatch(r"desk at 2026-06-29T15:00:00Z: http://127\.0\.0\.1:\d+", first)
+        assert key_file(said).stat().st_mode & 0o077 == 0
+        found = dict(line.split(": ") for line in key_file(said).read_text().splitlines())
+        assert not any(key in said for key in found.values())
+        assert list(found) == ["free", "dev", "pro", "team"]
+        assert len(set(found.values())) == 4
+        url = f"{first.split(': ')[1]}/oi/exchanges-summary"
+        for tier, key in found.items():
+            answer = requests.get(url, headers={"X-Api-Key": key}, timeout=PATIENCE)
+            assert answer.status_code == (403 if tier == "free" else 200)
+            assert answer.headers["Date"] == "Mon, 29 Jun 2026 15:00:00 GMT"
 
 
 def failed(*arguments: str) -> str:
@@ -132,26 +123,11 @@ def test_an_archive_answers_its_own_span_whatever_its_years(folder: Path) -> Non
         assert ask.body("/markets/symbols")["symbols"][0]["volume_24h_usd"] == 48e6
 
 
-class Interrupted:
-    """A server that is stopped by the keyboard as soon as it runs."""
-
-    def __init__(self, _: object) -> None:
-        pass
-
-    def run(self, sockets: list[socket.socket]) -> None:
-        assert sockets[0].getsockname()[1] > 0
-        raise KeyboardInterrupt
-
-
-@pytest.fixture
-def stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("derivdata.sources.service.server.uvicorn.Server", Interrupted)
-
-
-@pytest.mark.usefixtures("stopped")
 def test_an_open_door_is_said_and_given_keys_are_not_shown(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """By a server that ends as soon as it runs."""
+    monkeypatch.setattr("derivdata.sources.service.server.uvicorn.Server", Mock())
     service.serve(str(folder), host="0.0.0.0", port=0, keyless=True)
     said = capsys.readouterr().out
     assert "every request counts as Team" in said

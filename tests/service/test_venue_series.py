@@ -16,7 +16,6 @@ from derivdata import tables
 from derivdata.sources import sample
 from derivdata.sources.archive import Archive, open_archive
 from derivdata.sources.query import Query
-from derivdata.sources.service.running_answer import noted
 from derivdata.sources.service.venue_series import by_rows, by_sums
 from derivdata.sources.service.venue_totals import totals
 from derivdata.sources.service.view import StoredColumn, View
@@ -259,22 +258,6 @@ def test_volume_that_states_no_step_is_known_when_it_is_stamped(tmp_path: Path) 
     whole = START, START + 48 * HOUR
     assert len(view.rows(Query("volume_history", *whole))) == 8 * 24
     assert view.sums(Query("volume_history", *whole), "volume_usd")["symbols"].sum() == 8 * 24
-
-
-def test_corrections_are_seen_and_noted(archive: Read) -> None:
-    archive.delete(OI, {"symbol": "S3", "exchange": "binance"}, end=START + 5 * HOUR, reason="wrong unit")
-    archive.replace(OI, hours("S4", "okx", 50, [7.0]), {"symbol": "S4"}, start=START + 50 * HOUR)
-    view = View(archive, archive.now)
-    before = assert_same(view, "2026-06-01T00:00Z", "4h")
-    window = resolve({"start": START, "end": None}, now=view.now, tier="pro")
-    for _ in range(2):  # made, then remembered
-        with noted() as notes:
-            totals(view, OI_USD, window, "4h")
-        assert any("wrong unit" in note for note in notes)
-        assert any("replace" in note for note in notes)
-    archive.undo(1)
-    after = assert_same(View(archive, archive.now), "2026-06-01T00:00Z", "4h")
-    assert before["value"].tolist() != after["value"].tolist()
 
 
 @pytest.mark.parametrize("column", [OI_USD, VOLUME])

@@ -101,25 +101,6 @@ def test_those_who_ask_for_the_same_share_the_work() -> None:
     assert together.reads == alone.reads
 
 
-def test_one_key_has_at_most_three_answers_made_at_once_and_another_key_the_fourth_place() -> None:
-    """64 long requests of one key are under way; another key's first request is answered meanwhile."""
-    store = SlowStore()
-    with callers(store, 65) as clients, ThreadPoolExecutor(64) as pool:
-        waiting = [
-            pool.submit(one.body, "/volume/exchange-totals", tier="team", **window)
-            for one, window in zip(clients, WINDOWS[:64], strict=False)
-        ]
-        try:
-            store.await_count("reads", 3)
-            assert clients[64].body("/oi/exchanges-summary", tier="pro")["total"] == 2
-            assert clients[64].body("/oi/BTC/timeseries", tier="dev", range="1d")["symbol"] == "BTC"
-            assert store.reads == 3
-            assert not any(answer.done() for answer in waiting)
-        finally:
-            store.may.set()
-        assert len({len(answer.result(PATIENCE)["data"]) for answer in waiting}) > 1
-
-
 def test_work_that_nobody_waits_for_ends() -> None:
     """Eight clients go: three answers that were being made end, the five that waited are never started."""
     store = SlowStore()
