@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -14,10 +13,6 @@ from derivdata.sources.archive import Archive, open_archive
 from derivdata.sources.archive.engine import engine
 from derivdata.sources.archive.schemas import archive_table
 from tests.archive.rates import EVER, START, rates, said, say
-
-
-def rewrite(archive: Archive, **changes: Any) -> None:
-    say(archive.path, said(archive.path) | changes)
 
 
 def test_places_that_hold_no_archive(tmp_path: Path) -> None:
@@ -92,6 +87,7 @@ def test_the_damage_of_a_copy_is_not_told_of_the_other(archive: Archive, tmp_pat
 
 
 def test_files_of_another_table(archive: Archive) -> None:
-    rewrite(archive, tables={"oi_history": said(archive.path)["tables"]["funding_history"]})
+    text = said(archive.path)
+    say(archive.path, text | {"tables": {"oi_history": text["tables"]["funding_history"]}})
     with pytest.raises(ArchiveError, match="it holds funding_history, not oi_history"):
         archive.read("oi_history", *EVER)

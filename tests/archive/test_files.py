@@ -15,22 +15,18 @@ from tests.archive.rates import EVER, START, conformed, rates
 ROWS = 80
 
 
-def stepped(step: str) -> pd.DataFrame:
-    """Two pairs whose rows lie so far apart, from three in a month to all in one."""
-    frame = rates(["BTC"], hours=ROWS)
-    steps = (frame["time"] - START) // pd.Timedelta("1h")
-    return frame.assign(time=(START + steps * pd.Timedelta(step)).dt.as_unit("us"))
-
-
 @pytest.mark.parametrize("step", ["10D", "11h", "1h", "1min"])
 @pytest.mark.parametrize("month_rows", [4_000_000, 0])
 @pytest.mark.parametrize("batch", [1, 7, ROWS, 2 * ROWS - 1, 2 * ROWS])
 def test_a_file_holds_what_a_plain_grouping_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, month_rows: int, batch: int
 ) -> None:
+    """Two pairs whose rows lie so far apart, from three in a month to all in one."""
     monkeypatch.setattr(appending, "MONTH_ROWS", month_rows)
     monkeypatch.setattr(appending, "BATCH_ROWS", batch)
-    frame = stepped(step)
+    frame = rates(["BTC"], hours=ROWS)
+    steps = (frame["time"] - START) // pd.Timedelta("1h")
+    frame["time"] = (START + steps * pd.Timedelta(step)).dt.as_unit("us")
     assert open_archive(tmp_path).append("funding_history", frame, accept=["future"]) == 2 * ROWS
     files = {path.parent.name: path for path in tmp_path.rglob("*.parquet")}
     month, day = (frame["time"].dt.strftime(label) for label in ("%Y-%m", "%Y-%m-%d"))

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -196,20 +197,6 @@ def test_a_put_that_was_done_but_not_answered_is_a_success(
     assert len(archive.read(FUNDING, *EVER)) == 384
 
 
-def test_a_put_of_unknown_outcome_keeps_its_files(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connection breaks after the store has the manifest: what it names must stay."""
-
-    def broken(put: Callable[[], None]) -> None:
-        put()
-        raise ConnectionError("reset")
-
-    committing(monkeypatch, broken)
-    with pytest.raises(ArchiveError, match="the rows are there"):
-        archive.append(FUNDING, rates(["ETH"]))
-    monkeypatch.undo()
-    assert len(open_archive(archive.location).read(FUNDING, *EVER)) == 384
-
-
 @pytest.mark.parametrize(
     ("ignored", "header"), [({"IfNoneMatch", "IfMatch"}, "If-None-Match"), ({"IfMatch"}, "If-Match")]
 )
@@ -275,9 +262,7 @@ def test_places_without_an_archive(bucket: str, tmp_path: Path, monkeypatch: pyt
 def test_a_store_that_cannot_be_reached_is_one_clear_error(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        ObjectStore, "read_range", lambda *_: (_ for _ in ()).throw(ConnectionError("no route"))
-    )
+    monkeypatch.setattr(ObjectStore, "read_range", Mock(side_effect=ConnectionError("no route")))
     with pytest.raises(ArchiveError, match=r"s3://.*\.parquet: cannot be read: no route"):
         archive.read(FUNDING, *EVER)
 
@@ -388,47 +373,38 @@ def test_a_merge_that_others_overtake_leaves_no_file(bucket: str, monkeypatch: p
     assert objects_of(archive) == before
 
 
-@pytest.mark.parametrize("landed", [False, True])
-def test_a_put_of_unknown_outcome_beside_another_writer_s_is_told_as_that(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, landed: bool
+@pytest.mark.parametrize(
+    ("landed", "beside", "told"),
+    [
+        (True, "nobody", "the rows are there"),
+        (True, "another writer", "another writer has committed, and whether these rows were appended is not"),
+        (False, "another writer", "is not known: append again, rows that are stored are skipped: reset"),
+        (False, "no store", r"whether these rows were appended is not known: .*: reset"),
+    ],
+)
+def test_a_put_whose_connection_breaks_is_told_as_what_is_known_of_it(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, landed: bool, beside: str, told: str
 ) -> None:
-    """The other's commit is not taken for ours, whether ours was lost or is below it."""
-    real = ObjectStore._put
+    """What the manifest may name stays, and another's commit is not taken for ours."""
 
     def broken(put: Callable[[], None]) -> None:
-        monkeypatch.setattr(ObjectStore, "_put", real)
+        broken_put.undo()
         if landed:
             put()
-        assert open_archive(archive.location).append(FUNDING, rates(["SOL"])) == 192
+        if beside == "another writer":
+            assert open_archive(archive.location).append(FUNDING, rates(["SOL"])) == 192
+        if beside == "no store":
+            broken_put.setattr(ObjectStore, "_head", Mock(side_effect=ConnectionError("no route")))
         raise ConnectionError("reset")
 
-    committing(monkeypatch, broken)
-    with pytest.raises(
-        ArchiveError,
-        match="another writer has committed, and whether these rows were appended is not known: "
-        "append again, rows that are stored are skipped: reset",
-    ):
-        archive.append(FUNDING, rates(["ETH"]))
-    assert archive.append(FUNDING, rates(["ETH"])) == (0 if landed else 192)
-    assert archive.symbols(FUNDING) == ("BTC", "ETH", "SOL")
-    assert len(archive.read(FUNDING, *EVER)) == 576
-
-
-def test_a_store_that_is_lost_during_the_put_leaves_the_outcome_open(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nor can the manifest be read then: neither "nothing was appended" nor "the rows are there" is known."""
-
-    def unreachable(*_: Any) -> Any:
-        raise ConnectionError("no route")
-
-    def broken(_: Callable[[], None]) -> None:
-        monkeypatch.setattr(ObjectStore, "_head", unreachable)
-        raise ConnectionError("reset")
-
-    committing(monkeypatch, broken)
-    with pytest.raises(ArchiveError, match=r"whether these rows were appended is not known: .*: reset"):
-        archive.append(FUNDING, rates(["ETH"]))
+    with pytest.MonkeyPatch.context() as broken_put:
+        committing(broken_put, broken)
+        with pytest.raises(ArchiveError, match=told):
+            archive.append(FUNDING, rates(["ETH"]))
+    again = open_archive(archive.location)
+    assert again.append(FUNDING, rates(["ETH"])) == (0 if landed else 192)
+    assert again.symbols(FUNDING) == (("BTC", "ETH", "SOL") if beside == "another writer" else ("BTC", "ETH"))
+    assert len(again.read(FUNDING, *EVER)) == 192 * len(again.symbols(FUNDING))
 
 
 def test_a_manifest_that_cannot_be_read_does_not_hide_the_first_problem(
@@ -491,11 +467,8 @@ def test_an_upload_that_fails_leaves_no_draft(tmp_path: Path, monkeypatch: pytes
     draft.write_bytes(b"rows")
     assert list(tmp_path.iterdir()) == [draft]
 
-    class Unreachable:
-        def put_file(self, *_: str) -> None:
-            raise ConnectionError("no route")
-
-    monkeypatch.setattr(ObjectStore, "_files", Unreachable())
+    unreachable = Mock(**{"put_file.side_effect": ConnectionError("no route")})
+    monkeypatch.setattr(ObjectStore, "_files", unreachable)
     with pytest.raises(ConnectionError, match="no route"):
         store.publish(draft, "funding_history/2024-01/rows.parquet")
     assert list(tmp_path.iterdir()) == []

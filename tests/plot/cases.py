@@ -16,15 +16,10 @@ WATCHED = pd.DataFrame(
         "end": [made.START + pd.Timedelta(5, "h"), made.START + pd.Timedelta(12, "h")],
     }
 )
-HOLDS = ("1d", "2d", "4d", "7d", "14d")
-
-
-BACKTESTS = ("equity", "positions", "trades", "attribution", "turnover")
-
 CASES: dict[str, Callable[..., Any]] = {
     **{
         f"backtest_{kind}": lambda kind=kind, **k: plot.backtest(made.backtested(), kind, **k)
-        for kind in BACKTESTS
+        for kind in ("equity", "positions", "trades", "attribution", "turnover")
     },
     "backtest_capacity": lambda **k: plot.backtest(made.capacity_curve(), "capacity", **k),
     "backtest_sweep": lambda **k: plot.backtest(made.swept(), "sweep", **k),
@@ -34,7 +29,10 @@ CASES: dict[str, Callable[..., Any]] = {
         [made.carry("low", "high", "7d"), made.carry("low", "middle", "7d")], source=made.funding(), **k
     ),
     "carry_hold": lambda **k: plot.carry(
-        [made.carry("low", "middle", hold) for hold in HOLDS], "hold", source=made.funding(), **k
+        [made.carry("low", "middle", hold) for hold in ("1d", "2d", "4d", "7d", "14d")],
+        "hold",
+        source=made.funding(),
+        **k,
     ),
     "cumulative_funding": lambda **k: plot.cumulative_funding(
         made.constant(1.0, 10), made.payments(1.0, 10), venue="alpha", naive=True, **k

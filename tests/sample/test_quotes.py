@@ -119,18 +119,13 @@ def test_positioning_follows_the_published_law() -> None:
         means, counts = groups.mean()[groups.size() > 9], groups.size()[groups.size() > 9]
         noise = np.mean(law["deviation"] ** 2 / counts)
         assert len(means) > 300
-        assert (part["log"] - groups_mean(part)).std() == pytest.approx(law["deviation"], rel=0.02)
+        size = groups.transform("size")  # a row is a part of its own mean
+        apart = (part["log"] - groups.transform("mean")) * np.sqrt(size / (size - 1))
+        assert apart.std() == pytest.approx(law["deviation"], rel=0.02)
         assert np.sqrt(means.var() - noise) == pytest.approx(abs(law["crowding"]), rel=0.15)
         assert means.mean() == pytest.approx(law["mean"], abs=0.04)
     sums = rows["long_share"] + rows["short_share"]
     np.testing.assert_allclose(sums, 1.0, atol=1e-12)
-
-
-def groups_mean(part: pd.DataFrame) -> pd.Series:
-    """The mean over a symbol's venues at an instant, of the others: unbiased by the row itself."""
-    grouped = part.groupby(["symbol", "time"], observed=True)["log"]
-    count = grouped.transform("size")
-    return part["log"] - (part["log"] - grouped.transform("mean")) * np.sqrt(count / (count - 1))
 
 
 def test_accounts_are_long_where_longs_pay_and_takers_buy_what_rises() -> None:

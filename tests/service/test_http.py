@@ -6,6 +6,7 @@ import errno
 import gzip
 import os
 import socket
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -13,7 +14,6 @@ import requests
 
 from derivdata.errors import ArchiveError
 from derivdata.sources import service
-from derivdata.sources.query import Query
 from tests.service import market
 from tests.service.conftest import PATIENCE, Caller, serving
 from tests.service.memory_store import MemoryStore
@@ -82,23 +82,15 @@ def test_large_answers_are_compressed_where_that_is_accepted(ask: Caller) -> Non
         assert gzip.decompress(packed) == plain.content
 
 
-class Broken(MemoryStore):
-    """Fails in the way that it was told to."""
-
-    problem: Exception
-
-    def newest(self, query: Query) -> pd.DataFrame:
-        raise self.problem
-
-
 @pytest.mark.parametrize(
     ("problem", "status"),
     [(ArchiveError("gone"), 503), (OSError(5, "secret path"), 503), (ZeroDivisionError("secret"), 500)],
 )
-def test_failures_are_json_without_details(problem: Exception, status: int) -> None:
-    store = Broken({"funding_history": market.funding()}, now=market.NOW)
-    store.problem = problem
-    with serving(store) as ask:
+def test_failures_are_json_without_details(
+    problem: Exception, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MemoryStore, "newest", Mock(side_effect=problem))
+    with serving({"funding_history": market.funding()}) as ask:
         body = ask.error("/funding", status)
     assert set(body) == {"error"}
     assert type(problem).__name__ in body["error"]
