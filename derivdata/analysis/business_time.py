@@ -134,7 +134,10 @@ def fit(
     expiry = surface["expiry"].astype("datetime64[us]").astype("int64").astype(np.float64)
     weekend = ((weekend_us(expiry) - weekend_us(origin)) / YEAR_US).where(t > 0.0)
     when = xr.DataArray([times.instant(each, "events").value / 1e3 for each in events], dims="event")
-    _require_events(when, origin, expiry)
+    for each in when.to_numpy():
+        if each <= float(origin.min()) or each > float(expiry.max()):
+            at = np.datetime64(int(each), "us")
+            raise ValueError(f"the event at {at} does not lie between the surface and its last expiry")
     if measure == "atm":
         w = smile.total_variance(surface, 0.0, extrapolate=True).reset_coords(drop=True)
     else:
@@ -173,13 +176,6 @@ def _labelled(outputs: tuple[xr.DataArray, ...], surface: xr.Dataset, when: xr.D
     labels = {dim: surface[dim] for dim in surface.dims if dim in surface.coords and dim in result.dims}
     result = result.assign_coords(labels | {"event": when.to_numpy().astype("datetime64[us]")})
     return result.assign_attrs(origin_attrs(surface))
-
-
-def _require_events(when: xr.DataArray, origin: xr.DataArray, expiry: xr.DataArray) -> None:
-    for each in when.to_numpy():
-        if each <= float(origin.min()) or each > float(expiry.max()):
-            at = np.datetime64(int(each), "us")
-            raise ValueError(f"the event at {at} does not lie between the surface and its last expiry")
 
 
 def _fitted(

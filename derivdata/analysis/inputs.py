@@ -150,18 +150,14 @@ def along(data: xr.DataArray, *core: str, new: bool = False, **values: Any) -> l
             strange = [str(dim) for dim in value.dims if dim in core or not (new or dim in sizes)]
             if strange:
                 raise ValueError(f"{name} has the dim {strange[0]!r}, which it can not have beside the data")
-            _require_lengths(value, name, sizes)
+            for dim, size in value.sizes.items():
+                if dim not in value.indexes and size != sizes.get(dim, size):
+                    raise ValueError(f"{name} has {size} along {dim!r} where the data has {sizes[dim]}")
         elif not _fits(np.shape(value), shape):
             raise ValueError(
                 f"{name} has the shape {np.shape(value)}, which does not fit {shape} of the data"
             )
     return [_named(value, sizes) if _is_bare(value) else value for value in values.values()]
-
-
-def _require_lengths(value: xr.DataArray, name: str, sizes: Mapping[Hashable, int]) -> None:
-    for dim, size in value.sizes.items():
-        if dim not in value.indexes and size != sizes.get(dim, size):
-            raise ValueError(f"{name} has {size} along {dim!r} where the data has {sizes[dim]}")
 
 
 def _fits(own: tuple[int, ...], shape: tuple[int, ...]) -> bool:

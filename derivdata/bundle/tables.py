@@ -111,10 +111,12 @@ def table_of(entry: Entry, body: bytes, asof: str | None) -> pd.DataFrame | None
     fetcher = None if endpoint is None or entry.status != 200 else FETCHERS.get(endpoint.table)
     if endpoint is None or fetcher is None:
         return None
-    sent = _sent(endpoint, request_of(entry), inspect.signature(fetcher))
+    signature = inspect.signature(fetcher)
+    sent = _sent(endpoint, request_of(entry), signature)
     if sent is None:
         return None
-    unsent = _optional(inspect.signature(fetcher))
+    # A fetcher's own default may be sent
+    unsent = {n: None for n, p in signature.parameters.items() if p.default is not inspect.Parameter.empty}
     with _answering(entry, body, asof):
         frame = _called(fetcher, unsent | sent)
         if frame is None:
@@ -152,12 +154,6 @@ def _called(fetcher: Callable[..., pd.DataFrame], arguments: dict[str, Any]) -> 
         return fetcher(**arguments)
     except (DerivdataError, ValueError, TypeError):
         return None
-
-
-def _optional(signature: inspect.Signature) -> dict[str, Any]:
-    """None for every argument that may be left out: a fetcher's own default may be sent."""
-    empty = inspect.Parameter.empty
-    return {name: None for name, p in signature.parameters.items() if p.default is not empty}
 
 
 def _sent(endpoint: Endpoint, request: Request, signature: inspect.Signature) -> dict[str, Any] | None:

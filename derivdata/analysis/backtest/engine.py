@@ -204,7 +204,9 @@ def simulate(market: Market, rule: Any, account: Account, slippage: Slippage, la
         _earn(book, market, now, accrual, journal)
         if market.prices is not None:
             _close(book, now, book.unmarked_pairs(now.hours), Reason.NO_MARK, journal)
-            _liquidate(book, now, journal)
+            lost = book.lost_legs()  # below the maintenance margin: the other leg would be unhedged
+            at = np.flatnonzero(lost.any(axis=0))
+            _close(book, now, at, Reason.LIQUIDATION, journal, lost[:, at])
             book.transfer(now.hours, equity + journal.net_of(row))
         knowledge.advance(now.hours)
         if row == rows - 1:
@@ -239,13 +241,6 @@ def _earn(book: Book, market: Market, now: _Now, accrual: tuple[Floats, Floats],
     there = np.isfinite(rates)
     np.copyto(last, rates, where=there)
     at[there] = now.hours
-
-
-def _liquidate(book: Book, now: _Now, journal: Journal) -> None:
-    """Close pairs of which a leg is below its maintenance margin: the other leg would be unhedged."""
-    lost = book.lost_legs()
-    at = np.flatnonzero(lost.any(axis=0))
-    _close(book, now, at, Reason.LIQUIDATION, journal, lost[:, at])
 
 
 def _close(

@@ -53,7 +53,11 @@ def apply(kernel: Callable[..., tuple[Any, ...]], arrays: Sequence[Any], dtypes:
         order = max(labelled, key=lambda each: each.ndim).dims
         return [each.transpose(*order, ...) for each in _under_labels(kernel, arrays, dtypes)]
     if any(_is_dask(each) for each in arrays):
-        return [each.data for each in _under_labels(kernel, _wrapped(arrays), dtypes)]
+        shape = np.broadcast_shapes(*(np.shape(each) for each in arrays))
+        dims = [f"axis_{i}" for i in range(len(shape))]  # counted from the last, as broadcasting does
+        full = [each if _is_dask(each) else np.asarray(each) for each in arrays]
+        wrapped = [xr.DataArray(np.broadcast_to(each, shape), dims=dims) for each in full]
+        return [each.data for each in _under_labels(kernel, wrapped, dtypes)]
     return [each[()] for each in _blocked(kernel, dtypes, *arrays)]
 
 
@@ -70,14 +74,6 @@ def _under_labels(
 
     outputs = applied(whole, *arrays, out=[[]] * len(dtypes), types=dtypes)
     return outputs if isinstance(outputs, tuple) else (outputs,)
-
-
-def _wrapped(arrays: Sequence[Any]) -> list[xr.DataArray]:
-    """Bare dask arrays under names for their axes, counted from the last as broadcasting does."""
-    shape = np.broadcast_shapes(*(np.shape(each) for each in arrays))
-    dims = [f"axis_{i}" for i in range(len(shape))]
-    full = [each if _is_dask(each) else np.asarray(each) for each in arrays]
-    return [xr.DataArray(np.broadcast_to(each, shape), dims=dims) for each in full]
 
 
 def _blocked(

@@ -146,7 +146,9 @@ def _regress(features: Floats, outcomes: Floats, prior: Floats, plan: Plan, want
     weight = _weights(features)
     coefficients = _coefficients(features, outcomes, weight, prior, plan)
     expected = np.einsum("tk,ket->et", coefficients, features)
-    worth = _worth(features, outcomes, plan)
+    decided = (np.isfinite(features[0]) & np.isfinite(outcomes)).sum(axis=0) > 1
+    known = np.pad(np.cumsum(decided), (plan.hold, 0))[: decided.size]
+    worth = known / plan.hold  # the independent decisions that the outcomes known at each period are worth
     expected *= _shrinkage(expected, outcomes, weight, plan) * worth / (worth + _SCEPTICAL)
     long, short = pair_places(len(outcomes))
     kept = np.arange(plan.phase, outcomes.shape[1], plan.stride)
@@ -263,13 +265,6 @@ def penalised(normal: Floats, target: Floats, prior: Floats, share: float) -> Fl
     penalty = share * np.trace(normal, axis1=1, axis2=2)[:, None, None] / size + TINY
     drawn = target + penalty * prior[:, None]
     return np.asarray(np.linalg.solve(normal + penalty * np.eye(size), drawn)[..., 0])
-
-
-def _worth(features: Floats, outcomes: Floats, plan: Plan) -> Floats:
-    """Return at each period the independent decisions that the outcomes known there are worth."""
-    decided = (np.isfinite(features[0]) & np.isfinite(outcomes)).sum(axis=0) > 1
-    known = np.pad(np.cumsum(decided), (plan.hold, 0))[: decided.size]
-    return np.asarray(known / plan.hold, dtype=np.float64)
 
 
 def _shrinkage(expected: Floats, outcomes: Floats, weight: Floats, plan: Plan) -> Floats:

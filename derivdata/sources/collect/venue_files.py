@@ -147,12 +147,6 @@ def _binance(kind: str, market: str, tables: Mapping[str, int], *, name: str = "
     )
 
 
-def _bvol(name: str) -> Instrument:
-    """Return what an index such as BTCBVOLUSDT is of, by its coin."""
-    coin = name.removesuffix("BVOLUSDT")
-    return Instrument(coin, coin, "USDT")
-
-
 _METRICS = {"oi_history": 288, "positioning_history": 864}
 FILES: tuple[FileKind, ...] = (
     *(_binance("fundingRate", market, {"funding_settlements": 3}) for market in ("um", "cm")),
@@ -164,7 +158,7 @@ FILES: tuple[FileKind, ...] = (
     _binance("BVOLIndex", "um", {"volatility_index_published": 24}, offset=pd.Timedelta(1, "h"))._replace(
         path="/data/option/daily/BVOLIndex/{contract}BVOLUSDT/{contract}BVOLUSDT-BVOLIndex-{period}.zip",
         period="%Y-%m-%d",
-        instrument=_bvol,
+        instrument=lambda name: Instrument(coin := name.removesuffix("BVOLUSDT"), coin, "USDT"),
     ),
     _binance("markPriceKlines", "cm", {"prices_history": 24}, name="1h", fixed={"kind": "mark"}),
     FileKind(

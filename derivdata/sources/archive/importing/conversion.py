@@ -118,9 +118,11 @@ def _numbers(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str
     for name in wanted:
         raw = plan.raw(name, chunk)
         if raw is not None:
-            columns[name] = numbers(raw, name, rejections, suffix=_suffix(name, raw, plan))
+            columns[name] = values = numbers(raw, name, rejections, suffix=_suffix(name, raw, plan))
             if kinds.get(name) in (Kind.COUNT, Kind.RANK):
-                _hold_to_whole(columns[name], name, rejections)
+                broken = np.isfinite(values) & (values != np.round(values))
+                for first in values[broken][:1]:
+                    rejections.reject(broken, f"{name}={first:g} is not a whole number")
     return columns
 
 
@@ -155,11 +157,6 @@ def _hold_to_range(columns: dict[str, Any], plan: ImportPlan, rejections: Reject
         rejections.reject(
             ahead, lambda i: f"time={times.iso(stamps[i])} lies in the future (or --accept future)"
         )
-
-
-def _hold_to_whole(values: Any, name: str, rejections: Rejections) -> None:
-    broken = np.isfinite(values) & (values != np.round(values))
-    rejections.reject(broken, lambda i: f"{name}={values[i]:g} is not a whole number")
 
 
 def _times(chunk: Chunk, plan: ImportPlan, rejections: Rejections, columns: dict[str, Any]) -> dict[str, Any]:
