@@ -342,7 +342,7 @@ def test_the_section_counts_forecasts_above_costs_and_says_what_is_in_them(fee: 
         add_missing_note=lambda words: None,
         figure=lambda plot, data, reading, **how: told.append(reading),
     )
-    carry._forecast_note(section, rates, found)
+    carry._forecast_note(section, rates, found, priced=False)
     carry._spreads(section, rates, [_pair_of(rates)._replace(forecast=found.isel(symbol=0, pair=0))])
     of = (
         "funding and prices: what the prices of the two legs do against each other is in it."
@@ -351,6 +351,46 @@ def test_the_section_counts_forecasts_above_costs_and_says_what_is_in_them(fee: 
     )
     assert all(f" It is of {of}" in words for words in told)
     assert f" Of 2 positions {int(fee < 10.0)} have a forecast above their costs." in told[0]
+
+
+@pytest.mark.parametrize(
+    ("levels", "known"),
+    [
+        ({"a": 100.0, "b": 101.0}, True),
+        ({"a": 100.0, "b": 0.91}, False),  # another coin
+        ({"a": 100.0}, False),
+        ({}, False),
+    ],
+)
+def test_the_widest_pairs_are_forecast_with_prices_where_all_of_their_marks_are_known(
+    levels: dict[str, float], known: bool
+) -> None:
+    rates = _spread_rates(3.0 + np.random.default_rng(5).standard_normal(1_080))
+    times = rates.panel.indexes["time"].tz_localize("UTC")
+    parts = [
+        rows(
+            "prices_history",
+            symbol="BTC",
+            exchange=venue,
+            timestamp=times,
+            y=level,
+            kind="mark",
+            resolution="8h",
+        )
+        for venue, level in levels.items()
+    ]
+    asked: list[Any] = []
+    table = pd.concat(parts) if parts else None
+    data: Any = SimpleNamespace(past_marks=lambda *names: asked.append(names) or table)
+    fees, widest = {"a": 2.0, "b": 2.0}, pd.DataFrame({"symbol": ["BTC"], "long": ["a"], "short": ["b"]})
+    forecasts = funding.forecast_carry(rates.panel, hold="7d", fee_bps=fees)
+    shown, marks = carry._priced(data, rates, fees, forecasts, widest)
+    assert asked == [(["BTC"], ["a", "b"])]
+    assert ("price_bps" in shown) == (marks is not None) == known
+    short = rates.panel.isel(time=slice(20))  # no forecast: none is asked for
+    none = funding.forecast_carry(short, hold="7d", fee_bps=fees)
+    assert carry._priced(data, rates, fees, none, widest) == (none, None)
+    assert len(asked) == 1
 
 
 def test_a_trend_that_cannot_be_told_is_not_named() -> None:
@@ -374,7 +414,7 @@ def test_forecast_carry_is_drawn_from_a_day_to_a_month() -> None:
     for days, shown in ((333, [1, 2, 4, 7, 14, 21, 30]), (60, [1, 2, 4, 7, 14])):
         rates = _spread_rates(5.0 + np.random.default_rng(3).standard_normal(3 * days))
         pair, drawings = _pair_of(rates), Drawings(several=False)
-        tasks = carry._by_holding(drawings, rates, {"a": 2.0, "b": 2.0}, pair)
+        tasks = carry._by_holding(drawings, rates, {"a": 2.0, "b": 2.0}, pair, None)
         drawings.finish()
         carry._holding(section, rates, pair, tasks)
         assert [float(each["hold_hours"]) / 24 for each in drawn.pop()] == shown

@@ -215,6 +215,15 @@ class Data:
         )
         return self._fetch_once(f"prices of {symbol}", fetch, optional=True)
 
+    def past_marks(self, symbols: list[str], venues: list[str]) -> pd.DataFrame | None:
+        """Return table ``prices_history`` of the last year, or of the window if that is longer."""
+        window = self.report_options.window
+        start = min(window.start, window.end - _PAST)
+        fetch = partial(prices.history, symbols, start, window.end, venues=venues, resolution="8h")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataNotice)  # the section on provenance lists it
+            return self._fetch_once("marks of the widest pairs", fetch, optional=True)
+
     def liquidations(self) -> pd.DataFrame | None:
         """Return table ``liquidations_events`` of the last week at most."""
         wanted = self.report_options

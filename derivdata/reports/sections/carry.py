@@ -19,6 +19,7 @@ from derivdata.reports.data import Data, Rates
 from derivdata.reports.drawing import Drawings, Task
 from derivdata.reports.html_page import WIDE, Section, count, lasting, pct, rate
 from derivdata.reports.report_options import FEE_BPS, OTHERS, ReportOptions
+from derivdata.tables.panels import panel
 
 _PAIRS = 6
 _DAYS = 7
@@ -80,15 +81,16 @@ def carry_section(data: Data) -> Section:
     fees = {str(venue): data.report_options.fee(str(venue)) for venue in rates.panel["exchange"].values}
     past = data.past_rates or rates
     forecasts = funding.forecast_carry(past.panel, hold=_HOLD, fee_bps=fees)
-    pairs = [_pair(rates, fees, forecasts, *row) for row in widest.itertuples(index=False)]
-    _forecast_note(section, past, forecasts)
+    shown, marks = _priced(data, past, fees, forecasts, widest)
+    pairs = [_pair(rates, fees, shown, *row) for row in widest.itertuples(index=False)]
+    _forecast_note(section, past, forecasts, priced=marks is not None)
     forecast = [pair for pair in pairs if np.isfinite(float(pair.forecast["net_bps"]))]
     if forecast:
         _spreads(section, rates, forecast)
     drawings = data.drawings or Drawings(several=False)
     record = drawings.add(partial(funding.pick_record, past.panel, hold=f"{_RECORD_DAYS[0]}d", fee_bps=fees))
     firsts = {pair.symbol: pair for pair in reversed(forecast)}
-    curves = [(pair, _by_holding(drawings, past, fees, pair)) for pair in reversed(firsts.values())]
+    curves = [(pair, _by_holding(drawings, past, fees, pair, marks)) for pair in reversed(firsts.values())]
 
     def rest() -> None:
         drawings.finish([record, *(task for _, tasks in curves for task in tasks)])
@@ -96,7 +98,6 @@ def carry_section(data: Data) -> Section:
             _holding(section, past, pair, tasks)
         section.table(pd.DataFrame([_row(pair) for pair in pairs]), formats=_FORMATS)
         _unknown(section, pairs)
-        _blind(section, rates)
         section.text(_record(past, fees, record.made))
         _findings(section, pairs, forecast)
 
@@ -112,14 +113,43 @@ def _costs(options: ReportOptions) -> str:
     return (
         "A spread is the short venue's rate less the long venue's. A pair trades four times: in and out on "
         f"both venues. Cost of one trade: {costs} ({whose}). Figures are per year of one leg's notional for "
-        f"a pair held {_DAYS} days; slippage, funding caps, margin, borrow, transfers and the risk of either "
+        f"a pair held {_DAYS} days; slippage, margin, borrow, transfers and the risk of either "
         "venue are not in them. The break-even lets what stays of the spread revert to its mean of the "
         "window with the half-life beside it; “cannot tell” stands where the window allows everything from "
         "one step to for ever, a blank where nothing of the spread lasts a step."
     )
 
 
-def _forecast_note(section: Section, past: Rates, forecasts: xr.Dataset) -> None:
+def _priced(
+    data: Data, past: Rates, fees: Mapping[str, float], forecasts: xr.Dataset, widest: pd.DataFrame
+) -> tuple[xr.Dataset, xr.DataArray | None]:
+    """Return forecasts of the widest pairs, with their marks; of funding only where a pair lacks these."""
+    rows = list(widest[["symbol", "long", "short"]].itertuples(index=False, name=None))
+    legs = sorted({(long, short) for _, long, short in rows})
+    known = [bool(_of(forecasts, *row)["net_bps"].notnull()) for row in rows]
+    symbols, venues = (
+        sorted({symbol for symbol, *_ in rows}),
+        sorted({venue for pair in legs for venue in pair}),
+    )
+    table = data.past_marks(symbols, venues) if any(known) else None
+    if table is None:
+        return forecasts, None
+    marks = panel(table)
+    try:
+        priced = funding.forecast_carry(past.panel, legs, hold=_HOLD, fee_bps=fees, prices=marks)
+    except ValueError:  # another coin under the same ticker, which the section on quality names
+        return forecasts, None
+    whole = known == [bool(_of(priced, *row)["net_bps"].notnull()) for row in rows]
+    return (priced, marks) if whole else (forecasts, None)
+
+
+def _of(forecasts: xr.Dataset, symbol: str, long: str, short: str) -> xr.Dataset:
+    of_symbol = forecasts.sel(symbol=symbol)
+    place = np.flatnonzero((of_symbol["long"] == long) & (of_symbol["short"] == short))[0]
+    return of_symbol.isel(pair=int(place))
+
+
+def _forecast_note(section: Section, past: Rates, forecasts: xr.Dataset, *, priced: bool) -> None:
     """Say what the forecast rests on, and how many positions it finds above their costs."""
     net = forecasts["net_bps"]
     if not net.notnull().any():
@@ -132,9 +162,10 @@ def _forecast_note(section: Section, past: Rates, forecasts: xr.Dataset) -> None
     section.text(
         "The forecast is a regression over all pairs on what each paid in the last 8 hours, day, three days, "
         f"week and sixty days, learnt from {_days(past):.0f} days of rates; its interval comes from the "
-        f"errors of its own past forecasts, and is to contain nine in ten outcomes. {said_of(forecasts)} Of "
-        f"{of:,} positions {clear:,} have a forecast above their costs. The largest of so many is large by "
-        "luck too: what past picks earned stands below."
+        f"errors of its own past forecasts, and is to contain nine in ten outcomes. {said_of(forecasts)} "
+        f"{'For the widest pairs, below, it is. ' if priced else ''}Of {of:,} positions {clear:,} have a "
+        "forecast above their costs. The largest of so many is large by luck too: what past picks earned "
+        "stands below."
     )
     if bool((forecasts["status"] & FundingStatus.FEW_DECISIONS).any()):
         worth = float(forecasts["decisions"].where(net.notnull()).min())
@@ -182,10 +213,8 @@ def _pair(
     times = panel["time"].values
     if both.size and times[-1] - times[both[-1]] <= np.timedelta64(1, "D"):
         panel = panel.isel(time=slice(None, both[-1] + 1))
-    of_symbol = forecasts.sel(symbol=symbol)
-    place = int(np.flatnonzero((of_symbol["long"] == long) & (of_symbol["short"] == short))[0])
     even = funding.breakeven(panel, long, short, fee_bps=fees)
-    return Pair(symbol, long, short, spread, favour, of_symbol.isel(pair=place), even)
+    return Pair(symbol, long, short, spread, favour, _of(forecasts, symbol, long, short), even)
 
 
 def _holds_a_period(rates: Rates) -> bool:
@@ -251,31 +280,13 @@ def _row(pair: Pair) -> dict[str, object]:
     }
 
 
-def _blind(section: Section, rates: Rates) -> None:
-    """Add what the widest pair earned when it was picked beforehand, out of sample."""
-    words = []
-    for symbol in rates.panel["symbol"].values:
-        panel = rates.panel.sel(symbol=symbol)
-        if panel.sizes["time"] < 2:
-            continue
-        record = funding.pick_record(panel, hold="1d", fee_bps=0.0, rule="last")
-        picked = funding.pick_summary(record, least_predicted_bps=None)
-        if int(picked["picks"]) >= _LEAST_PICKS:
-            favour, earned = float(picked["share_positive"]), float(picked["realised_net_bps"])
-            days = f"{pct(favour, 0)} of {int(picked['picks'])} days in favour"
-            words.append(f"{symbol}: {days}, {earned:+.1f} bps a day before costs")
-    section.text(
-        "These pairs were picked as the widest in this same window (in sample), so expect less of them. "
-        "Picked out of sample, each day the pair that was widest just before, they earned: "
-        + ("; ".join(words) if words else "too few days to say")
-        + "."
-    )
-
-
-def _by_holding(drawings: Drawings, past: Rates, fees: Mapping[str, float], pair: Pair) -> list[Task]:
+def _by_holding(
+    drawings: Drawings, past: Rates, fees: Mapping[str, float], pair: Pair, marks: xr.DataArray | None
+) -> list[Task]:
     """Have a pair forecast over the holding times beside the one that it has a forecast of."""
-    panel, legs = past.panel.sel(symbol=pair.symbol), [(pair.long, pair.short)]
-    forecast = partial(funding.forecast_carry, panel, legs, fee_bps=fees)
+    rates, legs = past.panel.sel(symbol=pair.symbol), [(pair.long, pair.short)]
+    prices = None if marks is None else marks.sel(symbol=pair.symbol)
+    forecast = partial(funding.forecast_carry, rates, legs, fee_bps=fees, prices=prices)
     return [drawings.add(partial(forecast, hold=hold)) for hold in _HOLDS if hold != _HOLD]
 
 
@@ -296,13 +307,14 @@ def _holding(section: Section, past: Rates, pair: Pair, tasks: list[Task]) -> No
 
 def _record(past: Rates, fees: Mapping[str, float], record: xr.Dataset) -> str:
     """Say what past picks were forecast to earn and earned, over the longest holding time first: `record`."""
+    blind = "These pairs were picked as the widest in this same window (in sample), so expect less of them. "
     for days in _RECORD_DAYS:
         if days < _RECORD_DAYS[0]:
             record = funding.pick_record(past.panel, hold=f"{days}d", fee_bps=fees)
         summary = funding.pick_summary(record)
         if int(summary["picks"]) >= _LEAST_PICKS:
-            return _said(summary, days, _days(past))
-    return "Too few past picks were forecast to clear their costs for a record of them."
+            return blind + _said(summary, days, _days(past))
+    return blind + "Too few past picks were forecast to clear their costs for a record of them."
 
 
 def _said(summary: xr.Dataset, days: int, history: float) -> str:
@@ -338,7 +350,8 @@ def _findings(section: Section, pairs: list[Pair], forecast: list[Pair]) -> None
         section.finding("left", "Unknown: no pair's carry can be forecast from this window.")
         return
     sure = [p for p in forecast if float(p.forecast["net_low_bps"]) > 0]
-    label = "of the widest pairs clear their costs by funding in 19 of 20 outcomes (in sample)"
+    by = of_what(forecast[0].forecast)
+    label = f"of the widest pairs clear their costs by {by} in 19 of 20 outcomes (in sample)"
     section.number(f"{len(sure)} of {len(pairs)}", label, window=f"held {_DAYS} days")
     for pair in sorted(sure, key=lambda p: -float(p.forecast["net_bps"]))[:4]:
         section.finding("left", _earning(pair))
