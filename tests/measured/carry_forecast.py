@@ -212,6 +212,10 @@ def main(options: Sequence[str] = ()) -> int:
         return 0
     _print_scores(scores(forecasts(panel)))
     _print_rules({cost: {rule: after(record, cost) for rule, record in free.items()} for cost in COSTS})
+    for hold in HOLDS[:2]:
+        record = funding.pick_record(panel, hold=hold, fee_bps=0.0)
+        for cost in COSTS[1:]:
+            _print_picks(cost, hold, after(record, cost))
     return 0
 
 
@@ -251,8 +255,7 @@ def _print_rules(records: dict[float, dict[str, xr.Dataset]]) -> None:
     print("|---|---|---|---|---|---|---|---|")
     for cost, rules in records.items():
         for rule, record in rules.items():
-            for period, (start, end) in [*PERIODS.items(), ("pooled", ("1970", "2100"))]:
-                _print_picks(cost, rule, period, record.sel(time=slice(start, end)))
+            _print_picks(cost, rule, record)
     print("\n| cost, bps | forecast less | a decision, bps | 95 % |")
     print("|---|---|---|---|")
     for cost, rules in records.items():
@@ -278,16 +281,17 @@ def advantage(record: xr.Dataset, other: xr.Dataset) -> tuple[float, float, floa
     return float(np.nanmean(apart)), float(low), float(high)
 
 
-def _print_picks(cost: float, rule: str, period: str, record: xr.Dataset) -> None:
-    summary = funding.pick_summary(record, least_predicted_bps=0.0)
-    found = {str(name): float(figure) for name, figure in summary.items()}
-    ends = [f"{100 * found[name]:.0f}" for name in ("coverage", "coverage_low", "coverage_high")]
-    print(
-        f"| {cost:g} | {rule} | {period} | {found['picks']:.0f} | {found['predicted_net_bps']:.1f} | "
-        f"{found['realised_net_bps']:.1f} | {found['difference_bps']:+.1f} "
-        f"[{found['difference_low_bps']:.1f}, {found['difference_high_bps']:.1f}] | "
-        f"{'{} % [{}, {}]'.format(*ends) if rule == 'forecast' else ''} |"
-    )
+def _print_picks(cost: float, label: str, record: xr.Dataset) -> None:
+    for period, (start, end) in [*PERIODS.items(), ("pooled", ("1970", "2100"))]:
+        summary = funding.pick_summary(record.sel(time=slice(start, end)), least_predicted_bps=0.0)
+        found = {str(name): float(figure) for name, figure in summary.items()}
+        ends = [f"{100 * found[name]:.0f}" for name in ("coverage", "coverage_low", "coverage_high")]
+        covered = "{} % [{}, {}]".format(*ends) if record.attrs["rule"] == "forecast" else ""
+        print(
+            f"| {cost:g} | {label} | {period} | {found['picks']:.0f} | {found['predicted_net_bps']:.1f} | "
+            f"{found['realised_net_bps']:.1f} | {found['difference_bps']:+.1f} "
+            f"[{found['difference_low_bps']:.1f}, {found['difference_high_bps']:.1f}] | {covered} |"
+        )
 
 
 def _rows(history: Any, symbol: int) -> _Rows:
