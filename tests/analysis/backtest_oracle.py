@@ -4,8 +4,6 @@ Nothing is shared with the library. Rates, intervals and prices are nested lists
 where there is none; `wanted` answers which pair of one symbol to hold.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Recorded Deribit chains as the table ``options_snapshot``, with their prices in coin."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from tests.support.shared import shared_path
@@ -16,11 +14,9 @@ STAMPS_2026 = (
     "20260122T092642Z",
     "20260124T211821Z",
 )
-HALF_EMPTY = "20260113T092145Z"
 
 
 def chain_2026(stamp: str) -> pd.DataFrame:
-    """BTC and ETH of one recorded instant."""
     raw = pd.read_csv(shared_path(f"data/options_deribit_2026/deribit_options_snapshot_{stamp}.csv"))
     return pd.DataFrame(
         {

@@ -1,7 +1,5 @@
 """Funding panels made by hand for the tests of the funding analysis."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -64,7 +62,6 @@ def noisy(
 
 
 def dollars(panel: xr.DataArray, *, seed: int = 2, gaps: float = 0.1) -> xr.DataArray:
-    """Open interest beside a panel."""
     rng = np.random.default_rng(seed)
     values = rng.lognormal(15.0, 1.0, panel.shape)
     values[rng.random(panel.shape) < gaps] = np.nan
@@ -75,9 +72,3 @@ def dollars(panel: xr.DataArray, *, seed: int = 2, gaps: float = 0.1) -> xr.Data
         .assign_attrs(units="USD")
         .rename("oi_usd")
     )
-
-
-def latest(panel: xr.DataArray) -> xr.DataArray:
-    """The last value over time that is not missing."""
-    others = [dim for dim in panel.dims if dim != "time"]
-    return panel.to_series().groupby(level=others).last().to_xarray()

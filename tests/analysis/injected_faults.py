@@ -3,8 +3,6 @@
 ``python -m tests.analysis.injected_faults`` prints the table of docs/methods/quality.md.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Chains made by hand: rows on top of a plain call; and a chain a day at noon, listed as on Deribit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,8 +1,7 @@
-"""Slow, readable references: Mingone's map, one surface at a time, and a fit over it by scipy."""
+"""A slow, readable reference: Mingone's map, one surface at a time."""
 
 import numpy as np
 import xarray as xr
-from scipy.optimize import least_squares
 
 YEARS = np.array([1, 3, 7, 14, 30, 60, 90, 180]) / 365
 
@@ -31,7 +30,6 @@ def mingone(rho, log_first, log_steps, shares):
 
 
 def draw(rng, count):
-    """A random surface of `count` expiries that keeps every condition."""
     rho = np.tanh(rng.normal(-0.3, 0.4) + rng.normal(0, 0.15, count))
     return mingone(rho, rng.normal(-6, 1), rng.normal(-5, 1.5, count - 1), rng.uniform(0.05, 0.95, count))
 
@@ -49,25 +47,7 @@ def quotes(theta, rho, psi, years, strikes=15, spread=2.5):
     return k, np.sqrt(w / years[:, None])
 
 
-def scipy_cost(k, iv, years):
-    """Least sum of squares that scipy finds over Mingone's map from ρ = 0 and half of all room."""
-    count = len(years)
-    w = iv**2 * years[:, None]
-    scale = 2 * np.sqrt(w * years[:, None])
-
-    def residual(x):
-        shares = 1 / (1 + np.exp(-x[2 * count :]))
-        theta, rho, psi = mingone(np.tanh(x[:count]), x[count], x[count + 1 : 2 * count], shares)
-        return ((ssvi(k, theta[:, None], rho[:, None], psi[:, None]) - w) / scale).ravel()
-
-    atm = np.array([np.interp(0.0, k[i], w[i]) for i in range(count)])
-    steps = np.log(np.maximum(np.diff(atm), 1e-3 * atm[1:]))
-    start = np.concatenate([np.zeros(count), [np.log(atm[0])], steps, np.zeros(count)])
-    return 2 * least_squares(residual, start, x_scale="jac").cost
-
-
 def labelled(k, iv, years):
-    """The same as DataArrays over expiry and strike."""
     dims = ("expiry", "strike")
     return xr.DataArray(k, dims=dims), xr.DataArray(iv, dims=dims), xr.DataArray(years, dims="expiry")
 

@@ -1,7 +1,5 @@
 """Figures that documentation pages state and long tests measure."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -4,8 +4,6 @@
 variance that is nowhere negative.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -20,7 +18,6 @@ def raw_svi(k: Floats, a: float, b: float, rho: float, m: float, sigma: float) -
 
 
 def vol_residuals(k: Floats, iv: Floats, t: float, parameters: Floats) -> Floats:
-    """Residuals of volatility, linearised at the quotes."""
     return (raw_svi(k, *parameters) - iv**2 * t) / (2.0 * iv * t)
 
 

@@ -1,7 +1,5 @@
 """Published and made smiles for the tests of `derivdata.analysis.smile`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,6 @@ def published(name: str, family: str) -> dict[str, float]:
 
 
 def raw_sets() -> dict[str, svi.Raw]:
-    """Every raw set of ``svi_parameters.csv``."""
     table = pd.read_csv(known_path("svi_parameters"))
     names = table.loc[table["family"] == "raw", "set"].unique()
     return {name: svi.Raw(**published(name, "raw")) for name in names}

@@ -1,7 +1,3 @@
-"""Alignment never looks ahead, and a hole is never a payment of zero."""
-
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,3 @@
-"""Basis against the index and between venues, and open interest in coins."""
-
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

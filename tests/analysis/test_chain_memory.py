@@ -1,9 +1,4 @@
-"""A history of chains takes memory in proportion to its rows, not to the grid of all its labels."""
-
-from __future__ import annotations
-
 import sys
-import tracemalloc
 
 import dask.array  # noqa: F401  (imported here, so that no measurement holds the import)
 import numpy as np
@@ -13,27 +8,6 @@ import xarray as xr
 from derivdata.analysis import chain, surface
 from derivdata.analysis.chain import labels
 from tests.analysis.made_chains import daily_chains
-
-
-def peak_of(work) -> int:
-    """The most bytes that Python, numpy and pandas held beside what was there before."""
-    tracemalloc.start()
-    work()
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return peak
-
-
-def test_memory_grows_with_the_rows(monkeypatch):
-    """Four times the days: four times the rows, and sixteen times the places of the grid of smiles."""
-    monkeypatch.setattr(labels, "MOST_CELLS", 20_000)
-    monkeypatch.setattr(labels, "CHUNK_CELLS", 50_000)
-    few, many = (chain.clean(daily_chains(days)) for days in (10, 40))
-    assert len(many) / len(few) == pytest.approx(4.0, rel=0.05)
-    places = [chain.smiles(options)["iv"].size for options in (few, many)]
-    assert places[1] / places[0] > 8
-    peaks = [peak_of(lambda options=options: chain.smiles(options)) for options in (few, many)]
-    assert peaks[1] / peaks[0] < 4.5
 
 
 def test_lazy_smiles_are_the_filled_ones(monkeypatch):

@@ -1,14 +1,9 @@
-"""From chains to surfaces: what was cleaned stays, no expiry is lost, many chains are those of many calls."""
-
 import numpy as np
 import pandas as pd
 import pytest
 
-import derivdata as dd
-from derivdata.analysis import black76, chain, position, smile, surface
+from derivdata.analysis import black76, chain, smile, surface
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.points import points_at_expiries
-from derivdata.sources.sample.options import bates
 from tests.analysis import made_chains
 
 START = pd.Timestamp("2026-03-01T00:00", tz="UTC")
@@ -121,26 +116,7 @@ def test_bid_and_ask_need_prices(loss):
             surface.from_chain(options(), loss=loss)
 
 
-def test_short_expiries_of_the_sample_have_the_curvature_of_its_model():
-    """Jumps lift the far strikes, which nobody bids for: with their marks in full the 10-delta butterflies
-    of the first three expiries are 2.2, 1.8 and 2.2 points, and volatility at the money is 0.7 too low."""
-    dd.connect("sample")
-    fitted = surface.from_chain(dd.options.snapshot("BTC", "deribit"))
-    found = points_at_expiries(fitted, ["atm", "bf10"])
-    at = fitted["as_of"].to_numpy().reshape(1).astype("datetime64[us]").astype(np.int64)
-    for place in range(3):
-        years = fitted["year_fraction"].to_numpy()[[place], None]
-        k = np.linspace(-1.5, 1.5, 301) * np.sqrt(years[0])
-        w = bates.total_variance("BTC", "deribit", years, at, k[:, None], np.zeros(k.size, int))[:, 0]
-        vol = np.sqrt(w / years[0])
-        greeks = black76.greeks(1.0, np.exp(k), years[0], vol, "call", which=["delta"])
-        put, call = np.interp([-0.9, -0.1], -greeks["delta"], vol)
-        middle = np.interp(0.0, k, vol)
-        assert float(found["atm"][place]) == pytest.approx(middle, abs=1e-3)
-        assert float(found["bf10"][place]) == pytest.approx((put + call) / 2 - middle, abs=2.5e-3)
-
-
-def test_skew_stickiness_of_a_history_and_a_scenario_by_it():
+def test_skew_stickiness_of_a_history():
     """Straight smiles whose level moves by 1.4 times the skew: beta is 1.4 × −0.3."""
     skew, ratio, days = -0.3, 1.4, 40
     moves = 0.02 * np.random.default_rng(5).standard_normal(days)
@@ -166,11 +142,3 @@ def test_skew_stickiness_of_a_history_and_a_scenario_by_it():
     assert 0.0 < float(found["skew_stickiness_error"]) < 0.02
     fell, slow = moves[1:] - moves[1:].mean(), np.diff(levels) - np.diff(levels).mean()
     assert float(found["spot_beta"]) == pytest.approx((fell @ slow) / (fell @ fell), rel=0.01)
-    leg = pd.DataFrame(
-        {"expiry": [at + pd.Timedelta("30D")], "strike": [spot], "side": ["put"], "quantity": [1.0]}
-    )
-    last = surface.from_chain(chains[chains["time"] == at])
-    by_ratio = position.scenarios(leg, last, spot_change=-0.05, sticky=float(found["skew_stickiness"]))
-    iv = level + ratio * skew * np.log(0.95) + skew * np.log(1 / 0.95)
-    expected = black76.price(0.95 * spot, spot, 30 / 365, iv, "put")
-    assert by_ratio["value"].sel(currency="usd").item() == pytest.approx(expected, rel=2e-3)

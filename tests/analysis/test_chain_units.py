@@ -1,17 +1,11 @@
-"""Venues that pay in coin and venues that pay in USD, in one table: each row keeps its own unit."""
-
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
 
 from derivdata.analysis import black76, chain, surface
 from derivdata.analysis.status import Status
-from tests.analysis.deribit import chain_2026
 from tests.analysis.made_chains import MONTH, options
 from tests.analysis.made_chains import NOW as AT
-from tests.venues import recorded
 
 COIN, USD = "bid_coin ask_coin mark_coin".split(), "bid_usd ask_usd mark_usd".split()
 
@@ -120,36 +114,6 @@ def test_percent_of_one_venue_is_divided_alone():
         chain.clean(rows, iv_unit={"okx": "percent"})
     with pytest.raises(ValueError, match="neither 'decimal' nor 'percent'"):
         chain.clean(rows, iv_unit={"bybit": "bps"})
-
-
-def test_a_recorded_chain_paid_in_coin_beside_itself_in_usd():
-    """Deribit's BTC of 24 January, the same as of a venue that quotes it in USD, and the one option that was
-    recorded of bybit: every surface is the one that its venue has alone."""
-    coin = chain_2026("20260124T211821Z").query("symbol == 'BTC'")
-    coin = coin.astype({"symbol": object, "exchange": object})
-    usd = coin.assign(exchange="bybit")
-    usd[USD] = usd[COIN].mul(usd["underlying_price"], axis=0).to_numpy()
-    single = recorded.read("bybit/option_tickers.json")["options_snapshot"]
-    single = single.astype({"symbol": object, "exchange": object}).assign(
-        exchange="okx", time=coin["time"].iloc[0]
-    )
-    single["expiry"] = coin["expiry"].max()
-    table = pd.concat([coin, usd.drop(columns=COIN), single[[*coin.columns.difference(COIN), *USD]]])
-    fitted = surface.from_chain(table.reset_index(drop=True))
-    assert fitted["exchange"].to_numpy().tolist() == ["bybit", "deribit", "okx"]
-    for venue, rows in (("deribit", coin), ("bybit", usd.drop(columns=COIN))):
-        alone = surface.from_chain(rows)
-        here = fitted.sel(exchange=venue)
-        np.testing.assert_array_equal(here["forward"], alone["forward"])
-        for name in ("a", "b", "rho", "m", "sigma", "breach_vol"):
-            np.testing.assert_allclose(here[name], alone[name], rtol=1e-6, atol=1e-9, err_msg=name)
-        assert (alone["status"].to_numpy() & np.int32(Status.FORWARD_SUSPECT) == 0).all()
-    # The same quotes in USD: forwards differ by less than the recorder's distance of marks and underlying.
-    np.testing.assert_allclose(
-        fitted["forward"].sel(exchange="bybit"), fitted["forward"].sel(exchange="deribit"), rtol=2e-3
-    )
-    only = fitted.sel(exchange="okx")["status"].to_numpy()
-    assert (only & np.int32(Status.TOO_FEW_STRIKES | Status.BAD_INPUT) != 0).all(), "one option is no smile"
 
 
 def test_a_venue_without_quotes_beside_one_that_has_them():

@@ -1,14 +1,9 @@
-"""Executable arbitrage: trades worked out by hand, payoffs that never lose, and markets that hold none."""
-
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
 
 from derivdata.analysis import black76, chain
 from derivdata.sources import sample
-from tests.analysis.deribit import chain_2026
 
 NOW = pd.Timestamp("2026-01-01T08:00Z")
 NEAR, FAR = pd.Timestamp("2026-01-31T08:00Z"), pd.Timestamp("2026-03-02T08:00Z")
@@ -36,7 +31,6 @@ def market(unit: str, *, width: float = 0.02, vol: float = 0.5) -> pd.DataFrame:
 
 
 def put(table: pd.DataFrame, expiry: pd.Timestamp, strike: float, side: str, **prices: float) -> pd.DataFrame:
-    """The table with some quotes of one option changed."""
     at = (table["expiry"] == expiry) & (table["strike"] == strike) & (table["side"] == side)
     assert at.sum() == 1
     return table.assign(**{name: table[name].mask(at, value) for name, value in prices.items()})
@@ -74,10 +68,18 @@ def test_butterfly_by_hand():
     assert row["size_coin"] == pytest.approx(0.6)
 
 
+def dear(table: pd.DataFrame, bid: float, ask: float) -> pd.DataFrame:
+    """The 120 call bid above the ask of the 110 call."""
+    table = put(table, NEAR, 120.0, "call", bid_usd=bid, ask_usd=1.1 * bid)
+    return put(table, NEAR, 110.0, "call", bid_usd=0.9 * ask, ask_usd=ask)
+
+
+def vertical(table: pd.DataFrame, side: str = "call", **fees: float) -> pd.Series:
+    return chain.executable(table, **fees).query("kind == 'vertical' and side == @side").iloc[0]
+
+
 def test_fees_are_capped_and_those_of_a_future_are_the_venues():
-    table = put(market("usd"), NEAR, 120.0, "call", bid_usd=2.0, ask_usd=2.1)
-    table = put(table, NEAR, 110.0, "call", bid_usd=1.5, ask_usd=1.6)
-    row = chain.executable(table, fee_rate=0.01, fee_cap=0.1).query("kind == 'vertical'").iloc[0]
+    row = vertical(dear(market("usd"), 2.0, 1.6), fee_rate=0.01, fee_cap=0.1)
     assert row["gross_usd"] == pytest.approx(2.0 - 1.6)
     assert row["fees_usd"] == pytest.approx(0.2 + 0.16)
     # Deribit's 0.05 % of 100 USD, beside two options at 0.03 %: 0.11 USD.
@@ -88,50 +90,35 @@ def test_fees_are_capped_and_those_of_a_future_are_the_venues():
     assert row["gross_usd"] == pytest.approx(3.0)
     table = put(market("usd"), NEAR, 90.0, "put", bid_usd=6.5, ask_usd=6.6)
     ask = quote(table, NEAR, 100.0, "put", "ask_usd")
-    row = chain.executable(table, **FREE).query("kind == 'vertical' and side == 'put'").iloc[0]
-    assert row["gross_usd"] == pytest.approx(6.5 - ask)
+    assert vertical(table, "put", **FREE)["gross_usd"] == pytest.approx(6.5 - ask)
 
 
-@pytest.mark.parametrize(("venue", "whose"), [("deribit", "deribit"), ("made", "deribit")])
-def test_fees_are_the_venues_where_they_are_known(venue, whose):
-    """Deribit: 0.03 % of the forward of 100, at most 12.5 % of the price; here the price is the less.
-
-    0.125 of 0.2 and of 0.1 are below 0.03.
-    """
-    table = put(market("usd").assign(exchange=venue), NEAR, 120.0, "call", bid_usd=0.2, ask_usd=0.21)
-    table = put(table, NEAR, 110.0, "call", bid_usd=0.09, ask_usd=0.1)
-    row = chain.executable(table).query("kind == 'vertical'").iloc[0]
+@pytest.mark.parametrize("venue", ["deribit", "made"])
+def test_fees_are_the_venues_where_they_are_known(venue):
+    """Deribit: 0.03 % of the forward of 100, at most 12.5 % of the price, which is less of 0.2 and 0.1."""
+    table = market("usd").assign(exchange=venue)
+    row = vertical(dear(table, 0.2, 0.1))
     assert row["fees_usd"] == pytest.approx(0.125 * 0.2 + 0.125 * 0.1)
-    assert row["fees_of"] == whose
-    table = put(table, NEAR, 120.0, "call", bid_usd=2.0, ask_usd=2.1)
-    table = put(table, NEAR, 110.0, "call", bid_usd=1.5, ask_usd=1.6)
-    row = chain.executable(table).query("kind == 'vertical'").iloc[0]
-    assert row["fees_usd"] == pytest.approx(2 * 0.0003 * 100.0)
-    mine = chain.executable(table, fee_rate=0.001).query("kind == 'vertical'").iloc[0]
-    assert mine["fees_usd"] == pytest.approx(2 * 0.001 * 100.0)
-    assert mine["fees_of"] == whose
-    all_mine = chain.executable(table, fee_rate=0.0, fee_cap=0.0, future_fee_rate=0.0)
-    assert set(all_mine["fees_of"]) == {"given"}
+    assert row["fees_of"] == "deribit"
+    table = dear(table, 2.0, 1.6)
+    assert vertical(table)["fees_usd"] == pytest.approx(2 * 0.0003 * 100.0)
+    mine = vertical(table, fee_rate=0.001)
+    assert (mine["fees_usd"], mine["fees_of"]) == (pytest.approx(2 * 0.001 * 100.0), "deribit")
+    assert vertical(table, **FREE)["fees_of"] == "given"
 
 
-@pytest.mark.parametrize("unit", ["usd", "coin"])
-def test_box_and_parity_lock_in_the_difference_of_forwards(unit):
+def test_box_and_parity_lock_in_the_difference_of_forwards():
     """The 110 call bid as if the forward were 104; its put is asked at the model's price."""
-    usd = float(black76.price(104.0, 110.0, 30 / 365, 0.5, "call"))
-    price = usd if unit == "usd" else usd / 104.0
-    table = market(unit, width=0.0)
+    price = float(black76.price(104.0, 110.0, 30 / 365, 0.5, "call"))
+    table = market("usd", width=0.0)
     table = table[table["strike"].isin([80.0, 110.0])]
-    table = put(table, NEAR, 110.0, "call", **{f"bid_{unit}": price, f"ask_{unit}": price})
+    table = put(table, NEAR, 110.0, "call", bid_usd=price, ask_usd=price)
     futures = pd.DataFrame({"expiry": [NEAR, FAR], "bid_usd": [99.9, 101.9], "ask_usd": [100.1, 102.1]})
     found = chain.executable(table, futures=futures, **FREE).set_index("kind")
-    b = price - quote(table, NEAR, 110.0, "put", f"ask_{unit}")
-    sold = 110.0 + b if unit == "usd" else 110.0 / (1.0 - b)
-    usd_gain = sold - 100.0 if unit == "usd" else 100.0 * 80.0 * (1 / 100.0 - 1 / sold)
-    assert found.loc["box", "gross_usd"] == pytest.approx(usd_gain, rel=1e-9)
-    parity = sold - 100.1 if unit == "usd" else 100.0 * 110.0 * (1 / 100.1 - 1 / sold)
-    assert found.loc["parity", "gross_usd"] == pytest.approx(parity, rel=1e-9)
-    size = "1 future" if unit == "usd" else "110 USD of the future"
-    assert found.loc["parity", "legs"].endswith(f"buy {size} at 100.1")
+    sold = 110.0 + price - quote(table, NEAR, 110.0, "put", "ask_usd")
+    assert found.loc["box", "gross_usd"] == pytest.approx(sold - 100.0, rel=1e-9)
+    assert found.loc["parity", "gross_usd"] == pytest.approx(sold - 100.1, rel=1e-9)
+    assert found.loc["parity", "legs"].endswith("buy 1 future at 100.1")
 
 
 def _paid(legs: str, s: np.ndarray) -> np.ndarray:
@@ -200,16 +187,6 @@ def test_an_arbitrage_across_expiries_needs_the_later_one_to_be_later() -> None:
         calendars = found[found["kind"] == "calendar"]
         assert len(calendars) > 0
         assert (calendars["expiry"] < calendars["far_expiry"]).all()
-
-
-def test_recorded_chains_hold_little_that_pays():
-    """BTC and ETH on Deribit: what crosses is worth less than its fees, or is marked as it is."""
-    found = chain.executable(chain_2026("20260120T092708Z"))
-    assert set(found["kind"]) <= {"vertical", "butterfly", "box", "calendar"}
-    assert (found["gross_usd"] > 0).all()
-    assert np.isnan(found["size_coin"]).all()
-    assert found["net_usd"].is_monotonic_decreasing
-    assert (found["net_usd"] < found["gross_usd"]).all()
 
 
 def test_misuse_is_refused():

@@ -1,5 +1,3 @@
-"""Break-even times and slippage, by hand and against numerical integration."""
-
 from itertools import pairwise
 
 import numpy as np
@@ -17,7 +15,6 @@ INF = float("inf")
 
 
 def _integral(spread, mean, half_life, hours):
-    """Carry [bps] of the expected path, integrated numerically."""
     inner = [n * half_life for n in (1.0, 5.0, 40.0) if n * half_life < hours]
     pieces = pairwise([0.0, *inner, hours])  # a fast decay is lost on one long interval
     return sum(
@@ -61,6 +58,9 @@ def test_limits_of_the_half_life():
     assert hours_to_earn(5.0, 20.0, 1.0, 0.0) == pytest.approx(160.0)
     assert hours_to_earn(5.0, 20.0, 1.0, INF) == pytest.approx(32.0)
     assert hours_to_earn(1.0, 20.0, 1.0, 24.0) == pytest.approx(160.0)
+    # The root of H/8 + (5 − 1)/8 (1 − e^(−κH))/κ = 20, and 5/(8κ) = 21.64, which is below 25.
+    assert hours_to_earn(5.0, 20.0, 1.0, 24.0) == pytest.approx(52.184460935142, abs=1e-8)
+    assert hours_to_earn(5.0, 25.0, 0.0, 24.0) == INF
     found = hours_to_earn(np.array([5.0, np.nan, -1.0]), 20.0, np.array([5.0, 5.0, -1.0]), INF)
     np.testing.assert_array_equal(found, [32.0, np.nan, INF])
     # 1 bps/8h that stays for long pays 1 bps after 8.04 h, whatever lies beyond.

@@ -1,14 +1,9 @@
-"""What positions accrue: samples are integrated, settlements added, holes are never zero."""
-
 import numpy as np
 import pytest
 import xarray as xr
-from hypothesis import given
-from hypothesis import strategies as st
 
 from derivdata.analysis import funding
 from tests.analysis.funding_made import market, noisy, series, times
-from tests.support.examples import examples
 
 NAN = np.nan
 
@@ -81,18 +76,6 @@ def test_nothing_accrues_before_the_first_value():
         assert all(figure.isnull().all() for figure in accrued.values())
 
 
-@examples(10, 200)
-@given(st.lists(st.floats(-50, 50), min_size=2, max_size=30), st.integers(1, 28))
-def test_accrual_adds_up_over_consecutive_parts(rates, cut):
-    cut = min(cut, len(rates) - 1)
-    for kind, options in (("sampled", {"step": "8h"}), ("settled", {})):
-        panel = series(rates, kind=kind)
-        parts = [panel.isel(time=slice(cut)), panel.isel(time=slice(cut, None))]
-        ends = [float(funding.cumulative(part, **options)["funding_bps"][-1]) for part in parts]
-        whole = float(funding.cumulative(panel, **options)["funding_bps"][-1])
-        assert whole == pytest.approx(sum(ends), rel=1e-12, abs=1e-12)
-
-
 def test_masking_rows_is_dropping_them():
     panel = noisy(symbols=1, venues=1, gaps=0.3, kind="sampled").squeeze(drop=True)
     kept = panel.dropna("time")
@@ -127,8 +110,6 @@ def test_venues_of_unequal_interval_share_a_panel():
         (series([1.0]), {"max_gap": "2h"}, "for sampled rates"),
         (series([1.0, 1.0], kind="sampled"), {"compound": True}, "only payments compound"),
         (series([1.0], kind="sampled"), {}, "give step"),
-        (series([1.0, 1.0]).drop_attrs().assign_attrs(units="bps/8h"), {}, "kind"),
-        (series([1.0, 1.0]).drop_attrs(), {}, "not stated"),
         (series([1.0, 1.0]).assign_coords(interval_hours=-1.0), {}, "positive"),
     ],
 )

@@ -1,7 +1,3 @@
-"""Forecasts of carry and the record of picks: by hand, on made panels, and out of sample on recorded ones."""
-
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -16,7 +12,6 @@ from derivdata.analysis import funding
 from derivdata.analysis.funding import forecast_errors
 from derivdata.analysis.funding.pair_forecasts import walks_of
 from derivdata.analysis.funding.period_history import summed_history
-from derivdata.analysis.funding.pooled_regression import _borne_out, _left_of
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.reports.sections import carry as carry_section
 from tests.analysis.funding_made import market, noisy
@@ -52,11 +47,7 @@ def test_a_spread_that_never_moves_is_expected_to_stay() -> None:
     """
     gross = 42.0 * 5.05 / 5.1 * (150 / 21) / (150 / 21 + 2.0)
     panel = market(np.broadcast_to(np.array([1.0, 3.0])[None, :, None], (1, 2, 200)))
-    found = _pair(
-        funding.forecast_carry(panel, hold=WEEK, fee_bps=2.0).isel(symbol=0),
-        "v00",
-        "v01",
-    )
+    found = _pair(funding.forecast_carry(panel, hold=WEEK, fee_bps=2.0).isel(symbol=0), "v00", "v01")
     assert float(found["gross_bps"]) == pytest.approx(gross, rel=1e-9)
     assert float(found["net_bps"]) == pytest.approx(gross - 8.0, rel=1e-9)
     first = summed_history(panel, WEEK, "8h").first
@@ -79,32 +70,19 @@ def test_each_direction_is_the_other_one_seen_from_behind() -> None:
         assert there["net_low_bps"] < there["net_median_bps"] < there["net_high_bps"]
 
 
-def test_names_and_order_of_venues_mean_nothing() -> None:
+def test_names_of_venues_mean_nothing() -> None:
     """Also where every expectation is 0: rates without memory about one level have nothing to forecast."""
     rng = np.random.default_rng(4)
     for panel in (market(rng.standard_normal((1, 4, 300)) ** 3), _decaying(5, 200, 3)):
         names = panel["exchange"].values
-        given = funding.forecast_carry(panel, hold=WEEK, fee_bps=0.0).isel(symbol=0)
-        turned = panel.isel(exchange=slice(None, None, -1))
-        renamed = turned.assign_coords(exchange=[f"x{place}" for place in range(names.size)])
-        other = dict(zip(turned["exchange"].values, renamed["exchange"].values, strict=True))
-        for found, called in (
-            (funding.forecast_carry(turned, hold=WEEK, fee_bps=0.0), dict(zip(names, names, strict=True))),
-            (funding.forecast_carry(renamed, hold=WEEK, fee_bps=0.0), other),
-        ):
-            for long, short in ((names[0], names[1]), (names[3], names[2])):
-                first, second = (
-                    _pair(given, long, short),
-                    _pair(found.isel(symbol=0), called[long], called[short]),
-                )
-                for figure in (
-                    "net_bps",
-                    "net_low_bps",
-                    "net_high_bps",
-                    "net_median_bps",
-                    "probability_net_positive",
-                ):
-                    assert float(first[figure]) == pytest.approx(float(second[figure]), rel=1e-9, abs=1e-9)
+        others = [f"x{9 - place}" for place in range(names.size)]  # in the opposite order
+        given, found = (
+            funding.forecast_carry(one, hold=WEEK, fee_bps=0.0).isel(symbol=0)
+            for one in (panel, panel.assign_coords(exchange=others))
+        )
+        for long, short in ((0, 1), (3, 2)):
+            pairs = _pair(given, names[long], names[short]), _pair(found, others[long], others[short])
+            xr.testing.assert_allclose(*(one.drop_vars(["long", "short"]) for one in pairs), rtol=1e-9)
 
 
 @pytest.mark.parametrize("beyond", [0.0, 12.0])
@@ -134,18 +112,6 @@ def test_no_forecast_of_funding_is_beyond_the_published_caps(beyond: float) -> N
     assert float(known["net_low_bps"]) == pytest.approx(float(unknown["net_low_bps"]))
 
 
-def test_forecasts_of_a_size_that_came_true_in_part_are_shrunk_to_it() -> None:
-    """Small forecasts of 1 bps came true, those of 64 bps to a quarter: with 8 decisions of trust in n,
-    (n / 4 + 8) / (n + 8) of these is left."""
-    predicted = np.where(np.arange(4000) % 10 < 9, 1.0, 64.0)[None]
-    realised = np.where(predicted == 1.0, 1.0, 16.0) * np.ones((1, 4000))
-    plan = summed_history(_decaying(2, 200, 1), "1d", "8h").plan._replace(hold=1, memory=1e12)
-    worth = np.arange(4000.0)
-    left = _borne_out(predicted, realised, worth, np.arange(4000), plan)[-1]
-    assert _left_of(np.array([[1.0]]), left[None]) == pytest.approx(1.0)
-    assert _left_of(np.array([[64.0]]), left[None]) == pytest.approx((3999 / 4 + 8) / (3999 + 8), rel=0.01)
-
-
 def test_costs_are_taken_from_the_outcome() -> None:
     panel = _decaying(3, 300, 2)
     keywords = {"hold": WEEK}
@@ -168,26 +134,6 @@ def test_pairs_are_chosen_and_do_not_change_each_other() -> None:
     xr.testing.assert_identical(some.isel(pair=0), _pair(every, "v03", "v01"))
 
 
-@pytest.mark.parametrize("half_life", [1.0, 30.0])
-def test_outcomes_of_made_panels_lie_inside_as_often_as_it_says(half_life: float) -> None:
-    """16 markets of 6 venues, 5 free spreads each: of 80 trials of 90 %, 66 to 78 in 99 of a hundred."""
-    inside, errors, naive = [], [], []
-    for seed in range(16):
-        whole = _decaying(6, 321, seed, half_life=half_life)
-        past = whole.isel(time=slice(None, 300))
-        found = funding.forecast_carry(past, hold=WEEK, fee_bps=0.0).isel(symbol=0)
-        sums = whole.isel(symbol=0, time=slice(300, 321)).sum("time")
-        outcome = sums.sel(exchange=found["short"]) - sums.sel(exchange=found["long"])
-        inside += ((found["net_low_bps"] <= outcome) & (outcome <= found["net_high_bps"])).values.tolist()
-        errors += (found["net_bps"] - outcome).values.tolist()
-        week = 21 * past.isel(symbol=0, time=slice(-21, None)).mean("time")
-        naive += (
-            week.sel(exchange=found["short"]) - week.sel(exchange=found["long"]) - outcome
-        ).values.tolist()
-    assert 0.82 < np.mean(inside) < 0.975
-    assert np.square(errors).mean() < np.square(naive).mean()
-
-
 def test_what_cannot_be_known_has_no_forecast() -> None:
     panel = _decaying(4, 200, 5)
     panel[0, 1, -4:] = np.nan  # over a day
@@ -207,23 +153,16 @@ def test_what_cannot_be_known_has_no_forecast() -> None:
 
 
 @pytest.mark.parametrize("venues", [2, 3, 7, 40])
-@pytest.mark.parametrize("days", [20, 30, 60, 120, 400])
+@pytest.mark.parametrize("days", [20, 30, 60, 400])
 def test_no_interval_is_wider_than_the_past_bears_out(venues: int, days: int) -> None:
     """An autoregression under noise as large as itself: sizes that rest on few errors must not explode."""
-    for seed in range(3):
-        rng = np.random.default_rng(100 * venues + seed)
-        values = _decaying(venues, 3 * days, seed, half_life=9.0).values + rng.standard_normal(
-            (venues, 3 * days)
-        )
-        panel = market(values)
-        walk = walks_of(values[0], None, summed_history(panel, WEEK, "8h").plan, np.array([3 * days - 1]))[0]
-        assert ((walk.sizes.slopes >= 0.0) & (walk.sizes.slopes <= 1.0)).all()
-        found = funding.forecast_carry(panel, hold=WEEK, fee_bps=0.0).isel(symbol=0)
-        width = (found["net_high_bps"] - found["net_low_bps"]).values
-        past = walk.outcomes[:, None] - walk.outcomes[None]
-        assert np.isnan(width).all() or np.nanmax(width) <= 20.0 * np.nanstd(past), seed
-        if days == 20:
-            assert (found["status"] == FundingStatus.TOO_FEW).all()
+    values = _decaying(venues, 3 * days, 1).values
+    values += np.random.default_rng(100 * venues).standard_normal(values.shape)
+    found = funding.forecast_carry(market(values), hold=WEEK, fee_bps=0.0).isel(symbol=0)
+    width = (found["net_high_bps"] - found["net_low_bps"]).values
+    assert ((found["status"] & FundingStatus.TOO_FEW) > 0).all() == np.isnan(width).all() == (days == 20)
+    weeks = np.lib.stride_tricks.sliding_window_view(values[0], 21, axis=-1).sum(axis=-1)
+    assert days == 20 or width.max() <= 20.0 * (weeks[:, None] - weeks[None]).std()
 
 
 def test_decisions_count_by_the_time_that_they_span() -> None:
@@ -233,29 +172,6 @@ def test_decisions_count_by_the_time_that_they_span() -> None:
         assert found["decisions"].values == pytest.approx((3 * days - 29 - 21) / 21)
         assert (found["status"] == status).all()
         assert np.isfinite(found["net_bps"]).all()
-
-
-@pytest.mark.parametrize("change", ["all wilder", "one wilder", "one higher", "one new and wilder"])
-def test_two_weeks_into_a_new_regime_most_outcomes_lie_inside(change: str) -> None:
-    """42 periods after four times the movement of all venues or one, 5 bps more on one, or a venue's first
-    rate: of 12 markets' pairs concerned at least 80 %."""
-    inside, turn = [], 900
-    for seed in range(12):
-        values = _decaying(6, turn + 63, seed, half_life=9.0).values[0]
-        if change == "one higher":
-            values[0, turn:] += 5.0
-        else:
-            values[slice(None) if change == "all wilder" else 0, turn:] *= 4.0
-        if "new" in change:
-            values[0, :turn] = np.nan
-        past, outcome = market(values[None, :, : turn + 42]), values[:, turn + 42 :].sum(axis=1)
-        found = funding.forecast_carry(past, hold=WEEK, fee_bps=0.0).isel(symbol=0)
-        place = {name: k for k, name in enumerate(past["exchange"].values)}
-        long, short = (np.array([place[v] for v in found[leg].values]) for leg in ("long", "short"))
-        earned = outcome[short] - outcome[long]
-        within = (found["net_low_bps"].values <= earned) & (earned <= found["net_high_bps"].values)
-        inside += list(within if change == "all wilder" else within[(long == 0) | (short == 0)])
-    assert np.mean(inside) >= 0.8
 
 
 def test_what_comes_later_changes_no_forecast_and_no_pick() -> None:
@@ -389,7 +305,7 @@ def test_a_summary_by_hand() -> None:
 @pytest.mark.parametrize(("decisions", "told"), [(9, False), (10, True)])
 def test_below_ten_decisions_there_is_no_interval(decisions: int, told: bool) -> None:
     """Two symbols: eighteen picks at nine decisions are still nine decisions."""
-    earned = np.random.default_rng(1).standard_normal((2, decisions))
+    earned = 1.0 + np.random.default_rng(1).standard_normal((2, decisions))
     record = xr.Dataset(
         {
             "predicted_net_bps": (("symbol", "time"), np.ones((2, decisions))),
@@ -405,17 +321,9 @@ def test_below_ten_decisions_there_is_no_interval(decisions: int, told: bool) ->
         assert np.isfinite(found[f"{name}_low{unit}"]) == told
         assert np.isfinite(found[f"{name}_high{unit}"]) == told
     assert np.isfinite(found["difference_bps"])
-
-
-@pytest.mark.parametrize(("decisions", "told"), [(9, False), (12, True)])
-def test_the_report_calls_no_few_picks_agreeing(decisions: int, told: bool) -> None:
-    rng = np.random.default_rng(1)
-    values = {"predicted_net": 1.0, "predicted_low": -1.0, "predicted_high": 3.0}
-    record = xr.Dataset({f"{name}_bps": ("time", np.full(decisions, at)) for name, at in values.items()})
-    record["realised_net_bps"] = ("time", 1.0 + rng.standard_normal(decisions))
-    words = carry_section._said(funding.pick_summary(record), 1, 30.0)
+    words = carry_section._said(found, 2, 30.0)
     assert ("agree" in words, "confidence" in words) == (told, told)
-    assert f"{decisions} picks" in words
+    assert f"{2 * decisions} picks" in words
     assert "nan" not in words
 
 
@@ -423,12 +331,9 @@ def test_units_kind_and_origin_are_there() -> None:
     panel = _decaying(3, 200, 11).assign_attrs(provenance='{"synthetic": true}')
     found = funding.forecast_carry(panel, hold="3d", fee_bps=0.0)
     assert found["net_low_bps"].attrs["units"] == "bps"
-    assert "outcome" in found["net_low_bps"].attrs["long_name"]
-    assert found.attrs["kind"] == "settled"
-    assert dd.provenance(found)["synthetic"] is True
     record = funding.pick_record(panel, hold="3d", fee_bps=0.0)
-    assert dd.provenance(record)["synthetic"] is True
-    assert funding.pick_summary(record).attrs["kind"] == "settled"
+    assert all(dd.provenance(one)["synthetic"] is True for one in (found, record))
+    assert found.attrs["kind"] == funding.pick_summary(record).attrs["kind"] == "settled"
 
 
 @pytest.mark.parametrize(
@@ -457,7 +362,6 @@ def recorded() -> xr.DataArray:
 
 
 def _printed(first: str, columns: int) -> list[list[str]]:
-    """Rows of a table of the page, by the first column's head."""
     text = PAGE.read_text(encoding="utf-8")
     head = next(line for line in text.splitlines() if line.startswith(f"| {first} |"))
     table = text.split(head, 1)[1].split("\n\n", 1)[0]

@@ -1,5 +1,3 @@
-"""Half-lives: recovery of known ones, refusals, and the coverage of the interval (measured in docs)."""
-
 import numpy as np
 import pytest
 import xarray as xr
@@ -65,18 +63,6 @@ def test_series_without_a_half_life_say_why():
     walk = np.random.default_rng(0).standard_normal(120).cumsum()
     found = funding.half_life(series(walk), resamples=199)
     assert float(found["half_life_high_hours"]) == np.inf
-
-
-def test_a_running_average_is_persistent_by_construction_and_is_not_asked():
-    """White noise per 8 h, sampled hourly as the running mean of its interval, as venues show it."""
-    rng = np.random.default_rng(6)
-    premium = rng.standard_normal((400, 8))
-    running = np.cumsum(premium, axis=1) / np.arange(1.0, 9.0)
-    panel = series(running.ravel(), hours=np.arange(1, 3_201), kind="sampled")
-    within = _ols(panel, period="1h", level=None)
-    at_settlement = _ols(panel, level=None)
-    assert float(within["phi"]) > 0.5
-    assert abs(float(at_settlement["phi"])) < 0.15
 
 
 def test_samples_are_taken_at_settlements_even_when_stamps_are_not_on_the_hour():

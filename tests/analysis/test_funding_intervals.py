@@ -1,12 +1,7 @@
-"""Settlement intervals read from gaps."""
-
 import numpy as np
-import pandas as pd
 import pytest
 
-import derivdata as dd
 from derivdata.analysis import funding
-from derivdata.sources import sample
 from tests.analysis.funding_made import series
 
 NAN = np.nan
@@ -53,22 +48,6 @@ def test_late_extra_and_odd_settlements():
     np.testing.assert_array_equal(found["interval_hours"], [8, 8, 8, 8, NAN, NAN, 8])
     found = _inferred([8.0, 8.05, 7.98, 8.2, 7.8])
     np.testing.assert_array_equal(found["interval_hours"], [8.0] * 6)
-
-
-def test_true_changes_of_interval_are_dated_to_their_first_settlement():
-    """1INCH: kucoin from 8 h to 4 h and phemex from 4 h to 1 h on 2025-12-01, aster to 4 h on 2026-01-24."""
-    window = (pd.Timestamp(stamp, tz="UTC").as_unit("us") for stamp in ("2025-11-20", "2026-02-01"))
-    settlements = sample.open().read("funding_settlements", *window, symbols=["1INCH"])
-    found = funding.infer_interval(dd.panel(settlements))
-    reported = dd.panel(settlements, "interval_hours")
-    np.testing.assert_array_equal(found["interval_hours"].where(reported.notnull()), reported)
-    changed = found["changed"].squeeze("symbol").stack(row=["exchange", "time"])
-    events = {(venue, str(time)) for venue, time in changed["row"].values[changed.values]}
-    assert events == {
-        ("aster", "2026-01-24 04:00:00"),
-        ("kucoin", "2025-12-01 04:00:00"),
-        ("phemex", "2025-12-01 01:00:00"),
-    }
 
 
 def test_too_short_a_series_and_samples_say_nothing():

@@ -1,5 +1,3 @@
-"""Figures of a whole market: weighted rates, the universe as it was, co-movement."""
-
 import numpy as np
 import pytest
 import xarray as xr
@@ -199,11 +197,7 @@ def test_what_does_not_move_or_is_too_short_has_no_correlation():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"max_lag": -1}, "max_lag"),
-        ({"age_hours": _moving()}, "for samples"),
-    ],
+    ("options", "message"), [({"max_lag": -1}, "max_lag"), ({"age_hours": _moving()}, "for samples")]
 )
 def test_comovement_options_that_do_not_exist(options, message):
     with pytest.raises(ValueError, match=message):

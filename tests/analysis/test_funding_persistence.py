@@ -1,7 +1,3 @@
-"""The persistent part of a series: its half-life under noise, a cycle and a floor, by seeded simulation."""
-
-from __future__ import annotations
-
 import os
 
 import numpy as np

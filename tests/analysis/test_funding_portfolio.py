@@ -1,7 +1,3 @@
-"""Portfolios of pairs: sizes by hand, limits, liquidations, and what came of them on recorded data."""
-
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -131,9 +127,6 @@ def test_the_largest_move_of_a_random_walk_is_that_of_the_reflection_principle()
         assert float(found.weekly(0, found.deviations(0, weekly))) == pytest.approx(weekly)
 
 
-# -- recorded --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("leverage", [5.0, 10.0])
 def test_legs_are_liquidated_no_more_often_than_claimed(leverage: float) -> None:
     claimed, came, _ = measured.liquidations(leverage, 24.0)
@@ -150,9 +143,6 @@ def test_a_portfolio_earns_about_what_was_expected_and_keeps_its_limits() -> Non
     assert abs(week["earned"] - week["expected"]) < 2.0 * week["deviation"] / np.sqrt(51.0)
     assert 0.7 < week["deviation"] / week["deviation expected"] < 1.4
     assert week["liquidations"] == 0.0
-
-
-# -- misuse and time -------------------------------------------------------------------------------
 
 
 def made(seed: int = 0, rows: int = 200) -> tuple[xr.Dataset, xr.DataArray]:

@@ -1,7 +1,3 @@
-"""Pairs of venues: spreads, the best pair and its filters, dispersion."""
-
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import xarray as xr

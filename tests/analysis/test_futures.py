@@ -1,7 +1,3 @@
-"""Dated futures: figures worked out by hand, the sample's known carry, and a leg in a backtest."""
-
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -72,7 +68,6 @@ def test_cash_and_carry_pays_the_basis_less_costs_and_the_loan() -> None:
 
 
 def _days(*prices: tuple[float | None, float]) -> pd.DataFrame:
-    """Days of a near and a far contract, up to the near one's expiry."""
     first = NEAR - pd.Timedelta(len(prices), "D")
     return pd.concat(
         rows(*cells, at=first + pd.Timedelta(day, "D"))

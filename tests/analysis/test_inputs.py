@@ -1,7 +1,3 @@
-"""What functions of several arrays ask of them, and how a bare array goes along with labelled ones."""
-
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,10 +14,6 @@ def test_bare_arrays_get_the_last_dims_of_labelled_ones() -> None:
     assert labelled is GRID
     assert row.dims == ("time",)
     assert row.values.tolist() == [1.0, 2.0, 3.0]
-    assert (labelled + row).dims == GRID.dims
-    column, row = np.ones((2, 1)), [1.0, 2.0, 3.0]
-    assert together(column=column, row=row)[0] is column
-    assert together(column=column, row=row)[1] is row
     require_together(one=pd.Series([1.0, 2.0]), other=pd.Series([1.0, 2.0, 3.0]))
 
 
@@ -135,12 +127,3 @@ def test_parameters_and_times_of_two_lengths_are_refused_by_name() -> None:
     surface = dd.analysis.surface.from_essvi([0.02, 0.06], -0.3, 0.1, [0.1, 0.3])
     with pytest.raises(ValueError, match="near and far"):
         dd.analysis.surface.forward_variance(surface, [0.1, 0.2], [0.2, 0.25, 0.3])
-
-
-def test_jump_wings_of_one_slice_at_several_times_have_all_their_dims() -> None:
-    raw = dd.analysis.smile.svi.Raw(0.02, 0.13, -0.3, 0.0, 0.4)
-    years = xr.DataArray([0.1, 0.5], dims="expiry")
-    wings = dd.analysis.smile.svi.convert(raw, years)
-    assert all(part.dims == ("expiry",) for part in wings)
-    one = dd.analysis.smile.svi.convert(raw, 0.5)
-    assert [part.values[1] for part in wings] == pytest.approx([float(part) for part in one])

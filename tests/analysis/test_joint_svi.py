@@ -1,5 +1,3 @@
-"""SVI surfaces fitted together: no arbitrage by an independent count, whatever the quotes are."""
-
 import numpy as np
 import pytest
 

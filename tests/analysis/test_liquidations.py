@@ -1,7 +1,3 @@
-"""Buckets, clusters and cascades against hand-made numbers."""
-
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -27,17 +23,15 @@ def known(name: str) -> str:
 
 def test_buckets_are_the_hand_made(events: pd.DataFrame) -> None:
     found = liquidations.bucket(events, "5min")
-    first, second, third = (found.isel(time=i) for i in range(3))
-    assert first["long_usd"].item() == float(known("bucket_5min 00:00 long_usd"))
-    assert first["short_usd"].item() == float(known("bucket_5min 00:00 short_usd"))
-    assert first["count"].item() == float(known("bucket_5min 00:00 count"))
+    for at, clock in enumerate(("00:00", "00:05")):
+        for name in ("long_usd", "short_usd"):
+            assert found[name][at].item() == float(known(f"bucket_5min {clock} {name}"))
+    assert found["count"][0].item() == float(known("bucket_5min 00:00 count"))
     wanted = float(known("bucket_5min 00:00 imbalance=(L-S)/(L+S)"))
-    assert first["imbalance"].item() == pytest.approx(wanted, abs=1e-15)
-    assert second["long_usd"].item() == float(known("bucket_5min 00:05 long_usd"))
-    assert second["short_usd"].item() == float(known("bucket_5min 00:05 short_usd"))
-    assert second["imbalance"].item() == float(known("bucket_5min 00:05 imbalance"))
-    assert third["long_usd"].item() == third["count"].item() == 0.0
-    assert np.isnan(third["imbalance"].item()), known("bucket_5min 00:10 imbalance (empty bucket)")
+    assert found["imbalance"][0].item() == pytest.approx(wanted, abs=1e-15)
+    assert found["imbalance"][1].item() == float(known("bucket_5min 00:05 imbalance"))
+    assert found["long_usd"][2].item() == found["count"][2].item() == 0.0
+    assert np.isnan(found["imbalance"][2].item()), known("bucket_5min 00:10 imbalance (empty bucket)")
     half = found.sel(time="2026-01-01T00:30")
     assert half["long_usd"].item() == half["short_usd"].item() == float(known("bucket_5min 00:30 long_usd"))
     assert half["imbalance"].item() == float(known("bucket_5min 00:30 imbalance"))
@@ -184,15 +178,6 @@ def test_a_branching_ratio_is_right_or_says_why_not(
         assert found.item() == pytest.approx(figure, abs=0.05)
 
 
-def test_independent_events_have_no_figure_of_note() -> None:
-    found = [liquidations.branching_ratio(_flow("level", 0.0, 1.0, seed, 30)) for seed in range(6)]
-    for one in found:
-        none = int(one["status"]) == BranchingStatus.NO_EXCESS
-        assert np.isnan(one.item()) == none
-        assert none or (one.item() < 0.05 and int(one["status"]) == 0)
-    assert any(np.isnan(one.item()) for one in found)
-
-
 def test_misuse_is_refused(events: pd.DataFrame) -> None:
     doubled = pd.concat([events, events]).assign(order_id="one")
     with pytest.raises(ValueError, match="repeat an order"):
@@ -241,52 +226,3 @@ def test_unknown_sides_are_refused(sides: list[str | None], named: str) -> None:
     for refused in (lambda: liquidations.bucket(frame, "1d"), lambda: liquidations.clusters(frame)):
         with pytest.raises(ValueError, match=f"{named}.*must be 'long' or 'short'"):
             refused()
-
-
-def _clusters_one_by_one(events: pd.DataFrame, gap: str, by: list[str]) -> pd.DataFrame:
-    """Find clusters by pandas, one at a time: slow, and easy to follow."""
-    rows = []
-    for key, group in events.groupby(by, observed=True) if by else [((), events)]:
-        ordered = group.sort_values("time", kind="stable")
-        for _, part in ordered.groupby((ordered["time"].diff() > pd.Timedelta(gap)).cumsum()):
-            side = part.groupby(part["side"].astype(str))["value_usd"].sum()
-            long, short = side.get("long", 0.0), side.get("short", 0.0)
-            within = [
-                part.loc[(part["time"] >= t) & (part["time"] < t + pd.Timedelta("10s")), "value_usd"].sum()
-                for t in part["time"]
-            ]
-            price = part["fill_price_usd"]
-            rows.append(
-                dict(zip(by, key, strict=True))
-                | {
-                    "start": part["time"].min(),
-                    "end": part["time"].max(),
-                    "count": len(part),
-                    "value_usd": part["value_usd"].sum(),
-                    "imbalance": (long - short) / (long + short),
-                    "venues": part["exchange"].nunique(),
-                    "peak_10s_usd": max(within),
-                    "price_move": price.iloc[-1] / price.iloc[0] - 1
-                    if part["symbol"].nunique() == 1
-                    else np.nan,
-                }
-            )
-    return pd.DataFrame(rows).sort_values("start", kind="stable").reset_index(drop=True)
-
-
-@pytest.mark.parametrize("by", [[], ["symbol"], ["symbol", "exchange"]])
-def test_clusters_are_those_found_one_by_one(by: list[str]) -> None:
-    rng = np.random.default_rng(3)
-    stamps = pd.Timestamp("2026-01-01", tz="UTC") + pd.to_timedelta(rng.integers(0, 20_000, 600), "s")
-    frame = pd.DataFrame(
-        {
-            "time": stamps,
-            "symbol": pd.Categorical(rng.choice(["BTC", "ETH", "SOL"], 600)),
-            "exchange": pd.Categorical(rng.choice(["okx", "bybit"], 600)),
-            "side": pd.Categorical(rng.choice(["long", "short"], 600)),
-            "value_usd": rng.lognormal(8, 2, 600),
-            "fill_price_usd": rng.uniform(99, 101, 600),
-        }
-    )
-    found, expected = liquidations.clusters(frame, "60s", by=by), _clusters_one_by_one(frame, "60s", by)
-    pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-9)

@@ -1,7 +1,3 @@
-"""Dupire's local volatility: forward volatility, QuantLib, prices recovered by a diffusion, violations."""
-
-from __future__ import annotations
-
 import numpy as np
 import xarray as xr
 

@@ -1,24 +1,16 @@
-"""Shares, concentration, trends and migration of open interest against published and hand-made numbers."""
-
-from __future__ import annotations
-
 import os
 
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 from scipy.signal import lfilter
 
 from derivdata import tables
 from derivdata.analysis import oi
 from derivdata.analysis.oi.trend import TrendStatus
 from tests.analysis.pages import coverage_on_page
-from tests.support.examples import examples
-from tests.support.shared import known_path, shared_path
+from tests.support.shared import known_path
 
 SOAK = os.environ.get("DERIVDATA_SOAK") == "1"
 HOURS = pd.date_range("2026-01-01", periods=48, freq="h").as_unit("us")
@@ -95,26 +87,6 @@ def test_shares_add_up_over_a_balanced_set() -> None:
     assert alone[0].values.tolist() == [1.0] * 20
 
 
-@pytest.mark.parametrize(
-    "dims", [("symbol", "exchange", "time"), ("time", "symbol", "exchange"), ("exchange",)]
-)
-@pytest.mark.parametrize("size", [None, 1, 2, -1])
-def test_concentration_is_that_of_the_definition_in_any_layout_and_chunks(
-    dims: tuple[str, ...], size: int | None
-) -> None:
-    values = np.random.default_rng(4).uniform(1, 9, (2, 4, 9))
-    values[0, 1, ::3] = np.nan
-    whole = xr.DataArray(values, dims=("symbol", "exchange", "time"))
-    whole /= whole.sum("exchange")
-    turned = whole.isel({dim: 0 for dim in whole.dims if dim not in dims}).transpose(*dims)
-    share = turned.copy(data=np.ascontiguousarray(turned.values))
-    found = oi.hhi(share if size is None else share.chunk(dict.fromkeys(dims, size)))
-    assert all((figure.chunks is None) == (size is None) for figure in found.data_vars.values())
-    assert found["hhi"].dims == tuple(dim for dim in dims if dim != "exchange")
-    xr.testing.assert_allclose(found["hhi"].compute(), (share**2).sum("exchange").rename("hhi"), rtol=1e-14)
-    np.testing.assert_array_equal(found["n"].compute(), share.count("exchange"))
-
-
 @pytest.mark.parametrize("method", ["base", "midpoint", "lmdi"])
 @pytest.mark.parametrize(("venue", "column"), [("A", 0), ("B", 1)])
 def test_migration_is_the_hand_derived(method: str, venue: str, column: int) -> None:
@@ -135,22 +107,15 @@ def test_migration_takes_the_price_out_first() -> None:
     assert found["price"].item() == pytest.approx(expected("price_quantity_midpoint:price")[0], abs=1e-12)
     quantity = found["growth"].item() + found["share"].item()
     assert quantity == pytest.approx(expected("price_quantity_midpoint:quantity")[0], abs=1e-12)
+    for method in ("base", "lmdi"):
+        found = oi.migration(held, HOURS[0], HOURS[1], method=method, price=price)
+        parts = sum(found[name].item() for name in found.data_vars if name != "change")
+        assert parts == pytest.approx(found["change"].item(), rel=1e-12)
     held = panel([[0, 50], [100, 100]], "AB")
     one = oi.migration(held, HOURS[0], HOURS[1], method="lmdi").sel(exchange="A")
     other = oi.migration(held, HOURS[0], HOURS[1]).sel(exchange="A")
     assert one["growth"].item() == other["growth"].item()
     assert one["change"].item() == 50
-
-
-@examples(8, 100)
-@given(hnp.arrays(float, (3, 2), elements=st.floats(1.0, 1e6)), st.floats(0.1, 10), st.floats(0.1, 10))
-def test_migration_adds_up_exactly(values: np.ndarray, p0: float, p1: float) -> None:
-    price = xr.DataArray([p0, p1], dims="time", coords={"time": HOURS[:2]})
-    for method in ("base", "midpoint", "lmdi"):
-        found = oi.migration(panel(values), HOURS[0], HOURS[1], method=method, price=price)
-        total = sum(found[name] for name in found.data_vars if name != "change")
-        scale = float(np.abs(values).max())
-        np.testing.assert_allclose(total, found["change"], atol=1e-9 * scale)
 
 
 def test_theil_sen_is_sens_example() -> None:
@@ -178,16 +143,6 @@ def _shares(process: str, n: int, seeds: int) -> xr.DataArray:
         values = values + 4.0 * np.cos(2.0 * np.pi * np.arange(n) / 3.0)
     times = pd.date_range("2026-01-01", periods=n, freq="8h").as_unit("us")
     return xr.DataArray(values, dims=("seed", "time"), coords={"time": times})
-
-
-@pytest.mark.parametrize(("phi", "iid_at_most"), [(0.5, 0.85), (0.8, 0.62)])
-def test_the_default_interval_covers_autocorrelated_shares(phi: float, iid_at_most: float) -> None:
-    covered = {}
-    for ci in ("ar1", "iid"):
-        found = oi.share_trend(_shares(f"autoregression {phi}", 120, 200), ci=ci)
-        covered[ci] = float(((found["low"] <= 0) & (found["high"] >= 0)).mean())
-    assert covered["ar1"] >= 0.91
-    assert covered["iid"] <= iid_at_most, "a plain interval is far too narrow"
 
 
 def _trend_counts(process: str, n: int, seeds: int) -> tuple[float, float, float]:
@@ -218,43 +173,20 @@ def test_a_trend_is_right_or_says_that_it_cannot_tell(
     assert silent <= (0.25 if process.startswith("noise") else 0.1)
 
 
-def test_a_cycle_of_the_day_does_not_hide_persistence() -> None:
-    """Every 8 hours a cycle makes neighbours unlike: without its means φ of 0.9 is near what it is alone."""
-    with_cycle, alone = (
-        oi.share_trend(_shares(name, 270, 20))["phi"].values for name in ("cycle 0.9", "autoregression 0.9")
-    )
-    assert with_cycle == pytest.approx(alone, abs=0.03)
-    raw = _shares("cycle 0.9", 270, 20).values
-    assert np.median([np.corrcoef(row[1:], row[:-1])[0, 1] for row in raw]) < 0.4
+PAGE = {f"autoregression {phi}": f"autoregression, φ = {phi}" for phi in (0.5, 0.8, 0.9, 0.95, 0.99)}
+PAGE |= {"walk 1.0": "random walk", "cycle 0.5": "φ = 0.5 and a cycle of the day of four shocks"}
+PAGE |= {f"cycle {phi}": f"φ = {phi} and the cycle" for phi in (0.9, 0.95)}
+PAGE |= {f"noise {phi}": f"φ = {phi} under that noise" for phi in (0.95, 0.98)}
+PAGE |= {"noise 0.9": "φ = 0.9 under noise of three shocks"}
 
 
 @pytest.mark.skipif(not SOAK, reason="the long form: DERIVDATA_SOAK=1")
-@pytest.mark.parametrize(
-    ("process", "row", "least", "silent_at_most"),
-    [
-        ("autoregression 0.5", "autoregression, φ = 0.5", 0.92, 0.08),
-        ("autoregression 0.8", "autoregression, φ = 0.8", 0.92, 0.08),
-        ("autoregression 0.9", "autoregression, φ = 0.9", 0.92, 0.08),
-        ("autoregression 0.95", "autoregression, φ = 0.95", 0.92, 0.08),
-        ("autoregression 0.99", "autoregression, φ = 0.99", 0.84, 0.08),
-        ("walk 1.0", "random walk", 0.8, 0.08),
-        ("cycle 0.5", "φ = 0.5 and a cycle of the day of four shocks", 0.92, 0.08),
-        ("cycle 0.9", "φ = 0.9 and the cycle", 0.92, 0.08),
-        ("cycle 0.95", "φ = 0.95 and the cycle", 0.92, 0.08),
-        ("noise 0.9", "φ = 0.9 under noise of three shocks", 0.85, 0.15),
-        ("noise 0.95", "φ = 0.95 under that noise", 0.85, 0.15),
-        ("noise 0.98", "φ = 0.98 under that noise", 0.8, 0.15),
-    ],
-)
-def test_trends_of_270_steps_cover_or_cannot_tell(
-    process: str, row: str, least: float, silent_at_most: float
-) -> None:
-    """The table of docs/market-structure.md: 300 series each."""
-    inside, unknown, silent = _trend_counts(process, 270, 300)
-    on_page = coverage_on_page("market-structure.md", row)
-    assert (inside, unknown, silent) == pytest.approx(on_page, abs=0.011)
-    assert inside >= least
-    assert silent <= silent_at_most
+@pytest.mark.parametrize(("process", "row"), PAGE.items())
+def test_trends_of_270_steps_cover_as_the_page_says(process: str, row: str) -> None:
+    """The table of docs/market-structure.md: 300 series each; at most 8 % miss, under noise 15."""
+    found = _trend_counts(process, 270, 300)
+    assert found == pytest.approx(coverage_on_page("market-structure.md", row), abs=0.011)
+    assert found[2] <= (0.15 if process.startswith("noise") else 0.08)
 
 
 def test_volume_and_kinds_of_venues_by_hand() -> None:
@@ -291,21 +223,6 @@ def test_volume_and_kinds_of_venues_by_hand() -> None:
 def test_misuse_is_refused(call: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()  # type: ignore[operator]
-
-
-def test_recorded_hyperliquid_share_of_two_coins() -> None:
-    frame = pd.read_parquet(shared_path("data/open_interest_hyperliquid/open_interest.parquet"))
-    wide = frame.pivot_table(index="timestamp", columns="coin", values="oi_usd")
-    held = xr.DataArray(
-        wide[["BTC", "DOGE"]].to_numpy().T,
-        dims=("exchange", "time"),
-        coords={"exchange": ["BTC", "DOGE"], "time": wide.index.tz_localize(None).to_numpy()},
-        attrs={"units": "USD"},
-    )
-    share = oi.market_share(held)
-    first = share.sel(time="2025-03-08T08:00")
-    btc, doge = 8.987454e08, 3.535762e07  # read by eye
-    assert first.sel(exchange="BTC").item() == pytest.approx(btc / (btc + doge), rel=1e-6)
 
 
 @pytest.mark.parametrize("spoil", [np.nan, 1e15, 0.0])

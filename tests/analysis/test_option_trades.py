@@ -1,7 +1,3 @@
-"""Flow, the chain of trades, and deliveries beside densities, by numbers worked out by hand."""
-
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

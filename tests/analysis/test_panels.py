@@ -1,5 +1,3 @@
-"""What panels must be: the refusals, and what is allowed through."""
-
 import numpy as np
 import pytest
 import xarray as xr
@@ -8,12 +6,8 @@ from derivdata.analysis import panels
 from tests.analysis.funding_made import market, series, times
 
 
-def test_the_unit_is_read_from_the_attribute_or_the_name():
-    bare = series([1.0]).drop_attrs()
-    assert panels.unit_of(bare) is None
-    assert panels.unit_of(bare.rename("rate_bps_8h")) == "bps/8h"
-    assert panels.unit_of(bare.rename("oi_usd")) == "USD"
-    assert panels.unit_of(bare.assign_attrs(units="bps/8h")) == "bps/8h"
+def test_a_unit_against_the_name_is_refused():
+    assert panels.unit_of(series([1.0]).drop_attrs()) is None
     with pytest.raises(ValueError, match="correct one of them"):
         panels.unit_of(series([1.0]).rename("oi_usd"))
 
@@ -22,12 +16,10 @@ def test_the_unit_is_read_from_the_attribute_or_the_name():
     ("panel", "error", "message"),
     [
         (np.zeros(3), TypeError, "a table or the panel of one"),
-        (market([[[1.0]]]).drop_attrs(), ValueError, "is not stated"),
-        (market([[[1.0]]]).assign_attrs(units="percent"), ValueError, "'bps/8h' is needed"),
         (series([1.0]), ValueError, "no dim 'exchange'"),
         (market([[[1.0]]]).assign_attrs(kind="predicted"), ValueError, "'sampled' or 'settled'"),
     ],
-    ids=["neither table nor panel", "unit unknown", "other unit", "dim absent", "kind unknown"],
+    ids=["neither table nor panel", "dim absent", "kind unknown"],
 )
 def test_what_is_no_funding_panel_is_refused(panel, error, message):
     with pytest.raises(error, match=message):
@@ -51,10 +43,6 @@ def test_the_kind_must_be_stated_and_a_mixture_has_none():
     )
     with pytest.raises(ValueError, match="kind"):
         panels.kind_of(both)
-    # As docs/panels-and-surfaces.md says: the first array's attributes stand for both. A table refuses.
-    pieces = [series([1.0], hours=[0.0]), series([1.0], kind="sampled", hours=[8.0])]
-    joined = xr.concat(pieces, "time", coords="minimal", compat="override", join="outer")
-    assert panels.kind_of(joined) == "settled"
 
 
 @pytest.mark.parametrize(
@@ -106,11 +94,3 @@ def test_a_companion_is_spread_over_the_panel():
 def test_a_companion_with_other_labels_is_refused(other, message):
     with pytest.raises(ValueError, match=message):
         panels.beside(market(np.ones((1, 2, 3))), other, units=None, name="interval_hours")
-
-
-def test_only_split_dims_are_put_into_one_chunk():
-    panel = market(np.ones((4, 2, 6))).chunk({"symbol": 2, "time": 3})
-    assert panels.whole(panel, "time").chunksizes["time"] == (6,)
-    assert panels.whole(panel, "time").chunksizes["symbol"] == (2, 2)
-    in_memory = market(np.ones((1, 1, 2)))
-    assert panels.whole(in_memory, "time") is in_memory

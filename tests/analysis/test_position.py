@@ -1,7 +1,3 @@
-"""Positions: QuantLib's greeks, bumps, hand-worked scenarios, and attributions that add up."""
-
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +7,6 @@ import xarray as xr
 import derivdata as dd
 from derivdata.analysis import black76, business_time, position, risk_neutral, smile, surface
 from derivdata.analysis.status import Status
-from tests.analysis.deribit import chain_2026
 
 AS_OF = np.datetime64("2026-01-01T08:00", "us")
 DAYS = np.array([10, 40, 160])
@@ -61,7 +56,6 @@ def test_values_and_greeks_are_quantlibs():
 
 
 def test_greeks_in_coin_are_differences_of_the_coin_value():
-    """delta, gamma, vega in coin by central differences of B/F, whole position."""
     now = position.greeks(BOOK, made()).sel(currency="coin")
     f, iv, t = (now[name].to_numpy() for name in ("forward", "iv", "year_fraction"))
 
@@ -213,29 +207,6 @@ def test_terms_are_greeks_times_moves():
     assert by_spot["delta"] + by_spot["rho"] == pytest.approx(term["delta"], rel=1e-12)
 
 
-def test_attribution_between_recorded_surfaces_leaves_little():
-    """BTC on Deribit, 5 to 6 January 2026, 35 hours: a straddle, a risk reversal and a calendar spread."""
-    one, two = (
-        surface.from_chain(table[table["symbol"] == "BTC"])
-        for table in (chain_2026(stamp) for stamp in ("20260105T041127Z", "20260106T153240Z"))
-    )
-    near, far = pd.Timestamp("2026-01-30T08:00Z"), pd.Timestamp("2026-03-27T08:00Z")
-    book = pd.DataFrame(
-        [
-            (near, 92_000, "call", 1.0),
-            (near, 92_000, "put", 1.0),
-            (near, 100_000, "call", 2.0),
-            (near, 84_000, "put", -2.0),
-            (far, 95_000, "call", -1.0),
-        ],
-        columns=["expiry", "strike", "side", "quantity"],
-    )
-    found = position.attribution(book, one, two)
-    assert not np.isnan(found["pnl"]).any()
-    assert (found["residual_share"] < 0.01).all()
-    assert float(found["days"][0]) == pytest.approx(35.35 / 24, abs=0.01)
-
-
 def test_expired_and_swapped_are_said():
     after = made(passed=12.0).where(xr.DataArray([False, True, True], dims="expiry"))
     after = after.assign(method=made()["method"] * [0, 1, 1], status=made()["status"])
@@ -247,20 +218,14 @@ def test_expired_and_swapped_are_said():
         position.attribution(BOOK, after, made())
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_legs_and_surfaces_that_cannot_be_are_refused():
+    for change, message in (
         ({"side": "straddle"}, "a leg has the side 'straddle'"),
         ({"strike": 0.0}, "strike above 0"),
         ({"quantity": np.nan}, "quantity in coins"),
-    ],
-)
-def test_legs_that_cannot_be_are_refused(change, message):
-    with pytest.raises(ValueError, match=message):
-        position.greeks(BOOK.assign(**change), made())
-
-
-def test_legs_and_surfaces_that_cannot_be_are_refused():
+    ):
+        with pytest.raises(ValueError, match=message):
+            position.greeks(BOOK.assign(**change), made())
     with pytest.raises(ValueError, match="has no variable 'forward'"):
         position.greeks(BOOK, made().drop_vars("forward"))
     with pytest.raises(ValueError, match="no instants along expiry"):
@@ -276,24 +241,19 @@ def test_legs_and_surfaces_that_cannot_be_are_refused():
 def test_results_say_where_their_surfaces_come_from():
     one = made().assign_attrs(provenance='{"source": "one", "synthetic": false}')
     two = made(passed=1.0).assign_attrs(provenance='{"source": "two", "synthetic": true}')
-    k = [-0.1, 0.0, 0.1]
     for found in (
         position.greeks(BOOK, one),
         position.vega_buckets(BOOK, one),
         position.scenarios(BOOK, one),
-        risk_neutral.density(one, k),
         risk_neutral.quantile(one, 0.5),
         risk_neutral.moments(one),
-        risk_neutral.density(one, k, 0.1),
-        surface.local_volatility(one, k, 0.1),
+        risk_neutral.density(one, [0.0]),
+        surface.local_volatility(one, [0.0], 0.1),
         business_time.fit(one, weekend_weight=1.0),
     ):
         assert dd.provenance(found)["source"] == "one"
     both = dd.provenance(position.attribution(BOOK, one, two))
     assert (both["source"], both["synthetic"]) == ("one, two", True)
-    alone = dd.provenance(position.attribution(BOOK, one, made(passed=1.0)))
-    assert alone["source"] == "one, not stated"
-    assert "provenance" not in position.attribution(BOOK, made(), made(passed=1.0)).attrs
     assert "provenance" not in position.greeks(BOOK, made()).attrs
 
 

@@ -1,7 +1,3 @@
-"""Quality finds what is wrong, in made-up series and in recorded ones."""
-
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +6,6 @@ from scipy.signal import lfilter
 from derivdata import tables
 from derivdata.analysis.quality import peers, quality
 from tests.analysis import injected_faults
-from tests.support.recorded_funding import first_set
 
 
 def series(hours: list[float], values: list[float] | None = None, **columns: object) -> pd.DataFrame:
@@ -154,25 +149,6 @@ def test_misuse_is_refused() -> None:
         quality(pd.DataFrame({"time": pd.to_datetime(["2026-01-01T00Z"]), "x": [1.0], "y": [2.0]}))
 
 
-def test_what_recorded_series_lack_is_found() -> None:
-    """December 2020 of gate, a day of htx; dydx is hourly; milliseconds in binance's stamps are no gaps."""
-    of = {
-        venue: only(
-            pd.DataFrame({"time": rows.index.tz_localize("UTC"), "rate": rows.to_numpy()}), column="rate"
-        )
-        for (symbol, venue), rows in first_set().items()
-        if symbol == "BTC"
-    }
-    row = of["gate"]
-    assert row["step_hours"] == 8
-    assert row["longest_gap_hours"] > 30 * 24, "December 2020 is not there"
-    assert 90 <= row["missing"] <= 100
-    assert (of["htx"]["longest_gap_hours"], of["htx"]["missing"]) == (24, 2)
-    assert of["dydx"]["step_hours"] == 1
-    assert of["binance"]["step_hours"] == pytest.approx(8, abs=1e-3)
-    assert of["binance"]["missing"] == 0
-
-
 @pytest.mark.parametrize("seconds", [1, 10, 29])
 def test_steps_below_half_a_minute_are_counted(seconds: int) -> None:
     frame = series([i * seconds / 3600 for i in range(100)])
@@ -203,24 +179,6 @@ def test_the_interval_that_the_table_says_decides_what_is_missing() -> None:
     assert row["wrong_interval"]
     report = quality(series(list(range(48)), interval_hours=8.0))
     assert "1 series of another interval than they state" in report.attrs["summary"]
-
-
-def test_rows_off_the_hours_of_their_interval() -> None:
-    assert only(series([1, 9, 17, 25, 33]))["off_schedule"] == 5
-    assert only(series([4, 12, 20, 28]))["off_schedule"] == 0, "some venues pay at 04:00, 12:00 and 20:00"
-    late = series([0, 8, 16, 24]).assign(time=lambda f: f["time"] + pd.Timedelta("500ms"))
-    assert only(late)["off_schedule"] == 0
-
-
-def test_stale_values_are_those_that_the_series_does_not_have_otherwise() -> None:
-    rng = np.random.default_rng(1)
-    moving = rng.normal(size=200)
-    stuck = moving.copy()
-    stuck[100:112] = stuck[100]
-    assert only(series(list(range(200)), stuck.tolist()))["stale"] == 12
-    assert (
-        only(series(list(range(200)), np.where(np.arange(200) % 40 < 20, 1.0, moving).tolist()))["stale"] == 0
-    )
 
 
 def test_a_series_is_held_against_its_peers() -> None:
@@ -272,19 +230,6 @@ def test_a_clean_recording_raises_few_false_alarms(settlements: tuple) -> None:
     """Nor does another interest rate pass for another unit: mexc had 0.5 bps until December 2022, then 1."""
     assert injected_faults.false_alarms(settlements[1]) <= 1.0
     assert set(injected_faults.alarmed_series(settlements[1]).values()) == {0}
-
-
-def test_a_unit_of_half_shows_where_venues_are_pinned_to_their_interest_rate() -> None:
-    """All at 1 bps in a fifth of the steps, else 30 % apart; one of them has another interest rate."""
-    rng = np.random.default_rng(2)
-    rates = np.where(rng.random(300) < 0.2, 1.0, np.exp(rng.normal(0.0, 0.3, (7, 300))))
-    rates[1] *= 2.0
-    rates[2, 200:] *= 0.5
-    rates[3] = np.where(rates[3] == 1.0, 0.5, rates[3])  # another interest rate
-    found = peers.compare(rates, peers.median_of_others(rates), peers.octaves_to_others(rates), days=100.0)
-    np.testing.assert_allclose(found.peer_scale, [1.0, 2.0, *[1.0] * 5])
-    np.testing.assert_allclose(found.scale_change, [1.0, 1.0, 0.5, *[1.0] * 4])
-    assert abs(found.at[2] - 200) <= 5
 
 
 def test_a_series_that_comes_a_step_after_its_like() -> None:

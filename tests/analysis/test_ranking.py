@@ -1,7 +1,3 @@
-"""Percentiles and ranks of panels, and the table of forecasts."""
-
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

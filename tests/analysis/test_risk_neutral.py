@@ -1,7 +1,3 @@
-"""Density, quantiles and moments: closed forms, QuantLib, Bates by Fourier, second differences of prices."""
-
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import xarray as xr

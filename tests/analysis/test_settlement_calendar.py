@@ -1,7 +1,3 @@
-"""The calendar of settlements: what the payments say, what the facts say, and what is not known."""
-
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 
@@ -37,15 +33,11 @@ def test_the_next_payment_follows_the_last_one_and_its_interval() -> None:
     assert due["time"].is_monotonic_increasing
     one = due.loc[("BTC", "binance")]
     assert one["time"] == pd.Timestamp("2026-11-01 12:00", tz="UTC"), "four hours on, without its 11 ms"
-    assert (one["hours_until"], one["interval_hours"], one["missed"], one["basis"]) == (
-        2.5,
-        4.0,
-        0,
-        "payments",
-    )
+    figures = one[["hours_until", "interval_hours", "missed", "basis"]].tolist()
+    assert figures == [2.5, 4.0, 0, "payments"]
     assert due.loc[("BTC", "hyperliquid"), "time"] == pd.Timestamp("2026-11-01 10:00", tz="UTC")
     # okx last paid on 30 October at 16:00: five were due until 1 November at 08:00, and 16:00 is next.
-    late = next_settlements(TABLE, "2026-11-01 09:30").set_index(["symbol", "exchange"]).loc[("ETH", "okx")]
+    late = due.loc[("ETH", "okx")]
     assert late["time"] == pd.Timestamp("2026-11-01 16:00", tz="UTC")
     assert (late["basis"], late["missed"]) == ("overdue", 5)
     due = next_settlements(TABLE, "2026-11-01 09:00").set_index(["symbol", "exchange"])
@@ -58,7 +50,6 @@ def test_the_next_payment_follows_the_last_one_and_its_interval() -> None:
         ("2026-10-31 00:00:00", "payments", 0),
         ("2026-10-31 00:00:30", "payments", 0),
         ("2026-10-31 00:02", "overdue", 1),
-        ("2026-10-31 03:00", "overdue", 1),
         ("2026-10-31 05:00", "overdue", 1),
         ("2026-10-31 09:00", "overdue", 2),
     ],

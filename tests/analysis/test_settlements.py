@@ -1,7 +1,3 @@
-"""Settlements as venues stamp them: a little late, twice, for too many hours, with an hour missing."""
-
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -11,14 +7,7 @@ import xarray as xr
 
 from derivdata.analysis import align, funding
 from derivdata.analysis.funding.status import FundingStatus
-from derivdata.analysis.settlements import (
-    GRACE,
-    _overlapping,
-    _without_overlap,
-    merge_late_stamps,
-    scheduled,
-)
-from tests.support.recorded_funding import first_set
+from derivdata.analysis.settlements import GRACE, _overlapping, _without_overlap, merge_late_stamps, scheduled
 
 LATE = pd.Timedelta("12ms")
 STAMPS = pd.date_range("2026-01-01", periods=12, freq="8h").as_unit("us")
@@ -117,12 +106,6 @@ def test_late_stamps_meet_the_others_at_the_hour():
     found = align.align(settled([1.0, 2.0, 3.0], STAMPS + LATE), "8h")
     np.testing.assert_array_equal(found["value"], [1.0, 2.0, 3.0])
     np.testing.assert_array_equal(found["staleness"], [0.0, 0.0, 0.0])
-    # Buckets of an hour from 00:00 and 01:00 are known at 01:00 and 02:00; the grid goes on to 02:00.
-    stamps = pd.DatetimeIndex(["2026-01-01T00:00", "2026-01-01T01:00"]).as_unit("us")
-    sampled = settled([1.0, 2.0], stamps).assign_attrs(kind="sampled")
-    found = align.align(sampled, "1h", delay="1h")
-    assert found["time"].dt.hour.values.tolist() == [0, 1, 2]
-    np.testing.assert_array_equal(found["value"], [np.nan, 1.0, 2.0])
     # a pays hourly 12 ms late, b 8-hourly on the hour: each keeps its own interval after they are merged.
     rates = venues(STAMPS[1:2], b=[8.0])
     late = venues(STAMPS[1:2] + LATE, a=[2.0])
@@ -165,6 +148,8 @@ def test_payments_that_are_there_twice_or_in_zones_are_refused():
         funding.period_sums(twice)
     with pytest.raises(ValueError, match="a has two settlements within a minute"):
         funding.best_pair(twice.expand_dims(exchange=["a"]))
+    with pytest.raises(ValueError, match="exchange 0 has two settlements within a minute"):
+        funding.cumulative(twice.expand_dims(exchange=2).copy())  # without labels
     zoned = settled([1.0] * 12).assign_coords(time=STAMPS.tz_localize("UTC"))
     with pytest.raises(
         TypeError, match=r"naive UTC.*assign_coords\(time=.*tz_convert\('UTC'\)\.tz_localize\(None\)"
@@ -226,18 +211,6 @@ def test_payments_that_overlap_again_once_others_are_left_out():
             np.ones((2, 60)), paid, np.arange(2), since=since, origin=STAMPS[0], names=[], strict=False
         )
         np.testing.assert_array_equal(np.isnan(found), (paid > 0.0) & (expected == 0.0))
-
-
-def test_series_without_labels_are_named_by_their_place():
-    twice = settled([1.0] * 4, STAMPS[:3].append(STAMPS[2:3] + pd.Timedelta("30s")))
-    unlabelled = twice.expand_dims(exchange=2).copy()
-    with pytest.raises(ValueError, match="exchange 0 has two settlements within a minute"):
-        funding.cumulative(unlabelled)
-    close = settled([1.0] * 3, STAMPS[:2].append(STAMPS[1:2] + pd.Timedelta("3h")))
-    with pytest.raises(ValueError, match="settlements of exchange 0 pay for more hours"):
-        funding.cumulative(close.expand_dims(exchange=2))
-    with pytest.raises(ValueError, match="a series has two settlements"):
-        funding.cumulative(twice)
 
 
 @pytest.mark.parametrize("hourly", [1, 4])
@@ -313,20 +286,6 @@ def test_late_stamps_in_chunks_are_merged_lazily():
     lazy = funding.best_pair(panel.chunk(time=2))
     assert lazy["spread_bps_8h"].chunks is not None
     xr.testing.assert_identical(lazy.compute(), funding.best_pair(panel))
-    sums = funding.period_sums(panel.chunk(time=2))
-    assert sums["funding_bps"].chunks is not None
-    xr.testing.assert_identical(sums.compute(), funding.period_sums(panel))
-
-
-def test_recorded_stamps_give_the_sums_of_rounded_ones():
-    """binance BTC 2020 to 2023, late by milliseconds: every span as with stamps rounded to the minute."""
-    recorded = first_set()["BTC", "binance"]
-    stamps = pd.DatetimeIndex(recorded.index)
-    assert (stamps != stamps.floor("1min")).any(), "the recording has late stamps"
-    rates = settled(recorded.tolist(), stamps)
-    rounded = rates.assign_coords(time=stamps.round("1min"))
-    xr.testing.assert_identical(funding.period_sums(rates), funding.period_sums(rounded))
-    assert funding.period_sums(rates)["funding_bps"].notnull().all()
 
 
 @pytest.mark.parametrize(("gap", "missing"), [(11.9, 0.0), (12.1, 4.1), (13.0, 5.0)])

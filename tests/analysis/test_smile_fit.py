@@ -1,6 +1,5 @@
-"""Smiles fitted: known truths recovered, the ladder, reasons, every kind of array."""
+import functools
 
-import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
@@ -11,10 +10,12 @@ from derivdata.analysis import smile
 from derivdata.analysis.smile import svi
 from derivdata.analysis.smile.evaluate import RAW, Method
 from derivdata.analysis.status import Status
+from tests.analysis.smile_reference import best_of_starts, rms
 from tests.analysis.smiles import crypto_like, raw_sets
 from tests.support.examples import examples
 
 NAN = np.nan
+fit_equally = functools.partial(smile.fit, weights="equal")
 
 
 def has(fit, bit):
@@ -31,33 +32,34 @@ def labelled(k, iv, t):
 
 
 class TestRecovery:
-    @pytest.mark.parametrize("name", ["vogt", "vogt_guaranteed", "vogt_optimal", "raw_free", "market_like"])
-    def test_published_sets(self, name):
-        raw = raw_sets()[name]
-        k = np.linspace(-1.5, 1.5, 41)
-        fit = smile.fit(k, np.sqrt(svi.total_variance(k, raw)), 1.0, weights="equal")
-        np.testing.assert_allclose([fit[name] for name in RAW], raw, rtol=0, atol=1e-8)
-
     def test_a_thousand_slices(self):
         k, iv, t, raw = crypto_like(1000, 40, seed=1)
-        fit = smile.fit(k, iv, t, weights="equal")
+        fit = fit_equally(k, iv, t)
         for got, truth in zip([fit[name] for name in RAW], raw, strict=True):
             np.testing.assert_allclose(got, truth, rtol=0, atol=1e-8)
         assert (fit["status"] == 0).all()
         assert float(fit["rmse_vol"].max()) < 1e-12
 
-    @pytest.mark.parametrize("weights", ["equal", "variance"])
-    def test_wings_at_their_bounds(self, weights):
+    def test_wings_at_their_bounds(self):
         """A put wing without slope, |ρ| = 1, is a solution like any other."""
         raw = svi.Raw(0.02, 0.15, 1.0, 0.05, 0.2)
         k = np.linspace(-0.8, 0.8, 33)
-        fit = smile.fit(k, np.sqrt(svi.total_variance(k, raw) / 0.5), 0.5, weights=weights)
+        fit = fit_equally(k, np.sqrt(svi.total_variance(k, raw) / 0.5), 0.5)
         np.testing.assert_allclose([fit[name] for name in RAW], raw, atol=1e-7)
 
     def test_a_flat_smile(self):
-        fit = smile.fit(np.linspace(-0.5, 0.5, 11), np.full(11, 0.6), 0.25, weights="equal")
+        fit = fit_equally(np.linspace(-0.5, 0.5, 11), np.full(11, 0.6), 0.25)
         np.testing.assert_allclose(smile.iv(fit, np.linspace(-0.5, 0.5, 7)), 0.6, rtol=1e-12)
         assert int(fit["status"]) == 0
+
+    def test_noisy_slices_are_as_good_as_the_best_of_twelve_starts(self):
+        """Eight to ten quotes with 3 % noise have local minima."""
+        k, iv, t, _ = crypto_like(4, 10, seed=21, noise=0.03, fewest=8)
+        fit = fit_equally(k, iv, t)
+        for i in range(4):
+            used = np.isfinite(iv[i])
+            quotes, raw = (k[i, used], iv[i, used], t[i]), np.array([fit[name][i] for name in RAW])
+            assert rms(*quotes, raw) <= 1.0001 * rms(*quotes, best_of_starts(*quotes))
 
 
 class TestLadder:
@@ -66,7 +68,7 @@ class TestLadder:
 
     def first(self, count):
         iv = np.where(np.arange(5) < count, self.iv, NAN)
-        return smile.fit(self.k, iv, 0.5, weights="equal")
+        return fit_equally(self.k, iv, 0.5)
 
     @pytest.mark.parametrize(
         ("count", "rung"),
@@ -92,7 +94,7 @@ class TestLadder:
         theta, rho, phi = 0.04, -0.3, 4.0
         k = np.array([-0.3, 0.02, 0.4])
         w = theta / 2 * (1 + rho * phi * k + np.sqrt((phi * k + rho) ** 2 + 1 - rho**2))
-        fit = smile.fit(k, np.sqrt(w / 0.3), 0.3, weights="equal")
+        fit = fit_equally(k, np.sqrt(w / 0.3), 0.3)
         raw = (theta * (1 - rho**2) / 2, theta * phi / 2, rho, -rho / phi, np.sqrt(1 - rho**2) / phi)
         np.testing.assert_allclose([fit[name] for name in RAW], raw, atol=1e-8)
 
@@ -111,7 +113,7 @@ class TestLadder:
         )
         assert np.isnan(smile.iv(fit, 0.0))
         k, iv = np.array([-0.1, -0.1, 0.1, 0.1]), np.array([0.5, 0.52, 0.6, 0.62])
-        fit = smile.fit(k, iv, 1.0, weights="equal")
+        fit = fit_equally(k, iv, 1.0)
         assert int(fit["method"]) == Method.LINE
         assert int(fit["n"]) == 4
         np.testing.assert_allclose(
@@ -123,14 +125,14 @@ class TestLadder:
         assert np.isnan(self.first(3)["rmse_vol"])
         assert np.isfinite(self.first(4)["rmse_vol"])
         k, iv, t, _ = crypto_like(1, 6, seed=2, noise=0.01)
-        assert float(smile.fit(k, iv, t, weights="equal")["rmse_vol"][0]) > 0
+        assert float(fit_equally(k, iv, t)["rmse_vol"][0]) > 0
 
 
 class TestReasons:
     def test_what_cannot_be_fitted_is_nan_with_its_reason(self):
         k, iv, t, _ = crypto_like(5, 12, seed=3)
         iv[0], t[1], t[2], iv[3] = NAN, 0.0, NAN, -0.5
-        fit = smile.fit(k, iv, t, weights="equal")
+        fit = fit_equally(k, iv, t)
         assert has(fit, Status.TOO_FEW_STRIKES).tolist() == [True, False, False, True, False]
         assert has(fit, Status.EXPIRED).tolist() == [False, True, False, False, False]
         assert has(fit, Status.BAD_INPUT).tolist() == [False, False, True, False, False]
@@ -142,7 +144,7 @@ class TestReasons:
     def test_the_range_of_the_quotes_is_kept(self):
         k, iv, t, _ = crypto_like(2, 12, seed=3)
         iv[0, :2], iv[0, -1] = NAN, 0.0
-        fit = smile.fit(k, iv, t, weights="equal")
+        fit = fit_equally(k, iv, t)
         assert fit["k_min"].values.tolist() == [k[0, 2], k[1, 0]]
         assert fit["k_max"].values.tolist() == [k[0, -2], k[1, -1]]
         assert fit["n"].values.tolist() == [9, 12]
@@ -152,43 +154,35 @@ class TestReasons:
         k = np.linspace(-1.5, 1.5, 41)
         w = svi.total_variance(k, raw)
         assert (np.diff(w, 2) > 0).all()
-        fit = smile.fit(k, np.sqrt(w), 1.0, weights="equal")
+        fit = fit_equally(k, np.sqrt(w), 1.0)
         assert bool(has(fit, Status.BUTTERFLY))
         assert float(smile.butterfly_check(fit)["min_g"]) == pytest.approx(-0.032863573453623, abs=1e-8)
         k, iv, t, _ = crypto_like(120, 14, seed=4, noise=0.02, fewest=3)
-        fit = smile.fit(k, iv, t, weights="equal")
+        fit = fit_equally(k, iv, t)
         np.testing.assert_array_equal(has(fit, Status.BUTTERFLY), ~smile.butterfly_check(fit)["ok"])
 
     def test_no_slice_dips_below_zero(self):
         """Quotes that pull the free fit's minimum below 0."""
         k = np.array([-1.0, -0.8, -0.6, -0.4, -0.2, 0.6, 0.8, 1.0])
         w = np.array([0.8, 0.6, 0.4, 0.2, 0.02, 0.1, 0.3, 0.5])
-        fit = smile.fit(k, np.sqrt(w), 1.0, weights="equal")
+        fit = fit_equally(k, np.sqrt(w), 1.0)
         raw = [float(fit[name]) for name in RAW]
         assert raw[0] + raw[1] * raw[4] * np.sqrt(1 - raw[2] ** 2) >= -1e-15
         assert (smile.total_variance(fit, np.linspace(-1, 1, 999)) >= -1e-15).all()
 
 
 class TestArrays:
-    def test_chunked_and_whole_input_give_the_same_bits(self):
-        quotes = labelled(*crypto_like(20, 12, seed=5, noise=0.02, fewest=1)[:3])
-        chunks = [x.chunk(dict.fromkeys(x.dims, 7)) for x in quotes]
-        whole = smile.fit(*quotes, weights="equal")
-        lazy = smile.fit(*chunks, weights="equal")
-        assert all(isinstance(x.data, da.Array) for x in lazy.data_vars.values())
-        xr.testing.assert_identical(lazy.compute(), whole)
-
     def test_bare_arrays_of_any_rank(self):
         k, iv, t, _ = crypto_like(6, 12, seed=6, noise=0.01)
-        flat = smile.fit(k, iv, t, weights="equal")
-        cube = smile.fit(k.reshape(2, 3, 12), iv.reshape(2, 3, 12), t.reshape(2, 3), weights="equal")
+        flat = fit_equally(k, iv, t)
+        cube = fit_equally(k.reshape(2, 3, 12), iv.reshape(2, 3, 12), t.reshape(2, 3))
         assert flat["a"].dims == ("slice",)
         assert cube["a"].dims == ("slice_0", "slice_1")
         np.testing.assert_array_equal(cube["a"].values.ravel(), flat["a"])
-        np.testing.assert_array_equal(smile.fit(k[1], iv[1], t[1], weights="equal")["a"], flat["a"][1])
-        empty = smile.fit(np.empty((0, 4)), np.empty((0, 4)), np.empty(0), weights="equal")
+        np.testing.assert_array_equal(fit_equally(k[1], iv[1], t[1])["a"], flat["a"][1])
+        empty = fit_equally(np.empty((0, 4)), np.empty((0, 4)), np.empty(0))
         assert empty["a"].shape == (0,)
-        none = smile.fit(np.empty((2, 0)), np.empty((2, 0)), np.full(2, 0.5), weights="equal")
+        none = fit_equally(np.empty((2, 0)), np.empty((2, 0)), np.full(2, 0.5))
         assert has(none, Status.TOO_FEW_STRIKES).all()
         assert none["n"].values.tolist() == [0, 0]
 
@@ -198,24 +192,23 @@ class TestArrays:
         )
         k = xr.DataArray(np.linspace(-0.4, 0.4, 9), dims="strike")
         t = xr.DataArray([0.1, 0.2, 0.3], dims="expiry")
-        fit = smile.fit(k, iv, t, weights="equal")
-        turned = smile.fit(k, iv.transpose("strike", "expiry", "time"), t, weights="equal")
+        fit = fit_equally(k, iv, t)
+        turned = fit_equally(k, iv.transpose("strike", "expiry", "time"), t)
         assert fit["a"].dims == ("time", "expiry")
         assert fit["year_fraction"].dims == ("expiry",)
         xr.testing.assert_equal(turned.transpose("time", "expiry", ...), fit)
         k, iv, t = labelled(*crypto_like(3, 8, seed=8)[:3])
         forward = xr.DataArray([90.0, 91.0, 92.0], dims="expiry")
-        fit = smile.fit(k, iv, t, forward=forward, weights="equal")
+        fit = fit_equally(k, iv, t, forward=forward)
         np.testing.assert_array_equal(fit.coords["forward"], forward)
-        assert "forward" not in smile.fit(k, iv, t, weights="equal").coords
+        assert "forward" not in fit_equally(k, iv, t).coords
 
 
 class TestWeights:
     k, iv, t, _ = crypto_like(3, 15, seed=9, noise=0.03)
 
     def test_weights_count_by_their_ratio(self):
-        """A common factor changes nothing, no weight is no quote, a heavy quote is met."""
-        plain = smile.fit(self.k, self.iv, self.t, weights="equal")
+        plain = fit_equally(self.k, self.iv, self.t)
         for weights in (np.ones_like(self.iv), np.full_like(self.iv, 250.0)):
             fit = smile.fit(self.k, self.iv, self.t, weights=weights)
             at = smile.iv(fit, 0.0), smile.iv(plain, 0.0)
@@ -226,7 +219,7 @@ class TestWeights:
         dropped[:, [3, 8]] = NAN
         xr.testing.assert_equal(
             smile.fit(self.k, self.iv, self.t, weights=weights),
-            smile.fit(self.k, dropped, self.t, weights="equal"),
+            fit_equally(self.k, dropped, self.t),
         )
         weights = np.ones_like(self.iv)
         weights[:, 5] = 1e8
@@ -253,38 +246,13 @@ quotes = st.integers(0, 2**32 - 1).map(lambda seed: crypto_like(3, 14, seed=seed
 
 class TestProperties:
     @examples(4, 40)
-    @given(quotes, st.randoms())
-    def test_order_of_strikes_does_not_matter(self, given_quotes, random):
+    @given(quotes, st.permutations(range(14)))
+    def test_a_mirrored_smile_in_any_order_is_the_mirror_image(self, given_quotes, order):
         k, iv, t = given_quotes
-        order = list(range(k.shape[1]))
-        random.shuffle(order)
-        fit, shuffled = (smile.fit(k[:, o], iv[:, o], t, weights="equal") for o in (slice(None), order))
-        np.testing.assert_allclose(smile.iv(shuffled, 0.0), smile.iv(fit, 0.0), rtol=1e-6)
-        np.testing.assert_array_equal(shuffled["method"], fit["method"])
-
-    @examples(4, 40)
-    @given(quotes)
-    def test_masking_a_quote_is_dropping_it_and_a_mirrored_smile_the_mirror_image(self, given_quotes):
-        k, iv, t = given_quotes
-        fit = smile.fit(k, iv, t, weights="equal")
-        for i in range(len(t)):
-            kept = np.isfinite(iv[i])
-            alone = smile.fit(k[i, kept], iv[i, kept], t[i], weights="equal")
-            np.testing.assert_allclose(smile.iv(alone, 0.0), smile.iv(fit, 0.0)[i], rtol=1e-6)
-            assert int(alone["n"]) == int(fit["n"][i])
-        fit, mirrored = smile.fit(k, iv, t, weights="equal"), smile.fit(-k, iv, t, weights="equal")
+        fit, mirrored = fit_equally(k, iv, t), fit_equally(-k[:, order], iv[:, order], t)
         np.testing.assert_allclose(mirrored["rmse_vol"], fit["rmse_vol"], rtol=1e-4)
-
-    @examples(4, 40)
-    @given(quotes, st.floats(0.1, 10))
-    def test_only_total_variance_counts(self, given_quotes, factor):
-        """The same total variances over another time to expiry are the same slice."""
-        k, iv, t = given_quotes
-        fit = smile.fit(k, iv, t, weights="equal")
-        other = smile.fit(k, iv / np.sqrt(factor), t * factor, weights="equal")
-        np.testing.assert_allclose(
-            smile.total_variance(other, 0.0), smile.total_variance(fit, 0.0), rtol=1e-6
-        )
+        np.testing.assert_allclose(smile.iv(mirrored, 0.0), smile.iv(fit, 0.0), rtol=1e-4)
+        np.testing.assert_array_equal(mirrored["method"], fit["method"])
 
 
 class TestMisuse:
@@ -297,15 +265,10 @@ class TestMisuse:
 
     def test_percent_missing_dims_and_unlabelled_tables(self):
         with pytest.raises(ValueError, match="looks like percent"):
-            smile.fit(self.k, 100 * self.iv, 0.5, weights="equal")
+            fit_equally(self.k, 100 * self.iv, 0.5)
         iv = xr.DataArray(self.iv, dims="k")
         with pytest.raises(ValueError, match="no 'strike'"):
-            smile.fit(xr.DataArray(self.k, dims="k"), iv, 0.5, weights="equal")
-        assert int(smile.fit(xr.DataArray(self.k, dims="k"), iv, 0.5, dim="k", weights="equal")["n"]) == 6
+            fit_equally(xr.DataArray(self.k, dims="k"), iv, 0.5)
+        assert int(fit_equally(xr.DataArray(self.k, dims="k"), iv, 0.5, dim="k")["n"]) == 6
         with pytest.raises(TypeError, match="names them"):
-            smile.fit(
-                np.zeros((2, 6)),
-                xr.DataArray(np.ones((2, 6)), dims=("expiry", "strike")),
-                0.5,
-                weights="equal",
-            )
+            fit_equally(np.zeros((2, 6)), xr.DataArray(np.ones((2, 6)), dims=("expiry", "strike")), 0.5)

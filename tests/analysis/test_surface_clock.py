@@ -1,16 +1,11 @@
-"""A clock on a surface: shares of variance by hand, theta by revaluation, and recorded expiries left out."""
-
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
 
-from derivdata.analysis import black76, business_time, position, smile, surface, variance
+from derivdata.analysis import black76, business_time, position, surface, variance
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import clock_of
-from tests.analysis.deribit import STAMPS_2026, chain_2026
 
 FRIDAY = pd.Timestamp("2026-01-02T08:00")
 HOUR = 1 / (365 * 24)
@@ -111,20 +106,18 @@ def test_what_the_fit_found_is_a_clock() -> None:
     assert int(cut["status"][1, 0]) == Status.UNDETERMINED
 
 
-def test_an_average_counts_each_hour_for_what_is_open() -> None:
-    """Over a weekend's end, by a sum over minutes; and it grows without a jump across midnight."""
+@pytest.mark.parametrize("end", ["2026-01-03T03:00", "2026-01-05T02:30", "2026-01-05T09:00"])
+def test_an_average_counts_each_hour_for_what_is_open(end: str) -> None:
+    """Over a weekend's ends, by a sum over ten seconds each."""
     rules = clock_of({"weekend_weight": 0.25, "averaging": "6h"})
-    origin = xr.DataArray(pd.Timestamp("2026-01-02T00:00").value / 1e3)
-    for end in ("2026-01-03T03:00", "2026-01-05T02:30", "2026-01-05T09:00"):
-        minutes = np.arange(pd.Timestamp("2026-01-02"), pd.Timestamp(end), np.timedelta64(10, "s"))
-        left = (pd.Timestamp(end).to_datetime64() - minutes - np.timedelta64(5, "s")) / np.timedelta64(6, "h")
-        weekend = (pd.DatetimeIndex(minutes).day_of_week >= 5) * -0.75 + 1.0
-        expected = (np.clip(left, 0, 1) ** 2 * weekend).sum() * 10 / (365 * 86400) * 7 / 5.5
-        t = xr.DataArray((pd.Timestamp(end) - pd.Timestamp("2026-01-02")) / pd.Timedelta("365D"))
-        assert float(rules.read(origin, t).business) == pytest.approx(expected, rel=1e-6)
-    around = xr.DataArray(3.0 + np.array([-1e-7, 1e-7]), dims="t") / 365
-    near = rules.read(origin, around).business
-    assert float(near[1] - near[0]) == pytest.approx(0.0, abs=1e-8)
+    start, end_of = pd.Timestamp("2026-01-02"), pd.Timestamp(end)
+    steps = pd.date_range(start, end_of, freq="10s", inclusive="left")
+    left = (end_of - steps - pd.Timedelta("5s")) / pd.Timedelta("6h")
+    weights = np.where(steps.day_of_week >= 5, 0.25, 1.0) * 7 / 5.5
+    expected = (left.to_numpy().clip(0.0, 1.0) ** 2 @ weights) * 10 / (365 * 86400)
+    years = xr.DataArray((end_of - start) / pd.Timedelta("365D"))
+    found = rules.read(xr.DataArray(start.value / 1e3), years).business
+    assert float(found) == pytest.approx(expected, rel=1e-6)
 
 
 BOOK = pd.DataFrame(
@@ -210,28 +203,3 @@ def test_clocks_that_cannot_be_are_refused(clock: object, message: str) -> None:
         surface.iv(THREE, 0.0, SUNDAY, clock=clock)
     with pytest.raises(ValueError, match="no instants along expiry"):
         surface.iv(THREE.drop_vars("expiry"), 0.0, SUNDAY, clock=0.5)
-
-
-def test_recorded_expiries_left_out_under_two_days() -> None:
-    """The middle of the first three expiries from its neighbours, eight instants, BTC and ETH.
-
-    A weight of a half was read off other days. By the calendar the median of the sizes is 1.9 points.
-    """
-    errors = []
-    for stamp in STAMPS_2026:
-        table = chain_2026(stamp)
-        for symbol in ("BTC", "ETH"):
-            near = table[
-                (table["symbol"] == symbol) & (table["expiry"] < table["time"] + pd.Timedelta(6, "D"))
-            ]
-            whole = surface.from_chain(near, method="essvi", weights="price")
-            fitted = np.flatnonzero(whole["method"].to_numpy() > 0)
-            for i in fitted[1:-1]:
-                years = float(whole["year_fraction"][i])
-                if years < 2 / 365:
-                    less, true = whole.drop_isel(expiry=i), float(smile.iv(whole, 0.0, extrapolate=True)[i])
-                    errors.append([float(surface.iv(less, 0.0, years, clock=c)) - true for c in (0.5, None)])
-    half, even = np.median(np.abs(errors), axis=0)
-    assert len(errors) == 16
-    assert half < 0.015
-    assert half < 0.6 * even

@@ -1,7 +1,3 @@
-"""What is read off a fitted surface, of one surface, of several at once, and of lazy ones."""
-
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -10,7 +6,6 @@ import xarray as xr
 
 from derivdata.analysis import business_time, position, risk_neutral, surface, variance
 from tests.analysis import test_position
-from tests.analysis.test_risk_neutral import three
 
 K = np.linspace(-0.5, 0.5, 5)
 LAZY_K = xr.DataArray(K, {"log_moneyness": K}, "log_moneyness").chunk(2)
@@ -38,15 +33,11 @@ READ: dict[str, Callable[[xr.Dataset], xr.Dataset]] = {
     ),
     "business_time": business_time.fit,
 }
-DATED = ("volatility_index", "clock", "greeks", "vega_buckets", "scenarios", "business_time")
 
 
 @pytest.mark.parametrize("name", READ)
 def test_several_surfaces_are_read_as_each_alone_and_lazy_ones_stay_lazy(name: str) -> None:
-    read, one = READ[name], three()
-    other = one.assign(a=one["a"] * 1.5)
-    if name in DATED:
-        one, other = test_position.made(), test_position.made(level=1.2)
+    read, one, other = READ[name], test_position.made(), test_position.made(level=1.2)
     both = xr.concat([one, other], "symbol", data_vars="all").assign_attrs(one.attrs)
     together = read(both)
     for place, alone in enumerate([one, other]):

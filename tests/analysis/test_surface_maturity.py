@@ -1,5 +1,3 @@
-"""Surfaces between their expiries: interpolation, calendar, standard points, forward variance."""
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -34,17 +32,13 @@ def crypto():
     return smile.from_raw(svi.Raw(*parts), xr.DataArray([30 / 365], dims="expiry"))
 
 
-def term_structure_answers():
-    return {r["quantity"]: r["expected"] for r in known("term_structure_forward_expected")}
-
-
 def test_total_and_forward_variance_by_hand():
-    made, answers = flat([0.6, 0.5], np.array([0.05, 0.15])), term_structure_answers()
+    made = flat([0.6, 0.5], np.array([0.05, 0.15]))
+    answers = {r["quantity"]: r["expected"] for r in known("term_structure_forward_expected")}
     vol = float(surface.iv(made, 0.0, 30 / 365))
     assert vol**2 * 30 / 365 == pytest.approx(float(answers["cm_total_variance"]), abs=1e-12)
     assert vol == pytest.approx(float(answers["cm_vol"]), abs=1e-12)
-    answers = term_structure_answers()
-    found = surface.forward_variance(flat([0.6, 0.5], np.array([0.05, 0.15])), 0.05, 0.15)
+    found = surface.forward_variance(made, 0.05, 0.15)
     assert float(found["variance"]) == pytest.approx(float(answers["forward_variance"]), abs=1e-12)
     assert float(found["vol"]) == pytest.approx(float(answers["forward_vol"]), abs=1e-12)
     crossed = surface.forward_variance(flat([0.8, 0.7], np.array([0.05, 0.06])), 0.05, 0.06)
@@ -189,19 +183,10 @@ def test_a_crossing_is_found_whatever_the_order_of_expiries():
 
 
 def strike_of(made, target, years, **convention):
-    """Log-moneyness of the option with a delta."""
     return surface.at(made, years, target_delta=target, **convention)["log_moneyness"]
 
 
-def test_delta_strikes_of_the_known_answers(crypto):
-    rows = {r["point"]: r for r in known("delta_strikes_crypto30d")}
-    for delta in ("forward", "pa"):
-        for size in ("0.25", "0.10"):
-            for side, sign in (("call", 1), ("put", -1)):
-                row = rows[f"{size}_{side}_{delta}"]
-                k = strike_of(crypto, sign * float(size), 30 / 365, delta=delta)
-                assert float(k) == pytest.approx(float(row["k"]), abs=1e-10)
-                assert float(np.exp(k)) == pytest.approx(float(row["strike_over_forward"]), abs=1e-10)
+def test_delta_neutral_straddles_and_spot_deltas(crypto):
     rows = {r["point"]: float(r["iv_or_value"]) for r in known("delta_strikes_crypto30d")}
     for delta, name in (("forward", "dns_forward_delta (d1=0)"), ("pa", "dns_premium_adjusted (d2=0)")):
         found = surface.constant_maturity(crypto, tenors=["30d"], points=["atm"], delta=delta, atm="dns")
@@ -293,19 +278,6 @@ def test_term_structure_of_flat_expiries():
     assert np.isfinite(found["rr25"]).to_numpy().tolist() == [True, False, True]
     assert found["status"].to_numpy().tolist() == [0, 64, 0]
     assert float(found["forward_variance"][2]) == pytest.approx((0.81 * 0.2 - 0.64 * 0.05) / 0.15)
-
-
-def test_large_sets_are_worked_off_in_pieces_without_a_trace(three):
-    """5,400 slices, more than one piece holds, against a few of them alone."""
-    many = xr.concat([three] * 6, "exchange").expand_dims(time=300).copy(deep=True)
-    scale = xr.DataArray(np.linspace(0.5, 1.0, 300), dims="time")
-    natural = (many[name] * (1.0 if name == "rho" else scale) for name in ("theta", "rho", "psi"))
-    made = surface.from_essvi(*natural, three["year_fraction"]).assign_coords(time=np.arange(300))
-    some = made.isel(time=[0, 150, 299])
-    for call in (surface.calendar_check, surface.constant_maturity):
-        everything = call(made)
-        assert dict(everything.sizes)["time"] == 300
-        xr.testing.assert_allclose(everything.isel(time=[0, 150, 299]), call(some), rtol=1e-12)
 
 
 def dated(three):

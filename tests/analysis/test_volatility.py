@@ -1,7 +1,3 @@
-"""Realised volatility: values by hand, slow references, known truths, and every kind of array."""
-
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -83,71 +79,45 @@ def test_a_step_of_another_length_is_annualised_by_it() -> None:
     assert other == pytest.approx(one * math.sqrt(24), rel=1e-12)
 
 
-def test_jumps_are_not_continuous() -> None:
-    """One jump of 5 % in 1,440 returns of 0.2 %: 0.0025 beside 1,440 × 0.000004 = 0.00576."""
-    price = walk(5, 288, 0.002 * math.sqrt(288 * 365), seed=3)
-    jumped = price.copy(
-        data=np.where(np.arange(price.size) >= 700, price.values * math.exp(0.05), price.values)
-    )
-    calm, shaken = (volatility.bipower(p, "5d").isel(time=-1) for p in (price, jumped))
-    assert float(calm["jump_share"]) < 0.05
-    assert float(shaken["jump_share"]) == pytest.approx(0.0025 / (0.0025 + 0.00576), abs=0.05)
-    assert float(shaken["continuous"]) == pytest.approx(float(calm["continuous"]), rel=0.03)
+@pytest.mark.parametrize(("middle", "share"), [(-0.02, 0.0), (-0.05, 1 - np.pi / 2 * 5e-4 / 9e-4)])
+def test_bipower_by_hand(middle: float, share: float) -> None:
+    """Returns 1 %, −2 %, 1 %: products 2e-4 and 2e-4, π/2 × 2e-4 a return: no part jumps, not a negative one.
 
-
-def test_bipower_by_hand() -> None:
-    """Returns 1 %, −2 %, 1 %: products 2e-4 and 2e-4; π/2 × 2e-4 a return."""
-    logs = np.array([0.0, 0.01, -0.01, 0.0])
-    price = walk(3, 1, 0.1).copy(data=100.0 * np.exp(logs))
-    found = volatility.bipower(price, "3d").isel(time=-1)
-    assert float(found["volatility"]) == pytest.approx(math.sqrt(6e-4 / 3 * 365), rel=1e-9)
-    assert float(found["continuous"]) == pytest.approx(math.sqrt(math.pi / 2 * 2e-4 * 365), rel=1e-9)
-    assert float(found["jump_share"]) == 0.0  # π/2 × 2e-4 is above 2e-4: no part, not a negative one
-
-
-def test_bars_by_hand() -> None:
-    """Bars of two hours: the second opens at 12, the close before it; 14:00 to 16:00 has no price.
-
-    Nor has 12:45: one price that is missing leaves the rest of its bar as it is.
+    With −5 % products are 5e-4, and of the mean square of 9e-4 what π/2 × 5e-4 leaves is jumps.
     """
-    clocks = ("10:00", "11:30", "12:30", "12:45", "13:00", "17:00")
-    time = np.array([f"2026-01-01T{clock}" for clock in clocks], "M8[us]")
-    price = xr.DataArray([10.0, 12.0, 15.0, np.nan, 11.0, 9.0], {"time": time}, attrs={"units": "USD"})
-    made = volatility.bars(price, step="2h")
-    assert [str(t)[11:16] for t in made["time"].values] == ["10:00", "12:00", "14:00", "16:00"]
-    rows = np.stack([made[name].values for name in NAMES], axis=-1)
-    assert rows[0].tolist() == [10.0, 12.0, 10.0, 12.0]
-    assert rows[1].tolist() == [12.0, 15.0, 11.0, 11.0]
-    assert np.isnan(rows[2]).all()
-    assert rows[3].tolist() == [9.0, 9.0, 9.0, 9.0]
-    assert made["count"].values.tolist() == [2, 2, 0, 1]
-    assert np.isnan(volatility.realised(made, "4h")[-1])  # a bar is missing
+    price = walk(3, 1, 0.1).copy(data=100.0 * np.exp(np.cumsum([0.0, 0.01, middle, 0.01])))
+    found = volatility.bipower(price, "3d").isel(time=-1)
+    squares, products = (2e-4 + middle**2) / 3, math.pi / 2 * -0.01 * middle
+    assert float(found["volatility"]) == pytest.approx(math.sqrt(squares * 365), rel=1e-9)
+    assert float(found["continuous"]) == pytest.approx(math.sqrt(products * 365), rel=1e-9)
+    assert float(found["jump_share"]) == pytest.approx(share, abs=1e-12)
 
 
 def test_bars_that_prices_do_not_span_are_unknown_by_hand() -> None:
     """Half-hourly, bars of two hours: from 11:00 to 16:30 whole is 12:00 to 16:00, and 16:00 is not over.
 
-    The second series begins at 12:00 and ends at 17:30, so that its bars from 12:00 to 18:00 are all whole;
-    the third has a single price, which spans no bar.
+    The first lacks a price within a bar, which leaves the rest of it. The second begins at 12:00 and ends at
+    17:30, and lacks a whole bar; the third has a single price, which spans none.
     """
     time = np.datetime64("2026-01-01T11:00", "us") + np.arange(14) * np.timedelta64(30, "m")
     steps = np.arange(14.0)
     rows = [
-        np.where(steps <= 11, 10.0 + steps, np.nan),
-        np.where(steps >= 2, 30.0 - steps, np.nan),
+        np.where((steps <= 11) & (steps != 3), 10.0 + steps, np.nan),
+        np.where((steps >= 2) & ((steps < 6) | (steps > 9)), 30.0 - steps, np.nan),
         np.where(steps == 2, 5.0, np.nan),
     ]
     price = xr.DataArray(rows, {"time": time}, ("exchange", "time"), attrs={"units": "USD"})
     made = volatility.bars(price, step="2h")
     assert [str(t)[11:16] for t in made["time"].values] == ["10:00", "12:00", "14:00", "16:00"]
-    assert made["count"].values.tolist() == [[2, 4, 4, 2], [0, 4, 4, 4], [0, 1, 0, 0]]
+    assert made["count"].values.tolist() == [[2, 3, 4, 2], [0, 4, 0, 4], [0, 1, 0, 0]]
     values = np.stack([made[name].values for name in NAMES], axis=-1)
     assert values[0, 1].tolist() == [11.0, 15.0, 11.0, 15.0]  # opens at 11:30's price
     assert values[0, 2].tolist() == [15.0, 19.0, 15.0, 19.0]
-    assert values[1, 3].tolist() == [21.0, 21.0, 17.0, 17.0]
+    assert values[1, 3].tolist() == [20.0, 20.0, 17.0, 17.0]  # no close before it
     known = ~np.isnan(values).any(axis=-1)
-    assert known.tolist() == [[False, True, True, False], [False, True, True, True], [False] * 4]
+    assert known.tolist() == [[False, True, True, False], [False, True, False, True], [False] * 4]
     assert (np.isnan(values).all(axis=-1) == ~known).all()
+    assert np.isnan(volatility.realised(made, "4h")[1, -1])  # a bar is missing
 
 
 def test_neither_an_unfinished_day_nor_the_future_changes_a_figure() -> None:

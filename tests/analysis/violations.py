@@ -1,7 +1,5 @@
 """Arbitrage of fitted surfaces, counted on a grid of places by formulas apart from the package's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
