@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
@@ -18,21 +17,12 @@ from tests.archive.rates import EVER, START, conformed, rates
 
 
 def orders(ids: list[str], *, start: pd.Timestamp = START, value: float = 10.0) -> pd.DataFrame:
+    """Orders a minute apart, of which only what must be known is."""
+    times = pd.date_range(start, periods=len(ids), freq="min").as_unit("us")
+    fixed = {"exchange": "okx", "symbol": "BTC", "side": "long", "fill_price_usd": 100.0, "fill_count": 1}
+    unknown = dict.fromkeys(("order_price_usd", "quantity", "filled_quantity"), float("nan"))
     return pd.DataFrame(
-        {
-            "exchange": "okx",
-            "order_id": ids,
-            "time": pd.date_range(start, periods=len(ids), freq="min").as_unit("us"),
-            "symbol": "BTC",
-            "side": "long",
-            "order_price_usd": np.nan,
-            "fill_price_usd": 100.0,
-            "quantity": np.nan,
-            "filled_quantity": np.nan,
-            "value_usd": value,
-            "status": None,
-            "fill_count": pd.array([1] * len(ids), dtype="Int64"),
-        }
+        {"order_id": ids, "time": times, "value_usd": value, "status": None, **fixed, **unknown}
     )
 
 

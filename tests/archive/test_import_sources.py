@@ -37,15 +37,6 @@ def zipped(path: Path, **members: str) -> Path:
     return path
 
 
-def test_a_zip_of_binance_tells_its_symbol_by_its_name(tmp_path: Path) -> None:
-    path = zipped(tmp_path / "ETHUSDT-fundingRate-2026-01.zip", x__csv="1767225600008,8,0.00010000\n")
-    counts = import_files("funding_settlements", path, tmp_path / "to", source="binance")
-    assert (counts.read, counts.written) == (1, 1)
-    row = open_archive(tmp_path / "to").read("funding_settlements", *EVER).iloc[0]
-    assert row[["symbol", "exchange", "kind"]].tolist() == ["ETH", "binance", "settled"]
-    assert (row["time"], row["rate_bps_8h"]) == (pd.Timestamp("2026-01-01", tz="UTC"), pytest.approx(1.0))
-
-
 def test_a_zip_is_read_without_a_source_and_holds_one_file(tmp_path: Path) -> None:
     text = "symbol,time,oi_usd\nBTC,2024-01-01T00:00Z,5\n"
     path = zipped(tmp_path / "a.zip", a__csv=text)
@@ -64,9 +55,10 @@ def test_of_two_quotes_the_preferred_one_is_taken_by_the_files_names(tmp_path: P
         for quote, rate in (("USDC", "0.0002"), ("USDT", "0.0001"))
     ]
     counts = import_files("funding_settlements", files, tmp_path / "to", source="binance")
-    assert (counts.written, counts.other_quotes) == (1, 1)
-    rows = open_archive(tmp_path / "to").read("funding_settlements", *EVER)
-    assert rows["rate_bps_8h"].tolist() == pytest.approx([1.0])
+    assert (counts.read, counts.written, counts.other_quotes) == (2, 1, 1)
+    row = open_archive(tmp_path / "to").read("funding_settlements", *EVER).iloc[0]
+    assert row[["symbol", "exchange", "kind"]].tolist() == ["BTC", "binance", "settled"]
+    assert (row["time"], row["rate_bps_8h"]) == (pd.Timestamp("2026-01-01", tz="UTC"), pytest.approx(1.0))
 
 
 def test_a_header_is_told_by_its_first_cell_and_a_width_is_held(tmp_path: Path) -> None:

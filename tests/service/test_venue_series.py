@@ -138,28 +138,10 @@ def test_sums_by_hand_and_where_they_cannot_tell() -> None:
         [hours("A", "okx", 0, [1, 2, 3, 4, 5, 5, 5, 5]), hours("B", "okx", 0, [10, 20, 30, 40, 0, 0, 0, 0])]
     )
     assert sums_and_unsure(rows, "4h") == ({0: 27.5, 4: 5.0}, [])
-    rows = pd.concat(
-        [
-            hours("A", "okx", 0, [1, 2]),
-            hours("A", "okx", 3, [6]),
-            hours("B", "okx", 0, [3, 3]),
-            hours("B", "okx", 3, [3]),
-        ]
-    )
-    assert sums_and_unsure(rows, "4h") == ({0: 6.0}, [])
     # As many symbols at every hour, and others from the third on.
-    rows = pd.concat(
-        [
-            hours("A", "okx", 0, [1.0] * 12),
-            hours("B", "okx", 0, [2.0] * 6),
-            hours("C", "okx", 6, [2.0] * 6),
-        ]
-    )
+    others = hours("B", "okx", 0, [2.0] * 6), hours("C", "okx", 6, [2.0] * 6)
+    rows = pd.concat([hours("A", "okx", 0, [1.0] * 12), *others])
     assert sums_and_unsure(rows, "4h") == ({0: 3.0, 8: 3.0}, [4])
-    # A raw value of 03:30 holds until 04:30, also of a symbol that is not there at 04:00.
-    at_0330 = hours("A", "okx", 3, [1.0], "raw").assign(time=START + pd.Timedelta(210, "min"))
-    rows = pd.concat([at_0330, hours("B", "okx", 4, [5.0] * 8, "raw")])
-    assert sums_and_unsure(rows, "4h") == ({0: 1.0, 8: 5.0}, [4])
     # A's hour holds until 01:00, B's five minutes do not: the half hour at 00:30 is A's alone.
     rows = pd.concat([hours("A", "okx", 0, [1.0]), hours("B", "okx", 0, [5.0], "5m")])
     assert sums_and_unsure(rows, "30min")[1] == [0, 0]
