@@ -48,7 +48,7 @@ _SLOW = (
     "reliability/test_collecting.py::test_a_collector",
     *(f"reliability/test_{name}.py" for name in "failing_venues forks interrupts kills".split()),
     *(f"reliability/test_{name}.py" for name in "random_faults replay request_cost".split()),
-    *("reliability/test_service_abuse.py", "service/test_workers.py", "service/test_served_growth.py"),
+    *("reliability/test_service_abuse.py", "service/test_workers.py"),
     *("browser/", "test_contributing.py"),
     *("collect/test_every_fetcher.py::test_the_report", "collect/test_refills.py::test_a_signal"),
     *("test_typed_front_door.py::test_mypy", "test_typed_front_door.py::test_pyright"),

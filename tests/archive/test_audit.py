@@ -15,6 +15,7 @@ from tests.archive.rates import EVER, START, rates
 
 FUNDING = "funding_history"
 SETTLED = "funding_settlements"
+OI = "oi_history"
 
 
 def settlements(
@@ -55,30 +56,42 @@ def test_what_is_no_such_table_is_told_in_words_of_an_archive(archive: Archive) 
     )
 
 
+HOURLY = pd.date_range(START, periods=40, freq="h").as_unit("us")
+HELD = settlements().drop(columns=["rate_bps_8h", "interval_hours", "kind"]).assign(resolution="8h")
+
+
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("table", "frame", "told"),
     [
-        ({"rate_bps_8h": 0.0001}, "looks like a fraction, not bps per 8 hours: say --unit native"),
+        (SETTLED, settlements().assign(rate_bps_8h=0.0001), "looks like a fraction, .*: say --unit native"),
         (
-            {"rate_bps_8h": 0.01},
-            "looks like percent, not bps per 8 hours: 100% of the rates are 0.01, the floor",
+            SETTLED,
+            settlements().assign(rate_bps_8h=0.01),
+            "looks like percent, .*: 100% of the rates are 0.01",
         ),
-        ({"rate_bps_8h": 96.0}, "half of the rates are over 96 bps per 8 hours: what is their unit"),
+        (
+            SETTLED,
+            settlements().assign(rate_bps_8h=96.0),
+            "half of the rates are over 96 bps per 8 hours: what",
+        ),
+        (
+            OI,
+            HELD.assign(oi_usd=90_171.0),
+            "okx BTC holds 90,171, which may be in coins or contracts, not USD",
+        ),
+        (OI, HELD.assign(oi_usd=5.2e13), "BTC holds 52,000,000,000,000, which may be in another currency"),
     ],
 )
-def test_units_of_rates_are_asked_about(archive: Archive, change: dict[str, float], told: str) -> None:
-    frame = settlements().assign(**change)
+def test_units_are_asked_about(archive: Archive, table: str, frame: pd.DataFrame, told: str) -> None:
     with pytest.raises(ArchiveError, match=told):
-        archive.append(SETTLED, frame)
+        archive.append(table, frame)
     assert archive.tables() == frozenset()
-    assert archive.append(SETTLED, frame, accept=["unit"]) == 40
+    assert archive.append(table, frame, accept=["unit"]) == 40
 
 
 def test_a_stated_interval_is_held_to_the_spacing(archive: Archive) -> None:
-    hourly = settlements("hyperliquid").assign(time=pd.date_range(START, periods=40, freq="h").as_unit("us"))
-    told = (
-        "interval_hours: hyperliquid BTC states 8, and its rows are 1 hours apart: .* --set interval_hours=1 "
-    )
+    hourly = settlements("hyperliquid").assign(time=HOURLY)
+    told = "interval_hours: hyperliquid BTC states 8, .* 1 hours apart: .* --set interval_hours=1 "
     with pytest.raises(ArchiveError, match=told):
         archive.append(SETTLED, hourly)
     assert archive.append(SETTLED, hourly.assign(interval_hours=1.0)) == 40
@@ -119,27 +132,12 @@ def test_venues_that_merely_differ_are_not_asked_about(archive: Archive, factor:
         assert archive.append(SETTLED, pd.concat(frames)) == 120
 
 
-@pytest.mark.parametrize(
-    ("oi", "told"),
-    [
-        (90_171.0, "oi_usd: okx BTC holds 90,171, which may be in coins or contracts, not USD: say"),
-        (5.2e13, "BTC holds 52,000,000,000,000, which may be in another currency or unit"),
-    ],
-)
-def test_open_interest_in_coins(archive: Archive, oi: float, told: str) -> None:
-    frame = rates(["BTC"], ["okx"]).drop(columns=["rate_bps_8h", "kind"]).assign(oi_usd=oi)
-    with pytest.raises(ArchiveError, match=told):
-        archive.append("oi_history", frame)
-    assert archive.append("oi_history", frame, accept=["unit"]) == 96
-    assert archive.append("oi_history", frame.assign(exchange="bybit", oi_usd=8e9)) == 96
-
-
 def test_what_cannot_be_is_refused(archive: Archive) -> None:
     with pytest.raises(ArchiveError, match=r"interval_hours: 40 rows cannot be, the first is 0 \(BTC, okx"):
         archive.append(SETTLED, settlements(hours=0.0))
-    oi = rates(["BTC"], ["okx"], hours=2).drop(columns=["rate_bps_8h", "kind"]).assign(oi_usd=[5e8, -1.0])
+    assert archive.append(OI, HELD.assign(oi_usd=8e9)) == 40
     with pytest.raises(ArchiveError, match="oi_usd: 1 rows cannot be, the first is -1"):
-        archive.append("oi_history", oi)
+        archive.append(OI, HELD[:2].assign(oi_usd=[5e8, -1.0]))
 
 
 @pytest.mark.parametrize(

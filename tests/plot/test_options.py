@@ -51,22 +51,7 @@ def test_what_is_no_chain_surface_or_sheet_is_refused() -> None:
         plot.surface(3)
 
 
-def test_bid_and_ask_stand_as_bars() -> None:
-    quotes = xr.Dataset(
-        {
-            "iv": ("strike", [0.5, 0.4]),
-            "iv_bid": ("strike", [0.49, 0.38]),
-            "iv_ask": ("strike", [0.51, 0.42]),
-            "log_moneyness": ("strike", [-0.1, 0.1]),
-        },
-        coords={"expiry": np.datetime64("2026-02-04"), "year_fraction": 0.1},
-    )
-    ax = plot.smile(quotes)
-    [bars] = [c for c in ax.collections if len(c.get_segments()) == 2]
-    assert [s[:, 1].tolist() for s in bars.get_segments()] == [[0.49, 0.51], [0.38, 0.42]]
-
-
-def test_quotes_that_nobody_bids_for_are_faded() -> None:
+def test_bid_and_ask_stand_as_bars_and_quotes_that_nobody_bids_for_are_faded() -> None:
     """At 50 % and 30 days a put of k = -0.3 has a delta of 1.7 %, one of k = -0.2 of 7 %."""
     quotes = xr.Dataset(
         {
@@ -81,6 +66,9 @@ def test_quotes_that_nobody_bids_for_are_faded() -> None:
     assert bright.get_xdata().tolist() == [-0.4, -0.2], "the first has a bid, the third a delta"
     assert faded.get_xdata().tolist() == [-0.3, 0.8]
     assert ax.get_xlim() == pytest.approx((-0.41, -0.19))
+    ax = plot.smile(quotes.assign(iv_ask=quotes["iv"] + 0.02).isel(strike=[0, 2]))
+    [bars] = [c for c in ax.collections if len(c.get_segments()) == 2]
+    assert [s[:, 1].tolist() for s in bars.get_segments()] == [[0.49, 0.52], [0.49, 0.52]]
 
 
 def test_the_title_of_a_smile_gives_risk_reversal_and_butterfly() -> None:

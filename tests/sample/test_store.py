@@ -180,19 +180,13 @@ def test_what_takes_long_is_kept_on_disk_and_made_again_where_that_is_damaged(st
     assert file.read_bytes()[-100:] == whole[-100:]
 
 
-def test_rows_from_disk_without_a_resolution_have_the_same_columns(store, tmp_path, monkeypatch):
+@pytest.mark.parametrize("table", ["options_overview_history", "options_snapshot", "orderbook_depth_history"])
+def test_rows_from_disk_are_the_rows_that_were_made(store, table, tmp_path, monkeypatch):
+    """The last of them has a column that is missing throughout."""
     monkeypatch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(f"{type(store).__module__}._LONG_SECONDS", -1.0)
-    query = Query("orderbook_depth_history", at("2026-03-01"), at("2026-03-01 01:00"), ["BTC"], ["okx"])
+    query = Query(table, at("2026-03-01"), at("2026-03-01 01:00"), ["BTC"], ["okx"])
     made = store.rows(query)
-    assert made["resolution"].isna().tolist() == [True] * len(made) != []
-    pd.testing.assert_frame_equal(store.rows(query), made)
-
-
-@pytest.mark.parametrize(("table", "days"), [("options_overview_history", 60), ("options_snapshot", 1)])
-def test_rows_from_disk_are_the_rows_that_were_made(store, table, days, tmp_path, monkeypatch):
-    monkeypatch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path))
-    query = Query(table, at("2026-03-01"), at("2026-03-01") + pd.Timedelta(days, "D"))
-    made = store.rows(query)
+    assert len(made) > 0
     assert list(tmp_path.rglob("*.answer"))
     pd.testing.assert_frame_equal(store.rows(query), made)

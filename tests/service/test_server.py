@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import Mock
 
-import pandas as pd
 import pytest
 import requests
 
@@ -138,9 +137,3 @@ def test_an_open_door_is_said_and_given_keys_are_not_shown(
     assert re.search(r"http://127\.0\.0\.1:\d+$", said.strip())
     assert "my-secret" not in said
     assert "other machines" not in said
-
-
-def hours(first: str, last: str) -> pd.DataFrame:
-    times = pd.date_range(first, last, freq="1h", tz="UTC", inclusive="left", unit="us")
-    rows = {"symbol": "BTC", "exchange": "okx", "time": times, "oi_usd": 1e9, "resolution": "1h"}
-    return tables.TABLES["oi_history"].conform(pd.DataFrame(rows))

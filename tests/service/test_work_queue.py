@@ -76,9 +76,9 @@ async def ended(work: Work, jobs: dict[str, Job], *names: str) -> None:
         await asyncio.wait([jobs[name].result])
 
 
-def joined(queue: WorkQueue, work: Work, *names: str) -> list[Job]:
+def joined(queue: WorkQueue, work: Work, *names: str) -> dict[str, Job]:
     """Jobs named after their callers: ``a1`` is the first of a."""
-    return [queue.join(name, name[0], work(name)) for name in names]
+    return {name: queue.join(name, name[0], work(name)) for name in names}
 
 
 @pytest.mark.parametrize("first", ["b1", "b2", "c1", "d1"])
@@ -89,7 +89,7 @@ async def test_beside_three_busy_callers_another_starts_when_the_first_job_ends(
     """Callers b, c and d hold all slots and have more to do; whichever of their jobs ends, e comes next."""
     queue = WorkQueue(at_once=4)
     names = ["b1", "b2", "c1", "d1", "b3", "c2", "d2", "b4", "c3", "d3"]
-    jobs = dict(zip(names, joined(queue, work, *names), strict=True))
+    jobs = joined(queue, work, *names)
     assert sorted(await work.began(4)) == ["b1", "b2", "c1", "d1"]
     jobs["e1"] = queue.join("e1", "e", work("e1"))
     await ended(work, jobs, first)
@@ -102,21 +102,11 @@ async def test_beside_three_busy_callers_another_starts_when_the_first_job_ends(
 async def test_six_callers_share_four_slots_in_turn(work: Work) -> None:
     queue = WorkQueue(at_once=4)
     names = [f"{caller}{n}" for caller in "abcdef" for n in (1, 2, 3, 4)]
-    jobs = dict(zip(names, joined(queue, work, *names), strict=True))
+    jobs = joined(queue, work, *names)
     # a was alone when it came and has three slots; the fourth is b's.
     assert sorted(await work.began(4)) == ["a1", "a2", "a3", "b1"]
-    for place, (over, then) in enumerate(
-        [
-            ("a1", "c1"),
-            ("a2", "d1"),
-            ("a3", "e1"),
-            ("b1", "f1"),
-            ("c1", "a4"),
-            ("d1", "b2"),
-            ("e1", "c2"),
-        ],
-        5,
-    ):
+    ends, starts = "a1 a2 a3 b1 c1 d1 e1".split(), "c1 d1 e1 f1 a4 b2 c2".split()
+    for place, (over, then) in enumerate(zip(ends, starts, strict=True), 5):
         await ended(work, jobs, over)
         assert (await work.began(place))[place - 1] == then
     work.may.release(40)
@@ -128,7 +118,7 @@ async def test_six_callers_share_four_slots_in_turn(work: Work) -> None:
 async def test_a_queued_request_of_another_caller_starts_in_whichever_turn_is_first(work: Work) -> None:
     """The fifth request of a waits behind its first four; b asks for the same, and has a slot."""
     queue = WorkQueue(at_once=4)
-    jobs = joined(queue, work, "a1", "a2", "a3", "a4", "a5")
+    jobs = [*joined(queue, work, "a1", "a2", "a3", "a4", "a5").values()]
     await work.began(3)
     assert queue.join("a5", "b", work("a5")) is jobs[4]
     assert (await work.began(4))[3] == "a5"
@@ -143,7 +133,7 @@ async def test_a_queued_request_of_another_caller_starts_in_whichever_turn_is_fi
 @played
 async def test_a_shared_job_stays_in_the_queue_of_the_caller_that_waits_on(work: Work, leaves: str) -> None:
     queue = WorkQueue(at_once=1)
-    first, shared = joined(queue, work, "a1", "a2")
+    first, shared = joined(queue, work, "a1", "a2").values()
     assert queue.join("a2", "b", work("a2")) is shared
     assert queue.join("a2", "b", work("a2")) is shared
     queue.leave(shared, leaves)
@@ -159,7 +149,7 @@ async def test_a_shared_job_stays_in_the_queue_of_the_caller_that_waits_on(work:
 @played
 async def test_a_job_ends_when_its_last_client_leaves(work: Work) -> None:
     queue = WorkQueue()
-    (job,) = joined(queue, work, "a1")
+    (job,) = joined(queue, work, "a1").values()
     assert queue.join("a1", "b", work("a1")) is job
     await work.began(1)
     queue.leave(job, "b")
@@ -167,7 +157,7 @@ async def test_a_job_ends_when_its_last_client_leaves(work: Work) -> None:
     queue.leave(job, "a")
     await asyncio.wait([job.result])
     assert job.result.cancelled()
-    (again,) = joined(queue, work, "a1")
+    (again,) = joined(queue, work, "a1").values()
     assert again is not job
     work.may.release()
     assert (await again.result).body == b"a1"
@@ -191,10 +181,10 @@ async def test_an_error_goes_to_every_client_and_frees_the_slot(work: Work) -> N
 @played
 async def test_only_so_many_of_one_caller_may_wait(work: Work) -> None:
     queue = WorkQueue(at_once=1, most_waiting=2)
-    jobs = joined(queue, work, "a1", "a2", "a3")
+    jobs = [*joined(queue, work, "a1", "a2", "a3").values()]
     with pytest.raises(Refusal, match="too many requests at once"):
         joined(queue, work, "a4")
-    jobs += [*joined(queue, work, "a3", "b1"), queue.join("a2", "b", work("a2"))]
+    jobs += [*joined(queue, work, "a3", "b1").values(), queue.join("a2", "b", work("a2"))]
     with pytest.raises(Refusal, match="too many requests at once"):
         queue.join("a3", "b", work("a3"))
     work.may.release(4)
