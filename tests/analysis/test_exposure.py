@@ -89,30 +89,20 @@ class TestToyChain:
         found = exposure.max_pain(table(rows))
         assert [found[name].item() for name in ("lower", "upper", "max_pain")] == [90.0, 110.0, 100.0]
 
-    def test_a_history_has_gamma_vanna_and_charm_by_differences_of_delta(self, toy: pd.DataFrame):
+    def test_a_history_has_gamma_vanna_and_charm_of_one_per_cent_a_point_and_a_day(self, toy: pd.DataFrame):
         """Of each option on its own at two instants; a fall of spot by day is a second, higher chain."""
         later = toy.assign(time=NOW + pd.Timedelta("1D"), underlying_price=104.0)
         found = exposure.history(pd.concat([toy, later]), by=["strike", "side"])
         assert found.sizes["time"] == 2
-        for at, chain in enumerate((toy, later)):
-            years = float((MONTH - chain["time"].iloc[0]) / pd.Timedelta("365D"))
+        for at, (chain, years) in enumerate(((toy, YEARS), (later, YEARS - 1 / 365))):
             for row in chain.itertuples():
-
-                def delta(f=row.underlying_price, t=years, iv=row.iv, row=row):
-                    return black76.greeks(f, row.strike, t, iv, row.side, which=["delta"])["delta"].item()
-
-                here, f, h = (
-                    found.isel(time=at).sel(strike=row.strike, side=row.side),
-                    row.underlying_price,
-                    1e-4,
+                f, here = row.underlying_price, found.isel(time=at).sel(strike=row.strike, side=row.side)
+                greeks = black76.greeks(
+                    f, row.strike, years, row.iv, row.side, which=["gamma", "vanna", "charm"]
                 )
-                gamma = (delta(f=f + h) - delta(f=f - h)) / (2 * h) * f * f * 0.01
-                vanna = (delta(iv=row.iv + h) - delta(iv=row.iv - h)) / (2 * h) * f * 0.01
-                charm = -(delta(t=years + h) - delta(t=years - h)) / (2 * h) * f / 365
-                for name, one in (("gamma", gamma), ("vanna", vanna), ("charm", charm)):
-                    assert here[f"{name}_usd"].item() == pytest.approx(
-                        one * row.open_interest, rel=2e-4, abs=1e-7
-                    )
+                for name, unit in (("gamma", f * f * 0.01), ("vanna", f * 0.01), ("charm", f / 365)):
+                    expected_usd = greeks[name] * unit * row.open_interest
+                    assert here[f"{name}_usd"].item() == pytest.approx(expected_usd, rel=1e-9)
         assert found["vanna_usd"].attrs["units"] == "USD per point of volatility"
 
     def test_put_call_ratios(self, toy: pd.DataFrame):
@@ -147,6 +137,7 @@ class TestToyChain:
         assert gamma_of(toy, by=[], contract_size=size).item() == pytest.approx(26.0, rel=1e-11)
         held = exposure.open_interest(toy, by=["side"], contract_size=0.1)["open_interest"]
         assert held.to_numpy() == pytest.approx([9.0, 8.0])
+        assert exposure.max_pain(toy, contract_size=size)["pain"].max().item() == pytest.approx(50.0)
         ratio = exposure.put_call_ratio(toy, contract_size=size)["put_call_ratio"]
         assert ratio.item() == pytest.approx(8 / 9)
 

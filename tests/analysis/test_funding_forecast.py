@@ -258,23 +258,16 @@ def test_the_record_says_what_its_picks_were_paid() -> None:
 
 def test_other_rules_pick_by_the_past_they_name() -> None:
     panel = _decaying(5, 200, 10)
-    record = funding.pick_record(panel, hold="3d", fee_bps=0.0, rule="mean_7d")
-    pick = record.isel(symbol=0, time=-1)
-    week = (
-        panel.isel(symbol=0)
-        .sel(time=slice(None, pick["time"].values))
-        .isel(time=slice(-21, None))
-        .mean("time")
+    week, last = (
+        funding.pick_record(panel, hold="3d", fee_bps=0.0, rule=rule).isel(symbol=0, time=-1)
+        for rule in ("mean_7d", "last")
     )
-    assert pick["short"].item() == week["exchange"].values[int(week.argmax("exchange"))]
-    assert pick["long"].item() == week["exchange"].values[int(week.argmin("exchange"))]
-    assert float(pick["predicted_net_bps"]) == pytest.approx(9 * float(week.max() - week.min()))
-    last = funding.pick_record(panel, hold="3d", fee_bps=0.0, rule="last")
-    rates = panel.isel(symbol=0).sel(time=pick["time"].values)
-    assert (
-        last.isel(symbol=0, time=-1)["short"].item()
-        == rates["exchange"].values[int(rates.argmax("exchange"))]
-    )
+    known = panel.isel(symbol=0).sel(time=slice(None, week["time"].values))
+    mean = known.isel(time=slice(-21, None)).mean("time")
+    assert week["short"].item() == mean.idxmax("exchange").item()
+    assert week["long"].item() == mean.idxmin("exchange").item()
+    assert float(week["predicted_net_bps"]) == pytest.approx(9 * float(mean.max() - mean.min()))
+    assert last["short"].item() == known.isel(time=-1).idxmax("exchange").item()
 
 
 def test_a_summary_by_hand() -> None:

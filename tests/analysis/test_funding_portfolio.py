@@ -186,9 +186,6 @@ def test_sizes_are_made_of_what_was_known() -> None:
     alone = funding.portfolio(forecasts, marks, capital=1e5)["leg_usd"]
     assert last.sizes["time"] == 1
     np.testing.assert_array_equal(last, np.stack([alone[0], 0.0 * alone[0]]))  # without marks no part
-    finer = marks.resample(time="4h").asfreq()
-    sparse = funding.portfolio(forecasts, finer, capital=1e5)["leg_usd"]
-    assert float(sparse.sum()) == pytest.approx(float(alone.sum()), rel=0.1)
 
 
 def test_coins_that_are_owned_take_their_price_and_are_neither_liquidated_nor_short() -> None:

@@ -6,35 +6,7 @@ import xarray as xr
 
 import derivdata as dd
 from derivdata.analysis import funding
-from tests.support.recorded_funding import first_set
 from tests.support.shared import shared_path
-
-VENUES = ("binance", "bybit", "dydx", "gate", "htx", "kucoin", "mexc")
-
-
-def _venue(venue: str) -> xr.DataArray:
-    rates = first_set()["BTC", venue]
-    hours = 1.0 if venue == "dydx" else 8.0
-    coords = {"time": rates.index.to_numpy(), "interval_hours": ((), hours, {"units": "h"})}
-    return xr.DataArray(
-        rates.to_numpy(), dims="time", coords=coords, attrs={"units": "bps/8h", "kind": "settled"}
-    )
-
-
-def _settled(*venues: str, start: str, end: str) -> xr.DataArray:
-    series = [_venue(venue).sel(time=slice(start, end)) for venue in venues]
-    return xr.concat(series, xr.DataArray(list(venues), dims="exchange", name="exchange"), join="outer")
-
-
-def test_a_held_pair_on_the_first_of_january_2021():
-    """binance 2.2753, 2.6336, 3.4457 (some milliseconds late); bybit 3.4729, 1, 1."""
-    panel = _settled("binance", "bybit", start="2020-12-30", end="2021-01-03")
-    held = funding.realised_carry(
-        panel, "bybit", "binance", "2020-12-31T23:59:59Z", "2021-01-01T16:01:00Z", fee_bps=0.5
-    )
-    assert float(held["long_bps"]) == pytest.approx(-5.4729, abs=1e-10)
-    assert float(held["short_bps"]) == pytest.approx(8.3546, abs=1e-10)
-    assert float(held["net_bps"]) == pytest.approx(8.3546 - 5.4729 - 2.0, abs=1e-10)
 
 
 @pytest.fixture(scope="module")

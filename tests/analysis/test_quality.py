@@ -181,6 +181,14 @@ def test_the_interval_that_the_table_says_decides_what_is_missing() -> None:
     assert "1 series of another interval than they state" in report.attrs["summary"]
 
 
+def test_stale_values_are_those_that_the_series_does_not_have_otherwise() -> None:
+    moving = np.random.default_rng(1).normal(size=200)
+    stuck = np.where((np.arange(200) >= 100) & (np.arange(200) < 112), moving[100], moving)
+    often = np.where(np.arange(200) % 40 < 20, 1.0, moving)
+    for values, stale in ((stuck, 12), (often, 0)):
+        assert only(series(list(range(200)), values.tolist()))["stale"] == stale
+
+
 def test_a_series_is_held_against_its_peers() -> None:
     rng = np.random.default_rng(5)
     market = 1.0 + rng.normal(size=90).cumsum() * 0.1
@@ -271,11 +279,8 @@ def test_kinds_and_contracts_of_a_price_are_series_of_their_own(key: str) -> Non
             price = walk * factor
             if (venue, kind) == ("b", "mark"):
                 price = np.where(np.arange(200) == 120, price * 1.5, price)
-            parts.append(
-                pd.DataFrame(
-                    {"symbol": "BTC", "exchange": venue, "time": time, key: kind, "price_usd": price}
-                )
-            )
+            row = {"symbol": "BTC", "exchange": venue, "time": time, key: kind, "price_usd": price}
+            parts.append(pd.DataFrame(row))
     report = quality(pd.concat(parts, ignore_index=True)).set_index(["exchange", key])
     assert report["present"].tolist() == [200] * 6
     assert report["duplicates"].tolist() == [0] * 6
