@@ -62,36 +62,36 @@ def _of(updates: list[Any], table: str) -> pd.DataFrame:
 def test_rows_come_with_their_windows_and_break_leaves_no_thread(
     fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bitget refuses this address: a notice, once, and a gap in each minute; the others go on."""
+    """MEXC refuses this address: a notice, once, and a gap in each minute; the others go on."""
     said: list[str] = []
     monkeypatch.setattr(StatusLine, "show", lambda _, text: said.append(text))
-    fakes.refusals["bitget"] = (451, {}, {})
+    fakes.refusals["mexc"] = (451, {}, {})
     names = [*RATES, "prices_history"]
     where: dict[str, Any] = {"clock": clock, "addresses": fakes.addresses}
     updates: list[Any] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataNotice)
-        for update in dd.live(names, ["Gateio", "bitget"], "BTC", **where):
+        for update in dd.live(names, ["KuCoin", "mexc"], "BTC", **where):
             updates.append(update)
             told = [rows["exchange"].iloc[0] for table, rows in updates if table == "coverage"]
-            if min(told.count("gateio"), told.count("bitget")) == 3:
+            if min(told.count("kucoin"), told.count("mexc")) == 3:
                 break
     assert _threads() == set()
-    assert re.match(r"1 of 2 venues, \d+ of \d+ requests; waiting for (gateio|bitget)$", said[0])
+    assert re.match(r"1 of 2 venues, \d+ of \d+ requests; waiting for (kucoin|mexc)$", said[0])
     assert len(said) == 2, "of the first poll of each venue"
-    rates = _of(updates, "funding_history").query("exchange == 'gateio'")
+    rates = _of(updates, "funding_history").query("exchange == 'kucoin'")
     assert set(rates["symbol"]) == {"BTC"}
     assert rates["rate_bps_8h"].tolist() == pytest.approx([1.0] * len(rates))
     assert set(_of(updates, "prices_history")["kind"]) == {"mark", "index", "last"}
     coverage = _of(updates, "coverage")
     assert list(coverage) == ["table", "exchange", "symbol", "start", "end", "answered", "error"]
-    mine = coverage[(coverage["exchange"] == "gateio") & (coverage["table"] == "funding_history")]
+    mine = coverage[(coverage["exchange"] == "kucoin") & (coverage["table"] == "funding_history")]
     assert mine["answered"].all()
     assert (mine["end"] - mine["start"] == pd.Timedelta(1, "min")).all()
-    refused = coverage[coverage["exchange"] == "bitget"]
+    refused = coverage[coverage["exchange"] == "mexc"]
     assert not refused["answered"].any()
     assert refused["error"].str.contains("HTTP 451").all()
-    assert sum("bitget funding_history" in str(one.message) for one in caught) == 1
+    assert sum("mexc funding_history" in str(one.message) for one in caught) == 1
 
 
 def test_what_is_not_read_in_time_is_a_gap(fakes: Fakes, clock: SimulatedClock) -> None:
@@ -100,14 +100,14 @@ def test_what_is_not_read_in_time_is_a_gap(fakes: Fakes, clock: SimulatedClock) 
     deadline = time.monotonic() + HANGS_SECONDS
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataNotice)
-        for update in dd.live(RATES, ["gateio"], clock=clock, addresses=fakes.addresses, most=2):
+        for update in dd.live(RATES, ["kucoin"], clock=clock, addresses=fakes.addresses, most=2):
             updates.append(update)
             while clock.utc() < pd.Timestamp("2026-01-20T11:00", tz="UTC") and time.monotonic() < deadline:
                 time.sleep(0.01)
             if len(updates) == 9:
                 break
     assert [str(one.message) for one in caught] == [
-        f"gateio funding_history: {unread}; later gaps are rows of coverage"
+        f"kucoin funding_history: {unread}; later gaps are rows of coverage"
     ]
     coverage = _of(updates, "coverage")
     coverage = coverage.iloc[1:]  # the first poll lists the contracts, which takes more than a minute
@@ -119,7 +119,7 @@ def test_what_is_not_read_in_time_is_a_gap(fakes: Fakes, clock: SimulatedClock) 
 
 def test_the_same_by_async_for(fakes: Fakes, clock: SimulatedClock) -> None:
     async def first() -> Any:
-        feed = dd.live(RATES, ["gateio"], ["ETH"], clock=clock, addresses=fakes.addresses)
+        feed = dd.live(RATES, ["kucoin"], ["ETH"], clock=clock, addresses=fakes.addresses)
         async for update in feed:
             feed.close()
             return update
@@ -127,7 +127,7 @@ def test_the_same_by_async_for(fakes: Fakes, clock: SimulatedClock) -> None:
 
     table, rows = asyncio.run(first())
     assert table == "funding_history"
-    assert rows[["symbol", "exchange"]].to_numpy().tolist() == [["ETH", "gateio"]]
+    assert rows[["symbol", "exchange"]].to_numpy().tolist() == [["ETH", "kucoin"]]
     assert _threads() == set()
 
 
@@ -486,11 +486,20 @@ def test_the_channels_of_the_state_are_known_endpoints_and_ask_for_names() -> No
     for exchange, streams in STATE_STREAMS.items():
         paths = {e.path for e in VENUES[exchange].endpoints if e.method == "WS"}
         assert {stream.channel for stream in streams} <= paths
-    sent = {
-        exchange: json.loads(streams[-1].connections(["A", "B"], 0)[0].messages[0])
+    names = {"gateio": ["A_USD", "B_USDT"], "bitget": ["AUSDT", "BUSD", "CPERP"]}
+    sockets = {
+        exchange: streams[-1].connections(names.get(exchange, ["A", "B"]), 5)
         for exchange, streams in STATE_STREAMS.items()
     }
-    assert sent == {
+    for exchange in ("binance", "aster"):
+        (socket,) = sockets.pop(exchange)
+        assert (socket.address[-21:], socket.messages) == ("/ws/!markPrice@arr@1s", [])
+    sent = {exchange: [json.loads(one.messages[0]) for one in those] for exchange, those in sockets.items()}
+    gate = {"time": 5, "channel": "futures.tickers", "event": "subscribe"}
+    assert sent.pop("gateio") == [{**gate, "payload": ["B_USDT"]}, {**gate, "payload": ["A_USD"]}]
+    kinds = [one["instType"] for one in sent.pop("bitget")[0]["args"]]
+    assert kinds == ["USDT-FUTURES", "COIN-FUTURES", "USDC-FUTURES"]
+    assert {exchange: messages[0] for exchange, messages in sent.items()} == {
         "bybit": {"op": "subscribe", "args": ["tickers.A", "tickers.B"]},
         "deribit": {
             "jsonrpc": "2.0", "method": "public/subscribe",

@@ -91,10 +91,15 @@ _PREMIUM = spelled(
 )  # fmt: skip
 
 
-def premium_index(reading: Reading) -> Records:
+_PUSHED = spelled(
+    Figures[str, int], name="s", time="E", rate="r", mark="p", index_price="i", next_payment="T"
+)
+
+
+def premium_index(reading: Reading, *, pushed: bool = False) -> Records:
     """Read the running rate, mark and index of all contracts; dated ones have no payment to come."""
     records = Records()
-    for row in reading.rows(_PREMIUM):
+    for row in reading.pushed(_PUSHED) if pushed else reading.rows(_PREMIUM):
         with reading.row():
             item = reading.instrument(row.name, named)
             if _is_shadow(reading, item.quote):
@@ -107,6 +112,9 @@ def premium_index(reading: Reading) -> Records:
                 hours = reading.current_interval(item, *times, default)
             records.states.append(reading.state(item, row, hours))
     return records
+
+
+mark_frames = partial(premium_index, pushed=True)
 
 
 def _is_shadow(reading: Reading, quote: str) -> bool:
@@ -407,6 +415,9 @@ ENDPOINTS = (
         "spot", "/api/v3/klines", candles("", named, "spot", by="symbol", step="interval"), host=_SPOT,
         params={"interval": "1h"}, symbol="symbol", names="{base}{quote}", paging=Paging(limit=1000),
         pool="spot", weight=2,
+    ),
+    _endpoint(
+        "funding", "!markPrice@arr@1s", mark_frames, tables=(*RATE_TABLES, *PRICE_TABLES), method="WS"
     ),
     _endpoint("liquidations", "!forceOrder@arr", force_orders, method="WS"),
 )  # fmt: skip

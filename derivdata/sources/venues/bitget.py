@@ -185,6 +185,7 @@ ENDPOINTS = (
         note="the unit of amount is unstated; the last 3 days", every=60, weight=4,
         paging=Paging("cursor", descending=True, start="", end="", cursor="cursor", limit=100, reach_days=3),
     ),
+    _endpoint("funding", "ticker", states(_TICKER, "data", _named, pushed=True), method="WS"),
 )  # fmt: skip
 
 VENUE = Venue(
@@ -193,5 +194,6 @@ VENUE = Venue(
     ENDPOINTS,
     refusal(_Coded, _REASONS.get),
     budget=5.0,
+    ping=("ping", 25.0),
     terms="API terms of 2023-09 are written for key holders; a clause on public data was not seen.",
 )

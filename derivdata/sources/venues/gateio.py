@@ -96,25 +96,27 @@ def contracts(reading: Reading) -> Records:
 class _Ticker(Figures[str, int]):
     both: str | None = None  # sides of open interest
     size: str | None = None
+    seconds: int = 0  # between payments, which frames tell
 
 
-_TICKER = spelled(
-    _Ticker, name="contract", last="last", both="total_size", volume_usd="volume_24h_quote",
-    change_pct="change_percentage", mark="mark_price", index_price="index_price", size="quanto_multiplier",
-)  # fmt: skip
+_SHOWN = {"name": "contract", "last": "last", "both": "total_size", "volume_usd": "volume_24h_quote"}
+_SHOWN |= {"change_pct": "change_percentage", "mark": "mark_price", "index_price": "index_price"}
+_TICKER = spelled(_Ticker, size="quanto_multiplier", **_SHOWN)
+_PUSHED = spelled(_Ticker, time="t", rate="funding_rate", seconds="funding_interval", **_SHOWN)
 
 
-def tickers(reading: Reading) -> Records:
-    """Read 24 hours and open interest, which counts both sides here."""
+def tickers(reading: Reading, *, pushed: bool = False) -> Records:
+    """Read 24 hours and open interest, which counts both sides here; frames tell rates too."""
     records = Records()
-    for row in reading.rows(_TICKER):
+    for row in reading.pushed(_PUSHED, "result") if pushed else reading.rows(_TICKER):
         item = reading.instrument(row.name, _named)
         if item.size is None and row.size is not None:
             item = item._replace(size=reading.number(row.size) or None)
         mark, both = reading.number(row.mark), reading.number(row.both)
         one_side = None if both is None else both / 2
         usd, coins = item.usd(one_side, mark), item.coins(one_side, mark)
-        records.states.append(reading.state(item, row, oi_usd=usd, oi_coins=coins))
+        hours = row.seconds / 3600 or None
+        records.states.append(reading.state(item, row, hours, oi_usd=usd, oi_coins=coins))
     return records
 
 
@@ -295,6 +297,7 @@ def _of_currency(settle: str, margin: Literal["linear", "inverse"]) -> tuple[Ven
 ENDPOINTS = (
     *_of_currency("usdt", "linear"),
     *_of_currency("btc", "inverse"),
+    _endpoint("funding", "futures.tickers", partial(tickers, pushed=True), method="WS"),
     _endpoint("liquidations", "futures.liquidates", liquidation_frames, method="WS"),
     _endpoint("liquidations", "futures.public_liquidates", public_liquidations, method="WS"),
 )  # fmt: skip

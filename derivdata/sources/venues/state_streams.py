@@ -34,9 +34,14 @@ def _of_contracts(
     return connections
 
 
-def _of_all(address: str, message: str) -> Callable[[Sequence[str], int], list[Socket]]:
+def _of_all(address: str, *messages: str) -> Callable[[Sequence[str], int], list[Socket]]:
     """Return the connection to a channel that tells of every contract."""
-    return lambda *_: [Socket(address, [message])]
+    return lambda *_: [Socket(address, [*messages])]
+
+
+def _marks(address: str) -> Stream:
+    channel = "!markPrice@arr@1s"
+    return Stream(channel, _of_all(f"{address}/{channel}"), b"markPriceUpdate")
 
 
 def _okx(channel: str) -> Stream:
@@ -44,6 +49,27 @@ def _okx(channel: str) -> Stream:
         return _message(op="subscribe", args=[{"channel": channel, "instId": name} for name in names])
 
     return Stream(channel, _of_contracts("wss://ws.okx.com:8443/ws/v5/public", message), b'"data"')
+
+
+def _bitget(names: list[str]) -> str:
+    kinds = {"T": "USDT-FUTURES", "P": "USDC-FUTURES"}  # USDT, PERP
+    args = [
+        {"instType": kinds.get(name[-1], "COIN-FUTURES"), "channel": "ticker", "instId": name}
+        for name in names
+    ]
+    return _message(op="subscribe", args=args)
+
+
+def _gate(names: Sequence[str], now: int) -> list[Socket]:
+    """Return a connection for each settle currency of the contracts."""
+
+    def message(part: list[str]) -> str:
+        return _message(time=now, channel="futures.tickers", event="subscribe", payload=part)
+
+    ends = {"usdt": "_USDT", "btc": "_USD"}
+    of = {settle: [name for name in names if name.endswith(end)] for settle, end in ends.items()}
+    address = "wss://fx-ws.gateio.ws/v4/ws"
+    return [one for s, n in of.items() if n for one in _of_contracts(f"{address}/{s}", message)(n, now)]
 
 
 def _kraken(names: list[str]) -> str:
@@ -67,6 +93,10 @@ _LIGHTER = _message(type="subscribe", channel="market_stats/all")
 _PARADEX = _message(jsonrpc="2.0", method="subscribe", params={"channel": "markets_summary"}, id=1)
 
 STATE_STREAMS: dict[str, tuple[Stream, ...]] = {
+    "binance": (_marks("wss://fstream.binance.com/market/ws"),),
+    "aster": (_marks("wss://fstream.asterdex.com/ws"),),
+    "gateio": (Stream("futures.tickers", _gate, b'"event":"update"'),),
+    "bitget": (Stream("ticker", _of_contracts("wss://ws.bitget.com/v2/ws/public", _bitget), b'"data"'),),
     "okx": (_okx("funding-rate"), _okx("open-interest")),
     "hyperliquid": (
         Stream("allDexsAssetCtxs", _of_all("wss://api.hyperliquid.xyz/ws", _HYPERLIQUID), b'"ctxs"'),
