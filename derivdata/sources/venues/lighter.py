@@ -177,22 +177,17 @@ class _TradeFrame(Wire):
 
 
 def trades(reading: Reading) -> Records:
-    """Read liquidations of the stream, frames or single trades: a taker that sold closed a long."""
+    """Read liquidations of the stream, frames or single trades, or among the newest trades of a market.
+
+    A taker that sold closed a long.
+    """
     rows: list[_Trade] = []
     if b'"liquidation_trades"' in reading.body:
         for frame in reading.frames(_TradeFrame):
             rows += frame.liquidation_trades or []
     else:
-        rows = reading.frames(_Trade)
-    return _liquidated(reading, rows)
-
-
-def recent_trades(reading: Reading) -> Records:
-    """Read liquidations among the newest trades of a market."""
-    return _liquidated(reading, reading.rows(_Trade, "trades"))
-
-
-def _liquidated(reading: Reading, rows: list[_Trade]) -> Records:
+        is_page = reading.place == "/recentTrades"
+        rows = reading.rows(_Trade, "trades") if is_page else reading.frames(_Trade)
     records = Records()
     for row in rows:
         records.times.append(reading.ms(row.timestamp))
@@ -257,7 +252,7 @@ ENDPOINTS = (
     _endpoint("funding", "market_stats/{market_id}", market_stats, method="WS"),
     _endpoint("funding", "market_stats/all", market_stats, method="WS"),
     _endpoint(
-        "liquidations", "/recentTrades", recent_trades, symbol="market_id", confirmed=False,
+        "liquidations", "/recentTrades", trades, symbol="market_id", confirmed=False,
         note="the newest 100 trades of a market, no window",
         paging=Paging(descending=True, start="", end="", limit=100),
     ),

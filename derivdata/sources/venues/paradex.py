@@ -71,21 +71,13 @@ class _Sample(Wire):
     funding_period_hours: float | None = None
 
 
-def funding_data(reading: Reading) -> Records:
-    """Read samples of the rate, the newest first; old rows say a period of 0 and are of 8 hours."""
-    records = _sampled(reading, reading.rows(_Sample, "results"))
-    records.cursor = reading.part(str | None, "next", None) or None
-    return records
+def funding_data(reading: Reading, *, pushed: bool = False) -> Records:
+    """Read samples of the rate, the newest first, or a row a frame of the stream.
 
-
-def funding_frames(reading: Reading) -> Records:
-    """Read samples of the rate of the stream, a row a frame."""
-    return _sampled(reading, reading.pushed(_Sample, "params.data"))
-
-
-def _sampled(reading: Reading, rows: list[_Sample]) -> Records:
-    records = Records()
-    for row in rows:
+    Old rows say a period of 0 and are of 8 hours.
+    """
+    records = Records(cursor=None if pushed else reading.part(str | None, "next", None) or None)
+    for row in reading.pushed(_Sample, "params.data") if pushed else reading.rows(_Sample, "results"):
         time, rate = reading.ms(row.created_at), reading.required(row.funding_rate)
         hours = row.funding_period_hours or _OLD_HOURS
         eight = reading.number(row.funding_rate_8h)
@@ -144,7 +136,8 @@ ENDPOINTS = (
     _endpoint(
         "book", "/orderbook/{market}", books(_BOOK, "", _named), params={"depth": "100"}, symbol="market",
     ),
-    _endpoint("funding", "funding_data.{market}", funding_frames, tables=RATE_TABLES, method="WS"),
+    _endpoint("funding", "funding_data.{market}", partial(funding_data, pushed=True), tables=RATE_TABLES,
+        method="WS"),
     _endpoint("liquidations", "trades.{market}", _trades("params.data", pushed=True), method="WS"),
     _endpoint("funding", "markets_summary", _summed("params.data", pushed=True), method="WS"),
     _endpoint("funding", "markets_summary.{market}", _summed("params.data", pushed=True), method="WS"),

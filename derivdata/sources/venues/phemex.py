@@ -10,11 +10,10 @@ from functools import partial
 
 from derivdata.sources.venues.endpoint import RATE_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import NumberedBody, refusal
-from derivdata.sources.venues.readers import books, contracts, states
+from derivdata.sources.venues.readers import books, contracts, payments, states
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, Payment, Records
-from derivdata.sources.venues.shapes import Book, Figures, Listed, spelled
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.record_types import Instrument
+from derivdata.sources.venues.shapes import Book, Figures, Listed, Paid, spelled
 from derivdata.tables import contract
 
 _HOUR_SECONDS = 3600
@@ -46,20 +45,12 @@ _TICKER = spelled(
 _RATE = spelled(Figures[str | float, int], name="symbol", rate="fundingRate", plain_hours="fundingInterval")
 
 
-class _Paid(Wire):
-    fundingRate: str | float
-    fundingTime: int | str
-    symbol: str | None = None
+_PAID = spelled(Paid[str | float, int | str], name="symbol", rate="fundingRate", time="fundingTime")
 
 
-def funding_history(reading: Reading) -> Records:
-    """Read payments; the request names the rate's own symbol, .BTCUSDTFR8H of BTCUSDT."""
-    records = Records()
-    for row in reading.rows(_Paid, "data.rows"):
-        name = (row.symbol or reading.asked("symbol")).removeprefix(".").removesuffix("FR8H")
-        rate, time = reading.required(row.fundingRate), reading.ms(row.fundingTime)
-        records.add_past(Payment(reading.instrument(name, _named), time, rate))
-    return records
+def _of_rate(name: str) -> Instrument:
+    """Return the contract of the symbol of a rate, .BTCUSDTFR8H of BTCUSDT."""
+    return _named(name.removeprefix(".").removesuffix("FR8H"))
 
 
 # 30 levels a side, of coins; the instant is in nanoseconds
@@ -67,9 +58,6 @@ _BOOK = spelled(
     Book[tuple[str, str], int], name="symbol", time="timestamp", bids="orderbook_p.bids",
     asks="orderbook_p.asks",
 )  # fmt: skip
-book = books(_BOOK, "result", _named, per=1_000_000)
-
-
 _endpoint = partial(VenueEndpoint, "phemex")
 
 ENDPOINTS = (
@@ -88,10 +76,11 @@ ENDPOINTS = (
         note="open interest is coins, as other clients take it; which sides it counts is not known",
     ),
     _endpoint(
-        "settlements", "/api-data/public/data/funding-rate-history", funding_history, symbol="symbol",
-        names=".{}FR8H", paging=Paging(start="start", end="end", limit=100, span_hours=100),
+        "settlements", "/api-data/public/data/funding-rate-history",
+        payments(_PAID, "data.rows", _of_rate, by="symbol"), symbol="symbol", names=".{}FR8H",
+        paging=Paging(start="start", end="end", limit=100, span_hours=100),
     ),
-    _endpoint("book", "/md/v2/orderbook", book, symbol="symbol"),
+    _endpoint("book", "/md/v2/orderbook", books(_BOOK, "result", _named, per=1_000_000), symbol="symbol"),
 )  # fmt: skip
 
 VENUE = Venue(

@@ -73,9 +73,8 @@ def payments(
     """Read payments, in any order; `period_h` is what rates are quoted for, None the payments' spacing."""
 
     def read(reading: Reading) -> Records:
-        asked = reading.asked(by) if by else ""
         found = reading.rows(shape, path, or_null=True)
-        rows = ((row.name or asked, row.time, row.rate) for row in found)
+        rows = ((row.name or reading.asked(by), row.time, row.rate) for row in found)
         return reading.payments(rows, named, period_h, unit=unit)
 
     return read
