@@ -38,9 +38,7 @@ ENDPOINTS = (
         paging=Paging(limit=1500), weight=10,
     ),
     _endpoint("book", "/fapi/v1/depth", binance.depth, params={"limit": "500"}, symbol="symbol", weight=10),
-    _endpoint(
-        "funding", "!markPrice@arr@1s", binance.mark_frames, tables=(*RATE_TABLES, *PRICE_TABLES), method="WS"
-    ),
+    _endpoint("funding", "!markPrice@arr@1s", binance.mark_frames, tables=binance.MARKED, method="WS"),
     _endpoint("liquidations", "!forceOrder@arr", binance.force_orders, method="WS"),
 )  # fmt: skip
 

@@ -114,6 +114,8 @@ def premium_index(reading: Reading, *, pushed: bool = False) -> Records:
     return records
 
 
+MARKED = (*RATE_TABLES, "prices_history")
+"""Tables that the stream of marks fills; volumes and last prices come with the tickers alone."""
 mark_frames = partial(premium_index, pushed=True)
 
 
@@ -416,9 +418,7 @@ ENDPOINTS = (
         params={"interval": "1h"}, symbol="symbol", names="{base}{quote}", paging=Paging(limit=1000),
         pool="spot", weight=2,
     ),
-    _endpoint(
-        "funding", "!markPrice@arr@1s", mark_frames, tables=(*RATE_TABLES, *PRICE_TABLES), method="WS"
-    ),
+    _endpoint("funding", "!markPrice@arr@1s", mark_frames, tables=MARKED, method="WS"),
     _endpoint("liquidations", "!forceOrder@arr", force_orders, method="WS"),
 )  # fmt: skip
 
