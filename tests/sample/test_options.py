@@ -260,11 +260,10 @@ def test_trades_are_made_at_the_quotes_of_their_hour_and_by_the_published_law() 
         right_on=["time", "instrument_name"],
         suffixes=("", "_of_chain"),
     )
-    side = both["taker_side"].astype(object).map({"buy": "ask_coin", "sell": "bid_coin"})
-    side = side.where(both["execution"] == "book", "mark_coin")
-    quotes = [row[name] for (_, row), name in zip(both.iterrows(), side, strict=True)]
+    quotes = both["ask_coin"].where(both["taker_side"] == "buy", both["bid_coin"])
+    quotes = quotes.where(both["execution"] == "book", both["mark_coin"])
     assert len(both) > 50
-    assert both["price_coin"].tolist() == quotes
+    assert both["price_coin"].tolist() == quotes.tolist()
     law = sample.truth("option_trades", **where).iloc[0]
     for name, part in rows.groupby("side", observed=True):
         bought, expected = (part["taker_side"] == "buy").mean(), law[f"buy_{name}"]

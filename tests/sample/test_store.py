@@ -53,13 +53,7 @@ def few_of(table):
 
 @pytest.mark.parametrize("table", [*BASE, *MORE])
 def test_rows_are_those_of_the_table_wherever_a_window_is_cut(store, table):
-    cuts = [
-        "2026-02-05 22:10",
-        "2026-02-06 00:00",
-        "2026-02-06 08:00",
-        "2026-02-06 08:05",
-        "2026-02-06 17:31",
-    ]
+    cuts = ["2026-02-05 22:10", *(f"2026-02-06 {hour}" for hour in ("00:00", "08:00", "08:05", "17:31"))]
     whole = store.read(table, at(cuts[0]), at(cuts[-1]), **few_of(table))
     parts = [store.read(table, at(a), at(b), **few_of(table)) for a, b in itertools.pairwise(cuts)]
     assert len(whole) > 0

@@ -118,6 +118,23 @@ def fills() -> pd.DataFrame:
     return frame.assign(time=[at(t) for t in frame["time"]], status="filled")
 
 
+def fill(
+    order: str, time: Any, value: float, side: str | None = "long", exchange: str = "binance"
+) -> dict[str, Any]:
+    """The one fill of an order of BTC at the time."""
+    prices = dict.fromkeys(("order_price_usd", "fill_price_usd"), 1.0)
+    sizes = {"quantity": 110.0, "filled_quantity": value, "value_usd": value}
+    names = {"exchange": exchange, "order_id": order, "fill_id": f"{order} {time}", "symbol": "BTC"}
+    return {
+        **names,
+        "time": pd.to_datetime(time, utc=True).as_unit("us"),
+        "side": side,
+        "status": "filled",
+        **prices,
+        **sizes,
+    }
+
+
 def options() -> pd.DataFrame:
     """Two live BTC options on deribit, one that has expired; okx gives no greeks; one pair off the matrix."""
     rows = [

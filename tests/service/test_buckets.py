@@ -31,9 +31,6 @@ def test_means_by_hand() -> None:
     """2 for a quarter of an hour, then 4 for three quarters: 3.5."""
     found = means(["2026-01-01 10:00", "2026-01-01 10:15"], [2.0, 4.0], "1h", "2026-01-02")
     assert found == {"01 10:00": 3.5, "01 11:00": 4.0}
-    # 10:45 holds until 11:45, so 11:00 is known for 45 minutes and 12:00 not at all.
-    found = means(["2026-01-01 10:45"], [3.0], "15min", "2026-01-02")
-    assert list(found) == ["01 10:45", "01 11:00", "01 11:15", "01 11:30"]
     found = means(["2026-01-01 00:00", "2026-01-01 16:00"], [1.0, 5.0], "4h", "2026-01-03", "8h")
     assert found == {"01 00:00": 1.0, "01 04:00": 1.0, "01 16:00": 5.0, "01 20:00": 5.0}
     # At 10:30 the bucket of 10:00 is 1 for ten minutes and 4 for twenty: 3.

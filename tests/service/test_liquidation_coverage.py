@@ -15,27 +15,19 @@ from derivdata import tables
 from derivdata.errors import DataNotice
 from derivdata.sources.archive import open_archive
 from derivdata.sources.archive.ledger import LedgerEntry
+from tests.service.market import fill
 
 NOW = pd.Timestamp("2026-03-02T12:00:00", tz="UTC").as_unit("us")
 HOUR = pd.Timedelta(1, "h")
 FILLS = tables.TABLES["liquidations_fills"]
 
 
-def _fill(exchange: str, number: int, hours_ago: float) -> dict[str, Any]:
-    return {
-        "exchange": exchange, "order_id": str(number), "fill_id": "1", "time": NOW - hours_ago * HOUR,
-        "symbol": "BTC", "side": "long", "order_price_usd": 50_000.0, "fill_price_usd": 50_000.0,
-        "quantity": 1.0, "filled_quantity": 1.0, "value_usd": 50_000.0, "status": "filled",
-    }  # fmt: skip
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """Bybit was listened to all day, okx for six hours, gateio asked of BTC alone, binance only polled."""
     archive = open_archive(tmp_path / "market")
-    rows = FILLS.conform(
-        pd.DataFrame([_fill("bybit", 1, 20.0), _fill("bybit", 2, 3.0), _fill("okx", 3, 1.5)])
-    )
+    fills = [("bybit", "1", 20.0), ("bybit", "2", 3.0), ("okx", "3", 1.5)]
+    rows = [fill(number, NOW - hours * HOUR, 5e4, exchange=venue) for venue, number, hours in fills]
     asked = [
         LedgerEntry("bybit", None, NOW - 30 * HOUR, NOW),
         LedgerEntry("okx", None, NOW - 6 * HOUR, NOW - 4 * HOUR),
@@ -43,7 +35,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         LedgerEntry("okx", None, NOW - 9 * HOUR, NOW - 8 * HOUR, "HTTP 503"),
         LedgerEntry("gateio", "BTC", NOW - 24 * HOUR, NOW),
     ]
-    archive.merge("liquidations_fills", rows, requests=asked)
+    archive.merge("liquidations_fills", FILLS.conform(pd.DataFrame(rows)), requests=asked)
     state = tables.TABLES["funding_history"]
     archive.append(
         "funding_history", state.empty(), requests=[LedgerEntry("binance", None, NOW - 24 * HOUR, NOW)]
@@ -138,7 +130,9 @@ def test_sums_of_a_window_and_groups_say_it_too(folder: Path) -> None:
 
 def test_an_archive_without_a_ledger_says_nothing(tmp_path: Path) -> None:
     archive = open_archive(tmp_path / "own")
-    archive.append("liquidations_fills", FILLS.conform(pd.DataFrame([_fill("bybit", 1, 1.0)])))
+    archive.append(
+        "liquidations_fills", FILLS.conform(pd.DataFrame([fill("1", NOW - HOUR, 5e4, exchange="bybit")]))
+    )
     dd.connect(str(tmp_path / "own"), now=NOW)
     orders, notices = _noticed(dd.liquidations.events, since=NOW - 24 * HOUR)
     assert notices == []

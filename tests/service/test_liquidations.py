@@ -8,27 +8,10 @@ from __future__ import annotations
 import pandas as pd
 
 from tests.service.conftest import Caller, serving
-from tests.service.market import at
+from tests.service.market import fill
 from tests.service.memory_store import MemoryStore
 
 MIDNIGHT = "2026-06-30T00:00:00Z"
-
-
-def fill(order: str, time: str, value: float, side: str | None = "long") -> dict[str, object]:
-    return {
-        "exchange": "binance",
-        "order_id": order,
-        "fill_id": f"{order} {time}",
-        "time": at(time),
-        "symbol": "BTC",
-        "side": side,
-        "status": "filled",
-        "order_price_usd": 1.0,
-        "fill_price_usd": 1.0,
-        "quantity": 110.0,
-        "filled_quantity": value,
-        "value_usd": value,
-    }
 
 
 FILLS = pd.DataFrame(

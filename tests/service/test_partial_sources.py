@@ -79,21 +79,8 @@ def test_the_state_of_pairs_alone_makes_the_leaderboard() -> None:
 
 def events() -> pd.DataFrame:
     """Whole orders: one that is also held as fills, with another value, and one that is not."""
-    columns = {
-        "exchange": ["binance", "binance"],
-        "order_id": ["a1", "z9"],
-        "time": [at("2026-06-30 09:00:02"), at("2026-06-30 09:30")],
-        "symbol": "BTC",
-        "side": "long",
-        "order_price_usd": 1.0,
-        "fill_price_usd": 1.0,
-        "quantity": 1.0,
-        "filled_quantity": 1.0,
-        "value_usd": [7.0, 8.0],
-        "status": "filled",
-        "fill_count": 1,
-    }
-    return pd.DataFrame(columns)
+    orders = [market.fill("a1", "2026-06-30 09:00:02", 7.0), market.fill("z9", "2026-06-30 09:30", 8.0)]
+    return pd.DataFrame(orders).drop(columns="fill_id").assign(fill_count=1)
 
 
 def test_whole_orders_are_served_as_they_are_and_once() -> None:

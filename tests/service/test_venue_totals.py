@@ -24,32 +24,13 @@ SAMPLE = sample.open()
 
 def irregular() -> MemoryStore:
     """Half hours, hours off the grid, whole days, an hour that is not over, a missing value, and a gap."""
-    rows = [
-        market.series(
-            "BTC",
-            "binance",
-            market.every("1h", "2026-06-27", "2026-06-30 11:00"),
-            oi_usd=3.0,
-            resolution="1h",
-        ),
-        market.series(
-            "ETH",
-            "binance",
-            market.every("1h", "2026-06-27 00:20", "2026-06-28 23:20"),
-            oi_usd=5.0,
-            resolution="1h",
-        ),
-        market.series(
-            "BTC",
-            "okx",
-            market.every("30min", "2026-06-29", "2026-06-29 12:00"),
-            oi_usd=7.0,
-            resolution="30m",
-        ),
-        market.series(
-            "SOL", "okx", market.every("1D", "2026-06-26", "2026-06-29"), oi_usd=11.0, resolution="1d"
-        ),
+    parts = [
+        ("BTC", "binance", "1h", market.every("1h", "2026-06-27", "2026-06-30 11:00"), 3.0),
+        ("ETH", "binance", "1h", market.every("1h", "2026-06-27 00:20", "2026-06-28 23:20"), 5.0),
+        ("BTC", "okx", "30m", market.every("30min", "2026-06-29", "2026-06-29 12:00"), 7.0),
+        ("SOL", "okx", "1d", market.every("1D", "2026-06-26", "2026-06-29"), 11.0),
     ]
+    rows = [market.series(*pair, time, oi_usd=usd, resolution=step) for *pair, step, time, usd in parts]
     frame = pd.concat(rows, ignore_index=True)
     frame.loc[5, "oi_usd"] = None
     volume = frame.rename(columns={"oi_usd": "volume_usd"})

@@ -16,7 +16,6 @@ import requests
 
 from derivdata.sources.archive import open_archive
 from tests.archive.rates import rates
-from tests.reliability.promises import SOAK
 from tests.transport.conftest import HANGS_SECONDS
 
 psutil = pytest.importorskip("psutil")
@@ -71,8 +70,11 @@ def answer(url: str) -> int:
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="this system cannot stop a process")
-def test_each_of_two_workers_answers_with_the_same_keys_and_a_dead_one_is_replaced(tmp_path: Path) -> None:
-    """While one worker is stopped, only the other can take a connection."""
+@pytest.mark.parametrize("end", ["SIGTERM", "SIGKILL"])
+def test_each_of_two_workers_answers_with_the_same_keys_and_a_dead_one_is_replaced(
+    tmp_path: Path, end: str
+) -> None:
+    """While one worker is stopped, only the other can take a connection; both end with their parent."""
     with serving(tmp_path / "x", "--key", "pro=secret") as (process, url):
         until(lambda: len(workers(process)) == 2)
         assert answer(url) == 200
@@ -88,18 +90,8 @@ def test_each_of_two_workers_answers_with_the_same_keys_and_a_dead_one_is_replac
         os.kill(second, signal.SIGCONT)
         assert requests.get(f"{url}/funding", timeout=HANGS_SECONDS).status_code == 401
         remaining = [psutil.Process(pid) for pid in workers(process)]
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(HANGS_SECONDS) == 0
-        assert psutil.wait_procs(remaining, timeout=HANGS_SECONDS)[1] == []
-
-
-@pytest.mark.skipif(not SOAK, reason="starts three processes: with DERIVDATA_SOAK=1")
-def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
-    with serving(tmp_path / "x", "--keyless") as (process, url):
-        until(lambda: len(workers(process)) == 2)
-        assert answer(url) == 200
-        remaining = [psutil.Process(pid) for pid in workers(process)]
-        process.kill()
+        process.send_signal(getattr(signal, end))
+        assert process.wait(HANGS_SECONDS) == (0 if end == "SIGTERM" else -signal.SIGKILL)
         assert psutil.wait_procs(remaining, timeout=HANGS_SECONDS)[1] == []
 
 
