@@ -125,14 +125,8 @@ def fill(
     prices = dict.fromkeys(("order_price_usd", "fill_price_usd"), 1.0)
     sizes = {"quantity": 110.0, "filled_quantity": value, "value_usd": value}
     names = {"exchange": exchange, "order_id": order, "fill_id": f"{order} {time}", "symbol": "BTC"}
-    return {
-        **names,
-        "time": pd.to_datetime(time, utc=True).as_unit("us"),
-        "side": side,
-        "status": "filled",
-        **prices,
-        **sizes,
-    }
+    told = {"time": pd.to_datetime(time, utc=True).as_unit("us"), "side": side, "status": "filled"}
+    return names | told | prices | sizes
 
 
 def options() -> pd.DataFrame:

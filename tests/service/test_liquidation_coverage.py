@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     """Bybit was listened to all day, okx for six hours, gateio asked of BTC alone, binance only polled."""
     archive = open_archive(tmp_path / "market")
     fills = [("bybit", "1", 20.0), ("bybit", "2", 3.0), ("okx", "3", 1.5)]
-    rows = [fill(number, NOW - hours * HOUR, 5e4, exchange=venue) for venue, number, hours in fills]
+    rows = [fill(number, NOW - hours * HOUR, 50.0, exchange=venue) for venue, number, hours in fills]
     asked = [
         LedgerEntry("bybit", None, NOW - 30 * HOUR, NOW),
         LedgerEntry("okx", None, NOW - 6 * HOUR, NOW - 4 * HOUR),
@@ -131,7 +131,7 @@ def test_sums_of_a_window_and_groups_say_it_too(folder: Path) -> None:
 def test_an_archive_without_a_ledger_says_nothing(tmp_path: Path) -> None:
     archive = open_archive(tmp_path / "own")
     archive.append(
-        "liquidations_fills", FILLS.conform(pd.DataFrame([fill("1", NOW - HOUR, 5e4, exchange="bybit")]))
+        "liquidations_fills", FILLS.conform(pd.DataFrame([fill("1", NOW - HOUR, 50.0, exchange="bybit")]))
     )
     dd.connect(str(tmp_path / "own"), now=NOW)
     orders, notices = _noticed(dd.liquidations.events, since=NOW - 24 * HOUR)
