@@ -75,7 +75,11 @@ def align(
     if panel.sizes["time"]:
         hours(panel)
     require_times(panel, "panel")
-    age = _tolerance(panel, tolerance)
+    age = None  # for twice the usual step
+    if tolerance is not None:
+        age = int(length(tolerance, "tolerance") // pd.Timedelta(1, "us"))
+    elif panel.attrs.get("kind") == "settled":
+        age = int(float(interval_of(panel).max()) * _HOUR_US)
     panel = at_common_stamps(panel)
     wait = length(delay, "delay")
     stamps = panel["time"].values.astype("datetime64[us]").astype(np.int64) + wait // pd.Timedelta(1, "us")
@@ -184,15 +188,6 @@ def _grid(panel: xr.DataArray, grid: str | pd.DatetimeIndex, wait: pd.Timedelta)
     if not last - first < _MOST * step:
         raise ValueError(f"{grid=} makes more than {_MOST:,} instants of this panel")
     return pd.date_range(first, last, freq=step)
-
-
-def _tolerance(panel: xr.DataArray, tolerance: str | pd.Timedelta | None) -> int | None:
-    """Return the oldest age that counts [µs]; None for twice the usual step."""
-    if tolerance is not None:
-        return int(length(tolerance, "tolerance") // pd.Timedelta(1, "us"))
-    if panel.attrs.get("kind") != "settled":
-        return None
-    return int(float(interval_of(panel).max()) * _HOUR_US)
 
 
 def _newest(values: Array, *, stamps: Array, grid: Array, oldest: int) -> tuple[Array, Array]:

@@ -136,7 +136,12 @@ def _trends(
     days = None if window is None else times.length(window, "window") / pd.Timedelta(1, "D")
     if days == 0.0:
         raise ValueError(f"{window=} has no length")
-    trend, symbol, whole = _trend(data, symbol)
+    if isinstance(data, xr.Dataset):
+        (trend, symbol), whole = style.one_symbol(data, symbol), None
+    else:
+        share, symbol = _shares(data, symbol)
+        stamps = share["time"].values
+        trend, whole = trend_of(share), float((stamps[-1] - stamps[0]) / np.timedelta64(1, "D"))
     trend = trend if "status" in trend else trend.assign(status=xr.zeros_like(trend["slope"], dtype=np.int32))
     columns = ["slope", "low", "high", "status"]
     frame = trend[columns].to_dataframe()[columns].dropna()
@@ -238,12 +243,3 @@ def _shares(data: Rates, symbol: str | None) -> tuple[xr.DataArray, str]:
     if not traded.sizes["exchange"]:
         raise ValueError(f"no venue has open interest of {symbol} over most of the window")
     return traded, symbol
-
-
-def _trend(data: Rates | xr.Dataset, symbol: str | None) -> tuple[xr.Dataset, str, float | None]:
-    """Return trends [1/day], the symbol, and the length of the window [days] where it is known."""
-    if isinstance(data, xr.Dataset):
-        return *style.one_symbol(data, symbol), None
-    share, symbol = _shares(data, symbol)
-    stamps = share["time"].values
-    return trend_of(share), symbol, float((stamps[-1] - stamps[0]) / np.timedelta64(1, "D"))

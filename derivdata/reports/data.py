@@ -128,9 +128,7 @@ class Data:
         )
         symbols = [str(symbol) for symbol in rates.panel["symbol"].values]
         what = "funding rates of the last year"
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DataNotice)  # the section on provenance lists it
-            table = self._fetch_once(what, lambda: fetch(symbols, start, end), optional=True)
+        table = self._fetch_once(what, lambda: fetch(symbols, start, end), optional=True)
         if table is None:
             return rates
         if rates.settled:
@@ -220,9 +218,7 @@ class Data:
         window = self.report_options.window
         start = min(window.start, window.end - _PAST)
         fetch = partial(prices.history, symbols, start, window.end, venues=venues, resolution="8h")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DataNotice)  # the section on provenance lists it
-            return self._fetch_once("marks of the widest pairs", fetch, optional=True)
+        return self._fetch_once("marks of the widest pairs", fetch, optional=True)
 
     def liquidations(self) -> pd.DataFrame | None:
         """Return table ``liquidations_events`` of the last week at most."""
@@ -320,14 +316,18 @@ class Data:
     ) -> pd.DataFrame | None:
         """Return a table, None where the source has none.
 
-        What is `optional` may also be absent from a recording: those of earlier versions do not hold it.
+        What is `optional` may also be absent from a recording: those of earlier versions do not hold it; its
+        notices stand in the section on provenance alone.
         """
         if what in self._tables:
             return self._tables[what]
         self._tables[what] = None
         lacks = (*_LACKS, NotRecorded) if optional else _LACKS
         try:
-            frame = fetch()
+            with warnings.catch_warnings():
+                if optional:
+                    warnings.simplefilter("ignore", DataNotice)
+                frame = fetch()
         except lacks as problem:
             self.missing[what] = f"No {what}: {problem}."
             return None

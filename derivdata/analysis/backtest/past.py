@@ -94,19 +94,13 @@ class Knowledge:
             hours = gap if market.interval is None else market.interval.array[symbol, :, begin:stop]
             hours = np.where(np.isfinite(rates) & (hours > 0.0), hours, 0.0)
             paid = np.where(hours > 0.0, rates * hours, 0.0)
-            total, covered = (_sums_between(part, first, last) for part in (paid, hours))
+            running = np.zeros((2, hours.shape[0], hours.shape[1] + 1))
+            np.cumsum([paid, hours], axis=-1, out=running[..., 1:])
+            total, covered = running[..., last] - running[..., first]
             enough = covered >= _COVER * window
             np.divide(total, covered, out=total, where=enough)
             means[:, symbol] = np.where(enough, total, np.nan).T
         return means
-
-
-def _sums_between(values: Floats, first: Indices, last: Indices) -> Floats:
-    """Return the sums of ``values[:, first:last]``, as differences of one running sum."""
-    running = np.zeros((values.shape[0], values.shape[1] + 1))
-    np.cumsum(values, axis=-1, out=running[:, 1:])
-    sums: Floats = running[:, last] - running[:, first]
-    return sums
 
 
 class Past:

@@ -39,14 +39,6 @@ class Evidence(NamedTuple):
     discount: Any
 
 
-def forward_from_parity(strike: Any, gap: Any, discount: Any, *, inverse: bool) -> Any:
-    """Return the forward [USD] that call less put of one strike, `gap`, implies; NaN stays NaN.
-
-    Linear premium ``C - P = D (F - K)``, inverse (coin) premium ``c - p = D (1 - K/F)``.
-    """
-    return strike / (1.0 - gap / discount) if inverse else strike + gap / discount
-
-
 def forward_from_delta(strike: Any, years: Any, iv: Any, side: Any, delta: Any) -> Any:
     """Return the forward [USD] at which options have the forward delta ``±N(±d1)``.
 
@@ -144,10 +136,11 @@ def _parity(evidence: Evidence) -> pd.DataFrame:
     # Gaps in coin and in USD do not compare: where a slice has both, the nearest strikes of each count.
     near = pairs["gap"].abs().groupby([pairs["place"], pairs["inverse"]]).rank(method="first")
     used = pairs[near <= _PARITY_STRIKES]
-    strike, gap, discount = used["strike"], used["gap"], evidence.discount
-    linear, inverse = (forward_from_parity(strike, gap, discount, inverse=coin) for coin in (False, True))
-    forward = _agreed(linear.mask(used["inverse"], inverse), used["place"]).reindex(evidence.table.index)
-    return pd.DataFrame({"forward": forward, "discount": discount})
+    strike, gap = used["strike"], used["gap"] / evidence.discount
+    # Linear premium C - P = D (F - K), inverse (coin) premium c - p = D (1 - K/F).
+    each = (strike + gap).mask(used["inverse"], strike / (1.0 - gap))
+    forward = _agreed(each, used["place"]).reindex(evidence.table.index)
+    return pd.DataFrame({"forward": forward, "discount": evidence.discount})
 
 
 def _pairs(options: pd.DataFrame, place: pd.Series) -> pd.DataFrame:

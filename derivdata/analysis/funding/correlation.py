@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.funding.accrual import PreparedPanel, prepare, sums_of
+from derivdata.analysis.funding.accrual import prepare, sums_of
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.labelling import applied
 from derivdata.analysis.panels import Panel, beside, hours_of, labels_of, require_rate, whole
@@ -75,7 +75,13 @@ def comovement(
             f"{max_lag=}, {min_periods=}, {max_filled=}: need 0 to {_MOST_LAGS:,}, >= 3 and a share"
         )
     hours = hours_of(period, "period")
-    sums = sums_of(_aged(panel, prepare(panel, overlap=overlap), age_hours), hours)
+    prepared = prepare(panel, overlap=overlap)
+    if age_hours is not None:
+        if prepared.settled:
+            raise ValueError("age_hours is for samples; settlements are not carried forward")
+        age = whole(beside(panel, age_hours, units=HOUR_UNIT, name="age_hours"), "time")
+        prepared = prepared._replace(arrays=(prepared.arrays[0].where(age < prepared.step),))
+    sums = sums_of(prepared, hours)
     filled = sums["filled"].where(sums["amount"].notnull()).mean("time") / hours
     amounts = sums["amount"].where(filled <= max_filled).transpose(..., "exchange", "time")
     names, lags = labels_of(panel, "exchange"), np.arange(-max_lag, max_lag + 1)
@@ -93,15 +99,6 @@ def comovement(
     result = xr.Dataset({**variables, "filled_share": filled, "status": status}).drop_attrs()
     result["status"].attrs = flag_attrs(FundingStatus)
     return result.assign_coords(first=names, second=names, lag=lags)
-
-
-def _aged(panel: xr.DataArray, prepared: PreparedPanel, age_hours: xr.DataArray | None) -> PreparedPanel:
-    if age_hours is None:
-        return prepared
-    if prepared.settled:
-        raise ValueError("age_hours is for samples; settlements are not carried forward")
-    age = whole(beside(panel, age_hours, units=HOUR_UNIT, name="age_hours"), "time")
-    return prepared._replace(arrays=(prepared.arrays[0].where(age < prepared.step),))
 
 
 def _matrices(sums: Floats, *, lags: Any, least: int, method: str) -> tuple[Any, ...]:

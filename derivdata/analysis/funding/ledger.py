@@ -107,14 +107,10 @@ def _added(part: Floats, first: Indices, last: Indices) -> Floats:
 def _integral(part: Floats, covered: Floats, since: Floats, starts: Floats, ends: Floats) -> Floats:
     first, last = (np.maximum(np.searchsorted(since, at, side="right") - 1, 0) for at in (starts, ends))
     head, tail = (
-        part[..., row] * _share(covered[..., row], at - since[row])
-        for row, at in ((first, starts), (last, ends))
+        part[..., row] * (np.clip(at - since[row], 0.0, hours) / np.where(hours > 0.0, hours, 1.0))
+        for row, at, hours in ((first, starts, covered[..., first]), (last, ends, covered[..., last]))
     )
     return _added(part, first, last) - head + tail
-
-
-def _share(covered: Floats, into: Floats) -> Floats:
-    return np.clip(into, 0.0, covered) / np.where(covered > 0.0, covered, 1.0)
 
 
 class _Place(NamedTuple):

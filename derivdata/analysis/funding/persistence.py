@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -145,7 +145,10 @@ def _half_life(rates: Floats, *, plan: _Plan) -> tuple[float, ...]:
     if plan.components:
         return _of_components(regular, step, fit.pairs, off_grid, plan)
     phi, better = fit.phi, (fit.pairs * fit.phi + 1.0) / (fit.pairs - 3.0)  # Marriott, Pope (1954): less bias
-    life, longer = np.where(np.array([phi, better]) > 0.0, _half_life_steps([phi, better]) * step, np.nan)
+    both = np.array([phi, better])
+    with np.errstate(divide="ignore"):  # inf where a slope is 1 or more
+        steps = np.log(2.0) / np.abs(np.log(np.clip(both, 0.0, 1.0)))
+    life, longer = np.where(both > 0.0, steps * step, np.nan)
     mean = fit.intercept / (1.0 - fit.phi) if fit.phi < 1.0 else np.nan
     fitted = [mean, fit.intercept, fit.variance]
     halves = [life, np.nan, np.nan, longer]
@@ -200,13 +203,6 @@ def _fit_squares(series: Floats) -> _Fit:
     intercept = float(y.mean() - phi * x.mean())
     squares = float(np.square(beyond - phi * around).sum())
     return _Fit(n, phi, intercept, squares / n)
-
-
-def _half_life_steps(phi: Any) -> Floats:
-    """Return the steps in which a deviation halves; 0 for φ ≤ 0, inf for φ ≥ 1."""
-    phi = np.asarray(phi, dtype=np.float64)
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(2.0) / np.abs(np.log(np.clip(phi, 0.0, 1.0))), dtype=np.float64)
 
 
 def _status(phi: float) -> FundingStatus:

@@ -144,12 +144,15 @@ def _regress(features: Floats, outcomes: Floats, prior: Floats, plan: Plan, want
     known none is larger than `_BORNE` says.
     """
     weight = _weights(features)
-    coefficients = _coefficients(features, outcomes, weight, prior, plan)
+    sums = _sums_over_pairs(features, outcomes, weight, plan)
+    coefficients = penalised(sums[..., :-1], sums[..., -1:], prior, _PENALTY)
     expected = np.einsum("tk,ket->et", coefficients, features)
     decided = (np.isfinite(features[0]) & np.isfinite(outcomes)).sum(axis=0) > 1
     known = np.pad(np.cumsum(decided), (plan.hold, 0))[: decided.size]
     worth = known / plan.hold  # the independent decisions that the outcomes known at each period are worth
-    expected *= _shrinkage(expected, outcomes, weight, plan) * worth / (worth + _SCEPTICAL)
+    own, joint = np.moveaxis(_sums_over_pairs(expected[None], outcomes, weight, plan)[:, 0], -1, 0)
+    slope = np.where(own > 0.0, joint / np.where(own > 0.0, own, 1.0), 1.0)  # of outcomes on expectations
+    expected *= np.clip(slope, 0.0, 1.0) * worth / (worth + _SCEPTICAL)
     long, short = pair_places(len(outcomes))
     kept = np.arange(plan.phase, outcomes.shape[1], plan.stride)
     columns = np.union1d(kept, wanted).astype(np.intp)
@@ -249,14 +252,11 @@ def remembered(parts: Floats, times: Indices, plan: Plan) -> Floats:
     return totals
 
 
-def _coefficients(features: Floats, outcomes: Floats, weight: Floats, prior: Floats, plan: Plan) -> Floats:
-    """Return the coefficients (period, mean) of the penalised regression on what was known at each period."""
+def _sums_over_pairs(features: Floats, outcomes: Floats, weight: Floats, plan: Plan) -> Floats:
+    """Return products of features with them and outcomes (period, feature, both), of what was known there."""
     known = np.isfinite(features[0]) & np.isfinite(outcomes)
-    both = np.concatenate([features, outcomes[None]])
-    sums = weight[:, None, None] * _over_pairs(features, both, known)
-    sums = remembered(sums, np.arange(len(sums)), plan)
-    normal, target = sums[..., :-1], sums[..., -1:]
-    return penalised(normal, target, prior, _PENALTY)
+    sums = _over_pairs(features, np.concatenate([features, outcomes[None]]), known)
+    return remembered(weight[:, None, None] * sums, np.arange(len(sums)), plan)
 
 
 def penalised(normal: Floats, target: Floats, prior: Floats, share: float) -> Floats:
@@ -265,14 +265,6 @@ def penalised(normal: Floats, target: Floats, prior: Floats, share: float) -> Fl
     penalty = share * np.trace(normal, axis1=1, axis2=2)[:, None, None] / size + TINY
     drawn = target + penalty * prior[:, None]
     return np.asarray(np.linalg.solve(normal + penalty * np.eye(size), drawn)[..., 0])
-
-
-def _shrinkage(expected: Floats, outcomes: Floats, weight: Floats, plan: Plan) -> Floats:
-    """Return the slope of known outcomes on what was expected of them, over all pairs, from 0 to 1."""
-    known = np.isfinite(expected) & np.isfinite(outcomes)
-    sums = weight[:, None, None] * _over_pairs(expected[None], np.stack([expected, outcomes]), known)
-    own, joint = np.moveaxis(remembered(sums, np.arange(len(sums)), plan)[:, 0], -1, 0)
-    return np.clip(np.where(own > 0.0, joint / np.where(own > 0.0, own, 1.0), 1.0), 0.0, 1.0)
 
 
 def _borne_out(predicted: Floats, realised: Floats, worth: Floats, columns: Indices, plan: Plan) -> Floats:
