@@ -279,7 +279,9 @@ def _dated_expiry(e: CheckedAnswer) -> Iterator[str]:
     texts = e.raw.get("expiry")
     if texts is None or "expiry" not in e.columns:
         return
-    if isinstance(texts, pa.ChunkedArray):
+    if isinstance(getattr(texts, "dtype", None), pd.StringDtype):
+        texts = pa.array(texts)
+    if isinstance(texts, pa.Array | pa.ChunkedArray):
         dates = np.asarray(pc.equal(pc.utf8_length(texts), _DATE_LETTERS).fill_null(False))
     else:
         dates = np.array([isinstance(text, str) and len(text) == _DATE_LETTERS for text in list(texts)])

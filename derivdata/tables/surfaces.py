@@ -171,12 +171,15 @@ def _dataset(
     import xarray as xr
 
     dims = tuple(grid.labels)
-    cells = {
-        name: grid.scattered(np.asarray(columns[name], dtype=np.float64), np.nan)
-        for name in (*names, "underlying_price")
+    data = {
+        name: _variable(dims, grid.scattered(np.asarray(columns[name], dtype=np.float64), np.nan), name)
+        for name in names
     }
-    data = {name: _variable(dims, cells[name], name) for name in names}
-    data["underlying_price"] = _variable(dims[:-2], _medians(cells["underlying_price"]), "underlying_price")
+    *around, strikes, sides = grid.shape
+    underlying = pd.Series(np.asarray(columns["underlying_price"], dtype=np.float64))
+    medians = underlying.groupby(grid.cells // (strikes * sides)).median()
+    medians = medians.reindex(range(math.prod(around))).to_numpy().reshape(around)
+    data["underlying_price"] = _variable(dims[:-2], medians, "underlying_price")
     return xr.Dataset(
         data | {"observed": _variable(dims, grid.scattered(True, False))},
         coords=_coordinates(grid.labels, coords),
@@ -215,17 +218,6 @@ def _places(values: Any) -> tuple[Array, Array]:
         values = values.tz_convert(None)
     labels, places = np.unique(np.asarray(values), return_inverse=True)
     return labels, places
-
-
-def _medians(grid: Array) -> Array:
-    """Return the median over the last two dims of the numbers that are there; NaN where there are none."""
-    rows = grid.reshape(*grid.shape[:-2], grid.shape[-2] * grid.shape[-1])
-    if not rows.size:
-        return np.full(rows.shape[:-1], np.nan)
-    ordered = np.sort(rows, axis=-1)
-    count = (~np.isnan(rows)).sum(axis=-1)
-    middle = np.stack([(count - 1) // 2, count // 2], axis=-1)
-    return np.asarray(np.take_along_axis(ordered, np.maximum(middle, 0), axis=-1).mean(axis=-1))
 
 
 def _only(columns: Mapping[str, Any], name: str, none: Any) -> Any:
