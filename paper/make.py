@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAPER = ROOT / "paper" / "paper.md"
 RULES = {"forecast": "forecast", "last": "last rate", "mean_7d": "seven-day mean"}
 COSTS = (8.0, 20.0)
-METHODS = ("`svi`, vega (the default)", "`essvi`, vega", "`slices` (each alone), vega")
+METHODS = ("`svi`, vega", "`essvi`, vega", "`slices` (each alone), vega")
 COLUMNS = {"all": 1, "25 delta": 3, "10 delta": 4, "inside bid/ask": 5, "crossings": 8, "CPU": 10}
 
 

@@ -1,19 +1,15 @@
 """``python -m tests.measured.carry_backtest``: a rule of carry, chosen on two years, judged on the next two.
 
-Prints the table of docs/backtest.md: of twelve rules the one with the best Sharpe ratio over 2020 and 2021,
-on recorded settlements, and what it earned in each of the years after; below them the best of each year.
+Prints the figures of docs/backtest.md: of twelve rules the one with the best Sharpe ratio over 2020 and 2021,
+on recorded settlements, and what it earned in each of the years after; beside it the best of each year.
 """
 
 from __future__ import annotations
-
-import sys
 
 import pandas as pd
 
 from derivdata.analysis import backtest
 from tests.support.recorded_funding import recorded_funding
-
-__all__ = ["COSTS", "PERIODS", "RULES", "VENUES", "main", "sweeps"]
 
 VENUES = ["binance", "bybit", "gate", "htx", "kucoin", "mexc"]
 PERIODS = {
@@ -48,25 +44,9 @@ def sweeps() -> dict[str, pd.DataFrame]:
     }
 
 
-def main() -> int:
-    """Print the table, the rule that was chosen, and the best rule of each year after."""
+if __name__ == "__main__":
     tables = sweeps()
     chosen = next(iter(tables.values())).attrs["best"]
-    print("| period | APR on the capital | Sharpe | deepest drawdown | positions |")
-    print("|---|---|---|---|---|")
     for period, table in tables.items():
-        row = table.set_index("rule").loc[chosen]
-        apr, drawdown = (f"{100 * row[name]:.1f} %" for name in ("apr", "max_drawdown"))
-        print(f"| {period} | {apr} | {row['sharpe']:.1f} | {drawdown} | {row['trades']:.0f} |")
-    print(f"\nchosen: {chosen}")
-    for period, table in tables.items():
-        best = table.set_index("rule").loc[table.attrs["best"]]
-        print(
-            f"{period}: best {table.attrs['best']} ({100 * best['apr']:.1f} %, Sharpe {best['sharpe']:.1f}, "
-            f"deflated {best['deflated_sharpe']:.2f})"
-        )
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        rules = table.set_index("rule")[["apr", "sharpe", "max_drawdown", "trades", "deflated_sharpe"]]
+        print(period, rules.loc[[chosen, table.attrs["best"]]].to_string(), sep="\n")

@@ -1,14 +1,14 @@
 """``python -m tests.measured.carry_forecast``: forecasts of carry, out of sample, on recorded settlements.
 
-Prints the tables of docs/methods/carry.md: the forecast of every pair against three that a desk would make of
-a pair's own past, on common rows; and the record of the pair that each rule picks.
+Prints the figures of docs/methods/carry.md: the forecast of every pair against three that a desk would make
+of a pair's own past, on common rows; and the record of the pair that each rule picks.
 """
 
 from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -31,6 +31,7 @@ COSTS = (0.0, 8.0, 20.0)
 """Of the four trades [bps]: 2 each where orders wait in the book, 5 each where they take."""
 HOLDS, HISTORIES, VENUES = ("1d", "3d", "7d", "14d"), (30, 60, None), (2, 4, None)
 """Of the table by length of history; None is all that there is."""
+_PERIODS = {**PERIODS, "pooled": ("1970", "2100")}
 _FOUR_WEEKS = 84
 _WINDOW = 180  # periods of 8 hours: what the three others look back on
 _LEAST = 90
@@ -72,7 +73,7 @@ def scores(frame: pd.DataFrame) -> pd.DataFrame:
     """Return root mean square error, Winkler score [bps] and coverage by method and period."""
     names = list(dict.fromkeys(column[0] for column in frame.columns if isinstance(column, tuple)))
     found = []
-    for period, (start, end) in [*PERIODS.items(), ("pooled", ("1970", "2100"))]:
+    for period, (start, end) in _PERIODS.items():
         part = frame[(frame["time"] >= start) & (frame["time"] < end)]
         outcome = part["outcome"]
         for name in names:
@@ -153,8 +154,16 @@ def by_pair(panel: xr.DataArray) -> pd.DataFrame:
 
 def _rows_of(amounts: Floats, plan: Plan, decisions: Any, history: int | None) -> Floats:
     """Return mean, ends and outcome (4, row) of the pairs that have all, from so many periods before each."""
+    rows = [row[:, np.isfinite(row).all(axis=0)] for _, row in _decided(amounts, plan, decisions, history)]
+    return np.concatenate([np.empty((4, 0)), *rows], axis=1)
+
+
+def _decided(
+    amounts: Floats, plan: Plan, decisions: Any, history: int | None = None
+) -> Iterator[tuple[int, Floats]]:
+    """Yield each decision with mean, ends and outcome (4, pair), from all or so many periods before it."""
     came, (long, short) = future_sums(amounts, plan.hold), pair_places(len(amounts))
-    rows, whole = [np.empty((4, 0))], [] if history else walks_of(amounts, None, plan, decisions)
+    whole = [] if history else walks_of(amounts, None, plan, decisions)
     for at in map(int, decisions):
         place, walks = at, whole
         if history is not None:
@@ -162,13 +171,10 @@ def _rows_of(amounts: Floats, plan: Plan, decisions: Any, history: int | None) -
             place = history - 1
             walks = walks_of(past, None, plan, np.array([place]))
         mean, scale, errors, weight, number = pair_distribution(walks[0], place)
-        if number < DECISIONS:
-            continue
-        mean, scale = mean[long, short], scale[long, short]
-        low, _, high, _ = outcome_figures(mean, scale, errors, weight, 0.0, 0.9)
-        row = np.stack([mean, low, high, came[short, at] - came[long, at]])
-        rows.append(row[:, np.isfinite(row).all(axis=0)])
-    return np.concatenate(rows, axis=1)
+        if number >= DECISIONS:
+            mean = mean[long, short]
+            low, _, high, _ = outcome_figures(mean, scale[long, short], errors, weight, 0.0, 0.9)
+            yield at, np.stack([mean, low, high, came[short, at] - came[long, at]])
 
 
 def picks(panel: xr.DataArray, pair_cost_bps: float) -> dict[str, xr.Dataset]:
@@ -201,21 +207,16 @@ def main(options: Sequence[str] = ()) -> int:
     """
     panel = recorded_funding()
     if "--pairs" in options:
-        print(by_pair(panel).to_string())
+        tables = [by_pair(panel)]
+    elif "--history" in options:
+        tables = [by_history(panel)]
+    elif "--record" in options:
+        pick_table(picks(panel, 0.0)).to_csv(STORED, index=False)
         return 0
-    if "--history" in options:
-        _print_by_history(by_history(panel))
-        return 0
-    free = picks(panel, 0.0)
-    if "--record" in options:
-        pick_table(free).to_csv(STORED, index=False)
-        return 0
-    _print_scores(scores(forecasts(panel)))
-    _print_rules({cost: {rule: after(record, cost) for rule, record in free.items()} for cost in COSTS})
-    for hold in HOLDS[:2]:
-        record = funding.pick_record(panel, hold=hold, fee_bps=0.0)
-        for cost in COSTS[1:]:
-            _print_picks(cost, hold, after(record, cost))
+    else:
+        shorter = {hold: funding.pick_record(panel, hold=hold, fee_bps=0.0) for hold in HOLDS[:2]}
+        tables = [scores(forecasts(panel)), *by_rule(picks(panel, 0.0) | shorter)]
+    print(*(table.to_string(float_format="{:.3f}".format) for table in tables), sep="\n\n")
     return 0
 
 
@@ -225,43 +226,17 @@ def after(record: xr.Dataset, pair_cost_bps: float) -> xr.Dataset:
     return record.assign({name: record[name] - pair_cost_bps for name in names})
 
 
-def _print_by_history(table: pd.DataFrame) -> None:
-    print(
-        "| held | history, days | venues | rows | RMSE, bps | of forecasting 0 | covered "
-        "| median width, bps | widest |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|")
-    for row in table.itertuples():
-        print(
-            f"| {row.hold} | {row.days} | {row.venues} | {row.rows:,} | {row.rmse:.1f} | {row.zero:.1f} "
-            f"| {100 * row.coverage:.1f} % | {row.width:.1f} | {row.widest:.0f} |"
-        )
-
-
-def _print_scores(table: pd.DataFrame) -> None:
-    print("| period | rows | method | RMSE, bps | Winkler score, bps | covered | median width, bps |")
-    print("|---|---|---|---|---|---|---|")
-    for row in table.itertuples():
-        print(
-            f"| {row.period} | {row.rows:,} | {row.method} | {row.rmse:.1f} | {row.winkler:.1f} | "
-            f"{100 * row.coverage:.1f} % | {row.width:.1f} |"
-        )
-
-
-def _print_rules(records: dict[float, dict[str, xr.Dataset]]) -> None:
-    print(
-        "\n| cost, bps | picked by | period | picks | predicted | earned | predicted less earned | covered |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
-    for cost, rules in records.items():
-        for rule, record in rules.items():
-            _print_picks(cost, rule, record)
-    print("\n| cost, bps | forecast less | a decision, bps | 95 % |")
-    print("|---|---|---|---|")
-    for cost, rules in records.items():
-        for rule in RULES[1:]:
-            mean, low, high = advantage(rules["forecast"], rules[rule])
-            print(f"| {cost:g} | {rule} | {mean:+.1f} | {low:.1f} to {high:.1f} |")
+def by_rule(free: dict[str, xr.Dataset]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the summary of picks by cost, label and period, and what the forecast earned more a decision."""
+    picked, ahead = [], []
+    for cost in COSTS:
+        records = {rule: after(record, cost) for rule, record in free.items()}
+        for (rule, record), (period, (start, end)) in itertools.product(records.items(), _PERIODS.items()):
+            summary = funding.pick_summary(record.sel(time=slice(start, end)), least_predicted_bps=0.0)
+            figures = {str(name): float(figure) for name, figure in summary.items()}
+            picked.append({"cost": cost, "rule": rule, "period": period, **figures})
+        ahead += [(cost, rule, *advantage(records["forecast"], records[rule])) for rule in RULES[1:]]
+    return pd.DataFrame(picked), pd.DataFrame(ahead, columns=["cost", "less", "mean", "low", "high"])
 
 
 def advantage(record: xr.Dataset, other: xr.Dataset) -> tuple[float, float, float]:
@@ -281,32 +256,15 @@ def advantage(record: xr.Dataset, other: xr.Dataset) -> tuple[float, float, floa
     return float(np.nanmean(apart)), float(low), float(high)
 
 
-def _print_picks(cost: float, label: str, record: xr.Dataset) -> None:
-    for period, (start, end) in [*PERIODS.items(), ("pooled", ("1970", "2100"))]:
-        summary = funding.pick_summary(record.sel(time=slice(start, end)), least_predicted_bps=0.0)
-        found = {str(name): float(figure) for name, figure in summary.items()}
-        ends = [f"{100 * found[name]:.0f}" for name in ("coverage", "coverage_low", "coverage_high")]
-        covered = "{} % [{}, {}]".format(*ends) if record.attrs["rule"] == "forecast" else ""
-        print(
-            f"| {cost:g} | {label} | {period} | {found['picks']:.0f} | {found['predicted_net_bps']:.1f} | "
-            f"{found['realised_net_bps']:.1f} | {found['difference_bps']:+.1f} "
-            f"[{found['difference_low_bps']:.1f}, {found['difference_high_bps']:.1f}] | {covered} |"
-        )
-
-
 def _rows(history: Any, symbol: int) -> _Rows:
     amounts, plan = history.amounts.isel(symbol=symbol).transpose("exchange", "time").to_numpy(), history.plan
     decisions = np.arange(-history.first % plan.hold, amounts.shape[1], plan.hold)
-    walk, (long, short) = walks_of(amounts, None, plan, decisions)[0], pair_places(amounts.shape[0])
+    long, short = pair_places(amounts.shape[0])
     times, figures, past = [], [], []
-    for at in decisions[decisions >= _WINDOW - 1]:
-        mean, scale, errors, weight, number = pair_distribution(walk, int(at))
-        if number < DECISIONS:
+    for at, told in _decided(amounts, plan, decisions):
+        if at < _WINDOW - 1:
             continue
-        mean, scale = mean[long, short], scale[long, short]
-        low, _, high, _ = outcome_figures(mean, scale, errors, weight, 0.0, 0.9)
-        spread = (amounts[short] - amounts[long])[:, at - _WINDOW + 1 : at + 1]
-        row = np.stack([mean, low, high, (walk.outcomes[short] - walk.outcomes[long])[:, at]], axis=1)
+        row, spread = told.T, (amounts[short] - amounts[long])[:, at - _WINDOW + 1 : at + 1]
         known = np.isfinite(row).all(axis=1) & (np.isfinite(spread).sum(axis=1) >= _LEAST)
         times.append(np.full(known.sum(), history.amounts["time"].to_numpy()[at]))
         figures.append(row[known])

@@ -21,18 +21,13 @@ from derivdata.analysis.surface.fitting import at_the_money_of
 from tests.analysis.deribit import STAMPS_2026, chain_2025, chain_2026
 from tests.analysis.violations import violations
 
+_NAMES = {"svi": "`svi`", "essvi": "`essvi`", "slices": "`slices` (each alone)"}
 METHODS: dict[str, dict[str, Any]] = {
-    "`svi`, vega (the default)": {},
-    "`svi`, price": {"weights": "price"},
-    "`svi`, equal": {"weights": "equal"},
-    '`svi`, `loss="bid_ask"`': {"bid_ask": True},
-    "`essvi`, vega": {"method": "essvi"},
-    "`essvi`, price": {"method": "essvi", "weights": "price"},
-    "`essvi`, equal": {"method": "essvi", "weights": "equal"},
-    "`slices` (each alone), vega": {"method": "slices"},
-    "`slices` (each alone), price": {"method": "slices", "weights": "price"},
-    "`slices` (each alone), equal": {"method": "slices", "weights": "equal"},
+    f"{name}, {weights}": {"method": method, "weights": weights}
+    for method, name in _NAMES.items()
+    for weights in ("vega", "price", "equal")
 }
+METHODS['`svi`, `loss="bid_ask"`'] = {"bid_ask": True}
 
 
 def recorded() -> list[xr.Dataset]:
@@ -92,23 +87,8 @@ def row(method: dict[str, Any], chains: list[xr.Dataset]) -> dict[str, float]:
     }
 
 
-_HEAD = (
-    "method, weights", "all quotes", "ATM", "25 delta", "10 delta", "inside bid/ask",
-    "ATM within half the spread",
-    "butterflies", "crossings", "butterflies between", "CPU [s]",
-)  # fmt: skip
-_FORMATS = ("{:.2f}",) * 4 + ("{:.0f} %",) * 2 + ("{:.0f}",) * 3 + ("{:.1f}",)
-
-
-def main() -> None:
-    """Print the table."""
-    chains = recorded()
-    print("| " + " | ".join(_HEAD) + " |\n" + "|---" * len(_HEAD) + "|")
-    for name, method in METHODS.items():
-        figures = row(method, chains).values()
-        cells = [form.format(value) for form, value in zip(_FORMATS, figures, strict=True)]
-        print("| " + " | ".join([name, *cells]) + " |", flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    quotes = recorded()
+    print(
+        pd.DataFrame({name: row(method, quotes) for name, method in METHODS.items()}).T.round(2).to_string()
+    )

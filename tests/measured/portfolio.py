@@ -1,15 +1,15 @@
 """``python -m tests.measured.portfolio``: portfolios on recorded settlements and marks, walked forward.
 
-Prints the tables of docs/methods/carry.md: how likely an account is liquidated and how often it was, and what
-portfolios were expected to earn and earned.
+Prints the figures of docs/methods/carry.md: how likely an account is liquidated and how often it was, and
+what portfolios were expected to earn and earned.
 """
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import backtest, funding
@@ -72,24 +72,16 @@ def by_week(sizes: xr.Dataset, result: xr.Dataset) -> dict[str, float]:
     }
 
 
-def main() -> None:
-    out = ["| leverage | transfer every | claimed | observed | weeks of a leg |\n|---|---|---|---|---|\n"]
-    for leverage in (3.0, 5.0, 10.0):
-        for transfer in (24.0, 72.0):
-            claimed, came, weeks = liquidations(leverage, transfer)
-            out.append(f"| {leverage:g} | {transfer / 24:g}d | {claimed:.1%} | {came:.1%} | {weeks} |\n")
-    for fee in (0.0, 0.5, 2.0):
-        for share in (1.0, 0.3):
-            figures = by_week(*walked(fee, max_venue_share=share))
-            if len(out) == 7:
-                names = ["fee, bps", "a venue at most", *figures]
-                out += ["\n| " + " | ".join(names) + " |\n", "|---" * len(names) + "|\n"]
-            *amounts, apr = figures.values()
-            out.append(
-                f"| {fee:g} | {share:.0%} | " + " | ".join(f"{x:,.0f}" for x in amounts) + f" | {apr:.1%} |\n"
-            )
-    sys.stdout.writelines(out)
-
-
 if __name__ == "__main__":
-    main()
+    lost = {
+        (leverage, hours): liquidations(leverage, hours)
+        for leverage in (3.0, 5.0, 10.0)
+        for hours in (24.0, 72.0)
+    }
+    print(pd.DataFrame(lost, ["claimed", "observed", "weeks of a leg"]).T.to_string())
+    earned = {
+        (fee, share): by_week(*walked(fee, max_venue_share=share))
+        for fee in (0.0, 0.5, 2.0)
+        for share in (1.0, 0.3)
+    }
+    print(pd.DataFrame(earned).T.round(3).to_string())
