@@ -1,14 +1,15 @@
 """Order books of the fake venues: one truth in coins, in each venue's shape and unit of size.
 
-Written from the specification of the venues' APIs, as `tests.collect.fakes` is.
-mexc and huobi have none there.
+Written from the specification of the venues' APIs, as `tests.collect.fakes` is. Those that are not here were
+recorded, or the specification has none: mexc and huobi.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
+
+from tests.collect.lists import iso
 
 BIDS = ((100.0, 1.0), (99.0, 2.0))
 ASKS = ((101.0, 3.0), (103.0, 4.0))
@@ -30,20 +31,13 @@ def _pairs(size: Callable[[float, float], Any], price: Callable[[float], Any] = 
     return {side: [[price(p), size(p, c)] for p, c in levels] for side, levels in sides.items()}
 
 
-def _text(factor: float = 1.0) -> dict[str, Any]:
-    return _pairs(lambda _, coins: str(coins * factor))
-
-
-def _numbers(size: Callable[[float, float], float] = lambda _, coins: coins) -> dict[str, Any]:
-    return _pairs(size, float)
+def _text(factor: float = 1.0, *more: str) -> dict[str, Any]:
+    sides = _pairs(lambda _, coins: str(coins * factor))
+    return {side: [[*row, *more] for row in rows] for side, rows in sides.items()}
 
 
 def _named(price: str, size: str, factor: float = 1.0) -> dict[str, Any]:
     return {side: [{price: p, size: s} for p, s in rows] for side, rows in _text(factor).items()}
-
-
-def _iso(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%dT%H:%M:%S}.{ms % 1000:03}Z"
 
 
 def _binance(_: Row, ms: int) -> Any:
@@ -56,13 +50,8 @@ def _bybit(params: Row, ms: int) -> Any:
     return {"retCode": 0, "retMsg": "OK", "result": result, "retExtInfo": {}, "time": ms}
 
 
-def _okx(_: Row, ms: int) -> Any:
-    sides = {k: [[*row, "0", "1"] for row in rows] for k, rows in _text(100).items()}  # contracts of 0.01
-    return {"code": "0", "msg": "", "data": [{**sides, "ts": str(ms)}]}
-
-
 def _deribit(params: Row, ms: int) -> Any:
-    sides = _numbers(lambda price, coins: price * coins)  # USD: an inverse contract
+    sides = _pairs(lambda price, coins: price * coins, float)  # USD: an inverse contract
     result = {"instrument_name": params["instrument_name"], "timestamp": ms, "state": "open", **sides}
     return {"jsonrpc": "2.0", "result": result, "usIn": ms * 1000, "usOut": ms * 1000 + 9}
 
@@ -72,87 +61,19 @@ def _hyperliquid(params: Row, ms: int) -> Any:
     return {"coin": params["coin"], "time": ms, "levels": levels}
 
 
-def _gateio(_: Row, ms: int) -> Any:
-    return {"current": ms / 1000, "update": ms / 1000, **_named("p", "s", 10_000)}  # contracts of 0.0001
-
-
-def _bitget(_: Row, ms: int) -> Any:
-    data = {**_numbers(), "ts": str(ms), "scale": "0.1", "precision": "scale0", "isMaxPrecision": "NO"}
-    return {"code": "00000", "msg": "success", "requestTime": ms, "data": data}
-
-
-def _lighter(_: Row, ms: int) -> Any:
-    """Single orders, two at each price."""
-    halves = {
-        side: [
-            {
-                "order_index": 2 * number + half,
-                "order_id": str(2 * number + half),
-                "owner_account_index": 1,
-                "initial_base_amount": str(coins),
-                "remaining_base_amount": str(coins / 2),
-                "price": str(price),
-                "order_expiry": ms + 86_400_000,
-                "transaction_time": 0,
-            }
-            for number, (price, coins) in enumerate(levels)
-            for half in range(2)
-        ]
-        for side, levels in (("asks", ASKS), ("bids", BIDS))
-    }
-    return {"code": 200, "total_asks": len(halves["asks"]), "total_bids": len(halves["bids"]), **halves}
-
-
-def _paradex(params: Row, ms: int) -> Any:
-    return {"market": params["market"], "seq_no": 1, "last_updated_at": ms, **_text()}
-
-
-def _kraken(_: Row, ms: int) -> Any:
-    return {"result": "success", "orderBook": _numbers(), "serverTime": _iso(ms)}
-
-
-def _dydx(_: Row, ms: int) -> Any:
-    return _named("price", "size")
-
-
 def _kucoin(params: Row, ms: int) -> Any:
     sides = _pairs(lambda _, coins: round(coins * 1000))  # contracts of 0.001
     return {"code": "200000", "data": {"symbol": params["symbol"], "sequence": 1, **sides, "ts": ms * 10**6}}
 
 
-def _bingx(_: Row, ms: int) -> Any:
-    return {"code": 0, "msg": "", "data": {"T": ms, **_text()}}
-
-
-def _phemex(params: Row, ms: int) -> Any:
-    result = {"symbol": params["symbol"], "orderbook_p": _text(), "timestamp": ms * 10**6, "depth": 30}
-    return {"error": None, "id": 0, "result": result}
-
-
 def _bitmex(params: Row, ms: int) -> Any:
     """A row a level and side, of contracts of 0.0001 coins."""
-    always = {"symbol": params["symbol"], "id": 1, "timestamp": _iso(ms)}
+    always = {"symbol": params["symbol"], "id": 1, "timestamp": iso(ms)}
     return [
         {**always, "side": side, "size": round(coins * 10_000), "price": price}
         for side, levels in (("Sell", ASKS), ("Buy", BIDS))
         for price, coins in levels
     ]
-
-
-def _cryptocom(params: Row, ms: int) -> Any:
-    sides = {side: [[*row, "1"] for row in rows] for side, rows in _text().items()}
-    result = {"instrument_name": params["instrument_name"], "depth": 150, "data": [{**sides, "t": ms}]}
-    return {"id": 1, "code": 0, "result": result}
-
-
-def _edgex(params: Row, ms: int) -> Any:
-    row = {
-        "contractId": params["contractId"],
-        "level": 200,
-        "depthType": "SNAPSHOT",
-        **_named("price", "size"),
-    }
-    return {"code": "SUCCESS", "data": [row]}
 
 
 def _backpack(_: Row, ms: int) -> Any:
@@ -164,21 +85,30 @@ def _backpack(_: Row, ms: int) -> Any:
 BOOKS: dict[tuple[str, str], Callable[[Row, int], Any]] = {
     ("binance", "/fapi/v1/depth"): _binance,
     ("bybit", "/v5/market/orderbook"): _bybit,
-    ("okx", "/market/books"): _okx,
+    ("okx", "/market/books"): lambda _, ms: {  # contracts of 0.01
+        "code": "0", "msg": "", "data": [{**_text(100, "0", "1"), "ts": str(ms)}]
+    },
     ("hyperliquid", "/info l2Book"): _hyperliquid,
-    ("gateio", "/order_book"): _gateio,
-    ("bitget", "/merge-depth"): _bitget,
+    ("gateio", "/order_book"): lambda _, ms: {  # contracts of 0.0001
+        "current": ms / 1000, "update": ms / 1000, **_named("p", "s", 10_000)
+    },
     ("deribit", "/get_order_book"): _deribit,
-    ("lighter", "/orderBookOrders"): _lighter,
-    ("paradex", "/orderbook/"): _paradex,
+    ("paradex", "/orderbook/"): lambda params, ms: {
+        "market": params["market"], "seq_no": 1, "last_updated_at": ms, **_text()
+    },
     ("aster", "/fapi/v1/depth"): _binance,
-    ("kraken", "/orderbook"): _kraken,
-    ("dydx", "/orderbooks/"): _dydx,
     ("kucoin", "/level2/snapshot"): _kucoin,
-    ("bingx", "/quote/depth"): _bingx,
-    ("phemex", "/md/v2/orderbook"): _phemex,
+    ("dydx", "/orderbooks/"): lambda *_: _named("price", "size"),
+    ("bingx", "/quote/depth"): lambda _, ms: {"code": 0, "msg": "", "data": {"T": ms, **_text()}},
+    ("phemex", "/md/v2/orderbook"): lambda params, ms: {"error": None, "id": 0, "result": {
+        "symbol": params["symbol"], "orderbook_p": _text(), "timestamp": ms * 10**6, "depth": 30
+    }},
     ("bitmex", "/orderBook/L2"): _bitmex,
-    ("cryptocom", "/public/get-book"): _cryptocom,
-    ("edgex", "/quote/getDepth"): _edgex,
+    ("cryptocom", "/public/get-book"): lambda params, ms: {"id": 1, "code": 0, "result": {
+        "instrument_name": params["instrument_name"], "data": [{**_text(1.0, "1"), "t": ms}]
+    }},
+    ("edgex", "/quote/getDepth"): lambda params, _: {"code": "SUCCESS", "data": [
+        {"contractId": params["contractId"], "depthType": "SNAPSHOT", **_named("price", "size")}
+    ]},
     ("backpack", "/depth"): _backpack,
-}
+}  # fmt: skip

@@ -6,6 +6,7 @@ Gatheral and Jacquier's SSVI with the power law 0.5, whose parameters allow neit
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable
@@ -13,6 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from derivdata.analysis import black76
+from derivdata.support.arrays import Floats
 from tests.collect.state_bodies import filled
 
 INDEX = 50_000.0
@@ -61,43 +66,25 @@ def options(second: int) -> list[Option]:
     friday = (second // DAY - 1) // 7 * 7 + 1  # 1970-01-02 was one
     first = friday * DAY + 8 * 3600
     first += 7 * DAY if first <= second else 0
-    return [
-        _option(second, first + weeks * 7 * DAY, strike, side)
-        for weeks in WEEKS
-        for strike in STRIKES
-        for side in "CP"
-    ]
+    chosen = [*itertools.product([first + weeks * 7 * DAY for weeks in WEEKS], STRIKES, "CP")]
+    expiry, strike, side = (np.array(one) for one in zip(*chosen, strict=True))
+    years, sides = (expiry - second) / YEAR, np.where(side == "C", "call", "put")
+    forward = INDEX * np.exp(CARRY * years)
+    iv = _iv(np.log(strike / forward), years)
+    shifts = (0.0, -HALF_SPREAD, HALF_SPREAD)
+    prices = [black76.price(forward, strike, years, iv + shift, sides) for shift in shifts]
+    greeks = black76.greeks(forward, strike, years, iv, sides, which=("delta", "gamma", "vega", "theta"))
+    scales = {"vega": 100, "theta": 365}  # per point and day
+    scaled = [greeks[name] / scales.get(name, 1) for name in ("delta", "gamma", "vega", "theta")]
+    figures = (figure.tolist() for figure in (iv, forward, *prices, *scaled))
+    return [Option(*one, *row) for one, *row in zip(chosen, *figures, strict=True)]
 
 
-def _option(second: int, expiry: int, strike: int, side: str) -> Option:
-    years = (expiry - second) / YEAR
-    forward = INDEX * math.exp(CARRY * years)
-    iv = _iv(math.log(strike / forward), years)
-    price, delta, gamma, vega, theta = _black(forward, strike, iv, years, side)
-    bid, ask = (_black(forward, strike, iv + shift, years, side)[0] for shift in (-HALF_SPREAD, HALF_SPREAD))
-    return Option(expiry, strike, side, iv, forward, price, bid, ask, delta, gamma, vega, theta)
-
-
-def _iv(k: float, years: float) -> float:
+def _iv(k: Floats, years: Floats) -> Floats:
     level = LEVEL**2 * years
-    x = ETA / math.sqrt(level) * k
-    variance = level / 2 * (1 + RHO * x + math.sqrt((x + RHO) ** 2 + 1 - RHO**2))
-    return math.sqrt(variance / years)
-
-
-def _black(f: float, k: float, iv: float, years: float, side: str) -> tuple[float, ...]:
-    """Price, delta, gamma, vega per point and theta per day of Black-76 without discount."""
-    deviation = iv * math.sqrt(years)
-    d1 = math.log(f / k) / deviation + deviation / 2
-    call = f * _normal(d1) - k * _normal(d1 - deviation)
-    density = math.exp(-d1 * d1 / 2) / math.sqrt(2 * math.pi)
-    vega = f * density * math.sqrt(years)
-    price, delta = (call, _normal(d1)) if side == "C" else (call - f + k, _normal(d1) - 1)
-    return max(price, 0.0), delta, density / (f * deviation), vega / 100, -vega * iv / (2 * years) / 365
-
-
-def _normal(x: float) -> float:
-    return 0.5 * math.erfc(-x / math.sqrt(2))
+    x = ETA / np.sqrt(level) * k
+    variance = level / 2 * (1 + RHO * x + np.sqrt((x + RHO) ** 2 + 1 - RHO**2))
+    return np.sqrt(variance / years)
 
 
 def chain(exchange: str, place: str, params: Row, ms: int) -> Any:

@@ -20,23 +20,6 @@ TABLES = ("funding_history", "oi_history", "funding_settlements")
 OI_HISTORIES = {"binance": 420, "okx": 60, "gateio": 60}
 """Seconds after which open interest is there at the latest, of venues that tell it of the past, too."""
 
-TROUBLES = {
-    "binance": "a sub-market is silent",
-    "gateio": "a sub-market refuses this region",
-    "huobi": "a sub-market is down",
-    "bitget": "a sub-market answers a page of HTML",
-    "bybit": "a contract contradicts itself",
-    "mexc": "a field is gone",
-    "kucoin": "HTTP 429 that says how long to wait",
-    "kraken": "HTTP 429 that does not",
-    "okx": "open interest in another unit",
-    "dydx": "each page of payments stands twice in itself",
-    "deribit": "a clock 90 s ahead",
-    "backpack": "half of a body",
-    "phemex": "an empty list",
-    "bitmex": "maintenance",
-}
-"""What each venue of `Hostile` has, beside a contract that all delist; hyperliquid has nothing else."""
 _WHOLE = ("gateio", "huobi", "bitget", "bybit", "mexc", "kucoin", "kraken", "dydx")
 WHOLE = {"funding_history": ("binance", *_WHOLE, "okx", "phemex"), "oi_history": _WHOLE}
 """Venues whose trouble is not about a table, beside binance, whose open interest is asked for singly."""
@@ -88,6 +71,8 @@ _SPOILED: dict[tuple[str, str], Callable[[Any], Any]] = {
     ("phemex", "/md/v3/ticker/24hr/all"): lambda body: body | {"result": []},
 }
 """By venue, and what stands in its path and parameters."""
+TROUBLES = [*dict.fromkeys([*_FAULTS, *_LIMITS, *(name for name, _ in _SPOILED), "deribit"])]
+"""Venues with a trouble of their own, deribit a clock 90 s ahead, beside a contract that all delist."""
 
 
 class Hostile(Fakes):

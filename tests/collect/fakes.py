@@ -32,6 +32,7 @@ from tests.collect.state_bodies import (
     with_extras,
 )
 from tests.collect.truth import HOUR, HOURLY, T0, Truth, interval
+from tests.venues.test_read import ERRORS
 
 __all__ = [
     "HOURLY",
@@ -47,29 +48,7 @@ __all__ = [
 
 PAGE = b"<html><body>We are down for maintenance.</body></html>"
 SYMBOLS = ("BTC", "ETH")
-ERROR_200 = {
-    "binance": {"code": -1003, "msg": "Too many requests."},
-    "bybit": {"retCode": 10006, "retMsg": "Too many visits!", "result": {}, "time": 0},
-    "okx": {"code": "50011", "msg": "Too Many Requests", "data": []},
-    "gateio": {"label": "TOO_MANY_REQUESTS", "message": "slow down"},
-    "bitget": {"code": "429", "msg": "Too Many Requests", "requestTime": 1, "data": None},
-    "deribit": {"jsonrpc": "2.0", "error": {"code": 10028, "message": "too_many_requests"}},
-    "hyperliquid": None,
-    "lighter": {"code": 429, "message": "too many"},
-    "aster": {"code": -1003, "msg": "Too many requests."},
-    "dydx": None,
-    "kucoin": {"code": "429000", "msg": "Too many requests"},
-    "mexc": {"success": False, "code": 510, "message": "Requests are too frequent"},
-    "huobi": {"status": "error", "err-code": 1032, "err-msg": "too often", "ts": 1},
-    "derive": {"id": 1, "error": {"code": -32000, "message": "Rate limit exceeded"}},
-    "bingx": {"code": 100410, "msg": "rate limited"},
-    "phemex": {"code": 11115, "msg": "too many requests"},
-    "bitmex": {"error": {"name": "RateLimitError", "message": "Rate limit exceeded, retry in 1 seconds."}},
-    "cryptocom": {"id": 1, "code": 42901, "message": "RATE_LIMIT"},
-    "edgex": {"code": "RATE_LIMIT", "msg": "too many requests", "data": None},
-    "backpack": {"code": "TOO_MANY_REQUESTS", "message": "slow down"},
-    "coinbase": {"message": "Public rate limit exceeded"},
-}
+ERROR_200 = {venue: json.loads(body) for venue, body, _, reason in ERRORS if reason in ("limit", "busy")}
 
 
 class Dropped(Exception):
@@ -299,7 +278,7 @@ class Fakes:
         count = self._counts[exchange]
         if self.random_faults and count * 2654435761 % 1000 < 1000 * self.random_faults:
             kinds = ["drop", (429, {"Retry-After": "1"}, {}), (503, {}, {"msg": "maintenance"})]
-            if ERROR_200.get(exchange) is not None:
+            if exchange in ERROR_200:
                 kinds.append(ERROR_200[exchange])
             return kinds[count % len(kinds)]
         return None

@@ -4,122 +4,55 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
 from derivdata.sources.venues.hyperliquid import DEXES
 from derivdata.sources.venues.registry import VENUES
-from tests.venues.test_budgets import LIMITS as PUBLISHED
-from tests.venues.test_budgets import Limit
+from tests.venues.test_budgets import LIMITS, POOLS, Limit
 
 Params = dict[str, Any]
 
-
-class Spent(NamedTuple):
-    """What a request costs: its weight, and the name and size of the limit that counts it."""
-
-    pool: str
-    limit: Limit
-    weight: float
-
-
-_MINUTE_OF_BINANCE = Limit(2400, 60)
-_DEPTH = ((50, 2), (100, 5), (500, 10), (1000, 20))
-
-
-def _depth(params: Params) -> float:
-    return next(weight for levels, weight in _DEPTH if int(params.get("limit", 500)) <= levels)
+_OF_AN_ENDPOINT = ("gateio", "bingx", "cryptocom", "bitget", "okx")
+_USUAL = {"hyperliquid": 20, "kucoin": 3}
+_WEIGHTS = {
+    "binance": {
+        "premiumIndex": 10, "24hr": 40, "mark": 5, "ticker": 40, "klines": 10, "depth": 10, "fundingInfo": 0,
+    },
+    "aster": {"24hr": 40, "depth": 10},
+    "okx": dict.fromkeys("funding-rate funding-rate-history open-interest-history mark-price".split(), 2),
+    "hyperliquid": {"l2Book": 2, "allMids": 2},
+    "bitget": {"liquidations": 4},
+    "kucoin": {"funding-rates": 5},
+}  # fmt: skip
+"""What a request weighs where it is not the usual, by venue and the end of its path or its type."""
 
 
-def _binance(place: str, params: Params) -> list[Spent]:
-    if place.startswith("/futures/data/"):
-        return [Spent("data", Limit(1000, 300), 1)]
-    name = place.rpartition("/")[2]
-    per_minute = {"premiumIndex": 10, "ticker/24hr": 40, "24hr": 40, "mark": 5, "ticker": 40, "klines": 10}
-    free = name == "fundingInfo" or place == "/eapi/v1/openInterest"
-    weight = _depth(params) if name == "depth" else per_minute.get(name, 0 if free else 1)
-    # No limit of the options' host is named: its weight is counted with that of USDT-M.
-    spent = [Spent("dapi" if place.startswith("/dapi") else "fapi", _MINUTE_OF_BINANCE, weight)]
-    if name in ("fundingInfo", "fundingRate"):
-        spent.append(Spent("funding", Limit(500, 300), 1))
-    return spent
+def _spent(venue: str, place: str, params: Params) -> Iterator[tuple[str, Limit, float]]:
+    """Yield the name and the size of each limit that counts a request, and its weight there.
 
-
-def _aster(place: str, params: Params) -> list[Spent]:
-    name = place.rpartition("/")[2]
-    weight = _depth(params) if name == "depth" else 40 if name == "24hr" else 1
-    return [Spent("", Limit(2400, 60), weight)]
-
-
-_OKX = {
-    "funding-rate": 10,
-    "funding-rate-history": 10,
-    "open-interest-history": 10,
-    "mark-price": 10,
-    "books": 40,
-}
-
-
-def _okx(place: str, params: Params) -> list[Spent]:
-    name = place.rpartition("/")[2]
-    each = params.get("instId", "") if name == "funding-rate-history" else ""
-    return [Spent(f"{name} {each}", Limit(_OKX.get(name, 20), 2), 1)]
-
-
-def _deribit(place: str, _: Params) -> list[Spent]:
-    spent = [
-        Spent("credits", Limit(10_000, 1), 500)
-    ]  # the refill of a second; the pool of 50,000 is beside it
-    if place.endswith("/get_instruments"):
-        spent.append(Spent("instruments", Limit(1, 1), 0.25))  # one an hour is asked: of one a second
-    return spent
-
-
-def _hyperliquid(_: str, params: Params) -> list[Spent]:
-    weight = 2.0 if params["type"] in ("l2Book", "allMids") else 20.0
-    if params["type"] == "fundingHistory":
+    A venue that names no limit is held to four times what its adapter says it spends.
+    """
+    name = params["type"] if venue == "hyperliquid" else place.rpartition("/")[2]
+    if venue == "binance" and place.startswith("/futures/data/"):
+        yield "data", POOLS[venue, "data"], 1
+        return
+    if venue == "binance" and name in ("fundingInfo", "fundingRate"):
+        yield "funding", POOLS[venue, "funding"], 1
+    if place == "/fundingRates":
+        yield "history", POOLS["backpack", "history"], 1
+    pool = place if venue in _OF_AN_ENDPOINT else place[:5] if place.startswith("/dapi") else ""
+    if name == "funding-rate-history":
+        pool += params.get("instId", "")
+    limit = LIMITS[venue] or Limit(4 * VENUES[venue].budget, 1, "none is named")
+    weight = _WEIGHTS.get(venue, {}).get(name, _USUAL.get(venue, 1))
+    if name == "fundingHistory":  # and 1 for each 20 of 500 rows
         hours = (params.get("endTime", 9e15) - params["startTime"]) / 3_600_000
         weight += min(hours + 1, 500) / 20
-    return [Spent("", Limit(1200, 60), weight)]
-
-
-def _bitget(place: str, _: Params) -> list[Spent]:
-    return [Spent(place, Limit(5 if place.endswith("/liquidations") else 20, 1), 1)]
-
-
-def _kucoin(place: str, _: Params) -> list[Spent]:
-    return [Spent("", Limit(2000, 30), {"active": 3, "funding-rates": 5}.get(place.rpartition("/")[2], 3))]
-
-
-def _backpack(place: str, _: Params) -> list[Spent]:
-    spent = [Spent("", Limit(2000, 60), 1)]
-    return [*spent, Spent("history", Limit(30, 60), 1)] if place == "/fundingRates" else spent
-
-
-def _requests(exchange: str) -> Callable[[str, Params], list[Spent]]:
-    """Hold a venue to its limit of requests, of each endpoint where it counts so.
-
-    One that names no limit is held to four times what its adapter says it spends.
-    """
-    limit = PUBLISHED[exchange] or Limit(4 * VENUES[exchange].budget, 1, "none is named")
-    return lambda place, _: [Spent(place if exchange in _OF_AN_ENDPOINT else "", limit, 1)]
-
-
-_OF_AN_ENDPOINT = ("gateio", "bingx", "cryptocom")
-LIMITS: dict[str, Callable[[str, Params], list[Spent]]] = {
-    **{exchange: _requests(exchange) for exchange in PUBLISHED},
-    "binance": _binance,
-    "okx": _okx,
-    "hyperliquid": _hyperliquid,
-    "bitget": _bitget,
-    "deribit": _deribit,
-    "aster": _aster,
-    "kucoin": _kucoin,
-    "backpack": _backpack,
-}
+    yield pool, limit, weight
 
 
 def used(log: Iterable[tuple[str, str, Params, pd.Timestamp]]) -> dict[str, float]:
@@ -131,7 +64,7 @@ def used(log: Iterable[tuple[str, str, Params, pd.Timestamp]]) -> dict[str, floa
     limits: dict[tuple[str, str], Limit] = {}
     for exchange, place, params, at in log:
         venue = "hyperliquid" if exchange in DEXES else exchange
-        for pool, limit, weight in LIMITS[venue](place, params):
+        for pool, limit, weight in _spent(venue, place, params):
             spent[venue, pool].append((at.timestamp(), weight))
             limits[venue, pool] = limit
     most: dict[str, float] = defaultdict(float)

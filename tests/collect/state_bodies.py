@@ -23,28 +23,19 @@ _SHAPES: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_te
 
 OKX_STRIKES = (40000, 50000, 60000)
 RUNNING_BPS = {
-    "binance": 1.0,
-    "bybit": 4.0,
-    "okx": 3.0,
-    "hyperliquid": 1.0,
-    "gateio": 1.0,
-    "bitget": 2.0,
-    "deribit": 1.5,
-    "lighter": 0.96,
-    "paradex": 0.8,
-    "aster": 1.0,
-    "kraken": 0.8,
-    "dydx": 0.8,
-    "kucoin": 1.0,
-    "mexc": 3.0,
-    "derive": 1.0,
-    "huobi": 1.0,
-    "bingx": 2.0,
-    "phemex": 1.0,
-    "bitmex": 3.0,
-    "cryptocom": 1.0,
-    "edgex": 0.5,
-    "backpack": 1.6,
+    name: bps
+    for bps, names in {
+        0.5: "edgex",
+        0.8: "paradex kraken dydx",
+        0.96: "lighter",
+        1.0: "binance hyperliquid gateio aster kucoin derive huobi phemex cryptocom",
+        1.5: "deribit",
+        1.6: "backpack",
+        2.0: "bitget bingx",
+        3.0: "okx mexc bitmex",
+        4.0: "bybit",
+    }.items()
+    for name in names.split()
 }
 
 Row = dict[str, Any]

@@ -9,11 +9,10 @@ import pandas as pd
 import pytest
 
 from derivdata.sources.archive import Archive
-from derivdata.sources.collect import backfill
 from derivdata.sources.venues.hyperliquid import DEXES
 from derivdata.sources.venues.registry import VENUES
 from tests.collect.days import hold_settlements
-from tests.collect.fakes import SYMBOLS, Fakes, SimulatedClock
+from tests.collect.fakes import SYMBOLS, Fakes
 from tests.collect.limits import used
 
 NOW = "2026-02-01T00:30:00"
@@ -25,9 +24,7 @@ UNCONFIRMED = ("kraken",)
 
 
 @pytest.mark.parametrize("exchange", SETTLING)
-def test_a_month_of_settlements_equals_the_truth_row_for_row(
-    exchange: str, fill: Any, archive: Archive, fakes: Fakes
-) -> None:
+def test_a_month_of_settlements_equals_the_truth_row_for_row(exchange, fill, archive, fakes) -> None:
     """Though a tenth of the requests fail."""
     fakes.random_faults = 0.1
     options = {"unconfirmed": exchange in UNCONFIRMED}
@@ -52,29 +49,7 @@ def test_a_delisted_contract_has_a_past(exchange: str, fill: Any, archive: Archi
     ]
 
 
-@pytest.mark.parametrize("exchange", ["binance", "bybit", "okx", "gateio"])
-def test_open_interest_of_the_past_equals_the_truth(
-    exchange: str, fill: Any, archive: Archive, fakes: Fakes
-) -> None:
-    """Bybit tells coins: its marks of the same five minutes value them."""
-    start = "2026-01-29"
-    done = fill("oi_history", exchange, start=start)
-    assert done.failed == []
-    assert used(fakes.log)[exchange] <= 0.25
-    first, end = (pd.Timestamp(t, tz="UTC") for t in (start, END))
-    rows = archive.read("oi_history", first, end)
-    for symbol in SYMBOLS:
-        truth = [r for r in fakes.truth.oi(symbol) if first.timestamp() <= r[0] < end.timestamp()]
-        found = rows[rows["symbol"] == symbol]
-        assert len(truth) == 864
-        assert found["time"].tolist() == [pd.Timestamp(s, unit="s", tz="UTC") for s, _, _ in truth]
-        np.testing.assert_allclose(found["oi_usd"], [coins * mark for _, coins, mark in truth], rtol=1e-9)
-        assert set(found["resolution"]) == {"5m"}
-
-
-def test_a_walk_that_breaks_off_writes_no_row_and_is_asked_again(
-    fill: Any, archive: Archive, fakes: Fakes
-) -> None:
+def test_a_walk_that_breaks_off_writes_no_row_and_is_asked_again(fill, archive, fakes) -> None:
     fill("funding_settlements", "bybit", symbols=["ETH"])
     listing = 3  # requests for the list of contracts
     refused = {"retCode": 10001, "retMsg": "bad", "result": {}, "time": 1}
@@ -102,13 +77,9 @@ def test_a_window_is_asked_only_where_the_ledger_lacks_it(fill: Any, archive: Ar
 
 
 @pytest.mark.parametrize("apart", [30, 300])
-def test_a_clock_that_differs_is_noticed_or_stops_writing(
-    apart: int, archive: Archive, clock: SimulatedClock
-) -> None:
-    offset = pd.Timedelta(apart, "s")
-    with Fakes(LAST, lambda: clock.utc() + offset) as running:
-        where: dict[str, Any] = {"clock": clock, "addresses": running.addresses}
-        done = backfill(archive, SYMBOLS, START, END, venues=["dydx"], names=["funding_settlements"], **where)
+def test_a_clock_that_differs_is_noticed_or_stops_writing(apart, fill, archive, fakes) -> None:
+    fakes.skew = pd.Timedelta(apart, "s")
+    done = fill("funding_settlements", "dydx")
     if apart == 30:
         assert "30 s apart" in done.notices[0]
         assert archive.tables() == {"funding_settlements"}
@@ -125,3 +96,67 @@ def test_a_long_walk_tells_requests_done_of_how_many(fill: Any, fakes: Fakes) ->
     told = [text.rpartition(": ")[2] for text in said[:-1]]
     assert told == ["5 of about 8 requests"], said
     assert asked == 8
+
+
+@pytest.mark.parametrize(
+    ("venue", "kinds", "resolution"),
+    [
+        ("deribit", {"index": None}, "1h"),  # beside the payments
+        ("gateio", {"mark": 0.0}, "5m"),  # beside the open interest
+        ("binance", {"mark": 0.0, "last": 1.0, "index": -2.0}, "1h"),
+        *((venue, {"mark": 0.0, "index": -2.0}, "1h") for venue in ("bybit", "okx")),
+    ],
+)
+def test_past_prices_are_the_truth_and_candles_are_asked_where_unconfirmed_requests_are_wanted(
+    venue, kinds, resolution, fill, archive, fakes
+) -> None:
+    """A candle's price is its open, at its start; where its kind is so far above the mark."""
+    start, step = pd.Timestamp("2026-01-28", tz="UTC"), pd.Timedelta(resolution)
+    window: dict[str, Any] = {"symbols": ["BTC"], "start": start}
+    is_confirmed = venue in ("deribit", "gateio")
+    done = fill("prices_history", venue, **window)
+    if not is_confirmed:
+        assert done.notices == [
+            f"{venue} has no confirmed request for the past of prices_history: only what is polled is there"
+        ]
+        assert archive.requests().empty
+        done = fill("prices_history", venue, **window, unconfirmed=True)
+    assert done.failed == []
+    rows = archive.read("prices_history", start, MONTH[1])
+    assert set(rows["kind"]) == {*kinds}
+    assert set(rows["resolution"]) == {resolution}
+    times = pd.date_range(start, MONTH[1], freq=step, inclusive="left")
+    marks = {second: mark for second, _, mark in fakes.truth.oi("BTC")}
+    for kind, above in kinds.items():
+        part, seconds = rows[rows["kind"] == kind], [int(time.timestamp()) for time in times]
+        assert part["time"].tolist() == times.tolist()
+        wanted = [fakes.truth.index(at) if above is None else marks[at] + above for at in seconds]
+        assert part["price_usd"].tolist() == wanted
+    assert fill("prices_history", venue, **window, unconfirmed=not is_confirmed).written == {}
+
+
+@pytest.mark.parametrize("venue", ["binance", "bybit", "okx"])
+def test_the_past_of_dated_futures_is_the_mark_beside_the_index(venue, fill, archive, fakes) -> None:
+    """Of those that are listed: the ledger has no window of them, since others may have expired in it."""
+    fakes.extras, start = True, pd.Timestamp("2026-01-28", tz="UTC")
+    assert fill("futures_history", venue, symbols=["BTC"], start=start, unconfirmed=True).failed == []
+    rows = archive.read("futures_history", start, MONTH[1])
+    assert set(rows["expiry"]) == {pd.Timestamp("2026-03-27T08:00Z")}
+    truth = {pd.Timestamp(at, unit="s", tz="UTC"): mark for at, mark in fakes.truth.bars("BTC")}
+    assert rows["time"].tolist() == [at for at in truth if start <= at < MONTH[1]]
+    assert rows["price_usd"].tolist() == [truth[at] for at in rows["time"]]
+    assert rows["index_price_usd"].tolist() == [truth[at] - 2.0 for at in rows["time"]]
+    assert set(rows["resolution"]) == {"1h"}
+    assert archive.requests().empty
+
+
+def test_paradex_has_a_row_of_its_rate_for_every_minute(fill: Any, archive: Archive) -> None:
+    """Of rows five seconds apart the newest of each minute; a fraction of 8 hours is 10,000 bps."""
+    start = MONTH[1] - pd.Timedelta(1, "h")
+    assert fill("funding_history", "paradex", symbols=["BTC"], start=start).failed == []
+    rows = archive.read("funding_history", start, MONTH[1])
+    assert 59 <= len(rows) <= 61
+    assert rows["time"].diff().dropna().max() <= pd.Timedelta(1, "min")
+    seconds = rows["time"].astype("int64") // 1_000_000
+    np.testing.assert_allclose(rows["rate_bps_8h"], seconds % 1000 * 1e-3, atol=1e-9)
+    assert (rows["kind"] == "sampled").all()

@@ -10,26 +10,26 @@ import pytest
 from derivdata.sources.archive import Archive
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.reporting import late
+from tests.collect import state_bodies
 from tests.collect.clocks import EventClock
 from tests.collect.direct import faked
-from tests.collect.fakes import Fakes, SimulatedClock
+from tests.collect.fakes import SYMBOLS, VENUES, Fakes
+from tests.collect.state_bodies import RUNNING_BPS
 
 NOW = "2026-01-20T10:30:30"
 LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
+DAY = pd.Timestamp("2026-01-20", tz="UTC")
 FOUR = ("binance", "bybit", "okx", "hyperliquid")
 
 
 def _rows(archive: Archive, table: str) -> pd.DataFrame:
-    rows = archive.read(table, pd.Timestamp("2026-01-20", tz="UTC"), pd.Timestamp("2026-01-21", tz="UTC"))
+    rows = archive.read(table, DAY, DAY + pd.Timedelta(1, "D"))
     return rows.set_index(["exchange", "symbol"])
 
 
 def test_once_keeps_one_row_of_each_contract_of_each_venue(made: Any, archive: Archive, fakes: Fakes) -> None:
-    said: list[str] = []
-    rows = made(*FOUR, progress=said.append).once()
+    rows = made(*FOUR).once()
     assert rows["funding_history"] == len(FOUR) * 2
-    assert "waiting for " in said[0]
-    assert said[-1] == f"4 of 4 venues, {len(fakes.log)} of {len(fakes.log)} requests"
     market = _rows(archive, "markets_symbol_exchanges")
     assert market.loc[("binance", "BTC"), "price_usd"] == dict(fakes.states())["BTC"][2]
     assert market.loc[("binance", "BTC"), "volume_24h_usd"] == 100_000  # of another answer, in the same row
@@ -43,7 +43,7 @@ def test_once_keeps_one_row_of_each_contract_of_each_venue(made: Any, archive: A
 
 
 def test_progress_counts_the_requests_to_come_and_names_the_slowest_to_answer_first(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
+    archive, monkeypatch
 ) -> None:
     clock, said = EventClock(pd.Timestamp(NOW, tz="UTC")), list[str]()
     fakes = faked(LAST, clock, monkeypatch)
@@ -52,29 +52,11 @@ def test_progress_counts_the_requests_to_come_and_names_the_slowest_to_answer_fi
     Collector(archive, venues=FOUR[1:], progress=said.append, **where).once()
     done, of = [int(word) for word in said[0].split() if word.isdecimal()][2:]
     assert said[0].endswith("; waiting for bybit, okx"), "though okx was asked more often"
+    assert said[-1] == f"3 of 3 venues, {len(fakes.log)} of {len(fakes.log)} requests"
     assert done < of == len(fakes.log) - 1, "that a list has a second page is known when the first is there"
 
 
-def test_a_venue_that_fails_is_in_the_ledger_and_delays_no_other(
-    made: Any, archive: Archive, fakes: Fakes
-) -> None:
-    fakes.faults["bybit"] = [(451, {}, {})]
-    collector = made("bybit", "okx")
-    collector.once()
-    assert set(_rows(archive, "funding_history").index.get_level_values("exchange")) == {"okx"}
-    asked = archive.requests()
-    failed = asked[~asked["answered"]]
-    assert set(failed["exchange"]) == {"bybit"}
-    assert failed["error"].str.contains("451").all()
-    assert "bybit" in collector.gone
-    before = len(fakes.log)
-    collector.once()
-    assert "bybit" not in {name for name, *_ in fakes.log[before:]}  # not asked again in this run
-
-
-def test_rates_in_another_unit_fail_their_venue_s_rates_and_nothing_else(
-    made: Any, archive: Archive, fakes: Fakes
-) -> None:
+def test_rates_in_another_unit_fail_their_venue_s_rates_and_nothing_else(made, archive, fakes) -> None:
     names = [f"C{number}" for number in range(25)]
     universe = {"universe": [{"name": name, "szDecimals": 3} for name in names]}
     figures = {
@@ -99,7 +81,7 @@ def test_rates_in_another_unit_fail_their_venue_s_rates_and_nothing_else(
 
 
 def test_an_adapter_s_own_mistake_loses_its_venue_s_poll_and_is_named(
-    made: Any, archive: Archive, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+    made, archive, clock, monkeypatch
 ) -> None:
     collector = made("okx", "bybit")
 
@@ -117,7 +99,7 @@ def test_an_adapter_s_own_mistake_loses_its_venue_s_poll_and_is_named(
 
 
 def test_a_poll_that_hangs_is_entered_as_not_answered_from_ten_minutes_on(
-    made: Any, archive: Archive, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+    made, archive, clock, monkeypatch
 ) -> None:
     """Else a venue whose thread hangs would look like one that is no longer collected."""
     collector, began = made("okx", names=["funding_history"]), clock.utc()
@@ -133,7 +115,7 @@ def test_a_poll_that_hangs_is_entered_as_not_answered_from_ten_minutes_on(
 
 
 def test_rows_without_a_stamp_bear_the_instant_at_which_their_answer_arrived(
-    made: Any, archive: Archive, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+    made, archive, clock, monkeypatch
 ) -> None:
     fakes = faked(LAST, clock, monkeypatch)
     fakes.delays["hyperliquid/info"] = 7.0
@@ -145,29 +127,8 @@ def test_rows_without_a_stamp_bear_the_instant_at_which_their_answer_arrived(
     assert set(_rows(archive, "oi_history")["time"]) == {sent[0]}
 
 
-def test_a_list_that_fails_leaves_the_older_one_in_use_and_is_asked_for_again(
-    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
-) -> None:
-    collector = made("okx", names=["funding_history"])
-    collector.once()
-    clock.wait(3600)
-    fakes.faults["okx"] = ["page"]
-    collector.once()
-    assert set(collector.failed) == {"okx /api/v5/public/instruments?instType=SWAP"}
-    clock.wait(60)
-    collector.once()
-    assert collector.failed == {}
-    lists = [
-        place
-        for _, place, asked, _ in fakes.log
-        if asked.get("instType") == "SWAP" and place.endswith("instruments")
-    ]
-    assert len(lists) == 3
-    assert len(_rows(archive, "funding_history")) == 3 * 2
-
-
 def test_a_request_of_five_minutes_that_fails_is_left_for_five_minutes_and_waits_briefly(
-    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
+    made, archive, fakes, clock
 ) -> None:
     names = ["funding_history", "prices_history"]
     collector = made("binance", names=names)
@@ -183,9 +144,7 @@ def test_a_request_of_five_minutes_that_fails_is_left_for_five_minutes_and_waits
     assert len(_rows(archive, "funding_history")) == 2 * 2
 
 
-def test_an_older_answer_lends_its_volume_but_not_its_price(
-    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
-) -> None:
+def test_an_older_answer_lends_its_volume_but_not_its_price(made, archive, fakes, clock) -> None:
     collector = made("binance")
     collector.once()
     clock.wait(60)
@@ -197,3 +156,52 @@ def test_an_older_answer_lends_its_volume_but_not_its_price(
     asked = [place for _, place, _, _ in fakes.log]
     assert asked.count("/fapi/v1/premiumIndex") == 2
     assert asked.count("/fapi/v1/ticker/24hr") == 1
+
+
+def test_a_poll_of_all_venues_is_the_truth_and_leaves_out_what_is_none_to_collect(
+    made, archive, fakes
+) -> None:
+    """Inverse and delisted contracts stand beside forty, whose last lacks what a venue may leave out."""
+    fakes.symbols, fakes.extras = (*SYMBOLS, *(f"C{number:02}" for number in range(38))), True
+    fakes.delisted = True
+    tables = ["funding_history", "oi_history", "markets_symbol_exchanges", "futures_history"]
+    collector = made(*VENUES, names=tables, unconfirmed=True, share_seconds=None)
+    collector.once()
+    assert collector.failed == {}
+    rates, held = (_rows(archive, table).reset_index() for table in tables[:2])
+    for table in (rates, held):
+        told = {str(venue): sorted(of) for venue, of in table.groupby("exchange", observed=True)["symbol"]}
+        # Deribit is asked for a currency, and lists the others inverse, too
+        of_futures = [venue for venue in VENUES if venue != "coinbase"]
+        assert told == {v: sorted(SYMBOLS if v == "deribit" else fakes.symbols) for v in of_futures}
+    wanted = [RUNNING_BPS[venue] for venue in rates["exchange"]]
+    assert rates["rate_bps_8h"].tolist() == pytest.approx(wanted)
+    seconds = held["time"].map(lambda at: int(at.timestamp()))
+    truth = [fakes.truth.oi_at(s, at) for s, at in zip(held["symbol"], seconds, strict=True)]
+    assert held["oi_usd"].tolist() == pytest.approx([coins * mark for _, coins, mark in truth])
+    market = _rows(archive, "markets_symbol_exchanges").reset_index()
+    assert set(market["exchange"]) == {*of_futures}
+    assert set(market["symbol"]) == set(fakes.symbols)
+    dated = _rows(archive, "futures_history").reset_index()
+    assert dated["exchange"].tolist() == ["binance", "bybit", "deribit", "kraken", "okx"]
+    assert set(dated["expiry"]) == {pd.Timestamp("2026-03-27T08:00Z")}
+    figures = dated[["price_usd", "index_price_usd", "oi_usd"]]
+    assert (figures == [50_600.0, 50_000.0, 7 * 50_600.0]).all(axis=None)
+
+
+def test_a_coin_that_bitget_lists_coin_margined_is_polled_and_its_payments_are_asked_as_such(
+    made, fill, archive, fakes, monkeypatch
+) -> None:
+    monkeypatch.setattr(state_bodies, "BITGET_OTHERS", ("BTC", "XYZ"))
+    collector = made("bitget", names=["funding_history"])
+    collector.once()
+    assert collector.failed == {}
+    rates = _rows(archive, "funding_history").reset_index()
+    assert rates.set_index("symbol")["rate_bps_8h"].round(9).to_dict() == {"BTC": 2.0, "ETH": 2.0, "XYZ": 2.0}
+    yesterday = DAY - pd.Timedelta(1, "D")
+    done = fill("funding_settlements", "bitget", symbols=["BTC", "XYZ"], start=yesterday, end=DAY)
+    assert done.failed == []
+    asked = {
+        (p["symbol"], p["productType"]) for _, at, p, _ in fakes.log if at.endswith("/history-fund-rate")
+    }
+    assert asked == {("BTCUSDT", "USDT-FUTURES"), ("XYZUSD", "COIN-FUTURES")}, "USD before USDC"

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import derivdata as dd
 from derivdata.cli import main
 from derivdata.errors import NetworkError
 from derivdata.sources.archive import Archive, open_archive
@@ -18,7 +19,8 @@ from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect import Collector, backfill
 from derivdata.sources.collect.checking import check_venues
 from derivdata.sources.collect.files import checked_on, is_collected, keep_checks
-from derivdata.sources.collect.reporting import Minute, status
+from derivdata.sources.collect.read_through import open_venues
+from derivdata.sources.collect.reporting import Minute, late, status
 from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.coverage import coverage_of
 from derivdata.sources.venues.hyperliquid import DEXES
@@ -27,6 +29,17 @@ from derivdata.tables import TABLES
 from tests.collect.fakes import Fakes, SimulatedClock
 
 LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
+
+
+@pytest.fixture
+def commands(fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands ask the fake venues, by their clock, and `check` asks dydx."""
+    monkeypatch.setattr(clock, "stop_on", lambda signals: None, raising=False)
+    monkeypatch.setattr("derivdata.sources.collect.clock.MachineClock", lambda: clock)
+    monkeypatch.setattr("derivdata.sources.collect.Collector", partial(Collector, addresses=fakes.addresses))
+    monkeypatch.setattr("derivdata.sources.collect.backfill", partial(backfill, addresses=fakes.addresses))
+    session = partial(VenueSession, address=fakes.addresses["dydx"])
+    monkeypatch.setattr("derivdata.sources.collect.session.VenueSession", session)
 
 
 def test_venues_lists_tables_and_terms_and_endpoints(capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,23 +53,36 @@ def test_venues_lists_tables_and_terms_and_endpoints(capsys: pytest.CaptureFixtu
     assert "binance" not in text
 
 
+COVERED = {
+    ("binance", "liquidations_fills"): {"cadence": "as they come", "completeness": "a sample"},
+    ("okx", "funding_settlements"): {"cadence": "every hour", "history": "90 days"},
+    ("lighter", "funding_settlements"): {"unit": "percent of an hour, the sign apart"},
+    ("kraken", "funding_history"): {"unit": "USD of a contract and hour"},
+    ("bitget", "oi_history"): {"history": "none"},
+    ("binance", "oi_history"): {
+        "cadence": "every 300 s", "completeness": "what was polled, of every symbol, one a request",
+        "limit": "10 a second; its history 0.83 a second",
+    },
+    ("aster", "oi_history"): {
+        "cadence": "every 300 s",
+        "completeness": "what was polled, of the 50 contracts with the most volume, one a request",
+    },
+    ("bybit", "oi_history"): {"cadence": "every 60 s", "completeness": "polled", "limit": "5 a second"},
+    ("binance", "funding_history"): {"limit": "10 a second"},
+    ("binance", "funding_settlements"): {"limit": "0.42 a second"},
+}  # fmt: skip
+"""What the table of venues says, by venue and table."""
+
+
 def test_coverage_of_venues() -> None:
-    names = ["binance", "okx", "lighter", "kraken", "bitget", "derive"]
-    rows = coverage_of(names, {}, unconfirmed=False).set_index(["exchange", "table"])
-    assert (rows["verified_on"] == "").all()
-    assert rows.loc[("binance", "liquidations_fills"), "cadence"] == "as they come"
-    assert rows.loc[("binance", "liquidations_fills"), "completeness"].startswith("a sample")
-    assert rows.loc[("okx", "funding_settlements"), ["cadence", "history"]].tolist() == [
-        "every hour",
-        "90 days",
-    ]
-    assert rows.loc[("lighter", "funding_settlements"), "unit"] == "percent of an hour, the sign apart"
-    assert rows.loc[("kraken", "funding_history"), "unit"] == "USD of a contract and hour"
-    assert rows.loc[("bitget", "oi_history"), "history"] == "none"
-    assert ("kraken", "funding_settlements") not in rows.index, "the specification could not confirm it"
-    assert ("kraken", "funding_settlements") in coverage_of(names, {}, unconfirmed=True).set_index(
-        ["exchange", "table"]
-    ).index
+    index = ["exchange", "table"]
+    confirmed, every = (coverage_of([*VENUES], {}, unconfirmed=u).set_index(index) for u in (False, True))
+    assert (confirmed["verified_on"] == "").all()
+    for place, told in COVERED.items():
+        for column, text in told.items():
+            assert text in every.loc[place, column], (place, column)
+    assert [("kraken", "funding_settlements") in rows.index for rows in (confirmed, every)] == [False, True]
+    assert dd.venues.endpoints()["note"].str.contains("a fifth of them each minute").sum() == 2
 
 
 def test_coverage_is_verified_when_each_endpoint_is() -> None:
@@ -74,11 +100,11 @@ def test_an_unknown_venue_or_table_is_one_line(tmp_path: Path, capsys: pytest.Ca
     assert "'hip3' is not one of funding_settlements" in capsys.readouterr().err
 
 
-def test_status_says_what_was_collected_and_what_failed(
-    made: Any, fakes: Fakes, clock: SimulatedClock, archive: Archive, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_status_says_what_was_collected_and_what_failed(made, fakes, clock, archive, capsys) -> None:
     fakes.faults["okx"] = [(451, {}, {})]
-    made("bybit", "okx").once()
+    collector = made("bybit", "okx")
+    collector.once()
+    assert [*collector.gone] == ["okx"]
     rows = status(archive, clock.utc()).set_index(["exchange", "table"])
     assert rows.loc[("bybit", "oi_history"), "rows_last_hour"] == 2
     assert rows.loc[("bybit", "oi_history"), "failed"] == 0
@@ -89,9 +115,7 @@ def test_status_says_what_was_collected_and_what_failed(
     assert rows.loc[("bybit", "funding_history"), "last_row"] == pd.Timestamp("2026-01-20T10:30:30.6Z")
 
 
-def test_status_stands_behind_an_alarm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_status_stands_behind_an_alarm(tmp_path, monkeypatch, capsys) -> None:
     """Answers end at 10:31 and are seven and a half minutes old."""
     archive, at = open_archive(tmp_path / "market"), pd.Timestamp("2026-01-20T10:30Z").as_unit("us")
     asked = [LedgerEntry("okx", None, at, at + pd.Timedelta(1, "min"))]
@@ -112,22 +136,9 @@ def test_status_stands_behind_an_alarm(
     assert "no answer for 7m: okx funding_history" in told.err
 
 
-@pytest.mark.parametrize(
-    ("limit", "late"),
-    [
-        ("10m", "gateio funding_history, okx oi_history"),
-        ("30m", "okx oi_history"),
-    ],
-)
-def test_an_alarm_is_about_what_is_collected_and_waits_for_hourly_refills(
-    limit: str,
-    late: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_alarm_is_about_what_is_collected_and_waits_for_hourly_refills(archive: Archive) -> None:
     """At 12:00: polled until 11:59 and 11:45, refilled until 10:46, failing since 8:00; once until 6:00."""
-    archive, day = open_archive(tmp_path / "market"), pd.Timestamp("2026-01-20", tz="UTC").as_unit("us")
+    day = pd.Timestamp("2026-01-20", tz="UTC").as_unit("us")
     asked = {
         "funding_history": [("okx", None, "10:00", "11:59", ""), ("gateio", None, "10:00", "11:45", "")],
         "funding_settlements": [
@@ -142,23 +153,15 @@ def test_an_alarm_is_about_what_is_collected_and_waits_for_hourly_refills(
             for venue, symbol, a, b, why in windows
         ]
         archive.append(table, TABLES[table].empty(), requests=entries)
-    now = SimulatedClock("2026-01-20T12:00:00")
-    monkeypatch.setattr("derivdata.sources.collect.clock.MachineClock", lambda: now)
-    assert main(["status", str(tmp_path / "market"), "--fail-after", limit]) == 1
-    assert capsys.readouterr().err.rstrip().endswith(f"no answer for {limit}: {late}")
+    noon, minute = day + pd.Timedelta(12, "h"), pd.Timedelta(1, "min")
+    assert late(archive, noon, 10 * minute) == ["gateio funding_history", "okx oi_history"]
+    assert late(archive, noon, 30 * minute) == ["okx oi_history"]
 
 
 def test_a_check_of_venues_ends_with_a_verdict_for_each_table(
-    fakes: Fakes,
-    clock: SimulatedClock,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    commands, fakes, tmp_path, monkeypatch, capsys
 ) -> None:
     monkeypatch.setenv("DERIVDATA_DATA_DIR", str(tmp_path))
-    monkeypatch.setattr("derivdata.sources.collect.clock.MachineClock", lambda: clock)
-    session = partial(VenueSession, address=fakes.addresses["dydx"])
-    monkeypatch.setattr("derivdata.sources.collect.session.VenueSession", session)
     command = ["venues", "check", "--venues", "dydx", "--out", str(tmp_path / "found.jsonl")]
     assert main(command) == 0
     told = capsys.readouterr().out
@@ -187,9 +190,7 @@ def test_collecting_ends_when_nothing_answers_for_so_long(made: Any, fakes: Fake
     assert pd.Timedelta(30, "min") <= waited < pd.Timedelta(33, "min")
 
 
-def test_collecting_goes_on_in_a_quiet_market_where_venues_answer_without_rows(
-    made: Any, fakes: Fakes, clock: SimulatedClock
-) -> None:
+def test_collecting_goes_on_in_a_quiet_market_where_venues_answer_without_rows(made, fakes, clock) -> None:
     fakes.refusals = {"gateio/futures/usdt/liq_orders": (200, {}, [])}
     minutes: list[Minute] = []
 
@@ -239,9 +240,7 @@ def test_check_tells_what_a_body_confirms_and_what_contradicts(fakes: Fakes, clo
 
 
 @pytest.mark.parametrize("factor", [1, 8, 100])
-def test_check_holds_the_rates_of_binance_against_hyperliquids_predictions(
-    factor: int, fakes: Fakes, clock: SimulatedClock
-) -> None:
+def test_check_holds_the_rates_of_binance_against_hyperliquids_predictions(factor, fakes, clock) -> None:
     fakes.altered["binance/fapi/v1/premiumIndex"] = lambda _, body: [
         {**row, "lastFundingRate": str(factor * 0.0001)} for row in body
     ]
@@ -268,9 +267,7 @@ def test_check_finds_both_sides_counted_where_one_is_expected(fakes: Fakes, cloc
     assert found["error"] == "open interest is 2 times that of /futures/usdt/contracts"
 
 
-def test_an_unconfirmed_endpoint_is_collected_once_a_check_has_confirmed_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unconfirmed_endpoint_is_collected_once_a_check_has_confirmed_it(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("DERIVDATA_DATA_DIR", str(tmp_path))
     endpoint = next(e for e in VENUES["kraken"].endpoints if e.what == "settlements")
     name = f"kraken {endpoint.path}"
@@ -278,6 +275,8 @@ def test_an_unconfirmed_endpoint_is_collected_once_a_check_has_confirmed_it(
     assert is_collected(endpoint, unconfirmed=True)
     keep_checks({name: "2026-03-02"}, [])
     assert checked_on() == {name: "2026-03-02"}
+    assert [path.name for path in tmp_path.iterdir()] == ["venues-checked.json"]
+    assert open_venues().archive.path == tmp_path / "venues"
     assert is_collected(endpoint, unconfirmed=False)
     keep_checks({}, [name])
     assert not is_collected(endpoint, unconfirmed=False)
@@ -286,7 +285,7 @@ def test_an_unconfirmed_endpoint_is_collected_once_a_check_has_confirmed_it(
 
 
 def test_a_service_over_collected_data_says_whose_it_is_beyond_loopback(
-    made: Any, archive: Archive, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    made, archive, capsys, monkeypatch
 ) -> None:
     made("okx").once()
     monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)
@@ -297,17 +296,10 @@ def test_a_service_over_collected_data_says_whose_it_is_beyond_loopback(
 
 @pytest.mark.parametrize("lost", [["okx"], ["okx", "bybit"]])
 def test_collecting_once_names_what_failed_and_fails_where_nothing_came(
-    lost: list[str],
-    fakes: Fakes,
-    clock: SimulatedClock,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    lost, commands, fakes, tmp_path, capsys
 ) -> None:
     """A dead venue is not asked for histories as well, which would take minutes of waiting."""
     fakes.refusals = {name: (503, {}, {"msg": "maintenance"}) for name in lost}
-    monkeypatch.setattr("derivdata.sources.collect.clock.MachineClock", lambda: clock)
-    monkeypatch.setattr("derivdata.sources.collect.Collector", partial(Collector, addresses=fakes.addresses))
     to = ["--to", str(tmp_path / "market"), "--venues", "okx", "bybit", "--symbols", "BTC"]
     code = main(["collect", *to, "--once", "--tables", "funding_history"])
     told = capsys.readouterr()
@@ -317,22 +309,12 @@ def test_collecting_once_names_what_failed_and_fails_where_nothing_came(
         assert len({place for venue, place, _, _ in fakes.log if venue == name}) == 1, "lists of contracts"
     assert code == (1 if len(lost) == 2 else 0)
     assert ("nothing was collected" in told.err) == (len(lost) == 2)
-    clock.stop_on = lambda signals: None  # type: ignore[attr-defined]
     if len(lost) == 2:
         assert main(["collect", *to, "--tables", "funding_history", "--fail-after", "5m"]) == 1
         assert "no rows; failed: bybit funding_history, okx funding_history" in capsys.readouterr().out
 
 
-def test_a_backfill_without_an_answer_says_why_and_fails(
-    fakes: Fakes,
-    clock: SimulatedClock,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    clock.stop_on = lambda signals: None  # type: ignore[attr-defined]
-    monkeypatch.setattr("derivdata.sources.collect.clock.MachineClock", lambda: clock)
-    monkeypatch.setattr("derivdata.sources.collect.backfill", partial(backfill, addresses=fakes.addresses))
+def test_a_backfill_without_an_answer_says_why_and_fails(commands, fakes, tmp_path, capsys) -> None:
     options = "--venues okx --symbols BTC --since 2d".split()
     command = ["backfill", "--to", str(tmp_path / "market"), *options]
     fakes.refusals = {"okx": (503, {}, {"msg": "maintenance"})}

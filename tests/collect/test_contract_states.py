@@ -1,30 +1,34 @@
-"""Open interest that takes a request for each contract: evenly over five minutes, the largest first."""
+"""Open interest that takes a request for each contract: evenly over five minutes, the largest first.
+
+And the interval of a rate from two payments that polls saw to come next, by the venue's clock.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pandas as pd
 import pytest
 
-import derivdata as dd
 from derivdata.sources.archive import open_archive
 from derivdata.sources.collect.collector import Collector
+from derivdata.sources.collect.contract_states import PaymentSpacing
 from derivdata.sources.collect.read_through import ReadThrough
 from derivdata.sources.collect.reporting import status
 from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.collect.state import VenueState
 from derivdata.sources.query import Query
-from derivdata.sources.venues.coverage import coverage_of
+from derivdata.sources.venues.record_types import Instrument, State
 from derivdata.sources.venues.registry import VENUES
+from derivdata.support import times
 from tests.collect.clocks import SimulatedClock
 from tests.collect.direct import connect_directly
 from tests.collect.fakes import Fakes
 
-MINUTE = pd.Timedelta(1, "min")
+NOW, MINUTE = "2026-01-20T10:30:00", pd.Timedelta(1, "min")
 LAST = int(pd.Timestamp("2026-01-30", tz="UTC").timestamp())
 COINS = {f"S{number:02}": 100.0 + number for number in range(23)}
 """Of each of 23 symbols; the volume grows with the number."""
@@ -64,11 +68,6 @@ class Many(Fakes):
 
 
 @pytest.fixture
-def clock() -> SimulatedClock:
-    return SimulatedClock("2026-01-20T10:30:00")
-
-
-@pytest.fixture
 def fakes(clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch) -> Many:
     venue = Many(LAST, clock.utc)
     connect_directly(venue, clock, monkeypatch)
@@ -76,16 +75,8 @@ def fakes(clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch) -> Many:
 
 
 @pytest.fixture
-def collected(tmp_path: Path, fakes: Many, clock: SimulatedClock) -> Callable[..., Collector]:
-    def make(**options: Any) -> Collector:
-        archive = open_archive(tmp_path / "market")
-        names = ["oi_history", "markets_symbol_exchanges"]
-        return Collector(
-            archive, venues=["binance"], names=names, clock=clock, addresses=fakes.addresses,
-            **{"symbols": (), **options},
-        )  # fmt: skip
-
-    return make
+def collected(made: Callable[..., Collector]) -> Callable[..., Collector]:
+    return partial(made, "binance", names=["oi_history", "markets_symbol_exchanges"])
 
 
 def _minutes(collector: Collector, clock: SimulatedClock, count: int) -> None:
@@ -95,9 +86,7 @@ def _minutes(collector: Collector, clock: SimulatedClock, count: int) -> None:
         collector.once()
 
 
-def test_each_contract_is_asked_every_five_minutes_and_a_fifth_of_them_each_minute(
-    fakes: Many, clock: SimulatedClock
-) -> None:
+def test_each_contract_is_asked_every_five_minutes_and_a_fifth_of_them_each_minute(fakes, clock) -> None:
     session = VenueSession(VENUES["binance"], clock, address=fakes.addresses["binance"])
     state, first = VenueState(session, seconds=25.0), clock.utc()
     for minute in range(10):
@@ -111,9 +100,7 @@ def test_each_contract_is_asked_every_five_minutes_and_a_fifth_of_them_each_minu
     assert [symbol for symbol, _ in asked[:5]] == ["S22", "S21", "S20", "S19", "S18"], "by volume"
 
 
-def test_rows_bear_the_venue_s_instant_and_the_mark_of_the_same_minute(
-    collected: Callable[..., Collector], fakes: Many, clock: SimulatedClock
-) -> None:
+def test_rows_bear_the_venue_s_instant_and_the_mark_of_the_same_minute(collected, fakes, clock) -> None:
     collector = collected()
     _minutes(collector, clock, 5)
     end = clock.utc() + MINUTE
@@ -129,9 +116,7 @@ def test_rows_bear_the_venue_s_instant_and_the_mark_of_the_same_minute(
     assert market["oi_usd"].notna().all(), "what was told within five minutes still holds"
 
 
-def test_the_ledger_has_each_symbol_s_five_minutes_and_status_no_hole(
-    collected: Callable[..., Collector], fakes: Many, clock: SimulatedClock
-) -> None:
+def test_the_ledger_has_each_symbol_s_five_minutes_and_status_no_hole(collected, fakes, clock) -> None:
     collector = collected()
     first = clock.utc()
     _minutes(collector, clock, 7)
@@ -146,9 +131,7 @@ def test_the_ledger_has_each_symbol_s_five_minutes_and_status_no_hole(
     assert held.loc["oi_history", "holes"] == 0
 
 
-def test_chosen_symbols_come_first_and_once_asks_for_all(
-    collected: Callable[..., Collector], fakes: Many, clock: SimulatedClock
-) -> None:
+def test_chosen_symbols_come_first_and_once_asks_for_all(collected, fakes, clock) -> None:
     collected(symbols=["S03"]).once()
     assert [symbol for symbol, _ in fakes.asked()][:2] == ["S03", "S22"]
     before = len(fakes.asked())
@@ -157,7 +140,7 @@ def test_chosen_symbols_come_first_and_once_asks_for_all(
 
 
 def test_a_refused_contract_costs_its_row_and_a_busy_venue_the_rest_of_the_poll(
-    collected: Callable[..., Collector], fakes: Many, clock: SimulatedClock
+    collected, fakes, clock
 ) -> None:
     refused = {
         "S22USDT": (400, {"code": -1121, "msg": "Invalid symbol."}),
@@ -184,12 +167,7 @@ def test_a_refused_contract_costs_its_row_and_a_busy_venue_the_rest_of_the_poll(
         (("S22", "S21", "S20", "S19", "S18"), 5),  # five in a row: it is the venue
     ],
 )
-def test_an_unreadable_contract_costs_its_row_and_five_in_a_row_the_rest(
-    bad: tuple[str, ...],
-    asked: int,
-    fakes: Many,
-    clock: SimulatedClock,
-) -> None:
+def test_an_unreadable_contract_costs_its_row_and_five_in_a_row_the_rest(bad, asked, fakes, clock) -> None:
     wrong = {"openInterest": [], "time": "soon"}
     fakes.altered["/openInterest"] = lambda params, body: (
         body | wrong if params["symbol"].removesuffix("USDT") in bad else body
@@ -199,9 +177,7 @@ def test_an_unreadable_contract_costs_its_row_and_five_in_a_row_the_rest(
     assert [symbol for symbol, _ in fakes.asked()] == [f"S{22 - n:02}" for n in range(asked)]
 
 
-def test_a_request_that_does_not_exist_is_not_made_again(
-    collected: Callable[..., Collector], fakes: Many, clock: SimulatedClock
-) -> None:
+def test_a_request_that_does_not_exist_is_not_made_again(collected, fakes, clock) -> None:
     fakes.refusals["binance/fapi/v1/openInterest"] = (404, {}, {"code": -1, "msg": "no such path"})
     collector = collected()
     collector.once()
@@ -211,9 +187,7 @@ def test_a_request_that_does_not_exist_is_not_made_again(
     assert collector.venues_without("oi_history") == []  # the coin-margined request is still there
 
 
-def test_without_a_mark_of_the_minute_the_row_is_left_out(
-    collected: Callable[..., Collector], fakes: Many, clock: SimulatedClock
-) -> None:
+def test_without_a_mark_of_the_minute_the_row_is_left_out(collected, fakes, clock) -> None:
     fakes.refusals["binance/fapi/v1/premiumIndex"] = (400, {}, {"code": -1, "msg": "no"})
     collector = collected()
     collector.once()
@@ -222,9 +196,7 @@ def test_without_a_mark_of_the_minute_the_row_is_left_out(
     assert "no mark price of the same minute" in collector.failed["binance oi_history"]
 
 
-def test_connect_says_how_much_of_the_open_interest_is_there_until_all_is(
-    tmp_path: Path, fakes: Many, clock: SimulatedClock
-) -> None:
+def test_connect_says_how_much_of_the_open_interest_is_there_until_all_is(tmp_path, fakes, clock) -> None:
     store = ReadThrough(
         open_archive(tmp_path / "market"), venues=["binance"], clock=clock, addresses=fakes.addresses
     )
@@ -241,19 +213,47 @@ def test_connect_says_how_much_of_the_open_interest_is_there_until_all_is(
     store.close()
 
 
-def test_the_table_of_venues_states_cadence_and_completeness() -> None:
-    rows = coverage_of(["binance", "aster", "bybit"], {}, unconfirmed=True)
-    oi = rows[rows["table"] == "oi_history"].set_index("exchange")
-    assert oi["cadence"].to_dict() == {
-        "binance": "every 300 s",
-        "aster": "every 300 s",
-        "bybit": "every 60 s",
-    }
-    assert oi["completeness"].to_dict() == {
-        "binance": "what was polled, of every symbol, one a request",
-        "aster": "what was polled, of the 50 contracts with the most volume, one a request",
-        "bybit": "what was polled",
-    }
-    of_one = {(e.exchange, e.what) for v in VENUES.values() for e in v.endpoints if e.is_of_one}
-    assert {("binance", "oi"), ("aster", "oi")} <= of_one
-    assert dd.venues.endpoints()["note"].str.contains("a fifth of them each minute").sum() == 2
+BTC = Instrument("BTC-USDT", "BTC", "USDT", 0.001)
+EIGHT = pd.Timestamp("2026-01-20T08:00", tz="UTC")
+
+
+def _hours(polls: list[tuple[pd.Timedelta, int]], ahead: pd.Timedelta) -> list[float | None]:
+    """Return the interval at each poll, of (venue's time since 08:00, hours of the next payment)."""
+    spacing, hours = PaymentSpacing(), []
+    for since, due in polls:
+        time = EIGHT + since
+        next_payment = times.us(EIGHT.normalize() + pd.Timedelta(due, "h"))
+        state = State(BTC, times.us(time), 0.0001, next_payment=next_payment)
+        hours += [filled.period_h for filled in spacing.fill([state], time + ahead)]
+    return hours
+
+
+@pytest.mark.parametrize("seconds", [-50, 0, 50])
+@pytest.mark.parametrize(
+    ("polls", "wanted"),
+    [
+        ([(-MINUTE / 4, 8), (MINUTE * 3 / 4, 16), (2 * MINUTE, 16)], [None, 8.0, 8.0]),
+        # 08:00 is still named as the next some seconds after it
+        ([(-MINUTE, 8), (MINUTE / 12, 8), (2 * MINUTE, 12), (3 * MINUTE, 12)], [None, None, 4.0, 4.0]),
+        ([(MINUTE / 12, 8), (59 * MINUTE, 9)], [None, 1.0]),
+        ([(MINUTE / 12, 8), (60 * MINUTE, 10)], [None, None]),  # 09:00 may have been a payment, too
+        ([(-30 * MINUTE, 8), (30 * MINUTE, 10)], [None, None]),  # an hour apart
+        ([(-30 * MINUTE, 16), (-29 * MINUTE, 12)], [None, None]),  # brought forward: none has passed
+    ],
+)
+def test_the_interval_is_the_time_between_two_payments_whatever_our_clock_shows(
+    polls, wanted, seconds
+) -> None:
+    """A clock that differs by up to a minute is collected with; payments are made by the venue's."""
+    assert _hours(polls, pd.Timedelta(seconds, "s")) == wanted
+
+
+def test_a_payment_that_was_seen_to_pass_comes_before_an_interval_that_was_told_before() -> None:
+    """A list of 8 hours goes on agreeing with 16:00 where 08:00 and 12:00 were paid."""
+    spacing, hours = PaymentSpacing(), []
+    for since, due in ((4 * 60 - 1, 12), (4 * 60 + 1, 16), (6 * 60, 16)):
+        time = times.us(EIGHT + since * MINUTE)
+        next_payment = times.us(EIGHT.normalize() + pd.Timedelta(due, "h"))
+        told = State(BTC, time, 0.0001, 4.0 if due == 12 else 8.0, 8.0, next_payment=next_payment)
+        hours += [filled.period_h for filled in spacing.fill([told], EIGHT)]
+    assert hours == [4.0, 4.0, 4.0]

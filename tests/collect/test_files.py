@@ -72,9 +72,7 @@ def test_metrics_are_open_interest_and_three_ratios(run: Any, bucket: Bucket, ar
     assert values["short_share"].tolist() == pytest.approx([1 / 2.001, 0.4, 1 / 3])
 
 
-def test_the_ledger_says_that_a_file_gave_the_rows_and_fetches_none_again(
-    run: Any, bucket: Bucket, archive: Archive
-) -> None:
+def test_the_ledger_says_that_a_file_gave_the_rows_and_fetches_none_again(run, bucket, archive) -> None:
     for day in ("2024-01-01", "2024-01-02", "2024-01-03"):
         bucket.put_zip(day_file(day), metrics("BTCUSDT", day))
     run("2024-01-01T00:05", "2024-01-03T00:05", names=["oi_history"])
@@ -94,9 +92,7 @@ def test_the_ledger_says_that_a_file_gave_the_rows_and_fetches_none_again(
     assert again.written == {("binance", "oi_history"): 288}
 
 
-def test_a_dry_run_counts_files_bytes_and_rows_and_fetches_nothing(
-    run: Any, bucket: Bucket, archive: Archive
-) -> None:
+def test_a_dry_run_counts_files_bytes_and_rows_and_fetches_nothing(run, bucket, archive) -> None:
     for day in pd.date_range("2024-01-01", "2024-01-20"):
         if day.day != 7:
             bucket.put_zip(day_file(f"{day:%Y-%m-%d}"), metrics("BTCUSDT", f"{day:%Y-%m-%d}"))
@@ -129,9 +125,7 @@ def test_missing_days_and_rows_are_said(run: Any, bucket: Bucket, archive: Archi
     assert len(archive.unanswered("oi_history", "binance", "BTC", *lacking)) == 1
 
 
-def test_a_file_of_another_checksum_is_not_read(
-    run: Any, bucket: Bucket, archive: Archive, tmp_path: Path
-) -> None:
+def test_a_file_of_another_checksum_is_not_read(run, bucket, archive, tmp_path) -> None:
     bucket.put_zip(day_file("2024-01-01"), metrics("BTCUSDT", "2024-01-01"))
     bucket.put_zip(day_file("2024-01-02"), metrics("BTCUSDT", "2024-01-02"), wrong="0" * 64)
     done = run("2024-01-01T00:05", "2024-01-03T00:05", names=["oi_history"], folder=tmp_path / "files")
@@ -158,9 +152,7 @@ def test_a_run_that_breaks_off_goes_on_where_it_ended(run: Any, bucket: Bucket, 
     assert len(archive.read("oi_history", *EVER)) == 6 * 288
 
 
-def test_a_file_that_was_rewritten_corrects_its_rows_and_no_others(
-    run: Any, bucket: Bucket, archive: Archive
-) -> None:
+def test_a_file_that_was_rewritten_corrects_its_rows_and_no_others(run, bucket, archive) -> None:
     bucket.put_zip(day_file("2024-01-01"), metrics("BTCUSDT", "2024-01-01"))
     run("2024-01-01T00:05", "2024-01-02T00:05", names=["oi_history"])
     polled = archive.read("oi_history", *EVER).iloc[:1].assign(resolution="raw", oi_usd=7.0)
@@ -267,18 +259,7 @@ def test_months_of_bars_and_their_days(run: Any, bucket: Bucket, archive: Archiv
     assert set(rows["resolution"]) == {"1h"}
 
 
-def test_what_takers_bought_and_sold_is_in_bars_of_trades(run: Any, bucket: Bucket, archive: Archive) -> None:
-    bucket.put_zip(bar_file("2024-01", "klines"), bars("BTCUSDT", "2024-01-01", "2024-02-01"))
-    run("2024-01-01", "2024-02-01", names=["volume_taker"])
-    rows = archive.read("volume_taker", *EVER)
-    assert len(rows) == 31 * 24
-    assert rows[["buy_usd", "sell_usd"]].drop_duplicates().to_numpy().tolist() == [[600.0, 400.0]]
-    assert rows["time"].iloc[0] == pd.Timestamp("2024-01-01", tz="UTC")
-
-
-def test_a_delisted_symbol_and_a_coin_margined_contract_are_found(
-    run: Any, bucket: Bucket, archive: Archive
-) -> None:
+def test_a_delisted_symbol_and_a_coin_margined_contract_are_found(run, bucket, archive) -> None:
     """Coin-margined open interest is in contracts, of 100 USD for BTC, with labels five minutes early."""
     names = ("LUNAUSDT", "LUNABUSD", "BTCUSDT", "BTCUSDT_210326", "ETHUSDT", "XRPUSDT", "ADAUSDT", "BNBUSDT")
     for name in names:
@@ -337,9 +318,7 @@ def test_payments_of_okx_gate_and_kucoin(run: Any, bucket: Bucket, archive: Arch
     ]
 
 
-def test_a_busy_host_is_asked_again_and_a_refusal_is_no_empty_month(
-    run: Any, bucket: Bucket, archive: Archive
-) -> None:
+def test_a_busy_host_is_asked_again_and_a_refusal_is_no_empty_month(run, bucket, archive) -> None:
     bucket.put_zip(day_file("2024-01-01"), metrics("BTCUSDT", "2024-01-01"))
     for status, tries in ((503, 5), (403, 1)):
         bucket.broken[day_file("2024-01-01")] = status
@@ -358,9 +337,7 @@ def test_what_is_in_no_file_is_said(run: Any) -> None:
         run("2024-01-01", "2024-02-01", names=["liquidations_fills"])
 
 
-def test_bars_that_were_rewritten_correct_prices_and_what_takers_did(
-    run: Any, bucket: Bucket, archive: Archive
-) -> None:
+def test_bars_that_were_rewritten_correct_prices_and_what_takers_did(run, bucket, archive) -> None:
     """Prices have kinds, of which bars of trades are one; the volume of takers has none."""
     names = ["prices_history", "volume_taker"]
     bucket.put_zip(bar_file("2024-01", "klines"), bars("BTCUSDT", "2024-01-01", "2024-02-01"))
@@ -369,14 +346,15 @@ def test_bars_that_were_rewritten_correct_prices_and_what_takers_did(
     bucket.put_zip(bar_file("2024-01", "klines"), later, "2026-02-01T08:30:00.000Z")
     done = run("2024-01-01", "2024-02-01", names=names)
     assert {table: len(archive.read(table, *EVER)) for table in names} == dict.fromkeys(names, 30 * 24)
+    rows = archive.read("volume_taker", *EVER)
+    assert rows[["buy_usd", "sell_usd"]].drop_duplicates().to_numpy().tolist() == [[600.0, 400.0]]
+    assert rows["time"].iloc[0] == pd.Timestamp("2024-01-01", tz="UTC")
     said = " ".join(done.notices)
     assert "744 rows of prices_history became 720" in said
     assert "744 rows of volume_taker became 720" in said
 
 
-def test_a_rewritten_file_replaces_no_payment_that_a_request_gave(
-    run: Any, bucket: Bucket, archive: Archive
-) -> None:
+def test_a_rewritten_file_replaces_no_payment_that_a_request_gave(run, bucket, archive) -> None:
     """The file lacks one that requests answered; one of the next month is not the file's either."""
     month = f"{UM}/monthly/fundingRate/BTCUSDT/BTCUSDT-fundingRate-2021-01.zip"
     first = 1609459200000  # 2021-01-01
@@ -399,9 +377,7 @@ def test_a_rewritten_file_replaces_no_payment_that_a_request_gave(
     assert "3 rows of funding_settlements became 2" in done.notices[-1]
 
 
-def test_a_symbol_that_the_archive_has_of_another_contract_fails_alone(
-    run: Any, bucket: Bucket, archive: Archive
-) -> None:
+def test_a_symbol_that_the_archive_has_of_another_contract_fails_alone(run, bucket, archive) -> None:
     for name in ("BTCUSDT", "ETHUSDT", "XRPUSDT"):
         bucket.put_zip(day_file("2024-01-01", name), metrics(name, "2024-01-01"))
     window: Any = ("2024-01-01T00:05", "2024-01-02T00:05")
@@ -416,9 +392,7 @@ def test_a_symbol_that_the_archive_has_of_another_contract_fails_alone(
     assert failure.startswith("binance metrics BTCUSDT: oi_history: BTCUSDT would continue the series of BTC")
 
 
-def test_a_damaged_file_of_a_day_is_named_and_the_month_is_kept(
-    run: Any, bucket: Bucket, archive: Archive
-) -> None:
+def test_a_damaged_file_of_a_day_is_named_and_the_month_is_kept(run, bucket, archive) -> None:
     bucket.put_zip(bar_file("2024-01"), bars("BTCUSDT", "2024-01-01", "2024-02-01", skip=("2024-01-07",)))
     bucket.put_zip(bar_file("2024-01-07", by="daily"), "<html>moved</html>\n")
     done = run("2024-01-01", "2024-02-01", names=["prices_history"])
@@ -426,9 +400,7 @@ def test_a_damaged_file_of_a_day_is_named_and_the_month_is_kept(
     assert any("1h-2024-01-07.zip" in text for text in done.notices), done.notices
 
 
-def test_a_month_that_is_not_over_is_not_asked_for_where_nothing_lists_files(
-    run: Any, bucket: Bucket
-) -> None:
+def test_a_month_that_is_not_over_is_not_asked_for_where_nothing_lists_files(run, bucket) -> None:
     """It is the first of August: what a file of August had now would be taken for the whole month."""
     done = run("2026-07-01", "2026-08-20", venues=["gateio"], names=["funding_settlements"])
     assert [path.rpartition("/")[2] for path in bucket.asked] == ["BTC_USDT-202607.csv.gz"]

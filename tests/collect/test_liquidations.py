@@ -10,7 +10,6 @@ import pytest
 
 from derivdata.sources.archive import Archive
 from tests.collect import lists
-from tests.collect.fakes import Fakes, SimulatedClock
 
 NOW = "2026-01-20T10:30:30"
 LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
@@ -40,9 +39,7 @@ def _rows(archive: Archive, exchange: str, start: pd.Timestamp, end: pd.Timestam
 
 
 @pytest.mark.parametrize("exchange", [*OF_ALL, "dydx", "kraken", "paradex", "okx"])
-def test_a_backfill_is_the_truth_row_for_row(
-    exchange: str, fill: Any, archive: Archive, fakes: Fakes
-) -> None:
+def test_a_backfill_is_the_truth_row_for_row(exchange, fill, archive, fakes) -> None:
     start, end = pd.Timestamp("2026-01-20T04:10:07", tz="UTC"), pd.Timestamp("2026-01-20T10:00", tz="UTC")
     done = fill(TABLE, exchange, start=start, end=end, unconfirmed=True)
     assert done.failed == []
@@ -74,9 +71,7 @@ def test_a_list_without_a_window_answers_from_its_oldest_row_on(fill: Any, archi
 
 
 @pytest.mark.parametrize("exchange", ["gateio", "deribit", "dydx"])
-def test_polls_lose_and_double_none_though_some_fail(
-    exchange: str, made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
-) -> None:
+def test_polls_lose_and_double_none_though_some_fail(exchange, made, archive, fakes, clock) -> None:
     start = clock.utc()
     minutes: list[Any] = []
 
@@ -116,9 +111,7 @@ def test_books_of_chosen_symbols_are_kept_in_coins_with_their_depth(made: Any, a
     assert asked["symbol"].tolist() == ["BTC"] * 3
 
 
-def test_a_body_that_is_not_as_expected_is_kept_and_stops_its_table_only(
-    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
-) -> None:
+def test_a_body_that_is_not_as_expected_is_kept_and_stops_its_table_only(made, archive, fakes, clock) -> None:
     collector = made("okx")
     broken = {"code": "0", "msg": "", "data": [{"instId": 3}]}
     fakes.faults["okx"] = [None, None, broken]

@@ -21,7 +21,6 @@ import pytest
 import derivdata as dd
 from derivdata.errors import DataNotice
 from derivdata.sources import venues
-from derivdata.sources.archive import Archive
 from derivdata.sources.collect.clock import MachineClock
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.reporting import StatusLine
@@ -59,9 +58,7 @@ def _of(updates: list[Any], table: str) -> pd.DataFrame:
     return pd.concat([rows for name, rows in updates if name == table], ignore_index=True)
 
 
-def test_rows_come_with_their_windows_and_break_leaves_no_thread(
-    fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_come_with_their_windows_and_break_leaves_no_thread(fakes, clock, monkeypatch) -> None:
     """MEXC refuses this address: a notice, once, and a gap in each minute; the others go on."""
     said: list[str] = []
     monkeypatch.setattr(StatusLine, "show", lambda _, text: said.append(text))
@@ -138,17 +135,18 @@ def served() -> Iterator[Fakes]:
         yield running
 
 
+def _rate(rate: str, ms: int) -> dict[str, Any]:
+    """A frame of okx about the running rate of BTC."""
+    row = {"instType": "SWAP", "instId": "BTC-USDT-SWAP", "fundingRate": rate, "ts": str(ms),
+           "fundingTime": str(ms + 3_600_000), "nextFundingTime": str(ms + 9 * 3_600_000),
+           "method": "current_period"}  # fmt: skip
+    return {"arg": {"channel": "funding-rate", "instId": "BTC-USDT-SWAP"}, "data": [row]}
+
+
 def test_a_channel_is_listened_to_and_a_break_of_it_is_a_gap(served: Fakes) -> None:
     """Okx pushes a rate, ends the connection, and pushes another one when it is connected to again."""
     ms = int(time.time() * 1000)
-
-    def frame(rate: str, late: int) -> dict[str, Any]:
-        row = {"instType": "SWAP", "instId": "BTC-USDT-SWAP", "fundingRate": rate, "ts": str(ms + late),
-               "fundingTime": str(ms + 3_600_000), "nextFundingTime": str(ms + 8 * 3_600_000 + 3_600_000),
-               "method": "current_period"}  # fmt: skip
-        return {"arg": {"channel": "funding-rate", "instId": "BTC-USDT-SWAP"}, "data": [row]}
-
-    server = Pushing([[frame("0.0001", 0)], [frame("0.0003", 900)]], 1)
+    server = Pushing([[_rate("0.0001", ms)], [_rate("0.0003", ms + 900)]], 1)
     where: dict[str, Any] = {"addresses": served.addresses, "sockets": {"okx": server.address}}
     updates: list[Any] = []
     with warnings.catch_warnings(record=True) as caught, dd.live(RATES, "okx", "BTC", **where) as feed:
@@ -261,9 +259,7 @@ _SLIM = {"M": "100", "I": "99", "f": "0.0000125", "t": 1768905030000, "option_pr
          (1.0, 3_000.0, 100.0)),
     ],
 )  # fmt: skip
-def test_frames_of_a_channel_become_rows_of_the_whole_state(
-    exchange: str, name: str, frames: list[Any], told: tuple[float, float, float | None]
-) -> None:
+def test_frames_of_a_channel_become_rows_of_the_whole_state(exchange, name, frames, told) -> None:
     _, rows = _listened(exchange, frames, {name})
     marks = rows["prices_history"].query("kind == 'mark'")["price_usd"].tolist()
     assert rows["funding_history"]["rate_bps_8h"].tolist() == [pytest.approx(told[0])]
@@ -301,21 +297,11 @@ def test_a_channel_in_another_unit_was_not_listened_to_and_an_odd_figure_is_name
     assert left_out == "2 left out: C5-USD: oi_usd 9000 after 300"
 
 
-def test_a_queue_of_no_batch_is_refused() -> None:
-    with pytest.raises(ValueError, match="most: 0 is less than 1"):
-        dd.live(RATES, "okx", most=0)
-
-
-def test_a_collector_keeps_what_is_pushed_for_a_service_that_grows(
-    served: Fakes, archive: Archive, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_collector_keeps_what_is_pushed_for_a_service_that_grows(served, archive, monkeypatch) -> None:
     """A second's row is there before the next poll, and the service answers with it."""
     monkeypatch.setattr("derivdata.sources.collect.collector._PUSHED_SECONDS", 0.1)
     ms, clock = int(time.time() * 1000), MachineClock()
-    row = {"instType": "SWAP", "instId": "BTC-USDT-SWAP", "fundingRate": "0.0007", "ts": str(ms),
-           "fundingTime": str(ms + 3_600_000), "nextFundingTime": str(ms + 9 * 3_600_000),
-           "method": "current_period"}  # fmt: skip
-    server = Pushing([[{"arg": {"channel": "funding-rate"}, "data": [row]}]], 1)
+    server = Pushing([[_rate("0.0007", ms)]], 1)
     where: dict[str, Any] = {"addresses": served.addresses, "sockets": {"okx": server.address}}
     collector = Collector(
         archive, venues=["okx"], symbols=["BTC"], names=RATES, push=True, clock=clock, **where
@@ -418,9 +404,7 @@ def test_a_window_is_a_gap_whose_pushed_rows_were_not_read(monkeypatch: pytest.M
     assert windows == [(0, 60, ""), (60, 120, ""), (120, 180, "")]
 
 
-def test_the_time_until_a_channel_is_connected_is_a_gap_without_a_notice(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_time_until_a_channel_is_connected_is_a_gap_without_a_notice(monkeypatch) -> None:
     drains: list[Any] = [(None, []) for _ in range(62)]
     drains[0], drains[1], drains[61] = (1.0, []), (None, [(1, 2)]), (None, [(2, 62)])
     _, windows = _told(monkeypatch, drains, 1000)
@@ -450,9 +434,7 @@ def test_what_cannot_be_told_live_is_refused(arguments: Any, message: str) -> No
         dd.live(*arguments)
 
 
-def test_the_example_of_the_page_draws_ten_minutes(
-    fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_example_of_the_page_draws_ten_minutes(fakes, clock, monkeypatch) -> None:
     text = (Path(__file__).resolve().parents[2] / "docs" / "venues.md").read_text(encoding="utf-8")
     block = text.partition("## Tables as they come")[2].partition("```python\n")[2].partition("```")[0]
     told = partial(dd.live, clock=clock, addresses=fakes.addresses)
@@ -480,6 +462,8 @@ def test_a_book_is_polled_for_its_symbol(fakes: Fakes, clock: SimulatedClock) ->
         table, rows = next(iter(feed))
     with pytest.raises(ValueError, match=r"call dd\.live again"):
         next(iter(feed))
+    with pytest.raises(ValueError, match="most: 0 is less than 1"):
+        dd.live(RATES, "okx", most=0)
     assert table == "orderbook_book"
     assert rows[["symbol", "side", "price_usd"]].iloc[0].tolist() == ["BTC", "ask", 101.0]
 

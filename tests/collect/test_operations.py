@@ -1,20 +1,27 @@
-"""Months of collecting: what is too old goes, a full disk is one clear line, and a line says what goes on."""
+"""Months of collecting: what is too old goes, a full disk is one clear line, and a line says what goes on.
+
+And the unit and the container of docs/venues.md: commands that parse, a unit that systemd takes.
+"""
 
 from __future__ import annotations
 
 import errno
 import io
 import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from derivdata.cli import main
+from derivdata.cli import _parser
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive import open_archive
+from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry
-from derivdata.sources.collect import clock as clocks
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.reporting import Minute, StatusLine
 from tests.archive.rates import rates
@@ -22,11 +29,11 @@ from tests.archive.test_writers import named_files
 from tests.collect.clocks import EventClock
 from tests.collect.days import hold_minutes
 from tests.collect.direct import faked
-from tests.collect.fakes import Fakes
 
 START = pd.Timestamp("2026-01-20T10:30:30", tz="UTC")
 LAST = int(pd.Timestamp("2026-01-22", tz="UTC").timestamp())
 FUNDING = "funding_history"
+ROOT = Path(__file__).resolve().parents[2]
 EVER = (pd.Timestamp("2000-01-01", tz="UTC"), pd.Timestamp("2100-01-01", tz="UTC"))
 
 
@@ -35,8 +42,7 @@ def _rates_at(day: str) -> pd.DataFrame:
     return rates(["BTC"], ["okx"], hours=24, start=pd.Timestamp(day, tz="UTC"))
 
 
-def test_whole_months_that_are_too_old_go_with_their_ledger(tmp_path: Path) -> None:
-    archive = open_archive(tmp_path / "market")
+def test_whole_months_that_are_too_old_go_with_their_ledger(archive: Archive) -> None:
     for day in ("2025-11-20", "2025-12-20", "2026-01-10"):
         first = pd.Timestamp(day, tz="UTC")
         request = LedgerEntry("okx", None, first, first + pd.Timedelta(1, "D"))
@@ -63,8 +69,7 @@ def test_whole_months_that_are_too_old_go_with_their_ledger(tmp_path: Path) -> N
     assert archive.drop_before("2026-01-15") == (0, 0)
 
 
-def test_a_table_of_which_all_is_too_old_goes(tmp_path: Path) -> None:
-    archive = open_archive(tmp_path / "market")
+def test_a_table_of_which_all_is_too_old_goes(archive: Archive) -> None:
     archive.append(FUNDING, _rates_at("2025-11-20"))
     assert archive.drop_before("2026-01-01").files == 1
     assert archive.tables() == frozenset()
@@ -72,12 +77,9 @@ def test_a_table_of_which_all_is_too_old_goes(tmp_path: Path) -> None:
     assert len(archive.read(FUNDING, *EVER)) == len(_rates_at("2026-01-20"))
 
 
-def test_a_collector_keeps_as_long_as_it_was_told_and_refills_no_further(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_collector_keeps_as_long_as_it_was_told_and_refills_no_further(archive, monkeypatch) -> None:
     clock = EventClock(START)
     fakes = faked(LAST, clock, monkeypatch)
-    archive = open_archive(tmp_path / "market")
     archive.append(FUNDING, _rates_at("2025-12-20"))
     archive.merge(
         "oi_history",
@@ -103,22 +105,16 @@ def test_a_collector_keeps_as_long_as_it_was_told_and_refills_no_further(
     assert settled.min() >= START - week
 
 
-def test_a_full_disk_ends_collecting_with_one_line_and_nothing_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_ends_collecting_and_nothing_is_lost(made, archive, clock, monkeypatch) -> None:
     """The disk is full at the last step of the append of the third minute."""
-    archive, clock = open_archive(tmp_path / "market"), EventClock(START)
-    fakes, minutes = faked(LAST, clock, monkeypatch), list[Minute]()
+    minutes: list[Minute] = []
 
     def fill_up(minute: Minute) -> None:
         minutes.append(minute)
         if len(minutes) == 3:
             monkeypatch.setattr("derivdata.sources.archive.manifest.save", _full)
 
-    collector = Collector(
-        archive, venues=["okx"], symbols=(), names=[FUNDING], clock=clock, addresses=fakes.addresses,
-        log=fill_up,
-    )  # fmt: skip
+    collector = made("okx", names=[FUNDING], log=fill_up)
     with pytest.raises(ArchiveError, match=r"No space left on device$"):
         collector.run()
     assert len(archive.read(FUNDING, *EVER)) == 2 * 3, "two contracts in three minutes"
@@ -130,32 +126,6 @@ def test_a_full_disk_ends_collecting_with_one_line_and_nothing_lost(
 
 def _full(*_: object, **__: object) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def test_the_command_says_a_full_disk_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    clock = EventClock(START)
-    fakes = faked(LAST, clock, monkeypatch)
-
-    monkeypatch.setattr("derivdata.sources.archive.append.write_new_rows", _full)
-    monkeypatch.setattr(clocks, "MachineClock", lambda: clock)
-    monkeypatch.setattr(EventClock, "stop_on", lambda *_: None, raising=False)
-    run = ["collect", "--to", str(tmp_path / "market"), "--venues", "okx", "--tables", FUNDING]
-    monkeypatch.setattr("derivdata.sources.collect.collector.VENUES", _at(fakes))
-    assert main(run) == 1
-    said = capsys.readouterr()
-    assert said.err.count("\n") == 1
-    assert "nothing was appended, all is as it was: No space left on device" in said.err
-
-
-def _at(fakes: Fakes) -> dict[str, object]:
-    """Return the venues with the fakes' addresses as their own."""
-    from dataclasses import replace
-
-    from derivdata.sources.venues.registry import VENUES
-
-    return {name: replace(VENUES[name], host=address) for name, address in fakes.addresses.items()}
 
 
 def test_a_minute_is_a_line_of_json_and_a_line_of_text() -> None:
@@ -189,3 +159,44 @@ def test_the_status_line_replaces_itself_on_a_terminal_and_is_silent_elsewhere()
     assert terminal.getvalue() == f"\r{shown}\r{'done'.ljust(len(shown))}\r    \r"
     StatusLine(file).show("15 of 15 venues")
     assert file.getvalue() == ""
+
+
+def _block(language: str) -> str:
+    found = re.search(
+        rf"```{language}\n(.*?)```", (ROOT / "docs" / "venues.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    assert found is not None
+    return found[1]
+
+
+def test_the_commands_of_unit_and_container_are_ours() -> None:
+    start = re.search(r"(?m)^ExecStart=(.*)$", _block("ini"))
+    assert start is not None
+    program, *options = shlex.split(start[1])
+    assert program.endswith("/derivdata")
+    arguments = _parser().parse_args(options)
+    assert (arguments.command, arguments.keep, arguments.log) == ("collect", "400d", "json")
+    file = _block("dockerfile")
+    parts = {name: json.loads(words) for name, words in re.findall(r"(?m)^(ENTRYPOINT|CMD) (\[.*\])$", file)}
+    program, *options = [*parts["ENTRYPOINT"], *parts["CMD"]]
+    assert program == "derivdata"
+    arguments = _parser().parse_args(options)
+    assert arguments.command == "collect"
+    assert str(arguments.to).startswith("/data/"), "the archive lies in the volume"
+    assert file.startswith("FROM python:3.11"), "the oldest Python that the locks are made for"
+    assert "STOPSIGNAL SIGTERM" in file
+    [user] = re.findall(r"(?m)^USER (\w+)$", file)
+    assert f"useradd --create-home {user}" in file
+    assert f"chown {user} /data" in file
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    unit = tmp_path / "derivdata-collect.service"
+    unit.write_text(_block("ini").replace("/usr/local/bin/derivdata", sys.executable), encoding="utf-8")
+    run = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, timeout=120
+    )
+    if "Failed to initialize manager" in run.stderr:
+        pytest.skip("systemd-analyze cannot run here")
+    assert [line for line in run.stderr.splitlines() if unit.name in line] == []

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
-import pytest
 
 from derivdata import tables
 from derivdata.sources import venues
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry
-from derivdata.sources.collect import backfill
-from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.liquidations import has_two_paths
 from derivdata.sources.collect.reporting import Minute
 from derivdata.sources.venues.registry import VENUES
 from derivdata.support.times import Window
 from tests.collect import lists
-from tests.collect.clocks import SimulatedClock
-from tests.collect.direct import faked
-from tests.collect.fakes import Fakes
 
-TABLE = "liquidations_fills"
+NOW, TABLE = "2026-01-20T06:10:00", "liquidations_fills"
 START, END = pd.Timestamp("2026-01-20T04:00", tz="UTC"), pd.Timestamp("2026-01-20T06:00", tz="UTC")
 LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
 _NAMES = [f"{symbol}_USDT" for symbol in lists.SYMBOLS]
@@ -56,16 +49,6 @@ def _pushed(events: list[tuple[str, lists.Event]], late_ms: int = 0) -> pd.DataF
     return venues.read("gateio", "futures.public_liquidates", json.dumps(frame), context=context)[TABLE]
 
 
-@pytest.fixture
-def market(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[Fakes, SimulatedClock]]:
-    def make(now: str) -> tuple[Fakes, SimulatedClock]:
-        clock = SimulatedClock(now)
-        fakes = faked(LAST, clock, monkeypatch)
-        return fakes, clock
-
-    return make
-
-
 def _hold(archive: Archive, start: pd.Timestamp, end: pd.Timestamp) -> None:
     """Hold what is stored to the truth: each event once, by whichever path."""
     rows = archive.read(TABLE, start, end)
@@ -74,11 +57,8 @@ def _hold(archive: Archive, start: pd.Timestamp, end: pd.Timestamp) -> None:
     assert found == truth
 
 
-def test_a_gap_between_two_spans_of_the_stream_is_filled_without_doubles(
-    archive: Archive, market: Callable[[str], tuple[Fakes, SimulatedClock]]
-) -> None:
+def test_a_gap_between_two_spans_of_the_stream_is_filled_without_doubles(fill: Any, archive: Archive) -> None:
     """The stream's clock is 400 ms ahead of the window's: rows of both its edges lie in the gap."""
-    fakes, clock = market("2026-01-20T06:10:00")
     before = _events(START, START + pd.Timedelta(40, "min"))
     after = _events(START + pd.Timedelta(80, "min"), END)
     gap = Window(
@@ -87,34 +67,25 @@ def test_a_gap_between_two_spans_of_the_stream_is_filled_without_doubles(
     )
     asked = [LedgerEntry("gateio", None, START, gap.start), LedgerEntry("gateio", None, gap.end, END)]
     archive.merge(TABLE, _pushed(before + after), requests=asked)
-    backfill(
-        archive, ["BTC"], START, END, venues=["gateio"], names=[TABLE], clock=clock, addresses=fakes.addresses
-    )
+    fill(TABLE, "gateio")
     assert len(before) > 3
     assert len(after) > 3
     _hold(archive, START, END)
     assert archive.unanswered(TABLE, "gateio", None, START, END) == []
 
 
-def test_an_event_within_the_second_in_which_the_stream_ended_is_not_lost(
-    archive: Archive, market: Callable[[str], tuple[Fakes, SimulatedClock]]
-) -> None:
+def test_an_event_within_the_second_in_which_the_stream_ended_is_not_lost(fill, archive) -> None:
     """The list cuts its instant to the second, which lies before the gap."""
-    fakes, clock = market("2026-01-20T06:10:00")
     events = _events(START, END)
     single = next(one[1] for one in events if one[1].ms % 1000 > 200 and events.count(one) == 1)
     gap = pd.Timestamp(single.ms - 100, unit="ms", tz="UTC")
     before = [pair for pair in events if pair[1].ms < single.ms - 100]
     archive.merge(TABLE, _pushed(before), requests=[LedgerEntry("gateio", None, START, gap)])
-    backfill(
-        archive, ["BTC"], START, END, venues=["gateio"], names=[TABLE], clock=clock, addresses=fakes.addresses
-    )
+    fill(TABLE, "gateio")
     _hold(archive, START, END)
 
 
-def test_polls_after_a_run_with_the_stream_store_nothing_again(
-    archive: Archive, market: Callable[[str], tuple[Fakes, SimulatedClock]]
-) -> None:
+def test_polls_after_a_run_with_the_stream_store_nothing_again(made, archive, clock) -> None:
     events = _events(START, END)
     last = events[len(events) // 2][1]
     stopped = pd.Timestamp(last.ms + 500, unit="ms", tz="UTC")
@@ -123,10 +94,8 @@ def test_polls_after_a_run_with_the_stream_store_nothing_again(
         _pushed([pair for pair in events if pair[1].ms <= last.ms]),
         requests=[LedgerEntry("gateio", None, START, stopped)],
     )
-    fakes, clock = market(f"{stopped + pd.Timedelta(20, 's'):%Y-%m-%dT%H:%M:%S}")
-    collector = Collector(
-        archive, venues=["gateio"], symbols=(), names=[TABLE], clock=clock, addresses=fakes.addresses
-    )
+    clock._now = stopped + pd.Timedelta(20, "s")
+    collector = made("gateio", names=[TABLE])
     for _ in range(6):
         collector.once()
         clock.wait(60)
@@ -143,15 +112,11 @@ class Stub:
         return {TABLE: self.drains.pop(0)}, [], ""
 
 
-def test_a_stream_after_a_run_with_polls_stores_nothing_again(
-    archive: Archive, market: Callable[[str], tuple[Fakes, SimulatedClock]]
-) -> None:
-    fakes, clock = market("2026-01-20T05:00:00")
-    options: dict[str, Any] = {"venues": ["gateio"], "clock": clock, "addresses": fakes.addresses}
-    backfill(archive, ["BTC"], START, START + pd.Timedelta(1, "h"), names=[TABLE], **options)
+def test_a_stream_after_a_run_with_polls_stores_nothing_again(made: Any, fill: Any, archive: Archive) -> None:
+    fill(TABLE, "gateio", end=START + pd.Timedelta(1, "h"))
     stored = len(archive.read(TABLE, START, END))
     listened = START + pd.Timedelta(50, "min")  # what is pushed again when a connection begins
-    collector = Collector(archive, symbols=(), names=[TABLE], streams=["gateio"], **options)
+    collector = made("gateio", names=[TABLE], streams=["gateio"])
     again = _events(listened, START + pd.Timedelta(1, "h"))
     new = _events(START + pd.Timedelta(61, "min"), END)
     place = next(i for i in range(3, len(new)) if new[i] != new[i - 1])  # equal ones come in one frame
@@ -163,20 +128,14 @@ def test_a_stream_after_a_run_with_polls_stores_nothing_again(
     assert len(archive.read(TABLE, START, END)) == stored + len(new)
 
 
-def test_equal_events_of_one_second_that_came_by_one_path_all_stay(
-    archive: Archive, market: Callable[[str], tuple[Fakes, SimulatedClock]]
-) -> None:
+def test_equal_events_of_one_second_that_came_by_one_path_all_stay(made: Any, archive: Archive) -> None:
     """One in the last frame of a minute, another half a second later in the first of the next."""
-    fakes, clock = market("2026-01-20T05:00:00")
-    collector = Collector(
-        archive, venues=["gateio"], symbols=(), names=[TABLE], streams=["gateio"], clock=clock,
-        addresses=fakes.addresses,
-    )  # fmt: skip
+    collector = made("gateio", names=[TABLE], streams=["gateio"])
     one = _events(START, END)[0]
     pushes = [_pushed([one]), _pushed([one], late_ms=500)]
     collector._streams["gateio"] = Stub(*pushes)  # type: ignore[assignment]
     for _ in pushes:
-        collector._write_liquidations(Minute(clock.utc()))
+        collector._write_liquidations(Minute(END))
     rows = archive.read(TABLE, START, END)
     assert len(rows) == 2
     assert rows["order_id"].nunique() == 2

@@ -8,7 +8,7 @@ import pandas as pd
 
 from derivdata.sources.archive import Archive
 from derivdata.sources.collect.read_through import ReadThrough
-from tests.collect.fakes import Fakes, SimulatedClock
+from tests.collect.fakes import Fakes
 
 DAY = pd.Timestamp("2026-01-20", tz="UTC")
 DOWN = (503, {}, {"code": -1001, "msg": "maintenance"})
@@ -19,7 +19,7 @@ def _symbols(archive: Archive, table: str) -> set[str]:
 
 
 def test_a_contract_of_another_market_does_not_stand_in_for_one_that_failed(
-    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
+    made, archive, fakes, clock
 ) -> None:
     """The coin-margined contract of the fakes pays 9 bps, the one of USDT 1."""
     collector = made("binance", names=["funding_history"])
@@ -32,9 +32,7 @@ def test_a_contract_of_another_market_does_not_stand_in_for_one_that_failed(
     assert "maintenance" in collector.failed["binance /fapi/v1/premiumIndex"]
 
 
-def test_a_host_that_refuses_this_address_is_left_and_the_venue_stays(
-    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
-) -> None:
+def test_a_host_that_refuses_this_address_is_left_and_the_venue_stays(made, archive, fakes, clock) -> None:
     fakes.refusals["binance/eapi/"] = (451, {}, {"code": 0, "msg": "restricted location"})
     collector = made("binance", share_seconds=None)
     for _ in range(2):
@@ -51,7 +49,7 @@ def test_a_host_that_refuses_this_address_is_left_and_the_venue_stays(
 
 
 def test_the_lists_that_come_give_their_contracts_and_the_other_is_asked_for_again(
-    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
+    made, archive, fakes, clock
 ) -> None:
     busy = {"retCode": 10016, "retMsg": "busy", "result": {}, "time": 1}
     fakes.altered["instruments-info"] = lambda params, body: busy if params["category"] == "inverse" else body
@@ -85,9 +83,7 @@ def test_only_what_the_tables_need_is_asked(made: Any, fakes: Fakes) -> None:
     assert others == {"/fapi/v1/exchangeInfo", "/dapi/v1/exchangeInfo"}
 
 
-def test_a_user_is_told_which_request_got_no_answer(
-    archive: Archive, fakes: Fakes, clock: SimulatedClock
-) -> None:
+def test_a_user_is_told_which_request_got_no_answer(archive, fakes, clock) -> None:
     fakes.refusals["binance/dapi/v1/premiumIndex"] = DOWN
     store = ReadThrough(archive, venues=["binance"], clock=clock, addresses=fakes.addresses)
     store.refresh()
@@ -98,31 +94,35 @@ def test_a_user_is_told_which_request_got_no_answer(
 
 
 def test_a_field_that_is_gone_leaves_its_column_empty_and_is_named_once_a_day(
-    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
+    made, archive, fakes, clock
 ) -> None:
-    collector, said = made("mexc"), list[str]()
+    """Beside a row that contradicts itself, which is named each time."""
+    fakes.symbols = ("BTC", "ETH", "SOL")
+    collector, said = made("bybit", names=["markets_symbol_exchanges"]), list[str]()
     collector.once()
 
-    def without(_: dict[str, Any], body: Any) -> Any:
-        for row in body["data"]:
-            del row["riseFallRate"]
+    def odd(_: dict[str, Any], body: Any) -> Any:
+        for row in body["result"]["list"]:
+            row.pop("price24hPcnt")
+            if row["symbol"] == "SOLUSDT":
+                row["singleOpenInterest"] = str(3 * float(row["openInterest"]))
         return body
 
-    fakes.altered["/ticker"] = without
+    fakes.altered["/tickers"] = odd
     for _ in range(3):
         clock.wait(60)
         collector.once()
-        said += [why for why in collector.failed.values() if "no longer tells" in why]
-    assert said == ["no longer tells change_pct: these columns stay empty"]
-    rows = archive.read(
-        "markets_symbol_exchanges", clock.utc() - pd.Timedelta(1, "min"), DAY.ceil("D") + pd.Timedelta(1, "D")
-    )
+        said.append(collector.failed["bybit /v5/market/tickers?category=linear"])
+    assert all(why.startswith("1 left out: ") for why in said)
+    gone = "; no longer tells change_pct: these columns stay empty"
+    assert [why.endswith(gone) for why in said] == [True, False, False]
+    rows = archive.read("markets_symbol_exchanges", clock.utc() - pd.Timedelta(1, "min"))
     assert rows["price_24h_change_pct"].isna().all()
     assert rows["volume_24h_usd"].notna().all()
 
 
 def test_open_interest_that_jumps_by_a_unit_is_left_out_and_the_rest_is_written(
-    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
+    made, archive, fakes, clock
 ) -> None:
     names = [f"C{number}" for number in range(6)]
     coins = {"factor": 1}
@@ -157,9 +157,7 @@ def test_open_interest_that_jumps_by_a_unit_is_left_out_and_the_rest_is_written(
     )
 
 
-def test_a_contract_delisted_within_the_hour_ends_with_its_last_row(
-    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
-) -> None:
+def test_a_contract_delisted_within_the_hour_ends_with_its_last_row(made, archive, fakes, clock) -> None:
     """The venue goes on telling its last minute; the others move, so the list is looked at."""
     names = [f"C{number}" for number in range(4)]
     minute = {"now": 0}
@@ -204,7 +202,7 @@ def _rates_of_cryptocom(fakes: Fakes, lost: set[str]) -> list[tuple[str, pd.Time
 
 
 def test_an_hourly_request_that_no_contract_answered_failed_and_is_asked_again_in_five_minutes(
-    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
+    made, archive, fakes, clock
 ) -> None:
     lost = {"BTC", "ETH"}
     _rates_of_cryptocom(fakes, lost)
@@ -219,9 +217,7 @@ def test_an_hourly_request_that_no_contract_answered_failed_and_is_asked_again_i
     assert _symbols(archive, "funding_history") == {"BTC", "ETH"}
 
 
-def test_of_an_hourly_request_only_what_failed_is_asked_again(
-    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
-) -> None:
+def test_of_an_hourly_request_only_what_failed_is_asked_again(made, archive, fakes, clock) -> None:
     lost = {"BTC"}
     asked = _rates_of_cryptocom(fakes, lost)
     collector = made("cryptocom", names=["funding_history"])
@@ -253,24 +249,3 @@ def test_of_an_hourly_request_only_what_failed_is_asked_again(
     )
     [gap] = archive.unanswered("funding_history", "cryptocom", "BTC", start, start + pd.Timedelta(1, "h"))
     assert gap == (start, start + pd.Timedelta(10, "min")), "until its first answer"
-
-
-def test_two_troubles_of_one_request_are_both_named(made: Any, fakes: Fakes, clock: SimulatedClock) -> None:
-    """A row that contradicts itself, and a field that is gone, in one answer."""
-    fakes.symbols = ("BTC", "ETH", "SOL")
-    collector = made("bybit", names=["markets_symbol_exchanges"])
-    collector.once()
-
-    def odd(_: dict[str, Any], body: Any) -> Any:
-        for row in body["result"]["list"]:
-            row.pop("price24hPcnt")
-            if row["symbol"] == "SOLUSDT":
-                row["singleOpenInterest"] = str(3 * float(row["openInterest"]))
-        return body
-
-    fakes.altered["/tickers"] = odd
-    clock.wait(60)
-    collector.once()
-    said = collector.failed["bybit /v5/market/tickers?category=linear"]
-    assert said.startswith("1 left out: ")
-    assert said.endswith("; no longer tells change_pct: these columns stay empty")

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -17,14 +16,13 @@ import pytest
 from websockets.server import ServerProtocol
 from websockets.sync.server import ServerConnection, serve
 
-from derivdata.sources.archive import open_archive
 from derivdata.sources.archive.ledger import LedgerEntry
-from derivdata.sources.collect import Collector, sockets
+from derivdata.sources.collect import sockets
 from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.sockets import VenueStream
 from derivdata.sources.venues.record_types import Instrument
 from derivdata.sources.venues.registry import VENUES
-from tests.collect.fakes import Fakes, SimulatedClock
+from tests.collect.fakes import SimulatedClock
 
 MS = 1_772_438_400_000
 PUSH = {"topic": "allLiquidation.BTCUSDT", "type": "snapshot", "ts": MS, "data": [
@@ -147,28 +145,7 @@ def test_a_window_begins_when_every_subscription_was_acknowledged() -> None:
     assert stream.drain()[1] == [(first + pd.Timedelta(3, "s"), last)]
 
 
-def test_an_unreadable_frame_costs_its_instant_and_not_the_connection(streams: Any) -> None:
-    later = {**PUSH, "data": [{**PUSH["data"][0], "T": PUSH["data"][0]["T"] + 1}]}
-    unreadable = {**PUSH, "data": [{**PUSH["data"][0], "p": 5}]}
-    stream, server = streams("bybit", [[PUSH, unreadable, later]], 1)
-    rows, windows, errors = _rows(stream, 2)
-    assert rows["order_id"].nunique() == 2, "what came after it is read"
-    assert len(server.received) == 1, "subscribed to once"
-    assert "Expected `str`, got `int`" in errors[0]
-    assert all(late.start >= early.end for early, late in pairwise(windows))
-
-
-def test_after_a_drop_it_listens_again_and_a_frame_sent_twice_is_one_order(streams: Any) -> None:
-    stream, _ = streams("binance", [[FORCED], [FORCED, FORCED]], 0)
-    rows, *_ = _rows(stream, 2)
-    assert rows["order_id"].nunique() == 1
-    assert rows["side"].unique().tolist() == ["short"]
-    assert rows["value_usd"].unique().tolist() == [6003.0]
-
-
-def test_frames_sent_twice_are_one_row_and_frames_lost_in_a_drop_are_a_gap(
-    streams: Any, tmp_path: Path
-) -> None:
+def test_frames_sent_twice_are_one_row_and_frames_lost_in_a_drop_are_a_gap(streams, archive) -> None:
     """Thirty liquidations; of the first connection's some come twice, three are lost, two come again."""
     truth = [(MS + 500 * number, "Buy" if number % 3 else "Sell", number + 1) for number in range(30)]
 
@@ -181,7 +158,7 @@ def test_frames_sent_twice_are_one_row_and_frames_lost_in_a_drop_are_a_gap(
     first = [frame(number) for number in range(12) for _ in range(1 + (number % 3 == 0))]
     second = [frame(number) for number in [11, 10, *range(29, 14, -1)]]
     stream, _ = streams("bybit", [first, second], 1)
-    archive, windows = open_archive(tmp_path / "market"), []
+    windows = []
     span = [pd.Timestamp(MS + ms, unit="ms", tz="UTC") for ms in (0, 60_000)]
     found = archive.read("liquidations_fills", *span)
     deadline = time.monotonic() + 60
@@ -202,9 +179,7 @@ def test_frames_sent_twice_are_one_row_and_frames_lost_in_a_drop_are_a_gap(
     )
 
 
-def test_a_packed_frame_is_read_and_a_ping_is_answered_with_its_number(
-    streams: Callable[..., tuple[VenueStream, Pushing]],
-) -> None:
+def test_a_packed_frame_is_read_and_a_ping_is_answered_with_its_number(streams) -> None:
     ping = gzip.compress(b'{"op":"ping","ts":"1492420473058"}')
     stream, server = streams("huobi", [[ping, gzip.compress(HUOBI_FRAME)]], 1)
     rows, *_ = _rows(stream, 1)
@@ -342,32 +317,3 @@ def test_a_contract_listed_later_is_subscribed_to(monkeypatch: pytest.MonkeyPatc
     assert [message["args"] for message in server.received] == [
         ["allLiquidation.BTCUSDT"], ["allLiquidation.BTCUSDT", "allLiquidation.ETHUSDT"]
     ]  # fmt: skip
-
-
-def test_what_is_pushed_is_appended_with_the_windows_that_were_listened_to(tmp_path: Path) -> None:
-    clock = SimulatedClock("2026-03-02T08:00:10")
-    server = Pushing([[PUSH], []], 1)
-    archive = open_archive(tmp_path / "market")
-    deadline = time.monotonic() + 60
-
-    def stop_when_it_came(_: str) -> None:
-        time.sleep(0.05)  # a simulated minute takes no time, a connection does
-        listened = "liquidations_fills" in set(archive.requests()["table"])
-        if (listened and archive.symbols("liquidations_fills")) or time.monotonic() > deadline:
-            clock.stop()
-
-    with Fakes(int(clock.utc().timestamp()) + 86_400, clock.utc) as fakes:
-        Collector(
-            archive,
-            venues=["bybit"],
-            symbols=(),
-            clock=clock,
-            addresses=fakes.addresses,
-            sockets={"bybit": server.address},
-            log=stop_when_it_came,
-        ).run()
-    server.close()
-    assert archive.symbols("liquidations_fills") == ("BTC",)
-    asked = archive.requests().set_index("table").loc[["liquidations_fills"]]
-    assert asked["answered"].all()
-    assert set(asked["exchange"]) == {"bybit"}

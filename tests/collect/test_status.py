@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
 from derivdata import tables
-from derivdata.sources.archive import open_archive
+from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry, LedgerFile
 from derivdata.sources.collect.bulk import Poll
 from derivdata.sources.collect.collector import Collector
@@ -29,11 +28,8 @@ FIRST = pd.Timestamp("2026-03-02T08:00:00", tz="UTC").as_unit("us")
     ("funding_history", range(60), 0),
     ("funding_history", [0, 1, 3, 4, 9], 2),
 ])  # fmt: skip
-def test_a_hole_is_longer_than_from_one_poll_to_the_next(
-    tmp_path: Path, table: str, minutes: list[int], holes: int
-) -> None:
+def test_a_hole_is_longer_than_from_one_poll_to_the_next(archive, table, minutes, holes) -> None:
     """Deribit's chain comes every five minutes, its rates every minute; a poll's window is of one minute."""
-    archive = open_archive(tmp_path / "market")
     starts = [FIRST + pd.Timedelta(minute, "min") for minute in minutes]
     asked = [LedgerEntry("deribit", None, at, at + pd.Timedelta(1, "min")) for at in starts]
     archive.append(table, tables.TABLES[table].empty(), requests=asked)
@@ -49,10 +45,10 @@ def test_a_hole_is_longer_than_from_one_poll_to_the_next(
     ],
 )
 def test_a_poll_stands_for_the_time_until_the_next_so_that_the_ledger_does_not_grow(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, polled: list[int], spans: list[Any], holes: int
+    archive, monkeypatch, polled, spans, holes
 ) -> None:
     """Chains of five minutes, entered by the collector, after older windows of a minute."""
-    archive, clock = open_archive(tmp_path / "market"), SimulatedClock("2026-03-02T08:00:05")
+    clock = SimulatedClock("2026-03-02T08:00:05")
     collector = Collector(
         archive, venues=["deribit"], symbols=(), clock=clock, addresses={"deribit": "http://x"}
     )
@@ -73,8 +69,7 @@ def test_a_poll_stands_for_the_time_until_the_next_so_that_the_ledger_does_not_g
     assert len(gaps) == holes
 
 
-def test_an_outage_is_one_window_of_the_ledger_until_it_is_answered(tmp_path: Path) -> None:
-    archive = open_archive(tmp_path / "market")
+def test_an_outage_is_one_window_of_the_ledger_until_it_is_answered(archive: Archive) -> None:
     empty = tables.TABLES["funding_history"].empty()
     for minute in range(6):
         at = FIRST + minute * MINUTE
@@ -91,8 +86,7 @@ def test_an_outage_is_one_window_of_the_ledger_until_it_is_answered(tmp_path: Pa
     assert archive.requests()["answered"].tolist() == [True]
 
 
-def test_a_venue_that_was_dropped_on_purpose_is_not_late_and_a_dead_collector_is(tmp_path: Path) -> None:
-    archive = open_archive(tmp_path / "market")
+def test_a_venue_that_was_dropped_on_purpose_is_not_late_and_a_dead_collector_is(archive: Archive) -> None:
     empty, hours = tables.TABLES["funding_history"].empty(), [FIRST + pd.Timedelta(h, "h") for h in range(4)]
     for exchange, end in (("okx", hours[1]), ("bybit", hours[3])):
         archive.merge("funding_history", empty, requests=[LedgerEntry(exchange, None, FIRST, end)])
@@ -119,9 +113,8 @@ def test_a_venue_that_was_dropped_on_purpose_is_not_late_and_a_dead_collector_is
         ([("okx", None, 0, 50, ""), ("okx", None, 50, 60, "HTTP 451")], "10.0 0 1 HTTP 451"),
     ],
 )
-def test_the_page_shows_every_kind_of_ledger(tmp_path: Path, asked: list[Any], shown: str) -> None:
+def test_the_page_shows_every_kind_of_ledger(archive: Archive, asked: list[Any], shown: str) -> None:
     """None, whole, by symbols, of files, with a hole, never answered, failed at last: unknown is a dash."""
-    archive = open_archive(tmp_path / "market")
     for venue, symbol, first, last, more in asked:
         said = {"file": more} if isinstance(more, LedgerFile) else {"error": more}
         entry = LedgerEntry(venue, symbol, FIRST + first * MINUTE, FIRST + last * MINUTE, **said)

@@ -32,15 +32,11 @@ class Truth:
         self.end = end
         self.late: dict[int, int] = {}
 
-    def interval(self, exchange: str, second: int) -> int:
-        """Hours between payments: 8, then 4 and 1 within two days of stress, then 8 again."""
-        return interval(exchange, second)
-
     def payments(self, exchange: str, symbol: str) -> list[tuple[int, int, float]]:
         """(second, hours since the one before, fraction of one interval), ascending from T0 − 3 days."""
         rows, second = [], T0 - 3 * 86400
         while second < self.end:
-            step = self.interval(exchange, second)
+            step = interval(exchange, second)
             second += step * HOUR
             number = second // HOUR + len(symbol) + ord(symbol[0])
             rows.append((second + self.late.get(second, 0), step, (number * 7919 % 2001 - 1000) * 1e-7))
@@ -50,7 +46,7 @@ class Truth:
         """The second of the next payment, as the venue announces it."""
         at = T0 - 3 * 86400
         while at <= second:
-            at += self.interval(exchange, at) * HOUR
+            at += interval(exchange, at) * HOUR
         return at
 
     def oi(self, symbol: str) -> list[tuple[int, float, float]]:

@@ -10,7 +10,7 @@ import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -41,28 +41,18 @@ _LEVELS = np.exp(
 )  # variance of the level's steps over the noise's
 
 
-class _Rows(NamedTuple):
-    """Decisions on pairs: what was forecast, what came, and the pair's own past."""
-
-    time: Array
-    figures: Floats
-    """(row, 4): forecast, low and high end, outcome [bps]."""
-    past: Floats
-    """(row, period): spreads [bps a period] up to the decision."""
-
-
 def forecasts(panel: xr.DataArray) -> pd.DataFrame:
     """Return a row per symbol, pair and weekly decision with every method's forecast and interval [bps]."""
     history = summed_history(panel, HOLD, "8h")
     parts = [_rows(history, number) for number in range(panel.sizes["symbol"])]
-    rows = _Rows(*(np.concatenate(part) for part in zip(*parts, strict=True)))
-    frame = pd.DataFrame({"time": rows.time, "outcome": rows.figures[:, 3]})
+    times, figures, past = (np.concatenate(part) for part in zip(*parts, strict=True))
+    frame = pd.DataFrame({"time": times, "outcome": figures[:, 3]})
     hold = history.plan.hold
     methods = {
-        "forecast_carry": tuple(rows.figures[:, :3].T),
-        "AR(1) expectation, future noise": _normal(*_autoregression(rows.past, hold)),
-        "local level": _normal(*_local_level(rows.past, hold)),
-        "mean of 60 days": _normal(*_window_mean(rows.past, hold)),
+        "forecast_carry": tuple(figures[:, :3].T),
+        "AR(1) expectation, future noise": _normal(*_autoregression(past, hold)),
+        "local level": _normal(*_local_level(past, hold)),
+        "mean of 60 days": _normal(*_window_mean(past, hold)),
     }
     for name, (mean, low, high) in methods.items():
         frame[name, "mean"], frame[name, "low"], frame[name, "high"] = mean, low, high
@@ -256,7 +246,8 @@ def advantage(record: xr.Dataset, other: xr.Dataset) -> tuple[float, float, floa
     return float(np.nanmean(apart)), float(low), float(high)
 
 
-def _rows(history: Any, symbol: int) -> _Rows:
+def _rows(history: Any, symbol: int) -> tuple[Array, Floats, Floats]:
+    """Return by decision and pair: its time, what was forecast and came, and past spreads [bps]."""
     amounts, plan = history.amounts.isel(symbol=symbol).transpose("exchange", "time").to_numpy(), history.plan
     decisions = np.arange(-history.first % plan.hold, amounts.shape[1], plan.hold)
     long, short = pair_places(amounts.shape[0])
@@ -269,7 +260,7 @@ def _rows(history: Any, symbol: int) -> _Rows:
         times.append(np.full(known.sum(), history.amounts["time"].to_numpy()[at]))
         figures.append(row[known])
         past.append(spread[known])
-    return _Rows(np.concatenate(times), np.concatenate(figures), np.concatenate(past))
+    return np.concatenate(times), np.concatenate(figures), np.concatenate(past)
 
 
 def _normal(mean: Floats, deviation: Floats) -> tuple[Floats, Floats, Floats]:

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from derivdata.sources.collect.session import shared_by_host
-from derivdata.sources.venues.coverage import coverage_of
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.registry import VENUES
 
@@ -168,19 +167,6 @@ def test_requests_have_the_weight_that_the_venue_counts() -> None:
     assert all(weight >= 1 for weight in others.values())
 
 
-def test_planned_weights_are_those_that_the_specification_adds_up() -> None:
-    """Section 18: binance 20 a minute and 700 requests in five; hyperliquid 20 and 20 for each dex."""
-    binance = VENUES["binance"]
-    bulk = 10 + 10 + (40 + 40) / 5
-    chain = (5 + 40 + EXPIRIES["binance"]) / 5
-    chain += 5 / 5 + 2 * 3 / 60  # block trades, and what options of two coins were exercised at
-    # The inverse market is counted as if it had as many contracts: a bound.
-    assert _planned(binance, "", busiest=False) == pytest.approx(bulk + chain + 2 * 700 / 5)
-    dexes = [v for v in VENUES.values() if v.host == VENUES["hyperliquid"].host]
-    assert sum(_planned(v, "", busiest=False) for v in dexes) == 20 * len(dexes)
-    assert _planned(VENUES["lighter"], "", busiest=True) == 2, "two bulk calls a minute, not more"
-
-
 def test_subscriptions_of_a_connection_stay_below_its_length() -> None:
     """Bybit takes about 21,000 characters of arguments a connection (section 3)."""
     stream = VENUES["bybit"].stream
@@ -191,11 +177,3 @@ def test_subscriptions_of_a_connection_stay_below_its_length() -> None:
     assert sorted(topic for part in topics for topic in part) == sorted(f"allLiquidation.{n}" for n in names)
     for one in connections:
         assert sum(len(topic) for m in one.messages for topic in json.loads(m)["args"]) <= 21_000
-
-
-def test_the_table_of_venues_states_the_limits_that_are_counted_apart() -> None:
-    rows = coverage_of(["binance", "bybit"], {}, unconfirmed=False).set_index(["exchange", "table"])
-    assert rows.loc[("bybit", "oi_history"), "limit"] == "5 a second"
-    assert rows.loc[("binance", "funding_history"), "limit"] == "10 a second"
-    assert rows.loc[("binance", "oi_history"), "limit"] == "10 a second; its history 0.83 a second"
-    assert rows.loc[("binance", "funding_settlements"), "limit"] == "0.42 a second"

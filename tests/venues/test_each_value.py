@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ from derivdata.support import times
 from tests.reliability.promises import SOAK
 from tests.reliability.test_lying_server import Change, Place, as_number, at, changes_of, every_place, put
 from tests.venues import recorded
-from tests.venues.test_mutations import FILES, _shortened
 from tests.venues.test_read import CASES, context_of
 
 _MINUTE = pd.Timedelta(1, "min")
@@ -59,7 +58,9 @@ class Told:
         return venues._endpoint_of(self.venue, place, params)[0]
 
     def read(self, body: Any) -> Records:
-        text = json.dumps(body)
+        return self.read_text(json.dumps(body))
+
+    def read_text(self, text: str) -> Records:
         return venues.records(self.venue, self.request, text, at=self.now, context=self.context)
 
     def _tables(self, records: Records) -> dict[str, pd.DataFrame]:
@@ -154,24 +155,20 @@ def _lacks(row: dict[Any, Any], other: dict[Any, Any]) -> bool:
     return differing - missing <= ({"order_id"} if missing else set())
 
 
-def _bodies() -> Iterator[tuple[str, Told]]:
-    for file in FILES:
-        row = next(row for row in recorded.listed() if row["file"] == file)
-        body = json.loads(recorded.body_of(file))
-        body = body if len(json.dumps(body)) < 20_000 else _shortened(body)
-        yield file, Told(row["exchange"], recorded.request_of(file), body, recorded.context_of(file))
-    for number, case in enumerate(CASES):
-        yield f"typed {number}", Told(case["venue"], case["request"], case["body"], context_of(case))
+FILES = [row["file"] for row in recorded.listed() if row["what"] != "error"]
+TYPED = {f"typed {number}": case for number, case in enumerate(CASES)}
+BODIES = [*FILES, *TYPED]
 
 
-BODIES = [*FILES, *(f"typed {number}" for number in range(len(CASES)))]
-_TOLD: dict[str, Told] = {}
-
-
+@cache
 def told_of(name: str) -> Told:
-    if not _TOLD:
-        _TOLD.update(_bodies())
-    return _TOLD[name]
+    if name in TYPED:
+        case = TYPED[name]
+        return Told(case["venue"], case["request"], case["body"], context_of(case))
+    row = next(row for row in recorded.listed() if row["file"] == name)
+    body = json.loads(recorded.body_of(name))
+    body = body if len(json.dumps(body)) < 20_000 else recorded.shortened(body)
+    return Told(row["exchange"], recorded.request_of(name), body, recorded.context_of(name))
 
 
 def changes(body: Any, place: Place) -> dict[str, Change]:

@@ -13,12 +13,6 @@ from derivdata.tables.venue_facts import FACTS, fact_value
 from tests.support.shared import shared_path
 
 
-def value(exchange: str, symbol: str, fact: str) -> float:
-    found = fact_value(exchange, fact, symbol, "2026-11-01")
-    assert found is not None
-    return found
-
-
 def body(name: str) -> Any:
     return json.loads(shared_path(f"data/venues/{name}").read_text(encoding="utf-8"))
 
@@ -57,52 +51,39 @@ def test_deribit_averages_half_an_hour_into_its_settlement_price() -> None:
     assert "support.deribit.com" in row["source"]
 
 
-def test_bybit_and_okx_say_so_themselves() -> None:
+def hold(exchange: str, coin: str, **stated: float) -> None:
+    """Hold facts of a coin to what the venue says."""
+    found = {fact: fact_value(exchange, fact, coin, "2026-11-01") for fact in stated}
+    assert found == pytest.approx(stated), (exchange, coin)
+
+
+def test_facts_are_what_the_venues_say_themselves() -> None:
     for row in body("bybit/instruments_linear_2026.json")["result"]["list"]:
         if row["symbol"] in ("BTCUSDT", "ETHUSDT", "SOLUSDT"):
-            coin = row["baseCoin"]
-            assert value("bybit", coin, "interval_hours") == row["fundingInterval"] / 60
-            assert value("bybit", coin, "funding_cap_bps") == pytest.approx(
-                1e4 * float(row["upperFundingRate"])
-            )
-            assert value("bybit", coin, "funding_floor_bps") == pytest.approx(
-                1e4 * float(row["lowerFundingRate"])
-            )
+            cap, floor = (1e4 * float(row[f"{end}FundingRate"]) for end in ("upper", "lower"))
+            hours = row["fundingInterval"] / 60
+            hold("bybit", row["baseCoin"], interval_hours=hours, funding_cap_bps=cap, funding_floor_bps=floor)
     for row in body("okx/funding_rate_any_2026_09.json")["data"]:
         if row["instId"].endswith("-USDT-SWAP"):
-            coin = row["instId"].partition("-")[0]
-            assert value("okx", coin, "funding_cap_bps") == pytest.approx(1e4 * float(row["maxFundingRate"]))
             hours = (int(row["nextFundingTime"]) - int(row["fundingTime"])) / 3_600_000
-            assert value("okx", coin, "interval_hours") == hours
-
-
-def test_binance_gate_deribit_lighter_and_kraken_say_so_themselves() -> None:
+            cap = 1e4 * float(row["maxFundingRate"])
+            hold("okx", row["instId"].partition("-")[0], interval_hours=hours, funding_cap_bps=cap)
     for row in body("binance/um_funding_info.json"):
-        coin = row["symbol"].removesuffix("USDT")
-        assert value("binance", coin, "funding_cap_bps") == pytest.approx(
-            1e4 * float(row["adjustedFundingRateCap"])
-        )
-        assert value("binance", coin, "funding_floor_bps") == pytest.approx(
-            1e4 * float(row["adjustedFundingRateFloor"])
-        )
-        assert value("binance", coin, "interval_hours") == row["fundingIntervalHours"]
+        cap, floor = (1e4 * float(row[f"adjustedFundingRate{end}"]) for end in ("Cap", "Floor"))
+        coin, hours = row["symbol"].removesuffix("USDT"), row["fundingIntervalHours"]
+        hold("binance", coin, interval_hours=hours, funding_cap_bps=cap, funding_floor_bps=floor)
     gate = body("gate/contract_btc_2026.json")
-    assert value("gateio", "BTC", "taker_fee_bps") == pytest.approx(1e4 * float(gate["taker_fee_rate"]))
-    assert value("gateio", "BTC", "maker_fee_bps") == pytest.approx(1e4 * float(gate["maker_fee_rate"]))
-    assert value("gateio", "BTC", "funding_cap_bps") == pytest.approx(1e4 * float(gate["funding_rate_limit"]))
-    assert value("gateio", "BTC", "contract_coin") == float(gate["quanto_multiplier"])
+    names = ("taker_fee_rate", "maker_fee_rate", "funding_rate_limit")
+    taker, maker, cap = (1e4 * float(gate[name]) for name in names)
+    hold("gateio", "BTC", taker_fee_bps=taker, maker_fee_bps=maker, funding_cap_bps=cap)
+    hold("gateio", "BTC", contract_coin=float(gate["quanto_multiplier"]))
     assert {row["taker_fee_rate"] for row in body("gate/contracts_2023.json")} == {"0.00075"}
-    perpetual = next(
-        row for row in body("deribit/instruments.json")["result"] if row["instrument_name"] == "BTC-PERPETUAL"
-    )
-    assert value("deribit", "BTC", "taker_fee_bps") == pytest.approx(1e4 * perpetual["taker_commission"])
-    assert value("deribit", "BTC", "maker_fee_bps") == 1e4 * perpetual["maker_commission"]
+    listed = body("deribit/instruments.json")["result"]
+    [row] = [row for row in listed if row["instrument_name"] == "BTC-PERPETUAL"]
+    taker, maker = 1e4 * row["taker_commission"], 1e4 * row["maker_commission"]
+    hold("deribit", "BTC", taker_fee_bps=taker, maker_fee_bps=maker)
     ether = body("lighter/order_book_details.json")["order_book_details"][0]
     assert (float(ether["taker_fee"]), float(ether["maker_fee"])) == (0.0, 0.0)
-    caps = {
-        row["base"]: row["maxRelativeFundingRate"]
-        for row in body("kraken/instruments.json")["instruments"]
-        if "maxRelativeFundingRate" in row
-    }
-    assert value("kraken", "BTC", "funding_cap_bps") == 1e4 * caps["BTC"]
-    assert value("kraken", "ETH", "funding_cap_bps") == 1e4 * caps["ETH"]
+    for row in body("kraken/instruments.json")["instruments"]:
+        if row.get("base") in ("BTC", "ETH") and "maxRelativeFundingRate" in row:
+            hold("kraken", row["base"], funding_cap_bps=1e4 * row["maxRelativeFundingRate"])

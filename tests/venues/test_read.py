@@ -13,19 +13,13 @@ import pytest
 
 import derivdata as dd
 from derivdata.errors import DataNotice, SchemaError, VenueError
+from derivdata.sources import venues
 from derivdata.sources.venues.tabulation import payment_hours
 
 AT = "2026-03-02T08:00:00Z"
 MS = 1_772_438_400_000  # the same instant
 HOUR = 3_600_000
 
-KRAKEN = {
-    "symbol": "PI_XBTUSD",
-    "markPrice": 50100.0,
-    "indexPrice": 50000.0,
-    "openInterest": 3e6,
-    "fundingRate": 2e-9,
-}
 PREMIUM = {
     "symbol": "LPTUSDT", "markPrice": "5.0", "indexPrice": "5.1", "lastFundingRate": "0.0001",
     "nextFundingTime": MS + 8 * HOUR, "time": MS,
@@ -34,13 +28,6 @@ BYBIT = {
     "symbol": "BTCUSD", "fundingRate": "0.0002", "nextFundingTime": str(MS + HOUR), "markPrice": "50000",
     "indexPrice": "50000", "lastPrice": "50000", "openInterest": "2000000", "singleOpenInterest": "1000000",
     "turnover24h": "100", "volume24h": "7000000", "price24hPcnt": "0.01", "fundingIntervalHour": "4",
-}  # fmt: skip
-DETAIL = {"instId": "BTC-USD-SWAP", "details": [
-    {"posSide": "net", "side": "buy", "bkPx": "50000", "sz": "30", "ts": str(MS)}
-]}  # fmt: skip
-SWAP = {
-    "instId": "BTC-USD-SWAP", "instType": "SWAP", "ctVal": "100", "ctMult": "1", "ctValCcy": "USD",
-    "ctType": "inverse", "settleCcy": "BTC", "uly": "BTC-USD", "state": "live",
 }  # fmt: skip
 
 
@@ -121,7 +108,7 @@ def test_prices_of_options_are_in_coin_where_they_are_settled_in_coin() -> None:
 )
 @pytest.mark.parametrize("exchange", ["binance", "huobi"])
 def test_an_older_interval_counts_as_far_as_the_next_payment_agrees(
-    exchange: str, stated: int, minutes: int, until: int, wanted: list[float]
+    exchange, stated, minutes, until, wanted
 ) -> None:
     now, due = MS + minutes * 60_000, MS + until * HOUR
     if exchange == "binance":
@@ -134,20 +121,6 @@ def test_an_older_interval_counts_as_far_as_the_next_payment_agrees(
     assert found["rate_bps_8h"].tolist() == wanted
 
 
-def test_what_another_body_told_is_context() -> None:
-    body = json.dumps([PREMIUM])
-    assert dd.venues.read("binance", "/fapi/v1/premiumIndex", body)["funding_history"].empty
-    other = '[{"symbol": "BTCUSDT", "fundingIntervalHours": 4}]'
-    told = dd.venues.read("binance", "/fapi/v1/fundingInfo", other)
-    found = dd.venues.read("binance", "/fapi/v1/premiumIndex", body, context=told)["funding_history"]
-    assert found["rate_bps_8h"].tolist() == [1.0]  # fundingInfo does not list it: 8 hours
-    told = dd.venues.read(
-        "okx", "/api/v5/public/instruments?instType=SWAP", json.dumps({"code": "0", "data": [SWAP]})
-    )
-    rows = dd.venues.read("okx", "liquidation-orders", json.dumps({"data": [DETAIL]}), context=told)
-    assert rows["liquidations_fills"]["value_usd"].tolist() == [3000.0]
-
-
 ERRORS = [
     ("binance", '{"code": -1003, "msg": "Too many requests"}', "-1003", "limit"),
     ("binance", '{"code": 0, "msg": "Service unavailable from a restricted location"}', "451", "region"),
@@ -155,26 +128,19 @@ ERRORS = [
     ("okx", '{"code": "50011", "msg": "Too Many Requests", "data": []}', "50011", "limit"),
     ("hyperliquid", "null", "null", "refused"),
     ("gateio", '{"label": "TOO_MANY_REQUESTS", "message": "slow"}', "TOO_MANY_REQUESTS", "limit"),
-    (
-        "bitget",
-        '{"code": "40034", "msg": "no such symbol", "requestTime": 1, "data": null}',
-        "40034",
-        "refused",
-    ),
+    ("bitget", '{"code": "40034", "msg": "no such symbol", "data": null}', "40034", "refused"),
+    ("bitget", '{"code": "429", "msg": "Too Many Requests", "requestTime": 1, "data": null}', "429", "limit"),
     ("deribit", '{"error": {"code": 11051, "message": "maintenance"}}', "11051", "busy"),
     ("lighter", '{"code": 20001, "message": "invalid param"}', "20001", "refused"),
+    ("lighter", '{"code": 429, "message": "too many"}', "429", "limit"),
     ("paradex", '{"error": "NOT_FOUND", "message": "no market"}', "NOT_FOUND", "refused"),
     ("aster", '{"code": -1121, "msg": "Invalid symbol."}', "-1121", "refused"),
+    ("aster", '{"code": -1003, "msg": "Too many requests."}', "-1003", "limit"),
     ("kraken", '{"result": "error", "error": "apiLimitExceeded"}', "apiLimitExceeded", "limit"),
     ("dydx", '{"errors": [{"msg": "blocked", "code": "GEOBLOCKED"}]}', "GEOBLOCKED", "region"),
     ("kucoin", '{"code": "429000", "msg": "Too many requests"}', "429000", "limit"),
     ("mexc", '{"success": false, "code": 510, "message": "frequently"}', "510", "limit"),
-    (
-        "huobi",
-        '{"status": "error", "err-code": "invalid-parameter", "err-msg": "bad", "ts": 1}',
-        "invalid-parameter",
-        "refused",
-    ),
+    ("huobi", '{"status": "error", "err-code": "invalid", "err-msg": "bad", "ts": 1}', "invalid", "refused"),
     ("huobi", '{"code": 1032, "message": "too often", "ts": 1}', "1032", "limit"),
     ("derive", '{"id": 1, "error": {"code": -32000, "message": "rate limit"}}', "-32000", "limit"),
     ("bingx", '{"code": 100410, "msg": "rate limited", "data": {}}', "100410", "limit"),
@@ -183,14 +149,13 @@ ERRORS = [
     ("bitmex", '{"error": {"message": "slow", "name": "RateLimitError"}}', "RateLimitError", "limit"),
     ("cryptocom", '{"id": 1, "code": 42901, "message": "TOO_MANY"}', "42901", "limit"),
     ("edgex", '{"code": "INVALID_CONTRACT_ID", "msg": "no", "data": null}', "INVALID_CONTRACT_ID", "refused"),
+    ("edgex", '{"code": "RATE_LIMIT", "msg": "too many requests", "data": null}', "RATE_LIMIT", "limit"),
     ("backpack", '{"code": "TOO_MANY_REQUESTS", "message": "slow"}', "TOO_MANY_REQUESTS", "limit"),
 ]
 
 
 @pytest.mark.parametrize(("exchange", "body", "code", "reason"), ERRORS)
-def test_an_error_with_http_200_is_an_error_on_every_path(
-    exchange: str, body: str, code: str, reason: str
-) -> None:
+def test_an_error_with_http_200_is_an_error_on_every_path(exchange, body, code, reason) -> None:
     rows = dd.venues.endpoints()
     paths = rows.loc[(rows["exchange"] == exchange) & (rows["method"] != "WS"), "path_or_channel"]
     for path in ["any", *paths]:
@@ -237,11 +202,6 @@ def test_a_late_stamp_is_floored_within_a_minute(late_ms: int, floored: bool) ->
 
 def test_figures_in_another_unit_are_refused() -> None:
     rows = [
-        {"market_id": i, "exchange": "lighter", "symbol": f"C{i}", "rate": 0.0096} for i in range(30)
-    ]  # percent where a fraction should be: 96 bps in 8 hours for the median contract
-    with pytest.raises(SchemaError, match="median funding rate of 30 contracts is 96 bps"):
-        dd.venues.read("lighter", "/funding-rates", json.dumps({"code": 200, "funding_rates": rows}), at=AT)
-    rows = [
         {"symbol": f"C{i}_USDT", "timestamp": MS, "fundingRate": 1e-4, "indexPrice": 2.0, "lastPrice": 2.0}
         for i in range(6)
     ]
@@ -267,23 +227,9 @@ def test_rows_that_contradict_themselves_are_left_out_and_most_of_them_are_the_v
     assert rows["oi_history"]["symbol"].tolist() == ["ETH"]
     with pytest.raises(SchemaError, match="half of openInterest"):
         dd.venues.read("bybit", request, json.dumps(_bybit([sound, odd, {**odd, "symbol": "XRPUSD"}])))
-    row = {**BYBIT, "singleOpenInterest": "2000000"}
-    with pytest.raises(SchemaError, match="half of openInterest and singleOpenInterest"):
-        dd.venues.read("bybit", "/v5/market/tickers?category=inverse", json.dumps(_bybit([row])))
 
 
-def test_equal_liquidations_of_one_message_are_rows_and_the_message_again_is_not() -> None:
-    row = {"contract": "BTC_USDT", "time": MS // 1000, "size": "200", "left": "0", "order_size": "-200",
-           "fill_price": "50000", "order_price": "49900"}  # fmt: skip
-    first, again = (
-        dd.venues.read("gateio", "/futures/usdt/liq_orders", json.dumps([row, row]))["liquidations_fills"]
-        for _ in range(2)
-    )
-    assert first["order_id"].nunique() == 2
-    assert set(first["order_id"]) == set(again["order_id"])
-
-
-def test_usdt_comes_before_other_quotes_and_linear_before_inverse() -> None:
+def test_usdt_comes_before_other_quotes() -> None:
     rows = [
         {**PREMIUM, "symbol": s, "lastFundingRate": r}
         for s, r in (("BTCUSDC", "0.0003"), ("BTCUSDT", "0.0001"))
@@ -292,10 +238,6 @@ def test_usdt_comes_before_other_quotes_and_linear_before_inverse() -> None:
         "binance", "/fapi/v1/premiumIndex", json.dumps(rows), context={"interval_hours": 8}
     )
     assert found["funding_history"]["rate_bps_8h"].tolist() == [1.0]
-    both = [{**KRAKEN}, {**KRAKEN, "symbol": "PF_XBTUSD", "fundingRate": 0.5}]
-    body = {"result": "success", "tickers": both, "serverTime": AT}
-    found = dd.venues.read("kraken", "/derivatives/api/v3/tickers", json.dumps(body))
-    assert found["funding_history"]["rate_bps_8h"].tolist() == [pytest.approx(0.8)]
 
 
 def test_a_contract_that_no_one_names_and_an_unknown_venue_or_path_are_refused() -> None:
@@ -327,3 +269,49 @@ def test_an_answer_that_tells_twice_of_a_contract_is_refused() -> None:
     rows = [PREMIUM, {**PREMIUM, "lastFundingRate": "0.0009"}]
     with pytest.raises(SchemaError, match="it tells twice of LPTUSDT"):
         dd.venues.read("binance", "/fapi/v1/premiumIndex", json.dumps(rows))
+
+
+def test_parts_of_a_chain_take_their_units() -> None:
+    cases = [case for case in CASES if not case["expected"] and "unrecorded" in case]
+    (quoted,), (marked,), (open_,) = (
+        venues.records(case["venue"], case["request"], json.dumps(case["body"]), at=AT).options
+        for case in cases
+    )
+    assert quoted.quotes is not None
+    assert marked.quotes is not None
+    assert quoted.quotes[:3] == (True, 0.04, None)
+    assert (marked.quotes.in_coin, marked.quotes.mark) == (True, 0.05)
+    assert (open_.symbol, open_.open_interest, open_.strike) == ("BTC", 12.5, 50_000.0)
+
+
+def _contexts(*marks_and_means: tuple[float, float]) -> str:
+    """Return contexts of that many coins, which traded 10,000 coins each."""
+    universe = [{"name": f"C{i}", "szDecimals": 3} for i in range(len(marks_and_means))]
+    rows = [
+        {"funding": "0.0000125", "openInterest": "10", "markPx": str(mark), "oraclePx": str(mark),
+         "prevDayPx": str(mean), "dayNtlVlm": str(mean * 1e4), "midPx": str(mark), "dayBaseVlm": "10000"}
+        for mark, mean in marks_and_means
+    ]  # fmt: skip
+    return json.dumps([{"universe": universe}, rows])
+
+
+def test_one_crashing_coin_does_not_cost_the_others_their_rows() -> None:
+    """The coin stands at less than a tenth of its mean of the day, BTC near its own."""
+    request = "/info metaAndAssetCtxs"
+    frames = venues.read("hyperliquid", request, _contexts((50_000.0, 50_100.0), (0.9, 10.0)), at=AT)
+    assert frames["oi_history"]["oi_usd"].tolist() == [500_000.0, 9.0]
+    with pytest.raises(SchemaError, match="median coin"):
+        venues.read("hyperliquid", request, _contexts((50_000.0, 5e6), (2_000.0, 2e5), (0.9, 0.9)), at=AT)
+
+
+@pytest.mark.parametrize(
+    ("exchange", "frame"),
+    [
+        ("gateio", '{"event":"subscribe","error":{"code":2,"message":"unknown contract"},"result":null}'),
+        ("huobi", '{"op":"sub","topic":"x","err-code":2011,"err-msg":"invalid topic"}'),
+        ("lighter", '{"error":{"code":30005,"message":"invalid channel"}}'),
+    ],
+)
+def test_a_refused_subscription_is_an_error(exchange: str, frame: str) -> None:
+    with pytest.raises(VenueError, match=r"unknown contract|invalid"):
+        venues.read(exchange, "any", frame)

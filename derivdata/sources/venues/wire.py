@@ -89,7 +89,7 @@ class Body:
             return None
         try:
             result = float(value)
-        except ValueError:
+        except (TypeError, ValueError):
             self.fail(f"{value!r} is no number")
         if not math.isfinite(result):
             self.fail(f"{value!r} is no finite number")
@@ -121,7 +121,7 @@ class Body:
         """Return microseconds from milliseconds, which some venues write as text."""
         try:
             us = int(value) * 1000
-        except ValueError:
+        except (TypeError, ValueError):
             self.fail(f"{value!r} is no instant in milliseconds")
         return us if _FIRST_US <= us < _LAST_US else self._plausible(us, value)
 
