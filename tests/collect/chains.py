@@ -1,7 +1,7 @@
 """Option chains of the fake venues: one surface without arbitrage, in four shapes.
 
-Written from the specification of the venues' APIs, as `tests.collect.fakes` is. The total variance is that of
-Gatheral and Jacquier's SSVI with the power law 0.5, whose parameters allow neither butterflies nor calendars.
+The total variance is that of Gatheral and Jacquier's SSVI with the power law 0.5, whose parameters allow
+neither butterflies nor calendars.
 """
 
 from __future__ import annotations

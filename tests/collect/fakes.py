@@ -76,24 +76,19 @@ class Fakes:
         (status, headers, body), or a body.
     random_faults
         The part of each venue's requests that fail, each in a way of its venue: the same ones in every run.
-    held
-        What to wait for before an answer, by the beginning of venue and path: a venue that is dead.
-    delays
-        How long an answer takes [s], by the same; of the test's clock, for sessions without sockets.
-    skew
-        How far the venues' clocks are ahead.
-    skews
-        How far the clocks of some venues are ahead, in what they say of themselves and of their rows.
+    held, delays
+        What to wait for before an answer, and how long one takes [s, without sockets], by the beginning of
+        venue and path.
+    skew, skews
+        How far the venues' clocks are ahead; those of some, in what they say of their rows too.
     listed_after
         How long after a payment some venues list it.
     refusals
         What is answered instead, always, by the beginning of venue and path: (status, headers, body).
     altered
         What makes another body, or status and body, of the parameters and the body, by the end of the path.
-    delisted
-        Whether bulk answers go on to tell of OLD, which was delisted.
-    delisted_at
-        Until when OLD is traded, if `delisted`; None is long ago.
+    delisted, delisted_at
+        Whether bulk answers go on to tell of OLD, which was delisted, and until when it trades.
     outages
         By venue, when it is down for maintenance.
     out_of_reach

@@ -1,13 +1,10 @@
-"""Histories of the fake venues: one truth in each venue's shape, unit and way of paging, as data.
-
-Written from the specification of the venues' APIs, as `tests.collect.fakes` is.
-"""
+"""Histories of the fake venues: one truth in each venue's shape, unit and way of paging, as data."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -16,9 +13,6 @@ from tests.collect.positions import gate, taken
 from tests.collect.state_bodies import filled
 from tests.collect.truth import HOUR
 
-if TYPE_CHECKING:
-    from tests.collect.fakes import Fakes
-
 Row = dict[str, Any]
 
 _LISTS: dict[str, Row] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
@@ -26,7 +20,7 @@ _LISTS: dict[str, Row] = json.loads(Path(__file__).with_suffix(".json").read_tex
 _SYMBOLS = ("BTC", "ETH")
 
 
-def history(fakes: Fakes, exchange: str, place: str, params: Row) -> Any:
+def history(fakes: Any, exchange: str, place: str, params: Row) -> Any:
     """Return the body of a list of payments, open interest or prices; None where it is none."""
     venue = "hyperliquid" if exchange in DEXES else {"aster": "binance"}.get(exchange, exchange)
     ends = (key for key in _LISTS if key.split()[0] == venue and f"{place}/".endswith(f"{key.split()[1]}/"))
@@ -50,7 +44,7 @@ def history(fakes: Fakes, exchange: str, place: str, params: Row) -> Any:
     return filled(shape["body"], {**asked, **more, "rows": listed})
 
 
-def _listed(fakes: Fakes, exchange: str, shape: Row, params: Row) -> list[Row]:
+def _listed(fakes: Any, exchange: str, shape: Row, params: Row) -> list[Row]:
     """Return what the venue lists by now of the contract that is asked for, with what a row may name."""
     name = str(params[shape.get("symbol", "symbol")]).rpartition(":")[2]
     cut = shape.get("cut", 0)
@@ -83,7 +77,7 @@ def _listed(fakes: Fakes, exchange: str, shape: Row, params: Row) -> list[Row]:
     ]
 
 
-def _states(fakes: Fakes, shape: Row, params: Row, symbol: str) -> list[Row]:
+def _states(fakes: Any, shape: Row, params: Row, symbol: str) -> list[Row]:
     """Return open interest and marks of every five minutes or each full hour, in the venues' units."""
     name, value = shape.get("each_five", ("", None))
     by_hour = shape["of"] == "hours" and (not name or params.get(name) != value)
@@ -103,7 +97,7 @@ def _states(fakes: Fakes, shape: Row, params: Row, symbol: str) -> list[Row]:
     ]  # fmt: skip
 
 
-def _page(fakes: Fakes, shape: Row, params: Row, rows: list[Row]) -> tuple[list[Row], Row]:
+def _page(fakes: Any, shape: Row, params: Row, rows: list[Row]) -> tuple[list[Row], Row]:
     """Return the rows of a page, and what the body says of the others."""
     unit = shape.get("unit", 1)
     name, usual, most = shape.get("limit", ("", 10**6, 10**6))

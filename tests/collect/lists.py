@@ -1,7 +1,4 @@
-"""Lists of the fake venues that hold single rows: liquidations, trades, and option quotes.
-
-Written from the specification of the venues' APIs, as `tests.collect.fakes` is.
-"""
+"""Lists of the fake venues that hold single rows: liquidations, trades, and option quotes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Long against short, and what takers bought and sold, as the fake venues tell it: one truth in their shapes.
-
-Written from the specification of the venues' APIs, as `tests.collect.fakes` is.
-"""
+"""Long against short, and what takers bought and sold: one truth in the shapes of the fake venues."""
 
 from __future__ import annotations
 

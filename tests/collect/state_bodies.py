@@ -9,14 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from tests.collect.truth import HOUR, Truth, interval
-
-if TYPE_CHECKING:
-    from tests.collect.fakes import Fakes
 
 _SHAPES: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 """By venue and path, the body and the row of each contract that stands in it as ``=rows``."""
@@ -41,7 +38,7 @@ RUNNING_BPS = {
 Row = dict[str, Any]
 
 
-def state_body(fakes: Fakes, exchange: str, place: str, params: Row) -> Any:
+def state_body(fakes: Any, exchange: str, place: str, params: Row) -> Any:
     """Return the body of a bulk answer; None where it is none of these."""
     now = int(fakes.now().timestamp() * 1000)
     made = _BODIES.get((exchange, place))

@@ -13,7 +13,7 @@ from derivdata.sources.venues.hyperliquid import DEXES
 from derivdata.sources.venues.registry import VENUES
 from tests.collect.days import hold_settlements
 from tests.collect.fakes import SYMBOLS, Fakes
-from tests.collect.limits import used
+from tests.venues.test_budgets import used
 
 NOW = "2026-02-01T00:30:00"
 START, END = "2026-01-01", "2026-02-01"

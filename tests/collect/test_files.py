@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from derivdata.sources.archive import Archive, open_archive
+from derivdata.sources.archive import Archive
 from derivdata.sources.archive.importing.formats import state_times
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.clock import Clock
@@ -31,11 +30,6 @@ def bar_file(period: str, kind: str = "markPriceKlines", by: str = "monthly") ->
 @pytest.fixture
 def bucket() -> Bucket:
     return Bucket()
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    return open_archive(tmp_path / "archive")
 
 
 @pytest.fixture

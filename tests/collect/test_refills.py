@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -29,7 +28,6 @@ from tests.collect.direct import faked
 from tests.collect.fakes import Fakes
 from tests.support.threads import in_threads
 
-ROOT = Path(__file__).resolve().parents[2]
 NOW = "2026-01-20T11:02:00"
 LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
 TABLES = ["funding_history", "oi_history", "funding_settlements"]  # without sockets

@@ -28,9 +28,6 @@ MS = 1_772_438_400_000
 PUSH = {"topic": "allLiquidation.BTCUSDT", "type": "snapshot", "ts": MS, "data": [
     {"T": MS, "s": "BTCUSDT", "S": "Buy", "v": "2", "p": "50000"}
 ]}  # fmt: skip
-FORCED = {"e": "forceOrder", "E": MS, "o": {
-    "s": "ETHUSDT", "S": "BUY", "q": "3", "p": "2000", "ap": "2001", "z": "3", "T": MS, "st": 1
-}}  # fmt: skip
 
 
 class Pushing:

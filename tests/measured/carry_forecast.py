@@ -74,14 +74,18 @@ def scores(frame: pd.DataFrame) -> pd.DataFrame:
                 {
                     "period": period,
                     "method": name,
-                    "rows": len(part),
-                    "rmse": float(np.sqrt(((mean - outcome) ** 2).mean())),
                     "winkler": float((high - low + 20.0 * beyond).mean()),
-                    "coverage": float(((low <= outcome) & (outcome <= high)).mean()),
-                    "width": float((high - low).median()),
+                    **_errors(outcome, mean, low, high),
                 }
             )
     return pd.DataFrame(found)
+
+
+def _errors(outcome: Any, mean: Any, low: Any, high: Any) -> dict[str, float]:
+    """Return the root mean square error, coverage and median width of so many rows."""
+    inside = (low <= outcome) & (outcome <= high)
+    rmse, width = np.sqrt(((mean - outcome) ** 2).mean()), np.median(high - low)
+    return {"rows": outcome.size, "rmse": rmse, "coverage": inside.mean(), "width": width}
 
 
 def by_history(panel: xr.DataArray) -> pd.DataFrame:
@@ -107,11 +111,9 @@ def by_history(panel: xr.DataArray) -> pd.DataFrame:
                 continue
             found.append(
                 {
-                    "hold": hold, "days": days or "all", "venues": len(venues), "rows": outcome.size,
-                    "rmse": float(np.sqrt(((mean - outcome) ** 2).mean())),
-                    "zero": float(np.sqrt((outcome**2).mean())),
-                    "coverage": float(((low <= outcome) & (outcome <= high)).mean()),
-                    "width": float(np.median(high - low)), "widest": float((high - low).max()),
+                    "hold": hold, "days": days or "all", "venues": len(venues),
+                    **_errors(outcome, mean, low, high),
+                    "zero": float(np.sqrt((outcome**2).mean())), "widest": float((high - low).max()),
                 }
             )  # fmt: skip
     return pd.DataFrame(found)

@@ -26,12 +26,12 @@ from tests.collect.days import (
     hold_settlements,
 )
 from tests.collect.direct import connect_directly, faked
-from tests.collect.limits import used
 from tests.collect.state_bodies import RUNNING_BPS
 from tests.collect.truth import HOURLY
 from tests.reliability.conftest import Measured
 from tests.reliability.processes import finished
 from tests.reliability.promises import SOAK, count
+from tests.venues.test_budgets import used
 
 FIRST = pd.Timestamp("2026-01-20T09:30:30", tz="UTC")
 HOUR, MINUTE = pd.Timedelta(1, "h"), pd.Timedelta(1, "min")

@@ -1,16 +1,21 @@
-"""What each venue is asked, against a quarter of the limits that it publishes."""
+"""What each venue is asked, against a quarter of the limits that it publishes; what of them a run used."""
 
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from math import ceil
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 import pytest
 
 from derivdata.sources.collect.session import shared_by_host
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
+from derivdata.sources.venues.hyperliquid import DEXES
 from derivdata.sources.venues.registry import VENUES
 
 MINUTE = 60.0
@@ -92,6 +97,7 @@ WEIGHTS = {
     "aster /fapi/v1/ticker/24hr": 40,
     "aster /fapi/v1/depth": 10,
     "kucoin /api/v1/contracts/active": 3,
+    "kucoin /api/v1/contract/funding-rates": 5,
 }
 CONTRACTS = {"binance": 700, "bingx": 1100, "edgex": 300, "cryptocom": 400}
 """Contracts of venues that tell a state of one contract a request."""
@@ -177,3 +183,50 @@ def test_subscriptions_of_a_connection_stay_below_its_length() -> None:
     assert sorted(topic for part in topics for topic in part) == sorted(f"allLiquidation.{n}" for n in names)
     for one in connections:
         assert sum(len(topic) for m in one.messages for topic in json.loads(m)["args"]) <= 21_000
+
+
+def _spent(venue: str, place: str, params: dict[str, Any]) -> Iterator[tuple[str, Limit, float]]:
+    """Yield the name and the size of each limit that counts a request, and its weight there.
+
+    A venue that names no limit is held to four times what its adapter says it spends.
+    """
+    if venue == "binance" and place.startswith("/futures/data/"):
+        yield "data", POOLS[venue, "data"], 1
+        return
+    if venue == "binance" and place.endswith(("fundingInfo", "fundingRate")):
+        yield "funding", POOLS[venue, "funding"], 1
+    if venue == "backpack" and place == "/fundingRates":
+        yield "history", POOLS[venue, "history"], 1
+    pool = place if venue in ("gateio", "bingx", "cryptocom", "bitget", "okx") else ""
+    pool += place[:5] if place.startswith("/dapi") else ""
+    pool += params.get("instId", "") if place.endswith("funding-rate-history") else ""
+    limit = LIMITS[venue] or Limit(4 * VENUES[venue].budget, 1, "none is named")
+    named = f"{venue} {place} {params['type']}" if venue == "hyperliquid" else f"{venue} {place}"
+    weight = WEIGHTS.get(named, {"hyperliquid": 20, "kucoin": 3}.get(venue, 1))
+    if params.get("type") == "fundingHistory":  # 20, and 1 for each 20 of 500 rows
+        hours = (params.get("endTime", 9e15) - params["startTime"]) / 3_600_000
+        weight = 20 + min(hours + 1, 500) / 20
+    yield pool, limit, 1 if place.endswith("get_instruments") else weight  # it is one an hour
+
+
+def used(log: Iterable[tuple[str, str, dict[str, Any], pd.Timestamp]]) -> dict[str, float]:
+    """Return the largest part of a limit that each venue's requests used, in any window of its length.
+
+    The requests of all dexes of Hyperliquid come from one address and are counted together.
+    """
+    spent: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    limits: dict[tuple[str, str], Limit] = {}
+    for exchange, place, params, at in log:
+        venue = "hyperliquid" if exchange in DEXES else exchange
+        for pool, limit, weight in _spent(venue, place, params):
+            spent[venue, pool].append((at.timestamp(), weight))
+            limits[venue, pool] = limit
+    most: dict[str, float] = defaultdict(float)
+    for (venue, pool), rows in spent.items():
+        rows.sort()
+        stamps, sums = [at for at, _ in rows], [0.0, *accumulate(weight for _, weight in rows)]
+        allowed, seconds, _ = limits[venue, pool]
+        for number, at in enumerate(stamps):
+            first = bisect_right(stamps, at - seconds + 1e-3)
+            most[venue] = max(most[venue], (sums[number + 1] - sums[first]) / allowed)
+    return dict(most)

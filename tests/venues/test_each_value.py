@@ -30,7 +30,7 @@ from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
 from tests.reliability.promises import SOAK
 from tests.reliability.test_lying_server import Change, Place, as_number, at, changes_of, every_place, put
-from tests.venues import recorded
+from tests.venues import test_recorded as recorded
 from tests.venues.test_read import CASES, context_of
 
 _MINUTE = pd.Timedelta(1, "min")
