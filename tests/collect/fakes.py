@@ -22,7 +22,7 @@ import pandas as pd
 
 from derivdata.sources.venues.hyperliquid import DEXES
 from tests.collect import books, chains, lists, positions
-from tests.collect.clocks import SimulatedClock
+from tests.collect.clocks import SimulatedClock as SimulatedClock
 from tests.collect.histories import history
 from tests.collect.state_bodies import (
     OKX_STRIKES,
@@ -31,20 +31,8 @@ from tests.collect.state_bodies import (
     with_delisted,
     with_extras,
 )
-from tests.collect.truth import HOUR, HOURLY, T0, Truth, interval
+from tests.collect.truth import HOUR, Truth, interval
 from tests.venues.test_read import ERRORS
-
-__all__ = [
-    "HOURLY",
-    "SYMBOLS",
-    "T0",
-    "VENUES",
-    "Answer",
-    "Dropped",
-    "Fakes",
-    "SimulatedClock",
-    "Truth",
-]
 
 PAGE = b"<html><body>We are down for maintenance.</body></html>"
 SYMBOLS = ("BTC", "ETH")

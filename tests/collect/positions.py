@@ -122,25 +122,21 @@ def _huobi(place: str, params: Row, now: int) -> Any:
 
 def _spot(_: str, params: Row, now: int) -> Any:
     """A spot price is 40,000 and the hours since the start, open first; what follows is something else."""
-    unit = 1 if "pair" in params else 1000
-    names = ("startTime", "endTime") if "startTime" in params else ("since" if unit == 1 else "start", "end")
-    seconds = _steps(params, now, HOUR, unit, *names)
-    if "instId" in params:
-        seconds = [s for s in _steps({}, now, HOUR, 1, "", "") if s * 1000 < int(params["after"])][-100:]
-    if "category" in params:
-        seconds = seconds[-1000:]
-    rows: list[Any] = [[str(s * 1000), str(spot(s)), "9", "1", "2", "3"] for s in seconds]
+    names = ("startTime", "endTime") if "startTime" in params else ("start", "end")
     if "granularity" in params:
-        return [[s, 1.0, 9.0, spot(s), 2.0, 3.0] for s in _steps(params, now, HOUR, 1, "start", "end")][::-1]
-    if unit == 1:
-        rows = [[s, str(spot(s)), "9", "1", "2", "3", "4", 5] for s in seconds[-720:]]
+        return [[s, 1.0, 9.0, spot(s), 2.0, 3.0] for s in _steps(params, now, HOUR, 1, *names)][::-1]
+    if "pair" in params:
+        seconds = _steps(params, now, HOUR, 1, "since", "end")[-720:]
+        rows = [[s, str(spot(s)), "9", "1", "2", "3", "4", 5] for s in seconds]
         return {"error": [], "result": {"XXBTZUSD": rows, "last": seconds[-1]}}
+    candles = [(s * 1000, str(spot(s)), "9", "1", "2", "3") for s in _steps(params, now, HOUR, 1000, *names)]
+    if "startTime" in params:
+        return candles[: int(params["limit"])]
+    texts = [[str(ms), *figures] for ms, *figures in candles][::-1]
     if "instId" in params:
-        return {"code": "0", "msg": "", "data": rows[::-1]}
-    if "category" in params:
-        result = {"category": "spot", "symbol": params["symbol"], "list": rows[::-1]}
-        return {"retCode": 0, "retMsg": "OK", "result": result, "time": now * 1000}
-    return [[int(row[0]), *row[1:]] for row in rows[: int(params["limit"])]]
+        return {"code": "0", "msg": "", "data": [t for t in texts if int(t[0]) < int(params["after"])][:100]}
+    result = {"category": "spot", "symbol": params["symbol"], "list": texts[:1000]}
+    return {"retCode": 0, "retMsg": "OK", "result": result, "time": now * 1000}
 
 
 def spot(second: int) -> float:

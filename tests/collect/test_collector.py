@@ -117,9 +117,8 @@ def test_a_poll_that_hangs_is_entered_as_not_answered_from_ten_minutes_on(
 
 
 def test_rows_without_a_stamp_bear_the_instant_at_which_their_answer_arrived(
-    made, archive, clock, monkeypatch
+    made, archive, fakes, clock
 ) -> None:
-    fakes = faked(LAST, clock, monkeypatch)
     fakes.delays["hyperliquid/info"] = 7.0
     began = clock.utc()
     made("hyperliquid").once()

@@ -28,8 +28,6 @@ from derivdata.sources.venues.registry import VENUES
 from derivdata.tables import TABLES
 from tests.collect.fakes import Fakes, SimulatedClock
 
-LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
-
 
 @pytest.fixture
 def commands(fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch) -> None:

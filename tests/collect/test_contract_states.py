@@ -29,7 +29,6 @@ from tests.collect.direct import connect_directly
 from tests.collect.fakes import Fakes
 
 NOW, MINUTE = "2026-01-20T10:30:00", pd.Timedelta(1, "min")
-LAST = int(pd.Timestamp("2026-01-30", tz="UTC").timestamp())
 COINS = {f"S{number:02}": 100.0 + number for number in range(23)}
 """Of each of 23 symbols; the volume grows with the number."""
 MARK = 50.0
@@ -69,7 +68,7 @@ class Many(Fakes):
 
 @pytest.fixture
 def fakes(clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch) -> Many:
-    venue = Many(LAST, clock.utc)
+    venue = Many(int(clock.utc().timestamp()) + 86_400, clock.utc)
     connect_directly(venue, clock, monkeypatch)
     return venue
 

@@ -19,9 +19,7 @@ from derivdata.sources.venues.registry import VENUES
 from derivdata.support.times import Window
 from tests.collect import lists
 
-NOW = "2026-01-20T10:30:30"
 START, END = pd.Timestamp("2026-01-20T04:00", tz="UTC"), pd.Timestamp("2026-01-20T06:00", tz="UTC")
-LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
 TABLE = "liquidations_fills"
 OF_ALL = ("gateio", "deribit", "bitget")
 WITH_INVERSE = ("kraken", "okx")  # whose lists are of one contract, and a symbol has two

@@ -87,11 +87,8 @@ def test_a_collector_keeps_as_long_as_it_was_told_and_refills_no_further(archive
     clock = EventClock(START)
     fakes = faked(LAST, clock, monkeypatch)
     archive.append(FUNDING, _rates_at("2025-12-20"))
-    archive.merge(
-        "oi_history",
-        archive.read("oi_history", *EVER),
-        requests=[LedgerEntry("okx", None, "2025-12-20", "2025-12-21")],
-    )
+    asked = [LedgerEntry("okx", None, "2025-12-20", "2025-12-21")]
+    archive.merge("oi_history", archive.read("oi_history", *EVER), requests=asked)
     found: list[Minute] = []
 
     def stop_after_two(minute: Minute) -> None:

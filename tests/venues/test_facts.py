@@ -45,12 +45,6 @@ def test_the_newest_fact_of_the_day_counts_and_the_symbol_before_the_venue() -> 
         dd.venues.facts(["ftx"])
 
 
-def test_deribit_averages_half_an_hour_into_its_settlement_price() -> None:
-    row = dd.venues.facts(["deribit"]).set_index("fact").loc["option_averaging_minutes"]
-    assert (row["value"], row["unit"], row["symbol"]) == (30.0, "min", "")
-    assert "support.deribit.com" in row["source"]
-
-
 def hold(exchange: str, coin: str, **stated: float) -> None:
     """Hold facts of a coin to what the venue says."""
     found = {fact: fact_value(exchange, fact, coin, "2026-11-01") for fact in stated}
@@ -81,7 +75,7 @@ def test_facts_are_what_the_venues_say_themselves() -> None:
     listed = body("deribit/instruments.json")["result"]
     [row] = [row for row in listed if row["instrument_name"] == "BTC-PERPETUAL"]
     taker, maker = 1e4 * row["taker_commission"], 1e4 * row["maker_commission"]
-    hold("deribit", "BTC", taker_fee_bps=taker, maker_fee_bps=maker)
+    hold("deribit", "BTC", taker_fee_bps=taker, maker_fee_bps=maker, option_averaging_minutes=30.0)
     ether = body("lighter/order_book_details.json")["order_book_details"][0]
     assert (float(ether["taker_fee"]), float(ether["maker_fee"])) == (0.0, 0.0)
     for row in body("kraken/instruments.json")["instruments"]:

@@ -31,10 +31,6 @@ BYBIT = {
 }  # fmt: skip
 
 
-def _bybit(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"retCode": 0, "result": {"category": "inverse", "list": rows}, "time": MS}
-
-
 CASES: list[dict[str, Any]] = json.loads(
     Path(__file__).with_name("typed_cases.json").read_text(encoding="utf-8")
 )
@@ -221,12 +217,15 @@ def test_figures_in_another_unit_are_refused() -> None:
 
 def test_rows_that_contradict_themselves_are_left_out_and_most_of_them_are_the_venue() -> None:
     sound, odd = {**BYBIT, "symbol": "ETHUSD"}, {**BYBIT, "singleOpenInterest": "2000000"}
-    request = "/v5/market/tickers?category=inverse"
+
+    def read(*rows: dict[str, Any]) -> Any:
+        body = {"retCode": 0, "result": {"category": "inverse", "list": rows}, "time": MS}
+        return dd.venues.read("bybit", "/v5/market/tickers?category=inverse", json.dumps(body))
+
     with pytest.warns(DataNotice, match="left out: .*half of openInterest"):
-        rows = dd.venues.read("bybit", request, json.dumps(_bybit([sound, odd])))
-    assert rows["oi_history"]["symbol"].tolist() == ["ETH"]
-    with pytest.raises(SchemaError, match="half of openInterest"):
-        dd.venues.read("bybit", request, json.dumps(_bybit([sound, odd, {**odd, "symbol": "XRPUSD"}])))
+        assert read(sound, odd)["oi_history"]["symbol"].tolist() == ["ETH"]
+    with pytest.raises(SchemaError, match="half of openInterest and singleOpenInterest"):
+        read(sound, odd, {**odd, "symbol": "XRPUSD"})
 
 
 def test_usdt_comes_before_other_quotes() -> None:
