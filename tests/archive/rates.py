@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from derivdata import tables
@@ -43,6 +44,16 @@ def rates(
         ],
         ignore_index=True,
     )
+
+
+def interest(
+    symbol: str, exchange: str, first: int, values: Any, resolution: str = "1h", start: pd.Timestamp = START
+) -> pd.DataFrame:
+    """Hourly open interest from an hour on."""
+    times = start + pd.to_timedelta(np.arange(first, first + len(values)), "h")
+    held = np.asarray(values, dtype=float)
+    fixed = {"symbol": symbol, "exchange": exchange, "resolution": resolution}
+    return pd.DataFrame({"time": times.as_unit("us"), "oi_usd": held, **fixed})
 
 
 def conformed(frame: pd.DataFrame) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -133,21 +134,27 @@ def test_a_merge_that_fails_is_told_and_the_rows_are_there(
     assert len(archive.read(FUNDING, *EVER)) == 290
 
 
-def test_another_who_changes_the_month_meanwhile_is_not_overwritten(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The other replaces rows after the merge has read them and before it commits."""
-    real, other = merging.commit, open_archive(archive.path)
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None]:
+    """Let something be done after a merge has read the month and before it commits."""
+    real = merging.commit
 
-    def late(*arguments: Any) -> Any:
-        monkeypatch.setattr(merging, "commit", real)
-        corrected = rates(["ETH"], ["okx"], hours=1, start=JANUARY, plus=7.0)
-        other.replace(
-            FUNDING, corrected, {"symbol": "ETH", "exchange": "okx"}, end=JANUARY + pd.Timedelta("1h")
-        )
-        return real(*arguments)
+    def arrange(done: Callable[[], Any]) -> None:
+        def late(*arguments: Any) -> Any:
+            monkeypatch.setattr(merging, "commit", real)
+            done()
+            return real(*arguments)
 
-    monkeypatch.setattr(merging, "commit", late)
+        monkeypatch.setattr(merging, "commit", late)
+
+    return arrange
+
+
+def test_another_who_changes_the_month_meanwhile_is_not_overwritten(archive: Archive, meanwhile: Any) -> None:
+    corrected, pair = rates(["ETH"], ["okx"], hours=1, start=JANUARY, plus=7.0), {"symbol": "ETH"}
+    pair |= {"exchange": "okx"}
+    other, end = open_archive(archive.path), JANUARY + pd.Timedelta("1h")
+    meanwhile(lambda: other.replace(FUNDING, corrected, pair, end=end))
     close(archive)
     assert folders(archive)[-1] == "2026-03"
     rows = archive.read(FUNDING, EVER[0], MARCH, symbols=["ETH"], venues=["okx"])
@@ -155,19 +162,15 @@ def test_another_who_changes_the_month_meanwhile_is_not_overwritten(
     assert len(archive.read(FUNDING, *EVER)) == 290
 
 
-def test_a_sweep_spares_a_month_that_is_being_merged(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sweep_spares_a_month_that_is_being_merged(archive: Archive, meanwhile: Any) -> None:
     """A writer was killed before; the next clears up while the month's file has no name in the manifest."""
-    real, other = merging.commit, open_archive(archive.path)
+    other = open_archive(archive.path)
 
-    def late(*arguments: Any) -> Any:
-        monkeypatch.setattr(merging, "commit", real)
+    def next_writer() -> None:
         (archive.path / ".writing").write_text("1")
         assert other.append(FUNDING, rates(["DOGE"], ["okx"], hours=1, start=MARCH)) == 1
-        return real(*arguments)
 
-    monkeypatch.setattr(merging, "commit", late)
+    meanwhile(next_writer)
     close(archive)
     assert folders(archive)[0] == "2026-01"
     assert len(archive.read(FUNDING, EVER[0], MARCH)) == 288

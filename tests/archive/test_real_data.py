@@ -40,17 +40,6 @@ def test_every_venue_settles_on_its_own_grid(archive: Archive) -> None:
     assert late["symbol"].value_counts().to_dict() == {"BTC": 7, "ETH": 7}
 
 
-def test_rows_read_by_eye(archive: Archive) -> None:
-    assert archive.symbols("oi_history") == ("BTC", "DOGE", "ETH", "HYPE", "SOL")
-    whole = archive.read("liquidations_events", *EVER)
-    assert whole["value_usd"].sum() == pytest.approx(11_696_745.9332, rel=1e-12)
-    assert whole["order_id"].is_unique
-    assert whole["side"].unique().tolist() == ["long"]
-    newest = archive.latest("options_snapshot", at("2026-01-25"), within=pd.Timedelta("1D"))
-    assert newest["symbol"].value_counts().to_dict() == {"ETH": 686, "BTC": 654}
-    assert archive.now == at("2026-08-16T00:00"), "the minute after the last snapshot, at 23:59:18"
-
-
 def test_summer_time_of_a_real_file(tmp_path: Path) -> None:
     """Every settlement of 18 months in London's local time falls on 00, 08 or 16 UTC, none is lost."""
     path = shared_path("data/funding_basis_2023_2024/all_exchanges.csv")

@@ -12,23 +12,10 @@ import pytest
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import Archive, engine, open_archive
 from derivdata.sources.query import Query
-from tests.archive.rates import EVER
+from tests.archive.rates import EVER, START, interest
 from tests.reliability.promises import count
 
 OI = "oi_history"
-START = pd.Timestamp("2026-01-30", tz="UTC").as_unit("us")
-
-
-def hours(symbol: str, exchange: str, first: int, values: list[float]) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "symbol": symbol,
-            "exchange": exchange,
-            "time": START + pd.to_timedelta(np.arange(first, first + len(values)), "h"),
-            "oi_usd": values,
-            "resolution": "1h",
-        }
-    )
 
 
 def many(symbols: int = 6, count: int = 72) -> pd.DataFrame:
@@ -36,7 +23,7 @@ def many(symbols: int = 6, count: int = 72) -> pd.DataFrame:
     draw = np.random.default_rng(4)
     pairs = [(f"S{i:03d}", venue) for i in range(symbols) for venue in ("binance", "okx")]
     return pd.concat(
-        [hours(*pair, 0, draw.lognormal(15, 1, count).tolist()) for pair in pairs], ignore_index=True
+        [interest(*pair, 0, draw.lognormal(15, 1, count).tolist()) for pair in pairs], ignore_index=True
     )
 
 
@@ -44,11 +31,11 @@ def many(symbols: int = 6, count: int = 72) -> pd.DataFrame:
 def archive(tmp_path: Path) -> Archive:
     """At 02:00 SOL replaces ETH on binance: as many symbols, and others; at 03:00 its value is missing."""
     rows = [
-        hours("BTC", "binance", 0, [1.0, 2.0, 4.0, 8.0]),
-        hours("ETH", "binance", 0, [10.0, 20.0]),
-        hours("SOL", "binance", 2, [100.25, np.nan]),
-        hours("BTC", "okx", 0, [0.5, 0.5, 0.5, np.nan]),
-        hours("ETH", "okx", 0, [5.0, 5.0, 5.0, np.nan]),
+        interest("BTC", "binance", 0, [1.0, 2.0, 4.0, 8.0]),
+        interest("ETH", "binance", 0, [10.0, 20.0]),
+        interest("SOL", "binance", 2, [100.25, np.nan]),
+        interest("BTC", "okx", 0, [0.5, 0.5, 0.5, np.nan]),
+        interest("ETH", "okx", 0, [5.0, 5.0, 5.0, np.nan]),
     ]
     filled = open_archive(tmp_path)
     filled.append(OI, pd.concat(rows, ignore_index=True), accept=["unit"])
@@ -79,11 +66,13 @@ def test_values_by_hand_and_those_that_are_chosen(archive: Archive) -> None:
 def test_large_values_are_added_exactly(archive: Archive) -> None:
     """2^43 units are 2^63 steps of 2^-20, one more than 64 bits hold; a value that 128 bits cannot hold."""
     large, others = [2.0**43, 2.0**60, 2.0**31], [2.0**-9, 256.0, 2.0**-20]
-    rows = pd.concat([hours("BTC", "bybit", 0, large), hours("ETH", "bybit", 0, others)], ignore_index=True)
+    rows = pd.concat(
+        [interest("BTC", "bybit", 0, large), interest("ETH", "bybit", 0, others)], ignore_index=True
+    )
     archive.append(OI, rows, accept=["unit"])
     sums = archive.sums(Query(OI, *EVER, venues=["bybit"]), "oi_usd")
     assert sums["value"].tolist() == [2.0**43 + 2.0**-9, 2.0**60 + 256.0, 2.0**31 + 2.0**-20]
-    archive.append(OI, hours("BTC", "gateio", 0, [1e33]), accept=["unit", "venues"])
+    archive.append(OI, interest("BTC", "gateio", 0, [1e33]), accept=["unit", "venues"])
     with pytest.raises(ArchiveError, match="Conversion Error: Type DOUBLE with value"):
         archive.sums(Query(OI, *EVER), "oi_usd")
 

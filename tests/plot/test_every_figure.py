@@ -17,7 +17,6 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-import derivdata as dd
 from derivdata import plot
 from derivdata.plot.style import dress, stated
 from tests.plot import made
@@ -160,18 +159,6 @@ def test_footers_name_sources_and_attribution_or_say_that_nothing_is_stated() ->
     text, url = stated(*frames)
     assert text == "source: made by hand, elsewhere · as of 2026-01-16 08:00 UTC · synthetic data"
     assert url == ""
-
-
-def test_synthetic_data_is_labelled_by_its_tables_alone() -> None:
-    """`dd.concat` keeps where rows came from; `pd.concat` keeps attributes only if they are equal."""
-    dd.connect("sample")
-    tables = [dd.options.snapshot("BTC", venue) for venue in ("deribit", "okx")]
-    joined = dd.concat(tables)
-    [footer] = footers(plot.smile(joined[joined["exchange"] == "okx"]).get_figure(root=True))
-    assert "synthetic data" in footer.get_text()
-    joined.attrs = {}
-    [footer] = footers(plot.smile(joined[joined["exchange"] == "okx"]).get_figure(root=True))
-    assert footer.get_text() == "source not stated"
 
 
 def test_titles_break_into_lines_of_about_one_length() -> None:

@@ -106,10 +106,7 @@ def test_what_nobody_watched_is_blank_and_a_feed_brings_its_own_coverage() -> No
     [
         (made.book().iloc[:0], "the table is empty"),
         (pd.concat([made.book(), made.book().assign(exchange="beta")]), "several books: choose one symbol"),
-        (
-            pd.concat([made.book(), made.book().assign(time=made.START + pd.Timedelta(1, "h"))]),
-            "several books: choose one instant",
-        ),
+        (pd.concat([made.book(), made.book().assign(time=made.QUOTED)]), "several books: choose one instant"),
         (made.book().query("side == 'bid'"), "a book has bids and asks; this one has bid"),
         (made.liquidated().query("exchange == 'alpha'"), "give the table of dd.orderbook.book"),
     ],

@@ -51,13 +51,6 @@ def test_half_lives_of_spreads_are_recovered(btc):
         assert np.nanstd(x) == pytest.approx(spread.deviation_bps_8h, rel=4 / math.sqrt(2 * effective))
 
 
-def test_clamped_venues_stand_at_one_and_free_ones_do_not(btc):
-    at_one = (btc == 1.0).sum() / btc.notna().sum()
-    assert at_one[["grvt"]].min() > 0.95
-    assert at_one[["binance", "hyperliquid"]].between(0.2, 0.95).all()
-    assert at_one.drop(["grvt", "binance", "hyperliquid"]).max() < 1e-3
-
-
 def test_tails_are_fat():
     """Smaller symbols are squeezed: the kurtosis of changes of the base is far above the normal's 3."""
     free = wide(rates("KAVA", "2025-09-01", "2026-06-30", venues=["coinbase", "paradex", "cryptocom"])).mean(

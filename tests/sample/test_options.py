@@ -227,15 +227,6 @@ def test_strikes_about_the_money_are_enough_for_its_volatility():
     pd.testing.assert_frame_equal(at_the_money(near), at_the_money(whole))
 
 
-def test_the_surface_moves_smoothly():
-    """At-the-money volatility of a fixed expiry from hour to hour: small steps, no jump at midnight."""
-    t = sample.truth("surface", symbols=["BTC"], venues=["deribit"], start="2026-06-20", end="2026-06-25")
-    level = t.loc[t["expiry"] == at("2026-09-25 08:00"), "atm_iv"].to_numpy()
-    assert np.ptp(level) > 0.002
-    assert np.abs(np.diff(level)).max() < 0.002
-    assert np.abs(np.diff(level, 2)).max() < 2e-4
-
-
 def test_open_interest_grows_from_nothing():
     """The quarter's end of March 2027 is listed 330 days before, on 30 April 2026."""
     sizes = []

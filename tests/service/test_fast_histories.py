@@ -11,14 +11,8 @@ import pytest
 from derivdata import open_archive, tables
 from derivdata.sources import sample
 from derivdata.sources.query import Query
-from derivdata.sources.service import fills
-from derivdata.sources.service.answers.liquidations import _history
 from derivdata.sources.service.answers.options import at_hours, at_the_money
-from derivdata.sources.service.view import View
-from derivdata.sources.service.window import AnswerWindow
-from derivdata.support import times
 from tests.service import slow_answers
-from tests.service.memory_store import MemoryStore
 
 SAMPLE = sample.open()
 DAYS = [pd.Timestamp(day, tz="UTC").as_unit("us") for day in ("2026-05-14", "2026-05-16")]
@@ -52,36 +46,6 @@ def test_volatility_at_the_money_is_that_of_the_slow_reference() -> None:
     nothing = tables.TABLES["options_snapshot"].empty()
     assert at_the_money(nothing).empty
     assert at_hours(nothing, pd.DatetimeIndex([DAYS[0]])).empty
-
-
-def orders(source: str) -> View:
-    """Fills alone, whole orders alone, or the first as fills and all as whole orders."""
-    parts = SAMPLE.read("liquidations_fills", *DAYS)
-    odd = np.random.default_rng(4).random(len(parts))
-    parts["side"] = parts["side"].where(odd > 0.1)
-    parts.loc[odd > 0.99, "value_usd"] = np.nan
-    whole = fills.consolidate(parts)
-    frames = {
-        "fills": {"liquidations_fills": parts},
-        "events": {"liquidations_events": whole},
-        "both": {"liquidations_fills": parts.iloc[:5000], "liquidations_events": whole},
-    }[source]
-    return View(MemoryStore(frames, now="2026-05-16"), DAYS[1])
-
-
-@pytest.mark.parametrize("source", ["fills", "events", "both"])
-@pytest.mark.parametrize("step", ["1h", "1d", "1m"])
-def test_liquidated_value_is_that_of_the_slow_reference(source: str, step: str) -> None:
-    view = orders(source)
-    window = AnswerWindow(DAYS[0] + pd.Timedelta(95, "min"), DAYS[1], pd.Timedelta(2, "D"), [])
-    length = times.RESOLUTIONS[step]
-    span = window.start.ceil(length), window.end.ceil(length)
-    expected = slow_answers.liquidated(fills.events(view, *span), length)
-    found = _history(view, window, step, None)
-    assert len(found) > 8
-    pd.testing.assert_frame_equal(found, expected, check_dtype=False, atol=0.011, rtol=0)
-    again = _history(view, window._replace(start=DAYS[0]), step, None)
-    pd.testing.assert_frame_equal(again.tail(len(found)).reset_index(drop=True), found)
 
 
 READS = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from derivdata.sources.service.venue_series import by_rows, by_sums
 from derivdata.sources.service.venue_totals import totals
 from derivdata.sources.service.view import StoredColumn, View
 from derivdata.sources.service.window import resolve
+from tests.archive.rates import interest
 from tests.service import slow_totals
 from tests.service.memory_store import MemoryStore, sums_of
 from tests.service.test_venue_totals import difference
@@ -29,19 +31,8 @@ START = pd.Timestamp("2026-06-01", tz="UTC").as_unit("us")
 OI = "oi_history"
 OI_USD, VOLUME = StoredColumn(OI, "oi_usd"), StoredColumn("volume_history", "volume_usd", added=True)
 HOUR = pd.Timedelta(1, "h")
+hours = partial(interest, start=START)
 VALUES = st.sampled_from([1.0, 2.5, 1e6, 12345.67, 0.0])
-
-
-def hours(symbol: str, exchange: str, first: int, values: Any, resolution: str = "1h") -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "symbol": symbol,
-            "exchange": exchange,
-            "time": START + pd.to_timedelta(np.arange(first, first + len(values)), "h"),
-            "oi_usd": np.asarray(values, dtype=float),
-            "resolution": resolution,
-        }
-    )
 
 
 @st.composite
