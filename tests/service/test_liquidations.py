@@ -83,8 +83,12 @@ def test_a_whole_order_beside_its_fills_is_taken_whole_whatever_their_times() ->
 
 
 def test_no_side_counts_in_the_total_alone_and_is_told() -> None:
-    """One long of 100, one short of 20, and 3 USD of an order of which no side is known."""
-    orders = [("a", "09:00", 100.0, "long"), ("b", "10:00", 20.0, "short"), ("c", "11:00", 3.0, None)]
+    """One long of 100, one short of 20, and 3 USD of an order of which no side is known.
+
+    The side of an order is the first that is known, and a fill without a value adds none.
+    """
+    orders = [("a", "08:59", float("nan"), None), ("a", "09:00", 100.0, "long"), ("a", "09:01", 0.0, "short")]
+    orders += [("b", "10:00", 20.0, "short"), ("c", "11:00", 3.0, None)]
     frame = pd.DataFrame([fill(name, f"2026-06-30 {time}", *rest) for name, time, *rest in orders])
     with serving({"liquidations_fills": frame}) as sided:
         assert sided.body("/liquidations/aggregates")["totals"] == {
