@@ -44,6 +44,8 @@ def test_gaps_are_counted_and_three_in_a_row_are_another_interval() -> None:
     row = only(series(hours))
     assert row["interval_changes"] == 0
     assert (row["missing"], row["gaps"]) == (73 - len(set(hours)), 13)
+    late = only(series([4, 12.0001, 20.0002, 28, 36.0001]))  # some venues pay at 04:00, 12:00 and 20:00
+    assert (late["missing"], late["gaps"], late["off_schedule"]) == (0, 0, 0)
 
 
 def test_duplicates_conflicts_and_repeated_pages() -> None:
