@@ -66,7 +66,8 @@ def named(value: Any, dims: Sequence[str], argument: str) -> xr.DataArray:
     if isinstance(value, xr.DataArray):
         return value
     try:
-        array = value if hasattr(value, "__dask_graph__") else np.asarray(value, dtype=np.float64)
+        is_lazy = hasattr(value, "__dask_graph__") and hasattr(value, "ndim")  # a Dataset has no ndim
+        array = value if is_lazy else np.asarray(value, dtype=np.float64)
     except (ValueError, TypeError):
         raise TypeError(f"{argument} must be numbers, not {type(value).__name__}") from None
     if array.ndim > len(dims):

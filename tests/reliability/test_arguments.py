@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import itertools
 import re
 import signal
@@ -158,8 +159,9 @@ def _call(name: str, arguments: dict[str, Any], named: list[str]) -> None:
 
 
 def _calls(name: str) -> tuple[dict[str, Any], dict[str, dict[str, Make]]]:
-    """The arguments of a valid call, and for each what is wrong, by what is wrong with it."""
-    valid = CALLS[name]()
+    """All arguments of a valid call, and for each what is wrong, by what is wrong with it."""
+    wanted = inspect.signature(function(name)).parameters.values()
+    valid = {one.name: one.default for one in wanted if one.default is not one.empty} | CALLS[name]()
     return valid, {argument: VALUES | changes(value) for argument, value in valid.items()}
 
 

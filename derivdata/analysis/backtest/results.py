@@ -211,9 +211,10 @@ def trades(result: xr.Dataset) -> pd.DataFrame:
     ValueError
         `result` is not that of a backtest.
     """
-    missing = [f"trade_{name}" for name in _OF_TRADES if f"trade_{name}" not in result]
+    wanted = [f"trade_{name}" for name in _OF_TRADES]
+    missing = [name for name in wanted if name not in result or result[name].dims != ("trade",)]
     if missing:
-        raise ValueError(f"result has no {missing[0]}: give what backtest.carry returned")
+        raise ValueError(f"result has no {missing[0]} of each trade: give what backtest.carry returned")
     names = [str(name) for name in result.data_vars if str(name).startswith("trade_")]
     frame = pd.DataFrame({name.removeprefix("trade_"): result[name].to_numpy() for name in names})
     for end in ("entry", "exit"):

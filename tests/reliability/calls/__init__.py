@@ -1,4 +1,7 @@
-"""One valid call of every public function, small enough to be made thousands of times."""
+"""One valid call of every public function, small enough to be made thousands of times.
+
+Arguments that stand at their default are left out.
+"""
 
 from __future__ import annotations
 

@@ -9,10 +9,10 @@ from tests.reliability.calls.walk import Calls
 __all__ = ["CALLS"]
 
 CALLS: Calls = {
-    "analysis.align.align": lambda: {"panel": made.rates(), "grid": "4h", "tolerance": "4h", "delay": "0h"},
+    "analysis.align.align": lambda: {"panel": made.rates(), "grid": "4h", "tolerance": "4h"},
     "analysis.align.asof_join": lambda: {
         "left": made.history(), "right": made.history().rename(columns={"rate_bps_8h": "other"}),
-        "tolerance": "2h", "by": ("symbol", "exchange"), "delay": "0h",
+        "tolerance": "2h",
     },
     "analysis.basis.against": lambda: {
         "price": made.amounts("price_usd"), "reference": made.amounts("price_usd"),
@@ -21,8 +21,8 @@ CALLS: Calls = {
         "curve": made.basis_curve(), "costs_bps": 1.0, "borrow_apr": 0.05,
     },
     "analysis.futures.constant_maturity": lambda: {"curve": made.basis_curve(), "tenor": "45d"},
-    "analysis.futures.roll": lambda: {"futures": made.dated(), "before": "1d"},
-    "analysis.futures.term_structure": lambda: {"futures": made.dated(), "least": "1h"},
+    "analysis.futures.roll": lambda: {"futures": made.dated()},
+    "analysis.futures.term_structure": lambda: {"futures": made.dated()},
     "analysis.futures.with_leg": lambda: {
         "rates": made.rates(), "prices": made.amounts("price_usd"), "held": futures.roll(made.dated()),
     },
@@ -35,74 +35,48 @@ CALLS: Calls = {
     "analysis.carry_table": lambda: {
         "forecast": funding.forecast_carry(made.settled(), hold="1d", fee_bps=0.25),
     },
-    "analysis.percentile": lambda: {"panel": made.rates(), "window": "12h", "rows": None, "min_rows": 2},
-    "analysis.rank": lambda: {"panel": made.rates(), "dim": "exchange"},
+    "analysis.percentile": lambda: {"panel": made.rates(), "window": "12h", "min_rows": 2},
+    "analysis.rank": lambda: {"panel": made.rates()},
     "analysis.funding.best_pair": lambda: {
-        "panel": made.rates(), "oi_usd": made.amounts(), "min_oi_usd": 1.0, "age_hours": None,
-        "max_age": None, "tradable": made.VENUES, "prices": None,
+        "panel": made.rates(), "oi_usd": made.amounts(), "min_oi_usd": 1.0, "tradable": made.VENUES,
     },
     "analysis.funding.breakeven": lambda: {
-        "panel": made.settled(), "long": "binance", "short": "okx", "fee_bps": 1.0, "period": "8h",
-        "depth_usd": made.depth(), "size_usd": 1000.0, "overlap": "raise",
+        "panel": made.settled(), "long": "binance", "short": "okx", "fee_bps": 1.0, "depth_usd": made.depth(),
+        "size_usd": 1000.0,
     },
-    "analysis.funding.comovement": lambda: {
-        "panel": made.rates(), "period": "8h", "method": "pearson", "max_lag": 1, "min_periods": 3,
-        "age_hours": None, "max_filled": 0.2, "overlap": "raise",
-    },
-    "analysis.funding.cumulative": lambda: {
-        "panel": made.rates(), "compound": False, "gaps": "nan", "max_gap": "2h", "step": "1h",
-        "overlap": "raise",
-    },
+    "analysis.funding.comovement": lambda: {"panel": made.rates(), "max_lag": 1, "min_periods": 3},
+    "analysis.funding.cumulative": lambda: {"panel": made.rates(), "max_gap": "2h", "step": "1h"},
     "analysis.funding.with_spot": lambda: {"panel": made.rates(), "borrow_apr": 0.1},
     "analysis.funding.dispersion": lambda: {"panel": made.rates()},
     "analysis.funding.forecast_carry": lambda: {
-        "panel": made.settled(), "pairs": [("binance", "okx")], "hold": "1d", "fee_bps": 0.25, "period": "8h",
-        "level": 0.9, "overlap": "raise",
+        "panel": made.settled(), "pairs": [("binance", "okx")], "hold": "1d", "fee_bps": 0.25,
     },
     "analysis.funding.forecast_history": lambda: {
-        "panel": made.settled(), "pairs": [("binance", "okx")], "hold": "1d", "fee_bps": 0.25, "every": "1d",
-        "period": "8h", "level": 0.9, "overlap": "raise",
+        "panel": made.settled(), "pairs": [("binance", "okx")], "hold": "1d", "fee_bps": 0.25,
     },
     "analysis.funding.half_life": lambda: {
-        "panel": made.settled(), "period": "8h", "method": "ols", "level": 0.9, "resamples": 99, "rng": 0,
+        "panel": made.settled(), "period": "8h", "method": "ols", "resamples": 99,
     },
-    "analysis.funding.infer_interval": lambda: {
-        "panel": made.settled(), "candidates": ("1h", "8h"), "confirm": 3, "backdate": True,
-    },
-    "analysis.funding.oi_weighted": lambda: {
-        "panel": made.rates(), "oi_usd": made.amounts(), "min_cover": 0.5,
-    },
-    "analysis.funding.period_sums": lambda: {
-        "panel": made.settled(), "period": "8h", "min_cover": 0.9, "overlap": "raise",
-    },
-    "analysis.funding.pick_record": lambda: {
-        "panel": made.settled(), "hold": "1d", "fee_bps": 0.25, "rule": "forecast", "period": "8h",
-        "level": 0.9, "overlap": "raise",
-    },
-    "analysis.funding.pick_summary": lambda: {
-        "record": made.picks(), "least_predicted_bps": 0.0, "level": 0.95, "resamples": 99, "rng": 0,
-    },
+    "analysis.funding.infer_interval": lambda: {"panel": made.settled(), "candidates": ("1h", "8h")},
+    "analysis.funding.oi_weighted": lambda: {"panel": made.rates(), "oi_usd": made.amounts()},
+    "analysis.funding.period_sums": lambda: {"panel": made.settled(), "min_cover": 0.9},
+    "analysis.funding.pick_record": lambda: {"panel": made.settled(), "hold": "1d", "fee_bps": 0.25},
+    "analysis.funding.pick_summary": lambda: {"record": made.picks(), "resamples": 99},
     "analysis.funding.portfolio": lambda: {
         "forecasts": made.forecasts(), "prices": made.amounts("price_usd"), "capital": 1e6,
-        "max_venue_share": 0.5, "max_liquidation": 0.01, "transfer_every": "8h", "maintenance": 0.01,
-        "haircut": 0.0, "max_leverage": 10.0, "max_leg_usd": 1e5, "risk_aversion": 1.0, "start": "2026-06-20",
+        "max_venue_share": 0.5, "transfer_every": "8h", "max_leg_usd": 1e5, "start": "2026-06-20",
     },
     "analysis.funding.realised_carry": lambda: {
         "panel": made.settled(), "long": "binance", "short": "okx", "start": "2026-06-15",
-        "end": "2026-06-20", "fee_bps": 1.0, "min_cover": 0.9, "overlap": "raise",
+        "end": "2026-06-20", "fee_bps": 1.0,
     },
-    "analysis.funding.slippage_bps": lambda: {
-        "depth_usd": made.depth(), "size_usd": 1000.0, "dim": "depth_bps",
-    },
+    "analysis.funding.slippage_bps": lambda: {"depth_usd": made.depth(), "size_usd": 1000.0},
     "analysis.funding.spread": lambda: {"panel": made.rates(), "long": "binance", "short": "okx"},
-    "analysis.funding.universe": lambda: {"oi_usd": made.amounts(), "top": 1, "lag_rows": 1},
-    "analysis.funding.zscore": lambda: {
-        "panel": made.rates(), "window": "8h", "rows": None, "lag_rows": 1, "robust": False, "min_rows": 4,
-    },
+    "analysis.funding.universe": lambda: {"oi_usd": made.amounts(), "top": 1},
+    "analysis.funding.zscore": lambda: {"panel": made.rates(), "window": "8h", "min_rows": 4},
     "analysis.backtest.carry": lambda: {
         "panel": made.rates(), "rule": backtest.SpreadThreshold(0.5, 0.1), "costs": backtest.Costs(1.0),
-        "prices": made.amounts("price_usd"), "depth": made.depth(), "capital": 1e6, "leg_usd": 1e4,
-        "leverage": 3.0, "maintenance": 0.01, "transfer_every": "8h", "delay": "0h", "max_mark_age": "24h",
+        "prices": made.amounts("price_usd"), "depth": made.depth(), "leg_usd": 1e4, "transfer_every": "8h",
     },
     "analysis.backtest.capacity": lambda: {
         "result": made.backtested(), "depth": made.depth(), "sizes_usd": [1e4, 1e5],
@@ -117,27 +91,21 @@ CALLS: Calls = {
     },
     "venues.facts": lambda: {"venues": ["okx"], "day": "2026-06-30"},
     "analysis.oi.by_kind": lambda: {"oi": made.amounts()},
-    "analysis.oi.hhi": lambda: {"share": made.share(), "dim": "exchange"},
-    "analysis.oi.market_share": lambda: {
-        "oi": made.amounts(), "min_cover": 0.95, "tolerance": "4h", "venues": made.VENUES,
-    },
-    "analysis.oi.migration": lambda: {
-        "oi": made.amounts(), "start": made.HOURS[0], "end": made.HOURS[40], "method": "midpoint",
-        "price": None,
-    },
+    "analysis.oi.hhi": lambda: {"share": made.share()},
+    "analysis.oi.market_share": lambda: {"oi": made.amounts(), "venues": made.VENUES},
+    "analysis.oi.migration": lambda: {"oi": made.amounts(), "start": made.HOURS[0], "end": made.HOURS[40]},
     "analysis.oi.in_coins": lambda: {"oi": made.amounts(), "price": made.amounts("price_usd")},
     "analysis.oi.oi_to_volume": lambda: {"oi": made.amounts(), "volume_24h": made.amounts("volume_24h_usd")},
-    "analysis.oi.share_trend": lambda: {"share": made.share(), "ci": "ar1", "level": 0.95},
-    "analysis.liquidations.branching_ratio": lambda: {"counts": made.counts(), "dim": "time"},
+    "analysis.oi.share_trend": lambda: {"share": made.share()},
+    "analysis.liquidations.branching_ratio": lambda: {"counts": made.counts()},
     "analysis.liquidations.bucket": lambda: {
-        "events": made.events(), "freq": "5min", "by": ("symbol",), "start": "2026-06-30 11:00",
-        "end": "2026-06-30 12:00", "coverage": None,
+        "events": made.events(), "by": ("symbol",), "start": "2026-06-30 11:00", "end": "2026-06-30 12:00",
     },
     "analysis.liquidations.cascades": lambda: {
         "found": liquidations.clusters(made.events()), "min_count": 2, "min_usd": 1000.0, "quantile": 0.5,
         "history": 1,
     },
-    "analysis.liquidations.clusters": lambda: {"events": made.events(), "gap": "60s", "by": ("symbol",)},
+    "analysis.liquidations.clusters": lambda: {"events": made.events(), "by": ("symbol",)},
     "analysis.liquidations.imbalance": lambda: {"long_usd": 3.0, "short_usd": 1.0},
     "analysis.volatility.bars": lambda: {"price": made.amounts("price_usd"), "step": "4h"},
     "analysis.volatility.bipower": lambda: {"price": made.amounts("price_usd"), "window": "6h"},
@@ -145,7 +113,7 @@ CALLS: Calls = {
         "data": made.bars(), "windows": ["8h", "16h"], "method": "parkinson", "quantiles": [0.1, 0.9],
     },
     "analysis.volatility.implied_minus_realised": lambda: {
-        "implied": made.volatilities(), "realised": made.volatilities(), "window": "8h", "ahead": True,
+        "implied": made.volatilities(), "realised": made.volatilities(), "window": "8h",
     },
-    "analysis.volatility.realised": lambda: {"data": made.bars(), "window": "12h", "method": "yang_zhang"},
+    "analysis.volatility.realised": lambda: {"data": made.bars(), "window": "12h"},
 }  # fmt: skip
