@@ -265,6 +265,7 @@ def days_back(window: times.Window, *, spare: pd.Timedelta = _MINUTE) -> str:
     """
     now = times.asof()
     if window.start >= now:
-        raise ValueError(f"start {times.iso(window.start)} is not before dd.asof(), {times.iso(now)}")
+        shown = f"the window from start {times.iso(window.start)} to end {times.iso(window.end)}"
+        raise ValueError(f"{shown} is not before dd.asof(), {times.iso(now)}")
     exact, ample = (-((window.start - now - more) // _DAY) for more in (pd.Timedelta(0), spare))
     return f"{exact if exact == _CAP_DAYS else ample}d"

@@ -10,11 +10,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import requests
 
 import derivdata as dd
 from derivdata.sources import service
-from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.service import status_page
 from derivdata.sources.service.view import View
 from tests.browser import checks
@@ -134,25 +132,3 @@ def test_nothing_scrolls_sideways_and_no_venue_breaks(dark: bool, opened: Callab
     assert shown.all_text_contents() == ["hyperliquid", "0 min"]
     label = "node => getComputedStyle(node, '::before').content"
     assert shown.nth(1).evaluate(label) == '"funding_settlements"'
-
-
-def test_gaps_and_failures_of_a_collector_are_listed(tmp_path: Path) -> None:
-    """An hour between two answered windows is a hole."""
-    archive = dd.open_archive(tmp_path / "a")
-    hours = pd.date_range("2026-01-01", periods=4, freq="h", tz="UTC")
-    asked = [
-        LedgerEntry("okx", "BTC", hours[0], hours[1]),
-        LedgerEntry("okx", "BTC", hours[2], hours[3]),
-    ]
-    archive.append("funding_history", known_archive.funding(), requests=asked)
-    local = service.start(str(tmp_path / "a"), page=True)
-    try:
-        text = requests.get(f"{local.url}/status", timeout=60).text
-        assert '<td>okx</td><td data-label="table">funding_history</td>' in text
-    finally:
-        local.close()
-    plain = service.start(str(tmp_path / "a"))
-    try:
-        assert requests.get(f"{plain.url}/status", timeout=60).status_code == 404
-    finally:
-        plain.close()

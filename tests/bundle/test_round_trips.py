@@ -1,4 +1,4 @@
-"""The sample recorded, replayed, saved: frames, surfaces and panels come back equal, units and times too."""
+"""The sample recorded, replayed and saved: frames come back equal, and each answer makes its table again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import pytest
 
 import derivdata as dd
 from derivdata import bundle
+from derivdata.bundle.difference import BundleDiff
 from derivdata.tables import TABLES
+from tests.reliability.calls.fetchers import FETCHERS
+from tests.reliability.calls.walk import function
 
 TABLE_NAMES = ["funding_history", "funding_snapshot", "oi_history", "liquidations_events", "options_snapshot"]
 
@@ -68,3 +71,46 @@ def test_parquet_and_csv_bring_back_a_table_through_its_schema(
     assert dd.provenance(back) == dd.provenance(frame)
     for read in (back, pd.read_csv(tmp_path / "x.csv")):
         pd.testing.assert_frame_equal(TABLES[name].conform(read), frame, check_exact=True)
+
+
+ELSEWHERE = {"oi_sparklines", *(f"options_{name}_history" for name in ("atm", "overview", "surface"))}
+"""Of an answer that is another table's too, of parts of answers, and surfaces."""
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[BundleDiff, dict[str, pd.DataFrame]]:
+    """All calls recorded and set against a recording of nothing; and what they gave."""
+    folder: Path = tmp_path_factory.mktemp("rows")
+    frames: dict[str, pd.DataFrame] = {}
+    dd.connect("sample", cache="off")
+    with bundle.record(folder / "empty.ddz"):
+        pass
+    with bundle.record(folder / "all.ddz"):
+        for name, given in FETCHERS.items():
+            if (table := name.replace(".", "_")) in TABLES.keys() - ELSEWHERE:
+                frames[table] = function(name)(**given)
+    dd.disconnect()
+    return bundle.bundle_diff(folder / "all.ddz", folder / "empty.ddz"), frames
+
+
+def test_every_answer_makes_its_table_again(
+    recorded: tuple[BundleDiff, dict[str, pd.DataFrame]],
+) -> None:
+    difference, frames = recorded
+    assert len(difference.answers) == len(frames)
+    assert set(difference.answers["change"]) == {"only in a"}
+    made = sorted(zip(difference.answers["table"], difference.answers["rows"], strict=True))
+    assert made == sorted((name, len(frame)) for name, frame in frames.items())
+
+
+@pytest.mark.parametrize("name", ["funding_snapshot", "oi_exchanges", "options_snapshot", "markets_symbols"])
+def test_the_rows_are_the_tables(name: str, recorded: tuple[BundleDiff, dict[str, pd.DataFrame]]) -> None:
+    difference, frames = recorded
+    frame = frames[name]
+    rows: Any = difference.rows[name]
+    table = dd.tables.TABLES[name]
+    key = [k for k in table.key if k in rows]
+    assert sorted(map(tuple, rows[key].to_numpy())) == sorted(map(tuple, frame[key].astype(str).to_numpy()))
+    [number] = [c for c in table.columns if frame[c].dtype == "float64"][:1]
+    assert rows[f"{number}_a"].sum() == pytest.approx(frame[number].sum(), rel=1e-12)
+    assert rows[f"{number}_b"].isna().all()

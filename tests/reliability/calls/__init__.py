@@ -5,12 +5,12 @@ Arguments that stand at their default are left out.
 
 from __future__ import annotations
 
+from functools import partial
+
 from tests.reliability.calls import chains, fetchers, figures, panels
 from tests.reliability.calls.walk import Calls, function, public
 
 __all__ = ["CALLS", "LEFT_OUT", "MAIN", "function", "public"]
-
-CALLS: Calls = {**fetchers.CALLS, **panels.CALLS, **chains.CALLS, **figures.CALLS}
 
 LEFT_OUT = {
     "asof": "takes nothing",
@@ -37,6 +37,14 @@ LEFT_OUT = {
     "sample.truth": "reads what the sample was made of: tests/sample",
 }
 """Public functions that are not called with wrong arguments, and why."""
+
+CALLS: Calls = {
+    **{name: partial(dict, given) for name, given in fetchers.FETCHERS.items() if name not in LEFT_OUT},
+    **fetchers.CALLS,
+    **panels.CALLS,
+    **chains.CALLS,
+    **figures.CALLS,
+}
 
 MAIN = set(
     """

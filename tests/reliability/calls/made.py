@@ -240,7 +240,6 @@ quotes = functools.cache(lambda: chain.smiles(cleaned()))
 whole = functools.cache(lambda: surface.from_chain(options()))
 free = functools.cache(lambda: variance.model_free(whole()))
 fetched = functools.cache(lambda: dd.oi.exchanges())
-outcome = functools.cache(lambda: int(dd.hip4.dashboard("7d")["outcome_id"].dropna().iloc[0]))
 
 VOGT = svi.Raw(a=0.02, b=0.13, rho=-0.3, m=0.0, sigma=0.4)
 LOCAL = [-0.2, -0.1, 0.0, 0.1, 0.2]
