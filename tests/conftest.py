@@ -47,7 +47,6 @@ _SLOW = (
     *(f"reliability/test_{name}.py" for name in ("archive", "every_fetcher")),
     "reliability/test_collecting.py::test_a_collector",
     *(f"reliability/test_{name}.py" for name in "failing_venues forks interrupts kills".split()),
-    *(f"reliability/test_{name}.py" for name in ("replay", "request_cost")),
     *("reliability/test_service_abuse.py", "service/test_workers.py"),
     *("browser/", "test_contributing.py"),
     *("collect/test_every_fetcher.py::test_the_report", "collect/test_refills.py::test_a_signal"),

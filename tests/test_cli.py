@@ -158,7 +158,10 @@ def test_a_report_is_recorded_and_made_again_from_its_bundle_alone(
     assert main(["report", *source, "--out", str(one), "--bundle", str(kept)]) == 0
     dd.disconnect()
     monkeypatch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path / "another"))
-    assert main(["report", str(kept), "--out", str(two)]) == 0
+    with monkeypatch.context() as shut:
+        for name in ("socket.socket.connect", "socket.socket.bind", "socket.getaddrinfo"):
+            shut.setattr(name, lambda *_: pytest.fail("the network was asked for"))
+        assert main(["report", str(kept), "--out", str(two)]) == 0
     assert one.read_text(encoding="utf-8") == two.read_text(encoding="utf-8")
     capsys.readouterr()
     assert main(["bundle", "verify", str(kept)]) == 0

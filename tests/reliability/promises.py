@@ -26,7 +26,6 @@ PROMISES = (
     "damaged cache record",
     "damaged bundle",
     "killed: cache",
-    "killed: bundle",
     "killed: archive",
     "many writers",
     "forked processes",
@@ -43,7 +42,6 @@ PROMISES = (
     "archive: disk and files",
     "killed: collector",
     "hostile venues",
-    "replay",
 )
 """Names of the rows of the page's table, in its order."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from derivdata import bundle, tables
+from derivdata import tables
 from derivdata.sources.archive import open_archive
 from tests.archive.rates import EVER, rates
 from tests.archive.test_writers import named_files
@@ -60,33 +60,6 @@ CACHE = """
     killed(int(sys.argv[2]), work, 0.05)
 """
 
-BUNDLE = """
-    import hashlib
-    import pandas as pd
-    from derivdata import bundle
-    from derivdata.client import transport
-    from derivdata.client.transport import Response
-
-    noon = pd.Timestamp("2026-06-30T12:00:00Z")
-
-    def answer(request):
-        body = b'"' + random.Random(str(request)).randbytes(3_000).hex().encode() + b'"'
-        sha256 = hashlib.sha256(body).hexdigest()
-        return Response(request, 200, {}, body, noon, "made up", True, sha256=sha256)
-
-    def work(kill, told):
-        recording = bundle.record(Path(sys.argv[1]) / f"{kill}.ddz")
-        transport.SESSION.responder = answer
-        recording._asof = noon
-        n = 0
-        while True:
-            transport.raw(f"/x/{n}")
-            told()
-            n += 1
-
-    killed(int(sys.argv[2]), work, 0.1)
-"""
-
 ARCHIVE = """
     from derivdata.sources.archive import open_archive
     from tests.archive.rates import rates
@@ -110,17 +83,6 @@ def test_a_killed_cache_writer_leaves_whole_records(tmp_path: Path, measured: Me
         assert found in (bodies, {key: bodies[key] for key in list(bodies)[:said]})
     assert len(set(acknowledged)) > 1, "the moments differed"
     measured("killed: cache", f"{kills} kills, {sum(acknowledged):,} records acknowledged: 0 damaged, 0 lost")
-
-
-def test_a_killed_recording_is_a_whole_bundle_of_what_had_come(tmp_path: Path, measured: Measured) -> None:
-    kills = count(10, 200)
-    acknowledged = json.loads(finished(KILLER + BUNDLE, tmp_path, kills))
-    for kill, said in enumerate(acknowledged):
-        assert bundle.verify(tmp_path / f"{kill}.ddz") in (said, said + 1)
-    assert len(set(acknowledged)) > 1, "the moments differed"
-    measured(
-        "killed: bundle", f"{kills} kills, {sum(acknowledged):,} answers acknowledged: 0 damaged, 0 lost"
-    )
 
 
 def test_a_killed_archive_writer_leaves_whole_appends(tmp_path: Path, measured: Measured) -> None:

@@ -146,21 +146,6 @@ def one_symbol(asked: Asked) -> Reply:
     return Reply.json({"rate": float(asked.path.count("A"))})
 
 
-def test_each_keeps_the_order_and_goes_on_from_where_it_stopped(capsys: pytest.CaptureFixture[str]) -> None:
-    params = [{"symbol": s, "range": "7d"} for s in ("A", "AA", "BAD", "AAA")]
-    with serving(one_symbol) as server:
-        transport.connect(server.url)
-        with pytest.raises(errors.NotFound, match="no such symbol"):
-            list(transport.get_each(OI_TIMESERIES, params, into=Body))
-        good = [params[n] for n in (3, 0, 1)]
-        answers = transport.get_each(OI_TIMESERIES, good, into=Body, until=NOON - pd.Timedelta("2h"))
-        assert [a.body.rate for a in answers] == [3.0, 1.0, 2.0]
-        symbols = [asked.path.split("/")[2] for asked in server.asked]
-        # AAA may be under way or not started when BAD is refused: only what came before is sure to be cached.
-        assert [symbols.count(symbol) for symbol in ("A", "AA", "BAD")] == [1, 1, 1]
-    assert capsys.readouterr() == ("", ""), "no bar where there is nobody to see it"
-
-
 def test_each_takes_an_end_for_all_or_one_for_each() -> None:
     params = [{"symbol": s} for s in ("A", "B")]
     with serving(one_symbol) as server:
@@ -176,8 +161,11 @@ def test_a_bar_is_shown_on_a_terminal(
 ) -> None:
     with serving(one_symbol) as server:
         transport.connect(server.url)
+        symbols = [{"symbol": s} for s in ("A", "B")]
+        list(transport.get_each(OI_TIMESERIES, symbols, into=Body))
+        assert capsys.readouterr() == ("", ""), "no bar where there is nobody to see it"
         monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-        list(transport.get_each(OI_TIMESERIES, [{"symbol": s} for s in ("A", "B")], into=Body))
+        list(transport.get_each(OI_TIMESERIES, symbols, into=Body))
     assert "/oi/{symbol}/timeseries" in capsys.readouterr().err
 
 

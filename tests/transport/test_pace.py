@@ -1,8 +1,7 @@
-"""Turns: spaced below the limit, shared between processes, skipped by hits and by local sources."""
+"""Turns: spaced below the limit, shared by all who ask with one key, skipped by hits and by local sources."""
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from derivdata.client.transport.settings import Pace, Timing
+from derivdata.client.transport.settings import Pace
 from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, Request
 from tests.transport.conftest import HANGS_SECONDS, FakeTime, Open
 from tests.transport.server import Reply, serving
@@ -107,27 +106,3 @@ def test_a_stopped_process_that_holds_the_file_stops_nobody(fake: FakeTime, tmp_
         other.submit(pace.wait, FUNDING_HISTORICAL).result()
         assert 0.5 <= time.perf_counter() - started < HANGS_SECONDS
     assert fake.slept == []
-
-
-def _turns(folder: str, count: int, taken: multiprocessing.Queue[float]) -> None:
-    pace = Pace(Path(folder), "scope", Timing())
-    for _ in range(count):
-        pace.wait(FAST)
-        taken.put(time.monotonic())
-
-
-FAST = FUNDING_HISTORICAL.__class__("/fast", "dev", "x", "x", per_second=100.0)
-
-
-@pytest.mark.slow
-def test_processes_share_their_turns(tmp_path: Path) -> None:
-    """4 processes of 10 turns, 1/90 s apart: 0.43 s; each for itself would take 0.1 s."""
-    context = multiprocessing.get_context("forkserver")
-    taken: multiprocessing.Queue[float] = context.Queue()
-    workers = [context.Process(target=_turns, args=(str(tmp_path), 10, taken)) for _ in range(4)]
-    for worker in workers:
-        worker.start()
-    times = sorted(taken.get(timeout=HANGS_SECONDS) for _ in range(40))
-    for worker in workers:
-        worker.join()
-    assert times[-1] - times[0] > 0.3
