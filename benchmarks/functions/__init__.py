@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.functions import fetching, options, others, rates
 from derivdata.sources.archive import Archive
-from tests.reliability.calls.walk import public
+from tests.reliability.calls import public
 
 __all__ = ["FILE", "LIMIT_SECONDS", "LINE", "QUESTIONS", "ROWS_OF", "UNTIMED", "public_names"]
 

@@ -9,8 +9,7 @@ import pytest
 import xarray as xr
 
 import derivdata as dd
-from tests.reliability.calls import CALLS, chains, made, panels
-from tests.reliability.calls.walk import function
+from tests.reliability.calls import CALLS, chains, function, made, panels
 
 # Rows of one instant and value are taken in the order in which they came, which shows what a page repeats;
 # figures of a book stand leg by leg.

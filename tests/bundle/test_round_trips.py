@@ -12,8 +12,8 @@ import derivdata as dd
 from derivdata import bundle
 from derivdata.bundle.difference import BundleDiff
 from derivdata.tables import TABLES
+from tests.reliability.calls import function
 from tests.reliability.calls.fetchers import FETCHERS
-from tests.reliability.calls.walk import function
 
 TABLE_NAMES = ["funding_history", "funding_snapshot", "oi_history", "liquidations_events", "options_snapshot"]
 

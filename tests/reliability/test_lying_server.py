@@ -153,29 +153,6 @@ def resolution(word: str | None, body: Body, query: Body) -> None:
         body["resolution"] = word
 
 
-def negative(body: Body, query: Body) -> None:
-    wanted = re.compile(
-        r"open_interest(_usd)?|total_open_interest_usd|(total_)?volume(_usd|_24h_usd)?|(total_)?oi_usd"
-        r"|oi_contracts|usd_value|long_usd|atm_iv|iv|(bid|ask)_depth_10bps_usd|notional_oi_usd|price_usd|high|count|symbol_count"
-    )
-    for row in rows_of(body):
-        for name, value in row.items():
-            if wanted.fullmatch(name) and isinstance(value, int | float) and value:
-                row[name] = -value
-                if "sparkline_7d" in row:
-                    row["sparkline_7d"][0] *= -1
-                return
-    if body.get("bids"):
-        body["bids"][0][1] *= -1
-        return
-    if "timeseries" in body and "symbols" in body:
-        row = body["timeseries"][0]
-        row[body["symbols"][0]] = -1.0
-        return
-    need("price_usd" in body)
-    body["price_usd"] *= -1
-
-
 def price(value: float, body: Body, query: Body) -> None:
     need(body.get("kind") in ("mark", "index", "last"))
     series_of(body)["okx"][0]["y"] = value
@@ -531,7 +508,6 @@ LIES: dict[str, Lie] = {
     "a name of another day": Lie(
         partial(option, {"expiry": "2027-09-24T08:00:00Z"}), "name against option", "expires on 2027-09-24"
     ),
-    "a negative volatility": Lie(partial(option, {"iv": -0.57}), "impossible figure", "iv is -0.57"),
     "a name with a long year of another strike": Lie(
         partial(
             option,
@@ -549,7 +525,6 @@ LIES: dict[str, Lie] = {
         "expired option",
         "expired option: expiry",
     ),
-    "a negative figure": Lie(negative, "impossible figure", "it cannot be below 0"),
     "a price of zero": Lie(partial(price, 0.0), "impossible figure", "price_usd is 0; it must be above 0"),
     "no interval": Lie(partial(minutes, 0), "impossible figure", "interval_hours is 0; it must be above 0"),
     "an interval of ages": Lie(partial(minutes, 1e9), "impossible figure", "it cannot be above 168: a week"),
@@ -591,9 +566,7 @@ LIES: dict[str, Lie] = {
     "a venue in Cyrillic": Lie(partial(second_name, "\u043ekx"), "odd venue", "is no slug of a venue"),
     "a total among venues": Lie(partial(second_name, "Total"), "one venue twice", "stands among the venues"),
     "half of the orders": Lie(partial(half_of, "events"), "stated count", r"\$count \d+, # \d+"),
-    "half of the hours": Lie(partial(half_of, "data"), "stated count", r"\$count \d+, # \d+"),
     "half of the venues": Lie(partial(half_of, "exchanges"), "stated count", r"\$total \d+, # \d+"),
-    "half of the options": Lie(partial(half_of, "instruments"), "stated count", r"\$count \d+, # \d+"),
     "open interest in thousands": Lie(
         partial(each, "total_oi_usd", lambda v: v / 1000),
         "stated total",

@@ -1,4 +1,4 @@
-"""The service, alone in a process: clients that are many, huge, devious, slow or rude, and what each costs."""
+"""The service, alone in a process: clients that are many, huge, devious, slow or rude, and their cost."""
 
 from __future__ import annotations
 

@@ -5,10 +5,15 @@ Arguments that stand at their default are left out.
 
 from __future__ import annotations
 
-from functools import partial
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
 
+import derivdata as dd
 from tests.reliability.calls import chains, fetchers, figures, panels
-from tests.reliability.calls.walk import Calls, function, public
+from tests.reliability.calls.made import Calls
 
 __all__ = ["CALLS", "LEFT_OUT", "MAIN", "function", "public"]
 
@@ -39,7 +44,11 @@ LEFT_OUT = {
 """Public functions that are not called with wrong arguments, and why."""
 
 CALLS: Calls = {
-    **{name: partial(dict, given) for name, given in fetchers.FETCHERS.items() if name not in LEFT_OUT},
+    **{
+        name: functools.partial(dict, given)
+        for name, given in fetchers.FETCHERS.items()
+        if name not in LEFT_OUT
+    },
     **fetchers.CALLS,
     **panels.CALLS,
     **chains.CALLS,
@@ -66,3 +75,26 @@ MAIN = set(
     """.split()
 )
 """What most people call: these get the most wrong arguments."""
+
+
+def function(name: str) -> Callable[..., Any]:
+    """The public function of a dotted name."""
+    return functools.reduce(getattr, name.split("."), dd)  # type: ignore[arg-type, return-value]
+
+
+def public() -> set[str]:
+    """Dotted names of all public functions, those of public modules inside public modules too.
+
+    One that has two names is there once, under the shorter of them.
+    """
+    names = sorted(_walk(dd, ""), key=lambda name: (name.count("."), name), reverse=True)
+    return set({function(name): name for name in names}.values())
+
+
+def _walk(module: ModuleType, place: str) -> Iterator[str]:
+    for name in module.__all__:
+        value = getattr(module, name)
+        if inspect.ismodule(value):
+            yield from _walk(value, f"{place}{name}.")
+        elif inspect.isroutine(value):
+            yield f"{place}{name}"

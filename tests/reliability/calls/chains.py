@@ -5,7 +5,7 @@ from __future__ import annotations
 from derivdata.analysis.smile import svi
 from tests.plot import made as figures_made
 from tests.reliability.calls import made
-from tests.reliability.calls.walk import Calls
+from tests.reliability.calls.made import Calls
 
 __all__ = ["CALLS"]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.reliability.calls.made import DAY, HISTORY, fetched, history, options
-from tests.reliability.calls.walk import Calls
+from tests.reliability.calls.made import DAY, HISTORY, Calls, fetched, history, options
 
 __all__ = ["CALLS", "FETCHERS"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from derivdata import plot
 from tests.plot import made as figures_made
 from tests.reliability.calls import made
-from tests.reliability.calls.walk import Calls
+from tests.reliability.calls.made import Calls
 
 __all__ = ["CALLS"]
 
@@ -16,7 +16,7 @@ CALLS: Calls = {
         "data": made.rates(), "symbol": "BTC", "venues": ["okx"], "highlight": 1,
     },
     "plot.carry": lambda: {"forecast": [made.carry(), made.carry("16h")], "kind": "hold"},
-    "plot.liquidations": lambda: {"events": made.events(), "top": 3},
+    "plot.liquidations": lambda: {"events": figures_made.liquidated(), "top": 3},
     "plot.open_interest": lambda: {
         "data": made.amounts(), "kind": "trend", "symbol": "BTC", "top": 2, "window": "7d",
     },
@@ -29,13 +29,13 @@ CALLS: Calls = {
     "plot.surface": lambda: {"data": made.whole(), "kind": "heat"},
     "plot.term_structure": lambda: {"data": made.whole(), "before": made.whole()},
     "plot.implied_density": lambda: {"data": made.whole(), "limit": 2},
-    "plot.data": lambda: {"ax": plot.orderbook_depth(made.book())},
+    "plot.data": lambda: {"ax": plot.orderbook_depth(figures_made.depths())},
     "plot.card": lambda: {"data": made.whole()},
     "plot.pnl_attribution": lambda: {"attribution": made.attributed()},
     "plot.backtest": lambda: {"result": made.backtested(), "kind": "trades"},
     "plot.volatility": lambda: {
         "data": made.one_volatility(), "kind": "realised", "realised": made.one_volatility(), "symbol": "BTC",
     },
-    "plot.orderbook_depth": lambda: {"data": made.book()},
+    "plot.orderbook_depth": lambda: {"data": figures_made.depths()},
     "plot.venue_difference": lambda: {"data": made.venues(), "days": (40, 60)},
 }  # fmt: skip

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,9 @@ import xarray as xr
 import derivdata as dd
 from derivdata.analysis import backtest, black76, chain, smile, surface, variance
 from derivdata.analysis.smile import svi
+
+Calls: TypeAlias = dict[str, Callable[[], dict[str, Any]]]
+"""The arguments of a valid call, by the function's dotted name."""
 
 AS_OF = pd.Timestamp("2026-06-30 12:00", tz="UTC")
 HOURS = pd.date_range("2026-06-28", periods=48, freq="h", unit="us")
@@ -175,37 +178,9 @@ def priced() -> xr.DataArray:
 
 
 @functools.cache
-def events() -> pd.DataFrame:
-    times = pd.date_range("2026-06-30 11:00", periods=40, freq="20s", tz="UTC", unit="us")
-    return dd.tables.TABLES["liquidations_events"].conform(
-        pd.DataFrame(
-            {
-                "exchange": "binance",
-                "order_id": [f"o{n}" for n in range(40)],
-                "symbol": "BTC",
-                "time": times,
-                "side": ["long", "short"] * 20,
-                "value_usd": np.arange(1.0, 41.0) * 1000,
-                "status": "filled",
-                "fill_price_usd": 100.0,
-                "order_price_usd": 100.0,
-                "quantity": 10.0,
-                "filled_quantity": 10.0,
-                "fill_count": 1,
-            }
-        )
-    )
-
-
-@functools.cache
 def history() -> pd.DataFrame:
     frame = rates().to_series().reset_index().assign(resolution="1h", kind="sampled")
     return dd.tables.TABLES["funding_history"].conform(frame.assign(time=frame["time"].dt.tz_localize("UTC")))
-
-
-@functools.cache
-def book() -> pd.DataFrame:
-    return dd.orderbook.depth_history("BTC", "binance", "2026-06-29", "2026-06-29T03:00Z")
 
 
 @functools.cache

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from derivdata.analysis import backtest, funding, futures, liquidations
+from tests.plot import made as figures_made
 from tests.reliability.calls import made
-from tests.reliability.calls.walk import Calls
+from tests.reliability.calls.made import Calls
 
 __all__ = ["CALLS"]
 
@@ -99,13 +100,13 @@ CALLS: Calls = {
     "analysis.oi.share_trend": lambda: {"share": made.share()},
     "analysis.liquidations.branching_ratio": lambda: {"counts": made.counts()},
     "analysis.liquidations.bucket": lambda: {
-        "events": made.events(), "by": ("symbol",), "start": "2026-06-30 11:00", "end": "2026-06-30 12:00",
+        "events": figures_made.liquidated(), "freq": "1h", "by": ("symbol",),
     },
     "analysis.liquidations.cascades": lambda: {
-        "found": liquidations.clusters(made.events()), "min_count": 2, "min_usd": 1000.0, "quantile": 0.5,
-        "history": 1,
+        "found": liquidations.clusters(figures_made.liquidated()), "min_count": 2, "min_usd": 1000.0,
+        "quantile": 0.5, "history": 1,
     },
-    "analysis.liquidations.clusters": lambda: {"events": made.events(), "by": ("symbol",)},
+    "analysis.liquidations.clusters": lambda: {"events": figures_made.liquidated(), "by": ("symbol",)},
     "analysis.liquidations.imbalance": lambda: {"long_usd": 3.0, "short_usd": 1.0},
     "analysis.volatility.bars": lambda: {"price": made.amounts("price_usd"), "step": "4h"},
     "analysis.volatility.bipower": lambda: {"price": made.amounts("price_usd"), "window": "6h"},
