@@ -11,6 +11,7 @@ import xarray as xr
 
 from derivdata.analysis import smile
 from derivdata.analysis import surface as analysis
+from derivdata.analysis.panels import hours_of
 from derivdata.plot import interactive, style
 from derivdata.plot.fits import apart, at_the_money, days, expiry_label, fit_of, fitted, name_of, single
 from derivdata.plot.frames import Chain, Engine, Source, figure_function, finish, long_table
@@ -116,7 +117,7 @@ def venue_difference(
     data: Chain,
     *,
     reference: str = "deribit",
-    days: Sequence[float] = (7, 30, 90, 180),
+    tenors: Sequence[str | pd.Timedelta] = ("7d", "30d", "90d", "180d"),
     source: Source | None = None,
     ax: Axes | None = None,
 ) -> Axes:
@@ -129,8 +130,8 @@ def venue_difference(
         symbol on several venues in one frame, to which surfaces are fitted first.
     reference
         The venue that the others are compared with.
-    days
-        Times to expiry [days].
+    tenors
+        Times to expiry.
     source, ax
         As in every figure: see `derivdata.plot`.
 
@@ -146,10 +147,10 @@ def venue_difference(
     ValueError
         There is one venue only, or not the reference; several symbols or instants.
     """
-    if not len(days) or not all(0 < day < np.inf for day in days):
-        raise ValueError(f"days={list(days)!r} must be times to expiry, one at least")
+    if not tenors:
+        raise ValueError("tenors: one time to expiry is needed at least")
     fit = fit_of(data)
-    gap = _differences(fit, reference, days)
+    gap = _differences(fit, reference, [hours_of(tenor, "tenors") / 24.0 for tenor in tenors])
     rows = [(str(v), float(d)) for v in gap["exchange"].values for d in gap["days"].values]
     cells = 100 * gap.transpose("exchange", "days", "deviation").values.reshape(len(rows), -1)
     ax = style.axes(ax, size=style.row_size(len(rows), 0.26))

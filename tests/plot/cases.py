@@ -43,7 +43,7 @@ CASES: dict[str, Callable[..., Any]] = {
     "surface": lambda **k: plot.surface(made.chain(), **k),
     "term_structure_volatility": lambda **k: plot.term_structure(made.chain(), **k),
     "venue_difference": lambda **k: plot.venue_difference(
-        made.chains(), reference="alpha", days=(14, 60), **k
+        made.chains(), reference="alpha", tenors=("14d", "60d"), **k
     ),
     "strikes_open_interest": lambda **k: plot.strikes(made.chain(), expiry="2026-02-04", **k),
     "liquidations": lambda **k: plot.liquidations(made.liquidated(), coverage=WATCHED, **k),

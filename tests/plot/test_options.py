@@ -128,9 +128,9 @@ def test_a_history_of_several_symbols_is_refused() -> None:
 
 
 def test_two_points_above_is_two_points_above_and_beyond_the_expiries_there_is_none() -> None:
-    reverse = plot.venue_difference(made.chains(), reference="beta", days=(30,))
+    reverse = plot.venue_difference(made.chains(), reference="beta", tenors=["30d"])
     assert "-2.00" in [t.get_text() for t in reverse.texts]
-    ax = plot.venue_difference(made.chains(), reference="alpha", days=(30, 365))
+    ax = plot.venue_difference(made.chains(), reference="alpha", tenors=["30d", "365d"])
     [mesh] = ax.collections
     assert np.isnan(np.ma.filled(mesh.get_array().astype(float), np.nan)[1]).all()
     with pytest.raises(ValueError, match="reference='deribit' and one more venue are needed"):

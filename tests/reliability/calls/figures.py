@@ -37,5 +37,5 @@ CALLS: Calls = {
         "data": made.one_volatility(), "kind": "realised", "realised": made.one_volatility(), "symbol": "BTC",
     },
     "plot.orderbook_depth": lambda: {"data": figures_made.depths()},
-    "plot.venue_difference": lambda: {"data": made.venues(), "days": (40, 60)},
+    "plot.venue_difference": lambda: {"data": made.venues(), "tenors": ("40d", "60d")},
 }  # fmt: skip
