@@ -45,7 +45,6 @@ def funding() -> pd.DataFrame:
 
 
 def _sampled(exchange: Any, timestamp: Any, y: Any) -> pd.DataFrame:
-    """Hourly rates of BTC."""
     kind = {"symbol": "BTC", "resolution": "1h", "kind": "sampled"}
     return stated(rows("funding_history", exchange=exchange, timestamp=timestamp, y=y, **kind))
 
@@ -126,7 +125,6 @@ def option_trades() -> pd.DataFrame:
 
 
 def delivery_prices() -> pd.DataFrame:
-    """Two days of one venue."""
     times = [START + pd.Timedelta(hours, "h") for hours in (8, 32)]
     return stated(
         rows("delivery_prices", symbol="BTC", exchange="deribit", timestamp=times, price_usd=[99.0, 101.0])
@@ -155,7 +153,6 @@ def price() -> xr.DataArray:
 
 
 def volatility(level: float) -> xr.DataArray:
-    """Daily volatility that never moves."""
     times = pd.date_range(START.tz_localize(None), periods=10, freq="D").to_numpy()
     return xr.DataArray(np.full(10, level), {"time": times}, "time", "volatility", {"units": "1/√year"})
 
@@ -249,14 +246,12 @@ def chains() -> pd.DataFrame:
 
 
 def stated(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with a provenance."""
     frame.attrs["provenance"] = SAID
     return frame
 
 
 @functools.cache
 def fit() -> xr.Dataset:
-    """The surface of `chain`, fitted."""
     return surface.from_chain(chain(), method="essvi", weights="equal")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -87,18 +86,16 @@ def hashed(symbol: str) -> int:
 
 
 def sums_of(rows: pd.DataFrame, value: str) -> pd.DataFrame:
-    """Sums over the symbols of each venue, resolution and instant, row by row."""
-    cells: dict[tuple[str, str, pd.Timestamp], list[Any]] = {}
-    names = (rows[name] for name in ("symbol", "exchange", "resolution", "time", value))
-    for symbol, exchange, resolution, time, one in zip(*names, strict=True):
-        cell = cells.setdefault((str(exchange), str(resolution), time), [0.0, 0, 0])
-        if one == one:
-            cell[:] = cell[0] + one, cell[1] + 1, cell[2] ^ hashed(symbol)
-    keys, found = [*zip(*sorted(cells), strict=True)] or [()] * 3, [cells[key] for key in sorted(cells)]
-    columns = dict(zip(("exchange", "resolution"), keys[:2], strict=True))
-    return pd.DataFrame(columns, dtype=object).assign(
-        time=pd.DatetimeIndex(keys[2], dtype="datetime64[us, UTC]"),
-        value=np.array([total if count else np.nan for total, count, _ in found], float),
-        symbols=np.array([count for _, count, _ in found], np.int64),
-        symbol_hash=np.array([number for *_, number in found], np.uint64),
-    )
+    """Sums over the symbols of each venue, resolution and instant; hashes of those that have a value."""
+    names = np.array([hashed(symbol) for symbol in rows["symbol"].astype(str)], np.uint64)
+    there = names * rows[value].notna().to_numpy(np.uint64)
+    keys = ["exchange", "resolution", "time"]
+    plain = rows.astype({"exchange": str, "resolution": str}).assign(there=there, count=rows[value].notna())
+    cells = plain.groupby(keys)
+    return pd.DataFrame(
+        {
+            "value": cells[value].sum(min_count=1),
+            "symbols": cells["count"].sum().astype(np.int64),
+            "symbol_hash": cells["there"].agg(np.bitwise_xor.reduce).astype(np.uint64),
+        }
+    ).reset_index()

@@ -32,7 +32,6 @@ def at_the_money(chains: pd.DataFrame) -> pd.DataFrame:
 
 
 def liquidated(orders: pd.DataFrame, length: pd.Timedelta) -> pd.DataFrame:
-    """Value of whole orders by bucket, venue and side."""
     value, side = orders["value_usd"], orders["side"]
     parts = {
         "long_usd": value.where(side == "long", 0.0),

@@ -124,11 +124,8 @@ def test_only_historical_funding_is_limited() -> None:
     assert {a.status_code for a in others} == {200}
     assert some[0].headers["X-RateLimit-Remaining"] == "1"
     refused = next(a for a in some if a.status_code == 429)
-    assert refused.json()["retry_after"] == 1
     assert set(refused.json()) == {"error", "message", "retry_after"}
     assert refused.headers["Retry-After"] == "1"
-    assert refused.headers["X-RateLimit-Limit"] == "2"
-    assert refused.headers["X-RateLimit-Remaining"] == "0"
 
 
 def test_keyless_counts_as_team_by_address_and_known_keys_keep_their_tier() -> None:

@@ -27,30 +27,16 @@ def test_history_has_its_envelope(ask: Caller) -> None:
         "/funding/historical", symbol="ETH", start="2026-06-30T11:00Z", exchanges="binance,hyperliquid"
     )
     point = {"t": "2026-06-30T12:00:00Z", "timestamp": "2026-06-30T12:00:00Z", "y": -0.5}
-    assert body == {
-        "symbol": "ETH",
-        "unit": "bps_8h",
-        "resolution": "raw",
-        "series": {"binance": [point]},
-        "notices": [],
-    }
+    assert body.pop("series") == {"binance": [point]}
+    assert body == {"symbol": "ETH", "unit": "bps_8h", "resolution": "raw", "notices": []}
     body = ask.body("/oi/BTC/timeseries", start="2026-06-30T11:00Z")
-    rows = [("11:00", "binance", 999.58), ("11:00", "hyperliquid", 500.0)]
-    rows += [("12:00", "binance", 1000.0), ("12:00", "hyperliquid", 500.0)]
-    assert body == {
-        "symbol": "BTC",
-        "unit": "usd",
-        "resolution": "1h",
-        "data": [
-            {
-                "timestamp": f"2026-06-30T{t}:00Z",
-                "exchange": e,
-                "open_interest_usd": pytest.approx(v, abs=0.005),
-            }
-            for t, e, v in rows
-        ],
-        "notices": [],
-    }
+    rows = body.pop("data")
+    assert body == {"symbol": "BTC", "unit": "usd", "resolution": "1h", "notices": []}
+    assert [(row.pop("timestamp"), row.pop("exchange")) for row in rows] == [
+        (f"2026-06-30T{hour}:00:00Z", venue) for hour in (11, 12) for venue in ("binance", "hyperliquid")
+    ]
+    expected = [{"open_interest_usd": usd} for usd in (999.58, 500.0, 1000.0, 500.0)]
+    assert rows == [pytest.approx(each, abs=0.005) for each in expected]
     both = ask.body("/markets/symbols", exchanges="hyperliquid,binance")
     assert both == ask.body("/markets/symbols") == ask.body("/markets/symbols", exchanges="all")
 

@@ -100,7 +100,10 @@ def test_no_side_counts_in_the_total_alone_and_is_told() -> None:
             "total_usd": 123.0,
         }
         body = sided.body("/liquidations/history", start="2026-06-30T00:00Z", resolution="1h")
-        assert [row["date"][11:13] for row in body["data"]] == ["09", "10"]
+        assert [(row["date"][11:13], *row["exchanges"]["binance"].values()) for row in body["data"]] == [
+            ("09", 100.0, 0.0),
+            ("10", 0.0, 20.0),
+        ]
         assert body["notices"] == ["3.00 USD of liquidations are left out: their side is not known"]
         body = sided.body(
             "/liquidations/history", start="2026-06-30T09:00Z", end="2026-06-30T10:00Z", resolution="raw"

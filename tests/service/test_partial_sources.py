@@ -38,18 +38,16 @@ def test_settlements_stand_in_for_samples_that_are_missing() -> None:
 
 
 def test_what_is_not_held_is_refused_and_no_interval_is_made_up() -> None:
-    with serving(funding_settlements=market.settlements()) as ask:
-        error = ask.error("/funding/historical", 404, symbol="BTC")["error"]
-        assert error == (
-            "memory holds no funding_history, which this answer is made of; "
-            "it has funding_settlements: use dd.funding.settlements"
-        )
-    with serving(funding_history=market.funding()) as ask:
-        error = ask.error("/funding/settlement", 404, symbol="BTC")["error"]
-        assert error == (
-            "memory holds no funding_settlements, which this answer is made of; "
-            "it has funding_history: use dd.funding.history"
-        )
+    parts = {"history": market.funding(), "settlements": market.settlements()}
+    for held, lacks, path in (
+        ("settlements", "history", "/funding/historical"),
+        ("history", "settlements", "/funding/settlement"),
+    ):
+        with serving(**{f"funding_{held}": parts[held]}) as ask:
+            assert ask.error(path, 404, symbol="BTC")["error"] == (
+                f"memory holds no funding_{lacks}, which this answer is made of; "
+                f"it has funding_{held}: use dd.funding.{held}"
+            )
     with serving(funding_history=market.funding()) as ask:
         body = ask.body("/funding")
         assert body["funding_rates"]["binance"] == {"BTC": 1.0, "ETH": -0.5}

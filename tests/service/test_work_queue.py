@@ -38,7 +38,6 @@ class Work:
         return make
 
     async def began(self, number: int) -> list[str]:
-        """Wait until so many have started."""
 
         def wait() -> None:
             with self.change:
