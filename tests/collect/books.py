@@ -44,28 +44,6 @@ def _binance(_: Row, ms: int) -> Any:
     return {"lastUpdateId": 1, "E": ms, "T": ms, **_text()}
 
 
-def _bybit(params: Row, ms: int) -> Any:
-    sides = _text()
-    result = {"s": params["symbol"], "b": sides["bids"], "a": sides["asks"], "ts": ms, "u": 1, "seq": 1}
-    return {"retCode": 0, "retMsg": "OK", "result": result, "retExtInfo": {}, "time": ms}
-
-
-def _deribit(params: Row, ms: int) -> Any:
-    sides = _pairs(lambda price, coins: price * coins, float)  # USD: an inverse contract
-    result = {"instrument_name": params["instrument_name"], "timestamp": ms, "state": "open", **sides}
-    return {"jsonrpc": "2.0", "result": result, "usIn": ms * 1000, "usOut": ms * 1000 + 9}
-
-
-def _hyperliquid(params: Row, ms: int) -> Any:
-    levels = [[{"px": str(p), "sz": str(c), "n": 1} for p, c in side] for side in (BIDS, ASKS)]
-    return {"coin": params["coin"], "time": ms, "levels": levels}
-
-
-def _kucoin(params: Row, ms: int) -> Any:
-    sides = _pairs(lambda _, coins: round(coins * 1000))  # contracts of 0.001
-    return {"code": "200000", "data": {"symbol": params["symbol"], "sequence": 1, **sides, "ts": ms * 10**6}}
-
-
 def _bitmex(params: Row, ms: int) -> Any:
     """A row a level and side, of contracts of 0.0001 coins."""
     always = {"symbol": params["symbol"], "id": 1, "timestamp": iso(ms)}
@@ -76,28 +54,31 @@ def _bitmex(params: Row, ms: int) -> Any:
     ]
 
 
-def _backpack(_: Row, ms: int) -> Any:
-    """The best bid comes last."""
-    sides = _text()
-    return {"bids": sides["bids"][::-1], "asks": sides["asks"], "lastUpdateId": "1", "timestamp": ms * 1000}
-
-
 BOOKS: dict[tuple[str, str], Callable[[Row, int], Any]] = {
     ("binance", "/fapi/v1/depth"): _binance,
-    ("bybit", "/v5/market/orderbook"): _bybit,
+    ("bybit", "/v5/market/orderbook"): lambda params, ms: {"retCode": 0, "time": ms, "result": {
+        "s": params["symbol"], "b": _text()["bids"], "a": _text()["asks"], "ts": ms, "u": 1, "seq": 1
+    }},
     ("okx", "/market/books"): lambda _, ms: {  # contracts of 0.01
         "code": "0", "msg": "", "data": [{**_text(100, "0", "1"), "ts": str(ms)}]
     },
-    ("hyperliquid", "/info l2Book"): _hyperliquid,
+    ("hyperliquid", "/info l2Book"): lambda params, ms: {"coin": params["coin"], "time": ms, "levels": [
+        [{"px": str(p), "sz": str(c), "n": 1} for p, c in side] for side in (BIDS, ASKS)
+    ]},
     ("gateio", "/order_book"): lambda _, ms: {  # contracts of 0.0001
         "current": ms / 1000, "update": ms / 1000, **_named("p", "s", 10_000)
     },
-    ("deribit", "/get_order_book"): _deribit,
+    ("deribit", "/get_order_book"): lambda params, ms: {"jsonrpc": "2.0", "result": {
+        "instrument_name": params["instrument_name"], "timestamp": ms, "state": "open",
+        **_pairs(lambda price, coins: price * coins, float)  # USD: an inverse contract
+    }},
     ("paradex", "/orderbook/"): lambda params, ms: {
         "market": params["market"], "seq_no": 1, "last_updated_at": ms, **_text()
     },
     ("aster", "/fapi/v1/depth"): _binance,
-    ("kucoin", "/level2/snapshot"): _kucoin,
+    ("kucoin", "/level2/snapshot"): lambda params, ms: {"code": "200000", "data": {  # contracts of 0.001
+        "symbol": params["symbol"], "ts": ms * 10**6, **_pairs(lambda _, coins: round(coins * 1000))
+    }},
     ("dydx", "/orderbooks/"): lambda *_: _named("price", "size"),
     ("bingx", "/quote/depth"): lambda _, ms: {"code": 0, "msg": "", "data": {"T": ms, **_text()}},
     ("phemex", "/md/v2/orderbook"): lambda params, ms: {"error": None, "id": 0, "result": {
@@ -110,5 +91,7 @@ BOOKS: dict[tuple[str, str], Callable[[Row, int], Any]] = {
     ("edgex", "/quote/getDepth"): lambda params, _: {"code": "SUCCESS", "data": [
         {"contractId": params["contractId"], "depthType": "SNAPSHOT", **_named("price", "size")}
     ]},
-    ("backpack", "/depth"): _backpack,
+    ("backpack", "/depth"): lambda _, ms: {  # the best bid comes last
+        **_text(), "bids": _text()["bids"][::-1], "lastUpdateId": "1", "timestamp": ms * 1000
+    },
 }  # fmt: skip

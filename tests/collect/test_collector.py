@@ -128,6 +128,21 @@ def test_rows_without_a_stamp_bear_the_instant_at_which_their_answer_arrived(
     assert set(_rows(archive, "oi_history")["time"]) == {sent[0]}
 
 
+def test_a_list_that_fails_leaves_the_older_one_in_use_and_is_asked_for_again(
+    made, archive, fakes, clock
+) -> None:
+    collector = made("okx", names=["funding_history"])
+    collector.once()
+    clock.wait(3600)
+    fakes.faults["okx"] = ["page"]
+    collector.once()
+    assert set(collector.failed) == {"okx /api/v5/public/instruments?instType=SWAP"}
+    clock.wait(60)
+    collector.once()
+    assert collector.failed == {}
+    assert len(_rows(archive, "funding_history")) == 3 * 2
+
+
 def test_a_request_of_five_minutes_that_fails_is_left_for_five_minutes_and_waits_briefly(
     made, archive, fakes, clock
 ) -> None:

@@ -114,7 +114,9 @@ def _is_refilled(archive: Archive, exchange: str) -> bool:
     return set(mine["table"]) >= {"funding_settlements"}
 
 
-def test_a_refill_that_is_done_is_counted_and_the_next_begins_with_the_next_hour(collected, archive) -> None:
+def test_a_refill_that_is_done_is_counted_and_the_next_begins_with_the_next_hour(
+    collected, archive, threads
+) -> None:
     found = collected(6, "hyperliquid")
     written = [
         (f"{m.time:%H:%M}", m.rows["funding_settlements"]) for m in found if "funding_settlements" in m.rows
@@ -123,6 +125,9 @@ def test_a_refill_that_is_done_is_counted_and_the_next_begins_with_the_next_hour
     hour = pd.Timestamp("2026-01-20T11:00:00", tz="UTC")
     paid = archive.read("funding_settlements", hour, hour + pd.Timedelta(1, "h"))
     assert paid["time"].tolist() == [hour], "the payment of the hour itself, three minutes after it"
+    sent = sorted(at for *_, at in threads.log)
+    apart = min(late - early for early, late in pairwise(sent))
+    assert apart > pd.Timedelta(3, "s"), "polls and refills take turns, of 4 s each"
 
 
 def test_what_goes_wrong_in_a_refill_arrives(collected, threads, monkeypatch) -> None:
