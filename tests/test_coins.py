@@ -75,6 +75,8 @@ def test_contracts_whose_prices_disagree_are_refused_by_name() -> None:
         dd.panel(other, by="coin")
     with pytest.raises(ValueError, match=message):
         dd.panel(rates({("PEPE", "okx"): [1.0, 2.0, 3.0]}), by="coin", prices=other)
+    with pytest.raises(ValueError, match="prices= is for by='coin'"):
+        dd.panel(prices(), prices=other)
 
 
 def test_one_instant_that_is_off_is_no_other_coin() -> None:
@@ -107,8 +109,3 @@ def test_what_cannot_be_joined_is_refused_and_neither_added_up_nor_dropped(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         dd.panel(data, by="coin")
-
-
-def test_prices_without_coins_are_refused() -> None:
-    with pytest.raises(ValueError, match="prices= is for by='coin'"):
-        dd.panel(prices(), prices=prices())

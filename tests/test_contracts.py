@@ -18,36 +18,18 @@ def test_quotes_and_separators_are_removed(name: str, symbol: str, quote: str) -
     assert contract(name) == (symbol, quote)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "FDUSD",
-        "DEUSD",
-        "TUSD",
-        "USDT",
-        "USDC",
-        "DUST",
-        "TRUST",
-        "RUST",
-        "PERP",
-        "SUPER",
-        "SUPERP",
-        "ROBUST",
-        "STARDUST",
-    ],
-)
+@pytest.mark.parametrize("name", "FDUSD TUSD USDT USDC DUST TRUST PERP SUPERP ROBUST".split())
 def test_assets_whose_name_ends_like_a_quote_stay_whole(name: str) -> None:
     assert contract(name) == (name, "")
     assert contract(f"{name}USDT") == (name, "USDT")
     assert contract(f"{name}-USD") == (name, "USD")
 
 
-NO_PERPETUALS = ["BTC-27JUN25", "BTCUSDT_250627", "BTC-EUR", "BTCFDUSD", "BTC-FDUSD", ""]
-USD_OR_BUSD = ["BOBUSD", "ORBUSD", "BOBUSDPERP"]
+NO_PERPETUALS = ["BTC-27JUN25", "BTCUSDT_250627", "BTC-EUR", "BTCFDUSD", "BTC-FDUSD", "BOBUSD", ""]
 OF_A_DEX = ["xyz:tsla", "xyz:TSLA", "xyz:usd", "flx:BTCUSD"]
 
 
-@pytest.mark.parametrize("name", NO_PERPETUALS + USD_OR_BUSD + OF_A_DEX)
+@pytest.mark.parametrize("name", NO_PERPETUALS + OF_A_DEX)
 def test_what_is_no_perpetual_against_one_known_quote_stays_whole(name: str) -> None:
     assert contract(name) == (name, "")
 
@@ -58,38 +40,20 @@ def test_priority_is_that_of_the_api() -> None:
     assert sorted(names, key=lambda name: contract(name).rank) == names[::-1]
 
 
-@pytest.mark.parametrize(
-    ("name", "slug"),
-    [
-        ("binance", "binance"),
-        (" Binance ", "binance"),
-        ("htx", "huobi"),
-        ("HTX", "huobi"),
-        ("gate", "gateio"),
-        ("Gate.io", "gateio"),
-        ("Crypto.com", "cryptocom"),
-        ("okex", "okx"),
-        ("COINBASE US", "coinbaseus"),
-        ("01", "zo"),
-        ("WOOFI", "woofipro"),
-        ("My-Venue", "my-venue"),
-    ],
-)
-def test_other_names_of_venues(name: str, slug: str) -> None:
-    assert venue_slug(name) == slug
-
-
-def test_a_slug_is_its_own() -> None:
-    assert [venue_slug(slug) for slug in VENUES] == list(VENUES)
+def test_other_names_of_venues() -> None:
+    others = {
+        " Binance ": "binance", "HTX": "huobi", "gate": "gateio", "Gate.io": "gateio", "okex": "okx",
+        "Crypto.com": "cryptocom", "COINBASE US": "coinbaseus", "01": "zo", "My-Venue": "my-venue",
+    }  # fmt: skip
+    assert {name: venue_slug(name) for name in others} == others
+    assert [venue_slug(slug) for slug in VENUES] == list(VENUES), "a slug is its own"
 
 
 @pytest.mark.parametrize(
     ("name", "coin", "many"),
     [
-        ("BTC", "BTC", 1),
         ("kPEPE", "PEPE", 1_000),
         ("1000PEPE", "PEPE", 1_000),
-        ("1000PEPEUSDT", "PEPE", 1_000),
         ("1000PEPE-USDT", "PEPE", 1_000),
         ("1000 PEPE", "PEPE", 1_000),
         ("10000CATUSDTM", "CAT", 10_000),
@@ -97,8 +61,6 @@ def test_a_slug_is_its_own() -> None:
         ("1000000BABYDOGE", "BABYDOGE", 1_000_000),
         ("1MBABYDOGE", "BABYDOGE", 1_000_000),
         ("1INCH", "1INCH", 1),
-        ("1CAT", "1CAT", 1),
-        ("KAVA", "KAVA", 1),
         ("xyz:TSLA", "xyz:TSLA", 1),
         ("BTC-27DEC24", "BTC-27DEC24", 1),
         ("XBTUSDTM", "BTC", 1),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,14 +43,6 @@ def test_threads_that_meet_a_struct_together_read_it() -> None:
 
 def test_no_function_gives_json_decode_a_struct() -> None:
     """At the top of a module it may: one thread imports it."""
-    found = [
-        path.relative_to(PACKAGE).as_posix()
-        for path in PACKAGE.rglob("*.py")
-        for function in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-        for call in ast.walk(function)
-        if isinstance(call, ast.Call)
-        and ast.unparse(call.func) in ("msgspec.json.decode", "msgspec.convert")
-        and any(keyword.arg == "type" for keyword in call.keywords)
-    ]
-    assert found == ["sources/archive/importing/readers.py"]  # list[Any]: no struct
+    called = re.compile(r"(?m)^ .*msgspec\.(json\.decode|convert)\((.*\n? .*)\btype=")
+    found = [path.name for path in PACKAGE.rglob("*.py") if called.search(path.read_text("utf-8"))]
+    assert found == ["readers.py"]  # list[Any]: no struct

@@ -72,13 +72,6 @@ def test_the_package_imports_each_base_dependency_and_nothing_else() -> None:
     assert len(base) <= 17
 
 
-def test_each_base_dependency_has_its_reason_beside_it() -> None:
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    lines = text.partition("\ndependencies = [\n")[2].partition("\n]\n")[0].splitlines()
-    assert len(lines) == len(PROJECT["dependencies"])
-    assert all(line.partition('",  # ')[2] for line in lines)
-
-
 def test_what_is_imported_on_demand_is_of_the_extra_that_is_named() -> None:
     on_demand = extras_imported()
     assert {"shtab", "s3fs", "websockets.sync.client", "dask.array"} <= on_demand.keys()
@@ -94,11 +87,7 @@ def test_all_is_every_extra() -> None:
 @pytest.mark.parametrize(
     ("module", "call", "message"),
     [
-        (
-            "s3fs",
-            lambda: open_archive("s3://bucket/x"),
-            r"an archive on s3:// needs s3fs, which is not installed: pip install 'derivdata\[s3\]'",
-        ),
+        ("s3fs", lambda: open_archive("s3://bucket/x"), r"on s3:// needs s3fs, .*install 'derivdata\[s3\]'"),
         (
             "websockets.sync.client",
             lambda: VenueStream(VENUES["bybit"], VENUES["bybit"].stream, list, None),  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 import derivdata as dd
-from derivdata.tables import TABLES
+from tests.support.rows import rows
 
 NAMES = ["funding", "oi", "volume", "price", "basis", "positioning", "iv30"]
 START, END = "2026-06-29T00:00", "2026-06-29T12:00"
@@ -32,8 +32,8 @@ def _sample(found: xr.Dataset) -> None:
 
 def rows_of(table: pd.DataFrame, venue: str) -> pd.Series:
     """The one column of numbers of BTC at a venue, by instant."""
-    rows = table[(table["symbol"] == "BTC") & (table["exchange"] == venue)].set_index("time")
-    return rows.select_dtypes("float64").iloc[:, 0].tz_localize(None)
+    there = table[(table["symbol"] == "BTC") & (table["exchange"] == venue)].set_index("time")
+    return there.select_dtypes("float64").iloc[:, 0].tz_localize(None)
 
 
 def test_a_bucket_counts_from_its_end_and_a_price_from_its_instant(found: xr.Dataset) -> None:
@@ -42,8 +42,8 @@ def test_a_bucket_counts_from_its_end_and_a_price_from_its_instant(found: xr.Dat
     assert grid.equals(pd.date_range(START, periods=12, freq="h", unit="us"))
     fetchers = {"funding": dd.funding.history, "oi": dd.oi.history, "volume": dd.volume.history}
     for name, fetch in fetchers.items():
-        rows = rows_of(fetch("BTC", pd.Timestamp(START) - HOUR, END, venues=VENUES), "okx")
-        assert found[name].sel(symbol="BTC", exchange="okx").values.tolist() == rows[grid - HOUR].tolist()
+        there = rows_of(fetch("BTC", pd.Timestamp(START) - HOUR, END, venues=VENUES), "okx")
+        assert found[name].sel(symbol="BTC", exchange="okx").values.tolist() == there[grid - HOUR].tolist()
     mark = rows_of(dd.prices.history("BTC", START, END, venues=VENUES), "bybit")
     index = rows_of(dd.prices.history("BTC", START, END, venues=VENUES, kind="index"), "bybit")
     assert found["price"].sel(symbol="BTC", exchange="bybit").values.tolist() == mark[grid].tolist()
@@ -59,17 +59,18 @@ def test_a_symbol_without_options_has_no_volatility_and_is_named() -> None:
         some = dd.features(["DOGE", "BTC"], START, ["iv30"], end=END)["iv30"]
     assert str(notices[-1].message).startswith("iv30 of DOGE is missing: /options/atm-history: no options of")
     assert some.notnull().all("time").to_series().to_dict() == {"DOGE": False, "BTC": True}
+    assert dd.features("BTC", START, "iv999", end=END)["iv999"].isnull().all(), "beyond the last expiry"
     with pytest.warns(dd.errors.DataNotice), pytest.raises(dd.errors.BadRequest, match="no options of DOGE"):
         dd.features("DOGE", START, ["iv30"], end=END)
 
 
 def test_the_volatility_is_that_of_an_hour_before_linear_in_total_variance(found: xr.Dataset) -> None:
     assert found["iv30"].dims == ("symbol", "time")
-    rows = dd.options.atm_history("ETH", "deribit", START, END)
-    rows = rows[rows["time"] == pd.Timestamp("2026-06-29T05:00Z")].sort_values("expiry")
-    days = [(expiry - rows["time"].iloc[0]).total_seconds() / 86400 for expiry in rows["expiry"]]
+    curve = dd.options.atm_history("ETH", "deribit", START, END)
+    curve = curve[curve["time"] == pd.Timestamp("2026-06-29T05:00Z")].sort_values("expiry")
+    days = [(expiry - curve["time"].iloc[0]).total_seconds() / 86400 for expiry in curve["expiry"]]
     later = next(place for place, length in enumerate(days) if length > 30)
-    (t1, t2), (v1, v2) = days[later - 1 : later + 1], rows["iv"].iloc[later - 1 : later + 1]
+    (t1, t2), (v1, v2) = days[later - 1 : later + 1], curve["iv"].iloc[later - 1 : later + 1]
     total = v1**2 * t1 + (v2**2 * t2 - v1**2 * t1) * (30 - t1) / (t2 - t1)
     value = found["iv30"].sel(symbol="ETH", time="2026-06-29T06:00").item()
     assert value == pytest.approx(math.sqrt(total / 30), rel=1e-12)
@@ -103,14 +104,10 @@ def test_units_and_origin_are_stated(found: xr.Dataset) -> None:
 
 def test_a_value_that_is_older_than_allowed_is_missing(tmp_path: Path) -> None:
     """Prices of 0 to 2 and of 7 o'clock: twice the step is young enough unless another age is given."""
-    rows = pd.DataFrame(
-        {
-            "symbol": "BTC", "exchange": "okx", "kind": "mark", "resolution": "1h",
-            "time": pd.DatetimeIndex([f"2026-06-01T{hour:02d}:00Z" for hour in (0, 1, 2, 7)]),
-            "price_usd": [10.0, 11.0, 12.0, 17.0],
-        }
-    )  # fmt: skip
-    dd.open_archive(tmp_path / "made").append("prices_history", TABLES["prices_history"].conform(rows))
+    stamps = [f"2026-06-01T{hour:02d}:00:00Z" for hour in (0, 1, 2, 7)]
+    marks = {"symbol": "BTC", "exchange": "okx", "kind": "mark", "resolution": "1h"}
+    frame = rows("prices_history", timestamp=stamps, y=[10.0, 11.0, 12.0, 17.0], **marks)
+    dd.open_archive(tmp_path / "made").append("prices_history", frame)
     dd.connect(str(tmp_path / "made"), now="2026-06-01T08:00")
     nan = float("nan")
     for age, expected in (
@@ -119,10 +116,6 @@ def test_a_value_that_is_older_than_allowed_is_missing(tmp_path: Path) -> None:
     ):
         found = dd.features("BTC", "2026-06-01", "price", end="2026-06-01T08:00", max_age=age)
         np.testing.assert_array_equal(found["price"].values, [[expected]])
-
-
-def test_a_maturity_beyond_the_listed_expiries_has_no_volatility() -> None:
-    assert bool(dd.features("BTC", START, "iv999", end=END)["iv999"].isnull().all())
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,11 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata.client import transport
-from derivdata.client.transport.session import request_of
 from derivdata.errors import DataNotice, SchemaError
 from derivdata.sources import service
-from derivdata.support import times
 from derivdata.tables.definitions import OPEN_TABLES
 from tests.test_fetch import DAY, FIRST, NOON, fetched
+from tests.test_fetch_validation import always, answering
 
 WEEK = pd.Timedelta("7D")
 
@@ -95,21 +93,6 @@ def test_numerals_that_a_float_would_change_stay_as_they_arrive(arrived: list[An
     assert OPEN_TABLES["hip3_by_dex"].build(rows)["number"].tolist() == kept
 
 
-class Asked:
-    """A service that answers every request with one body, and keeps what it was asked."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, body: dict[str, Any] | None = None) -> None:
-        self.queries: list[dict[str, str]] = []
-        self.body = {"success": True} if body is None else body
-        patch.setattr(transport, "get", self.answer)
-        patch.setattr(times, "asof", lambda: NOON)
-
-    def answer(self, endpoint: Any, params: dict[str, Any], **_: Any) -> Any:
-        request = request_of(endpoint, params)
-        self.queries.append(dict(request.query))
-        return transport.Answer(dict(self.body), NOON, request, "0" * 64, (), "here", False)
-
-
 @pytest.mark.parametrize(
     ("window", "sent"),
     [
@@ -121,11 +104,11 @@ class Asked:
     ],
 )
 def test_a_window_that_has_a_name_or_that_none_holds_is_asked_for_as_it_is(
-    window: Any, sent: str | None, monkeypatch: pytest.MonkeyPatch
+    window: Any, sent: str | None
 ) -> None:
-    asked = Asked(monkeypatch)
-    dd.hip3.by_dex(window)
-    assert asked.queries == [{} if sent is None else {"range": sent}]
+    with answering(always({"success": True})) as asked:
+        dd.hip3.by_dex(window)
+    assert [dict(request.query) for request in asked] == [{} if sent is None else {"range": sent}]
 
 
 @pytest.mark.parametrize(
@@ -138,13 +121,13 @@ def test_a_window_that_has_a_name_or_that_none_holds_is_asked_for_as_it_is(
         (lambda: dd.builders.dashboard("25h"), "7d"),
     ],
 )
-def test_another_window_is_answered_by_the_shortest_that_holds_it(
-    call: Any, sent: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = Asked(monkeypatch)
-    with pytest.warns(DataNotice, match=f"is answered by range={sent}") as caught:
+def test_another_window_is_answered_by_the_shortest_that_holds_it(call: Any, sent: str) -> None:
+    with (
+        answering(always({"success": True})) as asked,
+        pytest.warns(DataNotice, match=f"is answered by range={sent}") as caught,
+    ):
         call()
-    assert asked.queries == [{"range": sent}]
+    assert [dict(request.query) for request in asked] == [{"range": sent}]
     assert {w.filename for w in caught} == {__file__}
 
 
@@ -162,11 +145,9 @@ def test_sums_of_two_hours_are_those_of_four_and_say_so() -> None:
         ({}, []),
     ],
 )
-def test_an_empty_list_is_no_rows(
-    by_dex: dict[str, Any], rows: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Asked(monkeypatch, {"success": True, "data": [], "by_dex": by_dex})
-    frame = dd.hip3.oi_trends_total()
+def test_an_empty_list_is_no_rows(by_dex: dict[str, Any], rows: list[tuple[str, int]]) -> None:
+    with answering(always({"success": True, "data": [], "by_dex": by_dex})):
+        frame = dd.hip3.oi_trends_total()
     assert frame["part"].tolist() == ["answer", *["by_dex"] * len(rows)]
     assert "data" not in frame
     if rows:

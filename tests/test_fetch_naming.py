@@ -6,23 +6,16 @@ import re
 import warnings
 from typing import Any
 
-import pandas as pd
 import pytest
 
 import derivdata as dd
 from derivdata.errors import DataNotice, NotFound
 from derivdata.tables.endpoints import Request
+from tests.support.rows import rows
 from tests.test_fetch_validation import DAY, STAMP, always, answering, history
 
-RATES = pd.DataFrame(
-    {
-        "symbol": "BTC",
-        "exchange": ["binance", "okx"],
-        "time": pd.Timestamp("2026-01-01", tz="UTC"),
-        "rate_bps_8h": [1.0, 2.0],
-        "kind": "sampled",
-    }
-)
+PLACE = {"symbol": "BTC", "exchange": ["binance", "okx"], "timestamp": STAMP}
+RATES = rows("funding_snapshot", **PLACE, rate_bps_8h=1.0, kind="sampled")
 
 
 def asked(call: Any, body: Any) -> dict[str, str]:
@@ -38,8 +31,8 @@ def asked(call: Any, body: Any) -> dict[str, str]:
 def test_contracts_are_read_as_their_asset(name: str) -> None:
     body = history({"timestamp": STAMP, "y": 1.0})
     assert asked(lambda: dd.funding.history(name, *DAY), body)["symbol"] == "BTC"
-    rows = {"symbol": "BTC", "unit": "usd", "resolution": "1h", "data": []}
-    assert asked(lambda: dd.oi.history(name, *DAY), rows)["path"] == "/oi/BTC/timeseries"
+    held = {"symbol": "BTC", "unit": "usd", "resolution": "1h", "data": []}
+    assert asked(lambda: dd.oi.history(name, *DAY), held)["path"] == "/oi/BTC/timeseries"
     chain = {"symbol": "BTC", "exchange": "deribit", "instruments": []}
     assert asked(lambda: dd.options.snapshot(name, "Deribit"), chain) == {
         "path": "/options/snapshot",

@@ -40,8 +40,3 @@ def test_analysis_and_figures_take_them_too(rates: pd.DataFrame) -> None:
     assert other["present"].tolist() == one["present"].tolist() == [168] * 4
     ax = dd.plot.funding_history(polars.from_pandas(rates), symbol="BTC", source=rates, step="1h")
     assert len(ax.lines[0].get_xdata()) == 168
-
-
-def test_what_is_no_table_is_still_refused() -> None:
-    with pytest.raises(TypeError, match=r"table must be a pandas\.DataFrame, not list"):
-        dd.panel([1, 2])  # type: ignore[arg-type]

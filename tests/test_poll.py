@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any
 
 import msgspec
@@ -20,7 +20,7 @@ from derivdata.errors import DataNotice
 from derivdata.support import times
 from derivdata.tables import endpoints
 
-START = pd.Timestamp("2026-06-30T12:00", tz="UTC")
+START, NONE = pd.Timestamp("2026-06-30T12:00", tz="UTC"), dt.timedelta(0)
 
 
 class Feed:
@@ -32,7 +32,7 @@ class Feed:
     def __init__(self, lacks: str, late: dict[int, int] | None = None, step: float = 1.0) -> None:
         self.now = START
         self.lacks = lacks
-        self.late = late or {}
+        self.late = {number: dt.timedelta(seconds=length) for number, length in (late or {}).items()}
         self.step = step
         self.asked: list[dict[str, str]] = []
 
@@ -42,18 +42,10 @@ class Feed:
     def stamp(self, number: int) -> dt.datetime:
         return START.to_pydatetime() + dt.timedelta(seconds=number * self.step)
 
-    def delay(self, number: int) -> dt.timedelta:
-        return dt.timedelta(seconds=self.late.get(number, 0))
-
     def event(self, number: int) -> dict[str, Any]:
-        return {
-            "timestamp": times.iso(pd.Timestamp(self.stamp(number))),
-            "exchange": "okx",
-            "symbol": "BTC",
-            "side": "long",
-            "oid": str(number),
-            "usd_value": float(number + 600),
-        }
+        event = {"exchange": "okx", "symbol": "BTC", "side": "long", "oid": str(number)}
+        stamp = times.iso(pd.Timestamp(self.stamp(number)))
+        return event | {"timestamp": stamp, "usd_value": float(number + 600)}
 
     def answer(self, endpoint: Any, params: dict[str, Any], *, into: Any, until: Any = None) -> Any:
         request = request_of(endpoint, params)
@@ -61,7 +53,7 @@ class Feed:
         self.asked.append(query)
         since = dt.datetime.fromtimestamp(int(query["since"]) / 1000, dt.UTC)
         limit = int(query["limit"])
-        found = [n for n in range(-600, 600) if since < self.stamp(n) <= self.now - self.delay(n)]
+        found = [n for n in range(-600, 600) if since < self.stamp(n) <= self.now - self.late.get(n, NONE)]
         sent = [self.event(n) for n in (found[:limit] if self.lacks == "newest" else found[-limit:])]
         body = msgspec.json.decode(msgspec.json.encode({"events": sent}), type=into)
         return transport.Answer(body, self.now, request, "0" * 64, (), "feed", False)
@@ -90,12 +82,20 @@ def missed(frames: list[pd.DataFrame]) -> list[list[str]]:
     return [span for frame in frames for span in dd.provenance(frame)["coverage"]["missed"]]
 
 
+def covered_without_a_hole(frames: list[pd.DataFrame], start: str) -> None:
+    spans = observed(*frames)
+    assert spans["start"].iloc[0] == START - pd.Timedelta(start)
+    assert (spans["start"].iloc[1:].to_numpy() == spans["end"].iloc[:-1].to_numpy()).all()
+    assert missed(frames) == []
+
+
 def test_every_order_comes_once_even_if_late(feed: Feed) -> None:
     frames = list(islice(dd.liquidations.poll("10s", every=10, sleep=feed.sleep), 12))
     numbers = numbers_of(frames)
     assert len(numbers) == len(set(numbers))
     assert set(range(-9, 101)) <= set(numbers), "those that reached the store late are there too"
     assert 25 in [int(n) for n in frames[4]["order_id"]], "stored 12 s after its own time"
+    covered_without_a_hole(frames, "10s")
     for frame in frames:
         pd.testing.assert_frame_equal(dd.tables.TABLES["liquidations_events"].conform(frame), frame)
 
@@ -104,15 +104,7 @@ def test_the_service_is_asked_with_since_and_never_with_min_usd(feed: Feed) -> N
     frames = list(islice(dd.liquidations.poll("10s", every=10, min_usd=620, sleep=feed.sleep), 5))
     assert all(set(query) == {"since", "limit"} for query in feed.asked)
     assert min(v for frame in frames for v in frame["value_usd"]) == 620.0
-
-
-def test_coverage_is_whole_while_no_answer_is_full(feed: Feed) -> None:
-    frames = list(islice(dd.liquidations.poll("10s", every=10, sleep=feed.sleep), 4))
-    spans = observed(*frames)
-    assert spans["start"].iloc[0] == START - pd.Timedelta("10s")
-    assert spans["end"].iloc[-1] == START + pd.Timedelta("30s")
-    assert (spans["start"].iloc[1:].to_numpy() == spans["end"].iloc[:-1].to_numpy()).all()
-    assert all(not dd.provenance(frame)["coverage"]["missed"] for frame in frames)
+    assert dd.liquidations.events(since="10s", min_usd=638)["value_usd"].tolist() == [638.0, 639.0, 640.0]
 
 
 def test_a_full_answer_that_lacks_the_oldest_says_what_it_may_have_lost() -> None:
@@ -133,10 +125,7 @@ def test_a_full_answer_that_lacks_the_newest_is_gone_on_from_and_misses_nothing(
     numbers = numbers_of(frames)
     assert len(numbers) == len(set(numbers))
     assert set(range(-299, 1)) <= set(numbers)
-    assert missed(frames) == []
-    spans = observed(*frames)
-    assert spans["start"].iloc[0] == START - pd.Timedelta("300s")
-    assert (spans["start"].iloc[1:].to_numpy() == spans["end"].iloc[:-1].to_numpy()).all()
+    covered_without_a_hole(frames, "300s")
 
 
 def test_a_feed_with_more_orders_in_half_a_minute_than_an_answer_holds_goes_on() -> None:
@@ -184,17 +173,14 @@ def test_one_full_answer_tells_and_claims_only_what_lies_between_its_orders(lack
 def test_over_the_local_service_the_feed_is_the_store_and_small_answers_bring_every_order() -> None:
     dd.connect("sample")
     whole = dd.liquidations.events(since="30m", limit=5000)
-    parts = []
-    for frame in dd.liquidations.poll("30m", limit=20, sleep=lambda _: None):
-        parts.append(frame)
-        if frame.empty:
-            break
-    assert set(whole["order_id"]) <= {i for frame in parts for i in frame["order_id"]}
-    assert sum(map(len, parts)) == len({i for frame in parts for i in frame["order_id"]})
+    polled = dd.liquidations.poll("30m", limit=20, sleep=lambda _: None)
+    parts = list(takewhile(len, polled))
+    orders = [order for frame in parts for order in frame["order_id"]]
+    assert set(whole["order_id"]) <= set(orders)
+    assert len(orders) == len(set(orders))
     assert missed(parts) == []
     dd.connect("sample")
     assert endpoints.LIQUIDATIONS_EVENTS.fresh_seconds <= 10
     frames = list(islice(dd.liquidations.poll("2h", limit=5000, sleep=lambda _: None), 3))
-    whole = dd.liquidations.events(since="2h", limit=5000)
-    assert len(frames[0]) >= len(whole) > 0
+    assert len(frames[0]) >= len(dd.liquidations.events(since="2h", limit=5000)) > 0
     assert [len(frame) for frame in frames[1:]] == [0, 0], "the clock stands still: nothing new, no repeats"

@@ -292,23 +292,17 @@ def test_chains_that_cannot_be_used_are_said(tmp_path: Path) -> None:
     assert "The source has nothing to summarise" in text
 
 
-def test_an_attribution_is_a_visible_link(tmp_path: Path) -> None:
+def test_a_source_is_named_as_its_author_would_and_its_attribution_is_a_visible_link(tmp_path: Path) -> None:
     dd.connect("sample", attribution_url="https://data.example.org/about")
-    text = reported(tmp_path, "BTC", window="1d", sections=["funding"])
+    options = {"window": "1d", "venues": ["okx"], "sections": ["funding"]}
+    text = reported(tmp_path, "BTC", **options, source_text="Example & Co., CC BY 4.0")
     link = '<a href="https://data.example.org/about">https://data.example.org/about</a>'
     assert f"Funding rate data provided by {link}" in text
     [figure, *_] = re.findall(r"<figure>.*?</figure>", text, flags=re.S)
     assert '<a xlink:href="https://data.example.org/about"' in figure
-
-
-def test_a_source_is_named_as_its_author_would(tmp_path: Path) -> None:
-    out, text = tmp_path / "r.html", "Example & Co., CC BY 4.0"
-    dd.connect("sample")
-    dd.report("BTC", out=out, window="1d", venues=["okx"], sections=["funding"], source_text=text)
-    page = out.read_text()
-    assert "Source: Example &amp; Co., CC BY 4.0. Window: " in page
-    assert page.count("source: Example &amp; Co., CC BY 4.0 · synthetic") == page.count("<svg") > 1
-    assert "source: sample" not in page
+    assert "Source: Example &amp; Co., CC BY 4.0. Window: " in text
+    assert text.count("source: Example &amp; Co., CC BY 4.0 · synthetic") == text.count("<svg") > 1
+    assert "source: sample" not in text
 
 
 def test_the_api_warns_of_its_own_data(tmp_path: Path) -> None:
@@ -390,9 +384,8 @@ def test_an_unknown_symbol_fails_and_leaves_the_file_that_was_there(
     assert main(["report", source, "--symbols", "BTC", "NOPE", "--window", "1d", "--out", str(out)]) == 1
     assert "NOPE" in capsys.readouterr().err
     assert out.read_text() == "before"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.html", "rates"], (
-        "nothing is left beside it"
-    )
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["r.html", "rates"], "nothing is left beside it"
 
 
 def test_a_symbol_with_signs_of_mathematics_is_drawn_and_reported(tmp_path: Path) -> None:
@@ -436,7 +429,6 @@ def test_a_free_key_gets_the_rates_now(tmp_path: Path) -> None:
         dd.connect(local.url, api_key="dk_free")
         now = dd.funding.snapshot().query("symbol == 'BTC'").sort_values("rate_bps_8h", ascending=False)
         page = Page(reported(tmp_path, "BTC", window="2d", sections=["funding"]))
-        dd.disconnect()
     finally:
         local.close()
     shown = page.table("venue", "rate [bps/8h]", "as APR [%]", "interval [h]")

@@ -28,12 +28,16 @@ def figure(function: Callable[..., Any], number: int = 0) -> Callable[[], str]:
     return partial(draw_svg, function, "A line", name=f"figure-{number}", size=(3.0, 2.0))
 
 
+def wait_for(condition: Callable[[], Any], otherwise: str) -> None:
+    deadline = time.monotonic() + HANGS_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.01)
+
+
 def drawn_by_the_worker(one: Task) -> str:
     """The text of a figure that nothing but the worker can have drawn, for `finish` was not called."""
-    deadline = time.monotonic() + HANGS_SECONDS
-    while one.made is None:
-        assert time.monotonic() < deadline, "the worker does not draw"
-        time.sleep(0.01)
+    wait_for(lambda: one.made is not None, "the worker does not draw")
     return str(one.made)
 
 
@@ -117,35 +121,26 @@ print("done", flush=True)
 def started(folder: Path) -> tuple[subprocess.Popen[str], int]:
     """A script without a guard of ``__main__`` that makes a report, and its worker's number."""
     (folder / "script.py").write_text(SCRIPT)
-    environment = os.environ | {"DERIVDATA_CACHE_DIR": str(folder / "cache")}
     script = subprocess.Popen(
         [sys.executable, "script.py"],
         cwd=folder,
-        env=environment,
+        env=os.environ | {"DERIVDATA_CACHE_DIR": str(folder / "cache")},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
     children = Path(f"/proc/{script.pid}/task/{script.pid}/children")
-    deadline = time.monotonic() + HANGS_SECONDS
-    while not children.read_text().split():
-        assert time.monotonic() < deadline, "no worker was started"
-        time.sleep(0.01)
+    wait_for(lambda: children.read_text().split(), "no worker was started")
     return script, int(children.read_text().split()[0])
 
 
 def ended(process: int) -> bool:
-    """Whether a process ends; one that nobody has waited for yet counts as ended."""
-    deadline = time.monotonic() + HANGS_SECONDS
-    while time.monotonic() < deadline:
-        try:
-            if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        time.sleep(0.01)
-    return False
+    """Whether a process has ended; one that nobody has waited for yet counts as ended."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 @pytest.mark.skipif(not SOAK, reason="full loads only: DERIVDATA_SOAK=1")
@@ -155,23 +150,19 @@ class TestWholeReports:
         script, worker = started(tmp_path)
         assert script.communicate(timeout=10 * HANGS_SECONDS) == ("started\ndone\n", "")
         assert script.returncode == 0
-        assert ended(worker)
+        wait_for(lambda: ended(worker), "the worker goes on")
         assert (tmp_path / "r.html").stat().st_size > 100_000
 
     @pytest.mark.parametrize("seconds", [0.0, 3.0])
-    def test_ctrl_c_leaves_no_process(self, seconds: float, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
+    def test_ctrl_c_and_a_kill_leave_no_process(self, sent: int, seconds: float, tmp_path: Path) -> None:
         script, worker = started(tmp_path)
         time.sleep(seconds)
-        os.killpg(script.pid, signal.SIGINT)
+        if sent == signal.SIGINT:
+            os.killpg(script.pid, sent)
+        else:
+            script.kill()
         _, errors = script.communicate(timeout=HANGS_SECONDS)
-        assert errors.rstrip().endswith("KeyboardInterrupt")
-        assert ended(worker)
+        assert errors.rstrip().endswith("KeyboardInterrupt") is (sent == signal.SIGINT)
+        wait_for(lambda: ended(worker), "the worker goes on")
         assert not (tmp_path / "r.html").exists()
-
-    @pytest.mark.parametrize("seconds", [0.0, 3.0])
-    def test_a_killed_report_leaves_no_worker(self, seconds: float, tmp_path: Path) -> None:
-        script, worker = started(tmp_path)
-        time.sleep(seconds)
-        script.kill()
-        script.communicate(timeout=HANGS_SECONDS)
-        assert ended(worker)

@@ -54,13 +54,6 @@ def find(tables: list[list[list[str]]], *columns: str, place: int = 0) -> list[l
     return [table[1:] for table in tables if tuple(table[0]) == columns][place]
 
 
-EVERY_EXPIRY = (
-    "expiry", "days", "forward [USD]", "options", "quotes", "ATM [%]", "RR 25Δ", "BF 25Δ",
-    "error [points]", "fit − quote ATM", "least g(k)", "what to know", "strip [%]", "with wings at most [%]",
-    "forward vol [%]", "calls", "puts", "puts / calls", "max pain [USD]",
-)  # fmt: skip
-
-
 def same(rows: list[list[str]], expected: list[list[str]]) -> None:
     """Compare cells; numbers with a decimal to 0.02, for the answer is a minute younger than the quotes."""
     assert [[re.sub(r"[\d.]*\.\d+", "#", cell) for cell in row] for row in rows] == [
@@ -70,23 +63,6 @@ def same(rows: list[list[str]], expected: list[list[str]]) -> None:
         for cell, value in zip(row, other, strict=True):
             if re.fullmatch(r"[+-]?\d*\.\d+", cell):
                 assert float(cell) == pytest.approx(float(value), abs=0.0201), (row, other)
-
-
-def test_every_table_is_compared_here(tables: list[list[list[str]]]) -> None:
-    assert [table[0][0] for table in tables] == [
-        "venue",  # funding of BTC, of ETH
-        "venue",
-        "symbol",  # pairs
-        "venue",  # open interest of BTC, of all symbols
-        "venue",
-        "tenor [days]",  # options: tenors, venues, expiries
-        "venue",
-        "expiry",
-        "venue",  # liquidations: venues, cascades
-        "start [UTC]",
-        "symbol",  # quality: options
-        "what",  # requests
-    ]
 
 
 FUNDING = (
@@ -159,6 +135,11 @@ def test_expiries(tables: list[list[list[str]]]) -> None:
 
     Max pain is the fifth strike: below it lie 4 calls of 10, above it 8 puts of 5, 40 and 40.
     """
+    columns = (
+        "expiry", "days", "forward [USD]", "options", "quotes", "ATM [%]", "RR 25Δ", "BF 25Δ",
+        "error [points]", "fit − quote ATM", "least g(k)", "what to know", "strip [%]",
+        "with wings at most [%]", "forward vol [%]", "calls", "puts", "puts / calls", "max pain [USD]",
+    )  # fmt: skip
     least = smile.butterfly_check(fitted())["min_g"].values
     free = variance.model_free(fitted(), method="strip")
     strip, highest = 100 * free["vol"].values, 100 * np.sqrt(free["upper"] / free["year_fraction"]).values
@@ -171,7 +152,7 @@ def test_expiries(tables: list[list[list[str]]]) -> None:
         row += [*wings(skews.isel(tenor=place), "rr25", "bf25"), "0.000", "+0.00", f"{least[place]:.3f}"]
         row += ["free of arbitrage", f"{strip[place]:.2f}", f"{highest[place]:.2f}"]
         rows.append([*row, "50.00", "130.0", "65.0", "0.50", f"{fifth:.2f}"])
-    same(find(tables, *EVERY_EXPIRY), rows)
+    same(find(tables, *columns), rows)
 
 
 def test_tenors_and_venues_of_options(tables: list[list[list[str]]]) -> None:
@@ -367,18 +348,8 @@ def test_the_widest_pairs_are_forecast_with_prices_where_all_of_their_marks_are_
 ) -> None:
     rates = _spread_rates(3.0 + np.random.default_rng(5).standard_normal(1_080))
     times = rates.panel.indexes["time"].tz_localize("UTC")
-    parts = [
-        rows(
-            "prices_history",
-            symbol="BTC",
-            exchange=venue,
-            timestamp=times,
-            y=level,
-            kind="mark",
-            resolution="8h",
-        )
-        for venue, level in levels.items()
-    ]
+    mark = {"symbol": "BTC", "timestamp": times, "kind": "mark", "resolution": "8h"}
+    parts = [rows("prices_history", exchange=venue, y=level, **mark) for venue, level in levels.items()]
     asked: list[Any] = []
     table = pd.concat(parts) if parts else None
     data: Any = SimpleNamespace(past_marks=lambda *names: asked.append(names) or table)
@@ -432,7 +403,6 @@ def test_carry_of_one_venue_or_of_hours_says_why_there_is_none(
 ) -> None:
     dd.connect(known_archive.write(tmp_path / "archive"))
     out = dd.report("BTC", out=tmp_path / "r.html", sections=["carry"], **given)
-    dd.disconnect()
     assert words in out.read_text(encoding="utf-8")
 
 

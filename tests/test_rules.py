@@ -14,7 +14,4 @@ def test_the_page_has_a_row_for_every_rule() -> None:
     rows = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines]
     assert [(name, outcome) for name, _, outcome in rows[1:]] == [(rule.name, rule.outcome) for rule in RULES]
     assert all(compares for _, compares, _ in rows), "the page alone says what is compared with what"
-
-
-def test_no_two_rules_have_one_name() -> None:
     assert len({rule.name for rule in RULES}) == len(RULES)

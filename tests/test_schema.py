@@ -15,6 +15,7 @@ from derivdata import tables
 from derivdata.errors import SchemaError
 from derivdata.tables.schema import floats
 from derivdata.tables.schema.table import arrangement
+from tests.support.rows import rows
 
 TWO = {
     "symbol": ["ETH", "BTC"],
@@ -44,6 +45,8 @@ def test_empty_tables_have_every_column_and_conform() -> None:
         assert (table.name, len(frame)) == (name, 0)
         assert list(frame.columns) == list(table.columns)
         pd.testing.assert_frame_equal(table.conform(frame), frame)
+        frame.columns.name = "changed"
+        assert table.empty().columns.name is None, "tables share no labels"
         assert set(table.key) <= set(table.columns), name
         assert set(table.optional) <= set(table.columns) - set(table.key), name
         assert len(set(table.wire.values())) == len(table.wire), f"two columns of one wire name: {name}"
@@ -94,39 +97,25 @@ def test_doubled_keys_are_found_zones_wanted_and_parts_joined() -> None:
 
 
 def test_counts_and_ranks_are_whole_numbers_or_missing() -> None:
-    frame = tables.TABLES["funding_snapshot"].build(
-        {
-            "symbol": ["A", "B", "C", "D"],
-            "exchange": ["okx"] * 4,
-            "timestamp": ["2026-01-01 00:00:00"] * 4,
-            "rate_bps_8h": [1.0, None, 2.0, 3.0],
-            "oi_rank": [1, "2", "500+", None],
-            "kind": ["sampled"] * 4,
-        }
-    )
+    snapshot = {"exchange": "okx", "timestamp": "2026-01-01 00:00:00", "kind": "sampled"}
+    rates, given = [1.0, None, 2.0, 3.0], [1, "2", "500+", None]
+    frame = rows("funding_snapshot", symbol=list("ABCD"), rate_bps_8h=rates, oi_rank=given, **snapshot)
     assert frame["oi_rank"].tolist() == [1, 2, pd.NA, pd.NA]
     assert str(frame["oi_rank"].dtype) == "Int64"
     assert np.isnan(frame["rate_bps_8h"][1])
     assert frame["interval_hours"].isna().all(), "an optional column that is absent is missing in every row"
-    columns = {
-        "exchange": ["okx"], "time": pd.DatetimeIndex(["2026-01-01"], tz="UTC"), "total_oi_usd": [1.0],
-        "symbol_count": [1.5], "top_symbol": ["BTC"], "change_24h": [0.0], "change_7d": [0.0],
-        "market_share": [1.0],
-    }  # fmt: skip
+    summary = {"time": pd.Timestamp("2026-01-01", tz="UTC"), "total_oi_usd": 1.0, "market_share": 1.0}
+    summary |= {"top_symbol": "BTC", "change_24h": 0.0, "change_7d": 0.0}
     with pytest.raises(SchemaError, match=r"oi_exchanges\.symbol_count is not count: 1 of 1 are not whole"):
-        tables.TABLES["oi_exchanges"].build(columns)
-    columns = {
-        "symbol": ["A"], "exchange": ["okx"], "timestamp": ["2026-01-01 00:00:00"], "rate_bps_8h": [1.0],
-        "oi_rank": [float("inf")], "kind": ["sampled"],
-    }  # fmt: skip
+        rows("oi_exchanges", exchange=["okx"], symbol_count=1.5, **summary)
     with pytest.raises(SchemaError, match="oi_rank is not rank: 1 of 1 are not whole"):
-        tables.TABLES["funding_snapshot"].build(columns)
+        rows("funding_snapshot", symbol=["A"], rate_bps_8h=1.0, oi_rank=float("inf"), **snapshot)
 
 
-def _reference(rows: list[tuple[str, str, str, float]]) -> tuple[list[Any], int]:
+def _reference(made: list[tuple[str, str, str, float]]) -> tuple[list[Any], int]:
     """Rows in order of their key and how many repeat one, a row at a time."""
-    keys = Counter(row[:3] for row in rows)
-    return sorted(rows, key=lambda row: row[:3]), sum(n - 1 for n in keys.values())
+    keys = Counter(row[:3] for row in made)
+    return sorted(made, key=lambda row: row[:3]), sum(n - 1 for n in keys.values())
 
 
 @given(
@@ -141,11 +130,11 @@ def _reference(rows: list[tuple[str, str, str, float]]) -> tuple[list[Any], int]
         max_size=8,
     )
 )
-def test_any_rows_come_out_as_when_sorted_one_by_one(rows: list[tuple[str, str, str, float]]) -> None:
+def test_any_rows_come_out_as_when_sorted_one_by_one(made: list[tuple[str, str, str, float]]) -> None:
     names = ("symbol", "exchange", "timestamp", "y")
-    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
-    columns |= {"resolution": ["1h"] * len(rows), "kind": ["sampled"] * len(rows)}
-    expected, doubles = _reference(rows)
+    columns = dict(zip(names, map(list, zip(*made, strict=True)), strict=True))
+    columns |= {"resolution": ["1h"] * len(made), "kind": ["sampled"] * len(made)}
+    expected, doubles = _reference(made)
     if doubles:
         with pytest.raises(SchemaError, match=f"{doubles} rows repeat a key"):
             HISTORY.build(columns)
@@ -157,13 +146,16 @@ def test_any_rows_come_out_as_when_sorted_one_by_one(rows: list[tuple[str, str, 
     assert frame["time"].tolist() == stamps
     assert frame["rate_bps_8h"].tolist() == [y for *_, y in expected]
     assert list(frame["symbol"].cat.categories) == sorted({s for s, *_ in expected})
-    assert list(frame.index) == list(range(len(rows)))
+    assert list(frame.index) == list(range(len(made)))
     pd.testing.assert_frame_equal(HISTORY.conform(frame.sample(frac=1, random_state=1)), frame)
 
 
 def test_a_table_and_the_frame_that_it_was_made_of_do_not_change_each_other() -> None:
     zones = {"UTC": HISTORY.build(TWO)}
     zones["Asia/Tokyo"] = zones["UTC"].assign(time=zones["UTC"]["time"].dt.tz_convert("Asia/Tokyo"))
+    built = HISTORY.build(TWO)
+    built.loc[0, ["symbol", "rate_bps_8h"]] = ["ETH", 7.0]
+    assert built["rate_bps_8h"].tolist() == [7.0, 1.0]
     for zone, frame in zones.items():
         before = frame.copy(deep=True)
         made = HISTORY.conform(frame)
@@ -174,33 +166,11 @@ def test_a_table_and_the_frame_that_it_was_made_of_do_not_change_each_other() ->
         assert made["time"][1].year == 2000
 
 
-def test_tables_may_be_changed_in_place_and_share_no_labels() -> None:
-    frame = HISTORY.build(TWO)
-    for name, value in {
-        "symbol": "ETH",
-        "time": pd.Timestamp("2000-01-01", tz="UTC"),
-        "rate_bps_8h": 7.0,
-    }.items():
-        frame.loc[0, name] = value
-        assert frame.loc[0, name] == value
-    frame = tables.TABLES["funding_history"].empty()
-    frame.columns.name = "changed"
-    again = tables.TABLES["funding_history"].empty()
-    assert again.columns.name is None
-    pd.testing.assert_index_equal(again.columns, pd.Index([*tables.TABLES["funding_history"].columns]))
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"kind": ["sampled", "whatever"]},
-            "funding_history.kind is not text: 'whatever' is not one of sampled",
-        ),
-        (
-            {"resolution": ["hourly", "1h"]},
-            "funding_history.resolution is not text: 'hourly' is not one of raw",
-        ),
+        ({"kind": ["sampled", "whatever"]}, "kind is not text: 'whatever' is not one of sampled"),
+        ({"resolution": ["hourly", "1h"]}, "resolution is not text: 'hourly' is not one of raw"),
         ({"y": [1.0, float("inf")]}, "funding_history.rate_bps_8h is not number: a value is infinite"),
         ({"y": np.array([1.0, -np.inf])}, "a value is infinite"),
     ],
@@ -215,18 +185,6 @@ def test_words_are_of_the_vocabulary_and_numbers_finite(change: Any, message: st
         broken[house.get(name, name)] = values
     with pytest.raises(SchemaError, match=message):
         HISTORY.conform(broken)
-
-
-def test_sides_are_those_of_the_table() -> None:
-    allowed = {name: t.columns["side"].allowed for name, t in tables.TABLES.items() if "side" in t.columns}
-    assert allowed == {
-        "liquidations_events": ("long", "short"),
-        "liquidations_fills": ("long", "short"),
-        "options_snapshot": ("call", "put"),
-        "options_surface_history": ("call", "put"),
-        "options_trades": ("call", "put"),
-        "orderbook_book": ("bid", "ask"),
-    }
 
 
 @pytest.mark.parametrize(

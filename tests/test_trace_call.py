@@ -14,12 +14,3 @@ def test_a_cached_history_runs_through_few_files() -> None:
     assert "client/transport/network.py" not in result.calls, "the answer was not in the cache"
     assert len(result.calls) <= 12, sorted(result.calls)
     assert result.changes <= 35
-
-
-def test_a_surface_from_a_chain_changes_file_seldom() -> None:
-    dd.connect("sample")
-    chain = dd.options.snapshot("BTC", "deribit")
-    dd.analysis.surface.from_chain(chain)
-    result = trace(lambda: dd.analysis.surface.from_chain(chain))
-    assert {"analysis/surface/chain_surface.py", "analysis/chain/cleaning.py"} <= set(result.calls)
-    assert result.changes <= 200

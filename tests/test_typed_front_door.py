@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -75,58 +76,45 @@ def test_the_stub_has_the_names_of_the_module(module: ModuleType) -> None:
         assert names[name] is getattr(module, name), name
 
 
+def compare(revealed: dict[int, str], refused: set[int], more: set[int]) -> None:
+    for line, words in REVEALED.items():
+        assert all(word in revealed[line] for word in words), revealed[line]
+    assert refused == REFUSED | more
+
+
 def test_pyright_sees_signatures_and_refuses_mistakes(script: Path) -> None:
     offline = {"HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"}
     bundled = {"PYRIGHT_PYTHON_GLOBAL_NODE": "0", "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
-    run = subprocess.run(
-        [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, str(script)],
-        env={**os.environ, **offline, **bundled},
-        cwd=script.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    found = json.loads(run.stdout)["generalDiagnostics"]
-    messages = {
-        d["range"]["start"]["line"] + 1: d["message"] for d in found if d["severity"] == "information"
-    }
-    for line, words in REVEALED.items():
-        assert all(word in messages[line] for word in words), messages[line]
+    command = ["pyright", "--outputjson", "--pythonpath", sys.executable, str(script)]
+    said = run(command, script.parent, os.environ | offline | bundled)
+    found = [
+        (d["range"]["start"]["line"] + 1, d["severity"], d["message"])
+        for d in json.loads(said)["generalDiagnostics"]
+    ]
+    messages = {line: text for line, kind, text in found if kind == "information"}
     assert messages[3].endswith('-> DataFrame"')
-    assert {d["range"]["start"]["line"] + 1 for d in found if d["severity"] == "error"} == (
-        REFUSED | REFUSED_KINDS_OF_DATA
-    )
+    compare(messages, {line for line, kind, _ in found if kind == "error"}, REFUSED_KINDS_OF_DATA)
 
 
 def test_mypy_sees_signatures_and_refuses_mistakes(script: Path) -> None:
     """With the package's own options, so that what mypy knows of the package from the gate is used again."""
-    run = subprocess.run(
-        [sys.executable, "-m", "mypy", "--no-pretty", str(script)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    said = run(["mypy", "--no-pretty", str(script)], ROOT, os.environ)
     # Of a script that it has seen with the same words, mypy repeats what it said then, with the path of then.
-    lines = re.findall(r"script\.py:(\d+): (\w+): (.*)", run.stdout)
+    lines = re.findall(r"script\.py:(\d+): (\w+): (.*)", said)
     revealed = {int(number): text for number, _, text in lines if "Revealed type" in text}
-    for line, words in REVEALED.items():
-        assert all(word in revealed[line] for word in words), revealed[line]
-    assert {int(number) for number, kind, _ in lines if kind == "error"} == REFUSED
+    compare(revealed, {int(number) for number, kind, _ in lines if kind == "error"}, set())
+
+
+def run(command: list[str], folder: Path, variables: Mapping[str, str]) -> str:
+    command = [sys.executable, "-m", *command]
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
+    return done.stdout
 
 
 def test_jedi_completes_without_running_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jedi.settings, "cache_directory", str(tmp_path))  # its own is in HOME
     names = {c.name for c in jedi.Script("import derivdata as dd\ndd.").complete(2, 3)}
-    rooms = {
-        "cli",
-        "client",
-        "fetchers",
-        "matrix",
-        "reports",
-        "sources",
-        "support",
-    }  # jedi lists every folder
+    rooms = set("cli client fetchers matrix reports sources support".split())  # jedi lists every folder
     assert {name for name in names if not name.startswith("_")} == {*dd.__all__, *rooms}
     families = {c.name for c in jedi.Script("import derivdata as dd\ndd.funding.").complete(2, 11)}
     assert {"history", "snapshot", "settlements"} <= families

@@ -25,7 +25,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     path = known_archive.write(folder / "archive")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DERIVDATA_CACHE_DIR", str(folder / "cache"))
-        local = service.start(path, now=known_archive.hours()[-1] + pd.Timedelta(3, "h"), page=True)
+        local = service.start(path, now=known_archive.STAMPS[-1] + pd.Timedelta(3, "h"), page=True)
         yield f"{local.url}/status"
         local.close()
 

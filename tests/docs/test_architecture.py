@@ -22,10 +22,3 @@ def test_the_picture_has_every_layer_in_its_order() -> None:
         assert all(found), layer
         places.append(min(match.start() for match in found if match))
     assert places == sorted(places)
-
-
-def test_contributing_leads_to_the_pages() -> None:
-    contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    for page in ("architecture.md", "glossary.md", "releases.md"):
-        assert f"(docs/development/{page})" in contributing
-        assert (ROOT / "docs" / "development" / page).exists()

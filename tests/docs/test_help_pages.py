@@ -12,7 +12,7 @@ import pytest
 
 import derivdata as dd
 from derivdata.support import times
-from tests.docs.test_pages import DOCS, blocks
+from tests.docs.test_pages import DOCS
 
 PACKAGE = Path(dd.__file__).parent
 
@@ -62,30 +62,3 @@ def test_an_output_shows_nothing_of_the_machine(tmp_path: Path, monkeypatch: pyt
     assert outputs.hide_machine(text) == shown
     with pytest.raises(ValueError, match="of this machine"):
         outputs.hide_machine(f"{tmp_path.parent}/another")
-
-
-def test_the_gallery_shows_the_figure_of_each_recipe() -> None:
-    """Figures are numbered as they stand in the cookbook: a new one moves those below it."""
-    tree = ast.parse((DOCS / "gallery_pages.py").read_bytes())  # imports nbformat, which only the pages need
-    values = {
-        target.id: ast.literal_eval(part.value)
-        for part in tree.body
-        if isinstance(part, ast.Assign)
-        for target in part.targets
-        if isinstance(target, ast.Name) and target.id in ("ORDER", "FIGURES")
-    }
-    page = (DOCS / "cookbook.md").read_text(encoding="utf-8")
-    drawn = [
-        re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
-        for heading, text in re.findall(r"^### (.*?)\n(.*?)(?=^##|\Z)", page, flags=re.M | re.S)
-        for _ in re.findall(r"^dd\.plot\.", text, flags=re.M)
-    ]
-    for heading, name, _ in values["FIGURES"]:
-        assert drawn[int(name.rpartition("-")[2]) - 1] == heading
-    assert len(values["ORDER"]) + len(values["FIGURES"]) >= 14
-
-
-def test_recipes_are_short() -> None:
-    recipes = blocks(DOCS / "cookbook.md")
-    assert len(recipes) >= 30
-    assert max(block.code.count("\n") for block in recipes) <= 12

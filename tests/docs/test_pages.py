@@ -29,9 +29,6 @@ PAGES = [
         page for folder in (DOCS, DOCS / "methods", DOCS / "development") for page in folder.glob("*.md")
     ),
 ]
-MOST_USER_PAGES = 25
-MOST_WORDS = 20.0
-"""In the mean sentence of a page."""
 _FENCE = re.compile(r"^(?P<before>[^\n]*)\n+```python\n(?P<code>.*?)^```$", flags=re.M | re.S)
 _NOT_RUN = ("<!-- not run: ", "<!-- site only: ")
 _HOSTED = re.compile(r'dd\.connect\("https://…"[^)]*\)')
@@ -80,16 +77,37 @@ def names(recordings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return {"dd": dd, "np": np, "pd": pd, "xr": xr}
 
 
+def run(block: Block, page: Path, names: dict[str, Any]) -> None:
+    """Run a block, and compare what a session prints with what it says."""
+    code = _HOSTED.sub('dd.connect("sample")', block.code)
+    with warnings.catch_warnings(), pd.option_context("display.width", 120, "display.max_columns", 20):
+        warnings.simplefilter("ignore", dd.errors.DataNotice)
+        if not code.startswith(">>>"):
+            exec(compile("\n" * (block.line - 1) + code, str(page), "exec"), names)  # noqa: S102 - our pages
+            return
+        flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+        session = doctest.DocTestParser().get_doctest(code, names, page.stem, str(page), block.line - 1)
+        said: list[str] = []
+        doctest.DocTestRunner(optionflags=flags).run(session, out=said.append, clear_globs=False)
+    names |= session.globs
+    assert not said, "".join(said)
+
+
 @pytest.mark.parametrize("page", RUN, ids=[page.stem for page in RUN])
 def test_code_of_a_page_runs(page: Path, names: dict[str, Any]) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dd.errors.DataNotice)
-        for block in blocks(page):
-            code = _HOSTED.sub('dd.connect("sample")', block.code)
-            if code.startswith(">>>"):
-                _check_session(code, block, page, names)
-            else:
-                exec(compile("\n" * (block.line - 1) + code, str(page), "exec"), names)  # noqa: S102 - our pages
+    for block in blocks(page):
+        run(block, page, names)
+
+
+@pytest.mark.parametrize("page", RUN, ids=[page.stem for page in RUN])
+def test_the_first_block_of_a_page_runs_in_an_empty_notebook(page: Path, names: dict[str, Any]) -> None:
+    """As a reader copies it: nothing is imported, nothing is connected."""
+    if page.parent != DOCS and page.stem != "README":
+        pytest.skip("a page on how the library is made")
+    dd.disconnect()
+    names.clear()
+    run(blocks(page)[0], page, names)
+    assert names["dd"] is dd
 
 
 def listed_in(page: Path) -> list[Path]:
@@ -100,57 +118,11 @@ def listed_in(page: Path) -> list[Path]:
     return [path for path in paths if path.parent.name not in ("gallery", "reference") and path.exists()]
 
 
-def test_the_guide_is_short_and_its_titles_are_nouns() -> None:
-    pages = listed_in(DOCS / "guides.md")
-    assert 20 < len(pages) <= MOST_USER_PAGES
-    for page in pages:
-        [title, *_] = re.findall(r"^# (.*)", page.read_text(encoding="utf-8"), flags=re.M)
-        assert not title.endswith("?"), title
-        assert not re.match(r"(How|What|Which|Who|Where|When|Is)\b", title), title
-
-
-def sentences(text: str) -> list[str]:
-    """The sentences of a page, without code, tables, headings and pictures; code in a sentence is a word."""
-    text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
-    text = re.sub(r"^( *\||#|<!--|!\[|:::|    ).*$", "", text, flags=re.M)
-    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "x", text))
-    text = re.sub(r"^\s*([-*]|\d+\.) ", "\n\n", text, flags=re.M)
-    parts = [" ".join(part.split()) for part in re.split(r"\n\s*\n", text)]
-    found = [one for part in parts for one in re.split(r"(?<=[.!?:])\s+(?=[A-Zx\"(*])", part)]
-    return [one for one in found if len(one.split()) > 2]
-
-
-@pytest.mark.parametrize("page", sorted([ROOT / "README.md", *DOCS.glob("*.md")]), ids=lambda page: page.stem)
-def test_sentences_of_a_page_are_short(page: Path) -> None:
-    found = sentences(page.read_text(encoding="utf-8")) or [""]
-    assert sum(len(one.split()) for one in found) / len(found) <= MOST_WORDS
-
-
-@pytest.mark.parametrize("page", RUN, ids=[page.stem for page in RUN])
-def test_the_first_block_of_a_page_runs_in_an_empty_notebook(
-    page: Path, recordings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As a reader copies it: nothing is imported, nothing is connected."""
-    if page.parent != DOCS and page.stem != "README":
-        pytest.skip("a page on how the library is made")
-    shutil.copytree(recordings, tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)
-    dd.disconnect()
-    names: dict[str, Any] = {}
-    first = blocks(page)[0]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dd.errors.DataNotice)
-        if first.code.startswith(">>>"):
-            _check_session(first.code, first, page, names)
-        else:
-            exec(compile(_HOSTED.sub('dd.connect("sample")', first.code), str(page), "exec"), names)  # noqa: S102 - our pages
-    assert names["dd"] is dd
-
-
 def test_every_page_is_found_and_listed_and_its_links_lead_somewhere() -> None:
     assert {"README", "conventions", "tutorial"} <= {page.stem for page in RUN}
     for page in PAGES:
         assert page.read_text(encoding="utf-8").count("\n```") % 2 == 0, page
+    assert 20 < len(listed_in(DOCS / "guides.md")) <= 25, "the guide is short"
     listed = [DOCS / "index.md", ROOT / "README.md", DOCS / "tables.md", DOCS / "endpoints.md"]
     for page in PAGES:
         listed += listed_in(page)
@@ -160,13 +132,3 @@ def test_every_page_is_found_and_listed_and_its_links_lead_somewhere() -> None:
             place = page.parent / link.replace("gallery/", "../notebooks/")
             is_made = "reference/" in link or link == "gallery/index.md"
             assert is_made or place.exists(), f"{page.name}: {link}"
-
-
-def _check_session(code: str, block: Block, page: Path, names: dict[str, Any]) -> None:
-    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    session = doctest.DocTestParser().get_doctest(code, names, page.stem, str(page), block.line - 1)
-    said: list[str] = []
-    with pd.option_context("display.width", 120, "display.max_columns", 20):
-        doctest.DocTestRunner(optionflags=flags).run(session, out=said.append, clear_globs=False)
-    names |= session.globs
-    assert not said, "".join(said)

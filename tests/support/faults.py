@@ -119,14 +119,6 @@ def _status(whole: Reply, value: str) -> Reply:
     return _instead(whole, b'{"error": "a fault that was asked for"}', int(status), **wait)
 
 
-def _page(whole: Reply, value: str) -> Reply:
-    return _instead(whole, b"<html><body>Please log in</body></html>", int(value or 200), "text/html")
-
-
-def _garbled(whole: Reply, _: str) -> Reply:
-    return _instead(whole, b"no gzip", content_encoding="gzip")
-
-
 def _part(whole: Reply, value: str) -> bytes:
     """The first bytes of a body, never all of them."""
     return whole.body[: min(int(value), len(whole.body) - 1)]
@@ -146,10 +138,6 @@ def _reset(whole: Reply, value: str) -> Reply:
     return Reply(raw=send_part)
 
 
-def _open(whole: Reply, value: str) -> Reply:
-    return replace(whole, body=_part(whole, value), framed=False)
-
-
 def _chunk(whole: Reply, value: str) -> Reply:
     announced = f"{len(whole.body):x}\r\n".encode()
     headers = whole.headers | {"Transfer-Encoding": "chunked"}
@@ -159,10 +147,10 @@ def _chunk(whole: Reply, value: str) -> Reply:
 _FAULTS: dict[str, Callable[[Reply, str], Reply]] = {
     "ok": lambda whole, _: whole,
     "status": _status,
-    "html": _page,
-    "garbled": _garbled,
+    "html": lambda whole, value: _instead(whole, b"<html>Log in</html>", int(value or 200), "text/html"),
+    "garbled": lambda whole, _: _instead(whole, b"no gzip", content_encoding="gzip"),
     "reset": _reset,
     "cut": _cut,
-    "open": _open,
+    "open": lambda whole, value: replace(whole, body=_part(whole, value), framed=False),
     "chunk": _chunk,
 }

@@ -11,10 +11,11 @@ import derivdata as dd
 from tests.plot import made
 from tests.support.rows import rows
 
-START = pd.Timestamp("2026-01-01", tz="UTC")
 HOURS = 24 * 16
+STAMPS = pd.date_range("2026-01-01", periods=HOURS, freq="h", tz="UTC")
 """Sixteen days of hourly rows; the report looks back 15 days from the minute after the last of them."""
 
+WINDOW = STAMPS[-15 * 24 :]
 RATES = {"aster": 0.0, "binance": 1.0, "bybit": 2.0, "okx": 4.0, "zo": 8.0}
 """Funding rates [bps/8h] of BTC, which never move."""
 
@@ -32,31 +33,22 @@ def write(folder: Path) -> str:
     return str(folder)
 
 
-def hours() -> pd.DatetimeIndex:
-    return pd.date_range(START, periods=HOURS, freq="h")
-
-
-def window() -> pd.DatetimeIndex:
-    """The hours that the report sees: 15 days."""
-    return hours()[-15 * 24 :]
-
-
 def funding() -> pd.DataFrame:
-    found = [("BTC", venue, time, rate) for venue, rate in RATES.items() for time in hours()]
-    found += [("ETH", "binance", time, ETH_RATE[place >= HOURS - 24]) for place, time in enumerate(hours())]
+    found = [("BTC", venue, time, rate) for venue, rate in RATES.items() for time in STAMPS]
+    found += [("ETH", "binance", time, ETH_RATE[place >= HOURS - 24]) for place, time in enumerate(STAMPS)]
     frame = pd.DataFrame(found, columns=["symbol", "exchange", "timestamp", "y"])
     return rows("funding_history", **frame, resolution="1h", kind="sampled")
 
 
 def open_interest() -> pd.DataFrame:
     """10 M USD in all; binance has 60 % when the window starts and gains 2 points a day from okx."""
-    days = (hours() - window()[0]) / pd.Timedelta(1, "D")
+    days = (STAMPS - WINDOW[0]) / pd.Timedelta(1, "D")
     share = 0.6 + 0.02 * days.to_numpy()
     return rows(
         "oi_history",
         symbol="BTC",
         exchange=np.repeat(["binance", "okx"], HOURS),
-        timestamp=hours().append(hours()),
+        timestamp=STAMPS.append(STAMPS),
         open_interest_usd=1e7 * np.concatenate([share, 1.0 - share]),
         resolution="1h",
     )
@@ -74,7 +66,7 @@ def liquidations() -> pd.DataFrame:
     ]
     frame = pd.DataFrame(orders, columns=["exchange", "side", "ago", "usd_value", "price"])
     coins = frame["usd_value"] / frame["price"]
-    stamps = hours()[-1] - pd.to_timedelta(frame.pop("ago"), "s")
+    stamps = STAMPS[-1] - pd.to_timedelta(frame.pop("ago"), "s")
     frame = frame.assign(timestamp=stamps, oid=[f"order {i}" for i in range(6)], avg_price=frame["price"])
     frame = frame.assign(quantity=coins, filled_quantity=coins)
     return rows("liquidations_events", **frame, symbol="BTC", status="filled", fill_count=1)
@@ -83,9 +75,9 @@ def liquidations() -> pd.DataFrame:
 def options() -> pd.DataFrame:
     """The figures' chain on deribit at the last hour; two options, at 80 USD, when the window starts."""
     chain = made.chain().assign(exchange="deribit")
-    shift = hours()[-1] - made.QUOTED
+    shift = STAMPS[-1] - made.QUOTED
     chain = chain.assign(time=chain["time"] + shift, expiry=chain["expiry"] + shift)
     names = made.option_names(chain["expiry"], chain["strike"], chain["side"])
     chain = chain.assign(instrument_name=names)
-    first = chain.iloc[:2].assign(time=window()[0], underlying_price=80.0)
+    first = chain.iloc[:2].assign(time=WINDOW[0], underlying_price=80.0)
     return dd.tables.TABLES["options_snapshot"].conform(pd.concat([first, chain], ignore_index=True))

@@ -59,11 +59,15 @@ def first_set() -> dict[tuple[str, str], pd.Series]:
     return found
 
 
-def _second(first: dict[tuple[str, str], pd.Series]) -> dict[tuple[str, str], pd.Series]:
+def _perpetuals() -> pd.DataFrame:
     frame = pd.read_csv(shared_path("data/funding_basis_2023_2024/all_exchanges.csv"))
-    frame = frame[frame["contract"] == "perpetual"].dropna(subset="funding rate")
+    frame = frame[frame["contract"] == "perpetual"]
     local = pd.to_datetime(frame["time"]).dt.tz_localize("Europe/London", ambiguous=True)
-    frame["time"] = local.dt.tz_convert("UTC").dt.tz_localize(None).astype("datetime64[us]")
+    return frame.assign(time=local.dt.tz_convert("UTC").dt.tz_localize(None).astype("datetime64[us]"))
+
+
+def _second(first: dict[tuple[str, str], pd.Series]) -> dict[tuple[str, str], pd.Series]:
+    frame = _perpetuals().dropna(subset="funding rate")
     found = {}
     for (venue, pair), rows in frame.groupby(["exchange", "pair"]):
         key = str(pair)[:3], str(venue) if str(pair).endswith("USDT") else f"{venue}_coin"
@@ -77,12 +81,10 @@ def recorded_marks() -> xr.DataArray:
 
     The candles of binance begin at other hours than those of the two.
     """
-    frame = pd.read_csv(shared_path("data/funding_basis_2023_2024/all_exchanges.csv"))
-    frame = frame[(frame["contract"] == "perpetual") & (frame["exchange"] != "binance")]
-    local = pd.to_datetime(frame["time"]).dt.tz_localize("Europe/London", ambiguous=True)
-    frame["time"] = local.dt.tz_convert("UTC").dt.tz_localize(None).astype("datetime64[us]")
-    frame["symbol"], linear = frame["pair"].str[:3], frame["pair"].str.endswith("USDT")
-    frame["exchange"] = frame["exchange"].where(linear, frame["exchange"] + "_coin")
+    frame = _perpetuals().query("exchange != 'binance'")
+    linear = frame["pair"].str.endswith("USDT")
+    venue = frame["exchange"].where(linear, frame["exchange"] + "_coin")
+    frame = frame.assign(symbol=frame["pair"].str[:3], exchange=venue)
     rows = frame.drop_duplicates(["symbol", "exchange", "time"]).set_index(["symbol", "exchange", "time"])
     marks: xr.DataArray = rows["open"].to_xarray().assign_attrs(units="USD")
     return marks

@@ -1,9 +1,6 @@
 """Count the files that one call runs through, and how often it changes from one to another.
 
-Every call of a named function of the package in the calling thread counts, a generator's continuation too.
-Lambdas, comprehensions and generator expressions do not: a reader sees them where they stand, and newer
-Pythons run comprehensions in place. A change of file is a call that is made in another file than the call
-before it: the jumps of a reader who follows the calls in their order.
+Lambdas, comprehensions and generator expressions do not count: a reader sees them where they stand.
 """
 
 from __future__ import annotations
