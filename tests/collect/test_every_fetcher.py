@@ -19,8 +19,8 @@ from tests.collect.books import ASKS, BIDS, BOOKS
 from tests.collect.direct import connect_directly
 from tests.collect.fakes import SYMBOLS, Fakes, SimulatedClock
 from tests.collect.fakes import VENUES as FAKED
+from tests.reliability.calls.fetchers import FETCHERS
 from tests.reliability.promises import SOAK
-from tests.reliability.test_lying_server import CALLS as ANSWERED
 from tests.test_fetch import FAMILIES
 
 NOW = pd.Timestamp("2026-01-20T10:30:30", tz="UTC")
@@ -138,11 +138,11 @@ def test_fetchers_have_rows_or_name_the_table_that_no_venue_tells(market: Fakes)
             assert set(table["exchange"]) <= set(VENUES), name
         if isinstance(table, pd.DataFrame) and "symbol" in table:
             assert set(table["symbol"]) <= set(SYMBOLS), name
-    calls = ANSWERED | {"hip4.oi_eod": (DAY[:1], {})}  # a day that is over
+    window = dict(zip(("start", "end"), DAY, strict=True))
     for table, names in LACKING.items():
         for name in names.split():
             with pytest.raises(NotFound, match=rf"venues holds no {table}\b"):
-                _call(name, *calls[name][0], **calls[name][1])
+                _call(name, **{k: window.get(k, value) for k, value in FETCHERS[name].items()})
     for name, (args, options, table) in BY_COLLECTING.items():
         try:
             _call(name, *args, **options)
