@@ -163,15 +163,12 @@ def test_hidden_characters_and_other_centuries_are_refused(
 def test_stamps_of_the_future(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock that stands six minutes before the last row, with five of grace."""
     last = START + pd.Timedelta(3, "h")
-    monkeypatch.setattr(
-        "derivdata.support.times.machine_now", lambda: (last - pd.Timedelta(6, "min")).to_pydatetime()
-    )
+    clock = "derivdata.support.times.machine_now"
+    monkeypatch.setattr(clock, lambda: (last - pd.Timedelta(6, "min")).to_pydatetime())
     frame = rates(hours=4, plus=1.0)
     with pytest.raises(ArchiveError, match="the newest row is of 2026-01-30T03:00:00Z, in the future"):
         archive.append(FUNDING, frame)
-    monkeypatch.setattr(
-        "derivdata.support.times.machine_now", lambda: (last - pd.Timedelta(4, "min")).to_pydatetime()
-    )
+    monkeypatch.setattr(clock, lambda: (last - pd.Timedelta(4, "min")).to_pydatetime())
     assert archive.append(FUNDING, frame) == 16
     made_up = rates(["XRP"], hours=5, start=last + pd.Timedelta(300, "D"))
     made_up.attrs["provenance"] = {"synthetic": True}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +44,7 @@ def test_it_stays_lazy_and_gives_the_same_rows(tmp_path: Path, monkeypatch: pyte
     pd.testing.assert_frame_equal(found, archive.read("funding_history", start, end, symbols=["BTC"]))
 
 
-def test_partitions_agree_on_categories_and_nothing_there_is_an_empty_frame(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_partitions_agree_on_categories_and_nothing_there_is_an_empty_frame(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["BTC"]))
     archive.append("funding_history", rates(["ETH"], start=START + pd.Timedelta(60, "D")))
@@ -56,9 +53,6 @@ def test_partitions_agree_on_categories_and_nothing_there_is_an_empty_frame(
     frame = open_archive(tmp_path / "empty").lazy("funding_history").compute()
     assert list(frame.columns) == list(tables.TABLES["funding_history"].columns)
     assert frame.empty
-    monkeypatch.setitem(sys.modules, "dask.dataframe", None)
-    with pytest.raises(ImportError, match=r"derivdata\[dask\]"):
-        open_archive(tmp_path / "bare").lazy("funding_history")
 
 
 @pytest.mark.parametrize("chunks", [None, 1, 7, 96])

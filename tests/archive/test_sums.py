@@ -18,15 +18,6 @@ from tests.reliability.promises import count
 OI = "oi_history"
 
 
-def many(symbols: int = 6, count: int = 72) -> pd.DataFrame:
-    """Hours of some symbols on two venues, over the end of a month."""
-    draw = np.random.default_rng(4)
-    pairs = [(f"S{i:03d}", venue) for i in range(symbols) for venue in ("binance", "okx")]
-    return pd.concat(
-        [interest(*pair, 0, draw.lognormal(15, 1, count).tolist()) for pair in pairs], ignore_index=True
-    )
-
-
 @pytest.fixture
 def archive(tmp_path: Path) -> Archive:
     """At 02:00 SOL replaces ETH on binance: as many symbols, and others; at 03:00 its value is missing."""
@@ -89,7 +80,10 @@ def test_every_request_gives_the_same_bits_with_any_number_of_threads(
 ) -> None:
     """Sums of floats depend on their order, and threads on chance: 40 symbols in many row groups."""
     monkeypatch.setattr("derivdata.sources.archive.parquet_writer.GROUP_ROWS", 2048)
-    archive, rows = open_archive(tmp_path), many(symbols=40)
+    pairs = [(f"S{i:03d}", venue) for i in range(40) for venue in ("binance", "okx")]
+    values = np.random.default_rng(4).lognormal(15, 1, (80, 72))
+    rows = pd.concat([interest(*pair, 0, each) for pair, each in zip(pairs, values, strict=True)])
+    archive = open_archive(tmp_path)
     archive.append(OI, rows, accept=["unit"])
     exact = rows.groupby(["exchange", "time"])["oi_usd"].sum().to_numpy()
     asked: dict[str, Callable[[], pd.DataFrame]] = {

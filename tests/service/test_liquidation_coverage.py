@@ -44,7 +44,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     dd.disconnect()
 
 
-def _noticed(call: Any, *args: Any, **options: Any) -> tuple[pd.DataFrame, list[str]]:
+def noticed(call: Any, *args: Any, **options: Any) -> tuple[pd.DataFrame, list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataNotice)
         frame = call(*args, **options)
@@ -62,7 +62,7 @@ def _plain(spans: Any) -> Any:
 
 def test_events_say_by_venue_when_it_was_asked(folder: Path) -> None:
     dd.connect(str(folder), now=NOW)
-    orders, notices = _noticed(dd.liquidations.events, since=NOW - 24 * HOUR)
+    orders, notices = noticed(dd.liquidations.events, since=NOW - 24 * HOUR)
     assert len(orders) == 3
     coverage = dd.provenance(orders)["coverage"]
     asked = {name: _plain(spans) for name, spans in coverage["asked"].items()}
@@ -82,14 +82,14 @@ def test_events_say_by_venue_when_it_was_asked(folder: Path) -> None:
 
 def test_only_the_venues_of_the_question_count(folder: Path) -> None:
     dd.connect(str(folder), now=NOW)
-    orders, notices = _noticed(dd.liquidations.events, since=NOW - 24 * HOUR, venues="bybit")
+    orders, notices = noticed(dd.liquidations.events, since=NOW - 24 * HOUR, venues="bybit")
     assert len(orders) == 2
     assert notices == []
     assert set(dd.provenance(orders)["coverage"]["asked"]) == {"bybit"}
-    none, notices = _noticed(dd.liquidations.events, since=NOW - 2 * HOUR, venues="gateio", symbols="ETH")
+    none, notices = noticed(dd.liquidations.events, since=NOW - 2 * HOUR, venues="gateio", symbols="ETH")
     assert none.empty
     assert "not at all: gateio" in notices[0], "it was asked of BTC alone"
-    quiet, notices = _noticed(dd.liquidations.events, since=NOW - 2 * HOUR, venues="gateio", symbols="BTC")
+    quiet, notices = noticed(dd.liquidations.events, since=NOW - 2 * HOUR, venues="gateio", symbols="BTC")
     assert quiet.empty
     assert notices == [], "asked, and there were none"
 
@@ -109,7 +109,7 @@ def test_several_symbols_were_asked_when_each_of_them_was(folder: Path) -> None:
         (["BTC", "SOL"], [_span(1, 0)], "4%"),
         (None, [_span(1, 0)], "4%"),
     ):
-        rows, notices = _noticed(dd.liquidations.events, symbols=symbols, **given)
+        rows, notices = noticed(dd.liquidations.events, symbols=symbols, **given)
         assert _plain(dd.provenance(rows)["coverage"]["asked"]["gateio"]) == spans
         said = [text for text in notices if "were asked or listened to" in text]
         assert len(said) == (part is not None)
@@ -118,11 +118,11 @@ def test_several_symbols_were_asked_when_each_of_them_was(folder: Path) -> None:
 
 def test_sums_of_a_window_and_groups_say_it_too(folder: Path) -> None:
     dd.connect(str(folder), now=NOW)
-    _, notices = _noticed(dd.liquidations.history, NOW - 48 * HOUR, NOW, resolution="1h")
+    _, notices = noticed(dd.liquidations.history, NOW - 48 * HOUR, NOW, resolution="1h")
     assert any("bybit 62%, okx 12%; for some symbols only: gateio (BTC); not" in text for text in notices), (
         notices
     )
-    _, notices = _noticed(dd.liquidations.aggregates, "6h")
+    _, notices = noticed(dd.liquidations.aggregates, "6h")
     assert any(
         "okx 50%; for some symbols only: gateio (BTC); not at all: binance (" in text for text in notices
     )
@@ -134,7 +134,7 @@ def test_an_archive_without_a_ledger_says_nothing(tmp_path: Path) -> None:
         "liquidations_fills", FILLS.conform(pd.DataFrame([fill("1", NOW - HOUR, 50.0, exchange="bybit")]))
     )
     dd.connect(str(tmp_path / "own"), now=NOW)
-    orders, notices = _noticed(dd.liquidations.events, since=NOW - 24 * HOUR)
+    orders, notices = noticed(dd.liquidations.events, since=NOW - 24 * HOUR)
     assert notices == []
     assert set(dd.provenance(orders)["coverage"]) == {"observed", "missed"}
     assert _plain(dd.provenance(orders)["coverage"]["observed"]) == [_span(24, 0)]

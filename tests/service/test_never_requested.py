@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,9 @@ import pytest
 
 import derivdata as dd
 from derivdata import tables
-from derivdata.errors import DataNotice
 from derivdata.sources.archive import open_archive
 from derivdata.sources.archive.ledger import LedgerEntry
+from tests.service.test_liquidation_coverage import noticed
 
 NOW = pd.Timestamp("2026-03-02T12:00:00", tz="UTC").as_unit("us")
 DAY = pd.Timedelta(1, "D")
@@ -57,10 +56,9 @@ def test_an_empty_answer_says_that_nobody_was_asked(market: None, call: str, tab
     family, _, name = call.partition(".")
     said = {}
     for symbol in SYMBOLS:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", DataNotice)
-            assert getattr(getattr(dd, family), name)(symbol, NOW - DAY, NOW).empty
-        said[symbol] = [str(one.message) for one in caught if "requested" in str(one.message)]
+        rows, notices = noticed(getattr(getattr(dd, family), name), symbol, NOW - DAY, NOW)
+        assert rows.empty
+        said[symbol] = [text for text in notices if "requested" in text]
     assert said["ETH"] == [], "bybit was asked, and has none"
     assert len(said["BTC"]) == len(said["SOL"]) == 1
     assert f"{table} of BTC in this range was never requested of any venue" in said["BTC"][0]

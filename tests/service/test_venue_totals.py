@@ -104,16 +104,8 @@ def test_forgotten_results_are_made_again() -> None:
     assert "".join(made) == "abcda" + "b"
 
 
-class OneDay(View):
-    first_days, block_rows = 1, 300
-
-
-class OneDayThenAll(View):
-    first_days, block_rows = 1, 10**9
-
-
-class AllAtOnce(View):
-    first_days, block_rows = 30, 10**9
+BLOCKS = (1, 300), (1, 10**9), (30, 10**9)
+"""Days of the first block, and rows of those that follow."""
 
 
 @pytest.mark.parametrize("store", list(STORES))
@@ -133,8 +125,9 @@ def test_a_series_in_blocks_is_the_series_in_one_piece(
     start = pd.Timestamp("2026-06-26T00:00Z" if store == "irregular" else "2026-06-26T05:00Z")
     source = STORES[store]
     found = []
-    for kind in (OneDay, OneDayThenAll, AllAtOnce):
-        view = kind(source, source.now)
+    for days, rows in BLOCKS:
+        view = View(source, source.now)
+        view.first_days, view.block_rows = days, rows
         window = resolve({"start": start}, now=view.now, tier="pro")
         found.append(view.series(column, window, resolution, *chosen))
     for other in found[:2]:
