@@ -76,14 +76,6 @@ def test_a_large_month_is_sorted_week_by_week(
     pd.testing.assert_frame_equal(archive.read(FUNDING, MARCH, "2026-04-01"), conformed(rows))
 
 
-def test_several_months_at_once_are_files_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(appending, "MONTH_ROWS", 10)
-    monkeypatch.setattr(merging, "parquet_writer", None)
-    archive = open_archive(tmp_path)
-    archive.append(FUNDING, rates(["BTC"], ["okx"], hours=24 * 33, start=JANUARY), accept=["unit"])
-    assert folders(archive) == ["2026-01", "2026-02", "2026-03-01", "2026-03-02"]
-
-
 def test_rows_that_come_late_wait_until_they_are_an_eighth(archive: Archive) -> None:
     close(archive)
     archive.append(FUNDING, rates(["SOL"], ["okx"], hours=30, start=JANUARY))

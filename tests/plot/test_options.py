@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +16,8 @@ from derivdata.analysis import smile, surface
 from derivdata.analysis.smile import svi
 from derivdata.analysis.status import Status
 from tests.plot import made
+
+basis = partial(plot.term_structure, kind="basis")
 
 
 def test_g_goes_below_zero_where_vogts_slice_does() -> None:
@@ -40,17 +45,6 @@ def test_expiries_are_chosen_by_day_or_spread() -> None:
         plot.smile(made.chain(), expiries="2026-02-05")
 
 
-def test_what_is_no_chain_surface_or_sheet_is_refused() -> None:
-    with pytest.raises(ValueError, match="a figure of smiles is of one exchange; there are 2"):
-        plot.smile(made.chains())
-    with pytest.raises(ValueError, match="a term structure is of one exchange; there are 2"):
-        plot.term_structure(made.chains())
-    with pytest.raises(ValueError, match="a surface needs two expiries"):
-        plot.surface(made.fit().isel(expiry=[0]))
-    with pytest.raises(TypeError, match=r"data must be a pandas\.DataFrame or a xarray\.Dataset, not int"):
-        plot.surface(3)
-
-
 def test_bid_and_ask_stand_as_bars_and_quotes_that_nobody_bids_for_are_faded() -> None:
     """At 50 % and 30 days a put of k = -0.3 has a delta of 1.7 %, one of k = -0.2 of 7 %."""
     quotes = xr.Dataset(
@@ -75,13 +69,6 @@ def test_the_title_of_a_smile_gives_risk_reversal_and_butterfly() -> None:
     ax = plot.smile(made.chain(), made.fit(), expiries="2026-02-04")
     words = "BTC on alpha: ATM 50.0 %, RR25 -7.6, BF25 +1.5 points on 2026-02-04"
     assert " ".join(ax.get_title(loc="left").split()) == words
-
-
-def test_a_figure_of_the_basis_needs_one() -> None:
-    with pytest.raises(ValueError, match="no expiry has a basis: give spot="):
-        plot.term_structure(made.basis() * np.nan, "basis")
-    with pytest.raises(TypeError, match=r"what dd\.analysis\.chain\.basis gave"):
-        plot.term_structure(made.chain(), "basis")
 
 
 def test_expiries_without_a_strip_leave_the_lower_picture_empty() -> None:
@@ -120,11 +107,6 @@ def test_a_density_states_its_forwards() -> None:
     assert names == ["2026-01-12: 100.1", "2026-04-06: 100.9"]
     dotted = [line.get_xdata()[0] for line in ax.lines if line.get_ls() == ":"]
     assert dotted == pytest.approx([100.07, 100.91])
-
-
-def test_a_history_of_several_symbols_is_refused() -> None:
-    with pytest.raises(ValueError, match="choose one symbol and one venue"):
-        plot.volatility(made.index_history().expand_dims(symbol=["BTC", "ETH"]))
 
 
 def test_two_points_above_is_two_points_above_and_beyond_the_expiries_there_is_none() -> None:
@@ -172,9 +154,26 @@ def test_bars_are_coins_by_strike_and_the_underlying_the_median_of_its_options()
         plot.strikes(made.chains())
 
 
-def test_a_smile_of_options_without_volatility_is_an_error_that_says_so() -> None:
-    with pytest.raises(ValueError, match="no option has an implied volatility"):
-        plot.smile(made.chain().assign(iv=np.nan))
+@pytest.mark.parametrize(
+    ("figure", "data", "message"),
+    [
+        (plot.smile, made.chains, "a figure of smiles is of one exchange; there are 2"),
+        (plot.smile, lambda: made.chain().assign(iv=np.nan), "no option has an implied volatility"),
+        (plot.term_structure, made.chains, "a term structure is of one exchange; there are 2"),
+        (plot.surface, lambda: made.fit().isel(expiry=[0]), "a surface needs two expiries"),
+        (plot.surface, lambda: 3, r"data must be a pandas\.DataFrame or a xarray\.Dataset, not int"),
+        (basis, lambda: made.basis() * np.nan, "no expiry has a basis: give spot="),
+        (basis, made.chain, r"what dd\.analysis\.chain\.basis gave"),
+        (
+            plot.volatility,
+            lambda: made.index_history().expand_dims(symbol=["BTC", "ETH"]),
+            "choose one symbol",
+        ),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(figure: Any, data: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        figure(data())
 
 
 def test_expiries_are_stacked_with_the_pain_of_the_largest() -> None:

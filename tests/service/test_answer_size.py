@@ -41,10 +41,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Caller, Counting]]:
 
 
 CASES = [
-    ("/funding/historical", {"symbol": "BTC", "resolution": "raw"}, 40),
     ("/funding/historical", {"symbol": "BTC", "resolution": "1m"}, 12),
     ("/oi/BTC/timeseries", {"resolution": "5m"}, 40),
-    ("/volume/ETH/timeseries", {"resolution": "15m"}, 60),
     ("/oi/exchange-totals", {"resolution": "5m"}, 12),
     ("/orderbook/depth-history", {"symbol": "BTC", "exchange": "binance", "resolution": "1m"}, 30),
 ]

@@ -60,13 +60,6 @@ def test_other_methods_are_refused_with_what_is_allowed(ask: Caller, method: str
     assert "error" in answer.json()
 
 
-@pytest.mark.parametrize(
-    "path", ["/nowhere", "/funding/", "/oi//timeseries", "/Funding", "/oi/a/b/timeseries"]
-)
-def test_unknown_paths_are_404(ask: Caller, path: str) -> None:
-    assert "error" in ask.error(path, 404)
-
-
 def test_large_answers_are_compressed_where_that_is_accepted(ask: Caller) -> None:
     url = f"{ask.local.url}/funding/historical?symbol=BTC"
     key = {"X-Api-Key": "key-pro"}
