@@ -39,7 +39,7 @@ def prices(
     Notes
     -----
     ``GET /local/delivery/prices``, which is not part of the API document. Deribit and OKX tell those of their
-    futures' index, Binance those of its options. An index in USDT is not one in USD. Errors are those of
+    futures' index, Binance those of its quarterly futures and of its options. An index in USDT is not one in USD. Errors are those of
     `derivdata.prices.history`.
 
     >>> dd.delivery.prices("BTC", "7d", venues=["deribit"]).shape
