@@ -39,8 +39,8 @@ def prices(
     Notes
     -----
     ``GET /local/delivery/prices``, which is not part of the API document. Deribit and OKX tell those of their
-    futures' index, Binance those of its quarterly futures and of its options. An index in USDT is not one in USD. Errors are those of
-    `derivdata.prices.history`.
+    futures' index, Binance those of its quarterly futures and of its options. An index in USDT is not one in
+    USD. Errors are those of `derivdata.prices.history`.
 
     >>> dd.delivery.prices("BTC", "7d", venues=["deribit"]).shape
     (7, 4)
