@@ -304,17 +304,18 @@ def test_a_rule_of_ones_own_sees_the_past_only_and_cannot_change_it() -> None:
 
     def rule(past: backtest.Past) -> dict[str, tuple[str, str]]:
         known = past.panel()
-        seen.append(known.sizes["time"])
+        seen.append((known.sizes["time"], past.positions()))
         np.testing.assert_array_equal(known, panel(rates).sel(time=slice(None, past.now)))
         assert (known["interval_hours"] == 8.0).all()
         with pytest.raises(ValueError, match="read-only"):
             known.values[...] = 0.0
-        return {"ETH": ("gamma", "beta")} if past.now < np.datetime64("2026-01-05") else {}
+        return {"ETH": ("alpha", "beta")} if past.now < np.datetime64("2026-01-05") else {}
 
     result = backtest.carry(panel(rates), rule, backtest.Costs(fee_bps=1.0))
-    assert seen == list(range(1, 40))
+    assert [rows for rows, _ in seen] == list(range(1, 40))
+    assert (seen[0][1], seen[1][1], seen[-1][1]) == ({}, {"ETH": ("alpha", "beta")}, {})
     [trade] = backtest.trades(result).to_dict("records")
-    assert (trade["symbol"], trade["long"], trade["short"]) == ("ETH", "gamma", "beta")
+    assert (trade["symbol"], trade["long"], trade["short"]) == ("ETH", "alpha", "beta")
     assert trade["exit"] == pd.Timestamp("2026-01-05", tz="UTC")
 
 

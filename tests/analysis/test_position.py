@@ -145,6 +145,7 @@ def test_expired_legs_are_their_payoff_and_impossible_volatility_is_nan():
     coin = later["value_by_leg"].sel(currency="coin").isel(leg=0, vol_change=1, spot_change=0)
     assert float(coin) == pytest.approx(10_000 / 90_000)
     assert (later["status"].isel(leg=0) & Status.EXPIRED).astype(bool).all()
+    assert not (later["status"].isel(leg=[1, 2]) & Status.EXPIRED).any()
     now = found.sel(days=0, currency="usd", vol_change=-0.6)
     assert np.isnan(now["pnl"]).all()
     assert (found["status"].sel(days=0) & Status.BAD_INPUT).astype(bool).all()
