@@ -26,7 +26,7 @@ _ENVIRONMENT = (
         f"analysis/test_{name}"
         for name in """align backtest black76 chain exposure joint_svi liquidations oi quality settlements
         smile_evaluate smile_fit surface_fit surface_recorded variance funding_carry funding_half_life
-        funding_published funding_recorded funding_zscore""".split()
+        funding_recorded funding_zscore""".split()
     ),
     *("transport", "archive/test_import_times.py", "test_cli.py", "test_fetch.py", "test_real_data.py"),
     *("test_report_tables.py", "test_schema.py", "test_tables.py", "test_times.py", "test_units.py"),

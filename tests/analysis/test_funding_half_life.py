@@ -7,6 +7,7 @@ from derivdata.analysis import funding
 from derivdata.analysis.funding import persistence
 from derivdata.analysis.funding.status import FundingStatus
 from tests.analysis.funding_made import market, series, times
+from tests.support.shared import known
 
 NAN = np.nan
 
@@ -141,3 +142,33 @@ def test_one_tick_on_a_level_is_no_persistence(tick):
 )
 def test_a_slope_of_exactly_one_never_reverts(phi, status):
     assert persistence._status(phi) == status
+
+
+def test_autoregression_of_the_lh_series():
+    """R's ``lh`` with ``ar.ols``; the rows of ``arima`` are those of another estimator."""
+    ols = _ols(series([float(row["value"]) for row in known("ar1_lh_series")]), level=None)
+    hours = ols["half_life_hours"]
+    figures = {
+        "phi_ols": ols["phi"],
+        # R demeans by the series' mean, 2.4 for these 48 values: c' = c − (1 − φ) × 2.4.
+        "ar_ols_intercept (demeaned by series mean)": ols["intercept_bps_8h"] - (1.0 - ols["phi"]) * 2.4,
+        "sigma2_ols (RSS/n)": ols["noise_variance"],
+        "c_ols (x_t=c+phi x_{t-1})": ols["intercept_bps_8h"],
+        "long_run_mean=c/(1-phi)": ols["mean_bps_8h"],
+        "half_life_steps=-ln2/ln(phi)": hours / 8.0,
+        "half_life_hours_if_step_8h": hours,
+        "ou_kappa_per_day_if_step_8h": 24.0 * np.log(2.0) / hours,
+        "phi_bias_corrected=(n*phi+1)/(n-3) (Marriott-Pope/Kendall), n=47 pairs": ols["phi_corrected"],
+        "half_life_steps_bias_corrected": ols["half_life_corrected_hours"] / 8.0,
+    }
+    rows = [row for row in known("ar1_expected") if not row["quantity"].endswith("_ml")]
+    assert {row["quantity"] for row in rows} == set(figures)
+    for row in rows:
+        found = float(figures[row["quantity"]])
+        if row["published"]:
+            published = pytest.approx(float(row["published"]), rel=0.0, abs=float(row["tolerance"]))
+            assert found == published, row["quantity"]
+        # Half a printed unit and the rounding of numbers of order one.
+        printed = 0.5 * 10.0 ** -len(row["value"].partition(".")[2]) + 1e-14 * max(1.0, found)
+        assert found == pytest.approx(float(row["value"]), rel=0.0, abs=printed), row["quantity"]
+    assert int(ols["pairs"]) == 47

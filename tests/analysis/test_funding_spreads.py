@@ -5,6 +5,7 @@ import xarray as xr
 from derivdata.analysis import funding
 from derivdata.analysis.panels import other_coins
 from tests.analysis.funding_made import dollars, market, noisy
+from tests.support.shared import known
 
 
 def _slow_best(rates: dict[str, float]) -> tuple[str, str, float]:
@@ -164,3 +165,22 @@ def test_prices_of_two_venues_are_compared_as_a_ratio(factor: float, other: bool
 
 def basis_factors(prices: xr.DataArray) -> list[float]:
     return [float(factor) for factor in other_coins(prices).values.ravel() if np.isfinite(factor)]
+
+
+def test_published_pairs():
+    rates = known("funding_pair_panel")
+    panel = xr.DataArray(
+        [[float(row[venue] or "nan") for venue in "abc"] for row in rates],
+        dims=("time", "exchange"),
+        coords={
+            "time": np.array([row["time"].rstrip("Z") for row in rates], "datetime64[us]"),
+            "exchange": list("abc"),
+        },
+        attrs={"units": "bps/8h", "kind": "settled"},
+    )
+    best = funding.best_pair(panel)
+    for place, row in enumerate(known("funding_pair_expected")):
+        at = best.isel(time=place)
+        assert (str(at["long"].values), str(at["short"].values)) == (row["long"], row["short"])
+        assert float(at["spread_bps_8h"]) == pytest.approx(float(row["spread_bps_8h"]), abs=2e-16)
+    assert best["venues"].values.tolist() == [3, 3, 2, 3]
