@@ -355,23 +355,16 @@ def test_a_file_that_cannot_be_read_is_one_clear_error(
 
 def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
     content = "Symbol,When,Rate\nBTC,2020-01-01,1\n"
-    with pytest.raises(
-        ArchiveError, match="there is no column 'Date' for time; the file has Symbol, When, Rate"
-    ):
-        settlements(tmp_path, content)
-    with pytest.raises(
-        ArchiveError, match="time is not in the file: say which column it is with --map time="
-    ):
-        settlements(tmp_path, content, map={"symbol": "Symbol", "rate_bps_8h": "Rate"})
+    sampled = text(tmp_path, "symbol,time,rate_bps_8h\nA,2020-01-01,1\n")
+    said: dict[str, Any] = {"set": {"exchange": "x"}, "tz": "UTC", "unit": "native"}
     with pytest.raises(ArchiveError, match="--unit native is per the venue's own interval"):
-        import_files(
-            "funding_history",
-            text(tmp_path, "symbol,time,rate_bps_8h\nA,2020-01-01,1\n"),
-            tmp_path / "to",
-            set={"exchange": "x"},
-            tz="UTC",
-            unit="native",
-        )
+        import_files("funding_history", sampled, tmp_path / "to", **said)
+    for options, told in (
+        ({}, "there is no column 'Date' for time; the file has Symbol, When, Rate"),
+        ({"map": {"symbol": "Symbol", "rate_bps_8h": "Rate"}}, "say which column it is with --map time="),
+    ):
+        with pytest.raises(ArchiveError, match=told):
+            settlements(tmp_path, content, **options)
 
 
 def test_large_files_come_in_bites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,12 +159,8 @@ def volatility(level: float) -> xr.DataArray:
 
 def liquidated() -> pd.DataFrame:
     """Twelve orders on two venues over half a day: 3 M USD of longs, 1.5 M USD of shorts."""
-    orders = (
-        [("alpha", "long", 250_000.0)] * 8
-        + [("beta", "long", 500_000.0)] * 2
-        + [("beta", "short", 750_000.0)] * 2
-    )
-    venues, sides, values = zip(*orders, strict=True)
+    venues, sides = ["alpha"] * 8 + ["beta"] * 4, ["long"] * 10 + ["short"] * 2
+    values = [250_000.0] * 8 + [500_000.0] * 2 + [750_000.0] * 2
     return stated(
         rows(
             "liquidations_events",
@@ -188,19 +184,11 @@ def book() -> pd.DataFrame:
 
 def depths() -> pd.DataFrame:
     """Depth within 10 and 50 bps over two days, asks twice the bids."""
-    times = pd.date_range(START, periods=48, freq="h")
-    swing = 1e6 * (2 + np.sin(np.arange(48) / 6))
-    return stated(
-        rows(
-            "orderbook_depth_history",
-            symbol="BTC",
-            exchange="alpha",
-            timestamp=times.repeat(2),
-            depth_bps=[10.0, 50.0] * 48,
-            bid_depth_usd=(swing[:, None] * [1.0, 3.0]).ravel(),
-            ask_depth_usd=(swing[:, None] * [2.0, 6.0]).ravel(),
-        )
-    )
+    swing = 1e6 * (2 + np.sin(np.arange(48) / 6))[:, None]
+    told = {"bid_depth_usd": (swing * [1.0, 3.0]).ravel(), "ask_depth_usd": (swing * [2.0, 6.0]).ravel()}
+    told["timestamp"] = pd.date_range(START, periods=48, freq="h").repeat(2)
+    fixed = {"symbol": "BTC", "exchange": "alpha", "depth_bps": [10.0, 50.0] * 48}
+    return stated(rows("orderbook_depth_history", **fixed, **told))
 
 
 QUOTED = START + pd.Timedelta(8, "h")

@@ -4,6 +4,7 @@ import pytest
 from derivdata.sources import sample
 from derivdata.sources.sample.ground_truth import TOPICS
 from derivdata.tables import VENUES
+from tests.support.instants import at
 
 TIMELESS = [t for t in TOPICS if t not in ("clusters", "futures", "premium", "surface", "volatilities")]
 
@@ -17,11 +18,7 @@ def test_windows_are_half_open_and_an_unknown_topic_is_refused():
     assert [t.hour for t in hours["time"].unique()] == [8, 9]
     assert sample.truth("surface", symbols=["TSLA"]).empty
     first = sample.truth("clusters", start="2026-06-01", end="2026-06-02")
-    assert (
-        first["time"]
-        .between(pd.Timestamp("2026-06-01", tz="UTC"), pd.Timestamp("2026-06-02", tz="UTC"))
-        .all()
-    )
+    assert first["time"].between(at("2026-06-01"), at("2026-06-02")).all()
     found = set(sample.truth("spreads")["half_life_hours"])
     assert {3.0, 6.0, 12.0, 24.0, 72.0} <= found
 

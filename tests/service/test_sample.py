@@ -40,14 +40,10 @@ def test_an_earlier_clock_sees_the_same_past_and_nothing_later(live: Caller) -> 
         window = {"symbol": "BTC", "start": "2026-02-28T12:00Z", "end": "2026-03-01T12:00Z"}
         assert then("/").headers["Date"] == "Sun, 01 Mar 2026 12:00:00 GMT"
         for resolution in ("raw", "1h"):
-            asked = window | {"resolution": resolution}
-            assert (
-                then("/funding/historical", **asked).content == live("/funding/historical", **asked).content
-            )
+            one, other = (ask("/funding/historical", **window, resolution=resolution) for ask in (then, live))
+            assert one.content == other.content
         later = then.body("/funding/historical", symbol="BTC", start="2026-03-01T12:00Z", end="2026-03-09")
         assert {p["t"] for points in later["series"].values() for p in points} <= {"2026-03-01T12:00:00Z"}
         asked = {"since": 1_772_359_200_000, "limit": 100_000}
-        assert (
-            max(e["timestamp"] for e in then.body("/liquidations/events", **asked)["events"])
-            < "2026-03-01T12:00:01"
-        )
+        events = then.body("/liquidations/events", **asked)["events"]
+        assert max(event["timestamp"] for event in events) < "2026-03-01T12:00:01"
