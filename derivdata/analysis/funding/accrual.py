@@ -177,14 +177,12 @@ def earned(prepared: PreparedPanel, starts: Floats, ends: Floats, *, min_cover: 
     `min_cover` of the span; ``filled``, the hours in it whose rate was carried over missing samples;
     ``coverage``, the part of the hours paid for.
     """
+    bare = prepared._replace(arrays=())
     result = figures_of(
-        _earned,
+        lambda *part: earned_between(bare.ledger(*part), bare.since, starts, ends, settled=bare.settled),
         *prepared.arrays,
         units={"amount": BPS_UNIT, "filled": HOUR_UNIT, "coverage": "1"},
         into={"span": ends.size},
-        prepared=prepared._replace(arrays=()),
-        starts=starts,
-        ends=ends,
     )
     return result.assign(amount=result["amount"].where(result["coverage"] >= min_cover))
 
@@ -262,9 +260,3 @@ def _period_ends(prepared: PreparedPanel, period_hours: float) -> NDArray[np.dat
         raise ValueError(f"periods of {period_hours:g} h make more than {_MOST:,} periods of this panel")
     ends: Any = np.rint(np.arange(lowest, highest + 1) * (period_hours * _MICROSECONDS))
     return np.asarray(ends.astype(np.int64).astype("datetime64[us]"))
-
-
-def _earned(
-    *arrays: Floats, prepared: PreparedPanel, starts: Floats, ends: Floats
-) -> tuple[Floats, Floats, Floats]:
-    return earned_between(prepared.ledger(*arrays), prepared.since, starts, ends, settled=prepared.settled)

@@ -19,7 +19,6 @@ from derivdata.analysis.surface.clock import YEAR_US, Clock, Rules, clock_of, or
 from derivdata.analysis.surface.evaluate import years_until
 from derivdata.analysis.surface.maturity import Maturity, at_maturity, volatility
 from derivdata.support.arguments import typed
-from derivdata.support.arrays import Floats
 from derivdata.units import HOURS_PER_YEAR
 
 DAYS_PER_YEAR = HOURS_PER_YEAR / 24.0
@@ -284,7 +283,13 @@ def vega_buckets(
     vega = in_both_currencies(
         lambda premium: scaled_greeks(placed, iv, ["vega"], interest_rate, premium)["vega"]
     )
-    hats = applied(_hats, call, nodes=nodes, out=[["call_delta"]], sizes={"call_delta": nodes.size})
+    # The share of each node: 1 at it, linear to 0 at its neighbours, held beyond the ends.
+    hats = applied(
+        lambda at: np.stack([np.interp(at, nodes, row) for row in np.eye(nodes.size)], axis=-1),
+        call,
+        out=[["call_delta"]],
+        sizes={"call_delta": nodes.size},
+    )
     years = surface["year_fraction"].reset_coords(drop=True)
     shares = xr.zeros_like(years * t)
     cut = placed.cut
@@ -299,12 +304,6 @@ def vega_buckets(
     for each in result.data_vars.values():
         each.attrs = {"units": _UNITS["vega"]}
     return with_labels(result.assign_coords(call_delta=nodes), surface)
-
-
-def _hats(delta: Floats, *, nodes: Floats) -> Floats:
-    """Return the share of each node: 1 at it, linear to 0 at its neighbours, held beyond the ends."""
-    parts = [np.interp(delta, nodes, row) for row in np.eye(nodes.size)]
-    return np.stack(parts, axis=-1)
 
 
 def with_labels(result: xr.Dataset, surface: xr.Dataset) -> xr.Dataset:
