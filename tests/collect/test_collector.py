@@ -223,13 +223,6 @@ def test_a_coin_that_bitget_lists_coin_margined_is_polled_and_its_payments_are_a
     assert asked == {("BTCUSDT", "USDT-FUTURES"), ("XYZUSD", "COIN-FUTURES")}, "USD before USDC"
 
 
-# A venue is many parts: one that fails takes nothing else away, and is named.
-
-
-def _symbols(archive: Archive, table: str) -> set[str]:
-    return set(archive.read(table, DAY, DAY + pd.Timedelta(1, "D"))["symbol"])
-
-
 def test_a_contract_of_another_market_does_not_stand_in_for_one_that_failed(
     made, archive, fakes, clock
 ) -> None:
@@ -251,7 +244,7 @@ def test_a_host_that_refuses_this_address_is_left_and_the_venue_stays(made, arch
         collector.once()
         clock.wait(300)
     assert collector.gone == {}
-    assert _symbols(archive, "funding_history") == _symbols(archive, "oi_history") == {"BTC", "ETH"}
+    assert set(archive.symbols("funding_history")) == set(archive.symbols("oi_history")) == {"BTC", "ETH"}
     assert "restricted location" in collector.failed["binance options_snapshot"]
     assert sum(place.startswith("/eapi") for _, place, *_ in fakes.log) == 1, "not asked again"
     fakes.refusals.clear()
@@ -267,7 +260,7 @@ def test_the_lists_that_come_give_their_contracts_and_the_other_is_asked_for_aga
     fakes.altered["instruments-info"] = lambda params, body: busy if params["category"] == "inverse" else body
     collector = made("bybit")
     collector.once()
-    assert _symbols(archive, "funding_history") == {"BTC", "ETH"}
+    assert set(archive.symbols("funding_history")) == {"BTC", "ETH"}
     listing = "bybit /v5/market/instruments-info?category=inverse"
     assert "10016" in collector.failed[listing] or "busy" in collector.failed[listing]
     fakes.altered.clear()
@@ -281,7 +274,7 @@ def test_intervals_that_never_came_are_no_default(made: Any, archive: Archive, f
     fakes.refusals["binance/fapi/v1/fundingInfo"] = DOWN
     collector = made("binance", names=["funding_history"])
     collector.once()
-    assert _symbols(archive, "funding_history") == set()
+    assert "funding_history" not in archive.tables()
     assert "binance /fapi/v1/fundingInfo" in collector.failed
 
 
@@ -426,7 +419,7 @@ def test_an_hourly_request_that_no_contract_answered_failed_and_is_asked_again_i
     clock.wait(300)
     collector.once()
     assert collector.failed == {}
-    assert _symbols(archive, "funding_history") == {"BTC", "ETH"}
+    assert set(archive.symbols("funding_history")) == {"BTC", "ETH"}
 
 
 def test_of_an_hourly_request_only_what_failed_is_asked_again(made, archive, fakes, clock) -> None:

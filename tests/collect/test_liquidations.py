@@ -143,8 +143,6 @@ def test_a_body_that_is_not_as_expected_is_kept_and_stops_its_table_only(made, a
     assert "funding_history" in archive.tables()
 
 
-# A venue that changes between its stream and its list stores each liquidation once.
-
 _NAMES = [f"{symbol}_USDT" for symbol in lists.SYMBOLS]
 _LISTED = {"quote": "USDT", "is_inverse": False, "is_perpetual": True, "is_active": True}
 SIZES = pd.DataFrame(
