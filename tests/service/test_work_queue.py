@@ -163,6 +163,17 @@ async def test_a_job_ends_when_its_last_client_leaves(work: Work) -> None:
 
 
 @played
+async def test_a_job_that_nobody_waits_for_never_begins(work: Work) -> None:
+    queue = WorkQueue(at_once=1)
+    jobs = joined(queue, work, "a1", "a2", "a3")
+    await work.began(1)
+    queue.leave(jobs["a2"], "a")
+    work.may.release(2)
+    await asyncio.wait([jobs["a1"].result, jobs["a3"].result])
+    assert work.started == ["a1", "a3"]
+
+
+@played
 async def test_an_error_goes_to_every_client_and_frees_the_slot(work: Work) -> None:
     queue = WorkQueue(at_once=1)
 
