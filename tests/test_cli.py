@@ -27,8 +27,6 @@ def test_wrong_usage_is_2(capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit, match=r"^2$"):
             main(arguments)
         assert message in capsys.readouterr().err
-    with pytest.raises(SystemExit, match=r"^0$"):
-        main(["--help"])
     [commands] = [action for action in _parser()._actions if action.dest == "command"]
     for command in commands.choices or ():
         with pytest.raises(SystemExit, match=r"^2$"):

@@ -70,7 +70,6 @@ VALUES: dict[str, list[Any]] = {
     "funding.history rate_bps_8h": [0.94, 1.0, -0.25],  # the window is half-open
     "funding.settlements rate_bps_8h": [0.8, 1.0, -4.0],
     "funding.settlements interval_hours": [8.0, 1.0, 1.0],
-    "markets.symbols symbol": ["BTC", "AAPL"],
     "markets.symbols rank": [1, 2],
     "markets.symbols price_usd": [101250.5, 101250.5],
     "markets.symbols price_24h_change_pct": [-1.25, -1.25],
@@ -131,7 +130,6 @@ VALUES: dict[str, list[Any]] = {
     "prices.spot price": [104000.5, 104500.25],
     "prices.history price_usd": [104000.5, 104500.25, 104001.75],
     "options.trades size": [0.1, 12.5],
-    "options.trades price_usd": [250.0, None],
     "delivery.prices price_usd": [99512.25, 99513.0],
     "volatility.index_published index_pct": [47.25, 48.0],
     "options.metrics atm_iv": [0.45, 0.475],
