@@ -89,26 +89,18 @@ def test_undoing_a_replacement_brings_the_old_values_back_and_again_the_new(arch
         archive.undo(2)
 
 
-def test_rows_that_outlasted_an_undo_outlast_that_it_is_undone(archive: Archive) -> None:
-    """Of three deleted hours the first came again as 9.99: two return, and only those two go again."""
-    archive.delete(FUNDING, OKX_BTC, end=hour(3))
+@pytest.mark.parametrize("gone", [3, 1])
+def test_rows_that_outlasted_an_undo_outlast_that_it_is_undone(archive: Archive, gone: int) -> None:
+    """Of the deleted hours the first came again as 9.99: the others return, if any, and they go again."""
+    archive.delete(FUNDING, OKX_BTC, end=hour(gone))
     archive.append(FUNDING, rates(["BTC"], ["okx"], hours=1, plus=9.99))
-    assert archive.undo(1) == (2, 0, 2)
-    assert archive.undo(2) == (3, 2, 0)
-    assert archive.corrections()[["removed", "added"]].to_numpy().tolist() == [[3, 0], [0, 2], [2, 0]]
-    found = read(archive, symbols=["BTC"], venues=["okx"])["rate_bps_8h"].tolist()
-    assert found == [9.99, *map(float, range(3, 96))]
-
-
-def test_an_undo_that_has_no_row_to_bring_back_is_logged(archive: Archive) -> None:
-    """The one row that was deleted came again as 9.99, which stays, whatever is undone."""
-    archive.delete(FUNDING, OKX_BTC, end=hour(1))
-    archive.append(FUNDING, rates(["BTC"], ["okx"], hours=1, plus=9.99))
-    assert archive.undo(1) == (2, 0, 0)
+    assert archive.undo(1) == (2, 0, gone - 1)
     assert archive.corrections()["undone"].tolist() == [True, False]
-    assert archive.undo(2) == (3, 0, 0)
+    assert archive.undo(2) == (3, gone - 1, 0)
+    changes = archive.corrections()[["removed", "added"]]
+    assert changes.to_numpy().tolist() == [[gone, 0], [0, gone - 1], [gone - 1, 0]]
     found = read(archive, symbols=["BTC"], venues=["okx"])["rate_bps_8h"].tolist()
-    assert found == [9.99, *map(float, range(1, 96))]
+    assert found == [9.99, *map(float, range(gone, 96))]
 
 
 def test_the_same_rows_appended_after_a_deletion_leave_its_record_whole(archive: Archive) -> None:

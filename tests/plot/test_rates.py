@@ -48,9 +48,13 @@ def test_named_venues_stand_out_and_a_panel_draws_as_its_table_does() -> None:
 
 
 @pytest.mark.parametrize("draw", [plot.funding_history, plot.funding_heatmap])
-def test_a_table_without_any_rate_is_an_error_that_says_so(draw: Callable[..., Any]) -> None:
+def test_a_rate_and_the_name_of_one_symbol_are_needed(draw: Callable[..., Any]) -> None:
     with pytest.raises(ValueError, match="no venue has a rate"):
         draw(made.funding().assign(rate_bps_8h=np.nan))
+    both = dd.panel(made.funding()).reindex(symbol=["BTC", "ETH"])
+    for symbol, told in ((None, "symbol=None: name one of BTC, ETH"), ("SOL", "symbol='SOL'")):
+        with pytest.raises(ValueError, match=told):
+            draw(both, symbol=symbol)
 
 
 def test_the_heat_map_averages_wider_columns() -> None:
@@ -81,16 +85,6 @@ def test_kinds_of_venues_stand_under_headings_and_colours_meet_where_asked() -> 
     assert mesh.get_clim() == (-1.0, 3.0)
     assert ax.get_title(loc="left").startswith("BTC funding: above 1 bps ")
     assert set(plot.data(ax)["exchange"]) == set(names.values())
-
-
-@pytest.mark.parametrize("draw", [plot.funding_history, plot.funding_heatmap])
-def test_one_of_several_symbols_must_be_named(draw: object) -> None:
-    panel = dd.panel(made.funding())
-    both = panel.reindex(symbol=["BTC", "ETH"])
-    with pytest.raises(ValueError, match="symbol=None: name one of BTC, ETH"):
-        draw(both)  # type: ignore[operator]
-    with pytest.raises(ValueError, match="symbol='SOL'"):
-        draw(both, symbol="SOL")  # type: ignore[operator]
 
 
 def test_payments_of_venues_that_pay_at_different_hours_are_all_lines() -> None:

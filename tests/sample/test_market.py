@@ -77,7 +77,6 @@ def test_prices_change_as_they_moved_and_venues_quote_nearly_one(now):
     pd.testing.assert_series_equal(
         frame["price_24h_change_pct"], expected, check_names=False, rtol=0, atol=6e-7
     )
-    _, frame = now
     spread = frame.groupby("symbol", observed=True)["price_usd"].agg(lambda p: p.max() / p.min() - 1)
     assert (spread < 7e-4).all()
     assert (spread > 0).all()

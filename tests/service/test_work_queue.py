@@ -168,7 +168,7 @@ async def test_a_job_that_nobody_waits_for_never_begins(work: Work) -> None:
     jobs = joined(queue, work, "a1", "a2", "a3")
     await work.began(1)
     queue.leave(jobs["a2"], "a")
-    work.may.release(2)
+    work.may.release(3)
     await asyncio.wait([jobs["a1"].result, jobs["a3"].result])
     assert work.started == ["a1", "a3"]
 
