@@ -6,6 +6,7 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -192,12 +193,11 @@ def at_maturity(rows: pd.DataFrame, maturity: pd.Timedelta) -> xr.DataArray:
     import xarray as xr
 
     rows = rows.assign(years=(rows["expiry"] - rows["time"]) / _YEAR).dropna(subset="iv")
-    rows = rows[rows["years"] > 0.0]
-    target = maturity / _YEAR
-    hours, values = [], []
-    for hour, slices in rows.sort_values("years").groupby("time"):
-        variance = slices["iv"] ** 2 * slices["years"]
-        hours.append(hour)
-        values.append(np.sqrt(np.interp(target, slices["years"], variance, np.nan, np.nan) / target))
-    index = pd.DatetimeIndex(hours, tz="UTC").tz_localize(None)
-    return xr.DataArray(np.array(values, dtype=np.float64), {"time": index.as_unit("us")}, "time")
+    rows = rows[rows["years"] > 0.0].sort_values(["time", "years"])
+    target, years = maturity / _YEAR, rows["years"].to_numpy()
+    variance = (rows["iv"] ** 2 * rows["years"]).to_numpy()
+    hours, starts = np.unique(rows["time"].dt.tz_localize(None).to_numpy(), return_index=True)
+    slices = [slice(*ends) for ends in pairwise([*starts, len(rows)])]
+    found = [np.interp(target, years[part], variance[part], np.nan, np.nan) for part in slices]
+    values = np.sqrt(np.array(found, dtype=np.float64) / target)
+    return xr.DataArray(values, {"time": pd.DatetimeIndex(hours).as_unit("us")}, "time")
