@@ -22,6 +22,9 @@ def test_windows_symbols_and_venues_are_chosen(archive: Archive) -> None:
     assert rows["symbol"].cat.categories.tolist() == ["ETH"]
     assert rows["exchange"].cat.categories.tolist() == ["okx"]
     pd.testing.assert_frame_equal(archive.read("oi_history", *EVER), tables.TABLES["oi_history"].empty())
+    for nothing in ({"symbols": ["XYZ"]}, {"symbols": []}, {"venues": ["nowhere"]}):
+        rows = archive.read("funding_history", *EVER, **nothing)
+        pd.testing.assert_frame_equal(rows, tables.TABLES["funding_history"].empty())
     assert archive.symbols("oi_history") == ()
     with pytest.raises(ValueError, match="funding_histories"):
         archive.read("funding_histories", *EVER)
@@ -29,12 +32,6 @@ def test_windows_symbols_and_venues_are_chosen(archive: Archive) -> None:
         archive.read("funding_metadata", *EVER, symbols=["BTC"])
     with pytest.raises(ValueError, match="is not an instant"):
         archive.read("funding_history", "soon", EVER[1])  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("wanted", [{"symbols": ["XYZ"]}, {"symbols": []}, {"venues": ["nowhere"]}])
-def test_what_is_not_there_is_an_empty_table(archive: Archive, wanted: dict[str, list[str]]) -> None:
-    rows = archive.read("funding_history", *EVER, **wanted)
-    pd.testing.assert_frame_equal(rows, tables.TABLES["funding_history"].empty())
 
 
 @pytest.mark.parametrize("rows_per_group", [1, 7, 50, 1000])

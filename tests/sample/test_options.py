@@ -258,9 +258,8 @@ def test_trades_are_made_at_the_quotes_of_their_hour_and_by_the_published_law() 
     law = sample.truth("option_trades", **where).iloc[0]
     for name, part in rows.groupby("side", observed=True):
         bought, expected = (part["taker_side"] == "buy").mean(), law[f"buy_{name}"]
-        assert abs(bought - expected) < 4 * np.sqrt(expected * (1 - expected) / len(part)) + 0.04, (
-            "no bid, no sale"
-        )
+        no_bid_no_sale = 0.04
+        assert abs(bought - expected) < 4 * np.sqrt(expected * (1 - expected) / len(part)) + no_bid_no_sale
     blocks = rows["execution"] == "block"
     assert blocks.mean() == pytest.approx(law["block"], abs=4 * np.sqrt(law["block"] / len(rows)))
     overview = STORE.read("options_overview_history", start, end, **where).set_index("time")

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -245,20 +246,13 @@ def test_bytes_that_the_kernel_still_holds_are_not_taken() -> None:
     asyncio.run(run())
 
 
-class Slow(MemoryStore):
+def test_a_long_answer_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first read takes three times as long as a request may take to arrive."""
-
-    waits: tuple[float, ...] = (0.6,)
-
-    def newest(self, query: Query) -> pd.DataFrame:
-        for seconds in self.waits:
-            threading.Event().wait(seconds)
-        self.waits = ()
-        return super().newest(query)
-
-
-def test_a_long_answer_is_not_cut_off() -> None:
-    store = Slow({"oi_history": market.open_interest()}, now=market.NOW)
+    real, waits = MemoryStore.newest, iter([0.6])
+    monkeypatch.setattr(
+        MemoryStore, "newest", lambda self, query: time.sleep(next(waits, 0.0)) or real(self, query)
+    )
+    store = MemoryStore({"oi_history": market.open_interest()}, now=market.NOW)
     with closing(service.start(store, keys=KEYS, request_seconds=0.2)) as slow, requests.Session() as session:
         for path in ("/oi/exchanges-summary", "/"):
             assert session.get(slow.url + path, headers=KEY, timeout=PATIENCE).status_code == 200

@@ -56,16 +56,13 @@ def test_every_endpoint_and_parameter_is_described(ask: Caller) -> None:
     assert len({d["get"]["operationId"] for d in document["paths"].values()}) == len(document["paths"])
 
 
-def test_the_page_needs_nothing_from_elsewhere(ask: Caller) -> None:
+def test_the_page_needs_nothing_from_elsewhere_and_shows_changes_of_direction_in_words(ask: Caller) -> None:
     answer = ask("/docs", tier=None)
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
     assert re.findall(r"""(?:href|src)=["']?([^"'\s>]*)""", answer.text) == ["/openapi.json"]
     assert "url(" not in answer.text
     text = unescape(re.sub("<[^>]*>", "", answer.text))
     assert all(f"GET {e.path}" in text for e in endpoints.ENDPOINTS)
-
-
-def test_the_page_loads_nothing_and_shows_changes_of_direction_in_words() -> None:
     shown = page("desk\u202e<b>")
     assert "content=\"default-src 'none'; style-src 'unsafe-inline';" in shown
     assert "<h1>derivdata: desk\\u202e&lt;b&gt;</h1>" in shown

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,11 +21,11 @@ from derivdata.sources.service.venue_totals import totals
 from derivdata.sources.service.view import StoredColumn, View
 from derivdata.sources.service.window import resolve
 from tests.archive.rates import interest
+from tests.reliability.promises import SOAK
 from tests.service import slow_totals
 from tests.service.memory_store import MemoryStore, sums_of
 from tests.service.test_venue_totals import difference
 
-SOAK = os.environ.get("DERIVDATA_SOAK") == "1"
 START = pd.Timestamp("2026-06-01", tz="UTC").as_unit("us")
 OI = "oi_history"
 OI_USD, VOLUME = StoredColumn(OI, "oi_usd"), StoredColumn("volume_history", "volume_usd", added=True)
