@@ -97,18 +97,17 @@ def test_a_stated_interval_is_held_to_the_spacing(archive: Archive) -> None:
     assert archive.append(SETTLED, hourly.assign(interval_hours=1.0)) == 40
 
 
-def test_late_and_missing_payments_are_no_other_interval(archive: Archive) -> None:
-    """Stamps late by milliseconds, a third of the payments missing."""
+def test_late_and_missing_payments_and_an_interval_that_changes_are_no_mistake(archive: Archive) -> None:
+    """Stamps late by milliseconds, a third of the payments missing; eight hours, then four, then one.
+
+    Venues change so on a day of stress: each row states its own.
+    """
     frame = settlements().assign(time=lambda f: f["time"] + pd.to_timedelta(np.arange(40) % 7, "ms"))
     assert archive.append(SETTLED, frame[np.arange(40) % 3 != 1]) == 27
-
-
-def test_an_interval_that_changes_is_no_mistake(archive: Archive) -> None:
-    """Eight hours, then four, then one, as venues do on a day of stress: each row states its own."""
     hours = np.array([8.0] * 13 + [4.0] * 13 + [1.0] * 14)
     times = START + pd.to_timedelta(np.append(0.0, hours[1:].cumsum()), "h")
-    frame = settlements().assign(time=times.as_unit("us"), interval_hours=hours)
-    assert archive.append(SETTLED, frame) == 40
+    changing = settlements("bybit").assign(time=times.as_unit("us"), interval_hours=hours)
+    assert archive.append(SETTLED, changing) == 40
 
 
 @pytest.mark.parametrize(("factor", "symbols"), [(8, 3), (1 / 8, 3), (24, 3), (100, 1), (1 / 10_000, 1)])

@@ -31,7 +31,6 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def archive(filled: Path, tmp_path: Path) -> Archive:
-    """A copy of it, which a test may damage."""
     return open_archive(shutil.copytree(filled, tmp_path / "derivs"))
 
 

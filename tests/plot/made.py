@@ -345,7 +345,6 @@ def capacity_curve() -> xr.Dataset:
 
 @functools.cache
 def swept() -> pd.DataFrame:
-    """Six rules on the same rates."""
     rates, prices = _wandering()
     levels = (0.5, 1.0, 1.5, 2.0, 2.5, 9.0)
     rules = {f"from {level:g} bps/8h": backtest.SpreadThreshold(level, 0.3) for level in levels}

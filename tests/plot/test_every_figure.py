@@ -42,7 +42,6 @@ def made_once(name: str) -> tuple[Axes, list[dict[str, Any]]]:
 
 
 def test_every_figure_has_a_case() -> None:
-    """Each kind of each function."""
     figures = set()
     for name in set(plot.__all__) - {"card", "data"}:
         kinds = get_args(get_type_hints(getattr(plot, name), localns={"Axes": Axes}).get("kind"))

@@ -64,7 +64,6 @@ def serving(folder: Path, end: signal.Signals) -> Iterator[str]:
 
 
 def key_file(said: str) -> Path:
-    """The file that holds the keys of a service whose output is no terminal."""
     return Path(re.findall(r"keys for this run: (.+)", said)[0])
 
 

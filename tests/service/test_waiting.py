@@ -57,7 +57,6 @@ class SlowStore(MemoryStore):
 
 @contextmanager
 def callers(store: SlowStore, number: int) -> Iterator[list[Caller]]:
-    """So many clients of a service of the store, which is let go at the end."""
     local = service.start(store, keys=KEYS)
     clients = [Caller(local) for _ in range(number)]
     try:
@@ -70,7 +69,6 @@ def callers(store: SlowStore, number: int) -> Iterator[list[Caller]]:
 
 
 def send(stack: ExitStack, client: Caller, path: str) -> socket.socket:
-    """Send a request and do not wait for its answer."""
     url = urlsplit(client.local.url)
     line = stack.enter_context(socket.create_connection((url.hostname, url.port), timeout=PATIENCE))
     line.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: key-pro\r\n\r\n".encode())
