@@ -31,7 +31,6 @@ def filled(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
 
 @pytest.fixture
 def archive(filled: Path, tmp_path: Path) -> Archive:
-    """A copy of it, which a test may correct."""
     return open_archive(shutil.copytree(filled, tmp_path / "mine"))
 
 

@@ -56,7 +56,6 @@ def _span(first: float, last: float) -> list[str]:
 
 
 def _plain(spans: Any) -> Any:
-    """Spans in seconds, however the library writes instants."""
     return [[f"{pd.Timestamp(at):%Y-%m-%dT%H:%M:%S}Z" for at in span] for span in spans]
 
 
