@@ -44,8 +44,11 @@ _SLOW = (
     *("test_notebooks.py::test_notebook_shows", "test_notebooks.py::test_the_switch"),
     "reliability/test_arguments.py::test_each_argument_refuses",
     *(f"reliability/test_{name}.py" for name in ("archive", "every_fetcher")),
-    "reliability/test_collecting.py::test_a_collector",
-    *(f"reliability/test_{name}.py" for name in "failing_venues forks interrupts kills".split()),
+    *(
+        f"reliability/test_collecting.py::test_{name}"
+        for name in ("a_collector", "dexes", "a_venue", "payments", "windows")
+    ),
+    *(f"reliability/test_{name}.py" for name in ("forks", "interrupts", "kills")),
     *("reliability/test_service_abuse.py", "service/test_workers.py"),
     *("browser/", "test_contributing.py"),
     *("collect/test_every_fetcher.py::test_the_report", "collect/test_refills.py::test_a_signal"),

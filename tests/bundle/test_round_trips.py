@@ -1,4 +1,4 @@
-"""The sample recorded, replayed and saved: frames come back equal, and each answer makes its table again."""
+"""The sample recorded, replayed and saved: tables come back equal, and each answer makes its table again."""
 
 from __future__ import annotations
 
@@ -7,62 +7,59 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import xarray as xr
 
 import derivdata as dd
 from derivdata import bundle
-from derivdata.bundle.difference import BundleDiff
 from derivdata.tables import TABLES
 from tests.reliability.calls import function
 from tests.reliability.calls.fetchers import FETCHERS
 
-TABLE_NAMES = ["funding_history", "funding_snapshot", "oi_history", "liquidations_events", "options_snapshot"]
+Market = tuple[Path, dict[str, Any]]
+
+SAVED = ["funding_history", "funding_snapshot", "oi_history", "liquidations_events", "options_snapshot"]
+ELSEWHERE = {"oi_sparklines", *(f"options_{name}_history" for name in ("atm", "overview", "surface"))}
+"""Of an answer that is another table's too, of parts of answers, and surfaces."""
 
 
 def fetched() -> dict[str, Any]:
-    surface = dd.options.surface("BTC", "deribit")
-    history = dd.funding.history(["BTC", "ETH"], "1d", venues=["binance", "okx", "hyperliquid"])
-    return {
-        "funding_history": history,
-        "funding_snapshot": dd.funding.snapshot(),
-        "oi_history": dd.oi.history("BTC", "6h"),
-        "liquidations_events": dd.liquidations.events(limit=1000, min_usd=200_000.0),
-        "options_snapshot": dd.options.snapshot("BTC", "deribit"),
-        "surface": surface,
-        "panel": dd.panel(history, "rate_bps_8h"),
-    }
+    """What every fetcher gives, by its table or name."""
+    calls = {name: given for name, given in FETCHERS.items() if name != "liquidations.poll"}
+    return {name.replace(".", "_"): function(name)(**given) for name, given in calls.items()}
 
 
 @pytest.fixture(scope="module")
-def market(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A recording of the sample, and what was fetched while it was made."""
+def market(tmp_path_factory: pytest.TempPathFactory) -> Market:
+    """A folder with a recording of the sample and one of nothing, and what was fetched meanwhile."""
     folder = tmp_path_factory.mktemp("market")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DERIVDATA_CACHE_DIR", str(folder / "cache"))
-        dd.connect("sample")
-        with bundle.record(folder / "market.ddz"):
-            live = fetched()
-        dd.disconnect()
-    return folder / "market.ddz", live
+    dd.connect("sample", cache="off")
+    with bundle.record(folder / "empty.ddz"):
+        pass
+    with bundle.record(folder / "all.ddz"):
+        live = fetched()
+    dd.disconnect()
+    return folder, live
 
 
 @pytest.mark.usefixtures("no_sockets")
-def test_a_replay_gives_identical_frames_surfaces_and_panels(market: tuple[Path, dict[str, Any]]) -> None:
-    path, live = market
-    with bundle.replay(path) as replay:
+def test_a_replay_gives_identical_frames_and_surfaces(market: Market) -> None:
+    folder, live = market
+    with bundle.replay(folder / "all.ddz") as replay:
         again = fetched()
     assert (replay.source, replay.synthetic) == ("sample", True)
     assert replay.asof == pd.Timestamp("2026-06-30T12:00:00Z")
-    for name in TABLE_NAMES:
-        pd.testing.assert_frame_equal(again[name], live[name], check_exact=True)
-        assert again[name].attrs == live[name].attrs
-        assert len(live[name]) > 0
-    for name in ("surface", "panel"):
-        assert again[name].identical(live[name])
+    for name, found in live.items():
+        assert len(found) > 0
+        if isinstance(found, xr.Dataset):
+            assert again[name].identical(found)
+        else:
+            pd.testing.assert_frame_equal(again[name], found, check_exact=True)
+            assert again[name].attrs == found.attrs
 
 
-@pytest.mark.parametrize("name", TABLE_NAMES)
+@pytest.mark.parametrize("name", SAVED)
 def test_parquet_and_csv_bring_back_a_table_through_its_schema(
-    name: str, market: tuple[Path, dict[str, Any]], tmp_path: Path
+    name: str, market: Market, tmp_path: Path
 ) -> None:
     frame = market[1][name]
     frame.to_parquet(tmp_path / "x.parquet")
@@ -73,44 +70,19 @@ def test_parquet_and_csv_bring_back_a_table_through_its_schema(
         pd.testing.assert_frame_equal(TABLES[name].conform(read), frame, check_exact=True)
 
 
-ELSEWHERE = {"oi_sparklines", *(f"options_{name}_history" for name in ("atm", "overview", "surface"))}
-"""Of an answer that is another table's too, of parts of answers, and surfaces."""
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[BundleDiff, dict[str, pd.DataFrame]]:
-    """All calls recorded and set against a recording of nothing; and what they gave."""
-    folder: Path = tmp_path_factory.mktemp("rows")
-    frames: dict[str, pd.DataFrame] = {}
-    dd.connect("sample", cache="off")
-    with bundle.record(folder / "empty.ddz"):
-        pass
-    with bundle.record(folder / "all.ddz"):
-        for name, given in FETCHERS.items():
-            if (table := name.replace(".", "_")) in TABLES.keys() - ELSEWHERE:
-                frames[table] = function(name)(**given)
-    dd.disconnect()
-    return bundle.bundle_diff(folder / "all.ddz", folder / "empty.ddz"), frames
-
-
-def test_every_answer_makes_its_table_again(
-    recorded: tuple[BundleDiff, dict[str, pd.DataFrame]],
-) -> None:
-    difference, frames = recorded
-    assert len(difference.answers) == len(frames)
+def test_every_answer_makes_its_table_again_and_the_rows_are_the_tables(market: Market) -> None:
+    """A recording set against one of nothing."""
+    folder, live = market
+    difference = bundle.bundle_diff(folder / "all.ddz", folder / "empty.ddz")
     assert set(difference.answers["change"]) == {"only in a"}
-    made = sorted(zip(difference.answers["table"], difference.answers["rows"], strict=True))
-    assert made == sorted((name, len(frame)) for name, frame in frames.items())
-
-
-@pytest.mark.parametrize("name", ["funding_snapshot", "oi_exchanges", "options_snapshot", "markets_symbols"])
-def test_the_rows_are_the_tables(name: str, recorded: tuple[BundleDiff, dict[str, pd.DataFrame]]) -> None:
-    difference, frames = recorded
-    frame = frames[name]
-    rows: Any = difference.rows[name]
-    table = dd.tables.TABLES[name]
-    key = [k for k in table.key if k in rows]
-    assert sorted(map(tuple, rows[key].to_numpy())) == sorted(map(tuple, frame[key].astype(str).to_numpy()))
-    [number] = [c for c in table.columns if frame[c].dtype == "float64"][:1]
-    assert rows[f"{number}_a"].sum() == pytest.approx(frame[number].sum(), rel=1e-12)
-    assert rows[f"{number}_b"].isna().all()
+    made = dict(zip(difference.answers["table"], difference.answers["rows"], strict=True))
+    tables = live.keys() & TABLES.keys() - ELSEWHERE
+    assert {name: made[name] for name in tables} == {name: len(live[name]) for name in tables}
+    for name in ("funding_snapshot", "oi_exchanges", "options_snapshot", "markets_symbols"):
+        frame, rows = live[name], difference.rows[name]
+        key = [k for k in TABLES[name].key if k in rows]
+        found, right = (map(tuple, one[key].astype(str).to_numpy()) for one in (rows, frame))
+        assert sorted(found) == sorted(right)
+        number = next(c for c in TABLES[name].columns if frame[c].dtype == "float64")
+        assert rows[f"{number}_a"].sum() == pytest.approx(frame[number].sum(), rel=1e-12)
+        assert rows[f"{number}_b"].isna().all()

@@ -41,15 +41,6 @@ def measured(request: pytest.FixtureRequest) -> Measured:
     return say
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    figures = config.stash[_figures]
-    if figures and SOAK:
-        terminalreporter.section("promises")
-        for promise in PROMISES:
-            for figure in figures.get(promise, []):
-                terminalreporter.write_line(f"{promise}: {figure}")
-
-
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     figures = session.config.stash[_figures]
     if SOAK and figures and exitstatus == 0:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -80,14 +81,19 @@ def differs(found: Any, right: Any) -> bool:
     return not (same and found.attrs == right.attrs)
 
 
-@pytest.fixture(scope="module")
-def truth(faulty: str) -> dict[str, Any]:
+def honest(address: str, calls: Mapping[str, Call]) -> dict[str, Any]:
     """What each call gives without faults."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DERIVDATA_API_KEY", KEY)
-        dd.connect(faulty, cache="off")
-        found = {name: call() for name, call in CALLS.items()}
+        dd.connect(address, cache="off")
+        found = {name: call() for name, call in calls.items()}
         dd.disconnect()
+    return found
+
+
+@pytest.fixture(scope="module")
+def truth(faulty: str) -> dict[str, Any]:
+    found = honest(faulty, CALLS)
     assert all(len(table) for table in found.values())
     return found
 
@@ -154,12 +160,8 @@ HOUR = pd.Timedelta(1, "h")
 
 @pytest.fixture(scope="module")
 def whole(faulty: str) -> dict[str, pd.DataFrame]:
-    """Open interest of the whole span, one request for each symbol, without faults."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DERIVDATA_API_KEY", KEY)
-        dd.connect(faulty, cache="off")
-        found = {symbol: dd.oi.history(symbol, END - SPAN, END) for symbol in SYMBOLS}
-        dd.disconnect()
+    """Open interest of the whole span, one request for each symbol."""
+    found = honest(faulty, {symbol: partial(dd.oi.history, symbol, END - SPAN, END) for symbol in SYMBOLS})
     assert all(len(frame) > 5000 for frame in found.values())
     return found
 

@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from tests.reliability.alone import PATIENCE
 from tests.reliability.conftest import Measured, Use
 from tests.reliability.promises import count
+from tests.transport.conftest import HANGS_SECONDS
 
 END = pd.Timestamp("2026-06-30", tz="UTC")
 
@@ -76,7 +76,7 @@ def test_interrupts_at_random_instants_leave_nothing_locked_or_wrong(
     after: list[pd.DataFrame] = []
     last = threading.Thread(target=lambda: after.extend(fetched(n) for n in range(20)), daemon=True)
     last.start()
-    last.join(timeout=PATIENCE)
+    last.join(timeout=HANGS_SECONDS)
     assert not last.is_alive(), "a fetch hangs"
     for found, expected in zip(after, right, strict=True):
         pd.testing.assert_frame_equal(found, expected)

@@ -79,15 +79,6 @@ def test_only_a_closed_window_without_notices_is_kept_for_good(
     assert len(server.asked) == (1 if closed else 2)
 
 
-def test_an_array_has_no_notices_and_its_closed_window_is_kept(opened: Open, tmp_path: Path) -> None:
-    with serving(lambda _: Reply.json([1, 2])) as server:
-        connection = opened(server.url)
-        connection._serve(HISTORY, FUNDING_HISTORICAL, NOON - HOUR)
-        expire(tmp_path)
-        connection._serve(HISTORY, FUNDING_HISTORICAL, NOON - HOUR)
-        assert len(server.asked) == 1
-
-
 def test_an_answer_that_was_kept_by_a_clock_that_was_ahead_is_asked_for_again(
     opened: Open, tmp_path: Path
 ) -> None:

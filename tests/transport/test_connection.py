@@ -146,10 +146,7 @@ def test_what_a_connection_shows(server: Server) -> None:
     assert (
         repr(connection) == f"Connection(source: {host}, key: given, tier unknown, cache: refresh, {folder})"
     )
-    html = connection._repr_html_()
-    assert f"<td>{host}</td>" in html
-    assert "tier unknown" in html
-    assert str(folder) in html
+    assert f"<td>{host}</td>" in connection._repr_html_()
     assert "key: none" in repr(transport.connect(server.url, offline=True))
     assert "source: sample (synthetic), key: not needed" in repr(transport.connect("sample"))
     assert "cache: offline" in repr(transport.connect(server.url, offline=True))
