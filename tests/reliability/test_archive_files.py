@@ -110,11 +110,6 @@ def marker_leads_away(archive: Archive) -> None:
     say(archive.path, text)
 
 
-def marker_is_a_folder(archive: Archive) -> None:
-    marker_gone(archive)
-    (archive.path / "archive.json").mkdir()
-
-
 class Case(NamedTuple):
     """What is done to an archive, and the error of a reader and of a writer; None where all is well."""
 
@@ -133,7 +128,6 @@ CASES = {
     "a link to nothing": Case(dangling, "a file of the archive is missing", "is missing"),
     "marker of another program": Case(of_another_program, "not that of", "not that of"),
     "marker gone": Case(marker_gone, "not an archive: it has no", "not an archive: it has no"),
-    "marker a folder": Case(marker_is_a_folder, "Is a directory", "Is a directory"),
     "marker that leads away": Case(marker_leads_away, "is no place of a file", "is no place of a file"),
 }
 

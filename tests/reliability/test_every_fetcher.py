@@ -19,7 +19,6 @@ import derivdata as dd
 from derivdata import errors
 from tests.reliability.conftest import PATIENT, Measured, Use
 from tests.reliability.promises import count
-from tests.support.faults import PASSING, drawn
 from tests.support.threads import in_threads
 from tests.test_fetch import CASES, DAY, FAMILIES, OPEN
 from tests.transport.conftest import KEY
@@ -219,10 +218,3 @@ def test_nothing_is_wrong_and_as_many_fail_as_five_tries(
     use(plan, offline=True)
     assert asked(wanted, whole) == first
     measured(promise, f"{calls:,} calls: {right:,} right, {calls - right} typed errors, 0 wrong, 0 untyped")
-
-
-def test_every_kind_of_fault_is_drawn() -> None:
-    found = [drawn(0.3, "1", f"/x?{n}", 1) for n in range(3000)]
-    assert len(PASSING) == 12
-    assert set(found) == {*PASSING, "ok"}
-    assert 0.27 < 1 - found.count("ok") / 3000 < 0.33

@@ -71,10 +71,6 @@ class Scene:
             assert record is not None
             yield record.body + repr(record.head).encode()
 
-    def _network(self) -> dict[str, Any]:
-        network = self.connection._network
-        return {} if network is None else vars(network)
-
     def places(self, logged: str, printed: str) -> dict[str, bytes]:
         """What each of the nine places holds."""
         verbose = [

@@ -920,12 +920,6 @@ def set_in_rows(field: str, value: Any, body: Body, query: Body) -> None:
         row[field] = value
 
 
-def one_distance(body: Body, query: Body) -> None:
-    for row in rows_of(body):
-        for name in [name for name in row if "_depth_" in name and "_10bps_" not in name]:
-            row[name] = None
-
-
 ODD: dict[str, tuple[str, Change, str]] = {
     "an amount that may have a sign": (
         "hip3.by_dex",
@@ -954,7 +948,6 @@ ODD: dict[str, tuple[str, Change, str]] = {
         r"stated count: \$count 5, # 0",
     ),
     "volatilities that are all missing": ("options.snapshot", partial(set_in_rows, "iv", None), ""),
-    "depth at one distance": ("orderbook.depth_history", one_distance, ""),
 }
 """Answers that are odd and break no rule, or one: fetcher, change, and what is said then."""
 

@@ -25,10 +25,6 @@ class Body(msgspec.Struct):
     notices: list[Any] | None = None
 
 
-def connected(reply: Reply):  # type: ignore[no-untyped-def]
-    return serving(lambda _: reply)
-
-
 def test_an_answer_is_decoded_and_dated() -> None:
     with serving(lambda _: Reply.json({"rate": 1.0, "new_field": [1]})) as server:
         transport.connect(server.url)

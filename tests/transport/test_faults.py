@@ -75,7 +75,6 @@ LASTING = [
     ("403", [error(403, error="upgrade", required_tier="pro")], errors.TierError, 1, "needs the Pro tier"),
     ("404", [error(404, error="no such symbol")], errors.NotFound, 1, "no such symbol"),
     ("404 page", [Reply(b"<html>", status=404, kind="text/html")], errors.NotFound, 1, "HTTP 404"),
-    ("408", [error(408)], errors.BadRequest, 1, "HTTP 408"),
     ("redirect in clear", [AWAY], errors.NetworkError, 1, "plain http"),
     ("501", [error(501)], errors.ServerError, 1, "HTTP 501"),
     ("500 for ever", [error(500, error="boom")], errors.ServerError, 5, "boom"),
