@@ -107,12 +107,6 @@ def _html(thing: Any) -> str:
     return str(thing._repr_html_()) if hasattr(thing, "_repr_html_") else ""
 
 
-@pytest.fixture
-def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(TLS))
-
-
-@pytest.mark.usefixtures("trusted")
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
 def test_the_key_is_in_none_of_nine_places(
     failure: Reply,
@@ -124,6 +118,7 @@ def test_the_key_is_in_none_of_nine_places(
     measured: Measured,
 ) -> None:
     caplog.set_level(1)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(TLS))
     with serving(lambda _: failure, tls=TLS) as other:
         away = Reply(b"", status=307, headers={"Location": f"{other.url}/there"})
         answers = {"/good": GOOD, "/fails": failure, "/elsewhere": away}

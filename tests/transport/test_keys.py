@@ -89,16 +89,10 @@ def test_a_key_is_sent_on_this_machine_and_by_https(url: str) -> None:
     assert transport.connect(url, api_key=KEY)._holds_key(KEY.encode())
 
 
-@pytest.fixture
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask the server directly, also where a proxy is set up for the machine."""
-    monkeypatch.setenv("NO_PROXY", "*")
-
-
-@pytest.mark.usefixtures("no_proxy")
 def test_https_needs_a_certificate_that_is_trusted_before_anything_is_sent(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("NO_PROXY", "*")  # where a proxy is set up for the machine
     with serving(plain, tls=TLS) as server:
         with pytest.raises(errors.NetworkError, match="certificate") as raised:
             opened(server.url)._serve(ASKED, FUNDING)
