@@ -20,8 +20,6 @@ from tests.reliability.processes import ROOT, finished
 from tests.reliability.promises import SOAK, count
 from tests.transport.server import Asked, Reply, Server, serving
 
-FORKED = ["fork", "concurrent.futures"] if SOAK else ["fork"]
-
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
@@ -65,7 +63,7 @@ def test_every_process_and_thread_gets_its_own_answers(
     )
 
 
-@pytest.mark.parametrize("kind", [*FORKED, "threads"])
+@pytest.mark.parametrize("kind", ["fork", "concurrent.futures", "threads"] if SOAK else ["fork", "threads"])
 def test_a_forked_child_reaches_the_service_in_its_parent(
     kind: str, tmp_path: Path, measured: Measured
 ) -> None:

@@ -53,7 +53,6 @@ RECOVERED = [
     ("502 page, then well", [Reply(b"<html>", status=502, kind="text/html"), GOOD], [0.25]),
     ("503", [error(503), GOOD], [0.25]),
     ("504", [error(504), GOOD], [0.25]),
-    ("429 asks for 1 s", [asking(429, "1"), GOOD], [1.0]),
     ("429 asks for 1.5 s", [asking(429, "1.5"), GOOD], [1.5]),
     ("429 asks by date", [asking(429, "Tue, 30 Jun 2026 12:00:37 GMT"), GOOD], [7.0]),
     ("429 asks for a date gone by", [asking(429, "Tue, 30 Jun 2026 11:00:00 GMT"), GOOD], [0.25]),
