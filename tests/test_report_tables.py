@@ -382,7 +382,7 @@ def test_forecast_carry_is_drawn_from_a_day_to_a_month() -> None:
     section: Any = SimpleNamespace(
         heading=lambda text: None, figure=lambda plot, curve, **words: drawn.append(curve)
     )
-    for days, shown in ((333, [1, 2, 4, 7, 14, 21, 30]), (60, [1, 2, 4, 7, 14])):
+    for days, shown in ((333, [1, 3, 7, 14, 30]), (60, [1, 3, 7, 14])):
         rates = _spread_rates(5.0 + np.random.default_rng(3).standard_normal(3 * days))
         pair, drawings = _pair_of(rates), Drawings(several=False)
         tasks = carry._by_holding(drawings, rates, {"a": 2.0, "b": 2.0}, pair, None)

@@ -249,14 +249,14 @@ def _own_first(pooled: Floats, restless: Floats, missed: Floats, columns: Indice
     """
     known = np.isfinite(missed) & np.isfinite(pooled)
     squares = np.where(known, missed / np.where(known, pooled, 1.0), 0.0) ** 2
-    ratios = np.stack([known.astype(np.float64), np.minimum(squares, _LARGEST**2)], axis=-1)
-    short = remembered(np.moveaxis(ratios, 1, 0), columns, plan._replace(memory=plan.recent))
-    lasting = remembered(np.moveaxis(ratios, 1, 0), columns, plan).sum(axis=1, keepdims=True)
+    ratios = np.stack([known.astype(np.float64), np.minimum(squares, _LARGEST**2)], axis=-1).swapaxes(0, 1)
+    short = remembered(ratios, columns, plan._replace(memory=plan.recent))
+    lasting = remembered(ratios.sum(axis=1), columns, plan)[:, None]
     usual = np.maximum(lasting[..., 1] / np.maximum(lasting[..., 0], 1.0), TINY)
     factor = (_OWN_WEIGHT + short[..., 1] / usual) / (_OWN_WEIGHT + short[..., 0])
     new = _RESTLESS_WEIGHT / (_RESTLESS_WEIGHT + short[..., 0].T)
     moved = pooled * np.sqrt(np.where(lasting[..., 0] > 0.0, factor, 1.0)).T * (restless / pooled) ** new
     sizes = np.where(known, np.log(np.abs(np.where(known, missed, 1.0)) + TINY), 0.0)
-    own = remembered(np.moveaxis(np.stack([ratios[..., 0], sizes], axis=-1), 1, 0), columns, plan)
+    own = remembered(np.stack([ratios[..., 0], sizes.T], axis=-1), columns, plan)
     least = np.where(own[..., 0] > 0.0, np.exp(own[..., 1] / np.maximum(own[..., 0], TINY)), 0.0)
     return np.asarray(np.maximum(moved, _OWN_SHARE * least.T))
