@@ -171,7 +171,7 @@ def _uncut(first: float, atoms: _Atoms) -> float:
     """
     if first <= 0.0 or not any(atoms[:3]):
         return first
-    normal = ndtri((np.arange(_NODES) + 0.5) / _NODES)
+    normal = np.asarray(ndtri((np.arange(_NODES) + 0.5) / _NODES))
     cut = _clipped(normal[:, None, None], atoms)[:, 0, 0]
     degrees = hermite_e.hermevander(normal, _DEGREES) / np.sqrt(factorial(np.arange(_DEGREES + 1)))
     shares = np.square((cut - cut.mean()) @ degrees)

@@ -133,7 +133,7 @@ def portfolio(
     limits = Limits(
         np.inf if max_leg_usd is None else positive(max_leg_usd, "max_leg_usd") / capital,
         max_venue_share,
-        max_liquidation / np.count_nonzero(~owned),
+        max_liquidation / int(np.count_nonzero(~owned)),
         _by_venue(maintenance, "maintenance", pairs.venues),
         1.0 - _by_venue(haircut, "haircut", pairs.venues),
         np.where(owned, 1.0, 1.0 / max_leverage),
