@@ -220,16 +220,16 @@ def test_marks_that_each_venue_stamps_a_moment_late_are_those_of_the_hour() -> N
         funding.forecast_carry(one.assign_coords(symbol="SOL"), hold="3d", fee_bps=0.0, prices=two)
 
 
-def test_periods_that_were_asked_for_push_no_past_error_out(monkeypatch) -> None:
-    """Of the last 60 kept decisions of 3 pairs, whichever other periods are asked for beside them."""
+def test_neither_periods_that_were_asked_for_nor_an_empty_venue_push_a_past_error_out(monkeypatch) -> None:
+    """Of the last 60 kept decisions of 3 pairs, whichever other periods and venues there are."""
     monkeypatch.setattr(forecast_errors, "_MOST_ERRORS", 180)
     panel = _decaying(3, 400, 6)
     plan = summed_history(panel, WEEK, "8h").plan
-    walks = [
-        walks_of(panel.values[0], None, plan, np.array(wanted))[0] for wanted in ([399], [*range(200, 400)])
-    ]
-    alone, among = (forecast_errors.pair_distribution(walk, 399) for walk in walks)
-    assert alone[-1] == among[-1] == 60
+    empty = np.pad(panel.values[0], [(0, 1), (0, 0)], constant_values=np.nan)
+    asked = ((panel.values[0], [399]), (panel.values[0], [*range(200, 400)]), (empty, [399]))
+    walks = [walks_of(values, None, plan, np.array(wanted))[0] for values, wanted in asked]
+    alone, among, beside = (forecast_errors.pair_distribution(walk, 399) for walk in walks)
+    assert alone[-1] == among[-1] == beside[-1] == 60
     for one, other in zip(alone, among, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 

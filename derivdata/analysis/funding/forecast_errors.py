@@ -58,6 +58,9 @@ class Walk(NamedTuple):
     direction: Floats
     """(pair, column): 1 where the pair was expected to earn, −1 where its reverse was, 0 where neither."""
     sizes: _Sizes
+    long: Indices
+    short: Indices
+    """(pair) places of its venues, of which both have amounts at some period."""
     plan: Plan
 
     def pair_expectations(self, at: int) -> Floats:
@@ -99,16 +102,20 @@ def walk_of(parts: tuple[Means, ...], amounts: Floats, plan: Plan) -> Walk:
 
     `amounts` (venue, period) [bps] are what a long pays, of all parts together: how restless a pair is.
     """
+    known: Any = np.isfinite(amounts).any(axis=1)
     long, short = pair_places(len(amounts))
+    kept = known[long] & known[short]
+    long, short = long[kept], short[kept]
     predicted, realised, outcomes = (
         np.asarray(sum(getattr(part, name) for part in parts))
         for name in ("predicted", "realised", "outcomes")
     )
+    predicted, realised = predicted[kept], realised[kept]
     columns, missed = parts[0].columns, realised - predicted
     scale, sizes = _scales(amounts[short] - amounts[long], predicted, missed, columns, plan)
     worth = np.stack([part.worth for part in parts]).min(axis=0)
     usual, toward = usual_outcome(outcomes, plan), direction_of(predicted)
-    return Walk(parts, outcomes, worth, usual, columns, scale, missed, toward, sizes, plan)
+    return Walk(parts, outcomes, worth, usual, columns, scale, missed, toward, sizes, long, short, plan)
 
 
 def pair_distribution(walk: Walk, at: int) -> tuple[Floats, Floats, Floats, Floats, int]:
@@ -123,8 +130,8 @@ def pair_distribution(walk: Walk, at: int) -> tuple[Floats, Floats, Floats, Floa
     """
     venues, expected = walk.outcomes.shape[0], walk.pair_expectations(at)
     scale = np.full((venues, venues), np.nan)
-    long, short = pair_places(venues)
-    scale[long, short] = scale[short, long] = walk.scale[:, int(np.searchsorted(walk.columns, at))]
+    found = walk.scale[:, int(np.searchsorted(walk.columns, at))]
+    scale[walk.long, walk.short] = scale[walk.short, walk.long] = found
     errors, weight, decisions = walk.past_errors(at)
     if decisions:  # no interval is wider than what outcomes ever were bears out, whatever made its size
         low, high = np.interp([_RARE, 1.0 - _RARE], weight, errors)
