@@ -10,6 +10,7 @@ or a warning appears as if there were no worker.
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import pickle  # noqa: TID251 - figures go to a process of ours and back by its pipes
@@ -157,6 +158,7 @@ def serve() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the report, which closes the pipe
     tasks, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not get between the answers
+    gc.disable()  # cycles of a few figures are not worth looking for in a process that ends with them
     try:
         # The slow imports, while the report fetches its first table.
         import matplotlib.backends.backend_svg  # noqa: F401
