@@ -168,7 +168,8 @@ def notices(tests: list[str], tree: Path) -> bool:
         )
     except subprocess.TimeoutExpired:
         return True
-    if done.returncode not in (0, 1, 2) and "while loading conftest" not in done.stderr:
+    broken = ("while loading conftest", "found no collectors")  # a module of tests, or theirs, does not load
+    if done.returncode not in (0, 1, 2) and not any(words in done.stderr for words in broken):
         raise RuntimeError(f"pytest ended with {done.returncode}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
     return done.returncode != 0
 
