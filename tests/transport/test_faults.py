@@ -73,7 +73,7 @@ LASTING = [
     ("401", [error(401, error="unknown key")], errors.AuthError, 1, "unknown key.*DERIVDATA_API_KEY"),
     ("403", [error(403, error="upgrade", required_tier="pro")], errors.TierError, 1, "needs the Pro tier"),
     ("404", [error(404, error="no such symbol")], errors.NotFound, 1, "no such symbol"),
-    ("404 page", [Reply(b"<html>", status=404, kind="text/html")], errors.NotFound, 1, "HTTP 404"),
+    ("404 page", [Reply(b"<p>gone", status=404, kind="text/html")], errors.NotFound, 1, "answered HTTP 404"),
     ("redirect in clear", [AWAY], errors.NetworkError, 1, "plain http"),
     ("501", [error(501)], errors.ServerError, 1, "HTTP 501"),
     ("500 for ever", [error(500, error="boom")], errors.ServerError, 5, "boom"),
