@@ -242,6 +242,17 @@ def test_a_clean_recording_raises_few_false_alarms(settlements: tuple) -> None:
     assert set(injected_faults.alarmed_series(settlements[1]).values()) == {0}
 
 
+def test_half_of_what_the_others_pay_is_found_at_steps_of_the_interest_rate() -> None:
+    """In 90 days a factor of two is no change of size by itself; at every third step all pay 1 or 0.5."""
+    noise = np.random.default_rng(1).normal(1.0, 0.2, (4, 400))
+    values = np.where(np.arange(400) % 3 == 0, 1.0, noise)
+    values[1:, 200:] *= 0.5
+    others, octaves = peers.median_of_others(values), peers.octaves_to_others(values)
+    found = peers.compare(values, others, octaves, days=90.0)
+    assert found.scale_change[0] == pytest.approx(2.0, rel=1e-9)
+    assert 198 <= found.at[0] <= 201
+
+
 def test_a_series_that_comes_a_step_after_its_like() -> None:
     rng = np.random.default_rng(3)
     market = rng.normal(size=201).cumsum()
