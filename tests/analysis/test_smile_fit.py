@@ -144,10 +144,11 @@ class TestReasons:
     def test_the_range_of_the_quotes_is_kept(self):
         k, iv, t, _ = crypto_like(2, 12, seed=3)
         iv[0, :2], iv[0, -1] = NAN, 0.0
+        k[1, 3], iv[1, 5] = NAN, np.inf
         fit = fit_equally(k, iv, t)
         assert fit["k_min"].values.tolist() == [k[0, 2], k[1, 0]]
         assert fit["k_max"].values.tolist() == [k[0, -2], k[1, -1]]
-        assert fit["n"].values.tolist() == [9, 12]
+        assert fit["n"].values.tolist() == [9, 10]
 
     def test_a_butterfly_is_flagged_as_the_check_says(self):
         raw = raw_sets()["vogt"]
