@@ -130,6 +130,8 @@ class TestToyChain:
         lost = lost.assign(open_interest=lost["open_interest"].where(lost["side"] == "call", 0.0))
         cleaned = exposure.put_call_ratio(clean(lost), weight="volume")
         assert (cleaned["put_call_ratio"].item(), cleaned["missing"].item()) == (1.5 * puts / calls, 0)
+        idle = clean(lost.assign(volume=0.0)).attrs["left_out"]
+        assert idle["side"] == ["call"], "neither held nor traded, the put need not be kept"
         with pytest.raises(ValueError, match="the chain has no volume"):
             exposure.put_call_ratio(toy, weight="volume")
 
