@@ -279,6 +279,8 @@ def test_the_status_and_the_interval_of_a_trend_by_hand() -> None:
     line = xr.DataArray(np.arange(40.0), dims="time", coords={"time": days})
     found = oi.share_trend(line)
     assert (found["status"].item(), found["n_effective"].item()) == (0, 40.0)
+    none = oi.share_trend(0.0 * line)  # a venue without open interest: residuals of 0 do not persist
+    assert (none["phi"].item(), none["n_effective"].item()) == (0.0, 40.0)
     few = oi.share_trend(line[:2])
     assert few["status"].item() == TrendStatus.TOO_FEW
     assert np.isnan(few["n_effective"].item())
