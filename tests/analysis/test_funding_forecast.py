@@ -59,11 +59,15 @@ def test_a_spread_that_never_moves_is_expected_to_stay() -> None:
 
 
 def test_each_direction_is_the_other_one_seen_from_behind() -> None:
-    found = funding.forecast_carry(_decaying(4, 300, 1), hold=WEEK, fee_bps=0.0).isel(symbol=0)
+    paid, noise = _decaying(4, 300, 1), np.random.default_rng(6).standard_normal((1, 4, 300))
+    marks = (100.0 + 0.1 * noise) * xr.ones_like(paid.drop_vars("interval_hours"))
+    found = funding.forecast_carry(paid, hold=WEEK, fee_bps=0.0, prices=marks.assign_attrs(units="USD"))
+    found = found.isel(symbol=0)
     assert found.sizes["pair"] == 12
+    ends = [(f"{part}_low_bps", f"{part}_high_bps") for part in ("net", "funding", "price")]
     for long, short in (("v00", "v01"), ("v02", "v03")):
         there, back = _pair(found, long, short), _pair(found, short, long)
-        for name, other in (("net_bps", "net_bps"), ("net_low_bps", "net_high_bps"), ("net_median_bps",) * 2):
+        for name, other in (("net_bps", "net_bps"), ("net_median_bps", "net_median_bps"), *ends):
             assert float(there[name]) == pytest.approx(-float(back[other]), rel=1e-12)
         both = float(there["probability_net_positive"] + back["probability_net_positive"])
         assert both == pytest.approx(1.0, abs=1e-12)
