@@ -33,6 +33,7 @@ def test_a_rate_is_weighted_by_what_is_known_on_both_sides():
     found = _weighted([1.0, 3.0], [100.0, 100.0, 50.0])
     assert float(found["rate_bps_8h"]) == 2.0
     assert float(found["covered"]) == 0.8
+    assert float(_weighted([1.0, 3.0], [0.75, 0.25])["rate_bps_8h"]) == 1.5  # any amount above 0 counts
 
 
 @pytest.mark.parametrize("oi", [[0.0, 0.0], [NAN, NAN]])
