@@ -224,6 +224,27 @@ def test_coins_that_are_owned_take_their_price_and_are_neither_liquidated_nor_sh
     assert int(short["refused_entries"].sum()) > 0
 
 
+@pytest.mark.parametrize(("mark", "lost"), [(166.0, 0), (167.0, 1)])
+def test_what_coins_cost_is_no_collateral_of_the_other_leg(mark: float, lost: int) -> None:
+    """Of 100,000 USD, 60,000 are coins: the short has 40,000, and not the 60,000 called for."""
+    times = pd.date_range("2026-01-01", periods=4, freq="8h").to_numpy()
+    at = {"symbol": ["BTC"], "exchange": ["spot", "gamma"], "time": times}
+    prices = xr.DataArray(np.full((1, 2, 4), 100.0), at, list(at), attrs={"units": "USD"})
+    prices[..., 2:] = mark
+    sizes = xr.Dataset(
+        {
+            "leg_usd": (("symbol", "pair", "time"), [[[6e4]]]),
+            "collateral_usd": (("exchange", "time"), [[6e4], [6e4]]),
+        },
+        at | {"time": times[:1], "long": ("pair", ["spot"]), "short": ("pair", ["gamma"])},
+        {"capital_usd": 1e5},
+    )
+    rates = (0.0 * prices).assign_attrs(units="bps/8h", kind="settled").assign_coords(interval_hours=8.0)
+    options = {"prices": prices, "capital": 1e5, "maintenance": 0.0}
+    run = backtest.carry(rates, backtest.Portfolio(sizes), backtest.Costs(fee_bps=0.0), **options)
+    assert int(run["liquidations"]) == lost
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [
