@@ -121,6 +121,15 @@ def test_a_payment_missing_after_an_entry_counts_whole_whenever_that_was(entry: 
     assert backtest.carry(rates, early, backtest.Costs(fee_bps=0.0))["missing_hours"].item() == 0.0
 
 
+def test_hourly_payments_that_end_are_missing_until_the_close() -> None:
+    """Beta pays last at 12:00; at 20:00 the pair is closed."""
+    rate = np.ones((2, 25)) * [[1.0], [5.0]]
+    rate[1, 13:] = np.nan
+    rates = panel([rate], hours=1.0).assign_coords(interval_hours=1.0)
+    hold = backtest.HoldPair("BTC", "alpha", "beta", start="2026-01-01T02:00", end="2026-01-01T20:00")
+    assert backtest.carry(rates, hold, backtest.Costs(fee_bps=0.0))["missing_hours"].item() == 8.0
+
+
 def test_capital_and_venue_limits_keep_the_highest_scores() -> None:
     levels = np.array([[0.0, 2.0], [0.0, 6.0], [0.0, 4.0]])
     rates = panel(np.repeat(levels[..., None], 4, axis=-1))
