@@ -323,7 +323,7 @@ def test_the_section_counts_forecasts_above_costs_and_says_what_is_in_them(fee: 
         add_missing_note=lambda words: None,
         figure=lambda plot, data, reading, **how: told.append(reading),
     )
-    carry._forecast_note(section, rates, found, priced=False)
+    carry._forecast_note(section, rates, found, priced=False, doubt="")
     carry._spreads(section, rates, [_pair_of(rates)._replace(forecast=found.isel(symbol=0, pair=0))])
     of = (
         "funding and prices: what the prices of the two legs do against each other is in it."
@@ -355,12 +355,13 @@ def test_the_widest_pairs_are_forecast_with_prices_where_all_of_their_marks_are_
     data: Any = SimpleNamespace(past_marks=lambda *names: asked.append(names) or table)
     fees, widest = {"a": 2.0, "b": 2.0}, pd.DataFrame({"symbol": ["BTC"], "long": ["a"], "short": ["b"]})
     forecasts = funding.forecast_carry(rates.panel, hold="7d", fee_bps=fees)
-    shown, marks = carry._priced(data, rates, fees, forecasts, widest)
+    shown, marks, doubt = carry._priced(data, rates, fees, forecasts, widest)
+    assert ("Another coin or contract bears the same ticker" in doubt) == (levels.get("b") == 0.91)
     assert asked == [(["BTC"], ["a", "b"])]
     assert ("price_bps" in shown) == (marks is not None) == known
     short = rates.panel.isel(time=slice(20))  # no forecast: none is asked for
     none = funding.forecast_carry(short, hold="7d", fee_bps=fees)
-    assert carry._priced(data, rates, fees, none, widest) == (none, None)
+    assert carry._priced(data, rates, fees, none, widest) == (none, None, "")
     assert len(asked) == 1
 
 

@@ -1,4 +1,4 @@
-"""What else can lie in an archive's folder, files of other versions too: read, let be, or one clear error."""
+"""What else lies in an archive's folder, files of other versions too: read, left alone, or a clear error."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def _held(values: Mapping[str, Any]) -> dict[str, Make]:
 
 
 VALUES: dict[str, Make] = {**_held(_TEXTS), **_held(_NUMBERS), **_held(_TIMES), **_OTHERS}
-"""Values by what they are; each is made anew."""
+"""Values by what they are; a new one each time."""
 
 DRAWN: st.SearchStrategy[Any] = st.one_of(
     st.text(max_size=12),

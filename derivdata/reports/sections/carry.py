@@ -81,9 +81,9 @@ def carry_section(data: Data) -> Section:
     fees = {str(venue): data.report_options.fee(str(venue)) for venue in rates.panel["exchange"].values}
     past = data.past_rates or rates
     forecasts = funding.forecast_carry(past.panel, hold=_HOLD, fee_bps=fees)
-    shown, marks = _priced(data, past, fees, forecasts, widest)
+    shown, marks, doubt = _priced(data, past, fees, forecasts, widest)
     pairs = [_pair(rates, fees, shown, *row) for row in widest.itertuples(index=False)]
-    _forecast_note(section, past, forecasts, priced=marks is not None)
+    _forecast_note(section, past, forecasts, priced=marks is not None, doubt=doubt)
     forecast = [pair for pair in pairs if np.isfinite(float(pair.forecast["net_bps"]))]
     if forecast:
         _spreads(section, rates, forecast)
@@ -122,8 +122,11 @@ def _costs(options: ReportOptions) -> str:
 
 def _priced(
     data: Data, past: Rates, fees: Mapping[str, float], forecasts: xr.Dataset, widest: pd.DataFrame
-) -> tuple[xr.Dataset, xr.DataArray | None]:
-    """Return forecasts of the widest pairs, with their marks; of funding only where a pair lacks these."""
+) -> tuple[xr.Dataset, xr.DataArray | None, str]:
+    """Return forecasts of the widest pairs, their marks, and what is wrong with these.
+
+    Where a pair lacks marks, or a mark is another coin's, forecasts are of funding only, without marks.
+    """
     rows = list(widest[["symbol", "long", "short"]].itertuples(index=False, name=None))
     legs = sorted({(long, short) for _, long, short in rows})
     known = [bool(_of(forecasts, *row)["net_bps"].notnull()) for row in rows]
@@ -133,14 +136,14 @@ def _priced(
     )
     table = data.past_marks(symbols, venues) if any(known) else None
     if table is None:
-        return forecasts, None
+        return forecasts, None, ""
     marks = panel(table)
     try:
         priced = funding.forecast_carry(past.panel, legs, hold=_HOLD, fee_bps=fees, prices=marks)
-    except ValueError:  # another coin under the same ticker, which the section on quality names
-        return forecasts, None
+    except ValueError as problem:  # another coin under the same ticker
+        return forecasts, None, str(problem)
     whole = known == [bool(_of(priced, *row)["net_bps"].notnull()) for row in rows]
-    return (priced, marks) if whole else (forecasts, None)
+    return (priced, marks, "") if whole else (forecasts, None, "")
 
 
 def _of(forecasts: xr.Dataset, symbol: str, long: str, short: str) -> xr.Dataset:
@@ -149,7 +152,7 @@ def _of(forecasts: xr.Dataset, symbol: str, long: str, short: str) -> xr.Dataset
     return of_symbol.isel(pair=int(place))
 
 
-def _forecast_note(section: Section, past: Rates, forecasts: xr.Dataset, *, priced: bool) -> None:
+def _forecast_note(section: Section, past: Rates, forecasts: xr.Dataset, *, priced: bool, doubt: str) -> None:
     """Say what the forecast rests on, and how many positions it finds above their costs."""
     net = forecasts["net_bps"]
     if not net.notnull().any():
@@ -167,6 +170,8 @@ def _forecast_note(section: Section, past: Rates, forecasts: xr.Dataset, *, pric
         "forecast above their costs. The largest of so many is large by luck too: what past picks earned "
         "stands below."
     )
+    if doubt:
+        section.add_missing_note(f"The widest pairs are forecast by funding only: {doubt}")
     if bool((forecasts["status"] & FundingStatus.FEW_DECISIONS).any()):
         worth = float(forecasts["decisions"].where(net.notnull()).min())
         section.add_missing_note(
