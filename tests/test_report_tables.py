@@ -285,7 +285,7 @@ def _spread_rates(values: np.ndarray) -> Any:
 def _pair_of(rates: Any) -> carry.Pair:
     fees = {"a": 2.0, "b": 2.0}
     forecasts = funding.forecast_carry(rates.panel, hold="7d", fee_bps=fees)
-    return carry._pair(rates, fees, forecasts, "BTC", "a", "b", 5.0, 1.0)
+    return carry._pair(rates, fees, forecasts, ("BTC", "a", "b", 5.0, 1.0))
 
 
 def test_the_half_life_of_a_pair_is_that_of_what_stays_or_cannot_be_told() -> None:

@@ -9,10 +9,11 @@ import pandas as pd
 import xarray as xr
 from scipy.special import ndtr
 
-from derivdata.analysis import risk_neutral
 from derivdata.analysis import smile as analysis
 from derivdata.analysis.smile.evaluate import durrleman
 from derivdata.analysis.status import Status
+from derivdata.analysis.surface import densities
+from derivdata.analysis.surface.maturity import at_expiries
 from derivdata.analysis.surface.points import points_at_expiries
 from derivdata.plot import style
 from derivdata.plot.fits import (
@@ -286,13 +287,14 @@ def _density(fit: xr.Dataset, forward: float) -> tuple[pd.DataFrame, pd.Series]:
     """Return the density and distribution of one expiry by price, and which prices the quotes cover."""
     deviation = float(at_the_money(fit).item() * np.sqrt(fit["year_fraction"].item()))
     k = np.linspace(-_DENSITY_REACH, _DENSITY_REACH, _DENSITY_POINTS) * deviation
-    found = risk_neutral.density(fit, k).isel(expiry=0)
+    cut, places = at_expiries(fit), xr.DataArray(k, dims="log_moneyness")
+    density, distribution = (of(cut, places)[0] for of in (densities.density, densities.distribution))
     table = pd.DataFrame(
         {
             "expiry": pd.Timestamp(fit["expiry"].item()),
             "price_usd": forward * np.exp(k),
-            "density_per_pct": 0.01 * found["density"].to_numpy(),
-            "distribution": found["distribution"].to_numpy(),
+            "density_per_pct": 0.01 * density.to_numpy(),
+            "distribution": distribution.to_numpy(),
         }
     )
     inside = (k >= float(fit["k_min"].item())) & (k <= float(fit["k_max"].item()))

@@ -217,7 +217,9 @@ def _stack(ax: Axes, rows: pd.DataFrame, width: float, symbol: str) -> pd.DataFr
                 total = style.number(float(mine["open_interest"].sum()))
                 shade = 0.35 if group in others else 1.0 - 0.16 * number
                 look = {"alpha": shade, "label": "_puts" if side else f"{group}: {total}"}
-            ax.bar(places, sign * held, width=width, bottom=sign * bottoms[side], color=color, **look)
+            at = (held > 0.0) == (held > 0.0).any()  # one at least, for the legend
+            below = sign * bottoms[side][at]
+            ax.bar(places[at], sign * held[at], width=width, bottom=below, color=color, **look)
             bottoms[side] += held
             part = {"expiry": group, "side": name, "strike": places, "open_interest": held}
             parts.append(pd.DataFrame(part))

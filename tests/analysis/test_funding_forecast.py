@@ -445,3 +445,8 @@ def test_intervals_of_funding_and_prices_hold_what_pairs_earned(hold: str, fundi
     alone = funding.forecast_carry(paid.sel(time=slice(None, at)), hold=hold, fee_bps=0.0, prices=marks)
     for name in ("net_bps", "net_low_bps", "net_high_bps", "price_high_bps"):
         np.testing.assert_allclose(alone[name], found[name].sel(time=at), rtol=1e-9, atol=1e-9)
+    whole = funding.forecast_carry(
+        paid.sel(time=slice(None, at)), hold=hold, fee_bps=0.0, prices=marks, parts=False
+    )
+    ends = {f"{part}_{end}_bps" for part in ("funding", "price") for end in ("low", "high")}
+    xr.testing.assert_identical(whole, alone.drop_vars(ends))

@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.funding.caps import published_bounds
-from derivdata.analysis.funding.pair_forecasts import NET, PARTS, forecast_pairs
+from derivdata.analysis.funding.pair_forecasts import ENDS, NET, PARTS, forecast_pairs
 from derivdata.analysis.funding.pairs import pair_costs
 from derivdata.analysis.funding.period_history import History, summed_history, whole_periods
 from derivdata.analysis.funding.status import FundingStatus
@@ -37,6 +37,7 @@ def forecast_carry(
     hold: str | pd.Timedelta,
     fee_bps: float | Mapping[str, float],
     prices: Panel | None = None,
+    parts: bool = True,
     period: str | pd.Timedelta = "8h",
     level: float = 0.9,
     overlap: Literal["raise", "nan"] = "raise",
@@ -62,6 +63,8 @@ def forecast_carry(
     prices
         Marks [USD] over the same symbols, a row at the end of each period at least. The outcome is then that
         of funding and of the legs' prices, both with the same number of coins.
+    parts
+        With `prices`: whether either part has an interval too, which takes more than twice as long.
     period
         Length of the periods over which history is summed; at least every venue's interval, at most 24.
     level
@@ -77,11 +80,10 @@ def forecast_carry(
         cost), ``cost_bps``, ``decisions`` (what the past ones are worth: the time that their outcomes span
         over the hold), ``status``; coordinates ``long`` and ``short`` along ``pair``, ``hold_hours``, and
         ``time``, the end of the last whole period, from which the pair is held. With `prices` also
-        ``funding_bps`` and ``price_bps``, the parts of ``gross_bps``, each with ``_low_bps`` and
-        ``_high_bps``. NaN with status ``gap`` where
-        a leg is not known within the last day or in more than a third of the last day, three days or week,
-        with ``too_few`` below 30
-        periods of history or 10 past decisions. ``few_decisions``: they are worth fewer than eight.
+        ``funding_bps`` and ``price_bps``, the parts of ``gross_bps``, with `parts` each with ``_low_bps`` and
+        ``_high_bps``. NaN with status ``gap`` where a leg is not known within the last day or in more than a
+        third of the last day, three days or week, with ``too_few`` below 30 periods of history or 10 past
+        decisions. ``few_decisions``: they are worth fewer than eight.
 
     Raises
     ------
@@ -110,7 +112,7 @@ def forecast_carry(
     panel = require_rate(panel, "exchange", "time")
     history = summed_history(panel, hold, period, overlap=overlap, prices=prices)
     last = np.array([history.amounts.sizes["time"] - 1])
-    found = forecasts_at(panel, history, pairs, last, hold, fee_bps, level)
+    found = forecasts_at(panel, history, pairs, last, hold, fee_bps, level, ends=parts)
     return found.isel(time=0).drop_vars("realised_net_bps")
 
 
@@ -122,6 +124,7 @@ def forecast_history(
     hold: str | pd.Timedelta,
     fee_bps: float | Mapping[str, float],
     prices: Panel | None = None,
+    parts: bool = True,
     every: str | pd.Timedelta = "1d",
     period: str | pd.Timedelta = "8h",
     level: float = 0.9,
@@ -131,7 +134,7 @@ def forecast_history(
 
     Parameters
     ----------
-    panel, pairs, hold, fee_bps, prices, period, level, overlap
+    panel, pairs, hold, fee_bps, prices, parts, period, level, overlap
         As in `forecast_carry`.
     every
         Time between forecasts, a whole number of periods, counted from 1970-01-01 00:00 UTC.
@@ -160,7 +163,7 @@ def forecast_history(
     history = summed_history(panel, hold, period, overlap=overlap, prices=prices)
     stride = whole_periods(every, "every", hours_of(period, "period"))
     at = np.arange(-history.first % stride, history.amounts.sizes["time"], stride)
-    return forecasts_at(panel, history, pairs, at, hold, fee_bps, level)
+    return forecasts_at(panel, history, pairs, at, hold, fee_bps, level, ends=parts)
 
 
 def forecasts_at(
@@ -171,15 +174,17 @@ def forecasts_at(
     hold: str | pd.Timedelta,
     fee_bps: float | Mapping[str, float],
     level: float,
+    *,
+    ends: bool,
 ) -> xr.Dataset:
-    """Return the forecasts at some periods of a history."""
+    """Return the forecasts at some periods of a history, with `ends` those of their parts' intervals."""
     require_level(level)
     names = labels_of(history.amounts, "exchange")
     long, short = _places(panel, names, pairs)
     cost = pair_costs(fee_bps, names.tolist())[long, short]
     parts = [history.amounts, *published_bounds(panel, history.amounts, history.length)]
     parts += [] if history.levels is None else [history.levels]
-    figures = NET if history.levels is None else NET + PARTS
+    figures = NET if history.levels is None else NET + PARTS + (ENDS if ends else ())
     units = {name: "1" if name in ("probability_net_positive", "decisions") else BPS_UNIT for name in figures}
     result = figures_of(
         forecast_pairs,
@@ -193,6 +198,7 @@ def forecasts_at(
         cost=cost,
         level=level,
         at=at,
+        names=figures,
     )
     result = result.rename(at="time").assign_coords(
         time=history.amounts["time"].to_numpy()[at],

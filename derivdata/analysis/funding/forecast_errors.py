@@ -78,12 +78,13 @@ class Walk(NamedTuple):
         known = np.flatnonzero((self.columns <= at - self.plan.hold) & has_errors)
         known = known[-max(1, _MOST_ERRORS // max(1, self.missed.shape[0])) :]
         now = int(np.searchsorted(self.columns, at))
-        trusted = self.sizes.number[known] >= _ENOUGH_ERRORS
-        scale = np.where(trusted, self.scale[:, known], self.sizes.made(now, known))
+        doubtful = self.sizes.number[known] < _ENOUGH_ERRORS
+        scale = self.scale[:, known]
+        scale[:, doubtful] = self.sizes.made(now, known[doubtful])
         errors = np.clip(self.missed[:, known] / scale, -_LARGEST, _LARGEST)
         there = np.isfinite(errors)
-        age = np.broadcast_to(at - self.columns[known], errors.shape)[there]
-        weight = 0.5 ** (age / self.plan.memory)
+        fresh = 0.5 ** ((at - self.columns[known]) / self.plan.memory)
+        weight = np.broadcast_to(fresh, errors.shape)[there]
         # Errors count in the direction that was expected to earn; where there was none, half in each. So the
         # order in which a panel names its venues means nothing.
         toward = self.direction[:, known][there]

@@ -26,18 +26,22 @@ NET = (
     "realised_net_bps",
     "decisions",
 )
-PARTS = tuple(f"{part}{end}_bps" for part in ("funding", "price") for end in ("", "_low", "_high"))
+PARTS = ("funding_bps", "price_bps")
+ENDS = tuple(f"{part}_{end}_bps" for part in ("funding", "price") for end in ("low", "high"))
 
 
-def walks_of(amounts: Floats, levels: Floats | None, plan: Plan, wanted: Indices) -> list[Walk]:
-    """Return the walk of what pairs earn, and where prices are known those of funding and of prices alone."""
+def walks_of(
+    amounts: Floats, levels: Floats | None, plan: Plan, wanted: Indices, *, ends: bool = False
+) -> list[Walk]:
+    """Return the walk of what pairs earn, and with `ends` those of funding and of prices alone."""
     funding = expect_funding(amounts, plan, wanted)
     if levels is None:
         return [walk_of((funding,), amounts, plan)]
     price = expect_prices(levels, plan, wanted)
     moves = np.diff(relative_levels(levels), axis=1, prepend=np.nan)
     both = walk_of((funding, price), amounts + moves, plan)
-    return [both, walk_of((funding,), amounts, plan), walk_of((price,), moves, plan)]
+    alone = ((funding, amounts), (price, moves)) if ends else ()
+    return [both, *(walk_of((part,), paid, plan) for part, paid in alone)]
 
 
 def forecast_pairs(
@@ -52,21 +56,23 @@ def forecast_pairs(
     cost: Floats,
     level: float,
     at: Indices,
+    names: tuple[str, ...],
 ) -> tuple[Any, ...]:
-    """Return `NET`, with levels `PARTS`, and the status, over (series, pair, at).
+    """Return the figures of these names, of `NET`, `PARTS` and `ENDS`, and the status: (series, pair, at).
 
     `amounts`, `floor` and `cap` (series, venue, period) are what a long pays and the least and most of it
     that venues publish [bps].
     """
-    number = len(NET) + (0 if levels is None else len(PARTS)) + 1
-    results = np.empty((number, *amounts.shape[:-2], long.size, at.size))
+    results = np.empty((len(names) + 1, *amounts.shape[:-2], long.size, at.size))
     for series in np.ndindex(amounts.shape[:-2]):
-        walks = walks_of(amounts[series], None if levels is None else levels[series], plan, at)
+        walks = walks_of(
+            amounts[series], None if levels is None else levels[series], plan, at, ends=ENDS[0] in names
+        )
         known = np.cumsum(np.isfinite(amounts[series]), axis=-1)
         bounds = widened(amounts[series], floor[series], cap[series])
         for column, period in enumerate(map(int, at)):
-            ends = pair_bounds(*bounds, period, plan.hold, long, short)
-            found = _of_pairs(walks, period, known[:, period], long, short, cost, level, ends)
+            within = pair_bounds(*bounds, period, plan.hold, long, short)
+            found = _of_pairs(walks, period, known[:, period], long, short, cost, level, within)
             results[(slice(None), *series, slice(None), column)] = found
     return *results[:-1], results[-1].astype(np.int32)
 
@@ -83,24 +89,27 @@ def _of_pairs(
 ) -> Floats:
     found = [pair_distribution(walk, at) for walk in walks]
     few, unknown = found[0][-1] < DECISIONS, np.isnan(found[0][0][long, short])
-    means = [np.where(each[-1] < DECISIONS, np.nan, each[0][long, short]) for each in found]
-    alone = min(1, len(walks) - 1)  # the walk of funding alone, of which the bounds are
+    parts = walks[0].parts if len(walks[0].parts) > 1 else ()
+    expected = found[0][0], *(part.pair_expectations(at) for part in parts)
+    means = [np.where(few, np.nan, each[long, short]) for each in expected]
+    alone = min(1, len(parts))  # the place of funding alone, of which the bounds are
     moved = np.clip(means[alone], *bounds) - means[alone]
-    parts = []
+    means[: alone + 1] = [mean + moved for mean in means[: alone + 1]]
+    ends = []
     for place, (_, scale, errors, weight, _) in enumerate(found):
-        mean, paid = means[place] + (moved if place <= alone else 0.0), 0.0 if place else cost
-        ends = outcome_figures(mean, scale[long, short], errors, weight, paid, level)
-        parts.append((mean, *(_within(bounds, paid, *ends) if place == alone else ends)))
-    mean, low, middle, high, above = parts[0]
+        paid = 0.0 if place else cost
+        of_part = outcome_figures(means[place], scale[long, short], errors, weight, paid, level)
+        ends.append(_within(bounds, paid, *of_part) if place == alone else of_part)
+    low, middle, high, above = ends[0]
     realised = walks[0].outcomes[short, at] - walks[0].outcomes[long, at] - cost
-    worth = np.full(mean.shape, walks[0].worth[at])
+    worth = np.full(realised.shape, walks[0].worth[at])
     short_history = np.minimum(known[long], known[short]) < walks[0].plan.least
     unsure = FundingStatus.FEW_DECISIONS if worth.size and worth[0] < _WORTH else 0
     status = np.where(few | short_history, FundingStatus.TOO_FEW, unsure)
     status = status | np.where(unknown & ~short_history, FundingStatus.GAP, 0)
-    figures = [mean - cost, middle, low, high, mean, above, realised, worth]
-    for part in parts[1:]:
-        figures += [part[0], part[1], part[3]]
+    figures = [means[0] - cost, middle, low, high, means[0], above, realised, worth, *means[1:]]
+    for bottom, _, top, _ in ends[1:]:
+        figures += [bottom, top]
     return np.stack([np.asarray(figure, dtype=np.float64) for figure in (*figures, status)])
 
 

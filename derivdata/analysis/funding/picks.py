@@ -78,7 +78,7 @@ def pick_record(
     history = summed_history(panel, hold, period, overlap=overlap, prices=prices)
     plan, last = history.plan, history.amounts.sizes["time"]
     decisions = np.arange(-history.first % plan.hold, last, plan.hold)
-    forecasts = forecasts_at(panel, history, None, decisions, hold, fee_bps, level)
+    forecasts = forecasts_at(panel, history, None, decisions, hold, fee_bps, level, ends=False)
     net = forecasts["net_bps"]
     ends = [net, forecasts["net_low_bps"], forecasts["net_high_bps"]]
     if rule != "forecast":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -82,7 +82,7 @@ def carry_section(data: Data) -> Section:
     past = data.past_rates or rates
     forecasts = funding.forecast_carry(past.panel, hold=_HOLD, fee_bps=fees)
     shown, marks, doubt = _priced(data, past, fees, forecasts, widest)
-    pairs = [_pair(rates, fees, shown, *row) for row in widest.itertuples(index=False)]
+    pairs = [_pair(rates, fees, shown, row) for row in widest.itertuples(index=False)]
     _forecast_note(section, past, forecasts, priced=marks is not None, doubt=doubt)
     forecast = [pair for pair in pairs if np.isfinite(float(pair.forecast["net_bps"]))]
     if forecast:
@@ -139,7 +139,7 @@ def _priced(
         return forecasts, None, ""
     marks = panel(table)
     try:
-        priced = funding.forecast_carry(past.panel, legs, hold=_HOLD, fee_bps=fees, prices=marks)
+        priced = funding.forecast_carry(past.panel, legs, hold=_HOLD, fee_bps=fees, prices=marks, parts=False)
     except ValueError as problem:  # another coin under the same ticker
         return forecasts, None, str(problem)
     whole = known == [bool(_of(priced, *row)["net_bps"].notnull()) for row in rows]
@@ -202,16 +202,8 @@ def _widest(rates: xr.DataArray) -> pd.DataFrame:
     return pd.concat(widest)[["symbol", "long", "short", "spread", "favour"]]
 
 
-def _pair(
-    rates: Rates,
-    fees: Mapping[str, float],
-    forecasts: xr.Dataset,
-    symbol: str,
-    long: str,
-    short: str,
-    spread: float,
-    favour: float,
-) -> Pair:
+def _pair(rates: Rates, fees: Mapping[str, float], forecasts: xr.Dataset, row: tuple[Any, ...]) -> Pair:
+    symbol, long, short, *_ = row
     panel = rates.panel.sel(symbol=symbol)
     # Until the last instant at which both venues have a rate, if within the last day.
     both = np.flatnonzero(panel.sel(exchange=[long, short]).notnull().all("exchange"))
@@ -219,7 +211,7 @@ def _pair(
     if both.size and times[-1] - times[both[-1]] <= np.timedelta64(1, "D"):
         panel = panel.isel(time=slice(None, both[-1] + 1))
     even = funding.breakeven(panel, long, short, fee_bps=fees)
-    return Pair(symbol, long, short, spread, favour, _of(forecasts, symbol, long, short), even)
+    return Pair._make((*row, _of(forecasts, symbol, long, short), even))
 
 
 def _holds_a_period(rates: Rates) -> bool:
@@ -291,7 +283,7 @@ def _by_holding(
     """Have a pair forecast over the holding times beside the one that it has a forecast of."""
     rates, legs = past.panel.sel(symbol=pair.symbol), [(pair.long, pair.short)]
     prices = None if marks is None else marks.sel(symbol=pair.symbol)
-    forecast = partial(funding.forecast_carry, rates, legs, fee_bps=fees, prices=prices)
+    forecast = partial(funding.forecast_carry, rates, legs, fee_bps=fees, prices=prices, parts=False)
     return [drawings.add(partial(forecast, hold=hold)) for hold in _HOLDS if hold != _HOLD]
 
 

@@ -277,12 +277,8 @@ def with_ids(frame: pd.DataFrame, made: tuple[str, ...], seen: Counter[str]) -> 
     telling = [frame[name].tolist() for name in _TELLING if name in frame.columns and name not in made]
     ids = []
     for row in zip(*telling, strict=True):
-        text = "\x1f".join(map(_text, row))
+        text = "\x1f".join(one.isoformat() if isinstance(one, pd.Timestamp) else repr(one) for one in row)
         seen[text] += 1
         number = f"\x1f{seen[text]}" if seen[text] > 1 else ""
         ids.append("row-" + hashlib.blake2b((text + number).encode(), digest_size=12).hexdigest())
     return frame.assign(**dict.fromkeys(made, ids))
-
-
-def _text(value: Any) -> str:
-    return value.isoformat() if isinstance(value, pd.Timestamp) else repr(value)
