@@ -281,7 +281,7 @@ def _resize(book: Accounts, now: _Now, times: Any, before: float, journal: Journ
     _close(book, now, np.flatnonzero(held & (wanted <= 0.0)), Reason.RULE, journal)
     held = book.legs[0] >= 0
     present = book.coins * book.mark.mean(axis=0)
-    changes = np.flatnonzero((wanted > 0.0) & (np.abs(wanted - present) > sizes.band * present * held))
+    changes = np.flatnonzero(np.abs(wanted - present) > sizes.band * present)
     legs = sizes.legs[:, changes]
     able = changes[now.tradable[sizes.symbol[changes], legs].all(axis=0) & book.account.possible(legs)]
     journal.refused[now.row] = changes.size - able.size

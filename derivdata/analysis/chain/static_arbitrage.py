@@ -343,7 +343,7 @@ def _row(
     return first.labels | {
         "kind": kind,
         "expiry": first.expiry,
-        "far_expiry": trades[-1].of.expiry if kind == "calendar" else pd.NaT,
+        "far_expiry": trades[1].of.expiry if kind == "calendar" else pd.NaT,
         "side": sides.pop() if len(sides) == 1 else "both",
         "legs": "; ".join(texts),
         "gross_usd": total,

@@ -282,7 +282,7 @@ def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, colu
         lags = np.concatenate([lag_to_twin(part[2]) for part in markets])
         figures["peer_lag"][rows] = np.where(np.isnan(comparison.scale_change), np.nan, lags)
         at = (begin + comparison.at) * np.nan_to_num(bucket[rows]).astype(np.int64)
-        figures["scale_change_at"][rows] = np.where(comparison.at >= 0, at, _NEVER)
+        figures["scale_change_at"][rows] = np.where(comparison.at != -1, at, _NEVER)
         for name in told:
             figures[name][rows] = getattr(comparison, name)
 
