@@ -77,7 +77,7 @@ mutants: $(VENV)/.dev
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
 
-SOAK_ON_VENUES := $(addprefix tests/collect/test_,every_fetcher.py refills.py deployment.py)
+SOAK_ON_VENUES := $(addprefix tests/collect/test_,every_fetcher.py refills.py)
 
 # Some half an hour on a machine that does nothing else; writes the figures of docs/methods/reliability.md.
 soak: $(VENV)/.dev

@@ -192,14 +192,14 @@ def draw_svg(draw: Callable[..., Any], title: str, *, name: str, size: tuple[flo
     import matplotlib.style
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
-    from matplotlib.layout_engine import TightLayoutEngine
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     with matplotlib.style.context("default"), matplotlib.rc_context(_RULES):
         figure = Figure(figsize=size)
         canvas = FigureCanvasSVG(figure)
         draw(ax=figure.subplots())
         # `savefig` would draw the figure twice to lay it out once. An SVG is laid out in points, 72 an inch.
-        TightLayoutEngine(pad=1.0 / 3.0).execute(figure)
+        ConstrainedLayoutEngine().execute(figure)
         figure.dpi = _IMAGE_DPI
         out = io.StringIO()
         canvas.print_svg(out, metadata={"Date": None, "Creator": None})
