@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,8 @@ def test_every_configuration_names_files_that_exist() -> None:
     named = [host["sphinx"]["configuration"], host["python"]["install"][0]["requirements"]]
     for path in WORKFLOWS:
         named += re.findall(r"requirements/\w+\.txt", path.read_text(encoding="utf-8"))
+    soak = subprocess.run(["make", "-n", "soak"], cwd=ROOT, capture_output=True, text=True, check=True)
+    named += re.findall(r"tests/\S+", soak.stdout)
     assert [name for name in named if not (ROOT / name).exists()] == []
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = [t for path in WORKFLOWS for t in re.findall(r"run: make (\S+)", path.read_text("utf-8"))]
