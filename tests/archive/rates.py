@@ -69,7 +69,6 @@ def said(folder: Path) -> dict[str, Any]:
 
 
 def say(folder: Path, text: dict[str, Any]) -> None:
-    """Write a manifest, sealed if its format is."""
+    """Write a manifest with its seal."""
     plain = json.dumps(text, separators=(",", ":")).encode()
-    sealed = manifest.sealed(plain) if text["version"] >= 4 else plain
-    (folder / "archive.json").write_bytes(sealed)
+    (folder / "archive.json").write_bytes(manifest.sealed(plain))

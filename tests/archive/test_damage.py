@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -35,18 +36,28 @@ def test_places_that_hold_no_archive(tmp_path: Path) -> None:
         open_archive(tmp_path / "foreign" / "thesis.txt")
 
 
-@pytest.mark.parametrize("name", ["tables", "epoch"])
-def test_a_manifest_without_a_seal_is_refused_where_its_names_mean_nothing(
-    archive: Archive, name: str
-) -> None:
-    """Of format 3; each byte of a sealed one is tested in reliability."""
-    text = said(archive.path)
-    del text["past"]
-    say(archive.path, text | {"version": 3, "epoch": 7})
-    assert len(open_archive(archive.path).read("funding_history", *EVER)) == 384
+@pytest.mark.parametrize("text", [{}, {"seal": ""}, {"seal": "0" * 32}])
+def test_a_manifest_without_its_seal_is_refused(archive: Archive, text: dict[str, str]) -> None:
+    """Each byte of a sealed one is tested in reliability."""
     path = archive.path / "archive.json"
-    path.write_text(path.read_text().replace(f'"{name}":', '"other":', 1))
-    with pytest.raises(ArchiveError, match=r"archive\.json is damaged"):
+    path.write_text(json.dumps(said(archive.path) | text, separators=(",", ":")))
+    with pytest.raises(ArchiveError, match=r"archive\.json is damaged \(its seal does not match its text\)"):
+        open_archive(archive.path)
+
+
+@pytest.mark.parametrize("given", [{"blocks": ""}, {"blocks": "", "schema": ""}])
+def test_a_file_without_checksums_is_not_read(archive: Archive, given: dict[str, str]) -> None:
+    text = said(archive.path)
+    for part in text["tables"]["funding_history"]["parts"]:
+        part.update(given)
+    say(archive.path, text)
+    with pytest.raises(ArchiveError, match=r"the file is damaged \(the checksum of a block does not match"):
+        archive.read("funding_history", *EVER)
+    for part in text["tables"]["funding_history"]["parts"]:
+        for name in given:
+            del part[name]
+    say(archive.path, text)
+    with pytest.raises(ArchiveError, match=r"archive\.json is damaged .*missing required field `blocks`"):
         open_archive(archive.path)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -10,13 +9,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from derivdata.errors import ArchiveError
 from derivdata.sources.archive import Archive, open_archive
 from derivdata.sources.archive.ledger import Asked, LedgerEntry
 from derivdata.support.times import Window
 from tests.archive.rates import EVER, START, rates, said
 
-_OLD = Path(__file__).parents[1] / "data" / "archive_format_2"
+_OLD = Path(__file__).parents[1] / "data" / "archive_format_4"
 
 
 def hour(number: float) -> pd.Timestamp:
@@ -147,45 +145,22 @@ def test_two_copies_that_were_corrected_otherwise_have_two_pasts(tmp_path: Path)
     assert past(second) != past(first)
 
 
-def test_an_archive_of_format_2_opens_unchanged_and_goes_on(tmp_path: Path) -> None:
-    """Written before DuckDB read archives; the hour's number is its rate (tests/archive/rates.py)."""
+def test_an_archive_of_an_earlier_version_opens_unchanged_and_goes_on(tmp_path: Path) -> None:
+    """Of format 4; the hour's number is its rate (tests/archive/rates.py), and one row was deleted."""
     before = {p.relative_to(_OLD): p.read_bytes() for p in _OLD.rglob("*") if p.is_file()}
     archive = open_archive(_OLD, create=False)
     rows = archive.read("funding_history", *EVER)
-    assert len(rows) == 384 + 48
+    assert len(rows) == 384 - 1
     ether = rows[(rows["symbol"] == "ETH") & (rows["exchange"] == "okx")]
-    assert ether["rate_bps_8h"].tolist()[:3] == [0.5, 1.0, 2.0]
-    assert (
-        archive.latest("oi_history", archive.now, within=pd.Timedelta("90D"))["oi_usd"].tolist() == [47.0] * 3
-    )
-    assert (archive.version, len(archive.corrections()), len(archive.requests())) == (
-        f"{archive.identity[:16]}.{archive.identity[:16]}",
-        1,
-        1,
-    )
+    assert ether["rate_bps_8h"].tolist()[:3] == [1.0, 2.0, 3.0]
+    assert archive.version == "c6846cf25bce0903.c6846cf25bce0903"
+    assert (len(archive.corrections()), len(archive.requests())) == (1, 1)
     assert {p.relative_to(_OLD): p.read_bytes() for p in _OLD.rglob("*") if p.is_file()} == before
-    assert sum(path.suffix == ".newest" for path in before) == 3
     copy = open_archive(shutil.copytree(_OLD, tmp_path / "copy"))
     assert copy.append("funding_history", rates(["XRP"], ["okx"])) == 96
     assert copy.id == archive.id
     assert past(copy) != past(archive), "these rows came late"
     assert said(copy.path)["version"] == 4
-    assert not list(copy.path.rglob("*.newest"))
-    assert len(copy.read("funding_history", *EVER)) == 384 + 48 + 96
     copy.undo(1)
+    assert len(copy.read("funding_history", *EVER)) == 384 + 96
     assert copy.read("funding_history", *EVER, symbols=["ETH"], venues=["okx"])["rate_bps_8h"].iloc[0] == 0.0
-
-
-def test_a_flipped_byte_of_format_2_is_noticed_and_format_1_is_refused(tmp_path: Path) -> None:
-    copy = open_archive(shutil.copytree(_OLD, tmp_path / "copy"))
-    path = max(copy.path.glob("funding_history/2026-02/*.parquet"))
-    good = path.read_bytes()
-    for at in (4, 700, len(good) // 2, len(good) - 3):
-        path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
-        with pytest.raises(ArchiveError, match=f"{path.name}: the file is damaged"):
-            copy.read("funding_history", *EVER)
-    copy = shutil.copytree(_OLD, tmp_path / "old" / "copy")
-    text = json.loads((copy / "archive.json").read_text())
-    (copy / "archive.json").write_text(json.dumps(text | {"version": 1}))
-    with pytest.raises(ArchiveError, match="has format 1, which was never released: import its files"):
-        open_archive(copy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -395,11 +396,24 @@ def test_a_column_of_a_newer_version_outlasts_the_appends_of_this_one(
     assert later["fee_usd"].fillna(-1).tolist() == [0.25] * 2 + [-1] * 6
 
 
-def test_a_newer_format_is_refused_and_not_touched(archive: Archive) -> None:
-    say(archive.path, said(archive.path) | {"version": 5})
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        *((number, r"which was never released: import its files into a new archive") for number in (1, 2, 3)),
+        (5, "this version reads up to 4: update derivdata"),
+    ],
+)
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_another_format_is_refused_and_not_touched(
+    archive: Archive, version: int, told: str, is_sealed: bool
+) -> None:
+    text = said(archive.path) | {"version": version}
+    say(archive.path, text)
+    if not is_sealed:
+        (archive.path / "archive.json").write_text(json.dumps(text))
     before = contents(archive.path)
     for attempt in (lambda: read(archive), lambda: archive.append(FUNDING, rates(["SOL"]))):
-        with pytest.raises(ArchiveError, match="has format 5, this version reads up to 4: update derivdata"):
+        with pytest.raises(ArchiveError, match=f"has format {version}, {told}"):
             attempt()
     assert contents(archive.path) == before
 

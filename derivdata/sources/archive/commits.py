@@ -73,7 +73,7 @@ def _attempt(storage: Storage, change: Callable[[Manifest], Change[T]], cut_off:
             _sweep(storage)
         after, result, written = _changed(storage, change, manifest, version)
         if after is not manifest:
-            after = msgspec.structs.replace(after, commits=manifest.commits + 1, beside=[])
+            after = msgspec.structs.replace(after, commits=manifest.commits + 1)
             old, new = manifest.paths(), after.paths()
             gone = ((old | written) - new) | ({manifest.ledger} - {"", after.ledger})
             storage.settle(new - old, gone)

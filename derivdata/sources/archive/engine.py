@@ -11,14 +11,12 @@ from __future__ import annotations
 import atexit
 import ctypes
 import errno
-import hashlib
 import os
 import threading
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import duckdb
@@ -44,9 +42,6 @@ def checked_bytes(
     storage: Storage, file: DataFile, start: int, end: int, kept: dict[int, bytes] | None = None
 ) -> bytes:
     """Return bytes of a file after its blocks were checked; those `kept`, by number, were checked before."""
-    if not file.blocks:  # an earlier version wrote it: only the digest of the whole file tells
-        _check_whole(storage, file, storage.state(file.path))
-        return storage.read_range(file.path, start, end)
     first, last = start // BLOCK_BYTES, -(-end // BLOCK_BYTES)
     at, until = first * BLOCK_BYTES, min(last * BLOCK_BYTES, file.size)
     if kept is not None and all(number in kept for number in range(first, last)):
@@ -63,18 +58,6 @@ def checked_bytes(
         if kept is not None and len(kept) < _KEPT_BLOCKS:
             kept[number] = bytes(block)
     return bytes(view[start - at : end - at])
-
-
-@lru_cache(maxsize=4096)
-def _check_whole(storage: Storage, file: DataFile, _state: Any) -> None:
-    """Compare a file with its digest, once for each state of it."""
-    digest = hashlib.blake2b(digest_size=16)
-    size = 0
-    while part := storage.read_range(file.path, size, size + (1 << 24)):
-        digest.update(part)
-        size += len(part)
-    if digest.hexdigest() != file.digest:
-        raise OSError("it is not the one that was written")
 
 
 class _Served(NamedTuple):

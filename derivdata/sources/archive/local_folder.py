@@ -21,10 +21,9 @@ LEDGER_FILE = re.compile(r"ledger-[0-9a-f]{32}\.json")
 """What the file is called that holds the ledger of requests."""
 
 _OWN_FILE = re.compile(
-    r"\w+/-?\d{4,}-\d\d(-\d\d)?/(\.[0-9a-f]{32}\.new|[0-9a-f]{32}\.(parquet|newest|sums))|"
-    + LEDGER_FILE.pattern
+    r"\w+/-?\d{4,}-\d\d(-\d\d)?/(\.[0-9a-f]{32}\.new|[0-9a-f]{32}\.parquet)|" + LEDGER_FILE.pattern
 )
-"""The archive's own files beside the manifest: drafts, rows, what format 2 kept beside them, ledgers."""
+"""The archive's own files beside the manifest: drafts, rows, ledgers."""
 
 _LOCK, _MERGE_LOCK = ".lock", ".merging"
 _WRITING, _MERGED = ".writing", ".merged"
@@ -63,9 +62,10 @@ class LocalFolder:
     def manifest_mark(self, *, fresh: bool = False) -> Hashable:
         """Return inode, time and size of the manifest: `fresh` makes no difference."""
         try:
-            return self.state(MANIFEST)
+            status = os.stat(f"{self.folder}/{MANIFEST}")
         except OSError:
             return None
+        return (status.st_ino, status.st_mtime_ns, status.st_size)
 
     def read_manifest(self) -> tuple[bytes, Any]:
         """Return the manifest; the lock makes a version needless."""
@@ -100,11 +100,6 @@ class LocalFolder:
         with open(f"{self.folder}/{path}", "rb") as file:
             file.seek(start)
             return file.read(end - start)
-
-    def state(self, path: str) -> Hashable:
-        """Return inode, time and size."""
-        status = os.stat(f"{self.folder}/{path}")
-        return (status.st_ino, status.st_mtime_ns, status.st_size)
 
     def unique(self, digest: str) -> str:
         """Return the digest: under the lock no other writer makes the same file."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -26,7 +26,7 @@ BLOCK_BYTES = 1 << 18
 """Files are checked in pieces of as many bytes: small beside a read of a file, large beside a checksum."""
 
 _FORMAT = "derivdata-archive"
-_VERSION, _SEALED, _OLDEST = 4, 4, 2
+_VERSION = 4
 _SEAL = re.compile(rb',"seal":"([0-9a-f]{32})"\}')
 _SEAL_BYTES = len(b',"seal":""}') + 32
 _SEAL_KEY = b"derivdata-archive manifest"
@@ -37,7 +37,7 @@ class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One immutable Parquet file: its rows, first and last instant [µs], and how often it was merged.
 
     `digest` is of the whole file, `blocks` are the checksums (CRC-32, eight digits each) of its pieces of
-    `BLOCK_BYTES`, `schema` is the digest of its columns. Format 2 had only the first.
+    `BLOCK_BYTES`, `schema` is the digest of its columns.
     """
 
     path: str = msgspec.field(name="file")
@@ -46,8 +46,8 @@ class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first: int
     last: int
     digest: str
-    blocks: str = ""
-    schema: str = ""
+    blocks: str
+    schema: str
     level: int = 0
 
     @property
@@ -101,8 +101,7 @@ class Manifest(msgspec.Struct, forbid_unknown_fields=True):
 
     `id` is made once. `identity` is a hash of everything appended, corrected and requested, in order, and
     `past` is what it was after the last change of the past (`commits.past_after`). `commits` counts
-    replacements. `ledger` names the file of requests. `beside` are files that format 2 kept beside those of
-    rows: nothing reads them, and the next commit removes them.
+    replacements. `ledger` names the file of requests. `beside` is empty: format 4 has the field.
     """
 
     identity: str = ""
@@ -126,8 +125,8 @@ class Manifest(msgspec.Struct, forbid_unknown_fields=True):
             yield from correction.added
 
     def paths(self) -> set[str]:
-        """Return the paths of those files, and of what else the manifest names."""
-        return {*(file.path for file in self.files()), *self.beside}
+        """Return the paths of those files."""
+        return {file.path for file in self.files()}
 
 
 class _Head(msgspec.Struct):
@@ -174,21 +173,19 @@ def chained(identity: str, digests: Iterable[str]) -> str:
 def _decoded(storage: Storage, text: bytes) -> Manifest:
     try:
         head = _HEADS.decode(text)
-        if head.format == _FORMAT and head.version < _OLDEST:
-            raise ArchiveError(
-                f"{storage}: the archive has format {head.version}, which was never released: import its "
-                "files into a new archive"
-            )
-        if head.format == _FORMAT and head.version > _VERSION:
-            raise ArchiveError(
-                f"{storage}: the archive has format {head.version}, this version reads up to {_VERSION}: "
-                "update derivdata"
-            )
-        if head.format == _FORMAT:
-            return _inside(storage, _of_old(text) if head.version < _SEALED else _unsealed(text))
+        if (head.format, head.version) == (_FORMAT, _VERSION):
+            return _inside(storage, _unsealed(text))
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise ArchiveError(f"{storage}: {MANIFEST} is damaged ({problem}): restore it from a copy") from None
-    raise ArchiveError(f"{storage}: {MANIFEST} is not that of a derivdata archive")
+    if head.format != _FORMAT:
+        raise ArchiveError(f"{storage}: {MANIFEST} is not that of a derivdata archive")
+    why = f"this version reads up to {_VERSION}: update derivdata"
+    if head.version < _VERSION:
+        why = (
+            "which was never released: import its files into a new archive (derivdata import), or fetch its "
+            "rows again (derivdata backfill)"
+        )
+    raise ArchiveError(f"{storage}: the archive has format {head.version}, {why}")
 
 
 def sealed(text: bytes) -> bytes:
@@ -207,27 +204,6 @@ def _unsealed(text: bytes) -> Manifest:
         raise msgspec.DecodeError("its seal does not match its text")
     manifest: Manifest = _MANIFESTS.decode(said + b"}")
     return manifest
-
-
-def _of_old(text: bytes) -> Manifest:
-    """Return the manifest of a format before the seal, whose past is all that it held when it was opened."""
-    said = msgspec.json.decode(text)
-    manifest: Manifest = _MANIFESTS.decode(
-        msgspec.json.encode(_without(said, {"epoch", "tail", "newest", "sums"}))
-    )
-    parts = [part for entry in said.get("tables", {}).values() for part in entry.get("parts", ())]
-    stems = [(part["file"].removesuffix("parquet"), part) for part in parts]
-    beside = [stem + name for stem, part in stems for name in ("newest", "sums") if part.get(name)]
-    return msgspec.structs.replace(manifest, past=manifest.identity, beside=beside, version=_VERSION)
-
-
-def _without(said: Any, fields: Collection[str]) -> Any:
-    """Return what JSON says without some fields, at any depth."""
-    if isinstance(said, list):
-        return [_without(each, fields) for each in said]
-    if not isinstance(said, dict):
-        return said
-    return {name: _without(each, fields) for name, each in said.items() if name not in fields}
 
 
 def _inside(storage: Storage, manifest: Manifest) -> Manifest:

@@ -164,10 +164,6 @@ class ObjectStore:
         with _as_os_errors():
             return bytes(self._files.cat_file(f"{self._root}/{path}", start=start, end=end))
 
-    def state(self, path: str) -> Hashable:
-        """Return nothing: a name is never used twice."""
-        return ()
-
     def unique(self, digest: str) -> str:
         """Return digits of which half are random: of two equal files the loser of a race removes its own."""
         return digest[:16] + uuid.uuid4().hex[:16]

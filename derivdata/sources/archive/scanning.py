@@ -6,7 +6,7 @@ that look for rows that are there, merges and corrections. `sums` adds up in the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 
 import pyarrow as pa
@@ -185,7 +185,7 @@ def _by_columns(
             groups.setdefault(now, (names, []))[1].append(file)
             continue
         try:
-            schema = _stored_schema(storage, file, storage.state(file.path))
+            schema = _stored_schema(storage, file)
         except (OSError, pa.ArrowException) as problem:
             raise damaged(storage, file, problem) from None
         if lacking := sorted(names - {*schema.names, *table.optional}):
@@ -196,7 +196,7 @@ def _by_columns(
 
 
 @lru_cache(maxsize=4096)
-def _stored_schema(storage: Storage, file: DataFile, _state: Hashable) -> pa.Schema:
+def _stored_schema(storage: Storage, file: DataFile) -> pa.Schema:
     schema: pa.Schema = pq.read_schema(pa.BufferReader(checked_bytes(storage, file, 0, file.size)))
     return schema
 
