@@ -12,6 +12,7 @@ import pytest
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import Archive, open_archive
+from derivdata.sources.archive.engine import engine
 from tests.archive.rates import EVER, START, rates
 
 FUNDING = "funding_history"
@@ -144,3 +145,15 @@ def test_a_forked_child_reads_and_leaves_and_the_parent_goes_on(archive: Archive
             os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
     assert len(archive.read(FUNDING, *EVER)) == 480
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_leaves_an_engine_that_is_asked() -> None:
+    with engine() as asked:
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        with engine() as other:
+            assert other is asked
