@@ -283,5 +283,5 @@ def _panels(*places: Floats) -> tuple[Floats, Floats]:
             edges.append(middle + unit * np.sinh(np.linspace(-_BEND, _BEND, _BEND_PANELS + 1)))
         every = np.sort(np.concatenate(edges, axis=-1), axis=-1)
     start, half = every[..., :-1, None], np.diff(every)[..., None] / 2.0
-    k, weight = start + half * (1.0 + _POINTS), half * _WEIGHTS
-    return k.reshape(*k.shape[:-2], -1), weight.reshape(*weight.shape[:-2], -1)
+    shape = (*half.shape[:-2], half.shape[-2] * _POINTS.size)
+    return (start + half * (1.0 + _POINTS)).reshape(shape), (half * _WEIGHTS).reshape(shape)

@@ -36,6 +36,10 @@ def test_every_listed_expiry_is_there_with_its_reason_and_flags():
     assert fitted["status"].to_numpy().tolist() == [Status.EXPIRED, Status.NEAR_EXPIRY, 0, Status.BAD_INPUT]
     assert np.isfinite(fitted["a"]).to_numpy().tolist() == [False, False, True, False]
     np.testing.assert_allclose(fitted["year_fraction"] * 365, [-1.25, 0.5 / 24, 1.25, 8.25], rtol=1e-6)
+    for method in ("svi", "essvi", "slices"):
+        past = surface.from_chain(table, method=method, at="9999-12-31")
+        assert past["status"].to_numpy().tolist() == [Status.EXPIRED] * 4
+        assert past["largest_error_vol"].isnull().all()
     crossed = pd.concat([options(days=(1.25,), spread=0.05), options(days=(8.25,), spread=-0.05)])
     assert surface.from_chain(crossed)["status"].to_numpy().tolist() == [0, Status.CROSSED]
     # All expiries are dates, so 08:00 is assumed; one option of the second comes twice.

@@ -81,6 +81,7 @@ def test_mean_is_the_variance_swap_and_the_skewness_a_sum_on_a_line():
     x = np.linspace(-40, 20, 500_001)
     p = risk_neutral.density(made.isel(expiry=[1]), x)["density"].isel(expiry=0).to_numpy()
     mean, deviation = float(about["mean"][1]), float(about["standard_deviation"][1])
+    assert risk_neutral.moments(made, np.empty(0))["mean"].shape == (0,)
     third = integrate.simpson(((x - mean) / deviation) ** 3 * p, x=x)
     assert float(about["skewness"][1]) == pytest.approx(third, rel=1e-6)
     assert (about["skewness"] < 0).all()

@@ -339,6 +339,9 @@ def test_what_has_no_place_on_a_surface_is_refused(three):
         surface.at(three, "2026-02-01")
     with pytest.raises(ValueError, match="expiry"):
         surface.at(dated(three), "soon")
+    for wrong in ([["2026-02-01"], [1.0, 2.0]], [[1.0, 2.0]], xr.Dataset()):
+        with pytest.raises(TypeError, match="expiry must be ISO text"):
+            surface.at(dated(three), wrong)
     unreachable = surface.at(dated(three), 0.1, target_delta=[0.25, np.nan])
     assert np.isnan(unreachable["iv"]).to_numpy().tolist() == [False, True]
     assert np.isnan(unreachable["forward"]).sum() == 0

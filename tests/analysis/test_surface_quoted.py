@@ -57,6 +57,12 @@ def test_slices_without_sides_and_fits_inside_are_left_as_they_are() -> None:
     bid[1], ask[1] = np.nan, np.nan
     plain, sided = smile.fit(K, iv, t), smile.fit(K, iv, t, iv_bid=bid, iv_ask=ask)
     xr.testing.assert_identical(sided.isel(slice=1), plain.isel(slice=1))
+    for none in (0.0, -1e308):
+        given = {"iv_bid": np.nan_to_num(bid, nan=none), "iv_ask": np.nan_to_num(ask, nan=none)}
+        xr.testing.assert_identical(smile.fit(K, iv, t, **given), sided)
+        assert (
+            surface.fit(np.tile(K, (3, 1)), iv, t + np.arange(3.0), method="essvi", **given)["n"].sum() == 45
+        )
     assert (sided["nfev"] > plain["nfev"]).to_numpy().tolist() == [True, False, True]
     iv, _, _, t = noisy(1)
     # By vega both: of a fit with sides the default weight is of the spreads.

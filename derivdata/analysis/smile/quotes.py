@@ -109,7 +109,7 @@ def labelled(
             f"log_moneyness has dims {k.dims} and no {dim!r}; name the dim of the quotes with dim="
         )
     sides = {
-        name: named(np.nan if side is None else side, every, name)
+        name: named(np.nan if side is None else side, every, name).where(lambda one: one > 0.0)
         for name, side in (("iv_bid", iv_bid), ("iv_ask", iv_ask))
     }
     require_same({"log_moneyness": k, "year_fraction": t}, volatility, "iv")

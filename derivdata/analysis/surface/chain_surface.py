@@ -66,12 +66,11 @@ def from_chain(
         What `fit` gives, with coordinate ``forward`` [USD]; ``status`` also holds what the forward's and
         the options' say. Every expiry that the chain lists is there: of one without a fit the parameters
         are NaN and ``status`` says why (``EXPIRED``, ``NEAR_EXPIRY``, ``TOO_FEW_STRIKES``; ``CROSSED``: all
-        bids are above their asks; ``BAD_INPUT``:
-        no option or no forward could be used). Where the chain has bid and ask prices: ``breach_vol``
-        [per √year], how far at most the surface lies outside bid and ask, 0 if nowhere;
-        ``atm_half_spread_vol``, half the spread at the money; and ``OFF_AT_THE_MONEY`` in ``status`` where
-        ``atm_error_vol`` exceeds it; ``largest_error_spreads`` [1], how many of its spreads the worst quote
-        lies off. ``largest_error_vol`` [per √year] is that of every chain.
+        bids are above their asks; ``BAD_INPUT``: no option or no forward could be used). Where the chain has
+        bid and ask prices: ``breach_vol`` [per √year], how far at most the surface lies outside bid and ask,
+        0 if nowhere; ``atm_half_spread_vol``, half the spread at the money; ``OFF_AT_THE_MONEY`` in
+        ``status`` where ``atm_error_vol`` exceeds it; ``largest_error_spreads`` [1], how many of its spreads
+        the worst quote lies off. ``largest_error_vol`` [per √year] is that of every chain.
 
     Raises
     ------
@@ -142,7 +141,8 @@ def _fitted(
     status = own | quotes["forward_status"] | quotes["status"].reduce(np.bitwise_or.reduce, "strike")
     model = smile.iv(surface, k, extrapolate=True)
     error = abs(model - iv)
-    surface["largest_error_vol"] = error.max("strike").assign_attrs(units="1/sqrt(year)")
+    largest = error.reduce(np.fmax.reduce, "strike", initial=np.nan)  # NaN where there are no strikes
+    surface["largest_error_vol"] = largest.assign_attrs(units="1/sqrt(year)")
     if spread is not None and quoted:
         off = (error / spread.where(spread > 0.0)).max("strike")
         surface["largest_error_spreads"] = off.assign_attrs(units="1")

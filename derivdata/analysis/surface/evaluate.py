@@ -190,18 +190,18 @@ def _years(surface: xr.Dataset, expiry: Any) -> xr.DataArray:
         if expiry.dtype.kind != "M":
             return bare(expiry, "maturity", "expiry")
         return years_until(surface, expiry.rename(expiry="instant") if "expiry" in expiry.dims else expiry)
-    several = np.ndim(expiry) > 0
+    several = isinstance(expiry, list | tuple | range) or getattr(expiry, "ndim", 0) > 0
     each = list(expiry) if several else [expiry]
     if all(isinstance(one, int | float | np.number) for one in each):
         return bare(expiry, "maturity", "expiry")
+    gaps = [pd.api.types.is_scalar(one) and pd.isna(one) for one in each]
     stamps = [
-        np.datetime64("NaT") if pd.isna(one) else times.instant(one, "expiry").tz_localize(None)
-        for one in each
+        np.datetime64("NaT") if gap else times.instant(one, "expiry").tz_localize(None)
+        for one, gap in zip(each, gaps, strict=True)
     ]
     label = np.array(stamps, dtype="datetime64[us]")
-    if not several:
-        return years_until(surface, xr.DataArray(label[0]))
-    return years_until(surface, xr.DataArray(label, {"instant": label}, ["instant"]))
+    instants = xr.DataArray(label, {"instant": label}, ["instant"])
+    return years_until(surface, instants if several else instants[0].drop_vars("instant"))
 
 
 def years_until(surface: xr.Dataset, instants: xr.DataArray, argument: str = "surface") -> xr.DataArray:

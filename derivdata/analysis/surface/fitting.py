@@ -162,11 +162,10 @@ def fit(
         ``"variance"``: makes them residuals of total variance. Or an array, for instance
         ``1/(ask_iv − bid_iv)²``; 0 and NaN drop a quote.
     iv_bid, iv_ask
-        Volatilities of bid and ask like `iv`, NaN where there is none. With them residuals are distances
-        to the nearer of the two, a tenth of the spread inside it, and between them a thousandth of that to
-        their middle (a millionth of its square), which only keeps the minimum unique; `iv` counts where there
-        is neither.
-        ``"slices"`` is as `derivdata.analysis.smile.fit`.
+        Volatilities of bid and ask like `iv`, NaN or not positive where there is none. With them residuals
+        are distances to the nearer of the two, a tenth of the spread inside it, and between them a thousandth
+        of that to their middle (a millionth of its square), which only keeps the minimum unique; `iv` counts
+        where there is neither. ``"slices"`` is as `derivdata.analysis.smile.fit`.
     forward
         Forward of each expiry, kept as a coordinate.
     dim
@@ -253,7 +252,8 @@ def _alone(quotes: LabelledQuotes, forward: Any, dim: str) -> xr.Dataset:
     k, iv, weight, bid, ask, t = quotes
     surface = smile.fit(k, iv, t, weights=weight, iv_bid=bid, iv_ask=ask, forward=forward, dim=dim)
     surface = surface.assign_attrs(surface="slices")
-    crossed = (surface["method"] > 0) & ~calendar_check(surface)["ok"]
+    ok = calendar_check(surface)["ok"] if surface.sizes["expiry"] else surface["method"] == 0
+    crossed = (surface["method"] > 0) & ~ok
     status = surface["status"] | crossed * np.int32(Status.CALENDAR)
     return surface.assign(status=status.astype(np.int32).assign_attrs(flag_attrs()))
 
