@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -54,8 +55,9 @@ def test_rows_that_stand_twice_and_other_tables_are_refused() -> None:
         dd.concat([one, one])
     with pytest.raises(ValueError, match=r"frames\[1\] has other columns than frames\[0\]: resolution"):
         dd.concat([one, one.drop(columns="resolution")])
-    with pytest.raises(ValueError, match="frames is empty"):
-        dd.concat([])
+    for none in ([], np.empty(0)):
+        with pytest.raises(ValueError, match="frames is empty"):
+            dd.concat(none)
 
 
 def test_chains_of_lists_are_one_table_that_is_still_called_synthetic() -> None:

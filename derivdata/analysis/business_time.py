@@ -73,10 +73,9 @@ def years(start: Any, end: Any, *, weekend_weight: float) -> Any:
     """
     if not weekend_weight >= 0.0:
         raise ValueError(f"{weekend_weight=} must be 0 or more")
-    first, last = (_microseconds(each) for each in (start, end))
+    first, last = _microseconds(start, "start"), _microseconds(end, "end")
     weekend = weekend_us(last) - weekend_us(first)
-    elapsed = last - first
-    return (elapsed + (weekend_weight - 1.0) * weekend) * 7.0 / (5.0 + 2.0 * weekend_weight) / YEAR_US
+    return (last - first + (weekend_weight - 1.0) * weekend) * 7.0 / (5.0 + 2.0 * weekend_weight) / YEAR_US
 
 
 @typed
@@ -290,10 +289,9 @@ def _refined(curve: _Curve, weights: Floats, at: Any, *, fixed: bool) -> tuple[f
     return weight, reversion
 
 
-def _microseconds(value: Any) -> Any:
-    if isinstance(value, xr.DataArray):
-        return value.astype("datetime64[us]").astype("int64").astype(np.float64).where(value.notnull())
-    if not isinstance(value, np.ndarray):
-        value = np.datetime64(times.instant(value, "start and end").tz_localize(None), "us")
-    whole = np.asarray(value, dtype="datetime64[us]")
-    return np.where(np.isnat(whole), np.nan, whole.astype(np.int64).astype(np.float64))[()]
+def _microseconds(value: Any, name: str) -> Any:
+    if not isinstance(value, xr.DataArray | np.ndarray):
+        value = np.datetime64(times.instant(value, name).tz_localize(None), "us")
+    if value.dtype.kind != "M":
+        raise TypeError(f"{name} must hold instants as datetime64, not {value.dtype}")
+    return (value - np.datetime64(0, "us")) / np.timedelta64(1, "us")

@@ -9,7 +9,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import risk_neutral
-from derivdata.analysis.inputs import require_columns, require_variables
+from derivdata.analysis.inputs import require_columns, require_numbers, require_variables
 from derivdata.support.arguments import typed
 from derivdata.tables.required import require_instants
 
@@ -97,6 +97,7 @@ def calibration(probability: xr.DataArray, *, intervals: Sequence[float] = (0.5,
     """
     from scipy import stats  # takes long to import, and the test alone needs it
 
+    require_numbers(probability, "probability")
     if not all(0.0 < each < 1.0 for each in intervals):
         raise ValueError("intervals must be above 0 and below 1")
     values = probability.to_numpy()

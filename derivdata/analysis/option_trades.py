@@ -134,10 +134,11 @@ def chain(
     rows = _rows(trades)
     now = rows["time"].max() if at is None else times.instant(at, "at")
     since = now - times.length(window, "window")
+    require_columns(rows, "trades", others=(*_SERIES, "instrument_name"))
     rows = rows[(rows["time"] > since) & (rows["time"] <= now) & (rows["expiry"] > now)]
     rows = rows[(rows["execution"] == "book") & rows["iv"].notna() & rows["index_price_usd"].notna()]
     if rows.empty:
-        raise ValueError(f"no trade of {since} to {now} has a volatility and an index price")
+        raise ValueError(f"no trades of {window=} to at={now} have a volatility and an index price")
     rows = rows.sort_values("time", kind="stable").astype(dict.fromkeys(_SERIES[:2], "object"))
     rows = rows.assign(ratio=_forwards(rows) / rows["index_price_usd"], weighted=rows["iv"] * rows["size"])
     rows["index_price_usd"] = rows.groupby([*_SERIES[:2]])["index_price_usd"].transform("last")

@@ -146,8 +146,8 @@ def window(start: Instant, end: Instant | None = None) -> Window:
     first = instant(start, "start", _OR_LOOKBACK) if back is None else last - back
     if first >= last:
         raise ValueError(f"start {iso(first)} is not before end {iso(last)}: a window is [start, end)")
-    if last - first > _LONGEST:
-        raise ValueError(f"start {iso(first)} is more than 100 years before end {iso(last)}")
+    if last - first > _LONGEST or first < FIRST or last > LAST:
+        raise ValueError(f"start {iso(first)}, end {iso(last)}: at most 100 years, {FIRST:%Y} to {LAST:%Y}")
     return Window(first, last)
 
 

@@ -41,7 +41,7 @@ def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     >>> len(rates), dd.provenance(rates)["synthetic"]
     (48, True)
     """
-    if not frames:
+    if len(frames) == 0:
         raise ValueError("frames is empty: give at least one table")
     columns = list(frames[0].columns)
     for place, frame in enumerate(frames):

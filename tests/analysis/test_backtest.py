@@ -562,7 +562,8 @@ def test_the_documented_years_out_of_sample() -> None:
     [
         ({"panel": panel(drawn(1)[0]).drop_vars("interval_hours")}, "this panel does not say it"),
         ({"leverage": 0.0}, "leverage"),
-        ({"maintenance": 0.5}, "maintenance"),
+        ({"maintenance": 0.5}, "maintenance=0.5 .* 1/leverage="),
+        ({"depth": xr.DataArray([1.0], dims="side")}, "depth has no dim 'exchange'"),
         ({"delay": "-1h"}, "not a length of time"),
         (
             {"panel": panel(drawn(1)[0]).assign_coords(interval_hours=16.0)},

@@ -124,5 +124,9 @@ def test_a_pair_of_spot_and_a_perpetual_earns_the_funding_and_a_borrowed_coin_co
     assert (funding.with_spot(apart).sel(exchange="spot") == 0.0).all()
     with pytest.raises(ValueError, match="has the venue 'spot' already"):
         funding.with_spot(legs)
-    with pytest.raises(ValueError, match="no cost of a year"):
-        funding.with_spot(paid, borrow_apr=-0.1)
+    with pytest.raises(ValueError, match="no venue of rates along exchange"):
+        funding.with_spot(paid.isel(exchange=[]))
+    for apr in (-0.1, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="no cost of a year"):
+            funding.with_spot(paid, borrow_apr=apr)
+    assert funding.with_spot(paid, borrow_apr=10**30).sel(exchange="borrowed").max() < 0.0

@@ -54,6 +54,9 @@ def test_hours_by_hand_and_a_week_is_a_week():
     np.testing.assert_allclose(found, [1.4, 1.4, np.nan])
     labelled = business_time.years("2026-01-02", xr.DataArray(ends, dims="expiry"), weekend_weight=0.0)
     np.testing.assert_allclose(labelled * 365, found)
+    for end in (np.array([None, "x"], dtype=object), xr.DataArray([1.0])):
+        with pytest.raises(TypeError, match="end must hold instants as datetime64"):
+            business_time.years("2026-01-02", end, weekend_weight=1.0)
     with pytest.raises(ValueError, match="weekend_weight"):
         business_time.years("2026-01-02", "2026-01-03", weekend_weight=-1.0)
 

@@ -190,7 +190,7 @@ def test_an_arbitrage_across_expiries_needs_the_later_one_to_be_later() -> None:
 
 
 def test_misuse_is_refused():
-    with pytest.raises(ValueError, match="no bid and ask prices"):
+    with pytest.raises(ValueError, match="options have no bid and ask prices"):
         chain.executable(market("usd").drop(columns=["bid_usd", "ask_usd"]))
     with pytest.raises(ValueError, match="must not be negative"):
         chain.executable(market("usd"), fee_rate=-0.1)

@@ -254,7 +254,7 @@ def test_what_coins_cost_is_no_collateral_of_the_other_leg(mark: float, lost: in
         ({"maintenance": {"alpha": 0.01}}, "maintenance names no part for beta, gamma"),
         ({"haircut": 1.0}, "haircut"),
         ({"max_leg_usd": -1.0}, "max_leg_usd"),
-        ({"start": "2030-01-01"}, "start='2030-01-01' is after the last forecast"),
+        ({"start": "2030-01-01"}, "start='2030-01-01' is after the last of forecasts"),
     ],
 )
 def test_misuse_is_refused_by_name(options: dict[str, Any], match: str) -> None:
@@ -267,6 +267,9 @@ def test_forecasts_of_funding_only_and_foreign_sizes_are_refused() -> None:
     forecasts, marks = made(rows=90)
     with pytest.raises(ValueError, match="of funding only"):
         funding.portfolio(forecasts.drop_vars("price_bps"), marks, capital=1e5)
+    for lacking in (forecasts.drop_attrs(), forecasts.drop_vars("short"), forecasts.drop_vars("hold_hours")):
+        with pytest.raises(ValueError, match="forecasts lack long, short, hold_hours or attrs"):
+            funding.portfolio(lacking, marks, capital=1e5)
     with pytest.raises(ValueError, match="'BTC' along 'symbol'"):
         funding.portfolio(forecasts, marks.assign_coords(symbol=["ETH"]), capital=1e5)
     sizes = funding.portfolio(forecasts, marks, capital=1e5)

@@ -41,6 +41,8 @@ def test_a_chain_of_trades_has_the_mean_volatility_by_size_and_the_forward_that_
     assert quotes["iv"].to_dict() == pytest.approx({"call": 0.475, "put": 0.6})
     assert quotes["volume"].to_dict() == {"call": 8.0, "put": 3.0}
     assert set(quotes["underlying_price"]) == {101.0}
+    with pytest.raises(ValueError, match="trades has no column 'exchange'"):
+        option_trades.chain(made.option_trades().drop(columns="exchange"))
     rows = made.option_trades().assign(underlying_price=np.nan)
     rows["strike"], rows["side"] = [101.0, 104.0, 101.0, 98.0], ["call", "call", "put", "put"]
     rows["execution"], rows["instrument_name"] = "book", list("abcd")
@@ -53,7 +55,9 @@ def test_a_chain_of_trades_has_the_mean_volatility_by_size_and_the_forward_that_
     told = option_trades.chain(rows)
     assert set(told["index_price_usd"]) == {200.0}
     assert told["underlying_price"].to_numpy() == pytest.approx(204.0, rel=1e-9)
-    with pytest.raises(ValueError, match=r"no trade of .* has a volatility and an index price"):
+    with pytest.raises(
+        ValueError, match=r"no trades of window=.6h. to at=2025-01-01 .* have a volatility and"
+    ):
         option_trades.chain(rows, at="2025-01-01")
 
 
@@ -95,5 +99,7 @@ def test_calibration_counts_what_lies_within_and_is_far_from_uniform(
     np.testing.assert_allclose(held["inside"], inside)
     assert held["count"].item() == np.isfinite(values).sum()
     np.testing.assert_allclose(held["ks_statistic"], statistic, atol=0.1)
+    with pytest.raises(TypeError, match="probability must hold numbers"):
+        delivery.calibration(xr.DataArray(["0.5"]))
     with pytest.raises(ValueError, match="intervals must be above 0 and below 1"):
         delivery.calibration(xr.DataArray([0.5]), intervals=[1.0])

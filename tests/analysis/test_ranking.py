@@ -82,5 +82,8 @@ def test_the_table_of_a_forecast_is_the_forecast_a_year() -> None:
     for name in ("net", "net_low", "net_high"):
         assert best[f"{name}_apr"] == pytest.approx(one[f"{name}_bps"].item() / 1e4 * 8760 / 168, rel=1e-12)
     assert best["chance"] == one["probability_net_positive"].item()
+    for leg in ("long", "short"):
+        with pytest.raises(ValueError, match=f"forecast has no column '{leg}'"):
+            dd.analysis.carry_table(forecast.drop_vars(leg))
     with pytest.raises(ValueError, match=r"choose one, forecast.isel\(time=-1\)"):
         dd.analysis.carry_table(funding.forecast_history(panel, hold="7d", fee_bps=1.0))

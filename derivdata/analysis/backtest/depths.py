@@ -133,6 +133,7 @@ class Slippage:
         if depth is None:
             self.costs, self.fills = np.full((1, 2, *shape), flat), np.ones((1, *shape), dtype=np.bool_)
             return
+        require(depth, "exchange", "side", "depth_bps", name="depth")
         if "symbol" not in depth.dims:
             depth = depth.drop_vars("symbol", errors="ignore").expand_dims(symbol=list(market.symbols[:1]))
         slippage = slippage_bps(depth, leg_usd)

@@ -119,9 +119,7 @@ def carry(
     for name, value in (("capital", capital), ("leg_usd", leg_usd), ("leverage", leverage)):
         positive(value, name)
     if not 0.0 <= maintenance < 1.0 / leverage:
-        raise ValueError(
-            f"{maintenance=} is a fraction of notional, from 0 up to the margin {1 / leverage:g}"
-        )
+        raise ValueError(f"{maintenance=} is a part of notional, from 0 up to 1/leverage={1 / leverage:g}")
     transfer = np.inf if transfer_every is None else hours_of(transfer_every, "transfer_every")
     panel = require_rate(panel, "exchange", "time")
     prices = None if prices is None else require(prices, name="prices")

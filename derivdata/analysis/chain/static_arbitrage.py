@@ -54,7 +54,7 @@ def quoted_expiries(rows: pd.DataFrame) -> Iterator[QuotedExpiry]:
     """Yield the quotes of each expiry of each chain in order of time, those in coin and in USD apart."""
     prices = quoted(rows)
     if not prices.known:
-        raise ValueError("the chain has no bid and ask prices: nothing in it can be traded")
+        raise ValueError("options have no bid and ask prices: nothing in them can be traded")
     table = slice_forwards(rows, methods=("underlying", "parity", "delta", "spot"))
     _, place = expiry_slices(rows)
     side = rows["side"].astype(object)

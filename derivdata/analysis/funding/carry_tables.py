@@ -7,7 +7,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.funding.status import FundingStatus
-from derivdata.analysis.inputs import require_variables
+from derivdata.analysis.inputs import require_columns, require_variables
 from derivdata.analysis.labelling import origin_attrs
 from derivdata.support.arguments import typed
 from derivdata.units import BPS, HOURS_PER_YEAR
@@ -56,6 +56,7 @@ def carry_table(forecast: xr.Dataset) -> pd.DataFrame:
     if "pair" not in forecast.dims:
         forecast = forecast.expand_dims("pair")
     frame = forecast[numbers].reset_coords(drop=False).drop_vars("time", errors="ignore").to_dataframe()
+    require_columns(frame, "forecast", others=("long", "short"))
     frame = frame.reset_index().rename(columns={"probability_net_positive": "chance"})
     years = frame["hold_hours"] / HOURS_PER_YEAR
     for name, source in _APR.items():

@@ -145,7 +145,7 @@ def portfolio(
         stamp = instant(start, "start").tz_localize(None).to_datetime64()
         first = int(np.searchsorted(pairs.times, stamp))
         if first == pairs.times.size:
-            raise ValueError(f"{start=} is after the last forecast, of {pairs.times[-1]}")
+            raise ValueError(f"{start=} is after the last of forecasts, {pairs.times[-1]}")
     span = hours_of(transfer_every, "transfer_every")
     moves = _moves(prices, pairs, first, span)
     return _labelled(forecasts, pairs, first, capital, *_walk(pairs, moves, limits, first))
@@ -171,11 +171,10 @@ class _Pairs(NamedTuple):
 def _pairs_of(forecasts: xr.Dataset) -> _Pairs:
     require_variables(forecasts, "forecasts", _NEEDS, dims=["pair", "time"])
     hours(forecasts["net_bps"], name="forecasts")
+    if "level" not in forecasts.attrs or not {"long", "short", "hold_hours"} <= forecasts.coords.keys():
+        raise ValueError("forecasts lack long, short, hold_hours or attrs['level']: see forecast_history")
     if "price_bps" not in forecasts:
-        raise ValueError(
-            "forecasts are of funding only, and the prices of the legs are the larger risk: "
-            "forecast_history(..., prices=marks)"
-        )
+        raise ValueError("forecasts are of funding only: give forecast_history(..., prices=marks) too")
     if not forecasts.sizes["pair"]:
         raise ValueError("forecasts have no pairs: forecast_history(..., pairs=None) is of all pairs")
     whole = with_symbol(forecasts[list(_NEEDS)])

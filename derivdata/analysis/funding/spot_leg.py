@@ -37,7 +37,7 @@ def with_spot(panel: Panel, *, borrow_apr: float | None = None) -> xr.DataArray:
         The panel is none of rates or has these venues already; `borrow_apr` is below 0 or not finite.
     """
     rates = require_rate(panel, "exchange", "time")
-    if borrow_apr is not None and not (np.isfinite(borrow_apr) and borrow_apr >= 0.0):
+    if borrow_apr is not None and not 0.0 <= borrow_apr < np.inf:
         raise ValueError(f"{borrow_apr=} is no cost of a year: a fraction of 0 or more")
     legs = {OWNED: 0.0} | ({} if borrow_apr is None else {BORROWED: -1e4 * borrow_apr / (3 * 365)})
     if taken := [str(name) for name in rates["exchange"].values if name in legs]:
@@ -50,5 +50,7 @@ def with_spot(panel: Panel, *, borrow_apr: float | None = None) -> xr.DataArray:
 
 def free_leg(rates: xr.DataArray) -> xr.DataArray:
     """Return rates of 0 at the instants of the venue with the most rates of each symbol."""
+    if not rates.sizes["exchange"]:
+        raise ValueError("there is no venue of rates along exchange: spot is put at the instants of one")
     most = rates.count("time").argmax("exchange").compute()
     return 0.0 * rates.isel(exchange=most).drop_vars("exchange")

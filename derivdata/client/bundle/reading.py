@@ -58,8 +58,9 @@ class Bundle:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        if self.path.exists() and not self.path.is_file():  # a pipe would be waited for
-            raise BundleError(f"{path}: not a bundle: it is no file; give the path of a recording, FILE.ddz")
+        with suppress(OSError):  # of a path that no file system takes, which opening it says below
+            if self.path.exists() and not self.path.is_file():  # a pipe would be waited for
+                raise BundleError(f"{path}: not a bundle: it is no file; give a recording's path, FILE.ddz")
         self._journal = RecordingJournal(self.path) if is_journal(self.path) else None
         if self._journal is not None:
             self._open_journal(self._journal)
