@@ -278,7 +278,7 @@ def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
     ValueError, TypeError
         A panel lacks a dim or is of another unit, or `held` has no price at an instant of `prices`.
     """
-    rates = require_rate(rates, "symbol", "exchange", "time")
+    rates = require_rate(rates, "symbol", "exchange", "time", name="rates")
     prices = require(prices, "symbol", "exchange", "time", units="USD", name="prices")
     require_columns(held, "held", ("rolled_usd",), others=_PLACE)
     legs = held.assign(
@@ -295,9 +295,10 @@ def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
     )
     if "interval_hours" in free.coords:
         free = free.assign_coords(interval_hours=free["interval_hours"].where(free.notnull()))
+    both = xr.concat([rates, free.transpose(*_PLACE)], "exchange", join="outer")
     return xr.Dataset(
         {
-            "rate_bps_8h": xr.concat([rates, free.transpose(*_PLACE)], "exchange").assign_attrs(rates.attrs),
+            "rate_bps_8h": both.assign_attrs(rates.attrs),
             "price_usd": xr.concat([prices, marks.transpose(*_PLACE)], "exchange").assign_attrs(prices.attrs),
         }
     )

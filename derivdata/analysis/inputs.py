@@ -23,8 +23,8 @@ def require_numbers(data: Any, argument: str) -> None:
 
 
 def require_times(data: xr.DataArray | xr.Dataset, argument: str) -> None:
-    """Refuse data whose ``time`` is not a coordinate of instants."""
-    dtype = data["time"].dtype if "time" in data.coords else "none at all"
+    """Refuse data whose ``time`` is not a dim with a coordinate of instants."""
+    dtype = data["time"].dtype if "time" in data.coords and "time" in data.dims else "none at all"
     if isinstance(dtype, np.dtype) and dtype.kind == "M":
         return
     zoned = getattr(dtype, "tz", None) is not None

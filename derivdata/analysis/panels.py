@@ -69,6 +69,7 @@ def require(panel: Any, *dims: str, units: str | None = None, name: str = "panel
     if absent:
         raise ValueError(f"{name} has no dim {absent[0]!r}; its dims are {tuple(found.dims)}")
     require_numbers(found, name)
+    _require_labels(found, name)
     if units is None:
         return found
     unit = unit_of(found, name)
@@ -79,6 +80,14 @@ def require(panel: Any, *dims: str, units: str | None = None, name: str = "panel
     if unit != units:
         raise ValueError(f"{name} is in {unit!r} where {units!r} is needed: convert it with dd.units")
     return found
+
+
+def _require_labels(panel: xr.DataArray, name: str) -> None:
+    for dim in {"symbol", "exchange", "time"}.intersection(panel.dims, panel.coords):
+        if dim == "time":
+            require_times(panel, name)
+        elif panel[dim].dtype.kind in "biufcmM":
+            raise TypeError(f"the labels of {name} along {dim} must be text, not {panel[dim].dtype}")
 
 
 def require_quantity(oi: Any, *dims: str) -> xr.DataArray:
@@ -107,12 +116,12 @@ def refuse_negative(data: xr.DataArray, name: str = "oi") -> None:
         raise ValueError(f"{name} is negative somewhere: an amount is 0 or more, see dd.quality")
 
 
-def require_rate(panel: Any, *dims: str) -> xr.DataArray:
+def require_rate(panel: Any, *dims: str, name: str = "panel") -> xr.DataArray:
     """Return a funding panel in bps per 8 hours with these dims; its ``kind`` need not be stated."""
-    rates = require(panel, *dims, units=RATE_UNIT)
+    rates = require(panel, *dims, units=RATE_UNIT, name=name)
     kind = rates.attrs.get("kind")
     if kind is not None and kind not in KINDS:
-        raise ValueError(f"panel.attrs['kind'] is {kind!r}; a rate is 'sampled' or 'settled'")
+        raise ValueError(f"{name}.attrs['kind'] is {kind!r}; a rate is 'sampled' or 'settled'")
     return rates
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from derivdata.analysis.inputs import require_times
 from derivdata.support.arrays import Array
 from derivdata.tables.panels import panel, provenance
 
@@ -286,6 +287,7 @@ def one_symbol(panel: Any, symbol: str | None) -> tuple[Any, str]:
 def median_price(price: Any, symbol: str | None = None) -> xr.DataArray:
     """Return one price over time, the median of the venues, of a panel or the table ``prices_history``."""
     level = panel_of(price, "price_usd")
+    require_times(level, "price")
     if symbol is not None:
         level, _ = one_symbol(level, symbol)
     elif level.sizes.get("symbol", 1) > 1:

@@ -4,7 +4,14 @@ import pytest
 import xarray as xr
 
 import derivdata as dd
-from derivdata.analysis.inputs import along, require_draws, require_together, seed_of, together
+from derivdata.analysis.inputs import (
+    along,
+    require_columns,
+    require_draws,
+    require_together,
+    seed_of,
+    together,
+)
 
 GRID = xr.DataArray(np.zeros((2, 3)), {"venue": ["a", "b"]}, ("venue", "time"))
 
@@ -113,6 +120,8 @@ def rates(kind: str, hours: int = 40) -> xr.DataArray:
         (lambda f: f.half_life(rates("settled"), period=8.0), "period must be"),
         (lambda f: f.spread(rates("settled") > 0.0, "a", "b"), "panel"),
         (lambda f: f.spread(xr.concat([rates("settled")] * 2, "exchange"), "a", "b"), "more than once"),
+        (lambda f: f.spread(rates("settled").assign_coords(time=range(40)), "a", "b"), "panel needs a time"),
+        (lambda f: f.spread(rates("settled").expand_dims(symbol=[0]), "a", "b"), "along symbol must be"),
     ],
 )
 def test_a_figure_that_no_panel_has_is_refused_by_name(call: object, name: str) -> None:
@@ -127,3 +136,33 @@ def test_parameters_and_times_of_two_lengths_are_refused_by_name() -> None:
     surface = dd.analysis.surface.from_essvi([0.02, 0.06], -0.3, 0.1, [0.1, 0.3])
     with pytest.raises(ValueError, match="near and far"):
         dd.analysis.surface.forward_variance(surface, [0.1, 0.2], [0.2, 0.25, 0.3])
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("time", np.nan, "table has no instants in the column 'time' but float64"),
+        ("exchange", np.nan, "table has no text in the column 'exchange' but float64"),
+        ("instrument_name", pd.NaT, "table has no text in the column 'instrument_name' but datetime64"),
+    ],
+)
+def test_a_column_of_another_kind_than_in_the_tables_is_refused(
+    column: str, value: object, message: str
+) -> None:
+    frame = pd.DataFrame({"other": ["x"], column: value})
+    require_columns(frame.iloc[:0], "table", others=("other", column))
+    with pytest.raises(ValueError, match=message):
+        require_columns(frame, "table", others=("other", column))
+
+
+def test_bars_without_a_dim_of_time_or_without_a_venue() -> None:
+    price = xr.DataArray(
+        np.linspace(100.0, 110.0, 97)[None],
+        {"exchange": ["a"], "time": pd.date_range("2026-06-01", periods=97, freq="h")},
+        ("exchange", "time"),
+        attrs={"units": "USD"},
+    )
+    bars = dd.analysis.volatility.bars(price, step="1h")
+    with pytest.raises(TypeError, match="data needs a time"):
+        dd.analysis.volatility.cone(bars.isel(time=0), ["1d"])
+    assert dd.analysis.volatility.cone(bars.isel(exchange=slice(0)), ["1d"]).sizes["exchange"] == 0

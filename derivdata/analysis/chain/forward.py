@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -32,7 +32,7 @@ def forwards(
     given: Any = None,
     spot: Numbers | None = None,
     methods: Sequence[ForwardMethod] = METHODS,
-    discount: float | str = 1.0,
+    discount: float | Literal["fit"] = 1.0,
     at: Any = None,
 ) -> xr.Dataset:
     """Return the forward of each expiry, by the first of `methods` that the chain allows.
@@ -96,7 +96,7 @@ def slice_forwards(
     given: Any = None,
     spot: Any = None,
     methods: Sequence[ForwardMethod] = METHODS,
-    discount: float | str = 1.0,
+    discount: float | Literal["fit"] = 1.0,
 ) -> pd.DataFrame:
     """Return what `forwards` returns as a table: one row per slice of rows."""
     table, place = expiry_slices(options)

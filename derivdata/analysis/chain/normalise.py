@@ -17,8 +17,9 @@ KEYS = ("symbol", "exchange", "time")
 _PLACE = ("expiry", "strike", "side")
 _REQUIRED = (*_PLACE, "iv")
 _NUMBERS = ("strike", "iv", "underlying_price", "open_interest")
-_FIGURES = (*_NUMBERS, "delta", "gamma", "vega", "theta", "rho", "year_fraction", "status")
 _ASKS = {"ask_coin", "ask_usd"}
+_PRICES = ("bid_coin", "bid_usd", "mark_coin", "mark_usd", *_ASKS)
+_FIGURES = (*_NUMBERS, *_PRICES, "delta", "gamma", "vega", "theta", "rho", "year_fraction", "status")
 _EXPIRY_HOUR = pd.Timedelta(8, "h")  # Deribit, Binance, Bybit, OKX and Derive all settle at 08:00 UTC
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -43,7 +43,7 @@ def smiles(
     given: Any = None,
     spot: Numbers | None = None,
     methods: Sequence[ForwardMethod] = METHODS,
-    discount: float | str = 1.0,
+    discount: float | Literal["fit"] = 1.0,
 ) -> xr.Dataset:
     """Arrange volatility by log-moneyness of every expiry, as `smile` and `surface` take it.
 

@@ -215,7 +215,7 @@ def next_settlements(
 
 def _after(last: Any, interval: float, now: Any) -> dict[str, Any]:
     """Return the first payment after `now` that the last one and its interval lead to."""
-    if not interval > 0.0:
+    if not 0.0 < interval < np.inf:
         return {"last_time": last, "basis": "unknown"}
     passed = (now - last) / pd.Timedelta(1, "h")
     steps = np.floor(passed / interval + _ROUNDING)

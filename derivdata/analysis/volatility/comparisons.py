@@ -120,7 +120,8 @@ def _forecasts(
     each = gap**2 + 0.5 * (h - low) ** 2 - (2.0 * np.log(2.0) - 1.0) * (c - o) ** 2
     size = round(per_day)
     each = each[..., each.shape[-1] % size :]  # whole days that end with the last bar
-    days = np.maximum(each.reshape(*each.shape[:-1], -1, size).sum(axis=-1), 0.0) * HOURS_PER_YEAR / 24.0
+    each = each.reshape(*each.shape[:-1], each.shape[-1] // size, size).sum(axis=-1)
+    days = np.maximum(each, 0.0) * HOURS_PER_YEAR / 24.0
     for place in np.ndindex(days.shape[:-1]):
         for i, window in enumerate(windows):
             if window >= 1.0 and window == round(window):
