@@ -50,7 +50,7 @@ CACHE = """
     from tests.support.kept_answers import keep
 
     def work(kill, told):
-        files, n = AnswerFiles(Path(sys.argv[1]), f"s{kill}"), 0
+        files, n = AnswerFiles(Path(sys.argv[1]) / f"{kill}", "s"), 0  # each with a gigabyte of its own
         while True:
             body = random.Random(f"{kill} {n}").randbytes(200_000)
             keep(files, f"k{n}", body)
@@ -79,7 +79,7 @@ def test_a_killed_cache_writer_leaves_whole_records(tmp_path: Path, measured: Me
     acknowledged = json.loads(finished(KILLER + CACHE, tmp_path, kills))
     for kill, said in enumerate(acknowledged):
         bodies = {f"k{n}": random.Random(f"{kill} {n}").randbytes(200_000) for n in range(said + 1)}
-        found = kept(tmp_path / f"s{kill}")
+        found = kept(tmp_path / f"{kill}" / "s")
         assert found in (bodies, {key: bodies[key] for key in list(bodies)[:said]})
     assert len(set(acknowledged)) > 1, "the moments differed"
     measured("killed: cache", f"{kills} kills, {sum(acknowledged):,} records acknowledged: 0 damaged, 0 lost")
