@@ -18,6 +18,7 @@ pricing of earnings announcement risks, Review of Financial Studies 32.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 import numpy as np
@@ -61,7 +62,7 @@ def years(start: Any, end: Any, *, weekend_weight: float) -> Any:
     Raises
     ------
     ValueError
-        A weight below 0; no instant.
+        A weight below 0; no instant (an array of something else: TypeError).
 
     Examples
     --------
@@ -292,6 +293,9 @@ def _refined(curve: _Curve, weights: Floats, at: Any, *, fixed: bool) -> tuple[f
 def _microseconds(value: Any, name: str) -> Any:
     if not isinstance(value, xr.DataArray | np.ndarray):
         value = np.datetime64(times.instant(value, name).tz_localize(None), "us")
+    if value.dtype.kind in "OU":
+        with suppress(TypeError, ValueError):
+            value = value.astype("M8[us]")
     if value.dtype.kind != "M":
         raise TypeError(f"{name} must hold instants as datetime64, not {value.dtype}")
     return (value - np.datetime64(0, "us")) / np.timedelta64(1, "us")

@@ -29,7 +29,7 @@ def require_times(data: xr.DataArray | xr.Dataset, argument: str) -> None:
         return
     zoned = getattr(dtype, "tz", None) is not None
     hint = ": .assign_coords(time=x.indexes['time'].tz_convert('UTC').tz_localize(None))" if zoned else ""
-    raise TypeError(f"{argument} needs a time coordinate in naive UTC datetime64, not {dtype}{hint}")
+    raise TypeError(f"{argument} needs a time dim and coordinate in naive UTC datetime64, not {dtype}{hint}")
 
 
 def require_draws(resamples: int, *, least: int = 1) -> None:

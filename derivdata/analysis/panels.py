@@ -83,7 +83,9 @@ def require(panel: Any, *dims: str, units: str | None = None, name: str = "panel
 
 
 def _require_labels(panel: xr.DataArray, name: str) -> None:
-    for dim in {"symbol", "exchange", "time"}.intersection(panel.dims, panel.coords):
+    for dim in ("symbol", "exchange", "time"):
+        if not (dim in panel.coords and panel.sizes.get(dim)):
+            continue
         if dim == "time":
             require_times(panel, name)
         elif panel[dim].dtype.kind in "biufcmM":

@@ -187,9 +187,10 @@ def _without_overlap(
     if wrong.any() and strict:
         place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
         row, name = place[-1], names[int(number[place[:-1]])]
+        paid_at = origin + np.timedelta64(round(since[row] * 3_600_000_000), "us")
         raise ValueError(
             f"settlements of {name} pay for more hours than have passed: that of "
-            f"{_said(origin, since[row])} pays for {interval[place]:g} h and comes "
+            f"{np.datetime_as_string(paid_at, unit='s')} pays for {interval[place]:g} h and comes "
             f"{since[row] - since[before[place]]:g} h after the one before. A payment is there twice (see "
             "dd.quality), or interval_hours is too long (see infer_interval); functions that take overlap= "
             "leave it out with overlap='nan'"
@@ -221,10 +222,6 @@ def _overlapping(interval: Floats, since: Floats) -> tuple[Bools, Indices]:
     surplus = np.cumsum(np.where(paid & np.isfinite(gap), interval - gap, 0.0), axis=-1)
     overlap = surplus - np.minimum.accumulate(np.minimum(surplus, 0.0), axis=-1)
     return paid & (overlap > 0.5 * interval - _ROUNDING), before
-
-
-def _said(origin: np.datetime64, since: float) -> str:
-    return str(np.datetime_as_string(origin + np.timedelta64(round(since * 3_600_000_000), "us"), unit="s"))
 
 
 def _merged(

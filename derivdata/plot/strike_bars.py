@@ -217,7 +217,7 @@ def _stack(ax: Axes, rows: pd.DataFrame, width: float, symbol: str) -> pd.DataFr
                 total = style.number(float(mine["open_interest"].sum()))
                 shade = 0.35 if group in others else 1.0 - 0.16 * number
                 look = {"alpha": shade, "label": "_puts" if side else f"{group}: {total}"}
-            at = (held > 0.0) == (held > 0.0).any()  # one at least, for the legend
+            at = (held > 0.0) == (held > 0.0).any()  # all where there is none, for the legend
             below = sign * bottoms[side][at]
             ax.bar(places[at], sign * held[at], width=width, bottom=below, color=color, **look)
             bottoms[side] += held

@@ -147,7 +147,9 @@ def window(start: Instant, end: Instant | None = None) -> Window:
     if first >= last:
         raise ValueError(f"start {iso(first)} is not before end {iso(last)}: a window is [start, end)")
     if last - first > _LONGEST or first < FIRST or last > LAST:
-        raise ValueError(f"start {iso(first)}, end {iso(last)}: at most 100 years, {FIRST:%Y} to {LAST:%Y}")
+        raise ValueError(
+            f"start {iso(first)}, end {iso(last)}: a window is at most 100 years, in {FIRST:%Y} to {LAST:%Y}"
+        )
     return Window(first, last)
 
 

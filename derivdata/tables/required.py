@@ -9,21 +9,26 @@ import numpy as np
 import pandas as pd
 
 from derivdata.support.text import did_you_mean
-from derivdata.tables.columns import COLUMNS
-from derivdata.tables.schema import Kind
 
+_TIMES = ("time", "start", "end", "expiry")
+_NAMES = ("symbol", "exchange", "side", "instrument_name")
 _DECIMAL_UNIT = "1/sqrt(year)"
 _LARGEST_MEDIAN_IV = 5.0  # no market trades at a median of 500 %, but 5 may be 5 % written as percent
 
 
 def require_columns(
-    frame: pd.DataFrame, argument: str, numbers: Sequence[str] = (), *, others: Sequence[str] = ()
+    frame: pd.DataFrame,
+    argument: str,
+    numbers: Sequence[str] = (),
+    *,
+    others: Sequence[str] = (),
+    any_kind: Sequence[str] = (),
 ) -> None:
     """Refuse a frame that lacks a column, has one twice, or holds something else where numbers belong.
 
-    A column of the library's tables must hold times or names where they do, too.
+    Columns of times and names (`_TIMES`, `_NAMES`) must hold these, unless `any_kind` has them.
     """
-    for name in (*others, *numbers):
+    for name in (*others, *numbers, *any_kind):
         if name not in frame.columns:
             named = name in (frame.index.names or ())
             near = (
@@ -38,21 +43,21 @@ def require_columns(
         if len(frame) and not pd.api.types.is_numeric_dtype(frame[name]):
             raise ValueError(f"{argument} has no numbers in the column {name!r} but {frame[name].dtype}")
     for name in others if len(frame) else ():
-        _require_kind(frame, argument, name, COLUMNS[name].kind if name in COLUMNS else None)
+        _require_kind(frame, argument, name, is_time=name in _TIMES, is_name=name in _NAMES)
 
 
-def _require_kind(frame: pd.DataFrame, argument: str, name: str, kind: Kind | None) -> None:
+def _require_kind(frame: pd.DataFrame, argument: str, name: str, *, is_time: bool, is_name: bool) -> None:
     held = frame[name].dtype
-    if kind is Kind.TIME and held.kind != "M":
+    if is_time and held.kind != "M":
         raise ValueError(f"{argument} has no instants in the column {name!r} but {held}")
-    if kind in (Kind.TEXT, Kind.LABEL) and held.kind in "biufcmM":
+    if is_name and held.kind in "biufcmM":
         raise ValueError(f"{argument} has no text in the column {name!r} but {held}")
 
 
 def require_instants(frame: pd.DataFrame, argument: str, names: Sequence[str]) -> None:
     """Refuse a frame that holds something else than instants in one of its columns."""
     for name in names:
-        _require_kind(frame, argument, name, Kind.TIME)
+        _require_kind(frame, argument, name, is_time=True, is_name=False)
         if frame[name].isna().any():
             raise ValueError(f"{argument} has a row without {name!r}")
 

@@ -254,7 +254,7 @@ def test_what_coins_cost_is_no_collateral_of_the_other_leg(mark: float, lost: in
         ({"maintenance": {"alpha": 0.01}}, "maintenance names no part for beta, gamma"),
         ({"haircut": 1.0}, "haircut"),
         ({"max_leg_usd": -1.0}, "max_leg_usd"),
-        ({"start": "2030-01-01"}, "start='2030-01-01' is after the last of forecasts"),
+        ({"start": "2030-01-01"}, "start='2030-01-01' is after the last of the forecasts"),
     ],
 )
 def test_misuse_is_refused_by_name(options: dict[str, Any], match: str) -> None:

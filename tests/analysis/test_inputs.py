@@ -4,6 +4,7 @@ import pytest
 import xarray as xr
 
 import derivdata as dd
+from derivdata.analysis import align, business_time, chain
 from derivdata.analysis.inputs import (
     along,
     require_columns,
@@ -153,6 +154,29 @@ def test_a_column_of_another_kind_than_in_the_tables_is_refused(
     require_columns(frame.iloc[:0], "table", others=("other", column))
     with pytest.raises(ValueError, match=message):
         require_columns(frame, "table", others=("other", column))
+
+
+def test_honest_columns_and_labels_of_other_kinds_are_taken() -> None:
+    """Objects and None where a venue quotes no coins; keys and values of our names; no labels at all."""
+    times = pd.date_range("2026-06-01", periods=4, freq="h", tz="UTC")
+    quotes = pd.DataFrame(
+        {"strike": [9e4, 1e5], "side": ["put", "call"], "iv": [0.6, 0.5], "bid_usd": [1e3, 5e3]}
+    )
+    quotes = quotes.assign(time=times[0], expiry=times[0] + pd.Timedelta("30D"), underlying_price=1e5)
+    for odd in ({"bid_coin": None, "ask_coin": None}, {"bid_usd": quotes["bid_usd"].astype(object)}):
+        assert chain.clean(quotes.assign(**odd))["iv"].tolist() == [0.6, 0.5]
+    table = pd.DataFrame({"symbol": "BTC", "exchange": ["okx"] * 4, "time": times, "status": range(4)})
+    assert dd.panel(table, "status").values.ravel().tolist() == [0.0, 1.0, 2.0, 3.0]
+    joined = align.asof_join(table, table.assign(rate=1.5), by=("status",), tolerance="1h")
+    assert joined["rate"].tolist() == [1.5] * 4
+    rates = xr.DataArray(
+        np.zeros((2, 4)),
+        {"exchange": ["a", "b"], "time": times.tz_localize(None)},
+        attrs={"units": "bps/8h", "kind": "sampled"},
+    )
+    assert dd.analysis.funding.dispersion(rates.reindex(exchange=[])).sizes["time"] == 4
+    texts = np.array(["2026-01-03", "2026-01-05"])
+    assert business_time.years("2026-01-02", texts, weekend_weight=1.0).shape == (2,)
 
 
 def test_bars_without_a_dim_of_time_or_without_a_venue() -> None:

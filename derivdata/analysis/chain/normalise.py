@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,9 @@ def option_rows(
         frame["iv"] = np.nan  # `clean` takes it from bid and ask
     elif missing:
         raise ValueError(f"the chain has no {', '.join(missing)}: it must be the table options_snapshot")
+    for name in frame.columns.intersection(_PRICES):
+        with suppress(TypeError, ValueError):  # numbers as objects, and None where a venue quotes none
+            frame[name] = frame[name].astype(np.float64)
     require_columns(frame, "chain", [name for name in _FIGURES if name in frame])
     unknown = frame["side"][~frame["side"].isin(("call", "put")) & frame["side"].notna()]
     if len(unknown):

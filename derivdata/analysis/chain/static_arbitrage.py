@@ -303,7 +303,7 @@ def _locked(each: QuotedExpiry, strike: float, bought: float, sold: float) -> fl
 def _future_of(futures: pd.DataFrame | None, each: QuotedExpiry) -> tuple[float, float] | None:
     if futures is None:
         return None
-    require_columns(futures, "futures", ("bid_usd", "ask_usd"), others=("expiry",))
+    require_columns(futures, "futures", ("bid_usd", "ask_usd"), any_kind=("expiry",))
     at = pd.to_datetime(futures["expiry"], utc=True) == pd.Timestamp(each.expiry)
     for name in ("symbol", "exchange"):
         if name in futures and name in each.labels:

@@ -88,10 +88,11 @@ def _of_pairs(
     bounds: tuple[Floats, Floats],
 ) -> Floats:
     found = [pair_distribution(walk, at) for walk in walks]
-    few, unknown = found[0][-1] < DECISIONS, np.isnan(found[0][0][long, short])
+    lacking, unknown = [each[-1] < DECISIONS for each in found], np.isnan(found[0][0][long, short])
     parts = walks[0].parts if len(walks[0].parts) > 1 else ()
     expected = found[0][0], *(part.pair_expectations(at) for part in parts)
-    means = [np.where(few, np.nan, each[long, short]) for each in expected]
+    few = (lacking * len(expected))[: len(expected)]
+    means = [np.where(one, np.nan, each[long, short]) for one, each in zip(few, expected, strict=True)]
     alone = min(1, len(parts))  # the place of funding alone, of which the bounds are
     moved = np.clip(means[alone], *bounds) - means[alone]
     means[: alone + 1] = [mean + moved for mean in means[: alone + 1]]
@@ -105,7 +106,7 @@ def _of_pairs(
     worth = np.full(realised.shape, walks[0].worth[at])
     short_history = np.minimum(known[long], known[short]) < walks[0].plan.least
     unsure = FundingStatus.FEW_DECISIONS if worth.size and worth[0] < _WORTH else 0
-    status = np.where(few | short_history, FundingStatus.TOO_FEW, unsure)
+    status = np.where(few[0] | short_history, FundingStatus.TOO_FEW, unsure)
     status = status | np.where(unknown & ~short_history, FundingStatus.GAP, 0)
     figures = [means[0] - cost, middle, low, high, means[0], above, realised, worth, *means[1:]]
     for bottom, _, top, _ in ends[1:]:

@@ -145,7 +145,7 @@ def portfolio(
         stamp = instant(start, "start").tz_localize(None).to_datetime64()
         first = int(np.searchsorted(pairs.times, stamp))
         if first == pairs.times.size:
-            raise ValueError(f"{start=} is after the last of forecasts, {pairs.times[-1]}")
+            raise ValueError(f"{start=} is after the last of the forecasts, {pairs.times[-1]}")
     span = hours_of(transfer_every, "transfer_every")
     moves = _moves(prices, pairs, first, span)
     return _labelled(forecasts, pairs, first, capital, *_walk(pairs, moves, limits, first))
@@ -174,7 +174,7 @@ def _pairs_of(forecasts: xr.Dataset) -> _Pairs:
     if "level" not in forecasts.attrs or not {"long", "short", "hold_hours"} <= forecasts.coords.keys():
         raise ValueError("forecasts lack long, short, hold_hours or attrs['level']: see forecast_history")
     if "price_bps" not in forecasts:
-        raise ValueError("forecasts are of funding only: give forecast_history(..., prices=marks) too")
+        raise ValueError("forecasts are of funding only: make them with forecast_history(..., prices=marks)")
     if not forecasts.sizes["pair"]:
         raise ValueError("forecasts have no pairs: forecast_history(..., pairs=None) is of all pairs")
     whole = with_symbol(forecasts[list(_NEEDS)])

@@ -51,6 +51,6 @@ def with_spot(panel: Panel, *, borrow_apr: float | None = None) -> xr.DataArray:
 def free_leg(rates: xr.DataArray) -> xr.DataArray:
     """Return rates of 0 at the instants of the venue with the most rates of each symbol."""
     if not rates.sizes["exchange"]:
-        raise ValueError("there is no venue of rates along exchange: spot is put at the instants of one")
+        raise ValueError("no venue of rates along exchange: a leg without funding takes the instants of one")
     most = rates.count("time").argmax("exchange").compute()
     return 0.0 * rates.isel(exchange=most).drop_vars("exchange")

@@ -89,8 +89,7 @@ def on_surface(
     legs: pd.DataFrame, surface: xr.Dataset, argument: str = "surface", clock: Clock | None = None
 ) -> Legs:
     """Place the legs on a surface."""
-    require_columns(legs, "legs", _COLUMNS, others=("side",))
-    require_columns(legs.iloc[:0], "legs", others=("expiry",))  # of any kind: it may be text
+    require_columns(legs, "legs", _COLUMNS, others=("side",), any_kind=("expiry",))
     _require_legs(legs)
     surface = whole_surface(surface)
     require_variables(surface, argument, ("forward",))

@@ -150,7 +150,8 @@ def answered_windows(requests: pd.DataFrame, series: pd.DataFrame) -> list[Array
     `requests` is the ledger (a missing symbol stands for all), `series` has the ``symbol`` and ``exchange``
     of each series, as far as the table has them.
     """
-    require_columns(requests, "requests", [], others=["exchange", "symbol", "start", "end", "answered"])
+    others = ("exchange", "start", "end", "answered")
+    require_columns(requests, "requests", others=others, any_kind=("symbol",))
     if "table" in requests and requests["table"].nunique() > 1:
         names = ", ".join(sorted(requests["table"].unique()))
         raise ValueError(f"requests are of several tables ({names}): give the rows of this table")

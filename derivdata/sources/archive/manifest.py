@@ -182,8 +182,8 @@ def _decoded(storage: Storage, text: bytes) -> Manifest:
     why = f"this version reads up to {_VERSION}: update derivdata"
     if head.version < _VERSION:
         why = (
-            "which was never released: import its files into a new archive (derivdata import), or fetch its "
-            "rows again (derivdata backfill)"
+            "which was never released: import the files under tables in archive.json into a new archive "
+            "(derivdata import), or fetch its rows again (derivdata backfill)"
         )
     raise ArchiveError(f"{storage}: the archive has format {head.version}, {why}")
 
