@@ -70,7 +70,9 @@ def test_windows_that_are_reversed_empty_or_of_more_than_a_century_are_refused()
         with pytest.raises(ValueError, match="is not before end"):
             times.window(start, end)
     for start, end in (("7d", "1677-01-01"), ("1800-01-01", "1900-01-01"), ("1970-01-01", "2100-01-01")):
-        with pytest.raises(ValueError, match=r"start .*, end .*: a window is at most 100 years, in 1970 to 2261"):
+        with pytest.raises(
+            ValueError, match=r"start .*, end .*: a window is at most 100 years, in 1970 to 2261"
+        ):
             times.window(start, end)
     assert times.lookback("5217w") == pd.Timedelta(36_519, "D")
     with pytest.raises(ValueError, match="'999999w' looks back more than 100 years"):

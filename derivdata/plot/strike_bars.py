@@ -97,8 +97,9 @@ def _sides(
     rows = _one_chain(sums, ("expiry", "strike", "side")).to_dataframe().reset_index().query("listed > 0")
     if expiry is not None and len(rows):
         rows = rows[rows["expiry"] == listed_expiry(rows["expiry"].unique(), expiry)]
-    if not rows["open_interest"].sum() > 0:
-        raise ValueError(f"no option has {what}" + ("" if expiry is None else f" at expiry {expiry}"))
+    if not 0.0 < rows["open_interest"].sum() < np.inf:
+        which = "" if expiry is None else f" at expiry {expiry}"
+        raise ValueError(f"chain: no option has {what}{which}, or it is infinite")
     symbol, expiries = _symbol(sums), pd.DatetimeIndex(rows["expiry"].unique()).sort_values()
     price = _price(chain, expiries[0])
     ax = style.axes(ax)
@@ -146,8 +147,8 @@ def _gamma(
     both = _one_chain(found, ("strike", "side"))["gamma_exposure_usd"].reindex(side=["call", "put"])
     gamma = both.fillna(0.0).transpose("strike", "side").to_pandas() / 1e6
     size = gamma.abs().sum(axis=1)
-    if not size.sum() > 0:
-        raise ValueError("chain: no option has gamma and open interest")
+    if not 0.0 < size.sum() < np.inf:
+        raise ValueError("chain: no option has gamma and open interest, or it is infinite")
     bins, binned = strike_bins(size)
     bars = gamma.groupby(gamma.index.map(bins)).sum()
     calls, puts, net = bars["call"], bars["put"], bars.sum(axis=1)
