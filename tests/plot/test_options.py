@@ -150,7 +150,7 @@ def test_bars_are_coins_by_strike_and_the_underlying_the_median_of_its_options()
     table["open_interest"] = np.nan
     with pytest.raises(ValueError, match="no option has open interest"):
         plot.strikes(table)
-    with pytest.raises(ValueError, match="chain: .* or it is infinite"):
+    with pytest.raises(ValueError, match=r"chain: .* or it is infinite"):
         plot.strikes(made.chain().assign(open_interest=np.inf))
     with pytest.raises(ValueError, match="the figure is of one chain; this has a dim 'exchange'"):
         plot.strikes(made.chains())
