@@ -41,6 +41,7 @@ ROWS_OF: dict[str, str] = {
     "analysis.funding.comovement": "comovement",
     "analysis.funding.cumulative": "analysis.funding.cumulative",
     "analysis.funding.forecast_carry": "analysis.funding.forecast_carry",
+    "analysis.funding.forecast_history": "analysis.funding.forecast_history",
     "analysis.funding.half_life": "analysis.funding.half_life",
     "analysis.funding.infer_interval": "analysis.funding.infer_interval",
     "analysis.funding.breakeven": "analysis.funding.breakeven",
@@ -99,8 +100,6 @@ UNTIMED: dict[str, str] = {
     "archive.import_files": "what `archive.merge` does with the rows of files, which pandas reads",
     "archive.delete": "what `archive.replace` does, with no new rows",
     "archive.undo": "timed with `archive.replace`",
-    "analysis.funding.forecast_history": "walks as `analysis.funding.pick_record` does, and has "
-    "the figures of `analysis.funding.forecast_carry` at each instant: both have rows",
     "analysis.funding.portfolio": "a problem of a hundred pairs at most an instant, of which the forecasts "
     "take longer: `analysis.funding.pick_record` has a row",
     "asof": _NOTHING,

@@ -119,6 +119,10 @@ QUESTIONS = {
         "hours of one symbol on 43 venues, 60 days",
         lambda: funding.forecast_carry(rates(1, 60), hold="7d", fee_bps=2.0),
     ),
+    "analysis.funding.forecast_history": Question(
+        "hours of one symbol on 43 venues, a year of daily decisions",
+        lambda: funding.forecast_history(rates(1, 365), hold="7d", fee_bps=2.0),
+    ),
     "analysis.funding.half_life": Question(
         _PAID, lambda: funding.half_life(settled(), method="ols", level=None)
     ),

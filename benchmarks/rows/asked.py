@@ -34,6 +34,7 @@ _SORT = "limit: the chain sorted by pandas"
 _CURVES = "limit: total variance at 41 places of every expiry"
 _SORTED = "limit: its rows sorted or copied"
 _HISTORY = "analysis.surface.history"
+_FORECASTS = "analysis.funding.forecast_history"
 _WEEK = pd.Timedelta(7, "D")
 _PAIR = "venue00", "venue07"
 
@@ -183,6 +184,12 @@ def _settlements(times: int) -> Callable[[], Any]:
     return lambda: dd.funding.settlements("BTC", f"{6 * times}d")
 
 
+def _forecasts(_: Path, times: int) -> Callable[[], Any]:
+    """Daily forecasts of one symbol over more and more days."""
+    rates = inputs.rates(1, 91 * times)
+    return lambda: funding.forecast_history(rates, hold="7d", fee_bps=2.0)
+
+
 def _surface_history(times: int) -> Callable[[], Any]:
     return lambda: dd.options.surface_history("BTC", "deribit", f"{2 * times}h")
 
@@ -245,6 +252,10 @@ ROWS = [
     *(
         growth(name, f"`{name}`", words, partial(_answers, name), rounds=3)
         for name, (_, words, _) in _OF_ANSWERS.items()
+    ),
+    _row(_FORECASTS, _COPY, partial(_copied, partial(inputs.rates, 1, 365))),
+    growth(
+        _FORECASTS, f"`{_FORECASTS}`", "91 days of daily decisions and up, 43 venues", _forecasts, rounds=3
     ),
     growth(_HISTORY, f"`{_HISTORY}`", "one chain and up, expiries of 60 days", _history, rounds=1),
     *(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
 from derivdata.analysis.funding.pooled_regression import (
@@ -22,7 +23,7 @@ from derivdata.analysis.funding.pooled_regression import (
     trailing_mean,
     usual_outcome,
 )
-from derivdata.support.arrays import Floats, Indices
+from derivdata.support.arrays import Bools, Floats, Indices
 
 _SIZE_PENALTY = 0.02
 _SIZE_PRIOR = 0.25  # slope on each of the four causes: together 1, so that sizes grow with the rates
@@ -50,14 +51,10 @@ class Walk(NamedTuple):
     usual: Floats
     """(period) bps: standard deviation of the outcomes of all pairs that are known there."""
     columns: Indices
-    """Periods of the next three."""
+    """Periods of `scale`."""
     scale: Floats
     """(pair, column) bps: size of the error to be expected."""
-    missed: Floats
-    """(pair, column) bps: outcome less expectation; NaN where the outcome is not known or not kept."""
-    direction: Floats
-    """(pair, column): 1 where the pair was expected to earn, −1 where its reverse was, 0 where neither."""
-    sizes: _Sizes
+    past: PastErrors
     long: Indices
     short: Indices
     """(pair) places of its venues, of which both have amounts at some period."""
@@ -66,36 +63,6 @@ class Walk(NamedTuple):
     def pair_expectations(self, at: int) -> Floats:
         """Return the bps (long, short) that every ordered pair is expected to earn over the holding time."""
         return np.asarray(sum(part.pair_expectations(at) for part in self.parts))
-
-    def past_errors(self, at: int) -> tuple[Floats, Floats, int]:
-        """Return the errors known at a period in order, the weight up to each, and how many decisions.
-
-        Errors are in units of the size that was to be expected of them. Where that rested on too few errors,
-        it is what the regression says now: a size made of one lucky error would make a quantile of it.
-        """
-        # Not those of periods that were only asked for: their errors are NaN, and would push others out.
-        has_errors = np.isfinite(self.missed).any(axis=0)
-        known = np.flatnonzero((self.columns <= at - self.plan.hold) & has_errors)
-        known = known[-max(1, _MOST_ERRORS // max(1, self.missed.shape[0])) :]
-        now = int(np.searchsorted(self.columns, at))
-        doubtful = self.sizes.number[known] < _ENOUGH_ERRORS
-        scale = self.scale[:, known]
-        scale[:, doubtful] = self.sizes.made(now, known[doubtful])
-        errors = np.clip(self.missed[:, known] / scale, -_LARGEST, _LARGEST)
-        there = np.isfinite(errors)
-        fresh = 0.5 ** ((at - self.columns[known]) / self.plan.memory)
-        weight = np.broadcast_to(fresh, errors.shape)[there]
-        # Errors count in the direction that was expected to earn; where there was none, half in each. So the
-        # order in which a panel names its venues means nothing.
-        toward = self.direction[:, known][there]
-        ways = [(errors[there] * sign, weight * 0.5 * (1.0 + sign * toward)) for sign in (1.0, -1.0)]
-        errors, weight = (np.concatenate(part) for part in zip(*ways, strict=True))
-        errors, weight = errors[weight > 0.0], weight[weight > 0.0]
-        order = np.argsort(errors, kind="stable")
-        errors, weight = errors[order], weight[order]
-        # Up to the middle of each error: seen from above, the distribution is the same.
-        middle = (np.cumsum(weight) - 0.5 * weight) / max(float(weight.sum()), TINY)
-        return errors, middle, int(there.any(axis=0).sum())
 
 
 def walk_of(parts: tuple[Means, ...], amounts: Floats, plan: Plan) -> Walk:
@@ -116,7 +83,8 @@ def walk_of(parts: tuple[Means, ...], amounts: Floats, plan: Plan) -> Walk:
     scale, sizes = _scales(amounts[short] - amounts[long], predicted, missed, columns, plan)
     worth = np.stack([part.worth for part in parts]).min(axis=0)
     usual, toward = usual_outcome(outcomes, plan), direction_of(predicted)
-    return Walk(parts, outcomes, worth, usual, columns, scale, missed, toward, sizes, long, short, plan)
+    past = PastErrors(missed, scale, toward, sizes, columns, plan)
+    return Walk(parts, outcomes, worth, usual, columns, scale, past, long, short, plan)
 
 
 def pair_distribution(walk: Walk, at: int) -> tuple[Floats, Floats, Floats, Floats, int]:
@@ -133,7 +101,7 @@ def pair_distribution(walk: Walk, at: int) -> tuple[Floats, Floats, Floats, Floa
     scale = np.full((venues, venues), np.nan)
     found = walk.scale[:, int(np.searchsorted(walk.columns, at))]
     scale[walk.long, walk.short] = scale[walk.short, walk.long] = found
-    errors, weight, decisions = walk.past_errors(at)
+    errors, weight, decisions = walk.past.known_at(at)
     if decisions:  # no interval is wider than what outcomes ever were bears out, whatever made its size
         low, high = np.interp([_RARE, 1.0 - _RARE], weight, errors)
         among = np.isfinite(np.diag(expected)).sum()
@@ -148,27 +116,37 @@ def outcome_figures(
     mean: Floats, size: Floats, errors: Floats, weight: Floats, cost: Any, level: float
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Return low end, median and high end of outcomes after cost [bps], and the probability to be above 0."""
-    tails = [0.5 * (1.0 - level), 0.5, 0.5 * (1.0 + level)]
+    tails = np.array([0.5 * (1.0 - level), 0.5, 0.5 * (1.0 + level)])
     toward, net = np.where(np.isfinite(mean), direction_of(mean), np.nan), mean - cost
     bottom, centre, top, above = (np.full(mean.shape, np.nan) for _ in range(4))
     for sign in np.unique(toward[np.isfinite(toward)]):
-        ordered, up_to = _seen_from(sign, errors, weight)
-        low, middle, high = np.interp(tails, up_to, ordered)
+        low, middle, high = _quantiles(sign, tails, errors, weight)
         # The outcome is above 0 where the error is above −net in units of its size.
-        chance = 1.0 - np.interp(-net / size, ordered, up_to, left=0.0, right=1.0)
-        found = (net + size * low, net + size * middle, net + size * high, chance)
-        for figure, of_sign in zip((bottom, centre, top, above), found, strict=True):
+        chance = 1.0 - _share_below(sign, -net / size, errors, weight)
+        figures = (net + size * low, net + size * middle, net + size * high, chance)
+        for figure, of_sign in zip((bottom, centre, top, above), figures, strict=True):
             np.copyto(figure, of_sign, where=(toward == sign) & np.isfinite(size))
     return bottom, centre, top, above
 
 
-def _seen_from(sign: float, errors: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    """Return errors in order and the weight up to each: as they are, reversed, or at 0 half of either."""
-    if sign:
-        return (errors, weight) if sign > 0.0 else (-errors[::-1], 1.0 - weight[::-1])
+def _quantiles(sign: float, shares: Floats, errors: Floats, weight: Floats) -> Floats:
+    """Return quantiles of errors in order: as they are, reversed, or at 0 half of either."""
+    if sign > 0.0:
+        return np.asarray(np.interp(shares, weight, errors))
+    if sign < 0.0:
+        return np.asarray(-np.interp(1.0 - shares, weight, errors))
     grid = np.sort(np.concatenate([-errors[::-1], errors]), kind="stable")  # which merges what is in order
-    here, behind = (np.interp(sign * grid, errors, weight, left=0.0, right=1.0) for sign in (1.0, -1.0))
-    return grid, 0.5 * (here + 1.0 - behind)
+    return np.asarray(np.interp(shares, _share_below(0.0, grid, errors, weight), grid))
+
+
+def _share_below(sign: float, values: Floats, errors: Floats, weight: Floats) -> Floats:
+    """Return the weight of errors below some values: as they are, reversed, or at 0 half of either."""
+    if sign > 0.0:
+        return np.asarray(np.interp(values, errors, weight, left=0.0, right=1.0))
+    if sign < 0.0:
+        return np.asarray(1.0 - np.interp(-values, errors, weight, left=0.0, right=1.0))
+    ways = (_share_below(way, values, errors, weight) for way in (1.0, -1.0))
+    return np.asarray(0.5 * sum(ways))
 
 
 class _Sizes(NamedTuple):
@@ -190,6 +168,134 @@ class _Sizes(NamedTuple):
         bounds = (part[column][:, None, None] for part in (self.low, self.high))
         inside = np.clip(self.logs[:, :, of], *bounds)
         return np.asarray(np.exp(self.level[column] + np.einsum("k,kpc->pc", self.slopes[column], inside)))
+
+
+class PastErrors:
+    """Past errors of forecasts in ascending order, carried from one decision to the next.
+
+    Sorting all errors again at each decision would take most of the time of a history of forecasts. Errors
+    whose size is final are sorted once: a decision inserts those that became known since the last one and
+    drops those that are too many. Their weights halve with age at one rate, so that all of them shrink by the
+    same factor between two decisions, which cancels in shares of their sum.
+
+    Parameters
+    ----------
+    missed
+        (pair, column) bps: outcome less expectation; NaN where the outcome is not known or not kept.
+    scale
+        (pair, column) bps: size of the error that was expected.
+    direction
+        (pair, column): 1 where the pair was expected to earn, −1 where its reverse was, 0 where neither.
+    sizes
+        Regression of the sizes, for errors whose expected size rested on too few errors.
+    columns
+        Periods of the columns.
+    """
+
+    def __init__(
+        self,
+        missed: Floats,
+        scale: Floats,
+        direction: Floats,
+        sizes: _Sizes,
+        columns: Indices,
+        plan: Plan,
+    ) -> None:
+        # Columns without an error are periods that only needed a forecast: they would push others out.
+        self._with_errors = np.flatnonzero(np.isfinite(missed).any(axis=0))
+        self._periods = columns[self._with_errors]
+        self._doubtful = sizes.number[self._with_errors] < _ENOUGH_ERRORS
+        self._has_size: Bools = np.isfinite((missed / scale)[:, self._with_errors]).any(axis=0)
+        self._missed = missed
+        self._scale = scale
+        self._direction = direction
+        self._sizes = sizes
+        self._columns = columns
+        self._plan = plan
+        self._most = max(1, _MOST_ERRORS // max(1, missed.shape[0]))
+        self._start_again()
+
+    def _start_again(self) -> None:
+        self._start = 0
+        self._end = 0
+        self._errors: Floats = np.empty(0)
+        self._weights: Floats = np.empty(0)
+        self._column: NDArray[np.int32] = np.empty(0, dtype=np.int32)
+
+    def known_at(self, at: int) -> tuple[Floats, Floats, int]:
+        """Return the errors known at a period in order, the weight up to each, and how many decisions.
+
+        Errors are in units of the size that was expected of them. Where that rested on too few errors, it is
+        the size that the regression gives now: a size made of one lucky error would make a quantile of it.
+        """
+        end = int(np.searchsorted(self._periods, at - self._plan.hold, side="right"))
+        start = max(0, end - self._most)
+        if end < self._end:
+            self._start_again()
+        self._insert_final(max(start, self._end), end)
+        if start > self._start:
+            stay = self._column >= start
+            self._errors = self._errors[stay]
+            self._weights = self._weights[stay]
+            self._column = self._column[stay]
+        self._start = start
+        self._end = end
+        errors, weights = self._errors, self._weights
+        unsettled = start + np.flatnonzero(self._doubtful[start:end])
+        if unsettled.size:
+            now = int(np.searchsorted(self._columns, at))
+            size = self._sizes.made(now, self._with_errors[unsettled])
+            errors, weights = _merged((errors, weights), self._weighted(unsettled, size)[:2])
+        # Up to the middle of each error: seen from above, the distribution is the same.
+        up_to = np.cumsum(weights)
+        total = float(up_to[-1]) if up_to.size else 0.0
+        up_to -= 0.5 * weights
+        up_to /= max(total, TINY)
+        return errors, up_to, int(self._has_size[start:end].sum())
+
+    def _insert_final(self, first: int, end: int) -> None:
+        """Insert the errors of columns from `first` to before `end` whose size is final."""
+        final = first + np.flatnonzero(~self._doubtful[first:end])
+        if not final.size:
+            return
+        new = self._weighted(final, self._scale[:, self._with_errors[final]])
+        so_far = (self._errors, self._weights, self._column)
+        self._errors, self._weights, self._column = _merged(so_far, new)
+
+    def _weighted(self, places: Indices, size: Floats) -> tuple[Floats, Floats, NDArray[np.int32]]:
+        """Return the errors of some columns in order, their weights and their columns.
+
+        An error counts in the direction that was expected to earn. Where there was none, half of it counts in
+        each direction, so that the order in which a panel names its venues does not matter.
+        """
+        columns = self._with_errors[places]
+        errors = np.clip(self._missed[:, columns] / size, -_LARGEST, _LARGEST)
+        finite = np.isfinite(errors)
+        toward = self._direction[:, columns][finite]
+        fresh = 0.5 ** ((self._periods[0] - self._periods[places]) / self._plan.memory)
+        weights = np.broadcast_to(fresh, errors.shape)[finite]
+        column = np.broadcast_to(places.astype(np.int32), errors.shape)[finite]
+        errors = np.concatenate([errors[finite], -errors[finite]])
+        weights = np.concatenate([weights * 0.5 * (1.0 + toward), weights * 0.5 * (1.0 - toward)])
+        column = np.concatenate([column, column])
+        counted = weights > 0.0
+        errors, weights, column = errors[counted], weights[counted], column[counted]
+        order = np.argsort(errors, kind="stable")
+        return errors[order], weights[order], column[order]
+
+
+def _merged(first: tuple[NDArray[Any], ...], second: tuple[NDArray[Any], ...]) -> tuple[NDArray[Any], ...]:
+    """Merge two groups of arrays that are both ordered by their first one; equal values keep this order."""
+    place = np.searchsorted(first[0], second[0], side="right") + np.arange(second[0].size)
+    from_first = np.ones(first[0].size + second[0].size, dtype=bool)
+    from_first[place] = False
+    merged = []
+    for values, more in zip(first, second, strict=True):
+        joined = np.empty(from_first.size, dtype=values.dtype)
+        joined[from_first] = values
+        joined[place] = more
+        merged.append(joined)
+    return tuple(merged)
 
 
 def _scales(
