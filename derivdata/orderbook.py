@@ -17,6 +17,7 @@ from derivdata.client import transport
 from derivdata.client.reading import Envelope, answer_time, instants
 from derivdata.client.retrieval import get_windows, pieces, tabulate
 from derivdata.client.transport import Answer
+from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables import endpoints
@@ -26,6 +27,7 @@ __all__ = ["book", "depth_history"]
 __dir__ = __all__.copy
 
 _DISTANCES = (10, 25, 50, 100)
+_HOLD = pd.Timedelta(1, "h")
 
 
 class _Book(Envelope):
@@ -56,13 +58,18 @@ class _Depths(Envelope):
 
 
 @typed
-def book(symbol: str, venue: str, *, limit: int | None = None) -> pd.DataFrame:
-    """Return the order book of one symbol on one venue now.
+def book(
+    symbol: str, venue: str, *, at: times.Instant | None = None, limit: int | None = None
+) -> pd.DataFrame:
+    """Return the order book of one symbol on one venue, now or at a time.
 
     Parameters
     ----------
     symbol, venue
         ``"BTC"``, ``"binance"``.
+    at
+        Time of the book, or a lookback such as ``"2h"``: the newest book at or before it that is at most an
+        hour old. None is now. Books of the past need a source that stores them, such as an archive.
     limit
         Most levels of a side; the service's default unless given.
 
@@ -75,13 +82,14 @@ def book(symbol: str, venue: str, *, limit: int | None = None) -> pd.DataFrame:
     Raises
     ------
     NotFound
-        The symbol or the venue is not known.
+        The symbol or the venue is not known, or no book is stored for that time.
     FetchError, SchemaError
-        No answer, or one of another shape.
+        The request fails; the response has another shape, or a book of another time than `at`.
 
     Notes
     -----
-    ``GET /orderbook/book``, Dev and above.
+    ``GET /orderbook/book``, Dev (30 days) and above; `at` is sent as ``end``. The API document states no
+    parameter for the time, so a service may ignore it. A book that is not of the hour before `at` is refused.
 
     Examples
     --------
@@ -90,8 +98,11 @@ def book(symbol: str, venue: str, *, limit: int | None = None) -> pd.DataFrame:
     >>> bool(best["bid"] < best["ask"])
     True
     """
-    query = {"symbol": symbol_of(symbol), "exchange": venue_of(venue), "limit": limit}
+    end = None if at is None else times.since(at)
+    query = {"symbol": symbol_of(symbol), "exchange": venue_of(venue), "limit": limit, "end": end}
     answer = transport.get(endpoints.ORDERBOOK_BOOK, query, into=_Book)
+    if end is not None:
+        _require_time(answer, end)
     return tabulate(tables.TABLES["orderbook_book"], [answer], _book_columns)
 
 
@@ -136,6 +147,15 @@ def depth_history(
     each = [{"symbol": symbol_of(symbol), "exchange": slug, "resolution": resolution}]
     answers = get_windows(endpoints.ORDERBOOK_DEPTH_HISTORY, each, spans, _Depths)
     return tabulate(tables.TABLES["orderbook_depth_history"], answers, _depth_columns)
+
+
+def _require_time(answer: Answer[_Book], at: pd.Timestamp) -> None:
+    stamp = answer_time(answer)
+    if not at - _HOLD <= stamp <= at:
+        path, expected = endpoints.ORDERBOOK_BOOK.path, f"a book of the hour before {times.iso(at)}"
+        raise SchemaError(
+            f"{path}: expected {expected}, got one of {times.iso(stamp)}: the service ignores `at`"
+        )
 
 
 def _book_columns(answer: Answer[_Book]) -> dict[str, Any]:

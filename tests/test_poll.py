@@ -17,6 +17,7 @@ from derivdata.analysis.liquidations import bucket, observed
 from derivdata.client import transport
 from derivdata.client.transport.session import request_of
 from derivdata.errors import DataNotice
+from derivdata.liquidations import orders
 from derivdata.support import times
 from derivdata.tables import endpoints
 
@@ -184,3 +185,47 @@ def test_over_the_local_service_the_feed_is_the_store_and_small_answers_bring_ev
     frames = list(islice(dd.liquidations.poll("2h", limit=5000, sleep=lambda _: None), 3))
     assert len(frames[0]) >= len(dd.liquidations.events(since="2h", limit=5000)) > 0
     assert [len(frame) for frame in frames[1:]] == [0, 0], "the clock stands still: nothing new, no repeats"
+
+
+@pytest.mark.parametrize("lacks", ["newest", "oldest"])
+def test_events_since_a_time_are_complete_after_any_filter(
+    lacks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """600 orders of 0 to 600 s ago are worth 1 to 600 USD; a page has 50 of them."""
+    monkeypatch.setattr(orders, "LIMIT", 50)
+    with feeding(Feed(lacks)) as feed:
+        frame = dd.liquidations.events(since="599s")
+        large = dd.liquidations.events(since="599s", min_usd=590.0)
+    assert numbers_of([frame]) == list(range(-598, 1))
+    assert dd.provenance(frame)["coverage"] == {
+        "observed": [["2026-06-30T11:50:01Z", "2026-06-30T12:00:00Z"]],
+        "missed": [],
+    }
+    assert len(dd.provenance(frame)["requests"]) == (13 if lacks == "newest" else 1)
+    assert large["value_usd"].tolist() == [float(usd) for usd in range(590, 601)]
+    assert all("min_usd" not in query for query in feed.asked)
+
+
+def test_the_first_orders_of_a_filter_end_the_pages_with_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orders, "LIMIT", 50)
+    with feeding(Feed("newest")), pytest.warns(DataNotice, match="full at limit=3: there may be more"):
+        frame = dd.liquidations.events(since="599s", limit=3, min_usd=300.0)
+    assert frame["value_usd"].tolist() == [300.0, 301.0, 302.0]
+    last = times.iso(frame["time"].iloc[-1])
+    spans = dd.provenance(frame)["coverage"]
+    assert spans["observed"] == [["2026-06-30T11:50:01Z", last]]
+    assert spans["missed"] == [[last, "2026-06-30T12:00:00Z"]]
+
+
+def test_more_orders_than_the_largest_page_that_lacks_the_oldest_are_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """599 orders, of which the largest page has the newest 400."""
+    monkeypatch.setattr(orders, "LIMIT", 50)
+    monkeypatch.setattr(orders, "LARGEST", 400)
+    with feeding(Feed("oldest")), pytest.warns(DataNotice, match="at most 400 orders"):
+        frame = dd.liquidations.events(since="599s")
+    assert numbers_of([frame]) == list(range(-399, 1))
+    spans = dd.provenance(frame)["coverage"]
+    assert spans["missed"] == [["2026-06-30T11:50:01Z", "2026-06-30T11:53:21Z"]]
+    assert spans["observed"] == [["2026-06-30T11:53:21Z", "2026-06-30T12:00:00Z"]]

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
 
 import pandas as pd
 
 from derivdata import tables
-from derivdata.liquidations.orders import LIMIT, ask, coverage, within_asked
+from derivdata.liquidations.orders import LIMIT, Cut, coverage, just_before_last, next_page, within_asked
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables.contracts import symbol_filter, venue_names
 
 _LATE = pd.Timedelta(30, "s")
-_MILLISECOND = pd.Timedelta(1, "ms")
-
-_Cut: TypeAlias = Literal["oldest", "newest"]
-"""Which orders a full answer leaves out."""
 
 
 @typed
@@ -74,7 +69,7 @@ def poll(
     after, cut = reached - _LATE, None
     seen: dict[tuple[str, str], pd.Timestamp] = {}
     while True:
-        frame, lacks = _page({**query, "since": after, "limit": limit}, cut)
+        frame, lacks = next_page({**query, "since": after, "limit": limit}, cut)
         cut = lacks or cut
         observed, missed = _covered(frame, reached, lacks)
         new = _unseen(frame, seen, reached - _LATE)
@@ -87,38 +82,13 @@ def poll(
         yield new
         reached, after = observed.end, observed.end - _LATE
         if lacks == "newest":
-            after = _just_before_last(frame)
+            after = just_before_last(frame)
         else:
             sleep(every)
 
 
-def _page(query: Mapping[str, Any], cut: _Cut | None) -> tuple[pd.DataFrame, _Cut | None]:
-    """Return an answer, and what it lacks if it is full; `cut` is what such answers lack, if known.
-
-    One that no next question could go on from, since its orders share an instant, is asked for at twice the
-    length.
-    """
-    frame, full = ask(query)
-    if not full:
-        return frame, None
-    if frame["time"].iloc[0] == frame["time"].iloc[-1] or _just_before_last(frame) <= query["since"]:
-        return _page({**query, "limit": 2 * query["limit"]}, cut)
-    return frame, cut or _cut(query, frame)
-
-
-def _cut(query: Mapping[str, Any], frame: pd.DataFrame) -> _Cut:
-    """Find out what full answers lack: an answer limited to one order gives the oldest or the newest."""
-    one, _ = ask({**query, "limit": 1})
-    return "newest" if len(one) and one["time"].iloc[0] <= frame["time"].iloc[0] else "oldest"
-
-
-def _just_before_last(frame: pd.DataFrame) -> pd.Timestamp:
-    """Return an instant just before the last order, in the whole milliseconds of the wire."""
-    return frame["time"].iloc[-1].floor("ms") - _MILLISECOND
-
-
 def _covered(
-    frame: pd.DataFrame, reached: pd.Timestamp, lacks: _Cut | None
+    frame: pd.DataFrame, reached: pd.Timestamp, lacks: Cut | None
 ) -> tuple[times.Window, times.Window]:
     """Return the span that an answer covers, and the one before it of which it may have lost orders."""
     now = times.instant(frame.attrs["provenance"]["as_of"])

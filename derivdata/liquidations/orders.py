@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 import pandas as pd
@@ -21,7 +21,14 @@ from derivdata.tables import endpoints
 from derivdata.tables.contracts import symbol_filter, venue_names
 
 LIMIT = 1000
-"""Most orders in one answer unless another number is asked for."""
+"""Most orders in one response unless another number is requested."""
+LARGEST = 100_000
+"""Largest page that is requested."""
+_MILLISECOND = pd.Timedelta(1, "ms")
+_ADVICE = "raise limit or shorten the window"
+
+Cut: TypeAlias = Literal["oldest", "newest"]
+"""Which orders a full response leaves out."""
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -51,22 +58,25 @@ _EVENTS = msgspec.json.Decoder(list[_Event])
 def events(
     *,
     since: times.Instant | None = None,
-    limit: int = LIMIT,
+    limit: int | None = None,
     min_usd: float | None = None,
     venues: str | Sequence[str] | None = None,
     symbols: str | Sequence[str] | None = None,
     exclude_symbols: str | Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """Return the latest liquidation orders, or those since an instant.
+    """Return the latest liquidation orders, or all orders since a time.
 
     Parameters
     ----------
     since
-        Only orders after this instant, or after a lookback such as ``"2h"``.
+        Only orders after this time, or after a lookback such as ``"2h"``.
     limit
-        Most orders in the answer. One that is full comes with a `DataNotice`: there may be more.
+        Most orders to return: the first ones after `since`, or the newest ones without it. None returns every
+        order after `since`, requested page by page, or 1,000 orders without it. A result of `limit` orders
+        comes with a `DataNotice`: there may be more.
     min_usd
-        Smallest value [USD]. The service ignores it together with `since`; it is applied here.
+        Smallest value [USD]. The service ignores it together with `since`, so each page is filtered here, and
+        further pages are requested until the window is complete or `limit` orders are left.
     venues, symbols, exclude_symbols
         Venues and assets; `symbols` and `exclude_symbols` exclude each other.
 
@@ -75,21 +85,23 @@ def events(
     DataFrame, table ``liquidations_events``
         One row per order of a venue, with its fills consolidated, in order of time. ``side`` is the
         liquidated side. Prices and sizes that the service lacks are NaN. ``provenance["coverage"]`` holds
-        the spans that the answer surely covers (``observed``) and those of which it may lack orders
-        (``missed``). Where the service knows when each venue was asked or listened to, ``asked`` says so by
-        venue, and only what lies within the spans of all venues that were is observed.
+        the spans that the result covers (``observed``) and those of which it may lack orders (``missed``).
+        Where the service knows when each venue was requested or streamed, ``asked`` lists these spans by
+        venue, and ``observed`` is limited to the spans of all venues.
 
     Raises
     ------
     ValueError, TypeError
-        `symbols` and `exclude_symbols` together; a value that is not of its kind.
+        `limit` is not positive, `symbols` and `exclude_symbols` are both given, or a type is wrong.
     FetchError, SchemaError
-        No answer, or one that is not this table.
+        A request fails, or a response is not this table.
 
     Notes
     -----
-    ``GET /liquidations/events``, Dev and above. No document says whether a full answer lacks the oldest
-    orders since the instant or the newest: it surely holds only what lies between its own.
+    ``GET /liquidations/events``, Dev and above. The API document does not say whether a full response with
+    `since` lacks the newest orders or the oldest. A request for a single order shows it. Where the newest are
+    missing, the next page starts at the last order. Where the oldest are missing, the page is enlarged up to
+    100,000 orders; if it is still full, the span before its first order is ``missed``, with a `DataNotice`.
 
     Examples
     --------
@@ -97,26 +109,114 @@ def events(
     >>> bool((orders["value_usd"] >= 10_000.0).all()), orders["time"].is_monotonic_increasing
     (True, True)
     """
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit must be a positive integer, got {limit}")
     after = None if since is None else times.since(since)
     query = {
         "since": after,
-        "limit": limit,
+        "limit": LIMIT if limit is None else limit,
         "min_usd": min_usd,
         "exchange": venue_names(venues),
         "symbol": symbol_filter(symbols),
         "exclude_symbol": symbol_filter(exclude_symbols, "exclude_symbols"),
     }
+    if after is not None and (limit is None or min_usd is not None):
+        return _all_since(query, after, limit)
     frame, full = ask(query)
     provenance = frame.attrs["provenance"]
     provenance |= {"coverage": within_asked(_covered(frame, after, full=full), provenance)}
     if full:
-        notice = f"the answer is full at limit={limit}: there may be more; raise limit or shorten the window"
-        warn_caller(f"{endpoints.LIQUIDATIONS_EVENTS.path}: {notice}")
-        provenance["notices"] = [*provenance["notices"], notice]
+        _notice(provenance, f"the result is full at limit={query['limit']}: there may be more; {_ADVICE}")
     if min_usd is not None:
         frame = tables.TABLES["liquidations_events"].conform(frame[frame["value_usd"] >= min_usd])
     frame.attrs["provenance"] = provenance
     return frame
+
+
+def _all_since(query: Mapping[str, Any], since: pd.Timestamp, limit: int | None) -> pd.DataFrame:
+    """Return the orders after a time that have the minimum value, page by page, at most `limit`."""
+    # `min_usd` is not sent: with `since` the service ignores it.
+    request = {**query, "min_usd": None, "since": since, "limit": max(query["limit"], LIMIT)}
+    pages: list[pd.DataFrame] = []
+    matching = 0
+    lacks: Cut | None = None
+    while True:
+        page, missing = next_page(request, lacks, complete=True)
+        lacks = missing or lacks
+        pages.append(page)
+        matching += len(_large(page, query["min_usd"]))
+        if missing != "newest" or (limit is not None and matching >= limit):
+            break
+        request["since"] = just_before_last(page)
+    table = tables.TABLES["liquidations_events"]
+    orders = pd.concat(pages, ignore_index=True).drop_duplicates(["exchange", "order_id"])
+    frame = table.conform(_large(orders, query["min_usd"]))
+    start = times.Window(since, page["time"].iloc[0]) if missing == "oldest" else None
+    end = times.instant(page.attrs["provenance"]["as_of"])
+    covered_until = end if missing != "newest" else page["time"].iloc[-1]
+    provenance = _merged([page.attrs["provenance"] for page in pages])
+    if start is not None:
+        size = f"the service returns at most {len(page):,} orders"
+        _notice(
+            provenance,
+            f"orders before {times.iso(start.end)} may be missing: {size}; request a shorter window",
+        )
+    if limit is not None and len(frame) >= limit:
+        frame = table.conform(frame.head(limit))
+        covered_until = frame["time"].iloc[-1]
+        _notice(provenance, f"the result is full at limit={limit}: there may be more; {_ADVICE}")
+    observed = times.Window(since if start is None else start.end, covered_until)
+    missed = [*([] if start is None else [start]), times.Window(covered_until, end)]
+    spans = within_asked(coverage([observed], missed), provenance)
+    frame.attrs["provenance"] = provenance | {"coverage": spans}
+    return frame
+
+
+def _large(orders: pd.DataFrame, min_usd: float | None) -> pd.DataFrame:
+    return orders if min_usd is None else orders[orders["value_usd"] >= min_usd]
+
+
+def _merged(pages: Sequence[Any]) -> Any:
+    """Return the provenance of several pages of one window: requests and notices of all of them."""
+    requests = [request for page in pages for request in page["requests"]]
+    notices = list(dict.fromkeys(notice for page in pages for notice in page["notices"]))
+    return pages[-1] | {"requests": requests, "notices": notices}
+
+
+def _notice(provenance: dict[str, Any], notice: str) -> None:
+    warn_caller(f"{endpoints.LIQUIDATIONS_EVENTS.path}: {notice}")
+    provenance["notices"] = [*provenance["notices"], notice]
+
+
+def next_page(
+    query: Mapping[str, Any], cut: Cut | None, *, complete: bool = False
+) -> tuple[pd.DataFrame, Cut | None]:
+    """Return a response, and which orders it lacks if it is full; `cut` is what full ones lack, if known.
+
+    A response that no next request could continue from, because its orders share a timestamp, is requested at
+    twice the length; with `complete` also one that lacks the oldest orders, as far as the service allows.
+    """
+    frame, full = ask(query)
+    if not full:
+        return frame, None
+    larger = {**query, "limit": 2 * query["limit"]}
+    if frame["time"].iloc[0] == frame["time"].iloc[-1] or just_before_last(frame) <= query["since"]:
+        return next_page(larger, cut, complete=complete)
+    cut = cut or _cut(query, frame)
+    if complete and cut == "oldest" and query["limit"] < LARGEST:
+        return next_page({**larger, "limit": min(larger["limit"], LARGEST)}, cut, complete=True)
+    return frame, cut
+
+
+def _cut(query: Mapping[str, Any], frame: pd.DataFrame) -> Cut:
+    """Find out what full responses lack: a response of one order has the oldest or the newest."""
+    single, _ = ask({**query, "limit": 1})
+    return "newest" if len(single) and single["time"].iloc[0] <= frame["time"].iloc[0] else "oldest"
+
+
+def just_before_last(frame: pd.DataFrame) -> pd.Timestamp:
+    """Return a time just before the last order, in the whole milliseconds of the API."""
+    return frame["time"].iloc[-1].floor("ms") - _MILLISECOND
 
 
 def ask(query: Mapping[str, Any]) -> tuple[pd.DataFrame, bool]:

@@ -38,6 +38,7 @@ def test_history_has_its_envelope(ask: Caller) -> None:
     expected = [{"open_interest_usd": usd} for usd in (999.58, 500.0, 1000.0, 500.0)]
     assert rows == [pytest.approx(each, abs=0.005) for each in expected]
     both = ask.body("/markets/symbols", exchanges="hyperliquid,binance")
+    assert both.pop("exchanges_filter") == ["hyperliquid", "binance"]
     assert both == ask.body("/markets/symbols") == ask.body("/markets/symbols", exchanges="all")
 
 
@@ -48,6 +49,8 @@ def test_movers(ask: Caller) -> None:
     ether = {"symbol": "ETH", "price_usd": 3000.0, "price_24h_change_pct": -1.5, "rank": 1}
     solana = {"symbol": "SOL", "price_usd": 150.0, "price_24h_change_pct": 7.0, "rank": 1}
     assert body == {"timestamp": NOON, "gainers": [bitcoin | {"rank": 1}], "losers": [ether]}
+    filtered = ask.body("/markets/price-movers", exchanges="binance,okx")
+    assert filtered["exchanges_filter"] == ["binance", "okx"]
     wider = ask.body("/markets/price-movers", min_value="1e6")
     assert wider["gainers"] == [solana, bitcoin | {"rank": 2}]
     assert ask.body("/markets/price-movers", min_value=0, limit=1)["gainers"] == [solana]

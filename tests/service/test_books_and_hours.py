@@ -20,6 +20,19 @@ def test_books_that_are_not_there(ask: Caller) -> None:
     ask.error("/orderbook/depth-history", 404, symbol="NOPE", exchange="binance")
 
 
+def test_a_book_is_of_a_time(ask: Caller) -> None:
+    """The market has one book of BTC on binance, of 11:58; it holds for an hour."""
+    now = ask.body("/orderbook/book", **PAIR)
+    assert now["timestamp"] == "2026-06-30 11:58:00"
+    assert ask.body("/orderbook/book", end="2026-07-05", **PAIR) == now, "a future end is now"
+    before = ask.error("/orderbook/book", 404, end="2026-06-30T11:57Z", **PAIR)["error"]
+    assert before == "no book of BTC on binance in the hour before 2026-06-30T11:57:00Z"
+    refused = ask.error("/orderbook/book", 400, start="2026-06-30T11:00Z", **PAIR)["error"]
+    assert refused == "start is not supported: a book has one time; use end"
+    old = ask.error("/orderbook/book", 403, tier="dev", end="2026-05-31T12:00Z", **PAIR)
+    assert old["required_tier"] == "pro"
+
+
 def test_depth_is_averaged_over_time(ask: Caller) -> None:
     """10 × bps for half an hour and 20 × bps for the other: 15 × bps; asks a dollar more."""
     window = {"start": "2026-06-30T11:00Z", "end": "2026-06-30T12:00Z", **PAIR}

@@ -36,7 +36,9 @@ def test_ranges_by_tier(ask: Caller, path: str) -> None:
     dev = ask.body(f"/options/{path}", tier="dev", range="90d", **PAIR)
     assert "start was raised from 2026-04-01T12:00:00Z to 2026-05-31T12:00:00Z" in dev["notices"][0]
     assert dev["days"] == 90
-    assert "longer than 90d" in ask.error(f"/options/{path}", 400, tier="dev", range="91d", **PAIR)["error"]
+    refused = ask.error(f"/options/{path}", 403, tier="dev", range="91d", **PAIR)
+    assert "longer than 90d" in refused["error"]
+    assert refused["required_tier"] == "pro"
     assert ask.body(f"/options/{path}", range="120d", **PAIR)["days"] == 120
 
 

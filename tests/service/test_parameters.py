@@ -25,9 +25,7 @@ def test_what_cannot_be_read_is_refused(ask: Caller, path: str, query: str, mess
     assert message in body["error"]
 
 
-def test_retired_paths_name_their_successor_and_other_names_stay_ignored(ask: Caller) -> None:
-    gone = ask.error("/oi/coin", 410, tier=None, coin="BTC")["error"]
-    assert gone == "/oi/coin was retired: use /oi/{symbol}/timeseries"
+def test_other_names_stay_ignored(ask: Caller) -> None:
     assert ask.body("/markets/symbols", period="7d") == ask.body("/markets/symbols")
 
 
@@ -36,7 +34,12 @@ def test_unknown_parameters_symbols_and_pairs(ask: Caller) -> None:
     assert ask.body(MOVERS, start="x", colour=["a", "b"]) == ask.body(MOVERS)
     body = ask.body(HISTORY, symbol="NOPE")
     assert body["series"] == {}
-    assert "has no rows of NOPE in this window" in body["notices"][0]
+    assert body["notices"][0].endswith(
+        "has no rows of NOPE in this window; "
+        "historical funding starts in September 2025 (2025-09-01 00:00:00 UTC)"
+    )
+    body = ask.body(HISTORY, symbol="BTC", exchanges="okx,aster")
+    assert "has no rows of BTC on okx, aster in this window" in body["notices"][0]
     assert "unknown symbol 'NOPE'" in ask.error("/oi/NOPE/timeseries", 404)["error"]
     assert "unknown symbol 'btc'" in ask.error("/oi/btc/timeseries", 404)["error"]
     # Pairs of the matrix are answered, empty where the store has none; so are others that it holds.

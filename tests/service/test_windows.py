@@ -134,3 +134,19 @@ def test_volume_of_an_hour_that_is_not_over_is_nowhere() -> None:
             assert sum(row["BTC"] for row in wide["timeseries"]) == over
             one = ask.body("/markets/exchanges/binance/timeseries", range="1d")["data"]
             assert sum(row["volume_usd"] or 0 for row in one) == over
+
+
+@pytest.mark.parametrize("tier", ["dev", "pro"])
+def test_the_default_start_is_derived_from_an_end_that_was_set_to_now(ask: Caller, tier: str) -> None:
+    body = ask.body(HISTORY, tier=tier, symbol="BTC", exchanges="binance", end="2027-01-01")
+    assert ends(body) == ("2026-06-23T12:00:00Z", "2026-06-30T12:00:00Z")
+
+
+def test_a_range_that_begins_in_the_future(ask: Caller) -> None:
+    """Dev: wholly outside the rolling 30 days; Pro has no such window, so the range itself is wrong."""
+    assert ask.error(HISTORY, 403, tier="dev", symbol="BTC", start="2027-01-01")["required_tier"] == "pro"
+    assert "is not before end" in ask.error(HISTORY, 400, symbol="BTC", start="2027-01-01")["error"]
+    assert (
+        "is not before end"
+        in ask.error(HISTORY, 400, tier="dev", symbol="BTC", start="2027-01-02", end="2027-01-01")["error"]
+    )

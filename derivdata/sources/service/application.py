@@ -24,7 +24,7 @@ from derivdata.sources.service.access import Caller, Keys, RateLimit
 from derivdata.sources.service.answers import ANSWERS, RequestContext
 from derivdata.sources.service.guard import Guard
 from derivdata.sources.service.openapi import PLAIN, document, page
-from derivdata.sources.service.refusal import DOCS, Refusal
+from derivdata.sources.service.refusal import DOCS, Refusal, bad_request
 from derivdata.sources.service.response_cache import (
     EncodedBody,
     ResponseCache,
@@ -81,7 +81,7 @@ def app(
             Route("/docs", service.docs),
             *([Route("/status", service.status)] if page else []),
             *(Route(e.path, service.endpoint(e)) for e in endpoints.ENDPOINTS),
-            *(Route(path, service.retired) for path in query.RETIRED_PATHS),
+            *(Route(path, service.legacy(path, e)) for path, e in query.LEGACY_PATHS.items()),
         ],
         middleware=[Middleware(Guard, refuse=service.refusal, hosts=hosts)],
         exception_handlers={
@@ -140,17 +140,51 @@ class _Service:
         async def answer(request: Request) -> Response:
             headers, caller = self._admitted(request, endpoint)
             await self._refreshed(request, caller)
-            texts = query.given(endpoint, request.query_params.multi_items()) | request.path_params
-            view, packed = self._view, _accepts_gzip(request)
-            version = self._version()  # before the identity: rows that arrive in between are newer than it
-            key = (endpoint.path, caller.tier, view.store.identity, view.now, *sorted(texts.items()))
-
-            def make() -> EncodedBody:
-                return self._encoded(endpoint, caller.tier, texts, packed)
-
-            return await self._answered(request, key, caller, make, version | headers)
+            pairs = request.query_params.multi_items()
+            asked = query.given(endpoint, pairs, self._view.now)
+            headers |= query.legacy_headers(asked.legacy)
+            return await self._endpoint_answer(
+                request, endpoint, caller, asked.texts | request.path_params, headers
+            )
 
         return answer
+
+    def legacy(self, path: str, endpoint: endpoints.Endpoint) -> Callable[[Request], Awaitable[Response]]:
+        """Return the handler of a legacy path: its successor's response, or 410 after its retirement."""
+
+        async def answer(request: Request) -> Response:
+            if self._view.now >= query.LEGACY_UNTIL:
+                raise Refusal(410, f"{path} was retired: use {endpoint.path}")
+            headers, caller = self._admitted(request, endpoint)
+            await self._refreshed(request, caller)
+            pairs = request.query_params.multi_items()
+            symbols = [value for name, value in pairs if name == "coin"]
+            if len(symbols) != 1 or not symbols[0].strip():
+                raise bad_request(f"coin is required once: {path}?coin=BTC")
+            asked = query.given(endpoint, pairs, self._view.now)
+            successor = quote(endpoint.path.replace("{symbol}", symbols[0]), safe="/")
+            headers |= query.legacy_headers(asked.legacy) | query.legacy_path_headers(successor)
+            texts = asked.texts | {"symbol": symbols[0]}
+            return await self._endpoint_answer(request, endpoint, caller, texts, headers)
+
+        return answer
+
+    async def _endpoint_answer(
+        self,
+        request: Request,
+        endpoint: endpoints.Endpoint,
+        caller: Caller,
+        texts: Mapping[str, str],
+        headers: Mapping[str, str],
+    ) -> Response:
+        view, packed = self._view, _accepts_gzip(request)
+        version = self._version()  # before the identity: rows that arrive in between are newer than it
+        key = (endpoint.path, caller.tier, view.store.identity, view.now, *sorted(texts.items()))
+
+        def make() -> EncodedBody:
+            return self._encoded(endpoint, caller.tier, texts, packed)
+
+        return await self._answered(request, key, caller, make, version | dict(headers))
 
     def _admitted(self, request: Request, endpoint: endpoints.Endpoint) -> tuple[dict[str, str], Caller]:
         """Return the remaining rate as headers, and the caller."""
@@ -222,11 +256,6 @@ class _Service:
         except (DerivdataError, OSError):
             return {}
         return {"X-Derivdata-Data-Version": quote(version, safe=_SAFE)}
-
-    async def retired(self, request: Request) -> Response:
-        """Say which path took the place of an old one (410)."""
-        path = request.url.path
-        return self.refusal(request, Refusal(410, f"{path} was retired: use {query.RETIRED_PATHS[path]}"))
 
     async def hello(self, request: Request) -> Response:
         """Answer the root: what this is, without a key."""

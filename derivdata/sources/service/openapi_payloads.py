@@ -86,6 +86,7 @@ _ONE = {"symbol": TEXT, **_UNIT}
 _PAIR = {"symbol": TEXT, "exchange": TEXT}
 _DAYS = {**_PAIR, "days": COUNT, "range": TEXT, "resolution": TEXT, "notices": NOTICES}
 _NOW = {"timestamp": STAMP}
+_FILTER = {"exchanges_filter": array(TEXT)}
 _WIDE = record(
     exchange=TEXT,
     symbols=array(TEXT),
@@ -124,8 +125,8 @@ PAYLOADS: dict[str, Schema] = (
             symbol=TEXT,
             notices=NOTICES,
         ),
-        "/markets/symbols": rows("symbols", "markets_symbols", _RIVALS, **_NOW),
-        "/markets/price-movers": record(gainers=_MOVERS, losers=_MOVERS, **_NOW),
+        "/markets/symbols": _sometimes(rows("symbols", "markets_symbols", _RIVALS, **_NOW), **_FILTER),
+        "/markets/price-movers": _sometimes(record(gainers=_MOVERS, losers=_MOVERS, **_NOW), **_FILTER),
         "/markets/funding-leaders": rows(
             "data", "markets_funding_leaders", "time", exchanges_filter=maybe(array(TEXT)), **_NOW
         ),

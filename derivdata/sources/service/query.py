@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from email.utils import format_datetime
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -27,27 +28,85 @@ _SLUGS = ("exchange", "exchanges")
 _OTHER_NAMES = ("/rwa/market-hours",)
 """Paths whose exchanges are not the venues of the API."""
 
-_RETIRED = {"period": "range", "days": "range", "start_time": "start", "end_time": "end", "min_day": "start"}
-"""Name of a parameter that the API retired on 21 July 2026, and the one that took its place."""
+_LEGACY_NAMES = {
+    "period": "range",
+    "days": "range",
+    "start_time": "start",
+    "end_time": "end",
+    "min_day": "start",
+}
+"""Legacy time parameter, and the one that replaces it."""
 
-RETIRED_PATHS = {"/oi/coin": endpoints.OI_TIMESERIES.path, "/volume/coin": endpoints.VOLUME_TIMESERIES.path}
+LEGACY_PATHS = {"/oi/coin": endpoints.OI_TIMESERIES, "/volume/coin": endpoints.VOLUME_TIMESERIES}
+"""Legacy path, which takes the symbol as ``coin``, and the endpoint that replaces it."""
+
+LEGACY_UNTIL = pd.Timestamp("2026-07-21", tz="UTC")
+"""Legacy parameters and paths are accepted before this time (section 9 of the API document)."""
 
 
-def given(endpoint: endpoints.Endpoint, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Pick the parameters of `endpoint` among those of a query; refuse doubled, empty and retired ones."""
-    pairs = list(pairs)
+class Query(NamedTuple):
+    """The parameters of a query by their current names, and the legacy names that it used."""
+
+    texts: dict[str, str]
+    legacy: list[str]
+
+
+def given(endpoint: endpoints.Endpoint, pairs: Sequence[tuple[str, str]], now: pd.Timestamp) -> Query:
+    """Pick the parameters of `endpoint` from those of a query, legacy ones under their current names.
+
+    Raises `Refusal`: a parameter is doubled or empty, or has a legacy name after `LEGACY_UNTIL`.
+    """
     names = {p.name for p in endpoint.params if not p.in_path}
-    for old, _ in pairs:
-        if old not in names and _RETIRED.get(old) in names:
-            raise bad_request(f"{old} was retired: use {_RETIRED[old]}")
     chosen = [(name, value) for name, value in pairs if name in names]
+    legacy: list[str] = []
+    for name, value in pairs:
+        current = _LEGACY_NAMES.get(name)
+        if name in names or current not in names:
+            continue
+        if now >= LEGACY_UNTIL:
+            raise bad_request(f"{name} was retired: use {current}")
+        legacy.append(name)
+        chosen.append((current, _as_range(value) if name == "days" else value))
+    _require_single(chosen, legacy)
+    return Query(dict(chosen), legacy)
+
+
+def _as_range(days: str) -> str:
+    """Return a legacy number of days as the text of `range`."""
+    return f"{days}d" if days.isascii() and days.isdigit() else days
+
+
+def _require_single(chosen: Sequence[tuple[str, str]], legacy: Sequence[str]) -> None:
     for name, count in Counter(name for name, _ in chosen).items():
         if count > 1:
-            raise bad_request(f"{name} is given {count} times: give it once")
+            raise bad_request(f"{_as_sent(name, legacy)} is given {count} times: give {name} once")
     for name, value in chosen:
         if not value.strip():
             raise bad_request(f"{name} is empty: leave it out or give it a value")
-    return dict(chosen)
+
+
+def _as_sent(name: str, legacy: Sequence[str]) -> str:
+    """Return the name with the legacy names that the query used for it."""
+    old = [alias for alias in dict.fromkeys(legacy) if _LEGACY_NAMES[alias] == name]
+    return f"{name} (also as {', '.join(old)})" if old else name
+
+
+def legacy_headers(names: Sequence[str]) -> dict[str, str]:
+    """Return the headers of a response to a request that used legacy parameters."""
+    if not names:
+        return {}
+    advice = "; ".join(f"use {_LEGACY_NAMES[name]} instead of {name}" for name in dict.fromkeys(names))
+    return {**_sunset("/docs", "deprecation"), "Warning": f'299 - "{advice}"'}
+
+
+def legacy_path_headers(successor: str) -> dict[str, str]:
+    """Return the headers of a response under a legacy path."""
+    return _sunset(successor, "successor-version")
+
+
+def _sunset(target: str, relation: str) -> dict[str, str]:
+    sunset = format_datetime(LEGACY_UNTIL.to_pydatetime(), usegmt=True)
+    return {"Deprecation": "true", "Sunset": sunset, "Link": f'<{target}>; rel="{relation}"'}
 
 
 def parse(

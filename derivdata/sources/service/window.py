@@ -32,9 +32,13 @@ def resolve(params: Mapping[str, Any], *, now: pd.Timestamp, tier: str) -> Answe
     """Return the window of `range`, or of `start` and `end` (default 7 days); refuse what a tier may not."""
     length = times.lookback(params["range"]) if params.get("range") else _WEEK
     end = params.get("end")
-    last = now if end is None else end
     start = params.get("start")
-    first = last - length if start is None else start
+    last = now if end is None else end
+    first = min(last, now) - length if start is None else start
+    if tier == "dev":
+        require_dev_range(last, now)
+        if first >= now and (end is None or first < last):
+            raise _outside(now)
     if first >= (now + INSTANT if end is None else last):
         raise bad_request(f"start {times.iso(first)} is not before end {times.iso(last)}")
     requested = last - first
@@ -56,14 +60,6 @@ def _clamped(
     first: pd.Timestamp, last: pd.Timestamp, now: pd.Timestamp
 ) -> tuple[pd.Timestamp, pd.Timestamp, list[str]]:
     floor = now - _DEV
-    if last <= floor or first >= now:
-        raise Refusal(
-            403,
-            f"the range lies outside the rolling {DEV_DAYS} days that Dev covers, "
-            f"{times.iso(floor)} to {times.iso(now)}",
-            required_tier="pro",
-            docs=DOCS,
-        )
     notices = []
     if first < floor:
         notices.append(
@@ -73,3 +69,20 @@ def _clamped(
     if last > now:
         notices.append(f"end was set from {times.iso(last)} to now, {times.iso(now)}")
     return max(first, floor), min(last, now), notices
+
+
+def require_dev_range(end: pd.Timestamp, now: pd.Timestamp) -> None:
+    """Refuse a range of a Dev key that ends before the rolling days that it may read (403)."""
+    if end <= now - _DEV:
+        raise _outside(now)
+
+
+def _outside(now: pd.Timestamp) -> Refusal:
+    """Refuse a range that has no part in the days that Dev covers (403)."""
+    return Refusal(
+        403,
+        f"the range lies outside the rolling {DEV_DAYS} days that Dev covers, "
+        f"{times.iso(now - _DEV)} to {times.iso(now)}",
+        required_tier="pro",
+        docs=DOCS,
+    )

@@ -248,8 +248,10 @@ OPTIONS_MATRIX: dict[str, tuple[str, ...]] = {
 ORDERBOOK_BOOK = _of(
     "/orderbook/book",
     "orderbook_book",
-    "Order book of one symbol on one venue.",
+    "Order book of one symbol on one venue, now or at a time.",
     *(SYMBOL, EXCHANGE, LIMIT),
+    replace(START, doc="Refused: a book has one time; use end."),
+    replace(END, doc="Time of the book, at most an hour old; now unless given."),
     fresh_seconds=5.0,
 )
 ORDERBOOK_DEPTH_HISTORY = _of(

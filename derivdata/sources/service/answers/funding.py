@@ -108,12 +108,16 @@ def _no_data(context: RequestContext, window: AnswerWindow, table: str, frame: p
     if len(frame):
         return []
     view, first = context.view, context.view.store.start
+    symbol, venues = context.params["symbol"], context.params["exchanges"]
+    since = f"historical funding starts in {first.month_name()} {first.year} ({json_rows.stamp(first)} UTC)"
     if window.start > view.now:
         why = f"the window begins after the time of {view.store.label}, {json_rows.stamp(view.now)} UTC"
     elif window.end <= first:
-        why = f"historical funding starts in {first:%B %Y} ({json_rows.stamp(first)} UTC)"
+        why = since
+    elif venues is None:
+        why = f"{view.store.label} has no rows of {symbol} in this window; {since}"
     else:
-        why = f"{view.store.label} has no rows of {context.params['symbol']} in this window"
+        why = f"{view.store.label} has no rows of {symbol} on {', '.join(venues)} in this window; {since}"
     return [f"no data for this request: {why}", *context.missing(frame, window, table)]
 
 

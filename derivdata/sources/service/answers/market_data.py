@@ -20,6 +20,8 @@ from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.answers.oi_volume import notices
 from derivdata.sources.service.refusal import bad_request, not_found, unknown_symbol
 from derivdata.sources.service.view import StoredColumn, View
+from derivdata.sources.service.window import require_dev_range
+from derivdata.support import times
 from derivdata.tables import TABLES
 from derivdata.tables.endpoints import ENDPOINTS, Endpoint
 
@@ -31,13 +33,19 @@ _EXCHANGE_NAMES = ("exchange_id", "short_name", "mic")
 
 
 def book(context: RequestContext) -> dict[str, Any]:
-    """``GET /orderbook/book``: the newest book, at most an hour old, as pairs of price and size."""
+    """``GET /orderbook/book``: the newest book at `end` (default: the clock), at most an hour old."""
     view, params = context.view, context.params
+    if params["start"] is not None:
+        raise bad_request("start is not supported: a book has one time; use end")
     _require(view, "orderbook_book", params["symbol"], params["exchange"])
+    at = view.now if params["end"] is None else min(params["end"], view.now)
+    if context.tier == "dev":
+        require_dev_range(at, view.now)
     pair = [params["symbol"]], [params["exchange"]]
-    levels = view.latest("orderbook_book", view.now, buckets.HOLD, *pair)
+    levels = view.latest("orderbook_book", at, buckets.HOLD, *pair)
     if levels.empty:
-        raise not_found(f"no book of {params['symbol']} on {params['exchange']} now")
+        when = "now" if params["end"] is None else f"in the hour before {times.iso(at)}"
+        raise not_found(f"no book of {params['symbol']} on {params['exchange']} {when}")
     taken = levels["time"].max()
     levels = levels[levels["time"] == taken].sort_values("level")
     sides = {

@@ -52,7 +52,7 @@ def symbols(context: RequestContext) -> dict[str, Any]:
     board = market.board(market.within(market.pairs(context.view), context.params["exchanges"]))
     if context.tier == "dev":
         board = board.head(_DEV_SYMBOLS)
-    return {"timestamp": json_rows.stamp(context.view.now), "symbols": json_rows.rows(board)}
+    return {**_snapshot(context), "symbols": json_rows.rows(board)}
 
 
 def price_movers(context: RequestContext) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def price_movers(context: RequestContext) -> dict[str, Any]:
     change = traded["price_24h_change_pct"]
     limit = context.params["limit"] or _MOVERS
     return {
-        "timestamp": json_rows.stamp(context.view.now),
+        **_snapshot(context),
         "gainers": _movers(traded[change > 0], limit, ascending=False),
         "losers": _movers(traded[change < 0], limit, ascending=True),
     }
@@ -102,7 +102,13 @@ def price_buckets(context: RequestContext) -> dict[str, Any]:
     for i, (label, lower, upper) in reversed(list(enumerate(_BUCKETS))):
         names = moved["symbol"][place == i].tolist()
         counts.append({"label": label, "min": lower, "max": upper, "count": len(names), "symbols": names})
-    return {"timestamp": json_rows.stamp(context.view.now), "buckets": counts}
+    return {**_snapshot(context), "buckets": counts}
+
+
+def _snapshot(context: RequestContext) -> dict[str, Any]:
+    """Return the time of a market snapshot and, where venues were chosen, the choice."""
+    stamp, venues = json_rows.stamp(context.view.now), context.params["exchanges"]
+    return {"timestamp": stamp} if venues is None else {"timestamp": stamp, "exchanges_filter": list(venues)}
 
 
 def exchanges(context: RequestContext) -> dict[str, Any]:

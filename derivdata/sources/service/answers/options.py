@@ -11,7 +11,7 @@ from derivdata import tables
 from derivdata.sources.query import Query
 from derivdata.sources.service import buckets, json_rows
 from derivdata.sources.service.answers.context import Answers, RequestContext
-from derivdata.sources.service.refusal import bad_request
+from derivdata.sources.service.refusal import DOCS, Refusal, bad_request
 from derivdata.sources.service.view import View
 from derivdata.sources.service.window import INSTANT, AnswerWindow
 from derivdata.support import times
@@ -205,7 +205,8 @@ def _days(context: RequestContext) -> int:
 
 def _window(context: RequestContext) -> AnswerWindow:
     if _days(context) > _CAP_DAYS and context.tier not in ("pro", "team"):
-        raise bad_request(f"range={context.params['range']!r} is longer than {_CAP_DAYS}d, which needs Pro")
+        why = f"range={context.params['range']!r} is longer than {_CAP_DAYS}d, which needs Pro or higher"
+        raise Refusal(403, why, required_tier="pro", docs=DOCS)
     return context.window()
 
 
