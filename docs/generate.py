@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+import api_conformance
+
 from derivdata import tables
 from derivdata.fetchers import FETCHERS
 from derivdata.tables.definitions import OPEN_TABLES
@@ -38,10 +40,17 @@ _OURS = " Not in the API document: the local service alone answers it."
 _ENDPOINTS_HEAD = """\
 # Endpoints
 
-Every endpoint that the library asks, by family. *Tier* is the lowest that may ask; *cached* is how long an
-answer is served again while its window is open (one whose window has closed is [kept for good](fetch.md)).
-Beside each stands the function that asks it, and the [table](tables.md) that comes back. `dd.raw(path, ...)`
-gives any answer as decoded JSON.
+Every endpoint that the library requests, by family. *Tier* is the lowest tier that may request it. *Cached*
+is how long a response is reused while its window is open; a response whose window has closed is
+[kept indefinitely](fetch.md). Each endpoint is followed by the function that requests it and the
+[table](tables.md) that the function returns. `dd.raw(path, ...)` returns any response as decoded JSON.
+[The last section](#the-api-document-and-the-local-service) compares the local service with the API document.
+"""
+_CONFORMANCE_HEAD = """\
+## The API document and the local service
+
+Each row has a sentence of the API document, a request that tests it, and the response of
+`derivdata serve sample`. The docs build sends the requests again; a test fails when a row has changed.
 """
 _TABLES_HEAD = """\
 # Tables and columns
@@ -63,7 +72,9 @@ def endpoints() -> str:
     for family, title in FAMILIES.items():
         found = [_endpoint(e) for e in ENDPOINTS if e.table.split("_", 1)[0] == family]
         parts += [f"## {title}\n", *found]
-    return "\n".join(parts)
+    head = ("section", "the document", "request", "response of the local service")
+    conformance = [tuple(map(_escaped, row)) for row in api_conformance.rows()]
+    return "\n".join([*parts, _CONFORMANCE_HEAD, grid(head, conformance)])
 
 
 def tables_page() -> str:

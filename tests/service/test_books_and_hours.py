@@ -21,12 +21,14 @@ def test_books_that_are_not_there(ask: Caller) -> None:
 
 
 def test_a_book_is_of_a_time(ask: Caller) -> None:
-    """The market has one book of BTC on binance, of 11:58; it holds for an hour."""
+    """The market has books of BTC on binance at 11:30 and 11:58; a book holds for an hour."""
     now = ask.body("/orderbook/book", **PAIR)
     assert now["timestamp"] == "2026-06-30 11:58:00"
     assert ask.body("/orderbook/book", end="2026-07-05", **PAIR) == now, "a future end is now"
-    before = ask.error("/orderbook/book", 404, end="2026-06-30T11:57Z", **PAIR)["error"]
-    assert before == "no book of BTC on binance in the hour before 2026-06-30T11:57:00Z"
+    earlier = ask.body("/orderbook/book", end="2026-06-30T11:57Z", **PAIR)
+    assert earlier["timestamp"] == "2026-06-30 11:30:00"
+    before = ask.error("/orderbook/book", 404, end="2026-06-30T11:29Z", **PAIR)["error"]
+    assert before == "no book of BTC on binance in the hour before 2026-06-30T11:29:00Z"
     refused = ask.error("/orderbook/book", 400, start="2026-06-30T11:00Z", **PAIR)["error"]
     assert refused == "start is not supported: a book has one time; use end"
     old = ask.error("/orderbook/book", 403, tier="dev", end="2026-05-31T12:00Z", **PAIR)
